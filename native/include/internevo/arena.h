@@ -1,0 +1,37 @@
+// The one allocation of a rank. Offsets are planned by the caller; nothing is allocated after create().
+#pragma once
+
+#include <cstdint>
+
+#include "internevo/status.h"
+#include "internevo/tensor.h"
+
+namespace internevo {
+
+class Arena {
+ public:
+  Arena() = default;
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  /// Maps `bytes` and writes every page once (the first touch of fresh memory is far slower than
+  /// rewriting it), so that a shortage appears here and not in a step. Zero-filled.
+  /// Errors: outOfMemory with the size asked for; internal when created twice.
+  Status create(std::int64_t bytes);
+
+  /// Memory at a planned offset (64-byte aligned). Counts towards the high-water mark.
+  /// Errors: outOfMemory when [offset, offset + bytes) is not inside the arena or is misaligned.
+  Status at(std::int64_t offsetBytes, std::int64_t bytes, void** result);
+
+  std::int64_t capacityBytes() const noexcept { return capacityBytes_; }
+  /// Largest end of any range handed out so far.
+  std::int64_t highWaterBytes() const noexcept { return highWaterBytes_; }
+
+ private:
+  void* base_ = nullptr;
+  std::int64_t capacityBytes_ = 0;
+  std::int64_t highWaterBytes_ = 0;
+};
+
+}  // namespace internevo

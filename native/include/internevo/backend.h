@@ -1,0 +1,171 @@
+// The operators of the decoder, forward and backward. One implementation per kind of device.
+//
+// Conventions
+// - Matrices are row-major. "rows" are tokens (batch · sequence). `stride` is the distance in elements between
+//   consecutive rows, so that views into a fused buffer (q|k|v, gate|up) need no copy.
+// - Storage is float32 or bfloat16; all arithmetic and every sum is float32 or wider, rounded once on store.
+// - Parameter gradients are float32 and are always accumulated (+=). Gradients of inputs are overwritten unless
+//   the arguments say `accumulate`.
+// - Every result is a function of the arguments only: independent of the number of threads, and, where the
+//   mathematics is per row, of the number of rows in the call and of the row's place in it.
+// - No call allocates. Scratch memory comes in `Workspace`, of the size that the matching …WorkspaceBytes gives.
+// - Errors: badConfig for shapes, types, strides or a workspace that do not fit; the message names the argument.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "internevo/exact_sum.h"
+#include "internevo/status.h"
+#include "internevo/tensor.h"
+
+namespace internevo {
+
+/// y[rows, outputs] = x[rows, inputs] · w[outputs, inputs]ᵀ. Strides of 0 mean dense rows.
+struct LinearShape {
+  std::int64_t rows = 0, inputs = 0, outputs = 0;
+  std::int64_t inputStride = 0;   ///< row stride of x and gX; 0 = inputs
+  std::int64_t outputStride = 0;  ///< row stride of y and gY; 0 = outputs
+};
+
+struct NormShape {
+  std::int64_t rows = 0, width = 0;
+};
+
+/// Positions are positionOffset + (row mod sequence): the offset is where this rank's part of the sequence begins.
+struct RopeShape {
+  std::int64_t rows = 0, heads = 0, headSize = 0;
+  std::int64_t stride = 0;          ///< row stride; 0 = heads·headSize
+  std::int64_t sequence = 0;        ///< tokens of one sequence on this rank
+  std::int64_t positionOffset = 0;  ///< position of row 0
+};
+
+/// Query head h reads key/value head h / (heads / kvHeads). Row = batchIndex·sequence + position.
+struct AttentionShape {
+  std::int64_t batch = 0, sequence = 0, heads = 0, kvHeads = 0, headSize = 0;
+  std::int64_t queryStride = 0;   ///< row stride of q and gQ; 0 = heads·headSize
+  std::int64_t keyStride = 0;     ///< row stride of k and gK; 0 = kvHeads·headSize
+  std::int64_t valueStride = 0;   ///< row stride of v and gV; 0 = kvHeads·headSize
+  std::int64_t outputStride = 0;  ///< row stride of o and gO; 0 = heads·headSize
+};
+
+struct SwigluShape {
+  std::int64_t rows = 0, width = 0;
+  std::int64_t gateStride = 0;    ///< row stride of gate, up and their gradients; 0 = width
+  std::int64_t outputStride = 0;  ///< row stride of y and gY; 0 = width
+};
+
+struct EmbeddingShape {
+  std::int64_t rows = 0, width = 0, vocabulary = 0;
+};
+
+struct HeadLossShape {
+  std::int64_t rows = 0, width = 0, vocabulary = 0;
+  std::int64_t chunkRows = 0;  ///< rows whose logits exist at one time
+};
+
+struct AdamwSettings {
+  float learningRate = 0, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weightDecay = 0;
+  std::int64_t step = 1;      ///< 1-based, for the bias correction
+  float gradientScale = 1.f;  ///< multiplies the gradient first (clipping by the global norm)
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string name() const = 0;
+  virtual int threads() const = 0;
+
+  // ---- linear ------------------------------------------------------------------------------------------------
+  /// Enough for every linear call of any shape.
+  virtual std::int64_t linearWorkspaceBytes() const = 0;
+  /// y[rows, outputs] = x[rows, inputs] · wᵀ, w[outputs, inputs]. Any mix of float32 and bfloat16.
+  virtual Status linearForward(const LinearShape&, ConstView x, ConstView w, View y, Workspace) = 0;
+  /// G-X: gX[rows, inputs] (+)= gY[rows, outputs] · w.
+  virtual Status linearGradInput(const LinearShape&, ConstView gY, ConstView w, View gX, bool accumulate,
+                                 Workspace) = 0;
+  /// G-W: gW[outputs, inputs] (float32) += gYᵀ · x. The sum over rows runs in blocks of kSumBlockRows rows, in
+  /// order, so calls over consecutive multiples of that many rows give the bits of one call.
+  virtual Status linearGradWeight(const LinearShape&, ConstView x, ConstView gY, View gW, Workspace) = 0;
+
+  // ---- RMSNorm -----------------------------------------------------------------------------------------------
+  /// h = x + residual (or x when residual is empty), stored in `sum` when that is not empty;
+  /// y[row] = h / sqrt(mean(h²) + epsilon) · gain. All [rows, width]; gain [width]; inverseRms float32 [rows].
+  /// `sum` may alias x or residual. The norm is taken of h as stored (rounded).
+  virtual Status rmsNormForward(const NormShape&, ConstView x, ConstView residual, ConstView gain, float epsilon,
+                                View sum, View y, View inverseRms) = 0;
+  /// gH[rows, width] = gradient of the norm at h, plus gSum (the gradient that reaches h past the norm, e.g. the
+  /// residual path; may be empty, may alias gH); gGain float32 [width] +=, rows in order.
+  virtual Status rmsNormBackward(const NormShape&, ConstView h, ConstView gain, ConstView inverseRms, ConstView gY,
+                                 ConstView gSum, View gH, View gGain) = 0;
+
+  /// y[elements] = a + b. y may alias either.
+  virtual Status add(std::int64_t elements, ConstView a, ConstView b, View y) = 0;
+
+  // ---- rotary positions --------------------------------------------------------------------------------------
+  /// Fills cosines and sines, float32 [positions, headSize / 2]: angle = position · theta^(−2i / headSize).
+  virtual Status ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines, View sines) = 0;
+  /// Rotates the pairs (i, i + headSize/2) of every head of x [rows, heads, headSize] in place (the convention of
+  /// the Hugging Face LLaMA weights). Tables hold at least positionOffset + sequence positions.
+  virtual Status ropeForward(const RopeShape&, ConstView cosines, ConstView sines, View x) = 0;
+  /// The transpose: rotates the gradient back, in place.
+  virtual Status ropeBackward(const RopeShape&, ConstView cosines, ConstView sines, View gX) = 0;
+
+  // ---- attention ---------------------------------------------------------------------------------------------
+  /// Larger of forward and backward for this shape.
+  virtual std::int64_t attentionWorkspaceBytes(const AttentionShape&) const = 0;
+  /// Causal attention, scale 1/sqrt(headSize), blockwise. q, o [batch·sequence, heads, headSize];
+  /// k, v [batch·sequence, kvHeads, headSize]; logSumExp float32 [batch, heads, sequence].
+  virtual Status attentionForward(const AttentionShape&, ConstView q, ConstView k, ConstView v, View o, View logSumExp,
+                                  Workspace) = 0;
+  /// gQ, gK, gV are overwritten; they may not alias q, k, v.
+  virtual Status attentionBackward(const AttentionShape&, ConstView q, ConstView k, ConstView v, ConstView o,
+                                   ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace) = 0;
+
+  // ---- SwiGLU ------------------------------------------------------------------------------------------------
+  /// y = gate · sigmoid(gate) · up, all [rows, width].
+  virtual Status swigluForward(const SwigluShape&, ConstView gate, ConstView up, View y) = 0;
+  /// gGate, gUp may alias gate, up (element by element).
+  virtual Status swigluBackward(const SwigluShape&, ConstView gate, ConstView up, ConstView gY, View gGate,
+                                View gUp) = 0;
+
+  // ---- embedding ---------------------------------------------------------------------------------------------
+  /// y[rows, width] = table[tokens[row]], tokens int32 [rows]. Errors: dataError for a token outside [0, vocabulary).
+  virtual Status embeddingForward(const EmbeddingShape&, ConstView tokens, ConstView table, View y) = 0;
+  /// gTable float32 [vocabulary, width] += gY, rows in order.
+  virtual Status embeddingBackward(const EmbeddingShape&, ConstView tokens, ConstView gY, View gTable) = 0;
+
+  // ---- head and loss -----------------------------------------------------------------------------------------
+  /// Logits of one chunk (float32 [chunkRows, vocabulary]) and the matrix workspace.
+  virtual std::int64_t headLossWorkspaceBytes(const HeadLossShape&) const = 0;
+  /// logits = x[rows, width] · w[vocabulary, width]ᵀ; loss of a row = logSumExp(logits) − logits[target].
+  /// targets int32 [rows]; −1 = not counted. Adds each counted row's loss (not divided) to *lossSum and, when gX is
+  /// not empty, writes gX[rows, width] = gradientScale · d(sum)/dx and adds to gW float32 [vocabulary, width].
+  /// gradientScale is 1 / (tokens counted in the whole global batch).
+  /// gX may alias x. Errors: dataError for a target outside [−1, vocabulary).
+  virtual Status headLoss(const HeadLossShape&, ConstView x, ConstView w, ConstView targets, float gradientScale,
+                          ExactSum* lossSum, View gX, View gW, Workspace) = 0;
+
+  // ---- optimizer ---------------------------------------------------------------------------------------------
+  /// Decoupled weight decay; gradient, moments float32 [elements]. With bfloat16 parameters, master holds the
+  /// float32 weights and parameters receive its rounding; with float32 parameters master is empty.
+  virtual Status adamw(std::int64_t elements, const AdamwSettings&, View parameters, View master, ConstView gradient,
+                       View firstMoment, View secondMoment) = 0;
+  /// *sum += Σ x² over float32 [elements]. Every aligned block of 64 elements is summed in float64 and added
+  /// exactly, so shards that start at multiples of 64 elements give the same total as the whole.
+  virtual Status squaredNorm(std::int64_t elements, ConstView x, ExactSum* sum) = 0;
+  /// target (float32) += source (float32 or bfloat16).
+  virtual Status accumulate(std::int64_t elements, ConstView source, View target) = 0;
+  /// target = source, converting between float32 and bfloat16 where the types differ.
+  virtual Status convert(std::int64_t elements, ConstView source, View target) = 0;
+};
+
+/// Rows in one block of the sum of a weight gradient.
+constexpr std::int64_t kSumBlockRows = 256;
+
+/// The CPU backend with `threads` OpenMP threads a call (≥ 1). Never null.
+std::unique_ptr<Backend> createCpuBackend(int threads);
+
+}  // namespace internevo
