@@ -1,0 +1,132 @@
+import { Type, type Static, type TSchema } from "typebox";
+import { AttemptSchema, CandidateSchema, FailureSchema, JOB_STATES, JobSpecSchema, PlanningResultSchema, ProfileSchema, PROBLEM_CODES, ProposalSchema, ReportSchema, StepMetricSchema, TrialSchema, WorkloadSchema } from "@internevo/domain";
+
+/** The HTTP API's shapes, below `/api/v1`: one place for server, client and console. */
+export const ROLES = ["viewer", "operator", "admin"] as const;
+export const RoleSchema = Type.Union(ROLES.map((role) => Type.Literal(role)));
+export type Role = Static<typeof RoleSchema>;
+
+const nullable = <S extends TSchema>(schema: S) => Type.Union([schema, Type.Null()]);
+const JobStateSchema = Type.Union(JOB_STATES.map((state) => Type.Literal(state)));
+
+/** RFC 9457. */
+export const ProblemSchema = Type.Object({
+  type: Type.String(),
+  title: Type.String(),
+  status: Type.Integer(),
+  code: Type.Union(PROBLEM_CODES.map((code) => Type.Literal(code))),
+  detail: Type.Optional(Type.String()),
+  errors: Type.Optional(Type.Array(Type.Object({ field: Type.String(), value: Type.Optional(Type.Unknown()), message: Type.String(), remedy: Type.String() }))),
+  traceId: Type.Optional(Type.String()),
+});
+export type Problem = Static<typeof ProblemSchema>;
+
+/** One page; `nextCursor` is null on the last. */
+export const PageSchema = <S extends TSchema>(item: S) => Type.Object({ items: Type.Array(item), nextCursor: nullable(Type.String()) });
+
+export const JobSummarySchema = Type.Object({
+  id: Type.String(),
+  name: Type.String(),
+  state: JobStateSchema,
+  reason: nullable(Type.String()),
+  version: Type.Integer(),
+  createdAt: Type.String(),
+  updatedAt: Type.String(),
+  endedAt: nullable(Type.String()),
+  model: Type.String(),
+  cluster: Type.String(),
+  steps: Type.Integer(),
+  lastStep: Type.Integer(),
+  lastLoss: nullable(Type.Number()),
+  trialsDone: Type.Integer(),
+  trialsTotal: Type.Integer(),
+});
+export type JobSummary = Static<typeof JobSummarySchema>;
+
+export const JobDetailSchema = Type.Object({
+  ...JobSummarySchema.properties,
+  spec: JobSpecSchema,
+  traceId: Type.String(),
+  transitions: Type.Array(Type.Object({ from: nullable(JobStateSchema), to: JobStateSchema, at: Type.String(), reason: nullable(Type.String()) })),
+  profileId: nullable(Type.String()),
+  planningId: nullable(Type.String()),
+  planning: nullable(PlanningResultSchema),
+  trials: Type.Array(TrialSchema),
+  chosen: nullable(CandidateSchema),
+  attempts: Type.Array(AttemptSchema),
+  failure: nullable(FailureSchema),
+  report: nullable(ReportSchema),
+});
+export type JobDetail = Static<typeof JobDetailSchema>;
+
+/** SSE of a job: `event:` is the type, `id:` the event's number, so that `Last-Event-ID` resumes without loss. */
+export const JOB_STREAM_EVENTS = ["state", "progress", "trial", "step", "log", "report"] as const;
+export const JobStreamEventSchema = Type.Object({
+  id: Type.Integer(),
+  jobId: Type.String(),
+  type: Type.Union(JOB_STREAM_EVENTS.map((type) => Type.Literal(type))),
+  at: Type.String(),
+  data: Type.Record(Type.String(), Type.Unknown(), {
+    description:
+      "state {from,to,reason}; progress {stage,message,done,total}; trial {trial: Trial}; step StepMetric; log {level,source,message}; report Report",
+  }),
+});
+export type JobStreamEvent = Static<typeof JobStreamEventSchema>;
+
+export const ProfileRecordSchema = Type.Object({
+  id: Type.String(),
+  name: Type.String(),
+  clusterKey: Type.String(),
+  createdAt: Type.String(),
+  freshUntil: Type.String(),
+  profile: ProfileSchema,
+});
+export type ProfileRecord = Static<typeof ProfileRecordSchema>;
+
+export const PlanRequestSchema = Type.Object({
+  job: Type.Unknown({ description: "a job file, as JSON" }),
+  top: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
+  profile: Type.Optional(Type.String({ description: "a shipped profile's name; without it the cluster's newest stored profile" })),
+});
+
+export const WorkloadCreateSchema = Type.Object(
+  {
+    name: Type.String({ minLength: 1, maxLength: 100 }),
+    job: Type.Unknown({ description: "a job file, as JSON" }),
+    cron: Type.String(),
+    timeZone: Type.Optional(Type.String()),
+    catchUpWindowSeconds: Type.Optional(Type.Integer({ minimum: 0 })),
+    gainThreshold: Type.Optional(Type.Number({ minimum: 0 })),
+  },
+  { additionalProperties: false },
+);
+
+export const DeadLetterSchema = Type.Object({
+  id: Type.String(), consumer: Type.String(), messageType: Type.String(), subject: Type.String(), payload: Type.Unknown(), error: Type.String(), deliveries: Type.Integer(), createdAt: Type.String(),
+  resolution: nullable(Type.Union([Type.Literal("replayed"), Type.Literal("discarded")])),
+});
+export type DeadLetter = Static<typeof DeadLetterSchema>;
+
+/**
+ * Routes (all below /api/v1, bearer token; role in brackets):
+ *   POST   /jobs                       [operator] body: job file; Idempotency-Key; 201 JobDetail, Location
+ *   GET    /jobs?state=&cursor=&limit= [viewer]   Page(JobSummary), newest first
+ *   GET    /jobs/:id                   [viewer]   JobDetail, ETag = version
+ *   POST   /jobs/:id/cancel            [operator] 202 JobDetail
+ *   GET    /jobs/:id/metrics?after=    [viewer]   Page(StepMetric)
+ *   GET    /jobs/:id/events            [viewer]   SSE of JobStreamEvent
+ *   POST   /plans                      [viewer]   PlanRequest → PlanningResult (nothing is stored)
+ *   GET    /profiles, /profiles/:id    [viewer]   Page(ProfileRecord without profile) / ProfileRecord
+ *   GET    /workloads, POST /workloads, GET|DELETE /workloads/:id, POST /workloads/:id/run   [viewer | operator]
+ *   GET    /workloads/:id/proposals    [viewer]   Page(Proposal)
+ *   GET    /dead-letters, POST /dead-letters/:id/replay, POST /dead-letters/:id/discard      [admin]
+ *   GET    /whoami                     [viewer]   {name, role}
+ * Outside: /healthz, /readyz, /metrics, /docs (OpenAPI 3.1), / (the console).
+ */
+export const API_PREFIX = "/api/v1";
+export const JobPageSchema = PageSchema(JobSummarySchema);
+export const MetricPageSchema = PageSchema(StepMetricSchema);
+export const WorkloadPageSchema = PageSchema(WorkloadSchema);
+export const ProposalPageSchema = PageSchema(ProposalSchema);
+export const ProfilePageSchema = PageSchema(Type.Omit(ProfileRecordSchema, ["profile"]));
+export const DeadLetterPageSchema = PageSchema(DeadLetterSchema);

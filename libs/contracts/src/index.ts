@@ -1,0 +1,3 @@
+export * from "./catalog.ts";
+export * from "./native.ts";
+export * from "./http.ts";

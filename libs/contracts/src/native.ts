@@ -1,0 +1,95 @@
+import { Type, type Static } from "typebox";
+import { CollectiveSchema, MemoryLinesSchema, MeshSchema, ModelSchema, ModuleShapeSchema, OptimizerSchema, PlacementSchema, PlanSchema } from "@internevo/domain";
+
+/** Configuration and events of the native programs: one JSON document in, JSON lines out. */
+export const NATIVE_PROTOCOL = 1;
+
+const strict = { additionalProperties: false } as const;
+const { forwardOverlap: _forward, backwardOverlap: _backward, ...trainerPlanProperties } = PlanSchema.properties;
+const { name: _name, ...trainerModelProperties } = ModelSchema.properties;
+
+export const TrainerConfigSchema = Type.Object(
+  {
+    protocol: Type.Literal(NATIVE_PROTOCOL),
+    model: Type.Object(trainerModelProperties, strict),
+    sequenceLengthTokens: Type.Integer({ minimum: 1 }),
+    precision: Type.Union([Type.Literal("fp32"), Type.Literal("bf16")]),
+    plan: Type.Object(trainerPlanProperties, strict),
+    mesh: MeshSchema,
+    optimizer: OptimizerSchema,
+    data: Type.Object({ path: Type.String() }, strict),
+    seed: Type.Integer({ minimum: 0 }),
+    steps: Type.Integer({ minimum: 1 }),
+    checkpoint: Type.Union([
+      Type.Object(
+        { directory: Type.String(), everySteps: Type.Integer({ minimum: 1 }), keepLast: Type.Integer({ minimum: 1 }), resume: Type.Union([Type.Literal("latest"), Type.Literal("none")]) },
+        strict,
+      ),
+      Type.Null(),
+    ]),
+    memoryLimitBytes: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()]),
+    threadsPerRank: Type.Integer({ minimum: 1 }),
+    deterministic: Type.Boolean(),
+    gradientDumpPath: Type.Union([Type.String(), Type.Null()]),
+  },
+  strict,
+);
+export type TrainerConfig = Static<typeof TrainerConfigSchema>;
+
+/** Exit codes of the trainer. */
+export const TRAINER_EXIT = { done: 0, badConfig: 2, outOfMemory: 3, data: 4, checkpoint: 5, communication: 6, internal: 70, terminated: 75 } as const;
+
+export const NATIVE_ERROR_CODES = ["bad_config", "plan_unsupported", "out_of_memory", "data_error", "checkpoint_error", "communication_error", "internal"] as const;
+export const NativeErrorEventSchema = Type.Object({
+  event: Type.Literal("error"),
+  code: Type.Union(NATIVE_ERROR_CODES.map((code) => Type.Literal(code))),
+  message: Type.String(),
+  rank: Type.Optional(Type.Integer()),
+  field: Type.Optional(Type.String()),
+  value: Type.Optional(Type.Unknown()),
+  remedy: Type.Optional(Type.String()),
+});
+
+export const TrainerEventSchema = Type.Union([
+  Type.Object({ event: Type.Literal("started"), worldSize: Type.Integer(), hosts: Type.Array(Type.String()), parameters: Type.Integer(), memory: MemoryLinesSchema, plannedPeakBytes: Type.Integer(), resumedFromStep: Type.Integer() }),
+  Type.Object({
+    event: Type.Literal("step"), step: Type.Integer({ minimum: 1 }), loss: Type.Number(), gradientNorm: Type.Number(), learningRate: Type.Number(), tokens: Type.Integer(),
+    stepTimeSeconds: Type.Number(), tokensPerSecond: Type.Number(), computeSeconds: Type.Number(), communicationSeconds: Type.Number(), exposedCommunicationSeconds: Type.Number(),
+    peakMemoryBytes: Type.Integer(), residentPeakBytes: Type.Integer(),
+  }),
+  Type.Object({ event: Type.Literal("checkpoint"), step: Type.Integer(), path: Type.String(), bytes: Type.Integer(), seconds: Type.Number() }),
+  NativeErrorEventSchema,
+  Type.Object({ event: Type.Literal("done"), step: Type.Integer(), loss: Type.Number(), reason: Type.Union([Type.Literal("completed"), Type.Literal("terminated")]) }),
+]);
+export type TrainerEvent = Static<typeof TrainerEventSchema>;
+
+const probeCollective = Type.Object({ op: CollectiveSchema, bytes: Type.Integer({ minimum: 1 }), groups: Type.Array(Type.Array(Type.Integer({ minimum: 0 }))), placement: PlacementSchema }, strict);
+export const ProbeConfigSchema = Type.Object(
+  {
+    protocol: Type.Literal(NATIVE_PROTOCOL),
+    threadsPerRank: Type.Integer({ minimum: 1 }),
+    minimumSamples: Type.Integer({ minimum: 1 }),
+    maximumSeconds: Type.Number({ exclusiveMinimum: 0, description: "bound for one point" }),
+    targetRelativeSpread: Type.Number({ exclusiveMinimum: 0 }),
+    collectives: Type.Array(probeCollective),
+    modules: Type.Array(ModuleShapeSchema),
+    overlaps: Type.Array(Type.Object({ module: ModuleShapeSchema, collective: probeCollective }, strict)),
+    device: Type.Boolean(),
+  },
+  strict,
+);
+export type ProbeConfig = Static<typeof ProbeConfigSchema>;
+
+const spread = { medianSeconds: Type.Number(), p10Seconds: Type.Number(), p90Seconds: Type.Number(), samples: Type.Integer() };
+export const ProbeEventSchema = Type.Union([
+  Type.Object({
+    event: Type.Literal("device"), name: Type.String(), cores: Type.Integer(), isa: Type.String(), peakFlopsPerSecondFp32: Type.Number(), peakFlopsPerSecondBf16: Type.Number(),
+    memoryBandwidthBytesPerSecond: Type.Number(), runtimeBytes: Type.Integer(), compiler: Type.String(), libraries: Type.Record(Type.String(), Type.String()), hosts: Type.Array(Type.String()),
+  }),
+  Type.Object({ event: Type.Literal("collective"), op: CollectiveSchema, bytes: Type.Integer(), groupSize: Type.Integer(), placement: PlacementSchema, ...spread }),
+  Type.Object({ event: Type.Literal("module"), shape: ModuleShapeSchema, flops: Type.Number(), ...spread }),
+  Type.Object({ event: Type.Literal("overlap"), shape: ModuleShapeSchema, op: CollectiveSchema, bytes: Type.Integer(), groupSize: Type.Integer(), aloneComputeSeconds: Type.Number(), aloneCommunicationSeconds: Type.Number(), togetherSeconds: Type.Number(), slowdown: Type.Number() }),
+  NativeErrorEventSchema,
+  Type.Object({ event: Type.Literal("done"), seconds: Type.Number() }),
+]);
+export type ProbeEvent = Static<typeof ProbeEventSchema>;

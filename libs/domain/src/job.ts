@@ -1,0 +1,102 @@
+import { Type, type Static } from "typebox";
+import { ModelSchema } from "./model.ts";
+import { PrecisionSchema } from "./precision.ts";
+
+export const LAUNCHERS = ["local", "slurm"] as const;
+
+/** A cluster, resolved. `gpusPerNode` counts devices a node: GPUs, or CPU ranks where `launcher` is local. */
+export const ClusterSchema = Type.Object(
+  {
+    name: Type.String({ minLength: 1, maxLength: 100 }),
+    nodes: Type.Integer({ minimum: 1, maximum: 1_000_000 }),
+    gpusPerNode: Type.Integer({ minimum: 1, maximum: 1_000_000 }),
+    memoryPerGpuBytes: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+    launcher: Type.Union([Type.Literal("local"), Type.Literal("slurm")]),
+    profile: Type.Union([Type.String({ minLength: 1, maxLength: 500 }), Type.Null()], {
+      description: "name of a shipped profile or path of a profile file; null: the cluster is measured",
+    }),
+  },
+  { additionalProperties: false },
+);
+export type Cluster = Static<typeof ClusterSchema>;
+
+export const OptimizerSchema = Type.Object(
+  {
+    peakLearningRate: Type.Number({ exclusiveMinimum: 0, maximum: 10 }),
+    minLearningRate: Type.Number({ minimum: 0, maximum: 10 }),
+    warmupSteps: Type.Integer({ minimum: 0, maximum: 1_000_000_000 }),
+    decaySteps: Type.Integer({ minimum: 1, maximum: 1_000_000_000 }),
+    weightDecay: Type.Number({ minimum: 0, maximum: 10 }),
+    beta1: Type.Number({ minimum: 0, exclusiveMaximum: 1 }),
+    beta2: Type.Number({ minimum: 0, exclusiveMaximum: 1 }),
+    epsilon: Type.Number({ exclusiveMinimum: 0, maximum: 1 }),
+    clipGlobalNorm: Type.Number({ minimum: 0, maximum: 1e6, description: "0: no clipping" }),
+  },
+  { additionalProperties: false },
+);
+export type Optimizer = Static<typeof OptimizerSchema>;
+
+/** Training data: `text` files read as byte tokens, or a token file in the project's own format. */
+export const DataSchema = Type.Union([
+  Type.Object(
+    { format: Type.Literal("text"), paths: Type.Array(Type.String({ minLength: 1, maxLength: 4096 }), { minItems: 1, maxItems: 10_000 }) },
+    { additionalProperties: false },
+  ),
+  Type.Object({ format: Type.Literal("tokens"), path: Type.String({ minLength: 1, maxLength: 4096 }) }, { additionalProperties: false }),
+]);
+export type Data = Static<typeof DataSchema>;
+
+export const CheckpointingSchema = Type.Object(
+  { everySteps: Type.Integer({ minimum: 1 }), keepLast: Type.Integer({ minimum: 1, maximum: 1000 }) },
+  { additionalProperties: false },
+);
+
+export const TrialSettingsSchema = Type.Object(
+  {
+    count: Type.Integer({ minimum: 1, maximum: 100, description: "plans tried for real (the paper: 10)" }),
+    warmupSteps: Type.Integer({ minimum: 0, maximum: 1000 }),
+    steps: Type.Integer({ minimum: 1, maximum: 10_000, description: "measured steps, after warm-up" }),
+  },
+  { additionalProperties: false },
+);
+
+/** A job with every default filled in and every name resolved: what the services and the planner work on. */
+export const JobSpecSchema = Type.Object(
+  {
+    name: Type.String({ minLength: 1, maxLength: 100 }),
+    model: ModelSchema,
+    sequenceLengthTokens: Type.Integer({ minimum: 1, maximum: 2 ** 40 }),
+    globalBatchTokens: Type.Integer({ minimum: 1, maximum: 2 ** 50 }),
+    precision: PrecisionSchema,
+    optimizer: OptimizerSchema,
+    data: Type.Union([DataSchema, Type.Null()], { description: "null: the job can be planned, not run" }),
+    steps: Type.Integer({ minimum: 1, maximum: 1_000_000_000 }),
+    seed: Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1 }),
+    cluster: ClusterSchema,
+    checkpointing: Type.Union([CheckpointingSchema, Type.Null()]),
+    trials: TrialSettingsSchema,
+    memoryModel: Type.Union([Type.Literal("executor"), Type.Literal("paper")]),
+  },
+  { additionalProperties: false },
+);
+export type JobSpec = Static<typeof JobSpecSchema>;
+
+/** The states of a job, in the order of its way; the last three are terminal. */
+export const JOB_STATES = ["profiling", "planning", "trialling", "running", "cancelling", "succeeded", "failed", "cancelled"] as const;
+export type JobState = (typeof JOB_STATES)[number];
+export const TERMINAL_JOB_STATES: readonly JobState[] = ["succeeded", "failed", "cancelled"];
+
+const NEXT: Readonly<Record<JobState, readonly JobState[]>> = {
+  profiling: ["planning", "cancelling", "cancelled", "failed"],
+  planning: ["trialling", "cancelling", "cancelled", "failed"],
+  trialling: ["running", "cancelling", "cancelled", "failed"],
+  running: ["succeeded", "cancelling", "cancelled", "failed"],
+  cancelling: ["cancelled"],
+  succeeded: [],
+  failed: [],
+  cancelled: [],
+};
+
+/** Whether a job may go from one state to another. Terminal states stay terminal. */
+export const canTransition = (from: JobState, to: JobState): boolean => NEXT[from].includes(to);
+export const isTerminal = (state: JobState): boolean => TERMINAL_JOB_STATES.includes(state);

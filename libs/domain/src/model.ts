@@ -1,0 +1,65 @@
+import { Type, type Static } from "typebox";
+
+/** A LLaMA-style decoder, every size resolved. H, L, D and V of the paper are named here. */
+export const ModelSchema = Type.Object(
+  {
+    name: Type.String({ minLength: 1, maxLength: 100 }),
+    hiddenSize: Type.Integer({ minimum: 1, maximum: 2 ** 20, description: "H, elements" }),
+    layers: Type.Integer({ minimum: 1, maximum: 10_000, description: "L" }),
+    heads: Type.Integer({ minimum: 1, maximum: 65_536, description: "D, query heads" }),
+    kvHeads: Type.Integer({ minimum: 1, maximum: 65_536, description: "key and value heads (grouped-query attention)" }),
+    ffnHiddenSize: Type.Integer({ minimum: 1, maximum: 2 ** 22, description: "inner width of the gated MLP" }),
+    vocabularySize: Type.Integer({ minimum: 2, maximum: 2 ** 31 - 1, description: "V, tokens" }),
+    tiedEmbeddings: Type.Boolean({ description: "the head shares the embedding's weights" }),
+    ropeTheta: Type.Number({ exclusiveMinimum: 0 }),
+    normEpsilon: Type.Number({ exclusiveMinimum: 0, maximum: 1 }),
+    initStandardDeviation: Type.Number({ exclusiveMinimum: 0, maximum: 10 }),
+  },
+  { additionalProperties: false },
+);
+export type Model = Static<typeof ModelSchema>;
+
+/** 8/3 of the hidden size, rounded up to a multiple of 256: LLaMA's gated MLP. */
+export function defaultFfnHiddenSize(hiddenSize: number): number {
+  return Math.ceil((8 * hiddenSize) / 3 / 256) * 256;
+}
+
+const paperModel = (name: string, hiddenSize: number, layers: number, heads: number): Model => ({
+  name,
+  hiddenSize,
+  layers,
+  heads,
+  kvHeads: heads,
+  ffnHiddenSize: defaultFfnHiddenSize(hiddenSize),
+  vocabularySize: 100_000,
+  tiedEmbeddings: false,
+  ropeTheta: 10_000,
+  normEpsilon: 1e-5,
+  initStandardDeviation: 0.02,
+});
+
+/** The four models of the paper (its table "Model configurations and memory footprints"); V is its 100k. */
+export const NAMED_MODELS: Readonly<Record<string, Model>> = {
+  "llama-7b": paperModel("llama-7b", 4096, 32, 32),
+  "llama-13b": paperModel("llama-13b", 5120, 40, 40),
+  "llama-30b": paperModel("llama-30b", 6144, 60, 48),
+  "llama-65b": paperModel("llama-65b", 8192, 80, 64),
+};
+
+/** Elements of one head. */
+export const headSize = (model: Model): number => model.hiddenSize / model.heads;
+
+/** Elements of the key or value projection's output. */
+export const kvWidth = (model: Model): number => headSize(model) * model.kvHeads;
+
+/** Ψ: parameters of one layer (four attention matrices, three of the gated MLP, two norms). */
+export function layerParameters(model: Model): number {
+  const { hiddenSize: h, ffnHiddenSize: f } = model;
+  return 2 * h * h + 2 * h * kvWidth(model) + 3 * h * f + 2 * h;
+}
+
+/** All parameters: layers, embedding, final norm and, when it is not tied, the head. */
+export function totalParameters(model: Model): number {
+  const { hiddenSize: h, vocabularySize: v } = model;
+  return layerParameters(model) * model.layers + v * h + h + (model.tiedEmbeddings ? 0 : v * h);
+}

@@ -1,0 +1,116 @@
+import { Type, type Static } from "typebox";
+import { PlanSchema } from "./plan.ts";
+
+/** Why a plan was rejected: a closed set, counted for every plan of the space. */
+export const REJECTION_REASONS = [
+  "batch-not-divisible",
+  "sequence-not-divisible",
+  "heads-not-divisible",
+  "more-stages-than-layers",
+  "ranks-not-divisible",
+  "sharding-not-divisible",
+  "gradient-sharding-not-allowed",
+  "tensor-sequence-mismatch",
+  "memory-exceeded",
+] as const;
+export type RejectionReason = (typeof REJECTION_REASONS)[number];
+export const RejectionReasonSchema = Type.Union(REJECTION_REASONS.map((reason) => Type.Literal(reason)));
+
+/** Bytes by named line, of the fullest rank; the names are those of the executor's memory plan. */
+export const MemoryLinesSchema = Type.Record(Type.String(), Type.Integer({ minimum: 0 }));
+export type MemoryLines = Static<typeof MemoryLinesSchema>;
+
+/** Seconds of one step by cause; they add up to the step time. */
+export const TimeBreakdownSchema = Type.Object(
+  {
+    computeSeconds: Type.Number(),
+    recomputeSeconds: Type.Number(),
+    sequenceCommunicationSeconds: Type.Number({ description: "exposed all-to-all, or tensor-parallel all-gather and reduce-scatter" }),
+    parameterCommunicationSeconds: Type.Number({ description: "exposed all-gather of parameters and reduce-scatter of gradients over the s_ps group" }),
+    gradientCommunicationSeconds: Type.Number({ description: "reduction over the replicas" }),
+    pipelineBubbleSeconds: Type.Number(),
+    pipelineCommunicationSeconds: Type.Number(),
+    updateSeconds: Type.Number({ description: "gradient norm, optimizer step, all-gather of updated parameters" }),
+  },
+  { additionalProperties: false },
+);
+export type TimeBreakdown = Static<typeof TimeBreakdownSchema>;
+
+export const PredictionSchema = Type.Object(
+  {
+    stepTimeSeconds: Type.Number({ exclusiveMinimum: 0 }),
+    tokensPerGpuPerSecond: Type.Number({ exclusiveMinimum: 0 }),
+    peakMemoryBytes: Type.Integer({ minimum: 0 }),
+    memory: MemoryLinesSchema,
+    time: TimeBreakdownSchema,
+    mfu: Type.Number({ description: "causal: what the model needs, over the peak" }),
+    mfuFullAttention: Type.Number({ description: "attention counted without the causal mask, as in the paper" }),
+    hfu: Type.Number({ description: "with recomputed work" }),
+    speedOfLight: Type.Number({ description: "the kernels' time at the profiled peak, over the step time" }),
+  },
+  { additionalProperties: false },
+);
+export type Prediction = Static<typeof PredictionSchema>;
+
+/** Where the ranks of a plan sit: the fastest-varying dimension first, and how many nodes one group of each dimension touches. */
+export const PlacementPlanSchema = Type.Object(
+  {
+    rankOrder: Type.Array(Type.String()),
+    nodesPerGroup: Type.Record(Type.String(), Type.Integer({ minimum: 1 })),
+  },
+  { additionalProperties: false },
+);
+export type PlacementPlan = Static<typeof PlacementPlanSchema>;
+
+export const CandidateSchema = Type.Object(
+  {
+    rank: Type.Integer({ minimum: 1, description: "1 is the fastest predicted" }),
+    plan: PlanSchema,
+    placement: PlacementPlanSchema,
+    predicted: PredictionSchema,
+    runnable: Type.Boolean({ description: "whether the executor runs this plan today" }),
+    notRunnableReason: Type.Union([Type.String(), Type.Null()]),
+  },
+  { additionalProperties: false },
+);
+export type Candidate = Static<typeof CandidateSchema>;
+
+export const CountsSchema = Type.Object(
+  {
+    evaluated: Type.Integer({ minimum: 0 }),
+    feasible: Type.Integer({ minimum: 0 }),
+    rejected: Type.Record(RejectionReasonSchema, Type.Integer({ minimum: 0 })),
+  },
+  { additionalProperties: false },
+);
+
+export const LocatedSchema = Type.Object(
+  {
+    rank: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()]),
+    feasible: Type.Boolean(),
+    reason: Type.Union([Type.String(), Type.Null()]),
+    predicted: Type.Union([PredictionSchema, Type.Null()]),
+  },
+  { additionalProperties: false },
+);
+
+/** What the planner answers. `candidates` are the top k of all plans; `runnableCandidates` the top k of those the executor runs today. */
+export const PlanningResultSchema = Type.Object(
+  {
+    schemaVersion: Type.Literal(1),
+    job: Type.String(),
+    profile: Type.String(),
+    memoryModel: Type.Union([Type.Literal("executor"), Type.Literal("paper")]),
+    memoryLimitBytes: Type.Integer({ minimum: 1 }),
+    candidates: Type.Array(CandidateSchema),
+    runnableCandidates: Type.Array(CandidateSchema),
+    counts: CountsSchema,
+    closest: Type.Union([Type.Object({ plan: PlanSchema, peakMemoryBytes: Type.Integer(), memory: MemoryLinesSchema }), Type.Null()], {
+      description: "when nothing fits: the plan that needs the least memory",
+    }),
+    warnings: Type.Array(Type.String()),
+    located: Type.Optional(LocatedSchema),
+  },
+  { additionalProperties: false },
+);
+export type PlanningResult = Static<typeof PlanningResultSchema>;

@@ -1,0 +1,45 @@
+/**
+ * Every expected error of the product, as a closed set. HTTP statuses, exit codes and texts follow from the code.
+ */
+export const PROBLEM_CODES = [
+  "bad-request",
+  "job-invalid",
+  "plan-invalid",
+  "profile-invalid",
+  "profile-missing",
+  "no-feasible-plan",
+  "data-invalid",
+  "unauthorized",
+  "forbidden",
+  "not-found",
+  "conflict",
+  "precondition-failed",
+  "payload-too-large",
+  "rate-limited",
+  "unavailable",
+  "internal",
+] as const;
+export type ProblemCode = (typeof PROBLEM_CODES)[number];
+
+/** One thing that is wrong: where, what was found, and what to do about it. */
+export interface ProblemDetail {
+  /** Path of the field, for example `model.heads`. */
+  readonly field: string;
+  /** The value that was found. */
+  readonly value?: unknown;
+  readonly message: string;
+  readonly remedy: string;
+}
+
+/** An expected error: it is shown to the person who caused it, never logged as a crash. */
+export class ProblemError extends Error {
+  readonly code: ProblemCode;
+  readonly details: readonly ProblemDetail[];
+
+  constructor(code: ProblemCode, message: string, details: readonly ProblemDetail[] = [], options?: ErrorOptions) {
+    super(message, options);
+    this.name = "ProblemError";
+    this.code = code;
+    this.details = details;
+  }
+}

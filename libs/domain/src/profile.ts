@@ -1,0 +1,109 @@
+import { Type, type Static } from "typebox";
+
+export const COLLECTIVES = ["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "point-to-point"] as const;
+export const CollectiveSchema = Type.Union(COLLECTIVES.map((name) => Type.Literal(name)));
+export type Collective = (typeof COLLECTIVES)[number];
+
+export const PLACEMENTS = ["intra-node", "inter-node", "mixed"] as const;
+export const PlacementSchema = Type.Union(PLACEMENTS.map((name) => Type.Literal(name)));
+export type Placement = (typeof PLACEMENTS)[number];
+
+const seconds = Type.Number({ exclusiveMinimum: 0 });
+
+/**
+ * One measured curve of VPro. `bytes` counts the full tensor of the operation: the gathered size of an all-gather, the input of a
+ * reduce-scatter, everything one rank sends in an all-to-all.
+ */
+export const CollectiveCurveSchema = Type.Object(
+  {
+    op: CollectiveSchema,
+    groupSize: Type.Integer({ minimum: 2 }),
+    placement: PlacementSchema,
+    points: Type.Array(
+      Type.Object(
+        { bytes: Type.Integer({ minimum: 1 }), medianSeconds: seconds, p10Seconds: Type.Optional(seconds), p90Seconds: Type.Optional(seconds), samples: Type.Optional(Type.Integer({ minimum: 1 })) },
+        { additionalProperties: false },
+      ),
+      { minItems: 1 },
+    ),
+  },
+  { additionalProperties: false },
+);
+export type CollectiveCurve = Static<typeof CollectiveCurveSchema>;
+
+/** What is measured of a module of a layer, and how it is named between planner, profiler and probe. */
+const size = Type.Integer({ minimum: 1 });
+const pass = Type.Union([Type.Literal("forward"), Type.Literal("backward")]);
+const computePrecision = Type.Union([Type.Literal("fp32"), Type.Literal("bf16")]);
+export const ModuleShapeSchema = Type.Union([
+  Type.Object({ module: Type.Literal("linear"), pass, precision: computePrecision, rows: size, inputs: size, outputs: size }, { additionalProperties: false }),
+  Type.Object({ module: Type.Literal("attention"), pass, precision: computePrecision, batch: size, sequence: size, heads: size, kvHeads: size, headSize: size }, { additionalProperties: false }),
+  Type.Object({ module: Type.Union([Type.Literal("rmsnorm"), Type.Literal("swiglu"), Type.Literal("residual-add")]), pass, precision: computePrecision, rows: size, width: size }, { additionalProperties: false }),
+  Type.Object({ module: Type.Literal("rope"), pass, precision: computePrecision, rows: size, heads: size, headSize: size }, { additionalProperties: false }),
+  Type.Object({ module: Type.Literal("embedding"), pass, precision: computePrecision, rows: size, width: size, vocabulary: size }, { additionalProperties: false }),
+  Type.Object({ module: Type.Literal("head-loss"), pass: Type.Literal("forward-backward"), precision: computePrecision, rows: size, width: size, vocabulary: size }, { additionalProperties: false }),
+  Type.Object({ module: Type.Union([Type.Literal("adamw"), Type.Literal("squared-norm"), Type.Literal("accumulate")]), pass: Type.Literal("update"), precision: computePrecision, elements: size }, { additionalProperties: false }),
+]);
+export type ModuleShape = Static<typeof ModuleShapeSchema>;
+
+export const ModuleTimeSchema = Type.Object(
+  {
+    shape: ModuleShapeSchema,
+    medianSeconds: seconds,
+    p10Seconds: Type.Optional(seconds),
+    p90Seconds: Type.Optional(seconds),
+    samples: Type.Optional(Type.Integer({ minimum: 1 })),
+  },
+  { additionalProperties: false },
+);
+export type ModuleTime = Static<typeof ModuleTimeSchema>;
+
+/** OPro: the slow-down R when a module and a collective run together, over the longer of the two alone. */
+export const OverlapSchema = Type.Object(
+  { shape: Type.Optional(ModuleShapeSchema), op: CollectiveSchema, bytes: Type.Optional(Type.Integer({ minimum: 1 })), groupSize: Type.Integer({ minimum: 2 }), slowdown: Type.Number({ exclusiveMinimum: 0 }) },
+  { additionalProperties: false },
+);
+
+/** Everything measured of one cluster, with where each number comes from. */
+export const ProfileSchema = Type.Object(
+  {
+    schemaVersion: Type.Literal(1),
+    name: Type.String({ minLength: 1 }),
+    cluster: Type.Object(
+      { nodes: Type.Integer({ minimum: 1 }), gpusPerNode: Type.Integer({ minimum: 1 }), memoryPerGpuBytes: Type.Optional(Type.Integer({ minimum: 1 })) },
+      { additionalProperties: false },
+    ),
+    device: Type.Object(
+      {
+        name: Type.String(),
+        peakFlopsPerSecondFp32: Type.Number({ exclusiveMinimum: 0 }),
+        peakFlopsPerSecondBf16: Type.Number({ exclusiveMinimum: 0 }),
+        memoryBandwidthBytesPerSecond: Type.Number({ exclusiveMinimum: 0 }),
+        runtimeBytes: Type.Integer({ minimum: 0, description: "memory of a rank before the arena: libraries, communicators, context" }),
+      },
+      { additionalProperties: false },
+    ),
+    executor: Type.Object(
+      {
+        forwardOverlap: Type.Union([Type.Literal("none"), Type.Literal("block"), Type.Literal("inter-layer")]),
+        backwardOverlap: Type.Union([Type.Literal("none"), Type.Literal("block"), Type.Literal("intra-layer")]),
+      },
+      { additionalProperties: false, description: "how the executor on this cluster overlaps communication" },
+    ),
+    collectives: Type.Array(CollectiveCurveSchema),
+    modules: Type.Array(ModuleTimeSchema),
+    overlaps: Type.Array(OverlapSchema),
+    provenance: Type.Object(
+      {
+        source: Type.String(),
+        measuredAt: Type.Union([Type.String(), Type.Null()]),
+        versions: Type.Record(Type.String(), Type.String()),
+        command: Type.Union([Type.String(), Type.Null()]),
+        notes: Type.Array(Type.String()),
+      },
+      { additionalProperties: false },
+    ),
+  },
+  { additionalProperties: false },
+);
+export type Profile = Static<typeof ProfileSchema>;
