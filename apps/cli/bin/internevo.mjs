@@ -1,0 +1,28 @@
+#!/usr/bin/env node
+// Plain JavaScript that an old Node understands: it hands over to the Node that the workspace pins, which runs the sources.
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { constants } from "node:os";
+import { fileURLToPath } from "node:url";
+
+const WANTED_MAJOR = 24;
+const pinned = fileURLToPath(new URL("../../../.tools/node/bin/node", import.meta.url));
+const main = fileURLToPath(new URL("../src/main.ts", import.meta.url));
+const node = existsSync(pinned) ? pinned : Number(process.versions.node.split(".")[0]) >= WANTED_MAJOR ? process.execPath : undefined;
+
+if (node === undefined) {
+  process.stderr.write(`internevo: this Node is ${process.versions.node}, and ${WANTED_MAJOR} or newer is needed; \`npm run setup\` installs it into the checkout\n`);
+  process.exit(5);
+}
+
+const child = spawn(node, ["--disable-warning=ExperimentalWarning", main, ...process.argv.slice(2)], { stdio: "inherit" });
+// A terminal sends Ctrl-C to the whole group: the child has it already. What arrives here alone is passed on.
+for (const signal of ["SIGTERM", "SIGHUP", "SIGQUIT"]) process.on(signal, () => child.kill(signal));
+process.on("SIGINT", () => {
+  if (!process.stdin.isTTY) child.kill("SIGINT");
+});
+child.on("error", (error) => {
+  process.stderr.write(`internevo: cannot start ${node}: ${error.message}\n`);
+  process.exit(5);
+});
+child.on("exit", (code, signal) => process.exit(signal === null ? code : 128 + constants.signals[signal]));

@@ -1,0 +1,158 @@
+import { API_PREFIX, type DeadLetter, type JobDetail, type JobStreamEvent, type JobSummary, type PlanRequestSchema, type ProfileRecord, type Role, type WorkloadCreateSchema } from "@internevo/contracts";
+import type { JobState, PlanningResult, Proposal, StepMetric, Workload } from "@internevo/domain";
+import type { Static } from "typebox";
+import { jobEvents, type JobEventsOptions } from "./event-stream.ts";
+import { request, type Connection, type QueryValue, type RequestOptions } from "./request.ts";
+
+export interface ClientOptions {
+  /** Where the API is, without `/api/v1`, for example `http://127.0.0.1:8080`. */
+  readonly baseUrl: string;
+  readonly token: string;
+  readonly fetch?: typeof fetch;
+}
+
+export interface Page<T> {
+  readonly items: T[];
+  /** Pass it as `cursor` for the next page; null on the last. */
+  readonly nextCursor: string | null;
+}
+
+export interface PageOptions {
+  readonly cursor?: string;
+  /** Items a page, 1 to 200. */
+  readonly limit?: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface MutationOptions {
+  /** The same key with the same body gives the same answer, and acts once. One is made up when it is absent. */
+  readonly idempotencyKey?: string;
+  readonly signal?: AbortSignal;
+}
+
+export type PlanRequest = Static<typeof PlanRequestSchema>;
+export type WorkloadCreate = Static<typeof WorkloadCreateSchema>;
+export type ProfileSummary = Omit<ProfileRecord, "profile">;
+
+/** 128 random bits. Not `randomUUID`, which browsers refuse to pages that came over plain HTTP. */
+const randomKey = (): string => Array.from(globalThis.crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/** A typed client of the HTTP API, for browsers and Node. Every method throws what `request.ts` lists. */
+export class InternEvoClient {
+  readonly #connection: Connection;
+
+  constructor(options: ClientOptions) {
+    // A browser's fetch must be called on its window.
+    this.#connection = { baseUrl: options.baseUrl, token: options.token, fetch: options.fetch ?? globalThis.fetch.bind(globalThis) };
+  }
+
+  #get<T>(path: string, options: { query?: Record<string, QueryValue>; signal?: AbortSignal | undefined } = {}): Promise<T> {
+    return request<T>(this.#connection, API_PREFIX + path, options);
+  }
+
+  #page<T>(path: string, options: PageOptions = {}, query: Record<string, QueryValue> = {}): Promise<Page<T>> {
+    return this.#get(path, { query: { cursor: options.cursor, limit: options.limit, ...query }, signal: options.signal });
+  }
+
+  #post<T>(path: string, body: unknown, options: MutationOptions = {}): Promise<T> {
+    const send: RequestOptions = {
+      method: "POST",
+      ...(body === undefined ? {} : { body }),
+      headers: { "idempotency-key": options.idempotencyKey ?? randomKey() },
+      signal: options.signal,
+    };
+    return request<T>(this.#connection, API_PREFIX + path, send);
+  }
+
+  whoami(options: { signal?: AbortSignal } = {}): Promise<{ name: string; role: Role }> {
+    return this.#get("/whoami", options);
+  }
+
+  /** Submits a job. @param job a job file, parsed. */
+  submitJob(job: unknown, options: MutationOptions = {}): Promise<JobDetail> {
+    return this.#post("/jobs", job, options);
+  }
+
+  /** One page of jobs, newest first. */
+  listJobs(options: PageOptions & { state?: JobState } = {}): Promise<Page<JobSummary>> {
+    return this.#page("/jobs", options, { state: options.state });
+  }
+
+  getJob(id: string, options: { signal?: AbortSignal } = {}): Promise<JobDetail> {
+    return this.#get(`/jobs/${encodeURIComponent(id)}`, options);
+  }
+
+  cancelJob(id: string, options: MutationOptions & { reason?: string } = {}): Promise<JobDetail> {
+    return this.#post(`/jobs/${encodeURIComponent(id)}/cancel`, options.reason === undefined ? undefined : { reason: options.reason }, options);
+  }
+
+  /** Steps of a job, oldest first, from after step `after` on. */
+  jobMetrics(id: string, options: PageOptions & { after?: number } = {}): Promise<Page<StepMetric>> {
+    return this.#page(`/jobs/${encodeURIComponent(id)}/metrics`, options, { after: options.after });
+  }
+
+  /** Events of a job as they happen; see {@link jobEvents}. */
+  jobEvents(id: string, options: JobEventsOptions = {}): AsyncGenerator<JobStreamEvent, void, void> {
+    return jobEvents(this.#connection, id, options);
+  }
+
+  /** Plans without storing anything. */
+  plan(body: PlanRequest, options: MutationOptions = {}): Promise<PlanningResult> {
+    return this.#post("/plans", body, options);
+  }
+
+  listProfiles(options: PageOptions = {}): Promise<Page<ProfileSummary>> {
+    return this.#page("/profiles", options);
+  }
+
+  getProfile(id: string, options: { signal?: AbortSignal } = {}): Promise<ProfileRecord> {
+    return this.#get(`/profiles/${encodeURIComponent(id)}`, options);
+  }
+
+  listWorkloads(options: PageOptions = {}): Promise<Page<Workload>> {
+    return this.#page("/workloads", options);
+  }
+
+  getWorkload(id: string, options: { signal?: AbortSignal } = {}): Promise<Workload> {
+    return this.#get(`/workloads/${encodeURIComponent(id)}`, options);
+  }
+
+  createWorkload(workload: WorkloadCreate, options: MutationOptions = {}): Promise<Workload> {
+    return this.#post("/workloads", workload, options);
+  }
+
+  /** Plans a workload again now, whatever its schedule says. */
+  runWorkload(id: string, options: MutationOptions = {}): Promise<Workload> {
+    return this.#post(`/workloads/${encodeURIComponent(id)}/run`, undefined, options);
+  }
+
+  deleteWorkload(id: string, options: { signal?: AbortSignal } = {}): Promise<void> {
+    return request(this.#connection, `${API_PREFIX}/workloads/${encodeURIComponent(id)}`, { method: "DELETE", signal: options.signal });
+  }
+
+  listProposals(workloadId: string, options: PageOptions = {}): Promise<Page<Proposal>> {
+    return this.#page(`/workloads/${encodeURIComponent(workloadId)}/proposals`, options);
+  }
+
+  listDeadLetters(options: PageOptions = {}): Promise<Page<DeadLetter>> {
+    return this.#page("/dead-letters", options);
+  }
+
+  replayDeadLetter(id: string, options: MutationOptions = {}): Promise<DeadLetter> {
+    return this.#post(`/dead-letters/${encodeURIComponent(id)}/replay`, undefined, options);
+  }
+
+  discardDeadLetter(id: string, options: MutationOptions = {}): Promise<DeadLetter> {
+    return this.#post(`/dead-letters/${encodeURIComponent(id)}/discard`, undefined, options);
+  }
+}
+
+/** All items of all pages, fetched as they are needed. */
+export async function* allPages<T>(fetchPage: (cursor: string | undefined) => Promise<Page<T>>): AsyncGenerator<T, void, void> {
+  let cursor: string | undefined;
+  do {
+    const page = await fetchPage(cursor);
+    yield* page.items;
+    cursor = page.nextCursor ?? undefined;
+  } while (cursor !== undefined);
+}

@@ -1,0 +1,74 @@
+import type { Problem } from "@internevo/contracts";
+import { ApiConnectionError, ApiProblemError, UnexpectedAnswerError } from "./errors.ts";
+
+export interface Connection {
+  readonly baseUrl: string;
+  readonly token: string;
+  readonly fetch: typeof fetch;
+}
+
+export type QueryValue = string | number | undefined;
+
+export interface RequestOptions {
+  readonly method?: "GET" | "POST" | "DELETE";
+  readonly query?: Readonly<Record<string, QueryValue>>;
+  readonly body?: unknown;
+  readonly headers?: Readonly<Record<string, string | undefined>>;
+  readonly signal?: AbortSignal | undefined;
+}
+
+const isAbort = (error: unknown, signal: AbortSignal | undefined): boolean => signal?.aborted === true || (error instanceof Error && error.name === "AbortError");
+
+export function urlOf(connection: Connection, path: string, query: RequestOptions["query"] = {}): string {
+  const url = new URL(connection.baseUrl.replace(/\/+$/, "") + path);
+  for (const [name, value] of Object.entries(query)) if (value !== undefined) url.searchParams.set(name, String(value));
+  return url.href;
+}
+
+/** Throws what a refused answer means. */
+async function refusal(url: string, response: Response): Promise<Error> {
+  const type = response.headers.get("content-type") ?? "no content type";
+  if (!type.startsWith("application/problem+json")) return new UnexpectedAnswerError(url, response.status, type);
+  const retryAfter = Number(response.headers.get("retry-after") ?? Number.NaN);
+  return new ApiProblemError((await response.json()) as Problem, Number.isFinite(retryAfter) ? retryAfter : undefined);
+}
+
+/**
+ * Sends one request.
+ * @throws ApiProblemError the API refused; ApiConnectionError it could not be reached; UnexpectedAnswerError it is not the API.
+ */
+export async function open(connection: Connection, path: string, options: RequestOptions = {}): Promise<Response> {
+  const url = urlOf(connection, path, options.query);
+  const headers = new Headers({ accept: "application/json, application/problem+json", authorization: `Bearer ${connection.token}` });
+  for (const [name, value] of Object.entries(options.headers ?? {})) if (value !== undefined) headers.set(name, value);
+  if (options.body !== undefined) headers.set("content-type", "application/json");
+  let response: Response;
+  try {
+    response = await connection.fetch(url, {
+      method: options.method ?? "GET",
+      headers,
+      ...(options.body === undefined ? {} : { body: JSON.stringify(options.body) }),
+      ...(options.signal === undefined ? {} : { signal: options.signal }),
+    });
+  } catch (error) {
+    if (isAbort(error, options.signal)) throw error;
+    throw new ApiConnectionError(url, error);
+  }
+  if (!response.ok) throw await refusal(url, response);
+  return response;
+}
+
+/** Sends one request and reads its JSON answer; see {@link open} for the errors. */
+export async function request<T>(connection: Connection, path: string, options: RequestOptions = {}): Promise<T> {
+  const response = await open(connection, path, options);
+  if (response.status === 204) return undefined as T;
+  const type = response.headers.get("content-type") ?? "no content type";
+  const url = urlOf(connection, path, options.query);
+  if (!type.startsWith("application/json")) throw new UnexpectedAnswerError(url, response.status, type);
+  try {
+    return (await response.json()) as T;
+  } catch (error) {
+    if (isAbort(error, options.signal)) throw error;
+    throw new ApiConnectionError(url, error);
+  }
+}
