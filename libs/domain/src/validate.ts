@@ -42,7 +42,7 @@ function detailOf(error: SchemaError, value: unknown): ProblemDetail[] {
 export function validate<S extends TSchema>(schema: S, value: unknown, code: ProblemCode, what: string): Static<S> {
   let validator = compiled.get(schema);
   if (!validator) {
-    validator = Compile(schema) as unknown as Validator;
+    validator = Compile(schema);
     compiled.set(schema, validator);
   }
   if (validator.Check(value)) return value as Static<S>;

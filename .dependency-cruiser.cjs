@@ -1,0 +1,56 @@
+/** Who may import whom: docs/architecture.md says it in words. */
+const layers = {
+  domain: [],
+  "cost-model": ["domain"],
+  search: ["domain", "cost-model"],
+  contracts: ["domain"],
+  bus: ["contracts", "domain"],
+  store: ["contracts", "domain"],
+  launcher: ["domain", "contracts", "cost-model"],
+  "service-kit": ["bus", "store", "contracts", "domain"],
+  client: ["contracts", "domain"],
+  "local-stack": ["domain", "contracts", "bus", "store"],
+};
+const pure = ["domain", "cost-model", "search"];
+
+const libraryRules = Object.entries(layers).map(([name, allowed]) => ({
+  name: `lib-${name}`,
+  comment: `libs/${name} may import ${allowed.join(", ") || "no other room"}`,
+  severity: "error",
+  from: { path: `^libs/${name}/src/`, pathNot: "\\.test\\.ts$" },
+  to: { path: "^(libs|apps)/", pathNot: [`^libs/${name}/`, ...allowed.map((each) => `^libs/${each}/`)] },
+}));
+
+module.exports = {
+  forbidden: [
+    ...libraryRules,
+    {
+      name: "pure-libraries-do-no-io",
+      severity: "error",
+      from: { path: `^libs/(${pure.join("|")})/src/`, pathNot: "\\.test\\.ts$" },
+      to: { dependencyTypes: ["core"] },
+    },
+    {
+      name: "apps-do-not-import-apps",
+      severity: "error",
+      from: { path: "^apps/([^/]+)/" , pathNot: "\\.test\\.ts$" },
+      to: { path: "^apps/", pathNot: "^apps/$1/" },
+    },
+    {
+      name: "what-people-see-goes-through-the-client",
+      comment: "the command line may start the local stack, and plan offline; everything else is the API's",
+      severity: "error",
+      from: { path: "^apps/(cli|console)/src/" , pathNot: "\\.test\\.ts$" },
+      to: { path: "^libs/(bus|store|launcher|service-kit)/" },
+    },
+    { name: "no-cycles", severity: "error", from: {}, to: { circular: true } },
+    { name: "no-unresolvable", severity: "error", from: {}, to: { couldNotResolve: true } },
+  ],
+  options: {
+    doNotFollow: { path: "node_modules" },
+    exclude: { path: "(^|/)(node_modules|dist)/" },
+    tsPreCompilationDeps: true,
+    tsConfig: { fileName: "tsconfig.json" },
+    enhancedResolveOptions: { exportsFields: ["exports"], conditionNames: ["import", "node", "default"], extensions: [".ts", ".tsx", ".js", ".json"] },
+  },
+};

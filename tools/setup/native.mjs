@@ -1,0 +1,36 @@
+// Builds or tests the native core: the commands behind the Nx targets native:build and native:test.
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync, rmSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { join } from "node:path";
+import { root } from "./steps.mjs";
+
+const native = join(root, "native");
+const build = join(native, "build");
+const jobs = String(availableParallelism());
+
+function run(command, args) {
+  const result = spawnSync(command, args, { cwd: native, stdio: "inherit" });
+  if (result.status !== 0) process.exit(result.status ?? 1);
+}
+
+/** A build tree of another checkout can't be used: CMake keeps absolute paths in it. */
+function dropForeignTree() {
+  const cache = join(build, "CMakeCache.txt");
+  if (existsSync(cache) && !readFileSync(cache, "utf8").includes(`CMAKE_HOME_DIRECTORY:INTERNAL=${native}\n`)) rmSync(build, { recursive: true });
+}
+
+const task = process.argv[2];
+dropForeignTree();
+run("cmake", ["--preset", "default", "-DINTERNEVO_TESTS=ON"]);
+run("cmake", ["--build", "--preset", "default", "-j", jobs]);
+if (task === "build") {
+  // CMake leaves files that it no longer installs.
+  rmSync(join(native, "dist"), { recursive: true, force: true });
+  run("cmake", ["--install", build]);
+} else if (task === "test") {
+  run("ctest", ["--preset", "default", "--no-tests=error", "--output-junit", join(build, "ctest.xml")]);
+} else {
+  console.error("usage: native.mjs build|test");
+  process.exit(2);
+}
