@@ -8,6 +8,7 @@
 // bfloat16 is summed in float32 and rounded once.
 //
 // Every rank of the group must make the same calls in the same order. Calls block until the buffers may be reused.
+// A communicator serves one thread at a time; different communicators may be used by different threads at once.
 // Errors: communicationError (an MPI call failed), badConfig (arguments).
 #pragma once
 
@@ -30,6 +31,8 @@ class MpiSession {
   MpiSession& operator=(const MpiSession&) = delete;
 
   Status start(int* argc, char*** argv);
+  /// Ends every rank of the job at once with this exit code (for errors after start). Does not return.
+  [[noreturn]] void abandon(int exitCode);
   int rank() const noexcept { return rank_; }
   int worldSize() const noexcept { return worldSize_; }
   /// Number of distinct host names among the ranks.
@@ -80,6 +83,7 @@ class Communicator {
   friend struct CommunicatorAccess;
   MPI_Comm comm_ = MPI_COMM_NULL;
   int index_ = 0, size_ = 1;
+  mutable std::vector<MPI_Request> requests_;  // room for one call's messages
 };
 
 // ---- Ulysses layout moves ----------------------------------------------------------------------------------------

@@ -1,0 +1,58 @@
+// The CPU implementation of Backend; each operator has its own source file.
+#pragma once
+
+#include "internevo/backend.h"
+
+namespace internevo::cpu {
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(int threads) : threads_(threads < 1 ? 1 : threads) {}
+
+  std::string name() const override;
+  int threads() const override { return threads_; }
+
+  std::int64_t linearWorkspaceBytes() const override;
+  Status linearForward(const LinearShape&, ConstView x, ConstView w, View y, Workspace) override;
+  Status linearGradInput(const LinearShape&, ConstView gY, ConstView w, View gX, bool accumulate,
+                         Workspace) override;
+  Status linearGradWeight(const LinearShape&, ConstView x, ConstView gY, View gW, Workspace) override;
+
+  Status rmsNormForward(const NormShape&, ConstView x, ConstView residual, ConstView gain, float epsilon, View sum,
+                        View y, View inverseRms) override;
+  Status rmsNormBackward(const NormShape&, ConstView h, ConstView gain, ConstView inverseRms, ConstView gY,
+                         ConstView gSum, View gH, View gGain) override;
+  Status add(std::int64_t elements, ConstView a, ConstView b, View y) override;
+
+  Status ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines, View sines) override;
+  Status ropeForward(const RopeShape&, ConstView cosines, ConstView sines, View x) override;
+  Status ropeBackward(const RopeShape&, ConstView cosines, ConstView sines, View gX) override;
+
+  std::int64_t attentionWorkspaceBytes(const AttentionShape&) const override;
+  Status attentionForward(const AttentionShape&, ConstView q, ConstView k, ConstView v, View o, View logSumExp,
+                          Workspace) override;
+  Status attentionBackward(const AttentionShape&, ConstView q, ConstView k, ConstView v, ConstView o,
+                           ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace) override;
+
+  Status swigluForward(const SwigluShape&, ConstView gate, ConstView up, View y) override;
+  Status swigluBackward(const SwigluShape&, ConstView gate, ConstView up, ConstView gY, View gGate,
+                        View gUp) override;
+
+  Status embeddingForward(const EmbeddingShape&, ConstView tokens, ConstView table, View y) override;
+  Status embeddingBackward(const EmbeddingShape&, ConstView tokens, ConstView gY, View gTable) override;
+
+  std::int64_t headLossWorkspaceBytes(const HeadLossShape&) const override;
+  Status headLoss(const HeadLossShape&, ConstView x, ConstView w, ConstView targets, float gradientScale,
+                  ExactSum* lossSum, View gX, View gW, Workspace) override;
+
+  Status adamw(std::int64_t elements, const AdamwSettings&, View parameters, View master, ConstView gradient,
+               View firstMoment, View secondMoment) override;
+  Status squaredNorm(std::int64_t elements, ConstView x, ExactSum* sum) override;
+  Status accumulate(std::int64_t elements, ConstView source, View target) override;
+  Status convert(std::int64_t elements, ConstView source, View target) override;
+
+ private:
+  int threads_;
+};
+
+}  // namespace internevo::cpu

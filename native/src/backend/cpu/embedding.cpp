@@ -1,0 +1,63 @@
+#include <cstring>
+
+#include "backend/cpu/checks.h"
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/parallel.h"
+
+namespace internevo::cpu {
+
+namespace {
+
+Status prepare(const char* call, const EmbeddingShape& s, ConstView tokens) {
+  INTERNEVO_RETURN_IF_ERROR(
+      requirePositive(call, {{"rows", s.rows}, {"width", s.width}, {"vocabulary", s.vocabulary}}));
+  INTERNEVO_RETURN_IF_ERROR(requireType(call, DataType::int32, "int32", {{"tokens", tokens}}));
+  for (std::int64_t row = 0; row < s.rows; ++row) {
+    const std::int32_t token = tokens.as<std::int32_t>()[row];
+    if (token < 0 || token >= s.vocabulary) {
+      return {StatusCode::dataError, std::string(call) + ": tokens[" + std::to_string(row) + "] is " +
+                                         std::to_string(token) + "; the vocabulary has " +
+                                         std::to_string(s.vocabulary) + " entries"};
+    }
+  }
+  return Status::success();
+}
+
+}  // namespace
+
+Status CpuBackend::embeddingForward(const EmbeddingShape& s, ConstView tokens, ConstView table, View y) {
+  constexpr const char* kCall = "embeddingForward";
+  INTERNEVO_RETURN_IF_ERROR(prepare(kCall, s, tokens));
+  INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"table", table}, {"y", y}}));
+  const std::int64_t bytes = s.width * bytesPerElement(table.type);
+  parallelRanges(threads_, s.rows, 16, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      std::memcpy(y.offset(row * s.width).data, table.offset(tokens.as<std::int32_t>()[row] * s.width).data,
+                  static_cast<std::size_t>(bytes));
+    }
+  });
+  return Status::success();
+}
+
+Status CpuBackend::embeddingBackward(const EmbeddingShape& s, ConstView tokens, ConstView gY, View gTable) {
+  constexpr const char* kCall = "embeddingBackward";
+  INTERNEVO_RETURN_IF_ERROR(prepare(kCall, s, tokens));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gY", gY}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gTable", gTable}}));
+  withElementType(gY.type, [&](auto tag) {
+    using T = decltype(tag);
+    // Threads take columns: rows of one token are then added in order by one thread.
+    parallelRanges(threads_, s.width, 64, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t row = 0; row < s.rows; ++row) {
+        const T* const source = gY.as<T>() + row * s.width + begin;
+        float* const target = gTable.as<float>() + tokens.as<std::int32_t>()[row] * s.width + begin;
+        forVectors(end - begin, [&](std::int64_t i, std::int64_t count) {
+          storeUpTo(target + i, loadUpTo(target + i, count) + loadUpTo(source + i, count), count);
+        });
+      }
+    });
+  });
+  return Status::success();
+}
+
+}  // namespace internevo::cpu

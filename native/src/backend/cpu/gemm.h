@@ -1,0 +1,57 @@
+// Matrix product for every operator. Own code, because the libraries' blocking makes a row's bits depend on how many
+// rows the call has, and plans that split rows differently could then not be compared bit by bit; it also converts
+// bfloat16 while packing, where the instruction set has no bfloat16 arithmetic.
+//
+// Each element of C is the sum over k in ascending order, fused multiply-adds from zero inside blocks of
+// kBlockDepth, blocks added in order: a function of its row of A and its column of B only.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cpu/simd.h"
+#include "internevo/backend.h"
+#include "internevo/tensor.h"
+
+namespace internevo::cpu {
+
+constexpr std::int64_t kBlockDepth = kSumBlockRows;  // k
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__)
+constexpr std::int64_t kTileRows = 12;
+#elif defined(__AVX2__) && defined(__FMA__)
+constexpr std::int64_t kTileRows = 6;
+#else
+constexpr std::int64_t kTileRows = 4;
+#endif
+constexpr std::int64_t kTileColumns = 2 * Vec::width;
+
+/// C[m, n] (+)= A[m, k] · B[k, n]. Element (i, p) of A is at a + i·aRowStride + p·aColumnStride, one of the two
+/// strides is 1; B likewise. C is row-major.
+struct Gemm {
+  std::int64_t m = 0, n = 0, k = 0;
+  ConstView a;
+  std::int64_t aRowStride = 0, aColumnStride = 0;
+  ConstView b;
+  std::int64_t bRowStride = 0, bColumnStride = 0;
+  View c;
+  std::int64_t cStride = 0;
+  bool accumulate = false;
+};
+
+/// Scratch per thread, for any shape.
+std::int64_t gemmWorkspaceBytesPerThread();
+void gemm(const Gemm&, int threads, void* workspace);
+
+// ---- pieces for the attention kernels ------------------------------------------------------------------------------
+
+/// Floats of B[k, n] packed into column slivers of kTileColumns, zero-padded.
+constexpr std::int64_t packedSliversElements(std::int64_t k, std::int64_t n) {
+  return k * alignUp(n, kTileColumns);
+}
+/// Packs B[k, n] (float32 or bfloat16): sliver s holds columns [s·kTileColumns, …), row after row of kTileColumns.
+void packSlivers(ConstView b, std::int64_t rowStride, std::int64_t columnStride, std::int64_t k, std::int64_t n,
+                 float* packed);
+/// C[m, n] (+)= A[m, k] · packed B, all float32, no blocking over k. A need not be packed.
+void gemmPacked(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t aRowStride,
+                std::int64_t aColumnStride, const float* packedB, float* c, std::int64_t cStride, bool accumulate);
+
+}  // namespace internevo::cpu

@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/checks.h"
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/parallel.h"
+
+namespace internevo::cpu {
+
+namespace {
+
+constexpr std::int64_t kGrain = 4096;
+constexpr std::int64_t kNormBlock = 64;
+
+/// Loshchilov & Hutter's AdamW, with the corrections of the moments folded into two factors.
+struct AdamwFactors {
+  Vec beta1, oneMinusBeta1, beta2, oneMinusBeta2, gradientScale, correction1, correction2, epsilon, learningRate,
+      decay;
+
+  explicit AdamwFactors(const AdamwSettings& s)
+      : beta1(broadcast(s.beta1)),
+        oneMinusBeta1(broadcast(static_cast<float>(1.0 - static_cast<double>(s.beta1)))),
+        beta2(broadcast(s.beta2)),
+        oneMinusBeta2(broadcast(static_cast<float>(1.0 - static_cast<double>(s.beta2)))),
+        gradientScale(broadcast(s.gradientScale)),
+        correction1(broadcast(static_cast<float>(1.0 / (1.0 - std::pow(s.beta1, static_cast<double>(s.step)))))),
+        correction2(broadcast(static_cast<float>(1.0 / (1.0 - std::pow(s.beta2, static_cast<double>(s.step)))))),
+        epsilon(broadcast(s.epsilon)),
+        learningRate(broadcast(s.learningRate)),
+        decay(broadcast(s.weightDecay)) {}
+};
+
+/// One vector of weights: updates the moments in place and returns the new weights.
+Vec update(const AdamwFactors& f, Vec w, Vec gradient, float* m, float* v, std::int64_t count) {
+  const Vec g = gradient * f.gradientScale;
+  const Vec first = f.beta1 * loadUpTo(m, count) + f.oneMinusBeta1 * g;
+  const Vec second = f.beta2 * loadUpTo(v, count) + f.oneMinusBeta2 * (g * g);
+  storeUpTo(m, first, count);
+  storeUpTo(v, second, count);
+  const Vec step = first * f.correction1 / (squareRoot(second * f.correction2) + f.epsilon);
+  return w - f.learningRate * (step + f.decay * w);
+}
+
+double sumOfSquares(const float* x, std::int64_t count) {
+  double lane[4] = {0, 0, 0, 0};
+  std::int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    for (int j = 0; j < 4; ++j) lane[j] += static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
+  }
+  for (; i < count; ++i) lane[i % 4] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return (lane[0] + lane[1]) + (lane[2] + lane[3]);
+}
+
+}  // namespace
+
+Status CpuBackend::adamw(std::int64_t elements, const AdamwSettings& settings, View parameters, View master,
+                         ConstView gradient, View firstMoment, View secondMoment) {
+  constexpr const char* kCall = "adamw";
+  INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"elements", elements}, {"step", settings.step}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"parameters", parameters}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(
+      kCall, {{"gradient", gradient}, {"firstMoment", firstMoment}, {"secondMoment", secondMoment}}));
+  const bool narrow = parameters.type == DataType::bfloat16;
+  if (narrow) {
+    INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"master", master}}));
+  } else if (!master.empty()) {
+    return badArgument(kCall, "master", "must be empty: float32 parameters are their own master");
+  }
+  const AdamwFactors factors(settings);
+  float* const weights = narrow ? master.as<float>() : parameters.as<float>();
+  parallelRanges(threads_, elements, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    forVectors(end - begin, [&](std::int64_t i, std::int64_t count) {
+      const std::int64_t at = begin + i;
+      const Vec w = update(factors, loadUpTo(weights + at, count), loadUpTo(gradient.as<float>() + at, count),
+                           firstMoment.as<float>() + at, secondMoment.as<float>() + at, count);
+      storeUpTo(weights + at, w, count);
+      if (narrow) storeUpTo(parameters.as<Bfloat16>() + at, w, count);
+    });
+  });
+  return Status::success();
+}
+
+Status CpuBackend::squaredNorm(std::int64_t elements, ConstView x, ExactSum* sum) {
+  constexpr const char* kCall = "squaredNorm";
+  INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"elements", elements}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"x", x}}));
+  if (sum == nullptr) return badArgument(kCall, "sum", "is missing");
+  parallelRanges(threads_, elements, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    ExactSum part;
+    for (std::int64_t i = begin; i < end; i += kNormBlock) {
+      part.add(sumOfSquares(x.as<float>() + i, std::min(kNormBlock, end - i)));
+    }
+#pragma omp critical(internevo_squared_norm)
+    sum->add(part);
+  });
+  return Status::success();
+}
+
+Status CpuBackend::accumulate(std::int64_t elements, ConstView source, View target) {
+  constexpr const char* kCall = "accumulate";
+  INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"elements", elements}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"source", source}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"target", target}}));
+  withElementType(source.type, [&](auto tag) {
+    using T = decltype(tag);
+    parallelRanges(threads_, elements, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+      forVectors(end - begin, [&](std::int64_t i, std::int64_t count) {
+        float* const t = target.as<float>() + begin + i;
+        storeUpTo(t, loadUpTo(t, count) + loadUpTo(source.as<T>() + begin + i, count), count);
+      });
+    });
+  });
+  return Status::success();
+}
+
+Status CpuBackend::convert(std::int64_t elements, ConstView source, View target) {
+  constexpr const char* kCall = "convert";
+  INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"elements", elements}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"source", source}, {"target", target}}));
+  withElementType(source.type, [&](auto from) {
+    withElementType(target.type, [&](auto to) {
+      using From = decltype(from);
+      using To = decltype(to);
+      parallelRanges(threads_, elements, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+        forVectors(end - begin, [&](std::int64_t i, std::int64_t count) {
+          storeUpTo(target.as<To>() + begin + i, loadUpTo(source.as<From>() + begin + i, count), count);
+        });
+      });
+    });
+  });
+  return Status::success();
+}
+
+}  // namespace internevo::cpu

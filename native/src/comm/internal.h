@@ -1,0 +1,39 @@
+// Shared by the sources of this folder.
+#pragma once
+
+#include <string>
+
+#include "internevo/collectives.h"
+
+namespace internevo {
+
+inline Status mpiStatus(int code, const char* call) {
+  if (code == MPI_SUCCESS) return Status::success();
+  char text[MPI_MAX_ERROR_STRING] = "unknown error";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  return {StatusCode::communicationError, std::string(call) + ": " + text};
+}
+
+/// No message is longer than this (MPI counts are int).
+constexpr std::int64_t kMessageBytes = std::int64_t{1} << 30;
+
+/// Bytes of one rank's piece of a reduction that are in flight at one time.
+constexpr std::int64_t segmentBytes(int groupSize) {
+  std::int64_t bytes = std::int64_t{256} << 10;
+  while (bytes > (std::int64_t{16} << 10) && bytes * groupSize > (std::int64_t{4} << 20)) bytes /= 2;
+  return bytes;
+}
+
+/// The handles behind a communicator, for the functions of this folder.
+struct CommunicatorAccess {
+  static MPI_Comm comm(const Communicator& c) { return c.comm_; }
+  static MPI_Request* requests(const Communicator& c) { return c.requests_.data(); }
+};
+
+/// output[0, elements) = tree sum (or maximum) of inputs[0, count) at element `offset` of each.
+/// output may be one of the inputs at that offset.
+void reduceTree(DataType type, ReduceOperation operation, const void* const* inputs, int count, std::int64_t offset,
+                std::int64_t elements, void* output);
+
+}  // namespace internevo
