@@ -1,0 +1,66 @@
+import { headSize, kvWidth, type Model, type ModuleShape, type Precision } from "@internevo/domain";
+
+/** Precision in which the kernels of a policy compute. */
+export const computePrecision = (precision: Precision): "fp32" | "bf16" => (precision === "fp32" ? "fp32" : "bf16");
+
+/** What decides the shapes of a layer on one rank: b, S, s_sp, s_tp. */
+export interface LayerSlice {
+  readonly microBatchSize: number;
+  readonly sequenceLengthTokens: number;
+  readonly sequenceParallel: number;
+  readonly tensorParallel: number;
+}
+
+/** Rows of the residual stream on one rank: b · S / s_sp tokens. */
+export const sliceRows = (slice: LayerSlice): number => (slice.microBatchSize * slice.sequenceLengthTokens) / slice.sequenceParallel;
+
+/**
+ * Key/value heads on one rank during attention. With fewer key/value heads than sequence ranks each head is sent to
+ * every rank whose query heads read it, so a rank always has at least one.
+ */
+export const localKvHeads = (kvHeads: number, sequenceParallel: number): number => Math.max(1, kvHeads / sequenceParallel);
+
+/** Forward pass of one layer on one rank: each module with how often it runs. Backward runs the same shapes. */
+export function layerModules(model: Model, slice: LayerSlice, precision: Precision): { readonly shape: ModuleShape; readonly count: number }[] {
+  const { hiddenSize: h, ffnHiddenSize: f } = model;
+  const { microBatchSize: batch, sequenceLengthTokens: sequence, sequenceParallel: sp, tensorParallel: tp } = slice;
+  const rows = sliceRows(slice);
+  // Config 1 gathers the sequence before each split block: linears see all rows and 1/tp of the width.
+  const linearRows = rows * tp;
+  const compute = computePrecision(precision);
+  const forward = { pass: "forward", precision: compute } as const;
+  const size = headSize(model);
+  const kv = kvWidth(model);
+  // Rotary positions act on the sequence slice with all heads (config 2) or on all rows with 1/tp of the heads.
+  const ropeHeads = model.heads / tp;
+  const ropeKvHeads = tp === 1 ? model.kvHeads : localKvHeads(model.kvHeads, tp);
+  const kvOutputs = tp === 1 ? kv : localKvHeads(model.kvHeads, tp) * size;
+  return [
+    { shape: { module: "rmsnorm", ...forward, rows, width: h }, count: 2 },
+    { shape: { module: "linear", ...forward, rows: linearRows, inputs: h, outputs: h / tp + 2 * kvOutputs }, count: 1 },
+    { shape: { module: "rope", ...forward, rows: linearRows, heads: ropeHeads, headSize: size }, count: 1 },
+    { shape: { module: "rope", ...forward, rows: linearRows, heads: ropeKvHeads, headSize: size }, count: 1 },
+    { shape: { module: "attention", ...forward, batch, sequence, heads: model.heads / sp, kvHeads: localKvHeads(model.kvHeads, sp), headSize: size }, count: 1 },
+    { shape: { module: "linear", ...forward, rows: linearRows, inputs: h / tp, outputs: h }, count: 1 },
+    { shape: { module: "residual-add", ...forward, rows, width: h }, count: 2 },
+    { shape: { module: "linear", ...forward, rows: linearRows, inputs: h, outputs: (2 * f) / tp }, count: 1 },
+    { shape: { module: "swiglu", ...forward, rows: linearRows, width: f / tp }, count: 1 },
+    { shape: { module: "linear", ...forward, rows: linearRows, inputs: f / tp, outputs: h }, count: 1 },
+  ];
+}
+
+/** The same module in the backward pass. */
+export function backwardOf(shape: ModuleShape): ModuleShape {
+  return "pass" in shape && shape.pass === "forward" ? ({ ...shape, pass: "backward" } as ModuleShape) : shape;
+}
+
+/** Modules outside the layers: embedding, final norm, head with loss. `lossRows`: rows of one chunk of the loss. */
+export function outerModules(model: Model, rows: number, precision: Precision): { embedding: ModuleShape; finalNorm: ModuleShape; headLoss: ModuleShape } {
+  const compute = computePrecision(precision);
+  const sizes = { precision: compute, rows, width: model.hiddenSize, vocabulary: model.vocabularySize };
+  return {
+    embedding: { module: "embedding", pass: "forward", ...sizes },
+    finalNorm: { module: "rmsnorm", pass: "forward", precision: compute, rows, width: model.hiddenSize },
+    headLoss: { module: "head-loss", pass: "forward-backward", ...sizes },
+  };
+}

@@ -1,0 +1,151 @@
+import { kvWidth, layerParameters, PRECISION_BYTES, totalParameters, type Collective, type JobSpec, type ModuleShape, type Placement } from "@internevo/domain";
+import { backwardOf, computePrecision, layerModules, outerModules, sliceRows, type LayerSlice } from "./layer.ts";
+import { clusterRanks, divisors, sequencesPerStep, sequenceSplitFault } from "./space.ts";
+
+export interface CollectiveRequest {
+  readonly op: Collective;
+  /** Full tensor bytes of the operation (see the collective curves of a profile). */
+  readonly bytes: number;
+  /** Ordered groups that run the collective at the same time; together all ranks. */
+  readonly groups: number[][];
+  readonly placement: Placement;
+}
+
+export interface OverlapRequest {
+  readonly module: ModuleShape;
+  readonly collective: CollectiveRequest;
+}
+
+/** Everything that a profile needs so that the runnable plans of a job are predicted from measurements. */
+export interface RequiredMeasurements {
+  readonly modules: ModuleShape[];
+  readonly collectives: CollectiveRequest[];
+  readonly overlaps: OverlapRequest[];
+}
+
+/** Distinct row counts (and, for attention, batches) that are measured at most; times between are interpolated. */
+const MOST_SIZES = 5;
+const MOST_COLLECTIVE_SIZES = 7;
+
+/** At most `most` of ascending values, always with the first and the last, evenly spread over their order. */
+function thin(values: readonly number[], most: number): number[] {
+  if (values.length <= most) return [...values];
+  const picked = new Set<number>();
+  for (let i = 0; i < most; i += 1) picked.add(values[Math.round((i * (values.length - 1)) / (most - 1))] as number);
+  return [...picked];
+}
+
+const ascending = (values: Iterable<number>): number[] => [...new Set(values)].sort((a, b) => a - b);
+
+/** Powers of two from below the smallest to above the largest use, spread evenly. */
+function sizeGrid(bytes: readonly number[]): number[] {
+  const low = Math.floor(Math.log2(Math.max(64, Math.min(...bytes))));
+  const high = Math.ceil(Math.log2(Math.max(128, ...bytes)));
+  return thin(Array.from({ length: high - low + 1 }, (_, i) => 2 ** (low + i)), MOST_COLLECTIVE_SIZES);
+}
+
+/** Groups of `size` neighbouring ranks, `stride` apart, over all ranks. */
+function groupsOf(ranks: number, size: number, stride: number): number[][] {
+  const groups: number[][] = [];
+  for (let block = 0; block + size * stride <= ranks; block += size * stride) {
+    for (let offset = 0; offset < stride; offset += 1) groups.push(Array.from({ length: size }, (_, k) => block + offset + k * stride));
+  }
+  return groups;
+}
+
+/** Group sizes and their placements worth a curve: inside a node, one rank a node, whole nodes. */
+function measuredGroups(nodes: number, gpusPerNode: number): { placement: Placement; groups: number[][] }[] {
+  const ranks = nodes * gpusPerNode;
+  const list: { placement: Placement; groups: number[][] }[] = [];
+  for (const size of divisors(gpusPerNode)) if (size > 1) list.push({ placement: "intra-node", groups: groupsOf(ranks, size, 1) });
+  for (const count of divisors(nodes)) {
+    if (count === 1) continue;
+    list.push({ placement: "inter-node", groups: groupsOf(ranks, count, gpusPerNode) });
+    if (gpusPerNode > 1) list.push({ placement: "mixed", groups: groupsOf(ranks, count * gpusPerNode, 1) });
+  }
+  return list;
+}
+
+/** The slices (b, s_sp) of the plans that the executor runs today: s_pp = s_tp = 1. */
+function runnableSlices(spec: JobSpec): LayerSlice[] {
+  const ranks = clusterRanks(spec);
+  const slices: LayerSlice[] = [];
+  for (const sequenceParallel of divisors(ranks)) {
+    const dataParallel = ranks / sequenceParallel;
+    if (sequenceSplitFault(spec, sequenceParallel) !== null || sequencesPerStep(spec) % dataParallel !== 0) continue;
+    for (const microBatchSize of divisors(sequencesPerStep(spec) / dataParallel)) {
+      slices.push({ microBatchSize, sequenceLengthTokens: spec.sequenceLengthTokens, sequenceParallel, tensorParallel: 1 });
+    }
+  }
+  return slices;
+}
+
+function requiredModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleShape[] {
+  const { model, precision } = spec;
+  const shapes = new Map<string, ModuleShape>();
+  const add = (shape: ModuleShape) => shapes.set(JSON.stringify(shape), shape);
+  const rowsWanted = new Set(thin(ascending(slices.map(sliceRows)), MOST_SIZES));
+  const batchesWanted = new Set(thin(ascending(slices.map((slice) => slice.microBatchSize)), MOST_SIZES));
+  const rowsOnly = new Set<number>();
+  for (const slice of slices) {
+    const rows = sliceRows(slice);
+    for (const { shape } of layerModules(model, slice, precision)) {
+      const wanted = shape.module === "attention" ? batchesWanted.has(slice.microBatchSize) : rowsWanted.has(rows);
+      if (!wanted) continue;
+      add(shape);
+      add(backwardOf(shape));
+    }
+    if (!rowsWanted.has(rows) || rowsOnly.has(rows)) continue;
+    rowsOnly.add(rows);
+    const outer = outerModules(model, rows, precision);
+    for (const shape of [outer.embedding, backwardOf(outer.embedding), outer.headLoss]) add(shape);
+  }
+  const compute = computePrecision(precision);
+  const total = totalParameters(model);
+  for (const shards of thin(divisors(clusterRanks(spec)), MOST_SIZES)) {
+    const elements = Math.ceil(total / shards);
+    for (const module of ["adamw", "squared-norm", "accumulate"] as const) add({ module, pass: "update", precision: compute, elements });
+  }
+  return [...shapes.values()];
+}
+
+/** Smallest and largest bytes of every collective that the runnable plans of a job issue. */
+function collectiveUses(spec: JobSpec, slices: readonly LayerSlice[]): Map<Collective, number[]> {
+  const { model, precision } = spec;
+  const bytes = PRECISION_BYTES[precision];
+  const ranks = clusterRanks(spec);
+  const layer = layerParameters(model);
+  const whole = totalParameters(model);
+  const table = model.vocabularySize * model.hiddenSize;
+  const uses = new Map<Collective, number[]>();
+  const use = (op: Collective, ...list: number[]) => uses.set(op, [...(uses.get(op) ?? []), ...list]);
+  use("all-gather", (layer * bytes.parameterBytes) / ranks, layer * bytes.parameterBytes, table * bytes.parameterBytes, whole * bytes.parameterBytes);
+  use("reduce-scatter", (layer * bytes.gradientBytes) / ranks, layer * bytes.gradientBytes, table * bytes.gradientBytes, whole * bytes.gradientBytes);
+  use("all-reduce", 64, (layer * bytes.gradientBytes) / ranks, whole * bytes.gradientBytes);
+  for (const slice of slices) {
+    if (slice.sequenceParallel === 1) continue;
+    const element = sliceRows(slice) * bytes.activationBytes;
+    use("all-to-all", element * Math.min(kvWidth(model), model.hiddenSize), element * (model.hiddenSize + 2 * kvWidth(model)));
+  }
+  return uses;
+}
+
+/**
+ * What must be measured so that every runnable plan of a job is predicted from measurements: module shapes per rank
+ * (b·S/s_sp rows; attention over whole sequences with heads / s_sp), collectives on a grid of sizes around their uses for
+ * every group size and placement that the cluster has. Deduplicated; thinned so that a small job's probe stays short.
+ */
+export function requiredMeasurements(spec: JobSpec): RequiredMeasurements {
+  const slices = runnableSlices(spec);
+  const collectives: CollectiveRequest[] = [];
+  const groups = measuredGroups(spec.cluster.nodes, spec.cluster.gpusPerNode);
+  for (const [op, uses] of collectiveUses(spec, slices)) {
+    for (const { placement, groups: list } of groups) {
+      // Every rank's part is a whole number of cache lines, so no group size needs padding.
+      const unit = 64 * (list[0]?.length ?? 1);
+      for (const bytes of new Set(sizeGrid(uses).map((grid) => Math.ceil(grid / unit) * unit))) collectives.push({ op, bytes, groups: list, placement });
+    }
+  }
+  // The executor overlaps nothing today, so no slow-down by overlap enters a prediction.
+  return { modules: requiredModules(spec, slices), collectives, overlaps: [] };
+}
