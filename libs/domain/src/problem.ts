@@ -15,6 +15,7 @@ export const PROBLEM_CODES = [
   "conflict",
   "precondition-failed",
   "payload-too-large",
+  "unsupported-media-type",
   "rate-limited",
   "unavailable",
   "internal",
