@@ -24,7 +24,7 @@ try {
   const node = ensureNode();
   ensureNodePackages(node);
   for (const project of wanted.projects) {
-    runStep(`Building ${project}`, "why: it changed since its last build, if it is not taken from the cache", node.bin("nx"), ["run", `${project}:build`, "--outputStyle=static"], { env: node.env });
+    runStep(`Building ${project}`, "from the cache when nothing changed", node.bin("nx"), ["run", `${project}:build`, "--outputStyle=static"], { env: node.env });
   }
   console.error(`\nSet-up done in ${((Date.now() - started) / 1000).toFixed(0)} s.`);
   if (purpose === "quickstart") await handOver(node, [`${root}/apps/cli/src/main.ts`, "quickstart", ...rest]);

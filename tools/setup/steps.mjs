@@ -9,11 +9,15 @@ export class SetupError extends Error {}
 
 /**
  * Says what is done and why, does it, and stops the set-up when it fails. Output goes to stderr: stdout belongs to the program that follows.
+ * @param options of spawnSync, and `quiet`: output is shown only when the step fails.
  * @throws SetupError naming the command and its status.
  */
-export function runStep(title, why, command, args, options = {}) {
+export function runStep(title, why, command, args, { quiet = false, ...options } = {}) {
   console.error(`\n▸ ${title} (${why})`);
-  const result = spawnSync(command, args, { cwd: root, stdio: ["ignore", 2, 2], ...options });
+  const stdio = quiet ? ["ignore", "pipe", "pipe"] : ["ignore", 2, 2];
+  const result = spawnSync(command, args, { cwd: root, stdio, maxBuffer: 1 << 28, encoding: "utf8", ...options });
   if (result.error) throw new SetupError(`${title} failed: ${result.error.message}`);
-  if (result.status !== 0) throw new SetupError(`${title} failed: \`${command} ${args.join(" ")}\` ended with ${result.status ?? result.signal}`);
+  if (result.status === 0) return;
+  if (quiet) console.error(`${result.stdout}${result.stderr}`);
+  throw new SetupError(`${title} failed: \`${command} ${args.join(" ")}\` ended with ${result.status ?? result.signal}`);
 }

@@ -57,6 +57,6 @@ export function ensureSystemPackages(groups) {
   }
   console.error(`These Debian packages are missing:\n${missing.map((each) => `  ${each.name}: ${each.why}`).join("\n")}`);
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
-  runStep("Updating the package lists", "packages are missing", "apt-get", ["update", "-qq"], { env });
-  runStep(`Installing ${names.join(", ")}`, "packages are missing", "apt-get", ["install", "-y", "-qq", "--no-install-recommends", ...names], { env });
+  runStep("Updating the package lists", "Debian packages are missing", "apt-get", ["update", "-qq"], { env, quiet: true });
+  runStep(`Installing ${names.length} Debian packages`, "they are missing; this can take a minute", "apt-get", ["install", "-y", "-qq", "--no-install-recommends", ...names], { env, quiet: true });
 }
