@@ -3,18 +3,18 @@ import { AttemptSchema, CandidateSchema, FailureSchema, JOB_STATES, JobSpecSchem
 
 /** The HTTP API's shapes, below `/api/v1`: one place for server, client and console. */
 export const ROLES = ["viewer", "operator", "admin"] as const;
-export const RoleSchema = Type.Union(ROLES.map((role) => Type.Literal(role)));
+export const RoleSchema = Type.Enum(ROLES);
 export type Role = Static<typeof RoleSchema>;
 
 const nullable = <S extends TSchema>(schema: S) => Type.Union([schema, Type.Null()]);
-const JobStateSchema = Type.Union(JOB_STATES.map((state) => Type.Literal(state)));
+const JobStateSchema = Type.Enum(JOB_STATES);
 
 /** RFC 9457. */
 export const ProblemSchema = Type.Object({
   type: Type.String(),
   title: Type.String(),
   status: Type.Integer(),
-  code: Type.Union(PROBLEM_CODES.map((code) => Type.Literal(code))),
+  code: Type.Enum(PROBLEM_CODES),
   detail: Type.Optional(Type.String()),
   errors: Type.Optional(Type.Array(Type.Object({ field: Type.String(), value: Type.Optional(Type.Unknown()), message: Type.String(), remedy: Type.String() }))),
   traceId: Type.Optional(Type.String()),
@@ -64,7 +64,7 @@ export const JOB_STREAM_EVENTS = ["state", "progress", "trial", "step", "log", "
 export const JobStreamEventSchema = Type.Object({
   id: Type.Integer(),
   jobId: Type.String(),
-  type: Type.Union(JOB_STREAM_EVENTS.map((type) => Type.Literal(type))),
+  type: Type.Enum(JOB_STREAM_EVENTS),
   at: Type.String(),
   data: Type.Record(Type.String(), Type.Unknown(), {
     description:

@@ -42,7 +42,7 @@ export const TRAINER_EXIT = { done: 0, badConfig: 2, outOfMemory: 3, data: 4, ch
 export const NATIVE_ERROR_CODES = ["bad_config", "plan_unsupported", "out_of_memory", "data_error", "checkpoint_error", "communication_error", "internal"] as const;
 export const NativeErrorEventSchema = Type.Object({
   event: Type.Literal("error"),
-  code: Type.Union(NATIVE_ERROR_CODES.map((code) => Type.Literal(code))),
+  code: Type.Enum(NATIVE_ERROR_CODES),
   message: Type.String(),
   rank: Type.Optional(Type.Integer()),
   field: Type.Optional(Type.String()),

@@ -23,7 +23,7 @@ export type Measurement = Static<typeof MeasurementSchema>;
 /** Why a trial, an attempt or a job failed; out of memory is a result, not a crash. */
 export const FAILURE_CODES = ["out-of-memory", "plan-unsupported", "data-invalid", "checkpoint-invalid", "communication", "rank-lost", "timeout", "cancelled", "no-feasible-plan", "profile-missing", "too-many-restarts", "internal"] as const;
 export const FailureSchema = Type.Object(
-  { code: Type.Union(FAILURE_CODES.map((code) => Type.Literal(code))), message: Type.String(), rank: Type.Optional(Type.Integer()), remedy: Type.Optional(Type.String()) },
+  { code: Type.Enum(FAILURE_CODES), message: Type.String(), rank: Type.Optional(Type.Integer()), remedy: Type.Optional(Type.String()) },
   { additionalProperties: false },
 );
 export type Failure = Static<typeof FailureSchema>;
@@ -34,7 +34,7 @@ export const TrialSchema = Type.Object(
   {
     id: Type.String(),
     candidate: CandidateSchema,
-    state: Type.Union(TRIAL_STATES.map((state) => Type.Literal(state))),
+    state: Type.Enum(TRIAL_STATES),
     measured: Type.Union([MeasurementSchema, Type.Null()]),
     failure: Type.Union([FailureSchema, Type.Null()]),
     startedAt: Type.Union([Type.String(), Type.Null()]),
@@ -48,7 +48,7 @@ export const ATTEMPT_STATES = ["running", "succeeded", "failed", "lost", "stoppe
 export const AttemptSchema = Type.Object(
   {
     number: Type.Integer({ minimum: 1 }),
-    state: Type.Union(ATTEMPT_STATES.map((state) => Type.Literal(state))),
+    state: Type.Enum(ATTEMPT_STATES),
     resumedFromStep: Type.Integer({ minimum: 0 }),
     lastStep: Type.Integer({ minimum: 0 }),
     failure: Type.Union([FailureSchema, Type.Null()]),

@@ -14,7 +14,7 @@ export const REJECTION_REASONS = [
   "memory-exceeded",
 ] as const;
 export type RejectionReason = (typeof REJECTION_REASONS)[number];
-export const RejectionReasonSchema = Type.Union(REJECTION_REASONS.map((reason) => Type.Literal(reason)));
+export const RejectionReasonSchema = Type.Enum(REJECTION_REASONS);
 
 /** Bytes by named line, of the fullest rank; the names are those of the executor's memory plan. */
 export const MemoryLinesSchema = Type.Record(Type.String(), Type.Integer({ minimum: 0 }));

@@ -1,11 +1,11 @@
 import { Type, type Static } from "typebox";
 
 export const COLLECTIVES = ["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "point-to-point"] as const;
-export const CollectiveSchema = Type.Union(COLLECTIVES.map((name) => Type.Literal(name)));
+export const CollectiveSchema = Type.Enum(COLLECTIVES);
 export type Collective = (typeof COLLECTIVES)[number];
 
 export const PLACEMENTS = ["intra-node", "inter-node", "mixed"] as const;
-export const PlacementSchema = Type.Union(PLACEMENTS.map((name) => Type.Literal(name)));
+export const PlacementSchema = Type.Enum(PLACEMENTS);
 export type Placement = (typeof PLACEMENTS)[number];
 
 const seconds = Type.Number({ exclusiveMinimum: 0 });
