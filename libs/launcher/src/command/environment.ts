@@ -1,0 +1,23 @@
+import { RUN_MARKER } from "../process/processes.ts";
+
+/** Settings of mathematics and threading libraries that would slow the ranks down or fight with `threadsPerRank`. */
+const DROPPED = /^(OPENBLAS_|OMP_|GOMP_|KMP_|MKL_|DNNL_|OMPI_|PMIX_|PRTE_|SLURM_(?!CONF$|JWT$)|NODE_OPTIONS$|DATABASE_URL$|NATS_URL$|INTERNEVO_)/;
+
+/**
+ * The environment of native ranks: the caller's without foreign tuning and without the service's own settings and secrets,
+ * and with what every run needs.
+ * @param extra set last, over everything else.
+ */
+export function rankEnvironment(options: { base: NodeJS.ProcessEnv; marker: string; temporaryDirectory: string; threadsPerRank: number; extra?: Readonly<Record<string, string>> }): Record<string, string> {
+  const kept = Object.entries(options.base).filter((entry): entry is [string, string] => entry[1] !== undefined && !DROPPED.test(entry[0]));
+  return {
+    ...Object.fromEntries(kept),
+    LC_ALL: "C.UTF-8",
+    TMPDIR: options.temporaryDirectory,
+    OMP_NUM_THREADS: String(options.threadsPerRank),
+    OPENBLAS_NUM_THREADS: String(options.threadsPerRank),
+    ...(process.getuid?.() === 0 ? { OMPI_ALLOW_RUN_AS_ROOT: "1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: "1" } : {}),
+    [RUN_MARKER]: options.marker,
+    ...options.extra,
+  };
+}

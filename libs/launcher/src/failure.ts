@@ -1,0 +1,81 @@
+import { TRAINER_EXIT, type NativeErrorEventSchema } from "@internevo/contracts";
+import type { Failure, FailureCode } from "@internevo/domain";
+import type { Static } from "typebox";
+
+export type NativeError = Static<typeof NativeErrorEventSchema>;
+
+/** The failure that an error event of a native program means. */
+export function failureOfError(error: NativeError): Failure {
+  const code = ((): FailureCode => {
+    switch (error.code) {
+      case "bad_config": return "internal";
+      case "plan_unsupported": return "plan-unsupported";
+      case "out_of_memory": return "out-of-memory";
+      case "data_error": return "data-invalid";
+      case "checkpoint_error": return "checkpoint-invalid";
+      case "communication_error": return "communication";
+      case "internal": return "internal";
+    }
+  })();
+  const field = error.field === undefined ? "" : ` (${error.field}${error.value === undefined ? "" : ` = ${JSON.stringify(error.value)}`})`;
+  return {
+    code,
+    message: error.message + field,
+    ...(error.rank === undefined ? {} : { rank: error.rank }),
+    ...(error.remedy === undefined ? {} : { remedy: error.remedy }),
+  };
+}
+
+/** How the launched process ended. */
+export interface ProcessEnd {
+  readonly exitCode: number | null;
+  readonly signal: NodeJS.Signals | null;
+  /** Last lines of standard error: mpirun and srun tell there which rank went. */
+  readonly stderrTail: string;
+  /** Whether the kernel's out-of-memory killer ended a process of this machine meanwhile. */
+  readonly kernelKilledForMemory: boolean;
+}
+
+const LOST_RANK = [
+  /process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+)/,
+  /srun: error: (?:\S+): task (\d+): (Killed|Aborted|Segmentation fault|Bus error|Terminated)/,
+] as const;
+
+/** The rank that a signal ended, as mpirun or srun reported it. */
+export function lostRankOf(stderrTail: string): { rank: number; how: string } | undefined {
+  const mpirun = LOST_RANK[0].exec(stderrTail);
+  if (mpirun) return { rank: Number(mpirun[1]), how: `signal ${mpirun[3]} on ${mpirun[2]}` };
+  const srun = LOST_RANK[1].exec(stderrTail);
+  return srun ? { rank: Number(srun[1]), how: srun[2] ?? "a signal" } : undefined;
+}
+
+const lastLine = (text: string): string => {
+  const lines = text.split("\n").filter((line) => line.trim() !== "" && !/^-+$/.test(line));
+  return lines.at(-1)?.slice(0, 500) ?? "";
+};
+
+/**
+ * The failure of a process that ended without success.
+ * @param error the first error event it wrote, if any: the most telling source, except when a rank was lost after it.
+ */
+export function failureOfEnd(end: ProcessEnd, error: NativeError | undefined): Failure {
+  if (error) return failureOfError(error);
+  const lost = lostRankOf(end.stderrTail);
+  if (lost || end.signal !== null || (end.exitCode ?? 0) > 128) {
+    const how = lost?.how ?? (end.signal !== null ? `${end.signal} of the launcher` : `exit code ${end.exitCode}`);
+    const rank = lost ? { rank: lost.rank } : {};
+    return end.kernelKilledForMemory
+      ? { code: "out-of-memory", message: `the kernel ended a rank for want of memory (${how})`, remedy: "use fewer ranks on the machine, or a plan that needs less memory", ...rank }
+      : { code: "rank-lost", message: `${lost ? `rank ${lost.rank}` : "the ranks"} ended by ${how}`, ...rank };
+  }
+  const message = (what: string): string => `${what}: ${lastLine(end.stderrTail) || "nothing was written to standard error"}`;
+  switch (end.exitCode) {
+    case TRAINER_EXIT.badConfig: return { code: "internal", message: message("the configuration was refused") };
+    case TRAINER_EXIT.outOfMemory: return { code: "out-of-memory", message: message("the plan does not fit in memory") };
+    case TRAINER_EXIT.data: return { code: "data-invalid", message: message("the data was refused") };
+    case TRAINER_EXIT.checkpoint: return { code: "checkpoint-invalid", message: message("the checkpoint was refused") };
+    case TRAINER_EXIT.communication: return { code: "communication", message: message("communication failed") };
+    case TRAINER_EXIT.done: return { code: "internal", message: "the ranks ended without saying that they are done" };
+    default: return { code: "internal", message: message(`the ranks ended with exit code ${end.exitCode}`) };
+  }
+}

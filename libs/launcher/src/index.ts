@@ -1,0 +1,12 @@
+export * from "./launch.ts";
+export * from "./programs.ts";
+export * from "./failure.ts";
+export * from "./trainer-config.ts";
+export * from "./command/local.ts";
+export * from "./command/slurm.ts";
+export { RUN_MARKER, processesOfRun, readProcess, type ProcessEntry } from "./process/processes.ts";
+export { killLeftovers, killLeftoversBelow, readRunRecord, type RunRecord } from "./process/run-record.ts";
+export { assertEnoughTokens, BYTE_VOCABULARY_SIZE, DatasetSchema, prepareDataset, type Dataset } from "./dataset/prepare.ts";
+export { encodeHeader, TOKEN_FILE, unigramEntropyNats, type TokenFileHeader } from "./dataset/token-file.ts";
+export * from "./profiling/measurements.ts";
+export * from "./profiling/measure.ts";

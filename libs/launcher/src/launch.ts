@@ -1,0 +1,224 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { validate, type Failure } from "@internevo/domain";
+import type { TSchema } from "typebox";
+import { rankEnvironment } from "./command/environment.ts";
+import { localCommand } from "./command/local.ts";
+import { scancelCommand, srunCommand } from "./command/slurm.ts";
+import { failureOfEnd, type NativeError } from "./failure.ts";
+import { LineSplitter, Tail } from "./process/lines.ts";
+import { bootId, killRun, processesOfRun, readProcess, signalProcess } from "./process/processes.ts";
+import { killLeftovers, removeRunRecord, runCancelCommand, SCRATCH_PREFIX, writeRunRecord, type RunRecord } from "./process/run-record.ts";
+import { assertProgram, type ConfigOf, type EventOf, type NativeProgram } from "./programs.ts";
+
+export interface LaunchOptions<P extends NativeProgram<TSchema, TSchema>> {
+  readonly program: P;
+  readonly config: ConfigOf<P>;
+  readonly ranks: number;
+  readonly threadsPerRank: number;
+  readonly launcher: "local" | "slurm";
+  /** Slurm only: ranks that one node takes. Default: all of them. */
+  readonly ranksPerNode?: number;
+  /** Local only: hosts with slots, reached by ssh; without them all ranks run here. */
+  readonly hosts?: readonly { readonly name: string; readonly slots: number }[];
+  /** Holds the configuration and the record of the run; one run at a time, and the caller owns it by a lease. */
+  readonly runDirectory: string;
+  /** Added to the ranks' environment. */
+  readonly environment?: Readonly<Record<string, string>>;
+  /** Asks for an orderly end: the trainer finishes its step and writes a checkpoint. */
+  readonly signal?: AbortSignal;
+  /** Ends the ranks at once, for example when the lease was lost. */
+  readonly killSignal?: AbortSignal;
+  /** How long an orderly end may take before the ranks are killed. Default 30. */
+  readonly graceSeconds?: number;
+  /** Bound on the whole run. Default: none. */
+  readonly timeoutSeconds?: number;
+  /** Bound on the time between two events, so that ranks that wait for each other forever are noticed. Default: none. */
+  readonly silenceSeconds?: number;
+  readonly onEvent: (event: EventOf<P>) => void;
+  /** A line of standard error. */
+  readonly onLog?: (line: string) => void;
+}
+
+export type LaunchOutcome = { readonly seconds: number; readonly exitCode: number | null } & (
+  | { readonly status: "completed" }
+  /** The ranks ended in order after SIGTERM (`graceful`), or were killed because the caller asked for it. */
+  | { readonly status: "stopped"; readonly graceful: boolean }
+  | { readonly status: "failed"; readonly failure: Failure }
+);
+
+type Cause = { readonly kind: "stop" } | { readonly kind: "kill" } | { readonly kind: "failure"; readonly failure: Failure } | { readonly kind: "thrown"; readonly error: unknown };
+
+const EXIT_TERMINATED = 75;
+
+/** Processes of this machine that the kernel has ended for want of memory since it started. */
+function kernelMemoryKills(): number {
+  return Number(/^oom_kill (\d+)$/m.exec(readFileSync("/proc/vmstat", "utf8"))?.[1] ?? 0);
+}
+
+interface Prepared {
+  readonly record: RunRecord;
+  readonly command: readonly [string, ...string[]];
+  readonly environment: Record<string, string>;
+}
+
+function prepare<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptions<P>): Prepared {
+  const { program, runDirectory, ranks, threadsPerRank } = options;
+  const marker = randomUUID();
+  mkdirSync(runDirectory, { recursive: true });
+  const configPath = join(runDirectory, "config.json");
+  writeFileSync(configPath, JSON.stringify(validate(program.configSchema, options.config, "internal", `the configuration of ${program.name}`), null, 2));
+  // Short paths: names of sockets and segments are bounded.
+  const temporaryDirectory = mkdtempSync(join(tmpdir(), SCRATCH_PREFIX));
+  const sharedMemoryDirectory = options.launcher === "local" && existsSync("/dev/shm") ? mkdtempSync(join("/dev/shm", SCRATCH_PREFIX)) : null;
+  const environment = rankEnvironment({ base: process.env, marker, temporaryDirectory, threadsPerRank, ...(options.environment ? { extra: options.environment } : {}) });
+  const command =
+    options.launcher === "local"
+      ? localCommand({ program: program.path, configPath, ranks, temporaryDirectory, sharedMemoryDirectory, environment, ...(options.hosts ? { hosts: options.hosts } : {}) })
+      : srunCommand({
+          program: program.path, configPath, ranks, ranksPerNode: options.ranksPerNode ?? ranks, threadsPerRank, marker,
+          ...(options.timeoutSeconds === undefined ? {} : { timeLimitSeconds: options.timeoutSeconds + 60 }),
+        });
+  const record: RunRecord = {
+    marker,
+    bootId: bootId(),
+    process: null,
+    command,
+    startedAt: new Date().toISOString(),
+    scratch: [temporaryDirectory, ...(sharedMemoryDirectory === null ? [] : [sharedMemoryDirectory])],
+    cancelCommand: options.launcher === "slurm" ? scancelCommand(marker, "KILL") : null,
+  };
+  return { record, command: command as unknown as readonly [string, ...string[]], environment };
+}
+
+/** SIGTERM for every rank: mpirun itself would give them one second only, so it is not asked. */
+function askToStop(launcher: "local" | "slurm", child: ChildProcess, marker: string): void {
+  const pid = child.pid as number;
+  if (launcher === "slurm") return signalProcess(pid, "SIGTERM");
+  for (const entry of processesOfRun(marker, pid)) {
+    if (entry.parentPid === pid && entry.command !== "ssh") signalProcess(entry.pid, "SIGTERM");
+  }
+}
+
+/**
+ * Runs a native program on ranks until it ends, and leaves no process behind.
+ * Every line of its standard output must be an event of the program's schema: anything else ends the run as a failure.
+ * What an earlier, killed owner of the same run directory left is ended first.
+ * @throws ProblemError `unavailable` when the program is missing; whatever `onEvent` threw, after the ranks were ended.
+ */
+export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptions<P>): Promise<LaunchOutcome> {
+  await assertProgram(options.program);
+  await killLeftovers(options.runDirectory);
+  const begin = performance.now();
+  const elapsed = (): number => (performance.now() - begin) / 1000;
+  if (options.signal?.aborted || options.killSignal?.aborted) return { status: "stopped", graceful: false, seconds: 0, exitCode: null };
+
+  const { record, command, environment } = prepare(options);
+  const memoryKillsBefore = kernelMemoryKills();
+  // The record comes first: were this process killed right after the start, the marker would still find the ranks.
+  writeRunRecord(options.runDirectory, record);
+  const [file, ...parameters] = command;
+  const child = spawn(file, parameters, { env: environment, cwd: options.runDirectory, detached: true, stdio: ["ignore", "pipe", "pipe"] });
+  let killing: Promise<unknown> | undefined;
+  const ended = new Promise<{ exitCode: number | null; signal: NodeJS.Signals | null }>((resolve, reject) => {
+    child.once("error", reject);
+    // The launcher is gone, and with it the reason of its ranks to live: one of them could hold the pipes open.
+    child.once("exit", () => (killing ??= killRun(record.marker, child.pid)));
+    child.once("close", (exitCode, signal) => resolve({ exitCode, signal }));
+  });
+
+  let cause: Cause | undefined;
+  let firstError: NativeError | undefined;
+  let done = false;
+  const stderr = new Tail();
+  const timers = new Set<NodeJS.Timeout>();
+  const after = (seconds: number, action: () => void): NodeJS.Timeout => {
+    const timer = setTimeout(action, Math.min(seconds * 1000, 2 ** 31 - 1));
+    timers.add(timer);
+    return timer;
+  };
+  const kill = (why: Cause): void => {
+    if (cause === undefined || cause.kind === "stop") cause = why;
+    if (child.pid !== undefined) killing ??= killRun(record.marker, child.pid);
+  };
+  const stop = (): void => {
+    if (cause !== undefined || child.pid === undefined) return;
+    cause = { kind: "stop" };
+    const graceSeconds = options.graceSeconds ?? 30;
+    if (graceSeconds <= 0) return kill({ kind: "kill" });
+    askToStop(options.launcher, child, record.marker);
+    after(graceSeconds, () => kill({ kind: "kill" }));
+  };
+  const killNow = (): void => kill({ kind: "kill" });
+  const fail = (failure: Failure): void => kill({ kind: "failure", failure });
+
+  let silence: NodeJS.Timeout | undefined;
+  const { silenceSeconds, timeoutSeconds } = options;
+  if (silenceSeconds !== undefined) silence = after(silenceSeconds, () => fail({ code: "timeout", message: `the ranks said nothing for ${silenceSeconds} s` }));
+  if (timeoutSeconds !== undefined) after(timeoutSeconds, () => fail({ code: "timeout", message: `the ranks did not end within ${timeoutSeconds} s` }));
+
+  let lineNumber = 0;
+  const onLine = (line: string): void => {
+    lineNumber += 1;
+    if (cause !== undefined && cause.kind !== "stop") return;
+    let event: { event: string };
+    try {
+      event = validate(options.program.eventSchema, JSON.parse(line), "internal", "the event") as { event: string };
+    } catch (error) {
+      return fail({ code: "internal", message: `line ${lineNumber} that ${options.program.name} wrote is no event of the protocol: ${(error as Error).message}: ${line.slice(0, 200)}` });
+    }
+    silence?.refresh();
+    if (event.event === "error") firstError ??= event as NativeError;
+    if (event.event === "done") done = true;
+    try {
+      options.onEvent(event as EventOf<P>);
+    } catch (error) {
+      kill({ kind: "thrown", error });
+    }
+  };
+  const out = new LineSplitter({ onLine, onOverlong: (bound) => fail({ code: "internal", message: `${options.program.name} wrote a line of more than ${bound} bytes` }) });
+  const log = new LineSplitter({
+    onLine: (line) => {
+      stderr.push(line);
+      options.onLog?.(line);
+    },
+    onOverlong: (bound) => options.onLog?.(`(a line of more than ${bound} bytes was dropped)`),
+  });
+  child.stdout.on("data", (chunk: Buffer) => out.push(chunk)).on("end", () => out.end());
+  child.stderr.on("data", (chunk: Buffer) => log.push(chunk)).on("end", () => log.end());
+
+  const started = child.pid === undefined ? undefined : readProcess(child.pid);
+  if (started) writeRunRecord(options.runDirectory, { ...record, process: { pid: started.pid, startTicks: started.startTicks } });
+  options.signal?.addEventListener("abort", stop, { once: true });
+  options.killSignal?.addEventListener("abort", killNow, { once: true });
+  if (options.signal?.aborted) stop();
+  if (options.killSignal?.aborted) killNow();
+
+  let unkillable = false;
+  try {
+    const { exitCode, signal } = await ended;
+    for (const timer of timers) clearTimeout(timer);
+    await killing;
+    const { left } = await killRun(record.marker, child.pid);
+    unkillable = left.length > 0;
+    if (unkillable) throw new Error(`processes ${left.map((entry) => entry.pid).join(", ")} of a run do not end after SIGKILL`);
+    if (record.cancelCommand && cause !== undefined) await runCancelCommand(record.cancelCommand);
+    const seen = cause as Cause | undefined;
+    if (seen?.kind === "thrown") throw seen.error;
+    const common = { seconds: elapsed(), exitCode };
+    if (seen?.kind === "failure") return { ...common, status: "failed", failure: seen.failure };
+    if (exitCode === 0 && done) return { ...common, status: "completed" };
+    if (exitCode === EXIT_TERMINATED && done) return { ...common, status: "stopped", graceful: true };
+    if (seen) return { ...common, status: "stopped", graceful: false };
+    const kernelKilledForMemory = kernelMemoryKills() > memoryKillsBefore;
+    return { ...common, status: "failed", failure: failureOfEnd({ exitCode, signal, stderrTail: stderr.text, kernelKilledForMemory }, firstError) };
+  } finally {
+    for (const timer of timers) clearTimeout(timer);
+    options.signal?.removeEventListener("abort", stop);
+    options.killSignal?.removeEventListener("abort", killNow);
+    if (!unkillable) removeRunRecord(options.runDirectory, record);
+  }
+}

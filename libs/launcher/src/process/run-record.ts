@@ -1,0 +1,97 @@
+import { execFile } from "node:child_process";
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { Type, type Static } from "typebox";
+import { validate } from "@internevo/domain";
+import { bootId, killRun } from "./processes.ts";
+
+/** What a later supervisor needs to find and end what a killed one left behind. */
+export const RunRecordSchema = Type.Object(
+  {
+    marker: Type.String({ minLength: 1, description: "value of INTERNEVO_RUN in every process of the run" }),
+    bootId: Type.String(),
+    process: Type.Union([Type.Object({ pid: Type.Integer(), startTicks: Type.Integer() }, { additionalProperties: false }), Type.Null()], {
+      description: "the launcher; null until it has started",
+    }),
+    command: Type.Array(Type.String()),
+    startedAt: Type.String(),
+    scratch: Type.Array(Type.String(), { description: "directories that end with the run" }),
+    cancelCommand: Type.Union([Type.Array(Type.String(), { minItems: 1 }), Type.Null()], { description: "ends ranks that live on other machines" }),
+  },
+  { additionalProperties: false },
+);
+export type RunRecord = Static<typeof RunRecordSchema>;
+
+const FILE = "run.json";
+
+/** Writes the record so that a reader sees all of it or nothing. */
+export function writeRunRecord(runDirectory: string, record: RunRecord): void {
+  mkdirSync(runDirectory, { recursive: true });
+  const path = join(runDirectory, FILE);
+  writeFileSync(`${path}.tmp`, JSON.stringify(record, null, 2));
+  renameSync(`${path}.tmp`, path);
+}
+
+/** The record of a run that has not been ended in order; undefined when there is none. */
+export function readRunRecord(runDirectory: string): RunRecord | undefined {
+  let text: string;
+  try {
+    text = readFileSync(join(runDirectory, FILE), "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+  return validate(RunRecordSchema, JSON.parse(text), "internal", join(runDirectory, FILE));
+}
+
+/** Scratch directories carry this prefix; nothing else is ever deleted on the word of a record. */
+export const SCRATCH_PREFIX = "internevo-run-";
+
+export function removeRunRecord(runDirectory: string, record: RunRecord): void {
+  for (const directory of record.scratch) {
+    if (basename(directory).startsWith(SCRATCH_PREFIX)) rmSync(directory, { recursive: true, force: true });
+  }
+  rmSync(join(runDirectory, FILE), { force: true });
+}
+
+/**
+ * Ends what a killed supervisor left in a run directory: its processes, its scratch directories and its record.
+ * The caller must hold the lease on the run: a live owner's processes would be killed as well.
+ * @returns how many processes were killed.
+ * @throws Error when a process cannot be killed.
+ */
+export async function killLeftovers(runDirectory: string): Promise<number> {
+  const record = readRunRecord(runDirectory);
+  if (!record) return 0;
+  let killed = 0;
+  if (record.bootId === bootId()) {
+    const result = await killRun(record.marker);
+    killed = result.killed;
+    if (result.left.length > 0) throw new Error(`processes ${result.left.map((entry) => entry.pid).join(", ")} of ${runDirectory} do not end after SIGKILL`);
+  }
+  if (record.cancelCommand) await runCancelCommand(record.cancelCommand);
+  removeRunRecord(runDirectory, record);
+  return killed;
+}
+
+/** {@link killLeftovers} of every run directory directly below `parent`. */
+export async function killLeftoversBelow(parent: string): Promise<number> {
+  let names: string[];
+  try {
+    names = readdirSync(parent);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return 0;
+    throw error;
+  }
+  let killed = 0;
+  for (const name of names) killed += await killLeftovers(join(parent, name));
+  return killed;
+}
+
+/** Runs the command that ends remote ranks (scancel); its failure is an error, since ranks might live on. */
+export async function runCancelCommand(command: readonly string[]): Promise<void> {
+  const [program, ...rest] = command as [string, ...string[]];
+  await new Promise<void>((resolve, reject) => {
+    execFile(program, rest, { timeout: 30_000 }, (error) => (error ? reject(new Error(`${command.join(" ")} failed: ${error.message}`, { cause: error })) : resolve()));
+  });
+}

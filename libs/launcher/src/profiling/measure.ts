@@ -1,0 +1,125 @@
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { NATIVE_PROTOCOL, type ProbeConfig, type ProbeEvent } from "@internevo/contracts";
+import { ProfileSchema, validate, type Cluster, type Failure, type Profile } from "@internevo/domain";
+import { launchRanks } from "../launch.ts";
+import type { Probe } from "../programs.ts";
+import { collectiveCurves, type Measurements } from "./measurements.ts";
+
+/** How long the probe may take for one point, and how even its samples should be. */
+export interface ProbeEffort {
+  readonly minimumSamples: number;
+  readonly maximumSecondsPerPoint: number;
+  readonly targetRelativeSpread: number;
+}
+
+export interface MeasureProfileOptions {
+  readonly probe: Probe;
+  readonly cluster: Cluster;
+  readonly needed: Measurements;
+  readonly threadsPerRank: number;
+  readonly effort: ProbeEffort;
+  readonly runDirectory: string;
+  /** Stops the probe at once: what it has measured so far is thrown away. */
+  readonly signal: AbortSignal;
+  readonly timeoutSeconds: number;
+  readonly onProgress: (done: number, total: number, message: string) => void;
+  readonly onLog?: (line: string) => void;
+}
+
+export type MeasureProfileOutcome = { readonly status: "measured"; readonly profile: Profile } | { readonly status: "stopped" } | { readonly status: "failed"; readonly failure: Failure };
+
+/** The probe's identity: a profile that another build measured is not fresh. */
+export async function programDigest(program: { readonly path: string }): Promise<string> {
+  return createHash("sha256").update(await readFile(program.path)).digest("hex").slice(0, 16);
+}
+
+/** Ranks of a cluster: one a device. */
+export const clusterRankCount = (cluster: Cluster): number => cluster.nodes * cluster.gpusPerNode;
+
+export function probeConfig(options: Pick<MeasureProfileOptions, "needed" | "threadsPerRank" | "effort">): ProbeConfig {
+  const { needed, threadsPerRank, effort } = options;
+  return {
+    protocol: NATIVE_PROTOCOL,
+    threadsPerRank,
+    minimumSamples: effort.minimumSamples,
+    maximumSeconds: effort.maximumSecondsPerPoint,
+    targetRelativeSpread: effort.targetRelativeSpread,
+    collectives: needed.collectives.map(({ op, bytes, groups, placement }) => ({ op, bytes, groups, placement })),
+    modules: [...needed.modules],
+    overlaps: needed.overlaps.map(({ module, collective: { op, bytes, groups, placement } }) => ({ module, collective: { op, bytes, groups, placement } })),
+    device: true,
+  };
+}
+
+type EventNamed<Name extends ProbeEvent["event"]> = Extract<ProbeEvent, { event: Name }>;
+const named = <Name extends ProbeEvent["event"]>(events: readonly ProbeEvent[], name: Name): EventNamed<Name>[] => events.filter((event): event is EventNamed<Name> => event.event === name);
+
+/** What the probe said, as a profile. */
+export function assembleProfile(options: { events: readonly ProbeEvent[]; cluster: Cluster; digest: string; command: string; measuredAt: Date; seconds: number }): Profile {
+  const { events, cluster, digest, command, measuredAt, seconds } = options;
+  const [device] = named(events, "device");
+  if (!device) throw new Error("the probe ended without describing the device");
+  const profile: Profile = {
+    schemaVersion: 1,
+    name: `${cluster.name} ${measuredAt.toISOString()}`,
+    cluster: { nodes: cluster.nodes, gpusPerNode: cluster.gpusPerNode, memoryPerGpuBytes: cluster.memoryPerGpuBytes },
+    device: {
+      name: device.name,
+      peakFlopsPerSecondFp32: device.peakFlopsPerSecondFp32,
+      peakFlopsPerSecondBf16: device.peakFlopsPerSecondBf16,
+      memoryBandwidthBytesPerSecond: device.memoryBandwidthBytesPerSecond,
+      runtimeBytes: device.runtimeBytes,
+    },
+    executor: { forwardOverlap: "none", backwardOverlap: "none" },
+    collectives: collectiveCurves(named(events, "collective")),
+    modules: named(events, "module").map(({ shape, medianSeconds, p10Seconds, p90Seconds, samples }) => ({ shape, medianSeconds, p10Seconds, p90Seconds, samples })),
+    overlaps: named(events, "overlap").map(({ shape, op, bytes, groupSize, slowdown }) => ({ shape, op, bytes, groupSize, slowdown })),
+    provenance: {
+      source: "measured by internevo-probe",
+      measuredAt: measuredAt.toISOString(),
+      versions: { "internevo-probe": digest, compiler: device.compiler, ...device.libraries },
+      command,
+      notes: [`${device.cores} cores, ${device.isa}, on ${device.hosts.join(", ")}`, `took ${seconds.toFixed(1)} s`],
+    },
+  };
+  return validate(ProfileSchema, profile, "profile-invalid", "the measured profile");
+}
+
+/**
+ * Measures a cluster with the probe: the collectives (VPro), the modules (UPro) and their slow-down by each other (OPro) that the
+ * planner asked for. The caller holds the cluster: ranks of somebody else would spoil the figures.
+ */
+export async function measureProfile(options: MeasureProfileOptions): Promise<MeasureProfileOutcome> {
+  const { probe, cluster, needed } = options;
+  const config = probeConfig(options);
+  const total = needed.collectives.length + needed.modules.length + needed.overlaps.length;
+  const events: ProbeEvent[] = [];
+  const digest = await programDigest(probe);
+  const ranks = clusterRankCount(cluster);
+  const measuredAt = new Date();
+  let done = 0;
+  const outcome = await launchRanks({
+    program: probe,
+    config,
+    ranks,
+    ranksPerNode: cluster.gpusPerNode,
+    threadsPerRank: options.threadsPerRank,
+    launcher: cluster.launcher,
+    runDirectory: options.runDirectory,
+    killSignal: options.signal,
+    timeoutSeconds: options.timeoutSeconds,
+    onEvent: (event) => {
+      events.push(event);
+      if (event.event === "collective") options.onProgress((done += 1), total, `${event.op} of ${event.bytes} bytes on ${event.groupSize} ranks`);
+      if (event.event === "module") options.onProgress((done += 1), total, `${event.shape.module}, ${event.shape.pass}`);
+      if (event.event === "overlap") options.onProgress((done += 1), total, `${event.shape.module} beside ${event.op}`);
+    },
+    ...(options.onLog ? { onLog: options.onLog } : {}),
+  });
+  if (outcome.status === "stopped") return { status: "stopped" };
+  if (outcome.status === "failed") return { status: "failed", failure: outcome.failure };
+  if (done !== total) return { status: "failed", failure: { code: "internal", message: `the probe measured ${done} of ${total} points` } };
+  const command = `mpirun -np ${ranks} internevo-probe --config ${options.runDirectory}/config.json`;
+  return { status: "measured", profile: assembleProfile({ events, cluster, digest, command, measuredAt, seconds: outcome.seconds }) };
+}

@@ -1,0 +1,41 @@
+import type { ProbeConfig, ProbeEvent } from "@internevo/contracts";
+import type { CollectiveCurve, ModuleShape, Profile } from "@internevo/domain";
+
+/** What a profile must hold so that the plans of a job can be predicted from measurements (the planner says it). */
+export interface Measurements {
+  readonly modules: readonly ModuleShape[];
+  readonly collectives: readonly ProbeConfig["collectives"][number][];
+  readonly overlaps: readonly ProbeConfig["overlaps"][number][];
+}
+
+/** A text that is equal for equal shapes, whatever the order of their fields. */
+export const shapeKey = (shape: ModuleShape): string => JSON.stringify(Object.entries(shape).sort(([a], [b]) => (a < b ? -1 : 1)));
+
+const collectiveKey = (op: string, groupSize: number, placement: string, bytes: number): string => `${op} ${groupSize} ${placement} ${bytes}`;
+
+/** How many of the needed measurements a profile lacks. */
+export function countMissing(profile: Profile, needed: Measurements): number {
+  const modules = new Set(profile.modules.map((module) => shapeKey(module.shape)));
+  const points = new Set(profile.collectives.flatMap((curve) => curve.points.map((point) => collectiveKey(curve.op, curve.groupSize, curve.placement, point.bytes))));
+  const overlaps = new Set(profile.overlaps.map((overlap) => `${overlap.shape ? shapeKey(overlap.shape) : ""} ${overlap.op} ${overlap.groupSize} ${overlap.bytes ?? ""}`));
+  return (
+    needed.modules.filter((shape) => !modules.has(shapeKey(shape))).length +
+    needed.collectives.filter((each) => !points.has(collectiveKey(each.op, each.groups[0]?.length ?? 0, each.placement, each.bytes))).length +
+    needed.overlaps.filter(({ module, collective }) => !overlaps.has(`${shapeKey(module)} ${collective.op} ${collective.groups[0]?.length ?? 0} ${collective.bytes}`)).length
+  );
+}
+
+type CollectiveEvent = Extract<ProbeEvent, { event: "collective" }>;
+
+/** Points of one operation, group size and placement become one curve, ascending by size. */
+export function collectiveCurves(events: readonly CollectiveEvent[]): CollectiveCurve[] {
+  const curves = new Map<string, CollectiveCurve>();
+  for (const { op, groupSize, placement, bytes, medianSeconds, p10Seconds, p90Seconds, samples } of events) {
+    const key = `${op} ${groupSize} ${placement}`;
+    const curve = curves.get(key) ?? { op, groupSize, placement, points: [] };
+    curves.set(key, curve);
+    curve.points.push({ bytes, medianSeconds, p10Seconds, p90Seconds, samples });
+  }
+  for (const curve of curves.values()) curve.points.sort((a, b) => a.bytes - b.bytes);
+  return [...curves.values()];
+}
