@@ -1,0 +1,80 @@
+import { drizzle, type NodePgDatabase, type NodePgQueryResultHKT } from "drizzle-orm/node-postgres";
+import type { PgDatabase } from "drizzle-orm/pg-core";
+import pg from "pg";
+import { isConnectionLoss, withRetryOnConnectionLoss, type RetryOptions } from "./connection-loss.ts";
+import { createNotificationHub, type NotificationHub } from "./notifications.ts";
+import * as schema from "./schema/index.ts";
+
+type Schema = typeof schema;
+/** A database or a transaction: what every repository function takes first. */
+export type Queryable = PgDatabase<NodePgQueryResultHKT, Schema>;
+/** Marks functions whose changes belong together: call them inside `database.transaction`. */
+export type Transaction = Parameters<Parameters<NodePgDatabase<Schema>["transaction"]>[0]>[0];
+
+export interface DatabaseOptions {
+  /** `postgres://…`, or a socket: `postgres://user:password@/name?host=/directory`. */
+  readonly url: string;
+  /** Shown in pg_stat_activity. */
+  readonly applicationName: string;
+  /** Default 8. */
+  readonly maxConnections?: number;
+  /** Told of lost idle connections; they are replaced. */
+  readonly onConnectionError?: (error: Error) => void;
+}
+
+export interface Database {
+  readonly url: string;
+  /** For reads, and single statements. */
+  readonly db: NodePgDatabase<Schema>;
+  /** One transaction, tried once. */
+  transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
+  /** A transaction that is idempotent as a whole, repeated while Postgres is away. */
+  idempotentTransaction<T>(work: (tx: Transaction) => Promise<T>, options?: RetryOptions): Promise<T>;
+  /** Postgres's notifications, by one connection that comes back by itself. */
+  readonly notifications: NotificationHub;
+  /** Whether Postgres answers now. */
+  isUp(): Promise<boolean>;
+  close(): Promise<void>;
+}
+
+/** Opens a pool that survives the death of Postgres. Nothing is connected before the first query. */
+export function openDatabase(options: DatabaseOptions): Database {
+  const onConnectionError = options.onConnectionError ?? (() => {});
+  const pool = new pg.Pool({
+    connectionString: options.url,
+    application_name: options.applicationName,
+    max: options.maxConnections ?? 8,
+    connectionTimeoutMillis: 5000,
+    idleTimeoutMillis: 30_000,
+    keepAlive: true,
+    statement_timeout: 30_000,
+    idle_in_transaction_session_timeout: 30_000,
+  });
+  // Without these listeners a killed Postgres ends the process: idle clients report to the pool, those in use to themselves.
+  pool.on("error", onConnectionError);
+  pool.on("connect", (client) => client.on("error", onConnectionError));
+  const db = drizzle(pool, { schema });
+  const notifications = createNotificationHub({ url: options.url, applicationName: options.applicationName, onConnectionError });
+  const transaction: Database["transaction"] = (work) => db.transaction(work);
+  let closing: Promise<void> | undefined;
+  return {
+    url: options.url,
+    db,
+    transaction,
+    idempotentTransaction: (work, retry) => withRetryOnConnectionLoss(() => transaction(work), retry),
+    notifications,
+    async isUp() {
+      try {
+        await db.execute("select 1");
+        return true;
+      } catch (error) {
+        if (isConnectionLoss(error)) return false;
+        throw error;
+      }
+    },
+    close() {
+      closing ??= Promise.all([notifications.close(), pool.end()]).then(() => {});
+      return closing;
+    },
+  };
+}

@@ -1,0 +1,80 @@
+import { and, asc, desc, eq, sql } from "drizzle-orm";
+import type { JobState } from "@internevo/domain";
+import type { JobDetail, JobSummary } from "@internevo/contracts";
+import type { Queryable } from "./database.ts";
+import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
+import { getPlanning } from "./plannings.ts";
+import { findRun, listAttempts } from "./runs.ts";
+import { jobs, jobTransitions, runs, stepMetrics, trials } from "./schema/index.ts";
+import { listTrials } from "./trials.ts";
+import { traceIdOf } from "./trace.ts";
+
+const lastMetric = (column: "step" | "loss") =>
+  sql`(select ${sql.raw(`m.${column}`)} from ${stepMetrics} m join ${runs} r on r.id = m.run_id where r.job_id = ${jobs.id} order by m.step desc limit 1)`;
+const trialCount = (ended: boolean) => sql<number>`(select count(*) from ${trials} t where t.job_id = ${jobs.id} ${sql.raw(ended ? "and t.state in ('succeeded', 'failed')" : "")})`.mapWith(Number);
+
+const summaryColumns = {
+  id: jobs.id,
+  name: jobs.name,
+  state: jobs.state,
+  reason: jobs.reason,
+  version: jobs.version,
+  createdAt: jobs.createdAt,
+  updatedAt: jobs.updatedAt,
+  endedAt: jobs.endedAt,
+  model: sql<string>`${jobs.spec} -> 'model' ->> 'name'`,
+  cluster: sql<string>`${jobs.spec} -> 'cluster' ->> 'name'`,
+  steps: sql<number>`(${jobs.spec} ->> 'steps')::bigint`.mapWith(Number),
+  lastStep: sql<number>`coalesce(${lastMetric("step")}, 0)`.mapWith(Number),
+  lastLoss: sql<number | null>`${lastMetric("loss")}`,
+  trialsDone: trialCount(true),
+  trialsTotal: trialCount(false),
+};
+
+type SummaryRow = Omit<JobSummary, "createdAt" | "updatedAt" | "endedAt"> & { createdAt: Date; updatedAt: Date; endedAt: Date | null };
+const summaryOf = (row: SummaryRow): JobSummary => ({ ...row, createdAt: row.createdAt.toISOString(), updatedAt: row.updatedAt.toISOString(), endedAt: row.endedAt?.toISOString() ?? null });
+
+/** Newest first. @throws ProblemError `bad-request` for a cursor or limit that is none. */
+export async function listJobs(db: Queryable, request: PageRequest & { readonly state?: JobState } = {}): Promise<Page<JobSummary>> {
+  const limit = pageLimit(request);
+  const after = decodeCursor(request.cursor);
+  const rows = await db
+    .select(summaryColumns)
+    .from(jobs)
+    .where(
+      and(
+        request.state ? eq(jobs.state, request.state) : undefined,
+        after && sql`(${jobs.createdAt}, ${jobs.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
+      ),
+    )
+    .orderBy(desc(jobs.createdAt), desc(jobs.id))
+    .limit(limit + 1);
+  return pageOf(rows, limit, (row) => ({ at: row.createdAt, id: row.id }), summaryOf);
+}
+
+/** Everything of one job, at one moment when `db` is a repeatable-read transaction. */
+export async function getJobDetail(db: Queryable, jobId: string): Promise<JobDetail | undefined> {
+  if (!isUuid(jobId)) return undefined;
+  const [row] = await db
+    .select({ ...summaryColumns, spec: jobs.spec, traceparent: jobs.traceparent, profileId: jobs.profileId, planningId: jobs.planningId, chosen: jobs.chosen, failure: jobs.failure, report: jobs.report })
+    .from(jobs)
+    .where(eq(jobs.id, jobId));
+  if (!row) return undefined;
+  const { spec, traceparent, profileId, planningId, chosen, failure, report, ...summary } = row;
+  const transitions = await db.select().from(jobTransitions).where(eq(jobTransitions.jobId, jobId)).orderBy(asc(jobTransitions.version));
+  const run = await findRun(db, jobId);
+  return {
+    ...summaryOf(summary),
+    spec,
+    traceId: traceIdOf(traceparent) ?? "",
+    transitions: transitions.map(({ from, to, at, reason }) => ({ from, to, at: at.toISOString(), reason })),
+    profileId,
+    planningId,
+    planning: (planningId && (await getPlanning(db, planningId))) || null,
+    trials: await listTrials(db, jobId),
+    chosen,
+    attempts: run ? await listAttempts(db, run.id) : [],
+    failure,
+    report,
+  };
+}

@@ -1,0 +1,172 @@
+import { randomUUID } from "node:crypto";
+import { and, eq, sql } from "drizzle-orm";
+import { canTransition, isTerminal, type Candidate, type Failure, type JobSpec, type JobState, type Report } from "@internevo/domain";
+import type { JobStreamEvent, MessageType } from "@internevo/contracts";
+import type { Queryable, Transaction } from "./database.ts";
+import { isLeaseLive, jobLease } from "./leases.ts";
+import { enqueueMessage } from "./outbox.ts";
+import { isUuid } from "./pages.ts";
+import { jobEvents, jobs, jobTransitions } from "./schema/index.ts";
+import { newTraceparent } from "./trace.ts";
+
+/** The command that makes a service work on a job in that state. */
+export const STAGE_COMMANDS = { profiling: "job.profile", planning: "job.plan", trialling: "job.trial", running: "job.run" } as const satisfies Partial<Record<JobState, MessageType>>;
+export type StageState = keyof typeof STAGE_COMMANDS;
+export type StageCommand = (typeof STAGE_COMMANDS)[StageState];
+export const isStage = (state: JobState): state is StageState => state in STAGE_COMMANDS;
+
+/** The state that a stage's command works on. */
+export function stageOf(command: StageCommand): StageState {
+  const found = (Object.keys(STAGE_COMMANDS) as StageState[]).find((state) => STAGE_COMMANDS[state] === command);
+  if (found === undefined) throw new TypeError(`${command} is no stage's command`);
+  return found;
+}
+
+/**
+ * Appends to the log that people follow. Writers of one job wait for each other (its row is locked until the transaction ends), so
+ * that numbers become visible in their order and a reader that has seen n never misses something below n.
+ * @param at `data` by type: see `JobStreamEventSchema`.
+ */
+export async function appendJobEvent(tx: Transaction, jobId: string, type: JobStreamEvent["type"], data: Record<string, unknown>): Promise<void> {
+  await appendJobEvents(tx, jobId, [{ type, data }]);
+}
+
+/** As {@link appendJobEvent}, several at once, in order. */
+export async function appendJobEvents(tx: Transaction, jobId: string, events: readonly { readonly type: JobStreamEvent["type"]; readonly data: Record<string, unknown> }[]): Promise<void> {
+  if (events.length === 0) return;
+  await tx.select({ id: jobs.id }).from(jobs).where(eq(jobs.id, jobId)).for("no key update");
+  await tx.insert(jobEvents).values(events.map((event) => ({ jobId, type: event.type, data: event.data, at: sql`clock_timestamp()` })));
+}
+
+async function recordTransition(tx: Transaction, move: { jobId: string; version: number; from: JobState | null; to: JobState; reason: string | null; traceparent: string }): Promise<void> {
+  const { jobId, version, from, to, reason, traceparent } = move;
+  await tx.insert(jobTransitions).values({ jobId, version, from, to, reason, at: sql`clock_timestamp()` });
+  await appendJobEvent(tx, jobId, "state", { from, to, reason });
+  await enqueueMessage(tx, { type: "job.transitioned", data: { jobId, from, to, reason }, traceparent });
+  if (isStage(to)) await enqueueMessage(tx, { type: STAGE_COMMANDS[to], data: { jobId }, traceparent });
+}
+
+export interface SubmitOptions {
+  /** W3C trace context of the request; without it a new trace begins. */
+  readonly traceparent?: string;
+  /** Default: a new uuid. */
+  readonly id?: string;
+}
+
+/** Stores a job in its first state, with history, event and the first stage's command. @returns its id. */
+export async function submitJob(tx: Transaction, spec: JobSpec, options: SubmitOptions = {}): Promise<string> {
+  const id = options.id ?? randomUUID();
+  const traceparent = options.traceparent ?? newTraceparent();
+  await tx.insert(jobs).values({ id, name: spec.name, spec, state: "profiling", traceparent });
+  await recordTransition(tx, { jobId: id, version: 1, from: null, to: "profiling", reason: null, traceparent });
+  return id;
+}
+
+export interface JobRow {
+  readonly id: string;
+  readonly name: string;
+  readonly spec: JobSpec;
+  readonly state: JobState;
+  readonly reason: string | null;
+  readonly version: number;
+  readonly traceparent: string;
+  readonly profileId: string | null;
+  readonly planningId: string | null;
+  readonly chosen: Candidate | null;
+  readonly failure: Failure | null;
+  readonly report: Report | null;
+}
+
+/** What a worker needs of a job. */
+export async function getJob(db: Queryable, jobId: string): Promise<JobRow | undefined> {
+  if (!isUuid(jobId)) return undefined;
+  const [row] = await db.select().from(jobs).where(eq(jobs.id, jobId));
+  return row;
+}
+
+/** The state of a job, locked until the transaction ends: nobody else moves it meanwhile. */
+export async function lockJobState(tx: Transaction, jobId: string): Promise<JobState | undefined> {
+  const [row] = await tx.select({ state: jobs.state }).from(jobs).where(eq(jobs.id, jobId)).for("update");
+  return row?.state;
+}
+
+export interface TransitionRequest {
+  readonly jobId: string;
+  /** The states that it may be in now. */
+  readonly from: JobState | readonly JobState[];
+  readonly to: JobState;
+  readonly reason?: string;
+  /** With `to: "failed"`. */
+  readonly failure?: Failure;
+  /** With `to: "succeeded"`: stored, and announced before the state. */
+  readonly report?: Report;
+}
+
+/**
+ * Moves a job on: state, history, event, `job.transitioned` and the next stage's command, in the caller's transaction.
+ * @returns whether it happened; false when the job is in another state, or is not there.
+ * @throws TypeError when no job may ever go that way.
+ */
+export async function transitionJob(tx: Transaction, request: TransitionRequest): Promise<boolean> {
+  const { jobId, to } = request;
+  const allowed = typeof request.from === "string" ? [request.from] : request.from;
+  for (const from of allowed) if (!canTransition(from, to)) throw new TypeError(`no job goes from ${from} to ${to}`);
+  const [job] = await tx.select({ state: jobs.state, version: jobs.version, traceparent: jobs.traceparent }).from(jobs).where(eq(jobs.id, jobId)).for("update");
+  if (!job || !allowed.includes(job.state)) return false;
+  const reason = request.reason ?? request.failure?.message ?? null;
+  const version = job.version + 1;
+  await tx
+    .update(jobs)
+    .set({
+      state: to,
+      reason,
+      version,
+      updatedAt: sql`clock_timestamp()`,
+      ...(isTerminal(to) ? { endedAt: sql`clock_timestamp()` } : {}),
+      ...(request.failure ? { failure: request.failure } : {}),
+      ...(request.report ? { report: request.report } : {}),
+    })
+    .where(eq(jobs.id, jobId));
+  if (request.report) await appendJobEvent(tx, jobId, "report", { ...request.report });
+  await recordTransition(tx, { jobId, version, from: job.state, to, reason, traceparent: job.traceparent });
+  return true;
+}
+
+/** Ends a job that cannot go on, whatever stage it is in. @returns false when it had already ended; a job that is being cancelled becomes cancelled. */
+export async function failJob(tx: Transaction, jobId: string, failure: Failure): Promise<boolean> {
+  if (await transitionJob(tx, { jobId, from: ["profiling", "planning", "trialling", "running"], to: "failed", failure })) return true;
+  return transitionJob(tx, { jobId, from: "cancelling", to: "cancelled", reason: "cancelled" });
+}
+
+export type CancelOutcome = "cancelled" | "cancelling" | "already-ended" | "not-found";
+
+/**
+ * Cancels a job: at once when nobody works on it, else it is `cancelling` until the worker has stopped. Asking again changes nothing.
+ */
+export async function requestCancel(tx: Transaction, jobId: string, reason = "cancelled on request"): Promise<CancelOutcome> {
+  if (!isUuid(jobId)) return "not-found";
+  // The row lock first: a worker that has just taken the lease waits for it before it looks at the state, see beginWork.
+  const state = await lockJobState(tx, jobId);
+  if (state === undefined) return "not-found";
+  if (isTerminal(state)) return state === "cancelled" ? "cancelled" : "already-ended";
+  const to = (await isLeaseLive(tx, jobLease(jobId))) ? "cancelling" : "cancelled";
+  if (state === to) return to;
+  await transitionJob(tx, { jobId, from: state, to, reason });
+  return to;
+}
+
+/** The state of a job as a new lease holder must see it: waits for a cancellation that is being decided. */
+export async function stateForNewHolder(tx: Transaction, jobId: string): Promise<JobState | undefined> {
+  const [row] = await tx.select({ state: jobs.state }).from(jobs).where(eq(jobs.id, jobId)).for("share");
+  return row?.state;
+}
+
+/** Remembers what the stages decided; only while the job has not ended. */
+export async function updateJob(tx: Transaction, jobId: string, values: { readonly profileId?: string; readonly planningId?: string; readonly chosen?: Candidate; readonly report?: Report }): Promise<boolean> {
+  const rows = await tx
+    .update(jobs)
+    .set({ ...values, updatedAt: sql`clock_timestamp()` })
+    .where(and(eq(jobs.id, jobId), sql`${jobs.endedAt} is null`))
+    .returning({ id: jobs.id });
+  return rows.length === 1;
+}

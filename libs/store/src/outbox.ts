@@ -1,0 +1,85 @@
+import { randomUUID } from "node:crypto";
+import { and, asc, desc, eq, inArray, isNotNull, isNull, lt, sql } from "drizzle-orm";
+import type { Envelope, MessageData, MessageType } from "@internevo/contracts";
+import type { Database, Queryable, Transaction } from "./database.ts";
+import { inbox, outbox } from "./schema/index.ts";
+
+export const OUTBOX_CHANNEL = "internevo_outbox";
+
+export interface OutboxMessage<T extends MessageType = MessageType> {
+  readonly type: T;
+  readonly data: MessageData<T>;
+  readonly traceparent: string;
+}
+
+const subjectIdOf = (data: Record<string, unknown>): string => {
+  const id = data["jobId"] ?? data["workloadId"];
+  if (typeof id !== "string") throw new TypeError("a message names its job or its workload");
+  return id;
+};
+
+/** Writes a message in the transaction of the change that it announces; the relay publishes it after the commit. @returns its id. */
+export async function enqueueMessage<T extends MessageType>(tx: Queryable, message: OutboxMessage<T>): Promise<string> {
+  const id = randomUUID();
+  const data = message.data as Record<string, unknown>;
+  await tx.insert(outbox).values({ id, type: message.type, subjectId: subjectIdOf(data), data, traceparent: message.traceparent });
+  return id;
+}
+
+/** What the broker answered to a publication. */
+export interface Publication {
+  readonly streamSequence: number;
+}
+
+/**
+ * Publishes waiting messages, oldest first. Several relays may run: each row is locked by one of them. A crash between publication and
+ * commit publishes again with the same id, which the broker drops and the inbox would.
+ * @returns how many were published.
+ */
+export async function relayOutbox(database: Database, publish: (envelope: Envelope) => Promise<Publication>, limit = 50): Promise<number> {
+  return database.transaction(async (tx) => {
+    const rows = await tx.select().from(outbox).where(isNull(outbox.publishedAt)).orderBy(asc(outbox.sequence)).limit(limit).for("update", { skipLocked: true });
+    for (const row of rows) {
+      const publication = await publish({
+        id: row.id,
+        type: row.type,
+        occurredAt: row.occurredAt.toISOString(),
+        traceparent: row.traceparent,
+        data: row.data as MessageData<MessageType>,
+      });
+      await tx.update(outbox).set({ publishedAt: sql`clock_timestamp()`, streamSequence: publication.streamSequence }).where(eq(outbox.id, row.id));
+    }
+    return rows.length;
+  });
+}
+
+/** The newest message of a type about a job or workload. */
+export async function latestMessage(db: Queryable, subjectId: string, type: MessageType): Promise<{ readonly id: string; readonly publishedAt: Date | null; readonly streamSequence: number | null } | undefined> {
+  const [row] = await db
+    .select({ id: outbox.id, publishedAt: outbox.publishedAt, streamSequence: outbox.streamSequence })
+    .from(outbox)
+    .where(and(eq(outbox.subjectId, subjectId), eq(outbox.type, type)))
+    .orderBy(desc(outbox.sequence))
+    .limit(1);
+  return row;
+}
+
+/** Marks a message as handled by a consumer. @returns false when it already was: its effect must not happen again. */
+export async function recordHandled(tx: Transaction, consumer: string, eventId: string): Promise<boolean> {
+  const rows = await tx.insert(inbox).values({ consumer, eventId }).onConflictDoNothing().returning({ eventId: inbox.eventId });
+  return rows.length === 1;
+}
+
+/** Whether a consumer's effect of a message is in the database. */
+export async function wasHandled(db: Queryable, consumer: string, eventId: string): Promise<boolean> {
+  const rows = await db.select({ eventId: inbox.eventId }).from(inbox).where(and(eq(inbox.consumer, consumer), eq(inbox.eventId, eventId)));
+  return rows.length > 0;
+}
+
+/** Forgets messages that no broker redelivers any more. */
+export async function pruneMessages(db: Queryable, olderThanDays = 30): Promise<void> {
+  const before = sql`clock_timestamp() - make_interval(days => ${olderThanDays})`;
+  const old = db.select({ id: outbox.id }).from(outbox).where(and(isNotNull(outbox.publishedAt), lt(outbox.publishedAt, before))).limit(5000);
+  await db.delete(outbox).where(inArray(outbox.id, old));
+  await db.delete(inbox).where(lt(inbox.handledAt, before));
+}

@@ -1,0 +1,51 @@
+import { randomUUID } from "node:crypto";
+import { asc, desc, eq } from "drizzle-orm";
+import type { Candidate, PlanningResult } from "@internevo/domain";
+import type { Queryable } from "./database.ts";
+import { isUuid } from "./pages.ts";
+import { planningCandidates, plannings } from "./schema/index.ts";
+
+const ROWS_AT_ONCE = 500;
+
+export interface PlanningOwner {
+  readonly jobId?: string;
+  readonly workloadId?: string;
+  readonly profileId?: string;
+}
+
+/** Stores a search's answer: candidates as ranked rows, rejection counts, warnings. @returns its id. */
+export async function storePlanning(tx: Queryable, result: PlanningResult, owner: PlanningOwner): Promise<string> {
+  const id = randomUUID();
+  const { candidates, runnableCandidates, counts, ...summary } = result;
+  await tx.insert(plannings).values({ id, jobId: owner.jobId ?? null, workloadId: owner.workloadId ?? null, profileId: owner.profileId ?? null, summary, counts });
+  const rowsOf = (list: "all" | "runnable", ranked: readonly Candidate[]) =>
+    ranked.map((candidate, index) => ({
+      planningId: id,
+      list,
+      position: index + 1,
+      rank: candidate.rank,
+      stepTimeSeconds: candidate.predicted.stepTimeSeconds,
+      peakMemoryBytes: candidate.predicted.peakMemoryBytes,
+      candidate,
+    }));
+  const rows = [...rowsOf("all", candidates), ...rowsOf("runnable", runnableCandidates)];
+  for (let at = 0; at < rows.length; at += ROWS_AT_ONCE) await tx.insert(planningCandidates).values(rows.slice(at, at + ROWS_AT_ONCE));
+  return id;
+}
+
+/** A search's answer as the planner gave it. */
+export async function getPlanning(db: Queryable, id: string): Promise<PlanningResult | undefined> {
+  if (!isUuid(id)) return undefined;
+  const [row] = await db.select().from(plannings).where(eq(plannings.id, id));
+  if (!row) return undefined;
+  const ranked = await db.select({ list: planningCandidates.list, candidate: planningCandidates.candidate }).from(planningCandidates).where(eq(planningCandidates.planningId, id)).orderBy(asc(planningCandidates.position));
+  const listed = (list: "all" | "runnable") => ranked.filter((entry) => entry.list === list).map((entry) => entry.candidate);
+  return { ...row.summary, candidates: listed("all"), runnableCandidates: listed("runnable"), counts: row.counts };
+}
+
+/** The newest search for a workload. */
+export async function newestWorkloadPlanning(db: Queryable, workloadId: string): Promise<{ readonly id: string; readonly result: PlanningResult } | undefined> {
+  const [row] = await db.select({ id: plannings.id }).from(plannings).where(eq(plannings.workloadId, workloadId)).orderBy(desc(plannings.createdAt)).limit(1);
+  const result = row && (await getPlanning(db, row.id));
+  return row && result && { id: row.id, result };
+}

@@ -1,0 +1,4 @@
+export * from "./jobs.ts";
+export * from "./messages.ts";
+export * from "./workloads.ts";
+export * from "./access.ts";

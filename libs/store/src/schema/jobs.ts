@@ -1,0 +1,166 @@
+import { sql } from "drizzle-orm";
+import { bigint, bigserial, check, doublePrecision, index, integer, jsonb, pgTable, primaryKey, text, unique, uuid } from "drizzle-orm/pg-core";
+import { JOB_STATES, TRIAL_STATES, ATTEMPT_STATES, type Attempt, type Candidate, type Failure, type JobSpec, type JobState, type Measurement, type PlanningResult, type Profile, type Report, type Trial } from "@internevo/domain";
+import { JOB_STREAM_EVENTS, type JobStreamEvent } from "@internevo/contracts";
+import { instant } from "./columns.ts";
+
+const oneOf = (column: string, values: readonly string[]) => sql.raw(`${column} in (${values.map((value) => `'${value}'`).join(", ")})`);
+
+/** What was measured of a cluster. */
+export const profiles = pgTable(
+  "profiles",
+  {
+    id: uuid("id").primaryKey(),
+    name: text("name").notNull(),
+    clusterKey: text("cluster_key").notNull(),
+    profile: jsonb("profile").$type<Profile>().notNull(),
+    createdAt: instant("created_at").notNull().defaultNow(),
+    freshUntil: instant("fresh_until").notNull(),
+  },
+  (table) => [index("profiles_cluster").on(table.clusterKey, table.createdAt.desc()), index("profiles_page").on(table.createdAt.desc(), table.id.desc())],
+);
+
+/** One search: everything of its result but the candidates, which are rows. */
+export const plannings = pgTable(
+  "plannings",
+  {
+    id: uuid("id").primaryKey(),
+    /** The job or the workload that asked. */
+    jobId: uuid("job_id"),
+    workloadId: uuid("workload_id"),
+    profileId: uuid("profile_id").references(() => profiles.id),
+    summary: jsonb("summary").$type<Omit<PlanningResult, "candidates" | "runnableCandidates" | "counts">>().notNull(),
+    counts: jsonb("counts").$type<PlanningResult["counts"]>().notNull(),
+    createdAt: instant("created_at").notNull().defaultNow(),
+  },
+  (table) => [index("plannings_job").on(table.jobId), index("plannings_workload").on(table.workloadId, table.createdAt.desc())],
+);
+
+export const planningCandidates = pgTable(
+  "planning_candidates",
+  {
+    planningId: uuid("planning_id").notNull().references(() => plannings.id, { onDelete: "cascade" }),
+    list: text("list").$type<"all" | "runnable">().notNull(),
+    /** Place in its list, from 1. */
+    position: integer("position").notNull(),
+    rank: integer("rank").notNull(),
+    stepTimeSeconds: doublePrecision("step_time_seconds").notNull(),
+    peakMemoryBytes: bigint("peak_memory_bytes", { mode: "number" }).notNull(),
+    candidate: jsonb("candidate").$type<Candidate>().notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.planningId, table.list, table.position] })],
+);
+
+export const jobs = pgTable(
+  "jobs",
+  {
+    id: uuid("id").primaryKey(),
+    name: text("name").notNull(),
+    spec: jsonb("spec").$type<JobSpec>().notNull(),
+    state: text("state").$type<JobState>().notNull(),
+    reason: text("reason"),
+    /** Counts transitions: the ETag. */
+    version: integer("version").notNull().default(1),
+    /** W3C trace context, the same through all of the job's messages and logs. */
+    traceparent: text("traceparent").notNull(),
+    profileId: uuid("profile_id").references(() => profiles.id),
+    planningId: uuid("planning_id").references(() => plannings.id),
+    chosen: jsonb("chosen").$type<Candidate>(),
+    failure: jsonb("failure").$type<Failure>(),
+    report: jsonb("report").$type<Report>(),
+    createdAt: instant("created_at").notNull().defaultNow(),
+    updatedAt: instant("updated_at").notNull().defaultNow(),
+    endedAt: instant("ended_at"),
+  },
+  (table) => [
+    index("jobs_page").on(table.createdAt.desc(), table.id.desc()),
+    index("jobs_state_page").on(table.state, table.createdAt.desc(), table.id.desc()),
+    check("jobs_state_known", oneOf("state", JOB_STATES)),
+  ],
+);
+
+export const jobTransitions = pgTable(
+  "job_transitions",
+  {
+    jobId: uuid("job_id").notNull().references(() => jobs.id),
+    /** The job's version after it. */
+    version: integer("version").notNull(),
+    from: text("from_state").$type<JobState>(),
+    to: text("to_state").$type<JobState>().notNull(),
+    reason: text("reason"),
+    at: instant("at").notNull().defaultNow(),
+  },
+  (table) => [primaryKey({ columns: [table.jobId, table.version] })],
+);
+
+/** The log that people follow, in the order in which it became visible (writers of one job are serialised by its row lock). */
+export const jobEvents = pgTable(
+  "job_events",
+  {
+    id: bigserial("id", { mode: "number" }).primaryKey(),
+    jobId: uuid("job_id").notNull().references(() => jobs.id),
+    type: text("type").$type<JobStreamEvent["type"]>().notNull(),
+    at: instant("at").notNull().defaultNow(),
+    data: jsonb("data").$type<Record<string, unknown>>().notNull(),
+  },
+  (table) => [index("job_events_job").on(table.jobId, table.id), check("job_events_type_known", oneOf("type", JOB_STREAM_EVENTS))],
+);
+
+export const trials = pgTable(
+  "trials",
+  {
+    id: uuid("id").primaryKey(),
+    jobId: uuid("job_id").notNull().references(() => jobs.id),
+    /** The candidate's rank among all plans; unique in a job. */
+    rank: integer("rank").notNull(),
+    candidate: jsonb("candidate").$type<Candidate>().notNull(),
+    state: text("state").$type<Trial["state"]>().notNull().default("pending"),
+    measured: jsonb("measured").$type<Measurement>(),
+    failure: jsonb("failure").$type<Failure>(),
+    startedAt: instant("started_at"),
+    endedAt: instant("ended_at"),
+  },
+  (table) => [unique("trials_job_rank").on(table.jobId, table.rank), check("trials_state_known", oneOf("state", TRIAL_STATES))],
+);
+
+/** The training of a job. */
+export const runs = pgTable("runs", {
+  id: uuid("id").primaryKey(),
+  jobId: uuid("job_id").notNull().unique().references(() => jobs.id),
+  candidate: jsonb("candidate").$type<Candidate>().notNull(),
+  createdAt: instant("created_at").notNull().defaultNow(),
+});
+
+/** One start of the ranks. */
+export const attempts = pgTable(
+  "attempts",
+  {
+    runId: uuid("run_id").notNull().references(() => runs.id),
+    number: integer("number").notNull(),
+    state: text("state").$type<Attempt["state"]>().notNull().default("running"),
+    resumedFromStep: integer("resumed_from_step").notNull().default(0),
+    lastStep: integer("last_step").notNull().default(0),
+    failure: jsonb("failure").$type<Failure>(),
+    startedAt: instant("started_at").notNull().defaultNow(),
+    endedAt: instant("ended_at"),
+  },
+  (table) => [primaryKey({ columns: [table.runId, table.number] }), check("attempts_state_known", oneOf("state", ATTEMPT_STATES))],
+);
+
+/** Each step counted once: a step that is run again after a restart replaces what the earlier attempt measured. */
+export const stepMetrics = pgTable(
+  "step_metrics",
+  {
+    runId: uuid("run_id").notNull().references(() => runs.id),
+    step: integer("step").notNull(),
+    attempt: integer("attempt").notNull(),
+    loss: doublePrecision("loss").notNull(),
+    gradientNorm: doublePrecision("gradient_norm").notNull(),
+    learningRate: doublePrecision("learning_rate").notNull(),
+    stepTimeSeconds: doublePrecision("step_time_seconds").notNull(),
+    tokensPerSecond: doublePrecision("tokens_per_second").notNull(),
+    exposedCommunicationSeconds: doublePrecision("exposed_communication_seconds").notNull(),
+    at: instant("at").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.runId, table.step] })],
+);

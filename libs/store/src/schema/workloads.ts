@@ -1,0 +1,61 @@
+import { sql } from "drizzle-orm";
+import { boolean, doublePrecision, index, integer, jsonb, pgTable, text, unique, uuid } from "drizzle-orm/pg-core";
+import type { Candidate, JobSpec, Proposal } from "@internevo/domain";
+import { instant } from "./columns.ts";
+import { plannings } from "./jobs.ts";
+
+export const workloads = pgTable(
+  "workloads",
+  {
+    id: uuid("id").primaryKey(),
+    name: text("name").notNull().unique(),
+    spec: jsonb("spec").$type<JobSpec>().notNull(),
+    cron: text("cron").notNull(),
+    timeZone: text("time_zone").notNull(),
+    catchUpWindowSeconds: integer("catch_up_window_seconds").notNull(),
+    gainThreshold: doublePrecision("gain_threshold").notNull(),
+    enabled: boolean("enabled").notNull().default(true),
+    nextRunAt: instant("next_run_at"),
+    lastRunAt: instant("last_run_at"),
+    lastOutcome: text("last_outcome"),
+    createdAt: instant("created_at").notNull().defaultNow(),
+  },
+  (table) => [index("workloads_due").on(table.nextRunAt).where(sql`enabled`), index("workloads_page").on(table.createdAt.desc(), table.id.desc())],
+);
+
+export const FIRING_STATES = ["pending", "succeeded", "failed", "skipped"] as const;
+export type FiringState = (typeof FIRING_STATES)[number];
+
+/** One planned time of a workload; unique, so that nothing fires twice. */
+export const workloadFirings = pgTable(
+  "workload_firings",
+  {
+    id: uuid("id").primaryKey(),
+    workloadId: uuid("workload_id").notNull().references(() => workloads.id, { onDelete: "cascade" }),
+    scheduledFor: instant("scheduled_for").notNull(),
+    trigger: text("trigger").$type<"schedule" | "person">().notNull(),
+    state: text("state").$type<FiringState>().notNull(),
+    outcome: text("outcome"),
+    traceparent: text("traceparent").notNull(),
+    createdAt: instant("created_at").notNull().defaultNow(),
+    endedAt: instant("ended_at"),
+  },
+  (table) => [unique("workload_firings_once").on(table.workloadId, table.scheduledFor, table.trigger)],
+);
+
+export const proposals = pgTable(
+  "proposals",
+  {
+    id: uuid("id").primaryKey(),
+    workloadId: uuid("workload_id").notNull().references(() => workloads.id, { onDelete: "cascade" }),
+    /** One firing makes one proposal at most. */
+    firingId: uuid("firing_id").notNull().unique().references(() => workloadFirings.id, { onDelete: "cascade" }),
+    planningId: uuid("planning_id").references(() => plannings.id),
+    current: jsonb("current").$type<Candidate>(),
+    proposed: jsonb("proposed").$type<Candidate>().notNull(),
+    predictedGain: doublePrecision("predicted_gain").notNull(),
+    differences: jsonb("differences").$type<Proposal["differences"]>().notNull(),
+    createdAt: instant("created_at").notNull().defaultNow(),
+  },
+  (table) => [index("proposals_page").on(table.workloadId, table.createdAt.desc(), table.id.desc())],
+);

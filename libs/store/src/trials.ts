@@ -1,0 +1,61 @@
+import { randomUUID } from "node:crypto";
+import { and, asc, eq, inArray, sql } from "drizzle-orm";
+import type { Candidate, Failure, Measurement, Trial } from "@internevo/domain";
+import type { Queryable, Transaction } from "./database.ts";
+import { appendJobEvent } from "./jobs.ts";
+import { trials } from "./schema/index.ts";
+
+const trialOf = (row: typeof trials.$inferSelect): Trial => ({
+  id: row.id,
+  candidate: row.candidate,
+  state: row.state,
+  measured: row.measured,
+  failure: row.failure,
+  startedAt: row.startedAt?.toISOString() ?? null,
+  endedAt: row.endedAt?.toISOString() ?? null,
+});
+
+/** Makes the job's trials, one a candidate; those that are there already stay. @returns all of them, best predicted first. */
+export async function createTrials(tx: Transaction, jobId: string, candidates: readonly Candidate[]): Promise<Trial[]> {
+  if (candidates.length > 0) {
+    await tx.insert(trials).values(candidates.map((candidate) => ({ id: randomUUID(), jobId, rank: candidate.rank, candidate }))).onConflictDoNothing();
+  }
+  return listTrials(tx, jobId);
+}
+
+/** Best predicted first. */
+export async function listTrials(db: Queryable, jobId: string): Promise<Trial[]> {
+  const rows = await db.select().from(trials).where(eq(trials.jobId, jobId)).orderBy(asc(trials.rank));
+  return rows.map(trialOf);
+}
+
+/** Starts a trial, or starts it again when it was interrupted. @returns undefined when it has ended: it is counted once. */
+export async function startTrial(tx: Transaction, trialId: string): Promise<Trial | undefined> {
+  const [row] = await tx
+    .update(trials)
+    .set({ state: "running", startedAt: sql`clock_timestamp()` })
+    .where(and(eq(trials.id, trialId), inArray(trials.state, ["pending", "running"])))
+    .returning();
+  if (!row) return undefined;
+  const trial = trialOf(row);
+  await appendJobEvent(tx, row.jobId, "trial", { trial });
+  return trial;
+}
+
+/** Ends a trial that runs, with what it measured or why it failed. @returns undefined when it was not running. */
+export async function finishTrial(tx: Transaction, trialId: string, outcome: { readonly measured: Measurement } | { readonly failure: Failure }): Promise<Trial | undefined> {
+  const [row] = await tx
+    .update(trials)
+    .set({
+      state: "measured" in outcome ? "succeeded" : "failed",
+      measured: "measured" in outcome ? outcome.measured : null,
+      failure: "failure" in outcome ? outcome.failure : null,
+      endedAt: sql`clock_timestamp()`,
+    })
+    .where(and(eq(trials.id, trialId), eq(trials.state, "running")))
+    .returning();
+  if (!row) return undefined;
+  const trial = trialOf(row);
+  await appendJobEvent(tx, row.jobId, "trial", { trial });
+  return trial;
+}
