@@ -7,6 +7,6 @@ export * from "./command/slurm.ts";
 export { RUN_MARKER, processesOfRun, readProcess, type ProcessEntry } from "./process/processes.ts";
 export { killLeftovers, killLeftoversBelow, readRunRecord, type RunRecord } from "./process/run-record.ts";
 export { assertEnoughTokens, BYTE_VOCABULARY_SIZE, DatasetSchema, prepareDataset, type Dataset } from "./dataset/prepare.ts";
-export { encodeHeader, TOKEN_FILE, unigramEntropyNats, type TokenFileHeader } from "./dataset/token-file.ts";
+export { countTokens, encodeHeader, openData, readHeader, TOKEN_FILE, unigramEntropyNats, type TokenFileHeader } from "./dataset/token-file.ts";
 export * from "./profiling/measurements.ts";
 export * from "./profiling/measure.ts";

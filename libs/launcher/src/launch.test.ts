@@ -1,0 +1,223 @@
+import { spawn } from "node:child_process";
+import { chmod, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Type } from "typebox";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { NativeErrorEventSchema } from "@internevo/contracts";
+import { launchRanks, type LaunchOptions } from "./launch.ts";
+import { processesOfRun, readProcess } from "./process/processes.ts";
+import { killLeftovers, readRunRecord } from "./process/run-record.ts";
+import type { NativeProgram } from "./programs.ts";
+
+// Small shell programs stand for ranks here: what is tested is how processes are started, watched and ended.
+const ConfigSchema = Type.Object({ text: Type.String() }, { additionalProperties: false });
+const EventSchema = Type.Union([
+  Type.Object({ event: Type.Literal("hello"), rank: Type.Integer(), pid: Type.Integer(), threads: Type.String(), secret: Type.String() }),
+  Type.Object({ event: Type.Literal("done") }),
+  NativeErrorEventSchema,
+]);
+type Program = NativeProgram<typeof ConfigSchema, typeof EventSchema>;
+
+let directory: string;
+const scratch = async (): Promise<string[]> => [...(await readdir("/dev/shm")), ...(await readdir(tmpdir()))].filter((name) => name.startsWith("internevo-run-"));
+let scratchBefore: string[];
+beforeEach(async () => {
+  scratchBefore = await scratch();
+  directory = await mkdtemp(join(tmpdir(), "internevo-launch-"));
+});
+afterEach(async () => {
+  await killLeftovers(join(directory, "run"));
+  await rm(directory, { recursive: true, force: true });
+});
+
+const HELLO = `printf '{"event":"hello","rank":%s,"pid":%s,"threads":"%s","secret":"%s"}\\n' $OMPI_COMM_WORLD_RANK $$ "$OMP_NUM_THREADS" "$DATABASE_URL$OPENBLAS_CORETYPE"`;
+
+async function program(body: string): Promise<Program> {
+  const path = join(directory, "program");
+  await writeFile(path, `#!/bin/bash\n${body}\n`);
+  await chmod(path, 0o755);
+  return { name: "program", path, configSchema: ConfigSchema, eventSchema: EventSchema };
+}
+
+async function launch(body: string, over: Partial<LaunchOptions<Program>> = {}) {
+  const events: { event: string }[] = [];
+  const logs: string[] = [];
+  const outcome = await launchRanks<Program>({
+    program: await program(body),
+    config: { text: "x" },
+    ranks: 2,
+    threadsPerRank: 1,
+    launcher: "local",
+    runDirectory: join(directory, "run"),
+    onEvent: (event) => events.push(event),
+    onLog: (line) => logs.push(line),
+    ...over,
+  });
+  // Whatever happened, nothing is left: no process, no record, no scratch.
+  expect(readRunRecord(join(directory, "run"))).toBeUndefined();
+  for (const event of events as { pid?: number }[]) if (event.pid !== undefined) expect(readProcess(event.pid)).toBeUndefined();
+  expect((await scratch()).filter((name) => !scratchBefore.includes(name))).toEqual([]);
+  return { outcome, events, logs };
+}
+
+const DONE = `[ $OMPI_COMM_WORLD_RANK = 0 ] && echo '{"event":"done"}'`;
+
+describe("launchRanks", () => {
+  it("gives every rank the configuration, and neither foreign tuning nor the service's secrets", async () => {
+    process.env["DATABASE_URL"] = "secret";
+    process.env["OPENBLAS_CORETYPE"] = "Haswell";
+    try {
+      const { outcome, events, logs } = await launch(`${HELLO}; [ $OMPI_COMM_WORLD_RANK = 0 ] && cat "$2" >&2; ${DONE}; exit 0`, { ranks: 3, threadsPerRank: 2 });
+      expect(outcome).toMatchObject({ status: "completed", exitCode: 0 });
+      const hellos = events.filter((event) => event.event === "hello") as unknown as { rank: number; threads: string; secret: string }[];
+      expect(hellos.map((event) => event.rank).sort()).toEqual([0, 1, 2]);
+      for (const hello of hellos) expect(hello).toMatchObject({ threads: "2", secret: "" });
+      expect(JSON.parse(logs.join("\n"))).toEqual({ text: "x" });
+    } finally {
+      delete process.env["DATABASE_URL"];
+      delete process.env["OPENBLAS_CORETYPE"];
+    }
+  });
+
+  it("refuses a configuration that its schema does not know", async () => {
+    await expect(launch("exit 0", { config: { text: "x", more: 1 } as never })).rejects.toThrow(/more: unknown field/);
+  });
+
+  it("names the program that is missing", async () => {
+    const missing = { name: "program", path: join(directory, "absent"), configSchema: ConfigSchema, eventSchema: EventSchema };
+    await expect(launch("", { program: missing })).rejects.toThrow(/cannot be started/);
+  });
+
+  it("says which rank a signal ended", async () => {
+    const { outcome } = await launch(`${HELLO}; [ $OMPI_COMM_WORLD_RANK = 1 ] && kill -9 $$; sleep 60`);
+    expect(outcome).toMatchObject({ status: "failed", failure: { code: "rank-lost", rank: 1 } });
+  });
+
+  it.each([
+    [3, "out-of-memory"],
+    [4, "data-invalid"],
+    [5, "checkpoint-invalid"],
+    [6, "communication"],
+    [70, "internal"],
+    [0, "internal"],
+  ])("maps exit code %i without an error event", async (code, failure) => {
+    const { outcome } = await launch(`${HELLO}; echo "the reason" >&2; exit ${code}`, { ranks: 1 });
+    expect(outcome).toMatchObject({ status: "failed", failure: { code: failure } });
+  });
+
+  it("takes the failure from the error event", async () => {
+    const error = `{"event":"error","code":"out_of_memory","message":"needs 2 GiB","rank":0,"remedy":"recompute"}`;
+    const { outcome } = await launch(`[ $OMPI_COMM_WORLD_RANK = 0 ] && echo '${error}'; exit 3`);
+    expect(outcome).toMatchObject({ status: "failed", failure: { code: "out-of-memory", message: "needs 2 GiB", rank: 0, remedy: "recompute" } });
+  });
+
+  it.each([
+    ["text that is not JSON", "echo hello"],
+    ["an event of an unknown kind", `echo '{"event":"surprise"}'`],
+    ["an endless line", "head -c 3000000 /dev/zero | tr '\\0' x; sleep 30"],
+  ])("fails on %s, and ends the ranks", async (_what, body) => {
+    const { outcome } = await launch(`${body}; sleep 60`, { ranks: 1 });
+    expect(outcome).toMatchObject({ status: "failed", failure: { code: "internal", message: expect.stringMatching(/no event of the protocol|line of more than/) } });
+    expect(outcome.seconds).toBeLessThan(20);
+  });
+
+  it("ends ranks that take too long, and ranks that say nothing", async () => {
+    expect((await launch("sleep 60", { timeoutSeconds: 0.5 })).outcome).toMatchObject({ status: "failed", failure: { code: "timeout" } });
+    expect((await launch(`${HELLO}; sleep 60`, { silenceSeconds: 0.5 })).outcome).toMatchObject({ status: "failed", failure: { code: "timeout", message: expect.stringContaining("said nothing") } });
+  });
+
+  it("asks every rank for an orderly end", async () => {
+    const stop = new AbortController();
+    const { outcome, events } = await launch(`stop() { ${DONE}; exit 75; }; trap stop TERM; ${HELLO}; while :; do sleep 0.05; done`, {
+      ranks: 1,
+      signal: stop.signal,
+      onEvent: (event) => {
+        if (event.event === "hello") stop.abort();
+        if (event.event === "done") ended = true;
+      },
+    });
+    expect(events).toEqual([]);
+    expect(ended).toBe(true);
+    expect(outcome).toMatchObject({ status: "stopped", graceful: true, exitCode: 75 });
+  });
+  let ended = false;
+
+  it("kills ranks that do not end within the grace", async () => {
+    const stop = new AbortController();
+    const { outcome } = await launch(`trap '' TERM; ${HELLO}; while :; do sleep 0.05; done`, { signal: stop.signal, graceSeconds: 0.3, onEvent: () => stop.abort() });
+    expect(outcome).toMatchObject({ status: "stopped", graceful: false });
+  });
+
+  it("kills at once when told so, grandchildren in sessions of their own included", async () => {
+    const stop = new AbortController();
+    let pid = 0;
+    const { outcome } = await launch(`setsid sleep 61 & printf '{"event":"hello","rank":0,"pid":%s,"threads":"","secret":""}\\n' $!; wait`, {
+      ranks: 1,
+      killSignal: stop.signal,
+      onEvent: (event) => {
+        pid = (event as { pid: number }).pid;
+        stop.abort();
+      },
+    });
+    expect(outcome).toMatchObject({ status: "stopped", graceful: false });
+    expect(pid).toBeGreaterThan(0);
+    expect(readProcess(pid)).toBeUndefined();
+  });
+
+  it("ends the ranks when whoever listens throws", async () => {
+    await expect(launch(`${HELLO}; sleep 60`, { onEvent: () => { throw new Error("no room"); } })).rejects.toThrow("no room");
+  });
+
+  it("starts nothing when it is stopped beforehand", async () => {
+    expect((await launch("exit 0", { signal: AbortSignal.abort() })).outcome).toMatchObject({ status: "stopped", exitCode: null });
+  });
+
+  it("runs two programs side by side without disturbing either", async () => {
+    const body = await program(`${HELLO}; sleep 0.5; ${DONE}; exit 0`);
+    const runs = ["one", "two"].map((name) =>
+      launchRanks({ program: body, config: { text: name }, ranks: 2, threadsPerRank: 1, launcher: "local", runDirectory: join(directory, name), onEvent: () => {} }),
+    );
+    for (const outcome of await Promise.all(runs)) expect(outcome.status).toBe("completed");
+  });
+});
+
+describe("a killed supervisor", () => {
+  async function supervisor(body: string): Promise<{ marker: string; kill: () => Promise<void> }> {
+    await program(body);
+    const script = join(directory, "supervisor.ts");
+    await mkdir(join(directory, "run"), { recursive: true });
+    await writeFile(
+      script,
+      `import { launchRanks } from ${JSON.stringify(new URL("./launch.ts", import.meta.url).href)};
+       import { Type } from ${JSON.stringify(import.meta.resolve("typebox"))};
+       await launchRanks({ program: { name: "program", path: ${JSON.stringify(join(directory, "program"))}, configSchema: Type.Any(), eventSchema: Type.Any() }, config: {}, ranks: 2, threadsPerRank: 1,
+         launcher: "local", runDirectory: ${JSON.stringify(join(directory, "run"))}, onEvent: () => console.log("event") });`,
+    );
+    const child = spawn(process.execPath, [script], { stdio: ["ignore", "pipe", "inherit"] });
+    const gone = new Promise((resolve) => child.once("close", resolve));
+    await new Promise((resolve) => child.stdout.once("data", resolve));
+    const marker = readRunRecord(join(directory, "run"))?.marker as string;
+    return { marker, kill: async () => { child.kill("SIGKILL"); await gone; } };
+  }
+
+  it("takes its ranks with it", async () => {
+    const { marker, kill } = await supervisor(`${HELLO}; sleep 60`);
+    expect(processesOfRun(marker).length).toBeGreaterThanOrEqual(3);
+    await kill();
+    const end = performance.now() + 10_000;
+    while (processesOfRun(marker).some((entry) => entry.command === "mpirun") && performance.now() < end) await sleep(20);
+    expect(processesOfRun(marker).filter((entry) => entry.command === "mpirun")).toEqual([]);
+  });
+
+  it("leaves a record by which what outlived it is ended", async () => {
+    const { marker, kill } = await supervisor(`setsid sleep 62 & ${HELLO}; wait`);
+    await kill();
+    expect(processesOfRun(marker).length).toBeGreaterThan(0);
+    expect(await killLeftovers(join(directory, "run"))).toBeGreaterThan(0);
+    expect(processesOfRun(marker)).toEqual([]);
+    expect(readRunRecord(join(directory, "run"))).toBeUndefined();
+    expect((await scratch()).filter((name) => !scratchBefore.includes(name))).toEqual([]);
+  });
+});
