@@ -1,0 +1,203 @@
+// RMSNorm, rotary positions, SwiGLU, addition and conversion.
+#include "backend/cpu/reference/reference.h"
+#include "ops/support.h"
+
+namespace internevo::test {
+namespace {
+
+constexpr double kEpsilon = 1e-5;
+
+/// Two outputs: the norm, and h = x + residual, which goes on past the norm.
+struct Norm {
+  std::int64_t rows, width;
+  Tuple inputs, outputs;
+  std::vector<bool> accumulated{false, false, true};
+
+  Norm(std::int64_t r, std::int64_t w)
+      : rows(r),
+        width(w),
+        inputs{randomValues(r * w, 1), randomValues(r * w, 2), randomValues(w, 3)},
+        outputs{Values(r * w), Values(r * w)} {}
+
+  template <typename T>
+  std::vector<T> sum(const std::vector<std::vector<T>>& in) const {
+    std::vector<T> h = in[0];
+    for (std::size_t i = 0; i < h.size(); ++i) h[i] += in[1][i];
+    return h;
+  }
+  template <typename T>
+  void forward(const std::vector<std::vector<T>>& in, std::vector<std::vector<T>>& out) const {
+    out[1] = sum(in);
+    reference::rmsNormForward(rows, width, out[1].data(), in[2].data(), static_cast<T>(kEpsilon), out[0].data());
+  }
+  template <typename T>
+  void backward(const std::vector<std::vector<T>>& in, const std::vector<std::vector<T>>& out,
+                const std::vector<std::vector<T>>& gOut, std::vector<std::vector<T>>& gIn) const {
+    reference::rmsNormBackward(rows, width, out[1].data(), in[2].data(), static_cast<T>(kEpsilon), gOut[0].data(),
+                               gIn[0].data(), gIn[2].data());
+    for (std::size_t i = 0; i < gIn[0].size(); ++i) gIn[1][i] = gIn[0][i] += gOut[1][i];
+  }
+  Status run(Backend& backend, std::vector<Buffer>& in, std::vector<Buffer>& out, std::vector<Buffer>& gOut,
+             std::vector<Buffer>& gIn) const {
+    const Buffer inverseRms(DataType::float32, Values(rows));
+    INTERNEVO_RETURN_IF_ERROR(backend.rmsNormForward({rows, width}, in[0].view(), in[1].view(), in[2].view(),
+                                                     static_cast<float>(kEpsilon), out[1].view(), out[0].view(),
+                                                     inverseRms.view()));
+    INTERNEVO_RETURN_IF_ERROR(backend.rmsNormBackward({rows, width}, out[1].view(), in[2].view(), inverseRms.view(),
+                                                      gOut[0].view(), gOut[1].view(), gIn[0].view(),
+                                                      gIn[2].view()));
+    return backend.convert(rows * width, gIn[0].view(), gIn[1].view());
+  }
+};
+
+TEST(RmsNorm, WithResidual) { expectAll(Norm(13, 50)); }
+TEST(RmsNorm, Wide) { expectAll(Norm(5, 520)); }
+
+TEST(RmsNorm, WithoutResidualEqualsResidualOfZero) {
+  const std::int64_t rows = 7, width = 33;
+  const Buffer x(DataType::float32, randomValues(rows * width, 1)), zero(DataType::float32, Values(rows * width));
+  const Buffer gain(DataType::float32, randomValues(width, 2)), r(DataType::float32, Values(rows));
+  const Buffer sum(DataType::float32, Values(rows * width)), a(DataType::float32, Values(rows * width)),
+      b(DataType::float32, Values(rows * width));
+  const auto backend = createCpuBackend(1);
+  ASSERT_TRUE(backend->rmsNormForward({rows, width}, x.view(), zero.view(), gain.view(), 1e-5f, sum.view(), a.view(),
+                                      r.view()).ok());
+  ASSERT_TRUE(backend->rmsNormForward({rows, width}, x.view(), {}, gain.view(), 1e-5f, {}, b.view(), r.view()).ok());
+  EXPECT_EQ(a.values(), b.values());
+  EXPECT_EQ(sum.values(), x.values());
+}
+
+struct Rope {
+  std::int64_t rows, heads, size, sequence, offset;
+  Tuple inputs, outputs;
+  std::vector<bool> accumulated{false};
+
+  Rope(std::int64_t r, std::int64_t h, std::int64_t d, std::int64_t s, std::int64_t o)
+      : rows(r), heads(h), size(d), sequence(s), offset(o), inputs{randomValues(r * h * d, 1)},
+        outputs{Values(r * h * d)} {}
+
+  template <typename T>
+  void forward(const std::vector<std::vector<T>>& in, std::vector<std::vector<T>>& out) const {
+    out[0] = in[0];
+    reference::rope(rows, heads, size, sequence, offset, 10000.0, 1, out[0].data());
+  }
+  template <typename T>
+  void backward(const std::vector<std::vector<T>>&, const std::vector<std::vector<T>>&,
+                const std::vector<std::vector<T>>& gOut, std::vector<std::vector<T>>& gIn) const {
+    gIn[0] = gOut[0];
+    reference::rope(rows, heads, size, sequence, offset, 10000.0, -1, gIn[0].data());
+  }
+  Status run(Backend& backend, std::vector<Buffer>& in, std::vector<Buffer>& out, std::vector<Buffer>& gOut,
+             std::vector<Buffer>& gIn) const {
+    const std::int64_t positions = offset + sequence, elements = rows * heads * size;
+    const Buffer cosines(DataType::float32, Values(positions * size / 2)),
+        sines(DataType::float32, Values(positions * size / 2));
+    INTERNEVO_RETURN_IF_ERROR(backend.ropeTable(positions, size, 10000.0, cosines.view(), sines.view()));
+    INTERNEVO_RETURN_IF_ERROR(backend.convert(elements, in[0].view(), out[0].view()));
+    INTERNEVO_RETURN_IF_ERROR(backend.convert(elements, gOut[0].view(), gIn[0].view()));
+    const RopeShape shape{rows, heads, size, 0, sequence, offset};
+    INTERNEVO_RETURN_IF_ERROR(backend.ropeForward(shape, cosines.view(), sines.view(), out[0].view()));
+    return backend.ropeBackward(shape, cosines.view(), sines.view(), gIn[0].view());
+  }
+};
+
+TEST(Rope, TwoSequencesWithOffset) { expectAll(Rope(10, 3, 12, 5, 20)); }
+TEST(Rope, WideHead) { expectAll(Rope(6, 2, 64, 6, 0)); }
+
+TEST(Rope, OffsetIsThePlaceInTheSequence) {
+  const std::int64_t sequence = 8, size = 16;
+  const Values x = randomValues(sequence * size, 1);
+  const Buffer whole(DataType::float32, x), half(DataType::float32, Values(x.begin() + 4 * size, x.end()));
+  const Buffer c(DataType::float32, Values(sequence * size / 2)), s(DataType::float32, Values(sequence * size / 2));
+  const auto backend = createCpuBackend(1);
+  ASSERT_TRUE(backend->ropeTable(sequence, size, 10000.0, c.view(), s.view()).ok());
+  ASSERT_TRUE(backend->ropeForward({sequence, 1, size, 0, sequence, 0}, c.view(), s.view(), whole.view()).ok());
+  ASSERT_TRUE(backend->ropeForward({4, 1, size, 0, 4, 4}, c.view(), s.view(), half.view()).ok());
+  const Values all = whole.values();
+  EXPECT_EQ(Values(all.begin() + 4 * size, all.end()), half.values());
+}
+
+struct Swiglu {
+  std::int64_t rows, width;
+  Tuple inputs, outputs;
+  std::vector<bool> accumulated{false, false};
+
+  Swiglu(std::int64_t r, std::int64_t w)
+      : rows(r), width(w), inputs{randomValues(r * w, 1, 3.0), randomValues(r * w, 2)}, outputs{Values(r * w)} {}
+
+  template <typename T>
+  void forward(const std::vector<std::vector<T>>& in, std::vector<std::vector<T>>& out) const {
+    reference::swigluForward(rows * width, in[0].data(), in[1].data(), out[0].data());
+  }
+  template <typename T>
+  void backward(const std::vector<std::vector<T>>& in, const std::vector<std::vector<T>>&,
+                const std::vector<std::vector<T>>& gOut, std::vector<std::vector<T>>& gIn) const {
+    reference::swigluBackward(rows * width, in[0].data(), in[1].data(), gOut[0].data(), gIn[0].data(),
+                              gIn[1].data());
+  }
+  Status run(Backend& backend, std::vector<Buffer>& in, std::vector<Buffer>& out, std::vector<Buffer>& gOut,
+             std::vector<Buffer>& gIn) const {
+    const SwigluShape shape{rows, width};
+    INTERNEVO_RETURN_IF_ERROR(backend.swigluForward(shape, in[0].view(), in[1].view(), out[0].view()));
+    return backend.swigluBackward(shape, in[0].view(), in[1].view(), gOut[0].view(), gIn[0].view(), gIn[1].view());
+  }
+};
+
+TEST(Swiglu, OddWidth) { expectAll(Swiglu(9, 43)); }
+
+TEST(Swiglu, ExtremeGatesStayFinite) {
+  const Values gates{-1e30, -200, -90, -1e-30, 0, 1e-30, 90, 200, 1e30};
+  const Buffer gate(DataType::float32, gates), up(DataType::float32, Values(gates.size(), 1.0)),
+      y(DataType::float32, Values(gates.size()));
+  const auto backend = createCpuBackend(1);
+  ASSERT_TRUE(backend->swigluForward({1, 9}, gate.view(), up.view(), y.view()).ok());
+  const Values result = y.values();
+  for (std::size_t i = 0; i < gates.size(); ++i) {
+    EXPECT_TRUE(std::isfinite(result[i])) << gates[i];
+    if (gates[i] >= 90) {
+      EXPECT_EQ(result[i], rounded(gates[i], DataType::float32));
+    }
+  }
+  EXPECT_NEAR(result[1], 0, 1e-30);
+}
+
+TEST(Swiglu, GateAndUpInOneFusedBuffer) {
+  const std::int64_t rows = 3, width = 10;
+  const Values fused = randomValues(rows * 2 * width, 4);
+  const Buffer both(DataType::float32, fused), y(DataType::float32, Values(rows * width));
+  const auto backend = createCpuBackend(1);
+  ASSERT_TRUE(backend->swigluForward({rows, width, 2 * width, 0}, both.view(), both.view().offset(width), y.view()).ok());
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t i = 0; i < width; ++i) {
+      const double g = fused[r * 2 * width + i], u = fused[r * 2 * width + width + i];
+      EXPECT_NEAR(y.values()[r * width + i], g / (1 + std::exp(-g)) * u, 1e-6);
+    }
+  }
+}
+
+TEST(Convert, RoundsToNearestEvenAndKeepsNaN) {
+  const Values x{1.0, 1.00390625, 1.01171875, 1.005, -3.14159, 3.3e38, NAN, INFINITY, 0.1, 0.2, 0.3};
+  const Buffer source(DataType::float32, x), target(DataType::bfloat16, Values(x.size()));
+  const auto backend = createCpuBackend(1);
+  ASSERT_TRUE(backend->convert(static_cast<std::int64_t>(x.size()), source.view(), target.view()).ok());
+  const Values result = target.values();
+  EXPECT_EQ(result[1], 1.0);         // tie, to even
+  EXPECT_EQ(result[2], 1.015625);    // tie, to even
+  EXPECT_TRUE(std::isnan(result[6]));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (!std::isnan(x[i])) {
+      EXPECT_EQ(result[i], rounded(x[i], DataType::bfloat16)) << x[i];
+    }
+  }
+}
+
+TEST(Add, AddsAndRoundsOnce) {
+  const Values a = roundedTo(randomValues(100, 1), DataType::bfloat16), b = roundedTo(randomValues(100, 2), DataType::bfloat16);
+  const Buffer x(DataType::bfloat16, a), y(DataType::bfloat16, b);
+  const auto backend = createCpuBackend(1);
+  ASSERT_TRUE(backend->add(100, x.view(), y.view(), x.view()).ok());
+  for (std::size_t i = 0; i < 100; ++i) EXPECT_EQ(x.values()[i], rounded(a[i] + b[i], DataType::bfloat16));
+}
+
+}  // namespace
+}  // namespace internevo::test

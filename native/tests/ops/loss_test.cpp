@@ -1,0 +1,136 @@
+// Embedding, head and loss.
+#include "backend/cpu/reference/reference.h"
+#include "ops/support.h"
+
+namespace internevo::test {
+namespace {
+
+std::vector<std::int32_t> randomTokens(std::int64_t count, std::int32_t lowest, std::int32_t highest) {
+  std::mt19937 engine(5);
+  std::uniform_int_distribution<std::int32_t> any(lowest, highest);
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
+  for (auto& token : tokens) token = any(engine);
+  return tokens;
+}
+ConstView viewOf(const std::vector<std::int32_t>& tokens) { return {tokens.data(), DataType::int32}; }
+
+struct Embedding {
+  std::int64_t rows = 40, width = 19, vocabulary = 11;
+  std::vector<std::int32_t> tokens = randomTokens(40, 0, 10);
+  Tuple inputs{randomValues(11 * 19, 1)}, outputs{Values(40 * 19)};
+  std::vector<bool> accumulated{true};
+
+  template <typename T>
+  void forward(const std::vector<std::vector<T>>& in, std::vector<std::vector<T>>& out) const {
+    reference::embeddingForward(rows, width, tokens.data(), in[0].data(), out[0].data());
+  }
+  template <typename T>
+  void backward(const std::vector<std::vector<T>>&, const std::vector<std::vector<T>>&,
+                const std::vector<std::vector<T>>& gOut, std::vector<std::vector<T>>& gIn) const {
+    reference::embeddingBackward(rows, width, tokens.data(), gOut[0].data(), gIn[0].data());
+  }
+  Status run(Backend& backend, std::vector<Buffer>& in, std::vector<Buffer>& out, std::vector<Buffer>& gOut,
+             std::vector<Buffer>& gIn) const {
+    const EmbeddingShape shape{rows, width, vocabulary};
+    INTERNEVO_RETURN_IF_ERROR(backend.embeddingForward(shape, viewOf(tokens), in[0].view(), out[0].view()));
+    return backend.embeddingBackward(shape, viewOf(tokens), gOut[0].view(), gIn[0].view());
+  }
+};
+
+TEST(Embedding, LookupAndGradient) { expectAll(Embedding()); }
+
+TEST(Embedding, RefusesATokenOutsideTheVocabulary) {
+  const Buffer table(DataType::float32, Values(40)), y(DataType::float32, Values(8));
+  const std::vector<std::int32_t> tokens{3, 10};
+  const auto backend = createCpuBackend(1);
+  const Status status = backend->embeddingForward({2, 4, 10}, viewOf(tokens), table.view(), y.view());
+  EXPECT_EQ(status.code(), StatusCode::dataError);
+  EXPECT_NE(status.message().find("tokens[1] is 10"), std::string::npos) << status.message();
+}
+
+/// The loss as an output of one element; its gradient comes in as gradientScale, so it is a power of two here.
+struct HeadLoss {
+  std::int64_t rows, width, vocabulary, chunkRows;
+  std::vector<std::int32_t> targets;
+  Tuple inputs, outputs{Values(1)};
+  std::vector<bool> accumulated{false, true};
+
+  HeadLoss(std::int64_t r, std::int64_t w, std::int64_t v, std::int64_t chunk)
+      : rows(r), width(w), vocabulary(v), chunkRows(chunk),
+        targets(randomTokens(r, -1, static_cast<std::int32_t>(v) - 1)),
+        inputs{randomValues(r * w, 1), randomValues(v * w, 2, 0.3)} {
+    targets[0] = -1;
+  }
+
+  template <typename T>
+  void forward(const std::vector<std::vector<T>>& in, std::vector<std::vector<T>>& out) const {
+    out[0][0] = reference::headLoss(rows, width, vocabulary, in[0].data(), in[1].data(), targets.data());
+  }
+  template <typename T>
+  void backward(const std::vector<std::vector<T>>& in, const std::vector<std::vector<T>>&,
+                const std::vector<std::vector<T>>& gOut, std::vector<std::vector<T>>& gIn) const {
+    reference::headLossBackward(rows, width, vocabulary, in[0].data(), in[1].data(), targets.data(), gOut[0][0],
+                                gIn[0].data(), gIn[1].data());
+  }
+  Status run(Backend& backend, std::vector<Buffer>& in, std::vector<Buffer>& out, std::vector<Buffer>& gOut,
+             std::vector<Buffer>& gIn) const {
+    const HeadLossShape shape{rows, width, vocabulary, chunkRows};
+    const Buffer scratch(backend.headLossWorkspaceBytes(shape));
+    ExactSum loss;
+    INTERNEVO_RETURN_IF_ERROR(backend.headLoss(shape, in[0].view(), in[1].view(), viewOf(targets),
+                                               static_cast<float>(gOut[0].values()[0]), &loss, gIn[0].view(),
+                                               gIn[1].view(), scratch.workspace()));
+    out[0] = Buffer(out[0].view().type, {loss.value()});
+    return Status::success();
+  }
+};
+
+TEST(HeadLoss, OneChunk) { expectAll(HeadLoss(21, 17, 53, 64)); }
+TEST(HeadLoss, ManyChunks) { expectAll(HeadLoss(21, 17, 53, 8)); }
+
+TEST(HeadLoss, LargeVocabulary) {
+  const HeadLoss op(12, 32, 5003, 5);
+  expectKernelIsReference(op);
+  expectBfloat16IsAsGoodAsPlain(op);
+}
+
+TEST(HeadLoss, BitsDoNotDependOnChunksOfWholeBlocksNorOnThreads) {
+  const std::int64_t rows = 2 * kSumBlockRows + 40, width = 20, vocabulary = 70;
+  const Values gOut{0.125};
+  const HeadLoss one(rows, width, vocabulary, rows), two(rows, width, vocabulary, kSumBlockRows);
+  const KernelResult a = runKernel(one, DataType::float32, one.inputs, {gOut}, 1);
+  const KernelResult b = runKernel(two, DataType::float32, one.inputs, {gOut}, 2);
+  EXPECT_EQ(a.outputs, b.outputs);
+  EXPECT_EQ(a.gradients, b.gradients);
+}
+
+TEST(HeadLoss, LossAloneEqualsLossWithGradientAndGradientMayReplaceInput) {
+  const HeadLoss op(30, 16, 40, 7);
+  const auto backend = createCpuBackend(1);
+  const HeadLossShape shape{30, 16, 40, 7};
+  const Buffer x(DataType::float32, op.inputs[0]), w(DataType::float32, op.inputs[1]), gX(DataType::float32, Values(480)),
+      gW(DataType::float32, Values(640)), gW2(DataType::float32, Values(640)), scratch(backend->headLossWorkspaceBytes(shape));
+  ExactSum alone, with, replaced;
+  ASSERT_TRUE(backend->headLoss(shape, x.view(), w.view(), viewOf(op.targets), 0.5f, &alone, {}, {}, scratch.workspace()).ok());
+  ASSERT_TRUE(backend->headLoss(shape, x.view(), w.view(), viewOf(op.targets), 0.5f, &with, gX.view(), gW.view(), scratch.workspace()).ok());
+  ASSERT_TRUE(backend->headLoss(shape, x.view(), w.view(), viewOf(op.targets), 0.5f, &replaced, x.view(), gW2.view(), scratch.workspace()).ok());
+  EXPECT_EQ(alone.words, with.words);
+  EXPECT_EQ(gX.values(), x.values());
+  EXPECT_EQ(gW.values(), gW2.values());
+}
+
+TEST(HeadLoss, RefusesATargetOutsideTheVocabulary) {
+  HeadLoss op(3, 4, 5, 3);
+  op.targets = {0, -2, 1};
+  const auto backend = createCpuBackend(1);
+  const Buffer x(DataType::float32, op.inputs[0]), w(DataType::float32, op.inputs[1]),
+      scratch(backend->headLossWorkspaceBytes({3, 4, 5, 3}));
+  ExactSum loss;
+  const Status status = backend->headLoss({3, 4, 5, 3}, x.view(), w.view(), viewOf(op.targets), 1, &loss, {}, {},
+                                          scratch.workspace());
+  EXPECT_EQ(status.code(), StatusCode::dataError);
+  EXPECT_NE(status.message().find("targets[1] is -2"), std::string::npos) << status.message();
+}
+
+}  // namespace
+}  // namespace internevo::test

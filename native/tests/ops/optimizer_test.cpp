@@ -1,0 +1,96 @@
+#include "backend/cpu/reference/reference.h"
+#include "ops/support.h"
+
+namespace internevo::test {
+namespace {
+
+constexpr AdamwSettings kSettings{1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1, 0.5f};
+
+struct Adam {
+  Values w = randomValues(101, 1), m = Values(101), v = Values(101);
+};
+
+TEST(Adamw, FollowsTheFormulaForManySteps) {
+  Adam exact;
+  const Buffer w(DataType::float32, exact.w), m(DataType::float32, exact.m), v(DataType::float32, exact.v);
+  const auto backend = createCpuBackend(2);
+  for (int step = 1; step <= 20; ++step) {
+    const Values g = roundedTo(randomValues(101, 100 + static_cast<unsigned>(step)), DataType::float32);
+    const Buffer gradient(DataType::float32, g);
+    AdamwSettings settings = kSettings;
+    settings.step = step;
+    ASSERT_TRUE(backend->adamw(101, settings, w.view(), {}, gradient.view(), m.view(), v.view()).ok());
+    reference::adamw<double>(101, settings.learningRate, settings.beta1, settings.beta2, settings.epsilon,
+                             settings.weightDecay, step, settings.gradientScale, exact.w.data(), g.data(),
+                             exact.m.data(), exact.v.data());
+  }
+  EXPECT_LE(rmsError(w.values(), exact.w), 1e-6 * rootMeanSquare(exact.w));
+  EXPECT_LE(rmsError(m.values(), exact.m), 1e-6 * rootMeanSquare(exact.m));
+  EXPECT_LE(rmsError(v.values(), exact.v), 1e-6 * rootMeanSquare(exact.v));
+}
+
+TEST(Adamw, Bfloat16ParametersAreTheRoundingOfTheMaster) {
+  const Values start = randomValues(77, 1), g = randomValues(77, 2);
+  const Buffer w32(DataType::float32, start), master(DataType::float32, start), w16(DataType::bfloat16, start);
+  const Buffer gradient(DataType::float32, g), zero(DataType::float32, Values(77));
+  const Buffer m1(DataType::float32, Values(77)), v1(DataType::float32, Values(77)), m2(DataType::float32, Values(77)),
+      v2(DataType::float32, Values(77));
+  const auto backend = createCpuBackend(1);
+  ASSERT_TRUE(backend->adamw(77, kSettings, w32.view(), {}, gradient.view(), m1.view(), v1.view()).ok());
+  ASSERT_TRUE(backend->adamw(77, kSettings, w16.view(), master.view(), gradient.view(), m2.view(), v2.view()).ok());
+  EXPECT_EQ(master.values(), w32.values());
+  EXPECT_EQ(w16.values(), roundedTo(w32.values(), DataType::bfloat16));
+}
+
+TEST(Adamw, ShardsGiveTheBitsOfTheWhole) {
+  const Values start = randomValues(1000, 1), g = randomValues(1000, 2);
+  const auto backend = createCpuBackend(1);
+  const Buffer gradient(DataType::float32, g);
+  const Buffer whole(DataType::float32, start), m1(DataType::float32, Values(1000)), v1(DataType::float32, Values(1000));
+  const Buffer parts(DataType::float32, start), m2(DataType::float32, Values(1000)), v2(DataType::float32, Values(1000));
+  ASSERT_TRUE(backend->adamw(1000, kSettings, whole.view(), {}, gradient.view(), m1.view(), v1.view()).ok());
+  for (std::int64_t first = 0; first < 1000; first += 333) {
+    const std::int64_t count = std::min<std::int64_t>(333, 1000 - first);
+    ASSERT_TRUE(backend->adamw(count, kSettings, parts.view().offset(first), {}, gradient.view().offset(first),
+                               m2.view().offset(first), v2.view().offset(first)).ok());
+  }
+  EXPECT_EQ(whole.values(), parts.values());
+}
+
+TEST(SquaredNorm, ExactUnderEverySharding) {
+  constexpr std::int64_t kElements = 64 * 500;
+  Values x = randomValues(kElements, 3);
+  for (std::size_t i = 0; i < x.size(); i += 7) x[i] *= 1e-12;
+  for (std::size_t i = 0; i < x.size(); i += 97) x[i] *= 1e6;
+  const Buffer buffer(DataType::float32, x);
+  ExactSum whole;
+  const auto one = createCpuBackend(1), three = createCpuBackend(3);
+  ASSERT_TRUE(one->squaredNorm(kElements, buffer.view(), &whole).ok());
+  double plain = 0;
+  for (double value : buffer.values()) plain += value * value;
+  EXPECT_NEAR(whole.value(), plain, 1e-12 * plain);
+  for (const std::int64_t shard : {std::int64_t{64}, std::int64_t{64 * 3}, std::int64_t{64 * 100}}) {
+    ExactSum parts;
+    for (std::int64_t first = 0; first < kElements; first += shard) {
+      ASSERT_TRUE(three->squaredNorm(std::min(shard, kElements - first), buffer.view().offset(first), &parts).ok());
+    }
+    EXPECT_EQ(parts.words, whole.words) << shard;
+  }
+}
+
+TEST(SquaredNorm, NaNShows) {
+  const Buffer x(DataType::float32, {1.0, NAN, 2.0});
+  ExactSum sum;
+  ASSERT_TRUE(createCpuBackend(1)->squaredNorm(3, x.view(), &sum).ok());
+  EXPECT_TRUE(std::isnan(sum.value()));
+}
+
+TEST(Accumulate, AddsInFloat32) {
+  const Values a = roundedTo(randomValues(50, 1), DataType::float32), b = roundedTo(randomValues(50, 2), DataType::bfloat16);
+  const Buffer target(DataType::float32, a), source(DataType::bfloat16, b);
+  ASSERT_TRUE(createCpuBackend(1)->accumulate(50, source.view(), target.view()).ok());
+  for (std::size_t i = 0; i < 50; ++i) EXPECT_EQ(target.values()[i], rounded(a[i] + b[i], DataType::float32));
+}
+
+}  // namespace
+}  // namespace internevo::test
