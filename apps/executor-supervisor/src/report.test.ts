@@ -1,0 +1,46 @@
+import { describe, expect, it } from "vitest";
+import type { Candidate, StepMetric, Trial } from "@internevo/domain";
+import { kendallTau, predictionErrors, reportOf } from "./report.ts";
+
+const trial = (predictedSeconds: number, measuredSeconds: number | null, predictedBytes = 100, measuredBytes = 100): Pick<Trial, "candidate" | "measured"> => ({
+  candidate: { predicted: { stepTimeSeconds: predictedSeconds, peakMemoryBytes: predictedBytes } } as Candidate,
+  measured: measuredSeconds === null ? null : ({ stepTimeSeconds: measuredSeconds, peakMemoryBytes: measuredBytes } as Trial["measured"]),
+});
+const step = (number: number, loss: number): StepMetric => ({ step: number, loss, gradientNorm: 1, learningRate: 1, stepTimeSeconds: 2, tokensPerSecond: 100, exposedCommunicationSeconds: 0, attempt: 1, at: "" });
+
+describe("kendallTau", () => {
+  it("is 1 for the same order, −1 for the opposite, and counts single inversions", () => {
+    expect(kendallTau([[1, 10], [2, 20], [3, 30]])).toBe(1);
+    expect(kendallTau([[1, 30], [2, 20], [3, 10]])).toBe(-1);
+    expect(kendallTau([[1, 20], [2, 10], [3, 30]])).toBeCloseTo(1 / 3, 12);
+  });
+  it("corrects for ties as τ-b does", () => {
+    // 5 untied pairs on the left, 6 on the right, all agreeing.
+    expect(kendallTau([[1, 1], [2, 2], [2, 3], [3, 4]])).toBeCloseTo(5 / Math.sqrt(5 * 6), 12);
+    expect(kendallTau([[1, 1], [1, 2]])).toBeNull();
+    expect(kendallTau([[1, 1]])).toBeNull();
+  });
+});
+
+describe("predictionErrors", () => {
+  it("averages over measured trials only", () => {
+    const errors = predictionErrors([trial(1, 2, 110, 100), trial(3, 2, 100, 100), trial(9, null)]);
+    expect(errors.timeErrorOverTrials).toBeCloseTo(0.5, 12);
+    expect(errors.memoryErrorOverTrials).toBeCloseTo(0.05, 12);
+  });
+  it("says nothing where nothing was measured", () => {
+    expect(predictionErrors([trial(1, null)])).toEqual({ timeErrorOverTrials: null, memoryErrorOverTrials: null, kendallTauOverTrials: null });
+  });
+});
+
+describe("reportOf", () => {
+  const options = { chosen: { plan: {} } as Candidate, attempts: [], trials: [], unigramEntropyNats: 3, ranks: 4 };
+  it("takes the mean loss of the last tenth", () => {
+    const report = reportOf({ ...options, steps: Array.from({ length: 20 }, (_, index) => step(index + 1, index)) });
+    expect(report).toMatchObject({ steps: 20, finalLossNats: 18.5, meanStepTimeSeconds: 2, tokensPerGpuPerSecond: 25, unigramEntropyNats: 3 });
+  });
+  it("refuses steps with a gap", () => {
+    expect(() => reportOf({ ...options, steps: [step(1, 1), step(3, 1)] })).toThrow(/step 2 is missing/);
+    expect(() => reportOf({ ...options, steps: [] })).toThrow(/missing/);
+  });
+});

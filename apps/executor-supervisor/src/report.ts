@@ -1,0 +1,64 @@
+import type { Attempt, Candidate, Report, StepMetric, Trial } from "@internevo/domain";
+
+const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/**
+ * Kendall's τ-b between two rankings of the same items; ties count in neither direction.
+ * @returns −1 to 1, or null when fewer than two items, or one side has only ties.
+ */
+export function kendallTau(pairs: readonly (readonly [number, number])[]): number | null {
+  let concordance = 0;
+  let untiedFirst = 0;
+  let untiedSecond = 0;
+  for (const [index, [a, b]] of pairs.entries()) {
+    for (const [otherA, otherB] of pairs.slice(index + 1)) {
+      const first = Math.sign(a - otherA);
+      const second = Math.sign(b - otherB);
+      concordance += first * second;
+      untiedFirst += Math.abs(first);
+      untiedSecond += Math.abs(second);
+    }
+  }
+  return untiedFirst === 0 || untiedSecond === 0 ? null : concordance / Math.sqrt(untiedFirst * untiedSecond);
+}
+
+/** How well the measured trials had been predicted; null without a measured trial. */
+export function predictionErrors(trials: readonly Pick<Trial, "candidate" | "measured">[]): Pick<Report, "timeErrorOverTrials" | "memoryErrorOverTrials" | "kendallTauOverTrials"> {
+  const measured = trials.flatMap(({ candidate, measured }) => (measured ? [{ predicted: candidate.predicted, measured }] : []));
+  if (measured.length === 0) return { timeErrorOverTrials: null, memoryErrorOverTrials: null, kendallTauOverTrials: null };
+  return {
+    timeErrorOverTrials: mean(measured.map(({ predicted, measured }) => Math.abs(predicted.stepTimeSeconds - measured.stepTimeSeconds) / measured.stepTimeSeconds)),
+    memoryErrorOverTrials: mean(measured.map(({ predicted, measured }) => Math.abs(predicted.peakMemoryBytes - measured.peakMemoryBytes) / measured.peakMemoryBytes)),
+    kendallTauOverTrials: kendallTau(measured.map(({ predicted, measured }) => [predicted.stepTimeSeconds, measured.stepTimeSeconds] as const)),
+  };
+}
+
+export interface ReportOptions {
+  readonly chosen: Candidate;
+  readonly steps: readonly StepMetric[];
+  readonly attempts: readonly Attempt[];
+  readonly trials: readonly Trial[];
+  readonly unigramEntropyNats: number | null;
+  readonly ranks: number;
+}
+
+/**
+ * The end of a job's story.
+ * @throws Error when a step between the first and the last is missing: a step that was not counted must not go unnoticed.
+ */
+export function reportOf(options: ReportOptions): Report {
+  const { chosen, steps, attempts, trials, unigramEntropyNats, ranks } = options;
+  const gap = steps.findIndex((step, index) => step.step !== index + 1);
+  if (steps.length === 0 || gap >= 0) throw new Error(`step ${gap + 1} is missing among the ${steps.length} stored steps`);
+  const lastTenth = steps.slice(-Math.max(1, Math.ceil(steps.length / 10)));
+  return {
+    plan: chosen.plan,
+    steps: steps.length,
+    finalLossNats: mean(lastTenth.map((step) => step.loss)),
+    unigramEntropyNats,
+    meanStepTimeSeconds: mean(steps.map((step) => step.stepTimeSeconds)),
+    tokensPerGpuPerSecond: mean(steps.map((step) => step.tokensPerSecond)) / ranks,
+    attempts: attempts.length,
+    ...predictionErrors(trials),
+  };
+}

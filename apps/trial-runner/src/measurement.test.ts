@@ -1,0 +1,34 @@
+import { describe, expect, it } from "vitest";
+import type { TrainerEvent } from "@internevo/contracts";
+import type { Candidate, Measurement } from "@internevo/domain";
+import { measurementOf, quantile, winnerOf } from "./measurement.ts";
+
+const started = { event: "started", worldSize: 2, hosts: [], parameters: 1, memory: { parameters: 5 }, plannedPeakBytes: 5, resumedFromStep: 0 } as const;
+const step = (number: number, seconds: number, peak = 10): Extract<TrainerEvent, { event: "step" }> => ({
+  event: "step", step: number, loss: 10 - number, gradientNorm: 1, learningRate: 1, tokens: 100, stepTimeSeconds: seconds, tokensPerSecond: 1, computeSeconds: 1, communicationSeconds: seconds / 10,
+  exposedCommunicationSeconds: 0, peakMemoryBytes: peak, residentPeakBytes: peak + 1,
+});
+
+it("quantile interpolates", () => {
+  expect([0, 0.5, 1, 0.25].map((q) => quantile([3, 1, 2], q))).toEqual([1, 2, 3, 1.5]);
+  expect(() => quantile([], 0.5)).toThrow(RangeError);
+});
+
+describe("measurementOf", () => {
+  it("leaves warm-up out of the times, and keeps its memory", () => {
+    const measured = measurementOf({ started, steps: [step(1, 100, 99), step(2, 1), step(3, 2), step(4, 3)], warmupSteps: 1, measuredSteps: 3 });
+    expect(measured).toMatchObject({ stepTimeSeconds: 2, steps: 3, peakMemoryBytes: 99, residentPeakBytes: 100, loss: 6, tokensPerGpuPerSecond: 25, communicationSeconds: 0.2, memory: { parameters: 5 } });
+    expect(measured.stepTimeSecondsP10).toBeCloseTo(1.2, 12);
+    expect(measured.stepTimeSecondsP90).toBeCloseTo(2.8, 12);
+  });
+  it("refuses a trial that lacks steps", () => {
+    expect(() => measurementOf({ started, steps: [step(1, 1), step(2, 1)], warmupSteps: 1, measuredSteps: 2 })).toThrow(/1 of 2/);
+    expect(() => measurementOf({ started: undefined, steps: [step(2, 1)], warmupSteps: 1, measuredSteps: 1 })).toThrow();
+  });
+});
+
+it("winnerOf takes the fastest measured, not the fastest predicted", () => {
+  const trial = (rank: number, seconds: number | null) => ({ candidate: { rank } as Candidate, measured: seconds === null ? null : ({ stepTimeSeconds: seconds } as Measurement) });
+  expect(winnerOf([trial(1, 3), trial(2, null), trial(3, 1), trial(4, 1)])?.rank).toBe(3);
+  expect(winnerOf([trial(1, null)])).toBeUndefined();
+});
