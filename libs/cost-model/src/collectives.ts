@@ -1,0 +1,114 @@
+import { formatBytes, type Collective, type CollectiveCurve, type Placement, type Profile } from "@internevo/domain";
+import { between, Curve } from "./interpolate.ts";
+import { placementClass } from "./mesh.ts";
+
+/** The curves of one operation and placement, by group size. */
+interface Family {
+  readonly sizes: number[];
+  readonly curves: Curve[];
+}
+
+/** Where a group sits: how many ranks, on how many nodes. */
+export interface GroupPlace {
+  readonly size: number;
+  readonly nodes: number;
+}
+
+/** Operations whose inter-node traffic a node counts once for each group it hosts (rings and trees). */
+const SHARES_LINKS: ReadonlySet<Collective> = new Set<Collective>(["all-reduce", "all-gather", "reduce-scatter", "broadcast"]);
+
+/**
+ * τ(op, bytes, group, placement) of the paper (section "Basic Communication Cost Model"): the time of a collective from the
+ * measured curves of a profile, never from a constant bandwidth.
+ *
+ * Families of curves: `intra-node`; `inter-node`, one rank a node, all groups at once; `mixed`, groups that fill their nodes.
+ * A group that shares its nodes with other groups is read from the `mixed` curve of as many whole nodes: the groups of one
+ * node send through the same links, so c of them moving v bytes each take the time of one moving c·v.
+ */
+export class CollectiveTimes {
+  readonly #families = new Map<string, Family>();
+  readonly #gpusPerNode: number;
+  readonly #bandwidth: number;
+  readonly #warn: (warning: string) => void;
+  readonly #known = new Map<string, number>();
+
+  constructor(profile: Profile, gpusPerNode: number, warn: (warning: string) => void) {
+    this.#gpusPerNode = gpusPerNode;
+    this.#bandwidth = profile.device.memoryBandwidthBytesPerSecond;
+    this.#warn = warn;
+    const grouped = new Map<string, CollectiveCurve[]>();
+    for (const curve of profile.collectives) {
+      const key = `${curve.op} ${curve.placement}`;
+      grouped.set(key, [...(grouped.get(key) ?? []), curve]);
+    }
+    for (const [key, list] of grouped) {
+      const sizes = [...new Set(list.map((curve) => curve.groupSize))].sort((a, b) => a - b);
+      const curves = sizes.map((size) => {
+        const points = list.filter((curve) => curve.groupSize === size).flatMap((curve) => curve.points);
+        const curve = new Curve(points.map((point) => ({ at: point.bytes, seconds: point.medianSeconds })));
+        for (const point of curve.smoothed) {
+          warn(`profile: ${key} over ${size} ranks: ${formatBytes(point.at)} was measured slower than larger sizes (${(point.seconds * 1e6).toFixed(0)} µs); smoothed`);
+        }
+        return curve;
+      });
+      this.#families.set(key, { sizes, curves });
+    }
+  }
+
+  /**
+   * Seconds of one collective.
+   * @param bytes full tensor bytes of the operation (see the profile's curves); for point-to-point the bytes of the message.
+   */
+  seconds(op: Collective, bytes: number, place: GroupPlace): number {
+    if (place.size <= 1 || bytes <= 0) return 0;
+    const key = `${op} ${bytes} ${place.size} ${place.nodes}`;
+    let seconds = this.#known.get(key);
+    if (seconds === undefined) {
+      seconds = this.#compute(op, bytes, place);
+      this.#known.set(key, seconds);
+    }
+    return seconds;
+  }
+
+  #compute(op: Collective, bytes: number, place: GroupPlace): number {
+    const placement = placementClass(place.size, place.nodes);
+    if (op === "point-to-point" && !this.#families.has(`${op} ${placement}`)) {
+      // Half of an all-to-all between two ranks (two nodes) leaves the rank: a message of v is an all-to-all of 2v.
+      const pair = place.nodes > 1 ? { size: 2 * this.#gpusPerNode, nodes: 2 } : { size: 2, nodes: 1 };
+      return this.#compute("all-to-all", 2 * bytes, pair);
+    }
+    if (placement === "intra-node") return this.#read(op, "intra-node", bytes, place.size);
+    if (placement === "inter-node" && this.#families.has(`${op} inter-node`)) return this.#read(op, "inter-node", bytes, place.size);
+    const whole = this.#gpusPerNode * place.nodes;
+    const shared = SHARES_LINKS.has(op) ? Math.max(1, whole / place.size) : 1;
+    return this.#read(op, "mixed", bytes * shared, whole);
+  }
+
+  #read(op: Collective, placement: Placement, bytes: number, size: number): number {
+    let family = this.#families.get(`${op} ${placement}`);
+    if (!family) {
+      const other = (["mixed", "inter-node", "intra-node"] as const).find((name) => this.#families.has(`${op} ${name}`));
+      if (!other) {
+        this.#warn(`profile: no curve of ${op}: its time is taken from the memory bandwidth, which is too optimistic`);
+        return bytes / this.#bandwidth;
+      }
+      this.#warn(`profile: no ${placement} curve of ${op}: ${other} is used`);
+      family = this.#families.get(`${op} ${other}`) as Family;
+    }
+    const { sizes, curves } = family;
+    const index = sizes.indexOf(size);
+    if (index < 0) this.#warn(`profile: ${op} ${placement} is not measured over ${size} ranks: taken from ${sizes.join(", ")}`);
+    const at = (i: number) => {
+      const curve = curves[i] as Curve;
+      if (bytes > curve.largest * 1.001) this.#warn(`profile: ${op} ${placement} over ${sizes[i]} ranks is measured up to ${formatBytes(curve.largest)} only: larger sizes at the bandwidth reached there`);
+      return curve.seconds(bytes);
+    };
+    // Beyond the measured group sizes the growth between the last two goes on, and is never negative.
+    return between(sizes, size, at, (edge) => {
+      if (sizes.length < 2) return 0;
+      const [a, b] = edge === "above" ? [sizes.length - 2, sizes.length - 1] : [0, 1];
+      const slope = Math.log(at(b) / at(a)) / Math.log((sizes[b] as number) / (sizes[a] as number));
+      return Math.max(0, slope);
+    });
+  }
+}

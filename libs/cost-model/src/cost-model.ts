@@ -1,0 +1,178 @@
+import { PRECISION_BYTES, type JobSpec, type MemoryLines, type Plan, type Prediction, type Profile, type TimeBreakdown } from "@internevo/domain";
+import { CollectiveTimes } from "./collectives.ts";
+import { boundaryBytes, sliceTime, type SliceTime } from "./layer-time.ts";
+import { sumLines, type Batching, type MemoryContext, type MemoryModel, type Sharding } from "./memory.ts";
+import { executorMemory } from "./memory-executor.ts";
+import { paperMemory } from "./memory-paper.ts";
+import { nodesTouched } from "./mesh.ts";
+import { ModuleTimes } from "./modules.ts";
+import { shardTime, type ShardTime } from "./shard-time.ts";
+import { clusterRanks } from "./space.ts";
+import { fullestStages, type Layout, type Stage } from "./stage.ts";
+import { stepBreakdown, totalSeconds, type OverlapPolicy } from "./step-time.ts";
+import { tokenFlops } from "./utilisation.ts";
+
+export const MEMORY_MODELS: Readonly<Record<JobSpec["memoryModel"], MemoryModel>> = { executor: executorMemory, paper: paperMemory };
+
+export interface CostModelOptions {
+  readonly memoryModel?: JobSpec["memoryModel"];
+  /** Threads that one rank computes with: their scratch is part of its memory. */
+  readonly threadsPerRank?: number;
+}
+
+/** Memory of the stages that can be the fullest, in bytes, one number a stage. */
+export type StageBytes = readonly number[];
+
+const overlapOf = (plan: Pick<Plan, "forwardOverlap" | "backwardOverlap">): boolean => plan.forwardOverlap !== "none" || plan.backwardOverlap !== "none";
+
+/**
+ * Memory and time of the plans of one job on one profile. Everything that several plans share is computed once: times of a
+ * slice (b, s_sp, s_tp), times of a sharding (s_pp, s_tp, s_ps, s_oss), bytes of a sharding and of a batch.
+ */
+export class CostModel {
+  readonly job: JobSpec;
+  readonly profile: Profile;
+  readonly #memory: MemoryModel;
+  readonly #threadsPerRank: number;
+  readonly #modules: ModuleTimes;
+  readonly #collectives: CollectiveTimes;
+  readonly #warnings = new Set<string>();
+  readonly #slices = new Map<string, SliceTime>();
+  readonly #shards = new Map<string, ShardTime>();
+  readonly #slowdowns: { forward: number; backward: number };
+
+  constructor(job: JobSpec, profile: Profile, options: CostModelOptions = {}) {
+    this.job = job;
+    this.profile = profile;
+    this.#memory = MEMORY_MODELS[options.memoryModel ?? job.memoryModel];
+    this.#threadsPerRank = options.threadsPerRank ?? 1;
+    const warn = (warning: string) => void this.#warnings.add(warning);
+    this.#modules = new ModuleTimes(profile, warn);
+    this.#collectives = new CollectiveTimes(profile, job.cluster.gpusPerNode, warn);
+    this.#slowdowns = { forward: this.#slowdown(["all-gather"]), backward: this.#slowdown(["all-gather", "reduce-scatter"]) };
+  }
+
+  /** What the profile lacks or was put right, each once, in order. */
+  get warnings(): string[] {
+    return [...this.#warnings].sort();
+  }
+
+  /** Mean slow-down that the profile measured for any of these operations; 1 without overlap. */
+  #slowdown(ops: readonly string[]): number {
+    const { forwardOverlap, backwardOverlap } = this.profile.executor;
+    if (forwardOverlap === "none" && backwardOverlap === "none") return 1;
+    const measured = this.profile.overlaps.filter((overlap) => ops.includes(overlap.op)).map((overlap) => Math.max(1, overlap.slowdown));
+    if (measured.length > 0) return measured.reduce((sum, value) => sum + value, 0) / measured.length;
+    this.#warnings.add("profile: the slow-down by overlap is not measured: none is assumed");
+    return 1;
+  }
+
+  overlap(plan: Pick<Plan, "forwardOverlap" | "backwardOverlap">): OverlapPolicy {
+    return { forward: plan.forwardOverlap, backward: plan.backwardOverlap, forwardSlowdown: this.#slowdowns.forward, backwardSlowdown: this.#slowdowns.backward };
+  }
+
+  #place(size: number, stride: number) {
+    return { size, nodes: nodesTouched({ size, stride }, this.job.cluster.gpusPerNode) };
+  }
+
+  sliceTime(microBatchSize: number, layout: Layout): SliceTime {
+    const { sequenceParallel, tensorParallel } = layout;
+    const key = `${microBatchSize} ${sequenceParallel} ${tensorParallel}`;
+    let time = this.#slices.get(key);
+    if (!time) {
+      const slice = { microBatchSize, sequenceLengthTokens: this.job.sequenceLengthTokens, sequenceParallel, tensorParallel };
+      time = sliceTime(this.job, slice, this.#place(sequenceParallel, 1), this.#modules, this.#collectives, this.profile.device);
+      this.#slices.set(key, time);
+    }
+    return time;
+  }
+
+  /** Depends on the layout only through s_pp and s_tp: the groups are laid over the R ranks of a slice. */
+  shardTime(layout: Layout, sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">): ShardTime {
+    const key = `${layout.pipelineParallel} ${layout.tensorParallel} ${sharding.parameterSharding} ${sharding.optimizerStateSharding}`;
+    let time = this.#shards.get(key);
+    if (!time) {
+      time = shardTime(this.job, layout, sharding, this.#modules, this.#collectives, this.profile.device);
+      this.#shards.set(key, time);
+    }
+    return time;
+  }
+
+  /** One message over a stage boundary. */
+  boundarySeconds(microBatchSize: number, layout: Layout): number {
+    if (layout.pipelineParallel === 1) return 0;
+    const { sequenceParallel, tensorParallel, dataParallel } = layout;
+    const slice = { microBatchSize, sequenceLengthTokens: this.job.sequenceLengthTokens, sequenceParallel, tensorParallel };
+    return this.#collectives.seconds("point-to-point", boundaryBytes(this.job, slice), this.#place(2, dataParallel * sequenceParallel));
+  }
+
+  #context(layout: Layout, overlapped: boolean): MemoryContext {
+    return { job: this.job, layout, overlapped, runtimeBytes: this.profile.device.runtimeBytes, threadsPerRank: this.#threadsPerRank };
+  }
+
+  #stages(layout: Layout): Stage[] {
+    return fullestStages(this.job.model, layout.pipelineParallel);
+  }
+
+  /** Bytes that the sharding decides, of each stage that can be the fullest. */
+  shardBytes(layout: Layout, sharding: Sharding, plan: Pick<Plan, "forwardOverlap" | "backwardOverlap">): StageBytes {
+    const context = this.#context(layout, overlapOf(plan));
+    return this.#stages(layout).map((stage) => sumLines(this.#memory.shardLines(context, stage, sharding)));
+  }
+
+  /** Bytes that the batch decides, of each stage that can be the fullest. */
+  batchBytes(layout: Layout, batching: Batching, plan: Pick<Plan, "forwardOverlap" | "backwardOverlap">): StageBytes {
+    const context = this.#context(layout, overlapOf(plan));
+    return this.#stages(layout).map((stage) => sumLines(this.#memory.batchLines(context, stage, batching)));
+  }
+
+  /** Memory of the fullest rank by line. The plan's factors must divide (see `planFault`). */
+  memory(plan: Plan): { lines: MemoryLines; bytes: number } {
+    const context = this.#context(plan, overlapOf(plan));
+    const stages = this.#stages(plan).map((stage) => ({ ...this.#memory.shardLines(context, stage, plan), ...this.#memory.batchLines(context, stage, plan) }));
+    let lines = stages[0] as MemoryLines;
+    for (const other of stages) if (sumLines(other) > sumLines(lines)) lines = other;
+    return { lines, bytes: sumLines(lines) };
+  }
+
+  /** Seconds of one step by cause. */
+  time(plan: Plan): TimeBreakdown {
+    return stepBreakdown(this.sliceTime(plan.microBatchSize, plan), this.shardTime(plan, plan), {
+      microBatches: plan.microBatches,
+      pipelineParallel: plan.pipelineParallel,
+      layers: Math.ceil(this.job.model.layers / plan.pipelineParallel),
+      recompute: plan.recompute,
+      reduceEveryMicroBatch: plan.gradientSharding > 1,
+      boundarySeconds: this.boundarySeconds(plan.microBatchSize, plan),
+      overlap: this.overlap(plan),
+    });
+  }
+
+  /** Memory, time and utilisation of a plan whose factors divide. */
+  predict(plan: Plan): Prediction {
+    const { model, sequenceLengthTokens, globalBatchTokens, precision } = this.job;
+    const { device } = this.profile;
+    const time = this.time(plan);
+    const stepTimeSeconds = totalSeconds(time);
+    const ranks = clusterRanks(this.job);
+    const tokensPerGpuPerSecond = globalBatchTokens / (stepTimeSeconds * ranks);
+    const peak = PRECISION_BYTES[precision].activationBytes === 4 ? device.peakFlopsPerSecondFp32 : device.peakFlopsPerSecondBf16;
+    const flops = tokenFlops(model, sequenceLengthTokens, plan.recompute);
+    const slice = this.sliceTime(plan.microBatchSize, plan);
+    const layers = Math.ceil(model.layers / plan.pipelineParallel);
+    const outer = plan.pipelineParallel === 1 ? slice.embeddingRooflineSeconds + slice.headRooflineSeconds : Math.max(slice.embeddingRooflineSeconds, slice.headRooflineSeconds);
+    const light = plan.microBatches * (layers * (slice.layerRooflineSeconds + (plan.recompute ? slice.recomputeRooflineSeconds : 0)) + outer);
+    const memory = this.memory(plan);
+    return {
+      stepTimeSeconds,
+      tokensPerGpuPerSecond,
+      peakMemoryBytes: memory.bytes,
+      memory: memory.lines,
+      time,
+      mfu: (flops.causal * tokensPerGpuPerSecond) / peak,
+      mfuFullAttention: (flops.fullAttention * tokensPerGpuPerSecond) / peak,
+      hfu: (flops.executed * tokensPerGpuPerSecond) / peak,
+      speedOfLight: (light + this.shardTime(plan, plan).updateRooflineSeconds) / stepTimeSeconds,
+    };
+  }
+}

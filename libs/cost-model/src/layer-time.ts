@@ -1,0 +1,92 @@
+import { headSize, PRECISION_BYTES, type ModuleShape } from "@internevo/domain";
+import type { CollectiveTimes, GroupPlace } from "./collectives.ts";
+import { backwardOf, layerModules, localKvHeads, outerModules, sliceRows, type LayerSlice } from "./layer.ts";
+import type { ModuleTimes } from "./modules.ts";
+import type { JobShape } from "./stage.ts";
+import { rooflineSeconds, type DevicePeak } from "./work.ts";
+
+/** Seconds of one layer and of what surrounds the layers, for one micro-batch on one rank, without sharding. */
+export interface SliceTime {
+  readonly forwardSeconds: number;
+  readonly backwardSeconds: number;
+  /** The forward pass that recomputation repeats. */
+  readonly recomputeSeconds: number;
+  /** Exposed collectives of sequence or tensor parallelism. */
+  readonly forwardCommunicationSeconds: number;
+  readonly backwardCommunicationSeconds: number;
+  readonly recomputeCommunicationSeconds: number;
+  /** Collectives of tensor parallelism that a backward pass can hide behind gradients of weights. */
+  readonly hideableCommunicationSeconds: number;
+  readonly embeddingSeconds: number;
+  readonly headSeconds: number;
+  /** The same kernels at the peak of the device. */
+  readonly layerRooflineSeconds: number;
+  readonly recomputeRooflineSeconds: number;
+  readonly embeddingRooflineSeconds: number;
+  readonly headRooflineSeconds: number;
+}
+
+interface Timed {
+  readonly shape: ModuleShape;
+  readonly count: number;
+}
+
+/** Collectives of one layer: counts and sizes as the executor issues them, or would (config 1). */
+function layerCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, times: CollectiveTimes) {
+  const { model, precision } = job;
+  const { microBatchSize: b, sequenceLengthTokens: s, sequenceParallel: sp, tensorParallel: tp } = slice;
+  const beta = PRECISION_BYTES[precision].activationBytes;
+  if (sp === 1) return { forward: 0, backward: 0, hideable: 0 };
+  if (tp === 1) {
+    // Ulysses: q, k, v before attention and its output after, the same in the backward pass.
+    const d = headSize(model);
+    const query = times.seconds("all-to-all", (b * s * model.heads * d * beta) / sp, place);
+    const kv = times.seconds("all-to-all", b * s * localKvHeads(model.kvHeads, sp) * d * beta, place);
+    const all = 2 * query + 2 * kv;
+    return { forward: all, backward: all, hideable: 0 };
+  }
+  // Megatron with sequence-parallel norms: attention and MLP each gather their input and scatter their output.
+  const bytes = b * s * model.hiddenSize * beta;
+  const gather = times.seconds("all-gather", bytes, place);
+  const scatter = times.seconds("reduce-scatter", bytes, place);
+  // Backward: the gradient of the output is gathered, that of the input scattered, and the input gathered again.
+  return { forward: 2 * gather + 2 * scatter, backward: 2 * gather, hideable: 2 * gather + 2 * scatter };
+}
+
+/** Times of one slice (b, s_sp, s_tp) of a job. */
+export function sliceTime(job: JobShape, slice: LayerSlice, place: GroupPlace, modules: ModuleTimes, collectives: CollectiveTimes, device: DevicePeak): SliceTime {
+  const total = (list: readonly Timed[], of: (shape: ModuleShape) => number) => list.reduce((sum, { shape, count }) => sum + count * of(shape), 0);
+  const measured = (shape: ModuleShape) => modules.seconds(shape);
+  const peak = (shape: ModuleShape) => rooflineSeconds(shape, device);
+  const forward = layerModules(job.model, slice, job.precision);
+  // Norm outputs and the product of gate and up are not kept but made again (native/MEMORY.md, layerSet).
+  const remade = forward.filter(({ shape }) => shape.module === "rmsnorm" || shape.module === "swiglu");
+  const backward = [...forward.map(({ shape, count }) => ({ shape: backwardOf(shape), count })), ...remade];
+  const tp = slice.tensorParallel;
+  const outer = outerModules(job.model, sliceRows(slice), job.precision);
+  const split = { rows: sliceRows(slice) * tp, vocabulary: Math.ceil(job.model.vocabularySize / tp) };
+  const embedding = tp === 1 ? outer.embedding : ({ ...outer.embedding, vocabulary: split.vocabulary } as ModuleShape);
+  const headLoss = tp === 1 ? outer.headLoss : ({ ...outer.headLoss, ...split } as ModuleShape);
+  const embeddings: Timed[] = [embedding, backwardOf(embedding)].map((shape) => ({ shape, count: 1 }));
+  const heads: Timed[] = [outer.finalNorm, backwardOf(outer.finalNorm), headLoss].map((shape) => ({ shape, count: 1 }));
+  const communication = layerCollectives(job, slice, place, collectives);
+  return {
+    forwardSeconds: total(forward, measured),
+    backwardSeconds: total(backward, measured),
+    recomputeSeconds: total(forward, measured) - total(remade, measured),
+    forwardCommunicationSeconds: communication.forward,
+    backwardCommunicationSeconds: communication.backward,
+    recomputeCommunicationSeconds: communication.forward,
+    hideableCommunicationSeconds: communication.hideable,
+    embeddingSeconds: total(embeddings, measured),
+    headSeconds: total(heads, measured),
+    layerRooflineSeconds: total(forward, peak) + total(backward, peak),
+    recomputeRooflineSeconds: total(forward, peak) - total(remade, peak),
+    embeddingRooflineSeconds: total(embeddings, peak),
+    headRooflineSeconds: total(heads, peak),
+  };
+}
+
+/** Bytes that one pipeline stage hands to the next for a micro-batch: its slice of the residual stream. */
+export const boundaryBytes = (job: JobShape, slice: LayerSlice): number => sliceRows(slice) * job.model.hiddenSize * PRECISION_BYTES[job.precision].activationBytes;
+

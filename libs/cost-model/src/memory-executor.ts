@@ -1,0 +1,113 @@
+import { headSize, kvWidth, PRECISION_BYTES, type MemoryLines } from "@internevo/domain";
+import { localKvHeads } from "./layer.ts";
+import type { Batching, MemoryContext, MemoryModel, Sharding } from "./memory.ts";
+import { unitParameters, type Stage } from "./stage.ts";
+
+/*
+ * The memory plan of the executor, line by line (native/MEMORY.md; native/src/trainer/memory_plan.cpp computes the same).
+ * Beyond what the executor runs today the same formulas are continued: tensor parallelism splits units, heads, inner width
+ * and vocabulary and adds `tensorParallelStaging`; a pipeline stage holds its own units and several micro-batches and adds
+ * `pipelineBuffers`; overlap doubles the gather pool and the gradient staging; 2-byte gradients are staged in 2 bytes.
+ */
+
+const up = (value: number, multiple: number): number => Math.ceil(value / multiple) * multiple;
+const al = (bytes: number): number => up(bytes, 64);
+
+/** Scratch of one matrix product, per thread. */
+const PRODUCT_SCRATCH_BYTES = 4_243_968;
+const LOSS_CHUNK_ROWS = 256;
+const SEGMENT_ELEMENTS = 262_144;
+const LEAST_SEGMENT_ELEMENTS = 16_384;
+const SEGMENT_BUDGET_ELEMENTS = 4_194_304;
+
+/** Buffers of the tree reductions over a group of g ranks. */
+function reductionBytes(group: number): number {
+  if (group === 1) return 0;
+  let segment = SEGMENT_ELEMENTS;
+  while (segment > LEAST_SEGMENT_ELEMENTS && segment * group > SEGMENT_BUDGET_ELEMENTS) segment /= 2;
+  return 2 * group * segment;
+}
+
+/** Scratch of blockwise attention, floats per thread. */
+function attentionScratchFloats(sequence: number, size: number): number {
+  const t = up(sequence, 96);
+  const d = up(size, 32);
+  return t * (2 * size + d) + 2 * sequence * size + 2 * 96 * 96 + 3 * 96 * size + 2 * 96 * d + 96;
+}
+
+/** Padded sizes of the units of a stage, elements: what is gathered, reduced and updated together. */
+export function stageUnits(context: MemoryContext, stage: Stage, sharding: Sharding): { sum: number; largest: number } {
+  const { model } = context.job;
+  const unit = 64 * sharding.parameterSharding * sharding.optimizerStateSharding;
+  const parameters = unitParameters(model, context.layout.tensorParallel);
+  const layer = up(parameters.layer, unit);
+  let sum = stage.layers * layer;
+  let largest = stage.layers > 0 ? layer : 0;
+  if (stage.hasEmbedding) {
+    const embedding = up(parameters.embedding, unit);
+    sum += embedding;
+    largest = Math.max(largest, embedding);
+  }
+  if (stage.hasHead && parameters.head > 0) {
+    const head = up(parameters.head, unit);
+    sum += head;
+    largest = Math.max(largest, head);
+  }
+  return { sum, largest };
+}
+
+export const executorMemory: MemoryModel = {
+  shardLines(context, stage, sharding): MemoryLines {
+    const { parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss } = sharding;
+    const { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, sequenceParallel: sp } = context.layout;
+    const bytes = PRECISION_BYTES[context.job.precision];
+    const { sum, largest } = stageUnits(context, stage, sharding);
+    const replicas = (dp * sp) / tp;
+    const buffers = context.overlapped ? 2 : 1;
+    const reduction = Math.max(reductionBytes(ps), reductionBytes(oss), reductionBytes(replicas / (ps * oss)), reductionBytes(pp * dp * sp), tp > 1 ? reductionBytes(tp) : 0);
+    return {
+      parameters: (bytes.parameterBytes * sum) / ps,
+      gradients: (bytes.gradientBytes * sum) / (ps * gs),
+      optimizerStates: (bytes.optimizerStateBytes * sum) / (ps * oss),
+      gatherPool: ps > 1 ? buffers * bytes.parameterBytes * largest : 0,
+      reduceStaging: (ps > 1 || gs > 1 ? buffers * bytes.gradientBytes * largest : 0) + reduction,
+    };
+  },
+
+  batchLines(context, stage, batching: Batching): MemoryLines {
+    const { model, sequenceLengthTokens: sequence, precision } = context.job;
+    const { pipelineParallel: pp, tensorParallel: tp, sequenceParallel: sp } = context.layout;
+    const { microBatchSize: b, microBatches: n, recompute } = batching;
+    const beta = PRECISION_BYTES[precision].activationBytes;
+    const h = model.hiddenSize;
+    const d = headSize(model);
+    const tokens = (b * sequence) / sp;
+    const rows = b * sequence;
+    const ulysses = tp === 1 && sp > 1;
+    const ownHeads = model.heads / sp;
+    const ownKvHeads = localKvHeads(model.kvHeads, sp);
+    const stream = al(tokens * h * beta);
+    const attended = al(rows * ownHeads * d * beta);
+    const qkv = al(rows * (ownHeads + 2 * ownKvHeads) * d * beta);
+    const f = Math.ceil(model.ffnHiddenSize / tp) * tp;
+    const layerSet = qkv + attended + (ulysses ? stream : 0) + al(4 * b * ownHeads * sequence) + stream + al(tokens * 2 * f * beta);
+    const mlpPart = 2 * al(tokens * f * beta);
+    const attentionPart = qkv + (ulysses ? al(tokens * (h + 2 * kvWidth(model)) * beta) + attended : 0);
+    const inFlight = stage.inFlight(n);
+    const lines: MemoryLines = {
+      activations: (inFlight * stage.layers + 1) * stream + (recompute ? 1 : inFlight * stage.layers) * layerSet,
+      layerWorkspace: 3 * stream + al(4 * tokens) + Math.max(mlpPart, attentionPart),
+      attentionWorkspace: 4 * context.threadsPerRank * up(attentionScratchFloats(sequence, d), 16),
+      logits: (stage.hasHead ? al(4 * Math.ceil(model.vocabularySize / tp) * Math.min(LOSS_CHUNK_ROWS, tokens)) : 0) + PRODUCT_SCRATCH_BYTES * context.threadsPerRank,
+      allToAllStaging: ulysses ? 2 * attended : 0,
+      ropeTables: 2 * al(4 * sequence * (d / 2)),
+      dataBuffers: 2 * al(4 * tokens),
+      runtime: context.runtimeBytes,
+    };
+    // The gathered input of a split block and its partial output.
+    if (tp > 1) lines["tensorParallelStaging"] = 2 * al(rows * h * beta);
+    // To send and to receive, forward and backward.
+    if (pp > 1) lines["pipelineBuffers"] = 4 * stream;
+    return lines;
+  },
+};

@@ -1,0 +1,43 @@
+import type { MemoryLines } from "@internevo/domain";
+import type { JobShape, Layout, Stage } from "./stage.ts";
+
+/** s_ps, s_gs, s_oss. */
+export interface Sharding {
+  readonly parameterSharding: number;
+  readonly gradientSharding: number;
+  readonly optimizerStateSharding: number;
+}
+
+/** b, n, a. */
+export interface Batching {
+  readonly microBatchSize: number;
+  readonly microBatches: number;
+  readonly recompute: boolean;
+}
+
+/** What a memory model sees of a job, a layout and the profile. */
+export interface MemoryContext {
+  readonly job: JobShape;
+  readonly layout: Layout;
+  /** Whether parameter gathers run beside computation: the gather pool and the gradient staging then have two buffers. */
+  readonly overlapped: boolean;
+  /** Memory of a rank before the arena, from the profile. */
+  readonly runtimeBytes: number;
+  readonly threadsPerRank: number;
+}
+
+/**
+ * Memory of one rank of a stage by named line. Lines that depend on the sharding and lines that depend on the batch are
+ * apart, so that a search adds two numbers for a plan; together they are the rank's memory.
+ */
+export interface MemoryModel {
+  shardLines(context: MemoryContext, stage: Stage, sharding: Sharding): MemoryLines;
+  batchLines(context: MemoryContext, stage: Stage, batching: Batching): MemoryLines;
+}
+
+/** Bytes of all lines together. */
+export function sumLines(lines: MemoryLines): number {
+  let sum = 0;
+  for (const bytes of Object.values(lines)) sum += bytes;
+  return sum;
+}

@@ -1,0 +1,4 @@
+export * from "./enumerate.ts";
+export * from "./plan-job.ts";
+export * from "./search.ts";
+export * from "./top.ts";

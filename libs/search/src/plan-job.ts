@@ -1,0 +1,67 @@
+import { CostModel, isRunnable, placementOf, planFault, totalSeconds } from "@internevo/cost-model";
+import { formatBytes, type Candidate, type JobSpec, type Plan, type PlanningResult, type Profile } from "@internevo/domain";
+import { search } from "./search.ts";
+import type { Scored } from "./top.ts";
+
+export interface PlanJobOptions {
+  /** Plans of each list; 10 as in the paper. */
+  readonly top?: number;
+  /** Default: the job's. */
+  readonly memoryModel?: JobSpec["memoryModel"];
+  /** A plan whose rank, or reason of rejection, is asked for. */
+  readonly locate?: Plan;
+  readonly threadsPerRank?: number;
+}
+
+type Located = NonNullable<PlanningResult["located"]>;
+
+/**
+ * Plans a job: the best plans of the complete space with their predictions, counts of everything rejected, and where a
+ * given plan stands. Pure: the same job, profile and options give the same answer.
+ */
+export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions = {}): PlanningResult {
+  const memoryModel = options.memoryModel ?? job.memoryModel;
+  const model = new CostModel(job, profile, { memoryModel, ...(options.threadsPerRank === undefined ? {} : { threadsPerRank: options.threadsPerRank }) });
+  const limit = job.cluster.memoryPerGpuBytes;
+  const asked = options.locate === undefined ? undefined : locate(model, options.locate, limit);
+  const found = search(model, { top: options.top ?? 10, ...(asked?.scored ? { locate: asked.scored } : {}) });
+  const candidate = ({ plan }: Scored, index: number): Candidate => {
+    const { runnable, reason } = isRunnable(plan, job);
+    return { rank: index + 1, plan, placement: placementOf(plan, job.cluster), predicted: model.predict(plan), runnable, notRunnableReason: reason };
+  };
+  const candidates = found.best.map(candidate);
+  const runnableCandidates = found.bestRunnable.map(candidate);
+  const closest = found.closest && { plan: found.closest, memory: model.memory(found.closest) };
+  return {
+    schemaVersion: 1,
+    job: job.name,
+    profile: profile.name,
+    memoryModel,
+    memoryLimitBytes: limit,
+    candidates,
+    runnableCandidates,
+    counts: { evaluated: found.evaluated, feasible: found.feasible, rejected: found.rejected },
+    closest: closest && { plan: closest.plan, peakMemoryBytes: closest.memory.bytes, memory: closest.memory.lines },
+    warnings: [...clusterWarnings(job, profile), ...model.warnings],
+    ...(asked ? { located: { ...asked.located, rank: asked.scored ? found.rank : null } } : {}),
+  };
+}
+
+function locate(model: CostModel, plan: Plan, limit: number): { located: Omit<Located, "rank">; scored: Scored | null } {
+  const fault = planFault(plan, model.job);
+  if (fault) return { located: { feasible: false, reason: `${fault.reason}: ${fault.message}`, predicted: null }, scored: null };
+  const predicted = model.predict(plan);
+  if (predicted.peakMemoryBytes > limit) {
+    const reason = `memory-exceeded: needs ${formatBytes(predicted.peakMemoryBytes)}, a GPU has ${formatBytes(limit)}`;
+    return { located: { feasible: false, reason, predicted }, scored: null };
+  }
+  return { located: { feasible: true, reason: null, predicted }, scored: { plan, seconds: totalSeconds(predicted.time), bytes: predicted.peakMemoryBytes } };
+}
+
+function clusterWarnings(job: JobSpec, profile: Profile): string[] {
+  const { nodes, gpusPerNode } = job.cluster;
+  const measured = profile.cluster;
+  if (gpusPerNode !== measured.gpusPerNode) return [`profile ${profile.name} was measured with ${measured.gpusPerNode} GPUs a node, the job has ${gpusPerNode}`];
+  if (nodes > measured.nodes) return [`profile ${profile.name} was measured on ${measured.nodes} nodes, the job has ${nodes}: larger groups are extrapolated`];
+  return [];
+}

@@ -1,0 +1,223 @@
+import { isRunnable, sequencesPerStep, stepBreakdown, totalSeconds, type CostModel, type Layout, type Sharding, type ShardTime, type SliceTime, type StageBytes, type StepShape } from "@internevo/cost-model";
+import { REJECTION_REASONS, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
+import { layoutsOf, shardingsOf, type LayoutSpace } from "./enumerate.ts";
+import { compareScored, Top, type Scored } from "./top.ts";
+
+export interface SearchOptions {
+  readonly top: number;
+  /** A feasible plan whose rank is asked for. */
+  readonly locate?: Scored;
+}
+
+export interface SearchResult {
+  readonly best: readonly Scored[];
+  readonly bestRunnable: readonly Scored[];
+  readonly evaluated: number;
+  readonly feasible: number;
+  readonly rejected: Readonly<Record<RejectionReason, number>>;
+  /** Rank of the located plan among the feasible ones. */
+  readonly rank: number | null;
+  /** The plan that needs the least memory, when none fits but some divide. */
+  readonly closest: Plan | null;
+}
+
+/** The shardings of a (s_pp, s_tp), with their bytes on every stage that can be the fullest. */
+interface Shards {
+  readonly list: readonly Sharding[];
+  readonly bytes: readonly StageBytes[];
+}
+
+/** All plans of one layout, micro-batch size and recomputation. */
+interface Batch {
+  readonly space: LayoutSpace;
+  readonly microBatchSize: number;
+  readonly microBatches: number;
+  readonly recompute: boolean;
+  readonly shards: Shards;
+  readonly bytes: StageBytes;
+  readonly runnable: boolean;
+  readonly slice: SliceTime;
+  readonly step: StepShape;
+  /** No plan of the batch is faster. */
+  readonly bound: number;
+}
+
+/** A sharding that costs no time: what remains is a lower bound, because every term of the step grows with each of its own. */
+const FREE: ShardTime = {
+  gather: { layer: 0, embedding: 0, head: 0 },
+  scatter: { layer: 0, embedding: 0, head: 0 },
+  reduce: { layer: 0, embedding: 0, head: 0 },
+  updateSeconds: 0,
+  updateRooflineSeconds: 0,
+};
+
+/** Sums of the bound and of the time round differently: far more than their error is given away. */
+const ROUNDING = 1 - 1e-9;
+
+const fullest = (a: StageBytes, b: StageBytes): number => {
+  let most = 0;
+  for (let stage = 0; stage < a.length; stage += 1) most = Math.max(most, (a[stage] as number) + (b[stage] as number));
+  return most;
+};
+
+/**
+ * Exact top-k over the complete space of a job. Memory is checked for every plan; time only where the lower bound of a
+ * batch (no cost of sharding) is not above what is still of interest, so nothing is lost.
+ */
+export function search(model: CostModel, options: SearchOptions): SearchResult {
+  const job = model.job;
+  const { forwardOverlap, backwardOverlap } = model.profile.executor;
+  const overlap = { forwardOverlap, backwardOverlap };
+  const limit = job.cluster.memoryPerGpuBytes;
+  const rejected = Object.fromEntries(REJECTION_REASONS.map((reason) => [reason, 0])) as Record<RejectionReason, number>;
+  const shardsOf = memoizedShards(model, overlap);
+  const batches: Batch[] = [];
+  let evaluated = 0;
+  let feasible = 0;
+  for (const space of layoutsOf(job)) {
+    const { fault, microBatchSizes } = space;
+    const below = shardingCount(space.replicas);
+    if (fault !== null || microBatchSizes === null) {
+      const plans = below * 2 * (microBatchSizes?.length ?? 1);
+      evaluated += plans;
+      rejected[fault ?? "batch-not-divisible"] += plans;
+      continue;
+    }
+    const shards = shardsOf(space);
+    for (const batch of batchesOf(model, space, shards, overlap)) {
+      evaluated += shards.list.length;
+      const fitting = countFitting(batch, limit);
+      feasible += fitting;
+      rejected["memory-exceeded"] += shards.list.length - fitting;
+      batches.push(batch);
+    }
+  }
+  const best = new Top(options.top);
+  const bestRunnable = new Top(options.top);
+  let ahead = 0;
+  if (feasible > 0) {
+    batches.sort((a, b) => a.bound - b.bound);
+    for (const batch of batches) {
+      const runnableBound = batch.runnable ? bestRunnable.bound : -Infinity;
+      const interest = Math.max(best.bound, runnableBound, options.locate?.seconds ?? -Infinity);
+      if (batch.bound > interest) continue;
+      for (const scored of scoredPlans(model, batch, overlap, limit)) {
+        best.offer(scored);
+        if (batch.runnable) bestRunnable.offer(scored);
+        if (options.locate && compareScored(scored, options.locate) < 0) ahead += 1;
+      }
+    }
+  }
+  return {
+    best: best.best,
+    bestRunnable: bestRunnable.best,
+    evaluated,
+    feasible,
+    rejected,
+    rank: options.locate ? ahead + 1 : null,
+    closest: feasible === 0 ? leastMemory(batches, overlap) : null,
+  };
+}
+
+type Overlap = Pick<Plan, "forwardOverlap" | "backwardOverlap">;
+
+const counts = new Map<number, number>();
+
+/** How many shardings R ranks have. */
+function shardingCount(ranks: number): number {
+  let count = counts.get(ranks);
+  if (count === undefined) {
+    count = shardingsOf(ranks).length;
+    counts.set(ranks, count);
+  }
+  return count;
+}
+
+function memoizedShards(model: CostModel, overlap: Overlap): (space: LayoutSpace) => Shards {
+  const known = new Map<string, Shards>();
+  return ({ layout, replicas }) => {
+    const key = `${layout.pipelineParallel} ${layout.tensorParallel}`;
+    let shards = known.get(key);
+    if (!shards) {
+      const list = shardingsOf(replicas);
+      shards = { list, bytes: list.map((sharding) => model.shardBytes(layout, sharding, overlap)) };
+      known.set(key, shards);
+    }
+    return shards;
+  };
+}
+
+function* batchesOf(model: CostModel, space: LayoutSpace, shards: Shards, overlap: Overlap): Generator<Batch> {
+  const { layout } = space;
+  const job: JobSpec = model.job;
+  const layers = Math.ceil(job.model.layers / layout.pipelineParallel);
+  for (const microBatchSize of space.microBatchSizes ?? []) {
+    const microBatches = sequencesPerStep(job) / layout.dataParallel / microBatchSize;
+    const slice = model.sliceTime(microBatchSize, layout);
+    const boundarySeconds = model.boundarySeconds(microBatchSize, layout);
+    for (const recompute of [false, true]) {
+      const batching = { microBatchSize, microBatches, recompute };
+      const step: StepShape = {
+        microBatches,
+        pipelineParallel: layout.pipelineParallel,
+        layers,
+        recompute,
+        reduceEveryMicroBatch: false,
+        boundarySeconds,
+        overlap: model.overlap(overlap),
+      };
+      const bytes = model.batchBytes(layout, batching, overlap);
+      const { runnable } = isRunnable(planOf(layout, batching, shards.list[0] as Sharding, overlap), job);
+      const bound = totalSeconds(stepBreakdown(slice, FREE, step)) * ROUNDING;
+      yield { space, ...batching, shards, bytes, runnable, slice, step, bound };
+    }
+  }
+}
+
+function planOf(layout: Layout, { microBatchSize, microBatches, recompute }: Pick<Plan, "microBatchSize" | "microBatches" | "recompute">, sharding: Sharding, overlap: Overlap): Plan {
+  return {
+    microBatchSize,
+    microBatches,
+    recompute,
+    pipelineParallel: layout.pipelineParallel,
+    dataParallel: layout.dataParallel,
+    tensorParallel: layout.tensorParallel,
+    sequenceParallel: layout.sequenceParallel,
+    parameterSharding: sharding.parameterSharding,
+    gradientSharding: sharding.gradientSharding,
+    optimizerStateSharding: sharding.optimizerStateSharding,
+    forwardOverlap: overlap.forwardOverlap,
+    backwardOverlap: overlap.backwardOverlap,
+  };
+}
+
+function countFitting({ shards, bytes }: Batch, limit: number): number {
+  let fitting = 0;
+  for (const sharded of shards.bytes) if (fullest(sharded, bytes) <= limit) fitting += 1;
+  return fitting;
+}
+
+/** The feasible plans of a batch with their times. */
+function* scoredPlans(model: CostModel, batch: Batch, overlap: Overlap, limit: number): Generator<Scored> {
+  const { layout } = batch.space;
+  const every = { ...batch.step, reduceEveryMicroBatch: true };
+  for (const [index, sharding] of batch.shards.list.entries()) {
+    const bytes = fullest(batch.shards.bytes[index] as StageBytes, batch.bytes);
+    if (bytes > limit) continue;
+    const time = stepBreakdown(batch.slice, model.shardTime(layout, sharding), sharding.gradientSharding > 1 ? every : batch.step);
+    yield { plan: planOf(layout, batch, sharding, overlap), seconds: totalSeconds(time), bytes };
+  }
+}
+
+function leastMemory(batches: readonly Batch[], overlap: Overlap): Plan | null {
+  let least: Scored | null = null;
+  for (const batch of batches) {
+    for (const [index, sharding] of batch.shards.list.entries()) {
+      const bytes = fullest(batch.shards.bytes[index] as StageBytes, batch.bytes);
+      if (least !== null && bytes > least.bytes) continue;
+      const scored = { plan: planOf(batch.space.layout, batch, sharding, overlap), seconds: 0, bytes };
+      if (least === null || compareScored(scored, least) < 0) least = scored;
+    }
+  }
+  return least?.plan ?? null;
+}
