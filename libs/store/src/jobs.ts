@@ -25,7 +25,7 @@ export function stageOf(command: StageCommand): StageState {
 /**
  * Appends to the log that people follow. Writers of one job wait for each other (its row is locked until the transaction ends), so
  * that numbers become visible in their order and a reader that has seen n never misses something below n.
- * @param at `data` by type: see `JobStreamEventSchema`.
+ * @param data by type: see `JobStreamEventSchema`.
  */
 export async function appendJobEvent(tx: Transaction, jobId: string, type: JobStreamEvent["type"], data: Record<string, unknown>): Promise<void> {
   await appendJobEvents(tx, jobId, [{ type, data }]);
@@ -82,6 +82,12 @@ export async function getJob(db: Queryable, jobId: string): Promise<JobRow | und
   if (!isUuid(jobId)) return undefined;
   const [row] = await db.select().from(jobs).where(eq(jobs.id, jobId));
   return row;
+}
+
+/** The state of a job as it is now. */
+export async function getJobState(db: Queryable, jobId: string): Promise<JobState | undefined> {
+  const [row] = await db.select({ state: jobs.state }).from(jobs).where(eq(jobs.id, jobId));
+  return row?.state;
 }
 
 /** The state of a job, locked until the transaction ends: nobody else moves it meanwhile. */

@@ -1,0 +1,59 @@
+import { createServer, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { collectDefaultMetrics, Registry } from "prom-client";
+
+export interface Health {
+  readonly registry: Registry;
+  /** Names what readiness needs; every check must answer true. */
+  addCheck(name: string, check: () => boolean | Promise<boolean>): void;
+  /** What `/readyz` says. */
+  readiness(): Promise<{ readonly ready: boolean; readonly checks: Record<string, boolean> }>;
+  /** @returns the address, for example `http://127.0.0.1:40123`. */
+  listen(host: string, port: number): Promise<string>;
+  close(): Promise<void>;
+}
+
+/** `/healthz` (the process lives), `/readyz` (it can work), `/metrics` (Prometheus). */
+export function createHealth(service: string): Health {
+  const registry = new Registry();
+  registry.setDefaultLabels({ service });
+  collectDefaultMetrics({ register: registry });
+  const checks = new Map<string, () => boolean | Promise<boolean>>();
+  let server: Server | undefined;
+
+  async function readiness(): ReturnType<Health["readiness"]> {
+    const answers = await Promise.all([...checks].map(async ([name, check]): Promise<[string, boolean]> => [name, await Promise.resolve().then(check).catch(() => false)]));
+    return { ready: answers.every(([, ok]) => ok), checks: Object.fromEntries(answers) };
+  }
+
+  const answer = (response: ServerResponse, status: number, type: string, body: string) => response.writeHead(status, { "content-type": type, "cache-control": "no-store" }).end(body);
+  async function route(path: string, response: ServerResponse): Promise<void> {
+    if (path === "/healthz") answer(response, 200, "application/json", '{"status":"ok"}');
+    else if (path === "/readyz") {
+      const state = await readiness();
+      answer(response, state.ready ? 200 : 503, "application/json", JSON.stringify(state));
+    } else if (path === "/metrics") answer(response, 200, registry.contentType, await registry.metrics());
+    else answer(response, 404, "application/json", '{"status":"not found"}');
+  }
+
+  return {
+    registry,
+    addCheck: (name, check) => void checks.set(name, check),
+    readiness,
+    async listen(host, port) {
+      const made = createServer((request, response) => {
+        route((request.url ?? "/").split("?")[0] ?? "/", response).catch(() => response.headersSent || answer(response, 500, "application/json", '{"status":"error"}'));
+      });
+      server = made;
+      await new Promise<void>((resolve, reject) => made.once("error", reject).listen(port, host, resolve));
+      const { port: bound } = made.address() as AddressInfo;
+      return `http://${host.includes(":") ? `[${host}]` : host}:${bound}`;
+    },
+    async close() {
+      const made = server;
+      if (!made?.listening) return;
+      made.closeAllConnections();
+      await new Promise<void>((resolve) => made.close(() => resolve()));
+    },
+  };
+}

@@ -1,0 +1,6 @@
+export { runService, startService, type RunningService, type Service, type ServiceDefinition, type StartOptions } from "./service.ts";
+export { handleCommand, type CommandContext, type CommandOptions, type CommandRuntime, type CommandType, type Effect } from "./command.ts";
+export { WorkStoppedError, HEARTBEAT_SECONDS, LEASE_TTL_SECONDS, type StopReason } from "./lease-keeper.ts";
+export { BaseConfigSchema, readConfig, variablePrefix, type BaseConfig, type Environment } from "./config.ts";
+export { createLogger, logError, type Logger } from "./logging.ts";
+export { createHealth, type Health } from "./health.ts";
