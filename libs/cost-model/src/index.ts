@@ -9,6 +9,7 @@ export * from "./mesh.ts";
 export * from "./modules.ts";
 export * from "./runnable.ts";
 export * from "./shard-time.ts";
+export * from "./shipped-profiles.ts";
 export * from "./space.ts";
 export * from "./stage.ts";
 export * from "./step-time.ts";

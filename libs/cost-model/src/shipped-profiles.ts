@@ -1,0 +1,26 @@
+import { ProblemError, ProfileSchema, validate, type Profile } from "@internevo/domain";
+import a800 from "../profiles/a800-128.json" with { type: "json" };
+
+const SHIPPED: Readonly<Record<string, unknown>> = { "a800-128": a800 };
+const checked = new Map<string, Profile>();
+
+/** Names of the profiles that ship with the project: clusters to plan for without having them. */
+export const SHIPPED_PROFILES: readonly string[] = Object.keys(SHIPPED);
+
+/** A profile that ships with the project; undefined when there is none of that name. */
+export function findShippedProfile(name: string): Profile | undefined {
+  const known = checked.get(name);
+  if (known || !Object.hasOwn(SHIPPED, name)) return known;
+  const profile = validate(ProfileSchema, SHIPPED[name], "profile-invalid", `the shipped profile ${name}`);
+  checked.set(name, profile);
+  return profile;
+}
+
+/** @throws ProblemError `profile-missing` when no shipped profile has that name. */
+export function shippedProfile(name: string): Profile {
+  const profile = findShippedProfile(name);
+  if (profile) return profile;
+  throw new ProblemError("profile-missing", `there is no shipped profile ${name}`, [
+    { field: "profile", value: name, message: "is not a shipped profile", remedy: `use one of ${SHIPPED_PROFILES.join(", ")}, or the path of a profile file` },
+  ]);
+}
