@@ -6,6 +6,8 @@ import { open, type Connection } from "./request.ts";
 export interface JobEventsOptions {
   /** Number of the last event already seen; 0 or absent: from the first. */
   readonly lastEventId?: number;
+  /** false: end after the events that are there now, instead of at the job's end. Default true. */
+  readonly follow?: boolean;
   readonly signal?: AbortSignal;
   /** Called before each new attempt to connect. */
   readonly onReconnect?: (error: Error, delayMilliseconds: number) => void;
@@ -82,6 +84,7 @@ async function* messages(connection: Connection, jobId: string, last: number, op
   }
   try {
     const response = await open(connection, `${API_PREFIX}/jobs/${encodeURIComponent(jobId)}/events`, {
+      query: { follow: options.follow === false ? "false" : undefined },
       headers: { accept: "text/event-stream", "last-event-id": last > 0 ? String(last) : undefined },
       signal,
     });

@@ -1,0 +1,92 @@
+import { API_PREFIX, RoleSchema } from "@internevo/contracts";
+import type { Health } from "@internevo/service-kit";
+import type { Database } from "@internevo/store";
+import Fastify, { type FastifyBaseLogger } from "fastify";
+import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox";
+import { Type } from "typebox";
+import { actorOf, registerAuth } from "./http/auth.ts";
+import { registerConsole } from "./http/console.ts";
+import type { ApiInstance } from "./http/instance.ts";
+import { DEFAULT_LIMITS, registerLimits, registerSecurityHeaders, type Limits } from "./http/limits.ts";
+import { registerRefusalAudit } from "./http/mutations.ts";
+import { registerOpenApi } from "./http/openapi.ts";
+import { registerProblems } from "./http/problems.ts";
+import { OpenStreams } from "./http/sse.ts";
+import { registerTrace } from "./http/trace.ts";
+import { registerValidation } from "./http/validation.ts";
+import { registerDeadLetterRoutes } from "./routes/dead-letters.ts";
+import { registerHealthRoutes } from "./routes/health.ts";
+import { registerJobRoutes } from "./routes/jobs.ts";
+import { registerPlanRoutes, type PlanRoutesOptions } from "./routes/plans.ts";
+import { registerProfileRoutes } from "./routes/profiles.ts";
+import { answers } from "./routes/shapes.ts";
+import { registerWorkloadRoutes } from "./routes/workloads.ts";
+import type { LaunchCapabilities } from "./submission/check-cluster.ts";
+import type { Workers } from "./work/workers.ts";
+
+export const MAXIMUM_BODY_BYTES = 1 << 20;
+
+export interface ApiOptions {
+  readonly database: Database;
+  readonly workers: Workers;
+  readonly capabilities: LaunchCapabilities;
+  readonly profileFor: PlanRoutesOptions["profileFor"];
+  readonly health: Health;
+  readonly version: string;
+  /** The built console; what is not there is not served. */
+  readonly consoleDirectory: string;
+  readonly logger?: FastifyBaseLogger;
+  readonly limits?: Partial<Limits>;
+  /** Silence after which a stream's heartbeat is sent. Default 15 000. */
+  readonly heartbeatMilliseconds?: number;
+  readonly trustProxy?: boolean;
+  readonly now?: () => Date;
+}
+
+/** The API as a server that listens nowhere yet: tests inject requests, `main.ts` listens. `close()` ends open streams too. */
+export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
+  const { database } = options;
+  const app = Fastify({
+    bodyLimit: MAXIMUM_BODY_BYTES,
+    trustProxy: options.trustProxy ?? false,
+    requestTimeout: 30_000,
+    disableRequestLogging: true,
+    forceCloseConnections: "idle",
+    routerOptions: { maxParamLength: 200, ignoreTrailingSlash: true },
+    ...(options.logger ? { loggerInstance: options.logger } : {}),
+  }).withTypeProvider<TypeBoxTypeProvider>() as ApiInstance;
+  const streams = new OpenStreams();
+  app.addHook("preClose", async () => streams.closeAll());
+
+  registerTrace(app);
+  registerHealthRoutes(app, { health: options.health, streams });
+  registerProblems(app);
+  registerValidation(app);
+  await registerSecurityHeaders(app);
+  await registerOpenApi(app, options.version);
+  const guesses = await registerLimits(app, { ...DEFAULT_LIMITS, ...options.limits });
+  registerAuth(app, { database, ...guesses });
+  registerRefusalAudit(app, database);
+
+  await app.register(
+    async (scope) => {
+      const api = scope as ApiInstance;
+      registerJobRoutes(api, { database, workers: options.workers, capabilities: options.capabilities, streams, heartbeatMilliseconds: options.heartbeatMilliseconds ?? 15_000 });
+      registerPlanRoutes(api, { workers: options.workers, profileFor: options.profileFor });
+      registerProfileRoutes(api, { database });
+      registerWorkloadRoutes(api, { database, now: options.now ?? (() => new Date()) });
+      registerDeadLetterRoutes(api, { database });
+      api.get(
+        "/whoami",
+        { config: { role: "viewer" }, schema: { tags: ["access"], summary: "Whose token this is", response: answers({ 200: Type.Object({ name: Type.String(), role: RoleSchema }) }) } },
+        async (request) => {
+          const { name, role } = actorOf(request);
+          return { name, role };
+        },
+      );
+    },
+    { prefix: API_PREFIX },
+  );
+  await registerConsole(app, options.consoleDirectory);
+  return app;
+}

@@ -1,0 +1,34 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import fastifyStatic from "@fastify/static";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { notFoundProblem, sendProblem } from "./problems.ts";
+
+/** Paths of the server itself: what is not found there is a problem, never a page. */
+const OWN_PATHS = /^\/(api|docs|healthz|readyz|metrics)(\/|$)/;
+
+const wantsPage = (request: FastifyRequest): boolean => {
+  const path = request.url.split("?")[0] ?? "/";
+  const isFile = /\.[a-z0-9]+$/i.test(path);
+  return (request.method === "GET" || request.method === "HEAD") && !OWN_PATHS.test(path) && !isFile && (request.headers.accept ?? "").includes("text/html");
+};
+
+/** Serves the built console, if it was built: its files, and its page for every path that it may have made up itself. */
+export async function registerConsole(app: FastifyInstance, directory: string): Promise<void> {
+  const present = existsSync(join(directory, "index.html"));
+  if (present) {
+    await app.register(fastifyStatic, {
+      root: directory,
+      wildcard: true,
+      cacheControl: false,
+      setHeaders(reply, path) {
+        // Built files carry their content's hash in their name; the page that names them does not.
+        reply.header("cache-control", path.includes("/assets/") ? "public, max-age=31536000, immutable" : "no-cache");
+      },
+    });
+  }
+  app.setNotFoundHandler((request: FastifyRequest, reply: FastifyReply) => {
+    if (present && wantsPage(request)) return reply.header("cache-control", "no-cache").sendFile("index.html");
+    return sendProblem(request, reply, notFoundProblem(request));
+  });
+}

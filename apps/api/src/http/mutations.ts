@@ -1,0 +1,82 @@
+import { ProblemError } from "@internevo/domain";
+import { answerIdempotencyKey, claimIdempotencyKey, isConnectionLoss, recordAudit, type Database, type KeyedAnswer, type Transaction } from "@internevo/store";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { actorOf } from "./auth.ts";
+import { statusOf } from "./problems.ts";
+
+/** What a mutation answers. */
+export interface MutationResult {
+  readonly status: number;
+  readonly body: unknown;
+  /** The id of what was changed, for the audit. */
+  readonly target: string | null;
+  readonly location?: string;
+  readonly etag?: string;
+}
+
+const KEY = /^[\x21-\x7e]{1,200}$/;
+
+function keyOf(request: FastifyRequest): string | undefined {
+  const key = request.headers["idempotency-key"];
+  if (key === undefined) return undefined;
+  if (typeof key === "string" && KEY.test(key)) return key;
+  throw new ProblemError("bad-request", "the Idempotency-Key is not valid", [{ field: "idempotency-key", value: key, message: "is not 1 to 200 visible characters", remedy: "send for example a UUID" }]);
+}
+
+/** What makes two requests the same: JSON with its keys sorted, so that another order of fields is no other request. */
+function requestText(request: FastifyRequest): string {
+  const sorted = (_: string, value: unknown): unknown =>
+    typeof value === "object" && value !== null && !Array.isArray(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;
+  return `${request.method} ${request.url}\n${JSON.stringify(request.body ?? null, sorted)}`;
+}
+
+/** For example `POST /api/v1/jobs/:id/cancel`. */
+const actionOf = (request: FastifyRequest): string => `${request.method} ${request.routeOptions.url ?? request.url}`;
+
+/**
+ * Runs a mutation in one transaction with its audit row and, when the request has an `Idempotency-Key`, the key's answer: a
+ * repeated request waits for the first and gets its answer.
+ * @throws ProblemError `conflict` when the key was used for another request; whatever `work` throws, with nothing stored.
+ */
+export async function mutate(database: Database, request: FastifyRequest, reply: FastifyReply, work: (tx: Transaction) => Promise<MutationResult>): Promise<unknown> {
+  const actor = actorOf(request);
+  const key = keyOf(request);
+  const run = (): Promise<KeyedAnswer & { etag?: string }> =>
+    database.transaction(async (tx) => {
+      if (key !== undefined) {
+        const claim = await claimIdempotencyKey(tx, { actor: actor.id, key, text: requestText(request) });
+        if (claim.kind === "answered") return claim.answer;
+        if (claim.kind === "other-request") {
+          throw new ProblemError("conflict", "the Idempotency-Key was used for another request", [{ field: "idempotency-key", value: key, message: "was used with another path or body", remedy: "use a new key for a new request" }]);
+        }
+        if (claim.kind === "in-progress") throw new ProblemError("conflict", "a request with this Idempotency-Key is at work", [{ field: "idempotency-key", value: key, message: "is in use now", remedy: "repeat the request shortly" }]);
+      }
+      const result = await work(tx);
+      const answer: KeyedAnswer = { status: result.status, body: result.body ?? null, location: result.location ?? null };
+      if (key !== undefined) await answerIdempotencyKey(tx, { actor: actor.id, key }, answer);
+      await recordAudit(tx, { actor: actor.name, role: actor.role, action: actionOf(request), target: result.target, status: result.status, traceId: request.trace.traceId });
+      return { ...answer, ...(result.etag === undefined ? {} : { etag: result.etag }) };
+    });
+  const answer = await run();
+  reply.code(answer.status);
+  if (answer.location !== null) reply.header("location", answer.location);
+  if (answer.etag !== undefined) reply.header("etag", answer.etag);
+  return answer.status === 204 ? undefined : answer.body;
+}
+
+const MUTATING = new Set(["POST", "PUT", "PATCH", "DELETE"]);
+
+/** What was refused is written down as well; a mutation that happened has its row in its own transaction. */
+export function registerRefusalAudit(app: FastifyInstance, database: Database): void {
+  app.addHook("onResponse", async (request) => {
+    if (request.problem === null || request.actor === null || !MUTATING.has(request.method)) return;
+    const { actor, problem } = request;
+    const params = request.params as { id?: string } | undefined;
+    try {
+      await recordAudit(database.db, { actor: actor.name, role: actor.role, action: actionOf(request), target: params?.id ?? null, status: statusOf(problem.code), traceId: request.trace.traceId, details: { code: problem.code } });
+    } catch (error) {
+      if (!isConnectionLoss(error)) throw error;
+      request.log.warn({ err: error }, "the refusal could not be written to the audit log");
+    }
+  });
+}

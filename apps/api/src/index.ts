@@ -1,0 +1,2 @@
+export { buildApi, type ApiOptions } from "./app.ts";
+export { apiService } from "./service.ts";

@@ -1,0 +1,62 @@
+import { isTerminal } from "@internevo/domain";
+import { getJob, listJobEvents, subscribeJobEvents, type Database } from "@internevo/store";
+import { HEARTBEAT, type SseMessage } from "./http/sse.ts";
+
+export interface JobStreamOptions {
+  readonly database: Database;
+  readonly jobId: string;
+  /** The last event that the client has seen; 0: none. */
+  readonly afterId: number;
+  /** false: end after the events that are there now. */
+  readonly follow: boolean;
+  readonly heartbeatMilliseconds: number;
+  readonly signal: AbortSignal;
+}
+
+/** The last message: the job has ended (or nothing more was asked for) and every event was sent, so that a client need not come back. */
+const END: SseMessage = { event: "end", data: {} };
+
+/** A job's events from after `afterId` to its end, with a heartbeat whenever nothing else was said for a while. */
+export async function* jobStream(options: JobStreamOptions): AsyncGenerator<SseMessage | typeof HEARTBEAT, void, void> {
+  const { database, jobId, signal } = options;
+  // Read before the events: once a job has ended no event is added, so what is there then is all.
+  const job = await getJob(database.db, jobId);
+  if (!options.follow || job === undefined || isTerminal(job.state)) {
+    let seen = options.afterId;
+    while (!signal.aborted) {
+      const events = await listJobEvents(database.db, jobId, seen);
+      for (const event of events) {
+        yield { id: event.id, event: event.type, data: event };
+        seen = event.id;
+      }
+      if (events.length === 0) return yield END;
+    }
+    return;
+  }
+  const events = subscribeJobEvents(database, jobId, options.afterId, { signal });
+  yield* withHeartbeats(events, options.heartbeatMilliseconds, (event) => ({ id: event.id, event: event.type, data: event }));
+  if (!signal.aborted) yield END;
+}
+
+async function* withHeartbeats<T>(source: AsyncGenerator<T, void, void>, milliseconds: number, messageOf: (item: T) => SseMessage): AsyncGenerator<SseMessage | typeof HEARTBEAT, void, void> {
+  let timer: NodeJS.Timeout | undefined;
+  try {
+    let next = source.next();
+    for (;;) {
+      const silence = new Promise<typeof HEARTBEAT>((resolve) => {
+        timer = setTimeout(() => resolve(HEARTBEAT), milliseconds);
+      });
+      const result = await Promise.race([next, silence]);
+      clearTimeout(timer);
+      if (result === HEARTBEAT) yield HEARTBEAT;
+      else if (result.done) return;
+      else {
+        yield messageOf(result.value);
+        next = source.next();
+      }
+    }
+  } finally {
+    clearTimeout(timer);
+    await source.return();
+  }
+}

@@ -1,0 +1,162 @@
+import { API_PREFIX, JobDetailSchema, JobPageSchema, MetricPageSchema, type JobDetail } from "@internevo/contracts";
+import { JOB_STATES, JobFileSchema, ProblemError, resolveJob } from "@internevo/domain";
+import { getJob, getJobDetail, listJobs, listStepMetrics, lockJobState, requestCancel, submitJob, type Database, type Queryable, type Transaction } from "@internevo/store";
+import { Type } from "typebox";
+import type { ApiInstance } from "../http/instance.ts";
+import { etagOf, versionOfIfMatch } from "../http/etag.ts";
+import { mutate } from "../http/mutations.ts";
+import { PageQuery } from "../http/pages.ts";
+import { lastEventIdOf, type OpenStreams } from "../http/sse.ts";
+import { jobStream } from "../jobs-stream.ts";
+import { checkCluster, type LaunchCapabilities } from "../submission/check-cluster.ts";
+import type { Workers } from "../work/workers.ts";
+import { answers, headers, IdParams } from "./shapes.ts";
+
+export interface JobRoutesOptions {
+  readonly database: Database;
+  readonly workers: Workers;
+  readonly capabilities: LaunchCapabilities;
+  readonly streams: OpenStreams;
+  readonly heartbeatMilliseconds: number;
+}
+
+const noJob = (id: string): ProblemError => new ProblemError("not-found", `there is no job ${id}`, [{ field: "id", value: id, message: "names no job", remedy: "see GET /api/v1/jobs" }]);
+
+async function detailOf(db: Queryable, id: string): Promise<JobDetail> {
+  const job = await getJobDetail(db, id);
+  if (!job) throw noJob(id);
+  return job;
+}
+
+/** Everything of one job at one moment. */
+const readDetail = (database: Database, id: string): Promise<JobDetail> => database.db.transaction((tx) => detailOf(tx, id), { isolationLevel: "repeatable read", accessMode: "read only" });
+
+async function assertVersion(tx: Transaction, id: string, expected: number | undefined): Promise<void> {
+  if ((await lockJobState(tx, id)) === undefined) throw noJob(id);
+  const job = await getJob(tx, id);
+  if (job && expected !== undefined && job.version !== expected) {
+    throw new ProblemError("precondition-failed", `job ${id} has version ${job.version} now`, [{ field: "if-match", value: etagOf(expected), message: `is not the job's version ${etagOf(job.version)}`, remedy: "read the job again, and decide anew" }]);
+  }
+}
+
+export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): void {
+  const { database } = options;
+
+  app.post(
+    "/jobs",
+    {
+      config: { role: "operator" },
+      // The job is checked by resolveJob, whose problems name fields as people wrote them.
+      validatorCompiler: () => (data) => ({ value: data }),
+      schema: { tags: ["jobs"], summary: "Submit a job", headers: headers.idempotent, body: JobFileSchema, response: answers({ 201: JobDetailSchema }) },
+    },
+    async (request, reply) => {
+      const spec = resolveJob(request.body);
+      checkCluster(spec, options.capabilities);
+      await options.workers.checkData(spec);
+      return mutate(database, request, reply, async (tx) => {
+        const id = await submitJob(tx, spec, { traceparent: request.trace.traceparent });
+        const job = await detailOf(tx, id);
+        return { status: 201, body: job, target: id, location: `${API_PREFIX}/jobs/${id}`, etag: etagOf(job.version) };
+      });
+    },
+  );
+
+  app.get(
+    "/jobs",
+    {
+      config: { role: "viewer" },
+      schema: {
+        tags: ["jobs"],
+        summary: "List jobs, newest first",
+        querystring: Type.Object({ ...PageQuery, state: Type.Optional(Type.Union(JOB_STATES.map((state) => Type.Literal(state)))) }, { additionalProperties: false }),
+        response: answers({ 200: JobPageSchema }),
+      },
+    },
+    async (request) => listJobs(database.db, request.query),
+  );
+
+  app.get(
+    "/jobs/:id",
+    { config: { role: "viewer" }, schema: { tags: ["jobs"], summary: "Everything of one job; its ETag is its version", params: IdParams, response: answers({ 200: JobDetailSchema }) } },
+    async (request, reply) => {
+      const job = await readDetail(database, request.params.id);
+      reply.header("etag", etagOf(job.version));
+      return job;
+    },
+  );
+
+  app.post(
+    "/jobs/:id/cancel",
+    {
+      config: { role: "operator" },
+      schema: {
+        tags: ["jobs"],
+        summary: "Cancel a job, in whatever state it is",
+        headers: headers.conditional,
+        params: IdParams,
+        body: Type.Optional(Type.Union([Type.Object({ reason: Type.Optional(Type.String({ minLength: 1, maxLength: 500 })) }, { additionalProperties: false }), Type.Null()])),
+        response: answers({ 202: JobDetailSchema }),
+      },
+    },
+    async (request, reply) =>
+      mutate(database, request, reply, async (tx) => {
+        const { id } = request.params;
+        await assertVersion(tx, id, versionOfIfMatch(request.headers["if-match"]));
+        const outcome = await requestCancel(tx, id, request.body?.reason);
+        const job = await detailOf(tx, id);
+        if (outcome === "already-ended") throw new ProblemError("conflict", `job ${id} has ${job.state} already`, [{ field: "id", value: id, message: `is in the terminal state ${job.state}`, remedy: "nothing is left to cancel" }]);
+        return { status: 202, body: job, target: id, etag: etagOf(job.version) };
+      }),
+  );
+
+  app.get(
+    "/jobs/:id/metrics",
+    {
+      config: { role: "viewer" },
+      schema: {
+        tags: ["jobs"],
+        summary: "The training's steps, oldest first",
+        params: IdParams,
+        querystring: Type.Object(
+          {
+            after: Type.Optional(Type.Integer({ minimum: 0, description: "only steps after this one" })),
+            cursor: Type.Optional(Type.String({ maxLength: 20, description: "`nextCursor` of the page before" })),
+            limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: "items a page; 200 when absent" })),
+          },
+          { additionalProperties: false },
+        ),
+        response: answers({ 200: MetricPageSchema }),
+      },
+    },
+    async (request) => {
+      const { id } = request.params;
+      const { after, cursor, limit } = request.query;
+      if (cursor !== undefined && !/^\d{1,15}$/.test(cursor)) throw new ProblemError("bad-request", "cursor is not valid", [{ field: "cursor", value: cursor, message: "was not made by a page of this list", remedy: "use nextCursor of the page before, or none" }]);
+      if (!(await getJob(database.db, id))) throw noJob(id);
+      return listStepMetrics(database.db, id, { after: cursor === undefined ? (after ?? 0) : Number(cursor), ...(limit === undefined ? {} : { limit }) });
+    },
+  );
+
+  app.get(
+    "/jobs/:id/events",
+    {
+      config: { role: "viewer" },
+      schema: {
+        tags: ["jobs"],
+        summary: "A job's events as they happen (server-sent events); `Last-Event-ID` resumes",
+        description: "`event:` is the type, `id:` the event's number, `data:` a JobStreamEvent. The last message is `event: end`: the job has ended and nothing was left out.",
+        produces: ["text/event-stream"],
+        headers: headers.stream,
+        params: IdParams,
+        querystring: Type.Object({ follow: Type.Optional(Type.Boolean({ description: "false: end after the events that are there now" })) }, { additionalProperties: false }),
+      },
+    },
+    async (request, reply) => {
+      const { id } = request.params;
+      if (!(await getJob(database.db, id))) throw noJob(id);
+      const { heartbeatMilliseconds } = options;
+      return options.streams.send(reply, (signal) => jobStream({ database, jobId: id, afterId: lastEventIdOf(request), follow: request.query.follow ?? true, heartbeatMilliseconds, signal }));
+    },
+  );
+}

@@ -1,0 +1,51 @@
+import { existsSync, readFileSync } from "node:fs";
+import { availableParallelism, totalmem } from "node:os";
+import { delimiter, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { ServiceDefinition } from "@internevo/service-kit";
+import { buildApi } from "./app.ts";
+import { ApiConfigSchema } from "./config.ts";
+import { ensureToken } from "./first-token.ts";
+import { createProfileSource } from "./profile-source.ts";
+import type { LaunchCapabilities } from "./submission/check-cluster.ts";
+import { createWorkers } from "./work/workers.ts";
+
+const CONSOLE = fileURLToPath(new URL("../../console/dist", import.meta.url));
+const version = (JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }).version;
+
+const onPath = (program: string): boolean => (process.env["PATH"] ?? "").split(delimiter).some((directory) => directory !== "" && existsSync(join(directory, program)));
+
+/** What can start ranks on this machine. */
+const capabilities = (maximumLocalRanks: number | undefined): LaunchCapabilities => ({
+  slurm: onPath("srun"),
+  maximumLocalRanks: maximumLocalRanks ?? Math.max(8, 4 * availableParallelism()),
+  localMemoryBytes: totalmem(),
+});
+
+export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
+  name: "api",
+  configSchema: ApiConfigSchema,
+  async start(service) {
+    const { config, database } = service;
+    const workers = createWorkers();
+    service.onShutdown(() => workers.close());
+    const app = await buildApi({
+      database,
+      workers,
+      capabilities: capabilities(config.INTERNEVO_API_MAXIMUM_LOCAL_RANKS),
+      profileFor: createProfileSource(database),
+      health: service.health,
+      version,
+      consoleDirectory: config.INTERNEVO_API_CONSOLE_DIRECTORY ?? CONSOLE,
+      logger: service.log,
+      limits: { requestsPerMinute: config.INTERNEVO_API_REQUESTS_PER_MINUTE },
+      trustProxy: config.INTERNEVO_API_TRUST_PROXY,
+    });
+    service.onShutdown(() => app.close());
+    const made = await ensureToken(database, config.INTERNEVO_API_TOKEN);
+    // Not by the log, which is kept and hides tokens.
+    if (made !== undefined) process.stderr.write(`The first start made an admin token. It is shown this once:\n\n    ${made}\n\n`);
+    const apiUrl = await app.listen({ host: config.INTERNEVO_API_HOST, port: config.INTERNEVO_API_PORT });
+    service.announce({ apiUrl });
+  },
+};

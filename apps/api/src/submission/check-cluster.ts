@@ -1,0 +1,45 @@
+import { formatBytes, ProblemError, type JobSpec, type ProblemDetail } from "@internevo/domain";
+
+/** What can start ranks here. */
+export interface LaunchCapabilities {
+  readonly slurm: boolean;
+  /** More ranks than this are not started on one machine. */
+  readonly maximumLocalRanks: number;
+  readonly localMemoryBytes: number;
+}
+
+/**
+ * Checks that something here can run the job's cluster.
+ * @throws ProblemError `job-invalid`
+ */
+export function checkCluster(spec: JobSpec, capabilities: LaunchCapabilities): void {
+  const { cluster } = spec;
+  const details: ProblemDetail[] = [];
+  if (cluster.launcher === "slurm") {
+    if (!capabilities.slurm) {
+      details.push({ field: "cluster.launcher", value: "slurm", message: "is not available: this installation has no Slurm client", remedy: "install srun where the services run, or use launcher: local" });
+    }
+  } else {
+    const ranks = cluster.nodes * cluster.gpusPerNode;
+    if (cluster.nodes > 1) {
+      details.push({ field: "cluster.nodes", value: cluster.nodes, message: "is more than the one machine that launcher: local has", remedy: "use nodes: 1 with all ranks in gpusPerNode, or launcher: slurm, or ask for the plan only: `internevo plan`" });
+    }
+    if (ranks > capabilities.maximumLocalRanks) {
+      details.push({
+        field: "cluster.gpusPerNode",
+        value: cluster.gpusPerNode,
+        message: `gives ${ranks} ranks, and this machine starts ${capabilities.maximumLocalRanks} at most`,
+        remedy: "use fewer, or launcher: slurm, or ask for the plan only: `internevo plan`",
+      });
+    } else if (ranks * cluster.memoryPerGpuBytes > capabilities.localMemoryBytes) {
+      details.push({
+        field: "cluster.memoryPerGpu",
+        value: cluster.memoryPerGpuBytes,
+        message: `times ${ranks} ranks is ${formatBytes(ranks * cluster.memoryPerGpuBytes)}, and this machine has ${formatBytes(capabilities.localMemoryBytes)}`,
+        remedy: `use ${formatBytes(Math.floor(capabilities.localMemoryBytes / ranks))} or less`,
+      });
+    }
+  }
+  const [first] = details;
+  if (first) throw new ProblemError("job-invalid", `no launcher here runs this cluster: ${first.field} ${first.message}`, details);
+}

@@ -1,0 +1,65 @@
+import { isAbsolute } from "node:path";
+import { ProblemError, type Data, type JobSpec, type ProblemDetail } from "@internevo/domain";
+import { countTokens, openData, readHeader } from "@internevo/launcher";
+
+/** Token files up to this size are read whole before a job is accepted; larger ones are by the job's first stage. */
+const FULLY_CHECKED_BYTES = 2 ** 30;
+
+const fieldsOf = (data: Data): { path: string; field: string }[] =>
+  data.format === "text" ? data.paths.map((path, index) => ({ path, field: `data.paths.${index}` })) : [{ path: data.path, field: "data.path" }];
+
+async function checkTokens(path: string, spec: JobSpec): Promise<number> {
+  const { handle, sizeBytes } = await openData(path, "data.path");
+  try {
+    const header = await readHeader(handle, path, sizeBytes);
+    if (sizeBytes <= FULLY_CHECKED_BYTES) await countTokens(handle, path, header, spec.model.vocabularySize);
+    return header.tokenCount;
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Bytes are tokens. */
+async function checkText(data: Extract<Data, { format: "text" }>): Promise<number> {
+  const details: ProblemDetail[] = [];
+  let tokens = 0;
+  for (const { path, field } of fieldsOf(data)) {
+    try {
+      const { handle, sizeBytes } = await openData(path, field);
+      await handle.close();
+      tokens += sizeBytes;
+    } catch (error) {
+      if (!(error instanceof ProblemError)) throw error;
+      details.push(...error.details);
+    }
+  }
+  const [first] = details;
+  if (first) throw new ProblemError("data-invalid", `${first.value} ${first.message}`, details.slice(0, 20));
+  return tokens;
+}
+
+/**
+ * Checks that a job's data can be trained on, as the machine that serves the API sees it.
+ * @throws ProblemError `job-invalid` without data or with a relative path; `data-invalid` missing, unreadable, empty, truncated, a
+ * token beyond the vocabulary, fewer tokens than one sequence.
+ */
+export async function checkData(spec: JobSpec): Promise<void> {
+  const { data } = spec;
+  if (data === null) {
+    throw new ProblemError("job-invalid", "a job without data cannot be run", [{ field: "data", message: "is missing", remedy: "add data, or ask for its plan only: `internevo plan`, or POST /api/v1/plans" }]);
+  }
+  const relative = fieldsOf(data).filter(({ path }) => !isAbsolute(path));
+  if (relative.length > 0) {
+    throw new ProblemError(
+      "job-invalid",
+      `${relative[0]?.field} is a relative path`,
+      relative.slice(0, 20).map(({ path, field }) => ({ field, value: path, message: "is a relative path, which means nothing to the services", remedy: "give an absolute path (the command line does it for you)" })),
+    );
+  }
+  const tokens = data.format === "text" ? await checkText(data) : await checkTokens(data.path, spec);
+  if (tokens < spec.sequenceLengthTokens + 1) {
+    throw new ProblemError("data-invalid", `the data holds ${tokens} tokens: fewer than one sequence of ${spec.sequenceLengthTokens} and its last target`, [
+      { field: "data", value: tokens, message: "holds less than one sequence", remedy: `give at least ${spec.sequenceLengthTokens + 1} tokens, or a shorter sequenceLengthTokens` },
+    ]);
+  }
+}

@@ -1,0 +1,110 @@
+import { allPages } from "@internevo/client";
+import type { JobSummary } from "@internevo/contracts";
+import { formatSeconds, JOB_STATES, planLabel, type JobState, type StepMetric, type Trial } from "@internevo/domain";
+import { Option, type Command } from "commander";
+import type { JobStreamEvent } from "@internevo/contracts";
+import type { Context } from "../context.ts";
+import { integerArgument } from "../arguments.ts";
+import { followJob } from "../progress.ts";
+import { jobsTable, jobText } from "../views.ts";
+
+export function addPs(program: Command, context: Context): void {
+  program
+    .command("ps")
+    .description("list jobs, newest first")
+    .addOption(new Option("--state <state>", "only jobs in this state").choices([...JOB_STATES]))
+    .option("-n, --limit <count>", "at most so many", integerArgument(1, 100_000), 50)
+    .action(async (options: { state?: JobState; limit: number }) => {
+      const output = context.output();
+      const client = await context.client();
+      const jobs: JobSummary[] = [];
+      const pages = allPages((cursor) =>
+        client.listJobs({ limit: Math.min(200, options.limit), signal: context.signal, ...(cursor === undefined ? {} : { cursor }), ...(options.state === undefined ? {} : { state: options.state }) }),
+      );
+      for await (const job of pages) {
+        jobs.push(job);
+        if (jobs.length >= options.limit) break;
+      }
+      if (output.json) output.document(jobs);
+      else if (jobs.length === 0) output.note("no jobs");
+      else output.data(jobsTable(jobs, output.colors));
+    });
+}
+
+export function addShow(program: Command, context: Context): void {
+  program
+    .command("show")
+    .description("show one job: stages, trials predicted beside measured, attempts, report")
+    .argument("<job>", "id of the job")
+    .action(async (id: string) => {
+      const output = context.output();
+      const job = await (await context.client()).getJob(id, { signal: context.signal });
+      if (output.json) output.document(job);
+      else output.data(jobText(job, output.colors));
+    });
+}
+
+function logLine(event: JobStreamEvent): string {
+  const at = event.at.replace("T", " ").replace(/\.\d+Z$/, "Z");
+  const text = ((): string => {
+    switch (event.type) {
+      case "state":
+        return `${String(event.data["from"] ?? "submitted")} → ${String(event.data["to"])}${event.data["reason"] ? ` (${String(event.data["reason"])})` : ""}`;
+      case "progress": {
+        const { stage, message, done, total } = event.data as { stage?: string; message?: string; done?: number | null; total?: number | null };
+        return `${stage ?? ""} ${message ?? ""}${typeof done === "number" ? ` ${done}${typeof total === "number" ? `/${total}` : ""}` : ""}`.trim();
+      }
+      case "trial": {
+        const trial = event.data["trial"] as Trial;
+        const result = trial.measured ? `, ${formatSeconds(trial.measured.stepTimeSeconds)} a step` : trial.failure ? `, ${trial.failure.code}: ${trial.failure.message}` : "";
+        return `#${trial.candidate.rank} ${planLabel(trial.candidate.plan)} ${trial.state}${result}`;
+      }
+      case "step": {
+        const metric = event.data as unknown as StepMetric;
+        return `${metric.step} loss ${metric.loss.toFixed(4)}, ${formatSeconds(metric.stepTimeSeconds)}, ${Math.round(metric.tokensPerSecond)} tokens/s`;
+      }
+      case "log":
+        return `${String(event.data["level"] ?? "")} ${String(event.data["source"] ?? "")}: ${String(event.data["message"] ?? "")}`;
+      case "report":
+        return JSON.stringify(event.data);
+    }
+  })();
+  return `${at} ${event.type.padEnd(8)} ${text}`;
+}
+
+export function addLogs(program: Command, context: Context): void {
+  program
+    .command("logs")
+    .description("the events of a job: states, progress, trials, steps, log lines; with --json one JSON value a line")
+    .argument("<job>", "id of the job")
+    .option("-f, --follow", "stay until the job has ended")
+    .option("--after <event>", "only events after this number", integerArgument(0, Number.MAX_SAFE_INTEGER), 0)
+    .action(async (id: string, options: { follow?: boolean; after: number }) => {
+      const output = context.output();
+      const client = await context.client();
+      const show = (event: JobStreamEvent): void => output.data(output.json ? JSON.stringify(event) : logLine(event));
+      if (options.follow) return followJob(client, id, show, output, context.signal, options.after);
+      const events = client.jobEvents(id, { lastEventId: options.after, follow: false, signal: context.signal, maxAttempts: 1 });
+      for await (const event of events) show(event);
+    });
+}
+
+export function addCancel(program: Command, context: Context): void {
+  program
+    .command("cancel")
+    .description("cancel a job; its processes are ended in every stage")
+    .argument("<job>", "id of the job")
+    .option("--no-wait", "do not wait until it is cancelled")
+    .action(async (id: string, options: { wait: boolean }) => {
+      const output = context.output();
+      const client = await context.client();
+      let job = await client.cancelJob(id, { signal: context.signal });
+      if (options.wait && job.state === "cancelling") {
+        output.note("cancelling; its processes are being ended");
+        await followJob(client, id, () => {}, output, context.signal);
+        job = await client.getJob(id, { signal: context.signal });
+      }
+      if (output.json) output.document(job);
+      else output.data(`${job.id} ${job.state}`);
+    });
+}

@@ -1,0 +1,94 @@
+import { allPages, type WorkloadCreate } from "@internevo/client";
+import type { Proposal, Workload } from "@internevo/domain";
+import type { Command } from "commander";
+import { integerArgument, numberArgument } from "../arguments.ts";
+import type { Context } from "../context.ts";
+import { readJobFile } from "../job-input.ts";
+import { proposalsTable, workloadsTable } from "../views.ts";
+
+interface AddOptions {
+  readonly name?: string;
+  readonly cron: string;
+  readonly timeZone?: string;
+  readonly gainThreshold?: number;
+  readonly catchUpWindow?: number;
+  readonly idempotencyKey?: string;
+}
+
+export function addReplan(program: Command, context: Context): void {
+  const replan = program.command("replan").description("workloads that are planned again by a schedule, and what it found");
+  const show = (workload: Workload): void => {
+    const output = context.output();
+    if (output.json) output.document(workload);
+    else output.data(workloadsTable([workload], output.colors));
+  };
+
+  replan
+    .command("add")
+    .description("plan a job's workload again by a schedule")
+    .argument("<job>", "job file (YAML or JSON); - reads standard input")
+    .option("--name <name>", "default: the job's name")
+    .option("--cron <schedule>", "five fields", "0 3 * * *")
+    .option("--time-zone <zone>", "IANA name; default: this machine's")
+    .option("--gain-threshold <fraction>", "predicted gain in step time that makes a proposal", numberArgument(0, 1))
+    .option("--catch-up-window <seconds>", "how late a missed run may still be made up", integerArgument(0, 31_536_000))
+    .option("--idempotency-key <key>")
+    .action(async (path: string, options: AddOptions) => {
+      const client = await context.client();
+      const job = await readJobFile(path);
+      const jobName = (job as { name?: unknown } | null)?.name;
+      const body: WorkloadCreate = {
+        name: options.name ?? (typeof jobName === "string" ? jobName : ""),
+        job,
+        cron: options.cron,
+        timeZone: options.timeZone ?? Intl.DateTimeFormat().resolvedOptions().timeZone,
+        ...(options.gainThreshold === undefined ? {} : { gainThreshold: options.gainThreshold }),
+        ...(options.catchUpWindow === undefined ? {} : { catchUpWindowSeconds: options.catchUpWindow }),
+      };
+      show(await client.createWorkload(body, { signal: context.signal, ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }) }));
+    });
+
+  replan
+    .command("list", { isDefault: true })
+    .description("list workloads with their next and last run")
+    .action(async () => {
+      const output = context.output();
+      const client = await context.client();
+      const workloads: Workload[] = [];
+      for await (const item of allPages((cursor) => client.listWorkloads({ signal: context.signal, ...(cursor === undefined ? {} : { cursor }) }))) workloads.push(item);
+      if (output.json) output.document(workloads);
+      else if (workloads.length === 0) output.note("no workloads; add one with: internevo replan add JOB.yaml");
+      else output.data(workloadsTable(workloads, output.colors));
+    });
+
+  replan
+    .command("run")
+    .description("plan a workload again now")
+    .argument("<workload>", "id of the workload")
+    .action(async (id: string) => show(await (await context.client()).runWorkload(id, { signal: context.signal })));
+
+  replan
+    .command("proposals")
+    .description("better plans that were found, newest first")
+    .argument("<workload>", "id of the workload")
+    .action(async (id: string) => {
+      const output = context.output();
+      const client = await context.client();
+      const proposals: Proposal[] = [];
+      for await (const item of allPages((cursor) => client.listProposals(id, { signal: context.signal, ...(cursor === undefined ? {} : { cursor }) }))) proposals.push(item);
+      if (output.json) output.document(proposals);
+      else if (proposals.length === 0) output.note("no proposals: no plan was better by the threshold");
+      else output.data(proposalsTable(proposals, output.colors));
+    });
+
+  replan
+    .command("remove")
+    .description("forget a workload, its runs and its proposals")
+    .argument("<workload>", "id of the workload")
+    .action(async (id: string) => {
+      await (await context.client()).deleteWorkload(id, { signal: context.signal });
+      const output = context.output();
+      if (output.json) output.document({ removed: id });
+      else output.data(id);
+    });
+}

@@ -1,0 +1,43 @@
+import type { Command } from "commander";
+import { readJobFile } from "../job-input.ts";
+import { exitCodeOfState } from "../exit-codes.ts";
+import { createProgress, followJob } from "../progress.ts";
+import { jobText } from "../views.ts";
+import type { Context } from "../context.ts";
+
+interface Options {
+  readonly follow?: boolean;
+  readonly idempotencyKey?: string;
+}
+
+export function addSubmit(program: Command, context: Context): void {
+  program
+    .command("submit")
+    .description("submit a job: it is profiled, planned, tried and trained")
+    .argument("<job>", "job file (YAML or JSON); - reads standard input")
+    .option("-f, --follow", "follow it to its end; the exit status is the job's")
+    .option("--idempotency-key <key>", "submitting again with the same key makes no second job")
+    .action(async (path: string, options: Options) => {
+      const output = context.output();
+      const client = await context.client();
+      const body = await readJobFile(path);
+      let job = await client.submitJob(body, { signal: context.signal, ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }) });
+      if (!options.follow) {
+        if (output.json) output.document(job);
+        else output.data(job.id);
+        output.note(`follow it with: internevo logs -f ${job.id}`);
+        return;
+      }
+      output.note(`job ${job.id} ${job.name}`);
+      const progress = createProgress({ output, steps: job.steps });
+      try {
+        await followJob(client, job.id, progress.on, output, context.signal);
+      } finally {
+        progress.end();
+      }
+      job = await client.getJob(job.id, { signal: context.signal });
+      if (output.json) output.document(job);
+      else output.data(jobText(job, output.colors));
+      context.setExitCode(exitCodeOfState(job.state));
+    });
+}

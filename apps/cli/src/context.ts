@@ -1,0 +1,49 @@
+import { InternEvoClient } from "@internevo/client";
+import { ProblemError } from "@internevo/domain";
+import { findStack } from "./local-stack-address.ts";
+import type { ExitCode } from "./exit-codes.ts";
+import type { Output } from "./output.ts";
+
+/** Options of every command. */
+export interface GlobalOptions {
+  readonly url?: string;
+  readonly token?: string;
+  readonly dataDirectory?: string;
+  readonly json?: boolean;
+}
+
+/** What a command needs of its surroundings. */
+export interface Context {
+  /** Made when the options are known. */
+  output(): Output;
+  /** A client of the API that the options, the environment or the local stack name. @throws ProblemError `unavailable` when there is none. */
+  client(): Promise<InternEvoClient>;
+  readonly options: () => GlobalOptions;
+  readonly env: NodeJS.ProcessEnv;
+  /** Aborts at Ctrl-C and SIGTERM. */
+  readonly signal: AbortSignal;
+  setExitCode(code: ExitCode): void;
+}
+
+export const DEFAULT_DATA_DIRECTORY = ".internevo";
+
+export const dataDirectoryOf = (context: Pick<Context, "options" | "env">): string => context.options().dataDirectory ?? context.env["INTERNEVO_DATA_DIRECTORY"] ?? DEFAULT_DATA_DIRECTORY;
+
+const assertUrl = (url: string): string => {
+  if (URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)) return url;
+  throw new ProblemError("bad-request", `${url} is not the URL of an API`, [{ field: "--url", value: url, message: "is not an http or https URL", remedy: "give for example http://127.0.0.1:8080" }]);
+};
+
+/** Where the API is: options first, then the environment, then the local stack. */
+export async function connect(context: Pick<Context, "options" | "env">): Promise<InternEvoClient> {
+  const url = context.options().url ?? context.env["INTERNEVO_URL"];
+  const token = context.options().token ?? context.env["INTERNEVO_TOKEN"];
+  if (url !== undefined && token !== undefined) return new InternEvoClient({ baseUrl: assertUrl(url), token });
+  const directory = dataDirectoryOf(context);
+  const stack = await findStack(directory);
+  if (stack !== undefined && (url === undefined || url.replace(/\/+$/, "") === stack.apiUrl)) return new InternEvoClient({ baseUrl: stack.apiUrl, token: token ?? stack.token });
+  if (url !== undefined) throw new ProblemError("unauthorized", "no token is given", [{ field: "--token", message: "is missing", remedy: "give --token, or set INTERNEVO_TOKEN" }]);
+  throw new ProblemError("unavailable", `no API is given, and no local stack runs in ${directory}`, [
+    { field: "--url", message: "is missing", remedy: "start a local stack with `internevo up`, or give --url and --token, or set INTERNEVO_URL and INTERNEVO_TOKEN" },
+  ]);
+}

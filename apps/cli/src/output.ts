@@ -1,0 +1,107 @@
+import { ApiProblemError } from "@internevo/client";
+import { ProblemError, type ProblemDetail } from "@internevo/domain";
+import Table from "cli-table3";
+import picocolors from "picocolors";
+
+export type Colors = ReturnType<typeof picocolors.createColors>;
+
+/** Where the program speaks: data to stdout, everything else to stderr. */
+export interface Output {
+  readonly json: boolean;
+  /** Colours of stdout; plain when it is no terminal, or NO_COLOR is set. */
+  readonly colors: Colors;
+  readonly isTerminal: boolean;
+  /** One line of data. */
+  data(line: string): void;
+  /** A document: one JSON value. */
+  document(value: unknown): void;
+  /** One line for the person. */
+  note(line: string): void;
+  /** Rewrites the last line of a terminal; nothing elsewhere. Empty text clears it. */
+  status(line: string): void;
+}
+
+export interface OutputStreams {
+  readonly stdout: NodeJS.WritableStream & { isTTY?: boolean; columns?: number };
+  readonly stderr: NodeJS.WritableStream & { isTTY?: boolean; columns?: number };
+  readonly env: NodeJS.ProcessEnv;
+}
+
+const noColor = (env: NodeJS.ProcessEnv): boolean => (env["NO_COLOR"] ?? "") !== "" || env["TERM"] === "dumb";
+
+export function createOutput(streams: OutputStreams, json: boolean): Output {
+  const colors = picocolors.createColors(streams.stdout.isTTY === true && !noColor(streams.env) && !json);
+  const isTerminal = streams.stderr.isTTY === true && streams.env["TERM"] !== "dumb";
+  let statusShown = false;
+  const clear = (): void => {
+    if (statusShown) streams.stderr.write("\r\u001b[2K");
+    statusShown = false;
+  };
+  return {
+    json,
+    colors,
+    isTerminal,
+    data(line) {
+      clear();
+      streams.stdout.write(`${line}\n`);
+    },
+    document(value) {
+      clear();
+      streams.stdout.write(`${JSON.stringify(value, null, 2)}\n`);
+    },
+    note(line) {
+      clear();
+      streams.stderr.write(`${line}\n`);
+    },
+    status(line) {
+      if (!isTerminal) return;
+      clear();
+      if (line === "") return;
+      streams.stderr.write(line.slice(0, (streams.stderr.columns ?? 80) - 1));
+      statusShown = true;
+    },
+  };
+}
+
+export interface Column<T> {
+  readonly title: string;
+  readonly align?: "left" | "right";
+  readonly value: (row: T) => string;
+}
+
+/** A table without frames, so that a shell can cut it as well. */
+export function table<T>(columns: readonly Column<T>[], rows: readonly T[], colors: Colors): string {
+  const none = { top: "", "top-mid": "", "top-left": "", "top-right": "", bottom: "", "bottom-mid": "", "bottom-left": "", "bottom-right": "", left: "", "left-mid": "", mid: "", "mid-mid": "", right: "", "right-mid": "", middle: "  " };
+  const built = new Table({
+    head: columns.map((column) => colors.bold(column.title)),
+    colAligns: columns.map((column) => column.align ?? "left"),
+    chars: none,
+    style: { head: [], border: [], "padding-left": 0, "padding-right": 0 },
+  });
+  for (const row of rows) built.push(columns.map((column) => column.value(row)));
+  return built
+    .toString()
+    .split("\n")
+    .map((line) => line.trimEnd())
+    .join("\n");
+}
+
+const shown = (value: unknown): string => {
+  const text = JSON.stringify(value) ?? "undefined";
+  return text.length > 200 ? `${text.slice(0, 200)}…` : text;
+};
+
+function detailLines(detail: ProblemDetail): string {
+  const value = "value" in detail && detail.value !== undefined ? ` (is ${shown(detail.value)})` : "";
+  return `  ${detail.field}${value}: ${detail.message}\n    → ${detail.remedy}`;
+}
+
+/** What a person, or with --json a program, reads about an error. Goes to stderr. */
+export function describeError(error: unknown, json: boolean): string {
+  const code = error instanceof ProblemError || error instanceof ApiProblemError ? error.code : undefined;
+  const details: readonly ProblemDetail[] = error instanceof ProblemError ? error.details : error instanceof ApiProblemError ? (error.problem.errors ?? []) : [];
+  const message = error instanceof Error ? error.message : String(error);
+  const traceId = error instanceof ApiProblemError ? error.problem.traceId : undefined;
+  if (json) return JSON.stringify({ error: { code: code ?? "failed", message, ...(details.length > 0 ? { errors: details } : {}), ...(traceId === undefined ? {} : { traceId }) } });
+  return [`internevo: ${message}`, ...details.map(detailLines), ...(code === "internal" && traceId !== undefined ? [`  trace ${traceId}`] : [])].join("\n");
+}

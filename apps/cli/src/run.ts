@@ -1,0 +1,71 @@
+import { readFileSync } from "node:fs";
+import { Command, CommanderError } from "commander";
+import { addPlan } from "./commands/plan.ts";
+import { addCancel, addLogs, addPs, addShow } from "./commands/jobs.ts";
+import { addProfile } from "./commands/profile.ts";
+import { addReplan } from "./commands/replan.ts";
+import { addDown, addUp } from "./commands/stack.ts";
+import { addQuickstart } from "./commands/quickstart.ts";
+import { addSubmit } from "./commands/submit.ts";
+import { addWhoami } from "./commands/whoami.ts";
+import { connect, type Context, type GlobalOptions } from "./context.ts";
+import { EXIT, exitCodeOf, InterruptedError, type ExitCode } from "./exit-codes.ts";
+import { createOutput, describeError, type OutputStreams } from "./output.ts";
+
+const version = (JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }).version;
+
+function buildProgram(streams: OutputStreams): Command {
+  return new Command("internevo")
+    .description("plans, tries and trains long-sequence language models over hybrid parallelism and redundant sharding")
+    .version(version)
+    .option("--url <url>", "where the API is (INTERNEVO_URL); default: the local stack")
+    .option("--token <token>", "bearer token (INTERNEVO_TOKEN); default: the local stack's")
+    .option("--data-directory <directory>", "the local stack's folder (INTERNEVO_DATA_DIRECTORY); default: .internevo")
+    .option("--json", "data as JSON on standard output, errors as JSON on standard error")
+    .addHelpText("after", `\nExit status: ${Object.entries(EXIT).map(([name, code]) => `${code} ${name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)}`).join(", ")}.`)
+    .configureOutput({ writeOut: (text) => streams.stdout.write(text), writeErr: (text) => streams.stderr.write(text) })
+    .showHelpAfterError("(see --help)")
+    .exitOverride();
+}
+
+/** Subcommands inherit how errors end, but not when they were added before it was set: it is set for all. */
+function endWithErrors(command: Command): void {
+  command.exitOverride();
+  for (const child of command.commands) endWithErrors(child);
+}
+
+/**
+ * Runs one command line.
+ * @returns the exit status; see docs/cli.md.
+ */
+export async function run(args: readonly string[], streams: OutputStreams): Promise<ExitCode> {
+  const stop = new AbortController();
+  const interrupt = (): void => stop.abort(new InterruptedError());
+  process.on("SIGINT", interrupt).on("SIGTERM", interrupt).on("SIGHUP", interrupt);
+  let exitCode: ExitCode = EXIT.ok;
+  const program = buildProgram(streams);
+  const options = (): GlobalOptions => program.opts<GlobalOptions>();
+  const context: Context = {
+    output: () => createOutput(streams, options().json === true),
+    client: () => connect(context),
+    options,
+    env: streams.env,
+    signal: stop.signal,
+    setExitCode(code) {
+      exitCode = code;
+    },
+  };
+  for (const add of [addQuickstart, addUp, addDown, addPlan, addSubmit, addPs, addShow, addLogs, addCancel, addProfile, addReplan, addWhoami]) add(program, context);
+  endWithErrors(program);
+  try {
+    await program.parseAsync([...args], { from: "user" });
+    return exitCode;
+  } catch (error) {
+    const cause = stop.signal.aborted ? stop.signal.reason : error;
+    // Commander has written its own message.
+    if (!(cause instanceof CommanderError)) streams.stderr.write(`${describeError(cause, options().json === true)}\n`);
+    return exitCodeOf(cause);
+  } finally {
+    process.off("SIGINT", interrupt).off("SIGTERM", interrupt).off("SIGHUP", interrupt);
+  }
+}

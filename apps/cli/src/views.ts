@@ -1,0 +1,180 @@
+import type { JobDetail, JobSummary, ProfileRecord } from "@internevo/contracts";
+import { formatBytes, formatSeconds, planLabel, type Proposal, type Trial, type Workload } from "@internevo/domain";
+import type { ProfileSummary } from "@internevo/client";
+import { table, type Colors, type Column } from "./output.ts";
+
+/** What people read of jobs, profiles and workloads: text only. */
+
+const NONE = "–";
+const percent = (fraction: number): string => `${fraction >= 0 ? "+" : ""}${(fraction * 100).toFixed(1)}%`;
+const when = (instant: string | null): string => (instant === null ? NONE : instant.replace("T", " ").replace(/\.\d+Z$/, "Z"));
+
+function stateText(state: string, colors: Colors): string {
+  if (state === "succeeded") return colors.green(state);
+  if (state === "failed") return colors.red(state);
+  if (state === "cancelled" || state === "cancelling") return colors.yellow(state);
+  return colors.cyan(state);
+}
+
+function progressOf(job: JobSummary): string {
+  switch (job.state) {
+    case "trialling":
+      return `trial ${job.trialsDone}/${job.trialsTotal}`;
+    case "running":
+    case "succeeded":
+      return `step ${job.lastStep}/${job.steps}`;
+    case "failed":
+    case "cancelled":
+      return job.lastStep > 0 ? `step ${job.lastStep}/${job.steps}` : NONE;
+    case "profiling":
+    case "planning":
+    case "cancelling":
+      return NONE;
+  }
+}
+
+export function jobsTable(jobs: readonly JobSummary[], colors: Colors): string {
+  const columns: Column<JobSummary>[] = [
+    { title: "ID", value: (job) => job.id },
+    { title: "NAME", value: (job) => job.name },
+    { title: "STATE", value: (job) => stateText(job.state, colors) },
+    { title: "PROGRESS", value: progressOf },
+    { title: "LOSS", align: "right", value: (job) => (job.lastLoss === null ? NONE : job.lastLoss.toFixed(4)) },
+    { title: "MODEL", value: (job) => job.model },
+    { title: "CLUSTER", value: (job) => job.cluster },
+    { title: "CREATED", value: (job) => when(job.createdAt) },
+  ];
+  return table(columns, jobs, colors);
+}
+
+const stepError = (trial: Trial): number | undefined =>
+  trial.measured ? (trial.candidate.predicted.stepTimeSeconds - trial.measured.stepTimeSeconds) / trial.measured.stepTimeSeconds : undefined;
+const memoryError = (trial: Trial): number | undefined =>
+  trial.measured ? (trial.candidate.predicted.peakMemoryBytes - trial.measured.peakMemoryBytes) / trial.measured.peakMemoryBytes : undefined;
+
+/** Predicted beside measured, fastest measured first. */
+export function trialsTable(trials: readonly Trial[], colors: Colors): string {
+  const sorted = [...trials].sort((a, b) => (a.measured?.stepTimeSeconds ?? Number.POSITIVE_INFINITY) - (b.measured?.stepTimeSeconds ?? Number.POSITIVE_INFINITY) || a.candidate.rank - b.candidate.rank);
+  const measured = (show: (trial: Trial & { measured: NonNullable<Trial["measured"]> }) => string) => (trial: Trial) =>
+    trial.measured ? show({ ...trial, measured: trial.measured }) : NONE;
+  const columns: Column<Trial>[] = [
+    { title: "PREDICTED", align: "right", value: (trial) => `#${trial.candidate.rank}` },
+    { title: "PLAN", value: (trial) => planLabel(trial.candidate.plan) },
+    { title: "STEP pred.", align: "right", value: (trial) => formatSeconds(trial.candidate.predicted.stepTimeSeconds) },
+    { title: "meas.", align: "right", value: measured((trial) => formatSeconds(trial.measured.stepTimeSeconds)) },
+    { title: "error", align: "right", value: (trial) => (stepError(trial) === undefined ? NONE : percent(stepError(trial) as number)) },
+    { title: "TOKENS/GPU/S pred.", align: "right", value: (trial) => trial.candidate.predicted.tokensPerGpuPerSecond.toFixed(0) },
+    { title: "meas.", align: "right", value: measured((trial) => trial.measured.tokensPerGpuPerSecond.toFixed(0)) },
+    { title: "MEMORY pred.", align: "right", value: (trial) => formatBytes(trial.candidate.predicted.peakMemoryBytes) },
+    { title: "meas.", align: "right", value: measured((trial) => formatBytes(trial.measured.peakMemoryBytes)) },
+    { title: "error", align: "right", value: (trial) => (memoryError(trial) === undefined ? NONE : percent(memoryError(trial) as number)) },
+    { title: "RESULT", value: (trial) => (trial.failure ? colors.red(trial.failure.code) : stateText(trial.state, colors)) },
+  ];
+  return table(columns, sorted, colors);
+}
+
+export function reportLines(job: JobDetail, colors: Colors): string[] {
+  const { report } = job;
+  const lines: string[] = [];
+  if (job.chosen) lines.push(`${colors.bold("chosen plan")}   ${planLabel(job.chosen.plan)} (predicted #${job.chosen.rank})`);
+  if (!report) return lines;
+  lines.push(`${colors.bold("trained")}       ${report.steps} steps in ${report.attempts} attempt${report.attempts === 1 ? "" : "s"}, ${formatSeconds(report.meanStepTimeSeconds)} a step, ${report.tokensPerGpuPerSecond.toFixed(0)} tokens/s a rank`);
+  const entropy = report.unigramEntropyNats;
+  const verdict = entropy === null ? "" : report.finalLossNats < entropy ? colors.green(`below the unigram entropy of the text, ${entropy.toFixed(4)}`) : colors.red(`not below the unigram entropy of the text, ${entropy.toFixed(4)}`);
+  lines.push(`${colors.bold("final loss")}    ${report.finalLossNats.toFixed(4)} nats a token${verdict === "" ? "" : `, ${verdict}`}`);
+  const share = (value: number | null): string => (value === null ? NONE : `${(value * 100).toFixed(1)}%`);
+  lines.push(`${colors.bold("predictions")}   mean error of step time ${share(report.timeErrorOverTrials)}, of peak memory ${share(report.memoryErrorOverTrials)}; Kendall's τ ${report.kendallTauOverTrials?.toFixed(2) ?? NONE}`);
+  return lines;
+}
+
+export function jobText(job: JobDetail, colors: Colors): string {
+  const lines = [
+    `${colors.bold("job")}           ${job.id} ${job.name}`,
+    `${colors.bold("state")}         ${stateText(job.state, colors)}${job.reason ? ` (${job.reason})` : ""}, ${progressOf(job)}`,
+    `${colors.bold("model")}         ${job.model}, ${job.spec.sequenceLengthTokens} tokens a sequence, ${job.spec.globalBatchTokens} a step, ${job.spec.precision}`,
+    `${colors.bold("cluster")}       ${job.cluster}: ${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}, ${job.spec.cluster.launcher}`,
+    `${colors.bold("created")}       ${when(job.createdAt)}${job.endedAt ? `, ended ${when(job.endedAt)}` : ""}, trace ${job.traceId}`,
+  ];
+  if (job.failure) lines.push(`${colors.bold("failure")}       ${colors.red(job.failure.code)}: ${job.failure.message}${job.failure.remedy ? `\n              → ${job.failure.remedy}` : ""}`);
+  lines.push("", colors.bold("stages"));
+  for (const transition of job.transitions) lines.push(`  ${when(transition.at)}  ${transition.from ?? "submitted"} → ${transition.to}${transition.reason ? ` (${transition.reason})` : ""}`);
+  if (job.planning) {
+    const { counts } = job.planning;
+    const rejected = Object.entries(counts.rejected).filter(([, count]) => count > 0);
+    lines.push("", colors.bold("plans"), `  ${counts.evaluated} evaluated, ${counts.feasible} feasible${rejected.length > 0 ? `; rejected: ${rejected.map(([reason, count]) => `${reason} ${count}`).join(", ")}` : ""}`);
+  }
+  if (job.trials.length > 0) lines.push("", colors.bold("trials"), trialsTable(job.trials, colors));
+  if (job.attempts.length > 0) {
+    lines.push("", colors.bold("attempts"));
+    for (const attempt of job.attempts) lines.push(`  ${attempt.number}: ${attempt.state}, steps ${attempt.resumedFromStep} to ${attempt.lastStep}${attempt.failure ? `, ${attempt.failure.code}: ${attempt.failure.message}` : ""}`);
+  }
+  const report = reportLines(job, colors);
+  if (report.length > 0) lines.push("", ...report);
+  return lines.join("\n");
+}
+
+export const profilesTable = (profiles: readonly ProfileSummary[], colors: Colors): string =>
+  table<ProfileSummary>(
+    [
+      { title: "ID", value: (profile) => profile.id },
+      { title: "NAME", value: (profile) => profile.name },
+      { title: "MEASURED", value: (profile) => when(profile.createdAt) },
+      { title: "FRESH UNTIL", value: (profile) => when(profile.freshUntil) },
+    ],
+    profiles,
+    colors,
+  );
+
+export function profileText(record: ProfileRecord, colors: Colors): string {
+  const { profile } = record;
+  const head = [
+    `${colors.bold("profile")}       ${record.id} ${record.name}`,
+    `${colors.bold("cluster")}       ${profile.cluster.nodes} × ${profile.cluster.gpusPerNode}, ${profile.device.name}`,
+    `${colors.bold("measured")}      ${when(record.createdAt)}, fresh until ${when(record.freshUntil)}`,
+    `${colors.bold("peak")}          ${(profile.device.peakFlopsPerSecondFp32 / 1e9).toFixed(0)} GFLOP/s fp32, ${(profile.device.peakFlopsPerSecondBf16 / 1e9).toFixed(0)} bf16, ${(profile.device.memoryBandwidthBytesPerSecond / 1e9).toFixed(1)} GB/s memory`,
+    `${colors.bold("modules")}       ${profile.modules.length} shapes; ${profile.overlaps.length} overlaps`,
+    "",
+  ];
+  const curves = table(
+    [
+      { title: "COLLECTIVE", value: (curve) => curve.op },
+      { title: "GROUP", align: "right", value: (curve) => String(curve.groupSize) },
+      { title: "PLACEMENT", value: (curve) => curve.placement },
+      { title: "POINTS", align: "right", value: (curve) => String(curve.points.length) },
+      { title: "SMALLEST", align: "right", value: (curve) => pointText(curve.points[0]) },
+      { title: "LARGEST", align: "right", value: (curve) => pointText(curve.points.at(-1)) },
+    ],
+    profile.collectives,
+    colors,
+  );
+  return [...head, curves].join("\n");
+}
+
+const pointText = (point: { bytes: number; medianSeconds: number } | undefined): string => (point ? `${formatBytes(point.bytes)} in ${formatSeconds(point.medianSeconds)}` : NONE);
+
+export const workloadsTable = (workloads: readonly Workload[], colors: Colors): string =>
+  table<Workload>(
+    [
+      { title: "ID", value: (workload) => workload.id },
+      { title: "NAME", value: (workload) => workload.name },
+      { title: "SCHEDULE", value: (workload) => `${workload.cron} ${workload.timeZone}` },
+      { title: "NEXT RUN", value: (workload) => when(workload.nextRunAt) },
+      { title: "LAST RUN", value: (workload) => when(workload.lastRunAt) },
+      { title: "OUTCOME", value: (workload) => workload.lastOutcome ?? NONE },
+    ],
+    workloads,
+    colors,
+  );
+
+export const proposalsTable = (proposals: readonly Proposal[], colors: Colors): string =>
+  table<Proposal>(
+    [
+      { title: "ID", value: (proposal) => proposal.id },
+      { title: "CREATED", value: (proposal) => when(proposal.createdAt) },
+      { title: "GAIN", align: "right", value: (proposal) => percent(proposal.predictedGain) },
+      { title: "PROPOSED", value: (proposal) => planLabel(proposal.proposed.plan) },
+      { title: "CHANGES", value: (proposal) => proposal.differences.map((difference) => `${difference.field} ${JSON.stringify(difference.from)} → ${JSON.stringify(difference.to)}`).join(", ") || NONE },
+    ],
+    proposals,
+    colors,
+  );
