@@ -1,0 +1,268 @@
+#include "trainer/config.h"
+
+#include <cmath>
+#include <fstream>
+#include <initializer_list>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "trainer/failure.h"
+
+namespace internevo::trainer {
+
+namespace {
+
+using Json = nlohmann::json;
+
+[[noreturn]] void refuse(const std::string& field, const std::string& valueJson, const std::string& message,
+                         const std::string& remedy) {
+  throw Failure(Problem{StatusCode::badConfig, field + (valueJson.empty() ? "" : " " + valueJson) + " " + message,
+                        field, valueJson, remedy});
+}
+
+/// An object of the document whose members are all read; what is left over is refused by name.
+class Reader {
+ public:
+  Reader(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
+    if (!object.is_object()) {
+      refuse(path_.empty() ? "configuration" : path_, shorten(object), "is not an object", "give a JSON object");
+    }
+  }
+
+  const Json& at(const char* name) {
+    known_.insert(name);
+    const auto found = object_.find(name);
+    if (found == object_.end()) refuse(field(name), "", "is missing", "add the member; null where it may be absent");
+    return *found;
+  }
+
+  std::int64_t integer(const char* name, std::int64_t minimum,
+                       std::int64_t maximum = std::numeric_limits<std::int64_t>::max()) {
+    const Json& value = at(name);
+    const bool fits = value.is_number_unsigned() ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(maximum)
+                                                 : value.is_number_integer();
+    if (!fits || value.get<std::int64_t>() < minimum || value.get<std::int64_t>() > maximum) {
+      refuse(field(name), shorten(value), "is not an integer in range",
+             "give an integer from " + std::to_string(minimum) + " to " + std::to_string(maximum));
+    }
+    return value.get<std::int64_t>();
+  }
+
+  double number(const char* name, double minimum, bool minimumAllowed, double maximum) {
+    const Json& value = at(name);
+    const double number = value.is_number() ? value.get<double>() : std::nan("");
+    if (!(number > minimum || (minimumAllowed && number == minimum)) || number > maximum) {
+      std::ostringstream range;
+      range << "give a number " << (minimumAllowed ? "from " : "above ") << minimum << " up to " << maximum;
+      refuse(field(name), shorten(value), "is not a number in range", range.str());
+    }
+    return number;
+  }
+
+  bool boolean(const char* name) {
+    const Json& value = at(name);
+    if (!value.is_boolean()) refuse(field(name), shorten(value), "is not a boolean", "give true or false");
+    return value.get<bool>();
+  }
+
+  std::string text(const char* name) {
+    const Json& value = at(name);
+    if (!value.is_string() || value.get_ref<const std::string&>().empty()) {
+      refuse(field(name), shorten(value), "is not a text", "give a text that is not empty");
+    }
+    return value.get<std::string>();
+  }
+
+  /// Index of the text among the choices.
+  int choice(const char* name, std::initializer_list<const char*> choices) {
+    const Json& value = at(name);
+    int index = 0;
+    std::string remedy;
+    for (const char* each : choices) {
+      if (value.is_string() && value.get_ref<const std::string&>() == each) return index;
+      remedy += (index++ == 0 ? "give " : " or ") + Json(each).dump();
+    }
+    refuse(field(name), shorten(value), "is not one of the choices", remedy);
+  }
+
+  Reader object(const char* name) { return {at(name), field(name)}; }
+  bool isNull(const char* name) { return at(name).is_null(); }
+  std::string field(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
+
+  /// Call when every member has been read.
+  void finish() const {
+    for (const auto& [name, value] : object_.items()) {
+      if (known_.count(name) == 0) refuse(field(name), shorten(value), "is not a known member", "remove it");
+    }
+  }
+
+  static std::string shorten(const Json& value) {
+    std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    return text.size() <= 200 ? text : Json(text.substr(0, 200) + "...").dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+
+ private:
+  const Json& object_;
+  std::string path_;
+  std::set<std::string> known_;
+};
+
+constexpr std::int64_t kSize = std::int64_t{1} << 31;
+
+ModelConfig readModel(Reader r) {
+  ModelConfig m;
+  m.hiddenSize = r.integer("hiddenSize", 1, 1 << 20);
+  m.layers = r.integer("layers", 1, 10000);
+  m.heads = r.integer("heads", 1, 65536);
+  m.kvHeads = r.integer("kvHeads", 1, 65536);
+  m.ffnHiddenSize = r.integer("ffnHiddenSize", 1, 1 << 22);
+  m.vocabularySize = r.integer("vocabularySize", 2, kSize - 1);
+  m.tiedEmbeddings = r.boolean("tiedEmbeddings");
+  m.ropeTheta = r.number("ropeTheta", 0, false, 1e12);
+  m.normEpsilon = r.number("normEpsilon", 0, false, 1);
+  m.initStandardDeviation = r.number("initStandardDeviation", 0, false, 10);
+  r.finish();
+  return m;
+}
+
+PlanConfig readPlan(Reader r) {
+  PlanConfig p;
+  const auto factor = [&](const char* name) { return static_cast<int>(r.integer(name, 1, 1 << 20)); };
+  p.microBatchSize = r.integer("microBatchSize", 1, kSize - 1);
+  p.microBatches = r.integer("microBatches", 1, kSize - 1);
+  p.recompute = r.boolean("recompute");
+  p.pipelineParallel = factor("pipelineParallel");
+  p.dataParallel = factor("dataParallel");
+  p.tensorParallel = factor("tensorParallel");
+  p.sequenceParallel = factor("sequenceParallel");
+  p.parameterSharding = factor("parameterSharding");
+  p.gradientSharding = factor("gradientSharding");
+  p.optimizerStateSharding = factor("optimizerStateSharding");
+  r.finish();
+  return p;
+}
+
+Groups readGroups(Reader& r, const char* name) {
+  const Json& value = r.at(name);
+  Groups groups;
+  bool sound = value.is_array();
+  for (std::size_t i = 0; sound && i < value.size(); ++i) {
+    sound = value[i].is_array() && !value[i].empty();
+    groups.emplace_back();
+    for (std::size_t k = 0; sound && k < value[i].size(); ++k) {
+      sound = value[i][k].is_number_integer() && value[i][k] >= 0 && value[i][k] < kSize;
+      if (sound) groups.back().push_back(value[i][k].get<int>());
+    }
+  }
+  if (!sound) {
+    refuse(r.field(name), Reader::shorten(value), "is not a list of groups of ranks", "give the planner's mesh");
+  }
+  return groups;
+}
+
+MeshConfig readMesh(Reader r) {
+  MeshConfig m;
+  m.worldSize = static_cast<int>(r.integer("worldSize", 1, 1 << 20));
+  m.sequenceParallel = readGroups(r, "sequenceParallel");
+  m.dataParallel = readGroups(r, "dataParallel");
+  m.tensorParallel = readGroups(r, "tensorParallel");
+  m.pipelineParallel = readGroups(r, "pipelineParallel");
+  m.parameterSharding = readGroups(r, "parameterSharding");
+  m.optimizerStateSharding = readGroups(r, "optimizerStateSharding");
+  m.gradientReplicas = readGroups(r, "gradientReplicas");
+  r.finish();
+  return m;
+}
+
+OptimizerConfig readOptimizer(Reader r) {
+  OptimizerConfig o;
+  o.peakLearningRate = r.number("peakLearningRate", 0, false, 10);
+  o.minLearningRate = r.number("minLearningRate", 0, true, 10);
+  o.warmupSteps = r.integer("warmupSteps", 0, 1000000000);
+  o.decaySteps = r.integer("decaySteps", 1, 1000000000);
+  o.weightDecay = r.number("weightDecay", 0, true, 10);
+  o.beta1 = r.number("beta1", 0, true, 0.9999999);
+  o.beta2 = r.number("beta2", 0, true, 0.9999999);
+  o.epsilon = r.number("epsilon", 0, false, 1);
+  o.clipGlobalNorm = r.number("clipGlobalNorm", 0, true, 1e6);
+  r.finish();
+  return o;
+}
+
+CheckpointConfig readCheckpoint(Reader r) {
+  CheckpointConfig c;
+  c.directory = r.text("directory");
+  c.everySteps = r.integer("everySteps", 1);
+  c.keepLast = r.integer("keepLast", 1, 1000);
+  c.resumeLatest = r.choice("resume", {"none", "latest"}) == 1;
+  r.finish();
+  return c;
+}
+
+}  // namespace
+
+Config parseConfig(const std::string& text) {
+  Json document;
+  try {
+    document = Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    refuse("configuration", "", "is not JSON: " + std::string(error.what()), "correct the document");
+  }
+  Reader r(document, "");
+  Config c;
+  r.integer("protocol", 1, 1);
+  c.model = readModel(r.object("model"));
+  c.sequenceLengthTokens = r.integer("sequenceLengthTokens", 1, kSize - 1);
+  c.precision = r.choice("precision", {"fp32", "bf16"}) == 0 ? DataType::float32 : DataType::bfloat16;
+  c.plan = readPlan(r.object("plan"));
+  c.mesh = readMesh(r.object("mesh"));
+  c.optimizer = readOptimizer(r.object("optimizer"));
+  Reader data = r.object("data");
+  c.dataPath = data.text("path");
+  data.finish();
+  c.seed = static_cast<std::uint64_t>(r.integer("seed", 0));
+  c.steps = r.integer("steps", 1, 1000000000);
+  if (!r.isNull("checkpoint")) c.checkpoint = readCheckpoint(r.object("checkpoint"));
+  if (!r.isNull("memoryLimitBytes")) c.memoryLimitBytes = r.integer("memoryLimitBytes", 1);
+  c.threadsPerRank = static_cast<int>(r.integer("threadsPerRank", 1, 1024));
+  c.deterministic = r.boolean("deterministic");
+  if (!r.isNull("gradientDumpPath")) c.gradientDumpPath = r.text("gradientDumpPath");
+  r.finish();
+  return c;
+}
+
+Config loadConfig(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    refuse("--config", Json(path).dump(), "cannot be read", "give the path of a readable configuration");
+  }
+  return parseConfig(text.str());
+}
+
+std::string planJson(const PlanConfig& p) {
+  return Json{{"microBatchSize", p.microBatchSize},
+              {"microBatches", p.microBatches},
+              {"recompute", p.recompute},
+              {"pipelineParallel", p.pipelineParallel},
+              {"dataParallel", p.dataParallel},
+              {"tensorParallel", p.tensorParallel},
+              {"sequenceParallel", p.sequenceParallel},
+              {"parameterSharding", p.parameterSharding},
+              {"gradientSharding", p.gradientSharding},
+              {"optimizerStateSharding", p.optimizerStateSharding}}
+      .dump();
+}
+
+std::string modelJson(const ModelConfig& m) {
+  return Json{{"hiddenSize", m.hiddenSize},         {"layers", m.layers},
+              {"heads", m.heads},                   {"kvHeads", m.kvHeads},
+              {"ffnHiddenSize", m.ffnHiddenSize},   {"vocabularySize", m.vocabularySize},
+              {"tiedEmbeddings", m.tiedEmbeddings}, {"ropeTheta", m.ropeTheta},
+              {"normEpsilon", m.normEpsilon},       {"initStandardDeviation", m.initStandardDeviation}}
+      .dump();
+}
+
+}  // namespace internevo::trainer

@@ -1,0 +1,91 @@
+// What a run is asked to do. One JSON document; see README.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "internevo/tensor.h"
+
+namespace internevo::trainer {
+
+/// A LLaMA-style decoder. Sizes in elements.
+struct ModelConfig {
+  std::int64_t hiddenSize = 0, layers = 0, heads = 0, kvHeads = 0, ffnHiddenSize = 0, vocabularySize = 0;
+  bool tiedEmbeddings = false;
+  double ropeTheta = 10000, normEpsilon = 1e-5, initStandardDeviation = 0.02;
+
+  std::int64_t headSize() const { return hiddenSize / heads; }
+  std::int64_t kvWidth() const { return headSize() * kvHeads; }
+};
+
+/// S = [b, n, a, s_pp, s_dp, s_tp, s_sp, s_ps, s_gs, s_oss] of the paper (section "Search Space Analysis").
+struct PlanConfig {
+  std::int64_t microBatchSize = 1, microBatches = 1;
+  bool recompute = false;
+  int pipelineParallel = 1, dataParallel = 1, tensorParallel = 1, sequenceParallel = 1;
+  int parameterSharding = 1, gradientSharding = 1, optimizerStateSharding = 1;
+
+  /// R: ranks that hold the same slice of the model.
+  int replicaRanks() const { return dataParallel * sequenceParallel / tensorParallel; }
+  int worldSize() const { return pipelineParallel * dataParallel * sequenceParallel; }
+  std::int64_t globalBatchSequences() const { return microBatchSize * microBatches * dataParallel; }
+};
+
+using Groups = std::vector<std::vector<int>>;
+
+/// Ordered groups of ranks, one list per dimension; each list partitions all ranks. Made by the planner.
+struct MeshConfig {
+  int worldSize = 1;
+  Groups sequenceParallel, dataParallel, tensorParallel, pipelineParallel;
+  Groups parameterSharding, optimizerStateSharding, gradientReplicas;
+};
+
+struct OptimizerConfig {
+  double peakLearningRate = 0, minLearningRate = 0;
+  std::int64_t warmupSteps = 0, decaySteps = 1;
+  double weightDecay = 0, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
+  double clipGlobalNorm = 0;  ///< 0: no clipping
+};
+
+struct CheckpointConfig {
+  std::string directory;
+  std::int64_t everySteps = 1, keepLast = 1;
+  bool resumeLatest = false;
+};
+
+struct Config {
+  ModelConfig model;
+  std::int64_t sequenceLengthTokens = 0;
+  DataType precision = DataType::float32;  ///< storage of parameters and activations
+  PlanConfig plan;
+  MeshConfig mesh;
+  OptimizerConfig optimizer;
+  std::string dataPath;
+  std::uint64_t seed = 0;
+  std::int64_t steps = 1;
+  std::optional<CheckpointConfig> checkpoint;
+  std::optional<std::int64_t> memoryLimitBytes;
+  int threadsPerRank = 1;
+  bool deterministic = true;  ///< every run is; kept so that a backend that is faster without may ask
+  std::optional<std::string> gradientDumpPath;
+
+  bool bf16() const { return precision == DataType::bfloat16; }
+};
+
+/// Reads and checks a document: types, ranges, unknown members. Errors: Failure badConfig naming field, value, remedy.
+Config parseConfig(const std::string& text);
+/// The same for a file. Errors: badConfig also when it cannot be read.
+Config loadConfig(const std::string& path);
+
+/// Whether the model can run under the plan, and the mesh is the plan's. Errors: Failure badConfig (sizes that do not
+/// divide, a mesh that is not the plan's), planUnsupported (what this executor does not do).
+void validatePlan(const Config& config);
+
+/// The document's text of a configuration's plan, as the manifest of a checkpoint keeps it.
+std::string planJson(const PlanConfig& plan);
+/// Text of what must be equal for a checkpoint to be continued: model, sequence length, precision, plan, seed, ….
+std::string modelJson(const ModelConfig& model);
+
+}  // namespace internevo::trainer

@@ -1,0 +1,115 @@
+#include "trainer/events.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+namespace internevo::trainer {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string isoTime() {
+  const auto now = std::chrono::system_clock::now();
+  const auto milliseconds =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  char text[80];
+  std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
+                utc.tm_hour, utc.tm_min, utc.tm_sec, static_cast<int>(milliseconds));
+  return text;
+}
+
+bool writeLine(const std::string& line) {
+  for (std::size_t at = 0; at < line.size();) {
+    const ssize_t done = ::write(STDOUT_FILENO, line.data() + at, line.size() - at);
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) return false;
+    at += static_cast<std::size_t>(done);
+  }
+  return true;
+}
+
+std::string lineOf(const char* event, const Json& members) {
+  Json object = {{"event", event}, {"at", isoTime()}};
+  object.update(members);
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+void emit(const char* event, const Json& members) {
+  if (!writeLine(lineOf(event, members))) {
+    throw Failure(StatusCode::internal, "standard output cannot be written; keep its reader alive");
+  }
+}
+
+Json linesOf(const MemoryPlan& plan, std::int64_t runtimeBytes) {
+  Json lines = Json::object();
+  for (int i = 0; i < kMemoryLines; ++i) {
+    lines[memoryLineName(static_cast<MemoryLine>(i))] = plan.lines[static_cast<std::size_t>(i)];
+  }
+  lines["runtime"] = runtimeBytes;
+  return lines;
+}
+
+}  // namespace
+
+void emitStarted(const Trainer& t, const std::vector<std::string>& hosts, std::int64_t resumedFromStep) {
+  emit("started", {{"worldSize", t.config().mesh.worldSize},
+                   {"hosts", hosts},
+                   {"parameters", t.layout().parameters()},
+                   {"memory", linesOf(t.memoryPlan(), t.runtimeBytes())},
+                   {"plannedPeakBytes", t.plannedPeakBytes()},
+                   {"resumedFromStep", resumedFromStep}});
+}
+
+void emitPlan(const Config& config, const Layout& layout, const MemoryPlan& plan, std::int64_t runtimeBytes) {
+  emit("plan", {{"worldSize", config.mesh.worldSize},
+                {"parameters", layout.parameters()},
+                {"memory", linesOf(plan, runtimeBytes)},
+                {"plannedPeakBytes", plan.arenaBytes() + runtimeBytes}});
+}
+
+void emitStep(const StepResult& r, std::int64_t peakMemoryBytes, std::int64_t residentPeakBytes) {
+  emit("step", {{"step", r.step},
+                {"loss", r.loss},
+                {"gradientNorm", r.gradientNorm},
+                {"learningRate", r.learningRate},
+                {"tokens", r.tokens},
+                {"stepTimeSeconds", r.stepTimeSeconds},
+                {"tokensPerSecond", static_cast<double>(r.tokens) / r.stepTimeSeconds},
+                {"computeSeconds", r.stepTimeSeconds - r.communicationSeconds},
+                {"communicationSeconds", r.communicationSeconds},
+                {"exposedCommunicationSeconds", r.communicationSeconds},
+                {"peakMemoryBytes", peakMemoryBytes},
+                {"residentPeakBytes", residentPeakBytes}});
+}
+
+void emitCheckpoint(std::int64_t step, const CheckpointResult& r) {
+  emit("checkpoint", {{"step", step}, {"path", r.path}, {"bytes", r.bytes}, {"seconds", r.seconds}});
+}
+
+void emitDone(std::int64_t step, double loss, const std::string& reason) {
+  emit("done", {{"step", step}, {"loss", loss}, {"reason", reason}});
+}
+
+void emitError(const Problem& p, int rank) noexcept {
+  try {
+    Json members = {{"code", statusCodeName(p.code)}, {"message", p.message}, {"rank", rank}};
+    if (!p.field.empty()) members["field"] = p.field;
+    const Json value = Json::parse(p.valueJson, nullptr, false);
+    if (!p.valueJson.empty() && !value.is_discarded()) members["value"] = value;
+    if (!p.remedy.empty()) members["remedy"] = p.remedy;
+    writeLine(lineOf("error", members));
+  } catch (...) {
+    writeLine("{\"event\":\"error\",\"code\":\"internal\",\"message\":\"an error could not be described\"}\n");
+  }
+}
+
+}  // namespace internevo::trainer

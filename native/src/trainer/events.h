@@ -1,0 +1,24 @@
+// Events of a run: one JSON object a line on standard output.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trainer/checkpoint.h"
+#include "trainer/failure.h"
+#include "trainer/trainer.h"
+
+namespace internevo::trainer {
+
+/// Each call writes one whole line at once, so that lines of several ranks never mix.
+/// Errors: Failure internal when standard output cannot be written.
+void emitStarted(const Trainer& trainer, const std::vector<std::string>& hosts, std::int64_t resumedFromStep);
+void emitPlan(const Config& config, const Layout& layout, const MemoryPlan& plan, std::int64_t runtimeBytes);
+void emitStep(const StepResult& result, std::int64_t peakMemoryBytes, std::int64_t residentPeakBytes);
+void emitCheckpoint(std::int64_t step, const CheckpointResult& result);
+void emitDone(std::int64_t step, double loss, const std::string& reason);
+
+/// Never throws: there is nobody left to tell.
+void emitError(const Problem& problem, int rank) noexcept;
+
+}  // namespace internevo::trainer

@@ -1,0 +1,51 @@
+#include "trainer/groups.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "trainer/failure.h"
+
+namespace internevo::trainer {
+
+namespace {
+
+/// Tags tell apart groups that are made at the same time.
+enum Tag { kWorld = 100, kSequence, kData, kParameters, kOptimizer, kReplicas };
+
+void create(const std::vector<int>& members, const std::vector<int>& ranks, int tag, Communicator* result) {
+  std::vector<int> world;
+  for (const int member : members) world.push_back(ranks[static_cast<std::size_t>(member)]);
+  require(Communicator::create(world, tag, result));
+}
+
+/// The replicas of an optimizer shard: every oss-th of the replicas of the parameter shard, in their order.
+std::vector<int> shardReplicas(const Config& c, int rank) {
+  const std::vector<int>& all = groupOf(c.mesh.gradientReplicas, rank);
+  const std::vector<int>& shards = groupOf(c.mesh.optimizerStateSharding, rank);
+  const auto place = std::find(shards.begin(), shards.end(), rank) - shards.begin();
+  std::vector<int> members;
+  for (std::size_t i = static_cast<std::size_t>(place); i < all.size(); i += shards.size()) members.push_back(all[i]);
+  return members;
+}
+
+}  // namespace
+
+const std::vector<int>& groupOf(const Groups& groups, int rank) {
+  for (const auto& group : groups) {
+    if (std::find(group.begin(), group.end(), rank) != group.end()) return group;
+  }
+  throw Failure(StatusCode::internal, "rank " + std::to_string(rank) + " is in no group of the mesh");
+}
+
+void createGroups(const Config& c, int rank, const std::vector<int>& ranks, GroupSet* groups) {
+  std::vector<int> all(static_cast<std::size_t>(c.mesh.worldSize));
+  std::iota(all.begin(), all.end(), 0);
+  create(all, ranks, kWorld, &groups->world);
+  create(groupOf(c.mesh.sequenceParallel, rank), ranks, kSequence, &groups->sequence);
+  create(groupOf(c.mesh.dataParallel, rank), ranks, kData, &groups->data);
+  create(groupOf(c.mesh.parameterSharding, rank), ranks, kParameters, &groups->parameterShards);
+  create(groupOf(c.mesh.optimizerStateSharding, rank), ranks, kOptimizer, &groups->optimizerShards);
+  create(shardReplicas(c, rank), ranks, kReplicas, &groups->replicas);
+}
+
+}  // namespace internevo::trainer

@@ -1,0 +1,149 @@
+// internevo-trainer --config FILE [--dry-run], one process a rank.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "internevo/collectives.h"
+#include "trainer/agreement.h"
+#include "trainer/config.h"
+#include "trainer/events.h"
+#include "trainer/failure.h"
+#include "trainer/run.h"
+
+namespace {
+
+using namespace internevo;
+using namespace internevo::trainer;
+
+std::atomic<bool> terminateAsked{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void askToTerminate(int) { terminateAsked.store(true); }
+
+void installSignals() {
+  struct sigaction action {};
+  action.sa_handler = askToTerminate;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGUSR1, &action, nullptr);  // mpirun passes this one on and leaves the ranks alone
+  signal(SIGPIPE, SIG_IGN);
+}
+
+struct Options {
+  std::string configPath;
+  bool dryRun = false;
+};
+
+Options parseOptions(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--dry-run") {
+      options.dryRun = true;
+    } else if (argument == "--config" && i + 1 < argc) {
+      options.configPath = argv[++i];
+    } else {
+      throw Failure(Problem{StatusCode::badConfig, "unknown argument " + argument, argument, "",
+                            "use internevo-trainer --config FILE [--dry-run]"});
+    }
+  }
+  if (options.configPath.empty()) {
+    throw Failure(Problem{StatusCode::badConfig, "--config is missing", "--config", "",
+                          "use internevo-trainer --config FILE [--dry-run]"});
+  }
+  return options;
+}
+
+/// Distinct names of the hosts, in the order of their first rank.
+std::vector<std::string> hostNames(int worldSize) {
+  using Name = std::array<char, MPI_MAX_PROCESSOR_NAME>;
+  Name own{};
+  int length = 0;
+  MPI_Get_processor_name(own.data(), &length);
+  std::vector<Name> all(static_cast<std::size_t>(worldSize));
+  if (MPI_Allgather(own.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, all.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR,
+                    MPI_COMM_WORLD) != MPI_SUCCESS) {
+    throw Failure(StatusCode::communicationError, "the ranks cannot reach one another");
+  }
+  std::vector<std::string> hosts;
+  for (const Name& name : all) {
+    bool known = false;
+    for (const std::string& host : hosts) known = known || host == name.data();
+    if (!known) hosts.emplace_back(name.data());
+  }
+  return hosts;
+}
+
+Config configurationOf(const Options& options) {
+  const Config config = loadConfig(options.configPath);
+  validatePlan(config);
+  return config;
+}
+
+/// Every rank reads the same configuration, so an error in it is known to all; rank 0 reports.
+int runRanks(MpiSession& session, const Options& options) {
+  try {
+    const Config config = configurationOf(options);
+    if (session.worldSize() != config.mesh.worldSize) {
+      throw Failure(Problem{StatusCode::badConfig,
+                            "mesh.worldSize " + std::to_string(config.mesh.worldSize) + " is not the " +
+                                std::to_string(session.worldSize()) + " processes that were started",
+                            "mesh.worldSize", std::to_string(config.mesh.worldSize),
+                            "start mpirun -np " + std::to_string(config.mesh.worldSize)});
+    }
+    const std::vector<std::string> hosts = hostNames(session.worldSize());
+    return run(config, session.rank(), hosts, terminateAsked) == RunEnd::terminated ? kExitTerminated : 0;
+  } catch (const AgreedFailure& failure) {
+    if (failure.reporter()) emitError(failure.problem(), session.rank());
+    return exitCodeOf(failure.problem().code);
+  } catch (const Failure& failure) {
+    const StatusCode code = failure.problem().code;
+    if (code == StatusCode::badConfig || code == StatusCode::planUnsupported) {
+      if (session.rank() == 0) emitError(failure.problem(), 0);
+      return exitCodeOf(code);
+    }
+    // Only this rank may know: the others cannot go on, nor can they be told.
+    emitError(failure.problem(), session.rank());
+    session.abandon(exitCodeOf(code));
+  } catch (const std::exception& error) {
+    emitError({StatusCode::internal, error.what(), "", "", ""}, session.rank());
+    session.abandon(exitCodeOf(StatusCode::internal));
+  }
+}
+
+int guarded(int argc, char** argv) {
+  try {
+    const Options options = parseOptions(argc, argv);
+    if (options.dryRun) {
+      dryRun(configurationOf(options));
+      return 0;
+    }
+    const pid_t parent = getppid();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) return 1;  // the launcher died before the line above
+    MpiSession session;
+    if (const Status status = session.start(&argc, &argv); !status.ok()) {
+      emitError({status.code(), status.message(), "", "", ""}, session.rank());
+      return exitCodeOf(status.code());
+    }
+    installSignals();
+    return runRanks(session, options);
+  } catch (const Failure& failure) {
+    emitError(failure.problem(), 0);
+    return exitCodeOf(failure.problem().code);
+  } catch (const std::exception& error) {
+    emitError({StatusCode::internal, error.what(), "", "", ""}, 0);
+    return exitCodeOf(StatusCode::internal);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return guarded(argc, argv); }

@@ -1,0 +1,109 @@
+// Whether a model can run under a plan, and whether the mesh is the plan's.
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "trainer/config.h"
+#include "trainer/failure.h"
+
+namespace internevo::trainer {
+
+namespace {
+
+[[noreturn]] void refuse(StatusCode code, const std::string& field, std::int64_t value, const std::string& message,
+                         const std::string& remedy) {
+  const std::string text = std::to_string(value);
+  throw Failure(Problem{code, field + " " + text + " " + message, field, text, remedy});
+}
+
+void requireDivides(const std::string& field, std::int64_t divisor, std::int64_t whole, const std::string& ofWhat) {
+  if (whole % divisor == 0) return;
+  refuse(StatusCode::badConfig, field, divisor, "does not divide " + ofWhat + " " + std::to_string(whole),
+         "choose a divisor of " + std::to_string(whole));
+}
+
+void checkModel(const ModelConfig& m) {
+  requireDivides("model.heads", m.heads, m.hiddenSize, "model.hiddenSize");
+  requireDivides("model.kvHeads", m.kvHeads, m.heads, "model.heads");
+  if (m.headSize() % 2 != 0) {
+    refuse(StatusCode::badConfig, "model.hiddenSize", m.hiddenSize,
+           "gives heads of " + std::to_string(m.headSize()) + " elements, an odd number, which rotary positions cannot use",
+           "choose hiddenSize / heads even");
+  }
+}
+
+void checkFactors(const Config& c) {
+  const PlanConfig& p = c.plan;
+  const auto unsupported = [](const char* field, int value, const char* what) {
+    refuse(StatusCode::planUnsupported, field, value, what, "use 1");
+  };
+  if (p.pipelineParallel > 1) unsupported("plan.pipelineParallel", p.pipelineParallel, "is not run by this executor");
+  if (p.tensorParallel > 1) unsupported("plan.tensorParallel", p.tensorParallel, "is not run by this executor");
+  requireDivides("plan.sequenceParallel", p.sequenceParallel, c.sequenceLengthTokens, "sequenceLengthTokens");
+  requireDivides("plan.sequenceParallel", p.sequenceParallel, c.model.heads, "model.heads");
+  const std::int64_t sp = p.sequenceParallel, kv = c.model.kvHeads;
+  if (kv >= sp ? kv % sp != 0 : sp % kv != 0) {
+    refuse(StatusCode::planUnsupported, "plan.sequenceParallel", sp,
+           "and model.kvHeads " + std::to_string(kv) +
+               " do not divide one another, so key/value heads can be neither split nor replicated evenly",
+           "choose a divisor or a multiple of model.kvHeads");
+  }
+  const int ranks = p.replicaRanks();
+  requireDivides("plan.parameterSharding", p.parameterSharding, ranks, "dataParallel x sequenceParallel =");
+  requireDivides("plan.optimizerStateSharding", p.optimizerStateSharding, ranks / p.parameterSharding,
+                 "the replicas of a parameter shard,");
+  if (p.gradientSharding != 1 && p.gradientSharding != p.optimizerStateSharding) {
+    refuse(StatusCode::badConfig, "plan.gradientSharding", p.gradientSharding,
+           "is neither 1 nor optimizerStateSharding " + std::to_string(p.optimizerStateSharding),
+           "use 1 or " + std::to_string(p.optimizerStateSharding));
+  }
+}
+
+/// The groups {block + offset + k·stride}: rank k of a group sits `stride` from the next.
+Groups expected(int worldSize, int size, int stride) {
+  Groups groups;
+  for (int block = 0; block < worldSize; block += size * stride) {
+    for (int offset = 0; offset < stride; ++offset) {
+      groups.emplace_back();
+      for (int k = 0; k < size; ++k) groups.back().push_back(block + offset + k * stride);
+    }
+  }
+  return groups;
+}
+
+void checkGroups(const char* name, const Groups& given, int worldSize, int size, int stride) {
+  if (given == expected(worldSize, size, stride)) return;
+  const std::string text = nlohmann::json(given).dump();
+  const std::string want = nlohmann::json(expected(worldSize, size, stride)).dump();
+  const auto cut = [](const std::string& s) { return s.size() > 200 ? s.substr(0, 200) + "..." : s; };
+  throw Failure(Problem{StatusCode::badConfig,
+                        std::string("mesh.") + name + " is not the plan's: it is " + cut(text) + " and must be " + cut(want),
+                        std::string("mesh.") + name, nlohmann::json(cut(text)).dump(),
+                        "give the mesh that the planner made for this plan"});
+}
+
+void checkMesh(const PlanConfig& p, const MeshConfig& m) {
+  const int world = p.worldSize();
+  if (m.worldSize != world) {
+    refuse(StatusCode::badConfig, "mesh.worldSize", m.worldSize,
+           "is not pipelineParallel x dataParallel x sequenceParallel = " + std::to_string(world),
+           "give the mesh that the planner made for this plan");
+  }
+  const int tp = p.tensorParallel, sp = p.sequenceParallel, dp = p.dataParallel, ps = p.parameterSharding;
+  checkGroups("tensorParallel", m.tensorParallel, world, tp, 1);
+  checkGroups("sequenceParallel", m.sequenceParallel, world, sp, 1);
+  checkGroups("dataParallel", m.dataParallel, world, dp, sp);
+  checkGroups("pipelineParallel", m.pipelineParallel, world, p.pipelineParallel, dp * sp);
+  checkGroups("parameterSharding", m.parameterSharding, world, ps, tp);
+  checkGroups("optimizerStateSharding", m.optimizerStateSharding, world, p.optimizerStateSharding, tp * ps);
+  checkGroups("gradientReplicas", m.gradientReplicas, world, p.replicaRanks() / ps, tp * ps);
+}
+
+}  // namespace
+
+void validatePlan(const Config& config) {
+  checkModel(config.model);
+  checkFactors(config);
+  checkMesh(config.plan, config.mesh);
+}
+
+}  // namespace internevo::trainer

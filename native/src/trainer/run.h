@@ -1,0 +1,23 @@
+// A whole run: from the last checkpoint, or from the seed, to the asked number of steps.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "trainer/config.h"
+
+namespace internevo::trainer {
+
+enum class RunEnd { completed, terminated };
+
+/// Trains and emits events. Collective over MPI_COMM_WORLD, whose size must be the plan's.
+/// `terminate` becomes true when the run shall end after the step in progress (SIGTERM).
+/// Errors: AgreedFailure, Failure; see the calls below.
+RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts, const std::atomic<bool>& terminate);
+
+/// Checks everything that can be checked without ranks (data header included) and emits what one rank would need.
+/// Errors: Failure badConfig, planUnsupported, dataError, outOfMemory.
+void dryRun(const Config& config);
+
+}  // namespace internevo::trainer

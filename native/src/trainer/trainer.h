@@ -1,0 +1,75 @@
+// One rank of a training run: owns its memory, communicators, data and model; executes optimizer steps.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/agreement.h"
+#include "trainer/model.h"
+#include "trainer/token_file.h"
+
+namespace internevo::trainer {
+
+struct StepResult {
+  std::int64_t step = 0;  ///< 1-based
+  double loss = 0;        ///< mean over all tokens of the global batch
+  double gradientNorm = 0, learningRate = 0;
+  std::int64_t tokens = 0;
+  double stepTimeSeconds = 0, communicationSeconds = 0;  ///< of this rank; nothing overlaps yet
+};
+
+class Trainer {
+ public:
+  /// Makes groups, memory and data ready; weights are not set yet. `rank` is the caller's in the mesh, `ranks` maps
+  /// the mesh to MPI_COMM_WORLD. The configuration must have passed validatePlan. Collective over the mesh.
+  /// Errors: AgreedFailure outOfMemory (with the lines), dataError; Failure communicationError.
+  Trainer(const Config& config, int rank, const std::vector<int>& ranks);
+
+  void initializeWeights() { parameters_->initialize(); }
+
+  /// One optimizer step. Collective. Errors: AgreedFailure dataError (a token outside the vocabulary), internal (a
+  /// loss that is not finite: nothing is updated); Failure communicationError.
+  StepResult step(std::int64_t number);
+
+  enum class Quantity { gradient, weights, firstMoment, secondMoment };
+  /// A whole unit [elements] put together from all ranks, on every rank; for tests and dumps. Collective. The gradient
+  /// is that of the last step, before clipping.
+  std::vector<float> collect(int unit, Quantity quantity);
+  /// Safetensors file of every logical tensor's gradient of the last step and its loss (rank 0 writes). Collective.
+  void dumpGradients(const std::string& path, double loss);
+
+  /// Largest of a value over the ranks. Collective.
+  std::int64_t maximum(std::int64_t value);
+  Workspace reduceWorkspace() const { return reduceWorkspace_; }
+
+  const Config& config() const { return config_; }
+  const Layout& layout() const { return layout_; }
+  const MemoryPlan& memoryPlan() const { return plan_; }
+  ParameterStore& parameters() { return *parameters_; }
+  GroupSet& groups() { return groups_; }
+  const TokenFile& data() const { return data_; }
+  int rank() const { return rank_; }
+  std::int64_t runtimeBytes() const { return runtimeBytes_; }  ///< the largest over the ranks
+  std::int64_t plannedPeakBytes() const { return plan_.arenaBytes() + runtimeBytes_; }
+  std::int64_t peakMemoryBytes() const { return arena_.highWaterBytes() + runtimeBytes_; }
+
+ private:
+  void readMicroBatch(std::int64_t step, std::int64_t microBatch);
+  void checkData(std::int64_t step);
+
+  const Config config_;
+  const int rank_;
+  const Layout layout_;
+  std::unique_ptr<Backend> backend_;
+  GroupSet groups_;
+  MemoryPlan plan_;
+  std::int64_t runtimeBytes_ = 0;
+  Arena arena_;
+  TokenFile data_;
+  Workspace reduceWorkspace_;
+  std::unique_ptr<ParameterStore> parameters_;
+  std::unique_ptr<Model> model_;
+};
+
+}  // namespace internevo::trainer
