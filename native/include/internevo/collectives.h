@@ -15,6 +15,7 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "internevo/status.h"
@@ -35,11 +36,12 @@ class MpiSession {
   [[noreturn]] void abandon(int exitCode);
   int rank() const noexcept { return rank_; }
   int worldSize() const noexcept { return worldSize_; }
-  /// Number of distinct host names among the ranks.
-  int hosts() const noexcept { return hosts_; }
+  /// Distinct host names among the ranks, sorted.
+  const std::vector<std::string>& hosts() const noexcept { return hosts_; }
 
  private:
-  int rank_ = 0, worldSize_ = 1, hosts_ = 1;
+  int rank_ = 0, worldSize_ = 1;
+  std::vector<std::string> hosts_;
   bool started_ = false;
 };
 

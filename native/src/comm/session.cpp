@@ -34,7 +34,8 @@ Status MpiSession::start(int* argc, char*** argv) {
     return {StatusCode::communicationError, "the ranks cannot reach one another; check the network between the hosts"};
   }
   std::sort(names.begin(), names.end());
-  hosts_ = static_cast<int>(std::unique(names.begin(), names.end()) - names.begin());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  for (const Name& name : names) hosts_.emplace_back(name.data());
   return Status::success();
 }
 

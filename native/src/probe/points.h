@@ -1,0 +1,68 @@
+// What is run at a point, and how often.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "internevo/backend.h"
+#include "internevo/collectives.h"
+#include "internevo/lane.h"
+#include "probe/config.h"
+#include "probe/memory.h"
+
+namespace internevo::probe {
+
+/// A prepared call; `flops` counts matrix arithmetic (attention: its causal half), 0 for element-wise modules.
+struct Work {
+  std::function<Status()> run;
+  double flops = 0;
+};
+
+/// Buffers and the call of one module, forward or backward as in training.
+Status prepareModule(const ModulePoint& point, Backend& backend, Memory& memory, Work* work);
+/// The call of one collective on this rank's group; nothing to run on a rank that is in no group.
+Status prepareCollective(const CollectivePoint& point, const Communicator* group, Memory& memory, Work* work);
+
+struct Samples {
+  double medianSeconds = 0, p10Seconds = 0, p90Seconds = 0;
+  int count = 0;
+};
+
+/// Times calls on all ranks together.
+class Timer {
+ public:
+  Timer(const Config& config, const Communicator& world) : config_(config), world_(world) {
+    scratch_.resize(static_cast<std::size_t>(world.reduceWorkspaceBytes()) + 1);
+  }
+
+  /// Every rank runs `call` at the same time; a sample is the time of the slowest rank. Goes on until the spread
+  /// (p90 − p10) / median is under the target or the time is up, with the least number of samples in any case.
+  Status measure(const std::function<Status()>& call, Samples* result);
+  /// The largest value over the ranks.
+  Status largest(double* value);
+  /// Not ok on every rank when it is not ok on one; only the lowest of the ranks that failed keeps a message.
+  Status agree(const Status& own);
+  /// The last error came out of agree(), so no rank is left waiting for another.
+  bool agreed() const { return agreed_; }
+
+ private:
+  Status sample(const std::function<Status()>& call, int repetitions, double* seconds);
+
+  const Config& config_;
+  const Communicator& world_;
+  bool agreed_ = false;
+  std::vector<std::byte> scratch_;
+};
+
+/// Communicators by their groups: made once, as in the trainer.
+class Groups {
+ public:
+  /// Null where the rank is in none of the groups. Collective over the world.
+  Status get(const std::vector<std::vector<int>>& groups, int rank, const Communicator** result);
+
+ private:
+  std::map<std::vector<std::vector<int>>, std::unique_ptr<Communicator>> made_;
+};
+
+}  // namespace internevo::probe

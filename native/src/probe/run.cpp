@@ -1,0 +1,132 @@
+#include "probe/run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+#include "probe/device.h"
+
+namespace internevo::probe {
+
+namespace {
+
+/// State of one run.
+struct Run {
+  const Config& config;
+  const MpiSession& session;
+  const Emit& emit;
+  std::unique_ptr<Backend> backend;
+  Communicator world;
+  std::unique_ptr<Timer> timer;
+  Groups groups;
+  Lane lane;
+  std::int64_t budgetBytes = 0;
+
+  void send(const Json& event) const {
+    if (session.rank() == 0) emit(event);
+  }
+};
+
+Json withSpread(Json event, const Samples& samples) {
+  event["medianSeconds"] = samples.medianSeconds;
+  event["p10Seconds"] = samples.p10Seconds;
+  event["p90Seconds"] = samples.p90Seconds;
+  event["samples"] = samples.count;
+  return event;
+}
+
+Status measureCollective(Run& run, const CollectivePoint& point) {
+  Memory memory(run.budgetBytes);
+  const Communicator* group = nullptr;
+  Work work;
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.groups.get(point.groups, run.session.rank(), &group)));
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareCollective(point, group, memory, &work)));
+  Samples samples;
+  INTERNEVO_RETURN_IF_ERROR(run.timer->measure(work.run, &samples));
+  run.send(withSpread({{"event", "collective"},
+                       {"op", point.opName},
+                       {"bytes", point.bytes},
+                       {"groupSize", point.groups.front().size()},
+                       {"placement", point.placement}},
+                      samples));
+  return Status::success();
+}
+
+Status measureModule(Run& run, const ModulePoint& point) {
+  Memory memory(run.budgetBytes);
+  Work work;
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareModule(point, *run.backend, memory, &work)));
+  Samples samples;
+  INTERNEVO_RETURN_IF_ERROR(run.timer->measure(work.run, &samples));
+  run.send(withSpread({{"event", "module"}, {"shape", point.shape}, {"flops", work.flops}}, samples));
+  return Status::success();
+}
+
+/// The module on the computing thread while the lane's thread runs the collective, as the trainer overlaps them.
+Status measureOverlap(Run& run, const OverlapPoint& point) {
+  Memory memory(run.budgetBytes);
+  const Communicator* group = nullptr;
+  Work compute, communicate;
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.groups.get(point.collective.groups, run.session.rank(), &group)));
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareModule(point.module, *run.backend, memory, &compute)));
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareCollective(point.collective, group, memory, &communicate)));
+  const auto onLane = [&] { return run.lane.wait(run.lane.submit(communicate.run)); };
+  const auto together = [&] {
+    const Lane::Ticket ticket = run.lane.submit(communicate.run);
+    const Status computed = compute.run();
+    const Status communicated = run.lane.wait(ticket);
+    return computed.ok() ? communicated : computed;
+  };
+  Samples computeAlone, communicationAlone, both;
+  INTERNEVO_RETURN_IF_ERROR(run.timer->measure(compute.run, &computeAlone));
+  INTERNEVO_RETURN_IF_ERROR(run.timer->measure(onLane, &communicationAlone));
+  INTERNEVO_RETURN_IF_ERROR(run.timer->measure(together, &both));
+  const double longer = std::max(computeAlone.medianSeconds, communicationAlone.medianSeconds);
+  run.send({{"event", "overlap"},
+            {"shape", point.module.shape},
+            {"op", point.collective.opName},
+            {"bytes", point.collective.bytes},
+            {"groupSize", point.collective.groups.front().size()},
+            {"aloneComputeSeconds", computeAlone.medianSeconds},
+            {"aloneCommunicationSeconds", communicationAlone.medianSeconds},
+            {"togetherSeconds", both.medianSeconds},
+            {"slowdown", both.medianSeconds / longer}});
+  return Status::success();
+}
+
+Status measureAll(Run& run) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Config& config = run.config;
+  const MpiSession& session = run.session;
+  std::vector<int> ranks(static_cast<std::size_t>(session.worldSize()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  INTERNEVO_RETURN_IF_ERROR(Communicator::create(ranks, 1, &run.world));
+  run.timer = std::make_unique<Timer>(config, run.world);
+  const int hosts = std::max(1, static_cast<int>(session.hosts().size()));
+  run.budgetBytes = memoryBudgetBytes((session.worldSize() + hosts - 1) / hosts);
+  const auto runtimeBytes = static_cast<double>(residentBytes());
+
+  if (config.device) {
+    Json event;
+    INTERNEVO_RETURN_IF_ERROR(
+        describeDevice(session, *run.backend, *run.timer, run.budgetBytes, runtimeBytes, &event));
+    run.send(event);
+  }
+  for (const CollectivePoint& point : config.collectives) INTERNEVO_RETURN_IF_ERROR(measureCollective(run, point));
+  for (const ModulePoint& point : config.modules) INTERNEVO_RETURN_IF_ERROR(measureModule(run, point));
+  for (const OverlapPoint& point : config.overlaps) INTERNEVO_RETURN_IF_ERROR(measureOverlap(run, point));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  run.send({{"event", "done"}, {"seconds", seconds}});
+  return Status::success();
+}
+
+}  // namespace
+
+Outcome runProbe(const Config& config, const MpiSession& session, const Emit& emit) {
+  Run run{config, session, emit, createCpuBackend(config.threadsPerRank), {}, nullptr, {}, {}, 0};
+  Status status = measureAll(run);
+  const bool agreed = run.timer != nullptr && run.timer->agreed();
+  return {std::move(status), agreed};
+}
+
+}  // namespace internevo::probe
