@@ -8,6 +8,7 @@ const layers = {
   store: ["contracts", "domain"],
   launcher: ["domain", "contracts", "cost-model"],
   "service-kit": ["bus", "store", "contracts", "domain"],
+  stages: ["domain", "contracts", "cost-model", "search", "launcher", "store", "service-kit"],
   client: ["contracts", "domain"],
   "local-stack": ["domain", "contracts", "bus", "store"],
 };

@@ -3,7 +3,7 @@ import type { TrainerEvent } from "@internevo/contracts";
 import type { Candidate, Measurement } from "@internevo/domain";
 import { measurementOf, quantile, winnerOf } from "./measurement.ts";
 
-const started = { event: "started", worldSize: 2, hosts: [], parameters: 1, memory: { parameters: 5 }, plannedPeakBytes: 5, resumedFromStep: 0 } as const;
+const started: Extract<TrainerEvent, { event: "started" }> = { event: "started", worldSize: 2, hosts: [], parameters: 1, memory: { parameters: 5 }, plannedPeakBytes: 5, resumedFromStep: 0 };
 const step = (number: number, seconds: number, peak = 10): Extract<TrainerEvent, { event: "step" }> => ({
   event: "step", step: number, loss: 10 - number, gradientNorm: 1, learningRate: 1, tokens: 100, stepTimeSeconds: seconds, tokensPerSecond: 1, computeSeconds: 1, communicationSeconds: seconds / 10,
   exposedCommunicationSeconds: 0, peakMemoryBytes: peak, residentPeakBytes: peak + 1,

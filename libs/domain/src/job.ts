@@ -20,6 +20,9 @@ export const ClusterSchema = Type.Object(
 );
 export type Cluster = Static<typeof ClusterSchema>;
 
+/** Names the clusters that share measured profiles: equal keys, equal machines. */
+export const clusterKey = (cluster: Pick<Cluster, "name" | "nodes" | "gpusPerNode" | "launcher">): string => `${cluster.launcher}:${cluster.name}:${cluster.nodes}x${cluster.gpusPerNode}`;
+
 export const OptimizerSchema = Type.Object(
   {
     peakLearningRate: Type.Number({ exclusiveMinimum: 0, maximum: 10 }),

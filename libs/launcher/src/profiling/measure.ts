@@ -29,6 +29,10 @@ export interface MeasureProfileOptions {
 
 export type MeasureProfileOutcome = { readonly status: "measured"; readonly profile: Profile } | { readonly status: "stopped" } | { readonly status: "failed"; readonly failure: Failure };
 
+/** Names, among a profile's versions, of the probe's identity and of the threads that a rank computed with. */
+export const PROBE_VERSION = "internevo-probe";
+export const THREADS_VERSION = "threads-per-rank";
+
 /** The probe's identity: a profile that another build measured is not fresh. */
 export async function programDigest(program: { readonly path: string }): Promise<string> {
   return createHash("sha256").update(await readFile(program.path)).digest("hex").slice(0, 16);
@@ -56,8 +60,8 @@ type EventNamed<Name extends ProbeEvent["event"]> = Extract<ProbeEvent, { event:
 const named = <Name extends ProbeEvent["event"]>(events: readonly ProbeEvent[], name: Name): EventNamed<Name>[] => events.filter((event): event is EventNamed<Name> => event.event === name);
 
 /** What the probe said, as a profile. */
-export function assembleProfile(options: { events: readonly ProbeEvent[]; cluster: Cluster; digest: string; command: string; measuredAt: Date; seconds: number }): Profile {
-  const { events, cluster, digest, command, measuredAt, seconds } = options;
+export function assembleProfile(options: { events: readonly ProbeEvent[]; cluster: Cluster; digest: string; threadsPerRank: number; command: string; measuredAt: Date; seconds: number }): Profile {
+  const { events, cluster, digest, threadsPerRank, command, measuredAt, seconds } = options;
   const [device] = named(events, "device");
   if (!device) throw new Error("the probe ended without describing the device");
   const profile: Profile = {
@@ -78,7 +82,7 @@ export function assembleProfile(options: { events: readonly ProbeEvent[]; cluste
     provenance: {
       source: "measured by internevo-probe",
       measuredAt: measuredAt.toISOString(),
-      versions: { "internevo-probe": digest, compiler: device.compiler, ...device.libraries },
+      versions: { [PROBE_VERSION]: digest, [THREADS_VERSION]: String(threadsPerRank), compiler: device.compiler, ...device.libraries },
       command,
       notes: [`${device.cores} cores, ${device.isa}, on ${device.hosts.join(", ")}`, `took ${seconds.toFixed(1)} s`],
     },
@@ -121,5 +125,5 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
   if (outcome.status === "failed") return { status: "failed", failure: outcome.failure };
   if (done !== total) return { status: "failed", failure: { code: "internal", message: `the probe measured ${done} of ${total} points` } };
   const command = `mpirun -np ${ranks} internevo-probe --config ${options.runDirectory}/config.json`;
-  return { status: "measured", profile: assembleProfile({ events, cluster, digest, command, measuredAt, seconds: outcome.seconds }) };
+  return { status: "measured", profile: assembleProfile({ events, cluster, digest, threadsPerRank: options.threadsPerRank, command, measuredAt, seconds: outcome.seconds }) };
 }

@@ -13,16 +13,38 @@ export const shapeKey = (shape: ModuleShape): string => JSON.stringify(Object.en
 
 const collectiveKey = (op: string, groupSize: number, placement: string, bytes: number): string => `${op} ${groupSize} ${placement} ${bytes}`;
 
-/** How many of the needed measurements a profile lacks. */
-export function countMissing(profile: Profile, needed: Measurements): number {
+const overlapKey = (shape: ModuleShape | undefined, op: string, groupSize: number, bytes: number | undefined): string => `${shape ? shapeKey(shape) : ""} ${op} ${groupSize} ${bytes ?? ""}`;
+
+/** The needed measurements that a profile lacks. */
+export function missingMeasurements(profile: Profile, needed: Measurements): Measurements {
   const modules = new Set(profile.modules.map((module) => shapeKey(module.shape)));
   const points = new Set(profile.collectives.flatMap((curve) => curve.points.map((point) => collectiveKey(curve.op, curve.groupSize, curve.placement, point.bytes))));
-  const overlaps = new Set(profile.overlaps.map((overlap) => `${overlap.shape ? shapeKey(overlap.shape) : ""} ${overlap.op} ${overlap.groupSize} ${overlap.bytes ?? ""}`));
-  return (
-    needed.modules.filter((shape) => !modules.has(shapeKey(shape))).length +
-    needed.collectives.filter((each) => !points.has(collectiveKey(each.op, each.groups[0]?.length ?? 0, each.placement, each.bytes))).length +
-    needed.overlaps.filter(({ module, collective }) => !overlaps.has(`${shapeKey(module)} ${collective.op} ${collective.groups[0]?.length ?? 0} ${collective.bytes}`)).length
-  );
+  const overlaps = new Set(profile.overlaps.map((overlap) => overlapKey(overlap.shape, overlap.op, overlap.groupSize, overlap.bytes)));
+  return {
+    modules: needed.modules.filter((shape) => !modules.has(shapeKey(shape))),
+    collectives: needed.collectives.filter((each) => !points.has(collectiveKey(each.op, each.groups[0]?.length ?? 0, each.placement, each.bytes))),
+    overlaps: needed.overlaps.filter(({ module, collective }) => !overlaps.has(overlapKey(module, collective.op, collective.groups[0]?.length ?? 0, collective.bytes))),
+  };
+}
+
+/** How many of the needed measurements a profile lacks. */
+export function countMissing(profile: Profile, needed: Measurements): number {
+  const { modules, collectives, overlaps } = missingMeasurements(profile, needed);
+  return modules.length + collectives.length + overlaps.length;
+}
+
+/** A profile completed by a newer measurement of the same cluster: device and provenance are the newer's, points of both are kept, the newer's where both have one. */
+export function mergeProfiles(older: Profile, newer: Profile): Profile {
+  const modules = new Map([...older.modules, ...newer.modules].map((module) => [shapeKey(module.shape), module]));
+  const overlaps = new Map([...older.overlaps, ...newer.overlaps].map((overlap) => [overlapKey(overlap.shape, overlap.op, overlap.groupSize, overlap.bytes), overlap]));
+  const curves = new Map<string, CollectiveCurve>();
+  for (const curve of [...older.collectives, ...newer.collectives]) {
+    const key = `${curve.op} ${curve.groupSize} ${curve.placement}`;
+    const points = new Map([...(curves.get(key)?.points ?? []), ...curve.points].map((point) => [point.bytes, point]));
+    curves.set(key, { ...curve, points: [...points.values()].sort((a, b) => a.bytes - b.bytes) });
+  }
+  const notes = [...newer.provenance.notes, `completes the profile ${older.name}`];
+  return { ...newer, modules: [...modules.values()], collectives: [...curves.values()], overlaps: [...overlaps.values()], provenance: { ...newer.provenance, notes } };
 }
 
 type CollectiveEvent = Extract<ProbeEvent, { event: "collective" }>;

@@ -1,0 +1,15 @@
+import { Type } from "typebox";
+import type { ServiceDefinition } from "@internevo/service-kit";
+import { nativeConfig } from "@internevo/stages";
+import { planJobConsumer } from "./consumers/plan-job.ts";
+
+const ConfigSchema = Type.Object({ INTERNEVO_THREADS_PER_RANK: nativeConfig.INTERNEVO_THREADS_PER_RANK });
+
+/** Searches plans. */
+export const planner: ServiceDefinition<typeof ConfigSchema> = {
+  name: "planner",
+  configSchema: ConfigSchema,
+  start({ config, database, handleCommand }) {
+    handleCommand({ type: "job.plan", concurrency: 2, handler: planJobConsumer({ threadsPerRank: config.INTERNEVO_THREADS_PER_RANK }, database) });
+  },
+};

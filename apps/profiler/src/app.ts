@@ -1,0 +1,18 @@
+import { Type } from "typebox";
+import { probeIn } from "@internevo/launcher";
+import type { ServiceDefinition } from "@internevo/service-kit";
+import { nativeConfig, profilingConfig, profilingSettings } from "@internevo/stages";
+import { profileJob } from "./consumers/profile-job.ts";
+
+const ConfigSchema = Type.Object({ ...nativeConfig, ...profilingConfig });
+
+/** Measures clusters. */
+export const profiler: ServiceDefinition<typeof ConfigSchema> = {
+  name: "profiler",
+  configSchema: ConfigSchema,
+  start({ config, database, handleCommand }) {
+    const settings = profilingSettings(config, probeIn(config.INTERNEVO_NATIVE_DIRECTORY));
+    // Jobs of different clusters are profiled side by side; those of one wait for its lease.
+    handleCommand({ type: "job.profile", concurrency: 4, handler: profileJob(settings, database) });
+  },
+};

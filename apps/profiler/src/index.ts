@@ -1,0 +1,1 @@
+export { profiler } from "./app.ts";

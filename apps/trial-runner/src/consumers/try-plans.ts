@@ -1,0 +1,89 @@
+import { ProblemError, formatSeconds, planLabel, type Candidate, type Failure, type Trial } from "@internevo/domain";
+import { assertEnoughTokens, assertProgram, prepareDataset, type Dataset, type Trainer } from "@internevo/launcher";
+import type { CommandContext, Effect } from "@internevo/service-kit";
+import { clusterRunDirectory, failedJob, failureOfProblem, retryLostRanks, stageFeed } from "@internevo/stages";
+import { clusterLease, finishTrial, listTrials, startTrial, transitionJob, updateJob, type Database } from "@internevo/store";
+import { winnerOf } from "../measurement.ts";
+import { runTrial } from "../run-trial.ts";
+
+export interface TrialSettings {
+  readonly trainer: Trainer;
+  readonly dataDirectory: string;
+  readonly threadsPerRank: number;
+  /** Bound on one trial. */
+  readonly timeoutSeconds: number;
+}
+
+const isOver = (trial: Trial): boolean => trial.state === "succeeded" || trial.state === "failed";
+
+function noTrialSucceeded(trials: readonly Trial[]): Failure {
+  const reasons = [...new Set(trials.map((trial) => trial.failure?.message ?? "not tried"))];
+  return { code: trials[0]?.failure?.code ?? "internal", message: `none of ${trials.length} trials succeeded: ${reasons.slice(0, 3).join("; ")}`, ...(trials[0]?.failure?.remedy ? { remedy: trials[0].failure.remedy } : {}) };
+}
+
+/** What every trial of a job needs. @throws ProblemError for data that cannot be trained on, or a trainer that is not built. */
+async function prepare(settings: TrialSettings, context: CommandContext<"job.trial">): Promise<Dataset> {
+  const { spec } = context.job;
+  await assertProgram(settings.trainer);
+  if (spec.data === null) throw new ProblemError("data-invalid", "the job names no data", [{ field: "data", message: "is missing", remedy: "add data to the job" }]);
+  const dataset = await prepareDataset(spec.data, settings.dataDirectory, spec.model.vocabularySize);
+  assertEnoughTokens(dataset, spec);
+  return dataset;
+}
+
+/** Tries the best plans for real, one after the other, and takes the fastest. A trial that was interrupted is tried again, and counted once. */
+export const tryPlans = (settings: TrialSettings, database: Database) => async (context: CommandContext<"job.trial">): Promise<Effect> => {
+  const { job, signal, log } = context;
+  const feed = stageFeed(context);
+  try {
+    const dataset = await prepare(settings, context);
+    const planned = await listTrials(database.db, job.id);
+    let done = planned.filter(isOver).length;
+    if (done < planned.length) {
+      feed.progress("trialling", "waits for the cluster", done, planned.length);
+      const reservation = await context.reserve(clusterLease(job.spec.cluster.name));
+      for (const { id, candidate } of planned.filter((trial) => !isOver(trial))) {
+        signal.throwIfAborted();
+        if (!(await context.fenced((tx) => startTrial(tx, id)))) continue;
+        const label = planLabel(candidate.plan);
+        const launch = {
+          ...settings,
+          spec: job.spec,
+          plan: candidate.plan,
+          dataset,
+          runDirectory: clusterRunDirectory(settings.dataDirectory, job.spec.cluster.name),
+          signal,
+          onStep: (step: number, steps: number) => feed.progress("trialling", `${label}: step ${step} of ${steps}`, done, planned.length),
+          onLog: (line: string) => feed.log("warn", "internevo-trainer", line),
+        };
+        const result = await retryLostRanks(
+          () => runTrial(launch),
+          (ended) => ("failure" in ended ? ended.failure : undefined),
+          (failure) => feed.log("warn", "trial-runner", `${label}: ${failure.message}: tried again`),
+        );
+        await context.fenced((tx) => finishTrial(tx, id, result));
+        done += 1;
+        log.info({ trial: candidate.rank, plan: label, ...("measured" in result ? { stepTimeSeconds: result.measured.stepTimeSeconds } : { failure: result.failure }) }, "a trial ended");
+        feed.progress("trialling", `${label}: ${"measured" in result ? `${formatSeconds(result.measured.stepTimeSeconds)} a step` : result.failure.message}`, done, planned.length);
+      }
+      await reservation.release();
+    }
+    const trials = await listTrials(database.db, job.id);
+    const winner = winnerOf(trials);
+    return winner ? trainWith(job.id, winner, trials) : failedJob(job.id, "trialling", noTrialSucceeded(trials));
+  } catch (error) {
+    if (!(error instanceof ProblemError)) throw error;
+    log.warn({ code: error.code, details: error.details }, error.message);
+    return failedJob(job.id, "trialling", failureOfProblem(error));
+  } finally {
+    await feed.close();
+  }
+};
+
+function trainWith(jobId: string, winner: Candidate, trials: readonly Trial[]): Effect {
+  const measured = trials.filter((trial) => trial.measured !== null).length;
+  return async (tx) => {
+    await updateJob(tx, jobId, { chosen: winner });
+    await transitionJob(tx, { jobId, from: "trialling", to: "running", reason: `${planLabel(winner.plan)} was the fastest of ${measured} measured plans` });
+  };
+}

@@ -1,0 +1,1 @@
+export { trialRunner } from "./app.ts";

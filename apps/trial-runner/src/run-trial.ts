@@ -1,0 +1,56 @@
+import type { TrainerEvent } from "@internevo/contracts";
+import { buildMesh } from "@internevo/cost-model";
+import { worldSize, type Failure, type JobSpec, type Measurement, type Plan } from "@internevo/domain";
+import { launchRanks, trainerConfig, type Dataset, type Trainer } from "@internevo/launcher";
+import { measurementOf } from "./measurement.ts";
+
+export interface TrialLaunch {
+  readonly trainer: Trainer;
+  readonly spec: JobSpec;
+  readonly plan: Plan;
+  readonly dataset: Dataset;
+  readonly threadsPerRank: number;
+  readonly runDirectory: string;
+  readonly timeoutSeconds: number;
+  readonly signal: AbortSignal;
+  readonly onStep: (done: number, total: number) => void;
+  readonly onLog: (line: string) => void;
+}
+
+/**
+ * Trains a few steps with a plan, without checkpoints.
+ * @returns what was measured, or why it failed: running out of memory is a result.
+ * @throws the signal's reason when it was stopped.
+ */
+export async function runTrial(trial: TrialLaunch): Promise<{ readonly measured: Measurement } | { readonly failure: Failure }> {
+  const { spec, plan, signal } = trial;
+  const { warmupSteps, steps: measuredSteps } = spec.trials;
+  const total = warmupSteps + measuredSteps;
+  let started: Extract<TrainerEvent, { event: "started" }> | undefined;
+  const steps: Extract<TrainerEvent, { event: "step" }>[] = [];
+  const outcome = await launchRanks({
+    program: trial.trainer,
+    config: trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset: trial.dataset, steps: total, checkpoint: null, threadsPerRank: trial.threadsPerRank }),
+    ranks: worldSize(plan),
+    ranksPerNode: spec.cluster.gpusPerNode,
+    threadsPerRank: trial.threadsPerRank,
+    launcher: spec.cluster.launcher,
+    runDirectory: trial.runDirectory,
+    killSignal: signal,
+    timeoutSeconds: trial.timeoutSeconds,
+    onLog: trial.onLog,
+    onEvent: (event) => {
+      if (event.event === "started") started = event;
+      if (event.event === "step") {
+        steps.push(event);
+        trial.onStep(steps.length, total);
+      }
+    },
+  });
+  if (outcome.status === "failed") return { failure: outcome.failure };
+  if (outcome.status === "stopped") {
+    signal.throwIfAborted();
+    return { failure: { code: "rank-lost", message: "the ranks were stopped from outside" } };
+  }
+  return { measured: measurementOf({ started, steps, warmupSteps, measuredSteps }) };
+}

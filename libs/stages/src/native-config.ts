@@ -1,0 +1,29 @@
+import { resolve } from "node:path";
+import type { Probe } from "@internevo/launcher";
+import { Type, type Static, type TObject } from "typebox";
+import type { ProfilingSettings } from "./obtain-profile.ts";
+
+/** Configuration of every service that starts native programs, by the name of the environment variable. */
+export const nativeConfig = {
+  INTERNEVO_DATA_DIRECTORY: Type.String({ minLength: 1, description: "datasets, checkpoints and records of runs; shared by all nodes of a cluster" }),
+  INTERNEVO_NATIVE_DIRECTORY: Type.String({ default: "native/dist", minLength: 1, description: "where the native programs are installed (`bin/internevo-trainer`, `bin/internevo-probe`)" }),
+  INTERNEVO_THREADS_PER_RANK: Type.Integer({ default: 1, minimum: 1, maximum: 1024, description: "threads a rank computes with" }),
+};
+
+/** Configuration of every service that measures clusters. */
+export const profilingConfig = {
+  INTERNEVO_PROFILE_FRESH_SECONDS: Type.Integer({ default: 24 * 3600, minimum: 0, description: "how long a measured profile is used without measuring again" }),
+  INTERNEVO_PROBE_SAMPLES: Type.Integer({ default: 5, minimum: 1, maximum: 10_000, description: "samples of a point at least" }),
+  INTERNEVO_PROBE_POINT_SECONDS: Type.Number({ default: 0.5, exclusiveMinimum: 0, maximum: 600, description: "bound on the time for one point" }),
+  INTERNEVO_PROBE_SPREAD: Type.Number({ default: 0.05, exclusiveMinimum: 0, maximum: 1, description: "relative spread at which a point is measured well enough" }),
+};
+
+type ProfilingConfig = Static<TObject<typeof nativeConfig & typeof profilingConfig>>;
+
+export const profilingSettings = (config: ProfilingConfig, probe: Probe): ProfilingSettings => ({
+  probe,
+  dataDirectory: resolve(config.INTERNEVO_DATA_DIRECTORY),
+  threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,
+  freshForSeconds: config.INTERNEVO_PROFILE_FRESH_SECONDS,
+  effort: { minimumSamples: config.INTERNEVO_PROBE_SAMPLES, maximumSecondsPerPoint: config.INTERNEVO_PROBE_POINT_SECONDS, targetRelativeSpread: config.INTERNEVO_PROBE_SPREAD },
+});

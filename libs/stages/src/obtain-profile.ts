@@ -1,0 +1,139 @@
+import { readFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import type { ProfileRecord } from "@internevo/contracts";
+import { findShippedProfile, requiredMeasurements, SHIPPED_PROFILES } from "@internevo/cost-model";
+import { clusterKey, ProblemError, ProfileSchema, validate, type Failure, type JobSpec, type Profile } from "@internevo/domain";
+import { countMissing, measureProfile, missingMeasurements, mergeProfiles, programDigest, assertProgram, THREADS_VERSION, PROBE_VERSION, type Measurements, type Probe, type ProbeEffort } from "@internevo/launcher";
+import { clusterLease, newestProfile, storeProfile, type Database, type Transaction } from "@internevo/store";
+import { clusterRunDirectory } from "./directories.ts";
+import { retryLostRanks } from "./retry-lost-ranks.ts";
+
+export interface ProfilingSettings {
+  readonly probe: Probe;
+  readonly dataDirectory: string;
+  readonly threadsPerRank: number;
+  readonly freshForSeconds: number;
+  readonly effort: ProbeEffort;
+}
+
+export interface ObtainProfileOptions {
+  readonly settings: ProfilingSettings;
+  readonly database: Database;
+  readonly spec: JobSpec;
+  readonly signal: AbortSignal;
+  /** Waits for a resource and keeps it, as a command's context does. */
+  readonly reserve: (resource: string) => Promise<{ release(): Promise<void> }>;
+  readonly onProgress: (message: string, done: number, total: number) => void;
+  readonly onLog?: (line: string) => void;
+}
+
+export interface ObtainedProfile {
+  readonly profile: Profile;
+  readonly how: "given" | "fresh" | "measured";
+  /** Stores what was measured, once; @returns the profile's id. */
+  readonly persist: (tx: Transaction) => Promise<string>;
+}
+
+export type ObtainProfileOutcome = ({ readonly status: "obtained" } & ObtainedProfile) | { readonly status: "failed"; readonly failure: Failure };
+
+/**
+ * The profile that a job names: a shipped one, or a file.
+ * @throws ProblemError `profile-missing` or `profile-invalid`.
+ */
+async function givenProfile(name: string): Promise<Profile> {
+  const shipped = findShippedProfile(name);
+  if (shipped) return shipped;
+  const path = resolve(name);
+  let text: string;
+  try {
+    text = await readFile(path, "utf8");
+  } catch (error) {
+    throw new ProblemError("profile-missing", `there is no profile ${name}`, [
+      { field: "cluster.profile", value: name, message: "is neither a shipped profile nor a file that can be read", remedy: `use one of ${SHIPPED_PROFILES.join(", ")}, the path of a profile on the service's machine, or leave it out to measure the cluster` },
+    ], { cause: error });
+  }
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    // Without the parser's words: they quote the file, which may be anything.
+    throw new ProblemError("profile-invalid", `profile ${path} is not JSON`, [{ field: "cluster.profile", value: name, message: "is not JSON", remedy: "give a profile in JSON" }]);
+  }
+  return validate(ProfileSchema, parsed, "profile-invalid", `profile ${path}`);
+}
+
+async function storedGiven(database: Database, name: string): Promise<ObtainedProfile> {
+  const profile = await givenProfile(name);
+  const key = `given:${name}`;
+  const persist = async (tx: Transaction): Promise<string> => {
+    const stored = await newestProfile(tx, key);
+    return stored && JSON.stringify(stored.profile) === JSON.stringify(profile) ? stored.id : storeProfile(tx, { clusterKey: key, profile, freshForSeconds: 0 });
+  };
+  return { profile, how: "given", persist };
+}
+
+/** Whether figures of a stored profile still say something about what would be measured now. */
+const isComparable = (profile: Profile, digest: string, threadsPerRank: number): boolean =>
+  profile.provenance.versions[PROBE_VERSION] === digest && profile.provenance.versions[THREADS_VERSION] === String(threadsPerRank);
+
+/**
+ * A profile that holds what the planner needs for a job: the one that the job names, a stored one that is fresh, of this probe and
+ * complete, or a new measurement under the cluster's lease. A fresh one that lacks some shapes is completed: only those are
+ * measured, and the whole is as old as its oldest part.
+ * @throws ProblemError for a named profile that is missing or wrong, or a probe that is not built; the signal's reason.
+ */
+export async function obtainProfile(options: ObtainProfileOptions): Promise<ObtainProfileOutcome> {
+  const { settings, database, spec, signal } = options;
+  const { cluster } = spec;
+  if (cluster.profile !== null) return { status: "obtained", ...(await storedGiven(database, cluster.profile)) };
+  await assertProgram(settings.probe);
+  const needed = requiredMeasurements(spec);
+  const digest = await programDigest(settings.probe);
+  const key = clusterKey(cluster);
+  const newest = async (): Promise<ProfileRecord | undefined> => {
+    const stored = await newestProfile(database.db, key, { freshOnly: true });
+    return stored && isComparable(stored.profile, digest, settings.threadsPerRank) ? stored : undefined;
+  };
+  const reuse = (stored: ProfileRecord | undefined): ObtainProfileOutcome | undefined =>
+    stored && countMissing(stored.profile, needed) === 0 ? { status: "obtained", profile: stored.profile, how: "fresh", persist: async () => stored.id } : undefined;
+
+  const early = reuse(await newest());
+  if (early) return early;
+  options.onProgress("waits for the cluster", 0, 1);
+  const reservation = await options.reserve(clusterLease(cluster.name));
+  try {
+    // Somebody may have measured while this job waited.
+    const base = await newest();
+    const late = reuse(base);
+    if (late) return late;
+    return await measure(options, base, base ? missingMeasurements(base.profile, needed) : needed, key);
+  } finally {
+    await reservation.release();
+  }
+}
+
+async function measure(options: ObtainProfileOptions, base: ProfileRecord | undefined, missing: Measurements, key: string): Promise<ObtainProfileOutcome> {
+  const { settings, spec, signal } = options;
+  const points = missing.collectives.length + missing.modules.length + missing.overlaps.length;
+  const measured = await retryLostRanks(() => measureProfile({
+    probe: settings.probe,
+    cluster: spec.cluster,
+    needed: missing,
+    threadsPerRank: settings.threadsPerRank,
+    effort: settings.effort,
+    runDirectory: clusterRunDirectory(settings.dataDirectory, spec.cluster.name),
+    signal,
+    // Every point has its bound; the device's own figures and the start come on top.
+    timeoutSeconds: 120 + 4 * points * settings.effort.maximumSecondsPerPoint,
+    onProgress: (done, total, message) => options.onProgress(message, done, total),
+    ...(options.onLog ? { onLog: options.onLog } : {}),
+  }), (outcome) => (outcome.status === "failed" ? outcome.failure : undefined));
+  if (measured.status === "stopped") {
+    signal.throwIfAborted();
+    return { status: "failed", failure: { code: "internal", message: "the probe was stopped" } };
+  }
+  if (measured.status === "failed") return { status: "failed", failure: measured.failure };
+  const profile = base ? mergeProfiles(base.profile, measured.profile) : measured.profile;
+  const leftSeconds = base ? (Date.parse(base.freshUntil) - Date.now()) / 1000 : settings.freshForSeconds;
+  return { status: "obtained", profile, how: "measured", persist: (tx) => storeProfile(tx, { clusterKey: key, profile, freshForSeconds: Math.max(0, leftSeconds) }) };
+}
