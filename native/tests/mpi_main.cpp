@@ -2,11 +2,20 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
-#include "internevo/collectives.h"
+#include <cstdio>
+
+#include "mpi_session.h"
+
+namespace {
+internevo::MpiSession* started = nullptr;
+}
+
+const internevo::MpiSession& internevo::test::session() { return *started; }
 
 int main(int argc, char** argv) {
   internevo::MpiSession session;
   if (!session.start(&argc, &argv).ok()) return 2;
+  started = &session;
   testing::InitGoogleTest(&argc, argv);
   if (session.rank() != 0) {
     // One rank reports successes; failures are printed by everyone.
