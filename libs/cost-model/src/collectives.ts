@@ -1,6 +1,7 @@
 import { formatBytes, type Collective, type CollectiveCurve, type Placement, type Profile } from "@internevo/domain";
 import { between, Curve } from "./interpolate.ts";
 import { placementClass } from "./mesh.ts";
+import type { Warn } from "./warnings.ts";
 
 /** The curves of one operation and placement, by group size. */
 interface Family {
@@ -29,10 +30,10 @@ export class CollectiveTimes {
   readonly #families = new Map<string, Family>();
   readonly #gpusPerNode: number;
   readonly #bandwidth: number;
-  readonly #warn: (warning: string) => void;
+  readonly #warn: Warn;
   readonly #known = new Map<string, number>();
 
-  constructor(profile: Profile, gpusPerNode: number, warn: (warning: string) => void) {
+  constructor(profile: Profile, gpusPerNode: number, warn: Warn) {
     this.#gpusPerNode = gpusPerNode;
     this.#bandwidth = profile.device.memoryBandwidthBytesPerSecond;
     this.#warn = warn;
@@ -47,7 +48,7 @@ export class CollectiveTimes {
         const points = list.filter((curve) => curve.groupSize === size).flatMap((curve) => curve.points);
         const curve = new Curve(points.map((point) => ({ at: point.bytes, seconds: point.medianSeconds })));
         for (const point of curve.smoothed) {
-          warn(`profile: ${key} over ${size} ranks: ${formatBytes(point.at)} was measured slower than larger sizes (${(point.seconds * 1e6).toFixed(0)} µs); smoothed`);
+          warn("points of the profile that were measured slower than larger sizes, and were smoothed", `${key} of ${formatBytes(point.at)} over ${size} ranks`);
         }
         return curve;
       });
@@ -89,18 +90,18 @@ export class CollectiveTimes {
     if (!family) {
       const other = (["mixed", "inter-node", "intra-node"] as const).find((name) => this.#families.has(`${op} ${name}`));
       if (!other) {
-        this.#warn(`profile: no curve of ${op}: its time is taken from the memory bandwidth, which is too optimistic`);
+        this.#warn("collectives that the profile lacks, taken from the memory bandwidth, which is too optimistic", op);
         return bytes / this.#bandwidth;
       }
-      this.#warn(`profile: no ${placement} curve of ${op}: ${other} is used`);
+      this.#warn("collectives that the profile lacks for a placement, taken from another", `${op} ${placement} from ${other}`);
       family = this.#families.get(`${op} ${other}`) as Family;
     }
     const { sizes, curves } = family;
     const index = sizes.indexOf(size);
-    if (index < 0) this.#warn(`profile: ${op} ${placement} is not measured over ${size} ranks: taken from ${sizes.join(", ")}`);
+    if (index < 0) this.#warn("group sizes that the profile lacks, taken from others", `${op} ${placement} over ${size} ranks`);
     const at = (i: number) => {
       const curve = curves[i] as Curve;
-      if (bytes > curve.largest * 1.001) this.#warn(`profile: ${op} ${placement} over ${sizes[i]} ranks is measured up to ${formatBytes(curve.largest)} only: larger sizes at the bandwidth reached there`);
+      if (bytes > curve.largest * 1.001) this.#warn("collectives used beyond their largest measured size, at the bandwidth reached there", `${op} over ${formatBytes(curve.largest)}`);
       return curve.seconds(bytes);
     };
     // Beyond the measured group sizes the growth between the last two goes on, and is never negative.

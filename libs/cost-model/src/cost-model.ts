@@ -11,6 +11,7 @@ import { clusterRanks } from "./space.ts";
 import { fullestStages, type Layout, type Stage } from "./stage.ts";
 import { stepBreakdown, totalSeconds, type OverlapPolicy } from "./step-time.ts";
 import { tokenFlops } from "./utilisation.ts";
+import { Warnings } from "./warnings.ts";
 
 export const MEMORY_MODELS: Readonly<Record<JobSpec["memoryModel"], MemoryModel>> = { executor: executorMemory, paper: paperMemory };
 
@@ -36,7 +37,7 @@ export class CostModel {
   readonly #threadsPerRank: number;
   readonly #modules: ModuleTimes;
   readonly #collectives: CollectiveTimes;
-  readonly #warnings = new Set<string>();
+  readonly #warnings = new Warnings();
   readonly #slices = new Map<string, SliceTime>();
   readonly #shards = new Map<string, ShardTime>();
   readonly #slowdowns: { forward: number; backward: number };
@@ -46,15 +47,14 @@ export class CostModel {
     this.profile = profile;
     this.#memory = MEMORY_MODELS[options.memoryModel ?? job.memoryModel];
     this.#threadsPerRank = options.threadsPerRank ?? 1;
-    const warn = (warning: string) => void this.#warnings.add(warning);
-    this.#modules = new ModuleTimes(profile, warn);
-    this.#collectives = new CollectiveTimes(profile, job.cluster.gpusPerNode, warn);
+    this.#modules = new ModuleTimes(profile, this.#warnings.add);
+    this.#collectives = new CollectiveTimes(profile, job.cluster.gpusPerNode, this.#warnings.add);
     this.#slowdowns = { forward: this.#slowdown(["all-gather"]), backward: this.#slowdown(["all-gather", "reduce-scatter"]) };
   }
 
-  /** What the profile lacks or was put right, each once, in order. */
+  /** What the predictions so far had to assume, each kind once, in order. */
   get warnings(): string[] {
-    return [...this.#warnings].sort();
+    return this.#warnings.lines;
   }
 
   /** Mean slow-down that the profile measured for any of these operations; 1 without overlap. */
@@ -63,7 +63,7 @@ export class CostModel {
     if (forwardOverlap === "none" && backwardOverlap === "none") return 1;
     const measured = this.profile.overlaps.filter((overlap) => ops.includes(overlap.op)).map((overlap) => Math.max(1, overlap.slowdown));
     if (measured.length > 0) return measured.reduce((sum, value) => sum + value, 0) / measured.length;
-    this.#warnings.add("profile: the slow-down by overlap is not measured: none is assumed");
+    this.#warnings.add("slow-down by overlap that the profile lacks, taken as none", ops.join(" and "));
     return 1;
   }
 

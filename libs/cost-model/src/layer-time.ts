@@ -1,6 +1,6 @@
 import { headSize, PRECISION_BYTES, type ModuleShape } from "@internevo/domain";
 import type { CollectiveTimes, GroupPlace } from "./collectives.ts";
-import { backwardOf, layerModules, localKvHeads, outerModules, sliceRows, type LayerSlice } from "./layer.ts";
+import { backwardOf, layerModules, localKvHeads, outerModules, sliceRows, type CountedModule, type LayerSlice } from "./layer.ts";
 import type { ModuleTimes } from "./modules.ts";
 import type { JobShape } from "./stage.ts";
 import { rooflineSeconds, type DevicePeak } from "./work.ts";
@@ -9,7 +9,7 @@ import { rooflineSeconds, type DevicePeak } from "./work.ts";
 export interface SliceTime {
   readonly forwardSeconds: number;
   readonly backwardSeconds: number;
-  /** The forward pass that recomputation repeats. */
+  /** What recomputation repeats of the forward pass. */
   readonly recomputeSeconds: number;
   /** Exposed collectives of sequence or tensor parallelism. */
   readonly forwardCommunicationSeconds: number;
@@ -24,11 +24,6 @@ export interface SliceTime {
   readonly recomputeRooflineSeconds: number;
   readonly embeddingRooflineSeconds: number;
   readonly headRooflineSeconds: number;
-}
-
-interface Timed {
-  readonly shape: ModuleShape;
-  readonly count: number;
 }
 
 /** Collectives of one layer: counts and sizes as the executor issues them, or would (config 1). */
@@ -55,25 +50,22 @@ function layerCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, t
 
 /** Times of one slice (b, s_sp, s_tp) of a job. */
 export function sliceTime(job: JobShape, slice: LayerSlice, place: GroupPlace, modules: ModuleTimes, collectives: CollectiveTimes, device: DevicePeak): SliceTime {
-  const total = (list: readonly Timed[], of: (shape: ModuleShape) => number) => list.reduce((sum, { shape, count }) => sum + count * of(shape), 0);
+  const total = (list: readonly CountedModule[], of: (shape: ModuleShape) => number) => list.reduce((sum, { shape, count }) => sum + count * of(shape), 0);
   const measured = (shape: ModuleShape) => modules.seconds(shape);
   const peak = (shape: ModuleShape) => rooflineSeconds(shape, device);
-  const forward = layerModules(job.model, slice, job.precision);
-  // Norm outputs and the product of gate and up are not kept but made again (native/MEMORY.md, layerSet).
-  const remade = forward.filter(({ shape }) => shape.module === "rmsnorm" || shape.module === "swiglu");
-  const backward = [...forward.map(({ shape, count }) => ({ shape: backwardOf(shape), count })), ...remade];
+  const { forward, backward, recompute } = layerModules(job.model, slice, job.precision);
   const tp = slice.tensorParallel;
   const outer = outerModules(job.model, sliceRows(slice), job.precision);
   const split = { rows: sliceRows(slice) * tp, vocabulary: Math.ceil(job.model.vocabularySize / tp) };
   const embedding = tp === 1 ? outer.embedding : ({ ...outer.embedding, vocabulary: split.vocabulary } as ModuleShape);
   const headLoss = tp === 1 ? outer.headLoss : ({ ...outer.headLoss, ...split } as ModuleShape);
-  const embeddings: Timed[] = [embedding, backwardOf(embedding)].map((shape) => ({ shape, count: 1 }));
-  const heads: Timed[] = [outer.finalNorm, backwardOf(outer.finalNorm), headLoss].map((shape) => ({ shape, count: 1 }));
+  const embeddings: CountedModule[] = [embedding, backwardOf(embedding)].map((shape) => ({ shape, count: 1 }));
+  const heads: CountedModule[] = [outer.finalNorm, backwardOf(outer.finalNorm), headLoss].map((shape) => ({ shape, count: 1 }));
   const communication = layerCollectives(job, slice, place, collectives);
   return {
     forwardSeconds: total(forward, measured),
     backwardSeconds: total(backward, measured),
-    recomputeSeconds: total(forward, measured) - total(remade, measured),
+    recomputeSeconds: total(recompute, measured),
     forwardCommunicationSeconds: communication.forward,
     backwardCommunicationSeconds: communication.backward,
     recomputeCommunicationSeconds: communication.forward,
@@ -81,7 +73,7 @@ export function sliceTime(job: JobShape, slice: LayerSlice, place: GroupPlace, m
     embeddingSeconds: total(embeddings, measured),
     headSeconds: total(heads, measured),
     layerRooflineSeconds: total(forward, peak) + total(backward, peak),
-    recomputeRooflineSeconds: total(forward, peak) - total(remade, peak),
+    recomputeRooflineSeconds: total(recompute, peak),
     embeddingRooflineSeconds: total(embeddings, peak),
     headRooflineSeconds: total(heads, peak),
   };

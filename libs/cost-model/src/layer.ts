@@ -20,8 +20,25 @@ export const sliceRows = (slice: LayerSlice): number => (slice.microBatchSize * 
  */
 export const localKvHeads = (kvHeads: number, sequenceParallel: number): number => Math.max(1, kvHeads / sequenceParallel);
 
-/** Forward pass of one layer on one rank: each module with how often it runs. Backward runs the same shapes. */
-export function layerModules(model: Model, slice: LayerSlice, precision: Precision): { readonly shape: ModuleShape; readonly count: number }[] {
+/** A module and how often it runs. */
+export interface CountedModule {
+  readonly shape: ModuleShape;
+  readonly count: number;
+}
+
+/** The modules of one layer on one rank. */
+export interface LayerModules {
+  readonly forward: readonly CountedModule[];
+  readonly backward: readonly CountedModule[];
+  /** What recomputation runs again before the backward pass: everything up to the products that are kept. */
+  readonly recompute: readonly CountedModule[];
+}
+
+/**
+ * What the executor runs of one layer (native/src/trainer/model.cpp). One residual sum is part of a norm's kernel, and both
+ * are in the backward pass; norm outputs and the product of gate and up are not kept, so the backward pass makes them again.
+ */
+export function layerModules(model: Model, slice: LayerSlice, precision: Precision): LayerModules {
   const { hiddenSize: h, ffnHiddenSize: f } = model;
   const { microBatchSize: batch, sequenceLengthTokens: sequence, sequenceParallel: sp, tensorParallel: tp } = slice;
   const rows = sliceRows(slice);
@@ -35,18 +52,22 @@ export function layerModules(model: Model, slice: LayerSlice, precision: Precisi
   const ropeHeads = model.heads / tp;
   const ropeKvHeads = tp === 1 ? model.kvHeads : localKvHeads(model.kvHeads, tp);
   const kvOutputs = tp === 1 ? kv : localKvHeads(model.kvHeads, tp) * size;
-  return [
-    { shape: { module: "rmsnorm", ...forward, rows, width: h }, count: 2 },
-    { shape: { module: "linear", ...forward, rows: linearRows, inputs: h, outputs: h / tp + 2 * kvOutputs }, count: 1 },
-    { shape: { module: "rope", ...forward, rows: linearRows, heads: ropeHeads, headSize: size }, count: 1 },
-    { shape: { module: "rope", ...forward, rows: linearRows, heads: ropeKvHeads, headSize: size }, count: 1 },
-    { shape: { module: "attention", ...forward, batch, sequence, heads: model.heads / sp, kvHeads: localKvHeads(model.kvHeads, sp), headSize: size }, count: 1 },
-    { shape: { module: "linear", ...forward, rows: linearRows, inputs: h / tp, outputs: h }, count: 1 },
-    { shape: { module: "residual-add", ...forward, rows, width: h }, count: 2 },
-    { shape: { module: "linear", ...forward, rows: linearRows, inputs: h, outputs: (2 * f) / tp }, count: 1 },
-    { shape: { module: "swiglu", ...forward, rows: linearRows, width: f / tp }, count: 1 },
-    { shape: { module: "linear", ...forward, rows: linearRows, inputs: f / tp, outputs: h }, count: 1 },
-  ];
+  const norms: CountedModule = { shape: { module: "rmsnorm", ...forward, rows, width: h }, count: 2 };
+  const qkv: CountedModule = { shape: { module: "linear", ...forward, rows: linearRows, inputs: h, outputs: h / tp + 2 * kvOutputs }, count: 1 };
+  const ropes: CountedModule[] = [ropeHeads, ropeKvHeads].map((heads) => ({ shape: { module: "rope", ...forward, rows: linearRows, heads, headSize: size }, count: 1 }));
+  const attention: CountedModule = {
+    shape: { module: "attention", ...forward, batch, sequence, heads: model.heads / sp, kvHeads: localKvHeads(model.kvHeads, sp), headSize: size },
+    count: 1,
+  };
+  const output: CountedModule = { shape: { module: "linear", ...forward, rows: linearRows, inputs: h / tp, outputs: h }, count: 1 };
+  const inner = Math.ceil(f / tp);
+  const gateUp: CountedModule = { shape: { module: "linear", ...forward, rows: linearRows, inputs: h, outputs: 2 * inner }, count: 1 };
+  const swiglu: CountedModule = { shape: { module: "swiglu", ...forward, rows: linearRows, width: inner }, count: 1 };
+  const down: CountedModule = { shape: { module: "linear", ...forward, rows: linearRows, inputs: inner, outputs: h }, count: 1 };
+  const residual: CountedModule = { shape: { module: "residual-add", ...forward, rows, width: h }, count: 1 };
+  const recompute = [norms, qkv, ...ropes, attention, output, gateUp];
+  const differentiated = [...recompute, swiglu, down].map(({ shape, count }) => ({ shape: backwardOf(shape), count }));
+  return { forward: [...recompute, swiglu, down, residual], backward: [...differentiated, norms, swiglu], recompute };
 }
 
 /** The same module in the backward pass. */

@@ -89,11 +89,10 @@ function requiredModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleSh
   const rowsOnly = new Set<number>();
   for (const slice of slices) {
     const rows = sliceRows(slice);
-    for (const { shape } of layerModules(model, slice, precision)) {
+    const layer = layerModules(model, slice, precision);
+    for (const { shape } of [...layer.forward, ...layer.backward]) {
       const wanted = shape.module === "attention" ? batchesWanted.has(slice.microBatchSize) : rowsWanted.has(rows);
-      if (!wanted) continue;
-      add(shape);
-      add(backwardOf(shape));
+      if (wanted) add(shape);
     }
     if (!rowsWanted.has(rows) || rowsOnly.has(rows)) continue;
     rowsOnly.add(rows);

@@ -1,8 +1,23 @@
 import type { ModuleShape, ModuleTime, Profile } from "@internevo/domain";
 import { between, Curve, type Point } from "./interpolate.ts";
+import type { Warn } from "./warnings.ts";
 import { rooflineSeconds, workOf } from "./work.ts";
 
-const keyOf = (shape: ModuleShape): string => Object.entries(shape).sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, value]) => `${name}=${value}`).join(" ");
+/** Equal shapes have equal keys. */
+function keyOf(shape: ModuleShape): string {
+  const kind = kindOf(shape);
+  switch (shape.module) {
+    case "linear": return `${kind} ${shape.rows} ${shape.inputs} ${shape.outputs}`;
+    case "attention": return `${kind} ${shape.batch} ${shape.sequence} ${shape.heads} ${shape.kvHeads} ${shape.headSize}`;
+    case "rope": return `${kind} ${shape.rows} ${shape.heads} ${shape.headSize}`;
+    case "embedding":
+    case "head-loss": return `${kind} ${shape.rows} ${shape.width} ${shape.vocabulary}`;
+    case "adamw":
+    case "squared-norm":
+    case "accumulate": return `${kind} ${shape.elements}`;
+    default: return `${kind} ${shape.rows} ${shape.width}`;
+  }
+}
 
 /** What varies along a curve of one kind of module, and what must be equal for two measurements to lie on one curve. */
 function axis(shape: ModuleShape): { at: number; fixed: string } {
@@ -32,9 +47,9 @@ export class ModuleTimes {
   readonly #byWork = new Map<string, Curve>();
   readonly #sequences = new Map<string, number[]>();
   readonly #device: Profile["device"];
-  readonly #warn: (warning: string) => void;
+  readonly #warn: Warn;
 
-  constructor(profile: Profile, warn: (warning: string) => void) {
+  constructor(profile: Profile, warn: Warn) {
     this.#device = profile.device;
     this.#warn = warn;
     const widths = new Map<string, Point[]>();
@@ -98,7 +113,7 @@ export class ModuleTimes {
     const forward = { ...shape, pass: "forward" } as ModuleShape;
     const seconds = this.#exact.get(keyOf(forward)) ?? this.#interpolated(forward);
     if (seconds === undefined) return undefined;
-    this.#warn(`profile: the backward pass of ${shape.module} (${shape.precision}) is not measured: taken from the forward pass by the ratio of their work`);
+    this.#warn("backward passes that the profile lacks, taken from the forward pass by the ratio of their work", `${shape.module} ${shape.precision}`);
     return seconds * (this.#size(shape) / this.#size(forward));
   }
 
@@ -107,7 +122,7 @@ export class ModuleTimes {
       const linear = this.#headFromLinear(shape);
       if (linear !== undefined) return linear;
     }
-    this.#warn(`profile: ${shape.module} ${shape.pass} (${shape.precision}) is not measured: taken from the peak figures of the device`);
+    this.#warn("modules that the profile lacks, taken from the peak figures of the device", `${shape.module} ${shape.pass} ${shape.precision}`);
     return rooflineSeconds(shape, this.#device);
   }
 
@@ -116,7 +131,7 @@ export class ModuleTimes {
     const { rows, width, vocabulary, precision } = shape;
     const product = this.#interpolated({ module: "linear", pass: "forward", precision, rows, inputs: width, outputs: vocabulary });
     if (product === undefined) return undefined;
-    this.#warn(`profile: head-loss (${precision}) is not measured: taken as three linear products and three passes over the logits`);
+    this.#warn("modules that the profile lacks, taken as linear products and passes over the logits", `head-loss ${precision}`);
     return 3 * product + (3 * 4 * rows * vocabulary) / this.#device.memoryBandwidthBytesPerSecond;
   }
 }

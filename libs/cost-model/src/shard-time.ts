@@ -20,14 +20,23 @@ export interface ShardTime {
   readonly gather: UnitTimes;
   /** Reduce-scatter of a unit's gradients over the s_ps group. */
   readonly scatter: UnitTimes;
+  /** Gradients of a unit on their way: the staging buffer cleared, and what is reduced of it added to the kept gradients. */
+  readonly stage: UnitTimes;
+  /** The same with gradient sharding, which stages without parameter sharding too. */
+  readonly stageReduced: UnitTimes;
   /** Reduce-scatter over the s_oss group, then all-reduce of the piece over the replicas. */
   readonly reduce: UnitTimes;
+  /** The same for all units of the fullest stage at the end of a step; one all-reduce of everything without s_oss. */
+  readonly reduceOnceSeconds: number;
   /** Gradient norm, optimizer step, all-gather of the updated parameters. */
   readonly updateSeconds: number;
   readonly updateRooflineSeconds: number;
 }
 
 const up = (value: number, multiple: number): number => Math.ceil(value / multiple) * multiple;
+
+/** No seconds for any unit. */
+export const NO_TIME: UnitTimes = { layer: 0, embedding: 0, head: 0 };
 
 /** Bytes of the loss and norm sums and of the status word: latency, not size. */
 const SCALAR_BYTES = 64;
@@ -51,29 +60,38 @@ export function shardTime(job: JobShape, layout: Layout, sharding: Pick<Sharding
 
   const unit = 64 * ps * oss;
   const parameters = unitParameters(job.model, tp);
-  const sizes = { layer: up(parameters.layer, unit), embedding: up(parameters.embedding, unit), head: parameters.head > 0 ? up(parameters.head, unit) : 0 };
+  const embedding = up(parameters.embedding, unit);
+  // Tied embeddings: the head's part of the step gathers and reduces the embedding's unit.
+  const sizes = { layer: up(parameters.layer, unit), embedding, head: parameters.head > 0 ? up(parameters.head, unit) : embedding };
   const each = (seconds: (elements: number) => number): UnitTimes => ({ layer: seconds(sizes.layer), embedding: seconds(sizes.embedding), head: seconds(sizes.head) });
-
-  const stage = fullestStages(job.model, pp).map(({ layers, hasEmbedding, hasHead }) => {
-    const has = { embedding: hasEmbedding ? 1 : 0, head: hasHead && sizes.head > 0 ? 1 : 0 };
-    const elements = (layers * sizes.layer + has.embedding * sizes.embedding + has.head * sizes.head) / (ps * oss);
-    const gathered = each((size) => collectives.seconds("all-gather", (size / ps) * bytes.parameterBytes, optimizerGroup));
-    return { elements, gather: layers * gathered.layer + has.embedding * gathered.embedding + has.head * gathered.head };
-  });
+  const reduced = (size: number): number =>
+    collectives.seconds("reduce-scatter", (size / ps) * bytes.gradientBytes, optimizerGroup) +
+    collectives.seconds("all-reduce", (size / (ps * oss)) * bytes.gradientBytes, replicaGroup);
+  const gathered = (size: number): number => collectives.seconds("all-gather", (size / ps) * bytes.parameterBytes, optimizerGroup);
   const precision = computePrecision(job.precision);
-  const elements = Math.max(...stage.map((one) => one.elements));
+  const staged = (kept: number) => (size: number): number =>
+    (size * bytes.gradientBytes) / device.memoryBandwidthBytesPerSecond + modules.seconds({ module: "accumulate", pass: "update", precision, elements: size / kept });
+
+  // What happens once a step, on the stage that has most of it.
+  const once = fullestStages(job.model, pp).map(({ layers, hasEmbedding, hasHead }) => {
+    const has = { embedding: hasEmbedding ? 1 : 0, head: hasHead && parameters.head > 0 ? 1 : 0 };
+    const sum = (of: (size: number) => number) => layers * of(sizes.layer) + has.embedding * of(sizes.embedding) + has.head * of(sizes.head);
+    const elements = sum((size) => size);
+    return { elements: elements / (ps * oss), gather: sum(gathered), reduce: oss === 1 ? reduced(elements) : sum(reduced) };
+  });
+  const most = (of: (stage: (typeof once)[number]) => number) => Math.max(...once.map(of));
+  const elements = most((stage) => stage.elements);
   const kernels = (["squared-norm", "adamw"] as const).map((module) => ({ module, pass: "update" as const, precision, elements }));
   return {
     gather: each((size) => collectives.seconds("all-gather", size * bytes.parameterBytes, parameterGroup)),
     scatter: each((size) => collectives.seconds("reduce-scatter", size * bytes.gradientBytes, parameterGroup)),
-    reduce: each(
-      (size) =>
-        collectives.seconds("reduce-scatter", (size / ps) * bytes.gradientBytes, optimizerGroup) +
-        collectives.seconds("all-reduce", (size / (ps * oss)) * bytes.gradientBytes, replicaGroup),
-    ),
+    stage: ps > 1 ? each(staged(ps)) : NO_TIME,
+    stageReduced: oss > 1 ? each(staged(ps * oss)) : NO_TIME,
+    reduce: each(reduced),
+    reduceOnceSeconds: most((stage) => stage.reduce),
     updateSeconds:
       kernels.reduce((sum, shape) => sum + modules.seconds(shape), 0) +
-      Math.max(...stage.map((one) => one.gather)) +
+      most((stage) => stage.gather) +
       SCALAR_REDUCTIONS * collectives.seconds("all-reduce", SCALAR_BYTES, everyone),
     updateRooflineSeconds: kernels.reduce((sum, shape) => sum + rooflineSeconds(shape, device), 0),
   };

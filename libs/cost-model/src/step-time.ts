@@ -43,10 +43,13 @@ interface Part {
   readonly reduction: number;
 }
 
+/** With gradient sharding a gradient is added to what is kept after its reduction, else after the reduce-scatter over s_ps. */
+const stagingOf = (shard: ShardTime, step: StepShape): UnitTimes => (step.reduceEveryMicroBatch ? shard.stageReduced : shard.stage);
+
 /** One layer, forward and backward, by cause. */
 function layerPart(slice: SliceTime, shard: ShardTime, step: StepShape): Part {
   const { overlap, recompute } = step;
-  const compute = slice.forwardSeconds + slice.backwardSeconds;
+  const compute = slice.forwardSeconds + slice.backwardSeconds + stagingOf(shard, step).layer;
   const again = recompute ? slice.recomputeSeconds : 0;
   const sequence = slice.forwardCommunicationSeconds + slice.backwardCommunicationSeconds + (recompute ? slice.recomputeCommunicationSeconds : 0);
   const forwardGather = overlap.forward === "none"
@@ -71,7 +74,8 @@ function layerPart(slice: SliceTime, shard: ShardTime, step: StepShape): Part {
 }
 
 /** Embedding or head: the embedding is gathered before and reduced after all layers, so nothing hides it; the head is between them. */
-function outerPart(unit: keyof UnitTimes, compute: number, shard: ShardTime): Part {
+function outerPart(unit: keyof UnitTimes, seconds: number, shard: ShardTime, step: StepShape): Part {
+  const compute = seconds + stagingOf(shard, step)[unit];
   return { compute, recompute: 0, sequence: 0, parameters: shard.gather[unit] + shard.scatter[unit], reduction: shard.reduce[unit] };
 }
 
@@ -85,14 +89,15 @@ const plus = (a: Part, b: Part, times = 1): Part => ({
 
 const lengthOf = (part: Part): number => part.compute + part.recompute + part.sequence + part.parameters;
 
-/** How often a step runs a part, bubble included, and how often its reduction. */
+/** How often a step runs a part, bubble included. */
 const slotsOf = (step: StepShape): number => step.microBatches + step.pipelineParallel - 1;
-const reductionsOf = (step: StepShape): number => (step.reduceEveryMicroBatch ? slotsOf(step) : 1);
+/** How often a micro-batch's own reduction counts; without overlap the one at the end of a step is counted for all stages together. */
+const reductionsOf = (step: StepShape): number => (step.reduceEveryMicroBatch ? slotsOf(step) : step.overlap.backward === "none" ? 0 : 1);
 
 /** The micro-batch of the slowest stage: its layers, and embedding and head where it has them. */
 function microBatchPart(slice: SliceTime, shard: ShardTime, step: StepShape): Part {
-  const embedding = outerPart("embedding", slice.embeddingSeconds, shard);
-  const head = outerPart("head", slice.headSeconds, shard);
+  const embedding = outerPart("embedding", slice.embeddingSeconds, shard, step);
+  const head = outerPart("head", slice.headSeconds, shard, step);
   const inStep = (part: Part) => slotsOf(step) * lengthOf(part) + reductionsOf(step) * part.reduction;
   const outer = step.pipelineParallel === 1 ? plus(embedding, head) : inStep(embedding) > inStep(head) ? embedding : head;
   return plus(outer, layerPart(slice, shard, step), step.layers);
@@ -102,13 +107,15 @@ function microBatchPart(slice: SliceTime, shard: ShardTime, step: StepShape): Pa
 export function stepBreakdown(slice: SliceTime, shard: ShardTime, step: StepShape): TimeBreakdown {
   const part = microBatchPart(slice, shard, step);
   const n = step.microBatches;
+  // What overlaps is reduced behind the last backward pass, unit by unit.
+  const reduceOnce = step.overlap.backward === "none" ? shard.reduceOnceSeconds : part.reduction;
   const microBatch = lengthOf(part) + (step.reduceEveryMicroBatch ? part.reduction : 0);
   return {
     computeSeconds: n * part.compute,
     recomputeSeconds: n * part.recompute,
     sequenceCommunicationSeconds: n * part.sequence,
     parameterCommunicationSeconds: n * part.parameters,
-    gradientCommunicationSeconds: (step.reduceEveryMicroBatch ? n : 1) * part.reduction,
+    gradientCommunicationSeconds: step.reduceEveryMicroBatch ? n * part.reduction : reduceOnce,
     pipelineBubbleSeconds: (step.pipelineParallel - 1) * microBatch,
     pipelineCommunicationSeconds: slotsOf(step) * 2 * step.boundarySeconds,
     updateSeconds: shard.updateSeconds,

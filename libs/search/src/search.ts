@@ -1,4 +1,4 @@
-import { isRunnable, sequencesPerStep, stepBreakdown, totalSeconds, type CostModel, type Layout, type Sharding, type ShardTime, type SliceTime, type StageBytes, type StepShape } from "@internevo/cost-model";
+import { isRunnable, NO_TIME, sequencesPerStep, stepBreakdown, totalSeconds, type CostModel, type Layout, type Sharding, type ShardTime, type SliceTime, type StageBytes, type StepShape } from "@internevo/cost-model";
 import { REJECTION_REASONS, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
 import { layoutsOf, shardingsOf, type LayoutSpace } from "./enumerate.ts";
 import { compareScored, Top, type Scored } from "./top.ts";
@@ -44,9 +44,12 @@ interface Batch {
 
 /** A sharding that costs no time: what remains is a lower bound, because every term of the step grows with each of its own. */
 const FREE: ShardTime = {
-  gather: { layer: 0, embedding: 0, head: 0 },
-  scatter: { layer: 0, embedding: 0, head: 0 },
-  reduce: { layer: 0, embedding: 0, head: 0 },
+  gather: NO_TIME,
+  scatter: NO_TIME,
+  stage: NO_TIME,
+  stageReduced: NO_TIME,
+  reduce: NO_TIME,
+  reduceOnceSeconds: 0,
   updateSeconds: 0,
   updateRooflineSeconds: 0,
 };

@@ -1,0 +1,49 @@
+import { formatBytes, formatSeconds, planLabel, type Candidate, type PlanningResult } from "@internevo/domain";
+import { table, type Colors, type Column } from "./output.ts";
+
+const percent = (fraction: number): string => `${(fraction * 100).toFixed(1)}%`;
+
+function candidatesTable(candidates: readonly Candidate[], colors: Colors): string {
+  const columns: Column<Candidate>[] = [
+    { title: "RANK", align: "right", value: ({ rank }) => String(rank) },
+    { title: "PLAN", value: ({ plan }) => planLabel(plan) },
+    { title: "STEP TIME", align: "right", value: ({ predicted }) => formatSeconds(predicted.stepTimeSeconds) },
+    { title: "TOKENS/GPU/S", align: "right", value: ({ predicted }) => predicted.tokensPerGpuPerSecond.toFixed(predicted.tokensPerGpuPerSecond < 100 ? 1 : 0) },
+    { title: "MFU", align: "right", value: ({ predicted }) => percent(predicted.mfu) },
+    { title: "FULL ATTENTION", align: "right", value: ({ predicted }) => percent(predicted.mfuFullAttention) },
+    { title: "PEAK MEMORY", align: "right", value: ({ predicted }) => formatBytes(predicted.peakMemoryBytes) },
+    { title: "RUNNABLE", value: ({ runnable, notRunnableReason }) => (runnable ? colors.green("yes") : (notRunnableReason ?? "no")) },
+  ];
+  return table(columns, candidates, colors);
+}
+
+function memoryText(memory: Readonly<Record<string, number>>, colors: Colors): string {
+  const lines = Object.entries(memory).filter(([, bytes]) => bytes > 0);
+  return table([{ title: "MEMORY LINE", value: ([name]: [string, number]) => name }, { title: "BYTES", align: "right", value: ([, bytes]) => formatBytes(bytes) }], lines.sort((a, b) => b[1] - a[1]), colors);
+}
+
+/** What people read of a planning result. */
+export function planningText(result: PlanningResult, colors: Colors): string {
+  const { counts, candidates, runnableCandidates, located, closest } = result;
+  const rejected = Object.entries(counts.rejected).filter(([, count]) => count > 0);
+  const sections = [
+    `${colors.bold(result.job)}: profile ${result.profile}, memory model ${result.memoryModel}, ${formatBytes(result.memoryLimitBytes)} a GPU`,
+    `${counts.evaluated} plans, ${counts.feasible} feasible${rejected.length > 0 ? `; rejected: ${rejected.map(([reason, count]) => `${count} ${reason}`).join(", ")}` : ""}`,
+  ];
+  if (candidates.length > 0) sections.push(candidatesTable(candidates, colors));
+  if (runnableCandidates.length > 0 && candidates.some((candidate) => !candidate.runnable)) {
+    sections.push(`best of the plans that run today:\n${candidatesTable(runnableCandidates, colors)}`);
+  }
+  if (closest) {
+    sections.push(`no plan fits. The one that needs the least memory, ${planLabel(closest.plan)}, needs ${formatBytes(closest.peakMemoryBytes)}:\n${memoryText(closest.memory, colors)}`);
+  } else if (counts.feasible === 0) {
+    sections.push("no plan divides the job over the cluster: see the reasons above");
+  }
+  if (located) {
+    const { rank, reason, predicted } = located;
+    const where = rank === null ? `is rejected: ${reason ?? "unknown"}` : `is rank ${rank} of ${counts.feasible}`;
+    const figures = predicted ? ` (${formatSeconds(predicted.stepTimeSeconds)} a step, ${formatBytes(predicted.peakMemoryBytes)})` : "";
+    sections.push(`the given plan ${where}${figures}`);
+  }
+  return sections.join("\n\n");
+}
