@@ -1,7 +1,7 @@
 import { API_PREFIX, RoleSchema } from "@internevo/contracts";
 import type { Health } from "@internevo/service-kit";
 import type { Database } from "@internevo/store";
-import Fastify, { type FastifyBaseLogger } from "fastify";
+import Fastify, { LogController, type FastifyBaseLogger, type FastifyReply } from "fastify";
 import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox";
 import { Type } from "typebox";
 import { actorOf, registerAuth } from "./http/auth.ts";
@@ -10,7 +10,7 @@ import type { ApiInstance } from "./http/instance.ts";
 import { DEFAULT_LIMITS, registerLimits, registerSecurityHeaders, type Limits } from "./http/limits.ts";
 import { registerRefusalAudit } from "./http/mutations.ts";
 import { registerOpenApi } from "./http/openapi.ts";
-import { registerProblems } from "./http/problems.ts";
+import { registerProblems, sendProblem } from "./http/problems.ts";
 import { OpenStreams } from "./http/sse.ts";
 import { registerTrace } from "./http/trace.ts";
 import { registerValidation } from "./http/validation.ts";
@@ -50,7 +50,9 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
     bodyLimit: MAXIMUM_BODY_BYTES,
     trustProxy: options.trustProxy ?? false,
     requestTimeout: 30_000,
-    disableRequestLogging: true,
+    // One line a request is written by the metrics' hook, with its actor and trace.
+    logController: new LogController({ disableRequestLogging: true }),
+    frameworkErrors: (error, request, reply) => void sendProblem(request, reply as FastifyReply, error),
     forceCloseConnections: "idle",
     routerOptions: { maxParamLength: 200, ignoreTrailingSlash: true },
     ...(options.logger ? { loggerInstance: options.logger } : {}),

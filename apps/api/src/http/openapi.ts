@@ -18,5 +18,5 @@ export async function registerOpenApi(app: FastifyInstance, version: string): Pr
     },
     hideUntagged: true,
   });
-  await app.register(swaggerUi, { routePrefix: "/docs", staticCSP: true });
+  await app.register(swaggerUi, { routePrefix: "/docs" });
 }

@@ -2,6 +2,7 @@ import { STATUS_CODES } from "node:http";
 import type { Problem } from "@internevo/contracts";
 import { ProblemError, type ProblemCode } from "@internevo/domain";
 import { isConnectionLoss } from "@internevo/store";
+import { traceOf } from "./trace.ts";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
 /** The HTTP status of every problem. */
@@ -109,6 +110,8 @@ function shortened(value: unknown): unknown {
 
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
   const problem = toProblem(error);
+  // A URL that is no URL is refused before any hook has run.
+  request.trace ??= traceOf(request.headers["traceparent"]);
   request.problem = problem;
   if (problem.code === "internal") request.log.error({ err: error }, "request failed");
   else request.log.warn({ code: problem.code, detail: problem.message }, "request refused");

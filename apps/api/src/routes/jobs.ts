@@ -1,6 +1,6 @@
 import { API_PREFIX, JobDetailSchema, JobPageSchema, MetricPageSchema, type JobDetail } from "@internevo/contracts";
 import { JOB_STATES, JobFileSchema, ProblemError, resolveJob } from "@internevo/domain";
-import { getJob, getJobDetail, listJobs, listStepMetrics, lockJobState, requestCancel, submitJob, type Database, type Queryable, type Transaction } from "@internevo/store";
+import { getJob, getJobDetail, isUuid, listJobs, listStepMetrics, lockJobState, requestCancel, submitJob, type Database, type Queryable, type Transaction } from "@internevo/store";
 import { Type } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
 import { etagOf, versionOfIfMatch } from "../http/etag.ts";
@@ -8,6 +8,7 @@ import { mutate } from "../http/mutations.ts";
 import { PageQuery } from "../http/pages.ts";
 import { lastEventIdOf, type OpenStreams } from "../http/sse.ts";
 import { jobStream } from "../jobs-stream.ts";
+import { namedProfile } from "../profile-source.ts";
 import { checkCluster, type LaunchCapabilities } from "../submission/check-cluster.ts";
 import type { Workers } from "../work/workers.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
@@ -32,7 +33,7 @@ async function detailOf(db: Queryable, id: string): Promise<JobDetail> {
 const readDetail = (database: Database, id: string): Promise<JobDetail> => database.db.transaction((tx) => detailOf(tx, id), { isolationLevel: "repeatable read", accessMode: "read only" });
 
 async function assertVersion(tx: Transaction, id: string, expected: number | undefined): Promise<void> {
-  if ((await lockJobState(tx, id)) === undefined) throw noJob(id);
+  if (!isUuid(id) || (await lockJobState(tx, id)) === undefined) throw noJob(id);
   const job = await getJob(tx, id);
   if (job && expected !== undefined && job.version !== expected) {
     throw new ProblemError("precondition-failed", `job ${id} has version ${job.version} now`, [{ field: "if-match", value: etagOf(expected), message: `is not the job's version ${etagOf(job.version)}`, remedy: "read the job again, and decide anew" }]);
@@ -53,6 +54,7 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
     async (request, reply) => {
       const spec = resolveJob(request.body);
       checkCluster(spec, options.capabilities);
+      await namedProfile(spec);
       await options.workers.checkData(spec);
       return mutate(database, request, reply, async (tx) => {
         const id = await submitJob(tx, spec, { traceparent: request.trace.traceparent });

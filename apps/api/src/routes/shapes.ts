@@ -1,3 +1,4 @@
+import { STATUS_CODES } from "node:http";
 import { ProblemSchema } from "@internevo/contracts";
 import { Type, type TSchema } from "typebox";
 
@@ -12,6 +13,6 @@ export const headers = {
 
 /** The answers of a route: its own, and problems. */
 export const answers = (own: Readonly<Record<number, TSchema>>): Record<string, unknown> => ({
-  ...own,
+  ...Object.fromEntries(Object.entries(own).map(([status, schema]) => [status, { description: STATUS_CODES[status] ?? status, ...(status === "204" ? { type: "null" } : { content: { "application/json": { schema } } }) }])),
   default: { description: "A problem (RFC 9457)", content: { "application/problem+json": { schema: ProblemSchema } } },
 });

@@ -1,0 +1,85 @@
+import { randomUUID } from "node:crypto";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Role } from "@internevo/contracts";
+import { createTestDatabase } from "@internevo/local-stack/test-stack";
+import { createHealth } from "@internevo/service-kit";
+import { newToken, storeToken, type Database } from "@internevo/store";
+import { buildApi, type ApiOptions } from "../src/app.ts";
+import type { ApiInstance } from "../src/http/instance.ts";
+import { createProfileSource } from "../src/profile-source.ts";
+import { createWorkers, type Workers } from "../src/work/workers.ts";
+
+export interface TestApi {
+  readonly app: ApiInstance;
+  readonly database: Database;
+  /** For `authorization`. */
+  readonly bearer: Readonly<Record<Role, string>>;
+  readonly tokens: Readonly<Record<Role, string>>;
+  /** Where the test may write. */
+  readonly directory: string;
+  /** A text file of 4 KiB. */
+  readonly textPath: string;
+  close(): Promise<void>;
+}
+
+/** The API over a database of its own, listening nowhere unless the test asks for it. */
+export async function startTestApi(options: Partial<Pick<ApiOptions, "limits" | "heartbeatMilliseconds" | "capabilities" | "consoleDirectory" | "now">> = {}): Promise<TestApi> {
+  const directory = await mkdtemp(join(tmpdir(), "internevo-api-"));
+  const textPath = join(directory, "text.txt");
+  await writeFile(textPath, "It was a bright cold day in April. ".repeat(120).slice(0, 4096));
+  const made = await createTestDatabase();
+  const { database } = made;
+  const workers: Workers = createWorkers({ threads: 1 });
+  const app = await buildApi({
+    database,
+    workers,
+    capabilities: { slurm: false, maximumLocalRanks: 8, localMemoryBytes: 64 * 2 ** 30 },
+    profileFor: createProfileSource(database),
+    health: createHealth("api"),
+    version: "0.0.0-test",
+    consoleDirectory: join(directory, "no-console"),
+    ...options,
+  });
+  const tokens = { viewer: newToken(), operator: newToken(), admin: newToken() };
+  for (const role of ["viewer", "operator", "admin"] as const) await storeToken(database.db, role, role, tokens[role]);
+  return {
+    app,
+    database,
+    tokens,
+    bearer: { viewer: `Bearer ${tokens.viewer}`, operator: `Bearer ${tokens.operator}`, admin: `Bearer ${tokens.admin}` },
+    directory,
+    textPath,
+    async close() {
+      await app.close();
+      await workers.close();
+      await made.drop();
+      await rm(directory, { recursive: true });
+    },
+  };
+}
+
+/** A job file that the API accepts. */
+export const jobFile = (api: Pick<TestApi, "textPath">, over: Record<string, unknown> = {}): Record<string, unknown> => ({
+  name: `job-${randomUUID().slice(0, 8)}`,
+  model: { name: "small", hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 },
+  sequenceLengthTokens: 128,
+  globalBatchTokens: 512,
+  precision: "fp32",
+  steps: 20,
+  data: { format: "text", paths: [api.textPath] },
+  cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" },
+  ...over,
+});
+
+/** Every table, counted: what a refused request must not change. */
+export async function rowCounts(database: Database): Promise<Record<string, number>> {
+  const tables = ["jobs", "job_transitions", "job_events", "outbox", "workloads", "workload_firings", "idempotency_keys", "profiles", "plannings"];
+  const counts: Record<string, number> = {};
+  for (const table of tables) {
+    const { rows } = await database.db.execute(`select count(*)::int as count from ${table}`);
+    counts[table] = (rows[0] as { count: number }).count;
+  }
+  return counts;
+}
