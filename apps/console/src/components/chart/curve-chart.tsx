@@ -1,0 +1,63 @@
+import * as Plot from "@observablehq/plot";
+import { useEffect, useRef, useState } from "react";
+import type { CurvePoint } from "../../data/curves.ts";
+import { formatBandwidth, formatBytes, formatSeconds } from "../../text/format.ts";
+
+const HEIGHT = 320;
+
+const bytesTick = (bytes: number): string => formatBytes(bytes).replace(/\.0+(?= )/, "");
+
+function powersOf(base: number, from: number, to: number, most: number): number[] {
+  const low = Math.ceil(Math.log(from) / Math.log(base) - 1e-9);
+  const high = Math.floor(Math.log(to) / Math.log(base) + 1e-9);
+  const stride = Math.max(1, Math.ceil((high - low + 1) / most));
+  const ticks: number[] = [];
+  for (let power = low; power <= high; power += stride) ticks.push(base ** power);
+  return ticks;
+}
+
+/** Measured curves on logarithmic axes: time or bandwidth over bytes. */
+export function CurveChart({ points, measure, label }: { points: readonly CurvePoint[]; measure: "bandwidth" | "time"; label: string }) {
+  const box = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const observer = new ResizeObserver(() => setWidth(Math.floor(element.clientWidth)));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+
+  useEffect(() => {
+    const element = box.current;
+    if (!element || width < 100 || points.length === 0) return;
+    const y = measure === "bandwidth" ? "bandwidth" : "seconds";
+    const format = measure === "bandwidth" ? formatBandwidth : formatSeconds;
+    const bytes = points.map((point) => point.bytes);
+    const values = points.map((point) => point[y]);
+    const curves = [...new Set(points.map(({ curve }) => curve))];
+    const chart = Plot.plot({
+      width,
+      height: HEIGHT,
+      marginLeft: 72,
+      marginRight: 16,
+      marginBottom: 40,
+      style: { background: "transparent", fontSize: "11px" },
+      x: { type: "log", base: 2, label: "Bytes of the whole tensor", labelArrow: "none", ticks: powersOf(4, Math.min(...bytes), Math.max(...bytes), width < 500 ? 5 : 12), tickFormat: bytesTick, grid: true },
+      y: { type: "log", label: measure === "bandwidth" ? "Bandwidth" : "Time", labelArrow: "none", ticks: powersOf(10, Math.min(...values) / 3, Math.max(...values) * 3, 10), tickFormat: format, grid: true, nice: true },
+      color: { type: "ordinal", domain: curves, range: curves.map((_, index) => `var(--series-${(index % 12) + 1})`) },
+      marks: [
+        ...(measure === "time" ? [Plot.ruleX(points.filter((point) => point.lowSeconds !== undefined && point.highSeconds !== undefined), { x: "bytes", y1: "lowSeconds", y2: "highSeconds", stroke: "curve", strokeOpacity: 0.4, strokeWidth: 3 })] : []),
+        Plot.line(points, { x: "bytes", y, stroke: "curve", strokeWidth: 1.75 }),
+        Plot.dot(points, { x: "bytes", y, fill: "curve", r: 2.5 }),
+        Plot.tip(points, Plot.pointer({ x: "bytes", y, fill: "var(--surface)", stroke: "var(--line)", title: (point: CurvePoint) => `${point.curve}\n${formatBytes(point.bytes)}: ${formatSeconds(point.seconds)}, ${formatBandwidth(point.bandwidth)}` })),
+      ],
+    });
+    chart.setAttribute("role", "img");
+    chart.setAttribute("aria-label", label);
+    element.replaceChildren(chart);
+    return () => chart.remove();
+  }, [points, measure, width, label]);
+
+  return <div ref={box} className="curve-chart" data-measure={measure} />;
+}

@@ -1,0 +1,87 @@
+import type { ReactNode } from "react";
+
+export interface Segment {
+  readonly name: string;
+  readonly value: number;
+}
+
+export interface Bar {
+  readonly key: string;
+  readonly label: ReactNode;
+  /** For readers of the table and of the bar's description. */
+  readonly labelText: string;
+  readonly segments: readonly Segment[];
+  readonly emphasised?: boolean;
+  /** A second value on the same scale, for example the measured peak. */
+  readonly mark?: number | undefined;
+}
+
+interface StackedBarsProps {
+  readonly title: string;
+  readonly bars: readonly Bar[];
+  /** Names of the segments in the order of their colours. */
+  readonly names: readonly string[];
+  readonly wordOf: (name: string) => string;
+  readonly format: (value: number) => string;
+  readonly limit?: { readonly value: number; readonly label: string } | undefined;
+  readonly markLabel?: string;
+}
+
+/** Colours that stay apart; the rest of a long list shares the last. */
+const COLOURS = 12;
+const colourOf = (index: number): string => `var(--series-${Math.min(index, COLOURS - 1) + 1})`;
+
+const sum = (bar: Bar): number => bar.segments.reduce((total, { value }) => total + value, 0);
+
+/** One stacked bar a row on a common scale, with a legend, an optional limit and the same figures as a table. */
+export function StackedBars({ title, bars, names, wordOf, format, limit, markLabel }: StackedBarsProps) {
+  const scale = Math.max(...bars.map((bar) => Math.max(sum(bar), bar.mark ?? 0)), 1e-12);
+  // A limit far above every bar would squeeze them to nothing: then it is said, not drawn.
+  const limitDrawn = limit !== undefined && limit.value <= scale * 6;
+  const full = limitDrawn ? Math.max(scale, limit.value) * 1.02 : scale * 1.02;
+  const share = (value: number): string => `${((100 * value) / full).toFixed(3)}%`;
+  const anyMark = bars.some(({ mark }) => mark !== undefined);
+  return (
+    <figure className="stacked-bars" aria-label={title}>
+      <figcaption className="legend">
+        {names.map((name, index) => (
+          <span key={name} className="legend-item"><span className="swatch" style={{ background: colourOf(index) }} aria-hidden="true" />{wordOf(name)}</span>
+        ))}
+        {limit && <span className="legend-item"><span className="swatch swatch-limit" aria-hidden="true" />{limit.label} {format(limit.value)}</span>}
+        {anyMark && markLabel !== undefined && <span className="legend-item"><span className="swatch swatch-mark" aria-hidden="true" />{markLabel}</span>}
+      </figcaption>
+      <div className="bars">
+        {bars.map((bar) => (
+          <div key={bar.key} className={`bar-row ${bar.emphasised ? "bar-emphasised" : ""}`}>
+            <div className="bar-label">{bar.label}</div>
+            <div className="bar-track" role="img" aria-label={`${bar.labelText}: ${format(sum(bar))}`}>
+              {bar.segments.filter(({ value }) => value > 0).map(({ name, value }) => (
+                <span key={name} className="bar-segment" style={{ width: share(value), background: colourOf(names.indexOf(name)) }} title={`${wordOf(name)}: ${format(value)}`} />
+              ))}
+              {limitDrawn && <span className="bar-limit" style={{ left: share(limit.value) }} title={`${limit.label} ${format(limit.value)}`} />}
+              {bar.mark !== undefined && <span className="bar-mark" style={{ left: share(bar.mark) }} title={`${markLabel ?? "measured"} ${format(bar.mark)}`} />}
+            </div>
+            <div className="bar-total figures">{format(sum(bar))}</div>
+          </div>
+        ))}
+      </div>
+      <details className="as-table">
+        <summary>Show the figures</summary>
+        <div className="scroll-box" role="region" aria-label={`${title}, figures`} tabIndex={0}>
+          <table className="data-table">
+            <thead><tr><th scope="col">Plan</th>{names.map((name) => <th key={name} scope="col" className="numeric">{wordOf(name)}</th>)}<th scope="col" className="numeric">Sum</th></tr></thead>
+            <tbody>
+              {bars.map((bar) => (
+                <tr key={bar.key}>
+                  <th scope="row">{bar.labelText}</th>
+                  {names.map((name) => <td key={name} className="numeric">{format(bar.segments.find((segment) => segment.name === name)?.value ?? 0)}</td>)}
+                  <td className="numeric">{format(sum(bar))}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      </details>
+    </figure>
+  );
+}

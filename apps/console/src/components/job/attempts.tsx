@@ -1,0 +1,27 @@
+import type { Attempt } from "@internevo/domain";
+import { formatInteger } from "../../text/format.ts";
+import { FAILURE_WORDS } from "../../text/words.ts";
+import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../data-table.tsx";
+import { Moment, Span } from "../moment.tsx";
+import { AttemptStateBadge } from "../state-badge.tsx";
+
+export function Attempts({ attempts }: { attempts: readonly Attempt[] }) {
+  return (
+    <Table label="Attempts" narrow="cards">
+      <Head><Row><Column>Attempt</Column><Column>State</Column><Column numeric>From step</Column><Column numeric>To step</Column><Column>Started</Column><Column numeric>Took</Column><Column>Why it ended</Column></Row></Head>
+      <Body>
+        {attempts.map((attempt) => (
+          <Row key={attempt.number}>
+            <RowTitle>{attempt.number}</RowTitle>
+            <Cell label="State"><AttemptStateBadge state={attempt.state} /></Cell>
+            <Cell label="From step" numeric>{formatInteger(attempt.resumedFromStep)}</Cell>
+            <Cell label="To step" numeric>{formatInteger(attempt.lastStep)}</Cell>
+            <Cell label="Started"><Moment at={attempt.startedAt} /></Cell>
+            <Cell label="Took" numeric><Span from={attempt.startedAt} to={attempt.endedAt} /></Cell>
+            <Cell label="Why it ended">{attempt.failure ? <span>{FAILURE_WORDS[attempt.failure.code]}: {attempt.failure.message}</span> : undefined}</Cell>
+          </Row>
+        ))}
+      </Body>
+    </Table>
+  );
+}

@@ -1,0 +1,32 @@
+import type { Report } from "@internevo/domain";
+import { Alert } from "@mantine/core";
+import { formatInteger, formatLoss, formatPercent, formatRate, formatSeconds } from "../../text/format.ts";
+import { Facts } from "../page.tsx";
+
+export function FinalReport({ report }: { report: Report }) {
+  const { finalLossNats, unigramEntropyNats } = report;
+  const learned = unigramEntropyNats === null ? undefined : unigramEntropyNats - finalLossNats;
+  return (
+    <>
+      {learned !== undefined && (
+        <Alert color={learned > 0 ? "evo" : "yellow"} variant="light" mb="sm" className="verdict">
+          {learned > 0
+            ? `The loss ended ${learned.toFixed(3)} nats below the unigram entropy of the text: the model learned more than how often each token occurs.`
+            : `The loss did not end below the unigram entropy of the text, which counting tokens alone reaches.`}
+        </Alert>
+      )}
+      <Facts
+        items={[
+          { name: "Final loss", value: `${formatLoss(finalLossNats)} nats`, note: "a token, mean of the last tenth" },
+          { name: "Unigram entropy", value: unigramEntropyNats === null ? "not known" : `${formatLoss(unigramEntropyNats)} nats`, note: "a token" },
+          { name: "Steps", value: formatInteger(report.steps), note: report.attempts === 1 ? "in 1 attempt" : `in ${report.attempts} attempts` },
+          { name: "Mean step time", value: formatSeconds(report.meanStepTimeSeconds) },
+          { name: "Throughput", value: `${formatRate(report.tokensPerGpuPerSecond)} tokens/s`, note: "a rank" },
+          { name: "Time error over trials", value: report.timeErrorOverTrials === null ? "–" : formatPercent(report.timeErrorOverTrials), note: "mean |predicted − measured| / measured" },
+          { name: "Memory error over trials", value: report.memoryErrorOverTrials === null ? "–" : formatPercent(report.memoryErrorOverTrials) },
+          { name: "Rank correlation", value: report.kendallTauOverTrials === null ? "–" : report.kendallTauOverTrials.toFixed(2), note: "Kendall's τ of predicted and measured" },
+        ]}
+      />
+    </>
+  );
+}

@@ -1,0 +1,79 @@
+import type { JobDetail } from "@internevo/contracts";
+import type { JobState } from "@internevo/domain";
+import { Progress } from "@mantine/core";
+import type { StageProgress } from "../../data/job-feed.ts";
+import { formatClock, formatInteger, formatMoment } from "../../text/format.ts";
+import { STAGES } from "../../text/words.ts";
+import { Span } from "../moment.tsx";
+
+type Phase = "done" | "current" | "stopped" | "ahead";
+
+interface Stage {
+  readonly state: JobState;
+  readonly name: string;
+  readonly about: string;
+  readonly phase: Phase;
+  readonly from: string | undefined;
+  readonly to: string | null;
+}
+
+/** The stages with their times, from the history of the states. */
+export function stagesOf(job: Pick<JobDetail, "state" | "transitions" | "createdAt">): Stage[] {
+  const entered = new Map<JobState, string>();
+  const left = new Map<JobState, string>();
+  for (const { from, to, at } of job.transitions) {
+    if (!entered.has(to)) entered.set(to, at);
+    if (from !== null) left.set(from, at);
+  }
+  if (!entered.has("profiling")) entered.set("profiling", job.createdAt);
+  const ended = job.state === "failed" || job.state === "cancelled" || job.state === "cancelling";
+  const reached = STAGES.filter(({ state }) => entered.has(state));
+  const last = reached.at(-1)?.state;
+  return STAGES.map((stage) => {
+    const from = entered.get(stage.state);
+    const phase: Phase = from === undefined ? "ahead" : stage.state === job.state ? "current" : stage.state === last && ended ? "stopped" : "done";
+    return { ...stage, phase, from, to: left.get(stage.state) ?? null };
+  });
+}
+
+const PHASE_WORDS: Readonly<Record<Phase, string>> = { done: "done", current: "in progress", stopped: "stopped here", ahead: "not started" };
+
+function StageAdvance({ job, stage, progress }: { job: JobDetail; stage: Stage; progress: StageProgress | undefined }) {
+  const own = progress?.stage === stage.state ? progress : undefined;
+  const [done, total, unit] =
+    stage.state === "trialling" ? [job.trialsDone, job.trialsTotal, "trials"]
+    : stage.state === "running" ? [job.lastStep, job.steps, "steps"]
+    : [own?.done, own?.total, ""];
+  return (
+    <>
+      {done !== undefined && total !== undefined && total > 0 && (
+        <>
+          <div className="figures stage-count">{formatInteger(done)} of {formatInteger(total)} {unit}</div>
+          <Progress value={(100 * done) / total} size={5} aria-label={`${stage.name}: ${done} of ${total} ${unit}`} />
+        </>
+      )}
+      {own && own.message !== "" && <div className="stage-message">{own.message}</div>}
+    </>
+  );
+}
+
+/** The way of a job through its stages. */
+export function Timeline({ job, progress }: { job: JobDetail; progress: StageProgress | undefined }) {
+  return (
+    <ol className="timeline" aria-label="Stages">
+      {stagesOf(job).map((stage, index) => (
+        <li key={stage.state} className={`stage stage-${stage.phase}`} data-stage={stage.state} data-phase={stage.phase} aria-current={stage.phase === "current" ? "step" : undefined}>
+          <div className="stage-head">
+            <span className="stage-mark" aria-hidden="true">{stage.phase === "done" ? "✓" : stage.phase === "stopped" ? "×" : index + 1}</span>
+            <span className="stage-name">{stage.name}<span className="visually-hidden">, {PHASE_WORDS[stage.phase]}</span></span>
+            {stage.from !== undefined && <span className="stage-span figures"><Span from={stage.from} to={stage.to} /></span>}
+          </div>
+          <div className="stage-body">
+            {stage.phase === "ahead" ? <div className="stage-message">{stage.about}</div> : <StageAdvance job={job} stage={stage} progress={progress} />}
+            {stage.from !== undefined && <time className="stage-time" dateTime={stage.from} title={formatMoment(Date.parse(stage.from))}>from {formatClock(Date.parse(stage.from))}</time>}
+          </div>
+        </li>
+      ))}
+    </ol>
+  );
+}

@@ -1,0 +1,92 @@
+import { ActionIcon, AppShell, Burger, Group, Menu, Text, useComputedColorScheme, useMantineColorScheme } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { Link, Outlet, useLocation } from "@tanstack/react-router";
+import { useEffect, useRef } from "react";
+import { mayActAs, useSession } from "../session/session.tsx";
+import { Brand } from "./brand.tsx";
+import { ConnectionBanner } from "./connection-banner.tsx";
+
+const PAGES = [
+  { to: "/jobs", name: "Jobs" },
+  { to: "/plan", name: "Plan" },
+  { to: "/workloads", name: "Workloads" },
+  { to: "/clusters", name: "Clusters" },
+  { to: "/dead-letters", name: "Dead letters", role: "admin" },
+] as const;
+
+function Navigation({ onNavigate }: { onNavigate?: () => void }) {
+  const session = useSession();
+  return PAGES.filter((page) => !("role" in page) || mayActAs(session, page.role)).map(({ to, name }) => (
+    <Link key={to} to={to} className="nav-link" activeProps={{ className: "nav-link nav-link-active", "aria-current": "page" }} {...(onNavigate ? { onClick: onNavigate } : {})}>
+      {name}
+    </Link>
+  ));
+}
+
+function SunAndMoon() {
+  const scheme = useComputedColorScheme("light");
+  const { setColorScheme } = useMantineColorScheme();
+  const other = scheme === "dark" ? "light" : "dark";
+  return (
+    <ActionIcon variant="subtle" color="gray" size="lg" aria-label={`Use ${other} colours`} onClick={() => setColorScheme(other)}>
+      <svg width="18" height="18" viewBox="0 0 18 18" aria-hidden="true">
+        <circle cx="9" cy="9" r="6.5" fill="none" stroke="currentColor" strokeWidth="1.5" />
+        <path d="M9 2.5a6.5 6.5 0 0 1 0 13z" fill="currentColor" />
+      </svg>
+    </ActionIcon>
+  );
+}
+
+function Account() {
+  const { name, role, signOut } = useSession();
+  return (
+    <Menu position="bottom-end" width={220} withinPortal={false}>
+      <Menu.Target>
+        <button type="button" className="account" aria-label={`Signed in as ${name}, ${role}`}>
+          <span className="account-initial" aria-hidden="true">{name.charAt(0).toUpperCase()}</span>
+        </button>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Label>{name} · {role}</Menu.Label>
+        <Menu.Item component="a" href="/docs">API documentation</Menu.Item>
+        <Menu.Item onClick={() => signOut()}>Sign out</Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  );
+}
+
+export function Layout() {
+  const [opened, { toggle, close }] = useDisclosure();
+  const { pathname } = useLocation();
+  const main = useRef<HTMLElement>(null);
+  const first = useRef(true);
+  useEffect(() => {
+    // A reader that follows the focus hears the new page; the first page keeps the browser's own order.
+    if (!first.current) main.current?.focus({ preventScroll: true });
+    first.current = false;
+  }, [pathname]);
+  return (
+    <AppShell header={{ height: 52 }} padding={0}>
+      <a className="skip-link" href="#main" onClick={(event) => { event.preventDefault(); main.current?.focus(); }}>Skip to the content</a>
+      <AppShell.Header className="header">
+        <div className="header-inner">
+          <Group gap="md" wrap="nowrap">
+            <Burger hiddenFrom="sm" size="sm" opened={opened} onClick={toggle} aria-label={opened ? "Close the menu" : "Open the menu"} aria-expanded={opened} aria-controls="menu" />
+            <Link to="/jobs" className="brand-link" aria-label="InternEvo, jobs"><Brand /></Link>
+            <nav aria-label="Main" className="nav-wide"><Navigation /></nav>
+          </Group>
+          <Group gap={4} wrap="nowrap">
+            <SunAndMoon />
+            <Account />
+          </Group>
+        </div>
+        {opened && <nav id="menu" aria-label="Main" className="nav-narrow"><Navigation onNavigate={close} /></nav>}
+      </AppShell.Header>
+      <AppShell.Main id="main" ref={main} tabIndex={-1} className="main">
+        <ConnectionBanner />
+        <Outlet />
+        <Text component="footer" size="xs" c="dimmed" className="footer">InternEvo plans, tries and trains. Times are in your time zone.</Text>
+      </AppShell.Main>
+    </AppShell>
+  );
+}

@@ -1,0 +1,44 @@
+import { useSyncExternalStore } from "react";
+import { formatMoment, formatRelative, formatSpan } from "../text/format.ts";
+
+let now = Date.now();
+const listeners = new Set<() => void>();
+let timer: ReturnType<typeof setInterval> | undefined;
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  timer ??= setInterval(() => {
+    now = Date.now();
+    for (const each of listeners) each();
+  }, 1000);
+  return () => {
+    listeners.delete(listener);
+    if (listeners.size === 0) {
+      clearInterval(timer);
+      timer = undefined;
+    }
+  };
+}
+
+/** The time of day, to the second: one clock for the whole page. */
+export const useNow = (): number => useSyncExternalStore(subscribe, () => now);
+
+/** A moment relative to now; `both` says the absolute one too, which is otherwise in the title. */
+export function Moment({ at, both = false }: { at: string; both?: boolean }) {
+  const moment = Date.parse(at);
+  const current = useNow();
+  const relative = formatRelative(moment, Math.max(current, Date.now()));
+  const absolute = formatMoment(moment);
+  return (
+    <time dateTime={at} title={both ? undefined : absolute} className="moment">
+      {relative}
+      {both && <span className="moment-absolute"> · {absolute}</span>}
+    </time>
+  );
+}
+
+/** The time between two moments, counting up while there is no end. */
+export function Span({ from, to }: { from: string; to: string | null }) {
+  const current = useNow();
+  return <>{formatSpan((to === null ? Math.max(current, Date.parse(from)) : Date.parse(to)) - Date.parse(from))}</>;
+}

@@ -1,0 +1,63 @@
+import { Text } from "@mantine/core";
+import type { PlanRow } from "../../data/plan-rows.ts";
+import { formatBytes, formatPercent, formatRate, formatSeconds } from "../../text/format.ts";
+import { explainPlan, FAILURE_WORDS, lineName, linesBySize, TIME_WORDS } from "../../text/words.ts";
+import { Facts } from "../page.tsx";
+
+function Breakdown({ title, items, format, measured }: { title: string; items: [string, number][]; format: (value: number) => string; measured?: ReadonlyMap<string, number> | undefined }) {
+  return (
+    <table className="mini-table" aria-label={title}>
+      <thead><tr><th scope="col">{title}</th><th scope="col" className="numeric">Predicted</th>{measured && <th scope="col" className="numeric">Measured</th>}</tr></thead>
+      <tbody>
+        {items.map(([name, value]) => (
+          <tr key={name}>
+            <th scope="row">{name}</th>
+            <td className="numeric">{format(value)}</td>
+            {measured && <td className="numeric">{measured.has(name) ? format(measured.get(name) ?? 0) : "–"}</td>}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** Everything that is known of one plan. */
+export function PlanDetails({ row }: { row: PlanRow }) {
+  const { plan, predicted, placement } = row.candidate;
+  const measured = row.trial?.measured ?? undefined;
+  const lines = linesBySize([predicted.memory, measured?.memory ?? {}]);
+  const nodes = Object.entries(placement.nodesPerGroup);
+  return (
+    <div className="plan-details">
+      <div>
+        {explainPlan(plan).map((sentence) => <Text key={sentence} size="sm">{sentence}</Text>)}
+        <Text size="sm" mt={6}>
+          Ranks are ordered {placement.rankOrder.map(lineName).join(", then ").toLowerCase() || "as they come"}
+          {nodes.length > 0 && `; nodes that one group touches: ${nodes.map(([name, count]) => `${lineName(name).toLowerCase()} ${count}`).join(", ")}`}.
+        </Text>
+        {row.trial?.failure && <Text size="sm" mt={6} className="text-bad">{FAILURE_WORDS[row.trial.failure.code]}: {row.trial.failure.message}</Text>}
+        <Facts
+          items={[
+            { name: "MFU, causal", value: formatPercent(predicted.mfu) },
+            { name: "MFU, full attention", value: formatPercent(predicted.mfuFullAttention) },
+            { name: "HFU", value: formatPercent(predicted.hfu) },
+            { name: "Speed of light", value: formatPercent(predicted.speedOfLight) },
+            ...(measured ? [
+              { name: "Measured steps", value: measured.steps, note: `p10 ${formatSeconds(measured.stepTimeSecondsP10)}, p90 ${formatSeconds(measured.stepTimeSecondsP90)}` },
+              { name: "Measured communication", value: formatSeconds(measured.communicationSeconds) },
+              { name: "Resident peak", value: formatBytes(measured.residentPeakBytes) },
+              { name: "Measured rate", value: `${formatRate(measured.tokensPerGpuPerSecond)} tokens/s`, note: "a rank" },
+            ] : []),
+          ]}
+        />
+      </div>
+      <Breakdown title="Time of a step" format={formatSeconds} items={(Object.keys(TIME_WORDS) as (keyof typeof TIME_WORDS)[]).filter((key) => predicted.time[key] > 0).map((key) => [TIME_WORDS[key], predicted.time[key]])} />
+      <Breakdown
+        title="Memory of the fullest rank"
+        format={formatBytes}
+        items={lines.map((line) => [lineName(line), predicted.memory[line] ?? 0])}
+        measured={measured && new Map(Object.entries(measured.memory).map(([line, bytes]) => [lineName(line), bytes]))}
+      />
+    </div>
+  );
+}

@@ -1,0 +1,150 @@
+import { Tooltip } from "@mantine/core";
+import { createColumnHelper, createSortedRowModel, FlexRender, rowSortingFeature, sortFn_basic, tableFeatures, useTable } from "@tanstack/react-table";
+import { Fragment, useMemo, useState, type ReactNode } from "react";
+import { compare, measuredStepSeconds, plannedStepSeconds, type PlanRow } from "../../data/plan-rows.ts";
+import { formatBytes, formatRate, formatSeconds, formatSignedPercent } from "../../text/format.ts";
+import { DIMENSIONS, dimensionValue, FAILURE_WORDS } from "../../text/words.ts";
+import { Body, Head, Row, Table } from "../data-table.tsx";
+import { Badge, TrialStateBadge } from "../state-badge.tsx";
+import { PlanDetails } from "./plan-details.tsx";
+import { PlanLegend } from "./plan-text.tsx";
+
+const features = tableFeatures({ rowSortingFeature, sortedRowModel: createSortedRowModel(), sortFns: { basic: sortFn_basic } });
+const helper = createColumnHelper<typeof features, PlanRow>();
+
+interface ColumnLook {
+  /** What a cell is called in the card of a narrow screen. */
+  readonly label: string;
+  readonly className?: string;
+  readonly hint?: string;
+}
+
+const figure = (value: number | undefined, format: (value: number) => string): ReactNode => (value === undefined ? <span className="nothing">–</span> : format(value));
+
+function State({ row }: { row: PlanRow }) {
+  if (row.chosen) return <Badge tone="good">Chosen</Badge>;
+  if (row.trial) return <TrialStateBadge state={row.trial.state} />;
+  return row.candidate.runnable ? <Badge tone="waiting">Planned</Badge> : <Badge tone="quiet">Not runnable yet</Badge>;
+}
+
+const LOOKS: Readonly<Record<string, ColumnLook>> = {
+  rank: { label: "Rank", className: "numeric rank", hint: "Place in the list by predicted step time" },
+  plannedTime: { label: "Step time, predicted", className: "numeric group-start" },
+  measuredTime: { label: "Step time, measured", className: "numeric strong", hint: "Median of the measured steps" },
+  timeError: { label: "Step time, error", className: "numeric", hint: "(predicted − measured) / measured" },
+  plannedRate: { label: "Tokens/s a rank, predicted", className: "numeric group-start" },
+  measuredRate: { label: "Tokens/s a rank, measured", className: "numeric strong" },
+  plannedMemory: { label: "Peak memory, predicted", className: "numeric group-start" },
+  measuredMemory: { label: "Peak memory, measured", className: "numeric strong" },
+  memoryError: { label: "Peak memory, error", className: "numeric", hint: "(predicted − measured) / measured" },
+  state: { label: "State", className: "group-start" },
+  ...Object.fromEntries(DIMENSIONS.map(({ key, symbol, name, meaning }) => [key, { label: symbol, className: "dimension", hint: `${name}: ${meaning}` }])),
+};
+
+const NAMES: Readonly<Record<string, string>> = { rank: "#", plannedTime: "predicted", measuredTime: "measured", timeError: "error", plannedRate: "predicted", measuredRate: "measured", plannedMemory: "predicted", measuredMemory: "measured", memoryError: "error", state: "State" };
+
+function columnsOf(withMeasured: boolean) {
+  const place = helper.accessor(({ rank }) => rank, { id: "rank", sortUndefined: "last" });
+  const dimensions = DIMENSIONS.map(({ key, symbol }) =>
+    helper.accessor(({ candidate }) => Number(candidate.plan[key]), { id: key, header: symbol, cell: ({ row }) => dimensionValue(row.original.candidate.plan, key) }),
+  );
+  const time = [
+    helper.accessor(plannedStepSeconds, { id: "plannedTime", cell: ({ row }) => formatSeconds(plannedStepSeconds(row.original)) }),
+    helper.accessor(measuredStepSeconds, { id: "measuredTime", sortUndefined: "last", cell: ({ row }) => figure(measuredStepSeconds(row.original), formatSeconds) }),
+    helper.accessor((row) => compare(row).timeError, { id: "timeError", sortUndefined: "last", cell: ({ row }) => figure(compare(row.original).timeError, formatSignedPercent) }),
+  ];
+  const rate = [
+    helper.accessor(({ candidate }) => candidate.predicted.tokensPerGpuPerSecond, { id: "plannedRate", cell: ({ row }) => formatRate(row.original.candidate.predicted.tokensPerGpuPerSecond) }),
+    helper.accessor(({ trial }) => trial?.measured?.tokensPerGpuPerSecond, { id: "measuredRate", sortUndefined: "last", cell: ({ row }) => figure(row.original.trial?.measured?.tokensPerGpuPerSecond, formatRate) }),
+  ];
+  const memory = [
+    helper.accessor(({ candidate }) => candidate.predicted.peakMemoryBytes, { id: "plannedMemory", cell: ({ row }) => formatBytes(row.original.candidate.predicted.peakMemoryBytes) }),
+    helper.accessor(({ trial }) => trial?.measured?.peakMemoryBytes, { id: "measuredMemory", sortUndefined: "last", cell: ({ row }) => figure(row.original.trial?.measured?.peakMemoryBytes, formatBytes) }),
+    helper.accessor((row) => compare(row).memoryError, { id: "memoryError", sortUndefined: "last", cell: ({ row }) => figure(compare(row.original).memoryError, formatSignedPercent) }),
+  ];
+  const state = helper.display({ id: "state", cell: ({ row }) => <State row={row.original} /> });
+  const kept = <T,>(group: T[]): T[] => (withMeasured ? group : group.slice(0, 1));
+  return {
+    columns: helper.columns([place, ...dimensions, ...kept(time), ...kept(rate), ...kept(memory), state]),
+    spans: { dimensions: dimensions.length, time: kept(time).length, rate: kept(rate).length, memory: kept(memory).length },
+  };
+}
+
+function Note({ row }: { row: PlanRow }) {
+  const failure = row.trial?.failure;
+  if (failure) return <>{FAILURE_WORDS[failure.code]}{failure.rank === undefined ? "" : ` on rank ${failure.rank}`}: {failure.message}{failure.remedy === undefined ? "" : ` To mend it: ${failure.remedy}.`}</>;
+  const reason = row.candidate.notRunnableReason ?? "the executor does not run it yet";
+  return <>{row.rank === undefined ? "Better by prediction, but not tried" : "Not for trial"}: {reason}.</>;
+}
+
+const hasNote = (row: PlanRow): boolean => Boolean(row.trial?.failure) || (!row.candidate.runnable && !row.trial);
+
+/** The plans, predicted beside measured; a row opens to everything that is known of it. */
+export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; withMeasured: boolean; label: string }) {
+  const { columns, spans } = useMemo(() => columnsOf(withMeasured), [withMeasured]);
+  const table = useTable({ features, columns, data: rows, getRowId: ({ key }) => key, enableSortingRemoval: true, sortDescFirst: false });
+  const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
+  const toggle = (key: string): void => setOpen((at) => { const next = new Set(at); if (!next.delete(key)) next.add(key); return next; });
+  const leaf = table.getHeaderGroups()[0]?.headers ?? [];
+  return (
+    <>
+      <Table label={label} narrow="cards" className="plan-table">
+        <Head>
+          <tr role="row" className="group-head">
+            <td role="cell" />
+            <th role="columnheader" scope="colgroup" colSpan={spans.dimensions}>Plan</th>
+            <th role="columnheader" scope="colgroup" colSpan={spans.time} className="group-start">Step time</th>
+            <th role="columnheader" scope="colgroup" colSpan={spans.rate} className="group-start">Tokens/s a rank</th>
+            <th role="columnheader" scope="colgroup" colSpan={spans.memory} className="group-start">Peak memory</th>
+            <td role="cell" className="group-start" />
+          </tr>
+          <Row>
+            {leaf.map((header) => {
+              const look = LOOKS[header.column.id];
+              const sorted = header.column.getIsSorted();
+              const name = NAMES[header.column.id] ?? <FlexRender header={header} />;
+              return (
+                <th key={header.id} role="columnheader" scope="col" className={look?.className} aria-sort={sorted === "asc" ? "ascending" : sorted === "desc" ? "descending" : undefined}>
+                  {header.column.getCanSort() ? (
+                    <Tooltip label={look?.hint ?? look?.label ?? ""} multiline maw={280} withArrow events={{ hover: true, focus: true, touch: false }}>
+                      <button type="button" className="sort-button" aria-label={look?.label.length === 1 || look?.className === "dimension" ? `${look.label}, ${look.hint ?? ""}` : look?.label} onClick={header.column.getToggleSortingHandler()}>
+                        {name}<span aria-hidden="true" className="sort-mark">{sorted === "asc" ? "▲" : sorted === "desc" ? "▼" : ""}</span>
+                      </button>
+                    </Tooltip>
+                  ) : name}
+                </th>
+              );
+            })}
+          </Row>
+        </Head>
+        <Body>
+          {table.getRowModel().rows.map((row) => {
+            const { key, rank, candidate, chosen, trial } = row.original;
+            const expanded = open.has(key);
+            const quiet = !candidate.runnable && !trial;
+            return (
+              <Fragment key={key}>
+                <Row name={key} className={`${chosen ? "row-chosen" : ""} ${quiet ? "row-quiet" : ""} ${hasNote(row.original) || expanded ? "row-continued" : ""}`}>
+                  {row.getAllCells().map((cell) => {
+                    const look = LOOKS[cell.column.id];
+                    const content = cell.column.id === "rank" ? (
+                      <button type="button" className="row-toggle" aria-expanded={expanded} aria-label={`${rank === undefined ? "Plan not runnable yet" : `Rank ${rank}`}, ${expanded ? "hide" : "show"} details`} onClick={() => toggle(key)}>
+                        <span className="chevron" aria-hidden="true">{expanded ? "▾" : "▸"}</span>{rank ?? "–"}
+                      </button>
+                    ) : <FlexRender cell={cell} />;
+                    return <td key={cell.id} role="cell" data-column={cell.column.id} data-label={look?.label} className={look?.className}>{content}</td>;
+                  })}
+                </Row>
+                {hasNote(row.original) && (
+                  <tr role="row" className={`note-row ${expanded ? "row-continued" : ""}`}><td role="cell" colSpan={leaf.length} className={trial?.failure ? "text-bad" : "text-quiet"}><Note row={row.original} /></td></tr>
+                )}
+                {expanded && <tr role="row" className="details-row"><td role="cell" colSpan={leaf.length}><PlanDetails row={row.original} /></td></tr>}
+              </Fragment>
+            );
+          })}
+        </Body>
+      </Table>
+      <PlanLegend />
+    </>
+  );
+}

@@ -1,0 +1,33 @@
+import type { Plan } from "@internevo/domain";
+import { DIMENSIONS, dimensionValue } from "../../text/words.ts";
+
+/** A plan in the paper's symbols; factors of 1, which do nothing, step back. */
+export function PlanText({ plan }: { plan: Plan }) {
+  return (
+    <span className="plan-text">
+      {DIMENSIONS.map(({ key, symbol, name, meaning }) => {
+        const value = dimensionValue(plan, key);
+        const idle = key === "recompute" ? value === "0" : value === "1";
+        return (
+          <span key={key} className={idle ? "plan-part plan-part-idle" : "plan-part"} title={`${name}: ${meaning}`}>
+            <span className="plan-symbol">{symbol}</span>{value}
+          </span>
+        );
+      })}
+    </span>
+  );
+}
+
+/** What the symbols mean. */
+export function PlanLegend() {
+  return (
+    <details className="as-table">
+      <summary>What the symbols mean</summary>
+      <dl className="plan-legend">
+        {DIMENSIONS.map(({ symbol, name, meaning }) => (
+          <div key={symbol}><dt><code>{symbol}</code> {name}</dt><dd>{meaning}</dd></div>
+        ))}
+      </dl>
+    </details>
+  );
+}

@@ -1,0 +1,28 @@
+import type { Problem } from "@internevo/contracts";
+import { Code, List, Text } from "@mantine/core";
+
+const shown = (value: unknown): string => {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return text.length > 120 ? `${text.slice(0, 117)}…` : text;
+};
+
+/** The faults of a refused document, field by field. */
+export function ProblemDetails({ problem, lineOf }: { problem: Problem; lineOf?: ((field: string) => number | undefined) | undefined }) {
+  const faults = problem.errors ?? [];
+  if (faults.length === 0) return problem.traceId === undefined ? null : <Text size="xs" c="dimmed">Trace {problem.traceId}</Text>;
+  return (
+    <List size="sm" spacing={6} className="faults">
+      {faults.map((fault, index) => {
+        // Within a request the job is one of its fields; within the document it is all there is.
+        const line = lineOf?.(fault.field.replace(/^job\./, ""));
+        return (
+          <List.Item key={index}>
+            <Code>{fault.field}</Code> {line !== undefined && <Text span size="xs" c="dimmed">(line {line}) </Text>}
+            {fault.value !== undefined && <><Code>{shown(fault.value)}</Code> </>}
+            {fault.message}. <Text span size="sm" fw={600}>To mend it: {fault.remedy}.</Text>
+          </List.Item>
+        );
+      })}
+    </List>
+  );
+}

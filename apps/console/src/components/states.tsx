@@ -1,0 +1,42 @@
+import { ApiConnectionError, ApiProblemError } from "@internevo/client";
+import { Alert, Button, Paper, Skeleton, Stack, Text, Title } from "@mantine/core";
+import type { ReactNode } from "react";
+import { ProblemDetails } from "./problem-details.tsx";
+
+/** Rows of a page that is still being loaded. */
+export function Loading({ rows = 5, label }: { rows?: number; label: string }) {
+  return (
+    <Stack gap="xs" role="status" aria-label={`Loading ${label}`}>
+      {Array.from({ length: rows }, (_, index) => <Skeleton key={index} height={index === 0 ? 28 : 40} radius="sm" />)}
+    </Stack>
+  );
+}
+
+export function Empty({ title, children }: { title: string; children?: ReactNode }) {
+  return (
+    <Paper withBorder p="xl" radius="md" className="empty">
+      <Stack gap="sm" align="flex-start">
+        <Title order={2} size="h3">{title}</Title>
+        {children}
+      </Stack>
+    </Paper>
+  );
+}
+
+/** What went wrong, and a way on. */
+export function Failed({ what, error, onRetry }: { what: string; error: Error; onRetry?: () => void }) {
+  const title =
+    error instanceof ApiProblemError && error.status === 404 ? `There is no such ${what}`
+    : error instanceof ApiProblemError && error.status === 403 ? `Your role doesn't show the ${what}`
+    : error instanceof ApiConnectionError ? "The API cannot be reached"
+    : `The ${what} could not be loaded`;
+  return (
+    <Alert color="red" title={title} role="alert">
+      <Stack gap="sm" align="flex-start">
+        <Text size="sm">{error.message}</Text>
+        {error instanceof ApiProblemError && <ProblemDetails problem={error.problem} />}
+        {onRetry && <Button size="xs" variant="default" onClick={onRetry}>Try again</Button>}
+      </Stack>
+    </Alert>
+  );
+}

@@ -1,0 +1,72 @@
+import { planLabel, type Candidate, type PlanningResult, type Trial } from "@internevo/domain";
+
+/** A plan as the tables and charts show it: predicted, and measured where it was tried. */
+export interface PlanRow {
+  readonly key: string;
+  /** Place in the list that the plan is of; undefined for one that stands beside the list. */
+  readonly rank: number | undefined;
+  readonly candidate: Candidate;
+  readonly trial: Trial | undefined;
+  readonly chosen: boolean;
+}
+
+export const plannedStepSeconds = (row: PlanRow): number => row.candidate.predicted.stepTimeSeconds;
+export const measuredStepSeconds = (row: PlanRow): number | undefined => row.trial?.measured?.stepTimeSeconds;
+
+/** Plans as the planner ranked them. */
+export const candidateRows = (candidates: readonly Candidate[]): PlanRow[] =>
+  candidates.map((candidate) => ({ key: planLabel(candidate.plan), rank: candidate.rank, candidate, trial: undefined, chosen: false }));
+
+/**
+ * The tried plans, or those that will be tried, ranked among those that the executor runs; and beside them every better plan
+ * that it doesn't run yet. The fastest predicted first.
+ */
+export function planRows(planning: PlanningResult | null, trials: readonly Trial[], chosen: Candidate | null): PlanRow[] {
+  const rows = new Map<string, PlanRow>();
+  const chosenKey = chosen ? planLabel(chosen.plan) : undefined;
+  const add = (candidate: Candidate, trial: Trial | undefined): void => {
+    const key = planLabel(candidate.plan);
+    if (!rows.has(key)) rows.set(key, { key, rank: candidate.runnable ? candidate.rank : undefined, candidate, trial, chosen: key === chosenKey });
+  };
+  for (const trial of trials) add(trial.candidate, trial);
+  if (planning) {
+    if (trials.length === 0) for (const candidate of planning.runnableCandidates) add(candidate, undefined);
+    const slowest = Math.max(0, ...[...rows.values()].map(plannedStepSeconds));
+    const everything = rows.size === 0;
+    for (const candidate of planning.candidates) {
+      if (!candidate.runnable && (everything || candidate.predicted.stepTimeSeconds < slowest)) add(candidate, undefined);
+    }
+  }
+  return [...rows.values()].sort((a, b) => plannedStepSeconds(a) - plannedStepSeconds(b) || (a.rank ?? 0) - (b.rank ?? 0));
+}
+
+export interface Comparison {
+  readonly timeError: number | undefined;
+  readonly memoryError: number | undefined;
+}
+
+/** (predicted − measured) / measured, of step time and of peak memory. */
+export function compare(row: PlanRow): Comparison {
+  const measured = row.trial?.measured;
+  if (!measured) return { timeError: undefined, memoryError: undefined };
+  const { predicted } = row.candidate;
+  return {
+    timeError: (predicted.stepTimeSeconds - measured.stepTimeSeconds) / measured.stepTimeSeconds,
+    memoryError: (predicted.peakMemoryBytes - measured.peakMemoryBytes) / measured.peakMemoryBytes,
+  };
+}
+
+/** Why this plan was chosen, in figures. */
+export function reasonOfChoice(rows: readonly PlanRow[]): string | undefined {
+  const chosen = rows.find((row) => row.chosen);
+  if (!chosen) return undefined;
+  const measured = rows.flatMap((row) => measuredStepSeconds(row) ?? []).sort((a, b) => a - b);
+  const own = measuredStepSeconds(chosen);
+  if (own === undefined) return undefined;
+  const trialled = [...rows].filter((row) => row.trial).sort((a, b) => plannedStepSeconds(a) - plannedStepSeconds(b));
+  const place = trialled.indexOf(chosen) + 1;
+  const next = measured.find((seconds) => seconds > own);
+  const lead = next === undefined ? "" : `, ${(100 * (next / own - 1)).toFixed(1)} % ahead of the next`;
+  const fastest = own === measured[0] ? `Fastest of ${measured.length} measured${lead}` : `Not the fastest of the ${measured.length} measured`;
+  return `${fastest}. By prediction it was number ${place} of the ${trialled.length} tried.`;
+}

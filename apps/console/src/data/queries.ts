@@ -1,0 +1,119 @@
+import { allPages, ApiConnectionError, ApiProblemError } from "@internevo/client";
+import { QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import type { JobState, StepMetric } from "@internevo/domain";
+import { useSession } from "../session/session.tsx";
+
+/** A lost connection is tried again until it is back; a refusal is an answer, and a server's fault is asked about twice more. */
+function mayRetry(failures: number, error: Error): boolean {
+  if (error instanceof ApiConnectionError) return true;
+  if (error instanceof ApiProblemError) return error.status === 429 || error.status === 503 ? true : error.status >= 500 && failures < 2;
+  return failures < 2;
+}
+
+const retryDelay = (failures: number, error: Error): number =>
+  error instanceof ApiProblemError && error.retryAfterSeconds !== undefined ? error.retryAfterSeconds * 1000 : Math.min(4000, 500 * 2 ** failures);
+
+export const createQueryClient = (): QueryClient =>
+  new QueryClient({
+    defaultOptions: {
+      // The API may well be on this machine, which the browser calls offline when it has no network.
+      queries: { networkMode: "always", retry: mayRetry, retryDelay, staleTime: 2000 },
+      mutations: { networkMode: "always", retry: false },
+    },
+  });
+
+export const isActive = (state: JobState): boolean => state !== "succeeded" && state !== "failed" && state !== "cancelled";
+
+const POLL_MILLISECONDS = 4000;
+
+export function useJobs(state: JobState | undefined) {
+  const { client } = useSession();
+  return useInfiniteQuery({
+    queryKey: ["jobs", state ?? "all"],
+    queryFn: ({ pageParam, signal }) => client.listJobs({ limit: 25, signal, ...(state === undefined ? {} : { state }), ...(pageParam === null ? {} : { cursor: pageParam }) }),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page) => page.nextCursor,
+    refetchInterval: POLL_MILLISECONDS,
+  });
+}
+
+export const jobKey = (id: string) => ["job", id] as const;
+
+export function useJob(id: string) {
+  const { client } = useSession();
+  return useQuery({
+    queryKey: jobKey(id),
+    queryFn: ({ signal }) => client.getJob(id, { signal }),
+    // Events bring changes at once; this catches what has no event of its own, an attempt's restart for example.
+    refetchInterval: (query) => (query.state.data && isActive(query.state.data.state) ? 3 * POLL_MILLISECONDS : false),
+  });
+}
+
+/** The steps that are stored when the page opens; the stream brings the rest. */
+export function useStoredSteps(id: string, ready: boolean) {
+  const { client } = useSession();
+  return useQuery({
+    queryKey: ["job-steps", id],
+    enabled: ready,
+    staleTime: Number.POSITIVE_INFINITY,
+    queryFn: async ({ signal }) => {
+      const steps: StepMetric[] = [];
+      for await (const step of allPages((cursor) => client.jobMetrics(id, { limit: 1000, signal, ...(cursor === undefined ? {} : { cursor }) }))) steps.push(step);
+      return steps;
+    },
+  });
+}
+
+export function useProfiles() {
+  const { client } = useSession();
+  return useInfiniteQuery({
+    queryKey: ["profiles"],
+    queryFn: ({ pageParam, signal }) => client.listProfiles({ limit: 50, signal, ...(pageParam === null ? {} : { cursor: pageParam }) }),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page) => page.nextCursor,
+    refetchInterval: 5 * POLL_MILLISECONDS,
+  });
+}
+
+export function useProfile(id: string) {
+  const { client } = useSession();
+  return useQuery({ queryKey: ["profile", id], queryFn: ({ signal }) => client.getProfile(id, { signal }), staleTime: 60_000 });
+}
+
+export function useWorkloads() {
+  const { client } = useSession();
+  return useInfiniteQuery({
+    queryKey: ["workloads"],
+    queryFn: ({ pageParam, signal }) => client.listWorkloads({ limit: 50, signal, ...(pageParam === null ? {} : { cursor: pageParam }) }),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page) => page.nextCursor,
+    refetchInterval: POLL_MILLISECONDS,
+  });
+}
+
+export function useWorkload(id: string) {
+  const { client } = useSession();
+  return useQuery({ queryKey: ["workload", id], queryFn: ({ signal }) => client.getWorkload(id, { signal }), refetchInterval: POLL_MILLISECONDS });
+}
+
+export function useProposals(workloadId: string) {
+  const { client } = useSession();
+  return useInfiniteQuery({
+    queryKey: ["proposals", workloadId],
+    queryFn: ({ pageParam, signal }) => client.listProposals(workloadId, { limit: 25, signal, ...(pageParam === null ? {} : { cursor: pageParam }) }),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page) => page.nextCursor,
+    refetchInterval: POLL_MILLISECONDS,
+  });
+}
+
+export function useDeadLetters() {
+  const { client } = useSession();
+  return useInfiniteQuery({
+    queryKey: ["dead-letters"],
+    queryFn: ({ pageParam, signal }) => client.listDeadLetters({ limit: 25, signal, ...(pageParam === null ? {} : { cursor: pageParam }) }),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page) => page.nextCursor,
+    refetchInterval: 2 * POLL_MILLISECONDS,
+  });
+}

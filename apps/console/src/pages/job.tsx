@@ -1,0 +1,149 @@
+import type { JobDetail } from "@internevo/contracts";
+import { Alert, Code, Text } from "@mantine/core";
+import { getRouteApi } from "@tanstack/react-router";
+import { useMemo } from "react";
+import { Attempts } from "../components/job/attempts.tsx";
+import { CancelButton } from "../components/job/cancel-button.tsx";
+import { FinalReport } from "../components/job/final-report.tsx";
+import { LogTail } from "../components/job/log-tail.tsx";
+import { Timeline } from "../components/job/timeline.tsx";
+import { Training } from "../components/job/training.tsx";
+import { LinkTo } from "../components/links.tsx";
+import { Moment, Span } from "../components/moment.tsx";
+import { Facts, Page, Section } from "../components/page.tsx";
+import { MemoryChart, TimeChart } from "../components/plan/plan-charts.tsx";
+import { PlanTable } from "../components/plan/plan-table.tsx";
+import { PlanText } from "../components/plan/plan-text.tsx";
+import { Rejections } from "../components/plan/rejections.tsx";
+import { JobStateBadge } from "../components/state-badge.tsx";
+import { Failed, Loading } from "../components/states.tsx";
+import { mergeSteps, useJobFeed, type JobFeed } from "../data/job-feed.ts";
+import { planRows, reasonOfChoice, type PlanRow } from "../data/plan-rows.ts";
+import { isActive, useJob, useStoredSteps } from "../data/queries.ts";
+import { mayActAs, useSession } from "../session/session.tsx";
+import { formatBytes, formatCount, formatInteger } from "../text/format.ts";
+import { explainPlan, FAILURE_WORDS } from "../text/words.ts";
+
+const route = getRouteApi("/jobs/$jobId");
+const back = <LinkTo to="/jobs" size="sm">← Jobs</LinkTo>;
+
+function Ending({ job }: { job: JobDetail }) {
+  if (job.failure) {
+    return (
+      <Alert color="red" title={FAILURE_WORDS[job.failure.code]}>
+        {job.failure.message}{job.failure.rank !== undefined && ` (rank ${job.failure.rank})`}
+        {job.failure.remedy !== undefined && <Text size="sm" fw={600} mt={4}>To mend it: {job.failure.remedy}.</Text>}
+      </Alert>
+    );
+  }
+  if (job.reason !== null && job.reason !== "") return <Alert color="gray" variant="light">{job.reason}</Alert>;
+  return null;
+}
+
+function ChosenPlan({ job, rows }: { job: JobDetail; rows: readonly PlanRow[] }) {
+  if (!job.chosen) return null;
+  const reason = reasonOfChoice(rows);
+  return (
+    <Section title="Chosen plan">
+      <div className="chosen-plan">
+        <PlanText plan={job.chosen.plan} />
+        {reason !== undefined && <Text size="sm" fw={600}>{reason}</Text>}
+        {explainPlan(job.chosen.plan).map((sentence) => <Text key={sentence} size="sm">{sentence}</Text>)}
+      </div>
+    </Section>
+  );
+}
+
+function Planning({ job, rows }: { job: JobDetail; rows: PlanRow[] }) {
+  const { planning } = job;
+  if (!planning) return null;
+  return (
+    <>
+      {rows.length > 0 && (
+        <>
+          <Section title="Plans: predicted beside measured" about="The best plans by prediction, each run for real. Press a rank for all that is known of that plan; press a heading to sort.">
+            <PlanTable rows={rows} withMeasured={job.trials.length > 0} label="Plans" />
+          </Section>
+          <Section title="Memory by line" about={`Predicted for the fullest rank, against the ${formatBytes(planning.memoryLimitBytes)} that a rank may use.`}>
+            <MemoryChart rows={rows} limitBytes={planning.memoryLimitBytes} />
+          </Section>
+          <Section title="Where the time goes" about="Predicted time of one step by cause.">
+            <TimeChart rows={rows} />
+          </Section>
+        </>
+      )}
+      <Section title="Why plans were rejected"><Rejections planning={planning} /></Section>
+    </>
+  );
+}
+
+function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
+  const stored = useStoredSteps(job.id, job.attempts.length > 0 || job.lastStep > 0);
+  const steps = useMemo(() => mergeSteps(stored.data ?? [], feed.steps), [stored.data, feed.steps]);
+  const rows = useMemo(() => planRows(job.planning, job.trials, job.chosen), [job.planning, job.trials, job.chosen]);
+  const lastStep = Math.max(job.lastStep, steps.at(-1)?.step ?? 0);
+  const live = lastStep === job.lastStep ? job : { ...job, lastStep };
+  return (
+    <>
+      <Timeline job={live} progress={feed.progress} />
+      <Ending job={job} />
+      {job.report && <Section title="Report"><FinalReport report={job.report} /></Section>}
+      <ChosenPlan job={job} rows={rows} />
+      {(job.attempts.length > 0 || steps.length > 0) && <Section title="Training"><Training job={live} steps={steps} /></Section>}
+      {job.attempts.length > 0 && <Section title="Attempts" about={job.attempts.length === 1 ? "No restart." : `${job.attempts.length - 1} ${job.attempts.length === 2 ? "restart" : "restarts"} from the last checkpoint.`}><Attempts attempts={job.attempts} /></Section>}
+      <Planning job={job} rows={rows} />
+      <Section title="Log"><LogTail lines={feed.log} /></Section>
+      <Section title="Job">
+        <Facts
+          items={[
+            { name: "Model", value: job.model, note: `${job.spec.model.layers} layers, hidden ${formatInteger(job.spec.model.hiddenSize)}, ${job.spec.model.heads} heads` },
+            { name: "Vocabulary", value: `${formatInteger(job.spec.model.vocabularySize)} tokens` },
+            { name: "Sequence", value: `${formatInteger(job.spec.sequenceLengthTokens)} tokens` },
+            { name: "Batch", value: `${formatCount(job.spec.globalBatchTokens)} tokens`, note: "a step" },
+            { name: "Precision", value: job.spec.precision },
+            { name: "Cluster", value: job.cluster, note: `${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ranks of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}` },
+            { name: "Profile", value: job.profileId === null ? "–" : <LinkTo to="/clusters/$profileId" params={{ profileId: job.profileId }}>{job.planning?.profile ?? "measured"}</LinkTo> },
+            { name: "Identity", value: <Code>{job.id}</Code> },
+            { name: "Trace", value: <Code>{job.traceId}</Code> },
+          ]}
+        />
+        <details className="as-table"><summary>The whole job, as it was resolved</summary><pre className="document" tabIndex={0}>{JSON.stringify(job.spec, null, 2)}</pre></details>
+      </Section>
+    </>
+  );
+}
+
+function JobView({ jobId }: { jobId: string }) {
+  const session = useSession();
+  const query = useJob(jobId);
+  const feed = useJobFeed(jobId);
+  const job = query.data;
+  if (!job) {
+    return (
+      <Page title="Job" above={back}>
+        {query.isError ? <Failed what="job" error={query.error} onRetry={() => void query.refetch()} /> : <Loading label="job" rows={6} />}
+      </Page>
+    );
+  }
+  return (
+    <Page
+      title={job.name}
+      above={back}
+      actions={isActive(job.state) && mayActAs(session, "operator") ? <CancelButton job={job} /> : undefined}
+      lead={
+        <div className="job-lead">
+          <span aria-live="polite"><JobStateBadge state={job.state} /></span>
+          <span>submitted <Moment at={job.createdAt} both /></span>
+          <span>{job.endedAt === null ? "for " : "took "}<Span from={job.createdAt} to={job.endedAt} /></span>
+        </div>
+      }
+    >
+      <JobBody job={job} feed={feed} />
+    </Page>
+  );
+}
+
+export function JobPage() {
+  const { jobId } = route.useParams();
+  return <JobView key={jobId} jobId={jobId} />;
+}

@@ -1,0 +1,112 @@
+import { JOB_STATES, type JobState } from "@internevo/domain";
+import { Button, Code, CopyButton, Group, NativeSelect, Progress, Text } from "@mantine/core";
+import type { JobSummary } from "@internevo/contracts";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
+import { ButtonTo } from "../components/links.tsx";
+import { Moment, Span } from "../components/moment.tsx";
+import { Page } from "../components/page.tsx";
+import { JobStateBadge } from "../components/state-badge.tsx";
+import { Empty, Failed, Loading } from "../components/states.tsx";
+import { isActive, useJobs } from "../data/queries.ts";
+import { mayActAs, useSession } from "../session/session.tsx";
+import { formatInteger, formatLoss } from "../text/format.ts";
+import { JOB_STATE_WORDS } from "../text/words.ts";
+
+const route = getRouteApi("/jobs");
+
+/** How far a job is, in the unit of its stage. */
+function Advance({ job }: { job: JobSummary }) {
+  if (job.state === "profiling" || job.state === "planning") return <Text size="sm" c="dimmed">{JOB_STATE_WORDS[job.state].toLowerCase()}</Text>;
+  const trials = job.state === "trialling";
+  const [done, total, unit] = trials ? [job.trialsDone, job.trialsTotal, "trials"] : [job.lastStep, job.steps, "steps"];
+  if (!isActive(job.state) && job.lastStep === 0) return <Text size="sm" c="dimmed">–</Text>;
+  return (
+    <div className="advance">
+      <span className="figures">{formatInteger(done)} / {formatInteger(total)} {unit}</span>
+      <Progress value={total > 0 ? (100 * done) / total : 0} size={4} aria-label={`${done} of ${total} ${unit}`} />
+    </div>
+  );
+}
+
+const SUBMIT_COMMAND = "npx internevo submit job.yaml";
+
+function NoJobs({ state }: { state: JobState | undefined }) {
+  const session = useSession();
+  if (state !== undefined) {
+    return <Empty title={`No job is ${JOB_STATE_WORDS[state].toLowerCase()}`}><Link to="/jobs" className="plain-link">Show all jobs</Link></Empty>;
+  }
+  return (
+    <Empty title="No jobs yet">
+      <Text size="sm" maw={620}>A job says which model, sequence length, batch and cluster you have. InternEvo profiles the cluster, ranks every plan, tries the best ten for real, and trains with the winner.</Text>
+      <Group gap="sm">
+        {mayActAs(session, "operator") && <ButtonTo to="/submit">Submit a job</ButtonTo>}
+        <Text size="sm">or at the command line: <Code>{SUBMIT_COMMAND}</Code></Text>
+        <CopyButton value={SUBMIT_COMMAND}>{({ copied, copy }) => <Button size="compact-sm" variant="default" onClick={copy}>{copied ? "Copied" : "Copy"}</Button>}</CopyButton>
+      </Group>
+    </Empty>
+  );
+}
+
+function JobTable({ jobs }: { jobs: readonly JobSummary[] }) {
+  return (
+    <Table label="Jobs" narrow="cards">
+      <Head>
+        <Row>
+          <Column>Job</Column><Column>State</Column><Column>Model</Column><Column>Cluster</Column><Column>Progress</Column>
+          <Column numeric>Last loss</Column><Column>Submitted</Column><Column numeric>Took</Column>
+        </Row>
+      </Head>
+      <Body>
+        {jobs.map((job) => (
+          <Row key={job.id} name={job.id}>
+            <RowTitle><Link to="/jobs/$jobId" params={{ jobId: job.id }} className="plain-link">{job.name}</Link></RowTitle>
+            <Cell label="State">
+              <div>
+                <JobStateBadge state={job.state} />
+                {job.reason !== null && <div className="cell-note clamp" title={job.reason}>{job.reason}</div>}
+              </div>
+            </Cell>
+            <Cell label="Model">{job.model}</Cell>
+            <Cell label="Cluster">{job.cluster}</Cell>
+            <Cell label="Progress"><Advance job={job} /></Cell>
+            <Cell label="Last loss" numeric>{job.lastLoss === null ? undefined : <span>{formatLoss(job.lastLoss)} <span className="unit">nats</span></span>}</Cell>
+            <Cell label="Submitted"><Moment at={job.createdAt} /></Cell>
+            <Cell label="Took" numeric><Span from={job.createdAt} to={job.endedAt} /></Cell>
+          </Row>
+        ))}
+      </Body>
+    </Table>
+  );
+}
+
+export function JobsPage() {
+  const session = useSession();
+  const { state } = route.useSearch();
+  const navigate = route.useNavigate();
+  const query = useJobs(state);
+  const jobs = query.data?.pages.flatMap(({ items }) => items) ?? [];
+  return (
+    <Page title="Jobs" actions={mayActAs(session, "operator") ? <ButtonTo to="/submit">Submit a job</ButtonTo> : undefined}>
+      <NativeSelect
+        label="State"
+        className="state-filter"
+        value={state ?? ""}
+        onChange={(event) => void navigate({ search: event.currentTarget.value === "" ? {} : { state: event.currentTarget.value as JobState } })}
+        data={[{ value: "", label: "All states" }, ...JOB_STATES.map((each) => ({ value: each, label: JOB_STATE_WORDS[each] }))]}
+      />
+      {query.isPending ? <Loading label="jobs" />
+      : query.isError && jobs.length === 0 ? <Failed what="jobs" error={query.error} onRetry={() => void query.refetch()} />
+      : jobs.length === 0 ? <NoJobs state={state} />
+      : (
+        <>
+          <JobTable jobs={jobs} />
+          <Group justify="space-between">
+            <Text size="sm" c="dimmed">{jobs.length === 1 ? "1 job" : `${jobs.length} jobs`}{query.hasNextPage ? " shown, newest first" : ", newest first"}</Text>
+            {query.hasNextPage && <Button variant="default" loading={query.isFetchingNextPage} onClick={() => void query.fetchNextPage()}>Show older jobs</Button>}
+          </Group>
+        </>
+      )}
+    </Page>
+  );
+}

@@ -1,0 +1,62 @@
+import { Alert, Group, NumberInput, SegmentedControl, Text, TextInput } from "@mantine/core";
+import type { PlanningResult } from "@internevo/domain";
+import { useMutation } from "@tanstack/react-query";
+import { useMemo, useState } from "react";
+import { JobEditor } from "../components/job-editor.tsx";
+import { Page, Section } from "../components/page.tsx";
+import { MemoryChart, TimeChart } from "../components/plan/plan-charts.tsx";
+import { PlanTable } from "../components/plan/plan-table.tsx";
+import { Rejections } from "../components/plan/rejections.tsx";
+import { candidateRows } from "../data/plan-rows.ts";
+import { useSession } from "../session/session.tsx";
+import { formatBytes } from "../text/format.ts";
+
+function Result({ result }: { result: PlanningResult }) {
+  const [list, setList] = useState<"all" | "runnable">("all");
+  const candidates = list === "all" ? result.candidates : result.runnableCandidates;
+  const rows = useMemo(() => candidateRows(candidates), [candidates]);
+  const anyBarred = result.candidates.some(({ runnable }) => !runnable);
+  return (
+    <>
+      {result.candidates.length > 0 ? (
+        <>
+          <Section title="Plans by predicted step time" about={`${result.job}, with profile ${result.profile}. Nothing was run or stored.`}>
+            {anyBarred && (
+              <SegmentedControl
+                mb="xs" aria-label="Which plans" value={list} onChange={(value) => setList(value === "runnable" ? "runnable" : "all")}
+                data={[{ value: "all", label: "All plans" }, { value: "runnable", label: "Those the executor runs today" }]}
+              />
+            )}
+            <PlanTable rows={rows} withMeasured={false} label="Plans" />
+          </Section>
+          <Section title="Memory by line" about={`Predicted for the fullest rank, against the ${formatBytes(result.memoryLimitBytes)} that a rank may use.`}>
+            <MemoryChart rows={rows} limitBytes={result.memoryLimitBytes} />
+          </Section>
+          <Section title="Where the time goes" about="Predicted time of one step by cause."><TimeChart rows={rows} /></Section>
+        </>
+      ) : <Alert color="yellow" title="No plan fits">Below is what rejected them, and what would need the least memory.</Alert>}
+      <Section title="Why plans were rejected"><Rejections planning={result} /></Section>
+    </>
+  );
+}
+
+export function PlanPage() {
+  const { client } = useSession();
+  const [profile, setProfile] = useState("");
+  const [top, setTop] = useState<number | string>(10);
+  const plan = useMutation({
+    mutationFn: (job: unknown) => client.plan({ job, ...(typeof top === "number" ? { top } : {}), ...(profile.trim() === "" ? {} : { profile: profile.trim() }) }),
+  });
+  return (
+    <Page title="Plan" lead="Ranks the plans of a job by prediction, without running or storing anything.">
+      <JobEditor action="Show the plans" busy={plan.isPending} error={plan.error} onSubmit={(job) => plan.mutate(job)}>
+        <Group align="flex-start" gap="md">
+          <TextInput label="Profile" description="Name of a shipped one; empty: the newest of the cluster" value={profile} onChange={(event) => setProfile(event.currentTarget.value)} className="grow" maw={360} />
+          <NumberInput label="Plans" description="How many to show" min={1} max={100} allowDecimal={false} value={top} onChange={setTop} w={140} />
+        </Group>
+      </JobEditor>
+      <div aria-live="polite">{plan.isPending && <Text size="sm" c="dimmed">Every plan of the space is being evaluated…</Text>}</div>
+      {plan.data && <Result result={plan.data} />}
+    </Page>
+  );
+}

@@ -1,0 +1,45 @@
+import { Button, Code, Text } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
+import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
+import { Moment, useNow } from "../components/moment.tsx";
+import { Page } from "../components/page.tsx";
+import { Badge } from "../components/state-badge.tsx";
+import { Empty, Failed, Loading } from "../components/states.tsx";
+import { useProfiles } from "../data/queries.ts";
+
+export function ProfilesPage() {
+  const query = useProfiles();
+  const now = useNow();
+  const profiles = query.data?.pages.flatMap(({ items }) => items) ?? [];
+  return (
+    <Page title="Clusters" lead="What was measured of each cluster: collectives (VPro), modules (UPro), and how they slow each other down (OPro).">
+      {query.isPending ? <Loading label="profiles" />
+      : query.isError && profiles.length === 0 ? <Failed what="profiles" error={query.error} onRetry={() => void query.refetch()} />
+      : profiles.length === 0 ? (
+        <Empty title="No profile yet">
+          <Text size="sm">The first job on a cluster measures it. To do that alone: <Code>npx internevo profile job.yaml</Code></Text>
+        </Empty>
+      ) : (
+        <>
+          <Table label="Profiles" narrow="cards">
+            <Head><Row><Column>Profile</Column><Column>Cluster</Column><Column>Measured</Column><Column>Freshness</Column></Row></Head>
+            <Body>
+              {profiles.map((profile) => {
+                const fresh = Date.parse(profile.freshUntil) > now;
+                return (
+                  <Row key={profile.id} name={profile.id}>
+                    <RowTitle><Link to="/clusters/$profileId" params={{ profileId: profile.id }} className="plain-link">{profile.name}</Link></RowTitle>
+                    <Cell label="Cluster" className="breakable">{profile.clusterKey}</Cell>
+                    <Cell label="Measured"><Moment at={profile.createdAt} both /></Cell>
+                    <Cell label="Freshness"><span><Badge tone={fresh ? "good" : "quiet"}>{fresh ? "Fresh" : "Stale"}</Badge> <span className="cell-note-inline">{fresh ? "until" : "since"} <Moment at={profile.freshUntil} /></span></span></Cell>
+                  </Row>
+                );
+              })}
+            </Body>
+          </Table>
+          {query.hasNextPage && <Button variant="default" loading={query.isFetchingNextPage} onClick={() => void query.fetchNextPage()}>Show older profiles</Button>}
+        </>
+      )}
+    </Page>
+  );
+}

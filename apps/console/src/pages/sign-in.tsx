@@ -1,0 +1,40 @@
+import { Alert, Button, Code, Paper, PasswordInput, Stack, Text, Title } from "@mantine/core";
+import { useState, type FormEvent } from "react";
+import { Brand } from "../components/brand.tsx";
+
+interface SignInProps {
+  readonly checking: boolean;
+  readonly refusal: string | undefined;
+  readonly onToken: (token: string) => void;
+  readonly onStop: () => void;
+}
+
+export function SignIn({ checking, refusal, onToken, onStop }: SignInProps) {
+  const [token, setToken] = useState("");
+  const submit = (event: FormEvent): void => {
+    event.preventDefault();
+    if (token.trim() !== "") onToken(token.trim());
+  };
+  return (
+    <main className="sign-in">
+      <Paper withBorder p="xl" radius="md" w="100%" maw={420}>
+        <form onSubmit={submit}>
+          <Stack gap="md">
+            <Brand />
+            <Title order={1} size="h4">Sign in</Title>
+            <Text size="sm">
+              The first start of InternEvo prints a token, and a link that brings it along. The token stays in this tab, and is forgotten with it.
+            </Text>
+            {refusal !== undefined && <Alert color={checking ? "yellow" : "red"} role="alert">{refusal}</Alert>}
+            <PasswordInput label="Token" name="token" autoComplete="off" required autoFocus value={token} onChange={(event) => setToken(event.currentTarget.value)} disabled={checking} />
+            <Button type="submit" loading={checking && refusal === undefined} disabled={token.trim() === "" || checking}>Sign in</Button>
+            {checking && refusal !== undefined && <Button variant="default" onClick={onStop}>Use another token</Button>}
+            <Text size="xs" c="dimmed">
+              No token at hand? Where InternEvo runs, <Code>npx internevo up</Code> says where the console is.
+            </Text>
+          </Stack>
+        </form>
+      </Paper>
+    </main>
+  );
+}

@@ -1,0 +1,86 @@
+import { describeJob, type Proposal } from "@internevo/domain";
+import { Alert, Button, Code, Text } from "@mantine/core";
+import { getRouteApi } from "@tanstack/react-router";
+import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
+import { LinkTo } from "../components/links.tsx";
+import { Moment } from "../components/moment.tsx";
+import { Facts, Page, Section } from "../components/page.tsx";
+import { PlanLegend, PlanText } from "../components/plan/plan-text.tsx";
+import { Failed, Loading } from "../components/states.tsx";
+import { RunButton } from "../components/workload/run-button.tsx";
+import { useProposals, useWorkload } from "../data/queries.ts";
+import { mayActAs, useSession } from "../session/session.tsx";
+import { formatBytes, formatPercent, formatSeconds, formatSpan } from "../text/format.ts";
+import { DIMENSIONS } from "../text/words.ts";
+
+const route = getRouteApi("/workloads/$workloadId");
+const back = <LinkTo to="/workloads" size="sm">← Workloads</LinkTo>;
+
+const fieldName = (field: string): string => {
+  const dimension = DIMENSIONS.find(({ key }) => field === key || field.endsWith(`.${key}`));
+  return dimension ? `${dimension.name} (${dimension.symbol})` : field;
+};
+const shown = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
+
+function ProposalCard({ proposal }: { proposal: Proposal }) {
+  const { current, proposed } = proposal;
+  return (
+    <article className="proposal" data-proposal={proposal.id}>
+      <header>
+        <strong>{formatPercent(proposal.predictedGain)} less time a step</strong>, by prediction <span className="cell-note-inline">· <Moment at={proposal.createdAt} both /></span>
+      </header>
+      <Table label={`Proposal: plan in use and plan proposed`} narrow="cards">
+        <Head><Row><Column /><Column>Plan</Column><Column numeric>Step time</Column><Column numeric>Peak memory</Column></Row></Head>
+        <Body>
+          {current && <Row><RowTitle>In use</RowTitle><Cell label="Plan"><PlanText plan={current.plan} /></Cell><Cell label="Step time" numeric>{formatSeconds(current.predicted.stepTimeSeconds)}</Cell><Cell label="Peak memory" numeric>{formatBytes(current.predicted.peakMemoryBytes)}</Cell></Row>}
+          <Row className="row-chosen"><RowTitle>Proposed</RowTitle><Cell label="Plan"><PlanText plan={proposed.plan} /></Cell><Cell label="Step time" numeric>{formatSeconds(proposed.predicted.stepTimeSeconds)}</Cell><Cell label="Peak memory" numeric>{formatBytes(proposed.predicted.peakMemoryBytes)}</Cell></Row>
+        </Body>
+      </Table>
+      {proposal.differences.length > 0 && (
+        <ul className="differences" aria-label="Differences">
+          {proposal.differences.map(({ field, from, to }) => <li key={field}>{fieldName(field)}: <Code>{shown(from)}</Code> → <Code>{shown(to)}</Code></li>)}
+        </ul>
+      )}
+    </article>
+  );
+}
+
+function Proposals({ workloadId }: { workloadId: string }) {
+  const query = useProposals(workloadId);
+  const proposals = query.data?.pages.flatMap(({ items }) => items) ?? [];
+  if (query.isPending) return <Loading label="proposals" rows={2} />;
+  if (query.isError && proposals.length === 0) return <Failed what="proposals" error={query.error} onRetry={() => void query.refetch()} />;
+  if (proposals.length === 0) return <Text size="sm" c="dimmed">None: no run has found a plan that is better by enough.</Text>;
+  return (
+    <>
+      {proposals.map((proposal) => <ProposalCard key={proposal.id} proposal={proposal} />)}
+      {query.hasNextPage && <Button variant="default" loading={query.isFetchingNextPage} onClick={() => void query.fetchNextPage()}>Show older proposals</Button>}
+      <PlanLegend />
+    </>
+  );
+}
+
+export function WorkloadPage() {
+  const { workloadId } = route.useParams();
+  const mayRun = mayActAs(useSession(), "operator");
+  const query = useWorkload(workloadId);
+  const workload = query.data;
+  if (!workload) return <Page title="Workload" above={back}>{query.isError ? <Failed what="workload" error={query.error} onRetry={() => void query.refetch()} /> : <Loading label="workload" />}</Page>;
+  return (
+    <Page title={workload.name} above={back} lead={describeJob(workload.spec)} actions={mayRun ? <RunButton id={workload.id} name={workload.name} /> : undefined}>
+      {!workload.enabled && <Alert color="gray">The schedule is off.</Alert>}
+      <Facts
+        items={[
+          { name: "Schedule", value: <Code>{workload.cron}</Code>, note: workload.timeZone },
+          { name: "Next run", value: workload.nextRunAt === null ? "–" : <Moment at={workload.nextRunAt} both /> },
+          { name: "Last run", value: workload.lastRunAt === null ? "never" : <Moment at={workload.lastRunAt} both /> },
+          { name: "Outcome", value: workload.lastOutcome ?? "–" },
+          { name: "Proposes from", value: formatPercent(workload.gainThreshold), note: "predicted gain in step time" },
+          { name: "Made up when late by", value: `up to ${formatSpan(workload.catchUpWindowSeconds * 1000)}` },
+          { name: "Registered", value: <Moment at={workload.createdAt} both /> },
+        ]}
+      />
+      <Section title="Proposals"><Proposals workloadId={workloadId} /></Section>
+    </Page>
+  );
+}

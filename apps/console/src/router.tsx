@@ -1,0 +1,50 @@
+import { JOB_STATES, type JobState } from "@internevo/domain";
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import { Layout } from "./components/layout.tsx";
+import { NotFound, PageError } from "./components/page-errors.tsx";
+import { JobsPage } from "./pages/jobs.tsx";
+import { Loading } from "./components/states.tsx";
+
+const root = createRootRoute({ component: Layout, notFoundComponent: NotFound });
+
+const home = createRoute({
+  getParentRoute: () => root,
+  path: "/",
+  beforeLoad: () => {
+    throw redirect({ to: "/jobs", replace: true });
+  },
+});
+
+const isState = (value: unknown): value is JobState => JOB_STATES.some((state) => state === value);
+
+const jobs = createRoute({
+  getParentRoute: () => root,
+  path: "/jobs",
+  validateSearch: (search: Record<string, unknown>): { state?: JobState } => (isState(search["state"]) ? { state: search["state"] } : {}),
+  component: JobsPage,
+});
+const submit = createRoute({ getParentRoute: () => root, path: "/submit", component: lazyRouteComponent(() => import("./pages/submit.tsx"), "SubmitPage") });
+const job = createRoute({ getParentRoute: () => root, path: "/jobs/$jobId", component: lazyRouteComponent(() => import("./pages/job.tsx"), "JobPage") });
+const plan = createRoute({ getParentRoute: () => root, path: "/plan", component: lazyRouteComponent(() => import("./pages/plan.tsx"), "PlanPage") });
+const profiles = createRoute({ getParentRoute: () => root, path: "/clusters", component: lazyRouteComponent(() => import("./pages/profiles.tsx"), "ProfilesPage") });
+const profile = createRoute({ getParentRoute: () => root, path: "/clusters/$profileId", component: lazyRouteComponent(() => import("./pages/profile.tsx"), "ProfilePage") });
+const workloads = createRoute({ getParentRoute: () => root, path: "/workloads", component: lazyRouteComponent(() => import("./pages/workloads.tsx"), "WorkloadsPage") });
+const workload = createRoute({ getParentRoute: () => root, path: "/workloads/$workloadId", component: lazyRouteComponent(() => import("./pages/workload.tsx"), "WorkloadPage") });
+const deadLetters = createRoute({ getParentRoute: () => root, path: "/dead-letters", component: lazyRouteComponent(() => import("./pages/dead-letters.tsx"), "DeadLettersPage") });
+
+const routeTree = root.addChildren([home, jobs, submit, job, plan, profiles, profile, workloads, workload, deadLetters]);
+
+export const createConsoleRouter = () =>
+  createRouter({
+    routeTree,
+    scrollRestoration: true,
+    defaultPreload: "intent",
+    defaultPendingComponent: () => <Loading label="page" />,
+    defaultErrorComponent: PageError,
+  });
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: ReturnType<typeof createConsoleRouter>;
+  }
+}

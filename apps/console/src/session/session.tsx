@@ -1,0 +1,85 @@
+import { ApiProblemError, InternEvoClient } from "@internevo/client";
+import type { Role } from "@internevo/contracts";
+import { useQueryClient } from "@tanstack/react-query";
+import { createContext, useCallback, useContext, useEffect, useMemo, useState, type ReactNode } from "react";
+import { reportReachable, watchedFetch } from "../data/connection.ts";
+import { forgetToken, storedToken, storeToken } from "./token.ts";
+import { SignIn } from "../pages/sign-in.tsx";
+
+export interface Session {
+  readonly client: InternEvoClient;
+  readonly name: string;
+  readonly role: Role;
+  readonly signOut: (because?: string) => void;
+}
+
+const SessionContext = createContext<Session | undefined>(undefined);
+
+export function useSession(): Session {
+  const session = useContext(SessionContext);
+  if (!session) throw new Error("useSession outside of a session");
+  return session;
+}
+
+const RANK: Readonly<Record<Role, number>> = { viewer: 0, operator: 1, admin: 2 };
+export const mayActAs = (session: Session, role: Role): boolean => RANK[session.role] >= RANK[role];
+
+const clientFor = (token: string): InternEvoClient => new InternEvoClient({ baseUrl: location.origin, token, fetch: watchedFetch });
+
+/** Shows the pages to whoever has a token that the API accepts, and asks everybody else for one. */
+export function SessionProvider({ children }: { children: ReactNode }) {
+  const queries = useQueryClient();
+  const [token, setToken] = useState(storedToken);
+  const [who, setWho] = useState<{ name: string; role: Role }>();
+  const [refusal, setRefusal] = useState<string>();
+  const client = useMemo(() => (token === undefined ? undefined : clientFor(token)), [token]);
+
+  const signOut = useCallback(
+    (because?: string) => {
+      forgetToken();
+      queries.clear();
+      setWho(undefined);
+      setToken(undefined);
+      setRefusal(because);
+    },
+    [queries],
+  );
+
+  useEffect(() => {
+    if (!client || token === undefined) return;
+    const abort = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const ask = async (): Promise<void> => {
+      try {
+        const answer = await client.whoami({ signal: abort.signal });
+        storeToken(token);
+        reportReachable();
+        setRefusal(undefined);
+        setWho(answer);
+      } catch (error) {
+        if (abort.signal.aborted) return;
+        if (error instanceof ApiProblemError && error.status < 500 && error.status !== 429) {
+          signOut(error.status === 401 ? "This token is not accepted. Check that it was copied whole, or ask for a new one." : error.message);
+          return;
+        }
+        setRefusal("The API cannot be reached. Trying again every two seconds.");
+        timer = setTimeout(() => void ask(), 2000);
+      }
+    };
+    void ask();
+    return () => {
+      abort.abort();
+      clearTimeout(timer);
+    };
+  }, [client, token, signOut]);
+
+  const session = useMemo(() => (client && who ? { client, name: who.name, role: who.role, signOut } : undefined), [client, who, signOut]);
+  if (!session) {
+    const offer = (given: string): void => {
+      setRefusal(undefined);
+      setToken(given);
+    };
+    return <SignIn checking={token !== undefined} refusal={refusal} onToken={offer} onStop={() => signOut()} />;
+  }
+  return <SessionContext value={session}>{children}</SessionContext>;
+}

@@ -1,0 +1,203 @@
+import { requiredMeasurements } from "@internevo/cost-model";
+import { clusterKey, resolveJob, type Candidate, type Failure, type JobSpec, type Measurement, type ModuleShape, type PlanningResult, type Profile, type Report, type StepMetric, type Trial } from "@internevo/domain";
+import { planJob } from "@internevo/search";
+import {
+  appendJobEvents, createProposal, createTrials, createWorkload, ensureRun, finishAttempt, finishFiring, finishTrial, fireWorkloadNow, recordSteps, startAttempt, startTrial,
+  storeDeadLetter, storePlanning, storeProfile, submitJob, transitionJob, updateJob, type Database, type NewDeadLetter,
+} from "@internevo/store";
+
+/** A job as people write it; four ranks, so that its plans differ in more than one dimension. */
+export const jobFile = (name: string): Record<string, unknown> => ({
+  name,
+  model: { name: "llama-1m", hiddenSize: 128, layers: 4, heads: 8, kvHeads: 4, ffnHiddenSize: 384, vocabularySize: 256 },
+  sequenceLengthTokens: 256,
+  globalBatchTokens: 4096,
+  precision: "fp32",
+  steps: 200,
+  data: { format: "text", paths: ["/usr/share/common-licenses/GPL-3"] },
+  cluster: { name: "this-machine", nodes: 1, gpusPerNode: 4, memoryPerGpu: "512MiB" },
+});
+
+function flopsOf(shape: ModuleShape): number {
+  if ("inputs" in shape) return 2 * shape.rows * shape.inputs * shape.outputs;
+  if ("batch" in shape) return 4 * shape.batch * shape.heads * shape.sequence ** 2 * shape.headSize;
+  if ("vocabulary" in shape) return 6 * shape.rows * shape.width * (shape.module === "embedding" ? 1 : shape.vocabulary);
+  if ("elements" in shape) return 12 * shape.elements;
+  return 20 * shape.rows * ("width" in shape ? shape.width : shape.heads * shape.headSize);
+}
+
+/** A profile with every measurement that a job needs, of a machine of 25 GFLOP/s and 4 GB/s. */
+export function profileFor(spec: JobSpec): Profile {
+  const { modules, collectives } = requiredMeasurements(spec);
+  const curves = new Map<string, Profile["collectives"][number]>();
+  for (const { op, bytes, groups, placement } of collectives) {
+    const groupSize = groups[0]?.length ?? 1;
+    const key = `${op} ${groupSize} ${placement}`;
+    const curve = curves.get(key) ?? { op, groupSize, placement, points: [] };
+    const medianSeconds = 6e-6 * groupSize + ((op === "all-reduce" ? 2 : 1) * bytes * (groupSize - 1)) / groupSize / 4e9;
+    curve.points.push({ bytes, medianSeconds, p10Seconds: medianSeconds * 0.93, p90Seconds: medianSeconds * 1.18, samples: 30 });
+    curves.set(key, curve);
+  }
+  for (const curve of curves.values()) curve.points.sort((a, b) => a.bytes - b.bytes);
+  return {
+    schemaVersion: 1,
+    name: spec.cluster.name,
+    cluster: { nodes: spec.cluster.nodes, gpusPerNode: spec.cluster.gpusPerNode },
+    device: { name: "a test's CPU", peakFlopsPerSecondFp32: 3.2e10, peakFlopsPerSecondBf16: 3.2e10, memoryBandwidthBytesPerSecond: 1.2e10, runtimeBytes: 24 * 2 ** 20 },
+    executor: { forwardOverlap: "none", backwardOverlap: "none" },
+    collectives: [...curves.values()],
+    modules: modules.map((shape) => {
+      const medianSeconds = 4e-6 + (flopsOf(shape) * (shape.pass === "backward" ? 2 : 1)) / 2.5e10;
+      return { shape, medianSeconds, p10Seconds: medianSeconds * 0.97, p90Seconds: medianSeconds * 1.06, samples: 20 };
+    }),
+    overlaps: [{ op: "all-gather", groupSize: 2, bytes: 1 << 20, slowdown: 1.31 }],
+    provenance: { source: "written down for a test", measuredAt: "2026-01-02T03:04:05.000Z", versions: { probe: "0.1.0" }, command: "internevo profile job.yaml", notes: ["Times follow a formula, so that plans can be told apart."] },
+  };
+}
+
+/** What a trial of a candidate measures: near the prediction, off by a little that depends on the rank only. */
+export function measurementOf({ rank, predicted }: Candidate): Measurement {
+  const stepTimeSeconds = predicted.stepTimeSeconds * (1 + 0.05 * Math.sin(rank * 2.3) + 0.03);
+  const memory = Object.fromEntries(Object.entries(predicted.memory).map(([line, bytes]) => [line, Math.round(bytes * 0.995)]));
+  return {
+    stepTimeSeconds,
+    stepTimeSecondsP10: stepTimeSeconds * 0.98,
+    stepTimeSecondsP90: stepTimeSeconds * 1.05,
+    steps: 5,
+    tokensPerGpuPerSecond: (predicted.tokensPerGpuPerSecond * predicted.stepTimeSeconds) / stepTimeSeconds,
+    peakMemoryBytes: Math.round(predicted.peakMemoryBytes * 0.995),
+    residentPeakBytes: Math.round(predicted.peakMemoryBytes * 1.1),
+    memory,
+    loss: 5.4 - rank * 0.001,
+    communicationSeconds: stepTimeSeconds * 0.2,
+  };
+}
+
+export const OUT_OF_MEMORY: Failure = { code: "out-of-memory", message: "the memory plan needs 512.4 MiB, the limit is 512.0 MiB", rank: 1, remedy: "shard parameters over more ranks" };
+export const UNIGRAM_ENTROPY_NATS = 3.12;
+
+export const stepMetric = (step: number, attempt = 1): StepMetric => ({
+  step,
+  attempt,
+  loss: 1.9 + 3.6 * Math.exp(-step / 40) + 0.05 * Math.sin(step * 1.7),
+  gradientNorm: 1 + 1 / step,
+  learningRate: 3e-4 * Math.min(1, step / 10),
+  stepTimeSeconds: 0.11 + 0.006 * Math.sin(step),
+  tokensPerSecond: 4096 / (0.11 + 0.006 * Math.sin(step)),
+  exposedCommunicationSeconds: 0.012,
+  at: new Date().toISOString(),
+});
+
+export interface SeededJob {
+  readonly id: string;
+  readonly spec: JobSpec;
+  readonly profileId: string;
+  readonly planning: PlanningResult;
+}
+
+/** Stores jobs as the services would, stage by stage, through the same repositories. */
+export function seeder(database: Database) {
+  const submit = (name: string): Promise<{ id: string; spec: JobSpec }> => {
+    const spec = resolveJob(jobFile(name));
+    return database.transaction(async (tx) => ({ id: await submitJob(tx, spec), spec }));
+  };
+  const progress = (jobId: string, stage: string, message: string, done: number, total: number): Promise<void> =>
+    database.transaction((tx) => appendJobEvents(tx, jobId, [{ type: "progress", data: { stage, message, done, total } }]));
+  const log = (jobId: string, source: string, message: string, level = "info"): Promise<void> =>
+    database.transaction((tx) => appendJobEvents(tx, jobId, [{ type: "log", data: { level, source, message } }]));
+
+  /** Brings a new job to `planning`, with a stored profile. */
+  const profiled = async (name: string): Promise<Omit<SeededJob, "planning"> & { profile: Profile }> => {
+    const { id, spec } = await submit(name);
+    const profile = profileFor(spec);
+    const profileId = await database.transaction(async (tx) => {
+      const stored = await storeProfile(tx, { clusterKey: clusterKey(spec.cluster), profile, freshForSeconds: 86_400 });
+      await updateJob(tx, id, { profileId: stored });
+      await transitionJob(tx, { jobId: id, from: "profiling", to: "planning" });
+      return stored;
+    });
+    return { id, spec, profileId, profile };
+  };
+
+  /** Brings a new job to `trialling`: planned by the real planner, its trials waiting. */
+  const trialling = async (name: string): Promise<SeededJob & { trials: Trial[] }> => {
+    const { id, spec, profileId, profile } = await profiled(name);
+    const planning = planJob(spec, profile);
+    const trials = await database.transaction(async (tx) => {
+      const planningId = await storePlanning(tx, planning, { jobId: id, profileId });
+      await updateJob(tx, id, { planningId });
+      const made = await createTrials(tx, id, planning.runnableCandidates);
+      await transitionJob(tx, { jobId: id, from: "planning", to: "trialling" });
+      return made;
+    });
+    return { id, spec, profileId, planning, trials };
+  };
+
+  const runTrial = async (trial: Trial, outcome: { measured: Measurement } | { failure: Failure } = { measured: measurementOf(trial.candidate) }): Promise<Trial | undefined> => {
+    await database.transaction((tx) => startTrial(tx, trial.id));
+    return database.transaction((tx) => finishTrial(tx, trial.id, outcome));
+  };
+
+  /** Brings a new job to `running`: every trial has ended, number four out of memory; the fastest measured is chosen. */
+  const running = async (name: string): Promise<SeededJob & { chosen: Candidate; runId: string }> => {
+    const job = await trialling(name);
+    for (const trial of job.trials) await runTrial(trial, trial.candidate.rank === 4 ? { failure: OUT_OF_MEMORY } : undefined);
+    const measured = job.trials.filter(({ candidate }) => candidate.rank !== 4).map(({ candidate }) => ({ candidate, seconds: measurementOf(candidate).stepTimeSeconds }));
+    const chosen = measured.sort((a, b) => a.seconds - b.seconds)[0]?.candidate;
+    if (!chosen) throw new Error("no trial was measured");
+    const runId = await database.transaction(async (tx) => {
+      await updateJob(tx, job.id, { chosen });
+      await transitionJob(tx, { jobId: job.id, from: "trialling", to: "running" });
+      return (await ensureRun(tx, job.id, chosen)).id;
+    });
+    return { ...job, chosen, runId };
+  };
+
+  const steps = (jobId: string, runId: string, from: number, to: number, attempt = 1): Promise<void> =>
+    database.transaction((tx) => recordSteps(tx, { jobId, runId }, Array.from({ length: to - from + 1 }, (_, index) => stepMetric(from + index, attempt))));
+
+  /** A job that ended well, after one restart. */
+  const succeeded = async (name: string): Promise<SeededJob & { report: Report }> => {
+    const job = await running(name);
+    const { id, runId, chosen } = job;
+    await database.transaction((tx) => startAttempt(tx, runId));
+    await log(id, "trainer", "training starts");
+    await steps(id, runId, 1, 87);
+    await database.transaction((tx) => finishAttempt(tx, runId, 1, { state: "failed", failure: { code: "rank-lost", message: "rank 1 was ended by signal 9", rank: 1 } }));
+    await log(id, "supervisor", "rank 1 was ended by signal 9; restarting from the checkpoint of step 80", "warn");
+    await database.transaction((tx) => startAttempt(tx, runId, 80));
+    await steps(id, runId, 81, 200, 2);
+    await database.transaction((tx) => finishAttempt(tx, runId, 2, { state: "succeeded" }));
+    const report: Report = {
+      plan: chosen.plan, steps: 200, finalLossNats: 1.934, unigramEntropyNats: UNIGRAM_ENTROPY_NATS, meanStepTimeSeconds: 0.1103, tokensPerGpuPerSecond: 9283, attempts: 2,
+      timeErrorOverTrials: 0.0432, memoryErrorOverTrials: 0.005, kendallTauOverTrials: 0.78,
+    };
+    await database.transaction((tx) => transitionJob(tx, { jobId: id, from: "running", to: "succeeded", report }));
+    return { ...job, report };
+  };
+
+  const failed = async (name: string, failure: Failure): Promise<string> => {
+    const { id } = await submit(name);
+    await database.transaction((tx) => transitionJob(tx, { jobId: id, from: "profiling", to: "failed", failure }));
+    return id;
+  };
+
+  /** A workload whose last run proposed its second-best plan's successor. */
+  const workload = async (name: string, planning: PlanningResult): Promise<string> => {
+    const [proposed, current] = planning.runnableCandidates;
+    if (!proposed || !current) throw new Error("the planning has fewer than two plans");
+    const { id } = await createWorkload(database.db, { name, spec: resolveJob(jobFile(name)), cron: "0 3 * * *", timeZone: "Europe/Berlin", catchUpWindowSeconds: 3600, gainThreshold: 0.02, nextRunAt: new Date(Date.now() + 6 * 3_600_000) });
+    await database.transaction(async (tx) => {
+      const firing = await fireWorkloadNow(tx, id);
+      const differences = (Object.keys(proposed.plan) as (keyof typeof proposed.plan)[]).filter((field) => proposed.plan[field] !== current.plan[field]).map((field) => ({ field, from: current.plan[field], to: proposed.plan[field] }));
+      await createProposal(tx, { workloadId: id, firingId: firing.id, planningId: null, current, proposed, predictedGain: 1 - proposed.predicted.stepTimeSeconds / current.predicted.stepTimeSeconds, differences });
+      await finishFiring(tx, firing.id, { state: "succeeded", outcome: "proposed a plan" });
+    });
+    return id;
+  };
+
+  const deadLetter = (letter: Partial<NewDeadLetter> = {}): Promise<string> =>
+    storeDeadLetter(database.db, { consumer: "planner", messageId: crypto.randomUUID(), messageType: "job.plan", subject: "internevo.command.job.plan", payload: { data: { jobId: "not-a-job" } }, error: "data.jobId: is not a uuid", deliveries: 5, ...letter });
+
+  return { submit, progress, log, profiled, trialling, runTrial, running, steps, succeeded, failed, workload, deadLetter };
+}
