@@ -6,6 +6,7 @@ export default defineConfig({
     include: ["libs/*/{src,test}/**/*.test.ts", "apps/*/{src,test}/**/*.test.ts", "tools/**/*.test.ts"],
     exclude: ["**/node_modules/**", "**/*.e2e.test.ts"],
     passWithNoTests: false,
+    globalSetup: [`${import.meta.dirname}/libs/local-stack/src/vitest-global-setup.ts`],
     testTimeout: 60_000,
     hookTimeout: 120_000,
     pool: "forks",

@@ -26,7 +26,8 @@ async function ensureStream(manager: JetStreamManager, namespace: string, key: S
     max_age: "maxAgeSeconds" in definition ? definition.maxAgeSeconds * NANOSECONDS : 0,
     duplicate_window: DUPLICATE_WINDOW_SECONDS * NANOSECONDS,
     discard: definition.retention === "workqueue" ? DiscardPolicy.New : DiscardPolicy.Old,
-    max_bytes: 256 * 1024 * 1024,
+    // Not bytes: the server would set them aside for every installation that shares it.
+    max_msgs: 1_000_000,
   };
   const name = names(namespace).stream(key);
   try {

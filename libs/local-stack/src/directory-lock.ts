@@ -1,0 +1,65 @@
+import { randomUUID } from "node:crypto";
+import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { ProblemError } from "@internevo/domain";
+import { processStart } from "./proc.ts";
+
+interface Owner {
+  readonly pid: number;
+  readonly start: string;
+}
+
+function ownerOf(path: string): Owner | undefined {
+  try {
+    const owner = JSON.parse(readFileSync(path, "utf8")) as Owner;
+    return processStart(owner.pid) === owner.start ? owner : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Takes a directory for this process, until `release` or its death. A lock of a dead process is replaced: its pid must be alive and have
+ * begun when the lock says.
+ * @throws ProblemError `conflict` while another process has it.
+ */
+export function lockDirectory(directory: string): { release(): void } {
+  const path = join(directory, "stack.lock");
+  const mine = join(directory, `stack.lock.${randomUUID()}`);
+  writeFileSync(mine, JSON.stringify({ pid: process.pid, start: processStart(process.pid) }), { mode: 0o600 });
+  try {
+    for (;;) {
+      try {
+        linkSync(mine, path);
+        return {
+          release() {
+            if (ownerOf(path)?.pid === process.pid) rmSync(path, { force: true });
+          },
+        };
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      }
+      const owner = ownerOf(path);
+      if (owner) {
+        throw new ProblemError("conflict", `process ${owner.pid} uses ${directory} already`, [{ field: "dataDirectory", value: directory, message: `is in use by process ${owner.pid}`, remedy: "stop that one, or choose another directory" }]);
+      }
+      // Moved away under a name of our own: two processes that both saw a dead owner cannot both remove what the faster one made.
+      const aside = `${mine}.stale`;
+      try {
+        renameSync(path, aside);
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+      }
+      if (ownerOf(aside)) {
+        try {
+          linkSync(aside, path);
+        } catch (error) {
+          if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+        }
+      }
+      rmSync(aside, { force: true });
+    }
+  } finally {
+    rmSync(mine, { force: true });
+  }
+}

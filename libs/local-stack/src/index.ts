@@ -1,0 +1,4 @@
+export { startLocalStack, type LocalStack, type LocalStackOptions, type ServiceProcess } from "./stack.ts";
+export { productServices, SERVICE_NAMES } from "./services.ts";
+export { readStackInfo, type StackInfo } from "./stack-info.ts";
+export type { ProcessEnd } from "./supervisor.ts";

@@ -1,0 +1,56 @@
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { processStart } from "./proc.ts";
+
+/** What `<dataDirectory>/stack.json` says (mode 0600: it holds secrets). */
+export interface StackInfo {
+  readonly schemaVersion: 1;
+  /** The supervising process, and when it began: see {@link readStackInfo}. */
+  readonly pid: number;
+  readonly pidStart: string;
+  readonly startedAt: string;
+  /** Undefined until the stack is ready. */
+  readonly readyAt: string | null;
+  readonly apiUrl: string | null;
+  readonly apiToken: string;
+  readonly databaseUrl: string;
+  readonly natsUrl: string;
+  readonly namespace: string;
+  readonly processes: Readonly<Record<string, { readonly pid: number | null; readonly healthUrl: string | null }>>;
+}
+
+/** Kept over restarts, so that addresses and credentials stay. */
+export interface StackSecrets {
+  postgresPort?: number;
+  postgresPassword: string;
+  natsPort?: number;
+  natsToken: string;
+  apiPort?: number;
+  apiToken: string;
+}
+
+const writePrivate = (path: string, value: unknown): void => {
+  writeFileSync(`${path}.new`, `${JSON.stringify(value, null, 2)}\n`, { mode: 0o600 });
+  renameSync(`${path}.new`, path);
+};
+const readJson = <T>(path: string): T | undefined => {
+  try {
+    return JSON.parse(readFileSync(path, "utf8")) as T;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT" || error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+};
+
+export const writeStackInfo = (dataDirectory: string, info: StackInfo): void => writePrivate(join(dataDirectory, "stack.json"), info);
+export const readSecrets = (dataDirectory: string): StackSecrets | undefined => readJson(join(dataDirectory, "secrets.json"));
+export function writeSecrets(dataDirectory: string, secrets: StackSecrets): void {
+  mkdirSync(dataDirectory, { recursive: true, mode: 0o700 });
+  writePrivate(join(dataDirectory, "secrets.json"), secrets);
+}
+
+/** The stack that runs in a directory now: undefined when there is none, or its supervisor is dead. */
+export function readStackInfo(dataDirectory: string): StackInfo | undefined {
+  const info = readJson<StackInfo>(join(dataDirectory, "stack.json"));
+  return info && processStart(info.pid) === info.pidStart ? info : undefined;
+}
