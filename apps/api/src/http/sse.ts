@@ -45,6 +45,8 @@ export class OpenStreams {
       .type("text/event-stream; charset=utf-8")
       .header("cache-control", "no-store")
       .header("x-accel-buffering", "no")
+      // The connection ends with the stream: kept alive, it would hold up a server that stops.
+      .header("connection", "close")
       .send(stream);
   }
 }

@@ -1,0 +1,66 @@
+import { randomUUID } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { jobFile, startTestApi, type TestApi } from "./harness.ts";
+
+let api: TestApi;
+beforeAll(async () => {
+  api = await startTestApi();
+});
+afterAll(() => api.close());
+
+const post = (key: string | undefined, body: unknown, options: { url?: string; token?: string } = {}) =>
+  api.app.inject({
+    method: "POST",
+    url: options.url ?? "/api/v1/jobs",
+    headers: { authorization: options.token ?? api.bearer.operator, ...(key === undefined ? {} : { "idempotency-key": key }) },
+    payload: body as object,
+  });
+async function jobsNamed(name: unknown): Promise<number> {
+  const { rows } = await api.database.db.execute(`select count(*)::int as count from jobs where name = '${String(name)}'`);
+  return (rows[0] as { count: number }).count;
+}
+
+describe("Idempotency-Key", () => {
+  it("gives many requests at once one effect and one answer", async () => {
+    const body = jobFile(api);
+    const key = randomUUID();
+    const replies = await Promise.all(Array.from({ length: 12 }, () => post(key, body)));
+    expect(new Set(replies.map((reply) => reply.statusCode))).toEqual(new Set([201]));
+    expect(new Set(replies.map((reply) => reply.json<{ id: string }>().id)).size).toBe(1);
+    expect(new Set(replies.map((reply) => reply.headers.location)).size).toBe(1);
+    for (const reply of replies) expect(reply.json()).toEqual(replies[0]?.json());
+    expect(await jobsNamed(body["name"])).toBe(1);
+    const { rows } = await api.database.db.execute(`select count(*)::int as count from audit_log where target = '${replies[0]?.json<{ id: string }>().id}'`);
+    expect(rows).toEqual([{ count: 1 }]);
+  });
+
+  it("takes another order of fields for the same request, and other content for another", async () => {
+    const body = jobFile(api);
+    const key = randomUUID();
+    const first = await post(key, body);
+    expect((await post(key, Object.fromEntries(Object.entries(body).reverse()))).json()).toEqual(first.json());
+    const other = await post(key, { ...body, steps: 21 });
+    expect([other.statusCode, other.json<{ code: string }>().code]).toEqual([409, "conflict"]);
+    const elsewhere = await post(key, undefined, { url: `${first.headers.location as string}/cancel` });
+    expect(elsewhere.statusCode).toBe(409);
+    expect(await jobsNamed(body["name"])).toBe(1);
+  });
+
+  it("belongs to a token, and is free again after a refusal", async () => {
+    const body = jobFile(api);
+    const key = randomUUID();
+    expect((await post(key, { ...body, steps: 0 })).statusCode).toBe(422);
+    const mine = await post(key, body);
+    const theirs = await post(key, body, { token: api.bearer.admin });
+    expect([mine.statusCode, theirs.statusCode]).toEqual([201, 201]);
+    expect(theirs.json<{ id: string }>().id).not.toBe(mine.json<{ id: string }>().id);
+  });
+
+  it("is not needed, and must be a key", async () => {
+    const body = jobFile(api);
+    await Promise.all([post(undefined, body), post(undefined, body)]);
+    expect(await jobsNamed(body["name"])).toBe(2);
+    expect((await post("two words", body)).statusCode).toBe(400);
+    expect((await post("x".repeat(201), body)).statusCode).toBe(400);
+  });
+});
