@@ -1,18 +1,22 @@
 import type { StepMetric } from "@internevo/domain";
+import { pause } from "@internevo/store";
 
 /**
- * Brings steps into the database in batches: at once when nothing is under way, else with the next write, so that quick steps cost
- * one transaction for many and slow ones are seen when they happen. A write that fails ends the recorder: the caller is told
+ * Brings steps into the database in batches: the first at once, what comes within the interval after it together, so that quick
+ * steps cost one transaction for many and slow ones are seen when they happen. A write that fails ends the recorder: the caller is told
  * by `onFailure` and stops the ranks.
  */
 export class StepRecorder {
   readonly #write: (metrics: readonly StepMetric[]) => Promise<void>;
   readonly #onFailure: (error: unknown) => void;
+  readonly #intervalMilliseconds: number;
+  #hurry = new AbortController();
   #waiting: StepMetric[] = [];
   #writing: Promise<void> | undefined;
   #failure: { readonly error: unknown } | undefined;
 
-  constructor(options: { write: (metrics: readonly StepMetric[]) => Promise<void>; onFailure: (error: unknown) => void }) {
+  constructor(options: { write: (metrics: readonly StepMetric[]) => Promise<void>; onFailure: (error: unknown) => void; intervalMilliseconds?: number }) {
+    this.#intervalMilliseconds = options.intervalMilliseconds ?? 250;
     this.#write = options.write;
     this.#onFailure = options.onFailure;
   }
@@ -25,7 +29,9 @@ export class StepRecorder {
 
   /** Everything that was pushed is stored. @throws what a write threw. */
   async flush(): Promise<void> {
+    this.#hurry.abort();
     await this.#writing;
+    this.#hurry = new AbortController();
     if (this.#failure) throw this.#failure.error;
   }
 
@@ -35,6 +41,7 @@ export class StepRecorder {
         const batch = this.#waiting;
         this.#waiting = [];
         await this.#write(batch);
+        await pause(this.#intervalMilliseconds, this.#hurry.signal);
       }
     } catch (error) {
       this.#failure = { error };

@@ -6,7 +6,7 @@ export function differencesOf(current: Plan | null, proposed: Plan): Proposal["d
 }
 
 export type Comparison =
-  | { readonly kind: "first"; readonly proposed: Candidate }
+  | { readonly kind: "first"; readonly proposed: Candidate; readonly differences: Proposal["differences"] }
   | { readonly kind: "better"; readonly current: Candidate; readonly proposed: Candidate; readonly predictedGain: number; readonly differences: Proposal["differences"] }
   | { readonly kind: "keep"; readonly reason: string };
 
@@ -19,7 +19,7 @@ const percent = (fraction: number): string => `${(100 * fraction).toFixed(1)}%`;
  * @param gainThreshold predicted gain that makes a proposal, a fraction of the current step time.
  */
 export function comparePlans(current: Candidate | null | undefined, proposed: Candidate, gainThreshold: number): Comparison {
-  if (current === undefined || current === null) return { kind: "first", proposed };
+  if (current === undefined || current === null) return { kind: "first", proposed, differences: differencesOf(null, proposed.plan) };
   const differences = differencesOf(current.plan, proposed.plan);
   if (differences.length === 0) return { kind: "keep", reason: "the plan in use is still the best" };
   const predictedGain = 1 - proposed.predicted.stepTimeSeconds / current.predicted.stepTimeSeconds;

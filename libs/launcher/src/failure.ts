@@ -59,8 +59,9 @@ const lastLine = (text: string): string => {
  * @param error the first error event it wrote, if any: the most telling source, except when a rank was lost after it.
  */
 export function failureOfEnd(end: ProcessEnd, error: NativeError | undefined): Failure {
-  if (error) return failureOfError(error);
   const lost = lostRankOf(end.stderrTail);
+  // The ranks that are left can only say that communication failed.
+  if (error && !(lost && error.code === "communication_error")) return failureOfError(error);
   if (lost || end.signal !== null || (end.exitCode ?? 0) > 128) {
     const how = lost?.how ?? (end.signal !== null ? `${end.signal} of the launcher` : `exit code ${end.exitCode}`);
     const rank = lost ? { rank: lost.rank } : {};

@@ -130,7 +130,7 @@ describe("launchRanks", () => {
 
   it("asks every rank for an orderly end", async () => {
     const stop = new AbortController();
-    const { outcome, events } = await launch(`stop() { ${DONE}; exit 75; }; trap stop TERM; ${HELLO}; while :; do sleep 0.05; done`, {
+    const { outcome, events } = await launch(`stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.05; done`, {
       ranks: 1,
       signal: stop.signal,
       onEvent: (event) => {
@@ -146,7 +146,7 @@ describe("launchRanks", () => {
 
   it("kills ranks that do not end within the grace", async () => {
     const stop = new AbortController();
-    const { outcome } = await launch(`trap '' TERM; ${HELLO}; while :; do sleep 0.05; done`, { signal: stop.signal, graceSeconds: 0.3, onEvent: () => stop.abort() });
+    const { outcome } = await launch(`trap '' USR1; ${HELLO}; while :; do sleep 0.05; done`, { signal: stop.signal, graceSeconds: 0.3, onEvent: () => stop.abort() });
     expect(outcome).toMatchObject({ status: "stopped", graceful: false });
   });
 

@@ -1,4 +1,4 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,7 +10,7 @@ import { localCommand } from "./command/local.ts";
 import { scancelCommand, srunCommand } from "./command/slurm.ts";
 import { failureOfEnd, type NativeError } from "./failure.ts";
 import { LineSplitter, Tail } from "./process/lines.ts";
-import { bootId, killRun, processesOfRun, readProcess, signalProcess } from "./process/processes.ts";
+import { bootId, killRun, readProcess, signalProcess } from "./process/processes.ts";
 import { killLeftovers, removeRunRecord, runCancelCommand, SCRATCH_PREFIX, writeRunRecord, type RunRecord } from "./process/run-record.ts";
 import { assertProgram, type ConfigOf, type EventOf, type NativeProgram } from "./programs.ts";
 
@@ -45,7 +45,7 @@ export interface LaunchOptions<P extends NativeProgram<TSchema, TSchema>> {
 
 export type LaunchOutcome = { readonly seconds: number; readonly exitCode: number | null } & (
   | { readonly status: "completed" }
-  /** The ranks ended in order after SIGTERM (`graceful`), or were killed because the caller asked for it. */
+  /** The ranks ended in order when asked (`graceful`), or were killed because the caller asked for it. */
   | { readonly status: "stopped"; readonly graceful: boolean }
   | { readonly status: "failed"; readonly failure: Failure }
 );
@@ -94,14 +94,8 @@ function prepare<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptio
   return { record, command: command as unknown as readonly [string, ...string[]], environment };
 }
 
-/** SIGTERM for every rank: mpirun itself would give them one second only, so it is not asked. */
-function askToStop(launcher: "local" | "slurm", child: ChildProcess, marker: string): void {
-  const pid = child.pid as number;
-  if (launcher === "slurm") return signalProcess(pid, "SIGTERM");
-  for (const entry of processesOfRun(marker, pid)) {
-    if (entry.parentPid === pid && entry.command !== "ssh") signalProcess(entry.pid, "SIGTERM");
-  }
-}
+/** mpirun passes SIGUSR1 on to every rank, here and on other hosts, and waits; at SIGTERM it would give them one second. srun passes SIGTERM on. */
+const STOP_SIGNALS = { local: "SIGUSR1", slurm: "SIGTERM" } as const;
 
 /**
  * Runs a native program on ranks until it ends, and leaves no process behind.
@@ -149,7 +143,7 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
     cause = { kind: "stop" };
     const graceSeconds = options.graceSeconds ?? 30;
     if (graceSeconds <= 0) return kill({ kind: "kill" });
-    askToStop(options.launcher, child, record.marker);
+    signalProcess(child.pid, STOP_SIGNALS[options.launcher]);
     after(graceSeconds, () => kill({ kind: "kill" }));
   };
   const killNow = (): void => kill({ kind: "kill" });

@@ -6,3 +6,4 @@ export * from "./obtain-profile.ts";
 export * from "./search-thread.ts";
 export * from "./failure.ts";
 export * from "./retry-lost-ranks.ts";
+export * from "./no-plan.ts";

@@ -1,7 +1,6 @@
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import { failedJob, searchPlans } from "@internevo/stages";
+import { failedJob, noFeasiblePlan, noRunnablePlan, searchPlans } from "@internevo/stages";
 import { createTrials, getProfile, storePlanning, transitionJob, updateJob, type Database } from "@internevo/store";
-import { noFeasiblePlan, noRunnablePlan } from "../answers.ts";
 
 export interface PlannerSettings {
   readonly threadsPerRank: number;

@@ -1,0 +1,30 @@
+import { resolve } from "node:path";
+import { Type } from "typebox";
+import { trainerIn } from "@internevo/launcher";
+import type { ServiceDefinition } from "@internevo/service-kit";
+import { nativeConfig } from "@internevo/stages";
+import { train } from "./consumers/train.ts";
+
+const ConfigSchema = Type.Object({
+  ...nativeConfig,
+  INTERNEVO_EXECUTOR_SUPERVISOR_SILENCE_SECONDS: Type.Number({ default: 1800, exclusiveMinimum: 0, description: "ranks that report nothing for so long count as hung" }),
+  INTERNEVO_EXECUTOR_SUPERVISOR_GRACE_SECONDS: Type.Number({ default: 10, minimum: 0, maximum: 12, description: "for a checkpoint when the service stops; below the service's own bound" }),
+  INTERNEVO_EXECUTOR_SUPERVISOR_RESTART_LIMIT: Type.Integer({ default: 5, minimum: 1, maximum: 1000, description: "attempts in a row that may fail without a newer checkpoint" }),
+});
+
+/** Trains with the winning plan and keeps the run alive. */
+export const executorSupervisor: ServiceDefinition<typeof ConfigSchema> = {
+  name: "executor-supervisor",
+  configSchema: ConfigSchema,
+  start({ config, database, handleCommand }) {
+    const settings = {
+      trainer: trainerIn(config.INTERNEVO_NATIVE_DIRECTORY),
+      dataDirectory: resolve(config.INTERNEVO_DATA_DIRECTORY),
+      threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,
+      silenceSeconds: config.INTERNEVO_EXECUTOR_SUPERVISOR_SILENCE_SECONDS,
+      graceSeconds: config.INTERNEVO_EXECUTOR_SUPERVISOR_GRACE_SECONDS,
+      restartLimit: config.INTERNEVO_EXECUTOR_SUPERVISOR_RESTART_LIMIT,
+    };
+    handleCommand({ type: "job.run", concurrency: 4, handler: train(settings, database) });
+  },
+};

@@ -1,0 +1,31 @@
+import { readdir, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+
+const STEP = /^step-(\d{1,18})$/;
+const DISCARDED = /^discarded-/;
+
+/** Steps of the complete checkpoints, ascending; none when the directory is not there. */
+export async function checkpointSteps(directory: string): Promise<number[]> {
+  let names: string[];
+  try {
+    names = await readdir(directory);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
+    throw error;
+  }
+  return names.flatMap((name) => STEP.exec(name)?.[1] ?? []).map(Number).sort((a, b) => a - b);
+}
+
+/**
+ * Removes checkpoints beyond a step, so that training goes on from one whose steps are all stored: a supervisor that was killed
+ * between a step and its storing would leave a gap in the metrics for ever.
+ * A checkpoint changes its name before it is deleted: half of one is never found.
+ * @returns the steps of what was removed.
+ */
+export async function discardCheckpointsBeyond(directory: string, lastStoredStep: number): Promise<number[]> {
+  const beyond = (await checkpointSteps(directory)).filter((step) => step > lastStoredStep);
+  for (const step of beyond) await rename(join(directory, `step-${step}`), join(directory, `discarded-${step}-${process.pid}-${Date.now()}`));
+  const names = await readdir(directory).catch(() => []);
+  for (const name of names.filter((each) => DISCARDED.test(each))) await rm(join(directory, name), { recursive: true, force: true });
+  return beyond;
+}

@@ -1,0 +1,1 @@
+export { executorSupervisor } from "./app.ts";

@@ -1,0 +1,92 @@
+import type { TrainerEvent } from "@internevo/contracts";
+import { buildMesh } from "@internevo/cost-model";
+import { worldSize, type JobSpec, type Plan, type StepMetric } from "@internevo/domain";
+import { launchRanks, trainerConfig, type Dataset, type LaunchOutcome, type Trainer } from "@internevo/launcher";
+import { WorkStoppedError } from "@internevo/service-kit";
+import { StepRecorder } from "./step-recorder.ts";
+
+export interface AttemptLaunch {
+  readonly trainer: Trainer;
+  readonly spec: JobSpec;
+  readonly plan: Plan;
+  readonly dataset: Dataset;
+  readonly attempt: number;
+  readonly threadsPerRank: number;
+  readonly runDirectory: string;
+  readonly checkpointDirectory: string;
+  readonly silenceSeconds: number;
+  readonly graceSeconds: number;
+  /** Aborts with a `WorkStoppedError`: a shutdown leaves time for a checkpoint, everything else ends the ranks at once. */
+  readonly signal: AbortSignal;
+  readonly onStarted: (resumedFromStep: number) => Promise<void>;
+  readonly writeSteps: (metrics: readonly StepMetric[]) => Promise<void>;
+  readonly onCheckpoint: (event: Extract<TrainerEvent, { event: "checkpoint" }>) => void;
+  readonly onLog: (line: string) => void;
+}
+
+const metricOf = (event: Extract<TrainerEvent, { event: "step" }>, attempt: number): StepMetric => ({
+  step: event.step,
+  loss: event.loss,
+  gradientNorm: event.gradientNorm,
+  learningRate: event.learningRate,
+  stepTimeSeconds: event.stepTimeSeconds,
+  tokensPerSecond: event.tokensPerSecond,
+  exposedCommunicationSeconds: event.exposedCommunicationSeconds,
+  attempt,
+  at: new Date().toISOString(),
+});
+
+/** The trainer's checkpoints; one more than asked when only one is kept, so that there is an older one to fall back to. */
+function checkpointConfig(launch: AttemptLaunch) {
+  const { checkpointing } = launch.spec;
+  if (checkpointing === null) return null;
+  return { directory: launch.checkpointDirectory, everySteps: checkpointing.everySteps, keepLast: Math.max(2, checkpointing.keepLast), resume: "latest" as const };
+}
+
+/**
+ * Starts the ranks once, and stores every step that they report.
+ * @throws what storing threw: then the ranks have been ended.
+ */
+export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> {
+  const { spec, plan, signal } = launch;
+  const gently = new AbortController();
+  const atOnce = new AbortController();
+  const onAbort = () => (signal.reason instanceof WorkStoppedError && signal.reason.why === "shutdown" ? gently : atOnce).abort();
+  const recorder = new StepRecorder({ write: launch.writeSteps, onFailure: () => atOnce.abort() });
+  let starting: Promise<void> | undefined;
+  let startFailure: { readonly error: unknown } | undefined;
+  signal.addEventListener("abort", onAbort, { once: true });
+  if (signal.aborted) onAbort();
+  try {
+    const outcome = await launchRanks({
+      program: launch.trainer,
+      config: trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset: launch.dataset, steps: spec.steps, checkpoint: checkpointConfig(launch), threadsPerRank: launch.threadsPerRank }),
+      ranks: worldSize(plan),
+      ranksPerNode: spec.cluster.gpusPerNode,
+      threadsPerRank: launch.threadsPerRank,
+      launcher: spec.cluster.launcher,
+      runDirectory: launch.runDirectory,
+      signal: gently.signal,
+      killSignal: atOnce.signal,
+      graceSeconds: launch.graceSeconds,
+      silenceSeconds: launch.silenceSeconds,
+      onLog: launch.onLog,
+      onEvent: (event) => {
+        if (event.event === "started") {
+          starting = launch.onStarted(event.resumedFromStep).catch((error: unknown) => {
+            startFailure = { error };
+            atOnce.abort();
+          });
+        }
+        if (event.event === "step") recorder.push(metricOf(event, launch.attempt));
+        if (event.event === "checkpoint") launch.onCheckpoint(event);
+      },
+    });
+    await starting;
+    if (startFailure) throw startFailure.error;
+    return outcome;
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+    await recorder.flush();
+  }
+}

@@ -1,0 +1,32 @@
+import { Type } from "typebox";
+import { probeIn } from "@internevo/launcher";
+import type { ServiceDefinition } from "@internevo/service-kit";
+import { nativeConfig, profilingConfig, profilingSettings } from "@internevo/stages";
+import { finishFiring, fireDueWorkloads } from "@internevo/store";
+import { replan } from "./consumers/replan.ts";
+import { nextRunAt } from "./schedule.ts";
+
+const ConfigSchema = Type.Object({
+  ...nativeConfig,
+  ...profilingConfig,
+  INTERNEVO_REPLANNER_POLL_SECONDS: Type.Number({ default: 5, exclusiveMinimum: 0, maximum: 3600, description: "how often due workloads are looked for" }),
+});
+
+/** Plans workloads again by their schedule. */
+export const replanner: ServiceDefinition<typeof ConfigSchema> = {
+  name: "replanner",
+  configSchema: ConfigSchema,
+  start({ config, database, log, every, handleCommand }) {
+    const settings = { ...profilingSettings(config, probeIn(config.INTERNEVO_NATIVE_DIRECTORY)), top: 10 };
+    every(config.INTERNEVO_REPLANNER_POLL_SECONDS, "the schedule", async () => {
+      const fired = await database.transaction((tx) => fireDueWorkloads(tx, { now: new Date(), nextRunAt }));
+      for (const { id, workloadId, state, outcome } of fired) log.info({ firingId: id, workloadId, state, outcome }, "a workload was due");
+    });
+    handleCommand({
+      type: "workload.replan",
+      concurrency: 2,
+      handler: replan(settings, database),
+      onGivenUp: async (tx, { firingId }, failure) => void (await finishFiring(tx, firingId, { state: "failed", outcome: failure.message })),
+    });
+  },
+};

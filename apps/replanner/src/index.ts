@@ -1,0 +1,1 @@
+export { replanner } from "./app.ts";
