@@ -1,12 +1,15 @@
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import type { Probe } from "@internevo/launcher";
 import { Type, type Static, type TObject } from "typebox";
 import type { ProfilingSettings } from "./obtain-profile.ts";
 
+/** Where the workspace's own build installs the native programs. */
+const OWN_NATIVE_DIRECTORY = join(import.meta.dirname, "..", "..", "..", "native", "dist");
+
 /** Configuration of every service that starts native programs, by the name of the environment variable. */
 export const nativeConfig = {
   INTERNEVO_DATA_DIRECTORY: Type.String({ minLength: 1, description: "datasets, checkpoints and records of runs; shared by all nodes of a cluster" }),
-  INTERNEVO_NATIVE_DIRECTORY: Type.String({ default: "native/dist", minLength: 1, description: "where the native programs are installed (`bin/internevo-trainer`, `bin/internevo-probe`)" }),
+  INTERNEVO_NATIVE_DIRECTORY: Type.String({ default: OWN_NATIVE_DIRECTORY, minLength: 1, description: "where the native programs are installed (`bin/internevo-trainer`, `bin/internevo-probe`)" }),
   INTERNEVO_THREADS_PER_RANK: Type.Integer({ default: 1, minimum: 1, maximum: 1024, description: "threads a rank computes with" }),
 };
 

@@ -15,6 +15,7 @@ export * from "./plannings.ts";
 export * from "./trials.ts";
 export * from "./runs.ts";
 export * from "./workloads.ts";
+export * from "./plan-in-use.ts";
 export * from "./access.ts";
 export * from "./reconcile.ts";
 export type { FiringState } from "./schema/index.ts";
