@@ -1,0 +1,86 @@
+import { COLLECTIVES, type JobSpec, type Profile } from "@internevo/domain";
+import fc from "fast-check";
+
+/** Small random jobs and profiles, sizes that do not divide and measurements with outliers included. */
+
+const positive = (min: number, max: number) => fc.integer({ min, max });
+
+export const jobCase: fc.Arbitrary<JobSpec> = fc
+  .record({
+    nodes: positive(1, 4),
+    gpusPerNode: fc.constantFrom(1, 2, 3, 4),
+    heads: fc.constantFrom(1, 2, 3, 4, 6, 8, 12),
+    kvFactor: fc.constantFrom(1, 2, 4),
+    headHalf: fc.constantFrom(1, 2, 4, 8),
+    layers: positive(1, 6),
+    ffn: positive(1, 40),
+    vocabulary: positive(2, 600),
+    sequence: fc.constantFrom(6, 8, 12, 48, 64, 96),
+    sequences: fc.constantFrom(1, 2, 4, 6, 8, 12, 16, 24),
+    tiedEmbeddings: fc.boolean(),
+    precision: fc.constantFrom("fp32" as const, "bf16" as const, "bf16-grad16" as const),
+    memoryModel: fc.constantFrom("executor" as const, "paper" as const),
+    // From far too little to plenty.
+    memoryExponent: fc.double({ min: 4, max: 9, noNaN: true }),
+  })
+  .map((c): JobSpec => ({
+    name: "case",
+    model: {
+      name: "case", hiddenSize: c.heads * c.headHalf * 2, layers: c.layers, heads: c.heads, kvHeads: c.heads % c.kvFactor === 0 ? c.heads / c.kvFactor : c.heads,
+      ffnHiddenSize: c.ffn, vocabularySize: c.vocabulary, tiedEmbeddings: c.tiedEmbeddings, ropeTheta: 10_000, normEpsilon: 1e-5, initStandardDeviation: 0.02,
+    },
+    sequenceLengthTokens: c.sequence,
+    globalBatchTokens: c.sequence * c.sequences,
+    precision: c.precision,
+    optimizer: { peakLearningRate: 1e-3, minLearningRate: 0, warmupSteps: 0, decaySteps: 1, weightDecay: 0, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, clipGlobalNorm: 1 },
+    data: null,
+    steps: 1,
+    seed: 0,
+    cluster: { name: "case", nodes: c.nodes, gpusPerNode: c.gpusPerNode, memoryPerGpuBytes: Math.round(10 ** c.memoryExponent), launcher: "local", profile: null },
+    checkpointing: null,
+    trials: { count: 10, warmupSteps: 1, steps: 1 },
+    memoryModel: c.memoryModel,
+  }));
+
+/** Times over ten orders of magnitude, in no order: every point may be an outlier. */
+const seconds = fc.double({ min: -9, max: 1, noNaN: true }).map((exponent) => 10 ** exponent);
+
+const curve = fc.record({
+  op: fc.constantFrom(...COLLECTIVES),
+  groupSize: positive(2, 16),
+  placement: fc.constantFrom("intra-node" as const, "inter-node" as const, "mixed" as const),
+  points: fc.array(fc.record({ bytes: positive(1, 1e6), medianSeconds: seconds }), { minLength: 1, maxLength: 5 }),
+});
+
+const pass = fc.constantFrom("forward" as const, "backward" as const);
+const precision = fc.constantFrom("fp32" as const, "bf16" as const);
+const module = fc.record({
+  shape: fc.oneof(
+    fc.record({ module: fc.constant("linear" as const), pass, precision, rows: positive(1, 200), inputs: positive(1, 200), outputs: positive(1, 400) }),
+    fc.record({ module: fc.constant("attention" as const), pass, precision, batch: positive(1, 4), sequence: fc.constantFrom(8, 12, 64), heads: positive(1, 12), kvHeads: positive(1, 4), headSize: fc.constantFrom(2, 4, 8) }),
+    fc.record({ module: fc.constantFrom("rmsnorm" as const, "swiglu" as const), pass, precision, rows: positive(1, 200), width: positive(1, 100) }),
+    fc.record({ module: fc.constantFrom("adamw" as const, "squared-norm" as const, "accumulate" as const), pass: fc.constant("update" as const), precision, elements: positive(1, 100_000) }),
+  ),
+  medianSeconds: seconds,
+});
+
+export const profileCase: fc.Arbitrary<Profile> = fc
+  .record({
+    collectives: fc.array(curve, { maxLength: 12 }),
+    modules: fc.array(module, { maxLength: 12 }),
+    slowdown: fc.double({ min: 0.5, max: 2, noNaN: true }),
+    forwardOverlap: fc.constantFrom("none" as const, "inter-layer" as const),
+    backwardOverlap: fc.constantFrom("none" as const, "intra-layer" as const),
+    runtimeBytes: fc.constantFrom(0, 1000),
+  })
+  .map((c): Profile => ({
+    schemaVersion: 1,
+    name: "case",
+    cluster: { nodes: 1, gpusPerNode: 4 },
+    device: { name: "case", peakFlopsPerSecondFp32: 1e9, peakFlopsPerSecondBf16: 2e9, memoryBandwidthBytesPerSecond: 1e9, runtimeBytes: c.runtimeBytes },
+    executor: { forwardOverlap: c.forwardOverlap, backwardOverlap: c.backwardOverlap },
+    collectives: c.collectives,
+    modules: c.modules,
+    overlaps: [{ op: "all-gather", groupSize: 2, slowdown: c.slowdown }],
+    provenance: { source: "random", measuredAt: null, versions: {}, command: null, notes: [] },
+  }));
