@@ -241,9 +241,9 @@ describe("the door", () => {
   it("asks for a token of the right role on every route", async () => {
     problem(await send("GET", `${V}/jobs`, { role: null }), 401, "unauthorized");
     const wrong = await api.app.inject({ url: `${V}/jobs`, headers: { authorization: "Bearer ievo_wrong" } });
-    problem(wrong as Reply, 401, "unauthorized");
+    problem(wrong, 401, "unauthorized");
     expect(wrong.headers["www-authenticate"]).toContain("Bearer");
-    problem((await api.app.inject({ url: `${V}/jobs`, headers: { authorization: "Basic abc" } })) as Reply, 401, "unauthorized");
+    problem((await api.app.inject({ url: `${V}/jobs`, headers: { authorization: "Basic abc" } })), 401, "unauthorized");
     problem(await send("POST", `${V}/jobs`, { role: "viewer", body: jobFile(api) }), 403, "forbidden");
     problem(await send("GET", `${V}/dead-letters`, { role: "operator" }), 403, "forbidden");
     for (const role of ["viewer", "operator", "admin"] as const) expect((await send("GET", `${V}/whoami`, { role })).json()).toEqual({ name: role, role });

@@ -61,7 +61,7 @@ export async function run(args: readonly string[], streams: OutputStreams): Prom
     await program.parseAsync([...args], { from: "user" });
     return exitCode;
   } catch (error) {
-    const cause = stop.signal.aborted ? stop.signal.reason : error;
+    const cause: unknown = stop.signal.aborted ? stop.signal.reason : error;
     // Commander has written its own message.
     if (!(cause instanceof CommanderError)) streams.stderr.write(`${describeError(cause, options().json === true)}\n`);
     return exitCodeOf(cause);

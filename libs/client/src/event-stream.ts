@@ -89,7 +89,7 @@ async function* messages(connection: Connection, jobId: string, last: number, op
       signal,
     });
     if (response.body === null) throw new Error("an answer without a body");
-    const text = response.body.pipeThrough(new TextDecoderStream() as unknown as TransformStream<Uint8Array, string>);
+    const text = response.body.pipeThrough(new TextDecoderStream());
     const reader = text.pipeThrough(new EventSourceParserStream({ onComment: alive })).getReader();
     for (;;) {
       const { done, value } = await reader.read();

@@ -48,7 +48,7 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
     {
       config: { role: "operator" },
       // The job is checked by resolveJob, whose problems name fields as people wrote them.
-      validatorCompiler: () => (data) => ({ value: data }),
+      validatorCompiler: () => (data: unknown) => ({ value: data }),
       schema: { tags: ["jobs"], summary: "Submit a job", headers: headers.idempotent, body: JobFileSchema, response: answers({ 201: JobDetailSchema }) },
     },
     async (request, reply) => {

@@ -34,7 +34,7 @@ async function checkText(data: Extract<Data, { format: "text" }>): Promise<numbe
     }
   }
   const [first] = details;
-  if (first) throw new ProblemError("data-invalid", `${first.value} ${first.message}`, details.slice(0, 20));
+  if (first) throw new ProblemError("data-invalid", `${String(first.value)} ${first.message}`, details.slice(0, 20));
   return tokens;
 }
 

@@ -44,12 +44,14 @@ export function addShow(program: Command, context: Context): void {
     });
 }
 
+const text = (value: unknown, otherwise = ""): string => (typeof value === "string" ? value : otherwise);
+
 function logLine(event: JobStreamEvent): string {
   const at = event.at.replace("T", " ").replace(/\.\d+Z$/, "Z");
-  const text = ((): string => {
+  const said = ((): string => {
     switch (event.type) {
       case "state":
-        return `${String(event.data["from"] ?? "submitted")} → ${String(event.data["to"])}${event.data["reason"] ? ` (${String(event.data["reason"])})` : ""}`;
+        return `${text(event.data["from"], "submitted")} → ${text(event.data["to"])}${event.data["reason"] ? ` (${text(event.data["reason"])})` : ""}`;
       case "progress": {
         const { stage, message, done, total } = event.data as { stage?: string; message?: string; done?: number | null; total?: number | null };
         return `${stage ?? ""} ${message ?? ""}${typeof done === "number" ? ` ${done}${typeof total === "number" ? `/${total}` : ""}` : ""}`.trim();
@@ -64,12 +66,12 @@ function logLine(event: JobStreamEvent): string {
         return `${metric.step} loss ${metric.loss.toFixed(4)}, ${formatSeconds(metric.stepTimeSeconds)}, ${Math.round(metric.tokensPerSecond)} tokens/s`;
       }
       case "log":
-        return `${String(event.data["level"] ?? "")} ${String(event.data["source"] ?? "")}: ${String(event.data["message"] ?? "")}`;
+        return `${text(event.data["level"])} ${text(event.data["source"])}: ${text(event.data["message"])}`;
       case "report":
         return JSON.stringify(event.data);
     }
   })();
-  return `${at} ${event.type.padEnd(8)} ${text}`;
+  return `${at} ${event.type.padEnd(8)} ${said}`;
 }
 
 export function addLogs(program: Command, context: Context): void {

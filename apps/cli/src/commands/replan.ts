@@ -34,8 +34,8 @@ export function addReplan(program: Command, context: Context): void {
     .option("--catch-up-window <seconds>", "how late a missed run may still be made up", integerArgument(0, 31_536_000))
     .option("--idempotency-key <key>")
     .action(async (path: string, options: AddOptions) => {
-      const client = await context.client();
       const job = await readJobFile(path);
+      const client = await context.client();
       const jobName = (job as { name?: unknown } | null)?.name;
       const body: WorkloadCreate = {
         name: options.name ?? (typeof jobName === "string" ? jobName : ""),

@@ -19,8 +19,8 @@ export function addSubmit(program: Command, context: Context): void {
     .option("--idempotency-key <key>", "submitting again with the same key makes no second job")
     .action(async (path: string, options: Options) => {
       const output = context.output();
-      const client = await context.client();
       const body = await readJobFile(path);
+      const client = await context.client();
       let job = await client.submitJob(body, { signal: context.signal, ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }) });
       if (!options.follow) {
         if (output.json) output.document(job);
