@@ -11,7 +11,9 @@ import { traceIdOf } from "./trace.ts";
 
 const lastMetric = (column: "step" | "loss") =>
   sql`(select ${sql.raw(`m.${column}`)} from ${stepMetrics} m join ${runs} r on r.id = m.run_id where r.job_id = ${jobs.id} order by m.step desc limit 1)`;
-const trialCount = (ended: boolean) => sql<number>`(select count(*) from ${trials} t where t.job_id = ${jobs.id} ${sql.raw(ended ? "and t.state in ('succeeded', 'failed')" : "")})`.mapWith(Number);
+const countTrials = (ended: boolean) => sql`(select count(*) from ${trials} t where t.job_id = ${jobs.id} ${sql.raw(ended ? "and t.state in ('succeeded', 'failed')" : "")})`;
+// One level down, as above: at the top of a selection drizzle drops the table from `jobs.id`, which would then be the trial's id.
+const trialCount = (ended: boolean) => sql<number>`coalesce(${countTrials(ended)}, 0)`.mapWith(Number);
 
 const summaryColumns = {
   id: jobs.id,

@@ -1,0 +1,213 @@
+import { randomUUID } from "node:crypto";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { createTestBus, createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
+import type { Bus } from "@internevo/bus";
+import type { Envelope } from "@internevo/contracts";
+import { resolveJob } from "@internevo/domain";
+import {
+  acquireLease, appendJobEvent, createWorkload, enqueueMessage, finishFiring, fireWorkloadNow, getFiring, getJobDetail, getJobState, jobLease, listDeadLetters, listJobEvents, newTraceparent, relayOutbox, replayDeadLetter,
+  requestCancel, submitJob, transitionJob, type Transaction,
+} from "@internevo/store";
+import type { CommandOptions } from "./command.ts";
+import { WorkStoppedError } from "./lease-keeper.ts";
+import type { RunningService, Service } from "./service.ts";
+import { eventually, signalled, startTestService } from "./test-support.ts";
+
+const spec = resolveJob({ name: "tested", model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 }, sequenceLengthTokens: 128, globalBatchTokens: 1024, cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" } });
+
+let database: TestDatabase;
+let bus: Bus;
+let namespace: string;
+const running: RunningService[] = [];
+beforeAll(async () => void (database = await createTestDatabase()));
+afterAll(() => database.drop());
+beforeEach(async () => {
+  namespace = `test-${randomUUID().slice(0, 8)}`;
+  bus = await createTestBus(namespace);
+});
+afterEach(async () => {
+  await Promise.all(running.splice(0).map((service) => service.stop()));
+  await bus.close();
+});
+
+const serve = async (start: (service: Service<object>) => void) => {
+  const service = await startTestService({ database, namespace }, start);
+  running.push(service);
+  return service;
+};
+const submit = () => database.database.transaction((tx) => submitJob(tx, spec));
+const stateOf = (jobId: string) => getJobState(database.database.db, jobId);
+const logs = async (jobId: string) => (await listJobEvents(database.database.db, jobId)).filter((event) => event.type === "log").map((event) => event.data["message"]);
+const say = (tx: Transaction, jobId: string, message: string) => appendJobEvent(tx, jobId, "log", { level: "info", source: "test", message });
+const profiles = (over: Partial<CommandOptions<"job.profile">> = {}): CommandOptions<"job.profile"> => ({
+  type: "job.profile",
+  handler: async ({ data }) => async (tx) => {
+    await say(tx, data.jobId, "effect");
+    await transitionJob(tx, { jobId: data.jobId, from: "profiling", to: "planning" });
+  },
+  ...over,
+});
+const envelopeFor = (jobId: string, id: string = randomUUID()): Envelope => ({ id, type: "job.profile", occurredAt: new Date().toISOString(), traceparent: newTraceparent(), data: { jobId } });
+
+describe("handleCommand", () => {
+  it("has one effect of a command that is published and delivered many times, to two services", async () => {
+    const jobId = await submit();
+    const same = envelopeFor(jobId);
+    for (let index = 0; index < 5; index += 1) await bus.publish(same);
+    for (let index = 0; index < 5; index += 1) await bus.publish(envelopeFor(jobId));
+    for (let index = 0; index < 2; index += 1) await serve((service) => service.handleCommand(profiles({ concurrency: 3 })));
+    await eventually("the transition", async () => (await stateOf(jobId)) === "planning");
+    // Everything that is left is taken from the queue, too.
+    const second = await submit();
+    await eventually("the second job's transition", async () => (await stateOf(second)) === "planning");
+    await eventually("an empty queue", async () => !(await bus.keeps("job.profile", { id: same.id, streamSequence: 1 })));
+    expect(await logs(jobId)).toEqual(["effect"]);
+  });
+
+  it("loses to the holder that replaced it: nothing of its effect is written", async () => {
+    const jobId = await submit();
+    const inHand = signalled();
+    const replaced = signalled();
+    let calls = 0;
+    await serve((service) =>
+      service.handleCommand(profiles({
+        handler: async (context) => {
+          calls += 1;
+          if (calls === 1) {
+            inHand.resolve();
+            await replaced.promise;
+            await expect(context.fenced((tx) => say(tx, jobId, "stale"))).rejects.toThrow("not held any more");
+          }
+          return async (tx) => {
+            await say(tx, jobId, `effect of call ${calls}`);
+            await transitionJob(tx, { jobId, from: "profiling", to: "planning" });
+          };
+        },
+      })),
+    );
+    await inHand.promise;
+    await database.database.db.execute(`update leases set expires_at = now() - interval '1 second' where resource = '${jobLease(jobId)}'`);
+    const usurper = await acquireLease(database.database.db, jobLease(jobId), "usurper", 1);
+    expect(usurper?.token).toBe(2);
+    replaced.resolve();
+    await eventually("the transition", async () => (await stateOf(jobId)) === "planning");
+    expect(await logs(jobId)).toEqual(["effect of call 2"]);
+  });
+
+  it("stops the work of a job that is cancelled, and says so", async () => {
+    const jobId = await submit();
+    const inHand = signalled();
+    const why: unknown[] = [];
+    await serve((service) =>
+      service.handleCommand(profiles({
+        handler: async ({ signal }) => {
+          inHand.resolve();
+          await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+          why.push((signal.reason as WorkStoppedError).why);
+          throw signal.reason;
+        },
+        onCancelled: (tx, data) => say(tx, data.jobId, "cleaned up"),
+      })),
+    );
+    await inHand.promise;
+    expect(await database.database.transaction((tx) => requestCancel(tx, jobId))).toBe("cancelling");
+    await eventually("the cancellation", async () => (await stateOf(jobId)) === "cancelled", 10);
+    expect(why).toEqual(["cancelled"]);
+    expect(await logs(jobId)).toEqual(["cleaned up"]);
+  });
+
+  it("hands over at once when a service stops in the middle", async () => {
+    const jobId = await submit();
+    const inHand = signalled();
+    const first = await serve((service) =>
+      service.handleCommand(profiles({
+        handler: async ({ signal }) => {
+          inHand.resolve();
+          await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+          throw signal.reason;
+        },
+      })),
+    );
+    await inHand.promise;
+    const startedAt = performance.now();
+    await first.stop();
+    await serve((service) => service.handleCommand(profiles()));
+    await eventually("the transition", async () => (await stateOf(jobId)) === "planning");
+    // Nobody waits for a lease to expire or a delivery to time out.
+    expect(performance.now() - startedAt).toBeLessThan(7000);
+  });
+
+  it("gives a command up after its failures, fails the job, and keeps the message", async () => {
+    const jobId = await submit();
+    let calls = 0;
+    await serve((service) =>
+      service.handleCommand(profiles({
+        backoffSeconds: () => 0.01,
+        handler: async () => {
+          calls += 1;
+          throw new Error("a bug");
+        },
+      })),
+    );
+    await eventually("the failure", async () => (await stateOf(jobId)) === "failed");
+    expect(calls).toBe(8);
+    expect((await getJobDetail(database.database.db, jobId))?.failure).toMatchObject({ code: "internal", message: expect.stringContaining("a bug") });
+    const [letter] = (await listDeadLetters(database.database.db)).items;
+    expect(letter).toMatchObject({ consumer: "tested/job.profile", messageType: "job.profile", payload: { data: { jobId } }, resolution: null });
+    await expect(database.database.transaction((tx) => replayDeadLetter(tx, letter?.id ?? "", "me"))).rejects.toMatchObject({ code: "conflict" });
+  });
+
+  it("replays a dead letter once the fault is mended, with one effect", async () => {
+    const { db } = database.database;
+    const workload = await createWorkload(db, { name: randomUUID(), spec, cron: "0 3 * * *", timeZone: "UTC", catchUpWindowSeconds: 60, gainThreshold: 0, nextRunAt: null });
+    const firing = await database.database.transaction((tx) => fireWorkloadNow(tx, workload.id));
+    let broken = true;
+    await serve((service) =>
+      service.handleCommand({
+        type: "workload.replan",
+        backoffSeconds: () => 0.01,
+        handler: async ({ data }) => {
+          if (broken) throw new Error("broken");
+          return async (tx) => void (await finishFiring(tx, data.firingId, { state: "succeeded", outcome: "no better plan" }));
+        },
+      }),
+    );
+    const open = async () => (await listDeadLetters(db, { openOnly: true })).items.filter((letter) => letter.messageType === "workload.replan");
+    await eventually("the dead letter", async () => (await open()).length === 1);
+    broken = false;
+    const [letter] = await open();
+    const replays = await Promise.allSettled(Array.from({ length: 3 }, () => database.database.transaction((tx) => replayDeadLetter(tx, letter?.id ?? "", "me"))));
+    expect(replays.filter((replay) => replay.status === "fulfilled")).toHaveLength(1);
+    await eventually("the firing's end", async () => (await getFiring(db, firing.id))?.state === "succeeded");
+    expect(await open()).toEqual([]);
+  });
+
+  it("refuses an effect that leaves the job where it was", async () => {
+    const jobId = await submit();
+    await serve((service) => service.handleCommand(profiles({ backoffSeconds: () => 0.01, handler: async () => async (tx) => say(tx, jobId, "half") })));
+    await eventually("the failure", async () => (await stateOf(jobId)) === "failed");
+    expect(await logs(jobId)).toEqual([]);
+  });
+});
+
+describe("the outbox relay", () => {
+  it("publishes once in effect with two relays at once", async () => {
+    const ids = new Set<string>();
+    for (let index = 0; index < 60; index += 1) {
+      ids.add(await database.database.transaction((tx) => enqueueMessage(tx, { type: "workload.replan", data: { workloadId: randomUUID(), firingId: randomUUID() }, traceparent: newTraceparent() })));
+    }
+    const other = await createTestBus(namespace);
+    const places: number[] = [];
+    const drain = async (through: Bus) => {
+      while ((await relayOutbox(database.database, async (envelope) => {
+        const result = await through.publish(envelope);
+        if (ids.has(envelope.id) && !result.duplicate) places.push(result.streamSequence);
+        return result;
+      }, 7)) > 0);
+    };
+    await Promise.all([drain(bus), drain(other)]);
+    await other.close();
+    expect(places).toHaveLength(60);
+    expect(new Set(places).size).toBe(60);
+  });
+});

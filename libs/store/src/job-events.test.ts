@@ -1,0 +1,62 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
+import { exampleSpec } from "./fixtures.ts";
+import { subscribeJobEvents } from "./job-events.ts";
+import { appendJobEvent, submitJob, transitionJob } from "./jobs.ts";
+
+let test: TestDatabase;
+beforeAll(async () => void (test = await createTestDatabase()));
+afterAll(() => test.drop());
+
+const log = (jobId: string, message: string) => test.database.transaction((tx) => appendJobEvent(tx, jobId, "log", { level: "info", source: "test", message }));
+
+it("gives every event once and in order, to readers that begin, break off and reconnect while four write", async () => {
+  const jobId = await test.database.transaction((tx) => submitJob(tx, exampleSpec()));
+  const writers = Array.from({ length: 4 }, async (_, writer) => {
+    for (let index = 0; index < 50; index += 1) await log(jobId, `${writer}/${index}`);
+  });
+  const seen: string[] = [];
+  let last = 0;
+  const read = async () => {
+    for (;;) {
+      let inThisConnection = 0;
+      for await (const event of subscribeJobEvents(test.database, jobId, last, { pollSeconds: 30 })) {
+        expect(event.id).toBeGreaterThan(last);
+        last = event.id;
+        seen.push(event.type === "log" ? String(event.data["message"]) : `state ${String(event.data["to"])}`);
+        if (event.data["to"] === "failed") return;
+        // What a browser does: it comes back with the last id.
+        if (++inThisConnection === 17) break;
+      }
+    }
+  };
+  const reading = read();
+  await Promise.all(writers);
+  await test.database.transaction((tx) => transitionJob(tx, { jobId, from: "profiling", to: "failed" }));
+  await reading;
+  expect(seen).toHaveLength(202);
+  expect(new Set(seen).size).toBe(202);
+  expect(seen[0]).toBe("state profiling");
+  expect(seen.at(-1)).toBe("state failed");
+});
+
+it("goes on after every connection to Postgres was cut", async () => {
+  const jobId = await test.database.transaction((tx) => submitJob(tx, exampleSpec()));
+  const seen: string[] = [];
+  const gone = new AbortController();
+  const reading = (async () => {
+    for await (const event of subscribeJobEvents(test.database, jobId, 0, { signal: gone.signal, pollSeconds: 30 })) {
+      seen.push(event.type);
+      if (seen.length === 3) return;
+    }
+  })();
+  await log(jobId, "before");
+  const other = await createTestDatabase();
+  const { rows } = await test.database.db.execute<{ name: string }>("select current_database() as name");
+  await other.database.db.execute(`select pg_terminate_backend(pid) from pg_stat_activity where datname = '${rows[0]?.name}'`);
+  await other.drop();
+  await test.database.idempotentTransaction((tx) => appendJobEvent(tx, jobId, "log", { level: "info", source: "test", message: "after" }));
+  await reading;
+  gone.abort();
+  expect(seen).toEqual(["state", "log", "log"]);
+});

@@ -1,0 +1,153 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { validate } from "@internevo/domain";
+import { JobDetailSchema, JobSummarySchema } from "@internevo/contracts";
+import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
+import { exampleCandidate, exampleMeasurement, examplePlanning, exampleSpec, exampleStep } from "./fixtures.ts";
+import { getJobDetail, listJobs } from "./job-reads.ts";
+import { listJobEvents } from "./job-events.ts";
+import { getJobState, requestCancel, submitJob, transitionJob, updateJob } from "./jobs.ts";
+import { acquireLease, jobLease, releaseLease } from "./leases.ts";
+import { getPlanning, storePlanning } from "./plannings.ts";
+import { allSteps, ensureRun, finishAttempt, listStepMetrics, recordSteps, startAttempt } from "./runs.ts";
+import { outbox } from "./schema/index.ts";
+import { createTrials, finishTrial, startTrial } from "./trials.ts";
+import { eq } from "drizzle-orm";
+
+let test: TestDatabase;
+beforeAll(async () => void (test = await createTestDatabase()));
+afterAll(() => test.drop());
+
+const submit = (name?: string) => test.database.transaction((tx) => submitJob(tx, exampleSpec(name)));
+const messagesOf = async (jobId: string) => (await test.database.db.select().from(outbox).where(eq(outbox.subjectId, jobId)).orderBy(outbox.sequence)).map((row) => row.type);
+
+describe("submitJob and transitionJob", () => {
+  it("write state, history, event and messages together", async () => {
+    const id = await submit();
+    expect(await messagesOf(id)).toEqual(["job.transitioned", "job.profile"]);
+    expect(await test.database.transaction((tx) => transitionJob(tx, { jobId: id, from: "profiling", to: "planning", reason: "measured" }))).toBe(true);
+    expect(await messagesOf(id)).toEqual(["job.transitioned", "job.profile", "job.transitioned", "job.plan"]);
+    const detail = await getJobDetail(test.database.db, id);
+    expect(detail).toMatchObject({ state: "planning", version: 2, reason: "measured", transitions: [{ from: null, to: "profiling" }, { from: "profiling", to: "planning", reason: "measured" }] });
+    expect((await listJobEvents(test.database.db, id)).map((event) => event.data["to"])).toEqual(["profiling", "planning"]);
+  });
+
+  it("leave nothing when the transaction rolls back", async () => {
+    const id = await submit();
+    await expect(test.database.transaction(async (tx) => {
+      await transitionJob(tx, { jobId: id, from: "profiling", to: "planning" });
+      throw new Error("the effect failed");
+    })).rejects.toThrow("the effect failed");
+    expect(await getJobState(test.database.db, id)).toBe("profiling");
+    expect(await messagesOf(id)).toEqual(["job.transitioned", "job.profile"]);
+  });
+
+  it("keep terminal states terminal, whoever comes at the same time", async () => {
+    for (let round = 0; round < 10; round += 1) {
+      const id = await submit();
+      const to = ["failed", "cancelled", "planning", "failed", "cancelled"] as const;
+      const done = await Promise.all(to.map((state) => test.database.transaction((tx) => transitionJob(tx, { jobId: id, from: "profiling", to: state }))));
+      expect(done.filter(Boolean)).toHaveLength(1);
+      const won = to[done.indexOf(true)];
+      expect(await getJobState(test.database.db, id)).toBe(won);
+      const again = await Promise.all((["planning", "trialling", "running"] as const).map((from) => test.database.transaction((tx) => transitionJob(tx, { jobId: id, from, to: "failed" }))));
+      expect(again.filter(Boolean)).toHaveLength(won === "planning" ? 1 : 0);
+    }
+  });
+
+  it("refuse a way that no job may go", async () => {
+    const id = await submit();
+    await expect(test.database.transaction((tx) => transitionJob(tx, { jobId: id, from: "succeeded", to: "running" }))).rejects.toThrow(TypeError);
+  });
+});
+
+describe("requestCancel", () => {
+  it("cancels at once what nobody works on, and waits for a worker otherwise", async () => {
+    const idle = await submit();
+    expect(await test.database.transaction((tx) => requestCancel(tx, idle))).toBe("cancelled");
+    expect(await test.database.transaction((tx) => requestCancel(tx, idle))).toBe("cancelled");
+    const busy = await submit();
+    const fence = await acquireLease(test.database.db, jobLease(busy), "worker", 30);
+    expect(await test.database.transaction((tx) => requestCancel(tx, busy))).toBe("cancelling");
+    expect(await test.database.transaction((tx) => requestCancel(tx, busy))).toBe("cancelling");
+    if (fence) await releaseLease(test.database.db, fence);
+    expect(await test.database.transaction((tx) => requestCancel(tx, busy))).toBe("cancelled");
+    expect((await getJobDetail(test.database.db, busy))?.transitions.map((move) => move.to)).toEqual(["profiling", "cancelling", "cancelled"]);
+    expect(await test.database.transaction((tx) => requestCancel(tx, "no-uuid"))).toBe("not-found");
+  });
+});
+
+describe("trials and steps", () => {
+  it("count each trial once", async () => {
+    const id = await submit();
+    const candidates = [exampleCandidate(1), exampleCandidate(4)];
+    const first = await test.database.transaction((tx) => createTrials(tx, id, candidates));
+    expect(await test.database.transaction((tx) => createTrials(tx, id, candidates))).toEqual(first);
+    const [trial] = first;
+    if (!trial) throw new Error("no trial");
+    await test.database.transaction((tx) => startTrial(tx, trial.id));
+    const ends = await Promise.all([{ measured: exampleMeasurement() }, { failure: { code: "timeout" as const, message: "slow" } }].map((outcome) => test.database.transaction((tx) => finishTrial(tx, trial.id, outcome))));
+    expect(ends.filter((end) => end !== undefined)).toHaveLength(1);
+    expect(await test.database.transaction((tx) => startTrial(tx, trial.id))).toBeUndefined();
+    expect(await getJobDetail(test.database.db, id)).toMatchObject({ trialsDone: 1, trialsTotal: 2 });
+  });
+
+  it("count each step once, the latest attempt's", async () => {
+    const id = await submit();
+    const { db } = test.database;
+    const run = await test.database.transaction((tx) => ensureRun(tx, id, exampleCandidate()));
+    const owner = { jobId: id, runId: run.id };
+    await test.database.transaction((tx) => startAttempt(tx, run.id));
+    const steps = [exampleStep(1, 1, 6), exampleStep(2, 1, 5.5), exampleStep(3, 1, 5.4)];
+    await test.database.transaction((tx) => recordSteps(tx, owner, steps));
+    await test.database.transaction((tx) => recordSteps(tx, owner, steps));
+    const second = await test.database.transaction((tx) => startAttempt(tx, run.id, 2));
+    expect(second).toMatchObject({ number: 2, resumedFromStep: 2 });
+    await test.database.transaction((tx) => recordSteps(tx, owner, [exampleStep(3, 2, 5.3), exampleStep(4, 2, 5.2)]));
+    // The first attempt's last words arrive late.
+    await test.database.transaction((tx) => recordSteps(tx, owner, [exampleStep(3, 1, 99)]));
+    expect((await allSteps(db, run.id)).map(({ step, attempt, loss }) => [step, attempt, loss])).toEqual([[1, 1, 6], [2, 1, 5.5], [3, 2, 5.3], [4, 2, 5.2]]);
+    expect((await listJobEvents(db, id)).filter((event) => event.type === "step").map((event) => event.data["step"])).toEqual([1, 2, 3, 3, 4]);
+    expect(await test.database.transaction((tx) => finishAttempt(tx, run.id, 1, { state: "failed" }))).toBe(false);
+    expect(await getJobDetail(db, id)).toMatchObject({ lastStep: 4, lastLoss: 5.2, attempts: [{ number: 1, state: "lost", lastStep: 3 }, { number: 2, state: "running", lastStep: 4 }] });
+    const page = await listStepMetrics(db, id, { limit: 3 });
+    expect(page.nextCursor).toBe("3");
+    expect((await listStepMetrics(db, id, { after: 3 })).items.map((metric) => metric.step)).toEqual([4]);
+  });
+});
+
+describe("read models", () => {
+  it("have the shapes of the API", async () => {
+    const id = await submit("shapes");
+    const planning = examplePlanning(3);
+    await test.database.transaction(async (tx) => {
+      const planningId = await storePlanning(tx, planning, { jobId: id });
+      await updateJob(tx, id, { planningId, chosen: exampleCandidate(2) });
+      expect(await getPlanning(tx, planningId)).toEqual(planning);
+      await createTrials(tx, id, planning.candidates);
+      const run = await ensureRun(tx, id, exampleCandidate(2));
+      await startAttempt(tx, run.id);
+      await recordSteps(tx, { jobId: id, runId: run.id }, [exampleStep(1, 1)]);
+    });
+    const detail = await getJobDetail(test.database.db, id);
+    validate(JobDetailSchema, detail, "internal", "the detail");
+    expect(detail).toMatchObject({ planning, lastStep: 1, lastLoss: 5, traceId: expect.stringMatching(/^[0-9a-f]{32}$/) });
+    const page = await listJobs(test.database.db, { limit: 1 });
+    validate(JobSummarySchema, page.items[0], "internal", "the summary");
+  });
+
+  it("page through all jobs once, while more arrive", async () => {
+    for (let index = 0; index < 7; index += 1) await submit(`page-${index}`);
+    const all = (await listJobs(test.database.db, { limit: 200 })).items.map((job) => job.id);
+    const seen: string[] = [];
+    for (let cursor: string | null = null; ; ) {
+      const page: Awaited<ReturnType<typeof listJobs>> = await listJobs(test.database.db, { limit: 3, cursor });
+      seen.push(...page.items.map((job) => job.id));
+      cursor = page.nextCursor;
+      await submit("newer");
+      if (cursor === null) break;
+    }
+    expect(seen).toEqual(all);
+    await expect(listJobs(test.database.db, { cursor: "nonsense" })).rejects.toMatchObject({ code: "bad-request" });
+    await expect(listJobs(test.database.db, { limit: 0 })).rejects.toMatchObject({ code: "bad-request" });
+  });
+});
