@@ -89,12 +89,17 @@ void backwardTile(const AttentionShape& s, std::int64_t tile, const T* q, const 
 
   for (std::int64_t j = 0; j <= tile; ++j) {
     const std::int64_t key = j * kAttentionTile, columns = std::min(kAttentionTile, s.sequence - key);
-    gemmPacked(rows, columns, size, m.query, size, 1, m.packedKT + key * size, m.p, kAttentionTile, false);
-    gemmPacked(rows, columns, size, m.gO, size, 1, m.packedVT + key * size, m.gP, kAttentionTile, false);
-    softmaxGradient(rows, columns, j == tile, logSumExp + first, m);
-    gemmPacked(columns, size, rows, m.p, 1, kAttentionTile, m.packedGO, m.gV + key * size, size, true);
-    gemmPacked(columns, size, rows, m.gP, 1, kAttentionTile, m.packedQuery, m.gK + key * size, size, true);
-    gemmPacked(rows, size, columns, m.gP, kAttentionTile, 1, m.packedK + key * padded, m.gQ, size, j > 0);
+    const bool diagonal = j == tile;
+    const Triangle result = diagonal ? Triangle::result : Triangle::none;
+    const Triangle left = diagonal ? Triangle::left : Triangle::none;
+    const Triangle transposed = diagonal ? Triangle::leftTransposed : Triangle::none;
+    gemmPacked(rows, columns, size, m.query, size, 1, m.packedKT + key * size, m.p, kAttentionTile, false, result);
+    gemmPacked(rows, columns, size, m.gO, size, 1, m.packedVT + key * size, m.gP, kAttentionTile, false, result);
+    softmaxGradient(rows, columns, diagonal, logSumExp + first, m);
+    gemmPacked(columns, size, rows, m.p, 1, kAttentionTile, m.packedGO, m.gV + key * size, size, true, transposed);
+    gemmPacked(columns, size, rows, m.gP, 1, kAttentionTile, m.packedQuery, m.gK + key * size, size, true,
+               transposed);
+    gemmPacked(rows, size, columns, m.gP, kAttentionTile, 1, m.packedK + key * padded, m.gQ, size, j > 0, left);
   }
 
   const Vec factor = broadcast(scale);

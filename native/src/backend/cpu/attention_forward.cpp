@@ -36,8 +36,9 @@ struct ForwardScratch {
 /// One row of scores[0, valid) -> exp(score − running maximum), zeros up to `columns`; rescales the row's state.
 void softmaxRow(std::int64_t valid, std::int64_t columns, std::int64_t headSize, float* scores, float* largest,
                 float* total, float* output) {
-  const std::int64_t padded = alignUp(columns, Vec::width);
+  const std::int64_t padded = alignUp(valid, Vec::width);
   std::fill(scores + valid, scores + padded, kMinusInfinity);
+  std::fill(scores + padded, scores + std::max(padded, columns), 0.f);
   Vec top = load(scores);
   for (std::int64_t c = Vec::width; c < padded; c += Vec::width) top = max(top, load(scores + c));
   const float newLargest = std::max(*largest, maxOf(top));
@@ -79,14 +80,16 @@ void forwardTile(const AttentionShape& s, std::int64_t tile, const T* q, T* o, f
 
   for (std::int64_t j = 0; j <= tile; ++j) {
     const std::int64_t columns = std::min(kAttentionTile, s.sequence - j * kAttentionTile);
+    const bool diagonal = j == tile;
     gemmPacked(rows, columns, size, m.query, size, 1, m.packedK + j * kAttentionTile * size, m.scores,
-               kAttentionTile, false);
+               kAttentionTile, false, diagonal ? Triangle::result : Triangle::none);
     for (std::int64_t r = 0; r < rows; ++r) {
-      softmaxRow(j == tile ? r + 1 : columns, columns, size, m.scores + r * kAttentionTile, m.largest + r,
+      softmaxRow(diagonal ? r + 1 : columns, columns, size, m.scores + r * kAttentionTile, m.largest + r,
                  m.total + r, m.output + r * size);
     }
     gemmPacked(rows, size, columns, m.scores, kAttentionTile, 1,
-               m.packedV + j * kAttentionTile * alignUp(size, kAttentionPad), m.output, size, true);
+               m.packedV + j * kAttentionTile * alignUp(size, kAttentionPad), m.output, size, true,
+               diagonal ? Triangle::left : Triangle::none);
   }
 
   for (std::int64_t r = 0; r < rows; ++r) {

@@ -285,13 +285,17 @@ void packSlivers(ConstView b, std::int64_t rowStride, std::int64_t columnStride,
 }
 
 void gemmPacked(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t aRowStride,
-                std::int64_t aColumnStride, const float* packedB, float* c, std::int64_t cStride, bool accumulate) {
+                std::int64_t aColumnStride, const float* packedB, float* c, std::int64_t cStride, bool accumulate,
+                Triangle triangle) {
   for (std::int64_t j = 0; j < n; j += kTileColumns) {
     const std::int64_t columns = std::min(kTileColumns, n - j);
-    for (std::int64_t i = 0; i < m; i += kTileRows) {
+    const std::int64_t firstRow = triangle == Triangle::result ? j / kTileRows * kTileRows : 0;
+    for (std::int64_t i = firstRow; i < m; i += kTileRows) {
       const std::int64_t rows = std::min(kTileRows, m - i);
-      tileOfRows<kTileRows>(rows, k, a + i * aRowStride, aRowStride, aColumnStride, packedB + j * k,
-                            c + i * cStride + j, cStride, columns, accumulate);
+      const std::int64_t begin = triangle == Triangle::leftTransposed ? std::min(i, k) : 0;
+      const std::int64_t end = triangle == Triangle::left ? std::min(k, i + rows) : k;
+      tileOfRows<kTileRows>(rows, end - begin, a + i * aRowStride + begin * aColumnStride, aRowStride, aColumnStride,
+                            packedB + j * k + begin * kTileColumns, c + i * cStride + j, cStride, columns, accumulate);
     }
   }
 }

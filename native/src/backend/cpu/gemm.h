@@ -50,8 +50,16 @@ constexpr std::int64_t packedSliversElements(std::int64_t k, std::int64_t n) {
 /// Packs B[k, n] (float32 or bfloat16): sliver s holds columns [s·kTileColumns, …), row after row of kTileColumns.
 void packSlivers(ConstView b, std::int64_t rowStride, std::int64_t columnStride, std::int64_t k, std::int64_t n,
                  float* packed);
+/// What is known to be zero, or not wanted, in a product on the diagonal of a causal mask.
+enum class Triangle {
+  none,
+  result,  ///< only C[i, j] with j ≤ i is wanted (some of the others are computed, the rest is left alone)
+  left,    ///< A[i, p] is zero where p > i
+  leftTransposed,  ///< A[i, p] is zero where p < i
+};
 /// C[m, n] (+)= A[m, k] · packed B, all float32, no blocking over k. A need not be packed.
 void gemmPacked(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t aRowStride,
-                std::int64_t aColumnStride, const float* packedB, float* c, std::int64_t cStride, bool accumulate);
+                std::int64_t aColumnStride, const float* packedB, float* c, std::int64_t cStride, bool accumulate,
+                Triangle triangle = Triangle::none);
 
 }  // namespace internevo::cpu
