@@ -55,7 +55,8 @@ export function supervise(definition: ProcessDefinition, events: SupervisionEven
   function runOnce(): Promise<ProcessEnd> {
     return new Promise((resolve) => {
       const tail: string[] = [];
-      const made = spawn(definition.command, definition.args, { cwd: definition.directory, env: { ...definition.env }, stdio: ["ignore", "pipe", "pipe"] });
+      // Away from the terminal: its Ctrl-C is for the stack, which stops its processes in their order.
+      const made = spawn(definition.command, definition.args, { cwd: definition.directory, env: { ...definition.env }, stdio: ["ignore", "pipe", "pipe"], detached: true });
       child = made;
       starts += 1;
       const onLine = (line: string) => {
