@@ -1,0 +1,221 @@
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { JobDetail, JobStreamEvent } from "@internevo/contracts";
+import { findShippedProfile } from "@internevo/cost-model";
+import { resolveJob, type Candidate, type JobState, type Measurement, type Report, type Workload } from "@internevo/domain";
+import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
+import { planJob } from "@internevo/search";
+import { createTrials, ensureRun, finishAttempt, finishTrial, recordSteps, startAttempt, startTrial, storePlanning, storeProfile, transitionJob, updateJob } from "@internevo/store";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { run, start, startApiProcess, type ApiProcess, type Ended } from "./processes.ts";
+
+let database: TestDatabase;
+let api: ApiProcess;
+let directory: string;
+let env: NodeJS.ProcessEnv;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  api = await startApiProcess(database);
+  directory = await mkdtemp(join(tmpdir(), "internevo-cli-"));
+  env = { INTERNEVO_URL: api.url, INTERNEVO_TOKEN: api.token };
+  await mkdir(join(directory, "data"));
+  await writeFile(join(directory, "data", "text.txt"), "It was a bright cold day in April. ".repeat(100));
+  await writeFile(join(directory, "job.yaml"), JOB);
+});
+afterAll(async () => {
+  await api.stop();
+  await database.drop();
+  await rm(directory, { recursive: true });
+});
+
+// Its path is relative to the job file, not to whoever submits it.
+const JOB = `
+name: small
+model: { name: tiny, hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 }
+sequenceLengthTokens: 128
+globalBatchTokens: 512
+precision: fp32
+steps: 20
+data: { format: text, paths: [data/text.txt] }
+cluster: { name: here, nodes: 1, gpusPerNode: 2, memoryPerGpu: 1GiB }
+`;
+const internevo = (...args: string[]): Promise<Ended> => run(args, env);
+const json = <T>(end: Ended): T => {
+  expect(end.stderr).not.toContain("internevo:");
+  return JSON.parse(end.stdout) as T;
+};
+const submit = async (): Promise<JobDetail> => json<JobDetail>(await internevo("submit", join(directory, "job.yaml"), "--json"));
+
+describe("submit, ps, show, cancel", () => {
+  it("write data to standard output and the rest to standard error", async () => {
+    const plain = await internevo("submit", join(directory, "job.yaml"));
+    expect([plain.status, plain.stdout]).toEqual([0, expect.stringMatching(/^[0-9a-f-]{36}\n$/)]);
+    expect(plain.stderr).toContain("follow it with");
+    const id = plain.stdout.trim();
+
+    const [ps, psJson, show, showJson] = await Promise.all([internevo("ps"), internevo("--json", "ps", "-n", "1"), internevo("show", id), internevo("show", id, "--json")]);
+    expect([ps.status, ps.stderr]).toEqual([0, ""]);
+    expect(ps.stdout).toMatch(/^ID +NAME +STATE/);
+    expect(ps.stdout).toContain(id);
+    // eslint-disable-next-line no-control-regex -- no colours where there is no terminal
+    expect(ps.stdout + show.stdout).not.toMatch(/\u001b/);
+    expect(json<{ id: string }[]>(psJson).map((job) => job.id)).toEqual([id]);
+    expect(show.stdout).toContain("submitted → profiling");
+    const job = json<JobDetail>(showJson);
+    expect(job).toMatchObject({ id, name: "small", spec: { data: { paths: [join(directory, "data", "text.txt")] } } });
+
+    const cancelled = await internevo("cancel", id);
+    expect([cancelled.status, cancelled.stdout]).toEqual([0, `${id} cancelled\n`]);
+  });
+
+  it("submit once with one key, and take the job from standard input", async () => {
+    const input = JSON.stringify({ ...(JSON.parse(JSON.stringify(await submit())) as JobDetail).spec, model: "llama-7b" });
+    expect((await run(["submit", "-"], env, { input: "{" })).status).toBe(2);
+    expect((await run(["submit", "-"], env, { input })).status).toBe(2);
+    const args = ["submit", join(directory, "job.yaml"), "--idempotency-key", "once", "--json"];
+    const [first, second] = await Promise.all([internevo(...args), internevo(...args)]);
+    expect(json<JobDetail>(first).id).toBe(json<JobDetail>(second).id);
+  });
+
+  it("follow to the end, with a status that says how it ended", async () => {
+    const following = start(["submit", "-f", join(directory, "job.yaml"), "--json"], env);
+    await following.says("stderr", "▶ profile the cluster");
+    const id = /job ([0-9a-f-]{36})/.exec(following.stderr())?.[1] ?? "";
+    expect((await internevo("cancel", id)).status).toBe(0);
+    const end = await following.ended;
+    expect([end.status, (JSON.parse(end.stdout) as JobDetail).state]).toEqual([8, "cancelled"]);
+  });
+});
+
+describe("a whole job", () => {
+  let id: string;
+  const spec = resolveJob({ name: "whole", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 4 * 1024 * 1024, steps: 20, cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" } });
+  /** What the services would write, through the same repositories. */
+  async function live(): Promise<void> {
+    const profile = findShippedProfile("a800-128");
+    if (!profile) throw new Error("the profile ships with the project");
+    const planning = planJob(spec, profile, { top: 3 });
+    const { candidates } = planning;
+    const go = (from: JobState, to: JobState, report?: Report) => database.database.transaction((tx) => transitionJob(tx, { jobId: id, from, to, ...(report ? { report } : {}) }));
+    await database.database.transaction(async (tx) => {
+      const planningId = await storePlanning(tx, planning, { jobId: id });
+      await updateJob(tx, id, { planningId, chosen: candidates[0] as Candidate });
+    });
+    await go("profiling", "planning");
+    await go("planning", "trialling");
+    const trials = await database.database.transaction((tx) => createTrials(tx, id, candidates));
+    for (const [index, trial] of trials.entries()) {
+      const { predicted } = trial.candidate;
+      const measured: Measurement = {
+        stepTimeSeconds: predicted.stepTimeSeconds * 1.1, stepTimeSecondsP10: 1, stepTimeSecondsP90: 1, steps: 5, tokensPerGpuPerSecond: predicted.tokensPerGpuPerSecond / 1.1,
+        peakMemoryBytes: predicted.peakMemoryBytes, residentPeakBytes: 1, memory: predicted.memory, loss: 3, communicationSeconds: 0.1,
+      };
+      await database.database.transaction((tx) => startTrial(tx, trial.id));
+      await database.database.transaction((tx) => finishTrial(tx, trial.id, index === 2 ? { failure: { code: "out-of-memory", message: "the arena is too small" } } : { measured }));
+    }
+    await go("trialling", "running");
+    const candidate = candidates[0] as Candidate;
+    const metric = { gradientNorm: 1, learningRate: 0.1, stepTimeSeconds: 0.25, tokensPerSecond: 2048, exposedCommunicationSeconds: 0, attempt: 1, at: new Date().toISOString() };
+    await database.database.transaction(async (tx) => {
+      const { id: runId } = await ensureRun(tx, id, candidate);
+      await startAttempt(tx, runId);
+      await recordSteps(tx, { jobId: id, runId }, Array.from({ length: 20 }, (_, index) => ({ ...metric, step: index + 1, loss: 5 - index / 10 })));
+      await finishAttempt(tx, runId, 1, { state: "succeeded" });
+    });
+    await go("running", "succeeded", {
+      plan: candidate.plan, steps: 20, finalLossNats: 3.15, unigramEntropyNats: 3.2, meanStepTimeSeconds: 0.25, tokensPerGpuPerSecond: 1024, attempts: 1,
+      timeErrorOverTrials: 0.091, memoryErrorOverTrials: 0, kendallTauOverTrials: 1,
+    });
+  }
+
+  it("is followed by logs -f, each event once, and shown with predicted beside measured", async () => {
+    ({ id } = await submit());
+    const following = start(["logs", "-f", id, "--json"], env);
+    await following.says("stdout", '"to":"profiling"');
+    await live();
+    const end = await following.ended;
+    expect(end.status).toBe(0);
+    const events = end.stdout.trim().split("\n").map((line) => JSON.parse(line) as JobStreamEvent);
+    expect(events.filter((event) => event.type === "step")).toHaveLength(20);
+    expect(events.filter((event) => event.type === "trial")).toHaveLength(6);
+    expect(events.at(-1)).toMatchObject({ type: "state", data: { to: "succeeded" } });
+
+    const again = await internevo("logs", id, "--after", String(events.at(-4)?.id), "--json");
+    expect(again.stdout.trim().split("\n").map((line) => JSON.parse(line) as JobStreamEvent)).toEqual(events.slice(-3));
+    const readable = await internevo("logs", id);
+    expect(readable.stdout.trim().split("\n")).toHaveLength(events.length);
+    expect(readable.stdout).toMatch(/step +20 loss 3\.1000/);
+
+    const show = (await internevo("show", id)).stdout;
+    expect(show).toMatch(/#1 +b\d.*-9\.1%.*succeeded/);
+    expect(show).toMatch(/#3 +b\d.*out-of-memory/);
+    expect(show).toContain("3.1500 nats a token, below the unigram entropy of the text, 3.2000");
+    expect(show).toContain("20 steps in 1 attempt");
+    expect((await internevo("cancel", id)).status).toBe(7);
+  });
+
+  it("stops being followed at Ctrl-C, with 130", async () => {
+    const { id: other } = await submit();
+    const following = start(["logs", "-f", other], env);
+    await following.says("stdout", "profiling");
+    following.child.kill("SIGINT");
+    expect((await following.ended).status).toBe(130);
+    await internevo("cancel", other);
+  });
+});
+
+describe("profile and replan", () => {
+  it("show what was measured, and keep workloads", async () => {
+    expect((await internevo("profile", "list")).stderr).toContain("no profiles yet");
+    const profile = findShippedProfile("a800-128");
+    if (!profile) throw new Error("the profile ships with the project");
+    const id = await storeProfile(database.database.db, { clusterKey: "local:here:1x2", profile, freshForSeconds: 60 });
+    const [list, show, document] = await Promise.all([internevo("profile"), internevo("profile", "show", id), internevo("profile", "show", id, "--json")]);
+    expect(list.stdout).toContain(id);
+    expect(show.stdout).toMatch(/all-gather +\d+/);
+    expect(json(document)).toEqual(profile);
+
+    const added = json<Workload>(await internevo("replan", "add", join(directory, "job.yaml"), "--cron", "0 4 * * *", "--time-zone", "Europe/Berlin", "--gain-threshold", "0.1", "--json"));
+    expect(added).toMatchObject({ name: "small", cron: "0 4 * * *", timeZone: "Europe/Berlin", gainThreshold: 0.1 });
+    expect((await internevo("replan", "add", join(directory, "job.yaml"))).status).toBe(7);
+    expect((await internevo("replan")).stdout).toContain("0 4 * * * Europe/Berlin");
+    expect(json<Workload>(await internevo("replan", "run", added.id, "--json")).lastRunAt).not.toBeNull();
+    expect(json(await internevo("replan", "proposals", added.id, "--json"))).toEqual([]);
+    expect((await internevo("replan", "remove", added.id)).stdout).toBe(`${added.id}\n`);
+    expect(json(await internevo("replan", "list", "--json"))).toEqual([]);
+  });
+});
+
+describe("what is wrong", () => {
+  it("has a status of its own, and names field, value and remedy on standard error", async () => {
+    await writeFile(join(directory, "unknown-field.yaml"), `${JOB}learningRate: 1\n`);
+    await writeFile(join(directory, "no-data.yaml"), JOB.replace("data/text.txt", "data/absent.txt"));
+    await writeFile(join(directory, "broken.yaml"), "name: [");
+    const cases: [string[], NodeJS.ProcessEnv, number, RegExp][] = [
+      [["bogus"], env, 2, /unknown command 'bogus'/],
+      [["ps", "--limit", "0"], env, 2, /integer from 1/],
+      [["submit", join(directory, "absent.yaml")], env, 2, /absent\.yaml does not exist/],
+      [["submit", join(directory, "broken.yaml")], env, 2, /line 1/],
+      [["submit", join(directory, "unknown-field.yaml")], env, 2, /learningRate \(is 1\): unknown field\n +→ remove it/],
+      [["submit", join(directory, "no-data.yaml")], env, 2, /data\.paths\.0 .*absent\.txt"\): does not exist/],
+      [["show", "nobody"], env, 4, /there is no job nobody/],
+      [["logs", "-f", "nobody"], env, 4, /there is no job nobody/],
+      [["ps"], { ...env, INTERNEVO_TOKEN: "ievo_wrong" }, 6, /token is not valid/],
+      [["ps"], { ...env, INTERNEVO_URL: "http://127.0.0.1:1" }, 5, /cannot reach http:\/\/127\.0\.0\.1:1/],
+      [["ps"], { ...env, INTERNEVO_URL: "ftp://x" }, 2, /--url/],
+      [["ps", "--data-directory", join(directory, "none")], {}, 5, /internevo up/],
+    ];
+    for (const [args, environment, status, message] of cases) {
+      const end = await run(args, environment);
+      expect([args, end.status, end.stdout]).toEqual([args, status, ""]);
+      expect(end.stderr).toMatch(message);
+    }
+  });
+
+  it("is one JSON value on standard error with --json", async () => {
+    const end = await internevo("--json", "show", "nobody");
+    expect(end.status).toBe(4);
+    expect(JSON.parse(end.stderr)).toMatchObject({ error: { code: "not-found", errors: [{ field: "id", value: "nobody" }], traceId: expect.stringMatching(/^[0-9a-f]{32}$/) as string } });
+  });
+});

@@ -1,0 +1,57 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { run, start } from "./processes.ts";
+
+let directory: string;
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), "internevo-up-"));
+});
+afterEach(() => rm(directory, { recursive: true }));
+
+/** Processes that have the directory in their command line or environment. */
+function processesOf(text: string): string[] {
+  const found: string[] = [];
+  for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)) {
+    try {
+      const command = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ");
+      if (command.includes(text) || readFileSync(`/proc/${pid}/environ`, "utf8").includes(text)) found.push(command);
+    } catch {
+      // It ended while it was looked at.
+    }
+  }
+  return found;
+}
+
+describe("up and down", () => {
+  it("start everything in one directory, tell others where it is, refuse a second, and leave no process", async () => {
+    const place = ["--data-directory", directory];
+    const up = start(["up", "--json", ...place]);
+    await up.says("stdout", "\n}\n");
+    const said = JSON.parse(up.stdout()) as { consoleUrl: string; apiUrl: string; token: string; pid: number };
+    expect(said).toMatchObject({ apiUrl: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+\/api\/v1$/) as string, token: expect.any(String) as string });
+    expect((await fetch(`${said.apiUrl}/whoami`, { headers: { authorization: `Bearer ${said.token}` } })).status).toBe(200);
+    expect((await run(["whoami", "--json", ...place])).stdout).toContain('"admin"');
+    const second = await run(["up", ...place]);
+    expect([second.status, second.stdout]).toEqual([7, ""]);
+    expect(second.stderr).toContain(`process ${said.pid} uses ${directory} already`);
+    expect(processesOf(directory).length).toBeGreaterThan(6);
+
+    const down = await run(["down", "--json", ...place]);
+    expect([down.status, JSON.parse(down.stdout)]).toEqual([0, { stopped: true, dataDirectory: directory, pid: said.pid }]);
+    expect((await up.ended).status).toBe(0);
+    expect(processesOf(directory)).toEqual([]);
+    const nothing = await run(["down", ...place]);
+    expect([nothing.status, nothing.stdout]).toEqual([0, ""]);
+  });
+
+  it("stop at Ctrl-C, with everything that was started", async () => {
+    const up = start(["up", "--data-directory", directory]);
+    await up.says("stdout", "token");
+    up.child.kill("SIGINT");
+    expect((await up.ended).status).toBe(0);
+    expect(processesOf(directory)).toEqual([]);
+  });
+});
