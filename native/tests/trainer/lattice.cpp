@@ -1,0 +1,111 @@
+#include "lattice.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "support.h"
+#include "trainer/failure.h"
+
+namespace internevo::trainer::testing {
+
+namespace {
+
+std::vector<int> divisors(int value) {
+  std::vector<int> result;
+  for (int d = 1; d <= value; ++d) {
+    if (value % d == 0) result.push_back(d);
+  }
+  return result;
+}
+
+bool legal(const Config& base, const PlanConfig& plan) {
+  Config c = base;
+  c.plan = plan;
+  c.mesh = meshOf(plan);
+  try {
+    validatePlan(c);
+  } catch (const Failure&) {
+    return false;
+  }
+  return true;
+}
+
+constexpr std::size_t kFactors = 8;
+std::array<std::int64_t, kFactors> factorsOf(const PlanConfig& p) {
+  return {p.microBatchSize, p.microBatches, p.recompute, p.dataParallel, p.sequenceParallel, p.parameterSharding,
+          p.gradientSharding, p.optimizerStateSharding};
+}
+
+using Pair = std::array<std::int64_t, 4>;
+std::set<Pair> pairsOf(const PlanConfig& plan) {
+  const auto factors = factorsOf(plan);
+  std::set<Pair> pairs;
+  for (std::size_t i = 0; i < kFactors; ++i) {
+    for (std::size_t k = i + 1; k < kFactors; ++k) {
+      pairs.insert({static_cast<std::int64_t>(i), factors[i], static_cast<std::int64_t>(k), factors[k]});
+    }
+  }
+  return pairs;
+}
+
+}  // namespace
+
+std::vector<PlanConfig> latticeOf(const Config& base, int ranks, std::int64_t sequences) {
+  std::vector<PlanConfig> plans;
+  PlanConfig p;
+  for (const int dp : divisors(ranks)) {
+    p.dataParallel = dp, p.sequenceParallel = ranks / dp;
+    if (sequences % dp != 0) continue;
+    for (const int b : divisors(static_cast<int>(sequences / dp))) {
+      p.microBatchSize = b, p.microBatches = sequences / dp / b;
+      for (const int ps : divisors(ranks)) {
+        for (const int oss : divisors(ranks / ps)) {
+          for (const int gs : oss == 1 ? std::vector<int>{1} : std::vector<int>{1, oss}) {
+            for (const bool recompute : {false, true}) {
+              p.parameterSharding = ps, p.optimizerStateSharding = oss, p.gradientSharding = gs, p.recompute = recompute;
+              if (legal(base, p)) plans.push_back(p);
+            }
+          }
+        }
+      }
+    }
+  }
+  return plans;
+}
+
+std::vector<PlanConfig> pairwiseSample(const std::vector<PlanConfig>& lattice) {
+  std::set<Pair> open;
+  for (const PlanConfig& plan : lattice) open.merge(pairsOf(plan));
+  std::vector<PlanConfig> sample;
+  while (!open.empty()) {
+    const PlanConfig* best = nullptr;
+    std::size_t most = 0;
+    for (const PlanConfig& plan : lattice) {
+      std::size_t covered = 0;
+      for (const Pair& pair : pairsOf(plan)) covered += open.count(pair);
+      if (covered > most) most = covered, best = &plan;
+    }
+    for (const Pair& pair : pairsOf(*best)) open.erase(pair);
+    sample.push_back(*best);
+  }
+  return sample;
+}
+
+std::string nameOf(const PlanConfig& p) {
+  return "b" + std::to_string(p.microBatchSize) + " n" + std::to_string(p.microBatches) + " a" +
+         std::to_string(p.recompute ? 1 : 0) + " dp" + std::to_string(p.dataParallel) + " sp" +
+         std::to_string(p.sequenceParallel) + " ps" + std::to_string(p.parameterSharding) + " gs" +
+         std::to_string(p.gradientSharding) + " oss" + std::to_string(p.optimizerStateSharding);
+}
+
+std::string orderKeyOf(const PlanConfig& p, bool tiedEmbeddings) {
+  std::string key = "dp" + std::to_string(p.dataParallel) + " sp" + std::to_string(p.sequenceParallel) + " b" +
+                    std::to_string(p.microBatchSize) + " n" + std::to_string(p.microBatches);
+  const bool staged = p.parameterSharding > 1 || p.gradientSharding > 1;
+  if (p.microBatches == 1) return key + (tiedEmbeddings && !staged && p.replicaRanks() > 1 ? " parts first" : "");
+  if (p.gradientSharding > 1 || p.parameterSharding == p.replicaRanks()) return key + " ranks first";
+  return key + " ps" + std::to_string(p.parameterSharding);
+}
+
+}  // namespace internevo::trainer::testing

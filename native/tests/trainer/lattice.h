@@ -1,0 +1,32 @@
+// The lattice of plans: every legal combination of the factors that the executor runs, for a fixed global batch.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trainer/config.h"
+
+namespace internevo::trainer::testing {
+
+/// Every plan on `ranks` ranks for `sequences` sequences a step, that the model and sequence length allow.
+std::vector<PlanConfig> latticeOf(const Config& base, int ranks, std::int64_t sequences);
+
+/// A subset in which every pair of values of two factors that occurs in the lattice occurs too (greedy).
+std::vector<PlanConfig> pairwiseSample(const std::vector<PlanConfig>& lattice);
+
+/// "b2 n2 a1 dp2 sp2 ps2 gs1 oss2"
+std::string nameOf(const PlanConfig& plan);
+
+/// Plans with equal keys add the same numbers in the same order, so that their results are equal bit by bit:
+/// - the same rows go through the model in the same calls: equal dp, sp, b, n; recomputation repeats the same
+///   arithmetic, so it does not matter;
+/// - a gradient is summed over micro-batches on a rank and over ranks in one of these orders:
+///     one micro-batch: only over ranks, and one tree over all of them is what every ps, gs, oss computes (sizes that are
+///       powers of two);
+///     gs > 1, or ps = R: every micro-batch over all ranks, then over micro-batches;
+///     otherwise: every micro-batch inside the ps group, then over micro-batches, then over the replicas;
+/// - with tied embeddings and one micro-batch, the two parts of the shared table's gradient are added before the sum over
+///   ranks where gradients are not staged (ps = gs = 1), after it elsewhere.
+std::string orderKeyOf(const PlanConfig& plan, bool tiedEmbeddings);
+
+}  // namespace internevo::trainer::testing

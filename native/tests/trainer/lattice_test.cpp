@@ -1,0 +1,170 @@
+// Every plan against one rank: 1e-6 relative in float32 on losses and on every gradient, and bit by bit between plans
+// that keep the order of arithmetic. Runs a sample that covers every pair of values; with INTERNEVO_LATTICE=whole in the
+// environment, every plan. Plans on fewer ranks than the job has run side by side, each in a world of its own.
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <numeric>
+
+#include "lattice.h"
+#include "support.h"
+#include "trainer/safetensors.h"
+#include "trainer/trainer.h"
+
+namespace internevo::trainer::testing {
+namespace {
+
+constexpr int kSteps = 3;
+constexpr std::int64_t kSequences = 8;
+constexpr double kTolerance = 1e-6;
+
+int worldRank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+int worldSize() {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+struct Outcome {
+  std::vector<double> losses, norms;
+  std::vector<std::vector<std::vector<float>>> gradients;  ///< [step][unit]
+  std::uint64_t bits = 0;  ///< of losses, norms, all gradients and the final weights and moments
+};
+
+Outcome train(const Config& base, const PlanConfig& plan, const std::vector<int>& ranks) {
+  Config config = base;
+  config.plan = plan;
+  config.mesh = meshOf(plan);
+  validatePlan(config);
+  const auto rank = std::find(ranks.begin(), ranks.end(), worldRank()) - ranks.begin();
+  Trainer trainer(config, static_cast<int>(rank), ranks);
+  trainer.initializeWeights();
+  Outcome outcome;
+  std::string bytes;
+  const auto keep = [&bytes](const void* data, std::size_t size) {
+    bytes.append(static_cast<const char*>(data), size);
+  };
+  const auto keepAll = [&](Trainer::Quantity quantity, std::vector<std::vector<float>>* result) {
+    for (int unit = 0; unit < trainer.layout().unitCount(); ++unit) {
+      std::vector<float> values = trainer.collect(unit, quantity);
+      keep(values.data(), values.size() * sizeof(float));
+      if (result != nullptr) result->push_back(std::move(values));
+    }
+  };
+  for (int step = 1; step <= kSteps; ++step) {
+    const StepResult result = trainer.step(step);
+    outcome.losses.push_back(result.loss), outcome.norms.push_back(result.gradientNorm);
+    keep(&result.loss, sizeof result.loss), keep(&result.gradientNorm, sizeof result.gradientNorm);
+    outcome.gradients.emplace_back();
+    keepAll(Trainer::Quantity::gradient, &outcome.gradients.back());
+  }
+  for (const auto quantity : {Trainer::Quantity::weights, Trainer::Quantity::firstMoment, Trainer::Quantity::secondMoment}) {
+    keepAll(quantity, nullptr);
+  }
+  outcome.bits = checksumOf(bytes);
+  return outcome;
+}
+
+/// Largest relative difference of a loss, and of the gradient of any logical tensor at any step.
+double differenceOf(const Config& base, const Outcome& one, const Outcome& other) {
+  const Layout layout(base.model, base.plan);
+  double largest = 0;
+  for (std::size_t step = 0; step < kSteps; ++step) {
+    largest = std::max(largest, std::abs(other.losses[step] - one.losses[step]) / std::abs(one.losses[step]));
+    for (int unit = 0; unit < layout.unitCount(); ++unit) {
+      const auto &a = other.gradients[step][static_cast<std::size_t>(unit)],
+                 &b = one.gradients[step][static_cast<std::size_t>(unit)];
+      if (a.size() != b.size()) return HUGE_VAL;
+      for (const LogicalTensor& t : layout.unit(unit).tensors) {
+        largest = std::max(largest, relativeError(a.data() + t.offset, b.data() + t.offset, t.elements()));
+      }
+    }
+  }
+  return largest;
+}
+
+struct Model {
+  const char* name;
+  ModelConfig config;
+  std::int64_t sequence;
+};
+
+/// H, L, A, K, F, V: sizes that shards do not divide evenly, an odd number of layers, grouped queries with fewer and with
+/// more key/value heads than sequence ranks, tied and untied heads.
+const Model kModels[] = {
+    {"grouped", {48, 3, 4, 2, 80, 97, false, 10000, 1e-5, 0.1}, 24},
+    {"tied", {64, 2, 8, 8, 72, 61, true, 500, 1e-6, 0.1}, 16},
+    {"oneKeyHead", {80, 1, 8, 1, 56, 130, false, 10000, 1e-5, 0.1}, 40},
+};
+
+class LatticeTest : public ::testing::TestWithParam<Model> {};
+
+TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
+  const char* const asked = std::getenv("INTERNEVO_LATTICE");
+  const bool whole = asked != nullptr && std::strcmp(asked, "whole") == 0;
+  TemporaryDirectory directory;  // of each rank
+  writeTokenFile(directory.file("d.tokens"), sampleTokens(1500, 61), 61);
+  Config base = smallConfig(directory.file("d.tokens"));
+  base.model = GetParam().config;
+  base.sequenceLengthTokens = GetParam().sequence;
+  base.optimizer.clipGlobalNorm = 0.3;
+  PlanConfig onePlan;
+  onePlan.microBatchSize = kSequences;
+  base.plan = onePlan;
+  const Outcome one = train(base, onePlan, {worldRank()});
+  EXPECT_GT(one.norms[0], base.optimizer.clipGlobalNorm);
+  EXPECT_LT(one.losses[2], one.losses[0]);
+
+  std::vector<PlanConfig> plans;
+  for (int ranks = worldSize() == 8 ? 8 : 1; ranks <= worldSize(); ranks *= 2) {
+    const std::vector<PlanConfig> lattice = latticeOf(base, ranks, kSequences);
+    const std::vector<PlanConfig> chosen = whole ? lattice : pairwiseSample(lattice);
+    plans.insert(plans.end(), chosen.begin(), chosen.end());
+  }
+  std::vector<double> differences(plans.size(), 0);
+  std::vector<std::uint64_t> bits(plans.size(), 0);
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const int ranks = plans[i].worldSize(), worlds = worldSize() / ranks;
+    if (static_cast<int>(i) % worlds != worldRank() / ranks) continue;
+    std::vector<int> members(static_cast<std::size_t>(ranks));
+    std::iota(members.begin(), members.end(), worldRank() / ranks * ranks);
+    const Outcome outcome = train(base, plans[i], members);
+    if (worldRank() != members[0]) continue;
+    differences[i] = differenceOf(base, one, outcome);
+    bits[i] = outcome.bits;
+  }
+  MPI_Allreduce(MPI_IN_PLACE, differences.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, bits.data(), static_cast<int>(plans.size()), MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+
+  std::map<std::string, std::size_t> firstOfKey;
+  std::size_t bitwise = 0;
+  double worst = 0;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    EXPECT_LE(differences[i], kTolerance) << nameOf(plans[i]);
+    worst = std::max(worst, differences[i]);
+    const auto [first, fresh] = firstOfKey.emplace(orderKeyOf(plans[i], base.model.tiedEmbeddings), i);
+    if (fresh) continue;
+    ++bitwise;
+    EXPECT_EQ(bits[i], bits[first->second]) << nameOf(plans[i]) << " and " << nameOf(plans[first->second])
+                                            << " add in the same order";
+  }
+  EXPECT_GT(plans.size(), 4u);
+  if (worldRank() == 0) {
+    std::printf("%s: %zu plans, largest relative difference %.2e, %zu compared bit by bit\n", GetParam().name,
+                plans.size(), worst, bitwise);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, LatticeTest, ::testing::ValuesIn(kModels),
+                         [](const auto& model) { return std::string(model.param.name); });
+
+}  // namespace
+}  // namespace internevo::trainer::testing

@@ -1,0 +1,285 @@
+#include "reference.h"
+
+#include <cmath>
+
+#include "internevo/tensor.h"
+
+namespace internevo::trainer::testing {
+
+namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+double Reference::r(double value) const {
+  return bf16_ ? static_cast<double>(floatFromBfloat16(bfloat16FromFloat(static_cast<float>(value)))) : value;
+}
+
+Reference::Vec Reference::rounded(Vec value) const {
+  for (double& x : value) x = r(x);
+  return value;
+}
+
+Reference::Vec Reference::norm(const Vec& x, const Vec& gain) const {
+  const std::int64_t h = m_.hiddenSize;
+  Vec y(x.size());
+  for (std::int64_t t = 0; t < s_; ++t) {
+    double squares = 0;
+    for (std::int64_t i = 0; i < h; ++i) squares += x[at(t * h + i)] * x[at(t * h + i)];
+    const double root = std::sqrt(squares / static_cast<double>(h) + m_.normEpsilon);
+    for (std::int64_t i = 0; i < h; ++i) y[at(t * h + i)] = r(x[at(t * h + i)] / root * r(gain[at(i)]));
+  }
+  return y;
+}
+
+/// y_i = x_i g_i / R with R = sqrt(mean(x²) + e): dx_j = (gy_j g_j)/R − x_j/(h R³) Σ_i gy_i g_i x_i. Adds to *gX.
+void Reference::normBackward(const Vec& x, const Vec& gain, const Vec& gY, Vec* gX, Vec* gGain) const {
+  const std::int64_t h = m_.hiddenSize;
+  for (std::int64_t t = 0; t < s_; ++t) {
+    double squares = 0, dot = 0;
+    for (std::int64_t i = 0; i < h; ++i) {
+      const std::size_t k = at(t * h + i);
+      squares += x[k] * x[k];
+      dot += gY[k] * r(gain[at(i)]) * x[k];
+    }
+    const double root = std::sqrt(squares / static_cast<double>(h) + m_.normEpsilon);
+    for (std::int64_t i = 0; i < h; ++i) {
+      const std::size_t k = at(t * h + i);
+      (*gX)[k] = r((*gX)[k] + gY[k] * r(gain[at(i)]) / root - x[k] * dot / (static_cast<double>(h) * root * root * root));
+      (*gGain)[at(i)] += gY[k] * x[k] / root;
+    }
+  }
+}
+
+Reference::Vec Reference::linear(const Vec& x, const Vec& w, std::int64_t inputs, std::int64_t outputs) const {
+  Vec y(at(s_ * outputs));
+  for (std::int64_t t = 0; t < s_; ++t) {
+    for (std::int64_t o = 0; o < outputs; ++o) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < inputs; ++i) sum += x[at(t * inputs + i)] * r(w[at(o * inputs + i)]);
+      y[at(t * outputs + o)] = r(sum);
+    }
+  }
+  return y;
+}
+
+/// Adds to *gX (not rounded: several products may meet there) and *gW.
+void Reference::linearBackward(const Vec& x, const Vec& w, const Vec& gY, std::int64_t inputs, std::int64_t outputs,
+                               Vec* gX, Vec* gW) const {
+  for (std::int64_t t = 0; t < s_; ++t) {
+    for (std::int64_t o = 0; o < outputs; ++o) {
+      const double g = gY[at(t * outputs + o)];
+      for (std::int64_t i = 0; i < inputs; ++i) {
+        (*gX)[at(t * inputs + i)] += g * r(w[at(o * inputs + i)]);
+        (*gW)[at(o * inputs + i)] += g * x[at(t * inputs + i)];
+      }
+    }
+  }
+}
+
+void Reference::rotate(Vec* x, std::int64_t heads, double direction) const {
+  const std::int64_t d = m_.headSize();
+  for (std::int64_t t = 0; t < s_; ++t) {
+    for (std::int64_t head = 0; head < heads; ++head) {
+      for (std::int64_t i = 0; i < d / 2; ++i) {
+        const double frequency = std::pow(m_.ropeTheta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
+        const double angle = direction * static_cast<double>(t) * frequency;
+        double& a = (*x)[at((t * heads + head) * d + i)];
+        double& b = (*x)[at((t * heads + head) * d + i + d / 2)];
+        const double turned = a * std::cos(angle) - b * std::sin(angle);
+        b = r(a * std::sin(angle) + b * std::cos(angle));
+        a = r(turned);
+      }
+    }
+  }
+}
+
+void Reference::attention(Layer* l) const {
+  const std::int64_t d = m_.headSize(), heads = m_.heads, kv = m_.kvHeads;
+  const double scale = 1 / std::sqrt(static_cast<double>(d));
+  l->p.assign(at(heads * s_ * s_), 0);
+  l->o.assign(at(s_ * heads * d), 0);
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const std::int64_t g = head / (heads / kv);
+    for (std::int64_t t = 0; t < s_; ++t) {
+      double* const row = &l->p[at((head * s_ + t) * s_)];
+      double total = 0;
+      for (std::int64_t u = 0; u <= t; ++u) {
+        double score = 0;
+        for (std::int64_t i = 0; i < d; ++i) score += l->q[at((t * heads + head) * d + i)] * l->k[at((u * kv + g) * d + i)];
+        row[u] = std::exp(score * scale);
+        total += row[u];
+      }
+      for (std::int64_t u = 0; u <= t; ++u) row[u] /= total;
+      for (std::int64_t i = 0; i < d; ++i) {
+        double sum = 0;
+        for (std::int64_t u = 0; u <= t; ++u) sum += row[u] * l->v[at((u * kv + g) * d + i)];
+        l->o[at((t * heads + head) * d + i)] = r(sum);
+      }
+    }
+  }
+}
+
+void Reference::attentionBackward(const Layer& l, const Vec& gO, Vec* gQ, Vec* gK, Vec* gV) const {
+  const std::int64_t d = m_.headSize(), heads = m_.heads, kv = m_.kvHeads;
+  const double scale = 1 / std::sqrt(static_cast<double>(d));
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const std::int64_t g = head / (heads / kv);
+    for (std::int64_t t = 0; t < s_; ++t) {
+      const double* const row = &l.p[at((head * s_ + t) * s_)];
+      Vec gP(at(t + 1), 0);
+      double mean = 0;
+      for (std::int64_t u = 0; u <= t; ++u) {
+        for (std::int64_t i = 0; i < d; ++i) {
+          const double go = gO[at((t * heads + head) * d + i)];
+          gP[at(u)] += go * l.v[at((u * kv + g) * d + i)];
+          (*gV)[at((u * kv + g) * d + i)] += row[u] * go;
+        }
+        mean += row[u] * gP[at(u)];
+      }
+      for (std::int64_t u = 0; u <= t; ++u) {
+        const double gScore = row[u] * (gP[at(u)] - mean) * scale;
+        for (std::int64_t i = 0; i < d; ++i) {
+          (*gQ)[at((t * heads + head) * d + i)] += gScore * l.k[at((u * kv + g) * d + i)];
+          (*gK)[at((u * kv + g) * d + i)] += gScore * l.q[at((t * heads + head) * d + i)];
+        }
+      }
+    }
+  }
+}
+
+Reference::Layer Reference::forwardLayer(const Tensors& w, const std::string& prefix, const Vec& x, Vec* next) const {
+  const std::int64_t h = m_.hiddenSize, kv = m_.kvWidth(), f = m_.ffnHiddenSize;
+  Layer l;
+  l.x = x;
+  l.n1 = norm(x, w.at(prefix + ".attentionNorm"));
+  l.q = linear(l.n1, w.at(prefix + ".wq"), h, h);
+  l.k = linear(l.n1, w.at(prefix + ".wk"), h, kv);
+  l.v = linear(l.n1, w.at(prefix + ".wv"), h, kv);
+  rotate(&l.q, m_.heads, 1);
+  rotate(&l.k, m_.kvHeads, 1);
+  attention(&l);
+  l.h = linear(l.o, w.at(prefix + ".wo"), h, h);
+  for (std::size_t i = 0; i < l.h.size(); ++i) l.h[i] = r(l.h[i] + x[i]);
+  l.n2 = norm(l.h, w.at(prefix + ".mlpNorm"));
+  l.gate = linear(l.n2, w.at(prefix + ".gate"), h, f);
+  l.up = linear(l.n2, w.at(prefix + ".up"), h, f);
+  l.act.resize(l.gate.size());
+  for (std::size_t i = 0; i < l.act.size(); ++i) l.act[i] = r(l.gate[i] / (1 + std::exp(-l.gate[i])) * l.up[i]);
+  *next = linear(l.act, w.at(prefix + ".down"), f, h);
+  for (std::size_t i = 0; i < next->size(); ++i) (*next)[i] = r((*next)[i] + l.h[i]);
+  return l;
+}
+
+Reference::Vec Reference::backwardLayer(const Tensors& w, const std::string& prefix, const Layer& l, const Vec& gNext,
+                                        Tensors* g) const {
+  const std::int64_t h = m_.hiddenSize, kv = m_.kvWidth(), f = m_.ffnHiddenSize;
+  const auto gradient = [&](const char* name) { return &(*g)[prefix + name]; };
+  Vec gAct(l.act.size(), 0);
+  linearBackward(l.act, w.at(prefix + ".down"), gNext, f, h, &gAct, gradient(".down"));
+  gAct = rounded(gAct);
+  Vec gGate(gAct.size()), gUp(gAct.size());
+  for (std::size_t i = 0; i < gAct.size(); ++i) {
+    const double sigmoid = 1 / (1 + std::exp(-l.gate[i]));
+    gGate[i] = r(gAct[i] * l.up[i] * sigmoid * (1 + l.gate[i] * (1 - sigmoid)));
+    gUp[i] = r(gAct[i] * l.gate[i] * sigmoid);
+  }
+  Vec gN2(l.n2.size(), 0);
+  linearBackward(l.n2, w.at(prefix + ".gate"), gGate, h, f, &gN2, gradient(".gate"));
+  linearBackward(l.n2, w.at(prefix + ".up"), gUp, h, f, &gN2, gradient(".up"));
+  Vec gH = gNext;
+  normBackward(l.h, w.at(prefix + ".mlpNorm"), rounded(gN2), &gH, gradient(".mlpNorm"));
+  Vec gO(l.o.size(), 0), gQ(l.q.size(), 0), gK(l.k.size(), 0), gV(l.v.size(), 0), gN1(l.n1.size(), 0);
+  linearBackward(l.o, w.at(prefix + ".wo"), gH, h, h, &gO, gradient(".wo"));
+  attentionBackward(l, rounded(gO), &gQ, &gK, &gV);
+  gQ = rounded(gQ), gK = rounded(gK), gV = rounded(gV);
+  rotate(&gQ, m_.heads, -1);
+  rotate(&gK, m_.kvHeads, -1);
+  linearBackward(l.n1, w.at(prefix + ".wq"), gQ, h, h, &gN1, gradient(".wq"));
+  linearBackward(l.n1, w.at(prefix + ".wk"), gK, h, kv, &gN1, gradient(".wk"));
+  linearBackward(l.n1, w.at(prefix + ".wv"), gV, h, kv, &gN1, gradient(".wv"));
+  normBackward(l.x, w.at(prefix + ".attentionNorm"), rounded(gN1), &gH, gradient(".attentionNorm"));
+  return gH;
+}
+
+double Reference::sequenceLoss(const Tensors& w, const std::vector<int>& tokens, const std::vector<int>& targets,
+                               double scale, Tensors* gradients) const {
+  const std::int64_t h = m_.hiddenSize, vocabulary = m_.vocabularySize;
+  if (gradients != nullptr) {
+    for (const auto& [name, values] : w) (*gradients)[name].resize(values.size(), 0);
+  }
+  Vec x(at(s_ * h));
+  for (std::int64_t t = 0; t < s_; ++t) {
+    for (std::int64_t i = 0; i < h; ++i) x[at(t * h + i)] = r(w.at("embedding")[at(tokens[at(t)] * h + i)]);
+  }
+  std::vector<Layer> layers;
+  for (std::int64_t layer = 0; layer < m_.layers; ++layer) {
+    Vec next;
+    layers.push_back(forwardLayer(w, "layers." + std::to_string(layer), x, &next));
+    x = next;
+  }
+  const std::string headName = m_.tiedEmbeddings ? "embedding" : "head";
+  const Vec n = norm(x, w.at("finalNorm"));
+  double loss = 0;
+  Vec gN(n.size(), 0);
+  for (std::int64_t t = 0; t < s_; ++t) {
+    Vec logits(at(vocabulary), 0);
+    double total = 0;
+    for (std::int64_t v = 0; v < vocabulary; ++v) {
+      for (std::int64_t i = 0; i < h; ++i) logits[at(v)] += n[at(t * h + i)] * r(w.at(headName)[at(v * h + i)]);
+      total += std::exp(logits[at(v)]);
+    }
+    loss += std::log(total) - logits[at(targets[at(t)])];
+    if (gradients == nullptr) continue;
+    for (std::int64_t v = 0; v < vocabulary; ++v) {
+      const double g = scale * (std::exp(logits[at(v)]) / total - (v == targets[at(t)] ? 1 : 0));
+      for (std::int64_t i = 0; i < h; ++i) {
+        gN[at(t * h + i)] += g * r(w.at(headName)[at(v * h + i)]);
+        (*gradients)[headName][at(v * h + i)] += g * n[at(t * h + i)];
+      }
+    }
+  }
+  if (gradients == nullptr) return loss;
+  Vec gX(x.size(), 0);
+  normBackward(x, w.at("finalNorm"), rounded(gN), &gX, &(*gradients)["finalNorm"]);
+  for (std::int64_t layer = m_.layers - 1; layer >= 0; --layer) {
+    gX = backwardLayer(w, "layers." + std::to_string(layer), layers[at(layer)], gX, gradients);
+  }
+  for (std::int64_t t = 0; t < s_; ++t) {
+    for (std::int64_t i = 0; i < h; ++i) (*gradients)["embedding"][at(tokens[at(t)] * h + i)] += gX[at(t * h + i)];
+  }
+  return loss;
+}
+
+double ReferenceOptimizer::update(std::int64_t step, const Tensors& gradients, Tensors* weights) {
+  double squares = 0;
+  for (const auto& [name, g] : gradients) {
+    for (const double x : g) squares += x * x;
+  }
+  const double norm = std::sqrt(squares);
+  const double scale = o_.clipGlobalNorm > 0 && norm > o_.clipGlobalNorm ? o_.clipGlobalNorm / norm : 1;
+  const auto s = static_cast<double>(step);
+  double rate = o_.minLearningRate;
+  if (step <= o_.warmupSteps) {
+    rate = o_.peakLearningRate * s / static_cast<double>(o_.warmupSteps);
+  } else if (step < o_.decaySteps) {
+    const double progress = (s - static_cast<double>(o_.warmupSteps)) / static_cast<double>(o_.decaySteps - o_.warmupSteps);
+    rate += (o_.peakLearningRate - o_.minLearningRate) * (1 + std::cos(std::acos(-1.0) * progress)) / 2;
+  }
+  for (auto& [name, w] : *weights) {
+    const bool gain = name.find("Norm") != std::string::npos;
+    std::vector<double>&m = first_[name], &v = second_[name];
+    m.resize(w.size(), 0), v.resize(w.size(), 0);
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      const double g = gradients.at(name)[i] * scale;
+      m[i] = o_.beta1 * m[i] + (1 - o_.beta1) * g;
+      v[i] = o_.beta2 * v[i] + (1 - o_.beta2) * g * g;
+      const double direction = m[i] / (1 - std::pow(o_.beta1, s)) / (std::sqrt(v[i] / (1 - std::pow(o_.beta2, s))) + o_.epsilon);
+      w[i] -= rate * (direction + (gain ? 0 : o_.weightDecay) * w[i]);
+    }
+  }
+  return norm;
+}
+
+}  // namespace internevo::trainer::testing

@@ -1,0 +1,61 @@
+// The whole model and its optimizer, written plainly in float64 and sharing nothing with the product: one sequence at a
+// time, full attention matrices, logical tensors by name.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "trainer/config.h"
+
+namespace internevo::trainer::testing {
+
+using Tensors = std::map<std::string, std::vector<double>>;
+
+class Reference {
+ public:
+  /// With `bf16`, every stored activation, gradient of an activation and weight is rounded to bfloat16, as a plain
+  /// implementation with that storage would have it; sums stay float64.
+  Reference(const ModelConfig& model, std::int64_t sequence, bool bf16) : m_(model), s_(sequence), bf16_(bf16) {}
+
+  /// Sum of the losses of one sequence's tokens; adds scale · gradient to `gradients` when it is given.
+  double sequenceLoss(const Tensors& weights, const std::vector<int>& tokens, const std::vector<int>& targets,
+                      double scale, Tensors* gradients) const;
+
+ private:
+  struct Layer {
+    std::vector<double> x, n1, q, k, v, p, o, h, n2, gate, up, act;
+  };
+  using Vec = std::vector<double>;
+
+  double r(double value) const;
+  Vec rounded(Vec value) const;
+  Vec norm(const Vec& x, const Vec& gain) const;
+  void normBackward(const Vec& x, const Vec& gain, const Vec& gY, Vec* gX, Vec* gGain) const;
+  Vec linear(const Vec& x, const Vec& w, std::int64_t inputs, std::int64_t outputs) const;
+  void linearBackward(const Vec& x, const Vec& w, const Vec& gY, std::int64_t inputs, std::int64_t outputs, Vec* gX,
+                      Vec* gW) const;
+  void rotate(Vec* x, std::int64_t heads, double direction) const;
+  void attention(Layer* l) const;
+  void attentionBackward(const Layer& l, const Vec& gO, Vec* gQ, Vec* gK, Vec* gV) const;
+  Layer forwardLayer(const Tensors& w, const std::string& prefix, const Vec& x, Vec* next) const;
+  Vec backwardLayer(const Tensors& w, const std::string& prefix, const Layer& l, const Vec& gNext, Tensors* g) const;
+
+  ModelConfig m_;
+  std::int64_t s_;
+  bool bf16_;
+};
+
+/// AdamW with the schedule and clipping of the configuration, in float64.
+class ReferenceOptimizer {
+ public:
+  explicit ReferenceOptimizer(const OptimizerConfig& o) : o_(o) {}
+  /// Returns the gradient's norm before clipping.
+  double update(std::int64_t step, const Tensors& gradients, Tensors* weights);
+
+ private:
+  OptimizerConfig o_;
+  Tensors first_, second_;
+};
+
+}  // namespace internevo::trainer::testing

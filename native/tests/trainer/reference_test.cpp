@@ -1,0 +1,176 @@
+// One rank of the trainer against the plain float64 model.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "internevo/collectives.h"
+#include "reference.h"
+#include "support.h"
+#include "trainer/token_file.h"
+#include "trainer/trainer.h"
+
+namespace internevo::trainer::testing {
+namespace {
+
+constexpr std::uint32_t kVocabulary = 97;
+
+struct Batch {
+  std::vector<std::vector<int>> tokens, targets;
+};
+
+Batch batchOf(const Config& c, const std::vector<std::uint32_t>& data, std::int64_t step) {
+  const std::int64_t sequences = (static_cast<std::int64_t>(data.size()) - 1) / c.sequenceLengthTokens;
+  const std::int64_t size = c.plan.globalBatchSequences();
+  Batch batch;
+  for (std::int64_t i = 0; i < size; ++i) {
+    const std::int64_t first = sequenceOfDraw(c.seed, sequences, (step - 1) * size + i) * c.sequenceLengthTokens;
+    std::vector<int> tokens, targets;
+    for (std::int64_t t = first; t < first + c.sequenceLengthTokens; ++t) {
+      tokens.push_back(static_cast<int>(data[static_cast<std::size_t>(t)]));
+      targets.push_back(static_cast<int>(data[static_cast<std::size_t>(t + 1)]));
+    }
+    batch.tokens.push_back(tokens), batch.targets.push_back(targets);
+  }
+  return batch;
+}
+
+/// Mean loss of a batch, and its gradient.
+double batchLoss(const Reference& reference, const Tensors& weights, const Batch& batch, Tensors* gradients) {
+  double loss = 0, count = 0;
+  for (const auto& tokens : batch.tokens) count += static_cast<double>(tokens.size());
+  for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
+    loss += reference.sequenceLoss(weights, batch.tokens[i], batch.targets[i], 1 / count, gradients);
+  }
+  return loss / count;
+}
+
+Tensors collect(Trainer& trainer, Trainer::Quantity quantity) {
+  Tensors result;
+  for (int unit = 0; unit < trainer.layout().unitCount(); ++unit) {
+    const std::vector<float> values = trainer.collect(unit, quantity);
+    for (const LogicalTensor& t : trainer.layout().unit(unit).tensors) {
+      result[t.name].assign(values.begin() + t.offset, values.begin() + t.offset + t.elements());
+    }
+  }
+  return result;
+}
+
+double relative(const std::vector<double>& a, const std::vector<double>& b) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    size += b[i] * b[i];
+  }
+  return difference == 0 ? 0 : std::sqrt(difference / size);
+}
+
+class ReferenceTest : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    data_ = sampleTokens(3000, kVocabulary);
+    writeTokenFile(directory_.file("d.tokens"), data_, kVocabulary);
+    config_ = smallConfig(directory_.file("d.tokens"));
+    config_.model.tiedEmbeddings = GetParam();
+    config_.plan.microBatchSize = 2, config_.plan.microBatches = 2;
+    config_.optimizer.clipGlobalNorm = 0.5;  // below the norm, so that clipping acts
+  }
+  TemporaryDirectory directory_;
+  std::vector<std::uint32_t> data_;
+  Config config_;
+};
+
+TEST_P(ReferenceTest, GradientsOfTheReferenceAreThoseOfFiniteDifferences) {
+  Trainer trainer(config_, 0, {0});
+  trainer.initializeWeights();
+  Tensors weights = collect(trainer, Trainer::Quantity::weights);
+  const Reference reference(config_.model, config_.sequenceLengthTokens, false);
+  const Batch batch = batchOf(config_, data_, 1);
+  Tensors gradients;
+  batchLoss(reference, weights, batch, &gradients);
+  for (auto& [name, values] : weights) {
+    // The largest of the gradient: a place where the difference is not lost in rounding.
+    std::size_t place = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (std::abs(gradients[name][i]) > std::abs(gradients[name][place])) place = i;
+    }
+    const double kept = values[place], step = 1e-4;
+    values[place] = kept + step;
+    const double above = batchLoss(reference, weights, batch, nullptr);
+    values[place] = kept - step;
+    const double below = batchLoss(reference, weights, batch, nullptr);
+    values[place] = kept;
+    EXPECT_NEAR((above - below) / (2 * step), gradients[name][place], 2e-6 * std::abs(gradients[name][place])) << name;
+  }
+}
+
+TEST_P(ReferenceTest, ThreeStepsOfTheTrainerAreThoseOfTheReference) {
+  Trainer trainer(config_, 0, {0});
+  trainer.initializeWeights();
+  Tensors weights = collect(trainer, Trainer::Quantity::weights);
+  const Reference reference(config_.model, config_.sequenceLengthTokens, false);
+  ReferenceOptimizer optimizer(config_.optimizer);
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    Tensors gradients;
+    const double loss = batchLoss(reference, weights, batchOf(config_, data_, step), &gradients);
+    const double norm = optimizer.update(step, gradients, &weights);
+    const StepResult result = trainer.step(step);
+    EXPECT_NEAR(result.loss, loss, 1e-6 * loss) << "step " << step;
+    EXPECT_NEAR(result.gradientNorm, norm, 2e-6 * norm) << "step " << step;
+    EXPECT_GT(norm, config_.optimizer.clipGlobalNorm);
+    for (const auto& [name, values] : collect(trainer, Trainer::Quantity::gradient)) {
+      EXPECT_LT(relative(values, gradients.at(name)), step == 1 ? 1e-6 : 3e-6) << name << " step " << step;
+    }
+    for (const auto& [name, values] : collect(trainer, Trainer::Quantity::weights)) {
+      EXPECT_LT(relative(values, weights.at(name)), 1e-6) << name << " step " << step;
+    }
+  }
+}
+
+TEST_P(ReferenceTest, Bfloat16ErrsAtMostTwiceAsMuchAsAPlainImplementation) {
+  config_.precision = DataType::bfloat16;
+  Trainer trainer(config_, 0, {0});
+  trainer.initializeWeights();
+  const Tensors weights = collect(trainer, Trainer::Quantity::weights);
+  const Batch batch = batchOf(config_, data_, 1);
+  Tensors exact, plain;
+  const double loss = batchLoss(Reference(config_.model, config_.sequenceLengthTokens, false), weights, batch, &exact);
+  const double plainLoss =
+      batchLoss(Reference(config_.model, config_.sequenceLengthTokens, true), weights, batch, &plain);
+  const StepResult result = trainer.step(1);
+  // A single loss can be right by luck; the scale of its error is that of rounding one logit.
+  EXPECT_LT(std::abs(result.loss - loss), 2 * std::abs(plainLoss - loss) + 0x1p-9 * loss / 8);
+  for (const auto& [name, values] : collect(trainer, Trainer::Quantity::gradient)) {
+    EXPECT_LT(relative(values, exact.at(name)), 2 * relative(plain.at(name), exact.at(name))) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Head, ReferenceTest, ::testing::Values(false, true),
+                         [](const auto& head) { return head.param ? "Tied" : "Untied"; });
+
+TEST(Splits, WholeBlocksOfRowsGiveTheSameBitsInOneMicroBatchOrSeveral) {
+  TemporaryDirectory directory;
+  writeTokenFile(directory.file("d.tokens"), sampleTokens(3000, kVocabulary), kVocabulary);
+  Config config = smallConfig(directory.file("d.tokens"));
+  config.sequenceLengthTokens = kSumBlockRows;
+  std::vector<std::vector<float>> gradients;
+  std::vector<double> losses;
+  for (const std::int64_t count : {1, 2, 4}) {
+    config.plan.microBatchSize = 4 / count, config.plan.microBatches = count;
+    Trainer trainer(config, 0, {0});
+    trainer.initializeWeights();
+    losses.push_back(trainer.step(1).loss);
+    std::vector<float> all;
+    for (int unit = 0; unit < trainer.layout().unitCount(); ++unit) {
+      const std::vector<float> part = trainer.collect(unit, Trainer::Quantity::gradient);
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    gradients.push_back(all);
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+  EXPECT_EQ(losses[0], losses[2]);
+  EXPECT_EQ(gradients[0], gradients[1]);
+  EXPECT_EQ(gradients[0], gradients[2]);
+}
+
+}  // namespace
+}  // namespace internevo::trainer::testing
