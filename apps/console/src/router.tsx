@@ -11,7 +11,7 @@ const home = createRoute({
   getParentRoute: () => root,
   path: "/",
   beforeLoad: () => {
-    throw redirect({ to: "/jobs", replace: true });
+    redirect({ to: "/jobs", replace: true, throw: true });
   },
 });
 

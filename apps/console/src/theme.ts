@@ -14,6 +14,7 @@ export const theme = createTheme({
   defaultRadius: "sm",
   cursorType: "pointer",
   focusRing: "auto",
+  respectReducedMotion: true,
 });
 
 /** Mantine's dimmed text and placeholders are below the contrast that WCAG AA asks for. */

@@ -7,7 +7,7 @@ import {
 } from "@internevo/store";
 
 /** A job as people write it; four ranks, so that its plans differ in more than one dimension. */
-export const jobFile = (name: string): Record<string, unknown> => ({
+export const jobFile = (name: string, changes: Record<string, unknown> = {}): Record<string, unknown> => ({
   name,
   model: { name: "llama-1m", hiddenSize: 128, layers: 4, heads: 8, kvHeads: 4, ffnHiddenSize: 384, vocabularySize: 256 },
   sequenceLengthTokens: 256,
@@ -16,7 +16,14 @@ export const jobFile = (name: string): Record<string, unknown> => ({
   steps: 200,
   data: { format: "text", paths: ["/usr/share/common-licenses/GPL-3"] },
   cluster: { name: "this-machine", nodes: 1, gpusPerNode: 4, memoryPerGpu: "512MiB" },
+  ...changes,
 });
+
+/** A tight cluster with slow links and a head count that four ranks don't divide: it rejects plans, and prefers some that the executor doesn't run. */
+export const TIGHT = {
+  model: { name: "llama-tight", hiddenSize: 96, layers: 4, heads: 6, kvHeads: 6, ffnHiddenSize: 256, vocabularySize: 256 },
+  cluster: { name: "tight", nodes: 1, gpusPerNode: 4, memoryPerGpu: "46MiB" },
+} as const;
 
 function flopsOf(shape: ModuleShape): number {
   if ("inputs" in shape) return 2 * shape.rows * shape.inputs * shape.outputs;
@@ -26,15 +33,15 @@ function flopsOf(shape: ModuleShape): number {
   return 20 * shape.rows * ("width" in shape ? shape.width : shape.heads * shape.headSize);
 }
 
-/** A profile with every measurement that a job needs, of a machine of 25 GFLOP/s and 4 GB/s. */
-export function profileFor(spec: JobSpec): Profile {
+/** A profile with every measurement that a job needs, of ranks of 25 GFLOP/s. */
+export function profileFor(spec: JobSpec, linkBytesPerSecond = 4e9): Profile {
   const { modules, collectives } = requiredMeasurements(spec);
   const curves = new Map<string, Profile["collectives"][number]>();
   for (const { op, bytes, groups, placement } of collectives) {
     const groupSize = groups[0]?.length ?? 1;
     const key = `${op} ${groupSize} ${placement}`;
     const curve = curves.get(key) ?? { op, groupSize, placement, points: [] };
-    const medianSeconds = 6e-6 * groupSize + ((op === "all-reduce" ? 2 : 1) * bytes * (groupSize - 1)) / groupSize / 4e9;
+    const medianSeconds = 6e-6 * groupSize + ((op === "all-reduce" ? 2 : 1) * bytes * (groupSize - 1)) / groupSize / linkBytesPerSecond;
     curve.points.push({ bytes, medianSeconds, p10Seconds: medianSeconds * 0.93, p90Seconds: medianSeconds * 1.18, samples: 30 });
     curves.set(key, curve);
   }
@@ -97,8 +104,8 @@ export interface SeededJob {
 
 /** Stores jobs as the services would, stage by stage, through the same repositories. */
 export function seeder(database: Database) {
-  const submit = (name: string): Promise<{ id: string; spec: JobSpec }> => {
-    const spec = resolveJob(jobFile(name));
+  const submit = (name: string, changes: Record<string, unknown> = {}): Promise<{ id: string; spec: JobSpec }> => {
+    const spec = resolveJob(jobFile(name, changes));
     return database.transaction(async (tx) => ({ id: await submitJob(tx, spec), spec }));
   };
   const progress = (jobId: string, stage: string, message: string, done: number, total: number): Promise<void> =>
@@ -107,9 +114,9 @@ export function seeder(database: Database) {
     database.transaction((tx) => appendJobEvents(tx, jobId, [{ type: "log", data: { level, source, message } }]));
 
   /** Brings a new job to `planning`, with a stored profile. */
-  const profiled = async (name: string): Promise<Omit<SeededJob, "planning"> & { profile: Profile }> => {
-    const { id, spec } = await submit(name);
-    const profile = profileFor(spec);
+  const profiled = async (name: string, kind: "roomy" | "tight"): Promise<Omit<SeededJob, "planning"> & { profile: Profile }> => {
+    const { id, spec } = await submit(name, kind === "tight" ? TIGHT : {});
+    const profile = profileFor(spec, kind === "tight" ? 5e7 : 4e9);
     const profileId = await database.transaction(async (tx) => {
       const stored = await storeProfile(tx, { clusterKey: clusterKey(spec.cluster), profile, freshForSeconds: 86_400 });
       await updateJob(tx, id, { profileId: stored });
@@ -120,8 +127,8 @@ export function seeder(database: Database) {
   };
 
   /** Brings a new job to `trialling`: planned by the real planner, its trials waiting. */
-  const trialling = async (name: string): Promise<SeededJob & { trials: Trial[] }> => {
-    const { id, spec, profileId, profile } = await profiled(name);
+  const trialling = async (name: string, kind: "roomy" | "tight" = "roomy"): Promise<SeededJob & { trials: Trial[] }> => {
+    const { id, spec, profileId, profile } = await profiled(name, kind);
     const planning = planJob(spec, profile);
     const trials = await database.transaction(async (tx) => {
       const planningId = await storePlanning(tx, planning, { jobId: id, profileId });
@@ -139,10 +146,12 @@ export function seeder(database: Database) {
   };
 
   /** Brings a new job to `running`: every trial has ended, number four out of memory; the fastest measured is chosen. */
-  const running = async (name: string): Promise<SeededJob & { chosen: Candidate; runId: string }> => {
-    const job = await trialling(name);
+  const running = async (name: string, kind: "roomy" | "tight" = "roomy"): Promise<SeededJob & { chosen: Candidate; runId: string }> => {
+    const job = await trialling(name, kind);
     for (const trial of job.trials) await runTrial(trial, trial.candidate.rank === 4 ? { failure: OUT_OF_MEMORY } : undefined);
-    const measured = job.trials.filter(({ candidate }) => candidate.rank !== 4).map(({ candidate }) => ({ candidate, seconds: measurementOf(candidate).stepTimeSeconds }));
+    const measured = job.trials
+      .filter(({ candidate }) => candidate.rank !== 4)
+      .map(({ candidate }) => ({ candidate, seconds: measurementOf(candidate).stepTimeSeconds }));
     const chosen = measured.sort((a, b) => a.seconds - b.seconds)[0]?.candidate;
     if (!chosen) throw new Error("no trial was measured");
     const runId = await database.transaction(async (tx) => {
@@ -157,8 +166,8 @@ export function seeder(database: Database) {
     database.transaction((tx) => recordSteps(tx, { jobId, runId }, Array.from({ length: to - from + 1 }, (_, index) => stepMetric(from + index, attempt))));
 
   /** A job that ended well, after one restart. */
-  const succeeded = async (name: string): Promise<SeededJob & { report: Report }> => {
-    const job = await running(name);
+  const succeeded = async (name: string, kind: "roomy" | "tight" = "roomy"): Promise<SeededJob & { report: Report }> => {
+    const job = await running(name, kind);
     const { id, runId, chosen } = job;
     await database.transaction((tx) => startAttempt(tx, runId));
     await log(id, "trainer", "training starts");

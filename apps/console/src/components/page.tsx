@@ -43,11 +43,11 @@ export function Section({ title, aside, about, children }: { title: string; asid
 }
 
 /** Named figures side by side. */
-export function Facts({ items }: { items: readonly { name: string; value: ReactNode; note?: ReactNode }[] }) {
+export function Facts({ items }: { items: readonly { name: string; value: ReactNode; note?: ReactNode; wide?: boolean }[] }) {
   return (
     <dl className="facts">
-      {items.map(({ name, value, note }) => (
-        <div key={name}>
+      {items.map(({ name, value, note, wide }) => (
+        <div key={name} className={wide ? "fact-wide" : undefined}>
           <dt>{name}</dt>
           <dd>{value}{note !== undefined && <span className="fact-note">{note}</span>}</dd>
         </div>

@@ -1,10 +1,5 @@
 import type { JobDetail, JobStreamEvent } from "@internevo/contracts";
 import type { StepMetric, Trial } from "@internevo/domain";
-import { useQueryClient, type QueryClient } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
-import { useSession } from "../session/session.tsx";
-import { reportUnreachable } from "./connection.ts";
-import { jobKey } from "./queries.ts";
 
 export interface StageProgress {
   readonly stage: string;
@@ -34,7 +29,6 @@ export const EMPTY_FEED: JobFeed = { progress: undefined, log: [], steps: [], en
 
 /** Lines of the log that are kept; older ones are at the command line. */
 export const LOG_LINES = 2000;
-const BATCH_MILLISECONDS = 120;
 
 const text = (value: unknown, otherwise: string): string => (typeof value === "string" ? value : otherwise);
 const count = (value: unknown): number | undefined => (typeof value === "number" ? value : undefined);
@@ -75,56 +69,4 @@ export function withTrial(job: JobDetail, trial: Trial): JobDetail {
   if (!known) return { ...job, trials: [...job.trials, trial].sort((a, b) => a.candidate.rank - b.candidate.rank) };
   if (ADVANCE[trial.state] <= ADVANCE[known.state]) return job;
   return { ...job, trials: job.trials.map((each) => (each.id === trial.id ? trial : each)) };
-}
-
-function updateCache(queries: QueryClient, jobId: string, events: readonly JobStreamEvent[]): void {
-  const trials = events.filter(({ type }) => type === "trial").map(({ data }) => data["trial"] as Trial | undefined);
-  if (trials.length > 0) {
-    queries.setQueryData<JobDetail>(jobKey(jobId), (job) => job && trials.reduce((at, trial) => (trial ? withTrial(at, trial) : at), job));
-  }
-  const job = queries.getQueryData<JobDetail>(jobKey(jobId));
-  // Events from before the answer at hand are known to it already.
-  const news = events.some(({ type, at }) => (type === "state" || type === "report" || type === "trial") && (!job || at >= job.updatedAt));
-  if (news) void queries.invalidateQueries({ queryKey: jobKey(jobId) });
-}
-
-/** Follows a job: new trials and states go into the job's query, the rest is returned. */
-export function useJobFeed(jobId: string): JobFeed {
-  const { client } = useSession();
-  const queries = useQueryClient();
-  const [feed, setFeed] = useState(EMPTY_FEED);
-
-  useEffect(() => {
-    setFeed(EMPTY_FEED);
-    const abort = new AbortController();
-    let batch: JobStreamEvent[] = [];
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const flush = (): void => {
-      timer = undefined;
-      const events = batch;
-      batch = [];
-      setFeed((at) => extendFeed(at, events));
-      updateCache(queries, jobId, events);
-    };
-    const follow = async (): Promise<void> => {
-      try {
-        for await (const event of client.jobEvents(jobId, { signal: abort.signal, onReconnect: reportUnreachable })) {
-          batch.push(event);
-          timer ??= setTimeout(flush, BATCH_MILLISECONDS);
-        }
-        setFeed((at) => ({ ...at, ended: true }));
-        void queries.invalidateQueries({ queryKey: jobKey(jobId) });
-      } catch (error) {
-        // A refusal (no such job, no right to see it) is shown by the job's own query.
-        if (!abort.signal.aborted) console.warn("the job's events ended", error);
-      }
-    };
-    void follow();
-    return () => {
-      abort.abort();
-      clearTimeout(timer);
-    };
-  }, [client, jobId, queries]);
-
-  return feed;
 }

@@ -131,11 +131,11 @@ function ProfileView({ profile, createdAt, freshUntil }: { profile: Profile; cre
       <Section title="Where the numbers come from">
         <Facts
           items={[
-            { name: "Source", value: provenance.source },
+            { name: "Source", value: provenance.source, wide: true },
             { name: "Measured", value: provenance.measuredAt === null ? "not said" : <Moment at={provenance.measuredAt} both /> },
             { name: "Stored", value: <Moment at={createdAt} both /> },
             { name: "Fresh until", value: <Moment at={freshUntil} both /> },
-            ...(provenance.command === null ? [] : [{ name: "Command", value: <Code className="breakable">{provenance.command}</Code> }]),
+            ...(provenance.command === null ? [] : [{ name: "Command", value: <Code className="breakable">{provenance.command}</Code>, wide: true }]),
             ...Object.entries(provenance.versions).map(([name, version]) => ({ name, value: version })),
           ]}
         />

@@ -72,7 +72,11 @@ export function LiveChart({ title, steps, values, format, reference, marks = [],
           { label: title, stroke: colour(element, "--series-1"), width: 1.75, points: { show: (self) => (self.data[0]?.length ?? 0) < 40, size: 5 }, value: (_, value) => (value === null ? "–" : format(value)) },
           ...(referenceLabel === undefined ? [] : [{ label: referenceLabel, stroke: colour(element, "--series-2"), width: 1.5, dash: [6, 5], points: { show: false }, value: (_: uPlot, value: number | null) => (value === null ? "–" : format(value)) }]),
         ],
-        hooks: { draw: [drawMarks] },
+        hooks: {
+          draw: [drawMarks],
+          // Without a pointer the legend tells the last values.
+          setLegend: [(self) => { if (self.legend.idx == null && (self.data[0]?.length ?? 0) > 0) self.setLegend({ idx: (self.data[0]?.length ?? 0) - 1 }, false); }],
+        },
       },
       latest.current.data,
       element,
@@ -90,7 +94,10 @@ export function LiveChart({ title, steps, values, format, reference, marks = [],
   }, [scheme, title, format, referenceLabel, referenceValue, fromZero]);
 
   useEffect(() => {
-    plot.current?.setData(data);
+    const chart = plot.current;
+    if (!chart) return;
+    chart.setData(data);
+    if ((chart.cursor.left ?? -1) < 0 && data[0].length > 0) chart.setLegend({ idx: data[0].length - 1 }, false);
   }, [data]);
 
   const last = values.at(-1);

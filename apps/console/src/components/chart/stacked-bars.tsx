@@ -47,7 +47,7 @@ export function StackedBars({ title, bars, names, wordOf, format, limit, markLab
         {names.map((name, index) => (
           <span key={name} className="legend-item"><span className="swatch" style={{ background: colourOf(index) }} aria-hidden="true" />{wordOf(name)}</span>
         ))}
-        {limit && <span className="legend-item"><span className="swatch swatch-limit" aria-hidden="true" />{limit.label} {format(limit.value)}</span>}
+        {limit && <span className="legend-item"><span className="swatch swatch-limit" aria-hidden="true" />{limit.label} {format(limit.value)}{!limitDrawn && ", beyond this scale"}</span>}
         {anyMark && markLabel !== undefined && <span className="legend-item"><span className="swatch swatch-mark" aria-hidden="true" />{markLabel}</span>}
       </figcaption>
       <div className="bars">

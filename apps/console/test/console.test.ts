@@ -1,0 +1,361 @@
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import type { JobDetail } from "@internevo/contracts";
+import { InternEvoClient } from "@internevo/client";
+import { planLabel } from "@internevo/domain";
+import { shippedProfile } from "@internevo/cost-model";
+import { startAttempt, storeProfile, transitionJob } from "@internevo/store";
+import type { BrowserContext, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { formatBytes, formatInteger, formatLoss, formatRate, formatSeconds, formatSignedPercent, relativeError } from "../src/text/format.ts";
+import { REJECTION_WORDS } from "../src/text/words.ts";
+import { jobFile, OUT_OF_MEMORY, seeder, UNIGRAM_ENTROPY_NATS } from "./seed.ts";
+import { startConsoleStack, type ConsoleStack } from "./stack.ts";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+let stack: ConsoleStack;
+let seed: ReturnType<typeof seeder>;
+let client: InternEvoClient;
+let context: BrowserContext;
+/** What any page said on its console that nobody expected. */
+const complaints: string[] = [];
+/** Set while the API is down on purpose. */
+let outage = false;
+
+function watch(page: Page): Page {
+  page.on("pageerror", (error) => complaints.push(`${page.url()}: ${error.message}`));
+  page.on("console", (message) => {
+    // The browser reports refused requests itself; the tests that provoke them look at what the page makes of them.
+    const expected = /Failed to load resource: the server responded with a status of (401|403|404|409|422|400)/.test(message.text()) || outage;
+    if ((message.type() === "error" || message.type() === "warning") && !expected) complaints.push(`${page.url()}: ${message.text()}`);
+  });
+  return page;
+}
+
+async function open(path: string, role: "admin" | "viewer" = "admin"): Promise<Page> {
+  const page = watch(await context.newPage());
+  await page.goto(`${stack.url}${path}#token=${stack.tokens[role]}`);
+  await page.locator("h1").waitFor();
+  return page;
+}
+
+const row = (page: Page, name: string) => page.locator(`tr[data-row="${name}"]`);
+const text = async (page: Page, name: string, column: string): Promise<string> => (await row(page, name).locator(`td[data-column="${column}"]`).innerText()).trim();
+const until = <T>(read: () => Promise<T>) => expect.poll(read, { timeout: 15_000, interval: 50 });
+
+beforeAll(async () => {
+  stack = await startConsoleStack();
+  seed = seeder(stack.database);
+  client = new InternEvoClient({ baseUrl: stack.url, token: stack.tokens.admin });
+  context = await stack.browser.newContext({ viewport: { width: 1280, height: 900 }, locale: "en-GB" });
+}, 120_000);
+
+afterAll(async () => {
+  await stack.close();
+});
+
+describe("signing in", () => {
+  it("refuses a wrong token in words, takes a right one, and forgets it on the way out", async () => {
+    const page = watch(await context.newPage());
+    await page.goto(stack.url);
+    await page.getByLabel("Token").fill("not-a-token");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByText("This token is not accepted").waitFor();
+    await page.getByLabel("Token").fill(stack.tokens.admin);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByText("No jobs yet").waitFor();
+    await page.getByText("npx internevo submit job.yaml").waitFor();
+    await page.getByRole("button", { name: /Signed in as ada, admin/ }).click();
+    await page.getByRole("menuitem", { name: "Sign out" }).click();
+    await page.getByLabel("Token").waitFor();
+    expect(await page.evaluate(() => JSON.stringify({ ...sessionStorage, ...localStorage }))).not.toContain(stack.tokens.admin);
+    await page.close();
+  });
+
+  it("takes the token out of the address at once", async () => {
+    const page = await open("/jobs");
+    expect(page.url()).toBe(`${stack.url}/jobs`);
+    await page.reload();
+    await page.getByRole("heading", { name: "Jobs", exact: true }).waitFor();
+    await page.close();
+  });
+
+  it("shows a viewer no action that the API would refuse", async () => {
+    const page = await open("/jobs", "viewer");
+    expect(await page.getByRole("link", { name: "Submit a job" }).count()).toBe(0);
+    expect(await page.getByRole("link", { name: "Dead letters" }).count()).toBe(0);
+    await page.close();
+  });
+});
+
+describe("a job that has ended", () => {
+  let job: JobDetail;
+  let page: Page;
+  beforeAll(async () => {
+    const { id } = await seed.succeeded("tight-done", "tight");
+    job = await client.getJob(id);
+    page = await open(`/jobs/${id}`);
+    await page.getByText("Why plans were rejected").waitFor();
+  });
+  afterAll(() => page.close());
+
+  it("shows for every trial what the API says, predicted beside measured", async () => {
+    expect(job.trials).toHaveLength(10);
+    for (const { candidate, measured } of job.trials) {
+      const name = planLabel(candidate.plan);
+      const { predicted } = candidate;
+      expect(await text(page, name, "rank")).toMatch(new RegExp(`${candidate.rank}$`));
+      expect(await text(page, name, "plannedTime")).toBe(formatSeconds(predicted.stepTimeSeconds));
+      expect(await text(page, name, "measuredTime")).toBe(measured ? formatSeconds(measured.stepTimeSeconds) : "–");
+      expect(await text(page, name, "timeError")).toBe(measured ? formatSignedPercent(relativeError(predicted.stepTimeSeconds, measured.stepTimeSeconds)) : "–");
+      expect(await text(page, name, "plannedRate")).toBe(formatRate(predicted.tokensPerGpuPerSecond));
+      expect(await text(page, name, "measuredRate")).toBe(measured ? formatRate(measured.tokensPerGpuPerSecond) : "–");
+      expect(await text(page, name, "plannedMemory")).toBe(formatBytes(predicted.peakMemoryBytes));
+      expect(await text(page, name, "measuredMemory")).toBe(measured ? formatBytes(measured.peakMemoryBytes) : "–");
+      expect(await text(page, name, "dataParallel")).toBe(String(candidate.plan.dataParallel));
+    }
+  });
+
+  it("says why a trial failed, and which better plans cannot be run yet", async () => {
+    await page.getByText(OUT_OF_MEMORY.message).waitFor();
+    const barred = (job.planning?.candidates ?? []).filter(({ runnable }) => !runnable);
+    expect(barred.length).toBeGreaterThan(0);
+    for (const { plan, notRunnableReason } of barred) {
+      expect(await text(page, planLabel(plan), "state")).toBe("Not runnable yet");
+      await page.getByText(notRunnableReason ?? "").first().waitFor();
+    }
+  });
+
+  it("marks the chosen plan and explains it", async () => {
+    const name = planLabel(job.chosen?.plan ?? job.trials[0]!.candidate.plan);
+    expect(await text(page, name, "state")).toBe("Chosen");
+    await page.getByText(/Fastest of 9 measured/).waitFor();
+  });
+
+  it("counts the rejected plans by reason", async () => {
+    const counts = job.planning!.counts;
+    for (const [reason, count] of Object.entries(counts.rejected)) {
+      const line = page.locator(`li[data-reason="${reason}"]`);
+      expect(await line.count()).toBe(count > 0 ? 1 : 0);
+      if (count === 0) continue;
+      expect(await line.innerText()).toContain(REJECTION_WORDS[reason as keyof typeof REJECTION_WORDS].name);
+      expect(await line.innerText()).toContain(formatInteger(count));
+    }
+    expect(counts.rejected["memory-exceeded"]).toBeGreaterThan(0);
+  });
+
+  it("opens a plan to all its figures, and sorts by what was measured", async () => {
+    const [first] = job.trials;
+    await row(page, planLabel(first!.candidate.plan)).getByRole("button").click();
+    await page.getByRole("table", { name: "Memory of the fullest rank" }).waitFor();
+    await page.getByRole("button", { name: "Step time, measured" }).click();
+    const shown = await page.locator('tbody tr td[data-column="measuredTime"]').allInnerTexts();
+    const measured = job.trials.flatMap((trial) => trial.measured?.stepTimeSeconds ?? []).sort((a, b) => a - b).map(formatSeconds);
+    expect(shown.slice(0, measured.length)).toEqual(measured);
+  });
+
+  it("reports loss and entropy, attempts and the log", async () => {
+    await page.getByText(`${formatLoss(job.report!.finalLossNats)} nats`).first().waitFor();
+    await page.getByRole("img", { name: new RegExp(`Loss over 200 steps.*Unigram entropy ${formatLoss(UNIGRAM_ENTROPY_NATS)}`) }).waitFor();
+    await page.getByText("A rank was lost: rank 1 was ended by signal 9").waitFor();
+    await page.getByRole("log").getByText("training starts").waitFor();
+    expect(await page.locator('[data-stage="running"]').getAttribute("data-phase")).toBe("done");
+  });
+});
+
+describe("a job at work", () => {
+  it("shows each stage's news as it happens, without a reload", async () => {
+    const submitted = await seed.submit("live-profiling");
+    const early = await open(`/jobs/${submitted.id}`);
+    await seed.progress(submitted.id, "profiling", "all-gather over 2 ranks", 3, 12);
+    await early.getByText("3 of 12").waitFor();
+    await early.close();
+
+    const job = await seed.trialling("live");
+    const page = await open(`/jobs/${job.id}`);
+    await page.evaluate(() => Object.assign(window, { notReloaded: true }));
+    const trial = job.trials[2]!;
+    const name = planLabel(trial.candidate.plan);
+    expect(await text(page, name, "state")).toBe("Waiting");
+    await seed.runTrial(trial);
+    await until(() => text(page, name, "state")).toBe("Measured");
+    const measured = (await client.getJob(job.id)).trials[2]!.measured!;
+    expect(await text(page, name, "measuredTime")).toBe(formatSeconds(measured.stepTimeSeconds));
+    await until(() => page.locator('[data-stage="trialling"]').innerText()).toContain("1 of 10 trials");
+    await stack.database.transaction((tx) => transitionJob(tx, { jobId: job.id, from: "trialling", to: "cancelled", reason: "seen enough" }));
+    await page.getByText("seen enough").waitFor();
+
+    const training = await seed.running("live-training");
+    await page.getByRole("link", { name: "Jobs", exact: true }).click();
+    await page.getByRole("link", { name: "live-training" }).click();
+    await stack.database.transaction((tx) => startAttempt(tx, training.runId));
+    await seed.steps(training.id, training.runId, 1, 5);
+    await until(() => page.locator('[data-stage="running"]').innerText()).toContain("5 of 200 steps");
+    await seed.steps(training.id, training.runId, 6, 42);
+    await page.getByRole("img", { name: /Loss over 42 steps/ }).waitFor();
+    await seed.log(training.id, "trainer", "a line that was just written");
+    await page.getByRole("log").getByText("a line that was just written").waitFor();
+    expect(await page.evaluate(() => (window as unknown as { notReloaded?: boolean }).notReloaded)).toBe(true);
+    await page.close();
+  });
+
+  it("is cancelled by a button, after a question", async () => {
+    const { id } = await seed.submit("to-cancel");
+    const page = await open(`/jobs/${id}`);
+    await page.getByRole("button", { name: "Cancel the job" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Cancel the job" }).click();
+    await page.locator(".job-lead").getByText("Cancelled").waitFor();
+    expect((await client.getJob(id)).state).toBe("cancelled");
+    expect(await page.getByRole("button", { name: "Cancel the job" }).count()).toBe(0);
+    await page.close();
+  });
+
+  it("goes on by itself after the API was away", async () => {
+    const job = await seed.trialling("outage");
+    const name = planLabel(job.trials[0]!.candidate.plan);
+    const page = await open(`/jobs/${job.id}`);
+    await row(page, name).waitFor();
+    outage = true;
+    await stack.killApi();
+    await page.getByText("Connection lost").waitFor();
+    await seed.runTrial(job.trials[0]!);
+    await stack.restartApi();
+    await until(() => text(page, name, "state")).toBe("Measured");
+    await page.getByText("Connection lost").waitFor({ state: "detached" });
+    outage = false;
+    await page.close();
+  });
+});
+
+describe("the list of jobs", () => {
+  it("filters by state, and pages", async () => {
+    for (let index = 0; index < 26; index += 1) await seed.failed(`failed-${index}`, { code: "no-feasible-plan", message: "nothing fits in 1.00 MiB" });
+    const page = await open("/jobs");
+    await page.getByLabel("State").selectOption("failed");
+    await page.getByText("25 jobs shown").waitFor();
+    expect(new URL(page.url()).search).toBe("?state=failed");
+    await page.getByRole("button", { name: "Show older jobs" }).click();
+    await page.getByText("26 jobs, newest first").waitFor();
+    await page.getByLabel("State").selectOption("succeeded");
+    const done = (await client.listJobs({ state: "succeeded" })).items;
+    await row(page, done[0]!.id).waitFor();
+    expect(await row(page, done[0]!.id).innerText()).toContain(`${formatLoss(done[0]!.lastLoss!)} nats`);
+    expect(await page.locator("tbody tr").count()).toBe(done.length);
+    await page.close();
+  });
+});
+
+describe("a job that is pasted", () => {
+  it("is refused by line and field with a remedy, then submitted", async () => {
+    const page = await open("/submit");
+    const field = page.getByLabel("Job, YAML or JSON");
+    await field.fill("name: [");
+    await page.getByRole("button", { name: "Submit" }).click();
+    await page.getByText("This is not YAML or JSON yet").waitFor();
+    await field.fill(JSON.stringify({ ...jobFile("pasted"), model: { hiddenSize: 128, layers: 4, heads: 7, vocabularySize: 256 } }, null, 1));
+    await page.getByRole("button", { name: "Submit" }).click();
+    const fault = page.getByRole("listitem").filter({ hasText: "model.heads" });
+    await fault.waitFor();
+    expect(await fault.innerText()).toMatch(/line 6.*does not divide hiddenSize 128.*choose heads/s);
+    await field.fill(JSON.stringify(jobFile("pasted")));
+    await page.getByRole("button", { name: "Submit" }).click();
+    await page.getByRole("heading", { name: "pasted" }).waitFor();
+    await page.close();
+  });
+
+  it("is planned without running, on a cluster that is not here", async () => {
+    const page = await open("/plan");
+    await page.getByLabel("Job, YAML or JSON").fill(readFileSync(new URL("../../../examples/paper/7b-4k.yaml", import.meta.url), "utf8"));
+    await page.getByLabel("Profile").fill("a800-128");
+    await page.getByRole("button", { name: "Show the plans" }).click();
+    await page.getByRole("table", { name: "Plans" }).waitFor({ timeout: 45_000 });
+    expect(await page.locator("tbody tr[data-row]").count()).toBe(10);
+    expect((await client.listJobs({ limit: 200 })).items.some(({ model }) => model === "llama-7b")).toBe(false);
+    await page.close();
+  });
+});
+
+describe("clusters, workloads and dead letters", () => {
+  it("draws one line a measured curve, and lists modules and slow-downs", async () => {
+    const record = (await client.listProfiles()).items.find(({ name }) => name === "this-machine")!;
+    const { profile } = await client.getProfile(record.id);
+    const page = await open(`/clusters/${record.id}`);
+    for (const op of ["all-gather", "all-to-all"] as const) {
+      await page.getByLabel("Operation").selectOption(op);
+      const curves = profile.collectives.filter((curve) => curve.op === op);
+      await until(() => page.locator('.curve-chart .curve-line path').count()).toBe(curves.length);
+      expect(await page.locator('.curve-chart .curve-dot circle').count()).toBe(curves.flatMap(({ points }) => points).length);
+    }
+    await page.getByText("Time", { exact: true }).click();
+    await page.locator('.curve-chart[data-measure="time"]').waitFor();
+    expect(await page.getByRole("table", { name: "Modules" }).locator("tbody tr").count()).toBe(Math.min(40, profile.modules.length));
+    await page.getByText("1.31 ×").waitFor();
+    await page.getByText(profile.provenance.notes[0]!).waitFor();
+    await page.close();
+  });
+
+  it("shows a workload's runs and proposals, and runs it now", async () => {
+    const job = (await client.listJobs({ state: "succeeded" })).items[0]!;
+    const id = await seed.workload("nightly", (await client.getJob(job.id)).planning!);
+    const page = await open("/workloads");
+    await row(page, id).getByText("proposed a plan").waitFor();
+    await row(page, id).getByRole("button", { name: "Run now: nightly" }).click();
+    await row(page, id).getByText("Asked for").waitFor();
+    await row(page, id).getByRole("link", { name: "nightly" }).click();
+    const [proposal] = (await client.listProposals(id)).items;
+    const card = page.locator(`[data-proposal="${proposal!.id}"]`);
+    await card.waitFor();
+    expect(await card.locator(".differences li").count()).toBe(proposal!.differences.length);
+    await page.close();
+  });
+
+  it("replays and discards dead letters", async () => {
+    const { id: jobId } = await seed.submit("of-a-letter");
+    const replayed = await seed.deadLetter({ messageType: "job.profile", payload: { type: "job.profile", data: { jobId }, traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" } });
+    const discarded = await seed.deadLetter();
+    const page = await open("/dead-letters");
+    await page.locator(`[data-letter="${replayed}"]`).getByRole("button", { name: /^Replay/ }).click();
+    await page.locator(`[data-letter="${replayed}"]`).getByText("Replayed").waitFor();
+    await page.locator(`[data-letter="${discarded}"]`).getByRole("button", { name: /^Discard/ }).click();
+    await page.locator(`[data-letter="${discarded}"]`).getByText("Discarded").waitFor();
+    await page.close();
+  });
+});
+
+describe("every page", () => {
+  it("reads well wide and light, narrow and dark", async () => {
+    await storeProfile(stack.database.db, { clusterKey: "slurm:a800:16x8", profile: shippedProfile("a800-128"), freshForSeconds: 0 });
+    const byState = async (state: "succeeded" | "failed" | "running" | "trialling") => `/jobs/${(await client.listJobs({ state })).items[0]!.id}`;
+    const profiles = (await client.listProfiles()).items;
+    const workload = (await client.listWorkloads()).items[0]!;
+    const paths = ["/jobs", "/submit", "/plan", "/workloads", `/workloads/${workload.id}`, "/clusters", `/clusters/${profiles[0]!.id}`, "/dead-letters", "/nowhere", "/jobs/00000000-0000-4000-8000-000000000000",
+      await byState("succeeded"), await byState("failed"), await byState("running"), await byState("trialling")];
+    const findings: string[] = [];
+    for (const path of paths) {
+      const page = await open(path);
+      await page.locator('[role="status"][aria-label^="Loading"]').waitFor({ state: "detached" });
+      for (const [width, colorScheme] of [[1280, "light"], [390, "dark"]] as const) {
+        await page.setViewportSize({ width, height: 844 });
+        await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+        if (overflow > 0) findings.push(`${path} at ${width}: ${overflow} px too wide`);
+        // By the debugger: the page's own policy lets no foreign script in.
+        await page.evaluate(AXE);
+        // Names, roles and structure are the same in both looks; colours are not.
+        const options = { resultTypes: ["violations"], ...(colorScheme === "dark" ? { runOnly: { type: "rule", values: ["color-contrast", "scrollable-region-focusable"] } } : {}) };
+        const violations = await page.evaluate(async (given) => {
+          const axe = (window as unknown as { axe: { run: (options: unknown) => Promise<{ violations: { id: string; impact: string; nodes: { html: string; failureSummary: string }[] }[] }> } }).axe;
+          return (await axe.run(given)).violations;
+        }, options);
+        for (const { id, impact, nodes } of violations) if (impact === "serious" || impact === "critical") findings.push(`${path} at ${width} ${colorScheme}: ${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
+      }
+      await page.close();
+    }
+    expect(findings).toEqual([]);
+  }, 120_000);
+
+  it("said nothing on the browser's console", () => {
+    expect(complaints).toEqual([]);
+  });
+});

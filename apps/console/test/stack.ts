@@ -1,0 +1,105 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { createTestDatabase, testStack, type TestDatabase } from "@internevo/local-stack/test-stack";
+import { newToken, storeToken } from "@internevo/store";
+import { chromium, type Browser } from "playwright-core";
+
+const CONSOLE = fileURLToPath(new URL("..", import.meta.url));
+const API = fileURLToPath(new URL("../../api/src/main.ts", import.meta.url));
+const CHROMIUM = "/usr/bin/chromium";
+const CHROMIUM_FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+
+const ended = (child: ChildProcess): Promise<number | null> => new Promise((resolve) => (child.exitCode !== null || child.signalCode !== null ? resolve(child.exitCode) : child.once("exit", resolve)));
+
+/** Builds the console as it ships. */
+async function buildConsole(directory: string): Promise<void> {
+  const vite = join(dirname(createRequire(import.meta.url).resolve("vite/package.json")), "bin", "vite.js");
+  const { NODE_ENV: _test, ...environment } = process.env;
+  const child = spawn(process.execPath, [vite, "build", "--outDir", directory, "--logLevel", "warn"], { cwd: CONSOLE, env: environment, stdio: ["ignore", "inherit", "inherit"] });
+  const status = await ended(child);
+  if (status !== 0) throw new Error(`vite build ended with ${status}`);
+}
+
+export interface RunningApi {
+  readonly url: string;
+  stop(signal?: NodeJS.Signals): Promise<void>;
+}
+
+/** The API as it is deployed: a process of its own. */
+async function startApi(database: TestDatabase, consoleDirectory: string, port: number): Promise<RunningApi> {
+  const child = spawn(process.execPath, [API], {
+    stdio: ["ignore", "pipe", "inherit"],
+    env: {
+      ...process.env,
+      NODE_ENV: "production",
+      DATABASE_URL: database.url,
+      NATS_URL: testStack().natsUrl,
+      INTERNEVO_NAMESPACE: `console-${randomUUID().slice(0, 8)}`,
+      INTERNEVO_API_PORT: String(port),
+      INTERNEVO_API_TOKEN: newToken(),
+      INTERNEVO_API_CONSOLE_DIRECTORY: consoleDirectory,
+      INTERNEVO_API_REQUESTS_PER_MINUTE: "100000",
+    },
+  });
+  const url = await new Promise<string>((resolve, reject) => {
+    child.once("exit", (status) => reject(new Error(`the API ended with ${status} before it was ready`)));
+    createInterface({ input: child.stdout }).on("line", (line) => {
+      const entry = JSON.parse(line) as { event?: string; apiUrl?: string };
+      if (entry.event === "ready" && entry.apiUrl !== undefined) resolve(entry.apiUrl);
+    });
+  });
+  return {
+    url,
+    async stop(signal = "SIGTERM") {
+      child.kill(signal);
+      await ended(child);
+    },
+  };
+}
+
+export interface ConsoleStack {
+  readonly url: string;
+  readonly database: TestDatabase["database"];
+  readonly browser: Browser;
+  readonly tokens: Readonly<Record<"admin" | "viewer", string>>;
+  /** Ends the API at once, as a crash does. */
+  killApi(): Promise<void>;
+  /** Starts it again at the same address. */
+  restartApi(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** The built console, served by a real API over a real database, and a real browser. */
+export async function startConsoleStack(): Promise<ConsoleStack> {
+  if (!existsSync(CHROMIUM)) throw new Error(`${CHROMIUM} is missing: apt-get install chromium`);
+  const directory = mkdtempSync(join(tmpdir(), "internevo-console-"));
+  const [database] = await Promise.all([createTestDatabase(), buildConsole(directory)]);
+  const tokens = { admin: newToken(), viewer: newToken() };
+  await storeToken(database.database.db, "ada", "admin", tokens.admin);
+  await storeToken(database.database.db, "vic", "viewer", tokens.viewer);
+  let api = await startApi(database, directory, 0);
+  const { url } = api;
+  const browser = await chromium.launch({ executablePath: CHROMIUM, args: CHROMIUM_FLAGS });
+  return {
+    url,
+    database: database.database,
+    browser,
+    tokens,
+    killApi: () => api.stop("SIGKILL"),
+    async restartApi() {
+      api = await startApi(database, directory, Number(new URL(url).port));
+    },
+    async close() {
+      await browser.close();
+      await api.stop();
+      await database.drop();
+      rmSync(directory, { recursive: true, force: true });
+    },
+  };
+}
