@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 
 const WANTED_MAJOR = 24;
 const pinned = fileURLToPath(new URL("../../../.tools/node/bin/node", import.meta.url));
+const compileCache = fileURLToPath(new URL("../../../.tools/compile-cache", import.meta.url));
 const main = fileURLToPath(new URL("../src/main.ts", import.meta.url));
 const node = existsSync(pinned) ? pinned : Number(process.versions.node.split(".")[0]) >= WANTED_MAJOR ? process.execPath : undefined;
 
@@ -15,7 +16,9 @@ if (node === undefined) {
   process.exit(5);
 }
 
-const child = spawn(node, ["--disable-warning=ExperimentalWarning", main, ...process.argv.slice(2)], { stdio: "inherit" });
+// What is compiled once is kept: half of the time that a command, or a service of the local stack, takes to start.
+const env = { NODE_COMPILE_CACHE: compileCache, ...process.env };
+const child = spawn(node, ["--disable-warning=ExperimentalWarning", main, ...process.argv.slice(2)], { stdio: "inherit", env });
 // A terminal sends Ctrl-C to the whole group: the child has it already. What arrives here alone is passed on.
 for (const signal of ["SIGTERM", "SIGHUP", "SIGQUIT"]) process.on(signal, () => child.kill(signal));
 process.on("SIGINT", () => {
