@@ -123,8 +123,8 @@ async function measure(options: ObtainProfileOptions, base: ProfileRecord | unde
     effort: settings.effort,
     runDirectory: clusterRunDirectory(settings.dataDirectory, spec.cluster.name),
     signal,
-    // Every point has its bound; the device's own figures and the start come on top.
-    timeoutSeconds: 120 + 4 * points * settings.effort.maximumSecondsPerPoint,
+    // For a probe that hangs: every point has its own bound, and waiting for busy cores comes on top.
+    timeoutSeconds: 600 + 20 * points * settings.effort.maximumSecondsPerPoint,
     onProgress: (done, total, message) => options.onProgress(message, done, total),
     ...(options.onLog ? { onLog: options.onLog } : {}),
   }), (outcome) => (outcome.status === "failed" ? outcome.failure : undefined));

@@ -1,0 +1,65 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { getPlanning, listTrials } from "@internevo/store";
+import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
+import { profiler } from "../../profiler/src/index.ts";
+import { planner } from "../src/index.ts";
+
+let world: World;
+beforeAll(async () => {
+  world = await createWorld();
+  await world.start(profiler);
+  await world.start(planner);
+});
+afterAll(() => world.close());
+
+const planned = (over: Record<string, unknown> = {}, cluster: Record<string, unknown> = {}) =>
+  smallJob({ ...over, cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB", profile: world.profilePath, ...cluster } });
+
+async function failureOf(job: Record<string, unknown>) {
+  const id = await world.submit(job);
+  await world.untilState(id, "failed", 30);
+  return world.job(id);
+}
+
+describe("planner", () => {
+  it("stores the ranked plans with all counts, and makes the best runnable ones trials", async () => {
+    const id = await world.submit(planned({ trials: { count: 4 } }));
+    await world.untilState(id, "trialling", 30);
+    const job = await world.job(id);
+    const planning = await getPlanning(world.database.db, job.planningId as string);
+    if (!planning) throw new Error("no planning");
+    const { evaluated, feasible, rejected } = planning.counts;
+    expect(feasible).toBeGreaterThan(0);
+    expect(feasible + Object.values(rejected).reduce((sum, count) => sum + count, 0)).toBe(evaluated);
+    const trials = await listTrials(world.database.db, id);
+    expect(trials.map((trial) => trial.candidate.plan)).toEqual(planning.runnableCandidates.slice(0, 4).map((candidate) => candidate.plan));
+    expect(trials.every((trial) => trial.state === "pending" && trial.candidate.runnable)).toBe(true);
+    expect(trials).toHaveLength(4);
+  });
+
+  it("says what would fit when nothing does", async () => {
+    const { id, failure, planningId } = await failureOf(planned({}, { memoryPerGpu: "1MB" }));
+    expect(failure).toMatchObject({ code: "no-feasible-plan", message: expect.stringMatching(/fits in .* the closest, b\d+ .* needs .* of it .* for \w+/), remedy: expect.stringContaining("cluster.memoryPerGpu") });
+    const planning = await getPlanning(world.database.db, planningId as string);
+    expect(planning?.closest?.peakMemoryBytes).toBeGreaterThan(1e6);
+    expect(failure?.remedy).toContain(String(planning?.closest?.peakMemoryBytes));
+    expect(await listTrials(world.database.db, id)).toEqual([]);
+  });
+
+  it("says which constraint stands in the way when no plan divides", async () => {
+    // One sequence a step, and 7 ranks over which neither the batch nor heads nor layers divide.
+    const { failure } = await failureOf(planned({ sequenceLengthTokens: 64, globalBatchTokens: 64 }, { gpusPerNode: 7 }));
+    expect(failure).toMatchObject({ code: "no-feasible-plan", message: expect.stringMatching(/none of \d+ plans divides.*-not-divisible/) });
+  });
+
+  it("fails a job whose feasible plans the executor does not run yet", async () => {
+    const { failure } = await failureOf(planned({ precision: "bf16-grad16" }));
+    expect(failure).toMatchObject({ code: "plan-unsupported", message: expect.stringContaining("bf16-grad16") });
+  });
+
+  it("fails a job without data after it is planned", async () => {
+    const { failure, planningId } = await failureOf(planned({ data: undefined }));
+    expect(failure?.code).toBe("data-invalid");
+    expect(planningId).not.toBeNull();
+  });
+});

@@ -1,0 +1,88 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { requiredMeasurements } from "@internevo/cost-model";
+import { clusterKey } from "@internevo/domain";
+import { countMissing } from "@internevo/launcher";
+import { getProfile, listProfiles, requestCancel } from "@internevo/store";
+import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
+import { profiler } from "../src/index.ts";
+
+let world: World;
+beforeAll(async () => {
+  world = await createWorld();
+  await world.start(profiler);
+});
+afterAll(() => world.close());
+
+const cluster = (over: Record<string, unknown>) => ({ nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB", ...over });
+const profileOf = async (jobId: string) => {
+  const record = await getProfile(world.database.db, (await world.job(jobId)).profileId as string);
+  if (!record) throw new Error("the job has no profile");
+  return record;
+};
+
+describe("profiler", () => {
+  it("takes a shipped profile without measuring", async () => {
+    const id = await world.submit(smallJob({ cluster: cluster({ profile: "a800-128" }) }));
+    await world.untilState(id, "planning", 30);
+    expect((await profileOf(id)).profile.name).toContain("a800");
+  });
+
+  it("names a profile that is missing", async () => {
+    const id = await world.submit(smallJob({ cluster: cluster({ profile: "no-such-profile" }) }));
+    await world.untilState(id, "failed", 30);
+    expect((await world.job(id)).failure).toMatchObject({ code: "profile-missing", message: expect.stringContaining("no-such-profile"), remedy: expect.stringContaining("a800-128") });
+  });
+
+  it("names a file that is no profile, without quoting it", async () => {
+    const id = await world.submit(smallJob({ cluster: cluster({ profile: "/etc/passwd" }) }));
+    await world.untilState(id, "failed", 30);
+    const { failure } = await world.job(id);
+    expect(failure?.message).toContain("/etc/passwd is not JSON");
+    expect(JSON.stringify(failure)).not.toContain("root:");
+  });
+
+  it("measures what a job needs, reuses it while it is fresh, and completes it with what another job needs", async () => {
+    const own = cluster({ name: "measured" });
+    const first = await world.submit(smallJob({ cluster: own }));
+    await world.untilState(first, "planning", 240);
+    const { spec } = await world.job(first);
+    const record = await profileOf(first);
+    expect(record.clusterKey).toBe(clusterKey(spec.cluster));
+    expect(countMissing(record.profile, requiredMeasurements(spec))).toBe(0);
+    expect(record.profile.provenance).toMatchObject({ source: expect.stringContaining("internevo-probe"), command: expect.stringContaining("mpirun"), versions: { compiler: expect.any(String), "internevo-probe": expect.any(String) } });
+    expect(record.profile.device.peakFlopsPerSecondFp32).toBeGreaterThan(1e8);
+    const progress = await world.untilEvent(first, (event) => event.type === "progress" && (event.data["total"] as number) > 1);
+    expect(progress.data["stage"]).toBe("profiling");
+
+    const again = await world.submit(smallJob({ cluster: own }));
+    await world.untilState(again, "planning", 30);
+    expect((await world.job(again)).profileId).toBe(record.id);
+
+    const longer = await world.submit(smallJob({ cluster: own, sequenceLengthTokens: 32, globalBatchTokens: 512 }));
+    await world.untilState(longer, "planning", 240);
+    const completed = await profileOf(longer);
+    expect(completed.id).not.toBe(record.id);
+    expect(countMissing(completed.profile, requiredMeasurements((await world.job(longer)).spec))).toBe(0);
+    expect(countMissing(completed.profile, requiredMeasurements(spec))).toBe(0);
+    expect(Math.abs(Date.parse(completed.freshUntil) - Date.parse(record.freshUntil))).toBeLessThan(2000);
+  }, 600_000);
+
+  it("measures again when a rank is killed", async () => {
+    const id = await world.submit(smallJob({ cluster: cluster({ name: "killed" }) }));
+    await world.untilEvent(id, (event) => event.type === "progress" && (event.data["done"] as number) > 0, 120);
+    process.kill(world.rankPids()[0] as number, "SIGKILL");
+    await world.untilState(id, "planning", 240);
+    expect(countMissing((await profileOf(id)).profile, requiredMeasurements((await world.job(id)).spec))).toBe(0);
+  }, 400_000);
+
+  it("stops when the job is cancelled, and stores nothing", async () => {
+    const before = (await listProfiles(world.database.db)).items.length;
+    const id = await world.submit(smallJob({ cluster: cluster({ name: "cancelled" }) }));
+    await world.untilEvent(id, (event) => event.type === "progress" && (event.data["done"] as number) > 0, 120);
+    expect(world.rankPids().length).toBeGreaterThan(0);
+    expect(await world.database.transaction((tx) => requestCancel(tx, id))).toBe("cancelling");
+    await world.untilState(id, "cancelled", 30);
+    await world.untilNoRanks();
+    expect((await listProfiles(world.database.db)).items).toHaveLength(before);
+  }, 200_000);
+});

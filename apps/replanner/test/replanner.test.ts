@@ -1,0 +1,98 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { readFileSync } from "node:fs";
+import { resolveJob, type Profile } from "@internevo/domain";
+import { planJob } from "@internevo/search";
+import { createWorkload, fireWorkloadNow, getFiring, getWorkload, listProposals, submitJob, transitionJob, updateJob, newestWorkloadPlanning, type Firing } from "@internevo/store";
+import { setTimeout as sleep } from "node:timers/promises";
+import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
+import { replanner } from "../src/index.ts";
+
+let world: World;
+beforeAll(async () => {
+  world = await createWorld();
+  // Two of them: nothing may fire twice.
+  await world.start(replanner, { INTERNEVO_REPLANNER_POLL_SECONDS: "0.2" });
+  await world.start(replanner, { INTERNEVO_REPLANNER_POLL_SECONDS: "0.2" });
+});
+afterAll(() => world.close());
+
+const spec = (over: Record<string, unknown> = {}, cluster: Record<string, unknown> = {}) =>
+  resolveJob(smallJob({ ...over, cluster: { name: "fleet", nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB", profile: world.profilePath, ...cluster } }));
+
+const register = (name: string, over: Partial<Parameters<typeof createWorkload>[1]> = {}) =>
+  createWorkload(world.database.db, { name, spec: spec(), cron: "0 3 * * *", timeZone: "UTC", catchUpWindowSeconds: 3600, gainThreshold: 0.05, nextRunAt: null, ...over });
+
+async function ended(firingId: string): Promise<Firing> {
+  for (const end = performance.now() + 30_000; performance.now() < end; await sleep(50)) {
+    const firing = await getFiring(world.database.db, firingId);
+    if (firing && firing.state !== "pending") return firing;
+  }
+  throw new Error(`firing ${firingId} did not end\n${world.logs()}`);
+}
+const runNow = async (workloadId: string) => ended((await world.database.transaction((tx) => fireWorkloadNow(tx, workloadId))).id);
+const firings = (workloadId: string) => world.database.db.execute(`select id, state, outcome from workload_firings where workload_id = '${workloadId}'`).then((result) => result.rows as { id: string; state: string; outcome: string }[]);
+
+describe("replanner", () => {
+  it("proposes the best plan when none is in use, and keeps it the next time", async () => {
+    const { id } = await register("first");
+    expect(await runNow(id)).toMatchObject({ state: "succeeded", outcome: expect.stringContaining("no plan was in use") });
+    const [proposal] = (await listProposals(world.database.db, id)).items;
+    const planning = await newestWorkloadPlanning(world.database.db, id);
+    expect(proposal).toMatchObject({ current: null, predictedGain: 0 });
+    expect(proposal?.proposed.plan).toEqual(planning?.result.runnableCandidates[0]?.plan);
+    expect(await runNow(id)).toMatchObject({ state: "succeeded", outcome: expect.stringContaining("still the best") });
+    expect((await listProposals(world.database.db, id)).items).toHaveLength(1);
+    expect((await getWorkload(world.database.db, id))?.lastOutcome).toContain("still the best");
+  });
+
+  it("proposes what is better than the plan that a job chose, with gain and differences", async () => {
+    const own = spec({ name: "chosen" }, { name: "chosen-fleet" });
+    const { id } = await register("chosen", { spec: own });
+    await runNow(id);
+    const all = planJob(own, JSON.parse(readFileSync(world.profilePath, "utf8")) as Profile, { top: 1000 }).runnableCandidates;
+    const [fastest, slowest] = [all[0], all.at(-1)];
+    if (!slowest || !fastest) throw new Error("no plans");
+    await world.database.transaction(async (tx) => {
+      const jobId = await submitJob(tx, own);
+      await updateJob(tx, jobId, { chosen: slowest });
+      await transitionJob(tx, { jobId, from: "profiling", to: "cancelled" });
+    });
+    const firing = await runNow(id);
+    const gain = 1 - fastest.predicted.stepTimeSeconds / slowest.predicted.stepTimeSeconds;
+    const proposals = (await listProposals(world.database.db, id)).items;
+    expect(gain).toBeGreaterThan(0.05);
+    expect(firing.outcome).toContain("predicted to gain");
+    expect(proposals).toHaveLength(2);
+    expect(proposals[0]?.predictedGain).toBeCloseTo(gain, 9);
+    expect(proposals[0]?.differences.length).toBeGreaterThan(0);
+    expect(proposals[0]?.current?.plan).toEqual(slowest.plan);
+  });
+
+  it("says what would fit when nothing does, and what is missing without a profile", async () => {
+    const { id } = await register("too big", { spec: spec({}, { memoryPerGpu: "1MB" }) });
+    expect(await runNow(id)).toMatchObject({ state: "failed", outcome: expect.stringContaining("the closest") });
+    const missing = await register("no profile", { spec: spec({}, { profile: "/absent.json" }) });
+    expect(await runNow(missing.id)).toMatchObject({ state: "failed", outcome: expect.stringContaining("there is no profile /absent.json") });
+  });
+
+  it("fires what is due once, although two of it look, and plans the next night", async () => {
+    const due = new Date(Date.now() - 5000);
+    const { id } = await register("due", { nextRunAt: due });
+    for (const end = performance.now() + 20_000; (await firings(id)).length === 0 && performance.now() < end; ) await sleep(50);
+    const [first] = await firings(id);
+    if (!first) throw new Error("nothing fired");
+    expect(await ended(first.id)).toMatchObject({ state: "succeeded", trigger: "schedule", scheduledFor: due.toISOString() });
+    await sleep(600); // three more looks of both
+    expect(await firings(id)).toHaveLength(1);
+    const next = (await getWorkload(world.database.db, id))?.nextRunAt;
+    expect(next && new Date(next).getTime()).toBeGreaterThan(Date.now());
+    expect(next).toMatch(/T03:00:00/);
+    expect((await listProposals(world.database.db, id)).items).toHaveLength(1);
+  });
+
+  it("skips what is later than the catch-up window", async () => {
+    const { id } = await register("late", { nextRunAt: new Date(Date.now() - 7_200_000) });
+    for (const end = performance.now() + 20_000; (await firings(id)).length === 0 && performance.now() < end; ) await sleep(50);
+    expect(await firings(id)).toMatchObject([{ state: "skipped", outcome: expect.stringContaining("beyond the catch-up window") }]);
+  });
+});

@@ -1,0 +1,159 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { DestinationStream } from "pino";
+import type { TObject } from "typebox";
+import type { JobStreamEvent } from "@internevo/contracts";
+import { shippedProfile } from "@internevo/cost-model";
+import { isTerminal, resolveJob, type JobState } from "@internevo/domain";
+import { createTestDatabase, testStack, type TestDatabase } from "@internevo/local-stack/test-stack";
+import { startService, type RunningService, type ServiceDefinition } from "@internevo/service-kit";
+import { getJob, submitJob, subscribeJobEvents, type Database, type JobRow } from "@internevo/store";
+
+const ROOT = join(import.meta.dirname, "..", "..", "..");
+
+/** A job small enough that a whole one takes seconds on two ranks. */
+export const smallJob = (over: Record<string, unknown> = {}): Record<string, unknown> => ({
+  name: "small",
+  model: { name: "tiny", hiddenSize: 64, layers: 2, heads: 4, kvHeads: 2, ffnHiddenSize: 128, vocabularySize: 256 },
+  sequenceLengthTokens: 64,
+  globalBatchTokens: 512,
+  precision: "fp32",
+  steps: 30,
+  optimizer: { peakLearningRate: 0.003, minLearningRate: 0.0003, warmupSteps: 5 },
+  data: { format: "text", paths: ["/usr/share/common-licenses/GPL-3"] },
+  cluster: { name: `test-${randomUUID().slice(0, 8)}`, nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" },
+  checkpointing: { everySteps: 10, keepLast: 2 },
+  trials: { count: 2, warmupSteps: 1, steps: 2 },
+  ...over,
+});
+
+export interface ServiceProcess {
+  readonly name: string;
+  readonly pid: number;
+  /** kill -9, and waits until it is gone. */
+  kill(): Promise<void>;
+}
+
+/** A database, a namespace on the broker and a data directory of a test's own, with services on them. */
+export interface World {
+  readonly database: Database;
+  readonly dataDirectory: string;
+  readonly environment: Readonly<Record<string, string>>;
+  start<S extends TObject>(definition: ServiceDefinition<S>, environment?: Readonly<Record<string, string>>): Promise<RunningService>;
+  /** As a process of its own, so that it can be killed. */
+  startProcess(name: string, environment?: Readonly<Record<string, string>>): Promise<ServiceProcess>;
+  /** A profile file of a cluster that overlaps nothing, as our executor: jobs that name it are planned without measuring. */
+  readonly profilePath: string;
+  submit(job: Record<string, unknown>): Promise<string>;
+  job(jobId: string): Promise<JobRow>;
+  /** Follows the job until an event is what is waited for. */
+  untilEvent(jobId: string, found: (event: JobStreamEvent) => boolean, seconds?: number): Promise<JobStreamEvent>;
+  untilState(jobId: string, state: JobState, seconds?: number): Promise<void>;
+  /** Pids of the native programs' ranks of this world. */
+  rankPids(): number[];
+  untilNoRanks(seconds?: number): Promise<void>;
+  /** What the services logged, newest last. */
+  logs(): string;
+  close(): Promise<void>;
+}
+
+/** Quick rather than exact: the figures are not what is tested. */
+const QUICK = { INTERNEVO_PROBE_SAMPLES: "1", INTERNEVO_PROBE_POINT_SECONDS: "0.002", INTERNEVO_PROBE_SPREAD: "1" };
+
+const RANKS = ["internevo-train", "internevo-probe"];
+
+function pidsOf(stackDirectory: string): number[] {
+  const wanted = `INTERNEVO_STACK_DIRECTORY=${stackDirectory}`;
+  return readdirSync("/proc").filter((name) => /^\d+$/.test(name)).flatMap((pid) => {
+    try {
+      const command = readFileSync(`/proc/${pid}/comm`, "utf8").trim();
+      return RANKS.includes(command) && readFileSync(`/proc/${pid}/environ`, "latin1").split("\0").includes(wanted) ? [Number(pid)] : [];
+    } catch {
+      return [];
+    }
+  });
+}
+
+export async function createWorld(): Promise<World> {
+  const test: TestDatabase = await createTestDatabase();
+  const dataDirectory = mkdtempSync(join(tmpdir(), "internevo-world-"));
+  const environment = { DATABASE_URL: test.url, NATS_URL: testStack().natsUrl, INTERNEVO_NAMESPACE: `test-${randomUUID().slice(0, 8)}`, INTERNEVO_DATA_DIRECTORY: dataDirectory, INTERNEVO_STACK_DIRECTORY: dataDirectory, HEALTH_PORT: "0", LOG_LEVEL: "info", ...QUICK };
+  const services: RunningService[] = [];
+  const children = new Set<ChildProcess>();
+  const lines: string[] = [];
+  const keep = (line: string): void => {
+    lines.push(line.trimEnd());
+    if (lines.length > 2000) lines.shift();
+  };
+  const logDestination: DestinationStream = { write: keep };
+  // Ranks of services in this process inherit the mark from it.
+  process.env["INTERNEVO_STACK_DIRECTORY"] = dataDirectory;
+
+  const profilePath = join(dataDirectory, "profile.json");
+  writeFileSync(profilePath, JSON.stringify({ ...shippedProfile("a800-128"), executor: { forwardOverlap: "none", backwardOverlap: "none" } }));
+
+  const world: World = {
+    profilePath,
+    database: test.database,
+    dataDirectory,
+    environment,
+    async start(definition, more = {}) {
+      const running = await startService(definition, { environment: { ...environment, ...more }, logDestination });
+      services.push(running);
+      return running;
+    },
+    async startProcess(name, more = {}) {
+      const child = spawn(process.execPath, [join(ROOT, "apps", name, "src", "main.ts")], { cwd: dataDirectory, env: { PATH: process.env["PATH"] ?? "", HOME: process.env["HOME"] ?? "/", ...environment, ...more }, stdio: ["ignore", "pipe", "pipe"] });
+      children.add(child);
+      const gone = new Promise<void>((resolve) => child.once("close", () => (children.delete(child), resolve())));
+      createInterface({ input: child.stderr }).on("line", keep);
+      await new Promise<void>((resolve, reject) => {
+        createInterface({ input: child.stdout }).on("line", (line) => {
+          keep(line);
+          if (line.includes('"event":"ready"')) resolve();
+        });
+        void gone.then(() => reject(new Error(`${name} ended before it was ready:\n${lines.slice(-20).join("\n")}`)));
+      });
+      return { name, pid: child.pid as number, kill: () => (child.kill("SIGKILL"), gone) };
+    },
+    submit: (job) => test.database.transaction((tx) => submitJob(tx, resolveJob(job))),
+    async job(jobId) {
+      const row = await getJob(test.database.db, jobId);
+      if (!row) throw new Error(`there is no job ${jobId}`);
+      return row;
+    },
+    async untilEvent(jobId, found, seconds = 60) {
+      const late = AbortSignal.timeout(seconds * 1000);
+      for await (const event of subscribeJobEvents(test.database, jobId, 0, { signal: late, pollSeconds: 0.2 })) if (found(event)) return event;
+      const { state, reason } = await world.job(jobId);
+      throw new Error(`waited ${late.aborted ? `${seconds} s ` : ""}in vain: the job is ${state} (${reason ?? "no reason"})\n${lines.slice(-40).join("\n")}`);
+    },
+    async untilState(jobId, state, seconds) {
+      await world.untilEvent(jobId, (event) => {
+        const to = event.data["to"] as JobState;
+        if (event.type === "state" && isTerminal(to) && to !== state) throw new Error(`the job ended as ${to}: ${String(event.data["reason"])}\n${lines.slice(-40).join("\n")}`);
+        return event.type === "state" && to === state;
+      }, seconds);
+    },
+    rankPids: () => pidsOf(dataDirectory),
+    async untilNoRanks(seconds = 5) {
+      for (const end = performance.now() + seconds * 1000; world.rankPids().length > 0; await sleep(20)) {
+        if (performance.now() > end) throw new Error(`ranks ${world.rankPids().join(", ")} are left`);
+      }
+    },
+    logs: () => lines.join("\n"),
+    async close() {
+      await Promise.all(services.map((service) => service.stop()));
+      await Promise.all([...children].map((child) => new Promise<void>((resolve) => (child.once("close", () => resolve()), child.kill("SIGKILL")))));
+      await world.untilNoRanks(10);
+      await test.drop();
+      rmSync(dataDirectory, { recursive: true, force: true });
+    },
+  };
+  return world;
+}
