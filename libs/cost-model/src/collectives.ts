@@ -85,17 +85,19 @@ export class CollectiveTimes {
     return this.#read(op, "mixed", bytes * shared, whole);
   }
 
+  /** The curves of an operation and placement, or of another placement; none when the profile lacks the operation. */
+  #familyOf(op: Collective, placement: Placement): Family | undefined {
+    const family = this.#families.get(`${op} ${placement}`);
+    if (family) return family;
+    const other = (["mixed", "inter-node", "intra-node"] as const).find((name) => this.#families.has(`${op} ${name}`));
+    if (other) this.#warn("collectives that the profile lacks for a placement, taken from another", `${op} ${placement} from ${other}`);
+    else this.#warn("collectives that the profile lacks, taken from the memory bandwidth, which is too optimistic", op);
+    return other && this.#families.get(`${op} ${other}`);
+  }
+
   #read(op: Collective, placement: Placement, bytes: number, size: number): number {
-    let family = this.#families.get(`${op} ${placement}`);
-    if (!family) {
-      const other = (["mixed", "inter-node", "intra-node"] as const).find((name) => this.#families.has(`${op} ${name}`));
-      if (!other) {
-        this.#warn("collectives that the profile lacks, taken from the memory bandwidth, which is too optimistic", op);
-        return bytes / this.#bandwidth;
-      }
-      this.#warn("collectives that the profile lacks for a placement, taken from another", `${op} ${placement} from ${other}`);
-      family = this.#families.get(`${op} ${other}`) as Family;
-    }
+    const family = this.#familyOf(op, placement);
+    if (!family) return bytes / this.#bandwidth;
     const { sizes, curves } = family;
     const index = sizes.indexOf(size);
     if (index < 0) this.#warn("group sizes that the profile lacks, taken from others", `${op} ${placement} over ${size} ranks`);

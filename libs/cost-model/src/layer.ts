@@ -72,10 +72,10 @@ export function layerModules(model: Model, slice: LayerSlice, precision: Precisi
 
 /** The same module in the backward pass. */
 export function backwardOf(shape: ModuleShape): ModuleShape {
-  return "pass" in shape && shape.pass === "forward" ? ({ ...shape, pass: "backward" } as ModuleShape) : shape;
+  return "pass" in shape && shape.pass === "forward" ? { ...shape, pass: "backward" } : shape;
 }
 
-/** Modules outside the layers: embedding, final norm, head with loss. `lossRows`: rows of one chunk of the loss. */
+/** Modules outside the layers: embedding, final norm, head with loss. */
 export function outerModules(model: Model, rows: number, precision: Precision): { embedding: ModuleShape; finalNorm: ModuleShape; headLoss: ModuleShape } {
   const compute = computePrecision(precision);
   const sizes = { precision: compute, rows, width: model.hiddenSize, vocabulary: model.vocabularySize };
