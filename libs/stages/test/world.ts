@@ -82,7 +82,9 @@ function pidsOf(stackDirectory: string): number[] {
 export async function createWorld(): Promise<World> {
   const test: TestDatabase = await createTestDatabase();
   const dataDirectory = mkdtempSync(join(tmpdir(), "internevo-world-"));
-  const environment = { DATABASE_URL: test.url, NATS_URL: testStack().natsUrl, INTERNEVO_NAMESPACE: `test-${randomUUID().slice(0, 8)}`, INTERNEVO_DATA_DIRECTORY: dataDirectory, INTERNEVO_STACK_DIRECTORY: dataDirectory, HEALTH_PORT: "0", LOG_LEVEL: "info", ...QUICK };
+  // Another build of the native programs may be tested.
+  const native = process.env["INTERNEVO_NATIVE_DIRECTORY"];
+  const environment = { ...(native ? { INTERNEVO_NATIVE_DIRECTORY: native } : {}), DATABASE_URL: test.url, NATS_URL: testStack().natsUrl, INTERNEVO_NAMESPACE: `test-${randomUUID().slice(0, 8)}`, INTERNEVO_DATA_DIRECTORY: dataDirectory, INTERNEVO_STACK_DIRECTORY: dataDirectory, HEALTH_PORT: "0", LOG_LEVEL: "info", ...QUICK };
   const services: RunningService[] = [];
   const children = new Set<ChildProcess>();
   const lines: string[] = [];

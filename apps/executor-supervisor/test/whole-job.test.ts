@@ -1,0 +1,85 @@
+import { readdir } from "node:fs/promises";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { checkpointDirectory } from "@internevo/stages";
+import { allSteps, findRun, listAttempts, listTrials, requestCancel } from "@internevo/store";
+import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
+import { planner } from "../../planner/src/index.ts";
+import { profiler } from "../../profiler/src/index.ts";
+import { trialRunner } from "../../trial-runner/src/index.ts";
+import { executorSupervisor } from "../src/index.ts";
+
+let world: World;
+beforeAll(async () => {
+  world = await createWorld();
+  for (const service of [profiler, planner, trialRunner]) await world.start(service as typeof profiler);
+  await world.start(executorSupervisor);
+});
+afterAll(() => world.close());
+
+async function runOf(jobId: string) {
+  const run = await findRun(world.database.db, jobId);
+  if (!run) throw new Error("the job has no run");
+  return { steps: await allSteps(world.database.db, run.id), attempts: await listAttempts(world.database.db, run.id) };
+}
+const stepEvent = (least: number) => (event: { type: string; data: Record<string, unknown> }) => event.type === "step" && (event.data["step"] as number) >= least;
+
+describe("a job through all services", () => {
+  it("is profiled, planned, tried and trained, and reports", async () => {
+    const began = performance.now();
+    const id = await world.submit(smallJob({ name: "whole", cluster: { name: "whole", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" }, steps: 60, trials: { count: 10, warmupSteps: 1, steps: 3 } }));
+    const stages: string[] = [];
+    for (const state of ["planning", "trialling", "running", "succeeded"] as const) {
+      await world.untilState(id, state, 300);
+      stages.push(`${state} after ${((performance.now() - began) / 1000).toFixed(1)} s`);
+    }
+    console.info(stages.join(", "));
+    const { report } = await world.job(id);
+    const { steps, attempts } = await runOf(id);
+    expect(steps.map((metric) => metric.step)).toEqual(Array.from({ length: 60 }, (_, index) => index + 1));
+    expect(attempts).toMatchObject([{ number: 1, state: "succeeded", resumedFromStep: 0, lastStep: 60 }]);
+    const trials = await listTrials(world.database.db, id);
+    expect(trials).toHaveLength(10);
+    expect(trials.filter((trial) => trial.state === "succeeded")).toHaveLength(10);
+    expect(report).toMatchObject({ steps: 60, attempts: 1 });
+    expect(report?.finalLossNats).toBeLessThan(steps[0]?.loss as number);
+    expect(report?.unigramEntropyNats).toBeGreaterThan(2);
+    expect(report?.timeErrorOverTrials).toBeGreaterThanOrEqual(0);
+    expect(report?.memoryErrorOverTrials).toBeGreaterThanOrEqual(0);
+    expect(report?.kendallTauOverTrials).not.toBeUndefined();
+    expect((await readdir(checkpointDirectory(world.dataDirectory, id))).sort()).toEqual(["step-50", "step-60"]);
+    await world.untilNoRanks();
+  }, 600_000);
+
+  it("goes on from the last checkpoint when a rank is killed, and ends with the same losses", async () => {
+    const cluster = { name: "whole", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" };
+    const job = { cluster, steps: 300, trials: { count: 1, warmupSteps: 0, steps: 1 }, checkpointing: { everySteps: 20, keepLast: 2 } };
+    const undisturbed = await world.submit(smallJob(job));
+    await world.untilState(undisturbed, "succeeded", 200);
+    const id = await world.submit(smallJob(job));
+    await world.untilEvent(id, stepEvent(45), 120);
+    const [, second] = world.rankPids();
+    process.kill(second as number, "SIGKILL");
+    await world.untilState(id, "succeeded", 200);
+    const { steps, attempts } = await runOf(id);
+    expect(attempts).toHaveLength(2);
+    expect(attempts[0]).toMatchObject({ state: "failed", failure: { code: "rank-lost" } });
+    expect(attempts[1]?.state).toBe("succeeded");
+    expect(attempts[1]?.resumedFromStep).toBeGreaterThanOrEqual(40);
+    expect((attempts[1]?.resumedFromStep ?? 1) % 20).toBe(0);
+    expect(steps.map((metric) => metric.step)).toEqual(Array.from({ length: 300 }, (_, index) => index + 1));
+    // Resuming under the same plan is bitwise: the interruption leaves no trace in the losses.
+    expect(steps.map((metric) => metric.loss)).toEqual((await runOf(undisturbed)).steps.map((metric) => metric.loss));
+    expect((await world.job(id)).report?.attempts).toBe(2);
+  }, 600_000);
+
+  it("is cancelled while it trains, and no rank is left", async () => {
+    const id = await world.submit(smallJob({ cluster: { name: "whole", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" }, steps: 100_000, trials: { count: 1, warmupSteps: 0, steps: 1 } }));
+    await world.untilEvent(id, stepEvent(2), 120);
+    expect(world.rankPids()).toHaveLength(2);
+    expect(await world.database.transaction((tx) => requestCancel(tx, id))).toBe("cancelling");
+    await world.untilState(id, "cancelled", 30);
+    await world.untilNoRanks();
+    expect((await runOf(id)).attempts).toMatchObject([{ state: "stopped" }]);
+    expect((await world.job(id)).report).toBeNull();
+  }, 200_000);
+});

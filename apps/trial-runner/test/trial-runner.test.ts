@@ -1,0 +1,94 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { readFileSync } from "node:fs";
+import { resolveJob, type Candidate, type Profile } from "@internevo/domain";
+import { planJob } from "@internevo/search";
+import { createTrials, getJob, listTrials, requestCancel, submitJob, transitionJob } from "@internevo/store";
+import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
+import { trialRunner } from "../src/index.ts";
+
+let world: World;
+beforeAll(async () => {
+  world = await createWorld();
+  await world.start(trialRunner);
+});
+afterAll(() => world.close());
+
+/** A job that stands before its trials, with these plans to try. */
+async function trialling(job: Record<string, unknown>, choose: (runnable: Candidate[]) => Candidate[]): Promise<string> {
+  const spec = resolveJob(job);
+  const { runnableCandidates } = planJob({ ...spec, cluster: { ...spec.cluster, memoryPerGpuBytes: 1e12 } }, JSON.parse(readFileSync(world.profilePath, "utf8")) as Profile, { top: 10 });
+  return world.database.transaction(async (tx) => {
+    const id = await submitJob(tx, spec);
+    await transitionJob(tx, { jobId: id, from: "profiling", to: "planning" });
+    await createTrials(tx, id, choose(runnableCandidates));
+    await transitionJob(tx, { jobId: id, from: "planning", to: "trialling" });
+    return id;
+  });
+}
+const first = (count: number) => (runnable: Candidate[]) => runnable.slice(0, count);
+
+describe("trial-runner", () => {
+  it("measures every plan and goes on with the fastest measured", async () => {
+    const id = await trialling(smallJob({ trials: { count: 3, warmupSteps: 1, steps: 3 } }), first(3));
+    await world.untilState(id, "running", 120);
+    const trials = await listTrials(world.database.db, id);
+    expect(trials.map((trial) => trial.state)).toEqual(["succeeded", "succeeded", "succeeded"]);
+    for (const { measured } of trials) {
+      expect(measured?.steps).toBe(3);
+      expect(measured?.loss).toBeGreaterThan(3);
+      expect(measured?.loss).toBeLessThan(8);
+      expect(measured && measured.stepTimeSecondsP10 <= measured.stepTimeSeconds && measured.stepTimeSeconds <= measured.stepTimeSecondsP90).toBe(true);
+      // The peak is what was planned or less, and the lines say what it is made of.
+      const planned = Object.values(measured?.memory ?? {}).reduce((sum, bytes) => sum + bytes, 0);
+      expect(measured && measured.peakMemoryBytes <= planned * 1.01).toBe(true);
+      expect(Object.keys(measured?.memory ?? {})).toContain("optimizerStates");
+    }
+    const fastest = [...trials].sort((a, b) => (a.measured?.stepTimeSeconds ?? 0) - (b.measured?.stepTimeSeconds ?? 0))[0];
+    expect((await getJob(world.database.db, id))?.chosen?.plan).toEqual(fastest?.candidate.plan);
+    expect(await world.untilEvent(id, (event) => event.type === "progress" && event.data["done"] === 3)).toBeDefined();
+    await world.untilNoRanks();
+  }, 200_000);
+
+  it("counts a plan that the executor refuses as a failed trial, and goes on with the others", async () => {
+    const id = await trialling(smallJob(), ([good]) => {
+      if (!good) throw new Error("no plan");
+      return [{ ...good, rank: 1, plan: { ...good.plan, tensorParallel: 2, sequenceParallel: 2, dataParallel: 1, microBatchSize: 1, microBatches: 8, parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1 } }, { ...good, rank: 2 }];
+    });
+    await world.untilState(id, "running", 120);
+    expect(await listTrials(world.database.db, id)).toMatchObject([{ state: "failed", failure: { code: "plan-unsupported" }, measured: null }, { state: "succeeded" }]);
+  }, 200_000);
+
+  it("counts running out of memory as a result, and fails a job none of whose plans runs", async () => {
+    const id = await trialling(smallJob({ cluster: { name: "tight", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1MiB" } }), first(2));
+    await world.untilState(id, "failed", 120);
+    expect(await listTrials(world.database.db, id)).toMatchObject([{ state: "failed", failure: { code: "out-of-memory" } }, { state: "failed", failure: { code: "out-of-memory" } }]);
+    expect((await world.job(id)).failure).toMatchObject({ code: "out-of-memory", message: expect.stringContaining("none of 2 trials succeeded") });
+  }, 200_000);
+
+  it.each([
+    ["a file that is missing", { format: "text", paths: ["/absent.txt"] }, "/absent.txt does not exist"],
+    ["text shorter than a sequence", { format: "text", paths: ["/etc/hostname"] }, "fewer than one sequence"],
+  ])("fails a job whose data is %s, before any rank starts", async (_what, data, message) => {
+    const id = await trialling(smallJob({ data }), first(1));
+    await world.untilState(id, "failed", 60);
+    expect((await world.job(id)).failure).toMatchObject({ code: "data-invalid", message: expect.stringContaining(message), remedy: expect.any(String) });
+    expect(await listTrials(world.database.db, id)).toMatchObject([{ state: "pending" }]);
+  });
+
+  it("tries a plan again when one of its ranks is killed", async () => {
+    const id = await trialling(smallJob({ trials: { count: 1, warmupSteps: 1, steps: 200 } }), first(1));
+    await world.untilEvent(id, (event) => event.type === "progress" && String(event.data["message"]).includes("step"), 60);
+    process.kill(world.rankPids()[1] as number, "SIGKILL");
+    await world.untilState(id, "running", 120);
+    expect(await listTrials(world.database.db, id)).toMatchObject([{ state: "succeeded", measured: { steps: 200 } }]);
+    expect(await world.untilEvent(id, (event) => event.type === "log" && String(event.data["message"]).includes("tried again"))).toBeDefined();
+  }, 200_000);
+
+  it("stops when the job is cancelled", async () => {
+    const id = await trialling(smallJob({ trials: { count: 1, warmupSteps: 1, steps: 10_000 } }), first(1));
+    await world.untilEvent(id, (event) => event.type === "progress" && String(event.data["message"]).includes("step"), 60);
+    expect(await world.database.transaction((tx) => requestCancel(tx, id))).toBe("cancelling");
+    await world.untilState(id, "cancelled", 30);
+    await world.untilNoRanks();
+  }, 100_000);
+});
