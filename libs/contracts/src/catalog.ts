@@ -25,7 +25,7 @@ export interface MessageDefinition {
   readonly maxDeliver: number;
 }
 
-const command = <S extends TSchema>(subject: string, schema: S, ackWaitSeconds = 15): MessageDefinition & { readonly schema: S } => ({ stream: "commands", subject: `command.${subject}`, schema, ackWaitSeconds, maxDeliver: 8 });
+const command = <S extends TSchema>(subject: string, schema: S, ackWaitSeconds = 10): MessageDefinition & { readonly schema: S } => ({ stream: "commands", subject: `command.${subject}`, schema, ackWaitSeconds, maxDeliver: 8 });
 
 /** Every command and event of the product. The name is the message's type. */
 export const CATALOG = {

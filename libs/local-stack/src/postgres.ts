@@ -70,7 +70,6 @@ export function postgresProcess(settings: PostgresSettings): ProcessDefinition {
     max_wal_size: "256MB",
     fsync: durable ? "on" : "off",
     full_page_writes: durable ? "on" : "off",
-    synchronous_commit: durable ? "on" : "off",
     log_timezone: "UTC",
     timezone: "UTC",
   };

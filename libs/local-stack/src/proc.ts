@@ -56,7 +56,11 @@ export async function waitGone(pids: readonly number[], seconds: number): Promis
 
 /** Ends processes: with a signal first, after a while for good. */
 export async function endProcesses(pids: readonly number[], signal: NodeJS.Signals, graceSeconds: number): Promise<void> {
-  for (const pid of pids) signalProcess(pid, signal);
+  for (const pid of pids) {
+    signalProcess(pid, signal);
+    // A stopped process would only hear it later.
+    signalProcess(pid, "SIGCONT");
+  }
   const left = await waitGone(pids, graceSeconds);
   for (const pid of left) signalProcess(pid, "SIGKILL");
   await waitGone(left, 5);

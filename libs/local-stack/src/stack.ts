@@ -28,9 +28,9 @@ export interface LocalStackOptions {
   readonly onLog?: (source: string, line: string) => void;
   /** Told when a process has ended and is started again. */
   readonly onRestart?: (source: string, end: ProcessEnd, inSeconds: number) => void;
-  /** Default: DATABASE_URL of the environment; without either an embedded Postgres is started. */
+  /** Default: DATABASE_URL of the environment; without either, or empty, an embedded Postgres is started. */
   readonly databaseUrl?: string;
-  /** Default: NATS_URL of the environment; without either a NATS server is started. */
+  /** Default: NATS_URL of the environment; without either, or empty, a NATS server is started. */
   readonly natsUrl?: string;
   /** Prefix on the broker. Default: INTERNEVO_NAMESPACE, or `internevo`. */
   readonly namespace?: string;
@@ -78,7 +78,8 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
   let stopping: Promise<void> | undefined;
 
   const secrets: StackSecrets = readSecrets(dataDirectory) ?? { postgresPassword: secret(), natsToken: secret(), apiToken: secret() };
-  const external = { database: options.databaseUrl ?? process.env["DATABASE_URL"], nats: options.natsUrl ?? process.env["NATS_URL"] };
+  // An empty text means none, so that a caller can leave the environment's out.
+  const external = { database: (options.databaseUrl ?? process.env["DATABASE_URL"]) || undefined, nats: (options.natsUrl ?? process.env["NATS_URL"]) || undefined };
   const namespace = options.namespace ?? process.env["INTERNEVO_NAMESPACE"] ?? "internevo";
   const env = baseEnvironment(dataDirectory);
   const logFile = (name: string) => join(dataDirectory, "logs", `${name}.log`);
