@@ -10,8 +10,6 @@ const PACKAGES = [
   { name: "cmake", when: "build", why: "builds the native core" },
   { name: "ninja-build", when: "build", why: "builds the native core" },
   { name: "libopenmpi-dev", when: "build", why: "collectives between CPU ranks" },
-  { name: "libdnnl-dev", when: "build", why: "matrix kernels of the CPU backend" },
-  { name: "libopenblas-dev", when: "build", why: "matrix kernels where oneDNN lacks one, and the oracle in tests" },
   { name: "nlohmann-json3-dev", when: "build", why: "configuration and events of the native programs" },
   { name: "libxxhash-dev", when: "build", why: "checksums of checkpoints" },
   { name: "libgtest-dev", when: "build", why: "tests of the native core" },
