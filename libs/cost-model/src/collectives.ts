@@ -32,6 +32,7 @@ export class CollectiveTimes {
   readonly #bandwidth: number;
   readonly #warn: Warn;
   readonly #known = new Map<string, number>();
+  readonly #made = new Map<string, Curve>();
 
   constructor(profile: Profile, gpusPerNode: number, warn: Warn) {
     this.#gpusPerNode = gpusPerNode;
@@ -98,20 +99,33 @@ export class CollectiveTimes {
   #read(op: Collective, placement: Placement, bytes: number, size: number): number {
     const family = this.#familyOf(op, placement);
     if (!family) return bytes / this.#bandwidth;
-    const { sizes, curves } = family;
-    const index = sizes.indexOf(size);
-    if (index < 0) this.#warn("group sizes that the profile lacks, taken from others", `${op} ${placement} over ${size} ranks`);
-    const at = (i: number) => {
-      const curve = curves[i] as Curve;
-      if (bytes > curve.largest * 1.001) this.#warn("collectives used beyond their largest measured size, at the bandwidth reached there", `${op} over ${formatBytes(curve.largest)}`);
-      return curve.seconds(bytes);
-    };
-    // Beyond the measured group sizes the growth between the last two goes on, and is never negative.
-    return between(sizes, size, at, (edge) => {
-      if (sizes.length < 2) return 0;
-      const [a, b] = edge === "above" ? [sizes.length - 2, sizes.length - 1] : [0, 1];
-      const slope = Math.log(at(b) / at(a)) / Math.log((sizes[b] as number) / (sizes[a] as number));
-      return Math.max(0, slope);
-    });
+    const curve = this.#curveOf(family, `${op} ${placement}`, size);
+    // Rounding of a shared size is no larger size.
+    if (bytes > curve.largest * 1.001) this.#warn("collectives used beyond their largest measured size, at the bandwidth reached there", `${op} over ${formatBytes(curve.largest)}`);
+    return curve.seconds(bytes);
   }
+
+  /** The curve of a group size: the measured one, or one made of its neighbours. */
+  #curveOf({ sizes, curves }: Family, name: string, size: number): Curve {
+    const measured = curves[sizes.indexOf(size)];
+    if (measured) return measured;
+    const key = `${name} ${size}`;
+    let curve = this.#made.get(key);
+    if (!curve) {
+      this.#warn("group sizes that the profile lacks, taken from others", `${name} over ${size} ranks`);
+      const grid = [...new Set(curves.flatMap((one) => one.sizes))];
+      curve = new Curve(grid.map((at) => ({ at, seconds: groupSizeSeconds(sizes, size, (i) => (curves[i] as Curve).seconds(at)) })));
+      this.#made.set(key, curve);
+    }
+    return curve;
+  }
+}
+
+/** Between measured group sizes on the log–log line; beyond them the growth between the last two goes on, and is never negative. */
+function groupSizeSeconds(sizes: readonly number[], size: number, seconds: (index: number) => number): number {
+  return between(sizes, size, seconds, (edge) => {
+    if (sizes.length < 2) return 0;
+    const [a, b] = edge === "above" ? [sizes.length - 2, sizes.length - 1] : [0, 1];
+    return Math.max(0, Math.log(seconds(b) / seconds(a)) / Math.log((sizes[b] as number) / (sizes[a] as number)));
+  });
 }

@@ -7,6 +7,7 @@ export interface Point {
 
 /** A monotone curve of time over size. */
 export class Curve {
+  readonly #sizes: number[];
   readonly #logAt: number[];
   readonly #logSeconds: number[];
   /** Points that were measured slower than a larger one, by more than 5 %, and were brought down to it. */
@@ -27,13 +28,19 @@ export class Curve {
       if (measured > 1.05 * bound) smoothed.unshift({ at: sizes[i] as number, seconds: measured });
       times[i] = bound;
     }
+    this.#sizes = sizes;
     this.#logAt = sizes.map(Math.log);
     this.#logSeconds = times.map(Math.log);
     this.smoothed = smoothed;
   }
 
+  /** The measured sizes, ascending. */
+  get sizes(): readonly number[] {
+    return this.#sizes;
+  }
+
   get largest(): number {
-    return Math.exp(this.#logAt.at(-1) as number);
+    return this.#sizes.at(-1) as number;
   }
 
   /**
