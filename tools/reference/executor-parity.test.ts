@@ -11,7 +11,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 
 /** The executor says what it allocates; the cost model must say the same, line by line. */
 
-const trainer = trainerIn(fileURLToPath(new URL("../../native/dist", import.meta.url)));
+const trainer = trainerIn(process.env["INTERNEVO_NATIVE_DIRECTORY"] ?? fileURLToPath(new URL("../../native/dist", import.meta.url)));
 const run = promisify(execFile);
 let directory = "";
 

@@ -1,0 +1,103 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { shippedProfile } from "@internevo/cost-model";
+import { ProblemError } from "@internevo/domain";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createOutput } from "../output.ts";
+import { planCommand, showPlanning, type PlanCommandOptions } from "./plan.ts";
+
+const example = (name: string): string => fileURLToPath(new URL(`../../../../examples/paper/${name}`, import.meta.url));
+let directory = "";
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), "internevo-plan-"));
+});
+afterAll(async () => rm(directory, { recursive: true, force: true }));
+
+const file = async (name: string, content: string): Promise<string> => {
+  const path = join(directory, name);
+  await writeFile(path, content);
+  return path;
+};
+
+const jobText = (over: Record<string, unknown> = {}): string =>
+  JSON.stringify({ name: "job", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 4 * 1024 * 1024, precision: "bf16-grad16", cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB", profile: "a800-128" }, ...over });
+
+const paperPlan = { microBatchSize: 2, microBatches: 4, pipelineParallel: 1, dataParallel: 128, tensorParallel: 1, sequenceParallel: 1, parameterSharding: 4, optimizerStateSharding: 2 };
+
+const problemOf = async (options: PlanCommandOptions): Promise<ProblemError> => {
+  const error: unknown = await planCommand(options).then(() => undefined, (reason: unknown) => reason);
+  if (!(error instanceof ProblemError)) throw new Error(`not refused: ${String(error)}`);
+  for (const detail of error.details) expect(detail.remedy).not.toBe("");
+  return error;
+};
+
+function capture(json: boolean) {
+  const written = { stdout: "", stderr: "" };
+  const stream = (name: "stdout" | "stderr") => ({ write: (text: string) => ((written[name] += text), true) }) as unknown as NodeJS.WritableStream;
+  return { written, output: createOutput({ stdout: stream("stdout"), stderr: stream("stderr"), env: {} }, json) };
+}
+
+describe("internevo plan", () => {
+  it("plans a job of the paper from its file and the shipped profile", async () => {
+    const result = await planCommand({ job: example("7b-4k.yaml"), top: 3 });
+    expect(result.candidates.map(({ rank }) => rank)).toEqual([1, 2, 3]);
+    const { written, output } = capture(true);
+    expect(showPlanning(result, output)).toBe(0);
+    expect(JSON.parse(written.stdout)).toEqual(JSON.parse(JSON.stringify(result)));
+    expect(written.stderr).toBe("");
+  });
+
+  it("writes a table for people, and what it had to assume apart from it", async () => {
+    const { written, output } = capture(false);
+    showPlanning(await planCommand({ job: example("7b-4k.yaml"), top: 2 }), output);
+    expect(written.stdout).toMatch(/RANK +PLAN +STEP TIME/);
+    expect(written.stdout).toMatch(/rejected: .*memory-exceeded/);
+    expect(written.stderr).toMatch(/^note: /m);
+  });
+
+  it.each([["as a number", 0], ["as a word", false]])("locates a plan with recomputation %s and without overlap fields", async (_how, recompute) => {
+    const locate = await file("plan.json", JSON.stringify({ ...paperPlan, recompute }));
+    const { located } = await planCommand({ job: example("7b-4k.yaml"), top: 1, locate });
+    expect(located).toMatchObject({ feasible: true, reason: null });
+    expect(located?.rank).toBeGreaterThan(0);
+  });
+
+  it("says what would fit when nothing does, and ends with status 3", async () => {
+    const job = await file("job.json", jobText({ cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "4GB", profile: "a800-128" } }));
+    const result = await planCommand({ job, top: 10 });
+    expect(result.closest?.peakMemoryBytes).toBeGreaterThan(4e9);
+    const { written, output } = capture(false);
+    expect(showPlanning(result, output)).toBe(3);
+    expect(written.stdout).toMatch(/no plan fits.*needs the least memory/);
+    expect(showPlanning(result, capture(true).output)).toBe(3);
+  });
+
+  it("says why when no plan divides the batch", async () => {
+    const job = await file("job.json", jobText({ globalBatchTokens: 4096, cluster: { nodes: 1, gpusPerNode: 37, memoryPerGpu: "80GB", profile: "a800-128" } }));
+    const result = await planCommand({ job, top: 10 });
+    expect(result).toMatchObject({ candidates: [], closest: null });
+    expect(result.counts.rejected["batch-not-divisible"]).toBeGreaterThan(0);
+  });
+
+  it("reads a profile file", async () => {
+    const profile = await file("mine.json", JSON.stringify({ ...shippedProfile("a800-128"), name: "mine" }));
+    expect((await planCommand({ job: example("7b-4k.yaml"), top: 1, profile })).profile).toBe("mine");
+  });
+
+  it.each([
+    ["a job that is not there", async () => ({ job: join(directory, "none.yaml") }), "job-invalid", "(job file)"],
+    ["broken JSON", async () => ({ job: await file("broken.json", "{") }), "job-invalid", undefined],
+    ["an unknown field", async () => ({ job: await file("job.json", jobText({ sequenceLenght: 1 })) }), "job-invalid", "sequenceLenght"],
+    ["no profile", async () => ({ job: await file("job.json", jobText({ cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB" } })) }), "profile-missing", "cluster.profile"],
+    ["an unknown profile", async () => ({ job: example("7b-4k.yaml"), profile: "h100" }), "profile-missing", "--profile"],
+    ["a profile that is not one", async () => ({ job: example("7b-4k.yaml"), profile: await file("bad.json", "{}") }), "profile-invalid", "schemaVersion"],
+    ["a plan with a field missing", async () => ({ job: example("7b-4k.yaml"), locate: await file("plan.json", JSON.stringify({ ...paperPlan, dataParallel: undefined, recompute: 0 })) }), "plan-invalid", "dataParallel"],
+    ["a plan with recomputation 2", async () => ({ job: example("7b-4k.yaml"), locate: await file("plan.json", JSON.stringify({ ...paperPlan, recompute: 2 })) }), "plan-invalid", "recompute"],
+  ] as const)("refuses %s", async (_what, options, code, field) => {
+    const problem = await problemOf({ top: 1, ...(await options()) });
+    expect(problem.code).toBe(code);
+    if (field !== undefined) expect(problem.details.map((detail) => detail.field)).toContain(field);
+  });
+});
