@@ -188,6 +188,10 @@ OptimizerConfig readOptimizer(Reader r) {
   o.epsilon = r.number("epsilon", 0, false, 1);
   o.clipGlobalNorm = r.number("clipGlobalNorm", 0, true, 1e6);
   r.finish();
+  if (o.minLearningRate > o.peakLearningRate) {
+    refuse(r.field("minLearningRate"), Json(o.minLearningRate).dump(), "is above peakLearningRate",
+           "give at most " + Json(o.peakLearningRate).dump());
+  }
   return o;
 }
 

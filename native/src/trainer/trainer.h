@@ -52,7 +52,9 @@ class Trainer {
   int rank() const { return rank_; }
   std::int64_t runtimeBytes() const { return runtimeBytes_; }  ///< the largest over the ranks
   std::int64_t plannedPeakBytes() const { return plan_.arenaBytes() + runtimeBytes_; }
-  std::int64_t peakMemoryBytes() const { return arena_.highWaterBytes() + runtimeBytes_; }
+  std::int64_t peakMemoryBytes() const {
+    return alignUp(arena_.highWaterBytes(), kAlignmentBytes) + runtimeBytes_;
+  }
 
  private:
   void readMicroBatch(std::int64_t step, std::int64_t microBatch);

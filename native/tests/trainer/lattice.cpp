@@ -102,8 +102,7 @@ std::string nameOf(const PlanConfig& p) {
 std::string orderKeyOf(const PlanConfig& p, bool tiedEmbeddings) {
   std::string key = "dp" + std::to_string(p.dataParallel) + " sp" + std::to_string(p.sequenceParallel) + " b" +
                     std::to_string(p.microBatchSize) + " n" + std::to_string(p.microBatches);
-  const bool staged = p.parameterSharding > 1 || p.gradientSharding > 1;
-  if (p.microBatches == 1) return key + (tiedEmbeddings && !staged && p.replicaRanks() > 1 ? " parts first" : "");
+  if (p.microBatches == 1 && !tiedEmbeddings) return key;
   if (p.gradientSharding > 1 || p.parameterSharding == p.replicaRanks()) return key + " ranks first";
   return key + " ps" + std::to_string(p.parameterSharding);
 }

@@ -25,8 +25,8 @@ std::string nameOf(const PlanConfig& plan);
 ///       powers of two);
 ///     gs > 1, or ps = R: every micro-batch over all ranks, then over micro-batches;
 ///     otherwise: every micro-batch inside the ps group, then over micro-batches, then over the replicas;
-/// - with tied embeddings and one micro-batch, the two parts of the shared table's gradient are added before the sum over
-///   ranks where gradients are not staged (ps = gs = 1), after it elsewhere.
+/// - with tied embeddings the shared table gets its gradient in two parts (head and embedding), which are summed like two
+///   micro-batches even when there is one.
 std::string orderKeyOf(const PlanConfig& plan, bool tiedEmbeddings);
 
 }  // namespace internevo::trainer::testing

@@ -1,0 +1,141 @@
+// Bad configurations are refused by field, value and remedy; good ones are read as they are.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "support.h"
+#include "trainer/failure.h"
+
+namespace internevo::trainer::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+Json goodDocument() {
+  Config c = smallConfig("d.tokens");
+  c.plan.dataParallel = 2, c.plan.sequenceParallel = 2, c.plan.parameterSharding = 2, c.plan.optimizerStateSharding = 2;
+  c.mesh = meshOf(c.plan);
+  c.checkpoint = CheckpointConfig{"ck", 2, 3, true};
+  c.memoryLimitBytes = 1 << 30;
+  return Json::parse(documentOf(c));
+}
+
+Problem problemOf(const std::string& text) {
+  try {
+    validatePlan(parseConfig(text));
+  } catch (const Failure& failure) {
+    return failure.problem();
+  }
+  return {StatusCode::ok, "", "", "", ""};
+}
+
+Problem problemOf(const std::function<void(Json&)>& change) {
+  Json document = goodDocument();
+  change(document);
+  return problemOf(document.dump());
+}
+
+TEST(Configuration, IsReadAsWritten) {
+  const Config c = parseConfig(goodDocument().dump());
+  EXPECT_NO_THROW(validatePlan(c));
+  EXPECT_EQ(documentOf(c), goodDocument().dump());
+}
+
+struct BadValue {
+  const char* pointer;
+  const char* value;  ///< JSON
+  const char* field;
+};
+
+class BadValues : public ::testing::TestWithParam<BadValue> {};
+
+TEST_P(BadValues, AreNamedWithValueAndRemedy) {
+  const BadValue& bad = GetParam();
+  const Json value = Json::parse(bad.value);
+  const Problem problem = problemOf([&](Json& d) { d[Json::json_pointer(bad.pointer)] = value; });
+  EXPECT_EQ(problem.code, StatusCode::badConfig) << problem.message;
+  EXPECT_EQ(problem.field, bad.field);
+  EXPECT_NE(problem.message.find(bad.field), std::string::npos) << problem.message;
+  EXPECT_FALSE(problem.remedy.empty());
+  std::string ownField = std::string(bad.pointer).substr(1);
+  std::replace(ownField.begin(), ownField.end(), '/', '.');
+  if (value.is_number() && bad.field == ownField) {  // else the value of what does not fit together with it
+    EXPECT_EQ(problem.valueJson, value.dump());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Fields, BadValues,
+    ::testing::Values(BadValue{"/protocol", "2", "protocol"}, BadValue{"/model/hiddenSize", "0", "model.hiddenSize"},
+                      BadValue{"/model/hiddenSize", "\"48\"", "model.hiddenSize"},
+                      BadValue{"/model/layers", "2.5", "model.layers"}, BadValue{"/model/layers", "-1", "model.layers"},
+                      BadValue{"/model/layers", "18446744073709551615", "model.layers"},
+                      BadValue{"/model/heads", "5", "model.heads"}, BadValue{"/model/kvHeads", "3", "model.kvHeads"},
+                      BadValue{"/model/tiedEmbeddings", "1", "model.tiedEmbeddings"},
+                      BadValue{"/model/normEpsilon", "0", "model.normEpsilon"},
+                      BadValue{"/model/surprise", "1", "model.surprise"}, BadValue{"/surprise", "{}", "surprise"},
+                      BadValue{"/sequenceLengthTokens", "25", "plan.sequenceParallel"},
+                      BadValue{"/precision", "\"fp16\"", "precision"}, BadValue{"/plan", "[]", "plan"},
+                      BadValue{"/plan/microBatchSize", "0", "plan.microBatchSize"},
+                      BadValue{"/plan/recompute", "0", "plan.recompute"},
+                      BadValue{"/plan/parameterSharding", "3", "plan.parameterSharding"},
+                      BadValue{"/plan/optimizerStateSharding", "4", "plan.optimizerStateSharding"},
+                      BadValue{"/plan/gradientSharding", "4", "plan.gradientSharding"},
+                      BadValue{"/mesh/worldSize", "8", "mesh.worldSize"},
+                      BadValue{"/mesh/sequenceParallel", "[[0,2],[1,3]]", "mesh.sequenceParallel"},
+                      BadValue{"/mesh/dataParallel", "[[0,1],[0,1]]", "mesh.dataParallel"},
+                      BadValue{"/mesh/gradientReplicas", "[[0]]", "mesh.gradientReplicas"},
+                      BadValue{"/mesh/parameterSharding", "\"all\"", "mesh.parameterSharding"},
+                      BadValue{"/optimizer/beta1", "1", "optimizer.beta1"},
+                      BadValue{"/optimizer/peakLearningRate", "0", "optimizer.peakLearningRate"},
+                      BadValue{"/optimizer/minLearningRate", "0.5", "optimizer.minLearningRate"},
+                      BadValue{"/optimizer/clipGlobalNorm", "-1", "optimizer.clipGlobalNorm"},
+                      BadValue{"/data/path", "\"\"", "data.path"}, BadValue{"/seed", "-1", "seed"},
+                      BadValue{"/steps", "0", "steps"}, BadValue{"/checkpoint/resume", "\"yes\"", "checkpoint.resume"},
+                      BadValue{"/checkpoint/keepLast", "0", "checkpoint.keepLast"},
+                      BadValue{"/memoryLimitBytes", "0", "memoryLimitBytes"},
+                      BadValue{"/threadsPerRank", "0", "threadsPerRank"},
+                      BadValue{"/deterministic", "\"yes\"", "deterministic"},
+                      BadValue{"/gradientDumpPath", "1", "gradientDumpPath"}));
+
+TEST(Configuration, NamesAMissingMember) {
+  const Problem problem = problemOf([](Json& d) { d["plan"].erase("recompute"); });
+  EXPECT_EQ(problem.code, StatusCode::badConfig);
+  EXPECT_EQ(problem.field, "plan.recompute");
+}
+
+TEST(Configuration, SaysWhereTextIsNotJson) {
+  const Problem problem = problemOf(std::string("{\"protocol\": 1,"));
+  EXPECT_EQ(problem.code, StatusCode::badConfig);
+  EXPECT_NE(problem.message.find("not JSON"), std::string::npos);
+  EXPECT_EQ(problemOf(std::string("\xff\xfe")).code, StatusCode::badConfig);
+}
+
+TEST(Configuration, CutsLongValuesInMessages) {
+  const Problem problem = problemOf([](Json& d) { d["precision"] = std::string(100000, 'x'); });
+  EXPECT_EQ(problem.field, "precision");
+  EXPECT_LT(problem.message.size(), 1000u);
+}
+
+TEST(Plan, PipelineAndTensorParallelAreSaidToBeUnsupported) {
+  for (const char* name : {"pipelineParallel", "tensorParallel"}) {
+    const Problem problem = problemOf([&](Json& d) { d["plan"][name] = 2; });
+    EXPECT_EQ(problem.code, StatusCode::planUnsupported);
+    EXPECT_EQ(problem.field, std::string("plan.") + name);
+  }
+}
+
+TEST(Plan, KeyHeadsThatNeitherSplitNorReplicateEvenlyAreUnsupported) {
+  Config c = smallConfig("d.tokens");
+  c.model.hiddenSize = 96, c.model.heads = 12, c.model.kvHeads = 4;
+  c.plan.sequenceParallel = 6;
+  c.mesh = meshOf(c.plan);
+  const Problem problem = problemOf(documentOf(c));
+  EXPECT_EQ(problem.code, StatusCode::planUnsupported);
+  EXPECT_EQ(problem.field, "plan.sequenceParallel");
+}
+
+}  // namespace
+}  // namespace internevo::trainer::testing

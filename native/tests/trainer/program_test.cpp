@@ -1,0 +1,321 @@
+// The trainer's program under mpirun, as it is installed: resuming, signals, lost ranks, damaged files, refusals.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "process.h"
+#include "support.h"
+
+namespace internevo::trainer::testing {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+struct Result {
+  int status = 0;
+  std::vector<Json> events;
+
+  std::vector<Json> named(const std::string& name) const {
+    std::vector<Json> found;
+    for (const Json& event : events) {
+      if (event["event"] == name) found.push_back(event);
+    }
+    return found;
+  }
+  /// Losses of the steps, by step.
+  std::map<int, double> losses() const {
+    std::map<int, double> found;
+    for (const Json& event : named("step")) found[event["step"]] = event["loss"];
+    return found;
+  }
+};
+
+std::vector<Json> eventsOf(const std::vector<std::string>& lines) {
+  std::vector<Json> events;
+  for (const std::string& line : lines) {
+    const Json event = Json::parse(line, nullptr, false);
+    EXPECT_TRUE(event.is_object() && event.contains("event") && event.contains("at")) << line;
+    if (event.is_object()) events.push_back(event);
+  }
+  return events;
+}
+
+class Program : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    writeTokenFile(data_, sampleTokens(1500, 61), 61);
+    config_ = smallConfig(data_);
+    config_.model.layers = 2;
+    config_.plan.microBatchSize = 2, config_.plan.microBatches = 2;
+    config_.checkpoint = CheckpointConfig{directory_.file("ck"), 3, 2, true};
+    config_.steps = 6;
+  }
+
+  void use(const PlanConfig& plan) { config_.plan = plan, config_.mesh = meshOf(plan); }
+  static PlanConfig planOf(std::int64_t b, std::int64_t n, bool a, int dp, int sp, int ps, int gs, int oss) {
+    PlanConfig p;
+    p.microBatchSize = b, p.microBatches = n, p.recompute = a, p.dataParallel = dp, p.sequenceParallel = sp;
+    p.parameterSharding = ps, p.gradientSharding = gs, p.optimizerStateSharding = oss;
+    return p;
+  }
+
+  std::vector<std::string> command(int ranks) {
+    const std::string path = directory_.file("config.json");
+    writeFile(path, documentOf(config_));
+    std::vector<std::string> arguments = mpirunArguments(ranks);
+    arguments.insert(arguments.end(), {INTERNEVO_TRAINER, "--config", path});
+    return arguments;
+  }
+  Result run(int ranks = 0) {
+    Process process(command(ranks == 0 ? config_.plan.worldSize() : ranks), directory_.file("stderr"));
+    Result result;
+    result.status = process.finish();
+    result.events = eventsOf(process.lines());
+    return result;
+  }
+  /// Bytes of every shard of the checkpoint of a step.
+  std::map<std::string, std::string> shards(int step) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::directory_iterator(checkpointPath(step))) {
+      if (entry.path().extension() == ".safetensors") files[entry.path().filename()] = readFile(entry.path());
+    }
+    return files;
+  }
+  std::string checkpointPath(int step) { return config_.checkpoint->directory + "/step-" + std::to_string(step); }
+  void expectError(const Result& result, int status, const std::string& code, const std::string& part) {
+    EXPECT_EQ(result.status, status);
+    ASSERT_EQ(result.named("error").size(), 1u) << "an error is written once";
+    const Json error = result.named("error")[0];
+    EXPECT_EQ(error["code"], code);
+    EXPECT_NE(error["message"].get<std::string>().find(part), std::string::npos) << error;
+    EXPECT_TRUE(result.named("done").empty());
+  }
+
+  TemporaryDirectory directory_;
+  const std::string data_ = directory_.file("d.tokens");
+  Config config_;
+};
+
+TEST_F(Program, ResumingIsBitwiseTheSameAsNotStopping) {
+  const PlanConfig plans[] = {planOf(2, 2, false, 1, 1, 1, 1, 1), planOf(2, 2, true, 2, 1, 1, 2, 2),
+                              planOf(4, 1, false, 1, 2, 2, 1, 1), planOf(2, 1, false, 2, 2, 2, 1, 2)};
+  for (const PlanConfig& plan : plans) {
+    for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
+      use(plan);
+      config_.precision = precision;
+      config_.steps = 6;
+      const Result whole = run();
+      ASSERT_EQ(whole.status, 0) << readFile(directory_.file("stderr"));
+      const auto finalShards = shards(6);
+      EXPECT_EQ(finalShards.size(), static_cast<std::size_t>(plan.parameterSharding * plan.optimizerStateSharding));
+      fs::remove_all(config_.checkpoint->directory);
+
+      config_.steps = 3;
+      const Result before = run();
+      config_.steps = 6;
+      const Result after = run();
+      ASSERT_EQ(after.status, 0);
+      EXPECT_EQ(after.named("started")[0]["resumedFromStep"], 3);
+      auto losses = before.losses();
+      losses.merge(after.losses());
+      EXPECT_EQ(losses, whole.losses());
+      EXPECT_EQ(losses.size(), 6u);
+      EXPECT_EQ(shards(6), finalShards);
+      fs::remove_all(config_.checkpoint->directory);
+    }
+  }
+}
+
+TEST_F(Program, TerminationSavesACheckpointFromWhichTheRunGoesOn) {
+  use(planOf(2, 1, false, 2, 1, 1, 1, 2));
+  config_.steps = 40;
+  const Result whole = run();
+  ASSERT_EQ(whole.status, 0);
+  const auto finalShards = shards(40);
+  for (const int signal : {SIGTERM, SIGUSR1}) {
+    fs::remove_all(config_.checkpoint->directory);
+    config_.steps = 1000000;
+    Process process(command(2), directory_.file("stderr"));
+    ASSERT_TRUE(process.readUntil([](const std::string& line) { return line.find("\"step\":5,") != std::string::npos; }));
+    if (signal == SIGTERM) {
+      for (const pid_t child : process.children("internevo-trainer")) kill(child, SIGTERM);
+    } else {
+      process.send(SIGUSR1);  // mpirun passes it on
+    }
+    EXPECT_EQ(process.finish(), 75);
+    Result stopped;
+    stopped.events = eventsOf(process.lines());
+    ASSERT_EQ(stopped.named("done").size(), 1u);
+    EXPECT_EQ(stopped.named("done")[0]["reason"], "terminated");
+    const int at = stopped.named("done")[0]["step"];
+    EXPECT_TRUE(fs::exists(checkpointPath(at) + "/manifest.json"));
+    if (at >= 40) continue;  // too late to compare with the shorter run
+    config_.steps = 40;
+    const Result after = run();
+    EXPECT_EQ(after.status, 0);
+    EXPECT_EQ(after.named("started")[0]["resumedFromStep"], at);
+    EXPECT_EQ(shards(40), finalShards);
+  }
+}
+
+TEST_F(Program, ALostRankEndsTheJobInSecondsAndTheCheckpointBeforeItHolds) {
+  use(planOf(2, 1, false, 2, 1, 2, 1, 1));
+  config_.steps = 1000000;
+  config_.checkpoint->everySteps = 2;
+  Process process(command(2), directory_.file("stderr"));
+  ASSERT_TRUE(process.readUntil([](const std::string& line) { return line.find("\"step\":5,") != std::string::npos; }));
+  const std::vector<pid_t> ranks = process.children("internevo-trainer");
+  ASSERT_EQ(ranks.size(), 2u);
+  const auto start = std::chrono::steady_clock::now();
+  kill(ranks[1], SIGKILL);
+  EXPECT_NE(process.finish(), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  for (const pid_t rank : ranks) EXPECT_TRUE(Process::gone(rank)) << "a rank outlived the job";
+  config_.steps = 1;  // whatever was saved is beyond it: nothing is left to do but to load
+  const Result after = run();
+  EXPECT_EQ(after.status, 0) << readFile(directory_.file("stderr"));
+  EXPECT_GE(after.named("started")[0]["resumedFromStep"].get<int>(), 4);
+}
+
+TEST_F(Program, DamagedCheckpointsAreNamedAndNotPassedOver) {
+  use(planOf(2, 1, false, 2, 1, 1, 1, 2));
+  ASSERT_EQ(run().status, 0);
+  config_.steps = 9;
+  const std::string shard = checkpointPath(6) + "/shard-0-1.safetensors", manifest = checkpointPath(6) + "/manifest.json";
+  for (const std::string& path : {shard, manifest}) {
+    const std::string whole = readFile(path);
+    writeFile(path, whole.substr(0, whole.size() / 2));
+    expectError(run(), 5, "checkpoint_error", path);
+    std::string flipped = whole;
+    flipped[flipped.size() / 2] = static_cast<char>(flipped[flipped.size() / 2] ^ 4);
+    writeFile(path, flipped);
+    expectError(run(), 5, "checkpoint_error", path);
+    fs::remove(path);
+    expectError(run(), 5, "checkpoint_error", path);
+    writeFile(path, whole);
+  }
+  EXPECT_EQ(run().status, 0);
+}
+
+TEST_F(Program, KeepsTheLastCheckpointsAndNothingHalfMade) {
+  config_.checkpoint->everySteps = 1;
+  fs::create_directories(checkpointPath(5) + ".tmp");
+  ASSERT_EQ(run().status, 0);
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(config_.checkpoint->directory)) names.insert(entry.path().filename());
+  EXPECT_EQ(names, (std::set<std::string>{"step-5", "step-6"}));
+}
+
+TEST_F(Program, AnotherPlanOrModelOrSeedIsRefusedByName) {
+  use(planOf(2, 1, false, 2, 1, 1, 1, 2));
+  ASSERT_EQ(run().status, 0);
+  const Config kept = config_;
+  use(planOf(2, 1, false, 2, 1, 2, 1, 1));
+  expectError(run(), 5, "checkpoint_error", "plan.optimizerStateSharding");
+  config_ = kept, config_.seed = 6;
+  expectError(run(), 5, "checkpoint_error", "seed");
+  config_ = kept, config_.model.ropeTheta = 20000;
+  expectError(run(), 5, "checkpoint_error", "model.ropeTheta");
+  config_ = kept, config_.checkpoint->directory = "/proc/none";
+  config_.checkpoint->resumeLatest = false;
+  expectError(run(), 5, "checkpoint_error", "/proc/none");
+}
+
+TEST_F(Program, BadDataIsNamedOnce) {
+  use(planOf(2, 1, false, 2, 1, 1, 1, 1));
+  auto tokens = sampleTokens(1500, 61);
+  for (std::size_t i = 700; i < 1500; ++i) tokens[i] = 97;
+  writeTokenFile(data_, tokens, 61);
+  expectError(run(), 4, "data_error", "token 97 at byte");
+  const std::string whole = readFile(data_);
+  writeFile(data_, whole.substr(0, whole.size() - 3));
+  expectError(run(), 4, "data_error", "truncated");
+  fs::remove(data_);
+  expectError(run(), 4, "data_error", data_);
+}
+
+TEST_F(Program, APlanThatDoesNotFitIsRefusedBeforeTheRun) {
+  use(planOf(2, 1, false, 2, 1, 1, 1, 1));
+  config_.memoryLimitBytes = 1 << 20;
+  const Result result = run();
+  expectError(result, 3, "out_of_memory", "activations");
+  EXPECT_TRUE(result.named("started").empty());
+}
+
+TEST_F(Program, ConfigurationsThatCannotRunEndWithStatusTwo) {
+  use(planOf(2, 1, false, 2, 1, 1, 1, 1));
+  expectError(run(1), 2, "bad_config", "mesh.worldSize");
+  config_.plan.pipelineParallel = 2, config_.mesh = meshOf(config_.plan);
+  expectError(run(), 2, "plan_unsupported", "pipelineParallel");
+}
+
+TEST_F(Program, ADryRunNeedsNoRanksAndSaysWhatARankNeeds) {
+  use(planOf(2, 1, false, 4, 2, 2, 1, 2));
+  std::vector<std::string> all = command(1);
+  std::vector<std::string> arguments(all.end() - 3, all.end());
+  arguments.push_back("--dry-run");
+  Process process(arguments, directory_.file("stderr"));
+  EXPECT_EQ(process.finish(), 0);
+  const auto events = eventsOf(process.lines());
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0]["event"], "plan");
+  EXPECT_EQ(events[0]["worldSize"], 8);
+  std::int64_t sum = 0;
+  for (const auto& [name, bytes] : events[0]["memory"].items()) sum += bytes.get<std::int64_t>();
+  EXPECT_EQ(events[0]["plannedPeakBytes"], sum);
+}
+
+/// Name -> values of a safetensors file of float32.
+std::map<std::string, std::vector<float>> tensorsOf(const std::string& path) {
+  const std::string bytes = readFile(path);
+  std::uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), 8);
+  std::map<std::string, std::vector<float>> tensors;
+  const Json header = Json::parse(bytes.substr(8, length));
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") continue;
+    const std::size_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
+    std::vector<float> values((end - begin) / 4);
+    std::memcpy(values.data(), bytes.data() + 8 + length + begin, end - begin);
+    tensors[name] = values;
+  }
+  return tensors;
+}
+
+TEST_F(Program, GradientsOfFourRanksAreThoseOfOne) {
+  config_.checkpoint.reset();
+  config_.steps = 1;
+  config_.gradientDumpPath = directory_.file("one.safetensors");
+  use(planOf(4, 1, false, 1, 1, 1, 1, 1));
+  const Result one = run();
+  ASSERT_EQ(one.status, 0);
+  config_.gradientDumpPath = directory_.file("four.safetensors");
+  use(planOf(1, 2, true, 2, 2, 2, 2, 2));
+  const Result four = run();
+  ASSERT_EQ(four.status, 0) << readFile(directory_.file("stderr"));
+  EXPECT_NEAR(four.losses()[1], one.losses()[1], 1e-6 * one.losses()[1]);
+  const auto a = tensorsOf(directory_.file("four.safetensors")), b = tensorsOf(directory_.file("one.safetensors"));
+  ASSERT_EQ(a.size(), b.size());
+  EXPECT_EQ(b.size(), 2u * 9 + 3 + 1);
+  for (const auto& [name, values] : b) {
+    ASSERT_EQ(a.at(name).size(), values.size());
+    EXPECT_LE(relativeError(a.at(name).data(), values.data(), static_cast<std::int64_t>(values.size())), 1e-6) << name;
+  }
+  const Json step = four.named("step")[0], started = four.named("started")[0];
+  EXPECT_EQ(started["worldSize"], 4);
+  EXPECT_EQ(started["plannedPeakBytes"], step["peakMemoryBytes"]);
+  EXPECT_GT(step["communicationSeconds"], 0);
+  EXPECT_NEAR(step["computeSeconds"].get<double>() + step["exposedCommunicationSeconds"].get<double>(),
+              step["stepTimeSeconds"].get<double>(), 1e-9);
+  EXPECT_EQ(step["tokens"], 4 * 24);
+}
+
+}  // namespace
+}  // namespace internevo::trainer::testing
