@@ -2,10 +2,13 @@ import { createTheme, type CSSVariablesResolver, type MantineColorsTuple } from 
 
 const evo: MantineColorsTuple = ["#e8f6f6", "#d2ebec", "#a3d6d9", "#71bfc4", "#4aacb2", "#2f9ba2", "#178a91", "#0b6e75", "#085c62", "#03464b"];
 
+/** Greys of the dark scheme with the tint of its background. */
+const dark: MantineColorsTuple = ["#dde3e9", "#b4bcc5", "#98a2ac", "#66717d", "#414b56", "#303943", "#20272f", "#14181d", "#0f1317", "#0a0d10"];
+
 const mono = 'ui-monospace, "SF Mono", "Cascadia Mono", "JetBrains Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace';
 
 export const theme = createTheme({
-  colors: { evo },
+  colors: { evo, dark },
   primaryColor: "evo",
   primaryShade: { light: 7, dark: 7 },
   fontFamily: 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "DejaVu Sans", sans-serif',

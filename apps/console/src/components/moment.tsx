@@ -32,7 +32,7 @@ export function Moment({ at, both = false }: { at: string; both?: boolean }) {
   return (
     <time dateTime={at} title={both ? undefined : absolute} className="moment">
       {relative}
-      {both && <span className="moment-absolute"> · {absolute}</span>}
+      {both && <><span className="moment-dot"> · </span><span className="moment-absolute">{absolute}</span></>}
     </time>
   );
 }

@@ -1,5 +1,6 @@
 import type { Problem } from "@internevo/contracts";
 import { Code, List, Text } from "@mantine/core";
+import { sentence } from "../text/format.ts";
 
 const shown = (value: unknown): string => {
   const text = typeof value === "string" ? value : JSON.stringify(value);
@@ -19,7 +20,7 @@ export function ProblemDetails({ problem, lineOf }: { problem: Problem; lineOf?:
           <List.Item key={index}>
             <Code>{fault.field}</Code> {line !== undefined && <Text span size="xs" c="dimmed">(line {line}) </Text>}
             {fault.value !== undefined && <><Code>{shown(fault.value)}</Code> </>}
-            {fault.message}. <Text span size="sm" fw={600}>To mend it: {fault.remedy}.</Text>
+            {sentence(fault.message)} <Text span size="sm" fw={600}>To mend it: {sentence(fault.remedy)}</Text>
           </List.Item>
         );
       })}

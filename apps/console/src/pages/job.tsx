@@ -22,7 +22,7 @@ import { useJobFeed } from "../data/use-job-feed.ts";
 import { planRows, reasonOfChoice, type PlanRow } from "../data/plan-rows.ts";
 import { isActive, useJob, useStoredSteps } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
-import { formatBytes, formatCount, formatInteger } from "../text/format.ts";
+import { formatBytes, formatCount, formatInteger, sentence } from "../text/format.ts";
 import { explainPlan, FAILURE_WORDS } from "../text/words.ts";
 
 const route = getRouteApi("/jobs/$jobId");
@@ -32,8 +32,8 @@ function Ending({ job }: { job: JobDetail }) {
   if (job.failure) {
     return (
       <Alert color="red" title={FAILURE_WORDS[job.failure.code]}>
-        {job.failure.message}{job.failure.rank !== undefined && ` (rank ${job.failure.rank})`}
-        {job.failure.remedy !== undefined && <Text size="sm" fw={600} mt={4}>To mend it: {job.failure.remedy}.</Text>}
+        {job.failure.rank !== undefined && `Rank ${job.failure.rank}: `}{sentence(job.failure.message)}
+        {job.failure.remedy !== undefined && <Text size="sm" fw={600} mt={4}>To mend it: {sentence(job.failure.remedy)}</Text>}
       </Alert>
     );
   }
@@ -93,7 +93,7 @@ function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
       {(job.attempts.length > 0 || steps.length > 0) && <Section title="Training"><Training job={live} steps={steps} /></Section>}
       {job.attempts.length > 0 && <Section title="Attempts" about={job.attempts.length === 1 ? "No restart." : `${job.attempts.length - 1} ${job.attempts.length === 2 ? "restart" : "restarts"} from the last checkpoint.`}><Attempts attempts={job.attempts} /></Section>}
       <Planning job={job} rows={rows} />
-      <Section title="Log"><LogTail lines={feed.log} /></Section>
+      <Section title="Log"><LogTail lines={feed.log} ended={feed.ended} /></Section>
       <Section title="Job">
         <Facts
           items={[
@@ -104,8 +104,8 @@ function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
             { name: "Precision", value: job.spec.precision },
             { name: "Cluster", value: job.cluster, note: `${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ranks of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}` },
             { name: "Profile", value: job.profileId === null ? "–" : <LinkTo to="/clusters/$profileId" params={{ profileId: job.profileId }}>{job.planning?.profile ?? "measured"}</LinkTo> },
-            { name: "Identity", value: <Code>{job.id}</Code> },
-            { name: "Trace", value: <Code>{job.traceId}</Code> },
+            { name: "Identity", value: <Code>{job.id}</Code>, wide: true },
+            { name: "Trace", value: <Code>{job.traceId}</Code>, wide: true },
           ]}
         />
         <details className="as-table"><summary>The whole job, as it was resolved</summary><pre className="document" tabIndex={0}>{JSON.stringify(job.spec, null, 2)}</pre></details>

@@ -20,7 +20,7 @@ function Advance({ job }: { job: JobSummary }) {
   if (job.state === "profiling" || job.state === "planning") return <Text size="sm" c="dimmed">{JOB_STATE_WORDS[job.state].toLowerCase()}</Text>;
   const trials = job.state === "trialling";
   const [done, total, unit] = trials ? [job.trialsDone, job.trialsTotal, "trials"] : [job.lastStep, job.steps, "steps"];
-  if (!isActive(job.state) && job.lastStep === 0) return <Text size="sm" c="dimmed">–</Text>;
+  if (!isActive(job.state) && job.lastStep === 0) return <span className="nothing">–</span>;
   return (
     <div className="advance">
       <span className="figures">{formatInteger(done)} / {formatInteger(total)} {unit}</span>
@@ -50,7 +50,7 @@ function NoJobs({ state }: { state: JobState | undefined }) {
 
 function JobTable({ jobs }: { jobs: readonly JobSummary[] }) {
   return (
-    <Table label="Jobs" narrow="cards">
+    <Table label="Jobs" narrow="cards" className="jobs-table">
       <Head>
         <Row>
           <Column>Job</Column><Column>State</Column><Column>Model</Column><Column>Cluster</Column><Column>Progress</Column>
@@ -69,7 +69,7 @@ function JobTable({ jobs }: { jobs: readonly JobSummary[] }) {
             </Cell>
             <Cell label="Model">{job.model}</Cell>
             <Cell label="Cluster">{job.cluster}</Cell>
-            <Cell label="Progress"><Advance job={job} /></Cell>
+            <Cell label="Progress">{Advance({ job })}</Cell>
             <Cell label="Last loss" numeric>{job.lastLoss === null ? undefined : <span>{formatLoss(job.lastLoss)} <span className="unit">nats</span></span>}</Cell>
             <Cell label="Submitted"><Moment at={job.createdAt} /></Cell>
             <Cell label="Took" numeric><Span from={job.createdAt} to={job.endedAt} /></Cell>

@@ -76,3 +76,6 @@ const absolute = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeS
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 export const formatMoment = (moment: number): string => absolute.format(moment);
 export const formatClock = (moment: number): string => clock.format(moment);
+
+/** Ends a message of a program as a sentence. */
+export const sentence = (message: string): string => (/[.!?…]$/.test(message.trim()) ? message.trim() : `${message.trim()}.`);

@@ -6,7 +6,7 @@ import { formatClock } from "../../text/format.ts";
 /** Pixels from the end within which a reader counts as being at the end. */
 const NEAR = 24;
 
-export function LogTail({ lines }: { lines: readonly LogLine[] }) {
+export function LogTail({ lines, ended }: { lines: readonly LogLine[]; ended: boolean }) {
   const box = useRef<HTMLDivElement>(null);
   const [follow, setFollow] = useState(true);
   useEffect(() => {
@@ -18,7 +18,7 @@ export function LogTail({ lines }: { lines: readonly LogLine[] }) {
     const atEnd = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR;
     if (atEnd !== follow) setFollow(atEnd);
   };
-  if (lines.length === 0) return <Text size="sm" c="dimmed">No line yet.</Text>;
+  if (lines.length === 0) return <Text size="sm" c="dimmed">{ended ? "No line was written." : "No line yet."}</Text>;
   return (
     <>
       <div ref={box} className="log" role="log" aria-label="Log" tabIndex={0} onScroll={scrolled}>

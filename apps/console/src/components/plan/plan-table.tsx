@@ -1,8 +1,9 @@
+import type { Plan } from "@internevo/domain";
 import { Tooltip } from "@mantine/core";
 import { createColumnHelper, createSortedRowModel, FlexRender, rowSortingFeature, sortFn_basic, tableFeatures, useTable } from "@tanstack/react-table";
 import { Fragment, useMemo, useState, type ReactNode } from "react";
 import { compare, measuredStepSeconds, plannedStepSeconds, type PlanRow } from "../../data/plan-rows.ts";
-import { formatBytes, formatRate, formatSeconds, formatSignedPercent } from "../../text/format.ts";
+import { formatBytes, formatRate, formatSeconds, formatSignedPercent, sentence } from "../../text/format.ts";
 import { DIMENSIONS, dimensionValue, FAILURE_WORDS } from "../../text/words.ts";
 import { Body, Head, Row, Table } from "../data-table.tsx";
 import { Badge, TrialStateBadge } from "../state-badge.tsx";
@@ -21,6 +22,8 @@ interface ColumnLook {
 
 const figure = (value: number | undefined, format: (value: number) => string): ReactNode => (value === undefined ? <span className="nothing">–</span> : format(value));
 
+const Barred = ({ row }: { row: PlanRow }) => (row.candidate.runnable ? null : <div className="cell-note">{row.candidate.notRunnableReason}</div>);
+
 function State({ row }: { row: PlanRow }) {
   if (row.chosen) return <Badge tone="good">Chosen</Badge>;
   if (row.trial) return <TrialStateBadge state={row.trial.state} />;
@@ -37,13 +40,16 @@ const LOOKS: Readonly<Record<string, ColumnLook>> = {
   plannedMemory: { label: "Peak memory, predicted", className: "numeric group-start" },
   measuredMemory: { label: "Peak memory, measured", className: "numeric strong" },
   memoryError: { label: "Peak memory, error", className: "numeric", hint: "(predicted − measured) / measured" },
+  overlap: { label: "Overlap", className: "overlap", hint: "What the forward and the backward pass hide of the communication" },
   state: { label: "State", className: "group-start" },
   ...Object.fromEntries(DIMENSIONS.map(({ key, symbol, name, meaning }) => [key, { label: symbol, className: "dimension", hint: `${name}: ${meaning}` }])),
 };
 
-const NAMES: Readonly<Record<string, string>> = { rank: "#", plannedTime: "predicted", measuredTime: "measured", timeError: "error", plannedRate: "predicted", measuredRate: "measured", plannedMemory: "predicted", measuredMemory: "measured", memoryError: "error", state: "State" };
+const NAMES: Readonly<Record<string, string>> = { rank: "#", overlap: "overlap", plannedTime: "predicted", measuredTime: "measured", timeError: "error", plannedRate: "predicted", measuredRate: "measured", plannedMemory: "predicted", measuredMemory: "measured", memoryError: "error", state: "State" };
 
-function columnsOf(withMeasured: boolean) {
+const overlapOf = ({ forwardOverlap, backwardOverlap }: Plan): string => (forwardOverlap === backwardOverlap ? forwardOverlap : `${forwardOverlap}, ${backwardOverlap}`);
+
+function columnsOf(withMeasured: boolean, withOverlap: boolean) {
   const place = helper.accessor(({ rank }) => rank, { id: "rank", sortUndefined: "last" });
   const dimensions = DIMENSIONS.map(({ key, symbol }) =>
     helper.accessor(({ candidate }) => Number(candidate.plan[key]), { id: key, header: symbol, cell: ({ row }) => dimensionValue(row.original.candidate.plan, key) }),
@@ -62,26 +68,29 @@ function columnsOf(withMeasured: boolean) {
     helper.accessor(({ trial }) => trial?.measured?.peakMemoryBytes, { id: "measuredMemory", sortUndefined: "last", cell: ({ row }) => figure(row.original.trial?.measured?.peakMemoryBytes, formatBytes) }),
     helper.accessor((row) => compare(row).memoryError, { id: "memoryError", sortUndefined: "last", cell: ({ row }) => figure(compare(row.original).memoryError, formatSignedPercent) }),
   ];
-  const state = helper.display({ id: "state", cell: ({ row }) => <State row={row.original} /> });
+  // The reason has room beside the state where nothing was measured.
+  const state = helper.display({ id: "state", cell: ({ row }) => <><State row={row.original} />{!withMeasured && <Barred row={row.original} />}</> });
+  const overlap = withOverlap ? [helper.accessor(({ candidate }) => overlapOf(candidate.plan), { id: "overlap", cell: ({ row }) => overlapOf(row.original.candidate.plan) })] : [];
   const kept = <T,>(group: T[]): T[] => (withMeasured ? group : group.slice(0, 1));
   return {
-    columns: helper.columns([place, ...dimensions, ...kept(time), ...kept(rate), ...kept(memory), state]),
-    spans: { dimensions: dimensions.length, time: kept(time).length, rate: kept(rate).length, memory: kept(memory).length },
+    columns: helper.columns([place, ...dimensions, ...overlap, ...kept(time), ...kept(rate), ...kept(memory), state]),
+    spans: { dimensions: dimensions.length + overlap.length, time: kept(time).length, rate: kept(rate).length, memory: kept(memory).length },
   };
 }
 
 function Note({ row }: { row: PlanRow }) {
   const failure = row.trial?.failure;
-  if (failure) return <>{FAILURE_WORDS[failure.code]}{failure.rank === undefined ? "" : ` on rank ${failure.rank}`}: {failure.message}{failure.remedy === undefined ? "" : ` To mend it: ${failure.remedy}.`}</>;
+  if (failure) return <>{FAILURE_WORDS[failure.code]}{failure.rank === undefined ? "" : ` on rank ${failure.rank}`}: {sentence(failure.message)}{failure.remedy === undefined ? "" : ` To mend it: ${sentence(failure.remedy)}`}</>;
   const reason = row.candidate.notRunnableReason ?? "the executor does not run it yet";
-  return <>{row.rank === undefined ? "Better by prediction, but not tried" : "Not for trial"}: {reason}.</>;
+  return <>Better by prediction, but not tried: {sentence(reason)}</>;
 }
 
-const hasNote = (row: PlanRow): boolean => Boolean(row.trial?.failure) || (!row.candidate.runnable && !row.trial);
+const hasNote = (row: PlanRow, withMeasured: boolean): boolean => Boolean(row.trial?.failure) || (withMeasured && !row.candidate.runnable && !row.trial);
 
 /** The plans, predicted beside measured; a row opens to everything that is known of it. */
 export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; withMeasured: boolean; label: string }) {
-  const { columns, spans } = useMemo(() => columnsOf(withMeasured), [withMeasured]);
+  const withOverlap = rows.some(({ candidate }) => overlapOf(candidate.plan) !== "none");
+  const { columns, spans } = useMemo(() => columnsOf(withMeasured, withOverlap), [withMeasured, withOverlap]);
   const table = useTable({ features, columns, data: rows, getRowId: ({ key }) => key, enableSortingRemoval: true, sortDescFirst: false });
   const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
   const toggle = (key: string): void => setOpen((at) => { const next = new Set(at); if (!next.delete(key)) next.add(key); return next; });
@@ -124,7 +133,7 @@ export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; with
             const quiet = !candidate.runnable && !trial;
             return (
               <Fragment key={key}>
-                <Row name={key} className={`${chosen ? "row-chosen" : ""} ${quiet ? "row-quiet" : ""} ${hasNote(row.original) || expanded ? "row-continued" : ""}`}>
+                <Row name={key} className={`${chosen ? "row-chosen" : ""} ${quiet ? "row-quiet" : ""} ${hasNote(row.original, withMeasured) || expanded ? "row-continued" : ""}`}>
                   {row.getAllCells().map((cell) => {
                     const look = LOOKS[cell.column.id];
                     const content = cell.column.id === "rank" ? (
@@ -135,7 +144,7 @@ export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; with
                     return <td key={cell.id} role="cell" data-column={cell.column.id} data-label={look?.label} className={look?.className}>{content}</td>;
                   })}
                 </Row>
-                {hasNote(row.original) && (
+                {hasNote(row.original, withMeasured) && (
                   <tr role="row" className={`note-row ${expanded ? "row-continued" : ""}`}><td role="cell" colSpan={leaf.length} className={trial?.failure ? "text-bad" : "text-quiet"}><Note row={row.original} /></td></tr>
                 )}
                 {expanded && <tr role="row" className="details-row"><td role="cell" colSpan={leaf.length}><PlanDetails row={row.original} /></td></tr>}

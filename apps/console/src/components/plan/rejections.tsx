@@ -1,6 +1,6 @@
 import { REJECTION_REASONS, type PlanningResult } from "@internevo/domain";
 import { Text } from "@mantine/core";
-import { formatBytes, formatCount, formatInteger, formatPercent } from "../../text/format.ts";
+import { formatBytes, formatCount, formatInteger, formatPercent, sentence } from "../../text/format.ts";
 import { explainPlan, REJECTION_WORDS } from "../../text/words.ts";
 import { PlanText } from "./plan-text.tsx";
 
@@ -33,7 +33,12 @@ export function Rejections({ planning }: { planning: PlanningResult }) {
           {explainPlan(planning.closest.plan).map((sentence) => <Text key={sentence} size="sm" c="dimmed">{sentence}</Text>)}
         </div>
       )}
-      {planning.warnings.map((warning) => <Text key={warning} size="sm" mt="xs" className="text-warning">{warning}</Text>)}
+      {planning.warnings.length > 0 && (
+        <>
+          <Text size="sm" fw={600} mt="md">What the prediction rests on</Text>
+          <ul className="warnings">{planning.warnings.map((warning) => <li key={warning}>{sentence(warning)}</li>)}</ul>
+        </>
+      )}
     </>
   );
 }
