@@ -31,6 +31,18 @@ describe("requiredMeasurements", () => {
     for (const shape of modules) if (shape.module === "attention") expect(shape.sequence).toBe(256);
   });
 
+  it("asks for the slow-down of what an executor overlaps: a product beside the traffic of parameters, for every group", () => {
+    const { modules, overlaps } = requiredMeasurements(small);
+    expect(overlaps.map(({ module, collective }) => [module.pass, collective.op, collective.groups[0]?.length])).toEqual([
+      ["forward", "all-gather", 2], ["forward", "all-gather", 4], ["forward", "all-gather", 8],
+      ["backward", "reduce-scatter", 2], ["backward", "reduce-scatter", 4], ["backward", "reduce-scatter", 8],
+    ]);
+    for (const { module, collective } of overlaps) {
+      expect(modules).toContainEqual(module);
+      expect(collective.bytes % (collective.groups[0]?.length ?? 0)).toBe(0);
+    }
+  });
+
   it("stays bounded", () => {
     const { modules, collectives } = requiredMeasurements(small);
     expect(modules.length).toBeLessThan(200);

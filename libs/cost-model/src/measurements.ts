@@ -130,6 +130,30 @@ function collectiveUses(spec: JobSpec, slices: readonly LayerSlice[]): Map<Colle
 }
 
 /**
+ * The slow-downs of the pairs that the paper's executor runs side by side (its section "Overlap Profiler"): a layer's largest
+ * product forward beside the all-gather of a layer's parameters, backward beside the reduce-scatter of its gradients, for every
+ * kind of group. An executor that overlaps nothing does not pay them; they say what overlap would cost on this cluster.
+ */
+function requiredOverlaps(spec: JobSpec, modules: readonly ModuleShape[], groups: ReturnType<typeof measuredGroups>): OverlapRequest[] {
+  const bytes = PRECISION_BYTES[spec.precision];
+  const layer = layerParameters(spec.model);
+  const pairs = [
+    { pass: "forward", op: "all-gather", bytes: layer * bytes.parameterBytes },
+    { pass: "backward", op: "reduce-scatter", bytes: layer * bytes.gradientBytes },
+  ] as const;
+  const products = modules.filter((shape) => shape.module === "linear");
+  return pairs.flatMap((pair) => {
+    const ofPass = products.filter((shape) => shape.pass === pair.pass);
+    const module = ofPass.reduce<(typeof ofPass)[number] | undefined>((most, shape) => (most && most.rows * most.inputs * most.outputs >= shape.rows * shape.inputs * shape.outputs ? most : shape), undefined);
+    if (!module) return [];
+    return groups.map(({ placement, groups: list }) => {
+      const unit = 64 * (list[0]?.length ?? 1);
+      return { module, collective: { op: pair.op, bytes: Math.ceil(pair.bytes / unit) * unit, groups: list, placement } };
+    });
+  });
+}
+
+/**
  * What must be measured so that every runnable plan of a job is predicted from measurements: module shapes per rank
  * (b·S/s_sp rows; attention over whole sequences with heads / s_sp), collectives on a grid of sizes around their uses for
  * every group size and placement that the cluster has. Deduplicated; thinned so that a small job's probe stays short.
@@ -145,6 +169,6 @@ export function requiredMeasurements(spec: JobSpec): RequiredMeasurements {
       for (const bytes of new Set(sizeGrid(uses).map((grid) => Math.ceil(grid / unit) * unit))) collectives.push({ op, bytes, groups: list, placement });
     }
   }
-  // The executor overlaps nothing today, so no slow-down by overlap enters a prediction.
-  return { modules: requiredModules(spec, slices), collectives, overlaps: [] };
+  const modules = requiredModules(spec, slices);
+  return { modules, collectives, overlaps: requiredOverlaps(spec, modules, groups) };
 }
