@@ -2,7 +2,8 @@ import { jetstream, type ConsumerInfo, type ConsumerMessages, type JsMsg } from 
 import type { NatsConnection } from "@nats-io/transport-node";
 import { CATALOG, type Envelope, type MessageType } from "@internevo/contracts";
 import { validate } from "@internevo/domain";
-import { ensureConsumer, ensureStreams } from "./topology.ts";
+import type { ensureStreams } from "./topology.ts";
+import { ensureConsumer } from "./topology.ts";
 
 /** A message in hand. Exactly one of `ack`, `retryLater` and `discard` ends it; until then the broker is told that work goes on. */
 export interface Delivery<T extends MessageType = MessageType> {

@@ -26,7 +26,7 @@ interface Link {
 }
 
 /** npm keeps no symbolic links: the package lists them, and its install script, where it was allowed to run, has made them. */
-function makeMissingLinks(packageRoot: string): void {
+export function makeMissingLinks(packageRoot: string): void {
   const links = JSON.parse(readFileSync(join(packageRoot, "native/pg-symlinks.json"), "utf8")) as Link[];
   for (const { source, target } of links) {
     const path = join(packageRoot, target);

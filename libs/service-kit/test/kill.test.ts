@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { resolveJob } from "@internevo/domain";
 import { startLocalStack, type LocalStack } from "@internevo/local-stack";
 import { getJobDetail, getJobState, listJobEvents, migrateDatabase, openDatabase, requestCancel, submitJob, subscribeJobEvents, type Database } from "@internevo/store";
-import { eventually } from "../src/test-support.ts";
+import { eventually } from "./support.ts";
 
 /** Real servers and a real worker process of this file's own, each killed with -9 while a command is being handled. */
 let dataDirectory: string;

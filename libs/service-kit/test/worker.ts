@@ -14,7 +14,7 @@ await runService({
         await context.fenced((tx) => appendJobEvent(tx, jobId, "log", { level: "info", source: "worker", message: `begun by ${process.pid}` }));
         await new Promise<void>((resolve, reject) => {
           const timer = setTimeout(resolve, context.job.spec.seed * 1000);
-          context.signal.addEventListener("abort", () => (clearTimeout(timer), reject(context.signal.reason)), { once: true });
+          context.signal.addEventListener("abort", () => (clearTimeout(timer), reject(context.signal.reason as Error)), { once: true });
         });
         return async (tx) => {
           await appendJobEvent(tx, jobId, "log", { level: "info", source: "worker", message: "effect" });

@@ -95,7 +95,7 @@ export async function replayDeadLetter(tx: Transaction, id: string, by: string):
   if (jobId !== undefined && (!job || isTerminal(job.state))) {
     throw new ProblemError("conflict", `job ${jobId} of dead letter ${id} has ended`, [{ field: "jobId", value: jobId, message: "has ended", remedy: "submit the job again, and discard the letter" }]);
   }
-  await enqueueMessage(tx, { type: row.messageType as MessageType, data: envelope.data as Envelope["data"], traceparent: envelope.traceparent });
+  await enqueueMessage(tx, { type: row.messageType as MessageType, data: envelope.data, traceparent: envelope.traceparent });
   return resolve(tx, id, "replayed", by);
 }
 

@@ -1,7 +1,7 @@
 import { Writable } from "node:stream";
 import { Type } from "typebox";
 import { testStack, type TestDatabase } from "@internevo/local-stack/test-stack";
-import { startService, type RunningService, type Service } from "./service.ts";
+import { startService, type RunningService, type Service } from "../src/service.ts";
 
 const silence = new Writable({ write: (_chunk, _encoding, done) => done() });
 

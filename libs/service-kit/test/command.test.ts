@@ -8,10 +8,10 @@ import {
   acquireLease, appendJobEvent, createWorkload, enqueueMessage, finishFiring, fireWorkloadNow, getFiring, getJobDetail, getJobState, jobLease, listDeadLetters, listJobEvents, newTraceparent, relayOutbox, replayDeadLetter,
   requestCancel, submitJob, transitionJob, type Transaction,
 } from "@internevo/store";
-import type { CommandOptions } from "./command.ts";
-import { WorkStoppedError } from "./lease-keeper.ts";
-import type { RunningService, Service } from "./service.ts";
-import { eventually, signalled, startTestService } from "./test-support.ts";
+import type { CommandOptions } from "../src/command.ts";
+import type { WorkStoppedError } from "../src/lease-keeper.ts";
+import type { RunningService, Service } from "../src/service.ts";
+import { eventually, signalled, startTestService } from "./support.ts";
 
 const spec = resolveJob({ name: "tested", model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 }, sequenceLengthTokens: 128, globalBatchTokens: 1024, cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" } });
 
