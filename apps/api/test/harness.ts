@@ -31,7 +31,7 @@ export async function startTestApi(options: Partial<Pick<ApiOptions, "limits" | 
   await writeFile(textPath, "It was a bright cold day in April. ".repeat(120).slice(0, 4096));
   const made = await createTestDatabase();
   const { database } = made;
-  const workers: Workers = createWorkers({ threads: 1 });
+  const workers: Workers = createWorkers({ planThreads: 2 });
   const app = await buildApi({
     database,
     workers,

@@ -162,6 +162,15 @@ describe("plans", () => {
     expect(await rowCounts(api.database)).toEqual(before);
   });
 
+  it("do not hold up a submission, however many wait", async () => {
+    await send("POST", `${V}/jobs`, { body: jobFile(api) });
+    const ends: string[] = [];
+    const plans = Array.from({ length: 8 }, () => send("POST", `${V}/plans`, { body: { job: paperJob, profile: "a800-128" } }).then((reply) => ends.push(`plan ${reply.statusCode}`)));
+    await Promise.all([...plans, send("POST", `${V}/jobs`, { body: jobFile(api) }).then((reply) => ends.push(`job ${reply.statusCode}`))]);
+    expect(ends.toSorted()).toEqual(["job 201", ...Array<string>(8).fill("plan 200")]);
+    expect(ends.at(-1)).toBe("plan 200");
+  });
+
   it("that nothing fits say what would", async () => {
     const result = shaped(PlanningResultSchema, await send("POST", `${V}/plans`, { body: { job: { ...paperJob, cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "1GB" } }, profile: "a800-128" } }));
     expect(result).toMatchObject({ candidates: [], counts: { feasible: 0 } });

@@ -159,6 +159,6 @@ describe("a job's events", () => {
     rest.catch(() => {});
     await other.close();
     await expect(rest).rejects.toBeInstanceOf(ApiConnectionError);
-    expect(performance.now() - startedAt).toBeLessThan(5000);
+    expect(performance.now() - startedAt).toBeLessThan(20_000);
   });
 });

@@ -38,12 +38,13 @@ export function createProgress(options: ProgressOptions): { readonly on: (event:
     const at = Date.parse(event.at);
     if (stage !== undefined && stage !== to && STAGE_TITLES[stage] !== undefined) {
       const mark = to === "failed" ? "✘" : to === "cancelling" || to === "cancelled" ? "■" : "✔";
-      output.note(`${mark} ${STAGE_TITLES[stage]} (${formatSeconds((at - stageStartedAt) / 1000)})`);
+      // The reason of a transition is what came out of the stage before it.
+      output.note(`${mark} ${STAGE_TITLES[stage]} (${formatSeconds((at - stageStartedAt) / 1000)})${reason ? `: ${reason}` : ""}`);
     }
     if (stage !== to) stageStartedAt = at;
     stage = to;
     const title = STAGE_TITLES[to];
-    if (title !== undefined) output.note(`▶ ${title}${reason ? `: ${reason}` : ""}`);
+    if (title !== undefined) output.note(`▶ ${title}`);
     else if (isTerminal(to) || to === "cancelling") output.note(`job ${to}${reason ? `: ${reason}` : ""}`);
   }
 

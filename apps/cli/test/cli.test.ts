@@ -88,7 +88,7 @@ describe("submit, ps, show, cancel", () => {
   });
 });
 
-describe("a whole job", () => {
+describe("a whole job", { timeout: 120_000 }, () => {
   let id: string;
   const spec = resolveJob({ name: "whole", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 4 * 1024 * 1024, steps: 20, cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" } });
   /** What the services would write, through the same repositories. */
@@ -187,7 +187,7 @@ describe("profile and replan", () => {
   });
 });
 
-describe("what is wrong", () => {
+describe("what is wrong", { timeout: 120_000 }, () => {
   it("has a status of its own, and names field, value and remedy on standard error", async () => {
     await writeFile(join(directory, "unknown-field.yaml"), `${JOB}learningRate: 1\n`);
     await writeFile(join(directory, "no-data.yaml"), JOB.replace("data/text.txt", "data/absent.txt"));

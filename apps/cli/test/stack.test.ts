@@ -25,7 +25,7 @@ function processesOf(text: string): string[] {
   return found;
 }
 
-describe("up and down", () => {
+describe("up and down", { timeout: 180_000 }, () => {
   it("start everything in one directory, tell others where it is, refuse a second, and leave no process", async () => {
     const place = ["--data-directory", directory];
     const up = start(["up", "--json", ...place]);

@@ -21,29 +21,29 @@ export interface Workers {
 }
 
 export interface WorkersOptions {
-  /** Default: one fewer than the cores, at least 1. */
-  readonly threads?: number;
-  /** Tasks that may wait; more are refused. Default 64. */
+  /** Plans searched at once. Default: the cores, at least 2. */
+  readonly planThreads?: number;
+  /** Plans that may wait; more are refused. Default 64. */
   readonly queue?: number;
 }
 
+const WORKER = new URL("./worker.ts", import.meta.url).href;
+
 export function createWorkers(options: WorkersOptions = {}): Workers {
-  const pool = new Piscina({
-    filename: new URL("./worker.ts", import.meta.url).href,
-    minThreads: 0,
-    maxThreads: options.threads ?? Math.max(1, availableParallelism() - 1),
-    maxQueue: options.queue ?? 64,
-    idleTimeout: 60_000,
-  });
-  async function run<T>(name: string, task: unknown, signal?: AbortSignal): Promise<T> {
-    if (pool.queueSize >= (options.queue ?? 64)) throw new ProblemError("unavailable", "too many plans are being searched; try again shortly");
+  const { queue = 64, planThreads = Math.max(2, availableParallelism()) } = options;
+  const common = { filename: WORKER, minThreads: 0, maxQueue: queue, idleTimeout: 60_000 };
+  const plans = new Piscina({ ...common, maxThreads: planThreads });
+  // Apart from the plans: a submission does not wait for somebody's search.
+  const checks = new Piscina({ ...common, maxThreads: 2 });
+  async function run<T>(pool: Piscina, name: string, task: unknown, signal?: AbortSignal): Promise<T> {
+    if (pool.queueSize >= queue) throw new ProblemError("unavailable", "too many requests of this kind are at work; try again shortly");
     const result = (await pool.run(task, { name, ...(signal ? { signal } : {}) })) as WorkResult<T>;
     if ("problem" in result) throw new ProblemError(result.problem.code, result.problem.message, result.problem.details);
     return result.value;
   }
   return {
-    plan: (task, signal) => run("plan", task, signal),
-    checkData: (spec) => run("data", spec),
-    close: () => pool.destroy(),
+    plan: (task, signal) => run(plans, "plan", task, signal),
+    checkData: (spec) => run(checks, "data", spec),
+    close: async () => void (await Promise.all([plans.destroy(), checks.destroy()])),
   };
 }
