@@ -16,7 +16,8 @@ const ConfigSchema = Type.Object({
 export const executorSupervisor: ServiceDefinition<typeof ConfigSchema> = {
   name: "executor-supervisor",
   configSchema: ConfigSchema,
-  start({ config, database, handleCommand }) {
+  start(service) {
+    const { config, database } = service;
     const settings = {
       trainer: trainerIn(config.INTERNEVO_NATIVE_DIRECTORY),
       dataDirectory: resolve(config.INTERNEVO_DATA_DIRECTORY),
@@ -25,6 +26,6 @@ export const executorSupervisor: ServiceDefinition<typeof ConfigSchema> = {
       graceSeconds: config.INTERNEVO_EXECUTOR_SUPERVISOR_GRACE_SECONDS,
       restartLimit: config.INTERNEVO_EXECUTOR_SUPERVISOR_RESTART_LIMIT,
     };
-    handleCommand({ type: "job.run", concurrency: 4, handler: train(settings, database) });
+    service.handleCommand({ type: "job.run", concurrency: 4, handler: train(settings, database) });
   },
 };

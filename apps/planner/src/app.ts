@@ -9,7 +9,8 @@ const ConfigSchema = Type.Object({ INTERNEVO_THREADS_PER_RANK: nativeConfig.INTE
 export const planner: ServiceDefinition<typeof ConfigSchema> = {
   name: "planner",
   configSchema: ConfigSchema,
-  start({ config, database, handleCommand }) {
-    handleCommand({ type: "job.plan", concurrency: 2, handler: planJobConsumer({ threadsPerRank: config.INTERNEVO_THREADS_PER_RANK }, database) });
+  start(service) {
+    const { config, database } = service;
+    service.handleCommand({ type: "job.plan", concurrency: 2, handler: planJobConsumer({ threadsPerRank: config.INTERNEVO_THREADS_PER_RANK }, database) });
   },
 };

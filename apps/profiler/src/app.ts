@@ -10,9 +10,10 @@ const ConfigSchema = Type.Object({ ...nativeConfig, ...profilingConfig });
 export const profiler: ServiceDefinition<typeof ConfigSchema> = {
   name: "profiler",
   configSchema: ConfigSchema,
-  start({ config, database, handleCommand }) {
+  start(service) {
+    const { config, database } = service;
     const settings = profilingSettings(config, probeIn(config.INTERNEVO_NATIVE_DIRECTORY));
     // Jobs of different clusters are profiled side by side; those of one wait for its lease.
-    handleCommand({ type: "job.profile", concurrency: 4, handler: profileJob(settings, database) });
+    service.handleCommand({ type: "job.profile", concurrency: 4, handler: profileJob(settings, database) });
   },
 };

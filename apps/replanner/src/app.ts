@@ -16,13 +16,14 @@ const ConfigSchema = Type.Object({
 export const replanner: ServiceDefinition<typeof ConfigSchema> = {
   name: "replanner",
   configSchema: ConfigSchema,
-  start({ config, database, log, every, handleCommand }) {
+  start(service) {
+    const { config, database, log } = service;
     const settings = { ...profilingSettings(config, probeIn(config.INTERNEVO_NATIVE_DIRECTORY)), top: 10 };
-    every(config.INTERNEVO_REPLANNER_POLL_SECONDS, "the schedule", async () => {
+    service.every(config.INTERNEVO_REPLANNER_POLL_SECONDS, "the schedule", async () => {
       const fired = await database.transaction((tx) => fireDueWorkloads(tx, { now: new Date(), nextRunAt }));
       for (const { id, workloadId, state, outcome } of fired) log.info({ firingId: id, workloadId, state, outcome }, "a workload was due");
     });
-    handleCommand({
+    service.handleCommand({
       type: "workload.replan",
       concurrency: 2,
       handler: replan(settings, database),

@@ -14,13 +14,14 @@ const ConfigSchema = Type.Object({
 export const trialRunner: ServiceDefinition<typeof ConfigSchema> = {
   name: "trial-runner",
   configSchema: ConfigSchema,
-  start({ config, database, handleCommand }) {
+  start(service) {
+    const { config, database } = service;
     const settings = {
       trainer: trainerIn(config.INTERNEVO_NATIVE_DIRECTORY),
       dataDirectory: resolve(config.INTERNEVO_DATA_DIRECTORY),
       threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,
       timeoutSeconds: config.INTERNEVO_TRIAL_RUNNER_TIMEOUT_SECONDS,
     };
-    handleCommand({ type: "job.trial", concurrency: 4, handler: tryPlans(settings, database) });
+    service.handleCommand({ type: "job.trial", concurrency: 4, handler: tryPlans(settings, database) });
   },
 };

@@ -120,7 +120,9 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
   const ended = new Promise<{ exitCode: number | null; signal: NodeJS.Signals | null }>((resolve, reject) => {
     child.once("error", reject);
     // The launcher is gone, and with it the reason of its ranks to live: one of them could hold the pipes open.
-    child.once("exit", () => (killing ??= killRun(record.marker, child.pid)));
+    child.once("exit", () => {
+      killing ??= killRun(record.marker, child.pid);
+    });
     child.once("close", (exitCode, signal) => resolve({ exitCode, signal }));
   });
 
@@ -200,7 +202,7 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
     unkillable = left.length > 0;
     if (unkillable) throw new Error(`processes ${left.map((entry) => entry.pid).join(", ")} of a run do not end after SIGKILL`);
     if (record.cancelCommand && cause !== undefined) await runCancelCommand(record.cancelCommand);
-    const seen = cause as Cause | undefined;
+    const seen = cause;
     if (seen?.kind === "thrown") throw seen.error;
     const common = { seconds: elapsed(), exitCode };
     if (seen?.kind === "failure") return { ...common, status: "failed", failure: seen.failure };

@@ -83,7 +83,7 @@ const isComparable = (profile: Profile, digest: string, threadsPerRank: number):
  * @throws ProblemError for a named profile that is missing or wrong, or a probe that is not built; the signal's reason.
  */
 export async function obtainProfile(options: ObtainProfileOptions): Promise<ObtainProfileOutcome> {
-  const { settings, database, spec, signal } = options;
+  const { settings, database, spec } = options;
   const { cluster } = spec;
   if (cluster.profile !== null) return { status: "obtained", ...(await storedGiven(database, cluster.profile)) };
   await assertProgram(settings.probe);

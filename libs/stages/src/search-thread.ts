@@ -15,7 +15,7 @@ export async function searchPlans(spec: JobSpec, profile: Profile, options: Plan
     return await new Promise<PlanningResult>((resolve, reject) => {
       worker.once("message", resolve);
       worker.once("error", reject);
-      worker.once("exit", (code) => reject(signal.aborted ? signal.reason : new Error(`the search ended with ${code} and no answer`)));
+      worker.once("exit", (code) => reject(signal.aborted ? (signal.reason as Error) : new Error(`the search ended with ${code} and no answer`)));
     });
   } finally {
     signal.removeEventListener("abort", stop);

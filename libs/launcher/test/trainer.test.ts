@@ -1,0 +1,77 @@
+import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
+import { buildMesh } from "@internevo/cost-model";
+import { resolveJob, type Plan } from "@internevo/domain";
+import { launchRanks, prepareDataset, trainerConfig, trainerIn, type LaunchOptions, type Trainer } from "../src/index.ts";
+
+let directory: string;
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), "internevo-trainer-"));
+});
+afterEach(() => rm(directory, { recursive: true, force: true }));
+
+const trainer = trainerIn(process.env["INTERNEVO_NATIVE_DIRECTORY"] ?? join(import.meta.dirname, "..", "..", "..", "native", "dist"));
+const spec = resolveJob({
+  name: "launched",
+  model: { name: "tiny", hiddenSize: 64, layers: 2, heads: 4, kvHeads: 2, ffnHiddenSize: 128, vocabularySize: 256 },
+  sequenceLengthTokens: 64,
+  globalBatchTokens: 512,
+  precision: "fp32",
+  cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" },
+});
+const plan: Plan = { microBatchSize: 1, microBatches: 4, recompute: false, pipelineParallel: 1, dataParallel: 2, tensorParallel: 1, sequenceParallel: 1, parameterSharding: 2, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none" };
+
+async function configuration(over: Partial<TrainerConfig> = {}): Promise<TrainerConfig> {
+  const dataset = await prepareDataset({ format: "text", paths: ["/usr/share/common-licenses/GPL-3"] }, directory, 256);
+  return { ...trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset, steps: 6, checkpoint: null, threadsPerRank: 1 }), ...over };
+}
+
+async function launch(config: TrainerConfig, over: Partial<LaunchOptions<Trainer>> = {}) {
+  const events: TrainerEvent[] = [];
+  const outcome = await launchRanks<Trainer>({ program: trainer, config, ranks: 2, threadsPerRank: 1, launcher: "local", runDirectory: join(directory, "run"), onEvent: (event) => events.push(event), ...over });
+  return { outcome, events, losses: events.flatMap((event) => (event.event === "step" ? [event.loss] : [])) };
+}
+
+describe("the trainer, launched", () => {
+  it("reads the token file, trains and says so by the protocol", async () => {
+    const { outcome, events, losses } = await launch(await configuration());
+    expect(outcome).toMatchObject({ status: "completed", exitCode: 0 });
+    expect(events.map((event) => event.event)).toEqual(["started", "step", "step", "step", "step", "step", "step", "done"]);
+    expect(events[0]).toMatchObject({ worldSize: 2, resumedFromStep: 0 });
+    expect(losses[0]).toBeGreaterThan(5);
+    expect(losses.at(-1)).toBeLessThan(losses[0] as number);
+  });
+
+  it("ends in order with a checkpoint when asked, and goes on from it with the same losses", async () => {
+    const { losses: undisturbed } = await launch(await configuration({ steps: 40 }));
+    const config = await configuration({ steps: 40, checkpoint: { directory: join(directory, "checkpoints"), everySteps: 1000, keepLast: 1, resume: "latest" } });
+    const stop = new AbortController();
+    const seen: number[] = [];
+    const first = await launch(config, { signal: stop.signal, onEvent: (event) => {
+      if (event.event === "step") seen.push(event.loss);
+      if (seen.length === 5) stop.abort();
+    } });
+    expect(first.outcome).toMatchObject({ status: "stopped", graceful: true, exitCode: 75 });
+    expect(await readdir(join(directory, "checkpoints"))).toEqual([`step-${seen.length}`]);
+    const second = await launch(config);
+    expect(second.outcome.status).toBe("completed");
+    expect(second.events[0]).toMatchObject({ event: "started", resumedFromStep: seen.length });
+    expect([...seen, ...second.losses]).toEqual(undisturbed);
+  });
+
+  it("names what does not fit, before training", async () => {
+    const { outcome, losses } = await launch(await configuration({ memoryLimitBytes: 1 << 20 }));
+    expect(outcome).toMatchObject({ status: "failed", exitCode: 3, failure: { code: "out-of-memory" } });
+    expect(losses).toEqual([]);
+  });
+
+  it("names data that is gone, and plans that it does not run", async () => {
+    expect((await launch(await configuration({ data: { path: "/absent.tokens" } }))).outcome).toMatchObject({ status: "failed", exitCode: 4, failure: { code: "data-invalid", message: expect.stringContaining("/absent.tokens") } });
+    const pipeline: Plan = { ...plan, pipelineParallel: 2, dataParallel: 1, microBatches: 8, parameterSharding: 1 };
+    const { forwardOverlap: _f, backwardOverlap: _b, ...wanted } = pipeline;
+    expect((await launch(await configuration({ plan: wanted, mesh: buildMesh(pipeline) }))).outcome).toMatchObject({ status: "failed", exitCode: 2, failure: { code: "plan-unsupported" } });
+  });
+});
