@@ -58,7 +58,6 @@ describe("submit, ps, show, cancel", () => {
     expect([ps.status, ps.stderr]).toEqual([0, ""]);
     expect(ps.stdout).toMatch(/^ID +NAME +STATE/);
     expect(ps.stdout).toContain(id);
-    // eslint-disable-next-line no-control-regex -- no colours where there is no terminal
     expect(ps.stdout + show.stdout).not.toMatch(/\u001b/);
     expect(json<{ id: string }[]>(psJson).map((job) => job.id)).toEqual([id]);
     expect(show.stdout).toContain("submitted → profiling");
