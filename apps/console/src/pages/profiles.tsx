@@ -1,4 +1,4 @@
-import { Button, Code, Text } from "@mantine/core";
+import { Button, Text } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
 import { Moment, useNow } from "../components/moment.tsx";
@@ -17,7 +17,7 @@ export function ProfilesPage() {
       : query.isError && profiles.length === 0 ? <Failed what="profiles" error={query.error} onRetry={() => void query.refetch()} />
       : profiles.length === 0 ? (
         <Empty title="No profile yet">
-          <Text size="sm">The first job on a cluster measures it. To do that alone: <Code>npx internevo profile job.yaml</Code></Text>
+          <Text size="sm">The first job on a cluster measures it, and later jobs use its profile while it is fresh.</Text>
         </Empty>
       ) : (
         <>
