@@ -80,6 +80,7 @@ class ReferenceTest : public ::testing::TestWithParam<bool> {
 };
 
 TEST_P(ReferenceTest, GradientsOfTheReferenceAreThoseOfFiniteDifferences) {
+  config_.plan.microBatchSize = 1, config_.plan.microBatches = 1;
   Trainer trainer(config_, 0, {0});
   trainer.initializeWeights();
   Tensors weights = collect(trainer, Trainer::Quantity::weights);
@@ -170,6 +171,23 @@ TEST(Splits, WholeBlocksOfRowsGiveTheSameBitsInOneMicroBatchOrSeveral) {
   EXPECT_EQ(losses[0], losses[2]);
   EXPECT_EQ(gradients[0], gradients[1]);
   EXPECT_EQ(gradients[0], gradients[2]);
+}
+
+TEST(Threads, DoNotChangeABit) {
+  TemporaryDirectory directory;
+  writeTokenFile(directory.file("d.tokens"), sampleTokens(3000, kVocabulary), kVocabulary);
+  Config config = smallConfig(directory.file("d.tokens"));
+  std::vector<Tensors> weights;
+  for (const int threads : {1, 2, 3}) {
+    config.threadsPerRank = threads;
+    Trainer trainer(config, 0, {0});
+    trainer.initializeWeights();
+    trainer.step(1);
+    trainer.step(2);
+    weights.push_back(collect(trainer, Trainer::Quantity::weights));
+  }
+  EXPECT_EQ(weights[0], weights[1]);
+  EXPECT_EQ(weights[0], weights[2]);
 }
 
 }  // namespace
