@@ -17,7 +17,7 @@ export const nativeConfig = {
 export const profilingConfig = {
   INTERNEVO_PROFILE_FRESH_SECONDS: Type.Integer({ default: 24 * 3600, minimum: 0, description: "how long a measured profile is used without measuring again" }),
   INTERNEVO_PROBE_SAMPLES: Type.Integer({ default: 5, minimum: 1, maximum: 10_000, description: "samples of a point at least" }),
-  INTERNEVO_PROBE_POINT_SECONDS: Type.Number({ default: 0.5, exclusiveMinimum: 0, maximum: 600, description: "bound on the time for one point" }),
+  INTERNEVO_PROBE_POINT_SECONDS: Type.Number({ default: 0.25, exclusiveMinimum: 0, maximum: 600, description: "bound on the time for one point" }),
   INTERNEVO_PROBE_SPREAD: Type.Number({ default: 0.05, exclusiveMinimum: 0, maximum: 1, description: "relative spread at which a point is measured well enough" }),
 };
 

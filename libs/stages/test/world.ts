@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -10,6 +10,7 @@ import type { TObject } from "typebox";
 import type { JobStreamEvent } from "@internevo/contracts";
 import { shippedProfile } from "@internevo/cost-model";
 import { isTerminal, resolveJob, type JobState } from "@internevo/domain";
+import { killLeftovers } from "@internevo/launcher";
 import { createTestDatabase, testStack, type TestDatabase } from "@internevo/local-stack/test-stack";
 import { startService, type RunningService, type ServiceDefinition } from "@internevo/service-kit";
 import { getJob, submitJob, subscribeJobEvents, type Database, type JobRow } from "@internevo/store";
@@ -153,6 +154,9 @@ export async function createWorld(): Promise<World> {
       await Promise.all(services.map((service) => service.stop()));
       await Promise.all([...children].map((child) => new Promise<void>((resolve) => (child.once("close", () => resolve()), child.kill("SIGKILL")))));
       await world.untilNoRanks(10);
+      // What killed services left in shared memory.
+      const clusters = join(dataDirectory, "clusters");
+      for (const name of existsSync(clusters) ? readdirSync(clusters) : []) await killLeftovers(join(clusters, name, "run"));
       await test.drop();
       rmSync(dataDirectory, { recursive: true, force: true });
     },
