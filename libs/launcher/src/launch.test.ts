@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
-import { chmod, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -21,10 +22,7 @@ const EventSchema = Type.Union([
 type Program = NativeProgram<typeof ConfigSchema, typeof EventSchema>;
 
 let directory: string;
-const scratch = async (): Promise<string[]> => [...(await readdir("/dev/shm")), ...(await readdir(tmpdir()))].filter((name) => name.startsWith("internevo-run-"));
-let scratchBefore: string[];
 beforeEach(async () => {
-  scratchBefore = await scratch();
   directory = await mkdtemp(join(tmpdir(), "internevo-launch-"));
 });
 afterEach(async () => {
@@ -44,6 +42,8 @@ async function program(body: string): Promise<Program> {
 async function launch(body: string, over: Partial<LaunchOptions<Program>> = {}) {
   const events: { event: string }[] = [];
   const logs: string[] = [];
+  const scratch = new Set<string>();
+  const look = setInterval(() => readRunRecord(join(directory, "run"))?.scratch.forEach((each) => scratch.add(each)), 5);
   const outcome = await launchRanks<Program>({
     program: await program(body),
     config: { text: "x" },
@@ -54,11 +54,12 @@ async function launch(body: string, over: Partial<LaunchOptions<Program>> = {}) 
     onEvent: (event) => events.push(event),
     onLog: (line) => logs.push(line),
     ...over,
-  });
+  }).finally(() => clearInterval(look));
   // Whatever happened, nothing is left: no process, no record, no scratch.
   expect(readRunRecord(join(directory, "run"))).toBeUndefined();
   for (const event of events as { pid?: number }[]) if (event.pid !== undefined) expect(readProcess(event.pid)).toBeUndefined();
-  expect((await scratch()).filter((name) => !scratchBefore.includes(name))).toEqual([]);
+  expect(scratch.size).toBe(outcome.seconds === 0 ? 0 : 2); // 0 s: nothing was started
+  expect([...scratch].filter((each) => existsSync(each))).toEqual([]);
   return { outcome, events, logs };
 }
 
@@ -213,11 +214,13 @@ describe("a killed supervisor", () => {
 
   it("leaves a record by which what outlived it is ended", async () => {
     const { marker, kill } = await supervisor(`setsid sleep 62 & ${HELLO}; wait`);
+    const scratch = readRunRecord(join(directory, "run"))?.scratch ?? [];
+    expect(scratch.map((each) => existsSync(each))).toEqual([true, true]);
     await kill();
     expect(processesOfRun(marker).length).toBeGreaterThan(0);
     expect(await killLeftovers(join(directory, "run"))).toBeGreaterThan(0);
     expect(processesOfRun(marker)).toEqual([]);
     expect(readRunRecord(join(directory, "run"))).toBeUndefined();
-    expect((await scratch()).filter((name) => !scratchBefore.includes(name))).toEqual([]);
+    expect(scratch.map((each) => existsSync(each))).toEqual([false, false]);
   });
 });
