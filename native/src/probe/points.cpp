@@ -52,20 +52,22 @@ Status Timer::sample(const std::function<Status()>& call, int repetitions, doubl
 }
 
 Status Timer::measure(const std::function<Status()>& call, Samples* result) {
+  const double begin = now();
   double first = 0;
   INTERNEVO_RETURN_IF_ERROR(sample(call, 1, &first));  // fills caches and opens connections; not counted
   INTERNEVO_RETURN_IF_ERROR(sample(call, 1, &first));
   const int repetitions =
       std::clamp(static_cast<int>(kShortestSampleSeconds / std::max(first, 1e-9)), 1, kMostRepetitions);
   std::vector<double> seconds;
-  // Every rank sees the same numbers, so all stop after the same sample.
-  double spent = 0;
   while (true) {
     double one = 0;
     INTERNEVO_RETURN_IF_ERROR(sample(call, repetitions, &one));
     seconds.push_back(one);
-    spent += one * repetitions;
     if (static_cast<int>(seconds.size()) < config_.minimumSamples) continue;
+    // Waiting for each other counts: on a busy machine it takes longer than the call. Every rank sees the same numbers,
+    // so all stop after the same sample.
+    double spent = now() - begin;
+    INTERNEVO_RETURN_IF_ERROR(largest(&spent));
     *result = summarise(seconds);
     const double spread = (result->p90Seconds - result->p10Seconds) / result->medianSeconds;
     if (spread <= config_.targetRelativeSpread || spent >= config_.maximumSeconds ||
