@@ -1,12 +1,12 @@
 // Predicted against measured: profiles this machine, plans a job, runs a sample of its runnable plans in random order, each
-// `--repeat` times, and compares. usage: node tools/bench/accuracy.ts [--job JOB.yaml] [--plans 20] [--repeat 2] [--seed 1]   prints JSON
+// `--repeat` times, and compares. usage: npm run bench -- accuracy [--job JOB.yaml] [--plans 20] [--repeat 2] [--seed 1]   prints JSON
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { planLabel, type Measurement } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { kendallTau } from "../../apps/executor-supervisor/src/report.ts";
 import { quantile } from "../../apps/trial-runner/src/measurement.ts";
-import { datasetOf, profileFor, readJob, repository, runPlan, withScratch } from "./measure.ts";
+import { datasetOf, profileFor, readJob, repository, runPlan, withScratch } from "./src/measure.ts";
 
 const { values } = parseArgs({
   options: { job: { type: "string", default: join(repository, "examples/quickstart.yaml") }, plans: { type: "string", default: "20" }, repeat: { type: "string", default: "2" }, seed: { type: "string", default: "1" } },

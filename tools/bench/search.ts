@@ -1,4 +1,4 @@
-// Speed of the search as JSON: `node tools/bench/search.ts [--repetitions 9]`.
+// Speed of the search as JSON: `npm run bench -- search [--repetitions 9]`.
 import { cpus } from "node:os";
 import { parseArgs } from "node:util";
 import { shippedProfile } from "@internevo/cost-model";

@@ -1,9 +1,9 @@
 // Trainer on CPU: tokens/s of one rank on one thread and the share of speed of light (every kernel at the profiled peak).
-// usage: node tools/bench/trainer.ts [JOB.yaml …]   prints JSON
+// usage: npm run bench -- trainer [JOB.yaml …]   prints JSON
 import { join } from "node:path";
 import { CostModel } from "@internevo/cost-model";
 import { planJob } from "@internevo/search";
-import { datasetOf, profileFor, readJob, repository, runPlan, withScratch } from "./measure.ts";
+import { datasetOf, profileFor, readJob, repository, runPlan, withScratch } from "./src/measure.ts";
 
 const WARMUP_STEPS = 2;
 const MEASURED_STEPS = 7;

@@ -1,6 +1,6 @@
-// Cancels a job in each stage and checks that its state says so, and that no rank is left. usage: node tools/chaos/cancel.ts   prints JSON
+// Cancels a job in each stage and checks that its state says so, and that no rank is left. usage: npm run chaos -- cancel   prints JSON
 import { isTerminal } from "@internevo/domain";
-import { chaosJob, insist, rankPids, STAGES, until, withStack } from "./harness.ts";
+import { chaosJob, insist, rankPids, STAGES, until, withStack } from "./src/harness.ts";
 
 const results = await withStack(async ({ stack, client, dataDirectory }) => {
   const list = [];

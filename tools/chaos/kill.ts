@@ -1,11 +1,11 @@
 // Kills (SIGKILL) one process of the product in every stage of a job, one job a target, and checks that the job succeeds all the same
-// and that each trial and each training step is counted once. usage: node tools/chaos/kill.ts [--targets api,nats,rank]   prints JSON
+// and that each trial and each training step is counted once. usage: npm run chaos -- kill [--targets api,nats,rank]   prints JSON
 import { parseArgs } from "node:util";
 import { allPages } from "@internevo/client";
 import { isTerminal, type JobState } from "@internevo/domain";
 import { SERVICE_NAMES, type LocalStack } from "@internevo/local-stack";
 import pg from "pg";
-import { chaosJob, insist, rankPids, STAGES, until, withStack, type Stage, type TestedStack } from "./harness.ts";
+import { chaosJob, insist, rankPids, STAGES, until, withStack, type Stage, type TestedStack } from "./src/harness.ts";
 
 const TARGETS = [...SERVICE_NAMES, "nats", "postgres", "rank"] as const;
 const { values } = parseArgs({ options: { targets: { type: "string", default: TARGETS.join(",") } } });

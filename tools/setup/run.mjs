@@ -1,34 +1,49 @@
-// Entry of `npm run quickstart`, `npm test` and `npm run setup`. Plain JavaScript without dependencies: it runs on whatever Node the machine has,
+// Entry of the scripts in package.json. Plain JavaScript without dependencies: it runs on whatever Node the machine has,
 // before anything is installed, and hands over to the Node that the workspace pins.
 import { spawn } from "node:child_process";
+import { readdirSync } from "node:fs";
 import { ensureNode, ensureNodePackages } from "./node.mjs";
 import { ensureSystemPackages, SetupError } from "./system-packages.mjs";
 import { root, runStep } from "./steps.mjs";
 
-const purposes = {
-  quickstart: { packages: ["build", "run"], projects: ["native", "@internevo/console"] },
-  test: { packages: ["build", "run", "test"], projects: ["native", "@internevo/console"] },
-  setup: { packages: ["build", "run", "test"], projects: ["native", "@internevo/console"] },
-};
-
 const [purpose, ...rest] = process.argv.slice(2);
-const wanted = purposes[purpose];
-if (!wanted) {
-  console.error(`usage: node tools/setup/run.mjs ${Object.keys(purposes).join("|")} [arguments]`);
+
+/** A tool of a folder, by name: `npm run bench -- search`. */
+function tool(folder) {
+  const names = readdirSync(`${root}/tools/${folder}`).flatMap((name) => (name.endsWith(".ts") ? [name.slice(0, -3)] : []));
+  const [name, ...args] = rest;
+  if (!names.includes(name)) usage(`npm run ${folder} -- ${names.join("|")} [arguments]`);
+  return [`${root}/tools/${folder}/${name}.ts`, ...args];
+}
+
+function usage(text) {
+  console.error(`usage: ${text}`);
   process.exit(2);
 }
+
+const purposes = {
+  quickstart: { packages: ["build", "run"], command: () => [`${root}/apps/cli/src/main.ts`, "quickstart", ...rest] },
+  test: { packages: ["build", "run", "test"], command: () => [`${root}/tools/check/all.mjs`, ...rest] },
+  bench: { packages: ["build", "run"], command: () => tool("bench") },
+  chaos: { packages: ["build", "run"], command: () => tool("chaos") },
+  setup: { packages: ["build", "run", "test"], command: () => undefined },
+};
+const projects = ["native", "@internevo/console"];
+
+const wanted = purposes[purpose];
+if (!wanted) usage(`node tools/setup/run.mjs ${Object.keys(purposes).join("|")} [arguments]`);
+const command = wanted.command();
 
 try {
   const started = Date.now();
   ensureSystemPackages(wanted.packages);
   const node = ensureNode();
   ensureNodePackages(node);
-  for (const project of wanted.projects) {
+  for (const project of projects) {
     runStep(`Building ${project}`, "from the cache when nothing changed", node.bin("nx"), ["run", `${project}:build`, "--outputStyle=static"], { env: node.env });
   }
   console.error(`\nSet-up done in ${((Date.now() - started) / 1000).toFixed(0)} s.`);
-  if (purpose === "quickstart") await handOver(node, [`${root}/apps/cli/src/main.ts`, "quickstart", ...rest]);
-  if (purpose === "test") await handOver(node, [`${root}/tools/check/all.mjs`, ...rest]);
+  if (command) await handOver(node, command);
 } catch (error) {
   if (!(error instanceof SetupError)) throw error;
   console.error(`\n${error.message}`);

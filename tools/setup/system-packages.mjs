@@ -12,7 +12,7 @@ const PACKAGES = [
   { name: "libopenmpi-dev", when: "build", why: "collectives between CPU ranks" },
   { name: "nlohmann-json3-dev", when: "build", why: "configuration and events of the native programs" },
   { name: "libxxhash-dev", when: "build", why: "checksums of checkpoints" },
-  { name: "libgtest-dev", when: "build", why: "tests of the native core" },
+  { name: "libgtest-dev", when: "test", why: "tests of the native core" },
   { name: "openmpi-bin", when: "run", why: "starts ranks" },
   { name: "nats-server", when: "run", why: "messages between the services" },
   { name: "util-linux", when: "run", why: "child processes that end with their parent" },

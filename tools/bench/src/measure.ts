@@ -6,10 +6,10 @@ import type { TrainerEvent } from "@internevo/contracts";
 import { resolveJob, worldSize, type Failure, type JobSpec, type Measurement, type Plan, type Profile } from "@internevo/domain";
 import { launchRanks, measureProfile, prepareDataset, probeIn, trainerConfig, trainerIn, type Dataset } from "@internevo/launcher";
 import { parse } from "yaml";
-import { measurementOf } from "../../apps/trial-runner/src/measurement.ts";
+import { measurementOf } from "../../../apps/trial-runner/src/measurement.ts";
 
 /** What the benchmarks of this folder share: real ranks of this machine, without services. */
-export const repository = resolve(import.meta.dirname, "../..");
+export const repository = resolve(import.meta.dirname, "../../..");
 const native = join(repository, "native", "dist");
 const THREADS_PER_RANK = 1;
 
