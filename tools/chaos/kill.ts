@@ -40,6 +40,7 @@ async function killInStage(tested: TestedStack, jobId: string, target: string, s
   }, 180);
   if (stage === "planning" && target === "rank") return; // planning has no ranks
   // Somewhere inside the stage: after its first sign of work, where it has one.
+  if (stage === "profiling") await until("the probe runs", () => rankPids(tested.dataDirectory).length > 0, 60);
   if (stage === "running") await until("the first steps", async () => (await insist(() => client.getJob(jobId))).lastStep >= 8, 120);
   if (stage === "trialling") await until("the second trial", async () => (await insist(() => client.getJob(jobId))).trialsDone >= 1, 120);
   await until(`${target} is there to be killed`, () => kill(tested, target), 60);
