@@ -33,6 +33,9 @@ export function ensureNode() {
     symlinkSync(join("..", "..", "node-package", "node_modules", nodePackage, "bin", "node"), executable);
   }
   const env = { ...process.env, PATH: [binaries, join(root, "node_modules", ".bin"), process.env.PATH].join(delimiter) };
+  // Nx keeps its cache and its database in the home directory otherwise, and checkouts would share them.
+  env.NX_CACHE_DIRECTORY = join(root, ".nx", "cache");
+  env.NX_WORKSPACE_DATA_DIRECTORY = join(root, ".nx", "workspace-data");
   // npm sets these for its own child processes; the pinned npm must find its own.
   for (const name of Object.keys(env)) if (/^npm_(config|lifecycle|package|node|execpath|command)/.test(name)) delete env[name];
   return { executable, npmCli, env, bin: (name) => join(root, "node_modules", ".bin", name) };

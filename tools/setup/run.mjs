@@ -40,7 +40,7 @@ try {
   const node = ensureNode();
   ensureNodePackages(node);
   for (const project of projects) {
-    runStep(`Building ${project}`, "from the cache when nothing changed", node.bin("nx"), ["run", `${project}:build`, "--outputStyle=static"], { env: node.env });
+    runStep(`Building ${project}`, "from the cache when nothing changed; the first time takes a minute or two", node.bin("nx"), ["run", `${project}:build`, "--outputStyle=static"], { env: node.env, quiet: true });
   }
   console.error(`\nSet-up done in ${((Date.now() - started) / 1000).toFixed(0)} s.`);
   if (command) await handOver(node, command);

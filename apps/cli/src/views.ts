@@ -53,7 +53,7 @@ const memoryError = (trial: Trial): number | undefined =>
   trial.measured ? (trial.candidate.predicted.peakMemoryBytes - trial.measured.peakMemoryBytes) / trial.measured.peakMemoryBytes : undefined;
 
 /** Predicted beside measured, fastest measured first. */
-export function trialsTable(trials: readonly Trial[], colors: Colors): string {
+export function trialsTable(trials: readonly Trial[], colors: Colors, chosen: JobDetail["chosen"] = null): string {
   const sorted = [...trials].sort((a, b) => (a.measured?.stepTimeSeconds ?? Number.POSITIVE_INFINITY) - (b.measured?.stepTimeSeconds ?? Number.POSITIVE_INFINITY) || a.candidate.rank - b.candidate.rank);
   const measured = (show: (trial: Trial & { measured: NonNullable<Trial["measured"]> }) => string) => (trial: Trial) =>
     trial.measured ? show({ ...trial, measured: trial.measured }) : NONE;
@@ -68,7 +68,7 @@ export function trialsTable(trials: readonly Trial[], colors: Colors): string {
     { title: "MEMORY pred.", align: "right", value: (trial) => formatBytes(trial.candidate.predicted.peakMemoryBytes) },
     { title: "meas.", align: "right", value: measured((trial) => formatBytes(trial.measured.peakMemoryBytes)) },
     { title: "error", align: "right", value: (trial) => (memoryError(trial) === undefined ? NONE : percent(memoryError(trial) as number)) },
-    { title: "RESULT", value: (trial) => (trial.failure ? colors.red(trial.failure.code) : stateText(trial.state, colors)) },
+    { title: "RESULT", value: (trial) => (trial.failure ? colors.red(trial.failure.code) : trial.candidate.rank === chosen?.rank ? colors.green("chosen") : stateText(trial.state, colors)) },
   ];
   return table(columns, sorted, colors);
 }
@@ -81,7 +81,7 @@ export function reportLines(job: JobDetail, colors: Colors): string[] {
   lines.push(`${colors.bold("trained")}       ${report.steps} steps in ${report.attempts} attempt${report.attempts === 1 ? "" : "s"}, ${formatSeconds(report.meanStepTimeSeconds)} a step, ${report.tokensPerGpuPerSecond.toFixed(0)} tokens/s a rank`);
   const entropy = report.unigramEntropyNats;
   const verdict = entropy === null ? "" : report.finalLossNats < entropy ? colors.green(`below the unigram entropy of the text, ${entropy.toFixed(4)}`) : colors.red(`not below the unigram entropy of the text, ${entropy.toFixed(4)}`);
-  lines.push(`${colors.bold("final loss")}    ${report.finalLossNats.toFixed(4)} nats a token${verdict === "" ? "" : `, ${verdict}`}`);
+  lines.push(`${colors.bold("final loss")}    ${report.finalLossNats.toFixed(4)} nats a token${verdict === "" ? "" : `, ${verdict}`} (mean of the last tenth of the steps)`);
   const share = (value: number | null): string => (value === null ? NONE : `${(value * 100).toFixed(1)}%`);
   lines.push(`${colors.bold("predictions")}   mean error of step time ${share(report.timeErrorOverTrials)}, of peak memory ${share(report.memoryErrorOverTrials)}; Kendall's τ ${report.kendallTauOverTrials?.toFixed(2) ?? NONE}`);
   return lines;
@@ -103,7 +103,7 @@ export function jobText(job: JobDetail, colors: Colors): string {
     const rejected = Object.entries(counts.rejected).filter(([, count]) => count > 0);
     lines.push("", colors.bold("plans"), `  ${counts.evaluated} evaluated, ${counts.feasible} feasible${rejected.length > 0 ? `; rejected: ${rejected.map(([reason, count]) => `${reason} ${count}`).join(", ")}` : ""}`);
   }
-  if (job.trials.length > 0) lines.push("", colors.bold("trials"), trialsTable(job.trials, colors));
+  if (job.trials.length > 0) lines.push("", colors.bold("trials"), trialsTable(job.trials, colors, job.chosen));
   if (job.attempts.length > 0) {
     lines.push("", colors.bold("attempts"));
     for (const attempt of job.attempts) lines.push(`  ${attempt.number}: ${attempt.state}, steps ${attempt.resumedFromStep} to ${attempt.lastStep}${attempt.failure ? `, ${attempt.failure.code}: ${attempt.failure.message}` : ""}`);

@@ -72,7 +72,7 @@ describe("trial-runner", () => {
     const id = await trialling(smallJob({ data }), first(1));
     await world.untilState(id, "failed", 60);
     expect((await world.job(id)).failure).toMatchObject({ code: "data-invalid", message: expect.stringContaining(message), remedy: expect.any(String) });
-    expect(await listTrials(world.database.db, id)).toMatchObject([{ state: "pending" }]);
+    expect(await listTrials(world.database.db, id)).toMatchObject([{ state: "failed", startedAt: null, failure: { code: "cancelled" } }]);
   });
 
   it("tries a plan again when one of its ranks is killed", async () => {

@@ -91,6 +91,15 @@ describe("trials and steps", () => {
     expect(await getJobDetail(test.database.db, id)).toMatchObject({ trialsDone: 1, trialsTotal: 2 });
   });
 
+  it("leave no trial that seems to run when the job was cancelled", async () => {
+    const id = await submit();
+    const [first] = await test.database.transaction((tx) => createTrials(tx, id, [exampleCandidate(1), exampleCandidate(2)]));
+    await test.database.transaction((tx) => startTrial(tx, first?.id ?? ""));
+    await test.database.transaction((tx) => requestCancel(tx, id));
+    const { trials } = (await getJobDetail(test.database.db, id)) ?? {};
+    expect(trials).toMatchObject([{ state: "failed", failure: { code: "cancelled" } }, { state: "failed", failure: { code: "cancelled" } }]);
+  });
+
   it("count each step once, the latest attempt's", async () => {
     const id = await submit();
     const { db } = test.database;

@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
-import { and, eq, sql } from "drizzle-orm";
+import { and, eq, inArray, sql } from "drizzle-orm";
 import { canTransition, isTerminal, type Candidate, type Failure, type JobSpec, type JobState, type Report } from "@internevo/domain";
 import type { JobStreamEvent, MessageType } from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
 import { isLeaseLive, jobLease } from "./leases.ts";
 import { enqueueMessage } from "./outbox.ts";
 import { isUuid } from "./pages.ts";
-import { jobEvents, jobs, jobTransitions } from "./schema/index.ts";
+import { jobEvents, jobs, jobTransitions, trials } from "./schema/index.ts";
 import { newTraceparent } from "./trace.ts";
 
 /** The command that makes a service work on a job in that state. */
@@ -133,9 +133,16 @@ export async function transitionJob(tx: Transaction, request: TransitionRequest)
       ...(request.report ? { report: request.report } : {}),
     })
     .where(eq(jobs.id, jobId));
+  if (to === "cancelled" || to === "failed") await endOpenTrials(tx, jobId, to);
   if (request.report) await appendJobEvent(tx, jobId, "report", { ...request.report });
   await recordTransition(tx, { jobId, version, from: job.state, to, reason, traceparent: job.traceparent });
   return true;
+}
+
+/** A job that ended leaves no trial that seems to run or to wait. */
+async function endOpenTrials(tx: Transaction, jobId: string, to: "cancelled" | "failed"): Promise<void> {
+  const failure: Failure = { code: "cancelled", message: to === "cancelled" ? "the job was cancelled before this trial had ended" : "the job failed before this trial had ended" };
+  await tx.update(trials).set({ state: "failed", failure, endedAt: sql`clock_timestamp()` }).where(and(eq(trials.jobId, jobId), inArray(trials.state, ["pending", "running"])));
 }
 
 /** Ends a job that cannot go on, whatever stage it is in. @returns false when it had already ended; a job that is being cancelled becomes cancelled. */

@@ -66,7 +66,10 @@ const WrittenPlanSchema = Type.Object(
 );
 
 async function loadPlan(path: string, profile: Profile): Promise<Plan> {
-  const written = validate(WrittenPlanSchema, await readJson(path, "--locate", "plan-invalid", "a plan"), "plan-invalid", `the plan ${path}`);
+  const document = await readJson(path, "--locate", "plan-invalid", "a plan");
+  // A candidate of `--json` output holds its plan.
+  const plan = typeof document === "object" && document !== null && "plan" in document ? document.plan : document;
+  const written = validate(WrittenPlanSchema, plan, "plan-invalid", `the plan ${path}`);
   return { gradientSharding: 1, ...profile.executor, ...written, recompute: Boolean(written.recompute) };
 }
 

@@ -46,7 +46,7 @@ async function runJob(started: StartedStack, body: unknown, context: Context, ou
   const client = new InternEvoClient({ baseUrl: started.apiUrl, token: started.token });
   const { signal } = context;
   const job = await client.submitJob(body, { signal });
-  output.note(`job ${job.id} ${job.name}: ${started.apiUrl}/jobs/${job.id}`);
+  output.note(`job ${job.id} ${job.name}; watch it, signed in, at ${started.apiUrl}/jobs/${job.id}#token=${started.token}`);
   const progress = createProgress({ output, steps: job.steps });
   try {
     await followJob(client, job.id, progress.on, output, signal);
@@ -61,9 +61,12 @@ function show(job: JobDetail, started: StartedStack, output: Output, seconds: nu
   else if (job.report === null) output.data(jobText(job, output.colors));
   else {
     output.data("");
-    output.data(trialsTable(job.trials, output.colors));
+    output.data(trialsTable(job.trials, output.colors, job.chosen));
     output.data("");
     for (const line of reportLines(job, output.colors)) output.data(line);
+    output.data("");
+    output.data("An error below zero: slower, or larger, than predicted. Kendall's τ compares the two orders of the plans: 1 the same, 0 unrelated.");
+    output.data("Other work on this machine makes profile, trials and training differ.");
     output.data("");
     output.data(`console       ${started.apiUrl}/ (while the stack runs: --keep-running, or \`internevo up\`)`);
   }

@@ -59,6 +59,12 @@ export function probeConfig(options: Pick<MeasureProfileOptions, "needed" | "thr
 type EventNamed<Name extends ProbeEvent["event"]> = Extract<ProbeEvent, { event: Name }>;
 const named = <Name extends ProbeEvent["event"]>(events: readonly ProbeEvent[], name: Name): EventNamed<Name>[] => events.filter((event): event is EventNamed<Name> => event.event === name);
 
+/** The best rate that any product of a precision reached: on a busy machine the probe's own large product may have been disturbed more than a module. */
+function peakOf(events: readonly ProbeEvent[], precision: "fp32" | "bf16", largeProduct: number): number {
+  const rates = named(events, "module").flatMap(({ shape, flops, p10Seconds }) => (shape.module === "linear" && shape.precision === precision ? [flops / p10Seconds] : []));
+  return Math.max(largeProduct, ...rates);
+}
+
 /** What the probe said, as a profile. */
 export function assembleProfile(options: { events: readonly ProbeEvent[]; cluster: Cluster; digest: string; threadsPerRank: number; command: string; measuredAt: Date; seconds: number }): Profile {
   const { events, cluster, digest, threadsPerRank, command, measuredAt, seconds } = options;
@@ -70,8 +76,8 @@ export function assembleProfile(options: { events: readonly ProbeEvent[]; cluste
     cluster: { nodes: cluster.nodes, gpusPerNode: cluster.gpusPerNode, memoryPerGpuBytes: cluster.memoryPerGpuBytes },
     device: {
       name: device.name,
-      peakFlopsPerSecondFp32: device.peakFlopsPerSecondFp32,
-      peakFlopsPerSecondBf16: device.peakFlopsPerSecondBf16,
+      peakFlopsPerSecondFp32: peakOf(events, "fp32", device.peakFlopsPerSecondFp32),
+      peakFlopsPerSecondBf16: peakOf(events, "bf16", device.peakFlopsPerSecondBf16),
       memoryBandwidthBytesPerSecond: device.memoryBandwidthBytesPerSecond,
       runtimeBytes: device.runtimeBytes,
     },

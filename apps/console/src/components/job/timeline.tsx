@@ -52,7 +52,7 @@ function StageAdvance({ job, stage, progress }: { job: JobDetail; stage: Stage; 
           <Progress value={(100 * done) / total} size={5} aria-label={`${stage.name}: ${done} of ${total} ${unit}`} />
         </>
       )}
-      {own && own.message !== "" && <div className="stage-message">{own.message}</div>}
+      {stage.phase === "current" && own && own.message !== "" && <div className="stage-message">{own.message}</div>}
     </>
   );
 }
