@@ -21,8 +21,8 @@ export class WorkStoppedError extends Error {
 export interface LeaseKeeper {
   /** All leases held: the first is the work's own. */
   readonly fences: readonly Fence[];
-  /** Waits until nobody alive holds the resource, takes it, and keeps it. Rejects with the signal's reason. */
-  reserve(resource: string): Promise<Fence>;
+  /** Waits until nobody alive holds the resource, takes it, and keeps it; `onWait` is told once, when somebody else has it. Rejects with the signal's reason. */
+  reserve(resource: string, onWait?: () => void): Promise<Fence>;
   release(fence: Fence): Promise<void>;
   /** Ends the heartbeat and gives everything back; errors are left to the leases' expiry. */
   close(): Promise<void>;
@@ -94,14 +94,15 @@ export function keepLeases(options: LeaseKeeperOptions): LeaseKeeper {
 
   return {
     fences,
-    async reserve(resource) {
-      for (;;) {
+    async reserve(resource, onWait) {
+      for (let tries = 1; ; tries += 1) {
         stop.signal.throwIfAborted();
         const fence = await database.idempotentTransaction((tx) => acquireLease(tx, resource, holder, ttlSeconds), { signal: stop.signal });
         if (fence) {
           fences.push(fence);
           return fence;
         }
+        if (tries === 1) onWait?.();
         await pause(1000, stop.signal);
       }
     },

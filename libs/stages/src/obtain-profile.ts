@@ -7,6 +7,7 @@ import { countMissing, measureProfile, missingMeasurements, mergeProfiles, progr
 import { clusterLease, newestProfile, storeProfile, type Database, type Transaction } from "@internevo/store";
 import { clusterRunDirectory } from "./directories.ts";
 import { retryLostRanks } from "./retry-lost-ranks.ts";
+import { WAITS_FOR_CLUSTER } from "./stage-feed.ts";
 
 export interface ProfilingSettings {
   readonly probe: Probe;
@@ -22,7 +23,7 @@ export interface ObtainProfileOptions {
   readonly spec: JobSpec;
   readonly signal: AbortSignal;
   /** Waits for a resource and keeps it, as a command's context does. */
-  readonly reserve: (resource: string) => Promise<{ release(): Promise<void> }>;
+  readonly reserve: (resource: string, onWait: () => void) => Promise<{ release(): Promise<void> }>;
   readonly onProgress: (message: string, done: number, total: number) => void;
   readonly onLog?: (line: string) => void;
 }
@@ -99,8 +100,7 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
 
   const early = reuse(await newest());
   if (early) return early;
-  options.onProgress("waits for the cluster", 0, 1);
-  const reservation = await options.reserve(clusterLease(cluster.name));
+  const reservation = await options.reserve(clusterLease(cluster.name), () => options.onProgress(WAITS_FOR_CLUSTER, 0, 1));
   try {
     // Somebody may have measured while this job waited.
     const base = await newest();

@@ -1,7 +1,7 @@
 import { ProblemError, formatSeconds, planLabel, type Candidate, type Failure, type Trial } from "@internevo/domain";
 import { assertEnoughTokens, assertProgram, prepareDataset, type Dataset, type Trainer } from "@internevo/launcher";
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import { clusterRunDirectory, failedJob, failureOfProblem, retryLostRanks, stageFeed } from "@internevo/stages";
+import { clusterRunDirectory, failedJob, failureOfProblem, retryLostRanks, stageFeed, WAITS_FOR_CLUSTER } from "@internevo/stages";
 import { clusterLease, finishTrial, listTrials, startTrial, transitionJob, updateJob, type Database } from "@internevo/store";
 import { winnerOf } from "../measurement.ts";
 import { runTrial } from "../run-trial.ts";
@@ -40,8 +40,7 @@ export const tryPlans = (settings: TrialSettings, database: Database) => async (
     const planned = await listTrials(database.db, job.id);
     let done = planned.filter(isOver).length;
     if (done < planned.length) {
-      feed.progress("trialling", "waits for the cluster", done, planned.length);
-      const reservation = await context.reserve(clusterLease(job.spec.cluster.name));
+      const reservation = await context.reserve(clusterLease(job.spec.cluster.name), () => feed.progress("trialling", WAITS_FOR_CLUSTER, done, planned.length));
       for (const { id, candidate } of planned.filter((trial) => !isOver(trial))) {
         signal.throwIfAborted();
         if (!(await context.fenced((tx) => startTrial(tx, id)))) continue;
