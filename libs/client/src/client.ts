@@ -1,4 +1,4 @@
-import { API_PREFIX, type DeadLetter, type JobDetail, type JobStreamEvent, type JobSummary, type PlanRequestSchema, type ProfileRecord, type Role, type WorkloadCreateSchema } from "@internevo/contracts";
+import { API_PREFIX, type DeadLetter, type JobDetail, type JobLogLine, type JobStreamEvent, type JobSummary, type PlanRequestSchema, type ProfileRecord, type Role, type WorkloadCreateSchema } from "@internevo/contracts";
 import type { JobState, PlanningResult, Proposal, StepMetric, Workload } from "@internevo/domain";
 import type { Static } from "typebox";
 import { jobEvents, type JobEventsOptions } from "./event-stream.ts";
@@ -89,6 +89,11 @@ export class InternEvoClient {
   /** Steps of a job, oldest first, from after step `after` on. */
   jobMetrics(id: string, options: PageOptions & { after?: number } = {}): Promise<Page<StepMetric>> {
     return this.#page(`/jobs/${encodeURIComponent(id)}/metrics`, options, { after: options.after });
+  }
+
+  /** Lines of a job's log, newest first. */
+  jobLog(id: string, options: PageOptions = {}): Promise<Page<JobLogLine>> {
+    return this.#page(`/jobs/${encodeURIComponent(id)}/log`, options);
   }
 
   /** Events of a job as they happen; see {@link jobEvents}. */

@@ -43,8 +43,20 @@ export const JobSummarySchema = Type.Object({
 });
 export type JobSummary = Static<typeof JobSummarySchema>;
 
+/** How far a stage is, in its own words. */
+export const StageProgressSchema = Type.Object({
+  stage: Type.String(),
+  message: Type.String(),
+  done: nullable(Type.Integer()),
+  total: nullable(Type.Integer()),
+  at: Type.String(),
+});
+export type StageProgress = Static<typeof StageProgressSchema>;
+
 export const JobDetailSchema = Type.Object({
   ...JobSummarySchema.properties,
+  lastEventId: Type.Integer({ description: "number of the newest event that this answer knows of: `Last-Event-ID` of a stream that goes on from here; 0 without events" }),
+  progress: nullable(StageProgressSchema),
   spec: JobSpecSchema,
   traceId: Type.String(),
   transitions: Type.Array(Type.Object({ from: nullable(JobStateSchema), to: JobStateSchema, at: Type.String(), reason: nullable(Type.String()) })),
@@ -72,6 +84,10 @@ export const JobStreamEventSchema = Type.Object({
   }),
 });
 export type JobStreamEvent = Static<typeof JobStreamEventSchema>;
+
+/** One line of a job's log: an event of type `log`. */
+export const JobLogLineSchema = Type.Object({ id: Type.Integer(), at: Type.String(), level: Type.String(), source: Type.String(), message: Type.String() });
+export type JobLogLine = Static<typeof JobLogLineSchema>;
 
 export const ProfileRecordSchema = Type.Object({
   id: Type.String(),
@@ -114,6 +130,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   GET    /jobs/:id                   [viewer]   JobDetail, ETag = version
  *   POST   /jobs/:id/cancel            [operator] 202 JobDetail
  *   GET    /jobs/:id/metrics?after=    [viewer]   Page(StepMetric)
+ *   GET    /jobs/:id/log               [viewer]   Page(JobLogLine), newest first
  *   GET    /jobs/:id/events            [viewer]   SSE of JobStreamEvent
  *   POST   /plans                      [viewer]   PlanRequest → PlanningResult (nothing is stored)
  *   GET    /profiles, /profiles/:id    [viewer]   Page(ProfileRecord without profile) / ProfileRecord
@@ -126,6 +143,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
 export const API_PREFIX = "/api/v1";
 export const JobPageSchema = PageSchema(JobSummarySchema);
 export const MetricPageSchema = PageSchema(StepMetricSchema);
+export const JobLogPageSchema = PageSchema(JobLogLineSchema);
 export const WorkloadPageSchema = PageSchema(WorkloadSchema);
 export const ProposalPageSchema = PageSchema(ProposalSchema);
 export const ProfilePageSchema = PageSchema(Type.Omit(ProfileRecordSchema, ["profile"]));
