@@ -87,7 +87,7 @@ async function storeFiring(tx: Transaction, workloadId: string, scheduledFor: Da
     .returning();
   if (!row) return undefined;
   if (!skipped) await enqueueMessage(tx, { type: "workload.replan", data: { workloadId, firingId: row.id }, traceparent });
-  await tx.update(workloads).set({ lastRunAt: scheduledFor, ...(skipped ? { lastOutcome: `skipped: ${skipped}` } : {}) }).where(eq(workloads.id, workloadId));
+  await tx.update(workloads).set({ lastRunAt: scheduledFor, lastOutcome: skipped ? `skipped: ${skipped}` : null }).where(eq(workloads.id, workloadId));
   return firingOf(row);
 }
 
