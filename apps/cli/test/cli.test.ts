@@ -184,6 +184,27 @@ describe("profile and replan", () => {
     expect((await internevo("replan", "remove", added.id)).stdout).toBe(`${added.id}\n`);
     expect(json(await internevo("replan", "list", "--json"))).toEqual([]);
   });
+
+  it("send the content of a profile file, which the services do not read", async () => {
+    const profile = { ...findShippedProfile("a800-128"), name: "mine" };
+    await writeFile(join(directory, "mine.json"), JSON.stringify(profile));
+    const withProfile = async (name: string): Promise<string> => {
+      const path = join(directory, `with-${name.replaceAll("/", "-")}.yaml`);
+      await writeFile(path, JOB.replace("memoryPerGpu: 1GiB }", `memoryPerGpu: 1GiB, profile: ${name} }`));
+      return path;
+    };
+    const first = json<JobDetail>(await internevo("submit", await withProfile("./mine.json"), "--json"));
+    const second = json<JobDetail>(await internevo("submit", await withProfile("mine.json"), "--json"));
+    const id = first.spec.cluster.profile ?? "";
+    expect(second.spec.cluster.profile).toBe(id);
+    expect(json(await internevo("profile", "show", id, "--json"))).toEqual(profile);
+    expect(json<JobDetail>(await internevo("submit", await withProfile("a800-128"), "--json")).spec.cluster.profile).toBe("a800-128");
+    expect(json<Workload>(await internevo("replan", "add", await withProfile("mine.json"), "--name", "of a file", "--json")).spec.cluster.profile).toBe(id);
+    for (const command of [["submit"], ["replan", "add"]]) {
+      const absent = await internevo(...command, await withProfile("absent.json"));
+      expect([absent.status, absent.stderr]).toEqual([4, expect.stringContaining(`cluster.profile (is "${join(directory, "absent.json")}"): does not exist`)]);
+    }
+  });
 });
 
 describe("what is wrong", { timeout: 120_000 }, () => {

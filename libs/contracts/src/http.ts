@@ -102,7 +102,7 @@ export type ProfileRecord = Static<typeof ProfileRecordSchema>;
 export const PlanRequestSchema = Type.Object({
   job: Type.Unknown({ description: "a job file, as JSON" }),
   top: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
-  profile: Type.Optional(Type.String({ description: "a shipped profile's name; without it the cluster's newest stored profile" })),
+  profile: Type.Optional(Type.String({ description: "a shipped profile's name or a stored one's id, never a path; without it the cluster's newest stored profile" })),
 });
 
 export const WorkloadCreateSchema = Type.Object(
@@ -133,6 +133,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   GET    /jobs/:id/log               [viewer]   Page(JobLogLine), newest first
  *   GET    /jobs/:id/events            [viewer]   SSE of JobStreamEvent
  *   POST   /plans                      [viewer]   PlanRequest → PlanningResult (nothing is stored)
+ *   POST   /profiles                   [operator] body: Profile; 201 ProfileRecord, Location; the same content keeps its id
  *   GET    /profiles, /profiles/:id    [viewer]   Page(ProfileRecord without profile) / ProfileRecord
  *   GET    /workloads, POST /workloads, GET|DELETE /workloads/:id, POST /workloads/:id/run   [viewer | operator]
  *   GET    /workloads/:id/proposals    [viewer]   Page(Proposal)

@@ -8,7 +8,7 @@ import { mutate } from "../http/mutations.ts";
 import { PageQuery } from "../http/pages.ts";
 import { lastEventIdOf, type OpenStreams } from "../http/sse.ts";
 import { jobStream } from "../jobs-stream.ts";
-import { namedProfile } from "../profile-source.ts";
+import { assertNamedProfile } from "../profile-source.ts";
 import { checkCluster, type LaunchCapabilities } from "../submission/check-cluster.ts";
 import type { Workers } from "../work/workers.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
@@ -60,7 +60,7 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
     async (request, reply) => {
       const spec = resolveJob(request.body);
       checkCluster(spec, options.capabilities);
-      await namedProfile(spec);
+      await assertNamedProfile(database.db, spec, "cluster.profile");
       await options.workers.checkData(spec);
       return mutate(database, request, reply, async (tx) => {
         const id = await submitJob(tx, spec, { traceparent: request.trace.traceparent });
