@@ -14,23 +14,13 @@ function assertShallow(content: string, refuse: (field: string, message: string,
   let flow = 0;
   let inLine = 0;
   for (const token of new Lexer().lex(content)) {
-    switch (CST.tokenType(token)) {
-      case "flow-map-start":
-      case "flow-seq-start":
-        flow += 1;
-        break;
-      case "flow-map-end":
-      case "flow-seq-end":
-        flow -= 1;
-        break;
-      case "seq-item-ind":
-      case "explicit-key-ind":
-        inLine += 1;
-        break;
-      case "newline":
-        line += 1;
-        inLine = 0;
-        break;
+    const type = CST.tokenType(token);
+    if (type === "flow-map-start" || type === "flow-seq-start") flow += 1;
+    else if (type === "flow-map-end" || type === "flow-seq-end") flow -= 1;
+    else if (type === "seq-item-ind" || type === "explicit-key-ind") inLine += 1;
+    else if (type === "newline") {
+      line += 1;
+      inLine = 0;
     }
     if (flow > MAXIMUM_DEPTH || inLine > MAXIMUM_DEPTH) refuse(`line ${line}`, TOO_DEEP, FLATTEN);
   }

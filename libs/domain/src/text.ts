@@ -22,11 +22,19 @@ const escaped = (character: string): string => SHORT[character] ?? `\\u${charact
  */
 export const printable = (text: string): string => text.replace(forbidden, escaped);
 
-/** A value of unknown origin on one line: JSON, with the numbers that JSON lacks. */
-export function printableValue(value: unknown): string {
-  if (typeof value === "number" && !Number.isFinite(value)) return String(value);
-  const numbers = (_: string, inner: unknown): unknown => (typeof inner === "number" && !Number.isFinite(inner) ? String(inner) : inner);
-  return printable(JSON.stringify(value, numbers) ?? "undefined");
+/** Any value as JSON, printable: numbers that JSON lacks are texts of it, and what holds itself is said to. */
+export function printableJson(value: unknown): string {
+  const above: unknown[] = [];
+  function plain(this: unknown, _key: string, inner: unknown): unknown {
+    if (typeof inner === "number" && !Number.isFinite(inner)) return String(inner);
+    if (typeof inner !== "object" || inner === null) return inner;
+    // `this` holds `inner`: what is deeper belongs to a branch that is done.
+    while (above.length > 0 && above.at(-1) !== this) above.pop();
+    if (above.includes(inner)) return "(holds itself)";
+    above.push(inner);
+    return inner;
+  }
+  return printable(JSON.stringify(value, plain) ?? "undefined");
 }
 
 /** What a line holds that it may not, or undefined. */
