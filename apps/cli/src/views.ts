@@ -129,10 +129,11 @@ export function jobText(job: JobDetail, colors: Colors): string {
   return lines.join("\n");
 }
 
-export const profilesTable = (profiles: readonly ProfileSummary[], colors: Colors): string =>
-  table<ProfileSummary>(
+export function profilesTable(profiles: readonly ProfileSummary[], colors: Colors): string {
+  const short = shortIds(profiles.map(({ id }) => id));
+  return table<ProfileSummary>(
     [
-      { title: "ID", value: (profile) => shortIds(profiles.map(({ id }) => id))(profile.id) },
+      { title: "ID", value: (profile) => short(profile.id) },
       { title: "NAME", value: (profile) => profile.name },
       { title: "MEASURED", value: (profile) => when(profile.createdAt) },
       { title: "FRESH UNTIL", value: (profile) => when(profile.freshUntil) },
@@ -140,6 +141,7 @@ export const profilesTable = (profiles: readonly ProfileSummary[], colors: Color
     profiles,
     colors,
   );
+}
 
 export function profileText(record: ProfileRecord, colors: Colors): string {
   const { profile } = record;
@@ -168,10 +170,11 @@ export function profileText(record: ProfileRecord, colors: Colors): string {
 
 const pointText = (point: { bytes: number; medianSeconds: number } | undefined): string => (point ? `${formatBytes(point.bytes)} in ${formatSeconds(point.medianSeconds)}` : NONE);
 
-export const workloadsTable = (workloads: readonly Workload[], colors: Colors): string =>
-  table<Workload>(
+export function workloadsTable(workloads: readonly Workload[], colors: Colors): string {
+  const short = shortIds(workloads.map(({ id }) => id));
+  return table<Workload>(
     [
-      { title: "ID", value: (workload) => shortIds(workloads.map(({ id }) => id))(workload.id) },
+      { title: "ID", value: (workload) => short(workload.id) },
       { title: "NAME", value: (workload) => workload.name },
       { title: "SCHEDULE", value: (workload) => `${workload.cron} ${workload.timeZone}` },
       { title: "NEXT RUN", value: (workload) => when(workload.nextRunAt) },
@@ -181,6 +184,10 @@ export const workloadsTable = (workloads: readonly Workload[], colors: Colors): 
     workloads,
     colors,
   );
+}
+
+/** What to call something in a command that is copied into a shell. */
+export const callingName = ({ id, name }: { readonly id: string; readonly name: string }): string => (/^[\w.-]+$/.test(name) ? name : id);
 
 /** A run was asked for and has not ended. */
 export const isBeingPlanned = (workload: Workload): boolean => workload.lastRunAt !== null && workload.lastOutcome === null;
@@ -188,7 +195,7 @@ export const isBeingPlanned = (workload: Workload): boolean => workload.lastRunA
 /** Why a workload has no proposal. */
 export function noProposalsText(workload: Workload): string {
   if (isBeingPlanned(workload)) return `no proposals yet: the run of ${when(workload.lastRunAt)} is queued or at work`;
-  if (workload.lastRunAt === null) return `no proposals: it has not been planned yet${workload.nextRunAt === null ? "" : `, next ${when(workload.nextRunAt)}`}; now: internevo replan run ${workload.name}`;
+  if (workload.lastRunAt === null) return `no proposals: it has not been planned yet${workload.nextRunAt === null ? "" : `, next ${when(workload.nextRunAt)}`}; now: internevo replan run ${callingName(workload)}`;
   return `no proposals: the last run, ${when(workload.lastRunAt)}, ${workload.lastOutcome ?? "found none"}`;
 }
 

@@ -1,5 +1,5 @@
 import { Type, type Static, type TSchema } from "typebox";
-import { AttemptSchema, CandidateSchema, FailureSchema, JOB_STATES, JobSpecSchema, PlanningResultSchema, ProfileSchema, PROBLEM_CODES, ProposalSchema, ReportSchema, StepMetricSchema, TrialSchema, WorkloadSchema } from "@internevo/domain";
+import { AttemptSchema, CandidateSchema, FailureSchema, JOB_STATES, JobSpecSchema, Line, PlanningResultSchema, ProfileSchema, PROBLEM_CODES, ProposalSchema, ReportSchema, StepMetricSchema, TrialSchema, WorkloadSchema } from "@internevo/domain";
 
 /** The HTTP API's shapes, below `/api/v1`: one place for server, client and console. */
 export const ROLES = ["viewer", "operator", "admin"] as const;
@@ -42,6 +42,9 @@ export const JobSummarySchema = Type.Object({
   trialsTotal: Type.Integer(),
 });
 export type JobSummary = Static<typeof JobSummarySchema>;
+
+/** What a stage says while the cluster's devices are another's. */
+export const WAITS_FOR_CLUSTER = "waits for the cluster: another job or a schedule's measurement uses it";
 
 /** How far a stage is, in its own words. */
 export const StageProgressSchema = Type.Object({
@@ -102,17 +105,17 @@ export type ProfileRecord = Static<typeof ProfileRecordSchema>;
 export const PlanRequestSchema = Type.Object({
   job: Type.Unknown({ description: "a job file, as JSON" }),
   top: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
-  profile: Type.Optional(Type.String({ description: "a shipped profile's name or a stored one's id, never a path; without it the cluster's newest stored profile" })),
+  profile: Type.Optional(Line(500, { description: "a shipped profile's name or a stored one's id, never a path; without it the cluster's newest stored profile" })),
 });
 
 export const WorkloadCreateSchema = Type.Object(
   {
-    name: Type.String({ minLength: 1, maxLength: 100 }),
+    name: WorkloadSchema.properties.name,
     job: Type.Unknown({ description: "a job file, as JSON" }),
-    cron: Type.String(),
-    timeZone: Type.Optional(Type.String()),
-    catchUpWindowSeconds: Type.Optional(Type.Integer({ minimum: 0 })),
-    gainThreshold: Type.Optional(Type.Number({ minimum: 0 })),
+    cron: WorkloadSchema.properties.cron,
+    timeZone: Type.Optional(WorkloadSchema.properties.timeZone),
+    catchUpWindowSeconds: Type.Optional(WorkloadSchema.properties.catchUpWindowSeconds),
+    gainThreshold: Type.Optional(WorkloadSchema.properties.gainThreshold),
   },
   { additionalProperties: false },
 );

@@ -1,4 +1,4 @@
-import type { ProfileRecord } from "@internevo/contracts";
+import { WAITS_FOR_CLUSTER, type ProfileRecord } from "@internevo/contracts";
 import { requiredMeasurements } from "@internevo/cost-model";
 import { clusterKey, type Failure, type JobSpec, type Profile } from "@internevo/domain";
 import { countMissing, measureProfile, missingMeasurements, mergeProfiles, programDigest, assertProgram, THREADS_VERSION, PROBE_VERSION, type Measurements, type Probe, type ProbeEffort } from "@internevo/launcher";
@@ -6,7 +6,6 @@ import { clusterLease, newestProfile, storeGivenProfile, storeProfile, type Data
 import { clusterRunDirectory } from "./directories.ts";
 import { namedProfile } from "./named-profile.ts";
 import { retryLostRanks } from "./retry-lost-ranks.ts";
-import { WAITS_FOR_CLUSTER } from "./stage-feed.ts";
 
 export interface ProfilingSettings {
   readonly probe: Probe;

@@ -2,9 +2,6 @@ import { appendJobEvents, type Transaction } from "@internevo/store";
 import { logError, type Logger } from "@internevo/service-kit";
 import { JobFeed } from "./job-feed.ts";
 
-/** What a job says while the cluster's devices are another's. */
-export const WAITS_FOR_CLUSTER = "waits for the cluster: another job or a schedule's measurement uses it";
-
 /** The feed of a job's stage, written by whoever holds the stage's lease. */
 export const stageFeed = (context: { readonly data: { readonly jobId: string }; readonly log: Logger; readonly fenced: <R>(work: (tx: Transaction) => Promise<R>) => Promise<R> }): JobFeed =>
   new JobFeed({

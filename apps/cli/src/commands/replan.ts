@@ -6,7 +6,7 @@ import type { Context } from "../context.ts";
 import { readJobFile } from "../job-input.ts";
 import { withStoredProfile } from "../profile-file.ts";
 import { workloadId } from "../resolve.ts";
-import { isBeingPlanned, noProposalsText, proposalsText, workloadsTable } from "../views.ts";
+import { callingName, isBeingPlanned, noProposalsText, proposalsText, workloadsTable } from "../views.ts";
 
 const WORKLOAD_ARGUMENT = "id of the workload, the beginning of it, or its name";
 
@@ -74,7 +74,7 @@ export function addReplan(program: Command, context: Context): void {
       const client = await context.client();
       const workload = await client.runWorkload(await workloadId(client, text, context.signal), { signal: context.signal });
       show(workload);
-      context.output().note(`queued: what is stale is measured, then it is planned. See how it went with: internevo replan proposals ${workload.name}`);
+      context.output().note(`queued: what is stale is measured, then it is planned. See how it went with: internevo replan proposals ${callingName(workload)}`);
     });
 
   replan

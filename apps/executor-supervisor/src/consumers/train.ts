@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
 import { formatBytes, planLabel, ProblemError, worldSize, type Attempt, type Candidate, type Failure } from "@internevo/domain";
 import { assertEnoughTokens, assertProgram, prepareDataset, type Dataset, type Trainer } from "@internevo/launcher";
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import { checkpointDirectory, clusterRunDirectory, failedJob, failureOfProblem, stageFeed, WAITS_FOR_CLUSTER, type JobFeed } from "@internevo/stages";
+import { checkpointDirectory, clusterRunDirectory, failedJob, failureOfProblem, stageFeed, type JobFeed } from "@internevo/stages";
 import { allSteps, clusterLease, ensureRun, finishAttempt, listAttempts, listTrials, recordSteps, setAttemptResumedFrom, startAttempt, transitionJob, type Database } from "@internevo/store";
 import { discardCheckpointsBeyond } from "../checkpoints.ts";
 import { reportOf } from "../report.ts";

@@ -1,7 +1,8 @@
+import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
 import { ProblemError, formatSeconds, planLabel, type Candidate, type Failure, type Trial } from "@internevo/domain";
 import { assertEnoughTokens, assertProgram, prepareDataset, type Dataset, type Trainer } from "@internevo/launcher";
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import { clusterRunDirectory, failedJob, failureOfProblem, retryLostRanks, stageFeed, WAITS_FOR_CLUSTER } from "@internevo/stages";
+import { clusterRunDirectory, failedJob, failureOfProblem, retryLostRanks, stageFeed } from "@internevo/stages";
 import { clusterLease, finishTrial, listTrials, startTrial, transitionJob, updateJob, type Database } from "@internevo/store";
 import { winnerOf } from "../measurement.ts";
 import { runTrial } from "../run-trial.ts";
