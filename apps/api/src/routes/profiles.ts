@@ -1,5 +1,6 @@
 import { API_PREFIX, ProfilePageSchema, ProfileRecordSchema, type ProfileRecord } from "@internevo/contracts";
-import { ProblemError, ProfileSchema, validate } from "@internevo/domain";
+import { parseProfile } from "@internevo/cost-model";
+import { ProblemError, ProfileSchema } from "@internevo/domain";
 import { getProfile, listProfiles, storeGivenProfile, type Database, type Queryable } from "@internevo/store";
 import { Type } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
@@ -28,7 +29,7 @@ export function registerProfileRoutes(app: ApiInstance, options: { readonly data
       schema: { tags: ["profiles"], summary: "Store a profile, so that jobs can name it by its id", description: "The same content keeps its id.", headers: headers.idempotent, body: ProfileSchema, response: answers({ 201: ProfileRecordSchema }) },
     },
     async (request, reply) => {
-      const profile = validate(ProfileSchema, request.body, "profile-invalid", "the profile");
+      const profile = parseProfile(request.body, "the profile");
       return mutate(database, request, reply, async (tx) => {
         const id = await storeGivenProfile(tx, profile);
         return { status: 201, body: await profileOf(tx, id), target: id, location: `${API_PREFIX}/profiles/${id}` };
