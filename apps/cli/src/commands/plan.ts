@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
-import { findShippedProfile, SHIPPED_PROFILES } from "@internevo/cost-model";
-import { PlanSchema, ProblemError, ProfileSchema, resolveJob, validate, type JobSpec, type Plan, type PlanningResult, type ProblemCode, type Profile } from "@internevo/domain";
+import { findShippedProfile, parseProfile, SHIPPED_PROFILES } from "@internevo/cost-model";
+import { PlanSchema, ProblemError, resolveJob, validate, type JobSpec, type Plan, type PlanningResult, type ProblemCode, type Profile } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import type { Command } from "commander";
 import { Option } from "commander";
@@ -51,7 +51,7 @@ export async function loadProfile(nameOrPath: string | null, field: string): Pro
   if (!nameOrPath.includes("/") && !nameOrPath.endsWith(".json")) {
     throw new ProblemError("profile-missing", `there is no profile ${nameOrPath}`, [{ field, value: nameOrPath, message: "is neither a shipped profile nor a file", remedy: `give ${shipped}` }]);
   }
-  return validate(ProfileSchema, await readJson(nameOrPath, field, { missing: "profile-missing", invalid: "profile-invalid" }, "a profile"), "profile-invalid", `the profile ${nameOrPath}`);
+  return parseProfile(await readJson(nameOrPath, field, { missing: "profile-missing", invalid: "profile-invalid" }, "a profile"), `the profile ${nameOrPath}`);
 }
 
 const { recompute: _recompute, forwardOverlap, backwardOverlap, gradientSharding, ...required } = PlanSchema.properties;
