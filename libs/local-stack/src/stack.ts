@@ -171,6 +171,7 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
     const late = new Promise<never>((_, reject) => {
       setTimeout(() => reject(new ProblemError("unavailable", `the services were not ready within ${options.startSeconds ?? 120} s; see ${join(dataDirectory, "logs")}`)), (options.startSeconds ?? 120) * 1000).unref();
     });
+    // The race below hears it, unless it is over: then nobody need.
     late.catch(() => {});
     for (const service of options.services) {
       const own = service.name === "api" ? { INTERNEVO_API_PORT: String(secrets.apiPort), INTERNEVO_API_TOKEN: secrets.apiToken } : {};

@@ -79,6 +79,7 @@ export function keepLeases(options: LeaseKeeperOptions): LeaseKeeper {
       if (!closed.signal.aborted && !stop.signal.aborted) await beat();
     }
     // Stopped work still winds down (ranks end, files close): nobody else may begin before that.
+    // A renewal that fails here is tried again with the next; writes are fenced whatever becomes of it.
     while (!closed.signal.aborted) {
       await pause(heartbeatSeconds * 1000, closed.signal);
       if (!closed.signal.aborted) for (const fence of [...fences]) await renewLease(database.db, fence, ttlSeconds).catch(() => false);
@@ -89,6 +90,7 @@ export function keepLeases(options: LeaseKeeperOptions): LeaseKeeper {
     const index = fences.indexOf(fence);
     if (index < 0) return;
     fences.splice(index, 1);
+    // Postgres may be away: the lease then ends by itself.
     await releaseLease(database.db, fence).catch(() => {});
   }
 
