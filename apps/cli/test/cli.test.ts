@@ -157,6 +157,16 @@ describe("a whole job", { timeout: 120_000 }, () => {
     expect((await internevo("cancel", id)).status).toBe(7);
   });
 
+  it("goes on when whoever submitted and followed it presses Ctrl-C, and is said to", async () => {
+    const following = start(["submit", "-f", join(directory, "job.yaml")], env);
+    await following.says("stderr", "profile the cluster");
+    following.child.kill("SIGINT");
+    const { status, stderr } = await following.ended;
+    const job = /job ([0-9a-f-]{36}) small/.exec(stderr)?.[1] ?? "";
+    expect([status, stderr]).toEqual([130, expect.stringContaining(`job ${job} goes on. Follow it with: internevo logs -f ${job}\ncancel it with: internevo cancel ${job}\n`)]);
+    expect((await internevo("cancel", job)).stdout).toBe(`${job} cancelled\n`);
+  });
+
   it("stops being followed at Ctrl-C, with 130", async () => {
     const { id: other } = await submit();
     const following = start(["logs", "-f", other], env);

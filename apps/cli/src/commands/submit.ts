@@ -36,6 +36,7 @@ export function addSubmit(program: Command, context: Context): void {
         await followJob(client, job.id, progress.on, output, context.signal);
       } finally {
         progress.end();
+        if (context.signal.aborted) output.note(`job ${job.id} goes on. Follow it with: internevo logs -f ${job.id}\ncancel it with: internevo cancel ${job.id}`);
       }
       job = await client.getJob(job.id, { signal: context.signal });
       if (output.json) output.document(job);
