@@ -26,8 +26,16 @@ std::string stepPath(const CheckpointConfig& c, std::int64_t step) {
   return c.directory + "/step-" + std::to_string(step);
 }
 
-std::string shardName(int parameterIndex, int optimizerIndex) {
-  return "shard-" + std::to_string(parameterIndex) + "-" + std::to_string(optimizerIndex) + ".safetensors";
+/// "shard-<parameter>-<optimizer>", with the stage and tensor index before them where there are several.
+std::string shardNameOf(const Config& c, int rank) {
+  const auto place = [&](const Groups& groups) {
+    const std::vector<int>& group = groupOf(groups, rank);
+    return std::to_string(std::find(group.begin(), group.end(), rank) - group.begin());
+  };
+  std::string name = "shard-";
+  if (c.plan.pipelineParallel > 1) name += "stage" + place(c.mesh.pipelineParallel) + "-";
+  if (c.plan.tensorParallel > 1) name += "tensor" + place(c.mesh.tensorParallel) + "-";
+  return name + place(c.mesh.parameterSharding) + "-" + place(c.mesh.optimizerStateSharding) + ".safetensors";
 }
 
 /// Steps of the complete checkpoints in a directory, ascending. Unfinished ones (.tmp) do not count.
@@ -159,7 +167,7 @@ CheckpointResult saveCheckpoint(Trainer& trainer, std::int64_t step) {
   try {
     together([&] {
       if (groups.replicas.index() != 0) return;
-      own = writeShard(trainer, temporary + "/" + shardName(groups.parameterShards.index(), groups.optimizerShards.index()));
+      own = writeShard(trainer, temporary + "/" + shardNameOf(trainer.config(), trainer.rank()));
     });
     const std::vector<FileSummary> summaries = shareSummaries(trainer, own);
     together([&] {
@@ -169,12 +177,10 @@ CheckpointResult saveCheckpoint(Trainer& trainer, std::int64_t step) {
                       {"step", step},
                       {"dataPosition", step * plan.globalBatchSequences()},
                       {"identity", identityOf(trainer)},
-                      {"tensors", tensorIndex(trainer.layout())}};
+                      {"tensors", tensorIndex(trainer.wholeLayout())}};
       for (std::size_t i = 0; i < summaries.size(); ++i) {
         if (summaries[i].bytes == 0) continue;  // a replica
-        // Of the ranks that share the first replica's place, rank = (place)·ps·oss + o·ps + p.
-        const int index = static_cast<int>(i) % (plan.parameterSharding * plan.optimizerStateSharding);
-        const std::string name = shardName(index % plan.parameterSharding, index / plan.parameterSharding);
+        const std::string name = shardNameOf(trainer.config(), static_cast<int>(i));
         content["files"][name] = {{"bytes", summaries[i].bytes}, {"xxh3", hex(summaries[i].checksum)}};
         result.bytes += summaries[i].bytes;
       }
@@ -215,8 +221,7 @@ void requireSame(const Json& saved, const Json& now, const std::string& path, co
 }
 
 void loadShard(Trainer& trainer, const std::string& directory, const Json& manifest) {
-  GroupSet& groups = trainer.groups();
-  const std::string name = shardName(groups.parameterShards.index(), groups.optimizerShards.index());
+  const std::string name = shardNameOf(trainer.config(), trainer.rank());
   const std::string path = directory + "/" + name;
   if (!manifest.contains("files") || !manifest["files"].contains(name)) {
     refuse(path, "is not in the manifest", "remove this checkpoint's directory");

@@ -87,6 +87,7 @@ class Reader {
     refuse(field(name), shorten(value), "is not one of the choices", remedy);
   }
 
+  bool has(const char* name) const { return object_.contains(name); }
   Reader object(const char* name) { return {at(name), field(name)}; }
   bool isNull(const char* name) { return at(name).is_null(); }
   std::string field(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
@@ -140,6 +141,8 @@ PlanConfig readPlan(Reader r) {
   p.parameterSharding = factor("parameterSharding");
   p.gradientSharding = factor("gradientSharding");
   p.optimizerStateSharding = factor("optimizerStateSharding");
+  if (r.has("pipelineChunks")) p.pipelineChunks = static_cast<int>(r.integer("pipelineChunks", 1, 1024));
+  if (r.has("recomputeLayers")) p.recomputeLayers = r.integer("recomputeLayers", 0, 10000);
   r.finish();
   return p;
 }
@@ -247,7 +250,7 @@ Config loadConfig(const std::string& path) {
 }
 
 std::string planJson(const PlanConfig& p) {
-  return Json{{"microBatchSize", p.microBatchSize},
+  Json plan{{"microBatchSize", p.microBatchSize},
               {"microBatches", p.microBatches},
               {"recompute", p.recompute},
               {"pipelineParallel", p.pipelineParallel},
@@ -256,8 +259,11 @@ std::string planJson(const PlanConfig& p) {
               {"sequenceParallel", p.sequenceParallel},
               {"parameterSharding", p.parameterSharding},
               {"gradientSharding", p.gradientSharding},
-              {"optimizerStateSharding", p.optimizerStateSharding}}
-      .dump();
+              {"optimizerStateSharding", p.optimizerStateSharding}};
+  // Only where they are not the default: documents and checkpoints from before they existed stay what they were.
+  if (p.pipelineChunks != 1) plan["pipelineChunks"] = p.pipelineChunks;
+  if (p.recomputeLayers != 0) plan["recomputeLayers"] = p.recomputeLayers;
+  return plan.dump();
 }
 
 std::string modelJson(const ModelConfig& m) {

@@ -26,7 +26,17 @@ struct PlanConfig {
   bool recompute = false;
   int pipelineParallel = 1, dataParallel = 1, tensorParallel = 1, sequenceParallel = 1;
   int parameterSharding = 1, gradientSharding = 1, optimizerStateSharding = 1;
+  /// Virtual stages of a pipeline stage (interleaved 1F1B); chunk c of stage s is virtual stage c·pp + s.
+  int pipelineChunks = 1;
+  /// Without `recompute`: this many layers, the first of each stage, are recomputed all the same.
+  std::int64_t recomputeLayers = 0;
 
+  /// Layers that a stage with so many recomputes.
+  std::int64_t recomputedOf(std::int64_t stageLayers) const {
+    return recompute || recomputeLayers > stageLayers ? stageLayers : recomputeLayers;
+  }
+  /// Tokens are gathered over the sequence ranks by all-to-all (Ulysses, config 2) and not by tensor parallelism.
+  bool ulysses() const { return tensorParallel == 1 && sequenceParallel > 1; }
   /// R: ranks that hold the same slice of the model.
   int replicaRanks() const { return dataParallel * sequenceParallel / tensorParallel; }
   int worldSize() const { return pipelineParallel * dataParallel * sequenceParallel; }

@@ -62,14 +62,13 @@ RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts
 }
 
 void dryRun(const Config& config) {
-  const Layout layout(config.model, config.plan);
   const auto backend = createCpuBackend(config.threadsPerRank);
-  const MemoryPlan plan = planMemory(config, layout, *backend);
+  const StagePlans plans = planStages(config, *backend);
   TokenFile data;
   data.open(config.dataPath, config.model.vocabularySize, config.sequenceLengthTokens);
   const std::int64_t runtime = residentBytes();
-  requireFits(config, plan, runtime);
-  emitPlan(config, layout, plan, runtime);
+  requireFits(config, plans.largest(), runtime);
+  emitPlan(config, plans, runtime);
 }
 
 }  // namespace internevo::trainer
