@@ -6,6 +6,7 @@
 
 #include "internevo/collectives.h"
 #include "trainer/failure.h"
+#include "trainer/held.h"
 
 namespace internevo::trainer {
 
@@ -125,6 +126,7 @@ const char* memoryLineName(MemoryLine line) {
     case MemoryLine::allToAllStaging: return "allToAllStaging";
     case MemoryLine::ropeTables: return "ropeTables";
     case MemoryLine::dataBuffers: return "dataBuffers";
+    case MemoryLine::checkpointStaging: return "checkpointStaging";
     case MemoryLine::count: break;
   }
   return "unknown";
@@ -165,6 +167,23 @@ MemoryPlan planMemory(const Config& c, const Layout& layout, const Backend& back
   plan.tokens = take.take(MemoryLine::dataBuffers, s.rows * 4);
   plan.targets = take.take(MemoryLine::dataBuffers, s.rows * 4);
   return plan;
+}
+
+std::int64_t stagingBytes(const Config& c, const Layout& layout) {
+  if (!c.checkpoint) return 0;
+  const int replicas = c.plan.replicaRanks() / (c.plan.parameterSharding * c.plan.optimizerStateSharding);
+  return 3 * 4 * savedElementsBound(layout, replicas);
+}
+
+bool stagesCheckpoint(const Config& c, std::int64_t arenaBytes, std::int64_t stagingBytes, std::int64_t runtimeBytes) {
+  if (!c.checkpoint || c.checkpoint->writing == CheckpointWriting::synchronous) return false;
+  if (c.checkpoint->writing == CheckpointWriting::asynchronous || !c.memoryLimitBytes) return true;
+  return arenaBytes + aligned(stagingBytes) + runtimeBytes <= *c.memoryLimitBytes;
+}
+
+void planCheckpointStaging(const Config& c, const Layout& layout, MemoryPlan* plan) {
+  plan->checkpointStaging = {plan->arenaBytes(), stagingBytes(c, layout)};
+  plan->lines[static_cast<std::size_t>(MemoryLine::checkpointStaging)] = aligned(plan->checkpointStaging.bytes);
 }
 
 void requireFits(const Config& config, const MemoryPlan& plan, std::int64_t runtimeBytes) {

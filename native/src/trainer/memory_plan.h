@@ -15,6 +15,7 @@ namespace internevo::trainer {
 enum class MemoryLine {
   parameters, gradients, optimizerStates, activations, layerWorkspace, attentionWorkspace, logits, gatherPool,
   reduceStaging, allToAllStaging, ropeTables, dataBuffers,
+  checkpointStaging,
   count
 };
 constexpr int kMemoryLines = static_cast<int>(MemoryLine::count);
@@ -63,6 +64,7 @@ struct MemoryPlan {
   Piece attentionWorkspace;
   Piece headWorkspace;             ///< logits and the scratch of every matrix product
   Piece gatherPool, unitGradient, reduceWorkspace, allToAllStaging, cosines, sines, tokens, targets;
+  Piece checkpointStaging;         ///< float32: what this rank saves; empty when checkpoints are written in the step loop
 
   std::int64_t arenaBytes() const;
 };
@@ -70,6 +72,15 @@ struct MemoryPlan {
 constexpr std::int64_t kLossChunkRows = 256;
 
 MemoryPlan planMemory(const Config& config, const Layout& layout, const Backend& backend);
+
+/// Bytes of the staging of a checkpoint: 12 · 64 · Σ ⌈U / (64·ps·oss·n)⌉ over the units, n = R/(ps·oss) replicas, each of
+/// which saves its share; 0 without checkpoints.
+std::int64_t stagingBytes(const Config& config, const Layout& layout);
+/// Whether checkpoints are staged: as configured, else where the limit leaves room. The bytes are the largest of a rank.
+bool stagesCheckpoint(const Config& config, std::int64_t arenaBytes, std::int64_t stagingBytes,
+                      std::int64_t runtimeBytes);
+/// Adds the staging to a plan.
+void planCheckpointStaging(const Config& config, const Layout& layout, MemoryPlan* plan);
 
 /// Refuses a plan whose peak is above the configuration's limit. Errors: Failure outOfMemory with every line.
 void requireFits(const Config& config, const MemoryPlan& plan, std::int64_t runtimeBytes);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "checkpoint/safetensors.h"
 #include "trainer/clock.h"
-#include "trainer/safetensors.h"
 #include "trainer/schedule.h"
 
 namespace internevo::trainer {
@@ -20,6 +20,9 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks)
                                       static_cast<std::int64_t>(address)),
                       groups_.world.reduceWorkspaceBytes()};
   runtimeBytes_ = maximum(residentBytes());
+  if (stagesCheckpoint(config_, maximum(plan_.arenaBytes()), maximum(stagingBytes(config_, layout_)), runtimeBytes_)) {
+    planCheckpointStaging(config_, layout_, &plan_);
+  }
   agree(groups_.world, reduceWorkspace_, [&] {
     requireFits(config_, plan_, runtimeBytes_);
     data_.open(config_.dataPath, config_.model.vocabularySize, config_.sequenceLengthTokens);

@@ -42,6 +42,8 @@ class Trainer {
   /// Largest of a value over the ranks. Collective.
   std::int64_t maximum(std::int64_t value);
   Workspace reduceWorkspace() const { return reduceWorkspace_; }
+  /// Where a checkpoint is copied to before it is written; empty when it is written in the step loop.
+  View checkpointStaging() { return viewOf(arena_, plan_.checkpointStaging, DataType::float32); }
 
   const Config& config() const { return config_; }
   const Layout& layout() const { return layout_; }

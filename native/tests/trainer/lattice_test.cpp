@@ -12,7 +12,7 @@
 
 #include "lattice.h"
 #include "support.h"
-#include "trainer/safetensors.h"
+#include "checkpoint/safetensors.h"
 #include "trainer/trainer.h"
 
 namespace internevo::trainer::testing {
