@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -16,8 +17,9 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kBusy = std::int64_t{1} << 40;  // more than any rank's number
 
 std::string shardName(int rank) {
-  const std::string number = std::to_string(rank);
-  return "shard-" + std::string(number.size() < 5 ? 5 - number.size() : 0, '0') + number + ".safetensors";
+  char name[48];
+  std::snprintf(name, sizeof name, "shard-%05d.safetensors", rank);
+  return name;
 }
 
 std::string recordName(int rank) { return shardName(rank) + ".json"; }

@@ -99,6 +99,8 @@ Config loadConfig(const std::string& path);
 /// Whether the model can run under the plan, and the mesh is the plan's. Errors: Failure badConfig (sizes that do not
 /// divide, a mesh that is not the plan's), planUnsupported (what this executor does not do).
 void validatePlan(const Config& config);
+/// The same without the mesh: model, sequence length and plan.
+void validateFactors(const Config& config);
 
 /// The plan of such a text. Errors: Failure badConfig.
 PlanConfig parsePlan(const std::string& text);
