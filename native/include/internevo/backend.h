@@ -56,14 +56,26 @@ struct SwigluShape {
   std::int64_t outputStride = 0;  ///< row stride of y and gY; 0 = width
 };
 
+/// A table split by vocabulary holds the rows [first, first + vocabulary) of `wholeVocabulary`.
 struct EmbeddingShape {
   std::int64_t rows = 0, width = 0, vocabulary = 0;
+  std::int64_t first = 0;
+  std::int64_t wholeVocabulary = 0;  ///< 0 = vocabulary: not split
 };
 
 struct HeadLossShape {
   std::int64_t rows = 0, width = 0, vocabulary = 0;
   std::int64_t chunkRows = 0;  ///< rows whose logits exist at one time
 };
+
+/// One slice of a head that is split by vocabulary: rows [first, first + vocabulary) of `wholeVocabulary`.
+struct HeadSliceShape {
+  std::int64_t rows = 0, width = 0, vocabulary = 0;
+  std::int64_t first = 0, wholeVocabulary = 0;
+};
+/// What a slice says of one row of logits: their largest, Σ exp(logit − largest), and the target's logit (0 when the
+/// target is in another slice). float64.
+constexpr std::int64_t kHeadStatistics = 3;
 
 struct AdamwSettings {
   float learningRate = 0, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weightDecay = 0;
@@ -132,9 +144,10 @@ class Backend {
                                 View gUp) = 0;
 
   // ---- embedding ---------------------------------------------------------------------------------------------
-  /// y[rows, width] = table[tokens[row]], tokens int32 [rows]. Errors: dataError for a token outside [0, vocabulary).
+  /// y[rows, width] = table[tokens[row]], tokens int32 [rows]; zeros for a token that another slice of the table has,
+  /// so that the sum over the slices is the row. Errors: dataError for a token outside [0, wholeVocabulary).
   virtual Status embeddingForward(const EmbeddingShape&, ConstView tokens, ConstView table, View y) = 0;
-  /// gTable float32 [vocabulary, width] += gY, rows in order.
+  /// gTable float32 [vocabulary, width] += gY, rows in order; rows of other slices' tokens are left out.
   virtual Status embeddingBackward(const EmbeddingShape&, ConstView tokens, ConstView gY, View gTable) = 0;
 
   // ---- head and loss -----------------------------------------------------------------------------------------
@@ -147,6 +160,18 @@ class Backend {
   /// gX may alias x. Errors: dataError for a target outside [−1, vocabulary).
   virtual Status headLoss(const HeadLossShape&, ConstView x, ConstView w, ConstView targets, float gradientScale,
                           ExactSum* lossSum, View gX, View gW, Workspace) = 0;
+
+  /// Head split by vocabulary, first half: logits float32 [rows, vocabulary] = exp(x·wᵀ − largest of the row) and
+  /// statistics float64 [rows, kHeadStatistics] of this slice. Errors as headLoss. Workspace: linearWorkspaceBytes.
+  virtual Status headSliceForward(const HeadSliceShape&, ConstView x, ConstView w, ConstView targets, View logits,
+                                  View statistics, Workspace) = 0;
+  /// Second half, with the statistics of all slices, float64 [slices, rows, kHeadStatistics], this rank's at index
+  /// `own`, and the logits of the first half (overwritten): adds the counted rows' losses to *lossSum unless that is
+  /// null, writes gX[rows, width] = this slice's part of the gradient (the sum over the slices is the gradient) and
+  /// adds to gW float32 [vocabulary, width]. gX may alias x.
+  virtual Status headSliceBackward(const HeadSliceShape&, int slices, int own, ConstView x, ConstView w,
+                                   ConstView targets, ConstView statistics, float gradientScale, ExactSum* lossSum,
+                                   View logits, View gX, View gW, Workspace) = 0;
 
   // ---- optimizer ---------------------------------------------------------------------------------------------
   /// Decoupled weight decay; gradient, moments float32 [elements]. With bfloat16 parameters, master holds the

@@ -45,6 +45,16 @@ class MpiSession {
   bool started_ = false;
 };
 
+/// A message between two ranks that is on its way. Its buffer may be touched again after Communicator::finish.
+class Transfer {
+ public:
+  bool pending() const noexcept { return !requests_.empty(); }
+
+ private:
+  friend class Communicator;
+  std::vector<MPI_Request> requests_;
+};
+
 enum class ReduceOperation { sum, maximum };
 
 class Communicator {
@@ -80,6 +90,15 @@ class Communicator {
   /// Block j (blockElements) of input goes to index j; block i of output came from index i. No aliasing.
   Status allToAll(ConstView input, View output, std::int64_t blockElements) const;
   Status barrier() const;
+
+  /// Starts sending data[elements] to index `to`, or receiving from index `from`; both return at once. A pair of ranks
+  /// tells its messages apart by `tag` (≥ 0, below kTags); those of one tag arrive in order. The transfer must not be
+  /// pending. No send waits for anything but its matching receive.
+  Status startSend(ConstView data, std::int64_t elements, int to, int tag, Transfer* transfer) const;
+  Status startReceive(View data, std::int64_t elements, int from, int tag, Transfer* transfer) const;
+  /// Waits for a transfer; nothing to do when none is pending.
+  static Status finish(Transfer* transfer);
+  static constexpr int kTags = 32000;
 
  private:
   friend struct CommunicatorAccess;

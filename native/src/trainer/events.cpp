@@ -66,17 +66,27 @@ Json linesOf(const MemoryPlan& plan, std::int64_t runtimeBytes) {
 void emitStarted(const Trainer& t, const std::vector<std::string>& hosts, std::int64_t resumedFromStep) {
   emit("started", {{"worldSize", t.config().mesh.worldSize},
                    {"hosts", hosts},
-                   {"parameters", t.layout().parameters()},
+                   {"parameters", t.wholeLayout().parameters()},
                    {"memory", linesOf(t.memoryPlan(), t.runtimeBytes())},
                    {"plannedPeakBytes", t.plannedPeakBytes()},
                    {"resumedFromStep", resumedFromStep}});
 }
 
-void emitPlan(const Config& config, const Layout& layout, const MemoryPlan& plan, std::int64_t runtimeBytes) {
+void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtimeBytes) {
+  Json stages = Json::array();
+  for (std::size_t stage = 0; stage < plans.plans.size(); ++stage) {
+    const Layout layout(config.model, config.plan, {static_cast<int>(stage), 0});
+    const MemoryPlan& plan = plans.plans[stage];
+    stages.push_back({{"stage", stage},
+                      {"layers", layout.stageLayers()},
+                      {"memory", linesOf(plan, runtimeBytes)},
+                      {"plannedPeakBytes", plan.arenaBytes() + runtimeBytes}});
+  }
   emit("plan", {{"worldSize", config.mesh.worldSize},
-                {"parameters", layout.parameters()},
-                {"memory", linesOf(plan, runtimeBytes)},
-                {"plannedPeakBytes", plan.arenaBytes() + runtimeBytes}});
+                {"parameters", Layout::whole(config.model).parameters()},
+                {"memory", linesOf(plans.largest(), runtimeBytes)},
+                {"plannedPeakBytes", plans.largest().arenaBytes() + runtimeBytes},
+                {"stages", stages}});
 }
 
 void emitStep(const StepResult& r, std::int64_t peakMemoryBytes, std::int64_t residentPeakBytes) {
@@ -87,9 +97,10 @@ void emitStep(const StepResult& r, std::int64_t peakMemoryBytes, std::int64_t re
                 {"tokens", r.tokens},
                 {"stepTimeSeconds", r.stepTimeSeconds},
                 {"tokensPerSecond", static_cast<double>(r.tokens) / r.stepTimeSeconds},
-                {"computeSeconds", r.stepTimeSeconds - r.communicationSeconds},
+                {"computeSeconds", r.stepTimeSeconds - r.communicationSeconds - r.bubbleSeconds},
                 {"communicationSeconds", r.communicationSeconds},
                 {"exposedCommunicationSeconds", r.communicationSeconds},
+                {"bubbleSeconds", r.bubbleSeconds},
                 {"peakMemoryBytes", peakMemoryBytes},
                 {"residentPeakBytes", residentPeakBytes}});
 }

@@ -10,7 +10,7 @@ namespace internevo::trainer {
 namespace {
 
 /// Tags tell apart groups that are made at the same time.
-enum Tag { kWorld = 100, kSequence, kData, kParameters, kOptimizer, kReplicas };
+enum Tag { kWorld = 100, kSequence, kData, kParameters, kOptimizer, kReplicas, kTensor, kKeys, kPipeline, kEnds };
 
 void create(const std::vector<int>& members, const std::vector<int>& ranks, int tag, Communicator* result) {
   std::vector<int> world;
@@ -30,6 +30,10 @@ std::vector<int> shardReplicas(const Config& c, int rank) {
 
 }  // namespace
 
+int keyReplicasOf(const Config& c) {
+  return std::max(1, c.plan.tensorParallel / static_cast<int>(std::min<std::int64_t>(c.model.kvHeads, 1 << 20)));
+}
+
 const std::vector<int>& groupOf(const Groups& groups, int rank) {
   for (const auto& group : groups) {
     if (std::find(group.begin(), group.end(), rank) != group.end()) return group;
@@ -46,6 +50,18 @@ void createGroups(const Config& c, int rank, const std::vector<int>& ranks, Grou
   create(groupOf(c.mesh.parameterSharding, rank), ranks, kParameters, &groups->parameterShards);
   create(groupOf(c.mesh.optimizerStateSharding, rank), ranks, kOptimizer, &groups->optimizerShards);
   create(shardReplicas(c, rank), ranks, kReplicas, &groups->replicas);
+  const std::vector<int>& tensor = groupOf(c.mesh.tensorParallel, rank);
+  create(tensor, ranks, kTensor, &groups->tensor);
+  if (const int replicas = keyReplicasOf(c); replicas > 1) {
+    const auto first = tensor.begin() + groups->tensor.index() / replicas * replicas;
+    create(std::vector<int>(first, first + replicas), ranks, kKeys, &groups->keyReplicas);
+  }
+  const std::vector<int>& stages = groupOf(c.mesh.pipelineParallel, rank);
+  create(stages, ranks, kPipeline, &groups->pipeline);
+  const bool end = rank == stages.front() || rank == stages.back();
+  if (c.model.tiedEmbeddings && stages.size() > 1 && end) {
+    create({stages.front(), stages.back()}, ranks, kEnds, &groups->ends);
+  }
 }
 
 }  // namespace internevo::trainer

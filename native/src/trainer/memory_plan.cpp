@@ -6,7 +6,9 @@
 
 #include "internevo/collectives.h"
 #include "trainer/failure.h"
+#include "trainer/groups.h"
 #include "trainer/held.h"
+#include "trainer/pipeline_schedule.h"
 
 namespace internevo::trainer {
 
@@ -49,31 +51,53 @@ void planStates(const Config& c, const Layout& layout, Planner* take, MemoryPlan
   if (c.bf16()) plan->master = take->take(MemoryLine::optimizerStates, owned * 4);
 }
 
-void planActivations(const Config& c, const LocalShape& s, Planner* take, MemoryPlan* plan) {
+LayerPieces planLayer(const Config& c, const LocalShape& s, Planner* take) {
   const std::int64_t width = bytesPerElement(c.precision);
   const std::int64_t hidden = s.rows * c.model.hiddenSize * width;
   const auto activation = [&](std::int64_t bytes) { return take->take(MemoryLine::activations, bytes); };
-  for (std::int64_t i = 0; i <= c.model.layers; ++i) plan->layerInputs.push_back(activation(hidden));
-  const std::int64_t kept = c.plan.recompute ? 1 : c.model.layers;
-  for (std::int64_t i = 0; i < kept; ++i) {
-    LayerPieces layer;
-    layer.qkv = activation(s.headRows() * s.headQkvWidth() * width);
-    layer.attentionHeads = activation(s.headRows() * s.heads * s.headSize * width);
-    if (c.plan.sequenceParallel > 1) layer.attentionTokens = activation(hidden);
-    layer.logSumExp = activation(s.batch * s.heads * s.sequence * 4);
-    layer.middle = activation(hidden);
-    layer.gateUp = activation(s.rows * 2 * c.model.ffnHiddenSize * width);
-    plan->layers.push_back(layer);
+  LayerPieces layer;
+  layer.qkv = activation(s.headRows() * s.headQkvWidth() * width);
+  layer.attentionHeads = activation(s.headRows() * s.heads * s.headSize * width);
+  if (c.plan.ulysses()) layer.attentionTokens = activation(hidden);
+  layer.logSumExp = activation(s.batch * s.heads * s.sequence * 4);
+  layer.middle = activation(hidden);
+  layer.gateUp = activation(s.blockRows * 2 * s.ffnWidth * width);
+  return layer;
+}
+
+void planActivations(const Config& c, const Layout& layout, const LocalShape& s, Planner* take, MemoryPlan* plan) {
+  const PlanConfig& p = c.plan;
+  const std::int64_t hidden = s.rows * c.model.hiddenSize * bytesPerElement(c.precision);
+  const std::int64_t recomputed = p.recomputedOf(layout.stageLayers());
+  const auto operations =
+      pipelineSchedule(layout.position().stage, p.pipelineParallel, p.microBatches, p.pipelineChunks);
+  if (recomputed > 0) plan->layers.push_back(planLayer(c, s, take));
+  for (int chunk = 0; chunk < p.pipelineChunks; ++chunk) {
+    const LayerRange& range = layout.chunks()[static_cast<std::size_t>(chunk)];
+    plan->slots.emplace_back();
+    for (std::int64_t slot = mostInFlight(operations, chunk); slot > 0; --slot) {
+      SlotPieces pieces;
+      for (std::int64_t layer = range.first; layer < range.last; ++layer) {
+        pieces.inputs.push_back(take->take(MemoryLine::activations, hidden));
+        pieces.layerSets.push_back(0);
+        if (layout.placeInStage(layer) < recomputed) continue;
+        pieces.layerSets.back() = static_cast<int>(plan->layers.size());
+        plan->layers.push_back(planLayer(c, s, take));
+      }
+      const bool head = layout.hasHead() && chunk + 1 == p.pipelineChunks;
+      if (head) pieces.output = take->take(MemoryLine::activations, hidden);
+      plan->slots.back().push_back(std::move(pieces));
+    }
   }
 }
 
 void planWorkspace(const Config& c, const LocalShape& s, Planner* take, MemoryPlan* plan) {
   const std::int64_t width = bytesPerElement(c.precision);
-  const std::int64_t hidden = s.rows * c.model.hiddenSize * width, mlp = s.rows * c.model.ffnHiddenSize * width;
-  const bool split = c.plan.sequenceParallel > 1;
+  const std::int64_t hidden = s.rows * c.model.hiddenSize * width, mlp = s.blockRows * s.ffnWidth * width;
+  const bool ulysses = c.plan.ulysses();
   const std::int64_t qkv = s.headRows() * s.headQkvWidth() * width;
-  const std::int64_t qkvTokens = split ? s.rows * (c.model.hiddenSize + 2 * c.model.kvWidth()) * width : 0;
-  const std::int64_t heads = split ? s.headRows() * s.heads * s.headSize * width : 0;
+  const std::int64_t qkvTokens = ulysses ? s.rows * (c.model.hiddenSize + 2 * c.model.kvWidth()) * width : 0;
+  const std::int64_t heads = ulysses ? s.headRows() * s.heads * s.headSize * width : 0;
   WorkspacePieces& w = plan->workspace;
   w.norm = take->take(MemoryLine::layerWorkspace, hidden);
   w.hidden = take->take(MemoryLine::layerWorkspace, hidden);
@@ -90,7 +114,7 @@ void planWorkspace(const Config& c, const LocalShape& s, Planner* take, MemoryPl
   w.attentionGradientHeads = Planner::overlay(&at, heads);
 }
 
-void planStaging(const Config& c, const Layout& layout, const LocalShape& s, Planner* take, MemoryPlan* plan) {
+void planReductions(const Config& c, const Layout& layout, Planner* take, MemoryPlan* plan) {
   const PlanConfig& p = c.plan;
   const std::int64_t width = bytesPerElement(c.precision);
   if (p.parameterSharding > 1) plan->gatherPool = take->take(MemoryLine::gatherPool, layout.largestElements() * width);
@@ -98,16 +122,46 @@ void planStaging(const Config& c, const Layout& layout, const LocalShape& s, Pla
     plan->unitGradient = take->take(MemoryLine::reduceStaging, layout.largestElements() * 4);
   }
   const int replicas = p.replicaRanks() / (p.parameterSharding * p.optimizerStateSharding);
+  const int ends = c.model.tiedEmbeddings && p.pipelineParallel > 1 ? 2 : 1;
   std::int64_t reduce = 0;
-  for (const int group : {p.parameterSharding, p.optimizerStateSharding, replicas, p.worldSize()}) {
+  for (const int group : {p.parameterSharding, p.optimizerStateSharding, replicas, p.worldSize(), p.tensorParallel,
+                          keyReplicasOf(c), ends}) {
     reduce = std::max(reduce, Communicator::reduceWorkspaceBytes(group));
   }
   plan->reduceWorkspace = take->take(MemoryLine::reduceStaging, reduce);
-  if (p.sequenceParallel > 1) {
+}
+
+void planStaging(const Config& c, const Layout& layout, const LocalShape& s, Planner* take, MemoryPlan* plan) {
+  const PlanConfig& p = c.plan;
+  const std::int64_t width = bytesPerElement(c.precision);
+  if (p.ulysses()) {
     const UlyssesShape query{s.batch, s.sequence, c.model.heads, s.headSize, 0, 0};
     plan->allToAllStaging =
         take->take(MemoryLine::allToAllStaging, ulyssesWorkspaceBytes(query, p.sequenceParallel, c.precision));
   }
+  if (p.tensorParallel > 1) {
+    plan->block = take->take(MemoryLine::tensorParallelStaging, s.headRows() * c.model.hiddenSize * width);
+    if (layout.hasHead()) {
+      plan->headStatistics = take->take(
+          MemoryLine::tensorParallelStaging,
+          p.tensorParallel * std::min(kLossChunkRows, s.blockRows) * kHeadStatistics * bytesPerElement(DataType::float64));
+    }
+  }
+  if (p.pipelineParallel == 1) return;
+  const std::int64_t hidden = s.rows * c.model.hiddenSize * width;
+  const bool wraps = p.pipelineChunks > 1;  // the last stage passes on to the first
+  const auto buffer = [&](bool passes) { return passes ? take->take(MemoryLine::pipelineBuffers, hidden) : Piece{}; };
+  plan->sendForward = buffer(wraps || !layout.hasHead());
+  plan->receiveForward = buffer(wraps || !layout.hasEmbedding());
+  plan->sendBackward = buffer(wraps || !layout.hasEmbedding());
+  plan->receiveBackward = buffer(wraps || !layout.hasHead());
+}
+
+/// Room for the logits of a chunk, where the head is, and for the scratch of every matrix product.
+std::int64_t headWorkspaceBytes(const Config& c, const Layout& layout, const LocalShape& s, const Backend& backend) {
+  if (!layout.hasHead()) return backend.linearWorkspaceBytes();
+  const std::int64_t tp = c.plan.tensorParallel, vocabulary = (c.model.vocabularySize + tp - 1) / tp;
+  return backend.headLossWorkspaceBytes({s.blockRows, c.model.hiddenSize, vocabulary, kLossChunkRows});
 }
 
 }  // namespace
@@ -124,6 +178,8 @@ const char* memoryLineName(MemoryLine line) {
     case MemoryLine::gatherPool: return "gatherPool";
     case MemoryLine::reduceStaging: return "reduceStaging";
     case MemoryLine::allToAllStaging: return "allToAllStaging";
+    case MemoryLine::tensorParallelStaging: return "tensorParallelStaging";
+    case MemoryLine::pipelineBuffers: return "pipelineBuffers";
     case MemoryLine::ropeTables: return "ropeTables";
     case MemoryLine::dataBuffers: return "dataBuffers";
     case MemoryLine::checkpointStaging: return "checkpointStaging";
@@ -142,6 +198,11 @@ LocalShape localShape(const Config& c) {
   s.heads = ulyssesLocalHeads(c.model.heads, static_cast<int>(sp));
   s.kvHeads = ulyssesLocalHeads(c.model.kvHeads, static_cast<int>(sp));
   s.headSize = c.model.headSize();
+  const bool tensor = c.plan.tensorParallel > 1;
+  s.blockRows = tensor ? s.headRows() : s.rows;
+  s.queryWidth = tensor ? s.heads * s.headSize : c.model.hiddenSize;
+  s.kvWidth = tensor ? s.kvHeads * s.headSize : c.model.kvWidth();
+  s.ffnWidth = c.model.ffnHiddenSize / c.plan.tensorParallel;
   return s;
 }
 
@@ -152,38 +213,54 @@ MemoryPlan planMemory(const Config& c, const Layout& layout, const Backend& back
   Planner take(&plan);
   const LocalShape s = localShape(c);
   planStates(c, layout, &take, &plan);
-  planActivations(c, s, &take, &plan);
+  planActivations(c, layout, s, &take, &plan);
   planWorkspace(c, s, &take, &plan);
   AttentionShape attention;
   attention.batch = s.batch, attention.sequence = s.sequence;
   attention.heads = s.heads, attention.kvHeads = s.kvHeads, attention.headSize = s.headSize;
   plan.attentionWorkspace = take.take(MemoryLine::attentionWorkspace, backend.attentionWorkspaceBytes(attention));
-  plan.headWorkspace =
-      take.take(MemoryLine::logits,
-                backend.headLossWorkspaceBytes({s.rows, c.model.hiddenSize, c.model.vocabularySize, kLossChunkRows}));
+  plan.headWorkspace = take.take(MemoryLine::logits, headWorkspaceBytes(c, layout, s, backend));
+  planReductions(c, layout, &take, &plan);
   planStaging(c, layout, s, &take, &plan);
   plan.cosines = take.take(MemoryLine::ropeTables, s.sequence * s.headSize / 2 * 4);
   plan.sines = take.take(MemoryLine::ropeTables, s.sequence * s.headSize / 2 * 4);
-  plan.tokens = take.take(MemoryLine::dataBuffers, s.rows * 4);
-  plan.targets = take.take(MemoryLine::dataBuffers, s.rows * 4);
+  if (layout.hasEmbedding() || layout.hasHead()) {
+    plan.tokens = take.take(MemoryLine::dataBuffers, s.blockRows * 4);
+    plan.targets = take.take(MemoryLine::dataBuffers, s.blockRows * 4);
+  }
   return plan;
 }
 
-std::int64_t stagingBytes(const Config& c, const Layout& layout) {
-  if (!c.checkpoint) return 0;
+StagePlans planStages(const Config& c, const Backend& backend) {
+  StagePlans stages;
+  for (int stage = 0; stage < c.plan.pipelineParallel; ++stage) {
+    stages.plans.push_back(planMemory(c, Layout(c.model, c.plan, {stage, 0}), backend));
+  }
+  stages.findFullest();
+  return stages;
+}
+
+void StagePlans::findFullest() {
+  for (std::size_t stage = 0; stage < plans.size(); ++stage) {
+    if (plans[stage].arenaBytes() > largest().arenaBytes()) fullest = static_cast<int>(stage);
+  }
+}
+
+void addCheckpointStaging(const Config& c, std::int64_t runtimeBytes, StagePlans* stages) {
+  if (!c.checkpoint || c.checkpoint->writing == CheckpointWriting::synchronous) return;
   const int replicas = c.plan.replicaRanks() / (c.plan.parameterSharding * c.plan.optimizerStateSharding);
-  return 3 * 4 * savedElementsBound(layout, replicas);
-}
-
-bool stagesCheckpoint(const Config& c, std::int64_t arenaBytes, std::int64_t stagingBytes, std::int64_t runtimeBytes) {
-  if (!c.checkpoint || c.checkpoint->writing == CheckpointWriting::synchronous) return false;
-  if (c.checkpoint->writing == CheckpointWriting::asynchronous || !c.memoryLimitBytes) return true;
-  return arenaBytes + aligned(stagingBytes) + runtimeBytes <= *c.memoryLimitBytes;
-}
-
-void planCheckpointStaging(const Config& c, const Layout& layout, MemoryPlan* plan) {
-  plan->checkpointStaging = {plan->arenaBytes(), stagingBytes(c, layout)};
-  plan->lines[static_cast<std::size_t>(MemoryLine::checkpointStaging)] = aligned(plan->checkpointStaging.bytes);
+  StagePlans staged = *stages;
+  for (std::size_t stage = 0; stage < staged.plans.size(); ++stage) {
+    MemoryPlan& plan = staged.plans[stage];
+    const Layout layout(c.model, c.plan, {static_cast<int>(stage), 0});
+    plan.checkpointStaging = {plan.arenaBytes(), 3 * 4 * savedElementsBound(layout, replicas)};
+    plan.lines[static_cast<std::size_t>(MemoryLine::checkpointStaging)] = aligned(plan.checkpointStaging.bytes);
+  }
+  staged.findFullest();
+  const bool asked = c.checkpoint->writing == CheckpointWriting::asynchronous;
+  if (asked || !c.memoryLimitBytes || staged.largest().arenaBytes() + runtimeBytes <= *c.memoryLimitBytes) {
+    *stages = std::move(staged);
+  }
 }
 
 void requireFits(const Config& config, const MemoryPlan& plan, std::int64_t runtimeBytes) {

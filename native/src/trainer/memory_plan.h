@@ -14,7 +14,7 @@ namespace internevo::trainer {
 
 enum class MemoryLine {
   parameters, gradients, optimizerStates, activations, layerWorkspace, attentionWorkspace, logits, gatherPool,
-  reduceStaging, allToAllStaging, ropeTables, dataBuffers,
+  reduceStaging, allToAllStaging, tensorParallelStaging, pipelineBuffers, ropeTables, dataBuffers,
   checkpointStaging,
   count
 };
@@ -30,6 +30,9 @@ struct Piece {
 struct LocalShape {
   std::int64_t batch = 0, sequence = 0, localSequence = 0, rows = 0;  ///< rows = batch · localSequence
   std::int64_t heads = 0, kvHeads = 0, headSize = 0;                  ///< heads inside attention on this rank
+  // What the products of a layer see on this rank: with tensor parallelism all tokens of its part of the width,
+  // otherwise own tokens of the whole width.
+  std::int64_t blockRows = 0, queryWidth = 0, kvWidth = 0, ffnWidth = 0;
   std::int64_t headRows() const { return batch * sequence; }          ///< rows inside attention
   std::int64_t headQkvWidth() const { return (heads + 2 * kvHeads) * headSize; }
 };
@@ -39,31 +42,42 @@ LocalShape localShape(const Config& config);
 struct LayerPieces {
   Piece qkv;               ///< [batch·sequence, (heads + 2·kvHeads)·headSize], own heads
   Piece attentionHeads;    ///< [batch·sequence, heads·headSize], own heads
-  Piece attentionTokens;   ///< [rows, H], own tokens; empty when sp = 1 (then attentionHeads is it)
+  Piece attentionTokens;   ///< [rows, H], own tokens; empty without Ulysses (then attentionHeads is it)
   Piece logSumExp;         ///< float32 [batch, heads, sequence]
   Piece middle;            ///< [rows, H]: residual stream between attention and MLP
-  Piece gateUp;            ///< [rows, 2·F]
+  Piece gateUp;            ///< [blockRows, 2·ffnWidth]
 };
 
 struct WorkspacePieces {
   Piece norm, hidden, hiddenGradient;  ///< [rows, H]
   Piece inverseRms;                    ///< float32 [rows]
-  Piece mlp, mlpGradient;              ///< [rows, F]; share memory with the three below
+  Piece mlp, mlpGradient;              ///< [blockRows, ffnWidth]; share memory with the three below
   Piece qkvGradient;                   ///< as LayerPieces::qkv
-  Piece qkvTokens;                     ///< [rows, H + 2·W], own tokens; sp > 1
-  Piece attentionGradientHeads;        ///< as LayerPieces::attentionHeads; sp > 1
+  Piece qkvTokens;                     ///< [rows, H + 2·W], own tokens; Ulysses
+  Piece attentionGradientHeads;        ///< as LayerPieces::attentionHeads; Ulysses
+};
+
+/// What a chunk keeps of one micro-batch between its forward and its backward pass.
+struct SlotPieces {
+  std::vector<Piece> inputs;    ///< of each layer of the chunk; [rows, H]
+  std::vector<int> layerSets;   ///< index in MemoryPlan::layers of each layer's; recomputed layers share one
+  Piece output;                 ///< of the last layer of the model, for the head; empty elsewhere
 };
 
 struct MemoryPlan {
   std::array<std::int64_t, kMemoryLines> lines{};
 
   Piece parameters, gradients, firstMoment, secondMoment, master;
-  std::vector<Piece> layerInputs;  ///< L + 1: the input of each layer and of the final norm; [rows, H]
-  std::vector<LayerPieces> layers; ///< L of them, or 1 with recomputation
+  std::vector<std::vector<SlotPieces>> slots;  ///< [chunk][micro-batch mod the most in flight]
+  std::vector<LayerPieces> layers;
   WorkspacePieces workspace;
   Piece attentionWorkspace;
   Piece headWorkspace;             ///< logits and the scratch of every matrix product
-  Piece gatherPool, unitGradient, reduceWorkspace, allToAllStaging, cosines, sines, tokens, targets;
+  Piece gatherPool, unitGradient, reduceWorkspace, allToAllStaging, cosines, sines;
+  Piece tokens, targets;           ///< int32 [blockRows]; empty on stages between the first and the last
+  Piece block;                     ///< [b·S, H]: gathered input or partial output of a split block; tp > 1
+  Piece headStatistics;            ///< float64 [tp, chunk rows, kHeadStatistics]; tp > 1, last stage
+  Piece sendForward, receiveForward, sendBackward, receiveBackward;  ///< [rows, H]; empty where nothing passes
   Piece checkpointStaging;         ///< float32: what this rank saves; empty when checkpoints are written in the step loop
 
   std::int64_t arenaBytes() const;
@@ -71,16 +85,21 @@ struct MemoryPlan {
 
 constexpr std::int64_t kLossChunkRows = 256;
 
+/// The plan of the ranks at the layout's position.
 MemoryPlan planMemory(const Config& config, const Layout& layout, const Backend& backend);
 
-/// Bytes of the staging of a checkpoint: 12 · 64 · Σ ⌈U / (64·ps·oss·n)⌉ over the units, n = R/(ps·oss) replicas, each of
-/// which saves its share; 0 without checkpoints.
-std::int64_t stagingBytes(const Config& config, const Layout& layout);
-/// Whether checkpoints are staged: as configured, else where the limit leaves room. The bytes are the largest of a rank.
-bool stagesCheckpoint(const Config& config, std::int64_t arenaBytes, std::int64_t stagingBytes,
-                      std::int64_t runtimeBytes);
-/// Adds the staging to a plan.
-void planCheckpointStaging(const Config& config, const Layout& layout, MemoryPlan* plan);
+/// The plans of all stages (tensor ranks of a stage need the same), and the place of the fullest.
+struct StagePlans {
+  std::vector<MemoryPlan> plans;
+  int fullest = 0;
+  void findFullest();
+  const MemoryPlan& largest() const { return plans[static_cast<std::size_t>(fullest)]; }
+};
+StagePlans planStages(const Config& config, const Backend& backend);
+/// Adds the staging of checkpoints to every stage: 12 · 64 · Σ ⌈U / (64·ps·oss·n)⌉ bytes over the units, n = R/(ps·oss)
+/// replicas, each of which saves its share. Nothing is added without checkpoints, when they are to be written in the step
+/// loop, and, unless asked for, when no room is left under the limit.
+void addCheckpointStaging(const Config& config, std::int64_t runtimeBytes, StagePlans* stages);
 
 /// Refuses a plan whose peak is above the configuration's limit. Errors: Failure outOfMemory with every line.
 void requireFits(const Config& config, const MemoryPlan& plan, std::int64_t runtimeBytes);

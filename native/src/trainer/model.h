@@ -1,4 +1,10 @@
-// Forward and backward of the decoder on one rank: its rows of a micro-batch, layer by layer.
+// Forward and backward of the layers that a rank holds, on its rows of a micro-batch.
+//
+// With tensor parallelism (Megatron's, with sequence-parallel norms) the residual stream and the norms are on own
+// tokens; before the products of a block the tokens of the whole sequence are gathered over the tensor ranks, and the
+// partial sums of its last product are reduce-scattered back to own tokens. What forward gathered, backward gathers
+// again instead of keeping it. Partial sums travel in the activation type, as every activation does: a bfloat16 partial
+// errs by half a unit of its last place like the sum itself, and float32 would double the volume.
 #pragma once
 
 #include "internevo/arena.h"
@@ -6,6 +12,7 @@
 #include "trainer/groups.h"
 #include "trainer/memory_plan.h"
 #include "trainer/parameter_store.h"
+#include "trainer/pipeline_link.h"
 
 namespace internevo::trainer {
 
@@ -23,34 +30,68 @@ class Model {
   Model(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena, Backend& backend,
         GroupSet& groups, ParameterStore& parameters);
 
-  /// This rank's tokens of the next micro-batch, int32 [rows], to be filled by the caller.
+  /// This rank's tokens of the operation's micro-batch, int32 [blockRows], to be filled by the caller before an
+  /// operation that needsTokens(), and their targets before one that needsTargets().
   std::int32_t* tokens() { return tokens_.as<std::int32_t>(); }
   std::int32_t* targets() { return targets_.as<std::int32_t>(); }
+  bool needsTokens(const PipelineOperation& operation) const {
+    return layout_.hasEmbedding() && operation.chunk == 0;
+  }
+  bool needsTargets(const PipelineOperation& operation) const {
+    return layout_.hasHead() && operation.pass == Pass::backward && operation.chunk + 1 == config_.plan.pipelineChunks;
+  }
 
-  /// Forward and backward of the micro-batch in tokens() and targets(): adds the rows' losses to *lossSum and the
+  /// What this stage does in a step, in order.
+  const std::vector<PipelineOperation>& operations() const { return operations_; }
+  void beginStep() { link_.begin(); }
+  /// One micro-batch through one chunk. The backward pass adds the rows' losses to *lossSum where the head is, and the
   /// gradients of (sum of losses · gradientScale) to the parameter store.
-  void forwardBackward(float gradientScale, ExactSum* lossSum);
+  void run(const PipelineOperation& operation, float gradientScale, ExactSum* lossSum);
+  void endStep() { link_.finish(); }
 
  private:
-  void embed();
-  /// layerInputs[layer] -> saved activations and, unless `onlySaved`, layerInputs[layer + 1].
-  void forwardLayer(std::int64_t layer, bool onlySaved, ConstView unit);
+  /// A chunk's activations of one micro-batch.
+  struct Slot {
+    std::vector<View> inputs;
+    std::vector<int> layerSets;
+    View output;
+  };
+  Slot& slotOf(const PipelineOperation& operation);
+  void forward(const PipelineOperation& operation);
+  void backward(const PipelineOperation& operation, float gradientScale, ExactSum* lossSum);
+
+  // model_layer.cpp
+  /// input [rows, H] -> saved activations and, unless `onlySaved`, output [rows, H].
+  void forwardLayer(const LayerViews& saved, View input, View output, bool onlySaved, ConstView unit);
   void attentionForward(const LayerViews& saved);
-  void headForwardBackward(float gradientScale, ExactSum* lossSum);
   /// workspace.hiddenGradient: gradient of the layer's output -> of its input.
-  void backwardLayer(std::int64_t layer);
+  void backwardLayer(std::int64_t layer, const LayerViews& saved, View input);
   void mlpBackward(const LayerViews& saved, ConstView unit, View gradient);
   void attentionBackward(const LayerViews& saved, ConstView input, ConstView unit, View gradient);
-  void embedBackward();
 
+  // model_ends.cpp
+  EmbeddingShape embeddingShape() const;
+  void embed(View output);
+  void embedBackward();
+  /// Loss and gradient of one micro-batch from the last layer's output; the gradient goes to workspace.hiddenGradient.
+  void head(View input, float gradientScale, ExactSum* lossSum);
+  void headLossOfSlices(ConstView unit, View gradient, float gradientScale, ExactSum* lossSum);
+
+  // model_moves.cpp
   void rotate(View qkv, bool backward);
   /// Moves q, k and v between own tokens (all heads) and own heads (all tokens).
   void exchangeQkv(View tokensSide, View headsSide, bool toHeads);
   void exchange(std::int64_t heads, ConstView source, std::int64_t sequenceStride, View target,
                 std::int64_t headStride, bool toHeads);
-  const LayerViews& savedOf(std::int64_t layer) const {
-    return layers_[config_.plan.recompute ? 0 : static_cast<std::size_t>(layer)];
-  }
+  /// What a block's products read: own tokens [rows, H], or with tensor parallelism the whole sequences [b·S, H] gathered
+  /// into the one block buffer.
+  ConstView blockInput(ConstView own);
+  /// Where a block's last product [blockRows, H] is to be written: `own`, or the block buffer.
+  View blockOutput(View own) const { return block_.empty() ? own : block_; }
+  /// With tensor parallelism: sums the block buffer over the tensor ranks into own tokens.
+  void finishBlock(View own);
+
+  const LayerViews& layerSet(int index) const { return layers_[static_cast<std::size_t>(index)]; }
   LinearShape linear(std::int64_t inputs, std::int64_t outputs) const;
   AttentionShape attentionShape() const;
   Workspace matrixScratch() const { return headWorkspace_; }
@@ -58,15 +99,18 @@ class Model {
   const Config& config_;
   const Layout& layout_;
   const LocalShape shape_;
-  const bool split_;  ///< sequence parallelism is in use
+  const bool ulysses_;
+  const std::int64_t recomputed_;  ///< layers of this stage, the first, that are computed again in the backward pass
   Backend& backend_;
   GroupSet& groups_;
   ParameterStore& parameters_;
-  std::vector<View> layerInputs_;
+  const std::vector<PipelineOperation> operations_;
+  PipelineLink link_;
+  std::vector<std::vector<Slot>> slots_;  ///< [chunk][micro-batch mod size]
   std::vector<LayerViews> layers_;
   WorkspaceViews workspace_;
-  View cosines_, sines_, tokens_, targets_;
-  Workspace attentionWorkspace_, headWorkspace_, allToAllStaging_;
+  View cosines_, sines_, tokens_, targets_, block_, headStatistics_;
+  Workspace attentionWorkspace_, headWorkspace_, allToAllStaging_, reduceWorkspace_;
 };
 
 }  // namespace internevo::trainer

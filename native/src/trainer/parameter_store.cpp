@@ -67,24 +67,31 @@ std::int64_t ParameterStore::shardStart(int unit) const {
 
 // ---- initial weights -----------------------------------------------------------------------------------------------
 
+void ParameterStore::forOwnedParts(
+    int unit, const std::function<void(const LogicalTensor&, std::int64_t, std::int64_t)>& body) const {
+  const std::int64_t begin = shardStart(unit), end = begin + layout_.optimizerShard(unit);
+  for (const LogicalTensor& tensor : layout_.unit(unit).tensors) {
+    const std::int64_t first = std::max(begin, tensor.offset);
+    const std::int64_t last = std::min(end, tensor.offset + tensor.elements());
+    if (first < last) body(tensor, first, last);
+  }
+}
+
 void ParameterStore::initialize() {
   for (int unit = 0; unit < layout_.unitCount(); ++unit) {
     float* const target = weights(unit).as<float>();
-    const std::int64_t begin = shardStart(unit), end = begin + layout_.optimizerShard(unit);
-    std::fill(target, target + (end - begin), 0.f);
-    for (const LogicalTensor& tensor : layout_.unit(unit).tensors) {
+    const std::int64_t begin = shardStart(unit), elements = layout_.optimizerShard(unit);
+    std::fill(target, target + elements, 0.f);
+    forOwnedParts(unit, [&](const LogicalTensor& tensor, std::int64_t first, std::int64_t last) {
       const std::uint64_t key = streamKey(seed_, tensor.name);
-      const std::int64_t first = std::max(begin, tensor.offset);
-      const std::int64_t last = std::min(end, tensor.offset + tensor.elements());
       for (std::int64_t i = first; i < last; ++i) {
-        target[i - begin] =
-            tensor.kind == TensorKind::gain
-                ? 1.f
-                : static_cast<float>(tensor.initStandardDeviation *
-                                     randomNormal(key, static_cast<std::uint64_t>(i - tensor.offset)));
+        const auto index = static_cast<std::uint64_t>(tensor.globalIndex(i - tensor.offset));
+        target[i - begin] = tensor.kind == TensorKind::gain
+                                ? 1.f
+                                : static_cast<float>(tensor.initStandardDeviation * randomNormal(key, index));
       }
-    }
-    const auto bytes = static_cast<std::size_t>(layout_.optimizerShard(unit)) * sizeof(float);
+    });
+    const auto bytes = static_cast<std::size_t>(elements) * sizeof(float);
     std::memset(firstMoment(unit).data, 0, bytes);
     std::memset(secondMoment(unit).data, 0, bytes);
   }
@@ -149,27 +156,58 @@ void ParameterStore::finishGradients(ExactSum* squares) {
   } else if (plan_.gradientSharding == 1) {
     for (int unit = 0; unit < layout_.unitCount(); ++unit) sumOverReplicas(gradientShard(unit), unit);
   }
+  for (int unit = 0; unit < layout_.unitCount(); ++unit) sumOverPositions(unit);
   if (groups_.replicas.index() != 0) return;  // every parameter counts once
-  for (int unit = 0; unit < layout_.unitCount(); ++unit) {
-    require(backend_.squaredNorm(layout_.optimizerShard(unit), summedGradient(unit), squares));
+  for (int unit = 0; unit < layout_.unitCount(); ++unit) addSquares(unit, squares);
+}
+
+void ParameterStore::sumOverPositions(int unit) {
+  if (layout_.unit(unit).onBothEnds) {
+    communicate([&] {
+      return groups_.ends.allReduce(summedGradient(unit), layout_.optimizerShard(unit), ReduceOperation::sum,
+                                    reduceWorkspace_);
+    });
   }
+  if (plan_.tensorParallel == 1) return;
+  forOwnedParts(unit, [&](const LogicalTensor& tensor, std::int64_t first, std::int64_t last) {
+    if (tensor.tensorReplicas == 1) return;
+    const bool all = tensor.tensorReplicas == groups_.tensor.size();
+    communicate([&] {
+      return (all ? groups_.tensor : groups_.keyReplicas)
+          .allReduce(summedGradient(unit).offset(first - shardStart(unit)), last - first, ReduceOperation::sum,
+                     reduceWorkspace_);
+    });
+  });
+}
+
+void ParameterStore::addSquares(int unit, ExactSum* squares) {
+  const View gradient = summedGradient(unit);
+  if (plan_.tensorParallel == 1) {  // one tensor's copy counts as all of the unit's do
+    if (!layout_.unit(unit).tensors.front().primary) return;
+    require(backend_.squaredNorm(layout_.optimizerShard(unit), gradient, squares));
+    return;
+  }
+  const std::int64_t begin = shardStart(unit);
+  forOwnedParts(unit, [&](const LogicalTensor& tensor, std::int64_t first, std::int64_t last) {
+    if (!tensor.primary) return;
+    // Cut where blocks of the sum end, so that they do not depend on where shards begin.
+    const std::int64_t cut = std::min(last, alignUp(first, 64));
+    if (first < cut) require(backend_.squaredNorm(cut - first, gradient.offset(first - begin), squares));
+    if (cut < last) require(backend_.squaredNorm(last - cut, gradient.offset(cut - begin), squares));
+  });
 }
 
 void ParameterStore::update(const AdamwSettings& settings) {
   for (int unit = 0; unit < layout_.unitCount(); ++unit) {
-    const std::int64_t begin = shardStart(unit), end = begin + layout_.optimizerShard(unit);
-    for (const LogicalTensor& tensor : layout_.unit(unit).tensors) {
-      const std::int64_t first = std::max(begin, tensor.offset);
-      const std::int64_t last = std::min(end, tensor.offset + tensor.elements());
-      if (first >= last) continue;
+    forOwnedParts(unit, [&](const LogicalTensor& tensor, std::int64_t first, std::int64_t last) {
       AdamwSettings own = settings;
       if (tensor.kind == TensorKind::gain) own.weightDecay = 0;
-      const std::int64_t at = first - begin;
+      const std::int64_t at = first - shardStart(unit);
       require(backend_.adamw(last - first, own, ownedParameters(unit).offset(at),
                              master_.empty() ? View{} : ownedPart(master_, unit).offset(at),
                              summedGradient(unit).offset(at), firstMoment(unit).offset(at),
                              secondMoment(unit).offset(at)));
-    }
+    });
   }
   shareParameters();
 }

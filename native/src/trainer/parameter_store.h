@@ -34,7 +34,8 @@ class ParameterStore {
 
   void beginStep();
   /// Sums the gradients over the replicas where that has not been done. Afterwards each rank holds the summed gradient
-  /// of its optimizer shard; its squares are added to *squares by one of the replicas of the shard.
+  /// of its optimizer shard, also over the tensor ranks and stages that hold the same slice; the squares of each logical
+  /// element are added to *squares by exactly one rank.
   void finishGradients(ExactSum* squares);
   /// AdamW on this rank's shard (matrices with weight decay, gains without), then all-gather of what was updated.
   void update(const AdamwSettings& settings);
@@ -62,6 +63,11 @@ class ParameterStore {
   View gradientShard(int unit) const;
   /// shard [U/ps] -> its optimizer part, summed over all replicas; returns that part, inside `shard`.
   View sumOverReplicas(View shard, int unit);
+  /// Sums the gradients of what other positions hold too.
+  void sumOverPositions(int unit);
+  void addSquares(int unit, ExactSum* squares);
+  /// Calls body(tensor, first, last) for the part of every tensor in this rank's optimizer shard, elements of the unit.
+  void forOwnedParts(int unit, const std::function<void(const LogicalTensor&, std::int64_t, std::int64_t)>& body) const;
   void communicate(const std::function<Status()>& call);
 
   const PlanConfig plan_;

@@ -31,13 +31,47 @@ void checkModel(const ModelConfig& m) {
   }
 }
 
+void checkTensorParallel(const Config& c) {
+  const std::int64_t tp = c.plan.tensorParallel, vocabulary = c.model.vocabularySize;
+  if (tp == 1) return;
+  requireDivides("plan.tensorParallel", tp, c.model.ffnHiddenSize, "model.ffnHiddenSize");
+  if ((tp - 1) * ((vocabulary + tp - 1) / tp) >= vocabulary) {
+    refuse(StatusCode::badConfig, "plan.tensorParallel", tp,
+           "leaves the last rank no row of model.vocabularySize " + std::to_string(vocabulary),
+           "use fewer tensor ranks or a larger vocabulary");
+  }
+}
+
+void checkPipeline(const Config& c) {
+  const PlanConfig& p = c.plan;
+  const std::int64_t pp = p.pipelineParallel, chunks = p.pipelineChunks, layers = c.model.layers;
+  if (pp > layers) {
+    refuse(StatusCode::badConfig, "plan.pipelineParallel", pp, "is more than model.layers " + std::to_string(layers),
+           "use at most one stage a layer");
+  }
+  if (chunks > 1 && (pp == 1 || pp * chunks > layers || p.microBatches % pp != 0)) {
+    refuse(StatusCode::badConfig, "plan.pipelineChunks", chunks,
+           "needs more than one stage, a layer for each chunk of each, and microBatches in multiples of the stages; there "
+           "are " + std::to_string(pp) + " stages, " + std::to_string(layers) + " layers and " +
+               std::to_string(p.microBatches) + " micro-batches",
+           "use 1");
+  }
+  const std::int64_t most = (layers + pp - 1) / pp;
+  if (p.recomputeLayers > most || (p.recompute && p.recomputeLayers > 0)) {
+    refuse(StatusCode::badConfig, "plan.recomputeLayers", p.recomputeLayers,
+           p.recompute ? "is given although plan.recompute is true, which means all layers"
+                       : "is more than the " + std::to_string(most) + " layers of a stage",
+           p.recompute ? "use 0" : "use at most " + std::to_string(most) + ", or recompute");
+  }
+}
+
 void checkFactors(const Config& c) {
   const PlanConfig& p = c.plan;
-  const auto unsupported = [](const char* field, int value, const char* what) {
-    refuse(StatusCode::planUnsupported, field, value, what, "use 1");
-  };
-  if (p.pipelineParallel > 1) unsupported("plan.pipelineParallel", p.pipelineParallel, "is not run by this executor");
-  if (p.tensorParallel > 1) unsupported("plan.tensorParallel", p.tensorParallel, "is not run by this executor");
+  if (p.tensorParallel != 1 && p.tensorParallel != p.sequenceParallel) {
+    refuse(StatusCode::badConfig, "plan.tensorParallel", p.tensorParallel,
+           "is neither 1 nor sequenceParallel " + std::to_string(p.sequenceParallel),
+           "use 1 (Ulysses) or " + std::to_string(p.sequenceParallel));
+  }
   requireDivides("plan.sequenceParallel", p.sequenceParallel, c.sequenceLengthTokens, "sequenceLengthTokens");
   requireDivides("plan.sequenceParallel", p.sequenceParallel, c.model.heads, "model.heads");
   const std::int64_t sp = p.sequenceParallel, kv = c.model.kvHeads;
@@ -47,8 +81,10 @@ void checkFactors(const Config& c) {
                " do not divide one another, so key/value heads can be neither split nor replicated evenly",
            "choose a divisor or a multiple of model.kvHeads");
   }
+  checkTensorParallel(c);
+  checkPipeline(c);
   const int ranks = p.replicaRanks();
-  requireDivides("plan.parameterSharding", p.parameterSharding, ranks, "dataParallel x sequenceParallel =");
+  requireDivides("plan.parameterSharding", p.parameterSharding, ranks, p.tensorParallel > 1 ? "dataParallel =" : "dataParallel x sequenceParallel =");
   requireDivides("plan.optimizerStateSharding", p.optimizerStateSharding, ranks / p.parameterSharding,
                  "the replicas of a parameter shard,");
   if (p.gradientSharding != 1 && p.gradientSharding != p.optimizerStateSharding) {

@@ -125,17 +125,14 @@ RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts
 }
 
 void dryRun(const Config& config) {
-  const Layout layout(config.model, config.plan);
   const auto backend = createCpuBackend(config.threadsPerRank);
-  MemoryPlan plan = planMemory(config, layout, *backend);
+  StagePlans plans = planStages(config, *backend);
   TokenFile data;
   data.open(config.dataPath, config.model.vocabularySize, config.sequenceLengthTokens);
   const std::int64_t runtime = residentBytes();
-  if (stagesCheckpoint(config, plan.arenaBytes(), stagingBytes(config, layout), runtime)) {
-    planCheckpointStaging(config, layout, &plan);
-  }
-  requireFits(config, plan, runtime);
-  emitPlan(config, layout, plan, runtime);
+  addCheckpointStaging(config, runtime, &plans);
+  requireFits(config, plans.largest(), runtime);
+  emitPlan(config, plans, runtime);
 }
 
 }  // namespace internevo::trainer

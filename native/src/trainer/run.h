@@ -16,7 +16,8 @@ enum class RunEnd { completed, terminated };
 /// Errors: AgreedFailure, Failure; see the calls below.
 RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts, const std::atomic<bool>& terminate);
 
-/// Checks everything that can be checked without ranks (data header included) and emits what one rank would need.
+/// Checks everything that can be checked without ranks (data header included) and emits what the fullest rank would
+/// need, and a rank of every stage.
 /// Errors: Failure badConfig, planUnsupported, dataError, outOfMemory.
 void dryRun(const Config& config);
 

@@ -10,9 +10,13 @@
 namespace internevo::trainer {
 
 Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks)
-    : config_(config), rank_(rank), layout_(config.model, config.plan), backend_(createCpuBackend(config.threadsPerRank)) {
+    : config_(config),
+      rank_(rank),
+      layout_(config.model, config.plan, positionOf(config.mesh, rank)),
+      whole_(Layout::whole(config.model)),
+      backend_(createCpuBackend(config.threadsPerRank)) {
   createGroups(config_, rank, ranks, &groups_);
-  plan_ = planMemory(config_, layout_, *backend_);
+  stagePlans_ = planStages(config_, *backend_);
   // Before the arena there is no planned scratch: the few words of the agreements below have their own.
   std::vector<std::byte> early(static_cast<std::size_t>(groups_.world.reduceWorkspaceBytes() + kAlignmentBytes));
   const auto address = reinterpret_cast<std::uintptr_t>(early.data());
@@ -20,17 +24,17 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks)
                                       static_cast<std::int64_t>(address)),
                       groups_.world.reduceWorkspaceBytes()};
   runtimeBytes_ = maximum(residentBytes());
-  if (stagesCheckpoint(config_, maximum(plan_.arenaBytes()), maximum(stagingBytes(config_, layout_)), runtimeBytes_)) {
-    planCheckpointStaging(config_, layout_, &plan_);
-  }
+  addCheckpointStaging(config_, runtimeBytes_, &stagePlans_);
+  const MemoryPlan& plan = stagePlans_.plans[static_cast<std::size_t>(layout_.position().stage)];
   agree(groups_.world, reduceWorkspace_, [&] {
-    requireFits(config_, plan_, runtimeBytes_);
+    requireFits(config_, memoryPlan(), runtimeBytes_);
     data_.open(config_.dataPath, config_.model.vocabularySize, config_.sequenceLengthTokens);
-    require(arena_.create(plan_.arenaBytes()));
+    require(arena_.create(plan.arenaBytes()));
   });
-  reduceWorkspace_ = {viewOf(arena_, plan_.reduceWorkspace, DataType::byte).data, plan_.reduceWorkspace.bytes};
-  parameters_ = std::make_unique<ParameterStore>(config_, layout_, plan_, arena_, *backend_, groups_);
-  model_ = std::make_unique<Model>(config_, layout_, plan_, arena_, *backend_, groups_, *parameters_);
+  reduceWorkspace_ = {viewOf(arena_, plan.reduceWorkspace, DataType::byte).data, plan.reduceWorkspace.bytes};
+  parameters_ = std::make_unique<ParameterStore>(config_, layout_, plan, arena_, *backend_, groups_);
+  checkpointStaging_ = viewOf(arena_, plan.checkpointStaging, DataType::float32);
+  model_ = std::make_unique<Model>(config_, layout_, plan, arena_, *backend_, groups_, *parameters_);
 }
 
 std::int64_t Trainer::maximum(std::int64_t value) {
@@ -41,22 +45,27 @@ std::int64_t Trainer::maximum(std::int64_t value) {
 // ---- data ----------------------------------------------------------------------------------------------------------
 
 void Trainer::readMicroBatch(std::int64_t step, std::int64_t microBatch) {
+  if (step == loadedStep_ && microBatch == loadedMicroBatch_) return;
+  loadedStep_ = step, loadedMicroBatch_ = -1;
   const PlanConfig& p = config_.plan;
-  const std::int64_t part = config_.sequenceLengthTokens / p.sequenceParallel;
+  const bool whole = p.tensorParallel > 1;  // the vocabulary is split, so each rank looks at every token
+  const std::int64_t part = config_.sequenceLengthTokens / (whole ? 1 : p.sequenceParallel);
+  const std::int64_t first = whole ? 0 : groups_.sequence.index() * part;
   for (std::int64_t row = 0; row < p.microBatchSize; ++row) {
     const std::int64_t place =
         microBatch * p.microBatchSize * p.dataParallel + groups_.data.index() * p.microBatchSize + row;
     const std::int64_t draw = (step - 1) * p.globalBatchSequences() + place;
     const std::int64_t sequence = sequenceOfDraw(config_.seed, data_.sequenceCount(), draw);
-    data_.read(sequence, groups_.sequence.index() * part, part, model_->tokens() + row * part,
-               model_->targets() + row * part);
+    data_.read(sequence, first, part, model_->tokens() + row * part, model_->targets() + row * part);
   }
+  loadedMicroBatch_ = microBatch;
 }
 
 /// Reads what this rank needs in the step once before anything is computed, so that a bad token is an error that all
 /// ranks learn of.
 void Trainer::checkData(std::int64_t step) {
   agree(groups_.world, reduceWorkspace_, [&] {
+    if (!layout_.hasEmbedding() && !layout_.hasHead()) return;
     for (std::int64_t m = config_.plan.microBatches - 1; m >= 0; --m) readMicroBatch(step, m);
   });
 }
@@ -65,7 +74,7 @@ void Trainer::checkData(std::int64_t step) {
 
 StepResult Trainer::step(std::int64_t number) {
   const double start = secondsNow();
-  groups_.communicationSeconds = 0;
+  groups_.communicationSeconds = groups_.bubbleSeconds = 0;
   const OptimizerConfig& o = config_.optimizer;
   StepResult result;
   result.step = number;
@@ -76,10 +85,12 @@ StepResult Trainer::step(std::int64_t number) {
   parameters_->beginStep();
   ExactSum sums[2];  // loss, squares of the gradient
   const auto gradientScale = static_cast<float>(1.0 / static_cast<double>(result.tokens));
-  for (std::int64_t m = 0; m < config_.plan.microBatches; ++m) {
-    readMicroBatch(number, m);
-    model_->forwardBackward(gradientScale, &sums[0]);
+  model_->beginStep();
+  for (const PipelineOperation& operation : model_->operations()) {
+    if (model_->needsTokens(operation) || model_->needsTargets(operation)) readMicroBatch(number, operation.microBatch);
+    model_->run(operation, gradientScale, &sums[0]);
   }
+  model_->endStep();
   parameters_->finishGradients(&sums[1]);
   static_assert(sizeof sums == 2 * ExactSum::kWords * sizeof(std::int64_t));
   {
@@ -106,46 +117,76 @@ StepResult Trainer::step(std::int64_t number) {
   }
   parameters_->update(settings);
   result.communicationSeconds = groups_.communicationSeconds;
+  result.bubbleSeconds = groups_.bubbleSeconds;
   result.stepTimeSeconds = secondsNow() - start;
   return result;
 }
 
 // ---- whole tensors, for tests and dumps ----------------------------------------------------------------------------
 
-std::vector<float> Trainer::collect(int unit, Quantity quantity) {
-  View own;
+std::vector<float> Trainer::ownShardOf(const std::string& unitName, Quantity quantity, std::int64_t elements) {
+  std::vector<float> own(static_cast<std::size_t>(elements));
+  const int unit = layout_.findUnit(unitName);
+  if (unit < 0) return own;
+  View shard;
   switch (quantity) {
-    case Quantity::gradient: own = parameters_->summedGradient(unit); break;
-    case Quantity::weights: own = parameters_->weights(unit); break;
-    case Quantity::firstMoment: own = parameters_->firstMoment(unit); break;
-    case Quantity::secondMoment: own = parameters_->secondMoment(unit); break;
+    case Quantity::gradient: shard = parameters_->summedGradient(unit); break;
+    case Quantity::weights: shard = parameters_->weights(unit); break;
+    case Quantity::firstMoment: shard = parameters_->firstMoment(unit); break;
+    case Quantity::secondMoment: shard = parameters_->secondMoment(unit); break;
   }
-  const auto shard = static_cast<std::size_t>(layout_.optimizerShard(unit));
-  std::vector<float> parts(shard * static_cast<std::size_t>(config_.mesh.worldSize));
-  require(groups_.world.allGather(own, {parts.data(), DataType::float32}, layout_.optimizerShard(unit)));
-  std::vector<float> whole(static_cast<std::size_t>(layout_.unit(unit).paddedElements));
+  std::copy_n(shard.as<float>(), layout_.optimizerShard(unit), own.begin());
+  return own;
+}
+
+std::vector<float> Trainer::collect(int unit, Quantity quantity) {
+  const Unit& wanted = whole_.unit(unit);
+  const PlanConfig& plan = config_.plan;
   const auto placeIn = [](const std::vector<int>& group, int member) {
-    return static_cast<std::size_t>(std::find(group.begin(), group.end(), member) - group.begin());
+    return static_cast<std::int64_t>(std::find(group.begin(), group.end(), member) - group.begin());
   };
+  // All positions give the same number of elements: that of those which hold the unit.
+  std::vector<Layout> layouts;
+  std::int64_t elements = 0;
   for (int member = 0; member < config_.mesh.worldSize; ++member) {
-    const std::size_t p = placeIn(groupOf(config_.mesh.parameterSharding, member), member);
-    const std::size_t o = placeIn(groupOf(config_.mesh.optimizerStateSharding, member), member);
-    const std::size_t start = (p * static_cast<std::size_t>(config_.plan.optimizerStateSharding) + o) * shard;
-    std::copy_n(parts.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(member) * shard), shard,
-                whole.begin() + static_cast<std::ptrdiff_t>(start));
+    layouts.emplace_back(config_.model, plan, positionOf(config_.mesh, member));
+    const int held = layouts.back().findUnit(wanted.name);
+    if (held >= 0) elements = std::max(elements, layouts.back().optimizerShard(held));
   }
-  whole.resize(static_cast<std::size_t>(layout_.unit(unit).elements));
-  return whole;
+  const std::vector<float> own = ownShardOf(wanted.name, quantity, elements);
+  std::vector<float> parts(own.size() * layouts.size());
+  require(groups_.world.allGather({own.data(), DataType::float32}, {parts.data(), DataType::float32}, elements));
+  std::vector<float> result(static_cast<std::size_t>(wanted.elements));
+  for (int member = 0; member < config_.mesh.worldSize; ++member) {
+    const Layout& layout = layouts[static_cast<std::size_t>(member)];
+    const int held = layout.findUnit(wanted.name);
+    if (held < 0) continue;
+    const std::int64_t shard = layout.optimizerShard(held);
+    const std::int64_t begin = (placeIn(groupOf(config_.mesh.parameterSharding, member), member) *
+                                    plan.optimizerStateSharding +
+                                placeIn(groupOf(config_.mesh.optimizerStateSharding, member), member)) *
+                               shard;
+    const auto& tensors = layout.unit(held).tensors;
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      const std::int64_t first = std::max(begin, tensors[t].offset);
+      const std::int64_t last = std::min(begin + shard, tensors[t].offset + tensors[t].elements());
+      for (std::int64_t i = first; i < last; ++i) {
+        const std::int64_t target = wanted.tensors[t].offset + tensors[t].globalIndex(i - tensors[t].offset);
+        result[static_cast<std::size_t>(target)] = parts[static_cast<std::size_t>(member * elements + i - begin)];
+      }
+    }
+  }
+  return result;
 }
 
 void Trainer::dumpGradients(const std::string& path, double loss) {
   std::vector<std::vector<float>> units;
-  for (int unit = 0; unit < layout_.unitCount(); ++unit) units.push_back(collect(unit, Quantity::gradient));
+  for (int unit = 0; unit < whole_.unitCount(); ++unit) units.push_back(collect(unit, Quantity::gradient));
   agree(groups_.world, reduceWorkspace_, [&] {
     if (rank_ != 0) return;
     std::vector<SafetensorsEntry> entries;
-    for (int unit = 0; unit < layout_.unitCount(); ++unit) {
-      for (const LogicalTensor& t : layout_.unit(unit).tensors) {
+    for (int unit = 0; unit < whole_.unitCount(); ++unit) {
+      for (const LogicalTensor& t : whole_.unit(unit).tensors) {
         std::vector<std::int64_t> shape{t.rows, t.columns};
         if (t.kind == TensorKind::gain) shape = {t.columns};
         entries.push_back({t.name, shape, units[static_cast<std::size_t>(unit)].data() + t.offset});

@@ -16,7 +16,9 @@ struct StepResult {
   double loss = 0;        ///< mean over all tokens of the global batch
   double gradientNorm = 0, learningRate = 0;
   std::int64_t tokens = 0;
-  double stepTimeSeconds = 0, communicationSeconds = 0;  ///< of this rank; nothing overlaps yet
+  /// Of this rank; nothing but messages between stages overlaps yet. The step is computing, communicating and, where
+  /// there are stages, waiting for a neighbour's activations or gradients.
+  double stepTimeSeconds = 0, communicationSeconds = 0, bubbleSeconds = 0;
 };
 
 class Trainer {
@@ -33,8 +35,8 @@ class Trainer {
   StepResult step(std::int64_t number);
 
   enum class Quantity { gradient, weights, firstMoment, secondMoment };
-  /// A whole unit [elements] put together from all ranks, on every rank; for tests and dumps. Collective. The gradient
-  /// is that of the last step, before clipping.
+  /// A unit of the whole model (of Layout::whole) [elements] put together from all ranks, on every rank; for tests and
+  /// dumps. Collective. The gradient is that of the last step, before clipping.
   std::vector<float> collect(int unit, Quantity quantity);
   /// Safetensors file of every logical tensor's gradient of the last step and its loss (rank 0 writes). Collective.
   void dumpGradients(const std::string& path, double loss);
@@ -43,35 +45,40 @@ class Trainer {
   std::int64_t maximum(std::int64_t value);
   Workspace reduceWorkspace() const { return reduceWorkspace_; }
   /// Where a checkpoint is copied to before it is written; empty when it is written in the step loop.
-  View checkpointStaging() { return viewOf(arena_, plan_.checkpointStaging, DataType::float32); }
+  View checkpointStaging() const { return checkpointStaging_; }
 
   const Config& config() const { return config_; }
-  const Layout& layout() const { return layout_; }
-  const MemoryPlan& memoryPlan() const { return plan_; }
+  const Layout& layout() const { return layout_; }  ///< of this rank's position
+  const Layout& wholeLayout() const { return whole_; }
+  const MemoryPlan& memoryPlan() const { return stagePlans_.largest(); }  ///< of the fullest stage
   ParameterStore& parameters() { return *parameters_; }
   GroupSet& groups() { return groups_; }
   const TokenFile& data() const { return data_; }
   int rank() const { return rank_; }
   std::int64_t runtimeBytes() const { return runtimeBytes_; }  ///< the largest over the ranks
-  std::int64_t plannedPeakBytes() const { return plan_.arenaBytes() + runtimeBytes_; }
+  std::int64_t plannedPeakBytes() const { return memoryPlan().arenaBytes() + runtimeBytes_; }  ///< of the fullest rank
   std::int64_t peakMemoryBytes() const {
     return alignUp(arena_.highWaterBytes(), kAlignmentBytes) + runtimeBytes_;
   }
 
  private:
+  /// Fills the model's tokens and targets, unless they hold that micro-batch already.
   void readMicroBatch(std::int64_t step, std::int64_t microBatch);
+  std::vector<float> ownShardOf(const std::string& unitName, Quantity quantity, std::int64_t elements);
   void checkData(std::int64_t step);
 
   const Config config_;
   const int rank_;
-  const Layout layout_;
+  const Layout layout_, whole_;
   std::unique_ptr<Backend> backend_;
   GroupSet groups_;
-  MemoryPlan plan_;
+  StagePlans stagePlans_;
   std::int64_t runtimeBytes_ = 0;
   Arena arena_;
   TokenFile data_;
+  std::int64_t loadedStep_ = 0, loadedMicroBatch_ = -1;  ///< what tokens and targets hold
   Workspace reduceWorkspace_;
+  View checkpointStaging_;
   std::unique_ptr<ParameterStore> parameters_;
   std::unique_ptr<Model> model_;
 };

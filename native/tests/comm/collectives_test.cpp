@@ -212,5 +212,36 @@ TEST(Lane, CollectivesOfTwoGroupsRunBesideEachOther) {
   EXPECT_EQ(y.back(), 2 * power);
 }
 
+TEST(PointToPoint, MessagesOfSeveralTagsGoRoundARingAndArriveByTag) {
+  const Communicator group = makeGroup(reversedRanks());
+  if (group.size() == 1) GTEST_SKIP() << "needs a neighbour";
+  const int next = (group.index() + 1) % group.size(), before = (group.index() + group.size() - 1) % group.size();
+  constexpr std::int64_t kElements = 50000;  // beyond what MPI sends eagerly
+  std::vector<float> out[2], in[2];
+  Transfer sends[2], receives[2];
+  for (int tag = 0; tag < 2; ++tag) {
+    out[tag].assign(kElements, static_cast<float>(10 * group.index() + tag));
+    in[tag].assign(kElements, -1.f);
+  }
+  for (int tag = 0; tag < 2; ++tag) {
+    ASSERT_TRUE(group.startSend(ConstView(out[tag].data(), DataType::float32), kElements, next, tag, &sends[tag]).ok());
+    EXPECT_TRUE(sends[tag].pending());
+  }
+  for (int tag = 1; tag >= 0; --tag) {
+    ASSERT_TRUE(group.startReceive({in[tag].data(), DataType::float32}, kElements, before, tag, &receives[tag]).ok());
+  }
+  for (int tag = 0; tag < 2; ++tag) {
+    ASSERT_TRUE(Communicator::finish(&receives[tag]).ok());
+    ASSERT_TRUE(Communicator::finish(&sends[tag]).ok());
+    EXPECT_FALSE(sends[tag].pending());
+    EXPECT_EQ(in[tag], std::vector<float>(kElements, static_cast<float>(10 * before + tag)));
+  }
+  EXPECT_TRUE(Communicator::finish(&sends[0]).ok()) << "nothing is pending";
+  EXPECT_EQ(group.startSend(ConstView(out[0].data(), DataType::float32), 1, group.index(), 0, &sends[0]).code(),
+            StatusCode::badConfig);
+  EXPECT_EQ(group.startSend(ConstView(out[0].data(), DataType::float32), 1, next, Communicator::kTags, &sends[0]).code(),
+            StatusCode::badConfig);
+}
+
 }  // namespace
 }  // namespace internevo::test

@@ -132,5 +132,89 @@ TEST(HeadLoss, RefusesATargetOutsideTheVocabulary) {
   EXPECT_NE(status.message().find("targets[1] is -2"), std::string::npos) << status.message();
 }
 
+/// The head in two slices of the vocabulary, or in three with the last shorter: forward of all, then backward of all.
+struct SlicedHead : HeadLoss {
+  std::int64_t room;
+  SlicedHead(std::int64_t n, std::int64_t w, std::int64_t v, std::int64_t roomOfSlice)
+      : HeadLoss(n, w, v, n), room(roomOfSlice) {}
+
+  Status run(Backend& backend, std::vector<Buffer>& in, std::vector<Buffer>& out, std::vector<Buffer>& gOut,
+             std::vector<Buffer>& gIn) const {
+    const int slices = static_cast<int>((vocabulary + room - 1) / room);
+    const Buffer scratch(backend.linearWorkspaceBytes());
+    std::vector<double> statistics(static_cast<std::size_t>(slices * rows * kHeadStatistics));
+    std::vector<Buffer> logits;
+    const auto shapeOf = [&](int slice) {
+      const std::int64_t first = slice * room;
+      return HeadSliceShape{rows, width, std::min(room, vocabulary - first), first, vocabulary};
+    };
+    const auto statisticsOf = [&](int slice) {
+      return View{statistics.data() + slice * rows * kHeadStatistics, DataType::float64};
+    };
+    for (int slice = 0; slice < slices; ++slice) {
+      const HeadSliceShape shape = shapeOf(slice);
+      logits.emplace_back(DataType::float32, Values(static_cast<std::size_t>(rows * shape.vocabulary)));
+      INTERNEVO_RETURN_IF_ERROR(backend.headSliceForward(shape, in[0].view(), in[1].view().offset(shape.first * width),
+                                                         viewOf(targets), logits.back().view(), statisticsOf(slice),
+                                                         scratch.workspace()));
+    }
+    ExactSum loss;
+    Values gX(static_cast<std::size_t>(rows * width));
+    for (int slice = 0; slice < slices; ++slice) {
+      const HeadSliceShape shape = shapeOf(slice);
+      const Buffer part(gIn[0].view().type, gX);
+      INTERNEVO_RETURN_IF_ERROR(backend.headSliceBackward(
+          shape, slices, slice, in[0].view(), in[1].view().offset(shape.first * width), viewOf(targets), statisticsOf(0),
+          static_cast<float>(gOut[0].values()[0]), slice == 0 ? &loss : nullptr, logits[static_cast<std::size_t>(slice)].view(),
+          part.view(), gIn[1].view().offset(shape.first * width), scratch.workspace()));
+      const Values values = part.values();
+      Values sum = slice == 0 ? Values(values.size()) : gIn[0].values();
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
+      gIn[0] = Buffer(gIn[0].view().type, sum);
+    }
+    out[0] = Buffer(out[0].view().type, {loss.value()});
+    return Status::success();
+  }
+};
+
+TEST(HeadSlices, TogetherAreTheWholeHead) {
+  expectKernelIsReference(SlicedHead(21, 17, 53, 27));
+  expectKernelIsReference(SlicedHead(21, 17, 53, 20));
+  expectBitsIndependentOfThreads(SlicedHead(21, 17, 53, 20));
+  expectBfloat16IsAsGoodAsPlain(SlicedHead(12, 32, 5003, 2502));
+}
+
+TEST(HeadSlices, HoldLogitsThatAreFarApart) {
+  // One slice's largest logit is 200 above the other's: its exponentials must neither overflow nor lose the loss.
+  SlicedHead op(2, 1, 4, 2);
+  op.inputs = {{1, 1}, {100, 99, -100, -101}};
+  op.targets = {2, 0};
+  expectKernelIsReference(op);
+}
+
+TEST(EmbeddingSlices, SumToTheWholeTableAndKeepTheirOwnGradients) {
+  const std::int64_t rows = 40, width = 19, vocabulary = 11, room = 4;
+  const std::vector<std::int32_t> tokens = randomTokens(rows, 0, 10);
+  const auto backend = createCpuBackend(2);
+  const Buffer table(DataType::float32, randomValues(vocabulary * width, 1)), gY(DataType::float32, randomValues(rows * width, 2)),
+      whole(DataType::float32, Values(rows * width)), gWhole(DataType::float32, Values(vocabulary * width));
+  ASSERT_TRUE(backend->embeddingForward({rows, width, vocabulary}, viewOf(tokens), table.view(), whole.view()).ok());
+  ASSERT_TRUE(backend->embeddingBackward({rows, width, vocabulary}, viewOf(tokens), gY.view(), gWhole.view()).ok());
+  Values sum(rows * width), gradient;
+  for (std::int64_t first = 0; first < vocabulary; first += room) {
+    const EmbeddingShape slice{rows, width, std::min(room, vocabulary - first), first, vocabulary};
+    const Buffer y(DataType::float32, Values(rows * width, 7)), gTable(DataType::float32, Values(slice.vocabulary * width));
+    ASSERT_TRUE(backend->embeddingForward(slice, viewOf(tokens), table.view().offset(first * width), y.view()).ok());
+    ASSERT_TRUE(backend->embeddingBackward(slice, viewOf(tokens), gY.view(), gTable.view()).ok());
+    const Values values = y.values(), own = gTable.values();
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
+    gradient.insert(gradient.end(), own.begin(), own.end());
+  }
+  EXPECT_EQ(sum, whole.values());
+  EXPECT_EQ(gradient, gWhole.values());
+  const Status status = backend->embeddingForward({rows, width, 4, 8, vocabulary}, viewOf(tokens), table.view(), whole.view());
+  EXPECT_EQ(status.code(), StatusCode::badConfig);
+}
+
 }  // namespace
 }  // namespace internevo::test

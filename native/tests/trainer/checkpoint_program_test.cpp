@@ -11,7 +11,10 @@
 #include <thread>
 
 #include "checkpoint/manifest.h"
+#include "checkpoint_tool/commands.h"
+#include "hugging_face_model.h"
 #include "program.h"
+#include "trainer/token_file.h"
 
 namespace internevo::trainer::testing {
 namespace {
@@ -284,6 +287,78 @@ TEST_F(Program, AnotherModelOrSeedOrBatchIsRefusedByName) {
   config_ = kept, config_.checkpoint->directory = "/proc/none";
   config_.checkpoint->resumeLatest = false;
   expectError(run(), 5, "checkpoint_error", "/proc/none");
+}
+
+/// Losses of the run's first steps as the plain model of a folder has them.
+std::vector<double> plainLosses(const std::string& folder, const Config& c, const std::vector<std::uint32_t>& data) {
+  const HuggingFaceModel model(folder);
+  std::vector<double> losses;
+  const std::int64_t batch = c.plan.globalBatchSequences(), length = c.sequenceLengthTokens;
+  for (std::int64_t step = 0; step < c.steps; ++step) {
+    double total = 0;
+    for (std::int64_t i = 0; i < batch; ++i) {
+      const std::int64_t sequences = (static_cast<std::int64_t>(data.size()) - 1) / length;
+      const auto first = data.begin() + sequenceOfDraw(c.seed, sequences, step * batch + i) * length;
+      total += model.loss({first, first + length}, {first + 1, first + length + 1});
+    }
+    losses.push_back(total / static_cast<double>(batch));
+  }
+  return losses;
+}
+
+TEST_F(Program, WeightsOfAHuggingFaceFolderGiveTheLossesOfItsPublishedArchitecture) {
+  const auto data = sampleTokens(1500, 61);
+  config_.steps = 4;
+  // So small that no weight changes by it: every step measures the weights of the folder.
+  config_.optimizer.peakLearningRate = config_.optimizer.minLearningRate = 1e-30;
+  for (const bool tied : {false, true}) {
+    config_.model.tiedEmbeddings = tied;
+    config_.model.ropeTheta = 500, config_.model.normEpsilon = 1e-6;
+    const ModelConfig& m = config_.model;
+    const std::string folder = directory_.file(tied ? "tied" : "untied");
+    fs::create_directories(folder);
+    writeRandomFolder(folder, {{"model_type", "llama"}, {"hidden_size", m.hiddenSize}, {"num_hidden_layers", m.layers},
+                               {"num_attention_heads", m.heads}, {"num_key_value_heads", m.kvHeads},
+                               {"intermediate_size", m.ffnHiddenSize}, {"vocab_size", m.vocabularySize},
+                               {"tie_word_embeddings", tied}, {"rope_theta", m.ropeTheta}, {"rms_norm_eps", m.normEpsilon}}, 11);
+    config_.initialWeightsPath = folder;
+    PlanConfig stages = planOf(1, 4, false, 1, 2, 1, 1, 1);
+    stages.pipelineParallel = 2, stages.tensorParallel = 2;
+    for (const PlanConfig& plan : {planOf(4, 1, false, 1, 1, 1, 1, 1), planOf(1, 2, false, 2, 2, 2, 1, 2), stages}) {
+      use(plan);
+      fs::remove_all(config_.checkpoint->directory);
+      const Result result = run();
+      ASSERT_EQ(result.status, 0) << readFile(directory_.file("stderr"));
+      EXPECT_EQ(result.named("started")[0]["resumedFromStep"], 0);
+      const std::vector<double> expected = plainLosses(folder, config_, data);
+      for (int step = 1; step <= 4; ++step) {
+        EXPECT_NEAR(result.losses()[step], expected[static_cast<std::size_t>(step - 1)], 1e-5 * result.losses()[step]) << step;
+      }
+      // Out again: the same numbers under the same names.
+      const std::string out = directory_.file("out");
+      fs::remove_all(out);
+      exportCommand(config_.checkpoint->directory, out, {});
+      EXPECT_EQ(tensorsOf(out + "/model.safetensors"), tensorsOf(folder + "/model.safetensors"));
+      EXPECT_EQ(plainLosses(out, config_, data), expected);
+    }
+    // A checkpoint of one's own serves as well, and what was resumed comes before it.
+    config_.initialWeightsPath = checkpointPath(4);
+    config_.steps = 6;
+    EXPECT_EQ(run().named("started")[0]["resumedFromStep"], 4);
+    config_.checkpoint->directory = directory_.file("second");
+    config_.steps = 1;
+    const Result again = run();
+    EXPECT_EQ(again.named("started")[0]["resumedFromStep"], 0);
+    EXPECT_NEAR(again.losses()[1], plainLosses(folder, config_, data)[0], 1e-5 * again.losses()[1]);
+    fs::remove_all(config_.checkpoint->directory);
+    config_.checkpoint->directory = directory_.file("ck");
+    config_.steps = 4;
+  }
+  config_.initialWeightsPath = directory_.file("untied");
+  fs::remove_all(config_.checkpoint->directory);
+  expectError(run(), 5, "checkpoint_error", "tie_word_embeddings");
+  config_.initialWeightsPath = directory_.file("none");
+  expectError(run(), 5, "checkpoint_error", directory_.file("none"));
 }
 
 }  // namespace

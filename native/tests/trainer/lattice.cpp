@@ -31,10 +31,11 @@ bool legal(const Config& base, const PlanConfig& plan) {
   return true;
 }
 
-constexpr std::size_t kFactors = 8;
+constexpr std::size_t kFactors = 12;
 std::array<std::int64_t, kFactors> factorsOf(const PlanConfig& p) {
   return {p.microBatchSize, p.microBatches, p.recompute, p.dataParallel, p.sequenceParallel, p.parameterSharding,
-          p.gradientSharding, p.optimizerStateSharding};
+          p.gradientSharding, p.optimizerStateSharding, p.pipelineParallel, p.tensorParallel, p.pipelineChunks,
+          p.recomputeLayers};
 }
 
 using Pair = std::array<std::int64_t, 4>;
@@ -51,22 +52,40 @@ std::set<Pair> pairsOf(const PlanConfig& plan) {
 
 }  // namespace
 
+namespace {
+
+/// Every sharding, recomputation and interleaving of a plan whose ranks and batches are set.
+void addVariants(const Config& base, PlanConfig p, std::vector<PlanConfig>* plans) {
+  for (const int ps : divisors(p.replicaRanks())) {
+    for (const int oss : divisors(p.replicaRanks() / ps)) {
+      for (const int gs : oss == 1 ? std::vector<int>{1} : std::vector<int>{1, oss}) {
+        for (const int chunks : p.pipelineParallel == 1 ? std::vector<int>{1} : std::vector<int>{1, 2}) {
+          for (const int recomputed : {0, 1, -1}) {
+            p.parameterSharding = ps, p.optimizerStateSharding = oss, p.gradientSharding = gs;
+            p.pipelineChunks = chunks, p.recompute = recomputed < 0, p.recomputeLayers = std::max(0, recomputed);
+            if (legal(base, p)) plans->push_back(p);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<PlanConfig> latticeOf(const Config& base, int ranks, std::int64_t sequences) {
   std::vector<PlanConfig> plans;
   PlanConfig p;
-  for (const int dp : divisors(ranks)) {
-    p.dataParallel = dp, p.sequenceParallel = ranks / dp;
-    if (sequences % dp != 0) continue;
-    for (const int b : divisors(static_cast<int>(sequences / dp))) {
-      p.microBatchSize = b, p.microBatches = sequences / dp / b;
-      for (const int ps : divisors(ranks)) {
-        for (const int oss : divisors(ranks / ps)) {
-          for (const int gs : oss == 1 ? std::vector<int>{1} : std::vector<int>{1, oss}) {
-            for (const bool recompute : {false, true}) {
-              p.parameterSharding = ps, p.optimizerStateSharding = oss, p.gradientSharding = gs, p.recompute = recompute;
-              if (legal(base, p)) plans.push_back(p);
-            }
-          }
+  for (const int pp : divisors(ranks)) {
+    for (const int dp : divisors(ranks / pp)) {
+      const int sp = ranks / pp / dp;
+      if (sequences % dp != 0) continue;
+      p.pipelineParallel = pp, p.dataParallel = dp, p.sequenceParallel = sp;
+      for (const int b : divisors(static_cast<int>(sequences / dp))) {
+        p.microBatchSize = b, p.microBatches = sequences / dp / b;
+        for (const int tp : sp == 1 ? std::vector<int>{1} : std::vector<int>{1, sp}) {
+          p.tensorParallel = tp;
+          addVariants(base, p, &plans);
         }
       }
     }
@@ -93,16 +112,21 @@ std::vector<PlanConfig> pairwiseSample(const std::vector<PlanConfig>& lattice) {
 }
 
 std::string nameOf(const PlanConfig& p) {
-  return "b" + std::to_string(p.microBatchSize) + " n" + std::to_string(p.microBatches) + " a" +
-         std::to_string(p.recompute ? 1 : 0) + " dp" + std::to_string(p.dataParallel) + " sp" +
+  const std::string recomputed = p.recompute ? "all" : std::to_string(p.recomputeLayers);
+  return "b" + std::to_string(p.microBatchSize) + " n" + std::to_string(p.microBatches) + " a" + recomputed + " pp" +
+         std::to_string(p.pipelineParallel) + " v" + std::to_string(p.pipelineChunks) + " dp" +
+         std::to_string(p.dataParallel) + " tp" + std::to_string(p.tensorParallel) + " sp" +
          std::to_string(p.sequenceParallel) + " ps" + std::to_string(p.parameterSharding) + " gs" +
          std::to_string(p.gradientSharding) + " oss" + std::to_string(p.optimizerStateSharding);
 }
 
 std::string orderKeyOf(const PlanConfig& p, bool tiedEmbeddings) {
-  std::string key = "dp" + std::to_string(p.dataParallel) + " sp" + std::to_string(p.sequenceParallel) + " b" +
-                    std::to_string(p.microBatchSize) + " n" + std::to_string(p.microBatches);
-  if (p.microBatches == 1 && !tiedEmbeddings) return key;
+  std::string key = "dp" + std::to_string(p.dataParallel) + " tp" + std::to_string(p.tensorParallel) + " sp" +
+                    std::to_string(p.sequenceParallel) + " b" + std::to_string(p.microBatchSize) + " n" +
+                    std::to_string(p.microBatches);
+  const bool ends = tiedEmbeddings && p.pipelineParallel > 1;
+  if (ends) key += " both ends";
+  if (p.microBatches == 1 && (ends || !tiedEmbeddings)) return key;
   if (p.gradientSharding > 1 || p.parameterSharding == p.replicaRanks()) return key + " ranks first";
   return key + " ps" + std::to_string(p.parameterSharding);
 }

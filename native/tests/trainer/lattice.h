@@ -14,19 +14,19 @@ std::vector<PlanConfig> latticeOf(const Config& base, int ranks, std::int64_t se
 /// A subset in which every pair of values of two factors that occurs in the lattice occurs too (greedy).
 std::vector<PlanConfig> pairwiseSample(const std::vector<PlanConfig>& lattice);
 
-/// "b2 n2 a1 dp2 sp2 ps2 gs1 oss2"
+/// "b2 n2 aall pp1 v1 dp2 tp1 sp2 ps2 gs1 oss2"; a: how many layers of a stage are recomputed
 std::string nameOf(const PlanConfig& plan);
 
 /// Plans with equal keys add the same numbers in the same order, so that their results are equal bit by bit:
-/// - the same rows go through the model in the same calls: equal dp, sp, b, n; recomputation repeats the same
-///   arithmetic, so it does not matter;
+/// - the same rows go through the model in the same calls: equal dp, tp, sp, b, n; recomputation repeats the same
+///   arithmetic, so it does not matter, nor do stages and chunks, which compute the same things elsewhere;
 /// - a gradient is summed over micro-batches on a rank and over ranks in one of these orders:
 ///     one micro-batch: only over ranks, and one tree over all of them is what every ps, gs, oss computes (sizes that are
 ///       powers of two);
 ///     gs > 1, or ps = R: every micro-batch over all ranks, then over micro-batches;
 ///     otherwise: every micro-batch inside the ps group, then over micro-batches, then over the replicas;
 /// - with tied embeddings the shared table gets its gradient in two parts (head and embedding), which are summed like two
-///   micro-batches even when there is one.
+///   micro-batches even when there is one; with several stages each part is summed on its own end first.
 std::string orderKeyOf(const PlanConfig& plan, bool tiedEmbeddings);
 
 }  // namespace internevo::trainer::testing

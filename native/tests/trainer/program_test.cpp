@@ -105,23 +105,6 @@ TEST_F(Program, ADryRunNeedsNoRanksAndSaysWhatARankNeeds) {
   EXPECT_EQ(events[0]["plannedPeakBytes"], sum);
 }
 
-/// Name -> values of a safetensors file of float32.
-std::map<std::string, std::vector<float>> tensorsOf(const std::string& path) {
-  const std::string bytes = readFile(path);
-  std::uint64_t length = 0;
-  std::memcpy(&length, bytes.data(), 8);
-  std::map<std::string, std::vector<float>> tensors;
-  const Json header = Json::parse(bytes.substr(8, length));
-  for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") continue;
-    const std::size_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
-    std::vector<float> values((end - begin) / 4);
-    std::memcpy(values.data(), bytes.data() + 8 + length + begin, end - begin);
-    tensors[name] = values;
-  }
-  return tensors;
-}
-
 TEST_F(Program, GradientsOfFourRanksAreThoseOfOne) {
   config_.checkpoint.reset();
   config_.steps = 1;

@@ -46,9 +46,9 @@ double batchLoss(const Reference& reference, const Tensors& weights, const Batch
 
 Tensors collect(Trainer& trainer, Trainer::Quantity quantity) {
   Tensors result;
-  for (int unit = 0; unit < trainer.layout().unitCount(); ++unit) {
+  for (int unit = 0; unit < trainer.wholeLayout().unitCount(); ++unit) {
     const std::vector<float> values = trainer.collect(unit, quantity);
-    for (const LogicalTensor& t : trainer.layout().unit(unit).tensors) {
+    for (const LogicalTensor& t : trainer.wholeLayout().unit(unit).tensors) {
       result[t.name].assign(values.begin() + t.offset, values.begin() + t.offset + t.elements());
     }
   }

@@ -48,9 +48,10 @@ MeshConfig meshOf(const PlanConfig& p) {
   m.sequenceParallel = groupsOf(world, p.sequenceParallel, 1);
   m.dataParallel = groupsOf(world, p.dataParallel, p.sequenceParallel);
   m.pipelineParallel = groupsOf(world, p.pipelineParallel, p.dataParallel * p.sequenceParallel);
-  m.parameterSharding = groupsOf(world, p.parameterSharding, 1);
-  m.optimizerStateSharding = groupsOf(world, p.optimizerStateSharding, p.parameterSharding);
-  m.gradientReplicas = groupsOf(world, p.replicaRanks() / p.parameterSharding, p.parameterSharding);
+  const int tp = p.tensorParallel;
+  m.parameterSharding = groupsOf(world, p.parameterSharding, tp);
+  m.optimizerStateSharding = groupsOf(world, p.optimizerStateSharding, tp * p.parameterSharding);
+  m.gradientReplicas = groupsOf(world, p.replicaRanks() / p.parameterSharding, tp * p.parameterSharding);
   return m;
 }
 

@@ -45,6 +45,12 @@ class CpuBackend final : public Backend {
   Status headLoss(const HeadLossShape&, ConstView x, ConstView w, ConstView targets, float gradientScale,
                   ExactSum* lossSum, View gX, View gW, Workspace) override;
 
+  Status headSliceForward(const HeadSliceShape&, ConstView x, ConstView w, ConstView targets, View logits,
+                          View statistics, Workspace) override;
+  Status headSliceBackward(const HeadSliceShape&, int slices, int own, ConstView x, ConstView w, ConstView targets,
+                           ConstView statistics, float gradientScale, ExactSum* lossSum, View logits, View gX, View gW,
+                           Workspace) override;
+
   Status adamw(std::int64_t elements, const AdamwSettings&, View parameters, View master, ConstView gradient,
                View firstMoment, View secondMoment) override;
   Status squaredNorm(std::int64_t elements, ConstView x, ExactSum* sum) override;

@@ -12,12 +12,17 @@ Status prepare(const char* call, const EmbeddingShape& s, ConstView tokens) {
   INTERNEVO_RETURN_IF_ERROR(
       requirePositive(call, {{"rows", s.rows}, {"width", s.width}, {"vocabulary", s.vocabulary}}));
   INTERNEVO_RETURN_IF_ERROR(requireType(call, DataType::int32, "int32", {{"tokens", tokens}}));
+  const std::int64_t whole = s.wholeVocabulary == 0 ? s.vocabulary : s.wholeVocabulary;
+  if (s.first < 0 || s.first + s.vocabulary > whole) {
+    return badArgument(call, "first", "is " + std::to_string(s.first) + "; the slice must be inside the vocabulary of " +
+                                          std::to_string(whole));
+  }
   for (std::int64_t row = 0; row < s.rows; ++row) {
     const std::int32_t token = tokens.as<std::int32_t>()[row];
-    if (token < 0 || token >= s.vocabulary) {
+    if (token < 0 || token >= whole) {
       return {StatusCode::dataError, std::string(call) + ": tokens[" + std::to_string(row) + "] is " +
-                                         std::to_string(token) + "; the vocabulary has " +
-                                         std::to_string(s.vocabulary) + " entries"};
+                                         std::to_string(token) + "; the vocabulary has " + std::to_string(whole) +
+                                         " entries"};
     }
   }
   return Status::success();
@@ -32,8 +37,13 @@ Status CpuBackend::embeddingForward(const EmbeddingShape& s, ConstView tokens, C
   const std::int64_t bytes = s.width * bytesPerElement(table.type);
   parallelRanges(threads_, s.rows, 16, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t row = begin; row < end; ++row) {
-      std::memcpy(y.offset(row * s.width).data, table.offset(tokens.as<std::int32_t>()[row] * s.width).data,
-                  static_cast<std::size_t>(bytes));
+      const std::int64_t entry = tokens.as<std::int32_t>()[row] - s.first;
+      void* const target = y.offset(row * s.width).data;
+      if (entry >= 0 && entry < s.vocabulary) {
+        std::memcpy(target, table.offset(entry * s.width).data, static_cast<std::size_t>(bytes));
+      } else {
+        std::memset(target, 0, static_cast<std::size_t>(bytes));
+      }
     }
   });
   return Status::success();
@@ -49,8 +59,10 @@ Status CpuBackend::embeddingBackward(const EmbeddingShape& s, ConstView tokens, 
     // Threads take columns: rows of one token are then added in order by one thread.
     parallelRanges(threads_, s.width, 64, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t row = 0; row < s.rows; ++row) {
+        const std::int64_t entry = tokens.as<std::int32_t>()[row] - s.first;
+        if (entry < 0 || entry >= s.vocabulary) continue;
         const T* const source = gY.as<T>() + row * s.width + begin;
-        float* const target = gTable.as<float>() + tokens.as<std::int32_t>()[row] * s.width + begin;
+        float* const target = gTable.as<float>() + entry * s.width + begin;
         forVectors(end - begin, [&](std::int64_t i, std::int64_t count) {
           storeUpTo(target + i, loadUpTo(target + i, count) + loadUpTo(source + i, count), count);
         });

@@ -1,0 +1,61 @@
+// Messages between two ranks of a group.
+#include <algorithm>
+
+#include "comm/internal.h"
+
+namespace internevo {
+
+namespace {
+
+constexpr int kFirstTag = 16;  // the collectives have those below
+
+Status check(const char* call, const Communicator& group, std::int64_t elements, int peer, int tag,
+             const Transfer& transfer) {
+  if (peer < 0 || peer >= group.size() || peer == group.index()) {
+    return {StatusCode::badConfig, std::string(call) + ": index " + std::to_string(peer) +
+                                       " is not another rank of the group of " + std::to_string(group.size())};
+  }
+  if (elements < 0 || tag < 0 || tag >= Communicator::kTags || transfer.pending()) {
+    return {StatusCode::badConfig, std::string(call) + ": needs a size that is not negative, a tag below " +
+                                       std::to_string(Communicator::kTags) + " and a transfer that is not pending"};
+  }
+  return Status::success();
+}
+
+}  // namespace
+
+Status Communicator::startSend(ConstView data, std::int64_t elements, int to, int tag, Transfer* transfer) const {
+  INTERNEVO_RETURN_IF_ERROR(check("startSend", *this, elements, to, tag, *transfer));
+  const std::int64_t bytes = elements * bytesPerElement(data.type);
+  for (std::int64_t at = 0; at < bytes; at += kMessageBytes) {
+    transfer->requests_.push_back(MPI_REQUEST_NULL);
+    INTERNEVO_RETURN_IF_ERROR(mpiStatus(
+        MPI_Isend(data.as<std::byte>() + at, static_cast<int>(std::min(kMessageBytes, bytes - at)), MPI_BYTE, to,
+                  kFirstTag + tag, comm_, &transfer->requests_.back()),
+        "MPI_Isend"));
+  }
+  return Status::success();
+}
+
+Status Communicator::startReceive(View data, std::int64_t elements, int from, int tag, Transfer* transfer) const {
+  INTERNEVO_RETURN_IF_ERROR(check("startReceive", *this, elements, from, tag, *transfer));
+  const std::int64_t bytes = elements * bytesPerElement(data.type);
+  for (std::int64_t at = 0; at < bytes; at += kMessageBytes) {
+    transfer->requests_.push_back(MPI_REQUEST_NULL);
+    INTERNEVO_RETURN_IF_ERROR(mpiStatus(
+        MPI_Irecv(data.as<std::byte>() + at, static_cast<int>(std::min(kMessageBytes, bytes - at)), MPI_BYTE, from,
+                  kFirstTag + tag, comm_, &transfer->requests_.back()),
+        "MPI_Irecv"));
+  }
+  return Status::success();
+}
+
+Status Communicator::finish(Transfer* transfer) {
+  if (!transfer->pending()) return Status::success();
+  const int code = MPI_Waitall(static_cast<int>(transfer->requests_.size()), transfer->requests_.data(),
+                               MPI_STATUSES_IGNORE);
+  transfer->requests_.clear();
+  return mpiStatus(code, "MPI_Waitall");
+}
+
+}  // namespace internevo

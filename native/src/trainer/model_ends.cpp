@@ -1,0 +1,74 @@
+// Both ends of the model: embedding, and final norm with head and loss.
+#include "trainer/model.h"
+
+#include <algorithm>
+
+#include "trainer/clock.h"
+#include "trainer/failure.h"
+
+namespace internevo::trainer {
+
+EmbeddingShape Model::embeddingShape() const {
+  const VocabularySlice& slice = layout_.vocabulary();
+  return {shape_.blockRows, config_.model.hiddenSize, slice.count, slice.first, config_.model.vocabularySize};
+}
+
+void Model::embed(View output) {
+  const ConstView unit = parameters_.gather(layout_.embeddingUnit());
+  require(backend_.embeddingForward(embeddingShape(), tokens_, unit, blockOutput(output)));
+  finishBlock(output);  // one of the slices has the row, the others give zeros
+}
+
+void Model::embedBackward() {
+  const View gradient = parameters_.gradient(layout_.embeddingUnit());
+  require(backend_.embeddingBackward(embeddingShape(), tokens_, blockInput(workspace_.hiddenGradient), gradient));
+  parameters_.reduce(layout_.embeddingUnit());
+}
+
+void Model::head(View input, float gradientScale, ExactSum* lossSum) {
+  const ModelConfig& m = config_.model;
+  const ConstView unit = parameters_.gather(layout_.headUnit());
+  const View gradient = parameters_.gradient(layout_.headUnit());
+  const NormShape norm{shape_.rows, m.hiddenSize};
+  const WorkspaceViews& w = workspace_;
+  const ConstView gain = unit.offset(layout_.finalNormOffset());
+  require(backend_.rmsNormForward(norm, input, {}, gain, static_cast<float>(m.normEpsilon), {}, w.norm, w.inverseRms));
+  if (block_.empty()) {
+    require(backend_.headLoss({shape_.rows, m.hiddenSize, m.vocabularySize, kLossChunkRows}, w.norm, unit, targets_,
+                              gradientScale, lossSum, w.hidden, gradient, headWorkspace_));
+  } else {
+    blockInput(w.norm);
+    headLossOfSlices(unit, gradient, gradientScale, lossSum);
+    finishBlock(w.hidden);
+  }
+  require(backend_.rmsNormBackward(norm, input, gain, w.inverseRms, w.hidden, {}, w.hiddenGradient,
+                                   gradient.offset(layout_.finalNormOffset())));
+  parameters_.reduce(layout_.headUnit());
+}
+
+/// The block buffer [b·S, H] holds the head's input and then this slice's part of its gradient, chunk by chunk. The
+/// tensor ranks share three numbers a row; the loss is counted by the first of them.
+void Model::headLossOfSlices(ConstView unit, View gradient, float gradientScale, ExactSum* lossSum) {
+  const std::int64_t width = config_.model.hiddenSize;
+  const int slices = groups_.tensor.size(), own = groups_.tensor.index();
+  const VocabularySlice& slice = layout_.vocabulary();
+  const std::int64_t logitsBytes =
+      alignUp(4 * std::min(kLossChunkRows, shape_.blockRows) * slice.count, kAlignmentBytes);
+  const View logits{headWorkspace_.data, DataType::float32};
+  const Workspace scratch{static_cast<std::byte*>(headWorkspace_.data) + logitsBytes, headWorkspace_.bytes - logitsBytes};
+  for (std::int64_t first = 0; first < shape_.blockRows; first += kLossChunkRows) {
+    const std::int64_t rows = std::min(kLossChunkRows, shape_.blockRows - first);
+    const HeadSliceShape shape{rows, width, slice.count, slice.first, config_.model.vocabularySize};
+    const View x = block_.offset(first * width), targets = targets_.offset(first);
+    const View statistics = headStatistics_.offset(own * rows * kHeadStatistics);
+    require(backend_.headSliceForward(shape, x, unit, targets, logits, statistics, scratch));
+    {
+      const Timed timed(&groups_.communicationSeconds);
+      require(groups_.tensor.allGather(statistics, headStatistics_, rows * kHeadStatistics));
+    }
+    require(backend_.headSliceBackward(shape, slices, own, x, unit, targets, headStatistics_, gradientScale,
+                                       own == 0 ? lossSum : nullptr, logits, x, gradient, scratch));
+  }
+}
+
+}  // namespace internevo::trainer

@@ -1,0 +1,85 @@
+#include "trainer/pipeline_link.h"
+
+#include <cstring>
+
+#include "trainer/clock.h"
+#include "trainer/failure.h"
+#include "trainer/parameter_store.h"
+
+namespace internevo::trainer {
+
+namespace {
+/// Micro-batches whose messages may be under way together are far fewer.
+constexpr std::int64_t kTaggedMicroBatches = 8;
+}  // namespace
+
+PipelineLink::PipelineLink(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena,
+                           GroupSet& groups, std::vector<PipelineOperation> operations)
+    : stage_(layout.position().stage),
+      stages_(config.plan.pipelineParallel),
+      elements_(localShape(config).rows * config.model.hiddenSize),
+      chunks_(config.plan.pipelineChunks),
+      groups_(groups) {
+  for (const PipelineOperation& operation : operations) {
+    if (receives(operation, stage_, stages_, config.plan.pipelineChunks)) {
+      of(operation.pass).expected.push_back(operation);
+    }
+  }
+  const auto view = [&](const Piece& piece) { return viewOf(arena, piece, config.precision); };
+  of(Pass::forward).outgoing = view(plan.sendForward), of(Pass::forward).incoming = view(plan.receiveForward);
+  of(Pass::backward).outgoing = view(plan.sendBackward), of(Pass::backward).incoming = view(plan.receiveBackward);
+}
+
+int PipelineLink::tagOf(const PipelineOperation& o) const {
+  const std::int64_t place = o.microBatch % kTaggedMicroBatches * chunks_ + o.chunk;
+  return static_cast<int>(2 * place + (o.pass == Pass::forward ? 0 : 1));
+}
+
+void PipelineLink::startReceive(Pass pass) {
+  Direction& direction = of(pass);
+  if (direction.next == direction.expected.size()) return;
+  const int from = (stage_ + (pass == Pass::forward ? stages_ - 1 : 1)) % stages_;
+  require(groups_.pipeline.startReceive(direction.incoming, elements_, from, tagOf(direction.expected[direction.next]),
+                                        &direction.receiving));
+}
+
+void PipelineLink::begin() {
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    of(pass).next = 0;
+    startReceive(pass);
+  }
+}
+
+void PipelineLink::receive(const PipelineOperation& operation, View target) {
+  Direction& direction = of(operation.pass);
+  if (direction.next >= direction.expected.size() || direction.expected[direction.next] != operation) {
+    throw Failure(StatusCode::internal, "a pipeline stage took its messages in another order than its schedule's");
+  }
+  {
+    const Timed timed(&groups_.bubbleSeconds);
+    require(Communicator::finish(&direction.receiving));
+  }
+  std::memcpy(target.data, direction.incoming.data,
+              static_cast<std::size_t>(elements_ * bytesPerElement(target.type)));
+  ++direction.next;
+  startReceive(operation.pass);
+}
+
+View PipelineLink::sendBuffer(Pass pass) {
+  const Timed timed(&groups_.communicationSeconds);
+  require(Communicator::finish(&of(pass).sending));
+  return of(pass).outgoing;
+}
+
+void PipelineLink::send(const PipelineOperation& operation) {
+  const int to = (stage_ + (operation.pass == Pass::forward ? 1 : stages_ - 1)) % stages_;
+  require(groups_.pipeline.startSend(of(operation.pass).outgoing, elements_, to,
+                                     tagOf(receiverOf(operation, stage_, stages_)), &of(operation.pass).sending));
+}
+
+void PipelineLink::finish() {
+  const Timed timed(&groups_.communicationSeconds);
+  for (Direction& direction : directions_) require(Communicator::finish(&direction.sending));
+}
+
+}  // namespace internevo::trainer

@@ -1,0 +1,183 @@
+// The order of work in a pipeline, and what it promises to the executor's few buffers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "trainer/layout.h"
+#include "trainer/pipeline_schedule.h"
+
+namespace internevo::trainer::testing {
+namespace {
+
+struct Shape {
+  int stages;
+  std::int64_t microBatches;
+  int chunks;
+};
+
+std::vector<Shape> shapes() {
+  std::vector<Shape> all;
+  for (int stages = 1; stages <= 8; ++stages) {
+    for (int chunks = 1; chunks <= (stages == 1 ? 1 : 4); ++chunks) {
+      for (std::int64_t n = 1; n <= 24; ++n) {
+        if (chunks == 1 || n % stages == 0) all.push_back({stages, n, chunks});
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<PipelineOperation> of(const Shape& s, int stage) {
+  return pipelineSchedule(stage, s.stages, s.microBatches, s.chunks);
+}
+
+std::string nameOf(const Shape& s) {
+  return std::to_string(s.stages) + " stages, " + std::to_string(s.microBatches) + " micro-batches, " +
+         std::to_string(s.chunks) + " chunks";
+}
+
+TEST(PipelineSchedule, EveryMicroBatchGoesForwardAndThenBackwardOnceThroughEveryChunk) {
+  for (const Shape& s : shapes()) {
+    for (int stage = 0; stage < s.stages; ++stage) {
+      std::set<std::pair<std::int64_t, int>> gone, come;
+      for (const PipelineOperation& o : of(s, stage)) {
+        const std::pair<std::int64_t, int> which{o.microBatch, o.chunk};
+        if (o.pass == Pass::forward) {
+          EXPECT_TRUE(gone.insert(which).second) << nameOf(s);
+        } else {
+          EXPECT_TRUE(gone.count(which) == 1 && come.insert(which).second) << nameOf(s);
+        }
+      }
+      EXPECT_EQ(come.size(), static_cast<std::size_t>(s.microBatches * s.chunks)) << nameOf(s);
+    }
+  }
+}
+
+TEST(PipelineSchedule, KeepsMinOfStagesLeftAndMicroBatchesInFlight) {
+  for (const Shape& s : shapes()) {
+    if (s.chunks > 1) continue;
+    for (int stage = 0; stage < s.stages; ++stage) {
+      EXPECT_EQ(mostInFlight(of(s, stage), 0), std::min<std::int64_t>(s.stages - stage, s.microBatches)) << nameOf(s);
+    }
+  }
+}
+
+TEST(PipelineSchedule, MicroBatchesInFlightAreConsecutiveAndTheHeadHasOne) {
+  for (const Shape& s : shapes()) {
+    for (int stage = 0; stage < s.stages; ++stage) {
+      const auto operations = of(s, stage);
+      std::vector<std::int64_t> nextForward(static_cast<std::size_t>(s.chunks)), nextBackward = nextForward;
+      for (const PipelineOperation& o : operations) {
+        auto& next = o.pass == Pass::forward ? nextForward : nextBackward;
+        EXPECT_EQ(o.microBatch, next[static_cast<std::size_t>(o.chunk)]++) << nameOf(s);
+      }
+    }
+    EXPECT_EQ(mostInFlight(of(s, s.stages - 1), s.chunks - 1), 1) << nameOf(s);
+  }
+}
+
+/// The executor's stage: one send buffer and one started receive a direction; a send lasts until its receive is started
+/// (rendezvous). Runs all stages as far as they go, in an order of their own; true when all finish.
+class Simulation {
+ public:
+  explicit Simulation(const Shape& s) : s_(s) {
+    for (int stage = 0; stage < s.stages; ++stage) {
+      Stage each;
+      each.operations = of(s, stage);
+      for (const PipelineOperation& o : each.operations) {
+        if (receives(o, stage, s.stages, s.chunks)) each.expected[index(o.pass)].push_back(o);
+      }
+      stages_.push_back(each);
+    }
+  }
+
+  bool run(bool lastFirst) {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int i = 0; i < s_.stages; ++i) {
+        const int stage = lastFirst ? s_.stages - 1 - i : i;
+        while (step(stage)) moved = true;
+      }
+    }
+    return std::all_of(stages_.begin(), stages_.end(), [](const Stage& stage) { return stage.at == stage.operations.size(); });
+  }
+
+ private:
+  struct Stage {
+    std::vector<PipelineOperation> operations;
+    std::size_t at = 0;
+    bool ready = false;  ///< the next operation has what it needs
+    std::array<std::vector<PipelineOperation>, 2> expected;
+    std::array<std::size_t, 2> taken{};
+    std::array<std::vector<PipelineOperation>, 2> sent;  ///< as their receivers name them; the last may be under way
+  };
+  static std::size_t index(Pass pass) { return pass == Pass::forward ? 0 : 1; }
+  int neighbour(int stage, Pass pass) const {
+    return (stage + (pass == Pass::forward ? 1 : s_.stages - 1)) % s_.stages;
+  }
+  /// Whether a message to `stage` has met its receive: it is the one that the stage is waiting for, or was taken.
+  bool met(int stage, const PipelineOperation& message) const {
+    const Stage& target = stages_[static_cast<std::size_t>(stage)];
+    const auto& expected = target.expected[index(message.pass)];
+    const auto place = static_cast<std::size_t>(std::find(expected.begin(), expected.end(), message) - expected.begin());
+    EXPECT_LT(place, expected.size()) << "a message that nobody expects";
+    return place <= target.taken[index(message.pass)];
+  }
+  /// Takes the message of the next operation, or passes on its result; false when it has to wait.
+  bool step(int stage) {
+    Stage& own = stages_[static_cast<std::size_t>(stage)];
+    if (own.at == own.operations.size()) return false;
+    const PipelineOperation& o = own.operations[own.at];
+    const std::size_t pass = index(o.pass);
+    if (!own.ready) {
+      if (receives(o, stage, s_.stages, s_.chunks)) {
+        const int from = neighbour(stage, o.pass == Pass::forward ? Pass::backward : Pass::forward);
+        const auto& sent = stages_[static_cast<std::size_t>(from)].sent[pass];
+        if (std::find(sent.begin(), sent.end(), o) == sent.end()) return false;
+        EXPECT_EQ(own.expected[pass][own.taken[pass]++], o) << "messages are taken in the order of the schedule";
+      }
+      own.ready = true;
+      return true;
+    }
+    if (sends(o, stage, s_.stages, s_.chunks)) {
+      auto& sent = own.sent[pass];
+      if (!sent.empty() && !met(neighbour(stage, o.pass), sent.back())) return false;
+      sent.push_back(receiverOf(o, stage, s_.stages));
+    }
+    own.ready = false;
+    ++own.at;
+    return true;
+  }
+
+  const Shape s_;
+  std::vector<Stage> stages_;
+};
+
+TEST(PipelineSchedule, NeverStopsWithOneBufferADirectionAndSendsThatWaitForTheirReceives) {
+  for (const Shape& s : shapes()) {
+    EXPECT_TRUE(Simulation(s).run(false)) << nameOf(s);
+    EXPECT_TRUE(Simulation(s).run(true)) << nameOf(s);
+  }
+}
+
+TEST(LayersOfStages, AreDealtEvenlyTheFirstStagesHaveOneMore) {
+  for (std::int64_t layers = 1; layers <= 40; ++layers) {
+    for (std::int64_t stages = 1; stages <= layers; ++stages) {
+      std::int64_t end = 0;
+      for (std::int64_t stage = 0; stage < stages; ++stage) {
+        const LayerRange range = layersOf(layers, stages, stage);
+        EXPECT_EQ(range.first, end);
+        EXPECT_EQ(range.count(), layers / stages + (stage < layers % stages ? 1 : 0));
+        end = range.last;
+      }
+      EXPECT_EQ(end, layers);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace internevo::trainer::testing
