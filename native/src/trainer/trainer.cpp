@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "checkpoint/safetensors.h"
 #include "trainer/clock.h"
-#include "trainer/safetensors.h"
 #include "trainer/schedule.h"
 
 namespace internevo::trainer {
@@ -17,7 +17,6 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks)
       backend_(createCpuBackend(config.threadsPerRank)) {
   createGroups(config_, rank, ranks, &groups_);
   stagePlans_ = planStages(config_, *backend_);
-  const MemoryPlan& plan = stagePlans_.plans[static_cast<std::size_t>(layout_.position().stage)];
   // Before the arena there is no planned scratch: the few words of the agreements below have their own.
   std::vector<std::byte> early(static_cast<std::size_t>(groups_.world.reduceWorkspaceBytes() + kAlignmentBytes));
   const auto address = reinterpret_cast<std::uintptr_t>(early.data());
@@ -25,6 +24,8 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks)
                                       static_cast<std::int64_t>(address)),
                       groups_.world.reduceWorkspaceBytes()};
   runtimeBytes_ = maximum(residentBytes());
+  addCheckpointStaging(config_, runtimeBytes_, &stagePlans_);
+  const MemoryPlan& plan = stagePlans_.plans[static_cast<std::size_t>(layout_.position().stage)];
   agree(groups_.world, reduceWorkspace_, [&] {
     requireFits(config_, memoryPlan(), runtimeBytes_);
     data_.open(config_.dataPath, config_.model.vocabularySize, config_.sequenceLengthTokens);
@@ -32,6 +33,7 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks)
   });
   reduceWorkspace_ = {viewOf(arena_, plan.reduceWorkspace, DataType::byte).data, plan.reduceWorkspace.bytes};
   parameters_ = std::make_unique<ParameterStore>(config_, layout_, plan, arena_, *backend_, groups_);
+  checkpointStaging_ = viewOf(arena_, plan.checkpointStaging, DataType::float32);
   model_ = std::make_unique<Model>(config_, layout_, plan, arena_, *backend_, groups_, *parameters_);
 }
 
