@@ -2,7 +2,8 @@ import { Type, type Static } from "typebox";
 import { ModelSchema } from "./model.ts";
 import { PrecisionSchema } from "./precision.ts";
 
-export const LAUNCHERS = ["local", "slurm"] as const;
+/** `ssh`: hosts that the installation describes under the cluster's name ({@link HostClusterSchema}). */
+export const LAUNCHERS = ["local", "ssh", "slurm"] as const;
 
 /** A cluster, resolved. `gpusPerNode` counts devices a node: GPUs, or CPU ranks where `launcher` is local. */
 export const ClusterSchema = Type.Object(
@@ -11,7 +12,7 @@ export const ClusterSchema = Type.Object(
     nodes: Type.Integer({ minimum: 1, maximum: 1_000_000 }),
     gpusPerNode: Type.Integer({ minimum: 1, maximum: 1_000_000 }),
     memoryPerGpuBytes: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
-    launcher: Type.Union([Type.Literal("local"), Type.Literal("slurm")]),
+    launcher: Type.Union([Type.Literal("local"), Type.Literal("ssh"), Type.Literal("slurm")]),
     profile: Type.Union([Type.String({ minLength: 1, maxLength: 500 }), Type.Null()], {
       description: "name of a shipped profile or path of a profile file; null: the cluster is measured",
     }),

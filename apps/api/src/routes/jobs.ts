@@ -53,7 +53,7 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
     },
     async (request, reply) => {
       const spec = resolveJob(request.body);
-      checkCluster(spec, options.capabilities);
+      await checkCluster(spec, options.capabilities);
       await namedProfile(spec);
       await options.workers.checkData(spec);
       return mutate(database, request, reply, async (tx) => {
