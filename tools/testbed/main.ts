@@ -13,7 +13,7 @@ const USAGE = `usage: npm run testbed -- COMMAND
   down    take it away         [--name NAME]
   status  say what stands      [--name NAME]
   run     run a command whose launches can use it: cluster: { name: NAME, launcher: ssh }   [--name NAME] -- COMMAND ...
-  demo    the whole product on a testbed of its own: profile, plan, try, train              [as up] [--job FILE]`;
+  demo    the whole product on it: profile, plan, try, train; builds it if it is down       [as up] [--job FILE]`;
 
 const repository = resolve(import.meta.dirname, "../..");
 const [command = "", ...rest] = process.argv.slice(2);
@@ -80,13 +80,14 @@ async function main(): Promise<number> {
       if (!current(name)) throw new ProblemError("unavailable", `testbed ${name} is down: \`npm run testbed -- up --name ${name}\` builds it`);
       return runWith(name, foreign);
     case "demo": {
-      // Its name is the cluster's in the job file.
-      const { state, built } = await up(name, settingsOf(values));
-      console.log(describe(state));
+      // One that stands is used as it is, and stays. Its name is the cluster's in the job file.
+      const standing = current(name);
+      const state = standing ?? (await up(name, settingsOf(values))).state;
+      console.log(`${describe(state)}${standing ? " (stood already)" : ""}`);
       try {
         return await runWith(name, [process.execPath, join(repository, "apps/cli/src/main.ts"), "quickstart", "--job", values.job ?? join(repository, "examples/testbed.yaml")]);
       } finally {
-        if (built) await down(name);
+        if (!standing) await down(name);
       }
     }
     default:

@@ -17,6 +17,7 @@ describe("hostsCommand", () => {
     expect(command.join(" ")).toContain("-np 4 --oversubscribe --bind-to none --map-by slot --host n1:2,n2:2 ");
     expect(mca(command, "plm_rsh_agent")).toBe("ssh -o BatchMode=yes");
     expect(mca(command, "btl_tcp_if_include")).toBeUndefined();
+    expect(mca(command, "btl_tcp_flags")).toBe("send");
     expect(command.join(" ")).toContain("-x INTERNEVO_RUN ");
     expect(command.slice(-3)).toEqual(["/opt/internevo-trainer", "--config", "/shared/config.json"]);
   });

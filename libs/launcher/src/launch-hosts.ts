@@ -80,6 +80,9 @@ export function hostsCommand(options: HostsCommandOptions): string[] {
     // From here to each host: hosts need not reach each other by the remote shell.
     "--mca", "plm_rsh_no_tree_spawn", "1",
     ...(network === undefined ? [] : ["--mca", "oob_tcp_if_include", network, "--mca", "btl_tcp_if_include", network]),
+    // Over TCP, large messages otherwise go as one "put", which the other side asks for behind all that it is sending itself: ranks
+    // that send to each other then take turns, and reach half of the bandwidth of a link that carries both ways at once.
+    "--mca", "btl_tcp_flags", "send",
     "--mca", "mpi_yield_when_idle", "1",
     "--mca", "orte_base_help_aggregate", "0",
     ...[RUN_MARKER, "LC_ALL", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", ...(options.exported ?? [])].flatMap((name) => ["-x", name]),

@@ -44,7 +44,7 @@ export function processesInside(holder: number): number[] {
     }
   };
   const wanted = namespaceOf(holder);
-  return wanted === undefined ? [] : pids().filter((pid) => namespaceOf(pid) === wanted);
+  return wanted === undefined ? [] : pids().filter((pid) => namespaceOf(pid) === wanted && startTicks(pid) !== undefined);
 }
 
 export function kill(pid: number): void {

@@ -29,6 +29,9 @@ const MTU_BYTES = 9000;
 /** What passes at full speed after a pause: half a millisecond's worth, but never less than a frame takes. */
 const burstOf = (settings: Settings): number => Math.max(2 * MTU_BYTES, Math.ceil((settings.bandwidthBitsPerSecond / 8) * 0.0005));
 
+/** What a connection may have under way: four times what fills the way there and back, and what a sender that has to wait 4 ms for a core needs; at least 1 MiB. */
+const windowOf = (settings: Settings): number => Math.max(2 ** 20, Math.ceil((settings.bandwidthBitsPerSecond / 8) * (8 * settings.latencySeconds + 0.004)));
+
 export const hostName = (name: string, node: number): string => `${name}-${node}`;
 export const directoryOf = (name: string): string => join(tmpdir(), `internevo-testbed-${process.getuid?.() ?? 0}`, name);
 export const clustersFileOf = (name: string): string => join(directoryOf(name), "clusters.json");
@@ -118,7 +121,7 @@ async function hold(name: string, settings: Settings): Promise<State> {
   const child = spawn(
     "unshare",
     ["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--net", "--mount", "--uts", "--ipc", "--mount-proc", "--propagation", "private",
-      "bash", join(import.meta.dirname, "nodes.sh"), name, ...[settings.nodes, settings.bandwidthBitsPerSecond, burstBytes, MTU_BYTES].map(String), SUBNET_PREFIX, relay, String(half)],
+      "bash", join(import.meta.dirname, "nodes.sh"), name, ...[settings.nodes, settings.bandwidthBitsPerSecond, burstBytes, MTU_BYTES].map(String), SUBNET_PREFIX, relay, String(half), String(windowOf(settings))],
     { detached: true, stdio: ["ignore", "pipe", log], cwd: "/", env: { PATH: process.env["PATH"], LC_ALL: "C.UTF-8", [HOLDER_MARKER]: markOf(name) } },
   );
   closeSync(log);
