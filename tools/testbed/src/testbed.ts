@@ -3,6 +3,7 @@ import { closeSync, lstatSync, mkdirSync, openSync, readFileSync, renameSync, rm
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import type { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ProblemError, validate, type Clusters } from "@internevo/domain";
 import { Type, type Static } from "typebox";
@@ -125,10 +126,11 @@ async function hold(name: string, settings: Settings): Promise<State> {
     { detached: true, stdio: ["ignore", "pipe", log], cwd: "/", env: { PATH: process.env["PATH"], LC_ALL: "C.UTF-8", [HOLDER_MARKER]: markOf(name) } },
   );
   closeSync(log);
+  const stdout = child.stdout as Readable; // a pipe, as asked for
   const failed = new Promise<never>((_, reject) => child.once("error", reject));
   const keepers: number[] = [];
   const stand = (async () => {
-    for await (const line of createInterface({ input: child.stdout })) {
+    for await (const line of createInterface({ input: stdout })) {
       const node = /^node (\d+) (\d+)$/.exec(line);
       if (node) keepers[Number(node[1])] = Number(node[2]);
       if (line === "ready") return true;
@@ -136,7 +138,7 @@ async function hold(name: string, settings: Settings): Promise<State> {
     return false;
   })();
   if (!(await Promise.race([stand, failed]))) throw unavailable(`the testbed cannot be built: ${readFileSync(logFile, "utf8").trim().split("\n").at(-1) ?? ""}`, whyImpossible() ?? `See ${logFile}`);
-  child.stdout.destroy();
+  stdout.destroy();
   child.unref();
   const holder = holderOf(name);
   const ticks = holder === undefined ? undefined : startTicks(holder);
