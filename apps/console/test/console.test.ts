@@ -5,7 +5,7 @@ import { InternEvoClient } from "@internevo/client";
 import { planLabel } from "@internevo/domain";
 import { shippedProfile } from "@internevo/cost-model";
 import { startAttempt, storeProfile, transitionJob } from "@internevo/store";
-import type { BrowserContext, Page } from "playwright-core";
+import type { BrowserContext, Page, Request } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatBytes, formatInteger, formatLoss, formatRate, formatSeconds, formatSignedPercent, relativeError } from "../src/text/format.ts";
 import { REJECTION_WORDS } from "../src/text/words.ts";
@@ -98,9 +98,15 @@ describe("signing in", () => {
 describe("a job that has ended", () => {
   let job: JobDetail;
   let page: Page;
+  /** `Last-Event-ID` of every stream that the page opened. */
+  const resumedFrom: (string | undefined)[] = [];
   beforeAll(async () => {
     const { id } = await seed.succeeded("tight-done", "tight");
     job = await client.getJob(id);
+    const noteStream = (request: Request): void => {
+      if (request.url().endsWith(`/jobs/${id}/events`)) resumedFrom.push(request.headers()["last-event-id"]);
+    };
+    context.on("request", noteStream);
     page = await open(`/jobs/${id}`);
     await page.getByText("Why plans were rejected").waitFor();
   });
@@ -120,6 +126,34 @@ describe("a job that has ended", () => {
       expect(await text(page, name, "plannedMemory")).toBe(formatBytes(predicted.peakMemoryBytes));
       expect(await text(page, name, "measuredMemory")).toBe(measured ? formatBytes(measured.peakMemoryBytes) : "–");
       expect(await text(page, name, "dataParallel")).toBe(String(candidate.plan.dataParallel));
+    }
+  });
+
+  it("reads what is stored by pages, and streams what comes after only", async () => {
+    await page.getByRole("log").getByText("training starts").waitFor();
+    await until(async () => resumedFrom).toEqual([String(job.lastEventId)]);
+  });
+
+  it("numbers plans by their rank, in its order, with the place by measurement beside it", async () => {
+    const ranks = (await page.locator('tbody tr td[data-column="rank"]').allInnerTexts()).map((rank) => Number(/\d+$/.exec(rank.trim())?.[0]));
+    expect(ranks).toEqual([...ranks].sort((a, b) => a - b));
+    expect(ranks).toEqual(expect.arrayContaining(job.trials.map(({ candidate }) => candidate.rank)));
+    expect(new Set(ranks).size).toBe(ranks.length);
+    const times = job.trials.flatMap(({ measured }) => measured?.stepTimeSeconds ?? []).sort((a, b) => a - b);
+    for (const { candidate, measured } of job.trials) expect(await text(page, planLabel(candidate.plan), "place")).toBe(measured ? String(times.indexOf(measured.stepTimeSeconds) + 1) : "–");
+  });
+
+  it("gives every part of a bar a look of its own, the legend's", async () => {
+    for (const title of ["Predicted memory by line", "Predicted time of a step by cause"]) {
+      const figure = page.getByRole("figure", { name: title });
+      const look = (elements: Element[]) => elements.map((element) => { const { backgroundColor, backgroundImage } = getComputedStyle(element); return `${backgroundColor} ${backgroundImage}`; });
+      const legend = await figure.locator(".legend .swatch:not(.swatch-limit):not(.swatch-mark)").evaluateAll(look);
+      expect(legend.length).toBeGreaterThan(3);
+      expect(new Set(legend).size).toBe(legend.length);
+      for (const shown of await figure.locator(".bar-segment").evaluateAll(look)) expect(legend).toContain(shown);
+      expect(await figure.locator(".bar-label").evaluateAll((labels) => labels.filter((label) => label.scrollWidth > label.clientWidth || label.clientHeight > 24).length)).toBe(0);
+      const own = await figure.locator(".bar-label").allInnerTexts();
+      expect(new Set(own).size).toBe(own.length);
     }
   });
 
@@ -279,6 +313,10 @@ describe("a job that is pasted", () => {
     expect(await page.locator("tbody tr[data-row]").count()).toBe(10);
     await page.setViewportSize({ width: 390, height: 844 });
     expect(await overflow(page)).toBeLessThanOrEqual(0);
+    const fold = page.getByRole("button", { name: "Memory by line" });
+    expect(await fold.getAttribute("aria-expanded")).toBe("false");
+    await fold.click();
+    await page.getByRole("figure", { name: "Predicted memory by line" }).waitFor();
     expect((await client.listJobs({ limit: 200 })).items.some(({ model }) => model === "llama-7b")).toBe(false);
     await page.close();
   });
@@ -293,6 +331,7 @@ describe("clusters, workloads and dead letters", () => {
       await page.getByLabel("Operation").selectOption(op);
       const curves = profile.collectives.filter((curve) => curve.op === op);
       await until(() => page.locator('.curve-chart .curve-line path').count()).toBe(curves.length);
+      expect(await page.locator(".curve-chart text").filter({ hasText: /B\/s$/ }).count()).toBeGreaterThanOrEqual(3);
       expect(await page.locator('.curve-chart .curve-dot circle').count()).toBe(curves.flatMap(({ points }) => points).length);
     }
     await page.getByText("Time", { exact: true }).click();
@@ -346,6 +385,8 @@ describe("every page", () => {
       for (const [width, colorScheme] of [[1280, "light"], [390, "dark"]] as const) {
         await page.setViewportSize({ width, height: 844 });
         await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+        const folded = page.locator('.fold-button[aria-expanded="false"]');
+        while ((await folded.count()) > 0) await folded.first().click();
         const excess = await overflow(page);
         if (excess > 0) findings.push(`${path} at ${width}: ${excess} px too wide`);
         // By the debugger: the page's own policy lets no foreign script in.

@@ -1,3 +1,12 @@
+import { Type, type TLiteral, type TNumber, type TUnion } from "typebox";
+
+/** More than any memory, file or message has; small enough that sums over a cluster stay exact. */
+export const MAXIMUM_BYTES = 2 ** 50;
+
+/** A number that is nothing at all, or large enough to matter in the 4 bytes that the trainer computes with. */
+export const zeroOr = (minimum: number, maximum: number, description?: string): TUnion<[TLiteral<0>, TNumber]> =>
+  Type.Union([Type.Literal(0), Type.Number({ minimum, maximum })], description === undefined ? {} : { description });
+
 /** Multipliers accepted by {@link parseBytes}: decimal (kB, MB, …) and binary (KiB, MiB, …). */
 const UNIT_BYTES: Readonly<Record<string, number>> = {
   B: 1,

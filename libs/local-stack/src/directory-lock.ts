@@ -14,6 +14,7 @@ function ownerOf(path: string): Owner | undefined {
     const owner = JSON.parse(readFileSync(path, "utf8")) as Owner;
     return processStart(owner.pid) === owner.start ? owner : undefined;
   } catch {
+    // No lock, or one that its writer did not finish: locks appear whole, so it is nobody's.
     return undefined;
   }
 }

@@ -5,6 +5,7 @@ const readProc = (pid: number | string, file: string): string | undefined => {
   try {
     return readFileSync(`/proc/${pid}/${file}`, "utf8");
   } catch {
+    // It has ended, or is another user's.
     return undefined;
   }
 };

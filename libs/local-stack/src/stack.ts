@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
-import { mkdirSync, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { ProblemError } from "@internevo/domain";
+import { makeDataDirectory } from "./data-directory.ts";
 import { lockDirectory } from "./directory-lock.ts";
 import { natsProcess, natsUrl as natsUrlOf, waitForNats } from "./nats.ts";
 import { freePort } from "./ports.ts";
@@ -64,11 +65,11 @@ function baseEnvironment(dataDirectory: string): Record<string, string> {
 
 /**
  * Starts what one machine needs, and keeps it running: Postgres, NATS, and the services; a process that dies is started again.
- * @throws ProblemError `conflict` when another stack uses the directory, `unavailable` when a program is missing or something does not start.
+ * @throws ProblemError `bad-request` when the directory cannot be used, `conflict` when another stack uses the directory, `unavailable` when a program is missing or something does not start.
  */
 export async function startLocalStack(options: LocalStackOptions): Promise<LocalStack> {
   const dataDirectory = resolve(options.dataDirectory);
-  mkdirSync(join(dataDirectory, "logs"), { recursive: true, mode: 0o700 });
+  makeDataDirectory(dataDirectory);
   const lock = lockDirectory(dataDirectory);
   const supervised: SupervisedProcess[] = [];
   const health = new Map<string, string>();
@@ -170,6 +171,7 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
     const late = new Promise<never>((_, reject) => {
       setTimeout(() => reject(new ProblemError("unavailable", `the services were not ready within ${options.startSeconds ?? 120} s; see ${join(dataDirectory, "logs")}`)), (options.startSeconds ?? 120) * 1000).unref();
     });
+    // The race below hears it, unless it is over: then nobody need.
     late.catch(() => {});
     for (const service of options.services) {
       const own = service.name === "api" ? { INTERNEVO_API_PORT: String(secrets.apiPort), INTERNEVO_API_TOKEN: secrets.apiToken } : {};

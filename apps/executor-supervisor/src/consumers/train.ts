@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
 import { formatBytes, planLabel, ProblemError, worldSize, type Attempt, type Candidate, type Failure } from "@internevo/domain";
 import { assertEnoughTokens, assertProgram, prepareDataset, type Dataset, type Trainer } from "@internevo/launcher";
 import type { CommandContext, Effect } from "@internevo/service-kit";
@@ -110,8 +111,8 @@ export const train = (settings: ExecutorSettings, database: Database) => async (
   const feed = stageFeed(context);
   try {
     const dataset = await prepare(settings, context);
-    feed.progress("running", "waits for the cluster", 0, job.spec.steps);
-    await context.reserve(clusterLease(job.spec.cluster.name));
+    await context.reserve(clusterLease(job.spec.cluster.name), () => feed.progress("running", WAITS_FOR_CLUSTER, 0, job.spec.steps));
+    feed.progress("running", "starts the ranks", 0, job.spec.steps);
     const run = await context.fenced((tx) => ensureRun(tx, job.id, chosen));
     const failure = await trainUntilDone({ settings, database, context, feed, chosen, runId: run.id, dataset });
     if (failure) return failedJob(job.id, "running", failure);

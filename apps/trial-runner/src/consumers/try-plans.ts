@@ -1,3 +1,4 @@
+import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
 import { ProblemError, formatSeconds, planLabel, type Candidate, type Failure, type Trial } from "@internevo/domain";
 import { assertEnoughTokens, assertProgram, prepareDataset, type Dataset, type Trainer } from "@internevo/launcher";
 import type { CommandContext, Effect } from "@internevo/service-kit";
@@ -41,8 +42,7 @@ export const tryPlans = (settings: TrialSettings, database: Database) => async (
     const planned = await listTrials(database.db, job.id);
     let done = planned.filter(isOver).length;
     if (done < planned.length) {
-      feed.progress("trialling", "waits for the cluster", done, planned.length);
-      const reservation = await context.reserve(clusterLease(job.spec.cluster.name));
+      const reservation = await context.reserve(clusterLease(job.spec.cluster.name), () => feed.progress("trialling", WAITS_FOR_CLUSTER, done, planned.length));
       for (const { id, candidate } of planned.filter((trial) => !isOver(trial))) {
         signal.throwIfAborted();
         if (!(await context.fenced((tx) => startTrial(tx, id)))) continue;

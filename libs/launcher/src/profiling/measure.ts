@@ -68,6 +68,9 @@ function peakOf(events: readonly ProbeEvent[], precision: "fp32" | "bf16", large
   return Math.max(largeProduct, ...rates);
 }
 
+/** Readable, and apart from others of the day: `this-machine 2026-01-31 18:05Z`. */
+export const profileName = (clusterName: string, measuredAt: Date): string => `${clusterName} ${measuredAt.toISOString().slice(0, 16).replace("T", " ")}Z`;
+
 /** What the probe said, as a profile. */
 export function assembleProfile(options: { events: readonly ProbeEvent[]; cluster: Cluster; digest: string; threadsPerRank: number; command: string; measuredAt: Date; seconds: number }): Profile {
   const { events, cluster, digest, threadsPerRank, command, measuredAt, seconds } = options;
@@ -75,7 +78,7 @@ export function assembleProfile(options: { events: readonly ProbeEvent[]; cluste
   if (!device) throw new Error("the probe ended without describing the device");
   const profile: Profile = {
     schemaVersion: 1,
-    name: `${cluster.name} ${measuredAt.toISOString()}`,
+    name: profileName(cluster.name, measuredAt),
     cluster: { nodes: cluster.nodes, gpusPerNode: cluster.gpusPerNode, memoryPerGpuBytes: cluster.memoryPerGpuBytes },
     device: {
       name: device.name,

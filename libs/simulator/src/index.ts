@@ -1,0 +1,7 @@
+export * from "./allocation-traces.ts";
+export * from "./caching-allocator.ts";
+export * from "./lanes.ts";
+export * from "./pipeline-schedule.ts";
+export * from "./simulate.ts";
+export * from "./step-program.ts";
+export * from "./timeline.ts";
