@@ -1,10 +1,11 @@
-// A cluster on one machine: `npm run testbed -- up|down|status|run|demo`; see docs/testbed.md.
+// A cluster on one machine: `npm run testbed -- up|down|status|run|probe|demo`; see docs/testbed.md.
 import { spawn } from "node:child_process";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { ProblemError } from "@internevo/domain";
 import { CLUSTERS_VARIABLE } from "@internevo/launcher";
 import { bandwidthOf, checkedName, DEFAULT_NAME, DEFAULT_SETTINGS, formatBandwidth, formatLatency, latencyOf, wholeNumber, type Settings } from "./src/options.ts";
+import { compareLinks, comparisonText } from "./src/measure.ts";
 import { processesInside } from "./src/processes.ts";
 import { clustersFileOf, current, down, hostName, up, type State } from "./src/testbed.ts";
 
@@ -13,6 +14,7 @@ const USAGE = `usage: npm run testbed -- COMMAND
   down    take it away         [--name NAME]
   status  say what stands      [--name NAME]
   run     run a command whose launches can use it: cluster: { name: NAME, launcher: ssh }   [--name NAME] -- COMMAND ...
+  probe   measure collectives inside a node and between nodes   [--name NAME]
   demo    the whole product on it: profile, plan, try, train; builds it if it is down       [as up] [--job FILE]`;
 
 const repository = resolve(import.meta.dirname, "../..");
@@ -58,6 +60,8 @@ function runWith(name: string, [file = "", ...parameters]: readonly string[]): P
   });
 }
 
+const isDown = (name: string): ProblemError => new ProblemError("unavailable", `testbed ${name} is down: \`npm run testbed -- up --name ${name}\` builds it`);
+
 async function main(): Promise<number> {
   const values = parsed();
   const name = checkedName(values.name ?? DEFAULT_NAME);
@@ -77,8 +81,14 @@ async function main(): Promise<number> {
     }
     case "run":
       if (foreign.length === 0) throw new ProblemError("bad-request", `the command to run is missing\n${USAGE}`);
-      if (!current(name)) throw new ProblemError("unavailable", `testbed ${name} is down: \`npm run testbed -- up --name ${name}\` builds it`);
+      if (!current(name)) throw isDown(name);
       return runWith(name, foreign);
+    case "probe": {
+      const state = current(name);
+      if (!state) throw isDown(name);
+      console.log(`${describe(state)}\n${comparisonText(await compareLinks(state))}`);
+      return 0;
+    }
     case "demo": {
       // One that stands is used as it is, and stays. Its name is the cluster's in the job file.
       const standing = current(name);
