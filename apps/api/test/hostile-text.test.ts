@@ -86,6 +86,20 @@ describe("a submission", () => {
   });
 });
 
+describe("a question for plans", () => {
+  it("of fields that nobody knows is refused", async () => {
+    const reply = await send("POST", `${V}/plans`, { job: jobFile(api), profile: "a800-128", topp: 3 });
+    expect([reply.statusCode, errors(reply)]).toEqual([400, ["topp"]]);
+  });
+
+  it("of a size that takes long to read is refused at once", async () => {
+    const begin = performance.now();
+    const reply = await send("POST", `${V}/plans`, { job: jobFile(api, { cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: `1${" ".repeat(500_000)}!` } }), profile: "a800-128" });
+    expect([reply.statusCode, errors(reply)]).toEqual([422, ["job.cluster.memoryPerGpu"]]);
+    expect(performance.now() - begin).toBeLessThan(2000);
+  });
+});
+
 describe("a schedule", () => {
   it.each(["0 0 30 2 *", "0 0 31 4,6 *", "0 0 31 2 *"])("that never comes is refused: %s", async (cron) => {
     const reply = await send("POST", `${V}/workloads`, { name: "never", job: jobFile(api), cron });

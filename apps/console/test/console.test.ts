@@ -1,5 +1,4 @@
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import type { JobDetail } from "@internevo/contracts";
 import { InternEvoClient } from "@internevo/client";
 import { planLabel } from "@internevo/domain";
@@ -9,10 +8,9 @@ import type { BrowserContext, Page, Request } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatBytes, formatInteger, formatLoss, formatRate, formatSeconds, formatSignedPercent, relativeError } from "../src/text/format.ts";
 import { REJECTION_WORDS } from "../src/text/words.ts";
+import { overflow, readability } from "./readability.ts";
 import { jobFile, OUT_OF_MEMORY, seeder, UNIGRAM_ENTROPY_NATS } from "./seed.ts";
 import { startConsoleStack, type ConsoleStack } from "./stack.ts";
-
-const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 let stack: ConsoleStack;
 let seed: ReturnType<typeof seeder>;
@@ -42,12 +40,6 @@ async function open(path: string, role: "admin" | "viewer" = "admin"): Promise<P
 
 const row = (page: Page, name: string) => page.locator(`tr[data-row="${name}"]`);
 const text = async (page: Page, name: string, column: string): Promise<string> => (await row(page, name).locator(`td[data-column="${column}"]`).innerText()).trim();
-/** Pixels that the page, or a table that should have become cards, is wider than it may be. */
-const overflow = (page: Page): Promise<number> =>
-  page.evaluate(() => {
-    const cards = [...document.querySelectorAll(".scroll-box:has(> .cards-when-narrow)")].map((box) => (window.innerWidth < 768 ? box.scrollWidth - box.clientWidth : 0));
-    return Math.max(document.documentElement.scrollWidth - window.innerWidth, ...cards);
-  });
 const until = <T>(read: () => Promise<T>) => expect.poll(read, { timeout: 15_000, interval: 50 });
 
 beforeAll(async () => {
@@ -348,12 +340,21 @@ describe("clusters, workloads and dead letters", () => {
     const page = await open("/workloads");
     await row(page, id).getByText("proposed a plan").waitFor();
     await row(page, id).getByRole("button", { name: "Run now: nightly" }).click();
-    await row(page, id).getByText("Asked for").waitFor();
+    await row(page, id).getByText("Queued", { exact: true }).waitFor();
     await row(page, id).getByRole("link", { name: "nightly" }).click();
     const [proposal] = (await client.listProposals(id)).items;
     const card = page.locator(`[data-proposal="${proposal!.id}"]`);
     await card.waitFor();
     expect(await card.locator(".differences li").count()).toBe(proposal!.differences.length);
+    const first = await seed.workload("first-plan", (await client.getJob(job.id)).planning!, { first: true });
+    await page.goto(`${stack.url}/workloads/${first}`);
+    await page.getByText("First plan: none was in use").waitFor();
+    expect(await page.locator("main").innerText()).not.toMatch(/null|0\.0 %/);
+    const { id: fresh } = await seed.register("never-planned");
+    await page.goto(`${stack.url}/workloads/${fresh}`);
+    await page.getByText("None yet: the workload has not been planned").waitFor();
+    await page.getByRole("button", { name: "Run now: never-planned" }).click();
+    await page.getByText("None yet: a run is queued or at work").waitFor();
     await page.close();
   });
 
@@ -382,23 +383,7 @@ describe("every page", () => {
     for (const path of paths) {
       const page = await open(path);
       await page.locator('[role="status"][aria-label^="Loading"]').waitFor({ state: "detached" });
-      for (const [width, colorScheme] of [[1280, "light"], [390, "dark"]] as const) {
-        await page.setViewportSize({ width, height: 844 });
-        await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
-        const folded = page.locator('.fold-button[aria-expanded="false"]');
-        while ((await folded.count()) > 0) await folded.first().click();
-        const excess = await overflow(page);
-        if (excess > 0) findings.push(`${path} at ${width}: ${excess} px too wide`);
-        // By the debugger: the page's own policy lets no foreign script in.
-        await page.evaluate(AXE);
-        // Names, roles and structure are the same in both looks; colours are not.
-        const options = { resultTypes: ["violations"], ...(colorScheme === "dark" ? { runOnly: { type: "rule", values: ["color-contrast", "scrollable-region-focusable"] } } : {}) };
-        const violations = await page.evaluate(async (given) => {
-          const axe = (window as unknown as { axe: { run: (options: unknown) => Promise<{ violations: { id: string; impact: string; nodes: { html: string; failureSummary: string }[] }[] }> } }).axe;
-          return (await axe.run(given)).violations;
-        }, options);
-        for (const { id, impact, nodes } of violations) if (impact === "serious" || impact === "critical") findings.push(`${path} at ${width} ${colorScheme}: ${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
-      }
+      findings.push(...(await readability(page, path)));
       await page.close();
     }
     expect(findings).toEqual([]);

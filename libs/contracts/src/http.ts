@@ -102,11 +102,14 @@ export const ProfileRecordSchema = Type.Object({
 });
 export type ProfileRecord = Static<typeof ProfileRecordSchema>;
 
-export const PlanRequestSchema = Type.Object({
-  job: Type.Unknown({ description: "a job file, as JSON" }),
-  top: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
-  profile: Type.Optional(Line(500, { description: "a shipped profile's name or a stored one's id, never a path; without it the cluster's newest stored profile" })),
-});
+export const PlanRequestSchema = Type.Object(
+  {
+    job: Type.Unknown({ description: "a job file, as JSON" }),
+    top: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
+    profile: Type.Optional(Line(500, { description: "a shipped profile's name or a stored one's id, never a path; without it the cluster's newest stored profile" })),
+  },
+  { additionalProperties: false },
+);
 
 export const WorkloadCreateSchema = Type.Object(
   {

@@ -1,3 +1,4 @@
+import { Test as hasFormat } from "typebox/format";
 import type { ProblemDetail } from "./problem.ts";
 import { forbiddenIn, LINE_PATTERN, printable } from "./text.ts";
 
@@ -17,6 +18,7 @@ interface JsonSchema {
   readonly minLength?: number;
   readonly maxLength?: number;
   readonly pattern?: string;
+  readonly format?: string;
   readonly minimum?: number;
   readonly maximum?: number;
   readonly exclusiveMinimum?: number;
@@ -87,12 +89,22 @@ function numberFault(schema: JsonSchema, value: number): string | undefined {
   return undefined;
 }
 
+const patterns = new Map<string, RegExp>();
+
+/** The product's patterns are few, and read as JSON Schema says. */
+function patternOf(pattern: string): RegExp {
+  const known = patterns.get(pattern) ?? new RegExp(pattern, "u");
+  patterns.set(pattern, known);
+  return known;
+}
+
 function textFault(schema: JsonSchema, value: string): Pick<ProblemDetail, "message" | "remedy"> | undefined {
-  const { minLength = 0, maxLength = Number.POSITIVE_INFINITY, pattern } = schema;
+  const { minLength = 0, maxLength = Number.POSITIVE_INFINITY, pattern, format } = schema;
   if (value.length < minLength) return { message: value === "" ? "is empty" : `is shorter than ${minLength} characters`, remedy: minLength === 1 ? "give text" : `give text of at least ${minLength} characters` };
   // Code points, as JSON Schema counts; the text is taken apart only when it may matter.
   if (value.length > maxLength && (value.length > 2 * maxLength || [...value].length > maxLength)) return { message: `is longer than ${maxLength} characters`, remedy: `give text of at most ${maxLength} characters` };
-  if (pattern === undefined || new RegExp(pattern, "u").test(value)) return undefined;
+  if (format !== undefined && !hasFormat(format, value)) return { message: `is not of the format ${format}`, remedy: `give text of the format ${format}` };
+  if (pattern === undefined || patternOf(pattern).test(value)) return undefined;
   if (pattern !== LINE_PATTERN) return { message: "is not of the form that is asked for", remedy: `give text that matches ${pattern}` };
   const character = forbiddenIn(value);
   if (character === undefined) return { message: "is blank", remedy: "give text that can be seen" };
@@ -107,14 +119,14 @@ function* objectFaults(schema: JsonSchema, value: Readonly<Record<string, unknow
       yield { field: fieldOf([...path, name]), message: "is missing", remedy: inner && inner.type !== "object" ? `add it: ${wanted(inner)}` : "add it" };
     }
   }
-  const patterns = Object.entries(schema.patternProperties ?? {}).map(([pattern, inner]) => [new RegExp(pattern, "u"), inner] as const);
+  const byPattern = Object.entries(schema.patternProperties ?? {});
   for (const [name, inner] of Object.entries(value)) {
     const at = [...path, name];
     if (Object.hasOwn(properties, name)) {
       if (inner !== undefined) yield* faultsOf(properties[name] as JsonSchema, inner, at);
       continue;
     }
-    const matching = patterns.filter(([pattern]) => pattern.test(name));
+    const matching = byPattern.filter(([pattern]) => patternOf(pattern).test(name));
     for (const [, innerSchema] of matching) yield* faultsOf(innerSchema, inner, at);
     if (matching.length > 0 || schema.additionalProperties === undefined || schema.additionalProperties === true) continue;
     if (schema.additionalProperties !== false) {
@@ -160,7 +172,8 @@ const choiceFault = (choices: readonly unknown[], value: unknown, path: Path): P
 });
 
 function* unionFaults(branches: readonly JsonSchema[], value: unknown, path: Path): Generator<ProblemDetail> {
-  if (branches.some((branch) => [...faultsOf(branch, value, path)].length === 0)) return;
+  // A first fault says enough: a branch may have very many.
+  if (branches.some((branch) => faultsOf(branch, value, path).next().done)) return;
   const isKind = (branch: JsonSchema): boolean => branch.type === undefined || hasType(value, branch.type) || (typeof value === "number" && (branch.type === "integer" || branch.type === "number"));
   const meant = branches.filter((branch) => choicesOf(branch) === undefined && isKind(branch));
   if (meant.length === 0) {

@@ -1,4 +1,5 @@
 export * from "./units.ts";
+export * from "./bounds.ts";
 export * from "./text.ts";
 export * from "./problem.ts";
 export * from "./model.ts";

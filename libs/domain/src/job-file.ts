@@ -1,10 +1,11 @@
 import { Type, type Static } from "typebox";
-import { CheckpointingSchema, ClusterSchema, DataSchema, JobSpecSchema, OptimizerSchema, MAXIMUM_RANKS, TrialSettingsSchema, type Cluster, type JobSpec, type Optimizer } from "./job.ts";
+import { MAXIMUM_BYTES, MAXIMUM_RANKS } from "./bounds.ts";
+import { CheckpointingSchema, ClusterSchema, DataSchema, JobSpecSchema, OptimizerSchema, TrialSettingsSchema, type Cluster, type JobSpec, type Optimizer } from "./job.ts";
 import { defaultFfnHiddenSize, MODEL_DEFAULTS, ModelSchema, NAMED_MODELS, type Model } from "./model.ts";
 import { PrecisionSchema } from "./precision.ts";
 import { ProblemError, type ProblemDetail } from "./problem.ts";
 import { Line } from "./text.ts";
-import { formatBytes, MAXIMUM_BYTES, parseBytes } from "./units.ts";
+import { formatBytes, parseBytes } from "./units.ts";
 import { validate } from "./validate.ts";
 
 const strict = { additionalProperties: false } as const;
@@ -14,8 +15,8 @@ export const JobFileSchema = Type.Object(
   {
     name: JobSpecSchema.properties.name,
     model: Type.Union([
-      Type.String({ description: `a named model: ${Object.keys(NAMED_MODELS).join(", ")}` }),
-      Type.Object({ base: Type.Optional(Type.String()), ...Type.Partial(ModelSchema).properties }, strict),
+      Type.String({ maxLength: 100, description: `a named model: ${Object.keys(NAMED_MODELS).join(", ")}` }),
+      Type.Object({ base: Type.Optional(Type.String({ maxLength: 100 })), ...Type.Partial(ModelSchema).properties }, strict),
     ]),
     sequenceLengthTokens: JobSpecSchema.properties.sequenceLengthTokens,
     globalBatchTokens: JobSpecSchema.properties.globalBatchTokens,
@@ -29,7 +30,7 @@ export const JobFileSchema = Type.Object(
         name: Type.Optional(ClusterSchema.properties.name),
         nodes: ClusterSchema.properties.nodes,
         gpusPerNode: ClusterSchema.properties.gpusPerNode,
-        memoryPerGpu: Type.Union([Type.String(), Type.Integer({ minimum: 1 })], { description: "bytes, or a text such as 80GB or 80GiB" }),
+        memoryPerGpu: Type.Union([Type.String({ maxLength: 40 }), Type.Integer({ minimum: 1 })], { description: "bytes, or a text such as 80GB or 80GiB" }),
         launcher: Type.Optional(ClusterSchema.properties.launcher),
         profile: Type.Optional(Line(500)),
       },

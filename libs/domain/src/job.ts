@@ -1,14 +1,11 @@
 import { Type, type Static } from "typebox";
+import { MAXIMUM_BYTES, MAXIMUM_RANKS, MAXIMUM_STEPS, zeroOr } from "./bounds.ts";
 import { ModelSchema } from "./model.ts";
 import { PrecisionSchema } from "./precision.ts";
 import { Line } from "./text.ts";
-import { MAXIMUM_BYTES, zeroOr } from "./units.ts";
 
 /** `ssh`: hosts that the installation describes under the cluster's name ({@link HostClusterSchema}). */
 export const LAUNCHERS = ["local", "ssh", "slurm"] as const;
-
-/** More ranks than any cluster has; their groups are listed one by one. */
-export const MAXIMUM_RANKS = 1_000_000;
 
 /** A cluster, resolved. `gpusPerNode` counts devices a node: GPUs, or CPU ranks where `launcher` is local. */
 export const ClusterSchema = Type.Object(
@@ -28,8 +25,6 @@ export type Cluster = Static<typeof ClusterSchema>;
 
 /** Names the clusters that share measured profiles: equal keys, equal machines. */
 export const clusterKey = (cluster: Pick<Cluster, "name" | "nodes" | "gpusPerNode" | "launcher">): string => `${cluster.launcher}:${cluster.name}:${cluster.nodes}x${cluster.gpusPerNode}`;
-
-const MAXIMUM_STEPS = 1_000_000_000;
 
 export const OptimizerSchema = Type.Object(
   {

@@ -1,7 +1,7 @@
 import { Type, type Static } from "typebox";
-import { ClusterSchema, MAXIMUM_RANKS } from "./job.ts";
+import { MAXIMUM_BYTES, MAXIMUM_RANKS } from "./bounds.ts";
+import { ClusterSchema } from "./job.ts";
 import { Line } from "./text.ts";
-import { MAXIMUM_BYTES } from "./units.ts";
 
 export const COLLECTIVES = ["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "point-to-point"] as const;
 export const CollectiveSchema = Type.Enum(COLLECTIVES);

@@ -30,6 +30,7 @@ describe("validate", () => {
     [Type.Boolean(), "yes", "is not true or false", "give true or false"],
     [Type.Array(Type.Integer(), { minItems: 1 }), [], "is empty", "give at least 1 item"],
     [Type.String({ maxLength: 3 }), "four", "is longer than 3 characters", "give text of at most 3 characters"],
+    [Type.String({ format: "uuid" }), "x", "is not of the format uuid", "give text of the format uuid"],
     [Type.Integer(), Number.NaN, "is not an integer", "give an integer"],
   ])("says what is wrong, and what would be right: %#", (schema, value, message, remedy) => {
     expect(detailsOf(schema, value)).toEqual([{ field: "(whole document)", value, message, remedy }]);
@@ -46,6 +47,22 @@ describe("validate", () => {
   it("names every fault, more than a handful too", () => {
     const schema = Type.Object(Object.fromEntries(Array.from({ length: 15 }, (_, i) => [`f${i}`, Type.Integer()])));
     expect(detailsOf(schema, {})).toHaveLength(15);
+  });
+
+  it("names faults beside one another, whatever kind they are", () => {
+    const schema = Type.Object({ id: Type.String({ format: "uuid" }), count: Type.Integer() });
+    expect(detailsOf(schema, { id: "x", count: "y" }).map((detail) => detail.field)).toEqual(["id", "count"]);
+  });
+
+  it("says in the validator's words what it has no words for", () => {
+    expect(detailsOf(Type.Integer({ multipleOf: 8 }), 12)).toEqual([{ field: "(whole document)", message: expect.stringContaining("8"), remedy: expect.stringMatching(/./) }]);
+  });
+
+  it("is not held up by a long list of faults", () => {
+    const begin = performance.now();
+    const data = { format: "text", paths: Array<string>(200_000).fill("\u0000") };
+    expect(detailsOf(JobFileSchema, { name: "x", model: "llama-7b", sequenceLengthTokens: 1, globalBatchTokens: 1, cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: 1 }, data })).toHaveLength(20);
+    expect(performance.now() - begin).toBeLessThan(500);
   });
 
   it("names unknown fields once, with those that are known", () => {

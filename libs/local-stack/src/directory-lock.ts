@@ -19,12 +19,18 @@ function ownerOf(path: string): Owner | undefined {
   }
 }
 
+export interface DirectoryLock {
+  /** False when the lock was removed, with its directory or without. */
+  isHeld(): boolean;
+  release(): void;
+}
+
 /**
  * Takes a directory for this process, until `release` or its death. A lock of a dead process is replaced: its pid must be alive and have
  * begun when the lock says.
  * @throws ProblemError `conflict` while another process has it.
  */
-export function lockDirectory(directory: string): { release(): void } {
+export function lockDirectory(directory: string): DirectoryLock {
   const path = join(directory, "stack.lock");
   const mine = join(directory, `stack.lock.${randomUUID()}`);
   writeFileSync(mine, JSON.stringify({ pid: process.pid, start: processStart(process.pid) }), { mode: 0o600 });
@@ -32,11 +38,8 @@ export function lockDirectory(directory: string): { release(): void } {
     for (;;) {
       try {
         linkSync(mine, path);
-        return {
-          release() {
-            if (ownerOf(path)?.pid === process.pid) rmSync(path, { force: true });
-          },
-        };
+        const isHeld = (): boolean => ownerOf(path)?.pid === process.pid;
+        return { isHeld, release: () => void (isHeld() && rmSync(path, { force: true })) };
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
       }

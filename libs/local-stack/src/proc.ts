@@ -66,3 +66,9 @@ export async function endProcesses(pids: readonly number[], signal: NodeJS.Signa
   for (const pid of left) signalProcess(pid, "SIGKILL");
   await waitGone(left, 5);
 }
+
+/** Ends whatever carries a stack's marker, and what that starts while it is being ended. */
+export async function endProcessesOfStack(dataDirectory: string, graceSeconds: number): Promise<void> {
+  await endProcesses(processesOfStack(dataDirectory), "SIGTERM", graceSeconds);
+  for (let left = processesOfStack(dataDirectory); left.length > 0; left = processesOfStack(dataDirectory)) await endProcesses(left, "SIGKILL", 0);
+}

@@ -34,7 +34,8 @@ export function addQuickstart(program: Command, context: Context): void {
         if (options.keepRunning) {
           output.note(`the stack stays up. Token for the console: ${started.token}`);
           output.note("Ctrl-C stops it");
-          await untilAborted(context.signal);
+          await untilAborted(AbortSignal.any([context.signal, started.stack.lost]));
+          started.stack.lost.throwIfAborted();
         }
       } finally {
         output.note("stopping");
@@ -45,7 +46,7 @@ export function addQuickstart(program: Command, context: Context): void {
 
 async function runJob(started: StartedStack, body: unknown, context: Context, output: Output): Promise<JobDetail> {
   const client = new InternEvoClient({ baseUrl: started.apiUrl, token: started.token });
-  const { signal } = context;
+  const signal = AbortSignal.any([context.signal, started.stack.lost]);
   const job = await client.submitJob(await withStoredProfile(client, body, signal), { signal });
   output.note(`job ${job.id} ${job.name}; watch it, signed in, at ${started.apiUrl}/jobs/${job.id}#token=${started.token}`);
   const progress = createProgress({ output, steps: job.steps });

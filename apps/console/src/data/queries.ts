@@ -1,7 +1,7 @@
 import { allPages, ApiConnectionError, ApiProblemError, type InternEvoClient } from "@internevo/client";
 import type { JobDetail } from "@internevo/contracts";
 import { QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import type { JobState, StepMetric } from "@internevo/domain";
+import type { JobState, StepMetric, Workload } from "@internevo/domain";
 import { useSession } from "../session/session.tsx";
 import { LOG_LINES, type JobHistory, type LogLine } from "./job-feed.ts";
 
@@ -82,6 +82,9 @@ export function useProfile(id: string) {
   const { client } = useSession();
   return useQuery({ queryKey: ["profile", id], queryFn: ({ signal }) => client.getProfile(id, { signal }), staleTime: 60_000 });
 }
+
+/** A run was asked for and has not ended. */
+export const isBeingPlanned = ({ lastRunAt, lastOutcome }: Workload): boolean => lastRunAt !== null && lastOutcome === null;
 
 export function useWorkloads() {
   const { client } = useSession();

@@ -37,7 +37,8 @@ function Ending({ job }: { job: JobDetail }) {
       </Alert>
     );
   }
-  if (job.reason !== null && job.reason !== "") return <Alert color="gray" variant="light">{job.reason}</Alert>;
+  // The reason of another state is what came out of the stage before it, and is told there.
+  if ((job.state === "cancelled" || job.state === "cancelling") && job.reason !== null && job.reason !== "") return <Alert color="gray" variant="light">{job.reason}</Alert>;
   return null;
 }
 
