@@ -105,6 +105,7 @@ describe("jobs", () => {
     ["several machines without Slurm", { cluster: { nodes: 2, gpusPerNode: 2, memoryPerGpu: "1GiB" } }, "cluster.nodes"],
     ["more memory than there is", { cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1TiB" } }, "cluster.memoryPerGpu"],
     ["a launcher that is not here", { cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB", launcher: "slurm" } }, "cluster.launcher"],
+    ["hosts of which nothing is known here", { cluster: { nodes: 2, gpusPerNode: 2, memoryPerGpu: "1GiB", launcher: "ssh" } }, "cluster.launcher"],
   ])("with %s are refused, and nothing is stored", async (_what, over, field) => {
     const before = await rowCounts(api.database);
     const body = problem(await send("POST", `${V}/jobs`, { body: jobFile(api, over), headers: { "idempotency-key": `bad-${field}-${_what.length}` } }), 422, "job-invalid");

@@ -21,6 +21,7 @@ export const executorSupervisor: ServiceDefinition<typeof ConfigSchema> = {
     const settings = {
       trainer: trainerIn(config.INTERNEVO_NATIVE_DIRECTORY),
       dataDirectory: resolve(config.INTERNEVO_DATA_DIRECTORY),
+      clustersFile: config.INTERNEVO_CLUSTERS,
       threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,
       silenceSeconds: config.INTERNEVO_EXECUTOR_SUPERVISOR_SILENCE_SECONDS,
       graceSeconds: config.INTERNEVO_EXECUTOR_SUPERVISOR_GRACE_SECONDS,

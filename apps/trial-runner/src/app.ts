@@ -19,6 +19,7 @@ export const trialRunner: ServiceDefinition<typeof ConfigSchema> = {
     const settings = {
       trainer: trainerIn(config.INTERNEVO_NATIVE_DIRECTORY),
       dataDirectory: resolve(config.INTERNEVO_DATA_DIRECTORY),
+      clustersFile: config.INTERNEVO_CLUSTERS,
       threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,
       timeoutSeconds: config.INTERNEVO_TRIAL_RUNNER_TIMEOUT_SECONDS,
     };

@@ -12,3 +12,4 @@ export * from "./planning.ts";
 export * from "./execution.ts";
 export * from "./workload.ts";
 export * from "./validate.ts";
+export * from "./host-cluster.ts";

@@ -4,7 +4,8 @@ import { ModelSchema } from "./model.ts";
 import { PrecisionSchema } from "./precision.ts";
 import { Line } from "./text.ts";
 
-export const LAUNCHERS = ["local", "slurm"] as const;
+/** `ssh`: hosts that the installation describes under the cluster's name ({@link HostClusterSchema}). */
+export const LAUNCHERS = ["local", "ssh", "slurm"] as const;
 
 /** A cluster, resolved. `gpusPerNode` counts devices a node: GPUs, or CPU ranks where `launcher` is local. */
 export const ClusterSchema = Type.Object(

@@ -10,6 +10,7 @@ import { retryLostRanks } from "./retry-lost-ranks.ts";
 export interface ProfilingSettings {
   readonly probe: Probe;
   readonly dataDirectory: string;
+  readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
   readonly freshForSeconds: number;
   readonly effort: ProbeEffort;
@@ -85,6 +86,7 @@ async function measure(options: ObtainProfileOptions, base: ProfileRecord | unde
   const measured = await retryLostRanks(() => measureProfile({
     probe: settings.probe,
     cluster: spec.cluster,
+    clustersFile: settings.clustersFile,
     needed: missing,
     threadsPerRank: settings.threadsPerRank,
     effort: settings.effort,

@@ -3,7 +3,7 @@ import type { DataTask } from "./check-data.ts";
 
 /** What is checked of a job beyond its own text; each throws ProblemError. */
 export interface JobChecks {
-  readonly cluster: (spec: JobSpec) => void;
+  readonly cluster: (spec: JobSpec) => Promise<void>;
   readonly profile: (spec: JobSpec) => Promise<void>;
   readonly data: (task: DataTask) => Promise<void>;
 }

@@ -13,6 +13,7 @@ import { runAttempt } from "../run-attempt.ts";
 export interface ExecutorSettings {
   readonly trainer: Trainer;
   readonly dataDirectory: string;
+  readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
   /** Ranks that say nothing for so long count as hung. */
   readonly silenceSeconds: number;

@@ -10,6 +10,7 @@ import { runTrial } from "../run-trial.ts";
 export interface TrialSettings {
   readonly trainer: Trainer;
   readonly dataDirectory: string;
+  readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
   /** Bound on one trial. */
   readonly timeoutSeconds: number;

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { NATIVE_PROTOCOL, type ProbeConfig, type ProbeEvent } from "@internevo/contracts";
 import { ProfileSchema, validate, type Cluster, type Failure, type Profile } from "@internevo/domain";
+import { launchTarget } from "../launch-hosts.ts";
 import { launchRanks } from "../launch.ts";
 import type { Probe } from "../programs.ts";
 import { collectiveCurves, type Measurements } from "./measurements.ts";
@@ -16,6 +17,8 @@ export interface ProbeEffort {
 export interface MeasureProfileOptions {
   readonly probe: Probe;
   readonly cluster: Cluster;
+  /** Where the hosts of the installation's clusters are described; only needed for `launcher: ssh`. */
+  readonly clustersFile?: string | undefined;
   readonly needed: Measurements;
   readonly threadsPerRank: number;
   readonly effort: ProbeEffort;
@@ -116,9 +119,8 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
     program: probe,
     config,
     ranks,
-    ranksPerNode: cluster.gpusPerNode,
     threadsPerRank: options.threadsPerRank,
-    launcher: cluster.launcher,
+    ...(await launchTarget(cluster, options.clustersFile)),
     runDirectory: options.runDirectory,
     killSignal: options.signal,
     timeoutSeconds: options.timeoutSeconds,
