@@ -93,7 +93,7 @@ struct VocabularySlice {
 class Layout {
  public:
   /// The units of the ranks at a position. The plan must have passed validatePlan.
-  Layout(const ModelConfig& model, const PlanConfig& plan, const Position& position = {});
+  Layout(const ModelConfig& model, const PlanConfig& plan, const Position& position);
   /// The whole model in one place: what every plan's slices are slices of.
   static Layout whole(const ModelConfig& model);
 

@@ -21,7 +21,8 @@ namespace {
 
 TEST_F(Program, ResumingIsBitwiseTheSameAsNotStopping) {
   const PlanConfig plans[] = {planOf(2, 2, false, 1, 1, 1, 1, 1), planOf(2, 2, true, 2, 1, 1, 2, 2),
-                              planOf(4, 1, false, 1, 2, 2, 1, 1), planOf(2, 1, false, 2, 2, 2, 1, 2)};
+                              planOf(4, 1, false, 1, 2, 2, 1, 1), planOf(2, 1, false, 2, 2, 2, 1, 2),
+                              stagedPlan(2, 2, 1, 2, 1, 1),       stagedPlan(1, 2, 2, 1, 1, 2)};
   for (const PlanConfig& plan : plans) {
     for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
       use(plan);

@@ -119,11 +119,67 @@ TEST(Configuration, CutsLongValuesInMessages) {
   EXPECT_LT(problem.message.size(), 1000u);
 }
 
-TEST(Plan, PipelineAndTensorParallelAreSaidToBeUnsupported) {
-  for (const char* name : {"pipelineParallel", "tensorParallel"}) {
-    const Problem problem = problemOf([&](Json& d) { d["plan"][name] = 2; });
-    EXPECT_EQ(problem.code, StatusCode::planUnsupported);
-    EXPECT_EQ(problem.field, std::string("plan.") + name);
+/// The problem of smallConfig (5 layers, 12 sequences) under a plan, with the mesh that belongs to it.
+Problem problemOfPlan(const std::function<void(Config&)>& change) {
+  Config c = smallConfig("d.tokens");
+  c.model.layers = 5;
+  change(c);
+  c.mesh = meshOf(c.plan);
+  return problemOf(documentOf(c));
+}
+
+struct BadPlan {
+  const char* field;
+  std::function<void(Config&)> change;
+};
+
+TEST(Plan, FactorsThatDoNotFitTheModelAreNamedWithARemedy) {
+  const std::vector<BadPlan> plans = {
+      {"plan.tensorParallel", [](Config& c) { c.plan.tensorParallel = 2, c.plan.sequenceParallel = 4; }},
+      {"plan.tensorParallel", [](Config& c) { c.plan.tensorParallel = c.plan.sequenceParallel = 4, c.model.ffnHiddenSize = 82; }},
+      {"plan.tensorParallel", [](Config& c) { c.plan.tensorParallel = c.plan.sequenceParallel = 4, c.model.vocabularySize = 5; }},
+      {"plan.sequenceParallel", [](Config& c) { c.plan.tensorParallel = c.plan.sequenceParallel = 8; }},
+      {"plan.pipelineParallel", [](Config& c) { c.plan.pipelineParallel = 6; }},
+      {"plan.pipelineChunks", [](Config& c) { c.plan.pipelineChunks = 2; }},
+      {"plan.pipelineChunks", [](Config& c) { c.plan.pipelineParallel = 2, c.plan.pipelineChunks = 2, c.plan.microBatches = 3; }},
+      {"plan.pipelineChunks", [](Config& c) { c.plan.pipelineParallel = 2, c.plan.pipelineChunks = 3, c.plan.microBatches = 2; }},
+      {"plan.recomputeLayers", [](Config& c) { c.plan.pipelineParallel = 2, c.plan.recomputeLayers = 4; }},
+      {"plan.recomputeLayers", [](Config& c) { c.plan.recompute = true, c.plan.recomputeLayers = 1; }},
+  };
+  for (const BadPlan& bad : plans) {
+    const Problem problem = problemOfPlan(bad.change);
+    EXPECT_EQ(problem.code, StatusCode::badConfig) << bad.field;
+    EXPECT_EQ(problem.field, bad.field) << problem.message;
+    EXPECT_FALSE(problem.valueJson.empty() || problem.remedy.empty()) << problem.message;
+  }
+  const auto good = [](Config& c) {
+    c.plan.pipelineParallel = 2, c.plan.tensorParallel = c.plan.sequenceParallel = 4, c.plan.dataParallel = 2;
+    c.plan.microBatches = 4, c.plan.pipelineChunks = 2, c.plan.recomputeLayers = 3, c.plan.parameterSharding = 2;
+  };
+  EXPECT_EQ(problemOfPlan(good).code, StatusCode::ok) << problemOfPlan(good).message;
+}
+
+TEST(Plan, ChunksAndRecomputedLayersMayBeLeftOutAndAreReadWhenGiven) {
+  Json document = goodDocument();
+  EXPECT_FALSE(document["plan"].contains("pipelineChunks") || document["plan"].contains("recomputeLayers"));
+  document["plan"]["recomputeLayers"] = 2, document["plan"]["pipelineChunks"] = 1;
+  const Config c = parseConfig(document.dump());
+  EXPECT_EQ(c.plan.recomputeLayers, 2);
+  EXPECT_EQ(c.plan.pipelineChunks, 1);
+  document["plan"]["pipelineChunks"] = 0;
+  EXPECT_EQ(problemOf(document.dump()).field, "plan.pipelineChunks");
+}
+
+TEST(Plan, MeshesOfStagesAndTensorRanksAreChecked) {
+  for (const char* list : {"tensorParallel", "pipelineParallel", "parameterSharding"}) {
+    Config c = smallConfig("d.tokens");
+    c.plan.pipelineParallel = 2, c.plan.tensorParallel = c.plan.sequenceParallel = 2, c.plan.dataParallel = 2;
+    c.plan.parameterSharding = 2;
+    c.mesh = meshOf(c.plan);
+    Json document = Json::parse(documentOf(c));
+    EXPECT_EQ(problemOf(document.dump()).code, StatusCode::ok);
+    std::swap(document["mesh"][list][0][1], document["mesh"][list][1][1]);
+    EXPECT_EQ(problemOf(document.dump()).field, std::string("mesh.") + list);
   }
 }
 

@@ -17,88 +17,177 @@ using Integer = std::int64_t;
 Integer up(Integer value, Integer multiple) { return (value + multiple - 1) / multiple * multiple; }
 Integer al(Integer value) { return up(value, 64); }
 
-std::map<std::string, Integer> formulas(const Config& c) {
+/// f(c, x): forwards of chunk c among the first x of a stage; backwards run through the chunks from the last.
+Integer inFlight(const PlanConfig& p, Integer stage, Integer chunk) {
+  const Integer pp = p.pipelineParallel, v = p.pipelineChunks, n = p.microBatches;
+  if (v == 1) return std::min(pp - stage, n);
+  const auto f = [&](Integer c, Integer x) { return x / (pp * v) * pp + std::clamp<Integer>(x % (pp * v) - c * pp, 0, pp); };
+  const Integer warmUp = std::min(n * v, 2 * (pp - stage - 1) + (v - 1) * pp);
+  Integer most = 0;
+  for (Integer j = 0; j < pp * v; ++j) most = std::max(most, f(chunk, std::min(n * v, warmUp + 1 + j)) - f(v - 1 - chunk, j));
+  return most;
+}
+
+std::map<std::string, Integer> formulas(const Config& c, Integer s) {
   const ModelConfig& m = c.model;
+  const PlanConfig& p = c.plan;
   const Integer H = m.hiddenSize, L = m.layers, A = m.heads, K = m.kvHeads, F = m.ffnHiddenSize, V = m.vocabularySize;
-  const Integer D = H / A, W = K * D, S = c.sequenceLengthTokens, b = c.plan.microBatchSize;
-  const Integer sp = c.plan.sequenceParallel, ps = c.plan.parameterSharding, gs = c.plan.gradientSharding,
-                oss = c.plan.optimizerStateSharding, R = c.plan.dataParallel * sp, N = R;
-  const Integer T = b * S / sp, heads = A / sp, kv = K >= sp ? K / sp : 1, beta = c.bf16() ? 2 : 4;
+  const Integer D = H / A, W = K * D, S = c.sequenceLengthTokens, b = p.microBatchSize;
+  const Integer pp = p.pipelineParallel, v = p.pipelineChunks, tp = p.tensorParallel, sp = p.sequenceParallel,
+                ps = p.parameterSharding, gs = p.gradientSharding, oss = p.optimizerStateSharding,
+                R = p.dataParallel * sp / tp, N = pp * p.dataParallel * sp;
+  const bool first = s == 0, last = s == pp - 1, tied = m.tiedEmbeddings, ulysses = tp == 1 && sp > 1;
+  const Integer T = b * S / sp, B = tp > 1 ? b * S : T, heads = A / sp, kv = K >= sp ? K / sp : 1, beta = c.bf16() ? 2 : 4;
+  const Integer Vt = (V + tp - 1) / tp, Ht = H / tp, Wt = tp > 1 ? kv * D : W, Ft = F / tp;
+
   const auto unit = [&](Integer P) { return up(P, 64 * ps * oss); };
-  const Integer embedding = unit(m.tiedEmbeddings ? V * H + H : V * H);
-  const Integer layer = unit(2 * H + 2 * H * H + 2 * H * W + 3 * H * F);
-  const Integer head = m.tiedEmbeddings ? 0 : unit(V * H + H);
-  const Integer sum = embedding + L * layer + head, largest = std::max({embedding, layer, head});
-  const Integer layerSet = al(b * S * (heads + 2 * kv) * D * beta) + al(b * S * heads * D * beta) +
-                           (sp > 1 ? al(T * H * beta) : 0) + al(4 * b * heads * S) + al(T * H * beta) +
-                           al(T * 2 * F * beta);
-  const Integer mlpPart = 2 * al(T * F * beta);
+  const Integer embedding = first || (tied && last) ? unit(tied ? Vt * H + H : Vt * H) : 0;
+  const Integer layer = unit(2 * H + 2 * H * Ht + 2 * H * Wt + 3 * H * Ft);
+  const Integer head = last && !tied ? unit(Vt * H + H) : 0;
+  Integer layers = 0, inputs = last ? 1 : 0, recomputed = 0, sets = 0;
+  for (Integer chunk = 0; chunk < v; ++chunk) {
+    const Integer index = chunk * pp + s;
+    layers += L / (pp * v) + (index < L % (pp * v) ? 1 : 0);
+  }
+  recomputed = p.recompute ? layers : std::min(p.recomputeLayers, layers);
+  sets = recomputed > 0 ? 1 : 0;
+  Integer before = 0;
+  for (Integer chunk = 0; chunk < v; ++chunk) {
+    const Integer own = L / (pp * v) + (chunk * pp + s < L % (pp * v) ? 1 : 0), held = inFlight(p, s, chunk);
+    inputs += held * own;
+    sets += held * (own - std::clamp<Integer>(recomputed - before, 0, own));
+    before += own;
+  }
+  const Integer sum = embedding + layers * layer + head, largest = std::max({embedding, layer, head});
+
+  const Integer stream = al(T * H * beta);
+  const Integer layerSet = al(b * S * (heads + 2 * kv) * D * beta) + al(b * S * heads * D * beta) + (ulysses ? stream : 0) +
+                           al(4 * b * heads * S) + stream + al(B * 2 * Ft * beta);
+  const Integer mlpPart = 2 * al(B * Ft * beta);
   const Integer attentionPart = al(b * S * (heads + 2 * kv) * D * beta) +
-                                (sp > 1 ? al(T * (H + 2 * W) * beta) + al(b * S * heads * D * beta) : 0);
+                                (ulysses ? al(T * (H + 2 * W) * beta) + al(b * S * heads * D * beta) : 0);
   const Integer t = up(S, 96), d = up(D, 32);
   const Integer E = t * (2 * D + d) + 2 * S * D + 2 * 96 * 96 + 3 * 96 * D + 2 * 96 * d + 96;
   Integer reduce = 0;
-  for (const Integer g : {ps, oss, R / (ps * oss), N}) {
+  for (const Integer g : {ps, oss, R / (ps * oss), N, tp, std::max<Integer>(1, tp / K), tied && pp > 1 ? Integer{2} : Integer{1}}) {
     Integer segment = 262144;
     while (segment > 16384 && segment * g > 4194304) segment /= 2;
     if (g > 1) reduce = std::max(reduce, 2 * g * segment);
   }
+  const Integer chunkRows = std::min<Integer>(256, B), replicas = R / (ps * oss);
+  const auto part = [&](Integer U) { return up(U / (64 * ps * oss), replicas) / replicas; };
+  const Integer buffers = pp == 1 ? 0 : v > 1 ? 4 : 2 * ((first ? 0 : 1) + (last ? 0 : 1));
   return {{"parameters", beta * sum / ps},
           {"gradients", 4 * sum / (ps * gs)},
           {"optimizerStates", (c.bf16() ? 12 : 8) * sum / (ps * oss)},
-          {"activations", (L + 1) * al(T * H * beta) + (c.plan.recompute ? 1 : L) * layerSet},
-          {"layerWorkspace", 3 * al(T * H * beta) + al(4 * T) + std::max(mlpPart, attentionPart)},
+          {"activations", inputs * stream + sets * layerSet},
+          {"layerWorkspace", 3 * stream + al(4 * T) + std::max(mlpPart, attentionPart)},
           {"attentionWorkspace", 4 * c.threadsPerRank * up(E, 16)},
-          {"logits", al(4 * V * std::min<Integer>(256, T)) + 4243968 * c.threadsPerRank},
+          {"logits", (last ? al(4 * Vt * chunkRows) : 0) + 4243968 * c.threadsPerRank},
           {"gatherPool", ps > 1 ? beta * largest : 0},
           {"reduceStaging", (ps > 1 || gs > 1 ? 4 * largest : 0) + reduce},
-          {"allToAllStaging", sp > 1 ? 2 * al(b * S * heads * D * beta) : 0},
+          {"allToAllStaging", ulysses ? 2 * al(b * S * heads * D * beta) : 0},
+          {"tensorParallelStaging", tp > 1 ? al(b * S * H * beta) + (last ? al(24 * tp * chunkRows) : 0) : 0},
+          {"pipelineBuffers", buffers * stream},
           {"ropeTables", 2 * al(4 * S * D / 2)},
-          {"dataBuffers", 2 * al(4 * T)}};
+          {"dataBuffers", first || last ? 2 * al(4 * B) : 0},
+          {"checkpointStaging", c.checkpoint ? al(3 * 4 * 64 * (part(embedding) + layers * part(layer) + part(head))) : 0}};
 }
 
-std::map<std::string, Integer> planned(const Config& c, Integer* arenaBytes) {
-  const Layout layout(c.model, c.plan);
-  const auto backend = createCpuBackend(c.threadsPerRank);
-  const MemoryPlan plan = planMemory(c, layout, *backend);
+std::map<std::string, Integer> linesOf(const MemoryPlan& plan) {
   std::map<std::string, Integer> lines;
   for (int i = 0; i < kMemoryLines; ++i) {
     lines[memoryLineName(static_cast<MemoryLine>(i))] = plan.lines[static_cast<std::size_t>(i)];
   }
-  *arenaBytes = plan.arenaBytes();
   return lines;
 }
 
-TEST(Memory, EveryLineOfEveryPlanIsTheFormulaOfMemoryMd) {
-  int plans = 0;
+TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
+  int plans = 0, interleaved = 0, tensor = 0;
   for (const bool tied : {false, true}) {
     for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
-      for (const int ranks : {1, 2, 4, 6, 8, 32}) {
+      for (const int ranks : {1, 2, 4, 6, 8, 12}) {
         Config c = smallConfig("d.tokens");
-        c.model.hiddenSize = 240, c.model.heads = 24, c.model.kvHeads = 12, c.model.tiedEmbeddings = tied;
+        c.model.hiddenSize = 240, c.model.heads = 24, c.model.kvHeads = 4, c.model.tiedEmbeddings = tied;
+        c.model.layers = 9, c.model.ffnHiddenSize = 96;
         c.sequenceLengthTokens = 480;
         c.precision = precision;
         c.threadsPerRank = 1 + ranks % 3;
+        const auto backend = createCpuBackend(c.threadsPerRank);
         for (const PlanConfig& plan : latticeOf(c, ranks, 24)) {
           c.plan = plan;
-          Integer arena = 0, sum = 0;
-          const auto expected = formulas(c);
-          EXPECT_EQ(planned(c, &arena), expected) << nameOf(plan);
-          for (const auto& [name, bytes] : expected) sum += bytes;
-          EXPECT_EQ(arena, sum);
-          ++plans;
+          c.checkpoint.reset();
+          if (plans % 2 == 0) c.checkpoint = CheckpointConfig{};
+          StagePlans stages = planStages(c, *backend);
+          addCheckpointStaging(c, 0, &stages);
+          ASSERT_EQ(stages.plans.size(), static_cast<std::size_t>(plan.pipelineParallel));
+          Integer most = 0;
+          for (std::size_t stage = 0; stage < stages.plans.size(); ++stage) {
+            const auto expected = formulas(c, static_cast<Integer>(stage));
+            ASSERT_EQ(linesOf(stages.plans[stage]), expected) << nameOf(plan) << " stage " << stage;
+            Integer sum = 0;
+            for (const auto& [name, bytes] : expected) sum += bytes;
+            EXPECT_EQ(stages.plans[stage].arenaBytes(), sum);
+            most = std::max(most, sum);
+          }
+          EXPECT_EQ(stages.largest().arenaBytes(), most);
+          ++plans, interleaved += plan.pipelineChunks > 1, tensor += plan.tensorParallel > 1;
         }
       }
     }
   }
   EXPECT_GT(plans, 1000);
+  EXPECT_GT(interleaved, 100);
+  EXPECT_GT(tensor, 100);
+}
+
+/// Every element of every logical tensor is held, and as the primary copy by exactly one position.
+TEST(Layout, SlicesOfThePositionsTileEveryTensorOnce) {
+  Config c = smallConfig("d.tokens");
+  c.model.layers = 5;
+  for (const bool tied : {false, true}) {
+    c.model.tiedEmbeddings = tied;
+    for (const int pp : {1, 2, 4}) {
+      for (const int tp : {1, 2, 4}) {
+        for (const int chunks : {1, 2}) {
+          if (chunks > 1 && pp != 2) continue;
+          c.plan.pipelineParallel = pp, c.plan.tensorParallel = c.plan.sequenceParallel = tp, c.plan.pipelineChunks = chunks;
+          std::map<std::string, std::vector<int>> primaries;
+          for (int stage = 0; stage < pp; ++stage) {
+            for (int index = 0; index < tp; ++index) {
+              const Layout layout(c.model, c.plan, {stage, index});
+              for (const Unit& unit : layout.units()) {
+                Integer end = 0;
+                for (const LogicalTensor& t : unit.tensors) {
+                  EXPECT_GE(t.offset, end) << t.name;
+                  end = t.offset + t.elements();
+                  auto& counts = primaries[t.name];
+                  counts.resize(static_cast<std::size_t>(t.globalElements()));
+                  for (Integer i = 0; i < t.elements(); ++i) counts.at(static_cast<std::size_t>(t.globalIndex(i))) += t.primary;
+                }
+                EXPECT_LE(end, unit.elements);
+              }
+            }
+          }
+          const Layout whole = Layout::whole(c.model);
+          std::size_t tensors = 0;
+          for (const Unit& unit : whole.units()) {
+            for (const LogicalTensor& t : unit.tensors) {
+              EXPECT_EQ(primaries[t.name], std::vector<int>(static_cast<std::size_t>(t.elements()), 1)) << t.name;
+              ++tensors;
+            }
+          }
+          EXPECT_EQ(tensors, primaries.size());
+        }
+      }
+    }
+  }
 }
 
 TEST(Memory, ALimitBelowThePeakIsRefusedWithEveryLine) {
   Config c = smallConfig("d.tokens");
-  const Layout layout(c.model, c.plan);
   const auto backend = createCpuBackend(1);
-  const MemoryPlan plan = planMemory(c, layout, *backend);
+  const MemoryPlan plan = planMemory(c, Layout(c.model, c.plan, {}), *backend);
   c.memoryLimitBytes = plan.arenaBytes() + 1000;
   EXPECT_NO_THROW(requireFits(c, plan, 1000));
   try {
@@ -119,7 +208,7 @@ TEST(Memory, ALimitBelowThePeakIsRefusedWithEveryLine) {
 TEST(Layout, ShardsOfAUnitTileItAndTensorsDoNotOverlap) {
   Config c = smallConfig("d.tokens");
   c.plan.dataParallel = 6, c.plan.parameterSharding = 3, c.plan.optimizerStateSharding = 2;
-  const Layout layout(c.model, c.plan);
+  const Layout layout(c.model, c.plan, {});
   Integer parameters = 0;
   for (int u = 0; u < layout.unitCount(); ++u) {
     const Unit& unit = layout.unit(u);

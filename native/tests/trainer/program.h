@@ -66,6 +66,13 @@ class Program : public ::testing::Test {
     return p;
   }
 
+  /// Two stages of `tp` tensor ranks.
+  static PlanConfig stagedPlan(std::int64_t b, std::int64_t n, int dp, int tp, int ps, int oss) {
+    PlanConfig p = planOf(b, n, false, dp, tp, ps, 1, oss);
+    p.pipelineParallel = 2, p.tensorParallel = tp;
+    return p;
+  }
+
   std::vector<std::string> command(int ranks) {
     const std::string path = directory_.file("config.json");
     writeFile(path, documentOf(config_));
