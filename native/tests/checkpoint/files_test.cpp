@@ -122,6 +122,30 @@ TEST_F(Checkpoint, GivesBackAnySlice) {
   EXPECT_NE(messageOf([&] { sourceOf(manifest, path_, kSecondMoment); }).find("secondMoment"), std::string::npos);
 }
 
+/// Bytes that this process has read from files so far.
+std::int64_t bytesRead() {
+  std::string text = readFile("/proc/self/io");
+  return std::stoll(text.substr(text.find("rchar: ") + 7));
+}
+
+TEST(Slices, OnlyTheirOwnBytesAreRead) {
+  TemporaryDirectory directory;
+  const TensorShape shape{4096, 1024};  // 16 MiB
+  const std::vector<float> values(static_cast<std::size_t>(shape.elements()), 1.f);
+  const std::string path = directory.file("big.safetensors");
+  writeSafetensors(path, {{"w", {shape.rows, shape.columns}, values.data()}}, {});
+  TensorSource source;
+  source.paths = {path};
+  source.tensors["w"] = {shape, {{0, wholeOf(shape), readSafetensorsHeader(FileReader(path)).tensors[0].offset, ElementType::float32}}};
+  Slice eighth = wholeOf(shape);
+  eighth.begin = 3 * shape.elements() / 8, eighth.end = 4 * shape.elements() / 8;
+  std::vector<float> found(static_cast<std::size_t>(eighth.elements()), 0.f);
+  const std::int64_t before = bytesRead();
+  readSlices(source, {{"w", eighth, found.data()}});
+  EXPECT_LT(bytesRead() - before, eighth.elements() * 4 + (64 << 10));
+  EXPECT_EQ(found.front() + found.back(), 2.f);
+}
+
 TEST_F(Checkpoint, EveryFlippedBitAndEveryTruncationIsFoundAndNamed) {
   EXPECT_TRUE(verify()["ok"]);
   for (const char* name : {"b.safetensors", "manifest.json"}) {

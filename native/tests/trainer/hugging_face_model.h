@@ -24,7 +24,8 @@ class HuggingFaceModel {
     const std::string bytes = textOf(folder + "/model.safetensors");
     std::uint64_t length = 0;
     std::memcpy(&length, bytes.data(), 8);
-    for (const auto& [name, entry] : nlohmann::json::parse(bytes.substr(8, length)).items()) {
+    const nlohmann::json header = nlohmann::json::parse(bytes.substr(8, length));
+    for (const auto& [name, entry] : header.items()) {
       if (name == "__metadata__") continue;
       const std::size_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
       std::vector<float> values((end - begin) / 4);
