@@ -55,6 +55,7 @@ const FREE: ShardTime = {
   stageReduced: NO_TIME,
   reduce: NO_TIME,
   reduceOnceSeconds: 0,
+  shareOnceSeconds: 0,
   updateSeconds: 0,
   updateRooflineSeconds: 0,
 };
@@ -193,7 +194,6 @@ function memoizedShards(model: CostModel, overlap: Overlap): (space: LayoutSpace
 function* batchesOf(model: CostModel, space: LayoutSpace, shards: Shards, overlap: Overlap): Generator<Batch> {
   const { layout } = space;
   const job: JobSpec = model.job;
-  const layers = Math.ceil(job.model.layers / layout.pipelineParallel);
   for (const microBatchSize of space.microBatchSizes ?? []) {
     const microBatches = sequencesPerStep(job) / layout.dataParallel / microBatchSize;
     const slice = model.sliceTime(microBatchSize, layout);
@@ -203,7 +203,8 @@ function* batchesOf(model: CostModel, space: LayoutSpace, shards: Shards, overla
       const step: StepShape = {
         microBatches,
         pipelineParallel: layout.pipelineParallel,
-        layers,
+        chunks: 1,
+        layers: job.model.layers,
         recompute,
         reduceEveryMicroBatch: false,
         boundarySeconds,

@@ -1,5 +1,5 @@
 import type { CostModel } from "@internevo/cost-model";
-import type { Plan } from "@internevo/domain";
+import { chunksOf, recomputedLayers, type Plan } from "@internevo/domain";
 import { runLanes, type Span } from "./lanes.ts";
 import { stepProgram, type StepWork, type UnitWork } from "./step-program.ts";
 
@@ -15,7 +15,7 @@ export const layersByStage = (layers: number, stages: number): number[] =>
   Array.from({ length: stages }, (_, index) => Math.floor(layers / stages) + (index < layers % stages ? 1 : 0));
 
 /** What a plan does in a step, from the costs of the planner's model. */
-export function stepWork(costs: CostModel, plan: Plan, chunks = 1): StepWork {
+export function stepWork(costs: CostModel, plan: Plan, chunks = chunksOf(plan)): StepWork {
   const slice = costs.sliceTime(plan.microBatchSize, plan);
   const shard = costs.shardTime(plan, plan);
   const everyMicroBatch = plan.gradientSharding > 1;
@@ -24,8 +24,11 @@ export function stepWork(costs: CostModel, plan: Plan, chunks = 1): StepWork {
     gatherSeconds: shard.gather[unit],
     scatterSeconds: shard.scatter[unit] + (everyMicroBatch ? shard.reduce[unit] : 0),
   });
-  const recompute = plan.recompute ? slice.recomputeSeconds : 0;
-  const recomputeExposed = plan.recompute ? slice.recomputeCommunicationSeconds : 0;
+  // With some layers recomputed every layer carries its share of them.
+  const byStage = layersByStage(costs.job.model.layers, plan.pipelineParallel);
+  const recomputed = byStage.reduce((sum, layers) => sum + recomputedLayers(plan, layers), 0) / costs.job.model.layers;
+  const recompute = recomputed * slice.recomputeSeconds;
+  const recomputeExposed = recomputed * slice.recomputeCommunicationSeconds;
   return {
     layer: {
       forwardSeconds: slice.forwardSeconds,
@@ -35,21 +38,21 @@ export function stepWork(costs: CostModel, plan: Plan, chunks = 1): StepWork {
       ...sharded("layer"),
     },
     // Measured forward and backward together; which pass has it changes no sum.
-    embedding: { forwardSeconds: slice.embeddingSeconds, backwardSeconds: staged.embedding, forwardExposedSeconds: 0, backwardExposedSeconds: 0, ...sharded("embedding") },
-    head: { forwardSeconds: 0, backwardSeconds: slice.headSeconds + staged.head, forwardExposedSeconds: 0, backwardExposedSeconds: 0, ...sharded("head") },
+    embedding: { forwardSeconds: slice.embeddingSeconds, backwardSeconds: staged.embedding, forwardExposedSeconds: slice.embeddingCommunicationSeconds, backwardExposedSeconds: 0, ...sharded("embedding") },
+    head: { forwardSeconds: 0, backwardSeconds: slice.headSeconds + staged.head, forwardExposedSeconds: 0, backwardExposedSeconds: slice.headCommunicationSeconds, ...sharded("head") },
     layersOfVirtualStage: layersByStage(costs.job.model.layers, plan.pipelineParallel * chunks),
     stages: plan.pipelineParallel,
     chunks,
     microBatches: plan.microBatches,
     boundarySeconds: costs.boundarySeconds(plan.microBatchSize, plan),
-    reduceOnceSeconds: everyMicroBatch ? 0 : shard.reduceOnceSeconds,
+    reduceOnceSeconds: (everyMicroBatch ? 0 : shard.reduceOnceSeconds) + shard.shareOnceSeconds,
     updateSeconds: shard.updateSeconds,
     overlap: plan,
   };
 }
 
 /** One step of a plan, event by event: the second estimator beside the closed form, with the timeline of every stage. */
-export function simulateStep(costs: CostModel, plan: Plan, chunks = 1): SimulatedStep {
+export function simulateStep(costs: CostModel, plan: Plan, chunks = chunksOf(plan)): SimulatedStep {
   const spans = runLanes(stepProgram(stepWork(costs, plan, chunks)), costs.overlap(plan).backwardSlowdown);
   const stepTimeSeconds = spans.reduce((latest, { endSeconds }) => Math.max(latest, endSeconds), 0);
   const busy = new Array<number>(plan.pipelineParallel).fill(0);
