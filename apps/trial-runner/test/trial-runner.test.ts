@@ -66,7 +66,7 @@ describe("trial-runner", () => {
     expect(trial).toMatchObject({ state: "succeeded", candidate: { plan } });
     const { runtime: _measured, ...lines } = trial?.measured?.memory ?? {};
     const { runtime: _predicted, ...wanted } = predicted.memory;
-    expect(Object.values(lines).reduce((sum, bytes) => sum + bytes, 0)).toBeLessThanOrEqual(Object.values(wanted).reduce((sum, bytes) => sum + bytes, 0));
+    expect(Object.values(lines).reduce((sum, bytes) => sum + bytes, 0)).toBe(Object.values(wanted).reduce((sum, bytes) => sum + bytes, 0));
   }, 200_000);
 
   it("counts a plan that the executor refuses as a failed trial, and goes on with the others", async () => {

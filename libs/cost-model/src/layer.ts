@@ -81,7 +81,7 @@ export function sliceOuterModules(model: Model, slice: LayerSlice, precision: Pr
   const tp = slice.tensorParallel;
   if (tp === 1) return whole;
   const part = { rows: sliceRows(slice) * tp, vocabulary: Math.ceil(model.vocabularySize / tp) };
-  return { ...whole, embedding: { ...whole.embedding, ...part } as ModuleShape, headLoss: { ...whole.headLoss, ...part } as ModuleShape };
+  return { ...whole, embedding: { ...whole.embedding, ...part }, headLoss: { ...whole.headLoss, ...part } };
 }
 
 /** Modules outside the layers: embedding, final norm, head with loss. */
