@@ -183,6 +183,30 @@ describe("time", () => {
     expect(time({ ...none, gradientSharding: 8 }).gradientCommunicationSeconds).toBeCloseTo(4 * time({ ...none, gradientSharding: 1 }).gradientCommunicationSeconds, 9);
   });
 
+  it("has a bubble of 1/v with v chunks a stage, and more messages", () => {
+    const staged = { pipelineParallel: 4, dataParallel: 32, microBatches: 16 } as const;
+    const [plain, interleaved] = [time(staged), time({ ...staged, pipelineChunks: 4 })];
+    expect(interleaved.pipelineBubbleSeconds / plain.pipelineBubbleSeconds).toBeCloseTo(1 / 4, 9);
+    expect(interleaved.pipelineCommunicationSeconds).toBeGreaterThan(plain.pipelineCommunicationSeconds);
+    expect(interleaved.computeSeconds).toBe(plain.computeSeconds);
+  });
+
+  it("waits in a pipeline for a micro-batch to pass the other stages, as they are", () => {
+    const none = { forwardOverlap: "none", backwardOverlap: "none", parameterSharding: 1, optimizerStateSharding: 1 } as const;
+    const compute = (pipelineParallel: number) => time({ ...none, pipelineParallel, dataParallel: 128 / pipelineParallel, microBatches: 1 });
+    // One micro-batch goes through all layers, embedding and head, however they are cut.
+    const whole = compute(1).computeSeconds;
+    for (const stages of [2, 4, 8, 16]) expect((compute(stages).computeSeconds + compute(stages).pipelineBubbleSeconds) / whole).toBeCloseTo(1, 9);
+  });
+
+  it("recomputes in proportion to the layers that are recomputed", () => {
+    const all = time({ recompute: true }).recomputeSeconds;
+    expect(time({ recomputeLayers: 8 }).recomputeSeconds / all).toBeCloseTo(8 / 32, 9);
+    expect(time({ recomputeLayers: 0 }).recomputeSeconds).toBe(0);
+    const staged = { pipelineParallel: 4, dataParallel: 32, microBatches: 16 } as const;
+    expect(time({ ...staged, recomputeLayers: 2 }).recomputeSeconds / time({ ...staged, recompute: true }).recomputeSeconds).toBeCloseTo(2 / 8, 9);
+  });
+
   it("exposes everything without overlap, and less with it", () => {
     const exposed = time({ forwardOverlap: "none", backwardOverlap: "none" });
     expect(exposed.parameterCommunicationSeconds).toBeGreaterThan(time({}).parameterCommunicationSeconds);

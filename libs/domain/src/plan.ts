@@ -56,7 +56,7 @@ export const replicaRanks = (plan: Plan): number =>
 export function planLabel(plan: Plan): string {
   const overlap =
     plan.forwardOverlap === "none" && plan.backwardOverlap === "none" ? "" : ` ov${plan.forwardOverlap}/${plan.backwardOverlap}`;
-  const beyond = `${chunksOf(plan) > 1 ? ` v${chunksOf(plan)}` : ""}${plan.recomputeLayers ? ` a${plan.recomputeLayers}L` : ""}`;
+  const beyond = `${chunksOf(plan) > 1 ? ` v${chunksOf(plan)}` : ""}${plan.recomputeLayers ? ` k${plan.recomputeLayers}` : ""}`;
   return (
     `b${plan.microBatchSize} n${plan.microBatches} a${plan.recompute ? 1 : 0} pp${plan.pipelineParallel} dp${plan.dataParallel} ` +
     `tp${plan.tensorParallel} sp${plan.sequenceParallel} ps${plan.parameterSharding} gs${plan.gradientSharding} oss${plan.optimizerStateSharding}${overlap}${beyond}`

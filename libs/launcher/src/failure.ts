@@ -66,6 +66,8 @@ export function failureOfEnd(end: ProcessEnd, error: NativeError | undefined): F
   if (lost || end.signal !== null || (end.exitCode ?? 0) > 128) {
     const how = lost?.how ?? (end.signal !== null ? `${end.signal} of the launcher` : `exit code ${end.exitCode}`);
     const rank = lost ? { rank: lost.rank } : {};
+    // An error that names the lost rank is not its own: another one saw it go.
+    if (lost && error?.rank === lost.rank && !end.kernelKilledForMemory) return { ...failureOfError(error), code: "rank-lost", message: `${error.message}; ${how}` };
     return end.kernelKilledForMemory
       ? { code: "out-of-memory", message: `the kernel ended a rank for want of memory (${how})`, remedy: "use fewer ranks on the machine, or a plan that needs less memory", ...rank }
       : { code: "rank-lost", message: `${lost ? `rank ${lost.rank}` : "the ranks"} ended by ${how}`, ...rank };

@@ -11,17 +11,17 @@ import { RunButton } from "../components/workload/run-button.tsx";
 import { isBeingPlanned, useProposals, useWorkload } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
 import { formatBytes, formatPercent, formatSeconds, formatSpan } from "../text/format.ts";
-import { DIMENSIONS, dimensionValue, lineName } from "../text/words.ts";
+import { BEYOND_PAPER, DIMENSIONS, dimensionValue, lineName } from "../text/words.ts";
 
 const route = getRouteApi("/workloads/$workloadId");
 const back = <LinkTo to="/workloads" size="sm">← Workloads</LinkTo>;
 
 function fieldName(field: keyof Plan): string {
-  const dimension = DIMENSIONS.find(({ key }) => field === key);
+  const dimension = [...DIMENSIONS, ...BEYOND_PAPER].find(({ key }) => field === key);
   return dimension ? `${dimension.name} (${dimension.symbol})` : lineName(field);
 }
 
-const differencesOf = (current: Plan, proposed: Plan) => (Object.keys(proposed) as (keyof Plan)[]).filter((field) => current[field] !== proposed[field]).map((field) => ({ field, from: dimensionValue(current, field), to: dimensionValue(proposed, field) }));
+const differencesOf = (current: Plan, proposed: Plan) => (Object.keys({ ...current, ...proposed }) as (keyof Plan)[]).filter((field) => dimensionValue(current, field) !== dimensionValue(proposed, field)).map((field) => ({ field, from: dimensionValue(current, field), to: dimensionValue(proposed, field) }));
 
 function headline({ current, predictedGain }: Proposal): [strong: string, rest: string] {
   if (current === null) return ["First plan", ": none was in use"];

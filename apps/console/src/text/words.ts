@@ -75,7 +75,7 @@ export const DIMENSIONS: readonly Dimension[] = [
 ];
 
 /** Choices that the paper's plans do not have. */
-const BEYOND_PAPER: readonly Dimension[] = [
+export const BEYOND_PAPER: readonly Dimension[] = [
   { key: "pipelineChunks", symbol: "v", name: "Pipeline chunks", meaning: "parts of the model that a stage holds, between which micro-batches take turns (interleaved 1F1B)" },
   { key: "recomputeLayers", symbol: "k", name: "Recomputed layers", meaning: "layers of each stage whose activations are computed again in the backward pass; the others are kept" },
 ];
