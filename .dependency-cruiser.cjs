@@ -2,7 +2,8 @@
 const layers = {
   domain: [],
   "cost-model": ["domain"],
-  search: ["domain", "cost-model"],
+  simulator: ["domain", "cost-model"],
+  search: ["domain", "cost-model", "simulator"],
   contracts: ["domain"],
   bus: ["contracts", "domain"],
   store: ["contracts", "domain"],
@@ -12,7 +13,7 @@ const layers = {
   client: ["contracts", "domain"],
   "local-stack": ["domain", "contracts", "bus", "store"],
 };
-const pure = ["domain", "cost-model", "search"];
+const pure = ["domain", "cost-model", "simulator", "search"];
 
 const libraryRules = Object.entries(layers).map(([name, allowed]) => ({
   name: `lib-${name}`,

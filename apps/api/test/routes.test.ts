@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DeadLetterSchema, JobDetailSchema, JobPageSchema, ProblemSchema, ProfilePageSchema, ProfileRecordSchema, WorkloadPageSchema, type Problem } from "@internevo/contracts";
@@ -133,6 +134,9 @@ describe("jobs", () => {
     expect(await refusal({ format: "tokens", path: path("absent") })).toBe("data.path: does not exist");
     expect(await refusal({ format: "text", paths: [api.textPath, path("absent"), api.directory] })).toBe("data.paths.1: does not exist");
     expect(await refusal({ format: "text", paths: [path("short")] })).toBe("data: holds less than one sequence");
+    execFileSync("mkfifo", [path("pipe")]);
+    for (let at = 0; at < 3; at += 1) expect(await refusal({ format: "tokens", path: path("pipe") })).toBe("data.path: is a pipe");
+    expect(await refusal({ format: "text", paths: [path("pipe"), "/dev/zero"] })).toBe("data.paths.0: is a pipe");
     expect(await rowCounts(api.database)).toEqual(before);
     expect((await send("POST", `${V}/jobs`, { body: jobFile(api, { data: { format: "tokens", path: path("good") } }) })).statusCode).toBe(201);
   });
@@ -294,8 +298,9 @@ describe("the door", () => {
     const { id, traceId } = shaped(JobDetailSchema, await send("POST", `${V}/jobs`, { body: jobFile(api) }));
     await send("POST", `${V}/jobs/${id}/cancel`);
     await send("POST", `${V}/jobs/${id}/cancel`, { role: "viewer" });
-    const { rows } = await api.database.db.execute(`select actor, action, status, trace_id from audit_log where target = '${id}' order by id`);
-    expect(rows).toEqual([
+    const written = async (): Promise<unknown[]> => (await api.database.db.execute(`select actor, action, status, trace_id from audit_log where target = '${id}' order by id`)).rows;
+    // A refusal is written once its answer is out.
+    await expect.poll(written).toEqual([
       { actor: "operator", action: "POST /api/v1/jobs", status: 201, trace_id: traceId },
       { actor: "operator", action: "POST /api/v1/jobs/:id/cancel", status: 202, trace_id: expect.any(String) },
       { actor: "viewer", action: "POST /api/v1/jobs/:id/cancel", status: 403, trace_id: expect.any(String) },

@@ -1,6 +1,6 @@
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ApiConnectionError, ApiProblemError, InternEvoClient } from "@internevo/client";
+import { allPages, ApiConnectionError, ApiProblemError, InternEvoClient } from "@internevo/client";
 import type { JobStreamEvent } from "@internevo/contracts";
 import { appendJobEvents, transitionJob } from "@internevo/store";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -121,6 +121,25 @@ describe("a job's events", () => {
     const seen: JobStreamEvent[] = [];
     for await (const event of client().jobEvents(id, { follow: false })) seen.push(event);
     expect(messages(seen)).toEqual(numbers(3));
+  });
+
+  it("go on from the newest that the job's answer knows, whose past the log and the last progress tell", async () => {
+    const { id } = await client().submitJob(jobFile(api));
+    await write(id, 0, 120);
+    await api.database.transaction((tx) => appendJobEvents(tx, id, [{ type: "progress", data: { stage: "profiling", message: "all-gather over 2 ranks", done: 3, total: 12 } }]));
+    const job = await client().getJob(id);
+    expect(job.progress).toMatchObject({ stage: "profiling", message: "all-gather over 2 ranks", done: 3, total: 12 });
+    const past: string[] = [];
+    for await (const line of allPages((cursor) => client().jobLog(id, { limit: 50, ...(cursor === undefined ? {} : { cursor }) }))) past.unshift(line.message);
+    expect(past).toEqual(numbers(120));
+    await write(id, 120, 3);
+    await end(id);
+    const rest: JobStreamEvent[] = [];
+    for await (const event of client().jobEvents(id, { lastEventId: job.lastEventId })) rest.push(event);
+    expect(messages(rest)).toEqual(["120", "121", "122"]);
+    expect(rest).toHaveLength(4);
+    await expect(client().jobLog(id, { cursor: "x" })).rejects.toMatchObject({ code: "bad-request" });
+    await expect(client().jobLog("nobody")).rejects.toMatchObject({ code: "not-found" });
   });
 
   it("keep the line alive, and free it when the client goes", async () => {

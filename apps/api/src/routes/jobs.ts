@@ -1,6 +1,6 @@
-import { API_PREFIX, JobDetailSchema, JobPageSchema, MetricPageSchema, type JobDetail } from "@internevo/contracts";
+import { API_PREFIX, JobDetailSchema, JobLogPageSchema, JobPageSchema, MetricPageSchema, type JobDetail } from "@internevo/contracts";
 import { JOB_STATES, JobFileSchema, ProblemError, resolveJob } from "@internevo/domain";
-import { getJob, getJobDetail, isUuid, listJobs, listStepMetrics, lockJobState, requestCancel, submitJob, type Database, type Queryable, type Transaction } from "@internevo/store";
+import { getJob, getJobDetail, isUuid, listJobLog, listJobs, listStepMetrics, lockJobState, requestCancel, submitJob, type Database, type Queryable, type Transaction } from "@internevo/store";
 import { Type } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
 import { etagOf, versionOfIfMatch } from "../http/etag.ts";
@@ -22,6 +22,12 @@ export interface JobRoutesOptions {
 }
 
 const noJob = (id: string): ProblemError => new ProblemError("not-found", `there is no job ${id}`, [{ field: "id", value: id, message: "names no job", remedy: "see GET /api/v1/jobs" }]);
+
+/** The number in a cursor of a list that is ordered by one. @throws ProblemError `bad-request` for a cursor that no page gave. */
+function numberOfCursor(cursor: string): number {
+  if (/^\d{1,15}$/.test(cursor)) return Number(cursor);
+  throw new ProblemError("bad-request", "cursor is not valid", [{ field: "cursor", value: cursor, message: "was not made by a page of this list", remedy: "use nextCursor of the page before, or none" }]);
+}
 
 async function detailOf(db: Queryable, id: string): Promise<JobDetail> {
   const job = await getJobDetail(db, id);
@@ -134,9 +140,22 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
     async (request) => {
       const { id } = request.params;
       const { after, cursor, limit } = request.query;
-      if (cursor !== undefined && !/^\d{1,15}$/.test(cursor)) throw new ProblemError("bad-request", "cursor is not valid", [{ field: "cursor", value: cursor, message: "was not made by a page of this list", remedy: "use nextCursor of the page before, or none" }]);
       if (!(await getJob(database.db, id))) throw noJob(id);
-      return listStepMetrics(database.db, id, { after: cursor === undefined ? (after ?? 0) : Number(cursor), ...(limit === undefined ? {} : { limit }) });
+      return listStepMetrics(database.db, id, { after: cursor === undefined ? (after ?? 0) : numberOfCursor(cursor), ...(limit === undefined ? {} : { limit }) });
+    },
+  );
+
+  app.get(
+    "/jobs/:id/log",
+    {
+      config: { role: "viewer" },
+      schema: { tags: ["jobs"], summary: "A job's log lines, newest first", params: IdParams, querystring: Type.Object(PageQuery, { additionalProperties: false }), response: answers({ 200: JobLogPageSchema }) },
+    },
+    async (request) => {
+      const { id } = request.params;
+      const { cursor, limit } = request.query;
+      if (!(await getJob(database.db, id))) throw noJob(id);
+      return listJobLog(database.db, id, { ...(cursor === undefined ? {} : { before: numberOfCursor(cursor) }), ...(limit === undefined ? {} : { limit }) });
     },
   );
 

@@ -1,9 +1,9 @@
 import { availableParallelism } from "node:os";
-import { ProblemError, type JobSpec, type PlanningResult, type ProblemCode, type ProblemDetail, type Profile } from "@internevo/domain";
+import { fileURLToPath } from "node:url";
+import { ProblemError, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
 import { Piscina } from "piscina";
-
-/** What crosses the threads: an error's class does not. */
-export type WorkResult<T> = { readonly value: T } | { readonly problem: { readonly code: ProblemCode; readonly message: string; readonly details: readonly ProblemDetail[] } };
+import { createProcessPool } from "./process-pool.ts";
+import { valueOf, type WorkResult } from "./work-result.ts";
 
 export interface PlanTask {
   readonly spec: JobSpec;
@@ -11,11 +11,11 @@ export interface PlanTask {
   readonly top: number;
 }
 
-/** Work that takes processor time, on threads of its own: the server answers others meanwhile. */
+/** Work that takes processor time or touches files that others name, away from the server: it answers others meanwhile. Nothing takes longer than its deadline. */
 export interface Workers {
-  /** @throws ProblemError as planJob does */
+  /** @throws ProblemError as planJob does; `unavailable` when it takes too long or too many wait */
   plan(task: PlanTask, signal?: AbortSignal): Promise<PlanningResult>;
-  /** @throws ProblemError as checkData does */
+  /** @throws ProblemError as checkData does; `unavailable` when it takes too long or too many wait */
   checkData(spec: JobSpec): Promise<void>;
   close(): Promise<void>;
 }
@@ -25,25 +25,42 @@ export interface WorkersOptions {
   readonly planThreads?: number;
   /** Plans that may wait; more are refused. Default 64. */
   readonly queue?: number;
+  /** Bound on one search, waiting included. Default 300. */
+  readonly planSeconds?: number;
+  /** Bound on one check of a job's data, waiting included. Default 60. */
+  readonly checkSeconds?: number;
+  /** For tests: the module that checks data. */
+  readonly checkEntry?: string;
 }
 
-const WORKER = new URL("./worker.ts", import.meta.url).href;
+const PLAN_THREAD = new URL("./plan-thread.ts", import.meta.url).href;
+const CHECK_PROCESS = fileURLToPath(new URL("./check-process.ts", import.meta.url));
+
+const late = (field: string, message: string, remedy: string): ProblemError => new ProblemError("unavailable", `${field} ${message}`, [{ field, message, remedy }]);
 
 export function createWorkers(options: WorkersOptions = {}): Workers {
-  const { queue = 64, planThreads = Math.max(2, availableParallelism()) } = options;
-  const common = { filename: WORKER, minThreads: 0, maxQueue: queue, idleTimeout: 60_000 };
-  const plans = new Piscina({ ...common, maxThreads: planThreads });
+  const { queue = 64, planThreads = Math.max(2, availableParallelism()), planSeconds = 300, checkSeconds = 60 } = options;
+  const plans = new Piscina({ filename: PLAN_THREAD, minThreads: 0, maxThreads: planThreads, maxQueue: queue, idleTimeout: 60_000 });
   // Apart from the plans: a submission does not wait for somebody's search.
-  const checks = new Piscina({ ...common, maxThreads: 2 });
-  async function run<T>(pool: Piscina, name: string, task: unknown, signal?: AbortSignal): Promise<T> {
-    if (pool.queueSize >= queue) throw new ProblemError("unavailable", "too many requests of this kind are at work; try again shortly");
-    const result = (await pool.run(task, { name, ...(signal ? { signal } : {}) })) as WorkResult<T>;
-    if ("problem" in result) throw new ProblemError(result.problem.code, result.problem.message, result.problem.details);
-    return result.value;
-  }
+  const checks = createProcessPool({
+    entry: options.checkEntry ?? CHECK_PROCESS,
+    processes: 2,
+    queue,
+    deadlineSeconds: checkSeconds,
+    onDeadline: () => late("data", `could not be checked within ${checkSeconds} s`, "see whether the file system of the data answers, and submit again"),
+  });
   return {
-    plan: (task, signal) => run(plans, "plan", task, signal),
-    checkData: (spec) => run(checks, "data", spec),
-    close: async () => void (await Promise.all([plans.destroy(), checks.destroy()])),
+    async plan(task, signal) {
+      if (plans.queueSize >= queue) throw new ProblemError("unavailable", "too many requests of this kind are at work; try again shortly");
+      const deadline = AbortSignal.timeout(planSeconds * 1000);
+      try {
+        return valueOf((await plans.run(task, { name: "plan", signal: signal ? AbortSignal.any([signal, deadline]) : deadline })) as WorkResult<PlanningResult>);
+      } catch (error) {
+        if (deadline.aborted && !signal?.aborted) throw late("job", `could not be planned within ${planSeconds} s`, "plan it with the command line, which has no such bound: `internevo plan`");
+        throw error;
+      }
+    },
+    checkData: async (spec) => void valueOf((await checks.run(spec)) as WorkResult<null>),
+    close: async () => void (await Promise.all([plans.destroy(), checks.close()])),
   };
 }

@@ -1,4 +1,6 @@
+import { execFileSync } from "node:child_process";
 import { mkdtemp, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ProblemError } from "@internevo/domain";
@@ -70,7 +72,7 @@ describe("prepareDataset of text", () => {
     ["a missing file", "absent.txt", "does not exist"],
     ["a directory", ".", "is a directory"],
     ["an empty file", "empty.txt", "is empty"],
-    ["a device", "/dev/zero", "is not a regular file"],
+    ["a device", "/dev/zero", "is a device"],
   ])("refuses %s by name and leaves nothing behind", async (_what, name, message) => {
     await writeFile(at("good.txt"), "good");
     await writeFile(at("empty.txt"), "");
@@ -81,6 +83,22 @@ describe("prepareDataset of text", () => {
     expect(problem.details[0]).toMatchObject({ field: "data.paths.1", value: path });
     expect(await datasets()).toEqual([]);
   });
+
+  it("refuses a pipe that nobody writes to, and a socket, at once", async () => {
+    execFileSync("mkfifo", [at("pipe")]);
+    const server = createServer();
+    await new Promise<void>((listening) => server.listen(at("socket"), listening));
+    try {
+      for (const [name, what] of [["pipe", "is a pipe"], ["socket", "is a socket"]] as const) {
+        const inText = await problemOf(prepareDataset({ format: "text", paths: [at(name)] }, at("data"), 256));
+        expect(inText.details).toEqual([{ field: "data.paths.0", value: at(name), message: what, remedy: "give a regular file" }]);
+        const inTokens = await problemOf(prepareDataset({ format: "tokens", path: at(name) }, at("data"), 256));
+        expect(inTokens.details).toEqual([{ field: "data.path", value: at(name), message: what, remedy: "give a regular file" }]);
+      }
+    } finally {
+      server.close();
+    }
+  }, 5000);
 
   it("refuses a vocabulary below 256", async () => {
     const problem = await problemOf(prepareDataset({ format: "text", paths: [at("a.txt")] }, at("data"), 255));

@@ -1,0 +1,63 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { findShippedProfile } from "@internevo/cost-model";
+import { resolveJob, type JobSpec } from "@internevo/domain";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createWorkers, type Workers, type WorkersOptions } from "../src/work/workers.ts";
+
+let directory: string;
+let workers: Workers | undefined;
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), "internevo-workers-"));
+  execFileSync("mkfifo", [join(directory, "pipe")]);
+});
+afterEach(async () => {
+  await workers?.close();
+  rmSync(directory, { recursive: true });
+});
+
+const made = (options: WorkersOptions): Workers => (workers = createWorkers({ checkEntry: join(import.meta.dirname, "stuck-check.ts"), ...options }));
+const spec = (name: string): JobSpec =>
+  resolveJob({ name, model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 4 * 1024 * 1024, cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" }, data: { format: "tokens", path: join(directory, "pipe") } });
+const outcome = (work: Promise<unknown>): Promise<unknown> => work.then(() => "done", (error: unknown) => error);
+
+describe("work that never comes back", () => {
+  it("is answered at the deadline, and leaves room for others, however often it comes", async () => {
+    const pool = made({ checkSeconds: 5 });
+    const stuck = await Promise.all(Array.from({ length: 5 }, () => outcome(pool.checkData(spec("stuck")))));
+    for (const error of stuck) {
+      expect(error).toMatchObject({ code: "unavailable", message: "data could not be checked within 5 s", details: [{ field: "data", remedy: expect.stringContaining("file system") }] });
+    }
+    expect(await outcome(pool.checkData(spec("fine")))).toBe("done");
+  });
+
+  it("does not keep the pool from closing", async () => {
+    const pool = made({ checkSeconds: 60 });
+    const stuck = outcome(pool.checkData(spec("stuck")));
+    expect(await outcome(pool.checkData(spec("fine")))).toBe("done");
+    await pool.close();
+    expect(await stuck).toBeInstanceOf(Error);
+  });
+
+  it("is refused when too many wait", async () => {
+    const pool = made({ queue: 1 });
+    const first = Array.from({ length: 3 }, () => outcome(pool.checkData(spec("stuck"))));
+    expect(await outcome(pool.checkData(spec("fine")))).toMatchObject({ code: "unavailable", message: expect.stringContaining("too many") });
+    await pool.close();
+    await Promise.all(first);
+  });
+});
+
+describe("a search", () => {
+  it("ends at its deadline, and the next one is searched", async () => {
+    const profile = findShippedProfile("a800-128");
+    if (!profile) throw new Error("the profile ships with the project");
+    const short = made({ planSeconds: 0.001 });
+    expect(await outcome(short.plan({ spec: spec("seven"), profile, top: 1 }))).toMatchObject({ code: "unavailable", details: [{ field: "job", message: "could not be planned within 0.001 s" }] });
+    await short.close();
+    const result = await made({}).plan({ spec: spec("seven"), profile, top: 1 });
+    expect(result.candidates).toHaveLength(1);
+  });
+});

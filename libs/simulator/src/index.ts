@@ -1,0 +1,2 @@
+export * from "./caching-allocator.ts";
+export * from "./allocation-traces.ts";
