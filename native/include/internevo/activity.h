@@ -7,8 +7,10 @@
 
 namespace internevo {
 
-enum class ActivityLane : std::uint8_t { compute, communication };
-constexpr int kActivityLanes = 2;
+/// `communication` is the lane that runs beside the computing thread; `exposed` is what the computing thread itself
+/// communicates or waits for.
+enum class ActivityLane : std::uint8_t { compute, communication, exposed };
+constexpr int kActivityLanes = 3;
 const char* activityLaneName(ActivityLane lane) noexcept;
 
 /// Seconds of the steady clock, in nanoseconds.

@@ -6,7 +6,9 @@
 namespace internevo {
 
 const char* activityLaneName(ActivityLane lane) noexcept {
-  return lane == ActivityLane::compute ? "compute" : "communication";
+  return lane == ActivityLane::compute         ? "compute"
+         : lane == ActivityLane::communication ? "communication"
+                                               : "exposed communication";
 }
 
 std::int64_t steadyNanoseconds() noexcept {

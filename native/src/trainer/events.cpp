@@ -94,9 +94,9 @@ void emitStep(const StepResult& r, std::int64_t peakMemoryBytes, std::int64_t re
                 {"tokens", r.tokens},
                 {"stepTimeSeconds", r.stepTimeSeconds},
                 {"tokensPerSecond", static_cast<double>(r.tokens) / r.stepTimeSeconds},
-                {"computeSeconds", r.stepTimeSeconds - r.communicationSeconds - r.bubbleSeconds},
+                {"computeSeconds", r.stepTimeSeconds - r.exposedCommunicationSeconds - r.bubbleSeconds},
                 {"communicationSeconds", r.communicationSeconds},
-                {"exposedCommunicationSeconds", r.communicationSeconds},
+                {"exposedCommunicationSeconds", r.exposedCommunicationSeconds},
                 {"bubbleSeconds", r.bubbleSeconds},
                 {"peakMemoryBytes", peakMemoryBytes},
                 {"residentPeakBytes", residentPeakBytes}});

@@ -6,6 +6,7 @@
 
 #include "internevo/collectives.h"
 #include "trainer/failure.h"
+#include "trainer/gather_schedule.h"
 #include "trainer/groups.h"
 #include "trainer/pipeline_schedule.h"
 
@@ -116,9 +117,15 @@ void planWorkspace(const Config& c, const LocalShape& s, Planner* take, MemoryPl
 void planReductions(const Config& c, const Layout& layout, Planner* take, MemoryPlan* plan) {
   const PlanConfig& p = c.plan;
   const std::int64_t width = bytesPerElement(c.precision);
-  if (p.parameterSharding > 1) plan->gatherPool = take->take(MemoryLine::gatherPool, layout.largestElements() * width);
+  const auto schedule = gatherSchedule(
+      p, layout, pipelineSchedule(layout.position().stage, p.pipelineParallel, p.microBatches, p.pipelineChunks));
+  if (!schedule.empty()) {
+    plan->gatherPool =
+        take->take(MemoryLine::gatherPool, (p.overlaps() ? 2 : 1) * gatherSlotElements(schedule, layout) * width);
+  }
   if (p.parameterSharding > 1 || p.gradientSharding > 1) {
-    plan->unitGradient = take->take(MemoryLine::reduceStaging, layout.largestElements() * 4);
+    const int slots = p.backwardOverlap == BackwardOverlap::none ? 1 : 2;
+    plan->unitGradient = take->take(MemoryLine::reduceStaging, slots * gradientSlotElements(p, layout) * 4);
   }
   const int replicas = p.replicaRanks() / (p.parameterSharding * p.optimizerStateSharding);
   const int ends = c.model.tiedEmbeddings && p.pipelineParallel > 1 ? 2 : 1;
@@ -128,6 +135,12 @@ void planReductions(const Config& c, const Layout& layout, Planner* take, Memory
     reduce = std::max(reduce, Communicator::reduceWorkspaceBytes(group));
   }
   plan->reduceWorkspace = take->take(MemoryLine::reduceStaging, reduce);
+  if (!p.overlaps()) return;
+  std::int64_t lane = 0;
+  for (const int group : {p.parameterSharding, p.optimizerStateSharding, replicas}) {
+    lane = std::max(lane, Communicator::reduceWorkspaceBytes(group));
+  }
+  plan->laneReduceWorkspace = take->take(MemoryLine::reduceStaging, lane);
 }
 
 void planStaging(const Config& c, const Layout& layout, const LocalShape& s, Planner* take, MemoryPlan* plan) {

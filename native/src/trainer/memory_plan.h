@@ -72,7 +72,11 @@ struct MemoryPlan {
   WorkspacePieces workspace;
   Piece attentionWorkspace;
   Piece headWorkspace;             ///< logits and the scratch of every matrix product
-  Piece gatherPool, unitGradient, reduceWorkspace, allToAllStaging, cosines, sines;
+  Piece gatherPool;                ///< slots of the pool, one behind the other
+  Piece unitGradient;              ///< slots of the gradient staging
+  Piece reduceWorkspace;           ///< of the computing thread
+  Piece laneReduceWorkspace;       ///< of the communication lane; empty where the plan does not overlap
+  Piece allToAllStaging, cosines, sines;
   Piece tokens, targets;           ///< int32 [blockRows]; empty on stages between the first and the last
   Piece block;                     ///< [b·S, H]: gathered input or partial output of a split block; tp > 1
   Piece headStatistics;            ///< float64 [tp, chunk rows, kHeadStatistics]; tp > 1, last stage

@@ -87,7 +87,7 @@ void writeRank(File* file, int rank, const WireHeader& header, const std::vector
     Json args = Json::object();
     if (e.unit >= 0) args["unit"] = e.unit;
     if (e.microBatch >= 0) args["microBatch"] = e.microBatch;
-    if (e.lane == static_cast<int>(ActivityLane::communication)) args["exposed"] = e.exposed != 0;
+    if (e.lane != static_cast<int>(ActivityLane::compute)) args["exposed"] = e.exposed != 0;
     line({{"ph", "X"}, {"name", e.name}, {"cat", activityLaneName(static_cast<ActivityLane>(e.lane))}, {"pid", rank},
           {"tid", 1 + e.lane}, {"ts", static_cast<double>(e.start - origin) / 1000.0},
           {"dur", static_cast<double>(e.end - e.start) / 1000.0}, {"args", args}});

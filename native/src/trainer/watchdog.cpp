@@ -207,7 +207,7 @@ bool WatchdogHub::State::checkStall(double at) {
                                   : std::max(limits.stallSeconds, limits.stallFactor * static_cast<double>(longest) * 1e-9);
   if (at - progressAt <= allowed) return false;
   const auto rankOf = [](const std::pair<int, Beat>& each) {
-    const bool waits = each.second.lane == static_cast<int>(ActivityLane::communication);
+    const bool waits = each.second.lane > static_cast<int>(ActivityLane::compute);
     return std::tuple(waits, each.second.step, each.second.finished, each.first);
   };
   const auto& worst = *std::min_element(beats.begin(), beats.end(),

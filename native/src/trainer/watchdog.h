@@ -14,16 +14,9 @@
 #include <vector>
 
 #include "internevo/activity.h"
+#include "trainer/watchdog_limits.h"
 
 namespace internevo::trainer {
-
-struct WatchdogLimits {
-  double beatSeconds = 0.5;
-  double silenceSeconds = 5;
-  double stallSeconds = 8;
-  double stallFactor = 20;
-  double firstStepSeconds = 300;  ///< the stall limit until a first step has ended: nothing is known about lengths yet
-};
 
 /// What people need to find a rank.
 struct RankIdentity {
