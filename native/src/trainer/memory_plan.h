@@ -63,6 +63,14 @@ struct SlotPieces {
   Piece output;                 ///< of the last layer of the model, for the head; empty elsewhere
 };
 
+/// A piece as people see it. `uses`: when in a step it is in use, where pieces share memory; else empty.
+struct NamedPiece {
+  std::string name;
+  MemoryLine line = MemoryLine::parameters;
+  Piece piece;
+  std::vector<std::string> uses;
+};
+
 struct MemoryPlan {
   std::array<std::int64_t, kMemoryLines> lines{};
 
@@ -82,6 +90,8 @@ struct MemoryPlan {
   Piece headStatistics;            ///< float64 [tp, chunk rows, kHeadStatistics]; tp > 1, last stage
   Piece sendForward, receiveForward, sendBackward, receiveBackward;  ///< [rows, H]; empty where nothing passes
 
+  std::vector<NamedPiece> pieces;  ///< all of the above that are not empty, by offset
+
   std::int64_t arenaBytes() const;
 };
 
@@ -97,6 +107,9 @@ struct StagePlans {
   const MemoryPlan& largest() const { return plans[static_cast<std::size_t>(fullest)]; }
 };
 StagePlans planStages(const Config& config, const Backend& backend);
+
+/// Bytes of the timeline's recorder, which stands outside the arena; 0 where none is asked for.
+std::int64_t timelineBytes(const Config& config);
 
 /// Refuses a plan whose peak is above the configuration's limit. Errors: Failure outOfMemory with every line.
 void requireFits(const Config& config, const MemoryPlan& plan, std::int64_t runtimeBytes);

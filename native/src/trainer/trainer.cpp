@@ -25,7 +25,8 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
   reduceWorkspace_ = {early.data() + (alignUp(static_cast<std::int64_t>(address), kAlignmentBytes) -
                                       static_cast<std::int64_t>(address)),
                       groups_.world.reduceWorkspaceBytes()};
-  runtimeBytes_ = maximum(residentBytes());
+  // The recorder exists already, and is a line of its own.
+  runtimeBytes_ = maximum(residentBytes()) - (activity == nullptr ? 0 : timelineBytes(config_));
   agree(groups_.world, reduceWorkspace_, [&] {
     requireFits(config_, memoryPlan(), runtimeBytes_);
     data_.open(config_.dataPath, config_.model.vocabularySize, config_.sequenceLengthTokens);

@@ -56,9 +56,9 @@ class Trainer {
   const TokenFile& data() const { return data_; }
   int rank() const { return rank_; }
   std::int64_t runtimeBytes() const { return runtimeBytes_; }  ///< the largest over the ranks
-  std::int64_t plannedPeakBytes() const { return memoryPlan().arenaBytes() + runtimeBytes_; }  ///< of the fullest rank
+  std::int64_t plannedPeakBytes() const { return memoryPlan().arenaBytes() + timelineBytes(config_) + runtimeBytes_; }  ///< of the fullest rank
   std::int64_t peakMemoryBytes() const {
-    return alignUp(arena_.highWaterBytes(), kAlignmentBytes) + runtimeBytes_;
+    return alignUp(arena_.highWaterBytes(), kAlignmentBytes) + timelineBytes(config_) + runtimeBytes_;
   }
 
  private:

@@ -123,6 +123,7 @@ struct WatchdogHub::State {
   bool checkSilence(double at);
   bool checkStall(double at);
   bool report(int rank, LostRank::Kind kind, const Beat& beat) {
+    answer(true);  // what follows is the end of the job, and no loss of rank 0
     lost({rank, kind, sentence(rank, ranks[static_cast<std::size_t>(rank)], kind, watchdog::describe(beat))});
     return true;
   }
@@ -166,8 +167,11 @@ void WatchdogHub::State::welcome() {
 
 /// True when a rank was lost, which has been reported.
 bool WatchdogHub::State::hear() {
+  std::size_t died = 0;
+  bool ending = false;  // a rank that said goodbye ends the job in its own way, and takes others with it
   for (std::size_t rank = 1; rank < members.size(); ++rank) {
     Member& m = members[rank];
+    ending = ending || m.left;
     if (m.socket < 0 || m.left) continue;
     const bool open = m.inbox.receive(m.socket, [&](const Beat& beat) {
       m.heard = now();
@@ -175,9 +179,12 @@ bool WatchdogHub::State::hear() {
       else m.last = beat;
       return true;
     });
-    if (!open && !m.left) return report(static_cast<int>(rank), LostRank::Kind::died, m.last);
+    ending = ending || m.left;
+    if (!open && !m.left && died == 0) died = rank;
+    if (!open) m.left = true;
   }
-  return false;
+  if (died == 0 || ending) return false;
+  return report(static_cast<int>(died), LostRank::Kind::died, members[died].last);
 }
 
 bool WatchdogHub::State::checkSilence(double at) {

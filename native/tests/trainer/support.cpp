@@ -110,7 +110,7 @@ std::string documentOf(const Config& c) {
                   {"keepLast", c.checkpoint->keepLast},
                   {"resume", c.checkpoint->resumeLatest ? "latest" : "none"}};
   }
-  return Json{{"protocol", 1},
+  Json document{{"protocol", 1},
               {"model", Json::parse(modelJson(c.model))},
               {"sequenceLengthTokens", c.sequenceLengthTokens},
               {"precision", c.bf16() ? "bf16" : "fp32"},
@@ -141,8 +141,18 @@ std::string documentOf(const Config& c) {
               {"memoryLimitBytes", c.memoryLimitBytes ? Json(*c.memoryLimitBytes) : Json()},
               {"threadsPerRank", c.threadsPerRank},
               {"deterministic", c.deterministic},
-              {"gradientDumpPath", c.gradientDumpPath ? Json(*c.gradientDumpPath) : Json()}}
-      .dump();
+              {"gradientDumpPath", c.gradientDumpPath ? Json(*c.gradientDumpPath) : Json()}};
+  if (c.timeline) {
+    const TimelineConfig& t = *c.timeline;
+    document["timeline"] = {{"path", t.path}, {"firstStep", t.firstStep}, {"steps", t.steps}, {"capacityEvents", t.capacityEvents}};
+  }
+  document["watchdog"] = nullptr;
+  if (c.watchdog) {
+    const WatchdogLimits& w = *c.watchdog;
+    document["watchdog"] = {{"beatSeconds", w.beatSeconds}, {"silenceSeconds", w.silenceSeconds}, {"stallSeconds", w.stallSeconds},
+                            {"stallFactor", w.stallFactor}, {"firstStepSeconds", w.firstStepSeconds}};
+  }
+  return document.dump();
 }
 
 void writeFile(const std::string& path, const std::string& text) {
