@@ -80,6 +80,7 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
         }
         if (event.event === "step") recorder.push(metricOf(event, launch.attempt));
         if (event.event === "checkpoint") launch.onCheckpoint(event);
+        if (event.event === "error" && event.continues === true) launch.onLog(`${event.message}${event.remedy === undefined ? "" : `; ${event.remedy}`}; training goes on`);
       },
     });
     await starting;

@@ -22,11 +22,19 @@ export const TrainerConfigSchema = Type.Object(
     steps: Type.Integer({ minimum: 1 }),
     checkpoint: Type.Union([
       Type.Object(
-        { directory: Type.String(), everySteps: Type.Integer({ minimum: 1 }), keepLast: Type.Integer({ minimum: 1 }), resume: Type.Union([Type.Literal("latest"), Type.Literal("none")]) },
+        {
+          directory: Type.String(),
+          everySteps: Type.Integer({ minimum: 1 }),
+          keepLast: Type.Integer({ minimum: 1 }),
+          resume: Type.Union([Type.Literal("latest"), Type.Literal("none")]),
+          writing: Type.Optional(Type.Union([Type.Literal("automatic"), Type.Literal("asynchronous"), Type.Literal("synchronous")], { description: "default automatic: in the background where memory has room" })),
+          onFailure: Type.Optional(Type.Union([Type.Literal("continue"), Type.Literal("stop")], { description: "default continue: the last good checkpoint stays" })),
+        },
         strict,
       ),
       Type.Null(),
     ]),
+    initialWeights: Type.Optional(Type.Union([Type.Object({ path: Type.String({ description: "Hugging Face folder, or directory of a checkpoint" }) }, strict), Type.Null()])),
     memoryLimitBytes: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()]),
     threadsPerRank: Type.Integer({ minimum: 1 }),
     deterministic: Type.Boolean(),
@@ -48,6 +56,7 @@ export const NativeErrorEventSchema = Type.Object({
   field: Type.Optional(Type.String()),
   value: Type.Optional(Type.Unknown()),
   remedy: Type.Optional(Type.String()),
+  continues: Type.Optional(Type.Boolean({ description: "the run goes on all the same" })),
 });
 
 export const TrainerEventSchema = Type.Union([
@@ -57,7 +66,7 @@ export const TrainerEventSchema = Type.Union([
     stepTimeSeconds: Type.Number(), tokensPerSecond: Type.Number(), computeSeconds: Type.Number(), communicationSeconds: Type.Number(), exposedCommunicationSeconds: Type.Number(),
     peakMemoryBytes: Type.Integer(), residentPeakBytes: Type.Integer(),
   }),
-  Type.Object({ event: Type.Literal("checkpoint"), step: Type.Integer(), path: Type.String(), bytes: Type.Integer(), seconds: Type.Number() }),
+  Type.Object({ event: Type.Literal("checkpoint"), step: Type.Integer(), path: Type.String(), bytes: Type.Integer(), seconds: Type.Number(), stallSeconds: Type.Optional(Type.Number()) }),
   NativeErrorEventSchema,
   Type.Object({ event: Type.Literal("done"), step: Type.Integer(), loss: Type.Number(), reason: Type.Union([Type.Literal("completed"), Type.Literal("terminated")]) }),
 ]);

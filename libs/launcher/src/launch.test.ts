@@ -66,6 +66,12 @@ async function launch(body: string, over: Partial<LaunchOptions<Program>> = {}) 
 const DONE = `[ $OMPI_COMM_WORLD_RANK = 0 ] && echo '{"event":"done"}'`;
 
 describe("launchRanks", () => {
+  it("does not take an error that the run survived for the cause of its end", async () => {
+    const survived = `printf '{"event":"error","code":"checkpoint_error","message":"disk full","continues":true}\\n'`;
+    expect((await launch(`${survived}; printf '{"event":"done"}\\n'`)).outcome).toMatchObject({ status: "completed" });
+    expect((await launch(`${survived}; printf '{"event":"error","code":"data_error","message":"bad token"}\\n'; exit 4`)).outcome).toMatchObject({ status: "failed", failure: { code: "data-invalid" } });
+  });
+
   it("gives every rank the configuration, and neither foreign tuning nor the service's secrets", async () => {
     process.env["DATABASE_URL"] = "secret";
     process.env["OPENBLAS_CORETYPE"] = "Haswell";

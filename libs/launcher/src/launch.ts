@@ -167,7 +167,7 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
       return fail({ code: "internal", message: `line ${lineNumber} that ${options.program.name} wrote is no event of the protocol: ${(error as Error).message}: ${line.slice(0, 200)}` });
     }
     silence?.refresh();
-    if (event.event === "error") firstError ??= event as NativeError;
+    if (event.event === "error" && (event as NativeError).continues !== true) firstError ??= event as NativeError;
     if (event.event === "done") done = true;
     try {
       options.onEvent(event as EventOf<P>);

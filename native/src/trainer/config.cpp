@@ -232,6 +232,10 @@ CheckpointConfig readCheckpoint(Reader r) {
   c.everySteps = r.integer("everySteps", 1);
   c.keepLast = r.integer("keepLast", 1, 1000);
   c.resumeLatest = r.choice("resume", {"none", "latest"}) == 1;
+  if (r.has("writing")) {
+    c.writing = static_cast<CheckpointWriting>(r.choice("writing", {"automatic", "asynchronous", "synchronous"}));
+  }
+  if (r.has("onFailure")) c.stopOnFailure = r.choice("onFailure", {"continue", "stop"}) == 1;
   r.finish();
   return c;
 }
@@ -260,6 +264,11 @@ Config parseConfig(const std::string& text) {
   c.seed = static_cast<std::uint64_t>(r.integer("seed", 0));
   c.steps = r.integer("steps", 1, 1000000000);
   if (!r.isNull("checkpoint")) c.checkpoint = readCheckpoint(r.object("checkpoint"));
+  if (r.has("initialWeights") && !r.isNull("initialWeights")) {
+    Reader weights = r.object("initialWeights");
+    c.initialWeightsPath = weights.text("path");
+    weights.finish();
+  }
   if (!r.isNull("memoryLimitBytes")) c.memoryLimitBytes = r.integer("memoryLimitBytes", 1);
   c.threadsPerRank = static_cast<int>(r.integer("threadsPerRank", 1, 1024));
   c.deterministic = r.boolean("deterministic");
@@ -280,6 +289,11 @@ Config loadConfig(const std::string& path) {
     refuse("--config", Json(path).dump(), "cannot be read", "give the path of a readable configuration");
   }
   return parseConfig(text.str());
+}
+
+PlanConfig parsePlan(const std::string& text) {
+  const Json document = Json::parse(text, nullptr, false);
+  return readPlan({document, "plan"});
 }
 
 std::string planJson(const PlanConfig& p) {

@@ -73,10 +73,15 @@ struct OptimizerConfig {
   double clipGlobalNorm = 0;  ///< 0: no clipping
 };
 
+/// Automatic: asynchronous where the memory limit has room for the staging.
+enum class CheckpointWriting { automatic, asynchronous, synchronous };
+
 struct CheckpointConfig {
   std::string directory;
   std::int64_t everySteps = 1, keepLast = 1;
   bool resumeLatest = false;
+  CheckpointWriting writing = CheckpointWriting::automatic;
+  bool stopOnFailure = false;  ///< else a checkpoint that cannot be written is reported, and training goes on
 };
 
 /// The measured timeline of some steps; see timeline.h.
@@ -96,6 +101,8 @@ struct Config {
   std::uint64_t seed = 0;
   std::int64_t steps = 1;
   std::optional<CheckpointConfig> checkpoint;
+  /// Hugging Face folder or directory of a checkpoint: the weights to begin with, unless a checkpoint is resumed.
+  std::optional<std::string> initialWeightsPath;
   std::optional<std::int64_t> memoryLimitBytes;
   int threadsPerRank = 1;
   bool deterministic = true;  ///< every run is; kept so that a backend that is faster without may ask
@@ -114,10 +121,14 @@ Config loadConfig(const std::string& path);
 /// Whether the model can run under the plan, and the mesh is the plan's. Errors: Failure badConfig (sizes that do not
 /// divide, a mesh that is not the plan's), planUnsupported (what this executor does not do).
 void validatePlan(const Config& config);
+/// The same without the mesh: model, sequence length and plan.
+void validateFactors(const Config& config);
 
+/// The plan of such a text. Errors: Failure badConfig.
+PlanConfig parsePlan(const std::string& text);
 /// The document's text of a configuration's plan, as the manifest of a checkpoint keeps it.
 std::string planJson(const PlanConfig& plan);
-/// Text of what must be equal for a checkpoint to be continued: model, sequence length, precision, plan, seed, ….
+/// The same of a model.
 std::string modelJson(const ModelConfig& model);
 
 }  // namespace internevo::trainer

@@ -52,7 +52,10 @@ void emit(const char* event, const Json& members) {
 Json linesOf(const Config& config, const MemoryPlan& plan, std::int64_t runtimeBytes) {
   Json lines = Json::object();
   for (int i = 0; i < kMemoryLines; ++i) {
-    lines[memoryLineName(static_cast<MemoryLine>(i))] = plan.lines[static_cast<std::size_t>(i)];
+    const auto line = static_cast<MemoryLine>(i);
+    const std::int64_t bytes = plan.lines[static_cast<std::size_t>(i)];
+    if (line == MemoryLine::checkpointStaging && bytes == 0) continue;  // a line of runs that stage checkpoints only
+    lines[memoryLineName(line)] = bytes;
   }
   if (config.timeline) lines["timeline"] = timelineBytes(config);
   lines["runtime"] = runtimeBytes;
@@ -119,21 +122,26 @@ void emitStep(const StepResult& r, std::int64_t peakMemoryBytes, std::int64_t re
                 {"residentPeakBytes", residentPeakBytes}});
 }
 
-void emitCheckpoint(std::int64_t step, const CheckpointResult& r) {
-  emit("checkpoint", {{"step", step}, {"path", r.path}, {"bytes", r.bytes}, {"seconds", r.seconds}});
+void emitCheckpoint(const CheckpointResult& r) {
+  emit("checkpoint", {{"step", r.step},
+                      {"path", r.path},
+                      {"bytes", r.bytes},
+                      {"seconds", r.seconds},
+                      {"stallSeconds", r.stallSeconds}});
 }
 
 void emitDone(std::int64_t step, double loss, const std::string& reason) {
   emit("done", {{"step", step}, {"loss", loss}, {"reason", reason}});
 }
 
-void emitError(const Problem& p, int rank) noexcept {
+void emitError(const Problem& p, int rank, bool continues) noexcept {
   try {
     Json members = {{"code", statusCodeName(p.code)}, {"message", p.message}, {"rank", rank}};
     if (!p.field.empty()) members["field"] = p.field;
     const Json value = Json::parse(p.valueJson, nullptr, false);
     if (!p.valueJson.empty() && !value.is_discarded()) members["value"] = value;
     if (!p.remedy.empty()) members["remedy"] = p.remedy;
+    if (continues) members["continues"] = true;
     writeLine(lineOf("error", members));
   } catch (...) {
     writeLine("{\"event\":\"error\",\"code\":\"internal\",\"message\":\"an error could not be described\"}\n");

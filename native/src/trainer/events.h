@@ -15,10 +15,10 @@ namespace internevo::trainer {
 void emitStarted(const Trainer& trainer, const std::vector<std::string>& hosts, std::int64_t resumedFromStep);
 void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtimeBytes, bool memoryMap);
 void emitStep(const StepResult& result, std::int64_t peakMemoryBytes, std::int64_t residentPeakBytes);
-void emitCheckpoint(std::int64_t step, const CheckpointResult& result);
+void emitCheckpoint(const CheckpointResult& result);
 void emitDone(std::int64_t step, double loss, const std::string& reason);
 
-/// Never throws: there is nobody left to tell.
-void emitError(const Problem& problem, int rank) noexcept;
+/// Never throws: there is nobody left to tell. `continues`: the run goes on all the same.
+void emitError(const Problem& problem, int rank, bool continues = false) noexcept;
 
 }  // namespace internevo::trainer

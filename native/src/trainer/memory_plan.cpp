@@ -9,6 +9,7 @@
 #include "trainer/failure.h"
 #include "trainer/gather_schedule.h"
 #include "trainer/groups.h"
+#include "trainer/held.h"
 #include "trainer/pipeline_schedule.h"
 
 namespace internevo::trainer {
@@ -203,6 +204,7 @@ const char* memoryLineName(MemoryLine line) {
     case MemoryLine::pipelineBuffers: return "pipelineBuffers";
     case MemoryLine::ropeTables: return "ropeTables";
     case MemoryLine::dataBuffers: return "dataBuffers";
+    case MemoryLine::checkpointStaging: return "checkpointStaging";
     case MemoryLine::count: break;
   }
   return "unknown";
@@ -255,13 +257,36 @@ StagePlans planStages(const Config& c, const Backend& backend) {
   StagePlans stages;
   for (int stage = 0; stage < c.plan.pipelineParallel; ++stage) {
     stages.plans.push_back(planMemory(c, Layout(c.model, c.plan, {stage, 0}), backend));
-    if (stages.plans.back().arenaBytes() > stages.largest().arenaBytes()) stages.fullest = stage;
   }
+  stages.findFullest();
   return stages;
 }
 
 std::int64_t timelineBytes(const Config& config) {
   return config.timeline ? config.timeline->capacityEvents * static_cast<std::int64_t>(sizeof(ActivityEvent)) : 0;
+}
+
+void StagePlans::findFullest() {
+  for (std::size_t stage = 0; stage < plans.size(); ++stage) {
+    if (plans[stage].arenaBytes() > largest().arenaBytes()) fullest = static_cast<int>(stage);
+  }
+}
+
+void addCheckpointStaging(const Config& c, std::int64_t runtimeBytes, StagePlans* stages) {
+  if (!c.checkpoint || c.checkpoint->writing == CheckpointWriting::synchronous) return;
+  const int replicas = c.plan.replicaRanks() / (c.plan.parameterSharding * c.plan.optimizerStateSharding);
+  StagePlans staged = *stages;
+  for (std::size_t stage = 0; stage < staged.plans.size(); ++stage) {
+    MemoryPlan& plan = staged.plans[stage];
+    const Layout layout(c.model, c.plan, {static_cast<int>(stage), 0});
+    plan.checkpointStaging = {plan.arenaBytes(), 3 * 4 * savedElementsBound(layout, replicas)};
+    plan.lines[static_cast<std::size_t>(MemoryLine::checkpointStaging)] = aligned(plan.checkpointStaging.bytes);
+  }
+  staged.findFullest();
+  const bool asked = c.checkpoint->writing == CheckpointWriting::asynchronous;
+  if (asked || !c.memoryLimitBytes || staged.largest().arenaBytes() + runtimeBytes <= *c.memoryLimitBytes) {
+    *stages = std::move(staged);
+  }
 }
 
 void requireFits(const Config& config, const MemoryPlan& plan, std::int64_t runtimeBytes) {

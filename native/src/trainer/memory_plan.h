@@ -15,6 +15,7 @@ namespace internevo::trainer {
 enum class MemoryLine {
   parameters, gradients, optimizerStates, activations, layerWorkspace, attentionWorkspace, logits, gatherPool,
   reduceStaging, allToAllStaging, tensorParallelStaging, pipelineBuffers, ropeTables, dataBuffers,
+  checkpointStaging,
   count
 };
 constexpr int kMemoryLines = static_cast<int>(MemoryLine::count);
@@ -89,6 +90,7 @@ struct MemoryPlan {
   Piece block;                     ///< [b·S, H]: gathered input or partial output of a split block; tp > 1
   Piece headStatistics;            ///< float64 [tp, chunk rows, kHeadStatistics]; tp > 1, last stage
   Piece sendForward, receiveForward, sendBackward, receiveBackward;  ///< [rows, H]; empty where nothing passes
+  Piece checkpointStaging;         ///< float32: what this rank saves; empty when checkpoints are written in the step loop
 
   std::vector<NamedPiece> pieces;  ///< all of the above that are not empty, by offset
 
@@ -104,9 +106,14 @@ MemoryPlan planMemory(const Config& config, const Layout& layout, const Backend&
 struct StagePlans {
   std::vector<MemoryPlan> plans;
   int fullest = 0;
+  void findFullest();
   const MemoryPlan& largest() const { return plans[static_cast<std::size_t>(fullest)]; }
 };
 StagePlans planStages(const Config& config, const Backend& backend);
+/// Adds the staging of checkpoints to every stage: 12 · 64 · Σ ⌈U / (64·ps·oss·n)⌉ bytes over the units, n = R/(ps·oss)
+/// replicas, each of which saves its share. Nothing is added without checkpoints, when they are to be written in the step
+/// loop, and, unless asked for, when no room is left under the limit.
+void addCheckpointStaging(const Config& config, std::int64_t runtimeBytes, StagePlans* stages);
 
 /// Bytes of the timeline's recorder, which stands outside the arena; 0 where none is asked for.
 std::int64_t timelineBytes(const Config& config);

@@ -136,9 +136,13 @@ void checkMesh(const PlanConfig& p, const MeshConfig& m) {
 
 }  // namespace
 
-void validatePlan(const Config& config) {
+void validateFactors(const Config& config) {
   checkModel(config.model);
   checkFactors(config);
+}
+
+void validatePlan(const Config& config) {
+  validateFactors(config);
   checkMesh(config.plan, config.mesh);
 }
 

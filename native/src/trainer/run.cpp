@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include "trainer/checkpoint.h"
 #include "trainer/events.h"
@@ -16,19 +17,54 @@ namespace {
 /// Values that the ranks compare at the end of a step.
 struct StepReport {
   bool terminate = false;
-  std::int64_t peakMemoryBytes = 0, residentPeakBytes = 0;
+  std::int64_t peakMemoryBytes = 0, residentPeakBytes = 0, checkpointWord = 0;
 };
 
-StepReport compare(Trainer& trainer, bool terminate) {
-  std::int64_t words[3] = {terminate ? 1 : 0, trainer.peakMemoryBytes(), residentPeakBytes()};
-  require(trainer.groups().world.allReduce({words, DataType::int64}, 3, ReduceOperation::maximum,
+StepReport compare(Trainer& trainer, bool terminate, std::int64_t checkpointWord) {
+  std::int64_t words[4] = {terminate ? 1 : 0, trainer.peakMemoryBytes(), residentPeakBytes(), checkpointWord};
+  require(trainer.groups().world.allReduce({words, DataType::int64}, 4, ReduceOperation::maximum,
                                            trainer.reduceWorkspace()));
-  return {words[0] != 0, words[1], words[2]};
+  return {words[0] != 0, words[1], words[2], words[3]};
 }
 
-bool checkpointDue(const Config& c, std::int64_t step, bool last) {
-  return c.checkpoint && (last || step % c.checkpoint->everySteps == 0);
-}
+/// The checkpoints of a run, as it makes them: begun when due, put in place while it goes on.
+class Checkpoints {
+ public:
+  Checkpoints(Trainer& trainer, const CheckpointConfig& config) : trainer_(trainer), config_(config), writer_(trainer) {}
+
+  std::int64_t word() const { return writer_.word(); }
+  bool due(std::int64_t step) const { return step % config_.everySteps == 0; }
+
+  void advance(std::int64_t largestWord) {
+    if (writer_.advance(largestWord)) settle(config_.stopOnFailure);
+  }
+  /// Waits for the former one, and for this one too when it is the run's last or is not staged.
+  void save(std::int64_t step, bool last) {
+    finish(config_.stopOnFailure);
+    writer_.begin(step);
+    if (last || trainer_.checkpointStaging().empty()) finish(last || config_.stopOnFailure);
+  }
+  void finish(bool stopOnFailure) {
+    if (writer_.finish()) settle(stopOnFailure);
+  }
+
+ private:
+  /// Tells how a checkpoint ended. Errors: its AgreedFailure when the run stops for it.
+  void settle(bool stopOnFailure) {
+    const CheckpointWriter::Outcome outcome = writer_.take();
+    if (!outcome.failure) {
+      if (trainer_.rank() == 0) emitCheckpoint(outcome.result);
+    } else if (stopOnFailure) {
+      throw AgreedFailure(*outcome.failure);
+    } else if (outcome.failure->reporter()) {
+      emitError(outcome.failure->problem(), trainer_.rank(), true);
+    }
+  }
+
+  Trainer& trainer_;
+  const CheckpointConfig config_;
+  CheckpointWriter writer_;
+};
 
 /// Records the timeline of the asked steps and writes it when they, or the run, are over.
 class TimelineRecorder {
@@ -66,41 +102,67 @@ struct Run {
   RunWatch& watch;
 };
 
-RunEnd train(const Run& r, Trainer& trainer) {
-  const Config& config = r.config;
-  const bool first = r.rank == 0;
+struct Progress {
   std::int64_t done = 0;
-  if (config.checkpoint && config.checkpoint->resumeLatest) {
-    const Activity::Scope scope(r.activity, ActivityLane::compute, "checkpoint loading");
-    done = loadLatestCheckpoint(trainer);
-  }
-  if (done == 0) trainer.initializeWeights();
-  if (first) emitStarted(trainer, r.hosts, done);
+  double loss = 0;
+  bool terminated = false;
+};
 
-  StepResult result;
+void trainSteps(const Run& r, Trainer& trainer, Checkpoints* checkpoints, Progress* progress) {
+  const Config& config = r.config;
   bool dumped = false;
   TimelineRecorder timeline(config, r.activity, r.watch, r.rank);
-  while (done < config.steps) {
-    timeline.beforeStep(done + 1);
-    result = trainer.step(done + 1);
-    done = result.step;
+  while (progress->done < config.steps && !progress->terminated) {
+    timeline.beforeStep(progress->done + 1);
+    const StepResult result = trainer.step(progress->done + 1);
+    progress->done = result.step, progress->loss = result.loss;
     if (config.gradientDumpPath && !dumped) trainer.dumpGradients(*config.gradientDumpPath, result.loss), dumped = true;
-    const StepReport report = compare(trainer, r.terminate.load());
-    if (first) emitStep(result, report.peakMemoryBytes, report.residentPeakBytes);
-    const bool last = done >= config.steps;
-    timeline.afterStep(done, last || report.terminate);
-    if (checkpointDue(config, done, last || report.terminate)) {
-      const Activity::Scope scope(r.activity, ActivityLane::compute, "checkpoint saving");
-      const CheckpointResult saved = saveCheckpoint(trainer, done);
-      if (first) emitCheckpoint(done, saved);
-    }
-    if (report.terminate && !last) {
-      if (first) emitDone(done, result.loss, "terminated");
-      return RunEnd::terminated;
+    const StepReport report = compare(trainer, r.terminate.load(), checkpoints != nullptr ? checkpoints->word() : 0);
+    if (r.rank == 0) emitStep(result, report.peakMemoryBytes, report.residentPeakBytes);
+    const bool last = progress->done >= config.steps;
+    progress->terminated = report.terminate && !last;
+    timeline.afterStep(progress->done, last || report.terminate);
+    if (checkpoints == nullptr) continue;
+    const Activity::Scope scope(r.activity, ActivityLane::compute, "checkpoint saving");
+    checkpoints->advance(report.checkpointWord);
+    if (last || report.terminate || checkpoints->due(progress->done)) {
+      checkpoints->save(progress->done, last || report.terminate);
     }
   }
-  if (first) emitDone(done, result.loss, "completed");
-  return RunEnd::completed;
+}
+
+/// Weights to begin with. Returns the step that they are of.
+std::int64_t prepareWeights(Trainer& trainer) {
+  const Config& config = trainer.config();
+  if (config.checkpoint) prepareCheckpointDirectory(trainer);
+  if (config.checkpoint && config.checkpoint->resumeLatest) {
+    if (const std::int64_t step = loadLatestCheckpoint(trainer); step > 0) return step;
+  }
+  if (config.initialWeightsPath) {
+    loadInitialWeights(trainer, *config.initialWeightsPath);
+  } else {
+    trainer.initializeWeights();
+  }
+  return 0;
+}
+
+RunEnd train(const Run& r, Trainer& trainer) {
+  Progress progress;
+  {
+    const Activity::Scope scope(r.activity, ActivityLane::compute, "checkpoint loading");
+    progress.done = prepareWeights(trainer);
+  }
+  std::optional<Checkpoints> checkpoints;
+  if (r.config.checkpoint) checkpoints.emplace(trainer, *r.config.checkpoint);
+  if (r.rank == 0) emitStarted(trainer, r.hosts, progress.done);
+  try {
+    trainSteps(r, trainer, checkpoints ? &*checkpoints : nullptr, &progress);
+  } catch (const AgreedFailure&) {
+    if (checkpoints) checkpoints->finish(false);  // all ranks came here: what is being written can still be put in place
+    throw;
+  }
+  if (r.rank == 0) emitDone(progress.done, progress.loss, progress.terminated ? "terminated" : "completed");
+  return progress.terminated ? RunEnd::terminated : RunEnd::completed;
 }
 
 }  // namespace
@@ -130,10 +192,11 @@ RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts
 
 void dryRun(const Config& config, bool memoryMap) {
   const auto backend = createCpuBackend(config.threadsPerRank);
-  const StagePlans plans = planStages(config, *backend);
+  StagePlans plans = planStages(config, *backend);
   TokenFile data;
   data.open(config.dataPath, config.model.vocabularySize, config.sequenceLengthTokens);
   const std::int64_t runtime = residentBytes();
+  addCheckpointStaging(config, runtime, &plans);
   requireFits(config, plans.largest(), runtime);
   emitPlan(config, plans, runtime, memoryMap);
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "checkpoint/safetensors.h"
 #include "trainer/clock.h"
-#include "trainer/safetensors.h"
 #include "trainer/schedule.h"
 
 namespace internevo::trainer {
@@ -18,7 +18,6 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
   groups_.activity = activity == nullptr ? &unwatched_ : activity;
   createGroups(config_, rank, ranks, &groups_);
   stagePlans_ = planStages(config_, *backend_);
-  const MemoryPlan& plan = stagePlans_.plans[static_cast<std::size_t>(layout_.position().stage)];
   // Before the arena there is no planned scratch: the few words of the agreements below have their own.
   std::vector<std::byte> early(static_cast<std::size_t>(groups_.world.reduceWorkspaceBytes() + kAlignmentBytes));
   const auto address = reinterpret_cast<std::uintptr_t>(early.data());
@@ -27,6 +26,8 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
                       groups_.world.reduceWorkspaceBytes()};
   // The recorder exists already, and is a line of its own.
   runtimeBytes_ = maximum(residentBytes()) - (activity == nullptr ? 0 : timelineBytes(config_));
+  addCheckpointStaging(config_, runtimeBytes_, &stagePlans_);
+  const MemoryPlan& plan = stagePlans_.plans[static_cast<std::size_t>(layout_.position().stage)];
   agree(groups_.world, reduceWorkspace_, [&] {
     requireFits(config_, memoryPlan(), runtimeBytes_);
     data_.open(config_.dataPath, config_.model.vocabularySize, config_.sequenceLengthTokens);
@@ -34,6 +35,7 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
   });
   reduceWorkspace_ = {viewOf(arena_, plan.reduceWorkspace, DataType::byte).data, plan.reduceWorkspace.bytes};
   parameters_ = std::make_unique<ParameterStore>(config_, layout_, plan, arena_, *backend_, groups_);
+  checkpointStaging_ = viewOf(arena_, plan.checkpointStaging, DataType::float32);
   model_ = std::make_unique<Model>(config_, layout_, plan, arena_, *backend_, groups_, *parameters_);
 }
 

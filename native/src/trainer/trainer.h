@@ -46,6 +46,8 @@ class Trainer {
   /// Largest of a value over the ranks. Collective.
   std::int64_t maximum(std::int64_t value);
   Workspace reduceWorkspace() const { return reduceWorkspace_; }
+  /// Where a checkpoint is copied to before it is written; empty when it is written in the step loop.
+  View checkpointStaging() const { return checkpointStaging_; }
 
   const Config& config() const { return config_; }
   const Layout& layout() const { return layout_; }  ///< of this rank's position
@@ -79,6 +81,7 @@ class Trainer {
   TokenFile data_;
   std::int64_t loadedStep_ = 0, loadedMicroBatch_ = -1;  ///< what tokens and targets hold
   Workspace reduceWorkspace_;
+  View checkpointStaging_;
   std::unique_ptr<ParameterStore> parameters_;
   std::unique_ptr<Model> model_;
 };

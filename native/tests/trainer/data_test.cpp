@@ -1,4 +1,4 @@
-// Token files, the order of the data, the schedule, random numbers, safetensors.
+// Token files, the order of the data, the schedule, random numbers.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,7 +9,6 @@
 #include "support.h"
 #include "trainer/failure.h"
 #include "trainer/random.h"
-#include "trainer/safetensors.h"
 #include "trainer/schedule.h"
 #include "trainer/token_file.h"
 
@@ -156,40 +155,6 @@ TEST(Schedule, WarmsUpLinearlyThenFollowsACosineToTheMinimum) {
   o.warmupSteps = 20;  // longer than the decay: warm up all the same
   EXPECT_DOUBLE_EQ(learningRateAt(o, 20), 1);
   EXPECT_DOUBLE_EQ(learningRateAt(o, 21), 0.1);
-}
-
-class SafetensorsTest : public ::testing::Test {
- protected:
-  void SetUp() override { summary_ = writeSafetensors(path_, {{"a", {2, 2}, a_}, {"b", {3}, b_}}, {{"format", "x"}}); }
-  std::string readError() {
-    float a[4], b[3];
-    return messageOf([&] { readSafetensors(path_, summary_, {{"a", 4, a}, {"b", 3, b}}); }, StatusCode::checkpointError);
-  }
-  TemporaryDirectory directory_;
-  const std::string path_ = directory_.file("x.safetensors");
-  const float a_[4] = {1, 2, 3, 4}, b_[3] = {-1, 0.5f, 1e30f};
-  FileSummary summary_;
-};
-
-TEST_F(SafetensorsTest, GivesBackWhatWasWritten) {
-  float a[4], b[3];
-  readSafetensors(path_, summary_, {{"a", 4, a}, {"b", 3, b}});
-  EXPECT_TRUE(std::equal(a, a + 4, a_));
-  EXPECT_TRUE(std::equal(b, b + 3, b_));
-}
-
-TEST_F(SafetensorsTest, EveryFlippedBitAndEveryTruncationIsNoticed) {
-  const std::string whole = readFile(path_);
-  for (std::size_t bit = 0; bit < whole.size() * 8; bit += 3) {
-    std::string bytes = whole;
-    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
-    writeFile(path_, bytes);
-    EXPECT_NE(readError().find(path_), std::string::npos) << "bit " << bit;
-  }
-  for (std::size_t length = 0; length < whole.size(); length += 7) {
-    writeFile(path_, whole.substr(0, length));
-    EXPECT_NE(readError().find(path_), std::string::npos);
-  }
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "lattice.h"
 #include "reference.h"
 #include "support.h"
-#include "trainer/safetensors.h"
+#include "checkpoint/safetensors.h"
 #include "trainer/trainer.h"
 
 namespace internevo::trainer::testing {

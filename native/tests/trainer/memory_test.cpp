@@ -90,7 +90,8 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
   };
   const Integer reduce = scratch({ps, oss, R / (ps * oss), N, tp, std::max<Integer>(1, tp / K), tied && pp > 1 ? Integer{2} : Integer{1}});
   const Integer laneReduce = overlaps ? scratch({ps, oss, R / (ps * oss)}) : 0;
-  const Integer chunkRows = std::min<Integer>(256, B);
+  const Integer chunkRows = std::min<Integer>(256, B), replicas = R / (ps * oss);
+  const auto part = [&](Integer U) { return up(U / (64 * ps * oss), replicas) / replicas; };
   const Integer buffers = pp == 1 ? 0 : v > 1 ? 4 : 2 * ((first ? 0 : 1) + (last ? 0 : 1));
   return {{"parameters", beta * sum / ps},
           {"gradients", 4 * sum / (ps * gs)},
@@ -105,7 +106,8 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
           {"tensorParallelStaging", tp > 1 ? al(b * S * H * beta) + (last ? al(24 * tp * chunkRows) : 0) : 0},
           {"pipelineBuffers", buffers * stream},
           {"ropeTables", 2 * al(4 * S * D / 2)},
-          {"dataBuffers", first || last ? 2 * al(4 * B) : 0}};
+          {"dataBuffers", first || last ? 2 * al(4 * B) : 0},
+          {"checkpointStaging", c.checkpoint ? al(3 * 4 * 64 * (part(embedding) + layers * (part(qkv) + part(out) + part(gateUp) + part(down)) + part(head))) : 0}};
 }
 
 std::map<std::string, Integer> linesOf(const MemoryPlan& plan) {
@@ -132,7 +134,10 @@ TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
           plan.forwardOverlap = static_cast<ForwardOverlap>(plans % 3);
           plan.backwardOverlap = static_cast<BackwardOverlap>(plans / 3 % 3);
           c.plan = plan;
-          const StagePlans stages = planStages(c, *backend);
+          c.checkpoint.reset();
+          if (plans % 2 == 0) c.checkpoint = CheckpointConfig{};
+          StagePlans stages = planStages(c, *backend);
+          addCheckpointStaging(c, 0, &stages);
           ASSERT_EQ(stages.plans.size(), static_cast<std::size_t>(plan.pipelineParallel));
           Integer most = 0;
           for (std::size_t stage = 0; stage < stages.plans.size(); ++stage) {

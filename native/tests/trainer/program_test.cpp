@@ -6,143 +6,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <set>
 
-#include "process.h"
-#include "support.h"
+#include "program.h"
 
 namespace internevo::trainer::testing {
 namespace {
-
-using Json = nlohmann::json;
-namespace fs = std::filesystem;
-
-struct Result {
-  int status = 0;
-  std::vector<Json> events;
-
-  std::vector<Json> named(const std::string& name) const {
-    std::vector<Json> found;
-    for (const Json& event : events) {
-      if (event["event"] == name) found.push_back(event);
-    }
-    return found;
-  }
-  /// Losses of the steps, by step.
-  std::map<int, double> losses() const {
-    std::map<int, double> found;
-    for (const Json& event : named("step")) found[event["step"]] = event["loss"];
-    return found;
-  }
-};
-
-std::vector<Json> eventsOf(const std::vector<std::string>& lines) {
-  std::vector<Json> events;
-  for (const std::string& line : lines) {
-    const Json event = Json::parse(line, nullptr, false);
-    EXPECT_TRUE(event.is_object() && event.contains("event") && event.contains("at")) << line;
-    if (event.is_object()) events.push_back(event);
-  }
-  return events;
-}
-
-class Program : public ::testing::Test {
- protected:
-  void SetUp() override {
-    writeTokenFile(data_, sampleTokens(1500, 61), 61);
-    config_ = smallConfig(data_);
-    config_.model.layers = 2;
-    config_.plan.microBatchSize = 2, config_.plan.microBatches = 2;
-    config_.checkpoint = CheckpointConfig{directory_.file("ck"), 3, 2, true};
-    config_.steps = 6;
-  }
-
-  void use(const PlanConfig& plan) { config_.plan = plan, config_.mesh = meshOf(plan); }
-  static PlanConfig planOf(std::int64_t b, std::int64_t n, bool a, int dp, int sp, int ps, int gs, int oss) {
-    PlanConfig p;
-    p.microBatchSize = b, p.microBatches = n, p.recompute = a, p.dataParallel = dp, p.sequenceParallel = sp;
-    p.parameterSharding = ps, p.gradientSharding = gs, p.optimizerStateSharding = oss;
-    return p;
-  }
-
-  /// Two stages of `tp` tensor ranks.
-  static PlanConfig stagedPlan(std::int64_t b, std::int64_t n, int dp, int tp, int ps, int oss) {
-    PlanConfig p = planOf(b, n, false, dp, tp, ps, 1, oss);
-    p.pipelineParallel = 2, p.tensorParallel = tp;
-    return p;
-  }
-
-  std::vector<std::string> command(int ranks) {
-    const std::string path = directory_.file("config.json");
-    writeFile(path, documentOf(config_));
-    std::vector<std::string> arguments = mpirunArguments(ranks);
-    arguments.insert(arguments.end(), {INTERNEVO_TRAINER, "--config", path});
-    return arguments;
-  }
-  Result run(int ranks = 0) {
-    Process process(command(ranks == 0 ? config_.plan.worldSize() : ranks), directory_.file("stderr"));
-    Result result;
-    result.status = process.finish();
-    result.events = eventsOf(process.lines());
-    return result;
-  }
-  /// Bytes of every shard of the checkpoint of a step.
-  std::map<std::string, std::string> shards(int step) {
-    std::map<std::string, std::string> files;
-    for (const auto& entry : fs::directory_iterator(checkpointPath(step))) {
-      if (entry.path().extension() == ".safetensors") files[entry.path().filename()] = readFile(entry.path());
-    }
-    return files;
-  }
-  std::string checkpointPath(int step) { return config_.checkpoint->directory + "/step-" + std::to_string(step); }
-  void expectError(const Result& result, int status, const std::string& code, const std::string& part) {
-    EXPECT_EQ(result.status, status);
-    ASSERT_EQ(result.named("error").size(), 1u) << "an error is written once";
-    const Json error = result.named("error")[0];
-    EXPECT_EQ(error["code"], code);
-    EXPECT_NE(error["message"].get<std::string>().find(part), std::string::npos) << error;
-    EXPECT_TRUE(result.named("done").empty());
-  }
-
-  TemporaryDirectory directory_;
-  const std::string data_ = directory_.file("d.tokens");
-  Config config_;
-};
-
-TEST_F(Program, ResumingIsBitwiseTheSameAsNotStopping) {
-  const PlanConfig plans[] = {planOf(2, 2, false, 1, 1, 1, 1, 1), planOf(2, 2, true, 2, 1, 1, 2, 2),
-                              planOf(4, 1, false, 1, 2, 2, 1, 1), planOf(2, 1, false, 2, 2, 2, 1, 2),
-                              stagedPlan(2, 2, 1, 2, 1, 1),       stagedPlan(1, 2, 2, 1, 1, 2)};
-  for (const PlanConfig& plan : plans) {
-    for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
-      use(plan);
-      config_.precision = precision;
-      config_.steps = 6;
-      const Result whole = run();
-      ASSERT_EQ(whole.status, 0) << readFile(directory_.file("stderr"));
-      const auto finalShards = shards(6);
-      EXPECT_EQ(finalShards.size(), static_cast<std::size_t>(plan.pipelineParallel * plan.tensorParallel *
-                                                             plan.parameterSharding * plan.optimizerStateSharding));
-      fs::remove_all(config_.checkpoint->directory);
-
-      config_.steps = 3;
-      const Result before = run();
-      config_.steps = 6;
-      const Result after = run();
-      ASSERT_EQ(after.status, 0);
-      EXPECT_EQ(after.named("started")[0]["resumedFromStep"], 3);
-      auto losses = before.losses();
-      losses.merge(after.losses());
-      EXPECT_EQ(losses, whole.losses());
-      EXPECT_EQ(losses.size(), 6u);
-      EXPECT_EQ(shards(6), finalShards);
-      fs::remove_all(config_.checkpoint->directory);
-    }
-  }
-}
 
 TEST_F(Program, TerminationSavesACheckpointFromWhichTheRunGoesOn) {
   use(planOf(2, 1, false, 2, 1, 1, 1, 2));
@@ -226,50 +94,6 @@ TEST_F(Program, ALostRankEndsTheJobInSecondsAndTheCheckpointBeforeItHolds) {
   const Result after = run();
   EXPECT_EQ(after.status, 0) << readFile(directory_.file("stderr"));
   EXPECT_GE(after.named("started")[0]["resumedFromStep"].get<int>(), 4);
-}
-
-TEST_F(Program, DamagedCheckpointsAreNamedAndNotPassedOver) {
-  use(planOf(2, 1, false, 2, 1, 1, 1, 2));
-  ASSERT_EQ(run().status, 0);
-  config_.steps = 9;
-  const std::string shard = checkpointPath(6) + "/shard-0-1.safetensors", manifest = checkpointPath(6) + "/manifest.json";
-  for (const std::string& path : {shard, manifest}) {
-    const std::string whole = readFile(path);
-    writeFile(path, whole.substr(0, whole.size() / 2));
-    expectError(run(), 5, "checkpoint_error", path);
-    std::string flipped = whole;
-    flipped[flipped.size() / 2] = static_cast<char>(flipped[flipped.size() / 2] ^ 4);
-    writeFile(path, flipped);
-    expectError(run(), 5, "checkpoint_error", path);
-    fs::remove(path);
-    expectError(run(), 5, "checkpoint_error", path);
-    writeFile(path, whole);
-  }
-  EXPECT_EQ(run().status, 0);
-}
-
-TEST_F(Program, KeepsTheLastCheckpointsAndNothingHalfMade) {
-  config_.checkpoint->everySteps = 1;
-  fs::create_directories(checkpointPath(5) + ".tmp");
-  ASSERT_EQ(run().status, 0);
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(config_.checkpoint->directory)) names.insert(entry.path().filename());
-  EXPECT_EQ(names, (std::set<std::string>{"step-5", "step-6"}));
-}
-
-TEST_F(Program, AnotherPlanOrModelOrSeedIsRefusedByName) {
-  use(planOf(2, 1, false, 2, 1, 1, 1, 2));
-  ASSERT_EQ(run().status, 0);
-  const Config kept = config_;
-  use(planOf(2, 1, false, 2, 1, 2, 1, 1));
-  expectError(run(), 5, "checkpoint_error", "plan.optimizerStateSharding");
-  config_ = kept, config_.seed = 6;
-  expectError(run(), 5, "checkpoint_error", "seed");
-  config_ = kept, config_.model.ropeTheta = 20000;
-  expectError(run(), 5, "checkpoint_error", "model.ropeTheta");
-  config_ = kept, config_.checkpoint->directory = "/proc/none";
-  config_.checkpoint->resumeLatest = false;
-  expectError(run(), 5, "checkpoint_error", "/proc/none");
 }
 
 TEST_F(Program, BadDataIsNamedOnce) {
@@ -434,23 +258,6 @@ TEST_F(Program, TheMemoryMapTilesTheArena) {
     EXPECT_EQ(lines[name], bytes.get<std::int64_t>()) << name;
   }
   EXPECT_LT(lines["layerWorkspace"], event["memory"]["layerWorkspace"].get<std::int64_t>());
-}
-
-/// Name -> values of a safetensors file of float32.
-std::map<std::string, std::vector<float>> tensorsOf(const std::string& path) {
-  const std::string bytes = readFile(path);
-  std::uint64_t length = 0;
-  std::memcpy(&length, bytes.data(), 8);
-  std::map<std::string, std::vector<float>> tensors;
-  const Json header = Json::parse(bytes.substr(8, length));
-  for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") continue;
-    const std::size_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
-    std::vector<float> values((end - begin) / 4);
-    std::memcpy(values.data(), bytes.data() + 8 + length + begin, end - begin);
-    tensors[name] = values;
-  }
-  return tensors;
 }
 
 TEST_F(Program, GradientsOfFourRanksAreThoseOfOne) {

@@ -105,7 +105,10 @@ std::string documentOf(const Config& c) {
   const OptimizerConfig& o = c.optimizer;
   Json checkpoint;
   if (c.checkpoint) {
+    static constexpr const char* kWriting[] = {"automatic", "asynchronous", "synchronous"};
     checkpoint = {{"directory", c.checkpoint->directory},
+                  {"writing", kWriting[static_cast<int>(c.checkpoint->writing)]},
+                  {"onFailure", c.checkpoint->stopOnFailure ? "stop" : "continue"},
                   {"everySteps", c.checkpoint->everySteps},
                   {"keepLast", c.checkpoint->keepLast},
                   {"resume", c.checkpoint->resumeLatest ? "latest" : "none"}};
@@ -138,6 +141,7 @@ std::string documentOf(const Config& c) {
               {"seed", c.seed},
               {"steps", c.steps},
               {"checkpoint", checkpoint},
+              {"initialWeights", c.initialWeightsPath ? Json{{"path", *c.initialWeightsPath}} : Json()},
               {"memoryLimitBytes", c.memoryLimitBytes ? Json(*c.memoryLimitBytes) : Json()},
               {"threadsPerRank", c.threadsPerRank},
               {"deterministic", c.deterministic},

@@ -1,0 +1,44 @@
+// Hugging Face LLaMA folders: config.json and model.safetensors, or several files with model.safetensors.index.json.
+// Query and key rows are in the order of rotate_half there, as they are here: no row is moved.
+// Errors are Failure checkpointError naming the file and, where there is one, the member or tensor.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/tensor_source.h"
+#include "trainer/config.h"
+
+namespace internevo::trainer {
+
+/// Whether a folder has a config.json (a checkpoint has a manifest.json).
+bool isHuggingFace(const std::string& path);
+
+/// Name here and there of every tensor of a model, in the model's order.
+std::vector<std::pair<std::string, std::string>> huggingFaceNames(const ModelConfig& model);
+
+/// The model of a folder's config.json. Refused: other architectures, scaled rotary positions, biases, other activations.
+ModelConfig huggingFaceModel(const std::string& path);
+
+/// Where the tensors of the folder lie. `model` must be the folder's but for initStandardDeviation, and every tensor
+/// must be there in its shape; further tensors are refused by name.
+TensorSource openHuggingFace(const std::string& path, const ModelConfig& model);
+
+struct ExportSettings {
+  ElementType type = ElementType::float32;
+  std::int64_t largestFileBytes = std::int64_t{5} << 30;  ///< of tensors; a larger tensor has a file of its own
+  std::int64_t maximumPositions = 0;                      ///< max_position_embeddings
+};
+
+/// Writes a folder that does not exist yet, under another name first. Memory: 32 MiB. `progress` is told bytes written.
+/// Returns the bytes of its tensor files.
+std::int64_t exportHuggingFace(const TensorSource& source, const ModelConfig& model, const ExportSettings& settings,
+                               const std::string& path, const std::function<void(std::int64_t)>& progress);
+
+/// A model as manifests keep it.
+ModelConfig modelOf(const nlohmann::json& json);
+
+}  // namespace internevo::trainer

@@ -1,0 +1,22 @@
+// What must be the same for a run to go on from a checkpoint, whatever the plan.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "trainer/held.h"
+#include "trainer/trainer.h"
+
+namespace internevo::trainer {
+
+/// Model, sequence length, sequences of the global batch, seed and size of the data. Precision is not among them: what
+/// is saved is float32, and bf16 keeps float32 master weights.
+nlohmann::json identityOf(const Trainer& trainer);
+
+/// Errors: Failure checkpointError naming the first member that differs, both values and the file.
+void requireSame(const nlohmann::json& saved, const nlohmann::json& now, const std::string& path,
+                 const std::string& manifest);
+
+ShardPlace placeOf(Trainer& trainer);
+
+}  // namespace internevo::trainer

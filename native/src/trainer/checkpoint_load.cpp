@@ -1,0 +1,157 @@
+#include <algorithm>
+#include <cstring>
+
+#include "checkpoint/hugging_face.h"
+#include "checkpoint/tensor_source.h"
+#include "trainer/checkpoint.h"
+#include "trainer/checkpoint_identity.h"
+
+namespace internevo::trainer {
+
+namespace {
+
+using Json = nlohmann::json;
+
+void refuseMember(const std::string& what, const std::string& field, const Json& now, const std::string& remedy) {
+  throw Failure(Problem{StatusCode::checkpointError, what, field, now.dump(), remedy});
+}
+
+View held(ParameterStore& store, const std::string& holds, int unit) {
+  if (holds == kWeight) return store.weights(unit);
+  return holds == kFirstMoment ? store.firstMoment(unit) : store.secondMoment(unit);
+}
+
+void clear(Trainer& trainer) {
+  ParameterStore& store = trainer.parameters();
+  for (int unit = 0; unit < trainer.layout().unitCount(); ++unit) {
+    const auto bytes = static_cast<std::size_t>(trainer.layout().optimizerShard(unit)) * sizeof(float);
+    for (const char* holds : {kWeight, kFirstMoment, kSecondMoment}) std::memset(held(store, holds, unit).data, 0, bytes);
+  }
+}
+
+/// Unit by unit, so that the list of runs stays small.
+void loadHeld(Trainer& trainer, const TensorSource& source, const std::string& holds) {
+  std::vector<SliceDemand> demands;
+  int unit = 0;
+  const auto read = [&] {
+    readSlices(source, demands);
+    demands.clear();
+  };
+  for (const HeldPart& part : heldParts(trainer.layout(), placeOf(trainer))) {
+    if (part.unit != unit) read(), unit = part.unit;
+    demands.push_back({part.tensor, part.slice, held(trainer.parameters(), holds, unit).as<float>() + part.offset});
+  }
+  read();
+}
+
+/// The files that this rank verifies: every one is verified by one rank, in the same plan its own.
+void verifyShare(const Trainer& trainer, const Manifest& manifest, const std::string& directory) {
+  const auto ranks = static_cast<std::size_t>(trainer.config().mesh.worldSize), files = manifest.files.size();
+  const auto rank = static_cast<std::size_t>(trainer.rank());
+  for (std::size_t i = rank * files / ranks; i < (rank + 1) * files / ranks; ++i) {
+    verifyFile(directory + "/" + manifest.files[i].name, manifest.files[i].summary);
+  }
+}
+
+void requireCovered(const Manifest& manifest, const std::string& manifestPath) {
+  const std::string problem = coverageProblem(manifest);
+  if (!problem.empty()) refuseFile(manifestPath, "is of no whole model: " + problem, "give another checkpoint");
+}
+
+}  // namespace
+
+Json identityOf(const Trainer& trainer) {
+  const Config& c = trainer.config();
+  return {{"model", Json::parse(modelJson(c.model))},
+          {"sequenceLengthTokens", c.sequenceLengthTokens},
+          {"globalBatchSequences", c.plan.globalBatchSequences()},
+          {"seed", c.seed},
+          {"dataTokens", trainer.data().tokenCount()}};
+}
+
+void requireSame(const Json& saved, const Json& now, const std::string& path, const std::string& manifest) {
+  for (const auto& [name, value] : now.items()) {
+    const std::string field = path.empty() ? name : path + "." + name;
+    const Json before = saved.is_object() && saved.contains(name) ? saved[name] : Json();
+    if (value.is_object()) {
+      requireSame(before, value, field, manifest);
+    } else if (before != value) {
+      refuseMember(manifest + " was saved with " + field + " " + before.dump() + "; the run has " + value.dump(), field,
+                   value,
+                   name == "globalBatchSequences"
+                       ? "give a plan whose microBatchSize x microBatches x dataParallel is " + before.dump()
+                       : "continue with the same value, or give another checkpoint directory");
+    }
+  }
+}
+
+ShardPlace placeOf(Trainer& trainer) {
+  const GroupSet& groups = trainer.groups();
+  return {groups.parameterShards.index(), groups.optimizerShards.index(), groups.replicas.index(),
+          groups.replicas.size()};
+}
+
+void prepareCheckpointDirectory(Trainer& trainer) {
+  agree(trainer.groups().world, trainer.reduceWorkspace(), [&] {
+    if (trainer.rank() != 0) return;
+    createDirectories(trainer.config().checkpoint->directory);
+    removeLeftovers(trainer.config().checkpoint->directory);
+  });
+}
+
+std::int64_t loadLatestCheckpoint(Trainer& trainer) {
+  const CheckpointConfig& c = *trainer.config().checkpoint;
+  const Communicator& world = trainer.groups().world;
+  std::int64_t step = 0;
+  agree(world, trainer.reduceWorkspace(), [&] {
+    if (world.index() != 0) return;
+    const std::vector<std::int64_t> steps = stepsIn(c.directory);
+    if (!steps.empty()) step = steps.back();
+  });
+  step = trainer.maximum(step);
+  if (step == 0) return 0;
+  const std::string directory = stepPath(c.directory, step), manifestPath = directory + "/" + kManifestName;
+  Manifest manifest;
+  agree(world, trainer.reduceWorkspace(), [&] {
+    manifest = readManifest(directory);
+    if (manifest.step != step) refuseFile(manifestPath, "is of step " + std::to_string(manifest.step), "remove it");
+    requireSame(manifest.identity, identityOf(trainer), "", manifestPath);
+    if (manifest.tensors != logicalTensors(trainer.config().model)) refuseFile(manifestPath, "lists other tensors than the model's");
+    if (world.index() == 0) requireCovered(manifest, manifestPath);
+    verifyShare(trainer, manifest, directory);
+  });
+  agree(world, trainer.reduceWorkspace(), [&] {
+    clear(trainer);
+    for (const std::string holds : {kWeight, kFirstMoment, kSecondMoment}) {
+      loadHeld(trainer, sourceOf(manifest, directory, holds), holds);
+    }
+  });
+  trainer.parameters().weightsLoaded();
+  return step;
+}
+
+void loadInitialWeights(Trainer& trainer, const std::string& path) {
+  const Communicator& world = trainer.groups().world;
+  const ModelConfig& model = trainer.config().model;
+  agree(world, trainer.reduceWorkspace(), [&] {
+    TensorSource source;
+    if (isHuggingFace(path)) {
+      source = openHuggingFace(path, model);
+    } else {
+      const Manifest manifest = readManifest(path);
+      const std::string manifestPath = path + "/" + kManifestName;
+      Json shapes = Json::parse(modelJson(model));
+      shapes.erase("initStandardDeviation");  // not of a model that is trained already
+      requireSame(manifest.identity.value("model", Json()), shapes, "model", manifestPath);
+      if (manifest.tensors != logicalTensors(model)) refuseFile(manifestPath, "lists other tensors than the model's");
+      if (world.index() == 0) requireCovered(manifest, manifestPath);
+      verifyShare(trainer, manifest, path);
+      source = sourceOf(manifest, path, kWeight);
+    }
+    clear(trainer);
+    loadHeld(trainer, source, kWeight);
+  });
+  trainer.parameters().weightsLoaded();
+}
+
+}  // namespace internevo::trainer
