@@ -66,6 +66,7 @@ struct AttentionBlockShape : AttentionShape {
   std::int64_t queryPosition = 0, keyPosition = 0;  ///< of the first query and the first key
   std::int64_t queryBatchRows = 0;                  ///< 0 = sequence
   std::int64_t keyBatchRows = 0;                    ///< 0 = keySequence
+  std::int64_t queryGradientStride = 0;             ///< row stride of gQ; 0 = queryStride
 };
 
 struct SwigluShape {
@@ -149,7 +150,7 @@ class Backend {
   /// normalised; logSumExp float32 [batch, heads, queryBatchRows], −infinity (and o = 0) where no key was seen yet.
   virtual Status attentionBlockForward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, bool merge,
                                        View o, View logSumExp, Workspace) = 0;
-  /// Adds the piece's share to gQ, gK, gV (float32, rows and strides of q, k, v). o and logSumExp are those of the whole
+  /// Adds the piece's share to gQ, gK, gV (float32; rows of q, k, v, strides of k and v). o and logSumExp are those of the whole
   /// softmax, o in the type of q.
   virtual Status attentionBlockBackward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, ConstView o,
                                         ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace) = 0;

@@ -44,6 +44,9 @@ Status prepare(const char* call, AttentionBlockShape* s) {
   if (s->queryPosition < 0) return badArgument(call, "queryPosition", "must not be negative");
   if (s->keyPosition < 0) return badArgument(call, "keyPosition", "must not be negative");
   INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "queryStride", s->heads * s->headSize, &s->queryStride));
+  if (s->queryGradientStride == 0) s->queryGradientStride = s->queryStride;
+  INTERNEVO_RETURN_IF_ERROR(
+      resolveStride(call, "queryGradientStride", s->heads * s->headSize, &s->queryGradientStride));
   INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "keyStride", s->kvHeads * s->headSize, &s->keyStride));
   INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "valueStride", s->kvHeads * s->headSize, &s->valueStride));
   INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "outputStride", s->heads * s->headSize, &s->outputStride));

@@ -119,7 +119,7 @@ void backwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::
   }
 
   for (std::int64_t r = 0; r < rows; ++r) {
-    storeGradient(size, m.gQ + r * size, broadcast(scale), add, gQ + (first + r) * s.queryStride);
+    storeGradient(size, m.gQ + r * size, broadcast(scale), add, gQ + (first + r) * s.queryGradientStride);
   }
 }
 
@@ -148,7 +148,8 @@ void backwardHead(const AttentionBlockShape& s, std::int64_t batch, std::int64_t
     const std::int64_t qAt = row * s.queryStride + head * size, oAt = row * s.outputStride + head * size;
     for (std::int64_t tile = 0; tile < attentionTiles(s.sequence); ++tile) {
       backwardTile<T, G>(s, mask, tile, t.q.as<T>() + qAt, t.o.as<T>() + oAt, t.gO.as<T>() + oAt, t.add,
-                         t.gQ.as<G>() + qAt, t.logSumExp + (batch * s.heads + head) * s.queryBatchRows, m);
+                         t.gQ.as<G>() + row * s.queryGradientStride + head * size,
+                         t.logSumExp + (batch * s.heads + head) * s.queryBatchRows, m);
     }
   }
   for (std::int64_t key = begin; key < end; ++key) {
