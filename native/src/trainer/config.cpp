@@ -88,6 +88,8 @@ class Reader {
   }
 
   Reader object(const char* name) { return {at(name), field(name)}; }
+  /// For members that may be left out.
+  bool has(const char* name) const { return object_.contains(name); }
   bool isNull(const char* name) { return at(name).is_null(); }
   std::string field(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
 
@@ -195,6 +197,25 @@ OptimizerConfig readOptimizer(Reader r) {
   return o;
 }
 
+DataConfig readData(Reader r, std::int64_t vocabularySize) {
+  using Format = DataConfig::Format;
+  DataConfig d;
+  d.path = r.text("path");
+  if (r.has("format")) {
+    constexpr Format kFormats[] = {Format::own, Format::megatron, Format::internevo};
+    d.format = kFormats[r.choice("format", {"own", "megatron", "internevo"})];
+  }
+  if (r.has("packing") && r.choice("packing", {"none", "documents"}) == 1) d.packing = DataConfig::Packing::documents;
+  if (r.has("endOfDocumentToken") && !r.isNull("endOfDocumentToken")) {
+    d.endOfDocumentToken = r.integer("endOfDocumentToken", 0, vocabularySize - 1);
+  }
+  if (r.has("maxDocumentsPerSequence")) {
+    d.maxDocumentsPerSequence = r.integer("maxDocumentsPerSequence", 1, kSize - 1);
+  }
+  r.finish();
+  return d;
+}
+
 CheckpointConfig readCheckpoint(Reader r) {
   CheckpointConfig c;
   c.directory = r.text("directory");
@@ -223,9 +244,7 @@ Config parseConfig(const std::string& text) {
   c.plan = readPlan(r.object("plan"));
   c.mesh = readMesh(r.object("mesh"));
   c.optimizer = readOptimizer(r.object("optimizer"));
-  Reader data = r.object("data");
-  c.dataPath = data.text("path");
-  data.finish();
+  c.data = readData(r.object("data"), c.model.vocabularySize);
   c.seed = static_cast<std::uint64_t>(r.integer("seed", 0));
   c.steps = r.integer("steps", 1, 1000000000);
   if (!r.isNull("checkpoint")) c.checkpoint = readCheckpoint(r.object("checkpoint"));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "internevo/tensor.h"
+#include "trainer/data_source.h"
 
 namespace internevo::trainer {
 
@@ -62,7 +63,7 @@ struct Config {
   PlanConfig plan;
   MeshConfig mesh;
   OptimizerConfig optimizer;
-  std::string dataPath;
+  DataConfig data;
   std::uint64_t seed = 0;
   std::int64_t steps = 1;
   std::optional<CheckpointConfig> checkpoint;

@@ -104,6 +104,10 @@ void validatePlan(const Config& config) {
   checkModel(config.model);
   checkFactors(config);
   checkMesh(config.plan, config.mesh);
+  if (config.data.packing != DataConfig::Packing::none) {
+    throw Failure(Problem{StatusCode::planUnsupported, "data.packing \"documents\" is not executed yet", "data.packing",
+                          "\"documents\"", "set data.packing to none"});
+  }
 }
 
 }  // namespace internevo::trainer

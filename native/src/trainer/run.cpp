@@ -66,7 +66,7 @@ void dryRun(const Config& config) {
   const auto backend = createCpuBackend(config.threadsPerRank);
   const MemoryPlan plan = planMemory(config, layout, *backend);
   TokenFile data;
-  data.open(config.dataPath, config.model.vocabularySize, config.sequenceLengthTokens);
+  data.open(config.data, config.model.vocabularySize, config.sequenceLengthTokens);
   const std::int64_t runtime = residentBytes();
   requireFits(config, plan, runtime);
   emitPlan(config, layout, plan, runtime);

@@ -22,7 +22,7 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks)
   runtimeBytes_ = maximum(residentBytes());
   agree(groups_.world, reduceWorkspace_, [&] {
     requireFits(config_, plan_, runtimeBytes_);
-    data_.open(config_.dataPath, config_.model.vocabularySize, config_.sequenceLengthTokens);
+    data_.open(config_.data, config_.model.vocabularySize, config_.sequenceLengthTokens);
     require(arena_.create(plan_.arenaBytes()));
   });
   reduceWorkspace_ = {viewOf(arena_, plan_.reduceWorkspace, DataType::byte).data, plan_.reduceWorkspace.bytes};
