@@ -226,6 +226,25 @@ OptimizerConfig readOptimizer(Reader r) {
   return o;
 }
 
+DataConfig readData(Reader r, std::int64_t vocabularySize) {
+  using Format = DataConfig::Format;
+  DataConfig d;
+  d.path = r.text("path");
+  if (r.has("format")) {
+    constexpr Format kFormats[] = {Format::own, Format::megatron, Format::internevo};
+    d.format = kFormats[r.choice("format", {"own", "megatron", "internevo"})];
+  }
+  if (r.has("packing") && r.choice("packing", {"none", "documents"}) == 1) d.packing = DataConfig::Packing::documents;
+  if (r.has("endOfDocumentToken") && !r.isNull("endOfDocumentToken")) {
+    d.endOfDocumentToken = r.integer("endOfDocumentToken", 0, vocabularySize - 1);
+  }
+  if (r.has("maxDocumentsPerSequence")) {
+    d.maxDocumentsPerSequence = r.integer("maxDocumentsPerSequence", 1, kSize - 1);
+  }
+  r.finish();
+  return d;
+}
+
 CheckpointConfig readCheckpoint(Reader r) {
   CheckpointConfig c;
   c.directory = r.text("directory");
@@ -258,9 +277,7 @@ Config parseConfig(const std::string& text) {
   c.plan = readPlan(r.object("plan"));
   c.mesh = readMesh(r.object("mesh"));
   c.optimizer = readOptimizer(r.object("optimizer"));
-  Reader data = r.object("data");
-  c.dataPath = data.text("path");
-  data.finish();
+  c.data = readData(r.object("data"), c.model.vocabularySize);
   c.seed = static_cast<std::uint64_t>(r.integer("seed", 0));
   c.steps = r.integer("steps", 1, 1000000000);
   if (!r.isNull("checkpoint")) c.checkpoint = readCheckpoint(r.object("checkpoint"));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "internevo/tensor.h"
+#include "trainer/data_source.h"
 #include "trainer/watchdog_limits.h"
 
 namespace internevo::trainer {
@@ -97,7 +98,7 @@ struct Config {
   PlanConfig plan;
   MeshConfig mesh;
   OptimizerConfig optimizer;
-  std::string dataPath;
+  DataConfig data;
   std::uint64_t seed = 0;
   std::int64_t steps = 1;
   std::optional<CheckpointConfig> checkpoint;

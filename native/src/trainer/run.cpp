@@ -194,7 +194,7 @@ void dryRun(const Config& config, bool memoryMap) {
   const auto backend = createCpuBackend(config.threadsPerRank);
   StagePlans plans = planStages(config, *backend);
   TokenFile data;
-  data.open(config.dataPath, config.model.vocabularySize, config.sequenceLengthTokens);
+  data.open(config.data, config.model.vocabularySize, config.sequenceLengthTokens);
   const std::int64_t runtime = residentBytes();
   addCheckpointStaging(config, runtime, &plans);
   requireFits(config, plans.largest(), runtime);

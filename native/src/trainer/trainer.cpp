@@ -30,7 +30,7 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
   const MemoryPlan& plan = stagePlans_.plans[static_cast<std::size_t>(layout_.position().stage)];
   agree(groups_.world, reduceWorkspace_, [&] {
     requireFits(config_, memoryPlan(), runtimeBytes_);
-    data_.open(config_.dataPath, config_.model.vocabularySize, config_.sequenceLengthTokens);
+    data_.open(config_.data, config_.model.vocabularySize, config_.sequenceLengthTokens);
     require(arena_.create(plan.arenaBytes()));
   });
   reduceWorkspace_ = {viewOf(arena_, plan.reduceWorkspace, DataType::byte).data, plan.reduceWorkspace.bytes};

@@ -93,7 +93,7 @@ Config smallConfig(const std::string& dataPath) {
   // An epsilon of the size of the gradients: with a tiny one AdamW turns the rounding of gradients that are nearly zero
   // into differences of whole steps, and later steps could be compared only loosely.
   c.optimizer = {1e-3, 1e-4, 2, 20, 0.1, 0.9, 0.95, 1e-4, 1.0};
-  c.dataPath = dataPath;
+  c.data.path = dataPath;
   c.seed = 5;
   c.steps = 3;
   return c;
@@ -137,7 +137,7 @@ std::string documentOf(const Config& c) {
                 {"beta2", o.beta2},
                 {"epsilon", o.epsilon},
                 {"clipGlobalNorm", o.clipGlobalNorm}}},
-              {"data", {{"path", c.dataPath}}},
+              {"data", {{"path", c.data.path}}},
               {"seed", c.seed},
               {"steps", c.steps},
               {"checkpoint", checkpoint},
