@@ -1,5 +1,5 @@
-// Every plan against one rank: 1e-6 relative in float32 on losses and on every gradient, and bit by bit between plans
-// that keep the order of arithmetic. Runs a sample that covers every pair of values; with INTERNEVO_LATTICE=whole in the
+// Every plan against one rank and against the plain model in float64: 1e-6 relative in float32 on losses and on every
+// gradient, bfloat16 at most twice the error of one rank, and bit by bit between plans that keep the order of arithmetic. Runs a sample that covers every pair of values; with INTERNEVO_LATTICE=whole in the
 // environment, every plan. Plans on fewer ranks than the job has run side by side, each in a world of its own.
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "lattice.h"
+#include "reference.h"
 #include "support.h"
 #include "trainer/safetensors.h"
 #include "trainer/trainer.h"
@@ -21,6 +22,7 @@ namespace {
 constexpr int kSteps = 3;
 constexpr std::int64_t kSequences = 8;
 constexpr double kTolerance = 1e-6;
+constexpr int kNarrowEvery = 3;  ///< of the plans run in bfloat16 too
 
 int worldRank() {
   int rank = 0;
@@ -91,6 +93,50 @@ double differenceOf(const Config& base, const Outcome& one, const Outcome& other
   return largest;
 }
 
+using Errors = std::map<std::string, double>;
+
+/// Relative errors of the gradients of the first step.
+Errors errorsOf(const Config& base, const Outcome& outcome, const Tensors& exact) {
+  const Layout layout = Layout::whole(base.model);
+  Errors errors;
+  for (int unit = 0; unit < layout.unitCount(); ++unit) {
+    const auto& values = outcome.gradients[0][static_cast<std::size_t>(unit)];
+    for (const LogicalTensor& t : layout.unit(unit).tensors) {
+      errors[t.name] = relativeError(values.data() + t.offset, exact.at(t.name).data(), t.elements());
+    }
+  }
+  return errors;
+}
+
+double largestOf(const Errors& errors) {
+  double largest = 0;
+  for (const auto& [name, error] : errors) largest = std::max(largest, error);
+  return largest;
+}
+
+/// Largest quotient of errors of a tensor.
+double largestQuotient(const Errors& errors, const Errors& ofOne) {
+  double largest = 0;
+  for (const auto& [name, error] : errors) largest = std::max(largest, error / ofOne.at(name));
+  return largest;
+}
+
+/// The gradients of the first step in float64, by the plain model.
+Tensors exactGradients(const Config& config, const std::vector<std::uint32_t>& data) {
+  Trainer trainer(config, 0, {worldRank()});
+  trainer.initializeWeights();
+  Tensors weights, gradients;
+  const Layout& layout = trainer.wholeLayout();
+  for (int unit = 0; unit < layout.unitCount(); ++unit) {
+    const std::vector<float> values = trainer.collect(unit, Trainer::Quantity::weights);
+    for (const LogicalTensor& t : layout.unit(unit).tensors) {
+      weights[t.name].assign(values.begin() + t.offset, values.begin() + t.offset + t.elements());
+    }
+  }
+  batchLoss(Reference(config.model, config.sequenceLengthTokens, false), weights, batchOf(config, data, 1), &gradients);
+  return gradients;
+}
+
 struct Model {
   const char* name;
   ModelConfig config;
@@ -112,14 +158,19 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
   const char* const asked = std::getenv("INTERNEVO_LATTICE");
   const bool whole = asked != nullptr && std::strcmp(asked, "whole") == 0;
   TemporaryDirectory directory;  // of each rank
-  writeTokenFile(directory.file("d.tokens"), sampleTokens(1500, 61), 61);
+  const std::vector<std::uint32_t> data = sampleTokens(1500, 61);
+  writeTokenFile(directory.file("d.tokens"), data, 61);
   Config base = smallConfig(directory.file("d.tokens"));
   base.model = GetParam().config;
   base.sequenceLengthTokens = GetParam().sequence;
   base.optimizer.clipGlobalNorm = 0.3;
   PlanConfig onePlan;
   onePlan.microBatchSize = kSequences;
-  base.plan = onePlan;
+  base.plan = onePlan, base.mesh = meshOf(onePlan);
+  Config narrow = base;
+  narrow.precision = DataType::bfloat16;
+  const Tensors exact = exactGradients(base, data);
+  const Errors narrowErrors = errorsOf(base, train(narrow, onePlan, {worldRank()}), exact);
   const Outcome one = train(base, onePlan, {worldRank()});
   EXPECT_GT(one.norms[0], base.optimizer.clipGlobalNorm);
   EXPECT_LT(one.losses[2], one.losses[0]);
@@ -130,7 +181,7 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
     const std::vector<PlanConfig> chosen = whole ? lattice : pairwiseSample(lattice);
     plans.insert(plans.end(), chosen.begin(), chosen.end());
   }
-  std::vector<double> differences(plans.size(), 0);
+  std::vector<double> differences(plans.size(), 0), fromReference(plans.size(), 0), narrowQuotients(plans.size(), 0);
   std::vector<std::uint64_t> bits(plans.size(), 0);
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const int ranks = plans[i].worldSize(), worlds = worldSize() / ranks;
@@ -138,19 +189,28 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
     std::vector<int> members(static_cast<std::size_t>(ranks));
     std::iota(members.begin(), members.end(), worldRank() / ranks * ranks);
     const Outcome outcome = train(base, plans[i], members);
+    const bool narrowToo = static_cast<int>(i) / worlds % kNarrowEvery == 0;
+    const Outcome narrowOutcome = narrowToo ? train(narrow, plans[i], members) : Outcome{};
     if (worldRank() != members[0]) continue;
+    fromReference[i] = largestOf(errorsOf(base, outcome, exact));
+    if (narrowToo) narrowQuotients[i] = largestQuotient(errorsOf(base, narrowOutcome, exact), narrowErrors);
     differences[i] = differenceOf(base, one, outcome);
     bits[i] = outcome.bits;
   }
+  MPI_Allreduce(MPI_IN_PLACE, fromReference.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, narrowQuotients.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
   MPI_Allreduce(MPI_IN_PLACE, differences.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
   MPI_Allreduce(MPI_IN_PLACE, bits.data(), static_cast<int>(plans.size()), MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
 
   std::map<std::string, std::size_t> firstOfKey;
   std::size_t bitwise = 0;
-  double worst = 0;
+  double worst = 0, worstReference = 0, worstNarrow = 0;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     EXPECT_LE(differences[i], kTolerance) << nameOf(plans[i]);
-    worst = std::max(worst, differences[i]);
+    EXPECT_LE(fromReference[i], kTolerance) << nameOf(plans[i]);
+    EXPECT_LE(narrowQuotients[i], 2) << "bfloat16, " << nameOf(plans[i]);
+    worst = std::max(worst, differences[i]), worstReference = std::max(worstReference, fromReference[i]);
+    worstNarrow = std::max(worstNarrow, narrowQuotients[i]);
     const auto [first, fresh] = firstOfKey.emplace(orderKeyOf(plans[i], base.model.tiedEmbeddings), i);
     if (fresh) continue;
     ++bitwise;
@@ -159,8 +219,9 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
   }
   EXPECT_GT(plans.size(), 4u);
   if (worldRank() == 0) {
-    std::printf("%s: %zu plans, largest relative difference %.2e, %zu compared bit by bit\n", GetParam().name,
-                plans.size(), worst, bitwise);
+    std::printf("%s: %zu plans, largest relative difference %.2e from one rank, %.2e from the plain model; bfloat16 errs at "
+                "most %.2f times as much as on one rank; %zu compared bit by bit\n",
+                GetParam().name, plans.size(), worst, worstReference, worstNarrow, bitwise);
   }
 }
 

@@ -68,6 +68,13 @@ class Program : public ::testing::Test {
     return p;
   }
 
+  /// Two stages of `tp` tensor ranks.
+  static PlanConfig stagedPlan(std::int64_t b, std::int64_t n, int dp, int tp, int ps, int oss) {
+    PlanConfig p = planOf(b, n, false, dp, tp, ps, 1, oss);
+    p.pipelineParallel = 2, p.tensorParallel = tp;
+    return p;
+  }
+
   std::vector<std::string> command(int ranks) {
     const std::string path = directory_.file("config.json");
     writeFile(path, documentOf(config_));
@@ -107,7 +114,8 @@ class Program : public ::testing::Test {
 
 TEST_F(Program, ResumingIsBitwiseTheSameAsNotStopping) {
   const PlanConfig plans[] = {planOf(2, 2, false, 1, 1, 1, 1, 1), planOf(2, 2, true, 2, 1, 1, 2, 2),
-                              planOf(4, 1, false, 1, 2, 2, 1, 1), planOf(2, 1, false, 2, 2, 2, 1, 2)};
+                              planOf(4, 1, false, 1, 2, 2, 1, 1), planOf(2, 1, false, 2, 2, 2, 1, 2),
+                              stagedPlan(2, 2, 1, 2, 1, 1),       stagedPlan(1, 2, 2, 1, 1, 2)};
   for (const PlanConfig& plan : plans) {
     for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
       use(plan);
@@ -116,7 +124,8 @@ TEST_F(Program, ResumingIsBitwiseTheSameAsNotStopping) {
       const Result whole = run();
       ASSERT_EQ(whole.status, 0) << readFile(directory_.file("stderr"));
       const auto finalShards = shards(6);
-      EXPECT_EQ(finalShards.size(), static_cast<std::size_t>(plan.parameterSharding * plan.optimizerStateSharding));
+      EXPECT_EQ(finalShards.size(), static_cast<std::size_t>(plan.pipelineParallel * plan.tensorParallel *
+                                                             plan.parameterSharding * plan.optimizerStateSharding));
       fs::remove_all(config_.checkpoint->directory);
 
       config_.steps = 3;
@@ -165,6 +174,39 @@ TEST_F(Program, TerminationSavesACheckpointFromWhichTheRunGoesOn) {
     EXPECT_EQ(after.named("started")[0]["resumedFromStep"], at);
     EXPECT_EQ(shards(40), finalShards);
   }
+}
+
+TEST_F(Program, TerminationOfAPipelineSavesACheckpointFromWhichTheRunGoesOn) {
+  use(stagedPlan(1, 4, 1, 1, 1, 1));
+  config_.steps = 1000000;
+  Process process(command(2), directory_.file("stderr"));
+  ASSERT_TRUE(process.readUntil([](const std::string& line) { return line.find("\"step\":5,") != std::string::npos; }));
+  for (const pid_t child : process.children("internevo-trainer")) kill(child, SIGTERM);
+  EXPECT_EQ(process.finish(), 75);
+  Result stopped;
+  stopped.events = eventsOf(process.lines());
+  ASSERT_EQ(stopped.named("done").size(), 1u);
+  const int at = stopped.named("done")[0]["step"];
+  config_.steps = at + 2;
+  const Result after = run();
+  EXPECT_EQ(after.status, 0);
+  EXPECT_EQ(after.named("started")[0]["resumedFromStep"], at);
+  EXPECT_EQ(after.losses().size(), 2u);
+}
+
+TEST_F(Program, ALostStageEndsTheJobInSeconds) {
+  use(stagedPlan(1, 4, 1, 1, 1, 1));
+  config_.steps = 1000000;
+  config_.checkpoint.reset();
+  Process process(command(2), directory_.file("stderr"));
+  ASSERT_TRUE(process.readUntil([](const std::string& line) { return line.find("\"step\":5,") != std::string::npos; }));
+  const std::vector<pid_t> ranks = process.children("internevo-trainer");
+  ASSERT_EQ(ranks.size(), 2u);
+  const auto start = std::chrono::steady_clock::now();
+  kill(ranks[1], SIGKILL);
+  EXPECT_NE(process.finish(), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  for (const pid_t rank : ranks) EXPECT_TRUE(Process::gone(rank)) << "a rank outlived the job";
 }
 
 TEST_F(Program, ALostRankEndsTheJobInSecondsAndTheCheckpointBeforeItHolds) {
@@ -254,8 +296,8 @@ TEST_F(Program, APlanThatDoesNotFitIsRefusedBeforeTheRun) {
 TEST_F(Program, ConfigurationsThatCannotRunEndWithStatusTwo) {
   use(planOf(2, 1, false, 2, 1, 1, 1, 1));
   expectError(run(1), 2, "bad_config", "mesh.worldSize");
-  config_.plan.pipelineParallel = 2, config_.mesh = meshOf(config_.plan);
-  expectError(run(), 2, "plan_unsupported", "pipelineParallel");
+  config_.plan.pipelineParallel = 3, config_.mesh = meshOf(config_.plan);
+  expectError(run(), 2, "bad_config", "pipelineParallel");
 }
 
 TEST_F(Program, ADryRunNeedsNoRanksAndSaysWhatARankNeeds) {
@@ -272,6 +314,27 @@ TEST_F(Program, ADryRunNeedsNoRanksAndSaysWhatARankNeeds) {
   std::int64_t sum = 0;
   for (const auto& [name, bytes] : events[0]["memory"].items()) sum += bytes.get<std::int64_t>();
   EXPECT_EQ(events[0]["plannedPeakBytes"], sum);
+  EXPECT_EQ(events[0]["stages"].size(), 1u);
+}
+
+TEST_F(Program, ADryRunOfAPipelineListsItsStagesAndReportsTheFullest) {
+  config_.model.layers = 5;
+  use(stagedPlan(2, 4, 2, 2, 1, 2));
+  std::vector<std::string> all = command(1);
+  std::vector<std::string> arguments(all.end() - 3, all.end());
+  arguments.push_back("--dry-run");
+  Process process(arguments, directory_.file("stderr"));
+  EXPECT_EQ(process.finish(), 0);
+  const auto events = eventsOf(process.lines());
+  ASSERT_EQ(events.size(), 1u);
+  const Json stages = events[0]["stages"];
+  ASSERT_EQ(stages.size(), 2u);
+  EXPECT_EQ(stages[0]["layers"], 3);
+  EXPECT_EQ(stages[1]["layers"], 2);
+  EXPECT_GT(stages[0]["memory"]["activations"], stages[1]["memory"]["activations"]);
+  EXPECT_GT(stages[1]["memory"]["tensorParallelStaging"], stages[0]["memory"]["tensorParallelStaging"]);
+  EXPECT_EQ(events[0]["plannedPeakBytes"],
+            std::max(stages[0]["plannedPeakBytes"].get<std::int64_t>(), stages[1]["plannedPeakBytes"].get<std::int64_t>()));
 }
 
 /// The rank of a process that mpirun started.
@@ -397,25 +460,32 @@ TEST_F(Program, GradientsOfFourRanksAreThoseOfOne) {
   use(planOf(4, 1, false, 1, 1, 1, 1, 1));
   const Result one = run();
   ASSERT_EQ(one.status, 0);
-  config_.gradientDumpPath = directory_.file("four.safetensors");
-  use(planOf(1, 2, true, 2, 2, 2, 2, 2));
-  const Result four = run();
-  ASSERT_EQ(four.status, 0) << readFile(directory_.file("stderr"));
-  EXPECT_NEAR(four.losses()[1], one.losses()[1], 1e-6 * one.losses()[1]);
-  const auto a = tensorsOf(directory_.file("four.safetensors")), b = tensorsOf(directory_.file("one.safetensors"));
-  ASSERT_EQ(a.size(), b.size());
-  EXPECT_EQ(b.size(), 2u * 9 + 3 + 1);
-  for (const auto& [name, values] : b) {
-    ASSERT_EQ(a.at(name).size(), values.size());
-    EXPECT_LE(relativeError(a.at(name).data(), values.data(), static_cast<std::int64_t>(values.size())), 1e-6) << name;
+  const auto expected = tensorsOf(directory_.file("one.safetensors"));
+  EXPECT_EQ(expected.size(), 2u * 9 + 3 + 1);
+  for (const PlanConfig& plan : {planOf(1, 2, true, 2, 2, 2, 2, 2), stagedPlan(1, 4, 1, 2, 1, 1)}) {
+    config_.gradientDumpPath = directory_.file("four.safetensors");
+    use(plan);
+    const Result four = run();
+    ASSERT_EQ(four.status, 0) << readFile(directory_.file("stderr"));
+    EXPECT_NEAR(four.losses()[1], one.losses()[1], 1e-6 * one.losses()[1]);
+    const auto found = tensorsOf(directory_.file("four.safetensors"));
+    ASSERT_EQ(found.size(), expected.size());
+    for (const auto& [name, values] : expected) {
+      ASSERT_EQ(found.at(name).size(), values.size());
+      EXPECT_LE(relativeError(found.at(name).data(), values.data(), static_cast<std::int64_t>(values.size())), 1e-6) << name;
+    }
+    const Json step = four.named("step")[0], started = four.named("started")[0];
+    EXPECT_EQ(started["worldSize"], 4);
+    EXPECT_EQ(started["parameters"], one.named("started")[0]["parameters"]);
+    EXPECT_EQ(started["plannedPeakBytes"], step["peakMemoryBytes"]);
+    EXPECT_GT(step["communicationSeconds"], 0);
+    EXPECT_EQ(step["bubbleSeconds"] > 0, plan.pipelineParallel > 1);
+    EXPECT_GT(step["computeSeconds"], 0);
+    EXPECT_NEAR(step["computeSeconds"].get<double>() + step["exposedCommunicationSeconds"].get<double>() +
+                    step["bubbleSeconds"].get<double>(),
+                step["stepTimeSeconds"].get<double>(), 1e-9);
+    EXPECT_EQ(step["tokens"], 4 * 24);
   }
-  const Json step = four.named("step")[0], started = four.named("started")[0];
-  EXPECT_EQ(started["worldSize"], 4);
-  EXPECT_EQ(started["plannedPeakBytes"], step["peakMemoryBytes"]);
-  EXPECT_GT(step["communicationSeconds"], 0);
-  EXPECT_NEAR(step["computeSeconds"].get<double>() + step["exposedCommunicationSeconds"].get<double>(),
-              step["stepTimeSeconds"].get<double>(), 1e-9);
-  EXPECT_EQ(step["tokens"], 4 * 24);
 }
 
 }  // namespace

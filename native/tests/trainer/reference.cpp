@@ -4,6 +4,8 @@
 
 #include "internevo/tensor.h"
 
+#include "trainer/token_file.h"
+
 namespace internevo::trainer::testing {
 
 namespace {
@@ -280,6 +282,33 @@ double ReferenceOptimizer::update(std::int64_t step, const Tensors& gradients, T
     }
   }
   return norm;
+}
+
+// ---- batches --------------------------------------------------------------------------------------------------------
+
+Batch batchOf(const Config& c, const std::vector<std::uint32_t>& data, std::int64_t step) {
+  const std::int64_t sequences = (static_cast<std::int64_t>(data.size()) - 1) / c.sequenceLengthTokens;
+  const std::int64_t size = c.plan.globalBatchSequences();
+  Batch batch;
+  for (std::int64_t i = 0; i < size; ++i) {
+    const std::int64_t first = sequenceOfDraw(c.seed, sequences, (step - 1) * size + i) * c.sequenceLengthTokens;
+    std::vector<int> tokens, targets;
+    for (std::int64_t t = first; t < first + c.sequenceLengthTokens; ++t) {
+      tokens.push_back(static_cast<int>(data[static_cast<std::size_t>(t)]));
+      targets.push_back(static_cast<int>(data[static_cast<std::size_t>(t + 1)]));
+    }
+    batch.tokens.push_back(tokens), batch.targets.push_back(targets);
+  }
+  return batch;
+}
+
+double batchLoss(const Reference& reference, const Tensors& weights, const Batch& batch, Tensors* gradients) {
+  double loss = 0, count = 0;
+  for (const auto& tokens : batch.tokens) count += static_cast<double>(tokens.size());
+  for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
+    loss += reference.sequenceLoss(weights, batch.tokens[i], batch.targets[i], 1 / count, gradients);
+  }
+  return loss / count;
 }
 
 }  // namespace internevo::trainer::testing

@@ -58,4 +58,13 @@ class ReferenceOptimizer {
   Tensors first_, second_;
 };
 
+/// The sequences of a step.
+struct Batch {
+  std::vector<std::vector<int>> tokens, targets;
+};
+Batch batchOf(const Config& config, const std::vector<std::uint32_t>& data, std::int64_t step);
+
+/// Mean loss of a batch; adds its gradient to `gradients` when it is given.
+double batchLoss(const Reference& reference, const Tensors& weights, const Batch& batch, Tensors* gradients);
+
 }  // namespace internevo::trainer::testing
