@@ -119,7 +119,7 @@ struct WatchdogHub::State {
 
   void accept();
   void welcome();
-  bool hear();
+  bool hear(bool givenUp);
   bool checkSilence(double at);
   bool checkStall(double at);
   bool report(int rank, LostRank::Kind kind, const Beat& beat) {
@@ -165,8 +165,8 @@ void WatchdogHub::State::welcome() {
   }
 }
 
-/// True when a rank was lost, which has been reported.
-bool WatchdogHub::State::hear() {
+/// True when a rank was lost, which has been reported, or when this one was, which the others have done.
+bool WatchdogHub::State::hear(bool givenUp) {
   std::size_t died = 0;
   bool ending = false;  // a rank that said goodbye ends the job in its own way, and takes others with it
   for (std::size_t rank = 1; rank < members.size(); ++rank) {
@@ -183,6 +183,7 @@ bool WatchdogHub::State::hear() {
     if (!open && !m.left && died == 0) died = rank;
     if (!open) m.left = true;
   }
+  if (died != 0 && givenUp) return true;
   if (died == 0 || ending) return false;
   return report(static_cast<int>(died), LostRank::Kind::died, members[died].last);
 }
@@ -232,6 +233,7 @@ void WatchdogHub::State::answer(bool goodbye) {
 
 void WatchdogHub::State::run() {
   double answered = 0, waked = now();
+  bool givenUp = false;
   std::vector<pollfd> watched;
   for (;;) {
     watched.clear();
@@ -246,10 +248,13 @@ void WatchdogHub::State::run() {
     const double at = now();
     // After a sleep of this process itself (stopped, suspended) everybody seems silent: hear them first.
     const bool slept = at - waked > limits.silenceSeconds / 2;
+    const double before = waked;
     waked = at;
     accept();
     welcome();
-    if (hear()) return;
+    // Nobody waits that long for an answer: who goes from now on has given this rank up, and said so.
+    givenUp = givenUp || at - before > limits.silenceSeconds - 2 * limits.beatSeconds;
+    if (hear(givenUp)) return;
     if (slept) {
       for (Member& m : members) m.heard = at;
       progressAt = at;

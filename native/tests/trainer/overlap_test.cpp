@@ -14,7 +14,7 @@
 #include "lattice.h"
 #include "support.h"
 #include "trainer/gather_pool.h"
-#include "trainer/safetensors.h"
+#include "checkpoint/safetensors.h"
 #include "trainer/trainer.h"
 
 namespace {

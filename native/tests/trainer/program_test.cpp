@@ -189,7 +189,7 @@ TEST_F(Program, ALostRankIsNamedOnceAndEndsTheJob) {
       EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << strsignal(signal) << " of rank " << rank;
       Result result;
       result.events = eventsOf(process.lines());
-      ASSERT_EQ(result.named("error").size(), 1u) << strsignal(signal) << " of rank " << rank;
+      ASSERT_EQ(result.named("error").size(), 1u) << strsignal(signal) << " of rank " << rank << Json(result.named("error")).dump(1);
       const Json error = result.named("error")[0];
       EXPECT_EQ(error["code"], "communication_error");
       EXPECT_EQ(error["rank"], rank);
