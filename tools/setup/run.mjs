@@ -23,10 +23,11 @@ function usage(text) {
 
 const purposes = {
   quickstart: { packages: ["build", "run"], command: () => [`${root}/apps/cli/src/main.ts`, "quickstart", ...rest] },
-  test: { packages: ["build", "run", "test"], command: () => [`${root}/tools/check/all.mjs`, ...rest] },
+  test: { packages: ["build", "run", "test", "testbed"], command: () => [`${root}/tools/check/all.mjs`, ...rest] },
   bench: { packages: ["build", "run"], command: () => tool("bench") },
   chaos: { packages: ["build", "run"], command: () => tool("chaos") },
-  setup: { packages: ["build", "run", "test"], command: () => undefined },
+  testbed: { packages: ["build", "run", "testbed"], command: () => [`${root}/tools/testbed/main.ts`, ...rest] },
+  setup: { packages: ["build", "run", "test", "testbed"], command: () => undefined },
 };
 const projects = ["native", "@internevo/console"];
 

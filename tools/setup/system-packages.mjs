@@ -16,6 +16,7 @@ const PACKAGES = [
   { name: "openmpi-bin", when: "run", why: "starts ranks" },
   { name: "nats-server", when: "run", why: "messages between the services" },
   { name: "util-linux", when: "run", why: "child processes that end with their parent" },
+  { name: "iproute2", when: "testbed", why: "networks between the nodes of a testbed" },
   { name: "chromium", when: "test", why: "tests of the console in a real browser" },
 ];
 
@@ -32,7 +33,7 @@ function isDebian() {
 
 /**
  * Installs the Debian packages that are missing.
- * @param groups which of build, run and test are needed.
+ * @param groups which of build, run, test and testbed are needed.
  * @throws SetupError naming the missing packages where they can't be installed.
  */
 export function ensureSystemPackages(groups) {

@@ -5,9 +5,12 @@ import Fastify, { LogController, type FastifyBaseLogger, type FastifyReply } fro
 import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox";
 import { Type } from "typebox";
 import { actorOf, registerAuth } from "./http/auth.ts";
+import { registerBodies } from "./http/bodies.ts";
+import { answerClientError } from "./http/client-errors.ts";
 import { registerConsole } from "./http/console.ts";
 import type { ApiInstance } from "./http/instance.ts";
 import { DEFAULT_LIMITS, registerLimits, registerSecurityHeaders, type Limits } from "./http/limits.ts";
+import { registerMethods } from "./http/methods.ts";
 import { registerRefusalAudit } from "./http/mutations.ts";
 import { registerOpenApi } from "./http/openapi.ts";
 import { registerProblems, sendProblem } from "./http/problems.ts";
@@ -54,12 +57,16 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
     logController: new LogController({ disableRequestLogging: true }),
     frameworkErrors: (error, request, reply) => void sendProblem(request, reply as FastifyReply, error),
     forceCloseConnections: "idle",
-    routerOptions: { maxParamLength: 200, ignoreTrailingSlash: true },
+    // Ids that are too long are for their schema to refuse; the server bounds the whole head.
+    routerOptions: { maxParamLength: 16_384, ignoreTrailingSlash: true },
+    clientErrorHandler: answerClientError,
     ...(options.logger ? { loggerInstance: options.logger } : {}),
   }).withTypeProvider<TypeBoxTypeProvider>() as ApiInstance;
   const streams = new OpenStreams();
   app.addHook("preClose", async () => streams.closeAll());
 
+  const methods = registerMethods(app);
+  registerBodies(app);
   registerTrace(app);
   registerHealthRoutes(app, { health: options.health, streams });
   registerProblems(app);
@@ -89,6 +96,6 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
     },
     { prefix: API_PREFIX },
   );
-  await registerConsole(app, options.consoleDirectory);
+  await registerConsole(app, options.consoleDirectory, methods);
   return app;
 }

@@ -18,15 +18,16 @@ const isTimeZone = (name: string): boolean => {
 
 /**
  * The first time of a schedule after `after`.
- * @returns null when there is none (30 February).
- * @throws ProblemError `bad-request` when it is no schedule: five fields and an IANA time zone.
+ * @throws ProblemError `bad-request` when it is no schedule (five fields and an IANA time zone), or one that never comes (30 February).
  */
-export function firstRunAt(schedule: Schedule, after: Date): Date | null {
+export function firstRunAt(schedule: Schedule, after: Date): Date {
   const details: ProblemDetail[] = [];
   if (!isTimeZone(schedule.timeZone)) details.push({ field: "timeZone", value: schedule.timeZone, message: "is not a time zone", remedy: "use an IANA name, for example Europe/Berlin or UTC" });
   try {
     const cron = new Cron(schedule.cron, { mode: "5-part", paused: true, ...(details.length === 0 ? { timezone: schedule.timeZone } : {}) });
-    if (details.length === 0) return cron.nextRun(after);
+    const next = cron.nextRun(after);
+    if (next === null) details.push({ field: "cron", value: schedule.cron, message: "never comes: no month that it names has such a day", remedy: "name a day that the month has; for example `0 3 1 * *`" });
+    else if (details.length === 0) return next;
   } catch (error) {
     details.push({ field: "cron", value: schedule.cron, message: `is not a schedule: ${(error as Error).message}`, remedy: "use five fields: minute, hour, day of month, month, day of week; for example `0 3 * * *`" });
   }

@@ -16,8 +16,9 @@ const version = (JSON.parse(readFileSync(new URL("../package.json", import.meta.
 const onPath = (program: string): boolean => (process.env["PATH"] ?? "").split(delimiter).some((directory) => directory !== "" && existsSync(join(directory, program)));
 
 /** What can start ranks on this machine. */
-const capabilities = (maximumLocalRanks: number | undefined): LaunchCapabilities => ({
+const capabilities = (maximumLocalRanks: number | undefined, clustersFile: string | undefined): LaunchCapabilities => ({
   slurm: onPath("srun"),
+  clustersFile,
   maximumLocalRanks: maximumLocalRanks ?? Math.max(8, 4 * availableParallelism()),
   localMemoryBytes: totalmem(),
 });
@@ -32,7 +33,7 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
     const app = await buildApi({
       database,
       workers,
-      capabilities: capabilities(config.INTERNEVO_API_MAXIMUM_LOCAL_RANKS),
+      capabilities: capabilities(config.INTERNEVO_API_MAXIMUM_LOCAL_RANKS, config.INTERNEVO_CLUSTERS),
       profileFor: createProfileSource(database),
       health: service.health,
       version,

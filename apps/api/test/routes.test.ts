@@ -1,4 +1,5 @@
 import { execFileSync } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DeadLetterSchema, JobDetailSchema, JobPageSchema, ProblemSchema, ProfilePageSchema, ProfileRecordSchema, WorkloadPageSchema, type Problem } from "@internevo/contracts";
@@ -104,6 +105,7 @@ describe("jobs", () => {
     ["several machines without Slurm", { cluster: { nodes: 2, gpusPerNode: 2, memoryPerGpu: "1GiB" } }, "cluster.nodes"],
     ["more memory than there is", { cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1TiB" } }, "cluster.memoryPerGpu"],
     ["a launcher that is not here", { cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB", launcher: "slurm" } }, "cluster.launcher"],
+    ["hosts of which nothing is known here", { cluster: { nodes: 2, gpusPerNode: 2, memoryPerGpu: "1GiB", launcher: "ssh" } }, "cluster.launcher"],
   ])("with %s are refused, and nothing is stored", async (_what, over, field) => {
     const before = await rowCounts(api.database);
     const body = problem(await send("POST", `${V}/jobs`, { body: jobFile(api, over), headers: { "idempotency-key": `bad-${field}-${_what.length}` } }), 422, "job-invalid");
@@ -144,7 +146,6 @@ describe("jobs", () => {
   it("with a profile that is not there are refused", async () => {
     const cluster = { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" };
     problem(await send("POST", `${V}/jobs`, { body: jobFile(api, { cluster: { ...cluster, profile: "a900" } }) }), 422, "profile-missing");
-    problem(await send("POST", `${V}/jobs`, { body: jobFile(api, { cluster: { ...cluster, profile: api.textPath } }) }), 422, "profile-invalid");
   });
 });
 
@@ -190,6 +191,46 @@ describe("plans", () => {
 });
 
 describe("profiles", () => {
+  const cluster = (profile: string): unknown => ({ name: "x", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB", profile });
+  /** Every way to name a profile. */
+  const naming = async (profile: string): Promise<Reply[]> => [
+    await send("POST", `${V}/plans`, { role: "viewer", body: { job: jobFile(api, { cluster: cluster(profile) }) } }),
+    await send("POST", `${V}/plans`, { role: "viewer", body: { job: jobFile(api), profile } }),
+    await send("POST", `${V}/jobs`, { body: jobFile(api, { cluster: cluster(profile) }) }),
+    await send("POST", `${V}/workloads`, { body: { name: `w ${profile}`, job: jobFile(api, { cluster: cluster(profile) }), cron: "0 3 * * *" } }),
+  ];
+
+  it("are never read from a path, whatever is there: the answers to a pipe, a device, a file and nothing are the same", async () => {
+    const pipe = join(api.directory, "profile-pipe");
+    execFileSync("mkfifo", [pipe]);
+    const said = new Set<string>();
+    for (const path of [pipe, "/dev/zero", api.textPath, "/absent.json", "../package.json"]) {
+      for (const [at, reply] of (await naming(path)).entries()) {
+        const body = problem(reply, 422, "profile-missing");
+        expect(fields(body)).toEqual([["job.cluster.profile", "profile", "cluster.profile", "job.cluster.profile"][at]]);
+        said.add(JSON.stringify({ ...body, traceId: "" }).replaceAll(path, "PATH").replace(/job\.cluster\.profile|cluster\.profile/, "profile"));
+      }
+    }
+    expect([...said]).toEqual([expect.stringContaining("POST /api/v1/profiles")]);
+  }, 20_000);
+
+  it("are stored once by operators, and then named by their id", async () => {
+    const profile = { ...findShippedProfile("a800-128"), name: "mine" };
+    problem(await send("POST", `${V}/profiles`, { role: "viewer", body: profile }), 403, "forbidden");
+    problem(await send("POST", `${V}/profiles`, { body: { ...profile, device: 7 } }), 422, "profile-invalid");
+    const stored = await send("POST", `${V}/profiles`, { body: profile });
+    expect([stored.statusCode, stored.headers.location]).toEqual([201, `${V}/profiles/${stored.json<{ id: string }>().id}`]);
+    const { id, clusterKey } = shaped(ProfileRecordSchema, stored);
+    expect(clusterKey).toBe("given:mine");
+    expect((await send("POST", `${V}/profiles`, { body: profile })).json()).toMatchObject({ id });
+    const other = (await send("POST", `${V}/profiles`, { body: { ...profile, device: { ...profile.device, name: "other" } } })).json<{ id: string }>();
+    expect(other.id).not.toBe(id);
+    const replies = await naming(id);
+    expect(replies.map((reply) => reply.statusCode)).toEqual([200, 200, 201, 201]);
+    expect(shaped(PlanningResultSchema, replies[0] as Reply).profile).toBe("mine");
+    for (const reply of await naming(randomUUID())) problem(reply, 422, "profile-missing");
+  });
+
   it("are listed without their curves, and shown whole", async () => {
     const profile = findShippedProfile("a800-128");
     if (!profile) throw new Error("the profile ships with the project");

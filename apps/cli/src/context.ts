@@ -29,16 +29,17 @@ export const DEFAULT_DATA_DIRECTORY = ".internevo";
 
 export const dataDirectoryOf = (context: Pick<Context, "options" | "env">): string => context.options().dataDirectory ?? context.env["INTERNEVO_DATA_DIRECTORY"] ?? DEFAULT_DATA_DIRECTORY;
 
-const assertUrl = (url: string): string => {
-  if (URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)) return url;
+const assertUrl = (url: string): void => {
+  if (URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)) return;
   throw new ProblemError("bad-request", `${url} is not the URL of an API`, [{ field: "--url", value: url, message: "is not an http or https URL", remedy: "give for example http://127.0.0.1:8080" }]);
 };
 
 /** Where the API is: options first, then the environment, then the local stack. */
 export async function connect(context: Pick<Context, "options" | "env">): Promise<InternEvoClient> {
   const url = context.options().url ?? context.env["INTERNEVO_URL"];
+  if (url !== undefined) assertUrl(url);
   const token = context.options().token ?? context.env["INTERNEVO_TOKEN"];
-  if (url !== undefined && token !== undefined) return new InternEvoClient({ baseUrl: assertUrl(url), token });
+  if (url !== undefined && token !== undefined) return new InternEvoClient({ baseUrl: url, token });
   const directory = dataDirectoryOf(context);
   const stack = await findStack(directory);
   if (stack !== undefined && (url === undefined || url.replace(/\/+$/, "") === stack.apiUrl)) return new InternEvoClient({ baseUrl: stack.apiUrl, token: token ?? stack.token });

@@ -30,6 +30,7 @@ export function exitCodeOfProblem(code: ProblemCode): ExitCode {
     case "plan-invalid":
     case "profile-invalid":
     case "data-invalid":
+    case "method-not-allowed":
     case "payload-too-large":
     case "unsupported-media-type":
       return EXIT.badInput;

@@ -1,20 +1,33 @@
-import { readFile } from "node:fs/promises";
+import { createReadStream } from "node:fs";
 import { dirname, isAbsolute, resolve } from "node:path";
-import { text } from "node:stream/consumers";
 import { ProblemError } from "@internevo/domain";
-import { parseDocument } from "yaml";
+import { parseJobDocument } from "./job-document.ts";
 
 const MAXIMUM_BYTES = 1 << 20;
 
-/** @throws ProblemError `job-invalid` when the file cannot be read. */
+const refusal = (path: string, message: string, remedy: string, cause?: unknown): ProblemError =>
+  new ProblemError("job-invalid", `${path} ${message}`, [{ field: "(job file)", value: path, message, remedy }], { cause });
+
+/** @throws ProblemError `job-invalid` when the file cannot be read, is too large or is no text. */
 async function readText(path: string): Promise<string> {
-  if (path === "-") return text(process.stdin);
+  const chunks: Buffer[] = [];
+  let length = 0;
   try {
-    return await readFile(path, "utf8");
+    for await (const chunk of path === "-" ? process.stdin : createReadStream(path)) {
+      chunks.push(chunk as Buffer);
+      length += (chunk as Buffer).length;
+      if (length > MAXIMUM_BYTES) break;
+    }
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
     const message = code === "ENOENT" ? "does not exist" : code === "EISDIR" ? "is a directory" : code === "EACCES" ? "cannot be read" : `cannot be read (${code ?? String(error)})`;
-    throw new ProblemError("job-invalid", `${path} ${message}`, [{ field: "(job file)", value: path, message, remedy: "give the path of a job file, in YAML or JSON" }], { cause: error });
+    throw refusal(path, message, "give the path of a job file, in YAML or JSON", error);
+  }
+  if (length > MAXIMUM_BYTES) throw refusal(path, "is larger than 1 MiB", "give a job file; data is named in it by its path");
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
+  } catch (error) {
+    throw refusal(path, "is not UTF-8", "write the job file as UTF-8 text", error);
   }
 }
 
@@ -41,21 +54,9 @@ function withAbsolutePaths(document: unknown, base: string): unknown {
 
 /**
  * Reads a job file as it is written, with its paths made absolute; the API checks the content.
- * @throws ProblemError `job-invalid`: unreadable, too large, or neither YAML nor JSON (with the line).
+ * @throws ProblemError `job-invalid`: unreadable, too large, or no YAML or JSON that stands for a job (with the field or the line).
  */
 export async function readJobFile(path: string): Promise<unknown> {
-  const content = await readText(path);
-  if (Buffer.byteLength(content) > MAXIMUM_BYTES) {
-    throw new ProblemError("job-invalid", `${path} is larger than 1 MiB`, [{ field: "(job file)", value: path, message: "is larger than 1 MiB", remedy: "give a job file; data is named in it by its path" }]);
-  }
-  const document = parseDocument(content, { prettyErrors: true });
-  const error = document.errors[0];
-  if (error) {
-    const at = error.linePos?.[0];
-    const message = error.message.split("\n")[0]?.replace(/:$/, "") ?? "is not YAML";
-    throw new ProblemError("job-invalid", `${path} is neither YAML nor JSON: ${message}`, [
-      { field: at ? `line ${at.line}, column ${at.col}` : "(job file)", message, remedy: "mend the file there" },
-    ]);
-  }
-  return withAbsolutePaths(document.toJS({ maxAliasCount: 100 }) as unknown, path === "-" ? process.cwd() : dirname(resolve(path)));
+  const document = parseJobDocument(await readText(path), path);
+  return withAbsolutePaths(document, path === "-" ? process.cwd() : dirname(resolve(path)));
 }

@@ -1,5 +1,5 @@
 import { ApiProblemError } from "@internevo/client";
-import { ProblemError, type ProblemDetail } from "@internevo/domain";
+import { printable, printableJson, ProblemError, type ProblemDetail } from "@internevo/domain";
 import Table from "cli-table3";
 import picocolors from "picocolors";
 
@@ -87,13 +87,13 @@ export function table<T>(columns: readonly Column<T>[], rows: readonly T[], colo
 }
 
 const shown = (value: unknown): string => {
-  const text = JSON.stringify(value) ?? "undefined";
+  const text = typeof value === "number" ? String(value) : printableJson(value);
   return text.length > 200 ? `${text.slice(0, 200)}…` : text;
 };
 
 function detailLines(detail: ProblemDetail): string {
   const value = "value" in detail && detail.value !== undefined ? ` (is ${shown(detail.value)})` : "";
-  return `  ${detail.field}${value}: ${detail.message}\n    → ${detail.remedy}`;
+  return `  ${printable(detail.field)}${value}: ${printable(detail.message)}\n    → ${printable(detail.remedy)}`;
 }
 
 /** What a person, or with --json a program, reads about an error. Goes to stderr. */
@@ -102,6 +102,8 @@ export function describeError(error: unknown, json: boolean): string {
   const details: readonly ProblemDetail[] = error instanceof ProblemError ? error.details : error instanceof ApiProblemError ? (error.problem.errors ?? []) : [];
   const message = error instanceof Error ? error.message : String(error);
   const traceId = error instanceof ApiProblemError ? error.problem.traceId : undefined;
-  if (json) return JSON.stringify({ error: { code: code ?? "failed", message, ...(details.length > 0 ? { errors: details } : {}), ...(traceId === undefined ? {} : { traceId }) } });
-  return [`internevo: ${message}`, ...details.map(detailLines), ...(code === "internal" && traceId !== undefined ? [`  trace ${traceId}`] : [])].join("\n");
+  if (json) return printableJson({ error: { code: code ?? "failed", message, ...(details.length > 0 ? { errors: details } : {}), ...(traceId === undefined ? {} : { traceId }) } });
+  // A problem repeats what it was given, which may be anything; other errors are the program's own, in lines.
+  const said = code === undefined ? message.split("\n").map(printable).join("\n") : printable(message);
+  return [`internevo: ${said}`, ...details.map(detailLines), ...(code === "internal" && traceId !== undefined ? [`  trace ${traceId}`] : [])].join("\n");
 }

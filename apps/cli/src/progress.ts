@@ -1,5 +1,5 @@
 import type { InternEvoClient } from "@internevo/client";
-import type { JobStreamEvent } from "@internevo/contracts";
+import { WAITS_FOR_CLUSTER, type JobStreamEvent } from "@internevo/contracts";
 import { formatBytes, formatSeconds, isTerminal, planLabel, type JobState, type Report, type StepMetric, type Trial } from "@internevo/domain";
 import type { Output } from "./output.ts";
 
@@ -24,12 +24,14 @@ export interface ProgressOptions {
   readonly withLogs?: boolean;
 }
 
-/** Turns a job's events into lines and, on a terminal, a bar: a line a stage and a trial, and a line every tenth of the training. */
+/** Turns a job's events into lines and, on a terminal, a bar: a line a stage and a trial, and elsewhere a line every tenth of the profiling and the training. */
 export function createProgress(options: ProgressOptions): { readonly on: (event: JobStreamEvent) => void; readonly end: () => void } {
   const { output } = options;
   let stage: JobState | undefined;
   let stageStartedAt = 0;
   let nextStepLine = 1;
+  let tenthsSaid = -1;
+  let said = "";
   const every = Math.max(1, Math.round(options.steps / 10));
 
   function onState(event: JobStreamEvent): void {
@@ -42,6 +44,8 @@ export function createProgress(options: ProgressOptions): { readonly on: (event:
       output.note(`${mark} ${STAGE_TITLES[stage]} (${formatSeconds((at - stageStartedAt) / 1000)})${reason ? `: ${reason}` : ""}`);
     }
     if (stage !== to) stageStartedAt = at;
+    tenthsSaid = -1;
+    said = "";
     stage = to;
     const title = STAGE_TITLES[to];
     if (title !== undefined) output.note(`▶ ${title}`);
@@ -49,9 +53,16 @@ export function createProgress(options: ProgressOptions): { readonly on: (event:
   }
 
   function onProgress(data: JobStreamEvent["data"]): void {
-    const { message, done, total } = data as { message?: string; done?: number | null; total?: number | null };
-    const count = typeof done === "number" && typeof total === "number" ? bar(done, total) : "";
-    output.status(`  ${count} ${message ?? ""}`);
+    const { message = "", done, total } = data as { message?: string; done?: number | null; total?: number | null };
+    const counted = typeof done === "number" && typeof total === "number" && total > 0 && message !== WAITS_FOR_CLUSTER;
+    if (output.isTerminal) return output.status(counted ? `  ${bar(done, total)} ${message}` : `  ${message}`);
+    if (message === WAITS_FOR_CLUSTER && said !== message) output.note(`  ${message}`);
+    said = message;
+    // Trials and steps say themselves where they are.
+    if (!counted || stage !== "profiling") return;
+    const tenths = Math.floor((10 * done) / total);
+    if (tenths > tenthsSaid) output.note(`  ${done}/${total} ${message}`);
+    tenthsSaid = Math.max(tenths, tenthsSaid);
   }
 
   function onTrial(trial: Trial): void {

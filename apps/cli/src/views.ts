@@ -1,6 +1,7 @@
 import type { JobDetail, JobSummary, ProfileRecord } from "@internevo/contracts";
-import { formatBytes, formatSeconds, planLabel, type Proposal, type Trial, type Workload } from "@internevo/domain";
+import { formatBytes, formatSeconds, planLabel, type Plan, type Proposal, type Report, type Trial, type Workload } from "@internevo/domain";
 import type { ProfileSummary } from "@internevo/client";
+import { shortIds } from "./resolve.ts";
 import { table, type Colors, type Column } from "./output.ts";
 
 /** What people read of jobs, profiles and workloads: text only. */
@@ -34,8 +35,9 @@ function progressOf(job: JobSummary): string {
 }
 
 export function jobsTable(jobs: readonly JobSummary[], colors: Colors): string {
+  const short = shortIds(jobs.map(({ id }) => id));
   const columns: Column<JobSummary>[] = [
-    { title: "ID", value: (job) => job.id },
+    { title: "ID", value: (job) => short(job.id) },
     { title: "NAME", value: (job) => job.name },
     { title: "STATE", value: (job) => stateText(job.state, colors) },
     { title: "PROGRESS", value: progressOf },
@@ -52,16 +54,18 @@ const stepError = (trial: Trial): number | undefined =>
 const memoryError = (trial: Trial): number | undefined =>
   trial.measured ? (trial.candidate.predicted.peakMemoryBytes - trial.measured.peakMemoryBytes) / trial.measured.peakMemoryBytes : undefined;
 
-/** Predicted beside measured, fastest measured first. */
+/** Predicted beside measured, best predicted first, with the place by measurement. */
 export function trialsTable(trials: readonly Trial[], colors: Colors, chosen: JobDetail["chosen"] = null): string {
-  const sorted = [...trials].sort((a, b) => (a.measured?.stepTimeSeconds ?? Number.POSITIVE_INFINITY) - (b.measured?.stepTimeSeconds ?? Number.POSITIVE_INFINITY) || a.candidate.rank - b.candidate.rank);
+  const sorted = [...trials].sort((a, b) => a.candidate.rank - b.candidate.rank);
+  const times = trials.flatMap((trial) => trial.measured?.stepTimeSeconds ?? []).sort((a, b) => a - b);
   const measured = (show: (trial: Trial & { measured: NonNullable<Trial["measured"]> }) => string) => (trial: Trial) =>
     trial.measured ? show({ ...trial, measured: trial.measured }) : NONE;
   const columns: Column<Trial>[] = [
-    { title: "PREDICTED", align: "right", value: (trial) => `#${trial.candidate.rank}` },
+    { title: "RANK", align: "right", value: (trial) => `#${trial.candidate.rank}` },
     { title: "PLAN", value: (trial) => planLabel(trial.candidate.plan) },
     { title: "STEP pred.", align: "right", value: (trial) => formatSeconds(trial.candidate.predicted.stepTimeSeconds) },
     { title: "meas.", align: "right", value: measured((trial) => formatSeconds(trial.measured.stepTimeSeconds)) },
+    { title: "place", align: "right", value: measured((trial) => String(times.indexOf(trial.measured.stepTimeSeconds) + 1)) },
     { title: "error", align: "right", value: (trial) => (stepError(trial) === undefined ? NONE : percent(stepError(trial) as number)) },
     { title: "TOKENS/GPU/S pred.", align: "right", value: (trial) => trial.candidate.predicted.tokensPerGpuPerSecond.toFixed(0) },
     { title: "meas.", align: "right", value: measured((trial) => trial.measured.tokensPerGpuPerSecond.toFixed(0)) },
@@ -76,15 +80,26 @@ export function trialsTable(trials: readonly Trial[], colors: Colors, chosen: Jo
 export function reportLines(job: JobDetail, colors: Colors): string[] {
   const { report } = job;
   const lines: string[] = [];
-  if (job.chosen) lines.push(`${colors.bold("chosen plan")}   ${planLabel(job.chosen.plan)} (predicted #${job.chosen.rank})`);
+  if (job.chosen) lines.push(`${colors.bold("chosen plan")}   ${planLabel(job.chosen.plan)} (rank #${job.chosen.rank} by prediction)`);
   if (!report) return lines;
-  lines.push(`${colors.bold("trained")}       ${report.steps} steps in ${report.attempts} attempt${report.attempts === 1 ? "" : "s"}, ${formatSeconds(report.meanStepTimeSeconds)} a step, ${report.tokensPerGpuPerSecond.toFixed(0)} tokens/s a rank`);
-  const entropy = report.unigramEntropyNats;
-  const verdict = entropy === null ? "" : report.finalLossNats < entropy ? colors.green(`below the unigram entropy of the text, ${entropy.toFixed(4)}`) : colors.red(`not below the unigram entropy of the text, ${entropy.toFixed(4)}`);
-  lines.push(`${colors.bold("final loss")}    ${report.finalLossNats.toFixed(4)} nats a token${verdict === "" ? "" : `, ${verdict}`} (mean of the last tenth of the steps)`);
-  const share = (value: number | null): string => (value === null ? NONE : `${(value * 100).toFixed(1)}%`);
-  lines.push(`${colors.bold("predictions")}   mean error of step time ${share(report.timeErrorOverTrials)}, of peak memory ${share(report.memoryErrorOverTrials)}; Kendall's τ ${report.kendallTauOverTrials?.toFixed(2) ?? NONE}`);
+  const [trained, loss, predictions] = reportWords(report);
+  const beats = report.unigramEntropyNats === null ? undefined : report.finalLossNats < report.unigramEntropyNats;
+  lines.push(`${colors.bold("trained")}       ${trained}`);
+  lines.push(`${colors.bold("final loss")}    ${beats === undefined ? loss : beats ? colors.green(loss) : colors.red(loss)}`);
+  lines.push(`${colors.bold("predictions")}   ${predictions}`);
   return lines;
+}
+
+/** A report in words: what was trained, the loss that it ended with, how good the predictions were. */
+export function reportWords(report: Report): [trained: string, loss: string, predictions: string] {
+  const entropy = report.unigramEntropyNats;
+  const verdict = entropy === null ? "" : `, ${report.finalLossNats < entropy ? "" : "not "}below the unigram entropy of the text, ${entropy.toFixed(4)}`;
+  const share = (value: number | null): string => (value === null ? NONE : `${(value * 100).toFixed(1)}%`);
+  return [
+    `${report.steps} steps in ${report.attempts} attempt${report.attempts === 1 ? "" : "s"}, ${formatSeconds(report.meanStepTimeSeconds)} a step, ${report.tokensPerGpuPerSecond.toFixed(0)} tokens/s a rank`,
+    `${report.finalLossNats.toFixed(4)} nats a token${verdict} (mean of the last tenth of the steps)`,
+    `mean error of step time ${share(report.timeErrorOverTrials)}, of peak memory ${share(report.memoryErrorOverTrials)}; Kendall's τ ${report.kendallTauOverTrials?.toFixed(2) ?? NONE}`,
+  ];
 }
 
 export function jobText(job: JobDetail, colors: Colors): string {
@@ -96,6 +111,7 @@ export function jobText(job: JobDetail, colors: Colors): string {
     `${colors.bold("created")}       ${when(job.createdAt)}${job.endedAt ? `, ended ${when(job.endedAt)}` : ""}, trace ${job.traceId}`,
   ];
   if (job.failure) lines.push(`${colors.bold("failure")}       ${colors.red(job.failure.code)}: ${job.failure.message}${job.failure.remedy ? `\n              → ${job.failure.remedy}` : ""}`);
+  if (job.progress?.stage === job.state && job.progress.message !== "") lines.push(`${colors.bold("at work")}       ${job.progress.message}`);
   lines.push("", colors.bold("stages"));
   for (const transition of job.transitions) lines.push(`  ${when(transition.at)}  ${transition.from ?? "submitted"} → ${transition.to}${transition.reason ? ` (${transition.reason})` : ""}`);
   if (job.planning) {
@@ -113,10 +129,11 @@ export function jobText(job: JobDetail, colors: Colors): string {
   return lines.join("\n");
 }
 
-export const profilesTable = (profiles: readonly ProfileSummary[], colors: Colors): string =>
-  table<ProfileSummary>(
+export function profilesTable(profiles: readonly ProfileSummary[], colors: Colors): string {
+  const short = shortIds(profiles.map(({ id }) => id));
+  return table<ProfileSummary>(
     [
-      { title: "ID", value: (profile) => profile.id },
+      { title: "ID", value: (profile) => short(profile.id) },
       { title: "NAME", value: (profile) => profile.name },
       { title: "MEASURED", value: (profile) => when(profile.createdAt) },
       { title: "FRESH UNTIL", value: (profile) => when(profile.freshUntil) },
@@ -124,6 +141,7 @@ export const profilesTable = (profiles: readonly ProfileSummary[], colors: Color
     profiles,
     colors,
   );
+}
 
 export function profileText(record: ProfileRecord, colors: Colors): string {
   const { profile } = record;
@@ -152,29 +170,51 @@ export function profileText(record: ProfileRecord, colors: Colors): string {
 
 const pointText = (point: { bytes: number; medianSeconds: number } | undefined): string => (point ? `${formatBytes(point.bytes)} in ${formatSeconds(point.medianSeconds)}` : NONE);
 
-export const workloadsTable = (workloads: readonly Workload[], colors: Colors): string =>
-  table<Workload>(
+export function workloadsTable(workloads: readonly Workload[], colors: Colors): string {
+  const short = shortIds(workloads.map(({ id }) => id));
+  return table<Workload>(
     [
-      { title: "ID", value: (workload) => workload.id },
+      { title: "ID", value: (workload) => short(workload.id) },
       { title: "NAME", value: (workload) => workload.name },
       { title: "SCHEDULE", value: (workload) => `${workload.cron} ${workload.timeZone}` },
       { title: "NEXT RUN", value: (workload) => when(workload.nextRunAt) },
       { title: "LAST RUN", value: (workload) => when(workload.lastRunAt) },
-      { title: "OUTCOME", value: (workload) => workload.lastOutcome ?? NONE },
+      { title: "OUTCOME", value: (workload) => (isBeingPlanned(workload) ? "queued or at work" : (workload.lastOutcome ?? NONE)) },
     ],
     workloads,
     colors,
   );
+}
 
-export const proposalsTable = (proposals: readonly Proposal[], colors: Colors): string =>
-  table<Proposal>(
+/** What to call something in a command that is copied into a shell. */
+export const callingName = ({ id, name }: { readonly id: string; readonly name: string }): string => (/^[\w.-]+$/.test(name) ? name : id);
+
+/** A run was asked for and has not ended. */
+export const isBeingPlanned = (workload: Workload): boolean => workload.lastRunAt !== null && workload.lastOutcome === null;
+
+/** Why a workload has no proposal. */
+export function noProposalsText(workload: Workload): string {
+  if (isBeingPlanned(workload)) return `no proposals yet: the run of ${when(workload.lastRunAt)} is queued or at work`;
+  if (workload.lastRunAt === null) return `no proposals: it has not been planned yet${workload.nextRunAt === null ? "" : `, next ${when(workload.nextRunAt)}`}; now: internevo replan run ${callingName(workload)}`;
+  return `no proposals: the last run, ${when(workload.lastRunAt)}, ${workload.lastOutcome ?? "found none"}`;
+}
+
+const changesOf = (current: Plan, proposed: Plan): string =>
+  (Object.keys(proposed) as (keyof Plan)[]).filter((field) => current[field] !== proposed[field]).map((field) => `${field} ${String(current[field])} → ${String(proposed[field])}`).join(", ");
+
+export function proposalsText(proposals: readonly Proposal[], colors: Colors): string {
+  return table<Proposal>(
     [
-      { title: "ID", value: (proposal) => proposal.id },
       { title: "CREATED", value: (proposal) => when(proposal.createdAt) },
-      { title: "GAIN", align: "right", value: (proposal) => percent(proposal.predictedGain) },
       { title: "PROPOSED", value: (proposal) => planLabel(proposal.proposed.plan) },
-      { title: "CHANGES", value: (proposal) => proposal.differences.map((difference) => `${difference.field} ${JSON.stringify(difference.from)} → ${JSON.stringify(difference.to)}`).join(", ") || NONE },
+      { title: "STEP TIME", align: "right", value: (proposal) => formatSeconds(proposal.proposed.predicted.stepTimeSeconds) },
+      { title: "GAIN", align: "right", value: (proposal) => (proposal.predictedGain > 0 ? percent(proposal.predictedGain) : NONE) },
+      {
+        title: "AGAINST THE PLAN IN USE",
+        value: ({ current, proposed, predictedGain }) => (current === null ? "first plan: none was in use" : `${predictedGain > 0 ? "" : "the one in use does not fit any more; "}${changesOf(current.plan, proposed.plan)}`),
+      },
     ],
     proposals,
     colors,
   );
+}

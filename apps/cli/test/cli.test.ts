@@ -57,14 +57,16 @@ describe("submit, ps, show, cancel", () => {
     const [ps, psJson, show, showJson] = await Promise.all([internevo("ps"), internevo("--json", "ps", "-n", "1"), internevo("show", id), internevo("show", id, "--json")]);
     expect([ps.status, ps.stderr]).toEqual([0, ""]);
     expect(ps.stdout).toMatch(/^ID +NAME +STATE/);
-    expect(ps.stdout).toContain(id);
+    expect(ps.stdout).toContain(id.slice(0, 8));
     expect(ps.stdout + show.stdout).not.toMatch(/\u001b/);
     expect(json<{ id: string }[]>(psJson).map((job) => job.id)).toEqual([id]);
     expect(show.stdout).toContain("submitted → profiling");
     const job = json<JobDetail>(showJson);
     expect(job).toMatchObject({ id, name: "small", spec: { data: { paths: [join(directory, "data", "text.txt")] } } });
 
-    const cancelled = await internevo("cancel", id);
+    expect(json<JobDetail>(await internevo("show", id.slice(0, 13), "--json")).id).toBe(id);
+    expect(json<JobDetail>(await internevo("show", "small", "--json")).id).toBe(id);
+    const cancelled = await internevo("cancel", id.slice(0, 13));
     expect([cancelled.status, cancelled.stdout]).toEqual([0, `${id} cancelled\n`]);
   });
 
@@ -145,6 +147,7 @@ describe("a whole job", { timeout: 120_000 }, () => {
     const readable = await internevo("logs", id);
     expect(readable.stdout.trim().split("\n")).toHaveLength(events.length);
     expect(readable.stdout).toMatch(/step +20 loss 3\.1000/);
+    expect(readable.stdout).toMatch(/report +20 steps in 1 attempt, .*; 3\.1500 nats a token, below the unigram entropy/);
 
     const show = (await internevo("show", id)).stdout;
     expect(show).toMatch(/#1 +b\d.*-9\.1%.*(succeeded|chosen)/);
@@ -152,6 +155,16 @@ describe("a whole job", { timeout: 120_000 }, () => {
     expect(show).toContain("3.1500 nats a token, below the unigram entropy of the text, 3.2000");
     expect(show).toContain("20 steps in 1 attempt");
     expect((await internevo("cancel", id)).status).toBe(7);
+  });
+
+  it("goes on when whoever submitted and followed it presses Ctrl-C, and is said to", async () => {
+    const following = start(["submit", "-f", join(directory, "job.yaml")], env);
+    await following.says("stderr", "profile the cluster");
+    following.child.kill("SIGINT");
+    const { status, stderr } = await following.ended;
+    const job = /job ([0-9a-f-]{36}) small/.exec(stderr)?.[1] ?? "";
+    expect([status, stderr]).toEqual([130, expect.stringContaining(`job ${job} goes on. Follow it with: internevo logs -f ${job}\ncancel it with: internevo cancel ${job}\n`)]);
+    expect((await internevo("cancel", job)).stdout).toBe(`${job} cancelled\n`);
   });
 
   it("stops being followed at Ctrl-C, with 130", async () => {
@@ -171,7 +184,7 @@ describe("profile and replan", () => {
     if (!profile) throw new Error("the profile ships with the project");
     const id = await storeProfile(database.database.db, { clusterKey: "local:here:1x2", profile, freshForSeconds: 60 });
     const [list, show, document] = await Promise.all([internevo("profile"), internevo("profile", "show", id), internevo("profile", "show", id, "--json")]);
-    expect(list.stdout).toContain(id);
+    expect(list.stdout).toContain(id.slice(0, 8));
     expect(show.stdout).toMatch(/all-gather +\d+/);
     expect(json(document)).toEqual(profile);
 
@@ -179,10 +192,35 @@ describe("profile and replan", () => {
     expect(added).toMatchObject({ name: "small", cron: "0 4 * * *", timeZone: "Europe/Berlin", gainThreshold: 0.1 });
     expect((await internevo("replan", "add", join(directory, "job.yaml"))).status).toBe(7);
     expect((await internevo("replan")).stdout).toContain("0 4 * * * Europe/Berlin");
-    expect(json<Workload>(await internevo("replan", "run", added.id, "--json")).lastRunAt).not.toBeNull();
+    expect((await internevo("replan", "proposals", "small")).stderr).toContain("it has not been planned yet");
+    const ran = await internevo("replan", "run", "small");
+    expect([ran.stdout, ran.stderr]).toEqual([expect.stringContaining("queued or at work"), expect.stringMatching(/^queued: /)]);
+    expect((await internevo("replan", "proposals", added.id.slice(0, 8))).stderr).toContain("is queued or at work");
+    expect((await internevo("replan", "run", added.id)).status).toBe(7);
     expect(json(await internevo("replan", "proposals", added.id, "--json"))).toEqual([]);
     expect((await internevo("replan", "remove", added.id)).stdout).toBe(`${added.id}\n`);
     expect(json(await internevo("replan", "list", "--json"))).toEqual([]);
+  });
+
+  it("send the content of a profile file, which the services do not read", async () => {
+    const profile = { ...findShippedProfile("a800-128"), name: "mine" };
+    await writeFile(join(directory, "mine.json"), JSON.stringify(profile));
+    const withProfile = async (name: string): Promise<string> => {
+      const path = join(directory, `with-${name.replaceAll("/", "-")}.yaml`);
+      await writeFile(path, JOB.replace("memoryPerGpu: 1GiB }", `memoryPerGpu: 1GiB, profile: ${name} }`));
+      return path;
+    };
+    const first = json<JobDetail>(await internevo("submit", await withProfile("./mine.json"), "--json"));
+    const second = json<JobDetail>(await internevo("submit", await withProfile("mine.json"), "--json"));
+    const id = first.spec.cluster.profile ?? "";
+    expect(second.spec.cluster.profile).toBe(id);
+    expect(json(await internevo("profile", "show", id, "--json"))).toEqual(profile);
+    expect(json<JobDetail>(await internevo("submit", await withProfile("a800-128"), "--json")).spec.cluster.profile).toBe("a800-128");
+    expect(json<Workload>(await internevo("replan", "add", await withProfile("mine.json"), "--name", "of a file", "--json")).spec.cluster.profile).toBe(id);
+    for (const command of [["submit"], ["replan", "add"]]) {
+      const absent = await internevo(...command, await withProfile("absent.json"));
+      expect([absent.status, absent.stderr]).toEqual([4, expect.stringContaining(`cluster.profile (is "${join(directory, "absent.json")}"): does not exist`)]);
+    }
   });
 });
 
@@ -200,10 +238,20 @@ describe("what is wrong", { timeout: 120_000 }, () => {
       [["submit", join(directory, "no-data.yaml")], env, 2, /data\.paths\.0 .*absent\.txt"\): does not exist/],
       [["show", "nobody"], env, 4, /there is no job nobody/],
       [["logs", "-f", "nobody"], env, 4, /there is no job nobody/],
+      [["show", "00000000-0000-4000-8000-000000000000"], env, 4, /there is no job 00000000/],
+      [["cancel", "small"], env, 2, /small names \d+ jobs.*\n +job: may be small of .*\n +→ give [0-9a-f]{8}/],
       [["ps"], { ...env, INTERNEVO_TOKEN: "ievo_wrong" }, 6, /token is not valid/],
       [["ps"], { ...env, INTERNEVO_URL: "http://127.0.0.1:1" }, 5, /cannot reach http:\/\/127\.0\.0\.1:1/],
       [["ps"], { ...env, INTERNEVO_URL: "ftp://x" }, 2, /--url/],
       [["ps", "--data-directory", join(directory, "none")], {}, 5, /internevo up/],
+      [["ps", "--url", "nonsense"], {}, 2, /--url \(is "nonsense"\): is not an http or https URL\n +→ give/],
+      [["replan", "run", "nobody"], env, 4, /workload \(is "nobody"\): is neither an id.*\n +→ see `internevo replan list`/],
+      [["replan", "proposals", "nobody"], env, 4, /workload \(is "nobody"\): is neither an id.*\n +→ see `internevo replan list`/],
+      [["replan", "remove", "nobody"], env, 4, /workload \(is "nobody"\): is neither an id.*\n +→ see `internevo replan list`/],
+      [["profile", "show", "nobody"], env, 4, /profile \(is "nobody"\): is neither an id.*\n +→ see `internevo profile list`/],
+      [["up", "--data-directory", "/proc/internevo"], {}, 2, /dataDirectory \(is "\/proc\/internevo"\): is in a file system that refuses new directories\n +→ choose/],
+      [["up", "--data-directory", "/etc/passwd"], {}, 2, /dataDirectory \(is "\/etc\/passwd"\): leads through something that is no directory\n +→ choose/],
+      [["ps", "--data-directory", "/etc/passwd"], {}, 5, /no local stack runs in \/etc\/passwd/],
     ];
     for (const [args, environment, status, message] of cases) {
       const end = await run(args, environment);
@@ -215,6 +263,6 @@ describe("what is wrong", { timeout: 120_000 }, () => {
   it("is one JSON value on standard error with --json", async () => {
     const end = await internevo("--json", "show", "nobody");
     expect(end.status).toBe(4);
-    expect(JSON.parse(end.stderr)).toMatchObject({ error: { code: "not-found", errors: [{ field: "id", value: "nobody" }], traceId: expect.stringMatching(/^[0-9a-f]{32}$/) as string } });
+    expect(JSON.parse(end.stderr)).toMatchObject({ error: { code: "not-found", errors: [{ field: "job", value: "nobody" }] } });
   });
 });

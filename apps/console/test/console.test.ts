@@ -1,18 +1,16 @@
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import type { JobDetail } from "@internevo/contracts";
 import { InternEvoClient } from "@internevo/client";
 import { planLabel } from "@internevo/domain";
 import { shippedProfile } from "@internevo/cost-model";
 import { startAttempt, storeProfile, transitionJob } from "@internevo/store";
-import type { BrowserContext, Page } from "playwright-core";
+import type { BrowserContext, Page, Request } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatBytes, formatInteger, formatLoss, formatRate, formatSeconds, formatSignedPercent, relativeError } from "../src/text/format.ts";
 import { REJECTION_WORDS } from "../src/text/words.ts";
+import { overflow, readability } from "./readability.ts";
 import { jobFile, OUT_OF_MEMORY, seeder, UNIGRAM_ENTROPY_NATS } from "./seed.ts";
 import { startConsoleStack, type ConsoleStack } from "./stack.ts";
-
-const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 let stack: ConsoleStack;
 let seed: ReturnType<typeof seeder>;
@@ -42,12 +40,6 @@ async function open(path: string, role: "admin" | "viewer" = "admin"): Promise<P
 
 const row = (page: Page, name: string) => page.locator(`tr[data-row="${name}"]`);
 const text = async (page: Page, name: string, column: string): Promise<string> => (await row(page, name).locator(`td[data-column="${column}"]`).innerText()).trim();
-/** Pixels that the page, or a table that should have become cards, is wider than it may be. */
-const overflow = (page: Page): Promise<number> =>
-  page.evaluate(() => {
-    const cards = [...document.querySelectorAll(".scroll-box:has(> .cards-when-narrow)")].map((box) => (window.innerWidth < 768 ? box.scrollWidth - box.clientWidth : 0));
-    return Math.max(document.documentElement.scrollWidth - window.innerWidth, ...cards);
-  });
 const until = <T>(read: () => Promise<T>) => expect.poll(read, { timeout: 15_000, interval: 50 });
 
 beforeAll(async () => {
@@ -98,9 +90,15 @@ describe("signing in", () => {
 describe("a job that has ended", () => {
   let job: JobDetail;
   let page: Page;
+  /** `Last-Event-ID` of every stream that the page opened. */
+  const resumedFrom: (string | undefined)[] = [];
   beforeAll(async () => {
     const { id } = await seed.succeeded("tight-done", "tight");
     job = await client.getJob(id);
+    const noteStream = (request: Request): void => {
+      if (request.url().endsWith(`/jobs/${id}/events`)) resumedFrom.push(request.headers()["last-event-id"]);
+    };
+    context.on("request", noteStream);
     page = await open(`/jobs/${id}`);
     await page.getByText("Why plans were rejected").waitFor();
   });
@@ -120,6 +118,34 @@ describe("a job that has ended", () => {
       expect(await text(page, name, "plannedMemory")).toBe(formatBytes(predicted.peakMemoryBytes));
       expect(await text(page, name, "measuredMemory")).toBe(measured ? formatBytes(measured.peakMemoryBytes) : "–");
       expect(await text(page, name, "dataParallel")).toBe(String(candidate.plan.dataParallel));
+    }
+  });
+
+  it("reads what is stored by pages, and streams what comes after only", async () => {
+    await page.getByRole("log").getByText("training starts").waitFor();
+    await until(async () => resumedFrom).toEqual([String(job.lastEventId)]);
+  });
+
+  it("numbers plans by their rank, in its order, with the place by measurement beside it", async () => {
+    const ranks = (await page.locator('tbody tr td[data-column="rank"]').allInnerTexts()).map((rank) => Number(/\d+$/.exec(rank.trim())?.[0]));
+    expect(ranks).toEqual([...ranks].sort((a, b) => a - b));
+    expect(ranks).toEqual(expect.arrayContaining(job.trials.map(({ candidate }) => candidate.rank)));
+    expect(new Set(ranks).size).toBe(ranks.length);
+    const times = job.trials.flatMap(({ measured }) => measured?.stepTimeSeconds ?? []).sort((a, b) => a - b);
+    for (const { candidate, measured } of job.trials) expect(await text(page, planLabel(candidate.plan), "place")).toBe(measured ? String(times.indexOf(measured.stepTimeSeconds) + 1) : "–");
+  });
+
+  it("gives every part of a bar a look of its own, the legend's", async () => {
+    for (const title of ["Predicted memory by line", "Predicted time of a step by cause"]) {
+      const figure = page.getByRole("figure", { name: title });
+      const look = (elements: Element[]) => elements.map((element) => { const { backgroundColor, backgroundImage } = getComputedStyle(element); return `${backgroundColor} ${backgroundImage}`; });
+      const legend = await figure.locator(".legend .swatch:not(.swatch-limit):not(.swatch-mark)").evaluateAll(look);
+      expect(legend.length).toBeGreaterThan(3);
+      expect(new Set(legend).size).toBe(legend.length);
+      for (const shown of await figure.locator(".bar-segment").evaluateAll(look)) expect(legend).toContain(shown);
+      expect(await figure.locator(".bar-label").evaluateAll((labels) => labels.filter((label) => label.scrollWidth > label.clientWidth || label.clientHeight > 24).length)).toBe(0);
+      const own = await figure.locator(".bar-label").allInnerTexts();
+      expect(new Set(own).size).toBe(own.length);
     }
   });
 
@@ -279,6 +305,10 @@ describe("a job that is pasted", () => {
     expect(await page.locator("tbody tr[data-row]").count()).toBe(10);
     await page.setViewportSize({ width: 390, height: 844 });
     expect(await overflow(page)).toBeLessThanOrEqual(0);
+    const fold = page.getByRole("button", { name: "Memory by line" });
+    expect(await fold.getAttribute("aria-expanded")).toBe("false");
+    await fold.click();
+    await page.getByRole("figure", { name: "Predicted memory by line" }).waitFor();
     expect((await client.listJobs({ limit: 200 })).items.some(({ model }) => model === "llama-7b")).toBe(false);
     await page.close();
   });
@@ -293,6 +323,7 @@ describe("clusters, workloads and dead letters", () => {
       await page.getByLabel("Operation").selectOption(op);
       const curves = profile.collectives.filter((curve) => curve.op === op);
       await until(() => page.locator('.curve-chart .curve-line path').count()).toBe(curves.length);
+      expect(await page.locator(".curve-chart text").filter({ hasText: /B\/s$/ }).count()).toBeGreaterThanOrEqual(3);
       expect(await page.locator('.curve-chart .curve-dot circle').count()).toBe(curves.flatMap(({ points }) => points).length);
     }
     await page.getByText("Time", { exact: true }).click();
@@ -309,12 +340,21 @@ describe("clusters, workloads and dead letters", () => {
     const page = await open("/workloads");
     await row(page, id).getByText("proposed a plan").waitFor();
     await row(page, id).getByRole("button", { name: "Run now: nightly" }).click();
-    await row(page, id).getByText("Asked for").waitFor();
+    await row(page, id).getByText("Queued", { exact: true }).waitFor();
     await row(page, id).getByRole("link", { name: "nightly" }).click();
     const [proposal] = (await client.listProposals(id)).items;
     const card = page.locator(`[data-proposal="${proposal!.id}"]`);
     await card.waitFor();
     expect(await card.locator(".differences li").count()).toBe(proposal!.differences.length);
+    const first = await seed.workload("first-plan", (await client.getJob(job.id)).planning!, { first: true });
+    await page.goto(`${stack.url}/workloads/${first}`);
+    await page.getByText("First plan: none was in use").waitFor();
+    expect(await page.locator("main").innerText()).not.toMatch(/null|0\.0 %/);
+    const { id: fresh } = await seed.register("never-planned");
+    await page.goto(`${stack.url}/workloads/${fresh}`);
+    await page.getByText("None yet: the workload has not been planned").waitFor();
+    await page.getByRole("button", { name: "Run now: never-planned" }).click();
+    await page.getByText("None yet: a run is queued or at work").waitFor();
     await page.close();
   });
 
@@ -343,21 +383,7 @@ describe("every page", () => {
     for (const path of paths) {
       const page = await open(path);
       await page.locator('[role="status"][aria-label^="Loading"]').waitFor({ state: "detached" });
-      for (const [width, colorScheme] of [[1280, "light"], [390, "dark"]] as const) {
-        await page.setViewportSize({ width, height: 844 });
-        await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
-        const excess = await overflow(page);
-        if (excess > 0) findings.push(`${path} at ${width}: ${excess} px too wide`);
-        // By the debugger: the page's own policy lets no foreign script in.
-        await page.evaluate(AXE);
-        // Names, roles and structure are the same in both looks; colours are not.
-        const options = { resultTypes: ["violations"], ...(colorScheme === "dark" ? { runOnly: { type: "rule", values: ["color-contrast", "scrollable-region-focusable"] } } : {}) };
-        const violations = await page.evaluate(async (given) => {
-          const axe = (window as unknown as { axe: { run: (options: unknown) => Promise<{ violations: { id: string; impact: string; nodes: { html: string; failureSummary: string }[] }[] }> } }).axe;
-          return (await axe.run(given)).violations;
-        }, options);
-        for (const { id, impact, nodes } of violations) if (impact === "serious" || impact === "critical") findings.push(`${path} at ${width} ${colorScheme}: ${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
-      }
+      findings.push(...(await readability(page, path)));
       await page.close();
     }
     expect(findings).toEqual([]);

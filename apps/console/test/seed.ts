@@ -191,15 +191,19 @@ export function seeder(database: Database) {
     return id;
   };
 
+  const register = (name: string) =>
+    createWorkload(database.db, { name, spec: resolveJob(jobFile(name)), cron: "0 3 * * *", timeZone: "Europe/Berlin", catchUpWindowSeconds: 3600, gainThreshold: 0.02, nextRunAt: new Date(Date.now() + 6 * 3_600_000) });
+
   /** A workload whose last run proposed its second-best plan's successor. */
-  const workload = async (name: string, planning: PlanningResult): Promise<string> => {
-    const [proposed, current] = planning.runnableCandidates;
-    if (!proposed || !current) throw new Error("the planning has fewer than two plans");
-    const { id } = await createWorkload(database.db, { name, spec: resolveJob(jobFile(name)), cron: "0 3 * * *", timeZone: "Europe/Berlin", catchUpWindowSeconds: 3600, gainThreshold: 0.02, nextRunAt: new Date(Date.now() + 6 * 3_600_000) });
+  const workload = async (name: string, planning: PlanningResult, { first = false } = {}): Promise<string> => {
+    const [proposed, second] = planning.runnableCandidates;
+    if (!proposed || !second) throw new Error("the planning has fewer than two plans");
+    const current = first ? null : second;
+    const { id } = await register(name);
     await database.transaction(async (tx) => {
       const firing = await fireWorkloadNow(tx, id);
-      const differences = (Object.keys(proposed.plan) as (keyof typeof proposed.plan)[]).filter((field) => proposed.plan[field] !== current.plan[field]).map((field) => ({ field, from: current.plan[field], to: proposed.plan[field] }));
-      await createProposal(tx, { workloadId: id, firingId: firing.id, planningId: null, current, proposed, predictedGain: 1 - proposed.predicted.stepTimeSeconds / current.predicted.stepTimeSeconds, differences });
+      const differences = (Object.keys(proposed.plan) as (keyof typeof proposed.plan)[]).filter((field) => proposed.plan[field] !== current?.plan[field]).map((field) => ({ field, from: current?.plan[field] ?? null, to: proposed.plan[field] }));
+      await createProposal(tx, { workloadId: id, firingId: firing.id, planningId: null, current, proposed, predictedGain: current ? 1 - proposed.predicted.stepTimeSeconds / current.predicted.stepTimeSeconds : 0, differences });
       await finishFiring(tx, firing.id, { state: "succeeded", outcome: "proposed a plan" });
     });
     return id;
@@ -208,5 +212,5 @@ export function seeder(database: Database) {
   const deadLetter = (letter: Partial<NewDeadLetter> = {}): Promise<string> =>
     storeDeadLetter(database.db, { consumer: "planner", messageId: crypto.randomUUID(), messageType: "job.plan", subject: "internevo.command.job.plan", payload: { data: { jobId: "not-a-job" } }, error: "data.jobId: is not a uuid", deliveries: 5, ...letter });
 
-  return { submit, progress, log, profiled, trialling, runTrial, running, steps, succeeded, failed, workload, deadLetter };
+  return { submit, progress, log, profiled, trialling, runTrial, running, steps, succeeded, failed, register, workload, deadLetter };
 }

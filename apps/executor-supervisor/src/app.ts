@@ -1,8 +1,6 @@
-import { resolve } from "node:path";
 import { Type } from "typebox";
-import { trainerIn } from "@internevo/launcher";
 import type { ServiceDefinition } from "@internevo/service-kit";
-import { nativeConfig } from "@internevo/stages";
+import { nativeConfig, trainingSettings } from "@internevo/stages";
 import { train } from "./consumers/train.ts";
 
 const ConfigSchema = Type.Object({
@@ -19,9 +17,7 @@ export const executorSupervisor: ServiceDefinition<typeof ConfigSchema> = {
   start(service) {
     const { config, database } = service;
     const settings = {
-      trainer: trainerIn(config.INTERNEVO_NATIVE_DIRECTORY),
-      dataDirectory: resolve(config.INTERNEVO_DATA_DIRECTORY),
-      threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,
+      ...trainingSettings(config),
       silenceSeconds: config.INTERNEVO_EXECUTOR_SUPERVISOR_SILENCE_SECONDS,
       graceSeconds: config.INTERNEVO_EXECUTOR_SUPERVISOR_GRACE_SECONDS,
       restartLimit: config.INTERNEVO_EXECUTOR_SUPERVISOR_RESTART_LIMIT,

@@ -4,16 +4,19 @@ import { join } from "node:path";
 const STEP = /^step-(\d{1,18})$/;
 const DISCARDED = /^discarded-/;
 
-/** Steps of the complete checkpoints, ascending; none when the directory is not there. */
-export async function checkpointSteps(directory: string): Promise<number[]> {
-  let names: string[];
+/** None when the directory is not there. */
+async function namesIn(directory: string): Promise<string[]> {
   try {
-    names = await readdir(directory);
+    return await readdir(directory);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
     throw error;
   }
-  return names.flatMap((name) => STEP.exec(name)?.[1] ?? []).map(Number).sort((a, b) => a - b);
+}
+
+/** Steps of the complete checkpoints, ascending; none when the directory is not there. */
+export async function checkpointSteps(directory: string): Promise<number[]> {
+  return (await namesIn(directory)).flatMap((name) => STEP.exec(name)?.[1] ?? []).map(Number).sort((a, b) => a - b);
 }
 
 /**
@@ -25,7 +28,6 @@ export async function checkpointSteps(directory: string): Promise<number[]> {
 export async function discardCheckpointsBeyond(directory: string, lastStoredStep: number): Promise<number[]> {
   const beyond = (await checkpointSteps(directory)).filter((step) => step > lastStoredStep);
   for (const step of beyond) await rename(join(directory, `step-${step}`), join(directory, `discarded-${step}-${process.pid}-${Date.now()}`));
-  const names = await readdir(directory).catch(() => []);
-  for (const name of names.filter((each) => DISCARDED.test(each))) await rm(join(directory, name), { recursive: true, force: true });
+  for (const name of (await namesIn(directory)).filter((each) => DISCARDED.test(each))) await rm(join(directory, name), { recursive: true, force: true });
   return beyond;
 }

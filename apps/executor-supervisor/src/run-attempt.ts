@@ -1,7 +1,7 @@
 import type { TrainerEvent } from "@internevo/contracts";
 import { buildMesh } from "@internevo/cost-model";
 import { worldSize, type JobSpec, type Plan, type StepMetric } from "@internevo/domain";
-import { launchRanks, trainerConfig, type Dataset, type LaunchOutcome, type Trainer } from "@internevo/launcher";
+import { launchRanks, launchTarget, trainerConfig, type Dataset, type LaunchOutcome, type Trainer } from "@internevo/launcher";
 import { WorkStoppedError } from "@internevo/service-kit";
 import { StepRecorder } from "./step-recorder.ts";
 
@@ -11,6 +11,7 @@ export interface AttemptLaunch {
   readonly plan: Plan;
   readonly dataset: Dataset;
   readonly attempt: number;
+  readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
   readonly runDirectory: string;
   readonly checkpointDirectory: string;
@@ -49,6 +50,7 @@ function checkpointConfig(launch: AttemptLaunch) {
  */
 export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> {
   const { spec, plan, signal } = launch;
+  const target = await launchTarget(spec.cluster, launch.clustersFile);
   const gently = new AbortController();
   const atOnce = new AbortController();
   const onAbort = () => (signal.reason instanceof WorkStoppedError && signal.reason.why === "shutdown" ? gently : atOnce).abort();
@@ -62,9 +64,8 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
       program: launch.trainer,
       config: trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset: launch.dataset, steps: spec.steps, checkpoint: checkpointConfig(launch), threadsPerRank: launch.threadsPerRank }),
       ranks: worldSize(plan),
-      ranksPerNode: spec.cluster.gpusPerNode,
       threadsPerRank: launch.threadsPerRank,
-      launcher: spec.cluster.launcher,
+      ...target,
       runDirectory: launch.runDirectory,
       signal: gently.signal,
       killSignal: atOnce.signal,

@@ -13,7 +13,7 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 const planned = (over: Record<string, unknown> = {}, cluster: Record<string, unknown> = {}) =>
-  smallJob({ ...over, cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB", profile: world.profilePath, ...cluster } });
+  smallJob({ ...over, cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB", profile: world.profileId, ...cluster } });
 
 async function failureOf(job: Record<string, unknown>) {
   const id = await world.submit(job);

@@ -33,12 +33,11 @@ describe("profiler", () => {
     expect((await world.job(id)).failure).toMatchObject({ code: "profile-missing", message: expect.stringContaining("no-such-profile"), remedy: expect.stringContaining("a800-128") });
   });
 
-  it("names a file that is no profile, without quoting it", async () => {
+  it("reads no file that a job names", async () => {
     const id = await world.submit(smallJob({ cluster: cluster({ profile: "/etc/passwd" }) }));
     await world.untilState(id, "failed", 30);
     const { failure } = await world.job(id);
-    expect(failure?.message).toContain("/etc/passwd is not JSON");
-    expect(JSON.stringify(failure)).not.toContain("root:");
+    expect(failure).toMatchObject({ code: "profile-missing", message: "there is no profile /etc/passwd" });
   });
 
   it("measures what a job needs, reuses it while it is fresh, and completes it with what another job needs", async () => {

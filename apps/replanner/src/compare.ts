@@ -21,7 +21,7 @@ const percent = (fraction: number): string => `${(100 * fraction).toFixed(1)}%`;
 export function comparePlans(current: Candidate | null | undefined, proposed: Candidate, gainThreshold: number): Comparison {
   if (current === undefined || current === null) return { kind: "first", proposed, differences: differencesOf(null, proposed.plan) };
   const differences = differencesOf(current.plan, proposed.plan);
-  if (differences.length === 0) return { kind: "keep", reason: "the plan in use is still the best" };
+  if (differences.length === 0) return { kind: "keep", reason: "it is still the best" };
   const predictedGain = 1 - proposed.predicted.stepTimeSeconds / current.predicted.stepTimeSeconds;
   if (predictedGain <= 0 || predictedGain < gainThreshold) {
     return { kind: "keep", reason: `the best other plan gains ${percent(predictedGain)}, below the threshold of ${percent(gainThreshold)}` };

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { readFileSync } from "node:fs";
-import { resolveJob, type Profile } from "@internevo/domain";
+import { resolveJob } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { createWorkload, fireWorkloadNow, getFiring, getWorkload, listProposals, submitJob, transitionJob, updateJob, newestWorkloadPlanning, type Firing } from "@internevo/store";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -17,7 +16,7 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 const spec = (over: Record<string, unknown> = {}, cluster: Record<string, unknown> = {}) =>
-  resolveJob(smallJob({ ...over, cluster: { name: "fleet", nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB", profile: world.profilePath, ...cluster } }));
+  resolveJob(smallJob({ ...over, cluster: { name: "fleet", nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB", profile: world.profileId, ...cluster } }));
 
 const register = (name: string, over: Partial<Parameters<typeof createWorkload>[1]> = {}) =>
   createWorkload(world.database.db, { name, spec: spec(), cron: "0 3 * * *", timeZone: "UTC", catchUpWindowSeconds: 3600, gainThreshold: 0.05, nextRunAt: null, ...over });
@@ -49,7 +48,7 @@ describe("replanner", () => {
     const own = spec({ name: "chosen" }, { name: "chosen-fleet" });
     const { id } = await register("chosen", { spec: own });
     await runNow(id);
-    const all = planJob(own, JSON.parse(readFileSync(world.profilePath, "utf8")) as Profile, { top: 1000 }).runnableCandidates;
+    const all = planJob(own, world.profile, { top: 1000 }).runnableCandidates;
     const [fastest, slowest] = [all[0], all.at(-1)];
     if (!slowest || !fastest) throw new Error("no plans");
     await world.database.transaction(async (tx) => {

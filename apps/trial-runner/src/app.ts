@@ -1,8 +1,6 @@
-import { resolve } from "node:path";
 import { Type } from "typebox";
-import { trainerIn } from "@internevo/launcher";
 import type { ServiceDefinition } from "@internevo/service-kit";
-import { nativeConfig } from "@internevo/stages";
+import { nativeConfig, trainingSettings } from "@internevo/stages";
 import { tryPlans } from "./consumers/try-plans.ts";
 
 const ConfigSchema = Type.Object({
@@ -17,9 +15,7 @@ export const trialRunner: ServiceDefinition<typeof ConfigSchema> = {
   start(service) {
     const { config, database } = service;
     const settings = {
-      trainer: trainerIn(config.INTERNEVO_NATIVE_DIRECTORY),
-      dataDirectory: resolve(config.INTERNEVO_DATA_DIRECTORY),
-      threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,
+      ...trainingSettings(config),
       timeoutSeconds: config.INTERNEVO_TRIAL_RUNNER_TIMEOUT_SECONDS,
     };
     service.handleCommand({ type: "job.trial", concurrency: 4, handler: tryPlans(settings, database) });

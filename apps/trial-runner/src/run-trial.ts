@@ -1,7 +1,7 @@
 import type { TrainerEvent } from "@internevo/contracts";
 import { buildMesh } from "@internevo/cost-model";
 import { worldSize, type Failure, type JobSpec, type Measurement, type Plan } from "@internevo/domain";
-import { launchRanks, trainerConfig, type Dataset, type Trainer } from "@internevo/launcher";
+import { launchRanks, launchTarget, trainerConfig, type Dataset, type Trainer } from "@internevo/launcher";
 import { measurementOf } from "./measurement.ts";
 
 export interface TrialLaunch {
@@ -9,6 +9,7 @@ export interface TrialLaunch {
   readonly spec: JobSpec;
   readonly plan: Plan;
   readonly dataset: Dataset;
+  readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
   readonly runDirectory: string;
   readonly timeoutSeconds: number;
@@ -28,13 +29,13 @@ export async function runTrial(trial: TrialLaunch): Promise<{ readonly measured:
   const total = warmupSteps + measuredSteps;
   let started: Extract<TrainerEvent, { event: "started" }> | undefined;
   const steps: Extract<TrainerEvent, { event: "step" }>[] = [];
+  const target = await launchTarget(spec.cluster, trial.clustersFile);
   const outcome = await launchRanks({
     program: trial.trainer,
     config: trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset: trial.dataset, steps: total, checkpoint: null, threadsPerRank: trial.threadsPerRank }),
     ranks: worldSize(plan),
-    ranksPerNode: spec.cluster.gpusPerNode,
     threadsPerRank: trial.threadsPerRank,
-    launcher: spec.cluster.launcher,
+    ...target,
     runDirectory: trial.runDirectory,
     killSignal: signal,
     timeoutSeconds: trial.timeoutSeconds,

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { readFileSync } from "node:fs";
-import { resolveJob, type Candidate, type Profile } from "@internevo/domain";
+import { resolveJob, type Candidate } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { createTrials, getJob, listTrials, requestCancel, submitJob, transitionJob } from "@internevo/store";
 import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
@@ -16,7 +15,7 @@ afterAll(() => world.close());
 /** A job that stands before its trials, with these plans to try. */
 async function trialling(job: Record<string, unknown>, choose: (runnable: Candidate[]) => Candidate[]): Promise<string> {
   const spec = resolveJob(job);
-  const { runnableCandidates } = planJob({ ...spec, cluster: { ...spec.cluster, memoryPerGpuBytes: 1e12 } }, JSON.parse(readFileSync(world.profilePath, "utf8")) as Profile, { top: 10 });
+  const { runnableCandidates } = planJob({ ...spec, cluster: { ...spec.cluster, memoryPerGpuBytes: 1e12 } }, world.profile, { top: 10 });
   return world.database.transaction(async (tx) => {
     const id = await submitJob(tx, spec);
     await transitionJob(tx, { jobId: id, from: "profiling", to: "planning" });

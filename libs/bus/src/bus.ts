@@ -112,7 +112,8 @@ export async function connectBus(options: BusOptions): Promise<Bus> {
       try {
         return await publishOnce(envelope);
       } catch (error) {
-        if (connected && !stop.signal.aborted) await reensure().catch(() => {});
+        // The store may be gone. Whoever publishes is told why it failed; that its streams could not be made again is told beside.
+        if (connected && !stop.signal.aborted) await reensure().catch((failure: unknown) => options.onStatus?.({ type: "streams-missing", detail: String(failure) }));
         throw error;
       }
     },
@@ -125,7 +126,7 @@ export async function connectBus(options: BusOptions): Promise<Bus> {
     listen(type, handler) {
       const subscription = connection.subscribe(naming.subject(type), {
         callback: (error, message) => {
-          if (error) return;
+          if (error) return options.onStatus?.({ type: "listening-failed", detail: String(error) });
           try {
             handler(JSON.parse(decoder.decode(message.data)) as Envelope<typeof type>);
           } catch (failure) {
@@ -152,7 +153,8 @@ export async function connectBus(options: BusOptions): Promise<Bus> {
       if (stop.signal.aborted) return;
       stop.abort();
       await Promise.all([...consumptions].map((consumption) => consumption.stop()));
-      await connection.flush().catch(() => {});
+      // A broker that is away takes nothing more: what it has not confirmed is the outbox's to send again.
+      await connection.flush().catch((error: unknown) => options.onStatus?.({ type: "flush-failed", detail: String(error) }));
       await connection.close();
     },
   };

@@ -1,5 +1,5 @@
-import { API_PREFIX, type DeadLetter, type JobDetail, type JobStreamEvent, type JobSummary, type PlanRequestSchema, type ProfileRecord, type Role, type WorkloadCreateSchema } from "@internevo/contracts";
-import type { JobState, PlanningResult, Proposal, StepMetric, Workload } from "@internevo/domain";
+import { API_PREFIX, type DeadLetter, type JobDetail, type JobLogLine, type JobStreamEvent, type JobSummary, type PlanRequestSchema, type ProfileRecord, type Role, type WorkloadCreateSchema } from "@internevo/contracts";
+import type { JobState, PlanningResult, Profile, Proposal, StepMetric, Workload } from "@internevo/domain";
 import type { Static } from "typebox";
 import { jobEvents, type JobEventsOptions } from "./event-stream.ts";
 import { request, type Connection, type QueryValue, type RequestOptions } from "./request.ts";
@@ -91,6 +91,11 @@ export class InternEvoClient {
     return this.#page(`/jobs/${encodeURIComponent(id)}/metrics`, options, { after: options.after });
   }
 
+  /** Lines of a job's log, newest first. */
+  jobLog(id: string, options: PageOptions = {}): Promise<Page<JobLogLine>> {
+    return this.#page(`/jobs/${encodeURIComponent(id)}/log`, options);
+  }
+
   /** Events of a job as they happen; see {@link jobEvents}. */
   jobEvents(id: string, options: JobEventsOptions = {}): AsyncGenerator<JobStreamEvent, void, void> {
     return jobEvents(this.#connection, id, options);
@@ -107,6 +112,11 @@ export class InternEvoClient {
 
   getProfile(id: string, options: { signal?: AbortSignal } = {}): Promise<ProfileRecord> {
     return this.#get(`/profiles/${encodeURIComponent(id)}`, options);
+  }
+
+  /** Stores a profile, so that a job can name it by its id; the same content keeps its id. */
+  createProfile(profile: Profile, options: MutationOptions = {}): Promise<ProfileRecord> {
+    return this.#post("/profiles", profile, options);
   }
 
   listWorkloads(options: PageOptions = {}): Promise<Page<Workload>> {

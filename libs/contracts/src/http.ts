@@ -1,5 +1,5 @@
 import { Type, type Static, type TSchema } from "typebox";
-import { AttemptSchema, CandidateSchema, FailureSchema, JOB_STATES, JobSpecSchema, PlanningResultSchema, ProfileSchema, PROBLEM_CODES, ProposalSchema, ReportSchema, StepMetricSchema, TrialSchema, WorkloadSchema } from "@internevo/domain";
+import { AttemptSchema, CandidateSchema, FailureSchema, JOB_STATES, JobSpecSchema, Line, PlanningResultSchema, ProfileSchema, PROBLEM_CODES, ProposalSchema, ReportSchema, StepMetricSchema, TrialSchema, WorkloadSchema } from "@internevo/domain";
 
 /** The HTTP API's shapes, below `/api/v1`: one place for server, client and console. */
 export const ROLES = ["viewer", "operator", "admin"] as const;
@@ -43,8 +43,23 @@ export const JobSummarySchema = Type.Object({
 });
 export type JobSummary = Static<typeof JobSummarySchema>;
 
+/** What a stage says while the cluster's devices are another's. */
+export const WAITS_FOR_CLUSTER = "waits for the cluster: another job or a schedule's measurement uses it";
+
+/** How far a stage is, in its own words. */
+export const StageProgressSchema = Type.Object({
+  stage: Type.String(),
+  message: Type.String(),
+  done: nullable(Type.Integer()),
+  total: nullable(Type.Integer()),
+  at: Type.String(),
+});
+export type StageProgress = Static<typeof StageProgressSchema>;
+
 export const JobDetailSchema = Type.Object({
   ...JobSummarySchema.properties,
+  lastEventId: Type.Integer({ description: "number of the newest event that this answer knows of: `Last-Event-ID` of a stream that goes on from here; 0 without events" }),
+  progress: nullable(StageProgressSchema),
   spec: JobSpecSchema,
   traceId: Type.String(),
   transitions: Type.Array(Type.Object({ from: nullable(JobStateSchema), to: JobStateSchema, at: Type.String(), reason: nullable(Type.String()) })),
@@ -73,6 +88,10 @@ export const JobStreamEventSchema = Type.Object({
 });
 export type JobStreamEvent = Static<typeof JobStreamEventSchema>;
 
+/** One line of a job's log: an event of type `log`. */
+export const JobLogLineSchema = Type.Object({ id: Type.Integer(), at: Type.String(), level: Type.String(), source: Type.String(), message: Type.String() });
+export type JobLogLine = Static<typeof JobLogLineSchema>;
+
 export const ProfileRecordSchema = Type.Object({
   id: Type.String(),
   name: Type.String(),
@@ -83,20 +102,23 @@ export const ProfileRecordSchema = Type.Object({
 });
 export type ProfileRecord = Static<typeof ProfileRecordSchema>;
 
-export const PlanRequestSchema = Type.Object({
-  job: Type.Unknown({ description: "a job file, as JSON" }),
-  top: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
-  profile: Type.Optional(Type.String({ description: "a shipped profile's name; without it the cluster's newest stored profile" })),
-});
+export const PlanRequestSchema = Type.Object(
+  {
+    job: Type.Unknown({ description: "a job file, as JSON" }),
+    top: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
+    profile: Type.Optional(Line(500, { description: "a shipped profile's name or a stored one's id, never a path; without it the cluster's newest stored profile" })),
+  },
+  { additionalProperties: false },
+);
 
 export const WorkloadCreateSchema = Type.Object(
   {
-    name: Type.String({ minLength: 1, maxLength: 100 }),
+    name: WorkloadSchema.properties.name,
     job: Type.Unknown({ description: "a job file, as JSON" }),
-    cron: Type.String(),
-    timeZone: Type.Optional(Type.String()),
-    catchUpWindowSeconds: Type.Optional(Type.Integer({ minimum: 0 })),
-    gainThreshold: Type.Optional(Type.Number({ minimum: 0 })),
+    cron: WorkloadSchema.properties.cron,
+    timeZone: Type.Optional(WorkloadSchema.properties.timeZone),
+    catchUpWindowSeconds: Type.Optional(WorkloadSchema.properties.catchUpWindowSeconds),
+    gainThreshold: Type.Optional(WorkloadSchema.properties.gainThreshold),
   },
   { additionalProperties: false },
 );
@@ -114,8 +136,10 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   GET    /jobs/:id                   [viewer]   JobDetail, ETag = version
  *   POST   /jobs/:id/cancel            [operator] 202 JobDetail
  *   GET    /jobs/:id/metrics?after=    [viewer]   Page(StepMetric)
+ *   GET    /jobs/:id/log               [viewer]   Page(JobLogLine), newest first
  *   GET    /jobs/:id/events            [viewer]   SSE of JobStreamEvent
  *   POST   /plans                      [viewer]   PlanRequest → PlanningResult (nothing is stored)
+ *   POST   /profiles                   [operator] body: Profile; 201 ProfileRecord, Location; the same content keeps its id
  *   GET    /profiles, /profiles/:id    [viewer]   Page(ProfileRecord without profile) / ProfileRecord
  *   GET    /workloads, POST /workloads, GET|DELETE /workloads/:id, POST /workloads/:id/run   [viewer | operator]
  *   GET    /workloads/:id/proposals    [viewer]   Page(Proposal)
@@ -126,6 +150,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
 export const API_PREFIX = "/api/v1";
 export const JobPageSchema = PageSchema(JobSummarySchema);
 export const MetricPageSchema = PageSchema(StepMetricSchema);
+export const JobLogPageSchema = PageSchema(JobLogLineSchema);
 export const WorkloadPageSchema = PageSchema(WorkloadSchema);
 export const ProposalPageSchema = PageSchema(ProposalSchema);
 export const ProfilePageSchema = PageSchema(Type.Omit(ProfileRecordSchema, ["profile"]));

@@ -5,7 +5,7 @@ import { CollectiveSchema, MemoryLinesSchema, MeshSchema, ModelSchema, ModuleSha
 export const NATIVE_PROTOCOL = 1;
 
 const strict = { additionalProperties: false } as const;
-const { forwardOverlap: _forward, backwardOverlap: _backward, ...trainerPlanProperties } = PlanSchema.properties;
+const { forwardOverlap, backwardOverlap, ...trainerPlanProperties } = PlanSchema.properties;
 const { name: _name, ...trainerModelProperties } = ModelSchema.properties;
 
 export const TrainerConfigSchema = Type.Object(
@@ -14,7 +14,7 @@ export const TrainerConfigSchema = Type.Object(
     model: Type.Object(trainerModelProperties, strict),
     sequenceLengthTokens: Type.Integer({ minimum: 1 }),
     precision: Type.Union([Type.Literal("fp32"), Type.Literal("bf16")]),
-    plan: Type.Object(trainerPlanProperties, strict),
+    plan: Type.Object({ ...trainerPlanProperties, forwardOverlap: Type.Optional(forwardOverlap), backwardOverlap: Type.Optional(backwardOverlap) }, strict),
     mesh: MeshSchema,
     optimizer: OptimizerSchema,
     data: Type.Object({ path: Type.String() }, strict),
@@ -62,8 +62,12 @@ export const NativeErrorEventSchema = Type.Object({
 export const TrainerEventSchema = Type.Union([
   Type.Object({ event: Type.Literal("started"), worldSize: Type.Integer(), hosts: Type.Array(Type.String()), parameters: Type.Integer(), memory: MemoryLinesSchema, plannedPeakBytes: Type.Integer(), resumedFromStep: Type.Integer() }),
   Type.Object({
+    event: Type.Literal("plan"), worldSize: Type.Integer(), parameters: Type.Integer(), memory: MemoryLinesSchema, plannedPeakBytes: Type.Integer(),
+    stages: Type.Array(Type.Object({ stage: Type.Integer(), layers: Type.Integer(), memory: MemoryLinesSchema, plannedPeakBytes: Type.Integer() })),
+  }),
+  Type.Object({
     event: Type.Literal("step"), step: Type.Integer({ minimum: 1 }), loss: Type.Number(), gradientNorm: Type.Number(), learningRate: Type.Number(), tokens: Type.Integer(),
-    stepTimeSeconds: Type.Number(), tokensPerSecond: Type.Number(), computeSeconds: Type.Number(), communicationSeconds: Type.Number(), exposedCommunicationSeconds: Type.Number(),
+    stepTimeSeconds: Type.Number(), tokensPerSecond: Type.Number(), computeSeconds: Type.Number(), communicationSeconds: Type.Number(), exposedCommunicationSeconds: Type.Number(), bubbleSeconds: Type.Optional(Type.Number({ description: "waiting for activations or gradients of a neighbouring stage" })),
     peakMemoryBytes: Type.Integer(), residentPeakBytes: Type.Integer(),
   }),
   Type.Object({ event: Type.Literal("checkpoint"), step: Type.Integer(), path: Type.String(), bytes: Type.Integer(), seconds: Type.Number(), stallSeconds: Type.Optional(Type.Number()) }),

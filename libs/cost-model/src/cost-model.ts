@@ -1,4 +1,4 @@
-import { PRECISION_BYTES, type JobSpec, type MemoryLines, type Plan, type Prediction, type Profile, type TimeBreakdown } from "@internevo/domain";
+import { chunksOf, PRECISION_BYTES, recomputedLayers, type JobSpec, type MemoryLines, type Plan, type Prediction, type Profile, type TimeBreakdown } from "@internevo/domain";
 import { CollectiveTimes } from "./collectives.ts";
 import { boundaryBytes, sliceTime, type SliceTime } from "./layer-time.ts";
 import { sumLines, type Batching, type MemoryContext, type MemoryModel, type Sharding } from "./memory.ts";
@@ -8,8 +8,8 @@ import { nodesTouched } from "./mesh.ts";
 import { ModuleTimes } from "./modules.ts";
 import { shardTime, type ShardTime } from "./shard-time.ts";
 import { clusterRanks } from "./space.ts";
-import { fullestStages, type Layout, type Stage } from "./stage.ts";
-import { stepBreakdown, totalSeconds, type OverlapPolicy } from "./step-time.ts";
+import { fullestStages, pipelineStages, type Layout, type Stage } from "./stage.ts";
+import { stepBreakdown, totalSeconds, type OverlapPolicy, type StepShape } from "./step-time.ts";
 import { tokenFlops } from "./utilisation.ts";
 import { Warnings } from "./warnings.ts";
 
@@ -111,7 +111,7 @@ export class CostModel {
   }
 
   #stages(layout: Layout): Stage[] {
-    return fullestStages(this.job.model, layout.pipelineParallel);
+    return fullestStages(this.job.model, layout.pipelineParallel, chunksOf(layout));
   }
 
   /** Bytes that the sharding decides, of each stage that can be the fullest. */
@@ -126,26 +126,36 @@ export class CostModel {
     return this.#stages(layout).map((stage) => sumLines(this.#memory.batchLines(context, stage, batching)));
   }
 
+  /** Memory of a rank of every stage by line. The plan's factors must divide (see `planFault`). */
+  stageMemory(plan: Plan): MemoryLines[] {
+    const context = this.#context(plan, overlapOf(plan));
+    return pipelineStages(this.job.model, plan.pipelineParallel, chunksOf(plan)).map((stage) => ({ ...this.#memory.shardLines(context, stage, plan), ...this.#memory.batchLines(context, stage, plan) }));
+  }
+
   /** Memory of the fullest rank by line. The plan's factors must divide (see `planFault`). */
   memory(plan: Plan): { lines: MemoryLines; bytes: number } {
-    const context = this.#context(plan, overlapOf(plan));
-    const stages = this.#stages(plan).map((stage) => ({ ...this.#memory.shardLines(context, stage, plan), ...this.#memory.batchLines(context, stage, plan) }));
-    let lines = stages[0] as MemoryLines;
-    for (const other of stages) if (sumLines(other) > sumLines(lines)) lines = other;
+    const lines = this.stageMemory(plan).reduce((most, other) => (sumLines(other) > sumLines(most) ? other : most));
     return { lines, bytes: sumLines(lines) };
+  }
+
+  /** What a plan's step is made of. */
+  stepShape(plan: Plan): StepShape {
+    return {
+      microBatches: plan.microBatches,
+      pipelineParallel: plan.pipelineParallel,
+      chunks: chunksOf(plan),
+      layers: this.job.model.layers,
+      recompute: plan.recompute,
+      ...(plan.recomputeLayers === undefined ? {} : { recomputeLayers: plan.recomputeLayers }),
+      reduceEveryMicroBatch: plan.gradientSharding > 1,
+      boundarySeconds: this.boundarySeconds(plan.microBatchSize, plan),
+      overlap: this.overlap(plan),
+    };
   }
 
   /** Seconds of one step by cause. */
   time(plan: Plan): TimeBreakdown {
-    return stepBreakdown(this.sliceTime(plan.microBatchSize, plan), this.shardTime(plan, plan), {
-      microBatches: plan.microBatches,
-      pipelineParallel: plan.pipelineParallel,
-      layers: Math.ceil(this.job.model.layers / plan.pipelineParallel),
-      recompute: plan.recompute,
-      reduceEveryMicroBatch: plan.gradientSharding > 1,
-      boundarySeconds: this.boundarySeconds(plan.microBatchSize, plan),
-      overlap: this.overlap(plan),
-    });
+    return stepBreakdown(this.sliceTime(plan.microBatchSize, plan), this.shardTime(plan, plan), this.stepShape(plan));
   }
 
   /** Memory, time and utilisation of a plan whose factors divide. */
@@ -157,11 +167,12 @@ export class CostModel {
     const ranks = clusterRanks(this.job);
     const tokensPerGpuPerSecond = globalBatchTokens / (stepTimeSeconds * ranks);
     const peak = PRECISION_BYTES[precision].activationBytes === 4 ? device.peakFlopsPerSecondFp32 : device.peakFlopsPerSecondBf16;
-    const flops = tokenFlops(model, sequenceLengthTokens, plan.recompute);
-    const slice = this.sliceTime(plan.microBatchSize, plan);
     const layers = Math.ceil(model.layers / plan.pipelineParallel);
+    const recomputed = recomputedLayers(plan, layers);
+    const flops = tokenFlops(model, sequenceLengthTokens, recomputed / layers);
+    const slice = this.sliceTime(plan.microBatchSize, plan);
     const outer = plan.pipelineParallel === 1 ? slice.embeddingRooflineSeconds + slice.headRooflineSeconds : Math.max(slice.embeddingRooflineSeconds, slice.headRooflineSeconds);
-    const light = plan.microBatches * (layers * (slice.layerRooflineSeconds + (plan.recompute ? slice.recomputeRooflineSeconds : 0)) + outer);
+    const light = plan.microBatches * (layers * slice.layerRooflineSeconds + recomputed * slice.recomputeRooflineSeconds + outer);
     const memory = this.memory(plan);
     return {
       stepTimeSeconds,

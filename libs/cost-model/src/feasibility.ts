@@ -1,5 +1,5 @@
-import { replicaRanks, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
-import { clusterRanks, sequencesPerStep, sequenceSplitFault } from "./space.ts";
+import { chunksOf, replicaRanks, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
+import { clusterRanks, sequencesPerStep, sequenceSplitFault, tensorSplitFault } from "./space.ts";
 
 /** A constraint that a plan does not meet. */
 export interface PlanFault {
@@ -22,6 +22,10 @@ export function planFault(plan: Plan, job: JobSpec): PlanFault | null {
   const split = sequenceSplitFault(job, sp);
   if (split === "sequence-not-divisible") return fault(split, `sequenceLengthTokens ${job.sequenceLengthTokens} is not divisible by sequenceParallel ${sp}`);
   if (split === "heads-not-divisible") return fault(split, `heads ${job.model.heads} and kvHeads ${job.model.kvHeads} cannot be split over ${sp} ranks`);
+  const tensor = tensorSplitFault(job, tp);
+  if (tensor !== null) return fault("tensor-not-divisible", tensor);
+  const beyond = beyondPaperFault(plan, job);
+  if (beyond !== null) return beyond;
   const sequences = plan.microBatchSize * plan.microBatches * dp;
   if (sequences !== sequencesPerStep(job)) {
     return fault("batch-not-divisible", `microBatchSize ${plan.microBatchSize} · microBatches ${plan.microBatches} · dataParallel ${dp} is ${sequences} sequences, the step has ${sequencesPerStep(job)}`);
@@ -30,5 +34,20 @@ export function planFault(plan: Plan, job: JobSpec): PlanFault | null {
   if (replicas % ps !== 0) return fault("sharding-not-divisible", `parameterSharding ${ps} does not divide the ${replicas} ranks of one slice`);
   if ((replicas / ps) % oss !== 0) return fault("sharding-not-divisible", `optimizerStateSharding ${oss} does not divide the ${replicas / ps} replicas of a shard`);
   if (gs !== 1 && gs !== oss) return fault("gradient-sharding-not-allowed", `gradientSharding ${gs} is neither 1 nor optimizerStateSharding ${oss}`);
+  return null;
+}
+
+/** What the paper's plans do not have: chunks of a stage, and recomputation of some layers. */
+function beyondPaperFault(plan: Plan, job: JobSpec): PlanFault | null {
+  const { pipelineParallel: pp, microBatches, recompute, recomputeLayers } = plan;
+  const { layers } = job.model;
+  const chunks = chunksOf(plan);
+  if (chunks > 1 && (pp === 1 || pp * chunks > layers || microBatches % pp !== 0)) {
+    return fault("chunks-not-possible", `pipelineChunks ${chunks} needs more than one stage, a layer for each chunk of each, and microBatches in multiples of the stages; there are ${pp} stages, ${layers} layers and ${microBatches} micro-batches`);
+  }
+  const most = Math.ceil(layers / pp);
+  if (recomputeLayers === undefined || recomputeLayers === 0) return null;
+  if (recompute) return fault("recompute-layers-not-possible", `recomputeLayers ${recomputeLayers} is given although recompute is true, which means all layers`);
+  if (recomputeLayers > most) return fault("recompute-layers-not-possible", `recomputeLayers ${recomputeLayers} is more than the ${most} layers of a stage`);
   return null;
 }

@@ -10,6 +10,7 @@ export * from "./modules.ts";
 export * from "./runnable.ts";
 export * from "./shard-time.ts";
 export * from "./shipped-profiles.ts";
+export * from "./profile-check.ts";
 export * from "./space.ts";
 export * from "./stage.ts";
 export * from "./step-time.ts";

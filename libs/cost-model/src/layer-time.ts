@@ -17,6 +17,9 @@ export interface SliceTime {
   readonly recomputeCommunicationSeconds: number;
   /** Collectives of tensor parallelism that a backward pass can hide behind gradients of weights. */
   readonly hideableCommunicationSeconds: number;
+  /** Collectives of tensor parallelism around embedding and head; nothing hides them. */
+  readonly embeddingCommunicationSeconds: number;
+  readonly headCommunicationSeconds: number;
   readonly embeddingSeconds: number;
   readonly headSeconds: number;
   /** The same kernels at the peak of the device. */
@@ -26,26 +29,41 @@ export interface SliceTime {
   readonly headRooflineSeconds: number;
 }
 
-/** Collectives of one layer: counts and sizes as the executor issues them, or would (config 1). */
-function layerCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, times: CollectiveTimes) {
+/** Rows of the loss that tensor ranks compare at once, and what each rank tells of a row: three float64. */
+const LOSS_CHUNK_ROWS = 256;
+const LOSS_STATISTICS_BYTES = 24;
+
+/** Collectives around one micro-batch: counts and sizes as the executor issues them (native/MEMORY.md, "What is communicated"). */
+function sliceCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, times: CollectiveTimes) {
   const { model, precision } = job;
   const { microBatchSize: b, sequenceLengthTokens: s, sequenceParallel: sp, tensorParallel: tp } = slice;
   const beta = PRECISION_BYTES[precision].activationBytes;
-  if (sp === 1) return { forward: 0, backward: 0, hideable: 0 };
+  const outside = { embedding: 0, head: 0 };
+  if (sp === 1) return { forward: 0, recompute: 0, backward: 0, hideable: 0, ...outside };
   if (tp === 1) {
     // Ulysses: q, k, v before attention and its output after, the same in the backward pass.
     const d = headSize(model);
     const query = times.seconds("all-to-all", (b * s * model.heads * d * beta) / sp, place);
     const kv = times.seconds("all-to-all", b * s * localKvHeads(model.kvHeads, sp) * d * beta, place);
     const all = 2 * query + 2 * kv;
-    return { forward: all, backward: all, hideable: 0 };
+    return { forward: all, recompute: all, backward: all, hideable: 0, ...outside };
   }
   // Megatron with sequence-parallel norms: attention and MLP each gather their input and scatter their output.
-  const bytes = b * s * model.hiddenSize * beta;
-  const gather = times.seconds("all-gather", bytes, place);
-  const scatter = times.seconds("reduce-scatter", bytes, place);
+  // A sequence is a message of its own, because its tokens on one rank are not next to those of the next sequence.
+  const bytes = s * model.hiddenSize * beta;
+  const gather = b * times.seconds("all-gather", bytes, place);
+  const scatter = b * times.seconds("reduce-scatter", bytes, place);
+  const statistics = Math.ceil((b * s) / LOSS_CHUNK_ROWS) * times.seconds("all-gather", LOSS_STATISTICS_BYTES * tp * Math.min(LOSS_CHUNK_ROWS, b * s), place);
   // Backward: the gradient of the output is gathered, that of the input scattered, and the input gathered again.
-  return { forward: 2 * gather + 2 * scatter, backward: 2 * gather, hideable: 2 * gather + 2 * scatter };
+  // Recomputed is what the backward pass reads: both inputs and the attention's output, not that of the MLP.
+  return {
+    forward: 2 * gather + 2 * scatter,
+    recompute: 2 * gather + scatter,
+    backward: 2 * gather,
+    hideable: 2 * gather + 2 * scatter,
+    embedding: gather + scatter,
+    head: gather + scatter + statistics,
+  };
 }
 
 /** Times of one slice (b, s_sp, s_tp) of a job. */
@@ -57,19 +75,21 @@ export function sliceTime(job: JobShape, slice: LayerSlice, place: GroupPlace, m
   const tp = slice.tensorParallel;
   const outer = outerModules(job.model, sliceRows(slice), job.precision);
   const split = { rows: sliceRows(slice) * tp, vocabulary: Math.ceil(job.model.vocabularySize / tp) };
-  const embedding = tp === 1 ? outer.embedding : ({ ...outer.embedding, vocabulary: split.vocabulary } as ModuleShape);
+  const embedding = tp === 1 ? outer.embedding : ({ ...outer.embedding, ...split } as ModuleShape);
   const headLoss = tp === 1 ? outer.headLoss : ({ ...outer.headLoss, ...split } as ModuleShape);
   const embeddings: CountedModule[] = [embedding, backwardOf(embedding)].map((shape) => ({ shape, count: 1 }));
   const heads: CountedModule[] = [outer.finalNorm, backwardOf(outer.finalNorm), headLoss].map((shape) => ({ shape, count: 1 }));
-  const communication = layerCollectives(job, slice, place, collectives);
+  const communication = sliceCollectives(job, slice, place, collectives);
   return {
     forwardSeconds: total(forward, measured),
     backwardSeconds: total(backward, measured),
     recomputeSeconds: total(recompute, measured),
     forwardCommunicationSeconds: communication.forward,
     backwardCommunicationSeconds: communication.backward,
-    recomputeCommunicationSeconds: communication.forward,
+    recomputeCommunicationSeconds: communication.recompute,
     hideableCommunicationSeconds: communication.hideable,
+    embeddingCommunicationSeconds: communication.embedding,
+    headCommunicationSeconds: communication.head,
     embeddingSeconds: total(embeddings, measured),
     headSeconds: total(heads, measured),
     layerRooflineSeconds: total(forward, peak) + total(backward, peak),

@@ -1,13 +1,12 @@
-import { headSize, kvWidth, PRECISION_BYTES, type MemoryLines } from "@internevo/domain";
+import { headSize, kvWidth, PRECISION_BYTES, recomputedLayers, type MemoryLines } from "@internevo/domain";
 import { localKvHeads } from "./layer.ts";
 import type { Batching, MemoryContext, MemoryModel, Sharding } from "./memory.ts";
-import { unitParameters, type Stage } from "./stage.ts";
+import { layersInFlight, unitParameters, type Stage } from "./stage.ts";
 
 /*
  * The memory plan of the executor, line by line (native/MEMORY.md; native/src/trainer/memory_plan.cpp computes the same).
- * Beyond what the executor runs today the same formulas are continued: tensor parallelism splits units, heads, inner width
- * and vocabulary and adds `tensorParallelStaging`; a pipeline stage holds its own units and several micro-batches and adds
- * `pipelineBuffers`; overlap doubles the gather pool and the gradient staging; 2-byte gradients are staged in 2 bytes.
+ * Beyond what the executor runs the same formulas are continued: overlap doubles the gather pool and the gradient staging;
+ * 2-byte gradients are staged in 2 bytes.
  */
 
 const up = (value: number, multiple: number): number => Math.ceil(value / multiple) * multiple;
@@ -16,6 +15,8 @@ const al = (bytes: number): number => up(bytes, 64);
 /** Scratch of one matrix product, per thread. */
 const PRODUCT_SCRATCH_BYTES = 4_243_968;
 const LOSS_CHUNK_ROWS = 256;
+/** Of a row, from each tensor rank: three float64. */
+const LOSS_STATISTICS_BYTES = 24;
 const SEGMENT_ELEMENTS = 262_144;
 const LEAST_SEGMENT_ELEMENTS = 16_384;
 const SEGMENT_BUDGET_ELEMENTS = 4_194_304;
@@ -64,7 +65,10 @@ export const executorMemory: MemoryModel = {
     const { sum, largest } = stageUnits(context, stage, sharding);
     const replicas = (dp * sp) / tp;
     const buffers = context.overlapped ? 2 : 1;
-    const reduction = Math.max(reductionBytes(ps), reductionBytes(oss), reductionBytes(replicas / (ps * oss)), reductionBytes(pp * dp * sp), tp > 1 ? reductionBytes(tp) : 0);
+    // Tensor ranks that share a key/value head, and the two ends of a pipeline with tied embeddings, add their gradients too.
+    const sharing = Math.max(1, Math.floor(tp / context.job.model.kvHeads));
+    const ends = context.job.model.tiedEmbeddings && pp > 1 ? 2 : 1;
+    const reduction = Math.max(...[ps, oss, replicas / (ps * oss), pp * dp * sp, tp, sharing, ends].map(reductionBytes));
     return {
       parameters: (bytes.parameterBytes * sum) / ps,
       gradients: (bytes.gradientBytes * sum) / (ps * gs),
@@ -77,37 +81,41 @@ export const executorMemory: MemoryModel = {
   batchLines(context, stage, batching: Batching): MemoryLines {
     const { model, sequenceLengthTokens: sequence, precision } = context.job;
     const { pipelineParallel: pp, tensorParallel: tp, sequenceParallel: sp } = context.layout;
-    const { microBatchSize: b, microBatches: n, recompute } = batching;
+    const { microBatchSize: b, microBatches: n } = batching;
     const beta = PRECISION_BYTES[precision].activationBytes;
     const h = model.hiddenSize;
     const d = headSize(model);
     const tokens = (b * sequence) / sp;
     const rows = b * sequence;
+    const blockRows = tp > 1 ? rows : tokens;
+    const lossRows = Math.min(LOSS_CHUNK_ROWS, blockRows);
     const ulysses = tp === 1 && sp > 1;
     const ownHeads = model.heads / sp;
     const ownKvHeads = localKvHeads(model.kvHeads, sp);
     const stream = al(tokens * h * beta);
     const attended = al(rows * ownHeads * d * beta);
     const qkv = al(rows * (ownHeads + 2 * ownKvHeads) * d * beta);
-    const f = Math.ceil(model.ffnHiddenSize / tp) * tp;
-    const layerSet = qkv + attended + (ulysses ? stream : 0) + al(4 * b * ownHeads * sequence) + stream + al(tokens * 2 * f * beta);
-    const mlpPart = 2 * al(tokens * f * beta);
+    const f = Math.ceil(model.ffnHiddenSize / tp);
+    const layerSet = qkv + attended + (ulysses ? stream : 0) + al(4 * b * ownHeads * sequence) + stream + al(blockRows * 2 * f * beta);
+    const mlpPart = 2 * al(blockRows * f * beta);
     const attentionPart = qkv + (ulysses ? al(tokens * (h + 2 * kvWidth(model)) * beta) + attended : 0);
-    const inFlight = stage.inFlight(n);
+    const recomputed = recomputedLayers(batching, stage.layers);
+    const layers = layersInFlight(stage, n, recomputed);
     const lines: MemoryLines = {
-      activations: (inFlight * stage.layers + 1) * stream + (recompute ? 1 : inFlight * stage.layers) * layerSet,
+      activations: (layers.all + (stage.hasHead ? 1 : 0)) * stream + (layers.kept + (recomputed > 0 ? 1 : 0)) * layerSet,
       layerWorkspace: 3 * stream + al(4 * tokens) + Math.max(mlpPart, attentionPart),
       attentionWorkspace: 4 * context.threadsPerRank * up(attentionScratchFloats(sequence, d), 16),
-      logits: (stage.hasHead ? al(4 * Math.ceil(model.vocabularySize / tp) * Math.min(LOSS_CHUNK_ROWS, tokens)) : 0) + PRODUCT_SCRATCH_BYTES * context.threadsPerRank,
+      logits: (stage.hasHead ? al(4 * Math.ceil(model.vocabularySize / tp) * lossRows) : 0) + PRODUCT_SCRATCH_BYTES * context.threadsPerRank,
       allToAllStaging: ulysses ? 2 * attended : 0,
       ropeTables: 2 * al(4 * sequence * (d / 2)),
-      dataBuffers: 2 * al(4 * tokens),
+      dataBuffers: stage.isFirst || stage.isLast ? 2 * al(4 * blockRows) : 0,
+      tensorParallelStaging: tp > 1 ? al(rows * h * beta) + (stage.hasHead ? al(LOSS_STATISTICS_BYTES * tp * lossRows) : 0) : 0,
+      pipelineBuffers: pp > 1 ? boundaryBuffers(stage) * stream : 0,
       runtime: context.runtimeBytes,
     };
-    // The gathered input of a split block and its partial output.
-    if (tp > 1) lines["tensorParallelStaging"] = 2 * al(rows * h * beta);
-    // To send and to receive, forward and backward.
-    if (pp > 1) lines["pipelineBuffers"] = 4 * stream;
     return lines;
   },
 };
+
+/** To send and to receive, forward and backward; a stage of several chunks has neighbours on both sides in any case. */
+const boundaryBuffers = (stage: Stage): number => (stage.chunkLayers.length > 1 ? 4 : 2 * ((stage.isFirst ? 0 : 1) + (stage.isLast ? 0 : 1)));

@@ -1,6 +1,6 @@
-import type { MemoryLines } from "@internevo/domain";
+import { recomputedLayers, type MemoryLines } from "@internevo/domain";
 import type { MemoryModel } from "./memory.ts";
-import { unitParameters } from "./stage.ts";
+import { layersInFlight, unitParameters } from "./stage.ts";
 
 /*
  * The paper's own arithmetic (section "Memory & Communication Analysis"), with its slips put right: the model states are
@@ -26,13 +26,15 @@ export const paperMemory: MemoryModel = {
     };
   },
 
-  batchLines(context, stage, { microBatchSize: b, microBatches: n, recompute }): MemoryLines {
+  batchLines(context, stage, batching): MemoryLines {
+    const { microBatchSize: b, microBatches: n } = batching;
     const { model, sequenceLengthTokens } = context.job;
     const stream = ((b * sequenceLengthTokens) / context.layout.sequenceParallel) * model.hiddenSize;
-    const kept = stage.inFlight(n) * stage.layers * stream;
+    const recomputed = recomputedLayers(batching, stage.layers);
+    const layers = layersInFlight(stage, n, recomputed);
     return {
-      activations: BOUNDARY_BYTES * kept + (recompute ? 0 : LAYER_BYTES * kept),
-      recomputedLayer: recompute ? LAYER_BYTES * stream : 0,
+      activations: (BOUNDARY_BYTES * layers.all + LAYER_BYTES * layers.kept) * stream,
+      recomputedLayer: recomputed > 0 ? LAYER_BYTES * stream : 0,
     };
   },
 };

@@ -13,6 +13,8 @@ export interface Batching {
   readonly microBatchSize: number;
   readonly microBatches: number;
   readonly recompute: boolean;
+  /** Beyond the paper: layers of a stage that are recomputed when `recompute` is false. */
+  readonly recomputeLayers?: number;
 }
 
 /** What a memory model sees of a job, a layout and the profile. */

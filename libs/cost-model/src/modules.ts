@@ -1,7 +1,8 @@
 import type { ModuleShape, ModuleTime, Profile } from "@internevo/domain";
 import { between, Curve, type Point } from "./interpolate.ts";
 import type { Warn } from "./warnings.ts";
-import { rooflineSeconds, workOf } from "./work.ts";
+import { peakFraction } from "./profile-check.ts";
+import { isProduct, rooflineSeconds, workOf } from "./work.ts";
 
 /** Equal shapes have equal keys. */
 function keyOf(shape: ModuleShape): string {
@@ -55,6 +56,7 @@ export class ModuleTimes {
     const widths = new Map<string, Point[]>();
     const work = new Map<string, Point[]>();
     const sequences = new Map<string, Set<number>>();
+    const fastest = new Map<string, number>();
     const push = (map: Map<string, Point[]>, key: string, point: Point) => {
       const list = map.get(key);
       if (list) list.push(point);
@@ -63,6 +65,7 @@ export class ModuleTimes {
     for (const { shape, medianSeconds: seconds } of profile.modules as readonly ModuleTime[]) {
       this.#exact.set(keyOf(shape), seconds);
       const kind = kindOf(shape);
+      fastest.set(kind, Math.max(fastest.get(kind) ?? 0, peakFraction(shape, seconds, this.#device) ?? 0));
       const { at, fixed } = axis(shape);
       push(widths, `${kind} ${fixed}`, { at, seconds });
       push(work, kind, { at: this.#size(shape), seconds });
@@ -70,6 +73,9 @@ export class ModuleTimes {
         const key = `${kind} ${shape.headSize}`;
         sequences.set(key, (sequences.get(key) ?? new Set()).add(shape.sequence));
       }
+    }
+    for (const [kind, fraction] of fastest) {
+      if (fraction > 1) warn("modules that the profile says run above the stated peak of the device, so that utilisation may exceed 100 %", `${kind} at ${Math.ceil(100 * fraction)} %`);
     }
     for (const [key, points] of widths) this.#byWidths.set(key, new Curve(points));
     for (const [key, points] of work) this.#byWork.set(key, new Curve(points));
@@ -79,7 +85,7 @@ export class ModuleTimes {
   /** What time grows with: arithmetic where a module is made of products, else traffic. */
   #size(shape: ModuleShape): number {
     const { flops, bytes } = workOf(shape);
-    return shape.module === "linear" || shape.module === "attention" || shape.module === "head-loss" ? flops : bytes;
+    return isProduct(shape) ? flops : bytes;
   }
 
   /** Seconds of one run of a module; always finite and positive. */

@@ -1,6 +1,6 @@
-import { PRECISION_BYTES } from "@internevo/domain";
+import { headSize, PRECISION_BYTES } from "@internevo/domain";
 import type { CollectiveTimes, GroupPlace } from "./collectives.ts";
-import { computePrecision } from "./layer.ts";
+import { computePrecision, localKvHeads } from "./layer.ts";
 import type { Sharding } from "./memory.ts";
 import { nodesTouched } from "./mesh.ts";
 import type { ModuleTimes } from "./modules.ts";
@@ -28,6 +28,8 @@ export interface ShardTime {
   readonly reduce: UnitTimes;
   /** The same for all units of the fullest stage at the end of a step; one all-reduce of everything without s_oss. */
   readonly reduceOnceSeconds: number;
+  /** Gradients that tensor ranks, and with tied embeddings the two ends of a pipeline, share: once a step in any case. */
+  readonly shareOnceSeconds: number;
   /** Gradient norm, optimizer step, all-gather of the updated parameters. */
   readonly updateSeconds: number;
   readonly updateRooflineSeconds: number;
@@ -63,6 +65,7 @@ export function shardTime(job: JobShape, layout: Layout, sharding: Pick<Sharding
   const embedding = up(parameters.embedding, unit);
   // Tied embeddings: the head's part of the step gathers and reduces the embedding's unit.
   const sizes = { layer: up(parameters.layer, unit), embedding, head: parameters.head > 0 ? up(parameters.head, unit) : embedding };
+  const shareOnceSeconds = sharedGradientSeconds(job, layout, ps * oss, sizes, (bytes, size, stride) => collectives.seconds("all-reduce", bytes, place(size, stride)));
   const each = (seconds: (elements: number) => number): UnitTimes => ({ layer: seconds(sizes.layer), embedding: seconds(sizes.embedding), head: seconds(sizes.head) });
   const reduced = (size: number): number =>
     collectives.seconds("reduce-scatter", (size / ps) * bytes.gradientBytes, optimizerGroup) +
@@ -89,10 +92,32 @@ export function shardTime(job: JobShape, layout: Layout, sharding: Pick<Sharding
     stageReduced: oss > 1 ? each(staged(ps * oss)) : NO_TIME,
     reduce: each(reduced),
     reduceOnceSeconds: most((stage) => stage.reduce),
+    shareOnceSeconds,
     updateSeconds:
       kernels.reduce((sum, shape) => sum + modules.seconds(shape), 0) +
       most((stage) => stage.gather) +
       SCALAR_REDUCTIONS * collectives.seconds("all-reduce", SCALAR_BYTES, everyone),
     updateRooflineSeconds: kernels.reduce((sum, shape) => sum + rooflineSeconds(shape, device), 0),
   };
+}
+
+/**
+ * All-reduces of gradients that several slices of the model hold alike: norm gains on all tensor ranks, projections to keys
+ * and values on the s_tp/K ranks that share a head, a tied embedding on the first and the last stage. Each tensor of the part
+ * that a rank updates is one message; the rank that has most of them is the slowest.
+ */
+function sharedGradientSeconds(job: JobShape, { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, sequenceParallel: sp }: Layout, shards: number, units: UnitTimes, allReduce: (bytes: number, size: number, stride: number) => number): number {
+  const { model, precision } = job;
+  const { gradientBytes } = PRECISION_BYTES[precision];
+  const layers = Math.ceil(model.layers / pp);
+  const most = units.layer / shards;
+  let seconds = 0;
+  if (tp > 1) seconds += (shards === 1 ? 2 : 1) * layers * allReduce(gradientBytes * Math.min(model.hiddenSize, most), tp, 1);
+  const sharing = Math.floor(tp / model.kvHeads);
+  if (sharing > 1) {
+    const projection = localKvHeads(model.kvHeads, tp) * headSize(model) * model.hiddenSize;
+    seconds += (shards === 1 ? 2 : 1) * layers * allReduce(gradientBytes * Math.min(projection, most), sharing, 1);
+  }
+  if (model.tiedEmbeddings && pp > 1) seconds += allReduce((gradientBytes * units.embedding) / shards, 2, (pp - 1) * dp * sp);
+  return seconds;
 }

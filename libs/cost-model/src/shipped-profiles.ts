@@ -1,5 +1,6 @@
-import { ProblemError, ProfileSchema, validate, type Profile } from "@internevo/domain";
+import { ProblemError, type Profile } from "@internevo/domain";
 import a800 from "../profiles/a800-128.json" with { type: "json" };
+import { parseProfile } from "./profile-check.ts";
 
 const SHIPPED: Readonly<Record<string, unknown>> = { "a800-128": a800 };
 const checked = new Map<string, Profile>();
@@ -11,7 +12,7 @@ export const SHIPPED_PROFILES: readonly string[] = Object.keys(SHIPPED);
 export function findShippedProfile(name: string): Profile | undefined {
   const known = checked.get(name);
   if (known || !Object.hasOwn(SHIPPED, name)) return known;
-  const profile = validate(ProfileSchema, SHIPPED[name], "profile-invalid", `the shipped profile ${name}`);
+  const profile = parseProfile(SHIPPED[name], `the shipped profile ${name}`);
   checked.set(name, profile);
   return profile;
 }

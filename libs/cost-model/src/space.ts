@@ -27,3 +27,12 @@ export function sequenceSplitFault(spec: Pick<JobSpec, "model" | "sequenceLength
   if (kvHeads % sequenceParallel !== 0 && sequenceParallel % kvHeads !== 0) return "heads-not-divisible";
   return null;
 }
+
+/** Why s_tp ranks cannot split the inner width and the vocabulary of the job's model; null when they can. Every rank has a row of the vocabulary. */
+export function tensorSplitFault(spec: Pick<JobSpec, "model">, tensorParallel: number): string | null {
+  const { ffnHiddenSize, vocabularySize } = spec.model;
+  if (tensorParallel === 1) return null;
+  if (ffnHiddenSize % tensorParallel !== 0) return `ffnHiddenSize ${ffnHiddenSize} is not divisible by tensorParallel ${tensorParallel}`;
+  if ((tensorParallel - 1) * Math.ceil(vocabularySize / tensorParallel) >= vocabularySize) return `tensorParallel ${tensorParallel} leaves the last rank no row of vocabularySize ${vocabularySize}`;
+  return null;
+}

@@ -7,6 +7,8 @@ export interface Layout {
   readonly dataParallel: number;
   readonly tensorParallel: number;
   readonly sequenceParallel: number;
+  /** Beyond the paper: chunks of a stage; 1 where it is left out. */
+  readonly pipelineChunks?: number;
 }
 
 /** Parameters of the units that are gathered, reduced and updated together, on one tensor rank, before padding. */
@@ -35,24 +37,76 @@ export function unitParameters(model: Model, tensorParallel: number): UnitParame
 /** One pipeline stage as memory sees it. */
 export interface Stage {
   readonly layers: number;
+  /** Layers of each chunk of the stage, in order of the model; one chunk without interleaving. */
+  readonly chunkLayers: readonly number[];
+  readonly isFirst: boolean;
+  readonly isLast: boolean;
+  /** The embedding's unit: on the first stage, and with tied embeddings on the last too. */
   readonly hasEmbedding: boolean;
   readonly hasHead: boolean;
-  /** Micro-batches whose activations the stage holds at once under 1F1B: min(s_pp − index, n). */
-  inFlight(microBatches: number): number;
+  /** Micro-batches of a chunk whose activations the stage holds at once. */
+  inFlight(microBatches: number, chunk: number): number;
 }
 
+/** Layers of every stage, or virtual stage: dealt as evenly as they go, the first (layers mod stages) have one more. */
+const layersOfStage = (layers: number, stages: number, stage: number): number => Math.floor(layers / stages) + (stage < layers % stages ? 1 : 0);
+
 /**
- * The stages that can be the fullest. Layers are dealt as evenly as they go, the longer stages first, so the first stage
- * (embedding, most micro-batches in flight) or the last (head, logits) needs the most memory; with one stage it is both.
+ * Micro-batches of a chunk in flight on a stage (native/MEMORY.md, f_c). 1F1B holds min(s_pp − stage, n); interleaved, the
+ * most that were begun and not ended at any turn of the schedule.
  */
-export function fullestStages(model: Model, pipelineParallel: number): Stage[] {
-  const longest = Math.ceil(model.layers / pipelineParallel);
-  const shortest = Math.floor(model.layers / pipelineParallel);
-  if (pipelineParallel === 1) return [{ layers: model.layers, hasEmbedding: true, hasHead: true, inFlight: () => 1 }];
-  return [
-    { layers: longest, hasEmbedding: true, hasHead: false, inFlight: (n) => Math.min(pipelineParallel, n) },
-    { layers: shortest, hasEmbedding: model.tiedEmbeddings, hasHead: true, inFlight: () => 1 },
-  ];
+function inFlight(stage: number, stages: number, chunks: number, microBatches: number, chunk: number): number {
+  if (chunks === 1) return Math.min(stages - stage, microBatches);
+  const round = stages * chunks;
+  const turns = microBatches * chunks;
+  const warmUp = Math.min(turns, 2 * (stages - stage - 1) + (chunks - 1) * stages);
+  /** Of the first x turns of a pass, those of the chunk at a place of the order. */
+  const of = (place: number, x: number): number => Math.floor(x / round) * stages + Math.min(Math.max((x % round) - place * stages, 0), stages);
+  let most = 0;
+  for (let turn = 0; turn < round; turn += 1) most = Math.max(most, of(chunk, Math.min(turns, warmUp + 1 + turn)) - of(chunks - 1 - chunk, turn));
+  return most;
+}
+
+/** A stage of a pipeline. */
+export function pipelineStage(model: Model, stages: number, stage: number, chunks = 1): Stage {
+  const isFirst = stage === 0;
+  const isLast = stage === stages - 1;
+  const chunkLayers = Array.from({ length: chunks }, (_, chunk) => layersOfStage(model.layers, stages * chunks, chunk * stages + stage));
+  return {
+    layers: chunkLayers.reduce((sum, layers) => sum + layers, 0),
+    chunkLayers,
+    isFirst,
+    isLast,
+    hasEmbedding: isFirst || (isLast && model.tiedEmbeddings),
+    hasHead: isLast,
+    inFlight: (microBatches, chunk) => inFlight(stage, stages, chunks, microBatches, chunk),
+  };
+}
+
+/** Layers of a stage times their micro-batches in flight: all, and those that are not recomputed (the first `recomputed` are). */
+export function layersInFlight(stage: Stage, microBatches: number, recomputed: number): { all: number; kept: number } {
+  let all = 0;
+  let kept = 0;
+  let before = 0;
+  for (const [chunk, layers] of stage.chunkLayers.entries()) {
+    const inFlight = stage.inFlight(microBatches, chunk);
+    all += inFlight * layers;
+    kept += inFlight * (Math.max(0, before + layers - recomputed) - Math.max(0, before - recomputed));
+    before += layers;
+  }
+  return { all, kept };
+}
+
+/** All stages of a pipeline. */
+export const pipelineStages = (model: Model, stages: number, chunks = 1): Stage[] => Array.from({ length: stages }, (_, stage) => pipelineStage(model, stages, stage, chunks));
+
+/**
+ * The stages that can be the fullest. Layers are dealt as evenly as they go, the longer stages first, and earlier stages have
+ * no fewer micro-batches in flight: of the stages between the first and the last, which differ in nothing else, the second
+ * needs the most memory. The first has the embedding, the last head and logits, those between buffers to both sides.
+ */
+export function fullestStages(model: Model, pipelineParallel: number, chunks = 1): Stage[] {
+  return [...new Set([0, Math.min(1, pipelineParallel - 1), pipelineParallel - 1])].map((stage) => pipelineStage(model, pipelineParallel, stage, chunks));
 }
 
 /** Everything of a job that the formulas need. */

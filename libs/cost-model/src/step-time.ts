@@ -1,4 +1,4 @@
-import type { Plan, TimeBreakdown } from "@internevo/domain";
+import { recomputedLayers, type Plan, type TimeBreakdown } from "@internevo/domain";
 import type { SliceTime } from "./layer-time.ts";
 import type { ShardTime, UnitTimes } from "./shard-time.ts";
 
@@ -20,13 +20,17 @@ export function together(compute: number, communication: number, slowdown: numbe
   return Math.max(compute, communication) + (slowdown - 1) * Math.min(compute, communication);
 }
 
-/** A step in the closed form of the paper (section "Execution Simulator"): (n + s_pp − 1) · one micro-batch + update. */
+/** A step in the closed form of the paper (section "Execution Simulator"), with the stages of a pipeline as they differ. */
 export interface StepShape {
   readonly microBatches: number;
   readonly pipelineParallel: number;
-  /** ⌈L / s_pp⌉. */
+  /** v: interleaved 1F1B with more than one; the bubble is 1/v of the plain one. */
+  readonly chunks: number;
+  /** L. */
   readonly layers: number;
   readonly recompute: boolean;
+  /** Layers of a stage that are recomputed when `recompute` is false. */
+  readonly recomputeLayers?: number;
   /** s_gs > 1: gradients are reduced after every micro-batch, not once a step. */
   readonly reduceEveryMicroBatch: boolean;
   /** One message over a stage boundary; 0 without a pipeline. */
@@ -47,8 +51,8 @@ interface Part {
 const stagingOf = (shard: ShardTime, step: StepShape): UnitTimes => (step.reduceEveryMicroBatch ? shard.stageReduced : shard.stage);
 
 /** One layer, forward and backward, by cause. */
-function layerPart(slice: SliceTime, shard: ShardTime, step: StepShape): Part {
-  const { overlap, recompute } = step;
+function layerPart(slice: SliceTime, shard: ShardTime, step: StepShape, recompute: boolean): Part {
+  const { overlap } = step;
   const compute = slice.forwardSeconds + slice.backwardSeconds + stagingOf(shard, step).layer;
   const again = recompute ? slice.recomputeSeconds : 0;
   const sequence = slice.forwardCommunicationSeconds + slice.backwardCommunicationSeconds + (recompute ? slice.recomputeCommunicationSeconds : 0);
@@ -74,9 +78,9 @@ function layerPart(slice: SliceTime, shard: ShardTime, step: StepShape): Part {
 }
 
 /** Embedding or head: the embedding is gathered before and reduced after all layers, so nothing hides it; the head is between them. */
-function outerPart(unit: keyof UnitTimes, seconds: number, shard: ShardTime, step: StepShape): Part {
-  const compute = seconds + stagingOf(shard, step)[unit];
-  return { compute, recompute: 0, sequence: 0, parameters: shard.gather[unit] + shard.scatter[unit], reduction: shard.reduce[unit] };
+function outerPart(unit: "embedding" | "head", slice: SliceTime, shard: ShardTime, step: StepShape): Part {
+  const compute = slice[`${unit}Seconds`] + stagingOf(shard, step)[unit];
+  return { compute, recompute: 0, sequence: slice[`${unit}CommunicationSeconds`], parameters: shard.gather[unit] + shard.scatter[unit], reduction: shard.reduce[unit] };
 }
 
 const plus = (a: Part, b: Part, times = 1): Part => ({
@@ -87,37 +91,68 @@ const plus = (a: Part, b: Part, times = 1): Part => ({
   reduction: a.reduction + times * b.reduction,
 });
 
+const NOTHING: Part = { compute: 0, recompute: 0, sequence: 0, parameters: 0, reduction: 0 };
+
 const lengthOf = (part: Part): number => part.compute + part.recompute + part.sequence + part.parameters;
 
-/** How often a step runs a part, bubble included. */
-const slotsOf = (step: StepShape): number => step.microBatches + step.pipelineParallel - 1;
-/** How often a micro-batch's own reduction counts; without overlap the one at the end of a step is counted for all stages together. */
-const reductionsOf = (step: StepShape): number => (step.reduceEveryMicroBatch ? slotsOf(step) : step.overlap.backward === "none" ? 0 : 1);
-
-/** The micro-batch of the slowest stage: its layers, and embedding and head where it has them. */
-function microBatchPart(slice: SliceTime, shard: ShardTime, step: StepShape): Part {
-  const embedding = outerPart("embedding", slice.embeddingSeconds, shard, step);
-  const head = outerPart("head", slice.headSeconds, shard, step);
-  const inStep = (part: Part) => slotsOf(step) * lengthOf(part) + reductionsOf(step) * part.reduction;
-  const outer = step.pipelineParallel === 1 ? plus(embedding, head) : inStep(embedding) > inStep(head) ? embedding : head;
-  return plus(outer, layerPart(slice, shard, step), step.layers);
+/** One micro-batch on the slowest stage, and on all stages one after the other. */
+interface Stages {
+  readonly slowest: Part;
+  readonly all: Part;
 }
 
-/** Seconds of one step by cause. */
+/**
+ * The first stages have ⌈L/s_pp⌉ layers, the first of them the embedding; the last has ⌊L/s_pp⌋ and the head. No stage between
+ * is slower than the first.
+ */
+function stagesOf(slice: SliceTime, shard: ShardTime, step: StepShape): Stages {
+  const { pipelineParallel: pp, layers } = step;
+  const kept = layerPart(slice, shard, step, false);
+  const recomputed = layerPart(slice, shard, step, true);
+  const stack = (count: number): Part => {
+    const again = recomputedLayers(step, count);
+    return plus(plus(NOTHING, recomputed, again), kept, count - again);
+  };
+  const embedding = outerPart("embedding", slice, shard, step);
+  const head = outerPart("head", slice, shard, step);
+  if (pp === 1) {
+    const only = plus(plus(embedding, head), stack(layers));
+    return { slowest: only, all: only };
+  }
+  const longest = stack(Math.ceil(layers / pp));
+  const shortest = stack(Math.floor(layers / pp));
+  const longer = layers % pp;
+  const all = plus(plus(plus(embedding, head), longest, longer), shortest, pp - longer);
+  const first = plus(embedding, longest);
+  const last = plus(head, shortest);
+  return { slowest: inStep(first, step) > inStep(last, step) ? first : last, all };
+}
+
+/** How much a stage adds to the step by being the slowest; without overlap the reduction once a step is counted for all stages together. */
+function inStep(part: Part, step: StepShape): number {
+  const reduceOnce = !step.reduceEveryMicroBatch && step.overlap.backward !== "none" ? part.reduction : 0;
+  return (step.microBatches - 1 / step.chunks) * microBatchLength(part, step) + reduceOnce;
+}
+
+const microBatchLength = (part: Part, step: StepShape): number => lengthOf(part) + (step.reduceEveryMicroBatch ? part.reduction : 0);
+
+/**
+ * Seconds of one step by cause: the slowest stage runs n micro-batches, and waits while a micro-batch passes the other stages:
+ * (s_pp − 1)/v of one where all stages are equal.
+ */
 export function stepBreakdown(slice: SliceTime, shard: ShardTime, step: StepShape): TimeBreakdown {
-  const part = microBatchPart(slice, shard, step);
-  const n = step.microBatches;
+  const { slowest: part, all } = stagesOf(slice, shard, step);
+  const { microBatches: n, pipelineParallel: pp, chunks } = step;
   // What overlaps is reduced behind the last backward pass, unit by unit.
   const reduceOnce = step.overlap.backward === "none" ? shard.reduceOnceSeconds : part.reduction;
-  const microBatch = lengthOf(part) + (step.reduceEveryMicroBatch ? part.reduction : 0);
   return {
     computeSeconds: n * part.compute,
     recomputeSeconds: n * part.recompute,
     sequenceCommunicationSeconds: n * part.sequence,
     parameterCommunicationSeconds: n * part.parameters,
-    gradientCommunicationSeconds: step.reduceEveryMicroBatch ? n * part.reduction : reduceOnce,
-    pipelineBubbleSeconds: (step.pipelineParallel - 1) * microBatch,
-    pipelineCommunicationSeconds: slotsOf(step) * 2 * step.boundarySeconds,
+    gradientCommunicationSeconds: (step.reduceEveryMicroBatch ? n * part.reduction : reduceOnce) + shard.shareOnceSeconds,
+    pipelineBubbleSeconds: pp === 1 ? 0 : Math.max(0, microBatchLength(all, step) - microBatchLength(part, step)) / chunks,
+    pipelineCommunicationSeconds: pp === 1 ? 0 : (n * chunks + pp - 1) * 2 * step.boundarySeconds,
     updateSeconds: shard.updateSeconds,
   };
 }

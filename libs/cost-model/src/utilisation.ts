@@ -10,8 +10,8 @@ export interface TokenFlops {
   readonly executed: number;
 }
 
-/** @param recompute whether the layers' forward pass runs twice. */
-export function tokenFlops(model: Model, sequenceLengthTokens: number, recompute: boolean): TokenFlops {
+/** @param recomputed share of the layers, from 0 to 1, whose forward pass runs twice. */
+export function tokenFlops(model: Model, sequenceLengthTokens: number, recomputed: number): TokenFlops {
   const { hiddenSize: h, ffnHiddenSize: f, layers, vocabularySize } = model;
   const layerProducts = 2 * (2 * h * h + 2 * h * kvWidth(model) + 3 * h * f);
   const head = 2 * h * vocabularySize;
@@ -22,6 +22,6 @@ export function tokenFlops(model: Model, sequenceLengthTokens: number, recompute
   return {
     causal: products + 3 * layers * causalScores,
     fullAttention: products + 3 * layers * fullScores,
-    executed: products + 3.5 * layers * causalScores + (recompute ? layers * (layerProducts + causalScores) : 0),
+    executed: products + 3.5 * layers * causalScores + recomputed * layers * (layerProducts + causalScores),
   };
 }

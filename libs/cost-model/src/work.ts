@@ -50,9 +50,14 @@ export interface DevicePeak {
   readonly memoryBandwidthBytesPerSecond: number;
 }
 
+/** Whether a module is made of products, so that its time is arithmetic; that of others is traffic. */
+export const isProduct = (shape: ModuleShape): boolean => shape.module === "linear" || shape.module === "attention" || shape.module === "head-loss";
+
+/** FLOP/s at most, in the precision of a module. */
+export const peakOf = (shape: ModuleShape, device: DevicePeak): number => (shape.precision === "fp32" ? device.peakFlopsPerSecondFp32 : device.peakFlopsPerSecondBf16);
+
 /** Time of a module at the peak of the device: the larger of arithmetic and memory traffic. */
 export function rooflineSeconds(shape: ModuleShape, device: DevicePeak): number {
   const { flops, bytes } = workOf(shape);
-  const peak = shape.precision === "fp32" ? device.peakFlopsPerSecondFp32 : device.peakFlopsPerSecondBf16;
-  return Math.max(flops / peak, bytes / device.memoryBandwidthBytesPerSecond);
+  return Math.max(flops / peakOf(shape, device), bytes / device.memoryBandwidthBytesPerSecond);
 }

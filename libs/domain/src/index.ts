@@ -1,4 +1,6 @@
 export * from "./units.ts";
+export * from "./bounds.ts";
+export * from "./text.ts";
 export * from "./problem.ts";
 export * from "./model.ts";
 export * from "./precision.ts";
@@ -10,3 +12,4 @@ export * from "./planning.ts";
 export * from "./execution.ts";
 export * from "./workload.ts";
 export * from "./validate.ts";
+export * from "./host-cluster.ts";

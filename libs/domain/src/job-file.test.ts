@@ -50,4 +50,79 @@ describe("resolveJob", () => {
     expect(problem.details.map((detail) => detail.field)).toContain(field);
     for (const detail of problem.details) expect(detail.remedy).not.toBe("");
   });
+
+  const HOSTILE = { NUL: "a\u0000b", "an escape": "a\u001b[31mred", "a carriage return": "a\rb", "a line feed": "a\nb", "a C1 control": "a\u009b2Jb", delete: "a\u007f", "half a surrogate pair": "a\ud800b", "a line separator": "a\u2028b", "a change of direction": "a\u202eb", nothing: "", blanks: "  " };
+  const cluster = { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" };
+  it.each(
+    Object.entries(HOSTILE).flatMap(([what, text]) => [
+      [what, "name", job({ name: text })] as const,
+      [what, "model.name", job({ model: { base: "llama-7b", name: text } })] as const,
+      [what, "cluster.name", job({ cluster: { ...cluster, name: text } })] as const,
+      [what, "cluster.profile", job({ cluster: { ...cluster, profile: text } })] as const,
+      [what, "data.paths.1", job({ data: { format: "text", paths: ["/a", text] } })] as const,
+      [what, "data.path", job({ data: { format: "tokens", path: text } })] as const,
+    ]),
+  )("refuses %s in %s, and says nothing that a terminal obeys", (_what, field, written) => {
+    const problem = problemOf(written);
+    expect(problem.details.map((detail) => detail.field)).toEqual([field]);
+    expect(problem.message + problem.details[0]?.message + problem.details[0]?.remedy).not.toMatch(/[\u0000-\u001f\u007f-\u009f\u2028\u202e]/);
+  });
+
+  it("takes the names of the world", () => {
+    expect(resolveJob(job({ name: "Größe 模型 🚀 👩‍🔬 – v1.0/α" })).name).toContain("🚀");
+  });
+
+  it.each([
+    ["a fault inside model", job({ model: { base: "llama-7b", hiddenSize: "big" } }), ["model.hiddenSize"]],
+    ["a model that is no model", job({ model: 7 }), ["model"]],
+    ["an empty list of paths", job({ data: { format: "text", paths: [] } }), ["data.paths"]],
+    ["data of no format", job({ data: { path: "/x" } }), ["data.format"]],
+    ["data of an unknown format", job({ data: { format: "parquet", path: "/x" } }), ["data.format"]],
+    ["tokens with the paths of text", job({ data: { format: "tokens", paths: ["/x"] } }), ["data.path", "data.paths"]],
+    ["a model named constructor", job({ model: "constructor" }), ["model"]],
+    ["a model named __proto__", job({ model: "__proto__" }), ["model"]],
+    ["a base named toString", job({ model: { base: "toString" } }), ["model.base"]],
+    ["an unknown base, whatever else is given", job({ model: { base: "llama-8b", heads: 8 } }), ["model.base"]],
+    ["two sizes that are missing", job({ model: { hiddenSize: 64, heads: 4 } }), ["model.layers", "model.vocabularySize"]],
+    ["a hidden size that is missing", job({ model: { heads: 5, kvHeads: 2, layers: 1, vocabularySize: 300 } }), ["model.hiddenSize", "model.kvHeads"]],
+    ["warm-up longer than the job", job({ steps: 10, optimizer: { warmupSteps: 11, decaySteps: 100 } }), ["optimizer.warmupSteps"]],
+    ["warm-up that ends after the decay", job({ steps: 100, optimizer: { warmupSteps: 60, decaySteps: 50 } }), ["optimizer.warmupSteps"]],
+    ["a least learning rate above the peak", job({ optimizer: { minLearningRate: 0.1, peakLearningRate: 0.01 } }), ["optimizer.minLearningRate"]],
+    ["a default least learning rate above the peak that is given", job({ optimizer: { peakLearningRate: 1e-13 } }), ["optimizer.peakLearningRate"]],
+    ["more ranks than any cluster has", job({ cluster: { ...cluster, nodes: 1_000_000, gpusPerNode: 8 } }), ["cluster.nodes"]],
+    ["a memory beyond any", job({ cluster: { ...cluster, memoryPerGpu: "9000TB" } }), ["cluster.memoryPerGpu"]],
+  ])("names exactly what is wrong with %s", (_what, written, fields) => {
+    expect(problemOf(written).details.map((detail) => detail.field)).toEqual(fields);
+  });
+
+  const tiny = 1e-320;
+  it.each([
+    ["model.ropeTheta", { model: { base: "llama-7b", ropeTheta: tiny } }],
+    ["model.ropeTheta", { model: { base: "llama-7b", ropeTheta: 1e300 } }],
+    ["model.normEpsilon", { model: { base: "llama-7b", normEpsilon: tiny } }],
+    ["model.initStandardDeviation", { model: { base: "llama-7b", initStandardDeviation: tiny } }],
+    ["optimizer.peakLearningRate", { optimizer: { peakLearningRate: tiny, minLearningRate: 0 } }],
+    ["optimizer.minLearningRate", { optimizer: { minLearningRate: tiny } }],
+    ["optimizer.weightDecay", { optimizer: { weightDecay: tiny } }],
+    ["optimizer.epsilon", { optimizer: { epsilon: tiny } }],
+    ["optimizer.clipGlobalNorm", { optimizer: { clipGlobalNorm: tiny } }],
+    ["optimizer.beta1", { optimizer: { beta1: 1 - 1e-12 } }],
+    ["optimizer.beta2", { optimizer: { beta2: 1 - 1e-12 } }],
+    ["checkpointing.everySteps", { checkpointing: { everySteps: 1e15, keepLast: 1 } }],
+    ["seed", { seed: Number.NaN }],
+    ["steps", { steps: Number.POSITIVE_INFINITY }],
+  ])("bounds %s, and says the bounds", (field, over) => {
+    const { details } = problemOf(job(over));
+    expect(details.map((detail) => detail.field)).toEqual([field]);
+    expect(details[0]?.remedy).toMatch(/\d/);
+  });
+
+  it("keeps zero where it means something", () => {
+    const spec = resolveJob(job({ optimizer: { minLearningRate: 0, weightDecay: 0, clipGlobalNorm: 0, beta1: 0 } }));
+    expect(spec.optimizer).toMatchObject({ minLearningRate: 0, weightDecay: 0, clipGlobalNorm: 0, beta1: 0 });
+  });
+
+  it("takes a small peak with the least learning rate at its tenth", () => {
+    expect(resolveJob(job({ optimizer: { peakLearningRate: 1e-5 } })).optimizer.minLearningRate).toBeCloseTo(1e-6, 12);
+  });
 });

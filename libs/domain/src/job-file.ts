@@ -1,8 +1,10 @@
 import { Type, type Static } from "typebox";
-import { CheckpointingSchema, ClusterSchema, DataSchema, JobSpecSchema, OptimizerSchema, TrialSettingsSchema, type Cluster, type JobSpec } from "./job.ts";
-import { defaultFfnHiddenSize, ModelSchema, NAMED_MODELS, type Model } from "./model.ts";
+import { MAXIMUM_BYTES, MAXIMUM_RANKS } from "./bounds.ts";
+import { CheckpointingSchema, ClusterSchema, DataSchema, JobSpecSchema, OptimizerSchema, TrialSettingsSchema, type Cluster, type JobSpec, type Optimizer } from "./job.ts";
+import { defaultFfnHiddenSize, MODEL_DEFAULTS, ModelSchema, NAMED_MODELS, type Model } from "./model.ts";
 import { PrecisionSchema } from "./precision.ts";
 import { ProblemError, type ProblemDetail } from "./problem.ts";
+import { Line } from "./text.ts";
 import { formatBytes, parseBytes } from "./units.ts";
 import { validate } from "./validate.ts";
 
@@ -13,8 +15,8 @@ export const JobFileSchema = Type.Object(
   {
     name: JobSpecSchema.properties.name,
     model: Type.Union([
-      Type.String({ description: `a named model: ${Object.keys(NAMED_MODELS).join(", ")}` }),
-      Type.Object({ base: Type.Optional(Type.String()), ...Type.Partial(ModelSchema).properties }, strict),
+      Type.String({ maxLength: 100, description: `a named model: ${Object.keys(NAMED_MODELS).join(", ")}` }),
+      Type.Object({ base: Type.Optional(Type.String({ maxLength: 100 })), ...Type.Partial(ModelSchema).properties }, strict),
     ]),
     sequenceLengthTokens: JobSpecSchema.properties.sequenceLengthTokens,
     globalBatchTokens: JobSpecSchema.properties.globalBatchTokens,
@@ -28,9 +30,9 @@ export const JobFileSchema = Type.Object(
         name: Type.Optional(ClusterSchema.properties.name),
         nodes: ClusterSchema.properties.nodes,
         gpusPerNode: ClusterSchema.properties.gpusPerNode,
-        memoryPerGpu: Type.Union([Type.String(), Type.Integer({ minimum: 1 })], { description: "bytes, or a text such as 80GB or 80GiB" }),
+        memoryPerGpu: Type.Union([Type.String({ maxLength: 40 }), Type.Integer({ minimum: 1 })], { description: "bytes, or a text such as 80GB or 80GiB" }),
         launcher: Type.Optional(ClusterSchema.properties.launcher),
-        profile: Type.Optional(Type.String({ minLength: 1, maxLength: 500 })),
+        profile: Type.Optional(Line(500)),
       },
       strict,
     ),
@@ -42,62 +44,98 @@ export const JobFileSchema = Type.Object(
 );
 export type JobFile = Static<typeof JobFileSchema>;
 
-function resolveModel(written: JobFile["model"], details: ProblemDetail[]): Model {
-  const baseName = typeof written === "string" ? written : written.base;
-  const base = baseName === undefined ? undefined : NAMED_MODELS[baseName];
-  if (baseName !== undefined && base === undefined) {
-    details.push({
-      field: typeof written === "string" ? "model" : "model.base",
-      value: baseName,
-      message: "no such model",
-      remedy: `use one of ${Object.keys(NAMED_MODELS).join(", ")}, or give hiddenSize, layers, heads and vocabularySize`,
-    });
-  }
-  const { base: _, ...given }: Partial<Model> & { base?: string } = typeof written === "string" ? {} : written;
-  for (const field of base || baseName !== undefined ? [] : (["hiddenSize", "layers", "heads", "vocabularySize"] as const)) {
-    if (given[field] === undefined) details.push({ field: `model.${field}`, message: "is missing", remedy: "add it, or name a base model" });
-  }
-  const hiddenSize = given.hiddenSize ?? base?.hiddenSize ?? 1;
-  const heads = given.heads ?? base?.heads ?? 1;
-  const model: Model = {
-    name: "custom",
-    layers: 1,
-    vocabularySize: 2,
-    tiedEmbeddings: false,
-    ropeTheta: 10_000,
-    normEpsilon: 1e-5,
-    initStandardDeviation: 0.02,
-    ...base,
-    ...given,
-    hiddenSize,
-    heads,
-    kvHeads: given.kvHeads ?? (given.heads === undefined ? base?.kvHeads : undefined) ?? heads,
-    ffnHiddenSize: given.ffnHiddenSize ?? (given.hiddenSize === undefined ? base?.ffnHiddenSize : undefined) ?? defaultFfnHiddenSize(hiddenSize),
-  };
-  if (hiddenSize % heads !== 0) {
+/** The named model, or undefined with a detail. */
+function baseModel(written: JobFile["model"], details: ProblemDetail[]): Model | undefined {
+  const name = typeof written === "string" ? written : written.base;
+  if (name === undefined) return undefined;
+  if (Object.hasOwn(NAMED_MODELS, name)) return NAMED_MODELS[name];
+  details.push({
+    field: typeof written === "string" ? "model" : "model.base",
+    value: name,
+    message: "no such model",
+    remedy: `use one of ${Object.keys(NAMED_MODELS).join(", ")}, or give hiddenSize, layers, heads and vocabularySize`,
+  });
+  return undefined;
+}
+
+/** What the sizes must have to do with each other; only those that are known are held against each other. */
+function checkHeads({ hiddenSize, heads, kvHeads }: { readonly hiddenSize: number | undefined; readonly heads: number | undefined; readonly kvHeads: number | undefined }, details: ProblemDetail[]): void {
+  if (heads === undefined) return;
+  if (hiddenSize !== undefined && hiddenSize % heads !== 0) {
     details.push({ field: "model.heads", value: heads, message: `does not divide hiddenSize ${hiddenSize}`, remedy: "choose heads that divide hiddenSize" });
-  } else if ((hiddenSize / heads) % 2 !== 0) {
+  } else if (hiddenSize !== undefined && (hiddenSize / heads) % 2 !== 0) {
     details.push({ field: "model.heads", value: heads, message: `gives heads of odd size ${hiddenSize / heads}, which rotary positions cannot rotate`, remedy: "choose heads so that hiddenSize / heads is even" });
   }
-  if (heads % model.kvHeads !== 0) {
-    details.push({ field: "model.kvHeads", value: model.kvHeads, message: `does not divide heads ${heads}`, remedy: "choose kvHeads that divide heads" });
+  if (kvHeads !== undefined && heads % kvHeads !== 0) {
+    details.push({ field: "model.kvHeads", value: kvHeads, message: `does not divide heads ${heads}`, remedy: "choose kvHeads that divide heads" });
   }
-  return model;
+}
+
+/** The model with every size; undefined, with details, when one of them cannot be known. */
+function resolveModel(written: JobFile["model"], details: ProblemDetail[]): Model | undefined {
+  const before = details.length;
+  const base = baseModel(written, details);
+  const { base: baseName, ...given }: Partial<Model> & { base?: string } = typeof written === "string" ? { base: written } : written;
+  const { hiddenSize, layers, heads, vocabularySize } = { ...base, ...given };
+  // A base that nobody knows has been told; what it would have said is not missing as well.
+  if (baseName === undefined) {
+    for (const [field, value] of Object.entries({ hiddenSize, layers, heads, vocabularySize })) {
+      if (value === undefined) details.push({ field: `model.${field}`, message: "is missing", remedy: "add it, or name a base model" });
+    }
+  }
+  const kvHeads = given.kvHeads ?? (given.heads === undefined ? base?.kvHeads : undefined) ?? heads;
+  checkHeads({ hiddenSize, heads, kvHeads }, details);
+  if (details.length > before || hiddenSize === undefined || layers === undefined || heads === undefined || kvHeads === undefined || vocabularySize === undefined) return undefined;
+  const ffnHiddenSize = given.ffnHiddenSize ?? (given.hiddenSize === undefined ? base?.ffnHiddenSize : undefined) ?? defaultFfnHiddenSize(hiddenSize);
+  return { name: "custom", ...MODEL_DEFAULTS, ...base, ...given, hiddenSize, layers, heads, kvHeads, vocabularySize, ffnHiddenSize };
 }
 
 function resolveCluster(written: JobFile["cluster"], details: ProblemDetail[]): Cluster {
+  const { nodes, gpusPerNode } = written;
   const memoryPerGpuBytes = parseBytes(written.memoryPerGpu);
   if (memoryPerGpuBytes === undefined || memoryPerGpuBytes === 0) {
     details.push({ field: "cluster.memoryPerGpu", value: written.memoryPerGpu, message: "is not a memory size", remedy: "write bytes, or a number with a unit such as 80GB or 80GiB" });
+  } else if (memoryPerGpuBytes > MAXIMUM_BYTES) {
+    details.push({ field: "cluster.memoryPerGpu", value: written.memoryPerGpu, message: `is more than ${formatBytes(MAXIMUM_BYTES)}`, remedy: "give the memory of one GPU" });
+  }
+  if (nodes * gpusPerNode > MAXIMUM_RANKS) {
+    details.push({ field: "cluster.nodes", value: nodes, message: `times ${gpusPerNode} GPUs a node is more than ${MAXIMUM_RANKS} ranks`, remedy: `use at most ${Math.floor(MAXIMUM_RANKS / gpusPerNode)} nodes of ${gpusPerNode}` });
   }
   return {
-    name: written.name ?? `${written.nodes}x${written.gpusPerNode}`,
-    nodes: written.nodes,
-    gpusPerNode: written.gpusPerNode,
-    memoryPerGpuBytes: memoryPerGpuBytes || 1,
+    name: written.name ?? `${nodes}x${gpusPerNode}`,
+    nodes,
+    gpusPerNode,
+    memoryPerGpuBytes: memoryPerGpuBytes ?? 0,
     launcher: written.launcher ?? "local",
     profile: written.profile ?? null,
   };
+}
+
+function resolveOptimizer(written: Partial<Optimizer> | undefined, steps: number, details: ProblemDetail[]): Optimizer {
+  const peakLearningRate = written?.peakLearningRate ?? 3e-4;
+  const decaySteps = written?.decaySteps ?? steps;
+  const optimizer: Optimizer = {
+    peakLearningRate,
+    // Rounded: a tenth of 3e-4 is written 3e-5.
+    minLearningRate: Number((peakLearningRate / 10).toPrecision(12)),
+    warmupSteps: Math.min(2000, Math.ceil(steps / 20), decaySteps),
+    decaySteps,
+    weightDecay: 0.1,
+    beta1: 0.9,
+    beta2: 0.95,
+    epsilon: 1e-8,
+    clipGlobalNorm: 1,
+    ...written,
+  };
+  const { minLearningRate, warmupSteps } = optimizer;
+  if (minLearningRate > peakLearningRate) {
+    details.push({ field: "optimizer.minLearningRate", value: minLearningRate, message: `is more than peakLearningRate ${peakLearningRate}`, remedy: `give at most ${peakLearningRate}` });
+  }
+  if (warmupSteps > steps || warmupSteps > decaySteps) {
+    const [what, most] = warmupSteps > steps ? ["the job's steps", steps] : ["decaySteps", decaySteps];
+    details.push({ field: "optimizer.warmupSteps", value: warmupSteps, message: `is more than ${what} ${most}: the peak would never be reached`, remedy: `give at most ${Math.min(steps, decaySteps)}` });
+  }
+  return optimizer;
 }
 
 /**
@@ -120,29 +158,19 @@ export function resolveJob(written: unknown): JobSpec {
       remedy: `use ${floor > 0 ? `${floor} or ` : ""}${floor + sequenceLengthTokens}`,
     });
   }
-  if (file.data?.format === "text" && model.vocabularySize < 256) {
+  if (file.data?.format === "text" && model !== undefined && model.vocabularySize < 256) {
     details.push({ field: "model.vocabularySize", value: model.vocabularySize, message: "is too small for text, which is read as bytes", remedy: "use 256 or more" });
   }
-  if (details.length > 0) throw new ProblemError("job-invalid", `the job is not valid: ${details[0]?.field}: ${details[0]?.message}`, details);
   const steps = file.steps ?? 100;
+  const optimizer = resolveOptimizer(file.optimizer, steps, details);
+  if (details.length > 0 || model === undefined) throw new ProblemError("job-invalid", `the job is not valid: ${details[0]?.field}: ${details[0]?.message}`, details);
   const spec: JobSpec = {
     name: file.name,
     model,
     sequenceLengthTokens,
     globalBatchTokens,
     precision: file.precision ?? "bf16",
-    optimizer: {
-      peakLearningRate: 3e-4,
-      minLearningRate: 3e-5,
-      warmupSteps: Math.min(2000, Math.ceil(steps / 20)),
-      decaySteps: steps,
-      weightDecay: 0.1,
-      beta1: 0.9,
-      beta2: 0.95,
-      epsilon: 1e-8,
-      clipGlobalNorm: 1,
-      ...file.optimizer,
-    },
+    optimizer,
     data: file.data ?? null,
     steps,
     seed: file.seed ?? 0,

@@ -1,19 +1,22 @@
 import { Type, type Static } from "typebox";
+import { MAXIMUM_BYTES, MAXIMUM_RANKS, MAXIMUM_STEPS, zeroOr } from "./bounds.ts";
 import { ModelSchema } from "./model.ts";
 import { PrecisionSchema } from "./precision.ts";
+import { Line } from "./text.ts";
 
-export const LAUNCHERS = ["local", "slurm"] as const;
+/** `ssh`: hosts that the installation describes under the cluster's name ({@link HostClusterSchema}). */
+export const LAUNCHERS = ["local", "ssh", "slurm"] as const;
 
 /** A cluster, resolved. `gpusPerNode` counts devices a node: GPUs, or CPU ranks where `launcher` is local. */
 export const ClusterSchema = Type.Object(
   {
-    name: Type.String({ minLength: 1, maxLength: 100 }),
-    nodes: Type.Integer({ minimum: 1, maximum: 1_000_000 }),
-    gpusPerNode: Type.Integer({ minimum: 1, maximum: 1_000_000 }),
-    memoryPerGpuBytes: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
-    launcher: Type.Union([Type.Literal("local"), Type.Literal("slurm")]),
-    profile: Type.Union([Type.String({ minLength: 1, maxLength: 500 }), Type.Null()], {
-      description: "name of a shipped profile or path of a profile file; null: the cluster is measured",
+    name: Line(100),
+    nodes: Type.Integer({ minimum: 1, maximum: MAXIMUM_RANKS }),
+    gpusPerNode: Type.Integer({ minimum: 1, maximum: 4096 }),
+    memoryPerGpuBytes: Type.Integer({ minimum: 1, maximum: MAXIMUM_BYTES }),
+    launcher: Type.Enum(LAUNCHERS),
+    profile: Type.Union([Line(500), Type.Null()], {
+      description: "name of a shipped profile or id of a stored one; the command line also takes the path of a profile file and sends its content; null: the cluster is measured",
     }),
   },
   { additionalProperties: false },
@@ -25,15 +28,16 @@ export const clusterKey = (cluster: Pick<Cluster, "name" | "nodes" | "gpusPerNod
 
 export const OptimizerSchema = Type.Object(
   {
-    peakLearningRate: Type.Number({ exclusiveMinimum: 0, maximum: 10 }),
-    minLearningRate: Type.Number({ minimum: 0, maximum: 10 }),
-    warmupSteps: Type.Integer({ minimum: 0, maximum: 1_000_000_000 }),
-    decaySteps: Type.Integer({ minimum: 1, maximum: 1_000_000_000 }),
-    weightDecay: Type.Number({ minimum: 0, maximum: 10 }),
-    beta1: Type.Number({ minimum: 0, exclusiveMaximum: 1 }),
-    beta2: Type.Number({ minimum: 0, exclusiveMaximum: 1 }),
-    epsilon: Type.Number({ exclusiveMinimum: 0, maximum: 1 }),
-    clipGlobalNorm: Type.Number({ minimum: 0, maximum: 1e6, description: "0: no clipping" }),
+    peakLearningRate: Type.Number({ minimum: 1e-11, maximum: 10 }),
+    minLearningRate: zeroOr(1e-12, 10, "at most the peak"),
+    warmupSteps: Type.Integer({ minimum: 0, maximum: MAXIMUM_STEPS, description: "the peak is reached after them: at most decaySteps and the job's steps" }),
+    decaySteps: Type.Integer({ minimum: 1, maximum: MAXIMUM_STEPS, description: "minLearningRate is reached after them" }),
+    weightDecay: zeroOr(1e-9, 10),
+    // The trainer keeps them in 4 bytes, where what is nearer to 1 would be 1.
+    beta1: Type.Number({ minimum: 0, maximum: 0.999_999 }),
+    beta2: Type.Number({ minimum: 0, maximum: 0.999_999 }),
+    epsilon: Type.Number({ minimum: 1e-20, maximum: 1 }),
+    clipGlobalNorm: zeroOr(1e-9, 1e6, "0: no clipping"),
   },
   { additionalProperties: false },
 );
@@ -42,15 +46,15 @@ export type Optimizer = Static<typeof OptimizerSchema>;
 /** Training data: `text` files read as byte tokens, or a token file in the project's own format. */
 export const DataSchema = Type.Union([
   Type.Object(
-    { format: Type.Literal("text"), paths: Type.Array(Type.String({ minLength: 1, maxLength: 4096 }), { minItems: 1, maxItems: 10_000 }) },
+    { format: Type.Literal("text"), paths: Type.Array(Line(4096), { minItems: 1, maxItems: 10_000 }) },
     { additionalProperties: false },
   ),
-  Type.Object({ format: Type.Literal("tokens"), path: Type.String({ minLength: 1, maxLength: 4096 }) }, { additionalProperties: false }),
+  Type.Object({ format: Type.Literal("tokens"), path: Line(4096) }, { additionalProperties: false }),
 ]);
 export type Data = Static<typeof DataSchema>;
 
 export const CheckpointingSchema = Type.Object(
-  { everySteps: Type.Integer({ minimum: 1 }), keepLast: Type.Integer({ minimum: 1, maximum: 1000 }) },
+  { everySteps: Type.Integer({ minimum: 1, maximum: MAXIMUM_STEPS }), keepLast: Type.Integer({ minimum: 1, maximum: 1000 }) },
   { additionalProperties: false },
 );
 
@@ -66,14 +70,14 @@ export const TrialSettingsSchema = Type.Object(
 /** A job with every default filled in and every name resolved: what the services and the planner work on. */
 export const JobSpecSchema = Type.Object(
   {
-    name: Type.String({ minLength: 1, maxLength: 100 }),
+    name: Line(100),
     model: ModelSchema,
     sequenceLengthTokens: Type.Integer({ minimum: 1, maximum: 2 ** 40 }),
     globalBatchTokens: Type.Integer({ minimum: 1, maximum: 2 ** 50 }),
     precision: PrecisionSchema,
     optimizer: OptimizerSchema,
     data: Type.Union([DataSchema, Type.Null()], { description: "null: the job can be planned, not run" }),
-    steps: Type.Integer({ minimum: 1, maximum: 1_000_000_000 }),
+    steps: Type.Integer({ minimum: 1, maximum: MAXIMUM_STEPS }),
     seed: Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1 }),
     cluster: ClusterSchema,
     checkpointing: Type.Union([CheckpointingSchema, Type.Null()]),

@@ -1,9 +1,10 @@
 import { Type, type Static } from "typebox";
+import { Line } from "./text.ts";
 
 /** A LLaMA-style decoder, every size resolved. H, L, D and V of the paper are named here. */
 export const ModelSchema = Type.Object(
   {
-    name: Type.String({ minLength: 1, maxLength: 100 }),
+    name: Line(100),
     hiddenSize: Type.Integer({ minimum: 1, maximum: 2 ** 20, description: "H, elements" }),
     layers: Type.Integer({ minimum: 1, maximum: 10_000, description: "L" }),
     heads: Type.Integer({ minimum: 1, maximum: 65_536, description: "D, query heads" }),
@@ -11,9 +12,9 @@ export const ModelSchema = Type.Object(
     ffnHiddenSize: Type.Integer({ minimum: 1, maximum: 2 ** 22, description: "inner width of the gated MLP" }),
     vocabularySize: Type.Integer({ minimum: 2, maximum: 2 ** 31 - 1, description: "V, tokens" }),
     tiedEmbeddings: Type.Boolean({ description: "the head shares the embedding's weights" }),
-    ropeTheta: Type.Number({ exclusiveMinimum: 0 }),
-    normEpsilon: Type.Number({ exclusiveMinimum: 0, maximum: 1 }),
-    initStandardDeviation: Type.Number({ exclusiveMinimum: 0, maximum: 10 }),
+    ropeTheta: Type.Number({ minimum: 1, maximum: 1e12, description: "base of the rotary positions' wavelengths" }),
+    normEpsilon: Type.Number({ minimum: 1e-12, maximum: 1 }),
+    initStandardDeviation: Type.Number({ minimum: 1e-9, maximum: 10 }),
   },
   { additionalProperties: false },
 );
@@ -24,6 +25,9 @@ export function defaultFfnHiddenSize(hiddenSize: number): number {
   return Math.ceil((8 * hiddenSize) / 3 / 256) * 256;
 }
 
+/** What a model has unless it says otherwise. */
+export const MODEL_DEFAULTS = { tiedEmbeddings: false, ropeTheta: 10_000, normEpsilon: 1e-5, initStandardDeviation: 0.02 } as const;
+
 const paperModel = (name: string, hiddenSize: number, layers: number, heads: number): Model => ({
   name,
   hiddenSize,
@@ -32,10 +36,7 @@ const paperModel = (name: string, hiddenSize: number, layers: number, heads: num
   kvHeads: heads,
   ffnHiddenSize: defaultFfnHiddenSize(hiddenSize),
   vocabularySize: 100_000,
-  tiedEmbeddings: false,
-  ropeTheta: 10_000,
-  normEpsilon: 1e-5,
-  initStandardDeviation: 0.02,
+  ...MODEL_DEFAULTS,
 });
 
 /** The four models of the paper (its table "Model configurations and memory footprints"); V is its 100k. */

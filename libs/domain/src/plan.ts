@@ -24,10 +24,26 @@ export const PlanSchema = Type.Object(
     backwardOverlap: Type.Union([Type.Literal("none"), Type.Literal("block"), Type.Literal("intra-layer")], {
       description: "what the backward pass hides of all-gathers and reduce-scatters",
     }),
+    pipelineChunks: Type.Optional(
+      Type.Integer({ minimum: 1, maximum: 1024, default: 1, description: "beyond the paper: parts of the model that a pipeline stage holds (interleaved 1F1B); 1, the paper's schedule, where it is left out" }),
+    ),
+    recomputeLayers: Type.Optional(
+      Type.Integer({ minimum: 0, maximum: 10_000, description: "beyond the paper: the first so many layers of each stage are recomputed, and `recompute` is false; where it is left out, `recompute` says all or none" }),
+    ),
   },
   { additionalProperties: false },
 );
 export type Plan = Static<typeof PlanSchema>;
+
+/** What a plan may leave out because the paper's plans have no such choice. */
+export type PlanExtension = "pipelineChunks" | "recomputeLayers";
+
+/** Chunks of a stage; more than one is interleaved 1F1B. */
+export const chunksOf = (plan: Pick<Plan, "pipelineChunks">): number => plan.pipelineChunks ?? 1;
+
+/** How many of a stage's layers are recomputed. */
+export const recomputedLayers = (plan: Pick<Plan, "recompute" | "recomputeLayers">, stageLayers: number): number =>
+  plan.recompute ? stageLayers : Math.min(plan.recomputeLayers ?? 0, stageLayers);
 
 /** Ranks that a plan occupies: N = s_pp · s_dp · s_sp (config 1's tensor ranks are its sequence ranks). */
 export const worldSize = (plan: Plan): number => plan.pipelineParallel * plan.dataParallel * plan.sequenceParallel;
@@ -40,9 +56,10 @@ export const replicaRanks = (plan: Plan): number =>
 export function planLabel(plan: Plan): string {
   const overlap =
     plan.forwardOverlap === "none" && plan.backwardOverlap === "none" ? "" : ` ov${plan.forwardOverlap}/${plan.backwardOverlap}`;
+  const beyond = `${chunksOf(plan) > 1 ? ` v${chunksOf(plan)}` : ""}${plan.recomputeLayers ? ` a${plan.recomputeLayers}L` : ""}`;
   return (
     `b${plan.microBatchSize} n${plan.microBatches} a${plan.recompute ? 1 : 0} pp${plan.pipelineParallel} dp${plan.dataParallel} ` +
-    `tp${plan.tensorParallel} sp${plan.sequenceParallel} ps${plan.parameterSharding} gs${plan.gradientSharding} oss${plan.optimizerStateSharding}${overlap}`
+    `tp${plan.tensorParallel} sp${plan.sequenceParallel} ps${plan.parameterSharding} gs${plan.gradientSharding} oss${plan.optimizerStateSharding}${overlap}${beyond}`
   );
 }
 

@@ -11,6 +11,9 @@ export const REJECTION_REASONS = [
   "sharding-not-divisible",
   "gradient-sharding-not-allowed",
   "tensor-sequence-mismatch",
+  "tensor-not-divisible",
+  "chunks-not-possible",
+  "recompute-layers-not-possible",
   "memory-exceeded",
 ] as const;
 export type RejectionReason = (typeof REJECTION_REASONS)[number];

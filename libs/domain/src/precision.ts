@@ -7,7 +7,7 @@ import { Type, type Static } from "typebox";
  * - `bf16-grad16`: as `bf16` with 2-byte gradients, as the runs of the paper kept them.
  */
 export const PRECISIONS = ["fp32", "bf16", "bf16-grad16"] as const;
-export const PrecisionSchema = Type.Union([Type.Literal("fp32"), Type.Literal("bf16"), Type.Literal("bf16-grad16")]);
+export const PrecisionSchema = Type.Enum(PRECISIONS);
 export type Precision = Static<typeof PrecisionSchema>;
 
 /** Bytes a parameter takes in each model state: β_P, β_G, β_OS; and bytes of an activation element. */

@@ -12,6 +12,7 @@ export const PROBLEM_CODES = [
   "unauthorized",
   "forbidden",
   "not-found",
+  "method-not-allowed",
   "conflict",
   "precondition-failed",
   "payload-too-large",

@@ -1,4 +1,7 @@
 import { Type, type Static } from "typebox";
+import { MAXIMUM_BYTES, MAXIMUM_RANKS } from "./bounds.ts";
+import { ClusterSchema } from "./job.ts";
+import { Line } from "./text.ts";
 
 export const COLLECTIVES = ["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "point-to-point"] as const;
 export const CollectiveSchema = Type.Enum(COLLECTIVES);
@@ -8,7 +11,11 @@ export const PLACEMENTS = ["intra-node", "inter-node", "mixed"] as const;
 export const PlacementSchema = Type.Enum(PLACEMENTS);
 export type Placement = (typeof PLACEMENTS)[number];
 
-const seconds = Type.Number({ exclusiveMinimum: 0 });
+/** From less than a cycle to a day: whatever is outside was not measured. */
+const seconds = Type.Number({ minimum: 1e-10, maximum: 86_400 });
+const samples = Type.Optional(Type.Integer({ minimum: 1, maximum: 1e12 }));
+const bytes = Type.Integer({ minimum: 1, maximum: MAXIMUM_BYTES });
+const groupSize = Type.Integer({ minimum: 2, maximum: MAXIMUM_RANKS });
 
 /**
  * One measured curve of VPro. `bytes` counts the full tensor of the operation: the gathered size of an all-gather, the input of a
@@ -17,11 +24,11 @@ const seconds = Type.Number({ exclusiveMinimum: 0 });
 export const CollectiveCurveSchema = Type.Object(
   {
     op: CollectiveSchema,
-    groupSize: Type.Integer({ minimum: 2 }),
+    groupSize,
     placement: PlacementSchema,
     points: Type.Array(
       Type.Object(
-        { bytes: Type.Integer({ minimum: 1 }), medianSeconds: seconds, p10Seconds: Type.Optional(seconds), p90Seconds: Type.Optional(seconds), samples: Type.Optional(Type.Integer({ minimum: 1 })) },
+        { bytes, medianSeconds: seconds, p10Seconds: Type.Optional(seconds), p90Seconds: Type.Optional(seconds), samples },
         { additionalProperties: false },
       ),
       { minItems: 1 },
@@ -31,10 +38,10 @@ export const CollectiveCurveSchema = Type.Object(
 );
 export type CollectiveCurve = Static<typeof CollectiveCurveSchema>;
 
-/** What is measured of a module of a layer, and how it is named between planner, profiler and probe. */
-const size = Type.Integer({ minimum: 1 });
+const size = Type.Integer({ minimum: 1, maximum: 2 ** 50 });
 const pass = Type.Union([Type.Literal("forward"), Type.Literal("backward")]);
 const computePrecision = Type.Union([Type.Literal("fp32"), Type.Literal("bf16")]);
+/** What is measured of a module of a layer, and how it is named between planner, profiler and probe. */
 export const ModuleShapeSchema = Type.Union([
   Type.Object({ module: Type.Literal("linear"), pass, precision: computePrecision, rows: size, inputs: size, outputs: size }, { additionalProperties: false }),
   Type.Object({ module: Type.Literal("attention"), pass, precision: computePrecision, batch: size, sequence: size, heads: size, kvHeads: size, headSize: size }, { additionalProperties: false }),
@@ -52,7 +59,7 @@ export const ModuleTimeSchema = Type.Object(
     medianSeconds: seconds,
     p10Seconds: Type.Optional(seconds),
     p90Seconds: Type.Optional(seconds),
-    samples: Type.Optional(Type.Integer({ minimum: 1 })),
+    samples,
   },
   { additionalProperties: false },
 );
@@ -60,26 +67,28 @@ export type ModuleTime = Static<typeof ModuleTimeSchema>;
 
 /** OPro: the slow-down R when a module and a collective run together, over the longer of the two alone. */
 export const OverlapSchema = Type.Object(
-  { shape: Type.Optional(ModuleShapeSchema), op: CollectiveSchema, bytes: Type.Optional(Type.Integer({ minimum: 1 })), groupSize: Type.Integer({ minimum: 2 }), slowdown: Type.Number({ exclusiveMinimum: 0 }) },
+  { shape: Type.Optional(ModuleShapeSchema), op: CollectiveSchema, bytes: Type.Optional(bytes), groupSize, slowdown: Type.Number({ minimum: 0.01, maximum: 10_000 }) },
   { additionalProperties: false },
 );
+
+const flopsPerSecond = Type.Number({ minimum: 1e6, maximum: 1e18 });
 
 /** Everything measured of one cluster, with where each number comes from. */
 export const ProfileSchema = Type.Object(
   {
     schemaVersion: Type.Literal(1),
-    name: Type.String({ minLength: 1 }),
+    name: Line(300),
     cluster: Type.Object(
-      { nodes: Type.Integer({ minimum: 1 }), gpusPerNode: Type.Integer({ minimum: 1 }), memoryPerGpuBytes: Type.Optional(Type.Integer({ minimum: 1 })) },
+      { nodes: ClusterSchema.properties.nodes, gpusPerNode: ClusterSchema.properties.gpusPerNode, memoryPerGpuBytes: Type.Optional(ClusterSchema.properties.memoryPerGpuBytes) },
       { additionalProperties: false },
     ),
     device: Type.Object(
       {
-        name: Type.String(),
-        peakFlopsPerSecondFp32: Type.Number({ exclusiveMinimum: 0 }),
-        peakFlopsPerSecondBf16: Type.Number({ exclusiveMinimum: 0 }),
-        memoryBandwidthBytesPerSecond: Type.Number({ exclusiveMinimum: 0 }),
-        runtimeBytes: Type.Integer({ minimum: 0, description: "memory of a rank before the arena: libraries, communicators, context" }),
+        name: Line(300),
+        peakFlopsPerSecondFp32: flopsPerSecond,
+        peakFlopsPerSecondBf16: flopsPerSecond,
+        memoryBandwidthBytesPerSecond: Type.Number({ minimum: 1e6, maximum: 1e16 }),
+        runtimeBytes: Type.Integer({ minimum: 0, maximum: MAXIMUM_BYTES, description: "memory of a rank before the arena: libraries, communicators, context" }),
       },
       { additionalProperties: false },
     ),
@@ -95,11 +104,11 @@ export const ProfileSchema = Type.Object(
     overlaps: Type.Array(OverlapSchema),
     provenance: Type.Object(
       {
-        source: Type.String(),
-        measuredAt: Type.Union([Type.String(), Type.Null()]),
-        versions: Type.Record(Type.String(), Type.String()),
-        command: Type.Union([Type.String(), Type.Null()]),
-        notes: Type.Array(Type.String()),
+        source: Line(1000),
+        measuredAt: Type.Union([Line(100), Type.Null()]),
+        versions: Type.Record(Line(100), Line(1000), { additionalProperties: false }),
+        command: Type.Union([Line(5000), Type.Null()]),
+        notes: Type.Array(Line(65_536)),
       },
       { additionalProperties: false },
     ),

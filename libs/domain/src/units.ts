@@ -1,9 +1,9 @@
 /** Multipliers accepted by {@link parseBytes}: decimal (kB, MB, …) and binary (KiB, MiB, …). */
-const UNIT_BYTES: Readonly<Record<string, number>> = {
-  B: 1,
-  kB: 1e3, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12,
-  KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40,
-};
+const UNIT_BYTES: ReadonlyMap<string, number> = new Map([
+  ["", 1], ["B", 1],
+  ["kB", 1e3], ["KB", 1e3], ["MB", 1e6], ["GB", 1e9], ["TB", 1e12],
+  ["KiB", 2 ** 10], ["MiB", 2 ** 20], ["GiB", 2 ** 30], ["TiB", 2 ** 40],
+]);
 
 /**
  * Reads a byte count: an integer, or a text such as `80GB` or `512 MiB`.
@@ -11,11 +11,12 @@ const UNIT_BYTES: Readonly<Record<string, number>> = {
  */
 export function parseBytes(text: string | number): number | undefined {
   if (typeof text === "number") return Number.isSafeInteger(text) && text >= 0 ? text : undefined;
-  const match = /^\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*$/.exec(text);
-  if (!match) return undefined;
-  const factor = UNIT_BYTES[match[2] === "" ? "B" : (match[2] ?? "")];
+  // The ends are cut off first: blanks on both sides of an optional unit would be tried in every division.
+  const [, digits, unit] = /^(\d+(?:\.\d+)?)\s*([A-Za-z]*)$/.exec(text.trim()) ?? [];
+  if (digits === undefined || unit === undefined) return undefined;
+  const factor = UNIT_BYTES.get(unit);
   if (factor === undefined) return undefined;
-  const bytes = Math.round(Number(match[1]) * factor);
+  const bytes = Math.round(Number(digits) * factor);
   return Number.isSafeInteger(bytes) ? bytes : undefined;
 }
 

@@ -1,55 +1,34 @@
 import type { Static, TSchema } from "typebox";
 import { Compile, type Validator } from "typebox/compile";
-import type { ProblemDetail } from "./problem.ts";
-import { ProblemError, type ProblemCode } from "./problem.ts";
+import { faultsOf, WHOLE_DOCUMENT } from "./faults.ts";
+import { ProblemError, type ProblemCode, type ProblemDetail } from "./problem.ts";
+
+/** Faults that one error tells at most: a list of ten thousand wrong paths is one mistake. */
+const MOST_DETAILS = 20;
 
 const compiled = new WeakMap<TSchema, Validator>();
 
-/** The field of a JSON pointer: `/model/heads` → `model.heads`. */
-const fieldOf = (pointer: string): string => pointer.replace(/^\//, "").replaceAll("/", ".") || "(whole document)";
-
-const valueAt = (value: unknown, pointer: string): unknown =>
-  pointer
-    .split("/")
-    .slice(1)
-    .reduce<unknown>((at, key) => (typeof at === "object" && at !== null ? (at as Record<string, unknown>)[key] : undefined), value);
-
-interface SchemaError {
-  readonly keyword: string;
-  readonly instancePath: string;
-  readonly params: Record<string, unknown>;
-  readonly message: string;
-}
-
-function detailOf(error: SchemaError, value: unknown): ProblemDetail[] {
-  const at = fieldOf(error.instancePath);
-  const prefix = at === "(whole document)" ? "" : `${at}.`;
-  if (error.keyword === "additionalProperties") {
-    const names = (error.params["additionalProperties"] as string[] | undefined) ?? [];
-    return names.map((name) => ({ field: prefix + name, value: valueAt(value, `${error.instancePath}/${name}`), message: "unknown field", remedy: "remove it, or check its spelling" }));
-  }
-  if (error.keyword === "required") {
-    const names = (error.params["requiredProperties"] as string[] | undefined) ?? [];
-    return names.map((name) => ({ field: prefix + name, message: "is missing", remedy: "add it" }));
-  }
-  return [{ field: at, value: valueAt(value, error.instancePath), message: error.message, remedy: "give a value that the schema allows" }];
-}
-
-/**
- * Checks a value from outside against a schema.
- * @throws ProblemError with `code` and one detail a fault: field, value, remedy.
- */
-export function validate<S extends TSchema>(schema: S, value: unknown, code: ProblemCode, what: string): Static<S> {
+function validatorOf(schema: TSchema): Validator {
   let validator = compiled.get(schema);
   if (!validator) {
     validator = Compile(schema);
     compiled.set(schema, validator);
   }
+  return validator;
+}
+
+/**
+ * Checks a value from outside against a schema.
+ * @param what names the value in the error, for example `the job`.
+ * @throws ProblemError with `code` and one detail a fault: field, value, remedy.
+ */
+export function validate<S extends TSchema>(schema: S, value: unknown, code: ProblemCode, what: string): Static<S> {
+  const validator = validatorOf(schema);
   if (validator.Check(value)) return value as Static<S>;
-  const list = (validator.Errors(value) as unknown as SchemaError[]).filter((error) => error.keyword !== "boolean");
-  // A union reports every branch: a fault inside a branch is more telling than "must match a schema in anyOf".
-  const telling = list.filter((error) => error.keyword !== "anyOf");
-  const details = (telling.length > 0 ? telling : list).slice(0, 20).flatMap((error) => detailOf(error, value));
-  const first = details[0];
+  const details: ProblemDetail[] = [];
+  for (const detail of faultsOf(schema, value)) if (details.push(detail) === MOST_DETAILS) break;
+  // A schema of words that `faultsOf` does not know: the validator's own are better than none.
+  if (details.length === 0) details.push(...validator.Errors(value).map(({ instancePath, message }) => ({ field: instancePath === "" ? WHOLE_DOCUMENT : instancePath, message, remedy: "give a value that the schema allows" })));
+  const [first] = details;
   throw new ProblemError(code, `${what} is not valid: ${first ? `${first.field}: ${first.message}` : "see details"}`, details);
 }

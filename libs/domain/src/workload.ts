@@ -1,17 +1,18 @@
 import { Type, type Static } from "typebox";
 import { JobSpecSchema } from "./job.ts";
 import { CandidateSchema } from "./planning.ts";
+import { Line } from "./text.ts";
 
 /** A workload that is planned again by a schedule. */
 export const WorkloadSchema = Type.Object(
   {
     id: Type.String(),
-    name: Type.String({ minLength: 1, maxLength: 100 }),
+    name: Line(100),
     spec: JobSpecSchema,
-    cron: Type.String({ description: "five fields, for example `0 3 * * *`" }),
-    timeZone: Type.String({ description: "IANA name" }),
-    catchUpWindowSeconds: Type.Integer({ minimum: 0, description: "how late a missed run may still be made up" }),
-    gainThreshold: Type.Number({ minimum: 0, description: "predicted gain in step time that makes a proposal, as a fraction" }),
+    cron: Line(200, { description: "five fields, for example `0 3 * * *`" }),
+    timeZone: Line(100, { description: "IANA name" }),
+    catchUpWindowSeconds: Type.Integer({ minimum: 0, maximum: 31_536_000, description: "how late a missed run may still be made up" }),
+    gainThreshold: Type.Number({ minimum: 0, maximum: 1, description: "predicted gain in step time that makes a proposal, as a fraction" }),
     enabled: Type.Boolean(),
     nextRunAt: Type.Union([Type.String(), Type.Null()]),
     lastRunAt: Type.Union([Type.String(), Type.Null()]),

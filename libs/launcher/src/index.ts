@@ -1,4 +1,5 @@
 export * from "./launch.ts";
+export * from "./launch-hosts.ts";
 export * from "./programs.ts";
 export * from "./failure.ts";
 export * from "./trainer-config.ts";

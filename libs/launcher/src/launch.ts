@@ -3,12 +3,13 @@ import { randomUUID } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { validate, type Failure } from "@internevo/domain";
+import { validate, type Cluster, type Failure, type HostCluster } from "@internevo/domain";
 import type { TSchema } from "typebox";
 import { rankEnvironment } from "./command/environment.ts";
 import { localCommand } from "./command/local.ts";
 import { scancelCommand, srunCommand } from "./command/slurm.ts";
 import { failureOfEnd, type NativeError } from "./failure.ts";
+import { hostsCommand } from "./launch-hosts.ts";
 import { LineSplitter, Tail } from "./process/lines.ts";
 import { bootId, killRun, readProcess, signalProcess } from "./process/processes.ts";
 import { killLeftovers, removeRunRecord, runCancelCommand, SCRATCH_PREFIX, writeRunRecord, type RunRecord } from "./process/run-record.ts";
@@ -19,11 +20,11 @@ export interface LaunchOptions<P extends NativeProgram<TSchema, TSchema>> {
   readonly config: ConfigOf<P>;
   readonly ranks: number;
   readonly threadsPerRank: number;
-  readonly launcher: "local" | "slurm";
-  /** Slurm only: ranks that one node takes. Default: all of them. */
+  readonly launcher: Cluster["launcher"];
+  /** Ranks that one node takes; not for `local`. Default: all of them. */
   readonly ranksPerNode?: number;
-  /** Local only: hosts with slots, reached by ssh; without them all ranks run here. */
-  readonly hosts?: readonly { readonly name: string; readonly slots: number }[];
+  /** `ssh` only, and needed there: the hosts and how they are reached. */
+  readonly hosts?: HostCluster;
   /** Holds the configuration and the record of the run; one run at a time, and the caller owns it by a lease. */
   readonly runDirectory: string;
   /** Added to the ranks' environment. */
@@ -65,8 +66,30 @@ interface Prepared {
   readonly environment: Record<string, string>;
 }
 
+interface Places {
+  readonly marker: string;
+  readonly configPath: string;
+  readonly temporaryDirectory: string;
+  readonly sharedMemoryDirectory: string | null;
+}
+
+function commandOf<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptions<P>, places: Places): string[] {
+  const { ranks, threadsPerRank } = options;
+  const common = { program: options.program.path, configPath: places.configPath, ranks };
+  const ranksPerNode = options.ranksPerNode ?? ranks;
+  switch (options.launcher) {
+    case "local":
+      return localCommand({ ...common, temporaryDirectory: places.temporaryDirectory, sharedMemoryDirectory: places.sharedMemoryDirectory });
+    case "ssh":
+      if (!options.hosts) throw new TypeError("launcher ssh needs hosts");
+      return hostsCommand({ ...common, ranksPerNode, hosts: options.hosts, exported: Object.keys(options.environment ?? {}) });
+    case "slurm":
+      return srunCommand({ ...common, ranksPerNode, threadsPerRank, marker: places.marker, ...(options.timeoutSeconds === undefined ? {} : { timeLimitSeconds: options.timeoutSeconds + 60 }) });
+  }
+}
+
 function prepare<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptions<P>): Prepared {
-  const { program, runDirectory, ranks, threadsPerRank } = options;
+  const { program, runDirectory, threadsPerRank } = options;
   const marker = randomUUID();
   mkdirSync(runDirectory, { recursive: true });
   const configPath = join(runDirectory, "config.json");
@@ -75,13 +98,7 @@ function prepare<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptio
   const temporaryDirectory = mkdtempSync(join(tmpdir(), SCRATCH_PREFIX));
   const sharedMemoryDirectory = options.launcher === "local" && existsSync("/dev/shm") ? mkdtempSync(join("/dev/shm", SCRATCH_PREFIX)) : null;
   const environment = rankEnvironment({ base: process.env, marker, temporaryDirectory, threadsPerRank, ...(options.environment ? { extra: options.environment } : {}) });
-  const command =
-    options.launcher === "local"
-      ? localCommand({ program: program.path, configPath, ranks, temporaryDirectory, sharedMemoryDirectory, environment, ...(options.hosts ? { hosts: options.hosts } : {}) })
-      : srunCommand({
-          program: program.path, configPath, ranks, ranksPerNode: options.ranksPerNode ?? ranks, threadsPerRank, marker,
-          ...(options.timeoutSeconds === undefined ? {} : { timeLimitSeconds: options.timeoutSeconds + 60 }),
-        });
+  const command = commandOf(options, { marker, configPath, temporaryDirectory, sharedMemoryDirectory });
   const record: RunRecord = {
     marker,
     bootId: bootId(),
@@ -95,7 +112,7 @@ function prepare<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptio
 }
 
 /** mpirun passes SIGUSR1 on to every rank, here and on other hosts, and waits; at SIGTERM it would give them one second. srun passes SIGTERM on. */
-const STOP_SIGNALS = { local: "SIGUSR1", slurm: "SIGTERM" } as const;
+const STOP_SIGNALS = { local: "SIGUSR1", ssh: "SIGUSR1", slurm: "SIGTERM" } as const;
 
 /**
  * Runs a native program on ranks until it ends, and leaves no process behind.

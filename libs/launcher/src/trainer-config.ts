@@ -15,6 +15,17 @@ export interface TrainerConfigOptions {
   readonly deterministic?: boolean;
 }
 
+/** A plan as the trainer reads it: what is the paper's plan is left out, as in the documents of a trainer that knew nothing else. */
+function trainerPlan({ forwardOverlap, backwardOverlap, pipelineChunks = 1, recomputeLayers = 0, ...plan }: Plan): TrainerConfig["plan"] {
+  return {
+    ...plan,
+    ...(pipelineChunks === 1 ? {} : { pipelineChunks }),
+    ...(recomputeLayers === 0 ? {} : { recomputeLayers }),
+    ...(forwardOverlap === "none" ? {} : { forwardOverlap }),
+    ...(backwardOverlap === "none" ? {} : { backwardOverlap }),
+  };
+}
+
 /**
  * The trainer's configuration for a plan of a job.
  * @throws ProblemError `plan-invalid` for a precision that the executor does not run.
@@ -22,7 +33,6 @@ export interface TrainerConfigOptions {
 export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
   const { spec, plan, mesh, dataset, steps, checkpoint, threadsPerRank, deterministic = true } = options;
   const { name: _name, ...model } = spec.model;
-  const { forwardOverlap: _forward, backwardOverlap: _backward, ...trainerPlan } = plan;
   if (spec.precision === "bf16-grad16") {
     throw new ProblemError("plan-invalid", "the executor does not run precision bf16-grad16", [{ field: "precision", value: spec.precision, message: "is planned for, not run", remedy: "use bf16 or fp32" }]);
   }
@@ -31,7 +41,7 @@ export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
     model,
     sequenceLengthTokens: spec.sequenceLengthTokens,
     precision: spec.precision,
-    plan: trainerPlan,
+    plan: trainerPlan(plan),
     mesh,
     optimizer: spec.optimizer,
     data: { path: dataset.path },

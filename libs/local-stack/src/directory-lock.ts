@@ -14,8 +14,15 @@ function ownerOf(path: string): Owner | undefined {
     const owner = JSON.parse(readFileSync(path, "utf8")) as Owner;
     return processStart(owner.pid) === owner.start ? owner : undefined;
   } catch {
+    // No lock, or one that its writer did not finish: locks appear whole, so it is nobody's.
     return undefined;
   }
+}
+
+export interface DirectoryLock {
+  /** False when the lock was removed, with its directory or without. */
+  isHeld(): boolean;
+  release(): void;
 }
 
 /**
@@ -23,7 +30,7 @@ function ownerOf(path: string): Owner | undefined {
  * begun when the lock says.
  * @throws ProblemError `conflict` while another process has it.
  */
-export function lockDirectory(directory: string): { release(): void } {
+export function lockDirectory(directory: string): DirectoryLock {
   const path = join(directory, "stack.lock");
   const mine = join(directory, `stack.lock.${randomUUID()}`);
   writeFileSync(mine, JSON.stringify({ pid: process.pid, start: processStart(process.pid) }), { mode: 0o600 });
@@ -31,11 +38,8 @@ export function lockDirectory(directory: string): { release(): void } {
     for (;;) {
       try {
         linkSync(mine, path);
-        return {
-          release() {
-            if (ownerOf(path)?.pid === process.pid) rmSync(path, { force: true });
-          },
-        };
+        const isHeld = (): boolean => ownerOf(path)?.pid === process.pid;
+        return { isHeld, release: () => void (isHeld() && rmSync(path, { force: true })) };
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
       }

@@ -16,6 +16,7 @@ const isExecutable = (path: string): boolean => {
     accessSync(path, constants.X_OK);
     return true;
   } catch {
+    // Not there, or not to be run: either way another one is looked for.
     return false;
   }
 };

@@ -82,6 +82,7 @@ export async function waitForPostgres(settings: Pick<PostgresSettings, "port" | 
   const deadline = performance.now() + seconds * 1000;
   for (;;) {
     const client = new pg.Client({ connectionString: postgresUrl(settings, "postgres"), connectionTimeoutMillis: 2000 });
+    // Heard again, and handled, where the connection is used.
     client.on("error", () => {});
     try {
       await client.connect();
@@ -93,6 +94,7 @@ export async function waitForPostgres(settings: Pick<PostgresSettings, "port" | 
       if (failed !== undefined || performance.now() > deadline) throw new Error(`Postgres does not answer: ${failed ?? (error as Error).message}`, { cause: error });
       await sleep(50);
     } finally {
+      // It may never have been open.
       await client.end().catch(() => {});
     }
   }

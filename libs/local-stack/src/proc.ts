@@ -5,6 +5,7 @@ const readProc = (pid: number | string, file: string): string | undefined => {
   try {
     return readFileSync(`/proc/${pid}/${file}`, "utf8");
   } catch {
+    // It has ended, or is another user's.
     return undefined;
   }
 };
@@ -64,4 +65,10 @@ export async function endProcesses(pids: readonly number[], signal: NodeJS.Signa
   const left = await waitGone(pids, graceSeconds);
   for (const pid of left) signalProcess(pid, "SIGKILL");
   await waitGone(left, 5);
+}
+
+/** Ends whatever carries a stack's marker, and what that starts while it is being ended. */
+export async function endProcessesOfStack(dataDirectory: string, graceSeconds: number): Promise<void> {
+  await endProcesses(processesOfStack(dataDirectory), "SIGTERM", graceSeconds);
+  for (let left = processesOfStack(dataDirectory); left.length > 0; left = processesOfStack(dataDirectory)) await endProcesses(left, "SIGKILL", 0);
 }

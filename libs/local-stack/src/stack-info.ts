@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { processStart } from "./proc.ts";
 
@@ -37,7 +37,8 @@ const readJson = <T>(path: string): T | undefined => {
   try {
     return JSON.parse(readFileSync(path, "utf8")) as T;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT" || error instanceof SyntaxError) return undefined;
+    // Below a file is no stack either.
+    if (["ENOENT", "ENOTDIR"].includes((error as NodeJS.ErrnoException).code ?? "") || error instanceof SyntaxError) return undefined;
     throw error;
   }
 };
@@ -45,7 +46,6 @@ const readJson = <T>(path: string): T | undefined => {
 export const writeStackInfo = (dataDirectory: string, info: StackInfo): void => writePrivate(join(dataDirectory, "stack.json"), info);
 export const readSecrets = (dataDirectory: string): StackSecrets | undefined => readJson(join(dataDirectory, "secrets.json"));
 export function writeSecrets(dataDirectory: string, secrets: StackSecrets): void {
-  mkdirSync(dataDirectory, { recursive: true, mode: 0o700 });
   writePrivate(join(dataDirectory, "secrets.json"), secrets);
 }
 

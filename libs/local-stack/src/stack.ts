@@ -1,14 +1,15 @@
 import { randomBytes } from "node:crypto";
-import { mkdirSync, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { ProblemError } from "@internevo/domain";
+import { makeDataDirectory } from "./data-directory.ts";
 import { lockDirectory } from "./directory-lock.ts";
 import { natsProcess, natsUrl as natsUrlOf, waitForNats } from "./nats.ts";
 import { freePort } from "./ports.ts";
 import { findPostgres } from "./postgres-binaries.ts";
 import { preparePostgresHome, type PostgresIdentity } from "./postgres-identity.ts";
 import { initialisePostgres, postgresProcess, postgresUrl, stopLeftoverPostgres, waitForPostgres, type PostgresSettings } from "./postgres.ts";
-import { endProcesses, processesOfStack, processStart, STACK_MARKER } from "./proc.ts";
+import { endProcessesOfStack, processStart, STACK_MARKER } from "./proc.ts";
 import { readSecrets, writeSecrets, writeStackInfo, type StackInfo, type StackSecrets } from "./stack-info.ts";
 import { supervise, type ProcessEnd, type SupervisedProcess } from "./supervisor.ts";
 
@@ -47,6 +48,8 @@ export interface LocalStack {
   info(): StackInfo;
   /** The pid of `postgres`, `nats` or a service, while it runs. */
   pidOf(name: string): number | undefined;
+  /** Aborts when the data directory is not this stack's any more (it was deleted): everything is being stopped then. Its reason is a ProblemError `unavailable`. */
+  readonly lost: AbortSignal;
   /** Stops services, broker and database in this order, and whatever they have left; safe to call again. */
   stop(): Promise<void>;
 }
@@ -54,6 +57,7 @@ export interface LocalStack {
 const secret = () => randomBytes(24).toString("base64url");
 const BAD_CONFIGURATION = 2;
 const STARTS_BEFORE_GIVING_UP = 3;
+const WATCH_MILLISECONDS = 1000;
 
 /** The environment of every process: the caller's, without what would make a service another one. */
 function baseEnvironment(dataDirectory: string): Record<string, string> {
@@ -64,11 +68,11 @@ function baseEnvironment(dataDirectory: string): Record<string, string> {
 
 /**
  * Starts what one machine needs, and keeps it running: Postgres, NATS, and the services; a process that dies is started again.
- * @throws ProblemError `conflict` when another stack uses the directory, `unavailable` when a program is missing or something does not start.
+ * @throws ProblemError `bad-request` when the directory cannot be used, `conflict` when another stack uses the directory, `unavailable` when a program is missing or something does not start.
  */
 export async function startLocalStack(options: LocalStackOptions): Promise<LocalStack> {
   const dataDirectory = resolve(options.dataDirectory);
-  mkdirSync(join(dataDirectory, "logs"), { recursive: true, mode: 0o700 });
+  makeDataDirectory(dataDirectory);
   const lock = lockDirectory(dataDirectory);
   const supervised: SupervisedProcess[] = [];
   const health = new Map<string, string>();
@@ -100,7 +104,7 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
     processes: Object.fromEntries(supervised.map((one) => [one.name, { pid: one.pid() ?? null, healthUrl: health.get(one.name) ?? null }])),
   });
   const record = () => {
-    if (!stopping) writeStackInfo(dataDirectory, info());
+    if (!stopping && lock.isHeld()) writeStackInfo(dataDirectory, info());
   };
 
   const readiness = new Map<string, { resolve: () => void; reject: (error: Error) => void }>();
@@ -170,6 +174,7 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
     const late = new Promise<never>((_, reject) => {
       setTimeout(() => reject(new ProblemError("unavailable", `the services were not ready within ${options.startSeconds ?? 120} s; see ${join(dataDirectory, "logs")}`)), (options.startSeconds ?? 120) * 1000).unref();
     });
+    // The race below hears it, unless it is over: then nobody need.
     late.catch(() => {});
     for (const service of options.services) {
       const own = service.name === "api" ? { INTERNEVO_API_PORT: String(secrets.apiPort), INTERNEVO_API_TOKEN: secrets.apiToken } : {};
@@ -183,17 +188,33 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
 
   async function stopAll(): Promise<void> {
     const isServer = (one: SupervisedProcess) => one.name === "postgres" || one.name === "nats";
+    clearInterval(watch);
     await Promise.all(supervised.filter((one) => !isServer(one)).map((one) => one.stop()));
     for (const one of supervised.filter(isServer).reverse()) await one.stop();
-    await endProcesses(processesOfStack(dataDirectory), "SIGTERM", 5);
+    await endProcessesOfStack(dataDirectory, 5);
     rmSync(join(dataDirectory, "stack.json"), { force: true });
     lock.release();
   }
   const stop = () => (stopping ??= stopAll());
 
+  const lost = new AbortController();
+  let watch: NodeJS.Timeout | undefined;
+  /** Without its directory nothing can be stored, and nobody finds the stack to stop it: it must not run on. */
+  function watchDirectory(): void {
+    watch = setInterval(() => {
+      if (lock.isHeld()) return;
+      lost.abort(
+        new ProblemError("unavailable", `the data directory ${dataDirectory} was deleted while the stack ran; everything is stopped`, [
+          { field: "dataDirectory", value: dataDirectory, message: "was deleted, or its lock was", remedy: "start the stack again, which begins with an empty directory; stop it before you delete its directory" },
+        ]),
+      );
+      void stop();
+    }, WATCH_MILLISECONDS);
+  }
+
   try {
     // What a killed stack has left: ranks, services. Postgres and NATS are known by their own pid files.
-    await endProcesses(processesOfStack(dataDirectory), "SIGTERM", 5);
+    await endProcessesOfStack(dataDirectory, 5);
     // Both are awaited even when one fails: what is half started could not be stopped.
     const started = await Promise.allSettled([external.database === undefined ? startPostgres() : undefined, external.nats === undefined ? startNats() : undefined]);
     for (const one of started) if (one.status === "rejected") throw one.reason;
@@ -201,9 +222,10 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
     await startServices();
     readyAt = new Date().toISOString();
     record();
+    watchDirectory();
   } catch (error) {
     await stop();
     throw error;
   }
-  return { info, pidOf: (name) => supervised.find((one) => one.name === name)?.pid(), stop };
+  return { info, pidOf: (name) => supervised.find((one) => one.name === name)?.pid(), lost: lost.signal, stop };
 }

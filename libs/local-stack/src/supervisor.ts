@@ -93,6 +93,7 @@ export function supervise(definition: ProcessDefinition, events: SupervisionEven
       waiters = [];
       for (const tell of told) tell(end);
       events.onEnd(definition.name, end, stopping.signal.aborted ? undefined : delay);
+      // Rejects only when it is stopped, which the loop looks at.
       await sleep(delay * 1000, undefined, { signal: stopping.signal }).catch(() => {});
       delay = Math.min(delay * 2, LONGEST_DELAY_SECONDS);
     }

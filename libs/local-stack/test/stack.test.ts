@@ -145,6 +145,22 @@ describe("a local stack", () => {
     expect(await query(next, "select 1 as here")).toEqual([{ here: 1 }]);
   });
 
+  it("stops, and says so, when its directory is deleted", async () => {
+    const dataDirectory = newDirectory();
+    const stack = await start(dataDirectory, { services: [{ name: "sleeper", entry: join(import.meta.dirname, "sleeper.ts") }] });
+    const pids = ["postgres", "nats", "sleeper"].map((name) => stack.pidOf(name) ?? 0);
+    expect(stack.lost.aborted).toBe(false);
+    rmSync(dataDirectory, { recursive: true });
+    await eventually("the loss", () => stack.lost.aborted);
+    expect(stack.lost.reason).toMatchObject({ code: "unavailable", details: [{ field: "dataDirectory", value: dataDirectory }] });
+    await stack.stop();
+    expect(pids.filter(isAlive)).toEqual([]);
+    expect(processesIn(dataDirectory)).toEqual([]);
+    // Whoever has the name now is not this stack's business.
+    const next = await start(dataDirectory);
+    expect(next.lost.aborted).toBe(false);
+  });
+
   it("says why a service does not start", async () => {
     const dataDirectory = newDirectory();
     const entry = join(dataDirectory, "broken.ts");

@@ -1,5 +1,5 @@
-import { clusterRanks, divisors, sequencesPerStep, sequenceSplitFault, type Layout, type Sharding } from "@internevo/cost-model";
-import type { JobSpec, Plan, RejectionReason } from "@internevo/domain";
+import { clusterRanks, divisors, sequencesPerStep, sequenceSplitFault, tensorSplitFault, type Layout, type Sharding } from "@internevo/cost-model";
+import { chunksOf, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
 
 /** Every (s_ps, s_oss, s_gs) over R ranks: s_ps | R, s_oss | R / s_ps, s_gs ∈ {1, s_oss}; in the order of the space. */
 export function shardingsOf(ranks: number): Sharding[] {
@@ -38,9 +38,10 @@ export function* layoutsOf(job: JobSpec): Generator<LayoutSpace> {
       const split = sequenceSplitFault(job, sequenceParallel);
       const divides = sequences % dataParallel === 0;
       const microBatchSizes = divides ? divisors(sequences / dataParallel) : null;
-      const fault = pipelineParallel > job.model.layers ? "more-stages-than-layers" : (split ?? (divides ? null : "batch-not-divisible"));
       for (const tensorParallel of sequenceParallel > 1 ? [1, sequenceParallel] : [1]) {
         const layout = { pipelineParallel, dataParallel, tensorParallel, sequenceParallel };
+        const tensor = tensorSplitFault(job, tensorParallel) === null ? null : "tensor-not-divisible";
+        const fault = pipelineParallel > job.model.layers ? "more-stages-than-layers" : (split ?? tensor ?? (divides ? null : "batch-not-divisible"));
         yield { layout, replicas: (dataParallel * sequenceParallel) / tensorParallel, microBatchSizes, fault };
       }
     }
@@ -55,5 +56,5 @@ export function comparePlans(a: Plan, b: Plan): number {
     const difference = Number(a[field]) - Number(b[field]);
     if (difference !== 0) return difference;
   }
-  return 0;
+  return chunksOf(a) - chunksOf(b) || (a.recomputeLayers ?? 0) - (b.recomputeLayers ?? 0);
 }

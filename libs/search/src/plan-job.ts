@@ -1,6 +1,6 @@
 import { CostModel, isRunnable, placementOf, planFault, totalSeconds } from "@internevo/cost-model";
 import { formatBytes, type Candidate, type JobSpec, type Plan, type PlanningResult, type Profile } from "@internevo/domain";
-import { search } from "./search.ts";
+import { search, type Ranked } from "./search.ts";
 import type { Scored } from "./top.ts";
 
 export interface PlanJobOptions {
@@ -25,9 +25,9 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
   const limit = job.cluster.memoryPerGpuBytes;
   const asked = options.locate === undefined ? undefined : locate(model, options.locate, limit);
   const found = search(model, { top: options.top ?? 10, ...(asked?.scored ? { locate: asked.scored } : {}) });
-  const candidate = ({ plan }: Scored, index: number): Candidate => {
+  const candidate = ({ plan, rank }: Ranked): Candidate => {
     const { runnable, reason } = isRunnable(plan, job);
-    return { rank: index + 1, plan, placement: placementOf(plan, job.cluster), predicted: model.predict(plan), runnable, notRunnableReason: reason };
+    return { rank, plan, placement: placementOf(plan, job.cluster), predicted: model.predict(plan), runnable, notRunnableReason: reason };
   };
   const candidates = found.best.map(candidate);
   const runnableCandidates = found.bestRunnable.map(candidate);

@@ -9,9 +9,14 @@ export interface SearchOptions {
   readonly locate?: Scored;
 }
 
+export interface Ranked extends Scored {
+  /** Place among all feasible plans, from 1. */
+  readonly rank: number;
+}
+
 export interface SearchResult {
-  readonly best: readonly Scored[];
-  readonly bestRunnable: readonly Scored[];
+  readonly best: readonly Ranked[];
+  readonly bestRunnable: readonly Ranked[];
   readonly evaluated: number;
   readonly feasible: number;
   readonly rejected: Readonly<Record<RejectionReason, number>>;
@@ -50,6 +55,7 @@ const FREE: ShardTime = {
   stageReduced: NO_TIME,
   reduce: NO_TIME,
   reduceOnceSeconds: 0,
+  shareOnceSeconds: 0,
   updateSeconds: 0,
   updateRooflineSeconds: 0,
 };
@@ -97,29 +103,64 @@ export function search(model: CostModel, options: SearchOptions): SearchResult {
   }
   const best = new Top(options.top);
   const bestRunnable = new Top(options.top);
-  let ahead = 0;
   if (feasible > 0) {
     batches.sort((a, b) => a.bound - b.bound);
     for (const batch of batches) {
       const runnableBound = batch.runnable ? bestRunnable.bound : -Infinity;
-      const interest = Math.max(best.bound, runnableBound, options.locate?.seconds ?? -Infinity);
-      if (batch.bound > interest) continue;
+      if (batch.bound > Math.max(best.bound, runnableBound)) continue;
       for (const scored of scoredPlans(model, batch, overlap, limit)) {
         best.offer(scored);
         if (batch.runnable) bestRunnable.offer(scored);
-        if (options.locate && compareScored(scored, options.locate) < 0) ahead += 1;
       }
     }
   }
+  const located = options.locate === undefined ? [] : [options.locate];
+  const ranks = ranksOf([...bestRunnable.best, ...located], best.best, batches, (batch) => scoredPlans(model, batch, overlap, limit));
   return {
-    best: best.best,
-    bestRunnable: bestRunnable.best,
+    best: best.best.map((scored, index) => ({ ...scored, rank: index + 1 })),
+    bestRunnable: bestRunnable.best.map((scored, index) => ({ ...scored, rank: ranks[index] as number })),
     evaluated,
     feasible,
     rejected,
-    rank: options.locate ? ahead + 1 : null,
+    rank: ranks[bestRunnable.best.length] ?? null,
     closest: feasible === 0 ? leastMemory(batches, overlap) : null,
   };
+}
+
+/** Index of the first of some ordered plans that another is ahead of. */
+function firstBehind(scored: Scored, ordered: readonly Scored[]): number {
+  let low = 0;
+  let high = ordered.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (compareScored(scored, ordered[middle] as Scored) < 0) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+/** Places of some plans among all feasible ones. Those of the best are known; for the others every plan that may be ahead of one is scored. */
+function ranksOf(asked: readonly Scored[], best: readonly Scored[], batches: readonly Batch[], plansOf: (batch: Batch) => Iterable<Scored>): number[] {
+  const known = asked.map((plan) => best.findIndex((other) => compareScored(other, plan) === 0) + 1);
+  const beyond = asked.filter((_, index) => known[index] === 0).sort(compareScored);
+  const slowest = beyond.at(-1);
+  if (slowest === undefined) return known;
+  // ahead[i]: plans ahead of beyond[i] and of no plan before it.
+  const ahead = beyond.map(() => 0);
+  for (const batch of batches) {
+    if (batch.bound > slowest.seconds) continue;
+    for (const scored of plansOf(batch)) {
+      const first = firstBehind(scored, beyond);
+      if (first < beyond.length) ahead[first] = (ahead[first] as number) + 1;
+    }
+  }
+  const rankOf = new Map<Scored, number>();
+  let sum = 0;
+  for (const [index, plan] of beyond.entries()) {
+    sum += ahead[index] as number;
+    rankOf.set(plan, sum + 1);
+  }
+  return asked.map((plan, index) => known[index] || (rankOf.get(plan) as number));
 }
 
 type Overlap = Pick<Plan, "forwardOverlap" | "backwardOverlap">;
@@ -153,7 +194,6 @@ function memoizedShards(model: CostModel, overlap: Overlap): (space: LayoutSpace
 function* batchesOf(model: CostModel, space: LayoutSpace, shards: Shards, overlap: Overlap): Generator<Batch> {
   const { layout } = space;
   const job: JobSpec = model.job;
-  const layers = Math.ceil(job.model.layers / layout.pipelineParallel);
   for (const microBatchSize of space.microBatchSizes ?? []) {
     const microBatches = sequencesPerStep(job) / layout.dataParallel / microBatchSize;
     const slice = model.sliceTime(microBatchSize, layout);
@@ -163,7 +203,8 @@ function* batchesOf(model: CostModel, space: LayoutSpace, shards: Shards, overla
       const step: StepShape = {
         microBatches,
         pipelineParallel: layout.pipelineParallel,
-        layers,
+        chunks: 1,
+        layers: job.model.layers,
         recompute,
         reduceEveryMicroBatch: false,
         boundarySeconds,

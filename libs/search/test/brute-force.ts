@@ -27,6 +27,8 @@ export function bruteForce(job: JobSpec, profile: Profile): { feasible: Judged[]
     for (const tp of new Set([1, sp])) for (const b of upTo(globalBatchTokens / s)) for (const a of [false, true]) {
       const microBatches = globalBatchTokens / (b * s * dp);
       if (!Number.isInteger(microBatches)) continue;
+      // The inner width divides, and the last tensor rank has a row of the vocabulary.
+      if (tp > 1 && (model.ffnHiddenSize % tp !== 0 || model.vocabularySize <= (tp - 1) * Math.ceil(model.vocabularySize / tp))) continue;
       for (const ps of upTo(n)) for (const oss of upTo(n)) for (const gs of new Set([1, oss])) {
         if (n % (ps * pp * tp) !== 0 || n % (ps * oss * pp * tp) !== 0) continue;
         const plan: Plan = {
@@ -34,7 +36,7 @@ export function bruteForce(job: JobSpec, profile: Profile): { feasible: Judged[]
           parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss, ...profile.executor,
         };
         const { stepTimeSeconds: seconds, peakMemoryBytes: bytes } = cost.predict(plan);
-        const runnable = pp === 1 && tp === 1 && precision !== "bf16-grad16" && profile.executor.forwardOverlap === "none" && profile.executor.backwardOverlap === "none";
+        const runnable = precision !== "bf16-grad16" && profile.executor.forwardOverlap === "none" && profile.executor.backwardOverlap === "none";
         (bytes <= job.cluster.memoryPerGpuBytes ? feasible : tooLarge).push({ plan, seconds, bytes, runnable });
       }
     }

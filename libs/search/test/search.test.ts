@@ -34,6 +34,7 @@ describe("planJob", () => {
         expect(result.candidates.map(({ plan }) => plan)).toEqual(feasible.slice(0, top).map(({ plan }) => plan));
         expect(result.candidates.map(({ rank }) => rank)).toEqual(feasible.slice(0, top).map((_, i) => i + 1));
         expect(result.runnableCandidates.map(({ plan }) => plan)).toEqual(feasible.filter(({ runnable }) => runnable).slice(0, top).map(({ plan }) => plan));
+        expect(result.runnableCandidates.map(({ rank }) => rank)).toEqual(feasible.flatMap(({ runnable }, index) => (runnable ? [index + 1] : [])).slice(0, top));
         expect(result.counts.feasible).toBe(feasible.length);
         expect(result.counts.rejected["memory-exceeded"]).toBe(tooLarge.length);
         expect(result.counts.evaluated).toBe(result.counts.feasible + sum(Object.values(result.counts.rejected)));

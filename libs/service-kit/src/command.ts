@@ -33,8 +33,8 @@ export interface CommandContext<T extends CommandType> {
    * is away for a while, so what it does must be idempotent (the repositories' functions are).
    */
   fenced<R>(work: (tx: Transaction) => Promise<R>): Promise<R>;
-  /** Waits for another resource, for example `clusterLease(name)`; kept until released or the work ends, and a part of the fence. */
-  reserve(resource: string): Promise<{ release(): Promise<void> }>;
+  /** Waits for another resource, for example `clusterLease(name)`; kept until released or the work ends, and a part of the fence. `onWait` is told when somebody else has it. */
+  reserve(resource: string, onWait?: () => void): Promise<{ release(): Promise<void> }>;
 }
 
 export interface CommandOptions<T extends CommandType> {
@@ -161,8 +161,8 @@ export function handleCommand<T extends CommandType>(runtime: CommandRuntime, op
           throw isConnectionLoss(error) ? new DatabaseAwayError("Postgres is away", { cause: error }) : error;
         }
       },
-      async reserve(resource) {
-        const held = await keeper.reserve(resource);
+      async reserve(resource, onWait) {
+        const held = await keeper.reserve(resource, onWait);
         return { release: () => keeper.release(held) };
       },
     };

@@ -1,6 +1,7 @@
 import { Type, type Static, type TObject } from "typebox";
-import { Convert, Default } from "typebox/value";
+import { Default } from "typebox/value";
 import { ProblemError, validate } from "@internevo/domain";
+import { fromTexts } from "./from-texts.ts";
 
 /** What every service reads from its environment. */
 export const BaseConfigSchema = Type.Object({
@@ -33,5 +34,5 @@ export function readConfig<S extends TObject>(service: string, schema: S, enviro
     throw new ProblemError("bad-request", `the configuration of ${service} is not valid: ${unknown[0]}: unknown variable`, unknown.map((name) => ({ field: name, value: environment[name], message: "unknown variable", remedy: `remove it, or use one of: ${nearest}` })));
   }
   const given = Object.fromEntries(known.flatMap((name) => (environment[name] ? [[name, environment[name]]] : [])));
-  return validate(whole, Convert(whole, Default(whole, given)), "bad-request", `the configuration of ${service}`) as Static<S> & BaseConfig;
+  return validate(whole, Default(whole, fromTexts(whole, given)), "bad-request", `the configuration of ${service}`) as Static<S> & BaseConfig;
 }

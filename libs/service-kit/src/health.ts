@@ -21,6 +21,7 @@ export function createHealth(service: string): Health {
   const checks = new Map<string, () => boolean | Promise<boolean>>();
   let server: Server | undefined;
 
+  // A check that fails is no readiness: what it checks tells of its own errors.
   async function readiness(): ReturnType<Health["readiness"]> {
     const answers = await Promise.all([...checks].map(async ([name, check]): Promise<[string, boolean]> => [name, await Promise.resolve().then(check).catch(() => false)]));
     return { ready: answers.every(([, ok]) => ok), checks: Object.fromEntries(answers) };
@@ -42,7 +43,7 @@ export function createHealth(service: string): Health {
     readiness,
     async listen(host, port) {
       const made = createServer((request, response) => {
-        route((request.url ?? "/").split("?")[0] ?? "/", response).catch(() => response.headersSent || answer(response, 500, "application/json", '{"status":"error"}'));
+        route((request.url ?? "/").split("?")[0] ?? "/", response).catch((error: unknown) => response.headersSent || answer(response, 500, "application/json", JSON.stringify({ status: "error", message: String(error) })));
       });
       server = made;
       await new Promise<void>((resolve, reject) => made.once("error", reject).listen(port, host, resolve));

@@ -2,5 +2,6 @@ export { runService, startService, type RunningService, type Service, type Servi
 export { handleCommand, type CommandContext, type CommandOptions, type CommandRuntime, type CommandType, type Effect } from "./command.ts";
 export { WorkStoppedError, HEARTBEAT_SECONDS, LEASE_TTL_SECONDS, type StopReason } from "./lease-keeper.ts";
 export { BaseConfigSchema, readConfig, variablePrefix, type BaseConfig, type Environment } from "./config.ts";
+export { fromTexts } from "./from-texts.ts";
 export { createLogger, logError, type Logger } from "./logging.ts";
 export { createHealth, type Health } from "./health.ts";

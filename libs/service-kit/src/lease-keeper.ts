@@ -21,8 +21,8 @@ export class WorkStoppedError extends Error {
 export interface LeaseKeeper {
   /** All leases held: the first is the work's own. */
   readonly fences: readonly Fence[];
-  /** Waits until nobody alive holds the resource, takes it, and keeps it. Rejects with the signal's reason. */
-  reserve(resource: string): Promise<Fence>;
+  /** Waits until nobody alive holds the resource, takes it, and keeps it; `onWait` is told once, when somebody else has it. Rejects with the signal's reason. */
+  reserve(resource: string, onWait?: () => void): Promise<Fence>;
   release(fence: Fence): Promise<void>;
   /** Ends the heartbeat and gives everything back; errors are left to the leases' expiry. */
   close(): Promise<void>;
@@ -79,6 +79,7 @@ export function keepLeases(options: LeaseKeeperOptions): LeaseKeeper {
       if (!closed.signal.aborted && !stop.signal.aborted) await beat();
     }
     // Stopped work still winds down (ranks end, files close): nobody else may begin before that.
+    // A renewal that fails here is tried again with the next; writes are fenced whatever becomes of it.
     while (!closed.signal.aborted) {
       await pause(heartbeatSeconds * 1000, closed.signal);
       if (!closed.signal.aborted) for (const fence of [...fences]) await renewLease(database.db, fence, ttlSeconds).catch(() => false);
@@ -89,19 +90,21 @@ export function keepLeases(options: LeaseKeeperOptions): LeaseKeeper {
     const index = fences.indexOf(fence);
     if (index < 0) return;
     fences.splice(index, 1);
+    // Postgres may be away: the lease then ends by itself.
     await releaseLease(database.db, fence).catch(() => {});
   }
 
   return {
     fences,
-    async reserve(resource) {
-      for (;;) {
+    async reserve(resource, onWait) {
+      for (let tries = 1; ; tries += 1) {
         stop.signal.throwIfAborted();
         const fence = await database.idempotentTransaction((tx) => acquireLease(tx, resource, holder, ttlSeconds), { signal: stop.signal });
         if (fence) {
           fences.push(fence);
           return fence;
         }
+        if (tries === 1) onWait?.();
         await pause(1000, stop.signal);
       }
     },

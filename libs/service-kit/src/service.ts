@@ -52,6 +52,9 @@ export interface RunningService {
   stop(): Promise<void>;
 }
 
+/** What the bus tells of and nobody else hears. */
+const BROKER_FAULTS: ReadonlySet<string> = new Set(["streams-missing", "listening-failed", "flush-failed", "unreadable-event"]);
+
 const START_SECONDS = 30;
 const STOP_SECONDS = 15;
 
@@ -89,7 +92,7 @@ export async function startService<S extends TObject>(definition: ServiceDefinit
   let bus: Bus;
   try {
     bus = await connectWithPatience(log, () =>
-      connectBus({ url: config.NATS_URL, name: `internevo-${name}`, namespace: config.INTERNEVO_NAMESPACE, onStatus: (status) => log.debug(status, "the broker's connection changed") }),
+      connectBus({ url: config.NATS_URL, name: `internevo-${name}`, namespace: config.INTERNEVO_NAMESPACE, onStatus: (status) => (BROKER_FAULTS.has(status.type) ? log.warn(status, "the broker failed at something") : log.debug(status, "the broker's connection changed")) }),
     );
   } catch (error) {
     await database.close();

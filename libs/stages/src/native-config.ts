@@ -10,6 +10,7 @@ const OWN_NATIVE_DIRECTORY = join(import.meta.dirname, "..", "..", "..", "native
 export const nativeConfig = {
   INTERNEVO_DATA_DIRECTORY: Type.String({ minLength: 1, description: "datasets, checkpoints and records of runs; shared by all nodes of a cluster" }),
   INTERNEVO_NATIVE_DIRECTORY: Type.String({ default: OWN_NATIVE_DIRECTORY, minLength: 1, description: "where the native programs are installed (`bin/internevo-trainer`, `bin/internevo-probe`)" }),
+  INTERNEVO_CLUSTERS: Type.Optional(Type.String({ minLength: 1, description: "file that describes the hosts of clusters with launcher: ssh" })),
   INTERNEVO_THREADS_PER_RANK: Type.Integer({ default: 1, minimum: 1, maximum: 1024, description: "threads a rank computes with" }),
 };
 
@@ -26,6 +27,7 @@ type ProfilingConfig = Static<TObject<typeof nativeConfig & typeof profilingConf
 export const profilingSettings = (config: ProfilingConfig, probe: Probe): ProfilingSettings => ({
   probe,
   dataDirectory: resolve(config.INTERNEVO_DATA_DIRECTORY),
+  clustersFile: config.INTERNEVO_CLUSTERS,
   threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,
   freshForSeconds: config.INTERNEVO_PROFILE_FRESH_SECONDS,
   effort: { minimumSamples: config.INTERNEVO_PROBE_SAMPLES, maximumSecondsPerPoint: config.INTERNEVO_PROBE_POINT_SECONDS, targetRelativeSpread: config.INTERNEVO_PROBE_SPREAD },

@@ -1,16 +1,16 @@
-import { readFile } from "node:fs/promises";
-import { resolve } from "node:path";
-import type { ProfileRecord } from "@internevo/contracts";
-import { findShippedProfile, requiredMeasurements, SHIPPED_PROFILES } from "@internevo/cost-model";
-import { clusterKey, ProblemError, ProfileSchema, validate, type Failure, type JobSpec, type Profile } from "@internevo/domain";
+import { WAITS_FOR_CLUSTER, type ProfileRecord } from "@internevo/contracts";
+import { requiredMeasurements } from "@internevo/cost-model";
+import { clusterKey, type Failure, type JobSpec, type Profile } from "@internevo/domain";
 import { countMissing, measureProfile, missingMeasurements, mergeProfiles, programDigest, assertProgram, THREADS_VERSION, PROBE_VERSION, type Measurements, type Probe, type ProbeEffort } from "@internevo/launcher";
-import { clusterLease, newestProfile, storeProfile, type Database, type Transaction } from "@internevo/store";
+import { clusterLease, newestProfile, storeGivenProfile, storeProfile, type Database, type Transaction } from "@internevo/store";
 import { clusterRunDirectory } from "./directories.ts";
+import { namedProfile } from "./named-profile.ts";
 import { retryLostRanks } from "./retry-lost-ranks.ts";
 
 export interface ProfilingSettings {
   readonly probe: Probe;
   readonly dataDirectory: string;
+  readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
   readonly freshForSeconds: number;
   readonly effort: ProbeEffort;
@@ -22,7 +22,7 @@ export interface ObtainProfileOptions {
   readonly spec: JobSpec;
   readonly signal: AbortSignal;
   /** Waits for a resource and keeps it, as a command's context does. */
-  readonly reserve: (resource: string) => Promise<{ release(): Promise<void> }>;
+  readonly reserve: (resource: string, onWait: () => void) => Promise<{ release(): Promise<void> }>;
   readonly onProgress: (message: string, done: number, total: number) => void;
   readonly onLog?: (line: string) => void;
 }
@@ -36,40 +36,9 @@ export interface ObtainedProfile {
 
 export type ObtainProfileOutcome = ({ readonly status: "obtained" } & ObtainedProfile) | { readonly status: "failed"; readonly failure: Failure };
 
-/**
- * The profile that a job names: a shipped one, or a file.
- * @throws ProblemError `profile-missing` or `profile-invalid`.
- */
-async function givenProfile(name: string): Promise<Profile> {
-  const shipped = findShippedProfile(name);
-  if (shipped) return shipped;
-  const path = resolve(name);
-  let text: string;
-  try {
-    text = await readFile(path, "utf8");
-  } catch (error) {
-    throw new ProblemError("profile-missing", `there is no profile ${name}`, [
-      { field: "cluster.profile", value: name, message: "is neither a shipped profile nor a file that can be read", remedy: `use one of ${SHIPPED_PROFILES.join(", ")}, the path of a profile on the service's machine, or leave it out to measure the cluster` },
-    ], { cause: error });
-  }
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(text);
-  } catch {
-    // Without the parser's words: they quote the file, which may be anything.
-    throw new ProblemError("profile-invalid", `profile ${path} is not JSON`, [{ field: "cluster.profile", value: name, message: "is not JSON", remedy: "give a profile in JSON" }]);
-  }
-  return validate(ProfileSchema, parsed, "profile-invalid", `profile ${path}`);
-}
-
-async function storedGiven(database: Database, name: string): Promise<ObtainedProfile> {
-  const profile = await givenProfile(name);
-  const key = `given:${name}`;
-  const persist = async (tx: Transaction): Promise<string> => {
-    const stored = await newestProfile(tx, key);
-    return stored && JSON.stringify(stored.profile) === JSON.stringify(profile) ? stored.id : storeProfile(tx, { clusterKey: key, profile, freshForSeconds: 0 });
-  };
-  return { profile, how: "given", persist };
+async function given(database: Database, name: string): Promise<ObtainedProfile> {
+  const { profile, storedId } = await namedProfile(database.db, name, "cluster.profile");
+  return { profile, how: "given", persist: async (tx) => storedId ?? storeGivenProfile(tx, profile) };
 }
 
 /** Whether figures of a stored profile still say something about what would be measured now. */
@@ -80,12 +49,12 @@ const isComparable = (profile: Profile, digest: string, threadsPerRank: number):
  * A profile that holds what the planner needs for a job: the one that the job names, a stored one that is fresh, of this probe and
  * complete, or a new measurement under the cluster's lease. A fresh one that lacks some shapes is completed: only those are
  * measured, and the whole is as old as its oldest part.
- * @throws ProblemError for a named profile that is missing or wrong, or a probe that is not built; the signal's reason.
+ * @throws ProblemError for a named profile that is missing, or a probe that is not built; the signal's reason.
  */
 export async function obtainProfile(options: ObtainProfileOptions): Promise<ObtainProfileOutcome> {
   const { settings, database, spec } = options;
   const { cluster } = spec;
-  if (cluster.profile !== null) return { status: "obtained", ...(await storedGiven(database, cluster.profile)) };
+  if (cluster.profile !== null) return { status: "obtained", ...(await given(database, cluster.profile)) };
   await assertProgram(settings.probe);
   const needed = requiredMeasurements(spec);
   const digest = await programDigest(settings.probe);
@@ -99,8 +68,7 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
 
   const early = reuse(await newest());
   if (early) return early;
-  options.onProgress("waits for the cluster", 0, 1);
-  const reservation = await options.reserve(clusterLease(cluster.name));
+  const reservation = await options.reserve(clusterLease(cluster.name), () => options.onProgress(WAITS_FOR_CLUSTER, 0, 1));
   try {
     // Somebody may have measured while this job waited.
     const base = await newest();
@@ -118,6 +86,7 @@ async function measure(options: ObtainProfileOptions, base: ProfileRecord | unde
   const measured = await retryLostRanks(() => measureProfile({
     probe: settings.probe,
     cluster: spec.cluster,
+    clustersFile: settings.clustersFile,
     needed: missing,
     threadsPerRank: settings.threadsPerRank,
     effort: settings.effort,

@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -9,11 +9,11 @@ import type { DestinationStream } from "pino";
 import type { TObject } from "typebox";
 import type { JobStreamEvent } from "@internevo/contracts";
 import { shippedProfile } from "@internevo/cost-model";
-import { isTerminal, resolveJob, type JobState } from "@internevo/domain";
+import { isTerminal, resolveJob, type JobState, type Profile } from "@internevo/domain";
 import { killLeftovers } from "@internevo/launcher";
 import { createTestDatabase, testStack, type TestDatabase } from "@internevo/local-stack/test-stack";
 import { startService, type RunningService, type ServiceDefinition } from "@internevo/service-kit";
-import { getJob, submitJob, subscribeJobEvents, type Database, type JobRow } from "@internevo/store";
+import { getJob, storeGivenProfile, submitJob, subscribeJobEvents, type Database, type JobRow } from "@internevo/store";
 
 const ROOT = join(import.meta.dirname, "..", "..", "..");
 
@@ -48,8 +48,10 @@ export interface World {
   start<S extends TObject>(definition: ServiceDefinition<S>, environment?: Readonly<Record<string, string>>): Promise<RunningService>;
   /** As a process of its own, so that it can be killed. */
   startProcess(name: string, environment?: Readonly<Record<string, string>>): Promise<ServiceProcess>;
-  /** A profile file of a cluster that overlaps nothing, as our executor: jobs that name it are planned without measuring. */
-  readonly profilePath: string;
+  /** Of a cluster that overlaps nothing, as our executor: jobs that name it are planned without measuring. */
+  readonly profile: Profile;
+  /** Names it in a job. */
+  readonly profileId: string;
   submit(job: Record<string, unknown>): Promise<string>;
   job(jobId: string): Promise<JobRow>;
   /** Follows the job until an event is what is waited for. */
@@ -97,11 +99,12 @@ export async function createWorld(): Promise<World> {
   // Ranks of services in this process inherit the mark from it.
   process.env["INTERNEVO_STACK_DIRECTORY"] = dataDirectory;
 
-  const profilePath = join(dataDirectory, "profile.json");
-  writeFileSync(profilePath, JSON.stringify({ ...shippedProfile("a800-128"), executor: { forwardOverlap: "none", backwardOverlap: "none" } }));
+  const profile: Profile = { ...shippedProfile("a800-128"), executor: { forwardOverlap: "none", backwardOverlap: "none" } };
+  const profileId = await storeGivenProfile(test.database.db, profile);
 
   const world: World = {
-    profilePath,
+    profile,
+    profileId,
     database: test.database,
     dataDirectory,
     environment,

@@ -67,16 +67,18 @@ export async function listDeadLetters(db: Queryable, request: PageRequest & { re
   return pageOf(rows, limit, (row) => ({ at: row.createdAt, id: row.id }), letterOf);
 }
 
+const noLetter = (id: string): ProblemError => new ProblemError("not-found", `there is no dead letter ${id}`, [{ field: "id", value: id, message: "names no dead letter", remedy: "see the list of dead letters" }]);
+
 async function lockOpenLetter(tx: Transaction, id: string): Promise<typeof deadLetters.$inferSelect> {
   const [row] = isUuid(id) ? await tx.select().from(deadLetters).where(eq(deadLetters.id, id)).for("update") : [];
-  if (!row) throw new ProblemError("not-found", `there is no dead letter ${id}`);
-  if (row.resolution) throw new ProblemError("conflict", `dead letter ${id} was ${row.resolution} already`);
+  if (!row) throw noLetter(id);
+  if (row.resolution) throw new ProblemError("conflict", `dead letter ${id} was ${row.resolution} already`, [{ field: "id", value: id, message: `was ${row.resolution} already`, remedy: "nothing is left to do" }]);
   return row;
 }
 
 async function resolve(tx: Transaction, id: string, resolution: "replayed" | "discarded", by: string): Promise<DeadLetter> {
   const [row] = await tx.update(deadLetters).set({ resolution, resolvedAt: sql`clock_timestamp()`, resolvedBy: by }).where(eq(deadLetters.id, id)).returning();
-  if (!row) throw new ProblemError("not-found", `there is no dead letter ${id}`);
+  if (!row) throw noLetter(id);
   return letterOf(row);
 }
 

@@ -1,8 +1,9 @@
-import { and, asc, eq, gt } from "drizzle-orm";
+import { and, asc, desc, eq, gt, lt, max } from "drizzle-orm";
 import { isTerminal, type JobState } from "@internevo/domain";
-import type { JobStreamEvent } from "@internevo/contracts";
+import type { JobLogLine, JobStreamEvent, StageProgress } from "@internevo/contracts";
 import { isConnectionLoss, pause } from "./connection-loss.ts";
 import type { Database, Queryable } from "./database.ts";
+import { pageLimit, type Page } from "./pages.ts";
 import { jobEvents } from "./schema/index.ts";
 
 export const JOB_EVENTS_CHANNEL = "internevo_job_events";
@@ -11,6 +12,30 @@ export const JOB_EVENTS_CHANNEL = "internevo_job_events";
 export async function listJobEvents(db: Queryable, jobId: string, afterId = 0, limit = 500): Promise<JobStreamEvent[]> {
   const rows = await db.select().from(jobEvents).where(and(eq(jobEvents.jobId, jobId), gt(jobEvents.id, afterId))).orderBy(asc(jobEvents.id)).limit(limit);
   return rows.map((row) => ({ id: row.id, jobId: row.jobId, type: row.type, at: row.at.toISOString(), data: row.data }));
+}
+
+/** Number of a job's newest event; 0 without events. */
+export async function lastJobEventId(db: Queryable, jobId: string): Promise<number> {
+  const [row] = await db.select({ id: max(jobEvents.id) }).from(jobEvents).where(eq(jobEvents.jobId, jobId));
+  return row?.id ?? 0;
+}
+
+const text = (value: unknown, otherwise: string): string => (typeof value === "string" ? value : otherwise);
+const count = (value: unknown): number | null => (typeof value === "number" ? value : null);
+
+/** What a job's stage said last of how far it is. */
+export async function lastJobProgress(db: Queryable, jobId: string): Promise<StageProgress | null> {
+  const [row] = await db.select().from(jobEvents).where(and(eq(jobEvents.jobId, jobId), eq(jobEvents.type, "progress"))).orderBy(desc(jobEvents.id)).limit(1);
+  return row ? { stage: text(row.data["stage"], ""), message: text(row.data["message"], ""), done: count(row.data["done"]), total: count(row.data["total"]), at: row.at.toISOString() } : null;
+}
+
+/** A job's log lines, newest first. @param request.before only lines before this event. */
+export async function listJobLog(db: Queryable, jobId: string, request: { readonly before?: number; readonly limit?: number } = {}): Promise<Page<JobLogLine>> {
+  const limit = pageLimit(request);
+  const before = request.before === undefined ? undefined : lt(jobEvents.id, request.before);
+  const rows = await db.select().from(jobEvents).where(and(eq(jobEvents.jobId, jobId), eq(jobEvents.type, "log"), before)).orderBy(desc(jobEvents.id)).limit(limit + 1);
+  const items = rows.slice(0, limit).map(({ id, at, data }) => ({ id, at: at.toISOString(), level: text(data["level"], "info"), source: text(data["source"], ""), message: text(data["message"], JSON.stringify(data)) }));
+  return { items, nextCursor: rows.length > limit ? String(items.at(-1)?.id) : null };
 }
 
 export interface SubscriptionOptions {

@@ -2,6 +2,7 @@ import { and, asc, desc, eq, sql } from "drizzle-orm";
 import type { JobState } from "@internevo/domain";
 import type { JobDetail, JobSummary } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
+import { lastJobEventId, lastJobProgress } from "./job-events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { getPlanning } from "./plannings.ts";
 import { findRun, listAttempts } from "./runs.ts";
@@ -67,6 +68,8 @@ export async function getJobDetail(db: Queryable, jobId: string): Promise<JobDet
   const run = await findRun(db, jobId);
   return {
     ...summaryOf(summary),
+    lastEventId: await lastJobEventId(db, jobId),
+    progress: await lastJobProgress(db, jobId),
     spec,
     traceId: traceIdOf(traceparent) ?? "",
     transitions: transitions.map(({ from, to, at, reason }) => ({ from, to, at: at.toISOString(), reason })),

@@ -20,7 +20,7 @@ describe("migrateDatabase", () => {
     const { rows } = await client.query("select count(*)::int as applied, count(distinct hash)::int as different from drizzle.__drizzle_migrations");
     const tables = await client.query("select count(*)::int as tables from information_schema.tables where table_schema = 'public'");
     await client.end();
-    expect(rows[0]).toEqual({ applied: 2, different: 2 });
+    expect(rows[0]).toEqual({ applied: 3, different: 3 });
     expect(tables.rows[0].tables).toBe(21);
   });
 });

@@ -15,6 +15,7 @@ const MIGRATIONS = join(import.meta.dirname, "..", "drizzle");
 export async function migrateDatabase(url: string, options: { readonly forSeconds?: number; readonly signal?: AbortSignal } = {}): Promise<void> {
   await withRetryOnConnectionLoss(async () => {
     const client = new pg.Client({ connectionString: url, application_name: "internevo-migrate", connectionTimeoutMillis: 5000 });
+    // The query that runs fails with it, and is tried again.
     client.on("error", () => {});
     try {
       await client.connect();
@@ -22,6 +23,7 @@ export async function migrateDatabase(url: string, options: { readonly forSecond
       await migrate(drizzle(client), { migrationsFolder: MIGRATIONS });
       await client.query(`select pg_advisory_unlock(${MIGRATION_LOCK})`);
     } finally {
+      // It may never have been open; the lock goes with the connection.
       await client.end().catch(() => {});
     }
   }, options);

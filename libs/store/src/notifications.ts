@@ -30,6 +30,7 @@ export function createNotificationHub(options: NotificationHubOptions): Notifica
     made.on("notification", ({ channel, payload }) => {
       for (const wake of wakers.get(channel) ?? []) wake(payload ?? null);
     });
+    // A connection that cannot be closed is a lost one: `error` has told of it.
     const abort = () => void made.end().catch(() => {});
     try {
       await made.connect();

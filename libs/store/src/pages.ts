@@ -24,7 +24,7 @@ export const encodeCursor = (at: Date, id: string): string => Buffer.from(`${at.
 /** @throws ProblemError `bad-request` for a cursor that no page gave. */
 export function decodeCursor(cursor: string | null | undefined): { readonly at: Date; readonly id: string } | undefined {
   if (cursor === undefined || cursor === null) return undefined;
-  const match = /^(\d{1,15})\.([0-9a-f-]{36})$/.exec(Buffer.from(cursor, "base64url").toString("utf8"));
+  const match = /^(\d{1,13})\.([0-9a-f-]{36})$/.exec(Buffer.from(cursor, "base64url").toString("utf8"));
   if (!match?.[1] || !match[2]) {
     throw new ProblemError("bad-request", "cursor is not valid", [{ field: "cursor", value: cursor, message: "was not made by a page of this list", remedy: "use nextCursor of the page before, or none" }]);
   }

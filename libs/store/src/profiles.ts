@@ -29,6 +29,13 @@ export async function storeProfile(tx: Queryable, profile: { readonly clusterKey
   return id;
 }
 
+/** Stores a profile that somebody gave, once: the same content keeps its id. It is nobody's measurement, and used only where it is named. @returns its id. */
+export async function storeGivenProfile(tx: Queryable, profile: Profile): Promise<string> {
+  const clusterKey = `given:${profile.name}`;
+  const [same] = await tx.select({ id: profiles.id }).from(profiles).where(and(eq(profiles.clusterKey, clusterKey), sql`${profiles.profile} = ${JSON.stringify(profile)}::jsonb`)).limit(1);
+  return same?.id ?? storeProfile(tx, { clusterKey, profile, freshForSeconds: 0 });
+}
+
 /** The newest profile of a cluster; with `freshOnly` only one that need not be measured again. */
 export async function newestProfile(db: Queryable, clusterKey: string, options: { readonly freshOnly?: boolean } = {}): Promise<ProfileRecord | undefined> {
   const fresh = options.freshOnly ? gt(profiles.freshUntil, sql`clock_timestamp()`) : undefined;

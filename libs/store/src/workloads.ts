@@ -87,7 +87,7 @@ async function storeFiring(tx: Transaction, workloadId: string, scheduledFor: Da
     .returning();
   if (!row) return undefined;
   if (!skipped) await enqueueMessage(tx, { type: "workload.replan", data: { workloadId, firingId: row.id }, traceparent });
-  await tx.update(workloads).set({ lastRunAt: scheduledFor, ...(skipped ? { lastOutcome: `skipped: ${skipped}` } : {}) }).where(eq(workloads.id, workloadId));
+  await tx.update(workloads).set({ lastRunAt: scheduledFor, lastOutcome: skipped ? `skipped: ${skipped}` : null }).where(eq(workloads.id, workloadId));
   return firingOf(row);
 }
 
@@ -124,7 +124,7 @@ export async function fireDueWorkloads(tx: Transaction, options: { readonly now:
 /** Runs a workload now. @throws ProblemError `not-found`; `conflict` while a run is at work. */
 export async function fireWorkloadNow(tx: Transaction, workloadId: string): Promise<Firing> {
   const [row] = isUuid(workloadId) ? await tx.select().from(workloads).where(eq(workloads.id, workloadId)).for("update") : [];
-  if (!row) throw new ProblemError("not-found", `there is no workload ${workloadId}`);
+  if (!row) throw new ProblemError("not-found", `there is no workload ${workloadId}`, [{ field: "id", value: workloadId, message: "names no workload", remedy: "see the list of workloads" }]);
   const firing = (await hasPendingFiring(tx, workloadId)) ? undefined : await storeFiring(tx, workloadId, new Date(), "person", null);
   if (!firing) throw new ProblemError("conflict", `workload ${row.name} is being planned already`, [{ field: "workloadId", value: workloadId, message: "has a run at work", remedy: "wait for it to end" }]);
   return firing;

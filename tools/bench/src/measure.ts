@@ -52,14 +52,14 @@ export async function profileFor(spec: JobSpec, directory: string): Promise<Prof
 }
 
 /** Trains `warmupSteps + measuredSteps` steps of a plan, from the first. */
-export async function runPlan(options: { spec: JobSpec; plan: Plan; dataset: Dataset; directory: string; warmupSteps: number; measuredSteps: number }): Promise<Measurement | Failure> {
-  const { spec, plan, dataset, directory, warmupSteps, measuredSteps } = options;
+export async function runPlan(options: { spec: JobSpec; plan: Plan; dataset: Dataset; directory: string; warmupSteps: number; measuredSteps: number; threadsPerRank?: number }): Promise<Measurement | Failure> {
+  const { spec, plan, dataset, directory, warmupSteps, measuredSteps, threadsPerRank = THREADS_PER_RANK } = options;
   const events: TrainerEvent[] = [];
   const outcome = await launchRanks({
     program: trainerIn(native),
-    config: trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset, steps: warmupSteps + measuredSteps, checkpoint: null, threadsPerRank: THREADS_PER_RANK }),
+    config: trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset, steps: warmupSteps + measuredSteps, checkpoint: null, threadsPerRank }),
     ranks: worldSize(plan),
-    threadsPerRank: THREADS_PER_RANK,
+    threadsPerRank,
     launcher: "local",
     runDirectory: join(directory, "run"),
     timeoutSeconds: 600,

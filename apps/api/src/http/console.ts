@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { methodProblem, type KnownMethods } from "./methods.ts";
 import { notFoundProblem, sendProblem } from "./problems.ts";
 
 /** Paths of the server itself: what is not found there is a problem, never a page. */
@@ -14,7 +15,7 @@ const wantsPage = (request: FastifyRequest): boolean => {
 };
 
 /** Serves the built console, if it was built: its files, and its page for every path that it may have made up itself. */
-export async function registerConsole(app: FastifyInstance, directory: string): Promise<void> {
+export async function registerConsole(app: FastifyInstance, directory: string, methods: KnownMethods): Promise<void> {
   const present = existsSync(join(directory, "index.html"));
   if (present) {
     await app.register(fastifyStatic, {
@@ -29,6 +30,7 @@ export async function registerConsole(app: FastifyInstance, directory: string): 
   }
   app.setNotFoundHandler((request: FastifyRequest, reply: FastifyReply) => {
     if (present && wantsPage(request)) return reply.header("cache-control", "no-cache").sendFile("index.html");
-    return sendProblem(request, reply, notFoundProblem(request));
+    const allowed = methods.of(request.url.split("?")[0] ?? "/");
+    return sendProblem(request, reply, allowed.length > 0 ? methodProblem(request, reply, allowed) : notFoundProblem(request));
   });
 }

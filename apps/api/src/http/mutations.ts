@@ -1,4 +1,4 @@
-import { ProblemError } from "@internevo/domain";
+import { printable, ProblemError } from "@internevo/domain";
 import { answerIdempotencyKey, claimIdempotencyKey, isConnectionLoss, recordAudit, type Database, type KeyedAnswer, type Transaction } from "@internevo/store";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { actorOf } from "./auth.ts";
@@ -71,9 +71,11 @@ export function registerRefusalAudit(app: FastifyInstance, database: Database): 
   app.addHook("onResponse", async (request) => {
     if (request.problem === null || request.actor === null || !MUTATING.has(request.method)) return;
     const { actor, problem } = request;
-    const params = request.params as { id?: string } | undefined;
+    const { id } = (request.params ?? {}) as { id?: string };
+    // An id that is refused may be any text, and not all text can be stored.
+    const target = id === undefined ? null : printable(id);
     try {
-      await recordAudit(database.db, { actor: actor.name, role: actor.role, action: actionOf(request), target: params?.id ?? null, status: statusOf(problem.code), traceId: request.trace.traceId, details: { code: problem.code } });
+      await recordAudit(database.db, { actor: actor.name, role: actor.role, action: actionOf(request), target, status: statusOf(problem.code), traceId: request.trace.traceId, details: { code: problem.code } });
     } catch (error) {
       if (!isConnectionLoss(error)) throw error;
       request.log.warn({ err: error }, "the refusal could not be written to the audit log");

@@ -16,6 +16,8 @@ export function statusOf(code: ProblemCode): number {
       return 403;
     case "not-found":
       return 404;
+    case "method-not-allowed":
+      return 405;
     case "conflict":
       return 409;
     case "precondition-failed":
@@ -51,6 +53,7 @@ const TITLES: Readonly<Record<ProblemCode, string>> = {
   unauthorized: "A valid token is needed",
   forbidden: "The token's role does not allow this",
   "not-found": "There is no such thing",
+  "method-not-allowed": "The path has no such method",
   conflict: "The present state does not allow this",
   "precondition-failed": "It has changed since it was looked at",
   "payload-too-large": "The body is too large",

@@ -1,7 +1,7 @@
 import { validate } from "@internevo/domain";
+import { fromTexts } from "@internevo/service-kit";
 import type { FastifyInstance } from "fastify";
-import type { TSchema } from "typebox";
-import { Value } from "typebox/value";
+import { Type, type TSchema } from "typebox";
 
 /**
  * Requests are checked as everything else of the product is: each fault with its field, value and remedy. Query and path
@@ -10,7 +10,7 @@ import { Value } from "typebox/value";
  */
 export function registerValidation(app: FastifyInstance): void {
   app.setValidatorCompiler<TSchema>(({ schema, httpPart }) => (data: unknown) => {
-    const value = httpPart === "body" ? data : Value.Convert(schema, Value.Clone(data));
+    const value = httpPart !== "body" && Type.IsObject(schema) && typeof data === "object" && data !== null ? fromTexts(schema, data as Record<string, unknown>) : data;
     try {
       return { value: validate(schema, value, "bad-request", `the request's ${httpPart ?? "content"}`) };
     } catch (error) {

@@ -1,5 +1,5 @@
 import { API_PREFIX, JobDetailSchema, JobLogPageSchema, JobPageSchema, MetricPageSchema, type JobDetail } from "@internevo/contracts";
-import { JOB_STATES, JobFileSchema, ProblemError, resolveJob } from "@internevo/domain";
+import { JOB_STATES, JobFileSchema, Line, ProblemError } from "@internevo/domain";
 import { getJob, getJobDetail, isUuid, listJobLog, listJobs, listStepMetrics, lockJobState, requestCancel, submitJob, type Database, type Queryable, type Transaction } from "@internevo/store";
 import { Type } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
@@ -8,10 +8,14 @@ import { mutate } from "../http/mutations.ts";
 import { PageQuery } from "../http/pages.ts";
 import { lastEventIdOf, type OpenStreams } from "../http/sse.ts";
 import { jobStream } from "../jobs-stream.ts";
-import { namedProfile } from "../profile-source.ts";
+import { assertNamedProfile } from "../profile-source.ts";
+import { acceptJob } from "../submission/accept-job.ts";
 import { checkCluster, type LaunchCapabilities } from "../submission/check-cluster.ts";
 import type { Workers } from "../work/workers.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
+
+/** What the store counts steps with. */
+const LAST_STEP = 2 ** 31 - 1;
 
 export interface JobRoutesOptions {
   readonly database: Database;
@@ -24,8 +28,8 @@ export interface JobRoutesOptions {
 const noJob = (id: string): ProblemError => new ProblemError("not-found", `there is no job ${id}`, [{ field: "id", value: id, message: "names no job", remedy: "see GET /api/v1/jobs" }]);
 
 /** The number in a cursor of a list that is ordered by one. @throws ProblemError `bad-request` for a cursor that no page gave. */
-function numberOfCursor(cursor: string): number {
-  if (/^\d{1,15}$/.test(cursor)) return Number(cursor);
+function numberOfCursor(cursor: string, last: number): number {
+  if (/^\d{1,15}$/.test(cursor) && Number(cursor) <= last) return Number(cursor);
   throw new ProblemError("bad-request", "cursor is not valid", [{ field: "cursor", value: cursor, message: "was not made by a page of this list", remedy: "use nextCursor of the page before, or none" }]);
 }
 
@@ -58,10 +62,11 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
       schema: { tags: ["jobs"], summary: "Submit a job", headers: headers.idempotent, body: JobFileSchema, response: answers({ 201: JobDetailSchema }) },
     },
     async (request, reply) => {
-      const spec = resolveJob(request.body);
-      checkCluster(spec, options.capabilities);
-      await namedProfile(spec);
-      await options.workers.checkData(spec);
+      const spec = await acceptJob(request.body, {
+        cluster: (job) => checkCluster(job, options.capabilities),
+        profile: (job) => assertNamedProfile(database.db, job, "cluster.profile"),
+        data: (task) => options.workers.checkData(task),
+      });
       return mutate(database, request, reply, async (tx) => {
         const id = await submitJob(tx, spec, { traceparent: request.trace.traceparent });
         const job = await detailOf(tx, id);
@@ -103,7 +108,7 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
         summary: "Cancel a job, in whatever state it is",
         headers: headers.conditional,
         params: IdParams,
-        body: Type.Optional(Type.Union([Type.Object({ reason: Type.Optional(Type.String({ minLength: 1, maxLength: 500 })) }, { additionalProperties: false }), Type.Null()])),
+        body: Type.Optional(Type.Union([Type.Object({ reason: Type.Optional(Line(500)) }, { additionalProperties: false }), Type.Null()])),
         response: answers({ 202: JobDetailSchema }),
       },
     },
@@ -128,7 +133,7 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
         params: IdParams,
         querystring: Type.Object(
           {
-            after: Type.Optional(Type.Integer({ minimum: 0, description: "only steps after this one" })),
+            after: Type.Optional(Type.Integer({ minimum: 0, maximum: LAST_STEP, description: "only steps after this one" })),
             cursor: Type.Optional(Type.String({ maxLength: 20, description: "`nextCursor` of the page before" })),
             limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: "items a page; 200 when absent" })),
           },
@@ -141,7 +146,7 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
       const { id } = request.params;
       const { after, cursor, limit } = request.query;
       if (!(await getJob(database.db, id))) throw noJob(id);
-      return listStepMetrics(database.db, id, { after: cursor === undefined ? (after ?? 0) : numberOfCursor(cursor), ...(limit === undefined ? {} : { limit }) });
+      return listStepMetrics(database.db, id, { after: cursor === undefined ? (after ?? 0) : numberOfCursor(cursor, LAST_STEP), ...(limit === undefined ? {} : { limit }) });
     },
   );
 
@@ -155,7 +160,7 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
       const { id } = request.params;
       const { cursor, limit } = request.query;
       if (!(await getJob(database.db, id))) throw noJob(id);
-      return listJobLog(database.db, id, { ...(cursor === undefined ? {} : { before: numberOfCursor(cursor) }), ...(limit === undefined ? {} : { limit }) });
+      return listJobLog(database.db, id, { ...(cursor === undefined ? {} : { before: numberOfCursor(cursor, Number.MAX_SAFE_INTEGER) }), ...(limit === undefined ? {} : { limit }) });
     },
   );
 

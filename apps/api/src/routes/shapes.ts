@@ -1,8 +1,9 @@
 import { STATUS_CODES } from "node:http";
 import { ProblemSchema } from "@internevo/contracts";
+import { Line } from "@internevo/domain";
 import { Type, type TSchema } from "typebox";
 
-export const IdParams = Type.Object({ id: Type.String({ minLength: 1, maxLength: 100 }) });
+export const IdParams = Type.Object({ id: Line(100) });
 
 const idempotencyKey = { "idempotency-key": Type.Optional(Type.String({ description: "1 to 200 visible characters: the same key with the same request gives the same answer, and acts once" })) };
 export const headers = {

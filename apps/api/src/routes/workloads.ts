@@ -5,6 +5,7 @@ import { Type } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
 import { mutate } from "../http/mutations.ts";
 import { PageQuery } from "../http/pages.ts";
+import { assertNamedProfile } from "../profile-source.ts";
 import { firstRunAt } from "../schedule.ts";
 import { innerJob } from "./inner-job.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
@@ -29,6 +30,7 @@ export function registerWorkloadRoutes(app: ApiInstance, options: { readonly dat
     async (request, reply) => {
       const { name, job, cron, ...given } = request.body;
       const spec = innerJob(() => resolveJob(job));
+      await assertNamedProfile(database.db, spec, "job.cluster.profile");
       const settings = { ...DEFAULTS, ...given };
       const nextRunAt = firstRunAt({ cron, timeZone: settings.timeZone }, options.now());
       return mutate(database, request, reply, async (tx) => {

@@ -1,8 +1,11 @@
 import { formatBytes, ProblemError, type JobSpec, type ProblemDetail } from "@internevo/domain";
+import { hostsOf } from "@internevo/launcher";
 
 /** What can start ranks here. */
 export interface LaunchCapabilities {
   readonly slurm: boolean;
+  /** Describes the hosts of clusters with `launcher: ssh`; undefined: none are known. */
+  readonly clustersFile?: string | undefined;
   /** More ranks than this are not started on one machine. */
   readonly maximumLocalRanks: number;
   readonly localMemoryBytes: number;
@@ -12,8 +15,9 @@ export interface LaunchCapabilities {
  * Checks that something here can run the job's cluster.
  * @throws ProblemError `job-invalid`
  */
-export function checkCluster(spec: JobSpec, capabilities: LaunchCapabilities): void {
+export async function checkCluster(spec: JobSpec, capabilities: LaunchCapabilities): Promise<void> {
   const { cluster } = spec;
+  if (cluster.launcher === "ssh") return void (await hostsOf(cluster, capabilities.clustersFile));
   const details: ProblemDetail[] = [];
   if (cluster.launcher === "slurm") {
     if (!capabilities.slurm) {
@@ -22,14 +26,14 @@ export function checkCluster(spec: JobSpec, capabilities: LaunchCapabilities): v
   } else {
     const ranks = cluster.nodes * cluster.gpusPerNode;
     if (cluster.nodes > 1) {
-      details.push({ field: "cluster.nodes", value: cluster.nodes, message: "is more than the one machine that launcher: local has", remedy: "use nodes: 1 with all ranks in gpusPerNode, or launcher: slurm, or ask for the plan only: `internevo plan`" });
+      details.push({ field: "cluster.nodes", value: cluster.nodes, message: "is more than the one machine that launcher: local has", remedy: "use nodes: 1 with all ranks in gpusPerNode, or launcher: ssh or slurm, or ask for the plan only: `internevo plan`" });
     }
     if (ranks > capabilities.maximumLocalRanks) {
       details.push({
         field: "cluster.gpusPerNode",
         value: cluster.gpusPerNode,
         message: `gives ${ranks} ranks, and this machine starts ${capabilities.maximumLocalRanks} at most`,
-        remedy: "use fewer, or launcher: slurm, or ask for the plan only: `internevo plan`",
+        remedy: "use fewer, or launcher: ssh or slurm, or ask for the plan only: `internevo plan`",
       });
     } else if (ranks * cluster.memoryPerGpuBytes > capabilities.localMemoryBytes) {
       details.push({

@@ -1,18 +1,26 @@
 import { isAbsolute } from "node:path";
-import { ProblemError, type Data, type JobSpec, type ProblemDetail } from "@internevo/domain";
+import { ProblemError, type Data, type ProblemDetail } from "@internevo/domain";
 import { countTokens, openData, readHeader } from "@internevo/launcher";
 
 /** Token files up to this size are read whole before a job is accepted; larger ones are by the job's first stage. */
 const FULLY_CHECKED_BYTES = 2 ** 30;
 
+/** What is to be checked, with what is known of the job. */
+export interface DataTask {
+  readonly data: Data | null;
+  /** V of the model: every token is below it. */
+  readonly vocabularySize?: number;
+  readonly sequenceLengthTokens?: number;
+}
+
 const fieldsOf = (data: Data): { path: string; field: string }[] =>
   data.format === "text" ? data.paths.map((path, index) => ({ path, field: `data.paths.${index}` })) : [{ path: data.path, field: "data.path" }];
 
-async function checkTokens(path: string, spec: JobSpec): Promise<number> {
+async function checkTokens(path: string, vocabularySize: number | undefined): Promise<number> {
   const { handle, sizeBytes } = await openData(path, "data.path");
   try {
     const header = await readHeader(handle, path, sizeBytes);
-    if (sizeBytes <= FULLY_CHECKED_BYTES) await countTokens(handle, path, header, spec.model.vocabularySize);
+    if (vocabularySize !== undefined && sizeBytes <= FULLY_CHECKED_BYTES) await countTokens(handle, path, header, vocabularySize);
     return header.tokenCount;
   } finally {
     await handle.close();
@@ -43,8 +51,7 @@ async function checkText(data: Extract<Data, { format: "text" }>): Promise<numbe
  * @throws ProblemError `job-invalid` without data or with a relative path; `data-invalid` missing, unreadable, empty, truncated, a
  * token beyond the vocabulary, fewer tokens than one sequence.
  */
-export async function checkData(spec: JobSpec): Promise<void> {
-  const { data } = spec;
+export async function checkData({ data, vocabularySize, sequenceLengthTokens }: DataTask): Promise<void> {
   if (data === null) {
     throw new ProblemError("job-invalid", "a job without data cannot be run", [{ field: "data", message: "is missing", remedy: "add data, or ask for its plan only: `internevo plan`, or POST /api/v1/plans" }]);
   }
@@ -56,10 +63,10 @@ export async function checkData(spec: JobSpec): Promise<void> {
       relative.slice(0, 20).map(({ path, field }) => ({ field, value: path, message: "is a relative path, which means nothing to the services", remedy: "give an absolute path (the command line does it for you)" })),
     );
   }
-  const tokens = data.format === "text" ? await checkText(data) : await checkTokens(data.path, spec);
-  if (tokens < spec.sequenceLengthTokens + 1) {
-    throw new ProblemError("data-invalid", `the data holds ${tokens} tokens: fewer than one sequence of ${spec.sequenceLengthTokens} and its last target`, [
-      { field: "data", value: tokens, message: "holds less than one sequence", remedy: `give at least ${spec.sequenceLengthTokens + 1} tokens, or a shorter sequenceLengthTokens` },
+  const tokens = data.format === "text" ? await checkText(data) : await checkTokens(data.path, vocabularySize);
+  if (sequenceLengthTokens !== undefined && tokens < sequenceLengthTokens + 1) {
+    throw new ProblemError("data-invalid", `the data holds ${tokens} tokens: fewer than one sequence of ${sequenceLengthTokens} and its last target`, [
+      { field: "data", value: tokens, message: "holds less than one sequence", remedy: `give at least ${sequenceLengthTokens + 1} tokens, or a shorter sequenceLengthTokens` },
     ]);
   }
 }

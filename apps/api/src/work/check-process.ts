@@ -1,11 +1,10 @@
-import type { JobSpec } from "@internevo/domain";
-import { checkData } from "../submission/check-data.ts";
+import { checkData, type DataTask } from "../submission/check-data.ts";
 import { answerTasks } from "./process-pool.ts";
 import { resultOf } from "./work-result.ts";
 
-answerTasks((spec: JobSpec) =>
+answerTasks((task: DataTask) =>
   resultOf(async () => {
-    await checkData(spec);
+    await checkData(task);
     return null;
   }),
 );

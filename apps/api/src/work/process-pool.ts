@@ -19,7 +19,7 @@ export interface ProcessPool {
   close(): Promise<void>;
 }
 
-export type TaskAnswer = { readonly value: unknown } | { readonly error: unknown };
+export type TaskAnswer = { readonly value: unknown } | { readonly error: Error };
 
 interface Pending {
   readonly task: unknown;

@@ -2,6 +2,7 @@ import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { ProblemError, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
 import { Piscina } from "piscina";
+import type { DataTask } from "../submission/check-data.ts";
 import { createProcessPool } from "./process-pool.ts";
 import { valueOf, type WorkResult } from "./work-result.ts";
 
@@ -16,7 +17,7 @@ export interface Workers {
   /** @throws ProblemError as planJob does; `unavailable` when it takes too long or too many wait */
   plan(task: PlanTask, signal?: AbortSignal): Promise<PlanningResult>;
   /** @throws ProblemError as checkData does; `unavailable` when it takes too long or too many wait */
-  checkData(spec: JobSpec): Promise<void>;
+  checkData(task: DataTask): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -60,7 +61,7 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
         throw error;
       }
     },
-    checkData: async (spec) => void valueOf((await checks.run(spec)) as WorkResult<null>),
+    checkData: async (task) => void valueOf((await checks.run(task)) as WorkResult<null>),
     close: async () => void (await Promise.all([plans.destroy(), checks.close()])),
   };
 }

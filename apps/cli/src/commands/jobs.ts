@@ -1,12 +1,15 @@
 import { allPages } from "@internevo/client";
 import type { JobSummary } from "@internevo/contracts";
-import { formatSeconds, JOB_STATES, planLabel, type JobState, type StepMetric, type Trial } from "@internevo/domain";
+import { formatSeconds, JOB_STATES, planLabel, type JobState, type Report, type StepMetric, type Trial } from "@internevo/domain";
 import { Option, type Command } from "commander";
 import type { JobStreamEvent } from "@internevo/contracts";
 import type { Context } from "../context.ts";
 import { integerArgument } from "../arguments.ts";
 import { followJob } from "../progress.ts";
-import { jobsTable, jobText } from "../views.ts";
+import { jobId } from "../resolve.ts";
+import { jobsTable, jobText, reportWords } from "../views.ts";
+
+export const JOB_ARGUMENT = "id of the job, the beginning of it, or its name";
 
 export function addPs(program: Command, context: Context): void {
   program
@@ -35,10 +38,11 @@ export function addShow(program: Command, context: Context): void {
   program
     .command("show")
     .description("show one job: stages, trials predicted beside measured, attempts, report")
-    .argument("<job>", "id of the job")
-    .action(async (id: string) => {
+    .argument("<job>", JOB_ARGUMENT)
+    .action(async (text: string) => {
       const output = context.output();
-      const job = await (await context.client()).getJob(id, { signal: context.signal });
+      const client = await context.client();
+      const job = await client.getJob(await jobId(client, text, context.signal), { signal: context.signal });
       if (output.json) output.document(job);
       else output.data(jobText(job, output.colors));
     });
@@ -68,7 +72,7 @@ function logLine(event: JobStreamEvent): string {
       case "log":
         return `${text(event.data["level"])} ${text(event.data["source"])}: ${text(event.data["message"])}`;
       case "report":
-        return JSON.stringify(event.data);
+        return reportWords(event.data as unknown as Report).join("; ");
     }
   })();
   return `${at} ${event.type.padEnd(8)} ${said}`;
@@ -78,12 +82,13 @@ export function addLogs(program: Command, context: Context): void {
   program
     .command("logs")
     .description("the events of a job: states, progress, trials, steps, log lines; with --json one JSON value a line")
-    .argument("<job>", "id of the job")
+    .argument("<job>", JOB_ARGUMENT)
     .option("-f, --follow", "stay until the job has ended")
     .option("--after <event>", "only events after this number", integerArgument(0, Number.MAX_SAFE_INTEGER), 0)
-    .action(async (id: string, options: { follow?: boolean; after: number }) => {
+    .action(async (name: string, options: { follow?: boolean; after: number }) => {
       const output = context.output();
       const client = await context.client();
+      const id = await jobId(client, name, context.signal);
       const show = (event: JobStreamEvent): void => output.data(output.json ? JSON.stringify(event) : logLine(event));
       if (options.follow) return followJob(client, id, show, output, context.signal, options.after);
       const events = client.jobEvents(id, { lastEventId: options.after, follow: false, signal: context.signal, maxAttempts: 1 });
@@ -95,11 +100,12 @@ export function addCancel(program: Command, context: Context): void {
   program
     .command("cancel")
     .description("cancel a job; its processes are ended in every stage")
-    .argument("<job>", "id of the job")
+    .argument("<job>", JOB_ARGUMENT)
     .option("--no-wait", "do not wait until it is cancelled")
-    .action(async (id: string, options: { wait: boolean }) => {
+    .action(async (name: string, options: { wait: boolean }) => {
       const output = context.output();
       const client = await context.client();
+      const id = await jobId(client, name, context.signal);
       let job = await client.cancelJob(id, { signal: context.signal });
       if (options.wait && job.state === "cancelling") {
         output.note("cancelling; its processes are being ended");

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
-import { findShippedProfile, SHIPPED_PROFILES } from "@internevo/cost-model";
-import { PlanSchema, ProblemError, ProfileSchema, resolveJob, validate, type JobSpec, type Plan, type PlanningResult, type ProblemCode, type Profile } from "@internevo/domain";
+import { findShippedProfile, parseProfile, SHIPPED_PROFILES } from "@internevo/cost-model";
+import { PlanSchema, ProblemError, resolveJob, validate, type JobSpec, type Plan, type PlanningResult, type ProblemCode, type Profile } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import type { Command } from "commander";
 import { Option } from "commander";
@@ -23,18 +23,20 @@ export interface PlanCommandOptions {
   readonly locate?: string;
 }
 
-async function readJson(path: string, field: string, code: ProblemCode, what: string): Promise<unknown> {
+/** @param missing the code for a file that is not there; one that is there and cannot be used is `invalid`. */
+async function readJson(path: string, field: string, { missing, invalid }: Readonly<Record<"missing" | "invalid", ProblemCode>>, what: string): Promise<unknown> {
   let text: string;
   try {
     text = await readFile(path, "utf8");
   } catch (error) {
-    const message = (error as NodeJS.ErrnoException).code === "ENOENT" ? "does not exist" : "cannot be read";
-    throw new ProblemError(code, `${what} ${path} ${message}`, [{ field, value: path, message, remedy: `give the path of ${what} in JSON` }], { cause: error });
+    const { code } = error as NodeJS.ErrnoException;
+    const message = code === "ENOENT" ? "does not exist" : code === "EISDIR" ? "is a directory" : `cannot be read (${code ?? String(error)})`;
+    throw new ProblemError(code === "ENOENT" ? missing : invalid, `${what} ${path} ${message}`, [{ field, value: path, message, remedy: `give the path of ${what} in JSON` }], { cause: error });
   }
   try {
     return JSON.parse(text) as unknown;
   } catch (error) {
-    throw new ProblemError(code, `${path} is not JSON`, [{ field, value: path, message: (error as Error).message, remedy: "mend the file" }], { cause: error });
+    throw new ProblemError(invalid, `${path} is not JSON`, [{ field, value: path, message: (error as Error).message, remedy: "mend the file" }], { cause: error });
   }
 }
 
@@ -49,7 +51,7 @@ export async function loadProfile(nameOrPath: string | null, field: string): Pro
   if (!nameOrPath.includes("/") && !nameOrPath.endsWith(".json")) {
     throw new ProblemError("profile-missing", `there is no profile ${nameOrPath}`, [{ field, value: nameOrPath, message: "is neither a shipped profile nor a file", remedy: `give ${shipped}` }]);
   }
-  return validate(ProfileSchema, await readJson(nameOrPath, field, "profile-missing", "a profile"), "profile-invalid", `the profile ${nameOrPath}`);
+  return parseProfile(await readJson(nameOrPath, field, { missing: "profile-missing", invalid: "profile-invalid" }, "a profile"), `the profile ${nameOrPath}`);
 }
 
 const { recompute: _recompute, forwardOverlap, backwardOverlap, gradientSharding, ...required } = PlanSchema.properties;
@@ -66,7 +68,7 @@ const WrittenPlanSchema = Type.Object(
 );
 
 async function loadPlan(path: string, profile: Profile): Promise<Plan> {
-  const document = await readJson(path, "--locate", "plan-invalid", "a plan");
+  const document = await readJson(path, "--locate", { missing: "plan-invalid", invalid: "plan-invalid" }, "a plan");
   // A candidate of `--json` output holds its plan.
   const plan = typeof document === "object" && document !== null && "plan" in document ? document.plan : document;
   const written = validate(WrittenPlanSchema, plan, "plan-invalid", `the plan ${path}`);

@@ -1,6 +1,7 @@
 import { allPages, type ProfileSummary } from "@internevo/client";
 import type { Command } from "commander";
 import type { Context } from "../context.ts";
+import { profileId } from "../resolve.ts";
 import { profilesTable, profileText } from "../views.ts";
 
 export function addProfile(program: Command, context: Context): void {
@@ -20,10 +21,11 @@ export function addProfile(program: Command, context: Context): void {
   profile
     .command("show")
     .description("show one profile; with --json the whole document, which `plan --profile` reads")
-    .argument("<profile>", "id of the profile")
-    .action(async (id: string) => {
+    .argument("<profile>", "id of the profile, the beginning of it, or its name")
+    .action(async (text: string) => {
       const output = context.output();
-      const record = await (await context.client()).getProfile(id, { signal: context.signal });
+      const client = await context.client();
+      const record = await client.getProfile(await profileId(client, text, context.signal), { signal: context.signal });
       if (output.json) output.document(record.profile);
       else output.data(profileText(record, output.colors));
     });

@@ -8,6 +8,7 @@ import { EXIT, exitCodeOfState, type ExitCode } from "../exit-codes.ts";
 import { readJobFile } from "../job-input.ts";
 import { startStack, untilAborted, type StartedStack } from "../local-stack.ts";
 import type { Output } from "../output.ts";
+import { withStoredProfile } from "../profile-file.ts";
 import { createProgress, followJob } from "../progress.ts";
 import { jobText, reportLines, trialsTable } from "../views.ts";
 
@@ -33,7 +34,8 @@ export function addQuickstart(program: Command, context: Context): void {
         if (options.keepRunning) {
           output.note(`the stack stays up. Token for the console: ${started.token}`);
           output.note("Ctrl-C stops it");
-          await untilAborted(context.signal);
+          await untilAborted(AbortSignal.any([context.signal, started.stack.lost]));
+          started.stack.lost.throwIfAborted();
         }
       } finally {
         output.note("stopping");
@@ -44,8 +46,8 @@ export function addQuickstart(program: Command, context: Context): void {
 
 async function runJob(started: StartedStack, body: unknown, context: Context, output: Output): Promise<JobDetail> {
   const client = new InternEvoClient({ baseUrl: started.apiUrl, token: started.token });
-  const { signal } = context;
-  const job = await client.submitJob(body, { signal });
+  const signal = AbortSignal.any([context.signal, started.stack.lost]);
+  const job = await client.submitJob(await withStoredProfile(client, body, signal), { signal });
   output.note(`job ${job.id} ${job.name}; watch it, signed in, at ${started.apiUrl}/jobs/${job.id}#token=${started.token}`);
   const progress = createProgress({ output, steps: job.steps });
   try {

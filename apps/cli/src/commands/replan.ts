@@ -4,7 +4,11 @@ import type { Command } from "commander";
 import { integerArgument, numberArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { readJobFile } from "../job-input.ts";
-import { proposalsTable, workloadsTable } from "../views.ts";
+import { withStoredProfile } from "../profile-file.ts";
+import { workloadId } from "../resolve.ts";
+import { callingName, isBeingPlanned, noProposalsText, proposalsText, workloadsTable } from "../views.ts";
+
+const WORKLOAD_ARGUMENT = "id of the workload, the beginning of it, or its name";
 
 interface AddOptions {
   readonly name?: string;
@@ -34,8 +38,9 @@ export function addReplan(program: Command, context: Context): void {
     .option("--catch-up-window <seconds>", "how late a missed run may still be made up", integerArgument(0, 31_536_000))
     .option("--idempotency-key <key>")
     .action(async (path: string, options: AddOptions) => {
-      const job = await readJobFile(path);
+      const file = await readJobFile(path);
       const client = await context.client();
+      const job = await withStoredProfile(client, file, context.signal);
       const jobName = (job as { name?: unknown } | null)?.name;
       const body: WorkloadCreate = {
         name: options.name ?? (typeof jobName === "string" ? jobName : ""),
@@ -64,29 +69,42 @@ export function addReplan(program: Command, context: Context): void {
   replan
     .command("run")
     .description("plan a workload again now")
-    .argument("<workload>", "id of the workload")
-    .action(async (id: string) => show(await (await context.client()).runWorkload(id, { signal: context.signal })));
+    .argument("<workload>", WORKLOAD_ARGUMENT)
+    .action(async (text: string) => {
+      const client = await context.client();
+      const workload = await client.runWorkload(await workloadId(client, text, context.signal), { signal: context.signal });
+      show(workload);
+      context.output().note(`queued: what is stale is measured, then it is planned. See how it went with: internevo replan proposals ${callingName(workload)}`);
+    });
 
   replan
     .command("proposals")
     .description("better plans that were found, newest first")
-    .argument("<workload>", "id of the workload")
-    .action(async (id: string) => {
+    .argument("<workload>", WORKLOAD_ARGUMENT)
+    .action(async (text: string) => {
       const output = context.output();
       const client = await context.client();
+      const id = await workloadId(client, text, context.signal);
+      // Before the proposals: a run that ends in between is not taken for one without any.
+      const workload = await client.getWorkload(id, { signal: context.signal });
       const proposals: Proposal[] = [];
       for await (const item of allPages((cursor) => client.listProposals(id, { signal: context.signal, ...(cursor === undefined ? {} : { cursor }) }))) proposals.push(item);
       if (output.json) output.document(proposals);
-      else if (proposals.length === 0) output.note("no proposals: no plan was better by the threshold");
-      else output.data(proposalsTable(proposals, output.colors));
+      else if (proposals.length === 0) output.note(noProposalsText(workload));
+      else {
+        output.data(proposalsText(proposals, output.colors));
+        if (isBeingPlanned(workload)) output.note("a run is queued or at work: what it finds comes on top");
+      }
     });
 
   replan
     .command("remove")
     .description("forget a workload, its runs and its proposals")
-    .argument("<workload>", "id of the workload")
-    .action(async (id: string) => {
-      await (await context.client()).deleteWorkload(id, { signal: context.signal });
+    .argument("<workload>", WORKLOAD_ARGUMENT)
+    .action(async (text: string) => {
+      const client = await context.client();
+      const id = await workloadId(client, text, context.signal);
+      await client.deleteWorkload(id, { signal: context.signal });
       const output = context.output();
       if (output.json) output.document({ removed: id });
       else output.data(id);

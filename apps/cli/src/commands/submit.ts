@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import { readJobFile } from "../job-input.ts";
 import { exitCodeOfState } from "../exit-codes.ts";
+import { withStoredProfile } from "../profile-file.ts";
 import { createProgress, followJob } from "../progress.ts";
 import { jobText } from "../views.ts";
 import type { Context } from "../context.ts";
@@ -19,8 +20,9 @@ export function addSubmit(program: Command, context: Context): void {
     .option("--idempotency-key <key>", "submitting again with the same key makes no second job")
     .action(async (path: string, options: Options) => {
       const output = context.output();
-      const body = await readJobFile(path);
+      const file = await readJobFile(path);
       const client = await context.client();
+      const body = await withStoredProfile(client, file, context.signal);
       let job = await client.submitJob(body, { signal: context.signal, ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }) });
       if (!options.follow) {
         if (output.json) output.document(job);
@@ -34,6 +36,7 @@ export function addSubmit(program: Command, context: Context): void {
         await followJob(client, job.id, progress.on, output, context.signal);
       } finally {
         progress.end();
+        if (context.signal.aborted) output.note(`job ${job.id} goes on. Follow it with: internevo logs -f ${job.id}\ncancel it with: internevo cancel ${job.id}`);
       }
       job = await client.getJob(job.id, { signal: context.signal });
       if (output.json) output.document(job);

@@ -38,7 +38,7 @@ export function ConnectionBanner() {
     <div aria-live="polite">
       {shown && (
         <Alert color="yellow" variant="light" radius={0} className="connection-banner" title="Connection lost">
-          No answer since {formatClock(since)}. What you see is from before; it is brought up to date as soon as the API answers again.
+          No answer since {formatClock(since)}. Every page is brought up to date as soon as the API answers again.
         </Alert>
       )}
     </div>

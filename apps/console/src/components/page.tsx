@@ -1,5 +1,5 @@
 import { Group, Stack, Text, Title } from "@mantine/core";
-import { useDocumentTitle } from "@mantine/hooks";
+import { useDisclosure, useDocumentTitle, useMediaQuery } from "@mantine/hooks";
 import { useId, type ReactNode } from "react";
 
 interface PageProps {
@@ -27,17 +27,39 @@ export function Page({ title, lead, above, actions, children }: PageProps) {
   );
 }
 
+/** Width up to which a page is one column: styles/data.css has the same. */
+const NARROW = "(max-width: 48em)";
+
+interface SectionProps {
+  readonly title: string;
+  readonly aside?: ReactNode;
+  readonly about?: ReactNode;
+  /** On a narrow screen it begins closed, under its heading and this summary. */
+  readonly folded?: boolean | string;
+  readonly children: ReactNode;
+}
+
 /** A part of a page with its heading; it is a landmark by that heading. */
-export function Section({ title, aside, about, children }: { title: string; aside?: ReactNode; about?: ReactNode; children: ReactNode }) {
+export function Section({ title, aside, about, folded = false, children }: SectionProps) {
   const id = useId();
+  const narrow = useMediaQuery(NARROW, window.matchMedia(NARROW).matches, { getInitialValueInEffect: false });
+  const [opened, { toggle }] = useDisclosure(false);
+  const folds = folded !== false && narrow;
+  const open = !folds || opened;
   return (
-    <section aria-labelledby={id} className="section">
-      <Group justify="space-between" align="baseline" gap="xs" mb={about === undefined ? "xs" : 2}>
-        <Title order={2} id={id}>{title}</Title>
-        {aside}
+    <section aria-labelledby={id} className={folds ? "section section-folds" : "section"}>
+      <Group justify="space-between" align="baseline" gap="xs" mb={!open ? 0 : about === undefined ? "xs" : 2}>
+        <Title order={2} id={id}>
+          {folds ? (
+            <button type="button" className="fold-button" aria-expanded={opened} onClick={toggle}>
+              <span className="chevron" aria-hidden="true">{opened ? "▾" : "▸"}</span>{title}{!opened && typeof folded === "string" && <span className="fold-summary">{folded}</span>}
+            </button>
+          ) : title}
+        </Title>
+        {open && aside}
       </Group>
-      {about !== undefined && <Text component="p" size="sm" c="dimmed" mt={0} mb="xs">{about}</Text>}
-      {children}
+      {open && about !== undefined && <Text component="p" size="sm" c="dimmed" mt={0} mb="xs">{about}</Text>}
+      {open && children}
     </section>
   );
 }

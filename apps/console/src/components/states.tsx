@@ -1,6 +1,7 @@
 import { ApiConnectionError, ApiProblemError } from "@internevo/client";
 import { Alert, Button, Paper, Skeleton, Stack, Text, Title } from "@mantine/core";
 import type { ReactNode } from "react";
+import { sentence } from "../text/format.ts";
 import { ProblemDetails } from "./problem-details.tsx";
 
 /** Rows of a page that is still being loaded. */
@@ -25,9 +26,12 @@ export function Empty({ title, children }: { title: string; children?: ReactNode
 
 /** What went wrong, and a way on. */
 export function Failed({ what, error, onRetry }: { what: string; error: Error; onRetry?: () => void }) {
+  if (error instanceof ApiProblemError && error.status === 404) {
+    // Its remedy is for programs, and asking again would find nothing again.
+    return <Empty title={`There is no such ${what}`}><Text size="sm">{sentence(error.message.charAt(0).toUpperCase() + error.message.slice(1))} The address may be cut, or of another installation.</Text></Empty>;
+  }
   const title =
-    error instanceof ApiProblemError && error.status === 404 ? `There is no such ${what}`
-    : error instanceof ApiProblemError && error.status === 403 ? `Your role doesn't show the ${what}`
+    error instanceof ApiProblemError && error.status === 403 ? `Your role doesn't show the ${what}`
     : error instanceof ApiConnectionError ? "The API cannot be reached"
     : `The ${what} could not be loaded`;
   return (

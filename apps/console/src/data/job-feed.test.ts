@@ -1,7 +1,7 @@
 import type { JobDetail, JobStreamEvent } from "@internevo/contracts";
 import type { StepMetric, Trial } from "@internevo/domain";
 import { expect, it } from "vitest";
-import { EMPTY_FEED, extendFeed, LOG_LINES, mergeSteps, withTrial } from "./job-feed.ts";
+import { EMPTY_FEED, extendFeed, feedOf, LOG_LINES, mergeSteps, withTrial } from "./job-feed.ts";
 
 const step = (number: number, attempt: number, loss: number) => ({ step: number, attempt, loss }) as StepMetric;
 const event = (id: number, type: JobStreamEvent["type"], data: Record<string, unknown>): JobStreamEvent => ({ id, jobId: "j", type, at: "2026-01-01T00:00:00.000Z", data });
@@ -17,6 +17,14 @@ it("keeps the last lines of a long log, and the latest progress", () => {
   expect(feed.log).toHaveLength(LOG_LINES);
   expect(feed.log[0]?.message).toBe("line 5");
   expect(feed.progress).toMatchObject({ stage: "profiling", done: 2, total: 9 });
+});
+
+it("goes on from what was stored, though the stream begins a little before", () => {
+  const line = (id: number) => ({ id, at: "2026-01-01T00:00:00.000Z", level: "info", source: "trainer", message: `line ${id}` });
+  const stored = feedOf({ lastEventId: 3, progress: undefined, log: [line(2), line(5)], steps: [step(1, 1, 5), step(2, 1, 4)] });
+  const feed = extendFeed(stored, [event(4, "step", step(2, 1, 4)), event(5, "log", line(5)), event(6, "step", step(3, 1, 3)), event(7, "log", line(7))]);
+  expect(feed.steps.map(({ step: number }) => number)).toEqual([1, 2, 3]);
+  expect(feed.log.map(({ id }) => id)).toEqual([2, 5, 7]);
 });
 
 it("moves a trial forward by an event of the past, never back", () => {

@@ -1,29 +1,26 @@
-import type { JobDetail, JobStreamEvent } from "@internevo/contracts";
+import type { JobDetail, JobLogLine, JobStreamEvent, StageProgress } from "@internevo/contracts";
 import type { StepMetric, Trial } from "@internevo/domain";
 
-export interface StageProgress {
-  readonly stage: string;
-  readonly message: string;
-  readonly done: number | undefined;
-  readonly total: number | undefined;
-  readonly at: string;
-}
+export type LogLine = JobLogLine;
 
-export interface LogLine {
-  readonly id: number;
-  readonly at: string;
-  readonly level: string;
-  readonly source: string;
-  readonly message: string;
-}
-
-/** What the stream of a job has brought since the page was opened. */
+/** What is known of a job beside its own record: what was stored when the page was opened, and what its stream has brought since. */
 export interface JobFeed {
   readonly progress: StageProgress | undefined;
   readonly log: readonly LogLine[];
+  /** One value a step, in order of steps. */
   readonly steps: readonly StepMetric[];
   readonly ended: boolean;
 }
+
+/** What was stored of a job at the event `lastEventId`, or a little after. */
+export interface JobHistory {
+  readonly lastEventId: number;
+  readonly progress: StageProgress | undefined;
+  readonly log: readonly LogLine[];
+  readonly steps: readonly StepMetric[];
+}
+
+export const feedOf = ({ progress, log, steps }: JobHistory): JobFeed => ({ progress, log, steps: mergeSteps([], steps), ended: false });
 
 export const EMPTY_FEED: JobFeed = { progress: undefined, log: [], steps: [], ended: false };
 
@@ -31,7 +28,7 @@ export const EMPTY_FEED: JobFeed = { progress: undefined, log: [], steps: [], en
 export const LOG_LINES = 2000;
 
 const text = (value: unknown, otherwise: string): string => (typeof value === "string" ? value : otherwise);
-const count = (value: unknown): number | undefined => (typeof value === "number" ? value : undefined);
+const count = (value: unknown): number | null => (typeof value === "number" ? value : null);
 
 /** Adds events to a feed. */
 export function extendFeed(feed: JobFeed, events: readonly JobStreamEvent[]): JobFeed {
@@ -46,13 +43,21 @@ export function extendFeed(feed: JobFeed, events: readonly JobStreamEvent[]): Jo
   return {
     ...feed,
     progress,
-    log: log.length === 0 ? feed.log : [...feed.log, ...log].slice(-LOG_LINES),
-    steps: steps.length === 0 ? feed.steps : [...feed.steps, ...steps],
+    log: log.length === 0 ? feed.log : withLines(feed.log, log),
+    steps: steps.length === 0 ? feed.steps : mergeSteps(feed.steps, steps),
   };
+}
+
+/** A line that was stored after the stream's beginning was read comes again with the stream. */
+function withLines(known: readonly LogLine[], lines: readonly LogLine[]): LogLine[] {
+  const last = known.at(-1)?.id ?? 0;
+  return [...known, ...lines.filter(({ id }) => id > last)].slice(-LOG_LINES);
 }
 
 /** One value a step, in order of steps: a step that a restart repeated counts once, as it was measured last. */
 export function mergeSteps(stored: readonly StepMetric[], streamed: readonly StepMetric[]): StepMetric[] {
+  // As nearly always: what comes goes on from what is there.
+  if (isInOrder(streamed, stored.at(-1)?.step ?? 0)) return [...stored, ...streamed];
   const byStep = new Map<number, StepMetric>();
   for (const step of [...stored, ...streamed]) {
     const known = byStep.get(step.step);
@@ -61,9 +66,18 @@ export function mergeSteps(stored: readonly StepMetric[], streamed: readonly Ste
   return [...byStep.values()].sort((a, b) => a.step - b.step);
 }
 
+function isInOrder(steps: readonly StepMetric[], after: number): boolean {
+  let last = after;
+  for (const { step } of steps) {
+    if (step <= last) return false;
+    last = step;
+  }
+  return true;
+}
+
 const ADVANCE: Readonly<Record<Trial["state"], number>> = { pending: 0, running: 1, succeeded: 2, failed: 2 };
 
-/** The stream begins with the past, so a trial never goes back by an event. */
+/** The stream may begin a little in the past, so a trial never goes back by an event. */
 export function withTrial(job: JobDetail, trial: Trial): JobDetail {
   const known = job.trials.find(({ id }) => id === trial.id);
   if (!known) return { ...job, trials: [...job.trials, trial].sort((a, b) => a.candidate.rank - b.candidate.rank) };

@@ -3,8 +3,10 @@ import { planLabel, type Candidate, type PlanningResult, type Trial } from "@int
 /** A plan as the tables and charts show it: predicted, and measured where it was tried. */
 export interface PlanRow {
   readonly key: string;
-  /** Place in the list that the plan is of; undefined for one that stands beside the list. */
-  readonly rank: number | undefined;
+  /** Place among all feasible plans by prediction: the plan's number wherever it is shown. */
+  readonly rank: number;
+  /** Place among the measured ones; undefined where nothing was measured. */
+  readonly place: number | undefined;
   readonly candidate: Candidate;
   readonly trial: Trial | undefined;
   readonly chosen: boolean;
@@ -15,18 +17,17 @@ export const measuredStepSeconds = (row: PlanRow): number | undefined => row.tri
 
 /** Plans as the planner ranked them. */
 export const candidateRows = (candidates: readonly Candidate[]): PlanRow[] =>
-  candidates.map((candidate) => ({ key: planLabel(candidate.plan), rank: candidate.rank, candidate, trial: undefined, chosen: false }));
+  candidates.map((candidate) => ({ key: planLabel(candidate.plan), rank: candidate.rank, place: undefined, candidate, trial: undefined, chosen: false }));
 
-/**
- * The tried plans, or those that will be tried, ranked among those that the executor runs; and beside them every better plan
- * that it doesn't run yet. The fastest predicted first.
- */
+/** The tried plans, or those that will be tried, and between them every better plan that the executor doesn't run yet. The fastest predicted first. */
 export function planRows(planning: PlanningResult | null, trials: readonly Trial[], chosen: Candidate | null): PlanRow[] {
   const rows = new Map<string, PlanRow>();
   const chosenKey = chosen ? planLabel(chosen.plan) : undefined;
+  const times = trials.flatMap(({ measured }) => measured?.stepTimeSeconds ?? []).sort((a, b) => a - b);
+  const placeOf = (trial: Trial | undefined): number | undefined => (trial?.measured ? times.indexOf(trial.measured.stepTimeSeconds) + 1 : undefined);
   const add = (candidate: Candidate, trial: Trial | undefined): void => {
     const key = planLabel(candidate.plan);
-    if (!rows.has(key)) rows.set(key, { key, rank: candidate.runnable ? candidate.rank : undefined, candidate, trial, chosen: key === chosenKey });
+    if (!rows.has(key)) rows.set(key, { key, rank: candidate.rank, place: placeOf(trial), candidate, trial, chosen: key === chosenKey });
   };
   for (const trial of trials) add(trial.candidate, trial);
   if (planning) {
@@ -37,7 +38,7 @@ export function planRows(planning: PlanningResult | null, trials: readonly Trial
       if (!candidate.runnable && (everything || candidate.predicted.stepTimeSeconds < slowest)) add(candidate, undefined);
     }
   }
-  return [...rows.values()].sort((a, b) => plannedStepSeconds(a) - plannedStepSeconds(b) || (a.rank ?? 0) - (b.rank ?? 0));
+  return [...rows.values()].sort((a, b) => a.rank - b.rank);
 }
 
 export interface Comparison {
@@ -63,10 +64,8 @@ export function reasonOfChoice(rows: readonly PlanRow[]): string | undefined {
   const measured = rows.flatMap((row) => measuredStepSeconds(row) ?? []).sort((a, b) => a - b);
   const own = measuredStepSeconds(chosen);
   if (own === undefined) return undefined;
-  const trialled = [...rows].filter((row) => row.trial).sort((a, b) => plannedStepSeconds(a) - plannedStepSeconds(b));
-  const place = trialled.indexOf(chosen) + 1;
   const next = measured.find((seconds) => seconds > own);
   const lead = next === undefined ? "" : `, ${(100 * (next / own - 1)).toFixed(1)} % ahead of the next`;
   const fastest = own === measured[0] ? `Fastest of ${measured.length} measured${lead}` : `Not the fastest of the ${measured.length} measured`;
-  return `${fastest}. By prediction it was number ${place} of the ${trialled.length} tried.`;
+  return `${fastest}. By prediction it was number ${chosen.rank} of all plans.`;
 }

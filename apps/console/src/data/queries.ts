@@ -1,7 +1,9 @@
-import { allPages, ApiConnectionError, ApiProblemError } from "@internevo/client";
+import { allPages, ApiConnectionError, ApiProblemError, type InternEvoClient } from "@internevo/client";
+import type { JobDetail } from "@internevo/contracts";
 import { QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import type { JobState, StepMetric } from "@internevo/domain";
+import type { JobState, StepMetric, Workload } from "@internevo/domain";
 import { useSession } from "../session/session.tsx";
+import { LOG_LINES, type JobHistory, type LogLine } from "./job-feed.ts";
 
 /** A lost connection is tried again until it is back; a refusal is an answer, and a server's fault is asked about twice more. */
 function mayRetry(failures: number, error: Error): boolean {
@@ -49,19 +51,20 @@ export function useJob(id: string) {
   });
 }
 
-/** The steps that are stored when the page opens; the stream brings the rest. */
-export function useStoredSteps(id: string, ready: boolean) {
-  const { client } = useSession();
-  return useQuery({
-    queryKey: ["job-steps", id],
-    enabled: ready,
-    staleTime: Number.POSITIVE_INFINITY,
-    queryFn: async ({ signal }) => {
-      const steps: StepMetric[] = [];
-      for await (const step of allPages((cursor) => client.jobMetrics(id, { limit: 1000, signal, ...(cursor === undefined ? {} : { cursor }) }))) steps.push(step);
-      return steps;
-    },
-  });
+const STEPS_A_PAGE = 1000;
+const LINES_A_PAGE = 200;
+
+/** Reads what is stored of a job: the record first, so that a stream from its newest event on leaves nothing out. */
+export async function readJobHistory(client: InternEvoClient, id: string, signal: AbortSignal): Promise<JobHistory & { readonly job: JobDetail }> {
+  const job = await client.getJob(id, { signal });
+  const steps: StepMetric[] = [];
+  if (job.lastStep > 0) for await (const step of allPages((cursor) => client.jobMetrics(id, { limit: STEPS_A_PAGE, signal, ...(cursor === undefined ? {} : { cursor }) }))) steps.push(step);
+  const log: LogLine[] = [];
+  for await (const line of allPages((cursor) => client.jobLog(id, { limit: LINES_A_PAGE, signal, ...(cursor === undefined ? {} : { cursor }) }))) {
+    log.push(line);
+    if (log.length >= LOG_LINES) break;
+  }
+  return { job, lastEventId: job.lastEventId, progress: job.progress ?? undefined, steps, log: log.reverse() };
 }
 
 export function useProfiles() {
@@ -79,6 +82,9 @@ export function useProfile(id: string) {
   const { client } = useSession();
   return useQuery({ queryKey: ["profile", id], queryFn: ({ signal }) => client.getProfile(id, { signal }), staleTime: 60_000 });
 }
+
+/** A run was asked for and has not ended. */
+export const isBeingPlanned = ({ lastRunAt, lastOutcome }: Workload): boolean => lastRunAt !== null && lastOutcome === null;
 
 export function useWorkloads() {
   const { client } = useSession();

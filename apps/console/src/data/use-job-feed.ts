@@ -5,8 +5,8 @@ import { useQueryClient, type QueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { useSession } from "../session/session.tsx";
 import { reportUnreachable } from "./connection.ts";
-import { EMPTY_FEED, extendFeed, withTrial, type JobFeed } from "./job-feed.ts";
-import { jobKey } from "./queries.ts";
+import { EMPTY_FEED, extendFeed, feedOf, withTrial, type JobFeed } from "./job-feed.ts";
+import { jobKey, readJobHistory } from "./queries.ts";
 
 /** Events that come together are shown together. */
 const BATCH_MILLISECONDS = 120;
@@ -42,7 +42,11 @@ export function useJobFeed(jobId: string): JobFeed {
     };
     const follow = async (): Promise<void> => {
       try {
-        for await (const event of client.jobEvents(jobId, { signal: abort.signal, onReconnect: reportUnreachable })) {
+        const { job, ...history } = await queries.fetchQuery({ queryKey: ["job-history", jobId], queryFn: ({ signal }) => readJobHistory(client, jobId, signal), staleTime: 0, gcTime: 0 });
+        if (abort.signal.aborted) return;
+        queries.setQueryData<JobDetail>(jobKey(jobId), (known) => (known && known.version > job.version ? known : job));
+        setFeed(feedOf(history));
+        for await (const event of client.jobEvents(jobId, { lastEventId: history.lastEventId, signal: abort.signal, onReconnect: reportUnreachable })) {
           batch.push(event);
           timer ??= setTimeout(flush, BATCH_MILLISECONDS);
         }

@@ -17,10 +17,10 @@ import { PlanText } from "../components/plan/plan-text.tsx";
 import { Rejections } from "../components/plan/rejections.tsx";
 import { JobStateBadge } from "../components/state-badge.tsx";
 import { Failed, Loading } from "../components/states.tsx";
-import { mergeSteps, type JobFeed } from "../data/job-feed.ts";
+import type { JobFeed } from "../data/job-feed.ts";
 import { useJobFeed } from "../data/use-job-feed.ts";
 import { planRows, reasonOfChoice, type PlanRow } from "../data/plan-rows.ts";
-import { isActive, useJob, useStoredSteps } from "../data/queries.ts";
+import { isActive, useJob } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
 import { formatBytes, formatCount, formatInteger, sentence } from "../text/format.ts";
 import { explainPlan, FAILURE_WORDS } from "../text/words.ts";
@@ -37,7 +37,8 @@ function Ending({ job }: { job: JobDetail }) {
       </Alert>
     );
   }
-  if (job.reason !== null && job.reason !== "") return <Alert color="gray" variant="light">{job.reason}</Alert>;
+  // The reason of another state is what came out of the stage before it, and is told there.
+  if ((job.state === "cancelled" || job.state === "cancelling") && job.reason !== null && job.reason !== "") return <Alert color="gray" variant="light">{job.reason}</Alert>;
   return null;
 }
 
@@ -62,25 +63,24 @@ function Planning({ job, rows }: { job: JobDetail; rows: PlanRow[] }) {
     <>
       {rows.length > 0 && (
         <>
-          <Section title="Plans: predicted beside measured" about="The best plans by prediction, each run for real. Press a rank for all that is known of that plan; press a heading to sort.">
+          <Section title="Plans: predicted beside measured" folded={rows.length === 1 ? "1 plan" : `${rows.length} plans`} about="The best plans by prediction, each run for real. Press a rank for all that is known of that plan; press a heading to sort.">
             <PlanTable rows={rows} withMeasured={job.trials.length > 0} label="Plans" />
           </Section>
-          <Section title="Memory by line" about={`Predicted for the fullest rank, against the ${formatBytes(planning.memoryLimitBytes)} that a rank may use.`}>
+          <Section title="Memory by line" folded about={`Predicted for the fullest rank, against the ${formatBytes(planning.memoryLimitBytes)} that a rank may use.`}>
             <MemoryChart rows={rows} limitBytes={planning.memoryLimitBytes} />
           </Section>
-          <Section title="Where the time goes" about="Predicted time of one step by cause.">
+          <Section title="Where the time goes" folded about="Predicted time of one step by cause.">
             <TimeChart rows={rows} />
           </Section>
         </>
       )}
-      <Section title="Why plans were rejected"><Rejections planning={planning} /></Section>
+      <Section title="Why plans were rejected" folded={`${formatInteger(planning.counts.evaluated - planning.counts.feasible)} of ${formatInteger(planning.counts.evaluated)}`}><Rejections planning={planning} /></Section>
     </>
   );
 }
 
 function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
-  const stored = useStoredSteps(job.id, job.attempts.length > 0 || job.lastStep > 0);
-  const steps = useMemo(() => mergeSteps(stored.data ?? [], feed.steps), [stored.data, feed.steps]);
+  const { steps } = feed;
   const rows = useMemo(() => planRows(job.planning, job.trials, job.chosen), [job.planning, job.trials, job.chosen]);
   const lastStep = Math.max(job.lastStep, steps.at(-1)?.step ?? 0);
   const live = lastStep === job.lastStep ? job : { ...job, lastStep };
@@ -91,10 +91,10 @@ function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
       {job.report && <Section title="Report"><FinalReport report={job.report} /></Section>}
       <ChosenPlan job={job} rows={rows} />
       {(job.attempts.length > 0 || steps.length > 0) && <Section title="Training"><Training job={live} steps={steps} /></Section>}
-      {job.attempts.length > 0 && <Section title="Attempts" about={job.attempts.length === 1 ? "No restart." : `${job.attempts.length - 1} ${job.attempts.length === 2 ? "restart" : "restarts"} from the last checkpoint.`}><Attempts attempts={job.attempts} /></Section>}
+      {job.attempts.length > 0 && <Section title="Attempts" folded={String(job.attempts.length)} about={job.attempts.length === 1 ? "No restart." : `${job.attempts.length - 1} ${job.attempts.length === 2 ? "restart" : "restarts"} from the last checkpoint.`}><Attempts attempts={job.attempts} /></Section>}
       <Planning job={job} rows={rows} />
-      <Section title="Log"><LogTail lines={feed.log} ended={feed.ended} /></Section>
-      <Section title="Job">
+      <Section title="Log" folded={feed.log.length === 1 ? "1 line" : `${feed.log.length} lines`}><LogTail lines={feed.log} ended={feed.ended} /></Section>
+      <Section title="Job" folded>
         <Facts
           items={[
             { name: "Model", value: job.model, note: `${job.spec.model.layers} layers, hidden ${formatInteger(job.spec.model.hiddenSize)}, ${job.spec.model.heads} heads` },

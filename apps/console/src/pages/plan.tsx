@@ -9,7 +9,7 @@ import { PlanTable } from "../components/plan/plan-table.tsx";
 import { Rejections } from "../components/plan/rejections.tsx";
 import { candidateRows } from "../data/plan-rows.ts";
 import { useSession } from "../session/session.tsx";
-import { formatBytes } from "../text/format.ts";
+import { formatBytes, formatInteger } from "../text/format.ts";
 
 function Result({ result }: { result: PlanningResult }) {
   const [list, setList] = useState<"all" | "runnable">("all");
@@ -29,13 +29,13 @@ function Result({ result }: { result: PlanningResult }) {
             )}
             <PlanTable rows={rows} withMeasured={false} label="Plans" />
           </Section>
-          <Section title="Memory by line" about={`Predicted for the fullest rank, against the ${formatBytes(result.memoryLimitBytes)} that a rank may use.`}>
+          <Section title="Memory by line" folded about={`Predicted for the fullest rank, against the ${formatBytes(result.memoryLimitBytes)} that a rank may use.`}>
             <MemoryChart rows={rows} limitBytes={result.memoryLimitBytes} />
           </Section>
-          <Section title="Where the time goes" about="Predicted time of one step by cause."><TimeChart rows={rows} /></Section>
+          <Section title="Where the time goes" folded about="Predicted time of one step by cause."><TimeChart rows={rows} /></Section>
         </>
       ) : <Alert color="yellow" title="No plan fits">Below is what rejected them, and what would need the least memory.</Alert>}
-      <Section title="Why plans were rejected"><Rejections planning={result} /></Section>
+      <Section title="Why plans were rejected" folded={`${formatInteger(result.counts.evaluated - result.counts.feasible)} of ${formatInteger(result.counts.evaluated)}`}><Rejections planning={result} /></Section>
     </>
   );
 }

@@ -3,6 +3,7 @@ import { Button, Code, NativeSelect, SegmentedControl, Text } from "@mantine/cor
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { CurveChart } from "../components/chart/curve-chart.tsx";
+import { seriesColour, seriesPattern } from "../components/chart/series.ts";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
 import { LinkTo } from "../components/links.tsx";
 import { Moment } from "../components/moment.tsx";
@@ -30,7 +31,7 @@ function Collectives({ profile }: { profile: Profile }) {
         <SegmentedControl aria-label="Measure" value={measure} onChange={(value) => setMeasure(value === "time" ? "time" : "bandwidth")} data={[{ value: "bandwidth", label: "Bandwidth" }, { value: "time", label: "Time" }]} />
       </div>
       <div className="legend">
-        {curves.map((curve, index) => <span key={curve} className="legend-item"><span className="swatch" style={{ background: `var(--series-${(index % 12) + 1})` }} aria-hidden="true" />{curve}</span>)}
+        {curves.map((curve, index) => <span key={curve} className="legend-item"><span className={`swatch ${seriesPattern(index)}`} style={{ backgroundColor: seriesColour(index) }} aria-hidden="true" />{curve}</span>)}
       </div>
       <CurveChart points={points} measure={measure} label={`${OP_WORDS[op]}: ${measure} over bytes, ${curves.length} ${curves.length === 1 ? "curve" : "curves"}`} />
       <details className="as-table">
@@ -126,9 +127,9 @@ function ProfileView({ profile, createdAt, freshUntil }: { profile: Profile; cre
         ]}
       />
       <Section title="Collectives (VPro)" about="Median time of each collective by size and group, on logarithmic axes. Bytes count the whole tensor of the operation."><Collectives profile={profile} /></Section>
-      <Section title="Modules (UPro)" about="Time of each module of a layer alone. The share of the device's peak is given for matrix products."><Modules profile={profile} /></Section>
-      <Section title="Slow-downs (OPro)" about="Time of a module and a collective together, over the longer of the two alone."><Overlaps profile={profile} /></Section>
-      <Section title="Where the numbers come from">
+      <Section title="Modules (UPro)" folded={`${formatInteger(profile.modules.length)} times`} about="Time of each module of a layer alone. The share of the device's peak is given for matrix products."><Modules profile={profile} /></Section>
+      <Section title="Slow-downs (OPro)" folded={formatInteger(profile.overlaps.length)} about="Time of a module and a collective together, over the longer of the two alone."><Overlaps profile={profile} /></Section>
+      <Section title="Where the numbers come from" folded>
         <Facts
           items={[
             { name: "Source", value: provenance.source, wide: true },

@@ -31,7 +31,7 @@ export function ProfilesPage() {
                     <RowTitle><Link to="/clusters/$profileId" params={{ profileId: profile.id }} className="plain-link">{profile.name}</Link></RowTitle>
                     <Cell label="Cluster" className="breakable">{profile.clusterKey}</Cell>
                     <Cell label="Measured"><Moment at={profile.createdAt} both /></Cell>
-                    <Cell label="Freshness"><span><Badge tone={fresh ? "good" : "quiet"}>{fresh ? "Fresh" : "Stale"}</Badge> <span className="cell-note-inline">{fresh ? "until" : "since"} <Moment at={profile.freshUntil} /></span></span></Cell>
+                    <Cell label="Freshness"><span><Badge tone={fresh ? "good" : "quiet"}>{fresh ? "Fresh" : "Stale"}</Badge> <span className="cell-note-inline">{fresh ? "goes stale" : "went stale"} <Moment at={profile.freshUntil} /></span></span></Cell>
                   </Row>
                 );
               })}

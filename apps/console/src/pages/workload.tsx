@@ -1,4 +1,4 @@
-import { describeJob, type Proposal } from "@internevo/domain";
+import { describeJob, type Plan, type Proposal, type Workload } from "@internevo/domain";
 import { Alert, Button, Code, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
@@ -8,26 +8,34 @@ import { Facts, Page, Section } from "../components/page.tsx";
 import { PlanLegend, PlanText } from "../components/plan/plan-text.tsx";
 import { Failed, Loading } from "../components/states.tsx";
 import { RunButton } from "../components/workload/run-button.tsx";
-import { useProposals, useWorkload } from "../data/queries.ts";
+import { isBeingPlanned, useProposals, useWorkload } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
 import { formatBytes, formatPercent, formatSeconds, formatSpan } from "../text/format.ts";
-import { DIMENSIONS } from "../text/words.ts";
+import { DIMENSIONS, dimensionValue, lineName } from "../text/words.ts";
 
 const route = getRouteApi("/workloads/$workloadId");
 const back = <LinkTo to="/workloads" size="sm">← Workloads</LinkTo>;
 
-const fieldName = (field: string): string => {
-  const dimension = DIMENSIONS.find(({ key }) => field === key || field.endsWith(`.${key}`));
-  return dimension ? `${dimension.name} (${dimension.symbol})` : field;
-};
-const shown = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
+function fieldName(field: keyof Plan): string {
+  const dimension = DIMENSIONS.find(({ key }) => field === key);
+  return dimension ? `${dimension.name} (${dimension.symbol})` : lineName(field);
+}
+
+const differencesOf = (current: Plan, proposed: Plan) => (Object.keys(proposed) as (keyof Plan)[]).filter((field) => current[field] !== proposed[field]).map((field) => ({ field, from: dimensionValue(current, field), to: dimensionValue(proposed, field) }));
+
+function headline({ current, predictedGain }: Proposal): [strong: string, rest: string] {
+  if (current === null) return ["First plan", ": none was in use"];
+  return predictedGain > 0 ? [`${formatPercent(predictedGain)} less time a step`, ", by prediction"] : ["The plan in use does not fit any more", ""];
+}
 
 function ProposalCard({ proposal }: { proposal: Proposal }) {
   const { current, proposed } = proposal;
+  const [strong, rest] = headline(proposal);
+  const differences = current === null ? [] : differencesOf(current.plan, proposed.plan);
   return (
     <article className="proposal" data-proposal={proposal.id}>
       <header>
-        <strong>{formatPercent(proposal.predictedGain)} less time a step</strong>, by prediction <span className="cell-note-inline">· <Moment at={proposal.createdAt} both /></span>
+        <strong>{strong}</strong>{rest} <span className="cell-note-inline">· <Moment at={proposal.createdAt} both /></span>
       </header>
       <Table label={`Proposal: plan in use and plan proposed`} narrow="cards">
         <Head><Row><Column /><Column>Plan</Column><Column numeric>Step time</Column><Column numeric>Peak memory</Column></Row></Head>
@@ -36,21 +44,29 @@ function ProposalCard({ proposal }: { proposal: Proposal }) {
           <Row className="row-chosen"><RowTitle>Proposed</RowTitle><Cell label="Plan"><PlanText plan={proposed.plan} /></Cell><Cell label="Step time" numeric>{formatSeconds(proposed.predicted.stepTimeSeconds)}</Cell><Cell label="Peak memory" numeric>{formatBytes(proposed.predicted.peakMemoryBytes)}</Cell></Row>
         </Body>
       </Table>
-      {proposal.differences.length > 0 && (
+      {differences.length > 0 && (
         <ul className="differences" aria-label="Differences">
-          {proposal.differences.map(({ field, from, to }) => <li key={field}>{fieldName(field)}: <Code>{shown(from)}</Code> → <Code>{shown(to)}</Code></li>)}
+          {differences.map(({ field, from, to }) => <li key={field}>{fieldName(field)}: <Code>{from}</Code> → <Code>{to}</Code></li>)}
         </ul>
       )}
     </article>
   );
 }
 
-function Proposals({ workloadId }: { workloadId: string }) {
-  const query = useProposals(workloadId);
+function NoProposals({ workload }: { workload: Workload }) {
+  const why =
+    isBeingPlanned(workload) ? "None yet: a run is queued or at work."
+    : workload.lastRunAt === null ? "None yet: the workload has not been planned. Its next run is above; “Run now” does not wait for it."
+    : "None: no run has found a plan that is better by enough.";
+  return <Text size="sm" c="dimmed">{why}</Text>;
+}
+
+function Proposals({ workload }: { workload: Workload }) {
+  const query = useProposals(workload.id);
   const proposals = query.data?.pages.flatMap(({ items }) => items) ?? [];
   if (query.isPending) return <Loading label="proposals" rows={2} />;
   if (query.isError && proposals.length === 0) return <Failed what="proposals" error={query.error} onRetry={() => void query.refetch()} />;
-  if (proposals.length === 0) return <Text size="sm" c="dimmed">None: no run has found a plan that is better by enough.</Text>;
+  if (proposals.length === 0) return <NoProposals workload={workload} />;
   return (
     <>
       {proposals.map((proposal) => <ProposalCard key={proposal.id} proposal={proposal} />)}
@@ -74,13 +90,13 @@ export function WorkloadPage() {
           { name: "Schedule", value: <Code>{workload.cron}</Code>, note: workload.timeZone },
           { name: "Next run", value: workload.nextRunAt === null ? "–" : <Moment at={workload.nextRunAt} both /> },
           { name: "Last run", value: workload.lastRunAt === null ? "never" : <Moment at={workload.lastRunAt} both /> },
-          { name: "Outcome", value: workload.lastOutcome ?? "–" },
           { name: "Proposes from", value: formatPercent(workload.gainThreshold), note: "predicted gain in step time" },
           { name: "Made up when late by", value: `up to ${formatSpan(workload.catchUpWindowSeconds * 1000)}` },
           { name: "Registered", value: <Moment at={workload.createdAt} both /> },
+          { name: "Outcome", value: isBeingPlanned(workload) ? "Queued or at work" : (workload.lastOutcome ?? "–"), wide: true },
         ]}
       />
-      <Section title="Proposals"><Proposals workloadId={workloadId} /></Section>
+      <Section title="Proposals"><Proposals workload={workload} /></Section>
     </Page>
   );
 }

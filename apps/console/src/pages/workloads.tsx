@@ -7,7 +7,7 @@ import { Page } from "../components/page.tsx";
 import { Badge } from "../components/state-badge.tsx";
 import { Empty, Failed, Loading } from "../components/states.tsx";
 import { RunButton } from "../components/workload/run-button.tsx";
-import { useWorkloads } from "../data/queries.ts";
+import { isBeingPlanned, useWorkloads } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
 import { formatPercent } from "../text/format.ts";
 
@@ -18,7 +18,7 @@ function WorkloadRow({ workload, mayRun }: { workload: Workload; mayRun: boolean
       <Cell label="Schedule"><span><Code>{workload.cron}</Code> <span className="cell-note-inline">{workload.timeZone}</span>{!workload.enabled && <> <Badge tone="quiet">Off</Badge></>}</span></Cell>
       <Cell label="Next run">{workload.nextRunAt === null ? undefined : <Moment at={workload.nextRunAt} both />}</Cell>
       <Cell label="Last run">{workload.lastRunAt === null ? <span className="nothing">never</span> : <Moment at={workload.lastRunAt} both />}</Cell>
-      <Cell label="Outcome">{workload.lastOutcome ?? undefined}</Cell>
+      <Cell label="Outcome">{isBeingPlanned(workload) ? "queued or at work" : (workload.lastOutcome ?? undefined)}</Cell>
       <Cell label="Proposes from" numeric>{formatPercent(workload.gainThreshold)}</Cell>
       {mayRun && <Cell label=""><RunButton id={workload.id} name={workload.name} /></Cell>}
     </Row>

@@ -46,6 +46,9 @@ export const REJECTION_WORDS: Readonly<Record<RejectionReason, { name: string; a
   "ranks-not-divisible": { name: "Ranks not divisible", about: "the dimensions don't multiply up to the ranks of the cluster" },
   "sharding-not-divisible": { name: "Sharding not divisible", about: "the sharding factors don't divide the ranks that hold the same slice of the model" },
   "gradient-sharding-not-allowed": { name: "Gradient sharding not allowed", about: "gradients are sharded like the optimizer state, or not at all" },
+  "tensor-not-divisible": { name: "Tensor ranks can't split the model", about: "tensor parallel divides the inner width of the MLP, and leaves every rank a part of the vocabulary" },
+  "chunks-not-possible": { name: "Chunks don't fit", about: "interleaving needs several stages, a layer for each chunk, and micro-batches in multiples of the stages" },
+  "recompute-layers-not-possible": { name: "Recomputed layers don't fit", about: "at most the layers of a stage are recomputed, and all of them without a number" },
   "tensor-sequence-mismatch": { name: "Tensor and sequence parallel don't match", about: "tensor parallel is 1 (Ulysses), or equals sequence parallel (Megatron)" },
   "memory-exceeded": { name: "Does not fit in memory", about: "the predicted peak of the fullest rank is above the limit" },
 };

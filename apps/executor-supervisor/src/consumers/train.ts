@@ -1,18 +1,16 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { formatBytes, planLabel, ProblemError, worldSize, type Attempt, type Candidate, type Failure } from "@internevo/domain";
-import { assertEnoughTokens, assertProgram, prepareDataset, type Dataset, type Trainer } from "@internevo/launcher";
+import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
+import { formatBytes, planLabel, worldSize, type Attempt, type Candidate, type Failure } from "@internevo/domain";
+import type { Dataset } from "@internevo/launcher";
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import { checkpointDirectory, clusterRunDirectory, failedJob, failureOfProblem, stageFeed, type JobFeed } from "@internevo/stages";
+import { checkpointDirectory, clusterRunDirectory, failedJob, prepareTraining, withStageFeed, type JobFeed, type TrainingSettings } from "@internevo/stages";
 import { allSteps, clusterLease, ensureRun, finishAttempt, listAttempts, listTrials, recordSteps, setAttemptResumedFrom, startAttempt, transitionJob, type Database } from "@internevo/store";
 import { discardCheckpointsBeyond } from "../checkpoints.ts";
 import { reportOf } from "../report.ts";
 import { failureAfter } from "../restarts.ts";
 import { runAttempt } from "../run-attempt.ts";
 
-export interface ExecutorSettings {
-  readonly trainer: Trainer;
-  readonly dataDirectory: string;
-  readonly threadsPerRank: number;
+export interface ExecutorSettings extends TrainingSettings {
   /** Ranks that say nothing for so long count as hung. */
   readonly silenceSeconds: number;
   /** How long ranks may take to write a checkpoint when the service stops. */
@@ -92,25 +90,15 @@ async function trainUntilDone(training: Training): Promise<Failure | undefined> 
   }
 }
 
-async function prepare(settings: ExecutorSettings, context: CommandContext<"job.run">): Promise<Dataset> {
-  const { spec } = context.job;
-  await assertProgram(settings.trainer);
-  if (spec.data === null) throw new ProblemError("data-invalid", "the job names no data", [{ field: "data", message: "is missing", remedy: "add data to the job" }]);
-  const dataset = await prepareDataset(spec.data, settings.dataDirectory, spec.model.vocabularySize);
-  assertEnoughTokens(dataset, spec);
-  return dataset;
-}
-
 /** Trains with the chosen plan to the asked number of steps, through deaths of ranks and of this process, and reports. */
 export const train = (settings: ExecutorSettings, database: Database) => async (context: CommandContext<"job.run">): Promise<Effect> => {
   const { job, log } = context;
   const { chosen } = job;
   if (!chosen) return failedJob(job.id, "running", { code: "internal", message: "the job has no chosen plan", remedy: "submit it again" });
-  const feed = stageFeed(context);
-  try {
-    const dataset = await prepare(settings, context);
-    feed.progress("running", "waits for the cluster", 0, job.spec.steps);
-    await context.reserve(clusterLease(job.spec.cluster.name));
+  return withStageFeed(context, "running", async (feed) => {
+    const dataset = await prepareTraining(settings, job.spec);
+    await context.reserve(clusterLease(job.spec.cluster.name), () => feed.progress("running", WAITS_FOR_CLUSTER, 0, job.spec.steps));
+    feed.progress("running", "starts the ranks", 0, job.spec.steps);
     const run = await context.fenced((tx) => ensureRun(tx, job.id, chosen));
     const failure = await trainUntilDone({ settings, database, context, feed, chosen, runId: run.id, dataset });
     if (failure) return failedJob(job.id, "running", failure);
@@ -124,11 +112,5 @@ export const train = (settings: ExecutorSettings, database: Database) => async (
     });
     log.info({ report }, "training is complete");
     return async (tx) => void (await transitionJob(tx, { jobId: job.id, from: "running", to: "succeeded", report }));
-  } catch (error) {
-    if (!(error instanceof ProblemError)) throw error;
-    log.warn({ code: error.code, details: error.details }, error.message);
-    return failedJob(job.id, "running", failureOfProblem(error));
-  } finally {
-    await feed.close();
-  }
+  });
 };

@@ -14,7 +14,7 @@ export const profileJob = (settings: ProfilingSettings, database: Database) => a
       database,
       spec: job.spec,
       signal,
-      reserve: (resource) => context.reserve(resource),
+      reserve: (resource, onWait) => context.reserve(resource, onWait),
       onProgress: (message, done, total) => feed.progress("profiling", message, done, total),
       onLog: (line) => feed.log("warn", "internevo-probe", line),
     });

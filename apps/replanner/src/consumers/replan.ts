@@ -25,7 +25,7 @@ async function measured(settings: ReplannerSettings, database: Database, context
       database,
       spec: workload.spec,
       signal: context.signal,
-      reserve: (resource) => context.reserve(resource),
+      reserve: (resource, onWait) => context.reserve(resource, onWait),
       onProgress: (message, done, total) => context.log.debug({ done, total }, message),
       onLog: (line) => context.log.warn({ source: "internevo-probe" }, line),
     });

@@ -1,5 +1,3 @@
-import { RUN_MARKER } from "../process/processes.ts";
-
 export interface LocalCommandOptions {
   readonly program: string;
   readonly configPath: string;
@@ -8,9 +6,6 @@ export interface LocalCommandOptions {
   readonly temporaryDirectory: string;
   /** Scratch of this run in shared memory: segments of the shared-memory transport; null: the transport's default. */
   readonly sharedMemoryDirectory: string | null;
-  /** Hosts with slots, reached by ssh; without them all ranks run on this machine. */
-  readonly hosts?: readonly { readonly name: string; readonly slots: number }[];
-  readonly environment: Readonly<Record<string, string>>;
 }
 
 /**
@@ -18,13 +13,10 @@ export interface LocalCommandOptions {
  * More ranks than cores are allowed and nothing is bound, so that several small runs share a machine.
  */
 export function localCommand(options: LocalCommandOptions): string[] {
-  const { hosts } = options;
   return [
     "setpriv", "--pdeathsig", "KILL", "--",
     "mpirun", "-np", String(options.ranks), "--oversubscribe", "--bind-to", "none",
-    ...(hosts && hosts.length > 0
-      ? ["--host", hosts.map((host) => `${host.name}:${host.slots}`).join(","), "-x", RUN_MARKER, "-x", "OMP_NUM_THREADS", "-x", "OPENBLAS_NUM_THREADS"]
-      : ["--host", `localhost:${options.ranks}`]),
+    "--host", `localhost:${options.ranks}`,
     // Runs side by side would otherwise share one session directory and /dev/shm, and a killed one would leave its segments.
     "--mca", "orte_tmpdir_base", options.temporaryDirectory,
     ...(options.sharedMemoryDirectory === null ? [] : ["--mca", "btl_vader_backing_directory", options.sharedMemoryDirectory]),

@@ -120,6 +120,16 @@ describe("prepareDataset of token files", () => {
     expect(problem.message).toContain("holds token 300 at index 2 (byte offset 68)");
   });
 
+  it("refuses a header that says there are no tokens to choose from", async () => {
+    const path = await tokenFile("t.tokens", [1, 2, 3, 4]);
+    const bytes = await readFile(path);
+    bytes.writeUInt32LE(0, 24);
+    await writeFile(path, bytes);
+    const problem = await problemOf(prepareDataset({ format: "tokens", path }, at("data"), 300));
+    expect(problem.message).toContain("says a vocabulary of 0");
+    expect(problem.details[0]).toMatchObject({ field: "data.path", value: path });
+  });
+
   it("says how many bytes a truncated file lacks", async () => {
     const path = await tokenFile("t.tokens", [1, 2, 3, 4]);
     await truncate(path, 70);

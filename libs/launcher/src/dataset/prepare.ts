@@ -134,8 +134,13 @@ async function known(sidecar: string): Promise<Dataset | undefined> {
     throw error;
   }
   const dataset = validate(DatasetSchema, JSON.parse(text), "internal", sidecar);
-  const found = await stat(dataset.path).catch(() => undefined);
-  return found?.size === dataset.sizeBytes ? dataset : undefined;
+  try {
+    return (await stat(dataset.path)).size === dataset.sizeBytes ? dataset : undefined;
+  } catch (error) {
+    // Somebody has removed it: it is made again.
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
 }
 
 /**

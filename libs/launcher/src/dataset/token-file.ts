@@ -69,7 +69,7 @@ export async function openData(path: string, field: string): Promise<{ handle: F
 
 /**
  * Reads and checks a token file's header against its size.
- * @throws ProblemError `data-invalid`: foreign magic, unknown version, or a size that is not the header's (expected and found bytes).
+ * @throws ProblemError `data-invalid`: foreign magic, unknown version, a vocabulary of 0, or a size that is not the header's (expected and found bytes).
  */
 export async function readHeader(handle: FileHandle, path: string, sizeBytes: number): Promise<TokenFileHeader> {
   const bytes = Buffer.alloc(TOKEN_FILE.headerBytes);
@@ -87,7 +87,9 @@ export async function readHeader(handle: FileHandle, path: string, sizeBytes: nu
   if (expected !== sizeBytes) {
     throw invalid(path, `is ${sizeBytes < expected ? "truncated" : "too long"}: expected ${expected} bytes for ${tokenCount} tokens, found ${sizeBytes}`, "copy or write the file again");
   }
-  return { bytesPerToken, tokenCount, vocabularySize: bytes.readUInt32LE(24) };
+  const vocabularySize = bytes.readUInt32LE(24);
+  if (vocabularySize === 0) throw invalid(path, "says a vocabulary of 0 tokens", remedy);
+  return { bytesPerToken, tokenCount, vocabularySize };
 }
 
 /**

@@ -22,6 +22,7 @@ export function readProcess(pid: number): ProcessEntry | undefined {
   try {
     stat = readFileSync(`/proc/${pid}/stat`, "utf8");
   } catch {
+    // It has ended.
     return undefined;
   }
   // The command stands in parentheses and may itself hold any character: fields are counted from the last one.
@@ -37,6 +38,7 @@ function carriesMarker(pid: number, marker: string): boolean {
   try {
     return readFileSync(`/proc/${pid}/environ`, "latin1").split("\0").includes(`${RUN_MARKER}=${marker}`);
   } catch {
+    // It has ended, or is another user's, whose ranks are not ours to end.
     return false;
   }
 }

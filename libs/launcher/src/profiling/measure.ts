@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { NATIVE_PROTOCOL, type ProbeConfig, type ProbeEvent } from "@internevo/contracts";
 import { ProfileSchema, validate, type Cluster, type Failure, type Profile } from "@internevo/domain";
+import { launchTarget } from "../launch-hosts.ts";
 import { launchRanks } from "../launch.ts";
 import type { Probe } from "../programs.ts";
 import { collectiveCurves, type Measurements } from "./measurements.ts";
@@ -16,6 +17,8 @@ export interface ProbeEffort {
 export interface MeasureProfileOptions {
   readonly probe: Probe;
   readonly cluster: Cluster;
+  /** Where the hosts of the installation's clusters are described; only needed for `launcher: ssh`. */
+  readonly clustersFile?: string | undefined;
   readonly needed: Measurements;
   readonly threadsPerRank: number;
   readonly effort: ProbeEffort;
@@ -65,6 +68,9 @@ function peakOf(events: readonly ProbeEvent[], precision: "fp32" | "bf16", large
   return Math.max(largeProduct, ...rates);
 }
 
+/** Readable, and apart from others of the day: `this-machine 2026-01-31 18:05Z`. */
+export const profileName = (clusterName: string, measuredAt: Date): string => `${clusterName} ${measuredAt.toISOString().slice(0, 16).replace("T", " ")}Z`;
+
 /** What the probe said, as a profile. */
 export function assembleProfile(options: { events: readonly ProbeEvent[]; cluster: Cluster; digest: string; threadsPerRank: number; command: string; measuredAt: Date; seconds: number }): Profile {
   const { events, cluster, digest, threadsPerRank, command, measuredAt, seconds } = options;
@@ -72,7 +78,7 @@ export function assembleProfile(options: { events: readonly ProbeEvent[]; cluste
   if (!device) throw new Error("the probe ended without describing the device");
   const profile: Profile = {
     schemaVersion: 1,
-    name: `${cluster.name} ${measuredAt.toISOString()}`,
+    name: profileName(cluster.name, measuredAt),
     cluster: { nodes: cluster.nodes, gpusPerNode: cluster.gpusPerNode, memoryPerGpuBytes: cluster.memoryPerGpuBytes },
     device: {
       name: device.name,
@@ -113,9 +119,8 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
     program: probe,
     config,
     ranks,
-    ranksPerNode: cluster.gpusPerNode,
     threadsPerRank: options.threadsPerRank,
-    launcher: cluster.launcher,
+    ...(await launchTarget(cluster, options.clustersFile)),
     runDirectory: options.runDirectory,
     killSignal: options.signal,
     timeoutSeconds: options.timeoutSeconds,

@@ -103,7 +103,12 @@ export const jobEvents = pgTable(
     at: instant("at").notNull().defaultNow(),
     data: jsonb("data").$type<Record<string, unknown>>().notNull(),
   },
-  (table) => [index("job_events_job").on(table.jobId, table.id), check("job_events_type_known", oneOf("type", JOB_STREAM_EVENTS))],
+  (table) => [
+    index("job_events_job").on(table.jobId, table.id),
+    // What is read newest first, out of a hundred times as many steps.
+    index("job_events_words").on(table.jobId, table.type, table.id).where(sql`type in ('progress', 'log')`),
+    check("job_events_type_known", oneOf("type", JOB_STREAM_EVENTS)),
+  ],
 );
 
 export const trials = pgTable(

@@ -1,11 +1,15 @@
 import * as Plot from "@observablehq/plot";
 import { useEffect, useRef, useState } from "react";
 import type { CurvePoint } from "../../data/curves.ts";
+import { logDomain, logTicks } from "../../text/axis.ts";
 import { formatBandwidth, formatBytes, formatSeconds } from "../../text/format.ts";
+import { seriesColour, seriesDash } from "./series.ts";
 
 const HEIGHT = 320;
 
 const bytesTick = (bytes: number): string => formatBytes(bytes).replace(/\.0+(?= )/, "");
+
+const TICKS = 8;
 
 function powersOf(base: number, from: number, to: number, most: number): number[] {
   const low = Math.ceil(Math.log(from) / Math.log(base) - 1e-9);
@@ -34,7 +38,7 @@ export function CurveChart({ points, measure, label }: { points: readonly CurveP
     const y = measure === "bandwidth" ? "bandwidth" : "seconds";
     const format = measure === "bandwidth" ? formatBandwidth : formatSeconds;
     const bytes = points.map((point) => point.bytes);
-    const values = points.map((point) => point[y]);
+    const domain = logDomain(measure === "time" ? points.flatMap(({ seconds, lowSeconds, highSeconds }) => [seconds, lowSeconds ?? seconds, highSeconds ?? seconds]) : points.map(({ bandwidth }) => bandwidth));
     const curves = [...new Set(points.map(({ curve }) => curve))];
     const chart = Plot.plot({
       width,
@@ -44,8 +48,8 @@ export function CurveChart({ points, measure, label }: { points: readonly CurveP
       marginBottom: 40,
       style: { background: "transparent", fontSize: "11px" },
       x: { type: "log", base: 2, label: "Bytes of the whole tensor", labelArrow: "none", ticks: powersOf(4, Math.min(...bytes), Math.max(...bytes), width < 500 ? 5 : 12), tickFormat: bytesTick, grid: true },
-      y: { type: "log", label: measure === "bandwidth" ? "Bandwidth" : "Time", labelArrow: "none", ticks: powersOf(10, Math.min(...values) / 3, Math.max(...values) * 3, 10), tickFormat: format, grid: true, nice: true },
-      color: { type: "ordinal", domain: curves, range: curves.map((_, index) => `var(--series-${(index % 12) + 1})`) },
+      y: { type: "log", label: measure === "bandwidth" ? "Bandwidth" : "Time", labelArrow: "none", domain, ticks: logTicks(...domain, TICKS), tickFormat: format, grid: true },
+      color: { type: "ordinal", domain: curves, range: curves.map((_, index) => seriesColour(index)) },
       marks: [
         ...(measure === "time" ? [Plot.ruleX(points.filter((point) => point.lowSeconds !== undefined && point.highSeconds !== undefined), { x: "bytes", y1: "lowSeconds", y2: "highSeconds", stroke: "curve", strokeOpacity: 0.4, strokeWidth: 3 })] : []),
         Plot.line(points, { x: "bytes", y, stroke: "curve", strokeWidth: 1.75, className: "curve-line" }),
@@ -55,6 +59,10 @@ export function CurveChart({ points, measure, label }: { points: readonly CurveP
     });
     // Its parts carry labels that only elements with a role may have; the whole is one image with a label.
     for (const part of chart.querySelectorAll("g[aria-label]")) part.removeAttribute("aria-label");
+    for (const [index, path] of [...chart.querySelectorAll(".curve-line path")].entries()) {
+      const dash = seriesDash(index);
+      if (dash !== undefined) path.setAttribute("stroke-dasharray", dash);
+    }
     chart.setAttribute("role", "img");
     chart.setAttribute("aria-label", label);
     element.replaceChildren(chart);

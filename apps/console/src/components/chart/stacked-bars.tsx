@@ -1,4 +1,5 @@
 import type { ReactNode } from "react";
+import { seriesColour, seriesPattern } from "./series.ts";
 
 export interface Segment {
   readonly name: string;
@@ -25,16 +26,14 @@ interface StackedBarsProps {
   readonly format: (value: number) => string;
   readonly limit?: { readonly value: number; readonly label: string } | undefined;
   readonly markLabel?: string;
+  /** What all labels leave out. */
+  readonly note?: ReactNode;
 }
-
-/** Colours that stay apart; the rest of a long list shares the last. */
-const COLOURS = 12;
-const colourOf = (index: number): string => `var(--series-${Math.min(index, COLOURS - 1) + 1})`;
 
 const sum = (bar: Bar): number => bar.segments.reduce((total, { value }) => total + value, 0);
 
 /** One stacked bar a row on a common scale, with a legend, an optional limit and the same figures as a table. */
-export function StackedBars({ title, bars, names, wordOf, format, limit, markLabel }: StackedBarsProps) {
+export function StackedBars({ title, bars, names, wordOf, format, limit, markLabel, note }: StackedBarsProps) {
   const scale = Math.max(...bars.map((bar) => Math.max(sum(bar), bar.mark ?? 0)), 1e-12);
   // A limit far above every bar would squeeze them to nothing: then it is said, not drawn.
   const limitDrawn = limit !== undefined && limit.value <= scale * 6;
@@ -45,18 +44,19 @@ export function StackedBars({ title, bars, names, wordOf, format, limit, markLab
     <figure className="stacked-bars" aria-label={title}>
       <figcaption className="legend">
         {names.map((name, index) => (
-          <span key={name} className="legend-item"><span className="swatch" style={{ background: colourOf(index) }} aria-hidden="true" />{wordOf(name)}</span>
+          <span key={name} className="legend-item"><span className={`swatch ${seriesPattern(index)}`} style={{ backgroundColor: seriesColour(index) }} aria-hidden="true" />{wordOf(name)}</span>
         ))}
         {limit && <span className="legend-item"><span className="swatch swatch-limit" aria-hidden="true" />{limit.label} {format(limit.value)}{!limitDrawn && ", beyond this scale"}</span>}
         {anyMark && markLabel !== undefined && <span className="legend-item"><span className="swatch swatch-mark" aria-hidden="true" />{markLabel}</span>}
       </figcaption>
+      {note}
       <div className="bars">
         {bars.map((bar) => (
           <div key={bar.key} className={`bar-row ${bar.emphasised ? "bar-emphasised" : ""}`}>
             <div className="bar-label">{bar.label}</div>
             <div className="bar-track" role="img" aria-label={`${bar.labelText}: ${format(sum(bar))}`}>
               {bar.segments.filter(({ value }) => value > 0).map(({ name, value }) => (
-                <span key={name} className="bar-segment" style={{ width: share(value), background: colourOf(names.indexOf(name)) }} title={`${wordOf(name)}: ${format(value)}`} />
+                <span key={name} className={`bar-segment ${seriesPattern(names.indexOf(name))}`} data-segment={name} style={{ width: share(value), backgroundColor: seriesColour(names.indexOf(name)) }} title={`${wordOf(name)}: ${format(value)}`} />
               ))}
               {limitDrawn && <span className="bar-limit" style={{ left: share(limit.value) }} title={`${limit.label} ${format(limit.value)}`} />}
               {bar.mark !== undefined && <span className="bar-mark" style={{ left: share(bar.mark) }} title={`${markLabel ?? "measured"} ${format(bar.mark)}`} />}

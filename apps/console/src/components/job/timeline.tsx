@@ -1,7 +1,6 @@
-import type { JobDetail } from "@internevo/contracts";
+import { WAITS_FOR_CLUSTER, type JobDetail, type StageProgress } from "@internevo/contracts";
 import type { JobState } from "@internevo/domain";
 import { Progress } from "@mantine/core";
-import type { StageProgress } from "../../data/job-feed.ts";
 import { formatClock, formatInteger, formatMoment } from "../../text/format.ts";
 import { STAGES } from "../../text/words.ts";
 import { Span } from "../moment.tsx";
@@ -44,15 +43,18 @@ function StageAdvance({ job, stage, progress }: { job: JobDetail; stage: Stage; 
     stage.state === "trialling" ? [job.trialsDone, job.trialsTotal, "trials"]
     : stage.state === "running" ? [job.lastStep, job.steps, "steps"]
     : [own?.done, own?.total, ""];
+  const waits = own?.message === WAITS_FOR_CLUSTER;
+  // What was said before the steps began is over once they have.
+  const isOver = stage.state === "running" && job.lastStep > 0 && !waits;
   return (
     <>
-      {done !== undefined && total !== undefined && total > 0 && (
+      {typeof done === "number" && typeof total === "number" && total > 0 && !(waits && stage.state === "profiling") && (
         <>
           <div className="figures stage-count">{formatInteger(done)} of {formatInteger(total)} {unit}</div>
           <Progress value={(100 * done) / total} size={5} aria-label={`${stage.name}: ${done} of ${total} ${unit}`} />
         </>
       )}
-      {stage.phase === "current" && own && own.message !== "" && <div className="stage-message">{own.message}</div>}
+      {stage.phase === "current" && own && own.message !== "" && !isOver && <div className={waits ? "stage-message text-warning" : "stage-message"}>{own.message}</div>}
     </>
   );
 }

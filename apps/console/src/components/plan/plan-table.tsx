@@ -31,7 +31,8 @@ function State({ row }: { row: PlanRow }) {
 }
 
 const LOOKS: Readonly<Record<string, ColumnLook>> = {
-  rank: { label: "Rank", className: "numeric rank", hint: "Place in the list by predicted step time" },
+  rank: { label: "Rank", className: "numeric rank", hint: "Place among all feasible plans by predicted step time" },
+  place: { label: "Place by measurement", className: "numeric", hint: "Place among the measured plans by measured step time" },
   plannedTime: { label: "Step time, predicted", className: "numeric group-start" },
   measuredTime: { label: "Step time, measured", className: "numeric strong", hint: "Median of the measured steps" },
   timeError: { label: "Step time, error", className: "numeric", hint: "(predicted − measured) / measured" },
@@ -45,18 +46,19 @@ const LOOKS: Readonly<Record<string, ColumnLook>> = {
   ...Object.fromEntries(DIMENSIONS.map(({ key, symbol, name, meaning }) => [key, { label: symbol, className: "dimension", hint: `${name}: ${meaning}` }])),
 };
 
-const NAMES: Readonly<Record<string, string>> = { rank: "#", overlap: "overlap", plannedTime: "predicted", measuredTime: "measured", timeError: "error", plannedRate: "predicted", measuredRate: "measured", plannedMemory: "predicted", measuredMemory: "measured", memoryError: "error", state: "State" };
+const NAMES: Readonly<Record<string, string>> = { rank: "#", place: "place", overlap: "overlap", plannedTime: "predicted", measuredTime: "measured", timeError: "error", plannedRate: "predicted", measuredRate: "measured", plannedMemory: "predicted", measuredMemory: "measured", memoryError: "error", state: "State" };
 
 const overlapOf = ({ forwardOverlap, backwardOverlap }: Plan): string => (forwardOverlap === backwardOverlap ? forwardOverlap : `${forwardOverlap}, ${backwardOverlap}`);
 
 function columnsOf(withMeasured: boolean, withOverlap: boolean) {
-  const place = helper.accessor(({ rank }) => rank, { id: "rank", sortUndefined: "last" });
+  const number = helper.accessor(({ rank }) => rank, { id: "rank" });
   const dimensions = DIMENSIONS.map(({ key, symbol }) =>
     helper.accessor(({ candidate }) => Number(candidate.plan[key]), { id: key, header: symbol, cell: ({ row }) => dimensionValue(row.original.candidate.plan, key) }),
   );
   const time = [
     helper.accessor(plannedStepSeconds, { id: "plannedTime", cell: ({ row }) => formatSeconds(plannedStepSeconds(row.original)) }),
     helper.accessor(measuredStepSeconds, { id: "measuredTime", sortUndefined: "last", cell: ({ row }) => figure(measuredStepSeconds(row.original), formatSeconds) }),
+    helper.accessor(({ place }) => place, { id: "place", sortUndefined: "last", cell: ({ row }) => figure(row.original.place, String) }),
     helper.accessor((row) => compare(row).timeError, { id: "timeError", sortUndefined: "last", cell: ({ row }) => figure(compare(row.original).timeError, formatSignedPercent) }),
   ];
   const rate = [
@@ -73,7 +75,7 @@ function columnsOf(withMeasured: boolean, withOverlap: boolean) {
   const overlap = withOverlap ? [helper.accessor(({ candidate }) => overlapOf(candidate.plan), { id: "overlap", cell: ({ row }) => overlapOf(row.original.candidate.plan) })] : [];
   const kept = <T,>(group: T[]): T[] => (withMeasured ? group : group.slice(0, 1));
   return {
-    columns: helper.columns([place, ...dimensions, ...overlap, ...kept(time), ...kept(rate), ...kept(memory), state]),
+    columns: helper.columns([number, ...dimensions, ...overlap, ...kept(time), ...kept(rate), ...kept(memory), state]),
     spans: { dimensions: dimensions.length + overlap.length, time: kept(time).length, rate: kept(rate).length, memory: kept(memory).length },
   };
 }
@@ -137,8 +139,8 @@ export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; with
                   {row.getAllCells().map((cell) => {
                     const look = LOOKS[cell.column.id];
                     const content = cell.column.id === "rank" ? (
-                      <button type="button" className="row-toggle" aria-expanded={expanded} aria-label={`${rank === undefined ? "Plan not runnable yet" : `Rank ${rank}`}, ${expanded ? "hide" : "show"} details`} onClick={() => toggle(key)}>
-                        <span className="chevron" aria-hidden="true">{expanded ? "▾" : "▸"}</span>{rank ?? "–"}
+                      <button type="button" className="row-toggle" aria-expanded={expanded} aria-label={`Rank ${rank}, ${expanded ? "hide" : "show"} details`} onClick={() => toggle(key)}>
+                        <span className="chevron" aria-hidden="true">{expanded ? "▾" : "▸"}</span>{rank}
                       </button>
                     ) : <FlexRender cell={cell} />;
                     return <td key={cell.id} role="cell" data-column={cell.column.id} data-label={look?.label} className={look?.className}>{content}</td>;

@@ -15,7 +15,7 @@ export function RunButton({ id, name }: { id: string; name: string }) {
       <Button size="compact-sm" variant="default" loading={run.isPending} onClick={() => run.mutate()} aria-label={`Run now: ${name}`}>Run now</Button>
       <div aria-live="polite">
         {run.isError && <Text size="xs" className="text-bad">{run.error.message}</Text>}
-        {run.isSuccess && <Text size="xs" c="dimmed">Asked for</Text>}
+        {run.isSuccess && <Text size="xs" c="dimmed">Queued</Text>}
       </div>
     </div>
   );

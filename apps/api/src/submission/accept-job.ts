@@ -1,0 +1,54 @@
+import { DataSchema, ProblemError, resolveJob, validate, type Data, type JobSpec } from "@internevo/domain";
+import type { DataTask } from "./check-data.ts";
+
+/** What is checked of a job beyond its own text; each throws ProblemError. */
+export interface JobChecks {
+  readonly cluster: (spec: JobSpec) => Promise<void>;
+  readonly profile: (spec: JobSpec) => Promise<void>;
+  readonly data: (task: DataTask) => Promise<void>;
+}
+
+const MOST_DETAILS = 40;
+
+/** The data of a job that is not valid otherwise; undefined when it is what is wrong. */
+function dataOf(written: unknown): Data | null | undefined {
+  if (typeof written !== "object" || written === null || Array.isArray(written)) return undefined;
+  const { data } = written as { readonly data?: unknown };
+  if (data === undefined || data === null) return null;
+  try {
+    return validate(DataSchema, data, "job-invalid", "the data");
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Resolves a submitted job and checks everything that can be checked now, so that all of its faults are told at once: those of the
+ * job file, of what it asks of this installation, and of its data.
+ * @throws ProblemError with the code of the first fault, and the details of all.
+ */
+export async function acceptJob(written: unknown, checks: JobChecks): Promise<JobSpec> {
+  const problems: ProblemError[] = [];
+  const noting = async <T>(check: () => T | Promise<T>): Promise<T | undefined> => {
+    try {
+      return await check();
+    } catch (error) {
+      if (!(error instanceof ProblemError)) throw error;
+      problems.push(error);
+      return undefined;
+    }
+  };
+  const spec = await noting(() => resolveJob(written));
+  if (spec) {
+    await noting(() => checks.cluster(spec));
+    await noting(() => checks.profile(spec));
+    await noting(() => checks.data({ data: spec.data, vocabularySize: spec.model.vocabularySize, sequenceLengthTokens: spec.sequenceLengthTokens }));
+  } else {
+    const data = dataOf(written);
+    if (data !== undefined) await noting(() => checks.data({ data }));
+  }
+  const [first] = problems;
+  if (first) throw problems.length === 1 ? first : new ProblemError(first.code, first.message, problems.flatMap((problem) => problem.details).slice(0, MOST_DETAILS), { cause: first });
+  if (!spec) throw new Error("a job was neither resolved nor refused");
+  return spec;
+}

@@ -1,0 +1,48 @@
+import { allPages, type InternEvoClient, type Page } from "@internevo/client";
+import { ProblemError } from "@internevo/domain";
+
+/** What people may name: by its id, by the beginning of its id, or by its name. */
+interface Named {
+  readonly id: string;
+  readonly name: string;
+  readonly createdAt: string;
+}
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+/** Names that an error lists. */
+const LISTED = 10;
+
+/** Length of the ids in tables; longer where two of them begin alike. */
+const SHORT = 8;
+
+/** Shows ids by as much of their beginning as tells them apart. */
+export function shortIds(ids: readonly string[]): (id: string) => string {
+  let length = SHORT;
+  const distinct = new Set(ids);
+  while (length < 36 && new Set([...distinct].map((id) => id.slice(0, length))).size < distinct.size) length += 1;
+  return (id) => id.slice(0, length);
+}
+
+/** @throws ProblemError `not-found` when nothing is named so; `bad-request` when several are, listing them. */
+export async function resolveNamed<T extends Named>(what: string, text: string, command: string, items: AsyncIterable<T>): Promise<string> {
+  const wanted = text.trim();
+  // A whole id names one thing only, and whether it is there the API says.
+  if (UUID.test(wanted.toLowerCase())) return wanted.toLowerCase();
+  const isPrefix = /^[0-9a-f-]+$/i.test(wanted);
+  const found: T[] = [];
+  if (wanted !== "") for await (const item of items) if (item.name === wanted || (isPrefix && item.id.startsWith(wanted.toLowerCase()))) found.push(item);
+  const [first, second] = found;
+  if (first !== undefined && second === undefined) return first.id;
+  if (first === undefined) {
+    throw new ProblemError("not-found", `there is no ${what} ${wanted}`, [{ field: what, value: text, message: `is neither an id, nor the beginning of one, nor the name of a ${what}`, remedy: `see \`${command}\`` }]);
+  }
+  const short = shortIds(found.map(({ id }) => id));
+  const listed = found.slice(0, LISTED).map(({ id, name, createdAt }) => ({ field: what, message: `may be ${name} of ${createdAt.slice(0, 19).replace("T", " ")}Z`, remedy: `give ${short(id)}` }));
+  throw new ProblemError("bad-request", `${wanted} names ${found.length} ${what}s${found.length > LISTED ? `; the newest ${LISTED} of them:` : ""}`, listed);
+}
+
+const pages = <T>(list: (cursor: { cursor?: string }) => Promise<Page<T>>): AsyncIterable<T> => allPages((cursor) => list(cursor === undefined ? {} : { cursor }));
+
+export const jobId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> => resolveNamed("job", text, "internevo ps", pages((cursor) => client.listJobs({ limit: 200, signal, ...cursor })));
+export const profileId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> => resolveNamed("profile", text, "internevo profile list", pages((cursor) => client.listProfiles({ limit: 200, signal, ...cursor })));
+export const workloadId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> => resolveNamed("workload", text, "internevo replan list", pages((cursor) => client.listWorkloads({ limit: 200, signal, ...cursor })));

@@ -1,0 +1,35 @@
+import type { Candidate, Plan, Proposal, Trial, Workload } from "@internevo/domain";
+import picocolors from "picocolors";
+import { describe, expect, it } from "vitest";
+import { noProposalsText, proposalsText, trialsTable, workloadsTable } from "./views.ts";
+
+const colors = picocolors.createColors(false);
+const plan: Plan = { microBatchSize: 1, microBatches: 4, recompute: false, pipelineParallel: 1, dataParallel: 2, tensorParallel: 1, sequenceParallel: 1, parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none" };
+const candidate = (rank: number, over: Partial<Plan> = {}): Candidate => ({ rank, plan: { ...plan, ...over }, predicted: { stepTimeSeconds: rank, tokensPerGpuPerSecond: 100, peakMemoryBytes: 1 << 20 } }) as Candidate;
+const trial = (rank: number, stepTimeSeconds: number | null): Trial => ({ id: String(rank), candidate: candidate(rank), state: stepTimeSeconds === null ? "failed" : "succeeded", measured: stepTimeSeconds === null ? null : { stepTimeSeconds, tokensPerGpuPerSecond: 90, peakMemoryBytes: 1 << 20 }, failure: null }) as Trial;
+
+it("lists trials by their predicted rank, with their place by measurement beside it", () => {
+  const [head, ...rows] = trialsTable([trial(7, 1.5), trial(1, 3), trial(4, null), trial(2, 2)], colors).split("\n");
+  expect(head).toMatch(/^RANK +PLAN/);
+  expect(rows.map((row) => /#\d+/.exec(row)?.[0])).toEqual(["#1", "#2", "#4", "#7"]);
+  const at = (head as string).indexOf("place");
+  expect(rows.map((row) => row.slice(at, at + 5).trim())).toEqual(["3", "2", "–", "1"]);
+});
+
+describe("proposals", () => {
+  const proposal = (current: Candidate | null, predictedGain: number): Proposal => ({ id: "p", workloadId: "w", current, proposed: candidate(1, { microBatchSize: 2, microBatches: 2 }), predictedGain, differences: [], createdAt: "2026-01-31T03:00:00.000Z" });
+  it("say what changes, and against what", () => {
+    expect(proposalsText([proposal(candidate(2), 0.125)], colors)).toMatch(/\+12\.5% +microBatchSize 1 → 2, microBatches 4 → 2$/m);
+    const first = proposalsText([proposal(null, 0)], colors);
+    expect(first).toMatch(/– +first plan: none was in use$/m);
+    expect(first).not.toMatch(/null|0\.0%/);
+    expect(proposalsText([proposal(candidate(2), 0)], colors)).toMatch(/– +the one in use does not fit any more; microBatchSize 1 → 2/);
+  });
+  const workload = (lastRunAt: string | null, lastOutcome: string | null): Workload => ({ id: "11112222-0000-4000-8000-000000000000", name: "nightly", cron: "0 3 * * *", timeZone: "UTC", nextRunAt: "2026-02-01T03:00:00.000Z", lastRunAt, lastOutcome }) as Workload;
+  it("that are none say why", () => {
+    expect(noProposalsText(workload(null, null))).toContain("has not been planned yet, next 2026-02-01 03:00:00Z");
+    expect(noProposalsText(workload("2026-01-31T03:00:00.000Z", null))).toContain("queued or at work");
+    expect(noProposalsText(workload("2026-01-31T03:00:00.000Z", "kept the plan in use"))).toContain("kept the plan in use");
+    expect(workloadsTable([workload("2026-01-31T03:00:00.000Z", null)], colors)).toMatch(/^11112222 +nightly .* queued or at work$/m);
+  });
+});

@@ -1,0 +1,44 @@
+import { Type, type TString } from "typebox";
+
+/**
+ * What no line of text that people send may hold: controls (a terminal obeys them), line and paragraph separators, changes of
+ * direction (they make a line read as another), and halves of surrogate pairs, which are no text and which no database takes.
+ */
+const FORBIDDEN = String.raw`\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069`;
+
+/** Pattern of a line of text with at least one visible character; read with the `u` flag, as JSON Schema says. Linear in the text's length. */
+export const LINE_PATTERN = String.raw`^(?=\s*\S)[^${FORBIDDEN}]*$`;
+
+/** One line of text from outside: a name, a path, a reason. */
+export const Line = (maxLength: number, options: { readonly description?: string } = {}): TString => Type.String({ minLength: 1, maxLength, pattern: LINE_PATTERN, ...options });
+
+const forbidden = new RegExp(`[${FORBIDDEN}]`, "gu");
+const SHORT: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+const escaped = (character: string): string => SHORT[character] ?? `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+
+/**
+ * Text of unknown origin, for a terminal or a log: what would be obeyed or cannot be shown is written as JSON would escape it.
+ * Applied to a JSON document it leaves the document's meaning as it is.
+ */
+export const printable = (text: string): string => text.replace(forbidden, escaped);
+
+/** Any value as JSON, printable: numbers that JSON lacks are texts of it, and what holds itself is said to. */
+export function printableJson(value: unknown): string {
+  const above: unknown[] = [];
+  function plain(this: unknown, _key: string, inner: unknown): unknown {
+    if (typeof inner === "number" && !Number.isFinite(inner)) return String(inner);
+    if (typeof inner !== "object" || inner === null) return inner;
+    // `this` holds `inner`: what is deeper belongs to a branch that is done.
+    while (above.length > 0 && above.at(-1) !== this) above.pop();
+    if (above.includes(inner)) return "(holds itself)";
+    above.push(inner);
+    return inner;
+  }
+  return printable(JSON.stringify(value, plain) ?? "undefined");
+}
+
+/** What a line holds that it may not, or undefined. */
+export function forbiddenIn(text: string): string | undefined {
+  const found = text.match(forbidden)?.[0];
+  return found === undefined ? undefined : escaped(found);
+}

@@ -1,0 +1,91 @@
+import { readFile } from "node:fs/promises";
+import { ClustersSchema, ProblemError, validate, type Cluster, type Clusters, type HostCluster } from "@internevo/domain";
+import { RUN_MARKER } from "./process/processes.ts";
+
+/** The variable that names the file with the installation's clusters. */
+export const CLUSTERS_VARIABLE = "INTERNEVO_CLUSTERS";
+
+/**
+ * The clusters of hosts that an installation knows. The file is read anew each time, so that it may change under a running service.
+ * @throws ProblemError `unavailable` when the file cannot be read or says something else.
+ */
+export async function readClusters(path: string): Promise<Clusters> {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(await readFile(path, "utf8"));
+  } catch (error) {
+    throw new ProblemError("unavailable", `the clusters file ${path} cannot be read: ${(error as Error).message}`, [
+      { field: CLUSTERS_VARIABLE, value: path, message: "is no JSON file that can be read", remedy: "name the file that describes the clusters' hosts, or use launcher: local" },
+    ]);
+  }
+  return validate(ClustersSchema, parsed, "unavailable", `the clusters file ${path}`);
+}
+
+/**
+ * The hosts that a job's cluster runs on: its first `nodes`.
+ * @throws ProblemError `job-invalid` when the installation does not know the cluster, or it is smaller than the job's.
+ */
+export async function hostsOf(cluster: Pick<Cluster, "name" | "nodes" | "gpusPerNode">, clustersFile: string | undefined): Promise<HostCluster> {
+  const refuse = (field: string, value: unknown, message: string, remedy: string): never => {
+    throw new ProblemError("job-invalid", `no launcher here runs this cluster: ${field} ${message}`, [{ field, value, message, remedy }]);
+  };
+  if (clustersFile === undefined) {
+    return refuse("cluster.launcher", "ssh", "is not available: this installation describes no hosts", `set ${CLUSTERS_VARIABLE} where the services run, or use launcher: local`);
+  }
+  const { clusters } = await readClusters(clustersFile);
+  const known = Object.hasOwn(clusters, cluster.name) ? clusters[cluster.name] : undefined;
+  if (!known) return refuse("cluster.name", cluster.name, "is no cluster of this installation", `use one of: ${Object.keys(clusters).join(", ") || "none"}`);
+  if (cluster.nodes > known.hosts.length) return refuse("cluster.nodes", cluster.nodes, `is more than the ${known.hosts.length} hosts of ${cluster.name}`, `use ${known.hosts.length} or fewer`);
+  const hosts = known.hosts.slice(0, cluster.nodes);
+  const narrow = hosts.find((host) => host.slots < cluster.gpusPerNode);
+  if (narrow) return refuse("cluster.gpusPerNode", cluster.gpusPerNode, `is more than the ${narrow.slots} slots of host ${narrow.name}`, `use ${narrow.slots} or fewer`);
+  return { ...known, hosts };
+}
+
+/** How {@link launchRanks} reaches a job's cluster: spread this into its options. @throws ProblemError as {@link hostsOf}. */
+export async function launchTarget(cluster: Cluster, clustersFile: string | undefined): Promise<{ readonly launcher: Cluster["launcher"]; readonly ranksPerNode: number; readonly hosts?: HostCluster }> {
+  const target = { launcher: cluster.launcher, ranksPerNode: cluster.gpusPerNode };
+  return cluster.launcher === "ssh" ? { ...target, hosts: await hostsOf(cluster, clustersFile) } : target;
+}
+
+export interface HostsCommandOptions {
+  readonly program: string;
+  readonly configPath: string;
+  readonly ranks: number;
+  readonly ranksPerNode: number;
+  readonly hosts: HostCluster;
+  /** More variables that the ranks need. */
+  readonly exported?: readonly string[];
+}
+
+/**
+ * The command line that starts ranks on hosts with Open MPI and a remote shell. Consecutive ranks fill a host, as the planner's
+ * mesh assumes. mpirun gets SIGKILL when its parent dies; the daemons on the hosts notice that it is gone, and end their ranks.
+ * Program, configuration and data must lie at the same paths on every host.
+ * @throws RangeError when the hosts have too few slots.
+ */
+export function hostsCommand(options: HostsCommandOptions): string[] {
+  const { ranks, ranksPerNode, hosts: cluster } = options;
+  const nodes = Math.ceil(ranks / ranksPerNode);
+  const used = cluster.hosts.slice(0, nodes);
+  if (used.length < nodes || used.some((host) => host.slots < ranksPerNode)) throw new RangeError(`${ranks} ranks, ${ranksPerNode} a node, do not fit on hosts ${cluster.hosts.map((host) => `${host.name}:${host.slots}`).join(",")}`);
+  const network = cluster.network?.join(",");
+  return [
+    ...(cluster.enter ?? []),
+    // After `enter`: changing credentials would clear the signal.
+    "setpriv", "--pdeathsig", "KILL", "--",
+    "mpirun", "-np", String(ranks), "--oversubscribe", "--bind-to", "none", "--map-by", "slot",
+    "--host", used.map((host) => `${host.name}:${ranksPerNode}`).join(","),
+    "--mca", "plm", "rsh", "--mca", "plm_rsh_agent", (cluster.remoteShell ?? ["ssh", "-o", "BatchMode=yes"]).join(" "),
+    // From here to each host: hosts need not reach each other by the remote shell.
+    "--mca", "plm_rsh_no_tree_spawn", "1",
+    ...(network === undefined ? [] : ["--mca", "oob_tcp_if_include", network, "--mca", "btl_tcp_if_include", network]),
+    // Over TCP, large messages otherwise go as one "put", which the other side asks for behind all that it is sending itself: ranks
+    // that send to each other then take turns, and reach half of the bandwidth of a link that carries both ways at once.
+    "--mca", "btl_tcp_flags", "send",
+    "--mca", "mpi_yield_when_idle", "1",
+    "--mca", "orte_base_help_aggregate", "0",
+    ...[RUN_MARKER, "LC_ALL", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", ...(options.exported ?? [])].flatMap((name) => ["-x", name]),
+    options.program, "--config", options.configPath,
+  ];
+}

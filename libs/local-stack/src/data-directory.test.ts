@@ -1,0 +1,45 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { makeDataDirectory } from "./data-directory.ts";
+import { readStackInfo } from "./stack-info.ts";
+
+let directory: string;
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), "internevo-data-"));
+});
+afterEach(() => rmSync(directory, { recursive: true }));
+
+describe("makeDataDirectory", () => {
+  it("makes parents and logs, and leaves what is there", () => {
+    const path = join(directory, "a", "b");
+    makeDataDirectory(path);
+    writeFileSync(join(path, "kept"), "");
+    makeDataDirectory(path);
+    expect(existsSync(join(path, "kept"))).toBe(true);
+    expect(statSync(join(path, "logs")).isDirectory()).toBe(true);
+    expect(statSync(path).mode & 0o777).toBe(0o700);
+  });
+
+  it("refuses what can be no directory, with field, value and remedy, and returns", () => {
+    writeFileSync(join(directory, "file"), "");
+    symlinkSync(join(directory, "circle"), join(directory, "circle"));
+    execFileSync("mkfifo", [join(directory, "pipe")]);
+    const paths = ["/proc/internevo", "/proc/self/a/b", "/sys/internevo", "/dev/null", "/dev/null/below", join(directory, "file"), join(directory, "file", "below"), join(directory, "pipe"), join(directory, "circle"), join(directory, "x".repeat(300))];
+    // In a process of its own: what does not return here would not be ended by a test's time limit.
+    const script = `
+      import { makeDataDirectory } from ${JSON.stringify(join(import.meta.dirname, "data-directory.ts"))};
+      const said = ${JSON.stringify(paths)}.map((path) => { try { makeDataDirectory(path); return null; } catch ({ code, details }) { return { code, details }; } });
+      console.log(JSON.stringify(said));`;
+    const { stdout, stderr, signal } = spawnSync(process.execPath, ["--input-type=module", "-e", script], { encoding: "utf8", timeout: 10_000, killSignal: "SIGKILL" });
+    expect({ signal, stderr }).toEqual({ signal: null, stderr: "" });
+    expect(JSON.parse(stdout)).toEqual(paths.map((value) => ({ code: "bad-request", details: [{ field: "dataDirectory", value, message: expect.any(String), remedy: expect.stringContaining("choose") }] })));
+  });
+});
+
+it("no stack runs below a file", () => {
+  writeFileSync(join(directory, "file"), "");
+  expect(readStackInfo(join(directory, "file"))).toBeUndefined();
+});

@@ -1,0 +1,102 @@
+/** What runs beside one another on a rank: kernels, collectives, messages between stages. */
+export const LANES = ["compute", "communication", "pipeline"] as const;
+export type LaneName = (typeof LANES)[number];
+
+export interface Task {
+  readonly name: string;
+  /** The rank that stands for its pipeline stage: all ranks of a stage do the same at the same time. */
+  readonly stage: number;
+  readonly lane: LaneName;
+  /** Alone; ≥ 0. */
+  readonly seconds: number;
+  /** Indices of tasks that must have ended. Tasks of one lane run in the order of the list as well. */
+  readonly after: readonly number[];
+  readonly layer?: number;
+  readonly microBatch?: number;
+  /** Communication that the computation waits in. */
+  readonly exposed?: boolean;
+}
+
+export interface Span {
+  readonly task: Task;
+  readonly startSeconds: number;
+  readonly endSeconds: number;
+}
+
+interface Lane {
+  readonly queue: number[];
+  head: number;
+  /** Work left of the task that runs, in seconds alone; undefined when none runs. */
+  left: number | undefined;
+  startSeconds: number;
+}
+
+/**
+ * Runs tasks on the lanes of every stage. A task starts when it is first in its lane and what it waits for has ended. While
+ * computation and communication run together on a stage both are `slowdown` times slower (OPro's R), so that c beside m takes
+ * max + (R − 1)·min, as in the closed form.
+ * @throws Error when tasks wait for one another in a circle.
+ */
+export function runLanes(tasks: readonly Task[], slowdown: number): Span[] {
+  const stages = tasks.reduce((most, { stage }) => Math.max(most, stage + 1), 0);
+  const lanes: Lane[] = Array.from({ length: stages * LANES.length }, () => ({ queue: [], head: 0, left: undefined, startSeconds: 0 }));
+  const laneOf = (task: Task): number => task.stage * LANES.length + LANES.indexOf(task.lane);
+  const waiting = tasks.map(({ after }) => after.length);
+  const followers: number[][] = tasks.map(() => []);
+  tasks.forEach((task, index) => {
+    (lanes[laneOf(task)] as Lane).queue.push(index);
+    for (const before of task.after) (followers[before] as number[]).push(index);
+  });
+  const spans: Span[] = new Array<Span>(tasks.length);
+  let clock = 0;
+  let done = 0;
+
+  const rateOf = (lane: number): number => {
+    const first = lane - (lane % LANES.length);
+    if (lane === first + 2) return 1;
+    const other = lanes[lane === first ? first + 1 : first] as Lane;
+    return other.left === undefined ? 1 : 1 / slowdown;
+  };
+  const startReady = (candidates: Iterable<number>): void => {
+    for (const index of candidates) {
+      const lane = lanes[index] as Lane;
+      const next = lane.queue[lane.head];
+      if (lane.left !== undefined || next === undefined || waiting[next] !== 0) continue;
+      lane.left = (tasks[next] as Task).seconds;
+      lane.startSeconds = clock;
+    }
+  };
+
+  startReady(lanes.keys());
+  while (done < tasks.length) {
+    let step = Infinity;
+    lanes.forEach((lane, index) => {
+      if (lane.left !== undefined) step = Math.min(step, lane.left / rateOf(index));
+    });
+    if (step === Infinity) throw new Error("the tasks of the simulation wait for one another in a circle");
+    const rates = lanes.map((lane, index) => (lane.left === undefined ? 0 : rateOf(index)));
+    clock += step;
+    const touched = new Set<number>();
+    lanes.forEach((lane, index) => {
+      if (lane.left === undefined) return;
+      const rate = rates[index] as number;
+      // What ends now is known by the same division that gave the step, so rounding cannot leave a rest.
+      if (lane.left / rate > step) {
+        lane.left -= step * rate;
+        return;
+      }
+      const at = lane.queue[lane.head] as number;
+      spans[at] = { task: tasks[at] as Task, startSeconds: lane.startSeconds, endSeconds: clock };
+      lane.left = undefined;
+      lane.head += 1;
+      done += 1;
+      touched.add(index);
+      for (const follower of followers[at] as number[]) {
+        waiting[follower] = (waiting[follower] as number) - 1;
+        touched.add(laneOf(tasks[follower] as Task));
+      }
+    });
+    startReady(touched);
+  }
+  return spans;
+}

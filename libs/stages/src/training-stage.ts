@@ -1,0 +1,49 @@
+import { resolve } from "node:path";
+import { ProblemError, type JobSpec } from "@internevo/domain";
+import { assertEnoughTokens, assertProgram, prepareDataset, trainerIn, type Dataset, type Trainer } from "@internevo/launcher";
+import type { CommandContext, CommandType, Effect } from "@internevo/service-kit";
+import type { StageState } from "@internevo/store";
+import type { Static, TObject } from "typebox";
+import { failedJob, failureOfProblem } from "./failure.ts";
+import type { JobFeed } from "./job-feed.ts";
+import type { nativeConfig } from "./native-config.ts";
+import { stageFeed } from "./stage-feed.ts";
+
+/** What every stage that starts the trainer is set to. */
+export interface TrainingSettings {
+  readonly trainer: Trainer;
+  readonly dataDirectory: string;
+  /** Hosts of clusters with launcher: ssh. */
+  readonly clustersFile?: string | undefined;
+  readonly threadsPerRank: number;
+}
+
+export const trainingSettings = (config: Static<TObject<typeof nativeConfig>>): TrainingSettings => ({
+  trainer: trainerIn(config.INTERNEVO_NATIVE_DIRECTORY),
+  dataDirectory: resolve(config.INTERNEVO_DATA_DIRECTORY),
+  clustersFile: config.INTERNEVO_CLUSTERS,
+  threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,
+});
+
+/** What every start of the trainer needs. @throws ProblemError for data that cannot be trained on, or a trainer that is not built. */
+export async function prepareTraining(settings: TrainingSettings, spec: JobSpec): Promise<Dataset> {
+  await assertProgram(settings.trainer);
+  if (spec.data === null) throw new ProblemError("data-invalid", "the job names no data", [{ field: "data", message: "is missing", remedy: "add data to the job" }]);
+  const dataset = await prepareDataset(spec.data, settings.dataDirectory, spec.model.vocabularySize);
+  assertEnoughTokens(dataset, spec);
+  return dataset;
+}
+
+/** Runs a stage with its feed, which is closed whatever happens. An expected error is the job's failure; others are thrown. */
+export async function withStageFeed<T extends CommandType>(context: CommandContext<T> & { readonly data: { readonly jobId: string } }, stage: StageState, work: (feed: JobFeed) => Promise<Effect>): Promise<Effect> {
+  const feed = stageFeed(context);
+  try {
+    return await work(feed);
+  } catch (error) {
+    if (!(error instanceof ProblemError)) throw error;
+    context.log.warn({ code: error.code, details: error.details }, error.message);
+    return failedJob(context.data.jobId, stage, failureOfProblem(error));
+  } finally {
+    await feed.close();
+  }
+}

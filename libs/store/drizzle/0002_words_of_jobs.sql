@@ -1,0 +1,1 @@
+CREATE INDEX "job_events_words" ON "job_events" USING btree ("job_id","type","id") WHERE type in ('progress', 'log');
