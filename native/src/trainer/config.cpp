@@ -172,6 +172,10 @@ WatchdogLimits readWatchdog(Reader r) {
   seconds("stallSeconds", &w.stallSeconds), seconds("stallFactor", &w.stallFactor);
   seconds("firstStepSeconds", &w.firstStepSeconds);
   r.finish();
+  if (w.silenceSeconds < 3 * w.beatSeconds) {
+    refuse(r.field("silenceSeconds"), Json(w.silenceSeconds).dump(), "is less than three beats",
+           "give at least " + Json(3 * w.beatSeconds).dump() + ", or a shorter beatSeconds");
+  }
   return w;
 }
 

@@ -70,7 +70,9 @@ Json mapOf(const StagePlans& plans) {
                  {"line", memoryLineName(piece.line)},
                  {"offset", piece.piece.offset},
                  {"bytes", piece.piece.bytes}};
-    if (!piece.uses.empty()) each["firstUse"] = piece.uses.front(), each["lastUse"] = piece.uses.back(), each["uses"] = piece.uses;
+    if (!piece.uses.empty()) {
+      each["firstUse"] = piece.uses.front(), each["lastUse"] = piece.uses.back(), each["uses"] = piece.uses;
+    }
     pieces.push_back(each);
   }
   return {{"stage", plans.fullest}, {"arenaBytes", plans.largest().arenaBytes()}, {"pieces", pieces}};

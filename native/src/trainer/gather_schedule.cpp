@@ -8,11 +8,13 @@ namespace {
 
 using Groups = std::vector<std::vector<LayerModule>>;
 
-const Groups kForwardModules{{LayerModule::queryKeyValue}, {LayerModule::attentionOutput}, {LayerModule::gateUp}, {LayerModule::down}};
-const Groups kForwardBlocks{{LayerModule::queryKeyValue, LayerModule::attentionOutput}, {LayerModule::gateUp, LayerModule::down}};
-const Groups kWhole{{LayerModule::queryKeyValue, LayerModule::attentionOutput, LayerModule::gateUp, LayerModule::down}};
-const Groups kBackwardModules{{LayerModule::down}, {LayerModule::gateUp}, {LayerModule::attentionOutput}, {LayerModule::queryKeyValue}};
-const Groups kBackwardBlocks{{LayerModule::down, LayerModule::gateUp}, {LayerModule::attentionOutput, LayerModule::queryKeyValue}};
+constexpr LayerModule kQkv = LayerModule::queryKeyValue, kOutput = LayerModule::attentionOutput;
+constexpr LayerModule kGateUp = LayerModule::gateUp, kDown = LayerModule::down;
+const Groups kForwardModules{{kQkv}, {kOutput}, {kGateUp}, {kDown}};
+const Groups kForwardBlocks{{kQkv, kOutput}, {kGateUp, kDown}};
+const Groups kWhole{{kQkv, kOutput, kGateUp, kDown}};
+const Groups kBackwardModules{{kDown}, {kGateUp}, {kOutput}, {kQkv}};
+const Groups kBackwardBlocks{{kDown, kGateUp}, {kOutput, kQkv}};
 
 const Groups& forwardGroups(const PlanConfig& plan) {
   switch (plan.forwardOverlap) {

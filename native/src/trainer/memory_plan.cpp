@@ -55,7 +55,8 @@ void planStates(const Config& c, const Layout& layout, Planner* take, MemoryPlan
   const std::int64_t total = layout.totalElements(), width = bytesPerElement(c.precision);
   const std::int64_t owned = total / (p.parameterSharding * p.optimizerStateSharding);
   plan->parameters = take->take(MemoryLine::parameters, "parameters", total / p.parameterSharding * width);
-  plan->gradients = take->take(MemoryLine::gradients, "gradients", total / (p.parameterSharding * p.gradientSharding) * 4);
+  plan->gradients = take->take(MemoryLine::gradients, "gradients",
+                               total / (p.parameterSharding * p.gradientSharding) * 4);
   plan->firstMoment = take->take(MemoryLine::optimizerStates, "firstMoment", owned * 4);
   plan->secondMoment = take->take(MemoryLine::optimizerStates, "secondMoment", owned * 4);
   if (c.bf16()) plan->master = take->take(MemoryLine::optimizerStates, "master", owned * 4);
@@ -90,7 +91,8 @@ void planActivations(const Config& c, const Layout& layout, const LocalShape& s,
     for (std::int64_t slot = mostInFlight(operations, chunk); slot > 0; --slot) {
       SlotPieces pieces;
       for (std::int64_t layer = range.first; layer < range.last; ++layer) {
-        const std::string owner = "layers." + std::to_string(layer) + ", in flight " + std::to_string(plan->slots.back().size());
+        const std::string owner =
+            "layers." + std::to_string(layer) + ", in flight " + std::to_string(plan->slots.back().size());
         pieces.inputs.push_back(take->take(MemoryLine::activations, owner + ".input", hidden));
         pieces.layerSets.push_back(0);
         if (layout.placeInStage(layer) < recomputed) continue;
@@ -98,7 +100,10 @@ void planActivations(const Config& c, const Layout& layout, const LocalShape& s,
         plan->layers.push_back(planLayer(c, s, owner, take));
       }
       const bool head = layout.hasHead() && chunk + 1 == p.pipelineChunks;
-      if (head) pieces.output = take->take(MemoryLine::activations, "output, in flight " + std::to_string(plan->slots.back().size()), hidden);
+      if (head) {
+        pieces.output = take->take(MemoryLine::activations,
+                                   "output, in flight " + std::to_string(plan->slots.back().size()), hidden);
+      }
       plan->slots.back().push_back(std::move(pieces));
     }
   }
@@ -116,14 +121,17 @@ void planWorkspace(const Config& c, const LocalShape& s, Planner* take, MemoryPl
   w.hidden = take->take(MemoryLine::layerWorkspace, "hidden", hidden);
   w.hiddenGradient = take->take(MemoryLine::layerWorkspace, "hiddenGradient", hidden);
   w.inverseRms = take->take(MemoryLine::layerWorkspace, "inverseRms", s.rows * 4);
-  const Piece shared = take->reserve(MemoryLine::layerWorkspace, std::max(2 * aligned(mlp), aligned(qkv) + aligned(qkvTokens) + aligned(heads)));
+  const Piece shared = take->reserve(
+      MemoryLine::layerWorkspace, std::max(2 * aligned(mlp), aligned(qkv) + aligned(qkvTokens) + aligned(heads)));
   std::int64_t at = shared.offset;
   w.mlp = take->overlay(MemoryLine::layerWorkspace, "mlp", &at, mlp, {"forward MLP", "backward MLP"});
   w.mlpGradient = take->overlay(MemoryLine::layerWorkspace, "mlpGradient", &at, mlp, {"backward MLP"});
   at = shared.offset;
   w.qkvGradient = take->overlay(MemoryLine::layerWorkspace, "qkvGradient", &at, qkv, {"backward attention"});
-  w.qkvTokens = take->overlay(MemoryLine::layerWorkspace, "qkvTokens", &at, qkvTokens, {"forward attention", "backward attention"});
-  w.attentionGradientHeads = take->overlay(MemoryLine::layerWorkspace, "attentionGradientHeads", &at, heads, {"backward attention"});
+  w.qkvTokens = take->overlay(MemoryLine::layerWorkspace, "qkvTokens", &at, qkvTokens,
+                              {"forward attention", "backward attention"});
+  w.attentionGradientHeads = take->overlay(MemoryLine::layerWorkspace, "attentionGradientHeads", &at, heads,
+                                           {"backward attention"});
 }
 
 void planReductions(const Config& c, const Layout& layout, Planner* take, MemoryPlan* plan) {
@@ -132,11 +140,13 @@ void planReductions(const Config& c, const Layout& layout, Planner* take, Memory
   const auto schedule = gatherSchedule(
       p, layout, pipelineSchedule(layout.position().stage, p.pipelineParallel, p.microBatches, p.pipelineChunks));
   if (!schedule.empty()) {
-    plan->gatherPool = take->take(MemoryLine::gatherPool, "gatherPool", (p.overlaps() ? 2 : 1) * gatherSlotElements(schedule, layout) * width);
+    plan->gatherPool = take->take(MemoryLine::gatherPool, "gatherPool",
+                                  (p.overlaps() ? 2 : 1) * gatherSlotElements(schedule, layout) * width);
   }
   if (p.parameterSharding > 1 || p.gradientSharding > 1) {
     const int slots = p.backwardOverlap == BackwardOverlap::none ? 1 : 2;
-    plan->unitGradient = take->take(MemoryLine::reduceStaging, "unitGradient", slots * gradientSlotElements(p, layout) * 4);
+    plan->unitGradient =
+        take->take(MemoryLine::reduceStaging, "unitGradient", slots * gradientSlotElements(p, layout) * 4);
   }
   const int replicas = p.replicaRanks() / (p.parameterSharding * p.optimizerStateSharding);
   const int ends = c.model.tiedEmbeddings && p.pipelineParallel > 1 ? 2 : 1;
@@ -159,12 +169,15 @@ void planStaging(const Config& c, const Layout& layout, const LocalShape& s, Pla
   const std::int64_t width = bytesPerElement(c.precision);
   if (p.ulysses()) {
     const UlyssesShape query{s.batch, s.sequence, c.model.heads, s.headSize, 0, 0};
-    plan->allToAllStaging = take->take(MemoryLine::allToAllStaging, "allToAllStaging", ulyssesWorkspaceBytes(query, p.sequenceParallel, c.precision));
+    plan->allToAllStaging = take->take(MemoryLine::allToAllStaging, "allToAllStaging",
+                                       ulyssesWorkspaceBytes(query, p.sequenceParallel, c.precision));
   }
   if (p.tensorParallel > 1) {
     plan->block = take->take(MemoryLine::tensorParallelStaging, "block", s.headRows() * c.model.hiddenSize * width);
     if (layout.hasHead()) {
-      plan->headStatistics = take->take(MemoryLine::tensorParallelStaging, "headStatistics", p.tensorParallel * std::min(kLossChunkRows, s.blockRows) * kHeadStatistics * bytesPerElement(DataType::float64));
+      plan->headStatistics = take->take(
+          MemoryLine::tensorParallelStaging, "headStatistics",
+          p.tensorParallel * std::min(kLossChunkRows, s.blockRows) * kHeadStatistics * bytesPerElement(DataType::float64));
     }
   }
   if (p.pipelineParallel == 1) return;

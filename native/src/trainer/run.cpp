@@ -71,7 +71,9 @@ class TimelineRecorder {
  public:
   TimelineRecorder(const Config& config, Activity& activity, const RunWatch& watch, int rank)
       : config_(config), activity_(activity), watch_(watch), rank_(rank) {
-    if (config_.timeline) clockOffset_ = clockOffsetNanoseconds(MPI_COMM_WORLD, watch.identity(rank).host == watch.identity(0).host);
+    if (!config_.timeline) return;
+    const bool sameHost = watch.identity(rank).host == watch.identity(0).host;
+    clockOffset_ = clockOffsetNanoseconds(MPI_COMM_WORLD, sameHost);
   }
   void beforeStep(std::int64_t step) {
     if (config_.timeline && !written_ && step >= config_.timeline->firstStep) activity_.record(true), begun_ = true;

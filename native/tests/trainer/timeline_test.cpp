@@ -60,7 +60,7 @@ TEST(Timeline, HasTheEventsOfEveryRankAndLaneInOneClock) {
   ASSERT_EQ(static_cast<int>(spans.size()), size);
   for (int pid = 0; pid < size; ++pid) {
     EXPECT_EQ(spans[pid], 3);
-    EXPECT_EQ(names[pid], 3);
+    EXPECT_EQ(names[pid], 1 + kActivityLanes);
   }
 }
 
