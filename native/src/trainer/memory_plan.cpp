@@ -294,6 +294,7 @@ void addCheckpointStaging(const Config& c, std::int64_t runtimeBytes, StagePlans
     const Layout layout(c.model, c.plan, {static_cast<int>(stage), 0});
     plan.checkpointStaging = {plan.arenaBytes(), 3 * 4 * savedElementsBound(layout, replicas)};
     plan.lines[static_cast<std::size_t>(MemoryLine::checkpointStaging)] = aligned(plan.checkpointStaging.bytes);
+    plan.pieces.push_back({"checkpointStaging", MemoryLine::checkpointStaging, plan.checkpointStaging, {}});
   }
   staged.findFullest();
   const bool asked = c.checkpoint->writing == CheckpointWriting::asynchronous;
