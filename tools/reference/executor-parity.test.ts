@@ -4,9 +4,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { buildMesh, CostModel, divisors, planFault, shippedProfile } from "@internevo/cost-model";
-import { resolveJob, worldSize, type JobSpec, type Plan } from "@internevo/domain";
+import { TrainerConfigSchema } from "@internevo/contracts";
+import { buildMesh, CostModel, divisors, isRunnable, planFault, shippedProfile } from "@internevo/cost-model";
+import { resolveJob, validate, worldSize, type JobSpec, type Plan, type Profile } from "@internevo/domain";
 import { assertProgram, encodeHeader, trainerConfig, trainerIn } from "@internevo/launcher";
+import { planJob } from "@internevo/search";
+import fc from "fast-check";
+import { jobCase } from "../../libs/search/test/cases.ts";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 
 /** The executor says what it allocates; the cost model must say the same, line by line. */
@@ -57,19 +61,64 @@ function* cases(): Generator<Case> {
   }
 }
 
-async function dryRun({ job, plan }: Case, threadsPerRank: number): Promise<Record<string, number>> {
+/** What the trainer says of a plan without running it: its refusal, or the memory of every stage. */
+async function dryRun({ job, plan }: Case, threadsPerRank: number, memoryLimitBytes: number | null = null): Promise<{ refusal: string | null; stages: Record<string, number>[]; fullest: Record<string, number> }> {
   const tokenCount = job.globalBatchTokens + 1;
   const dataPath = join(directory, `${tokenCount}.tokens`);
   await writeFile(dataPath, Buffer.concat([encodeHeader({ bytesPerToken: 2, tokenCount, vocabularySize: 2 }), Buffer.alloc(2 * tokenCount)]));
   const dataset = { path: dataPath } as Parameters<typeof trainerConfig>[0]["dataset"];
-  const config = trainerConfig({ spec: job, plan, mesh: buildMesh(plan), dataset, steps: 1, checkpoint: null, threadsPerRank });
+  const config = { ...trainerConfig({ spec: job, plan, mesh: buildMesh(plan), dataset, steps: 1, checkpoint: null, threadsPerRank }), memoryLimitBytes };
   const path = join(directory, "config.json");
-  await writeFile(path, JSON.stringify(config));
-  const { stdout } = await run(trainer.path, ["--config", path, "--dry-run"]);
-  const event = JSON.parse(stdout.trim().split("\n").at(-1) ?? "{}") as { event: string; memory: Record<string, number> };
+  await writeFile(path, JSON.stringify(validate(TrainerConfigSchema, config, "plan-invalid", "the trainer's configuration")));
+  const stdout = await run(trainer.path, ["--config", path, "--dry-run"]).then(({ stdout }) => stdout, ({ stdout }: { stdout: string }) => stdout);
+  const event = JSON.parse(stdout.trim().split("\n").at(-1) ?? "{}") as { event: string; message: string; memory: Record<string, number>; stages: { memory: Record<string, number> }[] };
+  if (event.event === "error") return { refusal: event.message, stages: [], fullest: {} };
   expect(event.event).toBe("plan");
-  return event.memory;
+  return { refusal: null, stages: event.stages.map(({ memory }) => withoutRuntime(memory)), fullest: withoutRuntime(event.memory) };
 }
+
+/** The measured memory of a process that starts no MPI says nothing about a run. */
+const withoutRuntime = ({ runtime: _runtime, ...planned }: Record<string, number>): Record<string, number> => planned;
+
+const factor = (max: number) => fc.integer({ min: 1, max });
+
+/** Any factors over any small model, whether they go together or not: stages, tensor ranks, chunks, some layers recomputed. */
+const anyCase: fc.Arbitrary<Case> = fc
+  .record({
+    heads: fc.constantFrom(1, 2, 3, 4, 6, 8), kvFactor: fc.constantFrom(1, 2, 4), headHalf: factor(5), layers: factor(7), ffn: fc.oneof(factor(40), factor(12).map((width) => 24 * width)),
+    vocabulary: fc.oneof(fc.integer({ min: 2, max: 9 }), fc.integer({ min: 300, max: 700 })), tiedEmbeddings: fc.boolean(), sequence: fc.constantFrom(12, 24, 96, 600), precision: fc.constantFrom("fp32", "bf16"),
+    pipelineParallel: fc.constantFrom(1, 2, 3, 4), sequenceParallel: fc.constantFrom(1, 2, 3, 4, 8), config1: fc.boolean(), dataParallel: factor(4), microBatchSize: factor(3), microBatches: factor(6),
+    recompute: fc.boolean(), recomputeLayers: fc.option(fc.integer({ min: 0, max: 4 }), { nil: undefined }), pipelineChunks: fc.option(factor(3), { nil: undefined }),
+    parameterSharding: fc.nat(), optimizerStateSharding: fc.nat(), gradients: fc.boolean(),
+  })
+  .map((c): Case => {
+    const { pipelineParallel, sequenceParallel, dataParallel, microBatchSize, microBatches } = c;
+    const tensorParallel = c.config1 ? sequenceParallel : 1;
+    const replicas = (dataParallel * sequenceParallel) / tensorParallel;
+    const divisorOf = (ranks: number, pick: number) => divisors(ranks)[pick % divisors(ranks).length] as number;
+    const parameterSharding = divisorOf(replicas, c.parameterSharding);
+    const optimizerStateSharding = divisorOf(replicas / parameterSharding, c.optimizerStateSharding);
+    const model = {
+      hiddenSize: c.heads * c.headHalf * 2, layers: c.layers, heads: c.heads, kvHeads: c.heads % c.kvFactor === 0 ? c.heads / c.kvFactor : c.heads,
+      ffnHiddenSize: c.ffn, vocabularySize: c.vocabulary, tiedEmbeddings: c.tiedEmbeddings,
+    };
+    const job = resolveJob({
+      name: "parity", model, sequenceLengthTokens: c.sequence, globalBatchTokens: c.sequence * microBatchSize * microBatches * dataParallel, precision: c.precision,
+      cluster: { nodes: 1, gpusPerNode: pipelineParallel * dataParallel * sequenceParallel, memoryPerGpu: "1TB" },
+    });
+    return {
+      job,
+      plan: {
+        microBatchSize, microBatches, recompute: c.recompute, pipelineParallel, dataParallel, tensorParallel, sequenceParallel,
+        parameterSharding, gradientSharding: c.gradients ? optimizerStateSharding : 1, optimizerStateSharding, forwardOverlap: "none", backwardOverlap: "none",
+        ...(c.pipelineChunks === undefined ? {} : { pipelineChunks: c.pipelineChunks }),
+        ...(c.recomputeLayers === undefined ? {} : { recomputeLayers: c.recomputeLayers }),
+      },
+    };
+  });
+
+const profile = shippedProfile("a800-128");
+const describeCase = ({ job, plan }: Case) => `${worldSize(plan)} ranks, ${JSON.stringify(plan)}, ${JSON.stringify(job.model)}, S ${job.sequenceLengthTokens} ${job.precision}`;
 
 describe("the memory model of the executor", () => {
   const spread = [...cases()];
@@ -82,12 +131,70 @@ describe("the memory model of the executor", () => {
   });
 
   it("equals what the executor plans, byte for byte", async () => {
-    const profile = shippedProfile("a800-128");
     for (const [index, one] of spread.entries()) {
       const threadsPerRank = 1 + (index % 2);
-      const { runtime: _measured, ...planned } = await dryRun(one, threadsPerRank);
-      const { runtime: _assumed, ...predicted } = new CostModel(one.job, profile, { threadsPerRank }).memory(one.plan).lines;
-      expect(predicted, `${worldSize(one.plan)} ranks, ${JSON.stringify(one.plan)}`).toEqual(planned);
+      const { fullest } = await dryRun(one, threadsPerRank);
+      expect(withoutRuntime(new CostModel(one.job, profile, { threadsPerRank }).memory(one.plan).lines), describeCase(one)).toEqual(fullest);
     }
+  });
+});
+
+describe("the plan space of the executor", () => {
+  // Many more than are run: those that go together are rare.
+  const sample = fc.sample(anyCase, { numRuns: 2500, seed: 20_240_117 });
+  const feasible = sample.filter(({ job, plan }) => planFault(plan, job) === null);
+  const refused = sample.filter(({ job, plan }) => planFault(plan, job) !== null);
+
+  it("is sampled in every direction", () => {
+    expect(feasible.length).toBeGreaterThan(80);
+    const has = (what: (one: Case) => boolean) => expect(feasible.filter(what).length, String(what)).toBeGreaterThan(3);
+    has(({ plan }) => plan.pipelineParallel > 1 && plan.tensorParallel > 1);
+    has(({ plan }) => plan.pipelineParallel > 2);
+    has(({ plan, job }) => plan.pipelineParallel > 1 && job.model.layers % plan.pipelineParallel !== 0);
+    has(({ plan, job }) => plan.pipelineParallel > 1 && job.model.tiedEmbeddings);
+    has(({ plan, job }) => plan.tensorParallel > job.model.kvHeads);
+    has(({ plan }) => (plan.pipelineChunks ?? 1) > 1);
+    has(({ plan }) => (plan.recomputeLayers ?? 0) > 0);
+    expect(new Set(refused.map(({ job, plan }) => planFault(plan, job)?.reason))).toEqual(new Set(["more-stages-than-layers", "sequence-not-divisible", "heads-not-divisible", "tensor-not-divisible", "chunks-not-possible", "recompute-layers-not-possible"]));
+  });
+
+  it("needs on every stage the bytes that the executor plans, and the search sees the fullest", async () => {
+    for (const one of feasible.slice(0, 200)) {
+      const { refusal, stages, fullest } = await dryRun(one, 1);
+      expect(refusal, describeCase(one)).toBeNull();
+      expect(isRunnable(one.plan, one.job).runnable).toBe(true);
+      const model = new CostModel(one.job, profile);
+      expect(model.stageMemory(one.plan).map(withoutRuntime), describeCase(one)).toEqual(stages);
+      expect(withoutRuntime(model.memory(one.plan).lines), describeCase(one)).toEqual(fullest);
+      const [shards, batch] = [model.shardBytes(one.plan, one.plan, one.plan), model.batchBytes(one.plan, one.plan, one.plan)];
+      expect(Math.max(...shards.map((bytes, stage) => bytes + (batch[stage] as number))), describeCase(one)).toBe(model.memory(one.plan).bytes);
+    }
+  });
+
+  it("refuses what the executor refuses", async () => {
+    const byReason = new Map<string, Case[]>();
+    for (const one of refused) {
+      const reason = planFault(one.plan, one.job)?.reason ?? "";
+      byReason.set(reason, [...(byReason.get(reason) ?? []), one]);
+    }
+    for (const [reason, list] of byReason) for (const one of list.slice(0, 12)) expect((await dryRun(one, 1)).refusal, `${reason}: ${describeCase(one)}`).not.toBeNull();
+  });
+});
+
+describe("a plan that the search lists as runnable", () => {
+  it("is accepted by the executor, within the memory of the job", async () => {
+    const withRoom: Profile = { ...profile, executor: { forwardOverlap: "none", backwardOverlap: "none" }, device: { ...profile.device, runtimeBytes: 64 * 2 ** 20 } };
+    const jobs = fc.sample(jobCase, { numRuns: 400, seed: 60 }).filter(({ precision }) => precision !== "bf16-grad16");
+    let tried = 0;
+    for (const [index, drawn] of jobs.entries()) {
+      if (tried === 60) break;
+      const job: JobSpec = { ...drawn, memoryModel: "executor", cluster: { ...drawn.cluster, memoryPerGpuBytes: drawn.cluster.memoryPerGpuBytes + 68 * 2 ** 20 } };
+      const { runnableCandidates } = planJob(job, withRoom, { top: 40 });
+      const candidate = runnableCandidates[(index * 7) % Math.max(1, runnableCandidates.length)];
+      if (!candidate) continue;
+      tried += 1;
+      expect((await dryRun({ job, plan: candidate.plan }, 1, job.cluster.memoryPerGpuBytes)).refusal, describeCase({ job, plan: candidate.plan })).toBeNull();
+    }
+    expect(tried).toBe(60);
   });
 });

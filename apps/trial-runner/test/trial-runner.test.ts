@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { resolveJob, type Candidate } from "@internevo/domain";
+import { CostModel } from "@internevo/cost-model";
+import { resolveJob, type Candidate, type Plan } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { createTrials, getJob, listTrials, requestCancel, submitJob, transitionJob } from "@internevo/store";
 import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
@@ -48,10 +49,30 @@ describe("trial-runner", () => {
     await world.untilNoRanks();
   }, 200_000);
 
+  it.each([
+    [2, { pipelineParallel: 2 }],
+    [2, { tensorParallel: 2, sequenceParallel: 2 }],
+    [4, { pipelineParallel: 2, tensorParallel: 2, sequenceParallel: 2 }],
+    [4, { pipelineParallel: 2, pipelineChunks: 2, dataParallel: 2, parameterSharding: 2, recomputeLayers: 1 }],
+  ])("measures a plan of %i ranks with %o in the memory that was predicted", async (ranks, factors) => {
+    const whole = { microBatchSize: 1, recompute: false, pipelineParallel: 1, dataParallel: 1, tensorParallel: 1, sequenceParallel: 1, parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none" } as const;
+    const plan: Plan = { ...whole, ...factors, microBatches: 8 / ("dataParallel" in factors ? factors.dataParallel : 1) };
+    const model = { ...(smallJob()["model"] as Record<string, unknown>), layers: 4 };
+    const job = smallJob({ model, cluster: { name: `ranks-${ranks}`, nodes: 1, gpusPerNode: ranks, memoryPerGpu: "512MiB" } });
+    const predicted = new CostModel(resolveJob(job), world.profile).predict(plan);
+    const id = await trialling(job, ([any]) => [{ ...(any as Candidate), rank: 1, plan, predicted }]);
+    await world.untilState(id, "running", 120);
+    const [trial] = await listTrials(world.database.db, id);
+    expect(trial).toMatchObject({ state: "succeeded", candidate: { plan } });
+    const { runtime: _measured, ...lines } = trial?.measured?.memory ?? {};
+    const { runtime: _predicted, ...wanted } = predicted.memory;
+    expect(Object.values(lines).reduce((sum, bytes) => sum + bytes, 0)).toBe(Object.values(wanted).reduce((sum, bytes) => sum + bytes, 0));
+  }, 200_000);
+
   it("counts a plan that the executor refuses as a failed trial, and goes on with the others", async () => {
     const id = await trialling(smallJob(), ([good]) => {
       if (!good) throw new Error("no plan");
-      return [{ ...good, rank: 1, plan: { ...good.plan, tensorParallel: 2, sequenceParallel: 2, dataParallel: 1, microBatchSize: 1, microBatches: 8, parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1 } }, { ...good, rank: 2 }];
+      return [{ ...good, rank: 1, plan: { ...good.plan, pipelineChunks: 2 } }, { ...good, rank: 2 }];
     });
     await world.untilState(id, "running", 120);
     expect(await listTrials(world.database.db, id)).toMatchObject([{ state: "failed", failure: { code: "plan-unsupported" }, measured: null }, { state: "succeeded" }]);

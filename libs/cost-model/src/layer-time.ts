@@ -1,6 +1,6 @@
 import { headSize, PRECISION_BYTES, type ModuleShape } from "@internevo/domain";
 import type { CollectiveTimes, GroupPlace } from "./collectives.ts";
-import { backwardOf, layerModules, localKvHeads, outerModules, sliceRows, type CountedModule, type LayerSlice } from "./layer.ts";
+import { backwardOf, layerModules, localKvHeads, sliceOuterModules, sliceRows, type CountedModule, type LayerSlice } from "./layer.ts";
 import type { ModuleTimes } from "./modules.ts";
 import type { JobShape } from "./stage.ts";
 import { rooflineSeconds, type DevicePeak } from "./work.ts";
@@ -72,13 +72,9 @@ export function sliceTime(job: JobShape, slice: LayerSlice, place: GroupPlace, m
   const measured = (shape: ModuleShape) => modules.seconds(shape);
   const peak = (shape: ModuleShape) => rooflineSeconds(shape, device);
   const { forward, backward, recompute } = layerModules(job.model, slice, job.precision);
-  const tp = slice.tensorParallel;
-  const outer = outerModules(job.model, sliceRows(slice), job.precision);
-  const split = { rows: sliceRows(slice) * tp, vocabulary: Math.ceil(job.model.vocabularySize / tp) };
-  const embedding = tp === 1 ? outer.embedding : ({ ...outer.embedding, ...split } as ModuleShape);
-  const headLoss = tp === 1 ? outer.headLoss : ({ ...outer.headLoss, ...split } as ModuleShape);
+  const { embedding, finalNorm, headLoss } = sliceOuterModules(job.model, slice, job.precision);
   const embeddings: CountedModule[] = [embedding, backwardOf(embedding)].map((shape) => ({ shape, count: 1 }));
-  const heads: CountedModule[] = [outer.finalNorm, backwardOf(outer.finalNorm), headLoss].map((shape) => ({ shape, count: 1 }));
+  const heads: CountedModule[] = [finalNorm, backwardOf(finalNorm), headLoss].map((shape) => ({ shape, count: 1 }));
   const communication = sliceCollectives(job, slice, place, collectives);
   return {
     forwardSeconds: total(forward, measured),

@@ -75,6 +75,15 @@ export function backwardOf(shape: ModuleShape): ModuleShape {
   return "pass" in shape && shape.pass === "forward" ? { ...shape, pass: "backward" } : shape;
 }
 
+/** Modules outside the layers on one rank: tensor ranks have a part of the vocabulary each, and see all rows of it. */
+export function sliceOuterModules(model: Model, slice: LayerSlice, precision: Precision): ReturnType<typeof outerModules> {
+  const whole = outerModules(model, sliceRows(slice), precision);
+  const tp = slice.tensorParallel;
+  if (tp === 1) return whole;
+  const part = { rows: sliceRows(slice) * tp, vocabulary: Math.ceil(model.vocabularySize / tp) };
+  return { ...whole, embedding: { ...whole.embedding, ...part }, headLoss: { ...whole.headLoss, ...part } };
+}
+
 /** Modules outside the layers: embedding, final norm, head with loss. */
 export function outerModules(model: Model, rows: number, precision: Precision): { embedding: ModuleShape; finalNorm: ModuleShape; headLoss: ModuleShape } {
   const compute = computePrecision(precision);

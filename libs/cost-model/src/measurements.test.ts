@@ -16,12 +16,33 @@ describe("requiredMeasurements", () => {
     const { modules, collectives } = requiredMeasurements(small);
     expect(new Set(modules.map((shape) => JSON.stringify(shape))).size).toBe(modules.length);
     expect(new Set(collectives.map((request) => JSON.stringify(request))).size).toBe(collectives.length);
-    for (const { groups, bytes } of collectives) {
+    for (const { op, groups, bytes } of collectives) {
+      if (op === "point-to-point") expect(groups.every((group) => group.length === 2)).toBe(true);
       expect(groups.flat().sort((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
       expect(bytes % (groups[0]?.length ?? 0)).toBe(0);
     }
     expect(new Set(collectives.map(({ groups }) => groups[0]?.length))).toEqual(new Set([2, 4, 8]));
-    expect(new Set(collectives.map(({ op }) => op))).toEqual(new Set(["all-gather", "reduce-scatter", "all-reduce", "all-to-all"]));
+    expect(new Set(collectives.map(({ op }) => op))).toEqual(new Set(["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "point-to-point"]));
+  });
+
+  it("asks for messages between neighbouring stages inside a node and between nodes, whatever the numbers", () => {
+    const pairs = (nodes: number, gpusPerNode: number) =>
+      Object.fromEntries(requiredMeasurements({ ...small, cluster: { ...small.cluster, nodes, gpusPerNode } }).collectives.filter(({ op }) => op === "point-to-point").map(({ placement, groups }) => [placement, groups]));
+    expect(pairs(1, 4)).toEqual({ "intra-node": [[0, 1], [2, 3]] });
+    expect(pairs(1, 3)).toEqual({ "intra-node": [[0, 1]] });
+    expect(pairs(2, 2)).toEqual({ "intra-node": [[0, 1], [2, 3]], "inter-node": [[0, 2], [1, 3]] });
+    expect(pairs(3, 1)).toEqual({ "inter-node": [[0, 1]] });
+    expect(pairs(1, 1)).toEqual({});
+  });
+
+  it("asks for the products of a tensor rank: its part of the widths over all rows", () => {
+    const { modules } = requiredMeasurements(small);
+    for (const tp of [2, 4, 8]) {
+      for (const outputs of [256 / tp + 2 * (Math.max(1, 4 / tp) * 32), (2 * small.model.ffnHiddenSize) / tp]) {
+        expect(modules.some((shape) => shape.module === "linear" && shape.inputs === 256 && shape.outputs === outputs && shape.rows === 256), `${tp} ranks, ${outputs} outputs`).toBe(true);
+      }
+      expect(modules.some((shape) => shape.module === "head-loss" && shape.vocabulary === 256 / tp)).toBe(true);
+    }
   });
 
   it("asks for attention over whole sequences with the heads of every sequence split", () => {
@@ -45,7 +66,7 @@ describe("requiredMeasurements", () => {
 
   it("stays bounded", () => {
     const { modules, collectives } = requiredMeasurements(small);
-    expect(modules.length).toBeLessThan(200);
-    expect(collectives.length).toBeLessThan(120);
+    expect(modules.length).toBeLessThan(300);
+    expect(collectives.length).toBeLessThan(130);
   });
 });

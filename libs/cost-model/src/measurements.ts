@@ -1,6 +1,6 @@
 import { kvWidth, layerParameters, PRECISION_BYTES, totalParameters, type Collective, type JobSpec, type ModuleShape, type Placement } from "@internevo/domain";
-import { backwardOf, computePrecision, layerModules, outerModules, sliceRows, type LayerSlice } from "./layer.ts";
-import { clusterRanks, divisors, sequencesPerStep, sequenceSplitFault } from "./space.ts";
+import { backwardOf, computePrecision, layerModules, outerModules, sliceOuterModules, sliceRows, type LayerSlice } from "./layer.ts";
+import { clusterRanks, divisors, sequencesPerStep, sequenceSplitFault, tensorSplitFault } from "./space.ts";
 
 export interface CollectiveRequest {
   readonly op: Collective;
@@ -16,7 +16,7 @@ export interface OverlapRequest {
   readonly collective: CollectiveRequest;
 }
 
-/** Everything that a profile needs so that the runnable plans of a job are predicted from measurements. */
+/** Everything that a profile needs so that the plans of a job are predicted from measurements. */
 export interface RequiredMeasurements {
   readonly modules: ModuleShape[];
   readonly collectives: CollectiveRequest[];
@@ -66,28 +66,56 @@ function measuredGroups(nodes: number, gpusPerNode: number): { placement: Placem
   return list;
 }
 
-/** The slices (b, s_sp) of the plans that the executor runs today: s_pp = s_tp = 1. */
-function runnableSlices(spec: JobSpec): LayerSlice[] {
+/** A slice (b, s_sp, s_tp) of the job's plans, and whether a plan cuts it into stages. */
+interface PlanSlice extends LayerSlice {
+  readonly inStages: boolean;
+}
+
+/** The slices of all plans of a job, each once. */
+function slicesOf(spec: JobSpec): PlanSlice[] {
   const ranks = clusterRanks(spec);
-  const slices: LayerSlice[] = [];
-  for (const sequenceParallel of divisors(ranks)) {
-    const dataParallel = ranks / sequenceParallel;
-    if (sequenceSplitFault(spec, sequenceParallel) !== null || sequencesPerStep(spec) % dataParallel !== 0) continue;
-    for (const microBatchSize of divisors(sequencesPerStep(spec) / dataParallel)) {
-      slices.push({ microBatchSize, sequenceLengthTokens: spec.sequenceLengthTokens, sequenceParallel, tensorParallel: 1 });
+  const slices = new Map<string, PlanSlice>();
+  for (const pipelineParallel of divisors(ranks)) for (const sequenceParallel of divisors(ranks / pipelineParallel)) {
+    const dataParallel = ranks / pipelineParallel / sequenceParallel;
+    if (pipelineParallel > spec.model.layers || sequenceSplitFault(spec, sequenceParallel) !== null || sequencesPerStep(spec) % dataParallel !== 0) continue;
+    for (const tensorParallel of new Set([1, sequenceParallel])) {
+      if (tensorSplitFault(spec, tensorParallel) !== null) continue;
+      for (const microBatchSize of divisors(sequencesPerStep(spec) / dataParallel)) {
+        const key = `${microBatchSize} ${sequenceParallel} ${tensorParallel}`;
+        const inStages = pipelineParallel > 1 || (slices.get(key)?.inStages ?? false);
+        slices.set(key, { microBatchSize, sequenceLengthTokens: spec.sequenceLengthTokens, sequenceParallel, tensorParallel, inStages });
+      }
     }
   }
-  return slices;
+  return [...slices.values()];
+}
+
+/** Row counts of a tensor rank's products that are measured: its widths are its own for every s_tp. */
+const MOST_TENSOR_SIZES = 3;
+
+/** What tensor ranks run in shapes of their own: products of 1/s_tp of the widths over all rows, and their part of the vocabulary. */
+function tensorModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleShape[] {
+  return [...new Set(slices.map(({ tensorParallel }) => tensorParallel))].filter((tp) => tp > 1).flatMap((tp) => {
+    const own = slices.filter((slice) => slice.tensorParallel === tp);
+    const wanted = new Set(thin(ascending(own.map(({ microBatchSize }) => microBatchSize)), MOST_TENSOR_SIZES));
+    return own.filter(({ microBatchSize }) => wanted.has(microBatchSize)).flatMap((slice) => {
+      const layer = layerModules(spec.model, slice, spec.precision);
+      const { embedding, headLoss } = sliceOuterModules(spec.model, slice, spec.precision);
+      const products = [...layer.forward, ...layer.backward].map(({ shape }) => shape).filter((shape) => shape.module === "linear" || shape.module === "attention");
+      return [...products, embedding, backwardOf(embedding), headLoss];
+    });
+  });
 }
 
 function requiredModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleShape[] {
   const { model, precision } = spec;
   const shapes = new Map<string, ModuleShape>();
   const add = (shape: ModuleShape) => shapes.set(JSON.stringify(shape), shape);
-  const rowsWanted = new Set(thin(ascending(slices.map(sliceRows)), MOST_SIZES));
-  const batchesWanted = new Set(thin(ascending(slices.map((slice) => slice.microBatchSize)), MOST_SIZES));
+  const whole = slices.filter(({ tensorParallel }) => tensorParallel === 1);
+  const rowsWanted = new Set(thin(ascending(whole.map(sliceRows)), MOST_SIZES));
+  const batchesWanted = new Set(thin(ascending(whole.map((slice) => slice.microBatchSize)), MOST_SIZES));
   const rowsOnly = new Set<number>();
-  for (const slice of slices) {
+  for (const slice of whole) {
     const rows = sliceRows(slice);
     const layer = layerModules(model, slice, precision);
     for (const { shape } of [...layer.forward, ...layer.backward]) {
@@ -99,6 +127,7 @@ function requiredModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleSh
     const outer = outerModules(model, rows, precision);
     for (const shape of [outer.embedding, backwardOf(outer.embedding), outer.headLoss]) add(shape);
   }
+  for (const shape of tensorModules(spec, slices)) add(shape);
   const compute = computePrecision(precision);
   const total = totalParameters(model);
   for (const shards of thin(divisors(clusterRanks(spec)), MOST_SIZES)) {
@@ -108,8 +137,8 @@ function requiredModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleSh
   return [...shapes.values()];
 }
 
-/** Smallest and largest bytes of every collective that the runnable plans of a job issue. */
-function collectiveUses(spec: JobSpec, slices: readonly LayerSlice[]): Map<Collective, number[]> {
+/** Smallest and largest bytes of every collective that the plans of a job issue. */
+function collectiveUses(spec: JobSpec, slices: readonly PlanSlice[]): Map<Collective, number[]> {
   const { model, precision } = spec;
   const bytes = PRECISION_BYTES[precision];
   const ranks = clusterRanks(spec);
@@ -122,8 +151,15 @@ function collectiveUses(spec: JobSpec, slices: readonly LayerSlice[]): Map<Colle
   use("reduce-scatter", (layer * bytes.gradientBytes) / ranks, layer * bytes.gradientBytes, table * bytes.gradientBytes, whole * bytes.gradientBytes);
   use("all-reduce", 64, (layer * bytes.gradientBytes) / ranks, whole * bytes.gradientBytes);
   for (const slice of slices) {
-    if (slice.sequenceParallel === 1) continue;
     const element = sliceRows(slice) * bytes.activationBytes;
+    if (slice.inStages) use("point-to-point", element * model.hiddenSize);
+    if (slice.sequenceParallel === 1) continue;
+    if (slice.tensorParallel > 1) {
+      const sequence = spec.sequenceLengthTokens * model.hiddenSize * bytes.activationBytes;
+      use("all-gather", sequence);
+      use("reduce-scatter", sequence);
+      continue;
+    }
     use("all-to-all", element * Math.min(kvWidth(model), model.hiddenSize), element * (model.hiddenSize + 2 * kvWidth(model)));
   }
   return uses;
@@ -153,17 +189,26 @@ function requiredOverlaps(spec: JobSpec, modules: readonly ModuleShape[], groups
   });
 }
 
+/** Pairs of ranks of neighbouring stages: on one node, and on two with every rank of both sending at once. */
+function stagePairs(nodes: number, gpusPerNode: number): { placement: Placement; groups: number[][] }[] {
+  const list: { placement: Placement; groups: number[][] }[] = [];
+  const node = Array.from({ length: Math.floor(gpusPerNode / 2) }, (_, k) => [2 * k, 2 * k + 1]);
+  if (gpusPerNode > 1) list.push({ placement: "intra-node", groups: Array.from({ length: nodes }, (_, n) => node.map((pair) => pair.map((rank) => n * gpusPerNode + rank))).flat() });
+  if (nodes > 1) list.push({ placement: "inter-node", groups: Array.from({ length: Math.floor(nodes / 2) }, (_, k) => groupsOf(2 * gpusPerNode, 2, gpusPerNode).map((pair) => pair.map((rank) => 2 * k * gpusPerNode + rank))).flat() });
+  return list;
+}
+
 /**
- * What must be measured so that every runnable plan of a job is predicted from measurements: module shapes per rank
+ * What must be measured so that every plan of a job is predicted from measurements: module shapes per rank
  * (b·S/s_sp rows; attention over whole sequences with heads / s_sp), collectives on a grid of sizes around their uses for
- * every group size and placement that the cluster has. Deduplicated; thinned so that a small job's probe stays short.
+ * every group size and placement that the cluster has, messages between two ranks. Deduplicated; thinned so that a small job's probe stays short.
  */
 export function requiredMeasurements(spec: JobSpec): RequiredMeasurements {
-  const slices = runnableSlices(spec);
+  const slices = slicesOf(spec);
   const collectives: CollectiveRequest[] = [];
   const groups = measuredGroups(spec.cluster.nodes, spec.cluster.gpusPerNode);
   for (const [op, uses] of collectiveUses(spec, slices)) {
-    for (const { placement, groups: list } of groups) {
+    for (const { placement, groups: list } of op === "point-to-point" ? stagePairs(spec.cluster.nodes, spec.cluster.gpusPerNode) : groups) {
       // Every rank's part is a whole number of cache lines, so no group size needs padding.
       const unit = 64 * (list[0]?.length ?? 1);
       for (const bytes of new Set(sizeGrid(uses).map((grid) => Math.ceil(grid / unit) * unit))) collectives.push({ op, bytes, groups: list, placement });

@@ -70,8 +70,20 @@ describe("the trainer, launched", () => {
 
   it("names data that is gone, and plans that it does not run", async () => {
     expect((await launch(await configuration({ data: { path: "/absent.tokens" } }))).outcome).toMatchObject({ status: "failed", exitCode: 4, failure: { code: "data-invalid", message: expect.stringContaining("/absent.tokens") } });
-    const pipeline: Plan = { ...plan, pipelineParallel: 2, dataParallel: 1, microBatches: 8, parameterSharding: 1 };
-    const { forwardOverlap: _f, backwardOverlap: _b, ...wanted } = pipeline;
-    expect((await launch(await configuration({ plan: wanted, mesh: buildMesh(pipeline) }))).outcome).toMatchObject({ status: "failed", exitCode: 2, failure: { code: "plan-unsupported" } });
+    const { forwardOverlap: _f, backwardOverlap: _b, ...wanted } = plan;
+    expect((await launch(await configuration({ plan: { ...wanted, pipelineChunks: 2 } }))).outcome).toMatchObject({ status: "failed", exitCode: 2, failure: { code: "plan-unsupported", message: expect.stringContaining("pipelineChunks 2") } });
+  });
+
+  it.each([
+    ["a pipeline", { pipelineParallel: 2, dataParallel: 1, microBatches: 8, parameterSharding: 1 }],
+    ["tensor ranks", { tensorParallel: 2, sequenceParallel: 2, dataParallel: 1, microBatches: 8, parameterSharding: 1 }],
+  ])("runs %s with the losses of data parallelism", async (_what, factors) => {
+    const { losses } = await launch(await configuration());
+    const other: Plan = { ...plan, ...factors };
+    const { forwardOverlap: _f, backwardOverlap: _b, ...wanted } = other;
+    const run = await launch(await configuration({ plan: wanted, mesh: buildMesh(other) }));
+    expect(run.outcome).toMatchObject({ status: "completed", exitCode: 0 });
+    for (const [step, loss] of run.losses.entries()) expect(loss / (losses[step] as number)).toBeCloseTo(1, 5);
+    expect(run.losses.length).toBe(losses.length);
   });
 });

@@ -107,14 +107,19 @@ CollectivePoint parseCollective(const Json& json, const std::string& path, int w
                                                       {"all-gather", Collective::allGather},
                                                       {"reduce-scatter", Collective::reduceScatter},
                                                       {"all-to-all", Collective::allToAll},
-                                                      {"broadcast", Collective::broadcast}};
+                                                      {"broadcast", Collective::broadcast},
+                                                      {"point-to-point", Collective::pointToPoint}};
   Reader reader(json, path);
   CollectivePoint point;
-  point.opName = reader.oneOf("op", {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast"});
+  point.opName = reader.oneOf("op", {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "point-to-point"});
   point.op = kOps.at(point.opName);
   point.bytes = reader.integer("bytes", 1, kLargest);
   point.placement = reader.oneOf("placement", {"intra-node", "inter-node", "mixed"});
   point.groups = parseGroups(reader, worldSize);
+  if (point.op == Collective::pointToPoint && point.groups.front().size() != 2) {
+    refuse(reader.field("groups"), json.at("groups"), "has groups of " + std::to_string(point.groups.front().size()) + " ranks for messages between two",
+           "make groups of two ranks");
+  }
   reader.finish();
   return point;
 }

@@ -22,7 +22,7 @@ struct Problem {
   std::string remedy;
 };
 
-enum class Collective { allReduce, allGather, reduceScatter, allToAll, broadcast };
+enum class Collective { allReduce, allGather, reduceScatter, allToAll, broadcast, pointToPoint };
 
 struct CollectivePoint {
   Collective op = Collective::allReduce;

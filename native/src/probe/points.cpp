@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 
 namespace internevo::probe {
 
@@ -130,6 +131,19 @@ Status prepareCollective(const CollectivePoint& point, const Communicator* group
     case Collective::broadcast: {
       const View data = memory.take(bytes, DataType::byte);
       work->run = [=] { return group->broadcast(data, bytes, 0); };
+      break;
+    }
+    case Collective::pointToPoint: {
+      // Both ways at once, as the stages of a pipeline exchange activations and gradients.
+      const View outgoing = memory.take(point.bytes, DataType::byte), incoming = memory.take(point.bytes, DataType::byte);
+      const auto sending = std::make_shared<Transfer>(), receiving = std::make_shared<Transfer>();
+      const int peer = 1 - group->index();
+      work->run = [=, bytes = point.bytes] {
+        INTERNEVO_RETURN_IF_ERROR(group->startReceive(incoming, bytes, peer, 0, receiving.get()));
+        INTERNEVO_RETURN_IF_ERROR(group->startSend(outgoing, bytes, peer, 0, sending.get()));
+        INTERNEVO_RETURN_IF_ERROR(Communicator::finish(receiving.get()));
+        return Communicator::finish(sending.get());
+      };
       break;
     }
   }

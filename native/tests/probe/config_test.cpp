@@ -67,6 +67,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"fraction", R"([{"op":"replace","path":"/minimumSamples","value":1.5}])", "minimumSamples"},
         Refusal{"noBytes", R"([{"op":"replace","path":"/collectives/0/bytes","value":0}])", "collectives[0].bytes"},
         Refusal{"op", R"([{"op":"replace","path":"/collectives/0/op","value":"gossip"}])", "collectives[0].op"},
+        Refusal{"notAPair", R"([{"op":"replace","path":"/collectives/0/op","value":"point-to-point"},)"
+                            R"({"op":"replace","path":"/collectives/0/groups","value":[[0,1,2]]}])",
+                "collectives[0].groups"},
         Refusal{"rank", R"([{"op":"replace","path":"/collectives/0/groups","value":[[0,4]]}])", "collectives[0].groups"},
         Refusal{"twice", R"([{"op":"replace","path":"/collectives/0/groups","value":[[0,1],[1,2]]}])", "collectives[0].groups"},
         Refusal{"uneven", R"([{"op":"replace","path":"/collectives/0/groups","value":[[0,1],[2]]}])", "collectives[0].groups"},

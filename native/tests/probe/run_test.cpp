@@ -117,6 +117,29 @@ TEST(Probe, MeasuresEveryCollectiveAndOverlap) {
   EXPECT_DOUBLE_EQ(overlap.at("slowdown").get<double>(), overlap.at("togetherSeconds").get<double>() / alone);
 }
 
+TEST(Probe, MeasuresMessagesBetweenPairs) {
+  const int pairs = test::session().worldSize() / 2;
+  if (pairs == 0) GTEST_SKIP() << "one rank has no other";
+  Config config = quick();
+  for (const std::int64_t bytes : {1, 70001}) {
+    CollectivePoint point = collective(Collective::pointToPoint, "point-to-point", bytes);
+    point.groups.clear();
+    for (int i = 0; i < pairs; ++i) point.groups.push_back({i, i + pairs});
+    config.collectives.push_back(point);
+  }
+  Outcome outcome;
+  const std::vector<Json> events = run(config, &outcome);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status.message();
+  if (test::session().rank() != 0) return;
+  ASSERT_EQ(events.size(), 3u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(events[i].at("op"), "point-to-point");
+    EXPECT_EQ(events[i].at("bytes"), config.collectives[i].bytes);
+    EXPECT_EQ(events[i].at("groupSize"), 2);
+    expectSpread(events[i]);
+  }
+}
+
 TEST(Probe, RanksOutsideTheGroupsWait) {
   Config config = quick();
   config.collectives.push_back({Collective::allReduce, "all-reduce", "intra-node", 64, {{test::session().worldSize() - 1}}});

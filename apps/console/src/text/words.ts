@@ -74,8 +74,20 @@ export const DIMENSIONS: readonly Dimension[] = [
   { key: "optimizerStateSharding", symbol: "oss", name: "Optimizer-state sharding", meaning: "further ranks that the optimizer state is spread over, beyond ps" },
 ];
 
+/** Choices that the paper's plans do not have. */
+const BEYOND_PAPER: readonly Dimension[] = [
+  { key: "pipelineChunks", symbol: "v", name: "Pipeline chunks", meaning: "parts of the model that a stage holds, between which micro-batches take turns (interleaved 1F1B)" },
+  { key: "recomputeLayers", symbol: "k", name: "Recomputed layers", meaning: "layers of each stage whose activations are computed again in the backward pass; the others are kept" },
+];
+
+const chunksOf = (plan: Plan): number => plan.pipelineChunks ?? 1;
+const isChosen = (plan: Plan, key: keyof Plan): boolean => (key === "pipelineChunks" ? chunksOf(plan) > 1 : (plan.recomputeLayers ?? 0) > 0);
+
+/** The dimensions of the paper, and those beyond it that a plan makes use of. */
+export const dimensionsOf = (plans: readonly Plan[]): readonly Dimension[] => [...DIMENSIONS, ...BEYOND_PAPER.filter(({ key }) => plans.some((plan) => isChosen(plan, key)))];
+
 export const dimensionValue = (plan: Plan, key: keyof Plan): string => {
-  const value = plan[key];
+  const value = plan[key] ?? (key === "pipelineChunks" ? 1 : 0);
   return typeof value === "boolean" ? (value ? "1" : "0") : String(value);
 };
 
@@ -117,11 +129,11 @@ export function explainPlan(plan: Plan): string[] {
   const split: string[] = [];
   if (dp > 1) split.push(`${dp} groups work on different sequences`);
   if (sp > 1) split.push(tp > 1 ? `${sp} ranks share every sequence and every matrix (Megatron)` : `${sp} ranks share every sequence (Ulysses)`);
-  if (pp > 1) split.push(`the layers are split into ${pp} pipeline stages`);
+  if (pp > 1) split.push(`the layers are split into ${pp} pipeline stages${chunksOf(plan) > 1 ? `, each with ${chunksOf(plan)} parts of the model in turns` : ""}`);
   sentences.push(split.length === 0 ? `${ranks(world)}, which ${world === 1 ? "does" : "do"} all the work.` : `${ranks(world)}: ${split.join("; ")}.`);
   sentences.push(
     `A step is ${plan.microBatches === 1 ? "one micro-batch" : `${plan.microBatches} micro-batches`} of ${plan.microBatchSize === 1 ? "one sequence" : `${plan.microBatchSize} sequences`} ${dp > 1 ? "a group" : ""}`.trimEnd() +
-      `; activations inside a layer are ${plan.recompute ? "computed again in the backward pass" : "kept for the backward pass"}.`,
+      `; activations inside a layer are ${plan.recompute ? "computed again in the backward pass" : "kept for the backward pass"}${plan.recomputeLayers ? `, but for ${plan.recomputeLayers === 1 ? "one layer" : `${plan.recomputeLayers} layers`} of each stage, where they are computed again` : ""}.`,
   );
   const whole = plan.parameterSharding === 1 && plan.gradientSharding === 1 && plan.optimizerStateSharding === 1;
   sentences.push(

@@ -4,7 +4,7 @@ import { createColumnHelper, createSortedRowModel, FlexRender, rowSortingFeature
 import { Fragment, useMemo, useState, type ReactNode } from "react";
 import { compare, measuredStepSeconds, plannedStepSeconds, type PlanRow } from "../../data/plan-rows.ts";
 import { formatBytes, formatRate, formatSeconds, formatSignedPercent, sentence } from "../../text/format.ts";
-import { DIMENSIONS, dimensionValue, FAILURE_WORDS } from "../../text/words.ts";
+import { dimensionsOf, dimensionValue, FAILURE_WORDS, type Dimension } from "../../text/words.ts";
 import { Body, Head, Row, Table } from "../data-table.tsx";
 import { Badge, TrialStateBadge } from "../state-badge.tsx";
 import { PlanDetails } from "./plan-details.tsx";
@@ -43,17 +43,18 @@ const LOOKS: Readonly<Record<string, ColumnLook>> = {
   memoryError: { label: "Peak memory, error", className: "numeric", hint: "(predicted − measured) / measured" },
   overlap: { label: "Overlap", className: "overlap", hint: "What the forward and the backward pass hide of the communication" },
   state: { label: "State", className: "group-start" },
-  ...Object.fromEntries(DIMENSIONS.map(({ key, symbol, name, meaning }) => [key, { label: symbol, className: "dimension", hint: `${name}: ${meaning}` }])),
 };
+
+const lookOfDimension = ({ symbol, name, meaning }: Dimension): ColumnLook => ({ label: symbol, className: "dimension", hint: `${name}: ${meaning}` });
 
 const NAMES: Readonly<Record<string, string>> = { rank: "#", place: "place", overlap: "overlap", plannedTime: "predicted", measuredTime: "measured", timeError: "error", plannedRate: "predicted", measuredRate: "measured", plannedMemory: "predicted", measuredMemory: "measured", memoryError: "error", state: "State" };
 
 const overlapOf = ({ forwardOverlap, backwardOverlap }: Plan): string => (forwardOverlap === backwardOverlap ? forwardOverlap : `${forwardOverlap}, ${backwardOverlap}`);
 
-function columnsOf(withMeasured: boolean, withOverlap: boolean) {
+function columnsOf(withMeasured: boolean, withOverlap: boolean, planDimensions: readonly Dimension[]) {
   const number = helper.accessor(({ rank }) => rank, { id: "rank" });
-  const dimensions = DIMENSIONS.map(({ key, symbol }) =>
-    helper.accessor(({ candidate }) => Number(candidate.plan[key]), { id: key, header: symbol, cell: ({ row }) => dimensionValue(row.original.candidate.plan, key) }),
+  const dimensions = planDimensions.map(({ key, symbol }) =>
+    helper.accessor(({ candidate }) => Number(dimensionValue(candidate.plan, key)), { id: key, header: symbol, cell: ({ row }) => dimensionValue(row.original.candidate.plan, key) }),
   );
   const time = [
     helper.accessor(plannedStepSeconds, { id: "plannedTime", cell: ({ row }) => formatSeconds(plannedStepSeconds(row.original)) }),
@@ -92,7 +93,9 @@ const hasNote = (row: PlanRow, withMeasured: boolean): boolean => Boolean(row.tr
 /** The plans, predicted beside measured; a row opens to everything that is known of it. */
 export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; withMeasured: boolean; label: string }) {
   const withOverlap = rows.some(({ candidate }) => overlapOf(candidate.plan) !== "none");
-  const { columns, spans } = useMemo(() => columnsOf(withMeasured, withOverlap), [withMeasured, withOverlap]);
+  const dimensions = useMemo(() => dimensionsOf(rows.map(({ candidate }) => candidate.plan)), [rows]);
+  const looks = useMemo((): Readonly<Record<string, ColumnLook>> => ({ ...LOOKS, ...Object.fromEntries(dimensions.map((dimension) => [dimension.key, lookOfDimension(dimension)])) }), [dimensions]);
+  const { columns, spans } = useMemo(() => columnsOf(withMeasured, withOverlap, dimensions), [withMeasured, withOverlap, dimensions]);
   const table = useTable({ features, columns, data: rows, getRowId: ({ key }) => key, enableSortingRemoval: true, sortDescFirst: false });
   const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
   const toggle = (key: string): void => setOpen((at) => { const next = new Set(at); if (!next.delete(key)) next.add(key); return next; });
@@ -111,7 +114,7 @@ export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; with
           </tr>
           <Row>
             {leaf.map((header) => {
-              const look = LOOKS[header.column.id];
+              const look = looks[header.column.id];
               const sorted = header.column.getIsSorted();
               const name = NAMES[header.column.id] ?? <FlexRender header={header} />;
               return (
@@ -137,7 +140,7 @@ export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; with
               <Fragment key={key}>
                 <Row name={key} className={`${chosen ? "row-chosen" : ""} ${quiet ? "row-quiet" : ""} ${hasNote(row.original, withMeasured) || expanded ? "row-continued" : ""}`}>
                   {row.getAllCells().map((cell) => {
-                    const look = LOOKS[cell.column.id];
+                    const look = looks[cell.column.id];
                     const content = cell.column.id === "rank" ? (
                       <button type="button" className="row-toggle" aria-expanded={expanded} aria-label={`Rank ${rank}, ${expanded ? "hide" : "show"} details`} onClick={() => toggle(key)}>
                         <span className="chevron" aria-hidden="true">{expanded ? "▾" : "▸"}</span>{rank}
@@ -155,7 +158,7 @@ export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; with
           })}
         </Body>
       </Table>
-      <PlanLegend />
+      <PlanLegend dimensions={dimensions} />
     </>
   );
 }

@@ -1,13 +1,13 @@
 import type { Plan } from "@internevo/domain";
-import { DIMENSIONS, dimensionValue } from "../../text/words.ts";
+import { DIMENSIONS, dimensionsOf, dimensionValue, type Dimension } from "../../text/words.ts";
 
 /** A plan in the paper's symbols; factors of 1, which do nothing, step back. */
 export function PlanText({ plan }: { plan: Plan }) {
   return (
     <span className="plan-text">
-      {DIMENSIONS.map(({ key, symbol, name, meaning }) => {
+      {dimensionsOf([plan]).map(({ key, symbol, name, meaning }) => {
         const value = dimensionValue(plan, key);
-        const idle = key === "recompute" ? value === "0" : value === "1";
+        const idle = key === "recompute" || key === "recomputeLayers" ? value === "0" : value === "1";
         return (
           <span key={key} className={idle ? "plan-part plan-part-idle" : "plan-part"} title={`${name}: ${meaning}`}>
             <span className="plan-symbol">{symbol}</span>{value}
@@ -19,12 +19,12 @@ export function PlanText({ plan }: { plan: Plan }) {
 }
 
 /** What the symbols mean. */
-export function PlanLegend() {
+export function PlanLegend({ dimensions = DIMENSIONS }: { dimensions?: readonly Dimension[] }) {
   return (
     <details className="as-table">
       <summary>What the symbols mean</summary>
       <dl className="plan-legend">
-        {DIMENSIONS.map(({ symbol, name, meaning }) => (
+        {dimensions.map(({ symbol, name, meaning }) => (
           <div key={symbol}><dt><code>{symbol}</code> {name}</dt><dd>{meaning}</dd></div>
         ))}
       </dl>
