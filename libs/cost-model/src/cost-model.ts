@@ -24,8 +24,6 @@ export interface CostModelOptions {
 /** Memory of the stages that can be the fullest, in bytes, one number a stage. */
 export type StageBytes = readonly number[];
 
-const overlapOf = (plan: Pick<Plan, "forwardOverlap" | "backwardOverlap">): boolean => plan.forwardOverlap !== "none" || plan.backwardOverlap !== "none";
-
 /**
  * Memory and time of the plans of one job on one profile. Everything that several plans share is computed once: times of a
  * slice (b, s_sp, s_tp), times of a sharding (s_pp, s_tp, s_ps, s_oss), bytes of a sharding and of a batch.
@@ -106,8 +104,8 @@ export class CostModel {
     return this.#collectives.seconds("point-to-point", boundaryBytes(this.job, slice), this.#place(2, dataParallel * sequenceParallel));
   }
 
-  #context(layout: Layout, overlapped: boolean): MemoryContext {
-    return { job: this.job, layout, overlapped, runtimeBytes: this.profile.device.runtimeBytes, threadsPerRank: this.#threadsPerRank };
+  #context(layout: Layout, overlap: MemoryContext["overlap"]): MemoryContext {
+    return { job: this.job, layout, overlap, runtimeBytes: this.profile.device.runtimeBytes, threadsPerRank: this.#threadsPerRank };
   }
 
   #stages(layout: Layout): Stage[] {
@@ -115,21 +113,21 @@ export class CostModel {
   }
 
   /** Bytes that the sharding decides, of each stage that can be the fullest. */
-  shardBytes(layout: Layout, sharding: Sharding, plan: Pick<Plan, "forwardOverlap" | "backwardOverlap">): StageBytes {
-    const context = this.#context(layout, overlapOf(plan));
-    return this.#stages(layout).map((stage) => sumLines(this.#memory.shardLines(context, stage, sharding)));
+  shardBytes(layout: Layout, sharding: Sharding, plan: Pick<Plan, "forwardOverlap" | "backwardOverlap" | "recompute">): StageBytes {
+    const context = this.#context(layout, plan);
+    return this.#stages(layout).map((stage) => sumLines(this.#memory.shardLines(context, stage, sharding, plan)));
   }
 
   /** Bytes that the batch decides, of each stage that can be the fullest. */
   batchBytes(layout: Layout, batching: Batching, plan: Pick<Plan, "forwardOverlap" | "backwardOverlap">): StageBytes {
-    const context = this.#context(layout, overlapOf(plan));
+    const context = this.#context(layout, plan);
     return this.#stages(layout).map((stage) => sumLines(this.#memory.batchLines(context, stage, batching)));
   }
 
   /** Memory of a rank of every stage by line. The plan's factors must divide (see `planFault`). */
   stageMemory(plan: Plan): MemoryLines[] {
-    const context = this.#context(plan, overlapOf(plan));
-    return pipelineStages(this.job.model, plan.pipelineParallel, chunksOf(plan)).map((stage) => ({ ...this.#memory.shardLines(context, stage, plan), ...this.#memory.batchLines(context, stage, plan) }));
+    const context = this.#context(plan, plan);
+    return pipelineStages(this.job.model, plan.pipelineParallel, chunksOf(plan)).map((stage) => ({ ...this.#memory.shardLines(context, stage, plan, plan), ...this.#memory.batchLines(context, stage, plan) }));
   }
 
   /** Memory of the fullest rank by line. The plan's factors must divide (see `planFault`). */

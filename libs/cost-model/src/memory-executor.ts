@@ -5,8 +5,7 @@ import { layersInFlight, unitParameters, type Stage } from "./stage.ts";
 
 /*
  * The memory plan of the executor, line by line (native/MEMORY.md; native/src/trainer/memory_plan.cpp computes the same).
- * Beyond what the executor runs the same formulas are continued: overlap doubles the gather pool and the gradient staging;
- * 2-byte gradients are staged in 2 bytes.
+ * Beyond what the executor runs the same formulas are continued: 2-byte gradients are staged in 2 bytes.
  */
 
 const up = (value: number, multiple: number): number => Math.ceil(value / multiple) * multiple;
@@ -36,45 +35,65 @@ function attentionScratchFloats(sequence: number, size: number): number {
   return t * (2 * size + d) + 2 * sequence * size + 2 * 96 * 96 + 3 * 96 * size + 2 * 96 * d + 96;
 }
 
+interface StageUnits {
+  /** Padded elements of all units of the stage. */
+  readonly sum: number;
+  /** The largest of embedding and head, where the stage has them. */
+  readonly outer: number;
+  readonly module: number;
+  readonly block: number;
+  readonly layer: number;
+}
+
 /** Padded sizes of the units of a stage, elements: what is gathered, reduced and updated together. */
-export function stageUnits(context: MemoryContext, stage: Stage, sharding: Sharding): { sum: number; largest: number } {
-  const { model } = context.job;
+function stageUnits(context: MemoryContext, stage: Stage, sharding: Sharding): StageUnits {
   const unit = 64 * sharding.parameterSharding * sharding.optimizerStateSharding;
-  const parameters = unitParameters(model, context.layout.tensorParallel);
-  const layer = up(parameters.layer, unit);
-  let sum = stage.layers * layer;
-  let largest = stage.layers > 0 ? layer : 0;
-  if (stage.hasEmbedding) {
-    const embedding = up(parameters.embedding, unit);
-    sum += embedding;
-    largest = Math.max(largest, embedding);
-  }
-  if (stage.hasHead && parameters.head > 0) {
-    const head = up(parameters.head, unit);
-    sum += head;
-    largest = Math.max(largest, head);
-  }
-  return { sum, largest };
+  const parameters = unitParameters(context.job.model, context.layout.tensorParallel);
+  const [qkv, attentionOutput, gateUp, mlpOutput] = parameters.modules.map((elements) => up(elements, unit)) as [number, number, number, number];
+  const layer = qkv + attentionOutput + gateUp + mlpOutput;
+  const embedding = stage.hasEmbedding ? up(parameters.embedding, unit) : 0;
+  const head = stage.hasHead && parameters.head > 0 ? up(parameters.head, unit) : 0;
+  return {
+    sum: embedding + stage.layers * layer + head,
+    outer: Math.max(embedding, head),
+    module: Math.max(qkv, attentionOutput, gateUp, mlpOutput),
+    block: Math.max(qkv + attentionOutput, gateUp + mlpOutput),
+    layer,
+  };
+}
+
+/** Elements that are gathered (G), and whose gradients are staged (Γ), at one time. */
+function groupsOf(units: StageUnits, { forwardOverlap, backwardOverlap }: MemoryContext["overlap"], recomputed: number, layers: number): { gathered: number; staged: number } {
+  const forward = { none: units.module, block: units.block, "inter-layer": units.layer }[forwardOverlap];
+  const modules = backwardOverlap === "block" ? units.block : units.module;
+  const backward = Math.max(recomputed > 0 ? units.layer : 0, recomputed < layers ? modules : 0);
+  return { gathered: Math.max(units.outer, forward, backward), staged: Math.max(units.outer, modules) };
 }
 
 export const executorMemory: MemoryModel = {
-  shardLines(context, stage, sharding): MemoryLines {
+  shardLines(context, stage, sharding, recomputation): MemoryLines {
     const { parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss } = sharding;
     const { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, sequenceParallel: sp } = context.layout;
     const bytes = PRECISION_BYTES[context.job.precision];
-    const { sum, largest } = stageUnits(context, stage, sharding);
+    const { overlap } = context;
+    const units = stageUnits(context, stage, sharding);
+    const { gathered, staged } = groupsOf(units, overlap, recomputedLayers(recomputation, stage.layers), stage.layers);
+    const { sum } = units;
     const replicas = (dp * sp) / tp;
-    const buffers = context.overlapped ? 2 : 1;
+    const overlapped = overlap.forwardOverlap !== "none" || overlap.backwardOverlap !== "none";
+    const largestOf = (groups: readonly number[]): number => Math.max(...groups.map(reductionBytes));
     // Tensor ranks that share a key/value head, and the two ends of a pipeline with tied embeddings, add their gradients too.
     const sharing = Math.max(1, Math.floor(tp / context.job.model.kvHeads));
     const ends = context.job.model.tiedEmbeddings && pp > 1 ? 2 : 1;
-    const reduction = Math.max(...[ps, oss, replicas / (ps * oss), pp * dp * sp, tp, sharing, ends].map(reductionBytes));
+    const sharded = [ps, oss, replicas / (ps * oss)];
+    // What runs on the communication lane has scratch of its own.
+    const reduction = largestOf([...sharded, pp * dp * sp, tp, sharing, ends]) + (overlapped ? largestOf(sharded) : 0);
     return {
       parameters: (bytes.parameterBytes * sum) / ps,
       gradients: (bytes.gradientBytes * sum) / (ps * gs),
       optimizerStates: (bytes.optimizerStateBytes * sum) / (ps * oss),
-      gatherPool: ps > 1 ? buffers * bytes.parameterBytes * largest : 0,
-      reduceStaging: (ps > 1 || gs > 1 ? buffers * bytes.gradientBytes * largest : 0) + reduction,
+      gatherPool: ps > 1 ? (overlapped ? 2 : 1) * bytes.parameterBytes * gathered : 0,
+      reduceStaging: (ps > 1 || gs > 1 ? (overlap.backwardOverlap === "none" ? 1 : 2) * bytes.gradientBytes * staged : 0) + reduction,
     };
   },
 

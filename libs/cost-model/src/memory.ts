@@ -1,4 +1,4 @@
-import type { MemoryLines } from "@internevo/domain";
+import type { MemoryLines, Plan } from "@internevo/domain";
 import type { JobShape, Layout, Stage } from "./stage.ts";
 
 /** s_ps, s_gs, s_oss. */
@@ -21,8 +21,8 @@ export interface Batching {
 export interface MemoryContext {
   readonly job: JobShape;
   readonly layout: Layout;
-  /** Whether parameter gathers run beside computation: the gather pool and the gradient staging then have two buffers. */
-  readonly overlapped: boolean;
+  /** What runs beside computation: gathers and gradients on their way then have two buffers each. */
+  readonly overlap: Pick<Plan, "forwardOverlap" | "backwardOverlap">;
   /** Memory of a rank before the arena, from the profile. */
   readonly runtimeBytes: number;
   readonly threadsPerRank: number;
@@ -33,7 +33,8 @@ export interface MemoryContext {
  * apart, so that a search adds two numbers for a plan; together they are the rank's memory.
  */
 export interface MemoryModel {
-  shardLines(context: MemoryContext, stage: Stage, sharding: Sharding): MemoryLines;
+  /** Of the batch only its recomputation matters here: a layer that is recomputed is gathered whole. */
+  shardLines(context: MemoryContext, stage: Stage, sharding: Sharding, recomputation: Pick<Batching, "recompute" | "recomputeLayers">): MemoryLines;
   batchLines(context: MemoryContext, stage: Stage, batching: Batching): MemoryLines;
 }
 

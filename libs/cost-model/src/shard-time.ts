@@ -49,7 +49,7 @@ const SCALAR_REDUCTIONS = 3;
  * parameters gathered over s_ps; gradients reduce-scattered over s_ps, then over s_oss, then all-reduced over the R/(s_ps·s_oss)
  * replicas of that piece; updated parameters gathered over s_oss.
  */
-export function shardTime(job: JobShape, layout: Layout, sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">, modules: ModuleTimes, collectives: CollectiveTimes, device: DevicePeak): ShardTime {
+export function shardTime(job: JobShape, layout: Layout, sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">, times: ModuleTimes, collectives: CollectiveTimes, device: DevicePeak): ShardTime {
   const { parameterSharding: ps, optimizerStateSharding: oss } = sharding;
   const { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, sequenceParallel: sp } = layout;
   const bytes = PRECISION_BYTES[job.precision];
@@ -64,21 +64,23 @@ export function shardTime(job: JobShape, layout: Layout, sharding: Pick<Sharding
   const parameters = unitParameters(job.model, tp);
   const embedding = up(parameters.embedding, unit);
   // Tied embeddings: the head's part of the step gathers and reduces the embedding's unit.
-  const sizes = { layer: up(parameters.layer, unit), embedding, head: parameters.head > 0 ? up(parameters.head, unit) : embedding };
+  const modules = parameters.modules.map((elements) => up(elements, unit));
+  const ofLayer = (of: (size: number) => number): number => modules.reduce((sum, size) => sum + of(size), 0);
+  const sizes = { layer: ofLayer((size) => size), embedding, head: parameters.head > 0 ? up(parameters.head, unit) : embedding };
   const shareOnceSeconds = sharedGradientSeconds(job, layout, ps * oss, sizes, (bytes, size, stride) => collectives.seconds("all-reduce", bytes, place(size, stride)));
-  const each = (seconds: (elements: number) => number): UnitTimes => ({ layer: seconds(sizes.layer), embedding: seconds(sizes.embedding), head: seconds(sizes.head) });
+  const each = (seconds: (elements: number) => number): UnitTimes => ({ layer: ofLayer(seconds), embedding: seconds(sizes.embedding), head: seconds(sizes.head) });
   const reduced = (size: number): number =>
     collectives.seconds("reduce-scatter", (size / ps) * bytes.gradientBytes, optimizerGroup) +
     collectives.seconds("all-reduce", (size / (ps * oss)) * bytes.gradientBytes, replicaGroup);
   const gathered = (size: number): number => collectives.seconds("all-gather", (size / ps) * bytes.parameterBytes, optimizerGroup);
   const precision = computePrecision(job.precision);
   const staged = (kept: number) => (size: number): number =>
-    (size * bytes.gradientBytes) / device.memoryBandwidthBytesPerSecond + modules.seconds({ module: "accumulate", pass: "update", precision, elements: size / kept });
+    (size * bytes.gradientBytes) / device.memoryBandwidthBytesPerSecond + times.seconds({ module: "accumulate", pass: "update", precision, elements: size / kept });
 
   // What happens once a step, on the stage that has most of it.
   const once = fullestStages(job.model, pp).map(({ layers, hasEmbedding, hasHead }) => {
     const has = { embedding: hasEmbedding ? 1 : 0, head: hasHead && parameters.head > 0 ? 1 : 0 };
-    const sum = (of: (size: number) => number) => layers * of(sizes.layer) + has.embedding * of(sizes.embedding) + has.head * of(sizes.head);
+    const sum = (of: (size: number) => number) => layers * ofLayer(of) + has.embedding * of(sizes.embedding) + has.head * of(sizes.head);
     const elements = sum((size) => size);
     return { elements: elements / (ps * oss), gather: sum(gathered), reduce: oss === 1 ? reduced(elements) : sum(reduced) };
   });
@@ -94,7 +96,7 @@ export function shardTime(job: JobShape, layout: Layout, sharding: Pick<Sharding
     reduceOnceSeconds: most((stage) => stage.reduce),
     shareOnceSeconds,
     updateSeconds:
-      kernels.reduce((sum, shape) => sum + modules.seconds(shape), 0) +
+      kernels.reduce((sum, shape) => sum + times.seconds(shape), 0) +
       most((stage) => stage.gather) +
       SCALAR_REDUCTIONS * collectives.seconds("all-reduce", SCALAR_BYTES, everyone),
     updateRooflineSeconds: kernels.reduce((sum, shape) => sum + rooflineSeconds(shape, device), 0),

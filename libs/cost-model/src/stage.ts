@@ -15,6 +15,8 @@ export interface Layout {
 export interface UnitParameters {
   readonly embedding: number;
   readonly layer: number;
+  /** A layer's units in order: norm and q, k, v; attention output; norm, gate and up; MLP output. */
+  readonly modules: readonly [number, number, number, number];
   /** 0 with tied embeddings: the final norm is then part of the embedding's unit. */
   readonly head: number;
 }
@@ -27,9 +29,11 @@ export function unitParameters(model: Model, tensorParallel: number): UnitParame
   const query = (heads / tensorParallel) * d;
   const kv = localKvHeads(kvHeads, tensorParallel) * d;
   const inner = Math.ceil(f / tensorParallel);
+  const modules = [h + h * query + 2 * h * kv, h * query, h + 2 * h * inner, h * inner] as const;
   return {
     embedding: vocabulary + (model.tiedEmbeddings ? h : 0),
-    layer: 2 * h + 2 * h * query + 2 * h * kv + 3 * h * inner,
+    layer: modules.reduce((sum, parameters) => sum + parameters, 0),
+    modules,
     head: model.tiedEmbeddings ? 0 : vocabulary + h,
   };
 }

@@ -26,10 +26,11 @@ export interface SearchResult {
   readonly closest: Plan | null;
 }
 
-/** The shardings of a (s_pp, s_tp), with their bytes on every stage that can be the fullest. */
+/** The shardings of a (s_pp, s_tp), with their bytes on every stage that can be the fullest, without and with recomputation. */
 interface Shards {
   readonly list: readonly Sharding[];
-  readonly bytes: readonly StageBytes[];
+  readonly kept: readonly StageBytes[];
+  readonly recomputed: readonly StageBytes[];
 }
 
 /** All plans of one layout, micro-batch size and recomputation. */
@@ -38,7 +39,9 @@ interface Batch {
   readonly microBatchSize: number;
   readonly microBatches: number;
   readonly recompute: boolean;
-  readonly shards: Shards;
+  readonly shards: readonly Sharding[];
+  /** Bytes that each sharding decides, and those that the batch decides. */
+  readonly shardBytes: readonly StageBytes[];
   readonly bytes: StageBytes;
   readonly runnable: boolean;
   readonly slice: SliceTime;
@@ -184,7 +187,8 @@ function memoizedShards(model: CostModel, overlap: Overlap): (space: LayoutSpace
     let shards = known.get(key);
     if (!shards) {
       const list = shardingsOf(replicas);
-      shards = { list, bytes: list.map((sharding) => model.shardBytes(layout, sharding, overlap)) };
+      const bytes = (recompute: boolean) => list.map((sharding) => model.shardBytes(layout, sharding, { ...overlap, recompute }));
+      shards = { list, kept: bytes(false), recomputed: bytes(true) };
       known.set(key, shards);
     }
     return shards;
@@ -213,7 +217,7 @@ function* batchesOf(model: CostModel, space: LayoutSpace, shards: Shards, overla
       const bytes = model.batchBytes(layout, batching, overlap);
       const { runnable } = isRunnable(planOf(layout, batching, shards.list[0] as Sharding, overlap), job);
       const bound = totalSeconds(stepBreakdown(slice, FREE, step)) * ROUNDING;
-      yield { space, ...batching, shards, bytes, runnable, slice, step, bound };
+      yield { space, ...batching, shards: shards.list, shardBytes: recompute ? shards.recomputed : shards.kept, bytes, runnable, slice, step, bound };
     }
   }
 }
@@ -235,9 +239,9 @@ function planOf(layout: Layout, { microBatchSize, microBatches, recompute }: Pic
   };
 }
 
-function countFitting({ shards, bytes }: Batch, limit: number): number {
+function countFitting({ shardBytes, bytes }: Batch, limit: number): number {
   let fitting = 0;
-  for (const sharded of shards.bytes) if (fullest(sharded, bytes) <= limit) fitting += 1;
+  for (const sharded of shardBytes) if (fullest(sharded, bytes) <= limit) fitting += 1;
   return fitting;
 }
 
@@ -245,8 +249,8 @@ function countFitting({ shards, bytes }: Batch, limit: number): number {
 function* scoredPlans(model: CostModel, batch: Batch, overlap: Overlap, limit: number): Generator<Scored> {
   const { layout } = batch.space;
   const every = { ...batch.step, reduceEveryMicroBatch: true };
-  for (const [index, sharding] of batch.shards.list.entries()) {
-    const bytes = fullest(batch.shards.bytes[index] as StageBytes, batch.bytes);
+  for (const [index, sharding] of batch.shards.entries()) {
+    const bytes = fullest(batch.shardBytes[index] as StageBytes, batch.bytes);
     if (bytes > limit) continue;
     const time = stepBreakdown(batch.slice, model.shardTime(layout, sharding), sharding.gradientSharding > 1 ? every : batch.step);
     yield { plan: planOf(layout, batch, sharding, overlap), seconds: totalSeconds(time), bytes };
@@ -256,8 +260,8 @@ function* scoredPlans(model: CostModel, batch: Batch, overlap: Overlap, limit: n
 function leastMemory(batches: readonly Batch[], overlap: Overlap): Plan | null {
   let least: Scored | null = null;
   for (const batch of batches) {
-    for (const [index, sharding] of batch.shards.list.entries()) {
-      const bytes = fullest(batch.shards.bytes[index] as StageBytes, batch.bytes);
+    for (const [index, sharding] of batch.shards.entries()) {
+      const bytes = fullest(batch.shardBytes[index] as StageBytes, batch.bytes);
       if (least !== null && bytes > least.bytes) continue;
       const scored = { plan: planOf(batch.space.layout, batch, sharding, overlap), seconds: 0, bytes };
       if (least === null || compareScored(scored, least) < 0) least = scored;

@@ -36,7 +36,7 @@ export function bruteForce(job: JobSpec, profile: Profile): { feasible: Judged[]
           parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss, ...profile.executor,
         };
         const { stepTimeSeconds: seconds, peakMemoryBytes: bytes } = cost.predict(plan);
-        const runnable = precision !== "bf16-grad16" && profile.executor.forwardOverlap === "none" && profile.executor.backwardOverlap === "none";
+        const runnable = precision !== "bf16-grad16";
         (bytes <= job.cluster.memoryPerGpuBytes ? feasible : tooLarge).push({ plan, seconds, bytes, runnable });
       }
     }

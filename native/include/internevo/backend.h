@@ -34,20 +34,39 @@ struct NormShape {
 };
 
 /// Positions are positionOffset + (row mod sequence): the offset is where this rank's part of the sequence begins.
+/// With `positions` (int32 [rows], e.g. counted from the start of each row's document) they are those instead: each
+/// in [0, sequence), the tables hold `sequence` positions and positionOffset is 0.
 struct RopeShape {
   std::int64_t rows = 0, heads = 0, headSize = 0;
   std::int64_t stride = 0;          ///< row stride; 0 = heads·headSize
   std::int64_t sequence = 0;        ///< tokens of one sequence on this rank
   std::int64_t positionOffset = 0;  ///< position of row 0
+  ConstView positions{};
 };
 
 /// Query head h reads key/value head h / (heads / kvHeads). Row = batchIndex·sequence + position.
+/// A query sees the keys from firstKeys[row] to its own position; firstKeys (int32 [batch·sequence]) is the position at
+/// which the row's document starts, so it never falls inside a sequence. Empty: every sequence is one document.
+/// (Per row and not cumulative lengths: of one size whatever the documents, cut with the rows, and read by a kernel's
+/// tile without a search.)
 struct AttentionShape {
   std::int64_t batch = 0, sequence = 0, heads = 0, kvHeads = 0, headSize = 0;
   std::int64_t queryStride = 0;   ///< row stride of q and gQ; 0 = heads·headSize
   std::int64_t keyStride = 0;     ///< row stride of k and gK; 0 = kvHeads·headSize
   std::int64_t valueStride = 0;   ///< row stride of v and gV; 0 = kvHeads·headSize
   std::int64_t outputStride = 0;  ///< row stride of o and gO; 0 = heads·headSize
+  ConstView firstKeys{};
+};
+
+/// A piece of causal attention: `sequence` consecutive queries of each sequence against keySequence consecutive keys.
+/// Positions are those in the whole sequence and so are firstKeys. Views begin at the piece's first row; the next
+/// sequence's rows are …BatchRows further on.
+struct AttentionBlockShape : AttentionShape {
+  std::int64_t keySequence = 0;                     ///< rows of k, v, gK, gV of one sequence
+  std::int64_t queryPosition = 0, keyPosition = 0;  ///< of the first query and the first key
+  std::int64_t queryBatchRows = 0;                  ///< 0 = sequence
+  std::int64_t keyBatchRows = 0;                    ///< 0 = keySequence
+  std::int64_t queryGradientStride = 0;             ///< row stride of gQ; 0 = queryStride
 };
 
 struct SwigluShape {
@@ -135,6 +154,18 @@ class Backend {
   /// gQ, gK, gV are overwritten; they may not alias q, k, v.
   virtual Status attentionBackward(const AttentionShape&, ConstView q, ConstView k, ConstView v, ConstView o,
                                    ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace) = 0;
+
+  /// Larger of forward and backward of a piece.
+  virtual std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape&) const = 0;
+  /// Attention of a piece, put together with what o and logSumExp hold already when `merge` (the softmax of two sets
+  /// of keys out of each set's own, FlashAttention's rule). o float32 [batch·queryBatchRows, heads, headSize], always
+  /// normalised; logSumExp float32 [batch, heads, queryBatchRows], −infinity (and o = 0) where no key was seen yet.
+  virtual Status attentionBlockForward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, bool merge,
+                                       View o, View logSumExp, Workspace) = 0;
+  /// Adds the piece's share to gQ, gK, gV (float32; rows of q, k, v, strides of k and v). o and logSumExp are those of the whole
+  /// softmax, o in the type of q.
+  virtual Status attentionBlockBackward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, ConstView o,
+                                        ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace) = 0;
 
   // ---- SwiGLU ------------------------------------------------------------------------------------------------
   /// y = gate · sigmoid(gate) · up, all [rows, width].

@@ -72,6 +72,9 @@ class Communicator {
 
   int index() const noexcept { return index_; }
   int size() const noexcept { return size_; }
+  /// A polite communicator leaves its core to others while it waits for messages (it looks for them every few dozen
+  /// microseconds): for a thread that communicates beside one that computes.
+  void setPolite(bool polite) noexcept { polite_ = polite; }
 
   /// Scratch bytes that make every reduction of this group run at full speed, independent of the tensor's size.
   static std::int64_t reduceWorkspaceBytes(int groupSize);
@@ -104,6 +107,7 @@ class Communicator {
   friend struct CommunicatorAccess;
   MPI_Comm comm_ = MPI_COMM_NULL;
   int index_ = 0, size_ = 1;
+  bool polite_ = false;
   mutable std::vector<MPI_Request> requests_;  // room for one call's messages
 };
 

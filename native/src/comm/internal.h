@@ -29,6 +29,8 @@ constexpr std::int64_t segmentBytes(int groupSize) {
 struct CommunicatorAccess {
   static MPI_Comm comm(const Communicator& c) { return c.comm_; }
   static MPI_Request* requests(const Communicator& c) { return c.requests_.data(); }
+  /// MPI_Waitall, politely where the communicator is.
+  static int waitAll(const Communicator& c, int count, MPI_Request* requests);
 };
 
 /// output[0, elements) = tree sum (or maximum) of inputs[0, count) at element `offset` of each.

@@ -81,7 +81,7 @@ struct Exchange {
   Status finish(std::int64_t segment, const char* call) const {
     const int size = group.size(), me = group.index();
     INTERNEVO_RETURN_IF_ERROR(
-        mpiStatus(MPI_Waitall(2 * (size - 1), requests(segment), MPI_STATUSES_IGNORE), call));
+        mpiStatus(CommunicatorAccess::waitAll(group, 2 * (size - 1), requests(segment)), call));
     const std::int64_t elements = length(me, segment), at = segment * segmentElements();
     if (elements == 0) return Status::success();
     const void* inputs[kMaximumGroup];
@@ -125,7 +125,7 @@ Status allReduceSmall(const Communicator& group, View data, std::int64_t element
     INTERNEVO_RETURN_IF_ERROR(mpiStatus(
         MPI_Isend(data.data, bytes, MPI_BYTE, (me + step) % size, 4, comm, &requests[posted++]), "MPI_Isend"));
   }
-  INTERNEVO_RETURN_IF_ERROR(mpiStatus(MPI_Waitall(posted, requests, MPI_STATUSES_IGNORE), "allReduce"));
+  INTERNEVO_RETURN_IF_ERROR(mpiStatus(CommunicatorAccess::waitAll(group, posted, requests), "allReduce"));
   reduceTree(data.type, operation, inputs, size, 0, elements, data.data);
   return Status::success();
 }
@@ -154,7 +154,7 @@ Status gatherChunks(const Exchange& e, View data) {
                                                     (me + k) % size, 5, comm, &requests[posted++]),
                                           "MPI_Isend"));
     }
-    INTERNEVO_RETURN_IF_ERROR(mpiStatus(MPI_Waitall(posted, requests, MPI_STATUSES_IGNORE), "allReduce"));
+    INTERNEVO_RETURN_IF_ERROR(mpiStatus(CommunicatorAccess::waitAll(group, posted, requests), "allReduce"));
   }
   return Status::success();
 }

@@ -1,5 +1,7 @@
 #include "internevo/lane.h"
 
+#include <sys/prctl.h>
+
 #include <array>
 #include <chrono>
 #include <condition_variable>
@@ -19,6 +21,7 @@ struct Lane::State {
   std::thread thread;
 
   void run() {
+    prctl(PR_SET_TIMERSLACK, 5000, 0, 0, 0);  // nanoseconds; short pauses shall stay short
     std::unique_lock lock(mutex);
     while (true) {
       changed.wait(lock, [this] { return finished < submitted || closing; });

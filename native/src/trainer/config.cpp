@@ -143,8 +143,40 @@ PlanConfig readPlan(Reader r) {
   p.optimizerStateSharding = factor("optimizerStateSharding");
   if (r.has("pipelineChunks")) p.pipelineChunks = static_cast<int>(r.integer("pipelineChunks", 1, 1024));
   if (r.has("recomputeLayers")) p.recomputeLayers = r.integer("recomputeLayers", 0, 10000);
+  if (r.has("forwardOverlap")) {
+    p.forwardOverlap = static_cast<ForwardOverlap>(r.choice("forwardOverlap", {"none", "block", "inter-layer"}));
+  }
+  if (r.has("backwardOverlap")) {
+    p.backwardOverlap = static_cast<BackwardOverlap>(r.choice("backwardOverlap", {"none", "block", "intra-layer"}));
+  }
   r.finish();
   return p;
+}
+
+TimelineConfig readTimeline(Reader r) {
+  TimelineConfig t;
+  t.path = r.text("path");
+  t.firstStep = r.integer("firstStep", 1, 1000000000);
+  t.steps = r.integer("steps", 1, 1000000000);
+  if (r.has("capacityEvents")) t.capacityEvents = r.integer("capacityEvents", 1, 10000000);
+  r.finish();
+  return t;
+}
+
+WatchdogLimits readWatchdog(Reader r) {
+  WatchdogLimits w;
+  const auto seconds = [&](const char* name, double* value) {
+    if (r.has(name)) *value = r.number(name, 0, false, 1e6);
+  };
+  seconds("beatSeconds", &w.beatSeconds), seconds("silenceSeconds", &w.silenceSeconds);
+  seconds("stallSeconds", &w.stallSeconds), seconds("stallFactor", &w.stallFactor);
+  seconds("firstStepSeconds", &w.firstStepSeconds);
+  r.finish();
+  if (w.silenceSeconds < 3 * w.beatSeconds) {
+    refuse(r.field("silenceSeconds"), Json(w.silenceSeconds).dump(), "is less than three beats",
+           "give at least " + Json(3 * w.beatSeconds).dump() + ", or a shorter beatSeconds");
+  }
+  return w;
 }
 
 Groups readGroups(Reader& r, const char* name) {
@@ -198,6 +230,25 @@ OptimizerConfig readOptimizer(Reader r) {
   return o;
 }
 
+DataConfig readData(Reader r, std::int64_t vocabularySize) {
+  using Format = DataConfig::Format;
+  DataConfig d;
+  d.path = r.text("path");
+  if (r.has("format")) {
+    constexpr Format kFormats[] = {Format::own, Format::megatron, Format::internevo};
+    d.format = kFormats[r.choice("format", {"own", "megatron", "internevo"})];
+  }
+  if (r.has("packing") && r.choice("packing", {"none", "documents"}) == 1) d.packing = DataConfig::Packing::documents;
+  if (r.has("endOfDocumentToken") && !r.isNull("endOfDocumentToken")) {
+    d.endOfDocumentToken = r.integer("endOfDocumentToken", 0, vocabularySize - 1);
+  }
+  if (r.has("maxDocumentsPerSequence")) {
+    d.maxDocumentsPerSequence = r.integer("maxDocumentsPerSequence", 1, kSize - 1);
+  }
+  r.finish();
+  return d;
+}
+
 CheckpointConfig readCheckpoint(Reader r) {
   CheckpointConfig c;
   c.directory = r.text("directory");
@@ -230,9 +281,7 @@ Config parseConfig(const std::string& text) {
   c.plan = readPlan(r.object("plan"));
   c.mesh = readMesh(r.object("mesh"));
   c.optimizer = readOptimizer(r.object("optimizer"));
-  Reader data = r.object("data");
-  c.dataPath = data.text("path");
-  data.finish();
+  c.data = readData(r.object("data"), c.model.vocabularySize);
   c.seed = static_cast<std::uint64_t>(r.integer("seed", 0));
   c.steps = r.integer("steps", 1, 1000000000);
   if (!r.isNull("checkpoint")) c.checkpoint = readCheckpoint(r.object("checkpoint"));
@@ -245,6 +294,11 @@ Config parseConfig(const std::string& text) {
   c.threadsPerRank = static_cast<int>(r.integer("threadsPerRank", 1, 1024));
   c.deterministic = r.boolean("deterministic");
   if (!r.isNull("gradientDumpPath")) c.gradientDumpPath = r.text("gradientDumpPath");
+  if (r.has("timeline") && !r.isNull("timeline")) c.timeline = readTimeline(r.object("timeline"));
+  if (r.has("watchdog")) {
+    c.watchdog.reset();
+    if (!r.isNull("watchdog")) c.watchdog = readWatchdog(r.object("watchdog"));
+  }
   r.finish();
   return c;
 }
@@ -277,6 +331,12 @@ std::string planJson(const PlanConfig& p) {
   // Only where they are not the default: documents and checkpoints from before they existed stay what they were.
   if (p.pipelineChunks != 1) plan["pipelineChunks"] = p.pipelineChunks;
   if (p.recomputeLayers != 0) plan["recomputeLayers"] = p.recomputeLayers;
+  if (p.forwardOverlap != ForwardOverlap::none) {
+    plan["forwardOverlap"] = p.forwardOverlap == ForwardOverlap::block ? "block" : "inter-layer";
+  }
+  if (p.backwardOverlap != BackwardOverlap::none) {
+    plan["backwardOverlap"] = p.backwardOverlap == BackwardOverlap::block ? "block" : "intra-layer";
+  }
   return plan.dump();
 }
 

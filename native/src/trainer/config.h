@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "internevo/tensor.h"
+#include "trainer/data_source.h"
+#include "trainer/watchdog_limits.h"
 
 namespace internevo::trainer {
 
@@ -20,6 +22,11 @@ struct ModelConfig {
   std::int64_t kvWidth() const { return headSize() * kvHeads; }
 };
 
+/// What is gathered ahead while a forward pass computes: nothing; the next block (attention or MLP); the next layer.
+enum class ForwardOverlap { none, block, interLayer };
+/// What communicates while a backward pass computes: nothing; blocks; modules (one product and what belongs to it).
+enum class BackwardOverlap { none, block, intraLayer };
+
 /// S = [b, n, a, s_pp, s_dp, s_tp, s_sp, s_ps, s_gs, s_oss] of the paper (section "Search Space Analysis").
 struct PlanConfig {
   std::int64_t microBatchSize = 1, microBatches = 1;
@@ -31,6 +38,14 @@ struct PlanConfig {
   /// Without `recompute`: this many layers, the first of each stage, are recomputed all the same.
   std::int64_t recomputeLayers = 0;
 
+  /// Communication Scheduler (paper, section "Communication Scheduler", appendix "Selective Overlap").
+  ForwardOverlap forwardOverlap = ForwardOverlap::none;
+  BackwardOverlap backwardOverlap = BackwardOverlap::none;
+
+  /// Parameters and gradients travel on a lane of their own.
+  bool overlaps() const {
+    return forwardOverlap != ForwardOverlap::none || backwardOverlap != BackwardOverlap::none;
+  }
   /// Layers that a stage with so many recomputes.
   std::int64_t recomputedOf(std::int64_t stageLayers) const {
     return recompute || recomputeLayers > stageLayers ? stageLayers : recomputeLayers;
@@ -70,6 +85,12 @@ struct CheckpointConfig {
   bool stopOnFailure = false;  ///< else a checkpoint that cannot be written is reported, and training goes on
 };
 
+/// The measured timeline of some steps; see timeline.h.
+struct TimelineConfig {
+  std::string path;
+  std::int64_t firstStep = 1, steps = 1, capacityEvents = 200000;
+};
+
 struct Config {
   ModelConfig model;
   std::int64_t sequenceLengthTokens = 0;
@@ -77,7 +98,7 @@ struct Config {
   PlanConfig plan;
   MeshConfig mesh;
   OptimizerConfig optimizer;
-  std::string dataPath;
+  DataConfig data;
   std::uint64_t seed = 0;
   std::int64_t steps = 1;
   std::optional<CheckpointConfig> checkpoint;
@@ -87,6 +108,8 @@ struct Config {
   int threadsPerRank = 1;
   bool deterministic = true;  ///< every run is; kept so that a backend that is faster without may ask
   std::optional<std::string> gradientDumpPath;
+  std::optional<TimelineConfig> timeline;
+  std::optional<WatchdogLimits> watchdog = WatchdogLimits{};  ///< none: a lost rank is left to mpirun
 
   bool bf16() const { return precision == DataType::bfloat16; }
 };

@@ -49,7 +49,7 @@ void emit(const char* event, const Json& members) {
   }
 }
 
-Json linesOf(const MemoryPlan& plan, std::int64_t runtimeBytes) {
+Json linesOf(const Config& config, const MemoryPlan& plan, std::int64_t runtimeBytes) {
   Json lines = Json::object();
   for (int i = 0; i < kMemoryLines; ++i) {
     const auto line = static_cast<MemoryLine>(i);
@@ -57,8 +57,25 @@ Json linesOf(const MemoryPlan& plan, std::int64_t runtimeBytes) {
     if (line == MemoryLine::checkpointStaging && bytes == 0) continue;  // a line of runs that stage checkpoints only
     lines[memoryLineName(line)] = bytes;
   }
+  if (config.timeline) lines["timeline"] = timelineBytes(config);
   lines["runtime"] = runtimeBytes;
   return lines;
+}
+
+/// Every piece of the fullest stage's arena. Pieces that share memory say when in a step they are in use.
+Json mapOf(const StagePlans& plans) {
+  Json pieces = Json::array();
+  for (const NamedPiece& piece : plans.largest().pieces) {
+    Json each = {{"name", piece.name},
+                 {"line", memoryLineName(piece.line)},
+                 {"offset", piece.piece.offset},
+                 {"bytes", piece.piece.bytes}};
+    if (!piece.uses.empty()) {
+      each["firstUse"] = piece.uses.front(), each["lastUse"] = piece.uses.back(), each["uses"] = piece.uses;
+    }
+    pieces.push_back(each);
+  }
+  return {{"stage", plans.fullest}, {"arenaBytes", plans.largest().arenaBytes()}, {"pieces", pieces}};
 }
 
 }  // namespace
@@ -67,26 +84,28 @@ void emitStarted(const Trainer& t, const std::vector<std::string>& hosts, std::i
   emit("started", {{"worldSize", t.config().mesh.worldSize},
                    {"hosts", hosts},
                    {"parameters", t.wholeLayout().parameters()},
-                   {"memory", linesOf(t.memoryPlan(), t.runtimeBytes())},
+                   {"memory", linesOf(t.config(), t.memoryPlan(), t.runtimeBytes())},
                    {"plannedPeakBytes", t.plannedPeakBytes()},
                    {"resumedFromStep", resumedFromStep}});
 }
 
-void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtimeBytes) {
+void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtimeBytes, bool memoryMap) {
   Json stages = Json::array();
   for (std::size_t stage = 0; stage < plans.plans.size(); ++stage) {
     const Layout layout(config.model, config.plan, {static_cast<int>(stage), 0});
     const MemoryPlan& plan = plans.plans[stage];
     stages.push_back({{"stage", stage},
                       {"layers", layout.stageLayers()},
-                      {"memory", linesOf(plan, runtimeBytes)},
-                      {"plannedPeakBytes", plan.arenaBytes() + runtimeBytes}});
+                      {"memory", linesOf(config, plan, runtimeBytes)},
+                      {"plannedPeakBytes", plan.arenaBytes() + timelineBytes(config) + runtimeBytes}});
   }
-  emit("plan", {{"worldSize", config.mesh.worldSize},
-                {"parameters", Layout::whole(config.model).parameters()},
-                {"memory", linesOf(plans.largest(), runtimeBytes)},
-                {"plannedPeakBytes", plans.largest().arenaBytes() + runtimeBytes},
-                {"stages", stages}});
+  Json members = {{"worldSize", config.mesh.worldSize},
+                  {"parameters", Layout::whole(config.model).parameters()},
+                  {"memory", linesOf(config, plans.largest(), runtimeBytes)},
+                  {"plannedPeakBytes", plans.largest().arenaBytes() + timelineBytes(config) + runtimeBytes},
+                  {"stages", stages}};
+  if (memoryMap) members["memoryMap"] = mapOf(plans);
+  emit("plan", members);
 }
 
 void emitStep(const StepResult& r, std::int64_t peakMemoryBytes, std::int64_t residentPeakBytes) {
@@ -97,9 +116,9 @@ void emitStep(const StepResult& r, std::int64_t peakMemoryBytes, std::int64_t re
                 {"tokens", r.tokens},
                 {"stepTimeSeconds", r.stepTimeSeconds},
                 {"tokensPerSecond", static_cast<double>(r.tokens) / r.stepTimeSeconds},
-                {"computeSeconds", r.stepTimeSeconds - r.communicationSeconds - r.bubbleSeconds},
+                {"computeSeconds", r.stepTimeSeconds - r.exposedCommunicationSeconds - r.bubbleSeconds},
                 {"communicationSeconds", r.communicationSeconds},
-                {"exposedCommunicationSeconds", r.communicationSeconds},
+                {"exposedCommunicationSeconds", r.exposedCommunicationSeconds},
                 {"bubbleSeconds", r.bubbleSeconds},
                 {"peakMemoryBytes", peakMemoryBytes},
                 {"residentPeakBytes", residentPeakBytes}});

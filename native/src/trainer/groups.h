@@ -1,7 +1,9 @@
 // The communicators of a rank, made from the plan's mesh.
 #pragma once
 
+#include "internevo/activity.h"
 #include "internevo/collectives.h"
+#include "trainer/clock.h"
 #include "trainer/config.h"
 
 namespace internevo::trainer {
@@ -17,8 +19,25 @@ struct GroupSet {
   Communicator keyReplicas;        ///< tensor ranks that hold the same key/value head
   Communicator pipeline;           ///< the stages, in order
   Communicator ends;               ///< first and last stage, where both hold a tied embedding
-  double communicationSeconds = 0; ///< spent inside the calls of the trainer, bubbles apart
+  Activity* activity = nullptr;    ///< what this rank does now; never null once the trainer is made
+  std::int32_t microBatch = -1;    ///< that the computing thread is at
+  /// Of the computing thread: inside collectives, or waiting for those of the lane; bubbles apart.
+  double exposedCommunicationSeconds = 0;
+  double laneWaitSeconds = 0;      ///< of these, waiting for the lane
   double bubbleSeconds = 0;        ///< waited for activations or gradients of a neighbouring stage
+};
+
+/// The computing thread communicates, or waits for communication, as long as this lives.
+class Exposed {
+ public:
+  Exposed(GroupSet& groups, const char* name, int unit = -1)
+      : Exposed(groups, name, unit, &groups.exposedCommunicationSeconds) {}
+  Exposed(GroupSet& groups, const char* name, int unit, double* counter)
+      : timed_(counter), scope_(*groups.activity, ActivityLane::exposed, name, unit, groups.microBatch, true) {}
+
+ private:
+  const Timed timed_;
+  const Activity::Scope scope_;
 };
 
 /// `ranks` maps the mesh's ranks to those of MPI_COMM_WORLD (normally the identity; a test runs several small worlds

@@ -68,24 +68,26 @@ class Slicer {
   const std::int64_t index_;
 };
 
-Unit layerUnitOf(const ModelConfig& m, std::int64_t layer, int tensorParallel, int index) {
+std::vector<Unit> layerUnitsOf(const ModelConfig& m, std::int64_t layer, int tensorParallel, int index) {
   const std::string prefix = "layers." + std::to_string(layer);
   const double deviation = m.initStandardDeviation;
   // Projections into the residual stream begin smaller, so that its variance does not grow with depth (GPT-2).
   const double residual = deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
-  Unit unit;
-  unit.name = prefix;
-  Slicer put(&unit, tensorParallel, index);
-  put.gain(prefix + ".attentionNorm", m.hiddenSize);
-  put.rows(prefix + ".wq", m.hiddenSize, m.hiddenSize, deviation);
-  put.keyRows(prefix + ".wk", m.kvHeads, m.headSize(), m.hiddenSize, deviation);
-  put.keyRows(prefix + ".wv", m.kvHeads, m.headSize(), m.hiddenSize, deviation);
-  put.columns(prefix + ".wo", m.hiddenSize, m.hiddenSize, residual);
-  put.gain(prefix + ".mlpNorm", m.hiddenSize);
-  put.rows(prefix + ".gate", m.ffnHiddenSize, m.hiddenSize, deviation);
-  put.rows(prefix + ".up", m.ffnHiddenSize, m.hiddenSize, deviation);
-  put.columns(prefix + ".down", m.hiddenSize, m.ffnHiddenSize, residual);
-  return unit;
+  std::vector<Unit> units(kLayerModules);
+  const char* const names[kLayerModules] = {".qkv", ".attentionOutput", ".gateUp", ".mlpOutput"};
+  for (std::size_t i = 0; i < units.size(); ++i) units[i].name = prefix + names[i];
+  Slicer qkv(&units[0], tensorParallel, index), output(&units[1], tensorParallel, index);
+  Slicer gateUp(&units[2], tensorParallel, index), down(&units[3], tensorParallel, index);
+  qkv.gain(prefix + ".attentionNorm", m.hiddenSize);
+  qkv.rows(prefix + ".wq", m.hiddenSize, m.hiddenSize, deviation);
+  qkv.keyRows(prefix + ".wk", m.kvHeads, m.headSize(), m.hiddenSize, deviation);
+  qkv.keyRows(prefix + ".wv", m.kvHeads, m.headSize(), m.hiddenSize, deviation);
+  output.columns(prefix + ".wo", m.hiddenSize, m.hiddenSize, residual);
+  gateUp.gain(prefix + ".mlpNorm", m.hiddenSize);
+  gateUp.rows(prefix + ".gate", m.ffnHiddenSize, m.hiddenSize, deviation);
+  gateUp.rows(prefix + ".up", m.ffnHiddenSize, m.hiddenSize, deviation);
+  down.columns(prefix + ".down", m.hiddenSize, m.ffnHiddenSize, residual);
+  return units;
 }
 
 VocabularySlice vocabularyOf(std::int64_t vocabulary, int tensorParallel, int index) {
@@ -126,16 +128,14 @@ Layout::Layout(const ModelConfig& m, const PlanConfig& plan, const Position& pos
   firstLayerUnit_ = unitCount();
   for (const LayerRange& range : chunks_) {
     for (std::int64_t layer = range.first; layer < range.last; ++layer) {
-      append(layerUnitOf(m, layer, tp, position.tensorIndex));
+      for (Unit& unit : layerUnitsOf(m, layer, tp, position.tensorIndex)) append(std::move(unit));
     }
   }
   if (!m.tiedEmbeddings && hasHead_) {
     headUnit_ = unitCount();
     appendEnd(m, plan, true);
   }
-  const auto& layer = unit(firstLayerUnit_).tensors;
-  layerOffsets_ = {layer[0].offset, layer[1].offset, layer[4].offset,
-                   layer[5].offset, layer[6].offset, layer[8].offset};
+  layerOffsets_ = {0, m.hiddenSize, 0, 0, m.hiddenSize, 0};  // the gains stand first
 }
 
 /// The unit of the embedding or of the head. The final norm's gain stands behind the head's weights.
@@ -165,6 +165,12 @@ void Layout::append(Unit unit) {
 int Layout::findUnit(const std::string& name) const {
   const auto found = std::find_if(units_.begin(), units_.end(), [&](const Unit& unit) { return unit.name == name; });
   return found == units_.end() ? -1 : static_cast<int>(found - units_.begin());
+}
+
+UnitRange Layout::blockOf(int unitIndex) const {
+  const int place = unitIndex - firstLayerUnit_;
+  if (place < 0 || place >= kLayerModules * stageLayers_) return {unitIndex, 1};
+  return {unitIndex - place % 2, 2};
 }
 
 std::int64_t Layout::placeInStage(std::int64_t layer) const {

@@ -79,7 +79,16 @@ struct Unit {
   bool onBothEnds = false;          ///< tied embeddings: the first and the last stage hold it, and sum its gradient
 };
 
-/// Offsets (elements) inside the unit of a layer; wk follows wq, wv follows wk, up follows gate, so that the three
+/// A layer is four units, in this order: what one matrix product needs, so that it can be gathered and reduced alone.
+enum class LayerModule { queryKeyValue, attentionOutput, gateUp, down };
+constexpr int kLayerModules = 4;
+
+/// Units that stand behind one another.
+struct UnitRange {
+  int first = 0, count = 0;
+};
+
+/// Offsets (elements) inside the unit of their module; wk follows wq, wv follows wk, up follows gate, so that the three
 /// projections [(A' + 2·K')·D, H] and the two [2·F/tp, H] are one matrix each.
 struct LayerOffsets {
   std::int64_t attentionNorm, queryKeyValue, attentionOutput, mlpNorm, gateUp, down;
@@ -113,7 +122,11 @@ class Layout {
   bool hasHead() const { return hasHead_; }            ///< computes the loss (the last stage)
 
   int embeddingUnit() const { return 0; }
-  int layerUnit(std::int64_t layer) const { return firstLayerUnit_ + static_cast<int>(placeInStage(layer)); }
+  int layerUnit(std::int64_t layer, LayerModule module) const {
+    return firstLayerUnit_ + kLayerModules * static_cast<int>(placeInStage(layer)) + static_cast<int>(module);
+  }
+  /// The units of attention or of the MLP that a layer's unit belongs to; an end's own unit.
+  UnitRange blockOf(int unitIndex) const;
   /// The unit with head weights and the final norm's gain; with tied embeddings the embedding's own.
   int headUnit() const { return headUnit_; }
   std::int64_t finalNormOffset() const { return finalNormOffset_; }

@@ -1,4 +1,4 @@
-// internevo-trainer --config FILE [--dry-run], one process a rank.
+// internevo-trainer --config FILE [--dry-run [--memory-map]], one process a rank.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ void installSignals() {
 
 struct Options {
   std::string configPath;
-  bool dryRun = false;
+  bool dryRun = false, memoryMap = false;
 };
 
 Options parseOptions(int argc, char** argv) {
@@ -47,16 +47,22 @@ Options parseOptions(int argc, char** argv) {
     const std::string argument = argv[i];
     if (argument == "--dry-run") {
       options.dryRun = true;
+    } else if (argument == "--memory-map") {
+      options.memoryMap = true;
     } else if (argument == "--config" && i + 1 < argc) {
       options.configPath = argv[++i];
     } else {
       throw Failure(Problem{StatusCode::badConfig, "unknown argument " + argument, argument, "",
-                            "use internevo-trainer --config FILE [--dry-run]"});
+                            "use internevo-trainer --config FILE [--dry-run [--memory-map]]"});
     }
   }
   if (options.configPath.empty()) {
     throw Failure(Problem{StatusCode::badConfig, "--config is missing", "--config", "",
-                          "use internevo-trainer --config FILE [--dry-run]"});
+                          "use internevo-trainer --config FILE [--dry-run [--memory-map]]"});
+  }
+  if (options.memoryMap && !options.dryRun) {
+    throw Failure(Problem{StatusCode::badConfig, "--memory-map is given without --dry-run", "--memory-map", "",
+                          "add --dry-run"});
   }
   return options;
 }
@@ -99,7 +105,8 @@ int runRanks(MpiSession& session, const Options& options) {
                             "start mpirun -np " + std::to_string(config.mesh.worldSize)});
     }
     const std::vector<std::string> hosts = hostNames(session.worldSize());
-    return run(config, session.rank(), hosts, terminateAsked) == RunEnd::terminated ? kExitTerminated : 0;
+    const auto abandon = [&session](int exitCode) { session.abandon(exitCode); };
+    return run(config, session.rank(), hosts, terminateAsked, abandon) == RunEnd::terminated ? kExitTerminated : 0;
   } catch (const AgreedFailure& failure) {
     if (failure.reporter()) emitError(failure.problem(), session.rank());
     return exitCodeOf(failure.problem().code);
@@ -122,7 +129,7 @@ int guarded(int argc, char** argv) {
   try {
     const Options options = parseOptions(argc, argv);
     if (options.dryRun) {
-      dryRun(configurationOf(options));
+      dryRun(configurationOf(options), options.memoryMap);
       return 0;
     }
     const pid_t parent = getppid();

@@ -4,8 +4,10 @@
 #include <fstream>
 #include <numeric>
 
+#include "internevo/activity.h"
 #include "internevo/collectives.h"
 #include "trainer/failure.h"
+#include "trainer/gather_schedule.h"
 #include "trainer/groups.h"
 #include "trainer/held.h"
 #include "trainer/pipeline_schedule.h"
@@ -19,17 +21,25 @@ class Planner {
  public:
   explicit Planner(MemoryPlan* plan) : plan_(plan) {}
 
-  Piece take(MemoryLine line, std::int64_t bytes) {
+  Piece take(MemoryLine line, const std::string& name, std::int64_t bytes) {
+    const Piece piece = reserve(line, bytes);
+    if (bytes > 0) plan_->pieces.push_back({name, line, piece, {}});
+    return piece;
+  }
+  /// Memory for pieces that share it.
+  Piece reserve(MemoryLine line, std::int64_t bytes) {
     const std::int64_t whole = alignUp(bytes, kAlignmentBytes);
     const Piece piece{next_, bytes};
     next_ += whole;
     plan_->lines[static_cast<std::size_t>(line)] += whole;
     return piece;
   }
-  /// Pieces laid over memory that a former take reserved.
-  static Piece overlay(std::int64_t* offset, std::int64_t bytes) {
+  /// A piece laid over memory that was reserved.
+  Piece overlay(MemoryLine line, const std::string& name, std::int64_t* offset, std::int64_t bytes,
+                std::vector<std::string> uses) {
     const Piece piece{*offset, bytes};
     *offset += alignUp(bytes, kAlignmentBytes);
+    if (bytes > 0) plan_->pieces.push_back({name, line, piece, std::move(uses)});
     return piece;
   }
 
@@ -44,24 +54,27 @@ void planStates(const Config& c, const Layout& layout, Planner* take, MemoryPlan
   const PlanConfig& p = c.plan;
   const std::int64_t total = layout.totalElements(), width = bytesPerElement(c.precision);
   const std::int64_t owned = total / (p.parameterSharding * p.optimizerStateSharding);
-  plan->parameters = take->take(MemoryLine::parameters, total / p.parameterSharding * width);
-  plan->gradients = take->take(MemoryLine::gradients, total / (p.parameterSharding * p.gradientSharding) * 4);
-  plan->firstMoment = take->take(MemoryLine::optimizerStates, owned * 4);
-  plan->secondMoment = take->take(MemoryLine::optimizerStates, owned * 4);
-  if (c.bf16()) plan->master = take->take(MemoryLine::optimizerStates, owned * 4);
+  plan->parameters = take->take(MemoryLine::parameters, "parameters", total / p.parameterSharding * width);
+  plan->gradients = take->take(MemoryLine::gradients, "gradients",
+                               total / (p.parameterSharding * p.gradientSharding) * 4);
+  plan->firstMoment = take->take(MemoryLine::optimizerStates, "firstMoment", owned * 4);
+  plan->secondMoment = take->take(MemoryLine::optimizerStates, "secondMoment", owned * 4);
+  if (c.bf16()) plan->master = take->take(MemoryLine::optimizerStates, "master", owned * 4);
 }
 
-LayerPieces planLayer(const Config& c, const LocalShape& s, Planner* take) {
+LayerPieces planLayer(const Config& c, const LocalShape& s, const std::string& owner, Planner* take) {
   const std::int64_t width = bytesPerElement(c.precision);
   const std::int64_t hidden = s.rows * c.model.hiddenSize * width;
-  const auto activation = [&](std::int64_t bytes) { return take->take(MemoryLine::activations, bytes); };
+  const auto activation = [&](const char* name, std::int64_t bytes) {
+    return take->take(MemoryLine::activations, owner + "." + name, bytes);
+  };
   LayerPieces layer;
-  layer.qkv = activation(s.headRows() * s.headQkvWidth() * width);
-  layer.attentionHeads = activation(s.headRows() * s.heads * s.headSize * width);
-  if (c.plan.ulysses()) layer.attentionTokens = activation(hidden);
-  layer.logSumExp = activation(s.batch * s.heads * s.sequence * 4);
-  layer.middle = activation(hidden);
-  layer.gateUp = activation(s.blockRows * 2 * s.ffnWidth * width);
+  layer.qkv = activation("qkv", s.headRows() * s.headQkvWidth() * width);
+  layer.attentionHeads = activation("attentionHeads", s.headRows() * s.heads * s.headSize * width);
+  if (c.plan.ulysses()) layer.attentionTokens = activation("attentionTokens", hidden);
+  layer.logSumExp = activation("logSumExp", s.batch * s.heads * s.sequence * 4);
+  layer.middle = activation("middle", hidden);
+  layer.gateUp = activation("gateUp", s.blockRows * 2 * s.ffnWidth * width);
   return layer;
 }
 
@@ -71,21 +84,26 @@ void planActivations(const Config& c, const Layout& layout, const LocalShape& s,
   const std::int64_t recomputed = p.recomputedOf(layout.stageLayers());
   const auto operations =
       pipelineSchedule(layout.position().stage, p.pipelineParallel, p.microBatches, p.pipelineChunks);
-  if (recomputed > 0) plan->layers.push_back(planLayer(c, s, take));
+  if (recomputed > 0) plan->layers.push_back(planLayer(c, s, "recomputed layer", take));
   for (int chunk = 0; chunk < p.pipelineChunks; ++chunk) {
     const LayerRange& range = layout.chunks()[static_cast<std::size_t>(chunk)];
     plan->slots.emplace_back();
     for (std::int64_t slot = mostInFlight(operations, chunk); slot > 0; --slot) {
       SlotPieces pieces;
       for (std::int64_t layer = range.first; layer < range.last; ++layer) {
-        pieces.inputs.push_back(take->take(MemoryLine::activations, hidden));
+        const std::string owner =
+            "layers." + std::to_string(layer) + ", in flight " + std::to_string(plan->slots.back().size());
+        pieces.inputs.push_back(take->take(MemoryLine::activations, owner + ".input", hidden));
         pieces.layerSets.push_back(0);
         if (layout.placeInStage(layer) < recomputed) continue;
         pieces.layerSets.back() = static_cast<int>(plan->layers.size());
-        plan->layers.push_back(planLayer(c, s, take));
+        plan->layers.push_back(planLayer(c, s, owner, take));
       }
       const bool head = layout.hasHead() && chunk + 1 == p.pipelineChunks;
-      if (head) pieces.output = take->take(MemoryLine::activations, hidden);
+      if (head) {
+        pieces.output = take->take(MemoryLine::activations,
+                                   "output, in flight " + std::to_string(plan->slots.back().size()), hidden);
+      }
       plan->slots.back().push_back(std::move(pieces));
     }
   }
@@ -99,27 +117,36 @@ void planWorkspace(const Config& c, const LocalShape& s, Planner* take, MemoryPl
   const std::int64_t qkvTokens = ulysses ? s.rows * (c.model.hiddenSize + 2 * c.model.kvWidth()) * width : 0;
   const std::int64_t heads = ulysses ? s.headRows() * s.heads * s.headSize * width : 0;
   WorkspacePieces& w = plan->workspace;
-  w.norm = take->take(MemoryLine::layerWorkspace, hidden);
-  w.hidden = take->take(MemoryLine::layerWorkspace, hidden);
-  w.hiddenGradient = take->take(MemoryLine::layerWorkspace, hidden);
-  w.inverseRms = take->take(MemoryLine::layerWorkspace, s.rows * 4);
-  const Piece shared = take->take(MemoryLine::layerWorkspace,
-                                  std::max(2 * aligned(mlp), aligned(qkv) + aligned(qkvTokens) + aligned(heads)));
+  w.norm = take->take(MemoryLine::layerWorkspace, "norm", hidden);
+  w.hidden = take->take(MemoryLine::layerWorkspace, "hidden", hidden);
+  w.hiddenGradient = take->take(MemoryLine::layerWorkspace, "hiddenGradient", hidden);
+  w.inverseRms = take->take(MemoryLine::layerWorkspace, "inverseRms", s.rows * 4);
+  const Piece shared = take->reserve(
+      MemoryLine::layerWorkspace, std::max(2 * aligned(mlp), aligned(qkv) + aligned(qkvTokens) + aligned(heads)));
   std::int64_t at = shared.offset;
-  w.mlp = Planner::overlay(&at, mlp);
-  w.mlpGradient = Planner::overlay(&at, mlp);
+  w.mlp = take->overlay(MemoryLine::layerWorkspace, "mlp", &at, mlp, {"forward MLP", "backward MLP"});
+  w.mlpGradient = take->overlay(MemoryLine::layerWorkspace, "mlpGradient", &at, mlp, {"backward MLP"});
   at = shared.offset;
-  w.qkvGradient = Planner::overlay(&at, qkv);
-  w.qkvTokens = Planner::overlay(&at, qkvTokens);
-  w.attentionGradientHeads = Planner::overlay(&at, heads);
+  w.qkvGradient = take->overlay(MemoryLine::layerWorkspace, "qkvGradient", &at, qkv, {"backward attention"});
+  w.qkvTokens = take->overlay(MemoryLine::layerWorkspace, "qkvTokens", &at, qkvTokens,
+                              {"forward attention", "backward attention"});
+  w.attentionGradientHeads = take->overlay(MemoryLine::layerWorkspace, "attentionGradientHeads", &at, heads,
+                                           {"backward attention"});
 }
 
 void planReductions(const Config& c, const Layout& layout, Planner* take, MemoryPlan* plan) {
   const PlanConfig& p = c.plan;
   const std::int64_t width = bytesPerElement(c.precision);
-  if (p.parameterSharding > 1) plan->gatherPool = take->take(MemoryLine::gatherPool, layout.largestElements() * width);
+  const auto schedule = gatherSchedule(
+      p, layout, pipelineSchedule(layout.position().stage, p.pipelineParallel, p.microBatches, p.pipelineChunks));
+  if (!schedule.empty()) {
+    plan->gatherPool = take->take(MemoryLine::gatherPool, "gatherPool",
+                                  (p.overlaps() ? 2 : 1) * gatherSlotElements(schedule, layout) * width);
+  }
   if (p.parameterSharding > 1 || p.gradientSharding > 1) {
-    plan->unitGradient = take->take(MemoryLine::reduceStaging, layout.largestElements() * 4);
+    const int slots = p.backwardOverlap == BackwardOverlap::none ? 1 : 2;
+    plan->unitGradient =
+        take->take(MemoryLine::reduceStaging, "unitGradient", slots * gradientSlotElements(p, layout) * 4);
   }
   const int replicas = p.replicaRanks() / (p.parameterSharding * p.optimizerStateSharding);
   const int ends = c.model.tiedEmbeddings && p.pipelineParallel > 1 ? 2 : 1;
@@ -128,7 +155,13 @@ void planReductions(const Config& c, const Layout& layout, Planner* take, Memory
                           keyReplicasOf(c), ends}) {
     reduce = std::max(reduce, Communicator::reduceWorkspaceBytes(group));
   }
-  plan->reduceWorkspace = take->take(MemoryLine::reduceStaging, reduce);
+  plan->reduceWorkspace = take->take(MemoryLine::reduceStaging, "reduceWorkspace", reduce);
+  if (!p.overlaps()) return;
+  std::int64_t lane = 0;
+  for (const int group : {p.parameterSharding, p.optimizerStateSharding, replicas}) {
+    lane = std::max(lane, Communicator::reduceWorkspaceBytes(group));
+  }
+  plan->laneReduceWorkspace = take->take(MemoryLine::reduceStaging, "laneReduceWorkspace", lane);
 }
 
 void planStaging(const Config& c, const Layout& layout, const LocalShape& s, Planner* take, MemoryPlan* plan) {
@@ -136,25 +169,27 @@ void planStaging(const Config& c, const Layout& layout, const LocalShape& s, Pla
   const std::int64_t width = bytesPerElement(c.precision);
   if (p.ulysses()) {
     const UlyssesShape query{s.batch, s.sequence, c.model.heads, s.headSize, 0, 0};
-    plan->allToAllStaging =
-        take->take(MemoryLine::allToAllStaging, ulyssesWorkspaceBytes(query, p.sequenceParallel, c.precision));
+    plan->allToAllStaging = take->take(MemoryLine::allToAllStaging, "allToAllStaging",
+                                       ulyssesWorkspaceBytes(query, p.sequenceParallel, c.precision));
   }
   if (p.tensorParallel > 1) {
-    plan->block = take->take(MemoryLine::tensorParallelStaging, s.headRows() * c.model.hiddenSize * width);
+    plan->block = take->take(MemoryLine::tensorParallelStaging, "block", s.headRows() * c.model.hiddenSize * width);
     if (layout.hasHead()) {
       plan->headStatistics = take->take(
-          MemoryLine::tensorParallelStaging,
+          MemoryLine::tensorParallelStaging, "headStatistics",
           p.tensorParallel * std::min(kLossChunkRows, s.blockRows) * kHeadStatistics * bytesPerElement(DataType::float64));
     }
   }
   if (p.pipelineParallel == 1) return;
   const std::int64_t hidden = s.rows * c.model.hiddenSize * width;
   const bool wraps = p.pipelineChunks > 1;  // the last stage passes on to the first
-  const auto buffer = [&](bool passes) { return passes ? take->take(MemoryLine::pipelineBuffers, hidden) : Piece{}; };
-  plan->sendForward = buffer(wraps || !layout.hasHead());
-  plan->receiveForward = buffer(wraps || !layout.hasEmbedding());
-  plan->sendBackward = buffer(wraps || !layout.hasEmbedding());
-  plan->receiveBackward = buffer(wraps || !layout.hasHead());
+  const auto buffer = [&](const char* name, bool passes) {
+    return passes ? take->take(MemoryLine::pipelineBuffers, name, hidden) : Piece{};
+  };
+  plan->sendForward = buffer("sendForward", wraps || !layout.hasHead());
+  plan->receiveForward = buffer("receiveForward", wraps || !layout.hasEmbedding());
+  plan->sendBackward = buffer("sendBackward", wraps || !layout.hasEmbedding());
+  plan->receiveBackward = buffer("receiveBackward", wraps || !layout.hasHead());
 }
 
 /// Room for the logits of a chunk, where the head is, and for the scratch of every matrix product.
@@ -218,15 +253,15 @@ MemoryPlan planMemory(const Config& c, const Layout& layout, const Backend& back
   AttentionShape attention;
   attention.batch = s.batch, attention.sequence = s.sequence;
   attention.heads = s.heads, attention.kvHeads = s.kvHeads, attention.headSize = s.headSize;
-  plan.attentionWorkspace = take.take(MemoryLine::attentionWorkspace, backend.attentionWorkspaceBytes(attention));
-  plan.headWorkspace = take.take(MemoryLine::logits, headWorkspaceBytes(c, layout, s, backend));
+  plan.attentionWorkspace = take.take(MemoryLine::attentionWorkspace, "attentionWorkspace", backend.attentionWorkspaceBytes(attention));
+  plan.headWorkspace = take.take(MemoryLine::logits, "headWorkspace", headWorkspaceBytes(c, layout, s, backend));
   planReductions(c, layout, &take, &plan);
   planStaging(c, layout, s, &take, &plan);
-  plan.cosines = take.take(MemoryLine::ropeTables, s.sequence * s.headSize / 2 * 4);
-  plan.sines = take.take(MemoryLine::ropeTables, s.sequence * s.headSize / 2 * 4);
+  plan.cosines = take.take(MemoryLine::ropeTables, "cosines", s.sequence * s.headSize / 2 * 4);
+  plan.sines = take.take(MemoryLine::ropeTables, "sines", s.sequence * s.headSize / 2 * 4);
   if (layout.hasEmbedding() || layout.hasHead()) {
-    plan.tokens = take.take(MemoryLine::dataBuffers, s.blockRows * 4);
-    plan.targets = take.take(MemoryLine::dataBuffers, s.blockRows * 4);
+    plan.tokens = take.take(MemoryLine::dataBuffers, "tokens", s.blockRows * 4);
+    plan.targets = take.take(MemoryLine::dataBuffers, "targets", s.blockRows * 4);
   }
   return plan;
 }
@@ -238,6 +273,10 @@ StagePlans planStages(const Config& c, const Backend& backend) {
   }
   stages.findFullest();
   return stages;
+}
+
+std::int64_t timelineBytes(const Config& config) {
+  return config.timeline ? config.timeline->capacityEvents * static_cast<std::int64_t>(sizeof(ActivityEvent)) : 0;
 }
 
 void StagePlans::findFullest() {
@@ -255,6 +294,7 @@ void addCheckpointStaging(const Config& c, std::int64_t runtimeBytes, StagePlans
     const Layout layout(c.model, c.plan, {static_cast<int>(stage), 0});
     plan.checkpointStaging = {plan.arenaBytes(), 3 * 4 * savedElementsBound(layout, replicas)};
     plan.lines[static_cast<std::size_t>(MemoryLine::checkpointStaging)] = aligned(plan.checkpointStaging.bytes);
+    plan.pieces.push_back({"checkpointStaging", MemoryLine::checkpointStaging, plan.checkpointStaging, {}});
   }
   staged.findFullest();
   const bool asked = c.checkpoint->writing == CheckpointWriting::asynchronous;
@@ -264,7 +304,7 @@ void addCheckpointStaging(const Config& c, std::int64_t runtimeBytes, StagePlans
 }
 
 void requireFits(const Config& config, const MemoryPlan& plan, std::int64_t runtimeBytes) {
-  const std::int64_t peak = plan.arenaBytes() + runtimeBytes;
+  const std::int64_t peak = plan.arenaBytes() + timelineBytes(config) + runtimeBytes;
   if (!config.memoryLimitBytes || peak <= *config.memoryLimitBytes) return;
   std::string message = "the plan needs " + std::to_string(peak) + " bytes a rank; memoryLimitBytes is " +
                         std::to_string(*config.memoryLimitBytes) + ":";
@@ -272,6 +312,7 @@ void requireFits(const Config& config, const MemoryPlan& plan, std::int64_t runt
     message += std::string(i == 0 ? " " : ", ") + memoryLineName(static_cast<MemoryLine>(i)) + " " +
                std::to_string(plan.lines[static_cast<std::size_t>(i)]);
   }
+  if (config.timeline) message += ", timeline " + std::to_string(timelineBytes(config));
   message += ", runtime " + std::to_string(runtimeBytes);
   throw Failure(Problem{StatusCode::outOfMemory, message, "memoryLimitBytes", std::to_string(*config.memoryLimitBytes),
                         "use more ranks, more sharding, recomputation or a smaller micro-batch"});

@@ -64,6 +64,14 @@ struct SlotPieces {
   Piece output;                 ///< of the last layer of the model, for the head; empty elsewhere
 };
 
+/// A piece as people see it. `uses`: when in a step it is in use, where pieces share memory; else empty.
+struct NamedPiece {
+  std::string name;
+  MemoryLine line = MemoryLine::parameters;
+  Piece piece;
+  std::vector<std::string> uses;
+};
+
 struct MemoryPlan {
   std::array<std::int64_t, kMemoryLines> lines{};
 
@@ -73,12 +81,18 @@ struct MemoryPlan {
   WorkspacePieces workspace;
   Piece attentionWorkspace;
   Piece headWorkspace;             ///< logits and the scratch of every matrix product
-  Piece gatherPool, unitGradient, reduceWorkspace, allToAllStaging, cosines, sines;
+  Piece gatherPool;                ///< slots of the pool, one behind the other
+  Piece unitGradient;              ///< slots of the gradient staging
+  Piece reduceWorkspace;           ///< of the computing thread
+  Piece laneReduceWorkspace;       ///< of the communication lane; empty where the plan does not overlap
+  Piece allToAllStaging, cosines, sines;
   Piece tokens, targets;           ///< int32 [blockRows]; empty on stages between the first and the last
   Piece block;                     ///< [b·S, H]: gathered input or partial output of a split block; tp > 1
   Piece headStatistics;            ///< float64 [tp, chunk rows, kHeadStatistics]; tp > 1, last stage
   Piece sendForward, receiveForward, sendBackward, receiveBackward;  ///< [rows, H]; empty where nothing passes
   Piece checkpointStaging;         ///< float32: what this rank saves; empty when checkpoints are written in the step loop
+
+  std::vector<NamedPiece> pieces;  ///< all of the above that are not empty, by offset
 
   std::int64_t arenaBytes() const;
 };
@@ -100,6 +114,9 @@ StagePlans planStages(const Config& config, const Backend& backend);
 /// replicas, each of which saves its share. Nothing is added without checkpoints, when they are to be written in the step
 /// loop, and, unless asked for, when no room is left under the limit.
 void addCheckpointStaging(const Config& config, std::int64_t runtimeBytes, StagePlans* stages);
+
+/// Bytes of the timeline's recorder, which stands outside the arena; 0 where none is asked for.
+std::int64_t timelineBytes(const Config& config);
 
 /// Refuses a plan whose peak is above the configuration's limit. Errors: Failure outOfMemory with every line.
 void requireFits(const Config& config, const MemoryPlan& plan, std::int64_t runtimeBytes);

@@ -71,6 +71,7 @@ Model::Slot& Model::slotOf(const PipelineOperation& operation) {
 }
 
 void Model::run(const PipelineOperation& operation, float gradientScale, ExactSum* lossSum) {
+  groups_.microBatch = static_cast<std::int32_t>(operation.microBatch);
   if (operation.pass == Pass::forward) {
     forward(operation);
   } else {
@@ -89,10 +90,9 @@ void Model::forward(const PipelineOperation& operation) {
     embed(slot.inputs.front());
   }
   for (std::size_t i = 0; i < slot.inputs.size(); ++i) {
-    const ConstView unit = parameters_.gather(layout_.layerUnit(range.first + static_cast<std::int64_t>(i)));
     const bool last = i + 1 == slot.inputs.size();
     const View output = !last ? slot.inputs[i + 1] : onward ? link_.sendBuffer(Pass::forward) : slot.output;
-    forwardLayer(layerSet(slot.layerSets[i]), slot.inputs[i], output, false, unit);
+    forwardLayer(range.first + static_cast<std::int64_t>(i), layerSet(slot.layerSets[i]), slot.inputs[i], output, false);
   }
   if (onward) link_.send(operation);
 }

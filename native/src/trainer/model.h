@@ -61,13 +61,14 @@ class Model {
   void backward(const PipelineOperation& operation, float gradientScale, ExactSum* lossSum);
 
   // model_layer.cpp
-  /// input [rows, H] -> saved activations and, unless `onlySaved`, output [rows, H].
-  void forwardLayer(const LayerViews& saved, View input, View output, bool onlySaved, ConstView unit);
-  void attentionForward(const LayerViews& saved);
+  /// input [rows, H] -> saved activations and, unless `onlySaved`, output [rows, H]. With `onlySaved` the units that were
+  /// taken are not given back: the backward pass goes on with them.
+  void forwardLayer(std::int64_t layer, const LayerViews& saved, View input, View output, bool onlySaved);
+  void attentionForward(const LayerViews& saved, int unit);
   /// workspace.hiddenGradient: gradient of the layer's output -> of its input.
   void backwardLayer(std::int64_t layer, const LayerViews& saved, View input);
-  void mlpBackward(const LayerViews& saved, ConstView unit, View gradient);
-  void attentionBackward(const LayerViews& saved, ConstView input, ConstView unit, View gradient);
+  void mlpBackward(std::int64_t layer, const LayerViews& saved);
+  void attentionBackward(std::int64_t layer, const LayerViews& saved, ConstView input);
 
   // model_ends.cpp
   EmbeddingShape embeddingShape() const;
@@ -91,6 +92,10 @@ class Model {
   /// With tensor parallelism: sums the block buffer over the tensor ranks into own tokens.
   void finishBlock(View own);
 
+  /// The computing thread is in an operation as long as the result lives.
+  Activity::Scope computing(const char* name, int unit = -1) const {
+    return {*groups_.activity, ActivityLane::compute, name, unit, groups_.microBatch};
+  }
   const LayerViews& layerSet(int index) const { return layers_[static_cast<std::size_t>(index)]; }
   LinearShape linear(std::int64_t inputs, std::int64_t outputs) const;
   AttentionShape attentionShape() const;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "trainer/clock.h"
 #include "trainer/failure.h"
 
 namespace internevo::trainer {
@@ -14,36 +13,46 @@ EmbeddingShape Model::embeddingShape() const {
 }
 
 void Model::embed(View output) {
-  const ConstView unit = parameters_.gather(layout_.embeddingUnit());
-  require(backend_.embeddingForward(embeddingShape(), tokens_, unit, blockOutput(output)));
+  const ConstView unit = parameters_.get(layout_.embeddingUnit());
+  {
+    const auto scope = computing("embedding forward", layout_.embeddingUnit());
+    require(backend_.embeddingForward(embeddingShape(), tokens_, unit, blockOutput(output)));
+  }
+  parameters_.release(layout_.embeddingUnit());
   finishBlock(output);  // one of the slices has the row, the others give zeros
 }
 
 void Model::embedBackward() {
   const View gradient = parameters_.gradient(layout_.embeddingUnit());
-  require(backend_.embeddingBackward(embeddingShape(), tokens_, blockInput(workspace_.hiddenGradient), gradient));
+  {
+    const auto scope = computing("embedding backward", layout_.embeddingUnit());
+    require(backend_.embeddingBackward(embeddingShape(), tokens_, blockInput(workspace_.hiddenGradient), gradient));
+  }
   parameters_.reduce(layout_.embeddingUnit());
 }
 
 void Model::head(View input, float gradientScale, ExactSum* lossSum) {
   const ModelConfig& m = config_.model;
-  const ConstView unit = parameters_.gather(layout_.headUnit());
+  const ConstView unit = parameters_.get(layout_.headUnit());
   const View gradient = parameters_.gradient(layout_.headUnit());
   const NormShape norm{shape_.rows, m.hiddenSize};
   const WorkspaceViews& w = workspace_;
   const ConstView gain = unit.offset(layout_.finalNormOffset());
   require(backend_.rmsNormForward(norm, input, {}, gain, static_cast<float>(m.normEpsilon), {}, w.norm, w.inverseRms));
   if (block_.empty()) {
+    const auto scope = computing("head and loss", layout_.headUnit());
     require(backend_.headLoss({shape_.rows, m.hiddenSize, m.vocabularySize, kLossChunkRows}, w.norm, unit, targets_,
                               gradientScale, lossSum, w.hidden, gradient, headWorkspace_));
   } else {
     blockInput(w.norm);
+    const auto scope = computing("head and loss", layout_.headUnit());
     headLossOfSlices(unit, gradient, gradientScale, lossSum);
     finishBlock(w.hidden);
   }
   require(backend_.rmsNormBackward(norm, input, gain, w.inverseRms, w.hidden, {}, w.hiddenGradient,
                                    gradient.offset(layout_.finalNormOffset())));
   parameters_.reduce(layout_.headUnit());
+  parameters_.release(layout_.headUnit());
 }
 
 /// The block buffer [b·S, H] holds the head's input and then this slice's part of its gradient, chunk by chunk. The
@@ -63,7 +72,7 @@ void Model::headLossOfSlices(ConstView unit, View gradient, float gradientScale,
     const View statistics = headStatistics_.offset(own * rows * kHeadStatistics);
     require(backend_.headSliceForward(shape, x, unit, targets, logits, statistics, scratch));
     {
-      const Timed timed(&groups_.communicationSeconds);
+      const Exposed exposed(groups_, "all-gather loss statistics", layout_.headUnit());
       require(groups_.tensor.allGather(statistics, headStatistics_, rows * kHeadStatistics));
     }
     require(backend_.headSliceBackward(shape, slices, own, x, unit, targets, headStatistics_, gradientScale,

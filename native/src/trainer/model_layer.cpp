@@ -5,56 +5,88 @@
 
 namespace internevo::trainer {
 
-void Model::attentionForward(const LayerViews& saved) {
+void Model::attentionForward(const LayerViews& saved, int unit) {
   const View ownTokens = ulysses_ ? workspace_.qkvTokens : saved.qkv;
   rotate(ownTokens, false);
   if (ulysses_) exchangeQkv(ownTokens, saved.qkv, true);
   const std::int64_t heads = shape_.heads * shape_.headSize, kv = shape_.kvHeads * shape_.headSize;
-  require(backend_.attentionForward(attentionShape(), saved.qkv, saved.qkv.offset(heads), saved.qkv.offset(heads + kv),
-                                    saved.attentionHeads, saved.logSumExp, attentionWorkspace_));
+  {
+    const auto scope = computing("attention forward", unit);
+    require(backend_.attentionForward(attentionShape(), saved.qkv, saved.qkv.offset(heads), saved.qkv.offset(heads + kv),
+                                      saved.attentionHeads, saved.logSumExp, attentionWorkspace_));
+  }
   if (ulysses_) exchange(config_.model.heads, saved.attentionHeads, 0, saved.attentionTokens, 0, false);
 }
 
-void Model::forwardLayer(const LayerViews& saved, View input, View output, bool onlySaved, ConstView unit) {
+void Model::forwardLayer(std::int64_t layer, const LayerViews& saved, View input, View output, bool onlySaved) {
   const ModelConfig& m = config_.model;
   const LayerOffsets& at = layout_.layerOffsets();
   const NormShape norm{shape_.rows, m.hiddenSize};
   const auto epsilon = static_cast<float>(m.normEpsilon);
   const WorkspaceViews& w = workspace_;
+  const auto unitOf = [&](LayerModule module) { return layout_.layerUnit(layer, module); };
+  const auto done = [&](int unit) {
+    if (!onlySaved) parameters_.release(unit);
+  };
 
+  const int qkvUnit = unitOf(LayerModule::queryKeyValue);
+  ConstView unit = parameters_.get(qkvUnit);
   require(backend_.rmsNormForward(norm, input, {}, unit.offset(at.attentionNorm), epsilon, {}, w.norm, w.inverseRms));
-  require(backend_.linearForward(linear(m.hiddenSize, shape_.queryWidth + 2 * shape_.kvWidth), blockInput(w.norm),
-                                 unit.offset(at.queryKeyValue), ulysses_ ? w.qkvTokens : saved.qkv, matrixScratch()));
-  attentionForward(saved);
-  require(backend_.linearForward(linear(shape_.queryWidth, m.hiddenSize), saved.attentionTokens,
-                                 unit.offset(at.attentionOutput), blockOutput(w.hidden), matrixScratch()));
+  {
+    const auto scope = computing("linear forward qkv", qkvUnit);
+    require(backend_.linearForward(linear(m.hiddenSize, shape_.queryWidth + 2 * shape_.kvWidth), blockInput(w.norm),
+                                   unit.offset(at.queryKeyValue), ulysses_ ? w.qkvTokens : saved.qkv, matrixScratch()));
+  }
+  done(qkvUnit);
+  attentionForward(saved, qkvUnit);
+
+  const int outputUnit = unitOf(LayerModule::attentionOutput);
+  unit = parameters_.get(outputUnit);
+  {
+    const auto scope = computing("linear forward attention output", outputUnit);
+    require(backend_.linearForward(linear(shape_.queryWidth, m.hiddenSize), saved.attentionTokens,
+                                   unit.offset(at.attentionOutput), blockOutput(w.hidden), matrixScratch()));
+  }
+  done(outputUnit);
   finishBlock(w.hidden);
+
+  const int gateUpUnit = unitOf(LayerModule::gateUp);
+  unit = parameters_.get(gateUpUnit);
   require(backend_.rmsNormForward(norm, w.hidden, input, unit.offset(at.mlpNorm), epsilon, saved.middle, w.norm,
                                   w.inverseRms));
-  require(backend_.linearForward(linear(m.hiddenSize, 2 * shape_.ffnWidth), blockInput(w.norm), unit.offset(at.gateUp),
-                                 saved.gateUp, matrixScratch()));
+  {
+    const auto scope = computing("linear forward gate and up", gateUpUnit);
+    require(backend_.linearForward(linear(m.hiddenSize, 2 * shape_.ffnWidth), blockInput(w.norm), unit.offset(at.gateUp),
+                                   saved.gateUp, matrixScratch()));
+  }
+  done(gateUpUnit);
   if (onlySaved) return;
-  const SwigluShape swiglu{shape_.blockRows, shape_.ffnWidth, 2 * shape_.ffnWidth, 0};
-  require(backend_.swigluForward(swiglu, saved.gateUp, saved.gateUp.offset(shape_.ffnWidth), w.mlp));
-  require(backend_.linearForward(linear(shape_.ffnWidth, m.hiddenSize), w.mlp, unit.offset(at.down),
-                                 blockOutput(w.hidden), matrixScratch()));
+
+  const int downUnit = unitOf(LayerModule::down);
+  unit = parameters_.get(downUnit);
+  {
+    const auto scope = computing("linear forward down", downUnit);
+    const SwigluShape swiglu{shape_.blockRows, shape_.ffnWidth, 2 * shape_.ffnWidth, 0};
+    require(backend_.swigluForward(swiglu, saved.gateUp, saved.gateUp.offset(shape_.ffnWidth), w.mlp));
+    require(backend_.linearForward(linear(shape_.ffnWidth, m.hiddenSize), w.mlp, unit.offset(at.down),
+                                   blockOutput(w.hidden), matrixScratch()));
+  }
+  done(downUnit);
   finishBlock(w.hidden);
   require(backend_.add(shape_.rows * m.hiddenSize, saved.middle, w.hidden, output));
 }
 
 // ---- backward ------------------------------------------------------------------------------------------------------
+// By modules: the gradient of the weight (G-W) first, so that it is on its way while the gradient of the input (G-X) and
+// what follows is computed. A module with a norm waits for the norm's gain, whose gradient needs G-X.
 
 void Model::backwardLayer(std::int64_t layer, const LayerViews& saved, View input) {
-  const int index = layout_.layerUnit(layer);
-  const ConstView unit = parameters_.gather(index);
-  if (layout_.placeInStage(layer) < recomputed_) forwardLayer(saved, input, {}, true, unit);
-  const View gradient = parameters_.gradient(index);
-  mlpBackward(saved, unit, gradient);
-  attentionBackward(saved, input, unit, gradient);
-  parameters_.reduce(index);
+  if (layout_.placeInStage(layer) < recomputed_) forwardLayer(layer, saved, input, {}, true);
+  mlpBackward(layer, saved);
+  attentionBackward(layer, saved, input);
 }
 
-void Model::mlpBackward(const LayerViews& saved, ConstView unit, View gradient) {
+void Model::mlpBackward(std::int64_t layer, const LayerViews& saved) {
   const ModelConfig& m = config_.model;
   const LayerOffsets& at = layout_.layerOffsets();
   const WorkspaceViews& w = workspace_;
@@ -64,22 +96,39 @@ void Model::mlpBackward(const LayerViews& saved, ConstView unit, View gradient) 
   const LinearShape down = linear(shape_.ffnWidth, m.hiddenSize);
   const LinearShape gateUp = linear(m.hiddenSize, 2 * shape_.ffnWidth);
 
-  require(backend_.swigluForward(swiglu, gate, up, w.mlp));
-  const ConstView gOutput = blockInput(w.hiddenGradient);
-  require(backend_.linearGradWeight(down, w.mlp, gOutput, gradient.offset(at.down), matrixScratch()));
-  require(backend_.linearGradInput(down, gOutput, unit.offset(at.down), w.mlpGradient, false, matrixScratch()));
-  require(backend_.swigluBackward(swiglu, gate, up, w.mlpGradient, gate, up));
-  require(backend_.rmsNormForward(norm, saved.middle, {}, unit.offset(at.mlpNorm), static_cast<float>(m.normEpsilon),
-                                  {}, w.norm, w.inverseRms));
-  require(backend_.linearGradWeight(gateUp, blockInput(w.norm), saved.gateUp, gradient.offset(at.gateUp), matrixScratch()));
-  require(backend_.linearGradInput(gateUp, saved.gateUp, unit.offset(at.gateUp), blockOutput(w.hidden), false,
-                                   matrixScratch()));
+  const int downUnit = layout_.layerUnit(layer, LayerModule::down);
+  ConstView unit = parameters_.get(downUnit);
+  View gradient = parameters_.gradient(downUnit);
+  {
+    const auto scope = computing("linear backward down", downUnit);
+    require(backend_.swigluForward(swiglu, gate, up, w.mlp));
+    const ConstView gOutput = blockInput(w.hiddenGradient);
+    require(backend_.linearGradWeight(down, w.mlp, gOutput, gradient.offset(at.down), matrixScratch()));
+    parameters_.reduce(downUnit);
+    require(backend_.linearGradInput(down, gOutput, unit.offset(at.down), w.mlpGradient, false, matrixScratch()));
+    parameters_.release(downUnit);
+    require(backend_.swigluBackward(swiglu, gate, up, w.mlpGradient, gate, up));
+  }
+
+  const int gateUpUnit = layout_.layerUnit(layer, LayerModule::gateUp);
+  unit = parameters_.get(gateUpUnit);
+  gradient = parameters_.gradient(gateUpUnit);
+  {
+    const auto scope = computing("linear backward gate and up", gateUpUnit);
+    require(backend_.rmsNormForward(norm, saved.middle, {}, unit.offset(at.mlpNorm), static_cast<float>(m.normEpsilon),
+                                    {}, w.norm, w.inverseRms));
+    require(backend_.linearGradWeight(gateUp, blockInput(w.norm), saved.gateUp, gradient.offset(at.gateUp), matrixScratch()));
+    require(backend_.linearGradInput(gateUp, saved.gateUp, unit.offset(at.gateUp), blockOutput(w.hidden), false,
+                                     matrixScratch()));
+  }
   finishBlock(w.hidden);
   require(backend_.rmsNormBackward(norm, saved.middle, unit.offset(at.mlpNorm), w.inverseRms, w.hidden,
                                    w.hiddenGradient, w.hiddenGradient, gradient.offset(at.mlpNorm)));
+  parameters_.reduce(gateUpUnit);
+  parameters_.release(gateUpUnit);
 }
 
-void Model::attentionBackward(const LayerViews& saved, ConstView input, ConstView unit, View gradient) {
+void Model::attentionBackward(std::int64_t layer, const LayerViews& saved, ConstView input) {
   const ModelConfig& m = config_.model;
   const LayerOffsets& at = layout_.layerOffsets();
   const WorkspaceViews& w = workspace_;
@@ -87,29 +136,51 @@ void Model::attentionBackward(const LayerViews& saved, ConstView input, ConstVie
   const LinearShape output = linear(shape_.queryWidth, m.hiddenSize);
   const LinearShape projection = linear(m.hiddenSize, shape_.queryWidth + 2 * shape_.kvWidth);
 
-  const ConstView gOutput = blockInput(w.hiddenGradient);
-  require(backend_.linearGradWeight(output, saved.attentionTokens, gOutput, gradient.offset(at.attentionOutput),
-                                    matrixScratch()));
-  require(backend_.linearGradInput(output, gOutput, unit.offset(at.attentionOutput), w.hidden, false,
-                                   matrixScratch()));
+  const int outputUnit = layout_.layerUnit(layer, LayerModule::attentionOutput);
+  ConstView unit = parameters_.get(outputUnit);
+  View gradient = parameters_.gradient(outputUnit);
+  {
+    const auto scope = computing("linear backward attention output", outputUnit);
+    const ConstView gOutput = blockInput(w.hiddenGradient);
+    require(backend_.linearGradWeight(output, saved.attentionTokens, gOutput, gradient.offset(at.attentionOutput),
+                                      matrixScratch()));
+    parameters_.reduce(outputUnit);
+    require(backend_.linearGradInput(output, gOutput, unit.offset(at.attentionOutput), w.hidden, false,
+                                     matrixScratch()));
+    parameters_.release(outputUnit);
+  }
+
+  // The next module's parameters are on their way while attention computes.
+  const int qkvUnit = layout_.layerUnit(layer, LayerModule::queryKeyValue);
   if (ulysses_) exchange(m.heads, w.hidden, 0, w.attentionGradientHeads, 0, true);
   const std::int64_t heads = shape_.heads * shape_.headSize, kv = shape_.kvHeads * shape_.headSize;
-  require(backend_.attentionBackward(
-      attentionShape(), saved.qkv, saved.qkv.offset(heads), saved.qkv.offset(heads + kv), saved.attentionHeads,
-      saved.logSumExp, ulysses_ ? w.attentionGradientHeads : w.hidden, w.qkvGradient, w.qkvGradient.offset(heads),
-      w.qkvGradient.offset(heads + kv), attentionWorkspace_));
+  {
+    const auto scope = computing("attention backward", qkvUnit);
+    require(backend_.attentionBackward(
+        attentionShape(), saved.qkv, saved.qkv.offset(heads), saved.qkv.offset(heads + kv), saved.attentionHeads,
+        saved.logSumExp, ulysses_ ? w.attentionGradientHeads : w.hidden, w.qkvGradient, w.qkvGradient.offset(heads),
+        w.qkvGradient.offset(heads + kv), attentionWorkspace_));
+  }
   if (ulysses_) exchangeQkv(w.qkvTokens, w.qkvGradient, false);
   const View ownTokens = ulysses_ ? w.qkvTokens : w.qkvGradient;
   rotate(ownTokens, true);
-  require(backend_.rmsNormForward(norm, input, {}, unit.offset(at.attentionNorm), static_cast<float>(m.normEpsilon),
-                                  {}, w.norm, w.inverseRms));
-  require(backend_.linearGradWeight(projection, blockInput(w.norm), ownTokens, gradient.offset(at.queryKeyValue),
-                                    matrixScratch()));
-  require(backend_.linearGradInput(projection, ownTokens, unit.offset(at.queryKeyValue), blockOutput(w.hidden), false,
-                                   matrixScratch()));
+
+  unit = parameters_.get(qkvUnit);
+  gradient = parameters_.gradient(qkvUnit);
+  {
+    const auto scope = computing("linear backward qkv", qkvUnit);
+    require(backend_.rmsNormForward(norm, input, {}, unit.offset(at.attentionNorm), static_cast<float>(m.normEpsilon),
+                                    {}, w.norm, w.inverseRms));
+    require(backend_.linearGradWeight(projection, blockInput(w.norm), ownTokens, gradient.offset(at.queryKeyValue),
+                                      matrixScratch()));
+    require(backend_.linearGradInput(projection, ownTokens, unit.offset(at.queryKeyValue), blockOutput(w.hidden), false,
+                                     matrixScratch()));
+  }
   finishBlock(w.hidden);
   require(backend_.rmsNormBackward(norm, input, unit.offset(at.attentionNorm), w.inverseRms, w.hidden,
                                    w.hiddenGradient, w.hiddenGradient, gradient.offset(at.attentionNorm)));
+  parameters_.reduce(qkvUnit);
+  parameters_.release(qkvUnit);
 }
 
 }  // namespace internevo::trainer

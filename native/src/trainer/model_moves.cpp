@@ -1,14 +1,13 @@
 // Moves of activations between the ranks of a sequence or tensor group, and rotary positions.
 #include "trainer/model.h"
 
-#include "trainer/clock.h"
 #include "trainer/failure.h"
 
 namespace internevo::trainer {
 
 void Model::exchange(std::int64_t heads, ConstView source, std::int64_t sequenceStride, View target,
                      std::int64_t headStride, bool toHeads) {
-  const Timed timed(&groups_.communicationSeconds);
+  const Exposed exposed(groups_, "all-to-all of heads and sequence");
   const UlyssesShape shape{shape_.batch, shape_.sequence, heads, shape_.headSize, sequenceStride, headStride};
   require(toHeads ? ulyssesToHeads(groups_.sequence, shape, source, target, allToAllStaging_)
                   : ulyssesToSequence(groups_.sequence, shape, source, target, allToAllStaging_));
@@ -46,7 +45,7 @@ void Model::rotate(View qkv, bool backward) {
 
 ConstView Model::blockInput(ConstView own) {
   if (block_.empty()) return own;
-  const Timed timed(&groups_.communicationSeconds);
+  const Exposed exposed(groups_, "all-gather activations");
   const std::int64_t part = shape_.localSequence * config_.model.hiddenSize;
   for (std::int64_t b = 0; b < shape_.batch; ++b) {
     require(groups_.tensor.allGather(own.offset(b * part), block_.offset(b * part * groups_.tensor.size()), part));
@@ -56,7 +55,7 @@ ConstView Model::blockInput(ConstView own) {
 
 void Model::finishBlock(View own) {
   if (block_.empty()) return;
-  const Timed timed(&groups_.communicationSeconds);
+  const Exposed exposed(groups_, "reduce-scatter activations");
   const std::int64_t part = shape_.localSequence * config_.model.hiddenSize;
   for (std::int64_t b = 0; b < shape_.batch; ++b) {
     require(groups_.tensor.reduceScatter(block_.offset(b * part * groups_.tensor.size()), own.offset(b * part), part,

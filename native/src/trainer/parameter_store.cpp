@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
-#include "trainer/clock.h"
 #include "trainer/failure.h"
+#include "trainer/pipeline_schedule.h"
 #include "trainer/random.h"
 
 namespace internevo::trainer {
@@ -16,23 +17,47 @@ View viewOf(Arena& arena, const Piece& piece, DataType type) {
   return {data, type};
 }
 
+namespace {
+
+GatherPool poolOf(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena, GroupSet& groups,
+                  CommunicationLane& lane) {
+  const PlanConfig& p = config.plan;
+  auto schedule = gatherSchedule(
+      p, layout, pipelineSchedule(layout.position().stage, p.pipelineParallel, p.microBatches, p.pipelineChunks));
+  return {layout, std::move(schedule), p.overlaps() ? 2 : 1, viewOf(arena, plan.gatherPool, config.precision),
+          viewOf(arena, plan.parameters, config.precision), groups.parameterShards, groups, lane};
+}
+
+}  // namespace
+
 ParameterStore::ParameterStore(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena,
                                Backend& backend, GroupSet& groups)
-    : plan_(config.plan), layout_(layout), backend_(backend), groups_(groups), seed_(config.seed) {
+    : plan_(config.plan),
+      layout_(layout),
+      backend_(backend),
+      groups_(groups),
+      seed_(config.seed),
+      stagingElements_(gradientSlotElements(config.plan, layout)),
+      slots_(reducesBeside() ? 2 : 1),
+      contributions_(static_cast<std::size_t>(layout.unitCount())),
+      summed_(static_cast<std::size_t>(layout.unitCount())),
+      pool_(poolOf(config, layout, plan, arena, groups, lane_)),
+      lane_(groups, config.plan.overlaps()) {
   parameters_ = viewOf(arena, plan.parameters, config.precision);
   gradients_ = viewOf(arena, plan.gradients, DataType::float32);
   gradientBytes_ = plan.gradients.bytes;
   firstMoment_ = viewOf(arena, plan.firstMoment, DataType::float32);
   secondMoment_ = viewOf(arena, plan.secondMoment, DataType::float32);
   master_ = viewOf(arena, plan.master, DataType::float32);
-  pool_ = viewOf(arena, plan.gatherPool, config.precision);
-  unitGradient_ = viewOf(arena, plan.unitGradient, DataType::float32);
-  reduceWorkspace_ = {viewOf(arena, plan.reduceWorkspace, DataType::byte).data, plan.reduceWorkspace.bytes};
-}
-
-void ParameterStore::communicate(const std::function<Status()>& call) {
-  const Timed timed(&groups_.communicationSeconds);
-  require(call());
+  staging_ = viewOf(arena, plan.unitGradient, DataType::float32);
+  const auto scratch = [&](const Piece& piece) {
+    return Workspace{viewOf(arena, piece, DataType::byte).data, piece.bytes};
+  };
+  reduceWorkspace_ = scratch(plan.reduceWorkspace);
+  laneWorkspace_ = lane_.overlapped() ? scratch(plan.laneReduceWorkspace) : reduceWorkspace_;
+  for (Communicator* group : {&groups.parameterShards, &groups.optimizerShards, &groups.replicas}) {
+    group->setPolite(lane_.overlapped());
+  }
 }
 
 // ---- shards --------------------------------------------------------------------------------------------------------
@@ -67,8 +92,8 @@ std::int64_t ParameterStore::shardStart(int unit) const {
 
 // ---- initial weights -----------------------------------------------------------------------------------------------
 
-void ParameterStore::forOwnedParts(
-    int unit, const std::function<void(const LogicalTensor&, std::int64_t, std::int64_t)>& body) const {
+template <typename Body>
+void ParameterStore::forOwnedParts(int unit, const Body& body) const {
   const std::int64_t begin = shardStart(unit), end = begin + layout_.optimizerShard(unit);
   for (const LogicalTensor& tensor : layout_.unit(unit).tensors) {
     const std::int64_t first = std::max(begin, tensor.offset);
@@ -105,78 +130,153 @@ void ParameterStore::weightsLoaded() {
   shareParameters();
 }
 
+// ---- jobs of the lane ----------------------------------------------------------------------------------------------
+
+Lane::Ticket ParameterStore::submit(Work work, const char* name, int unit, int slot) {
+  return lane_.submit(name, unit, Job{this, work, static_cast<std::int16_t>(slot), unit});
+}
+
+Status ParameterStore::communicate(Work work, int slot, int unit) {
+  View part;
+  const auto scope = [&](const char* name) {
+    return Activity::Scope(*groups_.activity, lane_.activityLane(), name, unit, -1, !lane_.overlapped());
+  };
+  switch (work) {
+    case Work::reduceMicroBatch: {
+      const auto inside = scope("reduce-scatter gradients");
+      return reduceMicroBatch(slot, unit);
+    }
+    case Work::sumOverReplicas: {
+      const auto inside = scope("reduce gradients over replicas");
+      return sumOverReplicas(gradientShard(unit), unit, &part);
+    }
+    case Work::sumAllOverReplicas: {
+      const auto inside = scope("all-reduce gradients");
+      return groups_.replicas.allReduce(gradients_, gradientBytes_ / 4, ReduceOperation::sum, laneWorkspace_);
+    }
+    case Work::shareParameters: {
+      const auto inside = scope("all-gather updated parameters");
+      return groups_.optimizerShards.allGather(ownedParameters(unit), parameterShard(unit), layout_.optimizerShard(unit));
+    }
+  }
+  return {StatusCode::internal, "a job of the communication lane is of no kind"};
+}
+
+Status ParameterStore::sumOverReplicas(View shard, int unit, View* part) {
+  const std::int64_t elements = layout_.optimizerShard(unit);
+  *part = shard.offset(groups_.optimizerShards.index() * elements);
+  INTERNEVO_RETURN_IF_ERROR(groups_.optimizerShards.reduceScatter(shard, *part, elements, laneWorkspace_));
+  return groups_.replicas.allReduce(*part, elements, ReduceOperation::sum, laneWorkspace_);
+}
+
+Status ParameterStore::reduceMicroBatch(int slot, int unit) {
+  const std::int64_t elements = layout_.parameterShard(unit);
+  const View whole = stagingOf(slot, unit), shard = whole.offset(groups_.parameterShards.index() * elements);
+  INTERNEVO_RETURN_IF_ERROR(groups_.parameterShards.reduceScatter(whole, shard, elements, laneWorkspace_));
+  if (plan_.gradientSharding == 1) return backend_.accumulate(elements, shard, gradientShard(unit));
+  View part;
+  INTERNEVO_RETURN_IF_ERROR(sumOverReplicas(shard, unit, &part));
+  return backend_.accumulate(layout_.optimizerShard(unit), part, gradientShard(unit));
+}
+
 // ---- units ---------------------------------------------------------------------------------------------------------
 
-ConstView ParameterStore::gather(int unit) {
-  if (plan_.parameterSharding == 1) return parameterShard(unit);
-  communicate([&] {
-    return groups_.parameterShards.allGather(parameterShard(unit), pool_, layout_.parameterShard(unit));
-  });
-  return pool_;
+ConstView ParameterStore::get(int unit) {
+  return plan_.parameterSharding == 1 ? ConstView(parameterShard(unit)) : pool_.get(unit);
+}
+
+void ParameterStore::release(int unit) {
+  if (plan_.parameterSharding > 1) pool_.release(unit);
+}
+
+View ParameterStore::stagingOf(int slot, int unit) const {
+  const int first = gradientGroupOf(plan_, layout_, unit).first;
+  return staging_.offset(slot * stagingElements_ + layout_.unitStart(unit) - layout_.unitStart(first));
 }
 
 View ParameterStore::gradient(int unit) {
   if (!staged()) return gradientShard(unit);
-  std::memset(unitGradient_.data, 0, static_cast<std::size_t>(layout_.unit(unit).paddedElements) * sizeof(float));
-  return unitGradient_;
-}
-
-View ParameterStore::sumOverReplicas(View shard, int unit) {
-  const std::int64_t elements = layout_.optimizerShard(unit);
-  const View part = shard.offset(groups_.optimizerShards.index() * elements);
-  communicate([&] {
-    INTERNEVO_RETURN_IF_ERROR(groups_.optimizerShards.reduceScatter(shard, part, elements, reduceWorkspace_));
-    return groups_.replicas.allReduce(part, elements, ReduceOperation::sum, reduceWorkspace_);
-  });
-  return part;
+  const UnitRange group = gradientGroupOf(plan_, layout_, unit);
+  if (slots_[static_cast<std::size_t>(slot_)].first == group.first) return stagingOf(slot_, unit);
+  if (slots_[static_cast<std::size_t>(slot_)].first >= 0) {
+    throw Failure(StatusCode::internal, "the gradient of unit " + std::to_string(unit) +
+                                            " was asked for before the one before it was reduced");
+  }
+  slot_ = (slot_ + 1) % static_cast<int>(slots_.size());
+  Staging& staging = slots_[static_cast<std::size_t>(slot_)];
+  lane_.wait(staging.ticket, "wait for reduce-scatter of gradients", unit);
+  staging.first = group.first, staging.reduced = 0, staging.ticket = 0;
+  const int last = group.first + group.count - 1;
+  const std::int64_t elements = layout_.unitStart(last) + layout_.unit(last).paddedElements - layout_.unitStart(group.first);
+  std::memset(stagingOf(slot_, group.first).data, 0, static_cast<std::size_t>(elements) * sizeof(float));
+  return stagingOf(slot_, unit);
 }
 
 void ParameterStore::reduce(int unit) {
-  if (!staged()) return;
-  const std::int64_t elements = layout_.parameterShard(unit);
-  const View shard = unitGradient_.offset(groups_.parameterShards.index() * elements);
-  communicate(
-      [&] { return groups_.parameterShards.reduceScatter(unitGradient_, shard, elements, reduceWorkspace_); });
-  if (plan_.gradientSharding > 1) {
-    require(backend_.accumulate(layout_.optimizerShard(unit), sumOverReplicas(shard, unit), gradientShard(unit)));
-  } else {
-    require(backend_.accumulate(elements, shard, gradientShard(unit)));
+  const UnitRange group = gradientGroupOf(plan_, layout_, unit);
+  ++contributions_[static_cast<std::size_t>(unit)];
+  if (staged()) {
+    Staging& staging = slots_[static_cast<std::size_t>(slot_)];
+    if (staging.first != group.first || (staging.reduced >> (unit - group.first) & 1u) != 0) {
+      throw Failure(StatusCode::internal, "the gradient of unit " + std::to_string(unit) + " was reduced out of turn");
+    }
+    staging.reduced |= 1u << (unit - group.first);
+    if (staging.reduced + 1u != 1u << group.count) return;  // its block's other unit is still to come
+    for (int i = 0; i < group.count; ++i) {
+      staging.ticket = submit(Work::reduceMicroBatch, "reduce-scatter gradients", group.first + i, slot_);
+    }
+    staging.first = -1;
+    if (!reducesBeside()) lane_.wait(staging.ticket, "reduce-scatter gradients", unit);
+  }
+  if (!reducesBeside() || plan_.gradientSharding > 1) return;
+  for (int each = staged() ? group.first : unit; each < (staged() ? group.first + group.count : unit + 1); ++each) {
+    const auto place = static_cast<std::size_t>(each);
+    if (contributions_[place] != contributionsOf(plan_, layout_, each)) continue;
+    submit(Work::sumOverReplicas, "reduce gradients over replicas", each);
+    summed_[place] = true;
   }
 }
 
 // ---- step ----------------------------------------------------------------------------------------------------------
 
-void ParameterStore::beginStep() { std::memset(gradients_.data, 0, static_cast<std::size_t>(gradientBytes_)); }
+void ParameterStore::beginStep() {
+  std::memset(gradients_.data, 0, static_cast<std::size_t>(gradientBytes_));
+  std::fill(contributions_.begin(), contributions_.end(), 0);
+  std::fill(summed_.begin(), summed_.end(), false);
+  pool_.beginStep();
+}
+
+void ParameterStore::endPasses() { pool_.endStep(); }
 
 void ParameterStore::finishGradients(ExactSum* squares) {
-  if (plan_.gradientSharding == 1 && plan_.optimizerStateSharding == 1) {
-    communicate([&] {
-      return groups_.replicas.allReduce(gradients_, gradientBytes_ / 4, ReduceOperation::sum, reduceWorkspace_);
-    });
+  if (plan_.gradientSharding == 1 && plan_.optimizerStateSharding == 1 && !reducesBeside()) {
+    submit(Work::sumAllOverReplicas, "all-reduce gradients", -1);
   } else if (plan_.gradientSharding == 1) {
-    for (int unit = 0; unit < layout_.unitCount(); ++unit) sumOverReplicas(gradientShard(unit), unit);
+    for (int unit = 0; unit < layout_.unitCount(); ++unit) {
+      if (!summed_[static_cast<std::size_t>(unit)]) submit(Work::sumOverReplicas, "reduce gradients over replicas", unit);
+    }
   }
+  lane_.waitAll("wait for reductions of gradients");
   for (int unit = 0; unit < layout_.unitCount(); ++unit) sumOverPositions(unit);
   if (groups_.replicas.index() != 0) return;  // every parameter counts once
+  const Activity::Scope scope(*groups_.activity, ActivityLane::compute, "gradient norm");
   for (int unit = 0; unit < layout_.unitCount(); ++unit) addSquares(unit, squares);
 }
 
 void ParameterStore::sumOverPositions(int unit) {
   if (layout_.unit(unit).onBothEnds) {
-    communicate([&] {
-      return groups_.ends.allReduce(summedGradient(unit), layout_.optimizerShard(unit), ReduceOperation::sum,
-                                    reduceWorkspace_);
-    });
+    const Exposed exposed(groups_, "all-reduce gradients of both ends", unit);
+    require(groups_.ends.allReduce(summedGradient(unit), layout_.optimizerShard(unit), ReduceOperation::sum,
+                                   reduceWorkspace_));
   }
   if (plan_.tensorParallel == 1) return;
   forOwnedParts(unit, [&](const LogicalTensor& tensor, std::int64_t first, std::int64_t last) {
     if (tensor.tensorReplicas == 1) return;
     const bool all = tensor.tensorReplicas == groups_.tensor.size();
-    communicate([&] {
-      return (all ? groups_.tensor : groups_.keyReplicas)
-          .allReduce(summedGradient(unit).offset(first - shardStart(unit)), last - first, ReduceOperation::sum,
-                     reduceWorkspace_);
-    });
+    const Exposed exposed(groups_, "all-reduce gradients of tensor replicas", unit);
+    require((all ? groups_.tensor : groups_.keyReplicas)
+                .allReduce(summedGradient(unit).offset(first - shardStart(unit)), last - first, ReduceOperation::sum,
+                           reduceWorkspace_));
   });
 }
 
@@ -198,28 +298,32 @@ void ParameterStore::addSquares(int unit, ExactSum* squares) {
 }
 
 void ParameterStore::update(const AdamwSettings& settings) {
+  pool_.weightsChanged();
   for (int unit = 0; unit < layout_.unitCount(); ++unit) {
-    forOwnedParts(unit, [&](const LogicalTensor& tensor, std::int64_t first, std::int64_t last) {
-      AdamwSettings own = settings;
-      if (tensor.kind == TensorKind::gain) own.weightDecay = 0;
-      const std::int64_t at = first - shardStart(unit);
-      require(backend_.adamw(last - first, own, ownedParameters(unit).offset(at),
-                             master_.empty() ? View{} : ownedPart(master_, unit).offset(at),
-                             summedGradient(unit).offset(at), firstMoment(unit).offset(at),
-                             secondMoment(unit).offset(at)));
-    });
+    {
+      const Activity::Scope scope(*groups_.activity, ActivityLane::compute, "optimizer", unit);
+      forOwnedParts(unit, [&](const LogicalTensor& tensor, std::int64_t first, std::int64_t last) {
+        AdamwSettings own = settings;
+        if (tensor.kind == TensorKind::gain) own.weightDecay = 0;
+        const std::int64_t at = first - shardStart(unit);
+        require(backend_.adamw(last - first, own, ownedParameters(unit).offset(at),
+                               master_.empty() ? View{} : ownedPart(master_, unit).offset(at),
+                               summedGradient(unit).offset(at), firstMoment(unit).offset(at),
+                               secondMoment(unit).offset(at)));
+      });
+    }
+    if (plan_.optimizerStateSharding > 1) submit(Work::shareParameters, "all-gather updated parameters", unit);
   }
-  shareParameters();
+  lane_.waitAll("wait for updated parameters");
 }
 
 void ParameterStore::shareParameters() {
+  pool_.weightsChanged();
   if (plan_.optimizerStateSharding == 1) return;
   for (int unit = 0; unit < layout_.unitCount(); ++unit) {
-    communicate([&] {
-      return groups_.optimizerShards.allGather(ownedParameters(unit), parameterShard(unit),
-                                               layout_.optimizerShard(unit));
-    });
+    submit(Work::shareParameters, "all-gather updated parameters", unit);
   }
+  lane_.waitAll("wait for updated parameters");
 }
 
 }  // namespace internevo::trainer

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "trainer/clock.h"
 #include "trainer/failure.h"
 #include "trainer/parameter_store.h"
 
@@ -56,7 +55,7 @@ void PipelineLink::receive(const PipelineOperation& operation, View target) {
     throw Failure(StatusCode::internal, "a pipeline stage took its messages in another order than its schedule's");
   }
   {
-    const Timed timed(&groups_.bubbleSeconds);
+    const Exposed bubble(groups_, "wait for the stage before or after", -1, &groups_.bubbleSeconds);
     require(Communicator::finish(&direction.receiving));
   }
   std::memcpy(target.data, direction.incoming.data,
@@ -66,7 +65,7 @@ void PipelineLink::receive(const PipelineOperation& operation, View target) {
 }
 
 View PipelineLink::sendBuffer(Pass pass) {
-  const Timed timed(&groups_.communicationSeconds);
+  const Exposed exposed(groups_, "wait until a message is taken");
   require(Communicator::finish(&of(pass).sending));
   return of(pass).outgoing;
 }
@@ -78,7 +77,7 @@ void PipelineLink::send(const PipelineOperation& operation) {
 }
 
 void PipelineLink::finish() {
-  const Timed timed(&groups_.communicationSeconds);
+  const Exposed exposed(groups_, "wait until a message is taken");
   for (Direction& direction : directions_) require(Communicator::finish(&direction.sending));
 }
 

@@ -144,6 +144,10 @@ void validateFactors(const Config& config) {
 void validatePlan(const Config& config) {
   validateFactors(config);
   checkMesh(config.plan, config.mesh);
+  if (config.data.packing != DataConfig::Packing::none) {
+    throw Failure(Problem{StatusCode::planUnsupported, "data.packing \"documents\" is not executed yet", "data.packing",
+                          "\"documents\"", "set data.packing to none"});
+  }
 }
 
 }  // namespace internevo::trainer

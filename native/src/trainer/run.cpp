@@ -1,10 +1,13 @@
 #include "trainer/run.h"
 
+#include <memory>
 #include <numeric>
 #include <optional>
 
 #include "trainer/checkpoint.h"
 #include "trainer/events.h"
+#include "trainer/run_watch.h"
+#include "trainer/timeline.h"
 #include "trainer/trainer.h"
 
 namespace internevo::trainer {
@@ -63,24 +66,66 @@ class Checkpoints {
   CheckpointWriter writer_;
 };
 
+/// Records the timeline of the asked steps and writes it when they, or the run, are over.
+class TimelineRecorder {
+ public:
+  TimelineRecorder(const Config& config, Activity& activity, const RunWatch& watch, int rank)
+      : config_(config), activity_(activity), watch_(watch), rank_(rank) {
+    if (!config_.timeline) return;
+    const bool sameHost = watch.identity(rank).host == watch.identity(0).host;
+    clockOffset_ = clockOffsetNanoseconds(MPI_COMM_WORLD, sameHost);
+  }
+  void beforeStep(std::int64_t step) {
+    if (config_.timeline && !written_ && step >= config_.timeline->firstStep) activity_.record(true), begun_ = true;
+  }
+  void afterStep(std::int64_t step, bool last) {
+    if (!begun_ || written_) return;
+    if (!last && step + 1 < config_.timeline->firstStep + config_.timeline->steps) return;
+    activity_.record(false);
+    written_ = true;
+    writeTimeline(MPI_COMM_WORLD, activity_, clockOffset_, watch_.identity(rank_), config_.timeline->path);
+  }
+
+ private:
+  const Config& config_;
+  Activity& activity_;
+  const RunWatch& watch_;
+  const int rank_;
+  std::int64_t clockOffset_ = 0;
+  bool begun_ = false, written_ = false;
+};
+
+struct Run {
+  const Config& config;
+  const int rank;
+  const std::vector<std::string>& hosts;
+  const std::atomic<bool>& terminate;
+  Activity& activity;
+  RunWatch& watch;
+};
+
 struct Progress {
   std::int64_t done = 0;
   double loss = 0;
   bool terminated = false;
 };
 
-void trainSteps(Trainer& trainer, Checkpoints* checkpoints, const std::atomic<bool>& terminate, Progress* progress) {
-  const Config& config = trainer.config();
+void trainSteps(const Run& r, Trainer& trainer, Checkpoints* checkpoints, Progress* progress) {
+  const Config& config = r.config;
   bool dumped = false;
+  TimelineRecorder timeline(config, r.activity, r.watch, r.rank);
   while (progress->done < config.steps && !progress->terminated) {
+    timeline.beforeStep(progress->done + 1);
     const StepResult result = trainer.step(progress->done + 1);
     progress->done = result.step, progress->loss = result.loss;
     if (config.gradientDumpPath && !dumped) trainer.dumpGradients(*config.gradientDumpPath, result.loss), dumped = true;
-    const StepReport report = compare(trainer, terminate.load(), checkpoints != nullptr ? checkpoints->word() : 0);
-    if (trainer.rank() == 0) emitStep(result, report.peakMemoryBytes, report.residentPeakBytes);
+    const StepReport report = compare(trainer, r.terminate.load(), checkpoints != nullptr ? checkpoints->word() : 0);
+    if (r.rank == 0) emitStep(result, report.peakMemoryBytes, report.residentPeakBytes);
     const bool last = progress->done >= config.steps;
     progress->terminated = report.terminate && !last;
+    timeline.afterStep(progress->done, last || report.terminate);
     if (checkpoints == nullptr) continue;
+    const Activity::Scope scope(r.activity, ActivityLane::compute, "checkpoint saving");
     checkpoints->advance(report.checkpointWord);
     if (last || report.terminate || checkpoints->due(progress->done)) {
       checkpoints->save(progress->done, last || report.terminate);
@@ -103,36 +148,59 @@ std::int64_t prepareWeights(Trainer& trainer) {
   return 0;
 }
 
-}  // namespace
-
-RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts, const std::atomic<bool>& terminate) {
-  std::vector<int> ranks(static_cast<std::size_t>(config.mesh.worldSize));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  Trainer trainer(config, rank, ranks);
+RunEnd train(const Run& r, Trainer& trainer) {
   Progress progress;
-  progress.done = prepareWeights(trainer);
+  {
+    const Activity::Scope scope(r.activity, ActivityLane::compute, "checkpoint loading");
+    progress.done = prepareWeights(trainer);
+  }
   std::optional<Checkpoints> checkpoints;
-  if (config.checkpoint) checkpoints.emplace(trainer, *config.checkpoint);
-  if (rank == 0) emitStarted(trainer, hosts, progress.done);
+  if (r.config.checkpoint) checkpoints.emplace(trainer, *r.config.checkpoint);
+  if (r.rank == 0) emitStarted(trainer, r.hosts, progress.done);
   try {
-    trainSteps(trainer, checkpoints ? &*checkpoints : nullptr, terminate, &progress);
+    trainSteps(r, trainer, checkpoints ? &*checkpoints : nullptr, &progress);
   } catch (const AgreedFailure&) {
     if (checkpoints) checkpoints->finish(false);  // all ranks came here: what is being written can still be put in place
     throw;
   }
-  if (rank == 0) emitDone(progress.done, progress.loss, progress.terminated ? "terminated" : "completed");
+  if (r.rank == 0) emitDone(progress.done, progress.loss, progress.terminated ? "terminated" : "completed");
   return progress.terminated ? RunEnd::terminated : RunEnd::completed;
 }
 
-void dryRun(const Config& config) {
+}  // namespace
+
+RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts, const std::atomic<bool>& terminate,
+           const Abandon& abandon) {
+  std::vector<int> ranks(static_cast<std::size_t>(config.mesh.worldSize));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  Activity activity(config.timeline ? config.timeline->capacityEvents : 0);
+  RunWatch watch(config, rank, activity, abandon);
+  // Outlives the handlers: its end would wait for a lane that waits for ranks which are gone.
+  std::unique_ptr<Trainer> trainer;
+  try {
+    trainer = std::make_unique<Trainer>(config, rank, ranks, &activity);
+    const RunEnd end = train({config, rank, hosts, terminate, activity, watch}, *trainer);
+    watch.end();
+    return end;
+  } catch (const AgreedFailure&) {
+    watch.end();
+    throw;
+  } catch (const Failure& failure) {
+    watch.fail(failure.problem());
+  } catch (const std::exception& error) {
+    watch.fail({StatusCode::internal, error.what(), "", "", ""});
+  }
+}
+
+void dryRun(const Config& config, bool memoryMap) {
   const auto backend = createCpuBackend(config.threadsPerRank);
   StagePlans plans = planStages(config, *backend);
   TokenFile data;
-  data.open(config.dataPath, config.model.vocabularySize, config.sequenceLengthTokens);
+  data.open(config.data, config.model.vocabularySize, config.sequenceLengthTokens);
   const std::int64_t runtime = residentBytes();
   addCheckpointStaging(config, runtime, &plans);
   requireFits(config, plans.largest(), runtime);
-  emitPlan(config, plans, runtime);
+  emitPlan(config, plans, runtime, memoryMap);
 }
 
 }  // namespace internevo::trainer

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trainer/config.h"
+#include "trainer/run_watch.h"
 
 namespace internevo::trainer {
 
@@ -13,12 +14,15 @@ enum class RunEnd { completed, terminated };
 
 /// Trains and emits events. Collective over MPI_COMM_WORLD, whose size must be the plan's.
 /// `terminate` becomes true when the run shall end after the step in progress (SIGTERM).
-/// Errors: AgreedFailure, Failure; see the calls below.
-RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts, const std::atomic<bool>& terminate);
+/// Errors: AgreedFailure; Failure badConfig, planUnsupported.
+/// Errors that only this rank knows of, and lost ranks, end the job through `abandon`.
+RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts, const std::atomic<bool>& terminate,
+           const Abandon& abandon);
 
 /// Checks everything that can be checked without ranks (data header included) and emits what the fullest rank would
 /// need, and a rank of every stage.
 /// Errors: Failure badConfig, planUnsupported, dataError, outOfMemory.
-void dryRun(const Config& config);
+/// With `memoryMap` the event has every piece of the fullest rank's arena too.
+void dryRun(const Config& config, bool memoryMap);
 
 }  // namespace internevo::trainer

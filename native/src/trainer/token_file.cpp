@@ -1,13 +1,6 @@
 #include "trainer/token_file.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <nlohmann/json.hpp>
+#include <algorithm>
 
 #include "trainer/failure.h"
 #include "trainer/random.h"
@@ -15,96 +8,102 @@
 namespace internevo::trainer {
 
 namespace {
-
-[[noreturn]] void refuse(const std::string& path, const std::string& what, const std::string& remedy) {
-  throw Failure(Problem{StatusCode::dataError, "token file " + path + " " + what, "data.path",
-                        nlohmann::json(path).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), remedy});
+constexpr std::int64_t kStretch = 256;  // tokens that are looked at together
 }
 
-template <typename T>
-T load(const unsigned char* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-
-constexpr const char* kWrite = "write the file again";
-
-}  // namespace
-
-TokenFile::~TokenFile() {
-  if (map_ != nullptr) munmap(const_cast<unsigned char*>(map_), static_cast<std::size_t>(mapBytes_));
-}
-
-void TokenFile::open(const std::string& path, std::int64_t vocabularySize, std::int64_t sequenceLengthTokens) {
-  path_ = path, vocabularySize_ = vocabularySize, sequenceLength_ = sequenceLengthTokens;
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat info {};
-  if (file < 0 || fstat(file, &info) != 0) {
-    const std::string reason = std::strerror(errno);
-    if (file >= 0) ::close(file);
-    refuse(path, "cannot be read: " + reason, "give a readable token file");
+void TokenFile::open(const DataConfig& config, std::int64_t vocabularySize, std::int64_t sequenceLengthTokens) {
+  config_ = config, vocabularySize_ = vocabularySize, sequenceLength_ = sequenceLengthTokens;
+  if (config.endOfDocumentToken && (*config.endOfDocumentToken < 0 || *config.endOfDocumentToken >= vocabularySize)) {
+    const std::string value = std::to_string(*config.endOfDocumentToken);
+    throw Failure(Problem{StatusCode::badConfig, "data.endOfDocumentToken " + value + " is outside the vocabulary of " +
+                                                     std::to_string(vocabularySize),
+                          "data.endOfDocumentToken", value, "give the token that ends a document"});
   }
-  mapBytes_ = info.st_size;
-  void* map = MAP_FAILED;
-  if (S_ISREG(info.st_mode) && mapBytes_ >= kHeaderBytes) {
-    map = mmap(nullptr, static_cast<std::size_t>(mapBytes_), PROT_READ, MAP_SHARED, file, 0);
+  source_ = openTokenSource(config, vocabularySize);
+  const std::string& path = source_->path();
+  if (tokenCount() < sequenceLength_ + 1) {
+    refuseData(path, "has " + std::to_string(tokenCount()) + " tokens; one sequence needs " +
+                         std::to_string(sequenceLength_ + 1),
+               "give more data or a shorter sequenceLengthTokens");
   }
-  ::close(file);
-  if (map == MAP_FAILED) {
-    refuse(path, "has " + std::to_string(mapBytes_) + " bytes; a header of " + std::to_string(kHeaderBytes) + " is expected",
-           kWrite);
-  }
-  map_ = static_cast<const unsigned char*>(map);
-  if (std::memcmp(map_, "IEVOTOK", 8) != 0) refuse(path, "does not begin with IEVOTOK", "give a token file");
-  const auto version = load<std::uint32_t>(map_ + 8), width = load<std::uint32_t>(map_ + 12);
-  const auto count = load<std::uint64_t>(map_ + 16);
-  const auto vocabulary = load<std::uint32_t>(map_ + 24);
-  if (version != 1) refuse(path, "has version " + std::to_string(version) + "; 1 is expected", kWrite);
-  if (width != 2 && width != 4) {
-    refuse(path, "has " + std::to_string(width) + " bytes a token; 2 or 4 is expected", kWrite);
-  }
-  if (count > (std::uint64_t{1} << 60)) refuse(path, "names " + std::to_string(count) + " tokens, too many", kWrite);
-  tokenCount_ = static_cast<std::int64_t>(count), bytesPerToken_ = width;
-  const std::int64_t expected = kHeaderBytes + tokenCount_ * bytesPerToken_;
-  if (mapBytes_ != expected) {
-    refuse(path, "has " + std::to_string(mapBytes_) + " bytes; its header says " + std::to_string(expected) + " (" +
-                     std::to_string(tokenCount_) + " tokens of " + std::to_string(width) + " bytes): it is " +
-                     (mapBytes_ < expected ? "truncated" : "too long"),
-           kWrite);
-  }
-  if (static_cast<std::int64_t>(vocabulary) > vocabularySize) {
-    refuse(path, "has a vocabulary of " + std::to_string(vocabulary) + "; model.vocabularySize is " +
-                     std::to_string(vocabularySize),
-           "raise model.vocabularySize, or tokenize with a smaller vocabulary");
-  }
-  if (tokenCount_ < sequenceLength_ + 1) {
-    refuse(path, "has " + std::to_string(tokenCount_) + " tokens; one sequence needs " +
-                     std::to_string(sequenceLength_ + 1),
-           "give more data or a shorter sequenceLengthTokens");
+  if (config.packing == DataConfig::Packing::documents && !config.endOfDocumentToken && !source_->knowsDocuments()) {
+    refuseData(path, "does not say where documents begin",
+               "set data.endOfDocumentToken, write the file with a document index (version 2), or set data.packing to none");
   }
 }
 
-std::int32_t TokenFile::tokenAt(std::int64_t index) const {
-  const unsigned char* const at = map_ + kHeaderBytes + index * bytesPerToken_;
-  const std::uint32_t token = bytesPerToken_ == 2 ? load<std::uint16_t>(at) : load<std::uint32_t>(at);
-  if (static_cast<std::int64_t>(token) >= vocabularySize_) {
-    refuse(path_, "has token " + std::to_string(token) + " at byte " +
-                      std::to_string(kHeaderBytes + index * bytesPerToken_) + "; model.vocabularySize is " +
-                      std::to_string(vocabularySize_),
-           "raise model.vocabularySize, or tokenize with a smaller vocabulary");
+/// The first token in (position, limit] that starts a document, or something beyond.
+std::int64_t TokenFile::nextDocumentStart(std::int64_t position, std::int64_t limit) const {
+  if (config_.packing == DataConfig::Packing::none) return limit + 1;
+  if (!config_.endOfDocumentToken) return source_->nextDocumentStart(position);
+  std::int32_t tokens[kStretch];
+  for (std::int64_t at = position; at < limit; at += kStretch) {  // token i starts one when i − 1 ends one
+    const std::int64_t count = std::min(kStretch, limit - at);
+    source_->read(at, count, tokens);
+    const auto* const found = std::find(tokens, tokens + count, static_cast<std::int32_t>(*config_.endOfDocumentToken));
+    if (found != tokens + count) return at + (found - tokens) + 1;
   }
-  return static_cast<std::int32_t>(token);
+  return limit + 1;
 }
 
 void TokenFile::read(std::int64_t sequence, std::int64_t offset, std::int64_t count, std::int32_t* tokens,
                      std::int32_t* targets) const {
-  const std::int64_t first = sequence * sequenceLength_ + offset;
-  std::int32_t token = tokenAt(first);
-  for (std::int64_t i = 0; i < count; ++i) {
-    tokens[i] = token;
-    token = tokenAt(first + i + 1);
-    targets[i] = token;
+  const std::int64_t first = sequence * sequenceLength_ + offset, last = first + count;
+  source_->read(first, count, tokens);
+  std::copy(tokens + 1, tokens + count, targets);
+  source_->read(last, 1, targets + count - 1);
+  for (std::int64_t at = nextDocumentStart(first, last); at <= last; at = nextDocumentStart(at, last)) {
+    targets[at - first - 1] = -1;
+  }
+}
+
+std::int64_t TokenFile::maxDocuments() const {
+  return config_.packing == DataConfig::Packing::none ? 1 : std::min(config_.maxDocumentsPerSequence, sequenceLength_);
+}
+
+std::int64_t TokenFile::documents(std::int64_t sequence, std::int32_t* starts) const {
+  const std::int64_t first = sequence * sequenceLength_, last = first + sequenceLength_ - 1;
+  std::int64_t count = 1;
+  starts[0] = 0;
+  for (std::int64_t at = nextDocumentStart(first, last); at <= last; at = nextDocumentStart(at, last)) {
+    if (count == maxDocuments()) {
+      const std::string value = std::to_string(config_.maxDocumentsPerSequence);
+      const std::int64_t all = count + borders(at - 1, last - at + 1);
+      throw Failure(Problem{StatusCode::dataError,
+                            "token file " + source_->path() + " has " + std::to_string(all) + " documents in sequence " +
+                                std::to_string(sequence) + " (tokens " + std::to_string(first) + " to " +
+                                std::to_string(last) + "); data.maxDocumentsPerSequence is " + value,
+                            "data.maxDocumentsPerSequence", value,
+                            "set it to " + std::to_string(all) + " or more, or join short documents"});
+    }
+    starts[count++] = static_cast<std::int32_t>(at - first);
+  }
+  starts[count] = static_cast<std::int32_t>(sequenceLength_);
+  return count;
+}
+
+/// Document starts among tokens (first, first + count].
+std::int64_t TokenFile::borders(std::int64_t first, std::int64_t count) const {
+  std::int64_t result = 0;
+  for (std::int64_t at = nextDocumentStart(first, first + count); at <= first + count;
+       at = nextDocumentStart(at, first + count)) {
+    ++result;
+  }
+  return result;
+}
+
+std::int64_t TokenFile::realTokens(std::int64_t sequence) const {
+  return sequenceLength_ - borders(sequence * sequenceLength_, sequenceLength_);
+}
+
+void expandDocuments(const std::int32_t* starts, std::int64_t count, std::int64_t offset, std::int64_t rows,
+                     std::int32_t* firstKeys, std::int32_t* positions) {
+  std::int64_t document = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t position = offset + row;
+    while (document + 1 < count && starts[document + 1] <= position) ++document;
+    if (firstKeys != nullptr) firstKeys[row] = starts[document];
+    if (positions != nullptr) positions[row] = static_cast<std::int32_t>(position - starts[document]);
   }
 }
 

@@ -9,12 +9,13 @@
 
 namespace internevo::trainer {
 
-Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks)
+Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, Activity* activity)
     : config_(config),
       rank_(rank),
       layout_(config.model, config.plan, positionOf(config.mesh, rank)),
       whole_(Layout::whole(config.model)),
       backend_(createCpuBackend(config.threadsPerRank)) {
+  groups_.activity = activity == nullptr ? &unwatched_ : activity;
   createGroups(config_, rank, ranks, &groups_);
   stagePlans_ = planStages(config_, *backend_);
   // Before the arena there is no planned scratch: the few words of the agreements below have their own.
@@ -23,12 +24,13 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks)
   reduceWorkspace_ = {early.data() + (alignUp(static_cast<std::int64_t>(address), kAlignmentBytes) -
                                       static_cast<std::int64_t>(address)),
                       groups_.world.reduceWorkspaceBytes()};
-  runtimeBytes_ = maximum(residentBytes());
+  // The recorder exists already, and is a line of its own.
+  runtimeBytes_ = maximum(residentBytes()) - (activity == nullptr ? 0 : timelineBytes(config_));
   addCheckpointStaging(config_, runtimeBytes_, &stagePlans_);
   const MemoryPlan& plan = stagePlans_.plans[static_cast<std::size_t>(layout_.position().stage)];
   agree(groups_.world, reduceWorkspace_, [&] {
     requireFits(config_, memoryPlan(), runtimeBytes_);
-    data_.open(config_.dataPath, config_.model.vocabularySize, config_.sequenceLengthTokens);
+    data_.open(config_.data, config_.model.vocabularySize, config_.sequenceLengthTokens);
     require(arena_.create(plan.arenaBytes()));
   });
   reduceWorkspace_ = {viewOf(arena_, plan.reduceWorkspace, DataType::byte).data, plan.reduceWorkspace.bytes};
@@ -74,15 +76,19 @@ void Trainer::checkData(std::int64_t step) {
 
 StepResult Trainer::step(std::int64_t number) {
   const double start = secondsNow();
-  groups_.communicationSeconds = groups_.bubbleSeconds = 0;
+  groups_.exposedCommunicationSeconds = groups_.bubbleSeconds = 0;
+  const double besideBefore = parameters_->hiddenBusySeconds();
+  groups_.laneWaitSeconds = 0;
+  groups_.activity->beginStep(number);
+  groups_.microBatch = -1;
   const OptimizerConfig& o = config_.optimizer;
   StepResult result;
   result.step = number;
   result.learningRate = learningRateAt(o, number);
   result.tokens = config_.plan.globalBatchSequences() * config_.sequenceLengthTokens;
 
-  checkData(number);
   parameters_->beginStep();
+  checkData(number);
   ExactSum sums[2];  // loss, squares of the gradient
   const auto gradientScale = static_cast<float>(1.0 / static_cast<double>(result.tokens));
   model_->beginStep();
@@ -91,10 +97,12 @@ StepResult Trainer::step(std::int64_t number) {
     model_->run(operation, gradientScale, &sums[0]);
   }
   model_->endStep();
+  groups_.microBatch = -1;
+  parameters_->endPasses();
   parameters_->finishGradients(&sums[1]);
   static_assert(sizeof sums == 2 * ExactSum::kWords * sizeof(std::int64_t));
   {
-    const Timed timed(&groups_.communicationSeconds);
+    const Exposed exposed(groups_, "all-reduce loss and gradient norm");
     require(groups_.world.allReduce({sums, DataType::int64}, 2 * ExactSum::kWords, ReduceOperation::sum,
                                     reduceWorkspace_));
   }
@@ -116,7 +124,10 @@ StepResult Trainer::step(std::int64_t number) {
     settings.gradientScale = static_cast<float>(o.clipGlobalNorm / result.gradientNorm);
   }
   parameters_->update(settings);
-  result.communicationSeconds = groups_.communicationSeconds;
+  result.exposedCommunicationSeconds = groups_.exposedCommunicationSeconds;
+  // Waiting for the lane is waiting for what the lane is busy with, and counts once.
+  result.communicationSeconds = groups_.exposedCommunicationSeconds - groups_.laneWaitSeconds +
+                                parameters_->hiddenBusySeconds() - besideBefore;
   result.bubbleSeconds = groups_.bubbleSeconds;
   result.stepTimeSeconds = secondsNow() - start;
   return result;

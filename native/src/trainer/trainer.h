@@ -16,9 +16,10 @@ struct StepResult {
   double loss = 0;        ///< mean over all tokens of the global batch
   double gradientNorm = 0, learningRate = 0;
   std::int64_t tokens = 0;
-  /// Of this rank; nothing but messages between stages overlaps yet. The step is computing, communicating and, where
-  /// there are stages, waiting for a neighbour's activations or gradients.
-  double stepTimeSeconds = 0, communicationSeconds = 0, bubbleSeconds = 0;
+  /// Of this rank. The step is computing, exposed communication (the computing thread communicates, or waits for the
+  /// communication lane) and, where there are stages, waiting for a neighbour's activations or gradients (the bubble).
+  /// communicationSeconds is all communication but the bubble, also what ran beside the computing thread.
+  double stepTimeSeconds = 0, communicationSeconds = 0, exposedCommunicationSeconds = 0, bubbleSeconds = 0;
 };
 
 class Trainer {
@@ -26,7 +27,8 @@ class Trainer {
   /// Makes groups, memory and data ready; weights are not set yet. `rank` is the caller's in the mesh, `ranks` maps
   /// the mesh to MPI_COMM_WORLD. The configuration must have passed validatePlan. Collective over the mesh.
   /// Errors: AgreedFailure outOfMemory (with the lines), dataError; Failure communicationError.
-  Trainer(const Config& config, int rank, const std::vector<int>& ranks);
+  /// What the rank does is told to `activity`, which must outlive the trainer; null: to nobody.
+  Trainer(const Config& config, int rank, const std::vector<int>& ranks, Activity* activity = nullptr);
 
   void initializeWeights() { parameters_->initialize(); }
 
@@ -56,9 +58,9 @@ class Trainer {
   const TokenFile& data() const { return data_; }
   int rank() const { return rank_; }
   std::int64_t runtimeBytes() const { return runtimeBytes_; }  ///< the largest over the ranks
-  std::int64_t plannedPeakBytes() const { return memoryPlan().arenaBytes() + runtimeBytes_; }  ///< of the fullest rank
+  std::int64_t plannedPeakBytes() const { return memoryPlan().arenaBytes() + timelineBytes(config_) + runtimeBytes_; }  ///< of the fullest rank
   std::int64_t peakMemoryBytes() const {
-    return alignUp(arena_.highWaterBytes(), kAlignmentBytes) + runtimeBytes_;
+    return alignUp(arena_.highWaterBytes(), kAlignmentBytes) + timelineBytes(config_) + runtimeBytes_;
   }
 
  private:
@@ -71,6 +73,7 @@ class Trainer {
   const int rank_;
   const Layout layout_, whole_;
   std::unique_ptr<Backend> backend_;
+  Activity unwatched_{0};
   GroupSet groups_;
   StagePlans stagePlans_;
   std::int64_t runtimeBytes_ = 0;

@@ -101,6 +101,45 @@ struct Rope {
   }
 };
 
+TEST(Rope, PositionsOfEachRowAreThoseOfTheTable) {
+  const std::int64_t sequence = 9, heads = 3, size = 12, rows = 7;
+  const std::vector<std::int32_t> positions{0, 1, 8, 0, 3, 3, 2};
+  const Values x = randomValues(rows * heads * size, 1);
+  const Buffer c(DataType::float32, Values(sequence * size / 2)), s(DataType::float32, Values(sequence * size / 2));
+  const auto backend = createCpuBackend(2);
+  ASSERT_TRUE(backend->ropeTable(sequence, size, 10000.0, c.view(), s.view()).ok());
+  for (const int direction : {1, -1}) {
+    const Buffer rotated(DataType::float32, x);
+    const RopeShape shape{rows, heads, size, 0, sequence, 0, {positions.data(), DataType::int32}};
+    const Status status = direction == 1 ? backend->ropeForward(shape, c.view(), s.view(), rotated.view())
+                                         : backend->ropeBackward(shape, c.view(), s.view(), rotated.view());
+    ASSERT_TRUE(status.ok()) << status.message();
+    Values expected = roundedTo(x, DataType::float32);
+    reference::rope(rows, heads, size, sequence, 0, 10000.0, direction, expected.data(), positions.data());
+    EXPECT_LE(rmsError(rotated.values(), expected), 1e-7);
+  }
+  // Counted upwards they are the bits of a call without them.
+  const std::vector<std::int32_t> ascending{2, 3, 4, 5, 6, 7, 8};
+  const Buffer a(DataType::float32, x), b(DataType::float32, x);
+  ASSERT_TRUE(backend->ropeForward({rows, heads, size, 0, sequence, 2}, c.view(), s.view(), a.view()).ok());
+  ASSERT_TRUE(backend->ropeForward({rows, heads, size, 0, sequence, 0, {ascending.data(), DataType::int32}}, c.view(),
+                                   s.view(), b.view()).ok());
+  EXPECT_EQ(a.values(), b.values());
+}
+
+TEST(Rope, RefusesPositionsOutsideTheTable) {
+  const Buffer table(DataType::float32, Values(16)), x(DataType::float32, Values(16));
+  const auto backend = createCpuBackend(1);
+  for (const std::int32_t wrong : {-1, 4}) {
+    const std::vector<std::int32_t> positions{0, wrong};
+    const Status status = backend->ropeForward({2, 1, 8, 0, 4, 0, {positions.data(), DataType::int32}}, table.view(),
+                                               table.view(), x.view());
+    EXPECT_EQ(status.code(), StatusCode::badConfig);
+    EXPECT_NE(status.message().find("positions has " + std::to_string(wrong) + " in row 1"), std::string::npos)
+        << status.message();
+  }
+}
+
 TEST(Rope, TwoSequencesWithOffset) { expectAll(Rope(10, 3, 12, 5, 20)); }
 TEST(Rope, WideHead) { expectAll(Rope(6, 2, 64, 6, 0)); }
 

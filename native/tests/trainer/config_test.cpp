@@ -98,7 +98,35 @@ INSTANTIATE_TEST_SUITE_P(
                       BadValue{"/memoryLimitBytes", "0", "memoryLimitBytes"},
                       BadValue{"/threadsPerRank", "0", "threadsPerRank"},
                       BadValue{"/deterministic", "\"yes\"", "deterministic"},
+                      BadValue{"/plan/forwardOverlap", "\"intra-layer\"", "plan.forwardOverlap"},
+                      BadValue{"/plan/backwardOverlap", "\"inter-layer\"", "plan.backwardOverlap"},
+                      BadValue{"/timeline", "{\"path\":\"\",\"firstStep\":1,\"steps\":1}", "timeline.path"},
+                      BadValue{"/timeline", "{\"path\":\"t\",\"firstStep\":0,\"steps\":1}", "timeline.firstStep"},
+                      BadValue{"/timeline", "{\"path\":\"t\",\"firstStep\":1,\"steps\":1,\"lanes\":3}", "timeline.lanes"},
+                      BadValue{"/watchdog", "{\"silenceSeconds\":1}", "watchdog.silenceSeconds"},
+                      BadValue{"/watchdog", "{\"beatSeconds\":0}", "watchdog.beatSeconds"},
                       BadValue{"/gradientDumpPath", "1", "gradientDumpPath"}));
+
+TEST(Configuration, OverlapTimelineAndWatchdogMayBeLeftOutAndAreReadWhenGiven) {
+  Config c = smallConfig("d.tokens");
+  Json document = Json::parse(documentOf(c));
+  document.erase("watchdog");
+  c = parseConfig(document.dump());
+  EXPECT_FALSE(c.plan.overlaps() || c.timeline.has_value());
+  EXPECT_TRUE(c.watchdog.has_value());
+  document["plan"]["forwardOverlap"] = "inter-layer", document["plan"]["backwardOverlap"] = "intra-layer";
+  document["timeline"] = {{"path", "t.json"}, {"firstStep", 4}, {"steps", 2}};
+  document["watchdog"] = {{"silenceSeconds", 9}};
+  c = parseConfig(document.dump());
+  EXPECT_EQ(c.plan.forwardOverlap, ForwardOverlap::interLayer);
+  EXPECT_EQ(c.plan.backwardOverlap, BackwardOverlap::intraLayer);
+  EXPECT_EQ(Json::parse(planJson(c.plan)), document["plan"]);
+  EXPECT_EQ(c.timeline->firstStep, 4);
+  EXPECT_EQ(c.timeline->capacityEvents, 200000);
+  EXPECT_EQ(c.watchdog->silenceSeconds, 9);
+  document["watchdog"] = nullptr, document["timeline"] = nullptr;
+  EXPECT_FALSE(parseConfig(document.dump()).watchdog || parseConfig(document.dump()).timeline);
+}
 
 TEST(Configuration, NamesAMissingMember) {
   const Problem problem = problemOf([](Json& d) { d["plan"].erase("recompute"); });

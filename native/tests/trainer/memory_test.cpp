@@ -42,7 +42,9 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
 
   const auto unit = [&](Integer P) { return up(P, 64 * ps * oss); };
   const Integer embedding = first || (tied && last) ? unit(tied ? Vt * H + H : Vt * H) : 0;
-  const Integer layer = unit(2 * H + 2 * H * Ht + 2 * H * Wt + 3 * H * Ft);
+  const Integer qkv = unit(H + H * Ht + 2 * H * Wt), out = unit(H * Ht), gateUp = unit(H + 2 * H * Ft), down = unit(H * Ft);
+  const Integer layer = qkv + out + gateUp + down;
+  const Integer module = std::max({qkv, out, gateUp, down}), block = std::max(qkv + out, gateUp + down);
   const Integer head = last && !tied ? unit(Vt * H + H) : 0;
   Integer layers = 0, inputs = last ? 1 : 0, recomputed = 0, sets = 0;
   for (Integer chunk = 0; chunk < v; ++chunk) {
@@ -58,7 +60,16 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
     sets += held * (own - std::clamp<Integer>(recomputed - before, 0, own));
     before += own;
   }
-  const Integer sum = embedding + layers * layer + head, largest = std::max({embedding, layer, head});
+  const Integer sum = embedding + layers * layer + head;
+  // Groups that are gathered, and gradients that are staged, at one time.
+  const bool overlaps = p.forwardOverlap != ForwardOverlap::none || p.backwardOverlap != BackwardOverlap::none;
+  const Integer forward = p.forwardOverlap == ForwardOverlap::none    ? module
+                          : p.forwardOverlap == ForwardOverlap::block ? block
+                                                                      : layer;
+  const Integer staged = p.backwardOverlap == BackwardOverlap::block ? block : module;
+  const Integer backward = std::max(recomputed > 0 ? layer : 0, recomputed < layers ? staged : 0);
+  const Integer gathered = std::max({embedding, head, forward, backward}), gradients = std::max({embedding, head, staged});
+  const Integer gradientSlots = p.backwardOverlap == BackwardOverlap::none ? 1 : 2;
 
   const Integer stream = al(T * H * beta);
   const Integer layerSet = al(b * S * (heads + 2 * kv) * D * beta) + al(b * S * heads * D * beta) + (ulysses ? stream : 0) +
@@ -68,12 +79,17 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
                                 (ulysses ? al(T * (H + 2 * W) * beta) + al(b * S * heads * D * beta) : 0);
   const Integer t = up(S, 96), d = up(D, 32);
   const Integer E = t * (2 * D + d) + 2 * S * D + 2 * 96 * 96 + 3 * 96 * D + 2 * 96 * d + 96;
-  Integer reduce = 0;
-  for (const Integer g : {ps, oss, R / (ps * oss), N, tp, std::max<Integer>(1, tp / K), tied && pp > 1 ? Integer{2} : Integer{1}}) {
-    Integer segment = 262144;
-    while (segment > 16384 && segment * g > 4194304) segment /= 2;
-    if (g > 1) reduce = std::max(reduce, 2 * g * segment);
-  }
+  const auto scratch = [](std::initializer_list<Integer> sizes) {
+    Integer most = 0;
+    for (const Integer g : sizes) {
+      Integer segment = 262144;
+      while (segment > 16384 && segment * g > 4194304) segment /= 2;
+      if (g > 1) most = std::max(most, 2 * g * segment);
+    }
+    return most;
+  };
+  const Integer reduce = scratch({ps, oss, R / (ps * oss), N, tp, std::max<Integer>(1, tp / K), tied && pp > 1 ? Integer{2} : Integer{1}});
+  const Integer laneReduce = overlaps ? scratch({ps, oss, R / (ps * oss)}) : 0;
   const Integer chunkRows = std::min<Integer>(256, B), replicas = R / (ps * oss);
   const auto part = [&](Integer U) { return up(U / (64 * ps * oss), replicas) / replicas; };
   const Integer buffers = pp == 1 ? 0 : v > 1 ? 4 : 2 * ((first ? 0 : 1) + (last ? 0 : 1));
@@ -84,14 +100,14 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
           {"layerWorkspace", 3 * stream + al(4 * T) + std::max(mlpPart, attentionPart)},
           {"attentionWorkspace", 4 * c.threadsPerRank * up(E, 16)},
           {"logits", (last ? al(4 * Vt * chunkRows) : 0) + 4243968 * c.threadsPerRank},
-          {"gatherPool", ps > 1 ? beta * largest : 0},
-          {"reduceStaging", (ps > 1 || gs > 1 ? 4 * largest : 0) + reduce},
+          {"gatherPool", ps > 1 ? (overlaps ? 2 : 1) * beta * gathered : 0},
+          {"reduceStaging", (ps > 1 || gs > 1 ? gradientSlots * 4 * gradients : 0) + reduce + laneReduce},
           {"allToAllStaging", ulysses ? 2 * al(b * S * heads * D * beta) : 0},
           {"tensorParallelStaging", tp > 1 ? al(b * S * H * beta) + (last ? al(24 * tp * chunkRows) : 0) : 0},
           {"pipelineBuffers", buffers * stream},
           {"ropeTables", 2 * al(4 * S * D / 2)},
           {"dataBuffers", first || last ? 2 * al(4 * B) : 0},
-          {"checkpointStaging", c.checkpoint ? al(3 * 4 * 64 * (part(embedding) + layers * part(layer) + part(head))) : 0}};
+          {"checkpointStaging", c.checkpoint ? al(3 * 4 * 64 * (part(embedding) + layers * (part(qkv) + part(out) + part(gateUp) + part(down)) + part(head))) : 0}};
 }
 
 std::map<std::string, Integer> linesOf(const MemoryPlan& plan) {
@@ -114,7 +130,9 @@ TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
         c.precision = precision;
         c.threadsPerRank = 1 + ranks % 3;
         const auto backend = createCpuBackend(c.threadsPerRank);
-        for (const PlanConfig& plan : latticeOf(c, ranks, 24)) {
+        for (PlanConfig plan : latticeOf(c, ranks, 24)) {
+          plan.forwardOverlap = static_cast<ForwardOverlap>(plans % 3);
+          plan.backwardOverlap = static_cast<BackwardOverlap>(plans / 3 % 3);
           c.plan = plan;
           c.checkpoint.reset();
           if (plans % 2 == 0) c.checkpoint = CheckpointConfig{};

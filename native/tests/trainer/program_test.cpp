@@ -80,7 +80,9 @@ TEST_F(Program, ALostRankEndsTheJobInSecondsAndTheCheckpointBeforeItHolds) {
   config_.steps = 1000000;
   config_.checkpoint->everySteps = 2;
   Process process(command(2), directory_.file("stderr"));
-  ASSERT_TRUE(process.readUntil([](const std::string& line) { return line.find("\"step\":5,") != std::string::npos; }));
+  ASSERT_TRUE(process.readUntil([](const std::string& line) {
+    return line.find("\"event\":\"checkpoint\"") != std::string::npos && line.find("\"step\":4,") != std::string::npos;
+  }));
   const std::vector<pid_t> ranks = process.children("internevo-trainer");
   ASSERT_EQ(ranks.size(), 2u);
   const auto start = std::chrono::steady_clock::now();

@@ -93,7 +93,7 @@ Config smallConfig(const std::string& dataPath) {
   // An epsilon of the size of the gradients: with a tiny one AdamW turns the rounding of gradients that are nearly zero
   // into differences of whole steps, and later steps could be compared only loosely.
   c.optimizer = {1e-3, 1e-4, 2, 20, 0.1, 0.9, 0.95, 1e-4, 1.0};
-  c.dataPath = dataPath;
+  c.data.path = dataPath;
   c.seed = 5;
   c.steps = 3;
   return c;
@@ -113,7 +113,7 @@ std::string documentOf(const Config& c) {
                   {"keepLast", c.checkpoint->keepLast},
                   {"resume", c.checkpoint->resumeLatest ? "latest" : "none"}};
   }
-  return Json{{"protocol", 1},
+  Json document{{"protocol", 1},
               {"model", Json::parse(modelJson(c.model))},
               {"sequenceLengthTokens", c.sequenceLengthTokens},
               {"precision", c.bf16() ? "bf16" : "fp32"},
@@ -137,7 +137,7 @@ std::string documentOf(const Config& c) {
                 {"beta2", o.beta2},
                 {"epsilon", o.epsilon},
                 {"clipGlobalNorm", o.clipGlobalNorm}}},
-              {"data", {{"path", c.dataPath}}},
+              {"data", {{"path", c.data.path}}},
               {"seed", c.seed},
               {"steps", c.steps},
               {"checkpoint", checkpoint},
@@ -145,8 +145,18 @@ std::string documentOf(const Config& c) {
               {"memoryLimitBytes", c.memoryLimitBytes ? Json(*c.memoryLimitBytes) : Json()},
               {"threadsPerRank", c.threadsPerRank},
               {"deterministic", c.deterministic},
-              {"gradientDumpPath", c.gradientDumpPath ? Json(*c.gradientDumpPath) : Json()}}
-      .dump();
+              {"gradientDumpPath", c.gradientDumpPath ? Json(*c.gradientDumpPath) : Json()}};
+  if (c.timeline) {
+    const TimelineConfig& t = *c.timeline;
+    document["timeline"] = {{"path", t.path}, {"firstStep", t.firstStep}, {"steps", t.steps}, {"capacityEvents", t.capacityEvents}};
+  }
+  document["watchdog"] = nullptr;
+  if (c.watchdog) {
+    const WatchdogLimits& w = *c.watchdog;
+    document["watchdog"] = {{"beatSeconds", w.beatSeconds}, {"silenceSeconds", w.silenceSeconds}, {"stallSeconds", w.stallSeconds},
+                            {"stallFactor", w.stallFactor}, {"firstStepSeconds", w.firstStepSeconds}};
+  }
+  return document.dump();
 }
 
 void writeFile(const std::string& path, const std::string& text) {

@@ -1,13 +1,15 @@
-// Tiles and scratch layout shared by attention's forward and backward.
+// Tiles, masks and scratch layout shared by attention's forward and backward.
 #pragma once
+
+#include <algorithm>
 
 #include "backend/cpu/gemm.h"
 #include "internevo/backend.h"
 
 namespace internevo::cpu {
 
-/// Queries and keys are cut at multiples of kAttentionTile, so only the tiles on the diagonal are masked and those
-/// above it are never computed.
+/// Queries and keys are cut at multiples of kAttentionTile, so only the tiles on the diagonal and at the borders of
+/// documents are masked, and those that no query of a tile sees are never computed.
 constexpr std::int64_t kAttentionTile = 96;
 /// Packed columns are counted as if slivers were this wide, so that a plan's bytes do not depend on the build.
 constexpr std::int64_t kAttentionPad = 32;
@@ -18,24 +20,79 @@ constexpr std::int64_t attentionTiles(std::int64_t sequence) {
 }
 
 /// Floats per thread: packed Kᵀ and V of one key/value head; tiles of scores, q and o; two rows of state.
-constexpr std::int64_t attentionForwardElements(std::int64_t sequence, std::int64_t headSize) {
+constexpr std::int64_t attentionForwardElements(std::int64_t keys, std::int64_t headSize) {
   const std::int64_t padded = alignUp(headSize, kAttentionPad);
-  return alignUp(attentionTiles(sequence) * kAttentionTile * (headSize + padded) + kAttentionTile * kAttentionTile +
+  return alignUp(attentionTiles(keys) * kAttentionTile * (headSize + padded) + kAttentionTile * kAttentionTile +
                      2 * kAttentionTile * headSize + 2 * kAttentionTile,
                  16);
 }
 
 /// Floats per thread: packed Kᵀ, Vᵀ and K of one key/value head; gK and gV; tiles of p and gP; q, gO, gQ; packed q
 /// and gO; one row of state.
-constexpr std::int64_t attentionBackwardElements(std::int64_t sequence, std::int64_t headSize) {
+constexpr std::int64_t attentionBackwardElements(std::int64_t keys, std::int64_t headSize) {
   const std::int64_t padded = alignUp(headSize, kAttentionPad);
-  return alignUp(attentionTiles(sequence) * kAttentionTile * (2 * headSize + padded) + 2 * sequence * headSize +
+  return alignUp(attentionTiles(keys) * kAttentionTile * (2 * headSize + padded) + 2 * keys * headSize +
                      2 * kAttentionTile * kAttentionTile + 3 * kAttentionTile * headSize +
                      2 * kAttentionTile * padded + kAttentionTile,
                  16);
 }
 
-/// Checks sizes and replaces strides of 0.
-Status prepareAttention(const char* call, AttentionShape* shape);
+/// Tiles of keys, [begin, end).
+struct TileRange {
+  std::int64_t begin, end;
+};
+
+/// Which keys the queries of one sequence see. `firstKeys` begins at the sequence's first query (or is null).
+class AttentionMask {
+ public:
+  AttentionMask(const AttentionBlockShape& s, std::int64_t batch)
+      : firstKeys_(s.firstKeys.empty() ? nullptr : s.firstKeys.as<std::int32_t>() + batch * s.queryBatchRows),
+        keys_(s.keySequence),
+        ahead_(s.queryPosition - s.keyPosition),
+        keyPosition_(s.keyPosition) {}
+
+  /// Tiles of keys of which queries [first, first + rows) see anything.
+  TileRange tiles(std::int64_t first, std::int64_t rows) const {
+    const std::int64_t begin = firstKey(first) / kAttentionTile;
+    const std::int64_t last = std::min(ahead_ + first + rows, keys_);  // one past the last key seen
+    return {begin, last <= firstKey(first) ? begin : attentionTiles(last)};
+  }
+  /// Keys [low, high) of those beginning at `key` that a query sees; low = high = 0 when there are none.
+  void visible(std::int64_t query, std::int64_t key, std::int64_t columns, std::int64_t* low,
+               std::int64_t* high) const {
+    *low = std::max<std::int64_t>(firstKey(query) - key, 0);
+    *high = std::min(ahead_ + query + 1 - key, columns);
+    if (*low >= *high) *low = *high = 0;
+  }
+  /// The tile's diagonal is that of the mask: key i is the last that query i sees.
+  bool onDiagonal(std::int64_t firstQuery, std::int64_t key) const { return ahead_ + firstQuery == key; }
+
+ private:
+  /// First key that a query sees, counted from the block's first; beyond the end when it sees none for its document.
+  std::int64_t firstKey(std::int64_t query) const {
+    return firstKeys_ == nullptr ? 0 : std::max<std::int64_t>(firstKeys_[query] - keyPosition_, 0);
+  }
+
+  const std::int32_t* firstKeys_;
+  std::int64_t keys_, ahead_, keyPosition_;
+};
+
+/// o and logSumExp of a piece. o: the type of q (a whole, `merge` false) or float32.
+struct AttentionForward {
+  ConstView q, k, v;
+  View o;
+  float* logSumExp;
+  bool merge;
+};
+void attentionForwardKernel(const AttentionBlockShape&, const AttentionForward&, int threads, Workspace);
+
+/// Gradients of a piece: overwritten in the type of q, or added to in float32.
+struct AttentionBackward {
+  ConstView q, k, v, o, gO;
+  const float* logSumExp;
+  View gQ, gK, gV;
+  bool add;
+};
+void attentionBackwardKernel(const AttentionBlockShape&, const AttentionBackward&, int threads, Workspace);
 
 }  // namespace internevo::cpu

@@ -2,8 +2,6 @@
 #include <cmath>
 
 #include "backend/cpu/attention.h"
-#include "backend/cpu/checks.h"
-#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/parallel.h"
 
 namespace internevo::cpu {
@@ -13,9 +11,9 @@ namespace {
 struct BackwardScratch {
   float *packedKT, *packedVT, *packedK, *gK, *gV, *p, *gP, *query, *gO, *gQ, *packedQuery, *packedGO, *delta;
 
-  BackwardScratch(float* base, const AttentionShape& s) {
+  BackwardScratch(float* base, const AttentionBlockShape& s) {
     const std::int64_t size = s.headSize, padded = alignUp(size, kAttentionPad);
-    const std::int64_t rows = attentionTiles(s.sequence) * kAttentionTile;
+    const std::int64_t rows = attentionTiles(s.keySequence) * kAttentionTile;
     const auto take = [&base](std::int64_t elements) {
       float* const result = base;
       base += elements;
@@ -24,8 +22,8 @@ struct BackwardScratch {
     packedKT = take(rows * size);
     packedVT = take(rows * size);
     packedK = take(rows * padded);
-    gK = take(s.sequence * size);
-    gV = take(s.sequence * size);
+    gK = take(s.keySequence * size);
+    gV = take(s.keySequence * size);
     p = take(kAttentionTile * kAttentionTile);
     gP = take(kAttentionTile * kAttentionTile);
     query = take(kAttentionTile * size);
@@ -39,7 +37,7 @@ struct BackwardScratch {
 
 /// Loads one tile of q (scaled) and gO as float32 and packs both; delta = Σ o·gO of each row.
 template <typename T>
-void loadTile(const AttentionShape& s, std::int64_t first, std::int64_t rows, float scale, const T* q, const T* o,
+void loadTile(const AttentionBlockShape& s, std::int64_t first, std::int64_t rows, float scale, const T* q, const T* o,
               const T* gO, const BackwardScratch& m) {
   const std::int64_t size = s.headSize;
   const Vec factor = broadcast(scale);
@@ -60,119 +58,126 @@ void loadTile(const AttentionShape& s, std::int64_t first, std::int64_t rows, fl
   packSlivers({m.gO, DataType::float32}, size, 1, rows, size, m.packedGO);
 }
 
-/// scores -> p = exp(score − logSumExp) in m.p, and p·(gP − delta) in m.gP; zeros right of the diagonal.
-void softmaxGradient(std::int64_t rows, std::int64_t columns, bool diagonal, const float* logSumExp,
-                     const BackwardScratch& m) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    float* const p = m.p + r * kAttentionTile;
-    float* const gP = m.gP + r * kAttentionTile;
-    const std::int64_t valid = diagonal ? std::min(r + 1, columns) : columns;
-    const Vec shift = broadcast(logSumExp[r]), delta = broadcast(m.delta[r]);
-    forVectors(valid, [&](std::int64_t c, std::int64_t count) {
-      const Vec e = exponential(loadUpTo(p + c, count) - shift);
-      storeUpTo(gP + c, e * (loadUpTo(gP + c, count) - delta), count);
-      storeUpTo(p + c, e, count);
-    });
-    std::fill(p + valid, p + columns, 0.f);
-    std::fill(gP + valid, gP + columns, 0.f);
-  }
+/// One row: scores -> p = exp(score − logSumExp), and gP -> p·(gP − delta); zeros outside [low, high).
+void softmaxGradient(std::int64_t low, std::int64_t high, std::int64_t columns, float logSumExp, float deltaOfRow,
+                     float* p, float* gP) {
+  const std::int64_t begin = low / Vec::width * Vec::width;
+  const Vec shift = broadcast(logSumExp), delta = broadcast(deltaOfRow);
+  forVectors(high - begin, [&](std::int64_t c, std::int64_t count) {
+    const Vec e = exponential(loadUpTo(p + begin + c, count) - shift);
+    storeUpTo(gP + begin + c, e * (loadUpTo(gP + begin + c, count) - delta), count);
+    storeUpTo(p + begin + c, e, count);
+  });
+  std::fill(p, p + low, 0.f);
+  std::fill(gP, gP + low, 0.f);
+  std::fill(p + high, p + columns, 0.f);
+  std::fill(gP + high, gP + columns, 0.f);
 }
 
-/// Queries [tile·kAttentionTile, …) of one head: adds to gK and gV, writes gQ.
-template <typename T>
-void backwardTile(const AttentionShape& s, std::int64_t tile, const T* q, const T* o, const T* gO, T* gQ,
-                  const float* logSumExp, const BackwardScratch& m) {
+/// target[0, size) = source · scale, or += where `add`.
+template <typename G>
+void storeGradient(std::int64_t size, const float* source, Vec scale, bool add, G* target) {
+  forVectors(size, [&](std::int64_t i, std::int64_t count) {
+    const Vec value = loadUpTo(source + i, count) * scale;
+    storeUpTo(target + i, add ? loadUpTo(target + i, count) + value : value, count);
+  });
+}
+
+/// Queries [tile·kAttentionTile, …) of one head: adds to gK and gV, writes or adds to gQ.
+template <typename T, typename G>
+void backwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::int64_t tile, const T* q, const T* o,
+                  const T* gO, bool add, G* gQ, const float* logSumExp, const BackwardScratch& m) {
   const std::int64_t first = tile * kAttentionTile, size = s.headSize, padded = alignUp(size, kAttentionPad);
   const std::int64_t rows = std::min(kAttentionTile, s.sequence - first);
+  const TileRange range = mask.tiles(first, rows);
+  if (range.begin >= range.end) {
+    if (add) return;
+    std::fill_n(m.gQ, rows * size, 0.f);
+  }
   const float scale = 1.f / std::sqrt(static_cast<float>(size));
   loadTile(s, first, rows, scale, q, o, gO, m);
 
-  for (std::int64_t j = 0; j <= tile; ++j) {
-    const std::int64_t key = j * kAttentionTile, columns = std::min(kAttentionTile, s.sequence - key);
-    const bool diagonal = j == tile;
+  for (std::int64_t j = range.begin; j < range.end; ++j) {
+    const std::int64_t key = j * kAttentionTile, columns = std::min(kAttentionTile, s.keySequence - key);
+    const bool diagonal = mask.onDiagonal(first, key);
     const Triangle result = diagonal ? Triangle::result : Triangle::none;
     const Triangle left = diagonal ? Triangle::left : Triangle::none;
     const Triangle transposed = diagonal ? Triangle::leftTransposed : Triangle::none;
     gemmPacked(rows, columns, size, m.query, size, 1, m.packedKT + key * size, m.p, kAttentionTile, false, result);
     gemmPacked(rows, columns, size, m.gO, size, 1, m.packedVT + key * size, m.gP, kAttentionTile, false, result);
-    softmaxGradient(rows, columns, diagonal, logSumExp + first, m);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::int64_t low, high;
+      mask.visible(first + r, key, columns, &low, &high);
+      softmaxGradient(low, high, columns, logSumExp[first + r], m.delta[r], m.p + r * kAttentionTile,
+                      m.gP + r * kAttentionTile);
+    }
     gemmPacked(columns, size, rows, m.p, 1, kAttentionTile, m.packedGO, m.gV + key * size, size, true, transposed);
     gemmPacked(columns, size, rows, m.gP, 1, kAttentionTile, m.packedQuery, m.gK + key * size, size, true,
                transposed);
-    gemmPacked(rows, size, columns, m.gP, kAttentionTile, 1, m.packedK + key * padded, m.gQ, size, j > 0, left);
+    gemmPacked(rows, size, columns, m.gP, kAttentionTile, 1, m.packedK + key * padded, m.gQ, size, j > range.begin,
+               left);
   }
 
-  const Vec factor = broadcast(scale);
   for (std::int64_t r = 0; r < rows; ++r) {
-    T* const target = gQ + (first + r) * s.queryStride;
-    forVectors(size, [&](std::int64_t i, std::int64_t count) {
-      storeUpTo(target + i, loadUpTo(m.gQ + r * size + i, count) * factor, count);
-    });
+    storeGradient(size, m.gQ + r * size, broadcast(scale), add, gQ + (first + r) * s.queryGradientStride);
   }
 }
 
-struct BackwardViews {
-  ConstView q, k, v, o, gO;
-  const float* logSumExp;
-  View gQ, gK, gV;
-};
-
 /// One key/value head of one sequence and all query heads that read it, in order.
-template <typename T>
-void backwardHead(const AttentionShape& s, std::int64_t batch, std::int64_t kvHead, const BackwardViews& t,
+template <typename T, typename G>
+void backwardHead(const AttentionBlockShape& s, std::int64_t batch, std::int64_t kvHead, const AttentionBackward& t,
                   const BackwardScratch& m) {
-  const std::int64_t size = s.headSize, group = s.heads / s.kvHeads, row = batch * s.sequence;
-  const std::int64_t kAt = row * s.keyStride + kvHead * size, vAt = row * s.valueStride + kvHead * size;
-  for (std::int64_t j = 0; j < attentionTiles(s.sequence); ++j) {
-    const std::int64_t first = j * kAttentionTile, columns = std::min(kAttentionTile, s.sequence - first);
+  const std::int64_t size = s.headSize, group = s.heads / s.kvHeads;
+  const std::int64_t row = batch * s.queryBatchRows, keyRow = batch * s.keyBatchRows;
+  const std::int64_t kAt = keyRow * s.keyStride + kvHead * size, vAt = keyRow * s.valueStride + kvHead * size;
+  const AttentionMask mask(s, batch);
+  const TileRange range = mask.tiles(0, s.sequence);
+  for (std::int64_t j = range.begin; j < range.end; ++j) {
+    const std::int64_t first = j * kAttentionTile, columns = std::min(kAttentionTile, s.keySequence - first);
     const ConstView k = t.k.offset(kAt + first * s.keyStride), v = t.v.offset(vAt + first * s.valueStride);
     packSlivers(k, 1, s.keyStride, size, columns, m.packedKT + first * size);
     packSlivers(v, 1, s.valueStride, size, columns, m.packedVT + first * size);
     packSlivers(k, s.keyStride, 1, columns, size, m.packedK + first * alignUp(size, kAttentionPad));
   }
-  std::fill_n(m.gK, s.sequence * size, 0.f);
-  std::fill_n(m.gV, s.sequence * size, 0.f);
+  // Keys that no query sees have zero gradients, or keep what they have.
+  const std::int64_t begin = t.add ? std::min(range.begin * kAttentionTile, s.keySequence) : 0;
+  const std::int64_t end = t.add ? std::max(begin, std::min(range.end * kAttentionTile, s.keySequence)) : s.keySequence;
+  std::fill_n(m.gK + begin * size, (end - begin) * size, 0.f);
+  std::fill_n(m.gV + begin * size, (end - begin) * size, 0.f);
   for (std::int64_t head = kvHead * group; head < (kvHead + 1) * group; ++head) {
     const std::int64_t qAt = row * s.queryStride + head * size, oAt = row * s.outputStride + head * size;
     for (std::int64_t tile = 0; tile < attentionTiles(s.sequence); ++tile) {
-      backwardTile<T>(s, tile, t.q.as<T>() + qAt, t.o.as<T>() + oAt, t.gO.as<T>() + oAt, t.gQ.as<T>() + qAt,
-                      t.logSumExp + (batch * s.heads + head) * s.sequence, m);
+      backwardTile<T, G>(s, mask, tile, t.q.as<T>() + qAt, t.o.as<T>() + oAt, t.gO.as<T>() + oAt, t.add,
+                         t.gQ.as<G>() + row * s.queryGradientStride + head * size,
+                         t.logSumExp + (batch * s.heads + head) * s.queryBatchRows, m);
     }
   }
-  for (std::int64_t position = 0; position < s.sequence; ++position) {
-    T* const gK = t.gK.as<T>() + kAt + position * s.keyStride;
-    T* const gV = t.gV.as<T>() + vAt + position * s.valueStride;
-    forVectors(size, [&](std::int64_t i, std::int64_t count) {
-      storeUpTo(gK + i, loadUpTo(m.gK + position * size + i, count), count);
-      storeUpTo(gV + i, loadUpTo(m.gV + position * size + i, count), count);
-    });
+  for (std::int64_t key = begin; key < end; ++key) {
+    storeGradient(size, m.gK + key * size, broadcast(1.f), t.add, t.gK.as<G>() + kAt + key * s.keyStride);
+    storeGradient(size, m.gV + key * size, broadcast(1.f), t.add, t.gV.as<G>() + vAt + key * s.valueStride);
   }
+}
+
+template <typename T, typename G>
+void backwardAll(const AttentionBlockShape& s, const AttentionBackward& t, int threads, Workspace workspace) {
+  const std::int64_t perThread = attentionBackwardElements(s.keySequence, s.headSize);
+  parallelRanges(threads, s.batch * s.kvHeads, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
+    const BackwardScratch scratch(static_cast<float*>(workspace.data) + thread * perThread, s);
+    for (std::int64_t i = begin; i < end; ++i) backwardHead<T, G>(s, i / s.kvHeads, i % s.kvHeads, t, scratch);
+  });
 }
 
 }  // namespace
 
-Status CpuBackend::attentionBackward(const AttentionShape& given, ConstView q, ConstView k, ConstView v, ConstView o,
-                                     ConstView logSumExp, ConstView gO, View gQ, View gK, View gV,
-                                     Workspace workspace) {
-  constexpr const char* kCall = "attentionBackward";
-  AttentionShape s = given;
-  INTERNEVO_RETURN_IF_ERROR(prepareAttention(kCall, &s));
-  INTERNEVO_RETURN_IF_ERROR(requireSameFloats(
-      kCall, {{"q", q}, {"k", k}, {"v", v}, {"o", o}, {"gO", gO}, {"gQ", gQ}, {"gK", gK}, {"gV", gV}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"logSumExp", logSumExp}}));
-  INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, attentionWorkspaceBytes(s)));
-  const BackwardViews views{q, k, v, o, gO, logSumExp.as<float>(), gQ, gK, gV};
-  const std::int64_t perThread = attentionBackwardElements(s.sequence, s.headSize);
-  withElementType(q.type, [&](auto tag) {
-    using T = decltype(tag);
-    parallelRanges(threads_, s.batch * s.kvHeads, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
-      const BackwardScratch scratch(static_cast<float*>(workspace.data) + thread * perThread, s);
-      for (std::int64_t i = begin; i < end; ++i) {
-        backwardHead<T>(s, i / s.kvHeads, i % s.kvHeads, views, scratch);
-      }
-    });
-  });
-  return Status::success();
+void attentionBackwardKernel(const AttentionBlockShape& s, const AttentionBackward& t, int threads,
+                             Workspace workspace) {
+  if (t.q.type == DataType::float32) {
+    backwardAll<float, float>(s, t, threads, workspace);
+  } else if (t.gQ.type == DataType::float32) {
+    backwardAll<Bfloat16, float>(s, t, threads, workspace);
+  } else {
+    backwardAll<Bfloat16, Bfloat16>(s, t, threads, workspace);
+  }
 }
 
 }  // namespace internevo::cpu

@@ -3,8 +3,6 @@
 #include <limits>
 
 #include "backend/cpu/attention.h"
-#include "backend/cpu/checks.h"
-#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/parallel.h"
 
 namespace internevo::cpu {
@@ -16,8 +14,8 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 struct ForwardScratch {
   float *packedK, *packedV, *scores, *query, *output, *largest, *total;
 
-  ForwardScratch(float* base, const AttentionShape& s) {
-    const std::int64_t rows = attentionTiles(s.sequence) * kAttentionTile;
+  ForwardScratch(float* base, const AttentionBlockShape& s) {
+    const std::int64_t rows = attentionTiles(s.keySequence) * kAttentionTile;
     const auto take = [&base](std::int64_t elements) {
       float* const result = base;
       base += elements;
@@ -33,18 +31,25 @@ struct ForwardScratch {
   }
 };
 
-/// One row of scores[0, valid) -> exp(score − running maximum), zeros up to `columns`; rescales the row's state.
-void softmaxRow(std::int64_t valid, std::int64_t columns, std::int64_t headSize, float* scores, float* largest,
-                float* total, float* output) {
-  const std::int64_t padded = alignUp(valid, Vec::width);
-  std::fill(scores + valid, scores + padded, kMinusInfinity);
-  std::fill(scores + padded, scores + std::max(padded, columns), 0.f);
-  Vec top = load(scores);
-  for (std::int64_t c = Vec::width; c < padded; c += Vec::width) top = max(top, load(scores + c));
+/// One row of scores: [low, high) -> exp(score − running maximum), zeros in the rest of [0, columns); rescales the
+/// row's state.
+void softmaxRow(std::int64_t low, std::int64_t high, std::int64_t columns, std::int64_t headSize, float* scores,
+                float* largest, float* total, float* output) {
+  if (low == high) {
+    std::fill(scores, scores + columns, 0.f);
+    return;
+  }
+  const std::int64_t begin = low / Vec::width * Vec::width, end = alignUp(high, Vec::width);
+  std::fill(scores, scores + begin, 0.f);
+  std::fill(scores + begin, scores + low, kMinusInfinity);
+  std::fill(scores + high, scores + end, kMinusInfinity);
+  std::fill(scores + end, scores + std::max(end, columns), 0.f);
+  Vec top = load(scores + begin);
+  for (std::int64_t c = begin + Vec::width; c < end; c += Vec::width) top = max(top, load(scores + c));
   const float newLargest = std::max(*largest, maxOf(top));
   const Vec shift = broadcast(newLargest);
   Vec sum = broadcast(0.f);
-  for (std::int64_t c = 0; c < padded; c += Vec::width) {
+  for (std::int64_t c = begin; c < end; c += Vec::width) {
     const Vec e = exponential(load(scores + c) - shift);
     store(scores + c, e);
     sum = sum + e;
@@ -61,12 +66,42 @@ void softmaxRow(std::int64_t valid, std::int64_t columns, std::int64_t headSize,
   *total += sumOf(sum);
 }
 
+/// One row's result, alone or put together with what is in o and logSumExp.
+template <typename O>
+void storeRow(std::int64_t size, const float* output, float largest, float total, bool merge, O* o,
+              float* logSumExp) {
+  if (total == 0.f) {  // nothing was seen
+    if (merge) return;
+    for (std::int64_t i = 0; i < size; ++i) storeFloat(o + i, 0.f);
+    *logSumExp = kMinusInfinity;
+    return;
+  }
+  const float inverse = 1.f / total, own = largest + std::log(total);
+  if (!merge || *logSumExp == kMinusInfinity) {
+    const Vec factor = broadcast(inverse);
+    forVectors(size, [&](std::int64_t i, std::int64_t count) {
+      storeUpTo(o + i, loadUpTo(output + i, count) * factor, count);
+    });
+    *logSumExp = own;
+    return;
+  }
+  const float top = std::max(own, *logSumExp);
+  const float before = std::exp(*logSumExp - top), here = std::exp(own - top), both = before + here;
+  const Vec keep = broadcast(before / both), factor = broadcast(inverse * (here / both));
+  forVectors(size, [&](std::int64_t i, std::int64_t count) {
+    storeUpTo(o + i, fma(loadUpTo(output + i, count), factor, loadUpTo(o + i, count) * keep), count);
+  });
+  *logSumExp = top + std::log(both);
+}
+
 /// Queries [tile·kAttentionTile, …) of one head. q, o: first row of the sequence at this head.
-template <typename T>
-void forwardTile(const AttentionShape& s, std::int64_t tile, const T* q, T* o, float* logSumExp,
-                 const ForwardScratch& m) {
+template <typename T, typename O>
+void forwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::int64_t tile, const T* q, bool merge,
+                 O* o, float* logSumExp, const ForwardScratch& m) {
   const std::int64_t first = tile * kAttentionTile, size = s.headSize;
   const std::int64_t rows = std::min(kAttentionTile, s.sequence - first);
+  const TileRange range = mask.tiles(first, rows);
+  if (merge && range.begin >= range.end) return;
   const Vec scale = broadcast(1.f / std::sqrt(static_cast<float>(size)));
   for (std::int64_t r = 0; r < rows; ++r) {
     const T* const source = q + (first + r) * s.queryStride;
@@ -78,94 +113,71 @@ void forwardTile(const AttentionShape& s, std::int64_t tile, const T* q, T* o, f
   }
   std::fill_n(m.output, rows * size, 0.f);
 
-  for (std::int64_t j = 0; j <= tile; ++j) {
-    const std::int64_t columns = std::min(kAttentionTile, s.sequence - j * kAttentionTile);
-    const bool diagonal = j == tile;
-    gemmPacked(rows, columns, size, m.query, size, 1, m.packedK + j * kAttentionTile * size, m.scores,
-               kAttentionTile, false, diagonal ? Triangle::result : Triangle::none);
+  for (std::int64_t j = range.begin; j < range.end; ++j) {
+    const std::int64_t key = j * kAttentionTile, columns = std::min(kAttentionTile, s.keySequence - key);
+    const bool diagonal = mask.onDiagonal(first, key);
+    gemmPacked(rows, columns, size, m.query, size, 1, m.packedK + key * size, m.scores, kAttentionTile, false,
+               diagonal ? Triangle::result : Triangle::none);
     for (std::int64_t r = 0; r < rows; ++r) {
-      softmaxRow(diagonal ? r + 1 : columns, columns, size, m.scores + r * kAttentionTile, m.largest + r,
-                 m.total + r, m.output + r * size);
+      std::int64_t low, high;
+      mask.visible(first + r, key, columns, &low, &high);
+      softmaxRow(low, high, columns, size, m.scores + r * kAttentionTile, m.largest + r, m.total + r,
+                 m.output + r * size);
     }
-    gemmPacked(rows, size, columns, m.scores, kAttentionTile, 1,
-               m.packedV + j * kAttentionTile * alignUp(size, kAttentionPad), m.output, size, true,
-               diagonal ? Triangle::left : Triangle::none);
+    gemmPacked(rows, size, columns, m.scores, kAttentionTile, 1, m.packedV + key * alignUp(size, kAttentionPad),
+               m.output, size, true, diagonal ? Triangle::left : Triangle::none);
   }
 
   for (std::int64_t r = 0; r < rows; ++r) {
-    const Vec inverse = broadcast(1.f / m.total[r]);
-    T* const target = o + (first + r) * s.outputStride;
-    forVectors(size, [&](std::int64_t i, std::int64_t count) {
-      storeUpTo(target + i, loadUpTo(m.output + r * size + i, count) * inverse, count);
-    });
-    logSumExp[first + r] = m.largest[r] + std::log(m.total[r]);
+    storeRow(size, m.output + r * size, m.largest[r], m.total[r], merge, o + (first + r) * s.outputStride,
+             logSumExp + first + r);
   }
 }
 
 /// All query heads that read one key/value head of one sequence.
-template <typename T>
-void forwardHead(const AttentionShape& s, std::int64_t batch, std::int64_t kvHead, const T* q, ConstView k,
-                 ConstView v, T* o, float* logSumExp, const ForwardScratch& m) {
-  const std::int64_t size = s.headSize, group = s.heads / s.kvHeads, row = batch * s.sequence;
-  for (std::int64_t j = 0; j < attentionTiles(s.sequence); ++j) {
-    const std::int64_t first = j * kAttentionTile, columns = std::min(kAttentionTile, s.sequence - first);
-    packSlivers(k.offset((row + first) * s.keyStride + kvHead * size), 1, s.keyStride, size, columns,
+template <typename T, typename O>
+void forwardHead(const AttentionBlockShape& s, std::int64_t batch, std::int64_t kvHead, const AttentionForward& t,
+                 const ForwardScratch& m) {
+  const std::int64_t size = s.headSize, group = s.heads / s.kvHeads;
+  const std::int64_t row = batch * s.queryBatchRows, keyRow = batch * s.keyBatchRows;
+  const AttentionMask mask(s, batch);
+  const TileRange range = mask.tiles(0, s.sequence);
+  for (std::int64_t j = range.begin; j < range.end; ++j) {
+    const std::int64_t first = j * kAttentionTile, columns = std::min(kAttentionTile, s.keySequence - first);
+    packSlivers(t.k.offset((keyRow + first) * s.keyStride + kvHead * size), 1, s.keyStride, size, columns,
                 m.packedK + first * size);
-    packSlivers(v.offset((row + first) * s.valueStride + kvHead * size), s.valueStride, 1, columns, size,
+    packSlivers(t.v.offset((keyRow + first) * s.valueStride + kvHead * size), s.valueStride, 1, columns, size,
                 m.packedV + first * alignUp(size, kAttentionPad));
   }
   for (std::int64_t head = kvHead * group; head < (kvHead + 1) * group; ++head) {
     for (std::int64_t tile = 0; tile < attentionTiles(s.sequence); ++tile) {
-      forwardTile(s, tile, q + row * s.queryStride + head * size, o + row * s.outputStride + head * size,
-                  logSumExp + (batch * s.heads + head) * s.sequence, m);
+      forwardTile(s, mask, tile, t.q.as<T>() + row * s.queryStride + head * size, t.merge,
+                  t.o.as<O>() + row * s.outputStride + head * size,
+                  t.logSumExp + (batch * s.heads + head) * s.queryBatchRows, m);
     }
   }
 }
 
+template <typename T, typename O>
+void forwardAll(const AttentionBlockShape& s, const AttentionForward& t, int threads, Workspace workspace) {
+  const std::int64_t perThread = attentionForwardElements(s.keySequence, s.headSize);
+  parallelRanges(threads, s.batch * s.kvHeads, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
+    const ForwardScratch scratch(static_cast<float*>(workspace.data) + thread * perThread, s);
+    for (std::int64_t i = begin; i < end; ++i) forwardHead<T, O>(s, i / s.kvHeads, i % s.kvHeads, t, scratch);
+  });
+}
+
 }  // namespace
 
-Status prepareAttention(const char* call, AttentionShape* s) {
-  INTERNEVO_RETURN_IF_ERROR(requirePositive(call, {{"batch", s->batch},
-                                                   {"sequence", s->sequence},
-                                                   {"heads", s->heads},
-                                                   {"kvHeads", s->kvHeads},
-                                                   {"headSize", s->headSize}}));
-  if (s->heads % s->kvHeads != 0) {
-    return badArgument(call, "heads",
-                       "is " + std::to_string(s->heads) + "; must be a multiple of kvHeads " +
-                           std::to_string(s->kvHeads));
+void attentionForwardKernel(const AttentionBlockShape& s, const AttentionForward& t, int threads,
+                            Workspace workspace) {
+  if (t.q.type == DataType::float32) {
+    forwardAll<float, float>(s, t, threads, workspace);
+  } else if (t.o.type == DataType::float32) {
+    forwardAll<Bfloat16, float>(s, t, threads, workspace);
+  } else {
+    forwardAll<Bfloat16, Bfloat16>(s, t, threads, workspace);
   }
-  INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "queryStride", s->heads * s->headSize, &s->queryStride));
-  INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "keyStride", s->kvHeads * s->headSize, &s->keyStride));
-  INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "valueStride", s->kvHeads * s->headSize, &s->valueStride));
-  return resolveStride(call, "outputStride", s->heads * s->headSize, &s->outputStride);
-}
-
-std::int64_t CpuBackend::attentionWorkspaceBytes(const AttentionShape& s) const {
-  return 4 * threads_ *
-         std::max(attentionForwardElements(s.sequence, s.headSize),
-                  attentionBackwardElements(s.sequence, s.headSize));
-}
-
-Status CpuBackend::attentionForward(const AttentionShape& given, ConstView q, ConstView k, ConstView v, View o,
-                                    View logSumExp, Workspace workspace) {
-  constexpr const char* kCall = "attentionForward";
-  AttentionShape s = given;
-  INTERNEVO_RETURN_IF_ERROR(prepareAttention(kCall, &s));
-  INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"q", q}, {"k", k}, {"v", v}, {"o", o}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"logSumExp", logSumExp}}));
-  INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, attentionWorkspaceBytes(s)));
-  const std::int64_t perThread = attentionForwardElements(s.sequence, s.headSize);
-  withElementType(q.type, [&](auto tag) {
-    using T = decltype(tag);
-    parallelRanges(threads_, s.batch * s.kvHeads, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
-      const ForwardScratch scratch(static_cast<float*>(workspace.data) + thread * perThread, s);
-      for (std::int64_t i = begin; i < end; ++i) {
-        forwardHead(s, i / s.kvHeads, i % s.kvHeads, q.as<T>(), k, v, o.as<T>(), logSumExp.as<float>(), scratch);
-      }
-    });
-  });
-  return Status::success();
 }
 
 }  // namespace internevo::cpu

@@ -33,6 +33,11 @@ class CpuBackend final : public Backend {
                           Workspace) override;
   Status attentionBackward(const AttentionShape&, ConstView q, ConstView k, ConstView v, ConstView o,
                            ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace) override;
+  std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape&) const override;
+  Status attentionBlockForward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, bool merge, View o,
+                               View logSumExp, Workspace) override;
+  Status attentionBlockBackward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, ConstView o,
+                                ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace) override;
 
   Status swigluForward(const SwigluShape&, ConstView gate, ConstView up, View y) override;
   Status swigluBackward(const SwigluShape&, ConstView gate, ConstView up, ConstView gY, View gGate,

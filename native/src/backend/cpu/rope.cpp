@@ -29,12 +29,25 @@ Status rotate(const char* call, RopeShape s, ConstView cosines, ConstView sines,
   INTERNEVO_RETURN_IF_ERROR(requireFloats(call, {{"x", x}}));
   if (s.headSize % 2 != 0) return badArgument(call, "headSize", "is odd; rotary positions need pairs");
   if (s.positionOffset < 0) return badArgument(call, "positionOffset", "must not be negative");
+  const std::int32_t* const positions = s.positions.as<std::int32_t>();
+  if (positions != nullptr) {
+    INTERNEVO_RETURN_IF_ERROR(requireType(call, DataType::int32, "int32", {{"positions", s.positions}}));
+    if (s.positionOffset != 0) return badArgument(call, "positionOffset", "must be 0 where positions are given");
+    for (std::int64_t row = 0; row < s.rows; ++row) {
+      if (positions[row] < 0 || positions[row] >= s.sequence) {
+        return badArgument(call, "positions", "has " + std::to_string(positions[row]) + " in row " +
+                                                  std::to_string(row) + "; must be in [0, " +
+                                                  std::to_string(s.sequence) + ")");
+      }
+    }
+  }
   const std::int64_t half = s.headSize / 2;
   withElementType(x.type, [&](auto tag) {
     using T = decltype(tag);
     parallelRanges(threads, s.rows, 16, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t row = begin; row < end; ++row) {
-        const std::int64_t at = (s.positionOffset + row % s.sequence) * half;
+        const std::int64_t position = positions != nullptr ? positions[row] : s.positionOffset + row % s.sequence;
+        const std::int64_t at = position * half;
         T* const start = x.as<T>() + row * s.stride;
         for (std::int64_t head = 0; head < s.heads; ++head) {
           rotateHead(half, cosines.as<float>() + at, sines.as<float>() + at, direction, start + head * s.headSize);

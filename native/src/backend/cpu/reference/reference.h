@@ -72,14 +72,17 @@ void rmsNormBackward(Index rows, Index width, const T* h, const T* gain, T epsil
   }
 }
 
-/// direction 1 rotates forward, −1 back. In place on x[rows, heads, headSize].
+/// direction 1 rotates forward, −1 back. In place on x[rows, heads, headSize]. A row's position is positions[row], or
+/// offset + row mod sequence where there are none.
 template <typename T>
-void rope(Index rows, Index heads, Index headSize, Index sequence, Index offset, double theta, int direction, T* x) {
+void rope(Index rows, Index heads, Index headSize, Index sequence, Index offset, double theta, int direction, T* x,
+          const std::int32_t* positions = nullptr) {
   const Index half = headSize / 2;
   for (Index r = 0; r < rows; ++r) {
     for (Index h = 0; h < heads; ++h) {
       for (Index i = 0; i < half; ++i) {
-        const double angle = static_cast<double>(offset + r % sequence) *
+        const Index position = positions != nullptr ? positions[r] : offset + r % sequence;
+        const double angle = static_cast<double>(position) *
                              std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(headSize));
         const T c = static_cast<T>(std::cos(angle)), s = static_cast<T>(direction * std::sin(angle));
         T* const a = x + (r * heads + h) * headSize + i;
@@ -93,26 +96,31 @@ void rope(Index rows, Index heads, Index headSize, Index sequence, Index offset,
 
 struct Attention {
   Index batch, sequence, heads, kvHeads, headSize;
+  std::vector<std::int32_t> firstKeys{};  ///< [batch·sequence]; empty: 0
 
+  Index firstKey(Index b, Index t) const {
+    return firstKeys.empty() ? 0 : firstKeys[static_cast<std::size_t>(b * sequence + t)];
+  }
   Index queryAt(Index b, Index t, Index h) const { return ((b * sequence + t) * heads + h) * headSize; }
   Index keyAt(Index b, Index t, Index h) const {
     return ((b * sequence + t) * kvHeads + h / (heads / kvHeads)) * headSize;
   }
 };
 
-/// Probabilities of one query: p[0, t].
+/// Probabilities of one query: p[firstKey, t].
 template <typename T>
 void attentionRow(const Attention& s, Index b, Index t, Index h, const T* q, const T* k, std::vector<T>& p) {
   const T scale = 1 / std::sqrt(static_cast<T>(s.headSize));
+  const Index first = s.firstKey(b, t);
   T largest = 0, total = 0;
-  for (Index u = 0; u <= t; ++u) {
+  for (Index u = first; u <= t; ++u) {
     T dot = 0;
     for (Index i = 0; i < s.headSize; ++i) dot += q[s.queryAt(b, t, h) + i] * k[s.keyAt(b, u, h) + i];
     p[u] = dot * scale;
-    if (u == 0 || p[u] > largest) largest = p[u];
+    if (u == first || p[u] > largest) largest = p[u];
   }
-  for (Index u = 0; u <= t; ++u) total += p[u] = std::exp(p[u] - largest);
-  for (Index u = 0; u <= t; ++u) p[u] /= total;
+  for (Index u = first; u <= t; ++u) total += p[u] = std::exp(p[u] - largest);
+  for (Index u = first; u <= t; ++u) p[u] /= total;
 }
 
 template <typename T>
@@ -124,7 +132,7 @@ void attentionForward(const Attention& s, const T* q, const T* k, const T* v, T*
         attentionRow(s, b, t, h, q, k, p);
         for (Index i = 0; i < s.headSize; ++i) {
           T sum = 0;
-          for (Index u = 0; u <= t; ++u) sum += p[u] * v[s.keyAt(b, u, h) + i];
+          for (Index u = s.firstKey(b, t); u <= t; ++u) sum += p[u] * v[s.keyAt(b, u, h) + i];
           o[s.queryAt(b, t, h) + i] = sum;
         }
       }
@@ -145,7 +153,7 @@ void attentionBackward(const Attention& s, const T* q, const T* k, const T* v, c
         attentionRow(s, b, t, h, q, k, p);
         T delta = 0;
         for (Index i = 0; i < s.headSize; ++i) delta += o[at + i] * gO[at + i];
-        for (Index u = 0; u <= t; ++u) {
+        for (Index u = s.firstKey(b, t); u <= t; ++u) {
           const Index key = s.keyAt(b, u, h);
           T gP = 0;
           for (Index i = 0; i < s.headSize; ++i) gP += gO[at + i] * v[key + i];

@@ -1,0 +1,87 @@
+// What a rank is doing now, and what it did: read by the watchdog, and written out as a timeline.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+namespace internevo {
+
+/// `communication` is the lane that runs beside the computing thread; `exposed` is what the computing thread itself
+/// communicates or waits for.
+enum class ActivityLane : std::uint8_t { compute, communication, exposed };
+constexpr int kActivityLanes = 3;
+const char* activityLaneName(ActivityLane lane) noexcept;
+
+/// Seconds of the steady clock, in nanoseconds.
+std::int64_t steadyNanoseconds() noexcept;
+
+/// One operation of a lane. `name` is a literal. `unit` and `microBatch` are −1 where they do not apply.
+struct ActivityEvent {
+  const char* name = nullptr;
+  ActivityLane lane = ActivityLane::compute;
+  bool exposed = false;  ///< communication that the computing thread waited in
+  std::int32_t unit = -1, microBatch = -1;
+  std::int64_t startNanoseconds = 0, endNanoseconds = 0;
+};
+
+/// The operation that a lane is in; `name` null when it is in none.
+struct PresentActivity {
+  const char* name = nullptr;
+  std::int32_t unit = -1, microBatch = -1;
+  std::int64_t startNanoseconds = 0;
+};
+
+/// Any thread may enter operations and ask for the present ones. Nothing is allocated after construction.
+class Activity {
+ public:
+  /// Room for `capacity` events of the timeline; 0: only the present operations are known.
+  explicit Activity(std::int64_t capacity);
+  Activity(const Activity&) = delete;
+  Activity& operator=(const Activity&) = delete;
+
+  /// From its construction to its end, the lane is in the operation; then in the one it was in before.
+  class Scope {
+   public:
+    Scope(Activity& activity, ActivityLane lane, const char* name, std::int32_t unit = -1,
+          std::int32_t microBatch = -1, bool exposed = false);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Activity& activity_;
+    ActivityEvent event_;
+    PresentActivity before_;
+  };
+
+  void beginStep(std::int64_t step) { step_.store(step, std::memory_order_relaxed); }
+  std::int64_t step() const { return step_.load(std::memory_order_relaxed); }
+  /// Read while another thread may be changing it: name and start may then belong to neighbouring operations.
+  PresentActivity present(ActivityLane lane) const;
+  /// Operations that ended, of all lanes: standing still means no progress.
+  std::int64_t finished() const { return finished_.load(std::memory_order_relaxed); }
+  std::int64_t longestNanoseconds() const { return longest_.load(std::memory_order_relaxed); }
+
+  void record(bool on) { recording_.store(on, std::memory_order_relaxed); }
+  /// Events recorded, in order of their end. Call when no lane is in an operation.
+  const ActivityEvent* events() const { return events_.data(); }
+  std::int64_t eventCount() const;
+  /// Events for which there was no room.
+  std::int64_t dropped() const;
+
+ private:
+  struct Present {
+    std::atomic<const char*> name{nullptr};
+    std::atomic<std::int32_t> unit{-1}, microBatch{-1};
+    std::atomic<std::int64_t> start{0};
+  };
+  void set(ActivityLane lane, const PresentActivity& present);
+
+  Present present_[kActivityLanes];
+  std::atomic<std::int64_t> step_{0}, finished_{0}, longest_{0}, next_{0};
+  std::atomic<bool> recording_{false};
+  std::vector<ActivityEvent> events_;
+};
+
+}  // namespace internevo

@@ -1,0 +1,286 @@
+// The Communication Scheduler: every policy gives the bits of none, nothing is allocated in a step, and the pool and the
+// accounting of time say what happened.
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <new>
+#include <numeric>
+
+#include "lattice.h"
+#include "support.h"
+#include "trainer/gather_pool.h"
+#include "checkpoint/safetensors.h"
+#include "trainer/trainer.h"
+
+namespace {
+// Counts what C++ asks for while it is on. What MPI and OpenMP take for themselves (malloc) is not ours to plan.
+std::atomic<bool> counting{false};
+std::atomic<long> allocations{0};
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc();
+}
+void* operator new[](std::size_t bytes) { return operator new(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace internevo::trainer::testing {
+namespace {
+
+int worldRank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+int worldSize() {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+std::vector<int> everyRank() {
+  std::vector<int> ranks(static_cast<std::size_t>(worldSize()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+struct Policy {
+  ForwardOverlap forward;
+  BackwardOverlap backward;
+};
+std::vector<Policy> policies() {
+  std::vector<Policy> all;
+  for (const auto forward : {ForwardOverlap::none, ForwardOverlap::block, ForwardOverlap::interLayer}) {
+    for (const auto backward : {BackwardOverlap::none, BackwardOverlap::block, BackwardOverlap::intraLayer}) {
+      all.push_back({forward, backward});
+    }
+  }
+  return all;
+}
+
+class Overlap : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    writeTokenFile(data_, sampleTokens(1500, 61), 61);
+    config_ = smallConfig(data_);
+    config_.model.layers = 4;
+    config_.optimizer.clipGlobalNorm = 0.3;
+  }
+  Config configOf(const PlanConfig& plan, const Policy& policy) const {
+    Config c = config_;
+    c.plan = plan;
+    c.plan.forwardOverlap = policy.forward, c.plan.backwardOverlap = policy.backward;
+    c.mesh = meshOf(plan);
+    validatePlan(c);
+    return c;
+  }
+  static std::uint64_t bitsAfter(const Config& config, int steps) {
+    Trainer trainer(config, worldRank(), everyRank());
+    trainer.initializeWeights();
+    std::string bytes;
+    for (int step = 1; step <= steps; ++step) {
+      const StepResult result = trainer.step(step);
+      bytes.append(reinterpret_cast<const char*>(&result.loss), sizeof result.loss);
+      bytes.append(reinterpret_cast<const char*>(&result.gradientNorm), sizeof result.gradientNorm);
+    }
+    for (const auto quantity : {Trainer::Quantity::gradient, Trainer::Quantity::weights, Trainer::Quantity::secondMoment}) {
+      for (int unit = 0; unit < trainer.wholeLayout().unitCount(); ++unit) {
+        const std::vector<float> values = trainer.collect(unit, quantity);
+        bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+      }
+    }
+    return checksumOf(bytes);
+  }
+
+  TemporaryDirectory directory_;
+  const std::string data_ = directory_.file("d.tokens");
+  Config config_;
+};
+
+/// b, n, a (layers recomputed, −1 all), pp, v, dp, tp, sp, ps, gs, oss
+PlanConfig planOf(std::int64_t b, std::int64_t n, std::int64_t a, int pp, int v, int dp, int tp, int sp, int ps, int gs, int oss) {
+  PlanConfig p;
+  p.microBatchSize = b, p.microBatches = n, p.recompute = a < 0, p.recomputeLayers = std::max<std::int64_t>(a, 0);
+  p.pipelineParallel = pp, p.pipelineChunks = v, p.dataParallel = dp, p.tensorParallel = tp, p.sequenceParallel = sp;
+  p.parameterSharding = ps, p.gradientSharding = gs, p.optimizerStateSharding = oss;
+  return p;
+}
+
+std::vector<PlanConfig> samplePlans() {
+  if (worldSize() == 2) {
+    return {planOf(2, 2, 0, 1, 1, 2, 1, 1, 2, 1, 1), planOf(2, 2, -1, 1, 1, 2, 1, 1, 2, 1, 1),
+            planOf(2, 3, 1, 1, 1, 1, 1, 2, 2, 1, 1), planOf(2, 2, 0, 1, 1, 2, 1, 1, 1, 2, 2),
+            planOf(2, 2, 0, 1, 1, 2, 1, 1, 1, 1, 2), planOf(1, 4, 0, 1, 1, 2, 1, 1, 1, 1, 1),
+            planOf(2, 2, 0, 2, 1, 1, 1, 1, 1, 1, 1)};
+  }
+  return {planOf(1, 2, 1, 1, 1, 4, 1, 1, 2, 2, 2), planOf(2, 2, 0, 1, 1, 2, 1, 2, 2, 1, 2),
+          planOf(2, 2, -1, 1, 1, 2, 2, 2, 2, 1, 1), planOf(2, 2, 0, 1, 1, 2, 2, 2, 1, 2, 2),
+          planOf(1, 4, 1, 2, 1, 2, 1, 1, 2, 1, 1), planOf(1, 4, 0, 2, 1, 2, 1, 1, 1, 2, 2),
+          planOf(1, 4, 0, 2, 2, 1, 1, 2, 2, 1, 1),  planOf(1, 2, 0, 1, 1, 4, 1, 1, 4, 1, 1)};
+}
+
+TEST_F(Overlap, EveryPolicyGivesTheBitsOfNone) {
+  int compared = 0;
+  for (const bool tied : {false, true}) {
+    config_.model.tiedEmbeddings = tied;
+    for (const PlanConfig& plan : samplePlans()) {
+      for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
+        if (precision == DataType::bfloat16 && (tied || compared % 3 == 1)) continue;
+        config_.precision = precision;
+        std::uint64_t none = 0;
+        for (const Policy& policy : policies()) {
+          const Config config = configOf(plan, policy);
+          const std::uint64_t bits = bitsAfter(config, 2);
+          if (!config.plan.overlaps()) none = bits;
+          EXPECT_EQ(bits, none) << planJson(config.plan) << (tied ? " tied" : "");
+          ++compared;
+        }
+      }
+    }
+  }
+  EXPECT_GT(compared, 9 * 14);
+}
+
+TEST_F(Overlap, AStepAllocatesNothingAfterTheFirst) {
+  for (const PlanConfig& plan : samplePlans()) {
+    for (const Policy& policy : {Policy{ForwardOverlap::none, BackwardOverlap::none}, Policy{ForwardOverlap::interLayer, BackwardOverlap::intraLayer}}) {
+      Config config = configOf(plan, policy);
+      Activity activity(10000);
+      activity.record(true);
+      allocations = 0, counting = true;
+      Trainer trainer(config, worldRank(), everyRank(), &activity);
+      counting = false;
+      EXPECT_GT(allocations.load(), 100) << "nothing is counted";
+      trainer.initializeWeights();
+      trainer.step(1);
+      const std::int64_t high = trainer.peakMemoryBytes();
+      allocations = 0, counting = true;
+      trainer.step(2), trainer.step(3);
+      counting = false;
+      EXPECT_EQ(allocations.load(), 0) << planJson(config.plan);
+      EXPECT_EQ(trainer.peakMemoryBytes(), high);
+      EXPECT_EQ(high, alignUp(planMemory(config, trainer.layout(), *createCpuBackend(1)).arenaBytes(), 64) + trainer.runtimeBytes());
+    }
+  }
+}
+
+TEST_F(Overlap, CommunicationBesideComputingIsNotExposed) {
+  Config config = configOf(samplePlans().front(), {ForwardOverlap::interLayer, BackwardOverlap::intraLayer});
+  Activity activity(100000);
+  Trainer trainer(config, worldRank(), everyRank(), &activity);
+  trainer.initializeWeights();
+  trainer.step(1);
+  activity.record(true);
+  const StepResult result = trainer.step(2);
+  activity.record(false);
+  double beside = 0, exposed = 0;
+  int gathers = 0, reductions = 0;
+  for (std::int64_t i = 0; i < activity.eventCount(); ++i) {
+    const ActivityEvent& e = activity.events()[i];
+    const double seconds = static_cast<double>(e.endNanoseconds - e.startNanoseconds) * 1e-9;
+    if (e.lane == ActivityLane::communication) beside += seconds;
+    if (e.lane == ActivityLane::exposed) exposed += seconds;
+    EXPECT_EQ(e.exposed, e.lane == ActivityLane::exposed) << e.name;
+    gathers += e.lane == ActivityLane::communication && std::string(e.name) == "all-gather parameters";
+    reductions += e.lane == ActivityLane::communication && std::string(e.name) == "reduce-scatter gradients";
+  }
+  EXPECT_GT(gathers, 0);
+  EXPECT_GT(reductions, 0);
+  EXPECT_NEAR(result.exposedCommunicationSeconds, exposed, 0.2 * exposed + 1e-3);
+  EXPECT_GE(result.communicationSeconds, beside);
+  EXPECT_LE(result.exposedCommunicationSeconds, result.stepTimeSeconds);
+}
+
+// ---- the pool ------------------------------------------------------------------------------------------------------
+
+class Pool : public Overlap {
+ protected:
+  void build(const Policy& policy) {
+    PlanConfig plan = planOf(1, 1, 0, 1, 1, worldSize(), 1, 1, worldSize(), 1, 1);
+    config_ = configOf(plan, policy);
+    layout_ = std::make_unique<Layout>(config_.model, config_.plan, Position{});
+    groups_ = std::make_unique<GroupSet>();
+    groups_->activity = &activity_;
+    createGroups(config_, worldRank(), everyRank(), groups_.get());
+    shard_.resize(static_cast<std::size_t>(layout_->totalElements() / worldSize()));
+    for (std::size_t i = 0; i < shard_.size(); ++i) shard_[i] = static_cast<float>(worldRank() * 1000000 + static_cast<int>(i));
+    schedule_ = gatherSchedule(config_.plan, *layout_, pipelineSchedule(0, 1, 1, 1));
+    const int slots = config_.plan.overlaps() ? 2 : 1;
+    memory_.resize(static_cast<std::size_t>(slots * gatherSlotElements(schedule_, *layout_)));
+    lane_ = std::make_unique<CommunicationLane>(*groups_, config_.plan.overlaps());
+    pool_ = std::make_unique<GatherPool>(*layout_, schedule_, slots, View{memory_.data(), DataType::float32},
+                                         View{shard_.data(), DataType::float32}, groups_->parameterShards, *groups_, *lane_);
+  }
+  void expectInternal(const std::function<void()>& call, const std::string& part) {
+    try {
+      call();
+      ADD_FAILURE() << "accepted: " << part;
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.problem().code, StatusCode::internal);
+      EXPECT_NE(failure.problem().message.find(part), std::string::npos) << failure.problem().message;
+    }
+  }
+
+  Activity activity_{0};
+  std::unique_ptr<Layout> layout_;
+  std::unique_ptr<GroupSet> groups_;
+  std::vector<float> shard_, memory_;
+  std::vector<GatherGroup> schedule_;
+  std::unique_ptr<GatherPool> pool_;
+  std::unique_ptr<CommunicationLane> lane_;
+};
+
+TEST_F(Pool, EveryGroupIsGatheredWholeAndTheNextOneGoesAhead) {
+  for (const Policy& policy : policies()) {
+    build(policy);
+    for (int step = 0; step < 2; ++step) {
+      pool_->beginStep();
+      for (const GatherGroup& group : schedule_) {
+        for (const int unit : group.units) {
+          const float* const values = pool_->get(unit).as<float>();
+          const std::int64_t part = layout_->parameterShard(unit), start = layout_->unitStart(unit) / worldSize();
+          for (std::int64_t i = 0; i < layout_->unit(unit).paddedElements; ++i) {
+            ASSERT_EQ(values[i], static_cast<float>(i / part * 1000000 + start + i % part));
+          }
+          EXPECT_EQ(pool_->get(unit).data, values);
+        }
+        for (const int unit : group.units) pool_->release(unit);
+      }
+      pool_->endStep();
+      pool_->weightsChanged();
+    }
+  }
+}
+
+TEST_F(Pool, UseAgainstTheScheduleIsAnError) {
+  const Policy ahead{ForwardOverlap::interLayer, BackwardOverlap::intraLayer};
+  build(ahead);
+  pool_->beginStep();
+  const int second = schedule_[1].units[0], embedding = schedule_[0].units[0];
+  expectInternal([&] { pool_->release(embedding); }, "without having been taken");
+  expectInternal([&] { pool_->get(second); }, "out of turn");
+  pool_->get(embedding);
+  expectInternal([&] { pool_->get(second); }, "while the group before is in use");
+  pool_->release(embedding);
+  expectInternal([&] { pool_->release(embedding); }, "without having been taken");
+  pool_->get(second);
+  pool_->release(second);
+  expectInternal([&] { pool_->release(second); }, "given back twice");
+  expectInternal([&] { pool_->get(second); }, "after they had been given back");
+  expectInternal([&] { pool_->endStep(); }, "not the last of the step");
+  pool_->weightsChanged();
+  expectInternal([&] { pool_->get(schedule_[1].units[1]); }, "older than the weights");
+  expectInternal([&] { pool_->beginStep(); }, "still held");
+}
+
+}  // namespace
+}  // namespace internevo::trainer::testing

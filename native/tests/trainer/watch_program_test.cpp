@@ -1,0 +1,117 @@
+// The trainer's program under mpirun: lost ranks are named, the measured timeline and the memory map are written.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "program.h"
+
+namespace internevo::trainer::testing {
+namespace {
+
+/// The rank of a process that mpirun started.
+int rankOf(pid_t pid) {
+  const std::string environment = readFile("/proc/" + std::to_string(pid) + "/environ");
+  const std::string key = "OMPI_COMM_WORLD_RANK=";
+  const std::size_t at = environment.find(key);
+  return at == std::string::npos ? -1 : std::atoi(environment.c_str() + at + key.size());
+}
+
+TEST_F(Program, ALostRankIsNamedOnceAndEndsTheJob) {
+  PlanConfig plan = planOf(2, 1, false, 3, 1, 3, 1, 1);
+  plan.forwardOverlap = ForwardOverlap::interLayer, plan.backwardOverlap = BackwardOverlap::intraLayer;
+  use(plan);
+  config_.steps = 100000000;
+  config_.checkpoint.reset();
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    for (int rank = 0; rank < 3; ++rank) {
+      Process process(command(3), directory_.file("stderr"));
+      ASSERT_TRUE(process.readUntil([](const std::string& line) { return line.find("\"step\":5,") != std::string::npos; }));
+      const std::vector<pid_t> ranks = process.children("internevo-trainer");
+      ASSERT_EQ(ranks.size(), 3u);
+      const auto start = std::chrono::steady_clock::now();
+      for (const pid_t pid : ranks) {
+        if (rankOf(pid) == rank) kill(pid, signal);
+      }
+      EXPECT_NE(process.finish(), 0);
+      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << strsignal(signal) << " of rank " << rank;
+      Result result;
+      result.events = eventsOf(process.lines());
+      ASSERT_EQ(result.named("error").size(), 1u) << strsignal(signal) << " of rank " << rank
+                                                 << Json(result.named("error"));
+      const Json error = result.named("error")[0];
+      EXPECT_EQ(error["code"], "communication_error");
+      EXPECT_EQ(error["rank"], rank);
+      EXPECT_NE(error["message"].get<std::string>().find("rank " + std::to_string(rank) + " on "), std::string::npos) << error;
+      for (const pid_t pid : ranks) EXPECT_TRUE(Process::gone(pid)) << "a rank outlived the job";
+    }
+  }
+}
+
+TEST_F(Program, ATimelineSaysWhatEveryRankDidOnEveryLane) {
+  PlanConfig plan = planOf(2, 2, false, 2, 1, 2, 1, 1);
+  plan.forwardOverlap = ForwardOverlap::block, plan.backwardOverlap = BackwardOverlap::intraLayer;
+  use(plan);
+  config_.checkpoint.reset();
+  config_.timeline = TimelineConfig{directory_.file("timeline.json"), 2, 2, 5000};
+  const Result result = run();
+  ASSERT_EQ(result.status, 0) << readFile(directory_.file("stderr"));
+  const Json started = result.named("started")[0];
+  EXPECT_GT(started["memory"]["timeline"], 5000 * 32);
+  EXPECT_EQ(started["plannedPeakBytes"], result.named("step")[0]["peakMemoryBytes"]);
+  const Json timeline = Json::parse(readFile(config_.timeline->path));
+  std::map<std::string, int> counts;
+  std::set<std::pair<int, int>> lanes;
+  for (const Json& event : timeline["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    ++counts[event["name"]];
+    lanes.insert({event["pid"].get<int>(), event["tid"].get<int>()});
+  }
+  EXPECT_EQ(lanes.size(), 6u) << "two ranks, three lanes";
+  // Two steps, two ranks, two micro-batches, two layers.
+  EXPECT_EQ(counts["attention forward"], 16);
+  EXPECT_EQ(counts["linear backward down"], 16);
+  EXPECT_EQ(counts["reduce-scatter gradients"], 2 * 2 * 2 * (2 * 4 + 2));
+  EXPECT_EQ(counts["all-gather parameters"], 2 * 2 * 2 * (2 * 8 + 2));
+  config_.timeline->path = "/proc/none/timeline.json";
+  expectError(run(), 5, "checkpoint_error", "/proc/none/timeline.json");
+}
+
+TEST_F(Program, TheMemoryMapTilesTheArena) {
+  PlanConfig plan = planOf(2, 1, false, 2, 2, 2, 1, 2);
+  plan.backwardOverlap = BackwardOverlap::intraLayer;
+  use(plan);
+  std::vector<std::string> all = command(1);
+  std::vector<std::string> arguments(all.end() - 3, all.end());
+  arguments.insert(arguments.end(), {"--dry-run", "--memory-map"});
+  Process process(arguments, directory_.file("stderr"));
+  EXPECT_EQ(process.finish(), 0);
+  const Json event = eventsOf(process.lines()).at(0), map = event["memoryMap"];
+  std::int64_t end = 0, shared = 0;
+  std::map<std::string, std::int64_t> lines;
+  for (const Json& piece : map["pieces"]) {
+    const std::int64_t offset = piece["offset"], bytes = piece["bytes"];
+    EXPECT_EQ(offset % 64, 0);
+    if (!piece.contains("uses")) {
+      EXPECT_GE(offset, end) << piece;
+      lines[piece["line"]] += (bytes + 63) / 64 * 64;
+    } else {
+      ++shared;
+    }
+    end = std::max(end, offset + bytes);
+  }
+  EXPECT_EQ(shared, 5);
+  EXPECT_EQ((end + 63) / 64 * 64, map["arenaBytes"].get<std::int64_t>());
+  for (const auto& [name, bytes] : event["memory"].items()) {
+    if (name == "runtime" || name == "layerWorkspace") continue;
+    EXPECT_EQ(lines[name], bytes.get<std::int64_t>()) << name;
+  }
+  EXPECT_LT(lines["layerWorkspace"], event["memory"]["layerWorkspace"].get<std::int64_t>());
+}
+
+}  // namespace
+}  // namespace internevo::trainer::testing
