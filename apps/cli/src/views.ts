@@ -200,7 +200,7 @@ export function noProposalsText(workload: Workload): string {
 }
 
 const changesOf = (current: Plan, proposed: Plan): string =>
-  (Object.keys(proposed) as (keyof Plan)[]).filter((field) => current[field] !== proposed[field]).map((field) => `${field} ${String(current[field])} → ${String(proposed[field])}`).join(", ");
+  (Object.keys({ ...current, ...proposed }) as (keyof Plan)[]).filter((field) => current[field] !== proposed[field]).map((field) => `${field} ${String(current[field] ?? "unset")} → ${String(proposed[field] ?? "unset")}`).join(", ");
 
 export function proposalsText(proposals: readonly Proposal[], colors: Colors): string {
   return table<Proposal>(

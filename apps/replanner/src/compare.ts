@@ -2,7 +2,7 @@ import type { Candidate, Plan, Proposal } from "@internevo/domain";
 
 /** The fields in which two plans differ. */
 export function differencesOf(current: Plan | null, proposed: Plan): Proposal["differences"] {
-  return (Object.keys(proposed) as (keyof Plan)[]).filter((field) => current?.[field] !== proposed[field]).map((field) => ({ field, from: current?.[field] ?? null, to: proposed[field] }));
+  return (Object.keys({ ...current, ...proposed }) as (keyof Plan)[]).filter((field) => current?.[field] !== proposed[field]).map((field) => ({ field, from: current?.[field] ?? null, to: proposed[field] ?? null }));
 }
 
 export type Comparison =
