@@ -19,11 +19,19 @@ export const jobFile = (name: string, changes: Record<string, unknown> = {}): Re
   ...changes,
 });
 
-/** A tight cluster with slow links and a head count that four ranks don't divide: it rejects plans, and prefers some that the executor doesn't run. */
+/** A tight cluster with slow links and a head count that four ranks don't divide: it rejects plans. */
 export const TIGHT = {
   model: { name: "llama-tight", hiddenSize: 96, layers: 4, heads: 6, kvHeads: 6, ffnHiddenSize: 256, vocabularySize: 256 },
   cluster: { name: "tight", nodes: 1, gpusPerNode: 4, memoryPerGpu: "46MiB" },
 } as const;
+
+/** The ten best plans as a release stored them whose trainer did not run the best of them. */
+function planWithBarredBest(spec: JobSpec, profile: Profile): PlanningResult {
+  const planning = planJob(spec, profile, { top: 11 });
+  const [best, ...others] = planning.candidates.slice(0, 10);
+  const barred = best === undefined ? [] : [{ ...best, runnable: false, notRunnableReason: "the trainer of this release does not run it" }];
+  return { ...planning, candidates: [...barred, ...others], runnableCandidates: planning.runnableCandidates.slice(1) };
+}
 
 function flopsOf(shape: ModuleShape): number {
   if ("inputs" in shape) return 2 * shape.rows * shape.inputs * shape.outputs;
@@ -129,7 +137,7 @@ export function seeder(database: Database) {
   /** Brings a new job to `trialling`: planned by the real planner, its trials waiting. */
   const trialling = async (name: string, kind: "roomy" | "tight" = "roomy"): Promise<SeededJob & { trials: Trial[] }> => {
     const { id, spec, profileId, profile } = await profiled(name, kind);
-    const planning = planJob(spec, profile);
+    const planning = planWithBarredBest(spec, profile);
     const trials = await database.transaction(async (tx) => {
       const planningId = await storePlanning(tx, planning, { jobId: id, profileId });
       await updateJob(tx, id, { planningId });
