@@ -229,6 +229,9 @@ void WatchdogHub::State::answer(bool goodbye) {
   for (const Member& m : members) {
     if (m.socket >= 0 && !m.left) watchdog::sendAll(m.socket, &beat, sizeof beat);
   }
+  for (const Stranger& s : strangers) {
+    if (goodbye) watchdog::sendAll(s.socket, &beat, sizeof beat);
+  }
 }
 
 void WatchdogHub::State::run() {
@@ -244,7 +247,10 @@ void WatchdogHub::State::run() {
     }
     for (const Stranger& s : strangers) watched.push_back({s.socket, POLLIN, 0});
     poll(watched.data(), watched.size(), static_cast<int>(limits.beatSeconds * 1000));
-    if (watched[0].revents != 0) return answer(true);
+    if (watched[0].revents != 0) {
+      accept();  // who connected and was not welcomed yet must not take the end for a death
+      return answer(true);
+    }
     const double at = now();
     // After a sleep of this process itself (stopped, suspended) everybody seems silent: hear them first.
     const bool slept = at - waked > limits.silenceSeconds / 2;

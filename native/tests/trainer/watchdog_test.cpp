@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <future>
+#include <memory>
 #include <sstream>
 
 #include "trainer/watchdog_wire.h"
@@ -155,6 +156,19 @@ TEST(Watchdog, TheOthersNoticeTheDeathOfRankZeroAndAnEndWithGoodbyeIsNone) {
   RankProcess leaving(1, hub.hub.endpoint(), kForward, true);
   EXPECT_EQ(leaving.wait(), 0);
   EXPECT_EQ(hub.found.get_future().wait_for(std::chrono::milliseconds(1500)), std::future_status::timeout);
+}
+
+TEST(Watchdog, AHubThatEndsBeforeItWelcomedAMemberSaysGoodbyeToItToo) {
+  for (int round = 0; round < 40; ++round) {
+    Activity activity(0);
+    std::promise<LostRank> lost;
+    auto future = lost.get_future();
+    auto hub = std::make_unique<Hub>(2);
+    const WatchdogMember member(1, hub->hub.endpoint(), {"host0", 0}, kQuick, activity,
+                                [&](const LostRank& rank) { lost.set_value(rank); });
+    hub.reset();
+    ASSERT_EQ(future.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout) << "round " << round;
+  }
 }
 
 TEST(Watchdog, TurnsStrangersAway) {
