@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 namespace internevo {
 
@@ -23,18 +24,16 @@ RingAttentionShape dense(RingAttentionShape s) {
 }
 
 struct Pieces {
-  std::int64_t keys, gradients, wide, attention;
-  std::int64_t total() const { return 2 * keys + 3 * gradients + wide + attention; }
+  std::int64_t keys = 0, gradients = 0, wide = 0;
+  std::int64_t total() const { return 2 * keys + 3 * gradients + wide; }
 };
 
-Pieces piecesOf(const RingAttentionShape& s, int groupSize, const Backend& backend) {
+/// Nothing when the shape does not fit the group.
+Pieces piecesOf(const RingAttentionShape& s, int groupSize) {
+  if (!fits(s, groupSize)) return {};
   const std::int64_t rows = s.batch * s.sequence / groupSize, keys = rows * 2 * s.kvHeads * s.headSize;
-  AttentionBlockShape chunk;
-  chunk.batch = s.batch, chunk.heads = s.heads, chunk.kvHeads = s.kvHeads, chunk.headSize = s.headSize;
-  chunk.sequence = chunk.keySequence = s.sequence / (2 * groupSize);
   return {alignUp(bytesPerElement(s.type) * keys, kAlignmentBytes), alignUp(4 * keys, kAlignmentBytes),
-          s.type == DataType::float32 ? 0 : alignUp(4 * rows * s.heads * s.headSize, kAlignmentBytes),
-          alignUp(backend.attentionBlockWorkspaceBytes(chunk), kAlignmentBytes)};
+          s.type == DataType::float32 ? 0 : alignUp(4 * rows * s.heads * s.headSize, kAlignmentBytes)};
 }
 
 /// rows × width elements between two strides, converting where the types differ.
@@ -61,26 +60,35 @@ RingPairs ringPairs(int groupSize, int rank, int owner) {
   return result;
 }
 
-std::int64_t RingAttention::workspaceBytes(const RingAttentionShape& s, int groupSize, const Backend& backend) {
-  return fits(s, groupSize) ? piecesOf(s, groupSize, backend).total() : 0;
+std::int64_t RingAttention::stagingBytes(const RingAttentionShape& s, int groupSize) {
+  return piecesOf(s, groupSize).total();
+}
+
+std::int64_t RingAttention::scratchBytes(const RingAttentionShape& s, int groupSize, const Backend& backend) {
+  if (!fits(s, groupSize)) return 0;
+  AttentionBlockShape chunk;
+  chunk.batch = s.batch, chunk.heads = s.heads, chunk.kvHeads = s.kvHeads, chunk.headSize = s.headSize;
+  chunk.sequence = chunk.keySequence = s.sequence / (2 * groupSize);
+  return backend.attentionBlockWorkspaceBytes(chunk);
 }
 
 RingAttention::RingAttention(Backend& backend, const Communicator& group, const RingAttentionShape& shape,
-                             Workspace workspace, Lane* lane)
+                             Workspace staging, Workspace scratch, Lane* lane)
     : backend_(backend),
       group_(group),
       shape_(dense(shape)),
-      workspace_(workspace),
-      keyExchange_(group, kKeyTag, fits(shape, group.size()) ? piecesOf(shape, group.size(), backend).keys : 0, lane),
-      gradientExchange_(group, kGradientTag,
-                        fits(shape, group.size()) ? piecesOf(shape, group.size(), backend).gradients : 0, lane) {
+      stagingGiven_(staging.data == nullptr ? 0 : staging.bytes),
+      scratchGiven_(scratch.data == nullptr ? 0 : scratch.bytes),
+      attentionWorkspace_(scratch),
+      keyExchange_(group, kKeyTag, piecesOf(shape, group.size()).keys, lane),
+      gradientExchange_(group, kGradientTag, piecesOf(shape, group.size()).gradients, lane) {
   if (!fits(shape_, group.size())) return;
   rows_ = shape_.sequence / group.size(), chunk_ = rows_ / 2;
   queryWidth_ = shape_.heads * shape_.headSize, keyWidth_ = shape_.kvHeads * shape_.headSize;
   keyElements_ = shape_.batch * rows_ * keyWidth_;
-  const Pieces pieces = piecesOf(shape_, group.size(), backend);
-  auto* at = static_cast<std::byte*>(workspace.data);
-  if (at == nullptr || workspace.bytes < pieces.total()) return;
+  const Pieces pieces = piecesOf(shape_, group.size());
+  auto* at = static_cast<std::byte*>(staging.data);
+  if (stagingGiven_ < pieces.total()) return;
   const auto take = [&at](std::int64_t bytes) {
     std::byte* const result = at;
     at += bytes;
@@ -89,7 +97,6 @@ RingAttention::RingAttention(Backend& backend, const Communicator& group, const 
   for (std::byte*& buffer : buffers_) buffer = take(pieces.keys);
   for (float*& gradient : gradients_) gradient = reinterpret_cast<float*>(take(pieces.gradients));
   wide_ = reinterpret_cast<float*>(take(pieces.wide));
-  attentionWorkspace_ = {take(pieces.attention), pieces.attention};
 }
 
 Status RingAttention::check(ConstView query, ConstView firstKeys) const {
@@ -102,9 +109,10 @@ Status RingAttention::check(ConstView query, ConstView firstKeys) const {
     return fail("batch, heads, kvHeads and headSize must be positive, heads a multiple of kvHeads, and the type "
                 "float32 or bfloat16");
   }
-  const std::int64_t needed = workspaceBytes(shape_, group_.size(), backend_);
-  if (attentionWorkspace_.data == nullptr) {
-    return fail("workspace has " + std::to_string(workspace_.bytes) + " bytes; needs " + std::to_string(needed));
+  const std::int64_t staging = stagingBytes(shape_, group_.size()), scratch = scratchBytes(shape_, group_.size(), backend_);
+  if (stagingGiven_ < staging || scratchGiven_ < scratch) {
+    return fail("staging and scratch have " + std::to_string(stagingGiven_) + " and " + std::to_string(scratchGiven_) +
+                " bytes; they need " + std::to_string(staging) + " and " + std::to_string(scratch));
   }
   if (query.type != shape_.type) return fail("q must have the type of the shape");
   if (!firstKeys.empty() && firstKeys.type != DataType::int32) return fail("firstKeys must be int32");
@@ -119,6 +127,24 @@ void RingAttention::packKeysAndValues(ConstView k, ConstView v) {
     std::memcpy(buffers_[0] + keyElements_ * width + r * row, v.offset(r * shape_.valueStride).data,
                 static_cast<std::size_t>(row));
   }
+}
+
+Status RingAttention::begin(RingExchange& exchange, const void* out, void* in, std::int64_t bytes) {
+  const std::int64_t start = steadyNanoseconds();
+  const Status status = exchange.begin(out, in, bytes);
+  exchangeSeconds_ += static_cast<double>(steadyNanoseconds() - start) * 1e-9;
+  return status;
+}
+
+Status RingAttention::finish(RingExchange& exchange) {
+  std::optional<Activity::Scope> scope;
+  if (activity_ != nullptr) {
+    scope.emplace(*activity_, ActivityLane::exposed, "ring exchange", -1, microBatch_ == nullptr ? -1 : *microBatch_, true);
+  }
+  const std::int64_t start = steadyNanoseconds();
+  const Status status = exchange.finish();
+  exchangeSeconds_ += static_cast<double>(steadyNanoseconds() - start) * 1e-9;
+  return status;
 }
 
 AttentionBlockShape RingAttention::pairShape(const RingPair& pair, int owner, ConstView firstKeys) const {
@@ -162,11 +188,11 @@ Status RingAttention::forward(ConstView q, ConstView k, ConstView v, ConstView f
   for (int step = 0; step < group_.size(); ++step) {
     const bool more = step + 1 < group_.size();
     if (more) {
-      INTERNEVO_RETURN_IF_ERROR(keyExchange_.begin(buffers_[step % 2], buffers_[(step + 1) % 2],
-                                                   2 * keyElements_ * bytesPerElement(shape_.type)));
+      INTERNEVO_RETURN_IF_ERROR(begin(keyExchange_, buffers_[step % 2], buffers_[(step + 1) % 2],
+                                      2 * keyElements_ * bytesPerElement(shape_.type)));
     }
     const Status computed = forwardPairs(step, q, firstKeys, o32, stride, logSumExp);
-    if (more) INTERNEVO_RETURN_IF_ERROR(keyExchange_.finish());
+    if (more) INTERNEVO_RETURN_IF_ERROR(finish(keyExchange_));
     INTERNEVO_RETURN_IF_ERROR(computed);
   }
   if (!wide) return Status::success();
@@ -209,14 +235,14 @@ Status RingAttention::backward(ConstView q, ConstView k, ConstView v, ConstView 
   for (int step = 0; step < size; ++step) {
     const bool more = step + 1 < size;
     if (more) {
-      INTERNEVO_RETURN_IF_ERROR(keyExchange_.begin(buffers_[step % 2], buffers_[(step + 1) % 2],
-                                                   2 * keyElements_ * bytesPerElement(shape_.type)));
+      INTERNEVO_RETURN_IF_ERROR(begin(keyExchange_, buffers_[step % 2], buffers_[(step + 1) % 2],
+                                      2 * keyElements_ * bytesPerElement(shape_.type)));
     }
     // The sums of the block that was here one step ago follow it; those of the block that is here now arrive.
-    if (step > 0) INTERNEVO_RETURN_IF_ERROR(gradientExchange_.begin(gradients_[(step - 1) % 2], arriving, gradientBytes));
+    if (step > 0) INTERNEVO_RETURN_IF_ERROR(begin(gradientExchange_, gradients_[(step - 1) % 2], arriving, gradientBytes));
     const Status computed = backwardPairs(step, q, o, logSumExp, gO, firstKeys, gQ32, stride);
-    if (more) INTERNEVO_RETURN_IF_ERROR(keyExchange_.finish());
-    if (step > 0) INTERNEVO_RETURN_IF_ERROR(gradientExchange_.finish());
+    if (more) INTERNEVO_RETURN_IF_ERROR(finish(keyExchange_));
+    if (step > 0) INTERNEVO_RETURN_IF_ERROR(finish(gradientExchange_));
     INTERNEVO_RETURN_IF_ERROR(computed);
     if (step > 0) {
       INTERNEVO_RETURN_IF_ERROR(backend_.accumulate(2 * keyElements_, {arriving, DataType::float32},
@@ -225,8 +251,8 @@ Status RingAttention::backward(ConstView q, ConstView k, ConstView v, ConstView 
   }
   const float* own = gradients_[(size - 1) % 2];
   if (size > 1) {  // one hop more and every block is at home
-    INTERNEVO_RETURN_IF_ERROR(gradientExchange_.begin(own, arriving, gradientBytes));
-    INTERNEVO_RETURN_IF_ERROR(gradientExchange_.finish());
+    INTERNEVO_RETURN_IF_ERROR(begin(gradientExchange_, own, arriving, gradientBytes));
+    INTERNEVO_RETURN_IF_ERROR(finish(gradientExchange_));
     own = arriving;
   }
   const ConstView sums{own, DataType::float32};

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "comm/ring_exchange.h"
+#include "internevo/activity.h"
 #include "internevo/backend.h"
 
 namespace internevo {
@@ -45,18 +46,21 @@ struct RingAttentionShape {
 
 class RingAttention {
  public:
-  /// With R = batch·sequence/groupSize, β bytes of an element, al() up to a multiple of 64:
+  /// Bytes of staging. With R = batch·sequence/groupSize, β bytes of an element, al() up to a multiple of 64:
   ///     2 · al(β·R·2·kvHeads·headSize)                      keys and values: the block in use, the next one
   ///   + 3 · al(4·R·2·kvHeads·headSize)                      their gradients: being summed, being sent, arriving
   ///   + (β = 4 ? 0 : al(4·R·heads·headSize))                o, or gQ, in float32
-  ///   + al(attentionBlockWorkspaceBytes of a chunk against a chunk)
-  /// Errors: 0 when the shape does not fit the group (see create).
-  static std::int64_t workspaceBytes(const RingAttentionShape&, int groupSize, const Backend&);
+  /// 0 when the shape does not fit the group.
+  static std::int64_t stagingBytes(const RingAttentionShape&, int groupSize);
+  /// Scratch of a chunk of queries against a chunk of keys; 0 when the shape does not fit the group.
+  static std::int64_t scratchBytes(const RingAttentionShape&, int groupSize, const Backend&);
 
   /// Everything given outlives the object. `lane` may be null (see RingExchange).
-  /// Errors of every later call: badConfig when sequence does not divide by 2·groupSize, or the workspace is short.
-  RingAttention(Backend& backend, const Communicator& group, const RingAttentionShape& shape, Workspace workspace,
-                Lane* lane);
+  /// Errors of every later call: badConfig when sequence does not divide by 2·groupSize, or staging or scratch is short.
+  RingAttention(Backend& backend, const Communicator& group, const RingAttentionShape& shape, Workspace staging,
+                Workspace scratch, Lane* lane);
+  /// Tells the activity when the caller waits for the ring. Both outlive the object.
+  void setActivity(Activity& activity, const std::int32_t& microBatch) { activity_ = &activity, microBatch_ = &microBatch; }
 
   /// q [R, heads, headSize], k, v [R, kvHeads, headSize], rotated by their positions in the sequence already;
   /// firstKeys int32 [R] as in AttentionShape (positions in the whole sequence), or empty. Writes o [R, heads, headSize]
@@ -69,11 +73,15 @@ class RingAttention {
 
   /// Work of all calls so far, in halves of a pair: 1 for a pair on the diagonal, 2 for another.
   std::int64_t computedHalves() const { return computedHalves_; }
+  /// Seconds of all calls so far in which the caller began exchanges or waited for them.
+  double exchangeSeconds() const { return exchangeSeconds_; }
 
  private:
   Status check(ConstView query, ConstView firstKeys) const;
   AttentionBlockShape pairShape(const RingPair& pair, int owner, ConstView firstKeys) const;
   void packKeysAndValues(ConstView k, ConstView v);
+  Status begin(RingExchange& exchange, const void* out, void* in, std::int64_t bytes);
+  Status finish(RingExchange& exchange);
   Status forwardPairs(int step, ConstView q, ConstView firstKeys, View o32, std::int64_t outputStride, View logSumExp);
   Status backwardPairs(int step, ConstView q, ConstView o, ConstView logSumExp, ConstView gO, ConstView firstKeys,
                        View gQ32, std::int64_t gradientStride);
@@ -83,7 +91,7 @@ class RingAttention {
   Backend& backend_;
   const Communicator& group_;
   RingAttentionShape shape_;
-  Workspace workspace_;
+  std::int64_t stagingGiven_, scratchGiven_;
   std::int64_t rows_ = 0, chunk_ = 0;           // of one sequence on this rank; of a chunk
   std::int64_t queryWidth_ = 0, keyWidth_ = 0;  // elements of a row of q, of k
   std::int64_t keyElements_ = 0;                // of k of this rank: where v begins in a block
@@ -93,6 +101,9 @@ class RingAttention {
   Workspace attentionWorkspace_;
   RingExchange keyExchange_, gradientExchange_;
   std::int64_t computedHalves_ = 0;
+  double exchangeSeconds_ = 0;
+  Activity* activity_ = nullptr;
+  const std::int32_t* microBatch_ = nullptr;
 };
 
 }  // namespace internevo

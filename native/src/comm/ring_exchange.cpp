@@ -49,7 +49,7 @@ Status RingExchange::post() {
 }
 
 Status RingExchange::wait() {
-  return mpiStatus(MPI_Waitall(posted_, requests_.data(), MPI_STATUSES_IGNORE), "ring exchange");
+  return mpiStatus(CommunicatorAccess::waitAll(group_, posted_, requests_.data()), "ring exchange");
 }
 
 }  // namespace internevo

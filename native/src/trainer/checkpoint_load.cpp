@@ -66,7 +66,10 @@ Json identityOf(const Trainer& trainer) {
           {"sequenceLengthTokens", c.sequenceLengthTokens},
           {"globalBatchSequences", c.plan.globalBatchSequences()},
           {"seed", c.seed},
-          {"dataTokens", trainer.data().tokenCount()}};
+          {"dataTokens", trainer.data().tokenCount()},
+          // What a checkpoint from before documents were packed lacks is null, as it is without packing.
+          {"packing", c.packsDocuments() ? Json("documents") : Json()},
+          {"endOfDocumentToken", c.packsDocuments() && c.data.endOfDocumentToken ? Json(*c.data.endOfDocumentToken) : Json()}};
 }
 
 void requireSame(const Json& saved, const Json& now, const std::string& path, const std::string& manifest) {

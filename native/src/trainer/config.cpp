@@ -141,6 +141,7 @@ PlanConfig readPlan(Reader r) {
   p.parameterSharding = factor("parameterSharding");
   p.gradientSharding = factor("gradientSharding");
   p.optimizerStateSharding = factor("optimizerStateSharding");
+  if (r.has("contextParallel")) p.contextParallel = factor("contextParallel");
   if (r.has("pipelineChunks")) p.pipelineChunks = static_cast<int>(r.integer("pipelineChunks", 1, 1024));
   if (r.has("recomputeLayers")) p.recomputeLayers = r.integer("recomputeLayers", 0, 10000);
   if (r.has("forwardOverlap")) {
@@ -329,6 +330,7 @@ std::string planJson(const PlanConfig& p) {
               {"gradientSharding", p.gradientSharding},
               {"optimizerStateSharding", p.optimizerStateSharding}};
   // Only where they are not the default: documents and checkpoints from before they existed stay what they were.
+  if (p.contextParallel != 1) plan["contextParallel"] = p.contextParallel;
   if (p.pipelineChunks != 1) plan["pipelineChunks"] = p.pipelineChunks;
   if (p.recomputeLayers != 0) plan["recomputeLayers"] = p.recomputeLayers;
   if (p.forwardOverlap != ForwardOverlap::none) {

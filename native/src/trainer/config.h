@@ -32,6 +32,8 @@ struct PlanConfig {
   std::int64_t microBatchSize = 1, microBatches = 1;
   bool recompute = false;
   int pipelineParallel = 1, dataParallel = 1, tensorParallel = 1, sequenceParallel = 1;
+  /// Of the sequence ranks, this many share a sequence as a ring (context parallelism); the rest share the heads.
+  int contextParallel = 1;
   int parameterSharding = 1, gradientSharding = 1, optimizerStateSharding = 1;
   /// Virtual stages of a pipeline stage (interleaved 1F1B); chunk c of stage s is virtual stage c·pp + s.
   int pipelineChunks = 1;
@@ -50,8 +52,9 @@ struct PlanConfig {
   std::int64_t recomputedOf(std::int64_t stageLayers) const {
     return recompute || recomputeLayers > stageLayers ? stageLayers : recomputeLayers;
   }
-  /// Tokens are gathered over the sequence ranks by all-to-all (Ulysses, config 2) and not by tensor parallelism.
-  bool ulysses() const { return tensorParallel == 1 && sequenceParallel > 1; }
+  /// Neighbouring ranks that share the heads, by all-to-all (Ulysses, config 2) or by tensor parallelism.
+  int headRanks() const { return sequenceParallel / contextParallel; }
+  bool ulysses() const { return tensorParallel == 1 && headRanks() > 1; }
   /// R: ranks that hold the same slice of the model.
   int replicaRanks() const { return dataParallel * sequenceParallel / tensorParallel; }
   int worldSize() const { return pipelineParallel * dataParallel * sequenceParallel; }
@@ -111,6 +114,9 @@ struct Config {
   std::optional<TimelineConfig> timeline;
   std::optional<WatchdogLimits> watchdog = WatchdogLimits{};  ///< none: a lost rank is left to mpirun
 
+  bool packsDocuments() const { return data.packing == DataConfig::Packing::documents; }
+  /// Rows do not follow one another from the first of a sequence: their rotary positions are a list.
+  bool listsPositions() const { return packsDocuments() || plan.contextParallel > 1; }
   bool bf16() const { return precision == DataType::bfloat16; }
 };
 

@@ -10,7 +10,7 @@ namespace internevo::trainer {
 namespace {
 
 /// Tags tell apart groups that are made at the same time.
-enum Tag { kWorld = 100, kSequence, kData, kParameters, kOptimizer, kReplicas, kTensor, kKeys, kPipeline, kEnds };
+enum Tag { kWorld = 100, kHeads, kContext, kData, kParameters, kOptimizer, kReplicas, kTensor, kKeys, kPipeline, kEnds };
 
 void create(const std::vector<int>& members, const std::vector<int>& ranks, int tag, Communicator* result) {
   std::vector<int> world;
@@ -26,6 +26,22 @@ std::vector<int> shardReplicas(const Config& c, int rank) {
   std::vector<int> members;
   for (std::size_t i = static_cast<std::size_t>(place); i < all.size(); i += shards.size()) members.push_back(all[i]);
   return members;
+}
+
+/// The sequence group as a grid: head ranks are neighbours, and every headRanks()-th rank makes a ring. With tensor
+/// parallelism the sequence ranks are the tensor ranks, and there is no grid.
+void createSequenceGrid(const Config& c, int rank, const std::vector<int>& ranks, GroupSet* groups) {
+  const std::vector<int>& sequence = groupOf(c.mesh.sequenceParallel, rank);
+  const auto size = static_cast<std::size_t>(c.plan.headRanks());
+  const auto place = static_cast<std::size_t>(std::find(sequence.begin(), sequence.end(), rank) - sequence.begin());
+  std::vector<int> heads, context;
+  for (std::size_t i = 0; i < sequence.size(); ++i) {
+    if (i / size == place / size) heads.push_back(sequence[i]);
+    if (i % size == place % size) context.push_back(sequence[i]);
+  }
+  create(heads, ranks, kHeads, &groups->heads);
+  create(context, ranks, kContext, &groups->context);
+  groups->context.setPolite(c.plan.overlaps());  // then a lane uses it beside the computing thread
 }
 
 }  // namespace
@@ -45,7 +61,7 @@ void createGroups(const Config& c, int rank, const std::vector<int>& ranks, Grou
   std::vector<int> all(static_cast<std::size_t>(c.mesh.worldSize));
   std::iota(all.begin(), all.end(), 0);
   create(all, ranks, kWorld, &groups->world);
-  create(groupOf(c.mesh.sequenceParallel, rank), ranks, kSequence, &groups->sequence);
+  createSequenceGrid(c, rank, ranks, groups);
   create(groupOf(c.mesh.dataParallel, rank), ranks, kData, &groups->data);
   create(groupOf(c.mesh.parameterSharding, rank), ranks, kParameters, &groups->parameterShards);
   create(groupOf(c.mesh.optimizerStateSharding, rank), ranks, kOptimizer, &groups->optimizerShards);

@@ -10,7 +10,8 @@ namespace internevo::trainer {
 
 struct GroupSet {
   Communicator world;              ///< all ranks of the run
-  Communicator sequence;           ///< Ulysses
+  Communicator heads;              ///< Ulysses: neighbours that share a part of the sequence, and the heads
+  Communicator context;            ///< ring attention: ranks with the same heads that share a sequence
   Communicator data;
   Communicator parameterShards;    ///< ps
   Communicator optimizerShards;    ///< oss

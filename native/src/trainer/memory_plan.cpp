@@ -72,7 +72,7 @@ LayerPieces planLayer(const Config& c, const LocalShape& s, const std::string& o
   layer.qkv = activation("qkv", s.headRows() * s.headQkvWidth() * width);
   layer.attentionHeads = activation("attentionHeads", s.headRows() * s.heads * s.headSize * width);
   if (c.plan.ulysses()) layer.attentionTokens = activation("attentionTokens", hidden);
-  layer.logSumExp = activation("logSumExp", s.batch * s.heads * s.sequence * 4);
+  layer.logSumExp = activation("logSumExp", s.headRows() * s.heads * 4);
   layer.middle = activation("middle", hidden);
   layer.gateUp = activation("gateUp", s.blockRows * 2 * s.ffnWidth * width);
   return layer;
@@ -168,9 +168,13 @@ void planStaging(const Config& c, const Layout& layout, const LocalShape& s, Pla
   const PlanConfig& p = c.plan;
   const std::int64_t width = bytesPerElement(c.precision);
   if (p.ulysses()) {
-    const UlyssesShape query{s.batch, s.sequence, c.model.heads, s.headSize, 0, 0};
+    const UlyssesShape query{s.batch, s.attentionSequence, c.model.heads, s.headSize, 0, 0};
     plan->allToAllStaging = take->take(MemoryLine::allToAllStaging, "allToAllStaging",
-                                       ulyssesWorkspaceBytes(query, p.sequenceParallel, c.precision));
+                                       ulyssesWorkspaceBytes(query, p.headRanks(), c.precision));
+  }
+  if (p.contextParallel > 1) {
+    plan->ringStaging = take->take(MemoryLine::contextStaging, "ringStaging",
+                                   RingAttention::stagingBytes(ringShape(c), p.contextParallel));
   }
   if (p.tensorParallel > 1) {
     plan->block = take->take(MemoryLine::tensorParallelStaging, "block", s.headRows() * c.model.hiddenSize * width);
@@ -190,6 +194,28 @@ void planStaging(const Config& c, const Layout& layout, const LocalShape& s, Pla
   plan->receiveForward = buffer("receiveForward", wraps || !layout.hasEmbedding());
   plan->sendBackward = buffer("sendBackward", wraps || !layout.hasEmbedding());
   plan->receiveBackward = buffer("receiveBackward", wraps || !layout.hasHead());
+}
+
+/// Scratch of the kernels: with a ring, of a chunk of queries against a chunk of keys.
+std::int64_t attentionScratchBytes(const Config& c, const LocalShape& s, const Backend& backend) {
+  if (c.plan.contextParallel > 1) return RingAttention::scratchBytes(ringShape(c), c.plan.contextParallel, backend);
+  AttentionShape attention;
+  attention.batch = s.batch, attention.sequence = s.sequence;
+  attention.heads = s.heads, attention.kvHeads = s.kvHeads, attention.headSize = s.headSize;
+  return backend.attentionWorkspaceBytes(attention);
+}
+
+/// What a rank knows of a micro-batch. With packed documents every stage reads where they begin.
+void planData(const Config& c, const Layout& layout, const LocalShape& s, Planner* take, MemoryPlan* plan) {
+  if (layout.hasEmbedding() || layout.hasHead()) {
+    plan->tokens = take->take(MemoryLine::dataBuffers, "tokens", s.blockRows * 4);
+    plan->targets = take->take(MemoryLine::dataBuffers, "targets", s.blockRows * 4);
+  }
+  if (c.listsPositions()) plan->positions = take->take(MemoryLine::dataBuffers, "positions", s.blockRows * 4);
+  if (!c.packsDocuments()) return;
+  plan->firstKeys = take->take(MemoryLine::dataBuffers, "firstKeys", s.headRows() * 4);
+  plan->documentStarts = take->take(MemoryLine::dataBuffers, "documentStarts",
+                                    (std::min(c.data.maxDocumentsPerSequence, s.sequence) + 1) * 4);
 }
 
 /// Room for the logits of a chunk, where the head is, and for the scratch of every matrix product.
@@ -213,6 +239,7 @@ const char* memoryLineName(MemoryLine line) {
     case MemoryLine::gatherPool: return "gatherPool";
     case MemoryLine::reduceStaging: return "reduceStaging";
     case MemoryLine::allToAllStaging: return "allToAllStaging";
+    case MemoryLine::contextStaging: return "contextStaging";
     case MemoryLine::tensorParallelStaging: return "tensorParallelStaging";
     case MemoryLine::pipelineBuffers: return "pipelineBuffers";
     case MemoryLine::ropeTables: return "ropeTables";
@@ -224,14 +251,15 @@ const char* memoryLineName(MemoryLine line) {
 }
 
 LocalShape localShape(const Config& c) {
-  const std::int64_t sp = c.plan.sequenceParallel;
+  const int headRanks = c.plan.headRanks();
   LocalShape s;
   s.batch = c.plan.microBatchSize;
   s.sequence = c.sequenceLengthTokens;
-  s.localSequence = s.sequence / sp;
+  s.localSequence = s.sequence / c.plan.sequenceParallel;
+  s.attentionSequence = s.sequence / c.plan.contextParallel;
   s.rows = s.batch * s.localSequence;
-  s.heads = ulyssesLocalHeads(c.model.heads, static_cast<int>(sp));
-  s.kvHeads = ulyssesLocalHeads(c.model.kvHeads, static_cast<int>(sp));
+  s.heads = ulyssesLocalHeads(c.model.heads, headRanks);
+  s.kvHeads = ulyssesLocalHeads(c.model.kvHeads, headRanks);
   s.headSize = c.model.headSize();
   const bool tensor = c.plan.tensorParallel > 1;
   s.blockRows = tensor ? s.headRows() : s.rows;
@@ -239,6 +267,15 @@ LocalShape localShape(const Config& c) {
   s.kvWidth = tensor ? s.kvHeads * s.headSize : c.model.kvWidth();
   s.ffnWidth = c.model.ffnHiddenSize / c.plan.tensorParallel;
   return s;
+}
+
+RingAttentionShape ringShape(const Config& c) {
+  const LocalShape s = localShape(c);
+  RingAttentionShape ring;
+  ring.type = c.precision, ring.batch = s.batch, ring.sequence = s.sequence;
+  ring.heads = s.heads, ring.kvHeads = s.kvHeads, ring.headSize = s.headSize;
+  ring.queryStride = ring.keyStride = ring.valueStride = s.headQkvWidth();
+  return ring;
 }
 
 std::int64_t MemoryPlan::arenaBytes() const { return std::accumulate(lines.begin(), lines.end(), std::int64_t{0}); }
@@ -250,19 +287,14 @@ MemoryPlan planMemory(const Config& c, const Layout& layout, const Backend& back
   planStates(c, layout, &take, &plan);
   planActivations(c, layout, s, &take, &plan);
   planWorkspace(c, s, &take, &plan);
-  AttentionShape attention;
-  attention.batch = s.batch, attention.sequence = s.sequence;
-  attention.heads = s.heads, attention.kvHeads = s.kvHeads, attention.headSize = s.headSize;
-  plan.attentionWorkspace = take.take(MemoryLine::attentionWorkspace, "attentionWorkspace", backend.attentionWorkspaceBytes(attention));
+  plan.attentionWorkspace =
+      take.take(MemoryLine::attentionWorkspace, "attentionWorkspace", attentionScratchBytes(c, s, backend));
   plan.headWorkspace = take.take(MemoryLine::logits, "headWorkspace", headWorkspaceBytes(c, layout, s, backend));
   planReductions(c, layout, &take, &plan);
   planStaging(c, layout, s, &take, &plan);
   plan.cosines = take.take(MemoryLine::ropeTables, "cosines", s.sequence * s.headSize / 2 * 4);
   plan.sines = take.take(MemoryLine::ropeTables, "sines", s.sequence * s.headSize / 2 * 4);
-  if (layout.hasEmbedding() || layout.hasHead()) {
-    plan.tokens = take.take(MemoryLine::dataBuffers, "tokens", s.blockRows * 4);
-    plan.targets = take.take(MemoryLine::dataBuffers, "targets", s.blockRows * 4);
-  }
+  planData(c, layout, s, &take, &plan);
   return plan;
 }
 

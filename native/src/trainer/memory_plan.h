@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/ring_attention.h"
 #include "internevo/backend.h"
 #include "trainer/config.h"
 #include "trainer/layout.h"
@@ -14,7 +15,7 @@ namespace internevo::trainer {
 
 enum class MemoryLine {
   parameters, gradients, optimizerStates, activations, layerWorkspace, attentionWorkspace, logits, gatherPool,
-  reduceStaging, allToAllStaging, tensorParallelStaging, pipelineBuffers, ropeTables, dataBuffers,
+  reduceStaging, allToAllStaging, contextStaging, tensorParallelStaging, pipelineBuffers, ropeTables, dataBuffers,
   checkpointStaging,
   count
 };
@@ -29,21 +30,24 @@ struct Piece {
 /// Sizes of a micro-batch on one rank.
 struct LocalShape {
   std::int64_t batch = 0, sequence = 0, localSequence = 0, rows = 0;  ///< rows = batch · localSequence
+  std::int64_t attentionSequence = 0;                                 ///< tokens of a sequence inside attention: S/c
   std::int64_t heads = 0, kvHeads = 0, headSize = 0;                  ///< heads inside attention on this rank
   // What the products of a layer see on this rank: with tensor parallelism all tokens of its part of the width,
   // otherwise own tokens of the whole width.
   std::int64_t blockRows = 0, queryWidth = 0, kvWidth = 0, ffnWidth = 0;
-  std::int64_t headRows() const { return batch * sequence; }          ///< rows inside attention
+  std::int64_t headRows() const { return batch * attentionSequence; }  ///< rows inside attention
   std::int64_t headQkvWidth() const { return (heads + 2 * kvHeads) * headSize; }
 };
 LocalShape localShape(const Config& config);
+/// Ring attention of this rank's heads; strides are those of LayerPieces.
+RingAttentionShape ringShape(const Config& config);
 
 /// What the backward pass of one layer needs.
 struct LayerPieces {
-  Piece qkv;               ///< [batch·sequence, (heads + 2·kvHeads)·headSize], own heads
-  Piece attentionHeads;    ///< [batch·sequence, heads·headSize], own heads
+  Piece qkv;               ///< [headRows, (heads + 2·kvHeads)·headSize], own heads
+  Piece attentionHeads;    ///< [headRows, heads·headSize], own heads
   Piece attentionTokens;   ///< [rows, H], own tokens; empty without Ulysses (then attentionHeads is it)
-  Piece logSumExp;         ///< float32 [batch, heads, sequence]
+  Piece logSumExp;         ///< float32 [batch, heads, attentionSequence]
   Piece middle;            ///< [rows, H]: residual stream between attention and MLP
   Piece gateUp;            ///< [blockRows, 2·ffnWidth]
 };
@@ -86,6 +90,9 @@ struct MemoryPlan {
   Piece reduceWorkspace;           ///< of the computing thread
   Piece laneReduceWorkspace;       ///< of the communication lane; empty where the plan does not overlap
   Piece allToAllStaging, cosines, sines;
+  Piece ringStaging;               ///< ring attention; empty without context parallelism
+  Piece positions;                 ///< int32 [blockRows]; context parallelism or packed documents
+  Piece firstKeys, documentStarts; ///< int32 [headRows], [documents of a sequence + 1]; packed documents
   Piece tokens, targets;           ///< int32 [blockRows]; empty on stages between the first and the last
   Piece block;                     ///< [b·S, H]: gathered input or partial output of a split block; tp > 1
   Piece headStatistics;            ///< float64 [tp, chunk rows, kHeadStatistics]; tp > 1, last stage

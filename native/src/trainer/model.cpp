@@ -42,12 +42,20 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
   workspace_ = {view(w.norm), view(w.hidden), view(w.hiddenGradient), float32(w.inverseRms), view(w.mlp),
                 view(w.mlpGradient), view(w.qkvGradient), view(w.qkvTokens), view(w.attentionGradientHeads)};
   cosines_ = float32(plan.cosines), sines_ = float32(plan.sines);
-  tokens_ = viewOf(arena, plan.tokens, DataType::int32), targets_ = viewOf(arena, plan.targets, DataType::int32);
+  const auto int32 = [&](const Piece& piece) { return viewOf(arena, piece, DataType::int32); };
+  batch_ = {int32(plan.tokens), int32(plan.targets), int32(plan.positions), int32(plan.firstKeys),
+            int32(plan.documentStarts)};
   block_ = view(plan.block), headStatistics_ = viewOf(arena, plan.headStatistics, DataType::float64);
   attentionWorkspace_ = scratch(plan.attentionWorkspace);
   headWorkspace_ = scratch(plan.headWorkspace);
   allToAllStaging_ = scratch(plan.allToAllStaging);
   reduceWorkspace_ = scratch(plan.reduceWorkspace);
+  if (config.plan.contextParallel > 1) {
+    if (config.plan.overlaps()) ringLane_ = std::make_unique<Lane>();
+    ring_.emplace(backend_, groups_.context, ringShape(config), scratch(plan.ringStaging), attentionWorkspace_,
+                  ringLane_.get());
+    ring_->setActivity(*groups_.activity, groups_.microBatch);
+  }
   require(backend_.ropeTable(shape_.sequence, shape_.headSize, config.model.ropeTheta, cosines_, sines_));
 }
 
@@ -62,6 +70,7 @@ AttentionShape Model::attentionShape() const {
   s.batch = shape_.batch, s.sequence = shape_.sequence;
   s.heads = shape_.heads, s.kvHeads = shape_.kvHeads, s.headSize = shape_.headSize;
   s.queryStride = s.keyStride = s.valueStride = shape_.headQkvWidth();
+  s.firstKeys = batch_.firstKeys;
   return s;
 }
 

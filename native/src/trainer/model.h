@@ -7,8 +7,13 @@
 // errs by half a unit of its last place like the sum itself, and float32 would double the volume.
 #pragma once
 
+#include <memory>
+#include <optional>
+
+#include "comm/ring_attention.h"
 #include "internevo/arena.h"
 #include "internevo/backend.h"
+#include "trainer/batch_reader.h"
 #include "trainer/groups.h"
 #include "trainer/memory_plan.h"
 #include "trainer/parameter_store.h"
@@ -30,15 +35,13 @@ class Model {
   Model(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena, Backend& backend,
         GroupSet& groups, ParameterStore& parameters);
 
-  /// This rank's tokens of the operation's micro-batch, int32 [blockRows], to be filled by the caller before an
-  /// operation that needsTokens(), and their targets before one that needsTargets().
-  std::int32_t* tokens() { return tokens_.as<std::int32_t>(); }
-  std::int32_t* targets() { return targets_.as<std::int32_t>(); }
-  bool needsTokens(const PipelineOperation& operation) const {
-    return layout_.hasEmbedding() && operation.chunk == 0;
-  }
-  bool needsTargets(const PipelineOperation& operation) const {
-    return layout_.hasHead() && operation.pass == Pass::backward && operation.chunk + 1 == config_.plan.pipelineChunks;
+  /// To be filled with the operation's micro-batch by the caller before an operation that needsData().
+  const BatchViews& batch() const { return batch_; }
+  bool needsData(const PipelineOperation& operation) const {
+    const bool tokens = layout_.hasEmbedding() && operation.chunk == 0;
+    const bool targets =
+        layout_.hasHead() && operation.pass == Pass::backward && operation.chunk + 1 == config_.plan.pipelineChunks;
+    return tokens || targets || config_.packsDocuments();
   }
 
   /// What this stage does in a step, in order.
@@ -48,6 +51,8 @@ class Model {
   /// gradients of (sum of losses · gradientScale) to the parameter store.
   void run(const PipelineOperation& operation, float gradientScale, ExactSum* lossSum);
   void endStep() { link_.finish(); }
+  /// Seconds that the ring has communicated beside the computing thread, since the beginning.
+  double hiddenBusySeconds() const { return ringLane_ ? ringLane_->busySeconds() : 0; }
 
  private:
   /// A chunk's activations of one micro-batch.
@@ -65,6 +70,9 @@ class Model {
   /// taken are not given back: the backward pass goes on with them.
   void forwardLayer(std::int64_t layer, const LayerViews& saved, View input, View output, bool onlySaved);
   void attentionForward(const LayerViews& saved, int unit);
+  void attend(const LayerViews& saved);
+  /// gO: gradient of attentionHeads -> workspace.qkvGradient.
+  void attendBackward(const LayerViews& saved, ConstView gO);
   /// workspace.hiddenGradient: gradient of the layer's output -> of its input.
   void backwardLayer(std::int64_t layer, const LayerViews& saved, View input);
   void mlpBackward(std::int64_t layer, const LayerViews& saved);
@@ -100,6 +108,9 @@ class Model {
   LinearShape linear(std::int64_t inputs, std::int64_t outputs) const;
   AttentionShape attentionShape() const;
   Workspace matrixScratch() const { return headWorkspace_; }
+  /// Calls the ring and counts the time in which it communicated.
+  template <typename Call>
+  void communicatingAround(const Call& call);
 
   const Config& config_;
   const Layout& layout_;
@@ -114,8 +125,11 @@ class Model {
   std::vector<std::vector<Slot>> slots_;  ///< [chunk][micro-batch mod size]
   std::vector<LayerViews> layers_;
   WorkspaceViews workspace_;
-  View cosines_, sines_, tokens_, targets_, block_, headStatistics_;
+  View cosines_, sines_, block_, headStatistics_;
+  BatchViews batch_;
   Workspace attentionWorkspace_, headWorkspace_, allToAllStaging_, reduceWorkspace_;
+  std::optional<RingAttention> ring_;  ///< with context parallelism
+  std::unique_ptr<Lane> ringLane_;     ///< where the plan overlaps; ends first: its jobs use the ring
 };
 
 }  // namespace internevo::trainer

@@ -16,7 +16,7 @@ void Model::embed(View output) {
   const ConstView unit = parameters_.get(layout_.embeddingUnit());
   {
     const auto scope = computing("embedding forward", layout_.embeddingUnit());
-    require(backend_.embeddingForward(embeddingShape(), tokens_, unit, blockOutput(output)));
+    require(backend_.embeddingForward(embeddingShape(), batch_.tokens, unit, blockOutput(output)));
   }
   parameters_.release(layout_.embeddingUnit());
   finishBlock(output);  // one of the slices has the row, the others give zeros
@@ -26,7 +26,7 @@ void Model::embedBackward() {
   const View gradient = parameters_.gradient(layout_.embeddingUnit());
   {
     const auto scope = computing("embedding backward", layout_.embeddingUnit());
-    require(backend_.embeddingBackward(embeddingShape(), tokens_, blockInput(workspace_.hiddenGradient), gradient));
+    require(backend_.embeddingBackward(embeddingShape(), batch_.tokens, blockInput(workspace_.hiddenGradient), gradient));
   }
   parameters_.reduce(layout_.embeddingUnit());
 }
@@ -41,7 +41,7 @@ void Model::head(View input, float gradientScale, ExactSum* lossSum) {
   require(backend_.rmsNormForward(norm, input, {}, gain, static_cast<float>(m.normEpsilon), {}, w.norm, w.inverseRms));
   if (block_.empty()) {
     const auto scope = computing("head and loss", layout_.headUnit());
-    require(backend_.headLoss({shape_.rows, m.hiddenSize, m.vocabularySize, kLossChunkRows}, w.norm, unit, targets_,
+    require(backend_.headLoss({shape_.rows, m.hiddenSize, m.vocabularySize, kLossChunkRows}, w.norm, unit, batch_.targets,
                               gradientScale, lossSum, w.hidden, gradient, headWorkspace_));
   } else {
     blockInput(w.norm);
@@ -68,7 +68,7 @@ void Model::headLossOfSlices(ConstView unit, View gradient, float gradientScale,
   for (std::int64_t first = 0; first < shape_.blockRows; first += kLossChunkRows) {
     const std::int64_t rows = std::min(kLossChunkRows, shape_.blockRows - first);
     const HeadSliceShape shape{rows, width, slice.count, slice.first, config_.model.vocabularySize};
-    const View x = block_.offset(first * width), targets = targets_.offset(first);
+    const View x = block_.offset(first * width), targets = batch_.targets.offset(first);
     const View statistics = headStatistics_.offset(own * rows * kHeadStatistics);
     require(backend_.headSliceForward(shape, x, unit, targets, logits, statistics, scratch));
     {

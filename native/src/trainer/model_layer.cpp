@@ -9,11 +9,9 @@ void Model::attentionForward(const LayerViews& saved, int unit) {
   const View ownTokens = ulysses_ ? workspace_.qkvTokens : saved.qkv;
   rotate(ownTokens, false);
   if (ulysses_) exchangeQkv(ownTokens, saved.qkv, true);
-  const std::int64_t heads = shape_.heads * shape_.headSize, kv = shape_.kvHeads * shape_.headSize;
   {
     const auto scope = computing("attention forward", unit);
-    require(backend_.attentionForward(attentionShape(), saved.qkv, saved.qkv.offset(heads), saved.qkv.offset(heads + kv),
-                                      saved.attentionHeads, saved.logSumExp, attentionWorkspace_));
+    attend(saved);
   }
   if (ulysses_) exchange(config_.model.heads, saved.attentionHeads, 0, saved.attentionTokens, 0, false);
 }
@@ -153,13 +151,9 @@ void Model::attentionBackward(std::int64_t layer, const LayerViews& saved, Const
   // The next module's parameters are on their way while attention computes.
   const int qkvUnit = layout_.layerUnit(layer, LayerModule::queryKeyValue);
   if (ulysses_) exchange(m.heads, w.hidden, 0, w.attentionGradientHeads, 0, true);
-  const std::int64_t heads = shape_.heads * shape_.headSize, kv = shape_.kvHeads * shape_.headSize;
   {
     const auto scope = computing("attention backward", qkvUnit);
-    require(backend_.attentionBackward(
-        attentionShape(), saved.qkv, saved.qkv.offset(heads), saved.qkv.offset(heads + kv), saved.attentionHeads,
-        saved.logSumExp, ulysses_ ? w.attentionGradientHeads : w.hidden, w.qkvGradient, w.qkvGradient.offset(heads),
-        w.qkvGradient.offset(heads + kv), attentionWorkspace_));
+    attendBackward(saved, ulysses_ ? w.attentionGradientHeads : w.hidden);
   }
   if (ulysses_) exchangeQkv(w.qkvTokens, w.qkvGradient, false);
   const View ownTokens = ulysses_ ? w.qkvTokens : w.qkvGradient;

@@ -1,4 +1,4 @@
-// Moves of activations between the ranks of a sequence or tensor group, and rotary positions.
+// Moves of activations between the ranks of a sequence or tensor group, attention over them, and rotary positions.
 #include "trainer/model.h"
 
 #include "trainer/failure.h"
@@ -8,9 +8,9 @@ namespace internevo::trainer {
 void Model::exchange(std::int64_t heads, ConstView source, std::int64_t sequenceStride, View target,
                      std::int64_t headStride, bool toHeads) {
   const Exposed exposed(groups_, "all-to-all of heads and sequence");
-  const UlyssesShape shape{shape_.batch, shape_.sequence, heads, shape_.headSize, sequenceStride, headStride};
-  require(toHeads ? ulyssesToHeads(groups_.sequence, shape, source, target, allToAllStaging_)
-                  : ulyssesToSequence(groups_.sequence, shape, source, target, allToAllStaging_));
+  const UlyssesShape shape{shape_.batch, shape_.attentionSequence, heads, shape_.headSize, sequenceStride, headStride};
+  require(toHeads ? ulyssesToHeads(groups_.heads, shape, source, target, allToAllStaging_)
+                  : ulyssesToSequence(groups_.heads, shape, source, target, allToAllStaging_));
 }
 
 void Model::exchangeQkv(View tokensSide, View headsSide, bool toHeads) {
@@ -31,14 +31,53 @@ void Model::rotate(View qkv, bool backward) {
   RopeShape s;
   s.rows = shape_.blockRows, s.headSize = shape_.headSize;
   s.stride = shape_.queryWidth + 2 * shape_.kvWidth;
-  s.sequence = whole ? shape_.sequence : shape_.localSequence;
-  s.positionOffset = whole ? 0 : groups_.sequence.index() * shape_.localSequence;
+  s.positions = batch_.positions;
+  if (!s.positions.empty() || whole) {
+    s.sequence = shape_.sequence;
+  } else {
+    s.sequence = shape_.localSequence;
+    s.positionOffset = groups_.heads.index() * shape_.localSequence;
+  }
   for (const bool key : {false, true}) {
     s.heads = (key ? shape_.kvWidth : shape_.queryWidth) / shape_.headSize;
     const View part = qkv.offset(key ? shape_.queryWidth : 0);
     require(backward ? backend_.ropeBackward(s, cosines_, sines_, part)
                      : backend_.ropeForward(s, cosines_, sines_, part));
   }
+}
+
+// ---- attention -----------------------------------------------------------------------------------------------------
+
+template <typename Call>
+void Model::communicatingAround(const Call& call) {
+  const double before = ring_->exchangeSeconds();
+  require(call());
+  const double seconds = ring_->exchangeSeconds() - before;
+  groups_.exposedCommunicationSeconds += seconds;
+  if (ringLane_) groups_.laneWaitSeconds += seconds;
+}
+
+void Model::attend(const LayerViews& saved) {
+  const std::int64_t heads = shape_.heads * shape_.headSize, kv = shape_.kvHeads * shape_.headSize;
+  const ConstView q = saved.qkv, k = q.offset(heads), v = q.offset(heads + kv);
+  if (!ring_) {
+    return require(backend_.attentionForward(attentionShape(), q, k, v, saved.attentionHeads, saved.logSumExp,
+                                             attentionWorkspace_));
+  }
+  communicatingAround(
+      [&] { return ring_->forward(q, k, v, batch_.firstKeys, saved.attentionHeads, saved.logSumExp); });
+}
+
+void Model::attendBackward(const LayerViews& saved, ConstView gO) {
+  const std::int64_t heads = shape_.heads * shape_.headSize, kv = shape_.kvHeads * shape_.headSize;
+  const ConstView q = saved.qkv, k = q.offset(heads), v = q.offset(heads + kv), o = saved.attentionHeads;
+  const View gQ = workspace_.qkvGradient, gK = gQ.offset(heads), gV = gQ.offset(heads + kv);
+  if (!ring_) {
+    return require(backend_.attentionBackward(attentionShape(), q, k, v, o, saved.logSumExp, gO, gQ, gK, gV,
+                                              attentionWorkspace_));
+  }
+  communicatingAround(
+      [&] { return ring_->backward(q, k, v, o, saved.logSumExp, gO, batch_.firstKeys, gQ, gK, gV); });
 }
 
 // ---- tensor parallelism --------------------------------------------------------------------------------------------

@@ -65,6 +65,45 @@ void checkPipeline(const Config& c) {
   }
 }
 
+/// Ring attention cuts the sequence into two chunks a ring rank; the heads are shared by the ranks beside them.
+void checkContextParallel(const Config& c) {
+  const PlanConfig& p = c.plan;
+  if (p.contextParallel == 1) return;
+  if (p.tensorParallel != 1) {
+    refuse(StatusCode::badConfig, "plan.contextParallel", p.contextParallel,
+           "needs tensorParallel 1; it is " + std::to_string(p.tensorParallel),
+           "use contextParallel 1, or tensorParallel 1");
+  }
+  requireDivides("plan.contextParallel", p.contextParallel, p.sequenceParallel, "plan.sequenceParallel");
+  if (c.sequenceLengthTokens % (2 * p.contextParallel) != 0) {
+    refuse(StatusCode::badConfig, "plan.contextParallel", p.contextParallel,
+           "cuts a sequence into 2 x " + std::to_string(p.contextParallel) +
+               " equal chunks, which do not divide sequenceLengthTokens " + std::to_string(c.sequenceLengthTokens),
+           "choose sequenceLengthTokens as a multiple of " + std::to_string(2 * p.contextParallel) +
+               ", or fewer context ranks");
+  }
+}
+
+void checkHeads(const Config& c) {
+  const PlanConfig& p = c.plan;
+  const std::int64_t heads = c.model.heads, kv = c.model.kvHeads, ranks = p.headRanks();
+  const std::string sharing =
+      p.contextParallel == 1 ? "" : "/ contextParallel " + std::to_string(p.contextParallel) + " = " +
+                                        std::to_string(ranks) + " ";
+  if (heads % ranks != 0) {
+    refuse(StatusCode::badConfig, "plan.sequenceParallel", p.sequenceParallel,
+           sharing + "does not divide model.heads " + std::to_string(heads),
+           "choose a divisor of " + std::to_string(heads) +
+               (p.tensorParallel == 1 ? ", or contextParallel such that sequenceParallel / contextParallel is one" : ""));
+  }
+  if (kv >= ranks ? kv % ranks != 0 : ranks % kv != 0) {
+    refuse(StatusCode::planUnsupported, "plan.sequenceParallel", p.sequenceParallel,
+           sharing + "and model.kvHeads " + std::to_string(kv) +
+               " do not divide one another, so key/value heads can be neither split nor replicated evenly",
+           "choose a divisor or a multiple of model.kvHeads");
+  }
+}
+
 void checkFactors(const Config& c) {
   const PlanConfig& p = c.plan;
   if (p.tensorParallel != 1 && p.tensorParallel != p.sequenceParallel) {
@@ -73,14 +112,8 @@ void checkFactors(const Config& c) {
            "use 1 (Ulysses) or " + std::to_string(p.sequenceParallel));
   }
   requireDivides("plan.sequenceParallel", p.sequenceParallel, c.sequenceLengthTokens, "sequenceLengthTokens");
-  requireDivides("plan.sequenceParallel", p.sequenceParallel, c.model.heads, "model.heads");
-  const std::int64_t sp = p.sequenceParallel, kv = c.model.kvHeads;
-  if (kv >= sp ? kv % sp != 0 : sp % kv != 0) {
-    refuse(StatusCode::planUnsupported, "plan.sequenceParallel", sp,
-           "and model.kvHeads " + std::to_string(kv) +
-               " do not divide one another, so key/value heads can be neither split nor replicated evenly",
-           "choose a divisor or a multiple of model.kvHeads");
-  }
+  checkContextParallel(c);
+  checkHeads(c);
   checkTensorParallel(c);
   checkPipeline(c);
   const int ranks = p.replicaRanks();
@@ -144,10 +177,6 @@ void validateFactors(const Config& config) {
 void validatePlan(const Config& config) {
   validateFactors(config);
   checkMesh(config.plan, config.mesh);
-  if (config.data.packing != DataConfig::Packing::none) {
-    throw Failure(Problem{StatusCode::planUnsupported, "data.packing \"documents\" is not executed yet", "data.packing",
-                          "\"documents\"", "set data.packing to none"});
-  }
 }
 
 }  // namespace internevo::trainer

@@ -37,6 +37,7 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
   parameters_ = std::make_unique<ParameterStore>(config_, layout_, plan, arena_, *backend_, groups_);
   checkpointStaging_ = viewOf(arena_, plan.checkpointStaging, DataType::float32);
   model_ = std::make_unique<Model>(config_, layout_, plan, arena_, *backend_, groups_, *parameters_);
+  reader_ = std::make_unique<BatchReader>(config_, data_, sequencePlaceOf(config_, rank), groups_.data.index(), model_->batch());
 }
 
 std::int64_t Trainer::maximum(std::int64_t value) {
@@ -46,30 +47,31 @@ std::int64_t Trainer::maximum(std::int64_t value) {
 
 // ---- data ----------------------------------------------------------------------------------------------------------
 
-void Trainer::readMicroBatch(std::int64_t step, std::int64_t microBatch) {
-  if (step == loadedStep_ && microBatch == loadedMicroBatch_) return;
-  loadedStep_ = step, loadedMicroBatch_ = -1;
-  const PlanConfig& p = config_.plan;
-  const bool whole = p.tensorParallel > 1;  // the vocabulary is split, so each rank looks at every token
-  const std::int64_t part = config_.sequenceLengthTokens / (whole ? 1 : p.sequenceParallel);
-  const std::int64_t first = whole ? 0 : groups_.sequence.index() * part;
-  for (std::int64_t row = 0; row < p.microBatchSize; ++row) {
-    const std::int64_t place =
-        microBatch * p.microBatchSize * p.dataParallel + groups_.data.index() * p.microBatchSize + row;
-    const std::int64_t draw = (step - 1) * p.globalBatchSequences() + place;
-    const std::int64_t sequence = sequenceOfDraw(config_.seed, data_.sequenceCount(), draw);
-    data_.read(sequence, first, part, model_->tokens() + row * part, model_->targets() + row * part);
-  }
-  loadedMicroBatch_ = microBatch;
-}
-
 /// Reads what this rank needs in the step once before anything is computed, so that a bad token is an error that all
-/// ranks learn of.
-void Trainer::checkData(std::int64_t step) {
+/// ranks learn of. Returns the real tokens of the global batch, by which its loss is divided.
+std::int64_t Trainer::checkData(std::int64_t step) {
+  const PlanConfig& p = config_.plan;
+  realTokens_ = 0;
   agree(groups_.world, reduceWorkspace_, [&] {
-    if (!layout_.hasEmbedding() && !layout_.hasHead()) return;
-    for (std::int64_t m = config_.plan.microBatches - 1; m >= 0; --m) readMicroBatch(step, m);
+    if (!layout_.hasEmbedding() && !layout_.hasHead() && !config_.packsDocuments()) return;
+    for (std::int64_t m = p.microBatches - 1; m >= 0; --m) {
+      reader_->read(step, m);
+      if (config_.packsDocuments()) realTokens_ += reader_->realTokens();
+    }
   });
+  if (!config_.packsDocuments()) return p.globalBatchSequences() * config_.sequenceLengthTokens;
+  // Every token counts once: tensor ranks read the same ones, and so do the stages at both ends.
+  std::int64_t count = layout_.hasHead() && groups_.tensor.index() == 0 ? realTokens_ : 0;
+  {
+    const Exposed exposed(groups_, "all-reduce real tokens");
+    require(groups_.world.allReduce({&count, DataType::int64}, 1, ReduceOperation::sum, reduceWorkspace_));
+  }
+  if (count > 0) return count;
+  throw AgreedFailure({StatusCode::dataError,
+                       "token file " + config_.data.path + " has only documents of one token in the sequences of step " +
+                           std::to_string(step) + ", so there is nothing to predict",
+                       "data.packing", "\"documents\"", "join short documents, or set data.packing to none"},
+                      groups_.world.index() == 0);
 }
 
 // ---- step ----------------------------------------------------------------------------------------------------------
@@ -77,7 +79,7 @@ void Trainer::checkData(std::int64_t step) {
 StepResult Trainer::step(std::int64_t number) {
   const double start = secondsNow();
   groups_.exposedCommunicationSeconds = groups_.bubbleSeconds = 0;
-  const double besideBefore = parameters_->hiddenBusySeconds();
+  const double besideBefore = parameters_->hiddenBusySeconds() + model_->hiddenBusySeconds();
   groups_.laneWaitSeconds = 0;
   groups_.activity->beginStep(number);
   groups_.microBatch = -1;
@@ -85,15 +87,14 @@ StepResult Trainer::step(std::int64_t number) {
   StepResult result;
   result.step = number;
   result.learningRate = learningRateAt(o, number);
-  result.tokens = config_.plan.globalBatchSequences() * config_.sequenceLengthTokens;
 
   parameters_->beginStep();
-  checkData(number);
+  result.tokens = checkData(number);
   ExactSum sums[2];  // loss, squares of the gradient
   const auto gradientScale = static_cast<float>(1.0 / static_cast<double>(result.tokens));
   model_->beginStep();
   for (const PipelineOperation& operation : model_->operations()) {
-    if (model_->needsTokens(operation) || model_->needsTargets(operation)) readMicroBatch(number, operation.microBatch);
+    if (model_->needsData(operation)) reader_->read(number, operation.microBatch);
     model_->run(operation, gradientScale, &sums[0]);
   }
   model_->endStep();
@@ -127,7 +128,7 @@ StepResult Trainer::step(std::int64_t number) {
   result.exposedCommunicationSeconds = groups_.exposedCommunicationSeconds;
   // Waiting for the lane is waiting for what the lane is busy with, and counts once.
   result.communicationSeconds = groups_.exposedCommunicationSeconds - groups_.laneWaitSeconds +
-                                parameters_->hiddenBusySeconds() - besideBefore;
+                                parameters_->hiddenBusySeconds() + model_->hiddenBusySeconds() - besideBefore;
   result.bubbleSeconds = groups_.bubbleSeconds;
   result.stepTimeSeconds = secondsNow() - start;
   return result;

@@ -13,8 +13,10 @@ namespace internevo::trainer {
 
 struct StepResult {
   std::int64_t step = 0;  ///< 1-based
-  double loss = 0;        ///< mean over all tokens of the global batch
+  double loss = 0;        ///< mean over the real tokens of the global batch
   double gradientNorm = 0, learningRate = 0;
+  /// Real tokens of the global batch: those whose target is counted. All, or with packed documents all but the last of
+  /// each document.
   std::int64_t tokens = 0;
   /// Of this rank. The step is computing, exposed communication (the computing thread communicates, or waits for the
   /// communication lane) and, where there are stages, waiting for a neighbour's activations or gradients (the bubble).
@@ -64,10 +66,8 @@ class Trainer {
   }
 
  private:
-  /// Fills the model's tokens and targets, unless they hold that micro-batch already.
-  void readMicroBatch(std::int64_t step, std::int64_t microBatch);
   std::vector<float> ownShardOf(const std::string& unitName, Quantity quantity, std::int64_t elements);
-  void checkData(std::int64_t step);
+  std::int64_t checkData(std::int64_t step);
 
   const Config config_;
   const int rank_;
@@ -79,11 +79,12 @@ class Trainer {
   std::int64_t runtimeBytes_ = 0;
   Arena arena_;
   TokenFile data_;
-  std::int64_t loadedStep_ = 0, loadedMicroBatch_ = -1;  ///< what tokens and targets hold
+  std::int64_t realTokens_ = 0;  ///< of this rank's part of the global batch
   Workspace reduceWorkspace_;
   View checkpointStaging_;
   std::unique_ptr<ParameterStore> parameters_;
   std::unique_ptr<Model> model_;
+  std::unique_ptr<BatchReader> reader_;
 };
 
 }  // namespace internevo::trainer

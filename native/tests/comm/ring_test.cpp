@@ -175,8 +175,9 @@ TEST_P(RingAttentionTest, IsTheAttentionOfOneRank) {
   Lane lane;
   std::vector<std::vector<std::byte>> bits[2];
   for (Lane* driver : {static_cast<Lane*>(nullptr), &lane}) {
-    Scratch ringScratch(RingAttention::workspaceBytes(shape, group.size(), *backend) + 64);
-    RingAttention ring(*backend, group, shape, aligned(ringScratch), driver);
+    Scratch ringStaging(RingAttention::stagingBytes(shape, group.size()) + 64);
+    Scratch ringScratch(RingAttention::scratchBytes(shape, group.size(), *backend) + 64);
+    RingAttention ring(*backend, group, shape, aligned(ringStaging), aligned(ringScratch), driver);
     Tensor ringO = share(q, 0, query + gap), ringGQ = ringO, ringGK = share(k, 0, key + gap), ringGV = ringGK;
     Tensor ringLse(DataType::float32, kBatch * p().heads * rows());
     Status status = ring.forward(constView(ownQ), constView(ownK), constView(ownV), firstView, ringO.view(),
@@ -220,14 +221,15 @@ TEST(RingAttentionShapes, RefusedByName) {
   float x[64] = {};
   const View view{x, DataType::float32};
   RingAttentionShape shape{DataType::float32, 1, 2 * group.size() + 1, 1, 1, 8};
-  EXPECT_EQ(RingAttention::workspaceBytes(shape, group.size(), *backend), 0);
-  RingAttention odd(*backend, group, shape, {}, nullptr);
+  EXPECT_EQ(RingAttention::stagingBytes(shape, group.size()), 0);
+  EXPECT_EQ(RingAttention::scratchBytes(shape, group.size(), *backend), 0);
+  RingAttention odd(*backend, group, shape, {}, {}, nullptr);
   EXPECT_NE(odd.forward(view, view, view, {}, view, view).message().find("sequence is"), std::string::npos);
   shape.sequence = 2 * group.size();
-  RingAttention bare(*backend, group, shape, {}, nullptr);
+  RingAttention bare(*backend, group, shape, {}, {}, nullptr);
   const Status status = bare.forward(view, view, view, {}, view, view);
   EXPECT_EQ(status.code(), StatusCode::badConfig);
-  EXPECT_NE(status.message().find("workspace has 0 bytes"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("have 0 and 0 bytes"), std::string::npos) << status.message();
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -116,6 +117,28 @@ inline Documents sampleDocuments(const std::vector<std::size_t>& lengths, std::u
     at += length;
   }
   return result;
+}
+
+/// A stream of at least `count` tokens in documents of many lengths, of one token too.
+struct Packed {
+  Documents documents;
+  std::vector<std::uint32_t> tokens;
+  std::vector<int> documentOf;  ///< of every token
+};
+inline Packed samplePacked(std::int64_t count, std::uint32_t vocabulary) {
+  std::vector<std::size_t> lengths;
+  std::int64_t total = 0;
+  for (std::size_t i = 0; total < count; ++i) {
+    constexpr std::size_t kLengths[] = {5, 1, 17, 23, 70, 30, 1, 1, 9, 48, 13};
+    lengths.push_back(kLengths[i % std::size(kLengths)]);
+    total += static_cast<std::int64_t>(lengths.back());
+  }
+  Packed packed{sampleDocuments(lengths, vocabulary), {}, {}};
+  for (std::size_t d = 0; d < packed.documents.size(); ++d) {
+    packed.tokens.insert(packed.tokens.end(), packed.documents[d].begin(), packed.documents[d].end());
+    packed.documentOf.insert(packed.documentOf.end(), packed.documents[d].size(), static_cast<int>(d));
+  }
+  return packed;
 }
 
 }  // namespace internevo::trainer::testing

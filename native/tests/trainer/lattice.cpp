@@ -31,11 +31,11 @@ bool legal(const Config& base, const PlanConfig& plan) {
   return true;
 }
 
-constexpr std::size_t kFactors = 12;
+constexpr std::size_t kFactors = 13;
 std::array<std::int64_t, kFactors> factorsOf(const PlanConfig& p) {
   return {p.microBatchSize, p.microBatches, p.recompute, p.dataParallel, p.sequenceParallel, p.parameterSharding,
           p.gradientSharding, p.optimizerStateSharding, p.pipelineParallel, p.tensorParallel, p.pipelineChunks,
-          p.recomputeLayers};
+          p.recomputeLayers, p.contextParallel};
 }
 
 using Pair = std::array<std::int64_t, 4>;
@@ -84,8 +84,10 @@ std::vector<PlanConfig> latticeOf(const Config& base, int ranks, std::int64_t se
       for (const int b : divisors(static_cast<int>(sequences / dp))) {
         p.microBatchSize = b, p.microBatches = sequences / dp / b;
         for (const int tp : sp == 1 ? std::vector<int>{1} : std::vector<int>{1, sp}) {
-          p.tensorParallel = tp;
-          addVariants(base, p, &plans);
+          for (const int context : tp == 1 ? divisors(sp) : std::vector<int>{1}) {
+            p.tensorParallel = tp, p.contextParallel = context;
+            addVariants(base, p, &plans);
+          }
         }
       }
     }
@@ -116,13 +118,13 @@ std::string nameOf(const PlanConfig& p) {
   return "b" + std::to_string(p.microBatchSize) + " n" + std::to_string(p.microBatches) + " a" + recomputed + " pp" +
          std::to_string(p.pipelineParallel) + " v" + std::to_string(p.pipelineChunks) + " dp" +
          std::to_string(p.dataParallel) + " tp" + std::to_string(p.tensorParallel) + " sp" +
-         std::to_string(p.sequenceParallel) + " ps" + std::to_string(p.parameterSharding) + " gs" +
+         std::to_string(p.sequenceParallel) + " c" + std::to_string(p.contextParallel) + " ps" + std::to_string(p.parameterSharding) + " gs" +
          std::to_string(p.gradientSharding) + " oss" + std::to_string(p.optimizerStateSharding);
 }
 
 std::string orderKeyOf(const PlanConfig& p, bool tiedEmbeddings) {
   std::string key = "dp" + std::to_string(p.dataParallel) + " tp" + std::to_string(p.tensorParallel) + " sp" +
-                    std::to_string(p.sequenceParallel) + " b" + std::to_string(p.microBatchSize) + " n" +
+                    std::to_string(p.sequenceParallel) + " c" + std::to_string(p.contextParallel) + " b" + std::to_string(p.microBatchSize) + " n" +
                     std::to_string(p.microBatches);
   const bool ends = tiedEmbeddings && p.pipelineParallel > 1;
   if (ends) key += " both ends";

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <numeric>
 
+#include "data_writers.h"
 #include "lattice.h"
 #include "reference.h"
 #include "support.h"
@@ -37,6 +39,7 @@ int worldSize() {
 
 struct Outcome {
   std::vector<double> losses, norms;
+  std::vector<std::int64_t> tokens;
   std::vector<std::vector<std::vector<float>>> gradients;  ///< [step][unit]
   std::uint64_t bits = 0;  ///< of losses, norms, all gradients and the final weights and moments
 };
@@ -64,6 +67,7 @@ Outcome train(const Config& base, const PlanConfig& plan, const std::vector<int>
   for (int step = 1; step <= kSteps; ++step) {
     const StepResult result = trainer.step(step);
     outcome.losses.push_back(result.loss), outcome.norms.push_back(result.gradientNorm);
+    outcome.tokens.push_back(result.tokens);
     keep(&result.loss, sizeof result.loss), keep(&result.gradientNorm, sizeof result.gradientNorm);
     outcome.gradients.emplace_back();
     keepAll(Trainer::Quantity::gradient, &outcome.gradients.back());
@@ -79,6 +83,7 @@ Outcome train(const Config& base, const PlanConfig& plan, const std::vector<int>
 double differenceOf(const Config& base, const Outcome& one, const Outcome& other) {
   const Layout layout = Layout::whole(base.model);
   double largest = 0;
+  if (one.tokens != other.tokens) return HUGE_VAL;
   for (std::size_t step = 0; step < kSteps; ++step) {
     largest = std::max(largest, std::abs(other.losses[step] - one.losses[step]) / std::abs(one.losses[step]));
     for (int unit = 0; unit < layout.unitCount(); ++unit) {
@@ -122,7 +127,7 @@ double largestQuotient(const Errors& errors, const Errors& ofOne) {
 }
 
 /// The gradients of the first step in float64, by the plain model.
-Tensors exactGradients(const Config& config, const std::vector<std::uint32_t>& data) {
+Tensors exactGradients(const Config& config, const Batch& batch) {
   Trainer trainer(config, 0, {worldRank()});
   trainer.initializeWeights();
   Tensors weights, gradients;
@@ -133,7 +138,7 @@ Tensors exactGradients(const Config& config, const std::vector<std::uint32_t>& d
       weights[t.name].assign(values.begin() + t.offset, values.begin() + t.offset + t.elements());
     }
   }
-  batchLoss(Reference(config.model, config.sequenceLengthTokens, false), weights, batchOf(config, data, 1), &gradients);
+  batchLoss(Reference(config.model, config.sequenceLengthTokens, false), weights, batch, &gradients);
   return gradients;
 }
 
@@ -141,15 +146,19 @@ struct Model {
   const char* name;
   ModelConfig config;
   std::int64_t sequence;
+  bool documents;
 };
 
 /// H, L, A, K, F, V: sizes that shards and tensor ranks do not divide evenly, numbers of layers that stages do not divide,
-/// grouped queries with fewer and with more key/value heads than sequence or tensor ranks, tied and untied heads. Initial
+/// grouped queries with fewer and with more key/value heads than sequence or tensor ranks, tied and untied heads, fewer
+/// heads than ranks (then only context parallelism gives a sequence to all of them), packed documents or none. Initial
 /// weights of the deeper ones are smaller: rounding grows with depth and with the size of the weights.
 const Model kModels[] = {
-    {"grouped", {48, 5, 4, 2, 80, 97, false, 10000, 1e-5, 0.07}, 24},
-    {"tied", {64, 4, 8, 8, 72, 61, true, 500, 1e-6, 0.07}, 16},
-    {"oneKeyHead", {80, 1, 8, 1, 56, 130, false, 10000, 1e-5, 0.1}, 40},
+    {"grouped", {48, 5, 4, 2, 80, 97, false, 10000, 1e-5, 0.07}, 24, false},
+    {"tied", {64, 4, 8, 8, 72, 61, true, 500, 1e-6, 0.07}, 16, false},
+    {"oneKeyHead", {80, 1, 8, 1, 56, 130, false, 10000, 1e-5, 0.1}, 40, false},
+    {"groupedDocuments", {48, 3, 4, 2, 80, 97, false, 10000, 1e-5, 0.07}, 24, true},
+    {"fewHeadsTiedDocuments", {32, 2, 2, 1, 40, 61, true, 10000, 1e-5, 0.1}, 48, true},
 };
 
 class LatticeTest : public ::testing::TestWithParam<Model> {};
@@ -158,9 +167,16 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
   const char* const asked = std::getenv("INTERNEVO_LATTICE");
   const bool whole = asked != nullptr && std::strcmp(asked, "whole") == 0;
   TemporaryDirectory directory;  // of each rank
-  const std::vector<std::uint32_t> data = sampleTokens(1500, 61);
-  writeTokenFile(directory.file("d.tokens"), data, 61);
+  const Packed packed = samplePacked(1500, 61);
+  const bool documents = GetParam().documents;
+  const std::vector<std::uint32_t> data = documents ? packed.tokens : sampleTokens(1500, 61);
   Config base = smallConfig(directory.file("d.tokens"));
+  if (documents) {
+    writeOwn(base.data.path, packed.documents, 61, 2);
+    base.data.packing = DataConfig::Packing::documents;
+  } else {
+    writeTokenFile(base.data.path, data, 61);
+  }
   base.model = GetParam().config;
   base.sequenceLengthTokens = GetParam().sequence;
   base.optimizer.clipGlobalNorm = 0.3;
@@ -169,11 +185,16 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
   base.plan = onePlan, base.mesh = meshOf(onePlan);
   Config narrow = base;
   narrow.precision = DataType::bfloat16;
-  const Tensors exact = exactGradients(base, data);
+  const Batch batch = batchOf(base, data, documents ? packed.documentOf : std::vector<int>{}, 1);
+  std::int64_t realTokens = 0;
+  for (const auto& targets : batch.targets) realTokens += std::count_if(targets.begin(), targets.end(), [](int t) { return t >= 0; });
+  const Tensors exact = exactGradients(base, batch);
   const Errors narrowErrors = errorsOf(base, train(narrow, onePlan, {worldRank()}), exact);
   const Outcome one = train(base, onePlan, {worldRank()});
   EXPECT_GT(one.norms[0], base.optimizer.clipGlobalNorm);
   EXPECT_LT(one.losses[2], one.losses[0]);
+  EXPECT_EQ(one.tokens[0], realTokens);
+  EXPECT_EQ(realTokens < kSequences * base.sequenceLengthTokens, documents);
 
   std::vector<PlanConfig> plans;
   for (int ranks = worldSize() == 8 ? 8 : 1; ranks <= worldSize(); ranks *= 2) {
@@ -223,6 +244,28 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
                 "most %.2f times as much as on one rank; %zu compared bit by bit\n",
                 GetParam().name, plans.size(), worst, worstReference, worstNarrow, bitwise);
   }
+}
+
+/// A file that is one document: positions and keys are listed, and the arithmetic is that of no packing.
+TEST(PackedDocuments, OneDocumentGivesTheBitsOfNone) {
+  if (worldSize() != 4) GTEST_SKIP() << "needs 4 ranks";
+  TemporaryDirectory directory;
+  const Documents whole = sampleDocuments({1500}, 61);
+  Config none = smallConfig(directory.file("d.tokens"));
+  writeOwn(none.data.path, whole, 61, 2);
+  Config packed = none;
+  packed.data.packing = DataConfig::Packing::documents;
+  std::vector<int> everyone(4);
+  std::iota(everyone.begin(), everyone.end(), 0);
+  std::map<std::string, int> kinds;
+  for (const PlanConfig& plan : pairwiseSample(latticeOf(none, 4, kSequences))) {
+    // One of each kind of communication is enough: the rest is the other test's.
+    const std::string kind = "tp" + std::to_string(plan.tensorParallel) + " sp" + std::to_string(plan.sequenceParallel) +
+                             " c" + std::to_string(plan.contextParallel) + " pp" + std::to_string(plan.pipelineParallel);
+    if (++kinds[kind] > 1) continue;
+    EXPECT_EQ(train(packed, plan, everyone).bits, train(none, plan, everyone).bits) << nameOf(plan);
+  }
+  EXPECT_GT(kinds.size(), 8u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, LatticeTest, ::testing::ValuesIn(kModels),

@@ -32,12 +32,14 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
   const ModelConfig& m = c.model;
   const PlanConfig& p = c.plan;
   const Integer H = m.hiddenSize, L = m.layers, A = m.heads, K = m.kvHeads, F = m.ffnHiddenSize, V = m.vocabularySize;
+  const Integer ctx = p.contextParallel, u = p.sequenceParallel / ctx;
   const Integer D = H / A, W = K * D, S = c.sequenceLengthTokens, b = p.microBatchSize;
   const Integer pp = p.pipelineParallel, v = p.pipelineChunks, tp = p.tensorParallel, sp = p.sequenceParallel,
                 ps = p.parameterSharding, gs = p.gradientSharding, oss = p.optimizerStateSharding,
                 R = p.dataParallel * sp / tp, N = pp * p.dataParallel * sp;
-  const bool first = s == 0, last = s == pp - 1, tied = m.tiedEmbeddings, ulysses = tp == 1 && sp > 1;
-  const Integer T = b * S / sp, B = tp > 1 ? b * S : T, heads = A / sp, kv = K >= sp ? K / sp : 1, beta = c.bf16() ? 2 : 4;
+  const bool documents = c.data.packing == DataConfig::Packing::documents;
+  const bool first = s == 0, last = s == pp - 1, tied = m.tiedEmbeddings, ulysses = tp == 1 && u > 1;
+  const Integer T = b * S / sp, B = tp > 1 ? b * S : T, heads = A / u, kv = K >= u ? K / u : 1, Q = b * S / ctx, beta = c.bf16() ? 2 : 4;
   const Integer Vt = (V + tp - 1) / tp, Ht = H / tp, Wt = tp > 1 ? kv * D : W, Ft = F / tp;
 
   const auto unit = [&](Integer P) { return up(P, 64 * ps * oss); };
@@ -72,13 +74,13 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
   const Integer gradientSlots = p.backwardOverlap == BackwardOverlap::none ? 1 : 2;
 
   const Integer stream = al(T * H * beta);
-  const Integer layerSet = al(b * S * (heads + 2 * kv) * D * beta) + al(b * S * heads * D * beta) + (ulysses ? stream : 0) +
-                           al(4 * b * heads * S) + stream + al(B * 2 * Ft * beta);
+  const Integer layerSet = al(Q * (heads + 2 * kv) * D * beta) + al(Q * heads * D * beta) + (ulysses ? stream : 0) +
+                           al(4 * heads * Q) + stream + al(B * 2 * Ft * beta);
   const Integer mlpPart = 2 * al(B * Ft * beta);
-  const Integer attentionPart = al(b * S * (heads + 2 * kv) * D * beta) +
-                                (ulysses ? al(T * (H + 2 * W) * beta) + al(b * S * heads * D * beta) : 0);
-  const Integer t = up(S, 96), d = up(D, 32);
-  const Integer E = t * (2 * D + d) + 2 * S * D + 2 * 96 * 96 + 3 * 96 * D + 2 * 96 * d + 96;
+  const Integer attentionPart = al(Q * (heads + 2 * kv) * D * beta) +
+                                (ulysses ? al(T * (H + 2 * W) * beta) + al(Q * heads * D * beta) : 0);
+  const Integer keys = ctx > 1 ? S / (2 * ctx) : S, t = up(keys, 96), d = up(D, 32);
+  const Integer E = t * (2 * D + d) + 2 * keys * D + 2 * 96 * 96 + 3 * 96 * D + 2 * 96 * d + 96;
   const auto scratch = [](std::initializer_list<Integer> sizes) {
     Integer most = 0;
     for (const Integer g : sizes) {
@@ -102,11 +104,13 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
           {"logits", (last ? al(4 * Vt * chunkRows) : 0) + 4243968 * c.threadsPerRank},
           {"gatherPool", ps > 1 ? (overlaps ? 2 : 1) * beta * gathered : 0},
           {"reduceStaging", (ps > 1 || gs > 1 ? gradientSlots * 4 * gradients : 0) + reduce + laneReduce},
-          {"allToAllStaging", ulysses ? 2 * al(b * S * heads * D * beta) : 0},
+          {"allToAllStaging", ulysses ? 2 * al(Q * heads * D * beta) : 0},
+          {"contextStaging", ctx > 1 ? 2 * al(beta * Q * 2 * kv * D) + 3 * al(4 * Q * 2 * kv * D) + (c.bf16() ? al(4 * Q * heads * D) : 0) : 0},
           {"tensorParallelStaging", tp > 1 ? al(b * S * H * beta) + (last ? al(24 * tp * chunkRows) : 0) : 0},
           {"pipelineBuffers", buffers * stream},
           {"ropeTables", 2 * al(4 * S * D / 2)},
-          {"dataBuffers", first || last ? 2 * al(4 * B) : 0},
+          {"dataBuffers", (first || last ? 2 * al(4 * B) : 0) + (documents || ctx > 1 ? al(4 * B) : 0) +
+                              (documents ? al(4 * Q) + al(4 * (std::min(c.data.maxDocumentsPerSequence, S) + 1)) : 0)},
           {"checkpointStaging", c.checkpoint ? al(3 * 4 * 64 * (part(embedding) + layers * (part(qkv) + part(out) + part(gateUp) + part(down)) + part(head))) : 0}};
 }
 
@@ -119,7 +123,7 @@ std::map<std::string, Integer> linesOf(const MemoryPlan& plan) {
 }
 
 TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
-  int plans = 0, interleaved = 0, tensor = 0;
+  int plans = 0, interleaved = 0, tensor = 0, context = 0;
   for (const bool tied : {false, true}) {
     for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
       for (const int ranks : {1, 2, 4, 6, 8, 12}) {
@@ -136,6 +140,8 @@ TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
           c.plan = plan;
           c.checkpoint.reset();
           if (plans % 2 == 0) c.checkpoint = CheckpointConfig{};
+          c.data.packing = plans % 4 > 1 ? DataConfig::Packing::documents : DataConfig::Packing::none;
+          c.data.maxDocumentsPerSequence = plans % 8 > 3 ? 1024 : 17;
           StagePlans stages = planStages(c, *backend);
           addCheckpointStaging(c, 0, &stages);
           ASSERT_EQ(stages.plans.size(), static_cast<std::size_t>(plan.pipelineParallel));
@@ -150,6 +156,7 @@ TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
           }
           EXPECT_EQ(stages.largest().arenaBytes(), most);
           ++plans, interleaved += plan.pipelineChunks > 1, tensor += plan.tensorParallel > 1;
+          context += plan.contextParallel > 1;
         }
       }
     }
@@ -157,6 +164,7 @@ TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
   EXPECT_GT(plans, 1000);
   EXPECT_GT(interleaved, 100);
   EXPECT_GT(tensor, 100);
+  EXPECT_GT(context, 1000);
 }
 
 /// Every element of every logical tensor is held, and as the primary copy by exactly one position.

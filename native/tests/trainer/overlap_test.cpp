@@ -11,6 +11,7 @@
 #include <new>
 #include <numeric>
 
+#include "data_writers.h"
 #include "lattice.h"
 #include "support.h"
 #include "trainer/gather_pool.h"
@@ -115,14 +116,20 @@ PlanConfig planOf(std::int64_t b, std::int64_t n, std::int64_t a, int pp, int v,
   return p;
 }
 
+PlanConfig onContext(int ranks, PlanConfig plan) {
+  plan.contextParallel = ranks;
+  return plan;
+}
+
 std::vector<PlanConfig> samplePlans() {
   if (worldSize() == 2) {
     return {planOf(2, 2, 0, 1, 1, 2, 1, 1, 2, 1, 1), planOf(2, 2, -1, 1, 1, 2, 1, 1, 2, 1, 1),
             planOf(2, 3, 1, 1, 1, 1, 1, 2, 2, 1, 1), planOf(2, 2, 0, 1, 1, 2, 1, 1, 1, 2, 2),
             planOf(2, 2, 0, 1, 1, 2, 1, 1, 1, 1, 2), planOf(1, 4, 0, 1, 1, 2, 1, 1, 1, 1, 1),
-            planOf(2, 2, 0, 2, 1, 1, 1, 1, 1, 1, 1)};
+            planOf(2, 2, 0, 2, 1, 1, 1, 1, 1, 1, 1), onContext(2, planOf(2, 3, 1, 1, 1, 1, 1, 2, 2, 1, 1))};
   }
-  return {planOf(1, 2, 1, 1, 1, 4, 1, 1, 2, 2, 2), planOf(2, 2, 0, 1, 1, 2, 1, 2, 2, 1, 2),
+  return {onContext(2, planOf(2, 2, 1, 1, 1, 1, 1, 4, 2, 2, 2)), onContext(2, planOf(1, 4, 0, 2, 2, 1, 1, 2, 2, 1, 1)),
+          planOf(1, 2, 1, 1, 1, 4, 1, 1, 2, 2, 2), planOf(2, 2, 0, 1, 1, 2, 1, 2, 2, 1, 2),
           planOf(2, 2, -1, 1, 1, 2, 2, 2, 2, 1, 1), planOf(2, 2, 0, 1, 1, 2, 2, 2, 1, 2, 2),
           planOf(1, 4, 1, 2, 1, 2, 1, 1, 2, 1, 1), planOf(1, 4, 0, 2, 1, 2, 1, 1, 1, 2, 2),
           planOf(1, 4, 0, 2, 2, 1, 1, 2, 2, 1, 1),  planOf(1, 2, 0, 1, 1, 4, 1, 1, 4, 1, 1)};
@@ -151,7 +158,10 @@ TEST_F(Overlap, EveryPolicyGivesTheBitsOfNone) {
 }
 
 TEST_F(Overlap, AStepAllocatesNothingAfterTheFirst) {
+  writeOwn(data_, samplePacked(1500, 61).documents, 61, 2);
   for (const PlanConfig& plan : samplePlans()) {
+    const bool packed = config_.data.packing == DataConfig::Packing::documents;  // every second plan packs documents
+    config_.data.packing = packed ? DataConfig::Packing::none : DataConfig::Packing::documents;
     for (const Policy& policy : {Policy{ForwardOverlap::none, BackwardOverlap::none}, Policy{ForwardOverlap::interLayer, BackwardOverlap::intraLayer}}) {
       Config config = configOf(plan, policy);
       Activity activity(10000);

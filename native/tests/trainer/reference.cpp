@@ -80,13 +80,13 @@ void Reference::linearBackward(const Vec& x, const Vec& w, const Vec& gY, std::i
   }
 }
 
-void Reference::rotate(Vec* x, std::int64_t heads, double direction) const {
+void Reference::rotate(Vec* x, const std::vector<int>& starts, std::int64_t heads, double direction) const {
   const std::int64_t d = m_.headSize();
   for (std::int64_t t = 0; t < s_; ++t) {
     for (std::int64_t head = 0; head < heads; ++head) {
       for (std::int64_t i = 0; i < d / 2; ++i) {
         const double frequency = std::pow(m_.ropeTheta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
-        const double angle = direction * static_cast<double>(t) * frequency;
+        const double angle = direction * static_cast<double>(t - starts[at(t)]) * frequency;
         double& a = (*x)[at((t * heads + head) * d + i)];
         double& b = (*x)[at((t * heads + head) * d + i + d / 2)];
         const double turned = a * std::cos(angle) - b * std::sin(angle);
@@ -107,13 +107,13 @@ void Reference::attention(Layer* l) const {
     for (std::int64_t t = 0; t < s_; ++t) {
       double* const row = &l->p[at((head * s_ + t) * s_)];
       double total = 0;
-      for (std::int64_t u = 0; u <= t; ++u) {
+      for (std::int64_t u = (*l->starts)[at(t)]; u <= t; ++u) {
         double score = 0;
         for (std::int64_t i = 0; i < d; ++i) score += l->q[at((t * heads + head) * d + i)] * l->k[at((u * kv + g) * d + i)];
         row[u] = std::exp(score * scale);
         total += row[u];
       }
-      for (std::int64_t u = 0; u <= t; ++u) row[u] /= total;
+      for (std::int64_t u = 0; u <= t; ++u) row[u] /= total;  // 0 in other documents
       for (std::int64_t i = 0; i < d; ++i) {
         double sum = 0;
         for (std::int64_t u = 0; u <= t; ++u) sum += row[u] * l->v[at((u * kv + g) * d + i)];
@@ -151,16 +151,17 @@ void Reference::attentionBackward(const Layer& l, const Vec& gO, Vec* gQ, Vec* g
   }
 }
 
-Reference::Layer Reference::forwardLayer(const Tensors& w, const std::string& prefix, const Vec& x, Vec* next) const {
+Reference::Layer Reference::forwardLayer(const Tensors& w, const std::string& prefix, const std::vector<int>& starts,
+                                         const Vec& x, Vec* next) const {
   const std::int64_t h = m_.hiddenSize, kv = m_.kvWidth(), f = m_.ffnHiddenSize;
   Layer l;
-  l.x = x;
+  l.x = x, l.starts = &starts;
   l.n1 = norm(x, w.at(prefix + ".attentionNorm"));
   l.q = linear(l.n1, w.at(prefix + ".wq"), h, h);
   l.k = linear(l.n1, w.at(prefix + ".wk"), h, kv);
   l.v = linear(l.n1, w.at(prefix + ".wv"), h, kv);
-  rotate(&l.q, m_.heads, 1);
-  rotate(&l.k, m_.kvHeads, 1);
+  rotate(&l.q, starts, m_.heads, 1);
+  rotate(&l.k, starts, m_.kvHeads, 1);
   attention(&l);
   l.h = linear(l.o, w.at(prefix + ".wo"), h, h);
   for (std::size_t i = 0; i < l.h.size(); ++i) l.h[i] = r(l.h[i] + x[i]);
@@ -196,8 +197,8 @@ Reference::Vec Reference::backwardLayer(const Tensors& w, const std::string& pre
   linearBackward(l.o, w.at(prefix + ".wo"), gH, h, h, &gO, gradient(".wo"));
   attentionBackward(l, rounded(gO), &gQ, &gK, &gV);
   gQ = rounded(gQ), gK = rounded(gK), gV = rounded(gV);
-  rotate(&gQ, m_.heads, -1);
-  rotate(&gK, m_.kvHeads, -1);
+  rotate(&gQ, *l.starts, m_.heads, -1);
+  rotate(&gK, *l.starts, m_.kvHeads, -1);
   linearBackward(l.n1, w.at(prefix + ".wq"), gQ, h, h, &gN1, gradient(".wq"));
   linearBackward(l.n1, w.at(prefix + ".wk"), gK, h, kv, &gN1, gradient(".wk"));
   linearBackward(l.n1, w.at(prefix + ".wv"), gV, h, kv, &gN1, gradient(".wv"));
@@ -206,7 +207,7 @@ Reference::Vec Reference::backwardLayer(const Tensors& w, const std::string& pre
 }
 
 double Reference::sequenceLoss(const Tensors& w, const std::vector<int>& tokens, const std::vector<int>& targets,
-                               double scale, Tensors* gradients) const {
+                               const std::vector<int>& documentStarts, double scale, Tensors* gradients) const {
   const std::int64_t h = m_.hiddenSize, vocabulary = m_.vocabularySize;
   if (gradients != nullptr) {
     for (const auto& [name, values] : w) (*gradients)[name].resize(values.size(), 0);
@@ -218,7 +219,7 @@ double Reference::sequenceLoss(const Tensors& w, const std::vector<int>& tokens,
   std::vector<Layer> layers;
   for (std::int64_t layer = 0; layer < m_.layers; ++layer) {
     Vec next;
-    layers.push_back(forwardLayer(w, "layers." + std::to_string(layer), x, &next));
+    layers.push_back(forwardLayer(w, "layers." + std::to_string(layer), documentStarts, x, &next));
     x = next;
   }
   const std::string headName = m_.tiedEmbeddings ? "embedding" : "head";
@@ -226,6 +227,7 @@ double Reference::sequenceLoss(const Tensors& w, const std::vector<int>& tokens,
   double loss = 0;
   Vec gN(n.size(), 0);
   for (std::int64_t t = 0; t < s_; ++t) {
+    if (targets[at(t)] < 0) continue;
     Vec logits(at(vocabulary), 0);
     double total = 0;
     for (std::int64_t v = 0; v < vocabulary; ++v) {
@@ -286,27 +288,35 @@ double ReferenceOptimizer::update(std::int64_t step, const Tensors& gradients, T
 
 // ---- batches --------------------------------------------------------------------------------------------------------
 
-Batch batchOf(const Config& c, const std::vector<std::uint32_t>& data, std::int64_t step) {
+Batch batchOf(const Config& c, const std::vector<std::uint32_t>& data, const std::vector<int>& documentOf,
+              std::int64_t step) {
   const std::int64_t sequences = (static_cast<std::int64_t>(data.size()) - 1) / c.sequenceLengthTokens;
   const std::int64_t size = c.plan.globalBatchSequences();
   Batch batch;
   for (std::int64_t i = 0; i < size; ++i) {
     const std::int64_t first = sequenceOfDraw(c.seed, sequences, (step - 1) * size + i) * c.sequenceLengthTokens;
-    std::vector<int> tokens, targets;
+    std::vector<int> tokens, targets, starts;
+    const auto apart = [&](std::int64_t token) {  // from the one before it
+      return !documentOf.empty() && documentOf[at(token)] != documentOf[at(token - 1)];
+    };
     for (std::int64_t t = first; t < first + c.sequenceLengthTokens; ++t) {
       tokens.push_back(static_cast<int>(data[static_cast<std::size_t>(t)]));
-      targets.push_back(static_cast<int>(data[static_cast<std::size_t>(t + 1)]));
+      targets.push_back(apart(t + 1) ? -1 : static_cast<int>(data[static_cast<std::size_t>(t + 1)]));
+      starts.push_back(t == first ? 0 : apart(t) ? static_cast<int>(t - first) : starts.back());
     }
     batch.tokens.push_back(tokens), batch.targets.push_back(targets);
+    batch.documentStarts.push_back(starts);
   }
   return batch;
 }
 
 double batchLoss(const Reference& reference, const Tensors& weights, const Batch& batch, Tensors* gradients) {
   double loss = 0, count = 0;
-  for (const auto& tokens : batch.tokens) count += static_cast<double>(tokens.size());
+  for (const auto& targets : batch.targets) {
+    for (const int target : targets) count += target < 0 ? 0 : 1;
+  }
   for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
-    loss += reference.sequenceLoss(weights, batch.tokens[i], batch.targets[i], 1 / count, gradients);
+    loss += reference.sequenceLoss(weights, batch.tokens[i], batch.targets[i], batch.documentStarts[i], 1 / count, gradients);
   }
   return loss / count;
 }

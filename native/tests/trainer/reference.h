@@ -18,13 +18,16 @@ class Reference {
   /// implementation with that storage would have it; sums stay float64.
   Reference(const ModelConfig& model, std::int64_t sequence, bool bf16) : m_(model), s_(sequence), bf16_(bf16) {}
 
-  /// Sum of the losses of one sequence's tokens; adds scale · gradient to `gradients` when it is given.
+  /// Sum of the losses of one sequence's tokens, of those whose target is not −1; adds scale · gradient to `gradients`
+  /// when it is given. documentStarts: of each token, where its document begins in the sequence; tokens see their own
+  /// document only, and positions are counted from its beginning.
   double sequenceLoss(const Tensors& weights, const std::vector<int>& tokens, const std::vector<int>& targets,
-                      double scale, Tensors* gradients) const;
+                      const std::vector<int>& documentStarts, double scale, Tensors* gradients) const;
 
  private:
   struct Layer {
     std::vector<double> x, n1, q, k, v, p, o, h, n2, gate, up, act;
+    const std::vector<int>* starts = nullptr;
   };
   using Vec = std::vector<double>;
 
@@ -35,10 +38,11 @@ class Reference {
   Vec linear(const Vec& x, const Vec& w, std::int64_t inputs, std::int64_t outputs) const;
   void linearBackward(const Vec& x, const Vec& w, const Vec& gY, std::int64_t inputs, std::int64_t outputs, Vec* gX,
                       Vec* gW) const;
-  void rotate(Vec* x, std::int64_t heads, double direction) const;
+  void rotate(Vec* x, const std::vector<int>& starts, std::int64_t heads, double direction) const;
   void attention(Layer* l) const;
   void attentionBackward(const Layer& l, const Vec& gO, Vec* gQ, Vec* gK, Vec* gV) const;
-  Layer forwardLayer(const Tensors& w, const std::string& prefix, const Vec& x, Vec* next) const;
+  Layer forwardLayer(const Tensors& w, const std::string& prefix, const std::vector<int>& starts, const Vec& x,
+                     Vec* next) const;
   Vec backwardLayer(const Tensors& w, const std::string& prefix, const Layer& l, const Vec& gNext, Tensors* g) const;
 
   ModelConfig m_;
@@ -60,11 +64,13 @@ class ReferenceOptimizer {
 
 /// The sequences of a step.
 struct Batch {
-  std::vector<std::vector<int>> tokens, targets;
+  std::vector<std::vector<int>> tokens, targets, documentStarts;
 };
-Batch batchOf(const Config& config, const std::vector<std::uint32_t>& data, std::int64_t step);
+/// documentOf: of every token of the data, its document; empty: none are kept apart.
+Batch batchOf(const Config& config, const std::vector<std::uint32_t>& data, const std::vector<int>& documentOf,
+              std::int64_t step);
 
-/// Mean loss of a batch; adds its gradient to `gradients` when it is given.
+/// Mean loss of a batch over the targets that are not −1; adds its gradient to `gradients` when it is given.
 double batchLoss(const Reference& reference, const Tensors& weights, const Batch& batch, Tensors* gradients);
 
 }  // namespace internevo::trainer::testing

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "data_writers.h"
 #include "internevo/collectives.h"
 #include "reference.h"
 #include "support.h"
@@ -34,18 +35,31 @@ double relative(const std::vector<double>& a, const std::vector<double>& b) {
   return difference == 0 ? 0 : std::sqrt(difference / size);
 }
 
-class ReferenceTest : public ::testing::TestWithParam<bool> {
+struct Variant {
+  const char* name;
+  bool tied, documents;
+};
+
+class ReferenceTest : public ::testing::TestWithParam<Variant> {
  protected:
   void SetUp() override {
     data_ = sampleTokens(3000, kVocabulary);
-    writeTokenFile(directory_.file("d.tokens"), data_, kVocabulary);
     config_ = smallConfig(directory_.file("d.tokens"));
-    config_.model.tiedEmbeddings = GetParam();
+    if (GetParam().documents) {
+      const Packed packed = samplePacked(3000, kVocabulary);
+      data_ = packed.tokens, documentOf_ = packed.documentOf;
+      writeOwn(config_.data.path, packed.documents, kVocabulary, 2);
+      config_.data.packing = DataConfig::Packing::documents;
+    } else {
+      writeTokenFile(config_.data.path, data_, kVocabulary);
+    }
+    config_.model.tiedEmbeddings = GetParam().tied;
     config_.plan.microBatchSize = 2, config_.plan.microBatches = 2;
     config_.optimizer.clipGlobalNorm = 0.5;  // below the norm, so that clipping acts
   }
   TemporaryDirectory directory_;
   std::vector<std::uint32_t> data_;
+  std::vector<int> documentOf_;
   Config config_;
 };
 
@@ -55,7 +69,7 @@ TEST_P(ReferenceTest, GradientsOfTheReferenceAreThoseOfFiniteDifferences) {
   trainer.initializeWeights();
   Tensors weights = collect(trainer, Trainer::Quantity::weights);
   const Reference reference(config_.model, config_.sequenceLengthTokens, false);
-  const Batch batch = batchOf(config_, data_, 1);
+  const Batch batch = batchOf(config_, data_, documentOf_, 1);
   Tensors gradients;
   batchLoss(reference, weights, batch, &gradients);
   for (auto& [name, values] : weights) {
@@ -82,7 +96,7 @@ TEST_P(ReferenceTest, ThreeStepsOfTheTrainerAreThoseOfTheReference) {
   ReferenceOptimizer optimizer(config_.optimizer);
   for (std::int64_t step = 1; step <= 3; ++step) {
     Tensors gradients;
-    const double loss = batchLoss(reference, weights, batchOf(config_, data_, step), &gradients);
+    const double loss = batchLoss(reference, weights, batchOf(config_, data_, documentOf_, step), &gradients);
     const double norm = optimizer.update(step, gradients, &weights);
     const StepResult result = trainer.step(step);
     EXPECT_NEAR(result.loss, loss, 1e-6 * loss) << "step " << step;
@@ -102,7 +116,7 @@ TEST_P(ReferenceTest, Bfloat16ErrsAtMostTwiceAsMuchAsAPlainImplementation) {
   Trainer trainer(config_, 0, {0});
   trainer.initializeWeights();
   const Tensors weights = collect(trainer, Trainer::Quantity::weights);
-  const Batch batch = batchOf(config_, data_, 1);
+  const Batch batch = batchOf(config_, data_, documentOf_, 1);
   Tensors exact, plain;
   const double loss = batchLoss(Reference(config_.model, config_.sequenceLengthTokens, false), weights, batch, &exact);
   const double plainLoss =
@@ -115,8 +129,10 @@ TEST_P(ReferenceTest, Bfloat16ErrsAtMostTwiceAsMuchAsAPlainImplementation) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Head, ReferenceTest, ::testing::Values(false, true),
-                         [](const auto& head) { return head.param ? "Tied" : "Untied"; });
+INSTANTIATE_TEST_SUITE_P(Variants, ReferenceTest,
+                         ::testing::Values(Variant{"Untied", false, false}, Variant{"Tied", true, false},
+                                           Variant{"UntiedDocuments", false, true}, Variant{"TiedDocuments", true, true}),
+                         [](const auto& variant) { return std::string(variant.param.name); });
 
 TEST(Splits, WholeBlocksOfRowsGiveTheSameBitsInOneMicroBatchOrSeveral) {
   TemporaryDirectory directory;

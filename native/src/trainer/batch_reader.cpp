@@ -1,0 +1,73 @@
+#include "trainer/batch_reader.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace internevo::trainer {
+
+namespace {
+
+std::int32_t* at(const View& view, std::int64_t element) {
+  return view.empty() ? nullptr : view.as<std::int32_t>() + element;
+}
+
+}  // namespace
+
+BatchReader::BatchReader(const Config& config, const TokenFile& data, const SequencePlace& place, int dataIndex,
+                         const BatchViews& views)
+    : config_(config),
+      data_(data),
+      own_(ownTokens(config, place)),
+      attention_(attentionTokens(config, place)),
+      dataIndex_(dataIndex),
+      views_(views) {
+  if (views_.positions.empty()) return;
+  for (std::int64_t sequence = 0, row = 0; sequence < config_.plan.microBatchSize; ++sequence) {
+    for (int i = 0; i < own_.count; ++i) {
+      const Stretch& s = own_.stretches[static_cast<std::size_t>(i)];
+      std::iota(at(views_.positions, row), at(views_.positions, row + s.count), static_cast<std::int32_t>(s.first));
+      row += s.count;
+    }
+  }
+}
+
+void BatchReader::read(std::int64_t step, std::int64_t microBatch) {
+  if (step == step_ && microBatch == microBatch_) return;
+  step_ = step, microBatch_ = -1;
+  const PlanConfig& p = config_.plan;
+  for (std::int64_t row = 0; row < p.microBatchSize; ++row) {
+    const std::int64_t place = microBatch * p.microBatchSize * p.dataParallel + dataIndex_ * p.microBatchSize + row;
+    const std::int64_t draw = (step - 1) * p.globalBatchSequences() + place;
+    readSequence(sequenceOfDraw(config_.seed, data_.sequenceCount(), draw), row);
+  }
+  microBatch_ = microBatch;
+}
+
+void BatchReader::readSequence(std::int64_t sequence, std::int64_t row) {
+  const bool documents = !views_.documentStarts.empty();
+  std::int32_t* const starts = at(views_.documentStarts, 0);
+  const std::int64_t count = documents ? data_.documents(sequence, starts) : 0;
+  std::int64_t to = row * own_.rows();
+  for (int i = 0; i < own_.count; ++i) {
+    const Stretch& s = own_.stretches[static_cast<std::size_t>(i)];
+    if (!views_.tokens.empty()) data_.read(sequence, s.first, s.count, at(views_.tokens, to), at(views_.targets, to));
+    if (documents) expandDocuments(starts, count, s.first, s.count, nullptr, at(views_.positions, to));
+    to += s.count;
+  }
+  if (!documents) return;
+  to = row * attention_.rows();
+  for (int i = 0; i < attention_.count; ++i) {
+    const Stretch& s = attention_.stretches[static_cast<std::size_t>(i)];
+    expandDocuments(starts, count, s.first, s.count, at(views_.firstKeys, to), nullptr);
+    to += s.count;
+  }
+}
+
+std::int64_t BatchReader::realTokens() const {
+  if (views_.targets.empty()) return 0;
+  const std::int32_t* const first = at(views_.targets, 0);
+  return std::count_if(first, first + config_.plan.microBatchSize * own_.rows(),
+                       [](std::int32_t target) { return target >= 0; });
+}
+
+}  // namespace internevo::trainer

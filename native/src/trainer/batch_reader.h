@@ -1,0 +1,42 @@
+// What a rank needs to know of a micro-batch: its tokens, their targets, their positions, and where documents begin.
+#pragma once
+
+#include "internevo/tensor.h"
+#include "trainer/layout.h"
+#include "trainer/sequence_part.h"
+#include "trainer/token_file.h"
+
+namespace internevo::trainer {
+
+/// Planned memory; a view that is empty is not filled.
+struct BatchViews {
+  View tokens, targets;  ///< int32 [blockRows]; −1: a target that is not counted
+  View positions;        ///< int32 [blockRows], for rotary positions, where rows do not follow one another from the first
+  View firstKeys;        ///< int32 [batch · attentionSequence]: AttentionShape::firstKeys, with packed documents
+  View documentStarts;   ///< int32 [documents of a sequence + 1], of the sequence that is being read
+};
+
+class BatchReader {
+ public:
+  /// `dataIndex`: which of the data-parallel ranks' sequences. Everything given outlives the object. Fills the positions
+  /// where they are those of every sequence.
+  BatchReader(const Config& config, const TokenFile& data, const SequencePlace& place, int dataIndex,
+              const BatchViews& views);
+
+  /// Fills the views, unless they hold that micro-batch already. Errors: Failure dataError.
+  void read(std::int64_t step, std::int64_t microBatch);
+  /// Targets that the views hold and that are counted.
+  std::int64_t realTokens() const;
+
+ private:
+  void readSequence(std::int64_t sequence, std::int64_t row);
+
+  const Config& config_;
+  const TokenFile& data_;
+  const SequencePart own_, attention_;
+  const int dataIndex_;
+  const BatchViews views_;
+  std::int64_t step_ = 0, microBatch_ = -1;
+};
+
+}  // namespace internevo::trainer
