@@ -17,7 +17,16 @@ export const TrainerConfigSchema = Type.Object(
     plan: Type.Object({ ...trainerPlanProperties, forwardOverlap: Type.Optional(forwardOverlap), backwardOverlap: Type.Optional(backwardOverlap) }, strict),
     mesh: MeshSchema,
     optimizer: OptimizerSchema,
-    data: Type.Object({ path: Type.String() }, strict),
+    data: Type.Object(
+      {
+        path: Type.String(),
+        format: Type.Optional(Type.Union([Type.Literal("own"), Type.Literal("megatron"), Type.Literal("internevo")], { description: "default: by the ending of path" })),
+        packing: Type.Optional(Type.Union([Type.Literal("none"), Type.Literal("documents")])),
+        endOfDocumentToken: Type.Optional(Type.Union([Type.Integer({ minimum: 0 }), Type.Null()])),
+        maxDocumentsPerSequence: Type.Optional(Type.Integer({ minimum: 1 })),
+      },
+      strict,
+    ),
     seed: Type.Integer({ minimum: 0 }),
     steps: Type.Integer({ minimum: 1 }),
     checkpoint: Type.Union([

@@ -43,15 +43,34 @@ export const OptimizerSchema = Type.Object(
 );
 export type Optimizer = Static<typeof OptimizerSchema>;
 
-/** Training data: `text` files read as byte tokens, or a token file in the project's own format. */
+/** Documents of a sequence that there is room for where a job does not say. */
+export const DEFAULT_DOCUMENTS_PER_SEQUENCE = 1024;
+
+const packing = {
+  packing: Type.Optional(
+    Type.Union([Type.Literal("none"), Type.Literal("documents")], { description: "documents: attention, positions and loss stay inside a document; none, the default: a sequence is one text" }),
+  ),
+  endOfDocumentToken: Type.Optional(Type.Integer({ minimum: 0, maximum: 2 ** 31 - 2, description: "with packing: ends a document, where the data's own borders are not to be used or there are none" })),
+  maxDocumentsPerSequence: Type.Optional(Type.Integer({ minimum: 1, maximum: 2 ** 31 - 1, description: `with packing: documents of a sequence that memory is planned for; ${DEFAULT_DOCUMENTS_PER_SEQUENCE} where it is left out` })),
+};
+
+/**
+ * Training data: `text` files, each a document, read as byte tokens; a token file in the project's own format (`tokens`);
+ * Megatron-LM's NAME.bin with NAME.idx; InternEvo's NAME.bin with NAME.bin.meta.
+ */
 export const DataSchema = Type.Union([
   Type.Object(
-    { format: Type.Literal("text"), paths: Type.Array(Line(4096), { minItems: 1, maxItems: 10_000 }) },
+    { format: Type.Literal("text"), paths: Type.Array(Line(4096), { minItems: 1, maxItems: 10_000 }), ...packing },
     { additionalProperties: false },
   ),
-  Type.Object({ format: Type.Literal("tokens"), path: Line(4096) }, { additionalProperties: false }),
+  Type.Object({ format: Type.Literal("tokens"), path: Line(4096), ...packing }, { additionalProperties: false }),
+  Type.Object({ format: Type.Literal("megatron"), path: Line(4096), ...packing }, { additionalProperties: false, description: "path: NAME.bin, NAME.idx or NAME" }),
+  Type.Object({ format: Type.Literal("internevo"), path: Line(4096), ...packing }, { additionalProperties: false, description: "path: NAME.bin, a JSON line for each document; NAME.bin.meta lies beside it" }),
 ]);
 export type Data = Static<typeof DataSchema>;
+
+/** Documents of a sequence that memory is planned for; null where documents are not packed. */
+export const documentsOf = (data: Data | null): number | null => (data?.packing === "documents" ? (data.maxDocumentsPerSequence ?? DEFAULT_DOCUMENTS_PER_SEQUENCE) : null);
 
 export const CheckpointingSchema = Type.Object(
   { everySteps: Type.Integer({ minimum: 1, maximum: MAXIMUM_STEPS }), keepLast: Type.Integer({ minimum: 1, maximum: 1000 }) },

@@ -1,5 +1,5 @@
 import { NATIVE_PROTOCOL, type TrainerConfig } from "@internevo/contracts";
-import { ProblemError, type JobSpec, type Mesh, type Plan } from "@internevo/domain";
+import { ProblemError, type Data, type JobSpec, type Mesh, type Plan } from "@internevo/domain";
 import type { Dataset } from "./dataset/prepare.ts";
 
 export interface TrainerConfigOptions {
@@ -16,14 +16,23 @@ export interface TrainerConfigOptions {
 }
 
 /** A plan as the trainer reads it: what is the paper's plan is left out, as in the documents of a trainer that knew nothing else. */
-function trainerPlan({ forwardOverlap, backwardOverlap, pipelineChunks = 1, recomputeLayers = 0, ...plan }: Plan): TrainerConfig["plan"] {
+function trainerPlan({ forwardOverlap, backwardOverlap, contextParallel = 1, pipelineChunks = 1, recomputeLayers = 0, ...plan }: Plan): TrainerConfig["plan"] {
   return {
     ...plan,
+    ...(contextParallel === 1 ? {} : { contextParallel }),
     ...(pipelineChunks === 1 ? {} : { pipelineChunks }),
     ...(recomputeLayers === 0 ? {} : { recomputeLayers }),
     ...(forwardOverlap === "none" ? {} : { forwardOverlap }),
     ...(backwardOverlap === "none" ? {} : { backwardOverlap }),
   };
+}
+
+/** Where tokens come from, as the trainer reads it: text has become a token file. */
+function trainerData(data: Data | null, { path }: Dataset): TrainerConfig["data"] {
+  const format = data?.format === "megatron" || data?.format === "internevo" ? data.format : "own";
+  if (data?.packing !== "documents") return { path, format };
+  const { packing, endOfDocumentToken, maxDocumentsPerSequence } = data;
+  return { path, format, packing, ...(endOfDocumentToken === undefined ? {} : { endOfDocumentToken }), ...(maxDocumentsPerSequence === undefined ? {} : { maxDocumentsPerSequence }) };
 }
 
 /**
@@ -44,7 +53,7 @@ export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
     plan: trainerPlan(plan),
     mesh,
     optimizer: spec.optimizer,
-    data: { path: dataset.path },
+    data: trainerData(spec.data, dataset),
     seed: spec.seed,
     steps,
     checkpoint,
