@@ -67,7 +67,7 @@ async function dryRun({ job, plan }: Case, threadsPerRank: number, memoryLimitBy
   const dataPath = join(directory, `${tokenCount}.tokens`);
   await writeFile(dataPath, Buffer.concat([encodeHeader({ bytesPerToken: 2, tokenCount, vocabularySize: 2 }), Buffer.alloc(2 * tokenCount)]));
   const dataset = { path: dataPath } as Parameters<typeof trainerConfig>[0]["dataset"];
-  const config = { ...trainerConfig({ spec: job, plan, mesh: buildMesh(plan), dataset, steps: 1, checkpoint: null, threadsPerRank }), memoryLimitBytes };
+  const config = { ...trainerConfig({ spec: job, plan, mesh: buildMesh(plan), dataset, steps: 1, checkpoint: null, threadsPerRank, timeline: job.timeline && { path: "any.json", ...job.timeline } }), memoryLimitBytes };
   const path = join(directory, "config.json");
   await writeFile(path, JSON.stringify(validate(TrainerConfigSchema, config, "plan-invalid", "the trainer's configuration")));
   const stdout = await run(trainer.path, ["--config", path, "--dry-run"]).then(({ stdout }) => stdout, ({ stdout }: { stdout: string }) => stdout);
@@ -87,7 +87,7 @@ const anyCase: fc.Arbitrary<Case> = fc
   .record({
     heads: fc.constantFrom(1, 2, 3, 4, 6, 8), kvFactor: fc.constantFrom(1, 2, 4), headHalf: factor(5), layers: factor(7), ffn: fc.oneof(factor(40), factor(12).map((width) => 24 * width)),
     vocabulary: fc.oneof(fc.integer({ min: 2, max: 9 }), fc.integer({ min: 300, max: 700 })), tiedEmbeddings: fc.boolean(), sequence: fc.constantFrom(12, 24, 96, 600), contextParallel: fc.constantFrom(undefined, undefined, 1, 2, 3, 4, 8),
-    packing: fc.constantFrom("none" as const, "documents" as const), maxDocumentsPerSequence: fc.constantFrom(undefined, 1, 17, 5000), precision: fc.constantFrom("fp32", "bf16"),
+    timeline: fc.boolean(), packing: fc.constantFrom("none" as const, "documents" as const), maxDocumentsPerSequence: fc.constantFrom(undefined, 1, 17, 5000), precision: fc.constantFrom("fp32", "bf16"),
     pipelineParallel: fc.constantFrom(1, 2, 3, 4), sequenceParallel: fc.constantFrom(1, 2, 3, 4, 8), config1: fc.boolean(), dataParallel: factor(4), microBatchSize: factor(3), microBatches: factor(6),
     recompute: fc.boolean(), recomputeLayers: fc.option(fc.integer({ min: 0, max: 4 }), { nil: undefined }), pipelineChunks: fc.option(factor(3), { nil: undefined }),
     parameterSharding: fc.nat(), optimizerStateSharding: fc.nat(), gradients: fc.boolean(),
@@ -107,6 +107,7 @@ const anyCase: fc.Arbitrary<Case> = fc
     const job = resolveJob({
       name: "parity", model, sequenceLengthTokens: c.sequence, globalBatchTokens: c.sequence * microBatchSize * microBatches * dataParallel, precision: c.precision,
       cluster: { nodes: 1, gpusPerNode: pipelineParallel * dataParallel * sequenceParallel, memoryPerGpu: "1TB" },
+      timeline: c.timeline,
       data: { format: "tokens", path: "any.tokens", ...(c.packing === "none" ? {} : { packing: c.packing, endOfDocumentToken: 1, ...(c.maxDocumentsPerSequence === undefined ? {} : { maxDocumentsPerSequence: c.maxDocumentsPerSequence }) }) },
     });
     return {
@@ -163,6 +164,7 @@ describe("the plan space of the executor", () => {
     has(({ plan }) => contextOf(plan) > 1 && headRanks(plan) > 1);
     has(({ plan, job }) => contextOf(plan) > 1 && plan.sequenceParallel > job.model.heads);
     has(({ plan, job }) => contextOf(plan) > 1 && plan.pipelineParallel > 1 && job.data?.packing === "documents");
+    has(({ job }) => job.timeline !== undefined);
     has(({ plan, job }) => plan.tensorParallel > 1 && job.data?.packing === "documents");
     expect(new Set(refused.map(({ job, plan }) => planFault(plan, job)?.reason))).toEqual(new Set(["more-stages-than-layers", "sequence-not-divisible", "heads-not-divisible", "tensor-not-divisible", "context-not-possible", "chunks-not-possible", "recompute-layers-not-possible"]));
   });

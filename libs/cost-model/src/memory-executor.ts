@@ -16,6 +16,8 @@ const PRODUCT_SCRATCH_BYTES = 4_243_968;
 const LOSS_CHUNK_ROWS = 256;
 /** Of a row, from each tensor rank: three float64. */
 const LOSS_STATISTICS_BYTES = 24;
+/** Of the recorder of a timeline: 40 bytes an event. */
+const TIMELINE_BYTES = 40 * 200_000;
 const SEGMENT_ELEMENTS = 262_144;
 const LEAST_SEGMENT_ELEMENTS = 16_384;
 const SEGMENT_BUDGET_ELEMENTS = 4_194_304;
@@ -135,6 +137,7 @@ export const executorMemory: MemoryModel = {
       dataBuffers: (stage.isFirst || stage.isLast ? 2 * al(4 * blockRows) : 0) + (documents !== null || ring > 1 ? al(4 * blockRows) : 0) + (documents === null ? 0 : al(4 * rows) + al(4 * (Math.min(documents, sequence) + 1))),
       tensorParallelStaging: tp > 1 ? al(rows * h * beta) + (stage.hasHead ? al(LOSS_STATISTICS_BYTES * tp * lossRows) : 0) : 0,
       pipelineBuffers: pp > 1 ? boundaryBuffers(stage) * stream : 0,
+      ...(context.job.timeline === undefined ? {} : { timeline: TIMELINE_BYTES }),
       runtime: context.runtimeBytes,
     };
     return lines;

@@ -116,4 +116,4 @@ export function fullestStages(model: Model, pipelineParallel: number, chunks = 1
 }
 
 /** Everything of a job that the formulas need. */
-export type JobShape = Pick<JobSpec, "model" | "sequenceLengthTokens" | "globalBatchTokens" | "precision" | "cluster" | "data">;
+export type JobShape = Pick<JobSpec, "model" | "sequenceLengthTokens" | "globalBatchTokens" | "precision" | "cluster" | "data" | "timeline">;

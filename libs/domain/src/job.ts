@@ -86,6 +86,32 @@ export const TrialSettingsSchema = Type.Object(
   { additionalProperties: false },
 );
 
+/** Steps of a run, and of each trial, whose timeline is recorded: what every rank did on its lanes. */
+export const TimelineSchema = Type.Object(
+  {
+    firstStep: Type.Integer({ minimum: 1, maximum: MAXIMUM_STEPS, description: "of an attempt that goes on behind it: its first step" }),
+    steps: Type.Integer({ minimum: 1, maximum: 1000 }),
+  },
+  { additionalProperties: false },
+);
+export type Timeline = Static<typeof TimelineSchema>;
+
+const limit = (description: string, value: number) => Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 1e6, default: value, description }));
+
+/** When a rank counts as lost; what is left out is the default. */
+export const WatchdogSchema = Type.Object(
+  {
+    beatSeconds: limit("between two signs of life of a rank", 0.5),
+    silenceSeconds: limit("a rank that gives no sign for so long has died or is frozen; at least three beats", 5),
+    stallSeconds: limit("no operation ends on any rank for so long: the rank that is not waiting for others is stuck", 8),
+    stallFactor: limit("and for so many times the longest operation so far, if that is more", 20),
+    firstStepSeconds: limit("the same until a first step has ended", 300),
+  },
+  { additionalProperties: false },
+);
+export type Watchdog = Static<typeof WatchdogSchema>;
+export const WATCHDOG_DEFAULTS = { beatSeconds: 0.5, silenceSeconds: 5, stallSeconds: 8, stallFactor: 20, firstStepSeconds: 300 } as const satisfies Required<Watchdog>;
+
 /** A job with every default filled in and every name resolved: what the services and the planner work on. */
 export const JobSpecSchema = Type.Object(
   {
@@ -101,6 +127,9 @@ export const JobSpecSchema = Type.Object(
     cluster: ClusterSchema,
     checkpointing: Type.Union([CheckpointingSchema, Type.Null()]),
     trials: TrialSettingsSchema,
+    initialWeights: Type.Optional(Line(4096, { description: "Hugging Face LLaMA folder, or one checkpoint: the weights that training begins with; without it they are drawn by the seed" })),
+    timeline: Type.Optional(TimelineSchema),
+    watchdog: Type.Optional(Type.Union([WatchdogSchema, Type.Literal(false)], { description: "when a rank counts as lost; false: the launcher alone watches the ranks" })),
     memoryModel: Type.Union([Type.Literal("executor"), Type.Literal("paper")]),
   },
   { additionalProperties: false },

@@ -12,6 +12,10 @@ export interface TrainerConfigOptions {
   /** Null: no checkpoint is written or read. */
   readonly checkpoint: TrainerConfig["checkpoint"];
   readonly threadsPerRank: number;
+  /** Where the timeline is written that a job asks for, and which steps it is of. */
+  readonly timeline?: TrainerConfig["timeline"];
+  /** Whether training begins with the job's initial weights; a trial's times do not depend on them. */
+  readonly loadWeights?: boolean;
   readonly deterministic?: boolean;
 }
 
@@ -40,7 +44,7 @@ function trainerData(data: Data | null, { path }: Dataset): TrainerConfig["data"
  * @throws ProblemError `plan-invalid` for a precision that the executor does not run.
  */
 export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
-  const { spec, plan, mesh, dataset, steps, checkpoint, threadsPerRank, deterministic = true } = options;
+  const { spec, plan, mesh, dataset, steps, checkpoint, threadsPerRank, timeline, loadWeights = false, deterministic = true } = options;
   const { name: _name, ...model } = spec.model;
   if (spec.precision === "bf16-grad16") {
     throw new ProblemError("plan-invalid", "the executor does not run precision bf16-grad16", [{ field: "precision", value: spec.precision, message: "is planned for, not run", remedy: "use bf16 or fp32" }]);
@@ -61,5 +65,8 @@ export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
     threadsPerRank,
     deterministic,
     gradientDumpPath: null,
+    ...(loadWeights && spec.initialWeights !== undefined ? { initialWeights: { path: spec.initialWeights } } : {}),
+    ...(timeline ? { timeline } : {}),
+    ...(spec.watchdog === undefined ? {} : { watchdog: spec.watchdog === false ? null : spec.watchdog }),
   };
 }
