@@ -31,7 +31,7 @@ export async function writeOwn(path: string, documents: Documents, vocabularySiz
 }
 
 /** Megatron-LM's NAME.bin and NAME.idx, every document one or more sequences. */
-export async function writeMegatron(stem: string, documents: Documents, { sequenceLength = 1 << 30, type = 8 } = {}): Promise<string> {
+export async function writeMegatron(stem: string, documents: Documents, { sequenceLength = 1 << 30, type = 8 }: { readonly sequenceLength?: number; readonly type?: 4 | 8 } = {}): Promise<string> {
   const width = type === 4 ? 4 : 2;
   const lengths: number[] = [];
   const entries: number[] = [];
@@ -49,7 +49,7 @@ export async function writeMegatron(stem: string, documents: Documents, { sequen
 }
 
 /** InternEvo's NAME.bin and NAME.bin.meta. */
-export async function writeInternevo(path: string, documents: Documents, { width = 4, columnMajor = false } = {}): Promise<string> {
+export async function writeInternevo(path: string, documents: Documents, { width = 4, columnMajor = false }: { readonly width?: 4 | 8; readonly columnMajor?: boolean } = {}): Promise<string> {
   const lines = documents.map((tokens) => `{"tokens": [${tokens.join(", ")}]}\n`);
   let byte = 0;
   const offsets = lines.map((line) => (byte += line.length) - line.length);
