@@ -1,16 +1,16 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { buildMesh, requiredMeasurements } from "@internevo/cost-model";
-import type { TrainerEvent } from "@internevo/contracts";
-import { resolveJob, worldSize, type Failure, type JobSpec, type Measurement, type Plan, type Profile } from "@internevo/domain";
-import { launchRanks, measureProfile, prepareDataset, probeIn, trainerConfig, trainerIn, type Dataset } from "@internevo/launcher";
+import { buildMesh, requiredMeasurements, type RequiredMeasurements } from "@internevo/cost-model";
+import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
+import { resolveJob, worldSize, type Cluster, type Failure, type JobSpec, type Measurement, type Plan, type Profile } from "@internevo/domain";
+import { launchRanks, launchTarget, measureProfile, prepareDataset, probeIn, trainerConfig, trainerIn, type Dataset, type ProbeEffort } from "@internevo/launcher";
 import { parse } from "yaml";
 import { measurementOf } from "../../../apps/trial-runner/src/measurement.ts";
 
 /** What the benchmarks of this folder share: real ranks of this machine, without services. */
 export const repository = resolve(import.meta.dirname, "../../..");
-const native = join(repository, "native", "dist");
+export const native = process.env["INTERNEVO_NATIVE_DIRECTORY"] ?? join(repository, "native", "dist");
 const THREADS_PER_RANK = 1;
 
 export async function readJob(path: string): Promise<JobSpec> {
@@ -32,44 +32,87 @@ export async function datasetOf(spec: JobSpec, directory: string): Promise<Datas
   return prepareDataset(spec.data, directory, { vocabularySize: spec.model.vocabularySize, sequenceLengthTokens: spec.sequenceLengthTokens });
 }
 
-/** Measures this machine with the probe, for one job. */
-export async function profileFor(spec: JobSpec, directory: string): Promise<Profile> {
+const EFFORT: ProbeEffort = { minimumSamples: 7, maximumSecondsPerPoint: 0.5, targetRelativeSpread: 0.05 };
+
+/** What is measured on hosts, and how it is stopped. */
+export interface Place {
+  /** Describes the hosts of clusters with `launcher: ssh`. */
+  readonly clustersFile?: string;
+  /** Ends the ranks at once. */
+  readonly signal?: AbortSignal;
+}
+
+/** A measurement was stopped from outside. */
+export class Stopped extends Error {
+  override readonly name = "Stopped";
+}
+
+/** Measures a cluster with the probe: all that these are, which several jobs may have asked for. */
+export async function profileOf(options: Place & { readonly cluster: Cluster; readonly needed: RequiredMeasurements; readonly directory: string; readonly effort?: ProbeEffort }): Promise<Profile> {
+  const { cluster, needed, directory, effort = EFFORT, clustersFile, signal = new AbortController().signal } = options;
   const outcome = await measureProfile({
     probe: probeIn(native),
-    cluster: spec.cluster,
-    needed: requiredMeasurements(spec),
+    cluster,
+    clustersFile,
+    needed,
     threadsPerRank: THREADS_PER_RANK,
-    effort: { minimumSamples: 7, maximumSecondsPerPoint: 0.5, targetRelativeSpread: 0.05 },
+    effort,
     runDirectory: join(directory, "probe"),
-    signal: new AbortController().signal,
-    timeoutSeconds: 600,
+    signal,
+    timeoutSeconds: 900,
     onProgress: (done, total, message) => {
       if (done % 25 === 0) console.error(`profile ${done}/${total}: ${message}`);
     },
   });
+  if (outcome.status === "stopped") throw new Stopped("the probe was stopped");
   if (outcome.status !== "measured") throw new Error(`the probe did not finish: ${JSON.stringify(outcome)}`);
   return outcome.profile;
 }
 
-/** Trains `warmupSteps + measuredSteps` steps of a plan, from the first. */
-export async function runPlan(options: { spec: JobSpec; plan: Plan; dataset: Dataset; directory: string; warmupSteps: number; measuredSteps: number; threadsPerRank?: number }): Promise<Measurement | Failure> {
-  const { spec, plan, dataset, directory, warmupSteps, measuredSteps, threadsPerRank = THREADS_PER_RANK } = options;
+/** Measures this machine with the probe, for one job. */
+export const profileFor = (spec: JobSpec, directory: string): Promise<Profile> => profileOf({ cluster: spec.cluster, needed: requiredMeasurements(spec), directory });
+
+/** What a run said: its start, and every step from the first. */
+export interface Observed {
+  readonly started: Extract<TrainerEvent, { event: "started" }>;
+  readonly steps: readonly Extract<TrainerEvent, { event: "step" }>[];
+}
+
+export interface ObserveOptions extends Place {
+  readonly spec: JobSpec;
+  readonly plan: Plan;
+  readonly dataset: Dataset;
+  readonly directory: string;
+  readonly steps: number;
+  readonly threadsPerRank?: number;
+  readonly timeline?: TrainerConfig["timeline"];
+}
+
+/** Trains a plan from the first step, and gives every event. @throws Stopped when the signal ended it. */
+export async function observePlan(options: ObserveOptions): Promise<Observed | Failure> {
+  const { spec, plan, dataset, directory, steps, timeline, clustersFile, signal, threadsPerRank = THREADS_PER_RANK } = options;
   const events: TrainerEvent[] = [];
   const outcome = await launchRanks({
     program: trainerIn(native),
-    config: trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset, steps: warmupSteps + measuredSteps, checkpoint: null, threadsPerRank }),
+    config: trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset, steps, checkpoint: null, threadsPerRank, ...(timeline ? { timeline } : {}) }),
     ranks: worldSize(plan),
     threadsPerRank,
-    launcher: "local",
+    ...(await launchTarget(spec.cluster, clustersFile)),
     runDirectory: join(directory, "run"),
     timeoutSeconds: 600,
+    ...(signal ? { killSignal: signal } : {}),
     onEvent: (event) => events.push(event),
   });
+  if (outcome.status === "stopped" || signal?.aborted === true) throw new Stopped("the run was stopped");
   if (outcome.status === "failed") return outcome.failure;
-  return measurementOf({
-    started: events.find((event) => event.event === "started"),
-    steps: events.filter((event) => event.event === "step"),
-    warmupSteps,
-    measuredSteps,
-  });
+  const started = events.find((event) => event.event === "started");
+  if (!started) throw new Error("the ranks ended without saying that they began");
+  return { started, steps: events.filter((event) => event.event === "step") };
+}
+
+/** Trains `warmupSteps + measuredSteps` steps of a plan, from the first. */
+export async function runPlan(options: Omit<ObserveOptions, "steps"> & { readonly warmupSteps: number; readonly measuredSteps: number }): Promise<Measurement | Failure> {
+  const { warmupSteps, measuredSteps } = options;
+  const observed = await observePlan({ ...options, steps: warmupSteps + measuredSteps });
+  return "code" in observed ? observed : measurementOf({ ...observed, warmupSteps, measuredSteps });
 }

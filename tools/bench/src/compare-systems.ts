@@ -1,0 +1,107 @@
+import { join } from "node:path";
+import { requiredMeasurements } from "@internevo/cost-model";
+import { planLabel, type Candidate, type JobSpec, type Plan, type Profile } from "@internevo/domain";
+import { planJob } from "@internevo/search";
+import { quantile } from "../../../apps/trial-runner/src/measurement.ts";
+import { datasetOf, observePlan, profileOf, type Place } from "./measure.ts";
+import { ALL_PLANS, fastestOf, INTERNEVO, SYSTEMS, type System } from "./systems.ts";
+import { unionOf } from "./union.ts";
+
+export interface CompareOptions extends Place {
+  readonly directory: string;
+  /** Plans tried: of ours, and of each other system. */
+  readonly candidates: number;
+  readonly baselineCandidates: number;
+  /** Interleaved runs of the winners. */
+  readonly rounds: number;
+  /** Measured steps of a run take about so long. */
+  readonly secondsPerRun: number;
+}
+
+/** A plan that was run: its first step is not counted. */
+export interface Tried {
+  readonly label: string;
+  readonly plan: Plan;
+  readonly rank: number;
+  readonly predictedSeconds: number;
+  readonly stepSeconds: readonly number[];
+}
+
+export interface SystemResult {
+  readonly system: System["id"];
+  /** Feasible plans of the system; 0: none fits. */
+  readonly feasible: number;
+  readonly tried: readonly Tried[];
+  /** The fastest measured, and its interleaved runs; null where nothing fits. */
+  readonly winner: { readonly label: string; readonly plan: Plan; readonly rank: number; readonly predictedSeconds: number; readonly medianStepSeconds: number; readonly rounds: readonly number[]; readonly tokensPerSecond: number } | null;
+}
+
+export interface Row {
+  readonly model: string;
+  readonly sequenceLengthTokens: number;
+  readonly systems: readonly SystemResult[];
+  /** Our tokens a second over theirs; null where no plan of theirs fits. */
+  readonly overMegatron: number | null;
+  readonly overUlysses: number | null;
+}
+
+const MOST_STEPS = 8;
+const LEAST_STEPS = 2;
+
+async function stepsOf(spec: JobSpec, candidate: Candidate, dataset: Awaited<ReturnType<typeof datasetOf>>, options: CompareOptions): Promise<number[]> {
+  const { directory, secondsPerRun, clustersFile, signal } = options;
+  const measured = Math.min(MOST_STEPS, Math.max(LEAST_STEPS, Math.ceil(secondsPerRun / candidate.predicted.stepTimeSeconds)));
+  const observed = await observePlan({ spec, plan: candidate.plan, dataset, directory, steps: 1 + measured, ...(clustersFile ? { clustersFile } : {}), ...(signal ? { signal } : {}) });
+  if ("code" in observed) throw new Error(`${spec.name}, ${planLabel(candidate.plan)}: ${observed.message}`);
+  return observed.steps.slice(1).map((step) => step.stepTimeSeconds);
+}
+
+const median = (values: readonly number[]): number => quantile(values, 0.5);
+
+async function compareOn(spec: JobSpec, profile: Profile, options: CompareOptions): Promise<Row> {
+  const all = planJob(spec, profile, { top: ALL_PLANS });
+  const dataset = await datasetOf(spec, options.directory);
+  const chosen = SYSTEMS.map((system) => ({ system, feasible: all.runnableCandidates.filter(({ plan }) => system.has(plan)).length, list: fastestOf(system, all, system === INTERNEVO ? options.candidates : options.baselineCandidates) }));
+  const runs = new Map<string, { candidate: Candidate; seconds: number[] }>();
+  for (const { list } of chosen) for (const candidate of list) runs.set(planLabel(candidate.plan), { candidate, seconds: [] });
+  for (const [label, run] of runs) {
+    run.seconds.push(...(await stepsOf(spec, run.candidate, dataset, options)));
+    console.error(`${spec.name}: ${label}: predicted ${(run.candidate.predicted.stepTimeSeconds * 1e3).toFixed(0)} ms, measured ${(median(run.seconds) * 1e3).toFixed(0)} ms`);
+  }
+  const timeOf = ({ plan }: Candidate): number => median(runs.get(planLabel(plan))?.seconds ?? []);
+  const winners = chosen.map(({ list }) => (list.length === 0 ? null : list.reduce((best, each) => (timeOf(each) < timeOf(best) ? each : best))));
+  const distinct = [...new Map(winners.filter((each) => each !== null).map((each) => [planLabel(each.plan), each])).values()];
+  const rounds = new Map(distinct.map((each) => [planLabel(each.plan), [] as number[]]));
+  for (let round = 0; round < options.rounds; round += 1) {
+    // In turns, and every other round backwards, so that what drifts meets all alike.
+    for (const each of round % 2 === 0 ? distinct : distinct.toReversed()) rounds.get(planLabel(each.plan))?.push(median(await stepsOf(spec, each, dataset, options)));
+  }
+  const systems = chosen.map(({ system, feasible, list }, index): SystemResult => {
+    const winner = winners[index];
+    const own = winner ? (rounds.get(planLabel(winner.plan)) ?? []) : [];
+    const tried = list.map((each): Tried => ({ label: planLabel(each.plan), plan: each.plan, rank: each.rank, predictedSeconds: each.predicted.stepTimeSeconds, stepSeconds: runs.get(planLabel(each.plan))?.seconds ?? [] }));
+    return {
+      system: system.id, feasible, tried,
+      winner: winner ? { label: planLabel(winner.plan), plan: winner.plan, rank: winner.rank, predictedSeconds: winner.predicted.stepTimeSeconds, medianStepSeconds: median(own), rounds: own, tokensPerSecond: spec.globalBatchTokens / median(own) } : null,
+    };
+  });
+  const speeds = systems.map(({ winner }) => winner?.tokensPerSecond ?? null);
+  const over = (index: number): number | null => (speeds[0] === null || speeds[0] === undefined || speeds[index] === null || speeds[index] === undefined ? null : speeds[0] / speeds[index]);
+  return { model: spec.model.name, sequenceLengthTokens: spec.sequenceLengthTokens, systems, overMegatron: over(1), overUlysses: over(2) };
+}
+
+/**
+ * Plans every job by one profile of the cluster, tries the fastest plans of each system for real as the product does, and
+ * runs the fastest measured of each again in turns.
+ */
+export async function compareSystems(specs: readonly JobSpec[], options: CompareOptions): Promise<{ profile: Profile; rows: Row[] }> {
+  const [first] = specs;
+  if (!first) throw new Error("no job to compare on");
+  const { clustersFile, signal, directory } = options;
+  const place = { ...(clustersFile ? { clustersFile } : {}), ...(signal ? { signal } : {}) };
+  const needed = unionOf(specs.map(requiredMeasurements));
+  const profile = await profileOf({ cluster: first.cluster, needed, directory: join(directory, "profile"), effort: { minimumSamples: 3, maximumSecondsPerPoint: 0.06, targetRelativeSpread: 0.1 }, ...place });
+  const rows: Row[] = [];
+  for (const spec of specs) rows.push(await compareOn(spec, profile, options));
+  return { profile, rows };
+}

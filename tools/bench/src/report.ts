@@ -1,0 +1,64 @@
+import { execFileSync } from "node:child_process";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { availableParallelism, cpus, loadavg } from "node:os";
+import { join } from "node:path";
+
+/** Where and when figures were measured: part of every result. */
+export interface Circumstances {
+  readonly date: string;
+  readonly command: string;
+  readonly processor: string;
+  readonly cores: number;
+  readonly node: string;
+  readonly kernel: string;
+  /** One minute's mean before the first and after the last measurement. */
+  readonly loadBefore: number;
+  readonly loadAfter: number;
+  readonly seconds: number;
+}
+
+/** Starts the clock; the returned function says how it was. */
+export function observeCircumstances(command: string): () => Circumstances {
+  const loadBefore = loadavg()[0] as number;
+  const start = performance.now();
+  const date = new Date().toISOString().slice(0, 10);
+  return () => ({
+    date,
+    command,
+    processor: cpus()[0]?.model ?? "unknown",
+    cores: availableParallelism(),
+    node: process.version,
+    kernel: execFileSync("uname", ["-sr"], { encoding: "utf8" }).trim(),
+    loadBefore,
+    loadAfter: loadavg()[0] as number,
+    seconds: (performance.now() - start) / 1000,
+  });
+}
+
+export const circumstancesText = (c: Circumstances): string =>
+  `\`${c.command}\` on ${c.date}: ${c.cores} cores of a virtual ${c.processor}, ${c.kernel}, Node ${c.node}; load ${c.loadBefore.toFixed(1)} before and ${c.loadAfter.toFixed(1)} after, ${(c.seconds / 60).toFixed(1)} minutes.`;
+
+const BEGIN = "<!-- figures: written by the command below, do not edit -->";
+const END = "<!-- end of figures -->";
+
+/** A Markdown table; numbers to the right. */
+export function table(head: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
+  const rule = head.map((_, column) => (rows.length > 0 && rows.every((row) => /^[-+~<≥]?[\d.,]+[ %×]*[a-zA-Z/%]*$/.test(String(row[column]))) ? "---:" : "---"));
+  return [head, rule, ...rows].map((cells) => `| ${cells.map((cell) => String(cell).replaceAll("|", "\\|")).join(" | ")} |`).join("\n");
+}
+
+/** Replaces the figures of a page, between its two marks; what people wrote around them stays. A page that is missing begins with a title. */
+export async function writePage(options: { readonly directory: string; readonly name: string; readonly title: string; readonly body: string; readonly images: Readonly<Record<string, string>> }): Promise<void> {
+  const { directory, name, title, body, images } = options;
+  const path = join(directory, `${name}.md`);
+  await mkdir(join(directory, "images"), { recursive: true });
+  for (const [file, svg] of Object.entries(images)) await writeFile(join(directory, "images", file), svg);
+  const page = await readFile(path, "utf8").catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "ENOENT") return `# ${title}\n\n${BEGIN}\n${END}\n`;
+    throw error;
+  });
+  const begin = page.indexOf(BEGIN);
+  const end = page.indexOf(END);
+  if (begin < 0 || end < begin) throw new Error(`${path} lacks the lines "${BEGIN}" and "${END}", between which figures are written`);
+  await writeFile(path, `${page.slice(0, begin)}${BEGIN}\n\n${body.trim()}\n\n${page.slice(end)}`);
+}
