@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
+#include <map>
+#include <utility>
 
 #include "support.h"
 #include "trainer/failure.h"
@@ -31,24 +32,56 @@ bool legal(const Config& base, const PlanConfig& plan) {
   return true;
 }
 
-constexpr std::size_t kFactors = 13;
+constexpr std::size_t kFactors = 15;
 std::array<std::int64_t, kFactors> factorsOf(const PlanConfig& p) {
   return {p.microBatchSize, p.microBatches, p.recompute, p.dataParallel, p.sequenceParallel, p.parameterSharding,
           p.gradientSharding, p.optimizerStateSharding, p.pipelineParallel, p.tensorParallel, p.pipelineChunks,
-          p.recomputeLayers, p.contextParallel};
+          p.recomputeLayers, p.contextParallel, static_cast<std::int64_t>(p.forwardOverlap),
+          static_cast<std::int64_t>(p.backwardOverlap)};
 }
 
-using Pair = std::array<std::int64_t, 4>;
-std::set<Pair> pairsOf(const PlanConfig& plan) {
-  const auto factors = factorsOf(plan);
-  std::set<Pair> pairs;
-  for (std::size_t i = 0; i < kFactors; ++i) {
-    for (std::size_t k = i + 1; k < kFactors; ++k) {
-      pairs.insert({static_cast<std::int64_t>(i), factors[i], static_cast<std::int64_t>(k), factors[k]});
+/// Every pair of values of every two factors of any plan, numbered.
+class Pairs {
+ public:
+  explicit Pairs(const std::vector<PlanConfig>& lattice) {
+    for (const PlanConfig& plan : lattice) {
+      const auto factors = factorsOf(plan);
+      std::array<int, kFactors>& numbers = numbers_.emplace_back();
+      for (std::size_t i = 0; i < kFactors; ++i) {
+        numbers[i] = numberOf_.emplace(std::pair{i, factors[i]}, static_cast<int>(numberOf_.size())).first->second;
+      }
+    }
+    open_.assign(numberOf_.size() * numberOf_.size(), false);
+    for (std::size_t plan = 0; plan < numbers_.size(); ++plan) {
+      forEach(plan, [&](std::size_t pair) { openCount_ += !open_[pair], open_[pair] = true; });
     }
   }
-  return pairs;
-}
+  bool anyOpen() const { return openCount_ > 0; }
+  std::size_t openOf(std::size_t plan) const {
+    std::size_t count = 0;
+    forEach(plan, [&](std::size_t pair) { count += open_[pair]; });
+    return count;
+  }
+  void close(std::size_t plan) {
+    forEach(plan, [&](std::size_t pair) { openCount_ -= open_[pair], open_[pair] = false; });
+  }
+
+ private:
+  template <typename Visit>
+  void forEach(std::size_t plan, const Visit& visit) const {
+    const auto& numbers = numbers_[plan];
+    for (std::size_t i = 0; i < kFactors; ++i) {
+      for (std::size_t k = i + 1; k < kFactors; ++k) {
+        visit(static_cast<std::size_t>(numbers[i]) * numberOf_.size() + static_cast<std::size_t>(numbers[k]));
+      }
+    }
+  }
+
+  std::map<std::pair<std::size_t, std::int64_t>, int> numberOf_;
+  std::vector<std::array<int, kFactors>> numbers_;  ///< [plan]
+  std::vector<bool> open_;
+  std::size_t openCount_ = 0;
+};
 
 }  // namespace
 
@@ -95,20 +128,29 @@ std::vector<PlanConfig> latticeOf(const Config& base, int ranks, std::int64_t se
   return plans;
 }
 
-std::vector<PlanConfig> pairwiseSample(const std::vector<PlanConfig>& lattice) {
-  std::set<Pair> open;
-  for (const PlanConfig& plan : lattice) open.merge(pairsOf(plan));
-  std::vector<PlanConfig> sample;
-  while (!open.empty()) {
-    const PlanConfig* best = nullptr;
-    std::size_t most = 0;
-    for (const PlanConfig& plan : lattice) {
-      std::size_t covered = 0;
-      for (const Pair& pair : pairsOf(plan)) covered += open.count(pair);
-      if (covered > most) most = covered, best = &plan;
+std::vector<PlanConfig> withOverlaps(const std::vector<PlanConfig>& lattice) {
+  std::vector<PlanConfig> plans;
+  for (PlanConfig p : lattice) {
+    for (const auto forward : {ForwardOverlap::none, ForwardOverlap::block, ForwardOverlap::interLayer}) {
+      for (const auto backward : {BackwardOverlap::none, BackwardOverlap::block, BackwardOverlap::intraLayer}) {
+        p.forwardOverlap = forward, p.backwardOverlap = backward;
+        plans.push_back(p);
+      }
     }
-    for (const Pair& pair : pairsOf(*best)) open.erase(pair);
-    sample.push_back(*best);
+  }
+  return plans;
+}
+
+std::vector<PlanConfig> pairwiseSample(const std::vector<PlanConfig>& lattice) {
+  Pairs pairs(lattice);
+  std::vector<PlanConfig> sample;
+  while (pairs.anyOpen()) {
+    std::size_t best = 0, most = 0;
+    for (std::size_t plan = 0; plan < lattice.size(); ++plan) {
+      if (const std::size_t covered = pairs.openOf(plan); covered > most) most = covered, best = plan;
+    }
+    pairs.close(best);
+    sample.push_back(lattice[best]);
   }
   return sample;
 }
@@ -119,7 +161,8 @@ std::string nameOf(const PlanConfig& p) {
          std::to_string(p.pipelineParallel) + " v" + std::to_string(p.pipelineChunks) + " dp" +
          std::to_string(p.dataParallel) + " tp" + std::to_string(p.tensorParallel) + " sp" +
          std::to_string(p.sequenceParallel) + " c" + std::to_string(p.contextParallel) + " ps" + std::to_string(p.parameterSharding) + " gs" +
-         std::to_string(p.gradientSharding) + " oss" + std::to_string(p.optimizerStateSharding);
+         std::to_string(p.gradientSharding) + " oss" + std::to_string(p.optimizerStateSharding) + " o" + std::to_string(static_cast<int>(p.forwardOverlap)) +
+         std::to_string(static_cast<int>(p.backwardOverlap));
 }
 
 std::string orderKeyOf(const PlanConfig& p, bool tiedEmbeddings) {

@@ -198,25 +198,28 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
 
   std::vector<PlanConfig> plans;
   for (int ranks = worldSize() == 8 ? 8 : 1; ranks <= worldSize(); ranks *= 2) {
-    const std::vector<PlanConfig> lattice = latticeOf(base, ranks, kSequences);
+    const std::vector<PlanConfig> lattice = withOverlaps(latticeOf(base, ranks, kSequences));
     const std::vector<PlanConfig> chosen = whole ? lattice : pairwiseSample(lattice);
     plans.insert(plans.end(), chosen.begin(), chosen.end());
   }
   std::vector<double> differences(plans.size(), 0), fromReference(plans.size(), 0), narrowQuotients(plans.size(), 0);
   std::vector<std::uint64_t> bits(plans.size(), 0);
+  int compared = 0;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const int ranks = plans[i].worldSize(), worlds = worldSize() / ranks;
+    // With all of them at hand, plans with overlap have to give the bits of the plan without, which says it all.
+    const bool bitsOnly = whole && plans[i].overlaps();
+    const bool narrowToo = !bitsOnly && compared++ / worlds % kNarrowEvery == 0;
     if (static_cast<int>(i) % worlds != worldRank() / ranks) continue;
     std::vector<int> members(static_cast<std::size_t>(ranks));
     std::iota(members.begin(), members.end(), worldRank() / ranks * ranks);
     const Outcome outcome = train(base, plans[i], members);
-    const bool narrowToo = static_cast<int>(i) / worlds % kNarrowEvery == 0;
+    bits[i] = worldRank() == members[0] ? outcome.bits : 0;
     const Outcome narrowOutcome = narrowToo ? train(narrow, plans[i], members) : Outcome{};
-    if (worldRank() != members[0]) continue;
+    if (worldRank() != members[0] || bitsOnly) continue;
     fromReference[i] = largestOf(errorsOf(base, outcome, exact));
     if (narrowToo) narrowQuotients[i] = largestQuotient(errorsOf(base, narrowOutcome, exact), narrowErrors);
     differences[i] = differenceOf(base, one, outcome);
-    bits[i] = outcome.bits;
   }
   MPI_Allreduce(MPI_IN_PLACE, fromReference.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
   MPI_Allreduce(MPI_IN_PLACE, narrowQuotients.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
