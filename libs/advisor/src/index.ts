@@ -1,0 +1,5 @@
+export * from "./explain.ts";
+export * from "./pareto.ts";
+export * from "./sizing.ts";
+export * from "./sweep.ts";
+export * from "./why-not.ts";
