@@ -11,7 +11,7 @@ import { ModuleTimes } from "./modules.ts";
 import { OverlapTimes } from "./overlap-times.ts";
 import { shardTime, type ShardTime } from "./shard-time.ts";
 import { clusterRanks } from "./space.ts";
-import { fullestStages, layersInFlight, pipelineStages, type Layout, type Stage } from "./stage.ts";
+import { fullestStages, pipelineStages, type Layout, type Stage } from "./stage.ts";
 import { stepBreakdown, totalSeconds, type StepShape } from "./step-time.ts";
 import { tokenFlops } from "./utilisation.ts";
 import { Warnings } from "./warnings.ts";
@@ -37,8 +37,7 @@ export interface BatchMemory {
 /** Bytes of a stage of a batch whose first k layers are recomputed. */
 export function recomputedBytes({ layerBytes }: BatchMemory, { stage, microBatches, bytes }: BatchMemory["stages"][number], k: number): number {
   if (k === 0) return bytes;
-  const { all, kept } = layersInFlight(stage, microBatches, Math.min(k, stage.layers));
-  return bytes + (1 - all + kept) * layerBytes;
+  return bytes + (1 - (stage.layersHeld(microBatches)[Math.min(k, stage.layers)] as number)) * layerBytes;
 }
 
 /**
@@ -55,6 +54,7 @@ export class CostModel {
   readonly #warnings = new Warnings();
   readonly #slices = new Map<string, SliceTime>();
   readonly #shards = new Map<string, ShardTime>();
+  readonly #fullest = new Map<number, Stage[]>();
   readonly #overlaps: OverlapTimes;
   readonly #sliceTimes: SliceTimes;
 
@@ -129,7 +129,10 @@ export class CostModel {
   }
 
   #stages(layout: Layout): Stage[] {
-    return fullestStages(this.job.model, layout.pipelineParallel, chunksOf(layout));
+    const key = layout.pipelineParallel * 4096 + chunksOf(layout);
+    let stages = this.#fullest.get(key);
+    if (!stages) this.#fullest.set(key, (stages = fullestStages(this.job.model, layout.pipelineParallel, chunksOf(layout))));
+    return stages;
   }
 
   /** Bytes that the sharding decides, of each stage that can be the fullest. */

@@ -94,6 +94,18 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
   };
 }
 
+const least = (a: Waited, b: Waited): Waited => ({ parameters: Math.min(a.parameters, b.parameters), reduction: Math.min(a.reduction, b.reduction) });
+
+/** Waits that are not longer than those of any granularity: whatever a plan chooses of `none` or not in its backward pass. */
+export function leastWaits({ forward, kept, recomputed }: LayerWaits): LayerWaits {
+  const first = Math.min(forward.none, forward.block, forward["inter-layer"]);
+  const of = (waits: LayerWaits["kept"]): LayerWaits["kept"] => {
+    const hidden = least(waits.block, waits["intra-layer"]);
+    return { none: waits.none, block: hidden, "intra-layer": hidden };
+  };
+  return { forward: { none: first, block: first, "inter-layer": first }, kept: of(kept), recomputed: of(recomputed) };
+}
+
 /** R of several collectives after one another, by how long each takes, beside computation that is partly attention. */
 function meanOf(compute: number, attention: number, ...parts: readonly (readonly [Slowdown, number])[]): number {
   let seconds = 0;

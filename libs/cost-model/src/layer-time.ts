@@ -1,6 +1,6 @@
 import { contextOf, headRanks, headSize, PRECISION_BYTES, type ModuleShape } from "@internevo/domain";
 import type { CollectiveTimes, GroupPlace } from "./collectives.ts";
-import { backwardOf, layerModules, localKvHeads, ringElements, sliceOuterModules, sliceRows, type CountedModule, type LayerSlice } from "./layer.ts";
+import { attentionTurn, backwardOf, layerModules, localKvHeads, ringElements, sliceOuterModules, sliceRows, type CountedModule, type LayerSlice } from "./layer.ts";
 import type { ModuleTimes } from "./modules.ts";
 import type { JobShape } from "./stage.ts";
 import { ringSeconds, type RingPlace, type RingWork } from "./ring-time.ts";
@@ -181,21 +181,16 @@ export class SliceTimes {
     const key = `${slice.microBatchSize} ${ring} ${headRanks(slice)}`;
     let attended = this.#attended.get(key);
     if (attended) return attended;
-    const { forward, backward } = layerModules(this.#job.model, slice, this.#job.precision);
-    const of = (list: readonly CountedModule[], module: "attention" | "accumulate", seconds: (shape: ModuleShape) => number) => {
-      const found = list.find(({ shape }) => shape.module === module);
-      return found === undefined ? 0 : seconds(found.shape);
-    };
-    const measured = (shape: ModuleShape) => this.#modules.seconds(shape);
-    const peak = (shape: ModuleShape) => rooflineSeconds(shape, this.#device);
-    const recomputeRoofline = of(forward, "attention", peak);
+    const { attention, summed } = attentionTurn(this.#job.model, slice, this.#job.precision);
+    const backward = backwardOf(attention);
+    const recomputeRoofline = rooflineSeconds(attention, this.#device);
     attended = {
-      forward: of(forward, "attention", measured),
-      backward: of(backward, "attention", measured),
-      roofline: recomputeRoofline + of(backward, "attention", peak),
+      forward: this.#modules.seconds(attention),
+      backward: this.#modules.seconds(backward),
+      roofline: recomputeRoofline + rooflineSeconds(backward, this.#device),
       recomputeRoofline,
-      summed: of(backward, "accumulate", measured),
-      summedRoofline: of(backward, "accumulate", peak),
+      summed: ring === 1 ? 0 : this.#modules.seconds(summed),
+      summedRoofline: ring === 1 ? 0 : rooflineSeconds(summed, this.#device),
     };
     this.#attended.set(key, attended);
     return attended;

@@ -169,3 +169,14 @@ export function secondsOf(costs: StepCosts, k: number, step: Pick<StepShape, "mi
   const slowest = first > last ? costs.embedding + longest : costs.head + shortest;
   return Math.max(first, last) + all / chunks + messageSeconds(step, slowest) + costs.once;
 }
+
+/** A lower bound of {@link secondsOf} for every k and every one of some numbers of chunks, ascending. */
+export function leastSecondsOf(costs: StepCosts, step: Omit<Parameters<typeof secondsOf>[2], "chunks">, chunks: readonly number[]): number {
+  const least: StepCosts = costs.recomputed >= costs.kept && costs.recomputedOnce >= costs.keptOnce ? costs : { ...costs, kept: Math.min(costs.kept, costs.recomputed), keptOnce: Math.min(costs.keptOnce, costs.recomputedOnce) };
+  const [fewest, most] = [chunks[0] as number, chunks.at(-1) as number];
+  if (fewest === most) return secondsOf(least, 0, { ...step, chunks: fewest });
+  // The bubble is smallest with most chunks, the way of messages shortest with the fewest; of 1 and 2 it may be either.
+  const { pipelineParallel: pp, boundarySeconds } = step;
+  const way = fewest === 1 ? Math.min(messageSeconds({ ...step, chunks: 1 }, 0), 2 * boundarySeconds * (2 * pp - 1)) : 2 * boundarySeconds * (pp * fewest - 1);
+  return secondsOf(least, 0, { ...step, boundarySeconds: 0, chunks: most }) + way;
+}

@@ -1,9 +1,12 @@
-import { layerWaits, recomputedBytes, secondsOf, stepBreakdown, stepCosts, totalSeconds, type BatchMemory, type CostModel, type Layout, type OverlapChoice, type Sharding, type ShardTime, type SliceTime, type StageBytes, type StepCosts, type StepShape } from "@internevo/cost-model";
+import { layerWaits, leastSecondsOf, leastWaits, recomputedBytes, secondsOf, stepBreakdown, stepCosts, totalSeconds, updateSeconds, type LayerWaits, type BatchMemory, type CostModel, type Layout, type OverlapChoice, type Sharding, type ShardTime, type SliceTime, type StageBytes, type StepShape } from "@internevo/cost-model";
 import { planOf, type LayoutSpace } from "./enumerate.ts";
 import type { Scored } from "./top.ts";
 
 /** Sums of bounds and of times round differently: far more than their error is given away. */
 export const ROUNDING = 1 - 1e-9;
+
+const NOT_HIDING: OverlapChoice = { forwardOverlap: "none", backwardOverlap: "none" };
+const HIDING: OverlapChoice = { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" };
 
 /** The shardings of a (s_pp, s_tp), their times and bytes computed when they are asked for. */
 export class ShardTable {
@@ -74,7 +77,7 @@ export class FamilySearch {
   readonly #model: CostModel;
   readonly #limit: number;
   readonly #choices: readonly Choice[];
-  readonly #memories = new Map<Batch, BatchMemory[]>();
+  readonly #memories = new Map<Batch, (BatchMemory | undefined)[]>();
 
   constructor(model: CostModel, choices: readonly Choice[]) {
     this.#model = model;
@@ -82,13 +85,11 @@ export class FamilySearch {
     this.#choices = choices;
   }
 
-  #memory(batch: Batch): readonly BatchMemory[] {
+  /** Of the batch with one of its numbers of chunks. */
+  #memory(batch: Batch, at: number): BatchMemory {
     let memory = this.#memories.get(batch);
-    if (!memory) {
-      memory = batch.chunks.map((pipelineChunks) => this.#model.batchMemory({ ...batch.space.layout, pipelineChunks }, batch.microBatchSize, batch.microBatches));
-      this.#memories.set(batch, memory);
-    }
-    return memory;
+    if (!memory) this.#memories.set(batch, (memory = new Array<BatchMemory | undefined>(batch.chunks.length)));
+    return (memory[at] ??= this.#model.batchMemory({ ...batch.space.layout, pipelineChunks: batch.chunks[at] as number }, batch.microBatchSize, batch.microBatches));
   }
 
   /** Bytes of the fullest stage. */
@@ -123,9 +124,9 @@ export class FamilySearch {
   /** The least memory of the family with one number of chunks, and how many recomputed layers it takes. */
   leastBytes(batch: Batch, index: number): number {
     const { recomputed } = batch.space;
-    const memory = this.#memory(batch);
     let least = Infinity;
-    for (const choice of this.#leanest()) for (const one of memory) {
+    for (const choice of this.#leanest()) for (const at of batch.chunks.keys()) {
+      const one = this.#memory(batch, at);
       least = Math.min(least, this.#bytes(one, batch.shards, index, choice, recomputed[0] as number), this.#bytes(one, batch.shards, index, choice, recomputed.at(-1) as number));
     }
     return least;
@@ -137,10 +138,36 @@ export class FamilySearch {
     return first?.index === 0 ? [first] : this.#choices;
   }
 
+  /** No plan of the family is faster, whatever its overlap, chunks and recomputed layers. */
+  #bound(batch: Batch, shard: ShardTime, waits: readonly (LayerWaits | null)[], every: boolean, shape: Parameters<typeof leastSecondsOf>[1]): number {
+    let bound = Infinity;
+    const spared = Math.max(0, updateSeconds(shard, HIDING) - updateSeconds(shard, NOT_HIDING));
+    for (const [side, wait] of waits.entries()) {
+      if (wait === null) continue;
+      const least = leastWaits(wait);
+      for (const overlap of [NOT_HIDING, HIDING]) {
+        const seconds = leastSecondsOf(stepCosts(batch.slices[side] as SliceTime, shard, least, { ...HIDING, backwardOverlap: overlap.backwardOverlap }, every), shape, batch.chunks);
+        bound = Math.min(bound, seconds - spared);
+      }
+    }
+    return bound;
+  }
+
+  /** What the sharding alone takes at least, whatever the batch. */
+  #shardsAlone(shards: ShardTable, index: number): number {
+    let least = Infinity;
+    for (const choice of this.#leanest()) {
+      const none = shards.bytes(index, choice.index, choice.overlap, 0);
+      const all = shards.bytes(index, choice.index, choice.overlap, 2);
+      least = Math.min(least, none.reduce((most, bytes, at) => Math.max(most, Math.min(bytes, all[at] as number)), 0));
+    }
+    return least;
+  }
+
   /** Every plan of the family, whether it fits or not. */
   *all(batch: Batch, index: number): Generator<{ chunks: number; recomputed: number; overlap: OverlapChoice; bytes: number }> {
-    for (const [at, memory] of this.#memory(batch).entries()) for (const recomputed of batch.space.recomputed) for (const choice of this.#choices) {
-      yield { chunks: batch.chunks[at] as number, recomputed, overlap: choice.overlap, bytes: this.#bytes(memory, batch.shards, index, choice, recomputed) };
+    for (const [at, chunks] of batch.chunks.entries()) for (const recomputed of batch.space.recomputed) for (const choice of this.#choices) {
+      yield { chunks, recomputed, overlap: choice.overlap, bytes: this.#bytes(this.#memory(batch, at), batch.shards, index, choice, recomputed) };
     }
   }
 
@@ -152,30 +179,36 @@ export class FamilySearch {
   visit(batch: Batch, index: number, interest: () => number, tally: Tally, offer: (scored: Scored) => boolean): void {
     const { shards, chunks, space } = batch;
     const ks = space.recomputed;
-    const memory = this.#memory(batch);
-    const open = memory.map((one) => this.#leanest().some((choice) => this.#fitting(one, shards, index, choice, ks).count > 0));
-    tally.tooLarge += open.filter((fits) => !fits).length * ks.length * this.#choices.length;
-    if (!open.includes(true)) return;
+    if (this.#shardsAlone(shards, index) > this.#limit) {
+      tally.tooLarge += ks.length * chunks.length * this.#choices.length;
+      return;
+    }
     const sharding = shards.list[index] as Sharding;
     const shard = shards.time(index);
     const every = sharding.gradientSharding > 1;
     const waits = batch.slices.map((slice, at) => (at === 1 && slice === batch.slices[0] ? null : layerWaits(slice, shard)));
+    const shape = { microBatches: batch.microBatches, pipelineParallel: space.layout.pipelineParallel, layers: this.#model.job.model.layers, boundarySeconds: batch.boundarySeconds };
+    if (this.#bound(batch, shard, waits, every, shape) * ROUNDING > interest()) {
+      tally.pruned += ks.length * chunks.length * this.#choices.length;
+      return;
+    }
     for (const choice of this.#choices) {
       const side = choice.index === 0 ? 0 : 1;
       const slice = batch.slices[side];
       const wait = waits[side] ?? (waits[0]);
       const costs = stepCosts(slice, shard, wait, choice.overlap, every);
+      if (leastSecondsOf(costs, shape, chunks) * ROUNDING > interest()) {
+        tally.pruned += ks.length * chunks.length;
+        continue;
+      }
       const rising = costs.recomputed >= costs.kept && costs.recomputedOnce >= costs.keptOnce;
-      for (const [at, one] of memory.entries()) {
-        if (open[at] === false) continue;
-        const step: StepShape = {
-          microBatches: batch.microBatches, pipelineParallel: space.layout.pipelineParallel, chunks: chunks[at] as number, layers: this.#model.job.model.layers,
-          recompute: false, reduceEveryMicroBatch: every, boundarySeconds: batch.boundarySeconds, overlap: choice.overlap,
-        };
-        if (leastSeconds(costs, ks, step, rising) * ROUNDING > interest()) {
+      for (let at = 0; at < chunks.length; at += 1) {
+        const step: StepShape = { ...shape, chunks: chunks[at] as number, recompute: false, reduceEveryMicroBatch: every, overlap: choice.overlap };
+        if (leastSecondsOf(costs, shape, [step.chunks]) * ROUNDING > interest()) {
           tally.pruned += ks.length;
           continue;
         }
+        const one = this.#memory(batch, at);
         const fitting = this.#fitting(one, shards, index, choice, ks);
         tally.feasible += fitting.count;
         tally.tooLarge += ks.length - fitting.count;
@@ -194,11 +227,4 @@ export class FamilySearch {
       }
     }
   }
-}
-
-function leastSeconds(costs: StepCosts, ks: readonly number[], step: StepShape, rising: boolean): number {
-  if (rising) return secondsOf(costs, ks[0] as number, step);
-  let least = Infinity;
-  for (const k of ks) least = Math.min(least, secondsOf(costs, k, step));
-  return least;
 }

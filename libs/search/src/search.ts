@@ -1,4 +1,4 @@
-import { FREE_SHARD, layerWaits, secondsOf, sequencesPerStep, stepCosts, type CostModel } from "@internevo/cost-model";
+import { FREE_SHARD, layerWaits, leastSecondsOf, sequencesPerStep, stepCosts, type CostModel } from "@internevo/cost-model";
 import { allowedBy, ProblemError, REJECTION_REASONS, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
 import { familyOf, layoutsOf, OVERLAPS, planOf, shardingsOf, type LayoutSpace } from "./enumerate.ts";
 import { FamilySearch, ROUNDING, ShardTable, type Batch, type Choice, type Tally } from "./families.ts";
@@ -178,9 +178,7 @@ function batchOf(model: CostModel, space: LayoutSpace, shards: ShardTable, micro
   let bound = Infinity;
   for (const slice of plain === beside ? [plain] : [plain, beside]) {
     const costs = stepCosts(slice, FREE_SHARD, layerWaits(slice, FREE_SHARD), OVERLAPS[0] as (typeof OVERLAPS)[number], false);
-    for (const v of chunks) {
-      bound = Math.min(bound, secondsOf(costs, space.recomputed[0] as number, { microBatches, pipelineParallel: layout.pipelineParallel, chunks: v, layers: model.job.model.layers, boundarySeconds }));
-    }
+    bound = Math.min(bound, leastSecondsOf(costs, { microBatches, pipelineParallel: layout.pipelineParallel, layers: model.job.model.layers, boundarySeconds }, chunks));
   }
   return { space, microBatchSize, microBatches, chunks, shards, slices: [plain, beside], boundarySeconds, bound: bound * ROUNDING };
 }
