@@ -46,14 +46,14 @@ class Step {
           if (!status.ok()) std::printf("%s: %s\n", each.name.c_str(), status.message().c_str());
         }));
       }
-      const double step = median(seconds) * static_cast<double>(each.times);
+      const double step = least(seconds) * static_cast<double>(each.times);
       total += step;
       if (each.flops > 0) {
         products += step;
         productFlops += each.flops * static_cast<double>(each.times);
       }
       std::printf("%-28s %8.2f ms a step", each.name.c_str(), 1e3 * step);
-      if (each.flops > 0) std::printf("  %4.0f%% of peak", 100 * each.flops / median(seconds) / peak_);
+      if (each.flops > 0) std::printf("  %4.0f%% of peak", 100 * each.flops / least(seconds) / peak_);
       std::printf("\n");
     }
     std::printf("%-28s %8.2f ms a step; products %.2f ms, %.1f GFLOP; at peak (%.1f GFLOP/s) %.2f ms: %.0f%%\n", "all", 1e3 * total,
