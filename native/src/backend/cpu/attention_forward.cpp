@@ -10,6 +10,9 @@ namespace internevo::cpu {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+/// Queries whose scores are computed, exponentiated and used while they are in the first cache.
+constexpr std::int64_t kRowsTogether = 48;
+static_assert(kAttentionTile % kRowsTogether == 0 && kRowsTogether % kTileRows == 0 && kRowsTogether % Vec::width == 0);
 constexpr float kNothingSeen = -std::numeric_limits<float>::max();  // finite: a difference of two is a number
 
 struct ForwardScratch {
@@ -63,31 +66,34 @@ inline float exponentialRow(std::int64_t low, std::int64_t high, std::int64_t co
   return sumOf(sum);
 }
 
-/// Scores of a tile of queries and one of keys -> 2^(score − running maximum of the row); rescales the rows' state. In
-/// passes over all rows, so that no row waits for another's maximum. `output` holds nothing yet when `begins`.
-void softmaxTile(const AttentionMask& mask, std::int64_t firstQuery, std::int64_t rows, std::int64_t key,
-                 std::int64_t columns, std::int64_t headSize, bool begins, const ForwardScratch& m) {
-  std::int64_t low[kAttentionTile], high[kAttentionTile];
-  alignas(64) float largest[kAttentionTile], factor[kAttentionTile];
+/// Scores of queries [part, part + rows) of a tile and a tile of keys -> 2^(score − running maximum of the row); rescales
+/// the rows' state. In passes over all rows, so that no row waits for another's maximum. `output` holds nothing yet when
+/// `begins`.
+void softmaxPart(const AttentionMask& mask, std::int64_t firstQuery, std::int64_t part, std::int64_t rows,
+                 std::int64_t key, std::int64_t columns, std::int64_t headSize, bool begins, const ForwardScratch& m) {
+  std::int64_t low[kRowsTogether], high[kRowsTogether];
+  alignas(64) float newLargest[kRowsTogether], factor[kRowsTogether];
+  float* const largest = m.largest + part;
+  float* const total = m.total + part;
   for (std::int64_t r = 0; r < rows; ++r) {
-    mask.visible(firstQuery + r, key, columns, low + r, high + r);
-    largest[r] = largestOf(low[r], high[r], m.largest[r], m.scores + r * kAttentionTile);
+    mask.visible(firstQuery + part + r, key, columns, low + r, high + r);
+    newLargest[r] = largestOf(low[r], high[r], largest[r], m.scores + r * kAttentionTile);
   }
-  for (std::int64_t r = rows; r < alignUp(rows, Vec::width); ++r) largest[r] = m.largest[r] = m.total[r] = 0.f;
+  for (std::int64_t r = rows; r < alignUp(rows, Vec::width); ++r) newLargest[r] = largest[r] = total[r] = 0.f;
   for (std::int64_t r = 0; r < rows; r += Vec::width) {
-    const Vec change = exponential2(load(m.largest + r) - load(largest + r));
+    const Vec change = exponential2(load(largest + r) - load(newLargest + r));
     store(factor + r, change);
-    store(m.largest + r, load(largest + r));
-    store(m.total + r, load(m.total + r) * change);
+    store(largest + r, load(newLargest + r));
+    store(total + r, load(total + r) * change);
   }
   for (std::int64_t r = 0; r < rows; ++r) {
-    m.total[r] += exponentialRow(low[r], high[r], columns, largest[r], m.scores + r * kAttentionTile);
+    total[r] += exponentialRow(low[r], high[r], columns, newLargest[r], m.scores + r * kAttentionTile);
   }
   if (begins) return;
   for (std::int64_t r = 0; r < rows; ++r) {
     if (factor[r] == 1.f) continue;
     const Vec change = broadcast(factor[r]);
-    float* const output = m.output + r * headSize;
+    float* const output = m.output + (part + r) * headSize;
     forVectors(headSize, [&](std::int64_t i, std::int64_t count) {
       storeUpTo(output + i, loadUpTo(output + i, count) * change, count);
     });
@@ -144,11 +150,14 @@ void forwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::i
   for (std::int64_t j = range.begin; j < range.end; ++j) {
     const std::int64_t key = j * kAttentionTile, columns = std::min(kAttentionTile, s.keySequence - key);
     const bool diagonal = mask.onDiagonal(first, key);
-    gemmPacked(rows, columns, size, m.query, size, 1, m.packedK + key * size, m.scores, kAttentionTile, false,
-               diagonal ? Triangle::result : Triangle::none);
-    softmaxTile(mask, first, rows, key, columns, size, j == range.begin, m);
-    gemmPacked(rows, size, columns, m.scores, kAttentionTile, 1, m.packedV + key * alignUp(size, kAttentionPad),
-               m.output, size, j > range.begin, diagonal ? Triangle::left : Triangle::none);
+    for (std::int64_t part = 0; part < rows; part += kRowsTogether) {
+      const std::int64_t partRows = std::min(kRowsTogether, rows - part);
+      gemmPacked(partRows, columns, size, m.query + part * size, size, 1, m.packedK + key * size, m.scores,
+                 kAttentionTile, false, diagonal ? Triangle::result : Triangle::none, part);
+      softmaxPart(mask, first, part, partRows, key, columns, size, j == range.begin, m);
+      gemmPacked(partRows, size, columns, m.scores, kAttentionTile, 1, m.packedV + key * alignUp(size, kAttentionPad),
+                 m.output + part * size, size, j > range.begin, diagonal ? Triangle::left : Triangle::none, part);
+    }
   }
 
   for (std::int64_t r = 0; r < rows; ++r) {

@@ -329,14 +329,15 @@ void packSlivers(ConstView b, std::int64_t rowStride, std::int64_t columnStride,
 
 void gemmPacked(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t aRowStride,
                 std::int64_t aColumnStride, const float* packedB, float* c, std::int64_t cStride, bool accumulate,
-                Triangle triangle) {
+                Triangle triangle, std::int64_t firstRow) {
   for (std::int64_t j = 0; j < n; j += kTileColumns) {
     const std::int64_t columns = std::min(kTileColumns, n - j);
-    const std::int64_t firstRow = triangle == Triangle::result ? j / kTileRows * kTileRows : 0;
-    for (std::int64_t i = firstRow; i < m; i += kTileRows) {
+    const std::int64_t top =
+        triangle == Triangle::result ? std::max<std::int64_t>(j - firstRow, 0) / kTileRows * kTileRows : 0;
+    for (std::int64_t i = top; i < m; i += kTileRows) {
       const std::int64_t rows = std::min(kTileRows, m - i);
       const std::int64_t begin = triangle == Triangle::leftTransposed ? std::min(i, k) : 0;
-      const std::int64_t end = triangle == Triangle::left ? std::min(k, i + rows) : k;
+      const std::int64_t end = triangle == Triangle::left ? std::min(k, firstRow + i + rows) : k;
       tileOfRows<kTileRows>(rows, end - begin, a + i * aRowStride + begin * aColumnStride, aRowStride, aColumnStride,
                             packedB + j * k + begin * kTileColumns, c + i * cStride + j, cStride, columns, accumulate);
     }
