@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { TrainerConfigSchema } from "@internevo/contracts";
 import { buildMesh, CostModel, divisors, isRunnable, planFault, shippedProfile } from "@internevo/cost-model";
-import { resolveJob, validate, worldSize, type JobSpec, type Plan, type Profile } from "@internevo/domain";
+import { contextOf, headRanks, resolveJob, validate, worldSize, type JobSpec, type Plan, type Profile } from "@internevo/domain";
 import { assertProgram, encodeHeader, trainerConfig, trainerIn } from "@internevo/launcher";
 import { planJob } from "@internevo/search";
 import fc from "fast-check";
@@ -67,7 +67,7 @@ async function dryRun({ job, plan }: Case, threadsPerRank: number, memoryLimitBy
   const dataPath = join(directory, `${tokenCount}.tokens`);
   await writeFile(dataPath, Buffer.concat([encodeHeader({ bytesPerToken: 2, tokenCount, vocabularySize: 2 }), Buffer.alloc(2 * tokenCount)]));
   const dataset = { path: dataPath } as Parameters<typeof trainerConfig>[0]["dataset"];
-  const config = { ...trainerConfig({ spec: job, plan, mesh: buildMesh(plan), dataset, steps: 1, checkpoint: null, threadsPerRank }), memoryLimitBytes };
+  const config = { ...trainerConfig({ spec: job, plan, mesh: buildMesh(plan), dataset, steps: 1, checkpoint: null, threadsPerRank, timeline: job.timeline && { path: "any.json", ...job.timeline } }), memoryLimitBytes };
   const path = join(directory, "config.json");
   await writeFile(path, JSON.stringify(validate(TrainerConfigSchema, config, "plan-invalid", "the trainer's configuration")));
   const stdout = await run(trainer.path, ["--config", path, "--dry-run"]).then(({ stdout }) => stdout, ({ stdout }: { stdout: string }) => stdout);
@@ -86,7 +86,8 @@ const factor = (max: number) => fc.integer({ min: 1, max });
 const anyCase: fc.Arbitrary<Case> = fc
   .record({
     heads: fc.constantFrom(1, 2, 3, 4, 6, 8), kvFactor: fc.constantFrom(1, 2, 4), headHalf: factor(5), layers: factor(7), ffn: fc.oneof(factor(40), factor(12).map((width) => 24 * width)),
-    vocabulary: fc.oneof(fc.integer({ min: 2, max: 9 }), fc.integer({ min: 300, max: 700 })), tiedEmbeddings: fc.boolean(), sequence: fc.constantFrom(12, 24, 96, 600), precision: fc.constantFrom("fp32", "bf16"),
+    vocabulary: fc.oneof(fc.integer({ min: 2, max: 9 }), fc.integer({ min: 300, max: 700 })), tiedEmbeddings: fc.boolean(), sequence: fc.constantFrom(12, 24, 96, 600), contextParallel: fc.constantFrom(undefined, undefined, 1, 2, 3, 4, 8),
+    timeline: fc.boolean(), packing: fc.constantFrom("none" as const, "documents" as const), maxDocumentsPerSequence: fc.constantFrom(undefined, 1, 17, 5000), precision: fc.constantFrom("fp32", "bf16"),
     pipelineParallel: fc.constantFrom(1, 2, 3, 4), sequenceParallel: fc.constantFrom(1, 2, 3, 4, 8), config1: fc.boolean(), dataParallel: factor(4), microBatchSize: factor(3), microBatches: factor(6),
     recompute: fc.boolean(), recomputeLayers: fc.option(fc.integer({ min: 0, max: 4 }), { nil: undefined }), pipelineChunks: fc.option(factor(3), { nil: undefined }),
     parameterSharding: fc.nat(), optimizerStateSharding: fc.nat(), gradients: fc.boolean(),
@@ -106,12 +107,15 @@ const anyCase: fc.Arbitrary<Case> = fc
     const job = resolveJob({
       name: "parity", model, sequenceLengthTokens: c.sequence, globalBatchTokens: c.sequence * microBatchSize * microBatches * dataParallel, precision: c.precision,
       cluster: { nodes: 1, gpusPerNode: pipelineParallel * dataParallel * sequenceParallel, memoryPerGpu: "1TB" },
+      timeline: c.timeline,
+      data: { format: "tokens", path: "any.tokens", ...(c.packing === "none" ? {} : { packing: c.packing, endOfDocumentToken: 1, ...(c.maxDocumentsPerSequence === undefined ? {} : { maxDocumentsPerSequence: c.maxDocumentsPerSequence }) }) },
     });
     return {
       job,
       plan: {
         microBatchSize, microBatches, recompute: c.recompute, pipelineParallel, dataParallel, tensorParallel, sequenceParallel,
         parameterSharding, gradientSharding: c.gradients ? optimizerStateSharding : 1, optimizerStateSharding, forwardOverlap: c.forwardOverlap, backwardOverlap: c.backwardOverlap,
+        ...(c.contextParallel === undefined ? {} : { contextParallel: c.contextParallel }),
         ...(c.pipelineChunks === undefined ? {} : { pipelineChunks: c.pipelineChunks }),
         ...(c.recomputeLayers === undefined ? {} : { recomputeLayers: c.recomputeLayers }),
       },
@@ -142,7 +146,7 @@ describe("the memory model of the executor", () => {
 
 describe("the plan space of the executor", () => {
   // Many more than are run: those that go together are rare.
-  const sample = fc.sample(anyCase, { numRuns: 2500, seed: 20_240_117 });
+  const sample = fc.sample(anyCase, { numRuns: 8000, seed: 20_240_117 });
   const feasible = sample.filter(({ job, plan }) => planFault(plan, job) === null);
   const refused = sample.filter(({ job, plan }) => planFault(plan, job) !== null);
 
@@ -156,11 +160,17 @@ describe("the plan space of the executor", () => {
     has(({ plan, job }) => plan.tensorParallel > job.model.kvHeads);
     has(({ plan }) => (plan.pipelineChunks ?? 1) > 1);
     has(({ plan }) => (plan.recomputeLayers ?? 0) > 0);
-    expect(new Set(refused.map(({ job, plan }) => planFault(plan, job)?.reason))).toEqual(new Set(["more-stages-than-layers", "sequence-not-divisible", "heads-not-divisible", "tensor-not-divisible", "chunks-not-possible", "recompute-layers-not-possible"]));
+    for (const precision of ["fp32", "bf16"]) has(({ plan, job }) => contextOf(plan) > 1 && job.precision === precision);
+    has(({ plan }) => contextOf(plan) > 1 && headRanks(plan) > 1);
+    has(({ plan, job }) => contextOf(plan) > 1 && plan.sequenceParallel > job.model.heads);
+    has(({ plan, job }) => contextOf(plan) > 1 && plan.pipelineParallel > 1 && job.data?.packing === "documents");
+    has(({ job }) => job.timeline !== undefined);
+    has(({ plan, job }) => plan.tensorParallel > 1 && job.data?.packing === "documents");
+    expect(new Set(refused.map(({ job, plan }) => planFault(plan, job)?.reason))).toEqual(new Set(["more-stages-than-layers", "sequence-not-divisible", "heads-not-divisible", "tensor-not-divisible", "context-not-possible", "chunks-not-possible", "recompute-layers-not-possible"]));
   });
 
   it("needs on every stage the bytes that the executor plans, and the search sees the fullest", async () => {
-    for (const one of feasible.slice(0, 200)) {
+    for (const one of feasible.slice(0, 300)) {
       const { refusal, stages, fullest } = await dryRun(one, 1);
       expect(refusal, describeCase(one)).toBeNull();
       expect(isRunnable(one.plan, one.job).runnable).toBe(true);

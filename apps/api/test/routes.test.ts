@@ -139,6 +139,15 @@ describe("jobs", () => {
     execFileSync("mkfifo", [path("pipe")]);
     for (let at = 0; at < 3; at += 1) expect(await refusal({ format: "tokens", path: path("pipe") })).toBe("data.path: is a pipe");
     expect(await refusal({ format: "text", paths: [path("pipe"), "/dev/zero"] })).toBe("data.paths.0: is a pipe");
+    expect(await refusal({ format: "tokens", path: path("good"), packing: "documents" })).toMatch(/^data\.packing: needs data that knows its documents/);
+    expect(await refusal({ format: "megatron", path: path("good") })).toBe("data.path: does not exist");
+    await writeFile(path("good").replace(".tokens", ".idx"), Buffer.alloc(40, 65));
+    expect(await refusal({ format: "megatron", path: path("good").replace(".tokens", "") })).toMatch(/^data\.path: is no index of Megatron-LM/);
+    await writeFile(`${path("good")}.meta`, Buffer.alloc(40, 65));
+    expect(await refusal({ format: "internevo", path: path("good") })).toBe("data.path: is no NumPy array file");
+    const weights = problem(await send("POST", `${V}/jobs`, { body: jobFile(api, { initialWeights: path("absent") }) }), 422, "data-invalid");
+    expect(weights.errors).toMatchObject([{ field: "initialWeights", message: "does not exist" }]);
+    expect(problem(await send("POST", `${V}/jobs`, { body: jobFile(api, { initialWeights: "weights" }) }), 422, "job-invalid").errors).toMatchObject([{ field: "initialWeights" }]);
     expect(await rowCounts(api.database)).toEqual(before);
     expect((await send("POST", `${V}/jobs`, { body: jobFile(api, { data: { format: "tokens", path: path("good") } }) })).statusCode).toBe(201);
   });

@@ -42,6 +42,7 @@ function withAbsolutePaths(document: unknown, base: string): unknown {
     if ("path" in data) data["path"] = absolute(data["path"]);
     job["data"] = data;
   }
+  if ("initialWeights" in job) job["initialWeights"] = absolute(job["initialWeights"]);
   if (typeof job["cluster"] === "object" && job["cluster"] !== null) {
     const cluster = { ...(job["cluster"] as Record<string, unknown>) };
     const profile = cluster["profile"];

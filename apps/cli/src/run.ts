@@ -8,6 +8,7 @@ import { addReplan } from "./commands/replan.ts";
 import { addDown, addUp } from "./commands/stack.ts";
 import { addQuickstart } from "./commands/quickstart.ts";
 import { addSubmit } from "./commands/submit.ts";
+import { addValidate } from "./commands/validate.ts";
 import { addWhoami } from "./commands/whoami.ts";
 import { connect, type Context, type GlobalOptions } from "./context.ts";
 import { EXIT, exitCodeOf, InterruptedError, type ExitCode } from "./exit-codes.ts";
@@ -56,7 +57,7 @@ export async function run(args: readonly string[], streams: OutputStreams): Prom
       exitCode = code;
     },
   };
-  for (const add of [addQuickstart, addUp, addDown, addPlan, addSubmit, addPs, addShow, addLogs, addCancel, addProfile, addReplan, addCheckpoint, addWhoami]) add(program, context);
+  for (const add of [addQuickstart, addUp, addDown, addPlan, addValidate, addSubmit, addPs, addShow, addLogs, addCancel, addProfile, addReplan, addCheckpoint, addWhoami]) add(program, context);
   endWithErrors(program);
   try {
     await program.parseAsync([...args], { from: "user" });

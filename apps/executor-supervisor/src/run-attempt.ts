@@ -1,4 +1,4 @@
-import type { TrainerEvent } from "@internevo/contracts";
+import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
 import { buildMesh } from "@internevo/cost-model";
 import { worldSize, type JobSpec, type Plan, type StepMetric } from "@internevo/domain";
 import { launchRanks, launchTarget, trainerConfig, type Dataset, type LaunchOutcome, type Trainer } from "@internevo/launcher";
@@ -14,6 +14,7 @@ export interface AttemptLaunch {
   readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
   readonly runDirectory: string;
+  readonly timeline?: TrainerConfig["timeline"];
   readonly checkpointDirectory: string;
   readonly silenceSeconds: number;
   readonly graceSeconds: number;
@@ -62,7 +63,7 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
   try {
     const outcome = await launchRanks({
       program: launch.trainer,
-      config: trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset: launch.dataset, steps: spec.steps, checkpoint: checkpointConfig(launch), threadsPerRank: launch.threadsPerRank }),
+      config: trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset: launch.dataset, steps: spec.steps, checkpoint: checkpointConfig(launch), threadsPerRank: launch.threadsPerRank, timeline: launch.timeline, loadWeights: true }),
       ranks: worldSize(plan),
       threadsPerRank: launch.threadsPerRank,
       ...target,

@@ -1,4 +1,4 @@
-import type { TrainerEvent } from "@internevo/contracts";
+import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
 import { buildMesh } from "@internevo/cost-model";
 import { worldSize, type Failure, type JobSpec, type Measurement, type Plan } from "@internevo/domain";
 import { launchRanks, launchTarget, trainerConfig, type Dataset, type Trainer } from "@internevo/launcher";
@@ -12,6 +12,7 @@ export interface TrialLaunch {
   readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
   readonly runDirectory: string;
+  readonly timeline?: TrainerConfig["timeline"];
   readonly timeoutSeconds: number;
   readonly signal: AbortSignal;
   readonly onStep: (done: number, total: number) => void;
@@ -32,7 +33,7 @@ export async function runTrial(trial: TrialLaunch): Promise<{ readonly measured:
   const target = await launchTarget(spec.cluster, trial.clustersFile);
   const outcome = await launchRanks({
     program: trial.trainer,
-    config: trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset: trial.dataset, steps: total, checkpoint: null, threadsPerRank: trial.threadsPerRank }),
+    config: trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset: trial.dataset, steps: total, checkpoint: null, threadsPerRank: trial.threadsPerRank, timeline: trial.timeline }),
     ranks: worldSize(plan),
     threadsPerRank: trial.threadsPerRank,
     ...target,

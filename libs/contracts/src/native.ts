@@ -1,5 +1,5 @@
 import { Type, type Static } from "typebox";
-import { CollectiveSchema, MemoryLinesSchema, MeshSchema, ModelSchema, ModuleShapeSchema, OptimizerSchema, PlacementSchema, PlanSchema } from "@internevo/domain";
+import { CollectiveSchema, MemoryLinesSchema, MeshSchema, ModelSchema, ModuleShapeSchema, OptimizerSchema, PlacementSchema, PlanSchema, TimelineSchema, WatchdogSchema } from "@internevo/domain";
 
 /** Configuration and events of the native programs: one JSON document in, JSON lines out. */
 export const NATIVE_PROTOCOL = 1;
@@ -17,7 +17,16 @@ export const TrainerConfigSchema = Type.Object(
     plan: Type.Object({ ...trainerPlanProperties, forwardOverlap: Type.Optional(forwardOverlap), backwardOverlap: Type.Optional(backwardOverlap) }, strict),
     mesh: MeshSchema,
     optimizer: OptimizerSchema,
-    data: Type.Object({ path: Type.String() }, strict),
+    data: Type.Object(
+      {
+        path: Type.String(),
+        format: Type.Optional(Type.Union([Type.Literal("own"), Type.Literal("megatron"), Type.Literal("internevo")], { description: "default: by the ending of path" })),
+        packing: Type.Optional(Type.Union([Type.Literal("none"), Type.Literal("documents")])),
+        endOfDocumentToken: Type.Optional(Type.Union([Type.Integer({ minimum: 0 }), Type.Null()])),
+        maxDocumentsPerSequence: Type.Optional(Type.Integer({ minimum: 1 })),
+      },
+      strict,
+    ),
     seed: Type.Integer({ minimum: 0 }),
     steps: Type.Integer({ minimum: 1 }),
     checkpoint: Type.Union([
@@ -39,6 +48,8 @@ export const TrainerConfigSchema = Type.Object(
     threadsPerRank: Type.Integer({ minimum: 1 }),
     deterministic: Type.Boolean(),
     gradientDumpPath: Type.Union([Type.String(), Type.Null()]),
+    timeline: Type.Optional(Type.Union([Type.Object({ path: Type.String(), ...TimelineSchema.properties, capacityEvents: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000_000 })) }, strict), Type.Null()])),
+    watchdog: Type.Optional(Type.Union([WatchdogSchema, Type.Null()], { description: "null: none" })),
   },
   strict,
 );

@@ -6,7 +6,7 @@ import { layerModules } from "./layer.ts";
 import { ModuleTimes } from "./modules.ts";
 import { shippedProfile } from "./shipped-profiles.ts";
 import { unitParameters } from "./stage.ts";
-import { together } from "./step-time.ts";
+import { together } from "./together.ts";
 import { tokenFlops } from "./utilisation.ts";
 import { Warnings } from "./warnings.ts";
 import { workOf } from "./work.ts";

@@ -1,6 +1,7 @@
-import { chunksOf, PRECISION_BYTES, recomputedLayers, type JobSpec, type MemoryLines, type Plan, type Prediction, type Profile, type TimeBreakdown } from "@internevo/domain";
+import { chunksOf, contextOf, headRanks, PRECISION_BYTES, recomputedLayers, type JobSpec, type MemoryLines, type Plan, type Prediction, type Profile, type TimeBreakdown } from "@internevo/domain";
 import { CollectiveTimes } from "./collectives.ts";
 import { boundaryBytes, sliceTime, type SliceTime } from "./layer-time.ts";
+import { ringPlace } from "./ring-time.ts";
 import { sumLines, type Batching, type MemoryContext, type MemoryModel, type Sharding } from "./memory.ts";
 import { executorMemory } from "./memory-executor.ts";
 import { paperMemory } from "./memory-paper.ts";
@@ -73,13 +74,19 @@ export class CostModel {
     return { size, nodes: nodesTouched({ size, stride }, this.job.cluster.gpusPerNode) };
   }
 
-  sliceTime(microBatchSize: number, layout: Layout): SliceTime {
-    const { sequenceParallel, tensorParallel } = layout;
-    const key = `${microBatchSize} ${sequenceParallel} ${tensorParallel}`;
+  /** Whether the plan overlaps matters to a ring only: its messages then travel during attention. */
+  sliceTime(microBatchSize: number, layout: Layout & Partial<Pick<Plan, "forwardOverlap" | "backwardOverlap">>): SliceTime {
+    const { sequenceParallel, tensorParallel, forwardOverlap = "none", backwardOverlap = "none" } = layout;
+    const contextParallel = contextOf(layout);
+    const beside = contextParallel > 1 && (forwardOverlap !== "none" || backwardOverlap !== "none") ? this.#slowdowns.forward : null;
+    const key = `${microBatchSize} ${sequenceParallel} ${tensorParallel} ${contextParallel} ${beside === null ? 0 : 1}`;
     let time = this.#slices.get(key);
     if (!time) {
-      const slice = { microBatchSize, sequenceLengthTokens: this.job.sequenceLengthTokens, sequenceParallel, tensorParallel };
-      time = sliceTime(this.job, slice, this.#place(sequenceParallel, 1), this.#modules, this.#collectives, this.profile.device);
+      const slice = { microBatchSize, sequenceLengthTokens: this.job.sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel };
+      const stride = headRanks(layout);
+      const { gpusPerNode } = this.job.cluster;
+      const places = { heads: this.#place(stride, 1), ring: ringPlace(stride, nodesTouched({ size: contextParallel, stride }, gpusPerNode), gpusPerNode) };
+      time = sliceTime(this.job, slice, places, beside, this.#modules, this.#collectives, this.profile.device);
       this.#slices.set(key, time);
     }
     return time;

@@ -1,5 +1,5 @@
-import { chunksOf, replicaRanks, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
-import { clusterRanks, sequencesPerStep, sequenceSplitFault, tensorSplitFault } from "./space.ts";
+import { chunksOf, contextOf, headRanks, replicaRanks, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
+import { clusterRanks, contextFault, sequencesPerStep, sequenceSplitFault, tensorSplitFault } from "./space.ts";
 
 /** A constraint that a plan does not meet. */
 export interface PlanFault {
@@ -19,9 +19,11 @@ export function planFault(plan: Plan, job: JobSpec): PlanFault | null {
   if (pp * dp * sp !== ranks) return fault("ranks-not-divisible", `pipelineParallel ${pp} · dataParallel ${dp} · sequenceParallel ${sp} is ${pp * dp * sp}, the cluster has ${ranks} ranks`);
   if (tp !== 1 && tp !== sp) return fault("tensor-sequence-mismatch", `tensorParallel ${tp} is neither 1 nor sequenceParallel ${sp}`);
   if (pp > job.model.layers) return fault("more-stages-than-layers", `pipelineParallel ${pp} is more than the ${job.model.layers} layers`);
-  const split = sequenceSplitFault(job, sp);
+  const context = contextFault(job, plan);
+  if (context !== null) return fault("context-not-possible", context);
+  const split = sequenceSplitFault(job, sp, contextOf(plan));
   if (split === "sequence-not-divisible") return fault(split, `sequenceLengthTokens ${job.sequenceLengthTokens} is not divisible by sequenceParallel ${sp}`);
-  if (split === "heads-not-divisible") return fault(split, `heads ${job.model.heads} and kvHeads ${job.model.kvHeads} cannot be split over ${sp} ranks`);
+  if (split === "heads-not-divisible") return fault(split, `heads ${job.model.heads} and kvHeads ${job.model.kvHeads} cannot be split over ${headRanks(plan)} ranks`);
   const tensor = tensorSplitFault(job, tp);
   if (tensor !== null) return fault("tensor-not-divisible", tensor);
   const beyond = beyondPaperFault(plan, job);

@@ -14,5 +14,6 @@ export * from "./profile-check.ts";
 export * from "./space.ts";
 export * from "./stage.ts";
 export * from "./step-time.ts";
+export * from "./together.ts";
 export * from "./utilisation.ts";
 export * from "./work.ts";

@@ -1,8 +1,9 @@
-import { headSize, PRECISION_BYTES, type ModuleShape } from "@internevo/domain";
+import { contextOf, headRanks, headSize, PRECISION_BYTES, type ModuleShape } from "@internevo/domain";
 import type { CollectiveTimes, GroupPlace } from "./collectives.ts";
-import { backwardOf, layerModules, localKvHeads, sliceOuterModules, sliceRows, type CountedModule, type LayerSlice } from "./layer.ts";
+import { backwardOf, layerModules, localKvHeads, ringElements, sliceOuterModules, sliceRows, type CountedModule, type LayerSlice } from "./layer.ts";
 import type { ModuleTimes } from "./modules.ts";
 import type { JobShape } from "./stage.ts";
+import { ringSeconds, type RingPlace } from "./ring-time.ts";
 import { rooflineSeconds, type DevicePeak } from "./work.ts";
 
 /** Seconds of one layer and of what surrounds the layers, for one micro-batch on one rank, without sharding. */
@@ -11,7 +12,7 @@ export interface SliceTime {
   readonly backwardSeconds: number;
   /** What recomputation repeats of the forward pass. */
   readonly recomputeSeconds: number;
-  /** Exposed collectives of sequence or tensor parallelism. */
+  /** Exposed collectives of sequence or tensor parallelism, and what a ring of the sequence is waited for. */
   readonly forwardCommunicationSeconds: number;
   readonly backwardCommunicationSeconds: number;
   readonly recomputeCommunicationSeconds: number;
@@ -33,18 +34,25 @@ export interface SliceTime {
 const LOSS_CHUNK_ROWS = 256;
 const LOSS_STATISTICS_BYTES = 24;
 
+/** Where the ranks of a sequence sit: those that share heads, and those that pass keys and values around. */
+export interface SlicePlaces {
+  readonly heads: GroupPlace;
+  readonly ring: RingPlace;
+}
+
 /** Collectives around one micro-batch: counts and sizes as the executor issues them (native/MEMORY.md, "What is communicated"). */
 function sliceCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, times: CollectiveTimes) {
   const { model, precision } = job;
   const { microBatchSize: b, sequenceLengthTokens: s, sequenceParallel: sp, tensorParallel: tp } = slice;
+  const heads = headRanks(slice);
   const beta = PRECISION_BYTES[precision].activationBytes;
   const outside = { embedding: 0, head: 0 };
-  if (sp === 1) return { forward: 0, recompute: 0, backward: 0, hideable: 0, ...outside };
+  if (heads === 1) return { forward: 0, recompute: 0, backward: 0, hideable: 0, ...outside };
   if (tp === 1) {
     // Ulysses: q, k, v before attention and its output after, the same in the backward pass.
     const d = headSize(model);
     const query = times.seconds("all-to-all", (b * s * model.heads * d * beta) / sp, place);
-    const kv = times.seconds("all-to-all", b * s * localKvHeads(model.kvHeads, sp) * d * beta, place);
+    const kv = times.seconds("all-to-all", ((b * s) / contextOf(slice)) * localKvHeads(model.kvHeads, heads) * d * beta, place);
     const all = 2 * query + 2 * kv;
     return { forward: all, recompute: all, backward: all, hideable: 0, ...outside };
   }
@@ -66,8 +74,12 @@ function sliceCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, t
   };
 }
 
-/** Times of one slice (b, s_sp, s_tp) of a job. */
-export function sliceTime(job: JobShape, slice: LayerSlice, place: GroupPlace, modules: ModuleTimes, collectives: CollectiveTimes, device: DevicePeak): SliceTime {
+/**
+ * Times of one slice (b, s_sp, s_tp, ring) of a job.
+ * @param beside slow-down of computation and communication at a time, where the plan has a thread that passes the ring's blocks on
+ *   while the others compute; null where it has none.
+ */
+export function sliceTime(job: JobShape, slice: LayerSlice, places: SlicePlaces, beside: number | null, modules: ModuleTimes, collectives: CollectiveTimes, device: DevicePeak): SliceTime {
   const total = (list: readonly CountedModule[], of: (shape: ModuleShape) => number) => list.reduce((sum, { shape, count }) => sum + count * of(shape), 0);
   const measured = (shape: ModuleShape) => modules.seconds(shape);
   const peak = (shape: ModuleShape) => rooflineSeconds(shape, device);
@@ -75,14 +87,19 @@ export function sliceTime(job: JobShape, slice: LayerSlice, place: GroupPlace, m
   const { embedding, finalNorm, headLoss } = sliceOuterModules(job.model, slice, job.precision);
   const embeddings: CountedModule[] = [embedding, backwardOf(embedding)].map((shape) => ({ shape, count: 1 }));
   const heads: CountedModule[] = [finalNorm, backwardOf(finalNorm), headLoss].map((shape) => ({ shape, count: 1 }));
-  const communication = sliceCollectives(job, slice, place, collectives);
+  const communication = sliceCollectives(job, slice, places.heads, collectives);
+  const attention = (list: readonly CountedModule[]) => list.filter(({ shape }) => shape.module === "attention").reduce((sum, { shape }) => sum + modules.seconds(shape), 0);
+  const ring = ringSeconds({
+    ranks: contextOf(slice), place: places.ring, elements: ringElements(job.model, slice), activationBytes: PRECISION_BYTES[job.precision].activationBytes,
+    forwardTurnSeconds: attention(forward), backwardTurnSeconds: attention(backward), beside,
+  }, collectives);
   return {
     forwardSeconds: total(forward, measured),
     backwardSeconds: total(backward, measured),
     recomputeSeconds: total(recompute, measured),
-    forwardCommunicationSeconds: communication.forward,
-    backwardCommunicationSeconds: communication.backward,
-    recomputeCommunicationSeconds: communication.recompute,
+    forwardCommunicationSeconds: communication.forward + ring.forward,
+    backwardCommunicationSeconds: communication.backward + ring.backward,
+    recomputeCommunicationSeconds: communication.recompute + ring.forward,
     hideableCommunicationSeconds: communication.hideable,
     embeddingCommunicationSeconds: communication.embedding,
     headCommunicationSeconds: communication.head,

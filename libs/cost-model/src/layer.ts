@@ -1,24 +1,30 @@
-import { headSize, kvWidth, type Model, type ModuleShape, type Precision } from "@internevo/domain";
+import { contextOf, headRanks, headSize, kvWidth, type Model, type ModuleShape, type Precision } from "@internevo/domain";
 
 /** Precision in which the kernels of a policy compute. */
 export const computePrecision = (precision: Precision): "fp32" | "bf16" => (precision === "fp32" ? "fp32" : "bf16");
 
-/** What decides the shapes of a layer on one rank: b, S, s_sp, s_tp. */
+/** What decides the shapes of a layer on one rank: b, S, s_sp, s_tp, and how many of the sequence ranks are a ring. */
 export interface LayerSlice {
   readonly microBatchSize: number;
   readonly sequenceLengthTokens: number;
   readonly sequenceParallel: number;
   readonly tensorParallel: number;
+  /** Beyond the paper; 1 where it is left out. */
+  readonly contextParallel?: number;
 }
 
 /** Rows of the residual stream on one rank: b · S / s_sp tokens. */
 export const sliceRows = (slice: LayerSlice): number => (slice.microBatchSize * slice.sequenceLengthTokens) / slice.sequenceParallel;
 
 /**
- * Key/value heads on one rank during attention. With fewer key/value heads than sequence ranks each head is sent to
+ * Key/value heads on one rank during attention. With fewer key/value heads than ranks that share heads, each head is sent to
  * every rank whose query heads read it, so a rank always has at least one.
  */
-export const localKvHeads = (kvHeads: number, sequenceParallel: number): number => Math.max(1, kvHeads / sequenceParallel);
+export const localKvHeads = (kvHeads: number, ranks: number): number => Math.max(1, kvHeads / ranks);
+
+/** Elements of the keys and values that one rank of a ring holds: of its part of the sequence, the heads that it attends with. */
+export const ringElements = (model: Model, slice: LayerSlice): number =>
+  ((slice.microBatchSize * slice.sequenceLengthTokens) / contextOf(slice)) * 2 * localKvHeads(model.kvHeads, headRanks(slice)) * headSize(model);
 
 /** A module and how often it runs. */
 export interface CountedModule {
@@ -40,7 +46,7 @@ export interface LayerModules {
  */
 export function layerModules(model: Model, slice: LayerSlice, precision: Precision): LayerModules {
   const { hiddenSize: h, ffnHiddenSize: f } = model;
-  const { microBatchSize: batch, sequenceLengthTokens: sequence, sequenceParallel: sp, tensorParallel: tp } = slice;
+  const { microBatchSize: batch, sequenceLengthTokens: sequence, tensorParallel: tp } = slice;
   const rows = sliceRows(slice);
   // Config 1 gathers the sequence before each split block: linears see all rows and 1/tp of the width.
   const linearRows = rows * tp;
@@ -55,10 +61,16 @@ export function layerModules(model: Model, slice: LayerSlice, precision: Precisi
   const norms: CountedModule = { shape: { module: "rmsnorm", ...forward, rows, width: h }, count: 2 };
   const qkv: CountedModule = { shape: { module: "linear", ...forward, rows: linearRows, inputs: h, outputs: h / tp + 2 * kvOutputs }, count: 1 };
   const ropes: CountedModule[] = [ropeHeads, ropeKvHeads].map((heads) => ({ shape: { module: "rope", ...forward, rows: linearRows, heads, headSize: size }, count: 1 }));
+  // On a ring every rank attends, in as many turns as it has ranks, to two of four pairs of chunks: in the zigzag layout each turn
+  // is the work of causal attention over the rank's part of the sequence, and the first one is just that.
+  const ring = contextOf(slice);
+  const shared = headRanks(slice);
   const attention: CountedModule = {
-    shape: { module: "attention", ...forward, batch, sequence, heads: model.heads / sp, kvHeads: localKvHeads(model.kvHeads, sp), headSize: size },
-    count: 1,
+    shape: { module: "attention", ...forward, batch, sequence: sequence / ring, heads: model.heads / shared, kvHeads: localKvHeads(model.kvHeads, shared), headSize: size },
+    count: ring,
   };
+  // The gradients of a block of keys and values are added to those that arrive with it.
+  const summed: CountedModule[] = ring === 1 ? [] : [{ shape: { module: "accumulate", pass: "update", precision: compute, elements: ringElements(model, slice) }, count: ring - 1 }];
   const output: CountedModule = { shape: { module: "linear", ...forward, rows: linearRows, inputs: h / tp, outputs: h }, count: 1 };
   const inner = Math.ceil(f / tp);
   const gateUp: CountedModule = { shape: { module: "linear", ...forward, rows: linearRows, inputs: h, outputs: 2 * inner }, count: 1 };
@@ -67,7 +79,7 @@ export function layerModules(model: Model, slice: LayerSlice, precision: Precisi
   const residual: CountedModule = { shape: { module: "residual-add", ...forward, rows, width: h }, count: 1 };
   const recompute = [norms, qkv, ...ropes, attention, output, gateUp];
   const differentiated = [...recompute, swiglu, down].map(({ shape, count }) => ({ shape: backwardOf(shape), count }));
-  return { forward: [...recompute, swiglu, down, residual], backward: [...differentiated, norms, swiglu], recompute };
+  return { forward: [...recompute, swiglu, down, residual], backward: [...differentiated, norms, swiglu, ...summed], recompute };
 }
 
 /** The same module in the backward pass. */

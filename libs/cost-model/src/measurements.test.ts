@@ -49,7 +49,24 @@ describe("requiredMeasurements", () => {
     const { modules } = requiredMeasurements(small);
     const heads = new Set(modules.flatMap((shape) => (shape.module === "attention" ? [shape.heads] : [])));
     expect(heads).toEqual(new Set([8, 4, 2, 1]));
-    for (const shape of modules) if (shape.module === "attention") expect(shape.sequence).toBe(256);
+    for (const shape of modules) if (shape.module === "attention" && shape.sequence === 256) expect(shape.batch).toBeLessThanOrEqual(16);
+  });
+
+  it("asks for what a ring runs: attention over its parts of the sequence, with all heads too, sums of gradients, and messages between neighbours", () => {
+    const { modules, collectives } = requiredMeasurements(small);
+    const attention = modules.flatMap((shape) => (shape.module === "attention" ? [shape] : []));
+    expect(new Set(attention.map(({ sequence }) => sequence))).toEqual(new Set([256, 128, 64, 32]));
+    for (const sequence of [128, 64, 32]) for (const pass of ["forward", "backward"]) {
+      const points = attention.filter((shape) => shape.sequence === sequence && shape.pass === pass);
+      expect(Math.max(...points.map(({ heads }) => heads)), `${sequence} ${pass}`).toBe(8);
+      expect(points.length).toBeLessThan(12);
+    }
+    // Keys and values of 32 tokens, four heads of 32: the smallest of a ring of 8.
+    expect(modules).toContainEqual({ module: "accumulate", pass: "update", precision: "fp32", elements: 32 * 2 * 4 * 32 });
+    const messages = collectives.filter(({ op }) => op === "point-to-point").map(({ bytes }) => bytes);
+    expect(Math.min(...messages)).toBeLessThanOrEqual(4 * 32 * 2 * 4 * 32);
+    const odd = requiredMeasurements({ ...small, sequenceLengthTokens: 264, globalBatchTokens: 16 * 264 });
+    expect(new Set(odd.modules.flatMap((shape) => (shape.module === "attention" ? [shape.sequence] : [])))).toEqual(new Set([264, 132, 66]));
   });
 
   it("asks for the slow-down of what an executor overlaps: a product beside the traffic of parameters, for every group", () => {

@@ -1,6 +1,6 @@
-import { kvWidth, layerParameters, PRECISION_BYTES, totalParameters, type Collective, type JobSpec, type ModuleShape, type Placement } from "@internevo/domain";
-import { backwardOf, computePrecision, layerModules, outerModules, sliceOuterModules, sliceRows, type LayerSlice } from "./layer.ts";
-import { clusterRanks, divisors, sequencesPerStep, sequenceSplitFault, tensorSplitFault } from "./space.ts";
+import { contextOf, headRanks, kvWidth, layerParameters, PRECISION_BYTES, totalParameters, type Collective, type JobSpec, type ModuleShape, type Placement } from "@internevo/domain";
+import { backwardOf, computePrecision, layerModules, outerModules, ringElements, sliceOuterModules, sliceRows, type LayerSlice } from "./layer.ts";
+import { clusterRanks, contextFault, divisors, sequencesPerStep, sequenceSplitFault, tensorSplitFault } from "./space.ts";
 
 export interface CollectiveRequest {
   readonly op: Collective;
@@ -66,7 +66,7 @@ function measuredGroups(nodes: number, gpusPerNode: number): { placement: Placem
   return list;
 }
 
-/** A slice (b, s_sp, s_tp) of the job's plans, and whether a plan cuts it into stages. */
+/** A slice (b, s_sp, s_tp, ring) of the job's plans, and whether a plan cuts it into stages. */
 interface PlanSlice extends LayerSlice {
   readonly inStages: boolean;
 }
@@ -77,17 +77,24 @@ function slicesOf(spec: JobSpec): PlanSlice[] {
   const slices = new Map<string, PlanSlice>();
   for (const pipelineParallel of divisors(ranks)) for (const sequenceParallel of divisors(ranks / pipelineParallel)) {
     const dataParallel = ranks / pipelineParallel / sequenceParallel;
-    if (pipelineParallel > spec.model.layers || sequenceSplitFault(spec, sequenceParallel) !== null || sequencesPerStep(spec) % dataParallel !== 0) continue;
-    for (const tensorParallel of new Set([1, sequenceParallel])) {
-      if (tensorSplitFault(spec, tensorParallel) !== null) continue;
-      for (const microBatchSize of divisors(sequencesPerStep(spec) / dataParallel)) {
-        const key = `${microBatchSize} ${sequenceParallel} ${tensorParallel}`;
-        const inStages = pipelineParallel > 1 || (slices.get(key)?.inStages ?? false);
-        slices.set(key, { microBatchSize, sequenceLengthTokens: spec.sequenceLengthTokens, sequenceParallel, tensorParallel, inStages });
-      }
+    if (pipelineParallel > spec.model.layers || sequencesPerStep(spec) % dataParallel !== 0) continue;
+    for (const { tensorParallel, contextParallel } of sequenceSplits(spec, sequenceParallel)) for (const microBatchSize of divisors(sequencesPerStep(spec) / dataParallel)) {
+      const key = `${microBatchSize} ${sequenceParallel} ${tensorParallel} ${contextParallel}`;
+      const inStages = pipelineParallel > 1 || (slices.get(key)?.inStages ?? false);
+      slices.set(key, { microBatchSize, sequenceLengthTokens: spec.sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel, inStages });
     }
   }
   return [...slices.values()];
+}
+
+/** How s_sp ranks can share the sequences of a job: by tensor ranks, or by a grid of heads and ring. */
+function sequenceSplits(spec: JobSpec, sequenceParallel: number): { tensorParallel: number; contextParallel: number }[] {
+  const grids = divisors(sequenceParallel).map((contextParallel) => ({ tensorParallel: 1, contextParallel }));
+  const splits = sequenceParallel > 1 ? [...grids, { tensorParallel: sequenceParallel, contextParallel: 1 }] : grids;
+  return splits.filter((split) => {
+    if (tensorSplitFault(spec, split.tensorParallel) !== null || contextFault(spec, { sequenceParallel, ...split }) !== null) return false;
+    return sequenceSplitFault(spec, sequenceParallel, split.contextParallel) === null;
+  });
 }
 
 /** Row counts of a tensor rank's products that are measured: its widths are its own for every s_tp. */
@@ -107,6 +114,22 @@ function tensorModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleShap
   });
 }
 
+/** Points of a ring's attention, and of what it adds up, that are measured for each length of its parts. */
+const MOST_RING_SIZES = 3;
+
+/** What the ranks of a ring run in shapes of their own: attention over their part of the sequence, and sums of gradients. */
+function ringModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleShape[] {
+  return ascending(slices.map(contextOf)).filter((ring) => ring > 1).flatMap((ring) => {
+    const own = slices.filter((slice) => contextOf(slice) === ring);
+    const work = (slice: LayerSlice): number => slice.microBatchSize / headRanks(slice);
+    const wanted = new Set(thin(ascending(own.map(work)), MOST_RING_SIZES));
+    return own.filter((slice) => wanted.has(work(slice))).flatMap((slice) => {
+      const { forward, backward } = layerModules(spec.model, slice, spec.precision);
+      return [...forward, ...backward].map(({ shape }) => shape).filter((shape) => shape.module === "attention" || shape.module === "accumulate");
+    });
+  });
+}
+
 function requiredModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleShape[] {
   const { model, precision } = spec;
   const shapes = new Map<string, ModuleShape>();
@@ -119,7 +142,8 @@ function requiredModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleSh
     const rows = sliceRows(slice);
     const layer = layerModules(model, slice, precision);
     for (const { shape } of [...layer.forward, ...layer.backward]) {
-      const wanted = shape.module === "attention" ? batchesWanted.has(slice.microBatchSize) : rowsWanted.has(rows);
+      if (shape.module === "accumulate") continue;
+      const wanted = shape.module === "attention" ? contextOf(slice) === 1 && batchesWanted.has(slice.microBatchSize) : rowsWanted.has(rows);
       if (wanted) add(shape);
     }
     if (!rowsWanted.has(rows) || rowsOnly.has(rows)) continue;
@@ -127,7 +151,7 @@ function requiredModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleSh
     const outer = outerModules(model, rows, precision);
     for (const shape of [outer.embedding, backwardOf(outer.embedding), outer.headLoss]) add(shape);
   }
-  for (const shape of tensorModules(spec, slices)) add(shape);
+  for (const shape of [...tensorModules(spec, slices), ...ringModules(spec, slices)]) add(shape);
   const compute = computePrecision(precision);
   const total = totalParameters(model);
   for (const shards of thin(divisors(clusterRanks(spec)), MOST_SIZES)) {
@@ -153,7 +177,8 @@ function collectiveUses(spec: JobSpec, slices: readonly PlanSlice[]): Map<Collec
   for (const slice of slices) {
     const element = sliceRows(slice) * bytes.activationBytes;
     if (slice.inStages) use("point-to-point", element * model.hiddenSize);
-    if (slice.sequenceParallel === 1) continue;
+    if (contextOf(slice) > 1) use("point-to-point", ringElements(model, slice) * bytes.activationBytes, ringElements(model, slice) * 4);
+    if (headRanks(slice) === 1) continue;
     if (slice.tensorParallel > 1) {
       const sequence = spec.sequenceLengthTokens * model.hiddenSize * bytes.activationBytes;
       use("all-gather", sequence);
@@ -200,7 +225,7 @@ function stagePairs(nodes: number, gpusPerNode: number): { placement: Placement;
 
 /**
  * What must be measured so that every plan of a job is predicted from measurements: module shapes per rank
- * (b·S/s_sp rows; attention over whole sequences with heads / s_sp), collectives on a grid of sizes around their uses for
+ * (b·S/s_sp rows; attention over whole sequences with heads / s_sp, or over a ring rank's part of them), collectives on a grid of sizes around their uses for
  * every group size and placement that the cluster has, messages between two ranks. Deduplicated; thinned so that a small job's probe stays short.
  */
 export function requiredMeasurements(spec: JobSpec): RequiredMeasurements {

@@ -1,4 +1,4 @@
-import { headSize, kvWidth, PRECISION_BYTES, recomputedLayers, type MemoryLines } from "@internevo/domain";
+import { contextOf, documentsOf, headRanks, headSize, kvWidth, PRECISION_BYTES, recomputedLayers, type MemoryLines } from "@internevo/domain";
 import { localKvHeads } from "./layer.ts";
 import type { Batching, MemoryContext, MemoryModel, Sharding } from "./memory.ts";
 import { layersInFlight, unitParameters, type Stage } from "./stage.ts";
@@ -16,6 +16,8 @@ const PRODUCT_SCRATCH_BYTES = 4_243_968;
 const LOSS_CHUNK_ROWS = 256;
 /** Of a row, from each tensor rank: three float64. */
 const LOSS_STATISTICS_BYTES = 24;
+/** Of the recorder of a timeline: 40 bytes an event. */
+const TIMELINE_BYTES = 40 * 200_000;
 const SEGMENT_ELEMENTS = 262_144;
 const LEAST_SEGMENT_ELEMENTS = 16_384;
 const SEGMENT_BUDGET_ELEMENTS = 4_194_304;
@@ -28,11 +30,11 @@ function reductionBytes(group: number): number {
   return 2 * group * segment;
 }
 
-/** Scratch of blockwise attention, floats per thread. */
-function attentionScratchFloats(sequence: number, size: number): number {
-  const t = up(sequence, 96);
+/** Scratch of blockwise attention over so many keys, floats per thread. */
+function attentionScratchFloats(keys: number, size: number): number {
+  const t = up(keys, 96);
   const d = up(size, 32);
-  return t * (2 * size + d) + 2 * sequence * size + 2 * 96 * 96 + 3 * 96 * size + 2 * 96 * d + 96;
+  return t * (2 * size + d) + 2 * keys * size + 2 * 96 * 96 + 3 * 96 * size + 2 * 96 * d + 96;
 }
 
 interface StageUnits {
@@ -105,36 +107,46 @@ export const executorMemory: MemoryModel = {
     const h = model.hiddenSize;
     const d = headSize(model);
     const tokens = (b * sequence) / sp;
-    const rows = b * sequence;
+    const ring = contextOf(context.layout);
+    const heads = headRanks(context.layout);
+    /** Rows inside attention. */
+    const rows = (b * sequence) / ring;
     const blockRows = tp > 1 ? rows : tokens;
     const lossRows = Math.min(LOSS_CHUNK_ROWS, blockRows);
-    const ulysses = tp === 1 && sp > 1;
-    const ownHeads = model.heads / sp;
-    const ownKvHeads = localKvHeads(model.kvHeads, sp);
+    const ulysses = tp === 1 && heads > 1;
+    const ownHeads = model.heads / heads;
+    const ownKvHeads = localKvHeads(model.kvHeads, heads);
     const stream = al(tokens * h * beta);
     const attended = al(rows * ownHeads * d * beta);
     const qkv = al(rows * (ownHeads + 2 * ownKvHeads) * d * beta);
     const f = Math.ceil(model.ffnHiddenSize / tp);
-    const layerSet = qkv + attended + (ulysses ? stream : 0) + al(4 * b * ownHeads * sequence) + stream + al(blockRows * 2 * f * beta);
+    const layerSet = qkv + attended + (ulysses ? stream : 0) + al(4 * ownHeads * rows) + stream + al(blockRows * 2 * f * beta);
     const mlpPart = 2 * al(blockRows * f * beta);
     const attentionPart = qkv + (ulysses ? al(tokens * (h + 2 * kvWidth(model)) * beta) + attended : 0);
+    const documents = documentsOf(context.job.data);
     const recomputed = recomputedLayers(batching, stage.layers);
     const layers = layersInFlight(stage, n, recomputed);
     const lines: MemoryLines = {
       activations: (layers.all + (stage.hasHead ? 1 : 0)) * stream + (layers.kept + (recomputed > 0 ? 1 : 0)) * layerSet,
       layerWorkspace: 3 * stream + al(4 * tokens) + Math.max(mlpPart, attentionPart),
-      attentionWorkspace: 4 * context.threadsPerRank * up(attentionScratchFloats(sequence, d), 16),
+      attentionWorkspace: 4 * context.threadsPerRank * up(attentionScratchFloats(ring > 1 ? sequence / (2 * ring) : sequence, d), 16),
       logits: (stage.hasHead ? al(4 * Math.ceil(model.vocabularySize / tp) * lossRows) : 0) + PRODUCT_SCRATCH_BYTES * context.threadsPerRank,
       allToAllStaging: ulysses ? 2 * attended : 0,
+      contextStaging: ring > 1 ? ringBytes(rows * 2 * ownKvHeads * d, rows * ownHeads * d, beta) : 0,
       ropeTables: 2 * al(4 * sequence * (d / 2)),
-      dataBuffers: stage.isFirst || stage.isLast ? 2 * al(4 * blockRows) : 0,
+      dataBuffers: (stage.isFirst || stage.isLast ? 2 * al(4 * blockRows) : 0) + (documents !== null || ring > 1 ? al(4 * blockRows) : 0) + (documents === null ? 0 : al(4 * rows) + al(4 * (Math.min(documents, sequence) + 1))),
       tensorParallelStaging: tp > 1 ? al(rows * h * beta) + (stage.hasHead ? al(LOSS_STATISTICS_BYTES * tp * lossRows) : 0) : 0,
       pipelineBuffers: pp > 1 ? boundaryBuffers(stage) * stream : 0,
+      ...(context.job.timeline === undefined ? {} : { timeline: TIMELINE_BYTES }),
       runtime: context.runtimeBytes,
     };
     return lines;
   },
 };
+
+/** Blocks of keys and values, and their gradients, on the ring; the output, or the gradient of q, in float32. */
+const ringBytes = (keyElements: number, queryElements: number, activationBytes: number): number =>
+  2 * al(activationBytes * keyElements) + 3 * al(4 * keyElements) + (activationBytes === 4 ? 0 : al(4 * queryElements));
 
 /** To send and to receive, forward and backward; a stage of several chunks has neighbours on both sides in any case. */
 const boundaryBuffers = (stage: Stage): number => (stage.chunkLayers.length > 1 ? 4 : 2 * ((stage.isFirst ? 0 : 1) + (stage.isLast ? 0 : 1)));

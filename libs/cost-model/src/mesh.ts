@@ -1,4 +1,4 @@
-import { ProblemError, replicaRanks, worldSize, type Cluster, type Mesh, type Placement, type PlacementPlan, type Plan } from "@internevo/domain";
+import { contextOf, headRanks, ProblemError, replicaRanks, worldSize, type Cluster, type Mesh, type Placement, type PlacementPlan, type Plan } from "@internevo/domain";
 
 /** The dimensions whose groups a mesh lists. */
 export const MESH_DIMENSIONS = ["tensorParallel", "sequenceParallel", "dataParallel", "pipelineParallel", "parameterSharding", "optimizerStateSharding", "gradientReplicas"] as const;
@@ -20,11 +20,13 @@ export interface GroupGeometry {
  * fastest (the paper's takeaway 1), the shards of one parameter group are neighbours among the ranks that hold the same
  * slice of the model (takeaway 2), pipeline stages are outermost.
  */
-export function groupGeometry(plan: Plan, dimension: MeshDimension): GroupGeometry {
+export function groupGeometry(plan: Plan, dimension: MeshDimension | "contextParallel"): GroupGeometry {
   const { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, sequenceParallel: sp, parameterSharding: ps, optimizerStateSharding: oss } = plan;
   switch (dimension) {
     case "tensorParallel": return { size: tp, stride: 1 };
     case "sequenceParallel": return { size: sp, stride: 1 };
+    // A ring passes over the neighbours that share its heads.
+    case "contextParallel": return { size: contextOf(plan), stride: headRanks(plan) };
     case "dataParallel": return { size: dp, stride: sp };
     case "pipelineParallel": return { size: pp, stride: dp * sp };
     // The R ranks of one slice are `tp` apart (tp = 1 in config 2: all ranks of the stage).
@@ -107,5 +109,6 @@ export function placementClass(size: number, nodes: number): Placement {
 export function placementOf(plan: Plan, cluster: Pick<Cluster, "gpusPerNode">): PlacementPlan {
   const nodesPerGroup: Record<string, number> = {};
   for (const dimension of MESH_DIMENSIONS) nodesPerGroup[dimension] = nodesTouched(groupGeometry(plan, dimension), cluster.gpusPerNode);
+  if (contextOf(plan) > 1) nodesPerGroup["contextParallel"] = nodesTouched(groupGeometry(plan, "contextParallel"), cluster.gpusPerNode);
   return { rankOrder: [plan.tensorParallel > 1 ? "tensorParallel" : "sequenceParallel", "dataParallel", "pipelineParallel"], nodesPerGroup };
 }

@@ -7,6 +7,8 @@ export interface Layout {
   readonly dataParallel: number;
   readonly tensorParallel: number;
   readonly sequenceParallel: number;
+  /** Beyond the paper: ranks of a ring; 1 where it is left out. */
+  readonly contextParallel?: number;
   /** Beyond the paper: chunks of a stage; 1 where it is left out. */
   readonly pipelineChunks?: number;
 }
@@ -114,4 +116,4 @@ export function fullestStages(model: Model, pipelineParallel: number, chunks = 1
 }
 
 /** Everything of a job that the formulas need. */
-export type JobShape = Pick<JobSpec, "model" | "sequenceLengthTokens" | "globalBatchTokens" | "precision" | "cluster">;
+export type JobShape = Pick<JobSpec, "model" | "sequenceLengthTokens" | "globalBatchTokens" | "precision" | "cluster" | "data" | "timeline">;

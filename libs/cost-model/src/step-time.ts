@@ -1,6 +1,7 @@
 import { recomputedLayers, type Plan, type TimeBreakdown } from "@internevo/domain";
 import type { SliceTime } from "./layer-time.ts";
 import type { ShardTime, UnitTimes } from "./shard-time.ts";
+import { together } from "./together.ts";
 
 /** What the executor hides, and what hiding costs. */
 export interface OverlapPolicy {
@@ -9,15 +10,6 @@ export interface OverlapPolicy {
   /** R of the paper, at least 1: how much slower computation and communication of one length are together. */
   readonly forwardSlowdown: number;
   readonly backwardSlowdown: number;
-}
-
-/**
- * Time of computation c and communication m side by side. Both slow down by R while they run together, for the length of
- * the shorter, so the time is max + (R − 1)·min. The paper takes R·max throughout, which is the same where they are equal
- * and charges a slow-down for communication that is already over where they are not.
- */
-export function together(compute: number, communication: number, slowdown: number): number {
-  return Math.max(compute, communication) + (slowdown - 1) * Math.min(compute, communication);
 }
 
 /** A step in the closed form of the paper (section "Execution Simulator"), with the stages of a pipeline as they differ. */

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { documentsOf, type Data } from "./job.ts";
 import { resolveJob } from "./job-file.ts";
 import { ProblemError } from "./problem.ts";
 
@@ -124,5 +125,38 @@ describe("resolveJob", () => {
 
   it("takes a small peak with the least learning rate at its tenth", () => {
     expect(resolveJob(job({ optimizer: { peakLearningRate: 1e-5 } })).optimizer.minLearningRate).toBeCloseTo(1e-6, 12);
+  });
+});
+
+describe("what a job may ask for beyond its model and its cluster", () => {
+  const details = (over: Record<string, unknown>) => problemOf(job(over)).details.map(({ field, remedy }) => (expect(remedy).toBeTruthy(), field));
+  const tokens = (over: Record<string, unknown> = {}) => ({ data: { format: "megatron", path: "/data/a.bin", ...over } });
+
+  it("is left out of a job that does not ask for it", () => {
+    const spec = resolveJob(job());
+    for (const field of ["initialWeights", "timeline", "watchdog"]) expect(spec).not.toHaveProperty(field);
+    expect(resolveJob(job({ timeline: false }))).not.toHaveProperty("timeline");
+  });
+
+  it("is kept as it is written, with defaults where some are", () => {
+    const data = { format: "internevo", path: "/data/a.bin", packing: "documents", endOfDocumentToken: 2, maxDocumentsPerSequence: 50 };
+    expect(resolveJob(job({ data, initialWeights: "/weights", timeline: { firstStep: 7 }, watchdog: { silenceSeconds: 30 } }))).toMatchObject({ data, initialWeights: "/weights", timeline: { firstStep: 7, steps: 2 }, watchdog: { silenceSeconds: 30 } });
+    expect(resolveJob(job({ timeline: true, watchdog: false }))).toMatchObject({ timeline: { firstStep: 2, steps: 2 }, watchdog: false });
+    expect(resolveJob(job({ timeline: true, steps: 1 })).timeline?.firstStep).toBe(1);
+    expect([documentsOf(data as Data), documentsOf({ format: "tokens", path: "a", packing: "documents" }), documentsOf({ format: "tokens", path: "a" }), documentsOf(null)]).toEqual([50, 1024, null, null]);
+  });
+
+  it("names what cannot be", () => {
+    expect(details(tokens({ endOfDocumentToken: 2 }))).toEqual(["data.endOfDocumentToken"]);
+    expect(details(tokens({ packing: "none", maxDocumentsPerSequence: 2 }))).toEqual(["data.maxDocumentsPerSequence"]);
+    expect(details(tokens({ packing: "documents", endOfDocumentToken: 100_000 }))).toEqual(["data.endOfDocumentToken"]);
+    expect(details({ data: { format: "text", paths: ["/a"], packing: "documents", endOfDocumentToken: 256 } })).toEqual(["data.endOfDocumentToken"]);
+    expect(details({ timeline: { firstStep: 101 } })).toEqual(["timeline.firstStep"]);
+    expect(details({ watchdog: { silenceSeconds: 1 } })).toEqual(["watchdog.silenceSeconds"]);
+    expect(details({ watchdog: { beatSeconds: 2 } })).toEqual(["watchdog.silenceSeconds"]);
+    expect(details(tokens({ packing: "lines" }))).toContain("data.packing");
+    expect(details({ watchdog: { stallSeconds: 0 } })).not.toEqual([]);
+    expect(details({ timeline: { steps: 0 } })).not.toEqual([]);
+    expect(details({ initialWeights: "" })).toEqual(["initialWeights"]);
   });
 });

@@ -1,6 +1,6 @@
 import { Type, type Static } from "typebox";
 import { MAXIMUM_BYTES, MAXIMUM_RANKS } from "./bounds.ts";
-import { CheckpointingSchema, ClusterSchema, DataSchema, JobSpecSchema, OptimizerSchema, TrialSettingsSchema, type Cluster, type JobSpec, type Optimizer } from "./job.ts";
+import { CheckpointingSchema, ClusterSchema, DataSchema, JobSpecSchema, OptimizerSchema, TimelineSchema, TrialSettingsSchema, WATCHDOG_DEFAULTS, type Cluster, type Data, type JobSpec, type Optimizer, type Timeline, type Watchdog } from "./job.ts";
 import { defaultFfnHiddenSize, MODEL_DEFAULTS, ModelSchema, NAMED_MODELS, type Model } from "./model.ts";
 import { PrecisionSchema } from "./precision.ts";
 import { ProblemError, type ProblemDetail } from "./problem.ts";
@@ -38,6 +38,9 @@ export const JobFileSchema = Type.Object(
     ),
     checkpointing: Type.Optional(CheckpointingSchema),
     trials: Type.Optional(Type.Object(Type.Partial(TrialSettingsSchema).properties, strict)),
+    initialWeights: JobSpecSchema.properties.initialWeights,
+    timeline: Type.Optional(Type.Union([Type.Object(Type.Partial(TimelineSchema).properties, strict), Type.Boolean()], { description: "true: the two steps behind the first" })),
+    watchdog: JobSpecSchema.properties.watchdog,
     memoryModel: Type.Optional(JobSpecSchema.properties.memoryModel),
   },
   { ...strict, $id: "https://internevo.dev/schemas/job.json", title: "InternEvo job" },
@@ -138,6 +141,40 @@ function resolveOptimizer(written: Partial<Optimizer> | undefined, steps: number
   return optimizer;
 }
 
+/** What packing has to do with the rest of a job. */
+function checkData(data: Data, model: Model | undefined, details: ProblemDetail[]): void {
+  const { packing, endOfDocumentToken, maxDocumentsPerSequence } = data;
+  if (packing !== "documents") {
+    for (const [field, value] of Object.entries({ endOfDocumentToken, maxDocumentsPerSequence })) {
+      if (value !== undefined) details.push({ field: `data.${field}`, value, message: "says something of packed documents, and documents are not packed", remedy: "add packing: documents, or leave it out" });
+    }
+  }
+  if (model === undefined) return;
+  if (data.format === "text" && model.vocabularySize < 256) {
+    details.push({ field: "model.vocabularySize", value: model.vocabularySize, message: "is too small for text, which is read as bytes", remedy: "use 256 or more" });
+  }
+  const tokens = data.format === "text" ? 256 : model.vocabularySize;
+  if (endOfDocumentToken !== undefined && endOfDocumentToken >= tokens) {
+    details.push({ field: "data.endOfDocumentToken", value: endOfDocumentToken, message: `is no token: they are 0 to ${tokens - 1}`, remedy: "give the token that ends a document" });
+  }
+}
+
+function resolveTimeline(written: JobFile["timeline"], steps: number, details: ProblemDetail[]): Timeline | undefined {
+  if (written === undefined || written === false) return undefined;
+  const given = written === true ? {} : written;
+  const timeline = { firstStep: Math.min(2, steps), steps: 2, ...given };
+  if (timeline.firstStep > steps) details.push({ field: "timeline.firstStep", value: timeline.firstStep, message: `is behind the last of the job's steps ${steps}`, remedy: `give at most ${steps}` });
+  return timeline;
+}
+
+function checkWatchdog(watchdog: Watchdog | false | undefined, details: ProblemDetail[]): void {
+  if (watchdog === undefined || watchdog === false) return;
+  const { beatSeconds, silenceSeconds } = { ...WATCHDOG_DEFAULTS, ...watchdog };
+  if (silenceSeconds < 3 * beatSeconds) {
+    details.push({ field: "watchdog.silenceSeconds", value: silenceSeconds, message: `is less than three beats of ${beatSeconds} s`, remedy: `give at least ${3 * beatSeconds}, or a shorter beatSeconds` });
+  }
+}
+
 /**
  * Resolves a job as written: named models, units, defaults, and every check that needs no cluster.
  * @param written a parsed YAML or JSON document, not trusted.
@@ -158,11 +195,11 @@ export function resolveJob(written: unknown): JobSpec {
       remedy: `use ${floor > 0 ? `${floor} or ` : ""}${floor + sequenceLengthTokens}`,
     });
   }
-  if (file.data?.format === "text" && model !== undefined && model.vocabularySize < 256) {
-    details.push({ field: "model.vocabularySize", value: model.vocabularySize, message: "is too small for text, which is read as bytes", remedy: "use 256 or more" });
-  }
+  if (file.data) checkData(file.data, model, details);
   const steps = file.steps ?? 100;
   const optimizer = resolveOptimizer(file.optimizer, steps, details);
+  const timeline = resolveTimeline(file.timeline, steps, details);
+  checkWatchdog(file.watchdog, details);
   if (details.length > 0 || model === undefined) throw new ProblemError("job-invalid", `the job is not valid: ${details[0]?.field}: ${details[0]?.message}`, details);
   const spec: JobSpec = {
     name: file.name,
@@ -177,6 +214,9 @@ export function resolveJob(written: unknown): JobSpec {
     cluster,
     checkpointing: file.checkpointing ?? { everySteps: Math.max(1, Math.ceil(steps / 10)), keepLast: 2 },
     trials: { count: 10, warmupSteps: 2, steps: 5, ...file.trials },
+    ...(file.initialWeights === undefined ? {} : { initialWeights: file.initialWeights }),
+    ...(timeline === undefined ? {} : { timeline }),
+    ...(file.watchdog === undefined ? {} : { watchdog: file.watchdog }),
     memoryModel: file.memoryModel ?? "executor",
   };
   return validate(JobSpecSchema, spec, "job-invalid", "the job");

@@ -43,15 +43,34 @@ export const OptimizerSchema = Type.Object(
 );
 export type Optimizer = Static<typeof OptimizerSchema>;
 
-/** Training data: `text` files read as byte tokens, or a token file in the project's own format. */
+/** Documents of a sequence that there is room for where a job does not say. */
+export const DEFAULT_DOCUMENTS_PER_SEQUENCE = 1024;
+
+const packing = {
+  packing: Type.Optional(
+    Type.Union([Type.Literal("none"), Type.Literal("documents")], { description: "documents: attention, positions and loss stay inside a document; none, the default: a sequence is one text" }),
+  ),
+  endOfDocumentToken: Type.Optional(Type.Integer({ minimum: 0, maximum: 2 ** 31 - 2, description: "with packing: ends a document, where the data's own borders are not to be used or there are none" })),
+  maxDocumentsPerSequence: Type.Optional(Type.Integer({ minimum: 1, maximum: 2 ** 31 - 1, description: `with packing: documents of a sequence that memory is planned for; ${DEFAULT_DOCUMENTS_PER_SEQUENCE} where it is left out` })),
+};
+
+/**
+ * Training data: `text` files, each a document, read as byte tokens; a token file in the project's own format (`tokens`);
+ * Megatron-LM's NAME.bin with NAME.idx; InternEvo's NAME.bin with NAME.bin.meta.
+ */
 export const DataSchema = Type.Union([
   Type.Object(
-    { format: Type.Literal("text"), paths: Type.Array(Line(4096), { minItems: 1, maxItems: 10_000 }) },
+    { format: Type.Literal("text"), paths: Type.Array(Line(4096), { minItems: 1, maxItems: 10_000 }), ...packing },
     { additionalProperties: false },
   ),
-  Type.Object({ format: Type.Literal("tokens"), path: Line(4096) }, { additionalProperties: false }),
+  Type.Object({ format: Type.Literal("tokens"), path: Line(4096), ...packing }, { additionalProperties: false }),
+  Type.Object({ format: Type.Literal("megatron"), path: Line(4096), ...packing }, { additionalProperties: false, description: "path: NAME.bin, NAME.idx or NAME" }),
+  Type.Object({ format: Type.Literal("internevo"), path: Line(4096), ...packing }, { additionalProperties: false, description: "path: NAME.bin, a JSON line for each document; NAME.bin.meta lies beside it" }),
 ]);
 export type Data = Static<typeof DataSchema>;
+
+/** Documents of a sequence that memory is planned for; null where documents are not packed. */
+export const documentsOf = (data: Data | null): number | null => (data?.packing === "documents" ? (data.maxDocumentsPerSequence ?? DEFAULT_DOCUMENTS_PER_SEQUENCE) : null);
 
 export const CheckpointingSchema = Type.Object(
   { everySteps: Type.Integer({ minimum: 1, maximum: MAXIMUM_STEPS }), keepLast: Type.Integer({ minimum: 1, maximum: 1000 }) },
@@ -66,6 +85,32 @@ export const TrialSettingsSchema = Type.Object(
   },
   { additionalProperties: false },
 );
+
+/** Steps of a run, and of each trial, whose timeline is recorded: what every rank did on its lanes. */
+export const TimelineSchema = Type.Object(
+  {
+    firstStep: Type.Integer({ minimum: 1, maximum: MAXIMUM_STEPS, description: "of an attempt that goes on behind it: its first step" }),
+    steps: Type.Integer({ minimum: 1, maximum: 1000 }),
+  },
+  { additionalProperties: false },
+);
+export type Timeline = Static<typeof TimelineSchema>;
+
+const limit = (description: string, value: number) => Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 1e6, default: value, description }));
+
+/** When a rank counts as lost; what is left out is the default. */
+export const WatchdogSchema = Type.Object(
+  {
+    beatSeconds: limit("between two signs of life of a rank", 0.5),
+    silenceSeconds: limit("a rank that gives no sign for so long has died or is frozen; at least three beats", 5),
+    stallSeconds: limit("no operation ends on any rank for so long: the rank that is not waiting for others is stuck", 8),
+    stallFactor: limit("and for so many times the longest operation so far, if that is more", 20),
+    firstStepSeconds: limit("the same until a first step has ended", 300),
+  },
+  { additionalProperties: false },
+);
+export type Watchdog = Static<typeof WatchdogSchema>;
+export const WATCHDOG_DEFAULTS = { beatSeconds: 0.5, silenceSeconds: 5, stallSeconds: 8, stallFactor: 20, firstStepSeconds: 300 } as const satisfies Required<Watchdog>;
 
 /** A job with every default filled in and every name resolved: what the services and the planner work on. */
 export const JobSpecSchema = Type.Object(
@@ -82,6 +127,9 @@ export const JobSpecSchema = Type.Object(
     cluster: ClusterSchema,
     checkpointing: Type.Union([CheckpointingSchema, Type.Null()]),
     trials: TrialSettingsSchema,
+    initialWeights: Type.Optional(Line(4096, { description: "Hugging Face LLaMA folder, or one checkpoint: the weights that training begins with; without it they are drawn by the seed" })),
+    timeline: Type.Optional(TimelineSchema),
+    watchdog: Type.Optional(Type.Union([WatchdogSchema, Type.Literal(false)], { description: "when a rank counts as lost; false: the launcher alone watches the ranks" })),
     memoryModel: Type.Union([Type.Literal("executor"), Type.Literal("paper")]),
   },
   { additionalProperties: false },

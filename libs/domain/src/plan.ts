@@ -15,6 +15,9 @@ export const PlanSchema = Type.Object(
     dataParallel: factor("s_dp"),
     tensorParallel: factor("s_tp: equals s_sp in config 1 (Megatron), 1 in config 2 (Ulysses)"),
     sequenceParallel: factor("s_sp"),
+    contextParallel: Type.Optional(
+      Type.Integer({ minimum: 1, maximum: 2 ** 20, default: 1, description: "beyond the paper: of the sequence ranks, so many share a sequence as a ring (context parallelism, zigzag), the others share the heads; 1, heads only, where it is left out" }),
+    ),
     parameterSharding: factor("s_ps"),
     gradientSharding: factor("s_gs: beyond s_ps; 1 or s_oss"),
     optimizerStateSharding: factor("s_oss: beyond s_ps"),
@@ -36,10 +39,16 @@ export const PlanSchema = Type.Object(
 export type Plan = Static<typeof PlanSchema>;
 
 /** What a plan may leave out because the paper's plans have no such choice. */
-export type PlanExtension = "pipelineChunks" | "recomputeLayers";
+export type PlanExtension = "contextParallel" | "pipelineChunks" | "recomputeLayers";
 
 /** Chunks of a stage; more than one is interleaved 1F1B. */
 export const chunksOf = (plan: Pick<Plan, "pipelineChunks">): number => plan.pipelineChunks ?? 1;
+
+/** Ranks of a ring that share a sequence; more than one is context parallelism. */
+export const contextOf = (plan: Pick<Plan, "contextParallel">): number => plan.contextParallel ?? 1;
+
+/** Neighbouring ranks that share the heads inside attention: by all-to-all (Ulysses) or by tensor parallelism. */
+export const headRanks = (plan: Pick<Plan, "sequenceParallel" | "contextParallel">): number => plan.sequenceParallel / contextOf(plan);
 
 /** How many of a stage's layers are recomputed. */
 export const recomputedLayers = (plan: Pick<Plan, "recompute" | "recomputeLayers">, stageLayers: number): number =>
@@ -56,7 +65,7 @@ export const replicaRanks = (plan: Plan): number =>
 export function planLabel(plan: Plan): string {
   const overlap =
     plan.forwardOverlap === "none" && plan.backwardOverlap === "none" ? "" : ` ov${plan.forwardOverlap}/${plan.backwardOverlap}`;
-  const beyond = `${chunksOf(plan) > 1 ? ` v${chunksOf(plan)}` : ""}${plan.recomputeLayers ? ` k${plan.recomputeLayers}` : ""}`;
+  const beyond = `${contextOf(plan) > 1 ? ` cp${contextOf(plan)}` : ""}${chunksOf(plan) > 1 ? ` v${chunksOf(plan)}` : ""}${plan.recomputeLayers ? ` k${plan.recomputeLayers}` : ""}`;
   return (
     `b${plan.microBatchSize} n${plan.microBatches} a${plan.recompute ? 1 : 0} pp${plan.pipelineParallel} dp${plan.dataParallel} ` +
     `tp${plan.tensorParallel} sp${plan.sequenceParallel} ps${plan.parameterSharding} gs${plan.gradientSharding} oss${plan.optimizerStateSharding}${overlap}${beyond}`

@@ -12,6 +12,7 @@ export const REJECTION_REASONS = [
   "gradient-sharding-not-allowed",
   "tensor-sequence-mismatch",
   "tensor-not-divisible",
+  "context-not-possible",
   "chunks-not-possible",
   "recompute-layers-not-possible",
   "memory-exceeded",

@@ -1,5 +1,5 @@
 import { NATIVE_PROTOCOL, type TrainerConfig } from "@internevo/contracts";
-import { ProblemError, type JobSpec, type Mesh, type Plan } from "@internevo/domain";
+import { ProblemError, type Data, type JobSpec, type Mesh, type Plan } from "@internevo/domain";
 import type { Dataset } from "./dataset/prepare.ts";
 
 export interface TrainerConfigOptions {
@@ -12,13 +12,18 @@ export interface TrainerConfigOptions {
   /** Null: no checkpoint is written or read. */
   readonly checkpoint: TrainerConfig["checkpoint"];
   readonly threadsPerRank: number;
+  /** Where the timeline is written that a job asks for, and which steps it is of. */
+  readonly timeline?: TrainerConfig["timeline"];
+  /** Whether training begins with the job's initial weights; a trial's times do not depend on them. */
+  readonly loadWeights?: boolean;
   readonly deterministic?: boolean;
 }
 
 /** A plan as the trainer reads it: what is the paper's plan is left out, as in the documents of a trainer that knew nothing else. */
-function trainerPlan({ forwardOverlap, backwardOverlap, pipelineChunks = 1, recomputeLayers = 0, ...plan }: Plan): TrainerConfig["plan"] {
+function trainerPlan({ forwardOverlap, backwardOverlap, contextParallel = 1, pipelineChunks = 1, recomputeLayers = 0, ...plan }: Plan): TrainerConfig["plan"] {
   return {
     ...plan,
+    ...(contextParallel === 1 ? {} : { contextParallel }),
     ...(pipelineChunks === 1 ? {} : { pipelineChunks }),
     ...(recomputeLayers === 0 ? {} : { recomputeLayers }),
     ...(forwardOverlap === "none" ? {} : { forwardOverlap }),
@@ -26,12 +31,20 @@ function trainerPlan({ forwardOverlap, backwardOverlap, pipelineChunks = 1, reco
   };
 }
 
+/** Where tokens come from, as the trainer reads it: text has become a token file. */
+function trainerData(data: Data | null, { path }: Dataset): TrainerConfig["data"] {
+  const format = data?.format === "megatron" || data?.format === "internevo" ? data.format : "own";
+  if (data?.packing !== "documents") return { path, format };
+  const { packing, endOfDocumentToken, maxDocumentsPerSequence } = data;
+  return { path, format, packing, ...(endOfDocumentToken === undefined ? {} : { endOfDocumentToken }), ...(maxDocumentsPerSequence === undefined ? {} : { maxDocumentsPerSequence }) };
+}
+
 /**
  * The trainer's configuration for a plan of a job.
  * @throws ProblemError `plan-invalid` for a precision that the executor does not run.
  */
 export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
-  const { spec, plan, mesh, dataset, steps, checkpoint, threadsPerRank, deterministic = true } = options;
+  const { spec, plan, mesh, dataset, steps, checkpoint, threadsPerRank, timeline, loadWeights = false, deterministic = true } = options;
   const { name: _name, ...model } = spec.model;
   if (spec.precision === "bf16-grad16") {
     throw new ProblemError("plan-invalid", "the executor does not run precision bf16-grad16", [{ field: "precision", value: spec.precision, message: "is planned for, not run", remedy: "use bf16 or fp32" }]);
@@ -44,7 +57,7 @@ export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
     plan: trainerPlan(plan),
     mesh,
     optimizer: spec.optimizer,
-    data: { path: dataset.path },
+    data: trainerData(spec.data, dataset),
     seed: spec.seed,
     steps,
     checkpoint,
@@ -52,5 +65,8 @@ export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
     threadsPerRank,
     deterministic,
     gradientDumpPath: null,
+    ...(loadWeights && spec.initialWeights !== undefined ? { initialWeights: { path: spec.initialWeights } } : {}),
+    ...(timeline ? { timeline } : {}),
+    ...(spec.watchdog === undefined ? {} : { watchdog: spec.watchdog === false ? null : spec.watchdog }),
   };
 }

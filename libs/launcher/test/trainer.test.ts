@@ -1,11 +1,12 @@
-import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
+import { TrainerConfigSchema, type TrainerConfig, type TrainerEvent } from "@internevo/contracts";
 import { buildMesh } from "@internevo/cost-model";
-import { resolveJob, type Plan } from "@internevo/domain";
-import { launchRanks, prepareDataset, trainerConfig, trainerIn, type LaunchOptions, type Trainer } from "../src/index.ts";
+import { resolveJob, validate, type Data, type Plan } from "@internevo/domain";
+import { assertInitialWeights, launchRanks, prepareDataset, trainerConfig, trainerIn, type LaunchOptions, type TokenData, type Trainer } from "../src/index.ts";
+import { writeInternevo, writeMegatron, writeOwn } from "./data-writers.ts";
 
 let directory: string;
 beforeEach(async () => {
@@ -25,7 +26,7 @@ const spec = resolveJob({
 const plan: Plan = { microBatchSize: 1, microBatches: 4, recompute: false, pipelineParallel: 1, dataParallel: 2, tensorParallel: 1, sequenceParallel: 1, parameterSharding: 2, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none" };
 
 async function configuration(over: Partial<TrainerConfig> = {}): Promise<TrainerConfig> {
-  const dataset = await prepareDataset({ format: "text", paths: ["/usr/share/common-licenses/GPL-3"] }, directory, 256);
+  const dataset = await prepareDataset({ format: "text", paths: ["/usr/share/common-licenses/GPL-3"] }, directory, { vocabularySize: 256, sequenceLengthTokens: 64 });
   return { ...trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset, steps: 6, checkpoint: null, threadsPerRank: 1 }), ...over };
 }
 
@@ -72,6 +73,51 @@ describe("the trainer, launched", () => {
     expect((await launch(await configuration({ data: { path: "/absent.tokens" } }))).outcome).toMatchObject({ status: "failed", exitCode: 4, failure: { code: "data-invalid", message: expect.stringContaining("/absent.tokens") } });
     const { forwardOverlap: _f, backwardOverlap: _b, ...wanted } = plan;
     expect((await launch(await configuration({ plan: { ...wanted, pipelineChunks: 2 } }))).outcome).toMatchObject({ status: "failed", exitCode: 2, failure: { code: "plan-unsupported", message: expect.stringContaining("pipelineChunks 2") } });
+  });
+
+  it("reads packed documents of every format with the same losses, which are not those of unpacked ones, on a ring too", async () => {
+    const text = [...await readFile("/usr/share/common-licenses/GPL-3")];
+    const documents: number[][] = [];
+    for (let first = 0; first < text.length; first += 11 + (documents.length * 7) % 60) documents.push(text.slice(first, first + 11 + (documents.length * 7) % 60));
+    const written: TokenData[] = [
+      { format: "tokens", path: await writeOwn(join(directory, "own.bin"), documents) },
+      { format: "megatron", path: await writeMegatron(join(directory, "megatron"), documents, { sequenceLength: 40 }) },
+      { format: "internevo", path: await writeInternevo(join(directory, "internevo.bin"), documents) },
+    ];
+    const run = async (data: Data, other: Plan): Promise<number[]> => {
+      const dataset = await prepareDataset(data, directory, { vocabularySize: 256, sequenceLengthTokens: 64 });
+      const { outcome, losses } = await launch(trainerConfig({ spec: { ...spec, data }, plan: other, mesh: buildMesh(other), dataset, steps: 3, checkpoint: null, threadsPerRank: 1 }));
+      expect(outcome, JSON.stringify(data)).toMatchObject({ status: "completed" });
+      return losses;
+    };
+    const [own, ...others] = written as [TokenData, ...TokenData[]];
+    const packed = await run({ ...own, packing: "documents" }, plan);
+    for (const data of others) expect(await run({ ...data, packing: "documents", maxDocumentsPerSequence: 64 }, plan)).toEqual(packed);
+    expect(await run(own, plan)).not.toEqual(packed);
+    const ring: Plan = { ...plan, dataParallel: 1, sequenceParallel: 2, contextParallel: 2, microBatches: 8 };
+    for (const data of written) {
+      const losses = await run({ ...data, packing: "documents" }, ring);
+      expect(losses).toHaveLength(3);
+      for (const [step, loss] of losses.entries()) expect(loss / (packed[step] as number)).toBeCloseTo(1, 5);
+    }
+  });
+
+  it("begins with the weights of a checkpoint, records a timeline, and takes limits of the watchdog", async () => {
+    const checkpoints = join(directory, "checkpoints");
+    const { losses } = await launch(await configuration({ steps: 20, checkpoint: { directory: checkpoints, everySteps: 20, keepLast: 1, resume: "none" } }));
+    const initialWeights = join(checkpoints, "step-20");
+    await assertInitialWeights(initialWeights, spec.model);
+    const dataset = await prepareDataset({ format: "text", paths: ["/usr/share/common-licenses/GPL-3"] }, directory, { vocabularySize: 256, sequenceLengthTokens: 64 });
+    const path = join(directory, "timeline.json");
+    const wanted = { ...spec, initialWeights, watchdog: { silenceSeconds: 10, beatSeconds: 1 } };
+    const options = { spec: wanted, plan, mesh: buildMesh(plan), dataset, steps: 2, checkpoint: null, threadsPerRank: 1, timeline: { path, firstStep: 2, steps: 1 } };
+    const config = validate(TrainerConfigSchema, trainerConfig({ ...options, loadWeights: true }), "plan-invalid", "the configuration");
+    const begun = await launch(config);
+    expect(begun.outcome.status).toBe("completed");
+    expect(begun.losses[0]).toBeLessThan((losses[0] as number) - 0.1);
+    const events = (JSON.parse(await readFile(path, "utf8")) as { traceEvents: { ph: string; pid: number }[] }).traceEvents;
+    expect(new Set(events.filter(({ ph }) => ph === "X").map(({ pid }) => pid))).toEqual(new Set([0, 1]));
+    expect((await launch(trainerConfig({ ...options, spec: { ...wanted, watchdog: false } }))).losses[0]).toBe(losses[0]);
   });
 
   it.each([

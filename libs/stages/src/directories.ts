@@ -10,4 +10,7 @@ export const clusterRunDirectory = (dataDirectory: string, clusterName: string):
 /** What belongs to one job. */
 export const jobDirectory = (dataDirectory: string, jobId: string): string => join(dataDirectory, "jobs", jobId);
 
+/** What ranks recorded of some steps, of a trial or of an attempt, for Perfetto. */
+export const timelinePath = (dataDirectory: string, jobId: string, of: string): string => join(jobDirectory(dataDirectory, jobId), "timelines", `${of}.json`);
+
 export const checkpointDirectory = (dataDirectory: string, jobId: string): string => join(jobDirectory(dataDirectory, jobId), "checkpoints");

@@ -2,6 +2,7 @@ export * from "./native-config.ts";
 export * from "./directories.ts";
 export * from "./job-feed.ts";
 export * from "./stage-feed.ts";
+export * from "./timeline.ts";
 export * from "./training-stage.ts";
 export * from "./named-profile.ts";
 export * from "./obtain-profile.ts";

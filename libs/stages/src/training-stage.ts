@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { ProblemError, type JobSpec } from "@internevo/domain";
-import { assertEnoughTokens, assertProgram, prepareDataset, trainerIn, type Dataset, type Trainer } from "@internevo/launcher";
+import { assertFitsSequences, assertInitialWeights, assertProgram, prepareDataset, trainerIn, type Dataset, type Trainer } from "@internevo/launcher";
 import type { CommandContext, CommandType, Effect } from "@internevo/service-kit";
 import type { StageState } from "@internevo/store";
 import type { Static, TObject } from "typebox";
@@ -29,8 +29,9 @@ export const trainingSettings = (config: Static<TObject<typeof nativeConfig>>): 
 export async function prepareTraining(settings: TrainingSettings, spec: JobSpec): Promise<Dataset> {
   await assertProgram(settings.trainer);
   if (spec.data === null) throw new ProblemError("data-invalid", "the job names no data", [{ field: "data", message: "is missing", remedy: "add data to the job" }]);
-  const dataset = await prepareDataset(spec.data, settings.dataDirectory, spec.model.vocabularySize);
-  assertEnoughTokens(dataset, spec);
+  if (spec.initialWeights !== undefined) await assertInitialWeights(spec.initialWeights, spec.model);
+  const dataset = await prepareDataset(spec.data, settings.dataDirectory, { vocabularySize: spec.model.vocabularySize, sequenceLengthTokens: spec.sequenceLengthTokens });
+  assertFitsSequences(dataset, spec);
   return dataset;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "checkpoint/safetensors.h"
 #include "trainer/clock.h"
@@ -52,13 +53,14 @@ std::int64_t Trainer::maximum(std::int64_t value) {
 std::int64_t Trainer::checkData(std::int64_t step) {
   const PlanConfig& p = config_.plan;
   realTokens_ = 0;
-  agree(groups_.world, reduceWorkspace_, [&] {
+  const auto read = [&] {
     if (!layout_.hasEmbedding() && !layout_.hasHead() && !config_.packsDocuments()) return;
     for (std::int64_t m = p.microBatches - 1; m >= 0; --m) {
       reader_->read(step, m);
       if (config_.packsDocuments()) realTokens_ += reader_->realTokens();
     }
-  });
+  };
+  agree(groups_.world, reduceWorkspace_, std::ref(read));  // a copy of the captures would be allocated
   if (!config_.packsDocuments()) return p.globalBatchSequences() * config_.sequenceLengthTokens;
   // Every token counts once: tensor ranks read the same ones, and so do the stages at both ends.
   std::int64_t count = layout_.hasHead() && groups_.tensor.index() == 0 ? realTokens_ : 0;

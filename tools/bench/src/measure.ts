@@ -29,7 +29,7 @@ export async function withScratch<T>(work: (directory: string) => Promise<T>): P
 
 export async function datasetOf(spec: JobSpec, directory: string): Promise<Dataset> {
   if (!spec.data) throw new Error(`the job ${spec.name} has no data`);
-  return prepareDataset(spec.data, directory, spec.model.vocabularySize);
+  return prepareDataset(spec.data, directory, { vocabularySize: spec.model.vocabularySize, sequenceLengthTokens: spec.sequenceLengthTokens });
 }
 
 /** Measures this machine with the probe, for one job. */

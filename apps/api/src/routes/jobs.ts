@@ -66,6 +66,7 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
         cluster: (job) => checkCluster(job, options.capabilities),
         profile: (job) => assertNamedProfile(database.db, job, "cluster.profile"),
         data: (task) => options.workers.checkData(task),
+        weights: (task) => options.workers.checkWeights(task),
       });
       return mutate(database, request, reply, async (tx) => {
         const id = await submitJob(tx, spec, { traceparent: request.trace.traceparent });

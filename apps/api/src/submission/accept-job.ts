@@ -1,11 +1,13 @@
 import { DataSchema, ProblemError, resolveJob, validate, type Data, type JobSpec } from "@internevo/domain";
 import type { DataTask } from "./check-data.ts";
+import type { WeightsTask } from "./check-weights.ts";
 
 /** What is checked of a job beyond its own text; each throws ProblemError. */
 export interface JobChecks {
   readonly cluster: (spec: JobSpec) => Promise<void>;
   readonly profile: (spec: JobSpec) => Promise<void>;
   readonly data: (task: DataTask) => Promise<void>;
+  readonly weights: (task: WeightsTask) => Promise<void>;
 }
 
 const MOST_DETAILS = 40;
@@ -43,6 +45,8 @@ export async function acceptJob(written: unknown, checks: JobChecks): Promise<Jo
     await noting(() => checks.cluster(spec));
     await noting(() => checks.profile(spec));
     await noting(() => checks.data({ data: spec.data, vocabularySize: spec.model.vocabularySize, sequenceLengthTokens: spec.sequenceLengthTokens }));
+    const { initialWeights, model } = spec;
+    if (initialWeights !== undefined) await noting(() => checks.weights({ initialWeights, model }));
   } else {
     const data = dataOf(written);
     if (data !== undefined) await noting(() => checks.data({ data }));

@@ -1,8 +1,8 @@
 import { isAbsolute } from "node:path";
 import { ProblemError, type Data, type ProblemDetail } from "@internevo/domain";
-import { countTokens, openData, readHeader } from "@internevo/launcher";
+import { assertKnowsDocuments, openData, openSource, type TokenData } from "@internevo/launcher";
 
-/** Token files up to this size are read whole before a job is accepted; larger ones are by the job's first stage. */
+/** Tokens in files up to this size are read whole before a job is accepted; larger ones are by the job's first stage. */
 const FULLY_CHECKED_BYTES = 2 ** 30;
 
 /** What is to be checked, with what is known of the job. */
@@ -16,15 +16,11 @@ export interface DataTask {
 const fieldsOf = (data: Data): { path: string; field: string }[] =>
   data.format === "text" ? data.paths.map((path, index) => ({ path, field: `data.paths.${index}` })) : [{ path: data.path, field: "data.path" }];
 
-async function checkTokens(path: string, vocabularySize: number | undefined): Promise<number> {
-  const { handle, sizeBytes } = await openData(path, "data.path");
-  try {
-    const header = await readHeader(handle, path, sizeBytes);
-    if (vocabularySize !== undefined && sizeBytes <= FULLY_CHECKED_BYTES) await countTokens(handle, path, header, vocabularySize);
-    return header.tokenCount;
-  } finally {
-    await handle.close();
-  }
+async function checkTokens(data: TokenData, vocabularySize: number | undefined): Promise<number> {
+  const source = await openSource(data);
+  assertKnowsDocuments(data, source);
+  if (vocabularySize !== undefined && source.sizeBytes <= FULLY_CHECKED_BYTES) await source.count(vocabularySize);
+  return source.tokenCount;
 }
 
 /** Bytes are tokens. */
@@ -63,7 +59,7 @@ export async function checkData({ data, vocabularySize, sequenceLengthTokens }: 
       relative.slice(0, 20).map(({ path, field }) => ({ field, value: path, message: "is a relative path, which means nothing to the services", remedy: "give an absolute path (the command line does it for you)" })),
     );
   }
-  const tokens = data.format === "text" ? await checkText(data) : await checkTokens(data.path, vocabularySize);
+  const tokens = data.format === "text" ? await checkText(data) : await checkTokens(data, vocabularySize);
   if (sequenceLengthTokens !== undefined && tokens < sequenceLengthTokens + 1) {
     throw new ProblemError("data-invalid", `the data holds ${tokens} tokens: fewer than one sequence of ${sequenceLengthTokens} and its last target`, [
       { field: "data", value: tokens, message: "holds less than one sequence", remedy: `give at least ${sequenceLengthTokens + 1} tokens, or a shorter sequenceLengthTokens` },

@@ -1,10 +1,11 @@
 import { checkData, type DataTask } from "../submission/check-data.ts";
+import { checkWeights, type WeightsTask } from "../submission/check-weights.ts";
 import { answerTasks } from "./process-pool.ts";
 import { resultOf } from "./work-result.ts";
 
-answerTasks((task: DataTask) =>
+answerTasks((task: DataTask | WeightsTask) =>
   resultOf(async () => {
-    await checkData(task);
+    await ("initialWeights" in task ? checkWeights(task) : checkData(task));
     return null;
   }),
 );

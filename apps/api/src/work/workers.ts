@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { ProblemError, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
 import { Piscina } from "piscina";
 import type { DataTask } from "../submission/check-data.ts";
+import type { WeightsTask } from "../submission/check-weights.ts";
 import { createProcessPool } from "./process-pool.ts";
 import { valueOf, type WorkResult } from "./work-result.ts";
 
@@ -18,6 +19,8 @@ export interface Workers {
   plan(task: PlanTask, signal?: AbortSignal): Promise<PlanningResult>;
   /** @throws ProblemError as checkData does; `unavailable` when it takes too long or too many wait */
   checkData(task: DataTask): Promise<void>;
+  /** @throws ProblemError as checkWeights does; `unavailable` as checkData */
+  checkWeights(task: WeightsTask): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -62,6 +65,7 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
       }
     },
     checkData: async (task) => void valueOf((await checks.run(task)) as WorkResult<null>),
+    checkWeights: async (task) => void valueOf((await checks.run(task)) as WorkResult<null>),
     close: async () => void (await Promise.all([plans.destroy(), checks.close()])),
   };
 }

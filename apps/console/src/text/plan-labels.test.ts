@@ -1,7 +1,7 @@
 import { planLabel, type Plan } from "@internevo/domain";
 import { expect, it } from "vitest";
 import { planLabels } from "./plan-labels.ts";
-import { dimensionsOf, dimensionValue } from "./words.ts";
+import { dimensionsOf, dimensionValue, explainPlan } from "./words.ts";
 
 const plan = (over: Partial<Plan>): Plan => ({ microBatchSize: 1, microBatches: 2, recompute: false, pipelineParallel: 1, dataParallel: 64, tensorParallel: 1, sequenceParallel: 2, parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 4, forwardOverlap: "none", backwardOverlap: "none", ...over });
 
@@ -16,6 +16,11 @@ it("names what is beyond the paper only where a plan has it", () => {
   expect(dimensionsOf([plan({}), plan({ pipelineChunks: 1 })]).map(({ symbol }) => symbol)).toEqual(["b", "n", "a", "pp", "dp", "tp", "sp", "ps", "gs", "oss"]);
   expect(dimensionsOf([plan({}), plan({ recomputeLayers: 3 })]).at(-1)).toMatchObject({ key: "recomputeLayers", symbol: "k" });
   expect(dimensionValue(plan({}), "pipelineChunks")).toBe("1");
+  expect(planLabel(plan({ contextParallel: 1 }))).toBe(planLabel(plan({})));
+  expect(planLabel(plan({ contextParallel: 2, pipelineChunks: 2 }))).toBe(`${planLabel(plan({}))} cp2 v2`);
+  expect(dimensionsOf([plan({}), plan({ contextParallel: 2 })]).at(-1)).toMatchObject({ key: "contextParallel", symbol: "cp" });
+  expect(explainPlan(plan({ contextParallel: 2 }))[0]).toContain("2 ranks share every sequence (a ring)");
+  expect(explainPlan(plan({ sequenceParallel: 8, contextParallel: 2 }))[0]).toContain("(Ulysses over 4, 2 such groups in a ring)");
 });
 
 it("writes a plan whole that stands alone, or whose others are the same", () => {

@@ -47,6 +47,7 @@ export const REJECTION_WORDS: Readonly<Record<RejectionReason, { name: string; a
   "sharding-not-divisible": { name: "Sharding not divisible", about: "the sharding factors don't divide the ranks that hold the same slice of the model" },
   "gradient-sharding-not-allowed": { name: "Gradient sharding not allowed", about: "gradients are sharded like the optimizer state, or not at all" },
   "tensor-not-divisible": { name: "Tensor ranks can't split the model", about: "tensor parallel divides the inner width of the MLP, and leaves every rank a part of the vocabulary" },
+  "context-not-possible": { name: "Ring doesn't fit", about: "context parallelism needs no tensor ranks, a divisor of the sequence ranks, and two chunks of the sequence for each rank of the ring" },
   "chunks-not-possible": { name: "Chunks don't fit", about: "interleaving needs several stages, a layer for each chunk, and micro-batches in multiples of the stages" },
   "recompute-layers-not-possible": { name: "Recomputed layers don't fit", about: "at most the layers of a stage are recomputed, and all of them without a number" },
   "tensor-sequence-mismatch": { name: "Tensor and sequence parallel don't match", about: "tensor parallel is 1 (Ulysses), or equals sequence parallel (Megatron)" },
@@ -76,18 +77,22 @@ export const DIMENSIONS: readonly Dimension[] = [
 
 /** Choices that the paper's plans do not have. */
 export const BEYOND_PAPER: readonly Dimension[] = [
+  { key: "contextParallel", symbol: "cp", name: "Context parallel", meaning: "of the ranks that share a sequence, so many pass its keys and values around a ring; the others share the heads" },
   { key: "pipelineChunks", symbol: "v", name: "Pipeline chunks", meaning: "parts of the model that a stage holds, between which micro-batches take turns (interleaved 1F1B)" },
   { key: "recomputeLayers", symbol: "k", name: "Recomputed layers", meaning: "layers of each stage whose activations are computed again in the backward pass; the others are kept" },
 ];
 
 const chunksOf = (plan: Plan): number => plan.pipelineChunks ?? 1;
-const isChosen = (plan: Plan, key: keyof Plan): boolean => (key === "pipelineChunks" ? chunksOf(plan) > 1 : (plan.recomputeLayers ?? 0) > 0);
+const contextOf = (plan: Plan): number => plan.contextParallel ?? 1;
+/** What the paper's plans have of a choice that they do not name. */
+const NEUTRAL: Readonly<Partial<Record<keyof Plan, number>>> = { contextParallel: 1, pipelineChunks: 1 };
+const isChosen = (plan: Plan, key: keyof Plan): boolean => dimensionValue(plan, key) !== String(NEUTRAL[key] ?? 0);
 
 /** The dimensions of the paper, and those beyond it that a plan makes use of. */
 export const dimensionsOf = (plans: readonly Plan[]): readonly Dimension[] => [...DIMENSIONS, ...BEYOND_PAPER.filter(({ key }) => plans.some((plan) => isChosen(plan, key)))];
 
 export const dimensionValue = (plan: Plan, key: keyof Plan): string => {
-  const value = plan[key] ?? (key === "pipelineChunks" ? 1 : 0);
+  const value = plan[key] ?? NEUTRAL[key] ?? 0;
   return typeof value === "boolean" ? (value ? "1" : "0") : String(value);
 };
 
@@ -121,6 +126,14 @@ function shardingSentence(what: string, factor: number): string {
   return factor === 1 ? `${what} are held whole` : `${what} are spread over ${ranks(factor)}`;
 }
 
+/** How ranks that share a sequence, but no matrix, attend to all of it. */
+function sharingOf(plan: Plan): string {
+  const ring = contextOf(plan);
+  if (ring === 1) return "Ulysses";
+  const heads = plan.sequenceParallel / ring;
+  return heads === 1 ? "a ring" : `Ulysses over ${heads}, ${ring} such groups in a ring`;
+}
+
 /** A plan in sentences. */
 export function explainPlan(plan: Plan): string[] {
   const { pipelineParallel: pp, dataParallel: dp, sequenceParallel: sp, tensorParallel: tp } = plan;
@@ -128,7 +141,7 @@ export function explainPlan(plan: Plan): string[] {
   const sentences: string[] = [];
   const split: string[] = [];
   if (dp > 1) split.push(`${dp} groups work on different sequences`);
-  if (sp > 1) split.push(tp > 1 ? `${sp} ranks share every sequence and every matrix (Megatron)` : `${sp} ranks share every sequence (Ulysses)`);
+  if (sp > 1) split.push(tp > 1 ? `${sp} ranks share every sequence and every matrix (Megatron)` : `${sp} ranks share every sequence (${sharingOf(plan)})`);
   if (pp > 1) split.push(`the layers are split into ${pp} pipeline stages${chunksOf(plan) > 1 ? `, each with ${chunksOf(plan)} parts of the model in turns` : ""}`);
   sentences.push(split.length === 0 ? `${ranks(world)}, which ${world === 1 ? "does" : "do"} all the work.` : `${ranks(world)}: ${split.join("; ")}.`);
   sentences.push(

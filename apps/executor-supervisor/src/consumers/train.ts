@@ -3,7 +3,7 @@ import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
 import { formatBytes, planLabel, worldSize, type Attempt, type Candidate, type Failure } from "@internevo/domain";
 import type { Dataset } from "@internevo/launcher";
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import { checkpointDirectory, clusterRunDirectory, failedJob, prepareTraining, withStageFeed, type JobFeed, type TrainingSettings } from "@internevo/stages";
+import { checkpointDirectory, clusterRunDirectory, failedJob, prepareTraining, recordTimeline, withStageFeed, type JobFeed, type TrainingSettings } from "@internevo/stages";
 import { allSteps, clusterLease, ensureRun, finishAttempt, listAttempts, listTrials, recordSteps, setAttemptResumedFrom, startAttempt, transitionJob, type Database } from "@internevo/store";
 import { discardCheckpointsBeyond } from "../checkpoints.ts";
 import { reportOf } from "../report.ts";
@@ -51,6 +51,7 @@ async function attemptOnce(training: Training): Promise<Failure | undefined> {
     plan: chosen.plan,
     dataset,
     attempt: number,
+    timeline: await recordTimeline(settings.dataDirectory, job.id, `attempt-${number}`, job.spec.timeline),
     runDirectory: clusterRunDirectory(settings.dataDirectory, job.spec.cluster.name),
     checkpointDirectory: directory,
     signal,

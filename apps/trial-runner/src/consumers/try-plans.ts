@@ -1,7 +1,7 @@
 import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
-import { formatSeconds, planLabel, type Candidate, type Failure, type Trial } from "@internevo/domain";
+import { formatSeconds, planLabel, type Candidate, type Failure, type JobSpec, type Timeline, type Trial } from "@internevo/domain";
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import { clusterRunDirectory, failedJob, prepareTraining, retryLostRanks, withStageFeed, type TrainingSettings } from "@internevo/stages";
+import { clusterRunDirectory, failedJob, prepareTraining, recordTimeline, retryLostRanks, withStageFeed, type TrainingSettings } from "@internevo/stages";
 import { clusterLease, finishTrial, listTrials, startTrial, transitionJob, updateJob, type Database } from "@internevo/store";
 import { winnerOf } from "../measurement.ts";
 import { runTrial } from "../run-trial.ts";
@@ -17,6 +17,9 @@ function noTrialSucceeded(trials: readonly Trial[]): Failure {
   const reasons = [...new Set(trials.map((trial) => trial.failure?.message ?? "not tried"))];
   return { code: trials[0]?.failure?.code ?? "internal", message: `none of ${trials.length} trials succeeded: ${reasons.slice(0, 3).join("; ")}`, ...(trials[0]?.failure?.remedy ? { remedy: trials[0].failure.remedy } : {}) };
 }
+
+/** As many steps as the job asks for, of those that are measured. */
+const timelineOfTrial = ({ timeline, trials }: JobSpec): Timeline | undefined => timeline && { firstStep: trials.warmupSteps + 1, steps: Math.min(timeline.steps, trials.steps) };
 
 /** Tries the best plans for real, one after the other, and takes the fastest. A trial that was interrupted is tried again, and counted once. */
 export const tryPlans = (settings: TrialSettings, database: Database) => async (context: CommandContext<"job.trial">): Promise<Effect> => {
@@ -36,6 +39,7 @@ export const tryPlans = (settings: TrialSettings, database: Database) => async (
           spec: job.spec,
           plan: candidate.plan,
           dataset,
+          timeline: await recordTimeline(settings.dataDirectory, job.id, `trial-${candidate.rank}`, timelineOfTrial(job.spec)),
           runDirectory: clusterRunDirectory(settings.dataDirectory, job.spec.cluster.name),
           signal,
           onStep: (step: number, steps: number) => feed.progress("trialling", `${label}: step ${step} of ${steps}`, done, planned.length),

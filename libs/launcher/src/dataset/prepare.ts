@@ -1,16 +1,20 @@
 import { createHash, randomUUID, type Hash } from "node:crypto";
 import { mkdir, open, readFile, rename, rm, stat, type FileHandle } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { ProblemError, validate, type Data } from "@internevo/domain";
+import { documentsOf, ProblemError, validate, type Data } from "@internevo/domain";
 import { Type, type Static } from "typebox";
-import { countTokens, encodeHeader, openData, readHeader, TOKEN_FILE, unigramEntropyNats } from "./token-file.ts";
+import { openData } from "./open-data.ts";
+import { assertKnowsDocuments, DocumentCounter, filesOf, openSource, type TokenData } from "./source.ts";
+import { unigramEntropyNats } from "./token-counts.ts";
+import { documentsByte, encodeHeader, TOKEN_FILE, type TokenFileHeader } from "./token-file.ts";
 
 export const DatasetSchema = Type.Object(
   {
-    path: Type.String({ description: "a token file that the trainer reads" }),
+    path: Type.String({ description: "what the trainer reads: a token file, or data in a format that it knows" }),
     tokenCount: Type.Integer({ minimum: 1 }),
     sizeBytes: Type.Integer({ minimum: 1 }),
     sha256: Type.String({ description: "identity of the content" }),
+    mostDocuments: Type.Optional(Type.Integer({ minimum: 1, description: "with packing: documents of the sequence that has most" })),
     unigramEntropyNats: Type.Number({ minimum: 0, description: "of the tokens, nats per token" }),
   },
   { additionalProperties: false },
@@ -49,12 +53,20 @@ async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-/** Identity of the sources without reading them: path, size and time of change. */
-async function sourceKey(data: Data, vocabularySize: number): Promise<string> {
-  const paths = data.format === "text" ? data.paths : [data.path];
-  const hash = createHash("sha256").update(`${data.format} ${data.format === "tokens" ? vocabularySize : BYTE_VOCABULARY_SIZE}\n`);
-  for (const [index, path] of paths.entries()) {
-    const { handle, sizeBytes, modifiedNanoseconds } = await openData(path, data.format === "text" ? `data.paths.${index}` : "data.path");
+/** Packing that data is prepared for, and how long sequences are, which decides how many documents are in one. */
+interface Packing {
+  readonly endOfDocumentToken: number | undefined;
+  readonly sequenceLengthTokens: number;
+}
+
+const packingOf = (data: Data, sequenceLengthTokens: number): Packing | undefined => (data.packing === "documents" ? { endOfDocumentToken: data.endOfDocumentToken, sequenceLengthTokens } : undefined);
+
+/** Identity of the sources without reading them: path, size and time of change, and what decides what is made of them. */
+async function sourceKey(data: Data, files: readonly { readonly path: string; readonly field: string }[], vocabularySize: number, packing: Packing | undefined): Promise<string> {
+  const packed = packing ? ` ${packing.endOfDocumentToken ?? "documents"} ${packing.sequenceLengthTokens}` : "";
+  const hash = createHash("sha256").update(`${data.format} ${data.format === "text" ? BYTE_VOCABULARY_SIZE : vocabularySize}${packed}\n`);
+  for (const { path, field } of files) {
+    const { handle, sizeBytes, modifiedNanoseconds } = await openData(path, field);
     await handle.close();
     hash.update(`${resolve(path)}\0${sizeBytes}\0${modifiedNanoseconds}\n`);
   }
@@ -62,7 +74,7 @@ async function sourceKey(data: Data, vocabularySize: number): Promise<string> {
 }
 
 /** Adds the bytes of one text file as tokens. */
-async function appendText(target: FileHandle, hash: Hash, counts: Float64Array, path: string, field: string): Promise<number> {
+async function appendText(target: FileHandle, hash: Hash, counts: Float64Array, path: string, field: string, onByte: ((byte: number, index: number) => void) | undefined): Promise<number> {
   const { handle } = await openData(path, field);
   try {
     const bytes = Buffer.alloc(CHUNK_BYTES);
@@ -75,6 +87,7 @@ async function appendText(target: FileHandle, hash: Hash, counts: Float64Array, 
         const byte = bytes[at] as number;
         tokens.writeUInt16LE(byte, at * BYTES_PER_TOKEN);
         counts[byte] = (counts[byte] as number) + 1;
+        onByte?.(byte, count + at);
       }
       const part = tokens.subarray(0, bytesRead * BYTES_PER_TOKEN);
       hash.update(part);
@@ -86,43 +99,77 @@ async function appendText(target: FileHandle, hash: Hash, counts: Float64Array, 
   }
 }
 
-async function tokenize(paths: readonly string[], directory: string): Promise<Dataset> {
+/** Tells of every token whether a document begins behind it. */
+const endOf = (documents: DocumentCounter, endOfDocumentToken: number | undefined) => (token: number, index: number): void => {
+  if (token === endOfDocumentToken) documents.begin(index + 1);
+};
+
+async function tokenize(paths: readonly string[], directory: string, packing: Packing | undefined): Promise<Dataset> {
   const counts = new Float64Array(BYTE_VOCABULARY_SIZE);
   const body = createHash("sha256");
-  let tokenCount = 0;
+  const sizes = await Promise.all(paths.map(async (path) => (await stat(path)).size));
+  const documents = packing && new DocumentCounter(packing.sequenceLengthTokens, sizes.reduce((sum, size) => sum + size, 0));
+  const byToken = packing?.endOfDocumentToken !== undefined;
+  const starts: number[] = [];
+  let header: TokenFileHeader = { bytesPerToken: BYTES_PER_TOKEN, tokenCount: 0, vocabularySize: BYTE_VOCABULARY_SIZE };
   // The name is the content's hash, known only at the end: the file is written under a passing name.
   const passing = join(directory, `text-${randomUUID()}`);
   await replaceFile(passing, async (target) => {
     await target.writeFile(Buffer.alloc(TOKEN_FILE.headerBytes));
-    for (const [index, path] of paths.entries()) tokenCount += await appendText(target, body, counts, path, `data.paths.${index}`);
-    const header = encodeHeader({ bytesPerToken: BYTES_PER_TOKEN, tokenCount, vocabularySize: BYTE_VOCABULARY_SIZE });
-    await target.write(header, 0, header.length, 0);
+    let tokenCount = 0;
+    for (const [index, path] of paths.entries()) {
+      const first = tokenCount;
+      if (packing && !byToken) documents?.begin(first);
+      starts.push(first);
+      const onByte = documents && byToken ? endOf(documents, packing.endOfDocumentToken) : undefined;
+      tokenCount += await appendText(target, body, counts, path, `data.paths.${index}`, onByte && ((byte, at) => onByte(byte, first + at)));
+    }
+    header = { ...header, tokenCount, ...(packing && !byToken ? { documentCount: starts.length } : {}) };
+    if (header.documentCount !== undefined) {
+      const index = Buffer.alloc(documentsByte(header) - TOKEN_FILE.headerBytes - tokenCount * BYTES_PER_TOKEN + 8 * starts.length);
+      for (const [place, start] of starts.entries()) index.writeBigUInt64LE(BigInt(start), index.length - 8 * (starts.length - place));
+      body.update(index);
+      await target.writeFile(index);
+    }
+    const head = encodeHeader(header);
+    await target.write(head, 0, head.length, 0);
   });
-  const sha256 = createHash("sha256").update(encodeHeader({ bytesPerToken: BYTES_PER_TOKEN, tokenCount, vocabularySize: BYTE_VOCABULARY_SIZE })).update(body.digest()).digest("hex");
+  const sha256 = createHash("sha256").update(encodeHeader(header)).update(body.digest()).digest("hex");
   const path = join(directory, `${sha256}.tokens`);
   await rename(passing, path);
   await syncDirectory(directory);
-  return { path, tokenCount, sizeBytes: TOKEN_FILE.headerBytes + tokenCount * BYTES_PER_TOKEN, sha256, unigramEntropyNats: unigramEntropyNats(counts) };
+  const { size: sizeBytes } = await stat(path);
+  return { path, tokenCount: header.tokenCount, sizeBytes, sha256, ...(documents ? { mostDocuments: documents.most } : {}), unigramEntropyNats: unigramEntropyNats(counts) };
 }
 
-async function inspect(path: string, vocabularySize: number): Promise<Dataset> {
-  const { handle, sizeBytes } = await openData(path, "data.path");
-  try {
-    const header = await readHeader(handle, path, sizeBytes);
-    if (header.tokenCount === 0) throw new ProblemError("data-invalid", `${path} holds no token`, [{ field: "data.path", value: path, message: "holds no token", remedy: "give a file with content" }]);
-    const counts = await countTokens(handle, path, header, vocabularySize);
-    const sha256 = createHash("sha256");
-    const chunk = Buffer.alloc(CHUNK_BYTES);
-    for (let position = 0; ; ) {
-      const { bytesRead } = await handle.read(chunk, 0, chunk.length, position);
-      if (bytesRead === 0) break;
-      sha256.update(chunk.subarray(0, bytesRead));
-      position += bytesRead;
+/** @returns the hash of the files' bytes, one behind the other. */
+async function hashFiles(files: readonly string[]): Promise<string> {
+  const sha256 = createHash("sha256");
+  const chunk = Buffer.alloc(CHUNK_BYTES);
+  for (const path of files) {
+    const { handle } = await openData(path, "data.path");
+    try {
+      for (;;) {
+        const { bytesRead } = await handle.read(chunk, 0, chunk.length, null);
+        if (bytesRead === 0) break;
+        sha256.update(chunk.subarray(0, bytesRead));
+      }
+    } finally {
+      await handle.close();
     }
-    return { path: resolve(path), tokenCount: header.tokenCount, sizeBytes, sha256: sha256.digest("hex"), unigramEntropyNats: unigramEntropyNats(counts) };
-  } finally {
-    await handle.close();
   }
+  return sha256.digest("hex");
+}
+
+async function inspect(data: TokenData, vocabularySize: number, packing: Packing | undefined): Promise<Dataset> {
+  const source = await openSource(data);
+  const { path, files, tokenCount, sizeBytes, starts } = source;
+  if (tokenCount === 0) throw new ProblemError("data-invalid", `${path} holds no token`, [{ field: "data.path", value: path, message: "holds no token", remedy: "give a file with content" }]);
+  assertKnowsDocuments(data, source);
+  const documents = packing && new DocumentCounter(packing.sequenceLengthTokens, tokenCount);
+  if (documents && packing.endOfDocumentToken === undefined && starts) for await (const start of starts()) documents.begin(start);
+  const counts = await source.count(vocabularySize, documents && packing.endOfDocumentToken !== undefined ? endOf(documents, packing.endOfDocumentToken) : undefined);
+  return { path: resolve(path), tokenCount, sizeBytes, sha256: await hashFiles(files), ...(documents ? { mostDocuments: documents.most } : {}), unigramEntropyNats: unigramEntropyNats(counts) };
 }
 
 async function known(sidecar: string): Promise<Dataset | undefined> {
@@ -144,14 +191,15 @@ async function known(sidecar: string): Promise<Dataset | undefined> {
 }
 
 /**
- * Makes the token file that the trainer reads.
+ * Makes what the trainer reads.
  * Text files are read as bytes, one after the other, each byte a token, and kept in `<dataDirectory>/datasets` under the hash of
- * their content; a token file is checked, whole, and used where it is. The answer is remembered by path, size and time of
- * change, so that a job's later stages do not read the data again.
- * @param vocabularySize V of the model; every token is below it.
- * @throws ProblemError `data-invalid`: missing, empty, a directory, truncated (expected and found bytes), a token beyond V (with its place).
+ * their content; with packing each file is a document. Data that is tokens already is checked, whole, and used where it is. The
+ * answer is remembered by path, size and time of change, so that a job's later stages do not read the data again.
+ * @param job V of the model, and S: the sequences that documents are counted in.
+ * @throws ProblemError `data-invalid`: missing, empty, a directory, truncated (expected and found bytes), an index that is not the
+ * data's, a token beyond V (with its place), packing without documents.
  */
-export async function prepareDataset(data: Data, dataDirectory: string, vocabularySize: number): Promise<Dataset> {
+export async function prepareDataset(data: Data, dataDirectory: string, { vocabularySize, sequenceLengthTokens }: { readonly vocabularySize: number; readonly sequenceLengthTokens: number }): Promise<Dataset> {
   if (data.format === "text" && vocabularySize < BYTE_VOCABULARY_SIZE) {
     throw new ProblemError("data-invalid", `a vocabulary of ${vocabularySize} is too small for text, which is read as bytes`, [
       { field: "model.vocabularySize", value: vocabularySize, message: "is too small for byte tokens", remedy: `use ${BYTE_VOCABULARY_SIZE} or more` },
@@ -159,24 +207,33 @@ export async function prepareDataset(data: Data, dataDirectory: string, vocabula
   }
   const directory = resolve(dataDirectory, "datasets");
   await mkdir(directory, { recursive: true });
-  const sidecar = join(directory, `source-${await sourceKey(data, vocabularySize)}.json`);
+  const packing = packingOf(data, sequenceLengthTokens);
+  const files = data.format === "text" ? data.paths.map((path, index) => ({ path, field: `data.paths.${index}` })) : filesOf(data).map((path) => ({ path, field: "data.path" }));
+  const sidecar = join(directory, `source-${await sourceKey(data, files, vocabularySize, packing)}.json`);
   const remembered = await known(sidecar);
   if (remembered) return remembered;
-  const dataset = data.format === "text" ? await tokenize(data.paths, directory) : await inspect(data.path, vocabularySize);
+  const dataset = data.format === "text" ? await tokenize(data.paths, directory, packing) : await inspect(data, vocabularySize, packing);
   await replaceFile(sidecar, async (handle) => handle.writeFile(JSON.stringify(dataset, null, 2)));
   await syncDirectory(directory);
   return dataset;
 }
 
 /**
- * Checks that the data holds at least one global batch.
+ * Checks that the data holds at least one sequence, and that no sequence holds more documents than memory is planned for.
  * @throws ProblemError `data-invalid` with what is there and what is needed.
  */
-export function assertEnoughTokens(dataset: Dataset, spec: { readonly sequenceLengthTokens: number; readonly globalBatchTokens: number }): void {
+export function assertFitsSequences(dataset: Dataset, { data, sequenceLengthTokens }: { readonly data: Data | null; readonly sequenceLengthTokens: number }): void {
   // Sequences of S tokens and the one target that follows, S apart.
-  const sequences = Math.floor((dataset.tokenCount - 1) / spec.sequenceLengthTokens);
-  if (sequences >= 1) return;
-  throw new ProblemError("data-invalid", `${dataset.path} holds ${dataset.tokenCount} tokens: fewer than one sequence of ${spec.sequenceLengthTokens} and its last target`, [
-    { field: "data", value: dataset.tokenCount, message: "holds less than one sequence", remedy: `give at least ${spec.sequenceLengthTokens + 1} tokens, or a shorter sequenceLengthTokens` },
+  const sequences = Math.floor((dataset.tokenCount - 1) / sequenceLengthTokens);
+  if (sequences < 1) {
+    throw new ProblemError("data-invalid", `${dataset.path} holds ${dataset.tokenCount} tokens: fewer than one sequence of ${sequenceLengthTokens} and its last target`, [
+      { field: "data", value: dataset.tokenCount, message: "holds less than one sequence", remedy: `give at least ${sequenceLengthTokens + 1} tokens, or a shorter sequenceLengthTokens` },
+    ]);
+  }
+  const most = documentsOf(data);
+  const { mostDocuments } = dataset;
+  if (most === null || mostDocuments === undefined || mostDocuments <= most) return;
+  throw new ProblemError("data-invalid", `${dataset.path} has a sequence of ${mostDocuments} documents, and there is room for ${most}`, [
+    { field: "data.maxDocumentsPerSequence", value: most, message: `is less than the ${mostDocuments} documents of a sequence of the data`, remedy: `use ${mostDocuments} or more, or join short documents` },
   ]);
 }

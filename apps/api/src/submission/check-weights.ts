@@ -1,0 +1,22 @@
+import { isAbsolute } from "node:path";
+import { ProblemError, type Model } from "@internevo/domain";
+import { assertInitialWeights } from "@internevo/launcher";
+
+/** Weights, and the model that they have to be of. */
+export interface WeightsTask {
+  readonly initialWeights: string;
+  readonly model: Model;
+}
+
+/**
+ * Checks the weights that a job begins with, as the machine that serves the API sees them.
+ * @throws ProblemError `job-invalid` for a relative path; `data-invalid` where they are missing or of another model.
+ */
+export async function checkWeights({ initialWeights, model }: WeightsTask): Promise<void> {
+  if (!isAbsolute(initialWeights)) {
+    throw new ProblemError("job-invalid", "initialWeights is a relative path", [
+      { field: "initialWeights", value: initialWeights, message: "is a relative path, which means nothing to the services", remedy: "give an absolute path (the command line does it for you)" },
+    ]);
+  }
+  await assertInitialWeights(initialWeights, model);
+}

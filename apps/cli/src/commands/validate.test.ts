@@ -1,0 +1,48 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { ProblemError} from "@internevo/domain";
+import { type JobSpec } from "@internevo/domain";
+import { expect, it } from "vitest";
+import { parse } from "yaml";
+import { createOutput } from "../output.ts";
+import { showJob, validateCommand } from "./validate.ts";
+
+const example = (name: string): string => fileURLToPath(new URL(`../../../../examples/${name}`, import.meta.url));
+
+function shown(spec: JobSpec, json: boolean): { stdout: string; stderr: string } {
+  const written = { stdout: "", stderr: "" };
+  const stream = (name: "stdout" | "stderr") => ({ write: (text: string) => ((written[name] += text), true) }) as unknown as NodeJS.WritableStream;
+  showJob(spec, createOutput({ stdout: stream("stdout"), stderr: stream("stderr"), env: {} }, json));
+  return written;
+}
+
+it("shows the job that a file stands for, with absolute paths and defaults", async () => {
+  const spec = await validateCommand(example("packed-megatron.yaml"));
+  expect(spec).toMatchObject({ data: { format: "megatron", path: example("packed/licences.bin"), packing: "documents" }, timeline: { firstStep: 20, steps: 2 }, watchdog: { silenceSeconds: 10 }, seed: 0 });
+  const { stdout, stderr } = shown(spec, false);
+  expect(parse(stdout)).toEqual(spec);
+  expect(stderr).toContain("valid: llama-1m at 256 tokens");
+  expect(JSON.parse(shown(spec, true).stdout)).toEqual(spec);
+});
+
+it.each(["quickstart.yaml", "testbed.yaml", "packed-megatron.yaml"])("takes the example %s", async (name) => {
+  expect((await validateCommand(example(name))).name).toBeTruthy();
+});
+
+it("names everything that is wrong, with its remedy, and takes weights relative to the file", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "internevo-validate-"));
+  try {
+    const path = join(directory, "job.json");
+    const job = { name: "x", model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 }, sequenceLengthTokens: 64, globalBatchTokens: 64, cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "1GiB" } };
+    await writeFile(path, JSON.stringify({ ...job, data: { format: "tokens", path: "a", endOfDocumentToken: 300 }, watchdog: { silenceSeconds: 1 } }));
+    const error: unknown = await validateCommand(path).then(() => undefined, (thrown: unknown) => thrown);
+    expect((error as ProblemError).details.map(({ field }) => field)).toEqual(["data.endOfDocumentToken", "data.endOfDocumentToken", "watchdog.silenceSeconds"]);
+    for (const detail of (error as ProblemError).details) expect(detail.remedy).toBeTruthy();
+    await writeFile(path, JSON.stringify({ ...job, initialWeights: "weights" }));
+    expect((await validateCommand(path)).initialWeights).toBe(join(directory, "weights"));
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+});

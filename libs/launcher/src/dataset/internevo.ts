@@ -1,0 +1,154 @@
+import { ProblemError } from "@internevo/domain";
+import { openData, readExactly } from "./open-data.ts";
+import { TokenCounts } from "./token-counts.ts";
+import type { TokenSource } from "./token-source.ts";
+
+/*
+ * InternEvo's tokenized data, as the trainer reads it (native/src/trainer/data_internevo.cpp): NAME.bin has a JSON object a line,
+ * {"tokens": [1, 2, …]}; NAME.bin.meta is a NumPy array of where a line begins (first column) and how many tokens it has (last).
+ */
+
+const AT_A_TIME = 1 << 14;
+const READ_BYTES = 4 << 20;
+const REMEDY = "write the .meta file again (with int64 where the .bin file has 2 GiB or more)";
+
+const invalid = (path: string, message: string, remedy = REMEDY): ProblemError => new ProblemError("data-invalid", `${path} ${message}`, [{ field: "data.path", value: path, message, remedy }]);
+
+interface Meta {
+  readonly path: string;
+  /** Where the cells begin. */
+  readonly firstByte: number;
+  readonly bytesPerCell: 4 | 8;
+  readonly columnMajor: boolean;
+  readonly documents: number;
+  readonly columns: number;
+}
+
+/** Head of a NumPy file, checked against its size. */
+async function readMeta(path: string): Promise<Meta> {
+  const { handle, sizeBytes } = await openData(path, "data.path");
+  try {
+    const notNumpy = (): ProblemError => invalid(path, "is no NumPy array file");
+    if (sizeBytes < 12) throw notNumpy();
+    const head = await readExactly(handle, 0, 12);
+    if (head.toString("latin1", 0, 6) !== "\x93NUMPY") throw notNumpy();
+    const [at, length] = head.readUInt8(6) === 1 ? [10, head.readUInt16LE(8)] : [12, head.readUInt32LE(8)];
+    if (at + length > sizeBytes) throw invalid(path, `is truncated: expected ${at + length} bytes of header, found ${sizeBytes}`);
+    const text = (await readExactly(handle, at, length)).toString("latin1");
+    const bytesPerCell = { i4: 4, i8: 8 }[/'descr':\s*'<(i4|i8)'/.exec(text)?.[1] as "i4" | "i8"];
+    const [, rows, columns] = /'shape':\s*\((\d+),\s*(\d+)\)/.exec(text) ?? [];
+    const meta = { path, firstByte: at + length, bytesPerCell: bytesPerCell as 4 | 8, columnMajor: /'fortran_order':\s*True/.test(text), documents: Number(rows), columns: Number(columns) };
+    if (bytesPerCell === undefined || rows === undefined || !(meta.columns >= 2 && meta.columns <= 1024) || meta.documents > sizeBytes) {
+      throw invalid(path, `holds ${text.trim().slice(0, 200)}; little-endian int32 or int64 of shape (documents, 2 or more) is expected`);
+    }
+    const expected = meta.firstByte + meta.documents * meta.columns * meta.bytesPerCell;
+    if (sizeBytes !== expected) throw invalid(path, `is ${sizeBytes < expected ? "truncated" : "too long"}: expected ${expected} bytes for ${meta.documents} documents, found ${sizeBytes}`);
+    return meta;
+  } finally {
+    await handle.close();
+  }
+}
+
+interface Line {
+  readonly document: number;
+  readonly byte: number;
+  readonly tokens: number;
+}
+
+/** Every document's line and number of tokens, in order. @throws where lines do not ascend, or lie outside of the file. */
+async function* linesOf(meta: Meta, fileBytes: number): AsyncGenerator<Line> {
+  const { path, documents, columns, bytesPerCell: width } = meta;
+  const { handle } = await openData(path, "data.path");
+  try {
+    let former = -1;
+    for (let first = 0; first < documents; first += AT_A_TIME) {
+      const count = Math.min(AT_A_TIME, documents - first);
+      const row = width * columns;
+      const column = async (place: number): Promise<number[]> => {
+        const bytes = meta.columnMajor ? await readExactly(handle, meta.firstByte + width * (place * documents + first), width * count) : await readExactly(handle, meta.firstByte + row * first, row * count);
+        const [step, offset] = meta.columnMajor ? [width, 0] : [row, width * place];
+        return Array.from({ length: count }, (_, i) => (width === 4 ? bytes.readInt32LE(i * step + offset) : Number(bytes.readBigInt64LE(i * step + offset))));
+      };
+      const [offsets, lengths] = [await column(0), await column(columns - 1)];
+      for (let i = 0; i < count; i += 1) {
+        const [byte, tokens] = [offsets[i] as number, lengths[i] as number];
+        if (byte <= former || byte >= fileBytes) throw invalid(path, `says byte ${byte} for document ${first + i}; from ${former + 1} to ${fileBytes - 1}, a byte of the .bin file, is expected`);
+        if (tokens < 0) throw invalid(path, `says ${tokens} tokens for document ${first + i}`);
+        former = byte;
+        yield { document: first + i, byte, tokens };
+      }
+    }
+  } finally {
+    await handle.close();
+  }
+}
+
+async function* documentStarts(meta: Meta, fileBytes: number): AsyncGenerator<number> {
+  let start = 0;
+  for await (const { tokens } of linesOf(meta, fileBytes)) {
+    if (tokens > 0) yield start;
+    start += tokens;
+  }
+}
+
+/** The tokens of a line. */
+function parseLine(path: string, { document, byte, tokens: expected }: Line, text: string): readonly unknown[] {
+  const damaged = (what: string): ProblemError => invalid(path, `${what} in document ${document} at byte ${byte}`, "write the .bin and the .meta file again");
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw damaged(`has no JSON (${(error as Error).message.slice(0, 100)})`);
+  }
+  const tokens = typeof value === "object" && value !== null && "tokens" in value ? value.tokens : undefined;
+  if (!Array.isArray(tokens)) throw damaged(`has no array "tokens"`);
+  if (tokens.length !== expected) throw damaged(`has ${tokens.length} tokens where its .meta file says ${expected}`);
+  return tokens as unknown[];
+}
+
+/** Lines, and where they begin. */
+export const internevoFiles = (path: string): readonly string[] => [path, `${path}.meta`];
+
+/** Opens InternEvo's data by the path of its .bin file. @throws ProblemError `data-invalid` */
+export async function openInternevo(path: string): Promise<TokenSource> {
+  const { handle, sizeBytes } = await openData(path, "data.path");
+  await handle.close();
+  const meta = await readMeta(`${path}.meta`);
+  let tokenCount = 0;
+  for await (const line of linesOf(meta, sizeBytes)) tokenCount += line.tokens;
+  return {
+    path,
+    files: [path, meta.path],
+    sizeBytes,
+    tokenCount,
+    starts: () => documentStarts(meta, sizeBytes),
+    async count(vocabularySize, onToken) {
+      const counts = new TokenCounts(path, vocabularySize, onToken);
+      const { handle: again } = await openData(path, "data.path");
+      /** Lines that lie together, up to where the one behind them begins. */
+      const read = async (lines: readonly Line[], end: number): Promise<void> => {
+        const from = lines[0]?.byte ?? 0;
+        const bytes = await readExactly(again, from, end - from);
+        for (const [i, line] of lines.entries()) {
+          const own = bytes.subarray(line.byte - from, (lines[i + 1]?.byte ?? end) - from);
+          const newline = own.indexOf("\n");
+          for (const token of parseLine(path, line, own.toString("utf8", 0, newline < 0 ? own.length : newline))) counts.add(token as number, line.byte);
+        }
+      };
+      try {
+        let lines: Line[] = [];
+        for await (const line of linesOf(meta, sizeBytes)) {
+          if (lines[0] && line.byte - lines[0].byte > READ_BYTES) {
+            await read(lines, line.byte);
+            lines = [];
+          }
+          lines.push(line);
+        }
+        if (lines.length > 0) await read(lines, sizeBytes);
+      } finally {
+        await again.close();
+      }
+      return counts.counts;
+    },
+  };
+}

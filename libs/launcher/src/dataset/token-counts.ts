@@ -1,0 +1,71 @@
+import type { FileHandle } from "node:fs/promises";
+import { ProblemError } from "@internevo/domain";
+
+/** Called for every token, in order. */
+export type OnToken = (token: number, index: number) => void;
+
+/** How often each token occurs, of those below a vocabulary. */
+export class TokenCounts {
+  readonly counts: Float64Array;
+  readonly #path: string;
+  readonly #onToken: OnToken | undefined;
+  #index = 0;
+
+  constructor(path: string, vocabularySize: number, onToken?: OnToken) {
+    this.#path = path;
+    this.counts = new Float64Array(vocabularySize);
+    this.#onToken = onToken;
+  }
+
+  /** @throws ProblemError `data-invalid` for a token outside the vocabulary, with its place. */
+  add(token: number, byte: number): void {
+    if (!(token >= 0 && token < this.counts.length && Number.isInteger(token))) throw this.#outside(token, byte);
+    this.counts[token] = (this.counts[token] as number) + 1;
+    this.#onToken?.(token, this.#index);
+    this.#index += 1;
+  }
+
+  #outside(token: number, byte: number): ProblemError {
+    const size = this.counts.length;
+    const where = `holds token ${String(token)} at index ${this.#index} (byte offset ${byte})`;
+    const [message, remedy] = token >= size
+      ? [`${where}, beyond the model's vocabulary of ${size}`, `raise model.vocabularySize above ${token}, or tokenize with the model's vocabulary`]
+      : [`${where}, which is no token: tokens are whole numbers from 0 to ${size - 1}`, "write the file again"];
+    return new ProblemError("data-invalid", `${this.#path} ${message}`, [{ field: "data.path", value: token, message, remedy }]);
+  }
+}
+
+const CHUNK_BYTES = 4 << 20;
+
+/** Tokens of one width, one behind the other. */
+export interface PlainTokens {
+  readonly firstByte: number;
+  readonly tokenCount: number;
+  readonly bytesPerToken: number;
+  readonly read: (bytes: Buffer, at: number) => number;
+}
+
+/** Counts the tokens of an open file whose size has been checked. */
+export async function countPlainTokens(handle: FileHandle, { firstByte, tokenCount, bytesPerToken, read }: PlainTokens, into: TokenCounts): Promise<void> {
+  const chunk = Buffer.alloc(CHUNK_BYTES);
+  const end = firstByte + tokenCount * bytesPerToken;
+  for (let position = firstByte; position < end; ) {
+    const { bytesRead } = await handle.read(chunk, 0, Math.min(chunk.length, end - position), position);
+    const whole = bytesRead - (bytesRead % bytesPerToken);
+    if (whole === 0) return;
+    for (let at = 0; at < whole; at += bytesPerToken) into.add(read(chunk, at), position + at);
+    position += whole;
+  }
+}
+
+/** Entropy of the tokens taken one by one, in nats per token: what a model that knows only frequencies would reach. */
+export function unigramEntropyNats(counts: ArrayLike<number>): number {
+  let total = 0;
+  for (let token = 0; token < counts.length; token += 1) total += counts[token] as number;
+  let entropy = 0;
+  for (let token = 0; token < counts.length; token += 1) {
+    const share = (counts[token] as number) / total;
+    if (share > 0) entropy -= share * Math.log(share);
+  }
+  return entropy;
+}
