@@ -44,7 +44,7 @@ it("counts what was waited for, and what nothing could have hidden", () => {
     event("compute", "optimizer", 0, 8.5, 9.5),
   ];
   expect(hiddenCommunication({ start: 0, end: 9.5, events }, 1)).toEqual({
-    laneSeconds: 5, computeSeconds: 6, couldSeconds: 2, hiddenSeconds: 2, besideLaneSeconds: 0.5,
+    laneSeconds: 5, workingSeconds: 6.5, couldSeconds: 2, hiddenSeconds: 2, ownCommunicationSeconds: 0.5,
     waits: { "wait for all-gather of parameters: embedding": 2, "wait for reductions of gradients: all": 1 },
   });
 });

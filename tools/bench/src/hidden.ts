@@ -3,30 +3,31 @@ import type { LaneEvent } from "./timeline.ts";
 /*
  * How much of the communication that could be hidden is hidden, from one rank's measured step.
  *
- * Computing time is what the computing thread did not spend waiting for or in communication. A job of the communication lane
- * may run beside the computing that lies between the moment when its data is there and the moment when somebody needs its
- * result, whatever the executor's order, buffers and delays: an all-gather of parameters from the begin of the step to its first
+ * A job of the communication lane hides beside what the computing thread does without waiting for the lane: computing, and the
+ * collectives that the thread calls itself. It may run between the moment when its data is there and the moment when somebody
+ * needs its result, whatever the executor's order, buffers and delays: an all-gather of parameters from the begin of the step to its first
  * use; a reduction from when its gradient is done to the norm of all gradients; an all-gather of updated parameters from its own
  * update to the end of the step. One job runs at a time. What could be hidden is the most of the jobs' measured lengths that any
- * order could place beside computing: earliest deadline first, which is optimal for jobs that may be interrupted.
+ * order could place there: earliest deadline first, which is optimal for jobs that may be interrupted.
  */
 
 export interface HiddenCommunication {
   /** Of the jobs of the lane. */
   readonly laneSeconds: number;
-  readonly computeSeconds: number;
-  /** Most that any schedule could place beside computing. */
+  /** Of the computing thread, not waiting for the lane. */
+  readonly workingSeconds: number;
+  /** Most that any order could place beside that. */
   readonly couldSeconds: number;
   /** Of the lane's time, what the computing thread did not wait for. */
   readonly hiddenSeconds: number;
   /** What the computing thread waited for, by what for and which unit. */
   readonly waits: Readonly<Record<string, number>>;
-  /** Communication of the computing thread itself, which no lane carries. */
-  readonly besideLaneSeconds: number;
+  /** Communication of the computing thread itself, which no lane carries; part of its working time. */
+  readonly ownCommunicationSeconds: number;
 }
 
 export interface Job {
-  /** On the clock of computing: seconds computed since the begin of the step. */
+  /** On the clock of the computing thread, which stands while it waits for the lane: seconds since the begin of the step. */
   readonly release: number;
   readonly deadline: number;
   readonly seconds: number;
@@ -78,8 +79,9 @@ const isWait = (name: string): boolean => name.startsWith("wait for all-gather")
 export function hiddenCommunication(step: { readonly start: number; readonly end: number; readonly events: readonly LaneEvent[] }, layers: number): HiddenCommunication {
   const exposed = step.events.filter(({ lane }) => lane === "exposed communication");
   const lane = step.events.filter((event) => event.lane === "communication");
-  const computedBy = (time: number): number => time - step.start - exposed.reduce((sum, { start, end }) => sum + Math.max(0, Math.min(end, time) - start), 0);
-  const whole = computedBy(step.end);
+  const waiting = exposed.filter(({ name }) => isWait(name));
+  const workedBy = (time: number): number => time - step.start - waiting.reduce((sum, { start, end }) => sum + Math.max(0, Math.min(end, time) - start), 0);
+  const whole = workedBy(step.end);
   const norm = exposed.find(({ name }) => name === WAIT_ALL_REDUCED);
   if (!norm) throw new Error("the timeline of a step that overlaps lacks its wait for reductions");
   const gatherWaits = exposed.filter(({ name }) => name === WAIT_GATHER);
@@ -101,23 +103,18 @@ export function hiddenCommunication(step: { readonly start: number; readonly end
     if (event.name === GATHER) {
       const use = gatherWaits.find(({ unit, end }) => unit === event.unit && end >= event.end);
       if (!use) throw new Error(`nothing waited for ${event.name} of unit ${event.unit}`);
-      return { release: 0, deadline: computedBy(use.start), seconds };
+      return { release: 0, deadline: workedBy(use.start), seconds };
     }
-    const release = computedBy(readyFor(event).start);
-    return { release, deadline: event.name === SHARE ? whole : computedBy(norm.start), seconds };
+    const release = workedBy(readyFor(event).start);
+    return { release, deadline: event.name === SHARE ? whole : workedBy(norm.start), seconds };
   });
   const laneSeconds = jobs.reduce((sum, { seconds }) => sum + seconds, 0);
   const waits: Record<string, number> = {};
-  let waited = 0;
-  let besideLaneSeconds = 0;
-  for (const { name, unit, start, end } of exposed) {
-    if (!isWait(name)) {
-      besideLaneSeconds += end - start;
-      continue;
-    }
-    waited += end - start;
+  for (const { name, unit, start, end } of waiting) {
     const key = `${name}: ${unitName(unit, layers)}`;
     waits[key] = (waits[key] ?? 0) + end - start;
   }
-  return { laneSeconds, computeSeconds: whole, couldSeconds: mostPlaced(jobs), hiddenSeconds: Math.max(0, laneSeconds - waited), waits, besideLaneSeconds };
+  const lengthOf = (list: readonly LaneEvent[]): number => list.reduce((sum, { start, end }) => sum + end - start, 0);
+  const waitedSeconds = lengthOf(waiting);
+  return { laneSeconds, workingSeconds: whole, couldSeconds: mostPlaced(jobs), hiddenSeconds: Math.max(0, laneSeconds - waitedSeconds), waits, ownCommunicationSeconds: lengthOf(exposed) - waitedSeconds };
 }
