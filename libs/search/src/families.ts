@@ -186,7 +186,8 @@ export class FamilySearch {
     const sharding = shards.list[index] as Sharding;
     const shard = shards.time(index);
     const every = sharding.gradientSharding > 1;
-    const waits = batch.slices.map((slice, at) => (at === 1 && slice === batch.slices[0] ? null : layerWaits(slice, shard)));
+    const [plain, beside] = batch.slices;
+    const waits = [layerWaits(plain, shard), beside === plain ? null : layerWaits(beside, shard)] as const;
     const shape = { microBatches: batch.microBatches, pipelineParallel: space.layout.pipelineParallel, layers: this.#model.job.model.layers, boundarySeconds: batch.boundarySeconds };
     if (this.#bound(batch, shard, waits, every, shape) * ROUNDING > interest()) {
       tally.pruned += ks.length * chunks.length * this.#choices.length;
@@ -195,7 +196,7 @@ export class FamilySearch {
     for (const choice of this.#choices) {
       const side = choice.index === 0 ? 0 : 1;
       const slice = batch.slices[side];
-      const wait = waits[side] ?? (waits[0]);
+      const wait = waits[side] ?? waits[0];
       const costs = stepCosts(slice, shard, wait, choice.overlap, every);
       if (leastSecondsOf(costs, shape, chunks) * ROUNDING > interest()) {
         tally.pruned += ks.length * chunks.length;
