@@ -130,6 +130,18 @@ describe("launchRanks", () => {
     expect(outcome.seconds).toBeLessThan(20);
   });
 
+  // Once its event was seen, rank 0 holds mpirun still, so that both ranks end and mpirun stays.
+  const seen = (): string => join(directory, "seen");
+  const stays = (event: string): string => `[ $OMPI_COMM_WORLD_RANK = 0 ] && echo '${event}'; while [ ! -e ${seen()} ]; do sleep 0.02; done; [ $OMPI_COMM_WORLD_RANK = 0 ] && kill -STOP $PPID; exit 0`;
+  it.each([
+    [`{"event":"error","code":"out_of_memory","message":"needs 2 GiB"}`, { status: "failed", failure: { code: "out-of-memory", message: "needs 2 GiB" } }],
+    [`{"event":"done"}`, { status: "completed" }],
+    [`{"event":"hello","rank":0,"pid":1000000000,"threads":"","secret":""}`, { status: "failed", failure: { code: "rank-lost", message: expect.stringMatching(/the launcher stayed/) as string } }],
+  ])("ends a launcher that stays when its ranks are gone: %s", async (event, expected) => {
+    const { outcome } = await launch(stays(event), { timeoutSeconds: 40, onEvent: () => void writeFile(seen(), "") });
+    expect(outcome).toMatchObject(expected);
+  });
+
   it("ends ranks that take too long, and ranks that say nothing", async () => {
     expect((await launch("sleep 60", { timeoutSeconds: 0.5 })).outcome).toMatchObject({ status: "failed", failure: { code: "timeout" } });
     expect((await launch(`${HELLO}; sleep 60`, { silenceSeconds: 0.5 })).outcome).toMatchObject({ status: "failed", failure: { code: "timeout", message: expect.stringContaining("said nothing") } });

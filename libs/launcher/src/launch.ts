@@ -10,6 +10,7 @@ import { localCommand } from "./command/local.ts";
 import { scancelCommand, srunCommand } from "./command/slurm.ts";
 import { failureOfEnd, type NativeError } from "./failure.ts";
 import { hostsCommand } from "./launch-hosts.ts";
+import { watchLauncher } from "./process/launcher-watch.ts";
 import { LineSplitter, Tail } from "./process/lines.ts";
 import { bootId, killRun, readProcess, signalProcess } from "./process/processes.ts";
 import { killLeftovers, removeRunRecord, runCancelCommand, SCRATCH_PREFIX, writeRunRecord, type RunRecord } from "./process/run-record.ts";
@@ -211,8 +212,14 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
   if (options.killSignal?.aborted) killNow();
 
   let unkillable = false;
+  let stayed = false;
+  const endWatch = child.pid === undefined ? undefined : watchLauncher(child.pid, () => lineNumber > 0, () => {
+    stayed = true;
+    killing ??= killRun(record.marker, child.pid);
+  });
   try {
     const { exitCode, signal } = await ended;
+    endWatch?.();
     for (const timer of timers) clearTimeout(timer);
     await killing;
     const { left } = await killRun(record.marker, child.pid);
@@ -223,12 +230,15 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
     if (seen?.kind === "thrown") throw seen.error;
     const common = { seconds: elapsed(), exitCode };
     if (seen?.kind === "failure") return { ...common, status: "failed", failure: seen.failure };
-    if (exitCode === 0 && done) return { ...common, status: "completed" };
-    if (exitCode === EXIT_TERMINATED && done) return { ...common, status: "stopped", graceful: true };
+    // A launcher that stayed when its ranks were gone says nothing of how they ended: their own last word counts.
+    const orderly = stayed && done && firstError === undefined;
+    if ((exitCode === 0 && done) || (orderly && seen === undefined)) return { ...common, status: "completed" };
+    if ((exitCode === EXIT_TERMINATED && done) || (orderly && seen?.kind === "stop")) return { ...common, status: "stopped", graceful: true };
     if (seen) return { ...common, status: "stopped", graceful: false };
     const kernelKilledForMemory = kernelMemoryKills() > memoryKillsBefore;
-    return { ...common, status: "failed", failure: failureOfEnd({ exitCode, signal, stderrTail: stderr.text, kernelKilledForMemory }, firstError) };
+    return { ...common, status: "failed", failure: failureOfEnd({ exitCode, signal, launcherStayed: stayed, stderrTail: stderr.text, kernelKilledForMemory }, firstError) };
   } finally {
+    endWatch?.();
     for (const timer of timers) clearTimeout(timer);
     options.signal?.removeEventListener("abort", stop);
     options.killSignal?.removeEventListener("abort", killNow);
