@@ -118,6 +118,7 @@ describe("overlap", () => {
     const beyond = (communication: number, compute: number) => Math.max(0, communication - compute);
     expect(waits.forward["inter-layer"]).toBeCloseTo(beyond(shard.gather.layer, slice.forwardSeconds), 12);
     expect(waits.forward.block).toBeCloseTo(beyond(g[2] + g[3], f[0] + f[1]) + beyond(g[0] + g[1], f[2] + f[3]), 12);
+    expect(waits.forward["intra-layer"]).toBeCloseTo(beyond(g[1], f[0]) + beyond(g[2], f[1]) + beyond(g[3], f[2]) + beyond(g[0], f[3]), 12);
     expect(waits.kept.block.parameters).toBeCloseTo(beyond(g[0] + g[1] + s[0] + s[1], b[2] + b[3]) + beyond(g[2] + g[3] + s[2] + s[3], b[0] + b[1]), 12);
     expect(waits.kept["intra-layer"].parameters).toBeCloseTo(beyond(g[2] + s[0], b[3]) + beyond(g[1] + s[3], b[2]) + beyond(g[0] + s[2], b[1]) + beyond(g[3] + s[1], b[0]), 12);
     expect(waits.kept.none.parameters).toBe(shard.gather.layer + shard.scatter.layer);
@@ -149,7 +150,7 @@ describe("the sums that a search adds up", () => {
   const layouts = [planOf(), planOf({ pipelineParallel: 4, dataParallel: 32, microBatches: 32, parameterSharding: 8 }), planOf({ pipelineParallel: 3, dataParallel: 8, sequenceParallel: 2, parameterSharding: 4, optimizerStateSharding: 2, microBatches: 12 })];
 
   it("are the time of a plan, and their bound is never above it", () => {
-    for (const base of layouts) for (const gradientSharding of [1, base.optimizerStateSharding]) for (const forwardOverlap of ["none", "block", "inter-layer"] as const) for (const backwardOverlap of ["none", "block", "intra-layer"] as const) {
+    for (const base of layouts) for (const gradientSharding of [1, base.optimizerStateSharding]) for (const forwardOverlap of ["none", "block", "inter-layer", "intra-layer"] as const) for (const backwardOverlap of ["none", "block", "intra-layer"] as const) {
       const model = new CostModel(job, profile);
       const plan = { ...base, gradientSharding, forwardOverlap, backwardOverlap };
       const [slice, shard] = [model.sliceTime(plan.microBatchSize, plan), model.shardTime(plan, plan)];

@@ -1,5 +1,5 @@
 import { layerWaits, leastSecondsOf, leastWaits, recomputedBytes, secondsOf, stepBreakdown, stepCosts, totalSeconds, updateSeconds, type LayerWaits, type BatchMemory, type CostModel, type Layout, type OverlapChoice, type Sharding, type ShardTime, type SliceTime, type StageBytes, type StepShape } from "@internevo/cost-model";
-import { planOf, type LayoutSpace } from "./enumerate.ts";
+import { OVERLAPS, planOf, type LayoutSpace } from "./enumerate.ts";
 import type { Scored } from "./top.ts";
 
 /** Sums of bounds and of times round differently: far more than their error is given away. */
@@ -29,7 +29,7 @@ export class ShardTable {
 
   /** @param kind 0: no layer of the stage is recomputed; 1: some; 2: all */
   bytes(index: number, overlapIndex: number, overlap: OverlapChoice, kind: 0 | 1 | 2): StageBytes {
-    const at = (index * 9 + overlapIndex) * 3 + kind;
+    const at = (index * OVERLAPS.length + overlapIndex) * 3 + kind;
     return (this.#bytes[at] ??= this.#model.shardBytes(this.#layout, this.list[index] as Sharding, { ...overlap, recompute: kind === 2, ...(kind === 1 ? { recomputeLayers: 1 } : {}) }));
   }
 }
