@@ -47,7 +47,7 @@ function played(stages: number, chunks: number, n: number, message: number): num
       const arrived = first ? (turn.forward ? 0 : ended.get(`true ${place} ${turn.microBatch}`)) : ended.get(`${turn.forward} ${before} ${turn.microBatch}`);
       if (arrived === undefined) break;
       clock[stage] = Math.max(clock[stage] as number, first ? arrived : arrived + message) + (turn.forward ? 1 : 2) / chunks;
-      ended.set(`${turn.forward} ${place} ${turn.microBatch}`, clock[stage] as number);
+      ended.set(`${turn.forward} ${place} ${turn.microBatch}`, clock[stage]);
       at[stage] = (at[stage] as number) + 1;
       moved = true;
     }

@@ -110,6 +110,8 @@ export class FamilySearch {
     const none = hasNone && fits(0);
     const first = hasNone ? 1 : 0;
     const last = ks.length - 1;
+    // The ends first: in most families all fit or none.
+    if (first <= last && fits(first)) return { none, from: first, count: ks.length - first + (none ? 1 : 0) };
     if (first > last || !fits(last)) return none ? { none, from: Infinity, count: 1 } : NO_FIT;
     let low = first;
     let high = last;
@@ -173,11 +175,12 @@ export class FamilySearch {
 
   /**
    * Offers the feasible plans of a family that are not slower than what is of interest.
-   * @param interest seconds; asked again and again, because it may shrink.
+   * @param interest seconds; asked again after every offer, because it may shrink.
    * @param offer returns whether to go on.
    */
   visit(batch: Batch, index: number, interest: () => number, tally: Tally, offer: (scored: Scored) => boolean): void {
     const { shards, chunks, space } = batch;
+    let most = interest();
     const ks = space.recomputed;
     if (this.#shardsAlone(shards, index) > this.#limit) {
       tally.tooLarge += ks.length * chunks.length * this.#choices.length;
@@ -189,7 +192,7 @@ export class FamilySearch {
     const [plain, beside] = batch.slices;
     const waits = [layerWaits(plain, shard), beside === plain ? null : layerWaits(beside, shard)] as const;
     const shape = { microBatches: batch.microBatches, pipelineParallel: space.layout.pipelineParallel, layers: this.#model.job.model.layers, boundarySeconds: batch.boundarySeconds };
-    if (this.#bound(batch, shard, waits, every, shape) * ROUNDING > interest()) {
+    if (this.#bound(batch, shard, waits, every, shape) * ROUNDING > most) {
       tally.pruned += ks.length * chunks.length * this.#choices.length;
       return;
     }
@@ -198,14 +201,14 @@ export class FamilySearch {
       const slice = batch.slices[side];
       const wait = waits[side] ?? waits[0];
       const costs = stepCosts(slice, shard, wait, choice.overlap, every);
-      if (leastSecondsOf(costs, shape, chunks) * ROUNDING > interest()) {
+      if (leastSecondsOf(costs, shape, chunks) * ROUNDING > most) {
         tally.pruned += ks.length * chunks.length;
         continue;
       }
       const rising = costs.recomputed >= costs.kept && costs.recomputedOnce >= costs.keptOnce;
       for (let at = 0; at < chunks.length; at += 1) {
         const step: StepShape = { ...shape, chunks: chunks[at] as number, recompute: false, reduceEveryMicroBatch: every, overlap: choice.overlap };
-        if (leastSecondsOf(costs, shape, [step.chunks]) * ROUNDING > interest()) {
+        if (leastSecondsOf(costs, shape, [step.chunks]) * ROUNDING > most) {
           tally.pruned += ks.length;
           continue;
         }
@@ -216,14 +219,15 @@ export class FamilySearch {
         for (let k = 0; k < ks.length; k += 1) {
           if (!(k >= fitting.from || (k === 0 && fitting.none))) continue;
           const recomputed = ks[k] as number;
-          if (secondsOf(costs, recomputed, step) * ROUNDING > interest()) {
+          if (secondsOf(costs, recomputed, step) * ROUNDING > most) {
             if (rising) break;
             continue;
           }
           const exact = totalSeconds(stepBreakdown(slice, shard, { ...step, recomputeLayers: recomputed }, wait));
-          if (exact > interest()) continue;
+          if (exact > most) continue;
           const plan = planOf(space.layout, batch.microBatchSize, batch.microBatches, sharding, { chunks: step.chunks, recomputed, overlap: choice.overlap }, step.layers);
           if (!offer({ plan, seconds: exact, bytes: this.#bytes(one, shards, index, choice, recomputed) })) return;
+          most = interest();
         }
       }
     }

@@ -61,7 +61,7 @@ export async function searchPlans(spec: JobSpec, profile: Profile, options: Plan
     whole = !signal.aborted;
     if ("result" in answer) resolve(answer.result);
     else if ("problem" in answer) reject(new ProblemError(answer.problem.code, answer.problem.message, answer.problem.details));
-    else reject(answer.error as Error);
+    else reject(answer.error);
   };
   const onExit = (code: number) => reject(signal.aborted ? (signal.reason as Error) : new Error(`the search ended with ${code} and no answer`));
   worker.on("message", onMessage).on("error", reject).on("exit", onExit);
