@@ -55,7 +55,7 @@ const planAndJob = fc.tuple(fc.array(fc.nat(1_000_000), { minLength: 20, maxLeng
     parameterSharding: ps,
     gradientSharding: next([1, oss]),
     optimizerStateSharding: oss,
-    forwardOverlap: next(["none", "block", "inter-layer"] as const),
+    forwardOverlap: next(["none", "block", "inter-layer", "intra-layer"] as const),
     backwardOverlap: next(["none", "block", "intra-layer"] as const),
     ...(ring > 1 ? { contextParallel: ring } : {}),
     ...(chunks > 1 ? { pipelineChunks: chunks } : {}),

@@ -135,7 +135,7 @@ export function importInternEvo(files: readonly FrameworkFile[], asked: Launch |
   const ps = weight.integer("size") ?? 1;
   if (ps > 1 && !isp) faults.add(weight.path("size"), ps, "needs parallel.tensor.mode isp", "use mode isp, or size 1");
   const overlap = weight.boolean("overlap") ?? false;
-  if (overlap && weight.text("forward_overlap_per") === "module") takenAs.push({ option: weight.path("forward_overlap_per"), value: "module", as: "layer" });
+  const granularity = weight.choice("forward_overlap_per", ["layer", "module"] as const) ?? "layer";
   const zero = sized(parallel, "zero1");
   zero.rest("size", "", { fsdp: "is another sharding; use mode isp with parallel.weight" });
   faults.end();
@@ -167,7 +167,7 @@ export function importInternEvo(files: readonly FrameworkFile[], asked: Launch |
     gradientSharding: 1,
     optimizerStateSharding: oss,
     pipelineChunks: chunks,
-    forwardOverlap: overlap ? "inter-layer" : "none",
+    forwardOverlap: !overlap ? "none" : granularity === "module" ? "intra-layer" : "inter-layer",
     backwardOverlap: overlap ? "intra-layer" : "none",
   };
   return {

@@ -13,7 +13,7 @@ export function expressInternEvo(plan: Plan, job: ExportedJob): Expression {
   }
   reasons.gradientSharding = "gradients stay whole on the ranks of parallel.zero1";
   const overlapped = plan.forwardOverlap !== "none" || plan.backwardOverlap !== "none";
-  reasons.forwardOverlap = "parallel.weight.overlap is on (the next layer is gathered during this one) or off";
+  reasons.forwardOverlap = "parallel.weight.overlap is on (the next layer, or module, is gathered during this one) or off";
   reasons.backwardOverlap = "parallel.weight.overlap is on (the next module is gathered during this one) or off";
   const layers = stageLayers(job.model, plan);
   const k = plan.recomputeLayers ?? 0;
@@ -25,7 +25,7 @@ export function expressInternEvo(plan: Plan, job: ExportedJob): Expression {
     parameterSharding: tensor ? 1 : ps,
     gradientSharding: 1,
     optimizerStateSharding: tensor ? Math.min(ps * oss, replicaRanks(plan)) : oss,
-    forwardOverlap: overlapped ? "inter-layer" : "none",
+    forwardOverlap: !overlapped ? "none" : plan.forwardOverlap === "intra-layer" ? "intra-layer" : "inter-layer",
     backwardOverlap: overlapped ? "intra-layer" : "none",
     recompute: plan.recompute || (k > 0 && !fractional),
     ...(fractional && k < layers ? { recomputeLayers: k } : {}),
@@ -101,7 +101,7 @@ model = dict(
 
 parallel = dict(
     tensor=dict(size=${plan.sequenceParallel}, mode="${tensor ? "msp" : "isp"}"),
-    weight=dict(size=${plan.parameterSharding}, overlap=${overlap}, forward_overlap_per="layer"),
+    weight=dict(size=${plan.parameterSharding}, overlap=${overlap}, forward_overlap_per="${plan.forwardOverlap === "intra-layer" ? "module" : "layer"}"),
     zero1=dict(size=${plan.optimizerStateSharding}),
     pipeline=dict(size=${plan.pipelineParallel}, interleaved_overlap=True),
 ${ring > 1 ? `    sequence_2D=dict(enable=True, head_size=${headRanks(plan)}, context_size=${ring}, window_size=1, device_placement_strategy=dict(head_first=True, interleaved=False)),\n` : ""})
