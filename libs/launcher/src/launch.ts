@@ -213,7 +213,8 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
 
   let unkillable = false;
   let stayed = false;
-  const endWatch = child.pid === undefined ? undefined : watchLauncher(child.pid, () => lineNumber > 0, () => {
+  // On hosts ranks are in sessions of their own, which says nothing of theirs here.
+  const endWatch = child.pid === undefined || options.launcher !== "local" ? undefined : watchLauncher(child.pid, () => lineNumber > 0, () => {
     stayed = true;
     killing ??= killRun(record.marker, child.pid);
   });
