@@ -39,27 +39,36 @@ export function longestOf(system: System, job: JobSpec, profile: Profile, { unit
 }
 
 export interface MeasuredLongest extends Longest {
-  /** A step of the plan was run at that length. */
-  readonly ran: { readonly peakMemoryBytes: number; readonly stepSeconds: number } | { readonly failure: string } | null;
-  /** What the trainer said to the plan that needs the least, one unit further. */
-  readonly refused: { readonly code: Failure["code"]; readonly message: string } | { readonly peakMemoryBytes: number } | null;
+  /** The longest that a step was run at, from the planned one downwards by units: a run's own memory may be above the profile's. */
+  readonly ran: { readonly sequenceLengthTokens: number; readonly peakMemoryBytes: number; readonly stepSeconds: number } | null;
+  /** What was refused: the plan at the lengths above the one that ran, and the least demanding plan beyond the planned length. */
+  readonly refused: readonly { readonly sequenceLengthTokens: number; readonly code: Failure["code"]; readonly message: string }[];
 }
+
+/** Units below the planned length at which a plan is tried before it is given up. */
+const MOST_ATTEMPTS = 8;
 
 /** Runs the plan at the longest length for real, and the least demanding one a unit further. */
 export async function measureLongest(longest: Longest, job: JobSpec, options: LongestOptions & Place & { readonly directory: string }): Promise<MeasuredLongest> {
-  const { directory, sequences, signal } = options;
-  const run = async (sequenceLengthTokens: number, plan: Plan) => {
+  const { directory, sequences, unitTokens, signal } = options;
+  const refused: MeasuredLongest["refused"][number][] = [];
+  /** Null when there is not enough memory. */
+  const run = async (sequenceLengthTokens: number, plan: Plan): Promise<MeasuredLongest["ran"]> => {
     const spec = { ...job, sequenceLengthTokens, globalBatchTokens: sequenceLengthTokens * sequences };
-    return observePlan({ spec, plan, dataset: await datasetOf(spec, directory), directory, steps: 1, signal });
+    const outcome = await observePlan({ spec, plan, dataset: await datasetOf(spec, directory), directory, steps: 1, signal });
+    const what = `${longest.system}, ${sequenceLengthTokens} tokens, ${planLabel(plan)}`;
+    if ("code" in outcome) {
+      if (outcome.code !== "out-of-memory") throw new Error(`${what}: ${outcome.message}`);
+      console.error(`${what}: refused`);
+      refused.push({ sequenceLengthTokens, code: outcome.code, message: outcome.message });
+      return null;
+    }
+    console.error(`${what}: ran`);
+    return { sequenceLengthTokens, peakMemoryBytes: Math.max(...outcome.steps.map(({ peakMemoryBytes }) => peakMemoryBytes)), stepSeconds: outcome.steps.at(-1)?.stepTimeSeconds ?? 0 };
   };
   const { plan, next } = longest;
-  const outcome = plan && (await run(longest.sequenceLengthTokens, plan));
-  const beyond = next.plan && (await run(next.sequenceLengthTokens, next.plan));
-  if (plan) console.error(`${longest.system}: ${longest.sequenceLengthTokens} tokens, ${planLabel(plan)}`);
-  const peakOf = (steps: readonly { readonly peakMemoryBytes: number }[]): number => Math.max(...steps.map(({ peakMemoryBytes }) => peakMemoryBytes));
-  return {
-    ...longest,
-    ran: outcome && ("code" in outcome ? { failure: outcome.message } : { peakMemoryBytes: peakOf(outcome.steps), stepSeconds: outcome.steps.at(-1)?.stepTimeSeconds ?? 0 }),
-    refused: beyond && ("code" in beyond ? { code: beyond.code, message: beyond.message } : { peakMemoryBytes: peakOf(beyond.steps) }),
-  };
+  if (next.plan && (await run(next.sequenceLengthTokens, next.plan))) throw new Error(`${longest.system}: a plan ran at ${next.sequenceLengthTokens} tokens, where the planner says that none fits`);
+  let ran: MeasuredLongest["ran"] = null;
+  for (let units = 0; plan && ran === null && units < MOST_ATTEMPTS && longest.sequenceLengthTokens > units * unitTokens; units += 1) ran = await run(longest.sequenceLengthTokens - units * unitTokens, plan);
+  return { ...longest, ran, refused };
 }

@@ -88,7 +88,7 @@ function longestChart(what: LongestOf<Longest>, subtitle: string): string {
     subtitle,
     plot: {
       width: 900, height: 190, marginLeft: 190, marginRight: 90, marginBottom: 45,
-      x: { label: "tokens", grid: true, labelArrow: "none", tickFormat: thousands, ticks: 6 },
+      x: { label: "tokens", grid: true, labelArrow: "none", tickFormat: grouped, ticks: 6 },
       y: { label: null, domain: bars.map(({ name }) => name), padding: 0.25 },
       marks: [
         Plot.barX(bars, { y: "name", x: "tokens", fill: ({ system }: Bar) => COLOR_OF[system] }),
@@ -102,14 +102,7 @@ function longestChart(what: LongestOf<Longest>, subtitle: string): string {
 const plan = (row: Longest): string => (row.plan ? `\`${planLabel(row.plan)}\`` : "–");
 const least = ({ next }: Longest): string => `${grouped(next.sequenceLengthTokens)}: ${next.leastBytes === null ? "no plan divides it" : `${formatBytes(next.leastBytes)} at least`}`;
 
-function ran({ ran: outcome }: MeasuredLongest): string {
-  if (outcome === null) return "–";
-  return "failure" in outcome ? `refused: ${outcome.failure}` : `${formatBytes(outcome.peakMemoryBytes)}, ${outcome.stepSeconds.toFixed(1)} s a step`;
-}
-function refused({ refused: outcome }: MeasuredLongest): string {
-  if (outcome === null) return "–";
-  return "code" in outcome ? `refused (${outcome.code})` : `ran in ${formatBytes(outcome.peakMemoryBytes)}`;
-}
+const refused = ({ refused: list }: MeasuredLongest): string => list.map(({ sequenceLengthTokens, code }) => `${grouped(sequenceLengthTokens)} (${code})`).join(", ") || "–";
 
 /** The page of memory, with its pictures. */
 export async function writeMemoryPage(directory: string, result: MemoryResult): Promise<void> {
@@ -135,15 +128,15 @@ export async function writeMemoryPage(directory: string, result: MemoryResult): 
     `By the planner, ${paper.model} on ${ofPaper}, ${paper.ranks} sequences a step:`,
     "![Longest on 128 GPUs](images/memory-longest-paper.svg)",
     table(["system", "tokens", "plan", "needs", "further"], paper.longest.map((row) => [nameOf(row.system), grouped(row.sequenceLengthTokens), plan(row), row.peakMemoryBytes === null ? "–" : formatBytes(row.peakMemoryBytes), least(row)])),
-    `Run for real, ${small.model} on ${ofSmall}, ${small.ranks} sequences a step: the plan at the longest length that the planner allows, and ${small.unitTokens} tokens further the plan that needs the least.`,
+    `Run for real, ${small.model} on ${ofSmall}, ${small.ranks} sequences a step, lengths in steps of ${small.unitTokens}: the least demanding plan beyond the longest planned length, then the plan at that length, and shorter until it ran.`,
     "![Longest, run](images/memory-longest-run.svg)",
-    table(["system", "tokens", "plan", "predicted", "measured", `${small.unitTokens} tokens further`, "run there"], small.longest.map((row) => [nameOf(row.system), grouped(row.sequenceLengthTokens), plan(row), row.peakMemoryBytes === null ? "–" : formatBytes(row.peakMemoryBytes), ran(row), least(row), refused(row)])),
+    table(["system", "planned", "plan", "predicted", "refused by the trainer", "ran", "measured", "a step"], small.longest.map((row) => [nameOf(row.system), grouped(row.sequenceLengthTokens), plan(row), row.peakMemoryBytes === null ? "–" : formatBytes(row.peakMemoryBytes), refused(row), row.ran ? grouped(row.ran.sequenceLengthTokens) : "–", row.ran ? formatBytes(row.ran.peakMemoryBytes) : "–", row.ran ? `${row.ran.stepSeconds.toFixed(1)} s` : "–"])),
   ].join("\n\n");
   const images = {
     "memory-overhead.svg": overheadChart(result),
     "memory-mlp.svg": mlpChart(result),
     "memory-longest-paper.svg": longestChart(paper, `by the planner's memory: ${ofPaper}`),
-    "memory-longest-run.svg": longestChart(small, `run for real at that length, refused one step further: ${ofSmall}`),
+    "memory-longest-run.svg": longestChart({ ...small, longest: small.longest.map((row) => ({ ...row, sequenceLengthTokens: row.ran?.sequenceLengthTokens ?? 0 })) }, `run for real at that length, refused one step of ${small.unitTokens} further: ${ofSmall}`),
   };
   await writePage({ directory, name: "memory", title: "Memory", body, images });
 }
