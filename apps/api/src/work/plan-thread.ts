@@ -1,4 +1,4 @@
-import { setPriority } from "node:os";
+import { getPriority, setPriority } from "node:os";
 import type { PlanningResult } from "@internevo/domain";
 import { planJob, SearchLimitError } from "@internevo/search";
 import { resultOf, type WorkResult } from "./work-result.ts";
@@ -15,7 +15,7 @@ const PATIENT = 10;
 /** What runs on the threads of `workers.ts`: the answer, or null when the search takes more steps than the task may. */
 export async function plan({ spec, profile, top, maximumSteps }: LimitedPlanTask): Promise<WorkResult<PlanningResult> | null> {
   // On Linux the priority of a thread, on other systems that of the process.
-  if (maximumSteps === null && process.platform === "linux") setPriority(0, PATIENT);
+  if (maximumSteps === null && process.platform === "linux") setPriority(0, Math.max(PATIENT, getPriority(0)));
   try {
     return await resultOf(() => {
       try {
