@@ -3,6 +3,10 @@ import type { JobSpec, Plan, PlanConstraints, Prediction, Profile } from "@inter
 import { planJob } from "@internevo/search";
 import { LENGTHS_K, MODELS, paperJob, paperRows, paperSpaces, SYSTEM_SPACES, type PaperModel, type PaperRow, type SystemId } from "./paper.ts";
 
+/** A row of InternEvo's is to be among so many best plans, or so close to the best. */
+export const TOP = 10;
+export const CLOSE = 0.03;
+
 export interface Choice {
   readonly plan: Plan;
   readonly predicted: Prediction;
@@ -50,6 +54,8 @@ export interface RowResult extends PaperRow {
   readonly best: Choice;
   /** The same with the paper's arithmetic of memory, 34·bSH a layer. */
   readonly paperMemory: { readonly rank: number | null; readonly behind: number | null; readonly best: Choice };
+  /** Behind the best plan that fits where 34·bSH a layer and the logits are kept; of InternEvo's rows that are neither among the ten best nor within 3%. */
+  readonly footprint: { readonly best: Choice; readonly behind: number } | null;
   /** The best of the plans with the row's own micro-batch, recomputation and sequence ranks: behind it only the shardings differ. */
   readonly sharding: { readonly best: Choice; readonly behind: number } | null;
 }
@@ -65,6 +71,27 @@ function placeOf(job: JobSpec, profile: Profile, plan: Plan, memoryModel: JobSpe
   return { rank, behind: located.predicted.stepTimeSeconds / best.predicted.stepTimeSeconds - 1, best };
 }
 
+/**
+ * The best plan of the paper's ten dimensions that fits where activations are kept as its table of memory footprints has them: 34·bSH a
+ * layer and 2·bSV of logits, with the loss's float32 copy of those (4·bSV), model states at 2, 2 and 6 bytes, and the device's runtime.
+ */
+function bestInPaperFootprint(job: JobSpec, profile: Profile): Choice | null {
+  const ranks = job.cluster.nodes * job.cluster.gpusPerNode;
+  const sequences = job.globalBatchTokens / job.sequenceLengthTokens;
+  const divisors = (value: number): number[] => Array.from({ length: value }, (_, index) => index + 1).filter((each) => value % each === 0);
+  let best: Choice | null = null;
+  for (const sequenceParallel of divisors(ranks)) {
+    for (const microBatchSize of divisors(sequences)) {
+      const logitsBytes = (6 * microBatchSize * job.sequenceLengthTokens * job.model.vocabularySize) / sequenceParallel;
+      const memoryPerGpuBytes = Math.floor(job.cluster.memoryPerGpuBytes - profile.device.runtimeBytes - logitsBytes);
+      if (memoryPerGpuBytes <= 0) continue;
+      const choice = bestOf({ ...job, memoryModel: "paper", cluster: { ...job.cluster, memoryPerGpuBytes } }, profile, paperSpaces.map((space) => ({ ...space, sequenceParallel, microBatchSize })));
+      if (choice !== null && (best === null || choice.predicted.stepTimeSeconds < best.predicted.stepTimeSeconds)) best = choice;
+    }
+  }
+  return best;
+}
+
 export function evaluateRow(row: PaperRow, profile: Profile): RowResult {
   const job = paperJob(row.model, row.lengthK, { batchTokens: row.batchTokens });
   const { plan } = row;
@@ -73,6 +100,8 @@ export function evaluateRow(row: PaperRow, profile: Profile): RowResult {
   const sameBatch = { microBatchSize: plan.microBatchSize, sequenceParallel: plan.sequenceParallel, tensorParallel: plan.tensorParallel, pipelineParallel: plan.pipelineParallel };
   const alike = bestOf(job, profile, paperSpaces.filter((space) => (space.recompute === true) === plan.recompute).map((space) => ({ ...space, ...sameBatch })));
   const predicted = located?.predicted ?? null;
+  const isGood = rank !== null && behind !== null && (rank <= TOP || behind <= CLOSE);
+  const fitting = row.system !== "internevo" || isGood ? null : bestInPaperFootprint(job, profile);
   return {
     ...row,
     feasible: located?.feasible ?? false,
@@ -81,12 +110,16 @@ export function evaluateRow(row: PaperRow, profile: Profile): RowResult {
     rank,
     behind,
     best,
+    footprint: fitting === null || predicted === null ? null : { best: fitting, behind: predicted.stepTimeSeconds / fitting.predicted.stepTimeSeconds - 1 },
     paperMemory: placeOf(job, profile, plan, "paper"),
     sharding: alike === null || predicted === null ? null : { best: alike, behind: predicted.stepTimeSeconds / alike.predicted.stepTimeSeconds - 1 },
   };
 }
 
 export const evaluateRows = (profile: Profile): RowResult[] => paperRows().map((row) => evaluateRow(row, profile));
+
+/** Seconds of a step that are communication of parameters and gradients which nothing hides, and the update. */
+export const shardingSeconds = ({ time }: Prediction): number => time.parameterCommunicationSeconds + time.gradientCommunicationSeconds + time.updateSeconds;
 
 /** Bytes that a layer keeps of one micro-batch, over b·S·H / s_sp: 34 in the paper's arithmetic. */
 export function keptPerLayer(row: PaperRow, profile: Profile): number {

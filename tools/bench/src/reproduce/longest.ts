@@ -44,12 +44,13 @@ export function memoryWords(lines: Readonly<Record<string, number>>): string {
   return `${gigabytes(total)}: ${sorted.slice(0, 4).map(([name, bytes]) => `${name} ${gigabytes(bytes)}`).join(", ")}`;
 }
 
-function longestOf(who: Longest["who"], job: JobSpec, profile: Profile, spaces: readonly PlanConstraints[], unitTokens: number): Longest {
+/** @param counts sequences of a step that are tried: as many data-parallel ranks, with b = n = 1. */
+function longestOf(who: Longest["who"], job: JobSpec, profile: Profile, spaces: readonly PlanConstraints[], unitTokens: number, counts: readonly number[]): Longest {
   let best: Longest | null = null;
-  for (const plan of spaces) {
-    const found = largestSequence({ ...job, plan }, profile, { unitTokens, sequences: 1 });
+  for (const [plan, sequences] of spaces.flatMap((space) => counts.map((count) => [{ ...space, dataParallel: count, microBatchSize: 1, microBatches: 1 }, count] as const))) {
+    const found = largestSequence({ ...job, plan }, profile, { unitTokens, sequences });
     if (best !== null && found.sequenceLengthTokens <= best.sequenceLengthTokens) continue;
-    const next = { ...job, plan, sequenceLengthTokens: found.next.sequenceLengthTokens, globalBatchTokens: found.next.sequenceLengthTokens };
+    const next = { ...job, plan, sequenceLengthTokens: found.next.sequenceLengthTokens, globalBatchTokens: found.next.sequenceLengthTokens * sequences };
     const { closest } = planJob(next, profile, { top: 1 });
     const end = closest === null ? "no plan divides it over the cluster" : memoryWords(new CostModel(next, profile).memory(closest.plan).lines);
     best = { who, sequenceLengthTokens: found.sequenceLengthTokens, best: found.best, nextTokens: found.next.sequenceLengthTokens, end };
@@ -57,7 +58,7 @@ function longestOf(who: Longest["who"], job: JobSpec, profile: Profile, spaces: 
   return best as Longest;
 }
 
-/** Lengths with b = n = 1: each data-parallel rank has one sequence. At the paper's length its own layout; beyond it every layout of one sequence a step. */
+/** Lengths with b = n = 1: each data-parallel rank has one sequence. At the paper's length its own layout; beyond it every layout of one sequence a step, or as many as there. */
 export function evaluateScalability(row: ScalabilityCase, profile: Profile): ScalabilityResult {
   const ranks = row.nodes * 8;
   const sequences = ranks / row.sequenceParallel;
@@ -70,14 +71,15 @@ export function evaluateScalability(row: ScalabilityCase, profile: Profile): Sca
   const megatron = SYSTEM_SPACES.megatron(ranks);
   const ulysses = SYSTEM_SPACES.ulysses(ranks);
   const unit = 1024 * row.sequenceParallel;
+  const counts = [1, sequences];
   return {
     ...row,
     atPaper: { internevo: at(paperSpaces), megatron: at(megatron.filter(({ sequenceParallel }) => sequenceParallel === row.sequenceParallel)), ulysses: at(ulysses) },
     longest: [
-      longestOf("internevo-complete", job, profile, [{}], unit),
-      longestOf("internevo", job, profile, paperSpaces, unit),
-      longestOf("megatron", job, profile, megatron, unit),
-      longestOf("ulysses", job, profile, ulysses, unit),
+      longestOf("internevo-complete", job, profile, [{}], unit, counts),
+      longestOf("internevo", job, profile, paperSpaces, unit, counts),
+      longestOf("megatron", job, profile, megatron, unit, counts),
+      longestOf("ulysses", job, profile, ulysses, unit, counts),
     ],
   };
 }
