@@ -90,7 +90,10 @@ function precisionOf(json: Fields, options: Options, takenAs: TakenAs[]): Precis
   for (const [option, enabled] of [["--bf16", bf16], ["--fp16", fp16]] as const) if (options.has(option) !== enabled) faults.add(option, options.has(option), `contradicts ${option.slice(2)}.enabled ${enabled} of the JSON`, "say the same in both");
   if (fp16) takenAs.push({ option: "fp16.enabled", value: true, as: "bf16" });
   if (!bf16 && !fp16) return "fp32";
+  const stage = json.section("zero_optimization").integer("stage", 0) ?? 0;
   const accumulated = json.section("data_types").choice("grad_accum_dtype", ["fp32", "bf16", "fp16"] as const);
+  if (stage === 0 && accumulated === "fp32") faults.add("data_types.grad_accum_dtype", accumulated, "needs ZeRO: without it DeepSpeed refuses gradients of another precision than the model's", "use stage 1, or leave it out");
+  if (stage === 0) takenAs.push({ option: "zero_optimization.stage", value: 0, as: "with a float32 master copy of the parameters, which DeepSpeed keeps only with ZeRO" });
   if (accumulated === undefined) takenAs.push({ option: "data_types.grad_accum_dtype", value: null, as: "the precision of the model: 2 bytes" });
   return accumulated === "fp32" ? "bf16" : "bf16-grad16";
 }

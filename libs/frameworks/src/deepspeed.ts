@@ -17,9 +17,13 @@ export const DEEPSPEED_DIALECT: DecoderDialect = {
 export type ZeroSharding = Pick<Plan, "parameterSharding" | "gradientSharding" | "optimizerStateSharding">;
 
 /** The sharding that ZeRO can express, at least as thin as what is asked for where pipelines allow it. */
-function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>): ZeroSharding {
+function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>, half: boolean): ZeroSharding {
   const { parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss } = plan;
   const replicas = replicaRanks(plan);
+  if (ps === 1 && oss === 1 && half) {
+    reasons.optimizerStateSharding = "without ZeRO, DeepSpeed keeps no float32 master copy of bf16 parameters, and adds up no gradients of 4 bytes: it is stage 1, which shards over all replicas";
+    return { parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: replicas };
+  }
   if (ps === 1 && oss === 1) return { parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1 };
   if (plan.pipelineParallel > 1) {
     reasons.parameterSharding = "with a pipeline, DeepSpeed has ZeRO stage 1 at most";
@@ -49,7 +53,7 @@ export function expressDeepSpeed(plan: Plan, job: ExportedJob): Expression {
     }
     reasons.contextParallel = "DeepSpeed has no ring of ranks: all of them share the heads (--ds-sequence-parallel-size)";
   }
-  const shards = sharding(plan, reasons);
+  const shards = sharding(plan, reasons, job.precision !== "fp32");
   const three = shards.parameterSharding > 1;
   const sharded = three || shards.optimizerStateSharding > 1;
   const overlapped = sharded && (plan.backwardOverlap !== "none" || (three && plan.forwardOverlap !== "none"));
@@ -74,7 +78,7 @@ export function expressDeepSpeed(plan: Plan, job: ExportedJob): Expression {
 export function zeroConfiguration(job: ExportedJob, plan: Plan): Record<string, unknown> {
   const { parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss } = plan;
   const replicas = replicaRanks(plan);
-  const stage = ps > 1 ? 3 : gs > 1 ? 2 : oss > 1 ? 1 : 0;
+  const stage = ps > 1 ? 3 : gs > 1 ? 2 : oss > 1 || job.precision !== "fp32" ? 1 : 0;
   return {
     train_batch_size: job.globalBatchTokens / job.sequenceLengthTokens,
     train_micro_batch_size_per_gpu: plan.microBatchSize,

@@ -135,6 +135,8 @@ describe("what cannot be said", () => {
   it("names the field, its value and what is nearest", () => {
     expect(nearest("megatron", "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs4 oss4 ovblock/none")).toEqual(["plan.backwardOverlap=intra-layer", "plan.forwardOverlap=inter-layer", "plan.gradientSharding=1", "plan.optimizerStateSharding=16"]);
     expect(nearest("deepspeed", "b1 n4 a0 pp4 dp8 tp1 sp4 ps8 gs1 oss1", { globalBatchTokens: 32 * 32_768 })).toEqual(["plan.optimizerStateSharding=32", "plan.parameterSharding=1"]);
+    expect(nearest("deepspeed", "b1 n4 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss1")).toEqual(["plan.optimizerStateSharding=128"]);
+    expect(nearest("deepspeed", "b1 n4 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss1", { precision: "fp32" })).toEqual([]);
     expect(nearest("torchtitan", "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs1 oss4 ovinter-layer/intra-layer")).toEqual(["plan.contextParallel=4", "plan.optimizerStateSharding=1", "plan.parameterSharding=32"]);
     expect(nearest("internevo", "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs4 oss4 ovinter-layer/intra-layer")).toEqual(["plan.gradientSharding=1", "precision=bf16-grad16"]);
   });
@@ -215,6 +217,7 @@ describe("DeepSpeed", () => {
     expect(faultsOf("deepspeed", ...deepspeed("--pipeline-model-parallel-size 2", { zero_optimization: { stage: 3 } }))[0]).toMatch(/cannot be used with a pipeline/);
     expect(faultsOf("deepspeed", ...deepspeed("", { train_batch_size: 32 }))[0]).toMatch(/^train_batch_size: contradicts the script's options, by which it is 16/);
     expect(faultsOf("deepspeed", ...deepspeed("", { zero_optimization: { stage: 3, offload_optimizer: { device: "cpu" } } }))[0]).toMatch(/moves model states to the host/);
+    expect(faultsOf("deepspeed", ...deepspeed("", { data_types: { grad_accum_dtype: "fp32" } }))[0]).toMatch(/needs ZeRO: without it DeepSpeed refuses/);
     expect(faultsOf("deepspeed", ...deepspeed("", { zero_optimisation: {} }))[0]).toMatch(/did you mean zero_optimization/);
     expect(faultsOf("deepspeed", deepspeed("", {})[0]!)[0]).toMatch(/^--deepspeed_config: is a file that is not there/);
   });

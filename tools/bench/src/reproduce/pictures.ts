@@ -43,7 +43,7 @@ function linesChart(title: string, subtitle: string, cases: readonly Case[], row
       width: 1000, height: 360, marginLeft: 60, marginBottom: 45,
       fx: { label: null, domain: MODELS.map(short), padding: 0.08 },
       x: { label: "sequence length, thousands (1024) of tokens", type: "point", domain: LENGTHS, labelArrow: "none" },
-      y: { grid: true, labelArrow: "none", ...y },
+      y: { grid: true, labelArrow: "none", inset: 6, ...y },
       marks: [
         Plot.frame({ stroke: "#ccc" }),
         // Broad, because another system's line may lie upon it.
@@ -81,7 +81,7 @@ export function ratioChart(cases: readonly Case[], rows: readonly RowResult[]): 
       width: 1000, height: 320, marginLeft: 60, marginBottom: 45,
       fx: { label: null, domain: MODELS.map(short), padding: 0.08 },
       x: { label: "sequence length, thousands (1024) of tokens", type: "point", domain: LENGTHS, labelArrow: "none" },
-      y: { grid: true, label: "ratio", labelArrow: "none", tickFormat: (value: number) => `${value.toFixed(2)}×` },
+      y: { grid: true, inset: 8, label: "ratio", labelArrow: "none", tickFormat: (value: number) => `${value.toFixed(2)}×` },
       marks: [
         Plot.frame({ stroke: "#ccc" }),
         Plot.ruleY([1], { stroke: "black" }),
