@@ -55,6 +55,8 @@ export type LaunchOutcome = { readonly seconds: number; readonly exitCode: numbe
 type Cause = { readonly kind: "stop" } | { readonly kind: "kill" } | { readonly kind: "failure"; readonly failure: Failure } | { readonly kind: "thrown"; readonly error: unknown };
 
 const EXIT_TERMINATED = 75;
+/** How long ranks and launcher may take to end after they have said that the run is over. */
+const LAST_WORD_SECONDS = 60;
 
 /** Processes of this machine that the kernel has ended for want of memory since it started. */
 function kernelMemoryKills(): number {
@@ -174,6 +176,11 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
   if (silenceSeconds !== undefined) silence = after(silenceSeconds, () => fail({ code: "timeout", message: `the ranks said nothing for ${silenceSeconds} s` }));
   if (timeoutSeconds !== undefined) after(timeoutSeconds, () => fail({ code: "timeout", message: `the ranks did not end within ${timeoutSeconds} s` }));
 
+  let stayed = false;
+  const endStaying = (): void => {
+    stayed = true;
+    if (child.pid !== undefined) killing ??= killRun(record.marker, child.pid);
+  };
   let lineNumber = 0;
   const onLine = (line: string): void => {
     lineNumber += 1;
@@ -185,7 +192,10 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
       return fail({ code: "internal", message: `line ${lineNumber} that ${options.program.name} wrote is no event of the protocol: ${(error as Error).message}: ${line.slice(0, 200)}` });
     }
     silence?.refresh();
-    if (event.event === "error" && (event as NativeError).continues !== true) firstError ??= event as NativeError;
+    const fatal = event.event === "error" && (event as NativeError).continues !== true;
+    // Its last word, after which nothing is left to do but to end.
+    if ((fatal || event.event === "done") && firstError === undefined && !done) after(LAST_WORD_SECONDS, endStaying);
+    if (fatal) firstError ??= event as NativeError;
     if (event.event === "done") done = true;
     try {
       options.onEvent(event as EventOf<P>);
@@ -212,12 +222,8 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
   if (options.killSignal?.aborted) killNow();
 
   let unkillable = false;
-  let stayed = false;
   // On hosts ranks are in sessions of their own, which says nothing of theirs here.
-  const endWatch = child.pid === undefined || options.launcher !== "local" ? undefined : watchLauncher(child.pid, () => lineNumber > 0, () => {
-    stayed = true;
-    killing ??= killRun(record.marker, child.pid);
-  });
+  const endWatch = child.pid === undefined || options.launcher !== "local" ? undefined : watchLauncher(child.pid, () => lineNumber > 0, endStaying);
   try {
     const { exitCode, signal } = await ended;
     endWatch?.();
