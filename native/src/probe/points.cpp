@@ -78,8 +78,8 @@ Status Timer::measure(const std::function<Status()>& call, Samples* result) {
   }
 }
 
-Status Groups::get(const std::vector<std::vector<int>>& groups, int rank, const Communicator** result) {
-  auto found = made_.find(groups);
+Status Groups::get(const std::vector<std::vector<int>>& groups, int rank, bool polite, const Communicator** result) {
+  auto found = made_.find({groups, polite});
   if (found == made_.end()) {
     auto communicator = std::make_unique<Communicator>();
     const auto own = std::find_if(groups.begin(), groups.end(), [rank](const std::vector<int>& group) {
@@ -88,10 +88,11 @@ Status Groups::get(const std::vector<std::vector<int>>& groups, int rank, const 
     if (own != groups.end()) {
       const int tag = 100 + static_cast<int>(made_.size());
       INTERNEVO_RETURN_IF_ERROR(Communicator::create(*own, tag, communicator.get()));
+      communicator->setPolite(polite);
     } else {
       communicator.reset();
     }
-    found = made_.emplace(groups, std::move(communicator)).first;
+    found = made_.emplace(std::pair(groups, polite), std::move(communicator)).first;
   }
   *result = found->second.get();
   return Status::success();

@@ -58,11 +58,12 @@ class Timer {
 /// Communicators by their groups: made once, as in the trainer.
 class Groups {
  public:
-  /// Null where the rank is in none of the groups. Collective over the world.
-  Status get(const std::vector<std::vector<int>>& groups, int rank, const Communicator** result);
+  /// Null where the rank is in none of the groups. Collective over the world. `polite`: as a lane's groups are that
+  /// communicate beside computation.
+  Status get(const std::vector<std::vector<int>>& groups, int rank, bool polite, const Communicator** result);
 
  private:
-  std::map<std::vector<std::vector<int>>, std::unique_ptr<Communicator>> made_;
+  std::map<std::pair<std::vector<std::vector<int>>, bool>, std::unique_ptr<Communicator>> made_;
 };
 
 }  // namespace internevo::probe

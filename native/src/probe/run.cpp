@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <numeric>
 
 #include "probe/device.h"
@@ -39,7 +40,7 @@ Status measureCollective(Run& run, const CollectivePoint& point) {
   Memory memory(run.budgetBytes);
   const Communicator* group = nullptr;
   Work work;
-  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.groups.get(point.groups, run.session.rank(), &group)));
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.groups.get(point.groups, run.session.rank(), false, &group)));
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareCollective(point, group, memory, &work)));
   Samples samples;
   INTERNEVO_RETURN_IF_ERROR(run.timer->measure(work.run, &samples));
@@ -62,35 +63,56 @@ Status measureModule(Run& run, const ModulePoint& point) {
   return Status::success();
 }
 
-/// The module on the computing thread while the lane's thread runs the collective, as the trainer overlaps them.
+constexpr double kMostRepetitions = 64;
+
+/// `call` so many times in a row.
+std::function<Status()> repeated(const std::function<Status()>& call, int times) {
+  return [&call, times] {
+    for (int i = 0; i < times; ++i) INTERNEVO_RETURN_IF_ERROR(call());
+    return Status::success();
+  };
+}
+
+/// Modules on the computing thread while the lane's thread runs collectives, as the trainer overlaps them: with a lane's
+/// way of waiting, and each as often as makes both equally long. Of a short collective beside a long module one would
+/// see the slow-down of neither.
 Status measureOverlap(Run& run, const OverlapPoint& point) {
   Memory memory(run.budgetBytes);
-  const Communicator* group = nullptr;
-  Work compute, communicate;
-  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.groups.get(point.collective.groups, run.session.rank(), &group)));
+  const Communicator *group = nullptr, *polite = nullptr;
+  Work compute, communicate, beside;
+  const int rank = run.session.rank();
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.groups.get(point.collective.groups, rank, false, &group)));
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.groups.get(point.collective.groups, rank, true, &polite)));
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareModule(point.module, *run.backend, memory, &compute)));
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareCollective(point.collective, group, memory, &communicate)));
-  const auto onLane = [&] { return run.lane.wait(run.lane.submit(communicate.run)); };
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareCollective(point.collective, polite, memory, &beside)));
+  Samples computeAlone, communicationAlone, both;
+  INTERNEVO_RETURN_IF_ERROR(run.timer->measure(compute.run, &computeAlone));
+  INTERNEVO_RETURN_IF_ERROR(run.timer->measure(communicate.run, &communicationAlone));
+  double modules = std::clamp(communicationAlone.medianSeconds / computeAlone.medianSeconds, 1.0, kMostRepetitions);
+  double collectives = std::clamp(computeAlone.medianSeconds / communicationAlone.medianSeconds, 1.0, kMostRepetitions);
+  INTERNEVO_RETURN_IF_ERROR(run.timer->largest(&modules));
+  INTERNEVO_RETURN_IF_ERROR(run.timer->largest(&collectives));
+  const int moduleCount = static_cast<int>(modules + 0.5), collectiveCount = static_cast<int>(collectives + 0.5);
+  const auto computing = repeated(compute.run, moduleCount), communicating = repeated(beside.run, collectiveCount);
   const auto together = [&] {
-    const Lane::Ticket ticket = run.lane.submit(communicate.run);
-    const Status computed = compute.run();
+    const Lane::Ticket ticket = run.lane.submit(communicating);
+    const Status computed = computing();
     const Status communicated = run.lane.wait(ticket);
     return computed.ok() ? communicated : computed;
   };
-  Samples computeAlone, communicationAlone, both;
-  INTERNEVO_RETURN_IF_ERROR(run.timer->measure(compute.run, &computeAlone));
-  INTERNEVO_RETURN_IF_ERROR(run.timer->measure(onLane, &communicationAlone));
   INTERNEVO_RETURN_IF_ERROR(run.timer->measure(together, &both));
-  const double longer = std::max(computeAlone.medianSeconds, communicationAlone.medianSeconds);
+  const double computeSeconds = moduleCount * computeAlone.medianSeconds;
+  const double communicationSeconds = collectiveCount * communicationAlone.medianSeconds;
   run.send({{"event", "overlap"},
             {"shape", point.module.shape},
             {"op", point.collective.opName},
             {"bytes", point.collective.bytes},
             {"groupSize", point.collective.groups.front().size()},
-            {"aloneComputeSeconds", computeAlone.medianSeconds},
-            {"aloneCommunicationSeconds", communicationAlone.medianSeconds},
+            {"aloneComputeSeconds", computeSeconds},
+            {"aloneCommunicationSeconds", communicationSeconds},
             {"togetherSeconds", both.medianSeconds},
-            {"slowdown", both.medianSeconds / longer}});
+            {"slowdown", both.medianSeconds / std::max(computeSeconds, communicationSeconds)}});
   return Status::success();
 }
 
