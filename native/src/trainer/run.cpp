@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 
+#include "internevo/device_library.h"
 #include "trainer/checkpoint.h"
 #include "trainer/events.h"
 #include "trainer/run_watch.h"
@@ -193,12 +194,13 @@ RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts
 }
 
 void dryRun(const Config& config, bool memoryMap) {
-  const auto backend = createCpuBackend(config.threadsPerRank);
-  StagePlans plans = planStages(config, *backend);
+  const auto cpu = createCpuBackend(config.threadsPerRank);
+  const bool onDevice = config.device != DeviceKind::cpu;
+  StagePlans plans = planStages(config, onDevice ? cudaBackendSizes() : *cpu);
   TokenFile data;
   data.open(config.data, config.model.vocabularySize, config.sequenceLengthTokens);
   const std::int64_t runtime = residentBytes();
-  addCheckpointStaging(config, runtime, &plans);
+  if (!onDevice) addCheckpointStaging(config, runtime, &plans);
   requireFits(config, plans.largest(), runtime);
   emitPlan(config, plans, runtime, memoryMap);
 }
