@@ -43,7 +43,7 @@ TEST(Linear, RowDoesNotDependOnTheOtherRows) {
   for (const DataType type : {DataType::float32, DataType::bfloat16}) {
     const Buffer x(type, randomValues(rows * in, 1)), w(type, randomValues(outs * in, 2));
     const Buffer whole(type, Values(rows * outs)), parts(type, Values(rows * outs));
-    const auto backend = createCpuBackend(1);
+    const auto backend = createTestBackend(1);
     const Buffer scratch(backend->linearWorkspaceBytes());
     ASSERT_TRUE(
         backend->linearForward({rows, in, outs}, x.view(), w.view(), whole.view(), scratch.workspace()).ok());
@@ -61,7 +61,7 @@ TEST(Linear, WeightGradientOfWholeBlocksOfRowsAddsUpToTheSameBits) {
   const std::int64_t rows = 3 * kSumBlockRows, in = 40, outs = 50;
   const Buffer x(DataType::float32, randomValues(rows * in, 1)), gY(DataType::float32, randomValues(rows * outs, 2));
   const Buffer whole(DataType::float32, Values(outs * in)), parts(DataType::float32, Values(outs * in));
-  const auto backend = createCpuBackend(1);
+  const auto backend = createTestBackend(1);
   const Buffer scratch(backend->linearWorkspaceBytes());
   ASSERT_TRUE(backend->linearGradWeight({rows, in, outs}, x.view(), gY.view(), whole.view(), scratch.workspace()).ok());
   for (std::int64_t first = 0; first < rows; first += kSumBlockRows) {
@@ -79,7 +79,7 @@ TEST(Linear, StridedAccumulateAndMixedTypes) {
   const Values gradient = roundedTo(randomValues(rows * outStride, 3), DataType::float32);
   const Buffer w(DataType::bfloat16, weights), gY(DataType::float32, gradient);
   const Buffer gX(DataType::float32, Values(rows * in, 10.0));
-  const auto backend = createCpuBackend(1);
+  const auto backend = createTestBackend(1);
   const Buffer scratch(backend->linearWorkspaceBytes());
   ASSERT_TRUE(backend
                   ->linearGradInput({rows, in, outs, 0, outStride}, gY.view(), w.view(), gX.view(), true,
@@ -96,7 +96,7 @@ TEST(Linear, StridedAccumulateAndMixedTypes) {
 }
 
 TEST(Linear, RefusesBadArgumentsByName) {
-  const auto backend = createCpuBackend(1);
+  const auto backend = createTestBackend(1);
   const Buffer x(DataType::float32, Values(64)), scratch(backend->linearWorkspaceBytes());
   const Status rows = backend->linearForward({0, 8, 8}, x.view(), x.view(), x.view(), scratch.workspace());
   EXPECT_EQ(rows.code(), StatusCode::badConfig);

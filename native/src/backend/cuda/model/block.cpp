@@ -2,7 +2,7 @@
 #include <setjmp.h>
 #include <ucontext.h>
 
-#include <cstdlib>
+#include <algorithm>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -51,6 +51,7 @@ struct Running {
 };
 
 Running* running = nullptr;
+int threadOrder = 0;
 
 [[noreturn]] void backToScheduler() { _longjmp(running->scheduler, 1); }
 
@@ -94,14 +95,14 @@ void perform(const std::vector<Copy>& copies) {
 std::vector<int> orderOfThreads(int threads) {
   std::vector<int> order(static_cast<std::size_t>(threads));
   std::iota(order.begin(), order.end(), 0);
-  const char* const asked = std::getenv("INTERNEVO_MODEL_ORDER");
-  const int which = asked == nullptr ? 0 : std::atoi(asked);
-  if (which == 1) std::reverse(order.begin(), order.end());
-  for (int i = 0; which == 2 && i < threads; ++i) order[static_cast<std::size_t>(i)] = (i * 37 + 11) % threads;
+  if (threadOrder == 1) std::reverse(order.begin(), order.end());
+  for (int i = 0; threadOrder == 2 && i < threads; ++i) order[static_cast<std::size_t>(i)] = (i * 37 + 11) % threads;
   return order;
 }
 
 }  // namespace
+
+void setThreadOrder(int order) { threadOrder = order; }
 
 Status Block::run(int threads, int sharedBytes, const std::function<void(int)>& body) {
   static Running state;  // stacks are kept from block to block
@@ -176,7 +177,9 @@ void Block::queueCopy(void* target, const void* source, bool valid) {
     running->problem = "an asynchronous copy is not aligned to its 16 bytes";
     backToScheduler();
   }
-  running->fibers[static_cast<std::size_t>(running->current)].open.push_back({target, source, valid});
+  const Copy copy{target, source, valid};
+  if (threadOrder == 1) return perform({copy});
+  running->fibers[static_cast<std::size_t>(running->current)].open.push_back(copy);
 }
 
 void Block::commitCopies() {

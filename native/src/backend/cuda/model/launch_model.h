@@ -2,8 +2,8 @@
 // waits for others, so barriers, shuffles and matrix fragments mean what they mean on a device.
 //
 // What it finds: wrong indices, masks, fragment layouts; threads that miss a barrier or meet in different collectives of a
-// warp; asynchronous copies that are read before they were waited for (they happen as late as they may); races between
-// barriers, when runs in different orders of threads (INTERNEVO_MODEL_ORDER = 0, 1, 2) differ.
+// warp; asynchronous copies that are read before they were waited for, or overwrite what is still read; races between
+// barriers, when runs in different orders of threads differ.
 // What it does not: speed, the memory model between blocks, registers, and what the hardware's approximations round.
 #pragma once
 
@@ -11,12 +11,17 @@
 #include <functional>
 
 #include "backend/cuda/launch.h"
+#include "backend/cuda/model/model_memory.h"
 
 namespace internevo::cuda {
 
 struct Queue {};
 
 namespace model {
+
+/// In which order the threads of a block take turns: 0 upwards, 1 downwards, 2 mixed. Asynchronous copies happen as late as they
+/// may, with 1 as early.
+void setThreadOrder(int order);
 
 /// The block that is running; blocks run one after the other.
 class Block {
@@ -109,6 +114,7 @@ class ModelThread {
 
 template <class Kernel>
 Status launch(const Queue&, const Grid& grid, const Kernel& kernel, const char* name) {
+  const model::OpenMemory open;
   for (std::int64_t z = 0; z < grid.z; ++z) {
     for (std::int64_t y = 0; y < grid.y; ++y) {
       for (std::int64_t x = 0; x < grid.x; ++x) {

@@ -1,0 +1,17 @@
+// The backend that a program of these tests is about: each is linked with one.
+#pragma once
+
+#include <memory>
+
+#include "internevo/backend.h"
+
+namespace internevo::test {
+
+/// Never null. `threads`: what may not change a bit. CPU: threads of a call. Model of a GPU: the order in which a block's threads
+/// take turns.
+std::unique_ptr<Backend> createTestBackend(int threads);
+
+/// With bfloat16 weights the gradient of the logits is rounded to bfloat16 before the products that read it.
+bool roundsLogitGradients();
+
+}  // namespace internevo::test
