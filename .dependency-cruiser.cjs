@@ -4,6 +4,7 @@ const layers = {
   "cost-model": ["domain"],
   simulator: ["domain", "cost-model"],
   search: ["domain", "cost-model", "simulator"],
+  advisor: ["domain", "cost-model", "search"],
   contracts: ["domain"],
   bus: ["contracts", "domain"],
   store: ["contracts", "domain"],
@@ -13,7 +14,7 @@ const layers = {
   client: ["contracts", "domain"],
   "local-stack": ["domain", "contracts", "bus", "store"],
 };
-const pure = ["domain", "cost-model", "simulator", "search"];
+const pure = ["domain", "cost-model", "simulator", "search", "advisor"];
 
 const libraryRules = Object.entries(layers).map(([name, allowed]) => ({
   name: `lib-${name}`,

@@ -7,12 +7,12 @@ import { compareSystems } from "./src/compare-systems.ts";
 import { Stopped, withScratch } from "./src/measure.ts";
 import { interruptible, onTestbed } from "./src/on-testbed.ts";
 import { observeCircumstances } from "./src/report.ts";
-import { modelsFrom, numberFrom, numbersFrom, SMALL_MODELS, smallJob } from "./src/small-jobs.ts";
+import { modelsFrom, numberFrom, numbersFrom, smallJob } from "./src/small-jobs.ts";
 import { writeSystemsPage, type SystemsResult } from "./src/systems-page.ts";
 
 const { values } = parseArgs({
   options: {
-    models: { type: "string", default: Object.keys(SMALL_MODELS).join(",") },
+    models: { type: "string", default: "llama-0.8m,llama-1.9m,llama-2.2m" },
     sequences: { type: "string", default: "256,512,1024,2048" },
     tokens: { type: "string", default: "2048" },
     memory: { type: "string", default: "512MiB" },

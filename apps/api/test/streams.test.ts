@@ -1,3 +1,4 @@
+import { TextDecoderStream, type ReadableStream } from "node:stream/web";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { allPages, ApiConnectionError, ApiProblemError, InternEvoClient } from "@internevo/client";
@@ -148,7 +149,7 @@ describe("a job's events", () => {
     const reply = await fetch(`${baseUrl}/api/v1/jobs/${id}/events`, { headers: { authorization: api.bearer.viewer, accept: "text/event-stream" }, signal: gone.signal });
     expect(reply.headers.get("content-type")).toBe("text/event-stream; charset=utf-8");
     expect(reply.headers.get("content-security-policy")).toContain("default-src 'self'");
-    const reader = (reply.body as ReadableStream<Uint8Array>).pipeThrough(new TextDecoderStream()).getReader();
+    const reader = (reply.body as unknown as ReadableStream<Uint8Array<ArrayBuffer>>).pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
     while (!text.includes(": heartbeat\n\n: heartbeat")) text += (await reader.read()).value ?? "";
     expect(text).toMatch(/^retry: 1000\n\nid: \d+\nevent: state\ndata: \{/);

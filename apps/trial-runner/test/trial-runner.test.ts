@@ -53,6 +53,8 @@ describe("trial-runner", () => {
     [2, { pipelineParallel: 2 }],
     [2, { tensorParallel: 2, sequenceParallel: 2 }],
     [4, { pipelineParallel: 2, tensorParallel: 2, sequenceParallel: 2 }],
+    [2, { sequenceParallel: 2, contextParallel: 2 }],
+    [4, { sequenceParallel: 4, contextParallel: 2, parameterSharding: 2, forwardOverlap: "inter-layer" as const }],
     [4, { pipelineParallel: 2, pipelineChunks: 2, dataParallel: 2, parameterSharding: 2, recomputeLayers: 1 }],
   ])("measures a plan of %i ranks with %o in the memory that was predicted", async (ranks, factors) => {
     const whole = { microBatchSize: 1, recompute: false, pipelineParallel: 1, dataParallel: 1, tensorParallel: 1, sequenceParallel: 1, parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none" } as const;

@@ -1,3 +1,4 @@
 export * from "./catalog.ts";
 export * from "./native.ts";
+export * from "./trainer-config.ts";
 export * from "./http.ts";

@@ -6,6 +6,8 @@ export const NATIVE_PROTOCOL = 1;
 
 const strict = { additionalProperties: false } as const;
 const { forwardOverlap, backwardOverlap, ...trainerPlanProperties } = PlanSchema.properties;
+/** By modules in the forward pass too ("intra-layer"): no plan asks for it, benchmarks of selective overlap compare with it. */
+const trainerForwardOverlap = Type.Union([...forwardOverlap.anyOf, Type.Literal("intra-layer")]);
 const { name: _name, ...trainerModelProperties } = ModelSchema.properties;
 
 export const TrainerConfigSchema = Type.Object(
@@ -14,7 +16,7 @@ export const TrainerConfigSchema = Type.Object(
     model: Type.Object(trainerModelProperties, strict),
     sequenceLengthTokens: Type.Integer({ minimum: 1 }),
     precision: Type.Union([Type.Literal("fp32"), Type.Literal("bf16")]),
-    plan: Type.Object({ ...trainerPlanProperties, forwardOverlap: Type.Optional(forwardOverlap), backwardOverlap: Type.Optional(backwardOverlap) }, strict),
+    plan: Type.Object({ ...trainerPlanProperties, forwardOverlap: Type.Optional(trainerForwardOverlap), backwardOverlap: Type.Optional(backwardOverlap) }, strict),
     mesh: MeshSchema,
     optimizer: OptimizerSchema,
     data: Type.Object(
@@ -70,11 +72,41 @@ export const NativeErrorEventSchema = Type.Object({
   continues: Type.Optional(Type.Boolean({ description: "the run goes on all the same" })),
 });
 
+const place = Type.Object({ layer: Type.Integer({ minimum: 0 }), phase: Type.String() }, strict);
+/** When in a step a piece of memory is in use; native/src/trainer/memory_map.h says it in full. */
+const LifetimeSchema = Type.Union([
+  Type.Object({ kind: Type.Literal("step") }, { ...strict, description: "all the time" }),
+  Type.Object({ kind: Type.Literal("work"), phases: Type.Array(Type.String()), layers: Type.Optional(Type.Array(Type.Integer())) }, { ...strict, description: "inside those phases only, and nothing is kept" }),
+  Type.Object({ kind: Type.Literal("kept"), chunk: Type.Integer(), place: Type.Integer(), from: place, until: place }, { ...strict, description: "from the forward to the backward pass of the micro-batches whose number mod the chunk's inFlight is `place`" }),
+]);
+export const MemoryMapSchema = Type.Object(
+  {
+    stage: Type.Integer({ minimum: 0 }),
+    arenaBytes: Type.Integer({ minimum: 0 }),
+    phases: Type.Array(Type.String()),
+    operations: Type.Array(Type.Object({ pass: Type.Union([Type.Literal("forward"), Type.Literal("backward")]), microBatch: Type.Integer(), chunk: Type.Integer() }, strict)),
+    chunks: Type.Array(Type.Object({ firstLayer: Type.Integer(), layers: Type.Integer(), inFlight: Type.Integer() }, strict)),
+    pieces: Type.Array(
+      Type.Object(
+        {
+          name: Type.String(), line: Type.String(), offset: Type.Integer({ minimum: 0 }), bytes: Type.Integer({ minimum: 0 }), lifetime: LifetimeSchema,
+          firstUse: Type.Optional(Type.String()), lastUse: Type.Optional(Type.String()), uses: Type.Optional(Type.Array(Type.String(), { description: "of pieces that share memory" })),
+        },
+        strict,
+      ),
+    ),
+  },
+  strict,
+);
+export type MemoryMap = Static<typeof MemoryMapSchema>;
+export type MemoryPiece = MemoryMap["pieces"][number];
+
 export const TrainerEventSchema = Type.Union([
   Type.Object({ event: Type.Literal("started"), worldSize: Type.Integer(), hosts: Type.Array(Type.String()), parameters: Type.Integer(), memory: MemoryLinesSchema, plannedPeakBytes: Type.Integer(), resumedFromStep: Type.Integer() }),
   Type.Object({
     event: Type.Literal("plan"), worldSize: Type.Integer(), parameters: Type.Integer(), memory: MemoryLinesSchema, plannedPeakBytes: Type.Integer(),
     stages: Type.Array(Type.Object({ stage: Type.Integer(), layers: Type.Integer(), memory: MemoryLinesSchema, plannedPeakBytes: Type.Integer() })),
+    memoryMap: Type.Optional(MemoryMapSchema),
   }),
   Type.Object({
     event: Type.Literal("step"), step: Type.Integer({ minimum: 1 }), loss: Type.Number(), gradientNorm: Type.Number(), learningRate: Type.Number(), tokens: Type.Integer(),

@@ -1,16 +1,18 @@
 import { chunksOf, contextOf, headRanks, PRECISION_BYTES, recomputedLayers, type JobSpec, type MemoryLines, type Plan, type Prediction, type Profile, type TimeBreakdown } from "@internevo/domain";
 import { CollectiveTimes } from "./collectives.ts";
-import { boundaryBytes, sliceTime, type SliceTime } from "./layer-time.ts";
+import { overlapsAny } from "./layer-step.ts";
+import { boundaryBytes, SliceTimes, type SliceTime } from "./layer-time.ts";
 import { ringPlace } from "./ring-time.ts";
 import { sumLines, type Batching, type MemoryContext, type MemoryModel, type Sharding } from "./memory.ts";
 import { executorMemory } from "./memory-executor.ts";
 import { paperMemory } from "./memory-paper.ts";
 import { nodesTouched } from "./mesh.ts";
 import { ModuleTimes } from "./modules.ts";
+import { OverlapTimes } from "./overlap-times.ts";
 import { shardTime, type ShardTime } from "./shard-time.ts";
 import { clusterRanks } from "./space.ts";
 import { fullestStages, pipelineStages, type Layout, type Stage } from "./stage.ts";
-import { stepBreakdown, totalSeconds, type OverlapPolicy, type StepShape } from "./step-time.ts";
+import { stepBreakdown, totalSeconds, type StepShape } from "./step-time.ts";
 import { tokenFlops } from "./utilisation.ts";
 import { Warnings } from "./warnings.ts";
 
@@ -24,6 +26,19 @@ export interface CostModelOptions {
 
 /** Memory of the stages that can be the fullest, in bytes, one number a stage. */
 export type StageBytes = readonly number[];
+
+/** Bytes of a batch as they depend on how many layers are recomputed (see `recomputedBytes`). */
+export interface BatchMemory {
+  /** Of one layer and one micro-batch that are not recomputed; as many are needed once where any layer is. */
+  readonly layerBytes: number;
+  readonly stages: readonly { readonly stage: Stage; readonly microBatches: number; readonly bytes: number }[];
+}
+
+/** Bytes of a stage of a batch whose first k layers are recomputed. */
+export function recomputedBytes({ layerBytes }: BatchMemory, { stage, microBatches, bytes }: BatchMemory["stages"][number], k: number): number {
+  if (k === 0) return bytes;
+  return bytes + (1 - (stage.layersHeld(microBatches)[Math.min(k, stage.layers)] as number)) * layerBytes;
+}
 
 /**
  * Memory and time of the plans of one job on one profile. Everything that several plans share is computed once: times of a
@@ -39,7 +54,9 @@ export class CostModel {
   readonly #warnings = new Warnings();
   readonly #slices = new Map<string, SliceTime>();
   readonly #shards = new Map<string, ShardTime>();
-  readonly #slowdowns: { forward: number; backward: number };
+  readonly #fullest = new Map<number, Stage[]>();
+  readonly #overlaps: OverlapTimes;
+  readonly #sliceTimes: SliceTimes;
 
   constructor(job: JobSpec, profile: Profile, options: CostModelOptions = {}) {
     this.job = job;
@@ -48,7 +65,8 @@ export class CostModel {
     this.#threadsPerRank = options.threadsPerRank ?? 1;
     this.#modules = new ModuleTimes(profile, this.#warnings.add);
     this.#collectives = new CollectiveTimes(profile, job.cluster.gpusPerNode, this.#warnings.add);
-    this.#slowdowns = { forward: this.#slowdown(["all-gather"]), backward: this.#slowdown(["all-gather", "reduce-scatter"]) };
+    this.#overlaps = new OverlapTimes(profile, this.#warnings.add);
+    this.#sliceTimes = new SliceTimes(job, this.#modules, this.#collectives, profile.device);
   }
 
   /** What the predictions so far had to assume, each kind once, in order. */
@@ -56,18 +74,11 @@ export class CostModel {
     return this.#warnings.lines;
   }
 
-  /** Mean slow-down that the profile measured for any of these operations; 1 without overlap. */
-  #slowdown(ops: readonly string[]): number {
-    const { forwardOverlap, backwardOverlap } = this.profile.executor;
-    if (forwardOverlap === "none" && backwardOverlap === "none") return 1;
-    const measured = this.profile.overlaps.filter((overlap) => ops.includes(overlap.op)).map((overlap) => Math.max(1, overlap.slowdown));
-    if (measured.length > 0) return measured.reduce((sum, value) => sum + value, 0) / measured.length;
-    this.#warnings.add("slow-down by overlap that the profile lacks, taken as none", ops.join(" and "));
-    return 1;
-  }
-
-  overlap(plan: Pick<Plan, "forwardOverlap" | "backwardOverlap">): OverlapPolicy {
-    return { forward: plan.forwardOverlap, backward: plan.backwardOverlap, forwardSlowdown: this.#slowdowns.forward, backwardSlowdown: this.#slowdowns.backward };
+  /** One R for everything that a plan runs beside computation, for a timeline: the mean of gathers and reductions. */
+  overlapSlowdown(plan: Plan): number {
+    if (!overlapsAny(plan)) return 1;
+    const { forwardGather, backwardGather, scatter, reduce } = this.shardTime(plan, plan).slowdowns;
+    return (forwardGather.product + backwardGather.product + scatter.product + reduce.product) / 4;
   }
 
   #place(size: number, stride: number) {
@@ -78,15 +89,17 @@ export class CostModel {
   sliceTime(microBatchSize: number, layout: Layout & Partial<Pick<Plan, "forwardOverlap" | "backwardOverlap">>): SliceTime {
     const { sequenceParallel, tensorParallel, forwardOverlap = "none", backwardOverlap = "none" } = layout;
     const contextParallel = contextOf(layout);
-    const beside = contextParallel > 1 && (forwardOverlap !== "none" || backwardOverlap !== "none") ? this.#slowdowns.forward : null;
-    const key = `${microBatchSize} ${sequenceParallel} ${tensorParallel} ${contextParallel} ${beside === null ? 0 : 1}`;
+    const beside = contextParallel > 1 && overlapsAny({ forwardOverlap, backwardOverlap });
+    const key = `${microBatchSize} ${sequenceParallel} ${tensorParallel} ${contextParallel} ${beside ? 1 : 0}`;
     let time = this.#slices.get(key);
     if (!time) {
       const slice = { microBatchSize, sequenceLengthTokens: this.job.sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel };
       const stride = headRanks(layout);
       const { gpusPerNode } = this.job.cluster;
       const places = { heads: this.#place(stride, 1), ring: ringPlace(stride, nodesTouched({ size: contextParallel, stride }, gpusPerNode), gpusPerNode) };
-      time = sliceTime(this.job, slice, places, beside, this.#modules, this.#collectives, this.profile.device);
+      const hop = { size: 2, nodes: places.ring.nodes > 1 ? 2 : 1 };
+      const slowdown = beside ? { forward: this.#overlaps.slowdown("point-to-point", "forward", hop).attention, backward: this.#overlaps.slowdown("point-to-point", "backward", hop).attention } : null;
+      time = this.#sliceTimes.of(slice, places, slowdown);
       this.#slices.set(key, time);
     }
     return time;
@@ -97,7 +110,7 @@ export class CostModel {
     const key = `${layout.pipelineParallel} ${layout.tensorParallel} ${sharding.parameterSharding} ${sharding.optimizerStateSharding}`;
     let time = this.#shards.get(key);
     if (!time) {
-      time = shardTime(this.job, layout, sharding, this.#modules, this.#collectives, this.profile.device);
+      time = shardTime(this.job, layout, sharding, this.#modules, this.#collectives, this.#overlaps, this.profile.device);
       this.#shards.set(key, time);
     }
     return time;
@@ -116,7 +129,10 @@ export class CostModel {
   }
 
   #stages(layout: Layout): Stage[] {
-    return fullestStages(this.job.model, layout.pipelineParallel, chunksOf(layout));
+    const key = layout.pipelineParallel * 4096 + chunksOf(layout);
+    let stages = this.#fullest.get(key);
+    if (!stages) this.#fullest.set(key, (stages = fullestStages(this.job.model, layout.pipelineParallel, chunksOf(layout))));
+    return stages;
   }
 
   /** Bytes that the sharding decides, of each stage that can be the fullest. */
@@ -129,6 +145,14 @@ export class CostModel {
   batchBytes(layout: Layout, batching: Batching, plan: Pick<Plan, "forwardOverlap" | "backwardOverlap">): StageBytes {
     const context = this.#context(layout, plan);
     return this.#stages(layout).map((stage) => sumLines(this.#memory.batchLines(context, stage, batching)));
+  }
+
+  /** Bytes that the batch decides without recomputation, of each stage that can be the fullest, and what a layer that is kept is part of them. */
+  batchMemory(layout: Layout, microBatchSize: number, microBatches: number): BatchMemory {
+    const context = this.#context(layout, { forwardOverlap: "none", backwardOverlap: "none" });
+    const batching = { microBatchSize, microBatches, recompute: false };
+    const layerBytes = this.#memory.layerBytes(context, microBatchSize);
+    return { layerBytes, stages: this.#stages(layout).map((stage) => ({ stage, microBatches, bytes: sumLines(this.#memory.batchLines(context, stage, batching)) })) };
   }
 
   /** Memory of a rank of every stage by line. The plan's factors must divide (see `planFault`). */
@@ -154,12 +178,13 @@ export class CostModel {
       ...(plan.recomputeLayers === undefined ? {} : { recomputeLayers: plan.recomputeLayers }),
       reduceEveryMicroBatch: plan.gradientSharding > 1,
       boundarySeconds: this.boundarySeconds(plan.microBatchSize, plan),
-      overlap: this.overlap(plan),
+      overlap: plan,
     };
   }
 
   /** Seconds of one step by cause. */
   time(plan: Plan): TimeBreakdown {
+    if (overlapsAny(plan) && this.profile.overlaps.length === 0) this.#warnings.add("slow-down by overlap that the profile lacks, taken as none", "computation and collectives at a time");
     return stepBreakdown(this.sliceTime(plan.microBatchSize, plan), this.shardTime(plan, plan), this.stepShape(plan));
   }
 

@@ -41,12 +41,27 @@ export interface LayerModules {
 }
 
 /**
+ * Attention of one turn. On a ring every rank attends, in as many turns as it has ranks, to two of four pairs of chunks: in the
+ * zigzag layout each turn is the work of causal attention over the rank's part of the sequence, and the first one is just that. The
+ * gradients of a block of keys and values are added to those that arrive with it.
+ */
+export function attentionTurn(model: Model, slice: LayerSlice, precision: Precision): { readonly attention: ModuleShape; readonly summed: ModuleShape } {
+  const compute = computePrecision(precision);
+  const shared = headRanks(slice);
+  const { microBatchSize: batch, sequenceLengthTokens } = slice;
+  return {
+    attention: { module: "attention", pass: "forward", precision: compute, batch, sequence: sequenceLengthTokens / contextOf(slice), heads: model.heads / shared, kvHeads: localKvHeads(model.kvHeads, shared), headSize: headSize(model) },
+    summed: { module: "accumulate", pass: "update", precision: compute, elements: ringElements(model, slice) },
+  };
+}
+
+/**
  * What the executor runs of one layer (native/src/trainer/model.cpp). One residual sum is part of a norm's kernel, and both
  * are in the backward pass; norm outputs and the product of gate and up are not kept, so the backward pass makes them again.
  */
 export function layerModules(model: Model, slice: LayerSlice, precision: Precision): LayerModules {
   const { hiddenSize: h, ffnHiddenSize: f } = model;
-  const { microBatchSize: batch, sequenceLengthTokens: sequence, tensorParallel: tp } = slice;
+  const tp = slice.tensorParallel;
   const rows = sliceRows(slice);
   // Config 1 gathers the sequence before each split block: linears see all rows and 1/tp of the width.
   const linearRows = rows * tp;
@@ -61,16 +76,10 @@ export function layerModules(model: Model, slice: LayerSlice, precision: Precisi
   const norms: CountedModule = { shape: { module: "rmsnorm", ...forward, rows, width: h }, count: 2 };
   const qkv: CountedModule = { shape: { module: "linear", ...forward, rows: linearRows, inputs: h, outputs: h / tp + 2 * kvOutputs }, count: 1 };
   const ropes: CountedModule[] = [ropeHeads, ropeKvHeads].map((heads) => ({ shape: { module: "rope", ...forward, rows: linearRows, heads, headSize: size }, count: 1 }));
-  // On a ring every rank attends, in as many turns as it has ranks, to two of four pairs of chunks: in the zigzag layout each turn
-  // is the work of causal attention over the rank's part of the sequence, and the first one is just that.
   const ring = contextOf(slice);
-  const shared = headRanks(slice);
-  const attention: CountedModule = {
-    shape: { module: "attention", ...forward, batch, sequence: sequence / ring, heads: model.heads / shared, kvHeads: localKvHeads(model.kvHeads, shared), headSize: size },
-    count: ring,
-  };
-  // The gradients of a block of keys and values are added to those that arrive with it.
-  const summed: CountedModule[] = ring === 1 ? [] : [{ shape: { module: "accumulate", pass: "update", precision: compute, elements: ringElements(model, slice) }, count: ring - 1 }];
+  const turn = attentionTurn(model, slice, precision);
+  const attention: CountedModule = { shape: turn.attention, count: ring };
+  const summed: CountedModule[] = ring === 1 ? [] : [{ shape: turn.summed, count: ring - 1 }];
   const output: CountedModule = { shape: { module: "linear", ...forward, rows: linearRows, inputs: h / tp, outputs: h }, count: 1 };
   const inner = Math.ceil(f / tp);
   const gateUp: CountedModule = { shape: { module: "linear", ...forward, rows: linearRows, inputs: h, outputs: 2 * inner }, count: 1 };

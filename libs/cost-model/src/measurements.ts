@@ -1,5 +1,6 @@
 import { contextOf, headRanks, kvWidth, layerParameters, PRECISION_BYTES, totalParameters, type Collective, type JobSpec, type ModuleShape, type Placement } from "@internevo/domain";
 import { backwardOf, computePrecision, layerModules, outerModules, ringElements, sliceOuterModules, sliceRows, type LayerSlice } from "./layer.ts";
+import { workOf } from "./work.ts";
 import { clusterRanks, contextFault, divisors, sequencesPerStep, sequenceSplitFault, tensorSplitFault } from "./space.ts";
 
 export interface CollectiveRequest {
@@ -191,27 +192,29 @@ function collectiveUses(spec: JobSpec, slices: readonly PlanSlice[]): Map<Collec
 }
 
 /**
- * The slow-downs of the pairs that the paper's executor runs side by side (its section "Overlap Profiler"): a layer's largest
- * product forward beside the all-gather of a layer's parameters, backward beside the reduce-scatter of its gradients, for every
- * kind of group. An executor that overlaps nothing does not pay them; they say what overlap would cost on this cluster.
+ * OPro (the paper's section "Overlap Profiler") as a function of what computes and what communicates where: a layer's largest
+ * product, and attention, forward beside the all-gather of a layer's parameters and backward beside the reduce-scatter of its
+ * gradients, for every kind of group; attention beside the messages of a ring, where plans have one.
  */
-function requiredOverlaps(spec: JobSpec, modules: readonly ModuleShape[], groups: ReturnType<typeof measuredGroups>): OverlapRequest[] {
+function requiredOverlaps(spec: JobSpec, modules: readonly ModuleShape[], groups: ReturnType<typeof measuredGroups>, ring: readonly OverlapRequest["collective"][]): OverlapRequest[] {
   const bytes = PRECISION_BYTES[spec.precision];
   const layer = layerParameters(spec.model);
-  const pairs = [
-    { pass: "forward", op: "all-gather", bytes: layer * bytes.parameterBytes },
-    { pass: "backward", op: "reduce-scatter", bytes: layer * bytes.gradientBytes },
-  ] as const;
-  const products = modules.filter((shape) => shape.module === "linear");
-  return pairs.flatMap((pair) => {
-    const ofPass = products.filter((shape) => shape.pass === pair.pass);
-    const module = ofPass.reduce<(typeof ofPass)[number] | undefined>((most, shape) => (most && most.rows * most.inputs * most.outputs >= shape.rows * shape.inputs * shape.outputs ? most : shape), undefined);
-    if (!module) return [];
-    return groups.map(({ placement, groups: list }) => {
-      const unit = 64 * (list[0]?.length ?? 1);
-      return { module, collective: { op: pair.op, bytes: Math.ceil(pair.bytes / unit) * unit, groups: list, placement } };
-    });
-  });
+  const largest = (module: "linear" | "attention", pass: "forward" | "backward"): ModuleShape | undefined => {
+    const ofPass = modules.filter((shape) => shape.module === module && shape.pass === pass);
+    return ofPass.reduce<ModuleShape | undefined>((most, shape) => (most && workOf(most).flops >= workOf(shape).flops ? most : shape), undefined);
+  };
+  const list: OverlapRequest[] = [];
+  for (const kind of ["linear", "attention"] as const) {
+    const [forward, backward] = [largest(kind, "forward"), largest(kind, "backward")];
+    for (const { placement, groups: ranks } of groups) {
+      const unit = 64 * (ranks[0]?.length ?? 1);
+      const whole = (size: number): number => Math.ceil(size / unit) * unit;
+      if (forward) list.push({ module: forward, collective: { op: "all-gather", bytes: whole(layer * bytes.parameterBytes), groups: ranks, placement } });
+      if (backward) list.push({ module: backward, collective: { op: "reduce-scatter", bytes: whole(layer * bytes.gradientBytes), groups: ranks, placement } });
+    }
+    if (kind === "attention" && forward) for (const collective of ring) list.push({ module: forward, collective });
+  }
+  return list;
 }
 
 /** Pairs of ranks of neighbouring stages: on one node, and on two with every rank of both sending at once. */
@@ -240,5 +243,8 @@ export function requiredMeasurements(spec: JobSpec): RequiredMeasurements {
     }
   }
   const modules = requiredModules(spec, slices);
-  return { modules, collectives, overlaps: requiredOverlaps(spec, modules, groups) };
+  // A ring's message: the largest that is measured of each kind of pair.
+  const messages = slices.some((slice) => contextOf(slice) > 1) ? collectives.filter(({ op }) => op === "point-to-point") : [];
+  const ring = [...new Map(messages.map((message) => [message.placement, message])).values()];
+  return { modules, collectives, overlaps: requiredOverlaps(spec, modules, groups, ring) };
 }

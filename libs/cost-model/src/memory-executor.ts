@@ -99,6 +99,20 @@ export const executorMemory: MemoryModel = {
     };
   },
 
+  layerBytes({ job: { model, sequenceLengthTokens: sequence, precision }, layout }, b): number {
+    const { tensorParallel: tp, sequenceParallel: sp } = layout;
+    const beta = PRECISION_BYTES[precision].activationBytes;
+    const d = headSize(model);
+    const heads = headRanks(layout);
+    const ownHeads = model.heads / heads;
+    const tokens = (b * sequence) / sp;
+    const rows = (b * sequence) / contextOf(layout);
+    const stream = al(tokens * model.hiddenSize * beta);
+    const qkv = al(rows * (ownHeads + 2 * localKvHeads(model.kvHeads, heads)) * d * beta);
+    const inner = al((tp > 1 ? rows : tokens) * 2 * Math.ceil(model.ffnHiddenSize / tp) * beta);
+    return qkv + al(rows * ownHeads * d * beta) + (tp === 1 && heads > 1 ? stream : 0) + al(4 * ownHeads * rows) + stream + inner;
+  },
+
   batchLines(context, stage, batching: Batching): MemoryLines {
     const { model, sequenceLengthTokens: sequence, precision } = context.job;
     const { pipelineParallel: pp, tensorParallel: tp, sequenceParallel: sp } = context.layout;
@@ -120,7 +134,7 @@ export const executorMemory: MemoryModel = {
     const attended = al(rows * ownHeads * d * beta);
     const qkv = al(rows * (ownHeads + 2 * ownKvHeads) * d * beta);
     const f = Math.ceil(model.ffnHiddenSize / tp);
-    const layerSet = qkv + attended + (ulysses ? stream : 0) + al(4 * ownHeads * rows) + stream + al(blockRows * 2 * f * beta);
+    const layerSet = executorMemory.layerBytes(context, b);
     const mlpPart = 2 * al(blockRows * f * beta);
     const attentionPart = qkv + (ulysses ? al(tokens * (h + 2 * kvWidth(model)) * beta) + attended : 0);
     const documents = documentsOf(context.job.data);

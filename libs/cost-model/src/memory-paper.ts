@@ -26,6 +26,10 @@ export const paperMemory: MemoryModel = {
     };
   },
 
+  layerBytes({ job, layout }, microBatchSize): number {
+    return LAYER_BYTES * ((microBatchSize * job.sequenceLengthTokens) / layout.sequenceParallel) * job.model.hiddenSize;
+  },
+
   batchLines(context, stage, batching): MemoryLines {
     const { microBatchSize: b, microBatches: n } = batching;
     const { model, sequenceLengthTokens } = context.job;

@@ -36,6 +36,8 @@ export interface MemoryModel {
   /** Of the batch only its recomputation matters here: a layer that is recomputed is gathered whole. */
   shardLines(context: MemoryContext, stage: Stage, sharding: Sharding, recomputation: Pick<Batching, "recompute" | "recomputeLayers">): MemoryLines;
   batchLines(context: MemoryContext, stage: Stage, batching: Batching): MemoryLines;
+  /** Bytes of what a layer keeps of one micro-batch when it is not recomputed. */
+  layerBytes(context: MemoryContext, microBatchSize: number): number;
 }
 
 /** Bytes of all lines together. */

@@ -40,11 +40,11 @@ describe("the time of a ring", () => {
   });
 
   it("is what attention does not hide, and the way home of the gradients, where messages travel beside it", () => {
-    expect(ringSeconds({ ...work, beside: 1 }, times).forward).toBeCloseTo(0, 12);
-    expect(ringSeconds({ ...work, beside: 1 }, times).backward).toBeCloseTo(message(2 ** 24, 1), 12);
+    expect(ringSeconds({ ...work, beside: { forward: 1, backward: 1 } }, times).forward).toBeCloseTo(0, 12);
+    expect(ringSeconds({ ...work, beside: { forward: 1, backward: 1 } }, times).backward).toBeCloseTo(message(2 ** 24, 1), 12);
     const short = { ...work, forwardTurnSeconds: 1e-6, backwardTurnSeconds: 1e-6 };
-    expect(ringSeconds({ ...short, beside: 1 }, times).forward).toBeCloseTo(3 * (message(2 ** 23, 1) - 1e-6), 12);
-    expect(ringSeconds({ ...short, beside: 1.2 }, times).forward).toBeCloseTo(3 * (together(1e-6, message(2 ** 23, 1), 1.2) - 1e-6), 12);
+    expect(ringSeconds({ ...short, beside: { forward: 1, backward: 1 } }, times).forward).toBeCloseTo(3 * (message(2 ** 23, 1) - 1e-6), 12);
+    expect(ringSeconds({ ...short, beside: { forward: 1.2, backward: 1 } }, times).forward).toBeCloseTo(3 * (together(1e-6, message(2 ** 23, 1), 1.2) - 1e-6), 12);
   });
 
   it("takes the slower of links inside a node and between nodes, shared by as many ranks of a node as cross", () => {

@@ -20,7 +20,7 @@ export interface RingWork {
   readonly forwardTurnSeconds: number;
   readonly backwardTurnSeconds: number;
   /** R of both at a time, at least 1, where messages travel during computation; null: they wait until it is over. */
-  readonly beside: number | null;
+  readonly beside: { readonly forward: number; readonly backward: number } | null;
 }
 
 /** Gradients travel in float32. */
@@ -47,10 +47,10 @@ export function ringSeconds(work: RingWork, times: CollectiveTimes): { forward: 
   if (ranks === 1) return { forward: 0, backward: 0 };
   const keys = hopSeconds(elements * work.activationBytes, place, times);
   const gradients = hopSeconds(elements * GRADIENT_BYTES, place, times);
-  const waited = (turn: number, communication: number): number => (work.beside === null ? communication : together(turn, communication, work.beside) - turn);
-  const back = (communication: number): number => waited(work.backwardTurnSeconds, communication);
+  const waited = (pass: "forward" | "backward", turn: number, communication: number): number => (work.beside === null ? communication : together(turn, communication, work.beside[pass]) - turn);
+  const back = (communication: number): number => waited("backward", work.backwardTurnSeconds, communication);
   return {
-    forward: (ranks - 1) * waited(work.forwardTurnSeconds, keys),
+    forward: (ranks - 1) * waited("forward", work.forwardTurnSeconds, keys),
     backward: back(keys) + (ranks - 2) * back(keys + gradients) + back(gradients) + gradients,
   };
 }

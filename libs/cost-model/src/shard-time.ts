@@ -1,9 +1,11 @@
-import { headSize, PRECISION_BYTES } from "@internevo/domain";
+import { headSize, PRECISION_BYTES, type ModuleShape } from "@internevo/domain";
 import type { CollectiveTimes, GroupPlace } from "./collectives.ts";
 import { computePrecision, localKvHeads } from "./layer.ts";
+import type { ModuleSeconds } from "./layer-time.ts";
 import type { Sharding } from "./memory.ts";
 import { nodesTouched } from "./mesh.ts";
 import type { ModuleTimes } from "./modules.ts";
+import type { OverlapTimes, Slowdown } from "./overlap-times.ts";
 import { fullestStages, unitParameters, type JobShape, type Layout } from "./stage.ts";
 import { rooflineSeconds, type DevicePeak } from "./work.ts";
 
@@ -14,12 +16,27 @@ export interface UnitTimes {
   readonly head: number;
 }
 
+/** R of what runs beside the collectives of a sharding. */
+export interface ShardSlowdowns {
+  readonly forwardGather: Slowdown;
+  readonly backwardGather: Slowdown;
+  readonly scatter: Slowdown;
+  /** Of the reduction over s_oss and the replicas. */
+  readonly reduce: Slowdown;
+  /** Of the all-gather of updated parameters beside the update. */
+  readonly update: Slowdown;
+}
+
 /** Seconds that a choice of s_ps and s_oss costs. Gradient sharding (s_gs) only decides how often `reduce` runs. */
 export interface ShardTime {
   /** All-gather of a unit's parameters over the s_ps group. */
   readonly gather: UnitTimes;
   /** Reduce-scatter of a unit's gradients over the s_ps group. */
   readonly scatter: UnitTimes;
+  /** The same of each unit of a layer, and of the reduction. */
+  readonly gatherModules: ModuleSeconds;
+  readonly scatterModules: ModuleSeconds;
+  readonly reduceModules: ModuleSeconds;
   /** Gradients of a unit on their way: the staging buffer cleared, and what is reduced of it added to the kept gradients. */
   readonly stage: UnitTimes;
   /** The same with gradient sharding, which stages without parameter sharding too. */
@@ -30,8 +47,12 @@ export interface ShardTime {
   readonly reduceOnceSeconds: number;
   /** Gradients that tensor ranks, and with tied embeddings the two ends of a pipeline, share: once a step in any case. */
   readonly shareOnceSeconds: number;
-  /** Gradient norm, optimizer step, all-gather of the updated parameters. */
-  readonly updateSeconds: number;
+  /** Gradient norm and what all ranks tell each other at the end of a step. */
+  readonly normSeconds: number;
+  readonly optimizerSeconds: number;
+  /** All-gather of the updated parameters, which a plan that overlaps anything runs beside the update of the next unit. */
+  readonly updateGatherSeconds: number;
+  readonly slowdowns: ShardSlowdowns;
   readonly updateRooflineSeconds: number;
 }
 
@@ -39,6 +60,7 @@ const up = (value: number, multiple: number): number => Math.ceil(value / multip
 
 /** No seconds for any unit. */
 export const NO_TIME: UnitTimes = { layer: 0, embedding: 0, head: 0 };
+export const NO_MODULES: ModuleSeconds = [0, 0, 0, 0];
 
 /** Bytes of the loss and norm sums and of the status word: latency, not size. */
 const SCALAR_BYTES = 64;
@@ -49,7 +71,7 @@ const SCALAR_REDUCTIONS = 3;
  * parameters gathered over s_ps; gradients reduce-scattered over s_ps, then over s_oss, then all-reduced over the R/(s_ps·s_oss)
  * replicas of that piece; updated parameters gathered over s_oss.
  */
-export function shardTime(job: JobShape, layout: Layout, sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">, times: ModuleTimes, collectives: CollectiveTimes, device: DevicePeak): ShardTime {
+export function shardTime(job: JobShape, layout: Layout, sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">, times: ModuleTimes, collectives: CollectiveTimes, overlaps: OverlapTimes, device: DevicePeak): ShardTime {
   const { parameterSharding: ps, optimizerStateSharding: oss } = sharding;
   const { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, sequenceParallel: sp } = layout;
   const bytes = PRECISION_BYTES[job.precision];
@@ -64,10 +86,11 @@ export function shardTime(job: JobShape, layout: Layout, sharding: Pick<Sharding
   const parameters = unitParameters(job.model, tp);
   const embedding = up(parameters.embedding, unit);
   // Tied embeddings: the head's part of the step gathers and reduces the embedding's unit.
-  const modules = parameters.modules.map((elements) => up(elements, unit));
+  const modules = parameters.modules.map((elements) => up(elements, unit)) as [number, number, number, number];
   const ofLayer = (of: (size: number) => number): number => modules.reduce((sum, size) => sum + of(size), 0);
   const sizes = { layer: ofLayer((size) => size), embedding, head: parameters.head > 0 ? up(parameters.head, unit) : embedding };
   const shareOnceSeconds = sharedGradientSeconds(job, layout, ps * oss, sizes, (bytes, size, stride) => collectives.seconds("all-reduce", bytes, place(size, stride)));
+  const byModule = (seconds: (elements: number) => number): ModuleSeconds => [seconds(modules[0]), seconds(modules[1]), seconds(modules[2]), seconds(modules[3])];
   const each = (seconds: (elements: number) => number): UnitTimes => ({ layer: ofLayer(seconds), embedding: seconds(sizes.embedding), head: seconds(sizes.head) });
   const reduced = (size: number): number =>
     collectives.seconds("reduce-scatter", (size / ps) * bytes.gradientBytes, optimizerGroup) +
@@ -86,20 +109,31 @@ export function shardTime(job: JobShape, layout: Layout, sharding: Pick<Sharding
   });
   const most = (of: (stage: (typeof once)[number]) => number) => Math.max(...once.map(of));
   const elements = most((stage) => stage.elements);
-  const kernels = (["squared-norm", "adamw"] as const).map((module) => ({ module, pass: "update" as const, precision, elements }));
+  const [norm, optimizer] = (["squared-norm", "adamw"] as const).map((module) => ({ module, pass: "update" as const, precision, elements })) as [ModuleShape, ModuleShape];
+  const gather = (size: number): number => collectives.seconds("all-gather", size * bytes.parameterBytes, parameterGroup);
+  const scatter = (size: number): number => collectives.seconds("reduce-scatter", size * bytes.gradientBytes, parameterGroup);
   return {
-    gather: each((size) => collectives.seconds("all-gather", size * bytes.parameterBytes, parameterGroup)),
-    scatter: each((size) => collectives.seconds("reduce-scatter", size * bytes.gradientBytes, parameterGroup)),
+    gather: each(gather),
+    scatter: each(scatter),
+    gatherModules: byModule(gather),
+    scatterModules: byModule(scatter),
+    reduceModules: byModule(reduced),
     stage: ps > 1 ? each(staged(ps)) : NO_TIME,
     stageReduced: oss > 1 ? each(staged(ps * oss)) : NO_TIME,
     reduce: each(reduced),
     reduceOnceSeconds: most((stage) => stage.reduce),
     shareOnceSeconds,
-    updateSeconds:
-      kernels.reduce((sum, shape) => sum + times.seconds(shape), 0) +
-      most((stage) => stage.gather) +
-      SCALAR_REDUCTIONS * collectives.seconds("all-reduce", SCALAR_BYTES, everyone),
-    updateRooflineSeconds: kernels.reduce((sum, shape) => sum + rooflineSeconds(shape, device), 0),
+    normSeconds: times.seconds(norm) + SCALAR_REDUCTIONS * collectives.seconds("all-reduce", SCALAR_BYTES, everyone),
+    optimizerSeconds: times.seconds(optimizer),
+    updateGatherSeconds: most((stage) => stage.gather),
+    updateRooflineSeconds: rooflineSeconds(norm, device) + rooflineSeconds(optimizer, device),
+    slowdowns: {
+      forwardGather: overlaps.slowdown("all-gather", "forward", parameterGroup),
+      backwardGather: overlaps.slowdown("all-gather", "backward", parameterGroup),
+      scatter: overlaps.slowdown("reduce-scatter", "backward", parameterGroup),
+      reduce: oss > 1 ? overlaps.slowdown("reduce-scatter", "backward", optimizerGroup) : overlaps.slowdown("all-reduce", "backward", replicaGroup),
+      update: overlaps.slowdown("all-gather", "forward", optimizerGroup),
+    },
   };
 }
 

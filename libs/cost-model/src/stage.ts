@@ -52,6 +52,8 @@ export interface Stage {
   readonly hasHead: boolean;
   /** Micro-batches of a chunk whose activations the stage holds at once. */
   inFlight(microBatches: number, chunk: number): number;
+  /** Of the first 0, 1, … layers of the stage, all their micro-batches in flight. */
+  layersHeld(microBatches: number): readonly number[];
 }
 
 /** Layers of every stage, or virtual stage: dealt as evenly as they go, the first (layers mod stages) have one more. */
@@ -65,7 +67,7 @@ function inFlight(stage: number, stages: number, chunks: number, microBatches: n
   if (chunks === 1) return Math.min(stages - stage, microBatches);
   const round = stages * chunks;
   const turns = microBatches * chunks;
-  const warmUp = Math.min(turns, 2 * (stages - stage - 1) + (chunks - 1) * stages);
+  const warmUp = Math.min(turns, warmUpTurns(stage, stages, chunks));
   /** Of the first x turns of a pass, those of the chunk at a place of the order. */
   const of = (place: number, x: number): number => Math.floor(x / round) * stages + Math.min(Math.max((x % round) - place * stages, 0), stages);
   let most = 0;
@@ -73,11 +75,32 @@ function inFlight(stage: number, stages: number, chunks: number, microBatches: n
   return most;
 }
 
+/** Turns of an interleaved stage before its first backward pass, when there are as many. */
+const warmUpTurns = (stage: number, stages: number, chunks: number): number => 2 * (stages - stage - 1) + (chunks - 1) * stages;
+
+/** From so many micro-batches on, no more are in flight. */
+const mostInFlight = (stage: number, stages: number, chunks: number): number =>
+  chunks === 1 ? stages - stage : Math.ceil((warmUpTurns(stage, stages, chunks) + 1) / chunks) + stages;
+
 /** A stage of a pipeline. */
 export function pipelineStage(model: Model, stages: number, stage: number, chunks = 1): Stage {
   const isFirst = stage === 0;
   const isLast = stage === stages - 1;
   const chunkLayers = Array.from({ length: chunks }, (_, chunk) => layersOfStage(model.layers, stages * chunks, chunk * stages + stage));
+  const most = mostInFlight(stage, stages, chunks);
+  const held = new Map<number, number[]>();
+  const layersHeld = (microBatches: number): readonly number[] => {
+    const n = Math.min(microBatches, most);
+    let sums = held.get(n);
+    if (sums) return sums;
+    sums = [0];
+    for (const [chunk, layers] of chunkLayers.entries()) {
+      const each = inFlight(stage, stages, chunks, n, chunk);
+      for (let layer = 0; layer < layers; layer += 1) sums.push((sums.at(-1) as number) + each);
+    }
+    held.set(n, sums);
+    return sums;
+  };
   return {
     layers: chunkLayers.reduce((sum, layers) => sum + layers, 0),
     chunkLayers,
@@ -86,21 +109,15 @@ export function pipelineStage(model: Model, stages: number, stage: number, chunk
     hasEmbedding: isFirst || (isLast && model.tiedEmbeddings),
     hasHead: isLast,
     inFlight: (microBatches, chunk) => inFlight(stage, stages, chunks, microBatches, chunk),
+    layersHeld,
   };
 }
 
 /** Layers of a stage times their micro-batches in flight: all, and those that are not recomputed (the first `recomputed` are). */
 export function layersInFlight(stage: Stage, microBatches: number, recomputed: number): { all: number; kept: number } {
-  let all = 0;
-  let kept = 0;
-  let before = 0;
-  for (const [chunk, layers] of stage.chunkLayers.entries()) {
-    const inFlight = stage.inFlight(microBatches, chunk);
-    all += inFlight * layers;
-    kept += inFlight * (Math.max(0, before + layers - recomputed) - Math.max(0, before - recomputed));
-    before += layers;
-  }
-  return { all, kept };
+  const held = stage.layersHeld(microBatches);
+  const all = held[stage.layers] as number;
+  return { all, kept: all - (held[Math.min(recomputed, stage.layers)] as number) };
 }
 
 /** All stages of a pipeline. */

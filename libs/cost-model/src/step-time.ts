@@ -1,16 +1,7 @@
-import { recomputedLayers, type Plan, type TimeBreakdown } from "@internevo/domain";
+import { recomputedLayers, type TimeBreakdown } from "@internevo/domain";
+import { layerPart, layerWaits, outerPart, updateSeconds, type LayerWaits, type OverlapChoice, type Part } from "./layer-step.ts";
 import type { SliceTime } from "./layer-time.ts";
-import type { ShardTime, UnitTimes } from "./shard-time.ts";
-import { together } from "./together.ts";
-
-/** What the executor hides, and what hiding costs. */
-export interface OverlapPolicy {
-  readonly forward: Plan["forwardOverlap"];
-  readonly backward: Plan["backwardOverlap"];
-  /** R of the paper, at least 1: how much slower computation and communication of one length are together. */
-  readonly forwardSlowdown: number;
-  readonly backwardSlowdown: number;
-}
+import type { ShardTime } from "./shard-time.ts";
 
 /** A step in the closed form of the paper (section "Execution Simulator"), with the stages of a pipeline as they differ. */
 export interface StepShape {
@@ -27,52 +18,7 @@ export interface StepShape {
   readonly reduceEveryMicroBatch: boolean;
   /** One message over a stage boundary; 0 without a pipeline. */
   readonly boundarySeconds: number;
-  readonly overlap: OverlapPolicy;
-}
-
-interface Part {
-  readonly compute: number;
-  readonly recompute: number;
-  readonly sequence: number;
-  readonly parameters: number;
-  /** The reduction over the replicas, run once. */
-  readonly reduction: number;
-}
-
-/** With gradient sharding a gradient is added to what is kept after its reduction, else after the reduce-scatter over s_ps. */
-const stagingOf = (shard: ShardTime, step: StepShape): UnitTimes => (step.reduceEveryMicroBatch ? shard.stageReduced : shard.stage);
-
-/** One layer, forward and backward, by cause. */
-function layerPart(slice: SliceTime, shard: ShardTime, step: StepShape, recompute: boolean): Part {
-  const { overlap } = step;
-  const compute = slice.forwardSeconds + slice.backwardSeconds + stagingOf(shard, step).layer;
-  const again = recompute ? slice.recomputeSeconds : 0;
-  const sequence = slice.forwardCommunicationSeconds + slice.backwardCommunicationSeconds + (recompute ? slice.recomputeCommunicationSeconds : 0);
-  const forwardGather = overlap.forward === "none"
-    ? shard.gather.layer
-    : together(slice.forwardSeconds, shard.gather.layer, overlap.forwardSlowdown) - slice.forwardSeconds;
-  const moved = shard.gather.layer + shard.scatter.layer;
-  if (overlap.backward === "none") {
-    return { compute, recompute: again, sequence: sequence + slice.hideableCommunicationSeconds, parameters: forwardGather + moved, reduction: shard.reduce.layer };
-  }
-  const behind = slice.backwardSeconds + again;
-  const hidden = (communication: number) => together(behind, communication, overlap.backwardSlowdown);
-  const withTensor = hidden(slice.hideableCommunicationSeconds);
-  const withParameters = hidden(slice.hideableCommunicationSeconds + moved);
-  const withReduction = hidden(slice.hideableCommunicationSeconds + moved + shard.reduce.layer);
-  return {
-    compute,
-    recompute: again,
-    sequence: sequence + withTensor - behind,
-    parameters: forwardGather + withParameters - withTensor,
-    reduction: withReduction - withParameters,
-  };
-}
-
-/** Embedding or head: the embedding is gathered before and reduced after all layers, so nothing hides it; the head is between them. */
-function outerPart(unit: "embedding" | "head", slice: SliceTime, shard: ShardTime, step: StepShape): Part {
-  const compute = slice[`${unit}Seconds`] + stagingOf(shard, step)[unit];
-  return { compute, recompute: 0, sequence: slice[`${unit}CommunicationSeconds`], parameters: shard.gather[unit] + shard.scatter[unit], reduction: shard.reduce[unit] };
+  readonly overlap: OverlapChoice;
 }
 
 const plus = (a: Part, b: Part, times = 1): Part => ({
@@ -97,16 +43,16 @@ interface Stages {
  * The first stages have ⌈L/s_pp⌉ layers, the first of them the embedding; the last has ⌊L/s_pp⌋ and the head. No stage between
  * is slower than the first.
  */
-function stagesOf(slice: SliceTime, shard: ShardTime, step: StepShape): Stages {
-  const { pipelineParallel: pp, layers } = step;
-  const kept = layerPart(slice, shard, step, false);
-  const recomputed = layerPart(slice, shard, step, true);
+function stagesOf(slice: SliceTime, shard: ShardTime, waits: LayerWaits, step: StepShape): Stages {
+  const { pipelineParallel: pp, layers, reduceEveryMicroBatch: every } = step;
+  const kept = layerPart(slice, shard, waits, step.overlap, every, false);
+  const recomputed = layerPart(slice, shard, waits, step.overlap, every, true);
   const stack = (count: number): Part => {
     const again = recomputedLayers(step, count);
     return plus(plus(NOTHING, recomputed, again), kept, count - again);
   };
-  const embedding = outerPart("embedding", slice, shard, step);
-  const head = outerPart("head", slice, shard, step);
+  const embedding = outerPart("embedding", slice, shard, every);
+  const head = outerPart("head", slice, shard, every);
   if (pp === 1) {
     const only = plus(plus(embedding, head), stack(layers));
     return { slowest: only, all: only };
@@ -122,30 +68,45 @@ function stagesOf(slice: SliceTime, shard: ShardTime, step: StepShape): Stages {
 
 /** How much a stage adds to the step by being the slowest; without overlap the reduction once a step is counted for all stages together. */
 function inStep(part: Part, step: StepShape): number {
-  const reduceOnce = !step.reduceEveryMicroBatch && step.overlap.backward !== "none" ? part.reduction : 0;
+  const reduceOnce = !step.reduceEveryMicroBatch && step.overlap.backwardOverlap !== "none" ? part.reduction : 0;
   return (step.microBatches - 1 / step.chunks) * microBatchLength(part, step) + reduceOnce;
 }
 
 const microBatchLength = (part: Part, step: StepShape): number => lengthOf(part) + (step.reduceEveryMicroBatch ? part.reduction : 0);
 
 /**
+ * How much longer a step takes because a message takes m over a stage boundary. Messages travel during computation
+ * (native/src/trainer/pipeline_link.h), but what they carry is waited for. 1F1B has s_pp micro-batches in flight, so the first
+ * stage goes on with the next only when one has been to the last stage and back: every micro-batch waits 2m·(s_pp − 1)/s_pp.
+ * Interleaved, more are in flight: the way to the last chunk and back counts once, and what is longer than the forward pass of a
+ * chunk (a third of it and its backward pass) in every turn.
+ */
+export function messageSeconds(step: Pick<StepShape, "microBatches" | "pipelineParallel" | "chunks" | "boundarySeconds">, stageSeconds: number): number {
+  const { microBatches: n, pipelineParallel: pp, chunks, boundarySeconds } = step;
+  if (pp === 1) return 0;
+  if (chunks === 1) return 2 * boundarySeconds * (pp - 1 + Math.floor(((n - 1) * (pp - 1)) / pp));
+  return 2 * boundarySeconds * (pp * chunks - 1) + (n - pp) * Math.max(0, chunks * boundarySeconds - stageSeconds / 3);
+}
+
+/**
  * Seconds of one step by cause: the slowest stage runs n micro-batches, and waits while a micro-batch passes the other stages:
  * (s_pp − 1)/v of one where all stages are equal.
  */
-export function stepBreakdown(slice: SliceTime, shard: ShardTime, step: StepShape): TimeBreakdown {
-  const { slowest: part, all } = stagesOf(slice, shard, step);
+export function stepBreakdown(slice: SliceTime, shard: ShardTime, step: StepShape, waits: LayerWaits = layerWaits(slice, shard)): TimeBreakdown {
+  const { slowest: part, all } = stagesOf(slice, shard, waits, step);
   const { microBatches: n, pipelineParallel: pp, chunks } = step;
   // What overlaps is reduced behind the last backward pass, unit by unit.
-  const reduceOnce = step.overlap.backward === "none" ? shard.reduceOnceSeconds : part.reduction;
+  const reduceOnce = step.overlap.backwardOverlap === "none" ? shard.reduceOnceSeconds : part.reduction;
+  const length = microBatchLength(part, step);
   return {
     computeSeconds: n * part.compute,
     recomputeSeconds: n * part.recompute,
     sequenceCommunicationSeconds: n * part.sequence,
     parameterCommunicationSeconds: n * part.parameters,
     gradientCommunicationSeconds: (step.reduceEveryMicroBatch ? n * part.reduction : reduceOnce) + shard.shareOnceSeconds,
-    pipelineBubbleSeconds: pp === 1 ? 0 : Math.max(0, microBatchLength(all, step) - microBatchLength(part, step)) / chunks,
-    pipelineCommunicationSeconds: pp === 1 ? 0 : (n * chunks + pp - 1) * 2 * step.boundarySeconds,
-    updateSeconds: shard.updateSeconds,
+    pipelineBubbleSeconds: pp === 1 ? 0 : Math.max(0, microBatchLength(all, step) - length) / chunks,
+    pipelineCommunicationSeconds: messageSeconds(step, length),
+    updateSeconds: updateSeconds(shard, step.overlap),
   };
 }
 
@@ -155,4 +116,67 @@ export function totalSeconds(time: TimeBreakdown): number {
     time.computeSeconds + time.recomputeSeconds + time.sequenceCommunicationSeconds + time.parameterCommunicationSeconds +
     time.gradientCommunicationSeconds + time.pipelineBubbleSeconds + time.pipelineCommunicationSeconds + time.updateSeconds
   );
+}
+
+/** What a search needs of a step to have its time for every number of recomputed layers and every number of chunks by a few sums. */
+export interface StepCosts {
+  /** One micro-batch: a layer that is kept or recomputed, embedding, head. */
+  readonly kept: number;
+  readonly recomputed: number;
+  readonly embedding: number;
+  readonly head: number;
+  /** Reduction once a step that the slowest stage pays, of the same; 0 where it is part of the above, or counted for all together. */
+  readonly keptOnce: number;
+  readonly recomputedOnce: number;
+  readonly embeddingOnce: number;
+  readonly headOnce: number;
+  /** Whatever else a step takes once. */
+  readonly once: number;
+}
+
+/** Fills the costs of a plan's step, whatever its chunks and recomputed layers. */
+export function stepCosts(slice: SliceTime, shard: ShardTime, waits: LayerWaits, overlap: OverlapChoice, reduceEveryMicroBatch: boolean): StepCosts {
+  const every = reduceEveryMicroBatch;
+  const parts = [layerPart(slice, shard, waits, overlap, every, false), layerPart(slice, shard, waits, overlap, every, true), outerPart("embedding", slice, shard, every), outerPart("head", slice, shard, every)] as const;
+  const length = (part: Part): number => lengthOf(part) + (every ? part.reduction : 0);
+  const hidden = !every && overlap.backwardOverlap !== "none";
+  const onceOf = (part: Part): number => (hidden ? part.reduction : 0);
+  const [kept, recomputed, embedding, head] = parts;
+  return {
+    kept: length(kept), recomputed: length(recomputed), embedding: length(embedding), head: length(head),
+    keptOnce: onceOf(kept), recomputedOnce: onceOf(recomputed), embeddingOnce: onceOf(embedding), headOnce: onceOf(head),
+    once: (every || hidden ? 0 : shard.reduceOnceSeconds) + shard.shareOnceSeconds + updateSeconds(shard, overlap),
+  };
+}
+
+/** The time of {@link stepBreakdown} up to rounding, for k recomputed layers of each stage. */
+export function secondsOf(costs: StepCosts, k: number, step: Pick<StepShape, "microBatches" | "pipelineParallel" | "chunks" | "layers" | "boundarySeconds">): number {
+  const { pipelineParallel: pp, layers, microBatches: n, chunks } = step;
+  const most = Math.ceil(layers / pp);
+  const again = Math.min(k, most);
+  const longest = again * costs.recomputed + (most - again) * costs.kept;
+  const longestOnce = again * costs.recomputedOnce + (most - again) * costs.keptOnce;
+  if (pp === 1) return n * (longest + costs.embedding + costs.head) + longestOnce + costs.embeddingOnce + costs.headOnce + costs.once;
+  const least = Math.floor(layers / pp);
+  const few = Math.min(k, least);
+  const shortest = few * costs.recomputed + (least - few) * costs.kept;
+  const shortestOnce = few * costs.recomputedOnce + (least - few) * costs.keptOnce;
+  const longer = layers % pp;
+  const all = costs.embedding + costs.head + longer * longest + (pp - longer) * shortest;
+  const turns = n - 1 / chunks;
+  const first = turns * (costs.embedding + longest) + longestOnce + costs.embeddingOnce;
+  const last = turns * (costs.head + shortest) + shortestOnce + costs.headOnce;
+  const slowest = first > last ? costs.embedding + longest : costs.head + shortest;
+  return Math.max(first, last) + all / chunks + messageSeconds(step, slowest) + costs.once;
+}
+
+/** A lower bound of {@link secondsOf} for every k and every one of some numbers of chunks, ascending. */
+export function leastSecondsOf(costs: StepCosts, step: Omit<Parameters<typeof secondsOf>[2], "chunks">, chunks: readonly number[]): number {
+  const least: StepCosts = costs.recomputed >= costs.kept && costs.recomputedOnce >= costs.keptOnce ? costs : { ...costs, kept: Math.min(costs.kept, costs.recomputed), keptOnce: Math.min(costs.keptOnce, costs.recomputedOnce) };
+  const [fewest, most] = [chunks[0] as number, chunks.at(-1) as number];
+  if (fewest === most) return secondsOf(least, 0, { ...step, chunks: fewest });
+  // The bubble is smallest with most chunks, the way of messages shortest with the fewest; of 1 and 2 it may be either.
+  const { pipelineParallel: pp, boundarySeconds } = step;
+  const way = fewest === 1 ? Math.min(messageSeconds({ ...step, chunks: 1 }, 0), 2 * boundarySeconds * (2 * pp - 1)) : 2 * boundarySeconds * (pp * fewest - 1);
+  return secondsOf(least, 0, { ...step, boundarySeconds: 0, chunks: most }) + way;
 }

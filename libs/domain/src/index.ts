@@ -5,6 +5,8 @@ export * from "./problem.ts";
 export * from "./model.ts";
 export * from "./precision.ts";
 export * from "./plan.ts";
+export * from "./plan-text.ts";
+export * from "./plan-constraints.ts";
 export * from "./job.ts";
 export * from "./job-file.ts";
 export * from "./profile.ts";

@@ -42,6 +42,7 @@ export const JobFileSchema = Type.Object(
     timeline: Type.Optional(Type.Union([Type.Object(Type.Partial(TimelineSchema).properties, strict), Type.Boolean()], { description: "true: the two steps behind the first" })),
     watchdog: JobSpecSchema.properties.watchdog,
     memoryModel: Type.Optional(JobSpecSchema.properties.memoryModel),
+    plan: JobSpecSchema.properties.plan,
   },
   { ...strict, $id: "https://internevo.dev/schemas/job.json", title: "InternEvo job" },
 );
@@ -218,6 +219,7 @@ export function resolveJob(written: unknown): JobSpec {
     ...(timeline === undefined ? {} : { timeline }),
     ...(file.watchdog === undefined ? {} : { watchdog: file.watchdog }),
     memoryModel: file.memoryModel ?? "executor",
+    ...(file.plan === undefined ? {} : { plan: file.plan }),
   };
   return validate(JobSpecSchema, spec, "job-invalid", "the job");
 }

@@ -1,6 +1,7 @@
 import { Type, type Static } from "typebox";
 import { MAXIMUM_BYTES, MAXIMUM_RANKS, MAXIMUM_STEPS, zeroOr } from "./bounds.ts";
 import { ModelSchema } from "./model.ts";
+import { PlanConstraintsSchema, type PlanConstraints } from "./plan-constraints.ts";
 import { PrecisionSchema } from "./precision.ts";
 import { Line } from "./text.ts";
 
@@ -131,6 +132,7 @@ export const JobSpecSchema = Type.Object(
     timeline: Type.Optional(TimelineSchema),
     watchdog: Type.Optional(Type.Union([WatchdogSchema, Type.Literal(false)], { description: "when a rank counts as lost; false: the launcher alone watches the ranks" })),
     memoryModel: Type.Union([Type.Literal("executor"), Type.Literal("paper")]),
+    plan: Type.Optional(Type.Unsafe<PlanConstraints>(PlanConstraintsSchema)),
   },
   { additionalProperties: false },
 );

@@ -68,12 +68,13 @@ export type PlacementPlan = Static<typeof PlacementPlanSchema>;
 
 export const CandidateSchema = Type.Object(
   {
-    rank: Type.Integer({ minimum: 1, description: "1 is the fastest predicted" }),
+    rank: Type.Integer({ minimum: 1, description: "1 is the fastest predicted; of a plan that is not the best of its family, 1 and how many families have a faster one" }),
     plan: PlanSchema,
     placement: PlacementPlanSchema,
     predicted: PredictionSchema,
     runnable: Type.Boolean({ description: "whether the executor runs this plan today" }),
     notRunnableReason: Type.Union([Type.String(), Type.Null()]),
+    tied: Type.Optional(Type.Integer({ minimum: 1, description: "so many further plans with the same ranks, shards and batches take exactly as long" })),
   },
   { additionalProperties: false },
 );
@@ -84,6 +85,7 @@ export const CountsSchema = Type.Object(
     evaluated: Type.Integer({ minimum: 0 }),
     feasible: Type.Integer({ minimum: 0 }),
     rejected: Type.Record(RejectionReasonSchema, Type.Integer({ minimum: 0 })),
+    pruned: Type.Optional(Type.Integer({ minimum: 0, description: "plans that need not be looked at: a bound says that each is slower than all that are listed" })),
   },
   { additionalProperties: false },
 );
@@ -98,7 +100,11 @@ export const LocatedSchema = Type.Object(
   { additionalProperties: false },
 );
 
-/** What the planner answers. `candidates` are the top k of all plans; `runnableCandidates` the top k of those the executor runs today. */
+/**
+ * What the planner answers. `candidates` are the k best different plans: the best of each of the k best families, where a family is
+ * all plans with the same ranks, shards and batches, whatever their overlap, chunks and recomputed layers. `runnableCandidates` are
+ * those of them that the executor runs today. `plans` are, when they were asked for, the k best of all, whatever their family.
+ */
 export const PlanningResultSchema = Type.Object(
   {
     schemaVersion: Type.Literal(1),
@@ -108,6 +114,7 @@ export const PlanningResultSchema = Type.Object(
     memoryLimitBytes: Type.Integer({ minimum: 1 }),
     candidates: Type.Array(CandidateSchema),
     runnableCandidates: Type.Array(CandidateSchema),
+    plans: Type.Optional(Type.Array(CandidateSchema)),
     counts: CountsSchema,
     closest: Type.Union([Type.Object({ plan: PlanSchema, peakMemoryBytes: Type.Integer(), memory: MemoryLinesSchema }), Type.Null()], {
       description: "when nothing fits: the plan that needs the least memory",

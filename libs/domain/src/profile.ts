@@ -65,11 +65,21 @@ export const ModuleTimeSchema = Type.Object(
 );
 export type ModuleTime = Static<typeof ModuleTimeSchema>;
 
-/** OPro: the slow-down R when a module and a collective run together, over the longer of the two alone. */
+/** OPro: the slow-down R when a module and a collective run together, over the longer of the two alone; with their times alone where they are known. */
 export const OverlapSchema = Type.Object(
-  { shape: Type.Optional(ModuleShapeSchema), op: CollectiveSchema, bytes: Type.Optional(bytes), groupSize, slowdown: Type.Number({ minimum: 0.01, maximum: 10_000 }) },
+  {
+    shape: Type.Optional(ModuleShapeSchema),
+    op: CollectiveSchema,
+    bytes: Type.Optional(bytes),
+    groupSize,
+    placement: Type.Optional(PlacementSchema),
+    slowdown: Type.Number({ minimum: 0.01, maximum: 10_000 }),
+    computeSeconds: Type.Optional(seconds),
+    communicationSeconds: Type.Optional(seconds),
+  },
   { additionalProperties: false },
 );
+export type Overlap = Static<typeof OverlapSchema>;
 
 const flopsPerSecond = Type.Number({ minimum: 1e6, maximum: 1e18 });
 

@@ -2,7 +2,7 @@ export * from "./launch.ts";
 export * from "./launch-hosts.ts";
 export * from "./programs.ts";
 export * from "./failure.ts";
-export * from "./trainer-config.ts";
+export { trainerConfig, type TrainerConfigOptions } from "@internevo/contracts";
 export * from "./initial-weights.ts";
 export * from "./command/local.ts";
 export * from "./command/slurm.ts";

@@ -1,13 +1,45 @@
-import { clusterRanks, divisors, sequencesPerStep, sequenceSplitFault, tensorSplitFault, type Layout, type Sharding } from "@internevo/cost-model";
-import { chunksOf, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
+import { clusterRanks, contextFault, sequencesPerStep, sequenceSplitFault, tensorSplitFault, type Layout, type OverlapChoice, type Sharding } from "@internevo/cost-model";
+import { allowedBy, chunksOf, contextOf, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
+
+/** b and n of a plan are 32-bit numbers. */
+const MOST_OF_A_FACTOR = 2 ** 31 - 1;
+
+const FORWARD = ["none", "block", "inter-layer"] as const;
+const BACKWARD = ["none", "block", "intra-layer"] as const;
+
+/** Every granularity of both passes, in the order of the space. */
+export const OVERLAPS: readonly OverlapChoice[] = FORWARD.flatMap((forwardOverlap) => BACKWARD.map((backwardOverlap) => ({ forwardOverlap, backwardOverlap })));
+
+/** All divisors of a number from those of its multiple. */
+export const divisorsAmong = (candidates: readonly number[], value: number): number[] => candidates.filter((one) => one <= value && value % one === 0);
+
+/** The divisors of a positive integer, ascending, from its prime factors: 2^50 sequences must not take longer than 1,000. */
+export function divisorsOf(value: number): number[] {
+  let rest = value;
+  let list = [1];
+  for (let prime = 2; prime * prime <= rest; prime += prime === 2 ? 1 : 2) {
+    if (rest % prime !== 0) continue;
+    const powers = [1];
+    while (rest % prime === 0) {
+      rest /= prime;
+      powers.push((powers.at(-1) as number) * prime);
+    }
+    list = list.flatMap((one) => powers.map((power) => one * power));
+  }
+  if (rest > 1) list = list.flatMap((one) => [one, one * rest]);
+  return list.sort((a, b) => a - b);
+}
 
 /** Every (s_ps, s_oss, s_gs) over R ranks: s_ps | R, s_oss | R / s_ps, s_gs ∈ {1, s_oss}; in the order of the space. */
-export function shardingsOf(ranks: number): Sharding[] {
+export function shardingsOf(ranks: number, job?: Pick<JobSpec, "plan">): Sharding[] {
   const list: Sharding[] = [];
-  for (const parameterSharding of divisors(ranks)) {
-    for (const optimizerStateSharding of divisors(ranks / parameterSharding)) {
+  const candidates = divisorsOf(ranks);
+  for (const parameterSharding of candidates) {
+    if (!allowedBy(job?.plan?.parameterSharding, parameterSharding)) continue;
+    for (const optimizerStateSharding of divisorsAmong(candidates, ranks / parameterSharding)) {
+      if (!allowedBy(job?.plan?.optimizerStateSharding, optimizerStateSharding)) continue;
       for (const gradientSharding of optimizerStateSharding > 1 ? [1, optimizerStateSharding] : [1]) {
-        list.push({ parameterSharding, gradientSharding, optimizerStateSharding });
+        if (allowedBy(job?.plan?.gradientSharding, gradientSharding)) list.push({ parameterSharding, gradientSharding, optimizerStateSharding });
       }
     }
   }
@@ -21,31 +53,93 @@ export interface LayoutSpace {
   readonly replicas: number;
   /** Micro-batch sizes; one that is not a number of sequences (null) where the batch does not divide. */
   readonly microBatchSizes: readonly number[] | null;
+  /** v: chunks of a stage. */
+  readonly chunks: readonly number[];
+  /** Recomputed layers of the longest stage: from none to all. */
+  readonly recomputed: readonly number[];
   /** The first constraint that everything below the layout violates. */
   readonly fault: RejectionReason | null;
 }
 
+/** How s_sp ranks share a sequence: heads and a ring, or tensor ranks. */
+function arrangementsOf(sequenceParallel: number, candidates: readonly number[]): { tensorParallel: number; contextParallel: number }[] {
+  const grids = divisorsAmong(candidates, sequenceParallel).map((contextParallel) => ({ tensorParallel: 1, contextParallel }));
+  return sequenceParallel > 1 ? [...grids, { tensorParallel: sequenceParallel, contextParallel: 1 }] : grids;
+}
+
+const upTo = (first: number, last: number): number[] => Array.from({ length: last - first + 1 }, (_, i) => first + i);
+
 /**
- * The complete space of a job: s_pp | N; s_sp | N / s_pp; s_tp ∈ {1, s_sp}; s_dp the rest; b | B / (S·s_dp), n the rest;
- * a ∈ {0, 1}; shardings as in {@link shardingsOf}. A layout whose s_dp does not divide the batch counts once for b.
+ * The complete space of a job, within what its `plan` allows: s_pp | N; s_sp | N / s_pp; s_tp = s_sp, or 1 and a ring of c | s_sp
+ * ranks; s_dp the rest; b | B / (S·s_dp), n the rest; v·s_pp ≤ L chunks where there are stages; 0 to ⌈L/s_pp⌉ recomputed layers;
+ * shardings as in {@link shardingsOf}; overlap as in {@link OVERLAPS}. A layout whose s_dp does not divide the batch counts once for b.
  */
 export function* layoutsOf(job: JobSpec): Generator<LayoutSpace> {
   const ranks = clusterRanks(job);
   const sequences = sequencesPerStep(job);
-  for (const pipelineParallel of divisors(ranks)) {
-    for (const sequenceParallel of divisors(ranks / pipelineParallel)) {
+  const { layers } = job.model;
+  const asked = job.plan ?? {};
+  const factors = divisorsOf(ranks);
+  const sizes = divisorsOf(sequences);
+  for (const pipelineParallel of factors) {
+    if (!allowedBy(asked.pipelineParallel, pipelineParallel)) continue;
+    const most = Math.ceil(layers / pipelineParallel);
+    const chunks = pipelineParallel === 1 ? [1] : upTo(1, Math.max(1, Math.floor(layers / pipelineParallel)));
+    const recomputed = upTo(0, most).filter((k) => allowedBy(asked.recompute, k === most) && allowedBy(asked.recomputeLayers, k));
+    const shared = { chunks: chunks.filter((v) => allowedBy(asked.pipelineChunks, v)), recomputed };
+    for (const sequenceParallel of divisorsAmong(factors, ranks / pipelineParallel)) {
       const dataParallel = ranks / pipelineParallel / sequenceParallel;
-      const split = sequenceSplitFault(job, sequenceParallel);
+      if (!allowedBy(asked.sequenceParallel, sequenceParallel) || !allowedBy(asked.dataParallel, dataParallel)) continue;
+      const own = sequences / dataParallel;
       const divides = sequences % dataParallel === 0;
-      const microBatchSizes = divides ? divisors(sequences / dataParallel) : null;
-      for (const tensorParallel of sequenceParallel > 1 ? [1, sequenceParallel] : [1]) {
-        const layout = { pipelineParallel, dataParallel, tensorParallel, sequenceParallel };
-        const tensor = tensorSplitFault(job, tensorParallel) === null ? null : "tensor-not-divisible";
-        const fault = pipelineParallel > job.model.layers ? "more-stages-than-layers" : (split ?? tensor ?? (divides ? null : "batch-not-divisible"));
-        yield { layout, replicas: (dataParallel * sequenceParallel) / tensorParallel, microBatchSizes, fault };
+      const microBatchSizes = divides ? divisorsAmong(sizes, own).filter((b) => b <= MOST_OF_A_FACTOR && own / b <= MOST_OF_A_FACTOR && allowedBy(asked.microBatchSize, b) && allowedBy(asked.microBatches, own / b)) : null;
+      for (const { tensorParallel, contextParallel } of arrangementsOf(sequenceParallel, factors)) {
+        if (!allowedBy(asked.tensorParallel, tensorParallel) || !allowedBy(asked.contextParallel, contextParallel)) continue;
+        const layout = { pipelineParallel, dataParallel, tensorParallel, sequenceParallel, ...(contextParallel > 1 ? { contextParallel } : {}) };
+        yield { layout, replicas: (dataParallel * sequenceParallel) / tensorParallel, microBatchSizes, ...shared, fault: layoutFault(job, layout) ?? (divides ? null : "batch-not-divisible") };
       }
     }
   }
+}
+
+/** The first constraint that no plan of a layout meets, in the order of `planFault`. */
+function layoutFault(job: JobSpec, layout: Layout): RejectionReason | null {
+  const { pipelineParallel, sequenceParallel, tensorParallel } = layout;
+  if (pipelineParallel > job.model.layers) return "more-stages-than-layers";
+  if (contextFault(job, layout) !== null) return "context-not-possible";
+  const split = sequenceSplitFault(job, sequenceParallel, contextOf(layout));
+  if (split !== null) return split;
+  return tensorSplitFault(job, tensorParallel) === null ? null : "tensor-not-divisible";
+}
+
+/** What a plan chooses below its layout, batch and sharding. */
+export interface Variant {
+  readonly chunks: number;
+  /** Recomputed layers of the longest stage. */
+  readonly recomputed: number;
+  readonly overlap: OverlapChoice;
+}
+
+/** A plan of the space as plans are written: what the paper's plans do not have is left out where it is as in them. */
+export function planOf(layout: Layout, microBatchSize: number, microBatches: number, sharding: Sharding, { chunks, recomputed, overlap }: Variant, layers: number): Plan {
+  const all = recomputed === Math.ceil(layers / layout.pipelineParallel);
+  return {
+    microBatchSize,
+    microBatches,
+    recompute: all,
+    pipelineParallel: layout.pipelineParallel,
+    dataParallel: layout.dataParallel,
+    tensorParallel: layout.tensorParallel,
+    sequenceParallel: layout.sequenceParallel,
+    ...(contextOf(layout) > 1 ? { contextParallel: contextOf(layout) } : {}),
+    parameterSharding: sharding.parameterSharding,
+    gradientSharding: sharding.gradientSharding,
+    optimizerStateSharding: sharding.optimizerStateSharding,
+    forwardOverlap: overlap.forwardOverlap,
+    backwardOverlap: overlap.backwardOverlap,
+    ...(chunks > 1 ? { pipelineChunks: chunks } : {}),
+    ...(recomputed > 0 && !all ? { recomputeLayers: recomputed } : {}),
+  };
 }
 
 const ORDER = ["pipelineParallel", "sequenceParallel", "tensorParallel", "microBatchSize", "recompute", "parameterSharding", "optimizerStateSharding", "gradientSharding"] as const;
@@ -56,5 +150,15 @@ export function comparePlans(a: Plan, b: Plan): number {
     const difference = Number(a[field]) - Number(b[field]);
     if (difference !== 0) return difference;
   }
-  return chunksOf(a) - chunksOf(b) || (a.recomputeLayers ?? 0) - (b.recomputeLayers ?? 0);
+  return (
+    contextOf(a) - contextOf(b) || chunksOf(a) - chunksOf(b) || (a.recomputeLayers ?? 0) - (b.recomputeLayers ?? 0) ||
+    FORWARD.indexOf(a.forwardOverlap) - FORWARD.indexOf(b.forwardOverlap) || BACKWARD.indexOf(a.backwardOverlap) - BACKWARD.indexOf(b.backwardOverlap)
+  );
 }
+
+/**
+ * What plans have in common that differ only in how the same ranks with the same shards go about the same batches: in overlap, in
+ * chunks of a stage and in which layers are recomputed. Of such plans one is worth a trial.
+ */
+export const familyOf = (plan: Plan): string =>
+  [plan.pipelineParallel, plan.sequenceParallel, plan.tensorParallel, contextOf(plan), plan.microBatchSize, plan.parameterSharding, plan.optimizerStateSharding, plan.gradientSharding].join(" ");

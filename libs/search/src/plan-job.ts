@@ -1,6 +1,6 @@
 import { CostModel, isRunnable, placementOf, planFault, totalSeconds } from "@internevo/cost-model";
 import { formatBytes, type Candidate, type JobSpec, type Plan, type PlanningResult, type Profile } from "@internevo/domain";
-import { search, type Ranked } from "./search.ts";
+import { search, type Ranked, type SearchOptions } from "./search.ts";
 import type { Scored } from "./top.ts";
 
 export interface PlanJobOptions {
@@ -11,6 +11,12 @@ export interface PlanJobOptions {
   /** A plan whose rank, or reason of rejection, is asked for. */
   readonly locate?: Plan;
   readonly threadsPerRank?: number;
+  /** Also list so many of the best plans whatever their family. */
+  readonly plans?: number;
+  readonly exhaustive?: boolean;
+  readonly onProgress?: SearchOptions["onProgress"];
+  readonly isCancelled?: SearchOptions["isCancelled"];
+  readonly maximumSteps?: number;
 }
 
 type Located = NonNullable<PlanningResult["located"]>;
@@ -24,13 +30,14 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
   const model = new CostModel(job, profile, { memoryModel, ...(options.threadsPerRank === undefined ? {} : { threadsPerRank: options.threadsPerRank }) });
   const limit = job.cluster.memoryPerGpuBytes;
   const asked = options.locate === undefined ? undefined : locate(model, options.locate, limit);
-  const found = search(model, { top: options.top ?? 10, ...(asked?.scored ? { locate: asked.scored } : {}) });
-  const candidate = ({ plan, rank }: Ranked): Candidate => {
+  const { top = 10, memoryModel: _memory, locate: _plan, threadsPerRank: _threads, ...how } = options;
+  const found = search(model, { ...how, top, ...(asked?.scored ? { locate: asked.scored } : {}) });
+  const candidate = ({ plan, rank, tied }: Omit<Ranked, "seconds" | "bytes">): Candidate => {
     const { runnable, reason } = isRunnable(plan, job);
-    return { rank, plan, placement: placementOf(plan, job.cluster), predicted: model.predict(plan), runnable, notRunnableReason: reason };
+    return { rank, plan, placement: placementOf(plan, job.cluster), predicted: model.predict(plan), runnable, notRunnableReason: reason, ...(tied > 0 ? { tied } : {}) };
   };
   const candidates = found.best.map(candidate);
-  const runnableCandidates = found.bestRunnable.map(candidate);
+  const runnableCandidates = candidates.filter(({ runnable }) => runnable);
   const closest = found.closest && { plan: found.closest, memory: model.memory(found.closest) };
   return {
     schemaVersion: 1,
@@ -40,7 +47,8 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
     memoryLimitBytes: limit,
     candidates,
     runnableCandidates,
-    counts: { evaluated: found.evaluated, feasible: found.feasible, rejected: found.rejected },
+    ...(options.plans === undefined ? {} : { plans: found.plans.map(({ plan }, index) => candidate({ plan, rank: index + 1, tied: 0 })) }),
+    counts: { evaluated: found.evaluated, feasible: found.feasible, rejected: found.rejected, pruned: found.pruned },
     closest: closest && { plan: closest.plan, peakMemoryBytes: closest.memory.bytes, memory: closest.memory.lines },
     warnings: [...clusterWarnings(job, profile), ...model.warnings],
     ...(asked ? { located: { ...asked.located, rank: asked.scored ? found.rank : null } } : {}),

@@ -1,271 +1,240 @@
-import { isRunnable, NO_TIME, sequencesPerStep, stepBreakdown, totalSeconds, type CostModel, type Layout, type Sharding, type ShardTime, type SliceTime, type StageBytes, type StepShape } from "@internevo/cost-model";
-import { REJECTION_REASONS, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
-import { layoutsOf, shardingsOf, type LayoutSpace } from "./enumerate.ts";
+import { FREE_SHARD, layerWaits, leastSecondsOf, sequencesPerStep, stepCosts, type CostModel } from "@internevo/cost-model";
+import { allowedBy, ProblemError, REJECTION_REASONS, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
+import { familyOf, layoutsOf, OVERLAPS, planOf, shardingsOf, type LayoutSpace } from "./enumerate.ts";
+import { FamilySearch, ROUNDING, ShardTable, type Batch, type Choice, type Tally } from "./families.ts";
 import { compareScored, Top, type Scored } from "./top.ts";
 
 export interface SearchOptions {
+  /** Families whose best plans are asked for. */
   readonly top: number;
+  /** Plans that are asked for whatever their family; none by default. */
+  readonly plans?: number | undefined;
   /** A feasible plan whose rank is asked for. */
   readonly locate?: Scored;
+  /** Look at every plan, so that nothing is pruned: slow, and finds the same. */
+  readonly exhaustive?: boolean | undefined;
+  /** Called now and then with how far the search is. */
+  readonly onProgress?: ((done: number, total: number) => void) | undefined;
+  /** Asked now and then; the search ends with the error `unavailable` when it says so. */
+  readonly isCancelled?: (() => boolean) | undefined;
+  /** Batches and families that are looked at before the search is given up. */
+  readonly maximumSteps?: number | undefined;
 }
 
 export interface Ranked extends Scored {
-  /** Place among all feasible plans, from 1. */
+  /** Place among the best plans of all families, from 1. */
   readonly rank: number;
+  /** Further plans of its family that take exactly as long. */
+  readonly tied: number;
 }
 
 export interface SearchResult {
+  /** The best plan of each of the best families. */
   readonly best: readonly Ranked[];
-  readonly bestRunnable: readonly Ranked[];
+  /** The best plans, whatever their family. */
+  readonly plans: readonly Scored[];
+  /** Plans of the space: feasible, rejected and pruned together. */
   readonly evaluated: number;
+  /** Plans that were found to fit. */
   readonly feasible: number;
   readonly rejected: Readonly<Record<RejectionReason, number>>;
-  /** Rank of the located plan among the feasible ones. */
+  /** Plans that were not looked at, because a bound says that none of them is among the best. */
+  readonly pruned: number;
+  /** Families whose best plan is ahead of the located one, and 1. */
   readonly rank: number | null;
   /** The plan that needs the least memory, when none fits but some divide. */
   readonly closest: Plan | null;
 }
 
-/** The shardings of a (s_pp, s_tp), with their bytes on every stage that can be the fullest, without and with recomputation. */
-interface Shards {
-  readonly list: readonly Sharding[];
-  readonly kept: readonly StageBytes[];
-  readonly recomputed: readonly StageBytes[];
+const MAXIMUM_STEPS = 20_000_000;
+const REPORT_EVERY = 4096;
+
+/** Counts what a search does, tells of it, and ends it when it is told to or has no end. */
+class Watch {
+  #steps = 0;
+  readonly #options: SearchOptions;
+  constructor(options: SearchOptions) {
+    this.#options = options;
+  }
+
+  step(done: () => readonly [number, number]): void {
+    this.#steps += 1;
+    if (this.#steps % REPORT_EVERY !== 0) return;
+    this.#options.onProgress?.(...done());
+    if (this.#options.isCancelled?.() === true) throw new ProblemError("unavailable", "the search was cancelled");
+    const most = this.#options.maximumSteps ?? MAXIMUM_STEPS;
+    if (this.#steps > most) {
+      throw new ProblemError("job-invalid", `the search was given up after ${most} batches and families of plans`, [{ field: "plan", message: "leaves too many plans to be searched", remedy: "fix some of their fields in the job, such as plan.dataParallel or plan.microBatchSize" }]);
+    }
+  }
 }
 
-/** All plans of one layout, micro-batch size and recomputation. */
-interface Batch {
-  readonly space: LayoutSpace;
-  readonly microBatchSize: number;
-  readonly microBatches: number;
-  readonly recompute: boolean;
-  readonly shards: readonly Sharding[];
-  /** Bytes that each sharding decides, and those that the batch decides. */
-  readonly shardBytes: readonly StageBytes[];
-  readonly bytes: StageBytes;
-  readonly runnable: boolean;
-  readonly slice: SliceTime;
-  readonly step: StepShape;
-  /** No plan of the batch is faster. */
-  readonly bound: number;
+/** Overlap is searched where it was measured; else plans do what the profile says. */
+function choicesOf(model: CostModel): Choice[] {
+  const asked = model.job.plan;
+  const { executor, overlaps } = model.profile;
+  const isAsked = asked?.forwardOverlap !== undefined || asked?.backwardOverlap !== undefined;
+  return OVERLAPS.map((overlap, index) => ({ overlap, index })).filter(({ overlap }) => {
+    if (overlaps.length === 0 && !isAsked) return overlap.forwardOverlap === executor.forwardOverlap && overlap.backwardOverlap === executor.backwardOverlap;
+    return allowedBy(asked?.forwardOverlap, overlap.forwardOverlap) && allowedBy(asked?.backwardOverlap, overlap.backwardOverlap);
+  });
 }
-
-/** A sharding that costs no time: what remains is a lower bound, because every term of the step grows with each of its own. */
-const FREE: ShardTime = {
-  gather: NO_TIME,
-  scatter: NO_TIME,
-  stage: NO_TIME,
-  stageReduced: NO_TIME,
-  reduce: NO_TIME,
-  reduceOnceSeconds: 0,
-  shareOnceSeconds: 0,
-  updateSeconds: 0,
-  updateRooflineSeconds: 0,
-};
-
-/** Sums of the bound and of the time round differently: far more than their error is given away. */
-const ROUNDING = 1 - 1e-9;
-
-const fullest = (a: StageBytes, b: StageBytes): number => {
-  let most = 0;
-  for (let stage = 0; stage < a.length; stage += 1) most = Math.max(most, (a[stage] as number) + (b[stage] as number));
-  return most;
-};
 
 /**
- * Exact top-k over the complete space of a job. Memory is checked for every plan; time only where the lower bound of a
- * batch (no cost of sharding) is not above what is still of interest, so nothing is lost.
+ * Exact top-k over the complete space of a job, its extensions included. Batches are taken in the order of a lower bound of
+ * their time (the same formula with sharding and overlap for nothing), and families, recomputed layers and granularities only as
+ * far as their own bounds are not above what is still of interest: nothing is lost.
  */
 export function search(model: CostModel, options: SearchOptions): SearchResult {
   const job = model.job;
-  const { forwardOverlap, backwardOverlap } = model.profile.executor;
-  const overlap = { forwardOverlap, backwardOverlap };
-  const limit = job.cluster.memoryPerGpuBytes;
   const rejected = Object.fromEntries(REJECTION_REASONS.map((reason) => [reason, 0])) as Record<RejectionReason, number>;
-  const shardsOf = memoizedShards(model, overlap);
+  const watch = new Watch(options);
+  const choices = choicesOf(model);
+  const families = new FamilySearch(model, choices);
+  const counted = countShardings(job);
+  const { batches, evaluated } = batchesOf(model, choices.length, counted, rejected, watch);
+  const tally: Tally = { feasible: 0, tooLarge: 0, pruned: 0 };
+  const best = new Top(options.top, familyOf);
+  const plans = new Top(options.plans ?? 0);
+  const exhaustive = options.exhaustive === true;
+  batches.sort((a, b) => a.bound - b.bound);
+  for (const [at, batch] of batches.entries()) {
+    if (!exhaustive && batch.bound > Math.max(best.bound, plans.bound)) {
+      for (const rest of batches.slice(at)) tally.pruned += rest.shards.list.length * rest.chunks.length * rest.space.recomputed.length * choices.length;
+      break;
+    }
+    for (let index = 0; index < batch.shards.list.length; index += 1) {
+      watch.step(() => [at, batches.length]);
+      // Of a family only what is not slower than what it has offered already is of interest to the list of families.
+      let own = Infinity;
+      families.visit(batch, index, () => (exhaustive ? Infinity : Math.max(Math.min(best.bound, own), plans.bound)), tally, (scored) => {
+        own = Math.min(own, scored.seconds);
+        best.offer(scored);
+        plans.offer(scored);
+        return true;
+      });
+    }
+  }
+  rejected["memory-exceeded"] += tally.tooLarge;
+  const byFamily = new Map(best.best.map((scored) => [familyOf(scored.plan), scored]));
+  const ties = tiesOf(byFamily, batches, families);
+  return {
+    best: best.best.map((scored, index) => ({ ...scored, rank: index + 1, tied: ties.get(scored) ?? 0 })),
+    plans: plans.best,
+    evaluated,
+    feasible: tally.feasible,
+    rejected,
+    pruned: tally.pruned,
+    rank: options.locate === undefined ? null : rankOf(options.locate, batches, families, watch),
+    closest: tally.feasible === 0 ? leastMemory(batches, families, job, watch) : null,
+  };
+}
+
+function countShardings(job: JobSpec): (ranks: number) => number {
+  const counts = new Map<number, number>();
+  return (ranks) => {
+    let count = counts.get(ranks);
+    if (count === undefined) counts.set(ranks, (count = shardingsOf(ranks, job).length));
+    return count;
+  };
+}
+
+/** The batches of every layout that divides, and the size of the whole space; what does not divide is counted. */
+function batchesOf(model: CostModel, choices: number, counted: (ranks: number) => number, rejected: Record<RejectionReason, number>, watch: Watch): { batches: Batch[]; evaluated: number } {
+  const { job } = model;
+  const tables = new Map<string, ShardTable>();
   const batches: Batch[] = [];
   let evaluated = 0;
-  let feasible = 0;
   for (const space of layoutsOf(job)) {
-    const { fault, microBatchSizes } = space;
-    const below = shardingCount(space.replicas);
+    const { fault, microBatchSizes, layout, chunks, recomputed } = space;
+    const below = counted(space.replicas) * recomputed.length * choices;
     if (fault !== null || microBatchSizes === null) {
-      const plans = below * 2 * (microBatchSizes?.length ?? 1);
+      const plans = below * chunks.length * (microBatchSizes?.length ?? 1);
       evaluated += plans;
       rejected[fault ?? "batch-not-divisible"] += plans;
       continue;
     }
-    const shards = shardsOf(space);
-    for (const batch of batchesOf(model, space, shards, overlap)) {
-      evaluated += shards.list.length;
-      const fitting = countFitting(batch, limit);
-      feasible += fitting;
-      rejected["memory-exceeded"] += shards.list.length - fitting;
-      batches.push(batch);
-    }
-  }
-  const best = new Top(options.top);
-  const bestRunnable = new Top(options.top);
-  if (feasible > 0) {
-    batches.sort((a, b) => a.bound - b.bound);
-    for (const batch of batches) {
-      const runnableBound = batch.runnable ? bestRunnable.bound : -Infinity;
-      if (batch.bound > Math.max(best.bound, runnableBound)) continue;
-      for (const scored of scoredPlans(model, batch, overlap, limit)) {
-        best.offer(scored);
-        if (batch.runnable) bestRunnable.offer(scored);
-      }
-    }
-  }
-  const located = options.locate === undefined ? [] : [options.locate];
-  const ranks = ranksOf([...bestRunnable.best, ...located], best.best, batches, (batch) => scoredPlans(model, batch, overlap, limit));
-  return {
-    best: best.best.map((scored, index) => ({ ...scored, rank: index + 1 })),
-    bestRunnable: bestRunnable.best.map((scored, index) => ({ ...scored, rank: ranks[index] as number })),
-    evaluated,
-    feasible,
-    rejected,
-    rank: ranks[bestRunnable.best.length] ?? null,
-    closest: feasible === 0 ? leastMemory(batches, overlap) : null,
-  };
-}
-
-/** Index of the first of some ordered plans that another is ahead of. */
-function firstBehind(scored: Scored, ordered: readonly Scored[]): number {
-  let low = 0;
-  let high = ordered.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (compareScored(scored, ordered[middle] as Scored) < 0) high = middle;
-    else low = middle + 1;
-  }
-  return low;
-}
-
-/** Places of some plans among all feasible ones. Those of the best are known; for the others every plan that may be ahead of one is scored. */
-function ranksOf(asked: readonly Scored[], best: readonly Scored[], batches: readonly Batch[], plansOf: (batch: Batch) => Iterable<Scored>): number[] {
-  const known = asked.map((plan) => best.findIndex((other) => compareScored(other, plan) === 0) + 1);
-  const beyond = asked.filter((_, index) => known[index] === 0).sort(compareScored);
-  const slowest = beyond.at(-1);
-  if (slowest === undefined) return known;
-  // ahead[i]: plans ahead of beyond[i] and of no plan before it.
-  const ahead = beyond.map(() => 0);
-  for (const batch of batches) {
-    if (batch.bound > slowest.seconds) continue;
-    for (const scored of plansOf(batch)) {
-      const first = firstBehind(scored, beyond);
-      if (first < beyond.length) ahead[first] = (ahead[first] as number) + 1;
-    }
-  }
-  const rankOf = new Map<Scored, number>();
-  let sum = 0;
-  for (const [index, plan] of beyond.entries()) {
-    sum += ahead[index] as number;
-    rankOf.set(plan, sum + 1);
-  }
-  return asked.map((plan, index) => known[index] || (rankOf.get(plan) as number));
-}
-
-type Overlap = Pick<Plan, "forwardOverlap" | "backwardOverlap">;
-
-const counts = new Map<number, number>();
-
-/** How many shardings R ranks have. */
-function shardingCount(ranks: number): number {
-  let count = counts.get(ranks);
-  if (count === undefined) {
-    count = shardingsOf(ranks).length;
-    counts.set(ranks, count);
-  }
-  return count;
-}
-
-function memoizedShards(model: CostModel, overlap: Overlap): (space: LayoutSpace) => Shards {
-  const known = new Map<string, Shards>();
-  return ({ layout, replicas }) => {
+    if (below === 0) continue;
     const key = `${layout.pipelineParallel} ${layout.tensorParallel}`;
-    let shards = known.get(key);
-    if (!shards) {
-      const list = shardingsOf(replicas);
-      const bytes = (recompute: boolean) => list.map((sharding) => model.shardBytes(layout, sharding, { ...overlap, recompute }));
-      shards = { list, kept: bytes(false), recomputed: bytes(true) };
-      known.set(key, shards);
+    let shards = tables.get(key);
+    if (!shards) tables.set(key, (shards = new ShardTable(model, layout, shardingsOf(space.replicas, job))));
+    for (const microBatchSize of microBatchSizes) {
+      watch.step(() => [0, 1]);
+      evaluated += below * chunks.length;
+      const microBatches = sequencesPerStep(job) / layout.dataParallel / microBatchSize;
+      const possible = microBatches % layout.pipelineParallel === 0 ? chunks : chunks.filter((v) => v === 1);
+      rejected["chunks-not-possible"] += below * (chunks.length - possible.length);
+      if (possible.length > 0) batches.push(batchOf(model, space, shards, microBatchSize, microBatches, possible));
     }
-    return shards;
-  };
+  }
+  return { batches, evaluated };
 }
 
-function* batchesOf(model: CostModel, space: LayoutSpace, shards: Shards, overlap: Overlap): Generator<Batch> {
+function batchOf(model: CostModel, space: LayoutSpace, shards: ShardTable, microBatchSize: number, microBatches: number, chunks: readonly number[]): Batch {
   const { layout } = space;
-  const job: JobSpec = model.job;
-  for (const microBatchSize of space.microBatchSizes ?? []) {
-    const microBatches = sequencesPerStep(job) / layout.dataParallel / microBatchSize;
-    const slice = model.sliceTime(microBatchSize, layout);
-    const boundarySeconds = model.boundarySeconds(microBatchSize, layout);
-    for (const recompute of [false, true]) {
-      const batching = { microBatchSize, microBatches, recompute };
-      const step: StepShape = {
-        microBatches,
-        pipelineParallel: layout.pipelineParallel,
-        chunks: 1,
-        layers: job.model.layers,
-        recompute,
-        reduceEveryMicroBatch: false,
-        boundarySeconds,
-        overlap: model.overlap(overlap),
-      };
-      const bytes = model.batchBytes(layout, batching, overlap);
-      const { runnable } = isRunnable(planOf(layout, batching, shards.list[0] as Sharding, overlap), job);
-      const bound = totalSeconds(stepBreakdown(slice, FREE, step)) * ROUNDING;
-      yield { space, ...batching, shards: shards.list, shardBytes: recompute ? shards.recomputed : shards.kept, bytes, runnable, slice, step, bound };
+  const plain = model.sliceTime(microBatchSize, layout);
+  const beside = layout.contextParallel === undefined ? plain : model.sliceTime(microBatchSize, { ...layout, ...(OVERLAPS.at(-1) as (typeof OVERLAPS)[number]) });
+  const boundarySeconds = model.boundarySeconds(microBatchSize, layout);
+  let bound = Infinity;
+  for (const slice of plain === beside ? [plain] : [plain, beside]) {
+    const costs = stepCosts(slice, FREE_SHARD, layerWaits(slice, FREE_SHARD), OVERLAPS[0] as (typeof OVERLAPS)[number], false);
+    bound = Math.min(bound, leastSecondsOf(costs, { microBatches, pipelineParallel: layout.pipelineParallel, layers: model.job.model.layers, boundarySeconds }, chunks));
+  }
+  return { space, microBatchSize, microBatches, chunks, shards, slices: [plain, beside], boundarySeconds, bound: bound * ROUNDING };
+}
+
+/** How many further plans of a family take exactly as long as its best. */
+function tiesOf(byFamily: ReadonlyMap<string, Scored>, batches: readonly Batch[], families: FamilySearch): Map<Scored, number> {
+  const ties = new Map<Scored, number>();
+  for (const scored of byFamily.values()) {
+    const { plan } = scored;
+    const batch = batches.find(({ space: { layout }, microBatchSize }) => {
+      return microBatchSize === plan.microBatchSize && layout.pipelineParallel === plan.pipelineParallel && layout.sequenceParallel === plan.sequenceParallel && layout.tensorParallel === plan.tensorParallel && (layout.contextParallel ?? 1) === (plan.contextParallel ?? 1);
+    }) as Batch;
+    const index = batch.shards.list.findIndex((one) => one.parameterSharding === plan.parameterSharding && one.optimizerStateSharding === plan.optimizerStateSharding && one.gradientSharding === plan.gradientSharding);
+    let equal = -1;
+    families.visit(batch, index, () => scored.seconds, { feasible: 0, tooLarge: 0, pruned: 0 }, ({ seconds }) => {
+      if (seconds === scored.seconds) equal += 1;
+      return true;
+    });
+    ties.set(scored, equal);
+  }
+  return ties;
+}
+
+function rankOf(located: Scored, batches: readonly Batch[], families: FamilySearch, watch: Watch): number {
+  let ahead = 0;
+  for (const [at, batch] of batches.entries()) {
+    if (batch.bound > located.seconds) break;
+    for (let index = 0; index < batch.shards.list.length; index += 1) {
+      watch.step(() => [at, batches.length]);
+      families.visit(batch, index, () => located.seconds, { feasible: 0, tooLarge: 0, pruned: 0 }, (scored) => {
+        if (compareScored(scored, located) >= 0) return true;
+        ahead += 1;
+        return false;
+      });
     }
   }
+  return ahead + 1;
 }
 
-function planOf(layout: Layout, { microBatchSize, microBatches, recompute }: Pick<Plan, "microBatchSize" | "microBatches" | "recompute">, sharding: Sharding, overlap: Overlap): Plan {
-  return {
-    microBatchSize,
-    microBatches,
-    recompute,
-    pipelineParallel: layout.pipelineParallel,
-    dataParallel: layout.dataParallel,
-    tensorParallel: layout.tensorParallel,
-    sequenceParallel: layout.sequenceParallel,
-    parameterSharding: sharding.parameterSharding,
-    gradientSharding: sharding.gradientSharding,
-    optimizerStateSharding: sharding.optimizerStateSharding,
-    forwardOverlap: overlap.forwardOverlap,
-    backwardOverlap: overlap.backwardOverlap,
-  };
-}
-
-function countFitting({ shardBytes, bytes }: Batch, limit: number): number {
-  let fitting = 0;
-  for (const sharded of shardBytes) if (fullest(sharded, bytes) <= limit) fitting += 1;
-  return fitting;
-}
-
-/** The feasible plans of a batch with their times. */
-function* scoredPlans(model: CostModel, batch: Batch, overlap: Overlap, limit: number): Generator<Scored> {
-  const { layout } = batch.space;
-  const every = { ...batch.step, reduceEveryMicroBatch: true };
-  for (const [index, sharding] of batch.shards.entries()) {
-    const bytes = fullest(batch.shardBytes[index] as StageBytes, batch.bytes);
-    if (bytes > limit) continue;
-    const time = stepBreakdown(batch.slice, model.shardTime(layout, sharding), sharding.gradientSharding > 1 ? every : batch.step);
-    yield { plan: planOf(layout, batch, sharding, overlap), seconds: totalSeconds(time), bytes };
+function leastMemory(batches: readonly Batch[], families: FamilySearch, job: JobSpec, watch: Watch): Plan | null {
+  let least = Infinity;
+  let nearest: { batch: Batch; index: number }[] = [];
+  for (const [at, batch] of batches.entries()) for (let index = 0; index < batch.shards.list.length; index += 1) {
+    watch.step(() => [at, batches.length]);
+    const bytes = families.leastBytes(batch, index);
+    if (bytes > least) continue;
+    if (bytes < least) nearest = [];
+    least = bytes;
+    nearest.push({ batch, index });
   }
-}
-
-function leastMemory(batches: readonly Batch[], overlap: Overlap): Plan | null {
-  let least: Scored | null = null;
-  for (const batch of batches) {
-    for (const [index, sharding] of batch.shards.entries()) {
-      const bytes = fullest(batch.shardBytes[index] as StageBytes, batch.bytes);
-      if (least !== null && bytes > least.bytes) continue;
-      const scored = { plan: planOf(batch.space.layout, batch, sharding, overlap), seconds: 0, bytes };
-      if (least === null || compareScored(scored, least) < 0) least = scored;
-    }
+  let closest: Scored | null = null;
+  for (const { batch, index } of nearest) for (const { bytes, ...variant } of families.all(batch, index)) {
+    if (bytes > least) continue;
+    const sharding = batch.shards.list[index] as (typeof batch.shards.list)[number];
+    const scored = { plan: planOf(batch.space.layout, batch.microBatchSize, batch.microBatches, sharding, variant, job.model.layers), seconds: 0, bytes };
+    if (closest === null || compareScored(scored, closest) < 0) closest = scored;
   }
-  return least?.plan ?? null;
+  return closest?.plan ?? null;
 }

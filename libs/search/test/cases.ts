@@ -42,6 +42,19 @@ export const jobCase: fc.Arbitrary<JobSpec> = fc
     memoryModel: c.memoryModel,
   }));
 
+/** A job of few plans, so that each can be looked at: some fields are fixed, or may have some values only. */
+export const smallJobCase: fc.Arbitrary<JobSpec> = fc
+  .record({
+    job: jobCase, nodes: positive(1, 2), gpusPerNode: fc.constantFrom(1, 2, 3, 4), layers: positive(1, 5), sequences: fc.constantFrom(1, 2, 4, 6),
+    forward: fc.constantFrom(undefined, "none" as const, ["none" as const, "inter-layer" as const], ["block" as const, "inter-layer" as const]),
+    backward: fc.constantFrom("none" as const, ["none" as const, "intra-layer" as const], ["block" as const], ["block" as const, "intra-layer" as const]),
+    other: fc.constantFrom({}, {}, {}, { recompute: false }, { recompute: true }, { recomputeLayers: [0, 2] }, { pipelineChunks: [1, 2] }, { contextParallel: 2 }, { sequenceParallel: [2, 4] }, { gradientSharding: 1, microBatchSize: [1, 2] }),
+  })
+  .map(({ job, nodes, gpusPerNode, layers, sequences, forward, backward, other }) => ({
+    ...job, model: { ...job.model, layers }, globalBatchTokens: job.sequenceLengthTokens * sequences, cluster: { ...job.cluster, nodes, gpusPerNode },
+    plan: { ...(forward === undefined ? {} : { forwardOverlap: forward }), backwardOverlap: backward, ...other },
+  }));
+
 /** Times over ten orders of magnitude, in no order: every point may be an outlier. */
 const seconds = fc.double({ min: -9, max: 1, noNaN: true }).map((exponent) => 10 ** exponent);
 
@@ -68,7 +81,10 @@ export const profileCase: fc.Arbitrary<Profile> = fc
   .record({
     collectives: fc.array(curve, { maxLength: 12 }),
     modules: fc.array(module, { maxLength: 12 }),
-    slowdown: fc.double({ min: 0.5, max: 2, noNaN: true }),
+    overlaps: fc.array(
+      fc.record({ op: fc.constantFrom(...COLLECTIVES), groupSize: positive(2, 16), slowdown: fc.double({ min: 0.5, max: 3, noNaN: true }), alone: fc.option(fc.tuple(seconds, seconds), { nil: undefined }), placement: fc.constantFrom("intra-node" as const, "mixed" as const, undefined), module: fc.option(module, { nil: undefined }) }),
+      { maxLength: 5 },
+    ),
     forwardOverlap: fc.constantFrom("none" as const, "inter-layer" as const),
     backwardOverlap: fc.constantFrom("none" as const, "intra-layer" as const),
     runtimeBytes: fc.constantFrom(0, 1000),
@@ -81,6 +97,9 @@ export const profileCase: fc.Arbitrary<Profile> = fc
     executor: { forwardOverlap: c.forwardOverlap, backwardOverlap: c.backwardOverlap },
     collectives: c.collectives,
     modules: c.modules,
-    overlaps: [{ op: "all-gather", groupSize: 2, slowdown: c.slowdown }],
+    overlaps: c.overlaps.map(({ op, groupSize, slowdown, alone, placement, module: one }) => ({
+      op, groupSize, slowdown, ...(one === undefined ? {} : { shape: one.shape }), ...(placement === undefined ? {} : { placement }),
+      ...(alone === undefined ? {} : { computeSeconds: alone[0], communicationSeconds: alone[1] }),
+    })),
     provenance: { source: "random", measuredAt: null, versions: {}, command: null, notes: [] },
   }));

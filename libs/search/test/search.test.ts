@@ -1,12 +1,29 @@
 import { shippedProfile } from "@internevo/cost-model";
-import { resolveJob, type Plan, type PlanningResult } from "@internevo/domain";
+import { resolveJob, type Plan, type PlanningResult, type RejectionReason } from "@internevo/domain";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { comparePlans, planJob } from "../src/index.ts";
+import { comparePlans, familyOf, planJob } from "../src/index.ts";
 import { bruteForce, type Judged } from "./brute-force.ts";
-import { jobCase, profileCase } from "./cases.ts";
+import { jobCase, profileCase, smallJobCase } from "./cases.ts";
 
 const order = (a: Judged, b: Judged) => a.seconds - b.seconds || a.bytes - b.bytes || comparePlans(a.plan, b.plan);
+/** The best plan of every family, in order. Ranks, shards and batches are what a family has in common. */
+function firstOfEach(plans: readonly Judged[]): Judged[] {
+  const firsts = new Map<string, Judged>();
+  for (const one of [...plans].sort(order)) if (!firsts.has(familyOf(one.plan))) firsts.set(familyOf(one.plan), one);
+  return [...firsts.values()];
+}
+
+/** Every plan is counted once: found to fit, rejected for a reason, or not looked at. */
+function expectCounts({ counts }: PlanningResult, feasible: number, tooLarge: number): void {
+  const found = counts.rejected["memory-exceeded"] ?? NaN;
+  expect(counts.feasible).toBeLessThanOrEqual(feasible);
+  expect(found).toBeLessThanOrEqual(tooLarge);
+  expect(counts.feasible + found + (counts.pruned ?? 0)).toBe(feasible + tooLarge);
+  expect(counts.evaluated).toBe(counts.feasible + (counts.pruned ?? 0) + sum(Object.values(counts.rejected)));
+  if (feasible > 0) expect(counts.feasible).toBeGreaterThan(0);
+}
+
 const sum = (values: Iterable<number>) => [...values].reduce((total, value) => total + value, 0);
 
 function expectSound(result: PlanningResult): void {
@@ -25,40 +42,64 @@ function expectSound(result: PlanningResult): void {
 }
 
 describe("planJob", () => {
-  it("finds what a plain search over every factor finds", () => {
+  it("finds what a plain search over every field finds", () => {
+    let plans = 0;
     fc.assert(
-      fc.property(jobCase, profileCase, fc.integer({ min: 1, max: 12 }), (job, profile, top) => {
+      fc.property(smallJobCase, profileCase, fc.integer({ min: 1, max: 12 }), (job, profile, top) => {
         const { feasible, tooLarge } = bruteForce(job, profile);
+        plans += feasible.length + tooLarge.length;
         feasible.sort(order);
-        const result = planJob(job, profile, { top });
-        expect(result.candidates.map(({ plan }) => plan)).toEqual(feasible.slice(0, top).map(({ plan }) => plan));
-        expect(result.candidates.map(({ rank }) => rank)).toEqual(feasible.slice(0, top).map((_, i) => i + 1));
-        expect(result.runnableCandidates.map(({ plan }) => plan)).toEqual(feasible.filter(({ runnable }) => runnable).slice(0, top).map(({ plan }) => plan));
-        expect(result.runnableCandidates.map(({ rank }) => rank)).toEqual(feasible.flatMap(({ runnable }, index) => (runnable ? [index + 1] : [])).slice(0, top));
-        expect(result.counts.feasible).toBe(feasible.length);
-        expect(result.counts.rejected["memory-exceeded"]).toBe(tooLarge.length);
-        expect(result.counts.evaluated).toBe(result.counts.feasible + sum(Object.values(result.counts.rejected)));
-        const least = feasible.length > 0 || tooLarge.length === 0 ? null : tooLarge.reduce((a, b) => (a.bytes - b.bytes || comparePlans(a.plan, b.plan)) <= 0 ? a : b);
+        const result = planJob(job, profile, { top, plans: top });
+        // Whatever the family, and the first of every family.
+        expect(result.plans?.map(({ plan }) => plan)).toEqual(feasible.slice(0, top).map(({ plan }) => plan));
+        const firsts = firstOfEach(feasible);
+        expect(result.candidates.map(({ plan }) => plan)).toEqual(firsts.slice(0, top).map(({ plan }) => plan));
+        expect(result.candidates.map(({ rank }) => rank)).toEqual(firsts.slice(0, top).map((_, i) => i + 1));
+        expect(result.runnableCandidates).toEqual(job.precision === "bf16-grad16" ? [] : result.candidates);
+        for (const [index, { tied }] of result.candidates.entries()) {
+          const best = firsts[index] as Judged;
+          expect(tied ?? 0).toBe(feasible.filter((one) => one.seconds === best.seconds && familyOf(one.plan) === familyOf(best.plan)).length - 1);
+        }
+        expectCounts(result, feasible.length, tooLarge.length);
+        const least = feasible.length > 0 || tooLarge.length === 0 ? null : tooLarge.reduce((a, b) => ((a.bytes - b.bytes || comparePlans(a.plan, b.plan)) <= 0 ? a : b));
         expect(result.closest?.plan ?? null).toEqual(least?.plan ?? null);
         expectSound(result);
       }),
       { numRuns: 150, seed: 20_240_501 },
     );
+    expect(plans).toBeGreaterThan(50_000);
   });
 
-  it("locates every plan at its exact rank, or says why it is rejected", () => {
+  it("loses nothing by what it does not look at", () => {
+    let pruned = 0;
     fc.assert(
-      fc.property(jobCase, profileCase, fc.nat(), (job, profile, pick) => {
+      fc.property(jobCase, profileCase, fc.integer({ min: 1, max: 12 }), (job, profile, top) => {
+        const some = planJob(job, profile, { top, plans: top });
+        const all = planJob(job, profile, { top, plans: top, exhaustive: true });
+        pruned += some.counts.pruned ?? 0;
+        expect(all.counts.pruned).toBe(0);
+        expect({ ...some, counts: null, warnings: null }).toEqual({ ...all, counts: null, warnings: null });
+        expect(some.counts.evaluated).toBe(all.counts.evaluated);
+        expectCounts(some, all.counts.feasible, all.counts.rejected["memory-exceeded"] ?? NaN);
+        for (const [reason, count] of Object.entries(all.counts.rejected)) if (reason !== "memory-exceeded") expect(some.counts.rejected[reason as RejectionReason]).toBe(count);
+      }),
+      { numRuns: 60, seed: 11 },
+    );
+    expect(pruned).toBeGreaterThan(10_000);
+  });
+
+  it("locates every plan behind exactly the families that are ahead of it, or says why it is rejected", () => {
+    fc.assert(
+      fc.property(smallJobCase, profileCase, fc.nat(), (job, profile, pick) => {
         const { feasible, tooLarge } = bruteForce(job, profile);
-        feasible.sort(order);
         const all = [...feasible, ...tooLarge];
         const asked = all[pick % Math.max(1, all.length)];
         if (!asked) return;
         const { located } = planJob(job, profile, { top: 1, locate: asked.plan });
-        const rank = feasible.indexOf(asked) + 1;
-        expect(located?.rank).toBe(rank || null);
-        expect(located?.feasible).toBe(rank > 0);
-        if (rank === 0) expect(located?.reason).toMatch(/^memory-exceeded/);
+        const fits = feasible.includes(asked);
+        expect(located?.rank).toBe(fits ? 1 + firstOfEach(feasible).filter((one) => order(one, asked) < 0).length : null);
+        expect(located?.feasible).toBe(fits);
+        if (!fits) expect(located?.reason).toMatch(/^memory-exceeded/);
         expect(located?.predicted?.stepTimeSeconds).toBe(asked.seconds);
       }),
       { numRuns: 100, seed: 7 },
@@ -114,7 +155,8 @@ describe("on 128 GPUs", () => {
     let feasible = -1;
     let best = Infinity;
     for (const memoryPerGpu of ["4GB", "16GB", "40GB", "80GB", "640GB"]) {
-      const result = planJob(resolveJob({ ...jobFile(memoryPerGpu) }), profile);
+      const limited = resolveJob({ ...jobFile(memoryPerGpu), plan: { pipelineParallel: [1, 4], sequenceParallel: [1, 2], microBatchSize: 1, pipelineChunks: 1, forwardOverlap: ["none", "inter-layer"], backwardOverlap: "intra-layer" } });
+      const result = planJob(limited, profile, { exhaustive: true });
       expect(result.counts.feasible).toBeGreaterThanOrEqual(feasible);
       expect(result.candidates[0]?.predicted.stepTimeSeconds ?? Infinity).toBeLessThanOrEqual(best);
       feasible = result.counts.feasible;

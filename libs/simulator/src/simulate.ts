@@ -1,4 +1,4 @@
-import type { CostModel } from "@internevo/cost-model";
+import { updateSeconds, type CostModel } from "@internevo/cost-model";
 import { chunksOf, recomputedLayers, type Plan } from "@internevo/domain";
 import { runLanes, type Span } from "./lanes.ts";
 import { stepProgram, type StepWork, type UnitWork } from "./step-program.ts";
@@ -34,7 +34,7 @@ export function stepWork(costs: CostModel, plan: Plan, chunks = chunksOf(plan)):
       forwardSeconds: slice.forwardSeconds,
       backwardSeconds: slice.backwardSeconds + recompute + staged.layer,
       forwardExposedSeconds: slice.forwardCommunicationSeconds,
-      backwardExposedSeconds: slice.backwardCommunicationSeconds + recomputeExposed + slice.hideableCommunicationSeconds,
+      backwardExposedSeconds: slice.backwardCommunicationSeconds + recomputeExposed,
       ...sharded("layer"),
     },
     // Measured forward and backward together; which pass has it changes no sum.
@@ -46,14 +46,14 @@ export function stepWork(costs: CostModel, plan: Plan, chunks = chunksOf(plan)):
     microBatches: plan.microBatches,
     boundarySeconds: costs.boundarySeconds(plan.microBatchSize, plan),
     reduceOnceSeconds: (everyMicroBatch ? 0 : shard.reduceOnceSeconds) + shard.shareOnceSeconds,
-    updateSeconds: shard.updateSeconds,
+    updateSeconds: updateSeconds(shard, plan),
     overlap: plan,
   };
 }
 
 /** One step of a plan, event by event: the second estimator beside the closed form, with the timeline of every stage. */
 export function simulateStep(costs: CostModel, plan: Plan, chunks = chunksOf(plan)): SimulatedStep {
-  const spans = runLanes(stepProgram(stepWork(costs, plan, chunks)), costs.overlap(plan).backwardSlowdown);
+  const spans = runLanes(stepProgram(stepWork(costs, plan, chunks)), costs.overlapSlowdown(plan));
   const stepTimeSeconds = spans.reduce((latest, { endSeconds }) => Math.max(latest, endSeconds), 0);
   const busy = new Array<number>(plan.pipelineParallel).fill(0);
   for (const { task, startSeconds, endSeconds } of spans) if (task.lane === "compute") busy[task.stage] = (busy[task.stage] as number) + endSeconds - startSeconds;

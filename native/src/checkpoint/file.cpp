@@ -26,11 +26,18 @@ constexpr std::int64_t kPiece = std::int64_t{8} << 20;
 
 std::string parentOf(const std::string& path) { return fs::path(path).parent_path().string(); }
 
-/// Bytes that may still be written beside `path`; -1 when unknown.
-std::int64_t freeBytesAt(const std::string& path) {
+bool isFull(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+
+constexpr const char* kMakeRoom = "free space on that file system, keep fewer checkpoints, or give another directory";
+constexpr const char* kWritable = "give a directory that can be written";
+
+/// What the file system of `path` has left; empty when unknown.
+std::string roomAt(const std::string& path) {
   struct statvfs info {};
-  if (statvfs(parentOf(path).c_str(), &info) != 0) return -1;
-  return static_cast<std::int64_t>(info.f_bavail) * static_cast<std::int64_t>(info.f_frsize);
+  if (statvfs(parentOf(path).c_str(), &info) != 0) return "";
+  if (info.f_files > 0 && info.f_favail == 0) return ", the file system has no room for another file";
+  const auto left = static_cast<std::int64_t>(info.f_bavail) * static_cast<std::int64_t>(info.f_frsize);
+  return ", the file system has " + std::to_string(left) + " free";
 }
 
 }  // namespace
@@ -38,6 +45,17 @@ std::int64_t freeBytesAt(const std::string& path) {
 void refuseFile(const std::string& path, const std::string& what, const std::string& remedy) {
   throw Failure(Problem{StatusCode::checkpointError, path + " " + what, "checkpoint",
                         nlohmann::json(path).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), remedy});
+}
+
+void withRemedy(const std::function<std::string()>& remedy, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Failure& failure) {
+    Problem problem = failure.problem();
+    if (problem.code != StatusCode::checkpointError || !problem.remedy.empty()) throw;
+    problem.remedy = remedy();
+    throw Failure(std::move(problem));
+  }
 }
 
 struct FileWriter::Hash {
@@ -51,7 +69,7 @@ FileWriter::FileWriter(std::string path, std::int64_t bytes)
   file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file_ < 0) refuse("cannot be created", errno);
   // Only this call can tell a full disk before the work; where it is not supported, write() will tell.
-  if (needed_ > 0 && fallocate(file_, 0, 0, needed_) != 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
+  if (needed_ > 0 && fallocate(file_, 0, 0, needed_) != 0 && isFull(errno)) {
     refuse("cannot be written", errno);
   }
 }
@@ -61,14 +79,11 @@ FileWriter::~FileWriter() {
 }
 
 void FileWriter::refuse(const char* what, int error) const {
-  const bool space = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  const std::int64_t left = space ? freeBytesAt(path_) : -1;
+  const bool full = isFull(error);
   refuseFile(path_,
              std::string(what) + ": " + std::strerror(error) +
-                 (space ? "; it needs " + std::to_string(needed_) + " bytes" : "") +
-                 (left >= 0 ? ", the file system has " + std::to_string(left) + " free" : ""),
-             space ? "free space on that file system, keep fewer checkpoints, or give another directory"
-                   : "give a directory that can be written");
+                 (full ? "; it needs " + std::to_string(needed_) + " bytes" + roomAt(path_) : ""),
+             full ? kMakeRoom : kWritable);
 }
 
 void FileWriter::write(const void* data, std::int64_t bytes) {
@@ -166,20 +181,22 @@ void syncDirectory(const std::string& path) {
   const bool synced = directory >= 0 && fsync(directory) == 0;
   const int error = errno;
   if (directory >= 0) ::close(directory);
-  if (!synced) refuseFile(path, std::string("cannot be flushed: ") + std::strerror(error));
+  if (!synced) refuseFile(path, std::string("cannot be flushed: ") + std::strerror(error), isFull(error) ? kMakeRoom : kWritable);
 }
 
 void createDirectories(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) refuseFile(path, "cannot be created: " + error.message(), "give a directory that can be written");
+  if (!error) return;
+  const bool full = isFull(error.value());
+  refuseFile(path, "cannot be created: " + error.message() + (full ? roomAt(path) : ""), full ? kMakeRoom : kWritable);
 }
 
 void publishDirectory(const std::string& temporary, const std::string& path) {
   std::error_code ignored;
   const auto refuse = [&](int error) {
     refuseFile(path, std::string("cannot be put in place: ") + std::strerror(error),
-               "give a directory that can be written, or remove what is there");
+               isFull(error) ? kMakeRoom : "give a directory that can be written, or remove what is there");
   };
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
     if (errno != ENOTEMPTY && errno != EEXIST) refuse(errno);

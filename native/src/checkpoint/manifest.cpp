@@ -13,7 +13,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr int kVersion = 2;
-constexpr const char* kRemove = "remove this checkpoint's directory to go on from the one before it";
 
 Json shapeJson(const TensorShape& s) { return s.rows == 1 ? Json{s.columns} : Json{s.rows, s.columns}; }
 
@@ -88,7 +87,7 @@ void checkPieces(const Manifest& m, const std::string& path) {
       for (const std::int64_t offset : piece.offsets) {
         sound = sound && offset >= 0 && offset <= file.summary.bytes - 4 * piece.slice.elements();
       }
-      if (!sound) refuseFile(path, "is damaged: " + file.name + " cannot hold " + piece.tensor + " as it says", kRemove);
+      if (!sound) refuseFile(path, "is damaged: " + file.name + " cannot hold " + piece.tensor + " as it says");
     }
   }
 }
@@ -145,7 +144,7 @@ Manifest readManifest(const std::string& directory) {
   const Json document = Json::parse(text, nullptr, false);
   if (!document.is_object() || !document.contains("content") || !document["content"].is_object() ||
       documentText(document["content"]) != text) {
-    refuseFile(path, "is damaged", kRemove);
+    refuseFile(path, "is damaged");
   }
   const Json& content = document["content"];
   if (content.value("format", Json()) != "internevo-checkpoint") refuseFile(path, "is of another format");
@@ -169,9 +168,9 @@ Manifest readManifest(const std::string& directory) {
     checkPieces(m, path);
     return m;
   } catch (const Json::exception&) {
-    refuseFile(path, "is damaged: a member is missing or of another type", kRemove);
+    refuseFile(path, "is damaged: a member is missing or of another type");
   } catch (const std::out_of_range&) {
-    refuseFile(path, "is damaged: a list is too short", kRemove);
+    refuseFile(path, "is damaged: a list is too short");
   }
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "checkpoint/file.h"
 #include "checkpoint_tool/commands.h"
 
 namespace {
@@ -91,7 +92,8 @@ int guarded(int argc, char** argv) {
   const std::string command = argc > 1 ? argv[1] : "";
   try {
     OrderedJson result = {{"event", "result"}, {"command", command}};
-    result.update(runCommand(command, argc, argv));
+    withRemedy([] { return "give another checkpoint, or copy this one once more"; },
+               [&] { result.update(runCommand(command, argc, argv)); });
     emitLine(result);
     return result.value("ok", true) ? 0 : exitCodeOf(StatusCode::checkpointError);
   } catch (const Failure& failure) {
@@ -107,6 +109,7 @@ int guarded(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // write() tells that a file may not grow
   try {
     return guarded(argc, argv);
   } catch (...) {

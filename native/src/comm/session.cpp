@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "internevo/collectives.h"
@@ -40,6 +42,11 @@ Status MpiSession::start(int* argc, char*** argv) {
 }
 
 void MpiSession::abandon(int exitCode) {
+  // MPI_Abort asks the launcher, which may be occupied with the rank that is lost: an exit without MPI_Finalize tells it too.
+  std::thread([exitCode] {
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    std::_Exit(exitCode);
+  }).detach();
   if (started_) MPI_Abort(MPI_COMM_WORLD, exitCode);
   std::_Exit(exitCode);
 }

@@ -65,9 +65,18 @@ void verifyShare(const Trainer& trainer, const Manifest& manifest, const std::st
   }
 }
 
+/// What to do about a checkpoint that cannot be read: an older one is never taken unasked.
+std::string remedyFor(const std::string& directory, std::int64_t step) {
+  const std::string remove = "remove " + stepPath(directory, step);
+  std::vector<std::int64_t> steps = stepsIn(directory);
+  steps.erase(std::remove(steps.begin(), steps.end(), step), steps.end());
+  if (steps.empty()) return remove + " to begin anew; there is no other checkpoint";
+  return remove + " to go on from step " + std::to_string(steps.back());
+}
+
 void requireCovered(const Manifest& manifest, const std::string& manifestPath) {
   const std::string problem = coverageProblem(manifest);
-  if (!problem.empty()) refuseFile(manifestPath, "is of no whole model: " + problem, "give another checkpoint");
+  if (!problem.empty()) refuseFile(manifestPath, "is of no whole model: " + problem);
 }
 
 }  // namespace
@@ -126,20 +135,25 @@ std::int64_t loadLatestCheckpoint(Trainer& trainer) {
   step = trainer.maximum(step);
   if (step == 0) return 0;
   const std::string directory = stepPath(c.directory, step), manifestPath = directory + "/" + kManifestName;
+  const auto remedy = [&] { return remedyFor(c.directory, step); };
   Manifest manifest;
   agree(world, trainer.reduceWorkspace(), [&] {
-    manifest = readManifest(directory);
-    if (manifest.step != step) refuseFile(manifestPath, "is of step " + std::to_string(manifest.step), "remove it");
-    requireSame(manifest.identity, identityOf(trainer), "", manifestPath);
-    if (manifest.tensors != logicalTensors(trainer.config().model)) refuseFile(manifestPath, "lists other tensors than the model's");
-    if (world.index() == 0) requireCovered(manifest, manifestPath);
-    verifyShare(trainer, manifest, directory);
+    withRemedy(remedy, [&] {
+      manifest = readManifest(directory);
+      if (manifest.step != step) refuseFile(manifestPath, "is of step " + std::to_string(manifest.step));
+      requireSame(manifest.identity, identityOf(trainer), "", manifestPath);
+      if (manifest.tensors != logicalTensors(trainer.config().model)) refuseFile(manifestPath, "lists other tensors than the model's");
+      if (world.index() == 0) requireCovered(manifest, manifestPath);
+      verifyShare(trainer, manifest, directory);
+    });
   });
   agree(world, trainer.reduceWorkspace(), [&] {
     clear(trainer);
-    for (const std::string holds : {kWeight, kFirstMoment, kSecondMoment}) {
-      loadHeld(trainer, sourceOf(manifest, directory, holds), holds);
-    }
+    withRemedy(remedy, [&] {
+      for (const std::string holds : {kWeight, kFirstMoment, kSecondMoment}) {
+        loadHeld(trainer, sourceOf(manifest, directory, holds), holds);
+      }
+    });
   });
   trainer.parameters().weightsLoaded();
   return step;
@@ -149,22 +163,25 @@ void loadInitialWeights(Trainer& trainer, const std::string& path) {
   const Communicator& world = trainer.groups().world;
   const ModelConfig& model = trainer.config().model;
   agree(world, trainer.reduceWorkspace(), [&] {
-    TensorSource source;
-    if (isHuggingFace(path)) {
-      source = openHuggingFace(path, model);
-    } else {
-      const Manifest manifest = readManifest(path);
-      const std::string manifestPath = path + "/" + kManifestName;
-      Json shapes = Json::parse(modelJson(model));
-      shapes.erase("initStandardDeviation");  // not of a model that is trained already
-      requireSame(manifest.identity.value("model", Json()), shapes, "model", manifestPath);
-      if (manifest.tensors != logicalTensors(model)) refuseFile(manifestPath, "lists other tensors than the model's");
-      if (world.index() == 0) requireCovered(manifest, manifestPath);
-      verifyShare(trainer, manifest, path);
-      source = sourceOf(manifest, path, kWeight);
-    }
-    clear(trainer);
-    loadHeld(trainer, source, kWeight);
+    const auto remedy = [&] { return "give other weights than " + path + ", or copy them once more"; };
+    withRemedy(remedy, [&] {
+      TensorSource source;
+      if (isHuggingFace(path)) {
+        source = openHuggingFace(path, model);
+      } else {
+        const Manifest manifest = readManifest(path);
+        const std::string manifestPath = path + "/" + kManifestName;
+        Json shapes = Json::parse(modelJson(model));
+        shapes.erase("initStandardDeviation");  // not of a model that is trained already
+        requireSame(manifest.identity.value("model", Json()), shapes, "model", manifestPath);
+        if (manifest.tensors != logicalTensors(model)) refuseFile(manifestPath, "lists other tensors than the model's");
+        if (world.index() == 0) requireCovered(manifest, manifestPath);
+        verifyShare(trainer, manifest, path);
+        source = sourceOf(manifest, path, kWeight);
+      }
+      clear(trainer);
+      loadHeld(trainer, source, kWeight);
+    });
   });
   trainer.parameters().weightsLoaded();
 }

@@ -145,7 +145,7 @@ PlanConfig readPlan(Reader r) {
   if (r.has("pipelineChunks")) p.pipelineChunks = static_cast<int>(r.integer("pipelineChunks", 1, 1024));
   if (r.has("recomputeLayers")) p.recomputeLayers = r.integer("recomputeLayers", 0, 10000);
   if (r.has("forwardOverlap")) {
-    p.forwardOverlap = static_cast<ForwardOverlap>(r.choice("forwardOverlap", {"none", "block", "inter-layer"}));
+    p.forwardOverlap = static_cast<ForwardOverlap>(r.choice("forwardOverlap", {"none", "block", "inter-layer", "intra-layer"}));
   }
   if (r.has("backwardOverlap")) {
     p.backwardOverlap = static_cast<BackwardOverlap>(r.choice("backwardOverlap", {"none", "block", "intra-layer"}));
@@ -335,7 +335,9 @@ std::string planJson(const PlanConfig& p) {
   if (p.pipelineChunks != 1) plan["pipelineChunks"] = p.pipelineChunks;
   if (p.recomputeLayers != 0) plan["recomputeLayers"] = p.recomputeLayers;
   if (p.forwardOverlap != ForwardOverlap::none) {
-    plan["forwardOverlap"] = p.forwardOverlap == ForwardOverlap::block ? "block" : "inter-layer";
+    plan["forwardOverlap"] = p.forwardOverlap == ForwardOverlap::block        ? "block"
+                             : p.forwardOverlap == ForwardOverlap::interLayer ? "inter-layer"
+                                                                              : "intra-layer";
   }
   if (p.backwardOverlap != BackwardOverlap::none) {
     plan["backwardOverlap"] = p.backwardOverlap == BackwardOverlap::block ? "block" : "intra-layer";

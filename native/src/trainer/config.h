@@ -22,8 +22,8 @@ struct ModelConfig {
   std::int64_t kvWidth() const { return headSize() * kvHeads; }
 };
 
-/// What is gathered ahead while a forward pass computes: nothing; the next block (attention or MLP); the next layer.
-enum class ForwardOverlap { none, block, interLayer };
+/// What is gathered ahead while a forward pass computes: nothing; the next block (attention or MLP); the next layer; the next module.
+enum class ForwardOverlap { none, block, interLayer, intraLayer };
 /// What communicates while a backward pass computes: nothing; blocks; modules (one product and what belongs to it).
 enum class BackwardOverlap { none, block, intraLayer };
 

@@ -8,6 +8,8 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "trainer/memory_map.h"
+
 namespace internevo::trainer {
 
 namespace {
@@ -62,22 +64,6 @@ Json linesOf(const Config& config, const MemoryPlan& plan, std::int64_t runtimeB
   return lines;
 }
 
-/// Every piece of the fullest stage's arena. Pieces that share memory say when in a step they are in use.
-Json mapOf(const StagePlans& plans) {
-  Json pieces = Json::array();
-  for (const NamedPiece& piece : plans.largest().pieces) {
-    Json each = {{"name", piece.name},
-                 {"line", memoryLineName(piece.line)},
-                 {"offset", piece.piece.offset},
-                 {"bytes", piece.piece.bytes}};
-    if (!piece.uses.empty()) {
-      each["firstUse"] = piece.uses.front(), each["lastUse"] = piece.uses.back(), each["uses"] = piece.uses;
-    }
-    pieces.push_back(each);
-  }
-  return {{"stage", plans.fullest}, {"arenaBytes", plans.largest().arenaBytes()}, {"pieces", pieces}};
-}
-
 }  // namespace
 
 void emitStarted(const Trainer& t, const std::vector<std::string>& hosts, std::int64_t resumedFromStep) {
@@ -89,7 +75,7 @@ void emitStarted(const Trainer& t, const std::vector<std::string>& hosts, std::i
                    {"resumedFromStep", resumedFromStep}});
 }
 
-void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtimeBytes, bool memoryMap) {
+void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtimeBytes, std::optional<int> mapStage) {
   Json stages = Json::array();
   for (std::size_t stage = 0; stage < plans.plans.size(); ++stage) {
     const Layout layout(config.model, config.plan, {static_cast<int>(stage), 0});
@@ -104,7 +90,7 @@ void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtim
                   {"memory", linesOf(config, plans.largest(), runtimeBytes)},
                   {"plannedPeakBytes", plans.largest().arenaBytes() + timelineBytes(config) + runtimeBytes},
                   {"stages", stages}};
-  if (memoryMap) members["memoryMap"] = mapOf(plans);
+  if (mapStage) members["memoryMap"] = memoryMapOf(config, *mapStage, plans.plans[static_cast<std::size_t>(*mapStage)]);
   emit("plan", members);
 }
 

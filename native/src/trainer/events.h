@@ -1,6 +1,7 @@
 // Events of a run: one JSON object a line on standard output.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace internevo::trainer {
 /// Each call writes one whole line at once, so that lines of several ranks never mix.
 /// Errors: Failure internal when standard output cannot be written.
 void emitStarted(const Trainer& trainer, const std::vector<std::string>& hosts, std::int64_t resumedFromStep);
-void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtimeBytes, bool memoryMap);
+void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtimeBytes, std::optional<int> mapStage);
 void emitStep(const StepResult& result, std::int64_t peakMemoryBytes, std::int64_t residentPeakBytes);
 void emitCheckpoint(const CheckpointResult& result);
 void emitDone(std::int64_t step, double loss, const std::string& reason);

@@ -18,7 +18,8 @@ const Groups kBackwardBlocks{{kDown, kGateUp}, {kOutput, kQkv}};
 
 const Groups& forwardGroups(const PlanConfig& plan) {
   switch (plan.forwardOverlap) {
-    case ForwardOverlap::none: return kForwardModules;
+    case ForwardOverlap::none:
+    case ForwardOverlap::intraLayer: return kForwardModules;
     case ForwardOverlap::block: return kForwardBlocks;
     case ForwardOverlap::interLayer: break;
   }

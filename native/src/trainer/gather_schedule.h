@@ -18,7 +18,7 @@ struct GatherGroup {
   bool operator==(const GatherGroup&) const = default;
 };
 
-/// Forward: the embedding; each layer by modules (none), by blocks, or whole (inter-layer). Backward: the head; each layer by
+/// Forward: the embedding; each layer by modules (none, intra-layer), by blocks, or whole (inter-layer). Backward: the head; each layer by
 /// modules (none, intra-layer) or blocks, from its end; a layer that is computed again is gathered whole, once for both.
 std::vector<GatherGroup> gatherSchedule(const PlanConfig& plan, const Layout& layout,
                                         const std::vector<PipelineOperation>& operations);

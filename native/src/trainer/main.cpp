@@ -1,4 +1,4 @@
-// internevo-trainer --config FILE [--dry-run [--memory-map]], one process a rank.
+// internevo-trainer --config FILE [--dry-run [--without-data] [--memory-map [--stage N]]], one process a rank.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,12 +36,25 @@ void installSignals() {
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGUSR1, &action, nullptr);  // mpirun passes this one on and leaves the ranks alone
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // write() tells that a file may not grow
 }
 
 struct Options {
   std::string configPath;
-  bool dryRun = false, memoryMap = false;
+  bool dryRun = false;
+  DryRunOptions dry;
 };
+
+constexpr const char* kUsage = "use internevo-trainer --config FILE [--dry-run [--without-data] [--memory-map [--stage N]]]";
+
+std::int64_t stageOf(const std::string& text) {
+  if (text.empty() || text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos) {
+    throw Failure(Problem{StatusCode::badConfig, "--stage " + text + " is no stage", "--stage",
+                          nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                          "give the number of a stage, from 0"});
+  }
+  return std::stoll(text);
+}
 
 Options parseOptions(int argc, char** argv) {
   Options options;
@@ -48,21 +63,30 @@ Options parseOptions(int argc, char** argv) {
     if (argument == "--dry-run") {
       options.dryRun = true;
     } else if (argument == "--memory-map") {
-      options.memoryMap = true;
+      options.dry.memoryMap = true;
+    } else if (argument == "--without-data") {
+      options.dry.withData = false;
+    } else if (argument == "--stage" && i + 1 < argc) {
+      options.dry.stage = stageOf(argv[++i]);
     } else if (argument == "--config" && i + 1 < argc) {
       options.configPath = argv[++i];
     } else {
-      throw Failure(Problem{StatusCode::badConfig, "unknown argument " + argument, argument, "",
-                            "use internevo-trainer --config FILE [--dry-run [--memory-map]]"});
+      throw Failure(Problem{StatusCode::badConfig, "unknown argument " + argument, argument, "", kUsage});
     }
   }
   if (options.configPath.empty()) {
-    throw Failure(Problem{StatusCode::badConfig, "--config is missing", "--config", "",
-                          "use internevo-trainer --config FILE [--dry-run [--memory-map]]"});
+    throw Failure(Problem{StatusCode::badConfig, "--config is missing", "--config", "", kUsage});
   }
-  if (options.memoryMap && !options.dryRun) {
+  if (options.dry.memoryMap && !options.dryRun) {
     throw Failure(Problem{StatusCode::badConfig, "--memory-map is given without --dry-run", "--memory-map", "",
                           "add --dry-run"});
+  }
+  if (!options.dry.withData && !options.dryRun) {
+    throw Failure(Problem{StatusCode::badConfig, "--without-data is given without --dry-run", "--without-data", "", "add --dry-run"});
+  }
+  if (options.dry.stage && !options.dry.memoryMap) {
+    throw Failure(Problem{StatusCode::badConfig, "--stage is given without --memory-map", "--stage",
+                          std::to_string(*options.dry.stage), "add --memory-map"});
   }
   return options;
 }
@@ -129,7 +153,7 @@ int guarded(int argc, char** argv) {
   try {
     const Options options = parseOptions(argc, argv);
     if (options.dryRun) {
-      dryRun(configurationOf(options), options.memoryMap);
+      dryRun(configurationOf(options), options.dry);
       return 0;
     }
     const pid_t parent = getppid();

@@ -137,6 +137,8 @@ void ParameterStore::weightsLoaded() {
 // ---- jobs of the lane ----------------------------------------------------------------------------------------------
 
 Lane::Ticket ParameterStore::submit(Work work, const char* name, int unit, int slot) {
+  // From here on it could travel: what the lane makes of it is seen beside it in the timeline.
+  if (lane_.overlapped()) const Activity::Scope ready(*groups_.activity, ActivityLane::compute, "ready to be sent", unit);
   return lane_.submit(name, unit, Job{this, work, static_cast<std::int16_t>(slot), unit});
 }
 

@@ -123,7 +123,8 @@ void checkFactors(const Config& c) {
   if (p.gradientSharding != 1 && p.gradientSharding != p.optimizerStateSharding) {
     refuse(StatusCode::badConfig, "plan.gradientSharding", p.gradientSharding,
            "is neither 1 nor optimizerStateSharding " + std::to_string(p.optimizerStateSharding),
-           "use 1 or " + std::to_string(p.optimizerStateSharding));
+           p.optimizerStateSharding == 1 ? std::string("use 1, or shard optimizer states as much")
+                                         : "use 1 or " + std::to_string(p.optimizerStateSharding));
   }
 }
 

@@ -193,16 +193,23 @@ RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts
   }
 }
 
-void dryRun(const Config& config, bool memoryMap) {
+void dryRun(const Config& config, const DryRunOptions& options) {
+  if (options.stage && *options.stage >= config.plan.pipelineParallel) {
+    const std::string stage = std::to_string(*options.stage);
+    throw Failure(Problem{StatusCode::badConfig, "--stage " + stage + " is not one of the plan's stages", "--stage", stage,
+                          "give a number from 0 to " + std::to_string(config.plan.pipelineParallel - 1)});
+  }
   const auto cpu = createCpuBackend(config.threadsPerRank);
   const bool onDevice = config.device != DeviceKind::cpu;
   StagePlans plans = planStages(config, onDevice ? cudaBackendSizes() : *cpu);
-  TokenFile data;
-  data.open(config.data, config.model.vocabularySize, config.sequenceLengthTokens);
+  if (options.withData) {
+    TokenFile data;
+    data.open(config.data, config.model.vocabularySize, config.sequenceLengthTokens);
+  }
   const std::int64_t runtime = residentBytes();
   if (!onDevice) addCheckpointStaging(config, runtime, &plans);
   requireFits(config, plans.largest(), runtime);
-  emitPlan(config, plans, runtime, memoryMap);
+  emitPlan(config, plans, runtime, options.memoryMap ? std::optional(static_cast<int>(options.stage.value_or(plans.fullest))) : std::nullopt);
 }
 
 }  // namespace internevo::trainer

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,11 @@ RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts
 /// Checks everything that can be checked without ranks (data header included) and emits what the fullest rank would
 /// need, and a rank of every stage.
 /// Errors: Failure badConfig, planUnsupported, dataError, outOfMemory.
-/// With `memoryMap` the event has every piece of the fullest rank's arena too.
-void dryRun(const Config& config, bool memoryMap);
+struct DryRunOptions {
+  bool memoryMap = false;             ///< the event has every piece of a rank's arena too,
+  std::optional<std::int64_t> stage;  ///< of a rank of this stage, or of the fullest
+  bool withData = true;               ///< false: data is not opened; no byte of the plan depends on it
+};
+void dryRun(const Config& config, const DryRunOptions& options);
 
 }  // namespace internevo::trainer

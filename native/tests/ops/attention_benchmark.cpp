@@ -1,52 +1,14 @@
 // Speed of the attention kernels on one core, as a share of what the core's fused multiply-adds reach at that moment.
 // Not a test: cmake --build build --target attention_benchmark && build/tests/ops/attention_benchmark [sequence]
-#include <algorithm>
 #include <cstdio>
-#include <ctime>
 
-#include "backend/cpu/simd.h"
+#include "ops/benchmark_clock.h"
 #include "ops/support.h"
 
 namespace internevo::test {
 namespace {
 
 constexpr int kRounds = 9;
-
-double processorSeconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-template <typename Body>
-double secondsOf(const Body& body) {
-  const double start = processorSeconds();
-  body();
-  return processorSeconds() - start;
-}
-
-/// FLOP/s of independent fused multiply-adds that never leave the registers.
-double peakFlopsPerSecond() {
-  using cpu::Vec;
-  constexpr int kChains = 12, kSteps = 4000000;
-  Vec sum[kChains];
-  for (int i = 0; i < kChains; ++i) sum[i] = cpu::broadcast(static_cast<float>(i));
-  Vec factor = cpu::broadcast(0.999f), term = cpu::broadcast(1e-3f);
-  const double seconds = secondsOf([&] {
-    for (int step = 0; step < kSteps; ++step) {
-#pragma GCC unroll 16
-      for (int i = 0; i < kChains; ++i) sum[i] = fma(sum[i], factor, term);
-    }
-  });
-  volatile float sink = 0;
-  for (const Vec& each : sum) sink = sink + cpu::sumOf(each);
-  return 2.0 * kChains * Vec::width * kSteps / seconds;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 void measure(std::int64_t sequence, std::int64_t headSize, std::int64_t documents, DataType type) {
   const auto backend = createCpuBackend(1);

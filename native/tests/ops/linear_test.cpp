@@ -73,6 +73,32 @@ TEST(Linear, WeightGradientOfWholeBlocksOfRowsAddsUpToTheSameBits) {
   EXPECT_EQ(whole.values(), parts.values());
 }
 
+/// Whole numbers, so that sums are exact: sizes around the borders of tiles, panels and what is packed together, and around
+/// the depth of a block. What is behind a matrix is not a number, so that reading it would show.
+TEST(Linear, PanelsOfEverySizeAreWhole) {
+  const auto backend = createCpuBackend(2);
+  const Buffer scratch(backend->linearWorkspaceBytes());
+  const std::int64_t in = 61;
+  for (const DataType type : {DataType::float32, DataType::bfloat16}) {
+    for (const std::int64_t rows : {1, 2, 255, 257}) {
+      for (const std::int64_t outs : {1, 6, 17, 47, 48, 49, 55, 56, 57, 64, 96, 104, 113, 249}) {
+        Values x(static_cast<std::size_t>(rows * in)), gY(static_cast<std::size_t>(rows * outs));
+        for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i * 7 % 9) - 4;
+        for (std::size_t i = 0; i < gY.size(); ++i) gY[i] = static_cast<double>(i * 5 % 7) - 3;
+        const Buffer xBuffer(type, x), gYBuffer(type, gY), gW(DataType::float32, Values(static_cast<std::size_t>(outs * in)));
+        ASSERT_TRUE(backend->linearGradWeight({rows, in, outs}, xBuffer.view(), gYBuffer.view(), gW.view(), scratch.workspace()).ok());
+        Values expected(static_cast<std::size_t>(outs * in));
+        for (std::int64_t r = 0; r < rows; ++r) {
+          for (std::int64_t o = 0; o < outs; ++o) {
+            for (std::int64_t i = 0; i < in; ++i) expected[o * in + i] += gY[r * outs + o] * x[r * in + i];
+          }
+        }
+        EXPECT_EQ(gW.values(), expected) << rows << " rows, " << outs << " outputs";
+      }
+    }
+  }
+}
+
 TEST(Linear, StridedAccumulateAndMixedTypes) {
   const std::int64_t rows = 9, in = 12, outs = 20, outStride = 33;
   const Values weights = roundedTo(randomValues(outs * in, 2), DataType::bfloat16);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -78,19 +79,47 @@ TEST_F(Program, DamagedCheckpointsAreNamedAndNotPassedOver) {
   ASSERT_EQ(run().status, 0);
   config_.steps = 9;
   const std::string shard = checkpointPath(6) + "/shard-00001.safetensors", manifest = checkpointPath(6) + "/manifest.json";
-  for (const std::string& path : {shard, manifest}) {
+  const auto expectRefusal = [&](const std::string& path, const std::string& remedy) {
+    const Result result = run();
+    expectError(result, 5, "checkpoint_error", path);
+    ASSERT_EQ(result.named("error").size(), 1u);
+    EXPECT_EQ(result.named("error")[0].value("remedy", ""), remedy);
+  };
+  const auto damage = [&](const std::string& path, const std::string& remedy) {
     const std::string whole = readFile(path);
     writeFile(path, whole.substr(0, whole.size() / 2));
-    expectError(run(), 5, "checkpoint_error", path);
+    expectRefusal(path, remedy);
     std::string flipped = whole;
     flipped[flipped.size() / 2] = static_cast<char>(flipped[flipped.size() / 2] ^ 4);
     writeFile(path, flipped);
-    expectError(run(), 5, "checkpoint_error", path);
+    expectRefusal(path, remedy);
     fs::remove(path);
-    expectError(run(), 5, "checkpoint_error", path);
+    expectRefusal(path, remedy);
     writeFile(path, whole);
+  };
+  for (const std::string& path : {shard, manifest}) damage(path, "remove " + checkpointPath(6) + " to go on from step 3");
+  fs::rename(checkpointPath(3), directory_.file("elsewhere"));
+  for (const std::string& path : {shard, manifest}) {
+    damage(path, "remove " + checkpointPath(6) + " to begin anew; there is no other checkpoint");
   }
   EXPECT_EQ(run().status, 0);
+}
+
+TEST_F(Program, AFileThatMayNotGrowIsToldAsAFullDiskIs) {
+  config_.checkpoint->everySteps = 1;
+  config_.checkpoint->stopOnFailure = true;
+  config_.steps = 1000000;
+  use(planOf(2, 1, false, 2, 1, 1, 1, 2));
+  Process process(command(2), directory_.file("stderr"));
+  ASSERT_TRUE(process.readUntil([](const std::string& line) { return line.find("\"checkpoint\"") != std::string::npos; }));
+  const rlimit limit{4096, 4096};
+  for (const pid_t rank : process.children("internevo-trainer")) ASSERT_EQ(prlimit(rank, RLIMIT_FSIZE, &limit, nullptr), 0);
+  EXPECT_EQ(process.finish(), 5) << readFile(directory_.file("stderr"));
+  const Json error = Json::parse(process.lines().back(), nullptr, false);
+  ASSERT_EQ(error.value("event", ""), "error") << process.lines().back();
+  // Whichever of its files was being written at that moment: a shard or the manifest.
+  EXPECT_NE(error.value("message", "").find(" cannot be written: File too large; it needs "), std::string::npos) << error;
+  EXPECT_NE(error.value("remedy", ""), "");
 }
 
 /// Every checkpoint that is there by its name is whole. Returns their steps.

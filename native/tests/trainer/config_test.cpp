@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
                       BadValue{"/memoryLimitBytes", "0", "memoryLimitBytes"},
                       BadValue{"/threadsPerRank", "0", "threadsPerRank"},
                       BadValue{"/deterministic", "\"yes\"", "deterministic"},
-                      BadValue{"/plan/forwardOverlap", "\"intra-layer\"", "plan.forwardOverlap"},
+                      BadValue{"/plan/forwardOverlap", "\"layer\"", "plan.forwardOverlap"},
                       BadValue{"/plan/backwardOverlap", "\"inter-layer\"", "plan.backwardOverlap"},
                       BadValue{"/timeline", "{\"path\":\"\",\"firstStep\":1,\"steps\":1}", "timeline.path"},
                       BadValue{"/timeline", "{\"path\":\"t\",\"firstStep\":0,\"steps\":1}", "timeline.firstStep"},
@@ -121,6 +121,11 @@ TEST(Configuration, OverlapTimelineAndWatchdogMayBeLeftOutAndAreReadWhenGiven) {
   EXPECT_EQ(c.plan.forwardOverlap, ForwardOverlap::interLayer);
   EXPECT_EQ(c.plan.backwardOverlap, BackwardOverlap::intraLayer);
   EXPECT_EQ(Json::parse(planJson(c.plan)), document["plan"]);
+  for (const char* forward : {"block", "intra-layer"}) {
+    Json other = document;
+    other["plan"]["forwardOverlap"] = forward;
+    EXPECT_EQ(Json::parse(planJson(parseConfig(other.dump()).plan)), other["plan"]);
+  }
   EXPECT_EQ(c.timeline->firstStep, 4);
   EXPECT_EQ(c.timeline->capacityEvents, 200000);
   EXPECT_EQ(c.watchdog->silenceSeconds, 9);

@@ -65,9 +65,9 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
   const Integer sum = embedding + layers * layer + head;
   // Groups that are gathered, and gradients that are staged, at one time.
   const bool overlaps = p.forwardOverlap != ForwardOverlap::none || p.backwardOverlap != BackwardOverlap::none;
-  const Integer forward = p.forwardOverlap == ForwardOverlap::none    ? module
-                          : p.forwardOverlap == ForwardOverlap::block ? block
-                                                                      : layer;
+  const Integer forward = p.forwardOverlap == ForwardOverlap::block        ? block
+                          : p.forwardOverlap == ForwardOverlap::interLayer ? layer
+                                                                           : module;
   const Integer staged = p.backwardOverlap == BackwardOverlap::block ? block : module;
   const Integer backward = std::max(recomputed > 0 ? layer : 0, recomputed < layers ? staged : 0);
   const Integer gathered = std::max({embedding, head, forward, backward}), gradients = std::max({embedding, head, staged});
@@ -135,7 +135,7 @@ TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
         c.threadsPerRank = 1 + ranks % 3;
         const auto backend = createCpuBackend(c.threadsPerRank);
         for (PlanConfig plan : latticeOf(c, ranks, 24)) {
-          plan.forwardOverlap = static_cast<ForwardOverlap>(plans % 3);
+          plan.forwardOverlap = static_cast<ForwardOverlap>(plans % 4);
           plan.backwardOverlap = static_cast<BackwardOverlap>(plans / 3 % 3);
           c.plan = plan;
           c.checkpoint.reset();

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <memory>
 #include <new>
 #include <numeric>
@@ -60,7 +61,7 @@ struct Policy {
 };
 std::vector<Policy> policies() {
   std::vector<Policy> all;
-  for (const auto forward : {ForwardOverlap::none, ForwardOverlap::block, ForwardOverlap::interLayer}) {
+  for (const auto forward : {ForwardOverlap::none, ForwardOverlap::block, ForwardOverlap::interLayer, ForwardOverlap::intraLayer}) {
     for (const auto backward : {BackwardOverlap::none, BackwardOverlap::block, BackwardOverlap::intraLayer}) {
       all.push_back({forward, backward});
     }
@@ -194,6 +195,7 @@ TEST_F(Overlap, CommunicationBesideComputingIsNotExposed) {
   activity.record(false);
   double beside = 0, exposed = 0;
   int gathers = 0, reductions = 0;
+  std::map<int, std::vector<std::int64_t>> ready, sent;  // starts by unit
   for (std::int64_t i = 0; i < activity.eventCount(); ++i) {
     const ActivityEvent& e = activity.events()[i];
     const double seconds = static_cast<double>(e.endNanoseconds - e.startNanoseconds) * 1e-9;
@@ -202,6 +204,14 @@ TEST_F(Overlap, CommunicationBesideComputingIsNotExposed) {
     EXPECT_EQ(e.exposed, e.lane == ActivityLane::exposed) << e.name;
     gathers += e.lane == ActivityLane::communication && std::string(e.name) == "all-gather parameters";
     reductions += e.lane == ActivityLane::communication && std::string(e.name) == "reduce-scatter gradients";
+    if (std::string(e.name) == "ready to be sent") ready[e.unit].push_back(e.startNanoseconds);
+    if (e.lane == ActivityLane::communication && std::string(e.name) != "all-gather parameters") sent[e.unit].push_back(e.startNanoseconds);
+  }
+  EXPECT_EQ(ready.size(), sent.size());
+  for (auto& [unit, starts] : sent) {
+    std::sort(starts.begin(), starts.end()), std::sort(ready[unit].begin(), ready[unit].end());
+    ASSERT_EQ(ready[unit].size(), starts.size()) << unit;
+    for (std::size_t i = 0; i < starts.size(); ++i) EXPECT_LE(ready[unit][i], starts[i]);
   }
   EXPECT_GT(gathers, 0);
   EXPECT_GT(reductions, 0);

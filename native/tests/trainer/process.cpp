@@ -1,6 +1,7 @@
 #include "process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -57,6 +58,9 @@ bool Process::readLine(std::string* line) {
       lines_.push_back(*line);
       return true;
     }
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now());
+    pollfd ready{output_, POLLIN, 0};
+    if (poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(0, left.count()))) == 0) throw std::runtime_error(hung());
     char buffer[4096];
     const ssize_t count = read(output_, buffer, sizeof buffer);
     if (count < 0 && errno == EINTR) continue;
@@ -66,6 +70,7 @@ bool Process::readLine(std::string* line) {
 }
 
 bool Process::readUntil(const std::function<bool(const std::string&)>& condition) {
+  deadline_ = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   std::string line;
   while (readLine(&line)) {
     if (condition(line)) return true;
@@ -115,6 +120,26 @@ std::vector<pid_t> Process::children(const std::string& command) const {
     if (stat.parent == pid_ && stat.command == command.substr(0, 15)) found.push_back(std::stoi(name));
   }
   return found;
+}
+
+/// What every process of the group and its children did when the time was over.
+std::string Process::hung() const {
+  std::ostringstream text;
+  text << "hangs for a minute; its last line: " << (lines_.empty() ? "(none)" : lines_.back());
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const Stat stat = statOf(name);
+    if (std::stoi(name) != pid_ && stat.parent != pid_) continue;
+    text << "\n  " << name << " " << stat.command << " " << stat.state << ", threads wait in";
+    std::error_code ended;
+    for (const auto& thread : std::filesystem::directory_iterator(entry.path() / "task", ended)) {
+      std::string wait;
+      std::ifstream(thread.path() / "wchan") >> wait;
+      text << " " << (wait.empty() ? "?" : wait);
+    }
+  }
+  return text.str();
 }
 
 bool Process::gone(pid_t pid) {

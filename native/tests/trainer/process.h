@@ -1,6 +1,7 @@
 // A child process whose standard output is read line by line. It is killed, with its group, when the object goes.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <sys/types.h>
@@ -19,6 +20,7 @@ class Process {
   pid_t pid() const { return pid_; }
   void send(int signal) const;
   /// Reads lines until one satisfies the condition; false at the end of the output.
+  /// Throws after a minute, with what the processes wait for: a program that hangs is a defect to be told.
   bool readUntil(const std::function<bool(const std::string&)>& condition);
   /// Reads what is left and waits. The exit status, 128 + n for signal n.
   int finish();
@@ -30,8 +32,10 @@ class Process {
 
  private:
   bool readLine(std::string* line);
+  std::string hung() const;
   pid_t pid_ = -1;
   int output_ = -1;
+  std::chrono::steady_clock::time_point deadline_;
   std::string pending_;
   std::vector<std::string> lines_;
 };

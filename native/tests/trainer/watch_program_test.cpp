@@ -113,5 +113,52 @@ TEST_F(Program, TheMemoryMapTilesTheArena) {
   EXPECT_LT(lines["layerWorkspace"], event["memory"]["layerWorkspace"].get<std::int64_t>());
 }
 
+TEST_F(Program, TheMemoryMapSaysWhenAPieceIsInUse) {
+  config_.model.layers = 5;
+  config_.data.path = directory_.file("absent");
+  PlanConfig plan = stagedPlan(1, 4, 1, 1, 1, 1);
+  plan.recomputeLayers = 1;
+  use(plan);
+  const auto mapOf = [&](const char* stage) -> Json {
+    std::vector<std::string> all = command(1);
+    std::vector<std::string> arguments(all.end() - 3, all.end());
+    arguments.insert(arguments.end(), {"--dry-run", "--without-data", "--memory-map", "--stage", stage});
+    Process process(arguments, directory_.file("stderr"));
+    EXPECT_EQ(process.finish(), std::string(stage) == "2" ? 2 : 0);
+    return eventsOf(process.lines()).at(0);
+  };
+  EXPECT_EQ(mapOf("2")["field"], "--stage");
+  const Json first = mapOf("0")["memoryMap"], last = mapOf("1")["memoryMap"];
+  EXPECT_EQ(first["stage"], 0);
+  EXPECT_EQ(first["chunks"], Json::parse(R"([{"firstLayer": 0, "layers": 3, "inFlight": 2}])"));
+  EXPECT_EQ(last["chunks"], Json::parse(R"([{"firstLayer": 3, "layers": 2, "inFlight": 1}])"));
+  EXPECT_EQ(first["operations"].size(), 8u);
+  EXPECT_EQ(first["operations"][0], Json::parse(R"({"pass": "forward", "microBatch": 0, "chunk": 0})"));
+  std::map<std::string, Json> lifetimes;
+  for (const Json& map : {first, last}) {
+    std::set<std::string> phases(map["phases"].begin(), map["phases"].end());
+    std::map<std::string, std::int64_t> keptUntil;
+    for (const Json& piece : map["pieces"]) {
+      lifetimes[std::to_string(map["stage"].get<int>()) + " " + piece["name"].get<std::string>()] = piece["lifetime"];
+      const std::string kind = piece["lifetime"]["kind"];
+      EXPECT_TRUE(kind == "step" || kind == "work" || kind == "kept") << piece;
+      if (kind == "work") {
+        for (const Json& phase : piece["lifetime"]["phases"]) EXPECT_EQ(phases.count(phase), 1u) << piece;
+      }
+      // All activations are kept for a backward pass, but those of the layer that is recomputed.
+      if (piece["line"] == "activations") EXPECT_EQ(kind == "kept", piece["name"].get<std::string>().rfind("recomputed", 0) != 0) << piece;
+    }
+  }
+  EXPECT_EQ(lifetimes["0 parameters"], Json::parse(R"({"kind": "step"})"));
+  EXPECT_EQ(lifetimes["0 layers.1, in flight 1.gateUp"], Json::parse(R"({"kind": "kept", "chunk": 0, "place": 1,
+    "from": {"layer": 1, "phase": "forward MLP"}, "until": {"layer": 1, "phase": "backward MLP"}})"));
+  EXPECT_EQ(lifetimes["0 layers.2, in flight 0.input"], Json::parse(R"({"kind": "kept", "chunk": 0, "place": 0,
+    "from": {"layer": 1, "phase": "forward MLP"}, "until": {"layer": 2, "phase": "backward attention"}})"));
+  EXPECT_EQ(lifetimes["0 layers.0, in flight 0.input"]["from"], Json::parse(R"({"layer": 0, "phase": "embedding"})"));
+  EXPECT_EQ(lifetimes["1 layers.3, in flight 0.input"]["from"], Json::parse(R"({"layer": 3, "phase": "forward attention"})"));
+  EXPECT_EQ(lifetimes["1 output, in flight 0"]["until"], Json::parse(R"({"layer": 4, "phase": "head"})"));
+  EXPECT_EQ(lifetimes["0 recomputed layer.qkv"]["layers"], Json::parse("[0]"));
+}
+
 }  // namespace
 }  // namespace internevo::trainer::testing

@@ -1,8 +1,10 @@
 """One training run of a LLaMA-style model in PyTorch on the CPU, as a peer of the trainer; prints one JSON line.
 
 The same computation as the trainer's: RMSNorm, rotary positions, (grouped-query) causal attention, SwiGLU, untied head, mean
-cross-entropy, global-norm clipping, AdamW. float32, or bfloat16 by autocast over float32 weights. Written for PyTorch 1.13
-and newer: `--attention fused` takes scaled_dot_product_attention where the version has it.
+cross-entropy, global-norm clipping, AdamW. Precisions: fp32; bf16, by autocast over float32 weights; bf16-weights, where
+weights, activations, gradients and moments are all bfloat16 (which is less than the trainer keeps). Written for PyTorch 1.13
+and newer: `--attention fused` takes scaled_dot_product_attention where the version has it, `--optimizer fused` the fused
+AdamW, or the multi-tensor one before it.
 """
 import argparse
 import json
@@ -18,9 +20,12 @@ def options():
     for name, default in (("hidden", 256), ("layers", 4), ("heads", 8), ("kv-heads", 0), ("ffn", 704), ("vocabulary", 4096),
                           ("sequence", 512), ("batch", 4), ("steps", 7), ("warmup", 2), ("threads", 1)):
         parser.add_argument("--" + name, type=int, default=default)
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--precision", choices=["fp32", "bf16", "bf16-weights"], default="fp32")
     parser.add_argument("--attention", choices=["plain", "fused"], default="plain")
-    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--optimizer", choices=["default", "fused"], default="default")
+    parser.add_argument("--compile", choices=["none", "default", "max-autotune"], default="none")
+    parser.add_argument("--checkpointing", action="store_true", help="recompute each layer in the backward pass: less memory, more time")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="the last step is the one that ends after so many seconds, and it counts")
     return parser.parse_args()
 
 
@@ -29,6 +34,8 @@ def build(o, torch):
     size, kv_heads = o.hidden // o.heads, o.kv_heads or o.heads
     angles = torch.outer(torch.arange(o.sequence).float(), 10000.0 ** (-torch.arange(0, size, 2).float() / size))
     cosines, sines = angles.cos(), angles.sin()
+    if o.precision == "bf16-weights":
+        cosines, sines = cosines.bfloat16(), sines.bfloat16()
     future = torch.ones(o.sequence, o.sequence, dtype=torch.bool).triu(1)
     fused = getattr(functional, "scaled_dot_product_attention", None)
 
@@ -87,7 +94,7 @@ def build(o, torch):
         def forward(self, tokens, targets):
             x = self.embedding(tokens)
             for layer in self.layers:
-                x = layer(x)
+                x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False) if o.checkpointing else layer(x)
             return functional.cross_entropy(self.head(self.norm(x)).float().view(-1, o.vocabulary), targets.reshape(-1))
 
     return Llama()
@@ -97,17 +104,22 @@ def main():
     o = options()
     os.environ.setdefault("OMP_NUM_THREADS", str(o.threads))
     import torch
+    import torch.utils.checkpoint
 
     torch.set_num_threads(o.threads)
     torch.manual_seed(1)
     model = build(o, torch)
-    network = torch.compile(model) if o.compile else model
-    extra = {"fused": True} if torch.__version__ >= "2.4" else {"foreach": True}
+    if o.precision == "bf16-weights":
+        model = model.bfloat16()
+    network = model if o.compile == "none" else torch.compile(model, mode=None if o.compile == "default" else o.compile)
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    extra = {} if o.optimizer == "default" else {"fused": True} if version >= (2, 4) else {"foreach": True}
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, **extra)
     batches = [torch.randint(0, o.vocabulary, (o.batch, o.sequence + 1)) for _ in range(4)]
-    seconds = []
+    seconds, processor_seconds, steps = [], [], 0
+    began = time.perf_counter()
     for step in range(o.warmup + o.steps):
-        start = time.perf_counter()
+        start, processor_start = time.perf_counter(), time.process_time()
         batch = batches[step % len(batches)]
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=o.precision == "bf16"):
             loss = network(batch[:, :-1], batch[:, 1:])
@@ -116,9 +128,15 @@ def main():
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         last = loss.item()
-        if step >= o.warmup:
+        late = time.perf_counter() - began > o.seconds
+        steps += 1
+        if step >= o.warmup or late:
             seconds.append(time.perf_counter() - start)
-    print(json.dumps({"torch": torch.__version__, "stepSeconds": seconds, "medianStepSeconds": statistics.median(seconds), "loss": last,
+            processor_seconds.append(time.process_time() - processor_start)
+        if late:
+            break
+    print(json.dumps({"torch": torch.__version__, "stepSeconds": seconds, "medianStepSeconds": statistics.median(seconds),
+                      "medianStepProcessorSeconds": statistics.median(processor_seconds), "warmupSteps": steps - len(seconds), "loss": last,
                       "residentPeakBytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
 
 

@@ -1,5 +1,5 @@
 import * as Plot from "@observablehq/plot";
-import { JSDOM } from "jsdom";
+import { JSDOM, type SvgElement } from "jsdom";
 
 /*
  * Pictures of the benchmarks: Observable Plot without a browser, as SVG that stands alone: white ground, black text, fonts that
@@ -46,7 +46,7 @@ function legendLines(legend: NonNullable<ChartOptions["legend"]>, width: number)
 /** A chart as the text of an SVG file. */
 export function renderChart({ title, subtitle, legend = [], plot }: ChartOptions): string {
   const width = plot.width ?? DEFAULT_WIDTH;
-  const svg = Plot.plot({ ...plot, width, document, style: { fontFamily: FONT, fontSize: `${TEXT_SIZE}px`, background: "white" } });
+  const svg = Plot.plot({ ...plot, width, document, style: { fontFamily: FONT, fontSize: `${TEXT_SIZE}px`, background: "white" } }) as unknown as SvgElement;
   if (svg.tagName.toLowerCase() !== "svg") throw new TypeError(`the plot of "${title}" is no SVG: give its title and legend to renderChart`);
   const entries = legendLines(legend, width);
   const lines = entries.length === 0 ? 0 : (entries.at(-1)?.line ?? 0) + 1;

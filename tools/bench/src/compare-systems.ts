@@ -1,10 +1,9 @@
 import { join } from "node:path";
 import { requiredMeasurements } from "@internevo/cost-model";
 import { planLabel, type Candidate, type JobSpec, type Plan, type Profile } from "@internevo/domain";
-import { planJob } from "@internevo/search";
 import { quantile } from "../../../apps/trial-runner/src/measurement.ts";
 import { datasetOf, observePlan, profileOf, type Place } from "./measure.ts";
-import { ALL_PLANS, fastestOf, INTERNEVO, SYSTEMS, type System } from "./systems.ts";
+import { fastestOf, INTERNEVO, SYSTEMS, type System } from "./systems.ts";
 import { unionOf } from "./union.ts";
 
 export interface CompareOptions extends Place {
@@ -29,7 +28,7 @@ export interface Tried {
 
 export interface SystemResult {
   readonly system: System["id"];
-  /** Feasible plans of the system; 0: none fits. */
+  /** Of InternEvo all plans that were found to fit, of the others families of them; 0: none fits. */
   readonly feasible: number;
   readonly tried: readonly Tried[];
   /** The fastest measured, and its interleaved runs; null where nothing fits. */
@@ -59,9 +58,8 @@ async function stepsOf(spec: JobSpec, candidate: Candidate, dataset: Awaited<Ret
 const median = (values: readonly number[]): number => quantile(values, 0.5);
 
 async function compareOn(spec: JobSpec, profile: Profile, options: CompareOptions): Promise<Row> {
-  const all = planJob(spec, profile, { top: ALL_PLANS });
   const dataset = await datasetOf(spec, options.directory);
-  const chosen = SYSTEMS.map((system) => ({ system, feasible: all.runnableCandidates.filter(({ plan }) => system.has(plan)).length, list: fastestOf(system, all, system === INTERNEVO ? options.candidates : options.baselineCandidates) }));
+  const chosen = SYSTEMS.map((system) => ({ system, ...fastestOf(system, spec, profile, system === INTERNEVO ? options.candidates : options.baselineCandidates) }));
   const runs = new Map<string, { candidate: Candidate; seconds: number[] }>();
   for (const { list } of chosen) for (const candidate of list) runs.set(planLabel(candidate.plan), { candidate, seconds: [] });
   for (const [label, run] of runs) {

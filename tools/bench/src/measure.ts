@@ -86,15 +86,18 @@ export interface ObserveOptions extends Place {
   readonly steps: number;
   readonly threadsPerRank?: number;
   readonly timeline?: TrainerConfig["timeline"];
+  /** Of the forward pass, where it is not the plan's: by modules, which no plan has. */
+  readonly forwardOverlap?: TrainerConfig["plan"]["forwardOverlap"];
 }
 
 /** Trains a plan from the first step, and gives every event. @throws Stopped when the signal ended it. */
 export async function observePlan(options: ObserveOptions): Promise<Observed | Failure> {
-  const { spec, plan, dataset, directory, steps, timeline, clustersFile, signal, threadsPerRank = THREADS_PER_RANK } = options;
+  const { spec, plan, dataset, directory, steps, timeline, forwardOverlap, clustersFile, signal, threadsPerRank = THREADS_PER_RANK } = options;
+  const config = trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset, steps, checkpoint: null, threadsPerRank, ...(timeline ? { timeline } : {}) });
   const events: TrainerEvent[] = [];
   const outcome = await launchRanks({
     program: trainerIn(native),
-    config: trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset, steps, checkpoint: null, threadsPerRank, ...(timeline ? { timeline } : {}) }),
+    config: forwardOverlap === undefined ? config : { ...config, plan: { ...config.plan, forwardOverlap } },
     ranks: worldSize(plan),
     threadsPerRank,
     ...(await launchTarget(spec.cluster, clustersFile)),

@@ -1,9 +1,10 @@
 import { resolveJob, type JobSpec } from "@internevo/domain";
 
-/** Models small enough for CPU ranks: grouped heads, wide, deep. */
+/** Models small enough for CPU ranks: grouped heads, wide, larger, deep. */
 export const SMALL_MODELS = {
   "llama-0.8m": { name: "llama-0.8m", hiddenSize: 128, layers: 4, heads: 8, kvHeads: 4, ffnHiddenSize: 384, vocabularySize: 256 },
   "llama-1.9m": { name: "llama-1.9m", hiddenSize: 256, layers: 2, heads: 8, kvHeads: 8, ffnHiddenSize: 768, vocabularySize: 256 },
+  "llama-3.4m": { name: "llama-3.4m", hiddenSize: 256, layers: 4, heads: 8, kvHeads: 8, ffnHiddenSize: 768, vocabularySize: 256 },
   "llama-2.2m": { name: "llama-2.2m", hiddenSize: 160, layers: 8, heads: 4, kvHeads: 4, ffnHiddenSize: 384, vocabularySize: 256 },
 } as const;
 export type SmallModel = keyof typeof SMALL_MODELS;

@@ -47,7 +47,7 @@ function ratioChart({ rows }: SystemsResult): string {
       width: 900, height: 300, marginLeft: 70, marginBottom: 45,
       fx: { label: null, padding: 0.12 },
       x: { label: "sequence length, tokens", type: "point", domain: [...new Set(points.map(({ length }) => length))], labelArrow: "none" },
-      y: { label: "ratio", type: "log", grid: true, ticks: [0.5, 1, 1.5, 2, 3, 4, 5, 7, 10], tickFormat: (value: number) => `${value}×`, labelArrow: "none" },
+      y: { label: "ratio", type: "log", grid: true, domain: [Math.min(0.8, ...points.map(({ ratio }) => ratio)), Math.max(2, ...points.map(({ ratio }) => ratio * 1.1))], ticks: [0.5, 1, 1.5, 2, 3, 4, 5, 7, 10], tickFormat: (value: number) => `${value}×`, labelArrow: "none" },
       marks: [
         Plot.frame({ stroke: "#ccc" }),
         Plot.ruleY([1], { stroke: "black" }),

@@ -1,15 +1,14 @@
-import { readFile } from "node:fs/promises";
 import { findShippedProfile, parseProfile, SHIPPED_PROFILES } from "@internevo/cost-model";
-import { PlanSchema, ProblemError, resolveJob, validate, type JobSpec, type Plan, type PlanningResult, type ProblemCode, type Profile } from "@internevo/domain";
+import { ProblemError, resolveJob, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import type { Command } from "commander";
 import { Option } from "commander";
-import { Type } from "typebox";
 import { integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { EXIT, type ExitCode } from "../exit-codes.ts";
 import { readJobFile } from "../job-input.ts";
 import type { Output } from "../output.ts";
+import { loadPlan, readJson } from "../plan-argument.ts";
 import { planningText } from "../planning-view.ts";
 
 export interface PlanCommandOptions {
@@ -19,25 +18,8 @@ export interface PlanCommandOptions {
   /** Name of a shipped profile, or path of a profile file; default: the job's. */
   readonly profile?: string;
   readonly memoryModel?: JobSpec["memoryModel"];
-  /** Path of a plan whose rank is asked for. */
+  /** A plan whose rank is asked for: a JSON file, or as tables show it. */
   readonly locate?: string;
-}
-
-/** @param missing the code for a file that is not there; one that is there and cannot be used is `invalid`. */
-async function readJson(path: string, field: string, { missing, invalid }: Readonly<Record<"missing" | "invalid", ProblemCode>>, what: string): Promise<unknown> {
-  let text: string;
-  try {
-    text = await readFile(path, "utf8");
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    const message = code === "ENOENT" ? "does not exist" : code === "EISDIR" ? "is a directory" : `cannot be read (${code ?? String(error)})`;
-    throw new ProblemError(code === "ENOENT" ? missing : invalid, `${what} ${path} ${message}`, [{ field, value: path, message, remedy: `give the path of ${what} in JSON` }], { cause: error });
-  }
-  try {
-    return JSON.parse(text) as unknown;
-  } catch (error) {
-    throw new ProblemError(invalid, `${path} is not JSON`, [{ field, value: path, message: (error as Error).message, remedy: "mend the file" }], { cause: error });
-  }
 }
 
 /** A shipped profile by name, else a profile file. @throws ProblemError `profile-missing` or `profile-invalid`. */
@@ -54,27 +36,6 @@ export async function loadProfile(nameOrPath: string | null, field: string): Pro
   return parseProfile(await readJson(nameOrPath, field, { missing: "profile-missing", invalid: "profile-invalid" }, "a profile"), `the profile ${nameOrPath}`);
 }
 
-const { recompute: _recompute, forwardOverlap, backwardOverlap, gradientSharding, ...required } = PlanSchema.properties;
-/** A plan as tables write it: recomputation as true or as 1, and what has a default may be left out. */
-const WrittenPlanSchema = Type.Object(
-  {
-    ...required,
-    recompute: Type.Union([Type.Boolean(), Type.Literal(0), Type.Literal(1)]),
-    gradientSharding: Type.Optional(gradientSharding),
-    forwardOverlap: Type.Optional(forwardOverlap),
-    backwardOverlap: Type.Optional(backwardOverlap),
-  },
-  { additionalProperties: false },
-);
-
-async function loadPlan(path: string, profile: Profile): Promise<Plan> {
-  const document = await readJson(path, "--locate", { missing: "plan-invalid", invalid: "plan-invalid" }, "a plan");
-  // A candidate of `--json` output holds its plan.
-  const plan = typeof document === "object" && document !== null && "plan" in document ? document.plan : document;
-  const written = validate(WrittenPlanSchema, plan, "plan-invalid", `the plan ${path}`);
-  return { gradientSharding: 1, ...profile.executor, ...written, recompute: Boolean(written.recompute) };
-}
-
 /**
  * Plans a job from its file alone: no service is needed.
  * @throws ProblemError for a job, profile or plan that cannot be read or is not valid.
@@ -82,7 +43,7 @@ async function loadPlan(path: string, profile: Profile): Promise<Plan> {
 export async function planCommand(options: PlanCommandOptions): Promise<PlanningResult> {
   const job = resolveJob(await readJobFile(options.job));
   const profile = await loadProfile(options.profile ?? job.cluster.profile, options.profile === undefined ? "cluster.profile" : "--profile");
-  const locate = options.locate === undefined ? undefined : await loadPlan(options.locate, profile);
+  const locate = options.locate === undefined ? undefined : await loadPlan(options.locate, "--locate", profile);
   return planJob(job, profile, {
     top: options.top,
     ...(options.memoryModel ? { memoryModel: options.memoryModel } : {}),
@@ -108,7 +69,7 @@ export function addPlan(program: Command, context: Context): void {
     .option("--top <k>", "how many of the best plans", integerArgument(1, 10_000), 10)
     .option("--profile <name or file>", `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, or a file; default: the job's`)
     .addOption(new Option("--memory-model <model>", "how memory is predicted; default: the job's").choices(["executor", "paper"]))
-    .option("--locate <plan>", "JSON file of a plan: say its rank, or why it is rejected")
+    .option("--locate <plan>", "a plan, as tables show it or a JSON file: say its rank, or why it is rejected")
     .action(async (job: string, options: Omit<PlanCommandOptions, "job">) => {
       context.setExitCode(showPlanning(await planCommand({ job, ...options }), context.output()));
     });

@@ -6,8 +6,8 @@ import { dimensionsOf, dimensionValue, explainPlan } from "./words.ts";
 const plan = (over: Partial<Plan>): Plan => ({ microBatchSize: 1, microBatches: 2, recompute: false, pipelineParallel: 1, dataParallel: 64, tensorParallel: 1, sequenceParallel: 2, parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 4, forwardOverlap: "none", backwardOverlap: "none", ...over });
 
 it("leaves out what all plans have in common, and says it once", () => {
-  const labels = planLabels([plan({}), plan({ tensorParallel: 2, optimizerStateSharding: 64 }), plan({ forwardOverlap: "block" })]);
-  expect(labels).toEqual({ common: "b1 n2 a0 pp1 dp64 sp2 ps1 gs1", own: ["tp1 oss4", "tp2 oss64", "tp1 oss4 ovblock/none"] });
+  const labels = planLabels([plan({}), plan({ tensorParallel: 2, optimizerStateSharding: 64 }), plan({ forwardOverlap: "block" }), plan({ forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" })]);
+  expect(labels).toEqual({ common: "b1 n2 a0 pp1 dp64 sp2 ps1 gs1", own: ["tp1 oss4", "tp2 oss64", "tp1 oss4 ovblock/none", "tp1 oss4 ovinter/intra"] });
 });
 
 it("names what is beyond the paper only where a plan has it", () => {

@@ -7,6 +7,9 @@ export interface PlanLabels {
   readonly own: readonly string[];
 }
 
+/** "inter-layer" and "intra-layer" differ in a syllable; bars have little room. */
+const brief = (parts: readonly string[]): string => parts.join(" ").replaceAll("-layer", "");
+
 /** The labels of several plans without what they have in common: what differs is what one looks for. */
 export function planLabels(plans: readonly Plan[]): PlanLabels {
   const parts = plans.map((plan) => planLabel(plan).split(" "));
@@ -15,5 +18,5 @@ export function planLabels(plans: readonly Plan[]): PlanLabels {
   const length = Math.max(...parts.map((each) => each.length));
   const isCommon = Array.from({ length }, (_, index) => parts.every((each) => each[index] === first[index]));
   if (isCommon.every(Boolean)) return { common: "", own: plans.map(planLabel) };
-  return { common: first.filter((_, index) => isCommon[index]).join(" "), own: parts.map((each) => each.filter((_, index) => !isCommon[index]).join(" ")) };
+  return { common: first.filter((_, index) => isCommon[index]).join(" "), own: parts.map((each) => brief(each.filter((_, index) => !isCommon[index]))) };
 }

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { NATIVE_PROTOCOL, type ProbeConfig, type ProbeEvent } from "@internevo/contracts";
-import { ProfileSchema, validate, type Cluster, type Failure, type Profile } from "@internevo/domain";
+import { ProfileSchema, validate, type Cluster, type Failure, type Placement, type Profile } from "@internevo/domain";
 import { launchTarget } from "../launch-hosts.ts";
 import { launchRanks } from "../launch.ts";
 import type { Probe } from "../programs.ts";
@@ -72,8 +72,8 @@ function peakOf(events: readonly ProbeEvent[], precision: "fp32" | "bf16", large
 export const profileName = (clusterName: string, measuredAt: Date): string => `${clusterName} ${measuredAt.toISOString().slice(0, 16).replace("T", " ")}Z`;
 
 /** What the probe said, as a profile. */
-export function assembleProfile(options: { events: readonly ProbeEvent[]; cluster: Cluster; digest: string; threadsPerRank: number; command: string; measuredAt: Date; seconds: number }): Profile {
-  const { events, cluster, digest, threadsPerRank, command, measuredAt, seconds } = options;
+export function assembleProfile(options: { events: readonly ProbeEvent[]; cluster: Cluster; digest: string; threadsPerRank: number; command: string; measuredAt: Date; seconds: number; overlapPlacements: readonly Placement[] }): Profile {
+  const { events, overlapPlacements, cluster, digest, threadsPerRank, command, measuredAt, seconds } = options;
   const [device] = named(events, "device");
   if (!device) throw new Error("the probe ended without describing the device");
   const profile: Profile = {
@@ -90,7 +90,11 @@ export function assembleProfile(options: { events: readonly ProbeEvent[]; cluste
     executor: { forwardOverlap: "none", backwardOverlap: "none" },
     collectives: collectiveCurves(named(events, "collective")),
     modules: named(events, "module").map(({ shape, medianSeconds, p10Seconds, p90Seconds, samples }) => ({ shape, medianSeconds, p10Seconds, p90Seconds, samples })),
-    overlaps: named(events, "overlap").map(({ shape, op, bytes, groupSize, slowdown }) => ({ shape, op, bytes, groupSize, slowdown })),
+    // The probe answers in the order in which it was asked.
+    overlaps: named(events, "overlap").map(({ shape, op, bytes, groupSize, slowdown, aloneComputeSeconds, aloneCommunicationSeconds }, index) => {
+      const placement = overlapPlacements[index];
+      return { shape, op, bytes, groupSize, ...(placement === undefined ? {} : { placement }), slowdown, computeSeconds: aloneComputeSeconds, communicationSeconds: aloneCommunicationSeconds };
+    }),
     provenance: {
       source: "measured by internevo-probe",
       measuredAt: measuredAt.toISOString(),
@@ -136,5 +140,5 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
   if (outcome.status === "failed") return { status: "failed", failure: outcome.failure };
   if (done !== total) return { status: "failed", failure: { code: "internal", message: `the probe measured ${done} of ${total} points` } };
   const command = `mpirun -np ${ranks} internevo-probe --config ${options.runDirectory}/config.json`;
-  return { status: "measured", profile: assembleProfile({ events, cluster, digest, threadsPerRank: options.threadsPerRank, command, measuredAt, seconds: outcome.seconds }) };
+  return { status: "measured", profile: assembleProfile({ events, cluster, digest, threadsPerRank: options.threadsPerRank, command, measuredAt, seconds: outcome.seconds, overlapPlacements: needed.overlaps.map(({ collective }) => collective.placement) }) };
 }

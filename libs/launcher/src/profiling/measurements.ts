@@ -13,17 +13,17 @@ export const shapeKey = (shape: ModuleShape): string => JSON.stringify(Object.en
 
 const collectiveKey = (op: string, groupSize: number, placement: string, bytes: number): string => `${op} ${groupSize} ${placement} ${bytes}`;
 
-const overlapKey = (shape: ModuleShape | undefined, op: string, groupSize: number, bytes: number | undefined): string => `${shape ? shapeKey(shape) : ""} ${op} ${groupSize} ${bytes ?? ""}`;
+const overlapKey = (shape: ModuleShape | undefined, op: string, groupSize: number, bytes: number | undefined, placement: string | undefined): string => `${shape ? shapeKey(shape) : ""} ${op} ${groupSize} ${bytes ?? ""} ${placement ?? ""}`;
 
 /** The needed measurements that a profile lacks. */
 export function missingMeasurements(profile: Profile, needed: Measurements): Measurements {
   const modules = new Set(profile.modules.map((module) => shapeKey(module.shape)));
   const points = new Set(profile.collectives.flatMap((curve) => curve.points.map((point) => collectiveKey(curve.op, curve.groupSize, curve.placement, point.bytes))));
-  const overlaps = new Set(profile.overlaps.map((overlap) => overlapKey(overlap.shape, overlap.op, overlap.groupSize, overlap.bytes)));
+  const overlaps = new Set(profile.overlaps.map((overlap) => overlapKey(overlap.shape, overlap.op, overlap.groupSize, overlap.bytes, overlap.placement)));
   return {
     modules: needed.modules.filter((shape) => !modules.has(shapeKey(shape))),
     collectives: needed.collectives.filter((each) => !points.has(collectiveKey(each.op, each.groups[0]?.length ?? 0, each.placement, each.bytes))),
-    overlaps: needed.overlaps.filter(({ module, collective }) => !overlaps.has(overlapKey(module, collective.op, collective.groups[0]?.length ?? 0, collective.bytes))),
+    overlaps: needed.overlaps.filter(({ module, collective }) => !overlaps.has(overlapKey(module, collective.op, collective.groups[0]?.length ?? 0, collective.bytes, collective.placement))),
   };
 }
 
@@ -36,7 +36,7 @@ export function countMissing(profile: Profile, needed: Measurements): number {
 /** A profile completed by a newer measurement of the same cluster: device and provenance are the newer's, points of both are kept, the newer's where both have one. */
 export function mergeProfiles(older: Profile, newer: Profile): Profile {
   const modules = new Map([...older.modules, ...newer.modules].map((module) => [shapeKey(module.shape), module]));
-  const overlaps = new Map([...older.overlaps, ...newer.overlaps].map((overlap) => [overlapKey(overlap.shape, overlap.op, overlap.groupSize, overlap.bytes), overlap]));
+  const overlaps = new Map([...older.overlaps, ...newer.overlaps].map((overlap) => [overlapKey(overlap.shape, overlap.op, overlap.groupSize, overlap.bytes, overlap.placement), overlap]));
   const curves = new Map<string, CollectiveCurve>();
   for (const curve of [...older.collectives, ...newer.collectives]) {
     const key = `${curve.op} ${curve.groupSize} ${curve.placement}`;

@@ -37,6 +37,21 @@ constexpr std::int64_t attentionBackwardElements(std::int64_t keys, std::int64_t
                  16);
 }
 
+/// Scores are kept in units of log2(e): 2^x costs less than e^x.
+constexpr float kLog2E = 1.44269504088896341f;
+constexpr float kLn2 = 0.693147180559945309f;
+
+/// Asks for the rows of the tile that begins at row `first`, of which `elements` are wanted: one head's part of a row is
+/// far from the next one's, which hardware does not foresee.
+template <typename T>
+inline void prefetchRows(const T* rows, std::int64_t first, std::int64_t sequence, std::int64_t stride,
+                         std::int64_t elements) {
+  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t r = first; r < std::min(first + kAttentionTile, sequence); ++r) {
+    for (std::int64_t i = 0; i < elements; i += kLine) __builtin_prefetch(rows + r * stride + i);
+  }
+}
+
 /// Tiles of keys, [begin, end).
 struct TileRange {
   std::int64_t begin, end;

@@ -35,7 +35,7 @@ struct BackwardScratch {
   }
 };
 
-/// Loads one tile of q (scaled) and gO as float32 and packs both; delta = Σ o·gO of each row.
+/// Loads one tile of q (scaled, and so is gK in the end) and gO as float32 and packs both; delta = Σ o·gO of each row.
 template <typename T>
 void loadTile(const AttentionBlockShape& s, std::int64_t first, std::int64_t rows, float scale, const T* q, const T* o,
               const T* gO, const BackwardScratch& m) {
@@ -58,20 +58,26 @@ void loadTile(const AttentionBlockShape& s, std::int64_t first, std::int64_t row
   packSlivers({m.gO, DataType::float32}, size, 1, rows, size, m.packedGO);
 }
 
-/// One row: scores -> p = exp(score − logSumExp), and gP -> p·(gP − delta); zeros outside [low, high).
-void softmaxGradient(std::int64_t low, std::int64_t high, std::int64_t columns, float logSumExp, float deltaOfRow,
-                     float* p, float* gP) {
-  const std::int64_t begin = low / Vec::width * Vec::width;
-  const Vec shift = broadcast(logSumExp), delta = broadcast(deltaOfRow);
-  forVectors(high - begin, [&](std::int64_t c, std::int64_t count) {
-    const Vec e = exponential(loadUpTo(p + begin + c, count) - shift);
-    storeUpTo(gP + begin + c, e * (loadUpTo(gP + begin + c, count) - delta), count);
-    storeUpTo(p + begin + c, e, count);
-  });
-  std::fill(p, p + low, 0.f);
-  std::fill(gP, gP + low, 0.f);
-  std::fill(p + high, p + columns, 0.f);
-  std::fill(gP + high, gP + columns, 0.f);
+/// One row: scores -> p = 2^(score − logSumExp), and gP -> p·(gP − delta); zeros in the rest of [0, columns). All in
+/// units of log2(e); writes whole vectors.
+inline void softmaxGradient(std::int64_t low, std::int64_t high, std::int64_t columns, float logSumExp,
+                            float deltaOfRow, float* p, float* gP) {
+  const std::int64_t begin = low / Vec::width * Vec::width, end = alignUp(high, Vec::width);
+  const Vec shift = broadcast(logSumExp), delta = broadcast(deltaOfRow), none = broadcast(0.f);
+  for (std::int64_t c = begin; c < end; c += Vec::width) {
+    const Vec e = exponential2(load(p + c) - shift);
+    store(gP + c, e * (load(gP + c) - delta));
+    store(p + c, e);
+  }
+  for (float* const each : {p, gP}) {
+    for (std::int64_t c = 0; c < begin; c += Vec::width) store(each + c, none);
+    for (std::int64_t c = end; c < columns; c += Vec::width) store(each + c, none);
+    if (low > begin) store(each + begin, firstLanes(low - begin, none, load(each + begin)));
+    if (high < end) {
+      float* const last = each + end - Vec::width;
+      store(last, firstLanes(high - (end - Vec::width), load(last), none));
+    }
+  }
 }
 
 /// target[0, size) = source · scale, or += where `add`.
@@ -95,7 +101,10 @@ void backwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::
     std::fill_n(m.gQ, rows * size, 0.f);
   }
   const float scale = 1.f / std::sqrt(static_cast<float>(size));
-  loadTile(s, first, rows, scale, q, o, gO, m);
+  loadTile(s, first, rows, scale * kLog2E, q, o, gO, m);
+  prefetchRows(q, first + kAttentionTile, s.sequence, s.queryStride, size);
+  prefetchRows(o, first + kAttentionTile, s.sequence, s.outputStride, size);
+  prefetchRows(gO, first + kAttentionTile, s.sequence, s.outputStride, size);
 
   for (std::int64_t j = range.begin; j < range.end; ++j) {
     const std::int64_t key = j * kAttentionTile, columns = std::min(kAttentionTile, s.keySequence - key);
@@ -108,7 +117,7 @@ void backwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::
     for (std::int64_t r = 0; r < rows; ++r) {
       std::int64_t low, high;
       mask.visible(first + r, key, columns, &low, &high);
-      softmaxGradient(low, high, columns, logSumExp[first + r], m.delta[r], m.p + r * kAttentionTile,
+      softmaxGradient(low, high, columns, logSumExp[first + r] * kLog2E, m.delta[r], m.p + r * kAttentionTile,
                       m.gP + r * kAttentionTile);
     }
     gemmPacked(columns, size, rows, m.p, 1, kAttentionTile, m.packedGO, m.gV + key * size, size, true, transposed);
@@ -153,7 +162,7 @@ void backwardHead(const AttentionBlockShape& s, std::int64_t batch, std::int64_t
     }
   }
   for (std::int64_t key = begin; key < end; ++key) {
-    storeGradient(size, m.gK + key * size, broadcast(1.f), t.add, t.gK.as<G>() + kAt + key * s.keyStride);
+    storeGradient(size, m.gK + key * size, broadcast(kLn2), t.add, t.gK.as<G>() + kAt + key * s.keyStride);
     storeGradient(size, m.gV + key * size, broadcast(1.f), t.add, t.gV.as<G>() + vAt + key * s.valueStride);
   }
 }

@@ -10,6 +10,10 @@ namespace internevo::cpu {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+/// Queries whose scores are computed, exponentiated and used while they are in the first cache.
+constexpr std::int64_t kRowsTogether = 48;
+static_assert(kAttentionTile % kRowsTogether == 0 && kRowsTogether % kTileRows == 0 && kRowsTogether % Vec::width == 0);
+constexpr float kNothingSeen = -std::numeric_limits<float>::max();  // finite: a difference of two is a number
 
 struct ForwardScratch {
   float *packedK, *packedV, *scores, *query, *output, *largest, *total;
@@ -31,39 +35,69 @@ struct ForwardScratch {
   }
 };
 
-/// One row of scores: [low, high) -> exp(score − running maximum), zeros in the rest of [0, columns); rescales the
-/// row's state.
-void softmaxRow(std::int64_t low, std::int64_t high, std::int64_t columns, std::int64_t headSize, float* scores,
-                float* largest, float* total, float* output) {
-  if (low == high) {
-    std::fill(scores, scores + columns, 0.f);
-    return;
-  }
+/// Largest of a row's scores [low, high), or `largest` when that is larger. Those of the first and the last vector that are
+/// outside become −infinity, so that whole vectors are read from then on.
+inline float largestOf(std::int64_t low, std::int64_t high, float largest, float* scores) {
+  if (low == high) return largest;
   const std::int64_t begin = low / Vec::width * Vec::width, end = alignUp(high, Vec::width);
-  std::fill(scores, scores + begin, 0.f);
-  std::fill(scores + begin, scores + low, kMinusInfinity);
-  std::fill(scores + high, scores + end, kMinusInfinity);
-  std::fill(scores + end, scores + std::max(end, columns), 0.f);
+  const Vec hidden = broadcast(-std::numeric_limits<float>::infinity());
+  if (low > begin) store(scores + begin, firstLanes(low - begin, hidden, load(scores + begin)));
+  if (high < end) {
+    float* const last = scores + end - Vec::width;
+    store(last, firstLanes(high - (end - Vec::width), load(last), hidden));
+  }
   Vec top = load(scores + begin);
   for (std::int64_t c = begin + Vec::width; c < end; c += Vec::width) top = max(top, load(scores + c));
-  const float newLargest = std::max(*largest, maxOf(top));
-  const Vec shift = broadcast(newLargest);
-  Vec sum = broadcast(0.f);
+  return std::max(largest, maxOf(top));
+}
+
+/// One row of scores: [low, high) -> 2^(score − largest), zeros in the rest of [0, columns). The sum of the row.
+inline float exponentialRow(std::int64_t low, std::int64_t high, std::int64_t columns, float largest, float* scores) {
+  const std::int64_t begin = low / Vec::width * Vec::width, end = alignUp(high, Vec::width);
+  const Vec shift = broadcast(largest), none = broadcast(0.f);
+  Vec sum = none;
   for (std::int64_t c = begin; c < end; c += Vec::width) {
-    const Vec e = exponential(load(scores + c) - shift);
+    const Vec e = exponential2(load(scores + c) - shift);
     store(scores + c, e);
     sum = sum + e;
   }
-  if (newLargest != *largest) {
-    const float correction = std::exp(*largest - newLargest);  // 0 for the first tile
-    *total *= correction;
-    const Vec factor = broadcast(correction);
-    forVectors(headSize, [&](std::int64_t i, std::int64_t count) {
-      storeUpTo(output + i, loadUpTo(output + i, count) * factor, count);
-    });
-    *largest = newLargest;
+  for (std::int64_t c = 0; c < begin; c += Vec::width) store(scores + c, none);
+  for (std::int64_t c = end; c < columns; c += Vec::width) store(scores + c, none);
+  return sumOf(sum);
+}
+
+/// Scores of queries [part, part + rows) of a tile and a tile of keys -> 2^(score − running maximum of the row); rescales
+/// the rows' state. In passes over all rows, so that no row waits for another's maximum. `output` holds nothing yet when
+/// `begins`.
+void softmaxPart(const AttentionMask& mask, std::int64_t firstQuery, std::int64_t part, std::int64_t rows,
+                 std::int64_t key, std::int64_t columns, std::int64_t headSize, bool begins, const ForwardScratch& m) {
+  std::int64_t low[kRowsTogether], high[kRowsTogether];
+  alignas(64) float newLargest[kRowsTogether], factor[kRowsTogether];
+  float* const largest = m.largest + part;
+  float* const total = m.total + part;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    mask.visible(firstQuery + part + r, key, columns, low + r, high + r);
+    newLargest[r] = largestOf(low[r], high[r], largest[r], m.scores + r * kAttentionTile);
   }
-  *total += sumOf(sum);
+  for (std::int64_t r = rows; r < alignUp(rows, Vec::width); ++r) newLargest[r] = largest[r] = total[r] = 0.f;
+  for (std::int64_t r = 0; r < rows; r += Vec::width) {
+    const Vec change = exponential2(load(largest + r) - load(newLargest + r));
+    store(factor + r, change);
+    store(largest + r, load(newLargest + r));
+    store(total + r, load(total + r) * change);
+  }
+  for (std::int64_t r = 0; r < rows; ++r) {
+    total[r] += exponentialRow(low[r], high[r], columns, newLargest[r], m.scores + r * kAttentionTile);
+  }
+  if (begins) return;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    if (factor[r] == 1.f) continue;
+    const Vec change = broadcast(factor[r]);
+    float* const output = m.output + (part + r) * headSize;
+    forVectors(headSize, [&](std::int64_t i, std::int64_t count) {
+      storeUpTo(output + i, loadUpTo(output + i, count) * change, count);
+    });
+  }
 }
 
 /// One row's result, alone or put together with what is in o and logSumExp.
@@ -76,7 +110,7 @@ void storeRow(std::int64_t size, const float* output, float largest, float total
     *logSumExp = kMinusInfinity;
     return;
   }
-  const float inverse = 1.f / total, own = largest + std::log(total);
+  const float inverse = 1.f / total, own = largest * kLn2 + std::log(total);
   if (!merge || *logSumExp == kMinusInfinity) {
     const Vec factor = broadcast(inverse);
     forVectors(size, [&](std::int64_t i, std::int64_t count) {
@@ -102,30 +136,28 @@ void forwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::i
   const std::int64_t rows = std::min(kAttentionTile, s.sequence - first);
   const TileRange range = mask.tiles(first, rows);
   if (merge && range.begin >= range.end) return;
-  const Vec scale = broadcast(1.f / std::sqrt(static_cast<float>(size)));
+  const Vec scale = broadcast(kLog2E / std::sqrt(static_cast<float>(size)));
   for (std::int64_t r = 0; r < rows; ++r) {
     const T* const source = q + (first + r) * s.queryStride;
     forVectors(size, [&](std::int64_t i, std::int64_t count) {
       storeUpTo(m.query + r * size + i, loadUpTo(source + i, count) * scale, count);
     });
-    m.largest[r] = kMinusInfinity;
+    m.largest[r] = kNothingSeen;
     m.total[r] = 0.f;
   }
-  std::fill_n(m.output, rows * size, 0.f);
+  prefetchRows(q, first + kAttentionTile, s.sequence, s.queryStride, size);
 
   for (std::int64_t j = range.begin; j < range.end; ++j) {
     const std::int64_t key = j * kAttentionTile, columns = std::min(kAttentionTile, s.keySequence - key);
     const bool diagonal = mask.onDiagonal(first, key);
-    gemmPacked(rows, columns, size, m.query, size, 1, m.packedK + key * size, m.scores, kAttentionTile, false,
-               diagonal ? Triangle::result : Triangle::none);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      std::int64_t low, high;
-      mask.visible(first + r, key, columns, &low, &high);
-      softmaxRow(low, high, columns, size, m.scores + r * kAttentionTile, m.largest + r, m.total + r,
-                 m.output + r * size);
+    for (std::int64_t part = 0; part < rows; part += kRowsTogether) {
+      const std::int64_t partRows = std::min(kRowsTogether, rows - part);
+      gemmPacked(partRows, columns, size, m.query + part * size, size, 1, m.packedK + key * size, m.scores,
+                 kAttentionTile, false, diagonal ? Triangle::result : Triangle::none, part);
+      softmaxPart(mask, first, part, partRows, key, columns, size, j == range.begin, m);
+      gemmPacked(partRows, size, columns, m.scores, kAttentionTile, 1, m.packedV + key * alignUp(size, kAttentionPad),
+                 m.output + part * size, size, j > range.begin, diagonal ? Triangle::left : Triangle::none, part);
     }
-    gemmPacked(rows, size, columns, m.scores, kAttentionTile, 1, m.packedV + key * alignUp(size, kAttentionPad),
-               m.output, size, true, diagonal ? Triangle::left : Triangle::none);
   }
 
   for (std::int64_t r = 0; r < rows; ++r) {

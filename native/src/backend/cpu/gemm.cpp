@@ -29,10 +29,10 @@ inline void tile(std::int64_t k, const float* a, std::int64_t aRowStride, std::i
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
     low[i] = high[i] = broadcast(0.f);
-    __builtin_prefetch(c + i * cStride);
-    __builtin_prefetch(c + i * cStride + kTileColumns - 1);
+    __builtin_prefetch(c + i * cStride, 1);
+    __builtin_prefetch(c + i * cStride + kTileColumns - 1, 1);
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (std::int64_t p = 0; p < k; ++p) {
     const Vec b0 = load(bTile), b1 = load(bTile + Vec::width);
 #pragma GCC unroll 16
@@ -156,12 +156,6 @@ void packTransposed(const T* source, std::int64_t laneStride, std::int64_t lanes
 /// The same where lanes are contiguous in the source.
 template <int Lanes, typename T>
 void packStraight(const T* source, std::int64_t depthStride, std::int64_t lanes, std::int64_t k, float* packed) {
-  if (lanes == Lanes) {
-    for (std::int64_t p = 0; p < k; ++p) {
-      for (int lane = 0; lane < Lanes; ++lane) packed[p * Lanes + lane] = toFloat(source[p * depthStride + lane]);
-    }
-    return;
-  }
   for (std::int64_t p = 0; p < k; ++p) {
     for (int lane = 0; lane < Lanes; ++lane) {
       packed[p * Lanes + lane] = lane < lanes ? toFloat(source[p * depthStride + lane]) : 0.f;
@@ -169,12 +163,58 @@ void packStraight(const T* source, std::int64_t depthStride, std::int64_t lanes,
   }
 }
 
+/// `Panels` whole panels side by side, so that a row of the source is read in one piece. Where a panel is not a multiple
+/// of a vector wide the last vector of a row spills into the next row, which is written after it, and at last into the
+/// panel behind, whose first row is then written again.
+template <int Lanes, int Panels, typename T>
+void packStraightPanels(const T* source, std::int64_t depthStride, std::int64_t k, float* packed) {
+  constexpr int kVectors = (Lanes + Vec::width - 1) / Vec::width;
+  constexpr int kSpill = kVectors * Vec::width - Lanes;
+  for (std::int64_t p = 0; p + (kSpill > 0) < k; ++p, source += depthStride) {
+#pragma GCC unroll 16
+    for (int panel = 0; panel < Panels; ++panel) {
+#pragma GCC unroll 4
+      for (int i = 0; i < kVectors; ++i) {
+        store(packed + panel * Lanes * k + p * Lanes + i * Vec::width, load(source + panel * Lanes + i * Vec::width));
+      }
+    }
+  }
+  if constexpr (kSpill > 0) {
+    for (int panel = 0; panel < Panels; ++panel) packStraight<Lanes>(source + panel * Lanes, 0, Lanes, 1, packed + panel * Lanes * k + (k - 1) * Lanes);
+  }
+}
+
+/// Asks for `lanes` × k elements, of which runs of `runElements` lie together: their loads then overlap instead of
+/// waiting for one another.
+template <typename T>
+inline void prefetchSource(const T* source, std::int64_t runs, std::int64_t runStride, std::int64_t runElements) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  for (std::int64_t run = 0; run < runs; ++run) {
+    for (std::int64_t i = 0; i < runElements; i += kLine) __builtin_prefetch(source + run * runStride + i);
+  }
+}
+
+/// Panels that are packed side by side: some lines of the cache of each row.
+template <int Lanes>
+constexpr int kPackedTogether = std::max(1, 48 / Lanes);
+
 /// Panels of `Lanes` along the first index of source(lane, p).
 template <int Lanes, typename T>
 void packPanels(const T* source, std::int64_t laneStride, std::int64_t depthStride, std::int64_t lanes,
                 std::int64_t k, float* packed) {
-  for (std::int64_t first = 0; first < lanes; first += Lanes, packed += Lanes * k) {
+  constexpr int kTogether = kPackedTogether<Lanes>;
+  std::int64_t first = 0;
+  if (depthStride != 1) {
+    // The last vector of a group may reach past its lanes, so one lane more than the vectors need stays behind it.
+    for (; first + kTogether * Lanes + Vec::width <= lanes; first += kTogether * Lanes, packed += kTogether * Lanes * k) {
+      const std::int64_t next = first + kTogether * Lanes;
+      prefetchSource(source + next * laneStride, k, depthStride, std::min<std::int64_t>(kTogether * Lanes, lanes - next));
+      packStraightPanels<Lanes, kTogether>(source + first * laneStride, depthStride, k, packed);
+    }
+  }
+  for (; first < lanes; first += Lanes, packed += Lanes * k) {
     const std::int64_t count = std::min<std::int64_t>(Lanes, lanes - first);
+    if (depthStride == 1) prefetchSource(source + (first + count) * laneStride, std::min<std::int64_t>(Lanes, lanes - first - count), laneStride, k);
     const T* const start = source + first * laneStride;
     if (depthStride == 1) {
       packTransposed<Lanes>(start, laneStride, count, k, packed);
@@ -214,12 +254,15 @@ struct Scratch {
 /// Rows [0, m) of one block of columns into float32 C, which holds m × n.
 void columnBlock(const Gemm& g, std::int64_t firstRow, std::int64_t m, std::int64_t firstColumn, std::int64_t n,
                  float* c, std::int64_t cStride, bool accumulate, const Scratch& scratch) {
+  // Blocks of equal height: every one reads the whole block of B.
+  const std::int64_t blocks = (m + kBlockRows - 1) / kBlockRows;
+  const std::int64_t blockRows = alignUp((m + blocks - 1) / blocks, kTileRows);
   for (std::int64_t p = 0; p < g.k; p += kBlockDepth) {
     const std::int64_t depth = std::min(kBlockDepth, g.k - p);
     packAny<kTileColumns>(g.b.offset(p * g.bRowStride + firstColumn * g.bColumnStride), g.bColumnStride,
                           g.bRowStride, n, depth, scratch.packedB);
-    for (std::int64_t i = 0; i < m; i += kBlockRows) {
-      const std::int64_t rows = std::min(kBlockRows, m - i);
+    for (std::int64_t i = 0; i < m; i += blockRows) {
+      const std::int64_t rows = std::min(blockRows, m - i);
       packAny<kTileRows>(g.a.offset((firstRow + i) * g.aRowStride + p * g.aColumnStride), g.aRowStride,
                          g.aColumnStride, rows, depth, scratch.packedA);
       multiplyBlock(rows, n, depth, scratch.packedA, scratch.packedB, c + i * cStride, cStride,
@@ -286,14 +329,15 @@ void packSlivers(ConstView b, std::int64_t rowStride, std::int64_t columnStride,
 
 void gemmPacked(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t aRowStride,
                 std::int64_t aColumnStride, const float* packedB, float* c, std::int64_t cStride, bool accumulate,
-                Triangle triangle) {
+                Triangle triangle, std::int64_t firstRow) {
   for (std::int64_t j = 0; j < n; j += kTileColumns) {
     const std::int64_t columns = std::min(kTileColumns, n - j);
-    const std::int64_t firstRow = triangle == Triangle::result ? j / kTileRows * kTileRows : 0;
-    for (std::int64_t i = firstRow; i < m; i += kTileRows) {
+    const std::int64_t top =
+        triangle == Triangle::result ? std::max<std::int64_t>(j - firstRow, 0) / kTileRows * kTileRows : 0;
+    for (std::int64_t i = top; i < m; i += kTileRows) {
       const std::int64_t rows = std::min(kTileRows, m - i);
       const std::int64_t begin = triangle == Triangle::leftTransposed ? std::min(i, k) : 0;
-      const std::int64_t end = triangle == Triangle::left ? std::min(k, i + rows) : k;
+      const std::int64_t end = triangle == Triangle::left ? std::min(k, firstRow + i + rows) : k;
       tileOfRows<kTileRows>(rows, end - begin, a + i * aRowStride + begin * aColumnStride, aRowStride, aColumnStride,
                             packedB + j * k + begin * kTileColumns, c + i * cStride + j, cStride, columns, accumulate);
     }

@@ -50,16 +50,17 @@ constexpr std::int64_t packedSliversElements(std::int64_t k, std::int64_t n) {
 /// Packs B[k, n] (float32 or bfloat16): sliver s holds columns [s·kTileColumns, …), row after row of kTileColumns.
 void packSlivers(ConstView b, std::int64_t rowStride, std::int64_t columnStride, std::int64_t k, std::int64_t n,
                  float* packed);
-/// What is known to be zero, or not wanted, in a product on the diagonal of a causal mask.
+/// What is known to be zero, or not wanted, in a product on the diagonal of a causal mask. The product's first row is row
+/// `firstRow` of the mask's triangle (result and left).
 enum class Triangle {
   none,
-  result,  ///< only C[i, j] with j ≤ i is wanted (some of the others are computed, the rest is left alone)
-  left,    ///< A[i, p] is zero where p > i
+  result,  ///< only C[i, j] with j ≤ i + firstRow is wanted (some of the others are computed, the rest is left alone)
+  left,    ///< A[i, p] is zero where p > i + firstRow
   leftTransposed,  ///< A[i, p] is zero where p < i
 };
 /// C[m, n] (+)= A[m, k] · packed B, all float32, no blocking over k. A need not be packed.
 void gemmPacked(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t aRowStride,
                 std::int64_t aColumnStride, const float* packedB, float* c, std::int64_t cStride, bool accumulate,
-                Triangle triangle = Triangle::none);
+                Triangle triangle = Triangle::none, std::int64_t firstRow = 0);
 
 }  // namespace internevo::cpu

@@ -54,15 +54,18 @@ inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
 inline Vec min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
 inline Vec squareRoot(Vec a) { return {_mm512_sqrt_ps(a.v)}; }
-inline Vec roundNearest(Vec a) { return {_mm512_roundscale_ps(a.v, 0x08)}; }
-/// 2^n for integral n in [-126, 127].
-inline Vec powerOfTwo(Vec n) {
-  const __m512i e = _mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127));
-  return {_mm512_castsi512_ps(_mm512_slli_epi32(e, 23))};
+/// value · 2^n, where n is the integer that `shifted` = n + kRounder holds in its lowest bits; no overflow or underflow.
+inline Vec scaleByPowerOfTwo(Vec value, Vec shifted) {
+  return {_mm512_castsi512_ps(
+      _mm512_add_epi32(_mm512_castps_si512(value.v), _mm512_slli_epi32(_mm512_castps_si512(shifted.v), 23)))};
 }
-/// value where x ≥ limit, else 0.
+/// value where x is not below the limit (or not a number), else 0.
 inline Vec zeroBelow(Vec x, Vec limit, Vec value) {
-  return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, limit.v, _CMP_GE_OQ), value.v)};
+  return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, limit.v, _CMP_NLT_UQ), value.v)};
+}
+/// Lanes [0, count) of a, the others of b.
+inline Vec firstLanes(std::int64_t count, Vec a, Vec b) {
+  return {_mm512_mask_blend_ps(static_cast<__mmask16>((1u << count) - 1), b.v, a.v)};
 }
 
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -98,13 +101,16 @@ inline Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
 inline Vec max(Vec a, Vec b) { return {_mm256_max_ps(a.v, b.v)}; }
 inline Vec min(Vec a, Vec b) { return {_mm256_min_ps(a.v, b.v)}; }
 inline Vec squareRoot(Vec a) { return {_mm256_sqrt_ps(a.v)}; }
-inline Vec roundNearest(Vec a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
-inline Vec powerOfTwo(Vec n) {
-  const __m256i e = _mm256_add_epi32(_mm256_cvtps_epi32(n.v), _mm256_set1_epi32(127));
-  return {_mm256_castsi256_ps(_mm256_slli_epi32(e, 23))};
+inline Vec scaleByPowerOfTwo(Vec value, Vec shifted) {
+  return {_mm256_castsi256_ps(
+      _mm256_add_epi32(_mm256_castps_si256(value.v), _mm256_slli_epi32(_mm256_castps_si256(shifted.v), 23)))};
 }
 inline Vec zeroBelow(Vec x, Vec limit, Vec value) {
-  return {_mm256_and_ps(_mm256_cmp_ps(x.v, limit.v, _CMP_GE_OQ), value.v)};
+  return {_mm256_and_ps(_mm256_cmp_ps(x.v, limit.v, _CMP_NLT_UQ), value.v)};
+}
+inline Vec firstLanes(std::int64_t count, Vec a, Vec b) {
+  alignas(32) static constexpr std::int32_t kMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+  return {_mm256_blendv_ps(b.v, a.v, _mm256_loadu_ps(reinterpret_cast<const float*>(kMasks + 8 - count)))};
 }
 
 #else
@@ -134,10 +140,22 @@ inline Vec fma(Vec a, Vec b, Vec c) { return lanes([&](int i) { return std::fma(
 inline Vec max(Vec a, Vec b) { return lanes([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; }); }
 inline Vec min(Vec a, Vec b) { return lanes([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; }); }
 inline Vec squareRoot(Vec a) { return lanes([&](int i) { return std::sqrt(a.v[i]); }); }
-inline Vec roundNearest(Vec a) { return lanes([&](int i) { return std::nearbyint(a.v[i]); }); }
-inline Vec powerOfTwo(Vec n) { return lanes([&](int i) { return std::ldexp(1.f, static_cast<int>(n.v[i])); }); }
+inline Vec scaleByPowerOfTwo(Vec value, Vec shifted) {
+  return lanes([&](int i) {
+    std::uint32_t bits, power;
+    std::memcpy(&bits, &value.v[i], 4);
+    std::memcpy(&power, &shifted.v[i], 4);
+    bits += power << 23;
+    float result;
+    std::memcpy(&result, &bits, 4);
+    return result;
+  });
+}
 inline Vec zeroBelow(Vec x, Vec limit, Vec value) {
-  return lanes([&](int i) { return x.v[i] >= limit.v[i] ? value.v[i] : 0.f; });
+  return lanes([&](int i) { return x.v[i] < limit.v[i] ? 0.f : value.v[i]; });
+}
+inline Vec firstLanes(std::int64_t count, Vec a, Vec b) {
+  return lanes([&](int i) { return i < count ? a.v[i] : b.v[i]; });
 }
 
 #endif
@@ -156,27 +174,57 @@ inline void storePartial(T* p, Vec a, std::int64_t count) {
   for (int i = 0; i < count && i < Vec::width; ++i) storeFloat(p + i, lane[i]);
 }
 
+/// Sum: the upper half of the lanes is added to the lower one until one is left. The same in every version.
+#if defined(__AVX2__) && defined(__FMA__)
+inline float sumOf(__m256 a) {
+  __m128 half = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+  return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+}
+inline float maxOf(__m256 a) {
+  __m128 half = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  half = _mm_max_ps(half, _mm_movehl_ps(half, half));
+  return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
+}
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__)
+inline float sumOf(Vec a) { return sumOf(_mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1))); }
+inline float maxOf(Vec a) { return maxOf(_mm256_max_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1))); }
+#else
+inline float sumOf(Vec a) { return sumOf(a.v); }
+inline float maxOf(Vec a) { return maxOf(a.v); }
+#endif
+#else
 inline float sumOf(Vec a) {
-  float lane[Vec::width];
-  store(lane, a);
   for (int half = Vec::width / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
+    for (int i = 0; i < half; ++i) a.v[i] += a.v[i + half];
   }
-  return lane[0];
+  return a.v[0];
 }
 inline float maxOf(Vec a) {
-  float lane[Vec::width];
-  store(lane, a);
-  float result = lane[0];
-  for (int i = 1; i < Vec::width; ++i) result = lane[i] > result ? lane[i] : result;
+  float result = a.v[0];
+  for (int i = 1; i < Vec::width; ++i) result = a.v[i] > result ? a.v[i] : result;
   return result;
 }
+#endif
 
-/// e^x to about 1 unit in the last place; exactly 1 at 0 and exactly 0 below −87.3 (also at −infinity).
+inline float firstOf(Vec a) {
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__)
+  return _mm512_cvtss_f32(a.v);
+#elif defined(__AVX2__) && defined(__FMA__)
+  return _mm256_cvtss_f32(a.v);
+#else
+  return a.v[0];
+#endif
+}
+
+/// Added to a number below 2^22 it leaves the nearest integer in the lowest bits.
+constexpr float kRounder = 12582912.f;
+
+/// e^x to about 1 unit in the last place; exactly 1 at 0, exactly 0 below −87.3 (also at −infinity), e^88 above 88.
 inline Vec exponential(Vec x) {
-  const Vec lowest = broadcast(-87.33654f);
-  const Vec clamped = min(max(x, lowest), broadcast(88.02969f));
-  const Vec n = roundNearest(clamped * broadcast(1.44269504088896341f));
+  const Vec clamped = min(broadcast(88.02969f), x);
+  const Vec shifted = fma(clamped, broadcast(1.44269504088896341f), broadcast(kRounder));
+  const Vec n = shifted - broadcast(kRounder);
   Vec r = fma(n, broadcast(-0.693359375f), clamped);
   r = fma(n, broadcast(2.12194440e-4f), r);
   Vec p = broadcast(1.9875691500e-4f);
@@ -186,7 +234,21 @@ inline Vec exponential(Vec x) {
   p = fma(p, r, broadcast(1.6666665459e-1f));
   p = fma(p, r, broadcast(5.0000001201e-1f));
   p = fma(p, r * r, r + broadcast(1.f));
-  return zeroBelow(x, lowest, p * powerOfTwo(n));
+  return zeroBelow(x, broadcast(-87.33654f), scaleByPowerOfTwo(p, shifted));
+}
+
+/// 2^x for x ≤ 127 to about 1 unit in the last place; exactly 1 at 0 and exactly 0 below −126 (also at −infinity).
+/// The polynomial (of least relative error) is summed in pairs: a chain of multiply-adds would be twice as long.
+inline Vec exponential2(Vec x) {
+  const Vec shifted = x + broadcast(kRounder);
+  const Vec r = x - (shifted - broadcast(kRounder));
+  const Vec square = r * r;
+  const Vec low = fma(r, broadcast(0.6931471824645996f), broadcast(1.f));
+  const Vec middle = fma(r, broadcast(0.055503323674201965f), broadcast(0.24022647738456726f));
+  Vec high = fma(r, broadcast(0.0013398875016719103f), broadcast(0.00961843691766262f));
+  high = fma(square, broadcast(0.00015353361959569156f), high);
+  const Vec p = fma(fma(high, square, middle), square, low);
+  return zeroBelow(x, broadcast(-126.f), scaleByPowerOfTwo(p, shifted));
 }
 
 /// Calls step(offset, count) for consecutive vectors of [0, elements); count is Vec::width except at the end.

@@ -1,12 +1,12 @@
-import { NATIVE_PROTOCOL, type TrainerConfig } from "@internevo/contracts";
 import { ProblemError, type Data, type JobSpec, type Mesh, type Plan } from "@internevo/domain";
-import type { Dataset } from "./dataset/prepare.ts";
+import { NATIVE_PROTOCOL, type TrainerConfig } from "./native.ts";
 
 export interface TrainerConfigOptions {
   readonly spec: JobSpec;
   readonly plan: Plan;
   readonly mesh: Mesh;
-  readonly dataset: Dataset;
+  /** What the trainer reads: a token file, or data in a format that it knows. */
+  readonly dataset: { readonly path: string };
   /** Optimizer steps to reach, counted from the first one of the job. */
   readonly steps: number;
   /** Null: no checkpoint is written or read. */
@@ -32,7 +32,7 @@ function trainerPlan({ forwardOverlap, backwardOverlap, contextParallel = 1, pip
 }
 
 /** Where tokens come from, as the trainer reads it: text has become a token file. */
-function trainerData(data: Data | null, { path }: Dataset): TrainerConfig["data"] {
+function trainerData(data: Data | null, path: string): TrainerConfig["data"] {
   const format = data?.format === "megatron" || data?.format === "internevo" ? data.format : "own";
   if (data?.packing !== "documents") return { path, format };
   const { packing, endOfDocumentToken, maxDocumentsPerSequence } = data;
@@ -57,7 +57,7 @@ export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
     plan: trainerPlan(plan),
     mesh,
     optimizer: spec.optimizer,
-    data: trainerData(spec.data, dataset),
+    data: trainerData(spec.data, dataset.path),
     seed: spec.seed,
     steps,
     checkpoint,

@@ -1,0 +1,117 @@
+import type { ClusterChoice, Explanation, FieldChange, LargestSequence, SweepAxis, SweepRow, WhyNot } from "@internevo/advisor";
+import { formatBytes, formatSeconds, planLabel, type Candidate, type Prediction } from "@internevo/domain";
+import { table, type Colors, type Column } from "./output.ts";
+
+const percent = (fraction: number): string => `${(fraction * 100).toFixed(1)}%`;
+const perGpu = ({ tokensPerGpuPerSecond: rate }: Prediction): string => rate.toFixed(rate < 100 ? 1 : 0);
+const figures = (predicted: Prediction): string => `${formatSeconds(predicted.stepTimeSeconds)} a step, ${formatBytes(predicted.peakMemoryBytes)} a GPU`;
+const changesText = (changes: readonly FieldChange[]): string => changes.map(({ field, from, to }) => `${field} ${String(from)} → ${String(to)}`).join(", ");
+const signed = (value: number, text: string): string => (value > 0 ? `+${text}` : value < 0 ? `−${text}` : text);
+
+export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): string {
+  const { plan, binding, excessBytes, predicted, memory, smallestChange, standing } = answer;
+  const sections = [colors.bold(planLabel(plan))];
+  if (binding !== null) sections.push(`${colors.red("rejected")}, ${binding.reason}: ${binding.message}`);
+  else if (standing !== null) sections.push(`${colors.green("feasible")}: rank ${standing.rank} of ${standing.of}, ${predicted ? figures(predicted) : ""}, ${formatBytes(Math.abs(excessBytes ?? 0))} to spare`);
+  if (memory.length > 0) {
+    const columns: Column<(typeof memory)[number]>[] = [
+      { title: "MEMORY OF THE FULLEST RANK", value: ({ line }) => line },
+      { title: "BYTES", align: "right", value: ({ bytes }) => formatBytes(bytes) },
+      { title: "OF A GPU", align: "right", value: ({ bytes }) => percent(bytes / limitBytes) },
+    ];
+    sections.push(table(columns, memory, colors));
+  }
+  if (smallestChange !== null) sections.push(`smallest change that makes it feasible: ${colors.bold(changesText(smallestChange.changes))}\n  ${planLabel(smallestChange.plan)}: ${figures(smallestChange.predicted)}`);
+  else if (binding !== null) sections.push("no plan of the job is feasible: give it more or larger GPUs, or a shorter sequence");
+  if (standing !== null && standing.rank > 1 && predicted !== null) {
+    const { best } = standing;
+    const faster = predicted.stepTimeSeconds / best.predicted.stepTimeSeconds - 1;
+    sections.push(`the best plan is ${percent(faster)} faster: ${changesText(best.changes)}\n  ${planLabel(best.plan)}: ${figures(best.predicted)}\nTerm by term: internevo explain JOB '${planLabel(plan)}' '${planLabel(best.plan)}'`);
+  }
+  return sections.join("\n\n");
+}
+
+export function explanationText(answer: Explanation, colors: Colors): string {
+  const { a, b, changes, time, memory, summary } = answer;
+  const side = (name: string, { plan, predicted, fits }: Explanation["a"]): string => `${colors.bold(name)}  ${planLabel(plan)}: ${figures(predicted)}, ${perGpu(predicted)} tokens/GPU/s${fits ? "" : colors.red(", does not fit")}`;
+  const rows = (list: Explanation["time"], title: string, format: (value: number) => string): string =>
+    table<Explanation["time"][number]>(
+      [
+        { title, value: ({ name }) => name.replace(/Seconds$/, "") },
+        { title: "A", align: "right", value: (term) => format(term.a) },
+        { title: "B", align: "right", value: (term) => format(term.b) },
+        { title: "B − A", align: "right", value: ({ difference }) => signed(difference, format(Math.abs(difference))) },
+      ],
+      list,
+      colors,
+    );
+  return [
+    `${side("A", a)}\n${side("B", b)}`,
+    changes.length === 0 ? "they are the same plan" : `from A to B: ${changesText(changes)}`,
+    rows(time, "TIME OF A STEP", formatSeconds),
+    rows(memory, "MEMORY OF THE FULLEST RANK", formatBytes),
+    summary,
+  ].join("\n\n");
+}
+
+export const axisValue = (axis: SweepAxis, value: number): string => (axis === "memory" ? formatBytes(value) : axis.endsWith("bandwidth") ? `x ${value}` : String(value));
+
+export function sweepText(axis: SweepAxis, rows: readonly SweepRow[], colors: Colors): string {
+  const columns: Column<SweepRow>[] = [
+    { title: axis.toUpperCase(), align: "right", value: ({ value }) => axisValue(axis, value) },
+    { title: "TOKENS/S", align: "right", value: ({ best, tokensPerSecond }) => (best === null ? "–" : tokensPerSecond.toFixed(0)) },
+    { title: "TOKENS/GPU/S", align: "right", value: ({ best }) => (best === null ? "–" : perGpu(best.predicted)) },
+    { title: "STEP TIME", align: "right", value: ({ best }) => (best === null ? "–" : formatSeconds(best.predicted.stepTimeSeconds)) },
+    { title: "MFU", align: "right", value: ({ best }) => (best === null ? "–" : percent(best.predicted.mfu)) },
+    { title: "PEAK MEMORY", align: "right", value: ({ best }) => (best === null ? "–" : formatBytes(best.predicted.peakMemoryBytes)) },
+    { title: "BEST PLAN", value: ({ best, reason }) => (best === null ? `none: ${reason ?? ""}` : planLabel(best.plan)) },
+  ];
+  return table(columns, rows, colors);
+}
+
+export function candidatesText(front: readonly Candidate[], colors: Colors): string {
+  const columns: Column<Candidate>[] = [
+    { title: "STEP TIME", align: "right", value: ({ predicted }) => formatSeconds(predicted.stepTimeSeconds) },
+    { title: "PEAK MEMORY", align: "right", value: ({ predicted }) => formatBytes(predicted.peakMemoryBytes) },
+    { title: "TOKENS/GPU/S", align: "right", value: ({ predicted }) => perGpu(predicted) },
+    { title: "PLAN", value: ({ plan }) => planLabel(plan) },
+  ];
+  return table(columns, front, colors);
+}
+
+export function largestSequenceText({ sequenceLengthTokens, best, next }: LargestSequence, colors: Colors): string {
+  if (best === null) return `not even ${next.sequenceLengthTokens} tokens fit: ${next.reason}`;
+  return [
+    `longest sequence: ${colors.bold(`${sequenceLengthTokens} tokens`)}, ${planLabel(best.plan)}: ${figures(best.predicted)}`,
+    `at ${next.sequenceLengthTokens} tokens: ${next.reason}`,
+  ].join("\n");
+}
+
+export function clustersText(considered: readonly ClusterChoice[], cheapest: ClusterChoice | null, colors: Colors): string {
+  const columns: Column<ClusterChoice>[] = [
+    { title: "NODES", align: "right", value: ({ nodes }) => String(nodes) },
+    { title: "GPUS", align: "right", value: ({ gpus }) => String(gpus) },
+    { title: "TIME", align: "right", value: ({ seconds }) => `${(seconds / 3600).toFixed(1)} h` },
+    { title: "GPU HOURS", align: "right", value: ({ gpuHours }) => gpuHours.toFixed(0) },
+    ...(considered.some(({ cost }) => cost !== null) ? [{ title: "COST", align: "right" as const, value: ({ cost }: ClusterChoice) => (cost ?? 0).toFixed(0) }] : []),
+    { title: "IN TIME", value: (choice) => (choice === cheapest ? colors.green("cheapest") : choice.meetsDeadline ? "yes" : "no") },
+    { title: "BEST PLAN", value: ({ best }) => planLabel(best.plan) },
+  ];
+  return `${table(columns, considered, colors)}\n\n${cheapest === null ? "no cluster that was considered meets the deadline" : `cheapest in time: ${cheapest.nodes} nodes, ${cheapest.gpuHours.toFixed(0)} GPU hours`}`;
+}
+
+const cell = (value: string | number): string => (typeof value === "number" || !/[",\n]/.test(value) ? String(value) : `"${value.replaceAll('"', '""')}"`);
+
+/** Rows as CSV (RFC 4180), one line each, with their names first. */
+export function csvText(rows: readonly Readonly<Record<string, string | number>>[]): string {
+  const names = Object.keys(rows[0] ?? {});
+  return [names.join(","), ...rows.map((row) => names.map((name) => cell(row[name] ?? "")).join(","))].join("\n");
+}
+
+export const candidateRow = (candidate: Candidate | null): Record<string, string | number> => ({
+  stepTimeSeconds: candidate?.predicted.stepTimeSeconds ?? "",
+  tokensPerGpuPerSecond: candidate?.predicted.tokensPerGpuPerSecond ?? "",
+  mfu: candidate?.predicted.mfu ?? "",
+  peakMemoryBytes: candidate?.predicted.peakMemoryBytes ?? "",
+  plan: candidate === null ? "" : planLabel(candidate.plan),
+});

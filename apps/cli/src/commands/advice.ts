@@ -1,0 +1,143 @@
+import { cheapestCluster, explain, largestSequence, paretoFront, sweep, SWEEP_AXES, whyNot, type SweepAxis } from "@internevo/advisor";
+import { SHIPPED_PROFILES } from "@internevo/cost-model";
+import { parseBytes, ProblemError, resolveJob, type JobSpec, type Profile } from "@internevo/domain";
+import { InvalidArgumentError, Option, type Command } from "commander";
+import { candidateRow, candidatesText, clustersText, csvText, explanationText, largestSequenceText, sweepText, whyNotText } from "../advice-view.ts";
+import { integerArgument, numberArgument } from "../arguments.ts";
+import type { Context } from "../context.ts";
+import { EXIT } from "../exit-codes.ts";
+import { readJobFile } from "../job-input.ts";
+import { choosePlan } from "../plan-argument.ts";
+import { loadProfile } from "./plan.ts";
+
+const PLAN_HELP = "a plan: as tables show it, a JSON file, or its rank in the job's own search";
+
+async function loadJob(path: string, profileName: string | undefined): Promise<{ job: JobSpec; profile: Profile }> {
+  const job = resolveJob(await readJobFile(path));
+  return { job, profile: await loadProfile(profileName ?? job.cluster.profile, profileName === undefined ? "cluster.profile" : "--profile") };
+}
+
+/** Values of a sweep: "4096,8192", with suffixes k and m for sequences and batches (4k = 4096), bytes for memory; "a..b" doubles from a to b. */
+export function axisValues(axis: SweepAxis, text: string): number[] {
+  const one = (part: string): number => {
+    const binary = /^(\d+)([kKmM])$/.exec(part.trim());
+    if ((axis === "sequence" || axis === "batch") && binary) return Number(binary[1]) * (binary[2]?.toLowerCase() === "k" ? 2 ** 10 : 2 ** 20);
+    const value = axis === "memory" ? parseBytes(part) : Number(part);
+    if (value === undefined || part.trim() === "" || !Number.isFinite(value) || value <= 0) {
+      throw new ProblemError("job-invalid", `"${part}" is no value of ${axis}`, [{ field: "--values", value: part, message: "is not a positive number", remedy: "give values such as 4k,8k,16k or 4k..64k" }]);
+    }
+    return value;
+  };
+  return text.split(",").flatMap((part) => {
+    const [from, to, rest] = part.split("..");
+    if (from === undefined || to === undefined || rest !== undefined) return [one(part)];
+    const values: number[] = [];
+    for (let value = one(from); value <= one(to) && values.length < 64; value *= 2) values.push(value);
+    return values;
+  });
+}
+
+const DURATION_SECONDS: Readonly<Record<string, number>> = { s: 1, min: 60, h: 3600, d: 86_400 };
+
+function durationArgument(text: string): number {
+  const [, digits, unit] = /^(\d+(?:\.\d+)?)(s|min|h|d)$/.exec(text.trim()) ?? [];
+  const seconds = Number(digits) * (DURATION_SECONDS[unit ?? ""] ?? Number.NaN);
+  if (!(seconds > 0)) throw new InvalidArgumentError("give a duration such as 12h or 30d (s, min, h, d).");
+  return seconds;
+}
+
+const profileOption = (): Option => new Option("--profile <name or file>", `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, or a file; default: the job's`);
+
+interface WhatIfOptions {
+  readonly profile?: string;
+  readonly axis?: SweepAxis;
+  readonly values?: string;
+  readonly largestSequence?: boolean;
+  readonly unit: number;
+  readonly sequences: number;
+  readonly pareto?: boolean;
+  readonly deadline?: number;
+  readonly tokens?: number;
+  readonly price?: number;
+  readonly csv?: boolean;
+}
+
+async function whatIf(path: string, options: WhatIfOptions, context: Context): Promise<void> {
+  const asked = [options.axis !== undefined, options.largestSequence === true, options.pareto === true, options.deadline !== undefined].filter(Boolean);
+  if (asked.length !== 1) {
+    throw new ProblemError("job-invalid", "what-if needs one question", [{ field: "what-if", value: null, message: `${asked.length} were asked`, remedy: "give one of --axis with --values, --largest-sequence, --pareto, --deadline with --tokens" }]);
+  }
+  const { job, profile } = await loadJob(path, options.profile);
+  const output = context.output();
+  const { signal } = context;
+  const show = (document: unknown, text: string, csv: readonly Readonly<Record<string, string | number>>[]): void => {
+    if (options.csv === true) output.data(csvText(csv));
+    else if (output.json) output.document(document);
+    else output.data(text);
+  };
+  if (options.axis !== undefined) {
+    if (options.values === undefined) throw new ProblemError("job-invalid", "--axis needs --values", [{ field: "--values", value: null, message: "is missing", remedy: "give values such as 4k,8k,16k or 4k..64k" }]);
+    const { axis } = options;
+    const rows = sweep(job, profile, axis, axisValues(axis, options.values), signal);
+    show({ axis, rows }, sweepText(axis, rows, output.colors), rows.map(({ value, tokensPerSecond, feasible, reason, best }) => ({ [axis]: value, tokensPerSecond, feasible, ...candidateRow(best), reason: reason ?? "" })));
+  } else if (options.largestSequence === true) {
+    const answer = largestSequence(job, profile, { unitTokens: options.unit, sequences: options.sequences, signal });
+    show(answer, largestSequenceText(answer, output.colors), [{ sequenceLengthTokens: answer.sequenceLengthTokens, ...candidateRow(answer.best), next: answer.next.sequenceLengthTokens, reason: answer.next.reason }]);
+    if (answer.best === null) context.setExitCode(EXIT.noFeasiblePlan);
+  } else if (options.pareto === true) {
+    const front = paretoFront(job, profile, { signal });
+    show(front, front.length === 0 ? "no plan is feasible" : candidatesText(front, output.colors), front.map(candidateRow));
+    if (front.length === 0) context.setExitCode(EXIT.noFeasiblePlan);
+  } else {
+    if (options.tokens === undefined) throw new ProblemError("job-invalid", "--deadline needs --tokens", [{ field: "--tokens", value: null, message: "is missing", remedy: "give the tokens to train on, e.g. --tokens 2e12" }]);
+    const { cheapest, considered } = cheapestCluster(job, profile, { tokens: options.tokens, seconds: options.deadline as number, ...(options.price === undefined ? {} : { pricePerGpuHour: options.price }), ...(options.values === undefined ? {} : { nodes: axisValues("nodes", options.values) }) }, signal);
+    show({ cheapest, considered }, clustersText(considered, cheapest, output.colors), considered.map(({ nodes, gpus, seconds, gpuHours, cost, meetsDeadline, best }) => ({ nodes, gpus, seconds, gpuHours, cost: cost ?? "", meetsDeadline: String(meetsDeadline), ...candidateRow(best) })));
+    if (cheapest === null) context.setExitCode(EXIT.noFeasiblePlan);
+  }
+}
+
+export function addAdvice(program: Command, context: Context): void {
+  program
+    .command("why-not")
+    .description("why a plan is not chosen: what rejects it, by how much, and the smallest change that makes it feasible; or what is better. Offline")
+    .argument("<job>", "job file, YAML or JSON; - for standard input")
+    .argument("<plan>", PLAN_HELP)
+    .addOption(profileOption())
+    .action(async (path: string, text: string, options: { profile?: string }) => {
+      const { job, profile } = await loadJob(path, options.profile);
+      const answer = whyNot(job, profile, await choosePlan(text, "plan", job, profile));
+      const output = context.output();
+      if (output.json) output.document(answer);
+      else output.data(whyNotText(answer, job.cluster.memoryPerGpuBytes, output.colors));
+    });
+  program
+    .command("explain")
+    .description("how one plan wins over another, term by term. Offline")
+    .argument("<job>", "job file, YAML or JSON; - for standard input")
+    .argument("[a]", PLAN_HELP, "1")
+    .argument("[b]", PLAN_HELP, "2")
+    .addOption(profileOption())
+    .action(async (path: string, a: string, b: string, options: { profile?: string }) => {
+      const { job, profile } = await loadJob(path, options.profile);
+      const answer = explain(job, profile, await choosePlan(a, "A", job, profile), await choosePlan(b, "B", job, profile));
+      const output = context.output();
+      if (output.json) output.document(answer);
+      else output.data(explanationText(answer, output.colors));
+    });
+  program
+    .command("what-if")
+    .description("the best plan under other circumstances: a sweep, the longest sequence, time against memory, the cheapest cluster. Offline")
+    .argument("<job>", "job file, YAML or JSON; - for standard input")
+    .addOption(profileOption())
+    .addOption(new Option("--axis <axis>", "what to vary; bandwidths are factors of the measured ones").choices(SWEEP_AXES))
+    .option("--values <list>", "values of the axis, e.g. 4k,8k or 4k..256k (doubling); with --deadline: numbers of nodes")
+    .option("--largest-sequence", "the longest sequence for which a plan fits")
+    .option("--unit <tokens>", "of --largest-sequence: lengths are multiples of it", integerArgument(1, 2 ** 30), 1024)
+    .option("--sequences <n>", "of --largest-sequence: sequences of a step", integerArgument(1, 2 ** 20), 1)
+    .option("--pareto", "the plans than which none is both faster and smaller")
+    .addOption(new Option("--deadline <duration>", "the cheapest cluster that trains --tokens in it, e.g. 30d").argParser(durationArgument))
+    .option("--tokens <n>", "tokens to train on, e.g. 2e12", numberArgument(1, 1e18))
+    .option("--price <amount>", "of one GPU for an hour", numberArgument(0, 1e6))
+    .option("--csv", "comma-separated values")
+    .action((path: string, options: WhatIfOptions) => whatIf(path, options, context));
+}

@@ -1,0 +1,187 @@
+import { CostModel, findShippedProfile, planFault, SHIPPED_PROFILES } from "@internevo/cost-model";
+import { resolveJob, type JobSpec, type Plan } from "@internevo/domain";
+import { planJob } from "@internevo/search";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { cheapestCluster, explain, largestSequence, paretoFront, sweep, whyNot } from "./index.ts";
+import { changesBetween, sizeOf } from "./differences.ts";
+
+const profile = findShippedProfile(SHIPPED_PROFILES[0] as string) as NonNullable<ReturnType<typeof findShippedProfile>>;
+
+const jobOf = (over: Record<string, unknown> = {}, cluster: Record<string, unknown> = {}): JobSpec =>
+  resolveJob({
+    name: "advice",
+    model: { hiddenSize: 4096, layers: 8, heads: 32, ffnHiddenSize: 11008, vocabularySize: 32000 },
+    sequenceLengthTokens: 4096,
+    globalBatchTokens: 65536,
+    cluster: { name: "lab", nodes: 1, gpusPerNode: 8, memoryPerGpu: "40GiB", profile: profile.name, ...cluster },
+    ...over,
+  });
+
+const job = jobOf();
+const best = () => planJob(job, profile, { top: 3 }).candidates;
+
+/** Every plan of a small job, one way of writing it down: all divisors of everything, kept when nothing is wrong with them. */
+function everyPlan(spec: JobSpec): Plan[] {
+  const upTo = [1, 2, 4, 8, 16];
+  const plans: Plan[] = [];
+  for (const pipelineParallel of upTo) for (const dataParallel of upTo) for (const sequenceParallel of upTo) for (const tensorParallel of new Set([1, sequenceParallel]))
+    for (const parameterSharding of upTo) for (const optimizerStateSharding of upTo) for (const gradientSharding of new Set([1, optimizerStateSharding]))
+      for (const microBatchSize of upTo) for (const recompute of [false, true]) {
+        const microBatches = spec.globalBatchTokens / spec.sequenceLengthTokens / dataParallel / microBatchSize;
+        if (!Number.isInteger(microBatches) || microBatches < 1) continue;
+        const plan: Plan = { pipelineParallel, dataParallel, sequenceParallel, tensorParallel, parameterSharding, optimizerStateSharding, gradientSharding, microBatchSize, microBatches, recompute, forwardOverlap: profile.executor.forwardOverlap, backwardOverlap: profile.executor.backwardOverlap };
+        if (planFault(plan, spec) === null) plans.push(plan);
+      }
+  return plans;
+}
+
+describe("why-not", () => {
+  it("names what binds, by how much, and a smallest change, as a plain search over all plans finds it", () => {
+    const tight = jobOf({}, { memoryPerGpu: "24GiB" });
+    const model = new CostModel(tight, profile);
+    const limit = tight.cluster.memoryPerGpuBytes;
+    const all = everyPlan(tight);
+    const fitting = all.filter((plan) => model.memory(plan).bytes <= limit);
+    const tooLarge = all.filter((plan) => model.memory(plan).bytes > limit);
+    expect(fitting.length).toBeGreaterThan(50);
+    expect(tooLarge.length).toBeGreaterThan(50);
+    for (let i = 0; i < tooLarge.length; i += Math.ceil(tooLarge.length / 25)) {
+      const plan = tooLarge[i] as Plan;
+      const answer = whyNot(tight, profile, plan);
+      expect(answer.binding?.reason).toBe("memory-exceeded");
+      expect(answer.excessBytes).toBe(model.memory(plan).bytes - limit);
+      expect(answer.memory.reduce((sum, { bytes }) => sum + bytes, 0)).toBe(model.memory(plan).bytes);
+      const change = answer.smallestChange;
+      expect(change).not.toBeNull();
+      if (change === null) continue;
+      expect(planFault(change.plan, tight)).toBeNull();
+      expect(model.memory(change.plan).bytes).toBeLessThanOrEqual(limit);
+      const [fields, distance] = sizeOf(change.changes);
+      for (const other of fitting) {
+        const [otherFields, otherDistance] = sizeOf(changesBetween(plan, other));
+        expect(fields < otherFields || (fields === otherFields && distance <= otherDistance + 1e-9)).toBe(true);
+      }
+    }
+  });
+
+  it("offers nothing further away than recomputing as many layers as it takes", () => {
+    const [first] = planJob(job, profile, { top: 1 }).candidates;
+    const plan: Plan = { ...(first?.plan as Plan), recompute: false };
+    const needed = new CostModel(job, profile).memory(plan).bytes;
+    const tight: JobSpec = { ...job, cluster: { ...job.cluster, memoryPerGpuBytes: needed - 1024 } };
+    const model = new CostModel(tight, profile);
+    const layers = [1, 2, 3, 4, 5, 6, 7].map((recomputeLayers): Plan => ({ ...plan, recomputeLayers })).find((other) => model.memory(other).bytes < needed - 1024) as Plan;
+    expect(planFault(layers, tight)).toBeNull();
+    const { binding, smallestChange } = whyNot(tight, profile, plan);
+    expect(binding?.reason).toBe("memory-exceeded");
+    const [fields, distance] = sizeOf(smallestChange?.changes ?? []);
+    expect(fields).toBe(1);
+    expect(distance).toBeLessThanOrEqual(sizeOf(changesBetween(plan, layers))[1]);
+  });
+
+  it("names the factor that does not divide, and what would", () => {
+    const [first] = best();
+    const answer = whyNot(job, profile, { ...(first?.plan as Plan), sequenceParallel: 3 });
+    expect(answer.binding?.message).toMatch(/sequenceParallel 3/);
+    expect(answer.predicted).toBeNull();
+    expect(planFault(answer.smallestChange?.plan as Plan, job)).toBeNull();
+  });
+
+  it("says where a feasible plan stands and what is better", () => {
+    const [first, second] = best();
+    const answer = whyNot(job, profile, second?.plan as Plan);
+    expect(answer).toMatchObject({ binding: null, smallestChange: null, standing: { rank: 2, best: { plan: first?.plan } } });
+    expect(answer.excessBytes).toBeLessThanOrEqual(0);
+  });
+
+  it("has no change to offer where nothing fits", () => {
+    const tiny = jobOf({}, { memoryPerGpu: "1GiB" });
+    expect(whyNot(tiny, profile, best()[0]?.plan as Plan)).toMatchObject({ binding: { reason: "memory-exceeded" }, smallestChange: null });
+  });
+});
+
+describe("explain", () => {
+  it("accounts for the whole difference, by cause and by line", () => {
+    const plans = everyPlan(job);
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: plans.length - 1 }), fc.integer({ min: 0, max: plans.length - 1 }), (i, k) => {
+        const { a, b, time, memory, changes } = explain(job, profile, plans[i] as Plan, plans[k] as Plan);
+        const sum = (list: readonly { difference: number }[]) => list.reduce((total, { difference }) => total + difference, 0);
+        expect(sum(time)).toBeCloseTo(b.predicted.stepTimeSeconds - a.predicted.stepTimeSeconds, 9);
+        expect(sum(memory)).toBe(b.predicted.peakMemoryBytes - a.predicted.peakMemoryBytes);
+        expect(changes.length === 0).toBe(i === k);
+      }),
+      { numRuns: 60, seed: 7 },
+    );
+  });
+
+  it("says in words who wins and why", () => {
+    const [first] = best();
+    const slow = everyPlan(job).find((plan) => plan.recompute && plan.parameterSharding === 8) as Plan;
+    expect(explain(job, profile, first?.plan as Plan, slow).summary).toMatch(/^A is [\d.]+% faster \(.*\): it saves .*\.$/);
+    expect(explain(job, profile, slow, first?.plan as Plan).summary).toMatch(/^B is /);
+  });
+
+  it("refuses a plan that does not divide the job, by its name", () => {
+    const [first] = best();
+    const plan = first?.plan as Plan;
+    expect(() => explain(job, profile, plan, { ...plan, dataParallel: 3 })).toThrow(/plan B does not divide the job/);
+  });
+});
+
+describe("what-if", () => {
+  it("draws the exact front of time against memory", () => {
+    const spec = jobOf({}, { memoryPerGpu: "30GiB" });
+    const front = paretoFront(spec, profile);
+    expect(front.length).toBeGreaterThan(3);
+    for (let i = 1; i < front.length; i += 1) {
+      expect(front[i]?.predicted.peakMemoryBytes).toBeLessThan(front[i - 1]?.predicted.peakMemoryBytes as number);
+      expect(front[i]?.predicted.stepTimeSeconds).toBeGreaterThanOrEqual(front[i - 1]?.predicted.stepTimeSeconds as number);
+    }
+    const model = new CostModel(spec, profile);
+    for (const plan of everyPlan(spec)) {
+      const { stepTimeSeconds, peakMemoryBytes } = model.predict(plan);
+      if (peakMemoryBytes > spec.cluster.memoryPerGpuBytes) continue;
+      expect(front.some(({ predicted }) => predicted.stepTimeSeconds <= stepTimeSeconds * (1 + 1e-9) && predicted.peakMemoryBytes <= peakMemoryBytes)).toBe(true);
+    }
+  });
+
+  it("sweeps, with a reason where there is no plan", () => {
+    const rows = sweep(job, profile, "sequence", [4096, 5000, 65536]);
+    expect(rows.map(({ best: plan }) => plan !== null)).toEqual([true, false, expect.any(Boolean)]);
+    expect(rows[1]?.reason).toMatch(/not a multiple/);
+    expect(() => sweep(job, profile, "nodes", [1.5])).toThrow(/cluster.nodes|cannot take 1.5/);
+    expect(() => sweep(job, profile, "memory", [Number.NaN])).toThrow(/NaN/);
+  });
+
+  it("never gets slower with faster links", () => {
+    const spec = jobOf({ globalBatchTokens: 131072 }, { nodes: 2 });
+    const rows = sweep(spec, profile, "inter-node-bandwidth", [0.25, 0.5, 1, 2, 4]);
+    for (let i = 1; i < rows.length; i += 1) expect(rows[i]?.tokensPerSecond).toBeGreaterThanOrEqual(rows[i - 1]?.tokensPerSecond as number);
+    expect(rows[4]?.tokensPerSecond).toBeGreaterThan(rows[0]?.tokensPerSecond as number);
+    expect(rows[2]?.tokensPerSecond).toBeCloseTo(sweep(spec, profile, "nodes", [2])[0]?.tokensPerSecond as number, 6);
+  });
+
+  it("finds the longest sequence: it fits, and one step more does not", () => {
+    const answer = largestSequence(job, profile, { unitTokens: 8192 });
+    const fits = (tokens: number) => planJob({ ...job, sequenceLengthTokens: tokens, globalBatchTokens: tokens }, profile, { top: 1 }).candidates.length > 0;
+    expect(answer.sequenceLengthTokens).toBeGreaterThan(65536);
+    expect(fits(answer.sequenceLengthTokens)).toBe(true);
+    expect(fits(answer.next.sequenceLengthTokens)).toBe(false);
+    expect(answer.next.reason).toMatch(/bytes a GPU/);
+    const more = largestSequence(jobOf({}, { memoryPerGpu: "80GiB" }), profile, { unitTokens: 8192 });
+    expect(more.sequenceLengthTokens).toBeGreaterThan(answer.sequenceLengthTokens);
+  });
+
+  it("finds the cheapest cluster in time, and none when none is", () => {
+    const spec = jobOf({ globalBatchTokens: 1048576 }, { nodes: 4 });
+    const slow = cheapestCluster(spec, profile, { tokens: 1e9, seconds: 1e9, pricePerGpuHour: 2 });
+    expect(slow.considered.map(({ nodes }) => nodes)).toEqual([1, 2, 4]);
+    expect(slow.cheapest?.gpuHours).toBe(Math.min(...slow.considered.map(({ gpuHours }) => gpuHours)));
+    expect(slow.cheapest?.cost).toBeCloseTo((slow.cheapest?.gpuHours ?? 0) * 2, 9);
+    const fastest = Math.min(...slow.considered.map(({ seconds }) => seconds));
+    expect(cheapestCluster(spec, profile, { tokens: 1e9, seconds: fastest * 1.0001 }).cheapest?.seconds).toBeCloseTo(fastest, 6);
+    expect(cheapestCluster(spec, profile, { tokens: 1e9, seconds: fastest / 2 }).cheapest).toBeNull();
+  });
+});

@@ -1,0 +1,6 @@
+export type { FieldChange, FieldValue, PlanField } from "./differences.ts";
+export * from "./explain.ts";
+export * from "./pareto.ts";
+export * from "./sizing.ts";
+export * from "./sweep.ts";
+export * from "./why-not.ts";

@@ -1,0 +1,26 @@
+import type { Candidate, JobSpec, Profile } from "@internevo/domain";
+import { planJob } from "@internevo/search";
+
+export interface ParetoOptions {
+  /** Points at most; the front is cut at its slow end. */
+  readonly points?: number;
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * The plans than which none is both faster and smaller: from the fastest one that fits the cluster down to the one that needs the
+ * least memory. Exact: each point is the fastest plan below the memory of the one before (ε-constraint method).
+ */
+export function paretoFront(job: JobSpec, profile: Profile, { points = 1000, signal }: ParetoOptions = {}): Candidate[] {
+  const front: Candidate[] = [];
+  let limit = job.cluster.memoryPerGpuBytes;
+  while (front.length < points) {
+    signal?.throwIfAborted();
+    const best = planJob({ ...job, cluster: { ...job.cluster, memoryPerGpuBytes: limit } }, profile, { top: 1 }).candidates[0];
+    if (best === undefined) break;
+    front.push(best);
+    limit = best.predicted.peakMemoryBytes - 1;
+    if (limit < 1) break;
+  }
+  return front;
+}

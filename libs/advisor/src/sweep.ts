@@ -1,0 +1,97 @@
+import { ProblemError, type Candidate, type JobSpec, type Profile } from "@internevo/domain";
+import { planJob } from "@internevo/search";
+
+/** What a sweep can vary. Bandwidths are factors of the measured ones. */
+export const SWEEP_AXES = ["sequence", "nodes", "batch", "memory", "intra-node-bandwidth", "inter-node-bandwidth"] as const;
+export type SweepAxis = (typeof SWEEP_AXES)[number];
+
+export interface SweepRow {
+  readonly value: number;
+  /** The best plan; null where there is none. */
+  readonly best: Candidate | null;
+  /** Tokens of the whole cluster a second; 0 where there is no plan. */
+  readonly tokensPerSecond: number;
+  readonly feasible: number;
+  /** Why there is no plan. */
+  readonly reason: string | null;
+}
+
+const UNITS: Readonly<Record<SweepAxis, { readonly field: string; readonly integer: boolean }>> = {
+  sequence: { field: "sequenceLengthTokens", integer: true },
+  nodes: { field: "cluster.nodes", integer: true },
+  batch: { field: "globalBatchTokens", integer: true },
+  memory: { field: "cluster.memoryPerGpu", integer: true },
+  "intra-node-bandwidth": { field: "profile.collectives", integer: false },
+  "inter-node-bandwidth": { field: "profile.collectives", integer: false },
+};
+
+/**
+ * A profile whose links of one kind are `factor` times as fast. What a curve takes at its smallest size is latency and stays; the
+ * rest of each time is divided by the factor. Curves that use both kinds of links count as inter-node: the slower link decides.
+ */
+export function withBandwidth(profile: Profile, kind: "intra-node" | "inter-node", factor: number): Profile {
+  const collectives = profile.collectives.map((curve) => {
+    if ((curve.placement === "intra-node") !== (kind === "intra-node")) return curve;
+    const latency = Math.min(...curve.points.map(({ medianSeconds }) => medianSeconds));
+    const scaled = (seconds: number): number => Math.min(seconds, latency) + Math.max(0, seconds - latency) / factor;
+    return {
+      ...curve,
+      points: curve.points.map(({ p10Seconds, p90Seconds, ...point }) => ({
+        ...point,
+        medianSeconds: scaled(point.medianSeconds),
+        ...(p10Seconds === undefined ? {} : { p10Seconds: scaled(p10Seconds) }),
+        ...(p90Seconds === undefined ? {} : { p90Seconds: scaled(p90Seconds) }),
+      })),
+    };
+  });
+  return { ...profile, name: `${profile.name} (${kind} links x ${factor})`, collectives };
+}
+
+/** The job and the profile with one thing changed. */
+export function varied(job: JobSpec, profile: Profile, axis: SweepAxis, value: number): { job: JobSpec; profile: Profile } {
+  switch (axis) {
+    case "sequence":
+      return { job: { ...job, sequenceLengthTokens: value }, profile };
+    case "nodes":
+      return { job: { ...job, cluster: { ...job.cluster, nodes: value } }, profile };
+    case "batch":
+      return { job: { ...job, globalBatchTokens: value }, profile };
+    case "memory":
+      return { job: { ...job, cluster: { ...job.cluster, memoryPerGpuBytes: value } }, profile };
+    case "intra-node-bandwidth":
+      return { job, profile: withBandwidth(profile, "intra-node", value) };
+    case "inter-node-bandwidth":
+      return { job, profile: withBandwidth(profile, "inter-node", value) };
+  }
+}
+
+function checkValues(axis: SweepAxis, values: readonly number[]): void {
+  const { field, integer } = UNITS[axis];
+  for (const value of values) {
+    if (value > 0 && Number.isFinite(value) && (!integer || Number.isSafeInteger(value))) continue;
+    throw new ProblemError("job-invalid", `a sweep over ${axis} cannot take ${value}`, [{ field, value, message: `is not a positive ${integer ? "whole number" : "number"}`, remedy: `give positive ${integer ? "whole numbers" : "numbers"}` }]);
+  }
+}
+
+/**
+ * The best plan at each value of one axis, everything else as in the job. A value at which nothing fits or divides is a row with
+ * its reason, not an error.
+ * @throws ProblemError `job-invalid` for values that no job can have.
+ */
+export function sweep(job: JobSpec, profile: Profile, axis: SweepAxis, values: readonly number[], signal?: AbortSignal): SweepRow[] {
+  checkValues(axis, values);
+  return values.map((value) => {
+    signal?.throwIfAborted();
+    const changed = varied(job, profile, axis, value);
+    const { globalBatchTokens, sequenceLengthTokens, cluster } = changed.job;
+    if (globalBatchTokens % sequenceLengthTokens !== 0) {
+      return { value, best: null, tokensPerSecond: 0, feasible: 0, reason: `globalBatchTokens ${globalBatchTokens} is not a multiple of sequenceLengthTokens ${sequenceLengthTokens}` };
+    }
+    const { candidates, counts, closest } = planJob(changed.job, changed.profile, { top: 1 });
+    const best = candidates[0] ?? null;
+    if (best !== null) return { value, best, tokensPerSecond: best.predicted.tokensPerGpuPerSecond * cluster.nodes * cluster.gpusPerNode, feasible: counts.feasible, reason: null };
+    const reason = closest === null ? "no plan divides the job over the cluster" : `the least that any plan needs is ${closest.peakMemoryBytes} bytes a GPU`;
+    return { value, best: null, tokensPerSecond: 0, feasible: 0, reason };
+  });
+}
+

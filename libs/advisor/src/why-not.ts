@@ -1,0 +1,103 @@
+import { CostModel, planFault } from "@internevo/cost-model";
+import { formatBytes, type JobSpec, type MemoryLines, type Plan, type Prediction, type Profile, type RejectionReason } from "@internevo/domain";
+import { layoutsOf, planJob, shardingsOf } from "@internevo/search";
+import { changesBetween, sizeOf, type FieldChange } from "./differences.ts";
+
+/** A plan that fits, and what separates it from the one that was asked about. */
+export interface Change {
+  readonly plan: Plan;
+  readonly changes: readonly FieldChange[];
+  readonly predicted: Prediction;
+}
+
+export interface WhyNot {
+  readonly plan: Plan;
+  /** The constraint that rejects the plan; null when the plan is feasible. */
+  readonly binding: { readonly reason: RejectionReason; readonly message: string } | null;
+  /** Of plans whose factors divide. */
+  readonly predicted: Prediction | null;
+  /** Bytes beyond the limit (positive) or left (negative); null where the factors do not divide. */
+  readonly excessBytes: number | null;
+  /** What the fullest rank's memory is made of, the largest first. */
+  readonly memory: readonly { readonly line: string; readonly bytes: number }[];
+  /** The fewest fields, and then the smallest steps, that make the plan feasible; null when it is, or when nothing is. */
+  readonly smallestChange: Change | null;
+  /** Where the plan stands when it is feasible: its rank, and the best plan. */
+  readonly standing: { readonly rank: number; readonly of: number; readonly best: Change } | null;
+}
+
+const linesOf = (memory: MemoryLines): { line: string; bytes: number }[] =>
+  Object.entries(memory)
+    .map(([line, bytes]) => ({ line, bytes }))
+    .filter(({ bytes }) => bytes > 0)
+    .sort((a, b) => b.bytes - a.bytes);
+
+/** Why a plan is not chosen: what rejects it, by how much, and the smallest change that makes it feasible; or what is better. */
+export function whyNot(job: JobSpec, profile: Profile, plan: Plan): WhyNot {
+  const model = new CostModel(job, profile);
+  const limit = job.cluster.memoryPerGpuBytes;
+  const fault = planFault(plan, job);
+  const predicted = fault === null ? model.predict(plan) : null;
+  const excessBytes = predicted === null ? null : predicted.peakMemoryBytes - limit;
+  const common = { plan, predicted, excessBytes, memory: predicted === null ? [] : linesOf(predicted.memory) };
+  if (fault !== null || excessBytes === null || excessBytes > 0) {
+    const exceeded = (): string => `needs ${formatBytes(predicted?.peakMemoryBytes ?? 0)}, ${formatBytes(excessBytes ?? 0)} more than the ${formatBytes(limit)} of a GPU`;
+    const binding = fault === null ? { reason: "memory-exceeded" as const, message: exceeded() } : { reason: fault.reason, message: fault.message };
+    return { ...common, binding, smallestChange: smallestChange(model, plan), standing: null };
+  }
+  const result = planJob(job, profile, { top: 1, locate: plan });
+  const best = result.candidates[0];
+  const rank = result.located?.rank ?? null;
+  const standing = best === undefined || rank === null ? null : { rank, of: result.counts.feasible, best: { plan: best.plan, changes: changesBetween(plan, best.plan), predicted: best.predicted } };
+  return { ...common, binding: null, smallestChange: null, standing };
+}
+
+/** Every plan of the space whose factors divide, with the overlap of `like`, and `like` with some of its layers recomputed. */
+function* dividingPlans(job: JobSpec, like: Plan): Generator<Plan> {
+  const { forwardOverlap, backwardOverlap, contextParallel, pipelineChunks } = like;
+  const kept = { forwardOverlap, backwardOverlap };
+  for (let recomputeLayers = 1; recomputeLayers <= Math.ceil(job.model.layers / like.pipelineParallel); recomputeLayers += 1) {
+    yield { ...like, recompute: false, recomputeLayers };
+  }
+  const { recomputeLayers: _, ...whole } = like;
+  yield { ...whole, recompute: true };
+  for (const { layout, replicas, microBatchSizes, fault } of layoutsOf(job)) {
+    if (fault !== null || microBatchSizes === null) continue;
+    for (const microBatchSize of microBatchSizes) {
+      const microBatches = job.globalBatchTokens / job.sequenceLengthTokens / layout.dataParallel / microBatchSize;
+      for (const sharding of shardingsOf(replicas)) {
+        for (const recompute of [false, true]) {
+          yield { microBatchSize, microBatches, recompute, ...layout, ...sharding, ...kept };
+          if (contextParallel !== undefined || pipelineChunks !== undefined) {
+            yield { microBatchSize, microBatches, recompute, ...layout, ...sharding, ...kept, ...(contextParallel === undefined ? {} : { contextParallel }), ...(pipelineChunks === undefined ? {} : { pipelineChunks }) };
+          }
+        }
+      }
+    }
+  }
+}
+
+/** Lexicographic; of two changes of one size the faster plan is better. */
+function isSmaller(a: readonly number[], b: readonly number[]): boolean {
+  for (const [index, value] of a.entries()) {
+    const other = b[index] as number;
+    if (Math.abs(value - other) > 1e-9) return value < other;
+  }
+  return false;
+}
+
+/** The nearest feasible plan; null when the job has none. Memory is computed only for plans nearer than the nearest so far. */
+function smallestChange(model: CostModel, plan: Plan): Change | null {
+  const { job } = model;
+  const limit = job.cluster.memoryPerGpuBytes;
+  let nearest: { plan: Plan; size: readonly number[]; seconds: number } | null = null;
+  for (const other of dividingPlans(job, plan)) {
+    const size = sizeOf(changesBetween(plan, other));
+    if (nearest !== null && isSmaller(nearest.size, size)) continue;
+    if (planFault(other, job) !== null || model.memory(other).bytes > limit) continue;
+    const seconds = model.predict(other).stepTimeSeconds;
+    if (nearest === null || isSmaller([...size, seconds], [...nearest.size, nearest.seconds])) nearest = { plan: other, size, seconds };
+  }
+  return nearest === null ? null : { plan: nearest.plan, changes: changesBetween(plan, nearest.plan), predicted: model.predict(nearest.plan) };
+}
+

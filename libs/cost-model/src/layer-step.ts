@@ -1,0 +1,154 @@
+import type { Plan } from "@internevo/domain";
+import type { ModuleSeconds, SliceTime } from "./layer-time.ts";
+import { mixed, type Slowdown } from "./overlap-times.ts";
+import { NO_TIME, type ShardTime, type UnitTimes } from "./shard-time.ts";
+import { together } from "./together.ts";
+
+/** What the executor hides: the granularities of a plan. */
+export type OverlapChoice = Pick<Plan, "forwardOverlap" | "backwardOverlap">;
+
+export const overlapsAny = ({ forwardOverlap, backwardOverlap }: OverlapChoice): boolean => forwardOverlap !== "none" || backwardOverlap !== "none";
+
+/** Seconds of one layer, or of embedding or head, for one micro-batch, by cause. */
+export interface Part {
+  readonly compute: number;
+  readonly recompute: number;
+  readonly sequence: number;
+  readonly parameters: number;
+  /** The reduction over the replicas, run once. */
+  readonly reduction: number;
+}
+
+/** What is added to a pass of a layer by the communication of its parameters and gradients. */
+export interface Waited {
+  readonly parameters: number;
+  readonly reduction: number;
+}
+
+/** Of the forward pass by granularity, of the backward pass by granularity, of layers that are kept and that are recomputed. */
+export interface LayerWaits {
+  readonly forward: Readonly<Record<Plan["forwardOverlap"], number>>;
+  readonly kept: Readonly<Record<Plan["backwardOverlap"], Waited>>;
+  readonly recomputed: Readonly<Record<Plan["backwardOverlap"], Waited>>;
+}
+
+const sumOf = (values: ModuleSeconds): number => values[0] + values[1] + values[2] + values[3];
+
+/** How much longer computation c takes with communication m beside it. */
+const added = (compute: number, communication: number, slowdown: number): number => together(compute, communication, slowdown) - compute;
+
+/**
+ * What a layer waits for, for every granularity (native/README.md, "Overlap"). While a unit, a block or a layer is in use the
+ * next one of the pass is gathered and the gradients of the one before are reduced; a group that is in use for longer than that
+ * takes hides it, another does not. Layers follow on each other, so the order is a circle. A layer that is recomputed is gathered whole.
+ */
+export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
+  const f = slice.forwardModules;
+  const b = slice.backwardModules;
+  const g = shard.gatherModules;
+  const s = shard.scatterModules;
+  const r = shard.reduceModules;
+  const { forwardGather, backwardGather, scatter, reduce } = shard.slowdowns;
+  const gathered = shard.gather.layer;
+  const moved = gathered + shard.scatter.layer;
+  const exposed = { parameters: moved, reduction: shard.reduce.layer };
+  if (moved === 0 && shard.reduce.layer === 0) {
+    const nothing = { none: exposed, block: exposed, "intra-layer": exposed };
+    return { forward: { none: 0, block: 0, "inter-layer": 0 }, kept: nothing, recomputed: nothing };
+  }
+  const forwardAttention = slice.forwardAttentionSeconds;
+  const backwardAttention = slice.backwardAttentionSeconds;
+  const attentionBlock = f[0] + f[1];
+  const mlpBlock = f[2] + f[3];
+  const ofMlp = forwardGather.product;
+  const ofAttention = mixed(forwardGather, forwardAttention, attentionBlock);
+  const whole = mixed(forwardGather, forwardAttention, slice.forwardSeconds);
+
+  /** Computation of one group of the backward pass beside the gather of the next, and the reductions of the one before. */
+  const beside = (compute: number, attention: number, gather: number, scattered: number, reduced: number): Waited => {
+    const parameters = added(compute, gather + scattered, meanOf(compute, attention, [backwardGather, gather], [scatter, scattered]));
+    if (reduced === 0) return { parameters, reduction: 0 };
+    const all = added(compute, gather + scattered + reduced, meanOf(compute, attention, [backwardGather, gather], [scatter, scattered], [reduce, reduced]));
+    return { parameters, reduction: Math.max(0, all - parameters) };
+  };
+  const both = (list: readonly Waited[]): Waited => ({ parameters: list.reduce((sum, one) => sum + one.parameters, 0), reduction: list.reduce((sum, one) => sum + one.reduction, 0) });
+  const block = both([
+    beside(b[2] + b[3], 0, g[0] + g[1], s[0] + s[1], r[0] + r[1]),
+    beside(b[0] + b[1], backwardAttention, g[2] + g[3], s[2] + s[3], r[2] + r[3]),
+  ]);
+  const modules = both([
+    beside(b[3], 0, g[2], s[0], r[0]),
+    beside(b[2], 0, g[1], s[3], r[3]),
+    beside(b[1], backwardAttention, g[0], s[2], r[2]),
+    beside(b[0], 0, g[3], s[1], r[1]),
+  ]);
+  const again = beside(slice.recomputeSeconds + sumOf(b), backwardAttention, gathered, shard.scatter.layer, shard.reduce.layer);
+  return {
+    forward: {
+      none: gathered,
+      block: added(attentionBlock, g[2] + g[3], ofAttention) + added(mlpBlock, g[0] + g[1], ofMlp),
+      "inter-layer": added(slice.forwardSeconds, gathered, whole),
+    },
+    kept: { none: exposed, block, "intra-layer": modules },
+    recomputed: { none: exposed, block: again, "intra-layer": again },
+  };
+}
+
+const least = (a: Waited, b: Waited): Waited => ({ parameters: Math.min(a.parameters, b.parameters), reduction: Math.min(a.reduction, b.reduction) });
+
+/** Waits that are not longer than those of any granularity: whatever a plan chooses of `none` or not in its backward pass. */
+export function leastWaits({ forward, kept, recomputed }: LayerWaits): LayerWaits {
+  const first = Math.min(forward.none, forward.block, forward["inter-layer"]);
+  const of = (waits: LayerWaits["kept"]): LayerWaits["kept"] => {
+    const hidden = least(waits.block, waits["intra-layer"]);
+    return { none: waits.none, block: hidden, "intra-layer": hidden };
+  };
+  return { forward: { none: first, block: first, "inter-layer": first }, kept: of(kept), recomputed: of(recomputed) };
+}
+
+/** R of several collectives after one another, by how long each takes, beside computation that is partly attention. */
+function meanOf(compute: number, attention: number, ...parts: readonly (readonly [Slowdown, number])[]): number {
+  let seconds = 0;
+  let weighted = 0;
+  for (const [slowdown, length] of parts) {
+    seconds += length;
+    weighted += mixed(slowdown, attention, compute) * length;
+  }
+  return seconds > 0 ? weighted / seconds : 1;
+}
+
+/** With gradient sharding a gradient is added to what is kept after its reduction, else after the reduce-scatter over s_ps. */
+export const stagingOf = (shard: ShardTime, reduceEveryMicroBatch: boolean): UnitTimes => (reduceEveryMicroBatch ? shard.stageReduced : shard.stage);
+
+/** One layer, forward and backward. */
+export function layerPart(slice: SliceTime, shard: ShardTime, waits: LayerWaits, overlap: OverlapChoice, reduceEveryMicroBatch: boolean, recompute: boolean): Part {
+  const backward = (recompute ? waits.recomputed : waits.kept)[overlap.backwardOverlap];
+  return {
+    compute: slice.forwardSeconds + slice.backwardSeconds + stagingOf(shard, reduceEveryMicroBatch).layer,
+    recompute: recompute ? slice.recomputeSeconds : 0,
+    sequence: slice.forwardCommunicationSeconds + slice.backwardCommunicationSeconds + (recompute ? slice.recomputeCommunicationSeconds : 0),
+    parameters: waits.forward[overlap.forwardOverlap] + backward.parameters,
+    reduction: backward.reduction,
+  };
+}
+
+/** Embedding or head: the embedding is gathered before and reduced after all layers, so nothing hides it; the head is between them. */
+export function outerPart(unit: "embedding" | "head", slice: SliceTime, shard: ShardTime, reduceEveryMicroBatch: boolean): Part {
+  const compute = slice[`${unit}Seconds`] + stagingOf(shard, reduceEveryMicroBatch)[unit];
+  return { compute, recompute: 0, sequence: slice[`${unit}CommunicationSeconds`], parameters: shard.gather[unit] + shard.scatter[unit], reduction: shard.reduce[unit] };
+}
+
+/** Gradient norm, optimizer, and the all-gather of what was updated: beside the update of the next unit where a plan overlaps anything. */
+export function updateSeconds(shard: ShardTime, overlap: OverlapChoice): number {
+  const { normSeconds, optimizerSeconds, updateGatherSeconds } = shard;
+  if (!overlapsAny(overlap)) return normSeconds + optimizerSeconds + updateGatherSeconds;
+  return normSeconds + together(optimizerSeconds, updateGatherSeconds, shard.slowdowns.update.product);
+}
+
+/** A sharding that costs no time: with it a step is a lower bound, because every term grows with each of its own. */
+export const FREE_SHARD: ShardTime = {
+  gather: NO_TIME, scatter: NO_TIME, gatherModules: [0, 0, 0, 0], scatterModules: [0, 0, 0, 0], reduceModules: [0, 0, 0, 0],
+  stage: NO_TIME, stageReduced: NO_TIME, reduce: NO_TIME,
+  reduceOnceSeconds: 0, shareOnceSeconds: 0, normSeconds: 0, optimizerSeconds: 0, updateGatherSeconds: 0, updateRooflineSeconds: 0,
+  slowdowns: { forwardGather: { product: 1, attention: 1 }, backwardGather: { product: 1, attention: 1 }, scatter: { product: 1, attention: 1 }, reduce: { product: 1, attention: 1 }, update: { product: 1, attention: 1 } },
+};

@@ -1,0 +1,64 @@
+import fc from "fast-check";
+import { expect, it } from "vitest";
+import { hiddenCommunication, mostPlaced, type Job } from "./hidden.ts";
+import type { LaneEvent } from "./timeline.ts";
+
+/** Whole seconds matched to whole seconds of computing by augmenting paths: the most there can be. */
+function mostMatched(jobs: readonly Job[]): number {
+  const pieces = jobs.flatMap(({ release, deadline, seconds }) => Array.from({ length: seconds }, () => ({ release, deadline })));
+  const by = new Map<number, number>();
+  const augment = (piece: number, seen: Set<number>): boolean => {
+    const { release, deadline } = pieces[piece]!;
+    for (let second = release; second < deadline; second += 1) {
+      if (seen.has(second)) continue;
+      seen.add(second);
+      const other = by.get(second);
+      if (other === undefined || augment(other, seen)) {
+        by.set(second, piece);
+        return true;
+      }
+    }
+    return false;
+  };
+  return pieces.filter((_, piece) => augment(piece, new Set())).length;
+}
+
+it("places as much as any order could", () => {
+  const job = fc.record({ release: fc.nat(9), length: fc.nat(6), seconds: fc.nat(4) }).map(({ release, length, seconds }) => ({ release, deadline: release + length, seconds }));
+  fc.assert(fc.property(fc.array(job, { maxLength: 8 }), (jobs) => {
+    expect(mostPlaced(jobs)).toBeCloseTo(mostMatched(jobs), 9);
+  }));
+});
+
+const event = (lane: LaneEvent["lane"], name: string, unit: number, start: number, end: number): LaneEvent => ({ name, lane, unit, start, end });
+
+it("counts what was waited for, and what nothing could have hidden", () => {
+  // Computing: 1 s, wait 2 s (gather of unit 0, 3 s long, begun at 0), 4 s, wait 1 s for the reduction of unit 0 (2 s), 1 s of update.
+  const events = [
+    event("communication", "all-gather parameters", 0, 0, 3),
+    event("exposed communication", "wait for all-gather of parameters", 0, 1, 3),
+    event("compute", "ready to be sent", 0, 6, 6),
+    event("communication", "reduce-scatter gradients", 0, 6, 8),
+    event("exposed communication", "wait for reductions of gradients", -1, 7, 8),
+    event("exposed communication", "all-reduce loss and gradient norm", -1, 8, 8.5),
+    event("compute", "optimizer", 0, 8.5, 9.5),
+  ];
+  expect(hiddenCommunication({ start: 0, end: 9.5, events }, 1)).toEqual({
+    laneSeconds: 5, workingSeconds: 6.5, couldSeconds: 2, hiddenSeconds: 2, ownCommunicationSeconds: 0.5,
+    waits: { "wait for all-gather of parameters: embedding": 2, "wait for reductions of gradients: all": 1 },
+  });
+});
+
+it("says that less than possible was hidden when a job began late", () => {
+  const events = [
+    event("communication", "all-gather parameters", 1, 3, 5),
+    event("exposed communication", "wait for all-gather of parameters", 1, 4, 5),
+    event("exposed communication", "wait for reductions of gradients", -1, 6, 6),
+  ];
+  expect(hiddenCommunication({ start: 0, end: 6, events }, 1)).toMatchObject({ couldSeconds: 2, hiddenSeconds: 1, waits: { "wait for all-gather of parameters: qkv": 1 } });
+});
+
+it("refuses a timeline that does not say when a gradient was ready", () => {
+  const events = [event("communication", "reduce-scatter gradients", 0, 1, 2), event("exposed communication", "wait for reductions of gradients", -1, 1, 2)];
+  expect(() => hiddenCommunication({ start: 0, end: 3, events }, 1)).toThrow(/nothing says when reduce-scatter/);
+});
