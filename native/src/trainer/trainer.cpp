@@ -16,11 +16,6 @@ namespace {
 
 std::unique_ptr<Backend> openBackend(const Config& config) {
   if (config.device == DeviceKind::cpu) return createCpuBackend(config.threadsPerRank);
-  if (config.mesh.worldSize > 1) {
-    throw Failure(Problem{StatusCode::planUnsupported, "device cuda runs one rank; the plan has " +
-                              std::to_string(config.mesh.worldSize), "device", "\"cuda\"",
-                          "plan for one rank, or set device to cpu"});
-  }
   std::unique_ptr<Backend> backend;
   if (const Status status = openCudaBackend({0, config.deterministic}, &backend); !status.ok()) {
     throw Failure(Problem{status.code(), status.message(), "device", "\"cuda\"",

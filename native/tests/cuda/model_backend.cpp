@@ -11,4 +11,6 @@ std::unique_ptr<Backend> createTestBackend(int threads) {
 
 bool roundsLogitGradients() { return true; }
 
+bool promisesOfTheHost() { return false; }
+
 }  // namespace internevo::test

@@ -80,6 +80,7 @@ TEST(AttentionDocuments, KeysOfOtherDocumentsInOtherTilesAreNeverRead) {
 }
 
 TEST(AttentionDocuments, RefusesFirstKeysThatFallOrLieAhead) {
+  INTERNEVO_HOST_ONLY();
   const auto backend = createTestBackend(1);
   const Buffer x(DataType::float32, Values(4096)), scratch(backend->attentionWorkspaceBytes({1, 4, 1, 1, 8}));
   for (const std::vector<std::int32_t>& wrong : {std::vector<std::int32_t>{0, 1, 0, 0}, {0, 2, 2, 2}, {-1, 0, 0, 0}}) {

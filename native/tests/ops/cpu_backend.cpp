@@ -6,4 +6,6 @@ std::unique_ptr<Backend> createTestBackend(int threads) { return createCpuBacken
 
 bool roundsLogitGradients() { return false; }
 
+bool promisesOfTheHost() { return true; }
+
 }  // namespace internevo::test

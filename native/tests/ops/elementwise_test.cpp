@@ -128,6 +128,7 @@ TEST(Rope, PositionsOfEachRowAreThoseOfTheTable) {
 }
 
 TEST(Rope, RefusesPositionsOutsideTheTable) {
+  INTERNEVO_HOST_ONLY();
   const Buffer table(DataType::float32, Values(16)), x(DataType::float32, Values(16));
   const auto backend = createTestBackend(1);
   for (const std::int32_t wrong : {-1, 4}) {

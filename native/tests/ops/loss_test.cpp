@@ -40,6 +40,7 @@ struct Embedding {
 TEST(Embedding, LookupAndGradient) { expectAll(Embedding()); }
 
 TEST(Embedding, RefusesATokenOutsideTheVocabulary) {
+  INTERNEVO_HOST_ONLY();
   const Buffer table(DataType::float32, Values(40)), y(DataType::float32, Values(8));
   const std::vector<std::int32_t> tokens{3, 10};
   const auto backend = createTestBackend(1);
@@ -114,6 +115,7 @@ TEST(HeadLoss, LargeVocabulary) {
 }
 
 TEST(HeadLoss, BitsDoNotDependOnChunksOfWholeBlocksNorOnThreads) {
+  INTERNEVO_HOST_ONLY();
   const std::int64_t rows = 2 * kSumBlockRows + 40, width = 20, vocabulary = 70;
   const Values gOut{0.125};
   const HeadLoss one(rows, width, vocabulary, rows), two(rows, width, vocabulary, kSumBlockRows);
@@ -140,6 +142,7 @@ TEST(HeadLoss, LossAloneEqualsLossWithGradientAndGradientMayReplaceInput) {
 }
 
 TEST(HeadLoss, RefusesATargetOutsideTheVocabulary) {
+  INTERNEVO_HOST_ONLY();
   HeadLoss op(3, 4, 5, 3);
   op.targets = {0, -2, 1};
   const auto backend = createTestBackend(1);

@@ -14,6 +14,7 @@ namespace internevo::cuda {
 
 /// What the backend stands on.
 struct Device {
+  std::shared_ptr<void> stream;  ///< that the queue is of; goes last
   std::string name;
   std::unique_ptr<MemorySpace> memory;
   std::unique_ptr<MatrixProducts> products;
