@@ -4,7 +4,9 @@ const layers = {
   "cost-model": ["domain"],
   simulator: ["domain", "cost-model"],
   search: ["domain", "cost-model", "simulator"],
+  profiles: ["domain", "cost-model"],
   advisor: ["domain", "cost-model", "search"],
+  frameworks: ["domain", "cost-model"],
   contracts: ["domain"],
   bus: ["contracts", "domain"],
   store: ["contracts", "domain"],
@@ -14,7 +16,7 @@ const layers = {
   client: ["contracts", "domain"],
   "local-stack": ["domain", "contracts", "bus", "store"],
 };
-const pure = ["domain", "cost-model", "simulator", "search", "advisor"];
+const pure = ["domain", "cost-model", "simulator", "search", "profiles", "advisor"];
 
 const libraryRules = Object.entries(layers).map(([name, allowed]) => ({
   name: `lib-${name}`,

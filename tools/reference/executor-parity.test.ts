@@ -91,7 +91,7 @@ const anyCase: fc.Arbitrary<Case> = fc
     pipelineParallel: fc.constantFrom(1, 2, 3, 4), sequenceParallel: fc.constantFrom(1, 2, 3, 4, 8), config1: fc.boolean(), dataParallel: factor(4), microBatchSize: factor(3), microBatches: factor(6),
     recompute: fc.boolean(), recomputeLayers: fc.option(fc.integer({ min: 0, max: 4 }), { nil: undefined }), pipelineChunks: fc.option(factor(3), { nil: undefined }),
     parameterSharding: fc.nat(), optimizerStateSharding: fc.nat(), gradients: fc.boolean(),
-    forwardOverlap: fc.constantFrom("none" as const, "block" as const, "inter-layer" as const), backwardOverlap: fc.constantFrom("none" as const, "block" as const, "intra-layer" as const),
+    forwardOverlap: fc.constantFrom("none" as const, "block" as const, "inter-layer" as const, "intra-layer" as const), backwardOverlap: fc.constantFrom("none" as const, "block" as const, "intra-layer" as const),
   })
   .map((c): Case => {
     const { pipelineParallel, sequenceParallel, dataParallel, microBatchSize, microBatches } = c;

@@ -97,7 +97,7 @@ describe("the paper's jobs", () => {
     const job = resolveJob(parse(text));
     const result = planJob(job, shippedProfile(job.cluster.profile ?? ""));
     expect(result.candidates).toHaveLength(10);
-    expect(result.counts.evaluated).toBe(result.counts.feasible + Object.values(result.counts.rejected).reduce((sum, count) => sum + count, 0));
+    expect(result.counts.evaluated).toBe(result.counts.feasible + (result.counts.pruned ?? 0) + Object.values(result.counts.rejected).reduce((sum, count) => sum + count, 0));
     expect(check.Check(result)).toBe(true);
   });
 });

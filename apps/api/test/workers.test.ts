@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { findShippedProfile } from "@internevo/cost-model";
 import { resolveJob, type JobSpec } from "@internevo/domain";
+import { planJob } from "@internevo/search";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createWorkers, type Workers, type WorkersOptions } from "../src/work/workers.ts";
 
@@ -59,5 +60,19 @@ describe("a search", () => {
     await short.close();
     const result = await made({}).plan({ spec: spec("seven"), profile, top: 1 });
     expect(result.candidates).toHaveLength(1);
+  });
+
+  it("that takes long keeps no other waiting", async () => {
+    const profile = findShippedProfile("a800-128");
+    if (!profile) throw new Error("the profile ships with the project");
+    const pool = made({ planThreads: 1 });
+    const vast = resolveJob({ name: "vast", model: "llama-65b", sequenceLengthTokens: 4096, globalBatchTokens: 100_000 * 4096, cluster: { nodes: 12_500, gpusPerNode: 8, memoryPerGpu: "80GB" } });
+    let answered = 0;
+    const long = Array.from({ length: 2 }, () => pool.plan({ spec: vast, profile, top: 1 }).then((result) => ((answered += 1), result)));
+    expect((await pool.plan({ spec: spec("seven"), profile, top: 1 })).candidates).toHaveLength(1);
+    expect(answered).toBeLessThan(long.length);
+    // Begun again where it may take long, it answers what a search without a limit does.
+    const expected = planJob(vast, profile, { top: 1 });
+    for (const result of await Promise.all(long)) expect(result).toEqual(expected);
   });
 });

@@ -1,15 +1,21 @@
 import { createReadStream } from "node:fs";
 import { dirname, isAbsolute, resolve } from "node:path";
-import { ProblemError } from "@internevo/domain";
+import { ProblemError, type ProblemCode } from "@internevo/domain";
 import { parseJobDocument } from "./job-document.ts";
 
 const MAXIMUM_BYTES = 1 << 20;
 
-const refusal = (path: string, message: string, remedy: string, cause?: unknown): ProblemError =>
-  new ProblemError("job-invalid", `${path} ${message}`, [{ field: "(job file)", value: path, message, remedy }], { cause });
+/** What a file is expected to be, for whoever gives another. */
+interface Expected {
+  readonly code: ProblemCode;
+  readonly field: string;
+  readonly what: string;
+}
+const JOB_FILE: Expected = { code: "job-invalid", field: "(job file)", what: "a job file, in YAML or JSON" };
 
-/** @throws ProblemError `job-invalid` when the file cannot be read, is too large or is no text. */
-async function readText(path: string): Promise<string> {
+/** @throws ProblemError of the code that is given when the file cannot be read, is larger than 1 MiB or is no text. */
+export async function readText(path: string, { code, field, what }: Expected = JOB_FILE): Promise<string> {
+  const refusal = (path: string, message: string, remedy: string, cause?: unknown): ProblemError => new ProblemError(code, `${path} ${message}`, [{ field, value: path, message, remedy }], { cause });
   const chunks: Buffer[] = [];
   let length = 0;
   try {
@@ -19,15 +25,15 @@ async function readText(path: string): Promise<string> {
       if (length > MAXIMUM_BYTES) break;
     }
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code;
-    const message = code === "ENOENT" ? "does not exist" : code === "EISDIR" ? "is a directory" : code === "EACCES" ? "cannot be read" : `cannot be read (${code ?? String(error)})`;
-    throw refusal(path, message, "give the path of a job file, in YAML or JSON", error);
+    const cause = (error as NodeJS.ErrnoException).code;
+    const message = cause === "ENOENT" ? "does not exist" : cause === "EISDIR" ? "is a directory" : cause === "EACCES" ? "cannot be read" : `cannot be read (${cause ?? String(error)})`;
+    throw refusal(path, message, `give the path of ${what}`, error);
   }
-  if (length > MAXIMUM_BYTES) throw refusal(path, "is larger than 1 MiB", "give a job file; data is named in it by its path");
+  if (length > MAXIMUM_BYTES) throw refusal(path, "is larger than 1 MiB", code === "job-invalid" ? "give a job file; data is named in it by its path" : `give ${what}`);
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
   } catch (error) {
-    throw refusal(path, "is not UTF-8", "write the job file as UTF-8 text", error);
+    throw refusal(path, "is not UTF-8", `give ${what}, as UTF-8 text`, error);
   }
 }
 

@@ -6,7 +6,7 @@ const percent = (fraction: number): string => `${(fraction * 100).toFixed(1)}%`;
 function candidatesTable(candidates: readonly Candidate[], colors: Colors): string {
   const columns: Column<Candidate>[] = [
     { title: "RANK", align: "right", value: ({ rank }) => String(rank) },
-    { title: "PLAN", value: ({ plan }) => planLabel(plan) },
+    { title: "PLAN", value: ({ plan, tied }) => `${planLabel(plan)}${tied === undefined ? "" : ` (and ${tied} that tie)`}` },
     { title: "STEP TIME", align: "right", value: ({ predicted }) => formatSeconds(predicted.stepTimeSeconds) },
     { title: "TOKENS/GPU/S", align: "right", value: ({ predicted }) => predicted.tokensPerGpuPerSecond.toFixed(predicted.tokensPerGpuPerSecond < 100 ? 1 : 0) },
     { title: "MFU", align: "right", value: ({ predicted }) => percent(predicted.mfu) },
@@ -28,7 +28,7 @@ export function planningText(result: PlanningResult, colors: Colors): string {
   const rejected = Object.entries(counts.rejected).filter(([, count]) => count > 0);
   const sections = [
     `${colors.bold(result.job)}: profile ${result.profile}, memory model ${result.memoryModel}, ${formatBytes(result.memoryLimitBytes)} a GPU`,
-    `${counts.evaluated} plans, ${counts.feasible} feasible${rejected.length > 0 ? `; rejected: ${rejected.map(([reason, count]) => `${count} ${reason}`).join(", ")}` : ""}`,
+    `${counts.evaluated} plans, ${counts.feasible} feasible${(counts.pruned ?? 0) > 0 ? ` among those worth a look, ${counts.pruned} slower by a bound` : ""}${rejected.length > 0 ? `; rejected: ${rejected.map(([reason, count]) => `${count} ${reason}`).join(", ")}` : ""}`,
   ];
   if (candidates.length > 0) sections.push(candidatesTable(candidates, colors));
   if (runnableCandidates.length > 0 && candidates.some((candidate) => !candidate.runnable)) {
@@ -41,7 +41,7 @@ export function planningText(result: PlanningResult, colors: Colors): string {
   }
   if (located) {
     const { rank, reason, predicted } = located;
-    const where = rank === null ? `is rejected: ${reason ?? "unknown"}` : `is rank ${rank} of ${counts.feasible}`;
+    const where = rank === null ? `is rejected: ${reason ?? "unknown"}` : `is rank ${rank}`;
     const figures = predicted ? ` (${formatSeconds(predicted.stepTimeSeconds)} a step, ${formatBytes(predicted.peakMemoryBytes)})` : "";
     sections.push(`the given plan ${where}${figures}`);
   }

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
 import { addAdvice } from "./commands/advice.ts";
 import { addCheckpoint } from "./commands/checkpoint.ts";
+import { addFrameworks } from "./commands/frameworks.ts";
 import { addMemory } from "./commands/memory.ts";
 import { addPlan } from "./commands/plan.ts";
 import { addCancel, addLogs, addPs, addShow } from "./commands/jobs.ts";
@@ -59,7 +60,7 @@ export async function run(args: readonly string[], streams: OutputStreams): Prom
       exitCode = code;
     },
   };
-  for (const add of [addQuickstart, addUp, addDown, addPlan, addAdvice, addMemory, addValidate, addSubmit, addPs, addShow, addLogs, addCancel, addProfile, addReplan, addCheckpoint, addWhoami]) add(program, context);
+  for (const add of [addQuickstart, addUp, addDown, addPlan, addAdvice, addMemory, addFrameworks, addValidate, addSubmit, addPs, addShow, addLogs, addCancel, addProfile, addReplan, addCheckpoint, addWhoami]) add(program, context);
   endWithErrors(program);
   try {
     await program.parseAsync([...args], { from: "user" });

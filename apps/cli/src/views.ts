@@ -117,7 +117,7 @@ export function jobText(job: JobDetail, colors: Colors): string {
   if (job.planning) {
     const { counts } = job.planning;
     const rejected = Object.entries(counts.rejected).filter(([, count]) => count > 0);
-    lines.push("", colors.bold("plans"), `  ${counts.evaluated} evaluated, ${counts.feasible} feasible${rejected.length > 0 ? `; rejected: ${rejected.map(([reason, count]) => `${reason} ${count}`).join(", ")}` : ""}`);
+    lines.push("", colors.bold("plans"), `  ${counts.evaluated} evaluated, ${counts.feasible} feasible${(counts.pruned ?? 0) > 0 ? `, ${counts.pruned} slower by a bound` : ""}${rejected.length > 0 ? `; rejected: ${rejected.map(([reason, count]) => `${reason} ${count}`).join(", ")}` : ""}`);
   }
   if (job.trials.length > 0) lines.push("", colors.bold("trials"), trialsTable(job.trials, colors, job.chosen));
   if (job.attempts.length > 0) {

@@ -1,5 +1,4 @@
 import { Type } from "typebox";
-import { probeIn } from "@internevo/launcher";
 import type { ServiceDefinition } from "@internevo/service-kit";
 import { nativeConfig, profilingConfig, profilingSettings } from "@internevo/stages";
 import { profileJob } from "./consumers/profile-job.ts";
@@ -12,7 +11,7 @@ export const profiler: ServiceDefinition<typeof ConfigSchema> = {
   configSchema: ConfigSchema,
   start(service) {
     const { config, database } = service;
-    const settings = profilingSettings(config, probeIn(config.INTERNEVO_NATIVE_DIRECTORY));
+    const settings = profilingSettings(config);
     // Jobs of different clusters are profiled side by side; those of one wait for its lease.
     service.handleCommand({ type: "job.profile", concurrency: 4, handler: profileJob(settings, database) });
   },

@@ -1,5 +1,4 @@
 import { Type } from "typebox";
-import { probeIn } from "@internevo/launcher";
 import type { ServiceDefinition } from "@internevo/service-kit";
 import { nativeConfig, profilingConfig, profilingSettings } from "@internevo/stages";
 import { finishFiring, fireDueWorkloads } from "@internevo/store";
@@ -18,7 +17,7 @@ export const replanner: ServiceDefinition<typeof ConfigSchema> = {
   configSchema: ConfigSchema,
   start(service) {
     const { config, database, log } = service;
-    const settings = { ...profilingSettings(config, probeIn(config.INTERNEVO_NATIVE_DIRECTORY)), top: 10 };
+    const settings = { ...profilingSettings(config), top: 10 };
     service.every(config.INTERNEVO_REPLANNER_POLL_SECONDS, "the schedule", async () => {
       const fired = await database.transaction((tx) => fireDueWorkloads(tx, { now: new Date(), nextRunAt }));
       for (const { id, workloadId, state, outcome } of fired) log.info({ firingId: id, workloadId, state, outcome }, "a workload was due");

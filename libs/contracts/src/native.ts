@@ -6,8 +6,6 @@ export const NATIVE_PROTOCOL = 1;
 
 const strict = { additionalProperties: false } as const;
 const { forwardOverlap, backwardOverlap, ...trainerPlanProperties } = PlanSchema.properties;
-/** By modules in the forward pass too ("intra-layer"): no plan asks for it, benchmarks of selective overlap compare with it. */
-const trainerForwardOverlap = Type.Union([...forwardOverlap.anyOf, Type.Literal("intra-layer")]);
 const { name: _name, ...trainerModelProperties } = ModelSchema.properties;
 
 export const TrainerConfigSchema = Type.Object(
@@ -16,7 +14,7 @@ export const TrainerConfigSchema = Type.Object(
     model: Type.Object(trainerModelProperties, strict),
     sequenceLengthTokens: Type.Integer({ minimum: 1 }),
     precision: Type.Union([Type.Literal("fp32"), Type.Literal("bf16")]),
-    plan: Type.Object({ ...trainerPlanProperties, forwardOverlap: Type.Optional(trainerForwardOverlap), backwardOverlap: Type.Optional(backwardOverlap) }, strict),
+    plan: Type.Object({ ...trainerPlanProperties, forwardOverlap: Type.Optional(forwardOverlap), backwardOverlap: Type.Optional(backwardOverlap) }, strict),
     mesh: MeshSchema,
     optimizer: OptimizerSchema,
     data: Type.Object(

@@ -31,7 +31,7 @@ export class CollectiveTimes {
   readonly #gpusPerNode: number;
   readonly #bandwidth: number;
   readonly #warn: Warn;
-  readonly #known = new Map<string, number>();
+  readonly #known = new Map<Collective, Map<number, Map<number, number>>>();
   readonly #made = new Map<string, Curve>();
 
   constructor(profile: Profile, gpusPerNode: number, warn: Warn) {
@@ -63,11 +63,16 @@ export class CollectiveTimes {
    */
   seconds(op: Collective, bytes: number, place: GroupPlace): number {
     if (place.size <= 1 || bytes <= 0) return 0;
-    const key = `${op} ${bytes} ${place.size} ${place.nodes}`;
-    let seconds = this.#known.get(key);
+    let ofOp = this.#known.get(op);
+    if (!ofOp) this.#known.set(op, (ofOp = new Map<number, Map<number, number>>()));
+    // Ranks and nodes in one exact number: neither reaches 2^26.
+    const where = place.size * 2 ** 26 + place.nodes;
+    let known = ofOp.get(where);
+    if (!known) ofOp.set(where, (known = new Map<number, number>()));
+    let seconds = known.get(bytes);
     if (seconds === undefined) {
       seconds = this.#compute(op, bytes, place);
-      this.#known.set(key, seconds);
+      known.set(bytes, seconds);
     }
     return seconds;
   }

@@ -1,6 +1,7 @@
 export * from "./collectives.ts";
 export * from "./cost-model.ts";
 export * from "./feasibility.ts";
+export { Curve, type Point } from "./interpolate.ts";
 export * from "./layer.ts";
 export * from "./layer-step.ts";
 export * from "./layer-time.ts";

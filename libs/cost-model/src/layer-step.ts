@@ -54,13 +54,13 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
   const exposed = { parameters: moved, reduction: shard.reduce.layer };
   if (moved === 0 && shard.reduce.layer === 0) {
     const nothing = { none: exposed, block: exposed, "intra-layer": exposed };
-    return { forward: { none: 0, block: 0, "inter-layer": 0 }, kept: nothing, recomputed: nothing };
+    return { forward: { none: 0, block: 0, "inter-layer": 0, "intra-layer": 0 }, kept: nothing, recomputed: nothing };
   }
   const forwardAttention = slice.forwardAttentionSeconds;
   const backwardAttention = slice.backwardAttentionSeconds;
   const attentionBlock = f[0] + f[1];
   const mlpBlock = f[2] + f[3];
-  const ofMlp = forwardGather.product;
+  const ofProducts = forwardGather.product;
   const ofAttention = mixed(forwardGather, forwardAttention, attentionBlock);
   const whole = mixed(forwardGather, forwardAttention, slice.forwardSeconds);
 
@@ -86,8 +86,9 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
   return {
     forward: {
       none: gathered,
-      block: added(attentionBlock, g[2] + g[3], ofAttention) + added(mlpBlock, g[0] + g[1], ofMlp),
+      block: added(attentionBlock, g[2] + g[3], ofAttention) + added(mlpBlock, g[0] + g[1], ofProducts),
       "inter-layer": added(slice.forwardSeconds, gathered, whole),
+      "intra-layer": added(f[0], g[1], mixed(forwardGather, forwardAttention, f[0])) + added(f[1], g[2], ofProducts) + added(f[2], g[3], ofProducts) + added(f[3], g[0], ofProducts),
     },
     kept: { none: exposed, block, "intra-layer": modules },
     recomputed: { none: exposed, block: again, "intra-layer": again },
@@ -98,12 +99,12 @@ const least = (a: Waited, b: Waited): Waited => ({ parameters: Math.min(a.parame
 
 /** Waits that are not longer than those of any granularity: whatever a plan chooses of `none` or not in its backward pass. */
 export function leastWaits({ forward, kept, recomputed }: LayerWaits): LayerWaits {
-  const first = Math.min(forward.none, forward.block, forward["inter-layer"]);
+  const first = Math.min(forward.none, forward.block, forward["inter-layer"], forward["intra-layer"]);
   const of = (waits: LayerWaits["kept"]): LayerWaits["kept"] => {
     const hidden = least(waits.block, waits["intra-layer"]);
     return { none: waits.none, block: hidden, "intra-layer": hidden };
   };
-  return { forward: { none: first, block: first, "inter-layer": first }, kept: of(kept), recomputed: of(recomputed) };
+  return { forward: { none: first, block: first, "inter-layer": first, "intra-layer": first }, kept: of(kept), recomputed: of(recomputed) };
 }
 
 /** R of several collectives after one another, by how long each takes, beside computation that is partly attention. */

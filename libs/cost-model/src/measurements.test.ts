@@ -69,16 +69,19 @@ describe("requiredMeasurements", () => {
     expect(new Set(odd.modules.flatMap((shape) => (shape.module === "attention" ? [shape.sequence] : [])))).toEqual(new Set([264, 132, 66]));
   });
 
-  it("asks for the slow-down of what an executor overlaps: a product beside the traffic of parameters, for every group", () => {
+  it("asks for the slow-down of what an executor overlaps: products and attention beside the traffic of parameters, for every group, and attention beside a ring's", () => {
     const { modules, overlaps } = requiredMeasurements(small);
-    expect(overlaps.map(({ module, collective }) => [module.pass, collective.op, collective.groups[0]?.length])).toEqual([
-      ["forward", "all-gather", 2], ["forward", "all-gather", 4], ["forward", "all-gather", 8],
-      ["backward", "reduce-scatter", 2], ["backward", "reduce-scatter", 4], ["backward", "reduce-scatter", 8],
+    const traffic = [2, 4, 8].flatMap((ranks) => [["forward", "all-gather", ranks], ["backward", "reduce-scatter", ranks]]);
+    expect(overlaps.map(({ module, collective }) => [module.module, module.pass, collective.op, collective.groups[0]?.length])).toEqual([
+      ...traffic.map((one) => ["linear", ...one]), ...traffic.map((one) => ["attention", ...one]), ["attention", "forward", "point-to-point", 2],
     ]);
     for (const { module, collective } of overlaps) {
       expect(modules).toContainEqual(module);
       expect(collective.bytes % (collective.groups[0]?.length ?? 0)).toBe(0);
     }
+    // Without a ring among the plans there is none to measure.
+    const single = requiredMeasurements({ ...small, sequenceLengthTokens: 255, globalBatchTokens: 16 * 255 });
+    expect(single.overlaps.some(({ collective }) => collective.op === "point-to-point")).toBe(false);
   });
 
   it("stays bounded", () => {

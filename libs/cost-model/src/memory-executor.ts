@@ -66,7 +66,7 @@ function stageUnits(context: MemoryContext, stage: Stage, sharding: Sharding): S
 
 /** Elements that are gathered (G), and whose gradients are staged (Γ), at one time. */
 function groupsOf(units: StageUnits, { forwardOverlap, backwardOverlap }: MemoryContext["overlap"], recomputed: number, layers: number): { gathered: number; staged: number } {
-  const forward = { none: units.module, block: units.block, "inter-layer": units.layer }[forwardOverlap];
+  const forward = { none: units.module, block: units.block, "inter-layer": units.layer, "intra-layer": units.module }[forwardOverlap];
   const modules = backwardOverlap === "block" ? units.block : units.module;
   const backward = Math.max(recomputed > 0 ? units.layer : 0, recomputed < layers ? modules : 0);
   return { gathered: Math.max(units.outer, forward, backward), staged: Math.max(units.outer, modules) };

@@ -91,7 +91,7 @@ export function shardTime(job: JobShape, layout: Layout, sharding: Pick<Sharding
   const sizes = { layer: ofLayer((size) => size), embedding, head: parameters.head > 0 ? up(parameters.head, unit) : embedding };
   const shareOnceSeconds = sharedGradientSeconds(job, layout, ps * oss, sizes, (bytes, size, stride) => collectives.seconds("all-reduce", bytes, place(size, stride)));
   const byModule = (seconds: (elements: number) => number): ModuleSeconds => [seconds(modules[0]), seconds(modules[1]), seconds(modules[2]), seconds(modules[3])];
-  const each = (seconds: (elements: number) => number): UnitTimes => ({ layer: ofLayer(seconds), embedding: seconds(sizes.embedding), head: seconds(sizes.head) });
+  const each = (seconds: (elements: number) => number, [a, b, c, d] = byModule(seconds)): UnitTimes => ({ layer: a + b + c + d, embedding: seconds(sizes.embedding), head: seconds(sizes.head) });
   const reduced = (size: number): number =>
     collectives.seconds("reduce-scatter", (size / ps) * bytes.gradientBytes, optimizerGroup) +
     collectives.seconds("all-reduce", (size / (ps * oss)) * bytes.gradientBytes, replicaGroup);
@@ -100,27 +100,32 @@ export function shardTime(job: JobShape, layout: Layout, sharding: Pick<Sharding
   const staged = (kept: number) => (size: number): number =>
     (size * bytes.gradientBytes) / device.memoryBandwidthBytesPerSecond + times.seconds({ module: "accumulate", pass: "update", precision, elements: size / kept });
 
+  const reduceModules = byModule(reduced);
+  const reduce = each(reduced, reduceModules);
+  const updateGather = oss > 1 ? each(gathered) : NO_TIME;
   // What happens once a step, on the stage that has most of it.
   const once = fullestStages(job.model, pp).map(({ layers, hasEmbedding, hasHead }) => {
     const has = { embedding: hasEmbedding ? 1 : 0, head: hasHead && parameters.head > 0 ? 1 : 0 };
-    const sum = (of: (size: number) => number) => layers * ofLayer(of) + has.embedding * of(sizes.embedding) + has.head * of(sizes.head);
-    const elements = sum((size) => size);
-    return { elements: elements / (ps * oss), gather: sum(gathered), reduce: oss === 1 ? reduced(elements) : sum(reduced) };
+    const sum = (of: UnitTimes) => layers * of.layer + has.embedding * of.embedding + has.head * of.head;
+    const elements = sum(sizes);
+    return { elements: elements / (ps * oss), gather: sum(updateGather), reduce: oss === 1 ? reduced(elements) : sum(reduce) };
   });
   const most = (of: (stage: (typeof once)[number]) => number) => Math.max(...once.map(of));
   const elements = most((stage) => stage.elements);
   const [norm, optimizer] = (["squared-norm", "adamw"] as const).map((module) => ({ module, pass: "update" as const, precision, elements })) as [ModuleShape, ModuleShape];
   const gather = (size: number): number => collectives.seconds("all-gather", size * bytes.parameterBytes, parameterGroup);
   const scatter = (size: number): number => collectives.seconds("reduce-scatter", size * bytes.gradientBytes, parameterGroup);
+  const gatherModules = ps > 1 ? byModule(gather) : NO_MODULES;
+  const scatterModules = ps > 1 ? byModule(scatter) : NO_MODULES;
   return {
-    gather: each(gather),
-    scatter: each(scatter),
-    gatherModules: byModule(gather),
-    scatterModules: byModule(scatter),
-    reduceModules: byModule(reduced),
+    gather: ps > 1 ? each(gather, gatherModules) : NO_TIME,
+    scatter: ps > 1 ? each(scatter, scatterModules) : NO_TIME,
+    gatherModules,
+    scatterModules,
+    reduceModules,
     stage: ps > 1 ? each(staged(ps)) : NO_TIME,
     stageReduced: oss > 1 ? each(staged(ps * oss)) : NO_TIME,
-    reduce: each(reduced),
+    reduce,
     reduceOnceSeconds: most((stage) => stage.reduce),
     shareOnceSeconds,
     normSeconds: times.seconds(norm) + SCALAR_REDUCTIONS * collectives.seconds("all-reduce", SCALAR_BYTES, everyone),

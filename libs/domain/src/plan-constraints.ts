@@ -18,7 +18,7 @@ export const PlanConstraintsSchema = Type.Object(
     parameterSharding: factor,
     gradientSharding: factor,
     optimizerStateSharding: factor,
-    forwardOverlap: oneOrSome(Type.Enum(["none", "block", "inter-layer"])),
+    forwardOverlap: oneOrSome(Type.Enum(["none", "block", "inter-layer", "intra-layer"])),
     backwardOverlap: oneOrSome(Type.Enum(["none", "block", "intra-layer"])),
     pipelineChunks: factor,
     recomputeLayers: oneOrSome(Type.Integer({ minimum: 0, maximum: 10_000 })),

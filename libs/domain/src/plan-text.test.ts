@@ -17,7 +17,7 @@ const plans = fc.record(
     parameterSharding: factor,
     gradientSharding: factor,
     optimizerStateSharding: factor,
-    forwardOverlap: fc.constantFrom("none", "block", "inter-layer"),
+    forwardOverlap: fc.constantFrom("none", "block", "inter-layer", "intra-layer"),
     backwardOverlap: fc.constantFrom("none", "block", "intra-layer"),
     contextParallel: beyond,
     pipelineChunks: beyond,

@@ -34,7 +34,7 @@ export function parsePlanLabel(text: string): Plan {
   const fields = new Map<keyof Plan, unknown>(Object.entries(DEFAULTS) as [keyof Plan, unknown][]);
   const seen = new Set<string>();
   for (const part of text.trim().split(/\s+/)) {
-    const overlap = /^ov(none|block|inter-layer)\/(none|block|intra-layer)$/.exec(part);
+    const overlap = /^ov(none|block|inter-layer|intra-layer)\/(none|block|intra-layer)$/.exec(part);
     const [, name, digits] = /^([a-z]+)(\d+)$/.exec(part) ?? [];
     const key = overlap ? "ov" : (name ?? "");
     if (seen.has(key)) throw fault(text, `${part} is the second of its kind`);

@@ -21,7 +21,7 @@ export const PlanSchema = Type.Object(
     parameterSharding: factor("s_ps"),
     gradientSharding: factor("s_gs: beyond s_ps; 1 or s_oss"),
     optimizerStateSharding: factor("s_oss: beyond s_ps"),
-    forwardOverlap: Type.Union([Type.Literal("none"), Type.Literal("block"), Type.Literal("inter-layer")], {
+    forwardOverlap: Type.Union([Type.Literal("none"), Type.Literal("block"), Type.Literal("inter-layer"), Type.Literal("intra-layer")], {
       description: "what the forward pass hides of the parameter all-gathers",
     }),
     backwardOverlap: Type.Union([Type.Literal("none"), Type.Literal("block"), Type.Literal("intra-layer")], {

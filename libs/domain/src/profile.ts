@@ -104,7 +104,7 @@ export const ProfileSchema = Type.Object(
     ),
     executor: Type.Object(
       {
-        forwardOverlap: Type.Union([Type.Literal("none"), Type.Literal("block"), Type.Literal("inter-layer")]),
+        forwardOverlap: Type.Union([Type.Literal("none"), Type.Literal("block"), Type.Literal("inter-layer"), Type.Literal("intra-layer")]),
         backwardOverlap: Type.Union([Type.Literal("none"), Type.Literal("block"), Type.Literal("intra-layer")]),
       },
       { additionalProperties: false, description: "how the executor on this cluster overlaps communication" },

@@ -31,6 +31,8 @@ export function failureOfError(error: NativeError): Failure {
 export interface ProcessEnd {
   readonly exitCode: number | null;
   readonly signal: NodeJS.Signals | null;
+  /** All ranks were gone and the launcher was not, so that it was killed: its exit says nothing of theirs. */
+  readonly launcherStayed?: boolean;
   /** Last lines of standard error: mpirun and srun tell there which rank went. */
   readonly stderrTail: string;
   /** Whether the kernel's out-of-memory killer ended a process of this machine meanwhile. */
@@ -64,7 +66,7 @@ export function failureOfEnd(end: ProcessEnd, error: NativeError | undefined): F
   // The ranks that are left can only say that communication failed.
   if (error && !(lost && error.code === "communication_error")) return failureOfError(error);
   if (lost || end.signal !== null || (end.exitCode ?? 0) > 128) {
-    const how = lost?.how ?? (end.signal !== null ? `${end.signal} of the launcher` : `exit code ${end.exitCode}`);
+    const how = lost?.how ?? (end.launcherStayed === true ? "what nobody saw: the launcher stayed when all of them were gone, and was killed" : end.signal !== null ? `${end.signal} of the launcher` : `exit code ${end.exitCode}`);
     const rank = lost ? { rank: lost.rank } : {};
     // An error that names the lost rank is not its own: another one saw it go.
     if (lost && error?.rank === lost.rank && !end.kernelKilledForMemory) return { ...failureOfError(error), code: "rank-lost", message: `${error.message}; ${how}` };

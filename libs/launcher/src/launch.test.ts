@@ -58,7 +58,7 @@ async function launch(body: string, over: Partial<LaunchOptions<Program>> = {}) 
   // Whatever happened, nothing is left: no process, no record, no scratch.
   expect(readRunRecord(join(directory, "run"))).toBeUndefined();
   for (const event of events as { pid?: number }[]) if (event.pid !== undefined) expect(readProcess(event.pid)).toBeUndefined();
-  expect(scratch.size).toBe(outcome.seconds === 0 ? 0 : 2); // 0 s: nothing was started
+  expect(scratch.size).toBe(outcome.seconds === 0 ? 0 : over.launcher === "ssh" ? 1 : 2); // 0 s: nothing was started
   expect([...scratch].filter((each) => existsSync(each))).toEqual([]);
   return { outcome, events, logs };
 }
@@ -128,6 +128,27 @@ describe("launchRanks", () => {
     const { outcome } = await launch(`${body}; sleep 60`, { ranks: 1 });
     expect(outcome).toMatchObject({ status: "failed", failure: { code: "internal", message: expect.stringMatching(/no event of the protocol|line of more than/) } });
     expect(outcome.seconds).toBeLessThan(20);
+  });
+
+  // Once its event was seen, rank 0 holds mpirun still, so that both ranks end and mpirun stays.
+  const seen = (): string => join(directory, "seen");
+  const stays = (event: string): string => `[ $OMPI_COMM_WORLD_RANK = 0 ] && echo '${event}'; while [ ! -e ${seen()} ]; do sleep 0.02; done; [ $OMPI_COMM_WORLD_RANK = 0 ] && kill -STOP $PPID; exit 0`;
+  // A host whose shell leaves the launcher's session, as Open MPI's daemons do on theirs; its ranks outlast all looks at that session.
+  it("does not end a launcher whose ranks are on hosts", async () => {
+    const shell = join(directory, "shell");
+    await writeFile(shell, '#!/bin/bash\nshift\nexec setsid --fork bash -c "$*"\n');
+    await chmod(shell, 0o755);
+    const { outcome } = await launch(`${HELLO}; sleep 8; [ $OMPI_COMM_WORLD_RANK = 0 ] && echo '{"event":"done"}'; exit 0`, { launcher: "ssh", ranksPerNode: 2, hosts: { hosts: [{ name: "elsewhere", slots: 2 }], remoteShell: [shell], network: ["127.0.0.0/8"] }, timeoutSeconds: 60 });
+    expect(outcome).toMatchObject({ status: "completed" });
+  });
+
+  it.each([
+    [`{"event":"error","code":"out_of_memory","message":"needs 2 GiB"}`, { status: "failed", failure: { code: "out-of-memory", message: "needs 2 GiB" } }],
+    [`{"event":"done"}`, { status: "completed" }],
+    [`{"event":"hello","rank":0,"pid":1000000000,"threads":"","secret":""}`, { status: "failed", failure: { code: "rank-lost", message: expect.stringMatching(/the launcher stayed/) as string } }],
+  ])("ends a launcher that stays when its ranks are gone: %s", async (event, expected) => {
+    const { outcome } = await launch(stays(event), { timeoutSeconds: 40, onEvent: () => void writeFile(seen(), "") });
+    expect(outcome).toMatchObject(expected);
   });
 
   it("ends ranks that take too long, and ranks that say nothing", async () => {

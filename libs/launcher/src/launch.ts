@@ -10,6 +10,7 @@ import { localCommand } from "./command/local.ts";
 import { scancelCommand, srunCommand } from "./command/slurm.ts";
 import { failureOfEnd, type NativeError } from "./failure.ts";
 import { hostsCommand } from "./launch-hosts.ts";
+import { watchLauncher } from "./process/launcher-watch.ts";
 import { LineSplitter, Tail } from "./process/lines.ts";
 import { bootId, killRun, readProcess, signalProcess } from "./process/processes.ts";
 import { killLeftovers, removeRunRecord, runCancelCommand, SCRATCH_PREFIX, writeRunRecord, type RunRecord } from "./process/run-record.ts";
@@ -54,6 +55,8 @@ export type LaunchOutcome = { readonly seconds: number; readonly exitCode: numbe
 type Cause = { readonly kind: "stop" } | { readonly kind: "kill" } | { readonly kind: "failure"; readonly failure: Failure } | { readonly kind: "thrown"; readonly error: unknown };
 
 const EXIT_TERMINATED = 75;
+/** How long ranks and launcher may take to end after they have said that the run is over. */
+const LAST_WORD_SECONDS = 60;
 
 /** Processes of this machine that the kernel has ended for want of memory since it started. */
 function kernelMemoryKills(): number {
@@ -173,6 +176,11 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
   if (silenceSeconds !== undefined) silence = after(silenceSeconds, () => fail({ code: "timeout", message: `the ranks said nothing for ${silenceSeconds} s` }));
   if (timeoutSeconds !== undefined) after(timeoutSeconds, () => fail({ code: "timeout", message: `the ranks did not end within ${timeoutSeconds} s` }));
 
+  let stayed = false;
+  const endStaying = (): void => {
+    stayed = true;
+    if (child.pid !== undefined) killing ??= killRun(record.marker, child.pid);
+  };
   let lineNumber = 0;
   const onLine = (line: string): void => {
     lineNumber += 1;
@@ -184,7 +192,10 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
       return fail({ code: "internal", message: `line ${lineNumber} that ${options.program.name} wrote is no event of the protocol: ${(error as Error).message}: ${line.slice(0, 200)}` });
     }
     silence?.refresh();
-    if (event.event === "error" && (event as NativeError).continues !== true) firstError ??= event as NativeError;
+    const fatal = event.event === "error" && (event as NativeError).continues !== true;
+    // Its last word, after which nothing is left to do but to end.
+    if ((fatal || event.event === "done") && firstError === undefined && !done) after(LAST_WORD_SECONDS, endStaying);
+    if (fatal) firstError ??= event as NativeError;
     if (event.event === "done") done = true;
     try {
       options.onEvent(event as EventOf<P>);
@@ -211,8 +222,11 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
   if (options.killSignal?.aborted) killNow();
 
   let unkillable = false;
+  // On hosts ranks are in sessions of their own, which says nothing of theirs here.
+  const endWatch = child.pid === undefined || options.launcher !== "local" ? undefined : watchLauncher(child.pid, () => lineNumber > 0, endStaying);
   try {
     const { exitCode, signal } = await ended;
+    endWatch?.();
     for (const timer of timers) clearTimeout(timer);
     await killing;
     const { left } = await killRun(record.marker, child.pid);
@@ -223,12 +237,15 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
     if (seen?.kind === "thrown") throw seen.error;
     const common = { seconds: elapsed(), exitCode };
     if (seen?.kind === "failure") return { ...common, status: "failed", failure: seen.failure };
-    if (exitCode === 0 && done) return { ...common, status: "completed" };
-    if (exitCode === EXIT_TERMINATED && done) return { ...common, status: "stopped", graceful: true };
+    // A launcher that stayed when its ranks were gone says nothing of how they ended: their own last word counts.
+    const orderly = stayed && done && firstError === undefined;
+    if ((exitCode === 0 && done) || (orderly && seen === undefined)) return { ...common, status: "completed" };
+    if ((exitCode === EXIT_TERMINATED && done) || (orderly && seen?.kind === "stop")) return { ...common, status: "stopped", graceful: true };
     if (seen) return { ...common, status: "stopped", graceful: false };
     const kernelKilledForMemory = kernelMemoryKills() > memoryKillsBefore;
-    return { ...common, status: "failed", failure: failureOfEnd({ exitCode, signal, stderrTail: stderr.text, kernelKilledForMemory }, firstError) };
+    return { ...common, status: "failed", failure: failureOfEnd({ exitCode, signal, launcherStayed: stayed, stderrTail: stderr.text, kernelKilledForMemory }, firstError) };
   } finally {
+    endWatch?.();
     for (const timer of timers) clearTimeout(timer);
     options.signal?.removeEventListener("abort", stop);
     options.killSignal?.removeEventListener("abort", killNow);

@@ -4,7 +4,7 @@ import { allowedBy, chunksOf, contextOf, type JobSpec, type Plan, type Rejection
 /** b and n of a plan are 32-bit numbers. */
 const MOST_OF_A_FACTOR = 2 ** 31 - 1;
 
-const FORWARD = ["none", "block", "inter-layer"] as const;
+const FORWARD = ["none", "block", "inter-layer", "intra-layer"] as const;
 const BACKWARD = ["none", "block", "intra-layer"] as const;
 
 /** Every granularity of both passes, in the order of the space. */

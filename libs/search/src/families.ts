@@ -1,5 +1,5 @@
 import { layerWaits, leastSecondsOf, leastWaits, recomputedBytes, secondsOf, stepBreakdown, stepCosts, totalSeconds, updateSeconds, type LayerWaits, type BatchMemory, type CostModel, type Layout, type OverlapChoice, type Sharding, type ShardTime, type SliceTime, type StageBytes, type StepShape } from "@internevo/cost-model";
-import { planOf, type LayoutSpace } from "./enumerate.ts";
+import { OVERLAPS, planOf, type LayoutSpace } from "./enumerate.ts";
 import type { Scored } from "./top.ts";
 
 /** Sums of bounds and of times round differently: far more than their error is given away. */
@@ -29,7 +29,7 @@ export class ShardTable {
 
   /** @param kind 0: no layer of the stage is recomputed; 1: some; 2: all */
   bytes(index: number, overlapIndex: number, overlap: OverlapChoice, kind: 0 | 1 | 2): StageBytes {
-    const at = (index * 9 + overlapIndex) * 3 + kind;
+    const at = (index * OVERLAPS.length + overlapIndex) * 3 + kind;
     return (this.#bytes[at] ??= this.#model.shardBytes(this.#layout, this.list[index] as Sharding, { ...overlap, recompute: kind === 2, ...(kind === 1 ? { recomputeLayers: 1 } : {}) }));
   }
 }
@@ -110,6 +110,8 @@ export class FamilySearch {
     const none = hasNone && fits(0);
     const first = hasNone ? 1 : 0;
     const last = ks.length - 1;
+    // The ends first: in most families all fit or none.
+    if (first <= last && fits(first)) return { none, from: first, count: ks.length - first + (none ? 1 : 0) };
     if (first > last || !fits(last)) return none ? { none, from: Infinity, count: 1 } : NO_FIT;
     let low = first;
     let high = last;
@@ -173,11 +175,12 @@ export class FamilySearch {
 
   /**
    * Offers the feasible plans of a family that are not slower than what is of interest.
-   * @param interest seconds; asked again and again, because it may shrink.
+   * @param interest seconds; asked again after every offer, because it may shrink.
    * @param offer returns whether to go on.
    */
   visit(batch: Batch, index: number, interest: () => number, tally: Tally, offer: (scored: Scored) => boolean): void {
     const { shards, chunks, space } = batch;
+    let most = interest();
     const ks = space.recomputed;
     if (this.#shardsAlone(shards, index) > this.#limit) {
       tally.tooLarge += ks.length * chunks.length * this.#choices.length;
@@ -186,25 +189,26 @@ export class FamilySearch {
     const sharding = shards.list[index] as Sharding;
     const shard = shards.time(index);
     const every = sharding.gradientSharding > 1;
-    const waits = batch.slices.map((slice, at) => (at === 1 && slice === batch.slices[0] ? null : layerWaits(slice, shard)));
+    const [plain, beside] = batch.slices;
+    const waits = [layerWaits(plain, shard), beside === plain ? null : layerWaits(beside, shard)] as const;
     const shape = { microBatches: batch.microBatches, pipelineParallel: space.layout.pipelineParallel, layers: this.#model.job.model.layers, boundarySeconds: batch.boundarySeconds };
-    if (this.#bound(batch, shard, waits, every, shape) * ROUNDING > interest()) {
+    if (this.#bound(batch, shard, waits, every, shape) * ROUNDING > most) {
       tally.pruned += ks.length * chunks.length * this.#choices.length;
       return;
     }
     for (const choice of this.#choices) {
       const side = choice.index === 0 ? 0 : 1;
       const slice = batch.slices[side];
-      const wait = waits[side] ?? (waits[0]);
+      const wait = waits[side] ?? waits[0];
       const costs = stepCosts(slice, shard, wait, choice.overlap, every);
-      if (leastSecondsOf(costs, shape, chunks) * ROUNDING > interest()) {
+      if (leastSecondsOf(costs, shape, chunks) * ROUNDING > most) {
         tally.pruned += ks.length * chunks.length;
         continue;
       }
       const rising = costs.recomputed >= costs.kept && costs.recomputedOnce >= costs.keptOnce;
       for (let at = 0; at < chunks.length; at += 1) {
         const step: StepShape = { ...shape, chunks: chunks[at] as number, recompute: false, reduceEveryMicroBatch: every, overlap: choice.overlap };
-        if (leastSecondsOf(costs, shape, [step.chunks]) * ROUNDING > interest()) {
+        if (leastSecondsOf(costs, shape, [step.chunks]) * ROUNDING > most) {
           tally.pruned += ks.length;
           continue;
         }
@@ -215,14 +219,15 @@ export class FamilySearch {
         for (let k = 0; k < ks.length; k += 1) {
           if (!(k >= fitting.from || (k === 0 && fitting.none))) continue;
           const recomputed = ks[k] as number;
-          if (secondsOf(costs, recomputed, step) * ROUNDING > interest()) {
+          if (secondsOf(costs, recomputed, step) * ROUNDING > most) {
             if (rising) break;
             continue;
           }
           const exact = totalSeconds(stepBreakdown(slice, shard, { ...step, recomputeLayers: recomputed }, wait));
-          if (exact > interest()) continue;
+          if (exact > most) continue;
           const plan = planOf(space.layout, batch.microBatchSize, batch.microBatches, sharding, { chunks: step.chunks, recomputed, overlap: choice.overlap }, step.layers);
           if (!offer({ plan, seconds: exact, bytes: this.#bytes(one, shards, index, choice, recomputed) })) return;
+          most = interest();
         }
       }
     }

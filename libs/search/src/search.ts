@@ -46,8 +46,16 @@ export interface SearchResult {
   readonly closest: Plan | null;
 }
 
+/** Minutes on one core. */
 const MAXIMUM_STEPS = 20_000_000;
-const REPORT_EVERY = 4096;
+
+/** A search that looked at as many batches and families as it may. */
+export class SearchLimitError extends ProblemError {
+  constructor(most: number) {
+    super("job-invalid", `the search was given up after ${most} batches and families of plans`, [{ field: "plan", message: "leaves too many plans to be searched", remedy: "fix some of their fields in the job, such as plan.dataParallel or plan.microBatchSize" }]);
+  }
+}
+const REPORT_EVERY = 1024;
 
 /** Counts what a search does, tells of it, and ends it when it is told to or has no end. */
 class Watch {
@@ -59,13 +67,10 @@ class Watch {
 
   step(done: () => readonly [number, number]): void {
     this.#steps += 1;
+    if (this.#steps > (this.#options.maximumSteps ?? MAXIMUM_STEPS)) throw new SearchLimitError(this.#steps - 1);
     if (this.#steps % REPORT_EVERY !== 0) return;
     this.#options.onProgress?.(...done());
     if (this.#options.isCancelled?.() === true) throw new ProblemError("unavailable", "the search was cancelled");
-    const most = this.#options.maximumSteps ?? MAXIMUM_STEPS;
-    if (this.#steps > most) {
-      throw new ProblemError("job-invalid", `the search was given up after ${most} batches and families of plans`, [{ field: "plan", message: "leaves too many plans to be searched", remedy: "fix some of their fields in the job, such as plan.dataParallel or plan.microBatchSize" }]);
-    }
   }
 }
 

@@ -17,15 +17,17 @@ export class Top {
   readonly #size: number;
   readonly #keyOf: ((plan: Plan) => string) | null;
   readonly #list: { readonly scored: Scored; readonly key: string }[] = [];
+  #bound: number;
 
   constructor(size: number, keyOf: ((plan: Plan) => string) | null = null) {
     this.#size = size;
     this.#keyOf = keyOf;
+    this.#bound = size === 0 ? -Infinity : Infinity;
   }
 
   /** Plans slower than this cannot enter. */
   get bound(): number {
-    return this.#list.length < this.#size ? Infinity : (this.#list[this.#size - 1]?.scored.seconds ?? -Infinity);
+    return this.#bound;
   }
 
   offer(scored: Scored): void {
@@ -43,6 +45,7 @@ export class Top {
     if (at >= this.#size) return;
     this.#list.splice(at, 0, { scored, key });
     if (this.#list.length > this.#size) this.#list.pop();
+    if (this.#list.length === this.#size) this.#bound = (this.#list[this.#size - 1] as { scored: Scored }).scored.seconds;
   }
 
   get best(): readonly Scored[] {

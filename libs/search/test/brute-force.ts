@@ -51,7 +51,7 @@ export function bruteForce(job: JobSpec, profile: Profile): { feasible: Judged[]
           const longest = Math.ceil(model.layers / pp);
           for (const k of [0, ...upTo(longest)]) for (const ps of upTo(ranks)) for (const oss of upTo(ranks)) for (const gs of new Set([1, oss])) {
             if (!multiple(ranks, ps * oss * pp * tp)) continue;
-            for (const forwardOverlap of ["none", "block", "inter-layer"] as const) for (const backwardOverlap of ["none", "block", "intra-layer"] as const) {
+            for (const forwardOverlap of ["none", "block", "inter-layer", "intra-layer"] as const) for (const backwardOverlap of ["none", "block", "intra-layer"] as const) {
               const measured = profile.overlaps.length > 0 || job.plan?.forwardOverlap !== undefined || job.plan?.backwardOverlap !== undefined;
               if (!measured && (forwardOverlap !== profile.executor.forwardOverlap || backwardOverlap !== profile.executor.backwardOverlap)) continue;
               const plan: Plan = {

@@ -46,7 +46,7 @@ export const jobCase: fc.Arbitrary<JobSpec> = fc
 export const smallJobCase: fc.Arbitrary<JobSpec> = fc
   .record({
     job: jobCase, nodes: positive(1, 2), gpusPerNode: fc.constantFrom(1, 2, 3, 4), layers: positive(1, 5), sequences: fc.constantFrom(1, 2, 4, 6),
-    forward: fc.constantFrom(undefined, "none" as const, ["none" as const, "inter-layer" as const], ["block" as const, "inter-layer" as const]),
+    forward: fc.constantFrom(undefined, "none" as const, ["none" as const, "inter-layer" as const], ["block" as const, "inter-layer" as const], ["inter-layer" as const, "intra-layer" as const]),
     backward: fc.constantFrom("none" as const, ["none" as const, "intra-layer" as const], ["block" as const], ["block" as const, "intra-layer" as const]),
     other: fc.constantFrom({}, {}, {}, { recompute: false }, { recompute: true }, { recomputeLayers: [0, 2] }, { pipelineChunks: [1, 2] }, { contextParallel: 2 }, { sequenceParallel: [2, 4] }, { gradientSharding: 1, microBatchSize: [1, 2] }),
   })
@@ -85,7 +85,7 @@ export const profileCase: fc.Arbitrary<Profile> = fc
       fc.record({ op: fc.constantFrom(...COLLECTIVES), groupSize: positive(2, 16), slowdown: fc.double({ min: 0.5, max: 3, noNaN: true }), alone: fc.option(fc.tuple(seconds, seconds), { nil: undefined }), placement: fc.constantFrom("intra-node" as const, "mixed" as const, undefined), module: fc.option(module, { nil: undefined }) }),
       { maxLength: 5 },
     ),
-    forwardOverlap: fc.constantFrom("none" as const, "inter-layer" as const),
+    forwardOverlap: fc.constantFrom("none" as const, "inter-layer" as const, "intra-layer" as const),
     backwardOverlap: fc.constantFrom("none" as const, "intra-layer" as const),
     runtimeBytes: fc.constantFrom(0, 1000),
   })

@@ -1,5 +1,5 @@
 import { join, resolve } from "node:path";
-import type { Probe } from "@internevo/launcher";
+import { probeIn, trainerIn } from "@internevo/launcher";
 import { Type, type Static, type TObject } from "typebox";
 import type { ProfilingSettings } from "./obtain-profile.ts";
 
@@ -24,8 +24,9 @@ export const profilingConfig = {
 
 type ProfilingConfig = Static<TObject<typeof nativeConfig & typeof profilingConfig>>;
 
-export const profilingSettings = (config: ProfilingConfig, probe: Probe): ProfilingSettings => ({
-  probe,
+export const profilingSettings = (config: ProfilingConfig): ProfilingSettings => ({
+  probe: probeIn(config.INTERNEVO_NATIVE_DIRECTORY),
+  trainer: trainerIn(config.INTERNEVO_NATIVE_DIRECTORY),
   dataDirectory: resolve(config.INTERNEVO_DATA_DIRECTORY),
   clustersFile: config.INTERNEVO_CLUSTERS,
   threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,

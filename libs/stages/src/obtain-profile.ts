@@ -1,7 +1,7 @@
 import { WAITS_FOR_CLUSTER, type ProfileRecord } from "@internevo/contracts";
 import { requiredMeasurements } from "@internevo/cost-model";
 import { clusterKey, type Failure, type JobSpec, type Profile } from "@internevo/domain";
-import { countMissing, measureProfile, missingMeasurements, mergeProfiles, programDigest, assertProgram, THREADS_VERSION, PROBE_VERSION, type Measurements, type Probe, type ProbeEffort } from "@internevo/launcher";
+import { countMissing, measureProfile, missingMeasurements, mergeProfiles, programDigest, assertProgram, THREADS_VERSION, PROBE_VERSION, type Measurements, type Probe, type ProbeEffort, type Trainer } from "@internevo/launcher";
 import { clusterLease, newestProfile, storeGivenProfile, storeProfile, type Database, type Transaction } from "@internevo/store";
 import { clusterRunDirectory } from "./directories.ts";
 import { namedProfile } from "./named-profile.ts";
@@ -9,6 +9,7 @@ import { retryLostRanks } from "./retry-lost-ranks.ts";
 
 export interface ProfilingSettings {
   readonly probe: Probe;
+  readonly trainer: Trainer;
   readonly dataDirectory: string;
   readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
@@ -56,6 +57,7 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
   const { cluster } = spec;
   if (cluster.profile !== null) return { status: "obtained", ...(await given(database, cluster.profile)) };
   await assertProgram(settings.probe);
+  await assertProgram(settings.trainer);
   const needed = requiredMeasurements(spec);
   const digest = await programDigest(settings.probe);
   const key = clusterKey(cluster);
@@ -85,6 +87,7 @@ async function measure(options: ObtainProfileOptions, base: ProfileRecord | unde
   const points = missing.collectives.length + missing.modules.length + missing.overlaps.length;
   const measured = await retryLostRanks(() => measureProfile({
     probe: settings.probe,
+    trainer: settings.trainer,
     cluster: spec.cluster,
     clustersFile: settings.clustersFile,
     needed: missing,

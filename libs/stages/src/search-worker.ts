@@ -1,6 +1,15 @@
-import { parentPort, workerData } from "node:worker_threads";
-import { planJob, type PlanJobOptions } from "@internevo/search";
-import type { JobSpec, Profile } from "@internevo/domain";
+import { parentPort } from "node:worker_threads";
+import { ProblemError } from "@internevo/domain";
+import { planJob } from "@internevo/search";
+import type { SearchAnswer, SearchRequest } from "./search-thread.ts";
 
-const { spec, profile, options } = workerData as { spec: JobSpec; profile: Profile; options: PlanJobOptions };
-parentPort?.postMessage(planJob(spec, profile, options));
+const answer = (message: SearchAnswer): void => parentPort?.postMessage(message);
+
+parentPort?.on("message", ({ spec, profile, options }: SearchRequest) => {
+  try {
+    answer({ result: planJob(spec, profile, { ...options, onProgress: (done, total) => answer({ done, total }) }) });
+  } catch (error) {
+    // What an error carries beside its message does not cross threads.
+    answer(error instanceof ProblemError ? { problem: { code: error.code, message: error.message, details: error.details } } : { error });
+  }
+});

@@ -58,9 +58,15 @@ bool Process::readLine(std::string* line) {
       lines_.push_back(*line);
       return true;
     }
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now());
     pollfd ready{output_, POLLIN, 0};
-    if (poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(0, left.count()))) == 0) throw std::runtime_error(hung());
+    if (poll(&ready, 1, 500) == 0) {
+      if (std::chrono::steady_clock::now() > deadline_) throw std::runtime_error(hung());
+      // mpirun can stay when it has ended all ranks, for a lock of its own: what starts it has to end it then.
+      const bool company = hasChildren();
+      hadChildren_ = hadChildren_ || company, alone_ = hadChildren_ && !company ? alone_ + 1 : 0;
+      if (alone_ == 10) kill(pid_, SIGKILL);
+      continue;
+    }
     char buffer[4096];
     const ssize_t count = read(output_, buffer, sizeof buffer);
     if (count < 0 && errno == EINTR) continue;
@@ -140,6 +146,16 @@ std::string Process::hung() const {
     }
   }
   return text.str();
+}
+
+bool Process::hasChildren() const {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const Stat stat = statOf(name);
+    if (stat.parent == pid_ && stat.state != 'Z' && stat.state != 'X') return true;
+  }
+  return false;
 }
 
 bool Process::gone(pid_t pid) {

@@ -33,9 +33,12 @@ class Process {
  private:
   bool readLine(std::string* line);
   std::string hung() const;
+  bool hasChildren() const;
   pid_t pid_ = -1;
   int output_ = -1;
   std::chrono::steady_clock::time_point deadline_;
+  bool hadChildren_ = false;
+  int alone_ = 0;  ///< looks in a row that found no child of a process that had some
   std::string pending_;
   std::vector<std::string> lines_;
 };

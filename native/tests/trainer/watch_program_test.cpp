@@ -146,7 +146,9 @@ TEST_F(Program, TheMemoryMapSaysWhenAPieceIsInUse) {
         for (const Json& phase : piece["lifetime"]["phases"]) EXPECT_EQ(phases.count(phase), 1u) << piece;
       }
       // All activations are kept for a backward pass, but those of the layer that is recomputed.
-      if (piece["line"] == "activations") EXPECT_EQ(kind == "kept", piece["name"].get<std::string>().rfind("recomputed", 0) != 0) << piece;
+      if (piece["line"] == "activations") {
+        EXPECT_EQ(kind == "kept", piece["name"].get<std::string>().rfind("recomputed", 0) != 0) << piece;
+      }
     }
   }
   EXPECT_EQ(lifetimes["0 parameters"], Json::parse(R"({"kind": "step"})"));

@@ -52,6 +52,7 @@ export async function profileOf(options: Place & { readonly cluster: Cluster; re
   const { cluster, needed, directory, effort = EFFORT, clustersFile, signal = new AbortController().signal } = options;
   const outcome = await measureProfile({
     probe: probeIn(native),
+    trainer: trainerIn(native),
     cluster,
     clustersFile,
     needed,

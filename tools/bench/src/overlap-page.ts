@@ -48,8 +48,10 @@ export async function writeOverlapPage(directory: string, result: OverlapResult)
   const { rows } = result;
   const gains = rows.map((row) => gainOf(row, "selective"));
   const shares = rows.map((row) => of(row, "selective").hidden?.share ?? 0);
+  const rounds = Math.min(...rows.flatMap((row) => row.granularities.map((each) => each.rounds.length)));
   const body = [
     circumstancesText(result.circumstances),
+    ...(rounds < 3 ? [`**${rounds === 1 ? "One round" : `${rounds} rounds`} only: nothing here says how far steps of one setting are apart, and gains may be the machine's other work.**`] : []),
     `Testbed: ${result.testbed}; ${result.model}, fp32, ${result.microBatches} micro-batches a step and data rank.`,
     `Selective overlap makes steps ${percent(Math.min(...gains), 1)} to ${percent(Math.max(...gains), 1)} faster than none, and hides ${percent(Math.min(...shares))} to ${percent(Math.max(...shares))} of what could be hidden.`,
     "![Gain](images/overlap-gain.svg)",

@@ -1,32 +1,33 @@
-import { replicaRanks, worldSize, type Candidate, type JobSpec, type Plan, type PlanConstraints, type Profile } from "@internevo/domain";
-import { planJob } from "@internevo/search";
+import type { Candidate, JobSpec, PlanConstraints, Profile } from "@internevo/domain";
+import { divisorsOf, planJob } from "@internevo/search";
 
 /** Which plans a system can express, as in the paper (tables of its appendix "Details of E2E Evaluation"). */
 export interface System {
   readonly id: "internevo" | "megatron" | "ulysses";
   readonly name: string;
-  /** What its plans have in common, for the search: the union of these spaces holds all of them. */
+  /** Its plans over so many ranks: together these spaces hold them all, each once. */
   readonly spaces: (ranks: number) => readonly PlanConstraints[];
-  readonly has: (plan: Plan) => boolean;
 }
-
-/** All ranks that hold the same slice, as the paper's table has it: with the distributed optimizer, or without. */
-const distributedOptimizer = (plan: Plan): boolean => plan.optimizerStateSharding === 1 || plan.optimizerStateSharding === replicaRanks(plan);
 
 /** No rings, no chunks; of the layers all are recomputed or none. Overlap is as free as ours: more than those systems have. */
 const inThePaper = (space: PlanConstraints): PlanConstraints[] => [{ recompute: true }, { recomputeLayers: 0 }].map((recomputation) => ({ ...space, ...recomputation, contextParallel: 1, pipelineChunks: 1 }));
 
-export const INTERNEVO: System = { id: "internevo", name: "InternEvo", spaces: () => [{}], has: () => true };
+export const INTERNEVO: System = { id: "internevo", name: "InternEvo", spaces: () => [{}] };
 
 /**
- * Tensor parallelism with sequence-parallel norms (s_tp = s_sp), pipelines, data parallelism with or without the distributed
- * optimizer; parameters and gradients whole (s_ps = s_gs = 1).
+ * Tensor parallelism with sequence-parallel norms (s_tp = s_sp), pipelines, data parallelism; parameters and gradients whole
+ * (s_ps = s_gs = 1), optimizer states whole or, with the distributed optimizer, over all ranks that hold the same slice.
  */
 export const MEGATRON: System = {
   id: "megatron",
   name: "Megatron-style",
-  spaces: () => inThePaper({ parameterSharding: 1, gradientSharding: 1 }),
-  has: (plan) => plan.tensorParallel === plan.sequenceParallel && distributedOptimizer(plan),
+  spaces: (ranks) =>
+    divisorsOf(ranks).flatMap((tensorParallel) =>
+      divisorsOf(ranks / tensorParallel).flatMap((pipelineParallel) => {
+        const dataParallel = ranks / tensorParallel / pipelineParallel;
+        return inThePaper({ tensorParallel, sequenceParallel: tensorParallel, pipelineParallel, parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: [1, dataParallel] });
+      }),
+    ),
 };
 
 /** All-to-all sequence parallelism (s_tp = 1) and ZeRO-3 over all ranks (s_ps = R = N); no pipeline. */
@@ -34,7 +35,6 @@ export const ULYSSES: System = {
   id: "ulysses",
   name: "DeepSpeed-Ulysses-style",
   spaces: (ranks) => inThePaper({ pipelineParallel: 1, tensorParallel: 1, parameterSharding: ranks }),
-  has: (plan) => plan.parameterSharding === worldSize(plan),
 };
 
 export const SYSTEMS = [INTERNEVO, MEGATRON, ULYSSES] as const;
@@ -49,7 +49,7 @@ export function fastestOf(system: System, job: JobSpec, profile: Profile, count:
     return { feasible: counts.feasible, list: runnableCandidates };
   }
   const ranks = job.cluster.nodes * job.cluster.gpusPerNode;
-  const all = system.spaces(ranks).flatMap((plan) => planJob({ ...job, plan }, profile, { top: ALL_PLANS }).runnableCandidates.filter((candidate) => system.has(candidate.plan)));
+  const all = system.spaces(ranks).flatMap((plan) => planJob({ ...job, plan }, profile, { top: ALL_PLANS }).runnableCandidates);
   all.sort((a, b) => a.predicted.stepTimeSeconds - b.predicted.stepTimeSeconds || a.predicted.peakMemoryBytes - b.predicted.peakMemoryBytes);
   return { feasible: all.length, list: all.slice(0, count).map((candidate, index) => ({ ...candidate, rank: index + 1 })) };
 }

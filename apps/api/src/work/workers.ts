@@ -25,7 +25,7 @@ export interface Workers {
 }
 
 export interface WorkersOptions {
-  /** Plans searched at once. Default: the cores, at least 2. */
+  /** Plans searched at once; as many again that turned out to take long. Default: the cores, at least 2. */
   readonly planThreads?: number;
   /** Plans that may wait; more are refused. Default 64. */
   readonly queue?: number;
@@ -37,6 +37,9 @@ export interface WorkersOptions {
   readonly checkEntry?: string;
 }
 
+/** Steps of a search, a tenth of a second or so, after which it goes on where it keeps nobody waiting. */
+const QUICK_STEPS = 5000;
+
 const PLAN_THREAD = new URL("./plan-thread.ts", import.meta.url).href;
 const CHECK_PROCESS = fileURLToPath(new URL("./check-process.ts", import.meta.url));
 
@@ -44,7 +47,10 @@ const late = (field: string, message: string, remedy: string): ProblemError => n
 
 export function createWorkers(options: WorkersOptions = {}): Workers {
   const { queue = 64, planThreads = Math.max(2, availableParallelism()), planSeconds = 300, checkSeconds = 60 } = options;
-  const plans = new Piscina({ filename: PLAN_THREAD, minThreads: 0, maxThreads: planThreads, maxQueue: queue, idleTimeout: 60_000 });
+  const threads = () => new Piscina({ filename: PLAN_THREAD, minThreads: 0, maxThreads: planThreads, maxQueue: queue, idleTimeout: 60_000 });
+  const plans = threads();
+  // A search that is not over soon begins again on threads of its own: however many of them there are, short ones go on.
+  const longPlans = threads();
   // Apart from the plans: a submission does not wait for somebody's search.
   const checks = createProcessPool({
     entry: options.checkEntry ?? CHECK_PROCESS,
@@ -58,7 +64,11 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
       if (plans.queueSize >= queue) throw new ProblemError("unavailable", "too many requests of this kind are at work; try again shortly");
       const deadline = AbortSignal.timeout(planSeconds * 1000);
       try {
-        return valueOf((await plans.run(task, { name: "plan", signal: signal ? AbortSignal.any([signal, deadline]) : deadline })) as WorkResult<PlanningResult>);
+        const how = { name: "plan", signal: signal ? AbortSignal.any([signal, deadline]) : deadline };
+        const quick = (await plans.run({ ...task, maximumSteps: QUICK_STEPS }, how)) as WorkResult<PlanningResult> | null;
+        if (quick !== null) return valueOf(quick);
+        if (longPlans.queueSize >= queue) throw new ProblemError("unavailable", "too many requests of this kind are at work; try again shortly");
+        return valueOf((await longPlans.run({ ...task, maximumSteps: null }, how)) as WorkResult<PlanningResult>);
       } catch (error) {
         if (deadline.aborted && !signal?.aborted) throw late("job", `could not be planned within ${planSeconds} s`, "plan it with the command line, which has no such bound: `internevo plan`");
         throw error;
@@ -66,6 +76,6 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
     },
     checkData: async (task) => void valueOf((await checks.run(task)) as WorkResult<null>),
     checkWeights: async (task) => void valueOf((await checks.run(task)) as WorkResult<null>),
-    close: async () => void (await Promise.all([plans.destroy(), checks.close()])),
+    close: async () => void (await Promise.all([plans.destroy(), longPlans.destroy(), checks.close()])),
   };
 }

@@ -1,3 +1,6 @@
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { Writable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { axisValues } from "./advice.ts";
@@ -42,6 +45,19 @@ describe("advice", () => {
     expect(lines[0]).toMatch(/^sequence,tokensPerSecond,feasible,stepTimeSeconds,/);
     expect(lines.slice(1).map((line) => Number(line.split(",")[0]))).toEqual([8192, 16384, 32768]);
     for (const line of lines.slice(1)) expect(Number(line.split(",")[1])).toBeGreaterThan(0);
+  });
+
+  it("draws what-if: a dot for each plan, a cross where none fits", async () => {
+    const file = join(mkdtempSync(join(tmpdir(), "internevo-what-if-")), "sweep.svg");
+    const { stderr } = await cli("what-if", JOB, "--axis", "sequence", "--values", "16k,32k,16m", "--svg", file);
+    expect(stderr).toContain(file);
+    const svg = readFileSync(file, "utf8");
+    expect(svg.match(/<circle /g)?.length).toBe(4);
+    expect(svg.match(/class="none"/g)?.length).toBe(2);
+    expect(svg).toMatch(/>16k<.*>32k<.*>16M</s);
+    expect(svg).not.toMatch(/NaN|Infinity|undefined/);
+    rmSync(dirname(file), { recursive: true });
+    expect((await cli("what-if", JOB, "--largest-sequence", "--svg", file)).stderr).toMatch(/--svg .*has nothing to draw/);
   });
 
   it("needs one question, and says what a bad value is", async () => {

@@ -1,7 +1,10 @@
+import { writeFile } from "node:fs/promises";
+import { resolve } from "node:path";
 import { cheapestCluster, explain, largestSequence, paretoFront, sweep, SWEEP_AXES, whyNot, type SweepAxis } from "@internevo/advisor";
 import { SHIPPED_PROFILES } from "@internevo/cost-model";
 import { parseBytes, ProblemError, resolveJob, type JobSpec, type Profile } from "@internevo/domain";
 import { InvalidArgumentError, Option, type Command } from "commander";
+import { clustersChart, paretoChart, sweepChart } from "../advice-chart.ts";
 import { candidateRow, candidatesText, clustersText, csvText, explanationText, largestSequenceText, sweepText, whyNotText } from "../advice-view.ts";
 import { integerArgument, numberArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
@@ -60,6 +63,7 @@ interface WhatIfOptions {
   readonly tokens?: number;
   readonly price?: number;
   readonly csv?: boolean;
+  readonly svg?: string;
 }
 
 async function whatIf(path: string, options: WhatIfOptions, context: Context): Promise<void> {
@@ -75,23 +79,32 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
     else if (output.json) output.document(document);
     else output.data(text);
   };
+  const draw = async (svg: () => string): Promise<void> => {
+    if (options.svg === undefined) return;
+    await writeFile(options.svg, svg());
+    output.note(`the picture is in ${resolve(options.svg)}`);
+  };
   if (options.axis !== undefined) {
     if (options.values === undefined) throw new ProblemError("job-invalid", "--axis needs --values", [{ field: "--values", value: null, message: "is missing", remedy: "give values such as 4k,8k,16k or 4k..64k" }]);
     const { axis } = options;
     const rows = sweep(job, profile, axis, axisValues(axis, options.values), signal);
     show({ axis, rows }, sweepText(axis, rows, output.colors), rows.map(({ value, tokensPerSecond, feasible, reason, best }) => ({ [axis]: value, tokensPerSecond, feasible, ...candidateRow(best), reason: reason ?? "" })));
+    await draw(() => sweepChart(job, axis, rows));
   } else if (options.largestSequence === true) {
+    if (options.svg !== undefined) throw new ProblemError("job-invalid", "--largest-sequence is one number", [{ field: "--svg", value: options.svg, message: "has nothing to draw", remedy: "draw --axis sequence --values 4k..16m" }]);
     const answer = largestSequence(job, profile, { unitTokens: options.unit, sequences: options.sequences, signal });
     show(answer, largestSequenceText(answer, output.colors), [{ sequenceLengthTokens: answer.sequenceLengthTokens, ...candidateRow(answer.best), next: answer.next.sequenceLengthTokens, reason: answer.next.reason }]);
     if (answer.best === null) context.setExitCode(EXIT.noFeasiblePlan);
   } else if (options.pareto === true) {
     const front = paretoFront(job, profile, { signal });
     show(front, front.length === 0 ? "no plan is feasible" : candidatesText(front, output.colors), front.map(candidateRow));
+    if (front.length > 0) await draw(() => paretoChart(job, front));
     if (front.length === 0) context.setExitCode(EXIT.noFeasiblePlan);
   } else {
     if (options.tokens === undefined) throw new ProblemError("job-invalid", "--deadline needs --tokens", [{ field: "--tokens", value: null, message: "is missing", remedy: "give the tokens to train on, e.g. --tokens 2e12" }]);
     const { cheapest, considered } = cheapestCluster(job, profile, { tokens: options.tokens, seconds: options.deadline as number, ...(options.price === undefined ? {} : { pricePerGpuHour: options.price }), ...(options.values === undefined ? {} : { nodes: axisValues("nodes", options.values) }) }, signal);
     show({ cheapest, considered }, clustersText(considered, cheapest, output.colors), considered.map(({ nodes, gpus, seconds, gpuHours, cost, meetsDeadline, best }) => ({ nodes, gpus, seconds, gpuHours, cost: cost ?? "", meetsDeadline: String(meetsDeadline), ...candidateRow(best) })));
+    if (considered.length > 0) await draw(() => clustersChart(job, considered, options.deadline as number));
     if (cheapest === null) context.setExitCode(EXIT.noFeasiblePlan);
   }
 }
@@ -139,5 +152,6 @@ export function addAdvice(program: Command, context: Context): void {
     .option("--tokens <n>", "tokens to train on, e.g. 2e12", numberArgument(1, 1e18))
     .option("--price <amount>", "of one GPU for an hour", numberArgument(0, 1e6))
     .option("--csv", "comma-separated values")
+    .option("--svg <file>", "write a picture too")
     .action((path: string, options: WhatIfOptions) => whatIf(path, options, context));
 }

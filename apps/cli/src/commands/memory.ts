@@ -32,7 +32,7 @@ async function planOf(spec: JobSpec, text: string, profile: string | undefined):
 }
 
 /** A job's file and the plan asked for, else the best; or a job that was submitted, and the plan it chose. */
-async function findPlan(text: string, { plan, profile }: MemoryOptions, context: Context): Promise<{ spec: JobSpec; plan: Plan }> {
+export async function findPlan(text: string, { plan, profile }: Pick<MemoryOptions, "plan" | "profile">, context: Context): Promise<{ spec: JobSpec; plan: Plan }> {
   if (isFile(text)) {
     const spec = resolveJob(await readJobFile(text));
     return { spec, plan: await planOf(spec, plan ?? "1", profile) };

@@ -2,6 +2,7 @@ import { allPages, type ProfileSummary } from "@internevo/client";
 import type { Command } from "commander";
 import type { Context } from "../context.ts";
 import { profileId } from "../resolve.ts";
+import { addProfileFiles } from "./profile-files.ts";
 import { profilesTable, profileText } from "../views.ts";
 
 export function addProfile(program: Command, context: Context): void {
@@ -29,4 +30,5 @@ export function addProfile(program: Command, context: Context): void {
       if (output.json) output.document(record.profile);
       else output.data(profileText(record, output.colors));
     });
+  addProfileFiles(profile, context);
 }

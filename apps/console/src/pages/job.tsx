@@ -74,7 +74,7 @@ function Planning({ job, rows }: { job: JobDetail; rows: PlanRow[] }) {
           </Section>
         </>
       )}
-      <Section title="Why plans were rejected" folded={`${formatInteger(planning.counts.evaluated - planning.counts.feasible)} of ${formatInteger(planning.counts.evaluated)}`}><Rejections planning={planning} /></Section>
+      <Section title="Why plans were rejected" folded={`${formatInteger(planning.counts.evaluated - planning.counts.feasible - (planning.counts.pruned ?? 0))} of ${formatInteger(planning.counts.evaluated)}`}><Rejections planning={planning} /></Section>
     </>
   );
 }

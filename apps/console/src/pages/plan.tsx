@@ -35,7 +35,7 @@ function Result({ result }: { result: PlanningResult }) {
           <Section title="Where the time goes" folded about="Predicted time of one step by cause."><TimeChart rows={rows} /></Section>
         </>
       ) : <Alert color="yellow" title="No plan fits">Below is what rejected them, and what would need the least memory.</Alert>}
-      <Section title="Why plans were rejected" folded={`${formatInteger(result.counts.evaluated - result.counts.feasible)} of ${formatInteger(result.counts.evaluated)}`}><Rejections planning={result} /></Section>
+      <Section title="Why plans were rejected" folded={`${formatInteger(result.counts.evaluated - result.counts.feasible - (result.counts.pruned ?? 0))} of ${formatInteger(result.counts.evaluated)}`}><Rejections planning={result} /></Section>
     </>
   );
 }

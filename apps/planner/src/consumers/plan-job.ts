@@ -22,6 +22,6 @@ export const planJobConsumer = (settings: PlannerSettings, database: Database) =
     await updateJob(tx, job.id, { planningId });
     if (failure) return void (await transitionJob(tx, { jobId: job.id, from: "planning", to: "failed", failure }));
     await createTrials(tx, job.id, tried);
-    await transitionJob(tx, { jobId: job.id, from: "planning", to: "trialling", reason: `${counts.feasible} of ${counts.evaluated} plans fit; ${tried.length} are tried` });
+    await transitionJob(tx, { jobId: job.id, from: "planning", to: "trialling", reason: `${counts.evaluated} plans were considered; ${tried.length} are tried` });
   };
 };

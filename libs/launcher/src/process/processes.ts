@@ -59,6 +59,9 @@ export function processesOfRun(marker: string, session?: number): ProcessEntry[]
   });
 }
 
+/** Whether a live process other than its leader is in a session. */
+export const hasCompany = (session: number): boolean => livePids().some((pid) => pid !== session && readProcess(pid)?.session === session);
+
 /** Sends a signal; a process that is gone by then is no error. */
 export function signalProcess(pid: number, signal: NodeJS.Signals): void {
   try {

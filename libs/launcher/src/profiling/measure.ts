@@ -4,8 +4,9 @@ import { NATIVE_PROTOCOL, type ProbeConfig, type ProbeEvent } from "@internevo/c
 import { ProfileSchema, validate, type Cluster, type Failure, type Placement, type Profile } from "@internevo/domain";
 import { launchTarget } from "../launch-hosts.ts";
 import { launchRanks } from "../launch.ts";
-import type { Probe } from "../programs.ts";
+import type { Probe, Trainer } from "../programs.ts";
 import { collectiveCurves, type Measurements } from "./measurements.ts";
+import { measureRuntime } from "./runtime.ts";
 
 /** How long the probe may take for one point, and how even its samples should be. */
 export interface ProbeEffort {
@@ -16,6 +17,7 @@ export interface ProbeEffort {
 
 export interface MeasureProfileOptions {
   readonly probe: Probe;
+  readonly trainer: Trainer;
   readonly cluster: Cluster;
   /** Where the hosts of the installation's clusters are described; only needed for `launcher: ssh`. */
   readonly clustersFile?: string | undefined;
@@ -72,8 +74,8 @@ function peakOf(events: readonly ProbeEvent[], precision: "fp32" | "bf16", large
 export const profileName = (clusterName: string, measuredAt: Date): string => `${clusterName} ${measuredAt.toISOString().slice(0, 16).replace("T", " ")}Z`;
 
 /** What the probe said, as a profile. */
-export function assembleProfile(options: { events: readonly ProbeEvent[]; cluster: Cluster; digest: string; threadsPerRank: number; command: string; measuredAt: Date; seconds: number; overlapPlacements: readonly Placement[] }): Profile {
-  const { events, overlapPlacements, cluster, digest, threadsPerRank, command, measuredAt, seconds } = options;
+export function assembleProfile(options: { events: readonly ProbeEvent[]; cluster: Cluster; digest: string; threadsPerRank: number; command: string; measuredAt: Date; seconds: number; runtimeBytes: number; overlapPlacements: readonly Placement[] }): Profile {
+  const { events, runtimeBytes, overlapPlacements, cluster, digest, threadsPerRank, command, measuredAt, seconds } = options;
   const [device] = named(events, "device");
   if (!device) throw new Error("the probe ended without describing the device");
   const profile: Profile = {
@@ -85,7 +87,7 @@ export function assembleProfile(options: { events: readonly ProbeEvent[]; cluste
       peakFlopsPerSecondFp32: peakOf(events, "fp32", device.peakFlopsPerSecondFp32),
       peakFlopsPerSecondBf16: peakOf(events, "bf16", device.peakFlopsPerSecondBf16),
       memoryBandwidthBytesPerSecond: device.memoryBandwidthBytesPerSecond,
-      runtimeBytes: device.runtimeBytes,
+      runtimeBytes,
     },
     executor: { forwardOverlap: "none", backwardOverlap: "none" },
     collectives: collectiveCurves(named(events, "collective")),
@@ -119,14 +121,20 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
   const ranks = clusterRankCount(cluster);
   const measuredAt = new Date();
   let done = 0;
-  const outcome = await launchRanks({
-    program: probe,
-    config,
+  const place = {
     ranks,
     threadsPerRank: options.threadsPerRank,
     ...(await launchTarget(cluster, options.clustersFile)),
     runDirectory: options.runDirectory,
     killSignal: options.signal,
+    ...(options.onLog ? { onLog: options.onLog } : {}),
+  };
+  const runtime = await measureRuntime({ ...place, trainer: options.trainer });
+  if (runtime.status !== "measured") return runtime;
+  const outcome = await launchRanks({
+    program: probe,
+    config,
+    ...place,
     timeoutSeconds: options.timeoutSeconds,
     onEvent: (event) => {
       events.push(event);
@@ -134,11 +142,10 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
       if (event.event === "module") options.onProgress((done += 1), total, `${event.shape.module}, ${event.shape.pass}`);
       if (event.event === "overlap") options.onProgress((done += 1), total, `${event.shape.module} beside ${event.op}`);
     },
-    ...(options.onLog ? { onLog: options.onLog } : {}),
   });
   if (outcome.status === "stopped") return { status: "stopped" };
   if (outcome.status === "failed") return { status: "failed", failure: outcome.failure };
   if (done !== total) return { status: "failed", failure: { code: "internal", message: `the probe measured ${done} of ${total} points` } };
   const command = `mpirun -np ${ranks} internevo-probe --config ${options.runDirectory}/config.json`;
-  return { status: "measured", profile: assembleProfile({ events, cluster, digest, threadsPerRank: options.threadsPerRank, command, measuredAt, seconds: outcome.seconds, overlapPlacements: needed.overlaps.map(({ collective }) => collective.placement) }) };
+  return { status: "measured", profile: assembleProfile({ events, cluster, digest, threadsPerRank: options.threadsPerRank, command, measuredAt, seconds: outcome.seconds, runtimeBytes: runtime.bytes, overlapPlacements: needed.overlaps.map(({ collective }) => collective.placement) }) };
 }

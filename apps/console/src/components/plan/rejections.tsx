@@ -6,14 +6,15 @@ import { PlanText } from "./plan-text.tsx";
 
 /** What became of every plan of the space. */
 export function Rejections({ planning }: { planning: PlanningResult }) {
-  const { evaluated, feasible, rejected } = planning.counts;
+  const { evaluated, feasible, rejected, pruned = 0 } = planning.counts;
   const reasons = REJECTION_REASONS.map((reason) => ({ reason, count: rejected[reason] ?? 0 })).filter(({ count }) => count > 0).sort((a, b) => b.count - a.count);
   const share = (count: number): number => (evaluated > 0 ? count / evaluated : 0);
   return (
     <>
       <Text size="sm" mb="xs">
-        <strong>{formatInteger(evaluated)}</strong> plans were evaluated; <strong>{formatInteger(feasible)}</strong> ({formatPercent(share(feasible))}) can be carried out
-        {reasons.length > 0 ? `, ${formatCount(evaluated - feasible)} cannot:` : "."}
+        <strong>{formatInteger(evaluated)}</strong> plans were considered; <strong>{formatInteger(feasible)}</strong> were found to fit
+        {pruned > 0 ? `, ${formatCount(pruned)} need no closer look, because a bound says that they are slower` : ""}
+        {reasons.length > 0 ? `, ${formatCount(evaluated - feasible - pruned)} cannot be carried out:` : "."}
       </Text>
       {reasons.length > 0 && (
         <ul className="reasons" aria-label="Reasons of rejection">

@@ -1,0 +1,138 @@
+import { existsSync, statSync } from "node:fs";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { exportConfiguration, FRAMEWORKS, FRAMEWORK_VERSIONS, importConfiguration, importedJob, type Framework, type FrameworkFile, type Launch } from "@internevo/frameworks";
+import { ProblemError, resolveJob } from "@internevo/domain";
+import { SHIPPED_PROFILES } from "@internevo/cost-model";
+import { planJob } from "@internevo/search";
+import { Option, type Command } from "commander";
+import { stringify } from "yaml";
+import { integerArgument } from "../arguments.ts";
+import type { Context } from "../context.ts";
+import { importText, inexpressibleText } from "../frameworks-view.ts";
+import { findPlan } from "./memory.ts";
+import { loadProfile } from "./plan.ts";
+
+const frameworkOption = (): Option => new Option("--framework <framework>", "whose configuration").choices(FRAMEWORKS).makeOptionMandatory();
+const profileHelp = `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, or a file`;
+
+const cannot = (path: string, message: string, remedy: string, cause: unknown): ProblemError => new ProblemError("bad-request", `${path} ${message}`, [{ field: "--out", value: path, message, remedy }], { cause });
+
+/** Writes files that must not exist yet. @returns where they are. */
+async function writeNew(files: readonly FrameworkFile[], out: string): Promise<string[]> {
+  const isFolder = out.endsWith("/") || (existsSync(out) && statSync(out).isDirectory());
+  const paths = files.map(({ name }, index) => (isFolder ? join(out, name) : index === 0 ? out : join(dirname(out), name)));
+  const taken = paths.find((path) => existsSync(path));
+  if (taken !== undefined) throw cannot(taken, "exists already", "give another place, or remove it", undefined);
+  for (const [index, path] of paths.entries()) {
+    try {
+      await mkdir(dirname(path), { recursive: true });
+      await writeFile(path, files[index]?.text ?? "", { flag: "wx" });
+    } catch (error) {
+      throw cannot(path, `cannot be written (${(error as NodeJS.ErrnoException).code ?? String(error)})`, "give a place that may be written", error);
+    }
+  }
+  return paths.map((path) => resolve(path));
+}
+
+const MAXIMUM_BYTES = 1 << 20;
+
+async function readText(path: string): Promise<string> {
+  const refuse = (message: string, cause?: unknown): ProblemError => new ProblemError("bad-request", `${path} ${message}`, [{ field: "(file)", value: path, message, remedy: "give the path of a configuration" }], { cause });
+  let content: Buffer;
+  try {
+    content = await readFile(path);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw refuse(code === "ENOENT" ? "does not exist" : code === "EISDIR" ? "is a directory" : `cannot be read (${code ?? String(error)})`, error);
+  }
+  if (content.length > MAXIMUM_BYTES) throw refuse("is larger than 1 MiB");
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(content);
+  } catch (error) {
+    throw refuse("is not UTF-8", error);
+  }
+}
+
+/** The file a configuration names beside itself: DeepSpeed's JSON, the module with torchtitan's model. */
+function companionOf(framework: Framework, text: string): string | null {
+  if (framework === "deepspeed") return /--deepspeed_config[=\s]+["']?([^\s"']+)/.exec(text)?.[1] ?? null;
+  if (framework === "torchtitan") return /^\s*custom_import\s*=\s*["']([\w.]+)["']/m.exec(text)?.[1]?.replaceAll(".", "/").concat(".py") ?? null;
+  return null;
+}
+
+async function readConfiguration(framework: Framework, path: string): Promise<[FrameworkFile, ...FrameworkFile[]]> {
+  const text = await readText(path);
+  const main = { name: path, text };
+  const named = companionOf(framework, text);
+  if (named === null) return [main];
+  const places = [resolve(dirname(path), named), resolve(dirname(path), named.split("/").at(-1) as string)];
+  const found = places.find((place) => existsSync(place));
+  return found === undefined ? [main] : [main, { name: named, text: await readText(found) }];
+}
+
+interface ImportOptions {
+  readonly framework: Framework;
+  readonly nodes?: number;
+  readonly gpusPerNode?: number;
+  readonly memory?: string;
+  readonly profile: string;
+  readonly out?: string;
+}
+
+function launchOf({ nodes, gpusPerNode }: ImportOptions): Launch | null {
+  if (gpusPerNode === undefined && nodes !== undefined) throw new ProblemError("bad-request", "--nodes needs --gpus-per-node", [{ field: "--gpus-per-node", value: null, message: "is missing", remedy: "give both" }]);
+  return gpusPerNode === undefined ? null : { nodes: nodes ?? 1, gpusPerNode };
+}
+
+export function addFrameworks(program: Command, context: Context): void {
+  program
+    .command("export")
+    .description("a plan as configuration of another framework; what it cannot express is named. Offline for a job file")
+    .argument("<job>", "job file, YAML or JSON (- for standard input); or a job's id, the beginning of it, or its name")
+    .addOption(frameworkOption())
+    .option("--plan <plan>", "as tables show it, a JSON file, or its rank in the job's own search; default: the job's chosen plan, of a file the best")
+    .option("--profile <name or file>", `${profileHelp}, to find the plan with; default: the job's`)
+    .option("--out <path>", "write the files there: the first under that name and others beside it, or all into a folder; default: standard output")
+    .action(async (text: string, options: { framework: Framework; plan?: string; profile?: string; out?: string }) => {
+      const { spec, plan } = await findPlan(text, options, context);
+      const exported = exportConfiguration(options.framework, spec, plan);
+      const output = context.output();
+      const paths = options.out === undefined ? [] : await writeNew(exported.files, options.out);
+      if (output.json) output.document({ job: spec.name, asked: plan, ...exported, written: paths });
+      else {
+        if (options.out === undefined) for (const { name, text: content } of exported.files) output.data(`${exported.files.length > 1 ? `==> ${name} <==\n` : ""}${content.trimEnd()}`);
+        for (const path of paths) output.note(`written: ${path}`);
+        output.note(`for ${exported.version}`);
+        for (const line of inexpressibleText(exported.inexpressible)) output.note(line);
+      }
+    });
+  program
+    .command("import")
+    .description("read a configuration of another framework as model, workload and plan, and ask how good it is. Offline")
+    .argument("<file>", "arguments in a shell script (megatron, deepspeed), Python (internevo) or TOML (torchtitan); a file that it names is read beside it")
+    .addOption(frameworkOption())
+    .option("--nodes <n>", "default: as the file says", integerArgument(1, 2 ** 20))
+    .option("--gpus-per-node <n>", "default: as the file says", integerArgument(1, 4096))
+    .option("--memory <size>", "of a GPU, e.g. 80GB; default: the profile's")
+    .option("--profile <name or file>", profileHelp, "a800-128")
+    .option("--out <file>", "write the job file")
+    .addHelpText("after", `\nOption names are those of:\n${FRAMEWORKS.map((framework) => `  ${framework}: ${FRAMEWORK_VERSIONS[framework]}`).join("\n")}`)
+    .action(async (path: string, options: ImportOptions) => {
+      const imported = importConfiguration(options.framework, await readConfiguration(options.framework, path), launchOf(options));
+      const profile = await loadProfile(options.profile, "--profile");
+      const memory = options.memory ?? profile.cluster.memoryPerGpuBytes;
+      if (memory === undefined) throw new ProblemError("bad-request", "the memory of a GPU is not known", [{ field: "--memory", value: null, message: "is missing, and the profile does not say it", remedy: "give such as --memory 80GB" }]);
+      const file = importedJob(imported, "imported", memory, options.profile);
+      const job = resolveJob(file);
+      const result = planJob(job, profile, { top: 1, locate: imported.plan });
+      const output = context.output();
+      const written = options.out === undefined ? [] : await writeNew([{ name: "job.yaml", text: stringify(file) }], options.out);
+      if (output.json) output.document({ imported, job: file, planning: result, written });
+      else {
+        output.data(importText(imported, job, result, output.colors));
+        for (const warning of result.warnings) output.note(`note: ${warning}`);
+        for (const place of written) output.note(`written: ${place}`);
+      }
+    });
+}

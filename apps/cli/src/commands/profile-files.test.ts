@@ -1,0 +1,45 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Writable } from "node:stream";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { run } from "../run.ts";
+
+async function cli(...args: string[]): Promise<{ status: number; stdout: string; stderr: string }> {
+  let stdout = "";
+  let stderr = "";
+  const into = (append: (text: string) => void) => new Writable({ write: (chunk: Buffer, _encoding, done) => (append(chunk.toString()), done()) });
+  const status = await run(args, { stdout: into((text) => (stdout += text)), stderr: into((text) => (stderr += text)), env: { NO_COLOR: "1" } });
+  return { status, stdout, stderr };
+}
+
+describe("profiles as files", () => {
+  let directory = "";
+  const file = (name: string): string => join(directory, name);
+  beforeAll(() => {
+    directory = mkdtempSync(join(tmpdir(), "internevo-profile-test-"));
+    writeFileSync(file("curves.csv"), "op,groupSize,placement,bytes,medianSeconds\nall-gather,8,intra-node,1048576,1e-4\nall-gather,8,intra-node,67108864,1e-2\n");
+  });
+  afterAll(() => rmSync(directory, { recursive: true }));
+
+  it("take measured curves, plan with them, and say how they differ", async () => {
+    const imported = await cli("profile", "import", file("curves.csv"), "--format", "csv", "--into", "a800-128", "--name", "slow gathers", "--out", file("slow.json"));
+    expect(imported.stderr).toMatch(/1 curves from 1 files; the profile is in /);
+    expect(imported.status).toBe(0);
+    expect((JSON.parse(readFileSync(file("slow.json"), "utf8")) as { name: string }).name).toBe("slow gathers");
+    const difference = await cli("profile", "diff", "a800-128", file("slow.json"));
+    expect(difference.stdout.split("\n").find((line) => line.startsWith("all-gather over 8 ranks, intra-node"))).toMatch(/× slower/);
+    expect(difference.stdout.split("\n").find((line) => line.startsWith("all-to-all over 8 ranks, intra-node"))).toMatch(/the same/);
+    const job = new URL("../../../../examples/paper/7b-32k.yaml", import.meta.url).pathname;
+    expect((await cli("plan", job, "--profile", file("slow.json"), "--top", "1")).status).toBe(0);
+  });
+
+  it("are refused with file, line and remedy", async () => {
+    writeFileSync(file("bad.csv"), "op,groupSize,placement,bytes,medianSeconds\nall-gather,8,intra-node,1048576,-1\n");
+    const { status, stderr } = await cli("profile", "import", file("bad.csv"), "--format", "csv", "--into", "a800-128");
+    expect(status).toBe(2);
+    expect(stderr).toMatch(/bad\.csv: line 2, medianSeconds is no time in seconds[\s\S]*→ give a number above 0/);
+    expect((await cli("profile", "import", file("absent.txt"), "--into", "a800-128")).stderr).toMatch(/absent\.txt does not exist[\s\S]*nccl-tests/);
+    expect((await cli("profile", "diff", "a800-128", file("absent.json"))).stderr).toMatch(/absent\.json/);
+  });
+});

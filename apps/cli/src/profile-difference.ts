@@ -1,0 +1,51 @@
+import { formatBytes, formatSeconds } from "@internevo/domain";
+import type { Change, ProfileDifference, StatedChange } from "@internevo/profiles";
+import { table, type Colors, type Column } from "./output.ts";
+
+/** "3.1% slower"; nothing worth a word below a thousandth. */
+function ratioText(ratio: number): string {
+  if (Math.abs(ratio - 1) < 5e-4) return "the same";
+  if (ratio >= 2) return `${ratio.toFixed(1)}× slower`;
+  return ratio > 1 ? `${(100 * (ratio - 1)).toFixed(1)}% slower` : ratio <= 0.5 ? `${(1 / ratio).toFixed(1)}× faster` : `${(100 * (1 - ratio)).toFixed(1)}% faster`;
+}
+
+const sizes = (at: string): string => at.replace(/^(\d+) bytes/, (_, bytes: string) => formatBytes(Number(bytes)));
+
+function changes(title: string, list: readonly Change[], colors: Colors): string {
+  const columns: Column<Change>[] = [
+    { title, value: ({ name }) => name },
+    { title: "POINTS", align: "right", value: ({ points }) => String(points) },
+    { title: "IN THE MEAN", align: "right", value: ({ ratio }) => ratioText(ratio) },
+    { title: "MOST", align: "right", value: ({ furthest }) => ratioText(furthest.ratio) },
+    { title: "AT", value: ({ furthest }) => `${sizes(furthest.at)}: ${formatSeconds(furthest.beforeSeconds)} → ${formatSeconds(furthest.afterSeconds)}` },
+    { title: "BEYOND SPREAD", align: "right", value: ({ beyondSpread, withSpread }) => (withSpread === 0 ? "unknown" : `${beyondSpread} of ${withSpread}`) },
+  ];
+  return table(columns, [...list].sort((a, b) => Math.abs(Math.log(b.ratio)) - Math.abs(Math.log(a.ratio))), colors);
+}
+
+function statedTable(list: readonly StatedChange[], colors: Colors): string {
+  const text = (value: StatedChange["before"]): string => (value === null ? "–" : String(value));
+  return table<StatedChange>([{ title: "STATED", value: ({ field }) => field }, { title: "FIRST", value: ({ before }) => text(before) }, { title: "SECOND", value: ({ after }) => text(after) }], list, colors);
+}
+
+const MOST_NAMES = 8;
+function only(which: string, names: readonly string[]): string | undefined {
+  if (names.length === 0) return undefined;
+  return `only in the ${which} (${names.length}): ${names.slice(0, MOST_NAMES).join("; ")}${names.length > MOST_NAMES ? `; and ${names.length - MOST_NAMES} more, all of them with --json` : ""}`;
+}
+
+/** How a second profile differs from a first, the largest differences first. */
+export function differenceText(difference: ProfileDifference, names: readonly [string, string], colors: Colors): string {
+  const { stated, collectives, modules, overlaps, onlyInFirst, onlyInSecond } = difference;
+  const parts = [
+    `${colors.bold(names[1])} beside ${colors.bold(names[0])}`,
+    stated.length > 0 ? statedTable(stated, colors) : undefined,
+    collectives.length > 0 ? changes("COLLECTIVES", collectives, colors) : undefined,
+    modules.length > 0 ? changes("MODULES", modules, colors) : undefined,
+    overlaps.length > 0 ? changes("SLOW-DOWN WHEN TOGETHER", overlaps, colors) : undefined,
+    only("first", onlyInFirst),
+    only("second", onlyInSecond),
+    collectives.length + modules.length + overlaps.length === 0 ? "nothing was measured by both" : undefined,
+  ];
+  return parts.filter((part) => part !== undefined).join("\n\n");
+}

@@ -1,0 +1,160 @@
+import { shellCommands, shellWord } from "./shell.ts";
+import { Faults, nearestName } from "./problems.ts";
+
+/** How many values an option takes: none, one, or all up to the next option. */
+export type Arity = "flag" | "one" | "some";
+
+/** What is known of a program's options. */
+export interface OptionTable {
+  /** Those that are read. */
+  readonly read: Readonly<Record<string, Arity>>;
+  /** Those that say nothing about time or memory of a step. */
+  readonly ignored: Readonly<Record<string, Arity>>;
+  /** Those that make of it something that no plan stands for, with the reason. */
+  readonly refused: Readonly<Record<string, string>>;
+}
+
+/** Options by their arity, as one text of names each. */
+export function optionNames(names: { readonly flag?: string; readonly one?: string; readonly some?: string }): Record<string, Arity> {
+  const entries = (Object.entries(names) as [Arity, string][]).flatMap(([arity, text]) => text.trim().split(/\s+/).map((name) => [name, arity] as const));
+  return Object.fromEntries(entries);
+}
+
+export interface ReadOptions {
+  /** Ranks as the launcher's options say; null where they do not. */
+  readonly nodes: number | null;
+  readonly gpusPerNode: number | null;
+  readonly options: Options;
+  readonly ignored: readonly string[];
+}
+
+/** The options of one command. */
+export class Options {
+  readonly #values: ReadonlyMap<string, readonly string[]>;
+  readonly faults: Faults;
+
+  constructor(values: ReadonlyMap<string, readonly string[]>, faults: Faults) {
+    this.#values = values;
+    this.faults = faults;
+  }
+
+  has(name: string): boolean {
+    return this.#values.has(name);
+  }
+
+  all(name: string): readonly string[] | undefined {
+    return this.#values.get(name);
+  }
+
+  text(name: string): string | undefined {
+    return this.#values.get(name)?.[0];
+  }
+
+  number(name: string, least = -Infinity): number | undefined {
+    const text = this.text(name);
+    if (text === undefined) return undefined;
+    const value = Number(text);
+    if (text.trim() !== "" && Number.isFinite(value) && value >= least) return value;
+    const remedy = text.startsWith("$") ? `set ${text.slice(1)} in the file, or write the number` : `give a number${least > -Infinity ? ` from ${least}` : ""}`;
+    this.faults.add(name, text, "is not a number that is possible here", remedy);
+    return undefined;
+  }
+
+  integer(name: string, least = 1): number | undefined {
+    const value = this.number(name, least);
+    if (value === undefined || Number.isSafeInteger(value)) return value;
+    this.faults.add(name, value, "is not a whole number", "give a whole number");
+    return undefined;
+  }
+
+  /** As {@link integer}; missing is a fault. */
+  needed(name: string): number {
+    if (!this.has(name)) this.faults.add(name, null, "is missing", "add it");
+    return this.integer(name) ?? Number.NaN;
+  }
+
+  choice<Value extends string>(name: string, choices: readonly Value[]): Value | undefined {
+    const text = this.text(name);
+    if (text === undefined) return undefined;
+    const found = choices.find((each) => each === text);
+    if (found === undefined) this.faults.add(name, text, "is none of its choices", `use one of ${choices.join(", ")}`);
+    return found;
+  }
+}
+
+const NODES = ["--nnodes", "--num_nodes", "--num-nodes"];
+const GPUS = ["--nproc-per-node", "--nproc_per_node", "--num_gpus", "--num-gpus"];
+
+function launcherNumber(words: readonly string[], names: readonly string[], faults: Faults): number | null {
+  for (const [index, word] of words.entries()) {
+    const [name = "", inline] = word.split("=", 2);
+    if (!names.includes(name)) continue;
+    const text = inline ?? words[index + 1] ?? "";
+    const value = Number(text);
+    if (text.startsWith("$")) return null;
+    if (Number.isSafeInteger(value) && value >= 1) return value;
+    faults.add(name, text, "is not a number of ranks", "give a whole number from 1");
+  }
+  return null;
+}
+
+/** Values of an option among the words behind it. */
+function valuesBehind(words: readonly string[], at: number, arity: Arity): number {
+  if (arity === "flag") return 0;
+  let count = 0;
+  while (at + count < words.length && !(words[at + count] as string).startsWith("--") && (arity === "some" || count < 1)) count += 1;
+  return count;
+}
+
+/**
+ * Reads the options with which a script starts a program, or a file of options alone.
+ * @param program matches the word that is the program; options of its launcher are before it.
+ * @throws ProblemError `bad-request`: an option that is not known, is given twice, or is refused; with the name that is likely meant.
+ */
+export function readOptions(text: string, program: RegExp, table: OptionTable, what: string): ReadOptions {
+  const faults = new Faults(what);
+  const commands = shellCommands(text);
+  const command = commands.find((words) => words.some((word) => program.test(word))) ?? commands.find(([first]) => first?.startsWith("--"));
+  if (command === undefined) return faults.fail("(file)", null, "starts no training program", "give the script that starts it, or a file of its options");
+  const start = command.findIndex((word) => program.test(word)) + 1;
+  const launcher = command.slice(0, start);
+  const words = command.slice(start);
+  const values = new Map<string, readonly string[]>();
+  const ignored: string[] = [];
+  for (let at = 0; at < words.length; ) {
+    const [name = "", ...inline] = (words[at] as string).split("=");
+    at += 1;
+    const refused = table.refused[name];
+    const arity = table.read[name] ?? table.ignored[name];
+    if (refused !== undefined) {
+      faults.add(name, words[at]?.startsWith("--") === false ? words[at] : true, refused, "leave it out to ask for the rest");
+      at += valuesBehind(words, at, "some");
+      continue;
+    }
+    if (arity === undefined) {
+      const meant = nearestName(name, [...Object.keys(table.read), ...Object.keys(table.ignored)]);
+      faults.add(name, words[at - 1], name.startsWith("--") ? "is not known" : "is no option", meant === undefined ? "leave it out if it changes neither time nor memory" : `did you mean ${meant}? else leave it out, if it changes neither time nor memory`);
+      at += valuesBehind(words, at, "some");
+      continue;
+    }
+    const count = inline.length > 0 ? 0 : valuesBehind(words, at, arity);
+    const given = inline.length > 0 ? [inline.join("=")] : words.slice(at, at + count);
+    at += count;
+    if (arity !== "flag" && given.length === 0) faults.add(name, null, "has no value", "give one");
+    const before = values.get(name);
+    if (before !== undefined && before.join(" ") !== given.join(" ")) faults.add(name, given.join(" "), `contradicts ${before.join(" ")}, which it was given before`, "give it once");
+    if (name in table.read) values.set(name, given);
+    else ignored.push(name);
+  }
+  const nodes = launcherNumber(launcher, NODES, faults);
+  const gpusPerNode = launcherNumber(launcher, GPUS, faults);
+  faults.end();
+  return { nodes, gpusPerNode, options: new Options(values, faults), ignored };
+}
+
+/** An option and its values, for writing. */
+export type Argument = readonly [name: string, ...values: (string | number)[]];
+
+/** A command with an option a line. */
+export const commandText = (start: string, groups: readonly (readonly Argument[])[]): string =>
+  [start, ...groups.filter((group) => group.length > 0).map((group) => group.map(([name, ...values]) => [name, ...values.map((value) => shellWord(String(value)))].join(" ")).join(" \\\n  "))].join(" \\\n  ");

@@ -1,0 +1,102 @@
+import { nearestName, type Faults } from "./problems.ts";
+
+type Record_ = Readonly<Record<string, unknown>>;
+const isRecord = (value: unknown): value is Record_ => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** Fields of one section of a configuration, read by name; what is not read can be told apart from what is not known. */
+export class Fields {
+  readonly #record: Record_;
+  readonly #path: string;
+  readonly faults: Faults;
+
+  constructor(record: unknown, faults: Faults, path = "") {
+    this.#path = path;
+    this.faults = faults;
+    if (record !== undefined && !isRecord(record)) faults.add(path, record, "is not a section", "give its fields");
+    this.#record = isRecord(record) ? record : {};
+  }
+
+  path(name: string): string {
+    return this.#path === "" ? name : `${this.#path}.${name}`;
+  }
+
+  has(name: string): boolean {
+    return this.#record[name] !== undefined && this.#record[name] !== null;
+  }
+
+  value(name: string): unknown {
+    return this.#record[name];
+  }
+
+  section(name: string): Fields {
+    return new Fields(this.#record[name], this.faults, this.path(name));
+  }
+
+  names(): string[] {
+    return Object.keys(this.#record);
+  }
+
+  number(name: string, least = -Infinity): number | undefined {
+    if (!this.has(name)) return undefined;
+    const value = this.#record[name];
+    if (typeof value === "number" && Number.isFinite(value) && value >= least) return value;
+    this.faults.add(this.path(name), value, "is not a number that is possible here", `give a number${least > -Infinity ? ` from ${least}` : ""}`);
+    return undefined;
+  }
+
+  integer(name: string, least = 1): number | undefined {
+    const value = this.number(name, least);
+    if (value === undefined || Number.isSafeInteger(value)) return value;
+    this.faults.add(this.path(name), value, "is not a whole number", "give a whole number");
+    return undefined;
+  }
+
+  needed(name: string): number {
+    if (!this.has(name)) this.faults.add(this.path(name), null, "is missing", "add it");
+    return this.integer(name) ?? Number.NaN;
+  }
+
+  boolean(name: string): boolean | undefined {
+    if (!this.has(name)) return undefined;
+    const value = this.#record[name];
+    if (typeof value === "boolean") return value;
+    this.faults.add(this.path(name), value, "is neither true nor false", "give one of them");
+    return undefined;
+  }
+
+  text(name: string): string | undefined {
+    if (!this.has(name)) return undefined;
+    const value = this.#record[name];
+    if (typeof value === "string") return value;
+    this.faults.add(this.path(name), value, "is not a text", "give a text");
+    return undefined;
+  }
+
+  choice<Value extends string>(name: string, choices: readonly Value[]): Value | undefined {
+    const text = this.text(name);
+    if (text === undefined) return undefined;
+    const found = choices.find((each) => each === text);
+    if (found === undefined) this.faults.add(this.path(name), text, "is none of its choices", `use one of ${choices.join(", ")}`);
+    return found;
+  }
+
+  /** Adds a fault for each field that is refused or not known; gives back those that are known and say nothing about time or memory. */
+  rest(read: string, ignored: string, refused: Readonly<Record<string, string>> = {}): string[] {
+    const wanted = read.trim().split(/\s+/);
+    const other = ignored.trim().split(/\s+/);
+    const found: string[] = [];
+    for (const name of this.names()) {
+      const value = this.#record[name];
+      const reason = refused[name];
+      if (reason !== undefined) {
+        // Switched off is as good as left out.
+        if (value !== false && value !== null && value !== 0 && value !== "" && value !== undefined) this.faults.add(this.path(name), value, reason, "leave it out to ask for the rest");
+      } else if (other.includes(name)) found.push(this.path(name));
+      else if (!wanted.includes(name)) {
+        const meant = nearestName(name, [...wanted, ...other]);
+        this.faults.add(this.path(name), value, "is not known", meant === undefined ? "leave it out if it changes neither time nor memory" : `did you mean ${meant}? else leave it out, if it changes neither time nor memory`);
+      }
+    }
+    return found;
+  }
+}

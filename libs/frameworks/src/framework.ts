@@ -1,0 +1,107 @@
+import { contextOf, type Model, type Optimizer, type Plan, type Precision, type JobSpec } from "@internevo/domain";
+
+/** Projects whose configurations are written and read. */
+export const FRAMEWORKS = ["internevo", "megatron", "deepspeed", "torchtitan"] as const;
+export type Framework = (typeof FRAMEWORKS)[number];
+
+/** The versions whose option names and defaults were read. */
+export const FRAMEWORK_VERSIONS: Readonly<Record<Framework, string>> = {
+  internevo: "InternEvo 0.5.2; parallel.sequence_2D and weight.forward_overlap_per as of InternLM/InternEvo 0067f27",
+  megatron: "Megatron-LM core 0.20.0, NVIDIA/Megatron-LM d98e8a6",
+  deepspeed: "DeepSpeed 0.19.6, deepspeedai/DeepSpeed edaa722, with deepspeedai/Megatron-DeepSpeed 4efb479",
+  torchtitan: "torchtitan v0.2.2, the last release that reads TOML",
+};
+
+export interface FrameworkFile {
+  readonly name: string;
+  readonly text: string;
+}
+
+/** Something of a job or plan that a framework has no option for. */
+export interface Inexpressible {
+  /** `plan.…`, or a field of the job. */
+  readonly field: string;
+  readonly value: unknown;
+  /** What the configuration says instead. */
+  readonly nearest: unknown;
+  readonly reason: string;
+}
+
+export interface ExportedConfiguration {
+  readonly framework: Framework;
+  readonly version: string;
+  /** The first is the one that is imported again; it names the others. */
+  readonly files: readonly FrameworkFile[];
+  /** What the files say: the plan that was asked for, where nothing of it is inexpressible. */
+  readonly plan: Plan;
+  readonly inexpressible: readonly Inexpressible[];
+}
+
+/** Something of a configuration that has no exact counterpart, or that was left open, and what it was taken as. */
+export interface TakenAs {
+  readonly option: string;
+  readonly value: unknown;
+  readonly as: string;
+}
+
+/** Ranks that a configuration is launched on. */
+export interface Launch {
+  readonly nodes: number;
+  readonly gpusPerNode: number;
+}
+
+export interface ImportedConfiguration {
+  readonly framework: Framework;
+  readonly version: string;
+  readonly launch: Launch;
+  readonly model: Model;
+  readonly sequenceLengthTokens: number;
+  readonly globalBatchTokens: number;
+  readonly precision: Precision;
+  readonly optimizer: Partial<Optimizer>;
+  readonly steps?: number;
+  readonly seed?: number;
+  readonly plan: Plan;
+  readonly takenAs: readonly TakenAs[];
+  /** Options that say nothing about time or memory. */
+  readonly ignored: readonly string[];
+}
+
+/** What of a job is exported; its plan is given beside it. */
+export type ExportedJob = Pick<JobSpec, "name" | "model" | "sequenceLengthTokens" | "globalBatchTokens" | "precision" | "optimizer" | "data" | "steps" | "seed" | "cluster">;
+
+/** What a plan becomes in a framework: the nearest that it can say, and why each field is another. */
+export interface Expression {
+  readonly plan: Plan;
+  readonly reasons: Readonly<Partial<Record<keyof Plan, string>>>;
+  /** Of the job. */
+  readonly beyond: readonly Inexpressible[];
+}
+
+/** Layers of the longest pipeline stage. */
+export const stageLayers = (model: Pick<Model, "layers">, plan: Pick<Plan, "pipelineParallel">): number => Math.ceil(model.layers / plan.pipelineParallel);
+
+/** One way of writing a plan: nothing that is its default, and all layers recomputed as `recompute`. */
+export function normalPlan(plan: Plan, model: Pick<Model, "layers">): Plan {
+  const { contextParallel: _ring, pipelineChunks, recomputeLayers, ...rest } = plan;
+  const recompute = rest.recompute || (recomputeLayers ?? 0) >= stageLayers(model, plan);
+  return {
+    ...rest,
+    recompute,
+    ...(contextOf(plan) > 1 ? { contextParallel: contextOf(plan) } : {}),
+    ...((pipelineChunks ?? 1) > 1 ? { pipelineChunks: pipelineChunks as number } : {}),
+    ...(!recompute && (recomputeLayers ?? 0) > 0 ? { recomputeLayers: recomputeLayers as number } : {}),
+  };
+}
+
+const EXTENSION_DEFAULTS: Partial<Plan> = { contextParallel: 1, pipelineChunks: 1, recomputeLayers: 0 };
+
+/** Every field in which the expressed plan is another, with its reason. */
+export function inexpressibleFields(asked: Plan, { plan, reasons, beyond }: Expression): Inexpressible[] {
+  const fields = [...new Set([...Object.keys(asked), ...Object.keys(plan)])] as (keyof Plan)[];
+  const value = (of: Plan, field: keyof Plan): unknown => of[field] ?? EXTENSION_DEFAULTS[field];
+  return [
+    ...fields.filter((field) => value(asked, field) !== value(plan, field)).map((field) => ({ field: `plan.${field}`, value: value(asked, field), nearest: value(plan, field), reason: reasons[field] ?? "follows from the other fields" })),
+    ...beyond,
+  ];
+}

@@ -1,0 +1,262 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { parsePlanLabel, planLabel, ProblemError, replicaRanks, resolveJob, type JobSpec, type Plan } from "@internevo/domain";
+import { planFault } from "@internevo/cost-model";
+import { exportConfiguration, FRAMEWORKS, importConfiguration, importedJob, type Framework, type FrameworkFile } from "./index.ts";
+
+const jobOf = (written: Record<string, unknown> = {}): JobSpec =>
+  resolveJob({ name: "seven", model: "llama-7b", sequenceLengthTokens: 32_768, globalBatchTokens: 4_194_304, steps: 1000, cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" }, ...written });
+
+const read = (framework: Framework, files: readonly FrameworkFile[]) => importConfiguration(framework, files as [FrameworkFile, ...FrameworkFile[]]);
+
+/** The faults of a refused import, as `field: message`. */
+function faultsOf(framework: Framework, ...files: FrameworkFile[]): string[] {
+  try {
+    read(framework, files);
+  } catch (error) {
+    if (!(error instanceof ProblemError)) throw error;
+    for (const { field, message, remedy } of error.details) expect([field, message, remedy].every((text) => text.length > 0)).toBe(true);
+    return error.details.map(({ field, message, remedy }) => `${field}: ${message} → ${remedy}`);
+  }
+  return [];
+}
+
+const divisorsOf = (value: number): number[] => Array.from({ length: value }, (_, index) => index + 1).filter((each) => value % each === 0);
+const pick = <Value>(values: readonly Value[], choice: number): Value => values[choice % values.length] as Value;
+
+/** Plans of the whole space of small jobs, extensions included. */
+const planAndJob = fc.tuple(fc.array(fc.nat(1_000_000), { minLength: 20, maxLength: 20 }), fc.constantFrom("bf16" as const, "fp32" as const, "bf16-grad16" as const), fc.boolean()).map(([choices, precision, tiedEmbeddings]) => {
+  let at = 0;
+  const next = <Value>(values: readonly Value[]): Value => pick(values, choices[at++] as number);
+  const ranks = next([8, 16, 24, 64]);
+  const pp = next(divisorsOf(ranks).filter((each) => each <= 8));
+  const sp = next(divisorsOf(ranks / pp).filter((each) => each <= 8 && each !== 3 && each !== 6));
+  const dp = ranks / pp / sp;
+  const tp = next([1, sp]);
+  const ring = tp === 1 ? next(divisorsOf(sp)) : 1;
+  const replicas = (dp * sp) / tp;
+  const ps = next(divisorsOf(replicas));
+  const oss = next(divisorsOf(replicas / ps));
+  const b = next([1, 2, 3]);
+  const chunks = pp > 1 ? next([1, 2, 3]) : 1;
+  const n = next([1, 2, 4]) * pp;
+  const layers = pp * chunks + next([0, 1, 3, 8, 12]);
+  const recompute = next([true, false]);
+  const k = recompute ? 0 : next([0, 0, 1, 2, Math.ceil(layers / pp)]);
+  const plan: Plan = {
+    microBatchSize: b,
+    microBatches: n,
+    recompute,
+    pipelineParallel: pp,
+    dataParallel: dp,
+    tensorParallel: tp,
+    sequenceParallel: sp,
+    parameterSharding: ps,
+    gradientSharding: next([1, oss]),
+    optimizerStateSharding: oss,
+    forwardOverlap: next(["none", "block", "inter-layer", "intra-layer"] as const),
+    backwardOverlap: next(["none", "block", "intra-layer"] as const),
+    ...(ring > 1 ? { contextParallel: ring } : {}),
+    ...(chunks > 1 ? { pipelineChunks: chunks } : {}),
+    ...(k > 0 && k <= Math.ceil(layers / pp) ? { recomputeLayers: k } : {}),
+  };
+  const model = { hiddenSize: 1024, layers, heads: 16, kvHeads: next([16, 8]), vocabularySize: next([32_000, 100_001]), ffnHiddenSize: next([2816, 2730, 1001, 4096]), tiedEmbeddings, ropeTheta: next([10_000, 500_000]) };
+  const job = jobOf({ model, precision, sequenceLengthTokens: 4096, globalBatchTokens: 4096 * b * n * dp, cluster: { nodes: ranks / 8, gpusPerNode: 8, memoryPerGpu: "80GB" } });
+  return { plan, job };
+}).filter(({ plan, job }) => planFault(plan, job) === null);
+
+describe.each(FRAMEWORKS)("%s", (framework) => {
+  it("reads back what it wrote: the plan where it is expressible, else the nearest that it named", () => {
+    let near = 0;
+    fc.assert(
+      fc.property(planAndJob, ({ plan, job }) => {
+        const written = exportConfiguration(framework, job, plan);
+        const again = read(framework, written.files);
+        expect(planLabel(again.plan)).toBe(planLabel(written.plan));
+        expect(again.plan).toEqual(written.plan);
+        // What the files say is a plan of the job's space.
+        expect(planFault(again.plan, job)).toBeNull();
+        const of = written.inexpressible.filter(({ field }) => field.startsWith("plan."));
+        const [changed, named] = [JSON.stringify(sorted(written.plan)) !== JSON.stringify(sorted(normal(plan, job))), of.some(({ value, nearest }) => value !== nearest)];
+        expect(named).toBe(changed);
+        if (changed) near += 1;
+        // The nearest is expressible, so that it is found again exactly.
+        const exact = exportConfiguration(framework, job, written.plan);
+        expect(exact.files).toEqual(written.files);
+        expect(exact.inexpressible.filter(({ field, value, nearest }) => field.startsWith("plan.") && value !== nearest)).toEqual([]);
+        for (const { field, reason } of written.inexpressible) expect(reason, field).not.toBe("follows from the other fields");
+        const says = new Map(written.inexpressible.map(({ field, nearest }) => [field, nearest]));
+        expect(again.precision).toBe(says.get("precision") ?? job.precision);
+        const { name: _asked, initStandardDeviation: _std, ...model } = job.model;
+        expect(again.model).toMatchObject({ ...model, tiedEmbeddings: says.get("model.tiedEmbeddings") ?? model.tiedEmbeddings });
+        expect([again.sequenceLengthTokens, again.globalBatchTokens, again.launch]).toEqual([job.sequenceLengthTokens, job.globalBatchTokens, { nodes: job.cluster.nodes, gpusPerNode: 8 }]);
+        expect(again.optimizer).toEqual(job.optimizer);
+        expect([again.steps, again.seed]).toEqual([job.steps, job.seed]);
+        expect(again.takenAs.filter(({ option }) => option !== "model.checkpoint")).toEqual([]);
+      }),
+      { numRuns: 300 },
+    );
+    expect(near).toBeGreaterThan(10);
+  });
+
+  it("writes what it wrote before", () => {
+    const label = { internevo: "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs1 oss16 ovinter-layer/intra-layer", megatron: "b1 n8 a1 pp4 dp16 tp2 sp2 ps1 gs1 oss16 ovinter-layer/intra-layer v2", deepspeed: "b1 n4 a1 pp1 dp32 tp1 sp4 ps128 gs1 oss1 ovinter-layer/intra-layer", torchtitan: "b1 n4 a1 pp1 dp32 tp1 sp4 ps8 gs1 oss1 ovinter-layer/intra-layer cp4" }[framework];
+    const { files, inexpressible } = exportConfiguration(framework, jobOf({ precision: framework === "internevo" ? "bf16-grad16" : "bf16" }), parsePlanLabel(label));
+    expect(inexpressible).toEqual([]);
+    for (const { name, text } of files) {
+      const golden = new URL(`../test/golden/${framework}/${name}`, import.meta.url);
+      if (process.env["UPDATE_GOLDEN"] === "1") writeFileSync(golden, text);
+      expect(text).toBe(readFileSync(golden, "utf8"));
+    }
+  });
+
+  it("makes a job of what it reads, of which the plan is one", () => {
+    const job = jobOf();
+    const { files, plan } = exportConfiguration(framework, job, parsePlanLabel("b1 n4 a1 pp1 dp32 tp1 sp4 ps1 gs1 oss1"));
+    const resolved = resolveJob(importedJob(read(framework, files), "imported", "80GB", "a800-128"));
+    expect(resolved.model.layers).toBe(32);
+    expect(resolved.optimizer).toEqual(job.optimizer);
+    expect(planFault(plan, resolved)).toBeNull();
+  });
+});
+
+const sorted = (plan: Plan): [string, unknown][] => Object.entries(plan).sort(([a], [b]) => (a < b ? -1 : 1));
+/** All layers recomputed layer by layer are all layers recomputed. */
+function normal(plan: Plan, job: JobSpec): Plan {
+  if (plan.recomputeLayers === undefined || plan.recomputeLayers < Math.ceil(job.model.layers / plan.pipelineParallel)) return plan;
+  const { recomputeLayers: _all, ...rest } = plan;
+  return { ...rest, recompute: true };
+}
+
+describe("what cannot be said", () => {
+  const nearest = (framework: Framework, label: string, written?: Record<string, unknown>) => exportConfiguration(framework, jobOf(written), parsePlanLabel(label)).inexpressible.map(({ field, nearest: near }) => `${field}=${String(near)}`).sort();
+
+  it("names the field, its value and what is nearest", () => {
+    expect(nearest("megatron", "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs4 oss4 ovblock/none")).toEqual(["plan.backwardOverlap=intra-layer", "plan.forwardOverlap=inter-layer", "plan.gradientSharding=1", "plan.optimizerStateSharding=16"]);
+    expect(nearest("deepspeed", "b1 n4 a0 pp4 dp8 tp1 sp4 ps8 gs1 oss1", { globalBatchTokens: 32 * 32_768 })).toEqual(["plan.optimizerStateSharding=32", "plan.parameterSharding=1"]);
+    expect(nearest("deepspeed", "b1 n4 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss1")).toEqual(["plan.optimizerStateSharding=128"]);
+    expect(nearest("deepspeed", "b1 n4 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss1", { precision: "fp32" })).toEqual([]);
+    expect(nearest("torchtitan", "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs1 oss4 ovinter-layer/intra-layer")).toEqual(["plan.contextParallel=4", "plan.optimizerStateSharding=1", "plan.parameterSharding=32"]);
+    expect(nearest("internevo", "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs4 oss4 ovinter-layer/intra-layer")).toEqual(["plan.gradientSharding=1", "precision=bf16-grad16"]);
+  });
+
+  it("never makes of a sharded plan one that shards less, a pipeline of DeepSpeed apart", () => {
+    fc.assert(
+      fc.property(planAndJob, fc.constantFrom("megatron" as const, "deepspeed" as const, "torchtitan" as const), ({ plan, job }, framework) => {
+        fc.pre(framework !== "deepspeed" || plan.pipelineParallel === 1);
+        const { plan: near } = exportConfiguration(framework, job, plan);
+        const shards = ({ parameterSharding: ps, optimizerStateSharding: oss }: Plan) => ps * oss;
+        expect(shards(near)).toBeGreaterThanOrEqual(shards(plan));
+        expect(near.parameterSharding).toBeGreaterThanOrEqual(plan.parameterSharding);
+        expect(replicaRanks(near) % shards(near)).toBe(0);
+      }),
+    );
+  });
+
+  it("refuses where nothing is near", () => {
+    const odd = jobOf({ model: { base: "llama-7b", heads: 4, hiddenSize: 4096 } });
+    expect(() => exportConfiguration("deepspeed", odd, parsePlanLabel("b1 n8 a0 pp1 dp16 tp1 sp8 ps1 gs1 oss1 cp2"))).toThrow(ProblemError);
+    expect(() => exportConfiguration("megatron", jobOf(), parsePlanLabel("b1 n8 a0 pp1 dp8 tp1 sp8 ps1 gs1 oss1"))).toThrow(/another cluster/);
+  });
+});
+
+const MEGATRON = `
+GPUS=8  # of a node
+SIZE="4096"
+MODEL=(
+  --num-layers 32 --hidden-size $SIZE
+  --ffn-hidden-size 11008
+  --num-attention-heads 32
+  --swiglu --normalization RMSNorm --disable-bias-linear --untie-embeddings-and-output-weights
+  --position-embedding-type rope
+)
+SIZES="--seq-length 4096 --max-position-embeddings 4096 --vocab-size 100000"
+torchrun --nproc_per_node $GPUS --nnodes 2 pretrain_gpt.py \\
+    \${MODEL[@]} $SIZES --bf16 --micro-batch-size 1 --global-batch-size $((16 * 4)) --save "$CHECKPOINTS/one" \\
+    --tensor-model-parallel-size 2 --sequence-parallel`;
+const megatron = (more = "", text = MEGATRON): FrameworkFile => ({ name: "run.sh", text: `${text} ${more}\n` });
+
+describe("scripts as people write them", () => {
+  it("are read with their variables, arrays and arithmetic", () => {
+    const { plan, model, launch, takenAs, ignored } = read("megatron", [megatron("--use-distributed-optimizer --overlap-grad-reduce | tee log.txt")]);
+    expect(planLabel(plan)).toBe("b1 n8 a0 pp1 dp8 tp2 sp2 ps1 gs1 oss8 ovnone/intra-layer");
+    expect([model.hiddenSize, model.layers, launch]).toEqual([4096, 32, { nodes: 2, gpusPerNode: 8 }]);
+    expect([takenAs, ignored]).toEqual([[], ["--max-position-embeddings", "--save"]]);
+  });
+
+  it("say what is wrong, with a remedy: unknown, contradictory, impossible", () => {
+    expect(faultsOf("megatron", megatron("--context-paralel-size 2"))).toEqual(["--context-paralel-size: is not known → did you mean --context-parallel-size? else leave it out, if it changes neither time nor memory"]);
+    expect(faultsOf("megatron", megatron("--micro-batch-size 2"))).toEqual(["--micro-batch-size: contradicts 1, which it was given before → give it once"]);
+    expect(faultsOf("megatron", megatron("--num-experts 8"))[0]).toMatch(/^--num-experts: makes a mixture of experts/);
+    expect(faultsOf("megatron", megatron("--context-parallel-size 2"))[0]).toMatch(/together with --tensor-model-parallel-size 2 is in no plan/);
+    expect(faultsOf("megatron", megatron("--overlap-grad-reduce --overlap-param-gather"))[0]).toMatch(/needs --use-distributed-optimizer/);
+    expect(faultsOf("megatron", megatron("--pipeline-model-parallel-size 3"))[0]).toMatch(/^\(ranks\): is no multiple of .* which is 6/);
+    expect(faultsOf("megatron", megatron("--lr $LR"))).toEqual(["--lr: is not a number that is possible here → set LR in the file, or write the number"]);
+    expect(faultsOf("megatron", megatron("", MEGATRON.replace("--sequence-parallel", "")))[0]).toMatch(/^--sequence-parallel: is missing/);
+    expect(faultsOf("megatron", megatron("", `if true; then\n${MEGATRON}\nfi`))[0]).toMatch(/write the arguments without conditions/);
+    expect(faultsOf("megatron", { name: "x", text: "echo nothing" })[0]).toMatch(/starts no training program/);
+    // Everything that is wrong, at once.
+    expect(faultsOf("megatron", megatron("--nonsense --num-experts 8"))).toHaveLength(2);
+  });
+});
+
+const deepspeed = (script: string, json: unknown): FrameworkFile[] => [{ name: "run.sh", text: `deepspeed --num_nodes 1 --num_gpus 8 pretrain_gpt.py --num-layers 4 --hidden-size 1024 --num-attention-heads 8 --swiglu --vocab-size 1000 --seq-length 4096 --micro-batch-size 1 --global-batch-size 16 --bf16 --deepspeed --deepspeed_config conf/ds.json ${script}` }, { name: "ds.json", text: JSON.stringify({ bf16: { enabled: true }, ...(json as object) }) }];
+
+describe("DeepSpeed", () => {
+  it("reads ZeRO with Ulysses, and shards of ZeRO++ and MiCS", () => {
+    const plan = (zero: object) => planLabel(read("deepspeed", deepspeed("--ds-sequence-parallel-size 4", { zero_optimization: zero })).plan);
+    expect(plan({ stage: 2 })).toBe("b1 n8 a0 pp1 dp2 tp1 sp4 ps1 gs8 oss8");
+    expect(plan({ stage: 3 })).toBe("b1 n8 a0 pp1 dp2 tp1 sp4 ps8 gs1 oss1 ovinter-layer/intra-layer");
+    expect(plan({ stage: 3, zero_hpz_partition_size: 2, overlap_comm: false })).toBe("b1 n8 a0 pp1 dp2 tp1 sp4 ps2 gs4 oss4");
+    expect(plan({ stage: 3, mics_shard_size: 4, overlap_comm: false })).toBe("b1 n8 a0 pp1 dp2 tp1 sp4 ps4 gs1 oss1");
+  });
+
+  it("says what contradicts what", () => {
+    expect(faultsOf("deepspeed", ...deepspeed("--zero-stage 1", { zero_optimization: { stage: 3 } }))[0]).toMatch(/^--zero-stage: contradicts zero_optimization.stage 3/);
+    expect(faultsOf("deepspeed", ...deepspeed("--pipeline-model-parallel-size 2", { zero_optimization: { stage: 3 } }))[0]).toMatch(/cannot be used with a pipeline/);
+    expect(faultsOf("deepspeed", ...deepspeed("", { train_batch_size: 32 }))[0]).toMatch(/^train_batch_size: contradicts the script's options, by which it is 16/);
+    expect(faultsOf("deepspeed", ...deepspeed("", { zero_optimization: { stage: 3, offload_optimizer: { device: "cpu" } } }))[0]).toMatch(/moves model states to the host/);
+    expect(faultsOf("deepspeed", ...deepspeed("", { data_types: { grad_accum_dtype: "fp32" } }))[0]).toMatch(/needs ZeRO: without it DeepSpeed refuses/);
+    expect(faultsOf("deepspeed", ...deepspeed("", { zero_optimisation: {} }))[0]).toMatch(/did you mean zero_optimization/);
+    expect(faultsOf("deepspeed", deepspeed("", {})[0]!)[0]).toMatch(/^--deepspeed_config: is a file that is not there/);
+  });
+});
+
+describe("Python and TOML", () => {
+  const python = (parallel: string, more = ""): FrameworkFile => ({ name: "c.py", text: `# torchrun --nnodes 2 --nproc-per-node 8\nH = 4096\nL = H // 128\nimport os\nNAME = os.environ["X"]\nmodel_type = "LLAMA2"\nmodel = dict(hidden_size=H, num_layers=L, num_attention_heads=32, vocab_size=1_000, mlp_ratio=8 / 3, dtype="torch.bfloat16", checkpoint=0.5)\ndata = dict(seq_len=2**12, micro_bsz=2, micro_num=4)\n${more}\nparallel = dict(${parallel})\n` });
+
+  it("evaluates a module without running it", () => {
+    const { plan, model } = read("internevo", [python("tensor=dict(size=4, mode='isp'), weight=dict(size=8, overlap=True), zero1=dict(size=-1), pipeline=1")]);
+    expect(planLabel(plan)).toBe("b2 n4 a0 pp1 dp4 tp1 sp4 ps8 gs1 oss2 ovinter-layer/intra-layer k16");
+    expect([model.layers, model.ffnHiddenSize]).toEqual([32, 11_008]);
+  });
+
+  it("says what is wrong in it", () => {
+    expect(faultsOf("internevo", python("tensor=2, weight=dict(size=1)"))[0]).toMatch(/^parallel.tensor.mode: keeps activations whole/);
+    expect(faultsOf("internevo", python("tensor=dict(size=2, mode='msp'), weight=dict(size=4)"))[0]).toMatch(/^parallel.weight.size: needs parallel.tensor.mode isp/);
+    expect(faultsOf("internevo", python("tensor=dict(size=2, mod='isp')"))[0]).toMatch(/did you mean mode/);
+    expect(faultsOf("internevo", python("zero1=dict(size=3)"))[0]).toMatch(/^parallel.zero1.size: does not divide the 16 replicas/);
+    expect(faultsOf("internevo", python("tensor=1", "data = dict(seq_len=len([1]))"))[0]).toMatch(/^data: needs the module to be run/);
+    expect(faultsOf("internevo", { name: "c.py", text: "model = dict(" })[0]).toMatch(/is not Python/);
+  });
+
+  const toml = (text: string): FrameworkFile => ({ name: "t.toml", text: `# torchrun --nnodes 2 --nproc-per-node 8\n[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 8192\nlocal_batch_size = 1\n${text}` });
+
+  it("takes torchtitan's defaults where a TOML leaves something out", () => {
+    const { plan, model, takenAs } = read("torchtitan", [toml("")]);
+    expect(planLabel(plan)).toBe("b1 n1 a0 pp1 dp16 tp1 sp1 ps16 gs1 oss1 ovinter-layer/intra-layer k16");
+    expect([model.ffnHiddenSize, model.kvHeads, model.vocabularySize]).toEqual([14_336, 8, 128_256]);
+    expect(takenAs).toEqual([]);
+    expect(planLabel(read("torchtitan", [toml('[parallelism]\npipeline_parallel_degree = 2\n[activation_checkpoint]\nmode = "none"')]).plan)).toBe("b1 n1 a0 pp2 dp8 tp1 sp1 ps1 gs8 oss8 ovinter-layer/intra-layer");
+  });
+
+  it("says what is wrong in a TOML", () => {
+    expect(faultsOf("torchtitan", toml("[parallelism]\ntensor_paralel_degree = 2"))[0]).toMatch(/did you mean tensor_parallel_degree/);
+    expect(faultsOf("torchtitan", toml("[parallelism]\ndata_parallel_shard_degree = 3"))[0]).toMatch(/is not the 16 data-parallel ranks/);
+    expect(faultsOf("torchtitan", toml("[parallelism]\ncontext_parallel_degree = 2\ntensor_parallel_degree = 2"))[0]).toMatch(/is in no plan/);
+    expect(faultsOf("torchtitan", toml('dtype = "bfloat16"'))[0]).toMatch(/^training.dtype: keeps optimizer states in 2 bytes/);
+    expect(faultsOf("torchtitan", { name: "t.toml", text: "[x" })[0]).toMatch(/^t.toml: /);
+    expect(faultsOf("torchtitan", { name: "t.toml", text: '[model]\nflavor = "8B"' })[0]).toMatch(/^\(ranks\): are not said in the file → give --nodes/);
+  });
+});

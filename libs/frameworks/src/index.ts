@@ -1,0 +1,2 @@
+export * from "./convert.ts";
+export { FRAMEWORKS, FRAMEWORK_VERSIONS, type ExportedConfiguration, type ExportedJob, type Framework, type FrameworkFile, type ImportedConfiguration, type Inexpressible, type Launch, type TakenAs } from "./framework.ts";

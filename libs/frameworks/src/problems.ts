@@ -1,0 +1,58 @@
+import { ProblemError, type ProblemDetail } from "@internevo/domain";
+
+/** Letters to insert, delete or change to get from one text to another. */
+function distance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= a.length; i += 1) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j += 1) next.push(Math.min((row[j] as number) + 1, (next[j - 1] as number) + 1, (row[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1)));
+    row = next;
+  }
+  return row[b.length] as number;
+}
+
+/** The known name that is likely meant; undefined when none is near. */
+export function nearestName(name: string, known: Iterable<string>): string | undefined {
+  let best: string | undefined;
+  let least = Math.max(2, Math.floor(name.length / 4)) + 1;
+  for (const each of known) {
+    const away = distance(name, each);
+    if (away < least) [best, least] = [each, away];
+  }
+  return best;
+}
+
+/** Collects what is wrong with a configuration, so that all of it is said at once. */
+export class Faults {
+  readonly #details: ProblemDetail[] = [];
+  readonly #what: string;
+
+  constructor(what: string) {
+    this.#what = what;
+  }
+
+  add(field: string, value: unknown, message: string, remedy: string): void {
+    this.#details.push({ field, value, message, remedy });
+  }
+
+  /** @throws ProblemError `bad-request` when anything was added. */
+  end(): void {
+    const [first] = this.#details;
+    if (first === undefined) return;
+    const more = this.#details.length > 1 ? `, and ${this.#details.length - 1} more` : "";
+    throw new ProblemError("bad-request", `${this.#what}: ${first.field} ${first.message}${more}`, this.#details);
+  }
+
+  /** Adds and ends. */
+  fail(field: string, value: unknown, message: string, remedy: string): never {
+    this.add(field, value, message, remedy);
+    this.end();
+    throw new Error("not reached");
+  }
+}
+
+/** A factor must be a whole number from 1. */
+export function quotient(faults: Faults, field: string, value: number, by: number, what: string): number {
+  if (by > 0 && value % by === 0 && value >= by) return value / by;
+  return faults.fail(field, value, `is no multiple of ${what}, which is ${by}`, `give a multiple of ${by}`);
+}

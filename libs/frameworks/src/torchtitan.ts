@@ -1,0 +1,166 @@
+import { chunksOf, contextOf, ProblemError, replicaRanks, type Model, type Plan } from "@internevo/domain";
+import { stringify } from "smol-toml";
+import { stageLayers, type ExportedJob, type Expression, type FrameworkFile, type Inexpressible } from "./framework.ts";
+
+/** Every so many layers that `k` of the layers of a stage are recomputed; null when no interval gives as many. */
+function recomputeInterval(k: number, layers: number): number | null {
+  const every = Math.floor(layers / k);
+  return every >= 2 && Math.floor(layers / every) === k ? every : null;
+}
+
+/** Ranks over which FSDP shards: data-parallel ranks, and all that share a sequence as a ring. */
+function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>): Pick<Plan, "parameterSharding" | "gradientSharding" | "optimizerStateSharding"> {
+  const { parameterSharding: ps, optimizerStateSharding: oss, pipelineParallel: pp, tensorParallel: tp } = plan;
+  const replicas = replicaRanks(plan);
+  const ring = contextOf(plan);
+  // The least number of ranks that is a multiple of the ring, divides the replicas and shards no less.
+  const group = (least: number): number => {
+    for (let size = Math.max(least, ring); size < replicas; size += 1) if (size % ring === 0 && replicas % size === 0) return size;
+    return replicas;
+  };
+  reasons.parameterSharding = "FSDP shards over data-parallel ranks together with all ranks of the ring";
+  reasons.optimizerStateSharding = "FSDP shards parameters, gradients and optimizer states over the same ranks";
+  reasons.gradientSharding = reasons.optimizerStateSharding;
+  const whole = ring === 1 && (replicas === 1 || (pp === 1 && tp === 1));
+  if (ps === 1 && oss === 1 && whole) return { parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1 };
+  if (ps === 1 && oss === 1) reasons.optimizerStateSharding = reasons.gradientSharding = "replicas without FSDP (DDP) work only where there is no other parallelism, and a ring always shards";
+  if (ps === 1) {
+    const size = group(oss === 1 ? 2 : oss);
+    return { parameterSharding: 1, gradientSharding: size, optimizerStateSharding: size };
+  }
+  return { parameterSharding: group(ps * oss), gradientSharding: 1, optimizerStateSharding: 1 };
+}
+
+/** Overlap that follows from how parameters are sharded: FSDP prefetches by itself. */
+export function overlapOf(plan: Plan): Pick<Plan, "forwardOverlap" | "backwardOverlap"> {
+  if (plan.parameterSharding > 1 || plan.optimizerStateSharding > 1) return { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" };
+  return { forwardOverlap: "none", backwardOverlap: replicaRanks(plan) > 1 ? "intra-layer" : "none" };
+}
+
+/** Layers of a virtual stage; undefined where that cannot make as many virtual stages. */
+export function layersPerStage(layers: number, stages: number): number | undefined {
+  const each = Math.ceil(layers / stages);
+  return Math.ceil(layers / each) === stages ? each : undefined;
+}
+
+/** What the plan becomes in torchtitan. @throws ProblemError `plan-invalid` when nothing near can be said. */
+export function expressTorchtitan(plan: Plan, job: ExportedJob): Expression {
+  const reasons: Partial<Record<keyof Plan, string>> = {};
+  const beyond: Inexpressible[] = [];
+  const { tensorParallel: tp, sequenceParallel: sp, pipelineParallel: pp } = plan;
+  if (tp === 1 && sp > 1 && job.sequenceLengthTokens % (2 * sp) !== 0) {
+    throw new ProblemError("plan-invalid", "torchtitan cannot express the plan", [{ field: "plan.sequenceParallel", value: sp, message: `torchtitan shares a sequence as a ring only, whose 2 x ${sp} chunks do not divide sequenceLengthTokens ${job.sequenceLengthTokens}`, remedy: "export to another framework, or choose a plan with other sequence ranks" }]);
+  }
+  reasons.contextParallel = "torchtitan shares a sequence as a ring (context_parallel_degree), or by tensor parallelism";
+  const ring = tp === 1 ? sp : 1;
+  const { contextParallel: _ring, pipelineChunks: _chunks, recomputeLayers, ...rest } = plan;
+  const placed: Plan = { ...rest, ...(ring > 1 ? { contextParallel: ring } : {}) };
+  const shards = sharding(placed, reasons);
+  const chunks = chunksOf(plan);
+  const chunked = chunks > 1 && (chunks === 2 || layersPerStage(job.model.layers, pp * chunks) !== undefined);
+  reasons.pipelineChunks = `layers cannot be dealt so that a stage has ${chunks} parts (pipeline_parallel_layers_per_stage)`;
+  const layers = stageLayers(job.model, plan);
+  const k = recomputeLayers ?? 0;
+  const every = k > 0 && chunks === 1 && job.model.layers % pp === 0 ? recomputeInterval(k, layers) : null;
+  reasons.recompute = reasons.recomputeLayers = "every so many layers are recomputed (selective_ac_option), and no interval gives as many";
+  const expressed: Plan = {
+    ...placed,
+    ...shards,
+    ...(chunked ? { pipelineChunks: chunks } : {}),
+    recompute: plan.recompute || (k > 0 && every === null),
+    ...(every === null ? {} : { recomputeLayers: k }),
+  };
+  reasons.forwardOverlap = reasons.backwardOverlap = "FSDP prefetches by itself, by layers";
+  if (job.precision === "bf16-grad16") beyond.push({ field: "precision", value: job.precision, nearest: "bf16", reason: "gradients are reduced and kept in 4 bytes (mixed_precision_reduce)" });
+  if (job.model.tiedEmbeddings) beyond.push({ field: "model.tiedEmbeddings", value: true, nearest: false, reason: "llama3 has a head of its own" });
+  if (job.data !== null) beyond.push({ field: "data", value: job.data.format, nearest: "c4_test", reason: "torchtitan reads text through its own tokenizer" });
+  return { plan: { ...expressed, ...overlapOf(expressed) }, reasons, beyond };
+}
+
+/** multiple_of and ffn_dim_multiplier that make the inner width: torchtitan rounds int(8/3 of the width, times the multiplier) up. */
+export function ffnArguments({ hiddenSize, ffnHiddenSize }: Pick<Model, "hiddenSize" | "ffnHiddenSize">): string {
+  const base = Math.floor((2 * 4 * hiddenSize) / 3);
+  if (Math.ceil(base / 256) * 256 === ffnHiddenSize) return "multiple_of=256";
+  if (ffnHiddenSize >= base) return `multiple_of=${ffnHiddenSize}`;
+  return `multiple_of=${ffnHiddenSize}, ffn_dim_multiplier=${ffnHiddenSize} / ${2 * base}`;
+}
+
+export const torchtitanWidth = (hiddenSize: number, multiple: number, multiplier: number | undefined): number => {
+  const base = Math.floor((2 * 4 * hiddenSize) / 3);
+  return multiple * Math.ceil((multiplier === undefined ? base : Math.floor(multiplier * base)) / multiple);
+};
+
+/** A module that adds the model to torchtitan's llama3: sizes are no options there. */
+function flavorModule(job: ExportedJob): string {
+  const { model } = job;
+  return `# Adds the model to torchtitan's llama3; found when it lies where torchtitan is started, or on PYTHONPATH.
+from torchtitan.models.llama3 import TransformerModelArgs, llama3_args
+
+args = TransformerModelArgs(
+    dim=${model.hiddenSize},
+    n_layers=${model.layers},
+    n_heads=${model.heads},
+    n_kv_heads=${model.kvHeads},
+    vocab_size=${model.vocabularySize},
+    ${ffnArguments(model)},
+    norm_eps=${model.normEpsilon},
+    rope_theta=${model.ropeTheta},
+)
+llama3_args["internevo"] = args
+`;
+}
+
+/** torchtitan's TOML, and the module with the model's sizes. */
+export function writeTorchtitan(job: ExportedJob, plan: Plan): FrameworkFile[] {
+  const { optimizer: o, cluster } = job;
+  const { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, microBatchSize: b, microBatches: n, parameterSharding: ps, optimizerStateSharding: oss } = plan;
+  const ring = contextOf(plan);
+  const group = Math.max(ps, oss);
+  const replicate = group > 1 ? replicaRanks(plan) / group : dp;
+  const chunks = chunksOf(plan);
+  const each = layersPerStage(job.model.layers, pp * chunks);
+  const k = plan.recomputeLayers ?? 0;
+  const document = {
+    job: { description: job.name },
+    model: { name: "llama3", flavor: "internevo" },
+    experimental: { custom_import: "internevo_flavor" },
+    optimizer: { name: "AdamW", lr: o.peakLearningRate, beta1: o.beta1, beta2: o.beta2, eps: o.epsilon, weight_decay: o.weightDecay },
+    lr_scheduler: { warmup_steps: o.warmupSteps, total_steps: o.decaySteps, decay_type: "cosine", min_lr_factor: o.minLearningRate / o.peakLearningRate },
+    training: {
+      local_batch_size: pp > 1 ? b * n : b,
+      global_batch_size: b * n * dp,
+      seq_len: job.sequenceLengthTokens,
+      max_norm: o.clipGlobalNorm,
+      steps: job.steps,
+      dataset: "c4_test",
+      dtype: "float32",
+      mixed_precision_param: job.precision === "fp32" ? "float32" : "bfloat16",
+      mixed_precision_reduce: "float32",
+    },
+    parallelism: {
+      data_parallel_replicate_degree: replicate,
+      data_parallel_shard_degree: group > 1 ? group / ring : 1,
+      fsdp_reshard_after_forward: ps > 1 ? "always" : oss > 1 ? "never" : "default",
+      tensor_parallel_degree: tp,
+      context_parallel_degree: ring,
+      ...(ring > 1 ? { context_parallel_rotate_method: "alltoall" } : {}),
+      pipeline_parallel_degree: pp,
+      ...(pp > 1
+        ? {
+            pipeline_parallel_schedule: chunks > 1 ? "Interleaved1F1B" : "1F1B",
+            pipeline_parallel_microbatch_size: b,
+            pipeline_parallel_first_stage_less_layers: 0,
+            pipeline_parallel_last_stage_less_layers: 0,
+            ...(chunks > 1 && each !== undefined ? { pipeline_parallel_layers_per_stage: each } : {}),
+          }
+        : {}),
+    },
+    activation_checkpoint: plan.recompute ? { mode: "full" } : k > 0 ? { mode: "selective", selective_ac_option: String(recomputeInterval(k, stageLayers(job.model, plan)) ?? 1) } : { mode: "none" },
+    debug: { seed: job.seed },
+  };
+  const start = `# CONFIG_FILE=<this file> torchrun --nnodes ${cluster.nodes} --nproc-per-node ${cluster.gpusPerNode} -m torchtitan.train --job.config_file <this file>\n`;
+  return [
+    { name: "train.toml", text: `${start}${stringify(document)}\n` },
+    { name: "internevo_flavor.py", text: flavorModule(job) },
+  ];
+}

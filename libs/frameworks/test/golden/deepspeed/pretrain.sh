@@ -1,0 +1,46 @@
+#!/bin/bash
+set -euo pipefail
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+deepspeed --num_nodes 16 --num_gpus 8 pretrain_gpt.py \
+  --num-layers 32 \
+  --hidden-size 4096 \
+  --ffn-hidden-size 11008 \
+  --num-attention-heads 32 \
+  --seq-length 32768 \
+  --max-position-embeddings 32768 \
+  --use-rotary-position-embeddings \
+  --rotary-position-embeddings-theta 10000 \
+  --swiglu \
+  --normalization rmsnorm \
+  --layernorm-epsilon 0.00001 \
+  --disable-bias-linear \
+  --untie-embeddings-and-output-weights \
+  --init-method-std 0.02 \
+  --attention-dropout 0 \
+  --hidden-dropout 0 \
+  --tokenizer-type NullTokenizer \
+  --vocab-size 99999 \
+  --make-vocab-size-divisible-by 1 \
+  --micro-batch-size 1 \
+  --global-batch-size 128 \
+  --ds-sequence-parallel-size 4 \
+  --no-pipeline-parallel \
+  --checkpoint-activations \
+  --deepspeed-activation-checkpointing \
+  --bf16 \
+  --train-iters 1000 \
+  --lr 0.0003 \
+  --min-lr 0.00003 \
+  --lr-decay-style cosine \
+  --lr-decay-iters 1000 \
+  --lr-warmup-iters 50 \
+  --weight-decay 0.1 \
+  --adam-beta1 0.9 \
+  --adam-beta2 0.95 \
+  --adam-eps 1e-8 \
+  --clip-grad 1 \
+  --seed 0 \
+  --data-path data \
+  --deepspeed \
+  --deepspeed_config ds_config.json \
+  --zero-stage 3

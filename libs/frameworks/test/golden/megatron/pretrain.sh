@@ -1,0 +1,51 @@
+#!/bin/bash
+set -euo pipefail
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+torchrun --nnodes 16 --nproc-per-node 8 \
+  --node-rank ${NODE_RANK:-0} --master-addr ${MASTER_ADDR:-localhost} --master-port ${MASTER_PORT:-29500} \
+  pretrain_gpt.py \
+  --num-layers 32 \
+  --hidden-size 4096 \
+  --ffn-hidden-size 11008 \
+  --num-attention-heads 32 \
+  --seq-length 32768 \
+  --max-position-embeddings 32768 \
+  --position-embedding-type rope \
+  --rotary-base 10000 \
+  --swiglu \
+  --normalization RMSNorm \
+  --norm-epsilon 0.00001 \
+  --disable-bias-linear \
+  --untie-embeddings-and-output-weights \
+  --init-method-std 0.02 \
+  --attention-dropout 0 \
+  --hidden-dropout 0 \
+  --tokenizer-type NullTokenizer \
+  --vocab-size 100000 \
+  --make-vocab-size-divisible-by 1 \
+  --micro-batch-size 1 \
+  --global-batch-size 128 \
+  --tensor-model-parallel-size 2 \
+  --sequence-parallel \
+  --pipeline-model-parallel-size 4 \
+  --num-virtual-stages-per-pipeline-rank 2 \
+  --use-distributed-optimizer \
+  --overlap-grad-reduce \
+  --overlap-param-gather \
+  --recompute-granularity full \
+  --recompute-method uniform \
+  --recompute-num-layers 1 \
+  --bf16 \
+  --train-iters 1000 \
+  --lr 0.0003 \
+  --min-lr 0.00003 \
+  --lr-decay-style cosine \
+  --lr-decay-iters 1000 \
+  --lr-warmup-iters 50 \
+  --weight-decay 0.1 \
+  --adam-beta1 0.9 \
+  --adam-beta2 0.95 \
+  --adam-eps 1e-8 \
+  --clip-grad 1 \
+  --seed 0 \
+  --mock-data
