@@ -8,6 +8,7 @@ function candidatesTable(candidates: readonly Candidate[], colors: Colors): stri
     { title: "RANK", align: "right", value: ({ rank }) => String(rank) },
     { title: "PLAN", value: ({ plan, tied }) => `${planLabel(plan)}${tied === undefined ? "" : ` (and ${tied} that tie)`}` },
     { title: "STEP TIME", align: "right", value: ({ predicted }) => formatSeconds(predicted.stepTimeSeconds) },
+    ...(candidates.some(({ predicted }) => predicted.stepTimeRangeSeconds) ? [{ title: "FROM – TO", align: "right" as const, value: ({ predicted: { stepTimeRangeSeconds: range } }: Candidate) => (range ? `${formatSeconds(range.low)} – ${formatSeconds(range.high)}` : "") }] : []),
     { title: "TOKENS/GPU/S", align: "right", value: ({ predicted }) => predicted.tokensPerGpuPerSecond.toFixed(predicted.tokensPerGpuPerSecond < 100 ? 1 : 0) },
     { title: "MFU", align: "right", value: ({ predicted }) => percent(predicted.mfu) },
     { title: "FULL ATTENTION", align: "right", value: ({ predicted }) => percent(predicted.mfuFullAttention) },
@@ -15,6 +16,14 @@ function candidatesTable(candidates: readonly Candidate[], colors: Colors): stri
     { title: "RUNNABLE", value: ({ runnable, notRunnableReason }) => (runnable ? colors.green("yes") : (notRunnableReason ?? "no")) },
   ];
   return table(columns, candidates, colors);
+}
+
+/** How many of the best cannot be told from the first by what was measured: the ranges of their times touch its range. */
+function tiesText(candidates: readonly Candidate[]): string | undefined {
+  const most = candidates[0]?.predicted.stepTimeRangeSeconds?.high;
+  if (most === undefined) return undefined;
+  const ties = candidates.filter(({ predicted }) => (predicted.stepTimeRangeSeconds?.low ?? Infinity) <= most).length;
+  return ties > 1 ? `From – to: every measurement at its 10th and at its 90th percentile. The ranges of ${ties} of these ${candidates.length} touch the first one's: only trials tell them apart.` : undefined;
 }
 
 function memoryText(memory: Readonly<Record<string, number>>, colors: Colors): string {
@@ -31,6 +40,8 @@ export function planningText(result: PlanningResult, colors: Colors): string {
     `${counts.evaluated} plans, ${counts.feasible} feasible${(counts.pruned ?? 0) > 0 ? ` among those worth a look, ${counts.pruned} slower by a bound` : ""}${rejected.length > 0 ? `; rejected: ${rejected.map(([reason, count]) => `${count} ${reason}`).join(", ")}` : ""}`,
   ];
   if (candidates.length > 0) sections.push(candidatesTable(candidates, colors));
+  const ties = tiesText(candidates);
+  if (ties !== undefined) sections.push(ties);
   if (runnableCandidates.length > 0 && candidates.some((candidate) => !candidate.runnable)) {
     sections.push(`best of the plans that run today:\n${candidatesTable(runnableCandidates, colors)}`);
   }

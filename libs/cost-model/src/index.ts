@@ -15,6 +15,7 @@ export * from "./shard-time.ts";
 export * from "./shipped-profiles.ts";
 export * from "./profile-check.ts";
 export * from "./space.ts";
+export * from "./spread.ts";
 export * from "./stage.ts";
 export * from "./step-time.ts";
 export * from "./together.ts";

@@ -43,6 +43,12 @@ export type TimeBreakdown = Static<typeof TimeBreakdownSchema>;
 export const PredictionSchema = Type.Object(
   {
     stepTimeSeconds: Type.Number({ exclusiveMinimum: 0 }),
+    stepTimeRangeSeconds: Type.Optional(
+      Type.Object(
+        { low: Type.Number({ exclusiveMinimum: 0 }), high: Type.Number({ exclusiveMinimum: 0 }) },
+        { additionalProperties: false, description: "the step time with every measurement at the 10th, and at the 90th percentile of its samples; absent where the profile says no spread" },
+      ),
+    ),
     tokensPerGpuPerSecond: Type.Number({ exclusiveMinimum: 0 }),
     peakMemoryBytes: Type.Integer({ minimum: 0 }),
     memory: MemoryLinesSchema,

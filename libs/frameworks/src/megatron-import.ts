@@ -4,7 +4,7 @@ import { optionNames, readOptions, type OptionTable, type Options } from "./comm
 import { FRAMEWORK_VERSIONS, normalPlan, type FrameworkFile, type ImportedConfiguration, type Launch, type TakenAs } from "./framework.ts";
 import { quotient } from "./problems.ts";
 import { ranksOf } from "./launch.ts";
-import { MEGATRON_DIALECT } from "./megatron.ts";
+import { MEGATRON_DIALECT, sharesHeads } from "./megatron.ts";
 
 const TABLE: OptionTable = {
   read: {
@@ -149,6 +149,7 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
   if (tp > 1 && context.size > 1) faults.add("--context-parallel-size", context.size, `together with --tensor-model-parallel-size ${tp} is in no plan: a sequence is split by one of them`, "use one of them");
   if (tp > 1 && !options.has("--sequence-parallel")) faults.add("--sequence-parallel", null, `is missing with --tensor-model-parallel-size ${tp}: tensor ranks are planned for only with it`, "add --sequence-parallel");
   const sp = tp > 1 ? tp : context.size;
+  if (tp === 1 && !sharesHeads(sp / context.ring, model.kvHeads)) faults.add("--context-parallel-size", sp, `shares ${model.kvHeads} heads of keys and values by all-to-all over ${sp / context.ring} ranks, which Transformer Engine refuses`, "use --cp-comm-type p2p, or ranks that divide them");
   faults.end();
   const dp = quotient(faults, "(ranks)", ranks, pp * sp, "pipeline times tensor times context ranks");
   const replicas = (dp * sp) / tp;

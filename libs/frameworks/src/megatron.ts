@@ -1,4 +1,4 @@
-import { chunksOf, contextOf, headRanks, replicaRanks, type Plan } from "@internevo/domain";
+import { chunksOf, contextOf, headRanks, ProblemError, replicaRanks, type Plan } from "@internevo/domain";
 import { pipelineStages } from "@internevo/cost-model";
 import { commandText, type Argument, type Options } from "./command-line.ts";
 import { decoderArguments, trainingArguments, type DecoderDialect } from "./decoder-arguments.ts";
@@ -28,9 +28,25 @@ function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>): Pic
   return { parameterSharding: ps, gradientSharding: 1, optimizerStateSharding: oss === 1 ? 1 : replicas };
 }
 
-/** What the plan becomes in Megatron-LM. */
+/** Ranks that may share heads by all-to-all: they divide the heads of keys and values, which Transformer Engine does not replicate. */
+export const sharesHeads = (ranks: number, kvHeads: number): boolean => kvHeads % ranks === 0;
+
+/** The ring of the nearest plan whose other ranks share heads. @throws ProblemError `plan-invalid` when its chunks do not divide the sequence. */
+function ringOf(plan: Plan, { model, sequenceLengthTokens }: ExportedJob): number {
+  const heads = headRanks(plan);
+  if (plan.tensorParallel > 1 || sharesHeads(heads, model.kvHeads)) return contextOf(plan);
+  let fewer = heads - 1;
+  while (heads % fewer !== 0 || !sharesHeads(fewer, model.kvHeads)) fewer -= 1;
+  const ring = plan.sequenceParallel / fewer;
+  if (sequenceLengthTokens % (2 * ring) === 0) return ring;
+  throw new ProblemError("plan-invalid", "Megatron-LM cannot express the plan", [{ field: "plan.sequenceParallel", value: plan.sequenceParallel, message: `${heads} ranks cannot share ${model.kvHeads} heads of keys and values by all-to-all there, and the 2 x ${ring} chunks of a ring do not divide sequenceLengthTokens ${sequenceLengthTokens}`, remedy: "export to deepspeed, or choose a plan with other sequence ranks" }]);
+}
+
+/** What the plan becomes in Megatron-LM. @throws ProblemError `plan-invalid` when nothing near can be said. */
 export function expressMegatron(plan: Plan, job: ExportedJob): Expression {
   const reasons: Partial<Record<keyof Plan, string>> = {};
+  const ring = ringOf(plan, job);
+  reasons.contextParallel = "ranks that share heads by all-to-all divide the heads of keys and values (Transformer Engine), the others are a ring";
   const shards = sharding(plan, reasons);
   const { parameterSharding: ps, optimizerStateSharding: oss } = shards;
   const gathers = ps > 1 || oss > 1;
@@ -46,6 +62,7 @@ export function expressMegatron(plan: Plan, job: ExportedJob): Expression {
   const { recomputeLayers: _layers, ...rest } = plan;
   const expressed: Plan = {
     ...rest,
+    contextParallel: ring,
     ...shards,
     forwardOverlap: forward ? "inter-layer" : "none",
     backwardOverlap: backward ? "intra-layer" : "none",

@@ -1,5 +1,5 @@
-import { CostModel, isRunnable, placementOf, planFault, totalSeconds } from "@internevo/cost-model";
-import { formatBytes, type Candidate, type JobSpec, type Plan, type PlanningResult, type Profile } from "@internevo/domain";
+import { atEndOfSpread, CostModel, hasSpread, isRunnable, placementOf, planFault, totalSeconds } from "@internevo/cost-model";
+import { formatBytes, type Candidate, type JobSpec, type Plan, type PlanningResult, type Prediction, type Profile } from "@internevo/domain";
 import { search, type Ranked, type SearchOptions } from "./search.ts";
 import type { Scored } from "./top.ts";
 
@@ -27,14 +27,16 @@ type Located = NonNullable<PlanningResult["located"]>;
  */
 export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions = {}): PlanningResult {
   const memoryModel = options.memoryModel ?? job.memoryModel;
-  const model = new CostModel(job, profile, { memoryModel, ...(options.threadsPerRank === undefined ? {} : { threadsPerRank: options.threadsPerRank }) });
+  const settings = { memoryModel, ...(options.threadsPerRank === undefined ? {} : { threadsPerRank: options.threadsPerRank }) };
+  const model = new CostModel(job, profile, settings);
+  const rangeOf = ranges(job, profile, settings);
   const limit = job.cluster.memoryPerGpuBytes;
   const asked = options.locate === undefined ? undefined : locate(model, options.locate, limit);
   const { top = 10, memoryModel: _memory, locate: _plan, threadsPerRank: _threads, ...how } = options;
   const found = search(model, { ...how, top, ...(asked?.scored ? { locate: asked.scored } : {}) });
   const candidate = ({ plan, rank, tied }: Omit<Ranked, "seconds" | "bytes">): Candidate => {
     const { runnable, reason } = isRunnable(plan, job);
-    return { rank, plan, placement: placementOf(plan, job.cluster), predicted: model.predict(plan), runnable, notRunnableReason: reason, ...(tied > 0 ? { tied } : {}) };
+    return { rank, plan, placement: placementOf(plan, job.cluster), predicted: withRange(model.predict(plan), rangeOf?.(plan)), runnable, notRunnableReason: reason, ...(tied > 0 ? { tied } : {}) };
   };
   const candidates = found.best.map(candidate);
   const runnableCandidates = candidates.filter(({ runnable }) => runnable);
@@ -54,6 +56,19 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
     ...(asked ? { located: { ...asked.located, rank: asked.scored ? found.rank : null } } : {}),
   };
 }
+
+type Range = NonNullable<Prediction["stepTimeRangeSeconds"]>;
+
+/** Step times at the two ends of the profile's spread; undefined when it has none. */
+function ranges(job: JobSpec, profile: Profile, settings: ConstructorParameters<typeof CostModel>[2]): ((plan: Plan) => Range) | undefined {
+  if (!hasSpread(profile)) return undefined;
+  const [low, high] = [new CostModel(job, atEndOfSpread(profile, "p10Seconds"), settings), new CostModel(job, atEndOfSpread(profile, "p90Seconds"), settings)];
+  return (plan) => ({ low: totalSeconds(low.time(plan)), high: totalSeconds(high.time(plan)) });
+}
+
+/** Curves are made monotone and overlap is chosen anew at each end, so the middle may lie outside by a little: the range holds it always. */
+const withRange = (predicted: Prediction, range: Range | undefined): Prediction =>
+  range === undefined ? predicted : { ...predicted, stepTimeRangeSeconds: { low: Math.min(range.low, predicted.stepTimeSeconds), high: Math.max(range.high, predicted.stepTimeSeconds) } };
 
 function locate(model: CostModel, plan: Plan, limit: number): { located: Omit<Located, "rank">; scored: Scored | null } {
   const fault = planFault(plan, model.job);

@@ -72,8 +72,8 @@ class Communicator {
 
   int index() const noexcept { return index_; }
   int size() const noexcept { return size_; }
-  /// A polite communicator leaves its core to others while it waits for messages (it looks for them every few dozen
-  /// microseconds): for a thread that communicates beside one that computes.
+  /// A polite communicator leaves its core to others while it waits for messages (it looks for them the more seldom the
+  /// longer it waits, at least twice a millisecond): for a thread that communicates beside one that computes.
   void setPolite(bool polite) noexcept { polite_ = polite; }
 
   /// Scratch bytes that make every reduction of this group run at full speed, independent of the tensor's size.
