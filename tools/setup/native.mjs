@@ -3,6 +3,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
+import { cudaOptions } from "./cuda.mjs";
 import { root } from "./steps.mjs";
 
 const native = join(root, "native");
@@ -23,7 +24,7 @@ function dropForeignTree() {
 /** The tests compile for longer than the programs, and need a library of their own: only `test` builds them. */
 function compile(withTests) {
   dropForeignTree();
-  run("cmake", ["--preset", "default", `-DINTERNEVO_TESTS=${withTests ? "ON" : "OFF"}`]);
+  run("cmake", ["--preset", "default", `-DINTERNEVO_TESTS=${withTests ? "ON" : "OFF"}`, ...cudaOptions()]);
   run("cmake", ["--build", "--preset", "default", "-j", jobs]);
 }
 

@@ -2,6 +2,7 @@
 // before anything is installed, and hands over to the Node that the workspace pins.
 import { spawn } from "node:child_process";
 import { readdirSync } from "node:fs";
+import { ensureCuda, wantsCuda } from "./cuda.mjs";
 import { ensureNode, ensureNodePackages } from "./node.mjs";
 import { ensureSystemPackages, SetupError } from "./system-packages.mjs";
 import { root, runStep } from "./steps.mjs";
@@ -38,7 +39,8 @@ const command = wanted.command();
 
 try {
   const started = Date.now();
-  ensureSystemPackages(wanted.packages);
+  ensureSystemPackages(wantsCuda() ? [...wanted.packages, "cuda"] : wanted.packages);
+  ensureCuda();
   const node = ensureNode();
   ensureNodePackages(node);
   for (const project of projects) {

@@ -17,6 +17,7 @@ const PACKAGES = [
   { name: "nats-server", when: "run", why: "messages between the services" },
   { name: "util-linux", when: "run", why: "child processes that end with their parent" },
   { name: "iproute2", when: "testbed", why: "networks between the nodes of a testbed" },
+  { name: "python3-pip", when: "cuda", why: "fetches NVIDIA's compiler and libraries" },
   { name: "chromium", when: "test", why: "tests of the console in a real browser" },
 ];
 
@@ -33,7 +34,7 @@ function isDebian() {
 
 /**
  * Installs the Debian packages that are missing.
- * @param groups which of build, run, test and testbed are needed.
+ * @param groups which of build, run, test, testbed and cuda are needed.
  * @throws SetupError naming the missing packages where they can't be installed.
  */
 export function ensureSystemPackages(groups) {

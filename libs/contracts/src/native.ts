@@ -45,6 +45,7 @@ export const TrainerConfigSchema = Type.Object(
     ]),
     initialWeights: Type.Optional(Type.Union([Type.Object({ path: Type.String({ description: "Hugging Face folder, or directory of a checkpoint" }) }, strict), Type.Null()])),
     memoryLimitBytes: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()]),
+    device: Type.Optional(Type.Union([Type.Literal("cpu"), Type.Literal("cuda")], { description: "what runs the operators; default cpu; cuda: one rank" })),
     threadsPerRank: Type.Integer({ minimum: 1 }),
     deterministic: Type.Boolean(),
     gradientDumpPath: Type.Union([Type.String(), Type.Null()]),

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "internevo/memory_space.h"
 #include "internevo/status.h"
 #include "internevo/tensor.h"
 
@@ -15,10 +16,9 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// Maps `bytes` and writes every page once (the first touch of fresh memory is far slower than
-  /// rewriting it), so that a shortage appears here and not in a step. Zero-filled.
+  /// Takes `bytes` of the memory, zero-filled; a shortage appears here and not in a step. `memory` outlives the arena.
   /// Errors: outOfMemory with the size asked for; internal when created twice.
-  Status create(std::int64_t bytes);
+  Status create(std::int64_t bytes, MemorySpace& memory = hostMemory());
 
   /// Memory at a planned offset (64-byte aligned). Counts towards the high-water mark.
   /// Errors: outOfMemory when [offset, offset + bytes) is not inside the arena or is misaligned.
@@ -29,6 +29,7 @@ class Arena {
   std::int64_t highWaterBytes() const noexcept { return highWaterBytes_; }
 
  private:
+  MemorySpace* memory_ = nullptr;
   void* base_ = nullptr;
   std::int64_t capacityBytes_ = 0;
   std::int64_t highWaterBytes_ = 0;

@@ -9,6 +9,8 @@
 // - Every result is a function of the arguments only: independent of the number of threads, and, where the
 //   mathematics is per row, of the number of rows in the call and of the row's place in it.
 // - No call allocates. Scratch memory comes in `Workspace`, of the size that the matching …WorkspaceBytes gives.
+// - Views are of the backend's memory(). A call may return before its work is done; calls of one thread take effect in order.
+//   What a call adds to an ExactSum is there after settle().
 // - Errors: badConfig for shapes, types, strides or a workspace that do not fit; the message names the argument.
 #pragma once
 
@@ -17,6 +19,7 @@
 #include <string>
 
 #include "internevo/exact_sum.h"
+#include "internevo/memory_space.h"
 #include "internevo/status.h"
 #include "internevo/tensor.h"
 
@@ -102,16 +105,32 @@ struct AdamwSettings {
   float gradientScale = 1.f;  ///< multiplies the gradient first (clipping by the global norm)
 };
 
-class Backend {
+/// Scratch memory of the operators: what a plan needs to know of a backend, also where its device is not there.
+class BackendSizes {
  public:
-  virtual ~Backend() = default;
+  virtual ~BackendSizes() = default;
 
+  /// Enough for every linear call of any shape.
+  virtual std::int64_t linearWorkspaceBytes() const = 0;
+  /// Larger of forward and backward for this shape.
+  virtual std::int64_t attentionWorkspaceBytes(const AttentionShape&) const = 0;
+  /// Larger of forward and backward of a piece.
+  virtual std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape&) const = 0;
+  /// Logits of one chunk (float32 [chunkRows, vocabulary]) and the matrix workspace.
+  virtual std::int64_t headLossWorkspaceBytes(const HeadLossShape&) const = 0;
+};
+
+class Backend : public BackendSizes {
+ public:
   virtual std::string name() const = 0;
   virtual int threads() const = 0;
 
+  /// The memory that every view of a call is of; lives as long as the backend.
+  virtual MemorySpace& memory() = 0;
+  /// Waits until everything that was called has taken effect. Errors: of any call that was still under way.
+  virtual Status settle() = 0;
+
   // ---- linear ------------------------------------------------------------------------------------------------
-  /// Enough for every linear call of any shape.
-  virtual std::int64_t linearWorkspaceBytes() const = 0;
   /// y[rows, outputs] = x[rows, inputs] · wᵀ, w[outputs, inputs]. Any mix of float32 and bfloat16.
   virtual Status linearForward(const LinearShape&, ConstView x, ConstView w, View y, Workspace) = 0;
   /// G-X: gX[rows, inputs] (+)= gY[rows, outputs] · w.
@@ -145,8 +164,6 @@ class Backend {
   virtual Status ropeBackward(const RopeShape&, ConstView cosines, ConstView sines, View gX) = 0;
 
   // ---- attention ---------------------------------------------------------------------------------------------
-  /// Larger of forward and backward for this shape.
-  virtual std::int64_t attentionWorkspaceBytes(const AttentionShape&) const = 0;
   /// Causal attention, scale 1/sqrt(headSize), blockwise. q, o [batch·sequence, heads, headSize];
   /// k, v [batch·sequence, kvHeads, headSize]; logSumExp float32 [batch, heads, sequence].
   virtual Status attentionForward(const AttentionShape&, ConstView q, ConstView k, ConstView v, View o, View logSumExp,
@@ -155,8 +172,6 @@ class Backend {
   virtual Status attentionBackward(const AttentionShape&, ConstView q, ConstView k, ConstView v, ConstView o,
                                    ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace) = 0;
 
-  /// Larger of forward and backward of a piece.
-  virtual std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape&) const = 0;
   /// Attention of a piece, put together with what o and logSumExp hold already when `merge` (the softmax of two sets
   /// of keys out of each set's own, FlashAttention's rule). o float32 [batch·queryBatchRows, heads, headSize], always
   /// normalised; logSumExp float32 [batch, heads, queryBatchRows], −infinity (and o = 0) where no key was seen yet.
@@ -182,8 +197,6 @@ class Backend {
   virtual Status embeddingBackward(const EmbeddingShape&, ConstView tokens, ConstView gY, View gTable) = 0;
 
   // ---- head and loss -----------------------------------------------------------------------------------------
-  /// Logits of one chunk (float32 [chunkRows, vocabulary]) and the matrix workspace.
-  virtual std::int64_t headLossWorkspaceBytes(const HeadLossShape&) const = 0;
   /// logits = x[rows, width] · w[vocabulary, width]ᵀ; loss of a row = logSumExp(logits) − logits[target].
   /// targets int32 [rows]; −1 = not counted. Adds each counted row's loss (not divided) to *lossSum and, when gX is
   /// not empty, writes gX[rows, width] = gradientScale · d(sum)/dx and adds to gW float32 [vocabulary, width].

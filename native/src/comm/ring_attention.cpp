@@ -64,7 +64,7 @@ std::int64_t RingAttention::stagingBytes(const RingAttentionShape& s, int groupS
   return piecesOf(s, groupSize).total();
 }
 
-std::int64_t RingAttention::scratchBytes(const RingAttentionShape& s, int groupSize, const Backend& backend) {
+std::int64_t RingAttention::scratchBytes(const RingAttentionShape& s, int groupSize, const BackendSizes& backend) {
   if (!fits(s, groupSize)) return 0;
   AttentionBlockShape chunk;
   chunk.batch = s.batch, chunk.heads = s.heads, chunk.kvHeads = s.kvHeads, chunk.headSize = s.headSize;

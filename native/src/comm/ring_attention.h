@@ -53,7 +53,7 @@ class RingAttention {
   /// 0 when the shape does not fit the group.
   static std::int64_t stagingBytes(const RingAttentionShape&, int groupSize);
   /// Scratch of a chunk of queries against a chunk of keys; 0 when the shape does not fit the group.
-  static std::int64_t scratchBytes(const RingAttentionShape&, int groupSize, const Backend&);
+  static std::int64_t scratchBytes(const RingAttentionShape&, int groupSize, const BackendSizes&);
 
   /// Everything given outlives the object. `lane` may be null (see RingExchange).
   /// Errors of every later call: badConfig when sequence does not divide by 2·groupSize, or staging or scratch is short.

@@ -1,30 +1,21 @@
 #include "internevo/arena.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 namespace internevo {
 
 Arena::~Arena() {
-  if (base_ != nullptr) munmap(base_, static_cast<std::size_t>(capacityBytes_));
+  if (base_ != nullptr) memory_->release(base_, capacityBytes_);
 }
 
-Status Arena::create(std::int64_t bytes) {
+Status Arena::create(std::int64_t bytes, MemorySpace& memory) {
   if (base_ != nullptr) return {StatusCode::internal, "the arena exists already"};
   if (bytes <= 0) {
     return {StatusCode::badConfig, "arena size " + std::to_string(bytes) + " must be positive"};
   }
-  void* memory = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    return {StatusCode::outOfMemory, "cannot map an arena of " + std::to_string(bytes) +
-                                         " bytes; use a plan that needs less memory"};
-  }
-  std::memset(memory, 0, static_cast<std::size_t>(bytes));
-  base_ = memory;
+  INTERNEVO_RETURN_IF_ERROR(memory.allocate(bytes, &base_));
+  memory_ = &memory;
   capacityBytes_ = bytes;
   return Status::success();
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "trainer/failure.h"
+
 namespace internevo::trainer {
 
 namespace {
@@ -14,13 +16,21 @@ std::int32_t* at(const View& view, std::int64_t element) {
 }  // namespace
 
 BatchReader::BatchReader(const Config& config, const TokenFile& data, const SequencePlace& place, int dataIndex,
-                         const BatchViews& views)
+                         const BatchViews& views, MemorySpace& memory)
     : config_(config),
       data_(data),
       own_(ownTokens(config, place)),
       attention_(attentionTokens(config, place)),
       dataIndex_(dataIndex),
+      memory_(memory),
+      target_(views),
       views_(views) {
+  const std::int64_t own = config_.plan.microBatchSize * own_.rows();
+  views_.tokens = prepared(target_.tokens, own), views_.targets = prepared(target_.targets, own);
+  views_.positions = prepared(target_.positions, own);
+  views_.firstKeys = prepared(target_.firstKeys, config_.plan.microBatchSize * attention_.rows());
+  const std::int64_t documents = std::min(config_.data.maxDocumentsPerSequence, config_.sequenceLengthTokens) + 1;
+  views_.documentStarts = prepared(target_.documentStarts, documents);
   if (views_.positions.empty()) return;
   for (std::int64_t sequence = 0, row = 0; sequence < config_.plan.microBatchSize; ++sequence) {
     for (int i = 0; i < own_.count; ++i) {
@@ -29,6 +39,17 @@ BatchReader::BatchReader(const Config& config, const TokenFile& data, const Sequ
       row += s.count;
     }
   }
+  upload(views_.positions, target_.positions, own);
+}
+
+View BatchReader::prepared(const View& view, std::int64_t elements) {
+  if (view.empty() || memory_.hostReads()) return view;
+  staging_.emplace_back(static_cast<std::size_t>(elements));
+  return {staging_.back().data(), view.type};
+}
+
+void BatchReader::upload(const View& from, const View& to, std::int64_t elements) {
+  if (!to.empty() && to.data != from.data) require(memory_.upload(to.data, from.data, elements * bytesPerElement(to.type)));
 }
 
 void BatchReader::read(std::int64_t step, std::int64_t microBatch) {
@@ -40,6 +61,10 @@ void BatchReader::read(std::int64_t step, std::int64_t microBatch) {
     const std::int64_t draw = (step - 1) * p.globalBatchSequences() + place;
     readSequence(sequenceOfDraw(config_.seed, data_.sequenceCount(), draw), row);
   }
+  const std::int64_t own = p.microBatchSize * own_.rows();
+  upload(views_.tokens, target_.tokens, own), upload(views_.targets, target_.targets, own);
+  if (config_.packsDocuments()) upload(views_.positions, target_.positions, own);
+  upload(views_.firstKeys, target_.firstKeys, p.microBatchSize * attention_.rows());
   microBatch_ = microBatch;
 }
 

@@ -1,6 +1,9 @@
 // What a rank needs to know of a micro-batch: its tokens, their targets, their positions, and where documents begin.
 #pragma once
 
+#include <vector>
+
+#include "internevo/memory_space.h"
 #include "internevo/tensor.h"
 #include "trainer/layout.h"
 #include "trainer/sequence_part.h"
@@ -20,8 +23,9 @@ class BatchReader {
  public:
   /// `dataIndex`: which of the data-parallel ranks' sequences. Everything given outlives the object. Fills the positions
   /// where they are those of every sequence.
+  /// The views are of `memory`; where the program cannot read it, what they are to hold is prepared beside it.
   BatchReader(const Config& config, const TokenFile& data, const SequencePlace& place, int dataIndex,
-              const BatchViews& views);
+              const BatchViews& views, MemorySpace& memory);
 
   /// Fills the views, unless they hold that micro-batch already. Errors: Failure dataError.
   void read(std::int64_t step, std::int64_t microBatch);
@@ -30,12 +34,17 @@ class BatchReader {
 
  private:
   void readSequence(std::int64_t sequence, std::int64_t row);
+  View prepared(const View& view, std::int64_t elements);
+  void upload(const View& from, const View& to, std::int64_t elements);
 
   const Config& config_;
   const TokenFile& data_;
   const SequencePart own_, attention_;
   const int dataIndex_;
-  const BatchViews views_;
+  MemorySpace& memory_;
+  std::vector<std::vector<std::int32_t>> staging_;  ///< one for each view that the program cannot read
+  const BatchViews target_;
+  BatchViews views_;  ///< that the program writes to
   std::int64_t step_ = 0, microBatch_ = -1;
 };
 

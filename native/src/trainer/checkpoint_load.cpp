@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/tensor_source.h"
@@ -24,22 +23,35 @@ View held(ParameterStore& store, const std::string& holds, int unit) {
 void clear(Trainer& trainer) {
   ParameterStore& store = trainer.parameters();
   for (int unit = 0; unit < trainer.layout().unitCount(); ++unit) {
-    const auto bytes = static_cast<std::size_t>(trainer.layout().optimizerShard(unit)) * sizeof(float);
-    for (const char* holds : {kWeight, kFirstMoment, kSecondMoment}) std::memset(held(store, holds, unit).data, 0, bytes);
+    const std::int64_t bytes = 4 * trainer.layout().optimizerShard(unit);
+    for (const char* holds : {kWeight, kFirstMoment, kSecondMoment}) {
+      require(trainer.memory().zero(held(store, holds, unit).data, bytes));
+    }
   }
 }
 
-/// Unit by unit, so that the list of runs stays small.
+/// Unit by unit, so that the list of runs stays small; by way of the program's memory where the weights stand in another.
 void loadHeld(Trainer& trainer, const TensorSource& source, const std::string& holds) {
   std::vector<SliceDemand> demands;
+  std::vector<float> staging;
+  const bool direct = trainer.memory().hostReads();
   int unit = 0;
+  const auto begin = [&] {
+    // Its padding is zero already, and so is that of the staging.
+    if (!direct) staging.assign(static_cast<std::size_t>(trainer.layout().optimizerShard(unit)), 0.f);
+  };
   const auto read = [&] {
     readSlices(source, demands);
     demands.clear();
+    if (direct || staging.empty()) return;
+    require(trainer.memory().upload(held(trainer.parameters(), holds, unit).data, staging.data(),
+                                    4 * static_cast<std::int64_t>(staging.size())));
   };
+  begin();
   for (const HeldPart& part : heldParts(trainer.layout(), placeOf(trainer))) {
-    if (part.unit != unit) read(), unit = part.unit;
-    demands.push_back({part.tensor, part.slice, held(trainer.parameters(), holds, unit).as<float>() + part.offset});
+    if (part.unit != unit) read(), unit = part.unit, begin();
+    float* const whole = direct ? held(trainer.parameters(), holds, unit).as<float>() : staging.data();
+    demands.push_back({part.tensor, part.slice, whole + part.offset});
   }
   read();
 }

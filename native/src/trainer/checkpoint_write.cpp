@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 
 #include "checkpoint/safetensors.h"
@@ -43,6 +42,7 @@ CheckpointWriter::CheckpointWriter(Trainer& trainer)
 
 CheckpointWriter::~CheckpointWriter() = default;
 
+/// In the memory of the backend.
 const float* CheckpointWriter::sourceOf(const HeldPart& part, int holds) {
   ParameterStore& store = trainer_.parameters();
   const View whole = holds == 0   ? store.weights(part.unit)
@@ -55,7 +55,7 @@ void CheckpointWriter::copyToStaging() {
   float* target = staging_.as<float>();
   for (int holds = 0; holds < 3; ++holds) {
     for (const HeldPart& part : parts_) {
-      std::memcpy(target, sourceOf(part, holds), static_cast<std::size_t>(part.slice.elements()) * sizeof(float));
+      require(trainer_.memory().download(target, sourceOf(part, holds), 4 * part.slice.elements()));
       target += part.slice.elements();
     }
   }

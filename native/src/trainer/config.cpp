@@ -292,6 +292,7 @@ Config parseConfig(const std::string& text) {
     weights.finish();
   }
   if (!r.isNull("memoryLimitBytes")) c.memoryLimitBytes = r.integer("memoryLimitBytes", 1);
+  if (r.has("device")) c.device = static_cast<DeviceKind>(r.choice("device", {"cpu", "cuda"}));
   c.threadsPerRank = static_cast<int>(r.integer("threadsPerRank", 1, 1024));
   c.deterministic = r.boolean("deterministic");
   if (!r.isNull("gradientDumpPath")) c.gradientDumpPath = r.text("gradientDumpPath");

@@ -94,6 +94,9 @@ struct TimelineConfig {
   std::int64_t firstStep = 1, steps = 1, capacityEvents = 200000;
 };
 
+/// What runs the operators.
+enum class DeviceKind { cpu, cuda };
+
 struct Config {
   ModelConfig model;
   std::int64_t sequenceLengthTokens = 0;
@@ -108,6 +111,7 @@ struct Config {
   /// Hugging Face folder or directory of a checkpoint: the weights to begin with, unless a checkpoint is resumed.
   std::optional<std::string> initialWeightsPath;
   std::optional<std::int64_t> memoryLimitBytes;
+  DeviceKind device = DeviceKind::cpu;
   int threadsPerRank = 1;
   bool deterministic = true;  ///< every run is; kept so that a backend that is faster without may ask
   std::optional<std::string> gradientDumpPath;

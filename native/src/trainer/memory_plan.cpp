@@ -197,7 +197,7 @@ void planStaging(const Config& c, const Layout& layout, const LocalShape& s, Pla
 }
 
 /// Scratch of the kernels: with a ring, of a chunk of queries against a chunk of keys.
-std::int64_t attentionScratchBytes(const Config& c, const LocalShape& s, const Backend& backend) {
+std::int64_t attentionScratchBytes(const Config& c, const LocalShape& s, const BackendSizes& backend) {
   if (c.plan.contextParallel > 1) return RingAttention::scratchBytes(ringShape(c), c.plan.contextParallel, backend);
   AttentionShape attention;
   attention.batch = s.batch, attention.sequence = s.sequence;
@@ -219,7 +219,7 @@ void planData(const Config& c, const Layout& layout, const LocalShape& s, Planne
 }
 
 /// Room for the logits of a chunk, where the head is, and for the scratch of every matrix product.
-std::int64_t headWorkspaceBytes(const Config& c, const Layout& layout, const LocalShape& s, const Backend& backend) {
+std::int64_t headWorkspaceBytes(const Config& c, const Layout& layout, const LocalShape& s, const BackendSizes& backend) {
   if (!layout.hasHead()) return backend.linearWorkspaceBytes();
   const std::int64_t tp = c.plan.tensorParallel, vocabulary = (c.model.vocabularySize + tp - 1) / tp;
   return backend.headLossWorkspaceBytes({s.blockRows, c.model.hiddenSize, vocabulary, kLossChunkRows});
@@ -280,7 +280,7 @@ RingAttentionShape ringShape(const Config& c) {
 
 std::int64_t MemoryPlan::arenaBytes() const { return std::accumulate(lines.begin(), lines.end(), std::int64_t{0}); }
 
-MemoryPlan planMemory(const Config& c, const Layout& layout, const Backend& backend) {
+MemoryPlan planMemory(const Config& c, const Layout& layout, const BackendSizes& backend) {
   MemoryPlan plan;
   Planner take(&plan);
   const LocalShape s = localShape(c);
@@ -298,7 +298,7 @@ MemoryPlan planMemory(const Config& c, const Layout& layout, const Backend& back
   return plan;
 }
 
-StagePlans planStages(const Config& c, const Backend& backend) {
+StagePlans planStages(const Config& c, const BackendSizes& backend) {
   StagePlans stages;
   for (int stage = 0; stage < c.plan.pipelineParallel; ++stage) {
     stages.plans.push_back(planMemory(c, Layout(c.model, c.plan, {stage, 0}), backend));

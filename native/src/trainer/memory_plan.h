@@ -107,7 +107,7 @@ struct MemoryPlan {
 constexpr std::int64_t kLossChunkRows = 256;
 
 /// The plan of the ranks at the layout's position.
-MemoryPlan planMemory(const Config& config, const Layout& layout, const Backend& backend);
+MemoryPlan planMemory(const Config& config, const Layout& layout, const BackendSizes& backend);
 
 /// The plans of all stages (tensor ranks of a stage need the same), and the place of the fullest.
 struct StagePlans {
@@ -116,7 +116,7 @@ struct StagePlans {
   void findFullest();
   const MemoryPlan& largest() const { return plans[static_cast<std::size_t>(fullest)]; }
 };
-StagePlans planStages(const Config& config, const Backend& backend);
+StagePlans planStages(const Config& config, const BackendSizes& backend);
 /// Adds the staging of checkpoints to every stage: 12 · 64 · Σ ⌈U / (64·ps·oss·n)⌉ bytes over the units, n = R/(ps·oss)
 /// replicas, each of which saves its share. Nothing is added without checkpoints, when they are to be written in the step
 /// loop, and, unless asked for, when no room is left under the limit.

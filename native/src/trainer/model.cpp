@@ -1,7 +1,5 @@
 #include "trainer/model.h"
 
-#include <cstring>
-
 #include "trainer/failure.h"
 
 namespace internevo::trainer {
@@ -18,7 +16,7 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
       parameters_(parameters),
       operations_(pipelineSchedule(layout.position().stage, config.plan.pipelineParallel, config.plan.microBatches,
                                    config.plan.pipelineChunks)),
-      link_(config, layout, plan, arena, groups, operations_) {
+      link_(config, layout, plan, arena, backend.memory(), groups, operations_) {
   const DataType type = config.precision;
   const auto view = [&](const Piece& piece) { return viewOf(arena, piece, type); };
   const auto float32 = [&](const Piece& piece) { return viewOf(arena, piece, DataType::float32); };
@@ -120,8 +118,8 @@ void Model::backward(const PipelineOperation& operation, float gradientScale, Ex
   }
   if (!sends(operation, layout_.position().stage, p.pipelineParallel, p.pipelineChunks)) return embedBackward();
   const View outgoing = link_.sendBuffer(Pass::backward);
-  std::memcpy(outgoing.data, workspace_.hiddenGradient.data,
-              static_cast<std::size_t>(shape_.rows * config_.model.hiddenSize * bytesPerElement(outgoing.type)));
+  require(backend_.memory().copy(outgoing.data, workspace_.hiddenGradient.data,
+                                 shape_.rows * config_.model.hiddenSize * bytesPerElement(outgoing.type)));
   link_.send(operation);
 }
 

@@ -1,7 +1,6 @@
 #include "trainer/parameter_store.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include "trainer/failure.h"
@@ -103,22 +102,27 @@ void ParameterStore::forOwnedParts(int unit, const Body& body) const {
 }
 
 void ParameterStore::initialize() {
+  constexpr std::int64_t kInitialBlock = 16384;  // elements on their way to the weights
+  std::vector<float> values(static_cast<std::size_t>(kInitialBlock));
   for (int unit = 0; unit < layout_.unitCount(); ++unit) {
-    float* const target = weights(unit).as<float>();
-    const std::int64_t begin = shardStart(unit), elements = layout_.optimizerShard(unit);
-    std::fill(target, target + elements, 0.f);
+    const std::int64_t begin = shardStart(unit), bytes = 4 * layout_.optimizerShard(unit);
+    for (const View& view : {weights(unit), firstMoment(unit), secondMoment(unit)}) {
+      require(backend_.memory().zero(view.data, bytes));
+    }
     forOwnedParts(unit, [&](const LogicalTensor& tensor, std::int64_t first, std::int64_t last) {
       const std::uint64_t key = streamKey(seed_, tensor.name);
-      for (std::int64_t i = first; i < last; ++i) {
-        const auto index = static_cast<std::uint64_t>(tensor.globalIndex(i - tensor.offset));
-        target[i - begin] = tensor.kind == TensorKind::gain
-                                ? 1.f
-                                : static_cast<float>(tensor.initStandardDeviation * randomNormal(key, index));
+      for (std::int64_t block = first; block < last; block += kInitialBlock) {
+        const std::int64_t count = std::min(kInitialBlock, last - block);
+        for (std::int64_t i = 0; i < count; ++i) {
+          const auto index = static_cast<std::uint64_t>(tensor.globalIndex(block + i - tensor.offset));
+          values[static_cast<std::size_t>(i)] =
+              tensor.kind == TensorKind::gain
+                  ? 1.f
+                  : static_cast<float>(tensor.initStandardDeviation * randomNormal(key, index));
+        }
+        require(backend_.memory().upload(weights(unit).offset(block - begin).data, values.data(), 4 * count));
       }
     });
-    const auto bytes = static_cast<std::size_t>(elements) * sizeof(float);
-    std::memset(firstMoment(unit).data, 0, bytes);
-    std::memset(secondMoment(unit).data, 0, bytes);
   }
   weightsLoaded();
 }
@@ -210,7 +214,7 @@ View ParameterStore::gradient(int unit) {
   staging.first = group.first, staging.reduced = 0, staging.ticket = 0;
   const int last = group.first + group.count - 1;
   const std::int64_t elements = layout_.unitStart(last) + layout_.unit(last).paddedElements - layout_.unitStart(group.first);
-  std::memset(stagingOf(slot_, group.first).data, 0, static_cast<std::size_t>(elements) * sizeof(float));
+  require(backend_.memory().zero(stagingOf(slot_, group.first).data, 4 * elements));
   return stagingOf(slot_, unit);
 }
 
@@ -242,7 +246,7 @@ void ParameterStore::reduce(int unit) {
 // ---- step ----------------------------------------------------------------------------------------------------------
 
 void ParameterStore::beginStep() {
-  std::memset(gradients_.data, 0, static_cast<std::size_t>(gradientBytes_));
+  require(backend_.memory().zero(gradients_.data, gradientBytes_));
   std::fill(contributions_.begin(), contributions_.end(), 0);
   std::fill(summed_.begin(), summed_.end(), false);
   pool_.beginStep();

@@ -1,7 +1,5 @@
 #include "trainer/pipeline_link.h"
 
-#include <cstring>
-
 #include "trainer/failure.h"
 #include "trainer/parameter_store.h"
 
@@ -13,11 +11,12 @@ constexpr std::int64_t kTaggedMicroBatches = 8;
 }  // namespace
 
 PipelineLink::PipelineLink(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena,
-                           GroupSet& groups, std::vector<PipelineOperation> operations)
+                           MemorySpace& memory, GroupSet& groups, std::vector<PipelineOperation> operations)
     : stage_(layout.position().stage),
       stages_(config.plan.pipelineParallel),
       elements_(localShape(config).rows * config.model.hiddenSize),
       chunks_(config.plan.pipelineChunks),
+      memory_(memory),
       groups_(groups) {
   for (const PipelineOperation& operation : operations) {
     if (receives(operation, stage_, stages_, config.plan.pipelineChunks)) {
@@ -58,8 +57,7 @@ void PipelineLink::receive(const PipelineOperation& operation, View target) {
     const Exposed bubble(groups_, "wait for the stage before or after", -1, &groups_.bubbleSeconds);
     require(Communicator::finish(&direction.receiving));
   }
-  std::memcpy(target.data, direction.incoming.data,
-              static_cast<std::size_t>(elements_ * bytesPerElement(target.type)));
+  require(memory_.copy(target.data, direction.incoming.data, elements_ * bytesPerElement(target.type)));
   ++direction.next;
   startReceive(operation.pass);
 }

@@ -19,8 +19,8 @@ namespace internevo::trainer {
 /// Errors of every call: Failure communicationError.
 class PipelineLink {
  public:
-  PipelineLink(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena, GroupSet& groups,
-               std::vector<PipelineOperation> operations);
+  PipelineLink(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena, MemorySpace& memory,
+               GroupSet& groups, std::vector<PipelineOperation> operations);
 
   /// Starts the receives of a step.
   void begin();
@@ -46,6 +46,7 @@ class PipelineLink {
 
   const int stage_, stages_;
   const std::int64_t elements_, chunks_;
+  MemorySpace& memory_;
   GroupSet& groups_;
   std::array<Direction, 2> directions_;
 };

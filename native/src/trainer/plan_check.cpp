@@ -104,6 +104,21 @@ void checkHeads(const Config& c) {
   }
 }
 
+/// What the CUDA backend does not do yet.
+void checkDevice(const Config& c) {
+  if (c.device == DeviceKind::cpu) return;
+  constexpr std::int64_t kLargestHead = 256;
+  if (c.plan.worldSize() > 1) {
+    throw Failure(Problem{StatusCode::planUnsupported, "device cuda runs one rank; the plan has " + std::to_string(c.plan.worldSize()),
+                          "device", "\"cuda\"", "plan for one rank, or set device to cpu"});
+  }
+  if (c.model.headSize() > kLargestHead) {
+    refuse(StatusCode::planUnsupported, "model.heads", c.model.heads,
+           "gives heads of " + std::to_string(c.model.headSize()) + "; device cuda computes heads of at most " + std::to_string(kLargestHead),
+           "use more heads, or set device to cpu");
+  }
+}
+
 void checkFactors(const Config& c) {
   const PlanConfig& p = c.plan;
   if (p.tensorParallel != 1 && p.tensorParallel != p.sequenceParallel) {
@@ -177,6 +192,7 @@ void validateFactors(const Config& config) {
 
 void validatePlan(const Config& config) {
   validateFactors(config);
+  checkDevice(config);
   checkMesh(config.plan, config.mesh);
 }
 

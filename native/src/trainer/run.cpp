@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 
+#include "internevo/device_library.h"
 #include "trainer/checkpoint.h"
 #include "trainer/events.h"
 #include "trainer/run_watch.h"
@@ -198,14 +199,15 @@ void dryRun(const Config& config, const DryRunOptions& options) {
     throw Failure(Problem{StatusCode::badConfig, "--stage " + stage + " is not one of the plan's stages", "--stage", stage,
                           "give a number from 0 to " + std::to_string(config.plan.pipelineParallel - 1)});
   }
-  const auto backend = createCpuBackend(config.threadsPerRank);
-  StagePlans plans = planStages(config, *backend);
+  const auto cpu = createCpuBackend(config.threadsPerRank);
+  const bool onDevice = config.device != DeviceKind::cpu;
+  StagePlans plans = planStages(config, onDevice ? cudaBackendSizes() : *cpu);
   if (options.withData) {
     TokenFile data;
     data.open(config.data, config.model.vocabularySize, config.sequenceLengthTokens);
   }
   const std::int64_t runtime = residentBytes();
-  addCheckpointStaging(config, runtime, &plans);
+  if (!onDevice) addCheckpointStaging(config, runtime, &plans);
   requireFits(config, plans.largest(), runtime);
   emitPlan(config, plans, runtime, options.memoryMap ? std::optional(static_cast<int>(options.stage.value_or(plans.fullest))) : std::nullopt);
 }

@@ -5,17 +5,33 @@
 #include <functional>
 
 #include "checkpoint/safetensors.h"
+#include "internevo/device_library.h"
 #include "trainer/clock.h"
+#include "trainer/held.h"
 #include "trainer/schedule.h"
 
 namespace internevo::trainer {
+
+namespace {
+
+std::unique_ptr<Backend> openBackend(const Config& config) {
+  if (config.device == DeviceKind::cpu) return createCpuBackend(config.threadsPerRank);
+  std::unique_ptr<Backend> backend;
+  if (const Status status = openCudaBackend({0, config.deterministic}, &backend); !status.ok()) {
+    throw Failure(Problem{status.code(), status.message(), "device", "\"cuda\"",
+                          "run where there is an NVIDIA GPU and its libraries, or set device to cpu"});
+  }
+  return backend;
+}
+
+}  // namespace
 
 Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, Activity* activity)
     : config_(config),
       rank_(rank),
       layout_(config.model, config.plan, positionOf(config.mesh, rank)),
       whole_(Layout::whole(config.model)),
-      backend_(createCpuBackend(config.threadsPerRank)) {
+      backend_(openBackend(config)) {
   groups_.activity = activity == nullptr ? &unwatched_ : activity;
   createGroups(config_, rank, ranks, &groups_);
   stagePlans_ = planStages(config_, *backend_);
@@ -27,18 +43,23 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
                       groups_.world.reduceWorkspaceBytes()};
   // The recorder exists already, and is a line of its own.
   runtimeBytes_ = maximum(residentBytes()) - (activity == nullptr ? 0 : timelineBytes(config_));
-  addCheckpointStaging(config_, runtimeBytes_, &stagePlans_);
+  if (backend_->memory().hostReads()) addCheckpointStaging(config_, runtimeBytes_, &stagePlans_);
   const MemoryPlan& plan = stagePlans_.plans[static_cast<std::size_t>(layout_.position().stage)];
   agree(groups_.world, reduceWorkspace_, [&] {
     requireFits(config_, memoryPlan(), runtimeBytes_);
     data_.open(config_.data, config_.model.vocabularySize, config_.sequenceLengthTokens);
-    require(arena_.create(plan.arenaBytes()));
+    require(arena_.create(plan.arenaBytes(), backend_->memory()));
   });
   reduceWorkspace_ = {viewOf(arena_, plan.reduceWorkspace, DataType::byte).data, plan.reduceWorkspace.bytes};
   parameters_ = std::make_unique<ParameterStore>(config_, layout_, plan, arena_, *backend_, groups_);
   checkpointStaging_ = viewOf(arena_, plan.checkpointStaging, DataType::float32);
+  if (!backend_->memory().hostReads() && config_.checkpoint) {  // files are written from the program's memory only
+    hostStaging_.resize(static_cast<std::size_t>(3 * savedElementsBound(layout_, groups_.replicas.size())));
+    checkpointStaging_ = {hostStaging_.data(), DataType::float32};
+  }
   model_ = std::make_unique<Model>(config_, layout_, plan, arena_, *backend_, groups_, *parameters_);
-  reader_ = std::make_unique<BatchReader>(config_, data_, sequencePlaceOf(config_, rank), groups_.data.index(), model_->batch());
+  reader_ = std::make_unique<BatchReader>(config_, data_, sequencePlaceOf(config_, rank), groups_.data.index(),
+                                          model_->batch(), backend_->memory());
 }
 
 std::int64_t Trainer::maximum(std::int64_t value) {
@@ -103,6 +124,7 @@ StepResult Trainer::step(std::int64_t number) {
   groups_.microBatch = -1;
   parameters_->endPasses();
   parameters_->finishGradients(&sums[1]);
+  require(backend_->settle());
   static_assert(sizeof sums == 2 * ExactSum::kWords * sizeof(std::int64_t));
   {
     const Exposed exposed(groups_, "all-reduce loss and gradient norm");
@@ -149,7 +171,7 @@ std::vector<float> Trainer::ownShardOf(const std::string& unitName, Quantity qua
     case Quantity::firstMoment: shard = parameters_->firstMoment(unit); break;
     case Quantity::secondMoment: shard = parameters_->secondMoment(unit); break;
   }
-  std::copy_n(shard.as<float>(), layout_.optimizerShard(unit), own.begin());
+  require(backend_->memory().download(own.data(), shard.data, 4 * layout_.optimizerShard(unit)));
   return own;
 }
 

@@ -50,6 +50,7 @@ class Trainer {
   Workspace reduceWorkspace() const { return reduceWorkspace_; }
   /// Where a checkpoint is copied to before it is written; empty when it is written in the step loop.
   View checkpointStaging() const { return checkpointStaging_; }
+  MemorySpace& memory() { return backend_->memory(); }
 
   const Config& config() const { return config_; }
   const Layout& layout() const { return layout_; }  ///< of this rank's position
@@ -81,7 +82,8 @@ class Trainer {
   TokenFile data_;
   std::int64_t realTokens_ = 0;  ///< of this rank's part of the global batch
   Workspace reduceWorkspace_;
-  View checkpointStaging_;
+  View checkpointStaging_;  ///< in the program's memory
+  std::vector<float> hostStaging_;  ///< where the arena is not
   std::unique_ptr<ParameterStore> parameters_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<BatchReader> reader_;

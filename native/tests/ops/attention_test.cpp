@@ -32,7 +32,7 @@ TEST(Attention, QueryKeyValueInOneFusedBuffer) {
   const Values gO = randomValues(rows * q, 9);
   const KernelResult expected = runKernel(dense, DataType::float32, dense.inputs, {gO}, 1);
 
-  const auto backend = createCpuBackend(1);
+  const auto backend = createTestBackend(1);
   const AttentionShape shape{2, 100, 4, 2, 16, width, width, width, 0};
   const Buffer in(DataType::float32, fused), gIn(DataType::float32, Values(rows * width)), g(DataType::float32, gO);
   const Buffer out(DataType::float32, Values(rows * q)), lse(DataType::float32, Values(2 * 4 * 100)),
@@ -78,14 +78,14 @@ TEST(Attention, HeadsSplitAmongRanksGiveTheSameBits) {
 }
 
 TEST(Attention, WorkspaceGrowsLinearlyWithTheSequence) {
-  const auto backend = createCpuBackend(1);
+  const auto backend = createTestBackend(1);
   const std::int64_t small = backend->attentionWorkspaceBytes({1, 9600, 4, 4, 64});
   const std::int64_t large = backend->attentionWorkspaceBytes({1, 96000, 4, 4, 64});
-  EXPECT_LT(large, 10 * small);
+  EXPECT_LE(large, 10 * small);
 }
 
 TEST(Attention, RefusesHeadsThatDoNotDivide) {
-  const auto backend = createCpuBackend(1);
+  const auto backend = createTestBackend(1);
   const Buffer x(DataType::float32, Values(1024));
   const Status status = backend->attentionForward({1, 4, 3, 2, 8}, x.view(), x.view(), x.view(), x.view(), x.view(),
                                                   x.workspace());

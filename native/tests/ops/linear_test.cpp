@@ -43,7 +43,7 @@ TEST(Linear, RowDoesNotDependOnTheOtherRows) {
   for (const DataType type : {DataType::float32, DataType::bfloat16}) {
     const Buffer x(type, randomValues(rows * in, 1)), w(type, randomValues(outs * in, 2));
     const Buffer whole(type, Values(rows * outs)), parts(type, Values(rows * outs));
-    const auto backend = createCpuBackend(1);
+    const auto backend = createTestBackend(1);
     const Buffer scratch(backend->linearWorkspaceBytes());
     ASSERT_TRUE(
         backend->linearForward({rows, in, outs}, x.view(), w.view(), whole.view(), scratch.workspace()).ok());
@@ -58,10 +58,11 @@ TEST(Linear, RowDoesNotDependOnTheOtherRows) {
 }
 
 TEST(Linear, WeightGradientOfWholeBlocksOfRowsAddsUpToTheSameBits) {
+  INTERNEVO_HOST_ONLY();
   const std::int64_t rows = 3 * kSumBlockRows, in = 40, outs = 50;
   const Buffer x(DataType::float32, randomValues(rows * in, 1)), gY(DataType::float32, randomValues(rows * outs, 2));
   const Buffer whole(DataType::float32, Values(outs * in)), parts(DataType::float32, Values(outs * in));
-  const auto backend = createCpuBackend(1);
+  const auto backend = createTestBackend(1);
   const Buffer scratch(backend->linearWorkspaceBytes());
   ASSERT_TRUE(backend->linearGradWeight({rows, in, outs}, x.view(), gY.view(), whole.view(), scratch.workspace()).ok());
   for (std::int64_t first = 0; first < rows; first += kSumBlockRows) {
@@ -76,7 +77,7 @@ TEST(Linear, WeightGradientOfWholeBlocksOfRowsAddsUpToTheSameBits) {
 /// Whole numbers, so that sums are exact: sizes around the borders of tiles, panels and what is packed together, and around
 /// the depth of a block. What is behind a matrix is not a number, so that reading it would show.
 TEST(Linear, PanelsOfEverySizeAreWhole) {
-  const auto backend = createCpuBackend(2);
+  const auto backend = createTestBackend(2);
   const Buffer scratch(backend->linearWorkspaceBytes());
   const std::int64_t in = 61;
   for (const DataType type : {DataType::float32, DataType::bfloat16}) {
@@ -100,12 +101,13 @@ TEST(Linear, PanelsOfEverySizeAreWhole) {
 }
 
 TEST(Linear, StridedAccumulateAndMixedTypes) {
+  INTERNEVO_HOST_ONLY();
   const std::int64_t rows = 9, in = 12, outs = 20, outStride = 33;
   const Values weights = roundedTo(randomValues(outs * in, 2), DataType::bfloat16);
   const Values gradient = roundedTo(randomValues(rows * outStride, 3), DataType::float32);
   const Buffer w(DataType::bfloat16, weights), gY(DataType::float32, gradient);
   const Buffer gX(DataType::float32, Values(rows * in, 10.0));
-  const auto backend = createCpuBackend(1);
+  const auto backend = createTestBackend(1);
   const Buffer scratch(backend->linearWorkspaceBytes());
   ASSERT_TRUE(backend
                   ->linearGradInput({rows, in, outs, 0, outStride}, gY.view(), w.view(), gX.view(), true,
@@ -121,8 +123,28 @@ TEST(Linear, StridedAccumulateAndMixedTypes) {
   }
 }
 
+TEST(Linear, StridedAccumulate) {
+  const std::int64_t rows = 9, in = 12, outs = 20, outStride = 33;
+  const Values weights = roundedTo(randomValues(outs * in, 2), DataType::bfloat16);
+  const Values gradient = roundedTo(randomValues(rows * outStride, 3), DataType::bfloat16);
+  for (const DataType type : {DataType::float32, DataType::bfloat16}) {
+    const Buffer w(type, weights), gY(type, gradient), gX(DataType::float32, Values(rows * in, 10.0));
+    const auto backend = createTestBackend(1);
+    const Buffer scratch(backend->linearWorkspaceBytes());
+    ASSERT_TRUE(backend->linearGradInput({rows, in, outs, 0, outStride}, gY.view(), w.view(), gX.view(), true, scratch.workspace()).ok());
+    const Values result = gX.values();
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t i = 0; i < in; ++i) {
+        double sum = 10;
+        for (std::int64_t o = 0; o < outs; ++o) sum += gradient[r * outStride + o] * weights[o * in + i];
+        EXPECT_NEAR(result[r * in + i], sum, 1e-5);
+      }
+    }
+  }
+}
+
 TEST(Linear, RefusesBadArgumentsByName) {
-  const auto backend = createCpuBackend(1);
+  const auto backend = createTestBackend(1);
   const Buffer x(DataType::float32, Values(64)), scratch(backend->linearWorkspaceBytes());
   const Status rows = backend->linearForward({0, 8, 8}, x.view(), x.view(), x.view(), scratch.workspace());
   EXPECT_EQ(rows.code(), StatusCode::badConfig);

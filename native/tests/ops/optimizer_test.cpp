@@ -13,7 +13,7 @@ struct Adam {
 TEST(Adamw, FollowsTheFormulaForManySteps) {
   Adam exact;
   const Buffer w(DataType::float32, exact.w), m(DataType::float32, exact.m), v(DataType::float32, exact.v);
-  const auto backend = createCpuBackend(2);
+  const auto backend = createTestBackend(2);
   for (int step = 1; step <= 20; ++step) {
     const Values g = roundedTo(randomValues(101, 100 + static_cast<unsigned>(step)), DataType::float32);
     const Buffer gradient(DataType::float32, g);
@@ -35,7 +35,7 @@ TEST(Adamw, Bfloat16ParametersAreTheRoundingOfTheMaster) {
   const Buffer gradient(DataType::float32, g), zero(DataType::float32, Values(77));
   const Buffer m1(DataType::float32, Values(77)), v1(DataType::float32, Values(77)), m2(DataType::float32, Values(77)),
       v2(DataType::float32, Values(77));
-  const auto backend = createCpuBackend(1);
+  const auto backend = createTestBackend(1);
   ASSERT_TRUE(backend->adamw(77, kSettings, w32.view(), {}, gradient.view(), m1.view(), v1.view()).ok());
   ASSERT_TRUE(backend->adamw(77, kSettings, w16.view(), master.view(), gradient.view(), m2.view(), v2.view()).ok());
   EXPECT_EQ(master.values(), w32.values());
@@ -44,7 +44,7 @@ TEST(Adamw, Bfloat16ParametersAreTheRoundingOfTheMaster) {
 
 TEST(Adamw, ShardsGiveTheBitsOfTheWhole) {
   const Values start = randomValues(1000, 1), g = randomValues(1000, 2);
-  const auto backend = createCpuBackend(1);
+  const auto backend = createTestBackend(1);
   const Buffer gradient(DataType::float32, g);
   const Buffer whole(DataType::float32, start), m1(DataType::float32, Values(1000)), v1(DataType::float32, Values(1000));
   const Buffer parts(DataType::float32, start), m2(DataType::float32, Values(1000)), v2(DataType::float32, Values(1000));
@@ -64,8 +64,9 @@ TEST(SquaredNorm, ExactUnderEverySharding) {
   for (std::size_t i = 0; i < x.size(); i += 97) x[i] *= 1e6;
   const Buffer buffer(DataType::float32, x);
   ExactSum whole;
-  const auto one = createCpuBackend(1), three = createCpuBackend(3);
+  const auto one = createTestBackend(1), three = createTestBackend(3);
   ASSERT_TRUE(one->squaredNorm(kElements, buffer.view(), &whole).ok());
+  ASSERT_TRUE(one->settle().ok());
   double plain = 0;
   for (double value : buffer.values()) plain += value * value;
   EXPECT_NEAR(whole.value(), plain, 1e-12 * plain);
@@ -74,6 +75,7 @@ TEST(SquaredNorm, ExactUnderEverySharding) {
     for (std::int64_t first = 0; first < kElements; first += shard) {
       ASSERT_TRUE(three->squaredNorm(std::min(shard, kElements - first), buffer.view().offset(first), &parts).ok());
     }
+    ASSERT_TRUE(three->settle().ok());
     EXPECT_EQ(parts.words, whole.words) << shard;
   }
 }
@@ -81,14 +83,16 @@ TEST(SquaredNorm, ExactUnderEverySharding) {
 TEST(SquaredNorm, NaNShows) {
   const Buffer x(DataType::float32, {1.0, NAN, 2.0});
   ExactSum sum;
-  ASSERT_TRUE(createCpuBackend(1)->squaredNorm(3, x.view(), &sum).ok());
+  const auto backend = createTestBackend(1);
+  ASSERT_TRUE(backend->squaredNorm(3, x.view(), &sum).ok());
+  ASSERT_TRUE(backend->settle().ok());
   EXPECT_TRUE(std::isnan(sum.value()));
 }
 
 TEST(Accumulate, AddsInFloat32) {
   const Values a = roundedTo(randomValues(50, 1), DataType::float32), b = roundedTo(randomValues(50, 2), DataType::bfloat16);
   const Buffer target(DataType::float32, a), source(DataType::bfloat16, b);
-  ASSERT_TRUE(createCpuBackend(1)->accumulate(50, source.view(), target.view()).ok());
+  ASSERT_TRUE(createTestBackend(1)->accumulate(50, source.view(), target.view()).ok());
   for (std::size_t i = 0; i < 50; ++i) EXPECT_EQ(target.values()[i], rounded(a[i] + b[i], DataType::float32));
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "internevo/backend.h"
+#include "ops/test_backend.h"
 
 namespace internevo::test {
 
@@ -179,9 +180,10 @@ KernelResult runKernel(const Op& op, DataType type, const Tuple& inputs, const T
     out.emplace_back(type, Values(gOutputs[i].size()));
     gOut.emplace_back(type, gOutputs[i]);
   }
-  const auto backend = createCpuBackend(threads);
+  const auto backend = createTestBackend(threads);
   const Status status = op.run(*backend, in, out, gOut, gIn);
   EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(backend->settle().ok());
   KernelResult result;
   for (const Buffer& b : out) result.outputs.push_back(b.values());
   for (const Buffer& b : gIn) result.gradients.push_back(b.values());

@@ -146,6 +146,9 @@ std::string documentOf(const Config& c) {
               {"threadsPerRank", c.threadsPerRank},
               {"deterministic", c.deterministic},
               {"gradientDumpPath", c.gradientDumpPath ? Json(*c.gradientDumpPath) : Json()}};
+  if (c.device == DeviceKind::cuda) document["device"] = "cuda";
+  if (c.packsDocuments()) document["data"]["packing"] = "documents";
+  if (c.data.endOfDocumentToken) document["data"]["endOfDocumentToken"] = *c.data.endOfDocumentToken;
   if (c.timeline) {
     const TimelineConfig& t = *c.timeline;
     document["timeline"] = {{"path", t.path}, {"firstStep", t.firstStep}, {"steps", t.steps}, {"capacityEvents", t.capacityEvents}};

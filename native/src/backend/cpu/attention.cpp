@@ -1,8 +1,7 @@
 // The backend's attention calls: checks, then the kernels of attention_forward.cpp and attention_backward.cpp.
 #include "backend/cpu/attention.h"
 
-#include <cmath>
-
+#include "backend/attention_shape.h"
 #include "backend/cpu/checks.h"
 #include "backend/cpu/cpu_backend.h"
 
@@ -28,43 +27,15 @@ Status checkFirstKeys(const char* call, const AttentionBlockShape& s) {
   return Status::success();
 }
 
-/// Checks sizes and replaces what is left at 0.
 Status prepare(const char* call, AttentionBlockShape* s) {
-  INTERNEVO_RETURN_IF_ERROR(requirePositive(call, {{"batch", s->batch},
-                                                   {"sequence", s->sequence},
-                                                   {"keySequence", s->keySequence},
-                                                   {"heads", s->heads},
-                                                   {"kvHeads", s->kvHeads},
-                                                   {"headSize", s->headSize}}));
-  if (s->heads % s->kvHeads != 0) {
-    return badArgument(call, "heads",
-                       "is " + std::to_string(s->heads) + "; must be a multiple of kvHeads " +
-                           std::to_string(s->kvHeads));
-  }
-  if (s->queryPosition < 0) return badArgument(call, "queryPosition", "must not be negative");
-  if (s->keyPosition < 0) return badArgument(call, "keyPosition", "must not be negative");
-  INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "queryStride", s->heads * s->headSize, &s->queryStride));
-  if (s->queryGradientStride == 0) s->queryGradientStride = s->queryStride;
-  INTERNEVO_RETURN_IF_ERROR(
-      resolveStride(call, "queryGradientStride", s->heads * s->headSize, &s->queryGradientStride));
-  INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "keyStride", s->kvHeads * s->headSize, &s->keyStride));
-  INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "valueStride", s->kvHeads * s->headSize, &s->valueStride));
-  INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "outputStride", s->heads * s->headSize, &s->outputStride));
-  INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "queryBatchRows", s->sequence, &s->queryBatchRows));
-  INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "keyBatchRows", s->keySequence, &s->keyBatchRows));
+  INTERNEVO_RETURN_IF_ERROR(prepareAttention(call, s));
   return checkFirstKeys(call, *s);
-}
-
-AttentionBlockShape wholeOf(const AttentionShape& s) {
-  AttentionBlockShape whole{s};
-  whole.keySequence = s.sequence;
-  return whole;
 }
 
 }  // namespace
 
 std::int64_t CpuBackend::attentionWorkspaceBytes(const AttentionShape& s) const {
-  return attentionBlockWorkspaceBytes(wholeOf(s));
+  return attentionBlockWorkspaceBytes(wholeAttention(s));
 }
 
 std::int64_t CpuBackend::attentionBlockWorkspaceBytes(const AttentionBlockShape& s) const {
@@ -76,7 +47,7 @@ std::int64_t CpuBackend::attentionBlockWorkspaceBytes(const AttentionBlockShape&
 Status CpuBackend::attentionForward(const AttentionShape& given, ConstView q, ConstView k, ConstView v, View o,
                                     View logSumExp, Workspace workspace) {
   constexpr const char* kCall = "attentionForward";
-  AttentionBlockShape s = wholeOf(given);
+  AttentionBlockShape s = wholeAttention(given);
   INTERNEVO_RETURN_IF_ERROR(prepare(kCall, &s));
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"q", q}, {"k", k}, {"v", v}, {"o", o}}));
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"logSumExp", logSumExp}}));
@@ -89,7 +60,7 @@ Status CpuBackend::attentionBackward(const AttentionShape& given, ConstView q, C
                                      ConstView logSumExp, ConstView gO, View gQ, View gK, View gV,
                                      Workspace workspace) {
   constexpr const char* kCall = "attentionBackward";
-  AttentionBlockShape s = wholeOf(given);
+  AttentionBlockShape s = wholeAttention(given);
   INTERNEVO_RETURN_IF_ERROR(prepare(kCall, &s));
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(
       kCall, {{"q", q}, {"k", k}, {"v", v}, {"o", o}, {"gO", gO}, {"gQ", gQ}, {"gK", gK}, {"gV", gV}}));

@@ -1,86 +1,10 @@
-// Checks of arguments and the choice of an element type at run time.
+// The choice of an element type at run time, beside the checks that all backends share.
 #pragma once
 
-#include <initializer_list>
-#include <string>
-
+#include "backend/checks.h"
 #include "backend/cpu/simd.h"
-#include "internevo/status.h"
-#include "internevo/tensor.h"
 
 namespace internevo::cpu {
-
-inline Status badArgument(const char* call, const char* argument, const std::string& what) {
-  return {StatusCode::badConfig, std::string(call) + ": " + argument + " " + what};
-}
-
-struct NamedSize {
-  const char* name;
-  std::int64_t value;
-};
-inline Status requirePositive(const char* call, std::initializer_list<NamedSize> sizes) {
-  for (const NamedSize& size : sizes) {
-    if (size.value <= 0) return badArgument(call, size.name, "is " + std::to_string(size.value) + "; must be positive");
-  }
-  return Status::success();
-}
-
-struct NamedView {
-  const char* name;
-  ConstView view;
-};
-/// Present and float32 or bfloat16.
-inline Status requireFloats(const char* call, std::initializer_list<NamedView> views) {
-  for (const NamedView& v : views) {
-    if (v.view.empty()) return badArgument(call, v.name, "is missing");
-    if (v.view.type != DataType::float32 && v.view.type != DataType::bfloat16) {
-      return badArgument(call, v.name, "must be float32 or bfloat16");
-    }
-  }
-  return Status::success();
-}
-/// All of one type, float32 or bfloat16.
-inline Status requireSameFloats(const char* call, std::initializer_list<NamedView> views) {
-  const Status status = requireFloats(call, views);
-  if (!status.ok()) return status;
-  const NamedView& first = *views.begin();
-  for (const NamedView& v : views) {
-    if (v.view.type != first.view.type) {
-      return badArgument(call, v.name, std::string("must have the type of ") + first.name);
-    }
-  }
-  return Status::success();
-}
-inline Status requireType(const char* call, DataType type, const char* typeName,
-                          std::initializer_list<NamedView> views) {
-  for (const NamedView& v : views) {
-    if (v.view.empty()) return badArgument(call, v.name, "is missing");
-    if (v.view.type != type) return badArgument(call, v.name, std::string("must be ") + typeName);
-  }
-  return Status::success();
-}
-inline Status requireFloat32(const char* call, std::initializer_list<NamedView> views) {
-  return requireType(call, DataType::float32, "float32", views);
-}
-inline Status requireWorkspace(const char* call, const Workspace& workspace, std::int64_t bytes) {
-  if (workspace.data == nullptr || workspace.bytes < bytes) {
-    return badArgument(call, "workspace",
-                       "has " + std::to_string(workspace.bytes) + " bytes; needs " + std::to_string(bytes));
-  }
-  if (reinterpret_cast<std::uintptr_t>(workspace.data) % kAlignmentBytes != 0) {
-    return badArgument(call, "workspace", "must be aligned to 64 bytes");
-  }
-  return Status::success();
-}
-/// Replaces a stride of 0 by the dense one; errors when rows would overlap.
-inline Status resolveStride(const char* call, const char* name, std::int64_t dense, std::int64_t* stride) {
-  if (*stride == 0) *stride = dense;
-  if (*stride < dense) {
-    return badArgument(call, name,
-                       "is " + std::to_string(*stride) + "; must be 0 or at least " + std::to_string(dense));
-  }
-  return Status::success();
-}
 
 /// Calls body(T{}) with T = float or Bfloat16.
 template <typename Body>

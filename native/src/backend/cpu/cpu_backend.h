@@ -11,6 +11,8 @@ class CpuBackend final : public Backend {
 
   std::string name() const override;
   int threads() const override { return threads_; }
+  MemorySpace& memory() override { return hostMemory(); }
+  Status settle() override { return Status::success(); }
 
   std::int64_t linearWorkspaceBytes() const override;
   Status linearForward(const LinearShape&, ConstView x, ConstView w, View y, Workspace) override;

@@ -1,0 +1,127 @@
+// The CUDA implementation of Backend. Compiled by nvcc it starts kernels on a GPU; compiled without, on the model of one
+// (launch.h). What differs between the two, memory and matrix products, is given to it.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "backend/cuda/launch.h"
+#include "backend/cuda/matrix.h"
+#include "backend/cuda/sizes.h"
+#include "internevo/backend.h"
+
+namespace internevo::cuda {
+
+/// What the backend stands on.
+struct Device {
+  std::shared_ptr<void> stream;  ///< that the queue is of; goes last
+  std::string name;
+  std::unique_ptr<MemorySpace> memory;
+  std::unique_ptr<MatrixProducts> products;
+  Queue queue;
+  Status (*synchronize)(const Queue&) = nullptr;
+};
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(Device device) : device_(std::move(device)) {}
+  ~CudaBackend() override;
+
+  /// To be called once. Errors: outOfMemory.
+  Status start();
+
+  std::string name() const override { return device_.name; }
+  int threads() const override { return 1; }
+  MemorySpace& memory() override { return *device_.memory; }
+  /// Errors also: dataError when a token, target or position was outside of what it may be.
+  Status settle() override;
+
+  std::int64_t linearWorkspaceBytes() const override { return sizes_.linearWorkspaceBytes(); }
+  std::int64_t attentionWorkspaceBytes(const AttentionShape& s) const override { return sizes_.attentionWorkspaceBytes(s); }
+  std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape& s) const override {
+    return sizes_.attentionBlockWorkspaceBytes(s);
+  }
+  std::int64_t headLossWorkspaceBytes(const HeadLossShape& s) const override { return sizes_.headLossWorkspaceBytes(s); }
+
+  Status linearForward(const LinearShape&, ConstView x, ConstView w, View y, Workspace) override;
+  Status linearGradInput(const LinearShape&, ConstView gY, ConstView w, View gX, bool accumulate, Workspace) override;
+  Status linearGradWeight(const LinearShape&, ConstView x, ConstView gY, View gW, Workspace) override;
+
+  Status rmsNormForward(const NormShape&, ConstView x, ConstView residual, ConstView gain, float epsilon, View sum, View y,
+                        View inverseRms) override;
+  Status rmsNormBackward(const NormShape&, ConstView h, ConstView gain, ConstView inverseRms, ConstView gY, ConstView gSum,
+                         View gH, View gGain) override;
+  Status add(std::int64_t elements, ConstView a, ConstView b, View y) override;
+
+  Status ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines, View sines) override;
+  Status ropeForward(const RopeShape&, ConstView cosines, ConstView sines, View x) override;
+  Status ropeBackward(const RopeShape&, ConstView cosines, ConstView sines, View gX) override;
+
+  Status attentionForward(const AttentionShape&, ConstView q, ConstView k, ConstView v, View o, View logSumExp,
+                          Workspace) override;
+  Status attentionBackward(const AttentionShape&, ConstView q, ConstView k, ConstView v, ConstView o, ConstView logSumExp,
+                           ConstView gO, View gQ, View gK, View gV, Workspace) override;
+  Status attentionBlockForward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, bool merge, View o,
+                               View logSumExp, Workspace) override;
+  Status attentionBlockBackward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, ConstView o,
+                                ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace) override;
+
+  Status swigluForward(const SwigluShape&, ConstView gate, ConstView up, View y) override;
+  Status swigluBackward(const SwigluShape&, ConstView gate, ConstView up, ConstView gY, View gGate, View gUp) override;
+
+  Status embeddingForward(const EmbeddingShape&, ConstView tokens, ConstView table, View y) override;
+  Status embeddingBackward(const EmbeddingShape&, ConstView tokens, ConstView gY, View gTable) override;
+
+  Status headLoss(const HeadLossShape&, ConstView x, ConstView w, ConstView targets, float gradientScale,
+                  ExactSum* lossSum, View gX, View gW, Workspace) override;
+  Status headSliceForward(const HeadSliceShape&, ConstView x, ConstView w, ConstView targets, View logits, View statistics,
+                          Workspace) override;
+  Status headSliceBackward(const HeadSliceShape&, int slices, int own, ConstView x, ConstView w, ConstView targets,
+                           ConstView statistics, float gradientScale, ExactSum* lossSum, View logits, View gX, View gW,
+                           Workspace) override;
+
+  Status adamw(std::int64_t elements, const AdamwSettings&, View parameters, View master, ConstView gradient,
+               View firstMoment, View secondMoment) override;
+  Status squaredNorm(std::int64_t elements, ConstView x, ExactSum* sum) override;
+  Status accumulate(std::int64_t elements, ConstView source, View target) override;
+  Status convert(std::int64_t elements, ConstView source, View target) override;
+
+ private:
+  static constexpr int kSums = 16;
+  static constexpr int kTableWords = kSums * ExactSum::kWords + 1;  // sums that are under way, and the count of errors
+
+  const Queue& queue() const { return device_.queue; }
+  Status multiply(const MatrixProduct& product, Workspace workspace) {
+    return device_.products->multiply(queue(), product, workspace);
+  }
+  /// The device's words of a sum of the caller's. Errors: internal when more are under way than there is room for.
+  Status sumOf(ExactSum* sum, std::int64_t** words);
+  std::int64_t* errors() const { return table_ + kSums * ExactSum::kWords; }
+  Status rotate(const char* call, RopeShape s, ConstView cosines, ConstView sines, View x, float direction);
+  Status gradientsOfHead(std::int64_t rows, std::int64_t width, std::int64_t vocabulary, ConstView x, ConstView w,
+                         const float* logits, View gX, View gW, Workspace workspace);
+
+  Device device_;
+  const Sizes sizes_;
+  std::int64_t* table_ = nullptr;
+  std::array<ExactSum*, kSums> sums_{};
+  int sumsUnderWay_ = 0;
+};
+
+/// Calls body(T{}) with T = float or Bfloat16.
+template <typename Body>
+Status withElementType(DataType type, const Body& body) {
+  return type == DataType::float32 ? body(float{}) : body(Bfloat16{});
+}
+
+/// Calls body(std::integral_constant<int, N>) with N = 8 where every size is a multiple of 8 and every pointer of 16 bytes,
+/// else with 1.
+template <typename Body>
+Status withPieces(std::initializer_list<std::int64_t> sizes, std::initializer_list<const void*> pointers, const Body& body) {
+  bool wide = true;
+  for (const std::int64_t size : sizes) wide = wide && size % 8 == 0;
+  for (const void* pointer : pointers) wide = wide && reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
+  return wide ? body(std::integral_constant<int, 8>{}) : body(std::integral_constant<int, 1>{});
+}
+
+}  // namespace internevo::cuda

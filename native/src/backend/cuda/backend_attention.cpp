@@ -1,0 +1,191 @@
+// Attention: checks, and the choice of a kernel. bfloat16 with heads of 64 or 128 runs on matrix instructions, everything else
+// on the plain kernels. firstKeys is not checked here, where it stands on the device: its maker gives it.
+#include <cmath>
+
+#include "backend/attention_shape.h"
+#include "backend/cuda/backend.h"
+#include "backend/cuda/kernels/attention_backward.h"
+#include "backend/cuda/kernels/attention_forward.h"
+#include "backend/cuda/kernels/attention_plain.h"
+
+namespace internevo::cuda {
+
+namespace {
+
+constexpr std::int64_t kLargestHead = 256;
+
+/// Resolves strides and makes the kernels' arguments of the shape.
+Status argumentsOf(const char* call, AttentionBlockShape* s, AttentionArguments* a) {
+  INTERNEVO_RETURN_IF_ERROR(prepareAttention(call, s));
+  if (s->headSize > kLargestHead) {
+    return badArgument(call, "headSize", "is " + std::to_string(s->headSize) + "; a GPU computes heads of at most " +
+                                             std::to_string(kLargestHead));
+  }
+  if (!s->firstKeys.empty()) {
+    INTERNEVO_RETURN_IF_ERROR(requireType(call, DataType::int32, "int32", {{"firstKeys", s->firstKeys}}));
+  }
+  *a = {s->batch, s->sequence, s->keySequence, s->heads, s->kvHeads, s->headSize, s->queryStride, s->keyStride,
+        s->valueStride, s->outputStride, s->queryGradientStride, s->queryBatchRows, s->keyBatchRows,
+        s->queryPosition - s->keyPosition, s->keyPosition, s->firstKeys.as<std::int32_t>(),
+        1.f / std::sqrt(static_cast<float>(s->headSize))};
+  return Status::success();
+}
+
+bool onMatrixInstructions(const AttentionArguments& a, std::initializer_list<ConstView> loaded) {
+  bool fits = a.headSize == 64 || a.headSize == 128;
+  for (const std::int64_t stride : {a.queryStride, a.keyStride, a.valueStride, a.outputStride, a.queryGradientStride}) {
+    fits = fits && stride % 8 == 0;
+  }
+  for (const ConstView& view : loaded) {
+    fits = fits && view.type == DataType::bfloat16 && reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0;
+  }
+  return fits;
+}
+
+std::int64_t tilesOf(std::int64_t rows, std::int64_t tile) { return (rows + tile - 1) / tile; }
+
+struct Forward {
+  const Queue& queue;
+  const AttentionArguments& a;
+  ConstView q, k, v;
+  View o;
+  float* logSumExp;
+  bool merge;
+  const char* call;
+
+  template <int kHead, typename O>
+  Status tensor() const {
+    using Kernel = AttentionForwardKernel<kHead, O>;
+    return launch(queue, {tilesOf(a.sequence, Kernel::kTile), a.heads, a.batch, Kernel::kSharedBytes},
+                  Kernel{a, q.as<Bfloat16>(), k.as<Bfloat16>(), v.as<Bfloat16>(), o.as<O>(), logSumExp, merge}, call);
+  }
+  template <typename T, typename O, int kMaximumHead>
+  Status plain() const {
+    using Kernel = AttentionPlainKernel<T, O, kMaximumHead>;
+    return launch(queue, {tilesOf(a.sequence, kPlainTile), a.heads, a.batch, plainSharedBytes(a.headSize, 3, 1)},
+                  Kernel{a, q.as<T>(), k.as<T>(), v.as<T>(), o.as<O>(), logSumExp, merge}, call);
+  }
+  template <typename T, typename O>
+  Status anyHead() const {
+    return a.headSize <= 64 ? plain<T, O, 64>() : plain<T, O, kLargestHead>();
+  }
+
+  Status run() const {
+    const bool wide = o.type == DataType::float32;
+    if (onMatrixInstructions(a, {q, k, v})) {
+      if (a.headSize == 64) return wide ? tensor<64, float>() : tensor<64, Bfloat16>();
+      return wide ? tensor<128, float>() : tensor<128, Bfloat16>();
+    }
+    if (q.type == DataType::float32) return anyHead<float, float>();
+    return wide ? anyHead<Bfloat16, float>() : anyHead<Bfloat16, Bfloat16>();
+  }
+};
+
+struct Backward {
+  const Queue& queue;
+  const AttentionArguments& a;
+  ConstView q, k, v, o, gO;
+  const float* logSumExp;
+  float* delta;
+  View gQ, gK, gV;
+  const char* call;
+
+  template <typename T>
+  Status deltas() const {
+    using Kernel = AttentionDeltaKernel<T>;
+    return launch(queue, {blocksFor(a.batch * a.heads * a.sequence, Kernel::kThreads / kWarp)},
+                  Kernel{a, o.as<T>(), gO.as<T>(), delta}, call);
+  }
+  template <int kHead, typename G, bool kAdd>
+  Status tensor() const {
+    using Keys = AttentionKeyGradientKernel<kHead, G, kAdd>;
+    using Queries = AttentionQueryGradientKernel<kHead, G, kAdd>;
+    using T = Bfloat16;
+    INTERNEVO_RETURN_IF_ERROR(deltas<T>());
+    INTERNEVO_RETURN_IF_ERROR(
+        launch(queue, {tilesOf(a.keySequence, Keys::kTile), a.kvHeads, a.batch, Keys::kSharedBytes},
+               Keys{a, q.as<T>(), k.as<T>(), v.as<T>(), gO.as<T>(), logSumExp, delta, gK.as<G>(), gV.as<G>()}, call));
+    return launch(queue, {tilesOf(a.sequence, Queries::kTile), a.heads, a.batch, Queries::kSharedBytes},
+                  Queries{a, q.as<T>(), k.as<T>(), v.as<T>(), gO.as<T>(), logSumExp, delta, gQ.as<G>()}, call);
+  }
+  template <typename T, typename G, bool kAdd, int kMaximumHead>
+  Status plain() const {
+    using Keys = AttentionPlainKeyGradientKernel<T, G, kAdd, kMaximumHead>;
+    using Queries = AttentionPlainQueryGradientKernel<T, G, kAdd, kMaximumHead>;
+    INTERNEVO_RETURN_IF_ERROR(deltas<T>());
+    INTERNEVO_RETURN_IF_ERROR(
+        launch(queue, {tilesOf(a.keySequence, kPlainTile), a.kvHeads, a.batch, plainSharedBytes(a.headSize, 4, 2)},
+               Keys{a, q.as<T>(), k.as<T>(), v.as<T>(), gO.as<T>(), logSumExp, delta, gK.as<G>(), gV.as<G>()}, call));
+    return launch(queue, {tilesOf(a.sequence, kPlainTile), a.heads, a.batch, plainSharedBytes(a.headSize, 4, 1)},
+                  Queries{a, q.as<T>(), k.as<T>(), v.as<T>(), gO.as<T>(), logSumExp, delta, gQ.as<G>()}, call);
+  }
+  template <typename T, typename G, bool kAdd>
+  Status anyHead() const {
+    return a.headSize <= 64 ? plain<T, G, kAdd, 64>() : plain<T, G, kAdd, kLargestHead>();
+  }
+
+  /// Of a whole, gradients are written in the type of q; of a piece, added in float32.
+  template <bool kAdd>
+  Status run() const {
+    if (onMatrixInstructions(a, {q, k, v, gO})) {
+      using G = std::conditional_t<kAdd, float, Bfloat16>;
+      return a.headSize == 64 ? tensor<64, G, kAdd>() : tensor<128, G, kAdd>();
+    }
+    if (q.type == DataType::float32) return anyHead<float, float, kAdd>();
+    return anyHead<Bfloat16, std::conditional_t<kAdd, float, Bfloat16>, kAdd>();
+  }
+};
+
+}  // namespace
+
+Status CudaBackend::attentionForward(const AttentionShape& given, ConstView q, ConstView k, ConstView v, View o,
+                                     View logSumExp, Workspace) {
+  constexpr const char* kCall = "attentionForward";
+  AttentionBlockShape s = wholeAttention(given);
+  AttentionArguments a{};
+  INTERNEVO_RETURN_IF_ERROR(argumentsOf(kCall, &s, &a));
+  INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"q", q}, {"k", k}, {"v", v}, {"o", o}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"logSumExp", logSumExp}}));
+  return Forward{queue(), a, q, k, v, o, logSumExp.as<float>(), false, kCall}.run();
+}
+
+Status CudaBackend::attentionBackward(const AttentionShape& given, ConstView q, ConstView k, ConstView v, ConstView o,
+                                      ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace workspace) {
+  constexpr const char* kCall = "attentionBackward";
+  AttentionBlockShape s = wholeAttention(given);
+  AttentionArguments a{};
+  INTERNEVO_RETURN_IF_ERROR(argumentsOf(kCall, &s, &a));
+  INTERNEVO_RETURN_IF_ERROR(requireSameFloats(
+      kCall, {{"q", q}, {"k", k}, {"v", v}, {"o", o}, {"gO", gO}, {"gQ", gQ}, {"gK", gK}, {"gV", gV}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"logSumExp", logSumExp}}));
+  INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, attentionWorkspaceBytes(s)));
+  return Backward{queue(), a, q, k, v, o, gO, logSumExp.as<float>(), static_cast<float*>(workspace.data), gQ, gK, gV, kCall}
+      .run<false>();
+}
+
+Status CudaBackend::attentionBlockForward(const AttentionBlockShape& given, ConstView q, ConstView k, ConstView v,
+                                          bool merge, View o, View logSumExp, Workspace) {
+  constexpr const char* kCall = "attentionBlockForward";
+  AttentionBlockShape s = given;
+  AttentionArguments a{};
+  INTERNEVO_RETURN_IF_ERROR(argumentsOf(kCall, &s, &a));
+  INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"q", q}, {"k", k}, {"v", v}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"o", o}, {"logSumExp", logSumExp}}));
+  return Forward{queue(), a, q, k, v, o, logSumExp.as<float>(), merge, kCall}.run();
+}
+
+Status CudaBackend::attentionBlockBackward(const AttentionBlockShape& given, ConstView q, ConstView k, ConstView v,
+                                           ConstView o, ConstView logSumExp, ConstView gO, View gQ, View gK, View gV,
+                                           Workspace workspace) {
+  constexpr const char* kCall = "attentionBlockBackward";
+  AttentionBlockShape s = given;
+  AttentionArguments a{};
+  INTERNEVO_RETURN_IF_ERROR(argumentsOf(kCall, &s, &a));
+  INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"q", q}, {"k", k}, {"v", v}, {"o", o}, {"gO", gO}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"logSumExp", logSumExp}, {"gQ", gQ}, {"gK", gK}, {"gV", gV}}));
+  INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, attentionBlockWorkspaceBytes(s)));
+  return Backward{queue(), a, q, k, v, o, gO, logSumExp.as<float>(), static_cast<float*>(workspace.data), gQ, gK, gV, kCall}
+      .run<true>();
+}
+
+}  // namespace internevo::cuda

@@ -1,0 +1,103 @@
+// RMSNorm and the embedding.
+#include "backend/checks.h"
+#include "backend/cuda/backend.h"
+#include "backend/cuda/kernels/embedding.h"
+#include "backend/cuda/kernels/norm.h"
+
+namespace internevo::cuda {
+
+Status CudaBackend::rmsNormForward(const NormShape& s, ConstView x, ConstView residual, ConstView gain, float epsilon,
+                                   View sum, View y, View inverseRms) {
+  constexpr const char* kCall = "rmsNormForward";
+  INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"rows", s.rows}, {"width", s.width}}));
+  INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"x", x}, {"gain", gain}, {"y", y}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"inverseRms", inverseRms}}));
+  if (!residual.empty() && (residual.type != x.type || sum.empty())) {
+    return badArgument(kCall, "residual", "needs the type of x, and a sum to go to");
+  }
+  if (!sum.empty() && sum.type != x.type) return badArgument(kCall, "sum", "must have the type of x");
+  return withElementType(x.type, [&](auto tag) {
+    using T = decltype(tag);
+    return withPieces({s.width}, {x.data, residual.data, gain.data, sum.data, y.data}, [&](auto piece) {
+      using Kernel = NormKernel<decltype(piece)::value, T>;
+      return launch(queue(), {blocksFor(s.rows, 1), 1, 1, Kernel::kSharedBytes},
+                    Kernel{s.rows, s.width, x.as<T>(), residual.as<T>(), gain.as<T>(), epsilon, sum.as<T>(), y.as<T>(),
+                           inverseRms.as<float>()},
+                    kCall);
+    });
+  });
+}
+
+Status CudaBackend::rmsNormBackward(const NormShape& s, ConstView h, ConstView gain, ConstView inverseRms, ConstView gY,
+                                    ConstView gSum, View gH, View gGain) {
+  constexpr const char* kCall = "rmsNormBackward";
+  INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"rows", s.rows}, {"width", s.width}}));
+  INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"h", h}, {"gain", gain}, {"gY", gY}, {"gH", gH}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"inverseRms", inverseRms}, {"gGain", gGain}}));
+  if (!gSum.empty() && gSum.type != h.type) return badArgument(kCall, "gSum", "must have the type of h");
+  if (gH.data == gY.data || gH.data == h.data) return badArgument(kCall, "gH", "may alias only gSum");
+  return withElementType(h.type, [&](auto tag) -> Status {
+    using T = decltype(tag);
+    using Gain = GainGradientKernel<T>;
+    INTERNEVO_RETURN_IF_ERROR(
+        launch(queue(), {(s.width + Gain::kColumns - 1) / Gain::kColumns, 1, 1, Gain::kSharedBytes},
+               Gain{s.rows, s.width, h.as<T>(), inverseRms.as<float>(), gY.as<T>(), gGain.as<float>()}, kCall));
+    return withPieces({s.width}, {h.data, gain.data, gY.data, gSum.data, gH.data}, [&](auto piece) {
+      using Kernel = NormGradientKernel<decltype(piece)::value, T>;
+      return launch(queue(), {blocksFor(s.rows, 1), 1, 1, Kernel::kSharedBytes},
+                    Kernel{s.rows, s.width, h.as<T>(), gain.as<T>(), inverseRms.as<float>(), gY.as<T>(), gSum.as<T>(),
+                           gH.as<T>()},
+                    kCall);
+    });
+  });
+}
+
+// ---- embedding -----------------------------------------------------------------------------------------------------
+
+namespace {
+
+Status sliceOf(const char* call, const EmbeddingShape& s, ConstView tokens, TableSlice* slice) {
+  INTERNEVO_RETURN_IF_ERROR(
+      requirePositive(call, {{"rows", s.rows}, {"width", s.width}, {"vocabulary", s.vocabulary}}));
+  INTERNEVO_RETURN_IF_ERROR(requireType(call, DataType::int32, "int32", {{"tokens", tokens}}));
+  *slice = {s.first, s.vocabulary, s.wholeVocabulary == 0 ? s.vocabulary : s.wholeVocabulary};
+  if (s.first >= 0 && s.first + s.vocabulary <= slice->whole) return Status::success();
+  return badArgument(call, "first", "is " + std::to_string(s.first) + "; the slice must be inside the vocabulary of " +
+                                        std::to_string(slice->whole));
+}
+
+}  // namespace
+
+Status CudaBackend::embeddingForward(const EmbeddingShape& s, ConstView tokens, ConstView table, View y) {
+  constexpr const char* kCall = "embeddingForward";
+  TableSlice slice{};
+  INTERNEVO_RETURN_IF_ERROR(sliceOf(kCall, s, tokens, &slice));
+  INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"table", table}, {"y", y}}));
+  return withElementType(table.type, [&](auto tag) {
+    using T = decltype(tag);
+    return withPieces({s.width}, {table.data, y.data}, [&](auto piece) {
+      using Kernel = EmbeddingKernel<decltype(piece)::value, T>;
+      return launch(queue(), {blocksFor(s.rows, 1)},
+                    Kernel{s.rows, s.width, slice, tokens.as<std::int32_t>(), table.as<T>(), y.as<T>(), errors()}, kCall);
+    });
+  });
+}
+
+Status CudaBackend::embeddingBackward(const EmbeddingShape& s, ConstView tokens, ConstView gY, View gTable) {
+  constexpr const char* kCall = "embeddingBackward";
+  TableSlice slice{};
+  INTERNEVO_RETURN_IF_ERROR(sliceOf(kCall, s, tokens, &slice));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gY", gY}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gTable", gTable}}));
+  return withElementType(gY.type, [&](auto tag) {
+    using T = decltype(tag);
+    return withPieces({s.width}, {gY.data, gTable.data}, [&](auto piece) {
+      using Kernel = EmbeddingGradientKernel<decltype(piece)::value, T>;
+      return launch(queue(), {blocksFor(s.rows, 1), 1, 1, Kernel::kSharedBytes},
+                    Kernel{s.rows, s.width, slice, tokens.as<std::int32_t>(), gY.as<T>(), gTable.as<float>(), errors()},
+                    kCall);
+    });
+  });
+}
+
+}  // namespace internevo::cuda

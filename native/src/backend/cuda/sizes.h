@@ -1,0 +1,24 @@
+// Scratch memory of the CUDA backend's operators: host code without CUDA, so that a plan can be made where no GPU is.
+#pragma once
+
+#include "internevo/backend.h"
+
+namespace internevo::cuda {
+
+/// What cuBLASLt is given (its advice for Hopper).
+constexpr std::int64_t kMatrixWorkspaceBytes = std::int64_t{32} << 20;
+
+class Sizes : public BackendSizes {
+ public:
+  std::int64_t linearWorkspaceBytes() const override { return kMatrixWorkspaceBytes; }
+  /// Backward: Σ o·gO of every query and head, float32.
+  std::int64_t attentionWorkspaceBytes(const AttentionShape&) const override;
+  std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape&) const override;
+  /// Logits of a chunk, float32; their gradient takes their place.
+  std::int64_t headLossWorkspaceBytes(const HeadLossShape&) const override;
+};
+
+/// Bytes of the logits of a chunk, where the scratch of the products begins.
+std::int64_t logitsBytes(const HeadLossShape&);
+
+}  // namespace internevo::cuda

@@ -1,0 +1,166 @@
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "cuda/check/harness.h"
+
+namespace internevo::check {
+
+namespace {
+
+constexpr double kTera = 1e12;
+
+/// Device memory for the operands of the benchmarks, which differ by shape only: bfloat16 of small numbers.
+class Operands {
+ public:
+  explicit Operands(MemorySpace& memory) : memory_(memory) {}
+  ~Operands() {
+    for (const auto& [data, bytes] : taken_) memory_.release(data, bytes);
+  }
+  Operands(const Operands&) = delete;
+  Operands& operator=(const Operands&) = delete;
+
+  View take(std::int64_t elements, DataType type = DataType::bfloat16) {
+    const std::int64_t bytes = elements * bytesPerElement(type);
+    void* data = nullptr;
+    if (status.ok()) status = memory_.allocate(bytes, &data);
+    if (data == nullptr) return {nullptr, type};
+    taken_.push_back({data, bytes});
+    if (type == DataType::bfloat16) fill(data, elements);
+    return {data, type};
+  }
+  Workspace scratch(std::int64_t bytes) { return {take(bytes, DataType::byte).data, bytes}; }
+
+  Status status;
+
+ private:
+  void fill(void* data, std::int64_t elements) {
+    std::vector<std::uint16_t> values(static_cast<std::size_t>(std::min<std::int64_t>(elements, 1 << 20)));
+    std::uint32_t state = 1;
+    for (std::uint16_t& value : values) {
+      state = state * 1664525u + 1013904223u;
+      value = bfloat16FromFloat(static_cast<float>(static_cast<std::int32_t>(state)) / 4294967296.f);
+    }
+    for (std::int64_t at = 0; at < elements && status.ok(); at += static_cast<std::int64_t>(values.size())) {
+      const std::int64_t count = std::min<std::int64_t>(elements - at, static_cast<std::int64_t>(values.size()));
+      status = memory_.upload(static_cast<std::uint16_t*>(data) + at, values.data(), 2 * count);
+    }
+  }
+
+  MemorySpace& memory_;
+  std::vector<std::pair<void*, std::int64_t>> taken_;
+};
+
+class Timer {
+ public:
+  Timer(Backend& device, bool small, std::vector<Measured>* results) : device_(device), small_(small), results_(results) {}
+
+  /// The best of five rounds of as many calls as take about a tenth of a second; `work` in units of 1e12 a call.
+  void time(const std::string& name, double work, const char* unit, const Operands& operands, const std::function<Status()>& call) {
+    Measured m;
+    m.name = name, m.unit = unit;
+    Status status = operands.status;
+    const auto round = [&](int calls) {
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < calls && status.ok(); ++i) status = call();
+      if (status.ok()) status = device_.settle();
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls;
+    };
+    round(1);  // chooses algorithms, loads kernels
+    const int calls = small_ ? 1 : std::clamp(static_cast<int>(0.1 / std::max(round(3), 1e-6)), 3, 2000);
+    m.seconds = round(calls);
+    for (int i = 1; i < 5 && !small_; ++i) m.seconds = std::min(m.seconds, round(calls));
+    if (!status.ok()) m.message = status.message();
+    m.figure = work / m.seconds;
+    results_->push_back(m);
+  }
+
+ private:
+  Backend& device_;
+  const bool small_;
+  std::vector<Measured>* results_;
+};
+
+void products(Backend& device, bool small, Timer* timer) {
+  struct Shape {
+    const char* name;
+    std::int64_t rows, inputs, outputs;
+  };
+  const std::vector<Shape> shapes =
+      small ? std::vector<Shape>{{"small", 32, 32, 32}}
+            : std::vector<Shape>{{"square", 8192, 8192, 8192}, {"7B qkv", 8192, 4096, 12288}, {"7B gate and up", 8192, 4096, 22016},
+                                 {"7B down", 8192, 11008, 4096}};
+  for (const Shape& shape : shapes) {
+    const LinearShape s{shape.rows, shape.inputs, shape.outputs};
+    Operands o(device.memory());
+    const View x = o.take(s.rows * s.inputs), w = o.take(s.inputs * s.outputs), y = o.take(s.rows * s.outputs);
+    const View gW = o.take(s.inputs * s.outputs, DataType::float32);
+    const Workspace scratch = o.scratch(device.linearWorkspaceBytes());
+    const double work = 2e-12 * static_cast<double>(s.rows) * static_cast<double>(s.inputs) * static_cast<double>(s.outputs);
+    const std::string name = std::string("product bf16, ") + shape.name;
+    timer->time(name + ", forward", work, "TFLOP", o, [&] { return device.linearForward(s, x, w, y, scratch); });
+    timer->time(name + ", G-X", work, "TFLOP", o, [&] { return device.linearGradInput(s, y, w, x, false, scratch); });
+    timer->time(name + ", G-W", work, "TFLOP", o, [&] { return device.linearGradWeight(s, x, y, gW, scratch); });
+  }
+}
+
+/// Causal: half of the products of a full square. Backward counts five products for forward's two.
+void attentions(Backend& device, bool small, Timer* timer) {
+  const std::vector<std::int64_t> lengths = small ? std::vector<std::int64_t>{70} : std::vector<std::int64_t>{4096, 16384};
+  for (const std::int64_t sequence : lengths) {
+    const std::int64_t heads = small ? 1 : 32;
+    const AttentionShape s{1, sequence, heads, heads, 128};
+    Operands o(device.memory());
+    const std::int64_t n = sequence * heads * 128;
+    const View q = o.take(n), k = o.take(n), v = o.take(n), out = o.take(n), gO = o.take(n), gQ = o.take(n), gK = o.take(n), gV = o.take(n);
+    const View statistics = o.take(heads * sequence, DataType::float32);
+    const Workspace scratch = o.scratch(device.attentionWorkspaceBytes(s));
+    const double forward = 2e-12 * static_cast<double>(sequence) * static_cast<double>(n);
+    const std::string name = "attention bf16, heads of 128, " + std::to_string(sequence);
+    timer->time(name + ", forward", forward, "TFLOP", o, [&] { return device.attentionForward(s, q, k, v, out, statistics, scratch); });
+    timer->time(name + ", backward", 2.5 * forward, "TFLOP", o, [&] {
+      return device.attentionBackward(s, q, k, v, out, statistics, gO, gQ, gK, gV, scratch);
+    });
+  }
+}
+
+/// What memory bounds: bytes read and written once.
+void streams(Backend& device, bool small, Timer* timer) {
+  const std::int64_t rows = small ? 8 : 16384, width = small ? 64 : 4096, n = rows * width;
+  Operands o(device.memory());
+  const View a = o.take(n), b = o.take(n), c = o.take(n), d = o.take(n), gain = o.take(width);
+  const View rms = o.take(rows, DataType::float32), w = o.take(n, DataType::float32), g = o.take(n, DataType::float32),
+             m = o.take(n, DataType::float32), second = o.take(n, DataType::float32);
+  const double tera = static_cast<double>(n) / kTera;
+  AdamwSettings settings;
+  settings.learningRate = 1e-4f;
+  ExactSum sum;
+  timer->time("copy", 4 * tera, "TB", o, [&] { return device.memory().copy(b.data, a.data, 2 * n); });
+  timer->time("rmsnorm with residual, forward", 8 * tera, "TB", o, [&] { return device.rmsNormForward({rows, width}, a, b, gain, 1e-5f, c, d, rms); });
+  timer->time("rmsnorm, backward", 10 * tera, "TB", o, [&] {
+    return device.rmsNormBackward({rows, width}, a, gain, rms, b, {}, d, {g.data, DataType::float32});
+  });
+  timer->time("swiglu, forward", 6 * tera, "TB", o, [&] { return device.swigluForward({rows, width}, a, b, c); });
+  timer->time("adamw with master weights", 30 * tera, "TB", o, [&] { return device.adamw(n, settings, a, w, g, m, second); });
+  timer->time("squared norm", 4 * tera, "TB", o, [&] { return device.squaredNorm(n, g, &sum); });
+}
+
+}  // namespace
+
+std::vector<Measured> benchmarks(Backend& device, bool small) {
+  std::vector<Measured> results;
+  Timer timer(device, small, &results);
+  products(device, small, &timer);
+  attentions(device, small, &timer);
+  streams(device, small, &timer);
+  for (Measured& m : results) {
+    double best = 0;
+    for (const Measured& other : results) {
+      if (other.unit == m.unit) best = std::max(best, other.figure);
+    }
+    m.share = best > 0 ? m.figure / best : 0;
+  }
+  return results;
+}
+
+}  // namespace internevo::check

@@ -1,0 +1,133 @@
+// Checks and times the CUDA backend on the GPU of this host: internevo-gpu-check [--sections operators,training,benchmark]
+// [--report FILE] [--small]. --small: sizes for a model of a device. Exit codes: 0 all passed, 1 a check failed, 2 arguments, or no
+// device.
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "cuda/check/harness.h"
+#include "internevo/device_library.h"
+
+namespace internevo::check {
+namespace {
+
+using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+struct Options {
+  std::set<std::string> sections{"operators", "training", "benchmark"};
+  std::string report;
+  bool small = false;
+};
+
+bool read(int argc, char** argv, Options* options) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--small") {
+      options->small = true;
+    } else if (name == "--report" && i + 1 < argc) {
+      options->report = argv[++i];
+    } else if (name == "--sections" && i + 1 < argc) {
+      const std::set<std::string> known = options->sections;
+      options->sections.clear();
+      std::istringstream list(argv[++i]);
+      for (std::string each; std::getline(list, each, ',');) {
+        if (known.count(each) == 0) return false;
+        options->sections.insert(each);
+      }
+    } else {
+      return false;
+    }
+  }
+  return !options->sections.empty();
+}
+
+/// Of a number that JSON has no word for: null.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+
+bool checkOperators(Backend& device, bool small, Json* report) {
+  const auto cpu = createCpuBackend(static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))));
+  bool passed = true;
+  for (const Case& each : operatorCases(small)) {
+    for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
+      const Verdict v = compare(each, precision, *cpu, device);
+      passed = passed && v.passed;
+      std::printf("%s %-44s %s  error %.2e of at most %.2e  %s\n", v.passed ? "ok  " : "FAIL", v.name.c_str(), v.precision.c_str(),
+                  v.error, v.limit, v.message.c_str());
+      (*report)["operators"].push_back({{"name", v.name}, {"precision", v.precision}, {"passed", v.passed},
+                                        {"error", number(v.error)}, {"limit", number(v.limit)}, {"message", v.message}});
+    }
+  }
+  return passed;
+}
+
+/// The tests of the trainer's program, on this library instead of the model.
+bool checkTraining(Json* report) {
+  const auto start = Clock::now();
+  const int status = std::system("\"" INTERNEVO_PROGRAM_TEST "\" --gtest_filter='DeviceProgram.*TheModel*' --gtest_brief=1 1>&2");
+  const bool passed = status == 0;
+  std::printf("%s training against the CPU's curve, checkpoints  %.0f s\n", passed ? "ok  " : "FAIL", since(start));
+  (*report)["training"] = {{"passed", passed}, {"seconds", since(start)}};
+  return passed;
+}
+
+bool measure(Backend& device, bool small, Json* report) {
+  bool passed = true;
+  for (const Measured& m : benchmarks(device, small)) {
+    passed = passed && m.message.empty();
+    std::printf("%-52s %10.3f ms  %9.2f %s/s  %3.0f%%  %s\n", m.name.c_str(), 1e3 * m.seconds, m.figure, m.unit.c_str(),
+                100 * m.share, m.message.c_str());
+    (*report)["benchmark"].push_back({{"name", m.name}, {"seconds", number(m.seconds)}, {"figure", number(m.figure)},
+                                      {"unit", m.unit + "/s"}, {"share", number(m.share)}, {"message", m.message}});
+  }
+  return passed;
+}
+
+int run(const Options& options) {
+  std::unique_ptr<Backend> device;
+  if (const Status status = openCudaBackend({}, &device); !status.ok()) {
+    std::cerr << status.message() << "\n";
+    return 2;
+  }
+  Json report{{"device", device->name()}};
+  std::printf("%s\n", device->name().c_str());
+  bool passed = true;
+  for (const std::string& section : {std::string("operators"), std::string("training"), std::string("benchmark")}) {
+    if (options.sections.count(section) == 0) continue;
+    const auto start = Clock::now();
+    const bool good = section == "operators"  ? checkOperators(*device, options.small, &report)
+                      : section == "training" ? checkTraining(&report)
+                                              : measure(*device, options.small, &report);
+    passed = passed && good;
+    report["sections"][section] = {{"passed", good}, {"seconds", since(start)}};
+  }
+  report["passed"] = passed;
+  if (!options.report.empty() && !(std::ofstream(options.report) << report.dump(2) << "\n")) {
+    std::cerr << "cannot write " << options.report << "\n";
+    return 1;
+  }
+  std::printf("%s\n", passed ? "passed" : "FAILED");
+  return passed ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace internevo::check
+
+int main(int argc, char** argv) {
+  internevo::check::Options options;
+  if (!internevo::check::read(argc, argv, &options)) {
+    std::cerr << "usage: internevo-gpu-check [--sections operators,training,benchmark] [--report FILE] [--small]\n";
+    return 2;
+  }
+  return internevo::check::run(options);
+}

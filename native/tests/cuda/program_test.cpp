@@ -1,0 +1,167 @@
+// The trainer's program with device cuda: what it says where something is missing, and whole runs on the model of a device, which
+// ends a program that touches the device's memory by itself.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "../trainer/program.h"
+
+namespace internevo::trainer::testing {
+namespace {
+
+class DeviceProgram : public Program {
+ protected:
+  void SetUp() override {
+    Program::SetUp();
+    config_.watchdog.reset();
+    config_.checkpoint.reset();
+    use(planOf(2, 2, false, 1, 1, 1, 1, 1));
+    config_.steps = 3;
+  }
+  void TearDown() override { unsetenv("INTERNEVO_CUDA_LIBRARY"), unsetenv("CUDA_VISIBLE_DEVICES"); }
+
+  Result runWith(const std::string& library) {
+    setenv("INTERNEVO_CUDA_LIBRARY", library.c_str(), 1);
+    config_.device = DeviceKind::cuda;
+    const Result result = run();
+    config_.device = DeviceKind::cpu;
+    return result;
+  }
+  /// Fails where the program did not run on the model. INTERNEVO_CHECKED_LIBRARY names a library to check instead of it.
+  Result runOnModel() {
+    if (const char* const checked = std::getenv("INTERNEVO_CHECKED_LIBRARY"); checked != nullptr) return runWith(checked);
+    const std::string witness = directory_.file("opened");
+    fs::remove(witness);
+    setenv("INTERNEVO_MODEL_OPENED", witness.c_str(), 1);
+    const Result result = runWith(INTERNEVO_MODEL_LIBRARY);
+    unsetenv("INTERNEVO_MODEL_OPENED");
+    EXPECT_TRUE(fs::exists(witness)) << "the model was not opened";
+    return result;
+  }
+
+  /// Losses and the gradients of the first step, of the CPU and the model.
+  struct Comparison {
+    double loss = 0;      ///< largest relative difference of a step
+    double gradient = 0;  ///< largest ‖a − b‖ / ‖b‖ of a tensor
+  };
+  Comparison compare(const Result& one, const Result& other, const std::string& oneDump, const std::string& otherDump) {
+    Comparison worst;
+    EXPECT_EQ(one.losses().size(), other.losses().size());
+    for (const auto& [step, loss] : one.losses()) {
+      const double reference = other.losses().at(step);
+      worst.loss = std::max(worst.loss, std::abs(loss - reference) / std::abs(reference));
+    }
+    const auto gradients = tensorsOf(oneDump), references = tensorsOf(otherDump);
+    EXPECT_EQ(gradients.size(), references.size());
+    for (const auto& [name, values] : gradients) {
+      const std::vector<float>& reference = references.at(name);
+      EXPECT_EQ(values.size(), reference.size()) << name;
+      worst.gradient = std::max(worst.gradient, relativeError(values.data(), reference.data(), static_cast<std::int64_t>(values.size())));
+    }
+    return worst;
+  }
+
+  /// float32 differs by the order of sums only; bfloat16 is at most twice as far from float32 as the CPU's.
+  void expectTheCpusRun() {
+    const std::string exact = directory_.file("exact.gradients"), cpu = directory_.file("cpu.gradients"), device = directory_.file("device.gradients");
+    const DataType precision = config_.precision;
+    config_.gradientDumpPath = cpu;
+    const Result onCpu = run();
+    ASSERT_EQ(onCpu.status, 0);
+    config_.gradientDumpPath = device;
+    const Result onModel = runOnModel();
+    ASSERT_EQ(onModel.status, 0) << (onModel.named("error").empty() ? Json() : onModel.named("error")[0]);
+    if (precision == DataType::float32) {
+      const Comparison c = compare(onModel, onCpu, device, cpu);
+      EXPECT_LT(c.loss, 1e-6);
+      EXPECT_LT(c.gradient, 1e-5);
+      return;
+    }
+    config_.precision = DataType::float32;
+    config_.gradientDumpPath = exact;
+    const Result reference = run();
+    config_.precision = precision;
+    const Comparison c = compare(onModel, reference, device, exact), plain = compare(onCpu, reference, cpu, exact);
+    EXPECT_GT(plain.gradient, 0);
+    EXPECT_LT(c.loss, 2 * plain.loss);
+    EXPECT_LT(c.gradient, 2 * plain.gradient);
+  }
+};
+
+TEST_F(DeviceProgram, ALibraryThatIsNotThereIsNamed) {
+  unsetenv("INTERNEVO_CUDA_LIBRARY");
+  expectError(runWith(""), 2, "bad_config", "libinternevo-cuda.so is not beside this program");
+  expectError(runWith("/nowhere/libinternevo-cuda.so"), 2, "bad_config", "/nowhere/libinternevo-cuda.so cannot be opened");
+}
+
+TEST_F(DeviceProgram, ALibraryOfSomethingElseIsRefused) {
+  expectError(runWith("libm.so.6"), 2, "bad_config", "it is of another release");
+}
+
+TEST_F(DeviceProgram, HeadsThatAreTooLargeAreRefused) {
+  config_.model.hiddenSize = 516, config_.model.heads = 2, config_.model.kvHeads = 1;
+  expectError(runWith(INTERNEVO_MODEL_LIBRARY), 2, "plan_unsupported", "heads of 258; device cuda computes heads of at most 256");
+}
+
+TEST_F(DeviceProgram, APlanOfSeveralRanksIsRefused) {
+  use(planOf(2, 2, false, 2, 1, 1, 1, 1));
+  expectError(runWith(INTERNEVO_MODEL_LIBRARY), 2, "plan_unsupported", "device cuda runs one rank; the plan has 2");
+}
+
+#ifdef INTERNEVO_CUDA_LIBRARY_FILE
+TEST_F(DeviceProgram, AHostWithoutAGpuIsTold) {
+  setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
+  const Result result = runWith(INTERNEVO_CUDA_LIBRARY_FILE);
+  ASSERT_EQ(result.named("error").size(), 1u);
+  const std::string message = result.named("error")[0]["message"];
+  const bool noDriver = message.find("no NVIDIA driver is installed") != std::string::npos;
+  expectError(result, 2, "bad_config", noDriver ? "no NVIDIA driver is installed on this host" : "no GPU can be used on this host");
+}
+#endif
+
+TEST_F(DeviceProgram, Float32OnTheModelIsTheCpusRun) { expectTheCpusRun(); }
+
+TEST_F(DeviceProgram, RecomputationWithOverlapOnTheModelIsTheCpusRun) {
+  use(planOf(1, 4, true, 1, 1, 1, 1, 1));
+  config_.plan.forwardOverlap = ForwardOverlap::interLayer, config_.plan.backwardOverlap = BackwardOverlap::intraLayer;
+  config_.model.tiedEmbeddings = true;
+  expectTheCpusRun();
+}
+
+TEST_F(DeviceProgram, PackedDocumentsOnTheModelAreTheCpusRun) {
+  config_.data.packing = DataConfig::Packing::documents;
+  config_.data.endOfDocumentToken = 7;
+  expectTheCpusRun();
+}
+
+/// Heads of 64: the kernels on matrix instructions.
+TEST_F(DeviceProgram, Bfloat16OnTheModelIsAsExactAsTheCpus) {
+  config_.precision = DataType::bfloat16;
+  config_.model.hiddenSize = 128, config_.model.heads = 2, config_.model.kvHeads = 1, config_.model.ffnHiddenSize = 96;
+  config_.model.layers = 1;
+  config_.sequenceLengthTokens = 72;
+  config_.steps = 2;
+  expectTheCpusRun();
+}
+
+TEST_F(DeviceProgram, ACheckpointOfTheModelGoesOnWithTheSameBitsAndOnTheCpu) {
+  config_.checkpoint = CheckpointConfig{directory_.file("ck"), 2, 3, true};
+  config_.steps = 4;
+  const Result whole = runOnModel();
+  ASSERT_EQ(whole.status, 0);
+  const auto last = shards(4);
+  fs::remove_all(checkpointPath(4));
+  const Result resumed = runOnModel();
+  ASSERT_EQ(resumed.status, 0);
+  EXPECT_EQ(resumed.named("started")[0]["resumedFromStep"], 2);
+  EXPECT_EQ(shards(4), last);
+  fs::remove_all(checkpointPath(4));
+  const Result onCpu = run();
+  ASSERT_EQ(onCpu.status, 0);
+  EXPECT_EQ(onCpu.named("started")[0]["resumedFromStep"], 2);
+  for (const auto& [step, loss] : onCpu.losses()) EXPECT_NEAR(loss, whole.losses().at(step), 1e-5 * loss);
+}
+
+}  // namespace
+}  // namespace internevo::trainer::testing

@@ -1,0 +1,11 @@
+#include "ops/test_backend.h"
+
+namespace internevo::test {
+
+std::unique_ptr<Backend> createTestBackend(int threads) { return createCpuBackend(threads); }
+
+bool roundsLogitGradients() { return false; }
+
+bool promisesOfTheHost() { return true; }
+
+}  // namespace internevo::test
