@@ -28,9 +28,9 @@ describe("planner", () => {
     const job = await world.job(id);
     const planning = await getPlanning(world.database.db, job.planningId as string);
     if (!planning) throw new Error("no planning");
-    const { evaluated, feasible, rejected } = planning.counts;
+    const { evaluated, feasible, rejected, pruned = 0 } = planning.counts;
     expect(feasible).toBeGreaterThan(0);
-    expect(feasible + Object.values(rejected).reduce((sum, count) => sum + count, 0)).toBe(evaluated);
+    expect(feasible + pruned + Object.values(rejected).reduce((sum, count) => sum + count, 0)).toBe(evaluated);
     const trials = await listTrials(world.database.db, id);
     expect(trials.map((trial) => trial.candidate.plan)).toEqual(planning.runnableCandidates.slice(0, 4).map((candidate) => candidate.plan));
     expect(trials.every((trial) => trial.state === "pending" && trial.candidate.runnable)).toBe(true);

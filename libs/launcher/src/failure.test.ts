@@ -16,6 +16,13 @@ describe("the failure of ranks that ended", () => {
     expect(failureOfEnd(end, communication({ message, rank: 2, remedy: "look at that rank's host" }))).toEqual({ code: "rank-lost", message: `${message}; signal 9 on vm`, rank: 2, remedy: "look at that rank's host" });
   });
 
+  it("knows a lost rank by the watchdog's word alone, which mpirun's does not always follow", () => {
+    const message = "rank 1 on vm (stage 0) died; it was last seen in step 0, between operations";
+    expect(failureOfEnd({ ...end, stderrTail: "" }, communication({ message, rank: 1 }))).toMatchObject({ code: "rank-lost", rank: 1, message: `${message}; by which signal was not reported` });
+    expect(failureOfEnd({ ...end, stderrTail: "", kernelKilledForMemory: true }, communication({ message, rank: 1 }))).toMatchObject({ code: "out-of-memory", rank: 1 });
+    expect(failureOfEnd({ ...end, exitCode: 6, stderrTail: "" }, communication({ message: "rank 1 on vm (stage 0) is stuck in all-gather", rank: 1 }))).toMatchObject({ code: "communication" });
+  });
+
   it("says that memory was wanting when the kernel ended the rank, even if another one saw it die", () => {
     expect(failureOfEnd({ ...end, kernelKilledForMemory: true }, communication({ rank: 2 }))).toMatchObject({ code: "out-of-memory", rank: 2 });
   });
