@@ -131,7 +131,7 @@ std::vector<PlanConfig> latticeOf(const Config& base, int ranks, std::int64_t se
 std::vector<PlanConfig> withOverlaps(const std::vector<PlanConfig>& lattice) {
   std::vector<PlanConfig> plans;
   for (PlanConfig p : lattice) {
-    for (const auto forward : {ForwardOverlap::none, ForwardOverlap::block, ForwardOverlap::interLayer}) {
+    for (const auto forward : {ForwardOverlap::none, ForwardOverlap::block, ForwardOverlap::interLayer, ForwardOverlap::intraLayer}) {
       for (const auto backward : {BackwardOverlap::none, BackwardOverlap::block, BackwardOverlap::intraLayer}) {
         p.forwardOverlap = forward, p.backwardOverlap = backward;
         plans.push_back(p);
