@@ -11,13 +11,13 @@ function ratioText(ratio: number): string {
 
 const sizes = (at: string): string => at.replace(/^(\d+) bytes/, (_, bytes: string) => formatBytes(Number(bytes)));
 
-function changes(title: string, list: readonly Change[], colors: Colors): string {
+function changes(title: string, list: readonly Change[], colors: Colors, format: (value: number) => string = formatSeconds): string {
   const columns: Column<Change>[] = [
     { title, value: ({ name }) => name },
     { title: "POINTS", align: "right", value: ({ points }) => String(points) },
     { title: "IN THE MEAN", align: "right", value: ({ ratio }) => ratioText(ratio) },
     { title: "MOST", align: "right", value: ({ furthest }) => ratioText(furthest.ratio) },
-    { title: "AT", value: ({ furthest }) => `${sizes(furthest.at)}: ${formatSeconds(furthest.beforeSeconds)} → ${formatSeconds(furthest.afterSeconds)}` },
+    { title: "AT", value: ({ furthest }) => `${sizes(furthest.at)}: ${format(furthest.beforeSeconds)} → ${format(furthest.afterSeconds)}` },
     { title: "BEYOND SPREAD", align: "right", value: ({ beyondSpread, withSpread }) => (withSpread === 0 ? "unknown" : `${beyondSpread} of ${withSpread}`) },
   ];
   return table(columns, [...list].sort((a, b) => Math.abs(Math.log(b.ratio)) - Math.abs(Math.log(a.ratio))), colors);
@@ -42,7 +42,7 @@ export function differenceText(difference: ProfileDifference, names: readonly [s
     stated.length > 0 ? statedTable(stated, colors) : undefined,
     collectives.length > 0 ? changes("COLLECTIVES", collectives, colors) : undefined,
     modules.length > 0 ? changes("MODULES", modules, colors) : undefined,
-    overlaps.length > 0 ? changes("SLOW-DOWN WHEN TOGETHER", overlaps, colors) : undefined,
+    overlaps.length > 0 ? changes("SLOW-DOWN WHEN TOGETHER", overlaps, colors, (factor) => factor.toFixed(2)) : undefined,
     only("first", onlyInFirst),
     only("second", onlyInSecond),
     collectives.length + modules.length + overlaps.length === 0 ? "nothing was measured by both" : undefined,
