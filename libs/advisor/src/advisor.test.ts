@@ -131,9 +131,13 @@ describe("explain", () => {
 });
 
 describe("what-if", () => {
-  it("draws the exact front of time against memory", () => {
+  it("stops drawing a front when it is asked to", async () => {
+    await expect(paretoFront(jobOf({}, { memoryPerGpu: "30GiB" }), profile, { signal: AbortSignal.timeout(1) })).rejects.toThrow(/abort|timeout/i);
+  });
+
+  it("draws the exact front of time against memory", async () => {
     const spec = jobOf({}, { memoryPerGpu: "30GiB" });
-    const front = paretoFront(spec, profile);
+    const front = await paretoFront(spec, profile);
     expect(front.length).toBeGreaterThan(3);
     for (let i = 1; i < front.length; i += 1) {
       expect(front[i]?.predicted.peakMemoryBytes).toBeLessThan(front[i - 1]?.predicted.peakMemoryBytes as number);

@@ -96,7 +96,7 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
     show(answer, largestSequenceText(answer, output.colors), [{ sequenceLengthTokens: answer.sequenceLengthTokens, ...candidateRow(answer.best), next: answer.next.sequenceLengthTokens, reason: answer.next.reason }]);
     if (answer.best === null) context.setExitCode(EXIT.noFeasiblePlan);
   } else if (options.pareto === true) {
-    const front = paretoFront(job, profile, { signal });
+    const front = await paretoFront(job, profile, { signal });
     show(front, front.length === 0 ? "no plan is feasible" : candidatesText(front, output.colors), front.map(candidateRow));
     if (front.length > 0) await draw(() => paretoChart(job, front));
     if (front.length === 0) context.setExitCode(EXIT.noFeasiblePlan);
