@@ -121,7 +121,7 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
       return task.top > MOST_REMEMBERED_PLANS ? search(signal) : answers.get(createHash("sha256").update(JSON.stringify([shared.profile.key, task])).digest("base64"), search, signal);
     },
     advise<Kind extends Question["kind"]>(question: Extract<Question, { kind: Kind }>, signal?: AbortSignal) {
-      const { pool, command } = ADVICE[question.kind as Question["kind"]];
+      const { pool, command } = ADVICE[question.kind];
       const threadsOf = { quick: plans, long: longPlans, whatIf: whatIfs }[pool];
       return within(signal, command, async (run) => {
         const { profile, ...rest } = question as Question & { profile?: Profile };

@@ -7,7 +7,7 @@ import { csvText } from "../../text/csv.ts";
 import { formatBytes, formatCount, formatInteger, formatPercent, formatRate, formatSeconds, formatSecondsRange, formatSpan, formatTokens, sentence } from "../../text/format.ts";
 import { svgOf } from "../chart/svg-file.ts";
 import { XyChart, type XyPoint } from "../chart/xy-chart.tsx";
-import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../data-table.tsx";
+import { Body, Cell, Column, Head, Row, Table } from "../data-table.tsx";
 import { Facts, Section } from "../page.tsx";
 import { PlanText } from "../plan/plan-text.tsx";
 import { Badge } from "../state-badge.tsx";
