@@ -1,12 +1,12 @@
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { validate, type Cluster, type Failure, type HostCluster } from "@internevo/domain";
 import type { TSchema } from "typebox";
 import { rankEnvironment } from "./command/environment.ts";
-import { localCommand } from "./command/local.ts";
+import { localCommand, yieldsWhenIdle } from "./command/local.ts";
 import { scancelCommand, srunCommand } from "./command/slurm.ts";
 import { failureOfEnd, type NativeError } from "./failure.ts";
 import { hostsCommand } from "./launch-hosts.ts";
@@ -82,10 +82,10 @@ function commandOf<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOpt
   const ranksPerNode = options.ranksPerNode ?? ranks;
   switch (options.launcher) {
     case "local":
-      return localCommand({ ...common, temporaryDirectory: places.temporaryDirectory, sharedMemoryDirectory: places.sharedMemoryDirectory });
+      return localCommand({ ...common, temporaryDirectory: places.temporaryDirectory, sharedMemoryDirectory: places.sharedMemoryDirectory, yields: yieldsWhenIdle(ranks, threadsPerRank, availableParallelism()) });
     case "ssh":
       if (!options.hosts) throw new TypeError("launcher ssh needs hosts");
-      return hostsCommand({ ...common, ranksPerNode, hosts: options.hosts, exported: Object.keys(options.environment ?? {}) });
+      return hostsCommand({ ...common, ranksPerNode, hosts: options.hosts, threadsPerRank, exported: Object.keys(options.environment ?? {}) });
     case "slurm":
       return srunCommand({ ...common, ranksPerNode, threadsPerRank, marker: places.marker, ...(options.timeoutSeconds === undefined ? {} : { timeLimitSeconds: options.timeoutSeconds + 60 }) });
   }
