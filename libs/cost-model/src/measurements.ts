@@ -172,8 +172,10 @@ const MOST_SLICE_SIZES = [3, 3, 2, 2] as const;
 /**
  * Slices that the trainer runs to correct what is composed of modules and collectives: every way to share a sequence (alone, heads, a
  * ring, tensor ranks) over a few sizes of groups, with a small and a large micro-batch, and one between. Grids of heads and rings are corrected as rings.
+ * None under Slurm, where every run would be a job that waits in a queue.
  */
 function requiredSlices(spec: JobSpec, slices: readonly LayerSlice[]): SliceShape[] {
+  if (spec.cluster.launcher === "slurm") return [];
   const kinds = [
     slices.filter(({ sequenceParallel }) => sequenceParallel === 1),
     slices.filter((slice) => slice.sequenceParallel > 1 && slice.tensorParallel === 1 && contextOf(slice) === 1),

@@ -33,9 +33,17 @@ export function missingMeasurements(profile: Profile, needed: Measurements): Mea
 
 export const measurementCount = ({ modules, collectives, overlaps, slices }: Measurements): number => modules.length + collectives.length + overlaps.length + slices.length;
 
-/** How many of the needed measurements a profile lacks. */
+/** The model and the sequence of a slice: what a micro-batch of another size, or another way to share, can stand in for. */
+const sequenceKey = ({ microBatchSize: _b, sequenceParallel: _sp, tensorParallel: _tp, contextParallel: _c, ...shape }: SliceShape): string => JSON.stringify(Object.entries(shape).sort(([a], [b]) => (a < b ? -1 : 1)));
+
+/**
+ * How many of the needed measurements a profile lacks. Slices of a model and sequence of which others were run do not count: the nearest
+ * stands in for them, and one that had no room would be asked for again and again.
+ */
 export function countMissing(profile: Profile, needed: Measurements): number {
-  return measurementCount(missingMeasurements(profile, needed));
+  const missing = missingMeasurements(profile, needed);
+  const known = new Set((profile.slices ?? []).map(({ shape }) => sequenceKey(shape)));
+  return measurementCount({ ...missing, slices: missing.slices.filter((shape) => !known.has(sequenceKey(shape))) });
 }
 
 /** A profile completed by a newer measurement of the same cluster: device and provenance are the newer's, points of both are kept, the newer's where both have one. */
