@@ -28,7 +28,7 @@ export interface RequiredMeasurements {
 }
 
 /** Distinct row counts (and, for attention, batches) that are measured at most; times between are interpolated. */
-const MOST_SIZES = 5;
+const MOST_SIZES = 3;
 const MOST_COLLECTIVE_SIZES = 7;
 
 /** At most `most` of ascending values, always with the first and the last, evenly spread over their order. */
