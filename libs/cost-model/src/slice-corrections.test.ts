@@ -14,7 +14,7 @@ const ulysses = (microBatchSize: number) => ({ ...plain(microBatchSize), sequenc
 const layoutOf = ({ sequenceParallel, tensorParallel }: ReturnType<typeof plain>) => ({ pipelineParallel: 1, dataParallel: 128 / sequenceParallel, sequenceParallel, tensorParallel });
 
 const timesAll = (parts: SliceParts, factor: number): SliceParts =>
-  Object.fromEntries(Object.entries(parts).map(([name, value]) => [name, Array.isArray(value) ? value.map((seconds) => factor * seconds) : factor * (value as number)])) as SliceParts;
+  Object.fromEntries(Object.entries(parts).map(([name, value]) => [name, Array.isArray(value) ? value.map((seconds) => factor * seconds) : factor * value])) as SliceParts;
 
 /** What a trainer would have measured where every part takes so many times longer than it is composed of. */
 function measured(slice: ReturnType<typeof plain>, factor: number, spec: JobSpec = job): MeasuredSlice {
