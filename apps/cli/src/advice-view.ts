@@ -8,11 +8,14 @@ const figures = (predicted: Prediction): string => `${formatSeconds(predicted.st
 const changesText = (changes: readonly FieldChange[]): string => changes.map(({ field, from, to }) => `${field} ${String(from)} → ${String(to)}`).join(", ");
 const signed = (value: number, text: string): string => (value > 0 ? `+${text}` : value < 0 ? `−${text}` : text);
 
+/** A plan that is not its family's best can be behind all of them. */
+export const rankText = (rank: number, of: number): string => (rank > of ? `behind the best plans of all ${of} families` : `rank ${rank} of ${of} families of plans`);
+
 export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): string {
   const { plan, binding, excessBytes, predicted, memory, smallestChange, standing } = answer;
   const sections = [colors.bold(planLabel(plan))];
   if (binding !== null) sections.push(`${colors.red("rejected")}, ${binding.reason}: ${binding.message}`);
-  else if (standing !== null) sections.push(`${colors.green("feasible")}: rank ${standing.rank} of ${standing.of} families of plans, ${predicted ? figures(predicted) : ""}, ${formatBytes(Math.abs(excessBytes ?? 0))} to spare`);
+  else if (standing !== null) sections.push(`${colors.green("feasible")}: ${rankText(standing.rank, standing.of)}, ${predicted ? figures(predicted) : ""}, ${formatBytes(Math.abs(excessBytes ?? 0))} to spare`);
   if (memory.length > 0) {
     const columns: Column<(typeof memory)[number]>[] = [
       { title: "MEMORY OF THE FULLEST RANK", value: ({ line }) => line },

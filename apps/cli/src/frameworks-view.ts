@@ -1,5 +1,6 @@
 import type { ImportedConfiguration, Inexpressible, WrittenPrediction } from "@internevo/frameworks";
 import { describeJob, formatBytes, formatSeconds, planLabel, printable, printableJson, type JobSpec, type PlanningResult, type Prediction } from "@internevo/domain";
+import { rankText } from "./advice-view.ts";
 import type { Colors } from "./output.ts";
 
 /** What a file says may be anything, and a terminal obeys some of it. */
@@ -34,7 +35,7 @@ export function importText(imported: ImportedConfiguration, job: JobSpec, { loca
   if (imported.ignored.length > 0) sections.push(`without effect on time and memory: ${imported.ignored.join(", ")}`);
   const [best] = candidates;
   const predicted = located?.predicted ?? null;
-  if (located?.feasible === true && predicted !== null) sections.push(`${colors.green("feasible")}: rank ${located.rank ?? "?"} of ${families} families of plans: ${figures(predicted)}`);
+  if (located?.feasible === true && predicted !== null) sections.push(`${colors.green("feasible")}: ${rankText(located.rank ?? Number.NaN, families)}: ${figures(predicted)}`);
   else sections.push(`${colors.red("does not run")}: ${located?.reason ?? "its plan is not one of the job's"}${predicted === null ? "" : `\n${figures(predicted)}`}`);
   if (best === undefined) sections.push("no plan of this job is feasible on this cluster");
   else if (planLabel(best.plan) !== label) {
