@@ -1,85 +1,122 @@
-// Predicted against measured: profiles this machine, plans a job, runs a sample of its runnable plans in random order, each
-// `--repeat` times, and compares. usage: npm run bench -- accuracy [--job JOB.yaml] [--plans 20] [--repeat 2] [--seed 1]   prints JSON
+// Predicted against measured: profiles this machine and testbeds of its own, plans small jobs, runs plans of each in random order, and compares.
+// With --timeline PLAN: runs one plan, says where prediction and measurement differ by kind of segment, and writes both as one trace.
+// JSON on stdout. usage: npm run --silent bench -- accuracy [--write docs/benchmarks] [--from RESULT.json]   more options below
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { planLabel, type Measurement } from "@internevo/domain";
+import { parseProfile } from "@internevo/cost-model";
+import { planLabel, type JobSpec } from "@internevo/domain";
 import { planJob } from "@internevo/search";
-import { kendallTau } from "../../apps/executor-supervisor/src/report.ts";
-import { quantile } from "../../apps/trial-runner/src/measurement.ts";
-import { datasetOf, profileFor, readJob, repository, runPlan, withScratch } from "./src/measure.ts";
+import { bandwidthOf, formatBandwidth } from "../testbed/src/options.ts";
+import { overallOf, writeAccuracyPage, type AccuracyResult } from "./src/accuracy-page.ts";
+import { measureAccuracy, type AccuracyRow } from "./src/measure-accuracy.ts";
+import { profileFor, readJob, repository, Stopped, withScratch } from "./src/measure.ts";
+import { interruptible, onTestbed } from "./src/on-testbed.ts";
+import { observeCircumstances } from "./src/report.ts";
+import { compareTimeline, type TimelineComparison } from "./src/segments.ts";
+import { modelsFrom, numberFrom, numbersFrom, smallJob } from "./src/small-jobs.ts";
 
 const { values } = parseArgs({
-  options: { job: { type: "string", default: join(repository, "examples/quickstart.yaml") }, plans: { type: "string", default: "20" }, repeat: { type: "string", default: "2" }, seed: { type: "string", default: "1" } },
+  options: {
+    /** A job file instead of the small jobs; on this machine only. */
+    job: { type: "string" },
+    workloads: { type: "string", default: "llama-0.8m:256,llama-0.8m:1024,llama-1.9m:256,llama-1.9m:1024,llama-3.4m:512,llama-2.2m:512" },
+    "testbed-workloads": { type: "string", default: "llama-0.8m:512,llama-1.9m:512,llama-2.2m:512" },
+    bandwidths: { type: "string", default: "1gbit,250mbit" },
+    tokens: { type: "string", default: "2048" },
+    ranks: { type: "string", default: "2" },
+    plans: { type: "string", default: "16" },
+    "testbed-plans": { type: "string", default: "12" },
+    repeat: { type: "string", default: "2" },
+    steps: { type: "string", default: "5" },
+    seed: { type: "string", default: "1" },
+    "no-local": { type: "boolean", default: false },
+    /** Also writes the profiles into a folder, so that other predictions can be made of them. */
+    "save-profiles": { type: "string" },
+    /** The label of a plan, as tables print it; with `best` the one that is predicted first. */
+    timeline: { type: "string" },
+    /** A profile for --timeline; default: the machine is measured. */
+    profile: { type: "string" },
+    output: { type: "string", default: "timeline-with-prediction.json" },
+    write: { type: "string" },
+    /** Results to write the page of, several of which become one: what was measured in parts. */
+    from: { type: "string", multiple: true },
+  },
 });
 
-/** A small generator with a seed (mulberry32), so that a run can be repeated in the same order. */
-function generator(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
+const NAME = "bench-accuracy";
 
-function shuffled<T>(items: readonly T[], random: () => number): T[] {
-  const list = [...items];
-  for (let last = list.length - 1; last > 0; last -= 1) {
-    const other = Math.floor(random() * (last + 1));
-    [list[last], list[other]] = [list[other] as T, list[last] as T];
-  }
-  return list;
-}
-
-const spec = await readJob(values.job);
-const random = generator(Number(values.seed));
-const report = await withScratch(async (directory) => {
-  const profile = await profileFor(spec, directory);
-  const dataset = await datasetOf(spec, directory);
-  const runnable = planJob(spec, profile, { top: 1000 }).runnableCandidates;
-  // The ten that would be tried, and others from the whole range.
-  const chosen = [...runnable.slice(0, 10), ...shuffled(runnable.slice(10), random).slice(0, Math.max(0, Number(values.plans) - 10))];
-  const runs = shuffled(chosen.flatMap((candidate) => Array.from({ length: Number(values.repeat) }, () => candidate)), random);
-  const measurements = new Map<string, Measurement[]>();
-  for (const [index, { plan }] of runs.entries()) {
-    const label = planLabel(plan);
-    console.error(`run ${index + 1}/${runs.length}: ${label}`);
-    const measured = await runPlan({ spec, plan, dataset, directory, warmupSteps: 2, measuredSteps: 5 });
-    if ("code" in measured) throw new Error(`${label}: ${measured.message}`);
-    measurements.set(label, [...(measurements.get(label) ?? []), measured]);
-  }
-  const rows = chosen.map(({ plan, rank, predicted }) => {
-    const list = measurements.get(planLabel(plan)) ?? [];
-    const seconds = quantile(list.map((each) => each.stepTimeSeconds), 0.5);
-    const bytes = Math.max(...list.map((each) => each.peakMemoryBytes));
-    return {
-      rank,
-      plan: planLabel(plan),
-      predictedSeconds: predicted.stepTimeSeconds,
-      measuredSeconds: seconds,
-      timeError: predicted.stepTimeSeconds / seconds - 1,
-      predictedBytes: predicted.peakMemoryBytes,
-      measuredBytes: bytes,
-      memoryError: predicted.peakMemoryBytes / bytes - 1,
-    };
+/** MODEL:SEQUENCE, of the small models. */
+function jobsFrom(option: string, list: string, cluster: Parameters<typeof smallJob>[0]["cluster"]): JobSpec[] {
+  return list.split(",").filter((text) => text !== "").map((text) => {
+    const [name = "", sequence = ""] = text.split(":");
+    const [model] = modelsFrom(name);
+    if (!model) throw new Error(`${option}: ${text} has no model`);
+    return smallJob({ model, sequenceLengthTokens: numbersFrom(option, sequence)[0] as number, globalBatchTokens: numberFrom("--tokens", values.tokens), cluster });
   });
-  const absolute = (list: readonly number[]) => ({ mean: list.reduce((sum, each) => sum + Math.abs(each), 0) / list.length, worst: Math.max(...list.map(Math.abs)) });
-  const fastest = rows.reduce((best, row) => (row.measuredSeconds < best.measuredSeconds ? row : best));
-  const first = rows[0];
-  return {
-    benchmark: "accuracy",
-    job: spec.name,
-    device: profile.device.name,
-    plans: rows.length,
-    repeat: Number(values.repeat),
-    timeError: absolute(rows.map((row) => row.timeError)),
-    memoryError: absolute(rows.map((row) => row.memoryError)),
-    kendallTau: kendallTau(rows.map((row) => [row.predictedSeconds, row.measuredSeconds] as const)),
-    fastestMeasuredIsPredictedRank: fastest.rank,
-    firstPredictedIsSlowerThanFastestBy: first ? first.measuredSeconds / fastest.measuredSeconds - 1 : null,
-    warnings: planJob(spec, profile).warnings,
-    rows,
+}
+
+async function measured(signal: AbortSignal): Promise<AccuracyResult> {
+  const settings = { plans: numberFrom("--plans", values.plans), repeat: numberFrom("--repeat", values.repeat), steps: numberFrom("--steps", values.steps), seed: numberFrom("--seed", values.seed) };
+  const circumstances = observeCircumstances(`npm run --silent bench -- accuracy ${process.argv.slice(2).join(" ")}`.trim());
+  if (values["save-profiles"] !== undefined) await mkdir(values["save-profiles"], { recursive: true });
+  const rows: AccuracyRow[] = [];
+  const profiles: { place: string; notes: readonly string[] }[] = [];
+  let device = "";
+  const add = async (place: string, result: Awaited<ReturnType<typeof measureAccuracy>>): Promise<void> => {
+    rows.push(...result.rows);
+    profiles.push({ place, notes: result.profile.provenance.notes });
+    device = result.profile.device.name;
+    if (values["save-profiles"] !== undefined) await writeFile(join(values["save-profiles"], `${place.replaceAll(/[^A-Za-z0-9]+/g, "-")}.json`), JSON.stringify(result.profile, null, 1));
   };
-});
-console.log(JSON.stringify(report, null, 2));
+  const ranks = numberFrom("--ranks", values.ranks);
+  if (!values["no-local"]) {
+    const specs = values.job === undefined ? jobsFrom("--workloads", values.workloads, { name: "this-machine", nodes: 1, gpusPerNode: ranks, memoryPerGpu: "1GiB", launcher: "local" }) : [await readJob(values.job)];
+    await add("this machine", await withScratch((directory) => measureAccuracy(specs, { ...settings, directory, place: "this machine", signal })));
+  }
+  for (const text of values.job === undefined ? values.bandwidths.split(",").filter((each) => each !== "") : []) {
+    const bandwidthBitsPerSecond = bandwidthOf(text);
+    const place = `${ranks} nodes, ${formatBandwidth(bandwidthBitsPerSecond)}`;
+    const specs = jobsFrom("--testbed-workloads", values["testbed-workloads"], { name: NAME, nodes: ranks, gpusPerNode: 1, memoryPerGpu: "1GiB", launcher: "ssh" });
+    const result = await onTestbed(NAME, { nodes: ranks, ranksPerNode: 1, bandwidthBitsPerSecond, latencySeconds: 0 }, signal, (where) =>
+      withScratch((directory) => measureAccuracy(specs, { ...settings, ...where, plans: numberFrom("--testbed-plans", values["testbed-plans"]), directory, place })),
+    );
+    await add(place, result);
+  }
+  return { benchmark: "accuracy", device, settings, circumstances: circumstances(), profiles, overall: overallOf(rows), rows };
+}
+
+/** Results of several commands as one. */
+function joined([first, ...others]: readonly AccuracyResult[]): AccuracyResult {
+  if (!first) throw new Error("--from: give a result");
+  const all = [first, ...others];
+  const rows = all.flatMap((result) => result.rows);
+  const circumstances = { ...first.circumstances, command: all.map((result) => result.circumstances.command).join(" and "), loadAfter: (all.at(-1) as AccuracyResult).circumstances.loadAfter, seconds: all.reduce((sum, result) => sum + result.circumstances.seconds, 0) };
+  return { ...first, circumstances, profiles: all.flatMap((result) => result.profiles), overall: overallOf(rows), rows };
+}
+
+/** One plan of a job on this machine. */
+async function timeline(label: string, signal: AbortSignal): Promise<TimelineComparison> {
+  const spec = await readJob(values.job ?? join(repository, "examples/quickstart.yaml"));
+  return withScratch(async (directory) => {
+    const profile = values.profile === undefined ? await profileFor(spec, directory) : parseProfile(JSON.parse(await readFile(values.profile, "utf8")), values.profile);
+    const plans = planJob(spec, profile, { top: 1000 }).runnableCandidates.map(({ plan }) => plan);
+    const plan = label === "best" ? plans[0] : plans.find((each) => planLabel(each) === label);
+    if (!plan) throw new Error(`--timeline: ${label} is no runnable plan of ${spec.name} that is the best of its family; for example: ${plans.slice(0, 3).map(planLabel).join("; ")}`);
+    return compareTimeline(spec, plan, profile, { directory, steps: numberFrom("--steps", values.steps), output: values.output, signal });
+  });
+}
+
+try {
+  if (values.timeline !== undefined) {
+    const label = values.timeline;
+    console.log(JSON.stringify(await interruptible((signal) => timeline(label, signal)), null, 2));
+    process.exit();
+  }
+  const result = values.from === undefined ? await interruptible(measured) : joined(await Promise.all(values.from.map(async (path) => JSON.parse(await readFile(path, "utf8")) as AccuracyResult)));
+  if (values.write !== undefined) await writeAccuracyPage(values.write, result);
+  console.log(JSON.stringify(result, null, 2));
+} catch (error) {
+  if (!(error instanceof Stopped)) throw error;
+  process.exitCode = 130;
+}

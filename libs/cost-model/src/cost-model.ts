@@ -10,6 +10,8 @@ import { nodesTouched } from "./mesh.ts";
 import { ModuleTimes } from "./modules.ts";
 import { OverlapTimes } from "./overlap-times.ts";
 import { shardTime, type ShardTime } from "./shard-time.ts";
+import { SliceCorrections } from "./slice-corrections.ts";
+import type { LayerSlice } from "./layer.ts";
 import { clusterRanks } from "./space.ts";
 import { fullestStages, pipelineStages, type Layout, type Stage } from "./stage.ts";
 import { stepBreakdown, totalSeconds, type StepShape } from "./step-time.ts";
@@ -57,6 +59,7 @@ export class CostModel {
   readonly #fullest = new Map<number, Stage[]>();
   readonly #overlaps: OverlapTimes;
   readonly #sliceTimes: SliceTimes;
+  readonly #corrections: SliceCorrections;
 
   constructor(job: JobSpec, profile: Profile, options: CostModelOptions = {}) {
     this.job = job;
@@ -67,6 +70,7 @@ export class CostModel {
     this.#collectives = new CollectiveTimes(profile, job.cluster.gpusPerNode, this.#warnings.add);
     this.#overlaps = new OverlapTimes(profile, this.#warnings.add);
     this.#sliceTimes = new SliceTimes(job, this.#modules, this.#collectives, profile.device);
+    this.#corrections = new SliceCorrections(job, profile.slices ?? [], (slice) => this.#composed(slice, false), this.#warnings.add);
   }
 
   /** What the predictions so far had to assume, each kind once, in order. */
@@ -94,15 +98,21 @@ export class CostModel {
     let time = this.#slices.get(key);
     if (!time) {
       const slice = { microBatchSize, sequenceLengthTokens: this.job.sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel };
-      const stride = headRanks(layout);
-      const { gpusPerNode } = this.job.cluster;
-      const places = { heads: this.#place(stride, 1), ring: ringPlace(stride, nodesTouched({ size: contextParallel, stride }, gpusPerNode), gpusPerNode) };
-      const hop = { size: 2, nodes: places.ring.nodes > 1 ? 2 : 1 };
-      const slowdown = beside ? { forward: this.#overlaps.slowdown("point-to-point", "forward", hop).attention, backward: this.#overlaps.slowdown("point-to-point", "backward", hop).attention } : null;
-      time = this.#sliceTimes.of(slice, places, slowdown);
+      time = this.#corrections.apply(slice, this.#composed(slice, beside));
       this.#slices.set(key, time);
     }
     return time;
+  }
+
+  /** A slice by its modules and collectives. */
+  #composed(slice: LayerSlice, beside: boolean): SliceTime {
+    const { gpusPerNode } = this.job.cluster;
+    const ring = contextOf(slice);
+    const stride = headRanks({ sequenceParallel: slice.sequenceParallel, contextParallel: ring });
+    const places = { heads: this.#place(stride, 1), ring: ringPlace(stride, nodesTouched({ size: ring, stride }, gpusPerNode), gpusPerNode) };
+    const hop = { size: 2, nodes: places.ring.nodes > 1 ? 2 : 1 };
+    const slowdown = beside ? { forward: this.#overlaps.slowdown("point-to-point", "forward", hop).attention, backward: this.#overlaps.slowdown("point-to-point", "backward", hop).attention } : null;
+    return this.#sliceTimes.of(slice, places, slowdown);
   }
 
   /** Depends on the layout only through s_pp and s_tp: the groups are laid over the R ranks of a slice. */

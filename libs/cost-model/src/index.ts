@@ -14,6 +14,7 @@ export * from "./runnable.ts";
 export * from "./shard-time.ts";
 export * from "./shipped-profiles.ts";
 export * from "./profile-check.ts";
+export * from "./slice-corrections.ts";
 export * from "./space.ts";
 export * from "./spread.ts";
 export * from "./stage.ts";

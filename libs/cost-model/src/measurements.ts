@@ -1,5 +1,6 @@
-import { contextOf, headRanks, kvWidth, layerParameters, PRECISION_BYTES, totalParameters, type Collective, type JobSpec, type ModuleShape, type Placement } from "@internevo/domain";
+import { contextOf, headRanks, kvWidth, layerParameters, PRECISION_BYTES, totalParameters, type Collective, type JobSpec, type ModuleShape, type Placement, type SliceShape } from "@internevo/domain";
 import { backwardOf, computePrecision, layerModules, outerModules, ringElements, sliceOuterModules, sliceRows, type LayerSlice } from "./layer.ts";
+import { sliceShape } from "./slice-corrections.ts";
 import { workOf } from "./work.ts";
 import { clusterRanks, contextFault, divisors, sequencesPerStep, sequenceSplitFault, tensorSplitFault } from "./space.ts";
 
@@ -22,10 +23,12 @@ export interface RequiredMeasurements {
   readonly modules: ModuleShape[];
   readonly collectives: CollectiveRequest[];
   readonly overlaps: OverlapRequest[];
+  /** Micro-batches that the trainer itself is to run. */
+  readonly slices: SliceShape[];
 }
 
 /** Distinct row counts (and, for attention, batches) that are measured at most; times between are interpolated. */
-const MOST_SIZES = 5;
+const MOST_SIZES = 3;
 const MOST_COLLECTIVE_SIZES = 7;
 
 /** At most `most` of ascending values, always with the first and the last, evenly spread over their order. */
@@ -162,6 +165,32 @@ function requiredModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleSh
   return [...shapes.values()];
 }
 
+/** Of each way to share a sequence: sizes of a group, and of a micro-batch, that the trainer runs; more of the first two, which win more often. */
+const MOST_SLICE_GROUPS = 3;
+const MOST_SLICE_SIZES = [3, 3, 2, 2] as const;
+
+/**
+ * Slices that the trainer runs to correct what is composed of modules and collectives: every way to share a sequence (alone, heads, a
+ * ring, tensor ranks) over a few sizes of groups, with a small and a large micro-batch, and one between. Grids of heads and rings are corrected as rings.
+ * None under Slurm, where every run would be a job that waits in a queue.
+ */
+function requiredSlices(spec: JobSpec, slices: readonly LayerSlice[]): SliceShape[] {
+  if (spec.cluster.launcher === "slurm") return [];
+  const kinds = [
+    slices.filter(({ sequenceParallel }) => sequenceParallel === 1),
+    slices.filter((slice) => slice.sequenceParallel > 1 && slice.tensorParallel === 1 && contextOf(slice) === 1),
+    slices.filter((slice) => contextOf(slice) > 1 && headRanks(slice) === 1),
+    slices.filter(({ tensorParallel }) => tensorParallel > 1),
+  ];
+  return kinds.flatMap((kind, index) =>
+    thin(ascending(kind.map(({ sequenceParallel }) => sequenceParallel)), MOST_SLICE_GROUPS).flatMap((ranks) => {
+      const own = kind.filter(({ sequenceParallel }) => sequenceParallel === ranks);
+      const wanted = new Set(thin(ascending(own.map(({ microBatchSize }) => microBatchSize)), MOST_SLICE_SIZES[index] as number));
+      return own.filter(({ microBatchSize }) => wanted.has(microBatchSize)).map((slice) => sliceShape(spec, slice));
+    }),
+  );
+}
+
 /** Smallest and largest bytes of every collective that the plans of a job issue. */
 function collectiveUses(spec: JobSpec, slices: readonly PlanSlice[]): Map<Collective, number[]> {
   const { model, precision } = spec;
@@ -246,5 +275,5 @@ export function requiredMeasurements(spec: JobSpec): RequiredMeasurements {
   // A ring's message: the largest that is measured of each kind of pair.
   const messages = slices.some((slice) => contextOf(slice) > 1) ? collectives.filter(({ op }) => op === "point-to-point") : [];
   const ring = [...new Map(messages.map((message) => [message.placement, message])).values()];
-  return { modules, collectives, overlaps: requiredOverlaps(spec, modules, groups, ring) };
+  return { modules, collectives, overlaps: requiredOverlaps(spec, modules, groups, ring), slices: requiredSlices(spec, slices) };
 }

@@ -12,7 +12,7 @@ const Word = Type.String({ minLength: 1, maxLength: 4096, pattern: "^[^\\s:,]+$"
  */
 export const HostClusterSchema = Type.Object(
   {
-    hosts: Type.Array(Type.Object({ name: Type.String({ pattern: "^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$" }), slots: Type.Integer({ minimum: 1, maximum: 1_000_000, description: "ranks that the host takes" }) }, strict), {
+    hosts: Type.Array(Type.Object({ name: Type.String({ pattern: "^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$" }), slots: Type.Integer({ minimum: 1, maximum: 1_000_000, description: "ranks that the host takes" }), cores: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, description: "cores that its ranks have for themselves: where they suffice, a rank keeps its core while it waits; default: not known" })) }, strict), {
       minItems: 1,
       maxItems: 100_000,
       description: "nodes, in the order in which ranks fill them",

@@ -81,6 +81,38 @@ export const OverlapSchema = Type.Object(
 );
 export type Overlap = Static<typeof OverlapSchema>;
 
+const parts = Type.Tuple([Type.Number({ minimum: 0, maximum: 86_400 }), Type.Number({ minimum: 0, maximum: 86_400 }), Type.Number({ minimum: 0, maximum: 86_400 }), Type.Number({ minimum: 0, maximum: 86_400 })]);
+const part = Type.Number({ minimum: 0, maximum: 86_400 });
+
+/** What decides the time of a layer on one rank, and how the ranks of a sequence share it: the widths of a model, b, S, s_sp, s_tp, c. */
+export const SliceShapeSchema = Type.Object(
+  { precision: computePrecision, hiddenSize: size, heads: size, kvHeads: size, ffnHiddenSize: size, vocabularySize: size, microBatchSize: size, sequenceLengthTokens: size, sequenceParallel: size, tensorParallel: size, contextParallel: size },
+  { additionalProperties: false },
+);
+export type SliceShape = Static<typeof SliceShapeSchema>;
+
+/**
+ * A micro-batch as the trainer itself ran it, by parts, in seconds of one layer (embedding and head: of one micro-batch). Products are listed
+ * in the order of a layer's units, each with the norms and element-wise modules around it; attention and communication are apart. All parts
+ * together are the time of the step, waits of ranks for one another among them.
+ */
+export const SlicePartsSchema = Type.Object(
+  {
+    forward: parts, forwardAttention: part, forwardCommunication: part,
+    backward: parts, backwardAttention: part, backwardCommunication: part,
+    embedding: part, embeddingCommunication: part, head: part, headCommunication: part,
+  },
+  { additionalProperties: false },
+);
+export type SliceParts = Static<typeof SlicePartsSchema>;
+
+/** `layers` and `microBatches` say what was run; the three times are of a whole micro-batch, over the measured steps. */
+export const SliceTimeSchema = Type.Object(
+  { shape: SliceShapeSchema, layers: size, microBatches: size, parts: SlicePartsSchema, medianSeconds: seconds, p10Seconds: Type.Optional(seconds), p90Seconds: Type.Optional(seconds), samples },
+  { additionalProperties: false },
+);
+export type MeasuredSlice = Static<typeof SliceTimeSchema>;
+
 const flopsPerSecond = Type.Number({ minimum: 1e6, maximum: 1e18 });
 
 /** Everything measured of one cluster, with where each number comes from. */
@@ -112,6 +144,7 @@ export const ProfileSchema = Type.Object(
     collectives: Type.Array(CollectiveCurveSchema),
     modules: Type.Array(ModuleTimeSchema),
     overlaps: Type.Array(OverlapSchema),
+    slices: Type.Optional(Type.Array(SliceTimeSchema, { description: "micro-batches as the trainer ran them, which correct what is composed of modules and collectives" })),
     provenance: Type.Object(
       {
         source: Line(1000),

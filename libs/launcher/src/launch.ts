@@ -1,12 +1,12 @@
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { validate, type Failure } from "@internevo/domain";
 import type { TSchema } from "typebox";
 import { rankEnvironment } from "./command/environment.ts";
-import { localCommand } from "./command/local.ts";
+import { localCommand, yieldsWhenIdle } from "./command/local.ts";
 import { eventOf, isFatal } from "./event.ts";
 import { failureOfEnd, type NativeError } from "./failure.ts";
 import { hostsCommand } from "./launch-hosts.ts";
@@ -42,12 +42,12 @@ interface Places {
 }
 
 function commandOf<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptions<P>, places: Places): string[] {
-  const { ranks } = options;
+  const { ranks, threadsPerRank } = options;
   const common = { program: options.program.path, configPath: places.configPath, ranks };
   const ranksPerNode = options.ranksPerNode ?? ranks;
   switch (options.launcher) {
     case "local":
-      return localCommand({ ...common, temporaryDirectory: places.temporaryDirectory, sharedMemoryDirectory: places.sharedMemoryDirectory });
+      return localCommand({ ...common, temporaryDirectory: places.temporaryDirectory, sharedMemoryDirectory: places.sharedMemoryDirectory, yields: yieldsWhenIdle(ranks, threadsPerRank, availableParallelism()) });
     case "ssh":
       if (!options.hosts) throw new TypeError("launcher ssh needs hosts");
       return hostsCommand({ ...common, ranksPerNode, hosts: options.hosts, exported: Object.keys(options.environment ?? {}) });

@@ -6,7 +6,7 @@ import { runLanes, type Task } from "./lanes.ts";
 import { pipelineSchedule } from "./pipeline-schedule.ts";
 import { simulateStep } from "./simulate.ts";
 import { stepProgram, type StepWork, type UnitWork } from "./step-program.ts";
-import { toTrace } from "./timeline.ts";
+import { overlayTraces, toTrace } from "./timeline.ts";
 
 const nothing: UnitWork = { forwardSeconds: 0, backwardSeconds: 0, forwardExposedSeconds: 0, backwardExposedSeconds: 0, gatherSeconds: 0, scatterSeconds: 0 };
 const bare: StepWork = {
@@ -132,5 +132,21 @@ describe("a plan on the shipped profile", () => {
     for (const event of trace.traceEvents) if (event.ph === "X") expect(event.ts + event.dur).toBeLessThanOrEqual(stepTimeSeconds * 1e6 * (1 + 1e-12));
     expect(computeShare).toBeGreaterThan(0.5);
     expect(computeShare).toBeLessThanOrEqual(1);
+  });
+
+  it("is laid over every measured step, in processes of its own", () => {
+    const measured = [
+      { ph: "M", name: "process_name", pid: 1, args: { name: "rank 1" } },
+      { ph: "X", name: "linear forward qkv", pid: 1, tid: 1, ts: 5, dur: 2 },
+    ];
+    const simulated = toTrace(runLanes(stepProgram(bare), 1), 1);
+    const events = simulated.traceEvents.filter(({ ph }) => ph === "X").length;
+    const both = overlayTraces(measured, simulated, [5, 50]);
+    expect(both.traceEvents.slice(0, 2)).toEqual(measured);
+    const own = both.traceEvents.slice(2);
+    expect(new Set(own.map(({ pid }) => pid))).toEqual(new Set([2]));
+    expect(own.filter(({ ph }) => ph === "X")).toHaveLength(2 * events);
+    expect(Math.min(...own.flatMap((event) => (event.ph === "X" ? [event.ts ?? NaN] : [])))).toBe(5);
+    expect(own.filter((event) => event.ph === "X" && (event.ts ?? 0) >= 50).length).toBeGreaterThanOrEqual(events);
   });
 });

@@ -36,3 +36,27 @@ export function toTrace(spans: readonly Span[], ranksPerStage: number): Trace {
   }));
   return { displayTimeUnit: "ms", traceEvents: [...names, ...events] };
 }
+
+/** A measured event, whatever else it says. */
+export interface MeasuredEvent {
+  readonly ph: string;
+  readonly name: string;
+  readonly pid: number;
+  readonly tid?: number;
+  readonly ts?: number;
+  readonly dur?: number;
+  readonly args?: unknown;
+}
+
+/**
+ * A measured timeline and a simulated step in one trace: processes of the simulation come after those that were measured, and the simulated step
+ * is laid over every measured step.
+ * @param stepStarts microseconds at which the measured steps begin.
+ */
+export function overlayTraces(measured: readonly MeasuredEvent[], simulated: Trace, stepStarts: readonly number[]): { readonly displayTimeUnit: "ms"; readonly traceEvents: readonly (MeasuredEvent | TraceEvent)[] } {
+  const first = measured.reduce((most, { pid }) => Math.max(most, pid), -1) + 1;
+  const moved = simulated.traceEvents.map((event): TraceEvent => ({ ...event, pid: first + event.pid }));
+  const names = moved.filter((event) => event.ph === "M");
+  const steps = stepStarts.flatMap((start) => moved.flatMap((event) => (event.ph === "X" ? [{ ...event, ts: event.ts + start }] : [])));
+  return { displayTimeUnit: "ms", traceEvents: [...measured, ...names, ...steps] };
+}

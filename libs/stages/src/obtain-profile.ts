@@ -1,7 +1,7 @@
 import { WAITS_FOR_CLUSTER, type ProfileRecord } from "@internevo/contracts";
 import { requiredMeasurements } from "@internevo/cost-model";
 import { clusterKey, type Failure, type JobSpec, type Profile } from "@internevo/domain";
-import { countMissing, measureProfile, missingMeasurements, mergeProfiles, programDigest, assertProgram, THREADS_VERSION, PROBE_VERSION, type Measurements, type Probe, type ProbeEffort, type Trainer } from "@internevo/launcher";
+import { countMissing, measurementCount, measureProfile, missingMeasurements, mergeProfiles, programDigest, assertProgram, THREADS_VERSION, PROBE_VERSION, type Measurements, type Probe, type ProbeEffort, type Trainer } from "@internevo/launcher";
 import { newestProfile, storeGivenProfile, storeProfile, type Database, type Transaction } from "@internevo/store";
 import { launchDirectory, launchResource } from "./directories.ts";
 import { launchSignals } from "./launch-signals.ts";
@@ -88,7 +88,7 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
 async function measure(options: ObtainProfileOptions, base: ProfileRecord | undefined, missing: Measurements, key: string): Promise<ObtainProfileOutcome> {
   const { settings, spec, signal } = options;
   const { killSignal, detachSignal } = launchSignals(spec.cluster, signal);
-  const points = missing.collectives.length + missing.modules.length + missing.overlaps.length;
+  const points = measurementCount(missing);
   const measured = await retryLostRanks(() => measureProfile({
     probe: settings.probe,
     trainer: settings.trainer,

@@ -1,6 +1,6 @@
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { closeSync, lstatSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
@@ -161,11 +161,16 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 exec nsenter --target ${holder.pid} "\${user[@]}" --mount --pid -- nsenter --target $node --net --uts --ipc --mount -- /bin/sh -c "$*"
 `;
 
-/** The testbed as the launcher sees any cluster of hosts. */
+function coresOf({ nodes }: Settings): { cores?: number } {
+  const cores = Math.floor(availableParallelism() / nodes);
+  return cores > 0 ? { cores } : {};
+}
+
+/** The testbed as the launcher sees any cluster of hosts: its nodes share the cores of the machine. */
 const clustersOf = ({ name, settings, holder }: State): Clusters => ({
   clusters: {
     [name]: {
-      hosts: Array.from({ length: settings.nodes }, (_, node) => ({ name: hostName(name, node), slots: settings.ranksPerNode })),
+      hosts: Array.from({ length: settings.nodes }, (_, node) => ({ name: hostName(name, node), slots: settings.ranksPerNode, ...coresOf(settings) })),
       remoteShell: [remoteShellOf(name)],
       network: [`${SUBNET_PREFIX}.0.0/16`],
       // Inside, whoever owns the testbed counts as root, which Open MPI refuses unless told.

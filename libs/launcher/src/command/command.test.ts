@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { failureOfEnd, lostRankOf } from "../failure.ts";
+import { localCommand, yieldsWhenIdle } from "./local.ts";
 
 describe("the lost rank", () => {
   it("is found in what mpirun and srun write", () => {
@@ -13,4 +14,11 @@ describe("the lost rank", () => {
     expect(failureOfEnd({ ...end, kernelKilledForMemory: true }, undefined)).toMatchObject({ code: "out-of-memory", rank: 1 });
     expect(failureOfEnd({ ...end, kernelKilledForMemory: false }, undefined)).toMatchObject({ code: "rank-lost", rank: 1 });
   });
+});
+
+it("localCommand lets waiting ranks keep their cores where there is one for each of their threads", () => {
+  expect([yieldsWhenIdle(2, 1, 2), yieldsWhenIdle(3, 1, 2), yieldsWhenIdle(2, 2, 2)]).toEqual([false, true, true]);
+  const command = (yields: boolean) => localCommand({ program: "/p", configPath: "/c", ranks: 2, temporaryDirectory: "/t", sharedMemoryDirectory: null, yields }).join(" ");
+  expect(command(false)).toContain("--mca mpi_yield_when_idle 0 ");
+  expect(command(true)).toContain("--mca mpi_yield_when_idle 1 ");
 });

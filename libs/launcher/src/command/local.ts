@@ -6,7 +6,15 @@ export interface LocalCommandOptions {
   readonly temporaryDirectory: string;
   /** Scratch of this run in shared memory: segments of the shared-memory transport; null: the transport's default. */
   readonly sharedMemoryDirectory: string | null;
+  /** Whether ranks give their core away while they wait (see {@link yieldsWhenIdle}). */
+  readonly yields: boolean;
 }
+
+/**
+ * With more ranks than cores a rank that spins would stop the one it waits for, so it gives its core away. With a core for each it keeps
+ * it: whatever else runs on the machine, however nice, would have it for a tick of the scheduler (milliseconds) in every collective.
+ */
+export const yieldsWhenIdle = (ranks: number, threadsPerRank: number, cores: number): boolean => ranks * threadsPerRank > cores;
 
 /**
  * The command line that starts ranks with Open MPI. mpirun gets SIGKILL when its parent dies, and the ranks die with mpirun.
@@ -20,8 +28,7 @@ export function localCommand(options: LocalCommandOptions): string[] {
     // Runs side by side would otherwise share one session directory and /dev/shm, and a killed one would leave its segments.
     "--mca", "orte_tmpdir_base", options.temporaryDirectory,
     ...(options.sharedMemoryDirectory === null ? [] : ["--mca", "btl_vader_backing_directory", options.sharedMemoryDirectory]),
-    // Ranks give the core away while they wait: with more ranks than cores a spinning rank would stop the one it waits for.
-    "--mca", "mpi_yield_when_idle", "1",
+    "--mca", "mpi_yield_when_idle", options.yields ? "1" : "0",
     "--mca", "orte_base_help_aggregate", "0",
     options.program, "--config", options.configPath,
   ];

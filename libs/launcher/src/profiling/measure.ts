@@ -6,8 +6,9 @@ import { ProfileSchema, validate, type Cluster, type Failure, type Placement, ty
 import { launchTarget } from "../launch-hosts.ts";
 import { launchRanks } from "../launch.ts";
 import type { Probe, Trainer } from "../programs.ts";
-import { collectiveCurves, type Measurements } from "./measurements.ts";
+import { collectiveCurves, measurementCount, type Measurements } from "./measurements.ts";
 import { measureRuntime } from "./runtime.ts";
+import { measureSlices } from "./slices.ts";
 
 /** How long the probe may take for one point, and how even its samples should be. */
 export interface ProbeEffort {
@@ -120,7 +121,8 @@ export function assembleProfile(options: { events: readonly ProbeEvent[]; cluste
 export async function measureProfile(options: MeasureProfileOptions): Promise<MeasureProfileOutcome> {
   const { probe, cluster, needed } = options;
   const config = probeConfig(options);
-  const total = needed.collectives.length + needed.modules.length + needed.overlaps.length;
+  const total = measurementCount(needed);
+  const probed = total - needed.slices.length;
   const events: ProbeEvent[] = [];
   const digest = await programDigest(probe);
   const ranks = clusterRankCount(cluster);
@@ -152,7 +154,14 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
   });
   if (outcome.status === "stopped") return { status: "stopped" };
   if (outcome.status === "failed") return { status: "failed", failure: outcome.failure };
-  if (done !== total) return { status: "failed", failure: { code: "internal", message: `the probe measured ${done} of ${total} points` } };
+  if (done !== probed) return { status: "failed", failure: { code: "internal", message: `the probe measured ${done} of ${probed} points` } };
   const command = `${cluster.launcher === "slurm" ? `srun -n ${ranks}` : `mpirun -np ${ranks}`} internevo-probe --config ${options.runDirectory}/config.json`;
-  return { status: "measured", profile: assembleProfile({ events, cluster, digest, threadsPerRank: options.threadsPerRank, command, measuredAt, seconds: outcome.seconds, runtimeBytes: runtime.bytes, overlapPlacements: needed.overlaps.map(({ collective }) => collective.placement) }) };
+  const composed = assembleProfile({ events, cluster, digest, threadsPerRank: options.threadsPerRank, command, measuredAt, seconds: outcome.seconds, runtimeBytes: runtime.bytes, overlapPlacements: needed.overlaps.map(({ collective }) => collective.placement) });
+  const sliced = await measureSlices({
+    ...place, trainer: options.trainer, slices: needed.slices, device: composed.device, secondsPerSlice: options.effort.maximumSecondsPerPoint,
+    onSlice: ({ microBatchSize, sequenceParallel }) => options.onProgress((done += 1), total, `a micro-batch of ${microBatchSize} in the trainer, a sequence on ${sequenceParallel} ranks`),
+  });
+  if (sliced.status !== "measured") return sliced;
+  const { provenance } = composed;
+  return { status: "measured", profile: validate(ProfileSchema, { ...composed, slices: sliced.slices, provenance: { ...provenance, notes: [...provenance.notes, ...sliced.notes] } }, "profile-invalid", "the measured profile") };
 }

@@ -1,0 +1,85 @@
+import { NAMED_MODELS, resolveJob, type JobSpec, type MeasuredSlice, type Model, type Plan, type Profile, type SliceParts } from "@internevo/domain";
+import { describe, expect, it } from "vitest";
+import { CostModel } from "./cost-model.ts";
+import { requiredMeasurements } from "./measurements.ts";
+import { shippedProfile } from "./shipped-profiles.ts";
+import { partsOf, sliceShape } from "./slice-corrections.ts";
+import { atEndOfSpread } from "./spread.ts";
+
+const profile = shippedProfile("a800-128");
+const job = resolveJob({ name: "job", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 4 * 1024 * 1024, precision: "bf16", cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" } });
+const model = NAMED_MODELS["llama-7b"] as Model;
+const plain = (microBatchSize: number) => ({ microBatchSize, sequenceLengthTokens: 4096, sequenceParallel: 1, tensorParallel: 1 });
+const ulysses = (microBatchSize: number) => ({ ...plain(microBatchSize), sequenceParallel: 8 });
+const layoutOf = ({ sequenceParallel, tensorParallel }: ReturnType<typeof plain>) => ({ pipelineParallel: 1, dataParallel: 128 / sequenceParallel, sequenceParallel, tensorParallel });
+
+const timesAll = (parts: SliceParts, factor: number): SliceParts =>
+  Object.fromEntries(Object.entries(parts).map(([name, value]) => [name, Array.isArray(value) ? value.map((seconds) => factor * seconds) : factor * value])) as SliceParts;
+
+/** What a trainer would have measured where every part takes so many times longer than it is composed of. */
+function measured(slice: ReturnType<typeof plain>, factor: number, spec: JobSpec = job): MeasuredSlice {
+  const composed = new CostModel(spec, profile).sliceTime(slice.microBatchSize, layoutOf(slice));
+  return { shape: sliceShape(spec, slice), layers: 2, microBatches: 2, parts: timesAll(partsOf(composed), factor), medianSeconds: 1, p10Seconds: 0.9, p90Seconds: 1.2, samples: 5 };
+}
+const withSlices = (...slices: MeasuredSlice[]): Profile => ({ ...profile, slices });
+const timeOf = (spec: JobSpec, given: Profile, slice: ReturnType<typeof plain>) => new CostModel(spec, given).sliceTime(slice.microBatchSize, layoutOf(slice));
+
+describe("slices that a trainer measured", () => {
+  it("are what a slice of the same shape takes, part by part", () => {
+    const parts: SliceParts = {
+      forward: [1, 2, 3, 4], forwardAttention: 5, forwardCommunication: 6, backward: [7, 8, 9, 10], backwardAttention: 11, backwardCommunication: 12,
+      embedding: 13, embeddingCommunication: 0, head: 14, headCommunication: 0,
+    };
+    const time = timeOf(job, withSlices({ ...measured(ulysses(2), 1), parts }), ulysses(2));
+    const read = partsOf(time);
+    for (const name of Object.keys(parts) as (keyof SliceParts)[]) for (const [at, value] of [parts[name]].flat().entries()) expect([read[name]].flat()[at], name).toBeCloseTo(value, 9);
+    expect(time.forwardSeconds).toBeCloseTo(15, 9);
+    expect(time.backwardSeconds).toBeCloseTo(45, 9);
+    expect(time.forwardModules[0]).toBeCloseTo(6, 9);
+    expect(time.backwardModules[1]).toBeCloseTo(19, 9);
+  });
+
+  it("correct sizes between them in between, and others as the nearest, each kind of sharing by its own", () => {
+    const given = withSlices(measured(plain(1), 1.1), measured(plain(4), 1.4), measured(ulysses(2), 3));
+    const factor = (slice: ReturnType<typeof plain>) => timeOf(job, given, slice).forwardSeconds / timeOf(job, profile, slice).forwardSeconds;
+    expect(factor(plain(1))).toBeCloseTo(1.1, 9);
+    expect(factor(plain(2))).toBeCloseTo(Math.sqrt(1.1 * 1.4), 9);
+    expect(factor(plain(8))).toBeCloseTo(1.4, 9);
+    expect(factor(ulysses(8))).toBeCloseTo(3, 9);
+    expect(factor({ ...plain(2), sequenceParallel: 2 })).toBeCloseTo(3, 9);
+  });
+
+  it("make recomputation longer as the products that it repeats", () => {
+    const time = timeOf(job, withSlices(measured(plain(2), 1.5)), plain(2));
+    expect(time.recomputeSeconds).toBeCloseTo(1.5 * timeOf(job, profile, plain(2)).recomputeSeconds, 12);
+  });
+
+  it("of another model, or of another way to share, change nothing, and say so", () => {
+    const other = { ...job, model: { ...model, ffnHiddenSize: 8192 } };
+    const costs = new CostModel(job, withSlices(measured(plain(2), 2, other)));
+    expect(costs.sliceTime(2, layoutOf(plain(2)))).toEqual(timeOf(job, profile, plain(2)));
+    expect(costs.warnings.join("\n")).toContain("of other models");
+    const alone = new CostModel(job, withSlices(measured(plain(2), 2)));
+    expect(alone.sliceTime(2, layoutOf(ulysses(2)))).toEqual(timeOf(job, profile, ulysses(2)));
+    expect(alone.warnings.join("\n")).toContain("did not measure in a trainer");
+  });
+
+  it("spread with the rest of the profile", () => {
+    const plan: Plan = { microBatchSize: 2, microBatches: 4, recompute: false, ...layoutOf(plain(2)), parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none" };
+    const given = withSlices(measured(plain(2), 1));
+    const [low, middle, high] = [atEndOfSpread(given, "p10Seconds"), given, atEndOfSpread(given, "p90Seconds")].map((each) => new CostModel(job, each).time(plan).computeSeconds) as [number, number, number];
+    expect(low / middle).toBeCloseTo(0.9, 6);
+    expect(high / middle).toBeCloseTo(1.2, 6);
+  });
+});
+
+it("requiredMeasurements asks for slices of every way to share a sequence, few of each", () => {
+  const small = resolveJob({ name: "small", model: { name: "m", hiddenSize: 128, layers: 4, heads: 8, kvHeads: 4, ffnHiddenSize: 384, vocabularySize: 256 }, sequenceLengthTokens: 256, globalBatchTokens: 4096, precision: "fp32", cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" } });
+  const { slices } = requiredMeasurements(small);
+  const kinds = new Set(slices.map(({ sequenceParallel: sp, tensorParallel: tp, contextParallel: cp }) => `${sp} ${tp} ${cp}`));
+  expect(kinds).toEqual(new Set(["1 1 1", "2 1 1", "2 1 2", "2 2 1"]));
+  expect(slices.length).toBeLessThanOrEqual(10);
+  expect(new Set(slices.map((shape) => JSON.stringify(shape))).size).toBe(slices.length);
+  // On a large cluster the trainer runs no more than some dozens.
+  expect(requiredMeasurements(job).slices.length).toBeLessThanOrEqual(40);
+});

@@ -1,0 +1,147 @@
+import { contextOf, type JobSpec, type MeasuredSlice, type SliceParts, type SliceShape } from "@internevo/domain";
+import { computePrecision, type LayerSlice } from "./layer.ts";
+import type { SliceTime } from "./layer-time.ts";
+import type { Warn } from "./warnings.ts";
+
+/** The shape of a slice of a job, as it is measured. */
+export function sliceShape({ model, precision }: Pick<JobSpec, "model" | "precision">, slice: LayerSlice): SliceShape {
+  const { hiddenSize, heads, kvHeads, ffnHiddenSize, vocabularySize } = model;
+  const { microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel } = slice;
+  return { precision: computePrecision(precision), hiddenSize, heads, kvHeads, ffnHiddenSize, vocabularySize, microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel: contextOf(slice) };
+}
+
+const WIDTHS = ["precision", "hiddenSize", "heads", "kvHeads", "ffnHiddenSize", "vocabularySize"] as const;
+const sameModel = (a: SliceShape, b: SliceShape): boolean => WIDTHS.every((field) => a[field] === b[field]);
+
+/** How the ranks of a sequence share it: slices are corrected by those of their own kind. */
+type Sharing = "alone" | "tensor" | "ring" | "heads";
+function sharingOf({ sequenceParallel, tensorParallel, contextParallel }: SliceShape): Sharing {
+  if (sequenceParallel === 1) return "alone";
+  if (tensorParallel > 1) return "tensor";
+  return contextParallel > 1 ? "ring" : "heads";
+}
+
+/** Of two slices of one model: how unlike they are beside their micro-batch, as the sum of the logarithms of what differs. */
+const unlike = (a: SliceShape, b: SliceShape): number =>
+  (["sequenceLengthTokens", "sequenceParallel", "contextParallel"] as const).reduce((sum, field) => sum + Math.abs(Math.log(a[field] / b[field])), 0);
+
+/** How much longer each part takes in a step than what it is composed of; 1 where nothing is composed. */
+type Ratios = { readonly [Name in keyof SliceParts]: SliceParts[Name] extends number ? number : readonly [number, number, number, number] };
+
+const ratio = (measured: number, composed: number): number => (composed > 0 && measured > 0 ? measured / composed : 1);
+const each = (of: (index: 0 | 1 | 2 | 3) => number): readonly [number, number, number, number] => [of(0), of(1), of(2), of(3)];
+
+/** The parts of a slice, as they are measured: attention apart. */
+export function partsOf(time: SliceTime): SliceParts {
+  const [f0, f1, f2, f3] = time.forwardModules;
+  const [b0, b1, b2, b3] = time.backwardModules;
+  return {
+    forward: [f0 - time.forwardAttentionSeconds, f1, f2, f3], forwardAttention: time.forwardAttentionSeconds, forwardCommunication: time.forwardCommunicationSeconds,
+    backward: [b0, b1 - time.backwardAttentionSeconds, b2, b3], backwardAttention: time.backwardAttentionSeconds, backwardCommunication: time.backwardCommunicationSeconds,
+    embedding: time.embeddingSeconds, embeddingCommunication: time.embeddingCommunicationSeconds, head: time.headSeconds, headCommunication: time.headCommunicationSeconds,
+  };
+}
+
+function ratiosOf(measured: SliceParts, composed: SliceParts): Ratios {
+  return {
+    forward: each((i) => ratio(measured.forward[i], composed.forward[i])),
+    forwardAttention: ratio(measured.forwardAttention, composed.forwardAttention),
+    forwardCommunication: ratio(measured.forwardCommunication, composed.forwardCommunication),
+    backward: each((i) => ratio(measured.backward[i], composed.backward[i])),
+    backwardAttention: ratio(measured.backwardAttention, composed.backwardAttention),
+    backwardCommunication: ratio(measured.backwardCommunication, composed.backwardCommunication),
+    embedding: ratio(measured.embedding, composed.embedding),
+    embeddingCommunication: ratio(measured.embeddingCommunication, composed.embeddingCommunication),
+    head: ratio(measured.head, composed.head),
+    headCommunication: ratio(measured.headCommunication, composed.headCommunication),
+  };
+}
+
+/** Between two, on the log line. */
+function between(a: Ratios, b: Ratios, weight: number): Ratios {
+  const mix = (x: number, y: number): number => Math.exp((1 - weight) * Math.log(x) + weight * Math.log(y));
+  return {
+    forward: each((i) => mix(a.forward[i], b.forward[i])), forwardAttention: mix(a.forwardAttention, b.forwardAttention), forwardCommunication: mix(a.forwardCommunication, b.forwardCommunication),
+    backward: each((i) => mix(a.backward[i], b.backward[i])), backwardAttention: mix(a.backwardAttention, b.backwardAttention), backwardCommunication: mix(a.backwardCommunication, b.backwardCommunication),
+    embedding: mix(a.embedding, b.embedding), embeddingCommunication: mix(a.embeddingCommunication, b.embeddingCommunication), head: mix(a.head, b.head), headCommunication: mix(a.headCommunication, b.headCommunication),
+  };
+}
+
+function corrected(time: SliceTime, by: Ratios): SliceTime {
+  const { forward: f, forwardAttention, backward: b, backwardAttention } = partsOf(time);
+  const forwardModules = each((i) => f[i] * by.forward[i]);
+  const backwardModules = each((i) => b[i] * by.backward[i]);
+  const forwardAttentionSeconds = forwardAttention * by.forwardAttention;
+  const backwardAttentionSeconds = backwardAttention * by.backwardAttention;
+  const sum = (list: readonly number[]): number => list.reduce((total, value) => total + value, 0);
+  const forwardSeconds = sum(forwardModules) + forwardAttentionSeconds;
+  const kept = f[0] + f[1] + f[2];
+  // What recomputation repeats is the forward pass up to the products that are kept: it is corrected as those are.
+  const again = kept > 0 ? (f[0] * by.forward[0] + f[1] * by.forward[1] + f[2] * by.forward[2]) / kept : 1;
+  return {
+    ...time,
+    forwardSeconds,
+    backwardSeconds: sum(backwardModules) + backwardAttentionSeconds,
+    forwardModules: [forwardModules[0] + forwardAttentionSeconds, forwardModules[1], forwardModules[2], forwardModules[3]],
+    backwardModules: [backwardModules[0], backwardModules[1] + backwardAttentionSeconds, backwardModules[2], backwardModules[3]],
+    forwardAttentionSeconds,
+    backwardAttentionSeconds,
+    recomputeSeconds: (time.recomputeSeconds - forwardAttention) * again + forwardAttentionSeconds,
+    forwardCommunicationSeconds: time.forwardCommunicationSeconds * by.forwardCommunication,
+    backwardCommunicationSeconds: time.backwardCommunicationSeconds * by.backwardCommunication,
+    recomputeCommunicationSeconds: time.recomputeCommunicationSeconds * by.forwardCommunication,
+    embeddingCommunicationSeconds: time.embeddingCommunicationSeconds * by.embeddingCommunication,
+    headCommunicationSeconds: time.headCommunicationSeconds * by.headCommunication,
+    embeddingSeconds: time.embeddingSeconds * by.embedding,
+    headSeconds: time.headSeconds * by.head,
+  };
+}
+
+/**
+ * Corrections of composed slices by slices that the trainer ran. A slice is composed of modules and collectives that were measured one by one;
+ * in a step their data are colder, their rows lie apart, and ranks wait for one another. Every part is taken as many times longer as it
+ * was in the nearest measured slice of the same model and kind of sharing; between two sizes of a micro-batch, in between.
+ */
+export class SliceCorrections {
+  readonly #job: Pick<JobSpec, "model" | "precision">;
+  readonly #measured: readonly MeasuredSlice[];
+  readonly #compose: (slice: LayerSlice) => SliceTime;
+  readonly #warn: Warn;
+  readonly #ratios = new Map<MeasuredSlice, Ratios>();
+
+  /** @param compose the time of a slice by its modules and collectives, where nothing runs beside them. */
+  constructor(job: Pick<JobSpec, "model" | "precision">, measured: readonly MeasuredSlice[], compose: (slice: LayerSlice) => SliceTime, warn: Warn) {
+    this.#job = job;
+    this.#compose = compose;
+    this.#warn = warn;
+    const own = sliceShape(job, { microBatchSize: 1, sequenceLengthTokens: 1, sequenceParallel: 1, tensorParallel: 1 });
+    this.#measured = measured.filter(({ shape }) => sameModel(shape, own));
+    if (measured.length > 0 && this.#measured.length === 0) warn("micro-batches that the profile measured in a trainer are of other models, so that predictions are composed of modules", `${own.hiddenSize} wide`);
+  }
+
+  #ratiosOf(one: MeasuredSlice): Ratios {
+    let ratios = this.#ratios.get(one);
+    if (!ratios) this.#ratios.set(one, (ratios = ratiosOf(one.parts, partsOf(this.#compose(one.shape)))));
+    return ratios;
+  }
+
+  /** @param time of the slice, composed. */
+  apply(slice: LayerSlice, time: SliceTime): SliceTime {
+    if (this.#measured.length === 0) return time;
+    const shape = sliceShape(this.#job, slice);
+    const sharing = sharingOf(shape);
+    const own = this.#measured.filter((one) => sharingOf(one.shape) === sharing);
+    if (own.length === 0) {
+      this.#warn("ways to share a sequence that the profile did not measure in a trainer, composed of modules and collectives", sharing);
+      return time;
+    }
+    const distance = Math.min(...own.map((one) => unlike(one.shape, shape)));
+    const line = own.filter((one) => unlike(one.shape, shape) <= distance + 1e-9).sort((a, b) => a.shape.microBatchSize - b.shape.microBatchSize);
+    const above = line.findIndex((one) => one.shape.microBatchSize >= shape.microBatchSize);
+    const upper = line[above < 0 ? line.length - 1 : above] as MeasuredSlice;
+    const lower = above <= 0 ? upper : (line[above - 1] as MeasuredSlice);
+    if (upper === lower || upper.shape.microBatchSize === shape.microBatchSize) return corrected(time, this.#ratiosOf(upper));
+    const weight = Math.log(shape.microBatchSize / lower.shape.microBatchSize) / Math.log(upper.shape.microBatchSize / lower.shape.microBatchSize);
+    return corrected(time, between(this.#ratiosOf(lower), this.#ratiosOf(upper), weight));
+  }
+}

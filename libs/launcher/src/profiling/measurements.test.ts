@@ -1,0 +1,31 @@
+import { shippedProfile } from "@internevo/cost-model";
+import type { MeasuredSlice, Profile, SliceShape } from "@internevo/domain";
+import { expect, it } from "vitest";
+import { countMissing, mergeProfiles, missingMeasurements, type Measurements } from "./measurements.ts";
+
+const shape = (microBatchSize: number, sequenceLengthTokens = 256): SliceShape => ({
+  precision: "fp32", hiddenSize: 128, heads: 8, kvHeads: 4, ffnHiddenSize: 384, vocabularySize: 256, microBatchSize, sequenceLengthTokens, sequenceParallel: 1, tensorParallel: 1, contextParallel: 1,
+});
+const slice = (each: SliceShape, seconds = 1): MeasuredSlice => ({
+  shape: each, layers: 2, microBatches: 1, medianSeconds: seconds,
+  parts: { forward: [1, 1, 1, 1], forwardAttention: 1, forwardCommunication: 0, backward: [1, 1, 1, 1], backwardAttention: 1, backwardCommunication: 0, embedding: 1, embeddingCommunication: 0, head: 1, headCommunication: 0 },
+});
+const base = shippedProfile("a800-128");
+const withSlices = (...slices: MeasuredSlice[]): Profile => ({ ...base, slices });
+const needing = (...slices: SliceShape[]): Measurements => ({ modules: [], collectives: [], overlaps: [], slices });
+
+it("slices of a sequence of which none was run are missing", () => {
+  expect(countMissing(base, needing(shape(1), shape(4)))).toBe(2);
+  expect(countMissing(withSlices(slice(shape(1))), needing(shape(1, 512)))).toBe(1);
+});
+
+it("a slice that another of its sequence stands in for does not make a profile stale, and is measured with the rest", () => {
+  const profile = withSlices(slice(shape(1)));
+  expect(countMissing(profile, needing(shape(1), shape(4)))).toBe(0);
+  expect(missingMeasurements(profile, needing(shape(1), shape(4))).slices).toEqual([shape(4)]);
+});
+
+it("merged profiles have the slices of both, the newer's where both have one", () => {
+  const merged = mergeProfiles(withSlices(slice(shape(1)), slice(shape(4))), withSlices(slice(shape(4), 2), slice(shape(8))));
+  expect(merged.slices?.map((each) => [each.shape.microBatchSize, each.medianSeconds])).toEqual([[1, 1], [4, 2], [8, 1]]);
+});

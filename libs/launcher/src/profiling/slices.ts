@@ -1,0 +1,140 @@
+import { randomInt } from "node:crypto";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { NATIVE_PROTOCOL, type TrainerConfig } from "@internevo/contracts";
+import { buildMesh, layerModules, rooflineSeconds, type DevicePeak } from "@internevo/cost-model";
+import type { Failure, MeasuredSlice, Plan, SliceParts, SliceShape } from "@internevo/domain";
+import { encodeHeader } from "../dataset/token-file.ts";
+import { launchRanks, type LaunchOptions } from "../launch.ts";
+import type { Trainer } from "../programs.ts";
+import { passesSeconds, stepParts, type StepParts } from "./step-parts.ts";
+import { readTimeline, stepsOf, type LaneStep } from "./timeline-events.ts";
+
+/** What is run of a slice: enough layers that one finds the caches as another left them, and two micro-batches where they are short. */
+const LAYERS = 2;
+const MOST_MICRO_BATCHES = 2;
+const LEAST_STEPS = 4;
+const MOST_STEPS = 16;
+/** At this part of the device's peak a step is expected when it is decided how many fit the time. */
+const EXPECTED_PEAK_FRACTION = 0.5;
+const TIMEOUT_SECONDS = 300;
+const OPTIMIZER: TrainerConfig["optimizer"] = { peakLearningRate: 1e-3, minLearningRate: 1e-4, warmupSteps: 0, decaySteps: 1, weightDecay: 0, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, clipGlobalNorm: 1 };
+
+const quantile = (sorted: readonly number[], q: number): number => {
+  const at = q * (sorted.length - 1);
+  const low = sorted[Math.floor(at)] as number;
+  return low + (at - Math.floor(at)) * ((sorted[Math.ceil(at)] as number) - low);
+};
+const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/** A step of all ranks: the mean of each part over the ranks, stretched to the rank that took longest for its passes: the others wait for it. */
+function ofAllRanks(ranks: readonly LaneStep[]): { readonly parts: StepParts; readonly seconds: number } {
+  const each = ranks.map(stepParts);
+  const lengths = ranks.map(passesSeconds);
+  const seconds = Math.max(...lengths);
+  const stretch = seconds / mean(lengths);
+  const parts = Object.fromEntries(Object.keys(each[0] as StepParts).map((name) => [name, stretch * mean(each.map((one) => one[name as keyof StepParts]))])) as StepParts;
+  return { parts, seconds };
+}
+
+/** The parts of a slice from the measured steps of all ranks. @throws Error when the ranks recorded different steps, or none. */
+export function slicePartsOf(ranks: readonly (readonly LaneStep[])[], layers: number, microBatches: number): Pick<MeasuredSlice, "parts" | "medianSeconds" | "p10Seconds" | "p90Seconds" | "samples"> {
+  const count = ranks[0]?.length ?? 0;
+  if (count === 0 || ranks.some((steps) => steps.length !== count)) throw new Error("the ranks of a slice did not record the same steps");
+  const steps = Array.from({ length: count }, (_, step) => ofAllRanks(ranks.map((own) => own[step] as LaneStep)));
+  const times = steps.map(({ seconds }) => seconds / microBatches).sort((a, b) => a - b);
+  const median = (segment: keyof StepParts, times_: number): number => Math.max(0, quantile(steps.map(({ parts }) => parts[segment]).sort((a, b) => a - b), 0.5) / times_);
+  const layer = (segment: keyof StepParts): number => median(segment, layers * microBatches);
+  const once = (segment: keyof StepParts): number => median(segment, microBatches);
+  const parts: SliceParts = {
+    forward: [layer("forward qkv"), layer("forward attention output"), layer("forward gate and up"), layer("forward down")],
+    forwardAttention: layer("forward attention"),
+    forwardCommunication: layer("forward communication"),
+    backward: [layer("backward qkv"), layer("backward attention output"), layer("backward gate and up"), layer("backward down")],
+    backwardAttention: layer("backward attention"),
+    backwardCommunication: layer("backward communication"),
+    embedding: once("embedding"),
+    embeddingCommunication: once("embedding communication"),
+    head: once("head"),
+    headCommunication: once("head communication"),
+  };
+  return { parts, medianSeconds: quantile(times, 0.5), p10Seconds: quantile(times, 0.1), p90Seconds: quantile(times, 0.9), samples: count };
+}
+
+export type SlicesOutcome =
+  | { readonly status: "measured"; readonly slices: MeasuredSlice[]; readonly notes: string[] }
+  | { readonly status: "stopped" }
+  | { readonly status: "failed"; readonly failure: Failure };
+
+export interface MeasureSlicesOptions extends Omit<LaunchOptions<Trainer>, "program" | "config" | "onEvent"> {
+  readonly trainer: Trainer;
+  readonly slices: readonly SliceShape[];
+  readonly device: DevicePeak;
+  /** About so long each is measured. */
+  readonly secondsPerSlice: number;
+  readonly onSlice: (shape: SliceShape) => void;
+}
+
+/** Tokens at random, as in a text all rows of the embedding are read. */
+async function writeTokens(path: string, shape: SliceShape, sequences: number): Promise<void> {
+  const tokenCount = sequences * shape.sequenceLengthTokens + 1;
+  const bytesPerToken = shape.vocabularySize <= 2 ** 16 ? 2 : 4;
+  const tokens = bytesPerToken === 2 ? new Uint16Array(tokenCount) : new Uint32Array(tokenCount);
+  for (let at = 0; at < tokenCount; at += 1) tokens[at] = randomInt(shape.vocabularySize);
+  await writeFile(path, Buffer.concat([encodeHeader({ bytesPerToken, tokenCount, vocabularySize: shape.vocabularySize }), Buffer.from(tokens.buffer)]));
+}
+
+/** How many micro-batches and steps fit the time, about. */
+function extentOf(shape: SliceShape, device: DevicePeak, seconds: number): { readonly microBatches: number; readonly steps: number } {
+  const { forward, backward } = layerModules({ ...shape, name: "slice", layers: LAYERS, tiedEmbeddings: false, ropeTheta: 10_000, normEpsilon: 1e-5, initStandardDeviation: 0.02 }, shape, shape.precision);
+  const layer = [...forward, ...backward].reduce((sum, one) => sum + one.count * rooflineSeconds(one.shape, device), 0);
+  const microBatch = (LAYERS * layer) / EXPECTED_PEAK_FRACTION;
+  const microBatches = MOST_MICRO_BATCHES * microBatch * LEAST_STEPS <= seconds ? MOST_MICRO_BATCHES : 1;
+  return { microBatches, steps: Math.min(MOST_STEPS, Math.max(LEAST_STEPS, Math.round(seconds / (microBatches * microBatch)))) };
+}
+
+/**
+ * Runs slices with the trainer itself: a model of the asked widths with a few layers, unsharded, on all ranks of the cluster, and takes the
+ * parts of a layer from its timeline. Modules that are measured one by one, on data that are still in the caches and without the waits of
+ * ranks for one another, say less than a step needs.
+ * A slice that does not fit the memory is left out, with a note.
+ */
+export async function measureSlices(options: MeasureSlicesOptions): Promise<SlicesOutcome> {
+  const { trainer, ranks, runDirectory, slices, device, secondsPerSlice, onSlice, ...place } = options;
+  await mkdir(runDirectory, { recursive: true });
+  const measured: MeasuredSlice[] = [];
+  const notes: string[] = [];
+  const begin = performance.now();
+  for (const [index, shape] of slices.entries()) {
+    const path = join(runDirectory, "slice.tokens");
+    const timelinePath = join(runDirectory, `slice-${index}.json`);
+    const { precision, microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel, ...widths } = shape;
+    const dataParallel = ranks / sequenceParallel;
+    const { microBatches, steps } = extentOf(shape, device, secondsPerSlice);
+    await writeTokens(path, shape, microBatchSize * microBatches * dataParallel);
+    const plan: Plan = {
+      microBatchSize, microBatches, recompute: false, pipelineParallel: 1, dataParallel, tensorParallel, sequenceParallel, contextParallel,
+      parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none",
+    };
+    const config: TrainerConfig = {
+      protocol: NATIVE_PROTOCOL, model: { ...widths, layers: LAYERS, tiedEmbeddings: false, ropeTheta: 10_000, normEpsilon: 1e-5, initStandardDeviation: 0.02 }, sequenceLengthTokens, precision,
+      plan: { microBatchSize, microBatches, recompute: false, pipelineParallel: 1, dataParallel, tensorParallel, sequenceParallel, ...(contextParallel > 1 ? { contextParallel } : {}), parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1 },
+      mesh: buildMesh(plan), optimizer: OPTIMIZER, data: { path, format: "own" },
+      seed: 0, steps: steps + 2, checkpoint: null, memoryLimitBytes: null, threadsPerRank: place.threadsPerRank, deterministic: true, gradientDumpPath: null,
+      // The first step is not counted; of the recorded ones the first says where the next begins.
+      timeline: { path: timelinePath, firstStep: 2, steps: steps + 1 },
+    };
+    const outcome = await launchRanks({ ...place, ranks, runDirectory, program: trainer, config, timeoutSeconds: TIMEOUT_SECONDS, onEvent: () => undefined });
+    if (outcome.status === "stopped") return { status: "stopped" };
+    if (outcome.status === "failed") {
+      if (outcome.failure.code !== "out-of-memory") return { status: "failed", failure: outcome.failure };
+      notes.push(`no room for a micro-batch of ${microBatchSize} sequences of ${sequenceLengthTokens} tokens over ${sequenceParallel} ranks`);
+    } else {
+      const timeline = await readTimeline(timelinePath);
+      measured.push({ shape, layers: LAYERS, microBatches, ...slicePartsOf(timeline.map(stepsOf), LAYERS, microBatches) });
+    }
+    onSlice(shape);
+  }
+  if (measured.length > 0) notes.push(`${measured.length} micro-batches in the trainer took ${((performance.now() - begin) / 1000).toFixed(1)} s`);
+  return { status: "measured", slices: measured, notes };
+}

@@ -1,0 +1,89 @@
+import type { LaneEvent, LaneStep } from "./timeline-events.ts";
+
+/** Kinds of segments that a step's time is divided into; `gather` and the last four are of sharding and of a pipeline. */
+export const SEGMENTS = [
+  "forward qkv", "forward attention", "forward attention output", "forward gate and up", "forward down", "forward communication",
+  "backward qkv", "backward attention", "backward attention output", "backward gate and up", "backward down", "backward communication",
+  "embedding", "embedding communication", "head", "head communication",
+  "parameters and gradients", "pipeline", "begin of the step", "reduction at the end", "update",
+] as const;
+export type Segment = (typeof SEGMENTS)[number];
+
+/** Seconds of each kind in a step; together they are the step. */
+export type StepParts = Readonly<Record<Segment, number>>;
+
+const COMPUTE: Readonly<Record<string, Segment>> = {
+  "embedding forward": "embedding", "embedding backward": "embedding", "head and loss": "head",
+  "linear forward qkv": "forward qkv", "attention forward": "forward attention", "linear forward attention output": "forward attention output",
+  "linear forward gate and up": "forward gate and up", "linear forward down": "forward down",
+  "linear backward down": "backward down", "linear backward gate and up": "backward gate and up", "linear backward attention output": "backward attention output",
+  "attention backward": "backward attention", "linear backward qkv": "backward qkv",
+  "gradient norm": "update", optimizer: "update",
+};
+
+/** Collectives of sequence and tensor parallelism: they belong to the pass around them. */
+const OF_PASS = new Set(["all-to-all of heads and sequence", "ring exchange", "all-gather activations", "reduce-scatter activations", "all-gather loss statistics"]);
+const PIPELINE = new Set(["wait for the stage before or after", "wait until a message is taken"]);
+const LAST_BACKWARD = "embedding backward";
+const NORM = "all-reduce loss and gradient norm";
+
+/** What a collective of a pass counts as: by the computation that it interrupts, or else that is before and after it. */
+function communicationOf(name: string, around: Segment): Segment {
+  if (around === "embedding") return "embedding communication";
+  if (around === "head") return "head communication";
+  return around.startsWith("backward") || name === "backward" ? "backward communication" : "forward communication";
+}
+
+/**
+ * A step of one rank by kinds of segments. Time between two events (norms, rotary positions, sums, copies, reading data) counts as the
+ * computation that follows, or that is before when a collective follows: it is what a layer's unit needs around its products.
+ * What comes after the last backward pass is reduction until the gradients' norm, and then update.
+ */
+export function stepParts({ start, end, events }: LaneStep): StepParts {
+  const parts = Object.fromEntries(SEGMENTS.map((segment) => [segment, 0])) as Record<Segment, number>;
+  const own = events.filter(({ lane }) => lane !== "communication");
+  const lastBackward = own.findLastIndex(({ name }) => name === LAST_BACKWARD || COMPUTE[name]?.startsWith("backward") === true);
+  const normAt = own.findIndex(({ name }, index) => index > lastBackward && name === NORM);
+  let clock = start;
+  let before: Segment = "begin of the step";
+  let container: LaneEvent | undefined;
+  own.forEach((event, index) => {
+    const { name } = event;
+    const length = event.end - event.start;
+    const computes = COMPUTE[name];
+    if (container !== undefined && event.start >= container.end) container = undefined;
+    let segment: Segment;
+    if (index > lastBackward) segment = normAt >= 0 && index <= normAt ? "reduction at the end" : "update";
+    else if (computes !== undefined) segment = computes;
+    else if (PIPELINE.has(name)) segment = "pipeline";
+    else if (OF_PASS.has(name)) {
+      const inside = container && COMPUTE[container.name];
+      const next = name === "all-gather activations" ? own.slice(index + 1).map((each) => COMPUTE[each.name]).find((each) => each !== undefined) : undefined;
+      segment = communicationOf(name, inside ?? (next === "head" ? "head" : before));
+      if (inside !== undefined) parts[inside] -= length; // the computation goes on behind it
+    } else segment = "parameters and gradients";
+    parts[segment] += length;
+    const nested = container !== undefined;
+    if (!nested) {
+      const gap = Math.max(0, event.start - clock);
+      const first = clock === start && before === "begin of the step";
+      if (first) parts["begin of the step"] += gap;
+      else parts[computes !== undefined && index <= lastBackward ? computes : index > lastBackward ? segment : before] += gap;
+      clock = Math.max(clock, event.end);
+    }
+    if (computes !== undefined) {
+      if (!nested) container = event;
+      before = computes;
+    }
+  });
+  parts["update"] += Math.max(0, end - clock);
+  return parts;
+}
+
+/** Seconds from the first computation of a step to the end of its last backward pass, on this rank. */
+export function passesSeconds({ events }: LaneStep): number {
+  const own = events.filter(({ lane }) => lane !== "communication");
+  const first = own.find(({ name }) => COMPUTE[name] !== undefined);
+  const last = own.findLast(({ name }) => name === LAST_BACKWARD || COMPUTE[name]?.startsWith("backward") === true);
+  return first && last ? last.end - first.start : 0;
+}

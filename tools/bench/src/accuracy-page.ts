@@ -1,0 +1,152 @@
+import * as Plot from "@observablehq/plot";
+import { measuredOf, timeErrorOf, type Compared } from "./accuracy-statistics.ts";
+import { COLORS, renderChart } from "./charts.ts";
+import type { AccuracyRow } from "./measure-accuracy.ts";
+import { circumstancesText, table, writePage, type Circumstances } from "./report.ts";
+
+export interface AccuracyResult {
+  readonly benchmark: "accuracy";
+  readonly device: string;
+  readonly settings: { readonly plans: number; readonly repeat: number; readonly steps: number; readonly seed: number };
+  readonly circumstances: Circumstances;
+  /** What profiling took, by place. */
+  readonly profiles: readonly { readonly place: string; readonly notes: readonly string[] }[];
+  readonly overall: Overall;
+  readonly rows: readonly AccuracyRow[];
+}
+
+export interface Overall {
+  readonly plans: number;
+  readonly meanError: number;
+  readonly worstError: number;
+  readonly withinRange: number | null;
+  /** Means over the rows. */
+  readonly kendallTau: number | null;
+  readonly kendallTauWithTies: number | null;
+  readonly bestIsCandidate: number;
+  readonly mostChosenSlowerBy: number;
+  readonly rows: number;
+}
+
+const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+const meanOrNull = (values: readonly (number | null)[]): number | null => (values.every((value) => value !== null) && values.length > 0 ? mean(values) : null);
+
+export function overallOf(rows: readonly AccuracyRow[]): Overall {
+  const all = rows.flatMap(({ compared }) => compared);
+  const errors = all.map((one) => Math.abs(timeErrorOf(one)));
+  const ranged = all.filter(({ range }) => range !== null);
+  return {
+    plans: all.length,
+    meanError: mean(errors),
+    worstError: Math.max(...errors),
+    withinRange: ranged.length === 0 ? null : mean(ranged.map((one) => (one.range && measuredOf(one) >= one.range.low && measuredOf(one) <= one.range.high ? 1 : 0))),
+    kendallTau: meanOrNull(rows.map(({ statistics }) => statistics.kendallTau)),
+    kendallTauWithTies: meanOrNull(rows.map(({ statistics }) => statistics.kendallTauWithTies).filter((tau) => tau !== null)),
+    bestIsCandidate: rows.filter(({ statistics }) => statistics.best.candidate).length,
+    mostChosenSlowerBy: Math.max(...rows.map(({ statistics }) => statistics.chosenSlowerBy)),
+    rows: rows.length,
+  };
+}
+
+/** How a plan's ranks share the work, by its label. */
+export function kindOf({ plan }: Pick<Compared, "plan">): string {
+  const value = (name: string): number => Number(new RegExp(`\\b${name}(\\d+)`).exec(plan)?.[1] ?? 1);
+  if (value("pp") > 1) return "pipeline";
+  if (value("tp") > 1) return "tensor";
+  if (value("cp") > 1) return "ring";
+  if (value("sp") > 1) return "heads (Ulysses)";
+  return value("ps") > 1 ? "data, parameters sharded" : "data";
+}
+
+const PALETTE = [COLORS.blue, COLORS.orange, COLORS.green, COLORS.vermilion, COLORS.purple, COLORS.sky, COLORS.grey];
+
+function scatter({ rows }: AccuracyResult): string {
+  const kinds = [...new Set(rows.flatMap(({ compared }) => compared.map(kindOf)))].sort();
+  const color = (kind: string): string => PALETTE[kinds.indexOf(kind) % PALETTE.length] as string;
+  const points = rows.flatMap((row) => row.compared.map((one) => ({ x: 1e3 * measuredOf(one), y: 1e3 * one.predictedSeconds, low: 1e3 * (one.range?.low ?? one.predictedSeconds), high: 1e3 * (one.range?.high ?? one.predictedSeconds), kind: kindOf(one), place: row.place })));
+  const ends = [Math.min(...points.flatMap(({ x, y }) => [x, y])) * 0.9, Math.max(...points.flatMap(({ x, y }) => [x, y])) * 1.1] as const;
+  const line = (factor: number) => ends.map((x) => ({ x, y: factor * x }));
+  const places = [...new Set(points.map(({ place }) => place))];
+  return renderChart({
+    title: "Predicted and measured step times",
+    subtitle: "milliseconds; each point a plan with its predicted range, on the line where they are equal; dashed: 15% off",
+    legend: kinds.map((kind) => ({ label: kind, color: color(kind) })),
+    plot: {
+      width: 300 * places.length + 80, height: 380, marginLeft: 60, marginBottom: 45, marginTop: 30,
+      fx: { label: null, domain: places },
+      x: { type: "log", label: "measured", labelArrow: "none", domain: [...ends], ticks: 4, tickFormat: "~s" },
+      y: { type: "log", label: "predicted", labelArrow: "none", domain: [...ends], grid: true, ticks: 6, tickFormat: "~s" },
+      marks: [
+        Plot.line(line(1), { x: "x", y: "y", stroke: "#555" }),
+        ...[0.85, 1.15].map((factor) => Plot.line(line(factor), { x: "x", y: "y", stroke: "#999", strokeDasharray: "4,4", clip: true })),
+        Plot.ruleX(points, { fx: "place", x: "x", y1: "low", y2: "high", stroke: ({ kind }: (typeof points)[number]) => color(kind), strokeOpacity: 0.35 }),
+        Plot.dot(points, { fx: "place", x: "x", y: "y", r: 2.5, fill: ({ kind }: (typeof points)[number]) => color(kind) }),
+      ],
+    },
+  });
+}
+
+function errorChart({ rows }: AccuracyResult): string {
+  const points = rows.flatMap((row) => row.compared.map((one) => ({ row: `${row.place}: ${row.job}`, error: 100 * timeErrorOf(one), candidate: one.candidate })));
+  const names = [...new Set(points.map(({ row }) => row))];
+  return renderChart({
+    title: "Errors of the predicted step times",
+    subtitle: "per cent; below zero: predicted too fast; each stroke a plan",
+    legend: [{ label: "a candidate for trials", color: COLORS.blue }, { label: "another plan", color: COLORS.orange }],
+    plot: {
+      width: 860, height: 60 + 26 * names.length, marginLeft: 250, marginBottom: 40, marginTop: 10,
+      x: { label: "error (%)", labelArrow: "none", grid: true },
+      y: { label: null, domain: names },
+      marks: [
+        Plot.ruleX([0]),
+        ...[-15, 15].map((at) => Plot.ruleX([at], { stroke: "#999", strokeDasharray: "4,4" })),
+        Plot.tickX(points, { x: "error", y: "row", stroke: ({ candidate }: (typeof points)[number]) => (candidate ? COLORS.blue : COLORS.orange), strokeWidth: 2, strokeOpacity: 0.8 }),
+      ],
+    },
+  });
+}
+
+const percent = (value: number | null, digits = 1): string => (value === null ? "–" : `${(100 * value).toFixed(digits)}%`);
+const signed = (value: number): string => `${value < 0 ? "" : "+"}${(100 * value).toFixed(1)}%`;
+const tau = (value: number | null): string => (value === null ? "–" : value.toFixed(2));
+
+function kindsTable(rows: readonly AccuracyRow[]): string {
+  const places = [...new Set(rows.map(({ place }) => place))];
+  const cells = places.flatMap((place) => {
+    const all = rows.filter((row) => row.place === place).flatMap(({ compared }) => compared);
+    return [...new Set(all.map(kindOf))].sort().map((kind) => {
+      const errors = all.filter((one) => kindOf(one) === kind).map(timeErrorOf);
+      return [place, kind, errors.length, signed(mean(errors)), percent(mean(errors.map(Math.abs))), percent(Math.max(...errors.map(Math.abs)))];
+    });
+  });
+  return table(["place", "ranks share", "plans", "mean of errors", "mean size of errors", "worst"], cells);
+}
+
+/** The page of the comparison, with its pictures. */
+export async function writeAccuracyPage(directory: string, result: AccuracyResult): Promise<void> {
+  const { rows, overall, settings } = result;
+  const summary = rows.map(({ place, job, runnable, statistics: s }) => [place, job, `${s.plans} of ${runnable}`, percent(s.timeError.mean), signed(s.timeError.signed), percent(s.timeError.worst), tau(s.kendallTau), tau(s.kendallTauWithTies), percent(s.predictedTies, 0), percent(s.noise), percent(s.spread, 0), percent(s.withinRange, 0), s.best.predictedRank, percent(s.firstSlowerBy), percent(s.chosenSlowerBy)]);
+  const worst = rows.flatMap((row) => row.compared.map((one) => ({ row, one }))).sort((a, b) => Math.abs(timeErrorOf(b.one)) - Math.abs(timeErrorOf(a.one))).slice(0, 12);
+  const body = [
+    circumstancesText(result.circumstances),
+    `${overall.plans} plans of ${rows.length} jobs: of each the fastest of every family of plans that can run, the ten that would be tried and others drawn with seed ${settings.seed} (all where the table says so). Each is run ${settings.repeat} times in random order, one step of warm-up and ${[...new Set(rows.map(({ steps }) => steps))].join(" or ")} measured; a plan's time is the median of its runs.`,
+    table(["", "here", "aim"], [
+      ["mean size of a step time's error", percent(overall.meanError), "≤ 5%"],
+      ["worst error", percent(overall.worstError), "≤ 15%"],
+      ["Kendall's τ, mean over jobs", tau(overall.kendallTau), "≥ 0.9"],
+      ["the same, with ties", tau(overall.kendallTauWithTies), "≥ 0.9"],
+      ["measured times within the predicted range", percent(overall.withinRange, 0), ""],
+      ["jobs whose fastest plan is among the ten", `${overall.bestIsCandidate} of ${overall.rows}`, "all"],
+      ["what trials choose, slower than the best, at most", percent(overall.mostChosenSlowerBy), "≤ 1%"],
+    ]),
+    "![Predicted and measured](images/accuracy-scatter.svg)",
+    "![Errors](images/accuracy-errors.svg)",
+    table(["place", "job", "plans", "mean size of errors", "mean of errors", "worst", "τ", "τ with ties", "predicted ties", "noise", "fastest to slowest", "within range", "best is predicted", "predicted first slower by", "chosen slower by"], summary),
+    "τ with ties: plans whose predicted ranges touch count as ties, and measured times that differ by less than the noise, which is the median over the plans of how far its runs lie apart. Chosen: the candidate whose first run was fastest, as trials choose.",
+    kindsTable(rows),
+    "The largest errors:",
+    table(["place", "job", "plan", "predicted place", "predicted ms", "measured ms", "error"], worst.map(({ row, one }) => [row.place, row.job, `\`${one.plan}\``, one.rank, (1e3 * one.predictedSeconds).toFixed(1), (1e3 * measuredOf(one)).toFixed(1), signed(timeErrorOf(one))])),
+    `Profiling: ${result.profiles.map(({ place, notes }) => `${place}: ${notes.join(", ")}`).join("; ")}.`,
+  ].join("\n\n");
+  await writePage({ directory, name: "accuracy-cpu", title: "Predicted against measured, on CPU", body, images: { "accuracy-scatter.svg": scatter(result), "accuracy-errors.svg": errorChart(result) } });
+}

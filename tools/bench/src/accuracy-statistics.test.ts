@@ -1,0 +1,57 @@
+import { describe, expect, it } from "vitest";
+import { statisticsOf, tauOf, type Compared } from "./accuracy-statistics.ts";
+
+const plan = (rank: number, predictedSeconds: number, runs: readonly number[], over: Partial<Compared> = {}): Compared => ({
+  plan: `plan ${rank}`, rank, candidate: rank <= 2, predictedSeconds, range: { low: 0.95 * predictedSeconds, high: 1.05 * predictedSeconds }, runs, predictedBytes: 99, measuredBytes: 100, ...over,
+});
+
+describe("tauOf", () => {
+  const by = (field: 0 | 1) => (a: readonly [number, number], b: readonly [number, number]) => a[field] - b[field];
+
+  it("is 1 and −1 at the ends, and null without an order", () => {
+    expect(tauOf([[1, 1], [2, 2], [3, 3]] as const, by(0), by(1)).tau).toBe(1);
+    expect(tauOf([[1, 3], [2, 2], [3, 1]] as const, by(0), by(1)).tau).toBe(-1);
+    expect(tauOf([[1, 1], [1, 2]] as const, by(0), by(1))).toEqual({ tau: null, firstTies: 1, secondTies: 0 });
+  });
+
+  it("leaves ties of either side out of its part of the root", () => {
+    // Pairs: 1-2 tied by the first, 1-3 and 2-3 in order by both.
+    const { tau, firstTies } = tauOf([[1, 1], [1, 2], [2, 3]] as const, by(0), by(1));
+    expect(tau).toBeCloseTo(2 / Math.sqrt(2 * 3), 12);
+    expect(firstTies).toBeCloseTo(1 / 3, 12);
+  });
+});
+
+describe("statisticsOf", () => {
+  it("says how far predictions are off, and what trials would have chosen", () => {
+    const s = statisticsOf([plan(1, 1, [1.1, 1.1]), plan(2, 1.02, [1.2, 0.8]), plan(3, 2, [1.9, 1.9])]);
+    expect(s.timeError.mean).toBeCloseTo((0.1 / 1.1 + 0.02 + 0.1 / 1.9) / 3, 12);
+    expect(s.timeError.worst).toBeCloseTo(0.1 / 1.1, 12);
+    expect(s.best).toEqual({ plan: "plan 2", predictedRank: 2, candidate: true });
+    expect(s.firstSlowerBy).toBeCloseTo(0.1, 12);
+    // The second plan's first run was bad luck: trials choose the first.
+    expect(s.chosenSlowerBy).toBeCloseTo(0.1, 12);
+    expect(s.bestCandidateSlowerBy).toBe(0);
+    expect(s.memoryError.worst).toBeCloseTo(0.01, 12);
+    expect(s.spread).toBeCloseTo(0.9, 12);
+    expect(s.withinRange).toBeCloseTo(2 / 3, 12);
+  });
+
+  it("counts plans whose ranges touch, and times within the noise, as ties", () => {
+    const s = statisticsOf([plan(1, 1, [1.04, 1.0]), plan(2, 1.05, [1.01, 0.97]), plan(3, 2, [2, 2.08])]);
+    expect(s.kendallTau).toBeCloseTo(1 / 3, 12);
+    expect(s.kendallTauWithTies).toBe(1);
+    expect(s.predictedTies).toBeCloseTo(1 / 3, 12);
+    expect(s.measuredTies).toBeCloseTo(1 / 3, 12);
+  });
+
+  it("takes predictions without a range as they are", () => {
+    const s = statisticsOf([plan(1, 1, [1], { range: null }), plan(2, 1.01, [2], { range: null })]);
+    expect(s.withinRange).toBeNull();
+    expect(s.kendallTauWithTies).toBe(1);
+  });
+
+  it("needs a candidate", () => {
+    expect(() => statisticsOf([plan(3, 1, [1])])).toThrow(/no candidate/);
+  });
+});

@@ -1,0 +1,113 @@
+import { quantile } from "../../../apps/trial-runner/src/measurement.ts";
+
+/** A plan that was predicted and measured. */
+export interface Compared {
+  readonly plan: string;
+  /** In the order of the predictions of its job, from 1. */
+  readonly rank: number;
+  /** Among the plans that trials would run. */
+  readonly candidate: boolean;
+  readonly predictedSeconds: number;
+  /** With every measurement of the profile at one end of its spread; null where the profile has none. */
+  readonly range: { readonly low: number; readonly high: number } | null;
+  /** Median of a run's steps, of every run. */
+  readonly runs: readonly number[];
+  readonly predictedBytes: number;
+  readonly measuredBytes: number;
+}
+
+export interface Statistics {
+  readonly plans: number;
+  readonly timeError: { readonly mean: number; readonly signed: number; readonly worst: number };
+  readonly memoryError: { readonly mean: number; readonly worst: number };
+  /** Kendall's τ-b of the times as they are; null where one side has no order. */
+  readonly kendallTau: number | null;
+  /** The same where plans whose predicted ranges touch, and times that differ by less than the noise, are ties. */
+  readonly kendallTauWithTies: number | null;
+  /** Part of the pairs that are ties of the prediction, and of the measurement. */
+  readonly predictedTies: number;
+  readonly measuredTies: number;
+  /** Median over the plans of how far its runs lie apart. */
+  readonly noise: number;
+  /** Part of the measured times that lie in the predicted range; null without ranges. */
+  readonly withinRange: number | null;
+  /** Slowest over fastest measured plan, less one: what there is to be told apart. */
+  readonly spread: number;
+  readonly best: { readonly plan: string; readonly predictedRank: number; readonly candidate: boolean };
+  /** How much slower than the best the plan is that was predicted first, the one that a run of every candidate chooses, and the best candidate. */
+  readonly firstSlowerBy: number;
+  readonly chosenSlowerBy: number;
+  readonly bestCandidateSlowerBy: number;
+}
+
+const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+export const measuredOf = ({ runs }: Pick<Compared, "runs">): number => quantile(runs, 0.5);
+export const timeErrorOf = (one: Compared): number => one.predictedSeconds / measuredOf(one) - 1;
+
+/**
+ * Kendall's τ-b over all pairs.
+ * @param first sign of the order of two items by one measure, 0 for a tie; @param second by the other.
+ * @returns null where every pair is a tie of one of them.
+ */
+export function tauOf<T>(items: readonly T[], first: (a: T, b: T) => number, second: (a: T, b: T) => number): { readonly tau: number | null; readonly firstTies: number; readonly secondTies: number } {
+  let concordance = 0;
+  let untiedFirst = 0;
+  let untiedSecond = 0;
+  let pairs = 0;
+  for (const [index, a] of items.entries()) {
+    for (const b of items.slice(index + 1)) {
+      const [x, y] = [Math.sign(first(a, b)), Math.sign(second(a, b))];
+      concordance += x * y;
+      untiedFirst += Math.abs(x);
+      untiedSecond += Math.abs(y);
+      pairs += 1;
+    }
+  }
+  return {
+    tau: untiedFirst === 0 || untiedSecond === 0 ? null : concordance / Math.sqrt(untiedFirst * untiedSecond),
+    firstTies: pairs === 0 ? 0 : 1 - untiedFirst / pairs,
+    secondTies: pairs === 0 ? 0 : 1 - untiedSecond / pairs,
+  };
+}
+
+/** How far a plan's runs lie apart, in parts of their middle. */
+const apart = (one: Compared): number => (Math.max(...one.runs) - Math.min(...one.runs)) / measuredOf(one);
+
+/** How well the plans of one job were predicted. @throws RangeError without a plan, or a candidate. */
+export function statisticsOf(compared: readonly Compared[]): Statistics {
+  const candidates = compared.filter(({ candidate }) => candidate);
+  if (candidates.length === 0) throw new RangeError("no candidate was compared");
+  const fastestOf = (list: readonly Compared[], time: (one: Compared) => number): Compared => list.reduce((best, one) => (time(one) < time(best) ? one : best));
+  const noise = quantile(compared.map(apart), 0.5);
+  const best = fastestOf(compared, measuredOf);
+  const slower = (one: Compared): number => measuredOf(one) / measuredOf(best) - 1;
+  const byPrediction = (a: Compared, b: Compared): number => a.predictedSeconds - b.predictedSeconds;
+  const byMeasurement = (a: Compared, b: Compared): number => measuredOf(a) - measuredOf(b);
+  const rangesApart = (a: Compared, b: Compared): number => {
+    if (a.range === null || b.range === null) return byPrediction(a, b);
+    return a.range.high < b.range.low ? -1 : b.range.high < a.range.low ? 1 : 0;
+  };
+  const beyondNoise = (a: Compared, b: Compared): number => (Math.abs(byMeasurement(a, b)) <= noise * Math.min(measuredOf(a), measuredOf(b)) ? 0 : byMeasurement(a, b));
+  const tied = tauOf(compared, rangesApart, beyondNoise);
+  const errors = compared.map(timeErrorOf);
+  const memory = compared.map((one) => Math.abs(one.predictedBytes / one.measuredBytes - 1));
+  const ranged = compared.filter(({ range }) => range !== null);
+  const times = compared.map(measuredOf);
+  return {
+    plans: compared.length,
+    timeError: { mean: mean(errors.map(Math.abs)), signed: mean(errors), worst: Math.max(...errors.map(Math.abs)) },
+    memoryError: { mean: mean(memory), worst: Math.max(...memory) },
+    kendallTau: tauOf(compared, byPrediction, byMeasurement).tau,
+    kendallTauWithTies: tied.tau,
+    predictedTies: tied.firstTies,
+    measuredTies: tied.secondTies,
+    noise,
+    withinRange: ranged.length === 0 ? null : mean(ranged.map((one) => (one.range && measuredOf(one) >= one.range.low && measuredOf(one) <= one.range.high ? 1 : 0))),
+    spread: Math.max(...times) / Math.min(...times) - 1,
+    best: { plan: best.plan, predictedRank: best.rank, candidate: best.candidate },
+    firstSlowerBy: slower(compared.reduce((first, one) => (one.rank < first.rank ? one : first))),
+    // Trials run every candidate once: the first run of each stands for it.
+    chosenSlowerBy: slower(fastestOf(candidates, ({ runs }) => runs[0] as number)),
+    bestCandidateSlowerBy: slower(fastestOf(candidates, measuredOf)),
+  };
+}

@@ -1,0 +1,100 @@
+import { join } from "node:path";
+import { requiredMeasurements } from "@internevo/cost-model";
+import { planLabel, type Candidate, type JobSpec, type Measurement, type Profile } from "@internevo/domain";
+import { planJob } from "@internevo/search";
+import { statisticsOf, type Compared, type Statistics } from "./accuracy-statistics.ts";
+import { datasetOf, profileOf, runPlan, type Place } from "./measure.ts";
+import { unionOf } from "./union.ts";
+
+export interface AccuracyOptions extends Place {
+  readonly directory: string;
+  readonly place: string;
+  /** Plans that are measured at most: the candidates first, of the others a sample. */
+  readonly plans: number;
+  readonly repeat: number;
+  readonly steps: number;
+  readonly seed: number;
+}
+
+export interface AccuracyRow {
+  readonly place: string;
+  readonly job: string;
+  /** Families of plans that can run; all of them were measured where there are no more than were asked for. */
+  readonly runnable: number;
+  /** Measured of each run. */
+  readonly steps: number;
+  readonly statistics: Statistics;
+  readonly compared: readonly Compared[];
+  readonly warnings: readonly string[];
+}
+
+/** As many are tried by default. */
+const CANDIDATES = 10;
+const WARM_UP_STEPS = 1;
+const MOST_FAMILIES = 1000;
+
+/** A small generator with a seed (mulberry32), so that a run can be repeated in the same order. */
+export function generator(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+export function shuffled<T>(items: readonly T[], random: () => number): T[] {
+  const list = [...items];
+  for (let last = list.length - 1; last > 0; last -= 1) {
+    const other = Math.floor(random() * (last + 1));
+    [list[last], list[other]] = [list[other] as T, list[last] as T];
+  }
+  return list;
+}
+
+async function accuracyOn(spec: JobSpec, profile: Profile, options: AccuracyOptions): Promise<AccuracyRow> {
+  const { directory, place, plans, repeat, steps, seed, clustersFile, signal } = options;
+  const random = generator(seed);
+  const dataset = await datasetOf(spec, directory);
+  const { runnableCandidates: runnable, warnings } = planJob(spec, profile, { top: MOST_FAMILIES });
+  const chosen = [...runnable.slice(0, CANDIDATES), ...shuffled(runnable.slice(CANDIDATES), random).slice(0, Math.max(0, plans - CANDIDATES))];
+  const measurements = new Map<Candidate, Measurement[]>(chosen.map((candidate) => [candidate, []]));
+  // Every round in an order of its own: what drifts meets all plans alike.
+  for (let round = 0; round < repeat; round += 1) {
+    for (const candidate of shuffled(chosen, random)) {
+      const measured = await runPlan({ spec, plan: candidate.plan, dataset, directory, warmupSteps: WARM_UP_STEPS, measuredSteps: steps, ...(clustersFile ? { clustersFile } : {}), ...(signal ? { signal } : {}) });
+      if ("code" in measured) throw new Error(`${spec.name}, ${planLabel(candidate.plan)}: ${measured.message}`);
+      measurements.get(candidate)?.push(measured);
+    }
+  }
+  const compared = chosen.map((candidate): Compared => {
+    const { plan, rank, predicted } = candidate;
+    const own = measurements.get(candidate) ?? [];
+    return {
+      plan: planLabel(plan), rank, candidate: rank <= CANDIDATES,
+      predictedSeconds: predicted.stepTimeSeconds, range: predicted.stepTimeRangeSeconds ?? null, runs: own.map(({ stepTimeSeconds }) => stepTimeSeconds),
+      predictedBytes: predicted.peakMemoryBytes, measuredBytes: Math.max(...own.map(({ peakMemoryBytes }) => peakMemoryBytes)),
+    };
+  });
+  const statistics = statisticsOf(compared);
+  const percent = (value: number): string => `${(100 * value).toFixed(1)}%`;
+  console.error(`${place}, ${spec.name}: ${compared.length} of ${runnable.length} plans, error ${percent(statistics.timeError.mean)} (worst ${percent(statistics.timeError.worst)}), τ ${statistics.kendallTau?.toFixed(2) ?? "–"}, best is predicted ${statistics.best.predictedRank}, chosen slower by ${percent(statistics.chosenSlowerBy)}`);
+  return { place, job: spec.name, runnable: runnable.length, steps, statistics, compared, warnings };
+}
+
+/** Profiles a cluster once for all jobs, and compares the plans of each with what they take. */
+export async function measureAccuracy(specs: readonly JobSpec[], options: AccuracyOptions): Promise<{ profile: Profile; rows: AccuracyRow[] }> {
+  const [first] = specs;
+  if (!first) throw new Error("no job to compare");
+  const { clustersFile, signal, directory } = options;
+  const profile = await profileOf({
+    cluster: first.cluster, needed: unionOf(specs.map(requiredMeasurements)), directory: join(directory, "profile"),
+    // As services measure by default.
+    effort: { minimumSamples: 5, maximumSecondsPerPoint: 0.25, targetRelativeSpread: 0.05 },
+    ...(clustersFile ? { clustersFile } : {}), ...(signal ? { signal } : {}),
+  });
+  const rows: AccuracyRow[] = [];
+  for (const spec of specs) rows.push(await accuracyOn(spec, profile, options));
+  return { profile, rows };
+}
