@@ -23,7 +23,7 @@ function memoryUnit(bytes: readonly number[]): { readonly size: number; readonly
   const [size, name] = Math.max(0, ...bytes) < GIB ? [MIB, "MiB"] : [GIB, "GiB"];
   return { size, format: (value) => `${Number(value.toPrecision(3))} ${name}` };
 }
-const plain = (value: number): string => formatCount(Number(value.toPrecision(4)));
+const plain = (value: number): string => (value < 100 ? String(Number(value.toPrecision(3))) : formatCount(Number(value.toPrecision(4))));
 
 const about = ({ plan, predicted }: Candidate): string => `${planLabel(plan)}\n${formatSeconds(predicted.stepTimeSeconds)} a step, ${formatRate(predicted.tokensPerGpuPerSecond)} tokens/s a GPU, ${formatBytes(predicted.peakMemoryBytes)}`;
 
