@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { hostsCommand, hostsOf, launchTarget } from "./launch-hosts.ts";
 
 const hosts = [{ name: "n1", slots: 4 }, { name: "n2", slots: 2 }, { name: "n3", slots: 4 }];
-const options = { program: "/opt/internevo-trainer", configPath: "/shared/config.json", ranks: 4, ranksPerNode: 2, hosts: { hosts } };
+const options = { program: "/opt/internevo-trainer", configPath: "/shared/config.json", ranks: 4, ranksPerNode: 2, threadsPerRank: 1, hosts: { hosts } };
 
 /** The value of the MCA parameter in a command line. */
 const mca = (command: readonly string[], name: string): string | undefined => command.find((_, at) => command[at - 2] === "--mca" && command[at - 1] === name);
@@ -29,6 +29,16 @@ describe("hostsCommand", () => {
     expect(mca(command, "plm_rsh_agent")).toBe("/opt/rsh -v");
     for (const name of ["oob_tcp_if_include", "btl_tcp_if_include"]) expect(mca(command, name)).toBe("10.1.0.0/16,ib0");
     expect(command.join(" ")).toContain("-x EXTRA ");
+  });
+
+  it("lets waiting ranks keep their cores only where every host is known to have one for each thread", () => {
+    const yields = (cores: readonly (number | undefined)[], threadsPerRank = 1): string | undefined =>
+      mca(hostsCommand({ ...options, threadsPerRank, hosts: { hosts: cores.map((each, at) => ({ name: `n${at}`, slots: 2, ...(each === undefined ? {} : { cores: each }) })) } }), "mpi_yield_when_idle");
+    expect(yields([undefined, undefined])).toBe("1");
+    expect(yields([2, undefined])).toBe("1");
+    expect(yields([2, 1])).toBe("1");
+    expect(yields([2, 2])).toBe("0");
+    expect(yields([2, 2], 2)).toBe("1");
   });
 
   it.each([[8, 2], [8, 4], [16, 4]])("refuses %i ranks, %i a node, where they do not fit", (ranks, ranksPerNode) => {

@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { ClustersSchema, HostClusterSchema, ProblemError, SlurmClusterSchema, validate, type Cluster, type Clusters, type HostCluster, type SlurmSettings } from "@internevo/domain";
 import { Type } from "typebox";
+import { yieldsWhenIdle } from "./command/local.ts";
 import { RUN_MARKER } from "./process/processes.ts";
 
 /** The variable that names the file with the installation's clusters. */
@@ -90,6 +91,7 @@ export interface HostsCommandOptions {
   readonly configPath: string;
   readonly ranks: number;
   readonly ranksPerNode: number;
+  readonly threadsPerRank: number;
   readonly hosts: HostCluster;
   /** More variables that the ranks need. */
   readonly exported?: readonly string[];
@@ -120,7 +122,8 @@ export function hostsCommand(options: HostsCommandOptions): string[] {
     // Over TCP, large messages otherwise go as one "put", which the other side asks for behind all that it is sending itself: ranks
     // that send to each other then take turns, and reach half of the bandwidth of a link that carries both ways at once.
     "--mca", "btl_tcp_flags", "send",
-    "--mca", "mpi_yield_when_idle", "1",
+    // Where it is not known that hosts have a core for every thread, ranks give theirs away while they wait.
+    "--mca", "mpi_yield_when_idle", used.every(({ cores }) => cores !== undefined && !yieldsWhenIdle(ranksPerNode, options.threadsPerRank, cores)) ? "0" : "1",
     "--mca", "orte_base_help_aggregate", "0",
     ...[RUN_MARKER, "LC_ALL", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", ...(options.exported ?? [])].flatMap((name) => ["-x", name]),
     options.program, "--config", options.configPath,

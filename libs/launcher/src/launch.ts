@@ -50,7 +50,7 @@ function commandOf<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOpt
       return localCommand({ ...common, temporaryDirectory: places.temporaryDirectory, sharedMemoryDirectory: places.sharedMemoryDirectory, yields: yieldsWhenIdle(ranks, threadsPerRank, availableParallelism()) });
     case "ssh":
       if (!options.hosts) throw new TypeError("launcher ssh needs hosts");
-      return hostsCommand({ ...common, ranksPerNode, hosts: options.hosts, exported: Object.keys(options.environment ?? {}) });
+      return hostsCommand({ ...common, ranksPerNode, hosts: options.hosts, threadsPerRank, exported: Object.keys(options.environment ?? {}) });
     case "slurm":
       throw new TypeError("Slurm starts its ranks by itself");
   }
