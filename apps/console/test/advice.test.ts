@@ -143,6 +143,8 @@ describe("questions about plans", () => {
       await page.locator(".xy-chart svg").first().waitFor();
       findings.push(...(await readability(page, kind)));
     }
+    // Where it is narrow, the section is folded.
+    await page.setViewportSize({ width: 1280, height: 900 });
     await page.goto(`${stack.url}/jobs/${job.id}`);
     await page.getByText("Configuration", { exact: true }).click();
     await page.getByText("Option names are those of").waitFor();
