@@ -1,24 +1,16 @@
 import { createHash } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
-import { ProblemError, type JobSpec, type Plan, type PlanningResult, type Profile } from "@internevo/domain";
+import { ProblemError, type PlanningResult, type Profile } from "@internevo/domain";
 import { Piscina } from "piscina";
 import type { DataTask } from "../submission/check-data.ts";
 import type { WeightsTask } from "../submission/check-weights.ts";
 import type { Answers, Question } from "./advice.ts";
-import type { AdviceTask, LimitedPlanTask } from "./plan-thread.ts";
 import { createProcessPool } from "./process-pool.ts";
 import { Remembered } from "./remembered.ts";
 import { shareProfile } from "./shared-profile.ts";
+import type { AdviceTask, LimitedPlanTask, PlanTask } from "./tasks.ts";
 import { valueOf, type WorkResult } from "./work-result.ts";
-
-export interface PlanTask {
-  readonly spec: JobSpec;
-  readonly profile: Profile;
-  readonly top: number;
-  /** A plan whose place is asked for. */
-  readonly locate?: Plan;
-}
 
 /** Work that takes processor time or touches files that others name, away from the server: it answers others meanwhile. Nothing takes longer than its deadline. */
 export interface Workers {
