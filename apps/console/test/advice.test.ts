@@ -19,7 +19,7 @@ describe("questions about plans", () => {
   const until = <T>(read: () => Promise<T>) => expect.poll(read, { timeout: 15_000, interval: 50 });
   const saved = async (button: string): Promise<{ name: string; content: Buffer }> => {
     const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: button, exact: true }).click()]);
-    return { name: file.suggestedFilename(), content: readFileSync((await file.path())!) };
+    return { name: file.suggestedFilename(), content: readFileSync((await file.path())) };
   };
   beforeAll(async () => {
     stack = await startConsoleStack();
