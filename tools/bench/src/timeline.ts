@@ -32,22 +32,15 @@ export async function readTimeline(path: string): Promise<LaneEvent[][]> {
   return ranks;
 }
 
-/** The two events that every step has: in the middle, and after which only the update follows. */
+/** The event that every step has between its passes and its update, before which the communication lane has run empty. */
 const NORM = "all-reduce loss and gradient norm";
-const UPDATE = new Set(["optimizer", "all-gather updated parameters", "wait for updated parameters", "ready to be sent"]);
 
-/** A rank's events cut into steps; a step ends with its update. What comes before the first step's begin is unknown, so the first is left out. */
+/**
+ * A rank's events cut where a step's gradient norm is known: each piece is an update and the passes that use what it updated. What
+ * an update leaves under way is used in the piece that it began in. What comes before the first norm is left out.
+ */
 export function stepsOf(events: readonly LaneEvent[]): { readonly start: number; readonly end: number; readonly events: readonly LaneEvent[] }[] {
-  const ends = events.flatMap((event, index) => {
-    if (event.name !== NORM) return [];
-    let end = event.end;
-    for (let next = index + 1; next < events.length; next += 1) {
-      const following = events[next] as LaneEvent;
-      if (!UPDATE.has(following.name)) break;
-      end = Math.max(end, following.end);
-    }
-    return [end];
-  });
+  const ends = events.filter(({ name }) => name === NORM).map(({ end }) => end);
   return ends.slice(1).map((end, index) => {
     const start = ends[index] as number;
     return { start, end, events: events.filter((event) => event.start >= start && event.end <= end) };
