@@ -3,7 +3,7 @@ const layers = {
   domain: [],
   "cost-model": ["domain"],
   simulator: ["domain", "cost-model"],
-  search: ["domain", "cost-model", "simulator"],
+  search: ["domain", "cost-model"],
   profiles: ["domain", "cost-model"],
   advisor: ["domain", "cost-model", "search"],
   frameworks: ["domain", "cost-model"],

@@ -1,4 +1,5 @@
 // Speed of the search, and of the API's threads under load, as JSON: `npm run bench -- search [--repetitions 30] [--seconds 10] [--rate 50]`.
+// With `--api http://127.0.0.1:8080` and a token in INTERNEVO_TOKEN the load is put on a running service, over HTTP.
 import { cpus, loadavg } from "node:os";
 import { parseArgs } from "node:util";
 import { shippedProfile } from "@internevo/cost-model";
@@ -6,8 +7,8 @@ import { resolveJob, type JobSpec } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { createWorkers, type Workers } from "../../apps/api/src/work/workers.ts";
 
-const { values } = parseArgs({ options: { repetitions: { type: "string", default: "30" }, seconds: { type: "string", default: "10" }, rate: { type: "string", default: "50" } } });
-function positive(name: keyof typeof values): number {
+const { values } = parseArgs({ options: { repetitions: { type: "string", default: "30" }, seconds: { type: "string", default: "10" }, rate: { type: "string", default: "50" }, api: { type: "string" } } });
+function positive(name: "repetitions" | "seconds" | "rate"): number {
   const value = Number(values[name]);
   if (!Number.isInteger(value) || value < 1) throw new Error(`--${name} ${values[name]}: give an integer from 1`);
   return value;
@@ -29,8 +30,9 @@ const CASES: readonly Case[] = [
   { name: "65B 4k on 100,000 GPUs", model: "llama-65b", sequenceLengthTokens: 4096, nodes: 12_500, sequences: 100_000 },
 ];
 const profile = shippedProfile("a800-128");
-const jobOf = ({ name, model, sequenceLengthTokens, nodes, sequences }: Case): JobSpec =>
-  resolveJob({ name, model, sequenceLengthTokens, globalBatchTokens: sequences * sequenceLengthTokens, precision: "bf16-grad16", cluster: { nodes, gpusPerNode: 8, memoryPerGpu: "80GB" } });
+const jobFileOf = ({ name, model, sequenceLengthTokens, nodes, sequences }: Case) =>
+  ({ name, model, sequenceLengthTokens, globalBatchTokens: sequences * sequenceLengthTokens, precision: "bf16-grad16", cluster: { nodes, gpusPerNode: 8, memoryPerGpu: "80GB" } });
+const jobOf = (one: Case): JobSpec => resolveJob(jobFileOf(one));
 
 const ascending = (list: readonly number[]): number[] => [...list].sort((a, b) => a - b);
 const quantile = (list: readonly number[], q: number): number => ascending(list)[Math.min(list.length - 1, Math.floor(q * list.length))] as number;
@@ -60,41 +62,61 @@ const searches = CASES.map((one) => {
   };
 });
 
-/** Requests at a fixed rate, whether or not those before are answered: none is like another, so nothing could be remembered. */
-async function load(workers: Workers, slowEverySeconds: number | null) {
-  const small = (k: number): JobSpec => jobOf({ name: `job ${k}`, model: "llama-7b", sequenceLengthTokens: 4096 * (1 + (k % 4)), nodes: 16, sequences: 512 + 128 * (k % 5) + 4 * Math.floor(k / 20) });
+/** Asks for the ten best plans; rejects when it is refused. */
+type Ask = (one: Case) => Promise<unknown>;
+
+const overHttp = (url: string, token: string): Ask => async (one) => {
+  const reply = await fetch(`${url.replace(/\/+$/, "")}/api/v1/plans`, { method: "POST", headers: { authorization: `Bearer ${token}`, "content-type": "application/json" }, body: JSON.stringify({ job: jobFileOf(one), profile: "a800-128" }) });
+  const answer = await reply.json();
+  if (!reply.ok) throw new Error(`${reply.status}: ${JSON.stringify(answer)}`);
+};
+const overThreads = (workers: Workers): Ask => (one) => workers.plan({ spec: jobOf(one), profile, top: 10 });
+
+/** The k-th of jobs that are all different: none is like another, so nothing can be remembered. `from`: jobs of another measurement are others. */
+const different = (from: number) => (k: number): Case =>
+  ({ name: `job ${from + k}`, model: "llama-7b", sequenceLengthTokens: 4096 * (1 + (k % 4)), nodes: 16, sequences: 512 + 128 * (k % 5) + 4 * Math.floor(k / 20) });
+/** Of those only so many, again and again. */
+const REPEATED = 20;
+
+/** Requests at a fixed rate, whether or not those before are answered. */
+async function load(ask: Ask, jobOfRequest: (k: number) => Case, slowEverySeconds: number | null = null) {
   const latencies: number[] = [];
   const slow: number[] = [];
   let refused = 0;
-  const ask = async (spec: JobSpec, into: number[]) => {
+  const timed = async (one: Case, into: number[]) => {
     const start = performance.now();
     try {
-      await workers.plan({ spec, profile, top: 10 });
+      await ask(one);
       into.push((performance.now() - start) / 1000);
     } catch {
       refused += 1;
     }
   };
   const under: Promise<void>[] = [];
+  const loadAtStart = loadavg()[0];
   const start = performance.now();
   for (let k = 0; k < rate * seconds; k += 1) {
     const due = start + (k * 1000) / rate;
     await new Promise((resolve) => setTimeout(resolve, Math.max(0, due - performance.now())));
-    under.push(ask(small(k), latencies));
-    if (slowEverySeconds !== null && k % (rate * slowEverySeconds) === 0) under.push(ask({ ...jobOf(CASES[3] as Case), name: `slow ${k}` }, slow));
+    under.push(timed(jobOfRequest(k), latencies));
+    if (slowEverySeconds !== null && k % (rate * slowEverySeconds) === 0) under.push(timed({ ...(CASES[3] as Case), name: `slow ${k}` }, slow));
   }
   await Promise.all(under);
   return {
-    requestsPerSecond: rate, seconds, answered: latencies.length, refused, medianSeconds: quantile(latencies, 0.5), p99Seconds: quantile(latencies, 0.99),
+    requestsPerSecond: rate, seconds, load: loadAtStart, answered: latencies.length, refused, medianSeconds: quantile(latencies, 0.5), p99Seconds: quantile(latencies, 0.99),
     ...(slow.length === 0 ? {} : { slow: slow.length, slowMedianSeconds: quantile(slow, 0.5) }),
   };
 }
 
-const workers = createWorkers();
+const token = process.env["INTERNEVO_TOKEN"];
+if (values.api !== undefined && token === undefined) throw new Error("--api needs a token in INTERNEVO_TOKEN");
+const workers = values.api === undefined ? createWorkers() : undefined;
+const ask = workers ? overThreads(workers) : overHttp(values.api as string, token as string);
 // Threads start and compile before anything is measured, as in a service that has run for a while.
-for (let i = 0; i < 10; i += 1) await Promise.all(CASES.slice(0, 2).flatMap((one) => cpus().map(() => workers.plan({ spec: jobOf(one), profile, top: 10 }))));
-const plain = await load(workers, null);
-const besideSlow = await load(workers, 2);
-await workers.close();
+for (let i = 0; i < 10; i += 1) await Promise.all(CASES.slice(0, 2).flatMap((one) => cpus().map((_, core) => ask({ ...one, name: `warm ${i} ${core}` }))));
+const distinct = await load(ask, different(0));
+const repeated = await load(ask, (k) => different(1e6)(k % REPEATED));
+const besideSlow = await load(ask, different(2e6), 2);
+await workers?.close();
 
-console.log(JSON.stringify({ benchmark: "search", cpu: cpus()[0]?.model, cores: cpus().length, node: process.version, loadBefore, repetitions, searches, service: { plain, besideSlow } }, null, 2));
+console.log(JSON.stringify({ benchmark: "search", cpu: cpus()[0]?.model, cores: cpus().length, node: process.version, loadBefore, repetitions, searches, service: { over: values.api === undefined ? "threads" : "HTTP", distinct, repeated, besideSlow } }, null, 2));

@@ -24,12 +24,13 @@ function usage(text) {
 
 const purposes = {
   quickstart: { packages: ["build", "run"], command: () => [`${root}/apps/cli/src/main.ts`, "quickstart", ...rest] },
-  test: { packages: ["build", "run", "test", "testbed"], command: () => [`${root}/tools/check/all.mjs`, ...rest] },
+  test: { packages: ["build", "run", "test", "testbed", "slurm"], command: () => [`${root}/tools/check/all.mjs`, ...rest] },
   bench: { packages: ["build", "run"], command: () => tool("bench") },
   reproduce: { packages: ["build", "run"], command: () => [`${root}/tools/bench/reproduce.ts`, ...rest] },
   chaos: { packages: ["build", "run"], command: () => tool("chaos") },
   testbed: { packages: ["build", "run", "testbed"], command: () => [`${root}/tools/testbed/main.ts`, ...rest] },
-  setup: { packages: ["build", "run", "test", "testbed"], command: () => undefined },
+  slurm: { packages: ["build", "run", "slurm"], command: () => [`${root}/tools/slurm/main.ts`, ...rest] },
+  setup: { packages: ["build", "run", "test", "testbed", "slurm"], command: () => undefined },
 };
 const projects = ["native", "@internevo/console"];
 

@@ -17,6 +17,12 @@ const PACKAGES = [
   { name: "nats-server", when: "run", why: "messages between the services" },
   { name: "util-linux", when: "run", why: "child processes that end with their parent" },
   { name: "iproute2", when: "testbed", why: "networks between the nodes of a testbed" },
+  { name: "slurmctld", when: "slurm", why: "controller of the Slurm cluster that the launcher is tested on" },
+  { name: "slurmd", when: "slurm", why: "nodes of that cluster" },
+  { name: "slurm-client", when: "slurm", why: "commands that the launcher runs" },
+  { name: "slurm-wlm-basic-plugins", when: "slurm", why: "Slurm's JSON, and PMIx between ranks" },
+  { name: "slurmrestd", when: "slurm", why: "Slurm's REST interface" },
+  { name: "munge", when: "slurm", why: "how Slurm's parts know each other" },
   { name: "python3-pip", when: "cuda", why: "fetches NVIDIA's compiler and libraries" },
   { name: "chromium", when: "test", why: "tests of the console in a real browser" },
 ];
@@ -34,7 +40,7 @@ function isDebian() {
 
 /**
  * Installs the Debian packages that are missing.
- * @param groups which of build, run, test, testbed and cuda are needed.
+ * @param groups which of build, run, test, testbed, slurm and cuda are needed.
  * @throws SetupError naming the missing packages where they can't be installed.
  */
 export function ensureSystemPackages(groups) {

@@ -17,7 +17,9 @@ import { registerProblems, sendProblem } from "./http/problems.ts";
 import { OpenStreams } from "./http/sse.ts";
 import { registerTrace } from "./http/trace.ts";
 import { registerValidation } from "./http/validation.ts";
+import { registerAdviceRoutes } from "./routes/advice.ts";
 import { registerDeadLetterRoutes } from "./routes/dead-letters.ts";
+import { registerFrameworkRoutes } from "./routes/frameworks.ts";
 import { registerHealthRoutes } from "./routes/health.ts";
 import { registerJobRoutes } from "./routes/jobs.ts";
 import { registerPlanRoutes, type PlanRoutesOptions } from "./routes/plans.ts";
@@ -81,7 +83,10 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
     async (scope) => {
       const api = scope as ApiInstance;
       registerJobRoutes(api, { database, workers: options.workers, capabilities: options.capabilities, streams, heartbeatMilliseconds: options.heartbeatMilliseconds ?? 15_000 });
-      registerPlanRoutes(api, { workers: options.workers, profileFor: options.profileFor });
+      const source = { database, workers: options.workers, profileFor: options.profileFor };
+      registerPlanRoutes(api, source);
+      registerAdviceRoutes(api, source);
+      registerFrameworkRoutes(api, source);
       registerProfileRoutes(api, { database });
       registerWorkloadRoutes(api, { database, now: options.now ?? (() => new Date()) });
       registerDeadLetterRoutes(api, { database });

@@ -17,7 +17,7 @@ const onPath = (program: string): boolean => (process.env["PATH"] ?? "").split(d
 
 /** What can start ranks on this machine. */
 const capabilities = (maximumLocalRanks: number | undefined, clustersFile: string | undefined): LaunchCapabilities => ({
-  slurm: onPath("srun"),
+  slurm: ["sbatch", "squeue", "scancel", "sinfo"].every(onPath),
   clustersFile,
   maximumLocalRanks: maximumLocalRanks ?? Math.max(8, 4 * availableParallelism()),
   localMemoryBytes: totalmem(),

@@ -179,7 +179,7 @@ describe("plans", () => {
   it("do not hold up a submission, however many wait", async () => {
     await send("POST", `${V}/jobs`, { body: jobFile(api) });
     const ends: string[] = [];
-    const plans = Array.from({ length: 8 }, () => send("POST", `${V}/plans`, { body: { job: paperJob, profile: "a800-128" } }).then((reply) => ends.push(`plan ${reply.statusCode}`)));
+    const plans = Array.from({ length: 8 }, (_, index) => send("POST", `${V}/plans`, { body: { job: { ...paperJob, name: `seven ${index}` }, profile: "a800-128" } }).then((reply) => ends.push(`plan ${reply.statusCode}`)));
     await Promise.all([...plans, send("POST", `${V}/jobs`, { body: jobFile(api) }).then((reply) => ends.push(`job ${reply.statusCode}`))]);
     expect(ends.toSorted()).toEqual(["job 201", ...Array<string>(8).fill("plan 200")]);
     expect(ends.at(-1)).toBe("plan 200");

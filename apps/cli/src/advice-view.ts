@@ -12,7 +12,7 @@ export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): 
   const { plan, binding, excessBytes, predicted, memory, smallestChange, standing } = answer;
   const sections = [colors.bold(planLabel(plan))];
   if (binding !== null) sections.push(`${colors.red("rejected")}, ${binding.reason}: ${binding.message}`);
-  else if (standing !== null) sections.push(`${colors.green("feasible")}: rank ${standing.rank} of ${standing.of}, ${predicted ? figures(predicted) : ""}, ${formatBytes(Math.abs(excessBytes ?? 0))} to spare`);
+  else if (standing !== null) sections.push(`${colors.green("feasible")}: rank ${standing.rank} of ${standing.of} families of plans, ${predicted ? figures(predicted) : ""}, ${formatBytes(Math.abs(excessBytes ?? 0))} to spare`);
   if (memory.length > 0) {
     const columns: Column<(typeof memory)[number]>[] = [
       { title: "MEMORY OF THE FULLEST RANK", value: ({ line }) => line },
@@ -64,7 +64,7 @@ export function sweepText(axis: SweepAxis, rows: readonly SweepRow[], colors: Co
     { title: "STEP TIME", align: "right", value: ({ best }) => (best === null ? "–" : formatSeconds(best.predicted.stepTimeSeconds)) },
     { title: "MFU", align: "right", value: ({ best }) => (best === null ? "–" : percent(best.predicted.mfu)) },
     { title: "PEAK MEMORY", align: "right", value: ({ best }) => (best === null ? "–" : formatBytes(best.predicted.peakMemoryBytes)) },
-    { title: "BEST PLAN", value: ({ best, reason }) => (best === null ? `none: ${reason ?? ""}` : planLabel(best.plan)) },
+    { title: "BEST PLAN", below: true, value: ({ best, reason }) => (best === null ? `none: ${reason ?? ""}` : planLabel(best.plan)) },
   ];
   return table(columns, rows, colors);
 }
@@ -74,30 +74,58 @@ export function candidatesText(front: readonly Candidate[], colors: Colors): str
     { title: "STEP TIME", align: "right", value: ({ predicted }) => formatSeconds(predicted.stepTimeSeconds) },
     { title: "PEAK MEMORY", align: "right", value: ({ predicted }) => formatBytes(predicted.peakMemoryBytes) },
     { title: "TOKENS/GPU/S", align: "right", value: ({ predicted }) => perGpu(predicted) },
-    { title: "PLAN", value: ({ plan }) => planLabel(plan) },
+    { title: "PLAN", below: true, value: ({ plan }) => planLabel(plan) },
   ];
   return table(columns, front, colors);
 }
 
+/** "32768 tokens (32k)": as a job writes it, and as people say it. */
+function tokensText(tokens: number): string {
+  if (tokens < 1024) return `${tokens} tokens`;
+  const [value, unit] = tokens >= 2 ** 20 ? [tokens / 2 ** 20, "M"] : [tokens / 1024, "k"];
+  return `${tokens} tokens (${Number(value.toFixed(value < 10 ? 2 : 1))}${unit})`;
+}
+
 export function largestSequenceText({ sequenceLengthTokens, best, next }: LargestSequence, colors: Colors): string {
-  if (best === null) return `not even ${next.sequenceLengthTokens} tokens fit: ${next.reason}`;
+  if (best === null) return `not even ${tokensText(next.sequenceLengthTokens)} fit: ${next.reason}`;
   return [
-    `longest sequence: ${colors.bold(`${sequenceLengthTokens} tokens`)}, ${planLabel(best.plan)}: ${figures(best.predicted)}`,
-    `at ${next.sequenceLengthTokens} tokens: ${next.reason}`,
+    `longest sequence: ${colors.bold(tokensText(sequenceLengthTokens))}, ${planLabel(best.plan)}: ${figures(best.predicted)}`,
+    `at ${tokensText(next.sequenceLengthTokens)}: ${next.reason}`,
   ].join("\n");
 }
 
-export function clustersText(considered: readonly ClusterChoice[], cheapest: ClusterChoice | null, colors: Colors): string {
+const hours = (seconds: number): string => `${(seconds / 3600).toFixed(1)} h`;
+
+/** What to ask next where no cluster is fast enough. */
+function unmetText(asked: readonly number[], considered: readonly ClusterChoice[], deadlineSeconds: number): string {
+  const names = asked.length > 1 ? `${asked.slice(0, -1).join(", ")} or ${asked.at(-1) ?? ""}` : String(asked[0]);
+  const most = Math.max(...asked);
+  const larger = `ask for larger ones, e.g. --values ${most * 2}..${most * 16}`;
+  const fastest = considered.reduce<ClusterChoice | null>((best, choice) => (best === null || choice.seconds < best.seconds ? choice : best), null);
+  if (fastest === null) return `no cluster of ${names} nodes has a plan: ${larger}`;
+  return `no cluster of ${names} nodes meets the deadline: the fastest, of ${fastest.nodes} nodes, takes ${hours(fastest.seconds)} of ${hours(deadlineSeconds)}; ${larger}`;
+}
+
+export interface ClustersView {
+  readonly considered: readonly ClusterChoice[];
+  readonly cheapest: ClusterChoice | null;
+  /** Numbers of nodes that were looked at, also those without a plan. */
+  readonly asked: readonly number[];
+  readonly deadlineSeconds: number;
+}
+
+export function clustersText({ considered, cheapest, asked, deadlineSeconds }: ClustersView, colors: Colors): string {
   const columns: Column<ClusterChoice>[] = [
     { title: "NODES", align: "right", value: ({ nodes }) => String(nodes) },
     { title: "GPUS", align: "right", value: ({ gpus }) => String(gpus) },
-    { title: "TIME", align: "right", value: ({ seconds }) => `${(seconds / 3600).toFixed(1)} h` },
+    { title: "TIME", align: "right", value: ({ seconds }) => hours(seconds) },
     { title: "GPU HOURS", align: "right", value: ({ gpuHours }) => gpuHours.toFixed(0) },
     ...(considered.some(({ cost }) => cost !== null) ? [{ title: "COST", align: "right" as const, value: ({ cost }: ClusterChoice) => (cost ?? 0).toFixed(0) }] : []),
     { title: "IN TIME", value: (choice) => (choice === cheapest ? colors.green("cheapest") : choice.meetsDeadline ? "yes" : "no") },
-    { title: "BEST PLAN", value: ({ best }) => planLabel(best.plan) },
+    { title: "BEST PLAN", below: true, value: ({ best }) => planLabel(best.plan) },
   ];
-  return `${table(columns, considered, colors)}\n\n${cheapest === null ? "no cluster that was considered meets the deadline" : `cheapest in time: ${cheapest.nodes} nodes, ${cheapest.gpuHours.toFixed(0)} GPU hours`}`;
+  const rows = considered.length === 0 ? "" : `${table(columns, considered, colors)}\n\n`;
+  return `${rows}${cheapest === null ? unmetText(asked, considered, deadlineSeconds) : `cheapest in time: ${cheapest.nodes} nodes, ${cheapest.gpuHours.toFixed(0)} GPU hours`}`;
 }
 
 const cell = (value: string | number): string => (typeof value === "number" || !/[",\n]/.test(value) ? String(value) : `"${value.replaceAll('"', '""')}"`);

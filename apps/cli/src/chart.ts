@@ -31,7 +31,7 @@ export interface Chart {
 }
 
 const WIDTH = 860;
-const PANEL = { height: 230, gap: 46, left: 96, right: 836 } as const;
+const PANEL = { height: 230, gap: 46, left: 96, right: 812 } as const;
 const TOP = 92;
 
 const escape = (text: string): string => text.replace(/[&<>"]/g, (character) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[character] as string);
@@ -43,10 +43,20 @@ const STYLE = [
   "@media (prefers-color-scheme:dark){text{fill:#e9edf2}.dim{fill:#a3adba}.paper{fill:#14171c}.hair{stroke:#2b313a}.line{stroke:#6aa5e8}.dot{fill:#6aa5e8}.none,.limit{stroke:#e58876}.limit-label{fill:#e58876}}",
 ].join("");
 
-/** Round values of a scale, fewer where a logarithmic one has very many. */
-function ticksOf(values: readonly number[], room: number): number[] {
-  const every = Math.ceil(values.length / room);
-  return values.filter((_, index) => index % every === 0);
+/** Width of a character of a label, in pixels, rather too wide than too narrow. */
+const CHARACTER = 7.2;
+
+/** Values whose labels do not touch; of the others the first and the last are kept rather than those between. */
+function ticksOf(values: readonly number[], x: (value: number) => number, format: (value: number) => string): number[] {
+  const half = (value: number): number => (format(value).length * CHARACTER) / 2 + 3;
+  const apart = (left: number, right: number): boolean => x(left) + half(left) <= x(right) - half(right);
+  const last = values.at(-1);
+  const kept: number[] = [];
+  for (const value of values.slice(0, -1)) {
+    const before = kept.at(-1);
+    if ((before === undefined || apart(before, value)) && (last === undefined || apart(value, last))) kept.push(value);
+  }
+  return last === undefined ? kept : [...kept, last];
 }
 
 function panelSvg(panel: Panel, x: (value: number) => number, top: number, xTicks: readonly number[]): string {
@@ -69,7 +79,7 @@ function panelSvg(panel: Panel, x: (value: number) => number, top: number, xTick
     const title = `<title>${escape(point.title)}</title>`;
     return point.y === null ? `<g>${title}<path class="none" d="M${px(x(point.x) - 4)} ${bottom - 8}l8 8m0 -8l-8 8"/></g>` : `<g>${title}<circle class="dot" cx="${at}" cy="${px(scale(point.y))}" r="${points.length > 80 ? 1.8 : 3.6}"/></g>`;
   });
-  const bound = limit && limit.value <= (scale.domain()[1] as number) ? `<line class="limit" x1="${PANEL.left}" x2="${PANEL.right}" y1="${px(scale(limit.value))}" y2="${px(scale(limit.value))}"/><text class="end limit-label" x="${PANEL.right}" y="${px(scale(limit.value) - 5)}">${escape(limit.label)}</text>` : "";
+  const bound = limit && limit.value <= (scale.domain()[1] as number) ? `<line class="limit" x1="${PANEL.left}" x2="${PANEL.right}" y1="${px(scale(limit.value))}" y2="${px(scale(limit.value))}"/><text class="end limit-label" x="${PANEL.right}" y="${top - 10}">– – ${escape(limit.label)}</text>` : "";
   return `<g><text x="${PANEL.left}" y="${top - 10}">${escape(label)}</text>${grid.join("")}${columns.join("")}<path class="line" d="${path}"/>${dots.join("")}${bound}</g>`;
 }
 
@@ -80,7 +90,7 @@ export function chartSvg({ title, subtitle, xLabel, formatX, xTicks, logX, panel
   const isLog = logX && least > 0 && most > least;
   const scale = (isLog ? scaleLog() : scaleLinear()).domain(least === most ? [least * 0.9, most * 1.1] : [least, most]).range([PANEL.left + 12, PANEL.right - 12]);
   const x = (value: number): number => scale(value);
-  const marks = ticksOf([...(xTicks ?? scale.ticks(8))].sort((a, b) => a - b), 12);
+  const marks = ticksOf([...new Set(xTicks ?? scale.ticks(8))].sort((a, b) => a - b), x, formatX);
   const bottom = TOP + panels.length * PANEL.height + (panels.length - 1) * PANEL.gap;
   const none = panels.some(({ points }) => points.some(({ y }) => y === null));
   const height = bottom + 72;

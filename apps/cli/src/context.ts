@@ -23,6 +23,8 @@ export interface Context {
   /** Aborts at Ctrl-C and SIGTERM. */
   readonly signal: AbortSignal;
   setExitCode(code: ExitCode): void;
+  /** Runs work that does not give way: a signal ends the program at once meanwhile, for nobody could answer it. Nothing may be half done then. */
+  computing<T>(work: () => T): T;
 }
 
 export const DEFAULT_DATA_DIRECTORY = ".internevo";

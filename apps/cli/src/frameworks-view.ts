@@ -1,8 +1,9 @@
-import type { ImportedConfiguration, Inexpressible } from "@internevo/frameworks";
-import { describeJob, formatBytes, formatSeconds, planLabel, printableJson, type JobSpec, type PlanningResult, type Prediction } from "@internevo/domain";
+import type { ImportedConfiguration, Inexpressible, WrittenPrediction } from "@internevo/frameworks";
+import { describeJob, formatBytes, formatSeconds, planLabel, printable, printableJson, type JobSpec, type PlanningResult, type Prediction } from "@internevo/domain";
 import type { Colors } from "./output.ts";
 
-const shown = (value: unknown): string => (typeof value === "string" ? value : printableJson(value));
+/** What a file says may be anything, and a terminal obeys some of it. */
+const shown = (value: unknown): string => (typeof value === "string" ? printable(value) : printableJson(value));
 
 /** A line for each thing that a framework cannot say. */
 export const inexpressibleText = (all: readonly Inexpressible[]): string[] =>
@@ -11,21 +12,35 @@ export const inexpressibleText = (all: readonly Inexpressible[]): string[] =>
 const figures = ({ stepTimeSeconds, tokensPerGpuPerSecond, peakMemoryBytes, mfu }: Prediction): string =>
   `${formatSeconds(stepTimeSeconds)} a step, ${tokensPerGpuPerSecond.toFixed(tokensPerGpuPerSecond < 100 ? 1 : 0)} tokens/GPU/s, ${formatBytes(peakMemoryBytes)} a GPU, MFU ${(mfu * 100).toFixed(1)}%`;
 
+/** How the best plan's time is beside the one that was read; the latter's overlap may be one that is not searched, so it may be faster. */
+function besideText(read: Prediction, best: Prediction): string {
+  const ratio = read.stepTimeSeconds / best.stepTimeSeconds;
+  if (Math.abs(ratio - 1) < 0.0005) return ", which takes as long";
+  return ratio > 1 ? `, ${((ratio - 1) * 100).toFixed(1)}% faster` : `, ${((1 / ratio - 1) * 100).toFixed(1)}% slower`;
+}
+
+/** What a written configuration needs, and a warning where that is more than there is. */
+export function writtenText({ stepTimeSeconds, peakMemoryBytes, memoryLimitBytes, fits, runtimeBytes }: WrittenPrediction, colors: Colors): string[] {
+  const lines = [`as it is written: ${stepTimeSeconds === null ? "" : `${formatSeconds(stepTimeSeconds)} a step, `}${formatBytes(peakMemoryBytes)} a GPU${runtimeBytes === null ? ", without the program itself, which no profile says" : ""}`];
+  if (!fits) lines.push(`${colors.red("warning")}: as it is written it does not fit: it needs ${formatBytes(peakMemoryBytes)} a GPU, ${formatBytes(peakMemoryBytes - memoryLimitBytes)} more than the ${formatBytes(memoryLimitBytes)} it has; choose another plan with --plan, or another framework`);
+  return lines;
+}
+
 /** What was read, what its plan needs and takes, and what would be better. */
-export function importText(imported: ImportedConfiguration, job: JobSpec, { located, candidates, counts }: PlanningResult, colors: Colors): string {
+export function importText(imported: ImportedConfiguration, job: JobSpec, { located, candidates }: PlanningResult, families: number, colors: Colors): string {
   const label = planLabel(imported.plan);
   const sections = [`${colors.bold(label)}\n${describeJob(job)}; read as of ${imported.version}`];
   if (imported.takenAs.length > 0) sections.push(imported.takenAs.map(({ option, value, as }) => `${option} ${shown(value)} is taken as ${as}`).join("\n"));
   if (imported.ignored.length > 0) sections.push(`without effect on time and memory: ${imported.ignored.join(", ")}`);
   const [best] = candidates;
   const predicted = located?.predicted ?? null;
-  if (located?.feasible === true && predicted !== null) sections.push(`${colors.green("feasible")}: rank ${located.rank ?? "?"} of ${counts.feasible} plans: ${figures(predicted)}`);
+  if (located?.feasible === true && predicted !== null) sections.push(`${colors.green("feasible")}: rank ${located.rank ?? "?"} of ${families} families of plans: ${figures(predicted)}`);
   else sections.push(`${colors.red("does not run")}: ${located?.reason ?? "its plan is not one of the job's"}${predicted === null ? "" : `\n${figures(predicted)}`}`);
   if (best === undefined) sections.push("no plan of this job is feasible on this cluster");
   else if (planLabel(best.plan) !== label) {
-    const gain = predicted === null ? null : predicted.stepTimeSeconds / best.predicted.stepTimeSeconds - 1;
-    const faster = gain === null ? "" : gain < 0.0005 ? ", which takes as long" : `, ${(gain * 100).toFixed(1)}% faster`;
-    sections.push(`the best plan${faster}: ${planLabel(best.plan)}\n${figures(best.predicted)}`);
+    const fits = located?.feasible === true;
+    const beside = predicted === null ? "" : fits ? besideText(predicted, best.predicted) : besideText(predicted, best.predicted).replace(/(slower|faster)$/, "$1 than this one would be if it fitted").replace("takes as long", "would take as long if this one fitted");
+    sections.push(`the best plan${fits ? "" : " that fits"}${beside}: ${planLabel(best.plan)}\n${figures(best.predicted)}`);
   }
   return sections.join("\n\n");
 }

@@ -1,9 +1,13 @@
 import { run } from "./run.ts";
 
-// A reader that has seen enough (`internevo ps | head`) is no error.
-process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-  if (error.code === "EPIPE") process.exit(0);
-  throw error;
+// A reader that has seen enough (`internevo ps | head`) is no error; a full disk is one, and no crash.
+process.stdout.on("error", ({ code, message }: NodeJS.ErrnoException) => {
+  if (code === "EPIPE") process.exit(0);
+  process.stderr.write(`internevo: standard output cannot be written (${code ?? message})\n`, () => process.exit(1));
+});
+process.stderr.on("error", ({ code }: NodeJS.ErrnoException) => {
+  // Whoever does not listen to errors is not told of them.
+  if (code !== "EPIPE") process.exit(1);
 });
 
 process.exitCode = await run(process.argv.slice(2), { stdout: process.stdout, stderr: process.stderr, env: process.env });

@@ -35,6 +35,12 @@ describe("describeError", () => {
     expect(JSON.parse(describeError(problem(Number.NaN), true))).toMatchObject({ error: { errors: [{ value: "NaN" }] } });
   });
 
+  it("shows what is nested deeper than can be written", () => {
+    const deep = JSON.parse(`${"[".repeat(100_000)}${"]".repeat(100_000)}`) as unknown;
+    expect(describeError(problem(deep), false)).toContain("nested too deep");
+    expect(JSON.parse(describeError(problem(deep), true))).toBeTruthy();
+  });
+
   it("keeps the lines of its own messages", () => {
     expect(describeError(new Error("first\nsecond"), false)).toBe("internevo: first\nsecond");
   });

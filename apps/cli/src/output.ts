@@ -1,9 +1,11 @@
+import { stripVTControlCharacters } from "node:util";
 import { ApiProblemError } from "@internevo/client";
 import { printable, printableJson, ProblemError, type ProblemDetail } from "@internevo/domain";
 import Table from "cli-table3";
 import picocolors from "picocolors";
 
-export type Colors = ReturnType<typeof picocolors.createColors>;
+/** Colours, and the columns of a terminal that what is written in them has to fit; elsewhere there is no such bound. */
+export type Colors = ReturnType<typeof picocolors.createColors> & { readonly width?: number };
 
 /** Where the program speaks: data to stdout, everything else to stderr. */
 export interface Output {
@@ -30,7 +32,8 @@ export interface OutputStreams {
 const noColor = (env: NodeJS.ProcessEnv): boolean => (env["NO_COLOR"] ?? "") !== "" || env["TERM"] === "dumb";
 
 export function createOutput(streams: OutputStreams, json: boolean): Output {
-  const colors = picocolors.createColors(streams.stdout.isTTY === true && !noColor(streams.env) && !json);
+  const width = streams.stdout.isTTY === true ? streams.stdout.columns : undefined;
+  const colors: Colors = { ...picocolors.createColors(streams.stdout.isTTY === true && !noColor(streams.env) && !json), ...(width === undefined ? {} : { width }) };
   const isTerminal = streams.stderr.isTTY === true && streams.env["TERM"] !== "dumb";
   let statusShown = false;
   const clear = (): void => {
@@ -67,10 +70,23 @@ export interface Column<T> {
   readonly title: string;
   readonly align?: "left" | "right";
   readonly value: (row: T) => string;
+  /** On a terminal that is too narrow it has a line of its own below its row. */
+  readonly below?: boolean;
 }
 
-/** A table without frames, so that a shell can cut it as well. */
+const visibleLength = (line: string): number => stripVTControlCharacters(line).length;
+
+/** A table without frames, so that a shell can cut it as well; on a narrow terminal, what is longest has lines of its own. */
 export function table<T>(columns: readonly Column<T>[], rows: readonly T[], colors: Colors): string {
+  const wide = tableText(columns, rows, colors);
+  const { width } = colors;
+  const apart = columns.filter(({ below }) => below === true);
+  if (width === undefined || apart.length === 0 || wide.split("\n").every((line) => visibleLength(line) <= width)) return wide;
+  const [head = "", ...lines] = tableText(columns.filter(({ below }) => below !== true), rows, colors).split("\n");
+  return [head, ...apart.map(({ title }) => `    ${colors.bold(title)}`), ...lines.flatMap((line, index) => [line, ...apart.map(({ value }) => `    ${value(rows[index] as T)}`)])].join("\n");
+}
+
+function tableText<T>(columns: readonly Column<T>[], rows: readonly T[], colors: Colors): string {
   const none = { top: "", "top-mid": "", "top-left": "", "top-right": "", bottom: "", "bottom-mid": "", "bottom-left": "", "bottom-right": "", left: "", "left-mid": "", mid: "", "mid-mid": "", right: "", "right-mid": "", middle: "  " };
   const built = new Table({
     head: columns.map((column) => colors.bold(column.title)),

@@ -1,18 +1,15 @@
-import { readFile } from "node:fs/promises";
-import { looksLikePlanLabel, parsePlanLabel, PlanSchema, ProblemError, validate, type JobSpec, type Plan, type ProblemCode, type Profile } from "@internevo/domain";
+import { formatBytes, looksLikePlanLabel, parsePlanLabel, PlanSchema, planLabel, ProblemError, validate, type JobSpec, type Plan, type PlanningResult, type ProblemCode, type Profile } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { Type } from "typebox";
+import type { Context } from "./context.ts";
+import { readText } from "./files.ts";
+
+/** A profile is some megabytes at most. */
+const MAXIMUM_JSON_BYTES = 1 << 26;
 
 /** @param missing the code for a file that is not there; one that is there and cannot be used is `invalid`. */
 export async function readJson(path: string, field: string, { missing, invalid }: Readonly<Record<"missing" | "invalid", ProblemCode>>, what: string): Promise<unknown> {
-  let text: string;
-  try {
-    text = await readFile(path, "utf8");
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    const message = code === "ENOENT" ? "does not exist" : code === "EISDIR" ? "is a directory" : `cannot be read (${code ?? String(error)})`;
-    throw new ProblemError(code === "ENOENT" ? missing : invalid, `${what} ${path} ${message}`, [{ field, value: path, message, remedy: `give the path of ${what} in JSON` }], { cause: error });
-  }
+  const text = await readText(path, { code: invalid, missing, field, what: `${what} in JSON`, maximumBytes: MAXIMUM_JSON_BYTES });
   try {
     return JSON.parse(text) as unknown;
   } catch (error) {
@@ -45,13 +42,32 @@ export async function loadPlan(text: string, field: string, profile: Profile): P
 
 const MOST_RANKED = 10_000;
 
-/** As {@link loadPlan}, or a number: the plan of that rank in the job's own search. @throws ProblemError `plan-invalid`. */
-export async function choosePlan(text: string, field: string, job: JobSpec, profile: Profile): Promise<Plan> {
+/** Why a job has no plan at all: what binds. */
+function noPlan(job: JobSpec, { closest, counts }: PlanningResult): ProblemError {
+  const limit = formatBytes(job.cluster.memoryPerGpuBytes);
+  if (closest === null) {
+    const reasons = Object.entries(counts.rejected).filter(([, count]) => count > 0).map(([reason, count]) => `${count} ${reason}`).join(", ");
+    return new ProblemError("no-feasible-plan", "no plan divides the job over the cluster", [{ field: "cluster.nodes", value: job.cluster.nodes, message: `of ${job.cluster.gpusPerNode} GPUs share the job by no plan: ${reasons}`, remedy: "change the cluster, the batch or the sequence length, or what `plan` fixes" }]);
+  }
+  const [line, bytes] = Object.entries(closest.memory).reduce((most, one) => (one[1] > most[1] ? one : most));
+  return new ProblemError("no-feasible-plan", `no plan fits ${limit} a GPU`, [
+    { field: "cluster.memoryPerGpu", value: limit, message: `the least that any plan needs is ${formatBytes(closest.peakMemoryBytes)}, of which ${line} ${formatBytes(bytes)} (${planLabel(closest.plan)})`, remedy: "give the job more or larger GPUs, or a shorter sequence; or another profile, where the runtime is what is too large" },
+  ]);
+}
+
+/**
+ * As {@link loadPlan}, or a number: the plan of that rank in the job's own search.
+ * @throws ProblemError `plan-invalid`; `no-feasible-plan` when the job has none.
+ */
+export async function choosePlan(text: string, field: string, job: JobSpec, profile: Profile, { computing }: Pick<Context, "computing">): Promise<Plan> {
   if (!/^\d+$/.test(text.trim())) return loadPlan(text, field, profile);
   const rank = Number(text);
-  const { candidates, counts } = rank >= 1 && rank <= MOST_RANKED ? planJob(job, profile, { top: rank }) : { candidates: [], counts: { feasible: 0 } };
-  const plan = candidates[rank - 1]?.plan;
+  const remedy = "give a rank that `internevo plan --top` lists, a plan as tables show it, or a JSON file";
+  const refuse = (message: string): ProblemError => new ProblemError("plan-invalid", `there is no plan of rank ${text}: ${message}`, [{ field, value: text, message, remedy }]);
+  if (rank < 1 || rank > MOST_RANKED) throw refuse(`ranks are from 1 to ${MOST_RANKED}`);
+  const result = computing(() => planJob(job, profile, { top: rank }));
+  const plan = result.candidates[rank - 1]?.plan;
   if (plan !== undefined) return plan;
-  const message = rank >= 1 && rank <= MOST_RANKED ? `there are ${candidates.length} to choose from (${counts.feasible} plans are feasible)` : `is not from 1 to ${MOST_RANKED}`;
-  throw new ProblemError("plan-invalid", `there is no plan of rank ${text}: ${message}`, [{ field, value: text, message, remedy: "give a rank that `internevo plan --top` lists, a plan as tables show it, or a JSON file" }]);
+  if (result.candidates.length === 0) throw noPlan(job, result);
+  throw refuse(`the last is ${result.candidates.length}`);
 }

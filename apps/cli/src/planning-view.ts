@@ -3,17 +3,23 @@ import { table, type Colors, type Column } from "./output.ts";
 
 const percent = (fraction: number): string => `${(fraction * 100).toFixed(1)}%`;
 
+/** Why none of some plans runs, where that is one reason; it is said once then. */
+function commonReason(candidates: readonly Candidate[]): string | null {
+  const reasons = new Set(candidates.map(({ notRunnableReason }) => notRunnableReason));
+  return reasons.size === 1 ? ([...reasons][0] ?? null) : null;
+}
+
 function candidatesTable(candidates: readonly Candidate[], colors: Colors): string {
   const columns: Column<Candidate>[] = [
     { title: "RANK", align: "right", value: ({ rank }) => String(rank) },
-    { title: "PLAN", value: ({ plan, tied }) => `${planLabel(plan)}${tied === undefined ? "" : ` (and ${tied} that tie)`}` },
+    { title: "PLAN", below: true, value: ({ plan, tied }) => `${planLabel(plan)}${tied === undefined ? "" : ` (and ${tied} that tie)`}` },
     { title: "STEP TIME", align: "right", value: ({ predicted }) => formatSeconds(predicted.stepTimeSeconds) },
     ...(candidates.some(({ predicted }) => predicted.stepTimeRangeSeconds) ? [{ title: "FROM – TO", align: "right" as const, value: ({ predicted: { stepTimeRangeSeconds: range } }: Candidate) => (range ? `${formatSeconds(range.low)} – ${formatSeconds(range.high)}` : "") }] : []),
     { title: "TOKENS/GPU/S", align: "right", value: ({ predicted }) => predicted.tokensPerGpuPerSecond.toFixed(predicted.tokensPerGpuPerSecond < 100 ? 1 : 0) },
     { title: "MFU", align: "right", value: ({ predicted }) => percent(predicted.mfu) },
-    { title: "FULL ATTENTION", align: "right", value: ({ predicted }) => percent(predicted.mfuFullAttention) },
+    { title: "MFU, FULL ATTENTION", align: "right", value: ({ predicted }) => percent(predicted.mfuFullAttention) },
     { title: "PEAK MEMORY", align: "right", value: ({ predicted }) => formatBytes(predicted.peakMemoryBytes) },
-    { title: "RUNNABLE", value: ({ runnable, notRunnableReason }) => (runnable ? colors.green("yes") : (notRunnableReason ?? "no")) },
+    ...(commonReason(candidates) === null ? [{ title: "RUNNABLE", value: ({ runnable, notRunnableReason }: Candidate) => (runnable ? colors.green("yes") : (notRunnableReason ?? "no")) }] : []),
   ];
   return table(columns, candidates, colors);
 }
@@ -24,6 +30,13 @@ function tiesText(candidates: readonly Candidate[]): string | undefined {
   if (most === undefined) return undefined;
   const ties = candidates.filter(({ predicted }) => (predicted.stepTimeRangeSeconds?.low ?? Infinity) <= most).length;
   return ties > 1 ? `From – to: every measurement at its 10th and at its 90th percentile. The ranges of ${ties} of these ${candidates.length} touch the first one's: only trials tell them apart.` : undefined;
+}
+
+/** What a peak is of: the trainer's own plan, as `internevo memory` shows it, holds more and less. */
+function memoryNote({ candidates, memoryModel }: PlanningResult): string | undefined {
+  const runtime = candidates[0]?.predicted.memory["runtime"];
+  if (memoryModel !== "executor" || runtime === undefined) return undefined;
+  return `Peak memory is with ${formatBytes(runtime)} of the program itself, as the profile has it, and without the staging of checkpoints, which \`internevo memory\` shows.`;
 }
 
 function memoryText(memory: Readonly<Record<string, number>>, colors: Colors): string {
@@ -40,6 +53,8 @@ export function planningText(result: PlanningResult, colors: Colors): string {
     `${counts.evaluated} plans, ${counts.feasible} feasible${(counts.pruned ?? 0) > 0 ? ` among those worth a look, ${counts.pruned} slower by a bound` : ""}${rejected.length > 0 ? `; rejected: ${rejected.map(([reason, count]) => `${count} ${reason}`).join(", ")}` : ""}`,
   ];
   if (candidates.length > 0) sections.push(candidatesTable(candidates, colors));
+  const notes = [commonReason(candidates) === null || candidates.length === 0 ? undefined : `None of these runs: ${commonReason(candidates) ?? ""}.`, memoryNote(result)];
+  sections.push(...notes.filter((note) => note !== undefined));
   const ties = tiesText(candidates);
   if (ties !== undefined) sections.push(ties);
   if (runnableCandidates.length > 0 && candidates.some((candidate) => !candidate.runnable)) {
@@ -52,7 +67,7 @@ export function planningText(result: PlanningResult, colors: Colors): string {
   }
   if (located) {
     const { rank, reason, predicted } = located;
-    const where = rank === null ? `is rejected: ${reason ?? "unknown"}` : `is rank ${rank}`;
+    const where = rank === null ? `is rejected: ${reason ?? "unknown"}` : `is rank ${rank}: the best plans of ${rank - 1} families are ahead of it`;
     const figures = predicted ? ` (${formatSeconds(predicted.stepTimeSeconds)} a step, ${formatBytes(predicted.peakMemoryBytes)})` : "";
     sections.push(`the given plan ${where}${figures}`);
   }

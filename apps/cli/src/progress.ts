@@ -1,5 +1,5 @@
 import type { InternEvoClient } from "@internevo/client";
-import { WAITS_FOR_CLUSTER, type JobStreamEvent } from "@internevo/contracts";
+import { isWaitingMessage, type JobStreamEvent } from "@internevo/contracts";
 import { formatBytes, formatSeconds, isTerminal, planLabel, type JobState, type Report, type StepMetric, type Trial } from "@internevo/domain";
 import type { Output } from "./output.ts";
 
@@ -54,9 +54,9 @@ export function createProgress(options: ProgressOptions): { readonly on: (event:
 
   function onProgress(data: JobStreamEvent["data"]): void {
     const { message = "", done, total } = data as { message?: string; done?: number | null; total?: number | null };
-    const counted = typeof done === "number" && typeof total === "number" && total > 0 && message !== WAITS_FOR_CLUSTER;
+    const counted = typeof done === "number" && typeof total === "number" && total > 0 && !isWaitingMessage(message);
     if (output.isTerminal) return output.status(counted ? `  ${bar(done, total)} ${message}` : `  ${message}`);
-    if (message === WAITS_FOR_CLUSTER && said !== message) output.note(`  ${message}`);
+    if (isWaitingMessage(message) && said !== message) output.note(`  ${message}`);
     said = message;
     // Trials and steps say themselves where they are.
     if (!counted || stage !== "profiling") return;

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { ProblemError } from "@internevo/domain";
 import { Command, CommanderError } from "commander";
 import { addAdvice } from "./commands/advice.ts";
 import { addCheckpoint } from "./commands/checkpoint.ts";
@@ -19,7 +20,10 @@ import { createOutput, describeError, type OutputStreams } from "./output.ts";
 
 const version = (JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }).version;
 
-function buildProgram(streams: OutputStreams): Command {
+/** Errors of the command line itself are JSON too where that is asked for: they are met before the options are read. */
+const asksForJson = (args: readonly string[]): boolean => args.slice(0, args.includes("--") ? args.indexOf("--") : undefined).includes("--json");
+
+function buildProgram(streams: OutputStreams, json: boolean): Command {
   return new Command("internevo")
     .description("plans, tries and trains long-sequence language models over hybrid parallelism and redundant sharding")
     .version(version)
@@ -28,7 +32,7 @@ function buildProgram(streams: OutputStreams): Command {
     .option("--data-directory <directory>", "the local stack's folder (INTERNEVO_DATA_DIRECTORY); default: .internevo")
     .option("--json", "data as JSON on standard output, errors as JSON on standard error")
     .addHelpText("after", `\nExit status: ${Object.entries(EXIT).map(([name, code]) => `${code} ${name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)}`).join(", ")}.`)
-    .configureOutput({ writeOut: (text) => streams.stdout.write(text), writeErr: (text) => streams.stderr.write(text) })
+    .configureOutput({ writeOut: (text) => streams.stdout.write(text), writeErr: (text) => json || streams.stderr.write(text) })
     .showHelpAfterError("(see --help)")
     .exitOverride();
 }
@@ -46,9 +50,12 @@ function endWithErrors(command: Command): void {
 export async function run(args: readonly string[], streams: OutputStreams): Promise<ExitCode> {
   const stop = new AbortController();
   const interrupt = (): void => stop.abort(new InterruptedError());
-  process.on("SIGINT", interrupt).on("SIGTERM", interrupt).on("SIGHUP", interrupt);
+  const listen = (): void => void process.on("SIGINT", interrupt).on("SIGTERM", interrupt).on("SIGHUP", interrupt);
+  const deafen = (): void => void process.off("SIGINT", interrupt).off("SIGTERM", interrupt).off("SIGHUP", interrupt);
+  listen();
   let exitCode: ExitCode = EXIT.ok;
-  const program = buildProgram(streams);
+  const json = asksForJson(args);
+  const program = buildProgram(streams, json);
   const options = (): GlobalOptions => program.opts<GlobalOptions>();
   const context: Context = {
     output: () => createOutput(streams, options().json === true),
@@ -59,6 +66,14 @@ export async function run(args: readonly string[], streams: OutputStreams): Prom
     setExitCode(code) {
       exitCode = code;
     },
+    computing(work) {
+      deafen();
+      try {
+        return work();
+      } finally {
+        listen();
+      }
+    },
   };
   for (const add of [addQuickstart, addUp, addDown, addPlan, addAdvice, addMemory, addFrameworks, addValidate, addSubmit, addPs, addShow, addLogs, addCancel, addProfile, addReplan, addCheckpoint, addWhoami]) add(program, context);
   endWithErrors(program);
@@ -67,10 +82,12 @@ export async function run(args: readonly string[], streams: OutputStreams): Prom
     return exitCode;
   } catch (error) {
     const cause: unknown = stop.signal.aborted ? stop.signal.reason : error;
-    // Commander has written its own message.
-    if (!(cause instanceof CommanderError)) streams.stderr.write(`${describeError(cause, options().json === true)}\n`);
+    // Commander has written its own message, except as JSON; of help that was asked for there is no error.
+    if (cause instanceof CommanderError) {
+      if (json && cause.exitCode !== 0) streams.stderr.write(`${describeError(new ProblemError("bad-request", cause.message.replace(/^error: /, "")), true)}\n`);
+    } else streams.stderr.write(`${describeError(cause, options().json === true)}\n`);
     return exitCodeOf(cause);
   } finally {
-    process.off("SIGINT", interrupt).off("SIGTERM", interrupt).off("SIGHUP", interrupt);
+    deafen();
   }
 }

@@ -26,13 +26,19 @@ const jobs = createRoute({
 const submit = createRoute({ getParentRoute: () => root, path: "/submit", component: lazyRouteComponent(() => import("./pages/submit.tsx"), "SubmitPage") });
 const job = createRoute({ getParentRoute: () => root, path: "/jobs/$jobId", component: lazyRouteComponent(() => import("./pages/job.tsx"), "JobPage") });
 const plan = createRoute({ getParentRoute: () => root, path: "/plan", component: lazyRouteComponent(() => import("./pages/plan.tsx"), "PlanPage") });
+const whatIf = createRoute({
+  getParentRoute: () => root,
+  path: "/what-if",
+  validateSearch: (search: Record<string, unknown>): { job?: string } => (typeof search["job"] === "string" ? { job: search["job"] } : {}),
+  component: lazyRouteComponent(() => import("./pages/what-if.tsx"), "WhatIfPage"),
+});
 const profiles = createRoute({ getParentRoute: () => root, path: "/clusters", component: lazyRouteComponent(() => import("./pages/profiles.tsx"), "ProfilesPage") });
 const profile = createRoute({ getParentRoute: () => root, path: "/clusters/$profileId", component: lazyRouteComponent(() => import("./pages/profile.tsx"), "ProfilePage") });
 const workloads = createRoute({ getParentRoute: () => root, path: "/workloads", component: lazyRouteComponent(() => import("./pages/workloads.tsx"), "WorkloadsPage") });
 const workload = createRoute({ getParentRoute: () => root, path: "/workloads/$workloadId", component: lazyRouteComponent(() => import("./pages/workload.tsx"), "WorkloadPage") });
 const deadLetters = createRoute({ getParentRoute: () => root, path: "/dead-letters", component: lazyRouteComponent(() => import("./pages/dead-letters.tsx"), "DeadLettersPage") });
 
-const routeTree = root.addChildren([home, jobs, submit, job, plan, profiles, profile, workloads, workload, deadLetters]);
+const routeTree = root.addChildren([home, jobs, submit, job, plan, whatIf, profiles, profile, workloads, workload, deadLetters]);
 
 export const createConsoleRouter = () =>
   createRouter({

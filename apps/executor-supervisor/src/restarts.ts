@@ -1,7 +1,7 @@
 import type { Attempt, Failure } from "@internevo/domain";
 
 /** Failures that come again however often the ranks are started. */
-const LASTING: readonly Failure["code"][] = ["out-of-memory", "plan-unsupported", "data-invalid", "checkpoint-invalid", "no-feasible-plan"];
+const LASTING: readonly Failure["code"][] = ["out-of-memory", "plan-unsupported", "data-invalid", "checkpoint-invalid", "no-feasible-plan", "not-started", "cancelled"];
 
 /** How many of the newest attempts failed without getting further than where the first of them began. */
 export function attemptsWithoutProgress(attempts: readonly Attempt[]): number {

@@ -3,6 +3,7 @@ import { buildMesh } from "@internevo/cost-model";
 import { worldSize, type JobSpec, type Plan, type StepMetric } from "@internevo/domain";
 import { launchRanks, launchTarget, trainerConfig, type Dataset, type LaunchOutcome, type Trainer } from "@internevo/launcher";
 import { WorkStoppedError } from "@internevo/service-kit";
+import { goesOn } from "@internevo/stages";
 import { StepRecorder } from "./step-recorder.ts";
 
 export interface AttemptLaunch {
@@ -20,6 +21,7 @@ export interface AttemptLaunch {
   readonly graceSeconds: number;
   /** Aborts with a `WorkStoppedError`: a shutdown leaves time for a checkpoint, everything else ends the ranks at once. */
   readonly signal: AbortSignal;
+  readonly onQueue?: (message: string) => void;
   readonly onStarted: (resumedFromStep: number) => Promise<void>;
   readonly writeSteps: (metrics: readonly StepMetric[]) => Promise<void>;
   readonly onCheckpoint: (event: Extract<TrainerEvent, { event: "checkpoint" }>) => void;
@@ -45,6 +47,9 @@ function checkpointConfig(launch: AttemptLaunch) {
   return { directory: launch.checkpointDirectory, everySteps: checkpointing.everySteps, keepLast: Math.max(2, checkpointing.keepLast), resume: "latest" as const };
 }
 
+/** Names an attempt's launch: by it one that was left is found again. */
+export const attemptLabel = (attempt: number): string => `attempt ${attempt}`;
+
 /**
  * Starts the ranks once, and stores every step that they report.
  * @throws what storing threw: then the ranks have been ended.
@@ -54,7 +59,8 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
   const target = await launchTarget(spec.cluster, launch.clustersFile);
   const gently = new AbortController();
   const atOnce = new AbortController();
-  const onAbort = () => (signal.reason instanceof WorkStoppedError && signal.reason.why === "shutdown" ? gently : atOnce).abort();
+  const detach = new AbortController();
+  const onAbort = () => (goesOn(spec.cluster, signal) ? detach : signal.reason instanceof WorkStoppedError && signal.reason.why === "shutdown" ? gently : atOnce).abort();
   const recorder = new StepRecorder({ write: launch.writeSteps, onFailure: () => atOnce.abort() });
   let starting: Promise<void> | undefined;
   let startFailure: { readonly error: unknown } | undefined;
@@ -70,10 +76,13 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
       runDirectory: launch.runDirectory,
       signal: gently.signal,
       killSignal: atOnce.signal,
+      detachSignal: detach.signal,
+      label: attemptLabel(launch.attempt),
+      ...(launch.onQueue ? { onQueue: launch.onQueue } : {}),
       graceSeconds: launch.graceSeconds,
       silenceSeconds: launch.silenceSeconds,
       onLog: launch.onLog,
-      onEvent: (event) => {
+      onEvent: (event, isRepeated) => {
         if (event.event === "started") {
           starting = launch.onStarted(event.resumedFromStep).catch((error: unknown) => {
             startFailure = { error };
@@ -81,8 +90,8 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
           });
         }
         if (event.event === "step") recorder.push(metricOf(event, launch.attempt));
-        if (event.event === "checkpoint") launch.onCheckpoint(event);
-        if (event.event === "error" && event.continues === true) launch.onLog(`${event.message}${event.remedy === undefined ? "" : `; ${event.remedy}`}; training goes on`);
+        if (event.event === "checkpoint" && !isRepeated) launch.onCheckpoint(event);
+        if (event.event === "error" && event.continues === true && !isRepeated) launch.onLog(`${event.message}${event.remedy === undefined ? "" : `; ${event.remedy}`}; training goes on`);
       },
     });
     await starting;

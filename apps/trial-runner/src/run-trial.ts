@@ -2,6 +2,7 @@ import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
 import { buildMesh } from "@internevo/cost-model";
 import { worldSize, type Failure, type JobSpec, type Measurement, type Plan } from "@internevo/domain";
 import { launchRanks, launchTarget, trainerConfig, type Dataset, type Trainer } from "@internevo/launcher";
+import { launchSignals } from "@internevo/stages";
 import { measurementOf } from "./measurement.ts";
 
 export interface TrialLaunch {
@@ -14,7 +15,10 @@ export interface TrialLaunch {
   readonly runDirectory: string;
   readonly timeline?: TrainerConfig["timeline"];
   readonly timeoutSeconds: number;
+  /** The trial's own name: by it a launch that was left is found again. */
+  readonly label: string;
   readonly signal: AbortSignal;
+  readonly onQueue?: (message: string) => void;
   readonly onStep: (done: number, total: number) => void;
   readonly onLog: (line: string) => void;
 }
@@ -38,7 +42,9 @@ export async function runTrial(trial: TrialLaunch): Promise<{ readonly measured:
     threadsPerRank: trial.threadsPerRank,
     ...target,
     runDirectory: trial.runDirectory,
-    killSignal: signal,
+    label: trial.label,
+    ...launchSignals(spec.cluster, signal),
+    ...(trial.onQueue ? { onQueue: trial.onQueue } : {}),
     timeoutSeconds: trial.timeoutSeconds,
     onLog: trial.onLog,
     onEvent: (event) => {

@@ -1,5 +1,5 @@
 import { CostModel, findShippedProfile, planFault, SHIPPED_PROFILES } from "@internevo/cost-model";
-import { resolveJob, type JobSpec, type Plan } from "@internevo/domain";
+import { resolveJob, type JobSpec, type Plan, type Profile } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
@@ -95,6 +95,15 @@ describe("why-not", () => {
     expect(answer.excessBytes).toBeLessThanOrEqual(0);
   });
 
+  it("counts families in both: the rank's own unit, whatever is pruned", () => {
+    const tight = jobOf({}, { memoryPerGpu: "24GiB" });
+    const families = planJob(tight, profile, { top: 100_000, exhaustive: true }).candidates;
+    expect(families.length).toBeGreaterThan(20);
+    const last = families.at(-1);
+    expect(whyNot(tight, profile, last?.plan as Plan).standing).toMatchObject({ rank: families.length, of: families.length });
+    expect(whyNot(tight, profile, families[1]?.plan as Plan).standing).toMatchObject({ rank: 2, of: families.length });
+  });
+
   it("has no change to offer where nothing fits", () => {
     const tiny = jobOf({}, { memoryPerGpu: "1GiB" });
     expect(whyNot(tiny, profile, best()[0]?.plan as Plan)).toMatchObject({ binding: { reason: "memory-exceeded" }, smallestChange: null });
@@ -121,6 +130,46 @@ describe("explain", () => {
     const slow = everyPlan(job).find((plan) => plan.recompute && plan.parameterSharding === 8) as Plan;
     expect(explain(job, profile, first?.plan as Plan, slow).summary).toMatch(/^A is [\d.]+% faster \(.*\): it saves .*\.$/);
     expect(explain(job, profile, slow, first?.plan as Plan).summary).toMatch(/^B is /);
+  });
+
+  it("names the terms that differ however small they are, and how small the difference is", () => {
+    const [first] = best();
+    const plan = first?.plan as Plan;
+    const model = new CostModel(job, profile);
+    const seconds = (of: Plan): number => model.predict(of).stepTimeSeconds;
+    const isNear = (other: Plan): boolean => Math.abs(seconds(other) / seconds(plan) - 1) < 0.005;
+    let near = 0;
+    for (const other of everyPlan(job).filter(isNear).slice(0, 12)) {
+      const { summary, a, time } = explain(job, profile, plan, other);
+      if (time.every(({ difference }) => Math.abs(difference) < 1e-9 * a.predicted.stepTimeSeconds)) continue;
+      near += 1;
+      expect(summary).toMatch(/: it (saves|pays) .* of /);
+      expect(summary).not.toMatch(/ 0\.0+%/);
+    }
+    expect(near).toBeGreaterThan(0);
+  });
+
+  it("says what differs where two plans take the same time", () => {
+    const [first] = best();
+    const plan = first?.plan as Plan;
+    const { summary, tie } = explain(job, profile, plan, plan);
+    expect(summary).toMatch(/^A and B take the same time\./);
+    // The shipped profile has no spread of its measurements.
+    expect(tie).toBeNull();
+  });
+
+  it("calls a tie what the spread of the measurements does not tell apart", () => {
+    const spreading = (part: number): Profile => {
+      const timed = <T extends { medianSeconds: number }>(time: T): T => ({ ...time, p10Seconds: time.medianSeconds * (1 - part), p90Seconds: time.medianSeconds * (1 + part) });
+      return { ...profile, modules: profile.modules.map(timed), collectives: profile.collectives.map((curve) => ({ ...curve, points: curve.points.map(timed) })) };
+    };
+    const [first, second] = best();
+    const slow = everyPlan(job).find((plan) => plan.recompute && plan.parameterSharding === 8) as Plan;
+    const near = explain(job, spreading(0.2), first?.plan as Plan, second?.plan as Plan);
+    expect(near.tie).toBe(true);
+    expect(near.summary).toMatch(/tie/);
+    expect(near.a.predicted.stepTimeRangeSeconds?.low).toBeLessThan(near.a.predicted.stepTimeSeconds);
+    expect(explain(job, spreading(0.001), first?.plan as Plan, slow)).toMatchObject({ tie: false });
   });
 
   it("refuses a plan that does not divide the job, by its name", () => {
@@ -157,6 +206,10 @@ describe("what-if", () => {
     expect(rows[1]?.reason).toMatch(/not a multiple/);
     expect(() => sweep(job, profile, "nodes", [1.5])).toThrow(/cluster.nodes|cannot take 1.5/);
     expect(() => sweep(job, profile, "memory", [Number.NaN])).toThrow(/NaN/);
+    expect(sweep(job, profile, "memory", [2 ** 30])[0]?.reason).toMatch(/needs at least [\d.]+ GiB a GPU/);
+    for (const [axis, value] of [["nodes", 2 ** 40], ["sequence", 2 ** 52], ["batch", 2 ** 53 - 1], ["memory", 2 ** 52], ["inter-node-bandwidth", 1e308], ["intra-node-bandwidth", 1e-300]] as const) {
+      expect(() => sweep(job, profile, axis, [value]), axis).toThrow(/cannot take/);
+    }
   });
 
   it("never gets slower with faster links", () => {
@@ -173,7 +226,7 @@ describe("what-if", () => {
     expect(answer.sequenceLengthTokens).toBeGreaterThan(65536);
     expect(fits(answer.sequenceLengthTokens)).toBe(true);
     expect(fits(answer.next.sequenceLengthTokens)).toBe(false);
-    expect(answer.next.reason).toMatch(/bytes a GPU/);
+    expect(answer.next.reason).toMatch(/needs at least [\d.]+ GiB a GPU, [\d.]+ [KMG]iB more than the 40\.0 GiB/);
     const more = largestSequence(jobOf({}, { memoryPerGpu: "80GiB" }), profile, { unitTokens: 8192 });
     expect(more.sequenceLengthTokens).toBeGreaterThan(answer.sequenceLengthTokens);
   });

@@ -1,5 +1,6 @@
 import { CostModel, planFault } from "@internevo/cost-model";
-import { planLabel, ProblemError, type JobSpec, type Plan, type Prediction, type Profile, type TimeBreakdown } from "@internevo/domain";
+import { formatBytes, formatSeconds, planLabel, ProblemError, type JobSpec, type Plan, type Prediction, type Profile, type TimeBreakdown } from "@internevo/domain";
+import { stepTimeRanges, withRange } from "@internevo/search";
 import { changesBetween, type FieldChange } from "./differences.ts";
 
 /** One term of two plans; `difference` is b − a. */
@@ -18,6 +19,8 @@ export interface Explanation {
   readonly time: readonly Term[];
   /** Bytes of the fullest rank by line, the largest difference first. */
   readonly memory: readonly Term[];
+  /** Whether the ranges of the two step times touch, so that only trials tell the plans apart; null where the profile says no spread. */
+  readonly tie: boolean | null;
   readonly summary: string;
 }
 
@@ -39,22 +42,49 @@ function terms(a: Readonly<Record<string, number>>, b: Readonly<Record<string, n
   return names.map((name) => ({ name, a: a[name] ?? 0, b: b[name] ?? 0, difference: (b[name] ?? 0) - (a[name] ?? 0) })).filter((term) => term.a !== 0 || term.b !== 0).sort(byDifference);
 }
 
-const milliseconds = (seconds: number): string => (seconds >= 1 ? `${seconds.toFixed(2)} s` : `${(seconds * 1e3).toFixed(seconds < 0.01 ? 2 : 1)} ms`);
+/** Sums round: two times that differ by less are the same. */
+const ROUNDING = 1e-9;
 
-/** The causes on one side of the balance, the largest first; what is under a hundredth of the step is left out. */
-function causes(time: readonly Term[], sign: 1 | -1, step: number): string {
-  const listed = time.filter(({ difference }) => difference * sign > step / 100).slice(0, 3);
-  return listed.map(({ name, difference }) => `${milliseconds(Math.abs(difference))} of ${CAUSES[name as keyof TimeBreakdown]}`).join(", ");
+/** The causes on one side of the balance, the largest first; beside the largest difference of all, what is under a twentieth of it says little. */
+function causes(time: readonly Term[], sign: 1 | -1): string {
+  const most = Math.abs(time[0]?.difference ?? 0);
+  const listed = time.filter(({ difference }) => difference * sign > 0 && Math.abs(difference) >= most / 20).slice(0, 3);
+  return listed.map(({ name, difference }) => `${formatSeconds(Math.abs(difference))} of ${CAUSES[name as keyof TimeBreakdown]}`).join(", ");
 }
 
-function summaryOf(a: Prediction, b: Prediction, time: readonly Term[]): string {
+/** A percentage with as many digits as it takes to be more than nothing. */
+const percentage = (fraction: number): string => (fraction < 1e-6 ? "less than 0.0001%" : `${fraction >= 0.001 ? (fraction * 100).toFixed(1) : (fraction * 100).toPrecision(1)}%`);
+
+function memorySummary(a: Prediction, b: Prediction, memory: readonly Term[]): string {
+  const difference = b.peakMemoryBytes - a.peakMemoryBytes;
+  if (difference === 0) return " They need the same memory.";
+  const sign = Math.sign(difference);
+  const lines = memory.filter((term) => term.difference * sign > 0).slice(0, 2).map(({ name }) => name);
+  return ` ${difference > 0 ? "A" : "B"} needs ${formatBytes(Math.abs(difference))} less memory (${lines.join(", ")}).`;
+}
+
+function tieSummary(tie: boolean | null): string {
+  if (tie === null) return " The profile says no spread of its times: whether this is more than their error is not known.";
+  return tie ? " The ranges of the two predictions touch: it is a tie, which only trials decide." : "";
+}
+
+function summaryOf(a: Prediction, b: Prediction, time: readonly Term[], memory: readonly Term[], tie: boolean | null): string {
   const [one, two] = [a.stepTimeSeconds, b.stepTimeSeconds];
-  if (Math.abs(one - two) < 1e-9 * one) return "A and B take the same time.";
+  if (Math.abs(one - two) < ROUNDING * one) {
+    const saved = causes(time.filter(({ difference }) => Math.abs(difference) >= ROUNDING * one), 1);
+    return `A and B take the same time.${saved === "" ? "" : ` What A saves, ${saved}, it pays elsewhere.`}${memorySummary(a, b, memory)}`;
+  }
   const aWins = one < two;
   const ratio = aWins ? two / one : one / two;
-  const saved = causes(time, aWins ? 1 : -1, one);
-  const paid = causes(time, aWins ? -1 : 1, one);
-  return `${aWins ? "A" : "B"} is ${((ratio - 1) * 100).toFixed(1)}% faster (${milliseconds(Math.abs(one - two))} a step)${saved === "" ? "" : `: it saves ${saved}`}${paid === "" ? "" : `${saved === "" ? ": it" : ", and"} pays ${paid}`}.`;
+  const saved = causes(time, aWins ? 1 : -1);
+  const paid = causes(time, aWins ? -1 : 1);
+  return `${aWins ? "A" : "B"} is ${percentage(ratio - 1)} faster (${formatSeconds(Math.abs(one - two))} a step)${saved === "" ? "" : `: it saves ${saved}`}${paid === "" ? "" : `${saved === "" ? ": it" : ", and"} pays ${paid}`}.${memorySummary(a, b, memory)}${tieSummary(tie)}`;
+}
+
+/** Whether two step times cannot be told apart by what was measured: their ranges touch. Null where there are none. */
+function isTie(a: Prediction, b: Prediction): boolean | null {
+  const [one, two] = [a.stepTimeRangeSeconds, b.stepTimeRangeSeconds];
+  return one === undefined || two === undefined ? null : one.low <= two.high && two.low <= one.high;
 }
 
 /**
@@ -63,15 +93,18 @@ function summaryOf(a: Prediction, b: Prediction, time: readonly Term[]): string 
  */
 export function explain(job: JobSpec, profile: Profile, a: Plan, b: Plan): Explanation {
   const model = new CostModel(job, profile);
+  const rangeOf = stepTimeRanges(job, profile);
   const side = (plan: Plan, name: string): Explanation["a"] => {
     const fault = planFault(plan, job);
     if (fault !== null) {
       throw new ProblemError("plan-invalid", `plan ${name} does not divide the job: ${fault.message}`, [{ field: name, value: planLabel(plan), message: `${fault.reason}: ${fault.message}`, remedy: "ask why-not for the smallest change that makes it feasible" }]);
     }
-    const predicted = model.predict(plan);
+    const predicted = withRange(model.predict(plan), rangeOf?.(plan));
     return { plan, predicted, fits: predicted.peakMemoryBytes <= job.cluster.memoryPerGpuBytes };
   };
   const [first, second] = [side(a, "A"), side(b, "B")];
   const time = terms(first.predicted.time, second.predicted.time);
-  return { a: first, b: second, changes: changesBetween(a, b), time, memory: terms(first.predicted.memory, second.predicted.memory), summary: summaryOf(first.predicted, second.predicted, time) };
+  const memory = terms(first.predicted.memory, second.predicted.memory);
+  const tie = isTie(first.predicted, second.predicted);
+  return { a: first, b: second, changes: changesBetween(a, b), time, memory, tie, summary: summaryOf(first.predicted, second.predicted, time, memory, tie) };
 }

@@ -1,6 +1,6 @@
 import { ProblemError, type Candidate, type JobSpec, type Profile } from "@internevo/domain";
 import { planJob } from "@internevo/search";
-import { sweep } from "./sweep.ts";
+import { memoryReason, sweep } from "./sweep.ts";
 
 export interface LargestSequenceOptions {
   /** Lengths tried are multiples of this; default 1024. */
@@ -57,7 +57,7 @@ export function largestSequence(job: JobSpec, profile: Profile, { unitTokens = 1
     else [good, units] = [tryNext, units + step];
   }
   const end = bad ?? at(units + 1);
-  const reason = end.leastBytes === null ? "no plan divides it over the cluster" : `the least that any plan needs is ${end.leastBytes} bytes a GPU, of ${job.cluster.memoryPerGpuBytes}`;
+  const reason = end.leastBytes === null ? "no plan divides it over the cluster" : memoryReason(end.leastBytes, job.cluster.memoryPerGpuBytes);
   return { sequenceLengthTokens: good?.sequenceLengthTokens ?? 0, best: good?.best ?? null, next: { sequenceLengthTokens: end.sequenceLengthTokens, reason, leastBytes: end.leastBytes }, tried };
 }
 
@@ -81,6 +81,13 @@ export interface ClusterChoice {
   readonly meetsDeadline: boolean;
 }
 
+/** Numbers of nodes that are considered where none are given: powers of two up to the job's, and the job's. */
+export function clusterSizes(job: JobSpec): number[] {
+  const powers: number[] = [];
+  for (let nodes = 1; nodes < job.cluster.nodes; nodes *= 2) powers.push(nodes);
+  return [...powers, job.cluster.nodes];
+}
+
 /**
  * Clusters by what training on so many tokens takes there, and the cheapest (fewest GPU hours) that meets the deadline. Time is
  * that of the steps alone: checkpoints and lost ranks come on top.
@@ -89,9 +96,7 @@ export function cheapestCluster(job: JobSpec, profile: Profile, deadline: Deadli
   for (const [field, value] of [["tokens", deadline.tokens], ["seconds", deadline.seconds]] as const) {
     if (!(value > 0) || !Number.isFinite(value)) throw new ProblemError("job-invalid", `${field} ${value} is not a positive number`, [{ field, value, message: "is not a positive number", remedy: "give the tokens to train on and the seconds they may take" }]);
   }
-  const powers: number[] = [];
-  for (let nodes = 1; nodes < job.cluster.nodes; nodes *= 2) powers.push(nodes);
-  const sizes = deadline.nodes ?? [...powers, job.cluster.nodes];
+  const sizes = deadline.nodes ?? clusterSizes(job);
   const considered: ClusterChoice[] = [];
   for (const row of sweep(job, profile, "nodes", sizes, signal)) {
     if (row.best === null) continue;

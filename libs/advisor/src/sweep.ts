@@ -1,5 +1,5 @@
-import { ProblemError, type Candidate, type JobSpec, type Profile } from "@internevo/domain";
-import { planJob } from "@internevo/search";
+import { formatBytes, MAXIMUM_BYTES, MAXIMUM_RANKS, ProblemError, type Candidate, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
+import { planJob, SearchLimitError } from "@internevo/search";
 
 /** What a sweep can vary. Bandwidths are factors of the measured ones. */
 export const SWEEP_AXES = ["sequence", "nodes", "batch", "memory", "intra-node-bandwidth", "inter-node-bandwidth"] as const;
@@ -16,14 +16,28 @@ export interface SweepRow {
   readonly reason: string | null;
 }
 
-const UNITS: Readonly<Record<SweepAxis, { readonly field: string; readonly integer: boolean }>> = {
-  sequence: { field: "sequenceLengthTokens", integer: true },
-  nodes: { field: "cluster.nodes", integer: true },
-  batch: { field: "globalBatchTokens", integer: true },
-  memory: { field: "cluster.memoryPerGpu", integer: true },
-  "intra-node-bandwidth": { field: "profile.collectives", integer: false },
-  "inter-node-bandwidth": { field: "profile.collectives", integer: false },
-};
+/** Of each axis the field that it varies, and from where to where: as far as a job may go; links beyond a million times are no links. */
+function boundsOf(axis: SweepAxis, job: JobSpec): { readonly field: string; readonly integer: boolean; readonly least: number; readonly most: number } {
+  const whole = { integer: true, least: 1 } as const;
+  switch (axis) {
+    case "sequence":
+      return { field: "sequenceLengthTokens", ...whole, most: 2 ** 40 };
+    case "nodes":
+      return { field: "cluster.nodes", ...whole, most: Math.floor(MAXIMUM_RANKS / job.cluster.gpusPerNode) };
+    case "batch":
+      return { field: "globalBatchTokens", ...whole, most: 2 ** 50 };
+    case "memory":
+      return { field: "cluster.memoryPerGpu", ...whole, most: MAXIMUM_BYTES };
+    case "intra-node-bandwidth":
+    case "inter-node-bandwidth":
+      return { field: "profile.collectives", integer: false, least: 1e-6, most: 1e6 };
+  }
+}
+
+/** Why nothing fits, in people's units. */
+export function memoryReason(leastBytes: number, limitBytes: number): string {
+  return `every plan needs at least ${formatBytes(leastBytes)} a GPU, ${formatBytes(leastBytes - limitBytes)} more than the ${formatBytes(limitBytes)} it has`;
+}
 
 /**
  * A profile whose links of one kind are `factor` times as fast. What a curve takes at its smallest size is latency and stays; the
@@ -65,11 +79,22 @@ export function varied(job: JobSpec, profile: Profile, axis: SweepAxis, value: n
   }
 }
 
-function checkValues(axis: SweepAxis, values: readonly number[]): void {
-  const { field, integer } = UNITS[axis];
+function checkValues(axis: SweepAxis, values: readonly number[], job: JobSpec): void {
+  const { field, integer, least, most } = boundsOf(axis, job);
   for (const value of values) {
-    if (value > 0 && Number.isFinite(value) && (!integer || Number.isSafeInteger(value))) continue;
-    throw new ProblemError("job-invalid", `a sweep over ${axis} cannot take ${value}`, [{ field, value, message: `is not a positive ${integer ? "whole number" : "number"}`, remedy: `give positive ${integer ? "whole numbers" : "numbers"}` }]);
+    if (value >= least && value <= most && (!integer || Number.isSafeInteger(value))) continue;
+    const what = `${integer ? "a whole number" : "a number"} from ${least} to ${most}`;
+    throw new ProblemError("job-invalid", `a sweep over ${axis} cannot take ${value}`, [{ field, value, message: `is not ${what}`, remedy: `give ${what}` }]);
+  }
+}
+
+/** The search of one point; a space that is too large to be searched is a reason, as memory is. */
+function searched(job: JobSpec, profile: Profile): PlanningResult | string {
+  try {
+    return planJob(job, profile, { top: 1 });
+  } catch (error) {
+    if (error instanceof SearchLimitError) return error.message;
+    throw error;
   }
 }
 
@@ -79,7 +104,7 @@ function checkValues(axis: SweepAxis, values: readonly number[]): void {
  * @throws ProblemError `job-invalid` for values that no job can have.
  */
 export function sweep(job: JobSpec, profile: Profile, axis: SweepAxis, values: readonly number[], signal?: AbortSignal): SweepRow[] {
-  checkValues(axis, values);
+  checkValues(axis, values, job);
   return values.map((value) => {
     signal?.throwIfAborted();
     const changed = varied(job, profile, axis, value);
@@ -87,11 +112,12 @@ export function sweep(job: JobSpec, profile: Profile, axis: SweepAxis, values: r
     if (globalBatchTokens % sequenceLengthTokens !== 0) {
       return { value, best: null, tokensPerSecond: 0, feasible: 0, reason: `globalBatchTokens ${globalBatchTokens} is not a multiple of sequenceLengthTokens ${sequenceLengthTokens}` };
     }
-    const { candidates, counts, closest } = planJob(changed.job, changed.profile, { top: 1 });
+    const result = searched(changed.job, changed.profile);
+    if (typeof result === "string") return { value, best: null, tokensPerSecond: 0, feasible: 0, reason: result };
+    const { candidates, counts, closest } = result;
     const best = candidates[0] ?? null;
     if (best !== null) return { value, best, tokensPerSecond: best.predicted.tokensPerGpuPerSecond * cluster.nodes * cluster.gpusPerNode, feasible: counts.feasible, reason: null };
-    const reason = closest === null ? "no plan divides the job over the cluster" : `the least that any plan needs is ${closest.peakMemoryBytes} bytes a GPU`;
+    const reason = closest === null ? "no plan divides the job over the cluster" : memoryReason(closest.peakMemoryBytes, cluster.memoryPerGpuBytes);
     return { value, best: null, tokensPerSecond: 0, feasible: 0, reason };
   });
 }
-

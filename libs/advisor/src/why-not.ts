@@ -1,6 +1,6 @@
 import { CostModel, planFault } from "@internevo/cost-model";
 import { formatBytes, type JobSpec, type MemoryLines, type Plan, type Prediction, type Profile, type RejectionReason } from "@internevo/domain";
-import { layoutsOf, planJob, shardingsOf } from "@internevo/search";
+import { feasibleFamilies, layoutsOf, planJob, shardingsOf } from "@internevo/search";
 import { changesBetween, sizeOf, type FieldChange } from "./differences.ts";
 
 /** A plan that fits, and what separates it from the one that was asked about. */
@@ -22,7 +22,10 @@ export interface WhyNot {
   readonly memory: readonly { readonly line: string; readonly bytes: number }[];
   /** The fewest fields, and then the smallest steps, that make the plan feasible; null when it is, or when nothing is. */
   readonly smallestChange: Change | null;
-  /** Where the plan stands when it is feasible: its rank, and the best plan. */
+  /**
+   * Where the plan stands when it is feasible: one more than the families of plans whose best is ahead of it, of all families that fit (a family
+   * has the same ranks, shards and micro-batches), and the best plan.
+   */
   readonly standing: { readonly rank: number; readonly of: number; readonly best: Change } | null;
 }
 
@@ -48,7 +51,7 @@ export function whyNot(job: JobSpec, profile: Profile, plan: Plan): WhyNot {
   const result = planJob(job, profile, { top: 1, locate: plan });
   const best = result.candidates[0];
   const rank = result.located?.rank ?? null;
-  const standing = best === undefined || rank === null ? null : { rank, of: result.counts.feasible, best: { plan: best.plan, changes: changesBetween(plan, best.plan), predicted: best.predicted } };
+  const standing = best === undefined || rank === null ? null : { rank, of: feasibleFamilies(job, profile), best: { plan: best.plan, changes: changesBetween(plan, best.plan), predicted: best.predicted } };
   return { ...common, binding: null, smallestChange: null, standing };
 }
 

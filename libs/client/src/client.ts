@@ -1,8 +1,12 @@
-import { API_PREFIX, type DeadLetter, type JobDetail, type JobLogLine, type JobStreamEvent, type JobSummary, type PlanRequestSchema, type ProfileRecord, type Role, type WorkloadCreateSchema } from "@internevo/contracts";
+import {
+  API_PREFIX, type CheapestClusterAnswer, type CheapestClusterRequest, type ExplainRequest, type ExplanationAnswer, type ExportedConfigurationAnswer, type ExportRequest, type ImportAnswer, type ImportRequest, type LargestSequenceAnswer,
+  type LargestSequenceRequest, type MemoryRequest, type ParetoAnswer, type ParetoRequest, type PlanMemoryAnswer, type SweepAnswer, type SweepRequest, type WhyNotAnswer, type WhyNotRequest,
+} from "@internevo/contracts";
+import type { DeadLetter, JobDetail, JobLogLine, JobStreamEvent, JobSummary, PlanRequestSchema, ProfileRecord, Role, WorkloadCreateSchema } from "@internevo/contracts";
 import type { JobState, PlanningResult, Profile, Proposal, StepMetric, Workload } from "@internevo/domain";
 import type { Static } from "typebox";
 import { jobEvents, type JobEventsOptions } from "./event-stream.ts";
-import { request, type Connection, type QueryValue, type RequestOptions } from "./request.ts";
+import { open, request, type Connection, type QueryValue, type RequestOptions } from "./request.ts";
 
 export interface ClientOptions {
   /** Where the API is, without `/api/v1`, for example `http://127.0.0.1:8080`. */
@@ -104,6 +108,57 @@ export class InternEvoClient {
   /** Plans without storing anything. */
   plan(body: PlanRequest, options: MutationOptions = {}): Promise<PlanningResult> {
     return this.#post("/plans", body, options);
+  }
+
+  /** Why a plan is not chosen, and the smallest change that makes it feasible; or what is better. */
+  whyNot(body: WhyNotRequest, options: MutationOptions = {}): Promise<WhyNotAnswer> {
+    return this.#post("/plans/why-not", body, options);
+  }
+
+  /** How one plan wins over another, term by term. */
+  explain(body: ExplainRequest, options: MutationOptions = {}): Promise<ExplanationAnswer> {
+    return this.#post("/plans/explain", body, options);
+  }
+
+  /** Predicted memory of a rank of every pipeline stage, by line. */
+  planMemory(body: MemoryRequest, options: MutationOptions = {}): Promise<PlanMemoryAnswer> {
+    return this.#post("/plans/memory", body, options);
+  }
+
+  /** A plan as configuration of another framework, with what that cannot express. */
+  exportPlan(body: ExportRequest, options: MutationOptions = {}): Promise<ExportedConfigurationAnswer> {
+    return this.#post("/plans/export", body, options);
+  }
+
+  /** The files of {@link exportPlan} as a zip archive. */
+  async exportArchive(body: ExportRequest, options: { signal?: AbortSignal } = {}): Promise<Blob> {
+    const answer = await open(this.#connection, `${API_PREFIX}/plans/export`, { method: "POST", body, headers: { accept: "application/zip, application/problem+json" }, signal: options.signal });
+    return answer.blob();
+  }
+
+  /** How good a configuration of another framework is. */
+  importConfiguration(body: ImportRequest, options: MutationOptions = {}): Promise<ImportAnswer> {
+    return this.#post("/plans/import", body, options);
+  }
+
+  /** The best plan at each value of one axis. */
+  sweep(body: SweepRequest, options: MutationOptions = {}): Promise<SweepAnswer> {
+    return this.#post("/what-if/sweep", body, options);
+  }
+
+  /** The longest sequence for which a plan fits, and what ends it. */
+  largestSequence(body: LargestSequenceRequest, options: MutationOptions = {}): Promise<LargestSequenceAnswer> {
+    return this.#post("/what-if/largest-sequence", body, options);
+  }
+
+  /** The plans than which none is both faster and smaller. */
+  paretoFront(body: ParetoRequest, options: MutationOptions = {}): Promise<ParetoAnswer> {
+    return this.#post("/what-if/pareto", body, options);
+  }
+
+  /** The cheapest cluster that trains so many tokens in time. */
+  cheapestCluster(body: CheapestClusterRequest, options: MutationOptions = {}): Promise<CheapestClusterAnswer> {
+    return this.#post("/what-if/cheapest-cluster", body, options);
   }
 
   listProfiles(options: PageOptions = {}): Promise<Page<ProfileSummary>> {

@@ -46,6 +46,12 @@ export type JobSummary = Static<typeof JobSummarySchema>;
 /** What a stage says while the cluster's devices are another's. */
 export const WAITS_FOR_CLUSTER = "waits for the cluster: another job or a schedule's measurement uses it";
 
+/** Begins what a stage says while its ranks wait for Slurm to start them. */
+export const WAITS_IN_QUEUE = "waits in Slurm's queue";
+
+/** Whether a stage's own words say that it waits for others, and is not at work. */
+export const isWaitingMessage = (message: string): boolean => message === WAITS_FOR_CLUSTER || message.includes(WAITS_IN_QUEUE);
+
 /** How far a stage is, in its own words. */
 export const StageProgressSchema = Type.Object({
   stage: Type.String(),
@@ -139,6 +145,8 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   GET    /jobs/:id/log               [viewer]   Page(JobLogLine), newest first
  *   GET    /jobs/:id/events            [viewer]   SSE of JobStreamEvent
  *   POST   /plans                      [viewer]   PlanRequest → PlanningResult (nothing is stored)
+ *   POST   /plans/why-not, /plans/explain, /plans/memory, /plans/export, /plans/import       [viewer] advice.ts
+ *   POST   /what-if/sweep, /what-if/largest-sequence, /what-if/pareto, /what-if/cheapest-cluster [viewer] advice.ts
  *   POST   /profiles                   [operator] body: Profile; 201 ProfileRecord, Location; the same content keeps its id
  *   GET    /profiles, /profiles/:id    [viewer]   Page(ProfileRecord without profile) / ProfileRecord
  *   GET    /workloads, POST /workloads, GET|DELETE /workloads/:id, POST /workloads/:id/run   [viewer | operator]

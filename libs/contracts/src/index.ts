@@ -2,3 +2,4 @@ export * from "./catalog.ts";
 export * from "./native.ts";
 export * from "./trainer-config.ts";
 export * from "./http.ts";
+export * from "./advice.ts";

@@ -21,7 +21,7 @@ export const MeasurementSchema = Type.Object(
 export type Measurement = Static<typeof MeasurementSchema>;
 
 /** Why a trial, an attempt or a job failed; out of memory is a result, not a crash. */
-export const FAILURE_CODES = ["out-of-memory", "plan-unsupported", "data-invalid", "checkpoint-invalid", "communication", "rank-lost", "timeout", "cancelled", "no-feasible-plan", "profile-missing", "too-many-restarts", "internal"] as const;
+export const FAILURE_CODES = ["out-of-memory", "plan-unsupported", "data-invalid", "checkpoint-invalid", "communication", "rank-lost", "timeout", "cancelled", "no-feasible-plan", "profile-missing", "too-many-restarts", "not-started", "internal"] as const;
 export const FailureSchema = Type.Object(
   { code: Type.Enum(FAILURE_CODES), message: Type.String(), rank: Type.Optional(Type.Integer()), remedy: Type.Optional(Type.String()) },
   { additionalProperties: false },

@@ -1,4 +1,5 @@
 import { Type, type Static } from "typebox";
+import { SlurmClusterSchema } from "./slurm-cluster.ts";
 
 const strict = { additionalProperties: false } as const;
 
@@ -24,6 +25,6 @@ export const HostClusterSchema = Type.Object(
 );
 export type HostCluster = Static<typeof HostClusterSchema>;
 
-/** The clusters of an installation, by the names that jobs use. */
-export const ClustersSchema = Type.Object({ clusters: Type.Record(Type.String({ minLength: 1, maxLength: 100 }), HostClusterSchema) }, { ...strict, title: "InternEvo clusters of hosts" });
+/** The clusters of an installation, by the names that jobs use: hosts that are reached by a remote shell, or clusters that Slurm runs. */
+export const ClustersSchema = Type.Object({ clusters: Type.Record(Type.String({ minLength: 1, maxLength: 100 }), Type.Union([HostClusterSchema, SlurmClusterSchema])) }, { ...strict, title: "InternEvo clusters" });
 export type Clusters = Static<typeof ClustersSchema>;

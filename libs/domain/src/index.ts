@@ -15,3 +15,4 @@ export * from "./execution.ts";
 export * from "./workload.ts";
 export * from "./validate.ts";
 export * from "./host-cluster.ts";
+export * from "./slurm-cluster.ts";

@@ -52,6 +52,19 @@ describe("resolveJob", () => {
     for (const detail of problem.details) expect(detail.remedy).not.toBe("");
   });
 
+  it("names faults of the schema and of sense together, each where the fields that it needs are well-formed", () => {
+    const fields = (over: Record<string, unknown>): string[] => problemOf(job(over)).details.map(({ field }) => field).sort();
+    expect(fields({ steps: "many", globalBatchTokens: 5000, model: { base: "llama-7b", heads: 31 } })).toEqual(["globalBatchTokens", "model.heads", "steps"]);
+    expect(fields({ nonsense: 1, cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "lots" } })).toEqual(["cluster.memoryPerGpu", "nonsense"]);
+    expect(fields({ precision: "fp7", watchdog: { silenceSeconds: 1 }, optimizer: { peakLearningRate: 1e-4, minLearningRate: 1e-3 }, steps: 10 })).toEqual(["optimizer.minLearningRate", "precision", "watchdog.silenceSeconds"]);
+    // What a field is held against may itself be wrong: then nothing is said of it.
+    expect(fields({ sequenceLengthTokens: -1, globalBatchTokens: 5000 })).toEqual(["sequenceLengthTokens"]);
+    expect(fields({ model: { base: "llama-7b", heads: "32" }, data: { format: "text", paths: ["a"], endOfDocumentToken: 5 } })).toEqual(["data.endOfDocumentToken", "model.heads"]);
+    const { name: _name, ...nameless } = job({ globalBatchTokens: 5000 });
+    expect(problemOf(nameless).details.map(({ field }) => field).sort()).toEqual(["globalBatchTokens", "name"]);
+    for (const written of [null, [], "job", 7]) expect(problemOf(written).details.length).toBeGreaterThan(0);
+  });
+
   const HOSTILE = { NUL: "a\u0000b", "an escape": "a\u001b[31mred", "a carriage return": "a\rb", "a line feed": "a\nb", "a C1 control": "a\u009b2Jb", delete: "a\u007f", "half a surrogate pair": "a\ud800b", "a line separator": "a\u2028b", "a change of direction": "a\u202eb", nothing: "", blanks: "  " };
   const cluster = { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" };
   it.each(

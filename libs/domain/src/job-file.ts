@@ -6,9 +6,10 @@ import { PrecisionSchema } from "./precision.ts";
 import { ProblemError, type ProblemDetail } from "./problem.ts";
 import { Line } from "./text.ts";
 import { formatBytes, parseBytes } from "./units.ts";
-import { validate } from "./validate.ts";
+import { MOST_DETAILS, validate } from "./validate.ts";
 
 const strict = { additionalProperties: false } as const;
+const DEFAULT_STEPS = 100;
 
 /** A job as people write it (YAML or JSON): names, units and defaults are resolved by {@link resolveJob}. */
 export const JobFileSchema = Type.Object(
@@ -176,28 +177,55 @@ function checkWatchdog(watchdog: Watchdog | false | undefined, details: ProblemD
   }
 }
 
+function checkBatch({ sequenceLengthTokens, globalBatchTokens }: Pick<JobFile, "sequenceLengthTokens" | "globalBatchTokens">, details: ProblemDetail[]): void {
+  if (globalBatchTokens % sequenceLengthTokens === 0) return;
+  const floor = Math.floor(globalBatchTokens / sequenceLengthTokens) * sequenceLengthTokens;
+  details.push({
+    field: "globalBatchTokens",
+    value: globalBatchTokens,
+    message: `is not a multiple of sequenceLengthTokens ${sequenceLengthTokens}`,
+    remedy: `use ${floor > 0 ? `${floor} or ` : ""}${floor + sequenceLengthTokens}`,
+  });
+}
+
+/** What is wrong by the schema, and with it what makes no sense in the fields that are well-formed, so that both are told at once. */
+function withSenseOf(written: unknown, faults: ProblemError): ProblemError {
+  if (typeof written !== "object" || written === null || Array.isArray(written) || faults.details.length >= MOST_DETAILS) return faults;
+  const faulty = new Set(faults.details.map(({ field }) => field.split(/[.[]/, 1)[0]));
+  const job = written as Record<string, unknown>;
+  const known = (...fields: (keyof JobFile)[]): boolean => fields.every((field) => !faulty.has(field) && Object.hasOwn(job, field) && job[field] !== undefined);
+  const file = written as JobFile;
+  const details: ProblemDetail[] = [];
+  const model = known("model") ? resolveModel(file.model, details) : undefined;
+  if (known("cluster")) resolveCluster(file.cluster, details);
+  if (known("sequenceLengthTokens", "globalBatchTokens")) checkBatch(file, details);
+  if (known("data") && file.data) checkData(file.data, model, details);
+  const stepsKnown = !faulty.has("steps");
+  if (known("optimizer") && stepsKnown) resolveOptimizer(file.optimizer, file.steps ?? DEFAULT_STEPS, details);
+  if (known("timeline") && stepsKnown) resolveTimeline(file.timeline, file.steps ?? DEFAULT_STEPS, details);
+  if (known("watchdog")) checkWatchdog(file.watchdog, details);
+  return details.length === 0 ? faults : new ProblemError(faults.code, faults.message, [...faults.details, ...details].slice(0, MOST_DETAILS), { cause: faults });
+}
+
 /**
  * Resolves a job as written: named models, units, defaults, and every check that needs no cluster.
  * @param written a parsed YAML or JSON document, not trusted.
  * @throws ProblemError `job-invalid`, with one detail a fault.
  */
 export function resolveJob(written: unknown): JobSpec {
-  const file = validate(JobFileSchema, written, "job-invalid", "the job");
+  let file: JobFile;
+  try {
+    file = validate(JobFileSchema, written, "job-invalid", "the job");
+  } catch (error) {
+    throw error instanceof ProblemError ? withSenseOf(written, error) : error;
+  }
   const details: ProblemDetail[] = [];
   const model = resolveModel(file.model, details);
   const cluster = resolveCluster(file.cluster, details);
   const { sequenceLengthTokens, globalBatchTokens } = file;
-  if (globalBatchTokens % sequenceLengthTokens !== 0) {
-    const floor = Math.floor(globalBatchTokens / sequenceLengthTokens) * sequenceLengthTokens;
-    details.push({
-      field: "globalBatchTokens",
-      value: globalBatchTokens,
-      message: `is not a multiple of sequenceLengthTokens ${sequenceLengthTokens}`,
-      remedy: `use ${floor > 0 ? `${floor} or ` : ""}${floor + sequenceLengthTokens}`,
-    });
-  }
+  checkBatch(file, details);
   if (file.data) checkData(file.data, model, details);
-  const steps = file.steps ?? 100;
+  const steps = file.steps ?? DEFAULT_STEPS;
   const optimizer = resolveOptimizer(file.optimizer, steps, details);
   const timeline = resolveTimeline(file.timeline, steps, details);
   checkWatchdog(file.watchdog, details);

@@ -34,7 +34,12 @@ export function printableJson(value: unknown): string {
     above.push(inner);
     return inner;
   }
-  return printable(JSON.stringify(value, plain) ?? "undefined");
+  try {
+    return printable(JSON.stringify(value, plain) ?? "undefined");
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return '"(nested too deep, or too long, to be shown)"';
+  }
 }
 
 /** What a line holds that it may not, or undefined. */

@@ -4,7 +4,7 @@ import { faultsOf, WHOLE_DOCUMENT } from "./faults.ts";
 import { ProblemError, type ProblemCode, type ProblemDetail } from "./problem.ts";
 
 /** Faults that one error tells at most: a list of ten thousand wrong paths is one mistake. */
-const MOST_DETAILS = 20;
+export const MOST_DETAILS = 20;
 
 const compiled = new WeakMap<TSchema, Validator>();
 

@@ -124,15 +124,15 @@ export function readOptions(text: string, program: RegExp, table: OptionTable, w
   for (let at = 0; at < words.length; ) {
     const [name = "", ...inline] = (words[at] as string).split("=");
     at += 1;
-    const refused = table.refused[name];
-    const arity = table.read[name] ?? table.ignored[name];
+    // An option's name begins with a dash, which no property has that every object has.
+    const [refused, arity] = name.startsWith("-") ? [table.refused[name], table.read[name] ?? table.ignored[name]] : [];
     if (refused !== undefined) {
       faults.add(name, words[at]?.startsWith("--") === false ? words[at] : true, refused, "leave it out to ask for the rest");
       at += valuesBehind(words, at, "some");
       continue;
     }
     if (arity === undefined) {
-      const meant = nearestName(name, [...Object.keys(table.read), ...Object.keys(table.ignored)]);
+      const meant = faults.isFull ? undefined : nearestName(name, [...Object.keys(table.read), ...Object.keys(table.ignored)]);
       faults.add(name, words[at - 1], name.startsWith("--") ? "is not known" : "is no option", meant === undefined ? "leave it out if it changes neither time nor memory" : `did you mean ${meant}? else leave it out, if it changes neither time nor memory`);
       at += valuesBehind(words, at, "some");
       continue;

@@ -46,6 +46,8 @@ export function exportConfiguration(framework: Framework, job: ExportedJob, plan
  * @throws ProblemError `bad-request`: options that are unknown, contradict one another or stand for no plan, each with a remedy.
  */
 export function importConfiguration(framework: Framework, files: readonly [FrameworkFile, ...FrameworkFile[]], launch: Launch | null = null): ImportedConfiguration {
+  const [{ name, text }] = files;
+  if (text.trim() === "") throw new ProblemError("bad-request", `${name} is empty`, [{ field: "(file)", value: name, message: "is empty", remedy: "give a configuration" }]);
   return DIALECTS[framework].read(files, launch);
 }
 

@@ -13,7 +13,8 @@ export class Fields {
     this.#path = path;
     this.faults = faults;
     if (record !== undefined && !isRecord(record)) faults.add(path, record, "is not a section", "give its fields");
-    this.#record = isRecord(record) ? record : {};
+    // Of what a file says, and nothing that every object has.
+    this.#record = isRecord(record) ? Object.assign(Object.create(null) as Record<string, unknown>, record) : {};
   }
 
   path(name: string): string {
@@ -87,13 +88,13 @@ export class Fields {
     const found: string[] = [];
     for (const name of this.names()) {
       const value = this.#record[name];
-      const reason = refused[name];
+      const reason = Object.hasOwn(refused, name) ? refused[name] : undefined;
       if (reason !== undefined) {
         // Switched off is as good as left out.
         if (value !== false && value !== null && value !== 0 && value !== "" && value !== undefined) this.faults.add(this.path(name), value, reason, "leave it out to ask for the rest");
       } else if (other.includes(name)) found.push(this.path(name));
       else if (!wanted.includes(name)) {
-        const meant = nearestName(name, [...wanted, ...other]);
+        const meant = this.faults.isFull ? undefined : nearestName(name, [...wanted, ...other]);
         this.faults.add(this.path(name), value, "is not known", meant === undefined ? "leave it out if it changes neither time nor memory" : `did you mean ${meant}? else leave it out, if it changes neither time nor memory`);
       }
     }

@@ -2,8 +2,8 @@ import { readFileSync, writeFileSync } from "node:fs";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { parsePlanLabel, planLabel, ProblemError, replicaRanks, resolveJob, type JobSpec, type Plan } from "@internevo/domain";
-import { planFault } from "@internevo/cost-model";
-import { exportConfiguration, FRAMEWORKS, importConfiguration, importedJob, type Framework, type FrameworkFile } from "./index.ts";
+import { CostModel, planFault, shippedProfile } from "@internevo/cost-model";
+import { predictWritten, exportConfiguration, FRAMEWORKS, importConfiguration, importedJob, type Framework, type FrameworkFile } from "./index.ts";
 
 const jobOf = (written: Record<string, unknown> = {}): JobSpec =>
   resolveJob({ name: "seven", model: "llama-7b", sequenceLengthTokens: 32_768, globalBatchTokens: 4_194_304, steps: 1000, cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" }, ...written });
@@ -133,25 +133,44 @@ describe("what cannot be said", () => {
   const nearest = (framework: Framework, label: string, written?: Record<string, unknown>) => exportConfiguration(framework, jobOf(written), parsePlanLabel(label)).inexpressible.map(({ field, nearest: near }) => `${field}=${String(near)}`).sort();
 
   it("names the field, its value and what is nearest", () => {
-    expect(nearest("megatron", "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs4 oss4 ovblock/none")).toEqual(["plan.backwardOverlap=intra-layer", "plan.forwardOverlap=inter-layer", "plan.gradientSharding=1", "plan.optimizerStateSharding=16"]);
+    expect(nearest("megatron", "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs4 oss4 ovblock/none")).toEqual(["plan.backwardOverlap=intra-layer", "plan.forwardOverlap=inter-layer", "plan.gradientSharding=1", "plan.optimizerStateSharding=1", "plan.parameterSharding=32"]);
     expect(nearest("deepspeed", "b1 n4 a0 pp4 dp8 tp1 sp4 ps8 gs1 oss1", { globalBatchTokens: 32 * 32_768 })).toEqual(["plan.optimizerStateSharding=32", "plan.parameterSharding=1"]);
     expect(nearest("deepspeed", "b1 n4 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss1")).toEqual(["plan.optimizerStateSharding=128"]);
     expect(nearest("deepspeed", "b1 n4 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss1", { precision: "fp32" })).toEqual([]);
     expect(nearest("torchtitan", "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs1 oss4 ovinter-layer/intra-layer")).toEqual(["plan.contextParallel=4", "plan.optimizerStateSharding=1", "plan.parameterSharding=32"]);
-    expect(nearest("internevo", "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs4 oss4 ovinter-layer/intra-layer")).toEqual(["plan.gradientSharding=1", "precision=bf16-grad16"]);
+    expect(nearest("internevo", "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs4 oss4 ovinter-layer/intra-layer")).toEqual(["plan.gradientSharding=1", "plan.optimizerStateSharding=1", "plan.parameterSharding=32", "precision=bf16-grad16"]);
   });
 
-  it("never makes of a sharded plan one that shards less, a pipeline of DeepSpeed apart", () => {
+  it("never makes of a sharded plan one that shards less, a pipeline of DeepSpeed and tensor parallelism of InternEvo apart", () => {
     fc.assert(
-      fc.property(planAndJob, fc.constantFrom("megatron" as const, "deepspeed" as const, "torchtitan" as const), ({ plan, job }, framework) => {
+      fc.property(planAndJob, fc.constantFrom(...FRAMEWORKS), ({ plan, job }, framework) => {
         fc.pre(framework !== "deepspeed" || plan.pipelineParallel === 1);
+        fc.pre(framework !== "internevo" || plan.tensorParallel === 1);
         const { plan: near } = exportConfiguration(framework, job, plan);
         const shards = ({ parameterSharding: ps, optimizerStateSharding: oss }: Plan) => ps * oss;
         expect(shards(near)).toBeGreaterThanOrEqual(shards(plan));
         expect(near.parameterSharding).toBeGreaterThanOrEqual(plan.parameterSharding);
+        expect(near.parameterSharding * near.gradientSharding).toBeGreaterThanOrEqual(plan.parameterSharding * plan.gradientSharding);
         expect(replicaRanks(near) % shards(near)).toBe(0);
       }),
     );
+  });
+
+  it("predicts what it wrote, in the precision that it wrote, and says when that does not fit", () => {
+    const profile = shippedProfile("a800-128");
+    const asked = parsePlanLabel("b1 n2 a0 pp1 dp64 tp2 sp2 ps1 gs64 oss64");
+    const job = jobOf({ precision: "bf16" });
+    const written = exportConfiguration("internevo", job, asked);
+    expect(written.inexpressible.map(({ field }) => field)).toEqual(expect.arrayContaining(["plan.gradientSharding", "precision"]));
+    const predicted = predictWritten(job, written, profile);
+    expect(predicted.peakMemoryBytes).toBe(new CostModel({ ...job, precision: "bf16-grad16" }, profile).memory(written.plan).bytes);
+    // Gradients stay whole there: more than was asked for.
+    expect(predicted.peakMemoryBytes).toBeGreaterThan(new CostModel(job, profile).memory(asked).bytes);
+    expect(predicted.fits).toBe(predicted.peakMemoryBytes <= 80e9);
+    const small = jobOf({ precision: "bf16", cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: predicted.peakMemoryBytes - 1 } });
+    expect(predictWritten(small, written, profile).fits).toBe(false);
+    const bare = predictWritten(job, written, null);
+    expect([bare.stepTimeSeconds, bare.runtimeBytes, bare.peakMemoryBytes]).toEqual([null, null, predicted.peakMemoryBytes - profile.device.runtimeBytes]);
   });
 
   it("refuses where nothing is near", () => {

@@ -6,12 +6,15 @@ export function expressInternEvo(plan: Plan, job: ExportedJob): Expression {
   const reasons: Partial<Record<keyof Plan, string>> = {};
   const beyond: Inexpressible[] = [];
   const tensor = plan.tensorParallel > 1;
-  const { parameterSharding: ps, optimizerStateSharding: oss } = plan;
+  const { parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss } = plan;
+  reasons.gradientSharding = "gradients stay whole on the ranks of parallel.zero1";
   if (tensor) {
     reasons.parameterSharding = "parameters are sharded (parallel.weight) only without tensor parallelism (mode isp)";
     reasons.optimizerStateSharding = "takes the place of the sharding of parameters";
+    reasons.gradientSharding = "gradients stay whole on the ranks of parallel.zero1, and parallel.weight, which shards them, is only without tensor parallelism (mode isp)";
+  } else if (gs > 1) {
+    reasons.gradientSharding = reasons.parameterSharding = reasons.optimizerStateSharding = "gradients are sharded as parameters are (parallel.weight), and stay whole on the ranks of parallel.zero1";
   }
-  reasons.gradientSharding = "gradients stay whole on the ranks of parallel.zero1";
   const overlapped = plan.forwardOverlap !== "none" || plan.backwardOverlap !== "none";
   reasons.forwardOverlap = "parallel.weight.overlap is on (the next layer, or module, is gathered during this one) or off";
   reasons.backwardOverlap = "parallel.weight.overlap is on (the next module is gathered during this one) or off";
@@ -22,9 +25,9 @@ export function expressInternEvo(plan: Plan, job: ExportedJob): Expression {
   const { recomputeLayers: _layers, ...rest } = plan;
   const expressed: Plan = {
     ...rest,
-    parameterSharding: tensor ? 1 : ps,
+    parameterSharding: tensor ? 1 : ps * gs,
     gradientSharding: 1,
-    optimizerStateSharding: tensor ? Math.min(ps * oss, replicaRanks(plan)) : oss,
+    optimizerStateSharding: tensor ? Math.min(ps * oss, replicaRanks(plan)) : oss / gs,
     forwardOverlap: !overlapped ? "none" : plan.forwardOverlap === "intra-layer" ? "intra-layer" : "inter-layer",
     backwardOverlap: overlapped ? "intra-layer" : "none",
     recompute: plan.recompute || (k > 0 && !fractional),

@@ -22,9 +22,12 @@ export const MEGATRON_DIALECT: DecoderDialect = {
 function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>): Pick<Plan, "parameterSharding" | "gradientSharding" | "optimizerStateSharding"> {
   const { parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss } = plan;
   if (ps === 1) return { parameterSharding: 1, gradientSharding: gs, optimizerStateSharding: oss };
+  if (gs > 1) {
+    reasons.gradientSharding = reasons.parameterSharding = reasons.optimizerStateSharding = "gradients are sharded over the ranks that parameters and optimizer states are sharded over (--data-parallel-sharding-strategy optim_grads_params)";
+    return { parameterSharding: ps * oss, gradientSharding: 1, optimizerStateSharding: 1 };
+  }
   const replicas = replicaRanks(plan) / ps;
   if (oss > 1 && oss < replicas) reasons.optimizerStateSharding = "beyond the parameters' shards, optimizer states are sharded over all replicas (--outer-dp-sharding-strategy optim), or not at all";
-  if (gs > 1) reasons.gradientSharding = "gradients are sharded as the parameters are (--data-parallel-sharding-strategy optim_grads_params)";
   return { parameterSharding: ps, gradientSharding: 1, optimizerStateSharding: oss === 1 ? 1 : replicas };
 }
 

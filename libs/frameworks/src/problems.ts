@@ -11,8 +11,17 @@ function distance(a: string, b: string): number {
   return row[b.length] as number;
 }
 
+/** No option's name is longer. */
+const LONGEST_NAME = 80;
+/** Faults that one error tells at most, and characters of a field's name or of a value. */
+const MOST_DETAILS = 20;
+const MOST_CHARACTERS = 200;
+
+const shortened = (text: string): string => (text.length > MOST_CHARACTERS ? `${text.slice(0, MOST_CHARACTERS)}…` : text);
+
 /** The known name that is likely meant; undefined when none is near. */
 export function nearestName(name: string, known: Iterable<string>): string | undefined {
+  if (name.length > LONGEST_NAME) return undefined;
   let best: string | undefined;
   let least = Math.max(2, Math.floor(name.length / 4)) + 1;
   for (const each of known) {
@@ -26,20 +35,27 @@ export function nearestName(name: string, known: Iterable<string>): string | und
 export class Faults {
   readonly #details: ProblemDetail[] = [];
   readonly #what: string;
+  #count = 0;
 
   constructor(what: string) {
     this.#what = what;
   }
 
+  /** Whether what is found from now on is only counted. */
+  get isFull(): boolean {
+    return this.#count >= MOST_DETAILS;
+  }
+
   add(field: string, value: unknown, message: string, remedy: string): void {
-    this.#details.push({ field, value, message, remedy });
+    if (!this.isFull) this.#details.push({ field: shortened(field), value: typeof value === "string" ? shortened(value) : value, message: shortened(message), remedy: shortened(remedy) });
+    this.#count += 1;
   }
 
   /** @throws ProblemError `bad-request` when anything was added. */
   end(): void {
     const [first] = this.#details;
     if (first === undefined) return;
-    const more = this.#details.length > 1 ? `, and ${this.#details.length - 1} more` : "";
+    const more = this.#count > 1 ? `, and ${this.#count - 1} more` : "";
     throw new ProblemError("bad-request", `${this.#what}: ${first.field} ${first.message}${more}`, this.#details);
   }
 

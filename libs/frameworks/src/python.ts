@@ -5,13 +5,31 @@ import { parser } from "@lezer/python";
 /** What a configuration in Python is made of. Calls other than of types and `dict` are not run. */
 export type PythonValue = null | boolean | number | string | PythonValue[] | { [key: string]: PythonValue };
 
-class Unreadable extends Error {}
+class Unreadable extends Error {
+  constructor(expression: string) {
+    super(expression.length > 200 ? `${expression.slice(0, 200)}…` : expression);
+  }
+}
+
+/** Values inside one another, and values and characters in all of one: variables can double each other. */
+const MOST_DEPTH = 100;
+const MOST_SIZE = 1 << 20;
+
+type PythonRecord = { [key: string]: PythonValue };
+/** A record that has what a file says, and nothing that every object has. */
+const recordOf = (entries: readonly (readonly [string, PythonValue])[]): PythonRecord => {
+  const record = Object.create(null) as PythonRecord;
+  for (const [key, value] of entries) record[key] = value;
+  return record;
+};
 
 /** Evaluates the assignments of a module; what cannot be known without running it is left out, and named when it is needed. */
 class Evaluator {
   readonly text: string;
   readonly values = new Map<string, PythonValue>();
   readonly unreadable = new Map<string, string>();
+  readonly #sizes = new WeakMap<object, number>();
+  #depth = 0;
 
   constructor(text: string) {
     this.text = text;
@@ -43,7 +61,10 @@ class Evaluator {
       if (target.name === "VariableName") this.values.set(name, known);
       else if (target.name === "MemberExpression") {
         const [of, key] = this.subscript(target);
-        if (typeof of === "object" && of !== null) (of as Record<string, PythonValue>)[key] = known;
+        if (typeof of === "object" && of !== null && !Array.isArray(of)) {
+          of[key] = known;
+          this.#sizes.set(of, this.#sizeOf(of) + this.#sizeOf(known) + 1);
+        }
       }
     } catch (error) {
       if (!(error instanceof Unreadable)) throw error;
@@ -72,7 +93,27 @@ class Evaluator {
     return [this.evaluate(of), this.key(key)];
   }
 
+  /** What a value comes to when it is written out. */
+  #sizeOf(value: PythonValue): number {
+    if (typeof value === "string") return value.length + 1;
+    return typeof value === "object" && value !== null ? (this.#sizes.get(value) ?? 1) : 1;
+  }
+
+  /** @throws Unreadable what is nested, or grows, beyond any configuration. */
   evaluate(node: SyntaxNode): PythonValue {
+    if (this.#depth >= MOST_DEPTH) throw new Unreadable(this.source(node));
+    this.#depth += 1;
+    try {
+      const value = this.#evaluated(node);
+      if (typeof value === "object" && value !== null && !this.#sizes.has(value)) this.#sizes.set(value, Object.values(value).reduce<number>((sum, each) => sum + this.#sizeOf(each), 1));
+      if (this.#sizeOf(value) > MOST_SIZE) throw new Unreadable(this.source(node));
+      return value;
+    } finally {
+      this.#depth -= 1;
+    }
+  }
+
+  #evaluated(node: SyntaxNode): PythonValue {
     switch (node.name) {
       case "Number": return this.number(this.source(node).replaceAll("_", ""));
       case "String": return this.string(this.source(node));
@@ -91,8 +132,8 @@ class Evaluator {
       case "MemberExpression": {
         if (node.getChild(".")) return this.source(node);
         const [of, key] = this.subscript(node);
-        if (typeof of !== "object" || of === null || !(key in of)) throw new Unreadable(this.source(node));
-        return (of as Record<string, PythonValue>)[key] as PythonValue;
+        if (typeof of !== "object" || of === null || !Object.hasOwn(of, key)) throw new Unreadable(this.source(node));
+        return (of as PythonRecord)[key] as PythonValue;
       }
       // A text with fields in it names files and the like.
       case "FormatString": return this.source(node).slice(2, -1);
@@ -122,7 +163,7 @@ class Evaluator {
     const parts = this.children(node).filter(({ name }) => name !== ":");
     const entries: [string, PythonValue][] = [];
     for (let at = 0; at + 1 < parts.length; at += 2) entries.push([this.key(parts[at] as SyntaxNode), this.evaluate(parts[at + 1] as SyntaxNode)]);
-    return Object.fromEntries(entries);
+    return recordOf(entries);
   }
 
   unary(node: SyntaxNode): PythonValue {
@@ -164,7 +205,7 @@ class Evaluator {
       if (!name || assign?.name !== "AssignOp" || !value) throw new Unreadable(this.source(node));
       entries.push([this.source(name), this.evaluate(value)]);
     }
-    return Object.fromEntries(entries);
+    return recordOf(entries);
   }
 }
 
@@ -181,5 +222,5 @@ export interface PythonModule {
 export function pythonModule(text: string): PythonModule {
   const evaluator = new Evaluator(text);
   evaluator.run();
-  return { values: Object.fromEntries(evaluator.values), unreadable: Object.fromEntries(evaluator.unreadable) };
+  return { values: recordOf([...evaluator.values]), unreadable: Object.assign(Object.create(null) as Record<string, string>, Object.fromEntries(evaluator.unreadable)) };
 }

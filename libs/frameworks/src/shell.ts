@@ -13,9 +13,19 @@ const CONTROL: ReadonlySet<string> = new Set(["if", "for", "while", "until", "ca
 
 type Variables = Map<string, readonly string[]>;
 
+/** Longer arithmetic is none that people write. */
+const MOST_ARITHMETIC = 1000;
+/** Characters that the variables of a script may come to in all: they can double each other. */
+const MOST_EXPANDED = 1 << 22;
+
 /** Integers with + - * / and brackets, as $(( )) has them. */
 function arithmetic(text: string, line: number, variables: Variables): string {
+  const tooLong = (known: string): void => {
+    if (known.length > MOST_ARITHMETIC) throw fault(line, text.slice(0, 40), `is arithmetic of more than ${MOST_ARITHMETIC} characters`, "write the number");
+  };
+  tooLong(text);
   const known = text.replace(/\$?\{?([A-Za-z_]\w*)\}?/g, (_whole, name: string) => one(name, line, variables));
+  tooLong(known);
   const tokens = known.match(/\d+|[-+*/()]/g) ?? [];
   if (tokens.join("") !== known.replace(/\s/g, "") || tokens.length === 0) throw fault(line, text, "is arithmetic that is not understood", "write the number");
   let at = 0;
@@ -95,6 +105,13 @@ export function shellCommands(script: string): string[][] {
   let word: string | null = null;
   let array: string | null = null;
   let line = 1;
+  let expanded = 0;
+  const expandAt = (at: number): ReturnType<typeof expand> => {
+    const found = expand(script, at, line, variables);
+    expanded += found.words.reduce((sum, each) => sum + each.length + 1, 0);
+    if (expanded > MOST_EXPANDED) throw fault(line, script.slice(at, at + 20), `makes the script longer than ${MOST_EXPANDED >> 20} MiB by its variables`, "write the values");
+    return found;
+  };
   const endWord = (): void => {
     if (word !== null) words.push({ text: word, line });
     word = null;
@@ -158,7 +175,7 @@ export function shellCommands(script: string): string[][] {
           at += 2;
           line += 1;
         } else if (script[at] === "$") {
-          const { words: values, end } = expand(script, at, line, variables);
+          const { words: values, end } = expandAt(at);
           // "${ARRAY[@]}" is as many words as the array has.
           for (const value of values.slice(0, -1)) {
             word += value;
@@ -175,7 +192,7 @@ export function shellCommands(script: string): string[][] {
       }
       at += 1;
     } else if (here === "$") {
-      const { words: values, end } = expand(script, at, line, variables);
+      const { words: values, end } = expandAt(at);
       const parts = values.flatMap((value) => value.split(/\s+/)).filter((part) => part !== "");
       for (const [index, part] of parts.entries()) {
         if (index > 0) endWord();

@@ -41,7 +41,7 @@ export interface ProcessEnd {
 
 const LOST_RANK = [
   /process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+)/,
-  /srun: error: (?:\S+): task (\d+): (Killed|Aborted|Segmentation fault|Bus error|Terminated)/,
+  /srun: error: \S+: task (\d+): (Killed|Aborted|Segmentation fault|Bus error|Terminated)/,
 ] as const;
 
 /** The rank that a signal ended, as mpirun or srun reported it. */
@@ -52,10 +52,10 @@ export function lostRankOf(stderrTail: string): { rank: number; how: string } | 
   return srun ? { rank: Number(srun[1]), how: srun[2] ?? "a signal" } : undefined;
 }
 
-/** What the trainer's watchdog says of a rank whose process is gone; mpirun leaves its own word out in about one of twenty such ends. */
 const DIED = /^rank (\d+) on \S+ \(stage \d+\) died; /;
 
-function diedOf(error: NativeError | undefined): { rank: number; how: string } | undefined {
+/** What the trainer's watchdog says of a rank whose process is gone; mpirun leaves its own word out in about one of twenty such ends. */
+export function diedOf(error: NativeError | undefined): { rank: number; how: string } | undefined {
   const died = error?.code === "communication_error" ? DIED.exec(error.message) : null;
   return died ? { rank: Number(died[1]), how: "by which signal was not reported" } : undefined;
 }

@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
-import { ClustersSchema, ProblemError, validate, type Cluster, type Clusters, type HostCluster } from "@internevo/domain";
+import { ClustersSchema, HostClusterSchema, ProblemError, SlurmClusterSchema, validate, type Cluster, type Clusters, type HostCluster, type SlurmSettings } from "@internevo/domain";
+import { Type } from "typebox";
 import { RUN_MARKER } from "./process/processes.ts";
 
 /** The variable that names the file with the installation's clusters. */
@@ -18,7 +19,37 @@ export async function readClusters(path: string): Promise<Clusters> {
       { field: CLUSTERS_VARIABLE, value: path, message: "is no JSON file that can be read", remedy: "name the file that describes the clusters' hosts, or use launcher: local" },
     ]);
   }
-  return validate(ClustersSchema, parsed, "unavailable", `the clusters file ${path}`);
+  const what = `the clusters file ${path}`;
+  // Each by itself first: an entry says by `slurm` which of the two it is, so that its faults are those of that kind.
+  const entries = (parsed as { clusters?: unknown } | null)?.clusters;
+  for (const [name, entry] of Object.entries(typeof entries === "object" && entries !== null ? entries : {})) {
+    const kind = typeof entry === "object" && entry !== null && "slurm" in entry ? SlurmClusterSchema : HostClusterSchema;
+    validate(Type.Object({ clusters: Type.Object({ [name]: kind }) }), { clusters: { [name]: entry as unknown } }, "unavailable", what);
+  }
+  return validate(ClustersSchema, parsed, "unavailable", what);
+}
+
+const namesOf = (clusters: Clusters["clusters"], wanted: (cluster: Clusters["clusters"][string]) => boolean): string => Object.entries(clusters).flatMap(([name, each]) => (wanted(each) ? [name] : [])).join(", ") || "none";
+
+/**
+ * How the installation reaches a cluster that Slurm runs.
+ * @throws ProblemError `job-invalid` when the installation does not know the cluster as one of Slurm's.
+ */
+export async function slurmOf(cluster: Pick<Cluster, "name">, clustersFile: string | undefined): Promise<SlurmSettings> {
+  const refuse = (field: string, value: unknown, message: string, remedy: string): never => {
+    throw new ProblemError("job-invalid", `no launcher here runs this cluster: ${field} ${message}`, [{ field, value, message, remedy }]);
+  };
+  if (clustersFile === undefined) return refuse("cluster.launcher", "slurm", "is not available: this installation describes no Slurm cluster", `describe it in a file and set ${CLUSTERS_VARIABLE} where the services run, or use launcher: local`);
+  const { clusters } = await readClusters(clustersFile);
+  const known = Object.hasOwn(clusters, cluster.name) ? clusters[cluster.name] : undefined;
+  if (!known || !("slurm" in known)) return refuse("cluster.name", cluster.name, known ? "is described by its hosts here, not as a Slurm cluster" : "is no cluster of this installation", known ? "use launcher: ssh" : `use one of: ${namesOf(clusters, (each) => "slurm" in each)}`);
+  const { timeLimitSeconds, saveSeconds } = known.slurm;
+  if (timeLimitSeconds !== undefined && saveSeconds !== undefined && saveSeconds * 2 > timeLimitSeconds) {
+    throw new ProblemError("unavailable", `the clusters file ${clustersFile} is not valid: clusters.${cluster.name}.slurm.saveSeconds`, [
+      { field: `clusters.${cluster.name}.slurm.saveSeconds`, value: saveSeconds, message: `is more than half of timeLimitSeconds ${timeLimitSeconds}`, remedy: `use ${Math.floor(timeLimitSeconds / 2)} or less, or raise timeLimitSeconds` },
+    ]);
+  }
+  return known.slurm;
 }
 
 /**
@@ -34,7 +65,7 @@ export async function hostsOf(cluster: Pick<Cluster, "name" | "nodes" | "gpusPer
   }
   const { clusters } = await readClusters(clustersFile);
   const known = Object.hasOwn(clusters, cluster.name) ? clusters[cluster.name] : undefined;
-  if (!known) return refuse("cluster.name", cluster.name, "is no cluster of this installation", `use one of: ${Object.keys(clusters).join(", ") || "none"}`);
+  if (!known || "slurm" in known) return refuse("cluster.name", cluster.name, known ? "is run by Slurm here" : "is no cluster of this installation", known ? "use launcher: slurm" : `use one of: ${namesOf(clusters, (each) => !("slurm" in each))}`);
   if (cluster.nodes > known.hosts.length) return refuse("cluster.nodes", cluster.nodes, `is more than the ${known.hosts.length} hosts of ${cluster.name}`, `use ${known.hosts.length} or fewer`);
   const hosts = known.hosts.slice(0, cluster.nodes);
   const narrow = hosts.find((host) => host.slots < cluster.gpusPerNode);
@@ -43,8 +74,9 @@ export async function hostsOf(cluster: Pick<Cluster, "name" | "nodes" | "gpusPer
 }
 
 /** How {@link launchRanks} reaches a job's cluster: spread this into its options. @throws ProblemError as {@link hostsOf}. */
-export async function launchTarget(cluster: Cluster, clustersFile: string | undefined): Promise<{ readonly launcher: Cluster["launcher"]; readonly ranksPerNode: number; readonly hosts?: HostCluster }> {
+export async function launchTarget(cluster: Cluster, clustersFile: string | undefined): Promise<{ readonly launcher: Cluster["launcher"]; readonly ranksPerNode: number; readonly hosts?: HostCluster; readonly slurm?: SlurmSettings }> {
   const target = { launcher: cluster.launcher, ranksPerNode: cluster.gpusPerNode };
+  if (cluster.launcher === "slurm") return { ...target, slurm: await slurmOf(cluster, clustersFile) };
   return cluster.launcher === "ssh" ? { ...target, hosts: await hostsOf(cluster, clustersFile) } : target;
 }
 

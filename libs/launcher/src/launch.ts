@@ -3,60 +3,25 @@ import { randomUUID } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { validate, type Cluster, type Failure, type HostCluster } from "@internevo/domain";
+import { validate, type Failure } from "@internevo/domain";
 import type { TSchema } from "typebox";
 import { rankEnvironment } from "./command/environment.ts";
 import { localCommand } from "./command/local.ts";
-import { scancelCommand, srunCommand } from "./command/slurm.ts";
+import { eventOf, isFatal } from "./event.ts";
 import { failureOfEnd, type NativeError } from "./failure.ts";
 import { hostsCommand } from "./launch-hosts.ts";
+import { EXIT_TERMINATED, LAST_WORD_SECONDS, type LaunchOptions, type LaunchOutcome } from "./launch-options.ts";
 import { watchLauncher } from "./process/launcher-watch.ts";
 import { LineSplitter, Tail } from "./process/lines.ts";
 import { bootId, killRun, readProcess, signalProcess } from "./process/processes.ts";
-import { killLeftovers, removeRunRecord, runCancelCommand, SCRATCH_PREFIX, writeRunRecord, type RunRecord } from "./process/run-record.ts";
-import { assertProgram, type ConfigOf, type EventOf, type NativeProgram } from "./programs.ts";
+import { killLeftovers, removeRunRecord, SCRATCH_PREFIX, writeRunRecord, type RunRecord } from "./process/run-record.ts";
+import { assertProgram, type EventOf, type NativeProgram } from "./programs.ts";
+import { launchOnSlurm } from "./slurm/launch.ts";
 
-export interface LaunchOptions<P extends NativeProgram<TSchema, TSchema>> {
-  readonly program: P;
-  readonly config: ConfigOf<P>;
-  readonly ranks: number;
-  readonly threadsPerRank: number;
-  readonly launcher: Cluster["launcher"];
-  /** Ranks that one node takes; not for `local`. Default: all of them. */
-  readonly ranksPerNode?: number;
-  /** `ssh` only, and needed there: the hosts and how they are reached. */
-  readonly hosts?: HostCluster;
-  /** Holds the configuration and the record of the run; one run at a time, and the caller owns it by a lease. */
-  readonly runDirectory: string;
-  /** Added to the ranks' environment. */
-  readonly environment?: Readonly<Record<string, string>>;
-  /** Asks for an orderly end: the trainer finishes its step and writes a checkpoint. */
-  readonly signal?: AbortSignal;
-  /** Ends the ranks at once, for example when the lease was lost. */
-  readonly killSignal?: AbortSignal;
-  /** How long an orderly end may take before the ranks are killed. Default 30. */
-  readonly graceSeconds?: number;
-  /** Bound on the whole run. Default: none. */
-  readonly timeoutSeconds?: number;
-  /** Bound on the time between two events, so that ranks that wait for each other forever are noticed. Default: none. */
-  readonly silenceSeconds?: number;
-  readonly onEvent: (event: EventOf<P>) => void;
-  /** A line of standard error. */
-  readonly onLog?: (line: string) => void;
-}
-
-export type LaunchOutcome = { readonly seconds: number; readonly exitCode: number | null } & (
-  | { readonly status: "completed" }
-  /** The ranks ended in order when asked (`graceful`), or were killed because the caller asked for it. */
-  | { readonly status: "stopped"; readonly graceful: boolean }
-  | { readonly status: "failed"; readonly failure: Failure }
-);
+export type { LaunchOptions, LaunchOutcome } from "./launch-options.ts";
 
 type Cause = { readonly kind: "stop" } | { readonly kind: "kill" } | { readonly kind: "failure"; readonly failure: Failure } | { readonly kind: "thrown"; readonly error: unknown };
 
-const EXIT_TERMINATED = 75;
-/** How long ranks and launcher may take to end after they have said that the run is over. */
-const LAST_WORD_SECONDS = 60;
 
 /** Processes of this machine that the kernel has ended for want of memory since it started. */
 function kernelMemoryKills(): number {
@@ -77,7 +42,7 @@ interface Places {
 }
 
 function commandOf<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptions<P>, places: Places): string[] {
-  const { ranks, threadsPerRank } = options;
+  const { ranks } = options;
   const common = { program: options.program.path, configPath: places.configPath, ranks };
   const ranksPerNode = options.ranksPerNode ?? ranks;
   switch (options.launcher) {
@@ -87,7 +52,7 @@ function commandOf<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOpt
       if (!options.hosts) throw new TypeError("launcher ssh needs hosts");
       return hostsCommand({ ...common, ranksPerNode, hosts: options.hosts, exported: Object.keys(options.environment ?? {}) });
     case "slurm":
-      return srunCommand({ ...common, ranksPerNode, threadsPerRank, marker: places.marker, ...(options.timeoutSeconds === undefined ? {} : { timeLimitSeconds: options.timeoutSeconds + 60 }) });
+      throw new TypeError("Slurm starts its ranks by itself");
   }
 }
 
@@ -109,13 +74,12 @@ function prepare<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptio
     command,
     startedAt: new Date().toISOString(),
     scratch: [temporaryDirectory, ...(sharedMemoryDirectory === null ? [] : [sharedMemoryDirectory])],
-    cancelCommand: options.launcher === "slurm" ? scancelCommand(marker, "KILL") : null,
   };
   return { record, command: command as unknown as readonly [string, ...string[]], environment };
 }
 
-/** mpirun passes SIGUSR1 on to every rank, here and on other hosts, and waits; at SIGTERM it would give them one second. srun passes SIGTERM on. */
-const STOP_SIGNALS = { local: "SIGUSR1", ssh: "SIGUSR1", slurm: "SIGTERM" } as const;
+/** mpirun passes it on to every rank, here and on other hosts, and waits; at SIGTERM it would give them one second. */
+const STOP_SIGNAL = "SIGUSR1";
 
 /**
  * Runs a native program on ranks until it ends, and leaves no process behind.
@@ -125,6 +89,7 @@ const STOP_SIGNALS = { local: "SIGUSR1", ssh: "SIGUSR1", slurm: "SIGTERM" } as c
  */
 export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptions<P>): Promise<LaunchOutcome> {
   await assertProgram(options.program);
+  if (options.launcher === "slurm") return launchOnSlurm(options);
   await killLeftovers(options.runDirectory);
   const begin = performance.now();
   const elapsed = (): number => (performance.now() - begin) / 1000;
@@ -165,7 +130,7 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
     cause = { kind: "stop" };
     const graceSeconds = options.graceSeconds ?? 30;
     if (graceSeconds <= 0) return kill({ kind: "kill" });
-    signalProcess(child.pid, STOP_SIGNALS[options.launcher]);
+    signalProcess(child.pid, STOP_SIGNAL);
     after(graceSeconds, () => kill({ kind: "kill" }));
   };
   const killNow = (): void => kill({ kind: "kill" });
@@ -185,20 +150,16 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
   const onLine = (line: string): void => {
     lineNumber += 1;
     if (cause !== undefined && cause.kind !== "stop") return;
-    let event: { event: string };
-    try {
-      event = validate(options.program.eventSchema, JSON.parse(line), "internal", "the event") as { event: string };
-    } catch (error) {
-      return fail({ code: "internal", message: `line ${lineNumber} that ${options.program.name} wrote is no event of the protocol: ${(error as Error).message}: ${line.slice(0, 200)}` });
-    }
+    const event = eventOf(options.program, line, lineNumber);
+    if ("failure" in event) return fail(event.failure);
     silence?.refresh();
-    const fatal = event.event === "error" && (event as NativeError).continues !== true;
+    const fatal = isFatal(event);
     // Its last word, after which nothing is left to do but to end.
     if ((fatal || event.event === "done") && firstError === undefined && !done) after(LAST_WORD_SECONDS, endStaying);
-    if (fatal) firstError ??= event as NativeError;
+    if (fatal) firstError ??= event;
     if (event.event === "done") done = true;
     try {
-      options.onEvent(event as EventOf<P>);
+      options.onEvent(event as EventOf<P>, false);
     } catch (error) {
       kill({ kind: "thrown", error });
     }
@@ -232,7 +193,6 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
     const { left } = await killRun(record.marker, child.pid);
     unkillable = left.length > 0;
     if (unkillable) throw new Error(`processes ${left.map((entry) => entry.pid).join(", ")} of a run do not end after SIGKILL`);
-    if (record.cancelCommand && cause !== undefined) await runCancelCommand(record.cancelCommand);
     const seen = cause;
     if (seen?.kind === "thrown") throw seen.error;
     const common = { seconds: elapsed(), exitCode };

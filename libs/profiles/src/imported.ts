@@ -1,5 +1,5 @@
 import { parseProfile } from "@internevo/cost-model";
-import { ProblemError, type CollectiveCurve, type Profile } from "@internevo/domain";
+import { printable, ProblemError, type CollectiveCurve, type Profile } from "@internevo/domain";
 
 /** Curves that another program measured, and what it said of itself. */
 export interface ImportedCurves {
@@ -11,6 +11,12 @@ export interface ImportedCurves {
 }
 
 export const curveKey = ({ op, groupSize, placement }: Pick<CollectiveCurve, "op" | "groupSize" | "placement">): string => `${op} over ${groupSize} ranks, ${placement}`;
+
+/** Times that a profile may hold, in seconds. */
+export const LEAST_SECONDS = 1e-10;
+export const MOST_SECONDS = 86_400;
+/** A number as programs write it, without signs of other locales. */
+export const PLAIN_NUMBER = /^\d+(?:\.\d*)?(?:[eE][+-]?\d+)?$/;
 
 /** `invalid-file` in all importers: the file, the line or field, what is wrong, what to do. */
 export function importFault(file: string, field: string, value: unknown, message: string, remedy: string): ProblemError {
@@ -35,8 +41,8 @@ export function withCurves(base: Profile, imported: readonly (ImportedCurves & {
   const replaced = base.collectives.length - kept.length;
   const { provenance } = base;
   const notes = [
-    `${added.size} curves of collectives were imported (${replaced} replaced): ${[...added].map(([key, { file }]) => `${key} from ${file}`).join("; ")}`,
-    ...new Set(imported.flatMap((each) => each.notes)),
+    `${added.size} curves of collectives were imported (${replaced} replaced): ${[...added].map(([key, { file }]) => `${key} from ${printable(file)}`).join("; ")}`,
+    ...new Set(imported.flatMap((each) => each.notes.map(printable))),
   ];
   const profile: Profile = {
     ...base,

@@ -67,6 +67,33 @@ describe("nccl-tests", () => {
     expect(fault(() => parseNcclTests("{ \"args\": [", { file: "f" }))).toMatch(/JSON is broken/);
     expect(fault(() => parseNcclTests("{}", { file: "f", program: "alltoall_perf" }))).toMatch(/devices are not listed/);
   });
+
+  it("refuses what is damaged, and never reads less than the file says", () => {
+    const row = (text: string) => fault(() => parseNcclTests(table({ rows: [text] }), { file: "f" }));
+    // Numbers of another locale, cut rows, times that are none.
+    expect(row("1,048,576 16384 float none -1 58.10 18.05 16.92 0 57.61 18.20 17.06 0")).toMatch(/line \d+, size is no whole number of bytes → .*LC_ALL=C/);
+    expect(row("1048576 16384 float none -1 58,10 18,05 16,92 0 57,61 18,20 17,06 0")).toMatch(/line \d+, time is no time in microseconds → .*LC_ALL=C/);
+    expect(row("-1048576 16384 float none -1 58.10 18.05 16.92 0 57.61 18.20 17.06 0")).toMatch(/line \d+, size is no whole number/);
+    expect(row("99999999999999999999 16384 float none -1 58.10 18.05 16.92 0 57.61 18.20 17.06 0")).toMatch(/line \d+, size is no whole number/);
+    expect(row("1048576 16384 float none -1 58.")).toMatch(/line \d+ is cut off/);
+    for (const time of ["nan", "-nan", "inf", "-1", "0.00", "N/A", "1e300", "0x10"]) expect(row(`1048576 16384 float none -1 ${time} 18.05 16.92 0 57.61 18.20 17.06 0`), time).toMatch(/line \d+, time is no time/);
+    expect(fault(() => parseNcclTests(`${table()}\n${table()}`, { file: "f" }))).toMatch(/devices list rank 0 .*more than one run → give one file a run/);
+    // Lines of a launcher or of NCCL's log are no rows.
+    expect(parseNcclTests(table({ ranks: 8, hosts: 1 }).replace("# Out of", "node-0:100:100 [0] NCCL INFO 12 coll channels\n10.0.0.1 said hello\n2024-01-01 12:00:00 note\n# Out of"), { file: "f" }).curves[0]?.points.length).toBe(2);
+  });
+
+  it("refuses a report of other shapes", () => {
+    const report = (over: object) => JSON.stringify({ args: ["all_gather_perf"], config: { devices: [0, 1].map((rank) => ({ rank, group: 0, hostname: "a" })) }, results: [{ size: 1024, out_of_place: { time: 5, nwrong: 0 } }], ...over });
+    expect(parseNcclTests(report({}), { file: "f" }).curves[0]).toMatchObject({ groupSize: 2, points: [{ bytes: 1024, medianSeconds: 5e-6 }] });
+    const broken: [object, RegExp][] = [
+      [{ config: { devices: 5 } }, /devices/], [{ config: null }, /devices are not listed/], [{ config: { devices: [null, null] } }, /devices\.0/], [{ config: { devices: [{ group: 0, hostname: "a" }, { group: "x", hostname: "a" }] } }, /devices\.1/],
+      [{ config: { devices: [{ group: 0 }, { group: 0 }] } }, /devices\.0/], [{ results: 7 }, /results/], [{ results: [null] }, /results\.0/], [{ results: [{ size: "1024", out_of_place: { time: 5 } }] }, /results\.0, size/],
+      [{ results: [{ size: -5, out_of_place: { time: 5 } }] }, /results\.0, size/], [{ results: [{ size: 1024, out_of_place: { time: null } }] }, /results\.0, time/], [{ results: [{ size: 1024, out_of_place: { time: "5" } }] }, /results\.0, time/],
+      [{ results: [{ size: 1024, out_of_place: 9 }] }, /results\.0/], [{ results: [] }, /hold no size/], [{ args: [7] }, /not named/], [{ args: 7 }, /not named/], [{ results: [{ size: 1024, out_of_place: { time: 5, nwrong: 3 } }] }, /counts wrong values/],
+    ];
+    for (const [over, message] of broken) expect(fault(() => parseNcclTests(report(over), { file: "f" })), JSON.stringify(over)).toMatch(message);
+    for (const text of ["{\"a\":1", "{} {}", `{"a":${"[".repeat(100_000)}`]) expect(fault(() => parseNcclTests(text, { file: "f", program: "alltoall" }))).not.toBe("");
+  });
 });
 
 const curve = record({
@@ -90,6 +117,18 @@ describe("CSV", () => {
     expect(fault(() => parseCurvesCsv(`${head}\nall-gather,8,intra-node,1024,1e-5\ngather,8,intra-node,1024,1e-5`, "f"))).toMatch(/line 3, op is not known → use one of all-reduce/);
     for (const time of ["0", "-1", "NaN", "", "1e999", "fast"]) expect(fault(() => parseCurvesCsv(`${head}\nall-gather,8,intra-node,1024,${time}`, "f"))).toMatch(/line 2, medianSeconds is no time/);
     expect(fault(() => parseCurvesCsv(`${head}\nall-gather,8.5,intra-node,1024,1e-5`, "f"))).toMatch(/groupSize is no whole number/);
+    const row = (text: string) => fault(() => parseCurvesCsv(`${head}\n${text}\n`, "f"));
+    expect(row("all-gather,8,intra-node,1024,1,5e-5")).toMatch(/line 2 has 6 values for 5 columns → .*comma/);
+    expect(row("all-gather,8,intra-node,1024")).toMatch(/line 2 has 4 values for 5 columns/);
+    expect(row("all-gather,8,intra-node,0x400,1e-5")).toMatch(/bytes is no whole number/);
+    expect(row("all-gather,8,intra-node,1152921504606846976,1e-5")).toMatch(/line 2, bytes is no whole number from 1 to/);
+    expect(row("all-gather,1,intra-node,1024,1e-5")).toMatch(/line 2, groupSize is no whole number from 2 to/);
+    expect(row("all-gather,8,intra-node,1024,1e-300")).toMatch(/line 2, medianSeconds is no time/);
+    expect(row("all-gather,8,intra-node,1024,1e-5\nall-gather,8,intra-node,1024,2e-5")).toMatch(/line 3, bytes is there twice.*line 2/);
+    expect(fault(() => parseCurvesCsv(`${head},op\n`, "f"))).toMatch(/names op twice/);
+    expect(fault(() => parseCurvesCsv(head.replaceAll(",", ";"), "f"))).toMatch(/lacks the columns/);
+    // Blank lines and other line ends are no faults; a number may have a fraction of none.
+    expect(parseCurvesCsv(`\uFEFF${head}\r\n\r\nall-gather, 8 ,intra-node,1024,1e-5\r\n\r\n`, "f").curves[0]?.points).toEqual([{ bytes: 1024, medianSeconds: 1e-5 }]);
   });
 });
 
@@ -103,6 +142,11 @@ describe("importing into a profile", () => {
     expect(merged.collectives.length).toBe(base.collectives.length + (same(base).length === 0 ? 1 : 0));
     expect(merged.provenance.versions["nccl"]).toBe("22703");
     expect(merged.provenance.notes.join("\n")).toMatch(/1 curves of collectives were imported .*all-gather over 8 ranks, intra-node from gather\.txt/);
+  });
+
+  it("takes names of files that a terminal would obey as text", () => {
+    const merged = withCurves(base, [{ ...imported, file: "a\u001b[2J\nb.txt" }]);
+    expect(merged.provenance.notes.join("")).toContain("a\\u001b[2J\\nb.txt");
   });
 
   it("refuses the same curve twice, and a group that the cluster cannot have", () => {

@@ -1,6 +1,6 @@
 import { atEndOfSpread, CostModel, hasSpread, isRunnable, placementOf, planFault, totalSeconds } from "@internevo/cost-model";
 import { formatBytes, type Candidate, type JobSpec, type Plan, type PlanningResult, type Prediction, type Profile } from "@internevo/domain";
-import { search, type Ranked, type SearchOptions } from "./search.ts";
+import { countFamilies, search, type Ranked, type SearchOptions } from "./search.ts";
 import type { Scored } from "./top.ts";
 
 export interface PlanJobOptions {
@@ -29,7 +29,7 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
   const memoryModel = options.memoryModel ?? job.memoryModel;
   const settings = { memoryModel, ...(options.threadsPerRank === undefined ? {} : { threadsPerRank: options.threadsPerRank }) };
   const model = new CostModel(job, profile, settings);
-  const rangeOf = ranges(job, profile, settings);
+  const rangeOf = stepTimeRanges(job, profile, settings);
   const limit = job.cluster.memoryPerGpuBytes;
   const asked = options.locate === undefined ? undefined : locate(model, options.locate, limit);
   const { top = 10, memoryModel: _memory, locate: _plan, threadsPerRank: _threads, ...how } = options;
@@ -57,17 +57,25 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
   };
 }
 
+/**
+ * How many families of plans have one that fits: what the ranks of {@link planJob} count. It needs memory alone, so it does not depend on what a
+ * search prunes.
+ */
+export function feasibleFamilies(job: JobSpec, profile: Profile, { memoryModel, threadsPerRank }: Pick<PlanJobOptions, "memoryModel" | "threadsPerRank"> = {}): number {
+  return countFamilies(new CostModel(job, profile, { memoryModel: memoryModel ?? job.memoryModel, ...(threadsPerRank === undefined ? {} : { threadsPerRank }) }));
+}
+
 type Range = NonNullable<Prediction["stepTimeRangeSeconds"]>;
 
 /** Step times at the two ends of the profile's spread; undefined when it has none. */
-function ranges(job: JobSpec, profile: Profile, settings: ConstructorParameters<typeof CostModel>[2]): ((plan: Plan) => Range) | undefined {
+export function stepTimeRanges(job: JobSpec, profile: Profile, settings: ConstructorParameters<typeof CostModel>[2] = {}): ((plan: Plan) => Range) | undefined {
   if (!hasSpread(profile)) return undefined;
   const [low, high] = [new CostModel(job, atEndOfSpread(profile, "p10Seconds"), settings), new CostModel(job, atEndOfSpread(profile, "p90Seconds"), settings)];
   return (plan) => ({ low: totalSeconds(low.time(plan)), high: totalSeconds(high.time(plan)) });
 }
 
 /** Curves are made monotone and overlap is chosen anew at each end, so the middle may lie outside by a little: the range holds it always. */
-const withRange = (predicted: Prediction, range: Range | undefined): Prediction =>
+export const withRange = (predicted: Prediction, range: Range | undefined): Prediction =>
   range === undefined ? predicted : { ...predicted, stepTimeRangeSeconds: { low: Math.min(range.low, predicted.stepTimeSeconds), high: Math.max(range.high, predicted.stepTimeSeconds) } };
 
 function locate(model: CostModel, plan: Plan, limit: number): { located: Omit<Located, "rank">; scored: Scored | null } {

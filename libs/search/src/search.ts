@@ -135,6 +135,22 @@ export function search(model: CostModel, options: SearchOptions): SearchResult {
   };
 }
 
+/** Families of which some plan fits. */
+export function countFamilies(model: CostModel, options: Pick<SearchOptions, "isCancelled" | "maximumSteps"> = {}): number {
+  const { job } = model;
+  const choices = choicesOf(model);
+  const watch = new Watch({ top: 0, ...options });
+  const families = new FamilySearch(model, choices);
+  const rejected = Object.fromEntries(REJECTION_REASONS.map((reason) => [reason, 0])) as Record<RejectionReason, number>;
+  const { batches } = batchesOf(model, choices.length, countShardings(job), rejected, watch);
+  let count = 0;
+  for (const [at, batch] of batches.entries()) for (let index = 0; index < batch.shards.list.length; index += 1) {
+    watch.step(() => [at, batches.length]);
+    if (families.leastBytes(batch, index) <= job.cluster.memoryPerGpuBytes) count += 1;
+  }
+  return count;
+}
+
 function countShardings(job: JobSpec): (ranks: number) => number {
   const counts = new Map<number, number>();
   return (ranks) => {

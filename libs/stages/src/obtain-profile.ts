@@ -2,8 +2,9 @@ import { WAITS_FOR_CLUSTER, type ProfileRecord } from "@internevo/contracts";
 import { requiredMeasurements } from "@internevo/cost-model";
 import { clusterKey, type Failure, type JobSpec, type Profile } from "@internevo/domain";
 import { countMissing, measureProfile, missingMeasurements, mergeProfiles, programDigest, assertProgram, THREADS_VERSION, PROBE_VERSION, type Measurements, type Probe, type ProbeEffort, type Trainer } from "@internevo/launcher";
-import { clusterLease, newestProfile, storeGivenProfile, storeProfile, type Database, type Transaction } from "@internevo/store";
-import { clusterRunDirectory } from "./directories.ts";
+import { newestProfile, storeGivenProfile, storeProfile, type Database, type Transaction } from "@internevo/store";
+import { launchDirectory, launchResource } from "./directories.ts";
+import { launchSignals } from "./launch-signals.ts";
 import { namedProfile } from "./named-profile.ts";
 import { retryLostRanks } from "./retry-lost-ranks.ts";
 
@@ -21,6 +22,8 @@ export interface ObtainProfileOptions {
   readonly settings: ProfilingSettings;
   readonly database: Database;
   readonly spec: JobSpec;
+  /** Job or workload that the cluster is measured for. */
+  readonly owner: string;
   readonly signal: AbortSignal;
   /** Waits for a resource and keeps it, as a command's context does. */
   readonly reserve: (resource: string, onWait: () => void) => Promise<{ release(): Promise<void> }>;
@@ -70,7 +73,7 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
 
   const early = reuse(await newest());
   if (early) return early;
-  const reservation = await options.reserve(clusterLease(cluster.name), () => options.onProgress(WAITS_FOR_CLUSTER, 0, 1));
+  const reservation = await options.reserve(launchResource(cluster, options.owner), () => options.onProgress(WAITS_FOR_CLUSTER, 0, 1));
   try {
     // Somebody may have measured while this job waited.
     const base = await newest();
@@ -84,6 +87,7 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
 
 async function measure(options: ObtainProfileOptions, base: ProfileRecord | undefined, missing: Measurements, key: string): Promise<ObtainProfileOutcome> {
   const { settings, spec, signal } = options;
+  const { killSignal, detachSignal } = launchSignals(spec.cluster, signal);
   const points = missing.collectives.length + missing.modules.length + missing.overlaps.length;
   const measured = await retryLostRanks(() => measureProfile({
     probe: settings.probe,
@@ -93,8 +97,10 @@ async function measure(options: ObtainProfileOptions, base: ProfileRecord | unde
     needed: missing,
     threadsPerRank: settings.threadsPerRank,
     effort: settings.effort,
-    runDirectory: clusterRunDirectory(settings.dataDirectory, spec.cluster.name),
-    signal,
+    runDirectory: launchDirectory(settings.dataDirectory, spec.cluster, options.owner, "profile"),
+    signal: killSignal,
+    detachSignal,
+    onQueue: (message) => options.onProgress(message, 0, points),
     // For a probe that hangs: every point has its own bound, and waiting for busy cores comes on top.
     timeoutSeconds: 600 + 20 * points * settings.effort.maximumSecondsPerPoint,
     onProgress: (done, total, message) => options.onProgress(message, done, total),

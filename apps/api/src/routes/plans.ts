@@ -2,8 +2,10 @@ import { PlanRequestSchema } from "@internevo/contracts";
 import { PlanningResultSchema, resolveJob, type JobSpec, type Profile } from "@internevo/domain";
 import type { ApiInstance } from "../http/instance.ts";
 import type { Workers } from "../work/workers.ts";
+import { EXAMPLES } from "./advice-examples.ts";
+import { goneSignal } from "./gone.ts";
 import { innerJob } from "./inner-job.ts";
-import { answers } from "./shapes.ts";
+import { answers, withExample } from "./shapes.ts";
 
 export interface PlanRoutesOptions {
   readonly workers: Workers;
@@ -16,15 +18,13 @@ export function registerPlanRoutes(app: ApiInstance, options: PlanRoutesOptions)
     "/plans",
     {
       config: { role: "viewer" },
-      schema: { tags: ["plans"], summary: "Search the plans of a job; nothing is stored", body: PlanRequestSchema, response: answers({ 200: PlanningResultSchema }) },
+      schema: { tags: ["plans"], summary: "Search the plans of a job; nothing is stored", body: withExample(PlanRequestSchema, EXAMPLES.plans), response: answers({ 200: PlanningResultSchema }) },
     },
     async (request, reply) => {
       const { job, top = 10, profile } = request.body;
       const spec = innerJob(() => resolveJob(job));
       const measured = await options.profileFor(spec, profile);
-      const gone = new AbortController();
-      reply.raw.once("close", () => gone.abort());
-      return options.workers.plan({ spec, profile: measured, top }, gone.signal);
+      return options.workers.plan({ spec, profile: measured, top }, goneSignal(reply));
     },
   );
 }

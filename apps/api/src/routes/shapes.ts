@@ -17,3 +17,6 @@ export const answers = (own: Readonly<Record<number, TSchema>>): Record<string, 
   ...Object.fromEntries(Object.entries(own).map(([status, schema]) => [status, { description: STATUS_CODES[status] ?? status, ...(status === "204" ? { type: "null" } : { content: { "application/json": { schema } } }) }])),
   default: { description: "A problem (RFC 9457)", content: { "application/problem+json": { schema: ProblemSchema } } },
 });
+
+/** A body's schema with an example, for the documentation. */
+export const withExample = <S extends TSchema>(schema: S, example: unknown): S => ({ ...schema, examples: [example] });

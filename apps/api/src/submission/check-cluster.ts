@@ -1,5 +1,5 @@
 import { formatBytes, ProblemError, type JobSpec, type ProblemDetail } from "@internevo/domain";
-import { hostsOf } from "@internevo/launcher";
+import { hostsOf, slurmOf } from "@internevo/launcher";
 
 /** What can start ranks here. */
 export interface LaunchCapabilities {
@@ -20,8 +20,9 @@ export async function checkCluster(spec: JobSpec, capabilities: LaunchCapabiliti
   if (cluster.launcher === "ssh") return void (await hostsOf(cluster, capabilities.clustersFile));
   const details: ProblemDetail[] = [];
   if (cluster.launcher === "slurm") {
-    if (!capabilities.slurm) {
-      details.push({ field: "cluster.launcher", value: "slurm", message: "is not available: this installation has no Slurm client", remedy: "install srun where the services run, or use launcher: local" });
+    const settings = await slurmOf(cluster, capabilities.clustersFile);
+    if (!settings.rest && !capabilities.slurm) {
+      details.push({ field: "cluster.launcher", value: "slurm", message: "is not available: this installation has no Slurm client", remedy: "install Slurm's client where the services run, or use launcher: local" });
     }
   } else {
     const ranks = cluster.nodes * cluster.gpusPerNode;

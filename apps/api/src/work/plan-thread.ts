@@ -1,25 +1,40 @@
 import { getPriority, setPriority } from "node:os";
 import type { PlanningResult } from "@internevo/domain";
 import { planJob, SearchLimitError } from "@internevo/search";
+import { answer, type Question } from "./advice.ts";
+import { sharedProfile, type SharedProfile } from "./shared-profile.ts";
 import { resultOf, type WorkResult } from "./work-result.ts";
 import type { PlanTask } from "./workers.ts";
 
 /** A task for a thread; with a limit it may come back unanswered. */
-export interface LimitedPlanTask extends PlanTask {
+export interface LimitedPlanTask extends Omit<PlanTask, "profile"> {
+  readonly profile: SharedProfile;
   readonly maximumSteps: number | null;
 }
 
-/** Niceness of a thread that searches for long: what is answered at once goes first. */
+/** A question whose profile, if it has one, is shared memory. */
+export interface AdviceTask {
+  readonly question: { readonly kind: Question["kind"] };
+  readonly profile: SharedProfile | null;
+  /** Whether it may take long, and gives way to what is answered at once. */
+  readonly isPatient: boolean;
+}
+
+/** Niceness of a thread that works for long: what is answered at once goes first. */
 const PATIENT = 10;
 
-/** What runs on the threads of `workers.ts`: the answer, or null when the search takes more steps than the task may. */
-export async function plan({ spec, profile, top, maximumSteps }: LimitedPlanTask): Promise<WorkResult<PlanningResult> | null> {
+function giveWay(): void {
   // On Linux the priority of a thread, on other systems that of the process.
-  if (maximumSteps === null && process.platform === "linux") setPriority(0, Math.max(PATIENT, getPriority(0)));
+  if (process.platform === "linux") setPriority(0, Math.max(PATIENT, getPriority(0)));
+}
+
+/** What runs on the threads of `workers.ts`: the answer, or null when the search takes more steps than the task may. */
+export async function plan({ spec, profile, top, locate, maximumSteps }: LimitedPlanTask): Promise<WorkResult<PlanningResult> | null> {
+  if (maximumSteps === null) giveWay();
   try {
     return await resultOf(() => {
       try {
-        return planJob(spec, profile, { top, ...(maximumSteps === null ? {} : { maximumSteps }) });
+        return planJob(spec, sharedProfile(profile), { top, ...(locate === undefined ? {} : { locate }), ...(maximumSteps === null ? {} : { maximumSteps }) });
       } catch (error) {
         throw error instanceof SearchLimitError && maximumSteps !== null ? new TooLong() : error;
       }
@@ -31,3 +46,9 @@ export async function plan({ spec, profile, top, maximumSteps }: LimitedPlanTask
 }
 
 class TooLong extends Error {}
+
+/** A question about plans. */
+export async function advise({ question, profile, isPatient }: AdviceTask): Promise<WorkResult<unknown>> {
+  if (isPatient) giveWay();
+  return resultOf(() => answer({ ...question, ...(profile === null ? {} : { profile: sharedProfile(profile) }) } as Question));
+}

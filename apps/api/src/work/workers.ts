@@ -1,22 +1,36 @@
+import { createHash } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
-import { ProblemError, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
+import { ProblemError, type JobSpec, type Plan, type PlanningResult, type Profile } from "@internevo/domain";
 import { Piscina } from "piscina";
 import type { DataTask } from "../submission/check-data.ts";
 import type { WeightsTask } from "../submission/check-weights.ts";
+import type { Answers, Question } from "./advice.ts";
+import type { AdviceTask, LimitedPlanTask } from "./plan-thread.ts";
 import { createProcessPool } from "./process-pool.ts";
+import { Remembered } from "./remembered.ts";
+import { shareProfile } from "./shared-profile.ts";
 import { valueOf, type WorkResult } from "./work-result.ts";
 
 export interface PlanTask {
   readonly spec: JobSpec;
   readonly profile: Profile;
   readonly top: number;
+  /** A plan whose place is asked for. */
+  readonly locate?: Plan;
 }
 
 /** Work that takes processor time or touches files that others name, away from the server: it answers others meanwhile. Nothing takes longer than its deadline. */
 export interface Workers {
   /** @throws ProblemError as planJob does; `unavailable` when it takes too long or too many wait */
   plan(task: PlanTask, signal?: AbortSignal): Promise<PlanningResult>;
+  /**
+   * One question about plans. Those that search many times (sweep, largest sequence, front, cluster) have threads of their own.
+   * @throws ProblemError as the question does; `unavailable` when it takes too long or too many wait
+   */
+  advise<Kind extends Question["kind"]>(question: Extract<Question, { kind: Kind }>, signal?: AbortSignal): Promise<Answers[Kind]>;
+  /** Turns of one request that `advise` should have at work at once. */
+  readonly adviceThreads: number;
   /** @throws ProblemError as checkData does; `unavailable` when it takes too long or too many wait */
   checkData(task: DataTask): Promise<void>;
   /** @throws ProblemError as checkWeights does; `unavailable` as checkData */
@@ -25,10 +39,12 @@ export interface Workers {
 }
 
 export interface WorkersOptions {
-  /** Plans searched at once; as many again that turned out to take long. Default: the cores, at least 2. */
+  /** Plans searched at once; as many again that turned out to take long, and as many searches of what-if questions. Default: the cores, at least 2. */
   readonly planThreads?: number;
   /** Plans that may wait; more are refused. Default 64. */
   readonly queue?: number;
+  /** Answers to searches that are kept for whoever asks the same. Default 256, some megabytes. */
+  readonly rememberedAnswers?: number;
   /** Bound on one search, waiting included. Default 300. */
   readonly planSeconds?: number;
   /** Bound on one check of a job's data, waiting included. Default 60. */
@@ -40,8 +56,24 @@ export interface WorkersOptions {
 /** Steps of a search, a tenth of a second or so, after which it goes on where it keeps nobody waiting. */
 const QUICK_STEPS = 5000;
 
+/** Answers with more plans are not kept. */
+const MOST_REMEMBERED_PLANS = 50;
+
 const PLAN_THREAD = new URL("./plan-thread.ts", import.meta.url).href;
 const CHECK_PROCESS = fileURLToPath(new URL("./check-process.ts", import.meta.url));
+
+/** Where a question is answered: among short searches, among long ones, or among those that search many times. */
+const ADVICE: Readonly<Record<Question["kind"], { readonly pool: "quick" | "long" | "whatIf"; readonly command: string }>> = {
+  "why-not": { pool: "long", command: "internevo why-not" },
+  explain: { pool: "quick", command: "internevo explain" },
+  memory: { pool: "quick", command: "internevo memory" },
+  sweep: { pool: "whatIf", command: "internevo what-if --axis" },
+  "largest-sequence": { pool: "whatIf", command: "internevo what-if --largest-sequence" },
+  pareto: { pool: "whatIf", command: "internevo what-if --pareto" },
+  cluster: { pool: "whatIf", command: "internevo what-if --deadline" },
+  export: { pool: "quick", command: "internevo export" },
+  import: { pool: "long", command: "internevo import" },
+};
 
 const late = (field: string, message: string, remedy: string): ProblemError => new ProblemError("unavailable", `${field} ${message}`, [{ field, message, remedy }]);
 
@@ -51,6 +83,8 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
   const plans = threads();
   // A search that is not over soon begins again on threads of its own: however many of them there are, short ones go on.
   const longPlans = threads();
+  const whatIfs = threads();
+  const answers = new Remembered<PlanningResult>(options.rememberedAnswers ?? 256);
   // Apart from the plans: a submission does not wait for somebody's search.
   const checks = createProcessPool({
     entry: options.checkEntry ?? CHECK_PROCESS,
@@ -59,23 +93,44 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
     deadlineSeconds: checkSeconds,
     onDeadline: () => late("data", `could not be checked within ${checkSeconds} s`, "see whether the file system of the data answers, and submit again"),
   });
+
+  /** Runs a task within the bounds on all of them: the queue's length, the deadline, and whether anybody still waits. */
+  async function within<T>(signal: AbortSignal | undefined, command: string, work: (run: (pool: Piscina, task: LimitedPlanTask | AdviceTask, name: string) => Promise<unknown>) => Promise<T>): Promise<T> {
+    const deadline = AbortSignal.timeout(planSeconds * 1000);
+    const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
+    try {
+      return await work((pool, task, name) => {
+        if (pool.queueSize >= queue) throw new ProblemError("unavailable", "too many requests of this kind are at work; try again shortly");
+        return pool.run(task, { name, signal: either });
+      });
+    } catch (error) {
+      if (deadline.aborted && !signal?.aborted) throw late("job", `could not be planned within ${planSeconds} s`, `plan it with the command line, which has no such bound: \`${command}\``);
+      throw error;
+    }
+  }
+
   return {
-    async plan(task, signal) {
-      if (plans.queueSize >= queue) throw new ProblemError("unavailable", "too many requests of this kind are at work; try again shortly");
-      const deadline = AbortSignal.timeout(planSeconds * 1000);
-      try {
-        const how = { name: "plan", signal: signal ? AbortSignal.any([signal, deadline]) : deadline };
-        const quick = (await plans.run({ ...task, maximumSteps: QUICK_STEPS }, how)) as WorkResult<PlanningResult> | null;
-        if (quick !== null) return valueOf(quick);
-        if (longPlans.queueSize >= queue) throw new ProblemError("unavailable", "too many requests of this kind are at work; try again shortly");
-        return valueOf((await longPlans.run({ ...task, maximumSteps: null }, how)) as WorkResult<PlanningResult>);
-      } catch (error) {
-        if (deadline.aborted && !signal?.aborted) throw late("job", `could not be planned within ${planSeconds} s`, "plan it with the command line, which has no such bound: `internevo plan`");
-        throw error;
-      }
+    adviceThreads: planThreads,
+    plan: ({ profile, ...task }, signal) => {
+      const shared = { ...task, profile: shareProfile(profile) };
+      const search = (waited: AbortSignal | undefined): Promise<PlanningResult> => within(waited, "internevo plan", async (run) => {
+        const quick = (await run(plans, { ...shared, maximumSteps: QUICK_STEPS }, "plan")) as WorkResult<PlanningResult> | null;
+        return valueOf(quick ?? ((await run(longPlans, { ...shared, maximumSteps: null }, "plan")) as WorkResult<PlanningResult>));
+      });
+      // A search is pure: the same job, profile and number of plans have the same answer.
+      return task.top > MOST_REMEMBERED_PLANS ? search(signal) : answers.get(createHash("sha256").update(JSON.stringify([shared.profile.key, task])).digest("base64"), search, signal);
+    },
+    advise<Kind extends Question["kind"]>(question: Extract<Question, { kind: Kind }>, signal?: AbortSignal) {
+      const { pool, command } = ADVICE[question.kind as Question["kind"]];
+      const threadsOf = { quick: plans, long: longPlans, whatIf: whatIfs }[pool];
+      return within(signal, command, async (run) => {
+        const { profile, ...rest } = question as Question & { profile?: Profile };
+        const task: AdviceTask = { question: rest, profile: profile === undefined ? null : shareProfile(profile), isPatient: pool !== "quick" };
+        return valueOf((await run(threadsOf, task, "advise")) as WorkResult<Answers[Kind]>);
+      });
     },
     checkData: async (task) => void valueOf((await checks.run(task)) as WorkResult<null>),
     checkWeights: async (task) => void valueOf((await checks.run(task)) as WorkResult<null>),
-    close: async () => void (await Promise.all([plans.destroy(), longPlans.destroy(), checks.close()])),
+    close: async () => void (await Promise.all([plans.destroy(), longPlans.destroy(), whatIfs.destroy(), checks.close()])),
   };
 }

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { Writable } from "node:stream";
@@ -29,7 +29,7 @@ describe("advice", () => {
   });
 
   it("takes a plan by its rank", async () => {
-    expect((await cli("why-not", JOB, "1")).stdout).toMatch(/feasible: rank 1 of /);
+    expect((await cli("why-not", JOB, "1")).stdout).toMatch(/feasible: rank 1 of \d+ families of plans,/);
     const missing = await cli("why-not", JOB, "0");
     expect(missing.status).toBe(2);
     expect(missing.stderr).toMatch(/there is no plan of rank 0/);
@@ -37,6 +37,33 @@ describe("advice", () => {
 
   it("explains two plans", async () => {
     expect((await cli("explain", JOB, "1", "3")).stdout).toMatch(/TIME OF A STEP[\s\S]*MEMORY OF THE FULLEST RANK[\s\S]*A is [\d.]+% faster/);
+  });
+
+  it("gives a reason for near plans, and no raw numbers of bytes", async () => {
+    const { stdout } = await cli("explain", JOB);
+    expect(stdout).toMatch(/A is 0\.0[1-9]% faster \(.* a step\): it saves .* of .*, and pays .* B needs [\d.]+ GiB less memory \(parameters/);
+    expect(stdout).toMatch(/The profile says no spread/);
+    const longest = await cli("what-if", JOB, "--largest-sequence", "--unit", "262144");
+    expect(longest.stdout).toMatch(/longest sequence: \d+ tokens \([\d.]+[kM]\)[\s\S]*needs at least [\d.]+ GiB a GPU, [\d.]+ [KMG]iB more than the 74\.5 GiB/);
+    expect(longest.stdout).not.toMatch(/bytes/);
+  });
+
+  it("says that no plan fits, and what binds, where a rank is asked of a job without plans", async () => {
+    const directory = mkdtempSync(join(tmpdir(), "internevo-advice-"));
+    const tiny = join(directory, "tiny.yaml");
+    writeFileSync(tiny, readFileSync(JOB, "utf8").replace("memoryPerGpu: 80GB", "memoryPerGpu: 1GB"));
+    for (const command of [["explain", tiny], ["why-not", tiny, "1"], ["memory", tiny], ["export", tiny, "--framework", "megatron"]]) {
+      const { status, stderr } = await cli(...command);
+      expect(stderr, command[0]).toMatch(/no plan fits 953\.7 MiB a GPU[\s\S]*cluster\.memoryPerGpu.*needs is [\d.]+ GiB[\s\S]*→ /);
+      expect(status, command[0]).toBe(3);
+    }
+    rmSync(directory, { recursive: true });
+  });
+
+  it("points to larger clusters where no deadline is met", async () => {
+    const { status, stdout } = await cli("what-if", JOB, "--deadline", "10d", "--tokens", "2e12");
+    expect(status).toBe(3);
+    expect(stdout).toMatch(/no cluster of 1, 2, 4, 8 or 16 nodes meets the deadline: the fastest, of 16 nodes, takes [\d.]+ h of 240\.0 h[\s\S]*--values 32\.\./);
   });
 
   it("answers what-if as CSV that other programs read", async () => {
@@ -55,6 +82,18 @@ describe("advice", () => {
     expect(svg.match(/<circle /g)?.length).toBe(4);
     expect(svg.match(/class="none"/g)?.length).toBe(2);
     expect(svg).toMatch(/>16k<.*>32k<.*>16M</s);
+    const near = await cli("what-if", JOB, "--axis", "memory", "--values", "20GB,79GB,80GB,81GB,141GB", "--svg", file);
+    expect(near.status).toBe(0);
+    // Labels of neighbours that would cover one another are left out; the first and the last are there.
+    const labels = [...readFileSync(file, "utf8").matchAll(/<text class="middle dim" x="([\d.]+)" y="[\d.]+">([^<]+)</g)].map(([, x, text]) => ({ x: Number(x), half: ((text ?? "").length * 7) / 2, text }));
+    expect(labels.length).toBeGreaterThan(1);
+    expect(labels[0]?.text).toBe("18.6 GiB");
+    expect(labels.at(-1)?.text).toBe("131.3 GiB");
+    for (let i = 1; i < labels.length; i += 1) expect((labels[i]?.x ?? 0) - (labels[i]?.half ?? 0)).toBeGreaterThan((labels[i - 1]?.x ?? 0) + (labels[i - 1]?.half ?? 0));
+    for (const { x, half } of labels) expect(x + half).toBeLessThanOrEqual(860);
+    await cli("what-if", JOB, "--deadline", "10d", "--tokens", "2e12", "--svg", file);
+    // What a limit is called stands above the panel, where no curve runs.
+    expect(readFileSync(file, "utf8")).toMatch(/class="end limit-label" x="812" y="82">– – deadline</);
     expect(svg).not.toMatch(/NaN|Infinity|undefined/);
     rmSync(dirname(file), { recursive: true });
     expect((await cli("what-if", JOB, "--largest-sequence", "--svg", file)).stderr).toMatch(/--svg .*has nothing to draw/);
@@ -67,6 +106,44 @@ describe("advice", () => {
     const bad = await cli("what-if", JOB, "--axis", "nodes", "--values", "4,x");
     expect(bad.status).toBe(2);
     expect(bad.stderr).toMatch(/"x" is no value of nodes/);
+  });
+
+  it("refuses values that no job can have, and more points than anyone waits for, by field, value and remedy", async () => {
+    const refused: [string, string, RegExp][] = [
+      ["nodes", "0", /"0" is no value of nodes/], ["nodes", "-1", /"-1" is no value/], ["nodes", "1e308", /cannot take 1e\+308[\s\S]*from 1 to 125000/], ["nodes", "1.5", /cannot take 1\.5/],
+      ["sequence", "1152921504606846976", /cannot take 1152921504606847000[\s\S]*from 1 to 1099511627776/], ["sequence", "0x10", /"0x10" is no value/], ["sequence", "4,096k", /"096k" is no value/], ["sequence", "4k,", /"" is no value/],
+      ["batch", "1e999", /"1e999" is no value/], ["memory", "-1GB", /"-1GB" is no value/], ["memory", "5000TiB", /cannot take/], ["inter-node-bandwidth", "1e308", /cannot take 1e\+308/],
+      ["nodes", "16..1", /"16\.\.1" is no range/], ["nodes", "1..2..3", /"1\.\.2\.\.3" is no value/], ["nodes", "..", /"" is no value/], ["inter-node-bandwidth", "1e-300..1", /is no range|cannot take|more than 1000/],
+      ["nodes", Array.from({ length: 1001 }, (_, i) => i + 1).join(","), /more than 1000/],
+    ];
+    for (const [axis, values, message] of refused) {
+      const { status, stdout, stderr } = await cli("what-if", JOB, "--axis", axis, "--values", values);
+      expect(stderr, values.slice(0, 40)).toMatch(message);
+      expect(stderr, values.slice(0, 40)).toMatch(/→ /);
+      expect([status, stdout]).toEqual([2, ""]);
+    }
+    for (const [option, value] of [["--tokens", "NaN"], ["--tokens", "-1"], ["--deadline", "0d"], ["--deadline", "1e9y"], ["--price", "-1"]] as const) {
+      expect((await cli("what-if", JOB, "--deadline", "1d", "--tokens", "1e9", option, value)).status, `${option} ${value}`).toBe(2);
+    }
+    expect((await cli("what-if", JOB, "--deadline", "1d", "--tokens", "1e9", "--values", "1e308")).stderr).toMatch(/cannot take 1e\+308/);
+    expect((await cli("what-if", JOB, "--pareto", "--values", "1,2")).stderr).toMatch(/--values .*belong/);
+  });
+
+  it("writes a picture whole or not at all, and says where it cannot, before it plans", async () => {
+    const directory = mkdtempSync(join(tmpdir(), "internevo-what-if-"));
+    const ask = (file: string) => cli("what-if", JOB, "--axis", "nodes", "--values", "16", "--svg", file);
+    const missing = await ask(join(directory, "absent", "a.svg"));
+    expect([missing.status, missing.stdout]).toEqual([2, ""]);
+    expect(missing.stderr).toMatch(/--svg .*absent[\s\S]*→ /);
+    mkdirSync(join(directory, "folder"));
+    const folder = await ask(join(directory, "folder"));
+    expect([folder.status, folder.stdout]).toEqual([2, ""]);
+    expect(folder.stderr).toMatch(/is a directory[\s\S]*→ /);
+    writeFileSync(join(directory, "a.svg"), "old");
+    expect((await ask(join(directory, "a.svg"))).status).toBe(0);
+    expect(readFileSync(join(directory, "a.svg"), "utf8")).toMatch(/^<svg/);
+    expect(readdirSync(directory).sort()).toEqual(["a.svg", "folder"]);
+    rmSync(directory, { recursive: true });
   });
 
   it("reads values", () => {

@@ -1,7 +1,7 @@
-import { writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
-import { cheapestCluster, explain, largestSequence, paretoFront, sweep, SWEEP_AXES, whyNot, type SweepAxis } from "@internevo/advisor";
+import { cheapestCluster, clusterSizes, explain, largestSequence, paretoFront, sweep, SWEEP_AXES, whyNot, type SweepAxis } from "@internevo/advisor";
 import { SHIPPED_PROFILES } from "@internevo/cost-model";
+import { assertWritable, writeWhole } from "../files.ts";
 import { parseBytes, ProblemError, resolveJob, type JobSpec, type Profile } from "@internevo/domain";
 import { InvalidArgumentError, Option, type Command } from "commander";
 import { clustersChart, paretoChart, sweepChart } from "../advice-chart.ts";
@@ -20,25 +20,41 @@ async function loadJob(path: string, profileName: string | undefined): Promise<{
   return { job, profile: await loadProfile(profileName ?? job.cluster.profile, profileName === undefined ? "cluster.profile" : "--profile") };
 }
 
+/** Searches of one answer: beyond that nobody waits. */
+const MOST_VALUES = 1000;
+/** A number as people write it; a zero before it is half of one that was written with a comma. */
+const PLAIN_NUMBER = /^(?:0|[1-9]\d*)?(?:\.\d+)?(?<=\d)(?:[eE][+-]?\d+)?$/;
+
 /** Values of a sweep: "4096,8192", with suffixes k and m for sequences and batches (4k = 4096), bytes for memory; "a..b" doubles from a to b. */
 export function axisValues(axis: SweepAxis, text: string): number[] {
+  const refuse = (part: string, what: string, message: string, remedy: string): ProblemError => new ProblemError("job-invalid", what, [{ field: "--values", value: part, message, remedy }]);
   const one = (part: string): number => {
-    const binary = /^(\d+)([kKmM])$/.exec(part.trim());
+    const binary = /^([1-9]\d*)([kKmM])$/.exec(part.trim());
     if ((axis === "sequence" || axis === "batch") && binary) return Number(binary[1]) * (binary[2]?.toLowerCase() === "k" ? 2 ** 10 : 2 ** 20);
-    const value = axis === "memory" ? parseBytes(part) : Number(part);
-    if (value === undefined || part.trim() === "" || !Number.isFinite(value) || value <= 0) {
-      throw new ProblemError("job-invalid", `"${part}" is no value of ${axis}`, [{ field: "--values", value: part, message: "is not a positive number", remedy: "give values such as 4k,8k,16k or 4k..64k" }]);
+    const value = axis === "memory" ? parseBytes(part) : PLAIN_NUMBER.test(part.trim()) ? Number(part) : undefined;
+    if (value === undefined || !Number.isFinite(value) || value <= 0) {
+      throw refuse(part, `"${part}" is no value of ${axis}`, "is not a positive number", `give values such as ${EXAMPLES[axis]}; a comma stands between two values`);
     }
     return value;
   };
-  return text.split(",").flatMap((part) => {
-    const [from, to, rest] = part.split("..");
-    if (from === undefined || to === undefined || rest !== undefined) return [one(part)];
-    const values: number[] = [];
-    for (let value = one(from); value <= one(to) && values.length < 64; value *= 2) values.push(value);
-    return values;
-  });
+  const tooMany = (): ProblemError => refuse(text.length > 60 ? `${text.slice(0, 60)}…` : text, `--values are more than ${MOST_VALUES}`, "takes a search each", `give at most ${MOST_VALUES}`);
+  const values: number[] = [];
+  for (const part of text.split(",", MOST_VALUES + 1)) {
+    const [from = "", to, rest] = part.split("..");
+    if (to === undefined || rest !== undefined) values.push(one(part));
+    else {
+      const [first, last] = [one(from), one(to)];
+      if (first > last) throw refuse(part, `"${part}" is no range: it ends below its beginning`, "ends below its beginning", `write ${to}..${from}`);
+      for (let value = first; value <= last && values.length <= MOST_VALUES; value *= 2) values.push(value);
+    }
+    if (values.length > MOST_VALUES) throw tooMany();
+  }
+  return values;
 }
+
+const EXAMPLES: Readonly<Record<SweepAxis, string>> = {
+  sequence: "4k,8k,16k or 4k..64k", batch: "1m,2m or 1m..16m", nodes: "1,2,4 or 1..64", memory: "40GB,80GB or 20GiB..160GiB", "intra-node-bandwidth": "0.5,1,2 or 0.25..8", "inter-node-bandwidth": "0.5,1,2 or 0.25..8",
+};
 
 const DURATION_SECONDS: Readonly<Record<string, number>> = { s: 1, min: 60, h: 3600, d: 86_400 };
 
@@ -56,8 +72,8 @@ interface WhatIfOptions {
   readonly axis?: SweepAxis;
   readonly values?: string;
   readonly largestSequence?: boolean;
-  readonly unit: number;
-  readonly sequences: number;
+  readonly unit?: number;
+  readonly sequences?: number;
   readonly pareto?: boolean;
   readonly deadline?: number;
   readonly tokens?: number;
@@ -66,11 +82,29 @@ interface WhatIfOptions {
   readonly svg?: string;
 }
 
+/** Options that say something of one question only. */
+const OF_QUESTION: Readonly<Record<string, { readonly questions: readonly (keyof WhatIfOptions)[]; readonly written: string }>> = {
+  values: { questions: ["axis", "deadline"], written: "--axis, or to --deadline" }, tokens: { questions: ["deadline"], written: "--deadline" }, price: { questions: ["deadline"], written: "--deadline" },
+  unit: { questions: ["largestSequence"], written: "--largest-sequence" }, sequences: { questions: ["largestSequence"], written: "--largest-sequence" },
+};
+
+function assertBelongs(options: WhatIfOptions, json: boolean): void {
+  for (const [name, { questions, written }] of Object.entries(OF_QUESTION)) {
+    const value = options[name as keyof WhatIfOptions];
+    if (value === undefined || questions.some((question) => options[question] !== undefined)) continue;
+    throw new ProblemError("job-invalid", `--${name} is of another question`, [{ field: `--${name}`, value, message: `does not belong to what is asked: it belongs to ${written}`, remedy: "leave it out, or ask that" }]);
+  }
+  if (json && options.csv === true) throw new ProblemError("job-invalid", "--json and --csv are two forms of one answer", [{ field: "--csv", value: true, message: "is given with --json", remedy: "give one of them" }]);
+}
+
 async function whatIf(path: string, options: WhatIfOptions, context: Context): Promise<void> {
   const asked = [options.axis !== undefined, options.largestSequence === true, options.pareto === true, options.deadline !== undefined].filter(Boolean);
   if (asked.length !== 1) {
     throw new ProblemError("job-invalid", "what-if needs one question", [{ field: "what-if", value: null, message: `${asked.length} were asked`, remedy: "give one of --axis with --values, --largest-sequence, --pareto, --deadline with --tokens" }]);
   }
+  assertBelongs(options, context.options().json === true);
+  if (options.largestSequence === true && options.svg !== undefined) throw new ProblemError("job-invalid", "--largest-sequence is one number", [{ field: "--svg", value: options.svg, message: "has nothing to draw", remedy: "draw --axis sequence --values 4k..16m" }]);
+  if (options.svg !== undefined) await assertWritable(options.svg, "--svg");
   const { job, profile } = await loadJob(path, options.profile);
   const output = context.output();
   const { signal } = context;
@@ -81,18 +115,18 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
   };
   const draw = async (svg: () => string): Promise<void> => {
     if (options.svg === undefined) return;
-    await writeFile(options.svg, svg());
+    await writeWhole(options.svg, svg(), "--svg");
     output.note(`the picture is in ${resolve(options.svg)}`);
   };
   if (options.axis !== undefined) {
     if (options.values === undefined) throw new ProblemError("job-invalid", "--axis needs --values", [{ field: "--values", value: null, message: "is missing", remedy: "give values such as 4k,8k,16k or 4k..64k" }]);
     const { axis } = options;
-    const rows = sweep(job, profile, axis, axisValues(axis, options.values), signal);
+    const values = axisValues(axis, options.values);
+    const rows = context.computing(() => sweep(job, profile, axis, values, signal));
     show({ axis, rows }, sweepText(axis, rows, output.colors), rows.map(({ value, tokensPerSecond, feasible, reason, best }) => ({ [axis]: value, tokensPerSecond, feasible, ...candidateRow(best), reason: reason ?? "" })));
     await draw(() => sweepChart(job, axis, rows));
   } else if (options.largestSequence === true) {
-    if (options.svg !== undefined) throw new ProblemError("job-invalid", "--largest-sequence is one number", [{ field: "--svg", value: options.svg, message: "has nothing to draw", remedy: "draw --axis sequence --values 4k..16m" }]);
-    const answer = largestSequence(job, profile, { unitTokens: options.unit, sequences: options.sequences, signal });
+    const answer = context.computing(() => largestSequence(job, profile, { unitTokens: options.unit ?? 1024, sequences: options.sequences ?? 1, signal }));
     show(answer, largestSequenceText(answer, output.colors), [{ sequenceLengthTokens: answer.sequenceLengthTokens, ...candidateRow(answer.best), next: answer.next.sequenceLengthTokens, reason: answer.next.reason }]);
     if (answer.best === null) context.setExitCode(EXIT.noFeasiblePlan);
   } else if (options.pareto === true) {
@@ -102,9 +136,12 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
     if (front.length === 0) context.setExitCode(EXIT.noFeasiblePlan);
   } else {
     if (options.tokens === undefined) throw new ProblemError("job-invalid", "--deadline needs --tokens", [{ field: "--tokens", value: null, message: "is missing", remedy: "give the tokens to train on, e.g. --tokens 2e12" }]);
-    const { cheapest, considered } = cheapestCluster(job, profile, { tokens: options.tokens, seconds: options.deadline as number, ...(options.price === undefined ? {} : { pricePerGpuHour: options.price }), ...(options.values === undefined ? {} : { nodes: axisValues("nodes", options.values) }) }, signal);
-    show({ cheapest, considered }, clustersText(considered, cheapest, output.colors), considered.map(({ nodes, gpus, seconds, gpuHours, cost, meetsDeadline, best }) => ({ nodes, gpus, seconds, gpuHours, cost: cost ?? "", meetsDeadline: String(meetsDeadline), ...candidateRow(best) })));
-    if (considered.length > 0) await draw(() => clustersChart(job, considered, options.deadline as number));
+    const deadlineSeconds = options.deadline as number;
+    const asked = options.values === undefined ? clusterSizes(job) : axisValues("nodes", options.values);
+    const deadline = { tokens: options.tokens, seconds: deadlineSeconds, ...(options.price === undefined ? {} : { pricePerGpuHour: options.price }), nodes: asked };
+    const { cheapest, considered } = context.computing(() => cheapestCluster(job, profile, deadline, signal));
+    show({ cheapest, considered }, clustersText({ considered, cheapest, asked, deadlineSeconds }, output.colors), considered.map(({ nodes, gpus, seconds, gpuHours, cost, meetsDeadline, best }) => ({ nodes, gpus, seconds, gpuHours, cost: cost ?? "", meetsDeadline: String(meetsDeadline), ...candidateRow(best) })));
+    if (considered.length > 0) await draw(() => clustersChart(job, considered, deadlineSeconds));
     if (cheapest === null) context.setExitCode(EXIT.noFeasiblePlan);
   }
 }
@@ -118,7 +155,8 @@ export function addAdvice(program: Command, context: Context): void {
     .addOption(profileOption())
     .action(async (path: string, text: string, options: { profile?: string }) => {
       const { job, profile } = await loadJob(path, options.profile);
-      const answer = whyNot(job, profile, await choosePlan(text, "plan", job, profile));
+      const plan = await choosePlan(text, "plan", job, profile, context);
+      const answer = context.computing(() => whyNot(job, profile, plan));
       const output = context.output();
       if (output.json) output.document(answer);
       else output.data(whyNotText(answer, job.cluster.memoryPerGpuBytes, output.colors));
@@ -132,7 +170,7 @@ export function addAdvice(program: Command, context: Context): void {
     .addOption(profileOption())
     .action(async (path: string, a: string, b: string, options: { profile?: string }) => {
       const { job, profile } = await loadJob(path, options.profile);
-      const answer = explain(job, profile, await choosePlan(a, "A", job, profile), await choosePlan(b, "B", job, profile));
+      const answer = explain(job, profile, await choosePlan(a, "A", job, profile, context), await choosePlan(b, "B", job, profile, context));
       const output = context.output();
       if (output.json) output.document(answer);
       else output.data(explanationText(answer, output.colors));
@@ -145,8 +183,8 @@ export function addAdvice(program: Command, context: Context): void {
     .addOption(new Option("--axis <axis>", "what to vary; bandwidths are factors of the measured ones").choices(SWEEP_AXES))
     .option("--values <list>", "values of the axis, e.g. 4k,8k or 4k..256k (doubling); with --deadline: numbers of nodes")
     .option("--largest-sequence", "the longest sequence for which a plan fits")
-    .option("--unit <tokens>", "of --largest-sequence: lengths are multiples of it", integerArgument(1, 2 ** 30), 1024)
-    .option("--sequences <n>", "of --largest-sequence: sequences of a step", integerArgument(1, 2 ** 20), 1)
+    .option("--unit <tokens>", "of --largest-sequence: lengths are multiples of it (default: 1024)", integerArgument(1, 2 ** 30))
+    .option("--sequences <n>", "of --largest-sequence: sequences of a step (default: 1)", integerArgument(1, 2 ** 20))
     .option("--pareto", "the plans than which none is both faster and smaller")
     .addOption(new Option("--deadline <duration>", "the cheapest cluster that trains --tokens in it, e.g. 30d").argParser(durationArgument))
     .option("--tokens <n>", "tokens to train on, e.g. 2e12", numberArgument(1, 1e18))

@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Writable } from "node:stream";
@@ -39,8 +39,38 @@ describe("export and import", () => {
     expect(shown.stdout).toMatch(/==> pretrain.sh <==[\s\S]*--ds-sequence-parallel-size 4[\s\S]*==> ds_config.json <==[\s\S]*"zero_hpz_partition_size": 8/);
     expect(shown.stderr).toMatch(/not expressible: plan.optimizerStateSharding 4, written as 16: /);
     const judged = await cli("import", join(folder, "megatron", "pretrain.sh"), "--framework", "megatron");
-    expect(judged.stdout).toMatch(/feasible: rank \d+ of \d+ plans: .* a step[\s\S]*the best plan, [\d.]+% faster: b/);
+    expect(judged.stdout).toMatch(/feasible: rank \d+ of \d+ families of plans: .* a step[\s\S]*the best plan, [\d.]+% faster: b/);
     expect(judged.stdout).toContain(PLAN);
+  });
+
+  it("does not compare a plan that does not fit with one that does as if it ran", async () => {
+    const out = join(folder, "large");
+    expect((await cli("export", JOB, "--framework", "megatron", "--plan", "b1 n1 a0 pp1 dp128 tp1 sp1 ps32 gs1 oss1 ovinter-layer/intra-layer", "--out", `${out}/`)).status).toBe(0);
+    const { stdout } = await cli("import", join(out, "pretrain.sh"), "--framework", "megatron");
+    expect(stdout).toMatch(/does not run: memory-exceeded/);
+    expect(stdout).toMatch(/the best plan that fits, [\d.]+% slower than this one would be if it fitted: b/);
+    expect(stdout).not.toMatch(/takes as long/);
+    const fitting = await cli("import", join(folder, "megatron", "pretrain.sh"), "--framework", "megatron");
+    expect(fitting.stdout).toMatch(/rank \d+ of \d+ families of plans:/);
+  });
+
+  it("says what the written plan needs, and warns where it does not fit", async () => {
+    const tensor = ["export", JOB, "--framework", "internevo", "--plan", "b1 n2 a0 pp1 dp64 tp2 sp2 ps1 gs64 oss64"];
+    const fits = await cli(...tensor);
+    expect(fits.stderr).toMatch(/not expressible: plan\.gradientSharding 64, written as 1: /);
+    expect(fits.stderr).toMatch(/as it is written: [\d.]+ s a step, [\d.]+ GiB a GPU/);
+    const small = join(folder, "small.yaml");
+    writeFileSync(small, readFileSync(JOB, "utf8").replace("memoryPerGpu: 80GB", "memoryPerGpu: 60GB"));
+    const tight = await cli(tensor[0] as string, small, ...tensor.slice(2));
+    expect(tight.status).toBe(0);
+    expect(tight.stderr).toMatch(/warning: as it is written it does not fit: it needs [\d.]+ GiB a GPU, [\d.]+ GiB more than the 55\.9 GiB/);
+    const document = JSON.parse((await cli("--json", tensor[0] as string, small, ...tensor.slice(2))).stdout) as { predicted: { fits: boolean; peakMemoryBytes: number; memoryLimitBytes: number } };
+    expect(document.predicted).toMatchObject({ fits: false, memoryLimitBytes: 60e9 });
+    expect(document.predicted.peakMemoryBytes).toBeGreaterThan(60e9);
+    // The best plan of the job, whose gradients are sharded and its parameters not: what is written shards as much.
+    const best = await cli("export", JOB, "--framework", "internevo");
+    expect(best.stderr).toMatch(/not expressible: plan\.gradientSharding 32, written as 1: /);
+    expect(best.stderr).not.toMatch(/warning/);
   });
 
   it("overwrites nothing, and says what it cannot read", async () => {

@@ -1,16 +1,17 @@
 import { existsSync, statSync } from "node:fs";
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import { exportConfiguration, FRAMEWORKS, FRAMEWORK_VERSIONS, importConfiguration, importedJob, type Framework, type FrameworkFile, type Launch } from "@internevo/frameworks";
+import { exportConfiguration, FRAMEWORKS, FRAMEWORK_VERSIONS, importConfiguration, importedJob, predictWritten, type Framework, type FrameworkFile, type Launch } from "@internevo/frameworks";
 import { ProblemError, resolveJob } from "@internevo/domain";
 import { SHIPPED_PROFILES } from "@internevo/cost-model";
-import { planJob } from "@internevo/search";
+import { feasibleFamilies, planJob } from "@internevo/search";
 import { Option, type Command } from "commander";
 import { stringify } from "yaml";
 import { integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
-import { importText, inexpressibleText } from "../frameworks-view.ts";
-import { findPlan } from "./memory.ts";
+import { readText, type Expected } from "../files.ts";
+import { importText, inexpressibleText, writtenText } from "../frameworks-view.ts";
+import { findPlan, profileOf } from "./memory.ts";
 import { loadProfile } from "./plan.ts";
 
 const frameworkOption = (): Option => new Option("--framework <framework>", "whose configuration").choices(FRAMEWORKS).makeOptionMandatory();
@@ -18,7 +19,7 @@ const profileHelp = `what was measured of the cluster: ${SHIPPED_PROFILES.join("
 
 const cannot = (path: string, message: string, remedy: string, cause: unknown): ProblemError => new ProblemError("bad-request", `${path} ${message}`, [{ field: "--out", value: path, message, remedy }], { cause });
 
-/** Writes files that must not exist yet. @returns where they are. */
+/** Writes files that must not exist yet: all of them, or none. @returns where they are. */
 async function writeNew(files: readonly FrameworkFile[], out: string): Promise<string[]> {
   const isFolder = out.endsWith("/") || (existsSync(out) && statSync(out).isDirectory());
   const paths = files.map(({ name }, index) => (isFolder ? join(out, name) : index === 0 ? out : join(dirname(out), name)));
@@ -29,30 +30,15 @@ async function writeNew(files: readonly FrameworkFile[], out: string): Promise<s
       await mkdir(dirname(path), { recursive: true });
       await writeFile(path, files[index]?.text ?? "", { flag: "wx" });
     } catch (error) {
+      const isTaken = (error as NodeJS.ErrnoException).code === "EEXIST";
+      for (const written of isTaken ? paths.slice(0, index) : paths.slice(0, index + 1)) await rm(written, { force: true });
       throw cannot(path, `cannot be written (${(error as NodeJS.ErrnoException).code ?? String(error)})`, "give a place that may be written", error);
     }
   }
   return paths.map((path) => resolve(path));
 }
 
-const MAXIMUM_BYTES = 1 << 20;
-
-async function readText(path: string): Promise<string> {
-  const refuse = (message: string, cause?: unknown): ProblemError => new ProblemError("bad-request", `${path} ${message}`, [{ field: "(file)", value: path, message, remedy: "give the path of a configuration" }], { cause });
-  let content: Buffer;
-  try {
-    content = await readFile(path);
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw refuse(code === "ENOENT" ? "does not exist" : code === "EISDIR" ? "is a directory" : `cannot be read (${code ?? String(error)})`, error);
-  }
-  if (content.length > MAXIMUM_BYTES) throw refuse("is larger than 1 MiB");
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(content);
-  } catch (error) {
-    throw refuse("is not UTF-8", error);
-  }
-}
+const CONFIGURATION: Expected = { code: "bad-request", field: "(file)", what: "a configuration" };
 
 /** The file a configuration names beside itself: DeepSpeed's JSON, the module with torchtitan's model. */
 function companionOf(framework: Framework, text: string): string | null {
@@ -62,13 +48,13 @@ function companionOf(framework: Framework, text: string): string | null {
 }
 
 async function readConfiguration(framework: Framework, path: string): Promise<[FrameworkFile, ...FrameworkFile[]]> {
-  const text = await readText(path);
+  const text = await readText(path, CONFIGURATION);
   const main = { name: path, text };
   const named = companionOf(framework, text);
   if (named === null) return [main];
   const places = [resolve(dirname(path), named), resolve(dirname(path), named.split("/").at(-1) as string)];
   const found = places.find((place) => existsSync(place));
-  return found === undefined ? [main] : [main, { name: named, text: await readText(found) }];
+  return found === undefined ? [main] : [main, { name: named, text: await readText(found, CONFIGURATION) }];
 }
 
 interface ImportOptions {
@@ -97,14 +83,15 @@ export function addFrameworks(program: Command, context: Context): void {
     .action(async (text: string, options: { framework: Framework; plan?: string; profile?: string; out?: string }) => {
       const { spec, plan } = await findPlan(text, options, context);
       const exported = exportConfiguration(options.framework, spec, plan);
+      const predicted = predictWritten(spec, exported, await profileOf(spec, options.profile));
       const output = context.output();
       const paths = options.out === undefined ? [] : await writeNew(exported.files, options.out);
-      if (output.json) output.document({ job: spec.name, asked: plan, ...exported, written: paths });
+      if (output.json) output.document({ job: spec.name, asked: plan, ...exported, predicted, written: paths });
       else {
         if (options.out === undefined) for (const { name, text: content } of exported.files) output.data(`${exported.files.length > 1 ? `==> ${name} <==\n` : ""}${content.trimEnd()}`);
         for (const path of paths) output.note(`written: ${path}`);
         output.note(`for ${exported.version}`);
-        for (const line of inexpressibleText(exported.inexpressible)) output.note(line);
+        for (const line of [...inexpressibleText(exported.inexpressible), ...writtenText(predicted, output.colors)]) output.note(line);
       }
     });
   program
@@ -119,18 +106,20 @@ export function addFrameworks(program: Command, context: Context): void {
     .option("--out <file>", "write the job file")
     .addHelpText("after", `\nOption names are those of:\n${FRAMEWORKS.map((framework) => `  ${framework}: ${FRAMEWORK_VERSIONS[framework]}`).join("\n")}`)
     .action(async (path: string, options: ImportOptions) => {
-      const imported = importConfiguration(options.framework, await readConfiguration(options.framework, path), launchOf(options));
+      const launch = launchOf(options);
+      const files = await readConfiguration(options.framework, path);
+      const imported = context.computing(() => importConfiguration(options.framework, files, launch));
       const profile = await loadProfile(options.profile, "--profile");
       const memory = options.memory ?? profile.cluster.memoryPerGpuBytes;
       if (memory === undefined) throw new ProblemError("bad-request", "the memory of a GPU is not known", [{ field: "--memory", value: null, message: "is missing, and the profile does not say it", remedy: "give such as --memory 80GB" }]);
       const file = importedJob(imported, "imported", memory, options.profile);
       const job = resolveJob(file);
-      const result = planJob(job, profile, { top: 1, locate: imported.plan });
+      const [result, families] = context.computing(() => [planJob(job, profile, { top: 1, locate: imported.plan }), feasibleFamilies(job, profile)]);
       const output = context.output();
       const written = options.out === undefined ? [] : await writeNew([{ name: "job.yaml", text: stringify(file) }], options.out);
-      if (output.json) output.document({ imported, job: file, planning: result, written });
+      if (output.json) output.document({ imported, job: file, planning: result, families, written });
       else {
-        output.data(importText(imported, job, result, output.colors));
+        output.data(importText(imported, job, result, families, output.colors));
         for (const warning of result.warnings) output.note(`note: ${warning}`);
         for (const place of written) output.note(`written: ${place}`);
       }

@@ -1,11 +1,14 @@
 import { existsSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
-import { formatBytes, parsePlanLabel, looksLikePlanLabel, planLabel, ProblemError, resolveJob, worldSize, type JobSpec, type Plan } from "@internevo/domain";
+import { EXECUTOR_PRECISIONS } from "@internevo/cost-model";
+import { formatBytes, parsePlanLabel, looksLikePlanLabel, planLabel, ProblemError, resolveJob, worldSize, type JobSpec, type Plan, type Profile } from "@internevo/domain";
 import type { Command } from "commander";
 import { integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
+import { EXIT } from "../exit-codes.ts";
+import { assertWritable, writeWhole } from "../files.ts";
 import { readJobFile } from "../job-input.ts";
+import { plannedLines, plannedLinesText } from "../memory/planned-lines.ts";
 import { memoryPicture } from "../memory/picture.ts";
 import { planMemory, trainerProgram } from "../memory/plan-memory.ts";
 import { linesOf } from "../memory/regions.ts";
@@ -26,20 +29,27 @@ interface MemoryOptions {
 const isFile = (text: string): boolean => text === "-" || /\.(ya?ml|json)$/i.test(text) || existsSync(text);
 
 /** The plan that is asked for: as tables show it, or by file, or by its rank in the search, for which a profile is needed. */
-async function planOf(spec: JobSpec, text: string, profile: string | undefined): Promise<Plan> {
+async function planOf(spec: JobSpec, text: string, profile: string | undefined, context: Context): Promise<Plan> {
   if (looksLikePlanLabel(text)) return parsePlanLabel(text);
-  return choosePlan(text, "--plan", spec, await loadProfile(profile ?? spec.cluster.profile, profile === undefined ? "cluster.profile" : "--profile"));
+  return choosePlan(text, "--plan", spec, await loadProfile(profile ?? spec.cluster.profile, profile === undefined ? "cluster.profile" : "--profile"), context);
+}
+
+/** The profile that is given, or that the job names and that can be read here; null when there is none: a submitted job's is stored where it ran. */
+export async function profileOf(spec: JobSpec, profile: string | undefined): Promise<Profile | null> {
+  if (profile !== undefined) return loadProfile(profile, "--profile");
+  const named = spec.cluster.profile;
+  return named === null ? null : loadProfile(named, "cluster.profile").catch(() => null);
 }
 
 /** A job's file and the plan asked for, else the best; or a job that was submitted, and the plan it chose. */
 export async function findPlan(text: string, { plan, profile }: Pick<MemoryOptions, "plan" | "profile">, context: Context): Promise<{ spec: JobSpec; plan: Plan }> {
   if (isFile(text)) {
     const spec = resolveJob(await readJobFile(text));
-    return { spec, plan: await planOf(spec, plan ?? "1", profile) };
+    return { spec, plan: await planOf(spec, plan ?? "1", profile, context) };
   }
   const client = await context.client();
   const { spec, chosen, name } = await client.getJob(await jobId(client, text, context.signal), { signal: context.signal });
-  if (plan !== undefined) return { spec, plan: await planOf(spec, plan, profile) };
+  if (plan !== undefined) return { spec, plan: await planOf(spec, plan, profile, context) };
   if (chosen === null) {
     throw new ProblemError("conflict", `${name} has chosen no plan yet`, [{ field: "job", value: text, message: "has no plan", remedy: "wait until its trials are over, or give --plan" }]);
   }
@@ -54,6 +64,18 @@ function stageOf(plan: Plan, rank: number | undefined): number | null {
   return Math.floor(rank / (ranks / plan.pipelineParallel));
 }
 
+/** Of a precision that the trainer does not run: what the planner counts, without offsets. */
+async function showPlannedLines(spec: JobSpec, plan: Plan, options: MemoryOptions, context: Context): Promise<void> {
+  if (options.svg !== undefined) {
+    throw new ProblemError("bad-request", `the trainer does not run precision ${spec.precision}`, [{ field: "--svg", value: options.svg, message: `has nothing to draw: nothing of precision ${spec.precision} is planned by offset`, remedy: `leave it out, or set the job's precision to ${EXECUTOR_PRECISIONS.join(" or ")}` }]);
+  }
+  const lines = plannedLines(spec, plan, stageOf(plan, options.rank), await profileOf(spec, options.profile));
+  const output = context.output();
+  if (output.json) output.document({ job: spec.name, plan, rank: options.rank ?? null, ...lines, memoryMap: null });
+  else output.data(`${output.colors.bold(spec.name)}: ${planLabel(plan)}\n${plannedLinesText(lines, { limitBytes: spec.cluster.memoryPerGpuBytes, rank: options.rank, stages: plan.pipelineParallel, colors: output.colors })}`);
+  if (!lines.fits) context.setExitCode(EXIT.noFeasiblePlan);
+}
+
 export function addMemory(program: Command, context: Context): void {
   program
     .command("memory")
@@ -65,23 +87,29 @@ export function addMemory(program: Command, context: Context): void {
     .option("--svg <file>", "write the picture: address against time of one step")
     .option("--all", "list every region, however many there are")
     .action(async (text: string, options: MemoryOptions) => {
+      if (options.svg !== undefined) await assertWritable(options.svg, "--svg");
       const { spec, plan } = await findPlan(text, options, context);
+      if (!EXECUTOR_PRECISIONS.includes(spec.precision)) return showPlannedLines(spec, plan, options, context);
       const planned = await planMemory({ spec, plan, stage: stageOf(plan, options.rank), program: trainerProgram(context.env), signal: context.signal });
       const { memoryMap: map, stages } = planned;
       const output = context.output();
       const clock = new StepClock(map);
       const lines = linesOf(map, clock);
       const stage = stages[map.stage];
-      const runtime = stage?.memory["runtime"] ?? 0;
+      const memory = stage?.memory ?? planned.memory;
+      const [programBytes, checkpointStagingBytes] = [memory["runtime"] ?? 0, memory["checkpointStaging"] ?? 0];
+      const totalBytes = map.arenaBytes + programBytes;
+      const totals = { arenaBytes: map.arenaBytes, programBytes, checkpointStagingBytes, totalBytes, totalAsPlannedBytes: totalBytes - checkpointStagingBytes };
       const who = `${options.rank === undefined ? (plan.pipelineParallel > 1 ? `stage ${map.stage}, the fullest` : "every rank") : `rank ${options.rank}, stage ${map.stage}`}${stage ? `: ${stage.layers} layers` : ""}`;
-      const summary = `${formatBytes(map.arenaBytes)} planned, ${map.pieces.length} pieces; ${who}`;
+      const summary = `${formatBytes(map.arenaBytes)} planned by offset in ${map.pieces.length} pieces; ${who}`;
+      const besides = `with ${formatBytes(programBytes)} of the program itself ${formatBytes(totalBytes)}; \`internevo plan\` counts that ${checkpointStagingBytes > 0 ? `without the ${formatBytes(checkpointStagingBytes)} of checkpoint staging, and ` : ""}with the program itself as the profile has it`;
       if (options.svg !== undefined) {
         const title = `${spec.model.name}, ${spec.sequenceLengthTokens.toLocaleString("en").replaceAll(",", " ")} tokens: memory of one rank`;
-        await writeFile(options.svg, memoryPicture(map, lines, clock, { title, subtitle: `${planLabel(plan)} · ${summary}` }));
+        await writeWhole(options.svg, memoryPicture(map, lines, clock, { title, subtitle: `${planLabel(plan)} · ${summary}` }), "--svg");
       }
-      if (output.json) output.document({ job: spec.name, plan, rank: options.rank ?? null, memory: stage?.memory ?? planned.memory, plannedPeakBytes: stage?.plannedPeakBytes ?? planned.plannedPeakBytes, memoryMap: map });
+      if (output.json) output.document({ job: spec.name, plan, rank: options.rank ?? null, memory, plannedPeakBytes: stage?.plannedPeakBytes ?? planned.plannedPeakBytes, totals, memoryMap: map });
       else {
-        output.data(`${output.colors.bold(spec.name)}: ${planLabel(plan)}\n${summary}; beside it ${formatBytes(runtime)} of the program itself\n\n${memoryTable(lines, { all: options.all === true, colors: output.colors })}`);
+        output.data(`${output.colors.bold(spec.name)}: ${planLabel(plan)}\n${summary}\n${besides}\n\n${memoryTable(lines, { all: options.all === true, colors: output.colors })}`);
       }
       if (options.svg !== undefined) output.note(`the picture is in ${resolve(options.svg)}`);
     });

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { findShippedProfile, parseProfile, SHIPPED_PROFILES } from "@internevo/cost-model";
 import { ProblemError, resolveJob, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
 import { planJob } from "@internevo/search";
@@ -30,7 +31,8 @@ export async function loadProfile(nameOrPath: string | null, field: string): Pro
   }
   const found = findShippedProfile(nameOrPath);
   if (found) return found;
-  if (!nameOrPath.includes("/") && !nameOrPath.endsWith(".json")) {
+  // In a job a name is a name; on the command line a file may have any.
+  if (!nameOrPath.includes("/") && !nameOrPath.endsWith(".json") && !(field !== "cluster.profile" && existsSync(nameOrPath))) {
     throw new ProblemError("profile-missing", `there is no profile ${nameOrPath}`, [{ field, value: nameOrPath, message: "is neither a shipped profile nor a file", remedy: `give ${shipped}` }]);
   }
   return parseProfile(await readJson(nameOrPath, field, { missing: "profile-missing", invalid: "profile-invalid" }, "a profile"), `the profile ${nameOrPath}`);
@@ -40,15 +42,17 @@ export async function loadProfile(nameOrPath: string | null, field: string): Pro
  * Plans a job from its file alone: no service is needed.
  * @throws ProblemError for a job, profile or plan that cannot be read or is not valid.
  */
-export async function planCommand(options: PlanCommandOptions): Promise<PlanningResult> {
+export async function planCommand(options: PlanCommandOptions, { computing }: Pick<Context, "computing"> = { computing: (work) => work() }): Promise<PlanningResult> {
   const job = resolveJob(await readJobFile(options.job));
   const profile = await loadProfile(options.profile ?? job.cluster.profile, options.profile === undefined ? "cluster.profile" : "--profile");
   const locate = options.locate === undefined ? undefined : await loadPlan(options.locate, "--locate", profile);
-  return planJob(job, profile, {
-    top: options.top,
-    ...(options.memoryModel ? { memoryModel: options.memoryModel } : {}),
-    ...(locate ? { locate } : {}),
-  });
+  return computing(() =>
+    planJob(job, profile, {
+      top: options.top,
+      ...(options.memoryModel ? { memoryModel: options.memoryModel } : {}),
+      ...(locate ? { locate } : {}),
+    }),
+  );
 }
 
 /** Writes a result: one JSON document, or tables. @returns the exit status: 3 when no plan is feasible. */
@@ -71,6 +75,6 @@ export function addPlan(program: Command, context: Context): void {
     .addOption(new Option("--memory-model <model>", "how memory is predicted; default: the job's").choices(["executor", "paper"]))
     .option("--locate <plan>", "a plan, as tables show it or a JSON file: say its rank, or why it is rejected")
     .action(async (job: string, options: Omit<PlanCommandOptions, "job">) => {
-      context.setExitCode(showPlanning(await planCommand({ job, ...options }), context.output()));
+      context.setExitCode(showPlanning(await planCommand({ job, ...options }, context), context.output()));
     });
 }

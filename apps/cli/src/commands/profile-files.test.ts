@@ -24,7 +24,7 @@ describe("profiles as files", () => {
 
   it("take measured curves, plan with them, and say how they differ", async () => {
     const imported = await cli("profile", "import", file("curves.csv"), "--format", "csv", "--into", "a800-128", "--name", "slow gathers", "--out", file("slow.json"));
-    expect(imported.stderr).toMatch(/1 curves from 1 files; the profile is in /);
+    expect(imported.stderr).toMatch(/1 curve from 1 file; the profile is in /);
     expect(imported.status).toBe(0);
     expect((JSON.parse(readFileSync(file("slow.json"), "utf8")) as { name: string }).name).toBe("slow gathers");
     const difference = await cli("profile", "diff", "a800-128", file("slow.json"));
@@ -43,5 +43,13 @@ describe("profiles as files", () => {
     expect(stderr).toMatch(/bad\.csv: line 2, medianSeconds is no time in seconds[\s\S]*→ give a number above 0/);
     expect((await cli("profile", "import", file("absent.txt"), "--into", "a800-128")).stderr).toMatch(/absent\.txt does not exist[\s\S]*nccl-tests/);
     expect((await cli("profile", "diff", "a800-128", file("absent.json"))).stderr).toMatch(/absent\.json/);
+  });
+
+  it("are named to whoever gives a name that is none, without a service", async () => {
+    for (const command of [["diff", "a800-128", "nosuch"], ["diff", "nosuch", "a800-128"], ["import", file("curves.csv"), "--format", "csv", "--into", "nosuch"]]) {
+      const { status, stderr } = await cli("--data-directory", file("no-stack"), "profile", ...command);
+      expect(stderr).toMatch(/there is no profile nosuch[\s\S]*is "nosuch"[\s\S]*→ .*a800-128.*path of a profile file/);
+      expect(status).toBe(4);
+    }
   });
 });

@@ -1,21 +1,32 @@
-import { writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { findShippedProfile } from "@internevo/cost-model";
-import type { Profile } from "@internevo/domain";
+import { findShippedProfile, SHIPPED_PROFILES } from "@internevo/cost-model";
+import { ProblemError, type Profile } from "@internevo/domain";
 import { diffProfiles, NCCL_TEST_PROGRAMS, parseCurvesCsv, parseNcclTests, withCurves } from "@internevo/profiles";
 import { Option, type Command } from "commander";
 import type { Context } from "../context.ts";
-import { readText } from "../job-input.ts";
+import { assertWritable, readText, writeWhole } from "../files.ts";
 import { differenceText } from "../profile-difference.ts";
 import { profileId } from "../resolve.ts";
 import { loadProfile } from "./plan.ts";
 
 /** A shipped profile or a file, offline; otherwise one that is stored. */
 async function findProfile(text: string, field: string, context: Context): Promise<Profile> {
-  if (findShippedProfile(text) !== undefined || text.includes("/") || text.endsWith(".json")) return loadProfile(text, field);
-  const client = await context.client();
-  return (await client.getProfile(await profileId(client, text, context.signal), { signal: context.signal })).profile;
+  if (findShippedProfile(text) !== undefined || text.includes("/") || text.endsWith(".json") || existsSync(text)) return loadProfile(text, field);
+  try {
+    const client = await context.client();
+    return (await client.getProfile(await profileId(client, text, context.signal), { signal: context.signal })).profile;
+  } catch (error) {
+    if (!(error instanceof ProblemError) || (error.code !== "unavailable" && error.code !== "not-found")) throw error;
+    const stored = error.code === "unavailable" ? "; stored ones were not looked at, since no API is given and no local stack runs" : ", nor one that is stored";
+    const offline = `give a shipped profile (${SHIPPED_PROFILES.join(", ")}), the path of a profile file`;
+    throw new ProblemError("profile-missing", `there is no profile ${text}`, [
+      { field, value: text, message: `is neither a shipped profile nor a file${stored}`, remedy: error.code === "unavailable" ? `${offline}, or an API with --url and --token (or \`internevo up\`)` : `${offline}, or one that \`internevo profile list\` shows` },
+    ], { cause: error });
+  }
 }
+
+const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
 interface ImportOptions {
   readonly into: string;
@@ -48,6 +59,7 @@ export function addProfileFiles(profile: Command, context: Context): void {
     .option("--name <name>", "name of the result; default: of the profile it goes into")
     .option("--out <file>", "write the result there; default: standard output")
     .action(async (files: readonly string[], { into, format, op, name, out }: ImportOptions) => {
+      if (out !== undefined) await assertWritable(out, "--out");
       const base = await findProfile(into, "--into", context);
       const imported = await Promise.all(files.map(async (file) => {
         const text = await readText(file, { code: "profile-invalid", field: "files", what: format === "csv" ? "a CSV file with the columns of `profile import --help`" : "what a program of nccl-tests printed, or its report" });
@@ -58,8 +70,8 @@ export function addProfileFiles(profile: Command, context: Context): void {
       const document = JSON.stringify(merged, null, 2);
       if (out === undefined) output.data(document);
       else {
-        await writeFile(out, `${document}\n`);
-        output.note(`${imported.reduce((sum, { curves }) => sum + curves.length, 0)} curves from ${files.length} files; the profile is in ${resolve(out)}, which \`plan --profile\` and job files take`);
+        await writeWhole(out, `${document}\n`, "--out");
+        output.note(`${counted(imported.reduce((sum, { curves }) => sum + curves.length, 0), "curve")} from ${counted(files.length, "file")}; the profile is in ${resolve(out)}, which \`plan --profile\` and job files take`);
       }
     });
 }

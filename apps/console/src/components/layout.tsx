@@ -9,6 +9,7 @@ import { ConnectionBanner } from "./connection-banner.tsx";
 const PAGES = [
   { to: "/jobs", name: "Jobs" },
   { to: "/plan", name: "Plan" },
+  { to: "/what-if", name: "What if" },
   { to: "/workloads", name: "Workloads" },
   { to: "/clusters", name: "Clusters" },
   { to: "/dead-letters", name: "Dead letters", role: "admin" },

@@ -69,3 +69,12 @@ export function reasonOfChoice(rows: readonly PlanRow[]): string | undefined {
   const fastest = own === measured[0] ? `Fastest of ${measured.length} measured${lead}` : `Not the fastest of the ${measured.length} measured`;
   return `${fastest}. By prediction it was number ${chosen.rank} of all plans.`;
 }
+
+/** Keys of the plans whose range touches the fastest's: by what was measured of the cluster they take the same time. Empty when there is one. */
+export function tiedRows(rows: readonly PlanRow[]): ReadonlySet<string> {
+  const fastest = rows.reduce<PlanRow | undefined>((best, row) => (best === undefined || plannedStepSeconds(row) < plannedStepSeconds(best) ? row : best), undefined);
+  const most = fastest?.candidate.predicted.stepTimeRangeSeconds?.high;
+  if (most === undefined) return new Set();
+  const tied = rows.filter(({ candidate }) => (candidate.predicted.stepTimeRangeSeconds?.low ?? Infinity) <= most);
+  return new Set(tied.length > 1 ? tied.map(({ key }) => key) : []);
+}

@@ -8,15 +8,18 @@ import { FinalReport } from "../components/job/final-report.tsx";
 import { LogTail } from "../components/job/log-tail.tsx";
 import { Timeline } from "../components/job/timeline.tsx";
 import { Training } from "../components/job/training.tsx";
-import { LinkTo } from "../components/links.tsx";
+import { ButtonTo, LinkTo } from "../components/links.tsx";
 import { Moment, Span } from "../components/moment.tsx";
 import { Facts, Page, Section } from "../components/page.tsx";
+import { AskPlan } from "../components/plan/ask-plan.tsx";
+import { ComparePlans } from "../components/plan/compare-plans.tsx";
 import { MemoryChart, TimeChart } from "../components/plan/plan-charts.tsx";
 import { PlanTable } from "../components/plan/plan-table.tsx";
 import { PlanText } from "../components/plan/plan-text.tsx";
 import { Rejections } from "../components/plan/rejections.tsx";
 import { JobStateBadge } from "../components/state-badge.tsx";
 import { Failed, Loading } from "../components/states.tsx";
+import type { Subject } from "../data/advice.ts";
 import type { JobFeed } from "../data/job-feed.ts";
 import { useJobFeed } from "../data/use-job-feed.ts";
 import { planRows, reasonOfChoice, type PlanRow } from "../data/plan-rows.ts";
@@ -57,7 +60,10 @@ function ChosenPlan({ job, rows }: { job: JobDetail; rows: readonly PlanRow[] })
 }
 
 function Planning({ job, rows }: { job: JobDetail; rows: PlanRow[] }) {
-  const { planning } = job;
+  const { planning, id } = job;
+  const subject = useMemo((): Subject => ({ jobId: id }), [id]);
+  // Other plans, other choices; a trial's news leaves them as they are.
+  const rowsKey = rows.map(({ key }) => key).join("\n");
   if (!planning) return null;
   return (
     <>
@@ -66,6 +72,8 @@ function Planning({ job, rows }: { job: JobDetail; rows: PlanRow[] }) {
           <Section title="Plans: predicted beside measured" folded={rows.length === 1 ? "1 plan" : `${rows.length} plans`} about="The best plans by prediction, each run for real. Press a rank for all that is known of that plan; press a heading to sort.">
             <PlanTable rows={rows} withMeasured={job.trials.length > 0} label="Plans" />
           </Section>
+          {rows.length > 1 && <Section title="Compare two plans" folded about="What one saves and the other pays, term by term, by prediction."><ComparePlans key={rowsKey} rows={rows} subject={subject} /></Section>}
+          <Section title="Ask about a plan" folded about="Why it is not chosen, what its ranks’ memory holds, and its configuration for other frameworks."><AskPlan key={rowsKey} rows={rows} subject={subject} jobName={job.name} limitBytes={planning.memoryLimitBytes} /></Section>
           <Section title="Memory by line" folded about={`Predicted for the fullest rank, against the ${formatBytes(planning.memoryLimitBytes)} that a rank may use.`}>
             <MemoryChart rows={rows} limitBytes={planning.memoryLimitBytes} />
           </Section>
@@ -130,7 +138,12 @@ function JobView({ jobId }: { jobId: string }) {
     <Page
       title={job.name}
       above={back}
-      actions={isActive(job.state) && mayActAs(session, "operator") ? <CancelButton job={job} /> : undefined}
+      actions={
+        <>
+          {job.planning && <ButtonTo to="/what-if" search={{ job: job.id }} variant="default">What if…</ButtonTo>}
+          {isActive(job.state) && mayActAs(session, "operator") && <CancelButton job={job} />}
+        </>
+      }
       lead={
         <div className="job-lead">
           <span aria-live="polite"><JobStateBadge state={job.state} /></span>

@@ -4,17 +4,21 @@ import { useMutation } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { JobEditor } from "../components/job-editor.tsx";
 import { Page, Section } from "../components/page.tsx";
+import { AskPlan } from "../components/plan/ask-plan.tsx";
+import { ComparePlans } from "../components/plan/compare-plans.tsx";
 import { MemoryChart, TimeChart } from "../components/plan/plan-charts.tsx";
 import { PlanTable } from "../components/plan/plan-table.tsx";
 import { Rejections } from "../components/plan/rejections.tsx";
+import type { Subject } from "../data/advice.ts";
 import { candidateRows } from "../data/plan-rows.ts";
 import { useSession } from "../session/session.tsx";
 import { formatBytes, formatInteger } from "../text/format.ts";
 
-function Result({ result }: { result: PlanningResult }) {
+function Result({ result, subject }: { result: PlanningResult; subject: Subject }) {
   const [list, setList] = useState<"all" | "runnable">("all");
   const candidates = list === "all" ? result.candidates : result.runnableCandidates;
   const rows = useMemo(() => candidateRows(candidates), [candidates]);
+  const rowsKey = rows.map(({ key }) => key).join("\n");
   const anyBarred = result.candidates.some(({ runnable }) => !runnable);
   return (
     <>
@@ -29,6 +33,8 @@ function Result({ result }: { result: PlanningResult }) {
             )}
             <PlanTable rows={rows} withMeasured={false} label="Plans" />
           </Section>
+          {rows.length > 1 && <Section title="Compare two plans" folded about="What one saves and the other pays, term by term, by prediction."><ComparePlans key={rowsKey} rows={rows} subject={subject} /></Section>}
+          <Section title="Ask about a plan" folded about="Why it is not chosen, what its ranks’ memory holds, and its configuration for other frameworks."><AskPlan key={rowsKey} rows={rows} subject={subject} jobName={result.job} limitBytes={result.memoryLimitBytes} /></Section>
           <Section title="Memory by line" folded about={`Predicted for the fullest rank, against the ${formatBytes(result.memoryLimitBytes)} that a rank may use.`}>
             <MemoryChart rows={rows} limitBytes={result.memoryLimitBytes} />
           </Section>
@@ -45,7 +51,10 @@ export function PlanPage() {
   const [profile, setProfile] = useState("");
   const [top, setTop] = useState<number | string>(10);
   const plan = useMutation({
-    mutationFn: (job: unknown) => client.plan({ job, ...(typeof top === "number" ? { top } : {}), ...(profile.trim() === "" ? {} : { profile: profile.trim() }) }),
+    mutationFn: async (job: unknown) => {
+      const subject: Subject = { job, ...(profile.trim() === "" ? {} : { profile: profile.trim() }) };
+      return { subject, result: await client.plan({ job, ...subject, ...(typeof top === "number" ? { top } : {}) }) };
+    },
   });
   return (
     <Page title="Plan" lead="Ranks the plans of a job by prediction, without running or storing anything.">
@@ -56,7 +65,7 @@ export function PlanPage() {
         </Group>
       </JobEditor>
       <div aria-live="polite">{plan.isPending && <Text size="sm" c="dimmed">Every plan of the space is being evaluated…</Text>}</div>
-      {plan.data && <Result result={plan.data} />}
+      {plan.data && <Result result={plan.data.result} subject={plan.data.subject} />}
     </Page>
   );
 }

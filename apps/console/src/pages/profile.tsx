@@ -12,6 +12,7 @@ import { Failed, Loading } from "../components/states.tsx";
 import { linearFlops, OP_WORDS, pointsOf, shapeWords } from "../data/curves.ts";
 import { useProfile } from "../data/queries.ts";
 import { formatBandwidth, formatBytes, formatFlops, formatInteger, formatPercent, formatSeconds } from "../text/format.ts";
+import { OVERLAP_WORDS } from "../text/words.ts";
 
 const route = getRouteApi("/clusters/$profileId");
 const back = <LinkTo to="/clusters" size="sm">← Clusters</LinkTo>;
@@ -107,8 +108,6 @@ function Overlaps({ profile }: { profile: Profile }) {
     </Table>
   );
 }
-
-const OVERLAP_WORDS = { none: "none", block: "by block", "inter-layer": "between layers", "intra-layer": "within a layer" } as const;
 
 function ProfileView({ profile, createdAt, freshUntil }: { profile: Profile; createdAt: string; freshUntil: string }) {
   const { device, cluster, provenance, executor } = profile;

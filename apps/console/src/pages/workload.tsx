@@ -11,15 +11,10 @@ import { RunButton } from "../components/workload/run-button.tsx";
 import { isBeingPlanned, useProposals, useWorkload } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
 import { formatBytes, formatPercent, formatSeconds, formatSpan } from "../text/format.ts";
-import { BEYOND_PAPER, DIMENSIONS, dimensionValue, lineName } from "../text/words.ts";
+import { dimensionValue, fieldName, fieldValue } from "../text/words.ts";
 
 const route = getRouteApi("/workloads/$workloadId");
 const back = <LinkTo to="/workloads" size="sm">← Workloads</LinkTo>;
-
-function fieldName(field: keyof Plan): string {
-  const dimension = [...DIMENSIONS, ...BEYOND_PAPER].find(({ key }) => field === key);
-  return dimension ? `${dimension.name} (${dimension.symbol})` : lineName(field);
-}
 
 const differencesOf = (current: Plan, proposed: Plan) => (Object.keys({ ...current, ...proposed }) as (keyof Plan)[]).filter((field) => dimensionValue(current, field) !== dimensionValue(proposed, field)).map((field) => ({ field, from: dimensionValue(current, field), to: dimensionValue(proposed, field) }));
 
@@ -46,7 +41,7 @@ function ProposalCard({ proposal }: { proposal: Proposal }) {
       </Table>
       {differences.length > 0 && (
         <ul className="differences" aria-label="Differences">
-          {differences.map(({ field, from, to }) => <li key={field}>{fieldName(field)}: <Code>{from}</Code> → <Code>{to}</Code></li>)}
+          {differences.map(({ field, from, to }) => <li key={field}>{fieldName(field)}: <Code>{fieldValue(field, from)}</Code> → <Code>{fieldValue(field, to)}</Code></li>)}
         </ul>
       )}
     </article>

@@ -31,6 +31,22 @@ export function formatSignedPercent(fraction: number, digits = 1): string {
   return `${fraction > 0 ? "+" : "−"}${text} %`;
 }
 
+/** From – to, with the unit once where it is the same: "8.02 – 8.31 s". */
+export function formatSecondsRange({ low, high }: { readonly low: number; readonly high: number }): string {
+  const [from, to] = [formatSeconds(low), formatSeconds(high)];
+  const unit = to.slice(to.indexOf(" "));
+  return from === to ? to : `${from.endsWith(unit) ? from.slice(0, -unit.length) : from} – ${to}`;
+}
+
+/** A difference with its sign; nothing has none. */
+export const formatSigned = (value: number, format: (size: number) => string): string => (value === 0 ? format(0) : `${value > 0 ? "+" : "−"}${format(Math.abs(value))}`);
+
+/** Tokens of a sequence or a batch as the field writes them: 4k is 4,096. */
+export function formatTokens(tokens: number): string {
+  if (tokens >= 2 ** 20 && tokens % 2 ** 20 === 0) return `${tokens / 2 ** 20}M`;
+  return tokens >= 1024 && tokens % 1024 === 0 ? `${tokens / 1024}k` : integer.format(tokens);
+}
+
 /** (predicted − measured) / measured. */
 export const relativeError = (predicted: number, measured: number): number => (predicted - measured) / measured;
 

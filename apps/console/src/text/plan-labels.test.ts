@@ -7,7 +7,7 @@ const plan = (over: Partial<Plan>): Plan => ({ microBatchSize: 1, microBatches: 
 
 it("leaves out what all plans have in common, and says it once", () => {
   const labels = planLabels([plan({}), plan({ tensorParallel: 2, optimizerStateSharding: 64 }), plan({ forwardOverlap: "block" }), plan({ forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" })]);
-  expect(labels).toEqual({ common: "b1 n2 a0 pp1 dp64 sp2 ps1 gs1", own: ["tp1 oss4", "tp2 oss64", "tp1 oss4 ovblock/none", "tp1 oss4 ovinter/intra"] });
+  expect(labels).toEqual({ common: "b1 n2 a0 pp1 dp64 sp2 ps1 gs1", own: ["tp1 oss4", "tp2 oss64", "tp1 oss4 overlaps blocks, none", "tp1 oss4 overlaps layers, modules"] });
 });
 
 it("names what is beyond the paper only where a plan has it", () => {

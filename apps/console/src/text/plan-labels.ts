@@ -7,8 +7,14 @@ export interface PlanLabels {
   readonly own: readonly string[];
 }
 
-/** "inter-layer" and "intra-layer" differ in a syllable; bars have little room. */
-const brief = (parts: readonly string[]): string => parts.join(" ").replaceAll("-layer", "");
+/** What the overlap of a label's part is in words; bars have little room. */
+const GRAINS: Readonly<Record<string, string>> = { none: "none", block: "blocks", "inter-layer": "layers", "intra-layer": "modules" };
+const briefPart = (part: string): string => {
+  const [, forward, backward] = /^ov([a-z-]+)\/([a-z-]+)$/.exec(part) ?? [];
+  if (forward === undefined || backward === undefined) return part;
+  return `overlaps ${forward === backward ? GRAINS[forward] : `${GRAINS[forward]}, ${GRAINS[backward]}`}`;
+};
+const brief = (parts: readonly string[]): string => parts.map(briefPart).join(" ");
 
 /** The labels of several plans without what they have in common: what differs is what one looks for. */
 export function planLabels(plans: readonly Plan[]): PlanLabels {
@@ -18,5 +24,5 @@ export function planLabels(plans: readonly Plan[]): PlanLabels {
   const length = Math.max(...parts.map((each) => each.length));
   const isCommon = Array.from({ length }, (_, index) => parts.every((each) => each[index] === first[index]));
   if (isCommon.every(Boolean)) return { common: "", own: plans.map(planLabel) };
-  return { common: first.filter((_, index) => isCommon[index]).join(" "), own: parts.map((each) => brief(each.filter((_, index) => !isCommon[index]))) };
+  return { common: brief(first.filter((_, index) => isCommon[index])), own: parts.map((each) => brief(each.filter((_, index) => !isCommon[index]))) };
 }

@@ -35,6 +35,7 @@ export const FAILURE_WORDS: Readonly<Record<FailureCode, string>> = {
   "no-feasible-plan": "No plan fits",
   "profile-missing": "No profile of the cluster",
   "too-many-restarts": "Too many restarts",
+  "not-started": "Never started",
   internal: "Internal error",
 };
 
@@ -96,6 +97,31 @@ export const dimensionValue = (plan: Plan, key: keyof Plan): string => {
   return typeof value === "boolean" ? (value ? "1" : "0") : String(value);
 };
 
+/** A field of a plan by its name and symbol. */
+export function fieldName(field: string): string {
+  const dimension = [...DIMENSIONS, ...BEYOND_PAPER].find(({ key }) => field === key);
+  return dimension ? `${dimension.name} (${dimension.symbol})` : lineName(field);
+}
+
+/** At what grain communication is hidden behind compute. */
+export const OVERLAP_WORDS: Readonly<Record<Plan["forwardOverlap"] | Plan["backwardOverlap"], string>> = { none: "none", block: "by block", "inter-layer": "between layers", "intra-layer": "within a layer" };
+
+/** What is at work while something else is computed. */
+const GRAINS: Readonly<Record<Exclude<Plan["forwardOverlap"], "none">, string>> = { block: "block (attention or MLP)", "inter-layer": "layer", "intra-layer": "module of the layer" };
+
+function overlapSentences({ forwardOverlap, backwardOverlap }: Plan): string[] {
+  return [
+    ...(forwardOverlap === "none" ? [] : [`In the forward pass the parameters of the next ${GRAINS[forwardOverlap]} are gathered while one is computed.`]),
+    ...(backwardOverlap === "none" ? [] : [`In the backward pass parameters are gathered, and gradients reduced, of one ${GRAINS[backwardOverlap]} while another is computed.`]),
+  ];
+}
+
+/** The value of a plan's field in words. */
+export function fieldValue(field: string, value: unknown): string {
+  if (field === "recompute") return value === true || value === 1 ? "yes" : "no";
+  return (field === "forwardOverlap" || field === "backwardOverlap") && typeof value === "string" && value in OVERLAP_WORDS ? OVERLAP_WORDS[value as Plan["forwardOverlap"]] : String(value);
+}
+
 export const TIME_WORDS: Readonly<Record<keyof TimeBreakdown, string>> = {
   computeSeconds: "Compute",
   recomputeSeconds: "Recompute",
@@ -154,8 +180,6 @@ export function explainPlan(plan: Plan): string[] {
       ? "Parameters, gradients and optimizer state are held whole by every rank."
       : `${shardingSentence("Parameters", plan.parameterSharding)}, ${shardingSentence("gradients", plan.parameterSharding * plan.gradientSharding)}, ${shardingSentence("optimizer states", plan.parameterSharding * plan.optimizerStateSharding)}.`,
   );
-  if (plan.forwardOverlap !== "none" || plan.backwardOverlap !== "none") {
-    sentences.push(`Communication is hidden behind compute: ${plan.forwardOverlap} in the forward pass, ${plan.backwardOverlap} in the backward pass.`);
-  }
+  sentences.push(...overlapSentences(plan));
   return sentences;
 }

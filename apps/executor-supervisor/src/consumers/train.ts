@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
 import { formatBytes, planLabel, worldSize, type Attempt, type Candidate, type Failure } from "@internevo/domain";
-import type { Dataset } from "@internevo/launcher";
+import { cancelSlurmLeftover, readSlurmRecord, type Dataset } from "@internevo/launcher";
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import { checkpointDirectory, clusterRunDirectory, failedJob, prepareTraining, recordTimeline, withStageFeed, type JobFeed, type TrainingSettings } from "@internevo/stages";
-import { allSteps, clusterLease, ensureRun, finishAttempt, listAttempts, listTrials, recordSteps, setAttemptResumedFrom, startAttempt, transitionJob, type Database } from "@internevo/store";
+import { checkpointDirectory, failedJob, launchDirectory, launchResource, prepareTraining, recordTimeline, withStageFeed, type JobFeed, type TrainingSettings } from "@internevo/stages";
+import { allSteps, ensureRun, finishAttempt, listAttempts, listTrials, recordSteps, setAttemptResumedFrom, startAttempt, transitionJob, type Database } from "@internevo/store";
 import { discardCheckpointsBeyond } from "../checkpoints.ts";
 import { reportOf } from "../report.ts";
 import { failureAfter } from "../restarts.ts";
-import { runAttempt } from "../run-attempt.ts";
+import { attemptLabel, runAttempt } from "../run-attempt.ts";
 
 export interface ExecutorSettings extends TrainingSettings {
   /** Ranks that say nothing for so long count as hung. */
@@ -36,15 +36,34 @@ async function lastStoredStep(database: Database, runId: string): Promise<number
   return gap < 0 ? steps.length : gap;
 }
 
+/** The attempt whose ranks go on without a supervisor, on Slurm: it is the newest, and nobody has concluded it. */
+async function leftAttempt({ database, runId }: Training, runDirectory: string): Promise<number | undefined> {
+  const record = readSlurmRecord(runDirectory);
+  const last = (await listAttempts(database.db, runId)).at(-1);
+  return record && !record.cancelled && last?.state === "running" && record.label === attemptLabel(last.number) ? last.number : undefined;
+}
+
+/** A new attempt, from the last checkpoint whose steps are all stored. @returns its number. */
+async function beginAttempt({ database, context, feed, runId }: Training, checkpoints: string, runDirectory: string): Promise<number> {
+  // Ranks that still run would write checkpoints behind our back.
+  while (!(await cancelSlurmLeftover(runDirectory))) {
+    context.signal.throwIfAborted();
+    feed.progress("running", "waits for Slurm to end the ranks that ran before", 0, context.job.spec.steps);
+  }
+  const discarded = await discardCheckpointsBeyond(checkpoints, await lastStoredStep(database, runId));
+  if (discarded.length > 0) context.log.warn({ discarded }, "checkpoints beyond the stored steps were discarded");
+  return (await context.fenced((tx) => startAttempt(tx, runId))).number;
+}
+
 /** One start of the ranks, until they end. @returns undefined when training is complete, else why the ranks ended. */
 async function attemptOnce(training: Training): Promise<Failure | undefined> {
-  const { settings, database, context, feed, chosen, runId, dataset } = training;
+  const { settings, context, feed, chosen, runId, dataset } = training;
   const { job, signal, log } = context;
   const directory = checkpointDirectory(settings.dataDirectory, job.id);
-  const discarded = await discardCheckpointsBeyond(directory, await lastStoredStep(database, runId));
-  if (discarded.length > 0) log.warn({ discarded }, "checkpoints beyond the stored steps were discarded");
-  const { number } = await context.fenced((tx) => startAttempt(tx, runId));
-  log.info({ attempt: number, plan: planLabel(chosen.plan) }, "training begins");
+  const runDirectory = launchDirectory(settings.dataDirectory, job.spec.cluster, job.id, "run");
+  const left = await leftAttempt(training, runDirectory);
+  const number = left ?? (await beginAttempt(training, directory, runDirectory));
+  log.info({ attempt: number, plan: planLabel(chosen.plan) }, left === undefined ? "training begins" : "training is found again");
   const outcome = await runAttempt({
     ...settings,
     spec: job.spec,
@@ -52,9 +71,10 @@ async function attemptOnce(training: Training): Promise<Failure | undefined> {
     dataset,
     attempt: number,
     timeline: await recordTimeline(settings.dataDirectory, job.id, `attempt-${number}`, job.spec.timeline),
-    runDirectory: clusterRunDirectory(settings.dataDirectory, job.spec.cluster.name),
+    runDirectory,
     checkpointDirectory: directory,
     signal,
+    onQueue: (message) => feed.progress("running", message, 0, job.spec.steps),
     onStarted: (resumedFromStep) => context.fenced((tx) => setAttemptResumedFrom(tx, runId, number, resumedFromStep)),
     writeSteps: (metrics) => context.fenced((tx) => recordSteps(tx, { jobId: job.id, runId }, metrics)),
     onCheckpoint: (event) => feed.log("info", "internevo-trainer", `checkpoint at step ${event.step}: ${formatBytes(event.bytes)} in ${event.seconds.toFixed(2)} s`),
@@ -64,6 +84,7 @@ async function attemptOnce(training: Training): Promise<Failure | undefined> {
     await context.fenced((tx) => finishAttempt(tx, runId, number, { state: "succeeded" }));
     return undefined;
   }
+  if (outcome.status === "stopped" && outcome.detached) throw signal.reason;
   if (outcome.status === "stopped" && signal.aborted) {
     await context.fenced((tx) => finishAttempt(tx, runId, number, { state: "stopped" }));
     throw signal.reason;
@@ -98,7 +119,7 @@ export const train = (settings: ExecutorSettings, database: Database) => async (
   if (!chosen) return failedJob(job.id, "running", { code: "internal", message: "the job has no chosen plan", remedy: "submit it again" });
   return withStageFeed(context, "running", async (feed) => {
     const dataset = await prepareTraining(settings, job.spec);
-    await context.reserve(clusterLease(job.spec.cluster.name), () => feed.progress("running", WAITS_FOR_CLUSTER, 0, job.spec.steps));
+    await context.reserve(launchResource(job.spec.cluster, job.id), () => feed.progress("running", WAITS_FOR_CLUSTER, 0, job.spec.steps));
     feed.progress("running", "starts the ranks", 0, job.spec.steps);
     const run = await context.fenced((tx) => ensureRun(tx, job.id, chosen));
     const failure = await trainUntilDone({ settings, database, context, feed, chosen, runId: run.id, dataset });

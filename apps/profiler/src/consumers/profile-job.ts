@@ -13,6 +13,7 @@ export const profileJob = (settings: ProfilingSettings, database: Database) => a
       settings,
       database,
       spec: job.spec,
+      owner: job.id,
       signal,
       reserve: (resource, onWait) => context.reserve(resource, onWait),
       onProgress: (message, done, total) => feed.progress("profiling", message, done, total),

@@ -24,6 +24,7 @@ async function measured(settings: ReplannerSettings, database: Database, context
       settings,
       database,
       spec: workload.spec,
+      owner: workload.id,
       signal: context.signal,
       reserve: (resource, onWait) => context.reserve(resource, onWait),
       onProgress: (message, done, total) => context.log.debug({ done, total }, message),

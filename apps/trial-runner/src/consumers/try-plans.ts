@@ -1,8 +1,8 @@
 import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
 import { formatSeconds, planLabel, type Candidate, type Failure, type JobSpec, type Timeline, type Trial } from "@internevo/domain";
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import { clusterRunDirectory, failedJob, prepareTraining, recordTimeline, retryLostRanks, withStageFeed, type TrainingSettings } from "@internevo/stages";
-import { clusterLease, finishTrial, listTrials, startTrial, transitionJob, updateJob, type Database } from "@internevo/store";
+import { failedJob, launchDirectory, launchResource, prepareTraining, recordTimeline, retryLostRanks, withStageFeed, type TrainingSettings } from "@internevo/stages";
+import { finishTrial, listTrials, startTrial, transitionJob, updateJob, type Database } from "@internevo/store";
 import { winnerOf } from "../measurement.ts";
 import { runTrial } from "../run-trial.ts";
 
@@ -29,7 +29,7 @@ export const tryPlans = (settings: TrialSettings, database: Database) => async (
     const planned = await listTrials(database.db, job.id);
     let done = planned.filter(isOver).length;
     if (done < planned.length) {
-      const reservation = await context.reserve(clusterLease(job.spec.cluster.name), () => feed.progress("trialling", WAITS_FOR_CLUSTER, done, planned.length));
+      const reservation = await context.reserve(launchResource(job.spec.cluster, job.id), () => feed.progress("trialling", WAITS_FOR_CLUSTER, done, planned.length));
       for (const { id, candidate } of planned.filter((trial) => !isOver(trial))) {
         signal.throwIfAborted();
         if (!(await context.fenced((tx) => startTrial(tx, id)))) continue;
@@ -40,8 +40,10 @@ export const tryPlans = (settings: TrialSettings, database: Database) => async (
           plan: candidate.plan,
           dataset,
           timeline: await recordTimeline(settings.dataDirectory, job.id, `trial-${candidate.rank}`, timelineOfTrial(job.spec)),
-          runDirectory: clusterRunDirectory(settings.dataDirectory, job.spec.cluster.name),
+          runDirectory: launchDirectory(settings.dataDirectory, job.spec.cluster, job.id, "trials"),
+          label: `trial ${candidate.rank}`,
           signal,
+          onQueue: (message: string) => feed.progress("trialling", `${label}: ${message}`, done, planned.length),
           onStep: (step: number, steps: number) => feed.progress("trialling", `${label}: step ${step} of ${steps}`, done, planned.length),
           onLog: (line: string) => feed.log("warn", "internevo-trainer", line),
         };

@@ -1,37 +1,5 @@
 import { describe, expect, it } from "vitest";
 import { failureOfEnd, lostRankOf } from "../failure.ts";
-import { sbatchScript, scancelCommand, slurmTime, srunCommand } from "./slurm.ts";
-
-const options = { program: "/opt/internevo-trainer", configPath: "/shared/it's/config.json", ranks: 16, ranksPerNode: 8, threadsPerRank: 4, marker: "abc", timeLimitSeconds: 90_061.5, gpusPerRank: 1, partition: "long" };
-
-describe("srunCommand", () => {
-  it("asks for whole nodes, PMIx and the end of all when one ends", () => {
-    expect(srunCommand(options)).toEqual([
-      "setpriv", "--pdeathsig", "TERM", "--", "srun", "--job-name=internevo-abc", "--nodes=2", "--ntasks=16", "--ntasks-per-node=8", "--cpus-per-task=4", "--gpus-per-task=1", "--partition=long",
-      "--time=1-01:01:02", "--mpi=pmix", "--kill-on-bad-exit=1", "--wait=30", "--unbuffered", "--distribution=block:block", "--export=ALL,INTERNEVO_RUN=abc",
-      "/opt/internevo-trainer", "--config", "/shared/it's/config.json",
-    ]);
-  });
-
-  it("takes fewer ranks than a node has, and refuses ranks that leave a node half full", () => {
-    expect(srunCommand({ ...options, ranks: 2 })).toContain("--ntasks-per-node=2");
-    expect(() => srunCommand({ ...options, ranks: 12 })).toThrow(/12 do not fill nodes of 8/);
-    expect(() => srunCommand({ ...options, ranks: 0 })).toThrow(/ranks is 0/);
-  });
-});
-
-it("sbatchScript quotes paths and lets the trainer save before the limit", () => {
-  const script = sbatchScript({ ...options, outputPath: "/shared/out", errorPath: "/shared/err" });
-  expect(script.split("\n")[0]).toBe("#!/bin/bash");
-  expect(script).toContain("#SBATCH --nodes=2\n");
-  expect(script).toContain("#SBATCH --signal=TERM@120\n");
-  expect(script).toContain(`'/opt/internevo-trainer' --config '/shared/it'\\''s/config.json'`);
-});
-
-it("scancelCommand ends exactly this run", () => {
-  expect(scancelCommand("abc", "KILL")).toEqual(["scancel", "--signal=KILL", "--full", "--name=internevo-abc"]);
-  expect(slurmTime(59.2)).toBe("0-00:01:00");
-});
 
 describe("the lost rank", () => {
   it("is found in what mpirun and srun write", () => {

@@ -1,4 +1,3 @@
-import { execFile } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { Type, type Static } from "typebox";
@@ -16,7 +15,7 @@ export const RunRecordSchema = Type.Object(
     command: Type.Array(Type.String()),
     startedAt: Type.String(),
     scratch: Type.Array(Type.String(), { description: "directories that end with the run" }),
-    cancelCommand: Type.Union([Type.Array(Type.String(), { minItems: 1 }), Type.Null()], { description: "ends ranks that live on other machines" }),
+    cancelCommand: Type.Optional(Type.Null({ description: "left in records by older versions" })),
   },
   { additionalProperties: false },
 );
@@ -69,7 +68,6 @@ export async function killLeftovers(runDirectory: string): Promise<number> {
     killed = result.killed;
     if (result.left.length > 0) throw new Error(`processes ${result.left.map((entry) => entry.pid).join(", ")} of ${runDirectory} do not end after SIGKILL`);
   }
-  if (record.cancelCommand) await runCancelCommand(record.cancelCommand);
   removeRunRecord(runDirectory, record);
   return killed;
 }
@@ -86,12 +84,4 @@ export async function killLeftoversBelow(parent: string): Promise<number> {
   let killed = 0;
   for (const name of names) killed += await killLeftovers(join(parent, name));
   return killed;
-}
-
-/** Runs the command that ends remote ranks (scancel); its failure is an error, since ranks might live on. */
-export async function runCancelCommand(command: readonly string[]): Promise<void> {
-  const [program, ...rest] = command as [string, ...string[]];
-  await new Promise<void>((resolve, reject) => {
-    execFile(program, rest, { timeout: 30_000 }, (error) => (error ? reject(new Error(`${command.join(" ")} failed: ${error.message}`, { cause: error })) : resolve()));
-  });
 }

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { NATIVE_PROTOCOL, type ProbeConfig, type ProbeEvent } from "@internevo/contracts";
 import { ProfileSchema, validate, type Cluster, type Failure, type Placement, type Profile } from "@internevo/domain";
 import { launchTarget } from "../launch-hosts.ts";
@@ -27,6 +28,10 @@ export interface MeasureProfileOptions {
   readonly runDirectory: string;
   /** Stops the probe at once: what it has measured so far is thrown away. */
   readonly signal: AbortSignal;
+  /** Leaves the probe to itself where it can be found again (`launcher: slurm`). */
+  readonly detachSignal?: AbortSignal;
+  /** See {@link LaunchOptions.onQueue}. */
+  readonly onQueue?: (message: string) => void;
   readonly timeoutSeconds: number;
   readonly onProgress: (done: number, total: number, message: string) => void;
   readonly onLog?: (line: string) => void;
@@ -127,9 +132,11 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
     ...(await launchTarget(cluster, options.clustersFile)),
     runDirectory: options.runDirectory,
     killSignal: options.signal,
+    ...(options.detachSignal ? { detachSignal: options.detachSignal } : {}),
+    ...(options.onQueue ? { onQueue: options.onQueue } : {}),
     ...(options.onLog ? { onLog: options.onLog } : {}),
   };
-  const runtime = await measureRuntime({ ...place, trainer: options.trainer });
+  const runtime = await measureRuntime({ ...place, trainer: options.trainer, ...(cluster.launcher === "slurm" ? { runDirectory: join(options.runDirectory, "runtime") } : {}) });
   if (runtime.status !== "measured") return runtime;
   const outcome = await launchRanks({
     program: probe,
@@ -146,6 +153,6 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
   if (outcome.status === "stopped") return { status: "stopped" };
   if (outcome.status === "failed") return { status: "failed", failure: outcome.failure };
   if (done !== total) return { status: "failed", failure: { code: "internal", message: `the probe measured ${done} of ${total} points` } };
-  const command = `mpirun -np ${ranks} internevo-probe --config ${options.runDirectory}/config.json`;
+  const command = `${cluster.launcher === "slurm" ? `srun -n ${ranks}` : `mpirun -np ${ranks}`} internevo-probe --config ${options.runDirectory}/config.json`;
   return { status: "measured", profile: assembleProfile({ events, cluster, digest, threadsPerRank: options.threadsPerRank, command, measuredAt, seconds: outcome.seconds, runtimeBytes: runtime.bytes, overlapPlacements: needed.overlaps.map(({ collective }) => collective.placement) }) };
 }

@@ -26,6 +26,8 @@ interface StackedBarsProps {
   readonly format: (value: number) => string;
   readonly limit?: { readonly value: number; readonly label: string } | undefined;
   readonly markLabel?: string;
+  /** What a bar stands for. Default: Plan. */
+  readonly rowName?: string;
   /** What all labels leave out. */
   readonly note?: ReactNode;
 }
@@ -33,7 +35,7 @@ interface StackedBarsProps {
 const sum = (bar: Bar): number => bar.segments.reduce((total, { value }) => total + value, 0);
 
 /** One stacked bar a row on a common scale, with a legend, an optional limit and the same figures as a table. */
-export function StackedBars({ title, bars, names, wordOf, format, limit, markLabel, note }: StackedBarsProps) {
+export function StackedBars({ title, bars, names, wordOf, format, limit, markLabel, rowName = "Plan", note }: StackedBarsProps) {
   const scale = Math.max(...bars.map((bar) => Math.max(sum(bar), bar.mark ?? 0)), 1e-12);
   // A limit far above every bar would squeeze them to nothing: then it is said, not drawn.
   const limitDrawn = limit !== undefined && limit.value <= scale * 6;
@@ -69,7 +71,7 @@ export function StackedBars({ title, bars, names, wordOf, format, limit, markLab
         <summary>Show the figures</summary>
         <div className="scroll-box" role="region" aria-label={`${title}, figures`} tabIndex={0}>
           <table className="data-table">
-            <thead><tr><th scope="col">Plan</th>{names.map((name) => <th key={name} scope="col" className="numeric">{wordOf(name)}</th>)}<th scope="col" className="numeric">Sum</th></tr></thead>
+            <thead><tr><th scope="col">{rowName}</th>{names.map((name) => <th key={name} scope="col" className="numeric">{wordOf(name)}</th>)}<th scope="col" className="numeric">Sum</th></tr></thead>
             <tbody>
               {bars.map((bar) => (
                 <tr key={bar.key}>

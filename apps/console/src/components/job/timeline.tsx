@@ -1,4 +1,4 @@
-import { WAITS_FOR_CLUSTER, type JobDetail, type StageProgress } from "@internevo/contracts";
+import { isWaitingMessage, type JobDetail, type StageProgress } from "@internevo/contracts";
 import type { JobState } from "@internevo/domain";
 import { Progress } from "@mantine/core";
 import { formatClock, formatInteger, formatMoment } from "../../text/format.ts";
@@ -43,7 +43,7 @@ function StageAdvance({ job, stage, progress }: { job: JobDetail; stage: Stage; 
     stage.state === "trialling" ? [job.trialsDone, job.trialsTotal, "trials"]
     : stage.state === "running" ? [job.lastStep, job.steps, "steps"]
     : [own?.done, own?.total, ""];
-  const waits = own?.message === WAITS_FOR_CLUSTER;
+  const waits = own !== undefined && isWaitingMessage(own.message);
   // What was said before the steps began is over once they have.
   const isOver = stage.state === "running" && job.lastStep > 0 && !waits;
   return (

@@ -1,6 +1,6 @@
 import { Text } from "@mantine/core";
 import type { PlanRow } from "../../data/plan-rows.ts";
-import { formatBytes, formatPercent, formatRate, formatSeconds } from "../../text/format.ts";
+import { formatBytes, formatPercent, formatRate, formatSeconds, formatSecondsRange } from "../../text/format.ts";
 import { explainPlan, FAILURE_WORDS, lineName, linesBySize, TIME_WORDS } from "../../text/words.ts";
 import { Facts } from "../page.tsx";
 
@@ -35,9 +35,11 @@ export function PlanDetails({ row }: { row: PlanRow }) {
           Ranks are ordered {placement.rankOrder.map(lineName).join(", then ").toLowerCase() || "as they come"}
           {nodes.length > 0 && `; nodes that one group touches: ${nodes.map(([name, count]) => `${lineName(name).toLowerCase()} ${count}`).join(", ")}`}.
         </Text>
+        {row.candidate.tied !== undefined && <Text size="sm" mt={6}>{row.candidate.tied === 1 ? "One further plan" : `${row.candidate.tied} further plans`} with the same ranks, shards and batches {row.candidate.tied === 1 ? "takes" : "take"} exactly as long.</Text>}
         {row.trial?.failure && <Text size="sm" mt={6} className="text-bad">{FAILURE_WORDS[row.trial.failure.code]}: {row.trial.failure.message}</Text>}
         <Facts
           items={[
+            ...(predicted.stepTimeRangeSeconds ? [{ name: "Predicted step time", value: formatSeconds(predicted.stepTimeSeconds), note: `${formatSecondsRange(predicted.stepTimeRangeSeconds)} by the profile's spread` }] : []),
             { name: "MFU, causal", value: formatPercent(predicted.mfu) },
             { name: "MFU, full attention", value: formatPercent(predicted.mfuFullAttention) },
             { name: "HFU", value: formatPercent(predicted.hfu) },

@@ -1,10 +1,10 @@
 import type { Plan } from "@internevo/domain";
-import { Tooltip } from "@mantine/core";
+import { Text, Tooltip } from "@mantine/core";
 import { createColumnHelper, createSortedRowModel, FlexRender, rowSortingFeature, sortFn_basic, tableFeatures, useTable } from "@tanstack/react-table";
 import { Fragment, useMemo, useState, type ReactNode } from "react";
-import { compare, measuredStepSeconds, plannedStepSeconds, type PlanRow } from "../../data/plan-rows.ts";
-import { formatBytes, formatRate, formatSeconds, formatSignedPercent, sentence } from "../../text/format.ts";
-import { dimensionsOf, dimensionValue, FAILURE_WORDS, type Dimension } from "../../text/words.ts";
+import { compare, measuredStepSeconds, plannedStepSeconds, tiedRows, type PlanRow } from "../../data/plan-rows.ts";
+import { formatBytes, formatRate, formatSeconds, formatSecondsRange, formatSignedPercent, sentence } from "../../text/format.ts";
+import { dimensionsOf, dimensionValue, FAILURE_WORDS, OVERLAP_WORDS, type Dimension } from "../../text/words.ts";
 import { Body, Head, Row, Table } from "../data-table.tsx";
 import { Badge, TrialStateBadge } from "../state-badge.tsx";
 import { PlanDetails } from "./plan-details.tsx";
@@ -33,7 +33,7 @@ function State({ row }: { row: PlanRow }) {
 const LOOKS: Readonly<Record<string, ColumnLook>> = {
   rank: { label: "Rank", className: "numeric rank", hint: "Place among all feasible plans by predicted step time" },
   place: { label: "Place by measurement", className: "numeric", hint: "Place among the measured plans by measured step time" },
-  plannedTime: { label: "Step time, predicted", className: "numeric group-start" },
+  plannedTime: { label: "Step time, predicted", className: "numeric group-start", hint: "Below it from – to: every measurement of the profile at its 10th and at its 90th percentile" },
   measuredTime: { label: "Step time, measured", className: "numeric strong", hint: "Median of the measured steps" },
   timeError: { label: "Step time, error", className: "numeric", hint: "(predicted − measured) / measured" },
   plannedRate: { label: "Tokens/s a rank, predicted", className: "numeric group-start" },
@@ -49,15 +49,28 @@ const lookOfDimension = ({ symbol, name, meaning }: Dimension): ColumnLook => ({
 
 const NAMES: Readonly<Record<string, string>> = { rank: "#", place: "place", overlap: "overlap", plannedTime: "predicted", measuredTime: "measured", timeError: "error", plannedRate: "predicted", measuredRate: "measured", plannedMemory: "predicted", measuredMemory: "measured", memoryError: "error", state: "State" };
 
-const overlapOf = ({ forwardOverlap, backwardOverlap }: Plan): string => (forwardOverlap === backwardOverlap ? forwardOverlap : `${forwardOverlap}, ${backwardOverlap}`);
+const overlapOf = ({ forwardOverlap, backwardOverlap }: Plan): string => (forwardOverlap === backwardOverlap ? OVERLAP_WORDS[forwardOverlap] : `${OVERLAP_WORDS[forwardOverlap]}, ${OVERLAP_WORDS[backwardOverlap]}`);
 
-function columnsOf(withMeasured: boolean, withOverlap: boolean, planDimensions: readonly Dimension[]) {
+function Overlap({ plan }: { plan: Plan }) {
+  if (plan.forwardOverlap === plan.backwardOverlap) return <>{OVERLAP_WORDS[plan.forwardOverlap]}</>;
+  return <span className="cell-stack"><span><span className="nothing">forward</span> {OVERLAP_WORDS[plan.forwardOverlap]}</span><span><span className="nothing">backward</span> {OVERLAP_WORDS[plan.backwardOverlap]}</span></span>;
+}
+
+/** The predicted step time, and what it may as well be by the spread of what was measured. */
+function PlannedTime({ row, isTied }: { row: PlanRow; isTied: boolean }) {
+  const range = row.candidate.predicted.stepTimeRangeSeconds;
+  const seconds = formatSeconds(plannedStepSeconds(row));
+  if (range === undefined) return <>{seconds}</>;
+  return <span className="cell-stack"><span>{seconds}</span><span className="cell-range">{formatSecondsRange(range)}</span>{isTied && <span className="tie">tie</span>}</span>;
+}
+
+function columnsOf(withMeasured: boolean, withOverlap: boolean, planDimensions: readonly Dimension[], tied: ReadonlySet<string>) {
   const number = helper.accessor(({ rank }) => rank, { id: "rank" });
   const dimensions = planDimensions.map(({ key, symbol }) =>
     helper.accessor(({ candidate }) => Number(dimensionValue(candidate.plan, key)), { id: key, header: symbol, cell: ({ row }) => dimensionValue(row.original.candidate.plan, key) }),
   );
   const time = [
-    helper.accessor(plannedStepSeconds, { id: "plannedTime", cell: ({ row }) => formatSeconds(plannedStepSeconds(row.original)) }),
+    helper.accessor(plannedStepSeconds, { id: "plannedTime", cell: ({ row }) => <PlannedTime row={row.original} isTied={tied.has(row.original.key)} /> }),
     helper.accessor(measuredStepSeconds, { id: "measuredTime", sortUndefined: "last", cell: ({ row }) => figure(measuredStepSeconds(row.original), formatSeconds) }),
     helper.accessor(({ place }) => place, { id: "place", sortUndefined: "last", cell: ({ row }) => figure(row.original.place, String) }),
     helper.accessor((row) => compare(row).timeError, { id: "timeError", sortUndefined: "last", cell: ({ row }) => figure(compare(row.original).timeError, formatSignedPercent) }),
@@ -73,7 +86,7 @@ function columnsOf(withMeasured: boolean, withOverlap: boolean, planDimensions: 
   ];
   // The reason has room beside the state where nothing was measured.
   const state = helper.display({ id: "state", cell: ({ row }) => <><State row={row.original} />{!withMeasured && <Barred row={row.original} />}</> });
-  const overlap = withOverlap ? [helper.accessor(({ candidate }) => overlapOf(candidate.plan), { id: "overlap", cell: ({ row }) => overlapOf(row.original.candidate.plan) })] : [];
+  const overlap = withOverlap ? [helper.accessor(({ candidate }) => overlapOf(candidate.plan), { id: "overlap", cell: ({ row }) => <Overlap plan={row.original.candidate.plan} /> })] : [];
   const kept = <T,>(group: T[]): T[] => (withMeasured ? group : group.slice(0, 1));
   return {
     columns: helper.columns([number, ...dimensions, ...overlap, ...kept(time), ...kept(rate), ...kept(memory), state]),
@@ -92,10 +105,11 @@ const hasNote = (row: PlanRow, withMeasured: boolean): boolean => Boolean(row.tr
 
 /** The plans, predicted beside measured; a row opens to everything that is known of it. */
 export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; withMeasured: boolean; label: string }) {
-  const withOverlap = rows.some(({ candidate }) => overlapOf(candidate.plan) !== "none");
+  const withOverlap = rows.some(({ candidate }) => overlapOf(candidate.plan) !== OVERLAP_WORDS.none);
   const dimensions = useMemo(() => dimensionsOf(rows.map(({ candidate }) => candidate.plan)), [rows]);
   const looks = useMemo((): Readonly<Record<string, ColumnLook>> => ({ ...LOOKS, ...Object.fromEntries(dimensions.map((dimension) => [dimension.key, lookOfDimension(dimension)])) }), [dimensions]);
-  const { columns, spans } = useMemo(() => columnsOf(withMeasured, withOverlap, dimensions), [withMeasured, withOverlap, dimensions]);
+  const tied = useMemo(() => tiedRows(rows), [rows]);
+  const { columns, spans } = useMemo(() => columnsOf(withMeasured, withOverlap, dimensions, tied), [withMeasured, withOverlap, dimensions, tied]);
   const table = useTable({ features, columns, data: rows, getRowId: ({ key }) => key, enableSortingRemoval: true, sortDescFirst: false });
   const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
   const toggle = (key: string): void => setOpen((at) => { const next = new Set(at); if (!next.delete(key)) next.add(key); return next; });
@@ -158,6 +172,12 @@ export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; with
           })}
         </Body>
       </Table>
+      {rows.some(({ candidate }) => candidate.predicted.stepTimeRangeSeconds) && (
+        <Text size="sm" c="dimmed" mt="xs">
+          Below a predicted step time: from – to, with every measurement of the profile at its 10th and at its 90th percentile.
+          {tied.size > 1 && ` The ranges of ${tied.size} of these ${rows.length} plans touch the first one’s: they tie, and only trials tell them apart.`}
+        </Text>
+      )}
       <PlanLegend dimensions={dimensions} />
     </>
   );

@@ -1,0 +1,81 @@
+import { cheapestCluster, explain, largestSequence, paretoFront, sweep, whyNot } from "@internevo/advisor";
+import { CostModel, planFault, sumLines } from "@internevo/cost-model";
+import type { CheapestClusterRequest, ClusterChoiceAnswer, ExplanationAnswer, ExportedConfigurationAnswer, FrameworkName, ImportRequest, LargestSequenceAnswer, PlanMemoryAnswer, SweepAnswerRow, SweptAxis, WhyNotAnswer } from "@internevo/contracts";
+import { planLabel, ProblemError, worldSize, type Candidate, type JobSpec, type Plan, type Profile } from "@internevo/domain";
+import { exportConfiguration, importConfiguration, type ImportedConfiguration } from "@internevo/frameworks";
+
+interface Subject {
+  readonly spec: JobSpec;
+  readonly profile: Profile;
+}
+
+/** One question about plans, small enough to be a turn of a thread: sweeps are asked value by value, fronts some points at a time. */
+export type Question =
+  | ({ readonly kind: "why-not"; readonly plan: Plan } & Subject)
+  | ({ readonly kind: "explain"; readonly a: Plan; readonly b: Plan } & Subject)
+  | ({ readonly kind: "memory"; readonly plan: Plan } & Subject)
+  | ({ readonly kind: "sweep"; readonly axis: SweptAxis; readonly value: number } & Subject)
+  | ({ readonly kind: "largest-sequence"; readonly unitTokens: number; readonly sequences: number } & Subject)
+  | ({ readonly kind: "pareto"; readonly points: number } & Subject)
+  | ({ readonly kind: "cluster"; readonly nodes: number } & Pick<CheapestClusterRequest, "tokens" | "seconds" | "pricePerGpuHour"> & Subject)
+  | { readonly kind: "export"; readonly spec: JobSpec; readonly plan: Plan; readonly framework: FrameworkName }
+  | ({ readonly kind: "import" } & Pick<ImportRequest, "framework" | "files" | "nodes" | "gpusPerNode">);
+
+export interface Answers {
+  readonly "why-not": WhyNotAnswer;
+  readonly explain: ExplanationAnswer;
+  readonly memory: PlanMemoryAnswer;
+  readonly sweep: SweepAnswerRow;
+  readonly "largest-sequence": LargestSequenceAnswer;
+  readonly pareto: readonly Candidate[];
+  /** Null: no plan is feasible there. */
+  readonly cluster: ClusterChoiceAnswer | null;
+  readonly export: ExportedConfigurationAnswer;
+  readonly import: ImportedConfiguration;
+}
+
+/** Memory of one rank of each pipeline stage by line. @throws ProblemError `plan-invalid` for a plan whose factors do not divide the job. */
+function memoryOf(spec: JobSpec, profile: Profile, plan: Plan): PlanMemoryAnswer {
+  const fault = planFault(plan, spec);
+  if (fault !== null) {
+    throw new ProblemError("plan-invalid", `the plan does not divide the job: ${fault.message}`, [{ field: "plan", value: planLabel(plan), message: `${fault.reason}: ${fault.message}`, remedy: "ask why-not for the smallest change that makes it feasible" }]);
+  }
+  const ranks = worldSize(plan) / plan.pipelineParallel;
+  const stages = new CostModel(spec, profile).stageMemory(plan).map((lines, stage) => ({ stage, ranks, bytes: sumLines(lines), lines }));
+  const fullestStage = stages.reduce((fullest, { bytes }, stage) => (bytes > (stages[fullest]?.bytes ?? 0) ? stage : fullest), 0);
+  return { plan, memoryModel: spec.memoryModel, limitBytes: spec.cluster.memoryPerGpuBytes, fullestStage, stages };
+}
+
+function imported({ framework, files, nodes, gpusPerNode }: Extract<Question, { kind: "import" }>): ImportedConfiguration {
+  const [first, ...others] = files;
+  if (first === undefined) throw new Error("an import has at least one file");
+  if (nodes !== undefined && gpusPerNode === undefined) throw new ProblemError("bad-request", "nodes needs gpusPerNode", [{ field: "gpusPerNode", message: "is missing", remedy: "give both, or neither where the configuration says them" }]);
+  return importConfiguration(framework, [first, ...others], gpusPerNode === undefined ? null : { nodes: nodes ?? 1, gpusPerNode });
+}
+
+async function answerOf(question: Question): Promise<unknown> {
+  switch (question.kind) {
+    case "why-not":
+      return whyNot(question.spec, question.profile, question.plan);
+    case "explain":
+      return explain(question.spec, question.profile, question.a, question.b);
+    case "memory":
+      return memoryOf(question.spec, question.profile, question.plan);
+    case "sweep":
+      return sweep(question.spec, question.profile, question.axis, [question.value])[0];
+    case "largest-sequence":
+      return largestSequence(question.spec, question.profile, { unitTokens: question.unitTokens, sequences: question.sequences });
+    case "pareto":
+      return paretoFront(question.spec, question.profile, { points: question.points });
+    case "cluster": {
+      const { nodes, tokens, seconds, pricePerGpuHour } = question;
+      return cheapestCluster(question.spec, question.profile, { nodes: [nodes], tokens, seconds, ...(pricePerGpuHour === undefined ? {} : { pricePerGpuHour }) }).considered[0] ?? null;
+    }
+    case "export":
+      return exportConfiguration(question.framework, question.spec, question.plan);
+    case "import":
+      return imported(question);
+  }
+}
+
+export const answer = <Kind extends Question["kind"]>(question: Extract<Question, { kind: Kind }>): Promise<Answers[Kind]> => answerOf(question as Question) as Promise<Answers[Kind]>;

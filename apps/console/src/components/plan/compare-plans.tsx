@@ -1,0 +1,96 @@
+import type { ExplanationAnswer, ExplanationTerm } from "@internevo/contracts";
+import { planLabel } from "@internevo/domain";
+import { NativeSelect, Text } from "@mantine/core";
+import { useState } from "react";
+import { useExplanation, type Subject } from "../../data/advice.ts";
+import type { PlanRow } from "../../data/plan-rows.ts";
+import { formatBytes, formatSeconds, formatSecondsRange, formatSigned } from "../../text/format.ts";
+import { lineName, TIME_WORDS } from "../../text/words.ts";
+import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../data-table.tsx";
+import { Failed, Loading } from "../states.tsx";
+import { Changes } from "./plan-changes.tsx";
+
+/** How far a term speaks for one of the two: to the left for A, to the right for B. */
+function Balance({ difference, most }: { difference: number; most: number }) {
+  const share = most > 0 ? (50 * Math.abs(difference)) / most : 0;
+  return (
+    <span className="balance" aria-hidden="true">
+      {share > 0 && <span className={difference > 0 ? "balance-a" : "balance-b"} style={{ width: `${share.toFixed(2)}%`, ...(difference > 0 ? { right: "50%" } : { left: "50%" }) }} />}
+    </span>
+  );
+}
+
+interface TermsProps {
+  readonly title: string;
+  readonly terms: readonly ExplanationTerm[];
+  readonly wordOf: (name: string) => string;
+  readonly format: (value: number) => string;
+}
+
+function Terms({ title, terms, wordOf, format }: TermsProps) {
+  const most = Math.max(0, ...terms.map(({ difference }) => Math.abs(difference)));
+  const sum = (of: "a" | "b" | "difference"): number => terms.reduce((total, term) => total + term[of], 0);
+  return (
+    <Table label={title} narrow="cards" className="terms-table">
+      <Head><Row><Column>{title}</Column><Column numeric>A</Column><Column numeric>B</Column><Column numeric>B − A</Column><Column className="balance-head">A better · B better</Column></Row></Head>
+      <Body>
+        {terms.map(({ name, a, b, difference }) => (
+          <Row key={name} name={name}>
+            <RowTitle>{wordOf(name)}</RowTitle>
+            <Cell label="A" numeric>{format(a)}</Cell>
+            <Cell label="B" numeric>{format(b)}</Cell>
+            <Cell label="B − A" numeric>{formatSigned(difference, format)}</Cell>
+            <Cell className="balance-cell"><Balance difference={difference} most={most} /></Cell>
+          </Row>
+        ))}
+        <Row className="row-sum">
+          <RowTitle>Together</RowTitle>
+          <Cell label="A" numeric>{format(sum("a"))}</Cell>
+          <Cell label="B" numeric>{format(sum("b"))}</Cell>
+          <Cell label="B − A" numeric>{formatSigned(sum("difference"), format)}</Cell>
+          <Cell className="balance-cell">{""}</Cell>
+        </Row>
+      </Body>
+    </Table>
+  );
+}
+
+/** What the ranges of the two times say about the difference. */
+function rangesText({ a, b }: ExplanationAnswer): string | undefined {
+  const [one, two] = [a.predicted.stepTimeRangeSeconds, b.predicted.stepTimeRangeSeconds];
+  if (!one || !two) return undefined;
+  const touch = one.low <= two.high && two.low <= one.high;
+  return `A takes ${formatSecondsRange(one)}, B ${formatSecondsRange(two)} by the profile's spread: ${touch ? "by prediction they tie" : "they are apart"}.`;
+}
+
+function Explained({ answer }: { answer: ExplanationAnswer }) {
+  const ranges = rangesText(answer);
+  return (
+    <div className="answer">
+      <Text fw={600}>{answer.summary}</Text>
+      {ranges !== undefined && <Text size="sm" c="dimmed">{ranges}</Text>}
+      {(!answer.a.fits || !answer.b.fits) && <Text size="sm" className="text-bad">{answer.a.fits ? "B does not fit in memory." : answer.b.fits ? "A does not fit in memory." : "Neither fits in memory."}</Text>}
+      {answer.changes.length > 0 ? <Changes label="From A to B" changes={answer.changes} /> : <Text size="sm">They are the same plan.</Text>}
+      <Terms title="Time of a step" terms={answer.time} wordOf={(name) => TIME_WORDS[name as keyof typeof TIME_WORDS] ?? lineName(name)} format={formatSeconds} />
+      <Terms title="Memory of the fullest rank" terms={answer.memory} wordOf={lineName} format={formatBytes} />
+    </div>
+  );
+}
+
+/** Two of the plans, and why one takes longer than the other. */
+export function ComparePlans({ rows, subject }: { rows: readonly PlanRow[]; subject: Subject }) {
+  const first = rows.find(({ chosen }) => chosen)?.key ?? rows[0]?.key ?? "";
+  const [a, setA] = useState(first);
+  const [b, setB] = useState(rows.find(({ key }) => key !== first)?.key ?? first);
+  const query = useExplanation(subject, rows.find(({ key }) => key === a)?.candidate.plan ?? a, rows.find(({ key }) => key === b)?.candidate.plan ?? b);
+  const options = rows.map(({ key, rank, chosen, candidate }) => ({ value: key, label: `#${rank}${chosen ? ", chosen" : ""}: ${planLabel(candidate.plan)}` }));
+  return (
+    <>
+      <div className="plan-pickers">
+        <NativeSelect label="Plan A" data={options} value={a} onChange={(event) => setA(event.currentTarget.value)} />
+        <NativeSelect label="Plan B" data={options} value={b} onChange={(event) => setB(event.currentTarget.value)} />
+      </div>
+      {query.data ? <Explained answer={query.data} /> : query.isError ? <Failed what="comparison" error={query.error} onRetry={() => void query.refetch()} /> : <Loading label="comparison" rows={4} />}
+    </>
+  );
+}

@@ -1,0 +1,71 @@
+import { SWEPT_AXES, type SweptAxis } from "@internevo/contracts";
+import { NativeSelect, NumberInput, TextInput } from "@mantine/core";
+import { axisValues, EXAMPLES } from "../../text/axis-values.ts";
+import { AXIS_WORDS, type QuestionKind } from "./questions.ts";
+
+/** What the fields hold, whichever of them are shown. */
+export interface Asked {
+  readonly axis: SweptAxis;
+  readonly values: string;
+  readonly unitTokens: number | string;
+  readonly sequences: number | string;
+  readonly trillions: number | string;
+  readonly days: number | string;
+  readonly price: number | string;
+  readonly nodes: string;
+}
+
+export const ASKED_FIRST: Asked = { axis: "sequence", values: EXAMPLES.sequence, unitTokens: 1024, sequences: 1, trillions: 1, days: 30, price: "", nodes: "" };
+
+/** What keeps the question from being asked; undefined: nothing. */
+export function faultOf(kind: QuestionKind, asked: Asked): { readonly field: keyof Asked; readonly message: string } | undefined {
+  const number = (field: keyof Asked): { field: keyof Asked; message: string } | undefined => (typeof asked[field] === "number" && asked[field] > 0 ? undefined : { field, message: "Give a number above 0" });
+  if (kind === "sweep") {
+    const read = axisValues(asked.axis, asked.values);
+    return "fault" in read ? { field: "values", message: read.fault } : undefined;
+  }
+  if (kind === "largest") return number("unitTokens") ?? number("sequences");
+  if (kind === "pareto") return undefined;
+  const sizes = asked.nodes.trim() === "" ? undefined : axisValues("nodes", asked.nodes);
+  return number("trillions") ?? number("days") ?? (sizes && "fault" in sizes ? { field: "nodes", message: sizes.fault } : undefined);
+}
+
+interface FieldsProps {
+  readonly kind: QuestionKind;
+  readonly asked: Asked;
+  readonly onChange: (changes: Partial<Asked>) => void;
+  /** Shown once somebody tried to ask. */
+  readonly fault: ReturnType<typeof faultOf>;
+}
+
+export function QuestionFields({ kind, asked, onChange, fault }: FieldsProps) {
+  const errorOf = (field: keyof Asked): string | undefined => (fault?.field === field ? fault.message : undefined);
+  if (kind === "sweep") {
+    return (
+      <div className="fields">
+        <NativeSelect
+          label="Axis" description="What is varied" value={asked.axis} data={SWEPT_AXES.map((value) => ({ value, label: AXIS_WORDS[value].name }))}
+          onChange={(event) => { const axis = event.currentTarget.value as SweptAxis; onChange({ axis, values: EXAMPLES[axis] }); }}
+        />
+        <TextInput label="Values" description={`${AXIS_WORDS[asked.axis].about}; a..b doubles from a to b`} value={asked.values} onChange={(event) => onChange({ values: event.currentTarget.value })} error={errorOf("values")} className="grow" spellCheck={false} autoComplete="off" />
+      </div>
+    );
+  }
+  if (kind === "largest") {
+    return (
+      <div className="fields">
+        <NumberInput label="Multiple of" description="Tokens" min={1} allowDecimal={false} thousandSeparator="," value={asked.unitTokens} onChange={(unitTokens) => onChange({ unitTokens })} error={errorOf("unitTokens")} />
+        <NumberInput label="Sequences" description="Of a step" min={1} allowDecimal={false} value={asked.sequences} onChange={(sequences) => onChange({ sequences })} error={errorOf("sequences")} />
+      </div>
+    );
+  }
+  if (kind === "pareto") return null;
+  return (
+    <div className="fields">
+      <NumberInput label="Tokens to train on" description="In trillions (10¹²)" min={0} value={asked.trillions} onChange={(trillions) => onChange({ trillions })} error={errorOf("trillions")} />
+      <NumberInput label="Deadline" description="In days" min={0} value={asked.days} onChange={(days) => onChange({ days })} error={errorOf("days")} />
+      <NumberInput label="Price" description="Of a GPU for an hour; may be empty" min={0} value={asked.price} onChange={(price) => onChange({ price })} />
+      <TextInput label="Nodes" description="Empty: powers of two up to the job's" placeholder="8, 16, 32" value={asked.nodes} onChange={(event) => onChange({ nodes: event.currentTarget.value })} error={errorOf("nodes")} spellCheck={false} autoComplete="off" />
+    </div>
+  );
+}

@@ -1,0 +1,119 @@
+import type { InternEvoClient } from "@internevo/client";
+import { parseBytes } from "@internevo/domain";
+import { Button, Group, NativeSelect, SegmentedControl, Text, TextInput } from "@mantine/core";
+import { useMutation } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { useState, type FormEvent } from "react";
+import { InsertExample, JobField, Refusal, useJobText } from "../components/job-editor.tsx";
+import { Page } from "../components/page.tsx";
+import { Loading } from "../components/states.tsx";
+import { ASKED_FIRST, faultOf, QuestionFields, type Asked } from "../components/what-if/question-fields.tsx";
+import { QUESTIONS, type Outcome, type QuestionKind } from "../components/what-if/questions.ts";
+import { WhatIfResult } from "../components/what-if/results.tsx";
+import type { Subject } from "../data/advice.ts";
+import { useJobs } from "../data/queries.ts";
+import { useSession } from "../session/session.tsx";
+import { axisValues } from "../text/axis-values.ts";
+
+const route = getRouteApi("/what-if");
+
+const DAY_SECONDS = 86_400;
+
+async function ask(client: InternEvoClient, subject: Subject, kind: QuestionKind, asked: Asked): Promise<Outcome> {
+  const values = (axis: Asked["axis"], text: string): number[] => {
+    const read = axisValues(axis, text);
+    return "values" in read ? read.values : [];
+  };
+  switch (kind) {
+    case "sweep":
+      return { kind, answer: await client.sweep({ ...subject, axis: asked.axis, values: values(asked.axis, asked.values) }) };
+    case "largest":
+      return { kind, answer: await client.largestSequence({ ...subject, unitTokens: Number(asked.unitTokens), sequences: Number(asked.sequences) }) };
+    case "pareto":
+      return { kind, answer: await client.paretoFront(subject) };
+    case "cluster": {
+      const seconds = Number(asked.days) * DAY_SECONDS;
+      const price = typeof asked.price === "number" ? { pricePerGpuHour: asked.price } : {};
+      const nodes = asked.nodes.trim() === "" ? {} : { nodes: values("nodes", asked.nodes) };
+      return { kind, seconds, answer: await client.cheapestCluster({ ...subject, tokens: Number(asked.trillions) * 1e12, seconds, ...price, ...nodes }) };
+    }
+  }
+}
+
+/** Memory of a GPU as a job file has it; undefined where it says nothing that can be read. */
+function writtenLimit(job: unknown): number | undefined {
+  const memory = (job as { cluster?: { memoryPerGpu?: unknown } } | undefined)?.cluster?.memoryPerGpu;
+  return typeof memory === "string" || typeof memory === "number" ? parseBytes(memory) : undefined;
+}
+const writtenName = (job: unknown): string => {
+  const name = (job as { name?: unknown } | undefined)?.name;
+  return typeof name === "string" ? name : "job";
+};
+
+interface Done {
+  readonly outcome: Outcome;
+  readonly jobName: string;
+  readonly limitBytes: number | undefined;
+}
+
+export function WhatIfPage() {
+  const { client } = useSession();
+  const { job: given } = route.useSearch();
+  const navigate = route.useNavigate();
+  const listed = useJobs(undefined);
+  const jobs = listed.data?.pages.flatMap(({ items }) => items) ?? [];
+  const [source, setSource] = useState<"job" | "file" | undefined>();
+  // Without jobs there is nothing to choose from.
+  const shown = source ?? (given !== undefined || jobs.length > 0 || listed.isPending ? "job" : "file");
+  const jobId = given ?? jobs[0]?.id;
+  const file = useJobText();
+  const [profile, setProfile] = useState("");
+  const [kind, setKind] = useState<QuestionKind>("sweep");
+  const [asked, setAsked] = useState(ASKED_FIRST);
+  const [tried, setTried] = useState(false);
+  const fault = faultOf(kind, asked);
+
+  const question = useMutation({
+    mutationFn: async (subject: Subject): Promise<Done> => {
+      const outcome = await ask(client, subject, kind, asked);
+      if (subject.jobId === undefined) return { outcome, jobName: writtenName(subject.job), limitBytes: writtenLimit(subject.job) };
+      const { name, spec } = await client.getJob(subject.jobId);
+      return { outcome, jobName: name, limitBytes: spec.cluster.memoryPerGpuBytes };
+    },
+  });
+  const submit = (event: FormEvent): void => {
+    event.preventDefault();
+    setTried(true);
+    const named = profile.trim() === "" ? {} : { profile: profile.trim() };
+    if (shown === "job") {
+      if (!fault && jobId !== undefined) question.mutate({ jobId, ...named });
+      return;
+    }
+    const document = file.read();
+    if (!fault && document) question.mutate({ job: document.value, ...named });
+  };
+  const known = jobs.some(({ id }) => id === jobId);
+  return (
+    <Page title="What if" lead="The best plan under other circumstances, by prediction. Nothing is run or stored.">
+      <form onSubmit={submit} className="job-editor">
+        <SegmentedControl aria-label="Where the job comes from" className="fit" value={shown} onChange={(value) => setSource(value === "file" ? "file" : "job")} data={[{ value: "job", label: "A submitted job" }, { value: "file", label: "A job file" }]} />
+        {shown === "job" ? (
+          listed.isPending ? <Loading label="jobs" rows={1} /> : jobId === undefined ? <Text size="sm">No job was submitted yet: paste a job file instead.</Text> : (
+            <NativeSelect
+              label="Job" value={jobId} onChange={(event) => void navigate({ search: { job: event.currentTarget.value }, replace: true })}
+              data={[...(known ? [] : [{ value: jobId, label: "" }]), ...jobs.map(({ id, name, model, cluster }) => ({ value: id, label: `${name} (${model}, ${cluster})` }))].map((option) => (option.label === "" ? { ...option, label: option.value } : option))}
+            />
+          )
+        ) : <JobField file={file} minRows={8} />}
+        <TextInput label="Profile" description={shown === "job" ? "Empty: the one that the job was planned with" : "Name of a shipped one, e.g. a800-128; empty: the newest of the cluster"} value={profile} onChange={(event) => setProfile(event.currentTarget.value)} maw={360} spellCheck={false} autoComplete="off" />
+        <NativeSelect label="Question" value={kind} onChange={(event) => { setKind(event.currentTarget.value as QuestionKind); setTried(false); }} data={[...QUESTIONS]} maw={360} />
+        <QuestionFields kind={kind} asked={asked} onChange={(changes) => setAsked((before) => ({ ...before, ...changes }))} fault={tried ? fault : undefined} />
+        {shown === "file" && file.faults}
+        {question.error && <Refusal error={question.error} lineOf={shown === "file" ? file.lineOf : undefined} />}
+        <Group gap="xs"><Button type="submit" loading={question.isPending} disabled={shown === "job" ? jobId === undefined : file.text.trim() === ""}>Ask</Button>{shown === "file" && <InsertExample file={file} />}</Group>
+      </form>
+      <div aria-live="polite">{question.isPending && <Text size="sm" c="dimmed">Every plan of the space is being evaluated, for each case…</Text>}</div>
+      {question.data && !question.isPending && <WhatIfResult outcome={question.data.outcome} limitBytes={question.data.limitBytes} jobName={question.data.jobName} />}
+    </Page>
+  );
+}

@@ -1,0 +1,18 @@
+import { expect, it } from "vitest";
+import { axisValues, EXAMPLES } from "./axis-values.ts";
+
+it("reads values of a sweep as the command line does", () => {
+  expect(axisValues("sequence", "4k, 8192,1m")).toEqual({ values: [4096, 8192, 2 ** 20] });
+  expect(axisValues("batch", "1m..4m")).toEqual({ values: [2 ** 20, 2 ** 21, 2 ** 22] });
+  expect(axisValues("memory", "80GB, 24GiB")).toEqual({ values: [24 * 2 ** 30, 80e9] });
+  expect(axisValues("inter-node-bandwidth", "0.25..1")).toEqual({ values: [0.25, 0.5, 1] });
+  expect(axisValues("nodes", "8,2,8")).toEqual({ values: [2, 8] });
+  for (const [axis, text] of Object.entries(EXAMPLES)) expect(axisValues(axis as keyof typeof EXAMPLES, text)).toHaveProperty("values");
+});
+
+it("says what is no value, before anything is asked", () => {
+  for (const text of ["", "x", "4k,", "4k..8k..16k", "-1", "0", "1..x"]) expect(axisValues("sequence", text)).toHaveProperty("fault");
+  expect(axisValues("nodes", "8..2")).toEqual({ fault: "8..2 goes down; write the smaller value first" });
+  expect(axisValues("nodes", "1..1e300")).toEqual({ fault: "these are more than 64 values" });
+  expect(axisValues("nodes", "4k")).toHaveProperty("fault");
+});

@@ -1,0 +1,70 @@
+import { join } from "node:path";
+import { isLive, SlurmAwayError, type SlurmControl, type SlurmJob, type SlurmRequest } from "./control.ts";
+import { readClaim } from "./files.ts";
+import { slurmJobName, writeSlurmRecord, type SlurmRecord } from "./record.ts";
+import { JOB_FILES } from "./script.ts";
+
+/**
+ * The Slurm job of a record: found again, submitted at most once. Name and claim make it so: the name finds a submission whose answer was
+ * never heard, and of two that arrived all the same only the first to start does anything.
+ */
+export class SubmittedJob {
+  readonly #control: SlurmControl;
+  readonly #runDirectory: string;
+  #record: SlurmRecord;
+
+  constructor(control: SlurmControl, runDirectory: string, record: SlurmRecord) {
+    this.#control = control;
+    this.#runDirectory = runDirectory;
+    this.#record = record;
+  }
+
+  get record(): SlurmRecord {
+    return this.#record;
+  }
+
+  update(change: Partial<SlurmRecord>): void {
+    this.#record = { ...this.#record, ...change };
+    writeSlurmRecord(this.#runDirectory, this.#record);
+  }
+
+  file(name: keyof typeof JOB_FILES): string {
+    return join(this.#record.directory, JOB_FILES[name]);
+  }
+
+  /** Asks Slurm; when several jobs have the name, those that are not the one are cancelled. @returns undefined when Slurm does not know it (any more). */
+  async look(): Promise<SlurmJob | undefined> {
+    const jobs = await this.#control.jobsNamed(slurmJobName(this.#record.marker));
+    const claimed = readClaim(this.file("claim"));
+    const wanted = claimed ?? this.#record.jobId ?? jobs.map((job) => job.id).sort((a, b) => a - b)[0];
+    for (const job of jobs) if (job.id !== wanted && isLive(job)) await this.#control.cancel(job.id);
+    if (wanted !== undefined && wanted !== this.#record.jobId) this.update({ jobId: wanted });
+    return jobs.find((job) => job.id === wanted);
+  }
+
+  /** Submits unless that has been done. @throws SlurmRefusalError, SlurmAwayError */
+  async ensure(request: SlurmRequest): Promise<void> {
+    if (this.#record.jobId !== null) return;
+    await this.look();
+    if (this.#record.jobId !== null) return;
+    this.update({ jobId: await this.#control.submit(request) });
+  }
+
+  /**
+   * Cancels the job and waits until its ranks are gone.
+   * @param seconds how long Slurm may take; @returns whether it is over: if not, the record says that it is to be cancelled.
+   */
+  async cancel(seconds: number, pause: (milliseconds: number) => Promise<unknown>): Promise<boolean> {
+    if (!this.#record.cancelled) this.update({ cancelled: true });
+    for (const end = performance.now() + seconds * 1000; ; await pause(500)) {
+      try {
+        const job = await this.look();
+        if (job ? !isLive(job) : true) return true;
+        if (job && performance.now() < end) await this.#control.cancel(job.id);
+      } catch (error) {
+        if (!(error instanceof SlurmAwayError)) throw error;
+      }
+      if (performance.now() >= end) return false;
+    }
+  }
+}

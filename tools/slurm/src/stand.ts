@@ -1,0 +1,195 @@
+import { execFile, spawn, spawnSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { hostname, tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+import { promisify } from "node:util";
+import { freePort } from "../../../libs/local-stack/src/ports.ts";
+
+/** Folders of this tool begin so; the number behind it is the owner's process. */
+const PREFIX = "internevo-slurm-";
+const PROGRAMS = ["slurmctld", "slurmd", "munged", "sbatch", "squeue", "scontrol", "sinfo", "scancel", "srun", "unshare", "setpriv"];
+const SEARCH_PATH = [...(process.env["PATH"] ?? "").split(delimiter), "/usr/sbin", "/sbin"];
+
+const run = promisify(execFile);
+
+/** Why no Slurm can be started here, or undefined. */
+export function whyImpossible(): string | undefined {
+  if (process.getuid?.() !== 0) return "Slurm's daemons on this machine need root, to act for each other and to name their nodes";
+  const missing = PROGRAMS.filter((program) => !SEARCH_PATH.some((directory) => directory !== "" && existsSync(join(directory, program))));
+  if (missing.length > 0) return `${missing.join(", ")} cannot be found: install slurmctld, slurmd, slurm-client, slurm-wlm-basic-plugins and munge`;
+  const tried = spawnSync("unshare", ["--pid", "--fork", "--kill-child", "--mount", "--uts", "--mount-proc", "--propagation", "private", "sh", "-c", "hostname n1 && mount -t tmpfs tmpfs /dev/shm"], { encoding: "utf8" });
+  if (tried.error) return `unshare cannot be started: ${tried.error.message}`;
+  return tried.status === 0 ? undefined : `namespaces cannot be made here: ${tried.stderr.trim().split("\n").at(-1) ?? `exit code ${tried.status}`}`;
+}
+
+export interface SlurmOptions {
+  /** Nodes n1, n2, …. Default 3. */
+  readonly nodes?: number;
+  /** CPUs that each node claims to have, whatever the machine has. Default 4. */
+  readonly cpusPerNode?: number;
+  /** More lines of slurm.conf. */
+  readonly configuration?: readonly string[];
+}
+
+export interface SlurmStand {
+  readonly directory: string;
+  readonly nodes: readonly string[];
+  /** For every Slurm command. */
+  readonly environment: { readonly SLURM_CONF: string };
+  /** A Slurm command's standard output. */
+  slurm(program: string, ...parameters: string[]): Promise<string>;
+  killController(): Promise<void>;
+  startController(): Promise<void>;
+  /** Ends everything of a node at once; Slurm finds it out by itself. */
+  killNode(node: string): Promise<void>;
+  /** The node's daemon again; a node that is DOWN comes back by itself. */
+  startNode(node: string): Promise<void>;
+  /** Starts slurmrestd. @returns its address; undefined where it is not installed. */
+  startRest(): Promise<string | undefined>;
+  /** Waits until so many nodes can take jobs. */
+  untilUp(nodes: number, seconds?: number): Promise<void>;
+  logs(): string;
+  stop(): Promise<void>;
+}
+
+function configurationOf(directory: string, nodes: readonly string[], cpus: number, ports: readonly number[]): string {
+  const [controller, ...daemons] = ports;
+  return [
+    "ClusterName=internevo",
+    "SlurmctldHost=front(127.0.0.1)",
+    `SlurmctldPort=${controller}`,
+    "SlurmUser=root",
+    "SlurmdUser=root",
+    "AuthType=auth/munge",
+    "CredType=cred/munge",
+    // A credential of a job that starts again is refused until the old one has expired.
+    `AuthInfo=socket=${directory}/munge.socket,cred_expire=5`,
+    `StateSaveLocation=${directory}/state`,
+    `SlurmdSpoolDir=${directory}/spool/%n`,
+    `TmpFS=${directory}/tmp/%n`,
+    `SlurmctldPidFile=${directory}/slurmctld.pid`,
+    `SlurmdPidFile=${directory}/slurmd.%n.pid`,
+    `SlurmctldLogFile=${directory}/log/slurmctld.log`,
+    `SlurmdLogFile=${directory}/log/slurmd.%n.log`,
+    "ProctrackType=proctrack/linuxproc",
+    "TaskPlugin=task/none",
+    "JobAcctGatherType=jobacct_gather/none",
+    "AccountingStorageType=accounting_storage/none",
+    "SwitchType=switch/none",
+    "MpiDefault=pmix",
+    "SelectType=select/cons_tres",
+    "SelectTypeParameters=CR_Core",
+    // Nodes say what is written here, not what the machine has.
+    "SlurmdParameters=config_overrides",
+    "SchedulerType=sched/backfill",
+    "SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0,sched_min_interval=200000,bf_resolution=1",
+    "ReturnToService=2",
+    "SlurmctldTimeout=10",
+    "SlurmdTimeout=6",
+    "InactiveLimit=0",
+    "MinJobAge=300",
+    "KillWait=5",
+    "JobRequeue=1",
+    ...nodes.map((node, index) => `NodeName=${node} NodeHostname=${node} NodeAddr=127.0.0.1 Port=${daemons[index]} CPUs=${cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket=${cpus} ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN`),
+    `PartitionName=main Nodes=${nodes.join(",")} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO`,
+  ].join("\n");
+}
+
+const isAlive = (pid: number): boolean => existsSync(`/proc/${pid}`);
+
+/** Folders whose owner was killed. */
+function removeStale(): void {
+  for (const name of readdirSync(tmpdir())) {
+    const owner = name.startsWith(PREFIX) ? Number(name.slice(PREFIX.length).split("-")[0]) : Number.NaN;
+    if (Number.isInteger(owner) && !isAlive(owner)) rmSync(join(tmpdir(), name), { recursive: true, force: true });
+  }
+}
+
+/**
+ * Starts a Slurm cluster on this machine: a controller and nodes, each with a host name and shared memory of its own. It ends with this process,
+ * however that ends.
+ * @throws Error with the daemons' logs where it does not come up.
+ */
+export async function startSlurm(options: SlurmOptions = {}): Promise<SlurmStand> {
+  removeStale();
+  const nodes = Array.from({ length: options.nodes ?? 3 }, (_, index) => `n${index + 1}`);
+  const directory = mkdtempSync(join(tmpdir(), `${PREFIX}${process.pid}-`));
+  // munged wants its socket to be reachable by all.
+  chmodSync(directory, 0o711);
+  for (const each of ["log", "state", ...nodes.flatMap((node) => [`spool/${node}`, `tmp/${node}`])]) mkdirSync(join(directory, each), { recursive: true });
+  writeFileSync(join(directory, "munge.key"), randomBytes(128), { mode: 0o400 });
+  const ports: number[] = [];
+  while (ports.length <= nodes.length) {
+    const port = await freePort();
+    if (!ports.includes(port)) ports.push(port);
+  }
+  const environment = { SLURM_CONF: join(directory, "slurm.conf") };
+  writeFileSync(environment.SLURM_CONF, [configurationOf(directory, nodes, options.cpusPerNode ?? 4, ports), ...(options.configuration ?? []), ""].join("\n"));
+
+  const child = spawn(
+    "setpriv",
+    ["--pdeathsig", "KILL", "--", "unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--propagation", "private", "bash", join(import.meta.dirname, "nodes.sh"), directory, ...nodes],
+    { stdio: ["pipe", "pipe", "pipe"], env: { PATH: process.env["PATH"], LC_ALL: "C.UTF-8" } },
+  );
+  let said = "";
+  child.stderr.on("data", (chunk: Buffer) => (said += chunk.toString()));
+  const gone = new Promise<void>((resolve) => child.once("close", () => resolve()));
+  child.stdin.on("error", () => {});
+  const answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const logs = (): string => [said, ...readdirSync(join(directory, "log")).map((name) => `== ${name}\n${readFileSync(join(directory, "log", name), "utf8").split("\n").slice(-25).join("\n")}`)].join("\n");
+  const answered = async (word: string): Promise<void> => {
+    const { value } = await answers.next();
+    if (value !== word) throw new Error(`the Slurm cluster of ${hostname()} ended:\n${logs()}`);
+  };
+  const tell = async (command: string): Promise<void> => {
+    child.stdin.write(`${command}\n`);
+    await answered("done");
+  };
+  const slurm = async (program: string, ...parameters: string[]): Promise<string> => (await run(program, parameters, { env: { ...process.env, ...environment }, timeout: 60_000, maxBuffer: 1 << 26 })).stdout;
+  const stand: SlurmStand = {
+    directory, nodes, environment, slurm, logs,
+    killController: () => tell("controller-kill"),
+    startController: () => tell("controller-start"),
+    killNode: (node) => tell(`kill ${node}`),
+    startNode: (node) => tell(`start ${node}`),
+    async startRest() {
+      if (!SEARCH_PATH.some((each) => existsSync(join(each, "slurmrestd")))) return undefined;
+      await tell("rest");
+      const socket = join(directory, "slurmrestd.socket");
+      for (const end = performance.now() + 20_000; !existsSync(socket); await sleep(50)) if (performance.now() > end) throw new Error(`slurmrestd does not start:\n${logs()}`);
+      return `unix:${socket}`;
+    },
+    async untilUp(wanted, seconds = 60) {
+      let last = "";
+      for (const end = performance.now() + seconds * 1000; performance.now() < end; await sleep(100)) {
+        last = await slurm("sinfo", "--noheader", "--Node", "--states=idle,alloc,mix", "--format=%N").catch((error: Error) => error.message);
+        if (last.split("\n").filter((line) => nodes.includes(line.trim())).length >= wanted) return;
+      }
+      throw new Error(`after ${seconds} s fewer than ${wanted} nodes can take jobs: ${last}\n${logs()}`);
+    },
+    async stop() {
+      child.kill("SIGKILL");
+      await gone;
+      // Processes of the namespace end with it, which may take a moment longer than the one that was waited for.
+      for (let tries = 0; ; tries += 1) {
+        try {
+          return rmSync(directory, { recursive: true, force: true });
+        } catch (error) {
+          if (tries === 50) throw error;
+          await sleep(100);
+        }
+      }
+    },
+  };
+  try {
+    await answered("ready");
+    await stand.untilUp(nodes.length);
+    return stand;
+  } catch (error) {
+    await stand.stop();
+    throw error;
+  }
+}

@@ -1,0 +1,248 @@
+import { spawn } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { launchRanks, readSlurmRecord, type LaunchOptions, type NativeProgram } from "@internevo/launcher";
+import { Type, type TSchema } from "typebox";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { jobsOf } from "../../../libs/launcher/src/slurm/control.ts";
+import { whyImpossible } from "../src/stand.ts";
+import { createSite, type Site } from "./slurm-world.ts";
+
+const impossible = whyImpossible();
+if (impossible !== undefined) console.warn(`The tests of launches on Slurm are skipped: ${impossible}`);
+
+type Program = NativeProgram<TSchema, TSchema>;
+type Options = Partial<LaunchOptions<Program>>;
+const RANK = "${PMIX_RANK:-${OMPI_COMM_WORLD_RANK:?}}";
+/** One line that no other rank's word cuts in two. */
+const HELLO = `printf '{"event":"hello","rank":%s,"host":"%s","text":"%s"}\\n' ${RANK} "$(hostname)" "\${WORD:-}"`;
+const DONE = `printf '{"event":"done"}\\n'`;
+
+describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
+  let site: Site;
+  let directory: string;
+  beforeAll(async () => {
+    site = await createSite({}, { configuration: ["PartitionName=short Nodes=n1 MaxTime=1", "PartitionName=closed Nodes=n1 State=DOWN", "Licenses=seat:1"] });
+  });
+  afterAll(() => site.close());
+  beforeEach(() => {
+    directory = mkdtempSync(join(tmpdir(), "internevo-slurm-launch-"));
+  });
+  afterEach(async () => {
+    await site.slurm.slurm("scancel", "--user=root");
+    for (const end = performance.now() + 30_000; (await jobs()).some(({ state }) => ["RUNNING", "PENDING", "COMPLETING"].includes(state)); await sleep(100)) if (performance.now() > end) throw new Error(site.slurm.logs());
+    rmSync(directory, { recursive: true, force: true });
+  });
+
+  const jobs = async () => jobsOf(JSON.parse(await site.slurm.slurm("squeue", "--json"))).sort((a, b) => a.id - b.id);
+  const program = (body: string): Program => {
+    const path = join(directory, "program");
+    writeFileSync(path, `#!/bin/bash\n${body}\n`, { mode: 0o755 });
+    return { name: "program", path, configSchema: Type.Any(), eventSchema: Type.Any() };
+  };
+  const runDirectory = (): string => join(directory, "run");
+  interface Said { readonly event: string; readonly rank: number; readonly host: string; readonly text: string }
+  async function launch(body: string, { slurm, ...over }: Options = {}) {
+    const events: Said[] = [];
+    const queue: string[] = [];
+    const logs: string[] = [];
+    const outcome = await launchRanks<Program>({
+      program: program(body), config: { any: 1 }, ranks: 4, ranksPerNode: 2, threadsPerRank: 1, launcher: "slurm", slurm: { ...site.settings, ...slurm }, runDirectory: runDirectory(),
+      onQueue: (message) => queue.push(message), onLog: (line) => logs.push(line), ...over,
+      onEvent: (event, isRepeated) => {
+        events.push(event as Said);
+        over.onEvent?.(event, isRepeated);
+      },
+    });
+    return { outcome, events, queue, logs };
+  }
+
+  it.each(["srun", "mpirun"] as const)("places ranks by the mesh with %s: consecutive ranks fill a node, in the order of the allocation", async (start) => {
+    const { outcome, events, queue } = await launch(`sleep 1; ${HELLO}; [ ${RANK} = 0 ] && { sleep 1; ${DONE}; }; exit 0`, { slurm: { start, ...(start === "mpirun" ? { mpirun: ["mpirun", "--allow-run-as-root"] } : {}) } });
+    expect(outcome).toMatchObject({ status: "completed", exitCode: 0 });
+    const hosts = events.filter(({ event }) => event === "hello").sort((a, b) => a.rank - b.rank).map(({ host }) => host);
+    expect(hosts).toEqual(["n1", "n1", "n2", "n2"]);
+    expect(queue[0]).toMatch(/^waits in Slurm's queue as job \d+: /);
+    expect(queue.at(-1)).toMatch(/^Slurm job \d+ runs on n\[1-2\]$/);
+    expect(readSlurmRecord(runDirectory())).toBeUndefined();
+  });
+
+  it("gives ranks variables, a container's command and no secrets", async () => {
+    process.env["DATABASE_URL"] = "postgres://secret";
+    try {
+      const { events, outcome } = await launch(`WORD="$WORD-$INSIDE-\${DATABASE_URL:-none}"; ${HELLO}; ${DONE}`, { ranks: 1, ranksPerNode: 1, slurm: { environment: { WORD: "it's" }, container: ["env", "INSIDE=a box"] } });
+      expect(outcome.status).toBe("completed");
+      expect(events[0]?.text).toBe("it's-a box-none");
+    } finally {
+      delete process.env["DATABASE_URL"];
+    }
+  });
+
+  it("tells every rank of the wish for an orderly end, and ends them when they take too long", async () => {
+    const stop = new AbortController();
+    const { outcome } = await launch(`stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.1; done`, { signal: stop.signal, onEvent: () => stop.abort() });
+    expect(outcome).toMatchObject({ status: "stopped", graceful: true, exitCode: 75 });
+    const again = new AbortController();
+    const deaf = await launch(`trap '' USR1; ${HELLO}; while :; do sleep 0.1; done`, { signal: again.signal, graceSeconds: 1, onEvent: () => again.abort() });
+    expect(deaf.outcome).toMatchObject({ status: "stopped", graceful: false });
+    expect((await jobs()).every(({ state }) => state !== "RUNNING")).toBe(true);
+  });
+
+  it("lets ranks save before the time limit comes, and says so", async () => {
+    const { outcome } = await launch(`stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.1; done`, { ranks: 2, slurm: { timeLimitSeconds: 60, saveSeconds: 30 } });
+    expect(outcome).toMatchObject({ status: "failed", exitCode: 75, failure: { code: "rank-lost", message: expect.stringMatching(/^Slurm job \d+ has ended in order, with a checkpoint: its time limit was near/) } });
+    expect((await jobs()).at(-1)?.state).toBe("FAILED");
+  });
+
+  it("cancels a job that waits, and says meanwhile why it waits and when it is expected to start", async () => {
+    await site.slurm.slurm("sbatch", "--exclusive", "--nodes=3", "--time=10", "--job-name=other", "--output=/dev/null", "--wrap=sleep 600");
+    const stop = new AbortController();
+    const { outcome, queue, events } = await launch(HELLO, {
+      killSignal: stop.signal, timeoutSeconds: 600,
+      onQueue: (message) => {
+        queue_.push(message);
+        if (/the nodes that it needs are busy; Slurm expects it to start at \d{4}-\d\d-\d\d \d\d:\d\d UTC/.test(message)) stop.abort();
+      },
+    });
+    expect(outcome).toMatchObject({ status: "stopped", graceful: false });
+    expect([queue, events]).toEqual([[], []]);
+    expect(queue_.at(-1)).toMatch(/^waits in Slurm's queue as job \d+: the nodes that it needs are busy; Slurm expects/);
+    expect((await jobs()).find(({ name }) => name.startsWith("internevo-") && name !== "other" && ["PENDING", "RUNNING"].includes(name))).toBeUndefined();
+    expect((await jobs()).at(-1)?.state).toBe("CANCELLED");
+  });
+  const queue_: string[] = [];
+
+  it("takes a job back that does not start in time", async () => {
+    await site.slurm.slurm("sbatch", "--exclusive", "--nodes=3", "--job-name=other", "--output=/dev/null", "--wrap=sleep 600");
+    const { outcome } = await launch(HELLO, { slurm: { queueLimitSeconds: 3 } });
+    expect(outcome).toMatchObject({ status: "failed", failure: { code: "not-started", message: expect.stringMatching(/^Slurm did not start job \d+ within 3(\.00)? s: the nodes that it needs are busy$/), remedy: expect.stringContaining("queueLimitSeconds") } });
+    expect((await jobs()).at(-1)?.state).toBe("CANCELLED");
+  });
+
+  it.each([
+    ["more nodes than there are", { ranks: 18, ranksPerNode: 2 }, {}, /^Slurm will never start job \d+: it needs 9 nodes, and partition main has 3$/],
+    ["a partition that is none", {}, { partition: "nowhere" }, /^Slurm refuses the job: .*partition/],
+    ["more time than the partition gives", { ranks: 2 }, { partition: "short", timeLimitSeconds: 3600 }, /^Slurm will never start job \d+: it asks for more time than its partition allows \(PartitionTimeLimit\)$/],
+    ["more nodes than the partition has", {}, { partition: "short" }, /^Slurm will never start job \d+: it needs 2 nodes, and partition short has 1$/],
+  ])("refuses %s with words and a remedy", async (_, over, slurm, words) => {
+    const { outcome } = await launch(HELLO, { ...over, slurm: { nodeLossSeconds: 1, ...slurm } });
+    expect(outcome).toMatchObject({ status: "failed", failure: { code: "not-started", message: expect.stringMatching(words), remedy: expect.any(String) } });
+    expect((await jobs()).filter(({ state }) => state === "PENDING")).toEqual([]);
+  });
+
+  it("fails in words when a rank is killed, when the job is cancelled by others, and when a module is missing", async () => {
+    const killed = await launch(`${HELLO}; [ ${RANK} = 3 ] && kill -KILL $$; sleep 600`, { slurm: { launchOptions: ["--wait=2"] } });
+    expect(killed.outcome).toMatchObject({ status: "failed", failure: { code: "rank-lost", rank: 3, message: expect.stringMatching(/Slurm job \d+ on n\[1-2\]/) } });
+    let id = "";
+    const cancelled = await launch(`${HELLO}; sleep 600`, { onQueue: (message) => (id = /job (\d+) runs/.exec(message)?.[1] ?? id), onEvent: () => void site.slurm.slurm("scancel", "--full", "--user=root", "--state=RUNNING") });
+    expect(id).not.toBe("");
+    expect(cancelled.outcome).toMatchObject({ status: "failed", failure: { code: "cancelled", message: expect.stringMatching(/it was cancelled in Slurm, and not by InternEvo/) } });
+    const missing = await launch(HELLO, { slurm: { modules: ["no-such/1.0"] } });
+    expect(missing.outcome).toMatchObject({ status: "failed", failure: { code: "not-started", message: expect.stringMatching(/environment module no-such\/1.0 cannot be loaded/), remedy: expect.stringContaining("modules") } });
+  });
+
+  it("survives a controller that is gone, and one that comes back", async () => {
+    let restarted: Promise<void> | undefined;
+    const { outcome, queue } = await launch(`${HELLO}; sleep 6; [ ${RANK} = 0 ] && ${DONE}; exit 0`, {
+      onEvent: () => {
+        restarted ??= (async () => {
+          await site.slurm.killController();
+          await sleep(4000);
+          await site.slurm.startController();
+        })();
+      },
+    });
+    await restarted;
+    expect(outcome).toMatchObject({ status: "completed" });
+    expect(queue.length).toBeGreaterThan(0);
+    await site.slurm.killController();
+    const submitted = launch(`${DONE}`, { ranks: 1 });
+    await sleep(3000);
+    await site.slurm.startController();
+    const late = await submitted;
+    expect(late.outcome).toMatchObject({ status: "completed" });
+    const names = (await jobs()).map(({ name }) => name);
+    expect(new Set(names.filter((each) => each.startsWith("internevo-"))).size).toBe(names.filter((each) => each.startsWith("internevo-")).length);
+  }, 100_000);
+
+  describe("left by a supervisor", () => {
+    /** Runs the launch in a process of its own, until it says a word. */
+    async function supervisor(path: string, word: string): Promise<{ kill: () => Promise<void> }> {
+      const script = join(directory, "supervisor.ts");
+      writeFileSync(script, `import { launchRanks } from ${JSON.stringify(import.meta.resolve("@internevo/launcher"))};
+        import { Type } from ${JSON.stringify(import.meta.resolve("typebox"))};
+        await launchRanks({ program: { name: "program", path: ${JSON.stringify(path)}, configSchema: Type.Any(), eventSchema: Type.Any() }, config: { any: 1 }, ranks: 4, ranksPerNode: 2, threadsPerRank: 1, launcher: "slurm",
+          slurm: ${JSON.stringify(site.settings)}, runDirectory: ${JSON.stringify(runDirectory())}, onEvent: () => console.log("event"), onQueue: (message) => console.log("queue", message) });`);
+      const child = spawn(process.execPath, [script], { stdio: ["ignore", "pipe", "inherit"] });
+      const gone = new Promise((resolve) => child.once("close", resolve));
+      await new Promise<void>((resolve) => {
+        let said = "";
+        child.stdout.on("data", (chunk: Buffer) => {
+          said += chunk.toString();
+          if (said.includes(word)) resolve();
+        });
+      });
+      return { kill: async () => void (child.kill("SIGKILL"), await gone) };
+    }
+    const internevoJobs = async () => (await jobs()).filter(({ name }) => name === `internevo-${readdirSync(runDirectory()).find((each) => /^[0-9a-f-]{36}$/.test(each))}`);
+
+    it("is found again with everything that it said, and is submitted once", async () => {
+      const body = `${HELLO}; while [ ! -e ${join("$(dirname $0)", "go")} ]; do sleep 0.1; done; [ ${RANK} = 0 ] && ${DONE}; exit 0`;
+      const first = await supervisor(program(body).path, "event");
+      await sleep(500);
+      await first.kill();
+      writeFileSync(join(directory, "go"), "");
+      const repeated: boolean[] = [];
+      const { outcome, events } = await launch(body, { onEvent: (_event, isRepeated) => repeated.push(isRepeated) });
+      expect(outcome).toMatchObject({ status: "completed" });
+      expect(events.filter(({ event }) => event === "hello")).toHaveLength(4);
+      expect(repeated[0]).toBe(true);
+      expect(repeated.at(-1)).toBe(false);
+      expect(await internevoJobs()).toHaveLength(1);
+    });
+
+    it("is submitted once, whenever its supervisor is killed during the submission", async () => {
+      // The answer of sbatch is lost: the job is there, and nobody knows its number.
+      await site.slurm.slurm("sbatch", "--exclusive", "--nodes=3", "--job-name=other", "--output=/dev/null", "--wrap=sleep 4");
+      const body = `[ ${RANK} = 0 ] && ${DONE}; exit 0`;
+      const first = await supervisor(program(body).path, "queue waits");
+      await first.kill();
+      const file = join(runDirectory(), "slurm.json");
+      const record = JSON.parse(readFileSync(file, "utf8")) as { jobId: number | null };
+      const submitted = record.jobId;
+      writeFileSync(file, JSON.stringify({ ...record, jobId: null }));
+      const { outcome } = await launch(body);
+      expect(outcome).toMatchObject({ status: "completed" });
+      expect((await internevoJobs()).map(({ id }) => id)).toEqual([submitted]);
+    });
+
+    it("runs once, even where it was submitted twice", async () => {
+      const body = `${HELLO}; sleep 2; [ ${RANK} = 0 ] && ${DONE}; exit 0`;
+      await site.slurm.slurm("sbatch", "--exclusive", "--nodes=3", "--job-name=other", "--output=/dev/null", "--wrap=sleep 3");
+      const launched = launch(body, { ranks: 2 });
+      const record = async (): Promise<{ marker: string; directory: string; jobId: number | null }> => {
+        for (;;) {
+          const found = readSlurmRecord(runDirectory());
+          if (found && found.jobId !== null) return found;
+          await sleep(20);
+        }
+      };
+      const { marker, directory: submission } = await record();
+      // Late, as if the network had kept it.
+      await site.slurm.slurm("sbatch", "--exclusive", "--nodes=1", "--ntasks=2", `--job-name=internevo-${marker}`, "--output=/dev/null", join(submission, "job.sh"));
+      const { outcome, events } = await launched;
+      expect(outcome).toMatchObject({ status: "completed" });
+      expect(events.filter(({ event }) => event === "hello")).toHaveLength(2);
+    });
+
+    it("is cancelled first when something else is launched", async () => {
+      const first = await supervisor(program(`${HELLO}; sleep 600`).path, "event");
+      await first.kill();
+      const { outcome } = await launch(`${DONE}`, { ranks: 1, label: "another" });
+      expect(outcome).toMatchObject({ status: "completed" });
+      expect((await jobs()).map(({ state }) => state)).not.toContain("RUNNING");
+    });
+  });
+});
