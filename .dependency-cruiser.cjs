@@ -16,6 +16,10 @@ const layers = {
   client: ["contracts", "domain"],
   "local-stack": ["domain", "contracts", "bus", "store"],
 };
+const seenByPeople = {
+  console: ["client", "domain", "contracts"],
+  cli: ["client", "domain", "contracts", "cost-model", "search", "advisor", "profiles", "frameworks", "local-stack"],
+};
 const pure = ["domain", "cost-model", "simulator", "search", "profiles", "advisor"];
 
 const libraryRules = Object.entries(layers).map(([name, allowed]) => ({
@@ -41,13 +45,13 @@ module.exports = {
       from: { path: "^apps/([^/]+)/" , pathNot: "\\.test\\.ts$" },
       to: { path: "^apps/", pathNot: "^apps/$1/" },
     },
-    {
-      name: "what-people-see-goes-through-the-client",
-      comment: "the command line may start the local stack, and plan offline; everything else is the API's",
+    ...Object.entries(seenByPeople).map(([name, allowed]) => ({
+      name: `what-people-see-goes-through-the-client-${name}`,
+      comment: `apps/${name} may import ${allowed.join(", ")}: the command line may start the local stack, and plan offline; everything else is the API's`,
       severity: "error",
-      from: { path: "^apps/(cli|console)/src/" , pathNot: "\\.test\\.ts$" },
-      to: { path: "^libs/(bus|store|launcher|service-kit)/" },
-    },
+      from: { path: `^apps/${name}/src/`, pathNot: "\\.test\\.tsx?$" },
+      to: { path: "^libs/", pathNot: allowed.map((each) => `^libs/${each}/`) },
+    })),
     { name: "no-cycles", severity: "error", from: {}, to: { circular: true } },
     { name: "no-unresolvable", severity: "error", from: {}, to: { couldNotResolve: true } },
   ],

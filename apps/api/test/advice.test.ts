@@ -148,6 +148,7 @@ describe("configurations of other frameworks", () => {
   it("are exported, also as an archive, and imported again", async () => {
     for (const framework of FRAMEWORK_NAMES) {
       const exported = shaped(ExportedConfigurationSchema, await send("/plans/export", { ...subject, plan: 1, framework }));
+      expect(exported.predicted.fits).toBe(exported.predicted.peakMemoryBytes <= 80e9);
       const archive = await send("/plans/export", { ...subject, plan: 1, framework }, { accept: "application/zip" });
       expect([archive.headers["content-type"], archive.headers["content-disposition"]]).toEqual(["application/zip", `attachment; filename="seven-${framework}.zip"`]);
       const files = Object.entries(unzipSync(new Uint8Array(archive.rawPayload))).map(([name, bytes]) => ({ name, text: strFromU8(bytes) }));

@@ -9,7 +9,7 @@ const MAXIMUM_JSON_BYTES = 1 << 26;
 
 /** @param missing the code for a file that is not there; one that is there and cannot be used is `invalid`. */
 export async function readJson(path: string, field: string, { missing, invalid }: Readonly<Record<"missing" | "invalid", ProblemCode>>, what: string): Promise<unknown> {
-  const text = await readText(path, { code: invalid, missing, field, what: `${what} in JSON`, maximumBytes: MAXIMUM_JSON_BYTES });
+  const text = await readText(path, { code: invalid, missing, field, what, maximumBytes: MAXIMUM_JSON_BYTES });
   try {
     return JSON.parse(text) as unknown;
   } catch (error) {
@@ -33,7 +33,7 @@ const WrittenPlanSchema = Type.Object(
 /** A plan in a JSON file, or as tables show it ("b1 n4 a0 pp1 …"). @throws ProblemError `plan-invalid`. */
 export async function loadPlan(text: string, field: string, profile: Profile): Promise<Plan> {
   if (looksLikePlanLabel(text)) return parsePlanLabel(text);
-  const document = await readJson(text, field, { missing: "plan-invalid", invalid: "plan-invalid" }, "a plan");
+  const document = await readJson(text, field, { missing: "plan-invalid", invalid: "plan-invalid" }, 'a file with a plan in JSON, or the plan itself as tables show it, in quotes: "b1 n4 a0 pp1 …"');
   // A candidate of `--json` output holds its plan.
   const plan = typeof document === "object" && document !== null && "plan" in document ? document.plan : document;
   const written = validate(WrittenPlanSchema, plan, "plan-invalid", `the plan ${text}`);

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { ProblemError } from "@internevo/domain";
+import { printable, ProblemError } from "@internevo/domain";
 import { Command, CommanderError } from "commander";
 import { addAdvice } from "./commands/advice.ts";
 import { addCheckpoint } from "./commands/checkpoint.ts";
@@ -32,7 +32,7 @@ function buildProgram(streams: OutputStreams, json: boolean): Command {
     .option("--data-directory <directory>", "the local stack's folder (INTERNEVO_DATA_DIRECTORY); default: .internevo")
     .option("--json", "data as JSON on standard output, errors as JSON on standard error")
     .addHelpText("after", `\nExit status: ${Object.entries(EXIT).map(([name, code]) => `${code} ${name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)}`).join(", ")}.`)
-    .configureOutput({ writeOut: (text) => streams.stdout.write(text), writeErr: (text) => json || streams.stderr.write(text) })
+    .configureOutput({ writeOut: (text) => streams.stdout.write(text), writeErr: (text) => json || streams.stderr.write(text.split("\n").map(printable).join("\n")) })
     .showHelpAfterError("(see --help)")
     .exitOverride();
 }

@@ -47,7 +47,7 @@ export const WhyNotSchema = Type.Object({
   excessBytes: nullable(Type.Number({ description: "beyond the limit (positive) or left (negative); null where the factors do not divide" })),
   memory: Type.Array(Type.Object({ line: Type.String(), bytes: Type.Number() }), { description: "of the fullest rank, the largest first" }),
   smallestChange: nullable(ChangeSchema),
-  standing: nullable(Type.Object({ rank: Type.Integer({ minimum: 1 }), of: Type.Integer({ minimum: 1 }), best: ChangeSchema }, { description: "where a feasible plan stands" })),
+  standing: nullable(Type.Object({ rank: Type.Integer({ minimum: 1 }), of: Type.Integer({ minimum: 1 }), best: ChangeSchema }, { description: "where a feasible plan stands among the families of plans with the same ranks, shards and micro-batches" })),
 });
 export type WhyNotAnswer = Static<typeof WhyNotSchema>;
 
@@ -62,6 +62,7 @@ export const ExplanationSchema = Type.Object({
   changes: Type.Array(FieldChangeSchema),
   time: Type.Array(TermSchema, { description: "seconds of a step by cause, the largest difference first; they add up to the difference of the step times" }),
   memory: Type.Array(TermSchema, { description: "bytes of the fullest rank by line, the largest difference first" }),
+  tie: nullable(Type.Boolean({ description: "whether the ranges of the two step times touch, so that only trials tell the plans apart; null where the profile says no spread" })),
   summary: Type.String(),
 });
 export type ExplanationAnswer = Static<typeof ExplanationSchema>;
@@ -145,6 +146,7 @@ export const ExportedConfigurationSchema = Type.Object({
   files: Type.Array(Type.Object({ name: Type.String(), text: Type.String() }), { description: "the first names the others" }),
   plan: Type.Object({ ...PlanSchema.properties }, { description: "what the files say" }),
   inexpressible: Type.Array(Type.Object({ field: Type.String(), value: Type.Optional(Type.Unknown()), nearest: Type.Optional(Type.Unknown()), reason: Type.String() }), { description: "what the framework has no option for, and what the files say instead" }),
+  predicted: Type.Object({ peakMemoryBytes: Type.Number(), memory: MemoryLinesSchema, memoryLimitBytes: Type.Number(), fits: Type.Boolean(), stepTimeSeconds: nullable(Type.Number()), runtimeBytes: nullable(Type.Number()) }, { description: "what the plan that the files say needs and takes in our executor" }),
 });
 export type ExportedConfigurationAnswer = Static<typeof ExportedConfigurationSchema>;
 

@@ -125,7 +125,9 @@ export function readOptions(text: string, program: RegExp, table: OptionTable, w
     const [name = "", ...inline] = (words[at] as string).split("=");
     at += 1;
     // An option's name begins with a dash, which no property has that every object has.
-    const [refused, arity] = name.startsWith("-") ? [table.refused[name], table.read[name] ?? table.ignored[name]] : [];
+    const isOption = name.startsWith("-");
+    const refused = isOption ? table.refused[name] : undefined;
+    const arity = isOption ? (table.read[name] ?? table.ignored[name]) : undefined;
     if (refused !== undefined) {
       faults.add(name, words[at]?.startsWith("--") === false ? words[at] : true, refused, "leave it out to ask for the rest");
       at += valuesBehind(words, at, "some");

@@ -44,7 +44,12 @@ export async function slurmOf(cluster: Pick<Cluster, "name">, clustersFile: stri
   const { clusters } = await readClusters(clustersFile);
   const known = Object.hasOwn(clusters, cluster.name) ? clusters[cluster.name] : undefined;
   if (!known || !("slurm" in known)) return refuse("cluster.name", cluster.name, known ? "is described by its hosts here, not as a Slurm cluster" : "is no cluster of this installation", known ? "use launcher: ssh" : `use one of: ${namesOf(clusters, (each) => "slurm" in each)}`);
-  const { timeLimitSeconds, saveSeconds } = known.slurm;
+  const { timeLimitSeconds, saveSeconds, rest, start } = known.slurm;
+  if (rest && start === "mpirun") {
+    throw new ProblemError("unavailable", `the clusters file ${clustersFile} is not valid: clusters.${cluster.name}.slurm.start`, [
+      { field: `clusters.${cluster.name}.slurm.start`, value: start, message: "does not go with rest: slurmrestd signals ranks without mpirun's knowledge", remedy: "use start: srun, or leave rest out" },
+    ]);
+  }
   if (timeLimitSeconds !== undefined && saveSeconds !== undefined && saveSeconds * 2 > timeLimitSeconds) {
     throw new ProblemError("unavailable", `the clusters file ${clustersFile} is not valid: clusters.${cluster.name}.slurm.saveSeconds`, [
       { field: `clusters.${cluster.name}.slurm.saveSeconds`, value: saveSeconds, message: `is more than half of timeLimitSeconds ${timeLimitSeconds}`, remedy: `use ${Math.floor(timeLimitSeconds / 2)} or less, or raise timeLimitSeconds` },

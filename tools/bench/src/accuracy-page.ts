@@ -129,7 +129,7 @@ export async function writeAccuracyPage(directory: string, result: AccuracyResul
   const worst = rows.flatMap((row) => row.compared.map((one) => ({ row, one }))).sort((a, b) => Math.abs(timeErrorOf(b.one)) - Math.abs(timeErrorOf(a.one))).slice(0, 12);
   const body = [
     circumstancesText(result.circumstances),
-    `${overall.plans} plans of ${rows.length} jobs: of each the fastest of every family of plans that can run, the ten that would be tried and others drawn with seed ${settings.seed} (all where the table says so). Each is run ${settings.repeat} times in random order, one step of warm-up and ${settings.steps} measured; a plan's time is the median of its runs.`,
+    `${overall.plans} plans of ${rows.length} jobs: of each the fastest of every family of plans that can run, the ten that would be tried and others drawn with seed ${settings.seed} (all where the table says so). Each is run ${settings.repeat} times in random order, one step of warm-up and ${[...new Set(rows.map(({ steps }) => steps))].join(" or ")} measured; a plan's time is the median of its runs.`,
     table(["", "here", "aim"], [
       ["mean size of a step time's error", percent(overall.meanError), "≤ 5%"],
       ["worst error", percent(overall.worstError), "≤ 15%"],

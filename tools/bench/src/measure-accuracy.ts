@@ -21,6 +21,8 @@ export interface AccuracyRow {
   readonly job: string;
   /** Families of plans that can run; all of them were measured where there are no more than were asked for. */
   readonly runnable: number;
+  /** Measured of each run. */
+  readonly steps: number;
   readonly statistics: Statistics;
   readonly compared: readonly Compared[];
   readonly warnings: readonly string[];
@@ -78,7 +80,7 @@ async function accuracyOn(spec: JobSpec, profile: Profile, options: AccuracyOpti
   const statistics = statisticsOf(compared);
   const percent = (value: number): string => `${(100 * value).toFixed(1)}%`;
   console.error(`${place}, ${spec.name}: ${compared.length} of ${runnable.length} plans, error ${percent(statistics.timeError.mean)} (worst ${percent(statistics.timeError.worst)}), τ ${statistics.kendallTau?.toFixed(2) ?? "–"}, best is predicted ${statistics.best.predictedRank}, chosen slower by ${percent(statistics.chosenSlowerBy)}`);
-  return { place, job: spec.name, runnable: runnable.length, statistics, compared, warnings };
+  return { place, job: spec.name, runnable: runnable.length, steps, statistics, compared, warnings };
 }
 
 /** Profiles a cluster once for all jobs, and compares the plans of each with what they take. */

@@ -1,6 +1,6 @@
 # A Slurm cluster inside namespaces of its own: process 1 of it. When it ends, for whatever reason, the kernel ends every daemon, step and rank.
 # usage: nodes.sh DIRECTORY NODE...      DIRECTORY holds slurm.conf. Writes `ready` when the daemons have been started.
-# Commands come by standard input, and are answered by `done`: controller-kill, controller-start, kill NODE, start NODE, rest.
+# Commands come by standard input, and are answered by `done`: controller-kill, controller-start, kill NODE, start NODE.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 directory=$1
@@ -42,8 +42,6 @@ while read -r command node; do
     controller-kill) kill -KILL "$controller"; wait "$controller" 2> /dev/null || true ;;
     controller-start) controller_start ;;
     kill) node_kill "$node" ;;
-    # The socket's file rights are the only lock here: it lies in the cluster's own folder.
-    rest) SLURMRESTD_SECURITY=disable_user_check slurmrestd -s openapi/v0.0.38 -a rest_auth/local "unix:$directory/slurmrestd.socket" > /dev/null 2>> "$directory/log/slurmrestd.err" < /dev/null & ;;
     start) node_start "$node" ;;
     *) echo "unknown command $command" >&2; exit 2 ;;
   esac

@@ -143,30 +143,6 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
     expect(missing.outcome).toMatchObject({ status: "failed", failure: { code: "not-started", message: expect.stringMatching(/environment module no-such\/1.0 cannot be loaded/), remedy: expect.stringContaining("modules") } });
   });
 
-  it("survives a controller that is gone, and one that comes back", async () => {
-    let restarted: Promise<void> | undefined;
-    const { outcome, queue } = await launch(`${HELLO}; sleep 6; [ ${RANK} = 0 ] && ${DONE}; exit 0`, {
-      onEvent: () => {
-        restarted ??= (async () => {
-          await site.slurm.killController();
-          await sleep(4000);
-          await site.slurm.startController();
-        })();
-      },
-    });
-    await restarted;
-    expect(outcome).toMatchObject({ status: "completed" });
-    expect(queue.length).toBeGreaterThan(0);
-    await site.slurm.killController();
-    const submitted = launch(`${DONE}`, { ranks: 1 });
-    await sleep(3000);
-    await site.slurm.startController();
-    const late = await submitted;
-    expect(late.outcome).toMatchObject({ status: "completed" });
-    const names = (await jobs()).map(({ name }) => name);
-    expect(new Set(names.filter((each) => each.startsWith("internevo-"))).size).toBe(names.filter((each) => each.startsWith("internevo-")).length);
-  }, 100_000);
-
   describe("left by a supervisor", () => {
     /** Runs the launch in a process of its own, until it says a word. */
     async function supervisor(path: string, word: string): Promise<{ kill: () => Promise<void> }> {
@@ -245,4 +221,29 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
       expect((await jobs()).map(({ state }) => state)).not.toContain("RUNNING");
     });
   });
+
+  // The last: nodes come back to a new controller one after the other.
+  it("survives a controller that is gone, and one that comes back", async () => {
+    let restarted: Promise<void> | undefined;
+    const { outcome, queue } = await launch(`${HELLO}; sleep 6; [ ${RANK} = 0 ] && ${DONE}; exit 0`, {
+      onEvent: () => {
+        restarted ??= (async () => {
+          await site.slurm.killController();
+          await sleep(4000);
+          await site.slurm.startController();
+        })();
+      },
+    });
+    await restarted;
+    expect(outcome).toMatchObject({ status: "completed" });
+    expect(queue.length).toBeGreaterThan(0);
+    await site.slurm.killController();
+    const submitted = launch(`${DONE}`, { ranks: 1 });
+    await sleep(3000);
+    await site.slurm.startController();
+    const late = await submitted;
+    expect(late.outcome).toMatchObject({ status: "completed" });
+    const names = (await jobs()).map(({ name }) => name);
+    expect(new Set(names.filter((each) => each.startsWith("internevo-"))).size).toBe(names.filter((each) => each.startsWith("internevo-")).length);
+  }, 100_000);
 });

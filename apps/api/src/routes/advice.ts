@@ -1,3 +1,4 @@
+import { clusterSizes } from "@internevo/advisor";
 import {
   CheapestClusterRequestSchema, CheapestClusterSchema, ExplainRequestSchema, ExplanationSchema, LargestSequenceRequestSchema, LargestSequenceSchema, MemoryRequestSchema, MOST_PARETO_POINTS, ParetoRequestSchema,
   ParetoSchema, PlanMemorySchema, SweepRequestSchema, SweepSchema, WhyNotRequestSchema, WhyNotSchema, type ClusterChoiceAnswer,
@@ -72,8 +73,7 @@ function registerWhatIf(app: ApiInstance, source: SubjectSource): void {
   app.post("/what-if/cheapest-cluster", question("what-if", "The cheapest cluster that trains so many tokens in time", CheapestClusterRequestSchema, EXAMPLES.cheapestCluster, CheapestClusterSchema), async (request, reply) => {
     const { tokens, seconds, pricePerGpuHour, nodes: asked } = request.body;
     const subject = await subjectOf(request.body, source);
-    const own = subject.spec.cluster.nodes;
-    const sizes = asked ?? [...Array.from({ length: Math.ceil(Math.log2(own)) }, (_, power) => 2 ** power), own];
+    const sizes = asked ?? clusterSizes(subject.spec);
     const price = pricePerGpuHour === undefined ? {} : { pricePerGpuHour };
     const choices = await inTurns(sizes, workers.adviceThreads, goneSignal(reply), (nodes, signal) => workers.advise<"cluster">({ kind: "cluster", ...subject, nodes, tokens, seconds, ...price }, signal));
     const considered = choices.filter((choice): choice is ClusterChoiceAnswer => choice !== null);

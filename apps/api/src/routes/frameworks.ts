@@ -35,7 +35,7 @@ export function registerFrameworkRoutes(app: ApiInstance, source: SubjectSource)
       const { framework, plan } = request.body;
       const gone = goneSignal(reply);
       const subject = await subjectOf(request.body, source);
-      const configuration = await workers.advise<"export">({ kind: "export", spec: subject.spec, framework, plan: await planOf(plan, "plan", subject, source, gone) }, gone);
+      const configuration = await workers.advise<"export">({ kind: "export", ...subject, framework, plan: await planOf(plan, "plan", subject, source, gone) }, gone);
       if (!/\bapplication\/zip\b/.test(request.headers.accept ?? "")) return configuration;
       const archive = zipSync(Object.fromEntries(configuration.files.map(({ name, text }) => [name, strToU8(text)])), { mtime: NO_TIME });
       (reply as FastifyReply).type("application/zip").header("content-disposition", `attachment; filename="${fileName(subject.spec.name)}-${framework}.zip"`);

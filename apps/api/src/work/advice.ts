@@ -2,7 +2,7 @@ import { cheapestCluster, explain, largestSequence, paretoFront, sweep, whyNot }
 import { CostModel, planFault, sumLines } from "@internevo/cost-model";
 import type { CheapestClusterRequest, ClusterChoiceAnswer, ExplanationAnswer, ExportedConfigurationAnswer, FrameworkName, ImportRequest, LargestSequenceAnswer, PlanMemoryAnswer, SweepAnswerRow, SweptAxis, WhyNotAnswer } from "@internevo/contracts";
 import { planLabel, ProblemError, worldSize, type Candidate, type JobSpec, type Plan, type Profile } from "@internevo/domain";
-import { exportConfiguration, importConfiguration, type ImportedConfiguration } from "@internevo/frameworks";
+import { exportConfiguration, importConfiguration, predictWritten, type ImportedConfiguration } from "@internevo/frameworks";
 
 interface Subject {
   readonly spec: JobSpec;
@@ -18,7 +18,7 @@ export type Question =
   | ({ readonly kind: "largest-sequence"; readonly unitTokens: number; readonly sequences: number } & Subject)
   | ({ readonly kind: "pareto"; readonly points: number } & Subject)
   | ({ readonly kind: "cluster"; readonly nodes: number } & Pick<CheapestClusterRequest, "tokens" | "seconds" | "pricePerGpuHour"> & Subject)
-  | { readonly kind: "export"; readonly spec: JobSpec; readonly plan: Plan; readonly framework: FrameworkName }
+  | ({ readonly kind: "export"; readonly plan: Plan; readonly framework: FrameworkName } & Subject)
   | ({ readonly kind: "import" } & Pick<ImportRequest, "framework" | "files" | "nodes" | "gpusPerNode">);
 
 export interface Answers {
@@ -71,11 +71,13 @@ async function answerOf(question: Question): Promise<unknown> {
       const { nodes, tokens, seconds, pricePerGpuHour } = question;
       return cheapestCluster(question.spec, question.profile, { nodes: [nodes], tokens, seconds, ...(pricePerGpuHour === undefined ? {} : { pricePerGpuHour }) }).considered[0] ?? null;
     }
-    case "export":
-      return exportConfiguration(question.framework, question.spec, question.plan);
+    case "export": {
+      const exported = exportConfiguration(question.framework, question.spec, question.plan);
+      return { ...exported, predicted: predictWritten(question.spec, exported, question.profile) };
+    }
     case "import":
       return imported(question);
   }
 }
 
-export const answer = <Kind extends Question["kind"]>(question: Extract<Question, { kind: Kind }>): Promise<Answers[Kind]> => answerOf(question as Question) as Promise<Answers[Kind]>;
+export const answer = <Kind extends Question["kind"]>(question: Extract<Question, { kind: Kind }>): Promise<Answers[Kind]> => answerOf(question) as Promise<Answers[Kind]>;

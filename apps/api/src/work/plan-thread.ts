@@ -2,23 +2,9 @@ import { getPriority, setPriority } from "node:os";
 import type { PlanningResult } from "@internevo/domain";
 import { planJob, SearchLimitError } from "@internevo/search";
 import { answer, type Question } from "./advice.ts";
-import { sharedProfile, type SharedProfile } from "./shared-profile.ts";
+import { sharedProfile } from "./shared-profile.ts";
+import type { AdviceTask, LimitedPlanTask } from "./tasks.ts";
 import { resultOf, type WorkResult } from "./work-result.ts";
-import type { PlanTask } from "./workers.ts";
-
-/** A task for a thread; with a limit it may come back unanswered. */
-export interface LimitedPlanTask extends Omit<PlanTask, "profile"> {
-  readonly profile: SharedProfile;
-  readonly maximumSteps: number | null;
-}
-
-/** A question whose profile, if it has one, is shared memory. */
-export interface AdviceTask {
-  readonly question: { readonly kind: Question["kind"] };
-  readonly profile: SharedProfile | null;
-  /** Whether it may take long, and gives way to what is answered at once. */
-  readonly isPatient: boolean;
-}
 
 /** Niceness of a thread that works for long: what is answered at once goes first. */
 const PATIENT = 10;

@@ -1,24 +1,16 @@
 import { createHash } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
-import { ProblemError, type JobSpec, type Plan, type PlanningResult, type Profile } from "@internevo/domain";
+import { ProblemError, type PlanningResult, type Profile } from "@internevo/domain";
 import { Piscina } from "piscina";
 import type { DataTask } from "../submission/check-data.ts";
 import type { WeightsTask } from "../submission/check-weights.ts";
 import type { Answers, Question } from "./advice.ts";
-import type { AdviceTask, LimitedPlanTask } from "./plan-thread.ts";
 import { createProcessPool } from "./process-pool.ts";
 import { Remembered } from "./remembered.ts";
 import { shareProfile } from "./shared-profile.ts";
+import type { AdviceTask, LimitedPlanTask, PlanTask } from "./tasks.ts";
 import { valueOf, type WorkResult } from "./work-result.ts";
-
-export interface PlanTask {
-  readonly spec: JobSpec;
-  readonly profile: Profile;
-  readonly top: number;
-  /** A plan whose place is asked for. */
-  readonly locate?: Plan;
-}
 
 /** Work that takes processor time or touches files that others name, away from the server: it answers others meanwhile. Nothing takes longer than its deadline. */
 export interface Workers {
@@ -121,7 +113,7 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
       return task.top > MOST_REMEMBERED_PLANS ? search(signal) : answers.get(createHash("sha256").update(JSON.stringify([shared.profile.key, task])).digest("base64"), search, signal);
     },
     advise<Kind extends Question["kind"]>(question: Extract<Question, { kind: Kind }>, signal?: AbortSignal) {
-      const { pool, command } = ADVICE[question.kind as Question["kind"]];
+      const { pool, command } = ADVICE[question.kind];
       const threadsOf = { quick: plans, long: longPlans, whatIf: whatIfs }[pool];
       return within(signal, command, async (run) => {
         const { profile, ...rest } = question as Question & { profile?: Profile };

@@ -35,7 +35,7 @@ export async function loadProfile(nameOrPath: string | null, field: string): Pro
   if (!nameOrPath.includes("/") && !nameOrPath.endsWith(".json") && !(field !== "cluster.profile" && existsSync(nameOrPath))) {
     throw new ProblemError("profile-missing", `there is no profile ${nameOrPath}`, [{ field, value: nameOrPath, message: "is neither a shipped profile nor a file", remedy: `give ${shipped}` }]);
   }
-  return parseProfile(await readJson(nameOrPath, field, { missing: "profile-missing", invalid: "profile-invalid" }, "a profile"), `the profile ${nameOrPath}`);
+  return parseProfile(await readJson(nameOrPath, field, { missing: "profile-missing", invalid: "profile-invalid" }, "a profile in JSON"), `the profile ${nameOrPath}`);
 }
 
 /**

@@ -105,8 +105,10 @@ export function WhatIfPage() {
             />
           )
         ) : <JobField file={file} minRows={8} />}
-        <TextInput label="Profile" description={shown === "job" ? "Empty: the one that the job was planned with" : "Name of a shipped one, e.g. a800-128; empty: the newest of the cluster"} value={profile} onChange={(event) => setProfile(event.currentTarget.value)} maw={360} spellCheck={false} autoComplete="off" />
-        <NativeSelect label="Question" value={kind} onChange={(event) => { setKind(event.currentTarget.value as QuestionKind); setTried(false); }} data={[...QUESTIONS]} maw={360} />
+        <div className="fields">
+          <NativeSelect label="Question" description="What is to be known" value={kind} onChange={(event) => { setKind(event.currentTarget.value as QuestionKind); setTried(false); }} data={[...QUESTIONS]} />
+          <TextInput label="Profile" description={shown === "job" ? "Empty: the one that the job was planned with" : "A shipped one, e.g. a800-128; empty: the cluster’s newest"} value={profile} onChange={(event) => setProfile(event.currentTarget.value)} spellCheck={false} autoComplete="off" />
+        </div>
         <QuestionFields kind={kind} asked={asked} onChange={(changes) => setAsked((before) => ({ ...before, ...changes }))} fault={tried ? fault : undefined} />
         {shown === "file" && file.faults}
         {question.error && <Refusal error={question.error} lineOf={shown === "file" ? file.lineOf : undefined} />}

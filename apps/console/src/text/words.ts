@@ -106,6 +106,10 @@ export function fieldName(field: string): string {
 /** At what grain communication is hidden behind compute. */
 export const OVERLAP_WORDS: Readonly<Record<Plan["forwardOverlap"] | Plan["backwardOverlap"], string>> = { none: "none", block: "by block", "inter-layer": "between layers", "intra-layer": "within a layer" };
 
+/** What both passes hide of the communication. */
+export const overlapWords = ({ forwardOverlap, backwardOverlap }: Pick<Plan, "forwardOverlap" | "backwardOverlap">): string =>
+  forwardOverlap === backwardOverlap ? OVERLAP_WORDS[forwardOverlap] : `forward ${OVERLAP_WORDS[forwardOverlap]}, backward ${OVERLAP_WORDS[backwardOverlap]}`;
+
 /** What is at work while something else is computed. */
 const GRAINS: Readonly<Record<Exclude<Plan["forwardOverlap"], "none">, string>> = { block: "block (attention or MLP)", "inter-layer": "layer", "intra-layer": "module of the layer" };
 

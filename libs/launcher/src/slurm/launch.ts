@@ -27,6 +27,8 @@ const FILES_MILLISECONDS = 300;
 const LAG_SECONDS = 15;
 /** How long Slurm may take to end a job that was cancelled. */
 const CANCEL_SECONDS = 60;
+/** The same for one whose submission nobody has confirmed: it may not be there at all. */
+const UNHEARD_SECONDS = 5;
 const POLL_SECONDS = 10;
 /** A time limit that leaves room for starting and for saving beside what was asked for. */
 const MARGIN_SECONDS = 60;
@@ -310,7 +312,7 @@ class Follower<P extends Program> {
   }
 
   async #cancelled(seen: SlurmJob | undefined): Promise<LaunchOutcome> {
-    const over = await this.#job.cancel(CANCEL_SECONDS, (milliseconds) => this.#wake.pause(milliseconds));
+    const over = await this.#job.cancel(this.#job.record.jobId === null ? UNHEARD_SECONDS : CANCEL_SECONDS, (milliseconds) => this.#wake.pause(milliseconds));
     this.#read();
     if (!over) this.#options.onLog?.(`Slurm has not confirmed the end of job ${this.#job.record.jobId ?? "?"}: it is cancelled when Slurm answers`);
     return this.#over(readEnd(this.#job.file("end")), seen, over);

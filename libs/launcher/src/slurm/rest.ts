@@ -19,7 +19,7 @@ export function restSubmission(request: SlurmRequest, script: string): Json {
     job: {
       name: request.name, comment: request.comment, requeue: false,
       nodes: [request.nodes, request.nodes], tasks: request.nodes * request.ranksPerNode, tasks_per_node: request.ranksPerNode, cpus_per_task: request.threadsPerRank,
-      ...(settings.exclusive ?? true ? { exclusive: "true" } : {}),
+      ...(settings.exclusive ?? true ? { exclusive: "exclusive" } : {}),
       ...(settings.partition === undefined ? {} : { partition: settings.partition }),
       ...(settings.account === undefined ? {} : { account: settings.account }),
       ...(settings.qos === undefined ? {} : { qos: settings.qos }),
@@ -29,7 +29,8 @@ export function restSubmission(request: SlurmRequest, script: string): Json {
       ...(settings.memoryPerNodeBytes === undefined ? {} : { memory_per_node: Math.ceil(settings.memoryPerNodeBytes / 2 ** 20) }),
       // Whole minutes here.
       ...(request.timeLimitSeconds === undefined ? {} : { time_limit: Math.ceil(request.timeLimitSeconds / 60) }),
-      signal: `B:USR1@${saveSecondsOf(request)}`,
+      // To the ranks themselves: this interface knows no signal to the script.
+      signal: `USR1@${saveSecondsOf(request)}`,
       current_working_directory: request.directory, standard_output: request.logPath, standard_error: request.logPath, open_mode: "append",
       environment: request.environment,
     },

@@ -38,7 +38,7 @@ describe("a submission", () => {
   it("says the same to slurmrestd", () => {
     expect(restSubmission(request, "#!/bin/bash")).toMatchObject({
       script: "#!/bin/bash",
-      job: { name: "internevo-abc", requeue: false, nodes: [2, 2], tasks: 16, tasks_per_node: 8, cpus_per_task: 4, exclusive: "true", partition: "gpu", account: "llm", qos: "high", constraints: "h200&nvlink", reservation: "weekend", tres_per_node: "gres:gpu:8", memory_per_node: 0, time_limit: 1502, environment: { A: "b" } },
+      job: { name: "internevo-abc", requeue: false, nodes: [2, 2], tasks: 16, tasks_per_node: 8, cpus_per_task: 4, exclusive: "exclusive", partition: "gpu", account: "llm", qos: "high", constraints: "h200&nvlink", reservation: "weekend", tres_per_node: "gres:gpu:8", memory_per_node: 0, time_limit: 1502, environment: { A: "b" } },
     });
   });
 
@@ -135,6 +135,7 @@ describe("a Slurm cluster's description", () => {
     ["timeLimitSeconds", { timeLimitSeconds: 10 }],
     ["saveSeconds", { timeLimitSeconds: 600, saveSeconds: 400 }],
     ["start", { start: "ssh" }],
+    ["start", { start: "mpirun", rest: { url: "unix:/run/slurmrestd.socket" } }],
     ["modules.0", { modules: ["$(id)"] }],
     ["directory", { directory: "relative" }],
     ["rest.url", { rest: { url: "ftp://x" } }],

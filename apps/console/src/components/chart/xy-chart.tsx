@@ -24,7 +24,7 @@ interface XyChartProps {
 
 const HEIGHT = 250;
 /** Pixels that a label of the x axis needs. */
-const LABEL_WIDTH = 62;
+const LABEL_WIDTH = 46;
 
 /** The values themselves where there is room for all of them, else as many of them as there is room for. */
 function ticksOf(values: readonly number[], room: number): number[] {
@@ -56,19 +56,22 @@ export function XyChart({ label, points, xLabel, formatX, formatY, logX = false,
     const [least, most] = [xs[0] ?? 1, xs.at(-1) ?? 1];
     const isLog = logX && least > 0 && most > least;
     const room = Math.floor((width - 90) / LABEL_WIDTH);
-    const ticks = steps ? undefined : ticksOf(xs, room);
+    // A scale of logarithms of its own: Plot's leaves labels out that it thinks crowded, whatever they are.
+    const place = (x: number): number => (isLog ? Math.log2(x) : x);
+    const back = new Map(xs.map((x) => [place(x), x]));
+    const ticks = steps ? undefined : ticksOf(xs, room).map(place);
     const chart = Plot.plot({
       width, height: HEIGHT, marginLeft: 76, marginRight: 18, marginBottom: 42, marginTop: 16,
       style: { background: "transparent", fontSize: "11px" },
-      x: { type: isLog ? "log" : "linear", domain: least === most ? [least * 0.9, most * 1.1] : [least, most], inset: 12, label: xLabel, labelArrow: "none", ...(ticks ? { ticks } : { ticks: Math.max(2, room) }), tickFormat: formatX, grid: true },
+      x: { domain: least === most ? [place(least) * 0.9, place(most) * 1.1 + 1e-9] : [place(least), place(most)], inset: 12, label: xLabel, labelArrow: "none", ticks: ticks ?? Math.max(2, room), tickFormat: (at: number) => formatX(back.get(at) ?? at), grid: true },
       y: { domain: [0, top], label: null, ticks: 5, tickFormat: formatY, grid: true },
       marks: [
         Plot.ruleY([0], { stroke: "var(--line)" }),
-        ...(limitDrawn ? [Plot.ruleY([limit.value], { stroke: "var(--tone-bad)", strokeDasharray: "5 4" }), Plot.text([limit.label], { x: most, y: limit.value, textAnchor: "end", dy: -7, fill: "var(--tone-bad)" })] : []),
-        Plot.line(points as XyPoint[], { x: "x", y: (point: XyPoint) => point.y ?? Number.NaN, stroke: "var(--series-1)", strokeWidth: 2, ...(steps ? { curve: "step-after" as const } : {}), className: "xy-line" }),
-        Plot.dot(known, { x: "x", y: "y", fill: "var(--series-1)", r: known.length > 80 ? 1.8 : 3.5, className: "xy-dot" }),
-        Plot.dot(missing, { x: "x", y: 0, dy: -8, symbol: "times", stroke: "var(--tone-bad)", strokeWidth: 2, r: 4, className: "xy-none" }),
-        Plot.tip(known, Plot.pointer({ x: "x", y: "y", fill: "var(--surface)", stroke: "var(--line)", title: "title", lineWidth: 34 })),
+        ...(limitDrawn ? [Plot.ruleY([limit.value], { stroke: "var(--tone-bad)", strokeDasharray: "5 4" }), Plot.text([limit.label], { x: place(most), y: limit.value, textAnchor: "end", dy: -7, fill: "var(--tone-bad)" })] : []),
+        Plot.line(points as XyPoint[], { x: ({ x }: XyPoint) => place(x), y: (point: XyPoint) => point.y ?? Number.NaN, stroke: "var(--series-1)", strokeWidth: 2, ...(steps ? { curve: "step-after" as const } : {}), className: "xy-line" }),
+        Plot.dot(known, { x: ({ x }: { x: number }) => place(x), y: "y", fill: "var(--series-1)", r: known.length > 80 ? 1.8 : 3.5, className: "xy-dot" }),
+        Plot.dot(missing, { x: ({ x }: XyPoint) => place(x), y: 0, dy: -8, symbol: "times", stroke: "var(--tone-bad)", strokeWidth: 2, r: 4, className: "xy-none" }),
+        Plot.tip(known, Plot.pointer({ x: ({ x }: { x: number }) => place(x), y: "y", fill: "var(--surface)", stroke: "var(--line)", title: "title", lineWidth: 34 })),
       ],
     });
     for (const part of chart.querySelectorAll("g[aria-label]")) part.removeAttribute("aria-label");

@@ -48,7 +48,7 @@ export function AskPlan({ rows, subject, jobName, limitBytes }: AskPlanProps) {
           </form>
         )}
       </div>
-      <SegmentedControl mb="sm" aria-label="What to know of it" data={[...QUESTIONS]} value={question} onChange={(value) => setQuestion(value as Question)} />
+      <SegmentedControl mb="sm" aria-label="What to know of it" data={[...QUESTIONS]} value={question} onChange={(value) => setQuestion(value)} />
       {plan === undefined ? null : question === "why-not" ? <WhyNot subject={subject} plan={plan} limitBytes={limitBytes} /> : question === "memory" ? <StageMemory subject={subject} plan={plan} /> : <Configurations subject={subject} plan={plan} jobName={jobName} />}
     </>
   );

@@ -25,33 +25,51 @@ interface TermsProps {
   readonly terms: readonly ExplanationTerm[];
   readonly wordOf: (name: string) => string;
   readonly format: (value: number) => string;
+  /** Terms that are the same in both become one row. */
+  readonly foldsEqual?: boolean;
 }
 
-function Terms({ title, terms, wordOf, format }: TermsProps) {
+function Terms({ title, terms, wordOf, format, foldsEqual = false }: TermsProps) {
+  const equal = foldsEqual ? terms.filter(({ difference }) => difference === 0) : [];
+  const shown = equal.length > 1 ? terms.filter(({ difference }) => difference !== 0) : terms;
+  const same = equal.reduce((total, { a }) => total + a, 0);
   const most = Math.max(0, ...terms.map(({ difference }) => Math.abs(difference)));
   const sum = (of: "a" | "b" | "difference"): number => terms.reduce((total, term) => total + term[of], 0);
   return (
-    <Table label={title} narrow="cards" className="terms-table">
-      <Head><Row><Column>{title}</Column><Column numeric>A</Column><Column numeric>B</Column><Column numeric>B − A</Column><Column className="balance-head">A better · B better</Column></Row></Head>
-      <Body>
-        {terms.map(({ name, a, b, difference }) => (
-          <Row key={name} name={name}>
-            <RowTitle>{wordOf(name)}</RowTitle>
-            <Cell label="A" numeric>{format(a)}</Cell>
-            <Cell label="B" numeric>{format(b)}</Cell>
-            <Cell label="B − A" numeric>{formatSigned(difference, format)}</Cell>
-            <Cell className="balance-cell"><Balance difference={difference} most={most} /></Cell>
+    <div>
+      {/* Cards have no head. */}
+      <p className="terms-title" aria-hidden="true">{title}</p>
+      <Table label={title} narrow="cards" className="terms-table">
+        <Head><Row><Column>{title}</Column><Column numeric>A</Column><Column numeric>B</Column><Column numeric>B − A</Column><Column className="balance-head">A better · B better</Column></Row></Head>
+        <Body>
+          {shown.map(({ name, a, b, difference }) => (
+            <Row key={name} name={name}>
+              <RowTitle>{wordOf(name)}</RowTitle>
+              <Cell label="A" numeric>{format(a)}</Cell>
+              <Cell label="B" numeric>{format(b)}</Cell>
+              <Cell label="B − A" numeric>{formatSigned(difference, format)}</Cell>
+              <Cell className="balance-cell"><Balance difference={difference} most={most} /></Cell>
+            </Row>
+          ))}
+          {equal.length > 1 && (
+            <Row className="row-quiet" name="equal">
+              <th role="rowheader" scope="row" className="card-title">{equal.length} lines that are the same<div className="cell-note">{equal.map(({ name }) => wordOf(name)).join(", ")}</div></th>
+              <Cell label="A" numeric>{format(same)}</Cell>
+              <Cell label="B" numeric>{format(same)}</Cell>
+              <Cell label="B − A" numeric>{format(0)}</Cell>
+              <Cell className="balance-cell">{""}</Cell>
+            </Row>
+          )}
+          <Row className="row-sum">
+            <RowTitle>Together</RowTitle>
+            <Cell label="A" numeric>{format(sum("a"))}</Cell>
+            <Cell label="B" numeric>{format(sum("b"))}</Cell>
+            <Cell label="B − A" numeric>{formatSigned(sum("difference"), format)}</Cell>
+            <Cell className="balance-cell">{""}</Cell>
           </Row>
-        ))}
-        <Row className="row-sum">
-          <RowTitle>Together</RowTitle>
-          <Cell label="A" numeric>{format(sum("a"))}</Cell>
-          <Cell label="B" numeric>{format(sum("b"))}</Cell>
-          <Cell label="B − A" numeric>{formatSigned(sum("difference"), format)}</Cell>
-          <Cell className="balance-cell">{""}</Cell>
-        </Row>
-      </Body>
-    </Table>
+        </Body>
+      </Table>
+    </div>
   );
 }
 
@@ -59,8 +77,7 @@ function Terms({ title, terms, wordOf, format }: TermsProps) {
 function rangesText({ a, b }: ExplanationAnswer): string | undefined {
   const [one, two] = [a.predicted.stepTimeRangeSeconds, b.predicted.stepTimeRangeSeconds];
   if (!one || !two) return undefined;
-  const touch = one.low <= two.high && two.low <= one.high;
-  return `A takes ${formatSecondsRange(one)}, B ${formatSecondsRange(two)} by the profile's spread: ${touch ? "by prediction they tie" : "they are apart"}.`;
+  return `By the profile's spread A takes ${formatSecondsRange(one)}, B ${formatSecondsRange(two)}.`;
 }
 
 function Explained({ answer }: { answer: ExplanationAnswer }) {
@@ -72,7 +89,7 @@ function Explained({ answer }: { answer: ExplanationAnswer }) {
       {(!answer.a.fits || !answer.b.fits) && <Text size="sm" className="text-bad">{answer.a.fits ? "B does not fit in memory." : answer.b.fits ? "A does not fit in memory." : "Neither fits in memory."}</Text>}
       {answer.changes.length > 0 ? <Changes label="From A to B" changes={answer.changes} /> : <Text size="sm">They are the same plan.</Text>}
       <Terms title="Time of a step" terms={answer.time} wordOf={(name) => TIME_WORDS[name as keyof typeof TIME_WORDS] ?? lineName(name)} format={formatSeconds} />
-      <Terms title="Memory of the fullest rank" terms={answer.memory} wordOf={lineName} format={formatBytes} />
+      <Terms title="Memory of the fullest rank" terms={answer.memory} wordOf={lineName} format={formatBytes} foldsEqual />
     </div>
   );
 }

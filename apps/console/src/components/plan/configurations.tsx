@@ -5,7 +5,7 @@ import { useState } from "react";
 import { useExport, type Subject } from "../../data/advice.ts";
 import { download, downloadText, fileName } from "../../data/download.ts";
 import { useSession } from "../../session/session.tsx";
-import { sentence } from "../../text/format.ts";
+import { formatBytes, formatSeconds, sentence } from "../../text/format.ts";
 import { fieldName, fieldValue } from "../../text/words.ts";
 import { Failed, Loading } from "../states.tsx";
 
@@ -33,6 +33,14 @@ function Inexpressible({ name, answer }: { name: string; answer: ExportedConfigu
   );
 }
 
+/** What the files would need and take, which the plan that was asked for may not. */
+function Written({ answer: { predicted } }: { answer: ExportedConfigurationAnswer }) {
+  const { peakMemoryBytes, memoryLimitBytes, fits, stepTimeSeconds } = predicted;
+  const figures = `${formatBytes(peakMemoryBytes)} a rank${stepTimeSeconds === null ? "" : ` and ${formatSeconds(stepTimeSeconds)} a step`}`;
+  if (fits) return <Text size="sm">What is written needs {figures}, predicted for our executor.</Text>;
+  return <Alert color="red" title="What is written does not fit">It needs {figures}, predicted for our executor; a rank has {formatBytes(memoryLimitBytes)}.</Alert>;
+}
+
 /** A plan as files of another framework. */
 export function Configurations({ subject, plan, jobName }: { subject: Subject; plan: PlanChoice; jobName: string }) {
   const { client } = useSession();
@@ -49,6 +57,7 @@ export function Configurations({ subject, plan, jobName }: { subject: Subject; p
       {query.data ? (
         <>
           <Inexpressible name={name} answer={query.data} />
+          <Written answer={query.data} />
           <Group gap="xs">
             {query.data.files.map((file) => <Button key={file.name} variant="default" onClick={() => downloadText(file.name.split("/").at(-1) ?? file.name, file.text)}>Download {file.name}</Button>)}
             {query.data.files.length > 1 && <Button variant="light" loading={archive.isPending} onClick={() => archive.mutate()}>Download all, zip</Button>}

@@ -4,7 +4,7 @@ import { createColumnHelper, createSortedRowModel, FlexRender, rowSortingFeature
 import { Fragment, useMemo, useState, type ReactNode } from "react";
 import { compare, measuredStepSeconds, plannedStepSeconds, tiedRows, type PlanRow } from "../../data/plan-rows.ts";
 import { formatBytes, formatRate, formatSeconds, formatSecondsRange, formatSignedPercent, sentence } from "../../text/format.ts";
-import { dimensionsOf, dimensionValue, FAILURE_WORDS, OVERLAP_WORDS, type Dimension } from "../../text/words.ts";
+import { dimensionsOf, dimensionValue, FAILURE_WORDS, OVERLAP_WORDS, overlapWords, type Dimension } from "../../text/words.ts";
 import { Body, Head, Row, Table } from "../data-table.tsx";
 import { Badge, TrialStateBadge } from "../state-badge.tsx";
 import { PlanDetails } from "./plan-details.tsx";
@@ -49,8 +49,6 @@ const lookOfDimension = ({ symbol, name, meaning }: Dimension): ColumnLook => ({
 
 const NAMES: Readonly<Record<string, string>> = { rank: "#", place: "place", overlap: "overlap", plannedTime: "predicted", measuredTime: "measured", timeError: "error", plannedRate: "predicted", measuredRate: "measured", plannedMemory: "predicted", measuredMemory: "measured", memoryError: "error", state: "State" };
 
-const overlapOf = ({ forwardOverlap, backwardOverlap }: Plan): string => (forwardOverlap === backwardOverlap ? OVERLAP_WORDS[forwardOverlap] : `${OVERLAP_WORDS[forwardOverlap]}, ${OVERLAP_WORDS[backwardOverlap]}`);
-
 function Overlap({ plan }: { plan: Plan }) {
   if (plan.forwardOverlap === plan.backwardOverlap) return <>{OVERLAP_WORDS[plan.forwardOverlap]}</>;
   return <span className="cell-stack"><span><span className="nothing">forward</span> {OVERLAP_WORDS[plan.forwardOverlap]}</span><span><span className="nothing">backward</span> {OVERLAP_WORDS[plan.backwardOverlap]}</span></span>;
@@ -86,7 +84,7 @@ function columnsOf(withMeasured: boolean, withOverlap: boolean, planDimensions: 
   ];
   // The reason has room beside the state where nothing was measured.
   const state = helper.display({ id: "state", cell: ({ row }) => <><State row={row.original} />{!withMeasured && <Barred row={row.original} />}</> });
-  const overlap = withOverlap ? [helper.accessor(({ candidate }) => overlapOf(candidate.plan), { id: "overlap", cell: ({ row }) => <Overlap plan={row.original.candidate.plan} /> })] : [];
+  const overlap = withOverlap ? [helper.accessor(({ candidate }) => overlapWords(candidate.plan), { id: "overlap", cell: ({ row }) => <Overlap plan={row.original.candidate.plan} /> })] : [];
   const kept = <T,>(group: T[]): T[] => (withMeasured ? group : group.slice(0, 1));
   return {
     columns: helper.columns([number, ...dimensions, ...overlap, ...kept(time), ...kept(rate), ...kept(memory), state]),
@@ -105,7 +103,7 @@ const hasNote = (row: PlanRow, withMeasured: boolean): boolean => Boolean(row.tr
 
 /** The plans, predicted beside measured; a row opens to everything that is known of it. */
 export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; withMeasured: boolean; label: string }) {
-  const withOverlap = rows.some(({ candidate }) => overlapOf(candidate.plan) !== OVERLAP_WORDS.none);
+  const withOverlap = rows.some(({ candidate }) => overlapWords(candidate.plan) !== OVERLAP_WORDS.none);
   const dimensions = useMemo(() => dimensionsOf(rows.map(({ candidate }) => candidate.plan)), [rows]);
   const looks = useMemo((): Readonly<Record<string, ColumnLook>> => ({ ...LOOKS, ...Object.fromEntries(dimensions.map((dimension) => [dimension.key, lookOfDimension(dimension)])) }), [dimensions]);
   const tied = useMemo(() => tiedRows(rows), [rows]);

@@ -1,8 +1,9 @@
 import type { Plan } from "@internevo/domain";
-import { DIMENSIONS, dimensionsOf, dimensionValue, type Dimension } from "../../text/words.ts";
+import { DIMENSIONS, dimensionsOf, dimensionValue, OVERLAP_WORDS, overlapWords, type Dimension } from "../../text/words.ts";
 
 /** A plan in the paper's symbols; factors of 1, which do nothing, step back. */
 export function PlanText({ plan }: { plan: Plan }) {
+  const overlap = overlapWords(plan);
   return (
     <span className="plan-text">
       {dimensionsOf([plan]).map(({ key, symbol, name, meaning }) => {
@@ -14,6 +15,7 @@ export function PlanText({ plan }: { plan: Plan }) {
           </span>
         );
       })}
+      {overlap !== OVERLAP_WORDS.none && <span className="plan-part" title="What the forward and the backward pass hide of the communication"><span className="plan-symbol">overlap</span> {overlap}</span>}
     </span>
   );
 }

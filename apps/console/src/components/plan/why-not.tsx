@@ -1,4 +1,4 @@
-import type { PlanMemoryAnswer, WhyNotAnswer } from "@internevo/contracts";
+import type { PlanChoice, PlanMemoryAnswer, WhyNotAnswer } from "@internevo/contracts";
 import { Alert, Text } from "@mantine/core";
 import { usePlanMemory, useWhyNot, type Subject } from "../../data/advice.ts";
 import { formatBytes, formatInteger, formatPercent, formatRate, formatSeconds, formatSecondsRange, sentence } from "../../text/format.ts";
@@ -6,7 +6,6 @@ import { lineName, linesBySize, REJECTION_WORDS } from "../../text/words.ts";
 import { StackedBars } from "../chart/stacked-bars.tsx";
 import { Facts } from "../page.tsx";
 import { Failed, Loading } from "../states.tsx";
-import type { PlanChoice } from "@internevo/contracts";
 import { Changes } from "./plan-changes.tsx";
 import { PlanText } from "./plan-text.tsx";
 
@@ -51,7 +50,7 @@ function Verdict({ answer, limitBytes }: { answer: WhyNotAnswer; limitBytes: num
     <div className="answer">
       <Text fw={600}>
         {isBest ? "It is the best plan." : slower < 0.0005 ? "It can run, and takes as long as the best plan." : `It can run, and takes ${formatPercent(slower)} longer than the best plan.`}
-        {standing && ` Rank ${formatInteger(standing.rank)}.`}
+        {standing && ` Rank ${formatInteger(standing.rank)} of the ${formatInteger(standing.of)} kinds of plan that fit.`}
       </Text>
       <Figures predicted={predicted} limitBytes={limitBytes} />
       {standing && !isBest && (

@@ -7,7 +7,7 @@ import { csvText } from "../../text/csv.ts";
 import { formatBytes, formatCount, formatInteger, formatPercent, formatRate, formatSeconds, formatSecondsRange, formatSpan, formatTokens, sentence } from "../../text/format.ts";
 import { svgOf } from "../chart/svg-file.ts";
 import { XyChart, type XyPoint } from "../chart/xy-chart.tsx";
-import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../data-table.tsx";
+import { Body, Cell, Column, Head, Row, Table } from "../data-table.tsx";
 import { Facts, Section } from "../page.tsx";
 import { PlanText } from "../plan/plan-text.tsx";
 import { Badge } from "../state-badge.tsx";
@@ -16,8 +16,14 @@ import { AXIS_WORDS, type Outcome } from "./questions.ts";
 type Csv = readonly Readonly<Record<string, string | number | boolean | null>>[];
 
 const GIB = 2 ** 30;
-const gibibytes = (value: number): string => `${Number(value.toPrecision(3))} GiB`;
-const plain = (value: number): string => formatCount(Number(value.toPrecision(4)));
+const MIB = 2 ** 20;
+
+/** The unit in which memory is drawn, so that ticks are round. */
+function memoryUnit(bytes: readonly number[]): { readonly size: number; readonly format: (value: number) => string } {
+  const [size, name] = Math.max(0, ...bytes) < GIB ? [MIB, "MiB"] : [GIB, "GiB"];
+  return { size, format: (value) => `${Number(value.toPrecision(3))} ${name}` };
+}
+const plain = (value: number): string => (value < 100 ? String(Number(value.toPrecision(3))) : formatCount(Number(value.toPrecision(4))));
 
 const about = ({ plan, predicted }: Candidate): string => `${planLabel(plan)}\n${formatSeconds(predicted.stepTimeSeconds)} a step, ${formatRate(predicted.tokensPerGpuPerSecond)} tokens/s a GPU, ${formatBytes(predicted.peakMemoryBytes)}`;
 
@@ -69,9 +75,10 @@ function Sweep({ outcome, limitBytes, name }: { outcome: Extract<Outcome, { kind
   const format = useMemo(() => ofAxis(axis), [axis]);
   const points = useMemo(() => {
     const of = (value: (best: Candidate) => number): XyPoint[] => rows.map(({ value: x, best, reason }) => ({ x, y: best === null ? null : value(best), title: `${format(x)}: ${best === null ? (reason ?? "no plan") : about(best)}` }));
-    return { rate: of(({ predicted }) => predicted.tokensPerGpuPerSecond), memory: of(({ predicted }) => predicted.peakMemoryBytes / GIB) };
+    const unit = memoryUnit(rows.flatMap(({ best }) => best?.predicted.peakMemoryBytes ?? []));
+    return { unit, rate: of(({ predicted }) => predicted.tokensPerGpuPerSecond), memory: of(({ predicted }) => predicted.peakMemoryBytes / unit.size) };
   }, [rows, format]);
-  const limit = useMemo(() => (limitBytes === undefined || axis === "memory" ? undefined : { value: limitBytes / GIB, label: "what a GPU has" }), [limitBytes, axis]);
+  const limit = useMemo(() => (limitBytes === undefined || axis === "memory" ? undefined : { value: limitBytes / points.unit.size, label: "what a GPU has" }), [limitBytes, axis, points]);
   const { name: word, unit } = AXIS_WORDS[axis];
   const xLabel = `${word}, ${unit}`;
   const any = rows.some(({ best }) => best !== null);
@@ -83,7 +90,7 @@ function Sweep({ outcome, limitBytes, name }: { outcome: Extract<Outcome, { kind
       {...(any ? { charts: (
         <>
           <XyChart label="Tokens a second and GPU, predicted" points={points.rate} xLabel={xLabel} formatX={format} formatY={plain} logX />
-          <XyChart label="Peak memory of the fullest GPU, predicted" points={points.memory} xLabel={xLabel} formatX={format} formatY={gibibytes} logX limit={limit} />
+          <XyChart label="Peak memory of the fullest GPU, predicted" points={points.memory} xLabel={xLabel} formatX={format} formatY={points.unit.format} logX limit={limit} />
         </>
       ) } : {})}
     >
@@ -133,12 +140,13 @@ function Largest({ outcome, name }: { outcome: Extract<Outcome, { kind: "largest
 
 function Pareto({ outcome, name }: { outcome: Extract<Outcome, { kind: "pareto" }>; name: string }) {
   const { front, isWhole } = outcome.answer;
-  const points = useMemo(() => [...front].sort((a, b) => a.predicted.peakMemoryBytes - b.predicted.peakMemoryBytes).map((candidate) => ({ x: candidate.predicted.peakMemoryBytes / GIB, y: candidate.predicted.stepTimeSeconds, title: about(candidate) })), [front]);
+  const unit = useMemo(() => memoryUnit(front.map(({ predicted }) => predicted.peakMemoryBytes)), [front]);
+  const points = useMemo(() => [...front].sort((a, b) => a.predicted.peakMemoryBytes - b.predicted.peakMemoryBytes).map((candidate) => ({ x: candidate.predicted.peakMemoryBytes / unit.size, y: candidate.predicted.stepTimeSeconds, title: about(candidate) })), [front, unit]);
   if (front.length === 0) return <Alert color="yellow" title="No plan is feasible">The job does not fit on its cluster, or does not divide over it. “Plan” says what rejected the plans.</Alert>;
   return (
     <Result
       title="Time against memory" name={`${name}-time-against-memory`} csv={front.map(csvOf)}
-      charts={<XyChart label="Time of a step, predicted, by peak memory of the fullest GPU" points={points} xLabel="Peak memory of the fullest GPU" formatX={gibibytes} formatY={formatSeconds} steps />}
+      charts={<XyChart label="Time of a step, predicted, by peak memory of the fullest GPU" points={points} xLabel="Peak memory of the fullest GPU" formatX={unit.format} formatY={formatSeconds} steps />}
     >
       <Text size="sm" c="dimmed" mb="xs">{front.length === 1 ? "One plan: none is smaller." : `${front.length} plans than which none is both faster and smaller.`}{!isWhole && " The front goes on with slower, smaller plans."}</Text>
       <Table label="Plans of the front" narrow="cards">

@@ -1,0 +1,25 @@
+import type { JobSpec, Plan, Profile } from "@internevo/domain";
+import type { Question } from "./advice.ts";
+import type { SharedProfile } from "./shared-profile.ts";
+
+export interface PlanTask {
+  readonly spec: JobSpec;
+  readonly profile: Profile;
+  readonly top: number;
+  /** A plan whose place is asked for. */
+  readonly locate?: Plan;
+}
+
+/** A task for a thread; with a limit it may come back unanswered. */
+export interface LimitedPlanTask extends Omit<PlanTask, "profile"> {
+  readonly profile: SharedProfile;
+  readonly maximumSteps: number | null;
+}
+
+/** A question whose profile, if it has one, is shared memory. */
+export interface AdviceTask {
+  readonly question: { readonly kind: Question["kind"] };
+  readonly profile: SharedProfile | null;
+  /** Whether it may take long, and gives way to what is answered at once. */
+  readonly isPatient: boolean;
+}

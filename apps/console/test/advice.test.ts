@@ -1,0 +1,158 @@
+import { readFileSync } from "node:fs";
+import type { JobDetail } from "@internevo/contracts";
+import { InternEvoClient } from "@internevo/client";
+import { planLabel } from "@internevo/domain";
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { formatBytes, formatInteger, formatSeconds, formatSigned } from "../src/text/format.ts";
+import { readability } from "./readability.ts";
+import { seeder } from "./seed.ts";
+import { startConsoleStack, type ConsoleStack } from "./stack.ts";
+
+describe("questions about plans", () => {
+  let stack: ConsoleStack;
+  let client: InternEvoClient;
+  let job: JobDetail;
+  let page: Page;
+  /** What the page said on its console. */
+  const complaints: string[] = [];
+  const until = <T>(read: () => Promise<T>) => expect.poll(read, { timeout: 15_000, interval: 50 });
+  const saved = async (button: string): Promise<{ name: string; content: Buffer }> => {
+    const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: button, exact: true }).click()]);
+    return { name: file.suggestedFilename(), content: readFileSync((await file.path())!) };
+  };
+  beforeAll(async () => {
+    stack = await startConsoleStack();
+    client = new InternEvoClient({ baseUrl: stack.url, token: stack.tokens.admin });
+    const { id } = await seeder(stack.database).succeeded("tight-done", "tight");
+    job = await client.getJob(id);
+    page = await (await stack.browser.newContext({ viewport: { width: 1280, height: 900 }, locale: "en-GB" })).newPage();
+    page.on("pageerror", (error) => complaints.push(error.message));
+    page.on("console", (message) => {
+      if (message.type() === "error" || message.type() === "warning") complaints.push(message.text());
+    });
+    await page.goto(`${stack.url}/jobs/${job.id}#token=${stack.tokens.viewer}`);
+    await page.getByText("Why plans were rejected").waitFor();
+  }, 120_000);
+  afterAll(() => stack.close());
+
+  it("shows which plans tie by prediction", async () => {
+    const shown = job.trials.map(({ candidate }) => candidate);
+    const barred = (job.planning?.candidates ?? []).filter(({ runnable }) => !runnable);
+    const all = [...shown, ...barred];
+    const fastest = all.reduce((best, one) => (one.predicted.stepTimeSeconds < best.predicted.stepTimeSeconds ? one : best));
+    const ties = all.filter(({ predicted }) => predicted.stepTimeRangeSeconds!.low <= fastest.predicted.stepTimeRangeSeconds!.high);
+    expect(ties.length).toBeGreaterThan(1);
+    await until(() => page.locator(".plan-table .tie").count()).toBe(ties.length);
+    await page.getByText(`The ranges of ${ties.length} of these ${all.length} plans touch`).waitFor();
+  });
+
+  it("explains two plans term by term, as the API does", async () => {
+    const [a, b] = [job.chosen!.plan, job.trials.find(({ candidate }) => planLabel(candidate.plan) !== planLabel(job.chosen!.plan))!.candidate.plan];
+    await page.getByLabel("Plan A").selectOption(planLabel(a));
+    await page.getByLabel("Plan B").selectOption(planLabel(b));
+    const answer = await client.explain({ jobId: job.id, a, b });
+    await page.getByText(answer.summary).waitFor();
+    const times = page.getByRole("table", { name: "Time of a step", exact: true });
+    for (const { name, difference } of answer.time) expect(await times.locator(`tr[data-row="${name}"]`).innerText()).toContain(formatSigned(difference, formatSeconds));
+    const total = answer.b.predicted.stepTimeSeconds - answer.a.predicted.stepTimeSeconds;
+    expect(await times.locator(".row-sum").innerText()).toContain(formatSigned(total, formatSeconds));
+  });
+
+  it("says why a plan of somebody's own is not chosen, and what would make it feasible", async () => {
+    await page.getByLabel("Plan", { exact: true }).selectOption("another");
+    const field = page.getByLabel("The other plan");
+    await field.fill("the fastest one");
+    await page.getByRole("button", { name: "Ask" }).click();
+    await page.getByText("Write it as tables do").waitFor();
+    const label = planLabel({ ...job.chosen!.plan, microBatchSize: 3 });
+    await field.fill(label);
+    await field.press("Enter");
+    await page.getByText("It cannot run: batch not divisible").waitFor();
+    const { smallestChange } = await client.whyNot({ jobId: job.id, plan: label });
+    const list = page.getByRole("list", { name: "To change" });
+    expect(await list.getByRole("listitem").count()).toBe(smallestChange!.changes.length);
+    await page.getByLabel("Plan", { exact: true }).selectOption(planLabel(job.chosen!.plan));
+    await page.getByText(/^It (is the best plan|can run)/).waitFor();
+  });
+
+  it("shows a rank's memory by stage and line", async () => {
+    await page.getByText("Memory", { exact: true }).click();
+    const figure = page.getByRole("figure", { name: "Memory of a rank by stage and line" });
+    await figure.waitFor();
+    const { stages, fullestStage } = await client.planMemory({ jobId: job.id, plan: job.chosen!.plan });
+    expect(await figure.innerText()).toContain(formatBytes(stages[fullestStage]!.bytes));
+  });
+
+  it("gives the configurations of other frameworks, after what they cannot express", async () => {
+    await page.getByText("Configuration", { exact: true }).click();
+    for (const framework of ["internevo", "megatron", "deepspeed", "torchtitan"] as const) {
+      await page.getByLabel("Framework").selectOption(framework);
+      const { files, inexpressible, version } = await client.exportPlan({ jobId: job.id, plan: job.chosen!.plan, framework });
+      await page.getByText(version).waitFor();
+      for (const { reason } of inexpressible) await page.locator(".plain-list li").filter({ hasText: reason }).first().waitFor();
+      for (const { name, text: content } of files) expect((await saved(`Download ${name}`)).content.toString()).toBe(content);
+      if (files.length === 1) continue;
+      const archive = await saved("Download all, zip");
+      expect([archive.name, archive.content.subarray(0, 2).toString()]).toEqual([`tight-done-${framework}.zip`, "PK"]);
+    }
+  });
+
+  it("answers what would be if, with a picture and a table to take along", async () => {
+    await page.getByRole("link", { name: "What if…" }).click();
+    await page.getByRole("heading", { name: "What if" }).waitFor();
+    expect(await page.getByLabel("Job", { exact: true }).inputValue()).toBe(job.id);
+    const values = page.getByLabel("Values");
+    await values.fill("128, none");
+    await page.getByRole("button", { name: "Ask" }).click();
+    await page.getByText("“none” is no value here").waitFor();
+    await values.fill("128, 256, 300");
+    await page.getByRole("button", { name: "Ask" }).click();
+    const { rows } = await client.sweep({ jobId: job.id, axis: "sequence", values: [128, 256, 300] });
+    const table = page.getByRole("table", { name: "The best plan at each value" });
+    await table.waitFor();
+    for (const { value, best, reason } of rows) {
+      const shown = await table.locator(`tr[data-row="${value}"]`).innerText();
+      expect(shown).toContain(best ? formatSeconds(best.predicted.stepTimeSeconds) : reason);
+    }
+    expect(await page.locator(".xy-chart .xy-dot circle").count()).toBe(2 * rows.filter(({ best }) => best).length);
+    const csv = await saved("CSV");
+    expect(csv.name).toBe("tight-done-sequence.csv");
+    expect(csv.content.toString().trim().split("\r\n")).toHaveLength(rows.length + 1);
+    const svg = await saved("SVG");
+    expect(svg.content.toString()).toMatch(/^<svg xmlns=.*<\/svg>$/s);
+    expect(svg.content.toString()).not.toContain("var(");
+    for (const [kind, label] of [["pareto", "Plans of the front"], ["cluster", "Clusters considered"]] as const) {
+      await page.getByLabel("Question").selectOption(kind);
+      await page.getByRole("button", { name: "Ask" }).click();
+      await page.getByRole("table", { name: label }).waitFor();
+    }
+    await page.getByLabel("Question").selectOption("largest");
+    await page.getByLabel("Multiple of").fill("256");
+    await page.getByRole("button", { name: "Ask" }).click();
+    const { sequenceLengthTokens } = await client.largestSequence({ jobId: job.id, unitTokens: 256 });
+    await page.getByText(`${formatInteger(sequenceLengthTokens)} tokens`, { exact: true }).waitFor();
+  });
+
+  it("reads well wide and light, narrow and dark, whatever was asked", async () => {
+    const findings: string[] = [];
+    for (const kind of ["sweep", "pareto", "cluster"]) {
+      await page.setViewportSize({ width: 1280, height: 900 });
+      await page.getByLabel("Question").selectOption(kind);
+      await page.getByRole("button", { name: "Ask" }).click();
+      await page.locator(".xy-chart svg").first().waitFor();
+      findings.push(...(await readability(page, kind)));
+    }
+    // Where it is narrow, the section is folded.
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await page.goto(`${stack.url}/jobs/${job.id}`);
+    await page.getByText("Configuration", { exact: true }).click();
+    await page.getByText("Option names are those of").waitFor();
+    findings.push(...(await readability(page, "configuration")));
+    expect(findings).toEqual([]);
+  }, 180_000);
+
+  it("says nothing on the browser's console", () => {
+    expect(complaints).toEqual([]);
+  });
+});
