@@ -1,9 +1,9 @@
-// The pinned pool of gathered parameters (paper, appendix "Defragmentation": Pinned Communication Buffer): one slot, or two
-// that take turns, so that the next group is gathered into one while the other is computed with.
+// The pinned pool of gathered parameters (paper, appendix "Defragmentation": Pinned Communication Buffer): memory of one
+// group, or of two as a ring in which every group of the schedule has its place, so that the next ones are gathered while one
+// is computed with, as far ahead as their places are free.
 //
-// Each slot is tagged with the group that it holds and the version of the weights. get and release follow the schedule; what
-// does not (a unit out of turn, one that was not gathered or is given back twice, weights that changed meanwhile) is an
-// error and not a wrong result.
+// Each group is tagged with the version of the weights. get and release follow the schedule; what does not (a unit out of
+// turn, one that was not gathered or is given back twice, weights that changed meanwhile) is an error and not a wrong result.
 #pragma once
 
 #include <array>
@@ -11,42 +11,57 @@
 
 #include "trainer/communication_lane.h"
 #include "trainer/gather_schedule.h"
+#include "trainer/ring_plan.h"
 
 namespace internevo::trainer {
 
 /// Errors of every call: Failure internal (used against the schedule), communicationError.
+///
+/// What is submitted when depends on the schedule only, so that all ranks of a group submit in the same order: the next group
+/// when one is first used, and whatever else has room, and need not let a reduction pass, when a unit is given back or reduced, or
+/// was updated at the end of a step.
 class GatherPool {
  public:
-  static constexpr int kSlots = 2, kUnits = 4;
+  static constexpr int kUnits = 4;
 
   /// memory: `slots` times gatherSlotElements. `parameters` is where the shards [U/ps] of all units stand.
   GatherPool(const Layout& layout, std::vector<GatherGroup> schedule, int slots, View memory, View parameters,
              Communicator& shards, GroupSet& groups, CommunicationLane& lane);
 
-  /// The first group of the step is gathered from here on, where it may go ahead.
+  /// The first groups of the step are gathered from here on, where they may go ahead.
   void beginStep();
   /// All parameters of a unit [paddedElements], valid until its release. The first get of a group waits for it and starts
   /// the next one; more gets of a unit before its release give the same.
   ConstView get(int unit);
   void release(int unit);
+  /// A group of the gradient schedule was submitted to the lane.
+  void reduced();
   /// Every group of the schedule has been used and given back.
   void endStep();
   /// What was gathered before holds no longer.
-  void weightsChanged() { ++version_; }
+  void weightsChanged();
+  /// Between two steps: the weights of the units up to this one are those of the next step, for which they may be gathered.
+  void updated(int unit);
 
   std::int64_t version() const { return version_; }
 
  private:
-  struct Slot {
-    std::int64_t group = -1;  ///< in the schedule; −1: free
-    std::int64_t version = 0;
+  struct Group {
     std::array<Lane::Ticket, kUnits> tickets{};
+    std::int64_t version = 0;
+    unsigned launched = 0, taken = 0, released = 0;  ///< units, by place
   };
-  Slot& slotOf(std::int64_t group) { return slots_[static_cast<std::size_t>(group) % slots_.size()]; }
   const GatherGroup& groupAt(std::int64_t group) const { return schedule_[static_cast<std::size_t>(group)]; }
+  Group& stateOf(std::int64_t group) { return states_[static_cast<std::size_t>(group)]; }
+  bool wholly(unsigned units, std::int64_t group) const { return units + 1u == 1u << groupAt(group).units.size(); }
+  bool inUse(std::int64_t group) { return group >= 0 && !wholly(stateOf(group).released, group); }
+  std::int64_t count() const { return static_cast<std::int64_t>(schedule_.size()); }
   int placeOf(std::int64_t group, int unit) const;
-  View target(std::int64_t group, int place) const;
-  void launch(std::int64_t group);
+  std::int64_t offsetOf(std::int64_t group, int place) const;
+  bool free(std::int64_t group, int place) const;
+  void restart();
+  void launch(std::int64_t group, int place);
+  void launchAhead(std::int64_t last);
   void enter(int unit);
   Status gather(int group, int place);
   [[noreturn]] void refuse(int unit, const char* what) const;
@@ -54,13 +69,17 @@ class GatherPool {
   const Layout& layout_;
   const std::vector<GatherGroup> schedule_;
   const View memory_, parameters_;
-  const std::int64_t slotElements_;
+  std::vector<RingPlace> places_;
   Communicator& shards_;
   GroupSet& groups_;
   CommunicationLane& lane_;
-  std::vector<Slot> slots_;
+  std::vector<Group> states_;
+  bool inStep_ = false;
+  int updatedUnits_;
   std::int64_t current_ = -1, version_ = 0;
-  unsigned taken_ = 0, released_ = 0;  ///< units of the current group, by place
+  std::int64_t oldest_ = 0;  ///< the first group that is not wholly given back
+  std::int64_t next_ = 0;    ///< the first group that is not wholly launched
+  std::int64_t reductions_ = 0;  ///< submitted in this step
 };
 
 }  // namespace internevo::trainer

@@ -49,7 +49,7 @@ class Scheduler {
   GatherGroup group(std::vector<int> units) const {
     const bool ahead = operation_.pass == Pass::forward ? plan_.forwardOverlap != ForwardOverlap::none
                                                         : plan_.backwardOverlap != BackwardOverlap::none;
-    return {std::move(units), ahead, static_cast<std::int32_t>(operation_.microBatch)};
+    return {std::move(units), ahead, operation_.pass == Pass::backward, static_cast<std::int32_t>(operation_.microBatch)};
   }
 
   const PlanConfig& plan_;
@@ -99,12 +99,63 @@ UnitRange gradientGroupOf(const PlanConfig& plan, const Layout& layout, int unit
 std::int64_t gradientSlotElements(const PlanConfig& plan, const Layout& layout) {
   std::int64_t largest = 0;
   for (int unit = 0; unit < layout.unitCount(); ++unit) {
-    const UnitRange group = gradientGroupOf(plan, layout, unit);
-    std::int64_t sum = 0;
-    for (int i = 0; i < group.count; ++i) sum += layout.unit(group.first + i).paddedElements;
-    largest = std::max(largest, sum);
+    largest = std::max(largest, elementsOf(gradientGroupOf(plan, layout, unit), layout));
   }
   return largest;
+}
+
+std::int64_t elementsOf(const UnitRange& units, const Layout& layout) {
+  const int last = units.first + units.count - 1;
+  return layout.unitStart(last) + layout.unit(last).paddedElements - layout.unitStart(units.first);
+}
+
+std::vector<UnitRange> gradientSchedule(const PlanConfig& plan, const Layout& layout,
+                                        const std::vector<PipelineOperation>& operations) {
+  std::vector<UnitRange> schedule;
+  if (plan.parameterSharding == 1 && plan.gradientSharding == 1) return schedule;
+  const auto add = [&](int unit) {
+    const UnitRange group = gradientGroupOf(plan, layout, unit);
+    if (group.count == 1 || schedule.empty() || schedule.back().first != group.first) schedule.push_back(group);
+  };
+  for (const PipelineOperation& operation : operations) {
+    if (operation.pass == Pass::forward) continue;
+    const LayerRange& range = layout.chunks()[static_cast<std::size_t>(operation.chunk)];
+    if (layout.hasHead() && operation.chunk + 1 == plan.pipelineChunks) add(layout.headUnit());
+    for (std::int64_t layer = range.last; layer-- > range.first;) {
+      for (const LayerModule module : {kDown, kGateUp, kOutput, kQkv}) add(layout.layerUnit(layer, module));
+    }
+    if (layout.hasEmbedding() && operation.chunk == 0) add(layout.embeddingUnit());
+  }
+  return schedule;
+}
+
+void letReductionsPass(const std::vector<UnitRange>& reductions, const std::vector<RingPlace>& places, const Layout& layout,
+                       std::vector<GatherGroup>* gathers) {
+  const auto count = static_cast<std::int64_t>(reductions.size());
+  // When each reduction's place is taken again: the first group that it is in the way of.
+  std::vector<std::int64_t> needed(reductions.size(), count);
+  const auto overlap = [&](std::int64_t a, std::int64_t b) {
+    const auto i = static_cast<std::size_t>(a), k = static_cast<std::size_t>(b);
+    return places[i].offset < places[k].offset + elementsOf(reductions[k], layout) &&
+           places[k].offset < places[i].offset + elementsOf(reductions[i], layout);
+  };
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t next = i + 1; next < count && needed[static_cast<std::size_t>(i)] == count; ++next) {
+      if (overlap(i, next)) needed[static_cast<std::size_t>(i)] = next;
+    }
+  }
+  std::int64_t turn = 0, first = 0;  // the next gradient of the step; reductions that the gather lets pass
+  for (GatherGroup& group : *gathers) {
+    if (group.backward) {
+      const auto holds = [&](const UnitRange& range) {
+        return std::any_of(group.units.begin(), group.units.end(),
+                           [&](int unit) { return unit >= range.first && unit < range.first + range.count; });
+      };
+      while (turn < count && !holds(reductions[static_cast<std::size_t>(turn)])) ++turn;
+    }
+    while (first < turn && needed[static_cast<std::size_t>(first)] < turn) ++first;
+    group.afterReductions = first;
+  }
 }
 
 std::int64_t contributionsOf(const PlanConfig& plan, const Layout& layout, int unit) {

@@ -6,14 +6,17 @@
 
 #include "trainer/layout.h"
 #include "trainer/pipeline_schedule.h"
+#include "trainer/ring_plan.h"
 
 namespace internevo::trainer {
 
-/// Units that stand together in one slot of the pool.
+/// Units that stand together in the pool.
 struct GatherGroup {
   std::vector<int> units;   ///< in the order of their first use
-  bool ahead = false;       ///< gathered while the group before it is in use
+  bool ahead = false;       ///< gathered while groups before it are in use
+  bool backward = false;    ///< for a backward pass
   std::int32_t microBatch = 0;
+  std::int64_t afterReductions = 0;  ///< how many of the step's reductions are to be submitted before it
 
   bool operator==(const GatherGroup&) const = default;
 };
@@ -26,13 +29,23 @@ std::vector<GatherGroup> gatherSchedule(const PlanConfig& plan, const Layout& la
 /// Elements of a group's units.
 std::int64_t elementsOf(const GatherGroup& group, const Layout& layout);
 
-/// Elements of one slot of the pool: the largest group. One slot without overlap, two with.
+/// Elements of the largest group. The pool has memory of one without overlap, of two with.
 std::int64_t gatherSlotElements(const std::vector<GatherGroup>& schedule, const Layout& layout);
 
 /// Units whose gradients are staged and reduced together: the unit, or with overlap by blocks its block.
 UnitRange gradientGroupOf(const PlanConfig& plan, const Layout& layout, int unit);
-/// Elements of one slot of the gradient staging. Two slots where reductions run beside the backward pass, else one.
+/// Elements of the largest of them. The staging has memory of two where reductions run beside the backward pass, else of one.
 std::int64_t gradientSlotElements(const PlanConfig& plan, const Layout& layout);
+/// What a rank stages in a step, in order.
+std::vector<UnitRange> gradientSchedule(const PlanConfig& plan, const Layout& layout,
+                                        const std::vector<PipelineOperation>& operations);
+std::int64_t elementsOf(const UnitRange& units, const Layout& layout);
+
+/// Gathers and reductions share a lane: which goes first is decided by what is needed first. A reduction is needed when another
+/// group's gradient is to stand in its place; a gather behind that use lets it go first. `reductions` and their places: the
+/// gradient schedule, of a plan whose reductions run beside the backward pass.
+void letReductionsPass(const std::vector<UnitRange>& reductions, const std::vector<RingPlace>& places, const Layout& layout,
+                       std::vector<GatherGroup>* gathers);
 
 /// How often a step adds to the gradient of a unit.
 std::int64_t contributionsOf(const PlanConfig& plan, const Layout& layout, int unit);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "trainer/failure.h"
 #include "trainer/pipeline_schedule.h"
@@ -18,13 +19,8 @@ View viewOf(Arena& arena, const Piece& piece, DataType type) {
 
 namespace {
 
-GatherPool poolOf(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena, GroupSet& groups,
-                  CommunicationLane& lane) {
-  const PlanConfig& p = config.plan;
-  auto schedule = gatherSchedule(
-      p, layout, pipelineSchedule(layout.position().stage, p.pipelineParallel, p.microBatches, p.pipelineChunks));
-  return {layout, std::move(schedule), p.overlaps() ? 2 : 1, viewOf(arena, plan.gatherPool, config.precision),
-          viewOf(arena, plan.parameters, config.precision), groups.parameterShards, groups, lane};
+std::vector<PipelineOperation> operationsOf(const PlanConfig& p, const Layout& layout) {
+  return pipelineSchedule(layout.position().stage, p.pipelineParallel, p.microBatches, p.pipelineChunks);
 }
 
 }  // namespace
@@ -36,11 +32,12 @@ ParameterStore::ParameterStore(const Config& config, const Layout& layout, const
       backend_(backend),
       groups_(groups),
       seed_(config.seed),
-      stagingElements_(gradientSlotElements(config.plan, layout)),
-      slots_(reducesBeside() ? 2 : 1),
+      staging_(planStaging(config.plan, layout, viewOf(arena, plan.unitGradient, DataType::float32))),
       contributions_(static_cast<std::size_t>(layout.unitCount())),
+      shared_(static_cast<std::size_t>(layout.unitCount())),
       summed_(static_cast<std::size_t>(layout.unitCount())),
-      pool_(poolOf(config, layout, plan, arena, groups, lane_)),
+      pool_(layout, planGathers(), config.plan.overlaps() ? 2 : 1, viewOf(arena, plan.gatherPool, config.precision),
+            viewOf(arena, plan.parameters, config.precision), groups.parameterShards, groups, lane_),
       lane_(groups, config.plan.overlaps()) {
   parameters_ = viewOf(arena, plan.parameters, config.precision);
   gradients_ = viewOf(arena, plan.gradients, DataType::float32);
@@ -48,7 +45,6 @@ ParameterStore::ParameterStore(const Config& config, const Layout& layout, const
   firstMoment_ = viewOf(arena, plan.firstMoment, DataType::float32);
   secondMoment_ = viewOf(arena, plan.secondMoment, DataType::float32);
   master_ = viewOf(arena, plan.master, DataType::float32);
-  staging_ = viewOf(arena, plan.unitGradient, DataType::float32);
   const auto scratch = [&](const Piece& piece) {
     return Workspace{viewOf(arena, piece, DataType::byte).data, piece.bytes};
   };
@@ -57,6 +53,24 @@ ParameterStore::ParameterStore(const Config& config, const Layout& layout, const
   for (Communicator* group : {&groups.parameterShards, &groups.optimizerShards, &groups.replicas}) {
     group->setPolite(lane_.overlapped());
   }
+}
+
+ParameterStore::Staging ParameterStore::planStaging(const PlanConfig& plan, const Layout& layout, View memory) {
+  Staging staging;
+  staging.memory = memory;
+  staging.groups = gradientSchedule(plan, layout, operationsOf(plan, layout));
+  std::vector<std::int64_t> sizes;
+  for (const UnitRange& group : staging.groups) sizes.push_back(elementsOf(group, layout));
+  const int slots = plan.backwardOverlap == BackwardOverlap::none ? 1 : 2;
+  staging.places = planRing(sizes, slots * gradientSlotElements(plan, layout));
+  staging.tickets.resize(sizes.size());
+  return staging;
+}
+
+std::vector<GatherGroup> ParameterStore::planGathers() const {
+  std::vector<GatherGroup> gathers = gatherSchedule(plan_, layout_, operationsOf(plan_, layout_));
+  if (reducesBeside()) letReductionsPass(staging_.groups, staging_.places, layout_, &gathers);
+  return gathers;
 }
 
 // ---- shards --------------------------------------------------------------------------------------------------------
@@ -136,13 +150,13 @@ void ParameterStore::weightsLoaded() {
 
 // ---- jobs of the lane ----------------------------------------------------------------------------------------------
 
-Lane::Ticket ParameterStore::submit(Work work, const char* name, int unit, int slot) {
+Lane::Ticket ParameterStore::submit(Work work, const char* name, int unit, std::int64_t group) {
   // From here on it could travel: what the lane makes of it is seen beside it in the timeline.
   if (lane_.overlapped()) const Activity::Scope ready(*groups_.activity, ActivityLane::compute, "ready to be sent", unit);
-  return lane_.submit(name, unit, Job{this, work, static_cast<std::int16_t>(slot), unit});
+  return lane_.submit(name, unit, Job{this, static_cast<std::int32_t>(work), unit, static_cast<std::int32_t>(group)});
 }
 
-Status ParameterStore::communicate(Work work, int slot, int unit) {
+Status ParameterStore::communicate(Work work, std::int64_t group, int unit) {
   View part;
   const auto scope = [&](const char* name) {
     return Activity::Scope(*groups_.activity, lane_.activityLane(), name, unit, -1, !lane_.overlapped());
@@ -150,7 +164,7 @@ Status ParameterStore::communicate(Work work, int slot, int unit) {
   switch (work) {
     case Work::reduceMicroBatch: {
       const auto inside = scope("reduce-scatter gradients");
-      return reduceMicroBatch(slot, unit);
+      return reduceMicroBatch(group, unit);
     }
     case Work::sumOverReplicas: {
       const auto inside = scope("reduce gradients over replicas");
@@ -175,9 +189,9 @@ Status ParameterStore::sumOverReplicas(View shard, int unit, View* part) {
   return groups_.replicas.allReduce(*part, elements, ReduceOperation::sum, laneWorkspace_);
 }
 
-Status ParameterStore::reduceMicroBatch(int slot, int unit) {
+Status ParameterStore::reduceMicroBatch(std::int64_t group, int unit) {
   const std::int64_t elements = layout_.parameterShard(unit);
-  const View whole = stagingOf(slot, unit), shard = whole.offset(groups_.parameterShards.index() * elements);
+  const View whole = stagingOf(group, unit), shard = whole.offset(groups_.parameterShards.index() * elements);
   INTERNEVO_RETURN_IF_ERROR(groups_.parameterShards.reduceScatter(whole, shard, elements, laneWorkspace_));
   if (plan_.gradientSharding == 1) return backend_.accumulate(elements, shard, gradientShard(unit));
   View part;
@@ -188,51 +202,61 @@ Status ParameterStore::reduceMicroBatch(int slot, int unit) {
 // ---- units ---------------------------------------------------------------------------------------------------------
 
 ConstView ParameterStore::get(int unit) {
-  return plan_.parameterSharding == 1 ? ConstView(parameterShard(unit)) : pool_.get(unit);
+  if (plan_.parameterSharding > 1) return pool_.get(unit);  // gathered behind what was shared, on the same lane
+  lane_.wait(std::exchange(shared_[static_cast<std::size_t>(unit)], 0), "wait for updated parameters", unit);
+  return parameterShard(unit);
 }
 
 void ParameterStore::release(int unit) {
   if (plan_.parameterSharding > 1) pool_.release(unit);
 }
 
-View ParameterStore::stagingOf(int slot, int unit) const {
-  const int first = gradientGroupOf(plan_, layout_, unit).first;
-  return staging_.offset(slot * stagingElements_ + layout_.unitStart(unit) - layout_.unitStart(first));
+View ParameterStore::stagingOf(std::int64_t group, int unit) const {
+  const auto place = static_cast<std::size_t>(group);
+  return staging_.memory.offset(staging_.places[place].offset + layout_.unitStart(unit) -
+                                layout_.unitStart(staging_.groups[place].first));
 }
 
 View ParameterStore::gradient(int unit) {
   if (!staged()) return gradientShard(unit);
-  const UnitRange group = gradientGroupOf(plan_, layout_, unit);
-  if (slots_[static_cast<std::size_t>(slot_)].first == group.first) return stagingOf(slot_, unit);
-  if (slots_[static_cast<std::size_t>(slot_)].first >= 0) {
-    throw Failure(StatusCode::internal, "the gradient of unit " + std::to_string(unit) +
-                                            " was asked for before the one before it was reduced");
-  }
-  slot_ = (slot_ + 1) % static_cast<int>(slots_.size());
-  Staging& staging = slots_[static_cast<std::size_t>(slot_)];
-  lane_.wait(staging.ticket, "wait for reduce-scatter of gradients", unit);
-  staging.first = group.first, staging.reduced = 0, staging.ticket = 0;
-  const int last = group.first + group.count - 1;
-  const std::int64_t elements = layout_.unitStart(last) + layout_.unit(last).paddedElements - layout_.unitStart(group.first);
-  require(backend_.memory().zero(stagingOf(slot_, group.first).data, 4 * elements));
-  return stagingOf(slot_, unit);
+  Staging& s = staging_;
+  const auto holds = [&](std::int64_t group) {
+    const UnitRange& units = s.groups[static_cast<std::size_t>(group)];
+    return unit >= units.first && unit < units.first + units.count;
+  };
+  const auto refuse = [&](const char* what) {
+    throw Failure(StatusCode::internal, "the gradient of unit " + std::to_string(unit) + " was asked for " + what);
+  };
+  if (s.open && holds(s.current)) return stagingOf(s.current, unit);
+  if (s.open) refuse("before the one before it was reduced");
+  if (s.current + 1 == static_cast<std::int64_t>(s.groups.size()) || !holds(s.current + 1)) refuse("out of turn");
+  const auto place = static_cast<std::size_t>(++s.current);
+  s.open = true, s.reduced = 0;
+  const std::int64_t after = s.places[place].after;
+  if (after >= 0) lane_.wait(s.tickets[static_cast<std::size_t>(after)], "wait for reduce-scatter of gradients", unit);
+  const UnitRange& group = s.groups[place];
+  require(backend_.memory().zero(stagingOf(s.current, group.first).data, 4 * elementsOf(group, layout_)));
+  return stagingOf(s.current, unit);
 }
 
 void ParameterStore::reduce(int unit) {
   const UnitRange group = gradientGroupOf(plan_, layout_, unit);
   ++contributions_[static_cast<std::size_t>(unit)];
   if (staged()) {
-    Staging& staging = slots_[static_cast<std::size_t>(slot_)];
-    if (staging.first != group.first || (staging.reduced >> (unit - group.first) & 1u) != 0) {
+    Staging& s = staging_;
+    if (!s.open || s.groups[static_cast<std::size_t>(s.current)].first != group.first ||
+        (s.reduced >> (unit - group.first) & 1u) != 0) {
       throw Failure(StatusCode::internal, "the gradient of unit " + std::to_string(unit) + " was reduced out of turn");
     }
-    staging.reduced |= 1u << (unit - group.first);
-    if (staging.reduced + 1u != 1u << group.count) return;  // its block's other unit is still to come
+    s.reduced |= 1u << (unit - group.first);
+    if (s.reduced + 1u != 1u << group.count) return;  // its block's other unit is still to come
+    Lane::Ticket& ticket = s.tickets[static_cast<std::size_t>(s.current)];
     for (int i = 0; i < group.count; ++i) {
-      staging.ticket = submit(Work::reduceMicroBatch, "reduce-scatter gradients", group.first + i, slot_);
+      ticket = submit(Work::reduceMicroBatch, "reduce-scatter gradients", group.first + i, s.current);
     }
-    staging.first = -1;
-    if (!reducesBeside()) lane_.wait(staging.ticket, "reduce-scatter gradients", unit);
+    s.open = false;
+    if (!reducesBeside()) lane_.wait(ticket, "reduce-scatter gradients", unit);
+    pool_.reduced();
   }
   if (!reducesBeside() || plan_.gradientSharding > 1) return;
   for (int each = staged() ? group.first : unit; each < (staged() ? group.first + group.count : unit + 1); ++each) {
@@ -249,6 +273,8 @@ void ParameterStore::beginStep() {
   require(backend_.memory().zero(gradients_.data, gradientBytes_));
   std::fill(contributions_.begin(), contributions_.end(), 0);
   std::fill(summed_.begin(), summed_.end(), false);
+  std::fill(staging_.tickets.begin(), staging_.tickets.end(), 0);
+  staging_.current = -1, staging_.open = false;
   pool_.beginStep();
 }
 
@@ -318,10 +344,15 @@ void ParameterStore::update(const AdamwSettings& settings) {
                                secondMoment(unit).offset(at)));
       });
     }
-    if (plan_.optimizerStateSharding > 1) submit(Work::shareParameters, "all-gather updated parameters", unit);
+    // Units stand in the order of their first use: what the next step begins with is there first.
+    if (plan_.optimizerStateSharding > 1) {
+      shared_[static_cast<std::size_t>(unit)] = submit(Work::shareParameters, "all-gather updated parameters", unit);
+    }
+    pool_.updated(unit);
   }
-  lane_.waitAll("wait for updated parameters");
 }
+
+void ParameterStore::settle() { lane_.waitAll("wait for updated parameters"); }
 
 void ParameterStore::shareParameters() {
   pool_.weightsChanged();
@@ -329,7 +360,7 @@ void ParameterStore::shareParameters() {
   for (int unit = 0; unit < layout_.unitCount(); ++unit) {
     submit(Work::shareParameters, "all-gather updated parameters", unit);
   }
-  lane_.waitAll("wait for updated parameters");
+  settle();
 }
 
 }  // namespace internevo::trainer

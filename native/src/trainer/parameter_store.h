@@ -10,6 +10,7 @@
 #include "trainer/groups.h"
 #include "trainer/layout.h"
 #include "trainer/memory_plan.h"
+#include "trainer/ring_plan.h"
 
 namespace internevo::trainer {
 
@@ -31,9 +32,9 @@ class ParameterStore {
   /// All parameters of a unit [paddedElements]; valid until its release. See GatherPool.
   ConstView get(int unit);
   void release(int unit);
-  /// Where the unit's gradient [paddedElements], float32, is accumulated. With sharded parameters or gradients it is a
-  /// staging slot, zeroed here once its former content is away; reduce() of all units of the slot must follow before the
-  /// next slot's.
+  /// Where the unit's gradient [paddedElements], float32, is accumulated. With sharded parameters or gradients that is its
+  /// place in the staging, zeroed here once its former content is away; reduce() of all units of the group must follow before
+  /// the next group's.
   View gradient(int unit);
   /// The unit's gradient of this micro-batch is complete.
   void reduce(int unit);
@@ -45,8 +46,11 @@ class ParameterStore {
   /// of its optimizer shard, also over the tensor ranks and stages that hold the same slice; the squares of each logical
   /// element are added to *squares by exactly one rank.
   void finishGradients(ExactSum* squares);
-  /// AdamW on this rank's shard (matrices with weight decay, gains without), then all-gather of what was updated.
+  /// AdamW on this rank's shard (matrices with weight decay, gains without), and all-gather of what was updated. With overlap
+  /// the gathers, and the first ones of the next step, go on after the call; get() waits for what it needs.
   void update(const AdamwSettings& settings);
+  /// Waits for what an update left under way: before the lane's activity is written out, and at the end of a run.
+  void settle();
   /// All-gather of the parameters inside the optimizer-state group, as after an update.
   void shareParameters();
 
@@ -67,32 +71,36 @@ class ParameterStore {
   double hiddenBusySeconds() const { return lane_.busySeconds(); }
 
  private:
-  /// A slot of the gradient staging.
+  /// Groups of the gradient schedule, each of which has its place in the staging: memory of one group, or of two as a ring.
   struct Staging {
-    int first = -1;          ///< unit at its beginning
-    unsigned reduced = 0;    ///< units that are complete, by place
-    Lane::Ticket ticket = 0; ///< of the last reduction that reads it
+    View memory;
+    std::vector<UnitRange> groups;
+    std::vector<RingPlace> places;
+    std::vector<Lane::Ticket> tickets;  ///< of the last reduction that reads a group
+    std::int64_t current = -1;          ///< the group in use, or that was last
+    bool open = false;                  ///< it is in use
+    unsigned reduced = 0;               ///< its units that are complete, by place
   };
-  enum class Work : std::int16_t { reduceMicroBatch, sumOverReplicas, sumAllOverReplicas, shareParameters };
-  /// A job of the lane.
+  enum class Work : std::int8_t { reduceMicroBatch, sumOverReplicas, sumAllOverReplicas, shareParameters };
+  /// A job of the lane: as small as the lane's queue wants it. `group`: of the gradient schedule.
   struct Job {
     ParameterStore* store;
-    Work work;
-    std::int16_t slot;
-    std::int32_t unit;
-    Status operator()() const { return store->communicate(work, slot, unit); }
+    std::int32_t work : 4, unit : 28, group;
+    Status operator()() const { return store->communicate(static_cast<Work>(work), group, unit); }
   };
-  Status communicate(Work work, int slot, int unit);
-  Status reduceMicroBatch(int slot, int unit);
-  Lane::Ticket submit(Work work, const char* name, int unit, int slot = 0);
+  Status communicate(Work work, std::int64_t group, int unit);
+  Status reduceMicroBatch(std::int64_t group, int unit);
+  Lane::Ticket submit(Work work, const char* name, int unit, std::int64_t group = 0);
 
+  static Staging planStaging(const PlanConfig& plan, const Layout& layout, View memory);
+  std::vector<GatherGroup> planGathers() const;
   bool staged() const { return plan_.parameterSharding > 1 || plan_.gradientSharding > 1; }
   bool reducesBeside() const { return plan_.backwardOverlap != BackwardOverlap::none; }
   View parameterShard(int unit) const;  ///< this rank's ps shard
   View ownedParameters(int unit) const; ///< the optimizer shard's part of it
   View ownedPart(View whole, int unit) const;
   View gradientShard(int unit) const;
-  View stagingOf(int slot, int unit) const;
+  View stagingOf(std::int64_t group, int unit) const;
   /// shard [U/ps] -> its optimizer part at *part, inside `shard`, summed over all replicas.
   Status sumOverReplicas(View shard, int unit, View* part);
   /// Sums the gradients of what other positions hold too.
@@ -107,12 +115,12 @@ class ParameterStore {
   Backend& backend_;
   GroupSet& groups_;
   const std::uint64_t seed_;
-  View parameters_, gradients_, firstMoment_, secondMoment_, master_, staging_;
-  std::int64_t gradientBytes_ = 0, stagingElements_ = 0;
+  View parameters_, gradients_, firstMoment_, secondMoment_, master_;
+  std::int64_t gradientBytes_ = 0;
   Workspace reduceWorkspace_, laneWorkspace_;
-  std::vector<Staging> slots_;
-  int slot_ = 0;
+  Staging staging_;
   std::vector<std::int64_t> contributions_;  ///< to the gradient of each unit, in this step
+  std::vector<Lane::Ticket> shared_;         ///< of the gather of each unit's updated parameters, until it was waited for
   std::vector<bool> summed_;                 ///< the once-a-step reduction of a unit is on the lane
   GatherPool pool_;
   CommunicationLane lane_;                   ///< ends first: its jobs use what is above

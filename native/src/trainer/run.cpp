@@ -79,9 +79,10 @@ class TimelineRecorder {
   void beforeStep(std::int64_t step) {
     if (config_.timeline && !written_ && step >= config_.timeline->firstStep) activity_.record(true), begun_ = true;
   }
-  void afterStep(std::int64_t step, bool last) {
+  void afterStep(std::int64_t step, bool last, Trainer& trainer) {
     if (!begun_ || written_) return;
     if (!last && step + 1 < config_.timeline->firstStep + config_.timeline->steps) return;
+    trainer.parameters().settle();
     activity_.record(false);
     written_ = true;
     writeTimeline(MPI_COMM_WORLD, activity_, clockOffset_, watch_.identity(rank_), config_.timeline->path);
@@ -124,7 +125,7 @@ void trainSteps(const Run& r, Trainer& trainer, Checkpoints* checkpoints, Progre
     if (r.rank == 0) emitStep(result, report.peakMemoryBytes, report.residentPeakBytes);
     const bool last = progress->done >= config.steps;
     progress->terminated = report.terminate && !last;
-    timeline.afterStep(progress->done, last || report.terminate);
+    timeline.afterStep(progress->done, last || report.terminate, trainer);
     if (checkpoints == nullptr) continue;
     const Activity::Scope scope(r.activity, ActivityLane::compute, "checkpoint saving");
     checkpoints->advance(report.checkpointWord);
@@ -132,6 +133,7 @@ void trainSteps(const Run& r, Trainer& trainer, Checkpoints* checkpoints, Progre
       checkpoints->save(progress->done, last || report.terminate);
     }
   }
+  trainer.parameters().settle();
 }
 
 /// Weights to begin with. Returns the step that they are of.

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "support.h"
 #include "trainer/failure.h"
+#include "trainer/gather_schedule.h"
+#include "trainer/pipeline_schedule.h"
 
 namespace internevo::trainer::testing {
 
@@ -139,6 +142,48 @@ std::vector<PlanConfig> withOverlaps(const std::vector<PlanConfig>& lattice) {
     }
   }
   return plans;
+}
+
+namespace {
+
+/// Equal for policies that differ in nothing that any stage does.
+std::string scheduleKey(const Config& base, const PlanConfig& plan) {
+  std::string key = plan.overlaps() ? "lane" : "";
+  if (plan.replicaRanks() == 1) return key;
+  if (plan.backwardOverlap != BackwardOverlap::none) key += " reduces beside";
+  for (int stage = 0; stage < plan.pipelineParallel; ++stage) {
+    const Layout layout(base.model, plan, {stage, 0});
+    const auto operations = pipelineSchedule(stage, plan.pipelineParallel, plan.microBatches, plan.pipelineChunks);
+    for (const GatherGroup& group : gatherSchedule(plan, layout, operations)) {
+      key += group.ahead ? " ahead" : " then";
+      for (const int unit : group.units) key += " " + std::to_string(unit);
+    }
+    for (const UnitRange& group : gradientSchedule(plan, layout, operations)) {
+      key += " staged " + std::to_string(group.first) + " " + std::to_string(group.count);
+    }
+  }
+  return key;
+}
+
+}  // namespace
+
+std::vector<PlanConfig> overlapsOf(const Config& base, const PlanConfig& plan) {
+  std::vector<PlanConfig> different;
+  std::set<std::string> keys;
+  for (const PlanConfig& each : withOverlaps({plan})) {
+    if (each.overlaps() && keys.insert(scheduleKey(base, each)).second) different.push_back(each);
+  }
+  return different;
+}
+
+std::vector<int> partsOf(const std::vector<PlanConfig>& plans, bool tiedEmbeddings, int parts) {
+  std::map<std::string, int> numbers;
+  std::vector<int> result;
+  for (const PlanConfig& plan : plans) {
+    const int next = static_cast<int>(numbers.size());
+    result.push_back(numbers.emplace(orderKeyOf(plan, tiedEmbeddings), next).first->second % parts);
+  }
+  return result;
 }
 
 std::vector<PlanConfig> pairwiseSample(const std::vector<PlanConfig>& lattice) {

@@ -11,8 +11,16 @@ namespace internevo::trainer::testing {
 /// Every plan on `ranks` ranks for `sequences` sequences a step, that the model and sequence length allow.
 std::vector<PlanConfig> latticeOf(const Config& base, int ranks, std::int64_t sequences);
 
-/// Every plan with each of the nine policies of overlap.
+/// Every plan with each of the twelve policies of overlap.
 std::vector<PlanConfig> withOverlaps(const std::vector<PlanConfig>& lattice);
+
+/// The plan with those policies of overlap under which its stages do different things: one for each order of gathers,
+/// reductions and lanes; that of no overlap is left out. Where nothing is shared by several ranks that is one.
+std::vector<PlanConfig> overlapsOf(const Config& base, const PlanConfig& plan);
+
+/// Which of `parts` parts a plan belongs to: plans that are compared with one another belong to the same. Plans are numbered
+/// by their key (orderKeyOf) in the order of its first appearance.
+std::vector<int> partsOf(const std::vector<PlanConfig>& plans, bool tiedEmbeddings, int parts);
 
 /// A subset in which every pair of values of two factors that occurs in the lattice occurs too (greedy).
 std::vector<PlanConfig> pairwiseSample(const std::vector<PlanConfig>& lattice);

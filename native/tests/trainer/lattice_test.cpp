@@ -1,19 +1,25 @@
 // Every plan against one rank and against the plain model in float64: 1e-6 relative in float32 on losses and on every
 // gradient, bfloat16 at most twice the error of one rank, and bit by bit between plans that keep the order of arithmetic.
-// Runs a sample that covers every pair of values; with INTERNEVO_LATTICE=whole in the environment, every plan; with
-// whole-unoverlapped, every plan once. Plans on fewer ranks than the job has run side by side, each in a world of its own.
+// Runs a sample that covers every pair of values. In the environment:
+//   INTERNEVO_LATTICE=whole         every plan, and each under every different policy of overlap: the bits of none, over two steps
+//   INTERNEVO_LATTICE=whole-unoverlapped   every plan without overlap
+//   INTERNEVO_LATTICE_PART=2/8      of the whole, the second of eight parts (plans that are compared stay together)
+//   INTERNEVO_LATTICE_RECORD=FILE   what each model and part gave is appended as a line of JSON; what this very program has a line
+//                                   for without failures is not run again
+// Plans on fewer ranks than the job has run side by side, each in a world of its own.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <numeric>
 
 #include "data_writers.h"
 #include "lattice.h"
+#include "lattice_record.h"
 #include "reference.h"
 #include "support.h"
 #include "checkpoint/safetensors.h"
@@ -25,6 +31,7 @@ namespace {
 constexpr int kSteps = 3;
 constexpr std::int64_t kSequences = 8;
 constexpr double kTolerance = 1e-6;
+constexpr int kOverlapSteps = 2;  ///< the second uses what the first left under way
 constexpr int kNarrowEvery = 3;  ///< of the plans run in bfloat16 too
 
 int worldRank() {
@@ -43,7 +50,37 @@ struct Outcome {
   std::vector<std::int64_t> tokens;
   std::vector<std::vector<std::vector<float>>> gradients;  ///< [step][unit]
   std::uint64_t bits = 0;  ///< of losses, norms, all gradients and the final weights and moments
+  std::uint64_t ownBits = 0;  ///< after two steps, of losses, norms, and this rank's shards: compares runs of one plan
 };
+
+/// What a rank has of gradients, weights and moments, byte by byte.
+std::uint64_t ownBitsOf(Trainer& trainer, const std::vector<double>& told) {
+  std::string bytes(reinterpret_cast<const char*>(told.data()), told.size() * sizeof(double));
+  ParameterStore& store = trainer.parameters();
+  for (int unit = 0; unit < trainer.layout().unitCount(); ++unit) {
+    for (const View& view : {store.summedGradient(unit), store.weights(unit), store.firstMoment(unit), store.secondMoment(unit)}) {
+      bytes.append(static_cast<const char*>(view.data), static_cast<std::size_t>(4 * trainer.layout().optimizerShard(unit)));
+    }
+  }
+  return checksumOf(bytes);
+}
+
+/// The run of a plan that is compared with the same plan's without overlap only.
+std::uint64_t ownBitsUnder(const Config& base, const PlanConfig& plan, const std::vector<int>& ranks) {
+  Config config = base;
+  config.plan = plan;
+  config.mesh = meshOf(plan);
+  validatePlan(config);
+  const auto rank = std::find(ranks.begin(), ranks.end(), worldRank()) - ranks.begin();
+  Trainer trainer(config, static_cast<int>(rank), ranks);
+  trainer.initializeWeights();
+  std::vector<double> told;
+  for (int step = 1; step <= kOverlapSteps; ++step) {
+    const StepResult result = trainer.step(step);
+    told.push_back(result.loss), told.push_back(result.gradientNorm);
+  }
+  return ownBitsOf(trainer, told);
+}
 
 Outcome train(const Config& base, const PlanConfig& plan, const std::vector<int>& ranks) {
   Config config = base;
@@ -54,6 +91,7 @@ Outcome train(const Config& base, const PlanConfig& plan, const std::vector<int>
   Trainer trainer(config, static_cast<int>(rank), ranks);
   trainer.initializeWeights();
   Outcome outcome;
+  std::vector<double> told;
   std::string bytes;
   const auto keep = [&bytes](const void* data, std::size_t size) {
     bytes.append(static_cast<const char*>(data), size);
@@ -70,6 +108,8 @@ Outcome train(const Config& base, const PlanConfig& plan, const std::vector<int>
     outcome.losses.push_back(result.loss), outcome.norms.push_back(result.gradientNorm);
     outcome.tokens.push_back(result.tokens);
     keep(&result.loss, sizeof result.loss), keep(&result.gradientNorm, sizeof result.gradientNorm);
+    told.push_back(result.loss), told.push_back(result.gradientNorm);
+    if (step == kOverlapSteps) outcome.ownBits = ownBitsOf(trainer, told);
     outcome.gradients.emplace_back();
     keepAll(Trainer::Quantity::gradient, &outcome.gradients.back());
   }
@@ -165,9 +205,10 @@ const Model kModels[] = {
 class LatticeTest : public ::testing::TestWithParam<Model> {};
 
 TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
-  const char* const asked = std::getenv("INTERNEVO_LATTICE");
-  const bool unoverlapped = asked != nullptr && std::strcmp(asked, "whole-unoverlapped") == 0;
-  const bool whole = unoverlapped || (asked != nullptr && std::strcmp(asked, "whole") == 0);
+  const Asked which = asked();
+  const std::string key = recordKey(which, GetParam().name, worldSize());
+  if (isRecorded(which, key)) GTEST_SKIP() << "recorded";
+  const double start = MPI_Wtime();
   TemporaryDirectory directory;  // of each rank
   const Packed packed = samplePacked(1500, 61);
   const bool documents = GetParam().documents;
@@ -201,29 +242,41 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
   std::vector<PlanConfig> plans;
   for (int ranks = worldSize() == 8 ? 8 : 1; ranks <= worldSize(); ranks *= 2) {
     const std::vector<PlanConfig> plain = latticeOf(base, ranks, kSequences);
-    const std::vector<PlanConfig> lattice = unoverlapped ? plain : withOverlaps(plain);
-    const std::vector<PlanConfig> chosen = whole ? lattice : pairwiseSample(lattice);
+    const std::vector<PlanConfig> chosen = which.whole ? plain : pairwiseSample(withOverlaps(plain));
     plans.insert(plans.end(), chosen.begin(), chosen.end());
   }
+  const std::vector<int> parts = partsOf(plans, base.model.tiedEmbeddings, which.parts);
+  std::vector<PlanConfig> mine;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (parts[i] == which.part) mine.push_back(plans[i]);
+  }
+  plans.swap(mine);
   std::vector<double> differences(plans.size(), 0), fromReference(plans.size(), 0), narrowQuotients(plans.size(), 0);
   std::vector<std::uint64_t> bits(plans.size(), 0);
-  int compared = 0;
+  std::vector<int> policies(plans.size(), 0), others(plans.size(), 0);  // how many, and a bit for each that gives other bits
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const int ranks = plans[i].worldSize(), worlds = worldSize() / ranks;
-    // With all of them at hand, plans with overlap have to give the bits of the plan without, which says it all.
-    const bool bitsOnly = whole && plans[i].overlaps();
-    const bool narrowToo = !bitsOnly && compared++ / worlds % kNarrowEvery == 0;
+    const bool narrowToo = static_cast<int>(i) / worlds % kNarrowEvery == 0;
     if (static_cast<int>(i) % worlds != worldRank() / ranks) continue;
     std::vector<int> members(static_cast<std::size_t>(ranks));
     std::iota(members.begin(), members.end(), worldRank() / ranks * ranks);
     const Outcome outcome = train(base, plans[i], members);
-    bits[i] = worldRank() == members[0] ? outcome.bits : 0;
     const Outcome narrowOutcome = narrowToo ? train(narrow, plans[i], members) : Outcome{};
-    if (worldRank() != members[0] || bitsOnly) continue;
+    if (which.overlaps) {
+      const std::vector<PlanConfig> different = overlapsOf(base, plans[i]);
+      for (std::size_t k = 0; k < different.size(); ++k) {
+        others[i] |= (ownBitsUnder(base, different[k], members) != outcome.ownBits) << k;
+      }
+      policies[i] = worldRank() == members[0] ? static_cast<int>(different.size()) : 0;
+    }
+    if (worldRank() != members[0]) continue;
+    bits[i] = outcome.bits;
     fromReference[i] = largestOf(errorsOf(base, outcome, exact));
     if (narrowToo) narrowQuotients[i] = largestQuotient(errorsOf(base, narrowOutcome, exact), narrowErrors);
     differences[i] = differenceOf(base, one, outcome);
   }
+  MPI_Allreduce(MPI_IN_PLACE, policies.data(), static_cast<int>(plans.size()), MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, others.data(), static_cast<int>(plans.size()), MPI_INT, MPI_BOR, MPI_COMM_WORLD);
   MPI_Allreduce(MPI_IN_PLACE, fromReference.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
   MPI_Allreduce(MPI_IN_PLACE, narrowQuotients.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
   MPI_Allreduce(MPI_IN_PLACE, differences.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
@@ -236,6 +289,10 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
     EXPECT_LE(differences[i], kTolerance) << nameOf(plans[i]);
     EXPECT_LE(fromReference[i], kTolerance) << nameOf(plans[i]);
     EXPECT_LE(narrowQuotients[i], 2) << "bfloat16, " << nameOf(plans[i]);
+    for (int k = 0; others[i] >> k != 0; ++k) {
+      EXPECT_EQ(others[i] >> k & 1, 0) << nameOf(overlapsOf(base, plans[i])[static_cast<std::size_t>(k)])
+                                       << " does not give the bits of no overlap";
+    }
     worst = std::max(worst, differences[i]), worstReference = std::max(worstReference, fromReference[i]);
     worstNarrow = std::max(worstNarrow, narrowQuotients[i]);
     const auto [first, fresh] = firstOfKey.emplace(orderKeyOf(plans[i], base.model.tiedEmbeddings), i);
@@ -244,12 +301,50 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
     EXPECT_EQ(bits[i], bits[first->second]) << nameOf(plans[i]) << " and " << nameOf(plans[first->second])
                                             << " add in the same order";
   }
-  EXPECT_GT(plans.size(), 4u);
-  if (worldRank() == 0) {
-    std::printf("%s: %zu plans, largest relative difference %.2e from one rank, %.2e from the plain model; bfloat16 errs at "
-                "most %.2f times as much as on one rank; %zu compared bit by bit\n",
-                GetParam().name, plans.size(), worst, worstReference, worstNarrow, bitwise);
+  EXPECT_GT(plans.size(), which.parts == 1 ? 4u : 0u);
+  int failed = HasFailure();
+  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  if (worldRank() != 0) return;
+  const int underPolicies = std::accumulate(policies.begin(), policies.end(), 0);
+  std::printf("%s: %zu plans, largest relative difference %.2e from one rank, %.2e from the plain model; bfloat16 errs at "
+              "most %.2f times as much as on one rank; %zu compared bit by bit; %d more runs under policies of overlap\n",
+              GetParam().name, plans.size(), worst, worstReference, worstNarrow, bitwise, underPolicies);
+  if (which.record.empty()) return;
+  char numbers[256];
+  std::snprintf(numbers, sizeof numbers, "\"plans\": %zu, \"underPolicies\": %d, \"bitwise\": %zu, \"fromOneRank\": %.3e, "
+                "\"fromFloat64\": %.3e, \"bfloat16\": %.3f, \"seconds\": %.0f, \"failed\": %s}\n",
+                plans.size(), underPolicies, bitwise, worst, worstReference, worstNarrow, MPI_Wtime() - start,
+                failed != 0 ? "true" : "false");
+  appendRecord(which, key + numbers);
+}
+
+TEST(Lattice, PoliciesThatDoTheSameAreOne) {
+  TemporaryDirectory directory;
+  const Config base = smallConfig(directory.file("d.tokens"));
+  const auto policies = [&](int ps, int gs, int oss, int dp) {
+    PlanConfig p;
+    p.microBatches = 2, p.dataParallel = dp, p.parameterSharding = ps, p.gradientSharding = gs, p.optimizerStateSharding = oss;
+    return overlapsOf(base, p).size();
+  };
+  EXPECT_EQ(policies(1, 1, 1, 1), 1u);  // a lane with nothing on it
+  EXPECT_EQ(policies(1, 1, 2, 2), 2u);  // sums beside the backward pass or behind it
+  EXPECT_EQ(policies(1, 2, 2, 2), 3u);  // and staged by blocks or by modules
+  EXPECT_EQ(policies(2, 1, 1, 2), 11u);
+}
+
+TEST(Lattice, PartsHaveEveryPlanOnceAndKeepTogetherWhatIsCompared) {
+  TemporaryDirectory directory;
+  const std::vector<PlanConfig> plans = latticeOf(smallConfig(directory.file("d.tokens")), 4, kSequences);
+  const std::vector<int> parts = partsOf(plans, false, 3);
+  std::map<std::string, int> partOfKey;
+  std::map<int, int> sizes;
+  ASSERT_EQ(parts.size(), plans.size());
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    ++sizes[parts[i]];
+    EXPECT_EQ(partOfKey.emplace(orderKeyOf(plans[i], false), parts[i]).first->second, parts[i]);
   }
+  EXPECT_EQ(sizes.size(), 3u);
+  for (const auto& [part, size] : sizes) EXPECT_GT(size, static_cast<int>(plans.size()) / 9) << part;
 }
 
 /// A file that is one document: positions and keys are listed, and the arithmetic is that of no packing.

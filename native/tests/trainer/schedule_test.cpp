@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <array>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "trainer/layout.h"
 #include "trainer/pipeline_schedule.h"
+#include "trainer/ring_plan.h"
 
 namespace internevo::trainer::testing {
 namespace {
@@ -162,6 +164,61 @@ TEST(PipelineSchedule, NeverStopsWithOneBufferADirectionAndSendsThatWaitForTheir
     EXPECT_TRUE(Simulation(s).run(false)) << nameOf(s);
     EXPECT_TRUE(Simulation(s).run(true)) << nameOf(s);
   }
+}
+
+// ---- the ring of buffers -------------------------------------------------------------------------------------------
+
+bool apart(const RingPlace& a, std::int64_t sizeOfA, const RingPlace& b, std::int64_t sizeOfB) {
+  return a.offset + sizeOfA <= b.offset || b.offset + sizeOfB <= a.offset;
+}
+
+/// What is said of every place holds: inside the memory, apart from all that may still be in use, and not waiting for more.
+void expectSound(const std::vector<std::int64_t>& sizes, std::int64_t capacity, const std::vector<RingPlace>& places) {
+  ASSERT_EQ(places.size(), sizes.size());
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    ASSERT_GE(places[i].offset, 0);
+    ASSERT_LE(places[i].offset + sizes[i], capacity);
+    ASSERT_LT(places[i].after, static_cast<std::int64_t>(i));
+    for (std::size_t j = static_cast<std::size_t>(places[i].after + 1); j < i; ++j) {
+      ASSERT_TRUE(apart(places[j], sizes[j], places[i], sizes[i])) << i << " may be filled while " << j << " is in use";
+    }
+    if (places[i].after >= 0) {
+      const auto after = static_cast<std::size_t>(places[i].after);
+      ASSERT_FALSE(apart(places[after], sizes[after], places[i], sizes[i])) << i << " waits for " << after;
+    }
+  }
+}
+
+TEST(Ring, WhatMayBeInUseAtOneTimeIsApart) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 400; ++round) {
+    std::vector<std::int64_t> sizes(1 + random() % 60);
+    const std::uint32_t largest = 1 + random() % 50;
+    for (std::int64_t& size : sizes) size = 64 * (1 + random() % largest);
+    const std::int64_t most = *std::max_element(sizes.begin(), sizes.end());
+    const std::vector<RingPlace> one = planRing(sizes, most), two = planRing(sizes, 2 * most);
+    expectSound(sizes, most, one);
+    expectSound(sizes, 2 * most, two);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {  // as two slots that take turns: the next can always be filled
+      ASSERT_LE(two[i].after, std::max<std::int64_t>(-1, static_cast<std::int64_t>(i) - 2));
+    }
+    EXPECT_EQ(two, planRing(sizes, 2 * most));
+  }
+}
+
+TEST(Ring, SmallGroupsAreFilledFurtherAheadThanTheNext) {
+  // Modules of layers as a backward pass has them (down, gate and up, output, qkv), in memory of two layers.
+  std::vector<std::int64_t> sizes;
+  for (int layer = 0; layer < 12; ++layer) sizes.insert(sizes.end(), {192, 384, 64, 192});
+  const std::vector<RingPlace> places = planRing(sizes, 2 * (192 + 384 + 64 + 192));
+  // After the first layers every group is filled as soon as the one two layers before it is done with.
+  for (std::size_t i = 16; i < sizes.size(); ++i) EXPECT_LE(places[i].after, static_cast<std::int64_t>(i) - 7) << i;
+}
+
+TEST(Ring, EqualGroupsTakeTurns) {
+  const std::vector<RingPlace> places = planRing({64, 64, 64, 64}, 128);
+  EXPECT_EQ(places, (std::vector<RingPlace>{{0, -1}, {64, -1}, {0, 0}, {64, 1}}));
+  EXPECT_TRUE(planRing({}, 0).empty());
 }
 
 TEST(LayersOfStages, AreDealtEvenlyTheFirstStagesHaveOneMore) {

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { hiddenCommunication, mostPlaced, type Job } from "./hidden.ts";
-import type { LaneEvent } from "./timeline.ts";
+import { betweenNorms, type LaneEvent } from "./timeline.ts";
 
 /** Whole seconds matched to whole seconds of computing by augmenting paths: the most there can be. */
 function mostMatched(jobs: readonly Job[]): number {
@@ -33,15 +33,15 @@ it("places as much as any order could", () => {
 const event = (lane: LaneEvent["lane"], name: string, unit: number, start: number, end: number): LaneEvent => ({ name, lane, unit, start, end });
 
 it("counts what was waited for, and what nothing could have hidden", () => {
-  // Computing: 1 s, wait 2 s (gather of unit 0, 3 s long, begun at 0), 4 s, wait 1 s for the reduction of unit 0 (2 s), 1 s of update.
+  // 1 s of update, 1 s, wait 2 s (gather of unit 0, 3 s long, begun at 1), 4 s, wait 1 s for the reduction of unit 0 (2 s).
   const events = [
-    event("communication", "all-gather parameters", 0, 0, 3),
-    event("exposed communication", "wait for all-gather of parameters", 0, 1, 3),
-    event("compute", "ready to be sent", 0, 6, 6),
-    event("communication", "reduce-scatter gradients", 0, 6, 8),
-    event("exposed communication", "wait for reductions of gradients", -1, 7, 8),
-    event("exposed communication", "all-reduce loss and gradient norm", -1, 8, 8.5),
-    event("compute", "optimizer", 0, 8.5, 9.5),
+    event("compute", "optimizer", 0, 0, 1),
+    event("communication", "all-gather parameters", 0, 1, 4),
+    event("exposed communication", "wait for all-gather of parameters", 0, 2, 4),
+    event("compute", "ready to be sent", 0, 7, 7),
+    event("communication", "reduce-scatter gradients", 0, 7, 9),
+    event("exposed communication", "wait for reductions of gradients", -1, 8, 9),
+    event("exposed communication", "all-reduce loss and gradient norm", -1, 9, 9.5),
   ];
   expect(hiddenCommunication({ start: 0, end: 9.5, events }, 1)).toEqual({
     laneSeconds: 5, workingSeconds: 6.5, couldSeconds: 2, hiddenSeconds: 2, ownCommunicationSeconds: 0.5,
@@ -56,6 +56,37 @@ it("says that less than possible was hidden when a job began late", () => {
     event("exposed communication", "wait for reductions of gradients", -1, 6, 6),
   ];
   expect(hiddenCommunication({ start: 0, end: 6, events }, 1)).toMatchObject({ couldSeconds: 2, hiddenSeconds: 1, waits: { "wait for all-gather of parameters: qkv": 1 } });
+});
+
+it("lets what was updated travel until its first use", () => {
+  // 1 s of update, 1 s, wait 1 s for what was updated (3 s), 2 s; its gradient, ready 1 s before the norm, takes that second.
+  const events = [
+    event("compute", "optimizer", 1, 0, 1),
+    event("compute", "ready to be sent", 1, 1, 1),
+    event("communication", "all-gather updated parameters", 1, 1, 3),
+    event("exposed communication", "wait for updated parameters", 1, 2, 3),
+    event("compute", "ready to be sent", 1, 4, 4),
+    event("communication", "reduce-scatter gradients", 1, 4, 5),
+    event("exposed communication", "wait for reductions of gradients", -1, 5, 5),
+  ];
+  expect(hiddenCommunication({ start: 0, end: 5, events }, 1)).toMatchObject({ laneSeconds: 3, workingSeconds: 4, couldSeconds: 2, hiddenSeconds: 2, waits: { "wait for updated parameters: qkv": 1 } });
+});
+
+it("lets a gather begin with its unit's update, not with the step", () => {
+  const events = [
+    event("compute", "optimizer", 0, 0, 1),
+    event("compute", "optimizer", 1, 1, 2),
+    event("communication", "all-gather parameters", 1, 3, 5),
+    event("exposed communication", "wait for all-gather of parameters", 1, 4, 5),
+    event("exposed communication", "wait for reductions of gradients", -1, 6, 6),
+  ];
+  expect(hiddenCommunication({ start: 0, end: 6, events }, 1)).toMatchObject({ couldSeconds: 2, hiddenSeconds: 1 });
+});
+
+it("cuts events where the norm is known", () => {
+  const norm = (start: number): LaneEvent => event("exposed communication", "all-reduce loss and gradient norm", -1, start, start + 1);
+  const own = [event("compute", "optimizer", 0, 5, 6), event("communication", "all-gather updated parameters", 0, 6, 9)];
+  expect(betweenNorms([event("compute", "head and loss", 1, 0, 3), norm(3), ...own, norm(9)])).toEqual([{ start: 4, end: 10, events: [...own, norm(9)] }]);
 });
 
 it("refuses a timeline that does not say when a gradient was ready", () => {

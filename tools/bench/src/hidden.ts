@@ -1,13 +1,13 @@
 import type { LaneEvent } from "./timeline.ts";
 
 /*
- * How much of the communication that could be hidden is hidden, from one rank's measured step.
+ * How much of the communication that could be hidden is hidden, from one rank's measured step: an update, and the passes after it.
  *
  * A job of the communication lane hides beside what the computing thread does without waiting for the lane: computing, and the
  * collectives that the thread calls itself. It may run between the moment when its data is there and the moment when somebody
- * needs its result, whatever the executor's order, buffers and delays: an all-gather of parameters from the begin of the step to its first
+ * needs its result, whatever the executor's order, buffers and delays: an all-gather of parameters from its unit's update to its first
  * use; a reduction from when its gradient is done to the norm of all gradients; an all-gather of updated parameters from its own
- * update to the end of the step. One job runs at a time. What could be hidden is the most of the jobs' measured lengths that any
+ * update to its first use in the passes that follow. One job runs at a time. What could be hidden is the most of the jobs' measured lengths that any
  * order could place there: earliest deadline first, which is optimal for jobs that may be interrupted.
  */
 
@@ -66,6 +66,8 @@ export function unitName(unit: number, layers: number): string {
 const GATHER = "all-gather parameters";
 const SHARE = "all-gather updated parameters";
 const WAIT_GATHER = "wait for all-gather of parameters";
+const WAIT_SHARED = "wait for updated parameters";
+const OPTIMIZER = "optimizer";
 const WAIT_ALL_REDUCED = "wait for reductions of gradients";
 const READY = "ready to be sent";
 
@@ -73,7 +75,7 @@ const READY = "ready to be sent";
 const isWait = (name: string): boolean => name.startsWith("wait for all-gather") || name.startsWith("wait for reduc") || name.startsWith("wait for updated");
 
 /**
- * Analyses a whole step of a rank of one stage whose plan overlaps.
+ * Analyses what is between two norms (betweenNorms) of a rank of one stage whose plan overlaps.
  * @throws Error when events are missing that such a step has.
  */
 export function hiddenCommunication(step: { readonly start: number; readonly end: number; readonly events: readonly LaneEvent[] }, layers: number): HiddenCommunication {
@@ -84,13 +86,17 @@ export function hiddenCommunication(step: { readonly start: number; readonly end
   const whole = workedBy(step.end);
   const norm = exposed.find(({ name }) => name === WAIT_ALL_REDUCED);
   if (!norm) throw new Error("the timeline of a step that overlaps lacks its wait for reductions");
-  const gatherWaits = exposed.filter(({ name }) => name === WAIT_GATHER);
+  const waitsFor = (name: string): LaneEvent[] => exposed.filter((event) => event.name === name);
+  const gatherWaits = waitsFor(WAIT_GATHER);
+  const sharedWaits = waitsFor(WAIT_SHARED);
   const ready = step.events.filter(({ name }) => name === READY);
+  const shared = new Set(lane.filter(({ name }) => name === SHARE).map(({ unit }) => unit));
   const taken = new Map<string, number>();
-  /** The event that made a job of the lane ready: of those of its unit and kind the n-th for the n-th job. */
+  /** The event that made a job of the lane ready: of those of its unit and kind the n-th for the n-th job. The update comes first. */
   const readyFor = ({ unit, name }: LaneEvent): LaneEvent => {
     const update = name === SHARE;
-    const own = ready.filter((event) => event.unit === unit && (event.start > norm.start) === update);
+    const all = ready.filter((event) => event.unit === unit);
+    const own = update ? all.slice(0, 1) : all.slice(shared.has(unit) ? 1 : 0);
     const key = `${unit} ${update}`;
     const index = taken.get(key) ?? 0;
     taken.set(key, index + 1);
@@ -98,15 +104,19 @@ export function hiddenCommunication(step: { readonly start: number; readonly end
     if (!found) throw new Error(`nothing says when ${name} of unit ${unit} was ready`);
     return found;
   };
+  const gathers = lane.filter(({ name }) => name === GATHER);
+  /** Where a unit's gather is waited for: each once, in their order. Of what was shared: where the first gather of it is. */
+  const useOf = (event: LaneEvent): LaneEvent | undefined => gatherWaits.filter(({ unit }) => unit === event.unit)[Math.max(0, gathers.filter(({ unit }) => unit === event.unit).indexOf(event))];
   const jobs = lane.map((event): Job => {
     const seconds = event.end - event.start;
-    if (event.name === GATHER) {
-      const use = gatherWaits.find(({ unit, end }) => unit === event.unit && end >= event.end);
+    if (event.name === GATHER || event.name === SHARE) {
+      const use = (event.name === SHARE && sharedWaits.find(({ unit }) => unit === event.unit)) || useOf(event);
       if (!use) throw new Error(`nothing waited for ${event.name} of unit ${event.unit}`);
-      return { release: 0, deadline: workedBy(use.start), seconds };
+      const updated = step.events.find(({ name, unit }) => name === OPTIMIZER && unit === event.unit);
+      const release = event.name === SHARE ? workedBy(readyFor(event).start) : updated ? workedBy(updated.end) : 0;
+      return { release, deadline: workedBy(use.start), seconds };
     }
-    const release = workedBy(readyFor(event).start);
-    return { release, deadline: event.name === SHARE ? whole : workedBy(norm.start), seconds };
+    return { release: workedBy(readyFor(event).start), deadline: workedBy(norm.start), seconds };
   });
   const laneSeconds = jobs.reduce((sum, { seconds }) => sum + seconds, 0);
   const waits: Record<string, number> = {};

@@ -3,7 +3,7 @@ import { planLabel, type JobSpec, type Plan } from "@internevo/domain";
 import { quantile } from "../../../apps/trial-runner/src/measurement.ts";
 import { hiddenCommunication, type HiddenCommunication } from "./hidden.ts";
 import { datasetOf, observePlan, type ObserveOptions, type Place } from "./measure.ts";
-import { readTimeline, stepsOf } from "./timeline.ts";
+import { readTimeline, betweenNorms } from "./timeline.ts";
 
 /** Granularities of overlap, as in the paper's appendix "Implementation Detail: Selective Overlap". */
 export const GRANULARITIES = [
@@ -62,6 +62,8 @@ const shareOf = ({ hiddenSeconds, couldSeconds }: HiddenCommunication): number =
 
 interface Run {
   readonly seconds: readonly number[];
+  /** Losses and gradient norms of all steps, which no granularity may change by a bit. */
+  readonly told: string;
   readonly memoryBytes: number;
   readonly hidden: readonly (readonly HiddenCommunication[])[] | null;
 }
@@ -78,8 +80,9 @@ async function runOnce(options: Pick<ObserveOptions, "spec" | "plan" | "dataset"
   });
   if ("code" in observed) throw new Error(`${planLabel(options.plan)}: ${observed.message}`);
   const seconds = observed.steps.slice(1).map((step) => step.stepTimeSeconds);
-  const hidden = forward === "none" ? null : (await readTimeline(path)).map((events) => stepsOf(events).map((step) => hiddenCommunication(step, options.spec.model.layers)));
-  return { seconds, memoryBytes: Math.max(...observed.steps.map((step) => step.peakMemoryBytes)), hidden };
+  const hidden = forward === "none" ? null : (await readTimeline(path)).map((events) => betweenNorms(events).map((step) => hiddenCommunication(step, options.spec.model.layers)));
+  const told = observed.steps.map((step) => `${step.loss} ${step.gradientNorm}`).join(", ");
+  return { seconds, told, memoryBytes: Math.max(...observed.steps.map((step) => step.peakMemoryBytes)), hidden };
 }
 
 /** Runs one plan with every granularity, in turns. */
@@ -91,6 +94,8 @@ export async function measureOverlap(spec: JobSpec, sharded: Sharded, options: O
   for (let round = 0; round < options.rounds; round += 1) {
     for (const granularity of round % 2 === 0 ? GRANULARITIES : GRANULARITIES.toReversed()) runs.get(granularity.id)?.push(await runOnce({ spec, plan, dataset }, granularity, options));
   }
+  const told = new Map([...runs].flatMap(([id, list]) => list.map((run) => [run.told, id] as const)));
+  if (told.size > 1) throw new Error(`${sharded.name}, ${spec.sequenceLengthTokens} tokens: granularities give different losses or norms: ${[...told].map(([values, id]) => `${id}: ${values}`).join("; ")}`);
   const granularities = GRANULARITIES.map(({ id }): OverlapRow["granularities"][number] => {
     const own = runs.get(id) ?? [];
     const rounds = own.map(({ seconds }) => quantile(seconds, 0.5));
