@@ -143,7 +143,7 @@ describe("a job that has ended", () => {
       expect(legend.length).toBeGreaterThan(3);
       expect(new Set(legend).size).toBe(legend.length);
       for (const shown of await figure.locator(".bar-segment").evaluateAll(look)) expect(legend).toContain(shown);
-      expect(await figure.locator(".bar-label").evaluateAll((labels) => labels.filter((label) => label.scrollWidth > label.clientWidth || label.clientHeight > 24).length)).toBe(0);
+      expect(await figure.locator(".bar-label").evaluateAll((labels) => labels.filter((label) => label.scrollWidth > label.clientWidth || label.clientHeight > 24).map((label) => `${(label as HTMLElement).innerText}: ${label.scrollWidth} in ${label.clientWidth}, ${label.clientHeight} high`))).toEqual([]);
       const own = await figure.locator(".bar-label").allInnerTexts();
       expect(new Set(own).size).toBe(own.length);
     }
@@ -302,7 +302,7 @@ describe("a job that is pasted", () => {
     await page.getByLabel("Profile").fill("a800-128");
     await page.getByRole("button", { name: "Show the plans" }).click();
     await page.getByRole("table", { name: "Plans" }).waitFor({ timeout: 45_000 });
-    expect(await page.locator("tbody tr[data-row]").count()).toBe(10);
+    expect(await page.getByRole("table", { name: "Plans" }).locator("tbody tr[data-row]").count()).toBe(10);
     await page.setViewportSize({ width: 390, height: 844 });
     expect(await overflow(page)).toBeLessThanOrEqual(0);
     const fold = page.getByRole("button", { name: "Memory by line" });
@@ -382,7 +382,7 @@ describe("every page", () => {
     const findings: string[] = [];
     for (const path of paths) {
       const page = await open(path);
-      await page.locator('[role="status"][aria-label^="Loading"]').waitFor({ state: "detached" });
+      await until(() => page.locator('[role="status"][aria-label^="Loading"]').count()).toBe(0);
       findings.push(...(await readability(page, path)));
       await page.close();
     }

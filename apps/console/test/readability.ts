@@ -11,6 +11,15 @@ export const overflow = (page: Page): Promise<number> =>
     return Math.max(document.documentElement.scrollWidth - window.innerWidth, ...cards);
   });
 
+/** The innermost elements that reach beyond the page, or beyond a table that should have become cards. */
+const beyond = (page: Page): Promise<string[]> =>
+  page.evaluate(() => {
+    const limits = [[document.body, window.innerWidth] as const, ...[...document.querySelectorAll(".scroll-box:has(> .cards-when-narrow)")].map((box) => [box, box.getBoundingClientRect().left + box.clientWidth] as const)];
+    const reaching = limits.flatMap(([root, limit]) => [...root.querySelectorAll("*")].filter((each) => each.closest(".cards-when-narrow thead, details:not([open])") === null && each.getBoundingClientRect().right > limit + 0.5));
+    const innermost = reaching.filter((each) => !reaching.some((other) => other !== each && each.contains(other)));
+    return [...new Set(innermost.map((each) => `${each.tagName.toLowerCase()}.${each.getAttribute("class") ?? ""} "${(each.textContent ?? "").slice(0, 40)}"`))].slice(0, 5);
+  });
+
 /** What keeps a page from being read: too wide, or a serious fault by axe; wide and light, narrow and dark with every section open. */
 export async function readability(page: Page, path: string): Promise<string[]> {
   const findings: string[] = [];
@@ -20,7 +29,7 @@ export async function readability(page: Page, path: string): Promise<string[]> {
     const folded = page.locator('.fold-button[aria-expanded="false"]');
     while ((await folded.count()) > 0) await folded.first().click();
     const excess = await overflow(page);
-    if (excess > 0) findings.push(`${path} at ${width}: ${excess} px too wide`);
+    if (excess > 0) findings.push(`${path} at ${width}: ${excess} px too wide: ${(await beyond(page)).join(", ")}`);
     // By the debugger: the page's own policy lets no foreign script in.
     await page.evaluate(AXE);
     // Names, roles and structure are the same in both looks; colours are not.

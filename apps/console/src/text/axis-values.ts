@@ -19,7 +19,8 @@ export function axisValues(axis: SweptAxis, text: string): AxisValues {
   const values: number[] = [];
   for (const part of text.split(",")) {
     const ends = part.split("..");
-    const [from, to = from] = ends.map((end) => valueOf(axis, end));
+    const bounds = ends.map((end) => valueOf(axis, end));
+    const from = bounds[0], to = bounds.at(-1);
     if (ends.length > 2 || from === undefined || to === undefined) return { fault: `“${part.trim()}” is no value here; write for example ${EXAMPLES[axis]}` };
     if (to < from) return { fault: `${part.trim()} goes down; write the smaller value first` };
     for (let value = from; value <= to; value *= 2) {
