@@ -64,7 +64,7 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster", () => {
   it("goes on with the same ranks when its supervisor is killed, or told to stop, and is submitted once", async () => {
     const before = (await ours()).length;
     let service = await executor();
-    const id = await world.submit(quick({ steps: 1500 }));
+    const id = await world.submit(quick({ steps: 5000 }));
     await world.untilEvent(id, stepEvent(5), 120);
     const ranks = world.rankPids();
     expect(ranks).toHaveLength(2);
@@ -80,7 +80,7 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster", () => {
     service = await executor();
     await world.untilState(id, "succeeded", 200);
     const { steps, attempts } = await runOf(id);
-    expect(steps.map(({ step }) => step)).toEqual(upTo(1500));
+    expect(steps.map(({ step }) => step)).toEqual(upTo(5000));
     expect(attempts).toMatchObject([{ number: 1, state: "succeeded", resumedFromStep: 0 }]);
     // A trial and the run.
     expect((await ours()).length - before).toBe(2);
