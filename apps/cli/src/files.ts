@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { constants, createReadStream } from "node:fs";
+import { constants, createReadStream, type Stats } from "node:fs";
 import { access, realpath, rename, rm, stat, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { ProblemError, type ProblemCode } from "@internevo/domain";
@@ -50,13 +50,16 @@ export async function readText(path: string, { code, missing, field, what, maxim
 
 const refuse = (path: string, field: string, message: string, remedy: string, cause?: unknown): ProblemError => new ProblemError("bad-request", `${path} ${message}`, [{ field, value: path, message, remedy }], { cause });
 
+/** What is there; undefined when nothing is, or when it cannot be told: the write that follows says why, by its own error. */
+const knownAt = (path: string): Promise<Stats | undefined> => stat(path).catch(() => undefined);
+
 /**
  * Whether a file can be written there, asked before the work that it is to hold.
  * @throws ProblemError `bad-request`: it is a directory, or its directory is missing or closed.
  */
 export async function assertWritable(path: string, field: string): Promise<void> {
   const remedy = "give a file in a directory that may be written";
-  const known = await stat(path).catch(() => undefined);
+  const known = await knownAt(path);
   if (known?.isDirectory() === true || path.endsWith("/")) throw refuse(path, field, known === undefined ? "does not exist" : "is a directory", remedy);
   try {
     await access(known === undefined ? dirname(path) : path, constants.W_OK);
@@ -73,7 +76,7 @@ export async function assertWritable(path: string, field: string): Promise<void>
 export async function writeWhole(path: string, text: string, field: string): Promise<void> {
   await assertWritable(path, field);
   const place = await realpath(path).catch(() => path);
-  const known = await stat(place).catch(() => undefined);
+  const known = await knownAt(place);
   const temporary = known === undefined || known.isFile() ? join(dirname(place), `.${basename(place)}.${randomBytes(6).toString("hex")}`) : undefined;
   try {
     await writeFile(temporary ?? place, text, temporary === undefined ? {} : { flag: "wx", ...(known === undefined ? {} : { mode: known.mode }) });

@@ -38,7 +38,13 @@ async function planOf(spec: JobSpec, text: string, profile: string | undefined, 
 export async function profileOf(spec: JobSpec, profile: string | undefined): Promise<Profile | null> {
   if (profile !== undefined) return loadProfile(profile, "--profile");
   const named = spec.cluster.profile;
-  return named === null ? null : loadProfile(named, "cluster.profile").catch(() => null);
+  if (named === null) return null;
+  try {
+    return await loadProfile(named, "cluster.profile");
+  } catch (error) {
+    if (error instanceof ProblemError && error.code === "profile-missing") return null;
+    throw error; // it is here, and damaged
+  }
 }
 
 /** A job's file and the plan asked for, else the best; or a job that was submitted, and the plan it chose. */

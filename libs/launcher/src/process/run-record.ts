@@ -1,8 +1,8 @@
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { readdirSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
 import { Type, type Static } from "typebox";
-import { validate } from "@internevo/domain";
 import { bootId, killRun } from "./processes.ts";
+import { readRecordFile, writeRecordFile } from "./record-file.ts";
 
 /** What a later supervisor needs to find and end what a killed one left behind. */
 export const RunRecordSchema = Type.Object(
@@ -23,25 +23,10 @@ export type RunRecord = Static<typeof RunRecordSchema>;
 
 const FILE = "run.json";
 
-/** Writes the record so that a reader sees all of it or nothing. */
-export function writeRunRecord(runDirectory: string, record: RunRecord): void {
-  mkdirSync(runDirectory, { recursive: true });
-  const path = join(runDirectory, FILE);
-  writeFileSync(`${path}.tmp`, JSON.stringify(record, null, 2));
-  renameSync(`${path}.tmp`, path);
-}
+export const writeRunRecord = (runDirectory: string, record: RunRecord): void => writeRecordFile(join(runDirectory, FILE), record);
 
 /** The record of a run that has not been ended in order; undefined when there is none. */
-export function readRunRecord(runDirectory: string): RunRecord | undefined {
-  let text: string;
-  try {
-    text = readFileSync(join(runDirectory, FILE), "utf8");
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw error;
-  }
-  return validate(RunRecordSchema, JSON.parse(text), "internal", join(runDirectory, FILE));
-}
+export const readRunRecord = (runDirectory: string): RunRecord | undefined => readRecordFile(RunRecordSchema, join(runDirectory, FILE));
 
 /** Scratch directories carry this prefix; nothing else is ever deleted on the word of a record. */
 export const SCRATCH_PREFIX = "internevo-run-";

@@ -1,7 +1,8 @@
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { SlurmSettingsSchema, validate } from "@internevo/domain";
+import { SlurmSettingsSchema } from "@internevo/domain";
 import { Type, type Static } from "typebox";
+import { readRecordFile, writeRecordFile } from "../process/record-file.ts";
 
 /** One launch that has not been concluded: by it a later supervisor finds the Slurm job again. */
 export const SlurmRecordSchema = Type.Object(
@@ -25,25 +26,10 @@ const FILE = "slurm.json";
 
 export const slurmJobName = (marker: string): string => `internevo-${marker}`;
 
-/** Writes the record so that a reader sees all of it or nothing. */
-export function writeSlurmRecord(runDirectory: string, record: SlurmRecord): void {
-  mkdirSync(runDirectory, { recursive: true });
-  const path = join(runDirectory, FILE);
-  writeFileSync(`${path}.tmp`, JSON.stringify(record, null, 2));
-  renameSync(`${path}.tmp`, path);
-}
+export const writeSlurmRecord = (runDirectory: string, record: SlurmRecord): void => writeRecordFile(join(runDirectory, FILE), record);
 
 /** The launch of a run directory that has not been concluded; undefined when there is none. */
-export function readSlurmRecord(runDirectory: string): SlurmRecord | undefined {
-  let text: string;
-  try {
-    text = readFileSync(join(runDirectory, FILE), "utf8");
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw error;
-  }
-  return validate(SlurmRecordSchema, JSON.parse(text), "internal", join(runDirectory, FILE));
-}
+export const readSlurmRecord = (runDirectory: string): SlurmRecord | undefined => readRecordFile(SlurmRecordSchema, join(runDirectory, FILE));
 
 /** The launch is concluded. Its files stay, as a log, until the next one of the same directory. */
 export const removeSlurmRecord = (runDirectory: string): void => rmSync(join(runDirectory, FILE), { force: true });

@@ -1,9 +1,10 @@
 import * as Plot from "@observablehq/plot";
-import { useEffect, useRef, useState } from "react";
+import { useEffect } from "react";
 import type { CurvePoint } from "../../data/curves.ts";
 import { logDomain, logTicks } from "../../text/axis.ts";
 import { formatBandwidth, formatBytes, formatSeconds } from "../../text/format.ts";
 import { seriesColour, seriesDash } from "./series.ts";
+import { useWidth } from "./use-width.ts";
 
 const HEIGHT = 320;
 
@@ -22,15 +23,7 @@ function powersOf(base: number, from: number, to: number, most: number): number[
 
 /** Measured curves on logarithmic axes: time or bandwidth over bytes. */
 export function CurveChart({ points, measure, label }: { points: readonly CurvePoint[]; measure: "bandwidth" | "time"; label: string }) {
-  const box = useRef<HTMLDivElement>(null);
-  const [width, setWidth] = useState(0);
-  useEffect(() => {
-    const element = box.current;
-    if (!element) return;
-    const observer = new ResizeObserver(() => setWidth(Math.floor(element.clientWidth)));
-    observer.observe(element);
-    return () => observer.disconnect();
-  }, []);
+  const [box, width] = useWidth();
 
   useEffect(() => {
     const element = box.current;

@@ -1,5 +1,6 @@
 import * as Plot from "@observablehq/plot";
-import { useEffect, useRef, useState } from "react";
+import { useEffect } from "react";
+import { useWidth } from "./use-width.ts";
 
 export interface XyPoint {
   readonly x: number;
@@ -34,15 +35,7 @@ function ticksOf(values: readonly number[], room: number): number[] {
 
 /** One curve of predictions; where there is no plan stands a cross. */
 export function XyChart({ label, points, xLabel, formatX, formatY, logX = false, limit, steps = false }: XyChartProps) {
-  const box = useRef<HTMLDivElement>(null);
-  const [width, setWidth] = useState(0);
-  useEffect(() => {
-    const element = box.current;
-    if (!element) return;
-    const observer = new ResizeObserver(() => setWidth(Math.floor(element.clientWidth)));
-    observer.observe(element);
-    return () => observer.disconnect();
-  }, []);
+  const [box, width] = useWidth();
 
   useEffect(() => {
     const element = box.current;
