@@ -53,6 +53,18 @@ struct Outcome {
   std::uint64_t ownBits = 0;  ///< after two steps, of losses, norms, and this rank's shards: compares runs of one plan
 };
 
+Config under(const Config& base, const PlanConfig& plan) {
+  Config config = base;
+  config.plan = plan;
+  config.mesh = meshOf(plan);
+  validatePlan(config);
+  return config;
+}
+
+int placeIn(const std::vector<int>& ranks) {
+  return static_cast<int>(std::find(ranks.begin(), ranks.end(), worldRank()) - ranks.begin());
+}
+
 /// What a rank has of gradients, weights and moments, byte by byte.
 std::uint64_t ownBitsOf(Trainer& trainer, const std::vector<double>& told) {
   std::string bytes(reinterpret_cast<const char*>(told.data()), told.size() * sizeof(double));
@@ -67,12 +79,8 @@ std::uint64_t ownBitsOf(Trainer& trainer, const std::vector<double>& told) {
 
 /// The run of a plan that is compared with the same plan's without overlap only.
 std::uint64_t ownBitsUnder(const Config& base, const PlanConfig& plan, const std::vector<int>& ranks) {
-  Config config = base;
-  config.plan = plan;
-  config.mesh = meshOf(plan);
-  validatePlan(config);
-  const auto rank = std::find(ranks.begin(), ranks.end(), worldRank()) - ranks.begin();
-  Trainer trainer(config, static_cast<int>(rank), ranks);
+  const Config config = under(base, plan);
+  Trainer trainer(config, placeIn(ranks), ranks);
   trainer.initializeWeights();
   std::vector<double> told;
   for (int step = 1; step <= kOverlapSteps; ++step) {
@@ -83,12 +91,8 @@ std::uint64_t ownBitsUnder(const Config& base, const PlanConfig& plan, const std
 }
 
 Outcome train(const Config& base, const PlanConfig& plan, const std::vector<int>& ranks) {
-  Config config = base;
-  config.plan = plan;
-  config.mesh = meshOf(plan);
-  validatePlan(config);
-  const auto rank = std::find(ranks.begin(), ranks.end(), worldRank()) - ranks.begin();
-  Trainer trainer(config, static_cast<int>(rank), ranks);
+  const Config config = under(base, plan);
+  Trainer trainer(config, placeIn(ranks), ranks);
   trainer.initializeWeights();
   Outcome outcome;
   std::vector<double> told;
