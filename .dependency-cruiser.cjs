@@ -18,7 +18,7 @@ const layers = {
 };
 const seenByPeople = {
   console: ["client", "domain", "contracts"],
-  cli: ["client", "domain", "contracts", "cost-model", "search", "advisor", "profiles", "frameworks", "local-stack"],
+  cli: ["client", "domain", "contracts", "cost-model", "simulator", "search", "advisor", "profiles", "frameworks", "local-stack"],
 };
 const pure = ["domain", "cost-model", "simulator", "search", "profiles", "advisor"];
 

@@ -1,10 +1,30 @@
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import react from "@vitejs/plugin-react";
-import { defineConfig } from "vite";
+import { defineConfig, type Plugin } from "vite";
+
+/** Smaller forms of what is built lie beside it, so that the API sends them without any work. */
+function compressed(): Plugin {
+  return {
+    name: "compressed",
+    apply: "build",
+    writeBundle({ dir = "" }) {
+      for (const name of readdirSync(join(dir, "assets"))) {
+        if (!/\.(?:js|css|svg)$/.test(name)) continue;
+        const path = join(dir, "assets", name);
+        const bytes = readFileSync(path);
+        writeFileSync(`${path}.br`, brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 9 } }));
+        writeFileSync(`${path}.gz`, gzipSync(bytes, { level: 9 }));
+      }
+    },
+  };
+}
 
 export default defineConfig({
   root: import.meta.dirname,
   base: "/",
-  plugins: [react()],
+  plugins: [react(), compressed()],
   build: {
     outDir: "dist",
     emptyOutDir: true,
@@ -17,7 +37,7 @@ export default defineConfig({
       treeshake: {
         moduleSideEffects: (id: string) => !/\/libs\/(domain|contracts|client)\//.test(id) && !/\/node_modules\/typebox\//.test(id),
         propertyReadSideEffects: false,
-        manualPureFunctions: ["Type", "nullable", "PageSchema", "factor", "paperModel", "Line", "zeroOr", "limit", "oneOrSome", "SlurmWord", "Seconds"],
+        manualPureFunctions: ["Type", "nullable", "PageSchema", "factor", "paperModel", "Line", "zeroOr", "limit", "oneOrSome", "SlurmWord", "Seconds", "aboutNamedModels"],
       },
     },
   },

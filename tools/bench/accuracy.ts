@@ -1,11 +1,12 @@
 // Predicted against measured: profiles this machine and testbeds of its own, plans small jobs, runs plans of each in random order, and compares.
-// With --timeline PLAN: runs one plan, says where prediction and measurement differ by kind of segment, and writes both as one trace.
+// With --timeline PLAN (once or more often): runs plans of one job, says where prediction and measurement differ by kind of segment, and writes both as
+// one trace; with --no-local on a testbed of the first of --bandwidths and --testbed-workloads.
 // JSON on stdout. usage: npm run --silent bench -- accuracy [--write docs/benchmarks] [--from RESULT.json]   more options below
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { parseProfile } from "@internevo/cost-model";
-import { planLabel, type JobSpec } from "@internevo/domain";
+import { parseProfile, planFault } from "@internevo/cost-model";
+import { parsePlanLabel, type JobSpec } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { bandwidthOf, formatBandwidth } from "../testbed/src/options.ts";
 import { overallOf, writeAccuracyPage, type AccuracyResult } from "./src/accuracy-page.ts";
@@ -34,7 +35,7 @@ const { values } = parseArgs({
     /** Also writes the profiles into a folder, so that other predictions can be made of them. */
     "save-profiles": { type: "string" },
     /** The label of a plan, as tables print it; with `best` the one that is predicted first. */
-    timeline: { type: "string" },
+    timeline: { type: "string", multiple: true },
     /** A profile for --timeline; default: the machine is measured. */
     profile: { type: "string" },
     output: { type: "string", default: "timeline-with-prediction.json" },
@@ -95,22 +96,35 @@ function joined([first, ...others]: readonly AccuracyResult[]): AccuracyResult {
   return { ...first, circumstances, profiles: all.flatMap((result) => result.profiles), overall: overallOf(rows), rows };
 }
 
-/** One plan of a job on this machine. */
-async function timeline(label: string, signal: AbortSignal): Promise<TimelineComparison> {
-  const spec = await readJob(values.job ?? join(repository, "examples/quickstart.yaml"));
-  return withScratch(async (directory) => {
-    const profile = values.profile === undefined ? await profileFor(spec, directory) : parseProfile(JSON.parse(await readFile(values.profile, "utf8")), values.profile);
-    const plans = planJob(spec, profile, { top: 1000 }).runnableCandidates.map(({ plan }) => plan);
-    const plan = label === "best" ? plans[0] : plans.find((each) => planLabel(each) === label);
-    if (!plan) throw new Error(`--timeline: ${label} is no runnable plan of ${spec.name} that is the best of its family; for example: ${plans.slice(0, 3).map(planLabel).join("; ")}`);
-    return compareTimeline(spec, plan, profile, { directory, steps: numberFrom("--steps", values.steps), output: values.output, signal });
-  });
+/** Plans of one job, profiled once, on this machine or on a testbed. */
+async function timelines(labels: readonly string[], signal: AbortSignal): Promise<TimelineComparison[]> {
+  const compare = async (spec: JobSpec, place: { readonly clustersFile?: string }): Promise<TimelineComparison[]> =>
+    withScratch(async (directory) => {
+      const profile = values.profile === undefined ? await profileFor(spec, directory, { ...place, signal }) : parseProfile(JSON.parse(await readFile(values.profile, "utf8")), values.profile);
+      const best = planJob(spec, profile, { top: 1 }).runnableCandidates[0]?.plan;
+      const results: TimelineComparison[] = [];
+      for (const [index, label] of labels.entries()) {
+        const plan = label === "best" ? best : parsePlanLabel(label);
+        if (!plan) throw new Error(`--timeline: ${spec.name} has no plan that can run`);
+        const fault = planFault(plan, spec);
+        if (fault !== null) throw new Error(`--timeline: ${label} is no plan of ${spec.name}: ${fault.message}`);
+        const output = labels.length === 1 ? values.output : values.output.replace(/(\.json)?$/, `-${index + 1}.json`);
+        results.push(await compareTimeline(spec, plan, profile, { ...place, directory, steps: numberFrom("--steps", values.steps), output, signal }));
+      }
+      return results;
+    });
+  if (!values["no-local"]) return compare(await readJob(values.job ?? join(repository, "examples/quickstart.yaml")), {});
+  const ranks = numberFrom("--ranks", values.ranks);
+  const [spec] = jobsFrom("--testbed-workloads", values["testbed-workloads"], { name: NAME, nodes: ranks, gpusPerNode: 1, memoryPerGpu: "1GiB", launcher: "ssh" });
+  if (!spec) throw new Error("--testbed-workloads: give a job");
+  const bandwidthBitsPerSecond = bandwidthOf(values.bandwidths.split(",")[0] ?? "");
+  return onTestbed(NAME, { nodes: ranks, ranksPerNode: 1, bandwidthBitsPerSecond, latencySeconds: 0 }, signal, (where) => compare(spec, where));
 }
 
 try {
   if (values.timeline !== undefined) {
-    const label = values.timeline;
-    console.log(JSON.stringify(await interruptible((signal) => timeline(label, signal)), null, 2));
+    const labels = values.timeline;
+    console.log(JSON.stringify(await interruptible((signal) => timelines(labels, signal)), null, 2));
     process.exit();
   }
   const result = values.from === undefined ? await interruptible(measured) : joined(await Promise.all(values.from.map(async (path) => JSON.parse(await readFile(path, "utf8")) as AccuracyResult)));

@@ -42,15 +42,24 @@ const searches = CASES.map((one) => {
   const job = jobOf(one);
   const times: number[] = [];
   const cpuTimes: number[] = [];
+  const aloneCpuTimes: number[] = [];
   let counts: Pick<ReturnType<typeof planJob>["counts"], "evaluated" | "feasible" | "pruned"> = { evaluated: 0, feasible: 0 };
   const heapBefore = process.memoryUsage().heapUsed;
+  const cpuSeconds = (work: () => void): number => {
+    const before = process.threadCpuUsage();
+    work();
+    const { user, system } = process.threadCpuUsage(before);
+    return (user + system) / 1e6;
+  };
   for (let i = 0; i < repetitions; i += 1) {
     const start = performance.now();
-    const before = process.threadCpuUsage();
-    ({ counts } = planJob(job, profile));
+    cpuTimes.push(cpuSeconds(() => ({ counts } = planJob(job, profile))));
     times.push((performance.now() - start) / 1000);
-    const { user, system } = process.threadCpuUsage(before);
-    cpuTimes.push((user + system) / 1e6);
+  }
+  // With a profile that nothing was planned with before, no times are shared with former jobs.
+  for (let i = 0; i < repetitions; i += 1) {
+    const own = structuredClone(profile);
+    aloneCpuTimes.push(cpuSeconds(() => planJob(job, own)));
   }
   // The first run of a fresh process is what one `internevo plan` takes, before anything is compiled; the later half is that of a warm thread.
   const warm = times.slice(times.length >> 1);
@@ -58,6 +67,8 @@ const searches = CASES.map((one) => {
     name: one.name, plans: counts.evaluated, firstSeconds: times[0], medianSeconds: quantile(warm, 0.5), bestSeconds: Math.min(...times),
     // What it takes of a core, whatever else runs on it.
     medianCpuSeconds: quantile(cpuTimes.slice(cpuTimes.length >> 1), 0.5),
+    // The same of a thread that has planned no such job before.
+    aloneMedianCpuSeconds: quantile(aloneCpuTimes.slice(aloneCpuTimes.length >> 1), 0.5),
     plansPerSecond: Math.round(counts.evaluated / quantile(warm, 0.5)), heapGrownBytes: Math.max(0, process.memoryUsage().heapUsed - heapBefore),
   };
 });
@@ -114,6 +125,7 @@ const workers = values.api === undefined ? createWorkers() : undefined;
 const ask = workers ? overThreads(workers) : overHttp(values.api as string, token as string);
 // Threads start and compile before anything is measured, as in a service that has run for a while.
 for (let i = 0; i < 10; i += 1) await Promise.all(CASES.slice(0, 2).flatMap((one) => cpus().map((_, core) => ask({ ...one, name: `warm ${i} ${core}` }))));
+for (let k = 0; k < 40; k += 2) await Promise.all([ask(different(3e6)(k)), ask(different(3e6)(k + 1))]);
 const distinct = await load(ask, different(0));
 const repeated = await load(ask, (k) => different(1e6)(k % REPEATED));
 const besideSlow = await load(ask, different(2e6), 2);

@@ -2,14 +2,15 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { wantsCuda } from "../setup/cuda.mjs";
 import { root } from "../setup/steps.mjs";
 
 const results = join(root, "test-results");
 rmSync(results, { recursive: true, force: true });
 mkdirSync(results);
 const vitestReport = join(results, "vitest.json");
-const ctestReport = join(root, "native", "build", "ctest.xml");
-rmSync(ctestReport, { force: true });
+const ctestReports = ["ctest.xml", "ctest-cuda.xml"].map((name) => join(root, "native", "build", name));
+for (const report of ctestReports) rmSync(report, { force: true });
 
 const nx = (target) => ["nx", ["run", target, "--outputStyle=static"]];
 const steps = [
@@ -17,6 +18,8 @@ const steps = [
   ["types", ...nx("workspace:typecheck")],
   ["module boundaries", ...nx("workspace:boundaries")],
   ["native core", ...nx("native:test")],
+  // Set-up has compiled and linked it; here it is opened where no GPU is, and its program runs on the model of one.
+  ...(wantsCuda() ? [["CUDA backend", ...nx("native:cuda-test")]] : []),
   ["services, libraries, console", "vitest", ["run", "--reporter=default", "--reporter=json", `--outputFile.json=${vitestReport}`]],
 ];
 
@@ -43,7 +46,10 @@ function vitestCounts(path) {
   return { passed: report.numPassedTests, failed: report.numFailedTests, skipped: report.numPendingTests };
 }
 
-const native = junitCounts(ctestReport);
+const native = { passed: 0, failed: 0, skipped: 0 };
+for (const report of ctestReports) {
+  for (const [kind, count] of Object.entries(junitCounts(report))) native[kind] += count;
+}
 const typescript = vitestCounts(vitestReport);
 console.log("");
 for (const { name, passed, seconds } of outcome) console.log(`${passed ? "✓" : "✗"} ${name} (${seconds.toFixed(0)} s)`);

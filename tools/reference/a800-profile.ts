@@ -57,7 +57,7 @@ export function a800Profile(measured: Measurements): Profile {
         memoryBandwidthBytesPerSecond: 2.039e12,
         runtimeBytes: 2 * 2 ** 30,
       },
-      executor: { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" },
+      executor: { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer", updatedParameters: "within-update" },
       collectives: curves(measured),
       modules: modules(measured),
       overlaps: (["all-gather", "reduce-scatter"] as const).map((op) => ({ op, groupSize: GPUS_PER_NODE, slowdown: SLOWDOWN })),

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { TrainerConfigSchema } from "@internevo/contracts";
 import { buildMesh, CostModel, divisors, isRunnable, planFault, shippedProfile } from "@internevo/cost-model";
-import { contextOf, headRanks, resolveJob, validate, worldSize, type JobSpec, type Plan, type Profile } from "@internevo/domain";
+import { contextOf, headRanks, headSize, resolveJob, usesGpus, validate, worldSize, type JobSpec, type Plan, type Profile } from "@internevo/domain";
 import { assertProgram, encodeHeader, trainerConfig, trainerIn } from "@internevo/launcher";
 import { planJob } from "@internevo/search";
 import fc from "fast-check";
@@ -30,19 +30,23 @@ interface Case {
   readonly plan: Plan;
 }
 
-const jobOf = (model: Record<string, unknown>, sequenceLengthTokens: number, precision: string, ranks: number): JobSpec =>
-  resolveJob({ name: "parity", model, sequenceLengthTokens, globalBatchTokens: sequenceLengthTokens * 16, precision, cluster: { nodes: 1, gpusPerNode: ranks, memoryPerGpu: "1TB" } });
+const jobOf = (model: Record<string, unknown>, sequenceLengthTokens: number, precision: string, ranks: number, device: "cpu" | "cuda"): JobSpec =>
+  resolveJob({ name: "parity", model, sequenceLengthTokens, globalBatchTokens: sequenceLengthTokens * 16, precision, cluster: { nodes: 1, gpusPerNode: ranks, memoryPerGpu: "1TB", device } });
 
-/** Odd widths, grouped heads fewer than sequence ranks, tied and untied heads, batches on both sides of a loss chunk. */
+/** Odd widths, grouped heads fewer than sequence ranks, tied and untied heads, batches on both sides of a loss chunk; heads that GPUs have kernels of their own for. */
 function* cases(): Generator<Case> {
   const models = [
     { hiddenSize: 256, layers: 4, heads: 8, vocabularySize: 256 },
     { hiddenSize: 96, layers: 3, heads: 8, kvHeads: 2, ffnHiddenSize: 250, vocabularySize: 1013, tiedEmbeddings: true },
     { hiddenSize: 24, layers: 1, heads: 4, kvHeads: 1, ffnHiddenSize: 31, vocabularySize: 300 },
+    { hiddenSize: 512, layers: 2, heads: 8, kvHeads: 4, vocabularySize: 300 },
+    { hiddenSize: 1024, layers: 2, heads: 8, vocabularySize: 300 },
   ];
   let index = 0;
-  for (const ranks of [1, 2, 4, 6, 8]) for (const precision of ["fp32", "bf16"]) for (const [m, model] of models.entries()) for (const sequence of [72, 1024]) {
-    const job = jobOf(model, sequence, precision, ranks);
+  for (const ranks of [1, 2, 4, 6, 8]) for (const precision of ["fp32", "bf16"]) for (const [m, model] of models.entries()) for (const device of ["cpu", "cuda"] as const) for (const sequence of [72, 1024, 65_536]) {
+    // So long that sums of the gradient of q do not go into one launch.
+    if (sequence > 1024 && device === "cpu") continue;
+    const job = jobOf(model, sequence, precision, ranks, device);
     for (const sequenceParallel of divisors(ranks)) for (const parameterSharding of divisors(ranks)) for (const optimizerStateSharding of divisors(ranks / parameterSharding)) {
       index += 1;
       const dataParallel = ranks / sequenceParallel;
@@ -85,7 +89,7 @@ const factor = (max: number) => fc.integer({ min: 1, max });
 /** Any factors over any small model, whether they go together or not: stages, tensor ranks, chunks, some layers recomputed. */
 const anyCase: fc.Arbitrary<Case> = fc
   .record({
-    heads: fc.constantFrom(1, 2, 3, 4, 6, 8), kvFactor: fc.constantFrom(1, 2, 4), headHalf: factor(5), layers: factor(7), ffn: fc.oneof(factor(40), factor(12).map((width) => 24 * width)),
+    heads: fc.constantFrom(1, 2, 3, 4, 6, 8), kvFactor: fc.constantFrom(1, 2, 4), headHalf: fc.oneof(factor(5), fc.constantFrom(32, 64)), device: fc.constantFrom("cpu", "cuda"), layers: factor(7), ffn: fc.oneof(factor(40), factor(12).map((width) => 24 * width)),
     vocabulary: fc.oneof(fc.integer({ min: 2, max: 9 }), fc.integer({ min: 300, max: 700 })), tiedEmbeddings: fc.boolean(), sequence: fc.constantFrom(12, 24, 96, 600), contextParallel: fc.constantFrom(undefined, undefined, 1, 2, 3, 4, 8),
     timeline: fc.boolean(), packing: fc.constantFrom("none" as const, "documents" as const), maxDocumentsPerSequence: fc.constantFrom(undefined, 1, 17, 5000), precision: fc.constantFrom("fp32", "bf16"),
     pipelineParallel: fc.constantFrom(1, 2, 3, 4), sequenceParallel: fc.constantFrom(1, 2, 3, 4, 8), config1: fc.boolean(), dataParallel: factor(4), microBatchSize: factor(3), microBatches: factor(6),
@@ -106,7 +110,7 @@ const anyCase: fc.Arbitrary<Case> = fc
     };
     const job = resolveJob({
       name: "parity", model, sequenceLengthTokens: c.sequence, globalBatchTokens: c.sequence * microBatchSize * microBatches * dataParallel, precision: c.precision,
-      cluster: { nodes: 1, gpusPerNode: pipelineParallel * dataParallel * sequenceParallel, memoryPerGpu: "1TB" },
+      cluster: { nodes: 1, gpusPerNode: pipelineParallel * dataParallel * sequenceParallel, memoryPerGpu: "1TB", device: c.device },
       timeline: c.timeline,
       data: { format: "tokens", path: "any.tokens", ...(c.packing === "none" ? {} : { packing: c.packing, endOfDocumentToken: 1, ...(c.maxDocumentsPerSequence === undefined ? {} : { maxDocumentsPerSequence: c.maxDocumentsPerSequence }) }) },
     });
@@ -133,6 +137,7 @@ describe("the memory model of the executor", () => {
     for (const fieldOf of [(plan: Plan) => plan.recompute, (plan: Plan) => plan.gradientSharding > 1, (plan: Plan) => plan.parameterSharding > 1, (plan: Plan) => plan.sequenceParallel > 1]) {
       expect(new Set(spread.map(({ plan }) => fieldOf(plan))).size).toBe(2);
     }
+    for (const size of [64, 128]) expect(spread.filter(({ job }) => usesGpus(job.cluster) && headSize(job.model) === size).length).toBeGreaterThan(20);
   });
 
   it("equals what the executor plans, byte for byte", async () => {
@@ -141,7 +146,7 @@ describe("the memory model of the executor", () => {
       const { fullest } = await dryRun(one, threadsPerRank);
       expect(withoutRuntime(new CostModel(one.job, profile, { threadsPerRank }).memory(one.plan).lines), describeCase(one)).toEqual(fullest);
     }
-  });
+  }, 200_000);
 });
 
 describe("the plan space of the executor", () => {
@@ -165,6 +170,7 @@ describe("the plan space of the executor", () => {
     has(({ plan, job }) => contextOf(plan) > 1 && plan.sequenceParallel > job.model.heads);
     has(({ plan, job }) => contextOf(plan) > 1 && plan.pipelineParallel > 1 && job.data?.packing === "documents");
     has(({ job }) => job.timeline !== undefined);
+    for (const size of [64, 128]) has(({ plan, job }) => usesGpus(job.cluster) && headSize(job.model) === size && contextOf(plan) > 1);
     has(({ plan, job }) => plan.tensorParallel > 1 && job.data?.packing === "documents");
     expect(new Set(refused.map(({ job, plan }) => planFault(plan, job)?.reason))).toEqual(new Set(["more-stages-than-layers", "sequence-not-divisible", "heads-not-divisible", "tensor-not-divisible", "context-not-possible", "chunks-not-possible", "recompute-layers-not-possible"]));
   });

@@ -32,7 +32,16 @@ export function ensureCuda() {
   const stamp = join(folder, ".internevo-wheels");
   if (existsSync(stamp) && readFileSync(stamp, "utf8") === fingerprint) return;
   rmSync(folder, { recursive: true, force: true });
-  const pip = ["-m", "pip", "install", "--target", folder, "--no-deps", "--require-hashes", "--only-binary=:all:", "--no-cache-dir", "--no-compile", "--disable-pip-version-check", "--root-user-action=ignore", "-r", wheels];
-  runStep("Installing NVIDIA's compiler and libraries into .tools/cuda", "INTERNEVO_CUDA=1 asks for the CUDA backend; half a gigabyte", "python3", pip, { quiet: true });
+  const pip = ["-m", "pip", "install", "--target", folder, "--no-deps", "--require-hashes", "--only-binary=:all:", "--no-cache-dir", "--no-compile", "--disable-pip-version-check", "--root-user-action=ignore", "--retries", "2", "-r", wheels];
+  try {
+    install(pip);
+  } catch (error) {
+    if (!(error instanceof SetupError)) throw error;
+    throw new SetupError(`${error.message}\nThe CUDA backend is built with NVIDIA's compiler from PyPI, which must be reachable (PIP_INDEX_URL names a mirror). Set CUDA_HOME to a toolkit of this machine instead, or leave INTERNEVO_CUDA out.`);
+  }
   writeFileSync(stamp, fingerprint);
+}
+
+function install(pip) {
+  runStep("Installing NVIDIA's compiler and libraries into .tools/cuda", "INTERNEVO_CUDA=1 asks for the CUDA backend; half a gigabyte", "python3", pip, { quiet: true });
 }

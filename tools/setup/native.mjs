@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { cudaOptions } from "./cuda.mjs";
+import { cudaOptions, wantsCuda } from "./cuda.mjs";
 import { root } from "./steps.mjs";
 
 const native = join(root, "native");
@@ -28,6 +28,11 @@ function compile(withTests) {
   run("cmake", ["--build", "--preset", "default", "-j", jobs]);
 }
 
+/** @param options of ctest that choose tests */
+function runTests(report, options) {
+  run("ctest", ["--preset", "default", "--no-tests=error", "--output-junit", join(build, report), ...options]);
+}
+
 const task = process.argv[2];
 if (task === "build") {
   compile(false);
@@ -36,8 +41,15 @@ if (task === "build") {
   run("cmake", ["--install", build]);
 } else if (task === "test") {
   compile(true);
-  run("ctest", ["--preset", "default", "--no-tests=error", "--output-junit", join(build, "ctest.xml")]);
+  runTests("ctest.xml", ["--label-exclude", "cuda"]);
+} else if (task === "cuda-test") {
+  if (!wantsCuda()) {
+    console.error("The tests of the CUDA backend are built with INTERNEVO_CUDA=1 in the environment: set it.");
+    process.exit(2);
+  }
+  compile(true);
+  runTests("ctest-cuda.xml", ["--label-regex", process.env.INTERNEVO_CUDA_TESTS === "all" ? "cuda" : "^cuda$"]);
 } else {
-  console.error("usage: native.mjs build|test");
+  console.error("usage: native.mjs build|test|cuda-test");
   process.exit(2);
 }

@@ -1,11 +1,40 @@
 import { SHIPPED_PROFILES } from "@internevo/cost-model";
 import { clusterKey, ProblemError, type JobSpec, type Profile } from "@internevo/domain";
 import { namedProfile } from "@internevo/stages";
-import { newestProfile, type Database, type Queryable } from "@internevo/store";
+import { getProfile, newestProfile, type Database, type Queryable } from "@internevo/store";
 
 /** Checks that a profile which a job names is there. @throws ProblemError `profile-missing` */
 export async function assertNamedProfile(db: Queryable, spec: JobSpec, field: string): Promise<void> {
   if (spec.cluster.profile !== null) await namedProfile(db, spec.cluster.profile, field);
+}
+
+/** Profiles of hundreds of kilobytes that were asked for last, by id. What is stored under an id does not change. */
+const MOST_KEPT = 16;
+const kept = new Map<string, Profile>();
+
+function keep(id: string, profile: Profile): Profile {
+  const known = kept.get(id) ?? profile;
+  kept.delete(id);
+  kept.set(id, known);
+  const [oldest] = kept.keys();
+  if (kept.size > MOST_KEPT && oldest !== undefined) kept.delete(oldest);
+  return known;
+}
+
+/** A stored profile: the same object as long as it is kept, so that it is read, and written down for the threads, once. */
+export async function storedProfile(db: Queryable, id: string): Promise<Profile | undefined> {
+  const known = kept.get(id);
+  if (known) return keep(id, known);
+  const stored = await getProfile(db, id);
+  return stored && keep(stored.id, stored.profile);
+}
+
+/** The profile of that name. @throws ProblemError `profile-missing` */
+export async function profileOfName(db: Queryable, name: string, field: string): Promise<Profile> {
+  const known = kept.get(name);
+  if (known) return keep(name, known);
+  const { profile, storedId } = await namedProfile(db, name, field);
+  return storedId === null ? profile : keep(storedId, profile);
 }
 
 /**
@@ -16,10 +45,10 @@ export const createProfileSource =
   (database: Database) =>
   async (spec: JobSpec, name: string | undefined): Promise<Profile> => {
     const { name: cluster, nodes, gpusPerNode, profile } = spec.cluster;
-    if (name !== undefined) return (await namedProfile(database.db, name, "profile")).profile;
-    if (profile !== null) return (await namedProfile(database.db, profile, "job.cluster.profile")).profile;
+    if (name !== undefined) return profileOfName(database.db, name, "profile");
+    if (profile !== null) return profileOfName(database.db, profile, "job.cluster.profile");
     const stored = await newestProfile(database.db, clusterKey(spec.cluster));
-    if (stored) return stored.profile;
+    if (stored) return keep(stored.id, stored.profile);
     throw new ProblemError("profile-missing", `there is no profile of cluster ${cluster}, ${nodes} × ${gpusPerNode}`, [
       { field: "job.cluster.profile", value: null, message: "is not given, and this cluster has not been measured", remedy: `submit the job, which measures the cluster; or name a shipped profile: ${SHIPPED_PROFILES.join(", ")}` },
     ]);

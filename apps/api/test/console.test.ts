@@ -1,6 +1,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startTestApi, type TestApi } from "./harness.ts";
 
@@ -31,6 +32,21 @@ describe("the built console", () => {
     }
     const script = await get("/assets/main-1a2b.js", "*/*");
     expect([script.statusCode, script.headers["content-type"], script.headers["cache-control"]]).toEqual([200, expect.stringContaining("javascript"), "public, max-age=31536000, immutable"]);
+  });
+
+  it("sends scripts as small as the build made them, to whoever can read that", async () => {
+    const source = Buffer.from("export const text = 'again and again and again and again';");
+    const path = join(directory, "assets", "large-3c4d.js");
+    await Promise.all([writeFile(path, source), writeFile(`${path}.br`, brotliCompressSync(source)), writeFile(`${path}.gz`, gzipSync(source))]);
+    const ask = (encodings: string) => api.app.inject({ url: "/assets/large-3c4d.js", headers: { "accept-encoding": encodings } });
+    for (const [asked, sent, read] of [["gzip, deflate, br", "br", brotliDecompressSync], ["gzip", "gzip", gunzipSync], ["identity", undefined, (bytes: Buffer) => bytes]] as const) {
+      const reply = await ask(asked);
+      expect([asked, reply.statusCode, reply.headers["content-encoding"], reply.headers["content-type"], reply.headers["cache-control"]]).toEqual([asked, 200, sent, expect.stringContaining("javascript"), "public, max-age=31536000, immutable"]);
+      expect(reply.headers.vary).toContain("accept-encoding");
+      expect(read(reply.rawPayload)).toEqual(source);
+    }
+    // What has no smaller form is sent as it is.
+    expect((await api.app.inject({ url: "/assets/main-1a2b.js", headers: { "accept-encoding": "br" } })).body).toBe("export {};");
   });
 
   it("does not hide what is not there", async () => {

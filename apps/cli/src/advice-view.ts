@@ -97,7 +97,8 @@ export function largestSequenceText({ sequenceLengthTokens, best, next }: Larges
   ].join("\n");
 }
 
-const hours = (seconds: number): string => `${(seconds / 3600).toFixed(1)} h`;
+/** How long a training takes: of more than a few days nobody counts the hours. */
+const span = (seconds: number): string => (seconds < 3 * 86_400 ? `${(seconds / 3600).toFixed(1)} h` : `${(seconds / 86_400).toFixed(1)} d`);
 
 /** What to ask next where no cluster is fast enough. */
 function unmetText(asked: readonly number[], considered: readonly ClusterChoice[], deadlineSeconds: number): string {
@@ -106,7 +107,7 @@ function unmetText(asked: readonly number[], considered: readonly ClusterChoice[
   const larger = `ask for larger ones, e.g. --values ${most * 2}..${most * 16}`;
   const fastest = considered.reduce<ClusterChoice | null>((best, choice) => (best === null || choice.seconds < best.seconds ? choice : best), null);
   if (fastest === null) return `no cluster of ${names} nodes has a plan: ${larger}`;
-  return `no cluster of ${names} nodes meets the deadline: the fastest, of ${fastest.nodes} nodes, takes ${hours(fastest.seconds)} of ${hours(deadlineSeconds)}; ${larger}`;
+  return `no cluster of ${names} nodes meets the deadline: the fastest, of ${fastest.nodes} nodes, takes ${span(fastest.seconds)} of ${span(deadlineSeconds)}; ${larger}`;
 }
 
 export interface ClustersView {
@@ -121,7 +122,7 @@ export function clustersText({ considered, cheapest, asked, deadlineSeconds }: C
   const columns: Column<ClusterChoice>[] = [
     { title: "NODES", align: "right", value: ({ nodes }) => String(nodes) },
     { title: "GPUS", align: "right", value: ({ gpus }) => String(gpus) },
-    { title: "TIME", align: "right", value: ({ seconds }) => hours(seconds) },
+    { title: "TIME", align: "right", value: ({ seconds }) => span(seconds) },
     { title: "GPU HOURS", align: "right", value: ({ gpuHours }) => gpuHours.toFixed(0) },
     ...(considered.some(({ cost }) => cost !== null) ? [{ title: "COST", align: "right" as const, value: ({ cost }: ClusterChoice) => (cost ?? 0).toFixed(0) }] : []),
     { title: "IN TIME", value: (choice) => (choice === cheapest ? colors.green("cheapest") : choice.meetsDeadline ? "yes" : "no") },

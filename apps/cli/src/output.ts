@@ -72,17 +72,27 @@ export interface Column<T> {
   readonly value: (row: T) => string;
   /** On a terminal that is too narrow it has a line of its own below its row. */
   readonly below?: boolean;
+  /** On a terminal that is still too narrow it is left out, the column with the greatest number first; JSON and wider terminals have it. */
+  readonly spare?: number;
 }
 
 const visibleLength = (line: string): number => stripVTControlCharacters(line).length;
 
-/** A table without frames, so that a shell can cut it as well; on a narrow terminal, what is longest has lines of its own. */
+/** A table without frames, so that a shell can cut it as well; on a narrow terminal, what is longest has lines of its own, and what can be spared is left out. */
 export function table<T>(columns: readonly Column<T>[], rows: readonly T[], colors: Colors): string {
-  const wide = tableText(columns, rows, colors);
   const { width } = colors;
+  const fits = (text: string): boolean => width === undefined || text.split("\n").every((line) => visibleLength(line) <= width);
   const apart = columns.filter(({ below }) => below === true);
-  if (width === undefined || apart.length === 0 || wide.split("\n").every((line) => visibleLength(line) <= width)) return wide;
-  const [head = "", ...lines] = tableText(columns.filter(({ below }) => below !== true), rows, colors).split("\n");
+  let text = tableText(columns, rows, colors);
+  if (fits(text)) return text;
+  let beside = columns.filter(({ below }) => below !== true);
+  text = tableText(beside, rows, colors);
+  for (const { spare } of columns.filter((one) => one.spare !== undefined).sort((a, b) => (b.spare as number) - (a.spare as number))) {
+    if (fits(text)) break;
+    beside = beside.filter((one) => one.spare !== spare);
+    text = tableText(beside, rows, colors);
+  }
+  const [head = "", ...lines] = text.split("\n");
   return [head, ...apart.map(({ title }) => `    ${colors.bold(title)}`), ...lines.flatMap((line, index) => [line, ...apart.map(({ value }) => `    ${value(rows[index] as T)}`)])].join("\n");
 }
 

@@ -1,5 +1,5 @@
 import { formatBytes, looksLikePlanLabel, parsePlanLabel, PlanSchema, planLabel, ProblemError, validate, type JobSpec, type Plan, type PlanningResult, type ProblemCode, type Profile } from "@internevo/domain";
-import { planJob } from "@internevo/search";
+import { feasibleFamilies, planJob } from "@internevo/search";
 import { Type } from "typebox";
 import type { Context } from "./context.ts";
 import { readText } from "./files.ts";
@@ -37,7 +37,8 @@ export async function loadPlan(text: string, field: string, profile: Profile): P
   // A candidate of `--json` output holds its plan.
   const plan = typeof document === "object" && document !== null && "plan" in document ? document.plan : document;
   const written = validate(WrittenPlanSchema, plan, "plan-invalid", `the plan ${text}`);
-  return { gradientSharding: 1, ...profile.executor, ...written, recompute: Boolean(written.recompute) };
+  const { forwardOverlap, backwardOverlap } = profile.executor;
+  return { gradientSharding: 1, forwardOverlap, backwardOverlap, ...written, recompute: Boolean(written.recompute) };
 }
 
 const MOST_RANKED = 10_000;
@@ -55,19 +56,44 @@ function noPlan(job: JobSpec, { closest, counts }: PlanningResult): ProblemError
   ]);
 }
 
+/** A PLAN of a command line: its text, and the field that errors name. */
+export interface PlanArgument {
+  readonly text: string;
+  readonly field: string;
+}
+
 /**
- * As {@link loadPlan}, or a number: the plan of that rank in the job's own search.
+ * As {@link loadPlan}, or numbers: the plans of these ranks in the job's own search, of which there is one for all of them.
  * @throws ProblemError `plan-invalid`; `no-feasible-plan` when the job has none.
  */
-export async function choosePlan(text: string, field: string, job: JobSpec, profile: Profile, { computing }: Pick<Context, "computing">): Promise<Plan> {
-  if (!/^\d+$/.test(text.trim())) return loadPlan(text, field, profile);
-  const rank = Number(text);
-  const remedy = "give a rank that `internevo plan --top` lists, a plan as tables show it, or a JSON file";
-  const refuse = (message: string): ProblemError => new ProblemError("plan-invalid", `there is no plan of rank ${text}: ${message}`, [{ field, value: text, message, remedy }]);
-  if (rank < 1 || rank > MOST_RANKED) throw refuse(`ranks are from 1 to ${MOST_RANKED}`);
-  const result = computing(() => planJob(job, profile, { top: rank }));
-  const plan = result.candidates[rank - 1]?.plan;
-  if (plan !== undefined) return plan;
-  if (result.candidates.length === 0) throw noPlan(job, result);
-  throw refuse(`the last is ${result.candidates.length}`);
+export async function choosePlans(asked: readonly PlanArgument[], job: JobSpec, profile: Profile, { computing }: Pick<Context, "computing">): Promise<Plan[]> {
+  const refuse = ({ text, field }: PlanArgument, message: string): ProblemError =>
+    new ProblemError("plan-invalid", `there is no plan of rank ${text}: ${message}`, [{ field, value: text, message, remedy: "give a rank that `internevo plan --top` lists, a plan as tables show it, or a JSON file" }]);
+  const rankOf = (one: PlanArgument): number | undefined => {
+    if (!/^\d+$/.test(one.text.trim())) return undefined;
+    const rank = Number(one.text);
+    if (rank < 1 || rank > MOST_RANKED) throw refuse(one, `ranks are from 1 to ${MOST_RANKED}`);
+    return rank;
+  };
+  const ranks = asked.flatMap((one) => rankOf(one) ?? []);
+  const ranked = new Map<number, Plan>();
+  if (ranks.length > 0) {
+    const result = computing(() => planJob(job, profile, { top: Math.max(...ranks), ranks }));
+    if (result.counts.feasible === 0) throw noPlan(job, result);
+    for (const { rank, plan } of result.candidates) ranked.set(rank, plan);
+  }
+  const plans: Plan[] = [];
+  for (const one of asked) {
+    const rank = rankOf(one);
+    const plan = rank === undefined ? await loadPlan(one.text, one.field, profile) : ranked.get(rank);
+    if (plan === undefined) throw refuse(one, `the last is ${computing(() => feasibleFamilies(job, profile))}`);
+    plans.push(plan);
+  }
+  return plans;
+}
+
+/** {@link choosePlans} of one. */
+export async function choosePlan(text: string, field: string, job: JobSpec, profile: Profile, context: Pick<Context, "computing">): Promise<Plan> {
+  const [plan] = await choosePlans([{ text, field }], job, profile, context);
+  return plan as Plan;
 }

@@ -1,6 +1,6 @@
 import type { InternEvoClient } from "@internevo/client";
 import { isWaitingMessage, type JobStreamEvent } from "@internevo/contracts";
-import { formatBytes, formatSeconds, isTerminal, planLabel, type JobState, type Report, type StepMetric, type Trial } from "@internevo/domain";
+import { formatBytes, formatRuns, formatSeconds, isTerminal, planLabel, type JobState, type Report, type StepMetric, type Trial } from "@internevo/domain";
 import type { Output } from "./output.ts";
 
 const STAGE_TITLES: Partial<Record<JobState, string>> = {
@@ -70,7 +70,7 @@ export function createProgress(options: ProgressOptions): { readonly on: (event:
     if (trial.state === "running") output.status(`  trying ${label}`);
     if (trial.state === "failed") output.note(`  ✘ ${label}: ${trial.failure?.code ?? "failed"}: ${trial.failure?.message ?? ""}`);
     if (trial.state === "succeeded" && trial.measured) {
-      output.note(`  ✔ ${label}: ${formatSeconds(trial.measured.stepTimeSeconds)} a step (predicted ${formatSeconds(trial.candidate.predicted.stepTimeSeconds)}), ${formatBytes(trial.measured.peakMemoryBytes)}`);
+      output.note(`  ✔ ${label}: ${formatSeconds(trial.measured.stepTimeSeconds)} a step (predicted ${formatSeconds(trial.candidate.predicted.stepTimeSeconds)}), ${formatBytes(trial.measured.peakMemoryBytes)}${formatRuns(trial.measured)}`);
     }
   }
 

@@ -9,6 +9,7 @@ import { addPlan } from "./commands/plan.ts";
 import { addCancel, addLogs, addPs, addShow } from "./commands/jobs.ts";
 import { addProfile } from "./commands/profile.ts";
 import { addReplan } from "./commands/replan.ts";
+import { addSimulate } from "./commands/simulate.ts";
 import { addDown, addUp } from "./commands/stack.ts";
 import { addQuickstart } from "./commands/quickstart.ts";
 import { addSubmit } from "./commands/submit.ts";
@@ -75,7 +76,7 @@ export async function run(args: readonly string[], streams: OutputStreams): Prom
       }
     },
   };
-  for (const add of [addQuickstart, addUp, addDown, addPlan, addAdvice, addMemory, addFrameworks, addValidate, addSubmit, addPs, addShow, addLogs, addCancel, addProfile, addReplan, addCheckpoint, addWhoami]) add(program, context);
+  for (const add of [addQuickstart, addUp, addDown, addPlan, addAdvice, addSimulate, addMemory, addFrameworks, addValidate, addSubmit, addPs, addShow, addLogs, addCancel, addProfile, addReplan, addCheckpoint, addWhoami]) add(program, context);
   endWithErrors(program);
   try {
     await program.parseAsync([...args], { from: "user" });

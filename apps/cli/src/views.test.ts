@@ -1,7 +1,8 @@
 import type { Candidate, Plan, Proposal, Trial, Workload } from "@internevo/domain";
+import type { JobDetail } from "@internevo/contracts";
 import picocolors from "picocolors";
 import { describe, expect, it } from "vitest";
-import { noProposalsText, proposalsText, trialsTable, workloadsTable } from "./views.ts";
+import { jobText, noProposalsText, proposalsText, trialsTable, workloadsTable } from "./views.ts";
 
 const colors = picocolors.createColors(false);
 const plan: Plan = { microBatchSize: 1, microBatches: 4, recompute: false, pipelineParallel: 1, dataParallel: 2, tensorParallel: 1, sequenceParallel: 1, parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none" };
@@ -14,6 +15,31 @@ it("lists trials by their predicted rank, with their place by measurement beside
   expect(rows.map((row) => /#\d+/.exec(row)?.[0])).toEqual(["#1", "#2", "#4", "#7"]);
   const at = (head as string).indexOf("place");
   expect(rows.map((row) => row.slice(at, at + 5).trim())).toEqual(["3", "2", "–", "1"]);
+});
+
+it("puts the plan of a trial below its figures where a terminal is narrow", () => {
+  const lines = trialsTable([trial(1, 3), trial(2, 2)], { ...colors, width: 120 }).split("\n");
+  expect(lines.filter((line) => line.length > 120)).toEqual([]);
+  expect(lines).toContain("    b1 n4 a0 pp1 dp2 tp1 sp1 ps1 gs1 oss1");
+  expect(trialsTable([trial(1, 3)], { ...colors, width: 200 }).split("\n")).toHaveLength(2);
+  const [head, ...narrow] = trialsTable([trial(1, 3), trial(2, 2)], { ...colors, width: 80 }).split("\n");
+  expect([head as string, ...narrow].filter((line) => line.length > 80)).toEqual([]);
+  // What is left out is told elsewhere; the errors and the result are not.
+  expect(head).toMatch(/^RANK +STEP pred\. +meas\. +place +error +(MEMORY pred\. +)?meas\. +error +RESULT$/);
+});
+
+it("says with which nodes and plan attempts ran, where nodes were lost", () => {
+  const job = (plans: readonly (Plan | undefined)[]) => ({
+    id: "j", name: "a", state: "running", reason: null, steps: 10, lastStep: 5, model: "m", cluster: "site", createdAt: "2026-01-31T03:00:00.000Z", endedAt: null, traceId: "t", failure: null, progress: null, transitions: [], planning: null, trials: [], chosen: null, report: null,
+    spec: { sequenceLengthTokens: 1, globalBatchTokens: 1, precision: "fp32", cluster: { nodes: 2, gpusPerNode: 1, memoryPerGpuBytes: 1, launcher: "slurm", minNodes: 1 } },
+    attempts: plans.map((each, index) => ({ number: index + 1, state: "failed", resumedFromStep: 0, lastStep: 5, failure: null, ...(each ? { plan: each } : {}) })),
+  }) as unknown as JobDetail;
+  const lines = jobText(job([plan, { ...plan, dataParallel: 1, microBatches: 8 }]), colors).split("\n");
+  expect(lines).toContain("  1: failed, steps 0 to 5, 2 of 2 nodes, b1 n4 a0 pp1 dp2 tp1 sp1 ps1 gs1 oss1");
+  expect(lines).toContain("  2: failed, steps 0 to 5, 1 of 2 nodes, b1 n8 a0 pp1 dp1 tp1 sp1 ps1 gs1 oss1");
+  expect(lines.find((line) => line.startsWith("cluster"))).toMatch(/slurm, with 1 or more when nodes are lost$/);
+  expect(jobText(job([undefined, plan, plan]), colors).split("\n")).toContain("  3: failed, steps 0 to 5");
+  expect(jobText(job([undefined, plan, plan]), colors)).not.toContain("of 2 nodes");
 });
 
 describe("proposals", () => {

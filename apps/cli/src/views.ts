@@ -1,5 +1,5 @@
 import type { JobDetail, JobSummary, ProfileRecord } from "@internevo/contracts";
-import { formatBytes, formatSeconds, planLabel, type Plan, type Proposal, type Report, type Trial, type Workload } from "@internevo/domain";
+import { formatBytes, formatSeconds, planLabel, usesGpus, worldSize, type Plan, type Proposal, type Report, type Trial, type Workload } from "@internevo/domain";
 import type { ProfileSummary } from "@internevo/client";
 import { shortIds } from "./resolve.ts";
 import { table, type Colors, type Column } from "./output.ts";
@@ -42,9 +42,9 @@ export function jobsTable(jobs: readonly JobSummary[], colors: Colors): string {
     { title: "STATE", value: (job) => stateText(job.state, colors) },
     { title: "PROGRESS", value: progressOf },
     { title: "LOSS", align: "right", value: (job) => (job.lastLoss === null ? NONE : job.lastLoss.toFixed(4)) },
-    { title: "MODEL", value: (job) => job.model },
-    { title: "CLUSTER", value: (job) => job.cluster },
-    { title: "CREATED", value: (job) => when(job.createdAt) },
+    { title: "MODEL", spare: 3, value: (job) => job.model },
+    { title: "CLUSTER", spare: 1, value: (job) => job.cluster },
+    { title: "CREATED", spare: 2, value: (job) => when(job.createdAt) },
   ];
   return table(columns, jobs, colors);
 }
@@ -62,14 +62,14 @@ export function trialsTable(trials: readonly Trial[], colors: Colors, chosen: Jo
     trial.measured ? show({ ...trial, measured: trial.measured }) : NONE;
   const columns: Column<Trial>[] = [
     { title: "RANK", align: "right", value: (trial) => `#${trial.candidate.rank}` },
-    { title: "PLAN", value: (trial) => planLabel(trial.candidate.plan) },
+    { title: "PLAN", below: true, value: (trial) => planLabel(trial.candidate.plan) },
     { title: "STEP pred.", align: "right", value: (trial) => formatSeconds(trial.candidate.predicted.stepTimeSeconds) },
     { title: "meas.", align: "right", value: measured((trial) => formatSeconds(trial.measured.stepTimeSeconds)) },
     { title: "place", align: "right", value: measured((trial) => String(times.indexOf(trial.measured.stepTimeSeconds) + 1)) },
     { title: "error", align: "right", value: (trial) => (stepError(trial) === undefined ? NONE : percent(stepError(trial) as number)) },
-    { title: "TOKENS/GPU/S pred.", align: "right", value: (trial) => trial.candidate.predicted.tokensPerGpuPerSecond.toFixed(0) },
-    { title: "meas.", align: "right", value: measured((trial) => trial.measured.tokensPerGpuPerSecond.toFixed(0)) },
-    { title: "MEMORY pred.", align: "right", value: (trial) => formatBytes(trial.candidate.predicted.peakMemoryBytes) },
+    { title: "TOKENS/GPU/S pred.", align: "right", spare: 3, value: (trial) => trial.candidate.predicted.tokensPerGpuPerSecond.toFixed(0) },
+    { title: "meas.", align: "right", spare: 3, value: measured((trial) => trial.measured.tokensPerGpuPerSecond.toFixed(0)) },
+    { title: "MEMORY pred.", align: "right", spare: 2, value: (trial) => formatBytes(trial.candidate.predicted.peakMemoryBytes) },
     { title: "meas.", align: "right", value: measured((trial) => formatBytes(trial.measured.peakMemoryBytes)) },
     { title: "error", align: "right", value: (trial) => (memoryError(trial) === undefined ? NONE : percent(memoryError(trial) as number)) },
     { title: "RESULT", value: (trial) => (trial.failure ? colors.red(trial.failure.code) : trial.candidate.rank === chosen?.rank ? colors.green("chosen") : stateText(trial.state, colors)) },
@@ -102,12 +102,18 @@ export function reportWords(report: Report): [trained: string, loss: string, pre
   ];
 }
 
+/** Nodes and plan of each attempt, where they are not the same for all: nodes were lost. */
+function attemptPlans({ attempts, spec }: JobDetail): ReadonlyMap<number, string> {
+  const labels = attempts.flatMap(({ number, plan }) => (plan ? [[number, `${worldSize(plan) / spec.cluster.gpusPerNode} of ${spec.cluster.nodes} nodes, ${planLabel(plan)}`] as const] : []));
+  return new Map(new Set(labels.map(([, label]) => label)).size > 1 ? labels : []);
+}
+
 export function jobText(job: JobDetail, colors: Colors): string {
   const lines = [
     `${colors.bold("job")}           ${job.id} ${job.name}`,
     `${colors.bold("state")}         ${stateText(job.state, colors)}${job.reason ? ` (${job.reason})` : ""}, ${progressOf(job)}`,
     `${colors.bold("model")}         ${job.model}, ${job.spec.sequenceLengthTokens} tokens a sequence, ${job.spec.globalBatchTokens} a step, ${job.spec.precision}`,
-    `${colors.bold("cluster")}       ${job.cluster}: ${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}, ${job.spec.cluster.launcher}`,
+    `${colors.bold("cluster")}       ${job.cluster}: ${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ${usesGpus(job.spec.cluster) ? "GPUs" : "ranks"} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}, ${job.spec.cluster.launcher}${job.spec.cluster.minNodes === undefined ? "" : `, with ${job.spec.cluster.minNodes} or more when nodes are lost`}`,
     `${colors.bold("created")}       ${when(job.createdAt)}${job.endedAt ? `, ended ${when(job.endedAt)}` : ""}, trace ${job.traceId}`,
   ];
   if (job.failure) lines.push(`${colors.bold("failure")}       ${colors.red(job.failure.code)}: ${job.failure.message}${job.failure.remedy ? `\n              → ${job.failure.remedy}` : ""}`);
@@ -122,7 +128,8 @@ export function jobText(job: JobDetail, colors: Colors): string {
   if (job.trials.length > 0) lines.push("", colors.bold("trials"), trialsTable(job.trials, colors, job.chosen));
   if (job.attempts.length > 0) {
     lines.push("", colors.bold("attempts"));
-    for (const attempt of job.attempts) lines.push(`  ${attempt.number}: ${attempt.state}, steps ${attempt.resumedFromStep} to ${attempt.lastStep}${attempt.failure ? `, ${attempt.failure.code}: ${attempt.failure.message}` : ""}`);
+    const plans = attemptPlans(job);
+    for (const attempt of job.attempts) lines.push(`  ${attempt.number}: ${attempt.state}, steps ${attempt.resumedFromStep} to ${attempt.lastStep}${plans.has(attempt.number) ? `, ${plans.get(attempt.number)}` : ""}${attempt.failure ? `, ${attempt.failure.code}: ${attempt.failure.message}` : ""}`);
   }
   const report = reportLines(job, colors);
   if (report.length > 0) lines.push("", ...report);
@@ -206,11 +213,12 @@ export function proposalsText(proposals: readonly Proposal[], colors: Colors): s
   return table<Proposal>(
     [
       { title: "CREATED", value: (proposal) => when(proposal.createdAt) },
-      { title: "PROPOSED", value: (proposal) => planLabel(proposal.proposed.plan) },
+      { title: "PROPOSED", below: true, value: (proposal) => planLabel(proposal.proposed.plan) },
       { title: "STEP TIME", align: "right", value: (proposal) => formatSeconds(proposal.proposed.predicted.stepTimeSeconds) },
       { title: "GAIN", align: "right", value: (proposal) => (proposal.predictedGain > 0 ? percent(proposal.predictedGain) : NONE) },
       {
         title: "AGAINST THE PLAN IN USE",
+        below: true,
         value: ({ current, proposed, predictedGain }) => (current === null ? "first plan: none was in use" : `${predictedGain > 0 ? "" : "the one in use does not fit any more; "}${changesOf(current.plan, proposed.plan)}`),
       },
     ],

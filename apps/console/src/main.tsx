@@ -1,4 +1,4 @@
-import "@mantine/core/styles.css";
+import "./styles/mantine.css";
 import "uplot/dist/uPlot.min.css";
 import "./styles/base.css";
 import "./styles/data.css";

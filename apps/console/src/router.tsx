@@ -2,7 +2,6 @@ import { JOB_STATES, type JobState } from "@internevo/domain";
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
 import { Layout } from "./components/layout.tsx";
 import { NotFound, PageError } from "./components/page-errors.tsx";
-import { JobsPage } from "./pages/jobs.tsx";
 import { Loading } from "./components/states.tsx";
 
 const root = createRootRoute({ component: Layout, notFoundComponent: NotFound });
@@ -21,11 +20,12 @@ const jobs = createRoute({
   getParentRoute: () => root,
   path: "/jobs",
   validateSearch: (search: Record<string, unknown>): { state?: JobState } => (isState(search["state"]) ? { state: search["state"] } : {}),
-  component: JobsPage,
+  component: lazyRouteComponent(() => import("./pages/jobs.tsx"), "JobsPage"),
 });
 const submit = createRoute({ getParentRoute: () => root, path: "/submit", component: lazyRouteComponent(() => import("./pages/submit.tsx"), "SubmitPage") });
 const job = createRoute({ getParentRoute: () => root, path: "/jobs/$jobId", component: lazyRouteComponent(() => import("./pages/job.tsx"), "JobPage") });
 const plan = createRoute({ getParentRoute: () => root, path: "/plan", component: lazyRouteComponent(() => import("./pages/plan.tsx"), "PlanPage") });
+const imported = createRoute({ getParentRoute: () => root, path: "/import", component: lazyRouteComponent(() => import("./pages/import.tsx"), "ImportPage") });
 const whatIf = createRoute({
   getParentRoute: () => root,
   path: "/what-if",
@@ -38,7 +38,7 @@ const workloads = createRoute({ getParentRoute: () => root, path: "/workloads", 
 const workload = createRoute({ getParentRoute: () => root, path: "/workloads/$workloadId", component: lazyRouteComponent(() => import("./pages/workload.tsx"), "WorkloadPage") });
 const deadLetters = createRoute({ getParentRoute: () => root, path: "/dead-letters", component: lazyRouteComponent(() => import("./pages/dead-letters.tsx"), "DeadLettersPage") });
 
-const routeTree = root.addChildren([home, jobs, submit, job, plan, whatIf, profiles, profile, workloads, workload, deadLetters]);
+const routeTree = root.addChildren([home, jobs, submit, job, plan, imported, whatIf, profiles, profile, workloads, workload, deadLetters]);
 
 export const createConsoleRouter = () =>
   createRouter({

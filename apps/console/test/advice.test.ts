@@ -3,8 +3,10 @@ import type { JobDetail } from "@internevo/contracts";
 import { InternEvoClient } from "@internevo/client";
 import { planLabel } from "@internevo/domain";
 import type { Page } from "playwright-core";
+import { parse } from "yaml";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatBytes, formatInteger, formatSeconds, formatSigned } from "../src/text/format.ts";
+import { builtFiles, missingStyles } from "./delivery.ts";
 import { readability } from "./readability.ts";
 import { seeder } from "./seed.ts";
 import { startConsoleStack, type ConsoleStack } from "./stack.ts";
@@ -29,12 +31,31 @@ describe("questions about plans", () => {
     page = await (await stack.browser.newContext({ viewport: { width: 1280, height: 900 }, locale: "en-GB" })).newPage();
     page.on("pageerror", (error) => complaints.push(error.message));
     page.on("console", (message) => {
+      // The browser reports refused requests itself; the test that provokes one looks at what the page makes of it.
+      if (/Failed to load resource: .*status of 400/.test(message.text())) return;
       if (message.type() === "error" || message.type() === "warning") complaints.push(message.text());
     });
     await page.goto(`${stack.url}/jobs/${job.id}#token=${stack.tokens.viewer}`);
     await page.getByText("Why plans were rejected").waitFor();
   }, 120_000);
   afterAll(() => stack.close());
+
+  it("loads little for the first page, and has a style for every component", async () => {
+    const first = await (await stack.browser.newContext()).newPage();
+    await first.goto(`${stack.url}/jobs#token=${stack.tokens.viewer}`);
+    await first.getByRole("link", { name: "tight-done" }).waitFor();
+    const sizes = await first.evaluate(() => (performance.getEntriesByType("resource") as PerformanceResourceTiming[]).filter(({ name }) => /\.(js|css)$/.test(name)).map(({ encodedBodySize, decodedBodySize }) => [encodedBodySize, decodedBodySize] as const));
+    const sum = (of: 0 | 1): number => sizes.reduce((total, size) => total + size[of], 0);
+    expect(sizes.length).toBeGreaterThan(2);
+    expect(sum(0)).toBeLessThan(190_000);
+    expect(sum(1)).toBeLessThan(660_000);
+    await first.close();
+    const files = await builtFiles(stack.url);
+    expect(files.size).toBeGreaterThan(15);
+    expect(missingStyles(files)).toEqual([]);
+    // The shared schemas are for those who check, not for those who show.
+    expect([...files].filter(([, text]) => text.includes("additionalProperties")).map(([name]) => name)).toEqual([]);
+  });
 
   it("shows which plans tie by prediction", async () => {
     const shown = job.trials.map(({ candidate }) => candidate);
@@ -151,6 +172,39 @@ describe("questions about plans", () => {
     findings.push(...(await readability(page, "configuration")));
     expect(findings).toEqual([]);
   }, 180_000);
+
+  it("says how good a configuration of another framework is", async () => {
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await page.getByRole("link", { name: "Import" }).click();
+    await page.getByRole("heading", { name: "Import" }).waitFor();
+    await page.getByLabel("Framework").selectOption("deepspeed");
+    await page.getByRole("button", { name: "Insert an example" }).click();
+    const [script, json] = [page.getByLabel("pretrain.sh"), page.getByLabel("ds_config.json")];
+    await until(() => json.inputValue()).toContain("zero_optimization");
+    const files = [{ name: "pretrain.sh", text: await script.inputValue() }, { name: "ds_config.json", text: await json.inputValue() }];
+    await script.fill(files[0]!.text.replace("--hidden-size", "--hiden-size"));
+    await page.getByRole("button", { name: "How good is it?" }).click();
+    await page.getByRole("alert").getByText("--hiden-size").first().waitFor();
+    // As it is picked from a disk, with a JSON of another name.
+    await page.locator('input[type="file"]').setInputFiles([
+      { name: "other.json", mimeType: "application/json", buffer: Buffer.from(files[1]!.text) },
+      { name: "pretrain.sh", mimeType: "text/x-sh", buffer: Buffer.from(files[0]!.text) },
+    ]);
+    await until(() => script.inputValue()).toBe(files[0]!.text);
+    await page.getByRole("button", { name: "How good is it?" }).click();
+    const { imported, job: document, planning } = await client.importConfiguration({ framework: "deepspeed", files, nodes: 16, gpusPerNode: 8, profile: "a800-128" });
+    const said = page.getByRole("region", { name: "What it says" });
+    await said.getByText(imported.version).waitFor();
+    for (const { as } of imported.takenAs) await said.getByText(as).first().waitFor();
+    await page.getByText(`Rank ${formatInteger(planning.located!.rank!)} of the`).waitFor();
+    expect(await page.getByRole("region", { name: "How good it is" }).innerText()).toContain(formatBytes(planning.located!.predicted!.peakMemoryBytes));
+    const best = planning.candidates[0]!.plan;
+    expect(await page.getByRole("region", { name: "Beside the best plan" }).count()).toBe(planLabel(best) === planLabel(imported.plan) ? 0 : 1);
+    const file = await saved("Job file");
+    expect(file.name).toBe("imported.yaml");
+    expect(parse(file.content.toString())).toEqual(document);
+    expect(await readability(page, "import")).toEqual([]);
+  }, 60_000);
 
   it("says nothing on the browser's console", () => {
     expect(complaints).toEqual([]);

@@ -65,7 +65,7 @@ describe("signing in", () => {
     await page.getByText("No jobs yet").waitFor();
     await page.getByText("npx internevo submit job.yaml").waitFor();
     await page.getByRole("button", { name: /Signed in as ada, admin/ }).click();
-    await page.getByRole("menuitem", { name: "Sign out" }).click();
+    await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByLabel("Token").waitFor();
     expect(await page.evaluate(() => JSON.stringify({ ...sessionStorage, ...localStorage }))).not.toContain(stack.tokens.admin);
     await page.close();

@@ -26,6 +26,7 @@ export async function readability(page: Page, path: string): Promise<string[]> {
   for (const [width, colorScheme] of [[1280, "light"], [390, "dark"]] as const) {
     await page.setViewportSize({ width, height: 844 });
     await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+    await page.locator(`html[data-mantine-color-scheme="${colorScheme}"]`).waitFor();
     const folded = page.locator('.fold-button[aria-expanded="false"]');
     while ((await folded.count()) > 0) await folded.first().click();
     const excess = await overflow(page);

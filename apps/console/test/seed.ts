@@ -210,7 +210,7 @@ export function seeder(database: Database) {
     const { id } = await register(name);
     await database.transaction(async (tx) => {
       const firing = await fireWorkloadNow(tx, id);
-      const differences = (Object.keys(proposed.plan) as (keyof typeof proposed.plan)[]).filter((field) => proposed.plan[field] !== current?.plan[field]).map((field) => ({ field, from: current?.plan[field] ?? null, to: proposed.plan[field] }));
+      const differences = ([...new Set([...Object.keys(proposed.plan), ...Object.keys(current?.plan ?? {})])] as (keyof typeof proposed.plan)[]).filter((field) => proposed.plan[field] !== current?.plan[field]).map((field) => ({ field, from: current?.plan[field] ?? null, to: proposed.plan[field] ?? null }));
       await createProposal(tx, { workloadId: id, firingId: firing.id, planningId: null, current, proposed, predictedGain: current ? 1 - proposed.predicted.stepTimeSeconds / current.predicted.stepTimeSeconds : 0, differences });
       await finishFiring(tx, firing.id, { state: "succeeded", outcome: "proposed a plan" });
     });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Candidate, StepMetric, Trial } from "@internevo/domain";
+import type { Attempt, Candidate, Plan, StepMetric, Trial } from "@internevo/domain";
 import { kendallTau, predictionErrors, reportOf } from "./report.ts";
 
 const trial = (predictedSeconds: number, measuredSeconds: number | null, predictedBytes = 100, measuredBytes = 100): Pick<Trial, "candidate" | "measured"> => ({
@@ -34,10 +34,16 @@ describe("predictionErrors", () => {
 });
 
 describe("reportOf", () => {
-  const options = { chosen: { plan: {} } as Candidate, attempts: [], trials: [], unigramEntropyNats: 3, ranks: 4 };
+  const plan = (dataParallel: number) => ({ pipelineParallel: 1, dataParallel, sequenceParallel: 1 }) as Plan;
+  const options = { chosen: { plan: plan(4) } as Candidate, attempts: [] as Attempt[], trials: [], unigramEntropyNats: 3 };
   it("takes the mean loss of the last tenth", () => {
     const report = reportOf({ ...options, steps: Array.from({ length: 20 }, (_, index) => step(index + 1, index)) });
     expect(report).toMatchObject({ steps: 20, finalLossNats: 18.5, meanStepTimeSeconds: 2, tokensPerGpuPerSecond: 25, unigramEntropyNats: 3 });
+  });
+  it("counts each step by the ranks of its own attempt, and names the plan of the last", () => {
+    const attempts = [{ number: 1, plan: plan(4) }, { number: 2, plan: plan(2) }] as Attempt[];
+    const report = reportOf({ ...options, attempts, steps: [step(1, 1), { ...step(2, 1), attempt: 2 }] });
+    expect(report).toMatchObject({ plan: plan(2), tokensPerGpuPerSecond: (100 / 4 + 100 / 2) / 2 });
   });
   it("refuses steps with a gap", () => {
     expect(() => reportOf({ ...options, steps: [step(1, 1), step(3, 1)] })).toThrow(/step 2 is missing/);

@@ -1,4 +1,4 @@
-import type { Attempt, Candidate, Report, StepMetric, Trial } from "@internevo/domain";
+import { worldSize, type Attempt, type Candidate, type Report, type StepMetric, type Trial } from "@internevo/domain";
 
 const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
 
@@ -39,7 +39,6 @@ export interface ReportOptions {
   readonly attempts: readonly Attempt[];
   readonly trials: readonly Trial[];
   readonly unigramEntropyNats: number | null;
-  readonly ranks: number;
 }
 
 /**
@@ -47,17 +46,19 @@ export interface ReportOptions {
  * @throws Error when a step between the first and the last is missing: a step that was not counted must not go unnoticed.
  */
 export function reportOf(options: ReportOptions): Report {
-  const { chosen, steps, attempts, trials, unigramEntropyNats, ranks } = options;
+  const { chosen, steps, attempts, trials, unigramEntropyNats } = options;
   const gap = steps.findIndex((step, index) => step.step !== index + 1);
   if (steps.length === 0 || gap >= 0) throw new Error(`step ${gap + 1} is missing among the ${steps.length} stored steps`);
+  const plans = new Map(attempts.map(({ number, plan }) => [number, plan] as const));
+  const ranksOf = ({ attempt }: StepMetric): number => worldSize(plans.get(attempt) ?? chosen.plan);
   const lastTenth = steps.slice(-Math.max(1, Math.ceil(steps.length / 10)));
   return {
-    plan: chosen.plan,
+    plan: attempts.at(-1)?.plan ?? chosen.plan,
     steps: steps.length,
     finalLossNats: mean(lastTenth.map((step) => step.loss)),
     unigramEntropyNats,
     meanStepTimeSeconds: mean(steps.map((step) => step.stepTimeSeconds)),
-    tokensPerGpuPerSecond: mean(steps.map((step) => step.tokensPerSecond)) / ranks,
+    tokensPerGpuPerSecond: mean(steps.map((step) => step.tokensPerSecond / ranksOf(step))),
     attempts: attempts.length,
     ...predictionErrors(trials),
   };

@@ -1,13 +1,19 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { allSteps, findRun, listAttempts, listTrials } from "@internevo/store";
+import { createBrake, type Brake } from "../../../libs/stages/test/brake.ts";
 import { createWorld, smallJob, type ServiceProcess, type World } from "../../../libs/stages/test/world.ts";
 
 let world: World;
+let brake: Brake;
 beforeAll(async () => {
+  brake = createBrake(60);
   world = await createWorld();
   await Promise.all([world.startProcess("profiler"), world.startProcess("planner")]);
 });
-afterAll(() => world.close());
+afterAll(async () => {
+  await world.close();
+  brake.dispose();
+});
 
 const CLUSTER = { name: "fragile", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" };
 
@@ -20,7 +26,7 @@ async function restart(service: ServiceProcess): Promise<ServiceProcess> {
 describe("a killed service", () => {
   it("goes on with the next trial, and with training, and counts everything once", async () => {
     let trialRunner = await world.startProcess("trial-runner");
-    const id = await world.submit(smallJob({ cluster: CLUSTER, steps: 200, trials: { count: 3, warmupSteps: 1, steps: 30 }, checkpointing: { everySteps: 20, keepLast: 2 } }));
+    const id = await world.submit(smallJob({ cluster: CLUSTER, steps: 400, trials: { count: 3, warmupSteps: 1, steps: 30, repeats: 0 }, checkpointing: { everySteps: 20, keepLast: 100 } }));
     await world.untilEvent(id, (event) => event.type === "trial" && (event.data["trial"] as { state: string }).state === "running" && event.data["trial"] !== null, 300);
     const runner = trialRunner.pid;
     trialRunner = await restart(trialRunner);
@@ -29,16 +35,19 @@ describe("a killed service", () => {
     const trials = await listTrials(world.database.db, id);
     expect(trials).toMatchObject([{ state: "succeeded" }, { state: "succeeded" }, { state: "succeeded" }]);
 
-    let executor = await world.startProcess("executor-supervisor");
+    const braked = { INTERNEVO_NATIVE_DIRECTORY: brake.nativeDirectory };
+    let executor = await world.startProcess("executor-supervisor", braked);
     await world.untilEvent(id, (event) => event.type === "step" && (event.data["step"] as number) >= 50, 120);
     const before = world.rankPids();
     expect(before).toHaveLength(2);
-    executor = await restart(executor);
+    await executor.kill();
+    brake.open("first", "second");
+    executor = await world.startProcess("executor-supervisor", braked);
     await world.untilState(id, "succeeded", 200);
     const run = await findRun(world.database.db, id);
     const steps = await allSteps(world.database.db, run?.id as string);
     const attempts = await listAttempts(world.database.db, run?.id as string);
-    expect(steps.map((metric) => metric.step)).toEqual(Array.from({ length: 200 }, (_, index) => index + 1));
+    expect(steps.map((metric) => metric.step)).toEqual(Array.from({ length: 400 }, (_, index) => index + 1));
     expect(attempts.map((attempt) => attempt.state)).toEqual(["lost", "succeeded"]);
     expect(attempts[1]?.resumedFromStep).toBeGreaterThanOrEqual(20);
     expect(world.rankPids().filter((pid) => before.includes(pid))).toEqual([]);
@@ -58,7 +67,7 @@ describe("a killed service", () => {
   it("keeps the work of a service that is asked to stop: its ranks write a checkpoint", async () => {
     await world.startProcess("trial-runner");
     const executor = await world.startProcess("executor-supervisor");
-    const id = await world.submit(smallJob({ cluster: CLUSTER, steps: 500, trials: { count: 1, warmupSteps: 0, steps: 1 }, checkpointing: { everySteps: 1_000_000, keepLast: 1 } }));
+    const id = await world.submit(smallJob({ cluster: CLUSTER, steps: 1000, trials: { count: 1, warmupSteps: 0, steps: 1 }, checkpointing: { everySteps: 1_000_000, keepLast: 1 } }));
     await world.untilEvent(id, (event) => event.type === "step" && (event.data["step"] as number) >= 20, 120);
     process.kill(executor.pid, "SIGTERM");
     await world.untilEvent(id, (event) => event.type === "log" && String(event.data["message"]).startsWith("checkpoint at step"), 30);
@@ -69,6 +78,6 @@ describe("a killed service", () => {
     const attempts = await listAttempts(world.database.db, run?.id as string);
     expect(attempts.map((attempt) => attempt.state)).toEqual(["stopped", "succeeded"]);
     expect(attempts[1]?.resumedFromStep).toBe(attempts[0]?.lastStep);
-    expect((await allSteps(world.database.db, run?.id as string)).length).toBe(500);
+    expect((await allSteps(world.database.db, run?.id as string)).length).toBe(1000);
   }, 400_000);
 });

@@ -8,7 +8,7 @@ import { CostModel } from "@internevo/cost-model";
 import { resolveJob, type Candidate, type Plan } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { checkpointDirectory, timelinePath } from "@internevo/stages";
-import { allSteps, createTrials, findRun, listTrials, submitJob, transitionJob } from "@internevo/store";
+import { createTrials, listTrials, submitJob, transitionJob } from "@internevo/store";
 import { parse } from "yaml";
 import { createWorld, type World } from "../../../libs/stages/test/world.ts";
 import { planner } from "../../planner/src/index.ts";
@@ -41,11 +41,6 @@ function job(over: Record<string, unknown> = {}): Record<string, unknown> {
   };
 }
 
-async function lossesOf(jobId: string): Promise<number[]> {
-  const run = await findRun(world.database.db, jobId);
-  return run ? (await allSteps(world.database.db, run.id)).map(({ loss }) => loss) : [];
-}
-
 /** A job that stands before its trials, with one plan to try. */
 async function trialling(written: Record<string, unknown>, plan: Plan): Promise<string> {
   const spec = resolveJob(written);
@@ -72,7 +67,7 @@ describe("the example of packed documents", () => {
   it("is profiled, planned, tried and trained, with a timeline of every trial and of the run", async () => {
     const id = await world.submit(job());
     await world.untilState(id, "succeeded", 400);
-    losses = await lossesOf(id);
+    losses = await world.lossesOf(id);
     expect(losses).toHaveLength(24);
     expect(losses.at(-1)).toBeLessThan((losses[0] as number) - 0.5);
     for (const of of ["trial-1", "trial-2", "attempt-1"]) {
@@ -91,7 +86,7 @@ describe("the example of packed documents", () => {
   it("is tried and trained on a ring with the same losses, in the memory that was predicted", async () => {
     const id = (trained = await trialling(job(), ring));
     await world.untilState(id, "succeeded", 200);
-    const onRing = await lossesOf(id);
+    const onRing = await world.lossesOf(id);
     expect(onRing).toHaveLength(24);
     // Later the order of sums is told by the losses, of any two plans.
     for (const [step, loss] of onRing.slice(0, 12).entries()) expect(loss / (losses[step] as number), `step ${step + 1}`).toBeCloseTo(1, 5);
@@ -107,7 +102,7 @@ describe("the example of packed documents", () => {
   it("begins with the weights of another run, and not from the beginning", async () => {
     const id = await trialling(job({ initialWeights: join(checkpointDirectory(world.dataDirectory, trained), "step-24"), steps: 12, timeline: false, watchdog: false }), { ...ring, contextParallel: 1, microBatchSize: 1, microBatches: 16 });
     await world.untilState(id, "succeeded", 200);
-    expect((await lossesOf(id))[0]).toBeLessThan((losses[0] as number) - 0.5);
+    expect((await world.lossesOf(id))[0]).toBeLessThan((losses[0] as number) - 0.5);
   }, 300_000);
 
   it("fails before any rank starts when a sequence holds more documents than there is room for", async () => {

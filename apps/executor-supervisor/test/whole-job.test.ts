@@ -52,7 +52,8 @@ describe("a job through all services", () => {
 
   it("goes on from the last checkpoint when a rank is killed, and ends with the same losses", async () => {
     const cluster = { name: "whole", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" };
-    const job = { cluster, steps: 160, trials: { count: 1, warmupSteps: 0, steps: 1 }, checkpointing: { everySteps: 20, keepLast: 2 } };
+    // Steps enough that hundreds are left when the kill comes; what a rank says last must not be held back here.
+    const job = { cluster, steps: 800, trials: { count: 1, warmupSteps: 0, steps: 1 }, checkpointing: { everySteps: 20, keepLast: 100 } };
     const undisturbed = await world.submit(smallJob(job));
     await world.untilState(undisturbed, "succeeded", 200);
     const id = await world.submit(smallJob(job));
@@ -66,7 +67,7 @@ describe("a job through all services", () => {
     expect(attempts[1]?.state).toBe("succeeded");
     expect(attempts[1]?.resumedFromStep).toBeGreaterThanOrEqual(40);
     expect((attempts[1]?.resumedFromStep ?? 1) % 20).toBe(0);
-    expect(steps.map((metric) => metric.step)).toEqual(Array.from({ length: 160 }, (_, index) => index + 1));
+    expect(steps.map((metric) => metric.step)).toEqual(Array.from({ length: 800 }, (_, index) => index + 1));
     // Resuming under the same plan is bitwise: the interruption leaves no trace in the losses.
     expect(steps.map((metric) => metric.loss)).toEqual((await runOf(undisturbed)).steps.map((metric) => metric.loss));
     expect((await world.job(id)).report?.attempts).toBe(2);

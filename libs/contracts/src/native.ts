@@ -45,7 +45,7 @@ export const TrainerConfigSchema = Type.Object(
     ]),
     initialWeights: Type.Optional(Type.Union([Type.Object({ path: Type.String({ description: "Hugging Face folder, or directory of a checkpoint" }) }, strict), Type.Null()])),
     memoryLimitBytes: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()]),
-    device: Type.Optional(Type.Union([Type.Literal("cpu"), Type.Literal("cuda")], { description: "what runs the operators; default cpu; cuda: one rank" })),
+    device: Type.Optional(Type.Union([Type.Literal("cpu"), Type.Literal("cuda")], { description: "what runs the operators; default cpu; cuda: one GPU a rank" })),
     threadsPerRank: Type.Integer({ minimum: 1 }),
     deterministic: Type.Boolean(),
     gradientDumpPath: Type.Union([Type.String(), Type.Null()]),
@@ -129,7 +129,8 @@ export const ProbeConfigSchema = Type.Object(
     collectives: Type.Array(probeCollective),
     modules: Type.Array(ModuleShapeSchema),
     overlaps: Type.Array(Type.Object({ module: ModuleShapeSchema, collective: probeCollective }, strict)),
-    device: Type.Boolean(),
+    device: Type.Boolean({ description: "describe the device too" }),
+    deviceKind: Type.Optional(Type.Union([Type.Literal("cpu"), Type.Literal("cuda")], { description: "what is measured; default cpu; cuda: one GPU a rank, by its own clock" })),
   },
   strict,
 );

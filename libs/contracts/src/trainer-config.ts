@@ -1,4 +1,4 @@
-import { ProblemError, type Data, type JobSpec, type Mesh, type Plan } from "@internevo/domain";
+import { ProblemError, usesGpus, type Data, type JobSpec, type Mesh, type Plan } from "@internevo/domain";
 import { NATIVE_PROTOCOL, type TrainerConfig } from "./native.ts";
 
 export interface TrainerConfigOptions {
@@ -62,6 +62,7 @@ export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
     steps,
     checkpoint,
     memoryLimitBytes: spec.cluster.memoryPerGpuBytes,
+    ...(usesGpus(spec.cluster) ? { device: "cuda" as const } : {}),
     threadsPerRank,
     deterministic,
     gradientDumpPath: null,

@@ -1,7 +1,7 @@
 import { formatBytes, type Collective, type CollectiveCurve, type Placement, type Profile } from "@internevo/domain";
 import { between, Curve } from "./interpolate.ts";
 import { placementClass } from "./mesh.ts";
-import type { Warn } from "./warnings.ts";
+import { Recorder, type Kept, type Warn } from "./warnings.ts";
 
 /** The curves of one operation and placement, by group size. */
 interface Family {
@@ -30,14 +30,16 @@ export class CollectiveTimes {
   readonly #families = new Map<string, Family>();
   readonly #gpusPerNode: number;
   readonly #bandwidth: number;
+  readonly #recorder: Recorder;
   readonly #warn: Warn;
-  readonly #known = new Map<Collective, Map<number, Map<number, number>>>();
-  readonly #made = new Map<string, Curve>();
+  readonly #known = new Map<Collective, Map<number, Map<number, Kept<number>>>>();
+  readonly #made = new Map<string, Kept<Curve>>();
 
   constructor(profile: Profile, gpusPerNode: number, warn: Warn) {
     this.#gpusPerNode = gpusPerNode;
     this.#bandwidth = profile.device.memoryBandwidthBytesPerSecond;
-    this.#warn = warn;
+    this.#recorder = new Recorder(warn);
+    this.#warn = this.#recorder.warn;
     const grouped = new Map<string, CollectiveCurve[]>();
     for (const curve of profile.collectives) {
       const key = `${curve.op} ${curve.placement}`;
@@ -64,17 +66,16 @@ export class CollectiveTimes {
   seconds(op: Collective, bytes: number, place: GroupPlace): number {
     if (place.size <= 1 || bytes <= 0) return 0;
     let ofOp = this.#known.get(op);
-    if (!ofOp) this.#known.set(op, (ofOp = new Map<number, Map<number, number>>()));
+    if (!ofOp) this.#known.set(op, (ofOp = new Map<number, Map<number, Kept<number>>>()));
     // Ranks and nodes in one exact number: neither reaches 2^26.
     const where = place.size * 2 ** 26 + place.nodes;
     let known = ofOp.get(where);
-    if (!known) ofOp.set(where, (known = new Map<number, number>()));
-    let seconds = known.get(bytes);
-    if (seconds === undefined) {
-      seconds = this.#compute(op, bytes, place);
-      known.set(bytes, seconds);
-    }
-    return seconds;
+    if (!known) ofOp.set(where, (known = new Map<number, Kept<number>>()));
+    const seconds = known.get(bytes);
+    if (seconds !== undefined) return seconds.warned.length === 0 ? seconds.value : this.#recorder.recall(seconds);
+    const made = this.#recorder.keep(() => this.#compute(op, bytes, place));
+    known.set(bytes, made);
+    return made.value;
   }
 
   #compute(op: Collective, bytes: number, place: GroupPlace): number {
@@ -115,14 +116,15 @@ export class CollectiveTimes {
     const measured = curves[sizes.indexOf(size)];
     if (measured) return measured;
     const key = `${name} ${size}`;
-    let curve = this.#made.get(key);
-    if (!curve) {
+    const known = this.#made.get(key);
+    if (known) return this.#recorder.recall(known);
+    const made = this.#recorder.keep(() => {
       this.#warn("group sizes that the profile lacks, taken from others", `${name} over ${size} ranks`);
       const grid = [...new Set(curves.flatMap((one) => one.sizes))];
-      curve = new Curve(grid.map((at) => ({ at, seconds: groupSizeSeconds(sizes, size, (i) => (curves[i] as Curve).seconds(at)) })));
-      this.#made.set(key, curve);
-    }
-    return curve;
+      return new Curve(grid.map((at) => ({ at, seconds: groupSizeSeconds(sizes, size, (i) => (curves[i] as Curve).seconds(at)) })));
+    });
+    this.#made.set(key, made);
+    return made.value;
   }
 }
 

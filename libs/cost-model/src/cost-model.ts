@@ -1,22 +1,16 @@
-import { chunksOf, contextOf, headRanks, PRECISION_BYTES, recomputedLayers, type JobSpec, type MemoryLines, type Plan, type Prediction, type Profile, type TimeBreakdown } from "@internevo/domain";
-import { CollectiveTimes } from "./collectives.ts";
+import { chunksOf, contextOf, PRECISION_BYTES, recomputedLayers, type JobSpec, type MemoryLines, type Plan, type Prediction, type Profile, type TimeBreakdown } from "@internevo/domain";
 import { overlapsAny } from "./layer-step.ts";
-import { boundaryBytes, SliceTimes, type SliceTime } from "./layer-time.ts";
-import { ringPlace } from "./ring-time.ts";
+import { boundaryBytes, sliceRoofline, type SliceTime } from "./layer-time.ts";
 import { sumLines, type Batching, type MemoryContext, type MemoryModel, type Sharding } from "./memory.ts";
 import { executorMemory } from "./memory-executor.ts";
 import { paperMemory } from "./memory-paper.ts";
-import { nodesTouched } from "./mesh.ts";
-import { ModuleTimes } from "./modules.ts";
-import { OverlapTimes } from "./overlap-times.ts";
-import { shardTime, type ShardTime } from "./shard-time.ts";
-import { SliceCorrections } from "./slice-corrections.ts";
-import type { LayerSlice } from "./layer.ts";
+import { pricesOf, type Prices } from "./prices.ts";
+import type { ShardTime } from "./shard-time.ts";
 import { clusterRanks } from "./space.ts";
 import { fullestStages, pipelineStages, type Layout, type Stage } from "./stage.ts";
 import { stepBreakdown, totalSeconds, type StepShape } from "./step-time.ts";
 import { tokenFlops } from "./utilisation.ts";
-import { Warnings } from "./warnings.ts";
+import { Warnings, type Kept } from "./warnings.ts";
 
 export const MEMORY_MODELS: Readonly<Record<JobSpec["memoryModel"], MemoryModel>> = { executor: executorMemory, paper: paperMemory };
 
@@ -28,6 +22,9 @@ export interface CostModelOptions {
 
 /** Memory of the stages that can be the fullest, in bytes, one number a stage. */
 export type StageBytes = readonly number[];
+
+/** A sharding's times, with what was assumed for them. */
+export type PricedSharding = Kept<ShardTime>;
 
 /** Bytes of a batch as they depend on how many layers are recomputed (see `recomputedBytes`). */
 export interface BatchMemory {
@@ -44,33 +41,28 @@ export function recomputedBytes({ layerBytes }: BatchMemory, { stage, microBatch
 
 /**
  * Memory and time of the plans of one job on one profile. Everything that several plans share is computed once: times of a
- * slice (b, s_sp, s_tp), times of a sharding (s_pp, s_tp, s_ps, s_oss), bytes of a sharding and of a batch.
+ * slice (b, s_sp, s_tp) and of a sharding (s_pp, s_tp, s_ps, s_oss), which jobs share too, bytes of a sharding and of a batch.
  */
 export class CostModel {
   readonly job: JobSpec;
   readonly profile: Profile;
+  readonly #memoryModel: JobSpec["memoryModel"];
   readonly #memory: MemoryModel;
   readonly #threadsPerRank: number;
-  readonly #modules: ModuleTimes;
-  readonly #collectives: CollectiveTimes;
+  readonly #prices: Prices;
   readonly #warnings = new Warnings();
-  readonly #slices = new Map<string, SliceTime>();
-  readonly #shards = new Map<string, ShardTime>();
+  /** Of the prices that were taken. */
+  readonly #warnedOf = new Set<Kept<unknown>["warned"][number]>();
   readonly #fullest = new Map<number, Stage[]>();
-  readonly #overlaps: OverlapTimes;
-  readonly #sliceTimes: SliceTimes;
-  readonly #corrections: SliceCorrections;
 
   constructor(job: JobSpec, profile: Profile, options: CostModelOptions = {}) {
     this.job = job;
     this.profile = profile;
-    this.#memory = MEMORY_MODELS[options.memoryModel ?? job.memoryModel];
+    this.#memoryModel = options.memoryModel ?? job.memoryModel;
+    this.#memory = MEMORY_MODELS[this.#memoryModel];
     this.#threadsPerRank = options.threadsPerRank ?? 1;
-    this.#modules = new ModuleTimes(profile, this.#warnings.add);
-    this.#collectives = new CollectiveTimes(profile, job.cluster.gpusPerNode, this.#warnings.add);
-    this.#overlaps = new OverlapTimes(profile, this.#warnings.add);
-    this.#sliceTimes = new SliceTimes(job, this.#modules, this.#collectives, profile.device);
-    this.#corrections = new SliceCorrections(job, profile.slices ?? [], (slice) => this.#composed(slice, false), this.#warnings.add);
+    this.#prices = pricesOf(job, profile);
+    this.take(this.#prices.ofProfile);
   }
 
   /** What the predictions so far had to assume, each kind once, in order. */
@@ -78,15 +70,18 @@ export class CostModel {
     return this.#warnings.lines;
   }
 
-  /** One R for everything that a plan runs beside computation, for a timeline: the mean of gathers and reductions. */
-  overlapSlowdown(plan: Plan): number {
-    if (!overlapsAny(plan)) return 1;
-    const { forwardGather, backwardGather, scatter, reduce } = this.shardTime(plan, plan).slowdowns;
-    return (forwardGather.product + backwardGather.product + scatter.product + reduce.product) / 4;
+  /** A price, with what was assumed for it. */
+  take<Value>({ value, warned }: Kept<Value>): Value {
+    if (warned.length > 0) this.#warnOf(warned);
+    return value;
   }
 
-  #place(size: number, stride: number) {
-    return { size, nodes: nodesTouched({ size, stride }, this.job.cluster.gpusPerNode) };
+  #warnOf(warned: Kept<unknown>["warned"]): void {
+    for (const warning of warned) {
+      if (this.#warnedOf.has(warning)) continue;
+      this.#warnedOf.add(warning);
+      this.#warnings.add(warning.kind, warning.item);
+    }
   }
 
   /** Whether the plan overlaps matters to a ring only: its messages then travel during attention. */
@@ -94,36 +89,30 @@ export class CostModel {
     const { sequenceParallel, tensorParallel, forwardOverlap = "none", backwardOverlap = "none" } = layout;
     const contextParallel = contextOf(layout);
     const beside = contextParallel > 1 && overlapsAny({ forwardOverlap, backwardOverlap });
-    const key = `${microBatchSize} ${sequenceParallel} ${tensorParallel} ${contextParallel} ${beside ? 1 : 0}`;
-    let time = this.#slices.get(key);
-    if (!time) {
-      const slice = { microBatchSize, sequenceLengthTokens: this.job.sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel };
-      time = this.#corrections.apply(slice, this.#composed(slice, beside));
-      this.#slices.set(key, time);
-    }
-    return time;
+    return this.take(this.#prices.slices({ sequenceParallel, tensorParallel, contextParallel }).of(microBatchSize, beside));
   }
 
-  /** A slice by its modules and collectives. */
-  #composed(slice: LayerSlice, beside: boolean): SliceTime {
-    const { gpusPerNode } = this.job.cluster;
-    const ring = contextOf(slice);
-    const stride = headRanks({ sequenceParallel: slice.sequenceParallel, contextParallel: ring });
-    const places = { heads: this.#place(stride, 1), ring: ringPlace(stride, nodesTouched({ size: ring, stride }, gpusPerNode), gpusPerNode) };
-    const hop = { size: 2, nodes: places.ring.nodes > 1 ? 2 : 1 };
-    const slowdown = beside ? { forward: this.#overlaps.slowdown("point-to-point", "forward", hop).attention, backward: this.#overlaps.slowdown("point-to-point", "backward", hop).attention } : null;
-    return this.#sliceTimes.of(slice, places, slowdown);
+  /** The same for every micro-batch of a layout, without overlap and with it. */
+  sliceTimes({ sequenceParallel, tensorParallel, contextParallel = 1 }: Layout): (microBatchSize: number) => readonly [plain: SliceTime, beside: SliceTime] {
+    const prices = this.#prices.slices({ sequenceParallel, tensorParallel, contextParallel });
+    return (microBatchSize) => {
+      const plain = this.take(prices.of(microBatchSize, false));
+      return [plain, contextParallel > 1 ? this.take(prices.of(microBatchSize, true)) : plain];
+    };
   }
 
-  /** Depends on the layout only through s_pp and s_tp: the groups are laid over the R ranks of a slice. */
   shardTime(layout: Layout, sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">): ShardTime {
-    const key = `${layout.pipelineParallel} ${layout.tensorParallel} ${sharding.parameterSharding} ${sharding.optimizerStateSharding}`;
-    let time = this.#shards.get(key);
-    if (!time) {
-      time = shardTime(this.job, layout, sharding, this.#modules, this.#collectives, this.#overlaps, this.profile.device);
-      this.#shards.set(key, time);
-    }
-    return time;
+    return this.take(this.shardPrice(layout, sharding));
+  }
+
+  /** What {@link shardTime} takes: other jobs may take it too. */
+  shardPrice(layout: Layout, sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">): PricedSharding {
+    return this.#prices.shard(layout, sharding);
+  }
+
+  /** What the memory of a sharding depends on beside model, precision, layout and profile. */
+  get memoryKind(): string {
+    return `${this.#memoryModel} ${this.#threadsPerRank}`;
   }
 
   /** One message over a stage boundary. */
@@ -131,7 +120,7 @@ export class CostModel {
     if (layout.pipelineParallel === 1) return 0;
     const { sequenceParallel, tensorParallel, dataParallel } = layout;
     const slice = { microBatchSize, sequenceLengthTokens: this.job.sequenceLengthTokens, sequenceParallel, tensorParallel };
-    return this.#collectives.seconds("point-to-point", boundaryBytes(this.job, slice), this.#place(2, dataParallel * sequenceParallel));
+    return this.take(this.#prices.message(boundaryBytes(this.job, slice), dataParallel * sequenceParallel));
   }
 
   #context(layout: Layout, overlap: MemoryContext["overlap"]): MemoryContext {
@@ -210,9 +199,9 @@ export class CostModel {
     const layers = Math.ceil(model.layers / plan.pipelineParallel);
     const recomputed = recomputedLayers(plan, layers);
     const flops = tokenFlops(model, sequenceLengthTokens, recomputed / layers);
-    const slice = this.sliceTime(plan.microBatchSize, plan);
-    const outer = plan.pipelineParallel === 1 ? slice.embeddingRooflineSeconds + slice.headRooflineSeconds : Math.max(slice.embeddingRooflineSeconds, slice.headRooflineSeconds);
-    const light = plan.microBatches * (layers * slice.layerRooflineSeconds + recomputed * slice.recomputeRooflineSeconds + outer);
+    const peakOfSlice = sliceRoofline(this.job, { ...plan, sequenceLengthTokens }, device);
+    const outer = plan.pipelineParallel === 1 ? peakOfSlice.embeddingSeconds + peakOfSlice.headSeconds : Math.max(peakOfSlice.embeddingSeconds, peakOfSlice.headSeconds);
+    const light = plan.microBatches * (layers * peakOfSlice.layerSeconds + recomputed * peakOfSlice.recomputeSeconds + outer);
     const memory = this.memory(plan);
     return {
       stepTimeSeconds,

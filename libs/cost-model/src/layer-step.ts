@@ -1,7 +1,7 @@
 import type { Plan } from "@internevo/domain";
 import type { ModuleSeconds, SliceTime } from "./layer-time.ts";
 import { mixed, type Slowdown } from "./overlap-times.ts";
-import { NO_TIME, type ShardTime, type UnitTimes } from "./shard-time.ts";
+import type { ShardTime, UnitTimes } from "./shard-time.ts";
 import { together } from "./together.ts";
 
 /** What the executor hides: the granularities of a plan. */
@@ -83,15 +83,21 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
     beside(b[0], 0, g[3], s[1], r[1]),
   ]);
   const again = beside(slice.recomputeSeconds + sumOf(b), backwardAttention, gathered, shard.scatter.layer, shard.reduce.layer);
+  // A collective that nothing hides makes ranks wait for one another at every unit; one that is issued a group ahead lets them differ by that.
+  const [unitWait, layerWait] = [slice.unitWaits, slice.layerWaits];
+  const meets = (waited: Waited, seconds: number): Waited => (moved > 0 ? { ...waited, parameters: waited.parameters + seconds } : { ...waited, reduction: waited.reduction + seconds });
+  const forwardWait = gathered > 0 ? layerWait * slice.forwardSeconds : 0;
+  const backwardSeconds = slice.backwardSeconds;
+  const repeated = backwardSeconds + slice.recomputeSeconds;
   return {
     forward: {
-      none: gathered,
-      block: added(attentionBlock, g[2] + g[3], ofAttention) + added(mlpBlock, g[0] + g[1], ofProducts),
-      "inter-layer": added(slice.forwardSeconds, gathered, whole),
-      "intra-layer": added(f[0], g[1], mixed(forwardGather, forwardAttention, f[0])) + added(f[1], g[2], ofProducts) + added(f[2], g[3], ofProducts) + added(f[3], g[0], ofProducts),
+      none: gathered > 0 ? gathered + unitWait * slice.forwardSeconds : 0,
+      block: forwardWait + added(attentionBlock, g[2] + g[3], ofAttention) + added(mlpBlock, g[0] + g[1], ofProducts),
+      "inter-layer": forwardWait + added(slice.forwardSeconds, gathered, whole),
+      "intra-layer": forwardWait + added(f[0], g[1], mixed(forwardGather, forwardAttention, f[0])) + added(f[1], g[2], ofProducts) + added(f[2], g[3], ofProducts) + added(f[3], g[0], ofProducts),
     },
-    kept: { none: exposed, block, "intra-layer": modules },
-    recomputed: { none: exposed, block: again, "intra-layer": again },
+    kept: { none: meets(exposed, unitWait * backwardSeconds), block: meets(block, layerWait * backwardSeconds), "intra-layer": meets(modules, layerWait * backwardSeconds) },
+    recomputed: { none: meets(exposed, unitWait * repeated), block: meets(again, layerWait * repeated), "intra-layer": meets(again, layerWait * repeated) },
   };
 }
 
@@ -139,17 +145,13 @@ export function outerPart(unit: "embedding" | "head", slice: SliceTime, shard: S
   return { compute, recompute: 0, sequence: slice[`${unit}CommunicationSeconds`], parameters: shard.gather[unit] + shard.scatter[unit], reduction: shard.reduce[unit] };
 }
 
-/** Gradient norm, optimizer, and the all-gather of what was updated: beside the update of the next unit where a plan overlaps anything. */
-export function updateSeconds(shard: ShardTime, overlap: OverlapChoice): number {
-  const { normSeconds, optimizerSeconds, updateGatherSeconds } = shard;
+/**
+ * Gradient norm, optimizer, and the all-gather of what was updated. Where a plan overlaps anything the gathers travel beside the update and, with our
+ * trainer, into the next step, each unit's until it is first used there: what the update and a first forward pass of the stage's layers hide is not waited for.
+ */
+export function updateSeconds(slice: Pick<SliceTime, "forwardSeconds">, shard: ShardTime, overlap: OverlapChoice, stageLayers: number): number {
+  const { normSeconds, optimizerSeconds, updateGatherSeconds, updateTravels } = shard;
   if (!overlapsAny(overlap)) return normSeconds + optimizerSeconds + updateGatherSeconds;
-  return normSeconds + together(optimizerSeconds, updateGatherSeconds, shard.slowdowns.update.product);
+  const beside = optimizerSeconds + (updateTravels ? stageLayers * slice.forwardSeconds : 0);
+  return normSeconds + optimizerSeconds + added(beside, updateGatherSeconds, shard.slowdowns.update.product);
 }
-
-/** A sharding that costs no time: with it a step is a lower bound, because every term grows with each of its own. */
-export const FREE_SHARD: ShardTime = {
-  gather: NO_TIME, scatter: NO_TIME, gatherModules: [0, 0, 0, 0], scatterModules: [0, 0, 0, 0], reduceModules: [0, 0, 0, 0],
-  stage: NO_TIME, stageReduced: NO_TIME, reduce: NO_TIME,
-  reduceOnceSeconds: 0, shareOnceSeconds: 0, normSeconds: 0, optimizerSeconds: 0, updateGatherSeconds: 0, updateRooflineSeconds: 0,
-  slowdowns: { forwardGather: { product: 1, attention: 1 }, backwardGather: { product: 1, attention: 1 }, scatter: { product: 1, attention: 1 }, reduce: { product: 1, attention: 1 }, update: { product: 1, attention: 1 } },
-};

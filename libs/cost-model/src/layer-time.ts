@@ -1,9 +1,10 @@
-import { contextOf, headRanks, headSize, PRECISION_BYTES, type ModuleShape } from "@internevo/domain";
+import { contextOf, headRanks, headSize, PRECISION_BYTES, type Model, type ModuleShape, type Precision } from "@internevo/domain";
 import type { CollectiveTimes, GroupPlace } from "./collectives.ts";
 import { attentionTurn, backwardOf, layerModules, localKvHeads, ringElements, sliceOuterModules, sliceRows, type CountedModule, type LayerSlice } from "./layer.ts";
-import type { ModuleTimes } from "./modules.ts";
+import { sizeOf, type ModuleTimes } from "./modules.ts";
 import type { JobShape } from "./stage.ts";
 import { ringSeconds, type RingPlace, type RingWork } from "./ring-time.ts";
+import type { Kept, Recorder } from "./warnings.ts";
 import { rooflineSeconds, type DevicePeak } from "./work.ts";
 
 /** Of a layer's units in order: norm and q, k, v; attention output; norm, gate and up; MLP output. */
@@ -30,11 +31,32 @@ export interface SliceTime {
   readonly headCommunicationSeconds: number;
   readonly embeddingSeconds: number;
   readonly headSeconds: number;
-  /** The same kernels at the peak of the device. */
-  readonly layerRooflineSeconds: number;
-  readonly recomputeRooflineSeconds: number;
-  readonly embeddingRooflineSeconds: number;
-  readonly headRooflineSeconds: number;
+  /** What ranks that otherwise meet once a step wait for one another when they meet before every unit or every layer, as a part of the passes; 0 where they meet in any case. */
+  readonly unitWaits: number;
+  readonly layerWaits: number;
+}
+
+/** The kernels of one micro-batch at the peak of the device. */
+export interface SliceRoofline {
+  readonly layerSeconds: number;
+  readonly recomputeSeconds: number;
+  readonly embeddingSeconds: number;
+  readonly headSeconds: number;
+}
+
+/** What the modules of a slice of a job take at the peak of a device. */
+export function sliceRoofline({ model, precision }: Pick<JobShape, "model" | "precision">, slice: LayerSlice, device: DevicePeak): SliceRoofline {
+  const sum = (list: readonly CountedModule[]): number => list.reduce((total, { shape, count }) => total + count * rooflineSeconds(shape, device), 0);
+  const { forward, backward, recompute } = layerModules(model, slice, precision);
+  const { embeddings, heads } = outerLists(model, slice, precision);
+  return { layerSeconds: sum(forward) + sum(backward), recomputeSeconds: sum(recompute), embeddingSeconds: sum(embeddings), headSeconds: sum(heads) };
+}
+
+/** The modules before and behind the layers, of both passes. */
+function outerLists(model: Model, slice: LayerSlice, precision: Precision): { embeddings: CountedModule[]; heads: CountedModule[] } {
+  const { embedding, finalNorm, headLoss } = sliceOuterModules(model, slice, precision);
+  const once = (shape: ModuleShape): CountedModule => ({ shape, count: 1 });
+  return { embeddings: [embedding, backwardOf(embedding)].map(once), heads: [finalNorm, backwardOf(finalNorm), headLoss].map(once) };
 }
 
 /** Rows of the loss that tensor ranks compare at once, and what each rank tells of a row: three float64. */
@@ -80,21 +102,46 @@ function sliceCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, t
   };
 }
 
-/** Seconds of a pass of a layer by the unit that is in use, attention apart: products are listed in the order of the units. */
-function unitSeconds(list: readonly CountedModule[], of: (shape: ModuleShape) => number): ModuleSeconds {
+/** A module of a pass whose time depends on the rows of a rank alone. */
+interface RowModule {
+  readonly count: number;
+  /** Units of a layer that it belongs to, in halves where it is two. */
+  readonly units: readonly number[];
+  /** Rows that it has for each row of the rank: tensor ranks gather them. */
+  readonly rowsOfRow: number;
+  readonly seconds: (rows: number) => number;
+}
+
+const secondsOf = ({ seconds, rowsOfRow }: RowModule, rows: number): number => seconds(rows * rowsOfRow);
+
+function sumOf(list: readonly RowModule[], rows: number): number {
+  let sum = 0;
+  for (const one of list) sum += one.count * secondsOf(one, rows);
+  return sum;
+}
+
+/** Seconds of a pass of a layer by the unit that is in use, attention apart. */
+function unitSeconds(list: readonly RowModule[], rows: number): ModuleSeconds {
   const seconds: [number, number, number, number] = [0, 0, 0, 0];
-  let products = 0;
-  for (const { shape, count } of list) {
-    const time = count * of(shape);
-    switch (shape.module) {
-      case "linear": seconds[products] = (seconds[products] as number) + time; products += 1; break;
-      case "rope": seconds[0] += time; break;
-      case "rmsnorm": seconds[0] += time / 2; seconds[2] += time / 2; break;
-      case "swiglu": seconds[2] += time; break;
-      default: seconds[3] += time;
-    }
+  for (const one of list) {
+    const each = (one.count * secondsOf(one, rows)) / one.units.length;
+    for (const unit of one.units) seconds[unit] = (seconds[unit] as number) + each;
   }
   return seconds;
+}
+
+/** The units that each module of a pass belongs to; products are listed in the order of the units. */
+function unitsOf(list: readonly CountedModule[]): readonly number[][] {
+  let products = 0;
+  return list.map(({ shape }) => {
+    switch (shape.module) {
+      case "linear": return [products++];
+      case "rope": return [0];
+      case "rmsnorm": return [0, 2];
+      case "swiglu": return [2];
+      default: return [3];
+    }
+  });
 }
 
 /** Computation of a layer, by unit, and around it, on one rank. */
@@ -104,21 +151,18 @@ interface Computed {
   readonly recompute: number;
   readonly embedding: number;
   readonly head: number;
-  readonly layerRoofline: number;
-  readonly recomputeRoofline: number;
-  readonly embeddingRoofline: number;
-  readonly headRoofline: number;
 }
+
+type RowModules = Readonly<Record<keyof Computed, readonly RowModule[]>>;
 
 /** Attention and what a ring adds up, in one turn. */
 interface Attended {
   readonly forward: number;
   readonly backward: number;
-  readonly roofline: number;
-  readonly recomputeRoofline: number;
   readonly summed: number;
-  readonly summedRoofline: number;
 }
+
+type Attention = Readonly<Record<keyof Attended, (microBatchSize: number) => number>>;
 
 const isAttention = ({ shape }: CountedModule): boolean => shape.module === "attention" || shape.module === "accumulate";
 
@@ -130,70 +174,72 @@ export class SliceTimes {
   readonly #job: JobShape;
   readonly #modules: ModuleTimes;
   readonly #collectives: CollectiveTimes;
-  readonly #device: DevicePeak;
-  readonly #computed = new Map<number, Map<number, Computed>>();
-  readonly #attended = new Map<string, Attended>();
+  readonly #recorder: Recorder;
+  readonly #rowModules = new Map<number, RowModules>();
+  readonly #computed = new Map<number, Map<number, Kept<Computed>>>();
+  readonly #attention = new Map<string, Attention>();
+  readonly #attended = new Map<Attention, Map<number, Kept<Attended>>>();
 
-  constructor(job: JobShape, modules: ModuleTimes, collectives: CollectiveTimes, device: DevicePeak) {
+  constructor(job: JobShape, modules: ModuleTimes, collectives: CollectiveTimes, recorder: Recorder) {
     this.#job = job;
+    this.#recorder = recorder;
     this.#modules = modules;
     this.#collectives = collectives;
-    this.#device = device;
-  }
-
-  #sum(list: readonly CountedModule[], of: (shape: ModuleShape) => number): number {
-    let sum = 0;
-    for (const { shape, count } of list) sum += count * of(shape);
-    return sum;
   }
 
   #compute(slice: LayerSlice): Computed {
     const rows = sliceRows(slice);
     let ofTensor = this.#computed.get(slice.tensorParallel);
-    if (!ofTensor) this.#computed.set(slice.tensorParallel, (ofTensor = new Map<number, Computed>()));
-    let computed = ofTensor.get(rows);
-    if (computed) return computed;
+    if (!ofTensor) this.#computed.set(slice.tensorParallel, (ofTensor = new Map<number, Kept<Computed>>()));
+    const known = ofTensor.get(rows);
+    if (known) return this.#recorder.recall(known);
+    const { forward, backward, recompute, embedding, head } = this.#rowModulesOf(slice);
+    const made = this.#recorder.keep(() => ({ forward: unitSeconds(forward, rows), backward: unitSeconds(backward, rows), recompute: sumOf(recompute, rows), embedding: sumOf(embedding, rows), head: sumOf(head, rows) }));
+    ofTensor.set(rows, made);
+    return made.value;
+  }
+
+  /** All but attention; the same for every slice of as many tensor ranks. */
+  #rowModulesOf(slice: LayerSlice): RowModules {
+    const known = this.#rowModules.get(slice.tensorParallel);
+    if (known) return known;
     const { model, precision } = this.#job;
-    const measured = (shape: ModuleShape) => this.#modules.seconds(shape);
-    const peak = (shape: ModuleShape) => rooflineSeconds(shape, this.#device);
-    const layer = layerModules(model, slice, precision);
-    const [forward, backward, recompute] = [layer.forward, layer.backward, layer.recompute].map((list) => list.filter((one) => !isAttention(one))) as [CountedModule[], CountedModule[], CountedModule[]];
-    const { embedding, finalNorm, headLoss } = sliceOuterModules(model, slice, precision);
-    const embeddings: CountedModule[] = [embedding, backwardOf(embedding)].map((shape) => ({ shape, count: 1 }));
-    const heads: CountedModule[] = [finalNorm, backwardOf(finalNorm), headLoss].map((shape) => ({ shape, count: 1 }));
-    computed = {
-      forward: unitSeconds(forward, measured),
-      backward: unitSeconds(backward, measured),
-      recompute: this.#sum(recompute, measured),
-      embedding: this.#sum(embeddings, measured),
-      head: this.#sum(heads, measured),
-      layerRoofline: this.#sum(forward, peak) + this.#sum(backward, peak),
-      recomputeRoofline: this.#sum(recompute, peak),
-      embeddingRoofline: this.#sum(embeddings, peak),
-      headRoofline: this.#sum(heads, peak),
+    const ofRows = (list: readonly CountedModule[]): RowModule[] => {
+      const own = list.filter((one) => !isAttention(one));
+      const units = unitsOf(own);
+      return own.map(({ shape, count }, at) => ({ count, units: units[at] as number[], rowsOfRow: sizeOf(shape) / sliceRows(slice), seconds: this.#modules.along(shape) }));
     };
-    ofTensor.set(rows, computed);
-    return computed;
+    const { forward, backward, recompute } = layerModules(model, slice, precision);
+    const { embeddings, heads } = outerLists(model, slice, precision);
+    const made = { forward: ofRows(forward), backward: ofRows(backward), recompute: ofRows(recompute), embedding: ofRows(embeddings), head: ofRows(heads) };
+    this.#rowModules.set(slice.tensorParallel, made);
+    return made;
   }
 
   #attend(slice: LayerSlice): Attended {
+    const attention = this.#attentionOf(slice);
+    const { microBatchSize } = slice;
+    let ofBatch = this.#attended.get(attention);
+    if (!ofBatch) this.#attended.set(attention, (ofBatch = new Map<number, Kept<Attended>>()));
+    const known = ofBatch.get(microBatchSize);
+    if (known) return this.#recorder.recall(known);
+    const made = this.#recorder.keep(() => ({ forward: attention.forward(microBatchSize), backward: attention.backward(microBatchSize), summed: attention.summed(microBatchSize) }));
+    ofBatch.set(microBatchSize, made);
+    return made.value;
+  }
+
+  /** Attention of one turn, the same for every micro-batch of as many ranks that share heads and of as long a ring. */
+  #attentionOf(slice: LayerSlice): Attention {
     const ring = contextOf(slice);
-    const key = `${slice.microBatchSize} ${ring} ${headRanks(slice)}`;
-    let attended = this.#attended.get(key);
-    if (attended) return attended;
+    const key = `${ring} ${headRanks(slice)}`;
+    const known = this.#attention.get(key);
+    if (known) return known;
     const { attention, summed } = attentionTurn(this.#job.model, slice, this.#job.precision);
-    const backward = backwardOf(attention);
-    const recomputeRoofline = rooflineSeconds(attention, this.#device);
-    attended = {
-      forward: this.#modules.seconds(attention),
-      backward: this.#modules.seconds(backward),
-      roofline: recomputeRoofline + rooflineSeconds(backward, this.#device),
-      recomputeRoofline,
-      summed: ring === 1 ? 0 : this.#modules.seconds(summed),
-      summedRoofline: ring === 1 ? 0 : rooflineSeconds(summed, this.#device),
-    };
-    this.#attended.set(key, attended);
-    return attended;
+    const sums = this.#modules.along(summed);
+    const elements = ringElements(this.#job.model, { ...slice, microBatchSize: 1 });
+    const made: Attention = { forward: this.#modules.along(attention), backward: this.#modules.along(backwardOf(attention)), summed: (microBatchSize) => (ring === 1 ? 0 : sums(microBatchSize * elements)) };
+    this.#attention.set(key, made);
+    return made;
   }
 
   /**
@@ -232,10 +278,8 @@ export class SliceTimes {
       headCommunicationSeconds: communication.head,
       embeddingSeconds: computed.embedding,
       headSeconds: computed.head,
-      layerRooflineSeconds: computed.layerRoofline + turns * attended.roofline + (turns - 1) * attended.summedRoofline,
-      recomputeRooflineSeconds: computed.recomputeRoofline + turns * attended.recomputeRoofline,
-      embeddingRooflineSeconds: computed.embeddingRoofline,
-      headRooflineSeconds: computed.headRoofline,
+      unitWaits: 0,
+      layerWaits: 0,
     };
   }
 }

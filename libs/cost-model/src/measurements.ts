@@ -1,4 +1,4 @@
-import { contextOf, headRanks, kvWidth, layerParameters, PRECISION_BYTES, totalParameters, type Collective, type JobSpec, type ModuleShape, type Placement, type SliceShape } from "@internevo/domain";
+import { contextOf, headRanks, kvWidth, layerParameters, PRECISION_BYTES, totalParameters, usesGpus, type Collective, type JobSpec, type ModuleShape, type Placement, type SliceShape } from "@internevo/domain";
 import { backwardOf, computePrecision, layerModules, outerModules, ringElements, sliceOuterModules, sliceRows, type LayerSlice } from "./layer.ts";
 import { sliceShape } from "./slice-corrections.ts";
 import { workOf } from "./work.ts";
@@ -25,6 +25,8 @@ export interface RequiredMeasurements {
   readonly overlaps: OverlapRequest[];
   /** Micro-batches that the trainer itself is to run. */
   readonly slices: SliceShape[];
+  /** Layers of the model: a slice is run with as many, or with as many as exceed a cache. */
+  readonly sliceLayers: number;
 }
 
 /** Distinct row counts (and, for attention, batches) that are measured at most; times between are interpolated. */
@@ -172,10 +174,10 @@ const MOST_SLICE_SIZES = [3, 3, 2, 2] as const;
 /**
  * Slices that the trainer runs to correct what is composed of modules and collectives: every way to share a sequence (alone, heads, a
  * ring, tensor ranks) over a few sizes of groups, with a small and a large micro-batch, and one between. Grids of heads and rings are corrected as rings.
- * None under Slurm, where every run would be a job that waits in a queue.
+ * None under Slurm, where every run would be a job that waits in a queue, and none on GPUs, where the trainer's timeline is of calls that do not wait.
  */
 function requiredSlices(spec: JobSpec, slices: readonly LayerSlice[]): SliceShape[] {
-  if (spec.cluster.launcher === "slurm") return [];
+  if (spec.cluster.launcher === "slurm" || usesGpus(spec.cluster)) return [];
   const kinds = [
     slices.filter(({ sequenceParallel }) => sequenceParallel === 1),
     slices.filter((slice) => slice.sequenceParallel > 1 && slice.tensorParallel === 1 && contextOf(slice) === 1),
@@ -275,5 +277,5 @@ export function requiredMeasurements(spec: JobSpec): RequiredMeasurements {
   // A ring's message: the largest that is measured of each kind of pair.
   const messages = slices.some((slice) => contextOf(slice) > 1) ? collectives.filter(({ op }) => op === "point-to-point") : [];
   const ring = [...new Map(messages.map((message) => [message.placement, message])).values()];
-  return { modules, collectives, overlaps: requiredOverlaps(spec, modules, groups, ring), slices: requiredSlices(spec, slices) };
+  return { modules, collectives, overlaps: requiredOverlaps(spec, modules, groups, ring), slices: requiredSlices(spec, slices), sliceLayers: spec.model.layers };
 }

@@ -1,18 +1,18 @@
-import { contextOf, documentsOf, headRanks, headSize, kvWidth, PRECISION_BYTES, recomputedLayers, type MemoryLines } from "@internevo/domain";
+import { contextOf, documentsOf, headRanks, headSize, kvWidth, PRECISION_BYTES, recomputedLayers, usesGpus, type MemoryLines } from "@internevo/domain";
 import { localKvHeads } from "./layer.ts";
-import type { Batching, MemoryContext, MemoryModel, Sharding } from "./memory.ts";
-import { layersInFlight, unitParameters, type Stage } from "./stage.ts";
+import type { Batching, MemoryContext, MemoryModel, ShardContext, Sharding } from "./memory.ts";
+import { layersInFlight, unitParameters, up, type Stage } from "./stage.ts";
 
 /*
  * The memory plan of the executor, line by line (native/MEMORY.md; native/src/trainer/memory_plan.cpp computes the same).
  * Beyond what the executor runs the same formulas are continued: 2-byte gradients are staged in 2 bytes.
  */
 
-const up = (value: number, multiple: number): number => Math.ceil(value / multiple) * multiple;
 const al = (bytes: number): number => up(bytes, 64);
 
-/** Scratch of one matrix product, per thread. */
+/** Scratch of one matrix product, per thread; on a GPU what cuBLASLt is given. */
 const PRODUCT_SCRATCH_BYTES = 4_243_968;
+const GPU_PRODUCT_SCRATCH_BYTES = 32 * 2 ** 20;
 const LOSS_CHUNK_ROWS = 256;
 /** Of a row, from each tensor rank: three float64. */
 const LOSS_STATISTICS_BYTES = 24;
@@ -37,6 +37,24 @@ function attentionScratchFloats(keys: number, size: number): number {
   return t * (2 * size + d) + 2 * keys * size + 2 * 96 * 96 + 3 * 96 * size + 2 * 96 * d + 96;
 }
 
+/** Heads that the GPU's tensor-core kernels of attention have, queries of their tiles, and room for the float32 sums of the gradient of q. */
+const GPU_TILED_HEADS: readonly number[] = [64, 128];
+const GPU_TILE_QUERIES = 64;
+const GPU_QUERY_SUMS_BYTES = 128 * 2 ** 20;
+const GPU_TICKET_BYTES = 256;
+
+/** Scratch of attention on a GPU, of b sequences (native/src/backend/cuda/sizes.cpp). */
+function gpuAttentionBytes(b: number, sequence: number, heads: number, kvHeads: number, size: number): number {
+  const sums = al(4 * b * heads * sequence);
+  if (!GPU_TILED_HEADS.includes(size) || heads % kvHeads !== 0) return sums;
+  const group = heads / kvHeads;
+  const tiles = Math.ceil(sequence / GPU_TILE_QUERIES);
+  const pairBytes = group * tiles * GPU_TILE_QUERIES * size * 4;
+  const pairs = Math.min(Math.max(Math.floor(GPU_QUERY_SUMS_BYTES / pairBytes), 1), b * kvHeads);
+  const counts = al(GPU_TICKET_BYTES + 12 * b * heads * tiles * GPU_TILE_QUERIES);
+  return Math.max(sums, al(al(counts + 4 * pairs * group * tiles) + pairs * pairBytes));
+}
+
 interface StageUnits {
   /** Padded elements of all units of the stage. */
   readonly sum: number;
@@ -48,7 +66,7 @@ interface StageUnits {
 }
 
 /** Padded sizes of the units of a stage, elements: what is gathered, reduced and updated together. */
-function stageUnits(context: MemoryContext, stage: Stage, sharding: Sharding): StageUnits {
+function stageUnits(context: ShardContext, stage: Stage, sharding: Sharding): StageUnits {
   const unit = 64 * sharding.parameterSharding * sharding.optimizerStateSharding;
   const parameters = unitParameters(context.job.model, context.layout.tensorParallel);
   const [qkv, attentionOutput, gateUp, mlpOutput] = parameters.modules.map((elements) => up(elements, unit)) as [number, number, number, number];
@@ -138,13 +156,16 @@ export const executorMemory: MemoryModel = {
     const mlpPart = 2 * al(blockRows * f * beta);
     const attentionPart = qkv + (ulysses ? al(tokens * (h + 2 * kvWidth(model)) * beta) + attended : 0);
     const documents = documentsOf(context.job.data);
+    const onGpu = usesGpus(context.job.cluster);
+    /** Of one call of attention. */
+    const keys = ring > 1 ? sequence / (2 * ring) : sequence;
     const recomputed = recomputedLayers(batching, stage.layers);
     const layers = layersInFlight(stage, n, recomputed);
     const lines: MemoryLines = {
       activations: (layers.all + (stage.hasHead ? 1 : 0)) * stream + (layers.kept + (recomputed > 0 ? 1 : 0)) * layerSet,
       layerWorkspace: 3 * stream + al(4 * tokens) + Math.max(mlpPart, attentionPart),
-      attentionWorkspace: 4 * context.threadsPerRank * up(attentionScratchFloats(ring > 1 ? sequence / (2 * ring) : sequence, d), 16),
-      logits: (stage.hasHead ? al(4 * Math.ceil(model.vocabularySize / tp) * lossRows) : 0) + PRODUCT_SCRATCH_BYTES * context.threadsPerRank,
+      attentionWorkspace: onGpu ? gpuAttentionBytes(b, keys, ownHeads, ownKvHeads, d) : 4 * context.threadsPerRank * up(attentionScratchFloats(keys, d), 16),
+      logits: (stage.hasHead ? al(4 * Math.ceil(model.vocabularySize / tp) * lossRows) : 0) + (onGpu ? GPU_PRODUCT_SCRATCH_BYTES : PRODUCT_SCRATCH_BYTES * context.threadsPerRank),
       allToAllStaging: ulysses ? 2 * attended : 0,
       contextStaging: ring > 1 ? ringBytes(rows * 2 * ownKvHeads * d, rows * ownHeads * d, beta) : 0,
       ropeTables: 2 * al(4 * sequence * (d / 2)),

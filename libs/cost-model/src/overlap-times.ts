@@ -2,7 +2,7 @@ import type { Collective, ModuleShape, Overlap, Placement, Profile } from "@inte
 import type { GroupPlace } from "./collectives.ts";
 import { placementClass } from "./mesh.ts";
 import { isProduct } from "./work.ts";
-import type { Warn } from "./warnings.ts";
+import { Recorder, type Kept, type Warn } from "./warnings.ts";
 
 /** What computes while a collective is under way: the products of a layer and what is around them, or attention. */
 export type ComputeKind = "product" | "attention";
@@ -51,11 +51,13 @@ function preferring(list: readonly Measured[], is: (one: Measured) => boolean): 
 export class OverlapTimes {
   readonly #byOp = new Map<Collective, Measured[]>();
   readonly #all: Measured[] = [];
-  readonly #known = new Map<string, Slowdown>();
+  readonly #known = new Map<string, Kept<Slowdown>>();
+  readonly #recorder: Recorder;
   readonly #warn: Warn;
 
   constructor(profile: Pick<Profile, "overlaps">, warn: Warn) {
-    this.#warn = warn;
+    this.#recorder = new Recorder(warn);
+    this.#warn = this.#recorder.warn;
     for (const overlap of profile.overlaps) {
       const { shape, op, groupSize } = overlap;
       const one: Measured = { kind: kindOf(shape), pass: shape?.pass ?? null, placement: overlap.placement ?? null, groupSize, slowdown: slowdownOf(overlap) };
@@ -68,12 +70,11 @@ export class OverlapTimes {
   slowdown(op: Collective, pass: "forward" | "backward", place: GroupPlace): Slowdown {
     if (place.size <= 1) return NO_SLOWDOWN;
     const key = `${op} ${pass} ${place.size} ${place.nodes}`;
-    let known = this.#known.get(key);
-    if (known === undefined) {
-      known = { product: this.#nearest(op, pass, "product", place), attention: this.#nearest(op, pass, "attention", place) };
-      this.#known.set(key, known);
-    }
-    return known;
+    const known = this.#known.get(key);
+    if (known !== undefined) return this.#recorder.recall(known);
+    const made = this.#recorder.keep((): Slowdown => ({ product: this.#nearest(op, pass, "product", place), attention: this.#nearest(op, pass, "attention", place) }));
+    this.#known.set(key, made);
+    return made.value;
   }
 
   #nearest(op: Collective, pass: string, kind: ComputeKind, place: GroupPlace): number {

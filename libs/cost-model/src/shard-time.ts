@@ -1,4 +1,4 @@
-import { headSize, PRECISION_BYTES, type ModuleShape } from "@internevo/domain";
+import { headSize, PRECISION_BYTES, type ModuleShape, type Profile } from "@internevo/domain";
 import type { CollectiveTimes, GroupPlace } from "./collectives.ts";
 import { computePrecision, localKvHeads } from "./layer.ts";
 import type { ModuleSeconds } from "./layer-time.ts";
@@ -6,8 +6,8 @@ import type { Sharding } from "./memory.ts";
 import { nodesTouched } from "./mesh.ts";
 import type { ModuleTimes } from "./modules.ts";
 import type { OverlapTimes, Slowdown } from "./overlap-times.ts";
-import { fullestStages, unitParameters, type JobShape, type Layout } from "./stage.ts";
-import { rooflineSeconds, type DevicePeak } from "./work.ts";
+import { fullestStages, unitParameters, up, type JobShape, type Layout } from "./stage.ts";
+import { rooflineSeconds } from "./work.ts";
 
 /** Seconds of one collective for each kind of unit. */
 export interface UnitTimes {
@@ -52,11 +52,14 @@ export interface ShardTime {
   readonly optimizerSeconds: number;
   /** All-gather of the updated parameters, which a plan that overlaps anything runs beside the update of the next unit. */
   readonly updateGatherSeconds: number;
+  /** Whether these gathers go on into the next step, until a unit is first used there. */
+  readonly updateTravels: boolean;
   readonly slowdowns: ShardSlowdowns;
   readonly updateRooflineSeconds: number;
 }
 
-const up = (value: number, multiple: number): number => Math.ceil(value / multiple) * multiple;
+/** What of a job decides the times of a sharding: jobs that agree in it share them. */
+export type ShardedJob = Pick<JobShape, "model" | "precision"> & { readonly cluster: Pick<JobShape["cluster"], "gpusPerNode"> };
 
 /** No seconds for any unit. */
 export const NO_TIME: UnitTimes = { layer: 0, embedding: 0, head: 0 };
@@ -71,7 +74,7 @@ const SCALAR_REDUCTIONS = 3;
  * parameters gathered over s_ps; gradients reduce-scattered over s_ps, then over s_oss, then all-reduced over the R/(s_ps·s_oss)
  * replicas of that piece; updated parameters gathered over s_oss.
  */
-export function shardTime(job: JobShape, layout: Layout, sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">, times: ModuleTimes, collectives: CollectiveTimes, overlaps: OverlapTimes, device: DevicePeak): ShardTime {
+export function shardTime(job: ShardedJob, layout: Layout, sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">, times: ModuleTimes, collectives: CollectiveTimes, overlaps: OverlapTimes, { device, executor }: Pick<Profile, "device" | "executor">): ShardTime {
   const { parameterSharding: ps, optimizerStateSharding: oss } = sharding;
   const { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, sequenceParallel: sp } = layout;
   const bytes = PRECISION_BYTES[job.precision];
@@ -131,6 +134,7 @@ export function shardTime(job: JobShape, layout: Layout, sharding: Pick<Sharding
     normSeconds: times.seconds(norm) + SCALAR_REDUCTIONS * collectives.seconds("all-reduce", SCALAR_BYTES, everyone),
     optimizerSeconds: times.seconds(optimizer),
     updateGatherSeconds: most((stage) => stage.gather),
+    updateTravels: executor.updatedParameters !== "within-update",
     updateRooflineSeconds: rooflineSeconds(norm, device) + rooflineSeconds(optimizer, device),
     slowdowns: {
       forwardGather: overlaps.slowdown("all-gather", "forward", parameterGroup),
@@ -147,7 +151,7 @@ export function shardTime(job: JobShape, layout: Layout, sharding: Pick<Sharding
  * and values on the s_tp/K ranks that share a head, a tied embedding on the first and the last stage. Each tensor of the part
  * that a rank updates is one message; the rank that has most of them is the slowest.
  */
-function sharedGradientSeconds(job: JobShape, { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, sequenceParallel: sp }: Layout, shards: number, units: UnitTimes, allReduce: (bytes: number, size: number, stride: number) => number): number {
+function sharedGradientSeconds(job: ShardedJob, { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, sequenceParallel: sp }: Layout, shards: number, units: UnitTimes, allReduce: (bytes: number, size: number, stride: number) => number): number {
   const { model, precision } = job;
   const { gradientBytes } = PRECISION_BYTES[precision];
   const layers = Math.ceil(model.layers / pp);

@@ -64,6 +64,20 @@ describe("slices that a trainer measured", () => {
     expect(alone.warnings.join("\n")).toContain("did not measure in a trainer");
   });
 
+  it("say what ranks wait for one another where they meet at every unit or every layer", () => {
+    const plan: Plan = { microBatchSize: 2, microBatches: 4, recompute: false, ...layoutOf(plain(2)), parameterSharding: 8, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none" };
+    const with_ = new CostModel(job, withSlices({ ...measured(plain(2), 1), waits: { unit: 1.2, layer: 1.05 } }));
+    const without = new CostModel(job, withSlices(measured(plain(2), 1)));
+    const passes = plan.microBatches * model.layers * (without.sliceTime(2, plan).forwardSeconds + without.sliceTime(2, plan).backwardSeconds);
+    const more = (changed: Partial<Plan>): number => with_.predict({ ...plan, ...changed }).stepTimeSeconds - without.predict({ ...plan, ...changed }).stepTimeSeconds;
+    expect(more({}) / passes).toBeCloseTo(0.2, 9);
+    expect(more({ forwardOverlap: "inter-layer", backwardOverlap: "block" }) / passes).toBeCloseTo(0.05, 9);
+    // Ranks that meet once a step have waited in what was measured.
+    expect(more({ parameterSharding: 1, optimizerStateSharding: 8 })).toBeCloseTo(0, 12);
+    const backward = plan.microBatches * model.layers * without.sliceTime(2, plan).backwardSeconds;
+    expect(more({ parameterSharding: 1, optimizerStateSharding: 8, gradientSharding: 8 }) / backward).toBeCloseTo(0.2, 9);
+  });
+
   it("spread with the rest of the profile", () => {
     const plan: Plan = { microBatchSize: 2, microBatches: 4, recompute: false, ...layoutOf(plain(2)), parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none" };
     const given = withSlices(measured(plain(2), 1));

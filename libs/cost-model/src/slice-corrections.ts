@@ -1,7 +1,7 @@
-import { contextOf, type JobSpec, type MeasuredSlice, type SliceParts, type SliceShape } from "@internevo/domain";
+import { contextOf, type JobSpec, type MeasuredSlice, type SliceParts, type SliceShape, type SliceWaits } from "@internevo/domain";
 import { computePrecision, type LayerSlice } from "./layer.ts";
 import type { SliceTime } from "./layer-time.ts";
-import type { Warn } from "./warnings.ts";
+import type { Kept, Recorder } from "./warnings.ts";
 
 /** The shape of a slice of a job, as it is measured. */
 export function sliceShape({ model, precision }: Pick<JobSpec, "model" | "precision">, slice: LayerSlice): SliceShape {
@@ -26,7 +26,7 @@ const unlike = (a: SliceShape, b: SliceShape): number =>
   (["sequenceLengthTokens", "sequenceParallel", "contextParallel"] as const).reduce((sum, field) => sum + Math.abs(Math.log(a[field] / b[field])), 0);
 
 /** How much longer each part takes in a step than what it is composed of; 1 where nothing is composed. */
-type Ratios = { readonly [Name in keyof SliceParts]: SliceParts[Name] extends number ? number : readonly [number, number, number, number] };
+type Ratios = { readonly [Name in keyof SliceParts]: SliceParts[Name] extends number ? number : readonly [number, number, number, number] } & { readonly waits: SliceWaits };
 
 const ratio = (measured: number, composed: number): number => (composed > 0 && measured > 0 ? measured / composed : 1);
 const each = (of: (index: 0 | 1 | 2 | 3) => number): readonly [number, number, number, number] => [of(0), of(1), of(2), of(3)];
@@ -42,8 +42,9 @@ export function partsOf(time: SliceTime): SliceParts {
   };
 }
 
-function ratiosOf(measured: SliceParts, composed: SliceParts): Ratios {
+function ratiosOf({ parts: measured, waits = { unit: 1, layer: 1 } }: MeasuredSlice, composed: SliceParts): Ratios {
   return {
+    waits,
     forward: each((i) => ratio(measured.forward[i], composed.forward[i])),
     forwardAttention: ratio(measured.forwardAttention, composed.forwardAttention),
     forwardCommunication: ratio(measured.forwardCommunication, composed.forwardCommunication),
@@ -61,6 +62,7 @@ function ratiosOf(measured: SliceParts, composed: SliceParts): Ratios {
 function between(a: Ratios, b: Ratios, weight: number): Ratios {
   const mix = (x: number, y: number): number => Math.exp((1 - weight) * Math.log(x) + weight * Math.log(y));
   return {
+    waits: { unit: mix(a.waits.unit, b.waits.unit), layer: mix(a.waits.layer, b.waits.layer) },
     forward: each((i) => mix(a.forward[i], b.forward[i])), forwardAttention: mix(a.forwardAttention, b.forwardAttention), forwardCommunication: mix(a.forwardCommunication, b.forwardCommunication),
     backward: each((i) => mix(a.backward[i], b.backward[i])), backwardAttention: mix(a.backwardAttention, b.backwardAttention), backwardCommunication: mix(a.backwardCommunication, b.backwardCommunication),
     embedding: mix(a.embedding, b.embedding), embeddingCommunication: mix(a.embeddingCommunication, b.embeddingCommunication), head: mix(a.head, b.head), headCommunication: mix(a.headCommunication, b.headCommunication),
@@ -94,6 +96,8 @@ function corrected(time: SliceTime, by: Ratios): SliceTime {
     headCommunicationSeconds: time.headCommunicationSeconds * by.headCommunication,
     embeddingSeconds: time.embeddingSeconds * by.embedding,
     headSeconds: time.headSeconds * by.head,
+    unitWaits: by.waits.unit - 1,
+    layerWaits: by.waits.layer - 1,
   };
 }
 
@@ -106,23 +110,25 @@ export class SliceCorrections {
   readonly #job: Pick<JobSpec, "model" | "precision">;
   readonly #measured: readonly MeasuredSlice[];
   readonly #compose: (slice: LayerSlice) => SliceTime;
-  readonly #warn: Warn;
-  readonly #ratios = new Map<MeasuredSlice, Ratios>();
+  readonly #recorder: Recorder;
+  readonly #ratios = new Map<MeasuredSlice, Kept<Ratios>>();
 
   /** @param compose the time of a slice by its modules and collectives, where nothing runs beside them. */
-  constructor(job: Pick<JobSpec, "model" | "precision">, measured: readonly MeasuredSlice[], compose: (slice: LayerSlice) => SliceTime, warn: Warn) {
+  constructor(job: Pick<JobSpec, "model" | "precision">, measured: readonly MeasuredSlice[], compose: (slice: LayerSlice) => SliceTime, recorder: Recorder) {
     this.#job = job;
     this.#compose = compose;
-    this.#warn = warn;
+    this.#recorder = recorder;
     const own = sliceShape(job, { microBatchSize: 1, sequenceLengthTokens: 1, sequenceParallel: 1, tensorParallel: 1 });
     this.#measured = measured.filter(({ shape }) => sameModel(shape, own));
-    if (measured.length > 0 && this.#measured.length === 0) warn("micro-batches that the profile measured in a trainer are of other models, so that predictions are composed of modules", `${own.hiddenSize} wide`);
+    if (measured.length > 0 && this.#measured.length === 0) recorder.warn("micro-batches that the profile measured in a trainer are of other models, so that predictions are composed of modules", `${own.hiddenSize} wide`);
   }
 
   #ratiosOf(one: MeasuredSlice): Ratios {
-    let ratios = this.#ratios.get(one);
-    if (!ratios) this.#ratios.set(one, (ratios = ratiosOf(one.parts, partsOf(this.#compose(one.shape)))));
-    return ratios;
+    const known = this.#ratios.get(one);
+    if (known) return this.#recorder.recall(known);
+    const made = this.#recorder.keep(() => ratiosOf(one, partsOf(this.#compose(one.shape))));
+    this.#ratios.set(one, made);
+    return made.value;
   }
 
   /** @param time of the slice, composed. */
@@ -132,7 +138,7 @@ export class SliceCorrections {
     const sharing = sharingOf(shape);
     const own = this.#measured.filter((one) => sharingOf(one.shape) === sharing);
     if (own.length === 0) {
-      this.#warn("ways to share a sequence that the profile did not measure in a trainer, composed of modules and collectives", sharing);
+      this.#recorder.warn("ways to share a sequence that the profile did not measure in a trainer, composed of modules and collectives", sharing);
       return time;
     }
     const distance = Math.min(...own.map((one) => unlike(one.shape, shape)));

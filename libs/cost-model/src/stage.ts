@@ -1,6 +1,9 @@
 import { headSize, type JobSpec, type Model } from "@internevo/domain";
 import { localKvHeads } from "./layer.ts";
 
+/** The next multiple. */
+export const up = (value: number, multiple: number): number => Math.ceil(value / multiple) * multiple;
+
 /** How the ranks are split before sharding: s_pp, s_dp, s_tp, s_sp. */
 export interface Layout {
   readonly pipelineParallel: number;

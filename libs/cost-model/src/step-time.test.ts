@@ -5,7 +5,7 @@ import { CostModel } from "./cost-model.ts";
 import { layerWaits, leastWaits } from "./layer-step.ts";
 import { shippedProfile } from "./shipped-profiles.ts";
 import { pipelineStage } from "./stage.ts";
-import { leastSecondsOf, messageSeconds, secondsOf, stepCosts, totalSeconds } from "./step-time.ts";
+import { leastSecondsOf, messageSeconds, secondsOf, sliceCosts, stepCosting, totalSeconds } from "./step-time.ts";
 import { together } from "./together.ts";
 
 interface Turn {
@@ -57,7 +57,7 @@ function played(stages: number, chunks: number, n: number, message: number): num
 
 describe("messages between stages", () => {
   const added = (stages: number, chunks: number, n: number, message: number) => played(stages, chunks, n, message) - played(stages, chunks, n, 0);
-  const predicted = (pipelineParallel: number, chunks: number, microBatches: number, boundarySeconds: number) => messageSeconds({ pipelineParallel, chunks, microBatches, boundarySeconds }, 3);
+  const predicted = (pipelineParallel: number, chunks: number, microBatches: number, boundarySeconds: number) => messageSeconds({ pipelineParallel, microBatches, boundarySeconds }, chunks, 3);
 
   it("lengthen 1F1B by exactly what the schedule, played turn by turn, says", () => {
     fc.assert(
@@ -131,6 +131,19 @@ describe("overlap", () => {
     expect(seconds(2.1, hidden)).toBeGreaterThan(seconds(2.1, {}));
   });
 
+  it("hides gathers of updated parameters behind the update and the next forward pass, where a plan overlaps anything and the executor lets them travel", () => {
+    const { updatedParameters: _until, ...executor } = profile.executor;
+    const travelling = new CostModel(job, { ...free, executor });
+    const sharded = { parameterSharding: 1, optimizerStateSharding: 8 } as const;
+    const alone = model.shardTime(planOf(sharded), planOf(sharded));
+    const [none, hidden] = [model.time(planOf(sharded)), model.time(planOf({ ...sharded, backwardOverlap: "block" }))];
+    expect(none.updateSeconds).toBeCloseTo(alone.normSeconds + alone.optimizerSeconds + alone.updateGatherSeconds, 12);
+    expect(alone.updateGatherSeconds).toBeGreaterThan(0);
+    const beside = alone.optimizerSeconds + 32 * slice.forwardSeconds;
+    expect(travelling.time(planOf({ ...sharded, backwardOverlap: "block" })).updateSeconds).toBeCloseTo(alone.normSeconds + alone.optimizerSeconds + together(beside, alone.updateGatherSeconds, alone.slowdowns.update.product) - beside, 9);
+    expect(hidden.updateSeconds).toBeCloseTo(alone.normSeconds + together(alone.optimizerSeconds, alone.updateGatherSeconds, alone.slowdowns.update.product), 9);
+  });
+
   it("hides no collective of tensor parallelism: the executor waits for each", () => {
     const tensor = { dataParallel: 32, sequenceParallel: 4, tensorParallel: 4, microBatches: 32, parameterSharding: 8 } as const;
     const [none, hidden] = [model.time(planOf(tensor)), model.time(planOf({ ...tensor, backwardOverlap: "intra-layer" }))];
@@ -155,14 +168,18 @@ describe("the sums that a search adds up", () => {
       const plan = { ...base, gradientSharding, forwardOverlap, backwardOverlap };
       const [slice, shard] = [model.sliceTime(plan.microBatchSize, plan), model.shardTime(plan, plan)];
       const waits = layerWaits(slice, shard);
-      const costs = stepCosts(slice, shard, waits, plan, gradientSharding > 1);
+      const stageLayers = Math.ceil(job.model.layers / plan.pipelineParallel);
+      const costsOf = stepCosting(slice, shard, gradientSharding > 1, stageLayers);
+      const costs = costsOf(waits, plan);
       const shape = model.stepShape(plan);
-      const least = stepCosts(slice, shard, leastWaits(waits), plan, gradientSharding > 1);
+      const least = costsOf(leastWaits(waits), plan);
+      const alone = sliceCosts(slice);
       for (const pipelineChunks of plan.pipelineParallel === 1 ? [1] : [1, 2, 4]) for (const recomputeLayers of [0, 1, 3, Math.ceil(32 / plan.pipelineParallel)]) {
         const exact = totalSeconds(model.time({ ...plan, pipelineChunks, recomputeLayers }));
-        expect(secondsOf(costs, recomputeLayers, { ...shape, chunks: pipelineChunks }) / exact).toBeCloseTo(1, 11);
-        expect(leastSecondsOf(costs, shape, [1, 2, 4])).toBeLessThanOrEqual(exact * (1 + 1e-11));
-        expect(leastSecondsOf(least, shape, [1, 2, 4])).toBeLessThanOrEqual(exact * (1 + 1e-11));
+        expect(secondsOf(costs, recomputeLayers, shape, pipelineChunks) / exact).toBeCloseTo(1, 11);
+        expect(leastSecondsOf(costs, shape, 1, 4)).toBeLessThanOrEqual(exact * (1 + 1e-11));
+        expect(leastSecondsOf(least, shape, 1, 4)).toBeLessThanOrEqual(exact * (1 + 1e-11));
+        expect(leastSecondsOf(alone, shape, 1, 4)).toBeLessThanOrEqual(exact * (1 + 1e-11));
       }
     }
   });

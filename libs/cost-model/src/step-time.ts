@@ -1,5 +1,5 @@
 import { recomputedLayers, type TimeBreakdown } from "@internevo/domain";
-import { layerPart, layerWaits, outerPart, updateSeconds, type LayerWaits, type OverlapChoice, type Part } from "./layer-step.ts";
+import { layerPart, layerWaits, outerPart, overlapsAny, stagingOf, updateSeconds, type LayerWaits, type OverlapChoice, type Part } from "./layer-step.ts";
 import type { SliceTime } from "./layer-time.ts";
 import type { ShardTime } from "./shard-time.ts";
 
@@ -81,8 +81,7 @@ const microBatchLength = (part: Part, step: StepShape): number => lengthOf(part)
  * Interleaved, more are in flight: the way to the last chunk and back counts once, and what is longer than the forward pass of a
  * chunk (a third of it and its backward pass) in every turn.
  */
-export function messageSeconds(step: Pick<StepShape, "microBatches" | "pipelineParallel" | "chunks" | "boundarySeconds">, stageSeconds: number): number {
-  const { microBatches: n, pipelineParallel: pp, chunks, boundarySeconds } = step;
+export function messageSeconds({ microBatches: n, pipelineParallel: pp, boundarySeconds }: Pick<StepShape, "microBatches" | "pipelineParallel" | "boundarySeconds">, chunks: number, stageSeconds: number): number {
   if (pp === 1) return 0;
   if (chunks === 1) return 2 * boundarySeconds * (pp - 1 + Math.floor(((n - 1) * (pp - 1)) / pp));
   return 2 * boundarySeconds * (pp * chunks - 1) + (n - pp) * Math.max(0, chunks * boundarySeconds - stageSeconds / 3);
@@ -105,8 +104,8 @@ export function stepBreakdown(slice: SliceTime, shard: ShardTime, step: StepShap
     parameterCommunicationSeconds: n * part.parameters,
     gradientCommunicationSeconds: (step.reduceEveryMicroBatch ? n * part.reduction : reduceOnce) + shard.shareOnceSeconds,
     pipelineBubbleSeconds: pp === 1 ? 0 : Math.max(0, microBatchLength(all, step) - length) / chunks,
-    pipelineCommunicationSeconds: messageSeconds(step, length),
-    updateSeconds: updateSeconds(shard, step.overlap),
+    pipelineCommunicationSeconds: messageSeconds(step, chunks, length),
+    updateSeconds: updateSeconds(slice, shard, step.overlap, Math.ceil(step.layers / pp)),
   };
 }
 
@@ -134,24 +133,58 @@ export interface StepCosts {
   readonly once: number;
 }
 
-/** Fills the costs of a plan's step, whatever its chunks and recomputed layers. */
-export function stepCosts(slice: SliceTime, shard: ShardTime, waits: LayerWaits, overlap: OverlapChoice, reduceEveryMicroBatch: boolean): StepCosts {
+/** The costs of the steps of a sharding on a slice, for every choice of overlap. */
+export type CostsOf = (waits: LayerWaits, overlap: OverlapChoice) => StepCosts;
+
+/** What is the same for every choice of overlap is added up once; `stageLayers` are those of the longest stage. */
+export function stepCosting(slice: SliceTime, shard: ShardTime, reduceEveryMicroBatch: boolean, stageLayers: number): CostsOf {
   const every = reduceEveryMicroBatch;
-  const parts = [layerPart(slice, shard, waits, overlap, every, false), layerPart(slice, shard, waits, overlap, every, true), outerPart("embedding", slice, shard, every), outerPart("head", slice, shard, every)] as const;
-  const length = (part: Part): number => lengthOf(part) + (every ? part.reduction : 0);
-  const hidden = !every && overlap.backwardOverlap !== "none";
-  const onceOf = (part: Part): number => (hidden ? part.reduction : 0);
-  const [kept, recomputed, embedding, head] = parts;
-  return {
-    kept: length(kept), recomputed: length(recomputed), embedding: length(embedding), head: length(head),
-    keptOnce: onceOf(kept), recomputedOnce: onceOf(recomputed), embeddingOnce: onceOf(embedding), headOnce: onceOf(head),
-    once: (every || hidden ? 0 : shard.reduceOnceSeconds) + shard.shareOnceSeconds + updateSeconds(shard, overlap),
+  const staging = stagingOf(shard, every);
+  const layer = slice.forwardSeconds + slice.backwardSeconds + staging.layer + slice.forwardCommunicationSeconds + slice.backwardCommunicationSeconds;
+  const again = layer + slice.recomputeSeconds + slice.recomputeCommunicationSeconds;
+  const { gather, scatter, reduce } = shard;
+  const embedding = slice.embeddingSeconds + staging.embedding + slice.embeddingCommunicationSeconds + gather.embedding + scatter.embedding + (every ? reduce.embedding : 0);
+  const head = slice.headSeconds + staging.head + slice.headCommunicationSeconds + gather.head + scatter.head + (every ? reduce.head : 0);
+  const [waited, beside] = [updateSeconds(slice, shard, NOT_OVERLAPPING, stageLayers), updateSeconds(slice, shard, OVERLAPPING, stageLayers)];
+  return (waits, overlap) => {
+    const forward = waits.forward[overlap.forwardOverlap];
+    const [kept, recomputed] = [waits.kept[overlap.backwardOverlap], waits.recomputed[overlap.backwardOverlap]];
+    const hidden = !every && overlap.backwardOverlap !== "none";
+    return {
+      kept: layer + forward + kept.parameters + (every ? kept.reduction : 0),
+      recomputed: again + forward + recomputed.parameters + (every ? recomputed.reduction : 0),
+      embedding,
+      head,
+      keptOnce: hidden ? kept.reduction : 0,
+      recomputedOnce: hidden ? recomputed.reduction : 0,
+      embeddingOnce: hidden ? reduce.embedding : 0,
+      headOnce: hidden ? reduce.head : 0,
+      once: (every || hidden ? 0 : shard.reduceOnceSeconds) + shard.shareOnceSeconds + (overlapsAny(overlap) ? beside : waited),
+    };
   };
 }
 
+const NOT_OVERLAPPING: OverlapChoice = { forwardOverlap: "none", backwardOverlap: "none" };
+const OVERLAPPING: OverlapChoice = { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" };
+
+/** The costs of a slice alone: with them a step is a lower bound for every sharding, because every term grows with each of its own. */
+export function sliceCosts(slice: SliceTime): StepCosts {
+  const kept = slice.forwardSeconds + slice.backwardSeconds + slice.forwardCommunicationSeconds + slice.backwardCommunicationSeconds;
+  return {
+    kept,
+    recomputed: kept + slice.recomputeSeconds + slice.recomputeCommunicationSeconds,
+    embedding: slice.embeddingSeconds + slice.embeddingCommunicationSeconds,
+    head: slice.headSeconds + slice.headCommunicationSeconds,
+    keptOnce: 0, recomputedOnce: 0, embeddingOnce: 0, headOnce: 0, once: 0,
+  };
+}
+
+/** What a step's time depends on beside its costs, chunks and recomputed layers. */
+export type StepSize = Pick<StepShape, "microBatches" | "pipelineParallel" | "layers" | "boundarySeconds">;
+
 /** The time of {@link stepBreakdown} up to rounding, for k recomputed layers of each stage. */
-export function secondsOf(costs: StepCosts, k: number, step: Pick<StepShape, "microBatches" | "pipelineParallel" | "chunks" | "layers" | "boundarySeconds">): number {
-  const { pipelineParallel: pp, layers, microBatches: n, chunks } = step;
+export function secondsOf(costs: StepCosts, k: number, step: StepSize, chunks: number): number {
+  const { pipelineParallel: pp, layers, microBatches: n } = step;
   const most = Math.ceil(layers / pp);
   const again = Math.min(k, most);
   const longest = again * costs.recomputed + (most - again) * costs.kept;
@@ -167,16 +200,15 @@ export function secondsOf(costs: StepCosts, k: number, step: Pick<StepShape, "mi
   const first = turns * (costs.embedding + longest) + longestOnce + costs.embeddingOnce;
   const last = turns * (costs.head + shortest) + shortestOnce + costs.headOnce;
   const slowest = first > last ? costs.embedding + longest : costs.head + shortest;
-  return Math.max(first, last) + all / chunks + messageSeconds(step, slowest) + costs.once;
+  return Math.max(first, last) + all / chunks + messageSeconds(step, chunks, slowest) + costs.once;
 }
 
-/** A lower bound of {@link secondsOf} for every k and every one of some numbers of chunks, ascending. */
-export function leastSecondsOf(costs: StepCosts, step: Omit<Parameters<typeof secondsOf>[2], "chunks">, chunks: readonly number[]): number {
+/** A lower bound of {@link secondsOf} for every k and every number of chunks from the fewest to the most. */
+export function leastSecondsOf(costs: StepCosts, step: StepSize, fewest: number, most: number): number {
   const least: StepCosts = costs.recomputed >= costs.kept && costs.recomputedOnce >= costs.keptOnce ? costs : { ...costs, kept: Math.min(costs.kept, costs.recomputed), keptOnce: Math.min(costs.keptOnce, costs.recomputedOnce) };
-  const [fewest, most] = [chunks[0] as number, chunks.at(-1) as number];
-  if (fewest === most) return secondsOf(least, 0, { ...step, chunks: fewest });
+  if (fewest === most) return secondsOf(least, 0, step, fewest);
   // The bubble is smallest with most chunks, the way of messages shortest with the fewest; of 1 and 2 it may be either.
   const { pipelineParallel: pp, boundarySeconds } = step;
-  const way = fewest === 1 ? Math.min(messageSeconds({ ...step, chunks: 1 }, 0), 2 * boundarySeconds * (2 * pp - 1)) : 2 * boundarySeconds * (pp * fewest - 1);
-  return secondsOf(least, 0, { ...step, boundarySeconds: 0, chunks: most }) + way;
+  const way = fewest === 1 ? Math.min(messageSeconds(step, 1, 0), 2 * boundarySeconds * (2 * pp - 1)) : 2 * boundarySeconds * (pp * fewest - 1);
+  return secondsOf(least, 0, { ...step, boundarySeconds: 0 }, most) + way;
 }

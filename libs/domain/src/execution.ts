@@ -5,10 +5,11 @@ import { PlanSchema } from "./plan.ts";
 /** What a trial or a run measured, over the steps after warm-up. */
 export const MeasurementSchema = Type.Object(
   {
-    stepTimeSeconds: Type.Number({ exclusiveMinimum: 0, description: "median" }),
+    stepTimeSeconds: Type.Number({ exclusiveMinimum: 0, description: "median of the steps; of several runs, of their medians" }),
     stepTimeSecondsP10: Type.Number({ exclusiveMinimum: 0 }),
     stepTimeSecondsP90: Type.Number({ exclusiveMinimum: 0 }),
     steps: Type.Integer({ minimum: 1 }),
+    runStepTimeSeconds: Type.Optional(Type.Array(Type.Number({ exclusiveMinimum: 0 }), { description: "median step time of each run, where the plan was run more than once" })),
     tokensPerGpuPerSecond: Type.Number(),
     peakMemoryBytes: Type.Integer(),
     residentPeakBytes: Type.Integer(),
@@ -52,6 +53,8 @@ export const AttemptSchema = Type.Object(
     resumedFromStep: Type.Integer({ minimum: 0 }),
     lastStep: Type.Integer({ minimum: 0 }),
     failure: Type.Union([FailureSchema, Type.Null()]),
+    // What its ranks ran; attempts of earlier versions do not say.
+    plan: Type.Optional(PlanSchema),
     startedAt: Type.String(),
     endedAt: Type.Union([Type.String(), Type.Null()]),
   },
@@ -78,6 +81,7 @@ export type StepMetric = Static<typeof StepMetricSchema>;
 /** The end of a job's story: figures that a person or a machine reads first. */
 export const ReportSchema = Type.Object(
   {
+    // Of the last attempt.
     plan: PlanSchema,
     steps: Type.Integer(),
     finalLossNats: Type.Number({ description: "mean of the last tenth of the steps, nats per token" }),

@@ -16,3 +16,4 @@ export * from "./workload.ts";
 export * from "./validate.ts";
 export * from "./host-cluster.ts";
 export * from "./slurm-cluster.ts";
+export * from "./timeline.ts";

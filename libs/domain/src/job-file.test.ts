@@ -159,6 +159,13 @@ describe("what a job may ask for beyond its model and its cluster", () => {
     expect([documentsOf(data as Data), documentsOf({ format: "tokens", path: "a", packing: "documents" }), documentsOf({ format: "tokens", path: "a" }), documentsOf(null)]).toEqual([50, 1024, null, null]);
   });
 
+  it("names with how few nodes training may go on where Slurm tells how many are left", () => {
+    const on = (over: Record<string, unknown>) => ({ cluster: { nodes: 4, gpusPerNode: 8, memoryPerGpu: "80GB", ...over } });
+    expect(resolveJob(job(on({ launcher: "slurm", minNodes: 2 }))).cluster.minNodes).toBe(2);
+    expect(resolveJob(job(on({ launcher: "slurm" }))).cluster).not.toHaveProperty("minNodes");
+    for (const wrong of [{ minNodes: 2 }, { launcher: "ssh", minNodes: 2 }, { launcher: "slurm", minNodes: 5 }, { launcher: "slurm", minNodes: 0 }]) expect(details(on(wrong))).toEqual(["cluster.minNodes"]);
+  });
+
   it("names what cannot be", () => {
     expect(details(tokens({ endOfDocumentToken: 2 }))).toEqual(["data.endOfDocumentToken"]);
     expect(details(tokens({ packing: "none", maxDocumentsPerSequence: 2 }))).toEqual(["data.maxDocumentsPerSequence"]);

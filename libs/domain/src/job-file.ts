@@ -1,6 +1,6 @@
 import { Type, type Static } from "typebox";
 import { MAXIMUM_BYTES, MAXIMUM_RANKS } from "./bounds.ts";
-import { CheckpointingSchema, ClusterSchema, DataSchema, JobSpecSchema, OptimizerSchema, TimelineSchema, TrialSettingsSchema, WATCHDOG_DEFAULTS, type Cluster, type Data, type JobSpec, type Optimizer, type Timeline, type Watchdog } from "./job.ts";
+import { CheckpointingSchema, ClusterSchema, DataSchema, DEFAULT_TRIAL_REPEATS, JobSpecSchema, OptimizerSchema, TimelineSchema, TrialSettingsSchema, WATCHDOG_DEFAULTS, type Cluster, type Data, type JobSpec, type Optimizer, type Timeline, type Watchdog } from "./job.ts";
 import { defaultFfnHiddenSize, MODEL_DEFAULTS, ModelSchema, NAMED_MODELS, type Model } from "./model.ts";
 import { PrecisionSchema } from "./precision.ts";
 import { ProblemError, type ProblemDetail } from "./problem.ts";
@@ -10,13 +10,15 @@ import { MOST_DETAILS, validate } from "./validate.ts";
 
 const strict = { additionalProperties: false } as const;
 const DEFAULT_STEPS = 100;
+const modelNames = (): string => Object.keys(NAMED_MODELS).join(", ");
+const aboutNamedModels = (): string => `a named model: ${modelNames()}`;
 
 /** A job as people write it (YAML or JSON): names, units and defaults are resolved by {@link resolveJob}. */
 export const JobFileSchema = Type.Object(
   {
     name: JobSpecSchema.properties.name,
     model: Type.Union([
-      Type.String({ maxLength: 100, description: `a named model: ${Object.keys(NAMED_MODELS).join(", ")}` }),
+      Type.String({ maxLength: 100, description: aboutNamedModels() }),
       Type.Object({ base: Type.Optional(Type.String({ maxLength: 100 })), ...Type.Partial(ModelSchema).properties }, strict),
     ]),
     sequenceLengthTokens: JobSpecSchema.properties.sequenceLengthTokens,
@@ -33,7 +35,9 @@ export const JobFileSchema = Type.Object(
         gpusPerNode: ClusterSchema.properties.gpusPerNode,
         memoryPerGpu: Type.Union([Type.String({ maxLength: 40 }), Type.Integer({ minimum: 1 })], { description: "bytes, or a text such as 80GB or 80GiB" }),
         launcher: Type.Optional(ClusterSchema.properties.launcher),
+        device: ClusterSchema.properties.device,
         profile: Type.Optional(Line(500)),
+        minNodes: ClusterSchema.properties.minNodes,
       },
       strict,
     ),
@@ -58,7 +62,7 @@ function baseModel(written: JobFile["model"], details: ProblemDetail[]): Model |
     field: typeof written === "string" ? "model" : "model.base",
     value: name,
     message: "no such model",
-    remedy: `use one of ${Object.keys(NAMED_MODELS).join(", ")}, or give hiddenSize, layers, heads and vocabularySize`,
+    remedy: `use one of ${modelNames()}, or give hiddenSize, layers, heads and vocabularySize`,
   });
   return undefined;
 }
@@ -96,7 +100,7 @@ function resolveModel(written: JobFile["model"], details: ProblemDetail[]): Mode
 }
 
 function resolveCluster(written: JobFile["cluster"], details: ProblemDetail[]): Cluster {
-  const { nodes, gpusPerNode } = written;
+  const { nodes, gpusPerNode, minNodes, device } = written;
   const memoryPerGpuBytes = parseBytes(written.memoryPerGpu);
   if (memoryPerGpuBytes === undefined || memoryPerGpuBytes === 0) {
     details.push({ field: "cluster.memoryPerGpu", value: written.memoryPerGpu, message: "is not a memory size", remedy: "write bytes, or a number with a unit such as 80GB or 80GiB" });
@@ -106,13 +110,21 @@ function resolveCluster(written: JobFile["cluster"], details: ProblemDetail[]): 
   if (nodes * gpusPerNode > MAXIMUM_RANKS) {
     details.push({ field: "cluster.nodes", value: nodes, message: `times ${gpusPerNode} GPUs a node is more than ${MAXIMUM_RANKS} ranks`, remedy: `use at most ${Math.floor(MAXIMUM_RANKS / gpusPerNode)} nodes of ${gpusPerNode}` });
   }
+  const launcher = written.launcher ?? "local";
+  if (minNodes !== undefined && launcher !== "slurm") {
+    details.push({ field: "cluster.minNodes", value: minNodes, message: `says with how few nodes training may go on, and launcher ${launcher} cannot tell how many are left`, remedy: "leave it out, or use launcher: slurm" });
+  } else if (minNodes !== undefined && minNodes > nodes) {
+    details.push({ field: "cluster.minNodes", value: minNodes, message: `is more than nodes ${nodes}`, remedy: `give at most ${nodes}` });
+  }
   return {
     name: written.name ?? `${nodes}x${gpusPerNode}`,
     nodes,
     gpusPerNode,
     memoryPerGpuBytes: memoryPerGpuBytes ?? 0,
-    launcher: written.launcher ?? "local",
+    launcher,
     profile: written.profile ?? null,
+    ...(device === undefined ? {} : { device }),
+    ...(minNodes === undefined ? {} : { minNodes }),
   };
 }
 
@@ -242,7 +254,7 @@ export function resolveJob(written: unknown): JobSpec {
     seed: file.seed ?? 0,
     cluster,
     checkpointing: file.checkpointing ?? { everySteps: Math.max(1, Math.ceil(steps / 10)), keepLast: 2 },
-    trials: { count: 10, warmupSteps: 2, steps: 5, ...file.trials },
+    trials: { count: 10, warmupSteps: 2, steps: 5, repeats: DEFAULT_TRIAL_REPEATS, ...file.trials },
     ...(file.initialWeights === undefined ? {} : { initialWeights: file.initialWeights }),
     ...(timeline === undefined ? {} : { timeline }),
     ...(file.watchdog === undefined ? {} : { watchdog: file.watchdog }),

@@ -8,7 +8,10 @@ import { Line } from "./text.ts";
 /** `ssh`: hosts that the installation describes under the cluster's name ({@link HostClusterSchema}). */
 export const LAUNCHERS = ["local", "ssh", "slurm"] as const;
 
-/** A cluster, resolved. `gpusPerNode` counts devices a node: GPUs, or CPU ranks where `launcher` is local. */
+/** What ranks compute on: one GPU of NVIDIA's each, or threads of the host. */
+export const DEVICES = ["cpu", "cuda"] as const;
+
+/** A cluster, resolved. `gpusPerNode` counts ranks a node: GPUs where `device` is cuda, else parts of the host's cores. */
 export const ClusterSchema = Type.Object(
   {
     name: Line(100),
@@ -16,16 +19,22 @@ export const ClusterSchema = Type.Object(
     gpusPerNode: Type.Integer({ minimum: 1, maximum: 4096 }),
     memoryPerGpuBytes: Type.Integer({ minimum: 1, maximum: MAXIMUM_BYTES }),
     launcher: Type.Enum(LAUNCHERS),
+    device: Type.Optional(Type.Enum(DEVICES, { description: "what ranks compute on; cuda: a GPU each; default cpu" })),
     profile: Type.Union([Line(500), Type.Null()], {
       description: "name of a shipped profile or id of a stored one; the command line also takes the path of a profile file and sends its content; null: the cluster is measured",
     }),
+    minNodes: Type.Optional(Type.Integer({ minimum: 1, maximum: MAXIMUM_RANKS, description: "with launcher slurm: when nodes are lost, training is planned again for those that are left, if they are so many; without it the job then fails" })),
   },
   { additionalProperties: false },
 );
 export type Cluster = Static<typeof ClusterSchema>;
 
+/** Whether ranks compute on GPUs. */
+export const usesGpus = ({ device }: Pick<Cluster, "device">): boolean => device === "cuda";
+
 /** Names the clusters that share measured profiles: equal keys, equal machines. */
-export const clusterKey = (cluster: Pick<Cluster, "name" | "nodes" | "gpusPerNode" | "launcher">): string => `${cluster.launcher}:${cluster.name}:${cluster.nodes}x${cluster.gpusPerNode}`;
+export const clusterKey = (cluster: Pick<Cluster, "name" | "nodes" | "gpusPerNode" | "launcher" | "device">): string =>
+  `${cluster.launcher}:${cluster.name}:${cluster.nodes}x${cluster.gpusPerNode}${usesGpus(cluster) ? ":cuda" : ""}`;
 
 export const OptimizerSchema = Type.Object(
   {
@@ -78,11 +87,15 @@ export const CheckpointingSchema = Type.Object(
   { additionalProperties: false },
 );
 
+/** Further runs of the fastest plans, where a job says nothing. */
+export const DEFAULT_TRIAL_REPEATS = 1;
+
 export const TrialSettingsSchema = Type.Object(
   {
     count: Type.Integer({ minimum: 1, maximum: 100, description: "plans tried for real (the paper: 10)" }),
     warmupSteps: Type.Integer({ minimum: 0, maximum: 1000 }),
     steps: Type.Integer({ minimum: 1, maximum: 10_000, description: "measured steps, after warm-up" }),
+    repeats: Type.Optional(Type.Integer({ minimum: 0, maximum: 10, description: `further runs of the fastest plans, where one run does not tell them apart (default ${DEFAULT_TRIAL_REPEATS})` })),
   },
   { additionalProperties: false },
 );

@@ -106,9 +106,18 @@ export const SlicePartsSchema = Type.Object(
 );
 export type SliceParts = Static<typeof SlicePartsSchema>;
 
+const wait = Type.Number({ minimum: 1, maximum: 1000 });
+
+/**
+ * How many times longer ranks that work on different sequences take when they wait for one another before every unit of a layer, or every layer,
+ * than when they do once a step: ranks are not equally fast from one moment to the next, and who waits more often waits longer in all.
+ */
+export const SliceWaitsSchema = Type.Object({ unit: wait, layer: wait }, { additionalProperties: false });
+export type SliceWaits = Static<typeof SliceWaitsSchema>;
+
 /** `layers` and `microBatches` say what was run; the three times are of a whole micro-batch, over the measured steps. */
 export const SliceTimeSchema = Type.Object(
-  { shape: SliceShapeSchema, layers: size, microBatches: size, parts: SlicePartsSchema, medianSeconds: seconds, p10Seconds: Type.Optional(seconds), p90Seconds: Type.Optional(seconds), samples },
+  { shape: SliceShapeSchema, layers: size, microBatches: size, parts: SlicePartsSchema, waits: Type.Optional(SliceWaitsSchema), medianSeconds: seconds, p10Seconds: Type.Optional(seconds), p90Seconds: Type.Optional(seconds), samples },
   { additionalProperties: false },
 );
 export type MeasuredSlice = Static<typeof SliceTimeSchema>;
@@ -138,6 +147,7 @@ export const ProfileSchema = Type.Object(
       {
         forwardOverlap: Type.Union([Type.Literal("none"), Type.Literal("block"), Type.Literal("inter-layer"), Type.Literal("intra-layer")]),
         backwardOverlap: Type.Union([Type.Literal("none"), Type.Literal("block"), Type.Literal("intra-layer")]),
+        updatedParameters: Type.Optional(Type.Union([Type.Literal("within-update"), Type.Literal("into-next-step")], { description: "until when gathers of updated parameters may take in plans that overlap; default: into the next step, as our trainer lets them" })),
       },
       { additionalProperties: false, description: "how the executor on this cluster overlaps communication" },
     ),

@@ -40,3 +40,6 @@ export function formatSeconds(seconds: number): string {
   if (seconds < 7200) return `${(seconds / 60).toFixed(1)} min`;
   return `${(seconds / 3600).toFixed(1)} h`;
 }
+
+/** What is said behind the step time of a plan that was run more than once; nothing of one run. */
+export const formatRuns = ({ runStepTimeSeconds: runs }: { readonly runStepTimeSeconds?: readonly number[] }): string => (runs ? `, middle of ${runs.length} runs: ${runs.map(formatSeconds).join(", ")}` : "");

@@ -8,8 +8,8 @@ export type NativeError = Static<typeof NativeErrorEventSchema>;
 export function failureOfError(error: NativeError): Failure {
   const code = ((): FailureCode => {
     switch (error.code) {
-      // What is wrong with a plan is the plan's; the rest of a configuration is ours.
-      case "bad_config": return error.field?.startsWith("plan.") === true ? "plan-unsupported" : "internal";
+      // What is wrong with a plan is the plan's, a device that is not there the machine's; the rest of a configuration is ours.
+      case "bad_config": return error.field === "device" ? "not-started" : error.field?.startsWith("plan.") === true ? "plan-unsupported" : "internal";
       case "plan_unsupported": return "plan-unsupported";
       case "out_of_memory": return "out-of-memory";
       case "data_error": return "data-invalid";

@@ -17,5 +17,5 @@ export { unigramEntropyNats } from "./dataset/token-counts.ts";
 export { encodeHeader, TOKEN_FILE, type TokenFileHeader } from "./dataset/token-file.ts";
 export * from "./profiling/measurements.ts";
 export * from "./profiling/measure.ts";
-export * from "./profiling/timeline-events.ts";
+export * from "./profiling/read-timeline.ts";
 export * from "./profiling/step-parts.ts";

@@ -44,7 +44,8 @@ export type LaunchOutcome = { readonly seconds: number; readonly exitCode: numbe
   | { readonly status: "completed" }
   /** The ranks ended in order when asked (`graceful`), or were killed because the caller asked for it, or go on without a supervisor (`detached`). */
   | { readonly status: "stopped"; readonly graceful: boolean; readonly detached?: true }
-  | { readonly status: "failed"; readonly failure: Failure }
+  /** `nodesLeft`, `slurm` only: it was given up because it needs more nodes than these, which can take jobs. */
+  | { readonly status: "failed"; readonly failure: Failure; readonly nodesLeft?: number }
 );
 
 /** What a rank ends with after an orderly end that it was asked for. */

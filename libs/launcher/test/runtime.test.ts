@@ -16,7 +16,7 @@ afterEach(() => rm(directory, { recursive: true }));
 
 it("is what trainers of other plans and models take beside their arena", async () => {
   const place = { ranks: 2, threadsPerRank: 1, launcher: "local" as const, runDirectory: join(directory, "run") };
-  const measured = await measureRuntime({ ...place, trainer });
+  const measured = await measureRuntime({ ...place, trainer, cluster: {} });
   if (measured.status !== "measured") throw new Error(JSON.stringify(measured));
   const file = join(directory, "run", "config.json");
   const base = JSON.parse(await readFile(file, "utf8")) as TrainerConfig;

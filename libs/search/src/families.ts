@@ -1,38 +1,14 @@
-import { layerWaits, leastSecondsOf, leastWaits, recomputedBytes, secondsOf, stepBreakdown, stepCosts, totalSeconds, updateSeconds, type LayerWaits, type BatchMemory, type CostModel, type Layout, type OverlapChoice, type Sharding, type ShardTime, type SliceTime, type StageBytes, type StepShape } from "@internevo/cost-model";
-import { OVERLAPS, planOf, type LayoutSpace } from "./enumerate.ts";
+import { layerWaits, leastSecondsOf, leastWaits, recomputedBytes, secondsOf, stepBreakdown, stepCosting, totalSeconds, type BatchMemory, type CostModel, type CostsOf, type LayerWaits, type OverlapChoice, type Sharding, type ShardTime, type SliceTime, type StepShape, type StepSize } from "@internevo/cost-model";
+import { planOf, type LayoutSpace } from "./enumerate.ts";
+import type { ShardTable } from "./shard-table.ts";
 import type { Scored } from "./top.ts";
 
 /** Sums of bounds and of times round differently: far more than their error is given away. */
 export const ROUNDING = 1 - 1e-9;
 
 const NOT_HIDING: OverlapChoice = { forwardOverlap: "none", backwardOverlap: "none" };
-const HIDING: OverlapChoice = { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" };
-
-/** The shardings of a (s_pp, s_tp), their times and bytes computed when they are asked for. */
-export class ShardTable {
-  readonly list: readonly Sharding[];
-  readonly #model: CostModel;
-  readonly #layout: Layout;
-  readonly #times: (ShardTime | undefined)[];
-  readonly #bytes: (StageBytes | undefined)[] = [];
-
-  constructor(model: CostModel, layout: Layout, list: readonly Sharding[]) {
-    this.#model = model;
-    this.#layout = layout;
-    this.list = list;
-    this.#times = new Array<ShardTime | undefined>(list.length);
-  }
-
-  time(index: number): ShardTime {
-    return (this.#times[index] ??= this.#model.shardTime(this.#layout, this.list[index] as Sharding));
-  }
-
-  /** @param kind 0: no layer of the stage is recomputed; 1: some; 2: all */
-  bytes(index: number, overlapIndex: number, overlap: OverlapChoice, kind: 0 | 1 | 2): StageBytes {
-    const at = (index * OVERLAPS.length + overlapIndex) * 3 + kind;
-    return (this.#bytes[at] ??= this.#model.shardBytes(this.#layout, this.list[index] as Sharding, { ...overlap, recompute: kind === 2, ...(kind === 1 ? { recomputeLayers: 1 } : {}) }));
-  }
-}
+/** With the least waits of all granularities, every plan that overlaps anything is one of these. */
+const HIDING: readonly OverlapChoice[] = [{ forwardOverlap: "inter-layer", backwardOverlap: "none" }, { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" }];
 
 /** All plans of one layout and micro-batch size. */
 export interface Batch {
@@ -44,7 +20,7 @@ export interface Batch {
   readonly shards: ShardTable;
   /** Without and with a thread that communicates beside computation. */
   readonly slices: readonly [SliceTime, SliceTime];
-  readonly boundarySeconds: number;
+  readonly size: StepSize;
   /** No plan of the batch is faster. */
   readonly bound: number;
 }
@@ -70,6 +46,24 @@ export interface Tally {
   feasible: number;
   tooLarge: number;
   pruned: number;
+}
+
+/** What depends on whether a thread communicates beside computation. */
+interface Side {
+  readonly slice: SliceTime;
+  readonly waits: LayerWaits;
+  readonly costsOf: CostsOf;
+}
+
+/** The plans of a batch with one sharding. */
+export interface Family {
+  readonly batch: Batch;
+  /** Of the sharding in the batch's table. */
+  readonly index: number;
+  readonly shard: ShardTime;
+  readonly sides: readonly [plain: Side, beside: Side];
+  /** No plan of the family is faster, whatever its overlap, chunks and recomputed layers. */
+  readonly bound: number;
 }
 
 /** Looks at the plans that share layout, batch and sharding, and differ in chunks, recomputed layers and overlap. */
@@ -98,7 +92,7 @@ export class FamilySearch {
     for (let at = 0; at < memory.stages.length; at += 1) {
       const stage = memory.stages[at] as BatchMemory["stages"][number];
       const kind = k === 0 ? 0 : k >= stage.stage.layers ? 2 : 1;
-      most = Math.max(most, (shards.bytes(index, choice.index, choice.overlap, kind)[at] as number) + recomputedBytes(memory, stage, k));
+      most = Math.max(most, (shards.bytes(this.#model, index, choice.index, choice.overlap, kind)[at] as number) + recomputedBytes(memory, stage, k));
     }
     return most;
   }
@@ -140,27 +134,36 @@ export class FamilySearch {
     return first?.index === 0 ? [first] : this.#choices;
   }
 
-  /** No plan of the family is faster, whatever its overlap, chunks and recomputed layers. */
-  #bound(batch: Batch, shard: ShardTime, waits: readonly (LayerWaits | null)[], every: boolean, shape: Parameters<typeof leastSecondsOf>[1]): number {
-    let bound = Infinity;
-    const spared = Math.max(0, updateSeconds(shard, HIDING) - updateSeconds(shard, NOT_HIDING));
-    for (const [side, wait] of waits.entries()) {
-      if (wait === null) continue;
-      const least = leastWaits(wait);
-      for (const overlap of [NOT_HIDING, HIDING]) {
-        const seconds = leastSecondsOf(stepCosts(batch.slices[side] as SliceTime, shard, least, { ...HIDING, backwardOverlap: overlap.backwardOverlap }, every), shape, batch.chunks);
-        bound = Math.min(bound, seconds - spared);
-      }
-    }
-    return bound;
+  /** How many plans a family of the batch has. */
+  size(batch: Batch): number {
+    return batch.space.recomputed.length * batch.chunks.length * this.#choices.length;
+  }
+
+  /** The family of a batch with one of its shardings; null where the sharding alone takes more than a GPU has. */
+  open(batch: Batch, index: number): Family | null {
+    const { shards, slices, size, chunks } = batch;
+    if (this.#shardsAlone(shards, index) > this.#limit) return null;
+    const { gradientSharding } = shards.list[index] as Sharding;
+    const shard = shards.time(this.#model, index);
+    const [plain, beside] = slices;
+    const every = gradientSharding > 1;
+    const [fewest, most] = [chunks[0] as number, chunks.at(-1) as number];
+    const stageLayers = Math.ceil(size.layers / size.pipelineParallel);
+    const own: Side = { slice: plain, waits: layerWaits(plain, shard), costsOf: stepCosting(plain, shard, every, stageLayers) };
+    const other: Side = beside === plain ? own : { slice: beside, waits: layerWaits(beside, shard), costsOf: stepCosting(beside, shard, every, stageLayers) };
+    const least = leastWaits(own.waits);
+    const leastBeside = other === own ? least : leastWaits(other.waits);
+    let bound = leastSecondsOf(own.costsOf(least, NOT_HIDING), size, fewest, most);
+    for (const overlap of HIDING) bound = Math.min(bound, leastSecondsOf(other.costsOf(leastBeside, overlap), size, fewest, most));
+    return { batch, index, shard, sides: [own, other], bound: bound * ROUNDING };
   }
 
   /** What the sharding alone takes at least, whatever the batch. */
   #shardsAlone(shards: ShardTable, index: number): number {
     let least = Infinity;
     for (const choice of this.#leanest()) {
-      const none = shards.bytes(index, choice.index, choice.overlap, 0);
-      const all = shards.bytes(index, choice.index, choice.overlap, 2);
+      const none = shards.bytes(this.#model, index, choice.index, choice.overlap, 0);
+      const all = shards.bytes(this.#model, index, choice.index, choice.overlap, 2);
       least = Math.min(least, none.reduce((most, bytes, at) => Math.max(most, Math.min(bytes, all[at] as number)), 0));
     }
     return least;
@@ -178,37 +181,32 @@ export class FamilySearch {
    * @param interest seconds; asked again after every offer, because it may shrink.
    * @param offer returns whether to go on.
    */
-  visit(batch: Batch, index: number, interest: () => number, tally: Tally, offer: (scored: Scored) => boolean): void {
-    const { shards, chunks, space } = batch;
-    let most = interest();
+  visit(family: Family, interest: () => number, tally: Tally, offer: (scored: Scored) => boolean): void {
+    const { batch, index, shard, sides } = family;
+    const { shards, chunks, space, size } = batch;
+    const [fewest, mostChunks] = [chunks[0] as number, chunks.at(-1) as number];
     const ks = space.recomputed;
-    if (this.#shardsAlone(shards, index) > this.#limit) {
-      tally.tooLarge += ks.length * chunks.length * this.#choices.length;
+    let most = interest();
+    if (family.bound > most) {
+      tally.pruned += this.size(batch);
       return;
     }
     const sharding = shards.list[index] as Sharding;
-    const shard = shards.time(index);
-    const every = sharding.gradientSharding > 1;
-    const [plain, beside] = batch.slices;
-    const waits = [layerWaits(plain, shard), beside === plain ? null : layerWaits(beside, shard)] as const;
-    const shape = { microBatches: batch.microBatches, pipelineParallel: space.layout.pipelineParallel, layers: this.#model.job.model.layers, boundarySeconds: batch.boundarySeconds };
-    if (this.#bound(batch, shard, waits, every, shape) * ROUNDING > most) {
-      tally.pruned += ks.length * chunks.length * this.#choices.length;
-      return;
-    }
-    for (const choice of this.#choices) {
-      const side = choice.index === 0 ? 0 : 1;
-      const slice = batch.slices[side];
-      const wait = waits[side] ?? waits[0];
-      const costs = stepCosts(slice, shard, wait, choice.overlap, every);
-      if (leastSecondsOf(costs, shape, chunks) * ROUNDING > most) {
+    // The most promising first: what it offers spares looking at most of the others.
+    const ordered = this.#choices.map((choice) => {
+      const side = sides[choice.index === 0 ? 0 : 1];
+      const costs = side.costsOf(side.waits, choice.overlap);
+      return { choice, side, costs, least: leastSecondsOf(costs, size, fewest, mostChunks) * ROUNDING };
+    }).sort((a, b) => a.least - b.least);
+    for (const { choice, side: { slice, waits }, costs, least } of ordered) {
+      if (least > most) {
         tally.pruned += ks.length * chunks.length;
         continue;
       }
       const rising = costs.recomputed >= costs.kept && costs.recomputedOnce >= costs.keptOnce;
       for (let at = 0; at < chunks.length; at += 1) {
-        const step: StepShape = { ...shape, chunks: chunks[at] as number, recompute: false, reduceEveryMicroBatch: every, overlap: choice.overlap };
-        if (leastSecondsOf(costs, shape, [step.chunks]) * ROUNDING > most) {
+        const count = chunks[at] as number;
+        if ((chunks.length === 1 ? least : leastSecondsOf(costs, size, count, count) * ROUNDING) > most) {
           tally.pruned += ks.length;
           continue;
         }
@@ -219,13 +217,14 @@ export class FamilySearch {
         for (let k = 0; k < ks.length; k += 1) {
           if (!(k >= fitting.from || (k === 0 && fitting.none))) continue;
           const recomputed = ks[k] as number;
-          if (secondsOf(costs, recomputed, step) * ROUNDING > most) {
+          if (secondsOf(costs, recomputed, size, count) * ROUNDING > most) {
             if (rising) break;
             continue;
           }
-          const exact = totalSeconds(stepBreakdown(slice, shard, { ...step, recomputeLayers: recomputed }, wait));
+          const step: StepShape = { ...size, chunks: count, recompute: false, recomputeLayers: recomputed, reduceEveryMicroBatch: sharding.gradientSharding > 1, overlap: choice.overlap };
+          const exact = totalSeconds(stepBreakdown(slice, shard, step, waits));
           if (exact > most) continue;
-          const plan = planOf(space.layout, batch.microBatchSize, batch.microBatches, sharding, { chunks: step.chunks, recomputed, overlap: choice.overlap }, step.layers);
+          const plan = planOf(space.layout, batch.microBatchSize, batch.microBatches, sharding, { chunks: count, recomputed, overlap: choice.overlap }, size.layers);
           if (!offer({ plan, seconds: exact, bytes: this.#bytes(one, shards, index, choice, recomputed) })) return;
           most = interest();
         }

@@ -6,6 +6,8 @@ import type { Scored } from "./top.ts";
 export interface PlanJobOptions {
   /** Plans of each list; 10 as in the paper. */
   readonly top?: number;
+  /** Only the candidates of these ranks, up to `top`: the others are neither predicted nor listed. */
+  readonly ranks?: readonly number[];
   /** Default: the job's. */
   readonly memoryModel?: JobSpec["memoryModel"];
   /** A plan whose rank, or reason of rejection, is asked for. */
@@ -67,10 +69,19 @@ export function feasibleFamilies(job: JobSpec, profile: Profile, { memoryModel, 
 
 type Range = NonNullable<Prediction["stepTimeRangeSeconds"]>;
 
+/** A profile at both ends of its spread, made once: jobs share what is computed of it. */
+const ends = new WeakMap<Profile, readonly [low: Profile, high: Profile]>();
+
+function endsOf(profile: Profile): readonly [low: Profile, high: Profile] {
+  let both = ends.get(profile);
+  if (!both) ends.set(profile, (both = [atEndOfSpread(profile, "p10Seconds"), atEndOfSpread(profile, "p90Seconds")]));
+  return both;
+}
+
 /** Step times at the two ends of the profile's spread; undefined when it has none. */
 export function stepTimeRanges(job: JobSpec, profile: Profile, settings: ConstructorParameters<typeof CostModel>[2] = {}): ((plan: Plan) => Range) | undefined {
   if (!hasSpread(profile)) return undefined;
-  const [low, high] = [new CostModel(job, atEndOfSpread(profile, "p10Seconds"), settings), new CostModel(job, atEndOfSpread(profile, "p90Seconds"), settings)];
+  const [low, high] = endsOf(profile).map((end) => new CostModel(job, end, settings)) as [CostModel, CostModel];
   return (plan) => ({ low: totalSeconds(low.time(plan)), high: totalSeconds(high.time(plan)) });
 }
 

@@ -1,7 +1,8 @@
-import { FREE_SHARD, layerWaits, leastSecondsOf, sequencesPerStep, stepCosts, type CostModel } from "@internevo/cost-model";
+import { leastSecondsOf, sequencesPerStep, sliceCosts, type CostModel, type SliceTime } from "@internevo/cost-model";
 import { allowedBy, ProblemError, REJECTION_REASONS, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
 import { familyOf, layoutsOf, OVERLAPS, planOf, shardingsOf, type LayoutSpace } from "./enumerate.ts";
-import { FamilySearch, ROUNDING, ShardTable, type Batch, type Choice, type Tally } from "./families.ts";
+import { FamilySearch, ROUNDING, type Batch, type Choice, type Family, type Tally } from "./families.ts";
+import { shardTablesOf, type ShardTable } from "./shard-table.ts";
 import { compareScored, Top, type Scored } from "./top.ts";
 
 export interface SearchOptions {
@@ -9,6 +10,8 @@ export interface SearchOptions {
   readonly top: number;
   /** Plans that are asked for whatever their family; none by default. */
   readonly plans?: number | undefined;
+  /** Only the families of these ranks are listed; all of them by default. */
+  readonly ranks?: readonly number[] | undefined;
   /** A feasible plan whose rank is asked for. */
   readonly locate?: Scored;
   /** Look at every plan, so that nothing is pruned: slow, and finds the same. */
@@ -29,7 +32,7 @@ export interface Ranked extends Scored {
 }
 
 export interface SearchResult {
-  /** The best plan of each of the best families. */
+  /** The best plan of each of the best families, or of those whose rank was asked for. */
   readonly best: readonly Ranked[];
   /** The best plans, whatever their family. */
   readonly plans: readonly Scored[];
@@ -65,11 +68,11 @@ class Watch {
     this.#options = options;
   }
 
-  step(done: () => readonly [number, number]): void {
+  step(done: number, total: number): void {
     this.#steps += 1;
     if (this.#steps > (this.#options.maximumSteps ?? MAXIMUM_STEPS)) throw new SearchLimitError(this.#steps - 1);
     if (this.#steps % REPORT_EVERY !== 0) return;
-    this.#options.onProgress?.(...done());
+    this.#options.onProgress?.(done, total);
     if (this.#options.isCancelled?.() === true) throw new ProblemError("unavailable", "the search was cancelled");
   }
 }
@@ -96,8 +99,7 @@ export function search(model: CostModel, options: SearchOptions): SearchResult {
   const watch = new Watch(options);
   const choices = choicesOf(model);
   const families = new FamilySearch(model, choices);
-  const counted = countShardings(job);
-  const { batches, evaluated } = batchesOf(model, choices.length, counted, rejected, watch);
+  const { batches, evaluated } = batchesOf(model, choices.length, rejected, watch);
   const tally: Tally = { feasible: 0, tooLarge: 0, pruned: 0 };
   const best = new Top(options.top, familyOf);
   const plans = new Top(options.plans ?? 0);
@@ -105,14 +107,21 @@ export function search(model: CostModel, options: SearchOptions): SearchResult {
   batches.sort((a, b) => a.bound - b.bound);
   for (const [at, batch] of batches.entries()) {
     if (!exhaustive && batch.bound > Math.max(best.bound, plans.bound)) {
-      for (const rest of batches.slice(at)) tally.pruned += rest.shards.list.length * rest.chunks.length * rest.space.recomputed.length * choices.length;
+      for (const rest of batches.slice(at)) tally.pruned += rest.shards.list.length * families.size(rest);
       break;
     }
+    const opened: Family[] = [];
     for (let index = 0; index < batch.shards.list.length; index += 1) {
-      watch.step(() => [at, batches.length]);
+      watch.step(at, batches.length);
+      const family = families.open(batch, index);
+      if (family === null) tally.tooLarge += families.size(batch);
+      else opened.push(family);
+    }
+    opened.sort((a, b) => a.bound - b.bound);
+    for (const family of opened) {
       // Of a family only what is not slower than what it has offered already is of interest to the list of families.
       let own = Infinity;
-      families.visit(batch, index, () => (exhaustive ? Infinity : Math.max(Math.min(best.bound, own), plans.bound)), tally, (scored) => {
+      families.visit(family, () => (exhaustive ? Infinity : Math.max(Math.min(best.bound, own), plans.bound)), tally, (scored) => {
         own = Math.min(own, scored.seconds);
         best.offer(scored);
         plans.offer(scored);
@@ -121,10 +130,10 @@ export function search(model: CostModel, options: SearchOptions): SearchResult {
     }
   }
   rejected["memory-exceeded"] += tally.tooLarge;
-  const byFamily = new Map(best.best.map((scored) => [familyOf(scored.plan), scored]));
-  const ties = tiesOf(byFamily, batches, families);
+  const asked = options.ranks === undefined ? null : new Set(options.ranks);
+  const listed = best.best.map((scored, index) => ({ scored, rank: index + 1 })).filter(({ rank }) => asked?.has(rank) ?? true);
   return {
-    best: best.best.map((scored, index) => ({ ...scored, rank: index + 1, tied: ties.get(scored) ?? 0 })),
+    best: listed.map(({ scored, rank }) => ({ ...scored, rank, tied: tiesOf(scored, batches, families) })),
     plans: plans.best,
     evaluated,
     feasible: tally.feasible,
@@ -142,10 +151,10 @@ export function countFamilies(model: CostModel, options: Pick<SearchOptions, "is
   const watch = new Watch({ top: 0, ...options });
   const families = new FamilySearch(model, choices);
   const rejected = Object.fromEntries(REJECTION_REASONS.map((reason) => [reason, 0])) as Record<RejectionReason, number>;
-  const { batches } = batchesOf(model, choices.length, countShardings(job), rejected, watch);
+  const { batches } = batchesOf(model, choices.length, rejected, watch);
   let count = 0;
   for (const [at, batch] of batches.entries()) for (let index = 0; index < batch.shards.list.length; index += 1) {
-    watch.step(() => [at, batches.length]);
+    watch.step(at, batches.length);
     if (families.leastBytes(batch, index) <= job.cluster.memoryPerGpuBytes) count += 1;
   }
   return count;
@@ -161,9 +170,10 @@ function countShardings(job: JobSpec): (ranks: number) => number {
 }
 
 /** The batches of every layout that divides, and the size of the whole space; what does not divide is counted. */
-function batchesOf(model: CostModel, choices: number, counted: (ranks: number) => number, rejected: Record<RejectionReason, number>, watch: Watch): { batches: Batch[]; evaluated: number } {
+function batchesOf(model: CostModel, choices: number, rejected: Record<RejectionReason, number>, watch: Watch): { batches: Batch[]; evaluated: number } {
   const { job } = model;
-  const tables = new Map<string, ShardTable>();
+  const counted = countShardings(job);
+  const tableOf = shardTablesOf(model);
   const batches: Batch[] = [];
   let evaluated = 0;
   for (const space of layoutsOf(job)) {
@@ -176,51 +186,42 @@ function batchesOf(model: CostModel, choices: number, counted: (ranks: number) =
       continue;
     }
     if (below === 0) continue;
-    const key = `${layout.pipelineParallel} ${layout.tensorParallel}`;
-    let shards = tables.get(key);
-    if (!shards) tables.set(key, (shards = new ShardTable(model, layout, shardingsOf(space.replicas, job))));
+    const shards = tableOf(layout, space.replicas);
+    const slicesOf = model.sliceTimes(layout);
     for (const microBatchSize of microBatchSizes) {
-      watch.step(() => [0, 1]);
+      watch.step(0, 1);
       evaluated += below * chunks.length;
       const microBatches = sequencesPerStep(job) / layout.dataParallel / microBatchSize;
       const possible = microBatches % layout.pipelineParallel === 0 ? chunks : chunks.filter((v) => v === 1);
       rejected["chunks-not-possible"] += below * (chunks.length - possible.length);
-      if (possible.length > 0) batches.push(batchOf(model, space, shards, microBatchSize, microBatches, possible));
+      if (possible.length > 0) batches.push(batchOf(model, space, shards, slicesOf(microBatchSize), microBatchSize, microBatches, possible));
     }
   }
   return { batches, evaluated };
 }
 
-function batchOf(model: CostModel, space: LayoutSpace, shards: ShardTable, microBatchSize: number, microBatches: number, chunks: readonly number[]): Batch {
+function batchOf(model: CostModel, space: LayoutSpace, shards: ShardTable, slices: readonly [SliceTime, SliceTime], microBatchSize: number, microBatches: number, chunks: readonly number[]): Batch {
   const { layout } = space;
-  const plain = model.sliceTime(microBatchSize, layout);
-  const beside = layout.contextParallel === undefined ? plain : model.sliceTime(microBatchSize, { ...layout, ...(OVERLAPS.at(-1) as (typeof OVERLAPS)[number]) });
   const boundarySeconds = model.boundarySeconds(microBatchSize, layout);
-  let bound = Infinity;
-  for (const slice of plain === beside ? [plain] : [plain, beside]) {
-    const costs = stepCosts(slice, FREE_SHARD, layerWaits(slice, FREE_SHARD), OVERLAPS[0] as (typeof OVERLAPS)[number], false);
-    bound = Math.min(bound, leastSecondsOf(costs, { microBatches, pipelineParallel: layout.pipelineParallel, layers: model.job.model.layers, boundarySeconds }, chunks));
-  }
-  return { space, microBatchSize, microBatches, chunks, shards, slices: [plain, beside], boundarySeconds, bound: bound * ROUNDING };
+  const size = { microBatches, pipelineParallel: layout.pipelineParallel, layers: model.job.model.layers, boundarySeconds };
+  const [fewest, most] = [chunks[0] as number, chunks.at(-1) as number];
+  let bound = leastSecondsOf(sliceCosts(slices[0]), size, fewest, most);
+  if (slices[1] !== slices[0]) bound = Math.min(bound, leastSecondsOf(sliceCosts(slices[1]), size, fewest, most));
+  return { space, microBatchSize, microBatches, chunks, shards, slices, size, bound: bound * ROUNDING };
 }
 
 /** How many further plans of a family take exactly as long as its best. */
-function tiesOf(byFamily: ReadonlyMap<string, Scored>, batches: readonly Batch[], families: FamilySearch): Map<Scored, number> {
-  const ties = new Map<Scored, number>();
-  for (const scored of byFamily.values()) {
-    const { plan } = scored;
-    const batch = batches.find(({ space: { layout }, microBatchSize }) => {
-      return microBatchSize === plan.microBatchSize && layout.pipelineParallel === plan.pipelineParallel && layout.sequenceParallel === plan.sequenceParallel && layout.tensorParallel === plan.tensorParallel && (layout.contextParallel ?? 1) === (plan.contextParallel ?? 1);
-    }) as Batch;
-    const index = batch.shards.list.findIndex((one) => one.parameterSharding === plan.parameterSharding && one.optimizerStateSharding === plan.optimizerStateSharding && one.gradientSharding === plan.gradientSharding);
-    let equal = -1;
-    families.visit(batch, index, () => scored.seconds, { feasible: 0, tooLarge: 0, pruned: 0 }, ({ seconds }) => {
-      if (seconds === scored.seconds) equal += 1;
-      return true;
-    });
-    ties.set(scored, equal);
-  }
-  return ties;
+function tiesOf({ plan, seconds: best }: Scored, batches: readonly Batch[], families: FamilySearch): number {
+  const batch = batches.find(({ space: { layout }, microBatchSize }) => {
+    return microBatchSize === plan.microBatchSize && layout.pipelineParallel === plan.pipelineParallel && layout.sequenceParallel === plan.sequenceParallel && layout.tensorParallel === plan.tensorParallel && (layout.contextParallel ?? 1) === (plan.contextParallel ?? 1);
+  }) as Batch;
+  const index = batch.shards.list.findIndex((one) => one.parameterSharding === plan.parameterSharding && one.optimizerStateSharding === plan.optimizerStateSharding && one.gradientSharding === plan.gradientSharding);
+  let equal = -1;
+  families.visit(families.open(batch, index) as Family, () => best, { feasible: 0, tooLarge: 0, pruned: 0 }, ({ seconds }) => {
+    if (seconds === best) equal += 1;
+    return true;
+  });
+  return equal;
 }
 
 function rankOf(located: Scored, batches: readonly Batch[], families: FamilySearch, watch: Watch): number {
@@ -228,8 +229,9 @@ function rankOf(located: Scored, batches: readonly Batch[], families: FamilySear
   for (const [at, batch] of batches.entries()) {
     if (batch.bound > located.seconds) break;
     for (let index = 0; index < batch.shards.list.length; index += 1) {
-      watch.step(() => [at, batches.length]);
-      families.visit(batch, index, () => located.seconds, { feasible: 0, tooLarge: 0, pruned: 0 }, (scored) => {
+      watch.step(at, batches.length);
+      const family = families.open(batch, index);
+      if (family !== null) families.visit(family, () => located.seconds, { feasible: 0, tooLarge: 0, pruned: 0 }, (scored) => {
         if (compareScored(scored, located) >= 0) return true;
         ahead += 1;
         return false;
@@ -243,7 +245,7 @@ function leastMemory(batches: readonly Batch[], families: FamilySearch, job: Job
   let least = Infinity;
   let nearest: { batch: Batch; index: number }[] = [];
   for (const [at, batch] of batches.entries()) for (let index = 0; index < batch.shards.list.length; index += 1) {
-    watch.step(() => [at, batches.length]);
+    watch.step(at, batches.length);
     const bytes = families.leastBytes(batch, index);
     if (bytes > least) continue;
     if (bytes < least) nearest = [];

@@ -16,7 +16,10 @@ export function compareScored(a: Scored, b: Scored): number {
 export class Top {
   readonly #size: number;
   readonly #keyOf: ((plan: Plan) => string) | null;
-  readonly #list: { readonly scored: Scored; readonly key: string }[] = [];
+  /** In their order. */
+  readonly #list: Scored[] = [];
+  /** What is listed of each key: there may be thousands. */
+  readonly #ofKey = new Map<string, Scored>();
   #bound: number;
 
   constructor(size: number, keyOf: ((plan: Plan) => string) | null = null) {
@@ -30,25 +33,37 @@ export class Top {
     return this.#bound;
   }
 
+  /** How many of the list are ahead of a plan, or equal to it where `equal`. */
+  #ahead(scored: Scored, equal: boolean): number {
+    let low = 0;
+    let high = this.#list.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      const order = compareScored(this.#list[middle] as Scored, scored);
+      if (order < 0 || (equal && order === 0)) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
   offer(scored: Scored): void {
     if (this.#size === 0 || scored.seconds > this.bound) return;
-    const key = this.#keyOf?.(scored.plan) ?? "";
     if (this.#keyOf !== null) {
-      const known = this.#list.findIndex((one) => one.key === key);
-      if (known >= 0) {
-        if (compareScored(scored, (this.#list[known] as { scored: Scored }).scored) >= 0) return;
-        this.#list.splice(known, 1);
+      const key = this.#keyOf(scored.plan);
+      const known = this.#ofKey.get(key);
+      if (known !== undefined) {
+        if (compareScored(scored, known) >= 0) return;
+        this.#list.splice(this.#ahead(known, false), 1);
       }
+      this.#ofKey.set(key, scored);
     }
-    let at = this.#list.length;
-    while (at > 0 && compareScored(scored, (this.#list[at - 1] as { scored: Scored }).scored) < 0) at -= 1;
-    if (at >= this.#size) return;
-    this.#list.splice(at, 0, { scored, key });
-    if (this.#list.length > this.#size) this.#list.pop();
-    if (this.#list.length === this.#size) this.#bound = (this.#list[this.#size - 1] as { scored: Scored }).scored.seconds;
+    this.#list.splice(this.#ahead(scored, true), 0, scored);
+    const last = this.#list.length > this.#size ? this.#list.pop() : undefined;
+    if (last !== undefined && this.#keyOf !== null) this.#ofKey.delete(this.#keyOf(last.plan));
+    if (this.#list.length === this.#size) this.#bound = (this.#list[this.#size - 1] as Scored).seconds;
   }
 
   get best(): readonly Scored[] {
-    return this.#list.map(({ scored }) => scored);
+    return this.#list;
   }
 }

@@ -1,4 +1,4 @@
-import { COLLECTIVES, type JobSpec, type Profile } from "@internevo/domain";
+import { COLLECTIVES, type JobSpec, type MeasuredSlice, type Profile } from "@internevo/domain";
 import fc from "fast-check";
 
 /** Small random jobs and profiles, sizes that do not divide and measurements with outliers included. */
@@ -77,7 +77,7 @@ const module = fc.record({
   medianSeconds: seconds,
 });
 
-export const profileCase: fc.Arbitrary<Profile> = fc
+const profileCase: fc.Arbitrary<Profile> = fc
   .record({
     collectives: fc.array(curve, { maxLength: 12 }),
     modules: fc.array(module, { maxLength: 12 }),
@@ -103,3 +103,31 @@ export const profileCase: fc.Arbitrary<Profile> = fc
     })),
     provenance: { source: "random", measuredAt: null, versions: {}, command: null, notes: [] },
   }));
+
+const four = fc.tuple(seconds, seconds, seconds, seconds);
+const wait = fc.double({ min: 1, max: 3, noNaN: true });
+
+/** Micro-batches as a trainer may have run them, of a job whose widths are not known yet: waits of ranks for one another among them. */
+const slices = fc.array(
+  fc.record({
+    microBatchSize: fc.constantFrom(1, 2, 4), sharing: fc.constantFrom([1, 1, 1] as const, [1, 1, 1] as const, [2, 1, 1] as const, [2, 1, 2] as const, [2, 2, 1] as const),
+    waits: fc.option(fc.record({ unit: wait, layer: wait }), { nil: undefined }),
+    parts: fc.record({
+      forward: four, forwardAttention: seconds, forwardCommunication: seconds, backward: four, backwardAttention: seconds, backwardCommunication: seconds,
+      embedding: seconds, embeddingCommunication: seconds, head: seconds, headCommunication: seconds,
+    }),
+  }),
+  { maxLength: 4 },
+);
+
+/** A job and a profile, which in half of the cases has micro-batches of the job's widths. */
+export const measured = (jobs: fc.Arbitrary<JobSpec>): fc.Arbitrary<readonly [JobSpec, Profile]> =>
+  fc.tuple(jobs, profileCase, fc.option(slices, { nil: undefined })).map(([job, profile, list]) => {
+    if (list === undefined) return [job, profile];
+    const { hiddenSize, heads, kvHeads, ffnHiddenSize, vocabularySize } = job.model;
+    const widths = { precision: job.precision === "fp32" ? ("fp32" as const) : ("bf16" as const), hiddenSize, heads, kvHeads, ffnHiddenSize, vocabularySize, sequenceLengthTokens: job.sequenceLengthTokens };
+    const own = list.map(({ microBatchSize, sharing: [sequenceParallel, tensorParallel, contextParallel], waits, parts }): MeasuredSlice => ({
+      shape: { ...widths, microBatchSize, sequenceParallel, tensorParallel, contextParallel }, layers: 2, microBatches: 1, parts, ...(waits ? { waits } : {}), medianSeconds: 1, samples: 4,
+    }));
+    return [job, { ...profile, slices: own }];
+  });

@@ -1,10 +1,10 @@
-import { shippedProfile } from "@internevo/cost-model";
+import { CostModel, shippedProfile } from "@internevo/cost-model";
 import { resolveJob, type Plan, type PlanningResult, type RejectionReason } from "@internevo/domain";
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { comparePlans, familyOf, planJob } from "../src/index.ts";
 import { bruteForce, type Judged } from "./brute-force.ts";
-import { jobCase, profileCase, smallJobCase } from "./cases.ts";
+import { jobCase, measured, smallJobCase } from "./cases.ts";
 
 const order = (a: Judged, b: Judged) => a.seconds - b.seconds || a.bytes - b.bytes || comparePlans(a.plan, b.plan);
 /** The best plan of every family, in order. Ranks, shards and batches are what a family has in common. */
@@ -45,7 +45,7 @@ describe("planJob", () => {
   it("finds what a plain search over every field finds", () => {
     let plans = 0;
     fc.assert(
-      fc.property(smallJobCase, profileCase, fc.integer({ min: 1, max: 12 }), (job, profile, top) => {
+      fc.property(measured(smallJobCase), fc.integer({ min: 1, max: 12 }), ([job, profile], top) => {
         const { feasible, tooLarge } = bruteForce(job, profile);
         plans += feasible.length + tooLarge.length;
         feasible.sort(order);
@@ -73,7 +73,7 @@ describe("planJob", () => {
   it("loses nothing by what it does not look at", () => {
     let pruned = 0;
     fc.assert(
-      fc.property(jobCase, profileCase, fc.integer({ min: 1, max: 12 }), (job, profile, top) => {
+      fc.property(measured(jobCase), fc.integer({ min: 1, max: 12 }), ([job, profile], top) => {
         const some = planJob(job, profile, { top, plans: top });
         const all = planJob(job, profile, { top, plans: top, exhaustive: true });
         pruned += some.counts.pruned ?? 0;
@@ -90,7 +90,7 @@ describe("planJob", () => {
 
   it("locates every plan behind exactly the families that are ahead of it, or says why it is rejected", () => {
     fc.assert(
-      fc.property(smallJobCase, profileCase, fc.nat(), (job, profile, pick) => {
+      fc.property(measured(smallJobCase), fc.nat(), ([job, profile], pick) => {
         const { feasible, tooLarge } = bruteForce(job, profile);
         const all = [...feasible, ...tooLarge];
         const asked = all[pick % Math.max(1, all.length)];
@@ -108,7 +108,7 @@ describe("planJob", () => {
 
   it("answers the same, byte for byte", () => {
     fc.assert(
-      fc.property(jobCase, profileCase, (job, profile) => {
+      fc.property(measured(jobCase), ([job, profile]) => {
         expect(JSON.stringify(planJob(structuredClone(job), structuredClone(profile)))).toBe(JSON.stringify(planJob(job, profile)));
       }),
       { numRuns: 30, seed: 3 },
@@ -133,10 +133,20 @@ describe("on 128 GPUs", () => {
     expectSound(many);
   });
 
+  it("predicts and lists no other plans than those of the ranks that are asked for", () => {
+    const many = planJob(job, profile, { top: 300 });
+    const predict = vi.spyOn(CostModel.prototype, "predict");
+    const { candidates, counts } = planJob(job, profile, { top: 300, ranks: [250, 3, 4000] });
+    expect(candidates).toEqual([many.candidates[2], many.candidates[249]]);
+    expect(counts).toEqual(many.counts);
+    expect(predict).toHaveBeenCalledTimes(2);
+    predict.mockRestore();
+  });
+
   it("names the first constraint that a plan violates", () => {
     const plan: Plan = {
       microBatchSize: 2, microBatches: 4, recompute: false, pipelineParallel: 1, dataParallel: 128, tensorParallel: 1, sequenceParallel: 1,
-      parameterSharding: 4, gradientSharding: 1, optimizerStateSharding: 2, ...profile.executor,
+      parameterSharding: 4, gradientSharding: 1, optimizerStateSharding: 2, forwardOverlap: profile.executor.forwardOverlap, backwardOverlap: profile.executor.backwardOverlap,
     };
     const reasonOf = (over: Partial<Plan>) => planJob(job, profile, { top: 1, locate: { ...plan, ...over } }).located?.reason ?? "none";
     expect(reasonOf({})).toBe("none");
@@ -168,5 +178,22 @@ describe("on 128 GPUs", () => {
   const jobFile = (memoryPerGpu: string) => ({
     name: "seven", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 4 * 1024 * 1024, precision: "bf16-grad16",
     cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu },
+  });
+});
+
+describe("jobs of one model and length", () => {
+  it("share times and bytes, and answer as they do alone, with the same warnings", () => {
+    fc.assert(
+      fc.property(measured(jobCase), fc.array(fc.tuple(fc.integer({ min: 1, max: 4 }), fc.constantFrom("executor" as const, "paper" as const), fc.boolean(), fc.integer({ min: 1, max: 3 })), { minLength: 1, maxLength: 3 }), ([job, profile], others) => {
+        // Of the same object times are shared, of a copy they are not.
+        for (const [times, memoryModel, unsharded, threadsPerRank] of others) {
+          planJob({ ...job, globalBatchTokens: job.globalBatchTokens * times, memoryModel, ...(unsharded ? { plan: { ...job.plan, parameterSharding: 1 } } : {}) }, profile, { threadsPerRank });
+        }
+        expect(JSON.stringify(planJob(job, profile))).toBe(JSON.stringify(planJob(job, structuredClone(profile))));
+        const more = { ...job, cluster: { ...job.cluster, nodes: 2 * job.cluster.nodes } };
+        expect(JSON.stringify(planJob(more, profile))).toBe(JSON.stringify(planJob(more, structuredClone(profile))));
+      }),
+      { numRuns: 60, seed: 29 },
+    );
   });
 });

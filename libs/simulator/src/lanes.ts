@@ -1,3 +1,6 @@
+import type { Slowdown } from "@internevo/cost-model";
+import type { Link } from "./step-work.ts";
+
 /** What runs beside one another on a rank: kernels, collectives, messages between stages. */
 export const LANES = ["compute", "communication", "pipeline"] as const;
 export type LaneName = (typeof LANES)[number];
@@ -15,6 +18,12 @@ export interface Task {
   readonly microBatch?: number;
   /** Communication that the computation waits in. */
   readonly exposed?: boolean;
+  /** Computation that is attention, which a collective slows down otherwise than products. */
+  readonly attention?: boolean;
+  /** R of what computes beside this communication; 1 where it is left out. */
+  readonly slowdown?: Slowdown;
+  /** What communication goes through. */
+  readonly link?: Link;
 }
 
 export interface Span {
@@ -33,11 +42,11 @@ interface Lane {
 
 /**
  * Runs tasks on the lanes of every stage. A task starts when it is first in its lane and what it waits for has ended. While
- * computation and communication run together on a stage both are `slowdown` times slower (OPro's R), so that c beside m takes
- * max + (R − 1)·min, as in the closed form.
+ * computation and communication run together on a stage both are R times slower (OPro's, of this communication beside such
+ * computation), so that c beside m takes max + (R − 1)·min, as in the closed form; two collectives on one link share it.
  * @throws Error when tasks wait for one another in a circle.
  */
-export function runLanes(tasks: readonly Task[], slowdown: number): Span[] {
+export function runLanes(tasks: readonly Task[]): Span[] {
   const stages = tasks.reduce((most, { stage }) => Math.max(most, stage + 1), 0);
   const lanes: Lane[] = Array.from({ length: stages * LANES.length }, () => ({ queue: [], head: 0, left: undefined, startSeconds: 0 }));
   const laneOf = (task: Task): number => task.stage * LANES.length + LANES.indexOf(task.lane);
@@ -51,11 +60,19 @@ export function runLanes(tasks: readonly Task[], slowdown: number): Span[] {
   let clock = 0;
   let done = 0;
 
+  const running = (index: number): Task | undefined => {
+    const { left, queue, head } = lanes[index] as Lane;
+    return left === undefined ? undefined : tasks[queue[head] as number];
+  };
   const rateOf = (lane: number): number => {
     const first = lane - (lane % LANES.length);
     if (lane === first + 2) return 1;
-    const other = lanes[lane === first ? first + 1 : first] as Lane;
-    return other.left === undefined ? 1 : 1 / slowdown;
+    const [computes, communicates] = [running(first), running(first + 1)];
+    if (computes === undefined || communicates?.slowdown === undefined) return 1;
+    // Two collectives at a time have half a link each, and nothing to do with one another on two links.
+    if (computes.link !== undefined) return computes.link === communicates.link ? 1 / 2 : 1;
+    if (computes.exposed === true) return 1;
+    return 1 / communicates.slowdown[computes.attention === true ? "attention" : "product"];
   };
   const startReady = (candidates: Iterable<number>): void => {
     for (const index of candidates) {

@@ -1,20 +1,29 @@
 import fc from "fast-check";
-import { CostModel, shippedProfile } from "@internevo/cost-model";
+import { CostModel, NO_SLOWDOWN, shippedProfile } from "@internevo/cost-model";
 import { resolveJob, type Plan } from "@internevo/domain";
 import { describe, expect, it } from "vitest";
-import { runLanes, type Task } from "./lanes.ts";
+import { runLanes, type Span, type Task } from "./lanes.ts";
 import { pipelineSchedule } from "./pipeline-schedule.ts";
 import { simulateStep } from "./simulate.ts";
-import { stepProgram, type StepWork, type UnitWork } from "./step-program.ts";
+import { stepProgram } from "./step-program.ts";
+import type { ByModule, EndWork, LayerWork, StepWork } from "./step-work.ts";
+import { unitSchedule } from "./unit-schedule.ts";
 import { overlayTraces, toTrace } from "./timeline.ts";
 
-const nothing: UnitWork = { forwardSeconds: 0, backwardSeconds: 0, forwardExposedSeconds: 0, backwardExposedSeconds: 0, gatherSeconds: 0, scatterSeconds: 0 };
+const end: EndWork = { forwardSeconds: 0, backwardSeconds: 0, forwardExposedSeconds: 0, backwardExposedSeconds: 0, gatherSeconds: 0, scatterSeconds: 0, reduceSeconds: 0, elements: 1 };
+const even = (seconds: number): ByModule => [seconds / 4, seconds / 4, seconds / 4, seconds / 4];
+const layer: LayerWork = {
+  forward: even(1), forwardAttentionSeconds: 0, backward: even(2), backwardAttentionSeconds: 0, forwardExposedSeconds: 0, backwardExposedSeconds: 0, recomputeSeconds: 0, recomputeExposedSeconds: 0,
+  gather: even(0), scatter: even(0), reduce: even(0), elements: [1, 1, 1, 1],
+};
 const bare: StepWork = {
-  layer: { ...nothing, forwardSeconds: 1, backwardSeconds: 2 }, embedding: nothing, head: nothing,
-  layersOfVirtualStage: [8], stages: 1, chunks: 1, microBatches: 4, boundarySeconds: 0, reduceOnceSeconds: 0, updateSeconds: 0,
+  layer, embedding: end, head: end, layersOfVirtualStage: [8], recomputedOfStage: [0], stages: 1, chunks: 1, microBatches: 4, boundarySeconds: 0,
+  reduceEveryMicroBatch: false, reduceOnceSeconds: 0, shareOnceSeconds: 0, updateSeconds: 0, unitWaits: 0, layerWaits: 0,
+  slowdowns: { forwardGather: NO_SLOWDOWN, backwardGather: NO_SLOWDOWN, scatter: NO_SLOWDOWN, reduce: NO_SLOWDOWN }, sequenceLink: "intra-node", shardLink: "inter-node",
   overlap: { forwardOverlap: "none", backwardOverlap: "none" },
 };
-const seconds = (work: Partial<StepWork>, slowdown = 1) => Math.max(...runLanes(stepProgram({ ...bare, ...work }), slowdown).map(({ endSeconds }) => endSeconds));
+const endOf = (spans: readonly Span[]): number => Math.max(...spans.map(({ endSeconds }) => endSeconds));
+const seconds = (work: Partial<StepWork>) => endOf(runLanes(stepProgram({ ...bare, ...work })));
 
 describe("1F1B", () => {
   const stagesAndBatches = fc.record({ stages: fc.integer({ min: 1, max: 9 }), rounds: fc.integer({ min: 1, max: 5 }), chunks: fc.integer({ min: 1, max: 4 }) });
@@ -60,15 +69,22 @@ describe("lanes", () => {
   it("lets computation c beside communication m take max + (R − 1)·min", () => {
     fc.assert(
       fc.property(fc.double({ min: 0.01, max: 10, noNaN: true }), fc.double({ min: 0.01, max: 10, noNaN: true }), fc.double({ min: 1, max: 2, noNaN: true }), (c, m, slowdown) => {
-        const spans = runLanes([task("compute", c), task("communication", m)], slowdown);
-        const end = Math.max(...spans.map(({ endSeconds }) => endSeconds));
-        expect(end).toBeCloseTo(Math.max(c, m) + (slowdown - 1) * Math.min(c, m), 9);
+        const both = (attention: boolean) => endOf(runLanes([{ ...task("compute", c), attention }, { ...task("communication", m), slowdown: { product: slowdown, attention: 1 } }]));
+        expect(both(false)).toBeCloseTo(Math.max(c, m) + (slowdown - 1) * Math.min(c, m), 9);
+        expect(both(true)).toBeCloseTo(Math.max(c, m), 9);
       }),
     );
   });
 
+  it("shares a link between two collectives, and lets those on two links be", () => {
+    const gather: Task = { ...task("communication", 3), slowdown: { product: 2, attention: 2 }, link: "inter-node" };
+    const exchange = (link: Task["link"]): Task => ({ ...task("compute", 1), exposed: true, ...(link ? { link } : {}) });
+    expect(runLanes([exchange("inter-node"), gather]).map(({ endSeconds }) => endSeconds)).toEqual([2, 4]);
+    expect(runLanes([exchange("intra-node"), gather]).map(({ endSeconds }) => endSeconds)).toEqual([1, 3]);
+  });
+
   it("finds circles instead of hanging", () => {
-    expect(() => runLanes([task("compute", 1, [1]), task("communication", 1, [0])], 1)).toThrow(/circle/);
+    expect(() => runLanes([task("compute", 1, [1]), task("communication", 1, [0])])).toThrow(/circle/);
   });
 });
 
@@ -77,34 +93,115 @@ describe("a simulated step", () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 6 }), fc.integer({ min: 1, max: 12 }), (stages, microBatches) => {
         const layersOfVirtualStage = new Array<number>(stages).fill(2);
-        expect(seconds({ stages, microBatches, layersOfVirtualStage })).toBeCloseTo((microBatches + stages - 1) * 2 * 3, 9);
+        expect(seconds({ stages, microBatches, layersOfVirtualStage, recomputedOfStage: new Array<number>(stages).fill(0) })).toBeCloseTo((microBatches + stages - 1) * 2 * 3, 9);
       }),
     );
   });
 
   it("has a bubble of 1/v with v chunks a stage", () => {
-    const plain = seconds({ stages: 4, microBatches: 8, layersOfVirtualStage: new Array<number>(4).fill(4) });
-    const interleaved = seconds({ stages: 4, chunks: 4, microBatches: 8, layersOfVirtualStage: new Array<number>(16).fill(1) });
+    const plain = seconds({ stages: 4, microBatches: 8, layersOfVirtualStage: new Array<number>(4).fill(4), recomputedOfStage: [0, 0, 0, 0] });
+    const interleaved = seconds({ stages: 4, chunks: 4, microBatches: 8, layersOfVirtualStage: new Array<number>(16).fill(1), recomputedOfStage: [0, 0, 0, 0] });
     const ideal = 8 * 4 * 3;
     expect(plain - ideal).toBeCloseTo(3 * 4 * 3, 9);
     expect(interleaved - ideal).toBeCloseTo((plain - ideal) / 4, 9);
   });
 
-  it("hides gathers of the next layer behind this one, but not the first", () => {
-    const layer = { ...bare.layer, gatherSeconds: 0.5, scatterSeconds: 0.5 };
-    const head = { ...nothing, backwardSeconds: 1, gatherSeconds: 0.5 };
-    const exposed = seconds({ layer, head, microBatches: 1 });
-    expect(exposed).toBeCloseTo(8 * 3 + 1 + 8 * 0.5 * 3 + 0.5, 9);
-    const hidden = seconds({ layer, head, microBatches: 1, overlap: { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" } });
-    // The first gather of the forward pass and the last scatter have nothing to hide behind.
-    expect(hidden).toBeCloseTo(8 * 3 + 1 + 0.5 + 0.5, 9);
+  const sharded: LayerWork = { ...layer, gather: even(0.5), scatter: even(0.5) };
+  const head: EndWork = { ...end, backwardSeconds: 1, gatherSeconds: 0.5 };
+  const modules = { forwardOverlap: "intra-layer", backwardOverlap: "intra-layer" } as const;
+
+  it("hides gathers of what is next behind what is in use, but not the first", () => {
+    expect(seconds({ layer: sharded, head, microBatches: 1 })).toBeCloseTo(8 * 3 + 1 + 8 * 0.5 * 3 + 0.5, 9);
+    // The first gather of the forward pass and the last scatter have nothing to hide behind; in a pool of two modules the head's has
+    // room when the last but one is done with, and only the last beside it.
+    expect(seconds({ layer: sharded, head, microBatches: 1, overlap: modules })).toBeCloseTo(8 * 3 + 1 + 0.125 + 0.125 + 0.25, 9);
+    // By blocks the gradients of two units are reduced together; of a whole layer the first unit is used when it is there.
+    expect(seconds({ layer: sharded, head, microBatches: 1, overlap: { forwardOverlap: "inter-layer", backwardOverlap: "block" } })).toBeCloseTo(8 * 3 + 1 + 0.125 + 0.25, 9);
   });
 
   it("is bounded by the wire when communication is longer than computation", () => {
-    const layer = { ...bare.layer, gatherSeconds: 3 };
-    const hidden = seconds({ layer, microBatches: 1, overlap: { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" } });
+    const hidden = seconds({ layer: { ...layer, gather: even(3) }, microBatches: 1, overlap: { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" } });
     expect(hidden).toBeGreaterThanOrEqual(8 * 2 * 3);
     expect(hidden).toBeLessThan(8 * 2 * 3 + 8 * 3);
+  });
+
+  it("gathers a layer that is recomputed once for both, and makes it again before its backward pass", () => {
+    const again: LayerWork = { ...sharded, recomputeSeconds: 0.75 };
+    const gathers = (recomputed: number) => stepProgram({ ...bare, layer: again, recomputedOfStage: [recomputed], microBatches: 1, overlap: modules }).filter(({ name }) => name === "all-gather parameters").length;
+    // And the embedding and the head.
+    expect([gathers(0), gathers(3)]).toEqual([2 * 8 * 4 + 2, 2 * 8 * 4 + 2]);
+    expect(seconds({ layer: again, recomputedOfStage: [3], microBatches: 2 })).toBeCloseTo(2 * (8 * (3 + 1.5) + 3 * 0.75), 9);
+    const spans = runLanes(stepProgram({ ...bare, layer: again, recomputedOfStage: [3], microBatches: 1 }));
+    expect(spans.filter(({ task }) => task.name === "recompute").map(({ task }) => task.layer)).toEqual([2, 1, 0]);
+  });
+
+  it("reduces beside the last backward pass what is reduced once a step", () => {
+    const reduced = { layer: { ...layer, reduce: even(0.5) }, reduceOnceSeconds: 4, microBatches: 3 };
+    expect(seconds(reduced)).toBeCloseTo(3 * 24 + 4, 9);
+    expect(seconds({ ...reduced, overlap: modules })).toBeCloseTo(3 * 24 + 0.125, 9);
+    expect(seconds({ ...reduced, reduceEveryMicroBatch: true })).toBeCloseTo(3 * (24 + 4), 9);
+  });
+
+  it("pays for the waits of ranks that meet, at every unit or at every layer", () => {
+    const waiting = { layer: sharded, microBatches: 1, unitWaits: 0.1, layerWaits: 0.01 };
+    expect(seconds(waiting) - seconds({ ...waiting, unitWaits: 0 })).toBeCloseTo(0.1 * 24, 9);
+    const hidden = { ...waiting, overlap: modules };
+    expect(seconds(hidden) - seconds({ ...hidden, layerWaits: 0 })).toBeLessThanOrEqual(0.01 * 24 + 1e-9);
+    expect(seconds({ ...waiting, layer }) - seconds({ ...waiting, layer, unitWaits: 0 })).toBe(0);
+  });
+
+  const anyWork = fc.record({
+    forward: fc.integer({ min: 1, max: 9 }), gather: fc.integer({ min: 0, max: 9 }), scatter: fc.integer({ min: 0, max: 9 }), reduce: fc.integer({ min: 0, max: 9 }), exposed: fc.integer({ min: 0, max: 3 }), sizes: fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 6, maxLength: 6 }),
+    stages: fc.integer({ min: 1, max: 3 }), chunks: fc.integer({ min: 1, max: 2 }), rounds: fc.integer({ min: 1, max: 2 }), recomputed: fc.integer({ min: 0, max: 3 }), every: fc.boolean(),
+    forwardOverlap: fc.constantFrom("none" as const, "block" as const, "inter-layer" as const, "intra-layer" as const), backwardOverlap: fc.constantFrom("none" as const, "block" as const, "intra-layer" as const),
+  }).map(({ forward, gather, scatter, reduce, exposed, sizes, stages, chunks: asked, rounds, recomputed, every, ...overlap }): StepWork => {
+    const chunks = stages === 1 ? 1 : asked;
+    const [a, b, c, d, embedding, headSize] = sizes as [number, number, number, number, number, number];
+    const ends: EndWork = { ...end, forwardSeconds: 1, backwardSeconds: 2, gatherSeconds: gather, scatterSeconds: scatter, reduceSeconds: reduce };
+    return {
+      ...bare, stages, chunks, microBatches: stages * rounds, layersOfVirtualStage: new Array<number>(stages * chunks).fill(2), recomputedOfStage: new Array<number>(stages).fill(Math.min(recomputed, 2 * chunks)), reduceEveryMicroBatch: every,
+      layer: { ...layer, forward: even(forward), backward: even(2 * forward), forwardExposedSeconds: exposed, backwardExposedSeconds: exposed, recomputeSeconds: forward, gather: even(gather), scatter: even(scatter), reduce: even(reduce), elements: [a, b, c, d] },
+      embedding: { ...ends, elements: embedding }, head: { ...ends, elements: headSize }, overlap,
+    };
+  });
+  const busy = (tasks: readonly Task[], lane: Task["lane"], stage: number) => tasks.filter((task) => task.lane === lane && task.stage === stage).reduce((sum, task) => sum + task.seconds, 0);
+
+  it("does as much whatever overlaps, is no faster than a lane of it, and no slower than one after the other", () => {
+    fc.assert(
+      fc.property(anyWork, (work) => {
+        const tasks = stepProgram(work);
+        const plain = stepProgram({ ...work, overlap: bare.overlap });
+        const time = endOf(runLanes(tasks));
+        for (let stage = 0; stage < work.stages; stage += 1) {
+          expect(busy(tasks, "compute", stage)).toBeCloseTo(busy(plain, "compute", stage), 9);
+          for (const lane of ["compute", "communication"] as const) expect(time).toBeGreaterThanOrEqual(busy(tasks, lane, stage) - 1e-9);
+        }
+        // Reductions of the last micro-batch stand for the lump at the end of a step that overlaps nothing.
+        const lump = work.reduceEveryMicroBatch ? 0 : work.layersOfVirtualStage.length * 2 * work.layer.reduce[0] * 4 + 2 * work.embedding.reduceSeconds;
+        expect(time).toBeLessThanOrEqual(endOf(runLanes(plain)) + lump + 1e-9);
+      }),
+      { numRuns: 200, seed: 11 },
+    );
+  });
+
+  it("never has more gathered or staged than there is room for, and waits for nothing that is not done", () => {
+    fc.assert(
+      fc.property(anyWork, (work) => {
+        for (let stage = 0; stage < work.stages; stage += 1) {
+          const { gatherings, reductions } = unitSchedule(work, stage, pipelineSchedule(stage, work.stages, work.microBatches, work.chunks));
+          const sizeOf = (unit: (typeof gatherings)[number]["unit"]) => (unit.kind === "layer" ? (work.layer.elements[unit.module] as number) : work[unit.kind].elements);
+          const layerSize = work.layer.elements.reduce((sum, one) => sum + one, 0);
+          const most = 2 * Math.max(layerSize, work.embedding.elements, work.head.elements);
+          for (const [index, { after, afterReductions }] of gatherings.entries()) {
+            expect(gatherings.slice(after + 1, index + 1).reduce((sum, { unit }) => sum + sizeOf(unit), 0)).toBeLessThanOrEqual(most);
+            expect(after).toBeLessThan(index);
+            expect(afterReductions).toBeLessThanOrEqual(reductions.length);
+          }
+          for (const [index, { after }] of reductions.entries()) expect(after).toBeLessThan(index);
+        }
+      }),
+      { numRuns: 100, seed: 12 },
+    );
   });
 });
 
@@ -120,6 +217,20 @@ describe("a plan on the shipped profile", () => {
     const costs = new CostModel(job, profile);
     for (const each of [plan({}), plan({ parameterSharding: 8, optimizerStateSharding: 16 }), plan({ dataParallel: 32, microBatches: 16, sequenceParallel: 4, recompute: true, parameterSharding: 4, optimizerStateSharding: 32, gradientSharding: 32 })]) {
       expect(simulateStep(costs, each).stepTimeSeconds / costs.predict(each).stepTimeSeconds).toBeCloseTo(1, 9);
+    }
+  });
+
+  it("is within a few percent of the closed form where collectives run beside computation, with stages, chunks and layers that are recomputed", () => {
+    const costs = new CostModel(job, profile);
+    const overlaps = [{ forwardOverlap: "inter-layer", backwardOverlap: "block" }, { forwardOverlap: "block", backwardOverlap: "intra-layer" }, { forwardOverlap: "none", backwardOverlap: "block" }] as const;
+    const shardings = [{ parameterSharding: 32, optimizerStateSharding: 4, gradientSharding: 1 }, { parameterSharding: 8, optimizerStateSharding: 4, gradientSharding: 4 }, { parameterSharding: 1, optimizerStateSharding: 8, gradientSharding: 8 }];
+    for (const overlap of overlaps) for (const sharding of shardings) for (const recomputeLayers of [0, 3]) {
+      const one = plan({ ...sharding, ...overlap, recomputeLayers });
+      expect(Math.abs(simulateStep(costs, one).stepTimeSeconds / costs.predict(one).stepTimeSeconds - 1), JSON.stringify(one)).toBeLessThan(0.03);
+      for (const pipelineChunks of [1, 2]) {
+        const staged = plan({ ...sharding, ...overlap, recomputeLayers, pipelineParallel: 4, dataParallel: 32, microBatches: 16, optimizerStateSharding: Math.min(4, sharding.optimizerStateSharding), gradientSharding: Math.min(4, sharding.gradientSharding), parameterSharding: Math.min(8, sharding.parameterSharding), pipelineChunks });
+        expect(Math.abs(simulateStep(costs, staged).stepTimeSeconds / costs.predict(staged).stepTimeSeconds - 1), JSON.stringify(staged)).toBeLessThan(0.06);
+      }
     }
   });
 
@@ -139,7 +250,7 @@ describe("a plan on the shipped profile", () => {
       { ph: "M", name: "process_name", pid: 1, args: { name: "rank 1" } },
       { ph: "X", name: "linear forward qkv", pid: 1, tid: 1, ts: 5, dur: 2 },
     ];
-    const simulated = toTrace(runLanes(stepProgram(bare), 1), 1);
+    const simulated = toTrace(runLanes(stepProgram(bare)), 1);
     const events = simulated.traceEvents.filter(({ ph }) => ph === "X").length;
     const both = overlayTraces(measured, simulated, [5, 50]);
     expect(both.traceEvents.slice(0, 2)).toEqual(measured);

@@ -1,7 +1,8 @@
-import { updateSeconds, type CostModel } from "@internevo/cost-model";
+import { groupGeometry, nodesTouched, unitParameters, up, updateSeconds, type CostModel, type GroupGeometry } from "@internevo/cost-model";
 import { chunksOf, recomputedLayers, type Plan } from "@internevo/domain";
 import { runLanes, type Span } from "./lanes.ts";
-import { stepProgram, type StepWork, type UnitWork } from "./step-program.ts";
+import { stepProgram } from "./step-program.ts";
+import type { ByModule, EndWork, Link, StepWork } from "./step-work.ts";
 
 export interface SimulatedStep {
   readonly stepTimeSeconds: number;
@@ -14,48 +15,70 @@ export interface SimulatedStep {
 export const layersByStage = (layers: number, stages: number): number[] =>
   Array.from({ length: stages }, (_, index) => Math.floor(layers / stages) + (index < layers % stages ? 1 : 0));
 
+/** Where the slower part of a group's messages goes. */
+const linkOf = (costs: CostModel, group: GroupGeometry): Link => (nodesTouched(group, costs.job.cluster.gpusPerNode) > 1 ? "inter-node" : "intra-node");
+
 /** What a plan does in a step, from the costs of the planner's model. */
 export function stepWork(costs: CostModel, plan: Plan, chunks = chunksOf(plan)): StepWork {
+  const { model } = costs.job;
   const slice = costs.sliceTime(plan.microBatchSize, plan);
   const shard = costs.shardTime(plan, plan);
   const everyMicroBatch = plan.gradientSharding > 1;
   const staged = everyMicroBatch ? shard.stageReduced : shard.stage;
-  const sharded = (unit: "layer" | "embedding" | "head"): Pick<UnitWork, "gatherSeconds" | "scatterSeconds"> => ({
-    gatherSeconds: shard.gather[unit],
-    scatterSeconds: shard.scatter[unit] + (everyMicroBatch ? shard.reduce[unit] : 0),
-  });
-  // With some layers recomputed every layer carries its share of them.
-  const byStage = layersByStage(costs.job.model.layers, plan.pipelineParallel);
-  const recomputed = byStage.reduce((sum, layers) => sum + recomputedLayers(plan, layers), 0) / costs.job.model.layers;
-  const recompute = recomputed * slice.recomputeSeconds;
-  const recomputeExposed = recomputed * slice.recomputeCommunicationSeconds;
+  const padded = (elements: number): number => up(elements, 64 * plan.parameterSharding * plan.optimizerStateSharding);
+  const parameters = unitParameters(model, plan.tensorParallel);
+  const elements = parameters.modules.map(padded) as unknown as ByModule;
+  const embedding = padded(parameters.embedding);
+  const ofLayer = elements.reduce((sum, one) => sum + one, 0);
+  const [f0, f1, f2, f3] = slice.forwardModules;
+  const [b0, b1, b2, b3] = slice.backwardModules;
+  const staging = (module: 0 | 1 | 2 | 3): number => (staged.layer * elements[module]) / ofLayer;
+  const sharded = (unit: "embedding" | "head"): Pick<EndWork, "gatherSeconds" | "scatterSeconds" | "reduceSeconds"> => ({ gatherSeconds: shard.gather[unit], scatterSeconds: shard.scatter[unit], reduceSeconds: shard.reduce[unit] });
+  const byStage = layersByStage(model.layers, plan.pipelineParallel);
+  // What is slowest of the collectives of a sharding decides where they go.
+  const shardGroups = (["parameterSharding", "optimizerStateSharding", "gradientReplicas"] as const).map((dimension) => groupGeometry(plan, dimension)).filter(({ size }) => size > 1);
   return {
     layer: {
-      forwardSeconds: slice.forwardSeconds,
-      backwardSeconds: slice.backwardSeconds + recompute + staged.layer,
+      forward: [f0 - slice.forwardAttentionSeconds, f1, f2, f3],
+      forwardAttentionSeconds: slice.forwardAttentionSeconds,
+      backward: [b0 + staging(0), b1 - slice.backwardAttentionSeconds + staging(1), b2 + staging(2), b3 + staging(3)],
+      backwardAttentionSeconds: slice.backwardAttentionSeconds,
       forwardExposedSeconds: slice.forwardCommunicationSeconds,
-      backwardExposedSeconds: slice.backwardCommunicationSeconds + recomputeExposed,
-      ...sharded("layer"),
+      backwardExposedSeconds: slice.backwardCommunicationSeconds,
+      recomputeSeconds: slice.recomputeSeconds,
+      recomputeExposedSeconds: slice.recomputeCommunicationSeconds,
+      gather: shard.gatherModules,
+      scatter: shard.scatterModules,
+      reduce: shard.reduceModules,
+      elements,
     },
     // Measured forward and backward together; which pass has it changes no sum.
-    embedding: { forwardSeconds: slice.embeddingSeconds, backwardSeconds: staged.embedding, forwardExposedSeconds: slice.embeddingCommunicationSeconds, backwardExposedSeconds: 0, ...sharded("embedding") },
-    head: { forwardSeconds: 0, backwardSeconds: slice.headSeconds + staged.head, forwardExposedSeconds: 0, backwardExposedSeconds: slice.headCommunicationSeconds, ...sharded("head") },
-    layersOfVirtualStage: layersByStage(costs.job.model.layers, plan.pipelineParallel * chunks),
+    embedding: { forwardSeconds: slice.embeddingSeconds, backwardSeconds: staged.embedding, forwardExposedSeconds: slice.embeddingCommunicationSeconds, backwardExposedSeconds: 0, elements: embedding, ...sharded("embedding") },
+    head: { forwardSeconds: 0, backwardSeconds: slice.headSeconds + staged.head, forwardExposedSeconds: 0, backwardExposedSeconds: slice.headCommunicationSeconds, elements: parameters.head > 0 ? padded(parameters.head) : embedding, ...sharded("head") },
+    layersOfVirtualStage: layersByStage(model.layers, plan.pipelineParallel * chunks),
+    recomputedOfStage: byStage.map((layers) => recomputedLayers(plan, layers)),
     stages: plan.pipelineParallel,
     chunks,
     microBatches: plan.microBatches,
     boundarySeconds: costs.boundarySeconds(plan.microBatchSize, plan),
-    reduceOnceSeconds: (everyMicroBatch ? 0 : shard.reduceOnceSeconds) + shard.shareOnceSeconds,
-    updateSeconds: updateSeconds(shard, plan),
+    reduceEveryMicroBatch: everyMicroBatch,
+    reduceOnceSeconds: shard.reduceOnceSeconds,
+    shareOnceSeconds: shard.shareOnceSeconds,
+    updateSeconds: updateSeconds(slice, shard, plan, Math.ceil(model.layers / plan.pipelineParallel)),
+    unitWaits: slice.unitWaits,
+    layerWaits: slice.layerWaits,
+    slowdowns: shard.slowdowns,
+    sequenceLink: linkOf(costs, groupGeometry(plan, "sequenceParallel")),
+    shardLink: shardGroups.some((group) => linkOf(costs, group) === "inter-node") ? "inter-node" : "intra-node",
     overlap: plan,
   };
 }
 
 /** One step of a plan, event by event: the second estimator beside the closed form, with the timeline of every stage. */
 export function simulateStep(costs: CostModel, plan: Plan, chunks = chunksOf(plan)): SimulatedStep {
-  const spans = runLanes(stepProgram(stepWork(costs, plan, chunks)), costs.overlapSlowdown(plan));
+  const spans = runLanes(stepProgram(stepWork(costs, plan, chunks)));
   const stepTimeSeconds = spans.reduce((latest, { endSeconds }) => Math.max(latest, endSeconds), 0);
   const busy = new Array<number>(plan.pipelineParallel).fill(0);
-  for (const { task, startSeconds, endSeconds } of spans) if (task.lane === "compute") busy[task.stage] = (busy[task.stage] as number) + endSeconds - startSeconds;
+  for (const { task, startSeconds, endSeconds } of spans) if (task.lane === "compute" && task.exposed !== true) busy[task.stage] = (busy[task.stage] as number) + endSeconds - startSeconds;
   return { stepTimeSeconds, computeShare: Math.max(...busy) / stepTimeSeconds, spans };
 }

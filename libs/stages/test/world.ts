@@ -13,7 +13,7 @@ import { isTerminal, resolveJob, type JobState, type Profile } from "@internevo/
 import { killLeftovers } from "@internevo/launcher";
 import { createTestDatabase, testStack, type TestDatabase } from "@internevo/local-stack/test-stack";
 import { startService, type RunningService, type ServiceDefinition } from "@internevo/service-kit";
-import { getJob, storeGivenProfile, submitJob, subscribeJobEvents, type Database, type JobRow } from "@internevo/store";
+import { allSteps, findRun, getJob, storeGivenProfile, submitJob, subscribeJobEvents, type Database, type JobRow } from "@internevo/store";
 
 const ROOT = join(import.meta.dirname, "..", "..", "..");
 
@@ -36,6 +36,8 @@ export const smallJob = (over: Record<string, unknown> = {}): Record<string, unk
 export interface ServiceProcess {
   readonly name: string;
   readonly pid: number;
+  /** Settles when it has ended. */
+  readonly gone: Promise<void>;
   /** kill -9, and waits until it is gone. */
   kill(): Promise<void>;
 }
@@ -60,8 +62,10 @@ export interface World {
   /** Pids of the native programs' ranks of this world. */
   rankPids(): number[];
   untilNoRanks(seconds?: number): Promise<void>;
+  /** Of the steps of a job's run, in order; none while it has no run. */
+  lossesOf(jobId: string): Promise<number[]>;
   /** What the services logged, newest last. */
-  logs(): string;
+  logs(this: void): string;
   close(): Promise<void>;
 }
 
@@ -125,7 +129,7 @@ export async function createWorld(): Promise<World> {
         });
         void gone.then(() => reject(new Error(`${name} ended before it was ready:\n${lines.slice(-20).join("\n")}`)));
       });
-      return { name, pid: child.pid as number, kill: () => (child.kill("SIGKILL"), gone) };
+      return { name, pid: child.pid as number, gone, kill: () => (child.kill("SIGKILL"), gone) };
     },
     submit: (job) => test.database.transaction((tx) => submitJob(tx, resolveJob(job))),
     async job(jobId) {
@@ -147,6 +151,10 @@ export async function createWorld(): Promise<World> {
       }, seconds);
     },
     rankPids: () => pidsOf(dataDirectory),
+    async lossesOf(jobId) {
+      const run = await findRun(test.database.db, jobId);
+      return run ? (await allSteps(test.database.db, run.id)).map(({ loss }) => loss) : [];
+    },
     async untilNoRanks(seconds = 5) {
       for (const end = performance.now() + seconds * 1000; world.rankPids().length > 0; await sleep(20)) {
         if (performance.now() > end) throw new Error(`ranks ${world.rankPids().join(", ")} are left`);

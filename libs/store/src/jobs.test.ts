@@ -8,9 +8,9 @@ import { listJobEvents } from "./job-events.ts";
 import { getJobState, requestCancel, submitJob, transitionJob, updateJob } from "./jobs.ts";
 import { acquireLease, jobLease, releaseLease } from "./leases.ts";
 import { getPlanning, storePlanning } from "./plannings.ts";
-import { allSteps, ensureRun, finishAttempt, listStepMetrics, recordSteps, startAttempt } from "./runs.ts";
+import { allSteps, changeRunPlan, ensureRun, findRun, finishAttempt, listAttempts, listStepMetrics, recordSteps, startAttempt } from "./runs.ts";
 import { outbox } from "./schema/index.ts";
-import { createTrials, finishTrial, startTrial } from "./trials.ts";
+import { createTrials, finishTrial, repeatTrial, startTrial } from "./trials.ts";
 import { eq } from "drizzle-orm";
 
 let test: TestDatabase;
@@ -91,6 +91,22 @@ describe("trials and steps", () => {
     expect(await getJobDetail(test.database.db, id)).toMatchObject({ trialsDone: 1, trialsTotal: 2 });
   });
 
+  it("count each further run of a trial once, and none of a trial that did not succeed", async () => {
+    const id = await submit();
+    const [first, second] = await test.database.transaction((tx) => createTrials(tx, id, [exampleCandidate(1), exampleCandidate(2)]));
+    const repeat = (trial: string, runStepTimeSeconds: number[]) => test.database.transaction((tx) => repeatTrial(tx, trial, { ...exampleMeasurement(), stepTimeSeconds: 7, runStepTimeSeconds }));
+    await test.database.transaction((tx) => startTrial(tx, first?.id ?? ""));
+    expect(await repeat(first?.id ?? "", [8, 6])).toBeUndefined();
+    await test.database.transaction((tx) => finishTrial(tx, first?.id ?? "", { measured: exampleMeasurement() }));
+    const told = await Promise.all([[8, 6], [8, 5]].map((runs) => repeat(first?.id ?? "", runs)));
+    expect(told.filter((one) => one !== undefined)).toHaveLength(1);
+    expect(await repeat(first?.id ?? "", [8, 6, 7])).toMatchObject({ state: "succeeded", measured: { stepTimeSeconds: 7, runStepTimeSeconds: [8, 6, 7] } });
+    await test.database.transaction((tx) => startTrial(tx, second?.id ?? ""));
+    await test.database.transaction((tx) => finishTrial(tx, second?.id ?? "", { failure: { code: "timeout", message: "slow" } }));
+    expect(await repeat(second?.id ?? "", [1, 1])).toBeUndefined();
+    expect(await getJobDetail(test.database.db, id)).toMatchObject({ trialsDone: 2, trialsTotal: 2 });
+  });
+
   it("leave no trial that seems to run when the job was cancelled", async () => {
     const id = await submit();
     const [first] = await test.database.transaction((tx) => createTrials(tx, id, [exampleCandidate(1), exampleCandidate(2)]));
@@ -98,6 +114,20 @@ describe("trials and steps", () => {
     await test.database.transaction((tx) => requestCancel(tx, id));
     const { trials } = (await getJobDetail(test.database.db, id)) ?? {};
     expect(trials).toMatchObject([{ state: "failed", failure: { code: "cancelled" } }, { state: "failed", failure: { code: "cancelled" } }]);
+  });
+
+  it("go by the run's plan, which may change between attempts", async () => {
+    const id = await submit();
+    const { db } = test.database;
+    const [first, second] = [exampleCandidate(1), exampleCandidate(2)];
+    const run = await test.database.transaction((tx) => ensureRun(tx, id, first));
+    await test.database.transaction((tx) => startAttempt(tx, run.id));
+    await test.database.transaction((tx) => changeRunPlan(tx, run.id, second));
+    await test.database.transaction((tx) => startAttempt(tx, run.id));
+    expect(await findRun(db, id)).toEqual({ id: run.id, candidate: second });
+    expect((await listAttempts(db, run.id)).map(({ plan }) => plan)).toEqual([first.plan, second.plan]);
+    // A job that begins to train again keeps what it changed to.
+    expect(await test.database.transaction((tx) => ensureRun(tx, id, first))).toMatchObject({ candidate: second });
   });
 
   it("count each step once, the latest attempt's", async () => {

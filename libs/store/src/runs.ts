@@ -26,18 +26,24 @@ const attemptOf = (row: typeof attempts.$inferSelect): Attempt => ({
   resumedFromStep: row.resumedFromStep,
   lastStep: row.lastStep,
   failure: row.failure,
+  ...(row.plan === null ? {} : { plan: row.plan }),
   startedAt: row.startedAt.toISOString(),
   endedAt: row.endedAt?.toISOString() ?? null,
 });
 
-/** Begins the next attempt; one that still counts as running is lost (its supervisor died). @returns the new one. */
+/** The run's attempts from the next on go by another plan. */
+export async function changeRunPlan(tx: Transaction, runId: string, candidate: Candidate): Promise<void> {
+  await tx.update(runs).set({ candidate }).where(eq(runs.id, runId));
+}
+
+/** Begins the next attempt, with the run's plan; one that still counts as running is lost (its supervisor died). @returns the new one. */
 export async function startAttempt(tx: Transaction, runId: string, resumedFromStep = 0): Promise<Attempt> {
-  await tx.select({ id: runs.id }).from(runs).where(eq(runs.id, runId)).for("update");
+  const [run] = await tx.select({ candidate: runs.candidate }).from(runs).where(eq(runs.id, runId)).for("update");
   await tx.update(attempts).set({ state: "lost", endedAt: sql`clock_timestamp()` }).where(and(eq(attempts.runId, runId), eq(attempts.state, "running")));
   const [last] = await tx.select({ number: max(attempts.number) }).from(attempts).where(eq(attempts.runId, runId));
   const [row] = await tx
     .insert(attempts)
-    .values({ runId, number: (last?.number ?? 0) + 1, resumedFromStep, lastStep: resumedFromStep, startedAt: sql`clock_timestamp()` })
+    .values({ runId, number: (last?.number ?? 0) + 1, resumedFromStep, lastStep: resumedFromStep, plan: run?.candidate.plan ?? null, startedAt: sql`clock_timestamp()` })
     .returning();
   if (!row) throw new Error(`the attempt of run ${runId} was not stored`);
   return attemptOf(row);

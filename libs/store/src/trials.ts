@@ -42,6 +42,20 @@ export async function startTrial(tx: Transaction, trialId: string): Promise<Tria
   return trial;
 }
 
+/** Says what a trial that has succeeded measured with a further run. @returns undefined when it has not succeeded, or was told of the run before. */
+export async function repeatTrial(tx: Transaction, trialId: string, measured: Measurement): Promise<Trial | undefined> {
+  const runs = sql`coalesce(jsonb_array_length(${trials.measured} -> 'runStepTimeSeconds'), 1)`;
+  const [row] = await tx
+    .update(trials)
+    .set({ measured, endedAt: sql`clock_timestamp()` })
+    .where(and(eq(trials.id, trialId), eq(trials.state, "succeeded"), sql`${runs} < ${measured.runStepTimeSeconds?.length ?? 1}`))
+    .returning();
+  if (!row) return undefined;
+  const trial = trialOf(row);
+  await appendJobEvent(tx, row.jobId, "trial", { trial });
+  return trial;
+}
+
 /** Ends a trial that runs, with what it measured or why it failed. @returns undefined when it was not running. */
 export async function finishTrial(tx: Transaction, trialId: string, outcome: { readonly measured: Measurement } | { readonly failure: Failure }): Promise<Trial | undefined> {
   const [row] = await tx

@@ -18,9 +18,13 @@
 #include <memory>
 #include <string>
 
+#include "internevo/background_copies.h"
+#include "internevo/device_groups.h"
 #include "internevo/exact_sum.h"
+#include "internevo/lane.h"
 #include "internevo/memory_space.h"
 #include "internevo/status.h"
+#include "internevo/stopwatch.h"
 #include "internevo/tensor.h"
 
 namespace internevo {
@@ -129,6 +133,14 @@ class Backend : public BackendSizes {
   virtual MemorySpace& memory() = 0;
   /// Waits until everything that was called has taken effect. Errors: of any call that was still under way.
   virtual Status settle() = 0;
+  /// A lane whose jobs may call this backend and its groups. Ends before the backend.
+  virtual std::unique_ptr<Lane> createLane() = 0;
+  /// Collectives over memory(); null where that is the process's own, and MPI moves it. Lives as long as the backend.
+  virtual DeviceGroups* groups() { return nullptr; }
+  /// For calls of the thread that makes it. Ends before the backend.
+  virtual std::unique_ptr<Stopwatch> createStopwatch() { return createHostStopwatch(); }
+  /// Null where memory() is the process's own: a copy of that takes the process's time anyway. Ends before the backend.
+  virtual std::unique_ptr<BackgroundCopies> createBackgroundCopies() { return nullptr; }
 
   // ---- linear ------------------------------------------------------------------------------------------------
   /// y[rows, outputs] = x[rows, inputs] · wᵀ, w[outputs, inputs]. Any mix of float32 and bfloat16.
@@ -229,6 +241,9 @@ class Backend : public BackendSizes {
   virtual Status accumulate(std::int64_t elements, ConstView source, View target) = 0;
   /// target = source, converting between float32 and bfloat16 where the types differ.
   virtual Status convert(std::int64_t elements, ConstView source, View target) = 0;
+  /// The same for `rows` rows of `width` elements, the next so many elements further on.
+  virtual Status convertRows(std::int64_t rows, std::int64_t width, ConstView source, std::int64_t sourceStride, View target,
+                             std::int64_t targetStride) = 0;
 };
 
 /// Rows in one block of the sum of a weight gradient.

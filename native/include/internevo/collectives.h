@@ -15,9 +15,12 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "internevo/device_groups.h"
 #include "internevo/status.h"
 #include "internevo/tensor.h"
 
@@ -45,17 +48,21 @@ class MpiSession {
   bool started_ = false;
 };
 
+/// The caller's place among the ranks of its host, in the order of MPI_COMM_WORLD. Collective over MPI_COMM_WORLD at its first call;
+/// 0 without MPI.
+int localRank();
+
 /// A message between two ranks that is on its way. Its buffer may be touched again after Communicator::finish.
 class Transfer {
  public:
-  bool pending() const noexcept { return !requests_.empty(); }
+  bool pending() const noexcept { return device_ != nullptr || !requests_.empty(); }
 
  private:
   friend class Communicator;
   std::vector<MPI_Request> requests_;
+  DeviceGroup* device_ = nullptr;  ///< that the message is of, with its ticket
+  DeviceGroup::Ticket ticket_ = 0;
 };
-
-enum class ReduceOperation { sum, maximum };
 
 class Communicator {
  public:
@@ -75,6 +82,13 @@ class Communicator {
   /// A polite communicator leaves its core to others while it waits for messages (it looks for them the more seldom the
   /// longer it waits, at least twice a millisecond): for a thread that communicates beside one that computes.
   void setPolite(bool polite) noexcept { polite_ = polite; }
+
+  /// From here on views are of a device's memory, and every call is the group's: it returns before its work is done, behind what the
+  /// caller has called before, and is waited for by what the caller calls next on the same device. What is said here of the order of
+  /// sums is then the group's to keep, and barrier has no meaning.
+  void moveToDevice(std::unique_ptr<DeviceGroup> device) noexcept { device_ = std::move(device); }
+  DeviceGroup* device() const noexcept { return device_.get(); }
+  MemorySpace& memory() const noexcept { return device_ ? device_->memory() : hostMemory(); }
 
   /// Scratch bytes that make every reduction of this group run at full speed, independent of the tensor's size.
   static std::int64_t reduceWorkspaceBytes(int groupSize);
@@ -108,6 +122,7 @@ class Communicator {
   MPI_Comm comm_ = MPI_COMM_NULL;
   int index_ = 0, size_ = 1;
   bool polite_ = false;
+  std::unique_ptr<DeviceGroup> device_;
   mutable std::vector<MPI_Request> requests_;  // room for one call's messages
 };
 

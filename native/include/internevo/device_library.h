@@ -10,7 +10,7 @@ namespace internevo {
 
 /// What such a library is asked for.
 struct DeviceRequest {
-  int ordinal = 0;            ///< which of the host's devices
+  int localRank = 0;          ///< of the ranks of this host: takes the device of that number, counted round
   bool deterministic = true;  ///< the bits of a call are a function of its arguments
 };
 
@@ -25,7 +25,7 @@ const BackendSizes& cudaBackendSizes() noexcept;
 // ---- the library's side -------------------------------------------------------------------------------------------
 
 /// Changes whenever an interface that crosses the border does: programs and libraries of different builds refuse one another.
-constexpr int kDeviceInterface = 1;
+constexpr int kDeviceInterface = 3;
 
 /// The entry point `internevo_device_open_1` of a library. On failure writes a text to message and returns the code's number.
 /// On success *backend is the caller's to delete.

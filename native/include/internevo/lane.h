@@ -1,4 +1,4 @@
-// A communication lane: one thread that runs submitted jobs in order, beside the computing thread.
+// A communication lane: submitted jobs run in order, beside what the computing thread does.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,37 @@
 
 namespace internevo {
 
+/// On the CPU a thread (ThreadLane); on a device a stream, where a job is what it gives to the device.
 class Lane {
  public:
   using Ticket = std::int64_t;
 
-  Lane();
-  ~Lane();  ///< Runs what was submitted, then joins.
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
+  virtual ~Lane() = default;
 
-  /// Queues a job; blocks while kCapacity jobs are waiting. After a job has failed, later ones are not run.
-  Ticket submit(std::function<Status()> job);
-  /// Blocks until that job and all before it are done; the first error of the lane, if any.
-  Status wait(Ticket ticket);
-  Status waitAll();
-  /// Seconds that the lane's thread has spent inside jobs.
-  double busySeconds() const;
+  /// Queues a job, behind all that the caller has called before; may block while kCapacity jobs are waiting. After a job has
+  /// failed, later ones are not run.
+  virtual Ticket submit(std::function<Status()> job) = 0;
+  /// What the caller calls from here on comes after that job and all before it; the first error of the lane, if any.
+  virtual Status wait(Ticket ticket) = 0;
+  virtual Status waitAll() = 0;
+  /// Seconds that the lane has been busy with jobs; 0 where that is not measured.
+  virtual double busySeconds() const = 0;
 
   static constexpr int kCapacity = 256;
+};
+
+/// One thread; waiting for a job blocks the caller.
+class ThreadLane final : public Lane {
+ public:
+  ThreadLane();
+  ~ThreadLane() override;  ///< Runs what was submitted, then joins.
+  ThreadLane(const ThreadLane&) = delete;
+  ThreadLane& operator=(const ThreadLane&) = delete;
+
+  Ticket submit(std::function<Status()> job) override;
+  Status wait(Ticket ticket) override;
+  Status waitAll() override;
+  double busySeconds() const override;
 
  private:
   struct State;

@@ -59,6 +59,7 @@ Communicator& Communicator::operator=(Communicator&& other) noexcept {
   std::swap(index_, other.index_);
   std::swap(size_, other.size_);
   std::swap(polite_, other.polite_);
+  std::swap(device_, other.device_);
   std::swap(requests_, other.requests_);
   return *this;
 }
@@ -97,6 +98,7 @@ Status Communicator::fromPartition(const std::vector<std::vector<int>>& groups, 
 }
 
 Status Communicator::allGather(ConstView input, View output, std::int64_t chunkElements) const {
+  if (device_) return device_->allGather(input, output, chunkElements);
   if (chunkElements < 0 || input.type != output.type) {
     return {StatusCode::badConfig, "allGather: input and output need one type and a size that is not negative"};
   }
@@ -123,6 +125,7 @@ Status Communicator::allGather(ConstView input, View output, std::int64_t chunkE
 }
 
 Status Communicator::allToAll(ConstView input, View output, std::int64_t blockElements) const {
+  if (device_) return device_->allToAll(input, output, blockElements);
   if (blockElements < 0 || input.type != output.type || (size_ > 1 && input.data == output.data)) {
     return {StatusCode::badConfig, "allToAll: input and output need one type, a size that is not negative and "
                                    "memory of their own"};
@@ -150,6 +153,7 @@ Status Communicator::allToAll(ConstView input, View output, std::int64_t blockEl
 }
 
 Status Communicator::broadcast(View data, std::int64_t elements, int root) const {
+  if (device_) return device_->broadcast(data, elements, root);
   if (elements < 0 || root < 0 || root >= size_) {
     return {StatusCode::badConfig, "broadcast: root " + std::to_string(root) + " is not in the group of " +
                                        std::to_string(size_)};

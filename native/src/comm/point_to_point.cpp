@@ -26,6 +26,11 @@ Status check(const char* call, const Communicator& group, std::int64_t elements,
 
 Status Communicator::startSend(ConstView data, std::int64_t elements, int to, int tag, Transfer* transfer) const {
   INTERNEVO_RETURN_IF_ERROR(check("startSend", *this, elements, to, tag, *transfer));
+  if (device_) {
+    INTERNEVO_RETURN_IF_ERROR(device_->startSend(data, elements, to, tag, &transfer->ticket_));
+    transfer->device_ = device_.get();
+    return Status::success();
+  }
   const std::int64_t bytes = elements * bytesPerElement(data.type);
   for (std::int64_t at = 0; at < bytes; at += kMessageBytes) {
     transfer->requests_.push_back(MPI_REQUEST_NULL);
@@ -39,6 +44,11 @@ Status Communicator::startSend(ConstView data, std::int64_t elements, int to, in
 
 Status Communicator::startReceive(View data, std::int64_t elements, int from, int tag, Transfer* transfer) const {
   INTERNEVO_RETURN_IF_ERROR(check("startReceive", *this, elements, from, tag, *transfer));
+  if (device_) {
+    INTERNEVO_RETURN_IF_ERROR(device_->startReceive(data, elements, from, tag, &transfer->ticket_));
+    transfer->device_ = device_.get();
+    return Status::success();
+  }
   const std::int64_t bytes = elements * bytesPerElement(data.type);
   for (std::int64_t at = 0; at < bytes; at += kMessageBytes) {
     transfer->requests_.push_back(MPI_REQUEST_NULL);
@@ -52,6 +62,7 @@ Status Communicator::startReceive(View data, std::int64_t elements, int from, in
 
 Status Communicator::finish(Transfer* transfer) {
   if (!transfer->pending()) return Status::success();
+  if (DeviceGroup* const device = std::exchange(transfer->device_, nullptr); device != nullptr) return device->finish(transfer->ticket_);
   const int code = MPI_Waitall(static_cast<int>(transfer->requests_.size()), transfer->requests_.data(),
                                MPI_STATUSES_IGNORE);
   transfer->requests_.clear();

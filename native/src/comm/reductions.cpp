@@ -167,6 +167,7 @@ std::int64_t Communicator::reduceWorkspaceBytes(int groupSize) {
 
 Status Communicator::reduceScatter(ConstView input, View output, std::int64_t chunkElements,
                                    Workspace workspace) const {
+  if (device_) return device_->reduceScatter(input, output, chunkElements, workspace);
   INTERNEVO_RETURN_IF_ERROR(check("reduceScatter", *this, input.type, chunkElements, workspace));
   if (output.type != input.type) {
     return {StatusCode::badConfig, "reduceScatter: output must have the type of input"};
@@ -183,6 +184,7 @@ Status Communicator::reduceScatter(ConstView input, View output, std::int64_t ch
 
 Status Communicator::allReduce(View data, std::int64_t elements, ReduceOperation operation,
                                Workspace workspace) const {
+  if (device_) return device_->allReduce(data, elements, operation, workspace);
   INTERNEVO_RETURN_IF_ERROR(check("allReduce", *this, data.type, elements, workspace));
   if (size_ == 1 || elements == 0) return Status::success();
   if (elements * bytesPerElement(data.type) <= kSmallBytes) {

@@ -1,7 +1,5 @@
 #include "comm/ring_attention.h"
 
-#include <algorithm>
-#include <cstring>
 #include <optional>
 
 namespace internevo {
@@ -34,17 +32,6 @@ Pieces piecesOf(const RingAttentionShape& s, int groupSize) {
   const std::int64_t rows = s.batch * s.sequence / groupSize, keys = rows * 2 * s.kvHeads * s.headSize;
   return {alignUp(bytesPerElement(s.type) * keys, kAlignmentBytes), alignUp(4 * keys, kAlignmentBytes),
           s.type == DataType::float32 ? 0 : alignUp(4 * rows * s.heads * s.headSize, kAlignmentBytes)};
-}
-
-/// rows × width elements between two strides, converting where the types differ.
-Status copyRows(Backend& backend, std::int64_t rows, std::int64_t width, ConstView source, std::int64_t sourceStride,
-                View target, std::int64_t targetStride) {
-  if (sourceStride == width && targetStride == width) return backend.convert(rows * width, source, target);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    INTERNEVO_RETURN_IF_ERROR(
-        backend.convert(width, source.offset(r * sourceStride), target.offset(r * targetStride)));
-  }
-  return Status::success();
 }
 
 }  // namespace
@@ -120,13 +107,11 @@ Status RingAttention::check(ConstView query, ConstView firstKeys) const {
 }
 
 /// The rank's own keys, then its values, dense, in the buffer of step 0.
-void RingAttention::packKeysAndValues(ConstView k, ConstView v) {
-  const std::int64_t width = bytesPerElement(shape_.type), row = keyWidth_ * width;
-  for (std::int64_t r = 0; r < shape_.batch * rows_; ++r) {
-    std::memcpy(buffers_[0] + r * row, k.offset(r * shape_.keyStride).data, static_cast<std::size_t>(row));
-    std::memcpy(buffers_[0] + keyElements_ * width + r * row, v.offset(r * shape_.valueStride).data,
-                static_cast<std::size_t>(row));
-  }
+Status RingAttention::packKeysAndValues(ConstView k, ConstView v) {
+  const std::int64_t width = bytesPerElement(shape_.type), row = keyWidth_ * width, rows = shape_.batch * rows_;
+  MemorySpace& memory = backend_.memory();
+  INTERNEVO_RETURN_IF_ERROR(memory.copyRows(buffers_[0], row, k.data, shape_.keyStride * width, row, rows));
+  return memory.copyRows(buffers_[0] + keyElements_ * width, row, v.data, shape_.valueStride * width, row, rows);
 }
 
 Status RingAttention::begin(RingExchange& exchange, const void* out, void* in, std::int64_t bytes) {
@@ -184,7 +169,7 @@ Status RingAttention::forward(ConstView q, ConstView k, ConstView v, ConstView f
   const bool wide = shape_.type != DataType::float32;
   const View o32 = wide ? View{wide_, DataType::float32} : o;
   const std::int64_t stride = wide ? queryWidth_ : shape_.outputStride;
-  packKeysAndValues(k, v);
+  INTERNEVO_RETURN_IF_ERROR(packKeysAndValues(k, v));
   for (int step = 0; step < group_.size(); ++step) {
     const bool more = step + 1 < group_.size();
     if (more) {
@@ -196,7 +181,7 @@ Status RingAttention::forward(ConstView q, ConstView k, ConstView v, ConstView f
     INTERNEVO_RETURN_IF_ERROR(computed);
   }
   if (!wide) return Status::success();
-  return copyRows(backend_, shape_.batch * rows_, queryWidth_, o32, queryWidth_, o, shape_.outputStride);
+  return backend_.convertRows(shape_.batch * rows_, queryWidth_, o32, queryWidth_, o, shape_.outputStride);
 }
 
 // ---- backward ------------------------------------------------------------------------------------------------------
@@ -204,7 +189,7 @@ Status RingAttention::forward(ConstView q, ConstView k, ConstView v, ConstView f
 Status RingAttention::backwardPairs(int step, ConstView q, ConstView o, ConstView logSumExp, ConstView gO,
                                     ConstView firstKeys, View gQ32, std::int64_t gradientStride) {
   float* const sums = gradients_[step % 2];
-  std::fill_n(sums, 2 * keyElements_, 0.f);
+  INTERNEVO_RETURN_IF_ERROR(backend_.memory().zero(sums, 2 * keyElements_ * 4));
   const RingPairs work = ringPairs(group_.size(), group_.index(), owner(step));
   for (int i = 0; i < work.count; ++i) {
     const RingPair& pair = work.pairs[static_cast<std::size_t>(i)];
@@ -229,9 +214,9 @@ Status RingAttention::backward(ConstView q, ConstView k, ConstView v, ConstView 
   const bool wide = shape_.type != DataType::float32;
   const View gQ32 = wide ? View{wide_, DataType::float32} : gQ;
   const std::int64_t stride = wide ? queryWidth_ : shape_.queryStride;
-  for (std::int64_t r = 0; r < rows; ++r) std::fill_n(gQ32.as<float>() + r * stride, queryWidth_, 0.f);
+  INTERNEVO_RETURN_IF_ERROR(backend_.memory().zeroRows(gQ32.data, 4 * stride, 4 * queryWidth_, rows));
   float* const arriving = gradients_[2];
-  packKeysAndValues(k, v);
+  INTERNEVO_RETURN_IF_ERROR(packKeysAndValues(k, v));
   for (int step = 0; step < size; ++step) {
     const bool more = step + 1 < size;
     if (more) {
@@ -256,10 +241,10 @@ Status RingAttention::backward(ConstView q, ConstView k, ConstView v, ConstView 
     own = arriving;
   }
   const ConstView sums{own, DataType::float32};
-  INTERNEVO_RETURN_IF_ERROR(copyRows(backend_, rows, keyWidth_, sums, keyWidth_, gK, shape_.keyStride));
+  INTERNEVO_RETURN_IF_ERROR(backend_.convertRows(rows, keyWidth_, sums, keyWidth_, gK, shape_.keyStride));
   INTERNEVO_RETURN_IF_ERROR(
-      copyRows(backend_, rows, keyWidth_, sums.offset(keyElements_), keyWidth_, gV, shape_.valueStride));
-  return wide ? copyRows(backend_, rows, queryWidth_, gQ32, queryWidth_, gQ, shape_.queryStride) : Status::success();
+      backend_.convertRows(rows, keyWidth_, sums.offset(keyElements_), keyWidth_, gV, shape_.valueStride));
+  return wide ? backend_.convertRows(rows, queryWidth_, gQ32, queryWidth_, gQ, shape_.queryStride) : Status::success();
 }
 
 }  // namespace internevo

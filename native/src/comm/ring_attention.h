@@ -79,7 +79,7 @@ class RingAttention {
  private:
   Status check(ConstView query, ConstView firstKeys) const;
   AttentionBlockShape pairShape(const RingPair& pair, int owner, ConstView firstKeys) const;
-  void packKeysAndValues(ConstView k, ConstView v);
+  Status packKeysAndValues(ConstView k, ConstView v);
   Status begin(RingExchange& exchange, const void* out, void* in, std::int64_t bytes);
   Status finish(RingExchange& exchange);
   Status forwardPairs(int step, ConstView q, ConstView firstKeys, View o32, std::int64_t outputStride, View logSumExp);

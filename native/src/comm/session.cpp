@@ -41,6 +41,20 @@ Status MpiSession::start(int* argc, char*** argv) {
   return Status::success();
 }
 
+int localRank() {
+  static const int place = [] {
+    int started = 0, rank = 0;
+    MPI_Initialized(&started);
+    if (started == 0) return 0;
+    MPI_Comm host = MPI_COMM_NULL;
+    if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS) return 0;
+    MPI_Comm_rank(host, &rank);
+    MPI_Comm_free(&host);
+    return rank;
+  }();
+  return place;
+}
+
 void MpiSession::abandon(int exitCode) {
   // MPI_Abort asks the launcher, which may be occupied with the rank that is lost: an exit without MPI_Finalize tells it too.
   std::thread([exitCode] {

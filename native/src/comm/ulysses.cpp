@@ -1,6 +1,4 @@
 // Layout moves of Ulysses sequence parallelism: pack by destination, one all-to-all, unpack by source.
-#include <algorithm>
-#include <cstring>
 
 #include "comm/internal.h"
 
@@ -58,16 +56,16 @@ Status prepare(const char* call, const UlyssesShape& s, int size, DataType type,
 }
 
 /// Copies rows of rowElements between the head-split tensor and blocks ordered by source rank.
-void copyHeadSplit(const Move& m, std::byte* tensor, std::byte* blocks, bool intoTensor) {
-  const std::int64_t row = m.rowElements() * m.width;
+Status copyHeadSplit(MemorySpace& memory, const Move& m, std::byte* tensor, std::byte* blocks, bool intoTensor) {
+  const std::int64_t row = m.rowElements() * m.width, stride = m.headSplitStride * m.width;
   for (std::int64_t rank = 0; rank < m.size; ++rank) {
-    for (std::int64_t b = 0; b < m.batch; ++b) {
-      for (std::int64_t token = 0; token < m.part; ++token, blocks += row) {
-        std::byte* const place = tensor + m.headSplitRow(b, rank, token) * m.headSplitStride * m.width;
-        std::memcpy(intoTensor ? place : blocks, intoTensor ? blocks : place, static_cast<std::size_t>(row));
-      }
+    for (std::int64_t b = 0; b < m.batch; ++b, blocks += m.part * row) {
+      std::byte* const place = tensor + m.headSplitRow(b, rank, 0) * stride;
+      INTERNEVO_RETURN_IF_ERROR(intoTensor ? memory.copyRows(place, stride, blocks, row, row, m.part)
+                                           : memory.copyRows(blocks, row, place, stride, row, m.part));
     }
   }
+  return Status::success();
 }
 
 Status checkCall(const char* call, ConstView source, View target, const Move& m, const Workspace& workspace) {
@@ -82,21 +80,28 @@ Status checkCall(const char* call, ConstView source, View target, const Move& m,
 }
 
 /// target[batch·part, heads, headSize] = for every head the tree sum over the ranks that hold it.
-void sumReplicas(const Move& m, DataType type, const std::byte* blocks, std::byte* target) {
-  const std::int64_t row = m.rowElements() * m.width;
+Status sumReplicas(const Communicator& group, const Move& m, DataType type, const std::byte* blocks, std::byte* target) {
+  const std::int64_t row = m.rowElements() * m.width, rows = m.batch * m.part, stride = m.sequenceSplitStride * m.width;
   const int replicas = m.heads >= m.size ? 1 : static_cast<int>(m.size / m.heads);
   for (int rank = 0; rank < m.size; rank += replicas) {
-    for (std::int64_t r = 0; r < m.batch * m.part; ++r) {
-      std::byte* const place = target + (r * m.sequenceSplitStride + m.firstHead(rank) * m.headSize) * m.width;
-      if (replicas == 1) {
-        std::memcpy(place, blocks + rank * m.blockElements() * m.width + r * row, static_cast<std::size_t>(row));
-        continue;
-      }
-      const void* inputs[256];
-      for (int i = 0; i < replicas; ++i) inputs[i] = blocks + (rank + i) * m.blockElements() * m.width + r * row;
-      reduceTree(type, ReduceOperation::sum, inputs, replicas, 0, m.rowElements(), place);
+    std::byte* const place = target + m.firstHead(rank) * m.headSize * m.width;
+    const std::byte* const from = blocks + rank * m.blockElements() * m.width;
+    if (replicas == 1) {
+      INTERNEVO_RETURN_IF_ERROR(group.memory().copyRows(place, stride, from, row, row, rows));
+      continue;
+    }
+    if (group.device() != nullptr) {
+      INTERNEVO_RETURN_IF_ERROR(group.device()->sumCopies({from, type}, m.blockElements(), replicas, rows, m.rowElements(),
+                                                          {place, type}, m.sequenceSplitStride));
+      continue;
+    }
+    const void* inputs[256];
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (int i = 0; i < replicas; ++i) inputs[i] = from + i * m.blockElements() * m.width + r * row;
+      reduceTree(type, ReduceOperation::sum, inputs, replicas, 0, m.rowElements(), place + r * stride);
     }
   }
+  return Status::success();
 }
 
 }  // namespace
@@ -119,17 +124,15 @@ Status ulyssesToHeads(const Communicator& group, const UlyssesShape& shape, Cons
   auto* const outgoing = static_cast<std::byte*>(workspace.data);
   std::byte* const incoming = outgoing + bufferBytes(m);
   const std::int64_t row = m.rowElements() * m.width;
+  const std::int64_t rows = m.batch * m.part;
   std::byte* packed = outgoing;
-  for (int rank = 0; rank < m.size; ++rank) {
-    for (std::int64_t r = 0; r < m.batch * m.part; ++r, packed += row) {
-      std::memcpy(packed, source.offset(r * m.sequenceSplitStride + m.firstHead(rank) * m.headSize).data,
-                  static_cast<std::size_t>(row));
-    }
+  for (int rank = 0; rank < m.size; ++rank, packed += rows * row) {
+    INTERNEVO_RETURN_IF_ERROR(group.memory().copyRows(packed, row, source.offset(m.firstHead(rank) * m.headSize).data,
+                                                      m.sequenceSplitStride * m.width, row, rows));
   }
   INTERNEVO_RETURN_IF_ERROR(
       group.allToAll({outgoing, source.type}, {incoming, source.type}, m.blockElements()));
-  copyHeadSplit(m, target.as<std::byte>(), incoming, true);
-  return Status::success();
+  return copyHeadSplit(group.memory(), m, target.as<std::byte>(), incoming, true);
 }
 
 Status ulyssesToSequence(const Communicator& group, const UlyssesShape& shape, ConstView source, View target,
@@ -139,11 +142,10 @@ Status ulyssesToSequence(const Communicator& group, const UlyssesShape& shape, C
   INTERNEVO_RETURN_IF_ERROR(checkCall("ulyssesToSequence", source, target, m, workspace));
   auto* const outgoing = static_cast<std::byte*>(workspace.data);
   std::byte* const incoming = outgoing + bufferBytes(m);
-  copyHeadSplit(m, const_cast<std::byte*>(source.as<std::byte>()), outgoing, false);
+  INTERNEVO_RETURN_IF_ERROR(copyHeadSplit(group.memory(), m, const_cast<std::byte*>(source.as<std::byte>()), outgoing, false));
   INTERNEVO_RETURN_IF_ERROR(
       group.allToAll({outgoing, source.type}, {incoming, source.type}, m.blockElements()));
-  sumReplicas(m, source.type, incoming, target.as<std::byte>());
-  return Status::success();
+  return sumReplicas(group, m, source.type, incoming, target.as<std::byte>());
 }
 
 }  // namespace internevo

@@ -45,6 +45,11 @@ class HostMemory final : public MemorySpace {
     std::memset(target, 0, static_cast<std::size_t>(bytes));
     return Status::success();
   }
+  Status zeroRows(void* target, std::int64_t stride, std::int64_t rowBytes, std::int64_t rows) override {
+    auto* at = static_cast<std::byte*>(target);
+    for (std::int64_t row = 0; row < rows; ++row, at += stride) std::memset(at, 0, static_cast<std::size_t>(rowBytes));
+    return Status::success();
+  }
   Status upload(void* target, const void* host, std::int64_t bytes) override { return copy(target, host, bytes); }
   Status download(void* host, const void* source, std::int64_t bytes) override { return copy(host, source, bytes); }
 };

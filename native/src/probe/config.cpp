@@ -34,6 +34,7 @@ class Reader {
     if (found == object_.end()) refuse(field(name), nullptr, "is missing", "add it");
     return *found;
   }
+  bool has(const std::string& name) const { return object_.contains(name); }
   std::int64_t integer(const std::string& name, std::int64_t lowest, std::int64_t highest) {
     const Json& value = at(name);
     const bool fits = value.is_number_integer() && value >= lowest && value <= highest;
@@ -179,6 +180,9 @@ Config parseDocument(const Json& json, int worldSize) {
   Reader reader(json, "");
   Config config;
   reader.integer("protocol", 1, 1);
+  if (reader.has("deviceKind")) {
+    config.deviceKind = reader.oneOf("deviceKind", {"cpu", "cuda"}) == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
+  }
   config.threadsPerRank = static_cast<int>(reader.integer("threadsPerRank", 1, 1024));
   config.minimumSamples = static_cast<int>(reader.integer("minimumSamples", 1, 100000));
   config.maximumSeconds = reader.positive("maximumSeconds");

@@ -45,7 +45,10 @@ struct OverlapPoint {
   CollectivePoint collective;
 };
 
+enum class DeviceKind { cpu, cuda };
+
 struct Config {
+  DeviceKind deviceKind = DeviceKind::cpu;
   int threadsPerRank = 1;
   int minimumSamples = 5;
   double maximumSeconds = 1;  ///< bound of one point

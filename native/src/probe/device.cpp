@@ -11,8 +11,32 @@ namespace internevo::probe {
 
 namespace {
 
-constexpr std::int64_t kPeakSize = 1536;                                // square matrices of the peak
-constexpr std::int64_t kStreamElements = (std::int64_t{64} << 20) / 4;  // 64 MiB an array: beyond the caches
+struct Range {
+  std::int64_t first, largest;
+};
+/// Rows of the square matrices of the peak, and elements of an array beyond the caches.
+struct Sizes {
+  Range peak, stream;
+};
+Sizes sizesFor(const MemorySpace& space) {
+  constexpr std::int64_t kMebi = std::int64_t{1} << 20;
+  if (space.hostReads()) return {{1536, 1536}, {64 * kMebi / 4, 64 * kMebi / 4}};
+  return {{64, 8192}, {kMebi / 16, 512 * kMebi / 4}};
+}
+
+/// Work that takes so long is large enough for a rate. Devices differ by more than one size would do for.
+constexpr double kEnoughSeconds = 0.02;
+
+/// Calls `measure(size, &seconds)` for sizes that double, up to the first that takes long enough.
+template <typename Measure>
+Status grow(Range sizes, Timer& timer, const Measure& measure) {
+  for (std::int64_t size = sizes.first;; size = std::min(2 * size, sizes.largest)) {
+    double seconds = 0;
+    INTERNEVO_RETURN_IF_ERROR(measure(size, &seconds));
+    INTERNEVO_RETURN_IF_ERROR(timer.largest(&seconds));
+    if (size == sizes.largest || seconds >= kEnoughSeconds) return Status::success();
+  }
+}
 
 std::string processorName() {
   std::ifstream file("/proc/cpuinfo");
@@ -36,42 +60,50 @@ std::string mpiVersion() {
 
 /// Best rate of one rank while all ranks multiply.
 Status peak(DataType type, Backend& backend, Timer& timer, std::int64_t budgetBytes, double* flopsPerSecond) {
-  Memory memory(budgetBytes);
-  ModulePoint point;
-  point.module = "linear";
-  point.pass = "forward";
-  point.precision = type;
-  point.rows = point.inputs = point.outputs = kPeakSize;
-  Work work;
-  INTERNEVO_RETURN_IF_ERROR(timer.agree(prepareModule(point, backend, memory, &work)));
-  Samples samples;
-  INTERNEVO_RETURN_IF_ERROR(timer.measure(work.run, &samples));
-  *flopsPerSecond = work.flops / samples.p10Seconds;
-  return Status::success();
+  return grow(sizesFor(backend.memory()).peak, timer, [&](std::int64_t size, double* seconds) {
+    Memory memory(budgetBytes, backend.memory());
+    ModulePoint point;
+    point.module = "linear";
+    point.pass = "forward";
+    point.precision = type;
+    point.rows = point.inputs = point.outputs = size;
+    Work work;
+    INTERNEVO_RETURN_IF_ERROR(timer.agree(prepareModule(point, backend, memory, &work)));
+    Samples samples;
+    INTERNEVO_RETURN_IF_ERROR(timer.measure(work.run, &samples));
+    *seconds = samples.p10Seconds;
+    *flopsPerSecond = work.flops / samples.p10Seconds;
+    return Status::success();
+  });
 }
 
 /// y = a + b over arrays beyond the caches: bytes read and written a second.
 Status bandwidth(Backend& backend, Timer& timer, std::int64_t budgetBytes, double* bytesPerSecond) {
-  Memory memory(budgetBytes);
-  const View a = memory.take(kStreamElements, DataType::float32), b = memory.take(kStreamElements, DataType::float32);
-  const View y = memory.take(kStreamElements, DataType::float32);
-  INTERNEVO_RETURN_IF_ERROR(timer.agree(memory.status()));
-  Samples samples;
-  INTERNEVO_RETURN_IF_ERROR(timer.measure([&] { return backend.add(kStreamElements, a, b, y); }, &samples));
-  *bytesPerSecond = 3.0 * 4.0 * static_cast<double>(kStreamElements) / samples.p10Seconds;
-  return Status::success();
+  return grow(sizesFor(backend.memory()).stream, timer, [&](std::int64_t elements, double* seconds) {
+    Memory memory(budgetBytes, backend.memory());
+    const View a = memory.take(elements, DataType::float32), b = memory.take(elements, DataType::float32);
+    const View y = memory.take(elements, DataType::float32);
+    INTERNEVO_RETURN_IF_ERROR(timer.agree(memory.status()));
+    Samples samples;
+    INTERNEVO_RETURN_IF_ERROR(timer.measure([&] { return backend.add(elements, a, b, y); }, &samples));
+    *seconds = samples.p10Seconds;
+    *bytesPerSecond = 3.0 * 4.0 * static_cast<double>(elements) / samples.p10Seconds;
+    return Status::success();
+  });
 }
 
 }  // namespace
 
-std::int64_t residentBytes() {
+std::int64_t runtimeBytes(const MemorySpace& space) {
+  if (const std::int64_t taken = space.occupancy().takenBytes; taken > 0) return taken;
   std::ifstream file("/proc/self/statm");
   std::int64_t total = 0, resident = 0;
   file >> total >> resident;
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-std::int64_t memoryBudgetBytes(int ranksOnHost) {
+std::int64_t memoryBudgetBytes(const MemorySpace& space, int ranksOnHost) {
+  if (const MemoryOccupancy now = space.occupancy(); now.totalBytes > 0) return (now.totalBytes - now.takenBytes) / 10 * 8;
   std::ifstream file("/proc/meminfo");
   std::string name, unit;
   std::int64_t kibibytes = 0;
@@ -90,7 +122,7 @@ Status describeDevice(const MpiSession& session, Backend& backend, Timer& timer,
   INTERNEVO_RETURN_IF_ERROR(timer.largest(&runtimeBytes));
   const std::string isa = backend.name();
   *event = {{"event", "device"},
-            {"name", processorName()},
+            {"name", backend.memory().hostReads() ? processorName() : backend.name()},
             {"cores", static_cast<int>(std::thread::hardware_concurrency())},
             {"isa", isa.rfind("cpu-", 0) == 0 ? isa.substr(4) : isa},
             {"peakFlopsPerSecondFp32", fp32},

@@ -100,14 +100,17 @@ void prepareRope(const ModulePoint& p, Backend& backend, Memory& memory, Work* w
   };
 }
 
-/// Token ids spread over the vocabulary; the buffers come as zeros.
+/// Token ids spread over the vocabulary.
 View takeTokens(std::int64_t rows, std::int64_t vocabulary, Memory& memory) {
   const View tokens = memory.take(rows, DataType::int32);
+  if (tokens.empty()) return tokens;
+  std::vector<std::int32_t> values(static_cast<std::size_t>(rows));
   std::uint32_t state = 99;
-  for (std::int64_t i = 0; i < rows && !tokens.empty(); ++i) {
+  for (std::int32_t& value : values) {
     state = state * 1664525u + 1013904223u;
-    tokens.as<std::int32_t>()[i] = static_cast<std::int32_t>((state >> 4) % vocabulary);
+    value = static_cast<std::int32_t>((state >> 4) % vocabulary);
   }
+  memory.set(tokens, values.data(), rows);
   return tokens;
 }
 
@@ -132,10 +135,8 @@ void prepareHeadLoss(const ModulePoint& p, Backend& backend, Memory& memory, Wor
   const float scale = 1.f / static_cast<float>(p.rows);
   work->flops =
       6.0 * static_cast<double>(p.rows) * static_cast<double>(p.width) * static_cast<double>(p.vocabulary);
-  work->run = [=, &backend] {
-    ExactSum loss;
-    return backend.headLoss(shape, x, w, tokens, scale, &loss, gX, gW, scratch);
-  };
+  const auto loss = std::make_shared<ExactSum>();  // a device adds to it when it settles
+  work->run = [=, &backend] { return backend.headLoss(shape, x, w, tokens, scale, loss.get(), gX, gW, scratch); };
 }
 
 void prepareUpdate(const ModulePoint& p, Backend& backend, Memory& memory, Work* work) {
@@ -143,10 +144,8 @@ void prepareUpdate(const ModulePoint& p, Backend& backend, Memory& memory, Work*
   const bool narrow = p.precision == DataType::bfloat16;
   const View gradient = memory.take(n, DataType::float32);
   if (p.module == "squared-norm") {
-    work->run = [=, &backend] {
-      ExactSum sum;
-      return backend.squaredNorm(n, gradient, &sum);
-    };
+    const auto sum = std::make_shared<ExactSum>();
+    work->run = [=, &backend] { return backend.squaredNorm(n, gradient, sum.get()); };
     return;
   }
   if (p.module == "accumulate") {
@@ -156,7 +155,7 @@ void prepareUpdate(const ModulePoint& p, Backend& backend, Memory& memory, Work*
   }
   const View weights = memory.take(n, p.precision), master = narrow ? memory.take(n, DataType::float32) : View{};
   const View m = memory.take(n, DataType::float32), v = memory.take(n, DataType::float32);
-  std::fill_n(v.as<float>(), v.empty() ? 0 : n, 0.f);  // no square is negative
+  memory.zero(v, n);  // no square is negative
   AdamwSettings settings;
   settings.learningRate = 1e-4f;
   work->run = [=, &backend] { return backend.adamw(n, settings, weights, master, gradient, m, v); };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <tuple>
 
 namespace internevo::probe {
 
@@ -46,9 +47,10 @@ Status Timer::agree(const Status& own) {
 
 Status Timer::sample(const std::function<Status()>& call, int repetitions, double* seconds) {
   INTERNEVO_RETURN_IF_ERROR(world_.barrier());
-  const double begin = now();
+  INTERNEVO_RETURN_IF_ERROR(stopwatch_->start());
   for (int i = 0; i < repetitions; ++i) INTERNEVO_RETURN_IF_ERROR(call());
-  *seconds = (now() - begin) / repetitions;
+  INTERNEVO_RETURN_IF_ERROR(stopwatch_->stop(seconds));
+  *seconds /= repetitions;
   return largest(seconds);
 }
 
@@ -78,8 +80,10 @@ Status Timer::measure(const std::function<Status()>& call, Samples* result) {
   }
 }
 
-Status Groups::get(const std::vector<std::vector<int>>& groups, int rank, bool polite, const Communicator** result) {
-  auto found = made_.find({groups, polite});
+Status Groups::get(const CollectivePoint& point, int rank, bool polite, const Communicator** result) {
+  const std::vector<std::vector<int>>& groups = point.groups;
+  const bool messages = point.op == Collective::pointToPoint;
+  auto found = made_.find({groups, polite, messages});
   if (found == made_.end()) {
     auto communicator = std::make_unique<Communicator>();
     const auto own = std::find_if(groups.begin(), groups.end(), [rank](const std::vector<int>& group) {
@@ -92,7 +96,14 @@ Status Groups::get(const std::vector<std::vector<int>>& groups, int rank, bool p
     } else {
       communicator.reset();
     }
-    found = made_.emplace(std::pair(groups, polite), std::move(communicator)).first;
+    if (device_ != nullptr) {  // all ranks take part
+      std::unique_ptr<DeviceGroup> made;
+      const int color = communicator == nullptr ? -1 : *std::min_element(own->begin(), own->end());
+      const int index = communicator == nullptr ? 0 : communicator->index();
+      INTERNEVO_RETURN_IF_ERROR(device_->makeGroup(color, index, static_cast<int>(groups.front().size()), messages, &made));
+      if (communicator != nullptr) communicator->moveToDevice(std::move(made));
+    }
+    found = made_.emplace(std::tuple(groups, polite, messages), std::move(communicator)).first;
   }
   *result = found->second.get();
   return Status::success();
@@ -110,7 +121,7 @@ Status prepareCollective(const CollectivePoint& point, const Communicator* group
   switch (point.op) {
     case Collective::allReduce: {
       const View data = memory.take(floats, DataType::float32);
-      std::fill_n(data.as<float>(), data.empty() ? 0 : floats, 0.f);  // sums of repeated calls must stay finite
+      memory.zero(data, floats);  // sums of repeated calls must stay finite
       work->run = [=] { return group->allReduce(data, floats, ReduceOperation::sum, scratch); };
       break;
     }

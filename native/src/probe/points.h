@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <tuple>
 
 #include "internevo/backend.h"
 #include "internevo/collectives.h"
@@ -32,9 +33,12 @@ struct Samples {
 /// Times calls on all ranks together.
 class Timer {
  public:
-  Timer(const Config& config, const Communicator& world) : config_(config), world_(world) {
+  Timer(const Config& config, const Communicator& world) : config_(config), world_(world), stopwatch_(createHostStopwatch()) {
     scratch_.resize(static_cast<std::size_t>(world.reduceWorkspaceBytes()) + 1);
   }
+
+  /// From here on the time is that of whoever does the backend's calls.
+  void use(Backend& backend) { stopwatch_ = backend.createStopwatch(); }
 
   /// Every rank runs `call` at the same time; a sample is the time of the slowest rank. Goes on until the spread
   /// (p90 − p10) / median is under the target or the time is up, with the least number of samples in any case.
@@ -51,6 +55,7 @@ class Timer {
 
   const Config& config_;
   const Communicator& world_;
+  std::unique_ptr<Stopwatch> stopwatch_;
   bool agreed_ = false;
   std::vector<std::byte> scratch_;
 };
@@ -58,12 +63,16 @@ class Timer {
 /// Communicators by their groups: made once, as in the trainer.
 class Groups {
  public:
+  /// The memory is that of devices, whose communication has been started.
+  void use(DeviceGroups* device) { device_ = device; }
   /// Null where the rank is in none of the groups. Collective over the world. `polite`: as a lane's groups are that
   /// communicate beside computation.
-  Status get(const std::vector<std::vector<int>>& groups, int rank, bool polite, const Communicator** result);
+  Status get(const CollectivePoint& point, int rank, bool polite, const Communicator** result);
 
  private:
-  std::map<std::pair<std::vector<std::vector<int>>, bool>, std::unique_ptr<Communicator>> made_;
+  DeviceGroups* device_ = nullptr;
+  /// By groups, polite, and whether messages go through them.
+  std::map<std::tuple<std::vector<std::vector<int>>, bool, bool>, std::unique_ptr<Communicator>> made_;
 };
 
 }  // namespace internevo::probe

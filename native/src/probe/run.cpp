@@ -1,10 +1,12 @@
 #include "probe/run.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <functional>
 #include <numeric>
 
+#include "internevo/device_library.h"
 #include "probe/device.h"
 
 namespace internevo::probe {
@@ -20,7 +22,7 @@ struct Run {
   Communicator world;
   std::unique_ptr<Timer> timer;
   Groups groups;
-  Lane lane;
+  std::unique_ptr<Lane> lane;
   std::int64_t budgetBytes = 0;
 
   void send(const Json& event) const {
@@ -37,13 +39,14 @@ Json withSpread(Json event, const Samples& samples) {
 }
 
 Status measureCollective(Run& run, const CollectivePoint& point) {
-  Memory memory(run.budgetBytes);
+  Memory memory(run.budgetBytes, run.backend->memory());
   const Communicator* group = nullptr;
   Work work;
-  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.groups.get(point.groups, run.session.rank(), false, &group)));
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.groups.get(point, run.session.rank(), false, &group)));
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareCollective(point, group, memory, &work)));
   Samples samples;
   INTERNEVO_RETURN_IF_ERROR(run.timer->measure(work.run, &samples));
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.backend->settle()));
   run.send(withSpread({{"event", "collective"},
                        {"op", point.opName},
                        {"bytes", point.bytes},
@@ -54,11 +57,12 @@ Status measureCollective(Run& run, const CollectivePoint& point) {
 }
 
 Status measureModule(Run& run, const ModulePoint& point) {
-  Memory memory(run.budgetBytes);
+  Memory memory(run.budgetBytes, run.backend->memory());
   Work work;
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareModule(point, *run.backend, memory, &work)));
   Samples samples;
   INTERNEVO_RETURN_IF_ERROR(run.timer->measure(work.run, &samples));
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.backend->settle()));
   run.send(withSpread({{"event", "module"}, {"shape", point.shape}, {"flops", work.flops}}, samples));
   return Status::success();
 }
@@ -73,16 +77,16 @@ std::function<Status()> repeated(const std::function<Status()>& call, int times)
   };
 }
 
-/// Modules on the computing thread while the lane's thread runs collectives, as the trainer overlaps them: with a lane's
+/// Modules on the computing thread (a device: its stream) while the lane runs collectives, as the trainer overlaps them: with a lane's
 /// way of waiting, and each as often as makes both equally long. Of a short collective beside a long module one would
 /// see the slow-down of neither.
 Status measureOverlap(Run& run, const OverlapPoint& point) {
-  Memory memory(run.budgetBytes);
+  Memory memory(run.budgetBytes, run.backend->memory());
   const Communicator *group = nullptr, *polite = nullptr;
   Work compute, communicate, beside;
   const int rank = run.session.rank();
-  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.groups.get(point.collective.groups, rank, false, &group)));
-  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.groups.get(point.collective.groups, rank, true, &polite)));
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.groups.get(point.collective, rank, false, &group)));
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.groups.get(point.collective, rank, true, &polite)));
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareModule(point.module, *run.backend, memory, &compute)));
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareCollective(point.collective, group, memory, &communicate)));
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareCollective(point.collective, polite, memory, &beside)));
@@ -96,12 +100,13 @@ Status measureOverlap(Run& run, const OverlapPoint& point) {
   const int moduleCount = static_cast<int>(modules + 0.5), collectiveCount = static_cast<int>(collectives + 0.5);
   const auto computing = repeated(compute.run, moduleCount), communicating = repeated(beside.run, collectiveCount);
   const auto together = [&] {
-    const Lane::Ticket ticket = run.lane.submit(communicating);
+    const Lane::Ticket ticket = run.lane->submit(communicating);
     const Status computed = computing();
-    const Status communicated = run.lane.wait(ticket);
+    const Status communicated = run.lane->wait(ticket);
     return computed.ok() ? communicated : computed;
   };
   INTERNEVO_RETURN_IF_ERROR(run.timer->measure(together, &both));
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.backend->settle()));
   const double computeSeconds = moduleCount * computeAlone.medianSeconds;
   const double communicationSeconds = collectiveCount * communicationAlone.medianSeconds;
   run.send({{"event", "overlap"},
@@ -116,6 +121,23 @@ Status measureOverlap(Run& run, const OverlapPoint& point) {
   return Status::success();
 }
 
+Status openBackend(const Config& config, std::unique_ptr<Backend>* result) {
+  if (config.deviceKind == DeviceKind::cuda) return openCudaBackend({localRank(), true}, result);
+  *result = createCpuBackend(config.threadsPerRank);
+  return Status::success();
+}
+
+/// As the trainer does it: MPI carries the name of the run.
+Status startDeviceGroups(Run& run) {
+  DeviceGroups* const device = run.backend->groups();
+  run.groups.use(device);
+  if (device == nullptr || run.world.size() == 1) return Status::success();
+  std::array<std::byte, DeviceGroups::kIdBytes> id{};
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(device->createId(run.world.index() == 0 ? id.data() : nullptr)));
+  INTERNEVO_RETURN_IF_ERROR(run.world.broadcast({id.data(), DataType::byte}, DeviceGroups::kIdBytes, 0));
+  return device->start(id.data(), run.world.index(), run.world.size());
+}
+
 Status measureAll(Run& run) {
   const auto begin = std::chrono::steady_clock::now();
   const Config& config = run.config;
@@ -124,14 +146,18 @@ Status measureAll(Run& run) {
   std::iota(ranks.begin(), ranks.end(), 0);
   INTERNEVO_RETURN_IF_ERROR(Communicator::create(ranks, 1, &run.world));
   run.timer = std::make_unique<Timer>(config, run.world);
+  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(openBackend(config, &run.backend)));
+  run.timer->use(*run.backend);
+  run.lane = run.backend->createLane();
+  INTERNEVO_RETURN_IF_ERROR(startDeviceGroups(run));
   const int hosts = std::max(1, static_cast<int>(session.hosts().size()));
-  run.budgetBytes = memoryBudgetBytes((session.worldSize() + hosts - 1) / hosts);
-  const auto runtimeBytes = static_cast<double>(residentBytes());
+  run.budgetBytes = memoryBudgetBytes(run.backend->memory(), (session.worldSize() + hosts - 1) / hosts);
+  const auto taken = static_cast<double>(runtimeBytes(run.backend->memory()));
 
   if (config.device) {
     Json event;
     INTERNEVO_RETURN_IF_ERROR(
-        describeDevice(session, *run.backend, *run.timer, run.budgetBytes, runtimeBytes, &event));
+        describeDevice(session, *run.backend, *run.timer, run.budgetBytes, taken, &event));
     run.send(event);
   }
   for (const CollectivePoint& point : config.collectives) INTERNEVO_RETURN_IF_ERROR(measureCollective(run, point));
@@ -145,7 +171,7 @@ Status measureAll(Run& run) {
 }  // namespace
 
 Outcome runProbe(const Config& config, const MpiSession& session, const Emit& emit) {
-  Run run{config, session, emit, createCpuBackend(config.threadsPerRank), {}, nullptr, {}, {}, 0};
+  Run run{config, session, emit, nullptr, {}, nullptr, {}, nullptr, 0};
   Status status = measureAll(run);
   const bool agreed = run.timer != nullptr && run.timer->agreed();
   return {std::move(status), agreed};

@@ -1,9 +1,10 @@
 // Checkpoints of a run: DIRECTORY/step-<N>/ with one safetensors file a rank and manifest.json, which is written last.
 // A directory appears under its final name only when everything in it is on the disk. They load under any plan.
 //
-// The step loop copies what a rank saves into planned staging memory; a thread writes it while training goes on. A
-// staging buffer rather than a forked snapshot: a fork of a process that uses MPI and threads is not safe, cannot be had
-// of a GPU's memory, and its copy-on-write copies are memory that nobody planned: all of the optimizer's within one step.
+// The step loop copies what a rank saves into planned staging memory; a thread writes it while training goes on. Of a
+// device it has that copied, to pinned memory, beside the next step, whose update waits for it. A staging buffer rather
+// than a forked snapshot: a fork of a process that uses MPI and threads is not safe, cannot be had of a GPU's memory, and
+// its copy-on-write copies are memory that nobody planned: all of the optimizer's within one step.
 #pragma once
 
 #include <atomic>

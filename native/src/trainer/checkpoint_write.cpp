@@ -37,7 +37,7 @@ CheckpointWriter::CheckpointWriter(Trainer& trainer)
   manifest_.precision = c.bf16() ? "bf16" : "fp32";
   manifest_.holds = {kWeight, kFirstMoment, kSecondMoment};
   manifest_.tensors = logicalTensors(c.model);
-  if (!staging_.empty()) thread_ = std::make_unique<Lane>();
+  if (!staging_.empty()) thread_ = std::make_unique<ThreadLane>();
 }
 
 CheckpointWriter::~CheckpointWriter() = default;
@@ -52,13 +52,17 @@ const float* CheckpointWriter::sourceOf(const HeldPart& part, int holds) {
 }
 
 void CheckpointWriter::copyToStaging() {
+  BackgroundCopies* const copies = trainer_.checkpointCopies();
   float* target = staging_.as<float>();
   for (int holds = 0; holds < 3; ++holds) {
     for (const HeldPart& part : parts_) {
-      require(trainer_.memory().download(target, sourceOf(part, holds), 4 * part.slice.elements()));
+      const std::int64_t bytes = 4 * part.slice.elements();
+      const float* const source = sourceOf(part, holds);
+      require(copies != nullptr ? copies->copy(target, source, bytes) : trainer_.memory().download(target, source, bytes));
       target += part.slice.elements();
     }
   }
+  if (copies != nullptr) require(copies->seal());
 }
 
 /// Runs work on the thread, or here when there is none. Its error is kept for the ranks to compare.
@@ -97,6 +101,7 @@ void CheckpointWriter::begin(std::int64_t step) {
 
 /// On the thread: this rank's file, and beside it what the manifest will say of it.
 void CheckpointWriter::writeShard() {
+  if (BackgroundCopies* const copies = trainer_.checkpointCopies(); copies != nullptr) require(copies->wait());
   const std::string directory = temporaryPath(config_.directory, result_.step);
   createDirectories(directory);
   SavedFile file{shardName(trainer_.rank()), {}, {}};

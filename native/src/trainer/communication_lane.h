@@ -6,7 +6,7 @@
 #include <memory>
 #include <type_traits>
 
-#include "internevo/lane.h"
+#include "internevo/backend.h"
 #include "trainer/failure.h"
 #include "trainer/groups.h"
 
@@ -15,8 +15,8 @@ namespace internevo::trainer {
 /// The communicators that its jobs use belong to it: while one is waiting or running, no other thread may use them.
 class CommunicationLane {
  public:
-  CommunicationLane(GroupSet& groups, bool overlapped) : groups_(groups) {
-    if (overlapped) lane_ = std::make_unique<Lane>();
+  CommunicationLane(Backend& backend, GroupSet& groups, bool overlapped) : groups_(groups) {
+    if (overlapped) lane_ = backend.createLane();
   }
 
   bool overlapped() const { return lane_ != nullptr; }

@@ -44,6 +44,7 @@ class GatherPool {
   void updated(int unit);
 
   std::int64_t version() const { return version_; }
+  View memory() const { return memory_; }
 
  private:
   struct Group {

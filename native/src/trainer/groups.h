@@ -41,10 +41,19 @@ class Exposed {
   const Activity::Scope scope_;
 };
 
+/// The first of the groups: all ranks of the run, by MPI.
+void createWorld(const Config& config, const std::vector<int>& ranks, GroupSet* groups);
+
+/// Makes the communication of a device ready; null: nothing to do. Collective over `world`.
+/// Errors: AgreedFailure badConfig; Failure communicationError.
+void startDeviceGroups(const Communicator& world, Workspace scratch, DeviceGroups* device);
+
 /// `ranks` maps the mesh's ranks to those of MPI_COMM_WORLD (normally the identity; a test runs several small worlds
 /// in one job); `rank` is the caller's in the mesh. Collective over `ranks`.
 /// Errors: Failure communicationError.
-void createGroups(const Config& config, int rank, const std::vector<int>& ranks, GroupSet* groups);
+/// `device` null: the memory is the process's. Else all groups but `world`, whose words are the program's own, are the device's,
+/// which must have been started.
+void createGroups(const Config& config, int rank, const std::vector<int>& ranks, DeviceGroups* device, GroupSet* groups);
 
 /// Tensor ranks that hold the same key/value heads: tp/K where there are fewer heads than tensor ranks.
 int keyReplicasOf(const Config& config);

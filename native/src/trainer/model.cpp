@@ -49,7 +49,7 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
   allToAllStaging_ = scratch(plan.allToAllStaging);
   reduceWorkspace_ = scratch(plan.reduceWorkspace);
   if (config.plan.contextParallel > 1) {
-    if (config.plan.overlaps()) ringLane_ = std::make_unique<Lane>();
+    if (config.plan.overlaps()) ringLane_ = backend.createLane();
     ring_.emplace(backend_, groups_.context, ringShape(config), scratch(plan.ringStaging), attentionWorkspace_,
                   ringLane_.get());
     ring_->setActivity(*groups_.activity, groups_.microBatch);

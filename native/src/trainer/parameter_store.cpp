@@ -38,7 +38,7 @@ ParameterStore::ParameterStore(const Config& config, const Layout& layout, const
       summed_(static_cast<std::size_t>(layout.unitCount())),
       pool_(layout, planGathers(), config.plan.overlaps() ? 2 : 1, viewOf(arena, plan.gatherPool, config.precision),
             viewOf(arena, plan.parameters, config.precision), groups.parameterShards, groups, lane_),
-      lane_(groups, config.plan.overlaps()) {
+      lane_(backend, groups, config.plan.overlaps()) {
   parameters_ = viewOf(arena, plan.parameters, config.precision);
   gradients_ = viewOf(arena, plan.gradients, DataType::float32);
   gradientBytes_ = plan.gradients.bytes;
@@ -53,6 +53,22 @@ ParameterStore::ParameterStore(const Config& config, const Layout& layout, const
   for (Communicator* group : {&groups.parameterShards, &groups.optimizerShards, &groups.replicas}) {
     group->setPolite(lane_.overlapped());
   }
+  announceBuffers(plan);
+}
+
+void ParameterStore::announceBuffers(const MemoryPlan& plan) {
+  const auto announce = [&](Communicator& group, View view, std::int64_t bytes) {
+    if (group.size() == 1 || view.empty() || bytes == 0) return;
+    require(Announcement::make(group.device(), view.data, bytes, &announcements_.emplace_back()));
+  };
+  // Gathers go from the shards to the pool, reductions from the staging to a part of it.
+  announce(groups_.parameterShards, parameters_, plan.parameters.bytes);
+  announce(groups_.parameterShards, pool_.memory(), plan.gatherPool.bytes);
+  announce(groups_.parameterShards, staging_.memory, plan.unitGradient.bytes);
+  // What was updated is gathered, and gradients are summed, where they stand.
+  announce(groups_.optimizerShards, parameters_, plan.parameters.bytes);
+  announce(groups_.optimizerShards, gradients_, plan.gradients.bytes);
+  announce(groups_.replicas, gradients_, plan.gradients.bytes);
 }
 
 ParameterStore::Staging ParameterStore::planStaging(const PlanConfig& plan, const Layout& layout, View memory) {

@@ -92,6 +92,8 @@ class ParameterStore {
   Status reduceMicroBatch(std::int64_t group, int unit);
   Lane::Ticket submit(Work work, const char* name, int unit, std::int64_t group = 0);
 
+  /// The ranges that collectives go over again and again are announced to a device's library.
+  void announceBuffers(const MemoryPlan& plan);
   static Staging planStaging(const PlanConfig& plan, const Layout& layout, View memory);
   std::vector<GatherGroup> planGathers() const;
   bool staged() const { return plan_.parameterSharding > 1 || plan_.gradientSharding > 1; }
@@ -115,6 +117,7 @@ class ParameterStore {
   Backend& backend_;
   GroupSet& groups_;
   const std::uint64_t seed_;
+  std::vector<Announcement> announcements_;  ///< go last, before the arena
   View parameters_, gradients_, firstMoment_, secondMoment_, master_;
   std::int64_t gradientBytes_ = 0;
   Workspace reduceWorkspace_, laneWorkspace_;

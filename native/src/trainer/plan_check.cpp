@@ -108,10 +108,6 @@ void checkHeads(const Config& c) {
 void checkDevice(const Config& c) {
   if (c.device == DeviceKind::cpu) return;
   constexpr std::int64_t kLargestHead = 256;
-  if (c.plan.worldSize() > 1) {
-    throw Failure(Problem{StatusCode::planUnsupported, "device cuda runs one rank; the plan has " + std::to_string(c.plan.worldSize()),
-                          "device", "\"cuda\"", "plan for one rank, or set device to cpu"});
-  }
   if (c.model.headSize() > kLargestHead) {
     refuse(StatusCode::planUnsupported, "model.heads", c.model.heads,
            "gives heads of " + std::to_string(c.model.headSize()) + "; device cuda computes heads of at most " + std::to_string(kLargestHead),

@@ -165,6 +165,9 @@ RunEnd train(const Run& r, Trainer& trainer) {
   } catch (const AgreedFailure&) {
     if (checkpoints) checkpoints->finish(false);  // all ranks came here: what is being written can still be put in place
     throw;
+  } catch (...) {
+    trainer.abandon();  // the writing thread would wait for a copy behind what waits for ranks that are gone
+    throw;
   }
   if (r.rank == 0) emitDone(progress.done, progress.loss, progress.terminated ? "terminated" : "completed");
   return progress.terminated ? RunEnd::terminated : RunEnd::completed;
@@ -182,6 +185,7 @@ RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts
   std::unique_ptr<Trainer> trainer;
   try {
     trainer = std::make_unique<Trainer>(config, rank, ranks, &activity);
+    watch.beforeTheEnd([&trainer] { trainer->abandon(); });
     const RunEnd end = train({config, rank, hosts, terminate, activity, watch}, *trainer);
     watch.end();
     return end;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <future>
 #include <thread>
 
 #include "trainer/events.h"
@@ -19,6 +20,8 @@ namespace {
 void check(int code) {
   if (code != MPI_SUCCESS) throw Failure(StatusCode::communicationError, "the ranks cannot reach one another");
 }
+
+constexpr std::chrono::seconds kReleaseTime{3};
 
 [[noreturn]] void waitForTheEnd() {
   for (;;) pause();  // another thread is ending the process
@@ -82,6 +85,28 @@ void RunWatch::start(const WatchdogLimits& limits, const Activity& activity) {
   if (!problem.empty()) std::fprintf(stderr, "the run goes on without a watchdog: %s\n", problem.c_str());
 }
 
+void RunWatch::beforeTheEnd(std::function<void()> release) {
+  const std::lock_guard lock(mutex_);
+  release_ = std::move(release);
+}
+
+/// What is let go of may itself hang where the cause is a driver or a network: the job ends all the same.
+void RunWatch::release() {
+  std::function<void()> body;
+  {
+    const std::lock_guard lock(mutex_);
+    body = release_;
+  }
+  if (!body) return;
+  std::promise<void> done;
+  std::future<void> end = done.get_future();
+  std::thread([body = std::move(body), done = std::move(done)]() mutable {
+    body();
+    done.set_value();
+  }).detach();
+  static_cast<void>(end.wait_for(kReleaseTime));
+}
+
 void RunWatch::end() {
   member_.reset();
   hub_.reset();
@@ -95,6 +120,7 @@ void RunWatch::lost(const LostRank& lost) {
   emitError({StatusCode::communicationError, lost.description, "", "",
              "look at that rank's host and at its standard error; the run goes on from its last checkpoint"},
             lost.rank);
+  release();
   abandon_(exitCodeOf(StatusCode::communicationError));
   waitForTheEnd();
 }
@@ -106,6 +132,7 @@ void RunWatch::fail(const Problem& problem) {
   if (told_.exchange(true)) waitForTheEnd();
   end();
   emitError(problem, rank_);
+  release();
   abandon_(exitCodeOf(problem.code));
   waitForTheEnd();
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 
 #include "trainer/config.h"
 #include "trainer/failure.h"
@@ -20,6 +21,10 @@ class RunWatch {
   /// that cannot reach one another by TCP go on without, and say so on standard error.
   RunWatch(const Config& config, int rank, const Activity& activity, Abandon abandon);
 
+  /// Called before the job is ended because of a lost rank or an error, by the thread that ends it: lets go of what waits for
+  /// other ranks, so that a device is not left with work that never ends. The job waits a few seconds for it at most.
+  void beforeTheEnd(std::function<void()> release);
+
   /// Host and stage of a rank.
   const RankIdentity& identity(int rank) const { return identities_[static_cast<std::size_t>(rank)]; }
   /// Whether all ranks are on one host.
@@ -34,11 +39,14 @@ class RunWatch {
   void shareIdentities(const Config& config);
   void start(const WatchdogLimits& limits, const Activity& activity);
   void lost(const LostRank& lost);
+  void release();
 
   const int rank_;
   const Abandon abandon_;
   double verdictSeconds_ = 0;  ///< within which a lost rank is found
   std::vector<RankIdentity> identities_;
+  std::mutex mutex_;                 ///< of release_
+  std::function<void()> release_;
   std::atomic<bool> told_{false};  ///< this process has written its error
   std::unique_ptr<WatchdogHub> hub_;
   std::unique_ptr<WatchdogMember> member_;

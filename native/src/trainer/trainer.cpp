@@ -17,7 +17,7 @@ namespace {
 std::unique_ptr<Backend> openBackend(const Config& config) {
   if (config.device == DeviceKind::cpu) return createCpuBackend(config.threadsPerRank);
   std::unique_ptr<Backend> backend;
-  if (const Status status = openCudaBackend({0, config.deterministic}, &backend); !status.ok()) {
+  if (const Status status = openCudaBackend({localRank(), config.deterministic}, &backend); !status.ok()) {
     throw Failure(Problem{status.code(), status.message(), "device", "\"cuda\"",
                           "run where there is an NVIDIA GPU and its libraries, or set device to cpu"});
   }
@@ -30,19 +30,23 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
     : config_(config),
       rank_(rank),
       layout_(config.model, config.plan, positionOf(config.mesh, rank)),
-      whole_(Layout::whole(config.model)),
-      backend_(openBackend(config)) {
+      whole_(Layout::whole(config.model)) {
   groups_.activity = activity == nullptr ? &unwatched_ : activity;
-  createGroups(config_, rank, ranks, &groups_);
-  stagePlans_ = planStages(config_, *backend_);
-  // Before the arena there is no planned scratch: the few words of the agreements below have their own.
-  std::vector<std::byte> early(static_cast<std::size_t>(groups_.world.reduceWorkspaceBytes() + kAlignmentBytes));
-  const auto address = reinterpret_cast<std::uintptr_t>(early.data());
-  reduceWorkspace_ = {early.data() + (alignUp(static_cast<std::int64_t>(address), kAlignmentBytes) -
+  createWorld(config_, ranks, &groups_);
+  // Before the arena there is no planned scratch, and on a device none that the program may touch: words that all ranks compare
+  // have their own.
+  hostScratch_.resize(static_cast<std::size_t>(groups_.world.reduceWorkspaceBytes() + kAlignmentBytes));
+  const auto address = reinterpret_cast<std::uintptr_t>(hostScratch_.data());
+  reduceWorkspace_ = {hostScratch_.data() + (alignUp(static_cast<std::int64_t>(address), kAlignmentBytes) -
                                       static_cast<std::int64_t>(address)),
                       groups_.world.reduceWorkspaceBytes()};
-  // The recorder exists already, and is a line of its own.
-  runtimeBytes_ = maximum(residentBytes()) - (activity == nullptr ? 0 : timelineBytes(config_));
+  agree(groups_.world, reduceWorkspace_, [&] { backend_ = openBackend(config_); });
+  startDeviceGroups(groups_.world, reduceWorkspace_, backend_->groups());
+  createGroups(config_, rank, ranks, backend_->groups(), &groups_);
+  stagePlans_ = planStages(config_, *backend_);
+  // The recorder exists already, and is a line of its own. A device's context and libraries are in its memory before the arena is.
+  const std::int64_t onDevice = backend_->memory().occupancy().takenBytes;
+  runtimeBytes_ = maximum(onDevice > 0 ? onDevice : residentBytes() - (activity == nullptr ? 0 : timelineBytes(config_)));
   if (backend_->memory().hostReads()) addCheckpointStaging(config_, runtimeBytes_, &stagePlans_);
   const MemoryPlan& plan = stagePlans_.plans[static_cast<std::size_t>(layout_.position().stage)];
   agree(groups_.world, reduceWorkspace_, [&] {
@@ -50,12 +54,19 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
     data_.open(config_.data, config_.model.vocabularySize, config_.sequenceLengthTokens);
     require(arena_.create(plan.arenaBytes(), backend_->memory()));
   });
-  reduceWorkspace_ = {viewOf(arena_, plan.reduceWorkspace, DataType::byte).data, plan.reduceWorkspace.bytes};
+  if (backend_->memory().hostReads()) {
+    reduceWorkspace_ = {viewOf(arena_, plan.reduceWorkspace, DataType::byte).data, plan.reduceWorkspace.bytes};
+    std::vector<std::byte>().swap(hostScratch_);
+  }
   parameters_ = std::make_unique<ParameterStore>(config_, layout_, plan, arena_, *backend_, groups_);
   checkpointStaging_ = viewOf(arena_, plan.checkpointStaging, DataType::float32);
   if (!backend_->memory().hostReads() && config_.checkpoint) {  // files are written from the program's memory only
-    hostStaging_.resize(static_cast<std::size_t>(3 * savedElementsBound(layout_, groups_.replicas.size())));
-    checkpointStaging_ = {hostStaging_.data(), DataType::float32};
+    agree(groups_.world, reduceWorkspace_, [&] {
+      void* staging = nullptr;
+      checkpointCopies_ = backend_->createBackgroundCopies();
+      require(checkpointCopies_->allocate(3 * 4 * savedElementsBound(layout_, groups_.replicas.size()), &staging));
+      checkpointStaging_ = {staging, DataType::float32};
+    });
   }
   model_ = std::make_unique<Model>(config_, layout_, plan, arena_, *backend_, groups_, *parameters_);
   reader_ = std::make_unique<BatchReader>(config_, data_, sequencePlaceOf(config_, rank), groups_.data.index(),
@@ -148,6 +159,7 @@ StepResult Trainer::step(std::int64_t number) {
   if (o.clipGlobalNorm > 0 && result.gradientNorm > o.clipGlobalNorm) {
     settings.gradientScale = static_cast<float>(o.clipGlobalNorm / result.gradientNorm);
   }
+  if (checkpointCopies_) require(checkpointCopies_->settle());  // a checkpoint may still be copied from what is updated here
   parameters_->update(settings);
   result.exposedCommunicationSeconds = groups_.exposedCommunicationSeconds;
   // Waiting for the lane is waiting for what the lane is busy with, and counts once.

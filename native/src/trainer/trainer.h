@@ -45,11 +45,18 @@ class Trainer {
   /// Safetensors file of every logical tensor's gradient of the last step and its loss (rank 0 writes). Collective.
   void dumpGradients(const std::string& path, double loss);
 
+  /// From any thread: whatever of a device's waits for other ranks ends, with an error. Nothing can be trained after it.
+  void abandon() noexcept {
+    if (DeviceGroups* const groups = backend_->groups(); groups != nullptr) groups->abort();
+  }
+
   /// Largest of a value over the ranks. Collective.
   std::int64_t maximum(std::int64_t value);
   Workspace reduceWorkspace() const { return reduceWorkspace_; }
   /// Where a checkpoint is copied to before it is written; empty when it is written in the step loop.
   View checkpointStaging() const { return checkpointStaging_; }
+  /// Of a device: what copies there beside the next step; null: a copy is made at once.
+  BackgroundCopies* checkpointCopies() const { return checkpointCopies_.get(); }
   MemorySpace& memory() { return backend_->memory(); }
 
   const Config& config() const { return config_; }
@@ -81,9 +88,10 @@ class Trainer {
   Arena arena_;
   TokenFile data_;
   std::int64_t realTokens_ = 0;  ///< of this rank's part of the global batch
-  Workspace reduceWorkspace_;
+  Workspace reduceWorkspace_;  ///< of `world`, in the program's memory
+  std::vector<std::byte> hostScratch_;
   View checkpointStaging_;  ///< in the program's memory
-  std::vector<float> hostStaging_;  ///< where the arena is not
+  std::unique_ptr<BackgroundCopies> checkpointCopies_;
   std::unique_ptr<ParameterStore> parameters_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<BatchReader> reader_;

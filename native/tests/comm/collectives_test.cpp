@@ -199,7 +199,7 @@ TEST(Lane, CollectivesOfTwoGroupsRunBesideEachOther) {
   Scratch a(first.reduceWorkspaceBytes()), b(second.reduceWorkspaceBytes());
   const std::int64_t n = 60000;
   std::vector<float> x(static_cast<std::size_t>(n), 1.f), y(static_cast<std::size_t>(n), 2.f);
-  Lane lane;
+  ThreadLane lane;
   for (int i = 0; i < 5; ++i) {
     const auto ticket = lane.submit([&] {
       return first.allReduce({x.data(), DataType::float32}, n, ReduceOperation::sum, a.workspace());

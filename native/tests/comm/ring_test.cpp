@@ -11,8 +11,8 @@ namespace {
 TEST(RingExchange, PassesMessagesAroundInOrder) {
   const Communicator group = makeGroup(reversedRanks());
   const int size = group.size();
-  Lane lane;
-  for (Lane* driver : {static_cast<Lane*>(nullptr), &lane}) {
+  ThreadLane lane;
+  for (Lane* driver : {static_cast<Lane*>(nullptr), static_cast<Lane*>(&lane)}) {
     if (size == 1) break;
     RingExchange ring(group, 5, 4 * 100000, driver);
     std::vector<std::int32_t> held(100000, group.index()), next(held.size());
@@ -172,9 +172,9 @@ TEST_P(RingAttentionTest, IsTheAttentionOfOneRank) {
   const ConstView firstView = p().documents ? ConstView{ownFirst.data(), DataType::int32} : ConstView{};
   const Tensor ownQ = share(q, query, query + gap), ownK = share(k, key, key + gap), ownV = share(v, key, key + gap),
                ownGO = share(gO, query, query + gap);
-  Lane lane;
+  ThreadLane lane;
   std::vector<std::vector<std::byte>> bits[2];
-  for (Lane* driver : {static_cast<Lane*>(nullptr), &lane}) {
+  for (Lane* driver : {static_cast<Lane*>(nullptr), static_cast<Lane*>(&lane)}) {
     Scratch ringStaging(RingAttention::stagingBytes(shape, group.size()) + 64);
     Scratch ringScratch(RingAttention::scratchBytes(shape, group.size(), *backend) + 64);
     RingAttention ring(*backend, group, shape, aligned(ringStaging), aligned(ringScratch), driver);

@@ -75,7 +75,7 @@ TEST(ExactSum, CancelsExactlyAndCoversItsRange) {
 
 TEST(Lane, RunsInOrderAndWaitsForTheTicket) {
   std::vector<int> order;
-  Lane lane;
+  ThreadLane lane;
   Lane::Ticket last = 0;
   for (int i = 0; i < 1000; ++i) {
     last = lane.submit([&order, i] {
@@ -89,7 +89,7 @@ TEST(Lane, RunsInOrderAndWaitsForTheTicket) {
 }
 
 TEST(Lane, FirstErrorStaysAndLaterJobsDoNotRun) {
-  Lane lane;
+  ThreadLane lane;
   bool ran = false;
   lane.submit([] { return Status(StatusCode::communicationError, "first"); });
   const auto ticket = lane.submit([&ran] {

@@ -1,9 +1,11 @@
 // The trainer's program with device cuda: what it says where something is missing, and whole runs on the model of a device, which
 // ends a program that touches the device's memory by itself.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 
 #include "../trainer/program.h"
 
@@ -14,12 +16,16 @@ class DeviceProgram : public Program {
  protected:
   void SetUp() override {
     Program::SetUp();
+    if (const char* const given = std::getenv("INTERNEVO_NCCL_LIBRARY"); given != nullptr) ncclOfTheMachine_ = given;
     config_.watchdog.reset();
     config_.checkpoint.reset();
     use(planOf(2, 2, false, 1, 1, 1, 1, 1));
     config_.steps = 3;
   }
-  void TearDown() override { unsetenv("INTERNEVO_CUDA_LIBRARY"), unsetenv("CUDA_VISIBLE_DEVICES"); }
+  void TearDown() override {
+    unsetenv("INTERNEVO_CUDA_LIBRARY"), unsetenv("CUDA_VISIBLE_DEVICES"), unsetenv("INTERNEVO_NCCL_LIBRARY");
+    if (ncclOfTheMachine_) setenv("INTERNEVO_NCCL_LIBRARY", ncclOfTheMachine_->c_str(), 1);
+  }
 
   Result runWith(const std::string& library) {
     setenv("INTERNEVO_CUDA_LIBRARY", library.c_str(), 1);
@@ -34,6 +40,7 @@ class DeviceProgram : public Program {
     const std::string witness = directory_.file("opened");
     fs::remove(witness);
     setenv("INTERNEVO_MODEL_OPENED", witness.c_str(), 1);
+    setenv("INTERNEVO_NCCL_LIBRARY", INTERNEVO_NCCL_MODEL, 1);
     const Result result = runWith(INTERNEVO_MODEL_LIBRARY);
     unsetenv("INTERNEVO_MODEL_OPENED");
     EXPECT_TRUE(fs::exists(witness)) << "the model was not opened";
@@ -61,6 +68,8 @@ class DeviceProgram : public Program {
     }
     return worst;
   }
+
+  std::optional<std::string> ncclOfTheMachine_;  ///< that the test was started with
 
   /// float32 differs by the order of sums only; bfloat16 is at most twice as far from float32 as the CPU's.
   void expectTheCpusRun() {
@@ -104,9 +113,12 @@ TEST_F(DeviceProgram, HeadsThatAreTooLargeAreRefused) {
   expectError(runWith(INTERNEVO_MODEL_LIBRARY), 2, "plan_unsupported", "heads of 258; device cuda computes heads of at most 256");
 }
 
-TEST_F(DeviceProgram, APlanOfSeveralRanksIsRefused) {
+TEST_F(DeviceProgram, SeveralRanksWithoutNcclAreTold) {
   use(planOf(2, 2, false, 2, 1, 1, 1, 1));
-  expectError(runWith(INTERNEVO_MODEL_LIBRARY), 2, "plan_unsupported", "device cuda runs one rank; the plan has 2");
+  setenv("INTERNEVO_NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1);
+  expectError(runWith(INTERNEVO_MODEL_LIBRARY), 2, "bad_config", "several GPUs need NCCL, and /nowhere/libnccl.so.2 cannot be opened");
+  setenv("INTERNEVO_NCCL_LIBRARY", "libm.so.6", 1);
+  expectError(runWith(INTERNEVO_MODEL_LIBRARY), 2, "bad_config", "libm.so.6 has no ncclGetVersion");
 }
 
 #ifdef INTERNEVO_CUDA_LIBRARY_FILE
@@ -161,6 +173,128 @@ TEST_F(DeviceProgram, ACheckpointOfTheModelGoesOnWithTheSameBitsAndOnTheCpu) {
   ASSERT_EQ(onCpu.status, 0);
   EXPECT_EQ(onCpu.named("started")[0]["resumedFromStep"], 2);
   for (const auto& [step, loss] : onCpu.losses()) EXPECT_NEAR(loss, whole.losses().at(step), 1e-5 * loss);
+}
+
+/// The files of a run that ended there: nothing came after its last checkpoint.
+TEST_F(DeviceProgram, ACheckpointCopiedBesideTheNextStepHoldsTheWeightsOfItsStep) {
+  use(planOf(2, 2, false, 1, 1, 1, 1, 1));
+  std::map<int, std::map<std::string, std::string>> ended;
+  for (const int steps : {1, 2}) {
+    config_.checkpoint = CheckpointConfig{directory_.file("ended-" + std::to_string(steps)), 10, 3, true};
+    config_.steps = steps;
+    ASSERT_EQ(runOnModel().status, 0);
+    ended[steps] = shards(steps);
+    ASSERT_FALSE(ended[steps].empty());
+  }
+  EXPECT_NE(ended[1], ended[2]);
+  config_.steps = 3;
+  for (const char* const order : {"first", "last", "mixed"}) {
+    setenv("INTERNEVO_MODEL_STREAMS", order, 1);
+    config_.checkpoint = CheckpointConfig{directory_.file(order), 1, 3, true};
+    const Result result = runOnModel();
+    unsetenv("INTERNEVO_MODEL_STREAMS");
+    ASSERT_EQ(result.status, 0) << Json(result.named("error"));
+    for (const int step : {1, 2}) EXPECT_EQ(shards(step), ended[step]) << order << ": step " << step;
+  }
+}
+
+// ---- several ranks: names begin with SeveralRanks, which native/gpu-check asks for ------------------------------------------------
+
+/// One plan of each kind of communication, with the overlap that gives it a lane of its own.
+TEST_F(DeviceProgram, SeveralRanksOnTheModelAreTheCpusRun) {
+  PlanConfig sharded = planOf(1, 2, false, 2, 1, 2, 1, 1), ulysses = planOf(2, 2, true, 1, 2, 1, 1, 2), ring = planOf(2, 2, false, 1, 2, 2, 1, 1);
+  sharded.forwardOverlap = ForwardOverlap::interLayer, sharded.backwardOverlap = BackwardOverlap::intraLayer;
+  ring.contextParallel = 2, ring.forwardOverlap = ForwardOverlap::block, ring.backwardOverlap = BackwardOverlap::block;
+  PlanConfig tensor = planOf(2, 2, false, 1, 2, 1, 1, 1);
+  tensor.tensorParallel = 2;
+  for (const PlanConfig& plan : {sharded, ulysses, ring, tensor, stagedPlan(2, 2, 1, 1, 1, 1)}) {
+    use(plan);
+    expectTheCpusRun();
+  }
+}
+
+TEST_F(DeviceProgram, SeveralRanksOnTheModelResumeUnderAnotherPlan) {
+  config_.checkpoint = CheckpointConfig{directory_.file("ck"), 2, 3, true};
+  config_.steps = 4;
+  use(planOf(1, 2, false, 2, 1, 2, 1, 1));
+  const Result whole = runOnModel();
+  ASSERT_EQ(whole.status, 0) << Json(whole.named("error"));
+  const auto last = shards(4);
+  fs::remove_all(checkpointPath(4));
+  const Result again = runOnModel();
+  ASSERT_EQ(again.status, 0);
+  EXPECT_EQ(again.named("started")[0]["resumedFromStep"], 2);
+  EXPECT_EQ(shards(4), last) << "the same plan goes on with the same bits";
+  fs::remove_all(checkpointPath(4));
+  use(stagedPlan(2, 2, 1, 1, 1, 1));
+  const Result staged = runOnModel();
+  ASSERT_EQ(staged.status, 0);
+  EXPECT_EQ(staged.named("started")[0]["resumedFromStep"], 2);
+  for (const auto& [step, loss] : staged.losses()) EXPECT_NEAR(loss, whole.losses().at(step), 1e-5 * loss);
+}
+
+/// The model ends a program that lets a communicator or memory go while ranges are registered.
+TEST_F(DeviceProgram, SeveralRanksRegisterTheirBuffersAndGiveThemBack) {
+  if (std::getenv("INTERNEVO_CHECKED_LIBRARY") != nullptr) return;  // what NCCL has registered it does not tell
+  PlanConfig plan = planOf(1, 2, false, 2, 1, 2, 1, 1);
+  plan.forwardOverlap = ForwardOverlap::interLayer, plan.backwardOverlap = BackwardOverlap::intraLayer;
+  const PlanConfig updated = planOf(2, 2, false, 2, 1, 1, 1, 2);
+  const auto count = [](const std::string& text, const std::string& word) {
+    std::size_t found = 0;
+    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+    return found;
+  };
+  for (const bool windows : {false, true}) {
+    for (const PlanConfig& each : {plan, updated}) {
+      use(each);
+      const std::string witness = directory_.file("registered");
+      fs::remove(witness);
+      setenv("INTERNEVO_NCCL_MODEL_REGISTERED", witness.c_str(), 1);
+      if (windows) setenv("INTERNEVO_NCCL_POLICY", "zero", 1);
+      const Result result = runOnModel();
+      unsetenv("INTERNEVO_NCCL_MODEL_REGISTERED"), unsetenv("INTERNEVO_NCCL_POLICY");
+      ASSERT_EQ(result.status, 0) << Json(result.named("error"));
+      const std::string told = readFile(witness);
+      EXPECT_GE(count(told, windows ? "window" : "buffer"), 4u) << told;
+      EXPECT_EQ(count(told, windows ? "buffer" : "window"), 0u) << told;
+      EXPECT_EQ(count(told, "gone"), count(told, "\n") / 2) << told;
+    }
+  }
+  setenv("INTERNEVO_NCCL_LIBRARY", INTERNEVO_NCCL_MODEL_OLD, 1);
+  ASSERT_EQ(runWith(INTERNEVO_MODEL_LIBRARY).status, 0);
+  EXPECT_EQ(count(readFile(directory_.file("stderr")), "takes no registered buffers: the run goes without them"), 1u);
+}
+
+TEST_F(DeviceProgram, SeveralRanksOnTheModelEndWhenOneIsKilledAndItIsNamed) {
+  PlanConfig plan = planOf(1, 2, false, 2, 1, 2, 1, 1);
+  plan.forwardOverlap = ForwardOverlap::interLayer, plan.backwardOverlap = BackwardOverlap::intraLayer;
+  use(plan);
+  config_.device = DeviceKind::cuda;
+  config_.watchdog = WatchdogLimits{};
+  config_.steps = 100000000;
+  if (const char* const checked = std::getenv("INTERNEVO_CHECKED_LIBRARY"); checked != nullptr) {
+    setenv("INTERNEVO_CUDA_LIBRARY", checked, 1);
+  } else {
+    setenv("INTERNEVO_CUDA_LIBRARY", INTERNEVO_MODEL_LIBRARY, 1), setenv("INTERNEVO_NCCL_LIBRARY", INTERNEVO_NCCL_MODEL, 1);
+  }
+  const std::string abandoned = directory_.file("abandoned");
+  setenv("INTERNEVO_NCCL_MODEL_ABORTED", abandoned.c_str(), 1);
+  Process process(command(2), directory_.file("stderr"));
+  unsetenv("INTERNEVO_NCCL_MODEL_ABORTED");
+  ASSERT_TRUE(process.readUntil([](const std::string& line) { return line.find("\"step\":2,") != std::string::npos; }));
+  const std::vector<pid_t> ranks = process.children("internevo-trainer");
+  ASSERT_EQ(ranks.size(), 2u);
+  for (const pid_t pid : ranks) {
+    if (readFile("/proc/" + std::to_string(pid) + "/environ").find("OMPI_COMM_WORLD_RANK=1") != std::string::npos) kill(pid, SIGKILL);
+  }
+  EXPECT_NE(process.finish(), 0);
+  Result result;
+  result.events = eventsOf(process.lines());
+  ASSERT_EQ(result.named("error").size(), 1u) << Json(result.named("error"));
+  EXPECT_EQ(result.named("error")[0]["rank"], 1);
+  for (const pid_t pid : ranks) EXPECT_TRUE(Process::gone(pid)) << "a rank outlived the job";
+  if (std::getenv("INTERNEVO_CHECKED_LIBRARY") != nullptr) return;
+  EXPECT_TRUE(fs::exists(abandoned)) << "communicators were not aborted before the end";
 }
 
 }  // namespace

@@ -209,7 +209,8 @@ void expectKernelIsReference(const Op& op, double tolerance = 2e-6) {
   }
 }
 
-/// bfloat16 storage: the error is at most twice that of the formula in float32, rounded on store.
+/// bfloat16 storage: the error is at most twice that of the formula in float32, rounded on store. A gradient that is exactly 0 (a
+/// query with one key) may keep the float32 rounding of sums that cancel, which come in another order.
 template <typename Op>
 void expectBfloat16IsAsGoodAsPlain(const Op& op) {
   constexpr DataType kType = DataType::bfloat16;
@@ -225,8 +226,10 @@ void expectBfloat16IsAsGoodAsPlain(const Op& op) {
   for (std::size_t t = 0; t < exactOut.size(); ++t) {
     EXPECT_LE(rmsError(result.outputs[t], exactOut[t]), 2 * rmsError(plainOut[t], exactOut[t])) << "output " << t;
   }
+  const double cancelled = gOut.empty() ? 0. : 1e-6 * rootMeanSquare(gOut[0]);
   for (std::size_t t = 0; t < exactGrad.size(); ++t) {
-    EXPECT_LE(rmsError(result.gradients[t], exactGrad[t]), 2 * rmsError(plainGrad[t], exactGrad[t]))
+    const double limit = std::max(2 * rmsError(plainGrad[t], exactGrad[t]), cancelled);
+    EXPECT_LE(rmsError(result.gradients[t], exactGrad[t]), limit)
         << "gradient of input " << t;
   }
 }

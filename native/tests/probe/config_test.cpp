@@ -35,6 +35,11 @@ TEST(ProbeConfig, ReadsEveryField) {
   ASSERT_EQ(config.overlaps.size(), 1u);
   EXPECT_EQ(config.overlaps[0].module.outputs, 3);
   EXPECT_EQ(config.overlaps[0].collective.bytes, 1);
+  EXPECT_EQ(config.deviceKind, DeviceKind::cpu) << "unless the document names another";
+  Json onGpus = valid();
+  onGpus["deviceKind"] = "cuda";
+  ASSERT_TRUE(parseConfig(onGpus.dump(), 4, &config, &problem)) << problem.message;
+  EXPECT_EQ(config.deviceKind, DeviceKind::cuda);
 }
 
 struct Refusal {
@@ -62,6 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"unknown", R"([{"op":"add","path":"/extra","value":1}])", "extra"},
         Refusal{"unknownInside", R"([{"op":"add","path":"/modules/0/width","value":1}])", "modules[0].width"},
         Refusal{"missing", R"([{"op":"remove","path":"/device"}])", "device"},
+        Refusal{"deviceKind", R"([{"op":"add","path":"/deviceKind","value":"tpu"}])", "deviceKind"},
         Refusal{"protocol", R"([{"op":"replace","path":"/protocol","value":2}])", "protocol"},
         Refusal{"noTime", R"([{"op":"replace","path":"/maximumSeconds","value":0}])", "maximumSeconds"},
         Refusal{"fraction", R"([{"op":"replace","path":"/minimumSamples","value":1.5}])", "minimumSamples"},

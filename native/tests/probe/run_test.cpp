@@ -11,11 +11,20 @@
 namespace internevo::probe {
 namespace {
 
+#ifdef INTERNEVO_MODEL_LIBRARY  // the same on the model of a device (tests/cuda)
+constexpr DeviceKind kDevice = DeviceKind::cuda;
+const bool kLibraries = setenv("INTERNEVO_CUDA_LIBRARY", INTERNEVO_MODEL_LIBRARY, 1) == 0 &&
+                        setenv("INTERNEVO_NCCL_LIBRARY", INTERNEVO_NCCL_MODEL, 1) == 0;
+#else
+constexpr DeviceKind kDevice = DeviceKind::cpu;
+#endif
+
 Config quick() {
   Config config;
   config.minimumSamples = 3;
   config.maximumSeconds = 0.002;
   config.targetRelativeSpread = 0.5;
+  config.deviceKind = kDevice;
   return config;
 }
 
@@ -184,7 +193,7 @@ TEST(Timer, FollowsTheSlowestRank) {
 TEST(Modules, EveryShapeRuns) {
   const auto backend = createCpuBackend(1);
   for (const char* shape : kModules) {
-    Memory memory(std::int64_t{64} << 20);
+    Memory memory(std::int64_t{64} << 20, backend->memory());
     Work work;
     ASSERT_TRUE(prepareModule(module(shape), *backend, memory, &work).ok()) << shape;
     EXPECT_TRUE(work.run().ok()) << shape;

@@ -260,13 +260,13 @@ class Pool : public Overlap {
     layout_ = std::make_unique<Layout>(config_.model, config_.plan, Position{});
     groups_ = std::make_unique<GroupSet>();
     groups_->activity = &activity_;
-    createGroups(config_, worldRank(), everyRank(), groups_.get());
+    createGroups(config_, worldRank(), everyRank(), nullptr, groups_.get());
     shard_.resize(static_cast<std::size_t>(layout_->totalElements() / worldSize()));
     for (std::size_t i = 0; i < shard_.size(); ++i) shard_[i] = static_cast<float>(worldRank() * 1000000 + static_cast<int>(i));
     schedule_ = gatherSchedule(config_.plan, *layout_, pipelineSchedule(0, 1, 1, 1));
     const int slots = config_.plan.overlaps() ? 2 : 1;
     memory_.resize(static_cast<std::size_t>(slots * gatherSlotElements(schedule_, *layout_)));
-    lane_ = std::make_unique<CommunicationLane>(*groups_, config_.plan.overlaps());
+    lane_ = std::make_unique<CommunicationLane>(*backend_, *groups_, config_.plan.overlaps());
     pool_ = std::make_unique<GatherPool>(*layout_, schedule_, slots, View{memory_.data(), DataType::float32},
                                          View{shard_.data(), DataType::float32}, groups_->parameterShards, *groups_, *lane_);
   }
@@ -281,6 +281,7 @@ class Pool : public Overlap {
   }
 
   Activity activity_{10000};
+  std::unique_ptr<Backend> backend_ = createCpuBackend(1);
   std::unique_ptr<Layout> layout_;
   std::unique_ptr<GroupSet> groups_;
   std::vector<float> shard_, memory_;

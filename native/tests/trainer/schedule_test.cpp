@@ -166,6 +166,25 @@ TEST(PipelineSchedule, NeverStopsWithOneBufferADirectionAndSendsThatWaitForTheir
   }
 }
 
+/// Between devices messages have no tags: what a stage sends in a pass comes to its neighbour in the order in which that one takes it.
+TEST(PipelineSchedule, MessagesOfAPassAreTakenInTheOrderInWhichTheyAreSent) {
+  for (const Shape& s : shapes()) {
+    for (int stage = 0; stage < s.stages && s.stages > 1; ++stage) {
+      for (const Pass pass : {Pass::forward, Pass::backward}) {
+        const int neighbour = (stage + (pass == Pass::forward ? 1 : s.stages - 1)) % s.stages;
+        std::vector<PipelineOperation> sent, taken;
+        for (const PipelineOperation& o : pipelineSchedule(stage, s.stages, s.microBatches, s.chunks)) {
+          if (o.pass == pass && sends(o, stage, s.stages, s.chunks)) sent.push_back(receiverOf(o, stage, s.stages));
+        }
+        for (const PipelineOperation& o : pipelineSchedule(neighbour, s.stages, s.microBatches, s.chunks)) {
+          if (o.pass == pass && receives(o, neighbour, s.stages, s.chunks)) taken.push_back(o);
+        }
+        EXPECT_EQ(sent, taken) << nameOf(s) << " stage " << stage;
+      }
+    }
+  }
+}
+
 // ---- the ring of buffers -------------------------------------------------------------------------------------------
 
 bool apart(const RingPlace& a, std::int64_t sizeOfA, const RingPlace& b, std::int64_t sizeOfB) {

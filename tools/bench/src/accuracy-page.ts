@@ -142,7 +142,7 @@ export async function writeAccuracyPage(directory: string, result: AccuracyResul
     "![Predicted and measured](images/accuracy-scatter.svg)",
     "![Errors](images/accuracy-errors.svg)",
     table(["place", "job", "plans", "mean size of errors", "mean of errors", "worst", "τ", "τ with ties", "predicted ties", "noise", "fastest to slowest", "within range", "best is predicted", "predicted first slower by", "chosen slower by"], summary),
-    "τ with ties: plans whose predicted ranges touch count as ties, and measured times that differ by less than the noise, which is the median over the plans of how far its runs lie apart. Chosen: the candidate whose first run was fastest, as trials choose.",
+    "τ with ties: plans whose predicted ranges touch count as ties, and measured times that differ by less than the noise, which is the median over the plans of how far its runs lie apart. Chosen: as trials choose, the candidate whose run was fastest, after a second run of those that the first does not tell apart.",
     kindsTable(rows),
     "The largest errors:",
     table(["place", "job", "plan", "predicted place", "predicted ms", "measured ms", "error"], worst.map(({ row, one }) => [row.place, row.job, `\`${one.plan}\``, one.rank, (1e3 * one.predictedSeconds).toFixed(1), (1e3 * measuredOf(one)).toFixed(1), signed(timeErrorOf(one))])),

@@ -1,4 +1,4 @@
-import { quantile } from "../../../apps/trial-runner/src/measurement.ts";
+import { nearFastest, quantile } from "../../../apps/trial-runner/src/measurement.ts";
 
 /** A plan that was predicted and measured. */
 export interface Compared {
@@ -73,6 +73,13 @@ export function tauOf<T>(items: readonly T[], first: (a: T, b: T) => number, sec
 /** How far a plan's runs lie apart, in parts of their middle. */
 const apart = (one: Compared): number => (Math.max(...one.runs) - Math.min(...one.runs)) / measuredOf(one);
 
+/** What trials choose: every candidate runs once, and those that this does not tell apart once more; the first runs of each stand for these. */
+function chosenOf(candidates: readonly Compared[]): Compared {
+  const near = new Set(nearFastest(candidates.map((one) => ({ one, rank: one.rank, firstSeconds: one.runs[0] as number }))).map(({ one }) => one));
+  const seconds = (one: Compared): number => quantile(one.runs.slice(0, near.has(one) ? 2 : 1), 0.5);
+  return candidates.reduce((best, one) => (seconds(one) < seconds(best) ? one : best));
+}
+
 /** How well the plans of one job were predicted. @throws RangeError without a plan, or a candidate. */
 export function statisticsOf(compared: readonly Compared[]): Statistics {
   const candidates = compared.filter(({ candidate }) => candidate);
@@ -106,8 +113,7 @@ export function statisticsOf(compared: readonly Compared[]): Statistics {
     spread: Math.max(...times) / Math.min(...times) - 1,
     best: { plan: best.plan, predictedRank: best.rank, candidate: best.candidate },
     firstSlowerBy: slower(compared.reduce((first, one) => (one.rank < first.rank ? one : first))),
-    // Trials run every candidate once: the first run of each stands for it.
-    chosenSlowerBy: slower(fastestOf(candidates, ({ runs }) => runs[0] as number)),
+    chosenSlowerBy: slower(chosenOf(candidates)),
     bestCandidateSlowerBy: slower(fastestOf(candidates, measuredOf)),
   };
 }

@@ -1,7 +1,8 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { hiddenCommunication, mostPlaced, type Job } from "./hidden.ts";
-import { betweenNorms, type LaneEvent } from "./timeline.ts";
+import type { LaneEvent } from "@internevo/domain";
+import { betweenNorms } from "./timeline.ts";
 
 /** Whole seconds matched to whole seconds of computing by augmenting paths: the most there can be. */
 function mostMatched(jobs: readonly Job[]): number {

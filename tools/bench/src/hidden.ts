@@ -1,4 +1,4 @@
-import type { LaneEvent } from "./timeline.ts";
+import type { LaneEvent } from "@internevo/domain";
 
 /*
  * How much of the communication that could be hidden is hidden, from one rank's measured step: an update, and the passes after it.

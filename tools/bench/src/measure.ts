@@ -70,8 +70,8 @@ export async function profileOf(options: Place & { readonly cluster: Cluster; re
   return outcome.profile;
 }
 
-/** Measures this machine with the probe, for one job. */
-export const profileFor = (spec: JobSpec, directory: string): Promise<Profile> => profileOf({ cluster: spec.cluster, needed: requiredMeasurements(spec), directory });
+/** Measures a job's cluster with the probe, for this job. */
+export const profileFor = (spec: JobSpec, directory: string, place: Place = {}): Promise<Profile> => profileOf({ cluster: spec.cluster, needed: requiredMeasurements(spec), directory, ...place });
 
 /** What a run said: its start, and every step from the first. */
 export interface Observed {

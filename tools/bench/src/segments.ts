@@ -1,8 +1,8 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { CostModel, partsOf } from "@internevo/cost-model";
-import { planLabel, recomputedLayers, type JobSpec, type Plan, type Profile } from "@internevo/domain";
-import { readTimeline, SEGMENTS, stepParts, stepsOf, type Segment, type StepParts } from "@internevo/launcher";
+import { planLabel, recomputedLayers, stepsOf, type JobSpec, type Plan, type Profile } from "@internevo/domain";
+import { readTimeline, SEGMENTS, stepParts, type Segment, type StepParts } from "@internevo/launcher";
 import { overlayTraces, simulateStep, toTrace, type MeasuredEvent } from "@internevo/simulator";
 import { quantile } from "../../../apps/trial-runner/src/measurement.ts";
 import { datasetOf, observePlan, type Place } from "./measure.ts";

@@ -1,6 +1,6 @@
-import type { LaneEvent, LaneStep } from "@internevo/launcher";
+import type { LaneEvent, LaneStep } from "@internevo/domain";
 
-export { readTimeline, type LaneEvent } from "@internevo/launcher";
+export { readTimeline } from "@internevo/launcher";
 
 /** The event that every step has between its passes and its update, before which the communication lane has run empty. */
 const NORM = "all-reduce loss and gradient norm";

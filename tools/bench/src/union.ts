@@ -30,5 +30,5 @@ export function unionOf(needs: readonly RequiredMeasurements[]): RequiredMeasure
     const known = overlaps.get(key);
     if (!known || bytes > known.collective.bytes) overlaps.set(key, request);
   }
-  return { slices: once(needs.flatMap(({ slices }) => slices)), modules: once(needs.flatMap(({ modules }) => modules)), collectives, overlaps: [...overlaps.values()] };
+  return { slices: once(needs.flatMap(({ slices }) => slices)), sliceLayers: Math.max(...needs.map(({ sliceLayers }) => sliceLayers)), modules: once(needs.flatMap(({ modules }) => modules)), collectives, overlaps: [...overlaps.values()] };
 }

@@ -51,7 +51,7 @@ export interface SlurmStand {
   startRest(): Promise<string | undefined>;
   /** Waits until so many nodes can take jobs. */
   untilUp(nodes: number, seconds?: number): Promise<void>;
-  logs(): string;
+  logs(this: void): string;
   stop(): Promise<void>;
 }
 

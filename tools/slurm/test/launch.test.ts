@@ -1,14 +1,15 @@
 import { spawn } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
-import { launchRanks, readSlurmRecord, type LaunchOptions, type NativeProgram } from "@internevo/launcher";
+import type { SlurmSettings } from "@internevo/domain";
+import { launchRanks, readSlurmRecord, type LaunchOptions, type NativeProgram, type SlurmRecord } from "@internevo/launcher";
 import { Type, type TSchema } from "typebox";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { jobsOf } from "../../../libs/launcher/src/slurm/control.ts";
+import { slurmTools } from "../../../libs/launcher/src/slurm/cli.ts";
 import { whyImpossible } from "../src/stand.ts";
-import { createSite, type Site } from "./slurm-world.ts";
+import { createSite, linesOf, until, type Site } from "./slurm-world.ts";
 
 const impossible = whyImpossible();
 if (impossible !== undefined) console.warn(`The tests of launches on Slurm are skipped: ${impossible}`);
@@ -19,6 +20,11 @@ const RANK = "${PMIX_RANK:-${OMPI_COMM_WORLD_RANK:?}}";
 /** One line that no other rank's word cuts in two. */
 const HELLO = `printf '{"event":"hello","rank":%s,"host":"%s","text":"%s"}\\n' ${RANK} "$(hostname)" "\${WORD:-}"`;
 const DONE = `printf '{"event":"done"}\\n'`;
+/** Until the test says {@link go}. */
+const WAIT = "until [ -e $(dirname $0)/go ]; do sleep 0.05; done";
+
+/** Does something when so many events have come. */
+const atEvent = (count: number, then: () => void): (() => void) => () => void (--count === 0 && then());
 
 describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
   let site: Site;
@@ -32,14 +38,15 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
   });
   afterEach(async () => {
     await site.slurm.slurm("scancel", "--user=root");
-    for (const end = performance.now() + 30_000; (await jobs()).some(({ state }) => ["RUNNING", "PENDING", "COMPLETING"].includes(state)); await sleep(100)) if (performance.now() > end) throw new Error(site.slurm.logs());
+    await until("no job is left", 30, async () => (await site.jobs()).every(({ state }) => !["RUNNING", "PENDING", "COMPLETING"].includes(state)), site.slurm.logs);
     rmSync(directory, { recursive: true, force: true });
   });
 
-  const jobs = async () => jobsOf(JSON.parse(await site.slurm.slurm("squeue", "--json"))).sort((a, b) => a.id - b.id);
+  const go = (): void => writeFileSync(join(directory, "go"), "");
+  /** Written once: a file that is being started cannot be written. */
   const program = (body: string): Program => {
-    const path = join(directory, "program");
-    writeFileSync(path, `#!/bin/bash\n${body}\n`, { mode: 0o755 });
+    const path = join(directory, `program-${createHash("sha256").update(body).digest("hex").slice(0, 8)}`);
+    if (!existsSync(path)) writeFileSync(path, `#!/bin/bash\n${body}\n`, { mode: 0o755 });
     return { name: "program", path, configSchema: Type.Any(), eventSchema: Type.Any() };
   };
   const runDirectory = (): string => join(directory, "run");
@@ -50,7 +57,11 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
     const logs: string[] = [];
     const outcome = await launchRanks<Program>({
       program: program(body), config: { any: 1 }, ranks: 4, ranksPerNode: 2, threadsPerRank: 1, launcher: "slurm", slurm: { ...site.settings, ...slurm }, runDirectory: runDirectory(),
-      onQueue: (message) => queue.push(message), onLog: (line) => logs.push(line), ...over,
+      onLog: (line) => logs.push(line), ...over,
+      onQueue: (message) => {
+        queue.push(message);
+        over.onQueue?.(message);
+      },
       onEvent: (event, isRepeated) => {
         events.push(event as Said);
         over.onEvent?.(event, isRepeated);
@@ -60,7 +71,11 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
   }
 
   it.each(["srun", "mpirun"] as const)("places ranks by the mesh with %s: consecutive ranks fill a node, in the order of the allocation", async (start) => {
-    const { outcome, events, queue } = await launch(`sleep 1; ${HELLO}; [ ${RANK} = 0 ] && { sleep 1; ${DONE}; }; exit 0`, { slurm: { start, ...(start === "mpirun" ? { mpirun: ["mpirun", "--allow-run-as-root"] } : {}) } });
+    const leave = await site.occupy();
+    const { outcome, events, queue } = await launch(`${HELLO}; ${WAIT}; [ ${RANK} = 0 ] && ${DONE}; exit 0`, {
+      slurm: { start, ...(start === "mpirun" ? { mpirun: ["mpirun", "--allow-run-as-root"] } : {}) },
+      onQueue: (message) => void (message.startsWith("waits") ? leave() : / runs on /.test(message) && go()),
+    });
     expect(outcome).toMatchObject({ status: "completed", exitCode: 0 });
     const hosts = events.filter(({ event }) => event === "hello").sort((a, b) => a.rank - b.rank).map(({ host }) => host);
     expect(hosts).toEqual(["n1", "n1", "n2", "n2"]);
@@ -81,62 +96,75 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
   });
 
   it("tells every rank of the wish for an orderly end, and ends them when they take too long", async () => {
+    // The wish is heard by ranks that have begun.
     const stop = new AbortController();
-    const { outcome } = await launch(`stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.1; done`, { signal: stop.signal, onEvent: () => stop.abort() });
+    const { outcome } = await launch(`stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.1; done`, { signal: stop.signal, onEvent: atEvent(4, () => stop.abort()) });
     expect(outcome).toMatchObject({ status: "stopped", graceful: true, exitCode: 75 });
     const again = new AbortController();
-    const deaf = await launch(`trap '' USR1; ${HELLO}; while :; do sleep 0.1; done`, { signal: again.signal, graceSeconds: 1, onEvent: () => again.abort() });
+    const deaf = await launch(`trap '' USR1; ${HELLO}; while :; do sleep 0.1; done`, { signal: again.signal, graceSeconds: 1, onEvent: atEvent(4, () => again.abort()) });
     expect(deaf.outcome).toMatchObject({ status: "stopped", graceful: false });
-    expect((await jobs()).every(({ state }) => state !== "RUNNING")).toBe(true);
+    expect((await site.jobs()).every(({ state }) => state !== "RUNNING")).toBe(true);
   });
 
-  it("lets ranks save before the time limit comes, and says so", async () => {
-    const { outcome } = await launch(`stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.1; done`, { ranks: 2, slurm: { timeLimitSeconds: 60, saveSeconds: 30 } });
+  it("lets ranks save before the time limit comes, and says so; refuses meanwhile what can never run, with words and a remedy", async () => {
+    const refused = async (what: string, over: Options, slurm: Partial<SlurmSettings>, words: RegExp): Promise<void> => {
+      const { outcome } = await launch(HELLO, { runDirectory: join(directory, what), ...over, slurm: { nodeLossSeconds: 1, ...slurm } });
+      expect(outcome, what).toMatchObject({ status: "failed", failure: { code: "not-started", message: expect.stringMatching(words), remedy: expect.any(String) } });
+    };
+    // Slurm looks at time limits every half minute only.
+    const limited = launch(`stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.1; done`, { ranks: 2, slurm: { timeLimitSeconds: 60, saveSeconds: 30 } });
+    await Promise.all([
+      refused("more nodes than there are", { ranks: 18, ranksPerNode: 2 }, {}, /^Slurm will never start job \d+: it needs 9 nodes, and partition main has 3$/),
+      refused("a partition that is none", {}, { partition: "nowhere" }, /^Slurm refuses the job: .*partition/),
+      refused("more time than the partition gives", { ranks: 2 }, { partition: "short", timeLimitSeconds: 3600 }, /^Slurm will never start job \d+: it asks for more time than its partition allows \(PartitionTimeLimit\)$/),
+      refused("more nodes than the partition has", {}, { partition: "short" }, /^Slurm will never start job \d+: it needs 2 nodes, and partition short has 1$/),
+    ]);
+    const { outcome } = await limited;
+    expect((await site.jobs()).filter(({ state }) => state === "PENDING")).toEqual([]);
     expect(outcome).toMatchObject({ status: "failed", exitCode: 75, failure: { code: "rank-lost", message: expect.stringMatching(/^Slurm job \d+ has ended in order, with a checkpoint: its time limit was near/) } });
-    expect((await jobs()).at(-1)?.state).toBe("FAILED");
-  });
+    const id = Number(/job (\d+)/.exec(outcome.status === "failed" ? outcome.failure.message : "")?.[1]);
+    await until("Slurm says that it failed", 30, async () => (await site.jobs()).find((job) => job.id === id)?.state === "FAILED", site.slurm.logs);
+  }, 120_000);
 
   it("cancels a job that waits, and says meanwhile why it waits and when it is expected to start", async () => {
-    await site.slurm.slurm("sbatch", "--exclusive", "--nodes=3", "--time=10", "--job-name=other", "--output=/dev/null", "--wrap=sleep 600");
+    await site.occupy();
     const stop = new AbortController();
     const { outcome, queue, events } = await launch(HELLO, {
       killSignal: stop.signal, timeoutSeconds: 600,
       onQueue: (message) => {
-        queue_.push(message);
         if (/the nodes that it needs are busy; Slurm expects it to start at \d{4}-\d\d-\d\d \d\d:\d\d UTC/.test(message)) stop.abort();
       },
     });
     expect(outcome).toMatchObject({ status: "stopped", graceful: false });
-    expect([queue, events]).toEqual([[], []]);
-    expect(queue_.at(-1)).toMatch(/^waits in Slurm's queue as job \d+: the nodes that it needs are busy; Slurm expects/);
-    expect((await jobs()).find(({ name }) => name.startsWith("internevo-") && name !== "other" && ["PENDING", "RUNNING"].includes(name))).toBeUndefined();
-    expect((await jobs()).at(-1)?.state).toBe("CANCELLED");
+    expect(events).toEqual([]);
+    expect(queue.at(-1)).toMatch(/^waits in Slurm's queue as job \d+: the nodes that it needs are busy; Slurm expects/);
+    expect((await site.jobs()).find(({ name, state }) => name.startsWith("internevo-") && ["PENDING", "RUNNING"].includes(state))).toBeUndefined();
+    expect((await site.jobs()).at(-1)?.state).toBe("CANCELLED");
   });
-  const queue_: string[] = [];
 
   it("takes a job back that does not start in time", async () => {
-    await site.slurm.slurm("sbatch", "--exclusive", "--nodes=3", "--job-name=other", "--output=/dev/null", "--wrap=sleep 600");
+    await site.occupy();
     const { outcome } = await launch(HELLO, { slurm: { queueLimitSeconds: 3 } });
     expect(outcome).toMatchObject({ status: "failed", failure: { code: "not-started", message: expect.stringMatching(/^Slurm did not start job \d+ within 3(\.00)? s: the nodes that it needs are busy$/), remedy: expect.stringContaining("queueLimitSeconds") } });
-    expect((await jobs()).at(-1)?.state).toBe("CANCELLED");
-  });
-
-  it.each([
-    ["more nodes than there are", { ranks: 18, ranksPerNode: 2 }, {}, /^Slurm will never start job \d+: it needs 9 nodes, and partition main has 3$/],
-    ["a partition that is none", {}, { partition: "nowhere" }, /^Slurm refuses the job: .*partition/],
-    ["more time than the partition gives", { ranks: 2 }, { partition: "short", timeLimitSeconds: 3600 }, /^Slurm will never start job \d+: it asks for more time than its partition allows \(PartitionTimeLimit\)$/],
-    ["more nodes than the partition has", {}, { partition: "short" }, /^Slurm will never start job \d+: it needs 2 nodes, and partition short has 1$/],
-  ])("refuses %s with words and a remedy", async (_, over, slurm, words) => {
-    const { outcome } = await launch(HELLO, { ...over, slurm: { nodeLossSeconds: 1, ...slurm } });
-    expect(outcome).toMatchObject({ status: "failed", failure: { code: "not-started", message: expect.stringMatching(words), remedy: expect.any(String) } });
-    expect((await jobs()).filter(({ state }) => state === "PENDING")).toEqual([]);
+    expect((await site.jobs()).at(-1)?.state).toBe("CANCELLED");
   });
 
   it("fails in words when a rank is killed, when the job is cancelled by others, and when a module is missing", async () => {
     const killed = await launch(`${HELLO}; [ ${RANK} = 3 ] && kill -KILL $$; sleep 600`, { slurm: { launchOptions: ["--wait=2"] } });
     expect(killed.outcome).toMatchObject({ status: "failed", failure: { code: "rank-lost", rank: 3, message: expect.stringMatching(/Slurm job \d+ on n\[1-2\]/) } });
     let id = "";
-    const cancelled = await launch(`${HELLO}; sleep 600`, { onQueue: (message) => (id = /job (\d+) runs/.exec(message)?.[1] ?? id), onEvent: () => void site.slurm.slurm("scancel", "--full", "--user=root", "--state=RUNNING") });
+    let hasBegun = false;
+    const cancelOnce = atEvent(1, () => void site.slurm.slurm("scancel", "--full", id));
+    const cancelled = await launch(`${HELLO}; sleep 600`, {
+      onEvent: () => {
+        hasBegun = true;
+        if (id !== "") cancelOnce();
+      },
+      onQueue: (message) => {
+        id = /job (\d+) runs/.exec(message)?.[1] ?? "";
+        if (hasBegun && id !== "") cancelOnce();
+      },
+    });
     expect(id).not.toBe("");
     expect(cancelled.outcome).toMatchObject({ status: "failed", failure: { code: "cancelled", message: expect.stringMatching(/it was cancelled in Slurm, and not by InternEvo/) } });
     const missing = await launch(HELLO, { slurm: { modules: ["no-such/1.0"] } });
@@ -162,14 +190,14 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
       });
       return { kill: async () => void (child.kill("SIGKILL"), await gone) };
     }
-    const internevoJobs = async () => (await jobs()).filter(({ name }) => name === `internevo-${readdirSync(runDirectory()).find((each) => /^[0-9a-f-]{36}$/.test(each))}`);
+    const internevoJobs = async () => (await site.jobs()).filter(({ name }) => name === `internevo-${readdirSync(runDirectory()).find((each) => /^[0-9a-f-]{36}$/.test(each))}`);
 
     it("is found again with everything that it said, and is submitted once", async () => {
-      const body = `${HELLO}; while [ ! -e ${join("$(dirname $0)", "go")} ]; do sleep 0.1; done; [ ${RANK} = 0 ] && ${DONE}; exit 0`;
+      const body = `${HELLO}; ${WAIT}; [ ${RANK} = 0 ] && ${DONE}; exit 0`;
       const first = await supervisor(program(body).path, "event");
-      await sleep(500);
+      await until("it is noted what was told", 20, () => (readSlurmRecord(runDirectory())?.seenBytes ?? 0) > 0);
       await first.kill();
-      writeFileSync(join(directory, "go"), "");
+      go();
       const repeated: boolean[] = [];
       const { outcome, events } = await launch(body, { onEvent: (_event, isRepeated) => repeated.push(isRepeated) });
       expect(outcome).toMatchObject({ status: "completed" });
@@ -181,7 +209,7 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
 
     it("is submitted once, whenever its supervisor is killed during the submission", async () => {
       // The answer of sbatch is lost: the job is there, and nobody knows its number.
-      await site.slurm.slurm("sbatch", "--exclusive", "--nodes=3", "--job-name=other", "--output=/dev/null", "--wrap=sleep 4");
+      const leave = await site.occupy();
       const body = `[ ${RANK} = 0 ] && ${DONE}; exit 0`;
       const first = await supervisor(program(body).path, "queue waits");
       await first.kill();
@@ -189,25 +217,22 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
       const record = JSON.parse(readFileSync(file, "utf8")) as { jobId: number | null };
       const submitted = record.jobId;
       writeFileSync(file, JSON.stringify({ ...record, jobId: null }));
-      const { outcome } = await launch(body);
+      const { outcome } = await launch(body, { onQueue: () => void leave() });
       expect(outcome).toMatchObject({ status: "completed" });
       expect((await internevoJobs()).map(({ id }) => id)).toEqual([submitted]);
     });
 
     it("runs once, even where it was submitted twice", async () => {
-      const body = `${HELLO}; sleep 2; [ ${RANK} = 0 ] && ${DONE}; exit 0`;
-      await site.slurm.slurm("sbatch", "--exclusive", "--nodes=3", "--job-name=other", "--output=/dev/null", "--wrap=sleep 3");
+      const body = `${HELLO}; ${WAIT}; [ ${RANK} = 0 ] && ${DONE}; exit 0`;
+      const leave = await site.occupy();
       const launched = launch(body, { ranks: 2 });
-      const record = async (): Promise<{ marker: string; directory: string; jobId: number | null }> => {
-        for (;;) {
-          const found = readSlurmRecord(runDirectory());
-          if (found && found.jobId !== null) return found;
-          await sleep(20);
-        }
-      };
-      const { marker, directory: submission } = await record();
+      await until("it is submitted", 20, () => typeof readSlurmRecord(runDirectory())?.jobId === "number");
+      const { marker, directory: submission } = readSlurmRecord(runDirectory()) as SlurmRecord;
       // Late, as if the network had kept it.
       await site.slurm.slurm("sbatch", "--exclusive", "--nodes=1", "--ntasks=2", `--job-name=internevo-${marker}`, "--output=/dev/null", join(submission, "job.sh"));
+      await leave();
+      await until("one of the two has ended, and the other runs", 30, async () => (await internevoJobs()).filter(({ state }) => state === "RUNNING").length === 1 && (await internevoJobs()).filter(({ state }) => state === "PENDING").length === 0);
+      go();
       const { outcome, events } = await launched;
       expect(outcome).toMatchObject({ status: "completed" });
       expect(events.filter(({ event }) => event === "hello")).toHaveLength(2);
@@ -218,32 +243,37 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
       await first.kill();
       const { outcome } = await launch(`${DONE}`, { ranks: 1, label: "another" });
       expect(outcome).toMatchObject({ status: "completed" });
-      expect((await jobs()).map(({ state }) => state)).not.toContain("RUNNING");
+      expect((await site.jobs()).map(({ state }) => state)).not.toContain("RUNNING");
     });
+  });
+
+  it("says in words that a site has no accounting, where that is asked", async () => {
+    expect(await slurmTools().accounted(1, "internevo-none")).toMatch(/accounting storage is disabled/i);
   });
 
   // The last: nodes come back to a new controller one after the other.
   it("survives a controller that is gone, and one that comes back", async () => {
-    let restarted: Promise<void> | undefined;
-    const { outcome, queue } = await launch(`${HELLO}; sleep 6; [ ${RANK} = 0 ] && ${DONE}; exit 0`, {
-      onEvent: () => {
-        restarted ??= (async () => {
-          await site.slurm.killController();
-          await sleep(4000);
-          await site.slurm.startController();
-        })();
-      },
-    });
-    await restarted;
+    /** A question of this process waits for its answer. */
+    const isAsking = (): boolean => readdirSync("/proc").some((pid) => /^\d+$/.test(pid) && (linesOf(join("/proc", pid, "stat"))[0] ?? "").includes(`(squeue) S ${process.pid} `));
+    let killed: Promise<void> | undefined;
+    let told = 0;
+    const launched = launch(`${HELLO}; ${WAIT}; [ ${RANK} = 0 ] && ${DONE}; exit 0`, { onEvent: () => void (killed ??= site.slurm.killController()), onQueue: () => void (told += 1) });
+    await until("the ranks have begun", 60, () => killed !== undefined);
+    await killed;
+    await until("Slurm is asked in vain", 30, isAsking);
+    await site.slurm.startController();
+    await until("the launch tells of its job", 60, () => told > 0, site.slurm.logs);
+    go();
+    const { outcome, queue } = await launched;
     expect(outcome).toMatchObject({ status: "completed" });
     expect(queue.length).toBeGreaterThan(0);
-    const earlier = new Set((await jobs()).map(({ id }) => id));
+    await until("the controller answers", 60, () => site.jobs().then(() => true, () => false), site.slurm.logs);
+    const earlier = new Set((await site.jobs()).map(({ id }) => id));
     await site.slurm.killController();
-    const submitted = launch(`${DONE}`, { ranks: 1 });
-    await sleep(3000);
+    const submitted = launch(DONE, { ranks: 1 });
+    await until("Slurm is asked in vain", 30, isAsking);
     await site.slurm.startController();
-    const late = await submitted;
-    expect(late.outcome).toMatchObject({ status: "completed" });
-    expect((await jobs()).filter(({ id }) => !earlier.has(id))).toHaveLength(1);
+    expect((await submitted).outcome).toMatchObject({ status: "completed" });
+    expect((await site.jobs()).filter(({ id }) => !earlier.has(id))).toHaveLength(1);
   }, 100_000);
 });

@@ -33,14 +33,18 @@ describe.skipIf(impossible !== undefined)("a launch through slurmrestd", () => {
   });
 
   async function launch(body: string, over: Partial<LaunchOptions<Program>> = {}) {
-    const path = join(directory, "program");
+    const path = join(mkdtempSync(join(directory, "program-")), "program");
     writeFileSync(path, `#!/bin/bash\n${body}\n`, { mode: 0o755 });
     const events: { event: string; host: string; text: string }[] = [];
     const queue: string[] = [];
     const outcome = await launchRanks<Program>({
       program: { name: "program", path, configSchema: Type.Any(), eventSchema: Type.Any() }, config: {}, ranks: 4, ranksPerNode: 2, threadsPerRank: 1, launcher: "slurm", runDirectory: join(directory, "run"),
       // slurmrestd hands no SLURM_CONF on to the job's commands.
-      slurm: { ...site.settings, rest: { url }, environment: { WORD: "it's", ...site.slurm.environment } }, onQueue: (message) => queue.push(message), ...over,
+      slurm: { ...site.settings, rest: { url }, environment: { WORD: "it's", ...site.slurm.environment } }, ...over,
+      onQueue: (message) => {
+        queue.push(message);
+        over.onQueue?.(message);
+      },
       onEvent: (event, isRepeated) => {
         events.push(event as (typeof events)[number]);
         over.onEvent?.(event, isRepeated);
@@ -50,7 +54,8 @@ describe.skipIf(impossible !== undefined)("a launch through slurmrestd", () => {
   }
 
   it("runs ranks where the mesh wants them", async () => {
-    const { outcome, events, queue } = await launch(`${HELLO}; sleep 1; [ "$PMIX_RANK" = 0 ] && ${DONE}; exit 0`);
+    const go = join(directory, "go");
+    const { outcome, events, queue } = await launch(`${HELLO}; until [ -e ${go} ]; do sleep 0.05; done; [ "$PMIX_RANK" = 0 ] && ${DONE}; exit 0`, { onQueue: (message) => void (/ runs on /.test(message) && writeFileSync(go, "")) });
     expect(outcome).toMatchObject({ status: "completed" });
     expect(events.filter(({ event }) => event === "hello").map(({ host, text }) => `${host} ${text}`).sort()).toEqual(["n1 it's", "n1 it's", "n2 it's", "n2 it's"]);
     expect(queue.at(-1)).toMatch(/runs on n\[1-2\]$/);
@@ -58,7 +63,8 @@ describe.skipIf(impossible !== undefined)("a launch through slurmrestd", () => {
 
   it("asks for an orderly end, and cancels", async () => {
     const stop = new AbortController();
-    const asked = await launch(`stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.1; done`, { signal: stop.signal, onEvent: () => stop.abort() });
+    let begun = 0;
+    const asked = await launch(`stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.1; done`, { signal: stop.signal, onEvent: () => void (++begun === 4 && stop.abort()) });
     expect(asked.outcome).toMatchObject({ status: "stopped", graceful: true });
     const kill = new AbortController();
     const killed = await launch(`${HELLO}; sleep 600`, { killSignal: kill.signal, onEvent: () => kill.abort() });
@@ -69,10 +75,8 @@ describe.skipIf(impossible !== undefined)("a launch through slurmrestd", () => {
     const refused = await launch(HELLO, { slurm: { ...site.settings, rest: { url }, partition: "nowhere" } });
     expect(refused.outcome).toMatchObject({ status: "failed", failure: { code: "not-started", message: expect.stringMatching(/^Slurm refuses the job: .*partition/i) } });
     const kill = new AbortController();
-    const { queue, outcome } = await launch(HELLO, { killSignal: kill.signal, slurm: { ...site.settings, rest: { url: `unix:${directory}/nobody` } }, onQueue: (message) => (said.push(message), kill.abort()) });
-    expect(queue).toEqual([]);
-    expect(said[0]).toMatch(/^Slurm does not answer \(slurmrestd does not answer: .*\); the job is submitted when it does$/);
+    const { queue, outcome } = await launch(HELLO, { killSignal: kill.signal, slurm: { ...site.settings, rest: { url: `unix:${directory}/nobody` } }, onQueue: () => kill.abort() });
+    expect(queue[0]).toMatch(/^Slurm does not answer \(slurmrestd does not answer: .*\); the job is submitted when it does$/);
     expect(outcome).toMatchObject({ status: "stopped" });
   }, 100_000);
-  const said: string[] = [];
 });

@@ -1,19 +1,43 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { SlurmSettings } from "@internevo/domain";
+import { jobsOf, type SlurmJob } from "../../../libs/launcher/src/slurm/control.ts";
+import { createBrake, type Brake } from "../../../libs/stages/test/brake.ts";
 import { startSlurm, type SlurmOptions, type SlurmStand } from "../src/stand.ts";
 
 export interface Site {
   readonly slurm: SlurmStand;
-  /** For INTERNEVO_CLUSTERS: the cluster's name in it is `site`. */
+  /** For INTERNEVO_CLUSTERS: the cluster is `site` in it, and `held` and `slowed` with a brake. */
   readonly clustersFile: string;
   readonly settings: SlurmSettings;
+  /** All jobs that Slurm knows, oldest first. */
+  jobs(): Promise<SlurmJob[]>;
+  readonly held: Brake;
+  readonly slowed: Brake;
+  /** Takes all nodes away from whoever comes next, and waits until it has them. @returns what gives them back. */
+  occupy(): Promise<() => Promise<unknown>>;
   close(): Promise<void>;
 }
 
 /** What every test asks of its site: quick looks, no more waiting than needed. */
-export const QUICK: SlurmSettings = { pollSeconds: 0.5, nodeLossSeconds: 10, saveSeconds: 20 };
+export const QUICK: SlurmSettings = { pollSeconds: 0.5, nodeLossSeconds: 3, saveSeconds: 20 };
+
+/** Waits for a condition. @throws Error that says what was waited for. */
+export async function until(what: string, seconds: number, holds: () => Promise<boolean> | boolean, more: () => string = () => ""): Promise<void> {
+  for (const end = performance.now() + seconds * 1000; !(await holds()); await sleep(50)) if (performance.now() > end) throw new Error(`waited ${seconds} s in vain until ${what}\n${more()}`);
+}
+
+/** Lines of a file; none where it is not there. */
+export function linesOf(path: string): string[] {
+  try {
+    return readFileSync(path, "utf8").split("\n").slice(0, -1);
+  } catch (error) {
+    if (["ENOENT", "ESRCH"].includes((error as NodeJS.ErrnoException).code ?? "")) return [];
+    throw error;
+  }
+}
 
 /** A Slurm cluster, and the file by which an installation knows it. The commands of this process use it. */
 export async function createSite(over: Partial<SlurmSettings> = {}, options: SlurmOptions = {}): Promise<Site> {
@@ -21,13 +45,23 @@ export async function createSite(over: Partial<SlurmSettings> = {}, options: Slu
   const directory = mkdtempSync(join(tmpdir(), "internevo-site-"));
   const clustersFile = join(directory, "clusters.json");
   const settings = { ...QUICK, ...over };
-  writeFileSync(clustersFile, JSON.stringify({ clusters: { site: { slurm: settings } } }));
+  const [held, slowed] = [createBrake(30, "hold"), createBrake(30)];
+  const braked = ({ command }: Brake) => ({ slurm: { ...settings, container: command } });
+  writeFileSync(clustersFile, JSON.stringify({ clusters: { site: { slurm: settings }, held: braked(held), slowed: braked(slowed) } }));
   process.env["SLURM_CONF"] = slurm.environment.SLURM_CONF;
+  const jobs = async (): Promise<SlurmJob[]> => jobsOf(JSON.parse(await slurm.slurm("squeue", "--json"))).sort((a, b) => a.id - b.id);
   return {
-    slurm, clustersFile, settings,
+    slurm, clustersFile, settings, jobs, held, slowed,
+    async occupy() {
+      const id = Number(await slurm.slurm("sbatch", "--parsable", "--exclusive", `--nodes=${slurm.nodes.length}`, "--time=10", "--job-name=other", "--output=/dev/null", "--wrap=sleep 600"));
+      await until(`job ${id} has all nodes`, 60, async () => (await jobs()).find((job) => job.id === id)?.state === "RUNNING", slurm.logs);
+      return () => slurm.slurm("scancel", String(id));
+    },
     async close() {
       delete process.env["SLURM_CONF"];
       await slurm.stop();
+      held.dispose();
+      slowed.dispose();
       rmSync(directory, { recursive: true, force: true });
     },
   };

@@ -22,6 +22,8 @@ export async function registerConsole(app: FastifyInstance, directory: string, m
       root: directory,
       wildcard: true,
       cacheControl: false,
+      // The build leaves `x.js.br` and `x.js.gz` beside `x.js`.
+      preCompressed: true,
       setHeaders(reply, path) {
         // Built files carry their content's hash in their name; the page that names them does not.
         reply.header("cache-control", path.includes("/assets/") ? "public, max-age=31536000, immutable" : "no-cache");

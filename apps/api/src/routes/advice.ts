@@ -3,14 +3,14 @@ import {
   CheapestClusterRequestSchema, CheapestClusterSchema, ExplainRequestSchema, ExplanationSchema, LargestSequenceRequestSchema, LargestSequenceSchema, MemoryRequestSchema, MOST_PARETO_POINTS, ParetoRequestSchema,
   ParetoSchema, PlanMemorySchema, SweepRequestSchema, SweepSchema, WhyNotRequestSchema, WhyNotSchema, type ClusterChoiceAnswer,
 } from "@internevo/contracts";
-import type { Candidate } from "@internevo/domain";
+import type { Candidate, Plan } from "@internevo/domain";
 import type { TSchema } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
 import { inTurns } from "../work/turns.ts";
 import { EXAMPLES } from "./advice-examples.ts";
 import { goneSignal } from "./gone.ts";
 import { answers, withExample } from "./shapes.ts";
-import { planOf, subjectOf, type SubjectSource } from "./subject.ts";
+import { planOf, plansOf, subjectOf, type SubjectSource } from "./subject.ts";
 
 /** Points of a front that are one turn of a thread. */
 const POINTS_A_TURN = 4;
@@ -30,7 +30,7 @@ function registerPlanQuestions(app: ApiInstance, source: SubjectSource): void {
   app.post("/plans/explain", question("plans", "How one plan wins over another, term by term", ExplainRequestSchema, EXAMPLES.explain, ExplanationSchema), async (request, reply) => {
     const gone = goneSignal(reply);
     const subject = await subjectOf(request.body, source);
-    const [a, b] = [await planOf(request.body.a, "a", subject, source, gone), await planOf(request.body.b, "b", subject, source, gone)];
+    const [a, b] = (await plansOf([{ choice: request.body.a, field: "a" }, { choice: request.body.b, field: "b" }], subject, source, gone)) as [Plan, Plan];
     return workers.advise<"explain">({ kind: "explain", ...subject, a, b }, gone);
   });
   app.post("/plans/memory", question("plans", "Predicted memory of a rank of every pipeline stage, by line", MemoryRequestSchema, EXAMPLES.memory, PlanMemorySchema), async (request, reply) => {

@@ -1,10 +1,10 @@
 import { ExportedConfigurationSchema, ExportRequestSchema, ImportAnswerSchema, ImportRequestSchema } from "@internevo/contracts";
 import { ProblemError, resolveJob } from "@internevo/domain";
 import { importedJob } from "@internevo/frameworks";
-import { namedProfile } from "@internevo/stages";
 import type { FastifyReply } from "fastify";
 import { strToU8, zipSync } from "fflate";
 import type { ApiInstance } from "../http/instance.ts";
+import { profileOfName } from "../profile-source.ts";
 import { EXAMPLES } from "./advice-examples.ts";
 import { goneSignal } from "./gone.ts";
 import { answers, withExample } from "./shapes.ts";
@@ -53,7 +53,7 @@ export function registerFrameworkRoutes(app: ApiInstance, source: SubjectSource)
       const gone = goneSignal(reply);
       const launch = { ...(nodes === undefined ? {} : { nodes }), ...(gpusPerNode === undefined ? {} : { gpusPerNode }) };
       const imported = await workers.advise<"import">({ kind: "import", framework, files, ...launch }, gone);
-      const profile = (await namedProfile(source.database.db, profileName, "profile")).profile;
+      const profile = await profileOfName(source.database.db, profileName, "profile");
       const memory = memoryPerGpu ?? profile.cluster.memoryPerGpuBytes;
       if (memory === undefined) throw new ProblemError("bad-request", "the memory of a GPU is not known", [{ field: "memoryPerGpu", message: "is missing, and the profile does not say it", remedy: "give for example 80GB" }]);
       const job = importedJob(imported, name, memory, profileName);

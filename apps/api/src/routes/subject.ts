@@ -1,7 +1,8 @@
 import type { AdviceSubject, PlanChoice } from "@internevo/contracts";
 import { parsePlanLabel, ProblemError, resolveJob, type JobSpec, type Plan, type Profile } from "@internevo/domain";
-import { getJob, getProfile, type Database } from "@internevo/store";
+import { getJob, type Database } from "@internevo/store";
 import type { Workers } from "../work/workers.ts";
+import { storedProfile } from "../profile-source.ts";
 import { innerJob } from "./inner-job.ts";
 
 export interface SubjectSource {
@@ -32,24 +33,45 @@ export async function specOf({ job, jobId }: AdviceSubject, { database }: Pick<S
 
 export async function subjectOf(asked: AdviceSubject, source: SubjectSource): Promise<Subject> {
   const { spec, profileId } = await specOf(asked, source);
-  const stored = asked.profile === undefined && profileId !== null ? await getProfile(source.database.db, profileId) : undefined;
-  return { spec, profile: stored?.profile ?? (await source.profileFor(spec, asked.profile)) };
+  const stored = asked.profile === undefined && profileId !== null ? await storedProfile(source.database.db, profileId) : undefined;
+  return { spec, profile: stored ?? (await source.profileFor(spec, asked.profile)) };
 }
 
-/** A plan as a request names it. @throws ProblemError `plan-invalid` */
-export async function planOf(choice: PlanChoice, field: string, { spec, profile }: Subject, { workers }: Pick<SubjectSource, "workers">, signal: AbortSignal): Promise<Plan> {
-  if (typeof choice === "object") return choice;
-  if (typeof choice === "string") {
-    try {
-      return parsePlanLabel(choice);
-    } catch (error) {
-      if (!(error instanceof ProblemError)) throw error;
-      throw new ProblemError(error.code, error.message, error.details.map((detail) => ({ ...detail, field })));
-    }
+/** A plan that a request names, and the field that names it. */
+export interface AskedPlan {
+  readonly choice: PlanChoice;
+  readonly field: string;
+}
+
+function planOfLabel(text: string, field: string): Plan {
+  try {
+    return parsePlanLabel(text);
+  } catch (error) {
+    if (!(error instanceof ProblemError)) throw error;
+    throw new ProblemError(error.code, error.message, error.details.map((detail) => ({ ...detail, field })));
   }
-  const { candidates } = await workers.plan({ spec, profile, top: choice }, signal);
-  const plan = candidates[choice - 1]?.plan;
-  if (plan) return plan;
-  const message = candidates.length === 0 ? "names no plan: none is feasible" : `is more than the ${candidates.length} plans that there are`;
-  throw new ProblemError("plan-invalid", `there is no plan of rank ${choice}`, [{ field, value: choice, message, remedy: candidates.length === 0 ? "ask why-not for a plan by its fields" : `give a rank from 1 to ${candidates.length}` }]);
+}
+
+/** Plans as a request names them; one search finds all that are named by their rank. @throws ProblemError `plan-invalid` */
+export async function plansOf(asked: readonly AskedPlan[], { spec, profile }: Subject, { workers }: Pick<SubjectSource, "workers">, signal: AbortSignal): Promise<Plan[]> {
+  const ranks = [...new Set(asked.flatMap(({ choice }) => (typeof choice === "number" ? [choice] : [])))];
+  const search = { spec, profile, top: Math.max(1, ...ranks) };
+  const listed = ranks.length === 0 ? [] : (await workers.plan({ ...search, ranks }, signal)).candidates;
+  const plans: Plan[] = [];
+  for (const { choice, field } of asked) {
+    const plan = typeof choice === "object" ? choice : typeof choice === "string" ? planOfLabel(choice, field) : listed.find(({ rank }) => rank === choice)?.plan;
+    if (plan === undefined) {
+      const { length } = (await workers.plan(search, signal)).candidates;
+      const message = length === 0 ? "names no plan: none is feasible" : `is more than the ${length} plans that there are`;
+      throw new ProblemError("plan-invalid", `there is no plan of rank ${choice as number}`, [{ field, value: choice, message, remedy: length === 0 ? "ask why-not for a plan by its fields" : `give a rank from 1 to ${length}` }]);
+    }
+    plans.push(plan);
+  }
+  return plans;
+}
+
+/** {@link plansOf} of one. */
+export async function planOf(choice: PlanChoice, field: string, subject: Subject, source: Pick<SubjectSource, "workers">, signal: AbortSignal): Promise<Plan> {
+  const [plan] = await plansOf([{ choice, field }], subject, source, signal);
+  return plan as Plan;
 }

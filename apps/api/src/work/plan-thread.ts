@@ -15,12 +15,12 @@ function giveWay(): void {
 }
 
 /** What runs on the threads of `workers.ts`: the answer, or null when the search takes more steps than the task may. */
-export async function plan({ spec, profile, top, locate, maximumSteps }: LimitedPlanTask): Promise<WorkResult<PlanningResult> | null> {
+export async function plan({ spec, profile, top, ranks, locate, maximumSteps }: LimitedPlanTask): Promise<WorkResult<PlanningResult> | null> {
   if (maximumSteps === null) giveWay();
   try {
     return await resultOf(() => {
       try {
-        return planJob(spec, sharedProfile(profile), { top, ...(locate === undefined ? {} : { locate }), ...(maximumSteps === null ? {} : { maximumSteps }) });
+        return planJob(spec, sharedProfile(profile), { top, ...(ranks === undefined ? {} : { ranks }), ...(locate === undefined ? {} : { locate }), ...(maximumSteps === null ? {} : { maximumSteps }) });
       } catch (error) {
         throw error instanceof SearchLimitError && maximumSteps !== null ? new TooLong() : error;
       }

@@ -6,6 +6,8 @@ export interface PlanTask {
   readonly spec: JobSpec;
   readonly profile: Profile;
   readonly top: number;
+  /** Only the candidates of these ranks, up to `top`. */
+  readonly ranks?: readonly number[];
   /** A plan whose place is asked for. */
   readonly locate?: Plan;
 }

@@ -1,20 +1,12 @@
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { Writable } from "node:stream";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
+import { CostModel } from "@internevo/cost-model";
 import { axisValues } from "./advice.ts";
-import { run } from "../run.ts";
+import { cli } from "../../test/in-process.ts";
 
 const JOB = new URL("../../../../examples/paper/7b-32k.yaml", import.meta.url).pathname;
-
-async function cli(...args: string[]): Promise<{ status: number; stdout: string; stderr: string }> {
-  let stdout = "";
-  let stderr = "";
-  const into = (append: (text: string) => void) => new Writable({ write: (chunk: Buffer, _encoding, done) => (append(chunk.toString()), done()) });
-  const status = await run(args, { stdout: into((text) => (stdout += text)), stderr: into((text) => (stderr += text)), env: { NO_COLOR: "1" } });
-  return { status, stdout, stderr };
-}
 
 describe("advice", () => {
   it("says why a plan is rejected and what would make it feasible, as text and as JSON", async () => {
@@ -39,9 +31,22 @@ describe("advice", () => {
     expect((await cli("explain", JOB, "1", "3")).stdout).toMatch(/TIME OF A STEP[\s\S]*MEMORY OF THE FULLEST RANK[\s\S]*A is [\d.]+% faster/);
   });
 
+  it("searches once for two ranks, and predicts these plans only", async () => {
+    const searches = vi.spyOn(CostModel.prototype, "sliceTimes");
+    const predictions = vi.spyOn(CostModel.prototype, "predict");
+    await cli("plan", JOB, "--top", "1");
+    const once = searches.mock.calls.length;
+    predictions.mockClear();
+    searches.mockClear();
+    expect((await cli("explain", JOB, "2", "60")).status).toBe(0);
+    expect(predictions.mock.calls.length).toBeLessThanOrEqual(4);
+    expect(searches.mock.calls.length).toBeLessThan(1.5 * once);
+    vi.restoreAllMocks();
+  });
+
   it("gives a reason for near plans, and no raw numbers of bytes", async () => {
     const { stdout } = await cli("explain", JOB);
-    expect(stdout).toMatch(/A is 0\.0[1-9]% faster \(.* a step\): it saves .* of .*, and pays .* B needs [\d.]+ GiB less memory \(parameters/);
+    expect(stdout).toMatch(/A is 0\.0[1-9]% faster \(.* a step\): it saves .* of .*, and pays .* [AB] needs [\d.]+ [GM]iB less memory \([a-z]+/i);
     expect(stdout).toMatch(/The profile says no spread/);
     const longest = await cli("what-if", JOB, "--largest-sequence", "--unit", "262144");
     expect(longest.stdout).toMatch(/longest sequence: \d+ tokens \([\d.]+[kM]\)[\s\S]*needs at least [\d.]+ GiB a GPU, [\d.]+ [KMG]iB more than the 74\.5 GiB/);
@@ -63,7 +68,7 @@ describe("advice", () => {
   it("points to larger clusters where no deadline is met", async () => {
     const { status, stdout } = await cli("what-if", JOB, "--deadline", "10d", "--tokens", "2e12");
     expect(status).toBe(3);
-    expect(stdout).toMatch(/no cluster of 1, 2, 4, 8 or 16 nodes meets the deadline: the fastest, of 16 nodes, takes [\d.]+ h of 240\.0 h[\s\S]*--values 32\.\./);
+    expect(stdout).toMatch(/no cluster of 1, 2, 4, 8 or 16 nodes meets the deadline: the fastest, of 16 nodes, takes [\d.]+ d of 10\.0 d[\s\S]*--values 32\.\./);
   });
 
   it("answers what-if as CSV that other programs read", async () => {

@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { cheapestCluster, clusterSizes, explain, largestSequence, paretoFront, sweep, SWEEP_AXES, whyNot, type SweepAxis } from "@internevo/advisor";
 import { SHIPPED_PROFILES } from "@internevo/cost-model";
 import { assertWritable, writeWhole } from "../files.ts";
-import { parseBytes, ProblemError, resolveJob, type JobSpec, type Profile } from "@internevo/domain";
+import { parseBytes, ProblemError, resolveJob, type JobSpec, type Plan, type Profile } from "@internevo/domain";
 import { InvalidArgumentError, Option, type Command } from "commander";
 import { clustersChart, paretoChart, sweepChart } from "../advice-chart.ts";
 import { candidateRow, candidatesText, clustersText, csvText, explanationText, largestSequenceText, sweepText, whyNotText } from "../advice-view.ts";
@@ -10,12 +10,13 @@ import { integerArgument, numberArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { readJobFile } from "../job-input.ts";
-import { choosePlan } from "../plan-argument.ts";
+import { choosePlan, choosePlans } from "../plan-argument.ts";
 import { loadProfile } from "./plan.ts";
 
-const PLAN_HELP = "a plan: as tables show it, a JSON file, or its rank in the job's own search";
+export const PLAN_HELP = "a plan: as tables show it, a JSON file, or its rank in the job's own search";
 
-async function loadJob(path: string, profileName: string | undefined): Promise<{ job: JobSpec; profile: Profile }> {
+/** A job file, and what was measured of its cluster. */
+export async function loadJob(path: string, profileName: string | undefined): Promise<{ job: JobSpec; profile: Profile }> {
   const job = resolveJob(await readJobFile(path));
   return { job, profile: await loadProfile(profileName ?? job.cluster.profile, profileName === undefined ? "cluster.profile" : "--profile") };
 }
@@ -170,7 +171,8 @@ export function addAdvice(program: Command, context: Context): void {
     .addOption(profileOption())
     .action(async (path: string, a: string, b: string, options: { profile?: string }) => {
       const { job, profile } = await loadJob(path, options.profile);
-      const answer = explain(job, profile, await choosePlan(a, "A", job, profile, context), await choosePlan(b, "B", job, profile, context));
+      const [first, second] = (await choosePlans([{ text: a, field: "A" }, { text: b, field: "B" }], job, profile, context)) as [Plan, Plan];
+      const answer = explain(job, profile, first, second);
       const output = context.output();
       if (output.json) output.document(answer);
       else output.data(explanationText(answer, output.colors));

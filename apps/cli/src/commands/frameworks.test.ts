@@ -1,22 +1,13 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Writable } from "node:stream";
 import { afterAll, describe, expect, it } from "vitest";
-import { run } from "../run.ts";
+import { cli } from "../../test/in-process.ts";
 
 const JOB = new URL("../../../../examples/paper/7b-32k.yaml", import.meta.url).pathname;
 const PLAN = "b1 n4 a1 pp1 dp32 tp1 sp4 ps8 gs1 oss1 ovinter-layer/intra-layer";
 const folder = mkdtempSync(join(tmpdir(), "internevo-frameworks-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
-
-async function cli(...args: string[]): Promise<{ status: number; stdout: string; stderr: string }> {
-  let stdout = "";
-  let stderr = "";
-  const into = (append: (text: string) => void) => new Writable({ write: (chunk: Buffer, _encoding, done) => (append(chunk.toString()), done()) });
-  const status = await run(args, { stdout: into((text) => (stdout += text)), stderr: into((text) => (stderr += text)), env: { NO_COLOR: "1" } });
-  return { status, stdout, stderr };
-}
 
 describe("export and import", () => {
   it.each([["internevo", "config.py"], ["megatron", "pretrain.sh"], ["deepspeed", "pretrain.sh"], ["torchtitan", "train.toml"]] as const)("%s: what is exported is imported, and judged as the planner judges that plan", async (framework, first) => {
@@ -69,7 +60,7 @@ describe("export and import", () => {
     expect(document.predicted.peakMemoryBytes).toBeGreaterThan(60e9);
     // The best plan of the job, whose gradients are sharded and its parameters not: what is written shards as much.
     const best = await cli("export", JOB, "--framework", "internevo");
-    expect(best.stderr).toMatch(/not expressible: plan\.gradientSharding 32, written as 1: /);
+    expect(best.stderr).toMatch(/not expressible: plan\.gradientSharding \d+, written as 1: /);
     expect(best.stderr).not.toMatch(/warning/);
   });
 

@@ -1,6 +1,6 @@
 import { allPages } from "@internevo/client";
 import type { JobSummary } from "@internevo/contracts";
-import { formatSeconds, JOB_STATES, planLabel, type JobState, type Report, type StepMetric, type Trial } from "@internevo/domain";
+import { formatRuns, formatSeconds, JOB_STATES, planLabel, type JobState, type Report, type StepMetric, type Trial } from "@internevo/domain";
 import { Option, type Command } from "commander";
 import type { JobStreamEvent } from "@internevo/contracts";
 import type { Context } from "../context.ts";
@@ -62,7 +62,7 @@ function logLine(event: JobStreamEvent): string {
       }
       case "trial": {
         const trial = event.data["trial"] as Trial;
-        const result = trial.measured ? `, ${formatSeconds(trial.measured.stepTimeSeconds)} a step` : trial.failure ? `, ${trial.failure.code}: ${trial.failure.message}` : "";
+        const result = trial.measured ? `, ${formatSeconds(trial.measured.stepTimeSeconds)} a step${formatRuns(trial.measured)}` : trial.failure ? `, ${trial.failure.code}: ${trial.failure.message}` : "";
         return `#${trial.candidate.rank} ${planLabel(trial.candidate.plan)} ${trial.state}${result}`;
       }
       case "step": {

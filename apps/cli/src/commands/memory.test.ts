@@ -1,12 +1,11 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Writable } from "node:stream";
 import type { MemoryMap } from "@internevo/contracts";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { linesOf } from "../memory/regions.ts";
 import { StepClock } from "../memory/step-clock.ts";
-import { run } from "../run.ts";
+import { cliIn } from "../../test/in-process.ts";
 
 const JOB = new URL("../../../../examples/quickstart.yaml", import.meta.url).pathname;
 const PLANS = [
@@ -16,13 +15,7 @@ const PLANS = [
   "b1 n4 a0 pp1 dp1 tp2 sp2 ps1 gs1 oss1",
 ];
 
-async function cli(...args: string[]): Promise<{ status: number; stdout: string; stderr: string }> {
-  let stdout = "";
-  let stderr = "";
-  const into = (append: (text: string) => void) => new Writable({ write: (chunk: Buffer, _encoding, done) => (append(chunk.toString()), done()) });
-  const status = await run(args, { stdout: into((text) => (stdout += text)), stderr: into((text) => (stderr += text)), env: { ...process.env, NO_COLOR: "1" } });
-  return { status, stdout, stderr };
-}
+const cli = cliIn(process.env);
 
 async function mapOf(plan: string): Promise<MemoryMap> {
   const { status, stdout, stderr } = await cli("--json", "memory", JOB, "--plan", plan);

@@ -1,4 +1,4 @@
-import { ActionIcon, AppShell, Burger, Group, Menu, Text, useComputedColorScheme, useMantineColorScheme } from "@mantine/core";
+import { ActionIcon, Burger, Group, Text, useComputedColorScheme, useMantineColorScheme } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { Link, Outlet, useLocation } from "@tanstack/react-router";
 import { useEffect, useRef } from "react";
@@ -10,6 +10,7 @@ const PAGES = [
   { to: "/jobs", name: "Jobs" },
   { to: "/plan", name: "Plan" },
   { to: "/what-if", name: "What if" },
+  { to: "/import", name: "Import" },
   { to: "/workloads", name: "Workloads" },
   { to: "/clusters", name: "Clusters" },
   { to: "/dead-letters", name: "Dead letters", role: "admin" },
@@ -38,21 +39,20 @@ function SunAndMoon() {
   );
 }
 
+/** Opened, closed and left by the browser itself. */
 function Account() {
   const { name, role, signOut } = useSession();
   return (
-    <Menu position="bottom-end" width={220} withinPortal={false}>
-      <Menu.Target>
-        <button type="button" className="account" aria-label={`Signed in as ${name}, ${role}`}>
-          <span className="account-initial" aria-hidden="true">{name.charAt(0).toUpperCase()}</span>
-        </button>
-      </Menu.Target>
-      <Menu.Dropdown>
-        <Menu.Label>{name} · {role}</Menu.Label>
-        <Menu.Item component="a" href="/docs">API documentation</Menu.Item>
-        <Menu.Item onClick={() => signOut()}>Sign out</Menu.Item>
-      </Menu.Dropdown>
-    </Menu>
+    <>
+      <button type="button" className="account" popoverTarget="account" aria-label={`Signed in as ${name}, ${role}`}>
+        <span className="account-initial" aria-hidden="true">{name.charAt(0).toUpperCase()}</span>
+      </button>
+      <div id="account" popover="auto" className="account-card" role="group" aria-label="Account">
+        <p>{name} · {role}</p>
+        <a href="/docs">API documentation</a>
+        <button type="button" onClick={() => signOut()}>Sign out</button>
+      </div>
+    </>
   );
 }
 
@@ -67,9 +67,9 @@ export function Layout() {
     first.current = false;
   }, [pathname]);
   return (
-    <AppShell header={{ height: 52 }} padding={0}>
+    <>
       <a className="skip-link" href="#main" onClick={(event) => { event.preventDefault(); main.current?.focus(); }}>Skip to the content</a>
-      <AppShell.Header className="header">
+      <header className="header">
         <div className="header-inner">
           <Group gap="md" wrap="nowrap">
             <Burger hiddenFrom="sm" size="sm" opened={opened} onClick={toggle} aria-label={opened ? "Close the menu" : "Open the menu"} aria-expanded={opened} aria-controls="menu" />
@@ -82,12 +82,12 @@ export function Layout() {
           </Group>
         </div>
         {opened && <nav id="menu" aria-label="Main" className="nav-narrow"><Navigation onNavigate={close} /></nav>}
-      </AppShell.Header>
-      <AppShell.Main id="main" ref={main} tabIndex={-1} className="main">
+      </header>
+      <main id="main" ref={main} tabIndex={-1} className="main">
         <ConnectionBanner />
         <Outlet />
         <Text component="footer" size="xs" c="dimmed" className="footer">InternEvo plans, tries and trains. Times are in your time zone.</Text>
-      </AppShell.Main>
-    </AppShell>
+      </main>
+    </>
   );
 }

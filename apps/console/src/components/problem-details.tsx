@@ -19,7 +19,7 @@ export function ProblemDetails({ problem, lineOf }: { problem: Problem; lineOf?:
         return (
           <List.Item key={index}>
             <Code>{fault.field}</Code> {line !== undefined && <Text span size="xs" c="dimmed">(line {line}) </Text>}
-            {fault.value !== undefined && <><Code>{shown(fault.value)}</Code> </>}
+            {fault.value !== undefined && fault.value !== null && shown(fault.value) !== fault.field && <><Code>{shown(fault.value)}</Code> </>}
             {sentence(fault.message)} <Text span size="sm" fw={600}>To mend it: {sentence(fault.remedy)}</Text>
           </List.Item>
         );

@@ -1,4 +1,5 @@
 import type { JobDetail } from "@internevo/contracts";
+import { usesGpus } from "@internevo/domain";
 import { Alert, Code, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo } from "react";
@@ -99,7 +100,7 @@ function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
       {job.report && <Section title="Report"><FinalReport report={job.report} /></Section>}
       <ChosenPlan job={job} rows={rows} />
       {(job.attempts.length > 0 || steps.length > 0) && <Section title="Training"><Training job={live} steps={steps} /></Section>}
-      {job.attempts.length > 0 && <Section title="Attempts" folded={String(job.attempts.length)} about={job.attempts.length === 1 ? "No restart." : `${job.attempts.length - 1} ${job.attempts.length === 2 ? "restart" : "restarts"} from the last checkpoint.`}><Attempts attempts={job.attempts} /></Section>}
+      {job.attempts.length > 0 && <Section title="Attempts" folded={String(job.attempts.length)} about={job.attempts.length === 1 ? "No restart." : `${job.attempts.length - 1} ${job.attempts.length === 2 ? "restart" : "restarts"} from the last checkpoint.`}><Attempts job={job} /></Section>}
       <Planning job={job} rows={rows} />
       <Section title="Log" folded={feed.log.length === 1 ? "1 line" : `${feed.log.length} lines`}><LogTail lines={feed.log} ended={feed.ended} /></Section>
       <Section title="Job" folded>
@@ -110,7 +111,7 @@ function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
             { name: "Sequence", value: `${formatInteger(job.spec.sequenceLengthTokens)} tokens` },
             { name: "Batch", value: `${formatCount(job.spec.globalBatchTokens)} tokens`, note: "a step" },
             { name: "Precision", value: job.spec.precision },
-            { name: "Cluster", value: job.cluster, note: `${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ranks of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}` },
+            { name: "Cluster", value: job.cluster, note: `${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ${usesGpus(job.spec.cluster) ? "GPUs" : "ranks"} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}${job.spec.cluster.minNodes === undefined ? "" : `; ${job.spec.cluster.minNodes} nodes or more when some are lost`}` },
             { name: "Profile", value: job.profileId === null ? "–" : <LinkTo to="/clusters/$profileId" params={{ profileId: job.profileId }}>{job.planning?.profile ?? "measured"}</LinkTo> },
             { name: "Identity", value: <Code>{job.id}</Code>, wide: true },
             { name: "Trace", value: <Code>{job.traceId}</Code>, wide: true },

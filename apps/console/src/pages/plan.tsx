@@ -19,13 +19,13 @@ function Result({ result, subject }: { result: PlanningResult; subject: Subject 
   const candidates = list === "all" ? result.candidates : result.runnableCandidates;
   const rows = useMemo(() => candidateRows(candidates), [candidates]);
   const rowsKey = rows.map(({ key }) => key).join("\n");
-  const anyBarred = result.candidates.some(({ runnable }) => !runnable);
+  const isMixed = result.runnableCandidates.length > 0 && result.candidates.some(({ runnable }) => !runnable);
   return (
     <>
       {result.candidates.length > 0 ? (
         <>
           <Section title="Plans by predicted step time" about={`${result.job}, with profile ${result.profile}. Nothing was run or stored.`}>
-            {anyBarred && (
+            {isMixed && (
               <SegmentedControl
                 mb="xs" aria-label="Which plans" value={list} onChange={(value) => setList(value === "runnable" ? "runnable" : "all")}
                 data={[{ value: "all", label: "All plans" }, { value: "runnable", label: "Those the executor runs today" }]}

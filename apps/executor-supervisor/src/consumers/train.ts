@@ -1,14 +1,15 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
-import { formatBytes, planLabel, worldSize, type Attempt, type Candidate, type Failure } from "@internevo/domain";
+import { formatBytes, planLabel, type Attempt, type Candidate, type Failure } from "@internevo/domain";
 import { cancelSlurmLeftover, readSlurmRecord, type Dataset } from "@internevo/launcher";
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import { checkpointDirectory, failedJob, launchDirectory, launchResource, prepareTraining, recordTimeline, withStageFeed, type JobFeed, type TrainingSettings } from "@internevo/stages";
-import { allSteps, ensureRun, finishAttempt, listAttempts, listTrials, recordSteps, setAttemptResumedFrom, startAttempt, transitionJob, type Database } from "@internevo/store";
-import { discardCheckpointsBeyond } from "../checkpoints.ts";
+import { checkpointDirectory, failedJob, launchDirectory, launchResource, prepareTraining, recordTimeline, searchPlans, withStageFeed, type JobFeed, type TrainingSettings } from "@internevo/stages";
+import { allSteps, appendJobEvent, changeRunPlan, ensureRun, findRun, finishAttempt, getProfile, listAttempts, listTrials, recordSteps, setAttemptResumedFrom, startAttempt, transitionJob, type Database } from "@internevo/store";
+import { checkpointSteps, discardCheckpointsBeyond } from "../checkpoints.ts";
 import { reportOf } from "../report.ts";
 import { failureAfter } from "../restarts.ts";
 import { attemptLabel, runAttempt } from "../run-attempt.ts";
+import { changeWords, nodesOf, planForFewerNodes, specOn } from "../smaller-cluster.ts";
 
 export interface ExecutorSettings extends TrainingSettings {
   /** Ranks that say nothing for so long count as hung. */
@@ -24,7 +25,6 @@ interface Training {
   readonly database: Database;
   readonly context: CommandContext<"job.run">;
   readonly feed: JobFeed;
-  readonly chosen: Candidate;
   readonly runId: string;
   readonly dataset: Dataset;
 }
@@ -55,19 +55,60 @@ async function beginAttempt({ database, context, feed, runId }: Training, checkp
   return (await context.fenced((tx) => startAttempt(tx, runId))).number;
 }
 
-/** One start of the ranks, until they end. @returns undefined when training is complete, else why the ranks ended. */
-async function attemptOnce(training: Training): Promise<Failure | undefined> {
-  const { settings, context, feed, chosen, runId, dataset } = training;
+/** An attempt that did not complete. `replanned`: the next one has another plan, so that this one's failure says nothing of it. */
+interface Ended {
+  readonly failure: Failure;
+  readonly replanned?: boolean;
+}
+
+/**
+ * Too few nodes are left for the plan: the run gets one for those that are there, in the same transaction as the attempt ends, so that whoever
+ * goes on after a kill finds all of it or nothing.
+ */
+async function endForWantOfNodes(training: Training, candidate: Candidate, number: number, failure: Failure, nodesLeft: number): Promise<Ended> {
+  const { settings, database, context, feed, runId } = training;
   const { job, signal, log } = context;
+  const { spec } = job;
+  feed.progress("running", `plans again for the nodes that are left: ${nodesLeft}`, 0, spec.steps);
+  const stored = job.profileId === null ? undefined : await getProfile(database.db, job.profileId);
+  if (!stored) throw new Error(`the profile ${job.profileId ?? ""} of job ${job.id} is not stored any more`);
+  const search = (smaller: typeof spec, profile: typeof stored.profile) => searchPlans(smaller, profile, { top: 10, threadsPerRank: settings.threadsPerRank }, signal);
+  const smaller = await planForFewerNodes({ spec, profile: stored.profile, nodesLeft, failure, search });
+  if ("failure" in smaller) {
+    await context.fenced((tx) => finishAttempt(tx, runId, number, { state: "failed", failure }));
+    log.warn({ attempt: number, failure: smaller.failure }, "too few nodes are left");
+    feed.log("error", "executor-supervisor", `attempt ${number} failed: ${smaller.failure.message}`);
+    return { failure: smaller.failure };
+  }
+  const lastStored = await lastStoredStep(database, runId);
+  const fromStep = (await checkpointSteps(checkpointDirectory(settings.dataDirectory, job.id))).findLast((step) => step <= lastStored) ?? 0;
+  const message = changeWords({ nodes: nodesOf(candidate.plan, spec.cluster), plan: candidate.plan }, { nodes: smaller.nodes, plan: smaller.candidate.plan }, nodesLeft, fromStep);
+  await context.fenced(async (tx) => {
+    if (!(await finishAttempt(tx, runId, number, { state: "failed", failure }))) return;
+    await changeRunPlan(tx, runId, smaller.candidate);
+    await appendJobEvent(tx, job.id, "log", { level: "warn", source: "executor-supervisor", message });
+  });
+  log.warn({ attempt: number, nodes: smaller.nodes, plan: planLabel(smaller.candidate.plan), fromStep }, "planned again for fewer nodes");
+  return { failure, replanned: true };
+}
+
+/** One start of the ranks, until they end. @returns undefined when training is complete, else why the ranks ended. */
+async function attemptOnce(training: Training): Promise<Ended | undefined> {
+  const { settings, database, context, feed, runId, dataset } = training;
+  const { job, signal, log } = context;
+  const candidate = (await findRun(database.db, job.id))?.candidate;
+  if (!candidate) throw new Error(`the run of job ${job.id} is missing`);
+  const { plan } = candidate;
+  const spec = specOn(job.spec, nodesOf(plan, job.spec.cluster));
   const directory = checkpointDirectory(settings.dataDirectory, job.id);
   const runDirectory = launchDirectory(settings.dataDirectory, job.spec.cluster, job.id, "run");
   const left = await leftAttempt(training, runDirectory);
   const number = left ?? (await beginAttempt(training, directory, runDirectory));
-  log.info({ attempt: number, plan: planLabel(chosen.plan) }, left === undefined ? "training begins" : "training is found again");
+  log.info({ attempt: number, plan: planLabel(plan) }, left === undefined ? "training begins" : "training is found again");
   const outcome = await runAttempt({
     ...settings,
-    spec: job.spec,
-    plan: chosen.plan,
+    spec,
+    plan,
     dataset,
     attempt: number,
     timeline: await recordTimeline(settings.dataDirectory, job.id, `attempt-${number}`, job.spec.timeline),
@@ -90,10 +131,11 @@ async function attemptOnce(training: Training): Promise<Failure | undefined> {
     throw signal.reason;
   }
   const failure: Failure = outcome.status === "failed" ? outcome.failure : { code: "rank-lost", message: "the ranks were stopped from outside" };
+  if (outcome.status === "failed" && outcome.nodesLeft !== undefined && job.spec.cluster.minNodes !== undefined) return endForWantOfNodes(training, candidate, number, failure, outcome.nodesLeft);
   await context.fenced((tx) => finishAttempt(tx, runId, number, { state: "failed", failure }));
   log.warn({ attempt: number, failure }, "an attempt failed");
   feed.log("error", "executor-supervisor", `attempt ${number} failed: ${failure.message}`);
-  return failure;
+  return { failure };
 }
 
 /** Starts the ranks until training is complete. @returns the job's failure when starting again makes no sense. */
@@ -103,10 +145,10 @@ async function trainUntilDone(training: Training): Promise<Failure | undefined> 
     context.signal.throwIfAborted();
     const attempts: readonly Attempt[] = await listAttempts(database.db, runId);
     if (attempts.at(-1)?.state === "succeeded") return undefined;
-    const failure = await attemptOnce(training);
-    if (!failure) continue;
+    const ended = await attemptOnce(training);
+    if (!ended || ended.replanned) continue;
     const tried = await listAttempts(database.db, runId);
-    const end = failureAfter(tried, failure, settings.restartLimit);
+    const end = failureAfter(tried, ended.failure, settings.restartLimit);
     if (end) return end;
     await sleep(Math.min(30_000, 500 * 2 ** tried.filter((attempt) => attempt.state === "failed").length), undefined, { signal: context.signal });
   }
@@ -122,7 +164,7 @@ export const train = (settings: ExecutorSettings, database: Database) => async (
     await context.reserve(launchResource(job.spec.cluster, job.id), () => feed.progress("running", WAITS_FOR_CLUSTER, 0, job.spec.steps));
     feed.progress("running", "starts the ranks", 0, job.spec.steps);
     const run = await context.fenced((tx) => ensureRun(tx, job.id, chosen));
-    const failure = await trainUntilDone({ settings, database, context, feed, chosen, runId: run.id, dataset });
+    const failure = await trainUntilDone({ settings, database, context, feed, runId: run.id, dataset });
     if (failure) return failedJob(job.id, "running", failure);
     const report = reportOf({
       chosen,
@@ -130,7 +172,6 @@ export const train = (settings: ExecutorSettings, database: Database) => async (
       attempts: await listAttempts(database.db, run.id),
       trials: await listTrials(database.db, job.id),
       unigramEntropyNats: dataset.unigramEntropyNats,
-      ranks: worldSize(chosen.plan),
     });
     log.info({ report }, "training is complete");
     return async (tx) => void (await transitionJob(tx, { jobId: job.id, from: "running", to: "succeeded", report }));

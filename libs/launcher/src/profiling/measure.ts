@@ -2,13 +2,13 @@ import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { NATIVE_PROTOCOL, type ProbeConfig, type ProbeEvent } from "@internevo/contracts";
-import { ProfileSchema, validate, type Cluster, type Failure, type Placement, type Profile } from "@internevo/domain";
+import { ProfileSchema, usesGpus, validate, type Cluster, type Failure, type Placement, type Profile } from "@internevo/domain";
 import { launchTarget } from "../launch-hosts.ts";
 import { launchRanks } from "../launch.ts";
 import type { Probe, Trainer } from "../programs.ts";
 import { collectiveCurves, measurementCount, type Measurements } from "./measurements.ts";
 import { measureRuntime } from "./runtime.ts";
-import { measureSlices } from "./slices.ts";
+import { measureSlices, SLICE_ROUNDS } from "./slices.ts";
 
 /** How long the probe may take for one point, and how even its samples should be. */
 export interface ProbeEffort {
@@ -52,8 +52,8 @@ export async function programDigest(program: { readonly path: string }): Promise
 /** Ranks of a cluster: one a device. */
 export const clusterRankCount = (cluster: Cluster): number => cluster.nodes * cluster.gpusPerNode;
 
-export function probeConfig(options: Pick<MeasureProfileOptions, "needed" | "threadsPerRank" | "effort">): ProbeConfig {
-  const { needed, threadsPerRank, effort } = options;
+export function probeConfig(options: Pick<MeasureProfileOptions, "needed" | "threadsPerRank" | "effort" | "cluster">): ProbeConfig {
+  const { needed, threadsPerRank, effort, cluster } = options;
   return {
     protocol: NATIVE_PROTOCOL,
     threadsPerRank,
@@ -64,6 +64,7 @@ export function probeConfig(options: Pick<MeasureProfileOptions, "needed" | "thr
     modules: [...needed.modules],
     overlaps: needed.overlaps.map(({ module, collective: { op, bytes, groups, placement } }) => ({ module, collective: { op, bytes, groups, placement } })),
     device: true,
+    ...(usesGpus(cluster) ? { deviceKind: "cuda" as const } : {}),
   };
 }
 
@@ -121,8 +122,8 @@ export function assembleProfile(options: { events: readonly ProbeEvent[]; cluste
 export async function measureProfile(options: MeasureProfileOptions): Promise<MeasureProfileOutcome> {
   const { probe, cluster, needed } = options;
   const config = probeConfig(options);
-  const total = measurementCount(needed);
-  const probed = total - needed.slices.length;
+  const probed = measurementCount({ ...needed, slices: [] });
+  const total = probed + SLICE_ROUNDS * needed.slices.length;
   const events: ProbeEvent[] = [];
   const digest = await programDigest(probe);
   const ranks = clusterRankCount(cluster);
@@ -138,7 +139,7 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
     ...(options.onQueue ? { onQueue: options.onQueue } : {}),
     ...(options.onLog ? { onLog: options.onLog } : {}),
   };
-  const runtime = await measureRuntime({ ...place, trainer: options.trainer, ...(cluster.launcher === "slurm" ? { runDirectory: join(options.runDirectory, "runtime") } : {}) });
+  const runtime = await measureRuntime({ ...place, trainer: options.trainer, cluster, ...(cluster.launcher === "slurm" ? { runDirectory: join(options.runDirectory, "runtime") } : {}) });
   if (runtime.status !== "measured") return runtime;
   const outcome = await launchRanks({
     program: probe,
@@ -158,7 +159,7 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
   const command = `${cluster.launcher === "slurm" ? `srun -n ${ranks}` : `mpirun -np ${ranks}`} internevo-probe --config ${options.runDirectory}/config.json`;
   const composed = assembleProfile({ events, cluster, digest, threadsPerRank: options.threadsPerRank, command, measuredAt, seconds: outcome.seconds, runtimeBytes: runtime.bytes, overlapPlacements: needed.overlaps.map(({ collective }) => collective.placement) });
   const sliced = await measureSlices({
-    ...place, trainer: options.trainer, slices: needed.slices, device: composed.device, secondsPerSlice: options.effort.maximumSecondsPerPoint,
+    ...place, trainer: options.trainer, slices: needed.slices, layers: needed.sliceLayers, device: composed.device, secondsPerSlice: options.effort.maximumSecondsPerPoint,
     onSlice: ({ microBatchSize, sequenceParallel }) => options.onProgress((done += 1), total, `a micro-batch of ${microBatchSize} in the trainer, a sequence on ${sequenceParallel} ranks`),
   });
   if (sliced.status !== "measured") return sliced;

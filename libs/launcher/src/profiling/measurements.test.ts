@@ -12,7 +12,7 @@ const slice = (each: SliceShape, seconds = 1): MeasuredSlice => ({
 });
 const base = shippedProfile("a800-128");
 const withSlices = (...slices: MeasuredSlice[]): Profile => ({ ...base, slices });
-const needing = (...slices: SliceShape[]): Measurements => ({ modules: [], collectives: [], overlaps: [], slices });
+const needing = (...slices: SliceShape[]): Measurements => ({ modules: [], collectives: [], overlaps: [], slices, sliceLayers: 2 });
 
 it("slices of a sequence of which none was run are missing", () => {
   expect(countMissing(base, needing(shape(1), shape(4)))).toBe(2);

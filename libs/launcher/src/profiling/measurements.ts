@@ -8,6 +8,8 @@ export interface Measurements {
   readonly overlaps: readonly ProbeConfig["overlaps"][number][];
   /** Micro-batches that the trainer itself runs. */
   readonly slices: readonly SliceShape[];
+  /** Layers of the model that they are of. */
+  readonly sliceLayers: number;
 }
 
 /** A text that is equal for equal shapes, whatever the order of their fields. */
@@ -24,6 +26,7 @@ export function missingMeasurements(profile: Profile, needed: Measurements): Mea
   const overlaps = new Set(profile.overlaps.map((overlap) => overlapKey(overlap.shape, overlap.op, overlap.groupSize, overlap.bytes, overlap.placement)));
   const slices = new Set((profile.slices ?? []).map((slice) => shapeKey(slice.shape)));
   return {
+    sliceLayers: needed.sliceLayers,
     slices: needed.slices.filter((shape) => !slices.has(shapeKey(shape))),
     modules: needed.modules.filter((shape) => !modules.has(shapeKey(shape))),
     collectives: needed.collectives.filter((each) => !points.has(collectiveKey(each.op, each.groups[0]?.length ?? 0, each.placement, each.bytes))),

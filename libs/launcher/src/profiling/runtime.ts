@@ -2,7 +2,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { NATIVE_PROTOCOL, type TrainerConfig } from "@internevo/contracts";
 import { buildMesh } from "@internevo/cost-model";
-import type { Failure, Plan } from "@internevo/domain";
+import { usesGpus, type Cluster, type Failure, type Plan } from "@internevo/domain";
 import { encodeHeader } from "../dataset/token-file.ts";
 import { launchRanks, type LaunchOptions } from "../launch.ts";
 import type { Trainer } from "../programs.ts";
@@ -18,8 +18,8 @@ export type RuntimeOutcome = { readonly status: "measured"; readonly bytes: numb
  * What a rank of the trainer takes beside its arena (program, libraries, communicators, lanes), as the trainer says it of a step of a tiny model:
  * the probe is another program, and differs. It hardly depends on the plan; one with all kinds of threads and groups is taken.
  */
-export async function measureRuntime(options: { readonly trainer: Trainer } & Omit<LaunchOptions<Trainer>, "program" | "config" | "onEvent">): Promise<RuntimeOutcome> {
-  const { trainer, ranks, runDirectory, threadsPerRank } = options;
+export async function measureRuntime(options: { readonly trainer: Trainer; readonly cluster: Pick<Cluster, "device"> } & Omit<LaunchOptions<Trainer>, "program" | "config" | "onEvent">): Promise<RuntimeOutcome> {
+  const { trainer, cluster, ranks, runDirectory, threadsPerRank } = options;
   await mkdir(runDirectory, { recursive: true });
   const path = join(runDirectory, "runtime.tokens");
   const tokenCount = SEQUENCE_LENGTH_TOKENS * ranks + 1;
@@ -31,6 +31,7 @@ export async function measureRuntime(options: { readonly trainer: Trainer } & Om
   const config: TrainerConfig = {
     protocol: NATIVE_PROTOCOL, model: MODEL, sequenceLengthTokens: SEQUENCE_LENGTH_TOKENS, precision: "fp32", plan, mesh: buildMesh(plan), optimizer: OPTIMIZER, data: { path, format: "own" },
     seed: 0, steps: 1, checkpoint: null, memoryLimitBytes: null, threadsPerRank, deterministic: true, gradientDumpPath: null,
+    ...(usesGpus(cluster) ? { device: "cuda" as const } : {}),
   };
   let bytes: number | undefined;
   const outcome = await launchRanks({

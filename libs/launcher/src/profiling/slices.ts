@@ -3,18 +3,22 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { NATIVE_PROTOCOL, type TrainerConfig } from "@internevo/contracts";
 import { buildMesh, layerModules, rooflineSeconds, type DevicePeak } from "@internevo/cost-model";
-import type { Failure, MeasuredSlice, Plan, SliceParts, SliceShape } from "@internevo/domain";
+import { stepsOf, type Failure, type LaneStep, type MeasuredSlice, type Model, type Plan, type SliceParts, type SliceShape } from "@internevo/domain";
 import { encodeHeader } from "../dataset/token-file.ts";
-import { launchRanks, type LaunchOptions } from "../launch.ts";
+import { launchRanks, type LaunchOptions, type LaunchOutcome } from "../launch.ts";
 import type { Trainer } from "../programs.ts";
+import { rankWaits } from "./rank-waits.ts";
 import { passesSeconds, stepParts, type StepParts } from "./step-parts.ts";
-import { readTimeline, stepsOf, type LaneStep } from "./timeline-events.ts";
+import { readTimeline } from "./read-timeline.ts";
 
-/** What is run of a slice: enough layers that one finds the caches as another left them, and two micro-batches where they are short. */
-const LAYERS = 2;
+/** What is run of a slice: at least so many layers, and so many that they do not stay in a cache; two micro-batches where they are short. */
+const LEAST_LAYERS = 2;
+const MORE_THAN_CACHED_BYTES = 128 * 2 ** 20;
 const MOST_MICRO_BATCHES = 2;
-const LEAST_STEPS = 4;
-const MOST_STEPS = 16;
+/** Every slice is run as often, one after the other, so that what else a machine does for a while spoils one round of it. The round between counts. */
+export const SLICE_ROUNDS = 3;
+const LEAST_STEPS = 2;
+const MOST_STEPS = 8;
 /** At this part of the device's peak a step is expected when it is decided how many fit the time. */
 const EXPECTED_PEAK_FRACTION = 0.5;
 const TIMEOUT_SECONDS = 300;
@@ -69,9 +73,12 @@ export type SlicesOutcome =
 export interface MeasureSlicesOptions extends Omit<LaunchOptions<Trainer>, "program" | "config" | "onEvent"> {
   readonly trainer: Trainer;
   readonly slices: readonly SliceShape[];
+  /** Of the model that they are of. */
+  readonly layers: number;
   readonly device: DevicePeak;
-  /** About so long each is measured. */
+  /** About so long each is measured in a round. */
   readonly secondsPerSlice: number;
+  /** One was run, once in every round. */
   readonly onSlice: (shape: SliceShape) => void;
 }
 
@@ -84,57 +91,92 @@ async function writeTokens(path: string, shape: SliceShape, sequences: number): 
   await writeFile(path, Buffer.concat([encodeHeader({ bytesPerToken, tokenCount, vocabularySize: shape.vocabularySize }), Buffer.from(tokens.buffer)]));
 }
 
+/** As many layers as the model has, or as do not stay in a cache: parameters with their gradients and moments, and some twenty activations as wide as the model. */
+function layersOf(shape: SliceShape, modelLayers: number): number {
+  const { hiddenSize, ffnHiddenSize, microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel } = shape;
+  const parameters = (4 * hiddenSize + 3 * ffnHiddenSize) * hiddenSize;
+  const bytes = (16 * parameters) / tensorParallel + (20 * microBatchSize * sequenceLengthTokens * hiddenSize * (shape.precision === "bf16" ? 2 : 4)) / sequenceParallel;
+  return Math.max(LEAST_LAYERS, Math.min(modelLayers, Math.ceil(MORE_THAN_CACHED_BYTES / bytes)));
+}
+
+const modelOf = ({ hiddenSize, heads, kvHeads, ffnHiddenSize, vocabularySize }: SliceShape, layers: number): Omit<Model, "name"> =>
+  ({ hiddenSize, heads, kvHeads, ffnHiddenSize, vocabularySize, layers, tiedEmbeddings: false, ropeTheta: 10_000, normEpsilon: 1e-5, initStandardDeviation: 0.02 });
+
 /** How many micro-batches and steps fit the time, about. */
-function extentOf(shape: SliceShape, device: DevicePeak, seconds: number): { readonly microBatches: number; readonly steps: number } {
-  const { forward, backward } = layerModules({ ...shape, name: "slice", layers: LAYERS, tiedEmbeddings: false, ropeTheta: 10_000, normEpsilon: 1e-5, initStandardDeviation: 0.02 }, shape, shape.precision);
+function extentOf(shape: SliceShape, layers: number, device: DevicePeak, seconds: number): { readonly microBatches: number; readonly steps: number } {
+  const { forward, backward } = layerModules({ name: "slice", ...modelOf(shape, layers) }, shape, shape.precision);
   const layer = [...forward, ...backward].reduce((sum, one) => sum + one.count * rooflineSeconds(one.shape, device), 0);
-  const microBatch = (LAYERS * layer) / EXPECTED_PEAK_FRACTION;
+  const microBatch = (layers * layer) / EXPECTED_PEAK_FRACTION;
   const microBatches = MOST_MICRO_BATCHES * microBatch * LEAST_STEPS <= seconds ? MOST_MICRO_BATCHES : 1;
   return { microBatches, steps: Math.min(MOST_STEPS, Math.max(LEAST_STEPS, Math.round(seconds / (microBatches * microBatch)))) };
 }
 
+/** Runs one slice once. */
+async function runSlice(shape: SliceShape, path: string, options: MeasureSlicesOptions): Promise<MeasuredSlice | Exclude<LaunchOutcome, { readonly status: "completed" }>> {
+  const { trainer, ranks, runDirectory, slices: _slices, layers: modelLayers, device, secondsPerSlice, onSlice: _onSlice, ...place } = options;
+  const timelinePath = join(runDirectory, "slice.json");
+  const { precision, microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel } = shape;
+  const dataParallel = ranks / sequenceParallel;
+  const layers = layersOf(shape, modelLayers);
+  const { microBatches, steps } = extentOf(shape, layers, device, secondsPerSlice);
+  await writeTokens(path, shape, microBatchSize * microBatches * dataParallel);
+  const plan: Plan = {
+    microBatchSize, microBatches, recompute: false, pipelineParallel: 1, dataParallel, tensorParallel, sequenceParallel, contextParallel,
+    parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none",
+  };
+  const config: TrainerConfig = {
+    protocol: NATIVE_PROTOCOL, model: modelOf(shape, layers), sequenceLengthTokens, precision,
+    plan: { microBatchSize, microBatches, recompute: false, pipelineParallel: 1, dataParallel, tensorParallel, sequenceParallel, ...(contextParallel > 1 ? { contextParallel } : {}), parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1 },
+    mesh: buildMesh(plan), optimizer: OPTIMIZER, data: { path, format: "own" },
+    seed: 0, steps: steps + 2, checkpoint: null, memoryLimitBytes: null, threadsPerRank: place.threadsPerRank, deterministic: true, gradientDumpPath: null,
+    // The first step is not counted; of the recorded ones the first says where the next begins.
+    timeline: { path: timelinePath, firstStep: 2, steps: steps + 1 },
+  };
+  const outcome = await launchRanks({ ...place, ranks, runDirectory, program: trainer, config, timeoutSeconds: TIMEOUT_SECONDS, onEvent: () => undefined });
+  if (outcome.status !== "completed") return outcome;
+  const timeline = (await readTimeline(timelinePath)).map(stepsOf);
+  const measured = slicePartsOf(timeline, layers, microBatches);
+  const waits = sequenceParallel === 1 && ranks > 1 ? rankWaits(timeline) : undefined;
+  return { shape, layers, microBatches, ...measured, ...(waits ? { waits } : {}) };
+}
+
+/** The round whose time is in the middle, of an even number the faster of the two, with the spread of all: what a machine does between rounds is part of it. */
+export function ofRounds(rounds: readonly MeasuredSlice[]): MeasuredSlice {
+  const middle = [...rounds].sort((a, b) => a.medianSeconds - b.medianSeconds)[Math.floor((rounds.length - 1) / 2)] as MeasuredSlice;
+  return {
+    ...middle,
+    p10Seconds: Math.min(...rounds.map(({ p10Seconds, medianSeconds }) => p10Seconds ?? medianSeconds)),
+    p90Seconds: Math.max(...rounds.map(({ p90Seconds, medianSeconds }) => p90Seconds ?? medianSeconds)),
+    samples: rounds.reduce((sum, { samples = 0 }) => sum + samples, 0),
+  };
+}
+
 /**
- * Runs slices with the trainer itself: a model of the asked widths with a few layers, unsharded, on all ranks of the cluster, and takes the
+ * Runs slices with the trainer itself: a model of the asked widths, unsharded, on all ranks of the cluster, and takes the
  * parts of a layer from its timeline. Modules that are measured one by one, on data that are still in the caches and without the waits of
  * ranks for one another, say less than a step needs.
  * A slice that does not fit the memory is left out, with a note.
  */
 export async function measureSlices(options: MeasureSlicesOptions): Promise<SlicesOutcome> {
-  const { trainer, ranks, runDirectory, slices, device, secondsPerSlice, onSlice, ...place } = options;
+  const { runDirectory, slices, onSlice } = options;
   await mkdir(runDirectory, { recursive: true });
-  const measured: MeasuredSlice[] = [];
-  const notes: string[] = [];
+  const rounds = slices.map((): MeasuredSlice[] => []);
+  const withoutRoom = new Set<SliceShape>();
   const begin = performance.now();
-  for (const [index, shape] of slices.entries()) {
-    const path = join(runDirectory, "slice.tokens");
-    const timelinePath = join(runDirectory, `slice-${index}.json`);
-    const { precision, microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel, ...widths } = shape;
-    const dataParallel = ranks / sequenceParallel;
-    const { microBatches, steps } = extentOf(shape, device, secondsPerSlice);
-    await writeTokens(path, shape, microBatchSize * microBatches * dataParallel);
-    const plan: Plan = {
-      microBatchSize, microBatches, recompute: false, pipelineParallel: 1, dataParallel, tensorParallel, sequenceParallel, contextParallel,
-      parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none",
-    };
-    const config: TrainerConfig = {
-      protocol: NATIVE_PROTOCOL, model: { ...widths, layers: LAYERS, tiedEmbeddings: false, ropeTheta: 10_000, normEpsilon: 1e-5, initStandardDeviation: 0.02 }, sequenceLengthTokens, precision,
-      plan: { microBatchSize, microBatches, recompute: false, pipelineParallel: 1, dataParallel, tensorParallel, sequenceParallel, ...(contextParallel > 1 ? { contextParallel } : {}), parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1 },
-      mesh: buildMesh(plan), optimizer: OPTIMIZER, data: { path, format: "own" },
-      seed: 0, steps: steps + 2, checkpoint: null, memoryLimitBytes: null, threadsPerRank: place.threadsPerRank, deterministic: true, gradientDumpPath: null,
-      // The first step is not counted; of the recorded ones the first says where the next begins.
-      timeline: { path: timelinePath, firstStep: 2, steps: steps + 1 },
-    };
-    const outcome = await launchRanks({ ...place, ranks, runDirectory, program: trainer, config, timeoutSeconds: TIMEOUT_SECONDS, onEvent: () => undefined });
-    if (outcome.status === "stopped") return { status: "stopped" };
-    if (outcome.status === "failed") {
-      if (outcome.failure.code !== "out-of-memory") return { status: "failed", failure: outcome.failure };
-      notes.push(`no room for a micro-batch of ${microBatchSize} sequences of ${sequenceLengthTokens} tokens over ${sequenceParallel} ranks`);
-    } else {
-      const timeline = await readTimeline(timelinePath);
-      measured.push({ shape, layers: LAYERS, microBatches, ...slicePartsOf(timeline.map(stepsOf), LAYERS, microBatches) });
+  for (let round = 0; round < SLICE_ROUNDS; round += 1) {
+    for (const [index, shape] of slices.entries()) {
+      if (!withoutRoom.has(shape)) {
+        const run = await runSlice(shape, join(runDirectory, "slice.tokens"), options);
+        if ("shape" in run) rounds[index]?.push(run);
+        else if (run.status === "stopped") return { status: "stopped" };
+        else if (run.failure.code === "out-of-memory") withoutRoom.add(shape);
+        else return { status: "failed", failure: run.failure };
+      }
+      onSlice(shape);
     }
-    onSlice(shape);
   }
-  if (measured.length > 0) notes.push(`${measured.length} micro-batches in the trainer took ${((performance.now() - begin) / 1000).toFixed(1)} s`);
+  const measured = rounds.filter((own) => own.length > 0).map(ofRounds);
+  const notes = [...withoutRoom].map(({ microBatchSize, sequenceLengthTokens, sequenceParallel }) => `no room for a micro-batch of ${microBatchSize} sequences of ${sequenceLengthTokens} tokens over ${sequenceParallel} ranks`);
+  if (measured.length > 0) notes.push(`${measured.length} micro-batches in the trainer, ${SLICE_ROUNDS} times each, took ${((performance.now() - begin) / 1000).toFixed(1)} s`);
   return { status: "measured", slices: measured, notes };
 }

@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { slicePartsOf } from "./slices.ts";
-import { passesSeconds, stepParts } from "./step-parts.ts";
-import { stepsOf, type LaneEvent, type LaneStep } from "./timeline-events.ts";
+import type { MeasuredSlice } from "@internevo/domain";
+import { ofRounds, slicePartsOf } from "./slices.ts";
+import { rankWaits } from "./rank-waits.ts";
+import { computedUnits, passesSeconds, stepParts } from "./step-parts.ts";
+import { stepsOf, type LaneEvent, type LaneStep } from "@internevo/domain";
 
 /** Events one after the other: a name and how long, `gap` before it, nested ones at an offset inside. */
 interface Told {
@@ -75,6 +77,16 @@ describe("stepParts", () => {
     expect(parts["head"]).toBeCloseTo(3.125, 9);
     expect(parts["head communication"]).toBeCloseTo(2, 9);
   });
+
+  it("counts a collective that is recorded with the one around it once", () => {
+    const told = ULYSSES.map((each): Told => (each.exposed === true ? { ...each, inside: [{ name: each.name, at: 0.125, seconds: each.seconds - 0.25 }] } : each));
+    const step = stepOf(told);
+    const parts = stepParts(step);
+    expect(sum(parts)).toBeCloseTo(step.end - step.start, 9);
+    expect(parts).toEqual(stepParts(stepOf(ULYSSES)));
+    const twice = stepOf(ULYSSES.map((each): Told => (each.name === "attention forward" ? { ...each, inside: [{ name: "ring exchange", at: 1, seconds: 3 }, { name: "ring exchange", at: 1.5, seconds: 2 }] } : each)));
+    expect(stepParts(twice)).toMatchObject({ "forward attention": 5, "forward communication": 6 });
+  });
 });
 
 it("slicePartsOf takes what a slow rank lets the others wait for as part of the passes, and sums to the step", () => {
@@ -85,6 +97,36 @@ it("slicePartsOf takes what a slow rank lets the others wait for as part of the 
   expect(medianSeconds).toBeCloseTo(passesSeconds(slow), 9);
   expect(sum(Object.fromEntries(Object.entries(parts).map(([name, value]) => [name, [value].flat().reduce((total, each) => total + each, 0)])))).toBeCloseTo(medianSeconds, 9);
   expect(() => slicePartsOf([[fast], []], 1, 1)).toThrow(/did not record the same steps/);
+});
+
+it("ofRounds takes the round in the middle, with the spread of all", () => {
+  const round = (medianSeconds: number): MeasuredSlice => ({ ...slicePartsOf([[stepOf(ULYSSES)]], 1, 1), shape: {} as MeasuredSlice["shape"], layers: 1, microBatches: 1, medianSeconds, p10Seconds: medianSeconds - 0.5, p90Seconds: medianSeconds + 0.5, samples: 4 });
+  expect(ofRounds([round(9), round(4), round(3)])).toMatchObject({ medianSeconds: 4, p10Seconds: 2.5, p90Seconds: 9.5, samples: 12 });
+  expect(ofRounds([round(9), round(4)])).toMatchObject({ medianSeconds: 4, p10Seconds: 3.5, p90Seconds: 9.5 });
+  expect(ofRounds([round(2)])).toMatchObject({ medianSeconds: 2, p10Seconds: 1.5, p90Seconds: 2.5 });
+});
+
+it("computedUnits divides the passes by the units of a layer, attention with the product before it", () => {
+  const step = stepOf(ULYSSES.filter(({ name }) => !name.startsWith("all-to-all")));
+  const units = computedUnits(step);
+  expect(units.map(({ seconds }) => seconds)).toEqual([1, 13, 2, 6.5, 3, 5.125, 6, 12, 20.5, 8.25, 1]);
+  expect(units.map(({ beginsLayer }) => beginsLayer)).toEqual([true, true, false, false, false, true, true, false, false, false, true]);
+  expect(sum(Object.fromEntries(units.map(({ seconds }, index) => [index, seconds])))).toBeCloseTo(passesSeconds(step), 9);
+});
+
+it("rankWaits says what waiting at every unit and every layer costs beside waiting once a step", () => {
+  const slower = (which: string, by: number) => stepOf(ULYSSES.filter(({ name }) => !name.startsWith("all-to-all")).map((each) => (each.name === which ? { ...each, seconds: each.seconds + by } : each)));
+  const passes = passesSeconds(stepOf(ULYSSES.filter(({ name }) => !name.startsWith("all-to-all"))));
+  // As long in all: the one is slower in its first pass, the other in its second.
+  const turned = rankWaits([[slower("linear forward qkv", 4)], [slower("linear backward qkv", 4)]]);
+  expect(turned?.unit).toBeCloseTo((passes + 8) / (passes + 4), 9);
+  expect(turned?.layer).toBeCloseTo((passes + 8) / (passes + 4), 9);
+  // In two units of one layer: who waits at layers only does not notice.
+  const inLayer = rankWaits([[slower("linear forward qkv", 4)], [slower("linear forward down", 4)]]);
+  expect(inLayer?.unit).toBeCloseTo((passes + 8) / (passes + 4), 9);
+  expect(inLayer?.layer).toBeCloseTo(1, 9);
+  expect(rankWaits([[slower("linear forward qkv", 4)], [slower("linear forward qkv", 4)]])).toEqual({ unit: 1, layer: 1 });
+  expect(rankWaits([[], []])).toBeUndefined();
 });
 
 it("stepsOf cuts a rank's events where updates end", () => {

@@ -1,4 +1,4 @@
-import type { LaneEvent, LaneStep } from "./timeline-events.ts";
+import type { LaneEvent, LaneStep } from "@internevo/domain";
 
 /** Kinds of segments that a step's time is divided into; `gather` and the last four are of sharding and of a pipeline. */
 export const SEGMENTS = [
@@ -47,11 +47,16 @@ export function stepParts({ start, end, events }: LaneStep): StepParts {
   let clock = start;
   let before: Segment = "begin of the step";
   let container: LaneEvent | undefined;
+  // Up to where the events inside of the container are counted.
+  let inner = start;
   own.forEach((event, index) => {
     const { name } = event;
-    const length = event.end - event.start;
     const computes = COMPUTE[name];
     if (container !== undefined && event.start >= container.end) container = undefined;
+    // A collective may be recorded with a part of itself: what is counted is not counted again.
+    const counted = container === undefined ? clock : inner;
+    const length = Math.max(0, event.end - Math.max(event.start, counted));
+    if (container !== undefined) inner = Math.max(inner, event.end);
     let segment: Segment;
     if (index > lastBackward) segment = normAt >= 0 && index <= normAt ? "reduction at the end" : "update";
     else if (computes !== undefined) segment = computes;
@@ -72,12 +77,38 @@ export function stepParts({ start, end, events }: LaneStep): StepParts {
       clock = Math.max(clock, event.end);
     }
     if (computes !== undefined) {
-      if (!nested) container = event;
+      if (!nested) {
+        container = event;
+        inner = event.start;
+      }
       before = computes;
     }
   });
   parts["update"] += Math.max(0, end - clock);
   return parts;
+}
+
+const LAYER_BEGINS = new Set(["embedding forward", "linear forward qkv", "head and loss", "linear backward down", LAST_BACKWARD]);
+const UNIT_BEGINS = new Set([...LAYER_BEGINS, ...Object.keys(COMPUTE).filter((name) => name.startsWith("linear"))]);
+
+/** Computation whose parameters are one unit, with what is around it. */
+export interface ComputedUnit {
+  readonly seconds: number;
+  readonly beginsLayer: boolean;
+}
+
+/** The passes of a step of one rank, unit by unit, whatever runs between them; together they are `passesSeconds`. */
+export function computedUnits({ events }: LaneStep): ComputedUnit[] {
+  const units: { seconds: number; beginsLayer: boolean }[] = [];
+  let clock: number | undefined;
+  for (const { name, lane, start, end } of events) {
+    const computes = lane === "communication" ? undefined : COMPUTE[name];
+    if (computes === undefined || computes === "update") continue;
+    if (UNIT_BEGINS.has(name) || units.length === 0) units.push({ seconds: 0, beginsLayer: LAYER_BEGINS.has(name) });
+    (units.at(-1) as (typeof units)[number]).seconds += end - (clock ?? start);
+    clock = end;
+  }
+  return units;
 }
 
 /** Seconds from the first computation of a step to the end of its last backward pass, on this rank. */

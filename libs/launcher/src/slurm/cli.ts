@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { positive } from "./positive.ts";
-import { jobsOf, nodesOf, SlurmAwayError, SlurmRefusalError, type SlurmControl, type SlurmRequest } from "./control.ts";
+import { accountedJob, jobsOf, nodesOf, SlurmAwayError, SlurmRefusalError, type SlurmControl, type SlurmRequest } from "./control.ts";
 
 /** Slurm's own patience with its controller is a minute and more. */
 const ANSWER_MILLISECONDS = 90_000;
@@ -84,6 +84,14 @@ export const slurmTools = (): SlurmControl => ({
   },
   async askToEnd(id) {
     await ask(["scancel", "--quiet", "--batch", "--signal=USR1", String(id)], undefined);
+  },
+  async accounted(id, name) {
+    try {
+      return accountedJob(parsed(await ask(["sacct", "--json", `--jobs=${id}`], undefined), "sacct --json"), id, name);
+    } catch (error) {
+      if (error instanceof SlurmAwayError || error instanceof SlurmRefusalError) return error.message;
+      throw error;
+    }
   },
   nodes: async () => nodesOf(parsed(await ask(["sinfo", "--json"], undefined), "sinfo --json")),
 });

@@ -66,6 +66,8 @@ export interface SlurmControl {
   /** Asks a job's ranks for an orderly end. */
   askToEnd(id: number): Promise<void>;
   nodes(): Promise<SlurmNode[]>;
+  /** What the site's accounting says of a job that the controller has forgotten. @returns in words why it says nothing, where it does not. */
+  accounted(id: number, name: string): Promise<SlurmJob | string>;
 }
 
 const LIVE = new Set(["PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESIZING", "RESV_DEL_HOLD", "SIGNALING", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED"]);
@@ -113,6 +115,31 @@ export function jobsOf(answer: unknown): SlurmJob[] {
     };
   });
 }
+
+/**
+ * The jobs of `sacct --json` and of slurmrestd's database interface: a state is `{current, reason}` there, and `current` a list since 23.02.
+ * @throws SlurmAwayError when it is no such answer.
+ */
+export function accountedJobsOf(answer: unknown): SlurmJob[] {
+  return listIn(answer, "jobs").map((job) => {
+    const { current, reason } = (job["state"] ?? {}) as Json;
+    const [state = "UNKNOWN"] = wordsOf(current);
+    const startsAt = numberOf(((job["time"] ?? {}) as Json)["start"]);
+    return {
+      id: numberOf(job["job_id"]) ?? 0,
+      name: textOf(job["name"]),
+      state: state.toUpperCase(),
+      reason: textOf(reason) || "None",
+      partition: textOf(job["partition"]),
+      nodes: textOf(job["nodes"]).replace(/^None assigned$/, ""),
+      startsAt: startsAt === undefined || startsAt === 0 ? undefined : new Date(startsAt * 1000),
+    };
+  });
+}
+
+/** The one of a number and name, or why there is none: numbers begin anew where a controller was set up anew. */
+export const accountedJob = (answer: unknown, id: number, name: string): SlurmJob | string =>
+  accountedJobsOf(answer).find((job) => job.id === id && job.name === name) ?? `Slurm's accounting does not know job ${id}`;
 
 /** The nodes of Slurm's JSON. */
 export function nodesOf(answer: unknown): SlurmNode[] {

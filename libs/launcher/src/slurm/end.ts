@@ -2,11 +2,13 @@ import { TRAINER_EXIT } from "@internevo/contracts";
 import type { Failure } from "@internevo/domain";
 import { diedOf, failureOfEnd, type NativeError } from "../failure.ts";
 import { EXIT_TERMINATED } from "../launch-options.ts";
-import type { SlurmJob, SlurmRefusalError } from "./control.ts";
+import type { SlurmJob, SlurmNode, SlurmRefusalError } from "./control.ts";
 import type { JobEnd } from "./files.ts";
+import type { GivenUp } from "./queue.ts";
+import { describeNode } from "./words.ts";
 
 /** Why a supervisor ends a job. */
-export type Cause = { readonly kind: "stop" } | { readonly kind: "kill" } | { readonly kind: "failure"; readonly failure: Failure } | { readonly kind: "thrown"; readonly error: unknown };
+export type Cause = { readonly kind: "stop" } | { readonly kind: "kill" } | ({ readonly kind: "failure" } & GivenUp) | { readonly kind: "thrown"; readonly error: unknown };
 
 /** Everything that is known of an end. */
 export interface Ended {
@@ -17,14 +19,18 @@ export interface Ended {
   readonly jobId: number | null;
   /** How it ended by Slurm's account; undefined when Slurm has not said that it ended. */
   readonly words: string | undefined;
+  /** Why the site's accounting says nothing of a job that the controller has forgotten, where it was asked in vain. */
+  readonly unaccounted?: string | undefined;
   readonly cause: Cause | undefined;
+  /** Nodes of the job that can take none now. */
+  readonly nodesOut: readonly SlurmNode[];
   /** The ranks have said that they are done. */
   readonly done: boolean;
   readonly firstError: NativeError | undefined;
   readonly stderrTail: string;
 }
 
-type Outcome = { readonly status: "completed" } | { readonly status: "stopped"; readonly graceful: boolean } | { readonly status: "failed"; readonly failure: Failure } | { readonly thrown: unknown };
+type Outcome = { readonly status: "completed" } | { readonly status: "stopped"; readonly graceful: boolean } | ({ readonly status: "failed" } & GivenUp) | { readonly thrown: unknown };
 
 const MEMORY = /oom[-_ ]kill|Out Of Memory/i;
 
@@ -34,6 +40,16 @@ export const refused = (error: SlurmRefusalError): Failure => ({
   message: `Slurm refuses the job: ${error.message}`,
   remedy: "compare the job's nodes and ranks with what the partition has, and the cluster's slurm settings with what the site allows",
 });
+
+/** Whether an end means something only together with what Slurm says of job and nodes; what the script decided or ranks tell of themselves does not. */
+export function needsSlurmsWord({ end, cause, done, firstError }: Pick<Ended, "end" | "cause" | "done" | "firstError">): boolean {
+  if (cause !== undefined || end?.exitCode === 0 || end?.exitCode === null || isOrderly({ end, done, firstError })) return false;
+  return firstError === undefined ? end !== undefined || !done : firstError.code === "communication_error";
+}
+
+/** Whether ranks ended one after the other in order, the last of them perhaps by their launcher: all said that they are done first. */
+const isOrderly = ({ end, done, firstError }: Pick<Ended, "end" | "done" | "firstError">): boolean =>
+  done && firstError === undefined && (end?.exitCode === EXIT_TERMINATED || (end?.told ?? "") !== "");
 
 const failed = (failure: Failure): Outcome => ({ status: "failed", failure });
 
@@ -65,12 +81,11 @@ function slurmFailure({ job, words, stderrTail }: Ended): Failure | undefined {
 export function outcomeOf(ended: Ended): Outcome {
   const { end, cause, done, firstError, stderrTail, jobId, words } = ended;
   if (cause?.kind === "thrown") return { thrown: cause.error };
-  if (cause?.kind === "failure") return failed(cause.failure);
+  if (cause?.kind === "failure") return { ...failed(cause.failure), ...(cause.nodesLeft === undefined ? {} : { nodesLeft: cause.nodesLeft }) };
   const exitCode = end?.exitCode ?? null;
   if (exitCode === 0 && done) return { status: "completed" };
   const name = `Slurm job ${jobId ?? "(not submitted)"}`;
-  // Ranks that ended one after the other in order, the last of them perhaps by their launcher: all said that they are done first.
-  const orderly = done && firstError === undefined && (exitCode === EXIT_TERMINATED || (end?.told ?? "") !== "");
+  const orderly = isOrderly(ended);
   if (cause) return { status: "stopped", graceful: cause.kind === "stop" && orderly };
   if (orderly) {
     const why = end?.told === "TERM" ? "Slurm took its nodes away" : "its time limit was near, or a job of higher priority needs its place";
@@ -82,9 +97,11 @@ export function outcomeOf(ended: Ended): Outcome {
   if (slurm) return failed(slurm);
   // Its own last word counts where the launcher around it never ended.
   if (!end && done && firstError === undefined) return { status: "completed" };
-  if (!end && !firstError) return failed({ code: "rank-lost", message: words ?? `${name} is gone: Slurm does not know it any more, and it left no word` });
+  if (!end && !firstError) return failed({ code: "rank-lost", message: words ?? `${name} is gone: Slurm does not know it any more, and it left no word${ended.unaccounted === undefined ? "" : ` (its accounting: ${ended.unaccounted})`}` });
   // srun kills the others over the one that died, and tells of each of them.
   const tail = diedOf(firstError) ? stderrTail.split("\n").filter((line) => !/^srun: error: .*tasks? [\d,-]+: /.test(line)).join("\n") : stderrTail;
-  const failure = failureOfEnd({ exitCode: exitCode ?? TRAINER_EXIT.communication, signal: null, stderrTail: tail, kernelKilledForMemory: MEMORY.test(stderrTail) }, firstError);
+  const told = failureOfEnd({ exitCode: exitCode ?? TRAINER_EXIT.communication, signal: null, stderrTail: tail, kernelKilledForMemory: MEMORY.test(stderrTail) }, firstError);
+  // The ranks that are left can only say that they cannot reach the others.
+  const failure: Failure = told.code === "communication" && ended.nodesOut.length > 0 ? { ...told, code: "rank-lost", message: `${ended.nodesOut.map(describeNode).join(", ")}; ${told.message}` } : told;
   return failed({ ...failure, message: `${failure.message} (${name}${ended.job && ended.job.nodes !== "" ? ` on ${ended.job.nodes}` : ""})` });
 }

@@ -72,3 +72,13 @@ export function readClaim(path: string): number | undefined {
     throw error;
   }
 }
+
+/** The node of every rank, in the order of ranks; empty while none was placed. */
+export function readHosts(path: string): string[] {
+  try {
+    return readFileSync(path, "utf8").split("\n").filter((line) => line !== "");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
+    throw error;
+  }
+}

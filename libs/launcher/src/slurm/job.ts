@@ -1,6 +1,6 @@
 import { join } from "node:path";
-import { isLive, SlurmAwayError, type SlurmControl, type SlurmJob, type SlurmRequest } from "./control.ts";
-import { readClaim } from "./files.ts";
+import { isLive, SlurmAwayError, SlurmRefusalError, type SlurmControl, type SlurmJob, type SlurmNode, type SlurmRequest } from "./control.ts";
+import { readClaim, readHosts } from "./files.ts";
 import { slurmJobName, writeSlurmRecord, type SlurmRecord } from "./record.ts";
 import { JOB_FILES } from "./script.ts";
 
@@ -40,6 +40,35 @@ export class SubmittedJob {
     for (const job of jobs) if (job.id !== wanted && isLive(job)) await this.#control.cancel(job.id);
     if (wanted !== undefined && wanted !== this.#record.jobId) this.update({ jobId: wanted });
     return jobs.find((job) => job.id === wanted);
+  }
+
+  /**
+   * Looks until Slurm says how the job ended: while it still ends processes its state (COMPLETING) does not tell.
+   * @param seconds how long that may take; @returns what Slurm said last, `seen` where it does not answer.
+   */
+  async settled(seconds: number, seen: SlurmJob | undefined, pause: (milliseconds: number) => Promise<unknown>): Promise<SlurmJob | undefined> {
+    let last = seen;
+    for (const end = performance.now() + seconds * 1000; ; await pause(500)) {
+      try {
+        const job = await this.look();
+        if (!job) return last;
+        last = job;
+      } catch (error) {
+        if (!(error instanceof SlurmAwayError || error instanceof SlurmRefusalError)) throw error;
+      }
+      if ((last && !isLive(last)) || performance.now() >= end) return last;
+    }
+  }
+
+  /** Nodes of the job that can take none now; empty where Slurm does not answer. */
+  async nodesOut(): Promise<SlurmNode[]> {
+    const hosts = new Set(readHosts(this.file("hosts")));
+    try {
+      return (await this.#control.nodes()).filter(({ name, usable }) => !usable && hosts.has(name));
+    } catch (error) {
+      if (error instanceof SlurmAwayError || error instanceof SlurmRefusalError) return [];
+      throw error;
+    }
   }
 
   /** Submits unless that has been done. @throws SlurmRefusalError, SlurmAwayError */

@@ -10,8 +10,8 @@ import { LAST_WORD_SECONDS, type LaunchOptions, type LaunchOutcome } from "../la
 import { LineSplitter, Tail } from "../process/lines.ts";
 import type { EventOf, NativeProgram } from "../programs.ts";
 import { slurmTools } from "./cli.ts";
-import { isLive, isWaiting, SlurmAwayError, SlurmRefusalError, type SlurmControl, type SlurmJob, type SlurmRequest } from "./control.ts";
-import { outcomeOf, refused, type Cause } from "./end.ts";
+import { isLive, isWaiting, SlurmAwayError, SlurmRefusalError, type SlurmControl, type SlurmJob, type SlurmNode, type SlurmRequest } from "./control.ts";
+import { needsSlurmsWord, outcomeOf, refused, type Cause } from "./end.ts";
 import { FileFollower, readClaim, readEnd, type JobEnd } from "./files.ts";
 import { SubmittedJob } from "./job.ts";
 import { QueueWatch } from "./queue.ts";
@@ -166,6 +166,7 @@ class Follower<P extends Program> {
   #stopBy: number | undefined;
   #said = "";
   #awaySince: number | undefined;
+  #unaccounted: string | undefined;
 
   constructor(options: LaunchOptions<P>, settings: SlurmSettings, size: Size, job: SubmittedJob, wake: Wakeable, seconds: () => number) {
     this.#options = options;
@@ -188,8 +189,8 @@ class Follower<P extends Program> {
     this.#errors = new FileFollower(job.file("errors"), (chunk) => log.push(chunk));
   }
 
-  #fail(failure: Failure): void {
-    if (this.#cause === undefined || this.#cause.kind === "stop") this.#cause = { kind: "failure", failure };
+  #fail(failure: Failure, nodesLeft?: number): void {
+    if (this.#cause === undefined || this.#cause.kind === "stop") this.#cause = { kind: "failure", failure, ...(nodesLeft === undefined ? {} : { nodesLeft }) };
   }
 
   #onLine(line: string): void {
@@ -262,10 +263,10 @@ class Follower<P extends Program> {
       const end = readEnd(this.#job.file("end"));
       this.#read();
       if (this.#cause !== undefined && this.#cause.kind !== "stop") return this.#cancelled(seen);
-      if (end) return this.#over(end, await this.#lastLook(seen, end));
+      if (end) return this.#ended(end, seen);
       if (this.#lastWordAt !== undefined && performance.now() - this.#lastWordAt > LAST_WORD_SECONDS * 1000) {
         await this.#job.cancel(CANCEL_SECONDS, (milliseconds) => this.#wake.pause(milliseconds));
-        return this.#over(undefined, seen);
+        return this.#ended(undefined, seen);
       }
       if (performance.now() >= nextLook) {
         nextLook = performance.now() + pollMilliseconds;
@@ -281,8 +282,8 @@ class Follower<P extends Program> {
           if (found && isLive(found)) goneSince = undefined;
           else goneSince ??= performance.now();
           if (found && isWaiting(found)) {
-            const failure = await queue.look(found);
-            if (failure) this.#fail(failure);
+            const givenUp = await queue.look(found);
+            if (givenUp) this.#fail(givenUp.failure, givenUp.nodesLeft);
             this.#say(queueWords(found));
           } else if (found && isLive(found)) this.#say(`Slurm job ${found.id} runs on ${found.nodes}`);
         } catch (error) {
@@ -293,29 +294,37 @@ class Follower<P extends Program> {
         }
       }
       // It has ended without leaving word: what it wrote may still be on its way.
-      if (goneSince !== undefined && performance.now() - goneSince > LAG_SECONDS * 1000) return this.#over(undefined, seen);
+      if (goneSince !== undefined && performance.now() - goneSince > LAG_SECONDS * 1000) return this.#ended(undefined, seen);
       if (goneSince !== undefined) nextLook = Math.min(nextLook, performance.now() + 1000);
       await this.#wake.pause(FILES_MILLISECONDS);
       if (this.#cause === undefined && this.#options.signal?.aborted) nextLook = performance.now();
     }
   }
 
-  /** How Slurm itself saw an end that was none in order: it may be busy finding that out. */
-  async #lastLook(seen: SlurmJob | undefined, end: JobEnd): Promise<SlurmJob | undefined> {
-    if (end.exitCode === 0) return seen;
-    try {
-      return (await this.#job.look()) ?? seen;
-    } catch (error) {
-      if (error instanceof SlurmAwayError || error instanceof SlurmRefusalError) return seen;
-      throw error;
-    }
+  /** The ranks are gone, or have said their last word: what that means Slurm may know better, and it may be busy finding it out. */
+  async #ended(end: JobEnd | undefined, seen: SlurmJob | undefined): Promise<LaunchOutcome> {
+    this.#read();
+    if (!needsSlurmsWord({ end, cause: this.#cause, done: this.#done, firstError: this.#firstError })) return this.#over(end, seen);
+    // Of one that we have cancelled ourselves Slurm says no more than that.
+    const job = this.#job.record.cancelled ? seen : await this.#accounted(await this.#job.settled(LAG_SECONDS, seen, (milliseconds) => this.#wake.pause(milliseconds)));
+    return this.#over(end, job, { nodesOut: await this.#job.nodesOut() });
+  }
+
+  /** A job whose end nobody saw, and which the controller has forgotten (MinJobAge), as the site's accounting has it. */
+  async #accounted(seen: SlurmJob | undefined): Promise<SlurmJob | undefined> {
+    const { jobId, marker } = this.#job.record;
+    if (jobId === null || (seen && !isLive(seen))) return seen;
+    const said = await this.#control.accounted(jobId, slurmJobName(marker));
+    if (typeof said !== "string") return said;
+    this.#unaccounted = said;
+    return seen;
   }
 
   async #cancelled(seen: SlurmJob | undefined): Promise<LaunchOutcome> {
     const over = await this.#job.cancel(this.#job.record.jobId === null ? UNHEARD_SECONDS : CANCEL_SECONDS, (milliseconds) => this.#wake.pause(milliseconds));
     this.#read();
     if (!over) this.#options.onLog?.(`Slurm has not confirmed the end of job ${this.#job.record.jobId ?? "?"}: it is cancelled when Slurm answers`);
-    return this.#over(readEnd(this.#job.file("end")), seen, over);
+    return this.#over(readEnd(this.#job.file("end")), seen, { isOver: over });
   }
 
   #refused(error: SlurmRefusalError): LaunchOutcome {
@@ -324,12 +333,12 @@ class Follower<P extends Program> {
     return { status: "failed", failure: refused(error), seconds: this.#seconds(), exitCode: null };
   }
 
-  #over(end: JobEnd | undefined, seen: SlurmJob | undefined, isOver = true): LaunchOutcome {
+  #over(end: JobEnd | undefined, seen: SlurmJob | undefined, { isOver = true, nodesOut = [] }: { readonly isOver?: boolean; readonly nodesOut?: readonly SlurmNode[] } = {}): LaunchOutcome {
     // A last line without its newline is none: whoever wrote it was ended.
     this.#read();
     const outcome = outcomeOf({
-      end, job: seen, cause: this.#cause, done: this.#done, firstError: this.#firstError, stderrTail: this.#stderr.text, jobId: this.#job.record.jobId,
-      words: seen && !isLive(seen) ? endWords(seen) : undefined,
+      end, job: seen, cause: this.#cause, nodesOut, done: this.#done, firstError: this.#firstError, stderrTail: this.#stderr.text, jobId: this.#job.record.jobId,
+      words: seen && !isLive(seen) ? endWords(seen) : undefined, unaccounted: this.#unaccounted,
     });
     if (isOver) conclude(this.#options.runDirectory, this.#job.record);
     if ("thrown" in outcome) throw outcome.thrown;

@@ -1,12 +1,19 @@
 import { formatSeconds, type Failure, type SlurmSettings } from "@internevo/domain";
-import type { SlurmControl, SlurmJob, SlurmNode } from "./control.ts";
-import { reasonWords, remedyOf } from "./words.ts";
+import type { SlurmControl, SlurmJob } from "./control.ts";
+import { describeNode, reasonWords, remedyOf } from "./words.ts";
 
 const NODE_LOSS_SECONDS = 600;
 /** Reasons come and go while Slurm looks at a job for the first time. */
 const LASTING_SECONDS = 3;
 /** What Slurm says when it has too few nodes for a job, which it does not keep apart from busy ones. */
 const MAY_LACK_NODES = /^(Resources|NodeDown|PartitionNodeLimit|PartitionConfig|BadConstraints|ReqNodeNotAvail|Nodes[ _]required)/;
+
+/** Why a job is taken back. */
+export interface GivenUp {
+  readonly failure: Failure;
+  /** Nodes that can take jobs, where the reason is that they are fewer than the job needs. */
+  readonly nodesLeft?: number;
+}
 
 /** Watches a job that waits: tells when waiting on is of no use. */
 export class QueueWatch {
@@ -26,7 +33,7 @@ export class QueueWatch {
   }
 
   /** @returns why the job is to be taken back; undefined while it may wait. */
-  async look(job: SlurmJob): Promise<Failure | undefined> {
+  async look(job: SlurmJob): Promise<GivenUp | undefined> {
     const { queueLimitSeconds, nodeLossSeconds = NODE_LOSS_SECONDS } = this.#settings;
     const now = performance.now();
     const short = MAY_LACK_NODES.test(job.reason) ? await this.#shortage(job.partition) : undefined;
@@ -34,11 +41,9 @@ export class QueueWatch {
     else {
       this.#shortSince ??= now;
       if (short.all >= this.#nodes && now - this.#shortSince >= nodeLossSeconds * 1000) {
-        return {
-          code: "not-started",
-          message: `Slurm job ${job.id} needs ${this.#nodes} nodes, and ${short.usable} of partition ${job.partition} can take jobs since ${formatSeconds((now - this.#shortSince) / 1000)}${short.out === "" ? "" : `: ${short.out}`}`,
-          remedy: short.usable > 0 ? `bring the nodes back, or submit the job again with nodes: ${short.usable} or fewer: it can begin with this one's checkpoint (initialWeights)` : "bring the nodes back, and submit the job again",
-        };
+        const message = `Slurm job ${job.id} needs ${this.#nodes} nodes, and ${short.usable} of partition ${job.partition} can take jobs since ${formatSeconds((now - this.#shortSince) / 1000)}${short.out === "" ? "" : `: ${short.out}`}`;
+        const remedy = short.usable > 0 ? `bring the nodes back, or submit the job again with nodes: ${short.usable} or fewer: it can begin with this one's checkpoint (initialWeights); with cluster.minNodes training goes on by itself` : "bring the nodes back, and submit the job again";
+        return { failure: { code: "not-started", message, remedy }, nodesLeft: short.usable };
       }
     }
     const never = short
@@ -47,13 +52,15 @@ export class QueueWatch {
     if (!never) this.#lasting = undefined;
     else {
       if (this.#lasting?.why !== never.why) this.#lasting = { why: never.why, since: now };
-      if (now - this.#lasting.since >= LASTING_SECONDS * 1000) return { code: "not-started", message: `Slurm will never start job ${job.id}: ${never.why}`, remedy: never.remedy };
+      if (now - this.#lasting.since >= LASTING_SECONDS * 1000) return { failure: { code: "not-started", message: `Slurm will never start job ${job.id}: ${never.why}`, remedy: never.remedy }, ...(short ? { nodesLeft: short.usable } : {}) };
     }
     if (queueLimitSeconds !== undefined && Date.now() - this.#submittedAt >= queueLimitSeconds * 1000) {
       return {
-        code: "not-started",
-        message: `Slurm did not start job ${job.id} within ${formatSeconds(queueLimitSeconds)}: ${reasonWords(job.reason)}`,
-        remedy: "raise queueLimitSeconds of the cluster's slurm settings, or ask for fewer nodes or less time",
+        failure: {
+          code: "not-started",
+          message: `Slurm did not start job ${job.id} within ${formatSeconds(queueLimitSeconds)}: ${reasonWords(job.reason)}`,
+          remedy: "raise queueLimitSeconds of the cluster's slurm settings, or ask for fewer nodes or less time",
+        },
       };
     }
     return undefined;
@@ -63,8 +70,7 @@ export class QueueWatch {
     const nodes = (await this.#control.nodes()).filter((node) => node.partitions.includes(partition));
     const usable = nodes.filter((node) => node.usable).length;
     if (usable >= this.#nodes) return undefined;
-    const describe = ({ name, state, reason }: SlurmNode): string => `${name} is ${state}${reason === "" ? "" : ` (${reason})`}`;
     const out = nodes.filter((node) => !node.usable);
-    return { all: nodes.length, usable, out: [...out.slice(0, 8).map(describe), ...(out.length > 8 ? [`and ${out.length - 8} more`] : [])].join(", ") };
+    return { all: nodes.length, usable, out: [...out.slice(0, 8).map(describeNode), ...(out.length > 8 ? [`and ${out.length - 8} more`] : [])].join(", ") };
   }
 }

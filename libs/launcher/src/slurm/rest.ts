@@ -3,7 +3,7 @@ import { request as httpRequest, type IncomingMessage, type RequestOptions } fro
 import { request as httpsRequest } from "node:https";
 import type { SlurmSettings } from "@internevo/domain";
 import { saveSecondsOf } from "./cli.ts";
-import { jobsOf, nodesOf, SlurmAwayError, SlurmRefusalError, type SlurmControl, type SlurmRequest } from "./control.ts";
+import { accountedJob, jobsOf, nodesOf, SlurmAwayError, SlurmRefusalError, type SlurmControl, type SlurmRequest } from "./control.ts";
 
 const ANSWER_MILLISECONDS = 60_000;
 const MOST_BYTES = 1 << 28;
@@ -37,9 +37,9 @@ export function restSubmission(request: SlurmRequest, script: string): Json {
   };
 }
 
-function call(rest: Rest, method: string, path: string, body: Json | undefined): Promise<unknown> {
+function call(rest: Rest, method: string, path: string, body: Json | undefined, part = "slurm"): Promise<unknown> {
   const unix = rest.url.startsWith("unix:") ? rest.url.slice("unix:".length) : undefined;
-  const target = new URL(`/slurm/${rest.version ?? "v0.0.38"}${path}`, unix === undefined ? rest.url : "http://localhost");
+  const target = new URL(`/${part}/${rest.version ?? "v0.0.38"}${path}`, unix === undefined ? rest.url : "http://localhost");
   const headers: Record<string, string> = { accept: "application/json" };
   if (rest.tokenFile !== undefined) {
     try {
@@ -106,4 +106,12 @@ export const slurmRest = (rest: Rest): SlurmControl => ({
     await call(rest, "DELETE", `/job/${id}?signal=USR1`, undefined);
   },
   nodes: async () => nodesOf(await call(rest, "GET", "/nodes", undefined)),
+  async accounted(id, name) {
+    try {
+      return accountedJob(await call(rest, "GET", `/job/${id}`, undefined, "slurmdb"), id, name);
+    } catch (error) {
+      if (error instanceof SlurmAwayError || error instanceof SlurmRefusalError) return error.message;
+      throw error;
+    }
+  },
 });

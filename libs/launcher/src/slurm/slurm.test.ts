@@ -5,7 +5,7 @@ import type { SlurmSettings } from "@internevo/domain";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { slurmOf } from "../launch-hosts.ts";
 import { sbatchCommand, slurmTime } from "./cli.ts";
-import { isLive, isWaiting, jobsOf, nodesOf, SlurmRefusalError, type SlurmControl, type SlurmJob, type SlurmRequest } from "./control.ts";
+import { accountedJob, isLive, isWaiting, jobsOf, nodesOf, SlurmRefusalError, type SlurmControl, type SlurmJob, type SlurmRequest } from "./control.ts";
 import { outcomeOf, refused, type Ended } from "./end.ts";
 import { QueueWatch } from "./queue.ts";
 import { restSubmission } from "./rest.ts";
@@ -64,6 +64,15 @@ describe("Slurm's JSON", () => {
     expect(nodes.map(({ name, usable }) => [name, usable])).toEqual([["n1", false], ["n2", true], ["n3", false]]);
     expect(() => jobsOf({ errors: [] })).toThrow(/no list of jobs/);
   });
+  it("of accounting is understood in both forms, and only of the job that is meant", () => {
+    const job = (over: object) => ({ jobs: [{ job_id: 7, name: "internevo-abc", partition: "main", nodes: "n[1-2]", time: { start: 1_800_000_000 }, ...over }] });
+    const wanted = { id: 7, name: "internevo-abc", state: "NODE_FAIL", reason: "None", partition: "main", nodes: "n[1-2]", startsAt: new Date(1_800_000_000_000) };
+    expect(accountedJob(job({ state: { current: "NODE_FAIL", reason: "None" } }), 7, "internevo-abc")).toEqual(wanted);
+    expect(accountedJob(job({ state: { current: ["NODE_FAIL"], reason: "None" } }), 7, "internevo-abc")).toEqual(wanted);
+    expect(accountedJob(job({ state: { current: "CANCELLED" }, nodes: "None assigned", time: { start: 0 } }), 7, "internevo-abc")).toMatchObject({ nodes: "", startsAt: undefined });
+    expect(accountedJob(job({ name: "another", state: { current: "COMPLETED" } }), 7, "internevo-abc")).toBe("Slurm's accounting does not know job 7");
+    expect(() => accountedJob({ errors: [] }, 7, "internevo-abc")).toThrow(/no list of jobs/);
+  });
   it("tells who waits, runs and is over", () => {
     expect(["PENDING", "RUNNING", "NODE_FAIL", "REQUEUED"].map((state) => [isLive({ state }), isWaiting({ state })])).toEqual([[true, true], [true, false], [false, false], [true, true]]);
   });
@@ -86,16 +95,17 @@ describe("reasons", () => {
     const control = { nodes: async () => states.map((state, index) => ({ name: `n${index}`, state, usable: state === "idle", reason: "", partitions: ["gpu"] })) } as unknown as SlurmControl;
     const waits = new QueueWatch(control, { nodeLossSeconds: 0 }, 2, Date.now());
     expect(await waits.look(job)).toBeUndefined();
-    expect(await waits.look({ ...job, reason: "Resources" })).toMatchObject({ code: "not-started", message: expect.stringMatching(/needs 2 nodes, and 1 of partition gpu can take jobs since .*: n1 is down/), remedy: expect.stringContaining("nodes: 1 or fewer") });
+    expect(await waits.look({ ...job, reason: "Resources" })).toMatchObject({ failure: { code: "not-started", message: expect.stringMatching(/needs 2 nodes, and 1 of partition gpu can take jobs since .*: n1 is down/), remedy: expect.stringContaining("nodes: 1 or fewer") }, nodesLeft: 1 });
     states[1] = "idle";
     expect(await waits.look({ ...job, reason: "Resources" })).toBeUndefined();
-    expect(await new QueueWatch(control, { queueLimitSeconds: 60 }, 2, Date.now() - 61_000).look(job)).toMatchObject({ code: "not-started", message: expect.stringMatching(/did not start job 7 within .*: jobs of higher priority/) });
+    expect(await new QueueWatch(control, { queueLimitSeconds: 60 }, 2, Date.now() - 61_000).look(job)).toEqual({ failure: { code: "not-started", remedy: expect.any(String), message: expect.stringMatching(/did not start job 7 within .*: jobs of higher priority/) } });
   });
 });
 
 describe("an end", () => {
-  const ended: Ended = { end: { jobId: 7, exitCode: 0, told: "" }, job: { ...job, state: "COMPLETED", nodes: "n[1-2]" }, jobId: 7, words: undefined, cause: undefined, done: true, firstError: undefined, stderrTail: "" };
+  const ended: Ended = { end: { jobId: 7, exitCode: 0, told: "" }, job: { ...job, state: "COMPLETED", nodes: "n[1-2]" }, jobId: 7, words: undefined, cause: undefined, nodesOut: [], done: true, firstError: undefined, stderrTail: "" };
   const lost = (rank: number) => ({ event: "error", code: "communication_error", message: `rank ${rank} on n3 (stage 0) died; it was last seen in step 4`, rank }) as never;
+  const unreachable = { event: "error", code: "communication_error", message: "the peer is gone", rank: 0 } as never;
   it.each<[string, Partial<Ended>, object]>([
     ["done", {}, { status: "completed" }],
     ["exit code 0 without the last word", { done: false }, { status: "failed", failure: { code: "internal" } }],
@@ -107,6 +117,10 @@ describe("an end", () => {
     ["a node lost, nothing left behind", { done: false, end: undefined, job: { ...job, state: "NODE_FAIL" }, words: "a node failed" }, { status: "failed", failure: { code: "rank-lost", message: "a node failed" } }],
     ["gone without a trace", { done: false, end: undefined, job: undefined }, { status: "failed", failure: { code: "rank-lost", message: expect.stringContaining("does not know it any more") } }],
     ["the rank that died, not those that srun ended for it", { done: false, end: { jobId: 7, exitCode: 137, told: "" }, firstError: lost(2), stderrTail: "srun: error: n2: task 1: Killed" }, { status: "failed", failure: { code: "rank-lost", rank: 2 } }],
+    ["gone, and there is no accounting", { done: false, end: undefined, job: undefined, unaccounted: "Slurm accounting storage is disabled" }, { status: "failed", failure: { code: "rank-lost", message: "Slurm job 7 is gone: Slurm does not know it any more, and it left no word (its accounting: Slurm accounting storage is disabled)" } }],
+    ["given up for want of nodes", { done: false, end: undefined, cause: { kind: "failure", failure: { code: "not-started", message: "too few" }, nodesLeft: 1 } }, { status: "failed", failure: { code: "not-started" }, nodesLeft: 1 }],
+    ["a lost node that the ranks that are left could not reach", { done: false, end: { jobId: 7, exitCode: 16, told: "" }, firstError: unreachable, nodesOut: [{ name: "n2", usable: false, state: "down+not_responding", reason: "", partitions: [] }] }, { status: "failed", failure: { code: "rank-lost", rank: 0, message: expect.stringMatching(/^n2 is down\+not_responding; the peer is gone \(Slurm job 7/) } }],
+    ["communication, with all nodes there", { done: false, end: { jobId: 7, exitCode: 16, told: "" }, firstError: unreachable }, { status: "failed", failure: { code: "communication" } }],
     ["memory", { done: false, end: { jobId: 7, exitCode: 137, told: "" }, stderrTail: "slurmstepd: error: Detected 1 oom-kill event(s)" }, { status: "failed", failure: { code: "out-of-memory" } }],
   ])("%s", (_, over, wanted) => expect(outcomeOf({ ...ended, ...over })).toMatchObject(wanted));
   it("refused, with Slurm's words and a remedy", () => expect(refused(new SlurmRefusalError("Invalid account"))).toMatchObject({ code: "not-started", message: "Slurm refuses the job: Invalid account", remedy: expect.any(String) }));

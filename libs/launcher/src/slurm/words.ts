@@ -1,5 +1,5 @@
 import { WAITS_IN_QUEUE } from "@internevo/contracts";
-import type { SlurmJob } from "./control.ts";
+import type { SlurmJob, SlurmNode } from "./control.ts";
 
 /** Slurm's reasons why a job does not run, for people. `lasting`: waiting alone does not help. */
 interface Words {
@@ -105,3 +105,6 @@ const ENDS: Readonly<Record<string, string>> = {
 
 /** How a job ended, in words. */
 export const endWords = ({ id, state, nodes }: Pick<SlurmJob, "id" | "state" | "nodes">): string => `Slurm job ${id}${nodes === "" ? "" : ` on ${nodes}`} has ended: ${ENDS[state] ?? `its state is ${state}`}`;
+
+/** The state of a node, in words. */
+export const describeNode = ({ name, state, reason }: Pick<SlurmNode, "name" | "state" | "reason">): string => `${name} is ${state}${reason === "" ? "" : ` (${reason})`}`;

@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { bigint, bigserial, check, doublePrecision, index, integer, jsonb, pgTable, primaryKey, text, unique, uuid } from "drizzle-orm/pg-core";
-import { JOB_STATES, TRIAL_STATES, ATTEMPT_STATES, type Attempt, type Candidate, type Failure, type JobSpec, type JobState, type Measurement, type PlanningResult, type Profile, type Report, type Trial } from "@internevo/domain";
+import { JOB_STATES, TRIAL_STATES, ATTEMPT_STATES, type Attempt, type Candidate, type Failure, type JobSpec, type JobState, type Measurement, type Plan, type PlanningResult, type Profile, type Report, type Trial } from "@internevo/domain";
 import { JOB_STREAM_EVENTS, type JobStreamEvent } from "@internevo/contracts";
 import { instant } from "./columns.ts";
 
@@ -128,7 +128,7 @@ export const trials = pgTable(
   (table) => [unique("trials_job_rank").on(table.jobId, table.rank), check("trials_state_known", oneOf("state", TRIAL_STATES))],
 );
 
-/** The training of a job. */
+/** The training of a job; `candidate` is what its next attempt goes by: the chosen plan, until nodes are lost. */
 export const runs = pgTable("runs", {
   id: uuid("id").primaryKey(),
   jobId: uuid("job_id").notNull().unique().references(() => jobs.id),
@@ -146,6 +146,8 @@ export const attempts = pgTable(
     resumedFromStep: integer("resumed_from_step").notNull().default(0),
     lastStep: integer("last_step").notNull().default(0),
     failure: jsonb("failure").$type<Failure>(),
+    /** What the ranks run: the run's plan may change between attempts. */
+    plan: jsonb("plan").$type<Plan>(),
     startedAt: instant("started_at").notNull().defaultNow(),
     endedAt: instant("ended_at"),
   },

@@ -13,6 +13,7 @@ class CpuBackend final : public Backend {
   int threads() const override { return threads_; }
   MemorySpace& memory() override { return hostMemory(); }
   Status settle() override { return Status::success(); }
+  std::unique_ptr<Lane> createLane() override { return std::make_unique<ThreadLane>(); }
 
   std::int64_t linearWorkspaceBytes() const override;
   Status linearForward(const LinearShape&, ConstView x, ConstView w, View y, Workspace) override;
@@ -63,6 +64,8 @@ class CpuBackend final : public Backend {
   Status squaredNorm(std::int64_t elements, ConstView x, ExactSum* sum) override;
   Status accumulate(std::int64_t elements, ConstView source, View target) override;
   Status convert(std::int64_t elements, ConstView source, View target) override;
+  Status convertRows(std::int64_t rows, std::int64_t width, ConstView source, std::int64_t sourceStride, View target,
+                     std::int64_t targetStride) override;
 
  private:
   int threads_;

@@ -131,4 +131,13 @@ Status CpuBackend::convert(std::int64_t elements, ConstView source, View target)
   return Status::success();
 }
 
+Status CpuBackend::convertRows(std::int64_t rows, std::int64_t width, ConstView source, std::int64_t sourceStride, View target,
+                               std::int64_t targetStride) {
+  if (sourceStride == width && targetStride == width) return convert(rows * width, source, target);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    INTERNEVO_RETURN_IF_ERROR(convert(width, source.offset(r * sourceStride), target.offset(r * targetStride)));
+  }
+  return Status::success();
+}
+
 }  // namespace internevo::cpu

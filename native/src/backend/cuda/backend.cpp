@@ -3,11 +3,21 @@
 #include <string>
 
 #include "backend/checks.h"
+#include "backend/cuda/stream_lane.h"
+#include "backend/cuda/stream_stopwatch.h"
 
 namespace internevo::cuda {
 
 CudaBackend::~CudaBackend() {
   if (table_ != nullptr) memory().release(table_, kTableWords * 8);
+}
+
+std::unique_ptr<Lane> CudaBackend::createLane() { return std::make_unique<StreamLane>(*device_.streams, *device_.current); }
+
+std::unique_ptr<Stopwatch> CudaBackend::createStopwatch() { return std::make_unique<StreamStopwatch>(*device_.streams, *device_.current); }
+
+std::unique_ptr<BackgroundCopies> CudaBackend::createBackgroundCopies() {
+  return std::make_unique<StreamCopies>(*device_.streams, *device_.current, *device_.pinned);
 }
 
 Status CudaBackend::start() {
@@ -30,7 +40,7 @@ Status CudaBackend::sumOf(ExactSum* sum, std::int64_t** words) {
 
 Status CudaBackend::settle() {
   std::array<std::int64_t, kTableWords> words{};
-  INTERNEVO_RETURN_IF_ERROR(device_.synchronize(queue()));
+  INTERNEVO_RETURN_IF_ERROR(device_.streams->synchronize(queue()));
   INTERNEVO_RETURN_IF_ERROR(memory().download(words.data(), table_, kTableWords * 8));
   INTERNEVO_RETURN_IF_ERROR(memory().zero(table_, kTableWords * 8));
   for (int i = 0; i < sumsUnderWay_; ++i) {

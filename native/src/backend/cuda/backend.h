@@ -1,30 +1,39 @@
-// The CUDA implementation of Backend. Compiled by nvcc it starts kernels on a GPU; compiled without, on the model of one
-// (launch.h). What differs between the two, memory and matrix products, is given to it.
+// The CUDA implementation of Backend. In the library for GPUs it starts kernels on one, else on the model of one (queue.h,
+// launch.h). What differs between the two, memory and matrix products, is given to it.
 #pragma once
 
 #include <array>
 #include <memory>
 
-#include "backend/cuda/launch.h"
+#include "backend/cuda/allocation.h"
 #include "backend/cuda/matrix.h"
+#include "backend/cuda/nccl/communication.h"
+#include "backend/cuda/portable.h"
 #include "backend/cuda/sizes.h"
+#include "backend/cuda/stream_copies.h"
+#include "backend/cuda/streams.h"
 #include "internevo/backend.h"
 
 namespace internevo::cuda {
 
 /// What the backend stands on.
 struct Device {
-  std::shared_ptr<void> stream;  ///< that the queue is of; goes last
+  std::unique_ptr<Streams> streams;  ///< goes last
   std::string name;
+  std::unique_ptr<Current> current;
+  std::unique_ptr<Allocation> allocation;
   std::unique_ptr<MemorySpace> memory;
+  std::unique_ptr<PinnedMemory> pinned;
   std::unique_ptr<MatrixProducts> products;
-  Queue queue;
-  Status (*synchronize)(const Queue&) = nullptr;
+  bool deterministic = true;
+  int warpgroupBlocks = 0;  ///< multiprocessors for attention's kernels of sm_90a; 0: those of sm_80 serve
 };
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(Device device) : device_(std::move(device)) {}
+  explicit CudaBackend(Device device)
+      : device_(std::move(device)),
+        communication_({*device_.streams, *device_.current, *device_.memory, *device_.allocation, device_.deterministic}) {}
   ~CudaBackend() override;
 
   /// To be called once. Errors: outOfMemory.
@@ -35,6 +44,10 @@ class CudaBackend final : public Backend {
   MemorySpace& memory() override { return *device_.memory; }
   /// Errors also: dataError when a token, target or position was outside of what it may be.
   Status settle() override;
+  std::unique_ptr<Lane> createLane() override;
+  DeviceGroups* groups() override { return &communication_; }
+  std::unique_ptr<Stopwatch> createStopwatch() override;
+  std::unique_ptr<BackgroundCopies> createBackgroundCopies() override;
 
   std::int64_t linearWorkspaceBytes() const override { return sizes_.linearWorkspaceBytes(); }
   std::int64_t attentionWorkspaceBytes(const AttentionShape& s) const override { return sizes_.attentionWorkspaceBytes(s); }
@@ -85,12 +98,14 @@ class CudaBackend final : public Backend {
   Status squaredNorm(std::int64_t elements, ConstView x, ExactSum* sum) override;
   Status accumulate(std::int64_t elements, ConstView source, View target) override;
   Status convert(std::int64_t elements, ConstView source, View target) override;
+  Status convertRows(std::int64_t rows, std::int64_t width, ConstView source, std::int64_t sourceStride, View target,
+                     std::int64_t targetStride) override;
 
  private:
   static constexpr int kSums = 16;
   static constexpr int kTableWords = kSums * ExactSum::kWords + 1;  // sums that are under way, and the count of errors
 
-  const Queue& queue() const { return device_.queue; }
+  const Queue& queue() const { return device_.current->queue; }
   Status multiply(const MatrixProduct& product, Workspace workspace) {
     return device_.products->multiply(queue(), product, workspace);
   }
@@ -102,6 +117,7 @@ class CudaBackend final : public Backend {
                          const float* logits, View gX, View gW, Workspace workspace);
 
   Device device_;
+  NcclCommunication communication_;
   const Sizes sizes_;
   std::int64_t* table_ = nullptr;
   std::array<ExactSum*, kSums> sums_{};

@@ -4,9 +4,11 @@
 
 #include "backend/attention_shape.h"
 #include "backend/cuda/backend.h"
+#include "backend/cuda/backend_attention_warpgroup.h"
 #include "backend/cuda/kernels/attention_backward.h"
 #include "backend/cuda/kernels/attention_forward.h"
 #include "backend/cuda/kernels/attention_plain.h"
+#include "backend/cuda/launch.h"
 
 namespace internevo::cuda {
 
@@ -46,11 +48,14 @@ std::int64_t tilesOf(std::int64_t rows, std::int64_t tile) { return (rows + tile
 
 struct Forward {
   const Queue& queue;
+  MemorySpace& memory;
+  int warpgroupBlocks;
   const AttentionArguments& a;
   ConstView q, k, v;
   View o;
   float* logSumExp;
   bool merge;
+  Workspace scratch;
   const char* call;
 
   template <int kHead, typename O>
@@ -73,6 +78,8 @@ struct Forward {
   Status run() const {
     const bool wide = o.type == DataType::float32;
     if (onMatrixInstructions(a, {q, k, v})) {
+      const WarpgroupAttention warpgroups{queue, memory, warpgroupBlocks, a, q, k, v, scratch, call};
+      if (warpgroups.fits()) return warpgroups.forward(o, logSumExp, merge);
       if (a.headSize == 64) return wide ? tensor<64, float>() : tensor<64, Bfloat16>();
       return wide ? tensor<128, float>() : tensor<128, Bfloat16>();
     }
@@ -83,12 +90,15 @@ struct Forward {
 
 struct Backward {
   const Queue& queue;
+  MemorySpace& memory;
+  int warpgroupBlocks;
   const AttentionArguments& a;
   ConstView q, k, v, o, gO;
   const float* logSumExp;
-  float* delta;
+  Workspace scratch;
   View gQ, gK, gV;
   const char* call;
+  float* const delta = static_cast<float*>(scratch.data);
 
   template <typename T>
   Status deltas() const {
@@ -128,6 +138,8 @@ struct Backward {
   template <bool kAdd>
   Status run() const {
     if (onMatrixInstructions(a, {q, k, v, gO})) {
+      const WarpgroupAttention warpgroups{queue, memory, warpgroupBlocks, a, q, k, v, scratch, call};
+      if (warpgroups.fits()) return warpgroups.backward(o, gO, logSumExp, gQ, gK, gV, kAdd);
       using G = std::conditional_t<kAdd, float, Bfloat16>;
       return a.headSize == 64 ? tensor<64, G, kAdd>() : tensor<128, G, kAdd>();
     }
@@ -139,14 +151,15 @@ struct Backward {
 }  // namespace
 
 Status CudaBackend::attentionForward(const AttentionShape& given, ConstView q, ConstView k, ConstView v, View o,
-                                     View logSumExp, Workspace) {
+                                     View logSumExp, Workspace workspace) {
   constexpr const char* kCall = "attentionForward";
   AttentionBlockShape s = wholeAttention(given);
   AttentionArguments a{};
   INTERNEVO_RETURN_IF_ERROR(argumentsOf(kCall, &s, &a));
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"q", q}, {"k", k}, {"v", v}, {"o", o}}));
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"logSumExp", logSumExp}}));
-  return Forward{queue(), a, q, k, v, o, logSumExp.as<float>(), false, kCall}.run();
+  INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, attentionWorkspaceBytes(s)));
+  return Forward{queue(), memory(), device_.warpgroupBlocks, a, q, k, v, o, logSumExp.as<float>(), false, workspace, kCall}.run();
 }
 
 Status CudaBackend::attentionBackward(const AttentionShape& given, ConstView q, ConstView k, ConstView v, ConstView o,
@@ -159,19 +172,20 @@ Status CudaBackend::attentionBackward(const AttentionShape& given, ConstView q, 
       kCall, {{"q", q}, {"k", k}, {"v", v}, {"o", o}, {"gO", gO}, {"gQ", gQ}, {"gK", gK}, {"gV", gV}}));
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"logSumExp", logSumExp}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, attentionWorkspaceBytes(s)));
-  return Backward{queue(), a, q, k, v, o, gO, logSumExp.as<float>(), static_cast<float*>(workspace.data), gQ, gK, gV, kCall}
+  return Backward{queue(), memory(), device_.warpgroupBlocks, a, q, k, v, o, gO, logSumExp.as<float>(), workspace, gQ, gK, gV, kCall}
       .run<false>();
 }
 
 Status CudaBackend::attentionBlockForward(const AttentionBlockShape& given, ConstView q, ConstView k, ConstView v,
-                                          bool merge, View o, View logSumExp, Workspace) {
+                                          bool merge, View o, View logSumExp, Workspace workspace) {
   constexpr const char* kCall = "attentionBlockForward";
   AttentionBlockShape s = given;
   AttentionArguments a{};
   INTERNEVO_RETURN_IF_ERROR(argumentsOf(kCall, &s, &a));
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"q", q}, {"k", k}, {"v", v}}));
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"o", o}, {"logSumExp", logSumExp}}));
-  return Forward{queue(), a, q, k, v, o, logSumExp.as<float>(), merge, kCall}.run();
+  INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, attentionBlockWorkspaceBytes(s)));
+  return Forward{queue(), memory(), device_.warpgroupBlocks, a, q, k, v, o, logSumExp.as<float>(), merge, workspace, kCall}.run();
 }
 
 Status CudaBackend::attentionBlockBackward(const AttentionBlockShape& given, ConstView q, ConstView k, ConstView v,
@@ -184,7 +198,7 @@ Status CudaBackend::attentionBlockBackward(const AttentionBlockShape& given, Con
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"q", q}, {"k", k}, {"v", v}, {"o", o}, {"gO", gO}}));
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"logSumExp", logSumExp}, {"gQ", gQ}, {"gK", gK}, {"gV", gV}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, attentionBlockWorkspaceBytes(s)));
-  return Backward{queue(), a, q, k, v, o, gO, logSumExp.as<float>(), static_cast<float*>(workspace.data), gQ, gK, gV, kCall}
+  return Backward{queue(), memory(), device_.warpgroupBlocks, a, q, k, v, o, gO, logSumExp.as<float>(), workspace, gQ, gK, gV, kCall}
       .run<true>();
 }
 

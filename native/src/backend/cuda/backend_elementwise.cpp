@@ -6,6 +6,7 @@
 #include "backend/checks.h"
 #include "backend/cuda/backend.h"
 #include "backend/cuda/kernels/elementwise.h"
+#include "backend/cuda/launch.h"
 
 namespace internevo::cuda {
 
@@ -69,6 +70,27 @@ Status CudaBackend::convert(std::int64_t elements, ConstView source, View target
   INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"elements", elements}}));
   INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"source", source}, {"target", target}}));
   return convertElements<false>(queue(), kCall, elements, source, target);
+}
+
+Status CudaBackend::convertRows(std::int64_t rows, std::int64_t width, ConstView source, std::int64_t sourceStride, View target,
+                                std::int64_t targetStride) {
+  constexpr const char* kCall = "convertRows";
+  if (sourceStride == width && targetStride == width) return convert(rows * width, source, target);
+  INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"rows", rows}, {"width", width}}));
+  INTERNEVO_RETURN_IF_ERROR(resolveStride(kCall, "sourceStride", width, &sourceStride));
+  INTERNEVO_RETURN_IF_ERROR(resolveStride(kCall, "targetStride", width, &targetStride));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"source", source}, {"target", target}}));
+  return withElementType(source.type, [&](auto from) {
+    return withElementType(target.type, [&](auto to) {
+      return withPieces({width, sourceStride, targetStride}, {source.data, target.data}, [&](auto piece) {
+        constexpr int N = decltype(piece)::value;
+        using Kernel = ConvertRowsKernel<N, decltype(from), decltype(to)>;
+        return launch(queue(), {blocksFor(rows * width / N, Kernel::kThreads)},
+                      Kernel{rows, width / N, sourceStride, targetStride, source.as<decltype(from)>(), target.as<decltype(to)>()},
+                      kCall);
+      });
+    });
+  });
 }
 
 Status CudaBackend::swigluForward(const SwigluShape& given, ConstView gate, ConstView up, View y) {

@@ -5,6 +5,7 @@
 #include "backend/checks.h"
 #include "backend/cuda/backend.h"
 #include "backend/cuda/kernels/loss.h"
+#include "backend/cuda/launch.h"
 
 namespace internevo::cuda {
 

@@ -3,6 +3,7 @@
 #include "backend/cuda/backend.h"
 #include "backend/cuda/kernels/embedding.h"
 #include "backend/cuda/kernels/norm.h"
+#include "backend/cuda/launch.h"
 
 namespace internevo::cuda {
 

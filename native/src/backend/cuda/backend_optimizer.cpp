@@ -3,6 +3,7 @@
 #include "backend/checks.h"
 #include "backend/cuda/backend.h"
 #include "backend/cuda/kernels/optimizer.h"
+#include "backend/cuda/launch.h"
 
 namespace internevo::cuda {
 

@@ -1,8 +1,8 @@
 // Starts kernels: on the stream of a Queue, or, compiled without CUDA, on the model of a device.
 #pragma once
 
-#include "backend/cuda/portable.h"
-#include "internevo/status.h"
+#include "backend/cuda/queue.h"
+#include "backend/cuda/tensor_box.h"
 
 namespace internevo::cuda {
 

@@ -3,24 +3,12 @@
 
 #include <cuda_runtime.h>
 
-#include <string>
-
 #include "backend/cuda/launch.h"
+#include "backend/cuda/warpgroup_device.h"
 
 namespace internevo::cuda {
 
-/// Where calls go: the stream of the lane that the host thread is at.
-struct Queue {
-  cudaStream_t stream = nullptr;
-};
-
-inline Status cudaStatus(cudaError_t code, const char* call) {
-  if (code == cudaSuccess) return Status::success();
-  const StatusCode kind = code == cudaErrorMemoryAllocation ? StatusCode::outOfMemory : StatusCode::internal;
-  return {kind, std::string(call) + ": " + cudaGetErrorString(code)};
-}
-
-class DeviceThread {
+class DeviceThread : public WarpgroupInstructions {
  public:
   __device__ __forceinline__ int x() const { return static_cast<int>(threadIdx.x); }
   __device__ __forceinline__ int threads() const { return static_cast<int>(blockDim.x); }
@@ -30,12 +18,13 @@ class DeviceThread {
   __device__ __forceinline__ std::int64_t gridX() const { return gridDim.x; }
 
   __device__ __forceinline__ void sync() { __syncthreads(); }
+  __device__ __forceinline__ void syncWarp() { __syncwarp(); }
   template <typename T>
   __device__ __forceinline__ T shuffleXor(T value, int mask) {
     return __shfl_xor_sync(0xffffffffu, value, mask);
   }
   __device__ __forceinline__ unsigned char* shared() {
-    extern __shared__ __align__(128) unsigned char memory[];
+    extern __shared__ __align__(1024) unsigned char memory[];
     return memory;
   }
   __device__ __forceinline__ void atomicAdd(std::int64_t* target, std::int64_t value) {
@@ -84,10 +73,23 @@ class DeviceThread {
   }
 };
 
+/// Kernels of sm_90a say so by kWarpgroups; for another architecture their code is empty, and nobody starts them.
 template <class Kernel>
+concept OnWarpgroups = requires { Kernel::kWarpgroups; };
+
+template <class Kernel>
+  requires(!OnWarpgroups<Kernel>)
 __global__ void __launch_bounds__(Kernel::kThreads) runKernel(const __grid_constant__ Kernel kernel) {
   DeviceThread thread;
   kernel(thread);
+}
+/// One block a multiprocessor, so that warpgroups can give registers to one another (setmaxnreg needs this bound).
+template <OnWarpgroups Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, 1) runKernel(const __grid_constant__ Kernel kernel) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  DeviceThread thread;
+  kernel(thread);
+#endif
 }
 
 template <class Kernel>

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "backend/cuda/launch.h"
+#include "backend/cuda/queue.h"
 #include "internevo/backend.h"
 
 namespace internevo::cuda {

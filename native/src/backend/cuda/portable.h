@@ -33,6 +33,16 @@ struct alignas(16) Vector16 {
   std::uint32_t words[4];
 };
 
+/// What the copy engine is told of a tensor (PTX ISA, "Tensor map"): opaque, made by makeTensorMap.
+struct alignas(128) TensorMap {
+  std::uint64_t words[16];
+};
+
+/// An object of the block's shared memory that counts arrivals and bytes (PTX ISA, "mbarrier").
+struct alignas(8) MemoryBarrier {
+  std::uint64_t word;
+};
+
 INTERNEVO_BOTH std::uint32_t bitsOf(float value) {
 #ifdef __CUDA_ARCH__
   return __float_as_uint(value);
@@ -64,6 +74,11 @@ INTERNEVO_BOTH std::uint16_t bfloat16Bits(float value) {
 }
 /// Two neighbouring bfloat16 elements, the first in the lower half.
 INTERNEVO_BOTH std::uint32_t packBfloat16(float low, float high) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));  // one instruction for two; NaN stays NaN
+  return pair;
+#endif
   return static_cast<std::uint32_t>(bfloat16Bits(low)) | static_cast<std::uint32_t>(bfloat16Bits(high)) << 16;
 }
 INTERNEVO_BOTH void storeFloat(float* target, float value) { *target = value; }

@@ -11,7 +11,8 @@ constexpr std::int64_t kMatrixWorkspaceBytes = std::int64_t{32} << 20;
 class Sizes : public BackendSizes {
  public:
   std::int64_t linearWorkspaceBytes() const override { return kMatrixWorkspaceBytes; }
-  /// Backward: Σ o·gO of every query and head, float32.
+  /// Backward: Σ o·gO of every query and head, float32; with heads of 64 or 128 what the kernels of sm_90a need
+  /// (sizes_attention.h), whatever the GPU: a plan does not know it.
   std::int64_t attentionWorkspaceBytes(const AttentionShape&) const override;
   std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape&) const override;
   /// Logits of a chunk, float32; their gradient takes their place.

@@ -104,23 +104,45 @@ void products(Backend& device, bool small, Timer* timer) {
   }
 }
 
+struct AttentionLengths {
+  std::int64_t sequence, heads, kvHeads, headSize, document;  ///< document 0: each sequence is one
+};
+
+/// Products of forward, in units of 1e12 operations: two of 2 · headSize for every pair of a query and a key that it sees.
+double forwardWork(const AttentionLengths& l) {
+  const double length = static_cast<double>(l.document == 0 ? l.sequence : l.document);
+  return 2e-12 * length * static_cast<double>(l.sequence * l.heads * l.headSize);
+}
+
 /// Causal: half of the products of a full square. Backward counts five products for forward's two.
+void attention(Backend& device, const AttentionLengths& l, Timer* timer) {
+  AttentionShape s{1, l.sequence, l.heads, l.kvHeads, l.headSize};
+  Operands o(device.memory());
+  const std::int64_t n = l.sequence * l.heads * l.headSize, kv = l.sequence * l.kvHeads * l.headSize;
+  const View q = o.take(n), k = o.take(kv), v = o.take(kv), out = o.take(n), gO = o.take(n), gQ = o.take(n), gK = o.take(kv), gV = o.take(kv);
+  const View statistics = o.take(l.heads * l.sequence, DataType::float32);
+  if (l.document != 0) {
+    const View firstKeys = o.take(l.sequence, DataType::int32);
+    std::vector<std::int32_t> first(static_cast<std::size_t>(l.sequence));
+    for (std::int64_t i = 0; i < l.sequence; ++i) first[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i / l.document * l.document);
+    if (o.status.ok()) o.status = device.memory().upload(firstKeys.data, first.data(), 4 * l.sequence);
+    s.firstKeys = firstKeys;
+  }
+  const Workspace scratch = o.scratch(device.attentionWorkspaceBytes(s));
+  std::string name = "attention bf16, heads of " + std::to_string(l.headSize) + ", " + std::to_string(l.sequence);
+  if (l.kvHeads != l.heads) name += ", " + std::to_string(l.heads / l.kvHeads) + " queries a key";
+  if (l.document != 0) name += ", documents of " + std::to_string(l.document);
+  timer->time(name + ", forward", forwardWork(l), "TFLOP", o, [&] { return device.attentionForward(s, q, k, v, out, statistics, scratch); });
+  timer->time(name + ", backward", 2.5 * forwardWork(l), "TFLOP", o, [&] {
+    return device.attentionBackward(s, q, k, v, out, statistics, gO, gQ, gK, gV, scratch);
+  });
+}
+
 void attentions(Backend& device, bool small, Timer* timer) {
   const std::vector<std::int64_t> lengths = small ? std::vector<std::int64_t>{70} : std::vector<std::int64_t>{4096, 16384};
   for (const std::int64_t sequence : lengths) {
     const std::int64_t heads = small ? 1 : 32;
-    const AttentionShape s{1, sequence, heads, heads, 128};
-    Operands o(device.memory());
-    const std::int64_t n = sequence * heads * 128;
-    const View q = o.take(n), k = o.take(n), v = o.take(n), out = o.take(n), gO = o.take(n), gQ = o.take(n), gK = o.take(n), gV = o.take(n);
-    const View statistics = o.take(heads * sequence, DataType::float32);
-    const Workspace scratch = o.scratch(device.attentionWorkspaceBytes(s));
-    const double forward = 2e-12 * static_cast<double>(sequence) * static_cast<double>(n);
-    const std::string name = "attention bf16, heads of 128, " + std::to_string(sequence);
-    timer->time(name + ", forward", forward, "TFLOP", o, [&] { return device.attentionForward(s, q, k, v, out, statistics, scratch); });
-    timer->time(name + ", backward", 2.5 * forward, "TFLOP", o, [&] {
-      return device.attentionBackward(s, q, k, v, out, statistics, gO, gQ, gK, gV, scratch);
-    });
+    attention(device, {sequence, heads, heads, 128, 0}, timer);
   }
 }
 
@@ -145,7 +167,30 @@ void streams(Backend& device, bool small, Timer* timer) {
   timer->time("squared norm", 4 * tera, "TB", o, [&] { return device.squaredNorm(n, g, &sum); });
 }
 
+/// Of the largest figure of its unit.
+void setShares(std::vector<Measured>* results) {
+  for (Measured& m : *results) {
+    double best = 0;
+    for (const Measured& other : *results) {
+      if (other.unit == m.unit) best = std::max(best, other.figure);
+    }
+    m.share = best > 0 ? m.figure / best : 0;
+  }
+}
+
 }  // namespace
+
+std::vector<Measured> attentionBenchmarks(Backend& device, bool small) {
+  std::vector<Measured> results;
+  Timer timer(device, small, &results);
+  const std::vector<AttentionLengths> lengths =
+      small ? std::vector<AttentionLengths>{{70, 2, 1, 64, 30}}
+            : std::vector<AttentionLengths>{{4096, 32, 32, 128, 0}, {16384, 32, 32, 128, 0}, {65536, 8, 8, 128, 0},
+                                            {16384, 32, 8, 128, 0}, {16384, 32, 32, 64, 0}, {16384, 32, 32, 128, 4096}};
+  for (const AttentionLengths& each : lengths) attention(device, each, &timer);
+  setShares(&results);
+  return results;
+}
 
 std::vector<Measured> benchmarks(Backend& device, bool small) {
   std::vector<Measured> results;
@@ -153,13 +198,7 @@ std::vector<Measured> benchmarks(Backend& device, bool small) {
   products(device, small, &timer);
   attentions(device, small, &timer);
   streams(device, small, &timer);
-  for (Measured& m : results) {
-    double best = 0;
-    for (const Measured& other : results) {
-      if (other.unit == m.unit) best = std::max(best, other.figure);
-    }
-    m.share = best > 0 ? m.figure / best : 0;
-  }
+  setShares(&results);
   return results;
 }
 

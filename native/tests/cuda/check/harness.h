@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -53,5 +54,11 @@ struct Measured {
   std::string message;
 };
 std::vector<Measured> benchmarks(Backend& device, bool small);
+/// Attention alone: heads of 128 and 64, grouped queries, packed documents. Forward and backward.
+std::vector<Measured> attentionBenchmarks(Backend& device, bool small);
+
+/// Attention's kernels that the GPU can run (mma.sync; wgmma on sm_90a), each against the CPU's operators, one against the other,
+/// and timed. False where one fails; kernels that this GPU does not have are named and left out.
+bool checkAttention(bool small, nlohmann::json* report);
 
 }  // namespace internevo::check

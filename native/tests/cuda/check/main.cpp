@@ -1,4 +1,4 @@
-// Checks and times the CUDA backend on the GPU of this host: internevo-gpu-check [--sections operators,training,benchmark]
+// Checks and times the CUDA backend on the GPU of this host: internevo-gpu-check [--sections operators,attention,training,ranks,benchmark]
 // [--report FILE] [--small]. --small: sizes for a model of a device. Exit codes: 0 all passed, 1 a check failed, 2 arguments, or no
 // device.
 #include <unistd.h>
@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 struct Options {
-  std::set<std::string> sections{"operators", "training", "benchmark"};
+  std::set<std::string> sections{"operators", "attention", "training", "ranks", "benchmark"};
   std::string report;
   bool small = false;
 };
@@ -71,13 +71,13 @@ bool checkOperators(Backend& device, bool small, Json* report) {
   return passed;
 }
 
-/// The tests of the trainer's program, on this library instead of the model.
-bool checkTraining(Json* report) {
+/// Tests of the trainer's program, on this library instead of the model.
+bool checkProgram(const std::string& section, const char* filter, const char* what, Json* report) {
   const auto start = Clock::now();
-  const int status = std::system("\"" INTERNEVO_PROGRAM_TEST "\" --gtest_filter='DeviceProgram.*TheModel*' --gtest_brief=1 1>&2");
-  const bool passed = status == 0;
-  std::printf("%s training against the CPU's curve, checkpoints  %.0f s\n", passed ? "ok  " : "FAIL", since(start));
-  (*report)["training"] = {{"passed", passed}, {"seconds", since(start)}};
+  const std::string command = std::string("\"" INTERNEVO_PROGRAM_TEST "\" --gtest_filter='") + filter + "' --gtest_brief=1 1>&2";
+  const bool passed = std::system(command.c_str()) == 0;
+  std::printf("%s %s  %.0f s\n", passed ? "ok  " : "FAIL", what, since(start));
+  (*report)[section] = {{"passed", passed}, {"seconds", since(start)}};
   return passed;
 }
 
@@ -102,11 +102,15 @@ int run(const Options& options) {
   Json report{{"device", device->name()}};
   std::printf("%s\n", device->name().c_str());
   bool passed = true;
-  for (const std::string& section : {std::string("operators"), std::string("training"), std::string("benchmark")}) {
+  for (const std::string section : {"operators", "attention", "training", "ranks", "benchmark"}) {
     if (options.sections.count(section) == 0) continue;
     const auto start = Clock::now();
-    const bool good = section == "operators"  ? checkOperators(*device, options.small, &report)
-                      : section == "training" ? checkTraining(&report)
+    const bool good = section == "operators"   ? checkOperators(*device, options.small, &report)
+                      : section == "attention" ? checkAttention(options.small, &report)
+                      : section == "training"
+                          ? checkProgram(section, "DeviceProgram.*TheModel*-*SeveralRanks*", "training against the CPU's curve, checkpoints", &report)
+                      : section == "ranks" ? checkProgram(section, "DeviceProgram.SeveralRanksOnTheModel*",
+                                                          "several ranks on this GPU: plans, resuming, a rank that is killed", &report)
                                               : measure(*device, options.small, &report);
     passed = passed && good;
     report["sections"][section] = {{"passed", good}, {"seconds", since(start)}};
@@ -126,7 +130,7 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   internevo::check::Options options;
   if (!internevo::check::read(argc, argv, &options)) {
-    std::cerr << "usage: internevo-gpu-check [--sections operators,training,benchmark] [--report FILE] [--small]\n";
+    std::cerr << "usage: internevo-gpu-check [--sections operators,attention,training,ranks,benchmark] [--report FILE] [--small]\n";
     return 2;
   }
   return internevo::check::run(options);

@@ -1,4 +1,4 @@
-import type { ExplanationAnswer, ExplanationTerm } from "@internevo/contracts";
+import type { ExplanationAnswer, ExplanationTerm, PlanChoice } from "@internevo/contracts";
 import { planLabel } from "@internevo/domain";
 import { NativeSelect, Text } from "@mantine/core";
 import { useState } from "react";
@@ -29,7 +29,16 @@ interface TermsProps {
   readonly foldsEqual?: boolean;
 }
 
-function Terms({ title, terms, wordOf, format, foldsEqual = false }: TermsProps) {
+/** Sums round: what two plans differ by less than this share of the whole is the same in both. */
+const ROUNDING = 1e-9;
+
+function withoutRounding(terms: readonly ExplanationTerm[]): readonly ExplanationTerm[] {
+  const whole = terms.reduce((total, { a, b }) => total + Math.max(Math.abs(a), Math.abs(b)), 0);
+  return terms.map((term) => (Math.abs(term.difference) <= ROUNDING * whole ? { ...term, difference: 0 } : term));
+}
+
+function Terms({ title, terms: all, wordOf, format, foldsEqual = false }: TermsProps) {
+  const terms = withoutRounding(all);
   const equal = foldsEqual ? terms.filter(({ difference }) => difference === 0) : [];
   const shown = equal.length > 1 ? terms.filter(({ difference }) => difference !== 0) : terms;
   const same = equal.reduce((total, { a }) => total + a, 0);
@@ -94,12 +103,18 @@ function Explained({ answer }: { answer: ExplanationAnswer }) {
   );
 }
 
+/** One plan beside another. */
+export function Comparison({ subject, a, b }: { subject: Subject; a: PlanChoice; b: PlanChoice }) {
+  const query = useExplanation(subject, a, b);
+  if (query.data) return <Explained answer={query.data} />;
+  return query.isError ? <Failed what="comparison" error={query.error} onRetry={() => void query.refetch()} /> : <Loading label="comparison" rows={4} />;
+}
+
 /** Two of the plans, and why one takes longer than the other. */
 export function ComparePlans({ rows, subject }: { rows: readonly PlanRow[]; subject: Subject }) {
   const first = rows.find(({ chosen }) => chosen)?.key ?? rows[0]?.key ?? "";
   const [a, setA] = useState(first);
   const [b, setB] = useState(rows.find(({ key }) => key !== first)?.key ?? first);
-  const query = useExplanation(subject, rows.find(({ key }) => key === a)?.candidate.plan ?? a, rows.find(({ key }) => key === b)?.candidate.plan ?? b);
   const options = rows.map(({ key, rank, chosen, candidate }) => ({ value: key, label: `#${rank}${chosen ? ", chosen" : ""}: ${planLabel(candidate.plan)}` }));
   return (
     <>
@@ -107,7 +122,7 @@ export function ComparePlans({ rows, subject }: { rows: readonly PlanRow[]; subj
         <NativeSelect label="Plan A" data={options} value={a} onChange={(event) => setA(event.currentTarget.value)} />
         <NativeSelect label="Plan B" data={options} value={b} onChange={(event) => setB(event.currentTarget.value)} />
       </div>
-      {query.data ? <Explained answer={query.data} /> : query.isError ? <Failed what="comparison" error={query.error} onRetry={() => void query.refetch()} /> : <Loading label="comparison" rows={4} />}
+      <Comparison subject={subject} a={rows.find(({ key }) => key === a)?.candidate.plan ?? a} b={rows.find(({ key }) => key === b)?.candidate.plan ?? b} />
     </>
   );
 }

@@ -6,10 +6,9 @@ import { useExport, type Subject } from "../../data/advice.ts";
 import { download, downloadText, fileName } from "../../data/download.ts";
 import { useSession } from "../../session/session.tsx";
 import { formatBytes, formatSeconds, sentence } from "../../text/format.ts";
+import { FRAMEWORK_WORDS } from "../../text/frameworks.ts";
 import { fieldName, fieldValue } from "../../text/words.ts";
 import { Failed, Loading } from "../states.tsx";
-
-const NAMES: Readonly<Record<FrameworkName, string>> = { internevo: "InternEvo", megatron: "Megatron-LM", deepspeed: "DeepSpeed", torchtitan: "torchtitan" };
 
 const shown = (field: string, value: unknown): string => (value === undefined ? "nothing" : typeof value === "object" ? JSON.stringify(value) : fieldValue(field, value));
 
@@ -50,10 +49,10 @@ export function Configurations({ subject, plan, jobName }: { subject: Subject; p
     mutationFn: () => client.exportArchive({ ...subject, plan, framework }),
     onSuccess: (content) => download(`${fileName(jobName)}-${framework}.zip`, content),
   });
-  const name = NAMES[framework];
+  const name = FRAMEWORK_WORDS[framework];
   return (
     <div className="answer">
-      <NativeSelect label="Framework" data={FRAMEWORK_NAMES.map((value) => ({ value, label: NAMES[value] }))} value={framework} onChange={(event) => setFramework(event.currentTarget.value as FrameworkName)} maw={260} />
+      <NativeSelect label="Framework" data={FRAMEWORK_NAMES.map((value) => ({ value, label: FRAMEWORK_WORDS[value] }))} value={framework} onChange={(event) => setFramework(event.currentTarget.value as FrameworkName)} maw={260} />
       {query.data ? (
         <>
           <Inexpressible name={name} answer={query.data} />

@@ -1,3 +1,4 @@
+import { formatRuns } from "@internevo/domain";
 import { Text } from "@mantine/core";
 import type { PlanRow } from "../../data/plan-rows.ts";
 import { formatBytes, formatPercent, formatRate, formatSeconds, formatSecondsRange } from "../../text/format.ts";
@@ -45,7 +46,7 @@ export function PlanDetails({ row }: { row: PlanRow }) {
             { name: "HFU", value: formatPercent(predicted.hfu) },
             { name: "Speed of light", value: formatPercent(predicted.speedOfLight) },
             ...(measured ? [
-              { name: "Measured steps", value: measured.steps, note: `p10 ${formatSeconds(measured.stepTimeSecondsP10)}, p90 ${formatSeconds(measured.stepTimeSecondsP90)}` },
+              { name: "Measured steps", value: measured.steps, note: `p10 ${formatSeconds(measured.stepTimeSecondsP10)}, p90 ${formatSeconds(measured.stepTimeSecondsP90)}${formatRuns(measured)}` },
               { name: "Measured communication", value: formatSeconds(measured.communicationSeconds) },
               { name: "Resident peak", value: formatBytes(measured.residentPeakBytes) },
               { name: "Measured rate", value: `${formatRate(measured.tokensPerGpuPerSecond)} tokens/s`, note: "a rank" },

@@ -62,7 +62,7 @@ function PlannedTime({ row, isTied }: { row: PlanRow; isTied: boolean }) {
   return <span className="cell-stack"><span>{seconds}</span><span className="cell-range">{formatSecondsRange(range)}</span>{isTied && <span className="tie">tie</span>}</span>;
 }
 
-function columnsOf(withMeasured: boolean, withOverlap: boolean, planDimensions: readonly Dimension[], tied: ReadonlySet<string>) {
+function columnsOf(withMeasured: boolean, withReasons: boolean, withOverlap: boolean, planDimensions: readonly Dimension[], tied: ReadonlySet<string>) {
   const number = helper.accessor(({ rank }) => rank, { id: "rank" });
   const dimensions = planDimensions.map(({ key, symbol }) =>
     helper.accessor(({ candidate }) => Number(dimensionValue(candidate.plan, key)), { id: key, header: symbol, cell: ({ row }) => dimensionValue(row.original.candidate.plan, key) }),
@@ -83,7 +83,7 @@ function columnsOf(withMeasured: boolean, withOverlap: boolean, planDimensions: 
     helper.accessor((row) => compare(row).memoryError, { id: "memoryError", sortUndefined: "last", cell: ({ row }) => figure(compare(row.original).memoryError, formatSignedPercent) }),
   ];
   // The reason has room beside the state where nothing was measured.
-  const state = helper.display({ id: "state", cell: ({ row }) => <><State row={row.original} />{!withMeasured && <Barred row={row.original} />}</> });
+  const state = helper.display({ id: "state", cell: ({ row }) => <><State row={row.original} />{withReasons && <Barred row={row.original} />}</> });
   const overlap = withOverlap ? [helper.accessor(({ candidate }) => overlapWords(candidate.plan), { id: "overlap", cell: ({ row }) => <Overlap plan={row.original.candidate.plan} /> })] : [];
   const kept = <T,>(group: T[]): T[] => (withMeasured ? group : group.slice(0, 1));
   return {
@@ -101,19 +101,28 @@ function Note({ row }: { row: PlanRow }) {
 
 const hasNote = (row: PlanRow, withMeasured: boolean): boolean => Boolean(row.trial?.failure) || (withMeasured && !row.candidate.runnable && !row.trial);
 
+/** Why none of the plans runs, where it is the same for all of them: nobody reads it ten times. */
+function sharedReason(rows: readonly PlanRow[]): string | undefined {
+  const [first, ...others] = rows.map(({ candidate, trial }) => (candidate.runnable || trial ? null : candidate.notRunnableReason));
+  return typeof first === "string" && others.length > 0 && others.every((reason) => reason === first) ? first : undefined;
+}
+
 /** The plans, predicted beside measured; a row opens to everything that is known of it. */
 export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; withMeasured: boolean; label: string }) {
   const withOverlap = rows.some(({ candidate }) => overlapWords(candidate.plan) !== OVERLAP_WORDS.none);
   const dimensions = useMemo(() => dimensionsOf(rows.map(({ candidate }) => candidate.plan)), [rows]);
   const looks = useMemo((): Readonly<Record<string, ColumnLook>> => ({ ...LOOKS, ...Object.fromEntries(dimensions.map((dimension) => [dimension.key, lookOfDimension(dimension)])) }), [dimensions]);
   const tied = useMemo(() => tiedRows(rows), [rows]);
-  const { columns, spans } = useMemo(() => columnsOf(withMeasured, withOverlap, dimensions, tied), [withMeasured, withOverlap, dimensions, tied]);
+  const reason = withMeasured ? undefined : sharedReason(rows);
+  const withReasons = !withMeasured && reason === undefined;
+  const { columns, spans } = useMemo(() => columnsOf(withMeasured, withReasons, withOverlap, dimensions, tied), [withMeasured, withReasons, withOverlap, dimensions, tied]);
   const table = useTable({ features, columns, data: rows, getRowId: ({ key }) => key, enableSortingRemoval: true, sortDescFirst: false });
   const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
   const toggle = (key: string): void => setOpen((at) => { const next = new Set(at); if (!next.delete(key)) next.add(key); return next; });
   const leaf = table.getHeaderGroups()[0]?.headers ?? [];
   return (
     <>
+      {reason !== undefined && <Text size="sm" mb="xs">Our trainer runs none of these: {sentence(reason)}</Text>}
       <Table label={label} narrow="cards" className="plan-table">
         <Head>
           <tr role="row" className="group-head">

@@ -64,8 +64,8 @@ export function QuestionFields({ kind, asked, onChange, fault }: FieldsProps) {
     <div className="fields">
       <NumberInput label="Tokens to train on" description="In trillions (10¹²)" min={0} value={asked.trillions} onChange={(trillions) => onChange({ trillions })} error={errorOf("trillions")} />
       <NumberInput label="Deadline" description="In days" min={0} value={asked.days} onChange={(days) => onChange({ days })} error={errorOf("days")} />
-      <NumberInput label="Price" description="Of a GPU for an hour; may be empty" min={0} value={asked.price} onChange={(price) => onChange({ price })} />
-      <TextInput label="Nodes" description="Empty: powers of two up to the job's" placeholder="8, 16, 32" value={asked.nodes} onChange={(event) => onChange({ nodes: event.currentTarget.value })} error={errorOf("nodes")} spellCheck={false} autoComplete="off" />
+      <NumberInput label="Price" description="Of a GPU hour; optional" min={0} value={asked.price} onChange={(price) => onChange({ price })} />
+      <TextInput label="Nodes" description="Empty: up to the job’s" placeholder="8, 16, 32" value={asked.nodes} onChange={(event) => onChange({ nodes: event.currentTarget.value })} error={errorOf("nodes")} spellCheck={false} autoComplete="off" />
     </div>
   );
 }

@@ -2,7 +2,9 @@
 #include <cublasLt.h>
 
 #include "backend/cuda/backend.h"
+#include "backend/cuda/device/architecture.h"
 #include "backend/cuda/device/device_memory.h"
+#include "backend/cuda/device/device_streams.h"
 #include "backend/cuda/device/lt_products.h"
 #include "backend/cuda/open_arguments.h"
 
@@ -17,7 +19,7 @@ Status refused(const std::string& what) { return {StatusCode::badConfig, what}; 
 std::string releaseOf(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
 
 /// Says what is missing, as far as the runtime knows.
-Status findDevice(int ordinal, cudaDeviceProp* properties) {
+Status findDevice(int localRank, int* ordinal, cudaDeviceProp* properties) {
   int count = 0;
   const cudaError_t code = cudaGetDeviceCount(&count);
   if (code == cudaErrorInsufficientDriver) {
@@ -36,10 +38,9 @@ Status findDevice(int ordinal, cudaDeviceProp* properties) {
                    cudaGetErrorString(code == cudaSuccess ? cudaErrorNoDevice : code) +
                    "; see what nvidia-smi lists and CUDA_VISIBLE_DEVICES hides");
   }
-  if (ordinal < 0 || ordinal >= count) {
-    return refused("GPU " + std::to_string(ordinal) + " is asked for and this host has " + std::to_string(count));
-  }
-  INTERNEVO_RETURN_IF_ERROR(cudaStatus(cudaGetDeviceProperties(properties, ordinal), "cudaGetDeviceProperties"));
+  // Where each rank is shown a GPU of its own, it is number 0 for all. NCCL refuses ranks that share one.
+  *ordinal = localRank % count;
+  INTERNEVO_RETURN_IF_ERROR(cudaStatus(cudaGetDeviceProperties(properties, *ordinal), "cudaGetDeviceProperties"));
   if (properties->major < kOldestMajor) {
     return refused(std::string(properties->name) + " has compute capability " + std::to_string(properties->major) + "." +
                    std::to_string(properties->minor) + "; the backend needs 8.0 or newer");
@@ -47,35 +48,23 @@ Status findDevice(int ordinal, cudaDeviceProp* properties) {
   return Status::success();
 }
 
-/// An empty kernel for this device: says before the first step that the library was built without its architecture.
-struct EmptyKernel {
-  static constexpr int kThreads = kWarp;
-  template <class Thread>
-  INTERNEVO_DEVICE void operator()(Thread&) const {}
-};
-
 Status openDevice(const DeviceRequest& request, std::unique_ptr<Backend>* result) {
   cudaDeviceProp properties{};
-  INTERNEVO_RETURN_IF_ERROR(findDevice(request.ordinal, &properties));
-  INTERNEVO_RETURN_IF_ERROR(cudaStatus(cudaSetDevice(request.ordinal), "cudaSetDevice"));
-  cudaFuncAttributes attributes{};
-  if (const cudaError_t code = cudaFuncGetAttributes(&attributes, runKernel<EmptyKernel>); code != cudaSuccess) {
-    return refused(std::string("the kernels cannot be loaded on ") + properties.name + " (compute capability " +
-                   std::to_string(properties.major) + "." + std::to_string(properties.minor) + "): " +
-                   cudaGetErrorString(code) + "; build with its architecture in INTERNEVO_CUDA_ARCHITECTURES");
-  }
+  int ordinal = 0;
+  INTERNEVO_RETURN_IF_ERROR(findDevice(request.localRank, &ordinal, &properties));
+  INTERNEVO_RETURN_IF_ERROR(cudaStatus(cudaSetDevice(ordinal), "cudaSetDevice"));
+  INTERNEVO_RETURN_IF_ERROR(checkKernels(properties));
   Device device;
-  cudaStream_t stream = nullptr;
-  INTERNEVO_RETURN_IF_ERROR(
-      cudaStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"));
-  device.stream = std::shared_ptr<void>(stream, [](void* made) { cudaStreamDestroy(static_cast<cudaStream_t>(made)); });
-  device.queue.stream = stream;
   device.name = std::string("cuda: ") + properties.name;
-  device.memory = createDeviceMemory(device.queue);
-  device.synchronize = [](const Queue& queue) {
-    return cudaStatus(cudaStreamSynchronize(queue.stream), "cudaStreamSynchronize");
-  };
+  device.deterministic = request.deterministic;
+  device.streams = createDeviceStreams();
+  device.current = std::make_unique<Current>();
+  INTERNEVO_RETURN_IF_ERROR(device.streams->create(&device.current->queue));
+  device.allocation = std::make_unique<Allocation>();
+  device.memory = createDeviceMemory(*device.streams, *device.current, *device.allocation);
+  device.pinned = createPinnedMemory();
   INTERNEVO_RETURN_IF_ERROR(createLtProducts(&device.products));
+  INTERNEVO_RETURN_IF_ERROR(findWarpgroups(device.current->queue, properties, &device.warpgroupBlocks));
   auto backend = std::make_unique<CudaBackend>(std::move(device));
   INTERNEVO_RETURN_IF_ERROR(backend->start());
   *result = std::move(backend);

@@ -48,6 +48,25 @@ struct ConvertKernel {
   }
 };
 
+/// target = source, rows of pieces with strides of their own, in elements.
+template <int N, typename From, typename To>
+struct ConvertRowsKernel {
+  static constexpr int kThreads = 256;
+  std::int64_t rows, piecesOfRow, sourceStride, targetStride;
+  const From* source;
+  To* target;
+
+  template <class Thread>
+  INTERNEVO_DEVICE void operator()(Thread& t) const {
+    for (std::int64_t p = t.blockX() * kThreads + t.x(); p < rows * piecesOfRow; p += t.gridX() * kThreads) {
+      const std::int64_t row = p / piecesOfRow, at = p % piecesOfRow * N;
+      float values[N];
+      loadPiece<N>(source + row * sourceStride + at, values);
+      storePiece<N>(target + row * targetStride + at, values);
+    }
+  }
+};
+
 INTERNEVO_DEVICE float sigmoid(float x) { return 1.f / (1.f + expf(-x)); }
 
 /// y = gate · sigmoid(gate) · up over [rows, width].

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/model/launch_model.h"
+#include "backend/cuda/model/running.h"
 
 namespace internevo::cuda::model {
 
@@ -15,6 +16,8 @@ namespace {
 
 constexpr std::size_t kStackBytes = 256 << 10;
 constexpr unsigned char kPoison = 0xff;  // NaN in every floating-point type
+constexpr std::uintptr_t kSharedAlignment = 1024;  // of the 128-byte swizzle's pattern
+constexpr std::uint32_t kSharedBegin = 1024;       // of a block's dynamic memory in its window, as on sm_90
 
 struct Copy {
   void* target;
@@ -26,7 +29,8 @@ struct Fiber {
   ucontext_t context{};
   jmp_buf resume{};
   std::vector<unsigned char> stack;
-  bool begun = false, done = false, atBarrier = false;
+  bool started = false;  ///< its coroutine is there, and is kept from block to block
+  bool done = false, atBarrier = false;
   std::vector<std::vector<Copy>> groups;  // committed, oldest first
   std::vector<Copy> open;
 };
@@ -43,11 +47,12 @@ struct Running {
   std::vector<unsigned char> memory;
   unsigned char* shared = nullptr;
   const std::function<void(int)>* body = nullptr;
-  int current = 0, live = 0, waiting = 0;
+  int threads = 0, current = 0, live = 0, waiting = 0;
+  std::int64_t sharedBytes = 0;
   bool progressed = false;
   std::string problem;
+  const char* waitingFor = nullptr;
   jmp_buf scheduler{};
-  ucontext_t main{};
 };
 
 Running* running = nullptr;
@@ -60,12 +65,13 @@ void yield() {
 }
 
 void entry() {
-  Running& r = *running;
-  (*r.body)(r.current);
-  Fiber& fiber = r.fibers[static_cast<std::size_t>(r.current)];
-  fiber.done = true, r.progressed = true;
-  --r.live;
-  backToScheduler();
+  for (;;) {
+    (*running->body)(running->current);
+    Fiber& fiber = running->fibers[static_cast<std::size_t>(running->current)];
+    fiber.done = true, running->progressed = true;
+    --running->live;
+    yield();  // goes on with the next block
+  }
 }
 
 void resume(int thread) {
@@ -73,8 +79,8 @@ void resume(int thread) {
   Fiber& fiber = r.fibers[static_cast<std::size_t>(thread)];
   r.current = thread;
   if (_setjmp(r.scheduler) != 0) return;
-  if (fiber.begun) _longjmp(fiber.resume, 1);
-  fiber.begun = true;
+  if (fiber.started) _longjmp(fiber.resume, 1);
+  fiber.started = true;
   getcontext(&fiber.context);
   fiber.context.uc_stack = {fiber.stack.data(), 0, fiber.stack.size()};
   fiber.context.uc_link = nullptr;
@@ -102,26 +108,55 @@ std::vector<int> orderOfThreads(int threads) {
 
 }  // namespace
 
+int currentThread() { return running->current; }
+int threadsOfBlock() { return running->threads; }
+int orderOfRun() { return threadOrder; }
+void yieldThread() { yield(); }
+void noteProgress() { running->progressed = true; }
+void noteWait(const char* what) { running->waitingFor = what; }
+void failBlock(const std::string& problem) {
+  running->problem = problem;
+  backToScheduler();
+}
+unsigned char* sharedMemory() { return running->shared; }
+std::int64_t sharedMemoryBytes() { return running->sharedBytes; }
+std::uint32_t sharedAddressOf(const void* pointer, std::int64_t bytes) {
+  const std::int64_t at = static_cast<const unsigned char*>(pointer) - running->shared;
+  if (at < 0 || at + bytes > running->sharedBytes) failBlock("an address is outside of the block's shared memory");
+  return static_cast<std::uint32_t>(at) + kSharedBegin;
+}
+unsigned char* sharedByte(std::uint32_t address) {
+  if (address < kSharedBegin || address - kSharedBegin >= running->sharedBytes) {
+    failBlock("an operand reaches out of the block's shared memory");
+  }
+  return running->shared + (address - kSharedBegin);
+}
+
 void setThreadOrder(int order) { threadOrder = order; }
 
 Status Block::run(int threads, int sharedBytes, const std::function<void(int)>& body) {
   static Running state;  // stacks are kept from block to block
   running = &state;
   Running& r = state;
-  r.fibers.resize(static_cast<std::size_t>(threads));
-  for (Fiber& fiber : r.fibers) {
+  r.threads = threads;
+  if (r.fibers.size() < static_cast<std::size_t>(threads)) r.fibers.resize(static_cast<std::size_t>(threads));
+  for (int i = 0; i < threads; ++i) {
+    Fiber& fiber = r.fibers[static_cast<std::size_t>(i)];
     if (fiber.stack.empty()) fiber.stack.resize(kStackBytes);
-    fiber.begun = fiber.done = fiber.atBarrier = false;
+    fiber.started = fiber.started && fiber.done;  // a block that failed left it somewhere
+    fiber.done = fiber.atBarrier = false;
     fiber.groups.clear(), fiber.open.clear();
   }
   r.warps.assign(static_cast<std::size_t>((threads + kWarp - 1) / kWarp), {});
-  r.memory.assign(static_cast<std::size_t>(sharedBytes) + 256, kPoison);
+  r.memory.assign(static_cast<std::size_t>(sharedBytes) + kSharedAlignment + 256, kPoison);
   const auto address = reinterpret_cast<std::uintptr_t>(r.memory.data());
-  r.shared = r.memory.data() + (128 - address % 128) % 128;
-  r.body = &body, r.live = threads, r.waiting = 0, r.problem.clear();
+  r.shared = r.memory.data() + (kSharedAlignment - address % kSharedAlignment) % kSharedAlignment;
+  r.sharedBytes = sharedBytes;
+  r.body = &body, r.live = threads, r.waiting = 0, r.problem.clear(), r.waitingFor = nullptr;
+  beginBulk(threads), beginProducts(threads);
   const std::vector<int> order = orderOfThreads(threads);
   while (r.live > 0) {
-    r.progressed = false;
+    r.progressed = false, r.waitingFor = nullptr;
     for (const int thread : order) {
       const Fiber& fiber = r.fibers[static_cast<std::size_t>(thread)];
       if (!fiber.done && !fiber.atBarrier) resume(thread);
@@ -132,8 +167,13 @@ Status Block::run(int threads, int sharedBytes, const std::function<void(int)>& 
       for (Fiber& fiber : r.fibers) fiber.atBarrier = false;
       r.waiting = 0, r.progressed = true;
     }
-    if (!r.progressed) return {StatusCode::internal, "threads wait for one another forever"};
+    if (!r.progressed) {
+      const std::string what = r.waitingFor == nullptr ? "" : std::string(": ") + r.waitingFor;
+      return {StatusCode::internal, "threads wait for one another forever" + what};
+    }
   }
+  if (_setjmp(r.scheduler) == 0) endBulk(), endProducts();
+  if (!r.problem.empty()) return {StatusCode::internal, r.problem};
   for (std::int64_t at = r.shared - r.memory.data() + sharedBytes; at < static_cast<std::int64_t>(r.memory.size()); ++at) {
     if (r.memory[static_cast<std::size_t>(at)] != kPoison) {
       return {StatusCode::internal, "a thread wrote behind the block's shared memory"};

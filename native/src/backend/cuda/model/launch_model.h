@@ -12,10 +12,9 @@
 
 #include "backend/cuda/launch.h"
 #include "backend/cuda/model/model_memory.h"
+#include "backend/cuda/model/warpgroup.h"
 
 namespace internevo::cuda {
-
-struct Queue {};
 
 namespace model {
 
@@ -53,7 +52,7 @@ struct LoadLane {
 
 }  // namespace model
 
-class ModelThread {
+class ModelThread : public model::WarpgroupInstructions {
  public:
   ModelThread(int x, int threads, std::int64_t bx, std::int64_t by, std::int64_t bz, std::int64_t gx)
       : x_(x), threads_(threads), bx_(bx), by_(by), bz_(bz), gx_(gx) {}
@@ -65,8 +64,12 @@ class ModelThread {
   std::int64_t gridX() const { return gx_; }
 
   void sync() { model::Block::sync(); }
+  void syncWarp() {
+    model::Block::warpCollective(5, nullptr, [](void**) {});
+  }
   template <typename T>
   T shuffleXor(T value, int mask) {
+    model::touchRegisters();
     struct Lane {
       T value;
       int mask, lane;
@@ -83,7 +86,10 @@ class ModelThread {
   }
   unsigned char* shared() { return model::Block::shared(); }
   void atomicAdd(std::int64_t* target, std::int64_t value) { *target += value; }
-  float exponential2(float value) { return std::exp2(value); }
+  float exponential2(float value) {
+    model::touchRegisters();
+    return std::exp2(value);
+  }
 
   void multiply(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
     model::MultiplyLane mine{{d[0], d[1], d[2], d[3]}, {a[0], a[1], a[2], a[3]}, {b0, b1}};
@@ -113,20 +119,22 @@ class ModelThread {
 };
 
 template <class Kernel>
-Status launch(const Queue&, const Grid& grid, const Kernel& kernel, const char* name) {
-  const model::OpenMemory open;
-  for (std::int64_t z = 0; z < grid.z; ++z) {
-    for (std::int64_t y = 0; y < grid.y; ++y) {
-      for (std::int64_t x = 0; x < grid.x; ++x) {
-        const Status status = model::Block::run(Kernel::kThreads, grid.sharedBytes, [&](int thread) {
-          ModelThread t(thread, Kernel::kThreads, x, y, z, grid.x);
-          kernel(t);
-        });
-        if (!status.ok()) return {status.code(), std::string(name) + ": " + status.message()};
+Status launch(const Queue& queue, const Grid& grid, const Kernel& kernel, const char* name) {
+  return runOn(queue, name, [grid, kernel, name]() -> Status {
+    const model::OpenMemory open;
+    for (std::int64_t z = 0; z < grid.z; ++z) {
+      for (std::int64_t y = 0; y < grid.y; ++y) {
+        for (std::int64_t x = 0; x < grid.x; ++x) {
+          const Status status = model::Block::run(Kernel::kThreads, grid.sharedBytes, [&](int thread) {
+            ModelThread t(thread, Kernel::kThreads, x, y, z, grid.x);
+            kernel(t);
+          });
+          if (!status.ok()) return {status.code(), std::string(name) + ": " + status.message()};
+        }
       }
     }
-  }
-  return Status::success();
+    return Status::success();
+  });
 }
 
 }  // namespace internevo::cuda

@@ -2,8 +2,10 @@
 
 #include <cstdlib>
 
+#include "backend/cuda/attention_choice.h"
 #include "backend/cuda/backend.h"
 #include "backend/cuda/model/model_memory.h"
+#include "backend/cuda/model/model_streams.h"
 
 namespace internevo::cuda {
 
@@ -12,7 +14,12 @@ namespace {
 /// cuBLASLt's meaning of its arguments, element by element.
 class ModelProducts final : public MatrixProducts {
  public:
-  Status multiply(const Queue&, const MatrixProduct& p, Workspace) override {
+  Status multiply(const Queue& queue, const MatrixProduct& p, Workspace) override {
+    return runOn(queue, "product", [p] { return compute(p); });
+  }
+
+ private:
+  static Status compute(const MatrixProduct& p) {
     const model::OpenMemory open;
     const std::int64_t aRows = p.transposeA ? p.k : p.m, bRows = p.transposeB ? p.n : p.k;
     if (p.lda < aRows || p.ldb < bRows || p.ldc < p.m) {
@@ -44,14 +51,22 @@ class ModelProducts final : public MatrixProducts {
 
 }  // namespace
 
-std::unique_ptr<Backend> createModelBackend(bool guarded) {
+std::unique_ptr<Backend> createModelBackend(bool guarded, bool deterministic, model::LaunchTrace* trace) {
   Device device;
   device.name = "cuda-model";
-  device.memory = model::createModelMemory(guarded);
+  AttentionChoice choice{};
+  if (!attentionAsked(&choice).ok()) std::abort();  // a test's own mistake
+  device.warpgroupBlocks = choice == AttentionChoice::warpgroup ? 3 : 0;
+  device.deterministic = deterministic;
+  device.streams = model::createModelStreams(guarded, model::streamOrderAsked(), trace);
+  device.current = std::make_unique<Current>();
+  const Status made = device.streams->create(&device.current->queue);
+  device.allocation = std::make_unique<Allocation>();
+  device.memory = model::createModelMemory(guarded, *device.streams, *device.current, *device.allocation, trace);
+  device.pinned = model::createModelPinnedMemory();
   device.products = std::make_unique<ModelProducts>();
-  device.synchronize = [](const Queue&) { return Status::success(); };
   auto backend = std::make_unique<CudaBackend>(std::move(device));
-  if (!backend->start().ok()) std::abort();  // a few hundred bytes of a test's memory
+  if (!made.ok() || !backend->start().ok()) std::abort();  // a few hundred bytes of a test's memory
   return backend;
 }
 

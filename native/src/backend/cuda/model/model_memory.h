@@ -5,9 +5,18 @@
 
 #include "internevo/memory_space.h"
 
+namespace internevo::cuda {
+class PinnedMemory;
+class Streams;
+struct Allocation;
+struct Current;
+}  // namespace internevo::cuda
+
 namespace internevo::cuda::model {
 
-/// While one lives, this thread's guarded memory is open. Cheap when none is guarded.
+class LaunchTrace;
+
+/// While one lives, guarded memory is open. Cheap when none is guarded.
 class OpenMemory {
  public:
   OpenMemory();
@@ -16,6 +25,10 @@ class OpenMemory {
   OpenMemory& operator=(const OpenMemory&) = delete;
 };
 
-std::unique_ptr<MemorySpace> createModelMemory(bool guarded);
+/// Calls go to the current stream. `trace`, where there is one, is told what they touch.
+std::unique_ptr<MemorySpace> createModelMemory(bool guarded, Streams& streams, const Current& current, const Allocation& allocation,
+                                               LaunchTrace* trace = nullptr);
+
+std::unique_ptr<PinnedMemory> createModelPinnedMemory();
 
 }  // namespace internevo::cuda::model

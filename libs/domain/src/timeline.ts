@@ -1,5 +1,3 @@
-import { readFile } from "node:fs/promises";
-
 /** One event of a measured timeline (native/src/trainer/timeline.h), in seconds. */
 export interface LaneEvent {
   readonly name: string;
@@ -17,26 +15,29 @@ export interface LaneStep {
   readonly events: readonly LaneEvent[];
 }
 
-interface TraceEvent {
-  readonly ph: string;
-  readonly name: string;
-  readonly cat?: LaneEvent["lane"];
-  readonly pid: number;
-  readonly ts?: number;
-  readonly dur?: number;
-  readonly args: { readonly unit?: number; readonly microBatch?: number; readonly name?: string };
+/** A measured timeline as it is written, for Perfetto; times in microseconds, pid = rank. */
+export interface MeasuredTrace {
+  readonly traceEvents: readonly {
+    readonly ph: string;
+    readonly name: string;
+    readonly cat?: LaneEvent["lane"];
+    readonly pid: number;
+    readonly tid?: number;
+    readonly ts?: number;
+    readonly dur?: number;
+    readonly args?: { readonly unit?: number; readonly microBatch?: number; readonly name?: string };
+  }[];
 }
 
-/** The events of every rank, by their start. @throws Error when a rank had no room for all of its events. */
-export async function readTimeline(path: string): Promise<LaneEvent[][]> {
-  const { traceEvents } = JSON.parse(await readFile(path, "utf8")) as { traceEvents: TraceEvent[] };
+/** The events of every rank of a trace, by their start. @throws Error when a rank had no room for all of its events. */
+export function laneEventsOf({ traceEvents }: MeasuredTrace): LaneEvent[][] {
   const ranks: LaneEvent[][] = [];
   for (const { ph, name, cat, pid, ts = 0, dur = 0, args } of traceEvents) {
-    if (ph === "M" && args.name?.includes("had no room") === true) throw new Error(`the timeline ${path} is not whole: ${args.name}`);
+    if (ph === "M" && args?.name?.includes("had no room") === true) throw new Error(`the timeline is not whole: ${args.name}`);
     if (ph !== "X" || cat === undefined) continue;
-    (ranks[pid] ??= []).push({ name, lane: cat, unit: args.unit ?? -1, microBatch: args.microBatch ?? -1, start: ts / 1e6, end: (ts + dur) / 1e6 });
+    (ranks[pid] ??= []).push({ name, lane: cat, unit: args?.unit ?? -1, microBatch: args?.microBatch ?? -1, start: ts / 1e6, end: (ts + dur) / 1e6 });
   }
-  for (const events of ranks) events.sort((a, b) => a.start - b.start || b.end - a.end);
+  for (const events of ranks) events?.sort((a, b) => a.start - b.start || b.end - a.end);
   return ranks;
 }
 

@@ -1,0 +1,35 @@
+import { shippedProfile } from "@internevo/cost-model";
+import { clusterKey, resolveJob } from "@internevo/domain";
+import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
+import { storeProfile } from "@internevo/store";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createProfileSource, profileOfName, storedProfile } from "../src/profile-source.ts";
+import { jobFile } from "./harness.ts";
+
+describe("stored profiles", () => {
+  let test: TestDatabase;
+  beforeAll(async () => {
+    test = await createTestDatabase();
+  });
+  afterAll(() => test.drop());
+
+  it("are one object however they are asked for, until newer ones have taken their place", async () => {
+    const { db } = test.database;
+    const spec = resolveJob(jobFile({ textPath: "/usr/share/common-licenses/GPL-3" }));
+    const store = (name: string) => storeProfile(db, { clusterKey: clusterKey(spec.cluster), profile: { ...shippedProfile("a800-128"), name }, freshForSeconds: 60 });
+    const id = await store("first");
+    const newest = createProfileSource(test.database);
+    const first = await newest(spec, undefined);
+    expect(first.name).toBe("first");
+    for (const again of [await newest(spec, undefined), await newest(spec, id), await storedProfile(db, id), await profileOfName(db, id, "profile")]) expect(again).toBe(first);
+    const later = await store("second");
+    expect((await newest(spec, undefined)).name).toBe("second");
+    expect(await storedProfile(db, later)).not.toBe(first);
+    for (let index = 0; index < 16; index += 1) await storedProfile(db, await store(`other ${index}`));
+    const read = await storedProfile(db, id);
+    expect(read).not.toBe(first);
+    expect(read).toEqual(first);
+    expect(await storedProfile(db, "no-id")).toBeUndefined();
+    await expect(profileOfName(db, "nothing", "profile")).rejects.toMatchObject({ code: "profile-missing" });
+  });
+});

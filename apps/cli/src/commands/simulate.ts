@@ -1,0 +1,103 @@
+import { resolve } from "node:path";
+import { CostModel, isRunnable, planFault, SHIPPED_PROFILES } from "@internevo/cost-model";
+import { formatSeconds, laneEventsOf, planLabel, ProblemError, stepsOf, worldSize, type MeasuredTrace, type Plan } from "@internevo/domain";
+import { overlayTraces, simulateStep, stageShares, toTrace, type StageShares } from "@internevo/simulator";
+import type { Command } from "commander";
+import type { Context } from "../context.ts";
+import { assertWritable, writeWhole } from "../files.ts";
+import { table, type Colors } from "../output.ts";
+import { choosePlan, readJson } from "../plan-argument.ts";
+import { loadJob, PLAN_HELP } from "./advice.ts";
+
+/** A step of more pieces than these takes longer to simulate, and to look at, than anybody waits. */
+const MOST_PIECES = 2_000_000;
+
+interface Simulated {
+  readonly plan: Plan;
+  readonly simulatedSeconds: number;
+  /** By the closed form that plans are ranked with. */
+  readonly predictedSeconds: number;
+  readonly stages: readonly StageShares[];
+}
+
+interface SimulateOptions {
+  readonly profile?: string;
+  readonly out?: string;
+  readonly over?: string;
+}
+
+function simulatedText({ plan, simulatedSeconds, predictedSeconds, stages }: Simulated, colors: Colors): string {
+  const difference = (100 * (simulatedSeconds - predictedSeconds)) / predictedSeconds;
+  const share = (seconds: number, of = simulatedSeconds): string => (of === 0 ? "–" : `${((100 * seconds) / of).toFixed(1)}%`);
+  const rows = table<StageShares>(
+    [
+      { title: "STAGE", align: "right", value: ({ stage }) => String(stage) },
+      { title: "COMPUTES", align: "right", value: ({ computeSeconds }) => share(computeSeconds) },
+      { title: "STANDS STILL", align: "right", value: ({ exposedSeconds }) => share(exposedSeconds) },
+      { title: "IDLE", align: "right", value: ({ idleSeconds }) => share(idleSeconds) },
+      { title: "COMMUNICATION LANE", align: "right", value: ({ communicationSeconds }) => formatSeconds(communicationSeconds) },
+      { title: "HIDDEN", align: "right", value: ({ hiddenSeconds, communicationSeconds }) => share(hiddenSeconds, communicationSeconds) },
+    ],
+    stages,
+    colors,
+  );
+  return [
+    `${colors.bold("plan")}      ${planLabel(plan)}`,
+    `${colors.bold("a step")}    ${formatSeconds(simulatedSeconds)} simulated; ${formatSeconds(predictedSeconds)} by the formula that plans are ranked with (${difference >= 0 ? "+" : ""}${difference.toFixed(1)}%)`,
+    "",
+    rows,
+  ].join("\n");
+}
+
+/** A measured timeline, and when each of its steps begins, microseconds, by its first rank. */
+async function readMeasured(path: string): Promise<{ readonly trace: MeasuredTrace; readonly stepStarts: readonly number[] }> {
+  const trace = (await readJson(path, "--over", { missing: "job-invalid", invalid: "job-invalid" }, "a timeline that a job wrote, in JSON")) as MeasuredTrace | null;
+  const refuse = (message: string): ProblemError => new ProblemError("job-invalid", `${path} is no timeline that a step can be laid over`, [{ field: "--over", value: path, message, remedy: "give the file that a job with `timeline` wrote for an attempt or a trial" }]);
+  if (typeof trace !== "object" || trace === null || !Array.isArray(trace.traceEvents)) throw refuse("has no traceEvents");
+  let first: ReturnType<typeof laneEventsOf>[number] | undefined;
+  try {
+    first = laneEventsOf(trace).find((events) => events !== undefined);
+  } catch (error) {
+    throw refuse((error as Error).message);
+  }
+  const stepStarts = stepsOf(first ?? []).map(({ start }) => start * 1e6);
+  if (stepStarts.length === 0) throw refuse("has no whole step: the ends of two steps are needed");
+  return { trace, stepStarts };
+}
+
+async function simulate(path: string, text: string, options: SimulateOptions, context: Context): Promise<void> {
+  if (options.over !== undefined && options.out === undefined) throw new ProblemError("job-invalid", "--over needs --out", [{ field: "--out", value: null, message: "is missing", remedy: "say where the two timelines are written" }]);
+  if (options.out !== undefined) await assertWritable(options.out, "--out");
+  const measured = options.over === undefined ? undefined : await readMeasured(options.over);
+  const { job, profile } = await loadJob(path, options.profile);
+  const plan = await choosePlan(text, "plan", job, profile, context);
+  const fault = planFault(plan, job);
+  if (fault) throw new ProblemError("plan-invalid", `the plan ${planLabel(plan)} is none of this job`, [{ field: "plan", value: planLabel(plan), message: `${fault.reason}: ${fault.message}`, remedy: "internevo why-not says what would change that" }]);
+  const pieces = plan.microBatches * job.model.layers * 24;
+  if (pieces > MOST_PIECES) throw new ProblemError("job-invalid", `a step of ${plan.microBatches} micro-batches has too many pieces`, [{ field: "plan.microBatches", value: plan.microBatches, message: `of ${job.model.layers} layers are about ${pieces} pieces of a timeline`, remedy: `simulate a job of fewer tokens a step: ${Math.floor(MOST_PIECES / job.model.layers / 24)} micro-batches at most` }]);
+  const { runnable, reason } = isRunnable(plan, job);
+  const costs = new CostModel(job, profile);
+  const { stepTimeSeconds, spans } = context.computing(() => simulateStep(costs, plan));
+  const answer: Simulated = { plan, simulatedSeconds: stepTimeSeconds, predictedSeconds: costs.predict(plan).stepTimeSeconds, stages: stageShares(spans) };
+  const output = context.output();
+  if (output.json) output.document(answer);
+  else output.data(simulatedText(answer, output.colors));
+  if (!runnable && reason !== null) output.note(`note: ${reason}`);
+  for (const warning of costs.warnings) output.note(`note: ${warning}`);
+  if (options.out === undefined) return;
+  const trace = toTrace(spans, worldSize(plan) / plan.pipelineParallel);
+  await writeWhole(options.out, JSON.stringify(measured === undefined ? trace : overlayTraces(measured.trace.traceEvents, trace, measured.stepStarts)), "--out");
+  output.note(`the timeline is in ${resolve(options.out)}; open it at https://ui.perfetto.dev`);
+}
+
+export function addSimulate(program: Command, context: Context): void {
+  program
+    .command("simulate")
+    .description("a step of a plan event by event: what every stage computes, waits for and hides; its timeline for Perfetto, also over a measured one. Offline")
+    .argument("<job>", "job file, YAML or JSON; - for standard input")
+    .argument("[plan]", PLAN_HELP, "1")
+    .option("--profile <name or file>", `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, or a file; default: the job's`)
+    .option("--out <file>", "write the timeline there, for https://ui.perfetto.dev")
+    .option("--over <timeline>", "a timeline that a job of this plan wrote: the simulated step is laid over each of its steps")
+    .action((path: string, plan: string, options: SimulateOptions) => simulate(path, plan, options, context));
+}

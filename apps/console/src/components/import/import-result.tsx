@@ -1,0 +1,83 @@
+import type { ImportAnswer } from "@internevo/contracts";
+import { planLabel } from "@internevo/domain";
+import { Button, Code, Text } from "@mantine/core";
+import { stringify } from "yaml";
+import type { Subject } from "../../data/advice.ts";
+import { downloadText, fileName } from "../../data/download.ts";
+import { formatCount, formatInteger, formatTokens, sentence } from "../../text/format.ts";
+import { Facts, Section } from "../page.tsx";
+import { Comparison } from "../plan/compare-plans.tsx";
+import { PlanText } from "../plan/plan-text.tsx";
+import { StageMemory, WhyNot } from "../plan/why-not.tsx";
+
+const shown = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
+
+/** The job as the API sent it; what is shown of it. */
+interface ImportedJob {
+  readonly sequenceLengthTokens?: number;
+  readonly globalBatchTokens?: number;
+  readonly precision?: string;
+  readonly cluster?: { readonly nodes?: number; readonly gpusPerNode?: number };
+}
+
+/** What was read, in our words. */
+function WhatItSays({ answer: { imported, job: document } }: { answer: ImportAnswer }) {
+  const { model, plan, takenAs, ignored, version } = imported;
+  const job = document as ImportedJob;
+  const ranks = (job.cluster?.nodes ?? 1) * (job.cluster?.gpusPerNode ?? 1);
+  return (
+    <div className="answer">
+      <div className="chosen-plan"><PlanText plan={plan} /></div>
+      <Facts
+        items={[
+          { name: "Ranks", value: formatInteger(ranks), note: `${formatInteger(job.cluster?.nodes ?? 1)} × ${formatInteger(job.cluster?.gpusPerNode ?? 1)}` },
+          { name: "Layers", value: formatInteger(model.layers) },
+          { name: "Hidden size", value: formatInteger(model.hiddenSize) },
+          { name: "Heads", value: formatInteger(model.heads), ...(model.kvHeads === model.heads ? {} : { note: `${formatInteger(model.kvHeads)} of keys and values` }) },
+          { name: "Sequence", value: job.sequenceLengthTokens === undefined ? "–" : formatTokens(job.sequenceLengthTokens), note: "tokens" },
+          { name: "Batch", value: job.globalBatchTokens === undefined ? "–" : formatCount(job.globalBatchTokens), note: "tokens a step" },
+          { name: "Precision", value: job.precision ?? "–" },
+        ]}
+      />
+      {takenAs.length > 0 && (
+        <div>
+          <Text size="sm" fw={600}>Taken as something near</Text>
+          <ul className="plain-list">
+            {takenAs.map(({ option, value, as }) => <li key={option}><Code>{option}</Code>{value !== undefined && value !== null && <> <Code>{shown(value)}</Code></>} is taken as {sentence(as)}</li>)}
+          </ul>
+        </div>
+      )}
+      {ignored.length > 0 && <details className="as-table"><summary>{ignored.length === 1 ? "1 option has" : `${ignored.length} options have`} no effect on time or memory</summary><p className="ignored-options">{ignored.map((option) => <Code key={option}>{option}</Code>)}</p></details>}
+      <Text size="sm" c="dimmed">Its options were read as those of {version}.</Text>
+    </div>
+  );
+}
+
+/** How good a configuration is: what it says, where its plan stands, and what the best plan does otherwise. */
+export function ImportResult({ answer, profile }: { answer: ImportAnswer; profile: string }) {
+  const { imported, job, planning } = answer;
+  const subject: Subject = { job, profile };
+  const best = planning.candidates[0];
+  const { located } = planning;
+  // A plan that does not divide the job has no time.
+  const hasTime = located?.predicted !== null && located !== undefined;
+  return (
+    <>
+      <Section
+        title="What it says"
+        aside={<Button size="compact-sm" variant="default" onClick={() => downloadText(`${fileName(planning.job)}.yaml`, stringify(job), "application/yaml")}>Job file</Button>}
+      >
+        <WhatItSays answer={answer} />
+      </Section>
+      <Section title="How good it is" about={`By prediction for our executor, with profile ${planning.profile}. Nothing was run or stored.`}>
+        <WhyNot subject={subject} plan={imported.plan} limitBytes={planning.memoryLimitBytes} />
+      </Section>
+      {hasTime && best !== undefined && planLabel(best.plan) !== planLabel(imported.plan) && (
+        <Section title="Beside the best plan" folded about="A is the configuration, B the best plan.">
+          <Comparison subject={subject} a={imported.plan} b={best.plan} />
+        </Section>
+      )}
+      {hasTime && <Section title="What its ranks hold" folded about="Predicted memory of a rank of each stage."><StageMemory subject={subject} plan={imported.plan} /></Section>}
+    </>
+  );
+}

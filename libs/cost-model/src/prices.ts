@@ -1,0 +1,153 @@
+import { contextOf, headRanks, type JobSpec, type Profile } from "@internevo/domain";
+import { CollectiveTimes, type GroupPlace } from "./collectives.ts";
+import { SliceTimes, type SliceTime } from "./layer-time.ts";
+import type { LayerSlice } from "./layer.ts";
+import type { Sharding } from "./memory.ts";
+import { nodesTouched } from "./mesh.ts";
+import { ModuleTimes } from "./modules.ts";
+import { OverlapTimes } from "./overlap-times.ts";
+import { ringPlace } from "./ring-time.ts";
+import { shardTime, type ShardTime } from "./shard-time.ts";
+import { SliceCorrections } from "./slice-corrections.ts";
+import type { Layout } from "./stage.ts";
+import { Recorder, type Kept } from "./warnings.ts";
+
+/** What the times of slices and shardings are read from. */
+type PricedJob = Pick<JobSpec, "model" | "sequenceLengthTokens" | "globalBatchTokens" | "precision" | "cluster" | "data" | "timeline">;
+
+/** Times of slices that differ in their micro-batch only. */
+export class SlicePrices {
+  readonly #make: (microBatchSize: number, beside: boolean) => Kept<SliceTime>;
+  readonly #plain = new Map<number, Kept<SliceTime>>();
+  readonly #beside = new Map<number, Kept<SliceTime>>();
+
+  constructor(make: (microBatchSize: number, beside: boolean) => Kept<SliceTime>) {
+    this.#make = make;
+  }
+
+  /** @param beside whether a thread passes a ring's blocks on while the others compute */
+  of(microBatchSize: number, beside: boolean): Kept<SliceTime> {
+    const known = beside ? this.#beside : this.#plain;
+    let kept = known.get(microBatchSize);
+    if (!kept) known.set(microBatchSize, (kept = this.#make(microBatchSize, beside)));
+    return kept;
+  }
+}
+
+/**
+ * Times of the slices (b, s_sp, s_tp, ring) and shardings of a model at a sequence length on a profile. They depend neither on the
+ * batch nor on how many nodes there are: jobs that differ in these share them, each with what it was warned of.
+ */
+export class Prices {
+  readonly #job: PricedJob;
+  readonly #profile: Profile;
+  readonly #recorder = new Recorder(() => undefined);
+  readonly #collectives: CollectiveTimes;
+  readonly #modules: ModuleTimes;
+  readonly #overlaps: OverlapTimes;
+  readonly #sliceTimes: SliceTimes;
+  readonly #corrections: SliceCorrections;
+  readonly #slices = new Map<string, SlicePrices>();
+  readonly #shards = new Map<string, Kept<ShardTime>>();
+  readonly #messages = new Map<number, Map<number, Kept<number>>>();
+  #sliceCount = 0;
+  /** What the profile alone is warned of. */
+  readonly ofProfile: Kept<null>;
+
+  constructor(job: PricedJob, profile: Profile) {
+    this.#job = job;
+    this.#profile = profile;
+    const { warn } = this.#recorder;
+    const made = this.#recorder.keep(() => ({
+      modules: new ModuleTimes(profile, warn),
+      collectives: new CollectiveTimes(profile, job.cluster.gpusPerNode, warn),
+      overlaps: new OverlapTimes(profile, warn),
+      corrections: new SliceCorrections(job, profile.slices ?? [], (slice) => this.#composed(slice, false), this.#recorder),
+    }));
+    this.#modules = made.value.modules;
+    this.#collectives = made.value.collectives;
+    this.#overlaps = made.value.overlaps;
+    this.#corrections = made.value.corrections;
+    this.#sliceTimes = new SliceTimes(job, this.#modules, this.#collectives, this.#recorder);
+    this.ofProfile = { value: null, warned: made.warned };
+  }
+
+  /** How many times it holds. */
+  get size(): number {
+    return this.#sliceCount + this.#shards.size;
+  }
+
+  #place(size: number, stride: number): GroupPlace {
+    return { size, nodes: nodesTouched({ size, stride }, this.#job.cluster.gpusPerNode) };
+  }
+
+  /** The slices of ranks that share a sequence in one way. */
+  slices({ sequenceParallel, tensorParallel, contextParallel }: Pick<LayerSlice, "sequenceParallel" | "tensorParallel"> & { readonly contextParallel: number }): SlicePrices {
+    const key = `${sequenceParallel} ${tensorParallel} ${contextParallel}`;
+    let prices = this.#slices.get(key);
+    if (!prices) {
+      const shared = { sequenceLengthTokens: this.#job.sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel };
+      prices = new SlicePrices((microBatchSize, beside) => {
+        const slice: LayerSlice = { microBatchSize, ...shared };
+        this.#sliceCount += 1;
+        return this.#recorder.keep(() => this.#corrections.apply(slice, this.#composed(slice, beside)));
+      });
+      this.#slices.set(key, prices);
+    }
+    return prices;
+  }
+
+  /** A slice by its modules and collectives. */
+  #composed(slice: LayerSlice, beside: boolean): SliceTime {
+    const { gpusPerNode } = this.#job.cluster;
+    const ring = contextOf(slice);
+    const stride = headRanks({ sequenceParallel: slice.sequenceParallel, contextParallel: ring });
+    const places = { heads: this.#place(stride, 1), ring: ringPlace(stride, nodesTouched({ size: ring, stride }, gpusPerNode), gpusPerNode) };
+    const hop = { size: 2, nodes: places.ring.nodes > 1 ? 2 : 1 };
+    const slowdown = beside ? { forward: this.#overlaps.slowdown("point-to-point", "forward", hop).attention, backward: this.#overlaps.slowdown("point-to-point", "backward", hop).attention } : null;
+    return this.#sliceTimes.of(slice, places, slowdown);
+  }
+
+  /** Depends on the layout only through s_pp, s_tp and all ranks together: the groups are laid over the R ranks of a slice. */
+  shard(layout: Layout, sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">): Kept<ShardTime> {
+    const { pipelineParallel, dataParallel, tensorParallel, sequenceParallel } = layout;
+    const key = `${pipelineParallel * dataParallel * sequenceParallel} ${pipelineParallel} ${tensorParallel} ${sharding.parameterSharding} ${sharding.optimizerStateSharding}`;
+    let kept = this.#shards.get(key);
+    if (!kept) {
+      kept = this.#recorder.keep(() => shardTime(this.#job, layout, sharding, this.#modules, this.#collectives, this.#overlaps, this.#profile));
+      this.#shards.set(key, kept);
+    }
+    return kept;
+  }
+
+  /** One message of so many bytes to the rank that is `stride` further. */
+  message(bytes: number, stride: number): Kept<number> {
+    let ofStride = this.#messages.get(stride);
+    if (!ofStride) this.#messages.set(stride, (ofStride = new Map<number, Kept<number>>()));
+    let kept = ofStride.get(bytes);
+    if (!kept) ofStride.set(bytes, (kept = this.#recorder.keep(() => this.#collectives.seconds("point-to-point", bytes, this.#place(2, stride)))));
+    return kept;
+  }
+}
+
+/** Of one profile so many models and lengths are kept, and of each so many times: some tens of megabytes. */
+const MOST_PRICES = 8;
+const MOST_TIMES = 50_000;
+const ofProfiles = new WeakMap<Profile, Map<string, Prices>>();
+
+/** The prices of a job on a profile, those of former jobs where there were any like it. A profile is not changed after it was used. */
+export function pricesOf(job: PricedJob, profile: Profile): Prices {
+  let known = ofProfiles.get(profile);
+  if (!known) ofProfiles.set(profile, (known = new Map<string, Prices>()));
+  const key = JSON.stringify([job.model, job.sequenceLengthTokens, job.precision, job.cluster.gpusPerNode]);
+  let prices = known.get(key);
+  if (!prices || prices.size > MOST_TIMES) prices = new Prices(job, profile);
+  // What was used now is last, and what was used longest ago is forgotten first.
+  known.delete(key);
+  known.set(key, prices);
+  for (const oldest of known.keys()) {
+    if (known.size <= MOST_PRICES) break;
+    known.delete(oldest);
+  }
+  return prices;
+}

@@ -1,0 +1,81 @@
+import type { Slowdown } from "@internevo/cost-model";
+import type { Plan } from "@internevo/domain";
+
+/** Inside a node, or between nodes. */
+export type Link = "intra-node" | "inter-node";
+
+/** Of the units of a layer in the order of the forward pass: norm and q, k, v; attention output; norm, gate and up; MLP output. */
+export type ByModule = readonly [number, number, number, number];
+
+/** Seconds alone of what a layer does for one micro-batch on one rank, by the unit whose parameters are in use; attention apart. */
+export interface LayerWork {
+  readonly forward: ByModule;
+  readonly forwardAttentionSeconds: number;
+  readonly backward: ByModule;
+  readonly backwardAttentionSeconds: number;
+  /** Exposed collectives of sequence or tensor parallelism inside a pass: half of them before attention, half after it. */
+  readonly forwardExposedSeconds: number;
+  readonly backwardExposedSeconds: number;
+  /** What the backward pass makes again of a layer that is recomputed. */
+  readonly recomputeSeconds: number;
+  readonly recomputeExposedSeconds: number;
+  /** All-gather of a unit's parameters, once for each pass that needs them; 0 when they are not sharded. */
+  readonly gather: ByModule;
+  /** Reduce-scatter of a unit's gradient over s_ps, in every micro-batch. */
+  readonly scatter: ByModule;
+  /** Its reduction over s_oss and the replicas. */
+  readonly reduce: ByModule;
+  /** Padded elements of a unit. */
+  readonly elements: ByModule;
+}
+
+/** The same of the embedding or the head, which are one unit each. */
+export interface EndWork {
+  readonly forwardSeconds: number;
+  readonly backwardSeconds: number;
+  readonly forwardExposedSeconds: number;
+  readonly backwardExposedSeconds: number;
+  readonly gatherSeconds: number;
+  readonly scatterSeconds: number;
+  readonly reduceSeconds: number;
+  readonly elements: number;
+}
+
+/** R of what computes beside each kind of collective. */
+export interface StepSlowdowns {
+  readonly forwardGather: Slowdown;
+  readonly backwardGather: Slowdown;
+  readonly scatter: Slowdown;
+  readonly reduce: Slowdown;
+}
+
+export interface StepWork {
+  readonly layer: LayerWork;
+  readonly embedding: EndWork;
+  /** Forward and backward of the head are one piece of work: it counts as backward. */
+  readonly head: EndWork;
+  /** Layers of each virtual stage, in order of the model. */
+  readonly layersOfVirtualStage: readonly number[];
+  /** Of each stage, the first so many of its layers are recomputed. */
+  readonly recomputedOfStage: readonly number[];
+  readonly stages: number;
+  readonly chunks: number;
+  readonly microBatches: number;
+  /** One message over a stage boundary. */
+  readonly boundarySeconds: number;
+  /** s_gs > 1: gradients are reduced in every micro-batch, not once a step. */
+  readonly reduceEveryMicroBatch: boolean;
+  /** Reductions of a stage once a step, where nothing runs beside them. */
+  readonly reduceOnceSeconds: number;
+  /** Gradients that several slices of the model hold alike. */
+  readonly shareOnceSeconds: number;
+  readonly updateSeconds: number;
+  /** What ranks wait for one another when they meet before every unit, or before every layer, as a part of what they compute there. */
+  readonly unitWaits: number;
+  readonly layerWaits: number;
+  readonly slowdowns: StepSlowdowns;
+  /** Links that the collectives of the sequence or tensor ranks, and those of the sharding, go through: what goes through one at a time shares it. */
+  readonly sequenceLink: Link;
+  readonly shardLink: Link;
+  readonly overlap: Pick<Plan, "forwardOverlap" | "backwardOverlap">;
+}

@@ -1,0 +1,82 @@
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "backend/cuda/nccl/api.h"
+
+namespace internevo::cuda::nccl {
+
+namespace {
+
+constexpr const char* kName = "libnccl.so.2";
+constexpr int kOldest = 21800;  // ncclCommSplit
+
+Status refused(const std::string& what) { return {StatusCode::badConfig, what}; }
+
+void* openLibrary(std::string* name) {
+  if (const char* const given = std::getenv("INTERNEVO_NCCL_LIBRARY"); given != nullptr && *given != '\0') {
+    *name = given;
+    return dlopen(given, RTLD_NOW | RTLD_LOCAL);
+  }
+  Dl_info own{};
+  if (dladdr(reinterpret_cast<const void*>(&load), &own) != 0 && own.dli_fname != nullptr) {
+    const std::string folder(own.dli_fname);
+    *name = folder.substr(0, folder.rfind('/') + 1) + kName;
+    if (void* const beside = dlopen(name->c_str(), RTLD_NOW | RTLD_LOCAL); beside != nullptr) return beside;
+  }
+  *name = kName;
+  return dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+}
+
+template <typename Function>
+bool take(void* library, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(library, name));
+  return *function != nullptr;
+}
+
+Status fill(Api* api) {
+  std::string name;
+  void* const library = openLibrary(&name);  // never closed: its threads outlive every user
+  if (library == nullptr) {
+    const char* const reason = dlerror();
+    return refused("several GPUs need NCCL, and " + name + " cannot be opened: " + (reason == nullptr ? "no reason given" : reason) +
+                   "; install NCCL 2.18 or newer, or set INTERNEVO_NCCL_LIBRARY to its path");
+  }
+  std::string missing;
+  const auto need = [&](const char* symbol, auto* function) {
+    if (!take(library, symbol, function) && missing.empty()) missing = symbol;
+  };
+  need("ncclGetVersion", &api->getVersion), need("ncclGetUniqueId", &api->getUniqueId);
+  need("ncclCommInitRankConfig", &api->commInitRankConfig), need("ncclCommSplit", &api->commSplit);
+  need("ncclCommGetAsyncError", &api->commGetAsyncError), need("ncclCommFinalize", &api->commFinalize);
+  need("ncclCommDestroy", &api->commDestroy), need("ncclCommAbort", &api->commAbort);
+  need("ncclGetErrorString", &api->getErrorString), need("ncclGetLastError", &api->getLastError);
+  need("ncclGroupStart", &api->groupStart), need("ncclGroupEnd", &api->groupEnd);
+  need("ncclSend", &api->send), need("ncclRecv", &api->receive), need("ncclBroadcast", &api->broadcast);
+  need("ncclAllReduce", &api->allReduce), need("ncclReduceScatter", &api->reduceScatter), need("ncclAllGather", &api->allGather);
+  if (!missing.empty()) return refused(name + " has no " + missing + "; NCCL 2.18 or newer is needed");
+  if (api->getVersion(&api->version) != kSuccess || api->version < kOldest) {
+    return refused(name + " is NCCL " + std::to_string(api->version / 10000) + "." + std::to_string(api->version / 100 % 100) +
+                   "; 2.18 or newer is needed");
+  }
+  take(library, "ncclAlltoAll", &api->allToAll);
+  const bool allocates = take(library, "ncclMemAlloc", &api->memAlloc) && take(library, "ncclMemFree", &api->memFree);
+  if (!allocates) api->memAlloc = nullptr, api->memFree = nullptr;
+  const bool registers = take(library, "ncclCommRegister", &api->commRegister) && take(library, "ncclCommDeregister", &api->commDeregister);
+  if (!registers) api->commRegister = nullptr, api->commDeregister = nullptr;
+  const bool windows = take(library, "ncclCommWindowRegister", &api->commWindowRegister) &&
+                       take(library, "ncclCommWindowDeregister", &api->commWindowDeregister);
+  if (!windows) api->commWindowRegister = nullptr, api->commWindowDeregister = nullptr;
+  return Status::success();
+}
+
+}  // namespace
+
+Status load(const Api** result) {
+  static Api api;
+  static const Status status = fill(&api);
+  *result = &api;
+  return status;
+}
+
+}  // namespace internevo::cuda::nccl

@@ -1,0 +1,60 @@
+// Attention on the kernels of sm_90a where their tiles of 128 matter: several blocks of keys that add to one gQ in their order,
+// several tiles of queries a block, grouped queries, documents that end inside tiles; and gQ summed a few heads at a time.
+#include "backend/cuda/backend_attention_warpgroup.h"
+#include "ops/attention_operator.h"
+
+namespace internevo::test {
+namespace {
+
+class AttentionWarpgroup : public testing::TestWithParam<reference::Attention> {};
+
+TEST_P(AttentionWarpgroup, IsAsGoodAsAPlainImplementation) { expectBfloat16IsAsGoodAsPlain(Attention(GetParam())); }
+
+TEST_P(AttentionWarpgroup, DoesNotDependOnTheOrderOfThreads) {
+  const Attention op(GetParam());
+  const Tuple inputs = roundedTo(op.inputs, DataType::bfloat16), gOut = gradientsOfOutputs(op, DataType::bfloat16);
+  const KernelResult upwards = runKernel(op, DataType::bfloat16, inputs, gOut, 1);
+  for (const int order : {2, 3}) {
+    const KernelResult other = runKernel(op, DataType::bfloat16, inputs, gOut, order);
+    EXPECT_EQ(upwards.outputs, other.outputs) << order;
+    EXPECT_EQ(upwards.gradients, other.gradients) << order;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, AttentionWarpgroup,
+                         testing::Values(reference::Attention{1, 330, 2, 1, 64, {}}, reference::Attention{2, 257, 1, 1, 128, {}},
+                                         reference::Attention{1, 129, 4, 1, 64, {}},
+                                         reference::Attention{1, 400, 1, 1, 64, firstKeysOf({{130, 200, 1, 69}})},
+                                         reference::Attention{1, 320, 2, 1, 128, firstKeysOf({{64, 192, 64}})}));
+
+/// A few heads' sums at a time are the bits of all at once.
+TEST(AttentionWarpgroupSums, DoNotDependOnTheRoomForThem) {
+  const std::int64_t batch = 2, sequence = 150, heads = 4, kvHeads = 2, headSize = 64;
+  const Attention op({batch, sequence, heads, kvHeads, headSize, {}});
+  const Buffer q(DataType::bfloat16, op.inputs[0]), k(DataType::bfloat16, op.inputs[1]), v(DataType::bfloat16, op.inputs[2]);
+  const Buffer gO(DataType::bfloat16, gradientsOfOutputs(op, DataType::bfloat16)[0]);
+  const Buffer o(DataType::bfloat16, Values(op.inputs[0].size())), lse(DataType::float32, Values(batch * heads * sequence));
+  const Buffer scratch(createTestBackend(1)->attentionWorkspaceBytes({batch, sequence, heads, kvHeads, headSize}));
+  const std::int64_t width = heads * headSize, kvWidth = kvHeads * headSize;
+  const cuda::AttentionArguments a{batch, sequence, sequence, heads, kvHeads, headSize, width, kvWidth, kvWidth,
+                                   width, width, sequence, sequence, 0, 0, nullptr, 0.125f};
+  const cuda::Queue queue{};
+  std::vector<std::vector<Values>> results;
+  for (const std::int64_t room : {cuda::AttentionScratch::kSumsBytes, std::int64_t{1}, std::int64_t{1} << 18}) {
+    const Buffer gQ(DataType::bfloat16, Values(op.inputs[0].size(), 7.)), gK(DataType::bfloat16, Values(op.inputs[1].size(), 7.)),
+        gV(DataType::bfloat16, Values(op.inputs[2].size(), 7.));
+    const cuda::WarpgroupAttention attention{queue, hostMemory(), 2, a, q.view(), k.view(), v.view(), scratch.workspace(), "test", room};
+    ASSERT_TRUE(attention.fits());
+    Status status = attention.forward(o.view(), lse.view().as<float>(), false);
+    ASSERT_TRUE(status.ok()) << status.message();
+    status = attention.backward(o.view(), gO.view(), lse.view().as<float>(), gQ.view(), gK.view(), gV.view(), false);
+    ASSERT_TRUE(status.ok()) << status.message();
+    results.push_back({gQ.values(), gK.values(), gV.values()});
+  }
+  EXPECT_LT(cuda::attentionScratch(batch, sequence, heads, kvHeads, headSize, 1).pairs, batch * kvHeads);
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
+}
+
+}  // namespace
+}  // namespace internevo::test

@@ -1,0 +1,20 @@
+// The backend on the model with attention on the kernels of sm_90a.
+#include <cstdlib>
+
+#include "backend/cuda/model/launch_model.h"
+#include "backend/cuda/model/model_backend.h"
+#include "ops/test_backend.h"
+
+namespace internevo::test {
+
+std::unique_ptr<Backend> createTestBackend(int threads) {
+  cuda::model::setThreadOrder(threads - 1);
+  setenv("INTERNEVO_CUDA_ATTENTION", "warpgroup", 1);
+  return cuda::createModelBackend(false);
+}
+
+bool roundsLogitGradients() { return true; }
+
+bool promisesOfTheHost() { return false; }
+
+}  // namespace internevo::test

@@ -1,0 +1,294 @@
+// The model's instructions of sm_90 compute what they are defined to, and find what is wrong in how they are used.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "backend/cuda/kernels/warpgroup_tile.h"
+#include "backend/cuda/launch.h"
+
+namespace internevo::cuda {
+namespace {
+
+std::vector<std::uint16_t> smallIntegers(std::size_t count, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::vector<std::uint16_t> values(count);
+  for (std::uint16_t& v : values) v = bfloat16FromFloat(static_cast<float>(static_cast<int>(engine() % 9) - 4));
+  return values;
+}
+float at(const std::vector<std::uint16_t>& m, std::size_t index) { return floatFromBfloat16(m[index]); }
+
+TensorMap mapOf(const void* data, std::int64_t columns, std::int64_t rows, std::int64_t heads, std::int64_t batch, int boxRows) {
+  TensorBox box;
+  box.data = data;
+  box.extent[0] = columns, box.extent[1] = rows, box.extent[2] = heads, box.extent[3] = batch;
+  box.strideBytes[0] = 2 * columns * heads, box.strideBytes[1] = 2 * columns, box.strideBytes[2] = 2 * columns * heads * rows;
+  box.box[1] = boxRows;
+  TensorMap map;
+  EXPECT_TRUE(makeTensorMap(box, &map).ok());
+  return map;
+}
+
+/// One warpgroup multiplies tiles of two tensors: D[64, 128] = A[64, 128] · B[128, 128] in the ways that attention does.
+struct Multiply {
+  static constexpr int kThreads = kWarpgroup, kWarpgroups = 1;
+  using Left = BulkTile<128, 64>;    // also read as its transpose's [128, 64]: rows are then the sum
+  using Right = BulkTile<128, 128>;
+  static constexpr int kRightAt = Left::kBytes, kBarrierAt = kRightAt + Right::kBytes, kSharedBytes = kBarrierAt + 64;
+  TensorMap a, b;
+  float* d;  ///< [64, 128], or [64, 64] for transposedLeft
+  enum Way { byRows, byColumns, fromRegisters, transposedLeft } way;
+
+  template <class Thread>
+  void operator()(Thread& t) const {
+    auto* const barrier = reinterpret_cast<MemoryBarrier*>(t.shared() + kBarrierAt);
+    if (t.x() == 0) t.initBarrier(barrier, 1), t.publishBarriers();
+    t.sync();
+    if (t.x() == 0) {
+      t.arriveExpecting(barrier, Left::kBytes + Right::kBytes);
+      startTileCopy<128, 64>(t, t.shared(), &a, barrier, 0, 0, 0);
+      startTileCopy<128, 128>(t, t.shared() + kRightAt, &b, barrier, 0, 0, 0);
+    }
+    t.wait(barrier, 0);
+    const Left left{t.sharedAddress(t.shared())};
+    const Right right{t.sharedAddress(t.shared() + kRightAt)};
+    float wide[16][4], narrow[8][4];
+    std::uint32_t words[8][4];
+    for (int step = 0; step < 8; ++step) {
+      for (int i = 0; i < 4; ++i) {  // A fragments out of the swizzled tile
+        const int row = 16 * (t.x() / 32) + t.x() % 32 / 4 + i % 2 * 8, column = 16 * step + t.x() % 4 * 2 + i / 2 * 8;
+        const int place = column / 64 * Left::kHalfBytes + row * 128 + (column % 64 * 2 ^ (row & 7) << 4);
+        std::memcpy(&words[step][i], t.shared() + place, 4);
+      }
+    }
+    t.fenceProducts();
+    if (way == byRows) startRowsByRows(t, left, 0, right, wide);
+    for (int step = 0; step < 8; ++step) {
+      if (way == byColumns) t.template multiplyShared<false, true>(wide, left.byRows(0, step), right.byColumns(0, step), step > 0);
+      if (way == fromRegisters) t.template multiplyRegisters<true>(wide, words[step], right.byColumns(0, step), step > 0);
+      // Columns 64… of A down (its 64 rows are summed over), columns 64… of B's first 64 rows across.
+      if (way == transposedLeft && step < 4) {
+        t.template multiplyShared<true, true>(narrow, left.byColumns(64, step), right.byColumns(64, step), step > 0);
+      }
+    }
+    t.commitProducts();
+    t.template waitProducts<0>();
+    if (way == transposedLeft) {
+      t.settle(narrow);
+      store(t, narrow);
+    } else {
+      t.settle(wide);
+      store(t, wide);
+    }
+  }
+  template <int kCount, class Thread>
+  void store(Thread& t, const float (&results)[kCount][4]) const {
+    for (int n = 0; n < kCount; ++n) {
+      for (int j = 0; j < 4; ++j) {
+        const int row = 16 * (t.x() / 32) + t.x() % 32 / 4 + j / 2 * 8, column = 8 * n + t.x() % 4 * 2 + j % 2;
+        d[row * 8 * kCount + column] = results[n][j];
+      }
+    }
+  }
+};
+
+TEST(WarpgroupModel, ProductsAreThoseOfTheMatrices) {
+  const auto a = smallIntegers(64 * 128, 1), b = smallIntegers(128 * 128, 2);
+  for (int order = 0; order < 3; ++order) {
+    model::setThreadOrder(order);
+    for (const auto way : {Multiply::byRows, Multiply::byColumns, Multiply::fromRegisters, Multiply::transposedLeft}) {
+      const bool narrow = way == Multiply::transposedLeft;
+      const std::size_t columns = narrow ? 64 : 128;
+      std::vector<float> expected(64 * columns), result(64 * columns);
+      for (std::size_t row = 0; row < 64; ++row) {
+        for (std::size_t column = 0; column < columns; ++column) {
+          for (std::size_t k = 0; k < columns; ++k) {
+            const float left = narrow ? at(a, k * 128 + 64 + row) : at(a, row * 128 + k);
+            const float right = narrow ? at(b, k * 128 + 64 + column)
+                                       : way == Multiply::byRows ? at(b, column * 128 + k) : at(b, k * 128 + column);
+            expected[row * columns + column] += left * right;
+          }
+        }
+      }
+      const Multiply kernel{mapOf(a.data(), 128, 64, 1, 1, 64), mapOf(b.data(), 128, 128, 1, 1, 128), result.data(), way};
+      const Status status = launch({}, {1, 1, 1, Multiply::kSharedBytes}, kernel, "multiply");
+      ASSERT_TRUE(status.ok()) << status.message();
+      EXPECT_EQ(result, expected) << way << " in order " << order;
+    }
+  }
+  model::setThreadOrder(0);
+}
+
+/// A box of 8 rows of one head of one sequence, element by element through the swizzle.
+struct Box {
+  static constexpr int kThreads = 32;
+  TensorMap map;
+  int row, head, b;
+  std::uint16_t* result;
+
+  template <class Thread>
+  void operator()(Thread& t) const {
+    auto* const barrier = reinterpret_cast<MemoryBarrier*>(t.shared() + 1024);
+    if (t.x() == 0) {
+      t.initBarrier(barrier, 1), t.publishBarriers();
+      t.arriveExpecting(barrier, 1024);
+      t.copyTile(t.shared(), &map, barrier, 0, row, head, b);
+      t.wait(barrier, 0);
+    }
+    t.sync();
+    for (int i = t.x(); i < 512; i += 32) {
+      const int r = i / 64, c = i % 64;
+      std::memcpy(result + i, t.shared() + r * 128 + ((c / 8 ^ r % 8) * 16 + c % 8 * 2), 2);
+    }
+  }
+};
+
+TEST(WarpgroupModel, BoxesAreSwizzledAndZeroOutsideTheTensor) {
+  const auto data = smallIntegers(2 * 13 * 3 * 64, 3);  // [batch, rows, heads, 64]
+  const TensorMap map = mapOf(data.data(), 64, 13, 3, 2, 8);
+  std::vector<std::uint16_t> result(512), expected(512);
+  for (std::size_t i = 0; i < 512; ++i) {
+    const std::size_t row = 8 + i / 64;
+    expected[i] = row < 13 ? data[((13 + row) * 3 + 2) * 64 + i % 64] : 0;
+  }
+  const Status status = launch({}, {1, 1, 1, 1088}, Box{map, 8, 2, 1, result.data()}, "box");
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(result, expected);
+}
+
+TEST(WarpgroupModel, TensorsThatTheCopyEngineDoesNotTakeAreRefused) {
+  TensorBox box;
+  TensorMap map;
+  box.extent[0] = 64, box.box[1] = 300;
+  EXPECT_NE(makeTensorMap(box, &map).message().find("1..256"), std::string::npos);
+  box.box[1] = 8, box.strideBytes[0] = 24;
+  EXPECT_NE(makeTensorMap(box, &map).message().find("multiple of 16"), std::string::npos);
+  box.strideBytes[0] = 128, box.data = reinterpret_cast<const void*>(std::uintptr_t{8});
+  EXPECT_NE(makeTensorMap(box, &map).message().find("address"), std::string::npos);
+}
+
+enum class Fault {
+  none, noFence, readEarly, touched, leftChanged, noWait, differentProducts, badStride, noSwizzle, outOfMemory, noProxyFence,
+  phaseTwice, tooManyArrivals, fewerBytes, unpublished, misplacedTile, copyNotWaited, tooManyRegisters, wrongWay, namedCounts,
+  namedNeverFull, flagTooEarly, flagUnfenced
+};
+
+/// Uses every instruction once, correctly but for one fault.
+struct Faulty {
+  static constexpr int kThreads = 3 * kWarpgroup, kWarpgroups = 3, kBarrierAt = 16384, kSharedBytes = kBarrierAt + 64;
+  TensorMap map;  ///< box [64, 64]
+  float* sums;    ///< [4]
+  std::int32_t* flag;
+  Fault fault;
+
+  template <class Thread>
+  void operator()(Thread& t) const {
+    auto* const barrier = reinterpret_cast<MemoryBarrier*>(t.shared() + kBarrierAt);
+    if (t.x() == 0) {
+      t.initBarrier(barrier, 1);
+      if (fault != Fault::unpublished) t.publishBarriers();
+    }
+    t.sync();
+    if (t.x() < kWarpgroup) {
+      t.template releaseRegisters<24>();
+    } else if (fault == Fault::wrongWay) {
+      t.template takeRegisters<24>();
+    } else if (fault == Fault::tooManyRegisters) {
+      t.template takeRegisters<248>();
+    } else {
+      t.template takeRegisters<240>();
+    }
+    if (t.x() == 0) {
+      t.arriveExpecting(barrier, fault == Fault::fewerBytes ? 4096 : 8192);
+      if (fault == Fault::tooManyArrivals) t.arrive(barrier);
+      t.copyTile(t.shared() + (fault == Fault::misplacedTile ? 128 : 0), &map, barrier, 0, 0, 0, 0);
+    }
+    if (fault != Fault::copyNotWaited) t.wait(barrier, 0);
+    if (fault == Fault::phaseTwice) t.wait(barrier, 0);
+    if (t.x() / kWarpgroup == 1) multiply(t);
+    t.syncNamed(1, fault == Fault::namedCounts && t.x() < 32 ? 128 : kThreads);
+    if (fault == Fault::namedNeverFull && t.x() < 32) t.arriveNamed(2, 64);
+    if (t.x() == 0) announce(t);
+  }
+  template <class Thread>
+  void multiply(Thread& t) const {
+    const std::uint32_t address = t.sharedAddress(t.shared());
+    float d[8][4] = {};
+    std::uint32_t left[4] = {};
+    t.storeShared(t.shared() + 8192 + 4 * (t.x() % kWarpgroup), std::uint32_t{0});
+    if (fault != Fault::noProxyFence) t.fenceProxy();
+    t.syncNamed(3, kWarpgroup);
+    if (fault != Fault::noFence) t.fenceProducts();
+    const std::uint32_t stride = fault == Fault::badStride ? 512 : 1024;
+    std::uint64_t right = matrixDescriptor(address + (fault == Fault::outOfMemory ? kBarrierAt : 0), 16, stride);
+    if (fault == Fault::noSwizzle) right &= ~(std::uint64_t{3} << 62);
+    if (fault == Fault::differentProducts && t.x() % 32 == 7) right += 2;
+    t.template multiplyRegisters<false>(d, left, right, true);
+    t.template multiplyShared<false, false>(d, matrixDescriptor(address + 8192, 16, 1024), matrixDescriptor(address, 16, 1024), true);
+    t.commitProducts();
+    if (fault == Fault::readEarly) t.settle(d);
+    if (fault == Fault::touched) d[1][1] = 1.f;
+    if (fault == Fault::leftChanged) left[2] = 1;
+    if (fault != Fault::noWait) t.template waitProducts<0>();
+    t.settle(d);
+  }
+  template <class Thread>
+  void announce(Thread& t) const {
+    static_cast<void>(t.loadAcquire(flag));
+    if (fault != Fault::flagUnfenced) t.fenceProxy();
+    t.reduceAddBulk(sums, t.shared() + 8192, 16);
+    t.commitBulk();
+    if (fault == Fault::flagTooEarly) {
+      t.waitBulkRead();
+    } else {
+      t.waitBulk();
+    }
+    t.addRelease(flag, 1);
+  }
+};
+
+TEST(WarpgroupModel, FaultsAreErrors) {
+  const auto data = smallIntegers(64 * 64, 4);
+  const auto messageOf = [&](Fault fault) {
+    std::vector<float> sums(8);
+    auto* const aligned = reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(sums.data()) + 15) / 16 * 16);
+    std::int32_t flag = 0;
+    return launch({}, {1, 1, 1, Faulty::kSharedBytes}, Faulty{mapOf(data.data(), 64, 64, 1, 1, 64), aligned, &flag, fault}, "faulty")
+        .message();
+  };
+  const std::pair<Fault, const char*> cases[] = {
+      {Fault::noFence, "without wgmma.fence"},
+      {Fault::readEarly, "read before the wait"},
+      {Fault::touched, "registers of a product under way were touched"},
+      {Fault::leftChanged, "left side of a product under way was changed"},
+      {Fault::noWait, "read before the wait"},
+      {Fault::differentProducts, "issue different products"},
+      {Fault::badStride, "whole patterns of 1024 bytes"},
+      {Fault::noSwizzle, "swizzle is not that of 128 bytes"},
+      {Fault::outOfMemory, "out of the block's shared memory"},
+      {Fault::noProxyFence, "a product reads what was stored without fence.proxy.async"},
+      {Fault::phaseTwice, "waits for a phase of a barrier twice"},
+      {Fault::tooManyArrivals, "more threads arrive at a barrier"},
+      {Fault::fewerBytes, "wait for one another forever: for a barrier in shared memory"},
+      {Fault::unpublished, "before it was published"},
+      {Fault::misplacedTile, "not aligned to the 1024 bytes"},
+      {Fault::tooManyRegisters, "the block was started with 64512"},
+      {Fault::wrongWay, "setmaxnreg goes the other way"},
+      {Fault::namedCounts, "different numbers of threads"},
+      {Fault::namedNeverFull, "named barrier that never filled"},
+      {Fault::flagTooEarly, "a flag is set before what it announces is written"},
+      {Fault::flagUnfenced, "follows a flag of another block without fence.proxy.async"},
+  };
+  for (int order = 0; order < 3; ++order) {
+    model::setThreadOrder(order);
+    EXPECT_EQ(messageOf(Fault::none), "") << order;
+    for (const auto& [fault, words] : cases) {
+      const std::string message = messageOf(fault);
+      EXPECT_NE(message.find(words), std::string::npos) << static_cast<int>(fault) << " in order " << order << ": " << message;
+    }
+  }
+  model::setThreadOrder(0);
+  EXPECT_NE(messageOf(Fault::copyNotWaited).find("copies to it are under way"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace internevo::cuda
