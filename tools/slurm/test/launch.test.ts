@@ -33,8 +33,11 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
     site = await createSite({}, { configuration: ["PartitionName=short Nodes=n1 MaxTime=1", "PartitionName=closed Nodes=n1 State=DOWN", "Licenses=seat:1"] });
   });
   afterAll(() => site.close());
-  beforeEach(() => {
+  const launches: unknown[] = [];
+  beforeEach(({ onTestFailed }) => {
     directory = mkdtempSync(join(tmpdir(), "internevo-slurm-launch-"));
+    launches.length = 0;
+    onTestFailed(() => console.error(`The launches of the test that failed:\n${launches.map((each) => JSON.stringify(each)).join("\n")}\n${site.slurm.logs()}`));
   });
   afterEach(async () => {
     await site.slurm.slurm("scancel", "--user=root");
@@ -67,6 +70,7 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
         over.onEvent?.(event, isRepeated);
       },
     });
+    launches.push({ outcome, queue, logs });
     return { outcome, events, queue, logs };
   }
 
@@ -251,13 +255,25 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
     expect(await slurmTools().accounted(1, "internevo-none")).toMatch(/accounting storage is disabled/i);
   });
 
+  it("asks again where Slurm refuses a job that it takes a little later", async () => {
+    const partition = (state: string) => site.slurm.slurm("scontrol", "update", "PartitionName=short", `State=${state}`);
+    await partition("INACTIVE");
+    let taken: Promise<unknown> | undefined;
+    const { outcome, queue } = await launch(DONE, { ranks: 1, slurm: { partition: "short", timeLimitSeconds: 60 }, onQueue: () => void (taken ??= partition("UP")) });
+    await taken;
+    expect(queue[0]).toMatch(/^Slurm refuses the job: .*; it is asked again$/);
+    expect(outcome).toMatchObject({ status: "completed" });
+  });
+
   // The last: nodes come back to a new controller one after the other.
   it("survives a controller that is gone, and one that comes back", async () => {
     /** A question of this process waits for its answer. */
     const isAsking = (): boolean => readdirSync("/proc").some((pid) => /^\d+$/.test(pid) && (linesOf(join("/proc", pid, "stat"))[0] ?? "").includes(`(squeue) S ${process.pid} `));
     let killed: Promise<void> | undefined;
     let told = 0;
-    const launched = launch(`${HELLO}; ${WAIT}; [ ${RANK} = 0 ] && ${DONE}; exit 0`, { onEvent: () => void (killed ??= site.slurm.killController()), onQueue: () => void (told += 1) });
+    // Nodes may take a while until they have found the new one.
+    const slurm = { nodeLossSeconds: 60 };
+    const launched = launch(`${HELLO}; ${WAIT}; [ ${RANK} = 0 ] && ${DONE}; exit 0`, { slurm, onEvent: () => void (killed ??= site.slurm.killController()), onQueue: () => void (told += 1) });
     await until("the ranks have begun", 60, () => killed !== undefined);
     await killed;
     await until("Slurm is asked in vain", 30, isAsking);
@@ -270,7 +286,7 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
     await until("the controller answers", 60, () => site.jobs().then(() => true, () => false), site.slurm.logs);
     const earlier = new Set((await site.jobs()).map(({ id }) => id));
     await site.slurm.killController();
-    const submitted = launch(DONE, { ranks: 1 });
+    const submitted = launch(DONE, { ranks: 1, slurm });
     await until("Slurm is asked in vain", 30, isAsking);
     await site.slurm.startController();
     expect((await submitted).outcome).toMatchObject({ status: "completed" });

@@ -39,7 +39,7 @@ export function sbatchCommand(request: SlurmRequest): string[] {
 /** How long before its end a job saves: less than the default where the whole job is short. */
 export const saveSecondsOf = ({ settings, timeLimitSeconds }: Pick<SlurmRequest, "settings" | "timeLimitSeconds">): number => Math.min(settings.saveSeconds ?? 120, Math.floor((timeLimitSeconds ?? Infinity) / 2));
 
-const AWAY = /Unable to contact slurm controller|Connection (refused|timed out|reset)|Socket timed out|Zero Bytes were transmitted|Communication connection failure|Unexpected message received|Slurm backup controller|Transport endpoint|Unable to establish controller|temporarily unable to accept|Resource temporarily unavailable|credential.*(expired|replayed)|Munge encode failed|Protocol authentication error/i;
+const AWAY = /Unable to contact slurm controller|Connection (refused|timed out|reset)|Socket timed out|Zero Bytes were transmitted|Communication (connection|shutdown) failure|Message (send|receive) failure|Invalid authentication credential|Unexpected message received|Slurm backup controller|Transport endpoint|Unable to establish controller|temporarily unable to accept|Resource temporarily unavailable|credential.*(expired|replayed)|Munge encode failed|Protocol authentication error/i;
 
 /** Slurm's words without the program's name before them. */
 const saidBy = (stderr: string): string => stderr.split("\n").map((line) => line.replace(/^\w+: (error|fatal|info): /, "").trim()).filter((line) => line !== "").join("; ");

@@ -91,7 +91,7 @@ export class SubmittedJob {
         if (job ? !isLive(job) : true) return true;
         if (job && performance.now() < end) await this.#control.cancel(job.id);
       } catch (error) {
-        if (!(error instanceof SlurmAwayError)) throw error;
+        if (!(error instanceof SlurmAwayError || error instanceof SlurmRefusalError)) throw error;
       }
       if (performance.now() >= end) return false;
     }

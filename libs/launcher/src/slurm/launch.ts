@@ -14,7 +14,7 @@ import { isLive, isWaiting, SlurmAwayError, SlurmRefusalError, type SlurmControl
 import { needsSlurmsWord, outcomeOf, refused, type Cause } from "./end.ts";
 import { FileFollower, readClaim, readEnd, type JobEnd } from "./files.ts";
 import { SubmittedJob } from "./job.ts";
-import { QueueWatch } from "./queue.ts";
+import { LASTING_SECONDS, QueueWatch } from "./queue.ts";
 import { readSlurmRecord, removeSlurmRecord, slurmJobName, type SlurmRecord } from "./record.ts";
 import { slurmRest } from "./rest.ts";
 import { batchScript, JOB_FILES } from "./script.ts";
@@ -165,8 +165,8 @@ class Follower<P extends Program> {
   #asked = false;
   #stopBy: number | undefined;
   #said = "";
-  #awaySince: number | undefined;
   #unaccounted: string | undefined;
+  #refusedSince: number | undefined;
 
   constructor(options: LaunchOptions<P>, settings: SlurmSettings, size: Size, job: SubmittedJob, wake: Wakeable, seconds: () => number) {
     this.#options = options;
@@ -278,7 +278,7 @@ class Follower<P extends Program> {
           }
           const found = await this.#job.look();
           seen = found ?? seen;
-          this.#awaySince = undefined;
+          this.#refusedSince = undefined;
           if (found && isLive(found)) goneSince = undefined;
           else goneSince ??= performance.now();
           if (found && isWaiting(found)) {
@@ -287,10 +287,15 @@ class Follower<P extends Program> {
             this.#say(queueWords(found));
           } else if (found && isLive(found)) this.#say(`Slurm job ${found.id} runs on ${found.nodes}`);
         } catch (error) {
-          if (error instanceof SlurmRefusalError) return this.#refused(error);
-          if (!(error instanceof SlurmAwayError)) throw error;
-          this.#awaySince ??= performance.now();
-          this.#say(`Slurm does not answer (${error.message}); ${this.#job.record.jobId === null ? "the job is submitted when it does" : `job ${this.#job.record.jobId} is followed by its files`}`);
+          const { jobId } = this.#job.record;
+          if (error instanceof SlurmRefusalError && jobId === null) {
+            this.#refusedSince ??= performance.now();
+            if (performance.now() - this.#refusedSince >= LASTING_SECONDS * 1000) return this.#refused(error);
+            this.#say(`${refused(error).message}; it is asked again`);
+            nextLook = Math.min(nextLook, performance.now() + 1000);
+          } else if (error instanceof SlurmRefusalError || error instanceof SlurmAwayError) {
+            this.#say(`Slurm does not answer (${error.message}); ${jobId === null ? "the job is submitted when it does" : `job ${jobId} is followed by its files`}`);
+          } else throw error;
         }
       }
       // It has ended without leaving word: what it wrote may still be on its way.

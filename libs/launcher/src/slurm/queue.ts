@@ -3,8 +3,8 @@ import type { SlurmControl, SlurmJob } from "./control.ts";
 import { describeNode, reasonWords, remedyOf } from "./words.ts";
 
 const NODE_LOSS_SECONDS = 600;
-/** Reasons come and go while Slurm looks at a job for the first time. */
-const LASTING_SECONDS = 3;
+/** Reasons and refusals come and go while Slurm looks at a job for the first time, or its controller starts: those that stay so long count. */
+export const LASTING_SECONDS = 10;
 /** What Slurm says when it has too few nodes for a job, which it does not keep apart from busy ones. */
 const MAY_LACK_NODES = /^(Resources|NodeDown|PartitionNodeLimit|PartitionConfig|BadConstraints|ReqNodeNotAvail|Nodes[ _]required)/;
 
