@@ -24,7 +24,7 @@ export interface WhyNot {
   readonly smallestChange: Change | null;
   /**
    * Where the plan stands when it is feasible: one more than the families of plans whose best is ahead of it, of all families that fit (a family
-   * has the same ranks, shards and micro-batches), and the best plan.
+   * has the same ranks, shards, micro-batches and kind of schedule), and the best plan.
    */
   readonly standing: { readonly rank: number; readonly of: number; readonly best: Change } | null;
 }

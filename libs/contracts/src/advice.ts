@@ -47,7 +47,7 @@ export const WhyNotSchema = Type.Object({
   excessBytes: nullable(Type.Number({ description: "beyond the limit (positive) or left (negative); null where the factors do not divide" })),
   memory: Type.Array(Type.Object({ line: Type.String(), bytes: Type.Number() }), { description: "of the fullest rank, the largest first" }),
   smallestChange: nullable(ChangeSchema),
-  standing: nullable(Type.Object({ rank: Type.Integer({ minimum: 1 }), of: Type.Integer({ minimum: 1 }), best: ChangeSchema }, { description: "where a feasible plan stands among the families of plans with the same ranks, shards and micro-batches" })),
+  standing: nullable(Type.Object({ rank: Type.Integer({ minimum: 1 }), of: Type.Integer({ minimum: 1 }), best: ChangeSchema }, { description: "where a feasible plan stands among the families of plans with the same ranks, shards, micro-batches and kind of schedule" })),
 });
 export type WhyNotAnswer = Static<typeof WhyNotSchema>;
 

@@ -108,8 +108,8 @@ export const LocatedSchema = Type.Object(
 
 /**
  * What the planner answers. `candidates` are the k best different plans: the best of each of the k best families, where a family is
- * all plans with the same ranks, shards and batches, whatever their overlap, chunks and recomputed layers. `runnableCandidates` are
- * those of them that the executor runs today. `plans` are, when they were asked for, the k best of all, whatever their family.
+ * all plans with the same ranks, shards, batches and kind of schedule (plain or interleaved), whatever their overlap, number of chunks and
+ * recomputed layers. `runnableCandidates` are those of them that the executor runs today. `plans` are, when they were asked for, the k best of all, whatever their family.
  */
 export const PlanningResultSchema = Type.Object(
   {

@@ -157,8 +157,9 @@ export function comparePlans(a: Plan, b: Plan): number {
 }
 
 /**
- * What plans have in common that differ only in how the same ranks with the same shards go about the same batches: in overlap, in
- * chunks of a stage and in which layers are recomputed. Of such plans one is worth a trial.
+ * What plans have in common that differ only in how the same ranks with the same shards go about the same batches: in overlap, in which layers are
+ * recomputed, and in how many chunks an interleaved stage has. Of such plans one is worth a trial. Whether a stage has chunks at all changes what is
+ * sent, and when: plain and interleaved schedules are apart.
  */
 export const familyOf = (plan: Plan): string =>
-  [plan.pipelineParallel, plan.sequenceParallel, plan.tensorParallel, contextOf(plan), plan.microBatchSize, plan.parameterSharding, plan.optimizerStateSharding, plan.gradientSharding].join(" ");
+  [plan.pipelineParallel, plan.sequenceParallel, plan.tensorParallel, contextOf(plan), chunksOf(plan) > 1, plan.microBatchSize, plan.parameterSharding, plan.optimizerStateSharding, plan.gradientSharding].join(" ");

@@ -194,7 +194,10 @@ function batchesOf(model: CostModel, choices: number, rejected: Record<Rejection
       const microBatches = sequencesPerStep(job) / layout.dataParallel / microBatchSize;
       const possible = microBatches % layout.pipelineParallel === 0 ? chunks : chunks.filter((v) => v === 1);
       rejected["chunks-not-possible"] += below * (chunks.length - possible.length);
-      if (possible.length > 0) batches.push(batchOf(model, space, shards, slicesOf(microBatchSize), microBatchSize, microBatches, possible));
+      // Plain and interleaved schedules are families of their own.
+      for (const some of [possible.filter((v) => v === 1), possible.filter((v) => v > 1)]) {
+        if (some.length > 0) batches.push(batchOf(model, space, shards, slicesOf(microBatchSize), microBatchSize, microBatches, some));
+      }
     }
   }
   return { batches, evaluated };
@@ -212,8 +215,8 @@ function batchOf(model: CostModel, space: LayoutSpace, shards: ShardTable, slice
 
 /** How many further plans of a family take exactly as long as its best. */
 function tiesOf({ plan, seconds: best }: Scored, batches: readonly Batch[], families: FamilySearch): number {
-  const batch = batches.find(({ space: { layout }, microBatchSize }) => {
-    return microBatchSize === plan.microBatchSize && layout.pipelineParallel === plan.pipelineParallel && layout.sequenceParallel === plan.sequenceParallel && layout.tensorParallel === plan.tensorParallel && (layout.contextParallel ?? 1) === (plan.contextParallel ?? 1);
+  const batch = batches.find(({ space: { layout }, microBatchSize, chunks }) => {
+    return chunks.includes(plan.pipelineChunks ?? 1) && microBatchSize === plan.microBatchSize && layout.pipelineParallel === plan.pipelineParallel && layout.sequenceParallel === plan.sequenceParallel && layout.tensorParallel === plan.tensorParallel && (layout.contextParallel ?? 1) === (plan.contextParallel ?? 1);
   }) as Batch;
   const index = batch.shards.list.findIndex((one) => one.parameterSharding === plan.parameterSharding && one.optimizerStateSharding === plan.optimizerStateSharding && one.gradientSharding === plan.gradientSharding);
   let equal = -1;
