@@ -45,6 +45,14 @@ describe("statisticsOf", () => {
     expect(s.measuredTies).toBeCloseTo(1 / 3, 12);
   });
 
+  it("says how well a plan's first run predicts its second", () => {
+    const s = statisticsOf([plan(1, 1, [1, 1.25, 9]), plan(2, 1, [2, 2]), plan(3, 1, [3, 1.5]), plan(4, 1, [4])]);
+    expect(s.repetition?.mean).toBeCloseTo((0.2 + 0 + 1) / 3, 12);
+    expect(s.repetition?.worst).toBeCloseTo(1, 12);
+    expect(s.repetition?.kendallTau).toBeCloseTo(1 / 3, 12);
+    expect(statisticsOf([plan(1, 1, [1])]).repetition).toBeNull();
+  });
+
   it("takes predictions without a range as they are", () => {
     const s = statisticsOf([plan(1, 1, [1], { range: null }), plan(2, 1.01, [2], { range: null })]);
     expect(s.withinRange).toBeNull();

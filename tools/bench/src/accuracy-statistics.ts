@@ -29,6 +29,11 @@ export interface Statistics {
   readonly measuredTies: number;
   /** Median over the plans of how far its runs lie apart. */
   readonly noise: number;
+  /**
+   * A plan's first run taken as the prediction of its second: what no prediction can do better than on this machine. Null where plans ran once.
+   * `worst` is the largest error, `kendallTau` null where one side has no order.
+   */
+  readonly repetition: { readonly mean: number; readonly worst: number; readonly kendallTau: number | null } | null;
   /** Part of the measured times that lie in the predicted range; null without ranges. */
   readonly withinRange: number | null;
   /** Slowest over fastest measured plan, less one: what there is to be told apart. */
@@ -73,6 +78,13 @@ export function tauOf<T>(items: readonly T[], first: (a: T, b: T) => number, sec
 /** How far a plan's runs lie apart, in parts of their middle. */
 const apart = (one: Compared): number => (Math.max(...one.runs) - Math.min(...one.runs)) / measuredOf(one);
 
+function repetitionOf(compared: readonly Compared[]): Statistics["repetition"] {
+  const pairs = compared.flatMap(({ runs: [first, second] }) => (first === undefined || second === undefined ? [] : [{ first, second }]));
+  if (pairs.length === 0) return null;
+  const errors = pairs.map(({ first, second }) => Math.abs(first / second - 1));
+  return { mean: mean(errors), worst: Math.max(...errors), kendallTau: tauOf(pairs, (a, b) => a.first - b.first, (a, b) => a.second - b.second).tau };
+}
+
 /** What trials choose: every candidate runs once, and those that this does not tell apart once more; the first runs of each stand for these. */
 function chosenOf(candidates: readonly Compared[]): Compared {
   const near = new Set(nearFastest(candidates.map((one) => ({ one, rank: one.rank, firstSeconds: one.runs[0] as number }))).map(({ one }) => one));
@@ -109,6 +121,7 @@ export function statisticsOf(compared: readonly Compared[]): Statistics {
     predictedTies: tied.firstTies,
     measuredTies: tied.secondTies,
     noise,
+    repetition: repetitionOf(compared),
     withinRange: ranged.length === 0 ? null : mean(ranged.map((one) => (one.range && measuredOf(one) >= one.range.low && measuredOf(one) <= one.range.high ? 1 : 0))),
     spread: Math.max(...times) / Math.min(...times) - 1,
     best: { plan: best.plan, predictedRank: best.rank, candidate: best.candidate },
