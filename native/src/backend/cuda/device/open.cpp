@@ -3,6 +3,7 @@
 
 #include "backend/cuda/backend.h"
 #include "backend/cuda/device/architecture.h"
+#include "backend/cuda/device/cudnn_attention.h"
 #include "backend/cuda/device/device_memory.h"
 #include "backend/cuda/device/device_streams.h"
 #include "backend/cuda/device/lt_products.h"
@@ -48,6 +49,17 @@ Status findDevice(int localRank, int* ordinal, cudaDeviceProp* properties) {
   return Status::success();
 }
 
+/// cuDNN where it is and may be chosen; opened before the arena is taken, so that the plan's `runtime` has what it keeps on the GPU.
+Status findAttentionLibrary(Device* device) {
+  INTERNEVO_RETURN_IF_ERROR(attentionAsked(&device->attentionChoice));
+  if (device->attentionChoice != AttentionChoice::best && device->attentionChoice != AttentionChoice::cudnn) return Status::success();
+  const Status opened = openCudnnAttention(&device->attentionLibrary);
+  if (opened.ok()) return Status::success();
+  device->noAttentionLibrary = opened.message();
+  if (device->attentionChoice == AttentionChoice::best) return Status::success();
+  return refused("INTERNEVO_CUDA_ATTENTION is \"cudnn\": " + opened.message() + ", or unset INTERNEVO_CUDA_ATTENTION for our kernels");
+}
+
 Status openDevice(const DeviceRequest& request, std::unique_ptr<Backend>* result) {
   cudaDeviceProp properties{};
   int ordinal = 0;
@@ -65,6 +77,7 @@ Status openDevice(const DeviceRequest& request, std::unique_ptr<Backend>* result
   device.pinned = createPinnedMemory();
   INTERNEVO_RETURN_IF_ERROR(createLtProducts(&device.products));
   INTERNEVO_RETURN_IF_ERROR(findWarpgroups(device.current->queue, properties, &device.warpgroupBlocks));
+  INTERNEVO_RETURN_IF_ERROR(findAttentionLibrary(&device));
   auto backend = std::make_unique<CudaBackend>(std::move(device));
   INTERNEVO_RETURN_IF_ERROR(backend->start());
   *result = std::move(backend);

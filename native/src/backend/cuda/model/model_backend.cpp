@@ -4,6 +4,7 @@
 
 #include "backend/cuda/attention_choice.h"
 #include "backend/cuda/backend.h"
+#include "backend/cuda/model/model_attention.h"
 #include "backend/cuda/model/model_memory.h"
 #include "backend/cuda/model/model_streams.h"
 
@@ -51,12 +52,16 @@ class ModelProducts final : public MatrixProducts {
 
 }  // namespace
 
-std::unique_ptr<Backend> createModelBackend(bool guarded, bool deterministic, model::LaunchTrace* trace) {
+std::unique_ptr<Backend> createModelBackend(bool guarded, bool deterministic, model::LaunchTrace* trace,
+                                            std::unique_ptr<AttentionLibrary> library) {
   Device device;
   device.name = "cuda-model";
-  AttentionChoice choice{};
-  if (!attentionAsked(&choice).ok()) std::abort();  // a test's own mistake
-  device.warpgroupBlocks = choice == AttentionChoice::warpgroup ? 3 : 0;
+  if (!attentionAsked(&device.attentionChoice).ok()) std::abort();  // a test's own mistake
+  device.warpgroupBlocks = device.attentionChoice == AttentionChoice::warpgroup ? 3 : 0;
+  device.attentionLibrary = std::move(library);
+  if (device.attentionChoice == AttentionChoice::cudnn && device.attentionLibrary == nullptr) {
+    device.attentionLibrary = std::make_unique<ModelAttention>();
+  }
   device.deterministic = deterministic;
   device.streams = model::createModelStreams(guarded, model::streamOrderAsked(), trace);
   device.current = std::make_unique<Current>();
