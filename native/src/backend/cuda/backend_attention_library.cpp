@@ -1,8 +1,9 @@
 // Attention by a library: which passes of which shapes it computes.
+#include "backend/cuda/backend_attention_library.h"
+
 #include <cstdio>
 
 #include "backend/cuda/attention_trial.h"
-#include "backend/cuda/backend.h"
 
 namespace internevo::cuda {
 
@@ -26,6 +27,18 @@ std::string milliseconds(std::int64_t nanoseconds) {
 }
 
 }  // namespace
+
+Status findAttentionLibrary(const OpenAttentionLibrary& open, Device* device) {
+  INTERNEVO_RETURN_IF_ERROR(attentionAsked(&device->attentionChoice));
+  const bool asked = device->attentionChoice == AttentionChoice::cudnn;
+  if (!asked && device->attentionChoice != AttentionChoice::best) return Status::success();
+  const Status opened = open(&device->attentionLibrary);
+  if (opened.ok()) return Status::success();
+  device->noAttentionLibrary = opened.message();
+  if (!asked) return Status::success();
+  return {StatusCode::badConfig,
+          "INTERNEVO_CUDA_ATTENTION is \"cudnn\": " + opened.message() + ", or unset INTERNEVO_CUDA_ATTENTION for our kernels"};
+}
 
 Status CudaBackend::servedByLibrary(const AttentionProblem& problem, AttentionPass pass, Workspace workspace, bool* served) {
   *served = false;

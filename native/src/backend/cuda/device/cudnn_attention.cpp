@@ -2,9 +2,13 @@
 
 #include <cudnn_frontend.h>
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <map>
-#include <mutex>
+#include <memory>
+#include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "backend/cuda/shared_library.h"
@@ -168,6 +172,15 @@ class CudnnAttention final : public AttentionLibrary {
   std::map<std::pair<AttentionProblem, AttentionPass>, std::unique_ptr<Prepared>> prepared_;
 };
 
+/// The library of kernels that are not compiled at run time lies beside this one.
+bool hasPrecompiled(void* library) {
+  Dl_info found{};
+  void* const known = dlsym(library, "cudnnGetVersion");
+  if (known == nullptr || dladdr(known, &found) == 0 || found.dli_fname == nullptr) return true;
+  const std::string path(found.dli_fname);
+  return access((path.substr(0, path.rfind('/') + 1) + "libcudnn_engines_precompiled.so.9").c_str(), R_OK) == 0;
+}
+
 Status load() {
   std::string name;
   fe::cudnn_dlhandle = openShared("INTERNEVO_CUDNN_LIBRARY", kLibrary, &name);
@@ -176,6 +189,8 @@ Status load() {
     return refused(name + " cannot be opened: " + (reason == nullptr ? "no reason given" : reason) +
                    "; install cuDNN 9, or set INTERNEVO_CUDNN_LIBRARY to its path");
   }
+  // Its small distribution has to be told that it is one.
+  if (!hasPrecompiled(fe::cudnn_dlhandle)) setenv("CUDNN_LIB_CONFIG", "GRAPH_JIT_ONLY", 0);
   // cudnn-frontend takes these two from the environment alone. The runtime that it opens beside the one linked here is to be of the same
   // release; and a deterministic backward pass on Hopper is to sum in order, where it would else ask for sequence² of memory.
   setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", ("libcudart.so." + std::to_string(CUDART_VERSION / 1000)).c_str(), 0);

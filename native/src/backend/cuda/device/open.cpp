@@ -1,7 +1,7 @@
 // The entry point of libinternevo-cuda.so.
 #include <cublasLt.h>
 
-#include "backend/cuda/backend.h"
+#include "backend/cuda/backend_attention_library.h"
 #include "backend/cuda/device/architecture.h"
 #include "backend/cuda/device/cudnn_attention.h"
 #include "backend/cuda/device/device_memory.h"
@@ -49,17 +49,6 @@ Status findDevice(int localRank, int* ordinal, cudaDeviceProp* properties) {
   return Status::success();
 }
 
-/// cuDNN where it is and may be chosen; opened before the arena is taken, so that the plan's `runtime` has what it keeps on the GPU.
-Status findAttentionLibrary(Device* device) {
-  INTERNEVO_RETURN_IF_ERROR(attentionAsked(&device->attentionChoice));
-  if (device->attentionChoice != AttentionChoice::best && device->attentionChoice != AttentionChoice::cudnn) return Status::success();
-  const Status opened = openCudnnAttention(&device->attentionLibrary);
-  if (opened.ok()) return Status::success();
-  device->noAttentionLibrary = opened.message();
-  if (device->attentionChoice == AttentionChoice::best) return Status::success();
-  return refused("INTERNEVO_CUDA_ATTENTION is \"cudnn\": " + opened.message() + ", or unset INTERNEVO_CUDA_ATTENTION for our kernels");
-}
-
 Status openDevice(const DeviceRequest& request, std::unique_ptr<Backend>* result) {
   cudaDeviceProp properties{};
   int ordinal = 0;
@@ -77,7 +66,8 @@ Status openDevice(const DeviceRequest& request, std::unique_ptr<Backend>* result
   device.pinned = createPinnedMemory();
   INTERNEVO_RETURN_IF_ERROR(createLtProducts(&device.products));
   INTERNEVO_RETURN_IF_ERROR(findWarpgroups(device.current->queue, properties, &device.warpgroupBlocks));
-  INTERNEVO_RETURN_IF_ERROR(findAttentionLibrary(&device));
+  // Before the arena is taken, so that the plan's `runtime` has what cuDNN keeps on the GPU.
+  INTERNEVO_RETURN_IF_ERROR(findAttentionLibrary(openCudnnAttention, &device));
   auto backend = std::make_unique<CudaBackend>(std::move(device));
   INTERNEVO_RETURN_IF_ERROR(backend->start());
   *result = std::move(backend);
