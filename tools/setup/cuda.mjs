@@ -43,5 +43,5 @@ export function ensureCuda() {
 }
 
 function install(pip) {
-  runStep("Installing NVIDIA's compiler and libraries into .tools/cuda", "INTERNEVO_CUDA=1 asks for the CUDA backend; half a gigabyte", "python3", pip, { quiet: true });
+  runStep("Installing NVIDIA's compiler and libraries into .tools/cuda", "INTERNEVO_CUDA=1 asks for the CUDA backend; two thirds of a gigabyte", "python3", pip, { quiet: true });
 }

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -75,6 +76,14 @@ struct AttentionBlockShape : AttentionShape {
   std::int64_t keyBatchRows = 0;                    ///< 0 = keySequence
   std::int64_t queryGradientStride = 0;             ///< row stride of gQ; 0 = queryStride
 };
+
+/// One layer's attention as a run will call it; without gO its forward pass alone.
+struct AttentionOperands {
+  View q, k, v, o, logSumExp, gO, gQ, gK, gV;
+  Workspace scratch;
+};
+/// Puts in the place of each word the largest that any rank of the run has. Collective.
+using LargestOfRanks = std::function<Status(std::int64_t* words, int count)>;
 
 struct SwigluShape {
   std::int64_t rows = 0, width = 0;
@@ -183,6 +192,13 @@ class Backend : public BackendSizes {
   /// gQ, gK, gV are overwritten; they may not alias q, k, v.
   virtual Status attentionBackward(const AttentionShape&, ConstView q, ConstView k, ConstView v, ConstView o,
                                    ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace) = 0;
+
+  /// For a backend that has more than one way to compute this: tries them on these operands, whose contents are lost, and keeps to
+  /// the fastest for calls with the shape, on all ranks the same. Before a run's first step; collective, with one shape on all ranks.
+  /// Errors: those of the two calls above; badConfig when a way is asked for that cannot be had.
+  virtual Status prepareAttention(const AttentionShape&, const AttentionOperands&, const LargestOfRanks&) {
+    return Status::success();
+  }
 
   /// Attention of a piece, put together with what o and logSumExp hold already when `merge` (the softmax of two sets
   /// of keys out of each set's own, FlashAttention's rule). o float32 [batch·queryBatchRows, heads, headSize], always

@@ -38,13 +38,17 @@ void prepareAttention(const ModulePoint& p, Backend& backend, Memory& memory, Wo
   const double pairs = static_cast<double>(p.sequence) * static_cast<double>(p.sequence + 1) / 2;
   const double once = 4.0 * static_cast<double>(p.batch * p.heads * p.headSize) * pairs;
   const auto forward = [=, &backend] { return backend.attentionForward(shape, q, k, v, o, logSumExp, scratch); };
+  const auto chooseBy = [&](const AttentionOperands& operands) {
+    work->choose = [=, &backend](const LargestOfRanks& largest) { return backend.prepareAttention(shape, operands, largest); };
+  };
   if (p.pass == "forward") {
     work->flops = once;
     work->run = forward;
-    return;
+    return chooseBy({q, k, v, o, logSumExp, {}, {}, {}, {}, scratch});
   }
   const View gO = memory.take(wide, p.precision), gQ = memory.take(wide, p.precision);
   const View gK = memory.take(narrow, p.precision), gV = memory.take(narrow, p.precision);
+  chooseBy({q, k, v, o, logSumExp, gO, gQ, gK, gV, scratch});
   work->flops = 2.5 * once;
   work->run = [=, &backend, ready = false]() mutable {
     if (!ready) INTERNEVO_RETURN_IF_ERROR(forward());  // backward needs its log-sum-exp; the first call is not timed

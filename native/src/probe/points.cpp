@@ -34,6 +34,16 @@ Status Timer::largest(double* value) {
                           {scratch_.data(), static_cast<std::int64_t>(scratch_.size())});
 }
 
+Status Timer::largest(std::int64_t* words, int count) {
+  return world_.allReduce({words, DataType::int64}, count, ReduceOperation::maximum,
+                          {scratch_.data(), static_cast<std::int64_t>(scratch_.size())});
+}
+
+Status Timer::choose(const Work& work) {
+  if (!work.choose) return Status::success();
+  return agree(work.choose([this](std::int64_t* words, int count) { return largest(words, count); }));
+}
+
 Status Timer::agree(const Status& own) {
   const double place = static_cast<double>(world_.size() - world_.index());  // largest on the lowest rank
   double code = static_cast<double>(own.code()), reporter = own.ok() ? 0.0 : place;

@@ -18,6 +18,7 @@ namespace internevo::probe {
 struct Work {
   std::function<Status()> run;
   double flops = 0;
+  std::function<Status(const LargestOfRanks&)> choose{};  ///< once before `run`, as a run has it; collective. Empty: nothing to choose
 };
 
 /// Buffers and the call of one module, forward or backward as in training.
@@ -45,6 +46,9 @@ class Timer {
   Status measure(const std::function<Status()>& call, Samples* result);
   /// The largest value over the ranks.
   Status largest(double* value);
+  Status largest(std::int64_t* words, int count);
+  /// What a run has chosen before its first step, for work that there is a choice for.
+  Status choose(const Work& work);
   /// Not ok on every rank when it is not ok on one; only the lowest of the ranks that failed keeps a message.
   Status agree(const Status& own);
   /// The last error came out of agree(), so no rank is left waiting for another.

@@ -60,6 +60,7 @@ Status measureModule(Run& run, const ModulePoint& point) {
   Memory memory(run.budgetBytes, run.backend->memory());
   Work work;
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareModule(point, *run.backend, memory, &work)));
+  INTERNEVO_RETURN_IF_ERROR(run.timer->choose(work));
   Samples samples;
   INTERNEVO_RETURN_IF_ERROR(run.timer->measure(work.run, &samples));
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.backend->settle()));
@@ -88,6 +89,7 @@ Status measureOverlap(Run& run, const OverlapPoint& point) {
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.groups.get(point.collective, rank, false, &group)));
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.groups.get(point.collective, rank, true, &polite)));
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareModule(point.module, *run.backend, memory, &compute)));
+  INTERNEVO_RETURN_IF_ERROR(run.timer->choose(compute));
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareCollective(point.collective, group, memory, &communicate)));
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareCollective(point.collective, polite, memory, &beside)));
   Samples computeAlone, communicationAlone, both;

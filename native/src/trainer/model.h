@@ -44,6 +44,8 @@ class Model {
     return tokens || targets || config_.packsDocuments();
   }
 
+  /// Lets the backend choose how it computes attention, while nothing is kept in a layer's memory. Collective over the world.
+  void prepareAttention(const LargestOfRanks& largest);
   /// What this stage does in a step, in order.
   const std::vector<PipelineOperation>& operations() const { return operations_; }
   void beginStep() { link_.begin(); }

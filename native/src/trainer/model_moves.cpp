@@ -68,6 +68,18 @@ void Model::attend(const LayerViews& saved) {
       [&] { return ring_->forward(q, k, v, batch_.firstKeys, saved.attentionHeads, saved.logSumExp); });
 }
 
+void Model::prepareAttention(const LargestOfRanks& largest) {
+  if (ring_) return;  // pieces are the backend's own
+  const std::int64_t heads = shape_.heads * shape_.headSize, kv = shape_.kvHeads * shape_.headSize;
+  const View q = layers_.front().qkv, gQ = workspace_.qkvGradient;
+  const View gO = ulysses_ ? workspace_.attentionGradientHeads : workspace_.hidden;
+  require(backend_.prepareAttention(attentionShape(),
+                                    {q, q.offset(heads), q.offset(heads + kv), layers_.front().attentionHeads,
+                                     layers_.front().logSumExp, gO, gQ, gQ.offset(heads), gQ.offset(heads + kv),
+                                     attentionWorkspace_},
+                                    largest));
+}
+
 void Model::attendBackward(const LayerViews& saved, ConstView gO) {
   const std::int64_t heads = shape_.heads * shape_.headSize, kv = shape_.kvHeads * shape_.headSize;
   const ConstView q = saved.qkv, k = q.offset(heads), v = q.offset(heads + kv), o = saved.attentionHeads;

@@ -69,6 +69,11 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
     });
   }
   model_ = std::make_unique<Model>(config_, layout_, plan, arena_, *backend_, groups_, *parameters_);
+  agree(groups_.world, reduceWorkspace_, [&] {
+    model_->prepareAttention([&](std::int64_t* words, int count) {
+      return groups_.world.allReduce({words, DataType::int64}, count, ReduceOperation::maximum, reduceWorkspace_);
+    });
+  });
   reader_ = std::make_unique<BatchReader>(config_, data_, sequencePlaceOf(config_, rank), groups_.data.index(),
                                           model_->batch(), backend_->memory());
 }

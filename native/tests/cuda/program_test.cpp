@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <optional>
 
 #include "../trainer/program.h"
@@ -148,13 +150,29 @@ TEST_F(DeviceProgram, PackedDocumentsOnTheModelAreTheCpusRun) {
 }
 
 /// Heads of 64: the kernels on matrix instructions.
-TEST_F(DeviceProgram, Bfloat16OnTheModelIsAsExactAsTheCpus) {
-  config_.precision = DataType::bfloat16;
-  config_.model.hiddenSize = 128, config_.model.heads = 2, config_.model.kvHeads = 1, config_.model.ffnHiddenSize = 96;
-  config_.model.layers = 1;
-  config_.sequenceLengthTokens = 72;
-  config_.steps = 2;
+class DeviceProgramInBfloat16 : public DeviceProgram {
+ protected:
+  void SetUp() override {
+    DeviceProgram::SetUp();
+    config_.precision = DataType::bfloat16;
+    config_.model.hiddenSize = 128, config_.model.heads = 2, config_.model.kvHeads = 1, config_.model.ffnHiddenSize = 96;
+    config_.model.layers = 1;
+    config_.sequenceLengthTokens = 72;
+    config_.steps = 2;
+  }
+};
+
+TEST_F(DeviceProgramInBfloat16, OnTheModelIsAsExactAsTheCpus) { expectTheCpusRun(); }
+
+TEST_F(DeviceProgramInBfloat16, WithTheModelsAttentionOfALibraryIsAsExactAsTheCpus) {
+  if (std::getenv("INTERNEVO_CHECKED_LIBRARY") != nullptr) GTEST_SKIP() << "a GPU's choice is its own";
+  setenv("INTERNEVO_CUDA_ATTENTION", "cudnn", 1);
   expectTheCpusRun();
+  ASSERT_EQ(runOnModel().status, 0);
+  unsetenv("INTERNEVO_CUDA_ATTENTION");
+  std::ifstream said(directory_.file("stderr"));
+  const std::string text{std::istreambuf_iterator<char>(said), {}};
+  EXPECT_NE(text.find("attention of 2 x 72 tokens, 2 heads of 64, 1 of keys: forward plain attention"), std::string::npos) << text;
 }
 
 TEST_F(DeviceProgram, ACheckpointOfTheModelGoesOnWithTheSameBitsAndOnTheCpu) {

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <memory>
 
 #include "backend/cuda/allocation.h"
+#include "backend/cuda/attention_choice.h"
+#include "backend/cuda/attention_library.h"
 #include "backend/cuda/matrix.h"
 #include "backend/cuda/nccl/communication.h"
 #include "backend/cuda/portable.h"
@@ -27,6 +30,9 @@ struct Device {
   std::unique_ptr<MatrixProducts> products;
   bool deterministic = true;
   int warpgroupBlocks = 0;  ///< multiprocessors for attention's kernels of sm_90a; 0: those of sm_80 serve
+  AttentionChoice attentionChoice = AttentionChoice::best;
+  std::unique_ptr<AttentionLibrary> attentionLibrary;  ///< or null
+  std::string noAttentionLibrary;                      ///< why there is none
 };
 
 class CudaBackend final : public Backend {
@@ -74,6 +80,7 @@ class CudaBackend final : public Backend {
                           Workspace) override;
   Status attentionBackward(const AttentionShape&, ConstView q, ConstView k, ConstView v, ConstView o, ConstView logSumExp,
                            ConstView gO, View gQ, View gK, View gV, Workspace) override;
+  Status prepareAttention(const AttentionShape&, const AttentionOperands&, const LargestOfRanks&) override;
   Status attentionBlockForward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, bool merge, View o,
                                View logSumExp, Workspace) override;
   Status attentionBlockBackward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, ConstView o,
@@ -113,6 +120,16 @@ class CudaBackend final : public Backend {
   Status sumOf(ExactSum* sum, std::int64_t** words);
   std::int64_t* errors() const { return table_ + kSums * ExactSum::kWords; }
   Status rotate(const char* call, RopeShape s, ConstView cosines, ConstView sines, View x, float direction);
+
+  // ---- attention by a library (backend_attention_library.cpp) -------------------------------------------------------------
+  /// Says whether the library computes the pass, which is then ready. Errors: badConfig when it is asked for and can't.
+  Status servedByLibrary(const AttentionProblem&, AttentionPass, Workspace, bool* served);
+  Status ownForward(const AttentionArguments&, const LibraryAttention&);
+  Status ownBackward(const AttentionArguments&, const LibraryAttention&);
+  /// Tries both passes; what the library is not to be taken for is in `refusals` [pass].
+  Status tryLibrary(const AttentionArguments&, const LibraryAttention&, AttentionTimes*, std::array<std::string, 2>* refusals);
+  void tellAttention(const AttentionProblem&, const AttentionTimes& slowest, const std::array<std::string, 2>& refusals) const;
+
   Status gradientsOfHead(std::int64_t rows, std::int64_t width, std::int64_t vocabulary, ConstView x, ConstView w,
                          const float* logits, View gX, View gW, Workspace workspace);
 
@@ -122,6 +139,8 @@ class CudaBackend final : public Backend {
   std::int64_t* table_ = nullptr;
   std::array<ExactSum*, kSums> sums_{};
   int sumsUnderWay_ = 0;
+  std::map<AttentionProblem, AttentionServed> served_;  ///< as all ranks agreed
+  std::map<AttentionProblem, AttentionServed> ready_;   ///< asked for, and prepared
 };
 
 /// Calls body(T{}) with T = float or Bfloat16.

@@ -159,7 +159,20 @@ Status CudaBackend::attentionForward(const AttentionShape& given, ConstView q, C
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"q", q}, {"k", k}, {"v", v}, {"o", o}}));
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"logSumExp", logSumExp}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, attentionWorkspaceBytes(s)));
-  return Forward{queue(), memory(), device_.warpgroupBlocks, a, q, k, v, o, logSumExp.as<float>(), false, workspace, kCall}.run();
+  const LibraryAttention views{q, k, v, o, logSumExp, {}, {}, {}, {}, workspace};
+  if (libraryTakes(a, {q, k, v, o})) {
+    const AttentionProblem problem = problemOf(a, device_.deterministic);
+    bool served = false;
+    INTERNEVO_RETURN_IF_ERROR(servedByLibrary(problem, AttentionPass::forward, workspace, &served));
+    if (served) return device_.attentionLibrary->compute(queue(), problem, AttentionPass::forward, views);
+  }
+  return ownForward(a, views);
+}
+
+Status CudaBackend::ownForward(const AttentionArguments& a, const LibraryAttention& x) {
+  return Forward{queue(), memory(), device_.warpgroupBlocks, a, x.q, x.k, x.v, x.o, x.logSumExp.as<float>(), false, x.scratch,
+                 "attentionForward"}
+      .run();
 }
 
 Status CudaBackend::attentionBackward(const AttentionShape& given, ConstView q, ConstView k, ConstView v, ConstView o,
@@ -172,8 +185,52 @@ Status CudaBackend::attentionBackward(const AttentionShape& given, ConstView q, 
       kCall, {{"q", q}, {"k", k}, {"v", v}, {"o", o}, {"gO", gO}, {"gQ", gQ}, {"gK", gK}, {"gV", gV}}));
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"logSumExp", logSumExp}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, attentionWorkspaceBytes(s)));
-  return Backward{queue(), memory(), device_.warpgroupBlocks, a, q, k, v, o, gO, logSumExp.as<float>(), workspace, gQ, gK, gV, kCall}
+  // The library takes what it only reads through pointers that are not const.
+  const auto read = [](ConstView view) { return View{const_cast<void*>(view.data), view.type}; };
+  const LibraryAttention views{q, k, v, read(o), read(logSumExp), gO, gQ, gK, gV, workspace};
+  if (libraryTakes(a, {q, k, v, o, gO, gQ, gK, gV})) {
+    const AttentionProblem problem = problemOf(a, device_.deterministic);
+    bool served = false;
+    INTERNEVO_RETURN_IF_ERROR(servedByLibrary(problem, AttentionPass::backward, workspace, &served));
+    if (served) return device_.attentionLibrary->compute(queue(), problem, AttentionPass::backward, views);
+  }
+  return ownBackward(a, views);
+}
+
+Status CudaBackend::ownBackward(const AttentionArguments& a, const LibraryAttention& x) {
+  return Backward{queue(), memory(), device_.warpgroupBlocks, a, x.q, x.k, x.v, x.o, x.gO, x.logSumExp.as<float>(), x.scratch,
+                  x.gQ, x.gK, x.gV, "attentionBackward"}
       .run<false>();
+}
+
+Status CudaBackend::prepareAttention(const AttentionShape& given, const AttentionOperands& x, const LargestOfRanks& largest) {
+  constexpr const char* kCall = "prepareAttention";
+  AttentionBlockShape s = wholeAttention(given);
+  AttentionArguments a{};
+  AttentionTimes times;
+  std::array<std::string, 2> refusals;
+  const auto own = [&]() -> Status {
+    INTERNEVO_RETURN_IF_ERROR(argumentsOf(kCall, &s, &a));
+    INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"q", x.q}, {"k", x.k}, {"v", x.v}, {"o", x.o}}));
+    INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"logSumExp", x.logSumExp}}));
+    INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, x.scratch, attentionWorkspaceBytes(s)));
+    if (!libraryTakes(a, {x.q, x.k, x.v, x.o})) return Status::success();
+    if (!x.gO.empty() && !libraryTakes(a, {x.gO, x.gQ, x.gK, x.gV})) {
+      refusals[0] = refusals[1] = "rows of gradients do not begin at multiples of 16 bytes";
+      return Status::success();
+    }
+    return tryLibrary(a, {x.q, x.k, x.v, x.o, x.logSumExp, x.gO, x.gQ, x.gK, x.gV, x.scratch}, &times, &refusals);
+  };
+  const Status status = own();
+  // Whatever happened here, the others wait for these words.
+  if (!status.ok()) times = {};
+  INTERNEVO_RETURN_IF_ERROR(largest(times.words.data(), AttentionTimes::kWords));
+  INTERNEVO_RETURN_IF_ERROR(status);
+  if (!libraryTakes(a, {x.q, x.k, x.v, x.o})) return Status::success();
+  const AttentionProblem problem = problemOf(a, device_.deterministic);
+  served_[problem] = chosenBy(times);
+  tellAttention(problem, times, refusals);
+  return Status::success();
 }
 
 Status CudaBackend::attentionBlockForward(const AttentionBlockShape& given, ConstView q, ConstView k, ConstView v,

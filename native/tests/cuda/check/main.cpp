@@ -108,7 +108,7 @@ int run(const Options& options) {
     const bool good = section == "operators"   ? checkOperators(*device, options.small, &report)
                       : section == "attention" ? checkAttention(options.small, &report)
                       : section == "training"
-                          ? checkProgram(section, "DeviceProgram.*TheModel*-*SeveralRanks*", "training against the CPU's curve, checkpoints", &report)
+                          ? checkProgram(section, "DeviceProgram*TheModel*-*SeveralRanks*", "training against the CPU's curve, checkpoints", &report)
                       : section == "ranks" ? checkProgram(section, "DeviceProgram.SeveralRanksOnTheModel*",
                                                           "several ranks on this GPU: plans, resuming, a rank that is killed", &report)
                                               : measure(*device, options.small, &report);

@@ -60,7 +60,7 @@ Status findWarpgroups(const Queue& queue, const cudaDeviceProp& properties, int*
   bool has = false;
   if (properties.major == 9 && properties.minor == 0) INTERNEVO_RETURN_IF_ERROR(hasWarpgroupCode(queue, &has));
   if (has) *blocks = properties.multiProcessorCount;
-  if (has || choice == AttentionChoice::best) return Status::success();
+  if (has || choice != AttentionChoice::warpgroup) return Status::success();
   return {StatusCode::badConfig, "INTERNEVO_CUDA_ATTENTION is \"warpgroup\", which needs a GPU of compute capability 9.0 and "
                                  "90a-real in INTERNEVO_CUDA_ARCHITECTURES of the build; " + std::string(properties.name) + " has " +
                                      std::to_string(properties.major) + "." + std::to_string(properties.minor)};

@@ -1,8 +1,9 @@
 // The entry point of libinternevo-cuda.so.
 #include <cublasLt.h>
 
-#include "backend/cuda/backend.h"
+#include "backend/cuda/backend_attention_library.h"
 #include "backend/cuda/device/architecture.h"
+#include "backend/cuda/device/cudnn_attention.h"
 #include "backend/cuda/device/device_memory.h"
 #include "backend/cuda/device/device_streams.h"
 #include "backend/cuda/device/lt_products.h"
@@ -65,6 +66,8 @@ Status openDevice(const DeviceRequest& request, std::unique_ptr<Backend>* result
   device.pinned = createPinnedMemory();
   INTERNEVO_RETURN_IF_ERROR(createLtProducts(&device.products));
   INTERNEVO_RETURN_IF_ERROR(findWarpgroups(device.current->queue, properties, &device.warpgroupBlocks));
+  // Before the arena is taken, so that the plan's `runtime` has what cuDNN keeps on the GPU.
+  INTERNEVO_RETURN_IF_ERROR(findAttentionLibrary(openCudnnAttention, &device));
   auto backend = std::make_unique<CudaBackend>(std::move(device));
   INTERNEVO_RETURN_IF_ERROR(backend->start());
   *result = std::move(backend);

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "backend/cuda/attention_choice.h"
-#include "backend/cuda/backend.h"
+#include "backend/cuda/model/model_attention.h"
 #include "backend/cuda/model/model_memory.h"
 #include "backend/cuda/model/model_streams.h"
 
@@ -51,12 +51,17 @@ class ModelProducts final : public MatrixProducts {
 
 }  // namespace
 
-std::unique_ptr<Backend> createModelBackend(bool guarded, bool deterministic, model::LaunchTrace* trace) {
+std::unique_ptr<Backend> createModelBackend(bool guarded, bool deterministic, model::LaunchTrace* trace,
+                                            const OpenAttentionLibrary& library) {
   Device device;
   device.name = "cuda-model";
-  AttentionChoice choice{};
-  if (!attentionAsked(&choice).ok()) std::abort();  // a test's own mistake
-  device.warpgroupBlocks = choice == AttentionChoice::warpgroup ? 3 : 0;
+  const auto open = [&](std::unique_ptr<AttentionLibrary>* made) -> Status {
+    if (library) return library(made);
+    if (device.attentionChoice == AttentionChoice::cudnn) *made = std::make_unique<ModelAttention>();
+    return Status::success();
+  };
+  if (!findAttentionLibrary(open, &device).ok()) std::abort();  // a test's own mistake
+  device.warpgroupBlocks = device.attentionChoice == AttentionChoice::warpgroup ? 3 : 0;
   device.deterministic = deterministic;
   device.streams = model::createModelStreams(guarded, model::streamOrderAsked(), trace);
   device.current = std::make_unique<Current>();

@@ -54,6 +54,7 @@ class NcclCommunication final : public DeviceGroups {
   /// A communicator of the caller's color, made by all ranks; null for color −1.
   Status split(int color, int key, nccl::Comm* result);
   int ranks() const { return size_; }
+  int rank() const { return rank_; }  ///< 0 also before the start
   bool aborted() const { return aborted_.load(std::memory_order_relaxed); }
   /// Ranges are made known as windows, which copy engines serve; else as buffers, where the library takes them.
   bool hasWindows() const { return policy_ == nccl::kPolicyZero && api_->commWindowRegister != nullptr && api_->memAlloc != nullptr; }

@@ -1,8 +1,7 @@
 #include <dlfcn.h>
 
-#include <cstdlib>
-
 #include "backend/cuda/nccl/api.h"
+#include "backend/cuda/shared_library.h"
 
 namespace internevo::cuda::nccl {
 
@@ -13,21 +12,6 @@ constexpr int kOldest = 21800;  // ncclCommSplit
 
 Status refused(const std::string& what) { return {StatusCode::badConfig, what}; }
 
-void* openLibrary(std::string* name) {
-  if (const char* const given = std::getenv("INTERNEVO_NCCL_LIBRARY"); given != nullptr && *given != '\0') {
-    *name = given;
-    return dlopen(given, RTLD_NOW | RTLD_LOCAL);
-  }
-  Dl_info own{};
-  if (dladdr(reinterpret_cast<const void*>(&load), &own) != 0 && own.dli_fname != nullptr) {
-    const std::string folder(own.dli_fname);
-    *name = folder.substr(0, folder.rfind('/') + 1) + kName;
-    if (void* const beside = dlopen(name->c_str(), RTLD_NOW | RTLD_LOCAL); beside != nullptr) return beside;
-  }
-  *name = kName;
-  return dlopen(kName, RTLD_NOW | RTLD_LOCAL);
-}
-
 template <typename Function>
 bool take(void* library, const char* name, Function* function) {
   *function = reinterpret_cast<Function>(dlsym(library, name));
@@ -36,7 +20,7 @@ bool take(void* library, const char* name, Function* function) {
 
 Status fill(Api* api) {
   std::string name;
-  void* const library = openLibrary(&name);  // never closed: its threads outlive every user
+  void* const library = openShared("INTERNEVO_NCCL_LIBRARY", kName, &name);
   if (library == nullptr) {
     const char* const reason = dlerror();
     return refused("several GPUs need NCCL, and " + name + " cannot be opened: " + (reason == nullptr ? "no reason given" : reason) +
