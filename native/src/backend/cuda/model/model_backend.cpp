@@ -54,6 +54,7 @@ class ModelProducts final : public MatrixProducts {
 std::unique_ptr<Backend> createModelBackend(bool guarded, bool deterministic, model::LaunchTrace* trace) {
   Device device;
   device.name = "cuda-model";
+  for (const char* each : {"nvidia-driver", "cuda-driver", "cuda-runtime", "cublaslt"}) device.libraries.push_back({each, "model"});
   AttentionChoice choice{};
   if (!attentionAsked(&choice).ok()) std::abort();  // a test's own mistake
   device.warpgroupBlocks = choice == AttentionChoice::warpgroup ? 3 : 0;
