@@ -15,8 +15,8 @@ class Moments {
   virtual Status reset() = 0;
   /// The moment at which all that was given to the present lane before is done. *moment is its number, −1 when there is no room.
   virtual Status mark(std::int64_t* moment) = 0;
-  /// Of the steady clock, as near as the reset's wait was told; the distance of two moments is the device's own.
-  /// Errors: internal for a moment that the device has not come to (`settle` first) or that does not exist.
+  /// Waits until the device has come to it. Of the steady clock, as near as a reset's wait is told; the distance of two moments is by
+  /// the device's own clock. Errors: internal for a moment that was not marked since the reset.
   virtual Status read(std::int64_t moment, std::int64_t* nanoseconds) = 0;
   /// Marks for which there was no room since the reset.
   virtual std::int64_t missed() const = 0;

@@ -43,9 +43,7 @@ class StreamMoments final : public Moments {
   Status read(std::int64_t moment, std::int64_t* nanoseconds) override {
     if (moment < 0 || moment >= used_) return {StatusCode::internal, "moment " + std::to_string(moment) + " was not marked"};
     const Streams::Event event = events_[static_cast<std::size_t>(moment)];
-    bool happened = false;
-    INTERNEVO_RETURN_IF_ERROR(streams_.happened(event, &happened));
-    if (!happened) return {StatusCode::internal, "the device has not come to moment " + std::to_string(moment)};
+    INTERNEVO_RETURN_IF_ERROR(streams_.synchronize(event));
     double seconds = 0;
     INTERNEVO_RETURN_IF_ERROR(streams_.elapsed(origin_, event, &seconds));
     *nanoseconds = originNanoseconds_ + static_cast<std::int64_t>(1e9 * seconds);

@@ -106,7 +106,10 @@ bool checkLongest(TrainerRuns& runs, Json* report) {
     return true;
   }
   if (run.status != 0) return failed(std::to_string(sequence) + " tokens fit by the plan, and the program ended with status " + std::to_string(run.status) + ": " + run.message);
-  if (beyond.events.empty()) beyond = runs.run(runs.config(layers, sequence + l.unit, true), 1, std::max(10.0, budget.left()));
+  const auto runBeyond = [&] { return runs.run(runs.config(layers, sequence + l.unit, true), 1, std::max(10.0, budget.left())); };
+  if (beyond.events.empty()) beyond = runBeyond();
+  // Or a little less.
+  for (int attempt = 0; beyond.status == 0 && attempt < kMostAttempts; ++attempt) run = beyond, sequence += l.unit, beyond = runBeyond();
   if (!refusedByPlan(beyond)) return failed(std::to_string(sequence + l.unit) + " tokens do not fit by the plan, and the program ended with status " + std::to_string(beyond.status) + ": " + beyond.message);
   const Json& step = *run.named("step");
   std::printf("ok   longest: %ld tokens with %ld of %ld layers, recomputed: one step %.1f s; %ld tokens are refused before they begin\n", static_cast<long>(sequence),

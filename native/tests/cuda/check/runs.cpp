@@ -18,6 +18,8 @@ namespace {
 
 /// Left to CUDA: kernels are loaded when they are first called.
 constexpr std::int64_t kReserveBytes = std::int64_t{512} << 20;
+/// What a number of layers leaves free: kernels are loaded in this process too, after plans were made.
+constexpr std::int64_t kSpareBytes = std::int64_t{256} << 20;
 constexpr std::int64_t kMemoryOfModelBytes = std::int64_t{1} << 40;
 
 trainer::ModelConfig modelOf(bool small) {
@@ -57,7 +59,7 @@ std::optional<double> TrainerRun::stepSeconds() const {
   return seconds[seconds.size() / 2];
 }
 
-TrainerRuns::TrainerRuns(Backend& device, bool small) : small_(small), model_(modelOf(small)) {
+TrainerRuns::TrainerRuns(Backend& device, bool small) : device_(device), small_(small), model_(modelOf(small)) {
   const std::int64_t total = device.memory().occupancy().totalBytes;  // 0: a model of a device, whose memory is the process's
   limitBytes_ = total > 0 ? total - kReserveBytes : kMemoryOfModelBytes;
 }
@@ -85,12 +87,13 @@ std::int64_t TrainerRuns::plannedBytes(const trainer::Config& config) {
 
 std::int64_t TrainerRuns::mostLayers(std::int64_t sequence, bool recompute) const {
   std::int64_t layers = wholeLayers();
-  while (layers > 0 && !fits(config(layers, sequence, recompute))) --layers;
+  while (layers > 0 && !fits(config(layers, sequence, recompute), small_ ? 0 : kSpareBytes)) --layers;
   return layers;
 }
 
 bool TrainerRuns::start(std::string* message) {
   if (runtimeBytes_ > 0) return true;
+  takenBefore_ = takenBytes();
   const TrainerRun run = this->run(config(1, small_ ? 32 : 1024, false), 1, 120);
   const Json* const started = run.named("started");
   if (run.status != 0 || started == nullptr) return *message = "the trainer's program ended with status " + std::to_string(run.status) + ": " + run.message, false;

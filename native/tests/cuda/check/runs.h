@@ -56,12 +56,13 @@ class TrainerRuns {
   trainer::Config config(std::int64_t layers, std::int64_t sequence, bool recompute) const;
   /// Bytes of the plan's arena.
   static std::int64_t plannedBytes(const trainer::Config& config);
-  /// The same with the context and the libraries of a run, as one told of them.
-  bool fits(const trainer::Config& config) const { return plannedBytes(config) + runtimeBytes_ <= limitBytes_; }
-  /// The most layers, up to the whole model's, that fit at that length; 0: none does.
+  /// The same with the context and the libraries of a run leaves so much of the memory.
+  bool fits(const trainer::Config& config, std::int64_t spareBytes = 0) const { return plannedBytes(config) + runtimeBytes() + spareBytes <= limitBytes_; }
+  /// The most layers, up to the whole model's, that fit at that length with some memory to spare; 0: none does.
   std::int64_t mostLayers(std::int64_t sequence, bool recompute) const;
   std::int64_t limitBytes() const { return limitBytes_; }
-  std::int64_t runtimeBytes() const { return runtimeBytes_; }
+  /// As a run told of it, with what this process has taken of the GPU's memory since.
+  std::int64_t runtimeBytes() const { return runtimeBytes_ + takenBytes() - takenBefore_; }
   void setLimit(std::int64_t bytes) { limitBytes_ = bytes; }
 
   /// Learns what a run takes beside its arena, from one of a single layer. False with *message where it fails.
@@ -69,9 +70,12 @@ class TrainerRuns {
   TrainerRun run(trainer::Config config, std::int64_t steps, double limitSeconds);
 
  private:
+  std::int64_t takenBytes() const { return device_.memory().occupancy().takenBytes; }
+
+  Backend& device_;
   const bool small_;
   trainer::ModelConfig model_;
-  std::int64_t limitBytes_ = 0, runtimeBytes_ = 0;
+  std::int64_t limitBytes_ = 0, runtimeBytes_ = 0, takenBefore_ = 0;
   trainer::testing::TemporaryDirectory directory_;
 };
 
