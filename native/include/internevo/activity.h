@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "internevo/moments.h"
+#include "internevo/status.h"
+
 namespace internevo {
 
 /// `communication` is the lane that runs beside the computing thread; `exposed` is what the computing thread itself
@@ -32,6 +35,12 @@ struct PresentActivity {
   std::int64_t startNanoseconds = 0;
 };
 
+/// Seconds that an operation's time is added to where a device's clock has it, once that is known (Activity::settle).
+struct DeviceCounters {
+  double* first = nullptr;
+  double* second = nullptr;
+};
+
 /// Any thread may enter operations and ask for the present ones. Nothing is allocated after construction.
 class Activity {
  public:
@@ -44,7 +53,7 @@ class Activity {
   class Scope {
    public:
     Scope(Activity& activity, ActivityLane lane, const char* name, std::int32_t unit = -1,
-          std::int32_t microBatch = -1, bool exposed = false);
+          std::int32_t microBatch = -1, bool exposed = false, DeviceCounters counters = {});
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -53,7 +62,18 @@ class Activity {
     Activity& activity_;
     ActivityEvent event_;
     PresentActivity before_;
+    const DeviceCounters counters_;
+    std::int64_t begin_ = -1;  ///< moment of the device
   };
+
+  /// From here on what happens on a device is timed by its clock: communication always, computing while it is recorded. Operations
+  /// are then entered by one thread, at the lane that they are of. Null: by the host's clock again. It outlives that.
+  /// Errors: of the clock.
+  Status timeBy(Moments* device);
+  bool onDevice() const { return device_ != nullptr; }
+  /// Waits until the device has come to the end of all operations since the last time; counters and recorded events get their times.
+  /// Adds what the lane beside the computing thread took to *besideSeconds. Without a device's clock: nothing to do.
+  Status settle(double* besideSeconds);
 
   void beginStep(std::int64_t step) { step_.store(step, std::memory_order_relaxed); }
   std::int64_t step() const { return step_.load(std::memory_order_relaxed); }
@@ -76,12 +96,26 @@ class Activity {
     std::atomic<std::int32_t> unit{-1}, microBatch{-1};
     std::atomic<std::int64_t> start{0};
   };
+  /// An operation whose time the device's clock has.
+  struct Span {
+    std::int64_t begin, end;  ///< moments
+    std::int64_t place;       ///< of its event; −1: it was not recorded
+    ActivityLane lane;
+    DeviceCounters counters;
+  };
   void set(ActivityLane lane, const PresentActivity& present);
+  bool timedByDevice(ActivityLane lane) const {
+    return device_ != nullptr && (lane != ActivityLane::compute || recording_.load(std::memory_order_relaxed));
+  }
+  std::int64_t mark();
 
   Present present_[kActivityLanes];
   std::atomic<std::int64_t> step_{0}, finished_{0}, longest_{0}, next_{0};
   std::atomic<bool> recording_{false};
   std::vector<ActivityEvent> events_;
+  Moments* device_ = nullptr;
+  Status deviceStatus_;
+  std::vector<Span> spans_;
 };
 
 }  // namespace internevo

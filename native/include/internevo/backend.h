@@ -18,12 +18,14 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "internevo/background_copies.h"
 #include "internevo/device_groups.h"
 #include "internevo/exact_sum.h"
 #include "internevo/lane.h"
 #include "internevo/memory_space.h"
+#include "internevo/moments.h"
 #include "internevo/status.h"
 #include "internevo/stopwatch.h"
 #include "internevo/tensor.h"
@@ -133,9 +135,16 @@ class BackendSizes {
   virtual std::int64_t headLossWorkspaceBytes(const HeadLossShape&) const = 0;
 };
 
+/// What a backend calls and did not build itself, as that names its version.
+struct LibraryVersion {
+  std::string name, version;
+};
+
 class Backend : public BackendSizes {
  public:
   virtual std::string name() const = 0;
+  /// Of driver and libraries, those that are there.
+  virtual std::vector<LibraryVersion> libraries() { return {}; }
   virtual int threads() const = 0;
 
   /// The memory that every view of a call is of; lives as long as the backend.
@@ -148,6 +157,8 @@ class Backend : public BackendSizes {
   virtual DeviceGroups* groups() { return nullptr; }
   /// For calls of the thread that makes it. Ends before the backend.
   virtual std::unique_ptr<Stopwatch> createStopwatch() { return createHostStopwatch(); }
+  /// Room for so many between two resets. Null where calls have done their work when they return. Ends before the backend.
+  virtual std::unique_ptr<Moments> createMoments(std::int64_t /*capacity*/) { return nullptr; }
   /// Null where memory() is the process's own: a copy of that takes the process's time anyway. Ends before the backend.
   virtual std::unique_ptr<BackgroundCopies> createBackgroundCopies() { return nullptr; }
 

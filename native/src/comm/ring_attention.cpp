@@ -115,6 +115,11 @@ Status RingAttention::packKeysAndValues(ConstView k, ConstView v) {
 }
 
 Status RingAttention::begin(RingExchange& exchange, const void* out, void* in, std::int64_t bytes) {
+  // On a device without a lane this is where the message travels: on the computing stream.
+  std::optional<Activity::Scope> scope;
+  if (activity_ != nullptr && activity_->onDevice()) {
+    scope.emplace(*activity_, ActivityLane::exposed, "ring exchange", -1, microBatch_ == nullptr ? -1 : *microBatch_, true, counters_);
+  }
   const std::int64_t start = steadyNanoseconds();
   const Status status = exchange.begin(out, in, bytes);
   exchangeSeconds_ += static_cast<double>(steadyNanoseconds() - start) * 1e-9;
@@ -124,7 +129,7 @@ Status RingAttention::begin(RingExchange& exchange, const void* out, void* in, s
 Status RingAttention::finish(RingExchange& exchange) {
   std::optional<Activity::Scope> scope;
   if (activity_ != nullptr) {
-    scope.emplace(*activity_, ActivityLane::exposed, "ring exchange", -1, microBatch_ == nullptr ? -1 : *microBatch_, true);
+    scope.emplace(*activity_, ActivityLane::exposed, "ring exchange", -1, microBatch_ == nullptr ? -1 : *microBatch_, true, counters_);
   }
   const std::int64_t start = steadyNanoseconds();
   const Status status = exchange.finish();

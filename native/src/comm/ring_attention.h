@@ -60,7 +60,9 @@ class RingAttention {
   RingAttention(Backend& backend, const Communicator& group, const RingAttentionShape& shape, Workspace staging,
                 Workspace scratch, Lane* lane);
   /// Tells the activity when the caller waits for the ring. Both outlive the object.
-  void setActivity(Activity& activity, const std::int32_t& microBatch) { activity_ = &activity, microBatch_ = &microBatch; }
+  void setActivity(Activity& activity, const std::int32_t& microBatch, DeviceCounters counters) {
+    activity_ = &activity, microBatch_ = &microBatch, counters_ = counters;
+  }
 
   /// q [R, heads, headSize], k, v [R, kvHeads, headSize], rotated by their positions in the sequence already;
   /// firstKeys int32 [R] as in AttentionShape (positions in the whole sequence), or empty. Writes o [R, heads, headSize]
@@ -104,6 +106,7 @@ class RingAttention {
   double exchangeSeconds_ = 0;
   Activity* activity_ = nullptr;
   const std::int32_t* microBatch_ = nullptr;
+  DeviceCounters counters_;
 };
 
 }  // namespace internevo

@@ -43,10 +43,11 @@ std::int64_t Activity::eventCount() const {
 std::int64_t Activity::dropped() const { return next_.load(std::memory_order_acquire) - eventCount(); }
 
 Activity::Scope::Scope(Activity& activity, ActivityLane lane, const char* name, std::int32_t unit,
-                       std::int32_t microBatch, bool exposed)
-    : activity_(activity), before_(activity.present(lane)) {
+                       std::int32_t microBatch, bool exposed, DeviceCounters counters)
+    : activity_(activity), before_(activity.present(lane)), counters_(counters) {
   event_ = {name, lane, exposed, unit, microBatch, steadyNanoseconds(), 0};
   activity_.set(lane, {name, unit, microBatch, event_.startNanoseconds});
+  if (activity_.timedByDevice(lane)) begin_ = activity_.mark();
 }
 
 Activity::Scope::~Scope() {
@@ -57,11 +58,50 @@ Activity::Scope::~Scope() {
   while (length > longest && !activity_.longest_.compare_exchange_weak(longest, length, std::memory_order_relaxed)) {
   }
   activity_.finished_.fetch_add(1, std::memory_order_relaxed);
-  if (!activity_.recording_.load(std::memory_order_relaxed)) return;
-  const std::int64_t place = activity_.next_.fetch_add(1, std::memory_order_acq_rel);
-  if (place < static_cast<std::int64_t>(activity_.events_.size())) {
-    activity_.events_[static_cast<std::size_t>(place)] = event_;
+  std::int64_t place = -1;
+  if (activity_.recording_.load(std::memory_order_relaxed)) {
+    place = activity_.next_.fetch_add(1, std::memory_order_acq_rel);
+    if (place < static_cast<std::int64_t>(activity_.events_.size())) {
+      activity_.events_[static_cast<std::size_t>(place)] = event_;
+    } else {
+      place = -1;
+    }
   }
+  if (begin_ < 0) return;
+  if (const std::int64_t end = activity_.mark(); end >= 0) activity_.spans_.push_back({begin_, end, place, event_.lane, counters_});
+}
+
+Status Activity::timeBy(Moments* device) {
+  device_ = device;
+  spans_.clear();
+  deviceStatus_ = device == nullptr ? Status::success() : device->reset();
+  return deviceStatus_;
+}
+
+/// An operation for which there is no moment keeps the host's time, and counts for nothing.
+std::int64_t Activity::mark() {
+  std::int64_t moment = -1;
+  if (deviceStatus_.ok()) deviceStatus_ = device_->mark(&moment);
+  return moment;
+}
+
+Status Activity::settle(double* besideSeconds) {
+  if (device_ == nullptr) return Status::success();
+  INTERNEVO_RETURN_IF_ERROR(deviceStatus_);
+  for (const Span& span : spans_) {
+    std::int64_t begin = 0, end = 0;
+    INTERNEVO_RETURN_IF_ERROR(device_->read(span.begin, &begin));
+    INTERNEVO_RETURN_IF_ERROR(device_->read(span.end, &end));
+    const double seconds = 1e-9 * static_cast<double>(end - begin);
+    if (span.counters.first != nullptr) *span.counters.first += seconds;
+    if (span.counters.second != nullptr) *span.counters.second += seconds;
+    if (span.lane == ActivityLane::communication) *besideSeconds += seconds;
+    if (span.place < 0) continue;
+    ActivityEvent& event = events_[static_cast<std::size_t>(span.place)];
+    event.startNanoseconds = begin, event.endNanoseconds = end;
+  }
+  spans_.clear();
+  return deviceStatus_ = device_->reset();
 }
 
 }  // namespace internevo

@@ -121,6 +121,8 @@ Status describeDevice(const MpiSession& session, Backend& backend, Timer& timer,
   INTERNEVO_RETURN_IF_ERROR(bandwidth(backend, timer, budgetBytes, &bytes));
   INTERNEVO_RETURN_IF_ERROR(timer.largest(&runtimeBytes));
   const std::string isa = backend.name();
+  Json libraries{{"openmpi", mpiVersion()}};
+  for (const LibraryVersion& each : backend.libraries()) libraries[each.name] = each.version;
   *event = {{"event", "device"},
             {"name", backend.memory().hostReads() ? processorName() : backend.name()},
             {"cores", static_cast<int>(std::thread::hardware_concurrency())},
@@ -130,7 +132,7 @@ Status describeDevice(const MpiSession& session, Backend& backend, Timer& timer,
             {"memoryBandwidthBytesPerSecond", bytes},
             {"runtimeBytes", static_cast<std::int64_t>(runtimeBytes)},
             {"compiler", "gcc " __VERSION__},
-            {"libraries", {{"openmpi", mpiVersion()}}},
+            {"libraries", libraries},
             {"hosts", session.hosts()}};
   return Status::success();
 }

@@ -34,14 +34,12 @@ class CommunicationLane {
   /// Errors: Failure of that job or of one before it.
   void wait(Lane::Ticket ticket, const char* name, int unit) {
     if (!lane_ || ticket == 0) return;
-    const Exposed exposed(groups_, name, unit);
-    const Timed waited(&groups_.laneWaitSeconds);
+    const Exposed exposed(groups_, name, unit, &groups_.exposedCommunicationSeconds, &groups_.laneWaitSeconds);
     require(lane_->wait(ticket));
   }
   void waitAll(const char* name) {
     if (!lane_) return;
-    const Exposed exposed(groups_, name);
-    const Timed waited(&groups_.laneWaitSeconds);
+    const Exposed exposed(groups_, name, -1, &groups_.exposedCommunicationSeconds, &groups_.laneWaitSeconds);
     require(lane_->waitAll());
   }
   /// Where the activity of a job is told. Without a lane the caller's own scope says all there is to say.

@@ -28,16 +28,20 @@ struct GroupSet {
   double bubbleSeconds = 0;        ///< waited for activations or gradients of a neighbouring stage
 };
 
-/// The computing thread communicates, or waits for communication, as long as this lives.
+/// The computing thread communicates, or waits for communication, as long as this lives. On a device, whose calls return at once, the time
+/// is that of the computing stream, and is counted when the step settles.
 class Exposed {
  public:
   Exposed(GroupSet& groups, const char* name, int unit = -1)
       : Exposed(groups, name, unit, &groups.exposedCommunicationSeconds) {}
-  Exposed(GroupSet& groups, const char* name, int unit, double* counter)
-      : timed_(counter), scope_(*groups.activity, ActivityLane::exposed, name, unit, groups.microBatch, true) {}
+  Exposed(GroupSet& groups, const char* name, int unit, double* counter, double* second = nullptr)
+      : timed_(hostCounter(groups, counter)), timedToo_(hostCounter(groups, second)),
+        scope_(*groups.activity, ActivityLane::exposed, name, unit, groups.microBatch, true, {counter, second}) {}
 
  private:
-  const Timed timed_;
+  static double* hostCounter(const GroupSet& groups, double* counter) { return groups.activity->onDevice() ? nullptr : counter; }
+
+  const Timed timed_, timedToo_;
   const Activity::Scope scope_;
 };
 

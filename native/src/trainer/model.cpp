@@ -52,7 +52,8 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
     if (config.plan.overlaps()) ringLane_ = backend.createLane();
     ring_.emplace(backend_, groups_.context, ringShape(config), scratch(plan.ringStaging), attentionWorkspace_,
                   ringLane_.get());
-    ring_->setActivity(*groups_.activity, groups_.microBatch);
+    ring_->setActivity(*groups_.activity, groups_.microBatch,
+                       {&groups_.exposedCommunicationSeconds, ringLane_ ? &groups_.laneWaitSeconds : nullptr});
   }
   require(backend_.ropeTable(shape_.sequence, shape_.headSize, config.model.ropeTheta, cosines_, sines_));
 }

@@ -84,6 +84,7 @@ class TimelineRecorder {
     if (!last && step + 1 < config_.timeline->firstStep + config_.timeline->steps) return;
     trainer.parameters().settle();
     activity_.record(false);
+    trainer.settleActivity();
     written_ = true;
     writeTimeline(MPI_COMM_WORLD, activity_, clockOffset_, watch_.identity(rank_), config_.timeline->path);
   }

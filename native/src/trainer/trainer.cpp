@@ -14,6 +14,9 @@ namespace internevo::trainer {
 
 namespace {
 
+/// Moments of a step, two for each operation; a step of 80 layers and 64 micro-batches that is recorded has some 300000.
+constexpr std::int64_t kMostMoments = 1 << 20;
+
 std::unique_ptr<Backend> openBackend(const Config& config) {
   if (config.device == DeviceKind::cpu) return createCpuBackend(config.threadsPerRank);
   std::unique_ptr<Backend> backend;
@@ -41,6 +44,8 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
                                       static_cast<std::int64_t>(address)),
                       groups_.world.reduceWorkspaceBytes()};
   agree(groups_.world, reduceWorkspace_, [&] { backend_ = openBackend(config_); });
+  deviceClock_.activity = groups_.activity;
+  if ((deviceClock_.moments = backend_->createMoments(kMostMoments))) require(groups_.activity->timeBy(deviceClock_.moments.get()));
   startDeviceGroups(groups_.world, reduceWorkspace_, backend_->groups());
   createGroups(config_, rank, ranks, backend_->groups(), &groups_);
   stagePlans_ = planStages(config_, *backend_);
@@ -118,7 +123,8 @@ std::int64_t Trainer::checkData(std::int64_t step) {
 StepResult Trainer::step(std::int64_t number) {
   const double start = secondsNow();
   groups_.exposedCommunicationSeconds = groups_.bubbleSeconds = 0;
-  const double besideBefore = parameters_->hiddenBusySeconds() + model_->hiddenBusySeconds();
+  const auto besideSeconds = [&] { return parameters_->hiddenBusySeconds() + model_->hiddenBusySeconds() + besideSeconds_; };
+  const double besideBefore = besideSeconds();
   groups_.laneWaitSeconds = 0;
   groups_.activity->beginStep(number);
   groups_.microBatch = -1;
@@ -141,6 +147,7 @@ StepResult Trainer::step(std::int64_t number) {
   parameters_->endPasses();
   parameters_->finishGradients(&sums[1]);
   require(backend_->settle());
+  require(groups_.activity->settle(&besideSeconds_));
   static_assert(sizeof sums == 2 * ExactSum::kWords * sizeof(std::int64_t));
   {
     const Exposed exposed(groups_, "all-reduce loss and gradient norm");
@@ -169,10 +176,16 @@ StepResult Trainer::step(std::int64_t number) {
   result.exposedCommunicationSeconds = groups_.exposedCommunicationSeconds;
   // Waiting for the lane is waiting for what the lane is busy with, and counts once.
   result.communicationSeconds = groups_.exposedCommunicationSeconds - groups_.laneWaitSeconds +
-                                parameters_->hiddenBusySeconds() + model_->hiddenBusySeconds() - besideBefore;
+                                besideSeconds() - besideBefore;
   result.bubbleSeconds = groups_.bubbleSeconds;
   result.stepTimeSeconds = secondsNow() - start;
   return result;
+}
+
+void Trainer::settleActivity() {
+  if (!groups_.activity->onDevice()) return;
+  require(backend_->settle());
+  require(groups_.activity->settle(&besideSeconds_));
 }
 
 // ---- whole tensors, for tests and dumps ----------------------------------------------------------------------------

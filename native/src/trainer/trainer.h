@@ -37,6 +37,8 @@ class Trainer {
   /// One optimizer step. Collective. Errors: AgreedFailure dataError (a token outside the vocabulary), internal (a
   /// loss that is not finite: nothing is updated); Failure communicationError.
   StepResult step(std::int64_t number);
+  /// Of a device: waits until it has done what it was given, and gives what `activity` recorded its times.
+  void settleActivity();
 
   enum class Quantity { gradient, weights, firstMoment, secondMoment };
   /// A unit of the whole model (of Layout::whole) [elements] put together from all ranks, on every rank; for tests and
@@ -83,6 +85,15 @@ class Trainer {
   std::unique_ptr<Backend> backend_;
   Activity unwatched_{0};
   GroupSet groups_;
+  /// By which operations of a device are timed.
+  struct DeviceClock {
+    Activity* activity = nullptr;
+    std::unique_ptr<Moments> moments;
+    ~DeviceClock() {
+      if (moments) static_cast<void>(activity->timeBy(nullptr));
+    }
+  } deviceClock_;
+  double besideSeconds_ = 0;  ///< by that clock, of communication beside the computing stream; since the beginning
   StagePlans stagePlans_;
   std::int64_t runtimeBytes_ = 0;
   Arena arena_;

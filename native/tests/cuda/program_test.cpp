@@ -136,6 +136,25 @@ TEST_F(DeviceProgram, AHostWithoutAGpuIsTold) {
 
 TEST_F(DeviceProgram, Float32OnTheModelIsTheCpusRun) { expectTheCpusRun(); }
 
+/// By the host's clock a step's operations would take next to nothing: its calls return before their work is done.
+TEST_F(DeviceProgram, TheTimelineOnTheModelIsOfTheDevicesClock) {
+  const std::string path = directory_.file("timeline.json");
+  config_.timeline = TimelineConfig{path, 2, 1, 10000};
+  const Result result = runOnModel();
+  ASSERT_EQ(result.status, 0);
+  const std::vector<Json> steps = result.named("step");
+  ASSERT_EQ(steps.size(), 3u);
+  double computed = 0;
+  const Json trace = Json::parse(readFile(path));
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["ph"] == "X" && event["cat"] == "compute") computed += 1e-6 * event["dur"].get<double>();
+  }
+  const double step = steps[1]["stepTimeSeconds"];
+  EXPECT_GT(computed, step / 4);
+  EXPECT_LT(computed, 2 * step) << "the update that is waited for here may be of the step after";
+  for (const Json& each : steps) EXPECT_LT(each["exposedCommunicationSeconds"].get<double>(), each["stepTimeSeconds"].get<double>() / 4) << "one rank waits for nobody";
+}
+
 TEST_F(DeviceProgram, RecomputationWithOverlapOnTheModelIsTheCpusRun) {
   use(planOf(1, 4, true, 1, 1, 1, 1, 1));
   config_.plan.forwardOverlap = ForwardOverlap::interLayer, config_.plan.backwardOverlap = BackwardOverlap::intraLayer;

@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
+#include <string>
 
 #include "mpi_session.h"
 #include "probe/points.h"
@@ -96,6 +100,32 @@ TEST(Probe, MeasuresEveryModule) {
   EXPECT_EQ(events[1].at("flops"), 4.0 * 20 * 16 * 24);
   EXPECT_EQ(events[2].at("flops"), 4.0 * 4 * 8 * (40 * 41 / 2));
   EXPECT_EQ(events.back().at("event"), "done");
+}
+
+TEST(Probe, TellsTheDeviceAndTheVersionsOfItsLibraries) {
+  if (kDevice == DeviceKind::cpu && test::session().worldSize() > 1) GTEST_SKIP() << "the peak of a processor takes long where ranks share one";
+  Config config = quick();
+  config.device = true;
+  Outcome outcome;
+  const std::vector<Json> events = run(config, &outcome);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status.message();
+  if (test::session().rank() != 0) return;
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].at("event"), "device");
+  for (const char* figure : {"peakFlopsPerSecondFp32", "peakFlopsPerSecondBf16", "memoryBandwidthBytesPerSecond"}) EXPECT_GT(events[0].at(figure), 0) << figure;
+  const auto versions = events[0].at("libraries").get<std::map<std::string, std::string>>();
+  std::set<std::string> names;
+  for (const auto& [name, version] : versions) {
+    names.insert(name);
+    EXPECT_FALSE(version.empty()) << name;
+  }
+  std::set<std::string> expected{"openmpi"};
+  if (kDevice == DeviceKind::cuda) expected.insert({"nvidia-driver", "cuda-driver", "cuda-runtime", "cublaslt", "nccl"});
+  EXPECT_EQ(names, expected);
+#ifdef INTERNEVO_MODEL_LIBRARY
+  EXPECT_EQ(versions.at("cublaslt"), "model");
+  EXPECT_EQ(std::count(versions.at("nccl").begin(), versions.at("nccl").end(), '.'), 2) << versions.at("nccl");
+#endif
 }
 
 TEST(Probe, MeasuresEveryCollectiveAndOverlap) {

@@ -61,6 +61,7 @@ class AttentionLibrary {
   virtual ~AttentionLibrary() = default;
   /// With its version.
   virtual std::string name() const = 0;
+  virtual std::string version() const = 0;
   /// Makes ready what computes the pass, once for a problem; `compute` makes nothing more. No more than `room` bytes of scratch memory.
   /// Errors: why the library does not serve it.
   virtual Status prepare(const AttentionProblem& problem, AttentionPass pass, std::int64_t roomBytes) = 0;

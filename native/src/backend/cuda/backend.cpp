@@ -4,6 +4,7 @@
 
 #include "backend/checks.h"
 #include "backend/cuda/stream_lane.h"
+#include "backend/cuda/stream_moments.h"
 #include "backend/cuda/stream_stopwatch.h"
 
 namespace internevo::cuda {
@@ -12,9 +13,21 @@ CudaBackend::~CudaBackend() {
   if (table_ != nullptr) memory().release(table_, kTableWords * 8);
 }
 
+std::vector<LibraryVersion> CudaBackend::libraries() {
+  std::vector<LibraryVersion> all = device_.libraries;
+  if (device_.attentionLibrary != nullptr) all.push_back({"cudnn", device_.attentionLibrary->version()});
+  // Opened for its version only where nothing else asked for it: a run on one GPU goes without.
+  if (const nccl::Api* api = nullptr; nccl::load(&api).ok()) all.push_back({"nccl", nccl::versionText(api->version)});
+  return all;
+}
+
 std::unique_ptr<Lane> CudaBackend::createLane() { return std::make_unique<StreamLane>(*device_.streams, *device_.current); }
 
 std::unique_ptr<Stopwatch> CudaBackend::createStopwatch() { return std::make_unique<StreamStopwatch>(*device_.streams, *device_.current); }
+
+std::unique_ptr<Moments> CudaBackend::createMoments(std::int64_t capacity) {
+  return std::make_unique<StreamMoments>(*device_.streams, *device_.current, capacity);
+}
 
 std::unique_ptr<BackgroundCopies> CudaBackend::createBackgroundCopies() {
   return std::make_unique<StreamCopies>(*device_.streams, *device_.current, *device_.pinned);

@@ -28,6 +28,7 @@ struct Device {
   std::unique_ptr<MemorySpace> memory;
   std::unique_ptr<PinnedMemory> pinned;
   std::unique_ptr<MatrixProducts> products;
+  std::vector<LibraryVersion> libraries;  ///< but NCCL
   bool deterministic = true;
   int warpgroupBlocks = 0;  ///< multiprocessors for attention's kernels of sm_90a; 0: those of sm_80 serve
   AttentionChoice attentionChoice = AttentionChoice::best;
@@ -46,6 +47,7 @@ class CudaBackend final : public Backend {
   Status start();
 
   std::string name() const override { return device_.name; }
+  std::vector<LibraryVersion> libraries() override;
   int threads() const override { return 1; }
   MemorySpace& memory() override { return *device_.memory; }
   /// Errors also: dataError when a token, target or position was outside of what it may be.
@@ -53,6 +55,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Lane> createLane() override;
   DeviceGroups* groups() override { return &communication_; }
   std::unique_ptr<Stopwatch> createStopwatch() override;
+  std::unique_ptr<Moments> createMoments(std::int64_t capacity) override;
   std::unique_ptr<BackgroundCopies> createBackgroundCopies() override;
 
   std::int64_t linearWorkspaceBytes() const override { return sizes_.linearWorkspaceBytes(); }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 namespace internevo::check {
 
@@ -137,6 +139,12 @@ double relativeError(const std::vector<double>& a, const std::vector<double>& b)
 }
 
 }  // namespace
+
+void noteGoal(const std::string& what, double value, double goal, const char* unit, nlohmann::json* report) {
+  const bool reached = value >= goal;
+  std::printf("goal %-64s %8.2f of %.2f %s: %s\n", what.c_str(), value, goal, unit, reached ? "reached" : "not reached");
+  (*report)["goals"].push_back({{"what", what}, {"value", std::isfinite(value) ? nlohmann::json(value) : nlohmann::json()}, {"goal", goal}, {"unit", unit}, {"reached", reached}});
+}
 
 Verdict compare(const Case& what, DataType precision, Backend& cpu, Backend& device) {
   const bool half = precision == DataType::bfloat16;

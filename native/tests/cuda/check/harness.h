@@ -57,6 +57,9 @@ std::vector<Measured> benchmarks(Backend& device, bool small);
 /// Attention alone: heads of 128 and 64, grouped queries, packed documents. Forward and backward.
 std::vector<Measured> attentionBenchmarks(Backend& device, bool small);
 
+/// A goal and whether it was reached, on stdout and in `goals` of the report: one that was missed is no failure of the check.
+void noteGoal(const std::string& what, double value, double goal, const char* unit, nlohmann::json* report);
+
 /// Attention's kernels that the GPU can run (mma.sync; wgmma on sm_90a), each against the CPU's operators, one against the other,
 /// and timed. False where one fails; kernels that this GPU does not have are named and left out.
 bool checkAttention(bool small, nlohmann::json* report);

@@ -76,7 +76,8 @@ class CudnnAttention final : public AttentionLibrary {
     });
   }
 
-  std::string name() const override { return "cuDNN " + versionText(version_); }
+  std::string name() const override { return "cuDNN " + version(); }
+  std::string version() const override { return versionText(version_); }
 
   Status prepare(const AttentionProblem& problem, AttentionPass pass, std::int64_t roomBytes) override {
     if (prepared_.contains({problem, pass})) return Status::success();

@@ -1,6 +1,9 @@
 // The entry point of libinternevo-cuda.so.
 #include <cublasLt.h>
 
+#include <fstream>
+#include <string>
+
 #include "backend/cuda/backend_attention_library.h"
 #include "backend/cuda/device/architecture.h"
 #include "backend/cuda/device/cudnn_attention.h"
@@ -49,6 +52,24 @@ Status findDevice(int localRank, int* ordinal, cudaDeviceProp* properties) {
   return Status::success();
 }
 
+/// The driver's own version is in no call of CUDA's: its kernel module tells it.
+std::string driverVersion() {
+  std::string version;
+  std::getline(std::ifstream("/sys/module/nvidia/version") >> std::ws, version);
+  return version;
+}
+
+std::vector<LibraryVersion> librariesHere() {
+  std::vector<LibraryVersion> found;
+  if (const std::string driver = driverVersion(); !driver.empty()) found.push_back({"nvidia-driver", driver});
+  int version = 0;
+  if (cudaDriverGetVersion(&version) == cudaSuccess) found.push_back({"cuda-driver", releaseOf(version)});
+  if (cudaRuntimeGetVersion(&version) == cudaSuccess) found.push_back({"cuda-runtime", releaseOf(version)});
+  const std::size_t lt = cublasLtGetVersion();
+  found.push_back({"cublaslt", std::to_string(lt / 10000) + "." + std::to_string(lt / 100 % 100) + "." + std::to_string(lt % 100)});
+  return found;
+}
+
 Status openDevice(const DeviceRequest& request, std::unique_ptr<Backend>* result) {
   cudaDeviceProp properties{};
   int ordinal = 0;
@@ -57,6 +78,7 @@ Status openDevice(const DeviceRequest& request, std::unique_ptr<Backend>* result
   INTERNEVO_RETURN_IF_ERROR(checkKernels(properties));
   Device device;
   device.name = std::string("cuda: ") + properties.name;
+  device.libraries = librariesHere();
   device.deterministic = request.deterministic;
   device.streams = createDeviceStreams();
   device.current = std::make_unique<Current>();

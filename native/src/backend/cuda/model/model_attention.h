@@ -11,6 +11,7 @@ namespace internevo::cuda {
 class ModelAttention : public AttentionLibrary {
  public:
   std::string name() const override { return "plain attention"; }
+  std::string version() const override { return "model"; }
   Status prepare(const AttentionProblem& problem, AttentionPass pass, std::int64_t roomBytes) override;
   Status compute(const Queue& queue, const AttentionProblem& problem, AttentionPass pass, const LibraryAttention& views) override;
 };

@@ -55,6 +55,7 @@ std::unique_ptr<Backend> createModelBackend(bool guarded, bool deterministic, mo
                                             const OpenAttentionLibrary& library) {
   Device device;
   device.name = "cuda-model";
+  for (const char* each : {"nvidia-driver", "cuda-driver", "cuda-runtime", "cublaslt"}) device.libraries.push_back({each, "model"});
   const auto open = [&](std::unique_ptr<AttentionLibrary>* made) -> Status {
     if (library) return library(made);
     if (device.attentionChoice == AttentionChoice::cudnn) *made = std::make_unique<ModelAttention>();

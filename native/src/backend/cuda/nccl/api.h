@@ -67,5 +67,7 @@ struct Api {
 /// Opens the library once in a process: the file that INTERNEVO_NCCL_LIBRARY names, else libnccl.so.2 beside this library, else where the
 /// system looks. Errors: badConfig naming the file and what is missing.
 Status load(const Api** result);
+/// "2.27.3" of ncclGetVersion's 22703.
+std::string versionText(int version);
 
 }  // namespace internevo::cuda::nccl

@@ -56,6 +56,10 @@ Status fill(Api* api) {
 
 }  // namespace
 
+std::string versionText(int version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." + std::to_string(version % 100);
+}
+
 Status load(const Api** result) {
   static Api api;
   static const Status status = fill(&api);
