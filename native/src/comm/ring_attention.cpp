@@ -114,12 +114,14 @@ Status RingAttention::packKeysAndValues(ConstView k, ConstView v) {
   return memory.copyRows(buffers_[0] + keyElements_ * width, row, v.data, shape_.valueStride * width, row, rows);
 }
 
+void RingAttention::enter(std::optional<Activity::Scope>* scope) {
+  if (activity_ == nullptr) return;
+  scope->emplace(*activity_, ActivityLane::exposed, "ring exchange", -1, microBatch_ == nullptr ? -1 : *microBatch_, true, counters_);
+}
+
 Status RingAttention::begin(RingExchange& exchange, const void* out, void* in, std::int64_t bytes) {
-  // On a device without a lane this is where the message travels: on the computing stream.
   std::optional<Activity::Scope> scope;
-  if (activity_ != nullptr && activity_->onDevice()) {
-    scope.emplace(*activity_, ActivityLane::exposed, "ring exchange", -1, microBatch_ == nullptr ? -1 : *microBatch_, true, counters_);
-  }
+  if (exchange.travelsAtBegin()) enter(&scope);
   const std::int64_t start = steadyNanoseconds();
   const Status status = exchange.begin(out, in, bytes);
   exchangeSeconds_ += static_cast<double>(steadyNanoseconds() - start) * 1e-9;
@@ -128,9 +130,7 @@ Status RingAttention::begin(RingExchange& exchange, const void* out, void* in, s
 
 Status RingAttention::finish(RingExchange& exchange) {
   std::optional<Activity::Scope> scope;
-  if (activity_ != nullptr) {
-    scope.emplace(*activity_, ActivityLane::exposed, "ring exchange", -1, microBatch_ == nullptr ? -1 : *microBatch_, true, counters_);
-  }
+  if (!exchange.travelsAtBegin()) enter(&scope);
   const std::int64_t start = steadyNanoseconds();
   const Status status = exchange.finish();
   exchangeSeconds_ += static_cast<double>(steadyNanoseconds() - start) * 1e-9;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 
 #include "comm/ring_exchange.h"
 #include "internevo/activity.h"
@@ -82,6 +83,7 @@ class RingAttention {
   Status check(ConstView query, ConstView firstKeys) const;
   AttentionBlockShape pairShape(const RingPair& pair, int owner, ConstView firstKeys) const;
   Status packKeysAndValues(ConstView k, ConstView v);
+  void enter(std::optional<Activity::Scope>* scope);
   Status begin(RingExchange& exchange, const void* out, void* in, std::int64_t bytes);
   Status finish(RingExchange& exchange);
   Status forwardPairs(int step, ConstView q, ConstView firstKeys, View o32, std::int64_t outputStride, View logSumExp);

@@ -21,6 +21,8 @@ class RingExchange {
   Status begin(const void* out, void* in, std::int64_t bytes);
   /// Blocks until both are done. Errors: communicationError.
   Status finish();
+  /// Without a lane a device's messages are on the stream of the caller of begin, and there is nothing to finish.
+  bool travelsAtBegin() const { return lane_ == nullptr && group_.device() != nullptr; }
 
  private:
   Status post();
