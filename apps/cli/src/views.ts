@@ -1,5 +1,5 @@
 import type { JobDetail, JobSummary, ProfileRecord } from "@internevo/contracts";
-import { formatBytes, formatSeconds, planLabel, usesGpus, worldSize, type Plan, type Proposal, type Report, type Trial, type Workload } from "@internevo/domain";
+import { formatBytes, formatSeconds, isGivenKey, planLabel, usesGpus, worldSize, type Plan, type Proposal, type Report, type Trial, type Workload } from "@internevo/domain";
 import type { ProfileSummary } from "@internevo/client";
 import { shortIds } from "./resolve.ts";
 import { table, type Colors, type Column } from "./output.ts";
@@ -142,8 +142,8 @@ export function profilesTable(profiles: readonly ProfileSummary[], colors: Color
     [
       { title: "ID", value: (profile) => short(profile.id) },
       { title: "NAME", value: (profile) => profile.name },
-      { title: "MEASURED", value: (profile) => when(profile.createdAt) },
-      { title: "FRESH UNTIL", value: (profile) => when(profile.freshUntil) },
+      { title: "MEASURED", value: (profile) => (isGivenKey(profile.clusterKey) ? "given" : when(profile.createdAt)) },
+      { title: "FRESH UNTIL", value: (profile) => (isGivenKey(profile.clusterKey) ? "–" : when(profile.freshUntil)) },
     ],
     profiles,
     colors,
@@ -155,7 +155,7 @@ export function profileText(record: ProfileRecord, colors: Colors): string {
   const head = [
     `${colors.bold("profile")}       ${record.id} ${record.name}`,
     `${colors.bold("cluster")}       ${profile.cluster.nodes} × ${profile.cluster.gpusPerNode}, ${profile.device.name}`,
-    `${colors.bold("measured")}      ${when(record.createdAt)}, fresh until ${when(record.freshUntil)}`,
+    isGivenKey(record.clusterKey) ? `${colors.bold("given")}         first used ${when(record.createdAt)}` : `${colors.bold("measured")}      ${when(record.createdAt)}, fresh until ${when(record.freshUntil)}`,
     `${colors.bold("peak")}          ${(profile.device.peakFlopsPerSecondFp32 / 1e9).toFixed(0)} GFLOP/s fp32, ${(profile.device.peakFlopsPerSecondBf16 / 1e9).toFixed(0)} bf16, ${(profile.device.memoryBandwidthBytesPerSecond / 1e9).toFixed(1)} GB/s memory`,
     `${colors.bold("modules")}       ${profile.modules.length} shapes; ${profile.overlaps.length} overlaps`,
     "",

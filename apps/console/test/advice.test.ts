@@ -57,6 +57,14 @@ describe("questions about plans", () => {
     expect([...files].filter(([, text]) => text.includes("additionalProperties")).map(([name]) => name)).toEqual([]);
   });
 
+  it("reads well where nothing is there yet", async () => {
+    const empty = await (await stack.browser.newContext()).newPage();
+    await empty.goto(`${stack.url}/workloads#token=${stack.tokens.viewer}`);
+    await empty.getByText("No workload yet").waitFor();
+    expect(await readability(empty, "no workload")).toEqual([]);
+    await empty.close();
+  });
+
   it("shows which plans tie by prediction", async () => {
     const shown = job.trials.map(({ candidate }) => candidate);
     const barred = (job.planning?.candidates ?? []).filter(({ runnable }) => !runnable);

@@ -43,7 +43,12 @@ describe("reportOf", () => {
   it("counts each step by the ranks of its own attempt, and names the plan of the last", () => {
     const attempts = [{ number: 1, plan: plan(4) }, { number: 2, plan: plan(2) }] as Attempt[];
     const report = reportOf({ ...options, attempts, steps: [step(1, 1), { ...step(2, 1), attempt: 2 }] });
-    expect(report).toMatchObject({ plan: plan(2), tokensPerGpuPerSecond: (100 / 4 + 100 / 2) / 2 });
+    expect(report).toMatchObject({ plan: plan(2), tokensPerGpuPerSecond: (200 + 200) / (2 * 4 + 2 * 2) });
+  });
+  it("gives the throughput that goes with the mean step time, however steps vary", () => {
+    const steps = [step(1, 1), { ...step(2, 1), stepTimeSeconds: 10, tokensPerSecond: 20 }];
+    const { meanStepTimeSeconds, tokensPerGpuPerSecond } = reportOf({ ...options, steps });
+    expect([meanStepTimeSeconds, tokensPerGpuPerSecond]).toEqual([6, 200 / 6 / 4]);
   });
   it("refuses steps with a gap", () => {
     expect(() => reportOf({ ...options, steps: [step(1, 1), step(3, 1)] })).toThrow(/step 2 is missing/);

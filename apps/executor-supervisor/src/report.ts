@@ -1,6 +1,7 @@
 import { worldSize, type Attempt, type Candidate, type Report, type StepMetric, type Trial } from "@internevo/domain";
 
-const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+const mean = (values: readonly number[]): number => sum(values) / values.length;
 
 /**
  * Kendall's τ-b between two rankings of the same items; ties count in neither direction.
@@ -58,7 +59,8 @@ export function reportOf(options: ReportOptions): Report {
     finalLossNats: mean(lastTenth.map((step) => step.loss)),
     unigramEntropyNats,
     meanStepTimeSeconds: mean(steps.map((step) => step.stepTimeSeconds)),
-    tokensPerGpuPerSecond: mean(steps.map((step) => step.tokensPerSecond / ranksOf(step))),
+    // All tokens by all of the ranks' time: what slow steps lose counts as it does in the mean step time.
+    tokensPerGpuPerSecond: sum(steps.map((step) => step.tokensPerSecond * step.stepTimeSeconds)) / sum(steps.map((step) => step.stepTimeSeconds * ranksOf(step))),
     attempts: attempts.length,
     ...predictionErrors(trials),
   };

@@ -36,6 +36,10 @@ export const usesGpus = ({ device }: Pick<Cluster, "device">): boolean => device
 export const clusterKey = (cluster: Pick<Cluster, "name" | "nodes" | "gpusPerNode" | "launcher" | "device">): string =>
   `${cluster.launcher}:${cluster.name}:${cluster.nodes}x${cluster.gpusPerNode}${usesGpus(cluster) ? ":cuda" : ""}`;
 
+/** What stands for a cluster where somebody gave a profile: it is nobody's measurement, and grows neither fresh nor stale. */
+export const givenKey = (profileName: string): string => `given:${profileName}`;
+export const isGivenKey = (key: string): boolean => key.startsWith(givenKey(""));
+
 export const OptimizerSchema = Type.Object(
   {
     peakLearningRate: Type.Number({ minimum: 1e-11, maximum: 10 }),

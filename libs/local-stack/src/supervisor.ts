@@ -51,6 +51,19 @@ export function supervise(definition: ProcessDefinition, events: SupervisionEven
   let child: ChildProcess | undefined;
   let starts = 0;
   let waiters: ((end: ProcessEnd) => void)[] = [];
+  let lost = 0;
+
+  /** A line that cannot be written, as where the disk is full, is lost; the processes are not. */
+  function writeLine(line: string): void {
+    try {
+      if (lost > 0) writeSync(log, `(${lost} lines before this one could not be written)\n`);
+      writeSync(log, `${line}\n`);
+      lost = 0;
+    } catch (error) {
+      lost += 1;
+      if (lost === 1) events.onLine(definition.name, `its log ${definition.logFile} cannot be written: ${(error as Error).message}; lines are lost until it can`);
+    }
+  }
 
   function runOnce(): Promise<ProcessEnd> {
     return new Promise((resolve) => {
@@ -60,7 +73,7 @@ export function supervise(definition: ProcessDefinition, events: SupervisionEven
       child = made;
       starts += 1;
       const onLine = (line: string) => {
-        writeSync(log, `${line}\n`);
+        writeLine(line);
         tail.push(line);
         if (tail.length > TAIL_LINES) tail.shift();
         events.onLine(definition.name, line);

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { and, desc, eq, gt, sql } from "drizzle-orm";
-import type { Profile } from "@internevo/domain";
+import { givenKey, type Profile } from "@internevo/domain";
 import type { ProfileRecord } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
@@ -31,7 +31,7 @@ export async function storeProfile(tx: Queryable, profile: { readonly clusterKey
 
 /** Stores a profile that somebody gave, once: the same content keeps its id. It is nobody's measurement, and used only where it is named. @returns its id. */
 export async function storeGivenProfile(tx: Queryable, profile: Profile): Promise<string> {
-  const clusterKey = `given:${profile.name}`;
+  const clusterKey = givenKey(profile.name);
   const [same] = await tx.select({ id: profiles.id }).from(profiles).where(and(eq(profiles.clusterKey, clusterKey), sql`${profiles.profile} = ${JSON.stringify(profile)}::jsonb`)).limit(1);
   return same?.id ?? storeProfile(tx, { clusterKey, profile, freshForSeconds: 0 });
 }

@@ -22,7 +22,7 @@ std::unique_ptr<Backend> openBackend(const Config& config) {
   std::unique_ptr<Backend> backend;
   if (const Status status = openCudaBackend({localRank(), config.deterministic}, &backend); !status.ok()) {
     throw Failure(Problem{status.code(), status.message(), "device", "\"cuda\"",
-                          "run where there is an NVIDIA GPU and its libraries, or set device to cpu"});
+                          "set cluster.device to cpu to run without a GPU"});
   }
   return backend;
 }

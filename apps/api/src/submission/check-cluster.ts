@@ -1,4 +1,4 @@
-import { formatBytes, ProblemError, type JobSpec, type ProblemDetail } from "@internevo/domain";
+import { formatBytes, ProblemError, usesGpus, type JobSpec, type ProblemDetail } from "@internevo/domain";
 import { hostsOf, slurmOf } from "@internevo/launcher";
 
 /** What can start ranks here. */
@@ -36,7 +36,7 @@ export async function checkCluster(spec: JobSpec, capabilities: LaunchCapabiliti
         message: `gives ${ranks} ranks, and this machine starts ${capabilities.maximumLocalRanks} at most`,
         remedy: "use fewer, or launcher: ssh or slurm, or ask for the plan only: `internevo plan`",
       });
-    } else if (ranks * cluster.memoryPerGpuBytes > capabilities.localMemoryBytes) {
+    } else if (!usesGpus(cluster) && ranks * cluster.memoryPerGpuBytes > capabilities.localMemoryBytes) {
       details.push({
         field: "cluster.memoryPerGpu",
         value: cluster.memoryPerGpuBytes,

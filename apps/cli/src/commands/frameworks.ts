@@ -1,6 +1,6 @@
 import { existsSync, statSync } from "node:fs";
 import { mkdir, rm, writeFile } from "node:fs/promises";
-import { dirname, join, resolve } from "node:path";
+import { dirname, extname, join, resolve } from "node:path";
 import { exportConfiguration, FRAMEWORKS, FRAMEWORK_VERSIONS, importConfiguration, importedJob, predictWritten, type Framework, type FrameworkFile, type Launch } from "@internevo/frameworks";
 import { ProblemError, resolveJob } from "@internevo/domain";
 import { SHIPPED_PROFILES } from "@internevo/cost-model";
@@ -21,7 +21,7 @@ const cannot = (path: string, message: string, remedy: string, cause: unknown): 
 
 /** Writes files that must not exist yet: all of them, or none. @returns where they are. */
 async function writeNew(files: readonly FrameworkFile[], out: string): Promise<string[]> {
-  const isFolder = out.endsWith("/") || (existsSync(out) && statSync(out).isDirectory());
+  const isFolder = out.endsWith("/") || (existsSync(out) ? statSync(out).isDirectory() : files.length > 1 && extname(out) === "");
   const paths = files.map(({ name }, index) => (isFolder ? join(out, name) : index === 0 ? out : join(dirname(out), name)));
   const taken = paths.find((path) => existsSync(path));
   if (taken !== undefined) throw cannot(taken, "exists already", "give another place, or remove it", undefined);
@@ -79,7 +79,7 @@ export function addFrameworks(program: Command, context: Context): void {
     .addOption(frameworkOption())
     .option("--plan <plan>", "as tables show it, a JSON file, or its rank in the job's own search; default: the job's chosen plan, of a file the best")
     .option("--profile <name or file>", `${profileHelp}, to find the plan with; default: the job's`)
-    .option("--out <path>", "write the files there: the first under that name and others beside it, or all into a folder; default: standard output")
+    .option("--out <path>", "write the files there: into a folder, which several make where PATH has no extension, or the first under that name and others beside it; default: standard output")
     .action(async (text: string, options: { framework: Framework; plan?: string; profile?: string; out?: string }) => {
       const { spec, plan } = await findPlan(text, options, context);
       const exported = exportConfiguration(options.framework, spec, plan);

@@ -19,7 +19,7 @@ export function addUp(program: Command, context: Context): void {
       try {
         const { apiUrl, token, dataDirectory } = started;
         if (output.json) output.document({ consoleUrl: `${apiUrl}/`, apiUrl: `${apiUrl}/api/v1`, documentationUrl: `${apiUrl}/docs`, token, dataDirectory, pid: process.pid });
-        else for (const [name, value] of [["console", `${apiUrl}/`], ["API", `${apiUrl}/api/v1`], ["docs", `${apiUrl}/docs`], ["token", token]]) output.data(`${`${name}`.padEnd(8)} ${value}`);
+        else for (const [name, value] of [["console", `${apiUrl}/#token=${token}`], ["API", `${apiUrl}/api/v1`], ["docs", `${apiUrl}/docs`], ["token", token]]) output.data(`${`${name}`.padEnd(8)} ${value}`);
         output.note(`Ctrl-C, or \`internevo down --data-directory ${dataDirectory}\`, stops it; what it did is kept`);
         await untilAborted(AbortSignal.any([context.signal, started.stack.lost]));
         output.note("stopping");

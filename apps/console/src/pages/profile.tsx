@@ -1,4 +1,4 @@
-import type { Profile } from "@internevo/domain";
+import { isGivenKey, type Profile } from "@internevo/domain";
 import { Button, Code, NativeSelect, SegmentedControl, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
@@ -109,7 +109,7 @@ function Overlaps({ profile }: { profile: Profile }) {
   );
 }
 
-function ProfileView({ profile, createdAt, freshUntil }: { profile: Profile; createdAt: string; freshUntil: string }) {
+function ProfileView({ profile, createdAt, freshUntil }: { profile: Profile; createdAt: string; freshUntil: string | null }) {
   const { device, cluster, provenance, executor } = profile;
   return (
     <>
@@ -134,7 +134,7 @@ function ProfileView({ profile, createdAt, freshUntil }: { profile: Profile; cre
             { name: "Source", value: provenance.source, wide: true },
             { name: "Measured", value: provenance.measuredAt === null ? "not said" : <Moment at={provenance.measuredAt} both /> },
             { name: "Stored", value: <Moment at={createdAt} both /> },
-            { name: "Fresh until", value: <Moment at={freshUntil} both /> },
+            ...(freshUntil === null ? [] : [{ name: "Fresh until", value: <Moment at={freshUntil} both /> }]),
             ...(provenance.command === null ? [] : [{ name: "Command", value: <Code className="breakable">{provenance.command}</Code>, wide: true }]),
             ...Object.entries(provenance.versions).map(([name, version]) => ({ name, value: version })),
           ]}
@@ -152,7 +152,7 @@ export function ProfilePage() {
   const { profile, name, clusterKey, createdAt, freshUntil } = query.data;
   return (
     <Page title={name} above={back} lead={<span className="breakable">{clusterKey}</span>}>
-      <ProfileView profile={profile} createdAt={createdAt} freshUntil={freshUntil} />
+      <ProfileView profile={profile} createdAt={createdAt} freshUntil={isGivenKey(clusterKey) ? null : freshUntil} />
     </Page>
   );
 }

@@ -1,3 +1,4 @@
+import { isGivenKey } from "@internevo/domain";
 import { Button, Text } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
@@ -25,13 +26,14 @@ export function ProfilesPage() {
             <Head><Row><Column>Profile</Column><Column>Cluster</Column><Column>Measured</Column><Column>Freshness</Column></Row></Head>
             <Body>
               {profiles.map((profile) => {
+                const given = isGivenKey(profile.clusterKey);
                 const fresh = Date.parse(profile.freshUntil) > now;
                 return (
                   <Row key={profile.id} name={profile.id}>
                     <RowTitle><Link to="/clusters/$profileId" params={{ profileId: profile.id }} className="plain-link">{profile.name}</Link></RowTitle>
                     <Cell label="Cluster" className="breakable">{profile.clusterKey}</Cell>
-                    <Cell label="Measured"><Moment at={profile.createdAt} both /></Cell>
-                    <Cell label="Freshness"><span><Badge tone={fresh ? "good" : "quiet"}>{fresh ? "Fresh" : "Stale"}</Badge> <span className="cell-note-inline">{fresh ? "goes stale" : "went stale"} <Moment at={profile.freshUntil} /></span></span></Cell>
+                    <Cell label="Measured">{given ? "given" : <Moment at={profile.createdAt} both />}</Cell>
+                    <Cell label="Freshness">{given ? "–" : <span><Badge tone={fresh ? "good" : "quiet"}>{fresh ? "Fresh" : "Stale"}</Badge> <span className="cell-note-inline">{fresh ? "goes stale" : "went stale"} <Moment at={profile.freshUntil} /></span></span>}</Cell>
                   </Row>
                 );
               })}

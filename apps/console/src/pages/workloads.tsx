@@ -36,7 +36,7 @@ export function WorkloadsPage() {
       : workloads.length === 0 ? (
         <Empty title="No workload yet">
           <Text size="sm">Register one at the command line, to have it planned again every night at three:</Text>
-          <Code block>npx internevo replan add job.yaml --cron &quot;0 3 * * *&quot;</Code>
+          <Code block className="wrapped">npx internevo replan add job.yaml --cron &quot;0 3 * * *&quot;</Code>
         </Empty>
       ) : (
         <>

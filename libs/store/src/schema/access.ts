@@ -1,4 +1,4 @@
-import { bigserial, index, integer, jsonb, pgTable, primaryKey, text, uuid } from "drizzle-orm/pg-core";
+import { bigserial, index, integer, json, jsonb, pgTable, primaryKey, text, uuid } from "drizzle-orm/pg-core";
 import type { Role } from "@internevo/contracts";
 import { instant } from "./columns.ts";
 
@@ -37,7 +37,8 @@ export const idempotencyKeys = pgTable(
     /** SHA-256 of method, path and body: the same key with another request is a conflict. */
     requestSha256: text("request_sha256").notNull(),
     status: integer("status"),
-    body: jsonb("body").$type<unknown>(),
+    /** As text: the same answer again is the same bytes. */
+    body: json("body").$type<unknown>(),
     location: text("location"),
     createdAt: instant("created_at").notNull().defaultNow(),
   },
