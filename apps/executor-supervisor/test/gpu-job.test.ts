@@ -46,7 +46,7 @@ const job = (over: Record<string, unknown> = {}) => {
 describe("a job on GPUs", () => {
   it("fails in words where the library cannot be opened, whoever starts ranks first", async () => {
     see({ INTERNEVO_CUDA_LIBRARY: "/nowhere/libinternevo-cuda.so" });
-    const failure = { code: "not-started", message: expect.stringMatching(/^device cuda: \/nowhere\/libinternevo-cuda\.so cannot be opened/), remedy: expect.stringContaining("NVIDIA GPU") };
+    const failure = { code: "not-started", message: expect.stringMatching(/^device cuda: \/nowhere\/libinternevo-cuda\.so cannot be opened/), remedy: expect.stringContaining("without a GPU") };
     const measured = await world.submit(job({ name: "measured" }));
     await world.untilState(measured, "failed", 60);
     expect((await world.job(measured)).failure).toMatchObject(failure);

@@ -32,14 +32,30 @@ export class SubmittedJob {
     return join(this.#record.directory, JOB_FILES[name]);
   }
 
-  /** Asks Slurm; when several jobs have the name, those that are not the one are cancelled. @returns undefined when Slurm does not know it (any more). */
+  /**
+   * Asks Slurm. Of several jobs of the name that one counts that has claimed the work, and then the others are cancelled; until one has,
+   * whichever starts first may be it, and none is.
+   * @returns undefined when Slurm does not know it (any more).
+   */
   async look(): Promise<SlurmJob | undefined> {
-    const jobs = await this.#control.jobsNamed(slurmJobName(this.#record.marker));
+    const jobs = await this.#jobs();
     const claimed = readClaim(this.file("claim"));
-    const wanted = claimed ?? this.#record.jobId ?? jobs.map((job) => job.id).sort((a, b) => a - b)[0];
-    for (const job of jobs) if (job.id !== wanted && isLive(job)) await this.#control.cancel(job.id);
+    const wanted = claimed ?? this.#likely(jobs);
+    if (claimed !== undefined) for (const job of jobs) if (job.id !== claimed && isLive(job)) await this.#control.cancel(job.id);
     if (wanted !== undefined && wanted !== this.#record.jobId) this.update({ jobId: wanted });
     return jobs.find((job) => job.id === wanted);
+  }
+
+  async #jobs(): Promise<SlurmJob[]> {
+    return (await this.#control.jobsNamed(slurmJobName(this.#record.marker))).sort((a, b) => a.id - b.id);
+  }
+
+  /** The job that is told of while none has claimed the work. */
+  #likely(jobs: readonly SlurmJob[]): number | undefined {
+    const { jobId } = this.#record;
+    const known = jobs.find(({ id }) => id === jobId);
+    if (known && isLive(known)) return known.id;
+    return jobs.find(isLive)?.id ?? jobId ?? jobs[0]?.id;
   }
 
   /**
@@ -80,16 +96,16 @@ export class SubmittedJob {
   }
 
   /**
-   * Cancels the job and waits until its ranks are gone.
+   * Cancels the job, however often it was submitted, and waits until its ranks are gone.
    * @param seconds how long Slurm may take; @returns whether it is over: if not, the record says that it is to be cancelled.
    */
   async cancel(seconds: number, pause: (milliseconds: number) => Promise<unknown>): Promise<boolean> {
     if (!this.#record.cancelled) this.update({ cancelled: true });
     for (const end = performance.now() + seconds * 1000; ; await pause(500)) {
       try {
-        const job = await this.look();
-        if (job ? !isLive(job) : true) return true;
-        if (job && performance.now() < end) await this.#control.cancel(job.id);
+        const live = (await this.#jobs()).filter(isLive);
+        if (live.length === 0) return true;
+        if (performance.now() < end) for (const { id } of live) await this.#control.cancel(id);
       } catch (error) {
         if (!(error instanceof SlurmAwayError || error instanceof SlurmRefusalError)) throw error;
       }
