@@ -113,6 +113,9 @@ class Communicator {
   /// pending. No send waits for anything but its matching receive.
   Status startSend(ConstView data, std::int64_t elements, int to, int tag, Transfer* transfer) const;
   Status startReceive(View data, std::int64_t elements, int from, int tag, Transfer* transfer) const;
+  /// Lets a transfer get on without waiting for it: over sockets a message moves only while its two ranks are in such calls. It stays
+  /// pending; nothing to do on a device.
+  static Status advance(Transfer* transfer);
   /// Waits for a transfer; nothing to do when none is pending.
   static Status finish(Transfer* transfer);
   static constexpr int kTags = 32000;

@@ -8,6 +8,8 @@ namespace internevo {
 namespace {
 
 constexpr int kFirstTag = 16;  // the collectives have those below
+/// One look moves a part of a message: an answer, or as much as a socket takes.
+constexpr int kLooks = 8;
 
 Status check(const char* call, const Communicator& group, std::int64_t elements, int peer, int tag,
              const Transfer& transfer) {
@@ -58,6 +60,15 @@ Status Communicator::startReceive(View data, std::int64_t elements, int from, in
         "MPI_Irecv"));
   }
   return Status::success();
+}
+
+Status Communicator::advance(Transfer* transfer) {
+  if (transfer->requests_.empty()) return Status::success();
+  int done = 0, code = MPI_SUCCESS;
+  for (int look = 0; look < kLooks && done == 0 && code == MPI_SUCCESS; ++look) {
+    code = MPI_Testall(static_cast<int>(transfer->requests_.size()), transfer->requests_.data(), &done, MPI_STATUSES_IGNORE);
+  }
+  return mpiStatus(code, "MPI_Testall");
 }
 
 Status Communicator::finish(Transfer* transfer) {

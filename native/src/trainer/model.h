@@ -102,8 +102,9 @@ class Model {
   /// With tensor parallelism: sums the block buffer over the tensor ranks into own tokens.
   void finishBlock(View own);
 
-  /// The computing thread is in an operation as long as the result lives.
-  Activity::Scope computing(const char* name, int unit = -1) const {
+  /// The computing thread is in an operation as long as the result lives; messages between stages get on before it begins.
+  Activity::Scope computing(const char* name, int unit = -1) {
+    link_.advance();
     return {*groups_.activity, ActivityLane::compute, name, unit, groups_.microBatch};
   }
   const LayerViews& layerSet(int index) const { return layers_[static_cast<std::size_t>(index)]; }

@@ -74,6 +74,13 @@ void PipelineLink::send(const PipelineOperation& operation) {
                                      tagOf(receiverOf(operation, stage_, stages_)), &of(operation.pass).sending));
 }
 
+void PipelineLink::advance() {
+  for (Direction& direction : directions_) {
+    require(Communicator::advance(&direction.receiving));
+    require(Communicator::advance(&direction.sending));
+  }
+}
+
 void PipelineLink::finish() {
   const Exposed exposed(groups_, "wait until a message is taken");
   for (Direction& direction : directions_) require(Communicator::finish(&direction.sending));

@@ -30,6 +30,8 @@ class PipelineLink {
   View sendBuffer(Pass pass);
   /// Starts sending it to the operation that needs it.
   void send(const PipelineOperation& operation);
+  /// Lets the messages under way get on, between two operations that compute.
+  void advance();
   /// Waits until everything was taken.
   void finish();
 
