@@ -6,6 +6,7 @@ import { shippedProfile } from "@internevo/cost-model";
 import { resolveJob, type JobSpec } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { createWorkers, type Workers } from "../../apps/api/src/work/workers.ts";
+import { observeStolen } from "./src/report.ts";
 
 const { values } = parseArgs({ options: { repetitions: { type: "string", default: "30" }, seconds: { type: "string", default: "10" }, rate: { type: "string", default: "50" }, api: { type: "string" } } });
 function positive(name: "repetitions" | "seconds" | "rate"): number {
@@ -105,6 +106,7 @@ async function load(ask: Ask, jobOfRequest: (k: number) => Case, slowEverySecond
   };
   const under: Promise<void>[] = [];
   const loadAtStart = loadavg()[0];
+  const stolen = observeStolen();
   const start = performance.now();
   for (let k = 0; k < rate * seconds; k += 1) {
     const due = start + (k * 1000) / rate;
@@ -114,7 +116,7 @@ async function load(ask: Ask, jobOfRequest: (k: number) => Case, slowEverySecond
   }
   await Promise.all(under);
   return {
-    requestsPerSecond: rate, seconds, load: loadAtStart, answered: latencies.length, refused, medianSeconds: quantile(latencies, 0.5), p99Seconds: quantile(latencies, 0.99),
+    requestsPerSecond: rate, seconds, load: loadAtStart, stolen: stolen(), answered: latencies.length, refused, medianSeconds: quantile(latencies, 0.5), p99Seconds: quantile(latencies, 0.99),
     ...(slow.length === 0 ? {} : { slow: slow.length, slowMedianSeconds: quantile(slow, 0.5) }),
   };
 }

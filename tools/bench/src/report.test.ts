@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { table, writePage } from "./report.ts";
+import { observeStolen, processorTimeOf, table, writePage } from "./report.ts";
 
 let directory = "";
 beforeEach(async () => void (directory = await mkdtemp(join(tmpdir(), "internevo-test-report-"))));
@@ -27,4 +27,11 @@ it("refuses a page without its marks rather than overwriting it", async () => {
 
 it("sets numbers to the right, and escapes bars", () => {
   expect(table(["plan", "ratio", "share"], [["a|b", "1.02", "97 %"]])).toBe("| plan | ratio | share |\n| --- | ---: | ---: |\n| a\\|b | 1.02 | 97 % |");
+});
+
+it("tells what the machine below took of the processor", () => {
+  expect(processorTimeOf("cpu  100 20 30 4000 5 6 7 37 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n")).toEqual({ given: 163, stolen: 37 });
+  expect(processorTimeOf("intr 5")).toBeUndefined();
+  const stolen = observeStolen();
+  expect(stolen()).toSatisfy((share: number | undefined) => share === undefined || (share >= 0 && share <= 1));
 });

@@ -1,4 +1,5 @@
 import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { availableParallelism, cpus, loadavg } from "node:os";
 import { join } from "node:path";
@@ -15,6 +16,31 @@ export interface Circumstances {
   readonly loadBefore: number;
   readonly loadAfter: number;
   readonly seconds: number;
+  /** Of the processor time that was asked for, what the machine below gave to others, as a fraction; undefined where the kernel does not say. */
+  readonly stolen?: number;
+}
+
+interface ProcessorTime {
+  readonly given: number;
+  readonly stolen: number;
+}
+
+/** The first line of Linux' /proc/stat, in its ticks: all cores since the start. */
+export function processorTimeOf(stat: string): ProcessorTime | undefined {
+  const [user = 0, nice = 0, system = 0, , , interrupts = 0, soft = 0, stolen] = (/^cpu +([\d ]+)/.exec(stat)?.[1] ?? "").split(" ").map(Number);
+  return stolen === undefined ? undefined : { given: user + nice + system + interrupts + soft, stolen };
+}
+
+/** Begins to watch what the machine below takes; the returned function says {@link Circumstances.stolen} since then. */
+export function observeStolen(): () => number | undefined {
+  const now = (): ProcessorTime | undefined => (existsSync("/proc/stat") ? processorTimeOf(readFileSync("/proc/stat", "utf8")) : undefined);
+  const before = now();
+  return () => {
+    const after = now();
+    if (!before || !after) return undefined;
+    const [given, stolen] = [after.given - before.given, after.stolen - before.stolen];
+    return given + stolen === 0 ? 0 : stolen / (given + stolen);
+  };
 }
 
 /** Starts the clock; the returned function says how it was. */
@@ -22,6 +48,8 @@ export function observeCircumstances(command: string): () => Circumstances {
   const loadBefore = loadavg()[0] as number;
   const start = performance.now();
   const date = new Date().toISOString().slice(0, 10);
+  const stolen = observeStolen();
+  const taken = (share: number | undefined) => (share === undefined ? {} : { stolen: share });
   return () => ({
     date,
     command,
@@ -32,11 +60,12 @@ export function observeCircumstances(command: string): () => Circumstances {
     loadBefore,
     loadAfter: loadavg()[0] as number,
     seconds: (performance.now() - start) / 1000,
+    ...taken(stolen()),
   });
 }
 
 export const circumstancesText = (c: Circumstances): string =>
-  `\`${c.command}\` on ${c.date}: ${c.cores} cores of a virtual ${c.processor}, ${c.kernel}, Node ${c.node}; load ${c.loadBefore.toFixed(1)} before and ${c.loadAfter.toFixed(1)} after, ${(c.seconds / 60).toFixed(1)} minutes.`;
+  `\`${c.command}\` on ${c.date}: ${c.cores} cores of a virtual ${c.processor}, ${c.kernel}, Node ${c.node}; load ${c.loadBefore.toFixed(1)} before and ${c.loadAfter.toFixed(1)} after, ${(c.seconds / 60).toFixed(1)} minutes${c.stolen === undefined ? "" : `, ${(100 * c.stolen).toFixed(0)}% of the processor time that was asked for went to other machines on the same processor`}.`;
 
 const BEGIN = "<!-- figures: written by the command below, do not edit -->";
 const END = "<!-- end of figures -->";
