@@ -7,7 +7,7 @@ export const ApiConfigSchema = Type.Object({
   INTERNEVO_API_TOKEN: Type.Optional(Type.String({ minLength: 24, maxLength: 200, pattern: "^[A-Za-z0-9._~+/-]+=*$", description: "an admin token that whoever starts the service has made; without it the first start makes one and prints it" })),
   INTERNEVO_API_CONSOLE_DIRECTORY: Type.Optional(Type.String({ description: "the built console; default: apps/console/dist of the checkout" })),
   INTERNEVO_API_TRUST_PROXY: Type.Boolean({ default: false, description: "take the caller's address from X-Forwarded-For" }),
-  INTERNEVO_API_REQUESTS_PER_MINUTE: Type.Integer({ default: 1200, minimum: 1, description: "for one token" }),
+  INTERNEVO_API_REQUESTS_PER_MINUTE: Type.Integer({ default: 6000, minimum: 1, description: "for one token" }),
   INTERNEVO_CLUSTERS: Type.Optional(Type.String({ minLength: 1, description: "file that describes the hosts of clusters with launcher: ssh" })),
   INTERNEVO_API_MAXIMUM_LOCAL_RANKS: Type.Optional(Type.Integer({ minimum: 1, description: "ranks of a job with launcher: local; default: four a core, at least 8" })),
 });

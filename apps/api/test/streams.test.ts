@@ -31,9 +31,9 @@ async function openStreams(): Promise<number> {
   return Number(/^internevo_http_open_streams\{[^}]*\} (\d+)$/m.exec(body)?.[1]);
 }
 async function until(condition: () => Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 5000;
+  const deadline = Date.now() + 30_000;
   while (!(await condition())) {
-    if (Date.now() > deadline) throw new Error("the condition did not come true within 5 s");
+    if (Date.now() > deadline) throw new Error("the condition did not come true within 30 s");
     await sleep(20);
   }
 }

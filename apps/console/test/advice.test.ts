@@ -18,7 +18,7 @@ describe("questions about plans", () => {
   let page: Page;
   /** What the page said on its console. */
   const complaints: string[] = [];
-  const until = <T>(read: () => Promise<T>) => expect.poll(read, { timeout: 15_000, interval: 50 });
+  const until = <T>(read: () => Promise<T>) => expect.poll(read, { timeout: 60_000, interval: 50 });
   const saved = async (button: string): Promise<{ name: string; content: Buffer }> => {
     const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: button, exact: true }).click()]);
     return { name: file.suggestedFilename(), content: readFileSync((await file.path())) };

@@ -40,7 +40,7 @@ async function open(path: string, role: "admin" | "viewer" = "admin"): Promise<P
 
 const row = (page: Page, name: string) => page.locator(`tr[data-row="${name}"]`);
 const text = async (page: Page, name: string, column: string): Promise<string> => (await row(page, name).locator(`td[data-column="${column}"]`).innerText()).trim();
-const until = <T>(read: () => Promise<T>) => expect.poll(read, { timeout: 15_000, interval: 50 });
+const until = <T>(read: () => Promise<T>) => expect.poll(read, { timeout: 60_000, interval: 50 });
 
 beforeAll(async () => {
   stack = await startConsoleStack();

@@ -54,7 +54,7 @@ describe("a job on GPUs", () => {
     const planned = await world.submit(job({ profile }));
     await world.untilState(planned, "failed", 60);
     expect((await world.job(planned)).failure?.message).toContain("device cuda: /nowhere/libinternevo-cuda.so cannot be opened");
-  }, 150_000);
+  }, 900_000);
 
   it.skipIf(!hasModel)("is measured by the device's events, planned in its memory, tried, and trained to the losses of the CPU", async () => {
     see(MODEL);

@@ -62,7 +62,7 @@ describe("a killed service", () => {
     expect([...seen.values()]).toEqual([1, 1, 1]);
     await executor.kill();
     await trialRunner.kill();
-  }, 600_000);
+  }, 900_000);
 
   it("keeps the work of a service that is asked to stop: its ranks write a checkpoint", async () => {
     await world.startProcess("trial-runner");
@@ -79,5 +79,5 @@ describe("a killed service", () => {
     expect(attempts.map((attempt) => attempt.state)).toEqual(["stopped", "succeeded"]);
     expect(attempts[1]?.resumedFromStep).toBe(attempts[0]?.lastStep);
     expect((await allSteps(world.database.db, run?.id as string)).length).toBe(1000);
-  }, 400_000);
+  }, 900_000);
 });

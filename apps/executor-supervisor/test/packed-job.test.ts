@@ -81,7 +81,7 @@ describe("the example of packed documents", () => {
       expect(found).toEqual(wanted);
     }
     await world.untilNoRanks();
-  }, 600_000);
+  }, 900_000);
 
   it("is tried and trained on a ring with the same losses, in the memory that was predicted", async () => {
     const id = (trained = await trialling(job(), ring));
@@ -97,18 +97,18 @@ describe("the example of packed documents", () => {
     expect(found).toEqual(wanted);
     expect(found["contextStaging"]).toBeGreaterThan(0);
     await world.untilNoRanks();
-  }, 300_000);
+  }, 900_000);
 
   it("begins with the weights of another run, and not from the beginning", async () => {
     const id = await trialling(job({ initialWeights: join(checkpointDirectory(world.dataDirectory, trained), "step-24"), steps: 12, timeline: false, watchdog: false }), { ...ring, contextParallel: 1, microBatchSize: 1, microBatches: 16 });
     await world.untilState(id, "succeeded", 200);
     expect((await world.lossesOf(id))[0]).toBeLessThan((losses[0] as number) - 0.5);
-  }, 300_000);
+  }, 900_000);
 
   it("fails before any rank starts when a sequence holds more documents than there is room for", async () => {
     const data = { ...(job()["data"] as Record<string, unknown>), maxDocumentsPerSequence: 1 };
     const id = await trialling(job({ data }), ring);
     await world.untilState(id, "failed", 60);
     expect((await world.job(id)).failure).toMatchObject({ code: "data-invalid", message: expect.stringMatching(/has a sequence of \d+ documents, and there is room for 1/), remedy: expect.stringContaining("or more") });
-  }, 100_000);
+  }, 900_000);
 });

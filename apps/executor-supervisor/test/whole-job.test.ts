@@ -48,7 +48,7 @@ describe("a job through all services", () => {
     expect(report?.kendallTauOverTrials).not.toBeUndefined();
     expect((await readdir(checkpointDirectory(world.dataDirectory, id))).sort()).toEqual(["step-50", "step-60"]);
     await world.untilNoRanks();
-  }, 600_000);
+  }, 900_000);
 
   it("goes on from the last checkpoint when a rank is killed, and ends with the same losses", async () => {
     const cluster = { name: "whole", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" };
@@ -71,7 +71,7 @@ describe("a job through all services", () => {
     // Resuming under the same plan is bitwise: the interruption leaves no trace in the losses.
     expect(steps.map((metric) => metric.loss)).toEqual((await runOf(undisturbed)).steps.map((metric) => metric.loss));
     expect((await world.job(id)).report?.attempts).toBe(2);
-  }, 600_000);
+  }, 900_000);
 
   it("is cancelled while it trains, and no rank is left", async () => {
     const id = await world.submit(smallJob({ cluster: { name: "whole", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" }, steps: 100_000, trials: { count: 1, warmupSteps: 0, steps: 1 } }));
@@ -82,5 +82,5 @@ describe("a job through all services", () => {
     await world.untilNoRanks();
     expect((await runOf(id)).attempts).toMatchObject([{ state: "stopped" }]);
     expect((await world.job(id)).report).toBeNull();
-  }, 200_000);
+  }, 900_000);
 });

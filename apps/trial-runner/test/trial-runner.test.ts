@@ -55,7 +55,7 @@ describe("trial-runner", () => {
     expect((await getJob(world.database.db, id))?.chosen?.plan).toEqual(fastest?.candidate.plan);
     expect(await world.untilEvent(id, (event) => event.type === "progress" && event.data["done"] === 3)).toBeDefined();
     await world.untilNoRanks();
-  }, 200_000);
+  }, 900_000);
 
   it.each([
     [2, { pipelineParallel: 2 }],
@@ -77,7 +77,7 @@ describe("trial-runner", () => {
     const { runtime: _measured, ...lines } = trial?.measured?.memory ?? {};
     const { runtime: _predicted, ...wanted } = predicted.memory;
     expect(Object.values(lines).reduce((sum, bytes) => sum + bytes, 0)).toBe(Object.values(wanted).reduce((sum, bytes) => sum + bytes, 0));
-  }, 200_000);
+  }, 900_000);
 
   it("counts a plan that the executor refuses as a failed trial, and goes on with the others", async () => {
     const id = await trialling(smallJob(), ([good]) => {
@@ -86,14 +86,14 @@ describe("trial-runner", () => {
     });
     await world.untilState(id, "running", 120);
     expect(await listTrials(world.database.db, id)).toMatchObject([{ state: "failed", failure: { code: "plan-unsupported" }, measured: null }, { state: "succeeded" }]);
-  }, 200_000);
+  }, 900_000);
 
   it("counts running out of memory as a result, and fails a job none of whose plans runs", async () => {
     const id = await trialling(smallJob({ cluster: { name: "tight", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1MiB" } }), first(2));
     await world.untilState(id, "failed", 120);
     expect(await listTrials(world.database.db, id)).toMatchObject([{ state: "failed", failure: { code: "out-of-memory" } }, { state: "failed", failure: { code: "out-of-memory" } }]);
     expect((await world.job(id)).failure).toMatchObject({ code: "out-of-memory", message: expect.stringContaining("none of 2 trials succeeded") });
-  }, 200_000);
+  }, 900_000);
 
   it.each([
     ["a file that is missing", { format: "text", paths: ["/absent.txt"] }, "/absent.txt does not exist"],
@@ -114,7 +114,7 @@ describe("trial-runner", () => {
     await world.untilState(id, "running", 120);
     expect(await listTrials(world.database.db, id)).toMatchObject([{ state: "succeeded", measured: { steps: 400 } }]);
     expect(await world.untilEvent(id, (event) => event.type === "log" && String(event.data["message"]).includes("tried again"))).toBeDefined();
-  }, 200_000);
+  }, 900_000);
 
   it("stops when the job is cancelled", async () => {
     const id = await trialling(smallJob({ trials: { count: 1, warmupSteps: 1, steps: 10_000 } }), first(1));
@@ -122,5 +122,5 @@ describe("trial-runner", () => {
     expect(await world.database.transaction((tx) => requestCancel(tx, id))).toBe("cancelling");
     await world.untilState(id, "cancelled", 30);
     await world.untilNoRanks();
-  }, 100_000);
+  }, 900_000);
 });

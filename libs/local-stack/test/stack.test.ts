@@ -42,7 +42,7 @@ const processesIn = (directory: string): number[] => [
   ...processesOfStack(directory),
   ...readdirSync("/proc").filter((name) => /^\d+$/.test(name)).map(Number).filter((pid) => pid !== process.pid && isAlive(pid) && commandContains(pid, directory)),
 ];
-async function eventually(what: string, check: () => Promise<boolean> | boolean, seconds = 20): Promise<void> {
+async function eventually(what: string, check: () => Promise<boolean> | boolean, seconds = 60): Promise<void> {
   const deadline = performance.now() + seconds * 1000;
   while (!(await check())) {
     if (performance.now() > deadline) throw new Error(`${what} did not happen within ${seconds} s`);

@@ -19,7 +19,7 @@ export const startTestService = (
   );
 
 /** Looks again and again until something is true, because what happens is told by another process. @throws after `seconds`. */
-export async function eventually(what: string, check: () => Promise<boolean> | boolean, seconds = 30): Promise<void> {
+export async function eventually(what: string, check: () => Promise<boolean> | boolean, seconds = 90): Promise<void> {
   const deadline = performance.now() + seconds * 1000;
   while (!(await check())) {
     if (performance.now() > deadline) throw new Error(`${what} did not happen within ${seconds} s`);

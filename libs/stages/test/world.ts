@@ -57,6 +57,7 @@ export interface World {
   submit(job: Record<string, unknown>): Promise<string>;
   job(jobId: string): Promise<JobRow>;
   /** Follows the job until an event is what is waited for. */
+  /** `seconds`: of an idle machine. */
   untilEvent(jobId: string, found: (event: JobStreamEvent) => boolean, seconds?: number): Promise<JobStreamEvent>;
   untilState(jobId: string, state: JobState, seconds?: number): Promise<void>;
   /** Pids of the native programs' ranks of this world. */
@@ -68,6 +69,9 @@ export interface World {
   logs(this: void): string;
   close(): Promise<void>;
 }
+
+/** A machine that gives its processor to others needs more time than an idle one; what comes is waited for no longer than until it is there. */
+const PATIENCE = 3;
 
 /** Quick rather than exact: the figures are not what is tested. */
 const QUICK = { INTERNEVO_PROBE_SAMPLES: "1", INTERNEVO_PROBE_POINT_SECONDS: "0.002", INTERNEVO_PROBE_SPREAD: "1" };
@@ -138,10 +142,10 @@ export async function createWorld(): Promise<World> {
       return row;
     },
     async untilEvent(jobId, found, seconds = 60) {
-      const late = AbortSignal.timeout(seconds * 1000);
+      const late = AbortSignal.timeout(PATIENCE * seconds * 1000);
       for await (const event of subscribeJobEvents(test.database, jobId, 0, { signal: late, pollSeconds: 0.2 })) if (found(event)) return event;
       const { state, reason } = await world.job(jobId);
-      throw new Error(`waited ${late.aborted ? `${seconds} s ` : ""}in vain: the job is ${state} (${reason ?? "no reason"})\n${lines.slice(-40).join("\n")}`);
+      throw new Error(`waited ${late.aborted ? `${PATIENCE * seconds} s ` : ""}in vain: the job is ${state} (${reason ?? "no reason"})\n${lines.slice(-40).join("\n")}`);
     },
     async untilState(jobId, state, seconds) {
       await world.untilEvent(jobId, (event) => {
@@ -155,7 +159,7 @@ export async function createWorld(): Promise<World> {
       const run = await findRun(test.database.db, jobId);
       return run ? (await allSteps(test.database.db, run.id)).map(({ loss }) => loss) : [];
     },
-    async untilNoRanks(seconds = 5) {
+    async untilNoRanks(seconds = 20) {
       for (const end = performance.now() + seconds * 1000; world.rankPids().length > 0; await sleep(20)) {
         if (performance.now() > end) throw new Error(`ranks ${world.rankPids().join(", ")} are left`);
       }

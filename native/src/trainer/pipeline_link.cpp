@@ -8,6 +8,8 @@ namespace internevo::trainer {
 namespace {
 /// Micro-batches whose messages may be under way together are far fewer.
 constexpr std::int64_t kTaggedMicroBatches = 8;
+/// Looking takes some microseconds: a small part of this, in which a fast socket takes one fragment of a message.
+constexpr std::chrono::microseconds kBetweenLooks{500};
 }  // namespace
 
 PipelineLink::PipelineLink(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena,
@@ -75,6 +77,9 @@ void PipelineLink::send(const PipelineOperation& operation) {
 }
 
 void PipelineLink::advance() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - advancedAt_ < kBetweenLooks) return;
+  advancedAt_ = now;
   for (Direction& direction : directions_) {
     require(Communicator::advance(&direction.receiving));
     require(Communicator::advance(&direction.sending));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -30,7 +31,7 @@ class PipelineLink {
   View sendBuffer(Pass pass);
   /// Starts sending it to the operation that needs it.
   void send(const PipelineOperation& operation);
-  /// Lets the messages under way get on, between two operations that compute.
+  /// Lets the messages under way get on, between two operations that compute; not more often than is worth its time.
   void advance();
   /// Waits until everything was taken.
   void finish();
@@ -51,6 +52,7 @@ class PipelineLink {
   MemorySpace& memory_;
   GroupSet& groups_;
   std::array<Direction, 2> directions_;
+  std::chrono::steady_clock::time_point advancedAt_{};
 };
 
 }  // namespace internevo::trainer

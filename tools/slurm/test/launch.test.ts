@@ -128,7 +128,7 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
     expect(outcome).toMatchObject({ status: "failed", exitCode: 75, failure: { code: "rank-lost", message: expect.stringMatching(/^Slurm job \d+ has ended in order, with a checkpoint: its time limit was near/) } });
     const id = Number(/job (\d+)/.exec(outcome.status === "failed" ? outcome.failure.message : "")?.[1]);
     await until("Slurm says that it failed", 30, async () => (await site.jobs()).find((job) => job.id === id)?.state === "FAILED", site.slurm.logs);
-  }, 120_000);
+  }, 900_000);
 
   it("cancels a job that waits, and says meanwhile why it waits and when it is expected to start", async () => {
     await site.occupy();
@@ -322,5 +322,5 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
     await site.slurm.startController();
     expect((await submitted).outcome).toMatchObject({ status: "completed" });
     expect((await site.jobs()).filter(({ id }) => !earlier.has(id))).toHaveLength(1);
-  }, 100_000);
+  }, 900_000);
 });

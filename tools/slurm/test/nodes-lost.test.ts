@@ -32,7 +32,7 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster that loses n
     expect(attempts[1]?.resumedFromStep).toBeGreaterThanOrEqual(20);
     expect(steps.map(({ step }) => step)).toEqual(upTo(400));
     expect((await jobs.slurmJobs()).at(-1)).toMatchObject({ state: "COMPLETED", nodes: "n[1,3]" });
-  }, 300_000);
+  }, 900_000);
 
   it("fails in words when those that are left are too few, and it does not allow fewer", async () => {
     const { world } = jobs;
@@ -45,7 +45,7 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster that loses n
       code: "not-started", message: expect.stringMatching(/^Slurm job \d+ needs 3 nodes, and 2 of partition main can take jobs since .*: n3 is \S*(down|not_responding)/), remedy: expect.stringContaining("nodes: 2 or fewer"),
     });
     expect((await jobs.slurmJobs()).filter(({ state }) => state === "PENDING" || state === "RUNNING")).toEqual([]);
-  }, 250_000);
+  }, 900_000);
 
   it("is planned again for those that are left where it allows that, once, though its supervisor is killed in the middle of it", async () => {
     const { world, site } = jobs;
@@ -90,5 +90,5 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster that loses n
     expect(told).toEqual([expect.stringMatching(new RegExp(`^the cluster has 2 nodes left of the 3 that training had: it was planned again for 2 nodes, and goes on from the checkpoint of step ${attempts[3]?.resumedFromStep} with b\\d+ .* \\(before: b\\d+ .*\\)$`))]);
     const { chosen, report } = await world.job(id);
     expect([chosen?.plan, report?.plan]).toEqual([attempts[0]?.plan, attempts[3]?.plan]);
-  }, 400_000);
+  }, 900_000);
 });

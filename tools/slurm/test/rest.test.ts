@@ -78,5 +78,5 @@ describe.skipIf(impossible !== undefined)("a launch through slurmrestd", () => {
     const { queue, outcome } = await launch(HELLO, { killSignal: kill.signal, slurm: { ...site.settings, rest: { url: `unix:${directory}/nobody` } }, onQueue: () => kill.abort() });
     expect(queue[0]).toMatch(/^Slurm does not answer \(slurmrestd does not answer: .*\); the job is submitted when it does$/);
     expect(outcome).toMatchObject({ status: "stopped" });
-  }, 100_000);
+  }, 900_000);
 });

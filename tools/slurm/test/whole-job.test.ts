@@ -32,7 +32,7 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster", () => {
     expect((await jobs.slurmJobs()).map(({ state }) => state)).toEqual(["COMPLETED", "COMPLETED", "COMPLETED", "COMPLETED", "COMPLETED"]);
     await world.untilEvent(id, progressOf(/^waits in Slurm's queue as job \d+: /), 5);
     await world.untilEvent(id, progressOf(/^Slurm job \d+ runs on n\[1-2\]$/), 5);
-  }, 320_000);
+  }, 900_000);
 
   it("goes on with the same ranks when its supervisor is killed, or told to stop, and is submitted once", async () => {
     const { world, site } = jobs;
@@ -63,7 +63,7 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster", () => {
     expect(attempts).toMatchObject([{ number: 1, state: "succeeded", resumedFromStep: 0 }]);
     // A trial and the run.
     expect((await jobs.slurmJobs()).length - before).toBe(2);
-  }, 400_000);
+  }, 900_000);
 
   it("is ended in Slurm when it is cancelled while nobody looks after it", async () => {
     const { world } = jobs;
@@ -78,7 +78,7 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster", () => {
     await jobs.executor();
     await world.untilNoRanks(20);
     await until("Slurm says that it was cancelled", 20, async () => (await jobs.slurmJobs()).at(-1)?.state === "CANCELLED");
-  }, 200_000);
+  }, 900_000);
 
   it("is cancelled while it waits in the queue, and while it runs", async () => {
     const { world, site } = jobs;
@@ -96,5 +96,5 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster", () => {
     await world.untilState(running, "cancelled", 60);
     await world.untilNoRanks();
     expect((await jobs.runOf(running)).attempts).toMatchObject([{ state: "stopped" }]);
-  }, 200_000);
+  }, 900_000);
 });

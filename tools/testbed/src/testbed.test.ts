@@ -137,7 +137,8 @@ describe.skipIf(impossible !== undefined)("a testbed", () => {
     const testbed = make("far");
     await up(testbed, { ...SLOW, latencySeconds: 0.02 });
     // A connection that is refused takes one round trip: the first also asks for the neighbour's address.
-    const seconds = Number(onNode(testbed, 0, `ask() { bash -c 'exec 3<>/dev/tcp/10.77.0.2/9' 2>/dev/null; true; }; ask; a=$(date +%s%N); ask; ask; ask; ask; ask; b=$(date +%s%N); echo $(( (b - a) / 5 ))`)) / 1e9;
+    const seconds = Number(onNode(testbed, 0, `ask() { bash -c 'exec 3<>/dev/tcp/10.77.0.2/9' 2>/dev/null; true; }; ask; least=1000000000000; for i in 1 2 3 4 5 6 7 8 9; do a=$(date +%s%N); ask; took=$(( $(date +%s%N) - a )); [ $took -lt $least ] && least=$took; done; echo $least`)) / 1e9;
+    // The shortest of them: whatever else the machine does makes others longer.
     expect(seconds).toBeGreaterThanOrEqual(0.04);
     expect(seconds).toBeLessThan(0.2);
   });

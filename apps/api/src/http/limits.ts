@@ -13,7 +13,7 @@ export interface Limits {
   readonly maximumEventLoopDelayMilliseconds: number;
 }
 
-export const DEFAULT_LIMITS: Limits = { requestsPerMinute: 1200, wrongTokensPerMinute: 30, maximumEventLoopDelayMilliseconds: 2000 };
+export const DEFAULT_LIMITS: Limits = { requestsPerMinute: 6000, wrongTokensPerMinute: 30, maximumEventLoopDelayMilliseconds: 2000 };
 
 /** Headers that keep browsers strict, under which the console works: its own scripts only, styles that its components write. */
 export async function registerSecurityHeaders(app: FastifyInstance): Promise<void> {
