@@ -98,7 +98,7 @@ describe("a question for plans", () => {
     const begin = performance.now();
     const reply = await send("POST", `${V}/plans`, { job: jobFile(api, { cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: `1${" ".repeat(500_000)}!` } }), profile: "a800-128" });
     expect([reply.statusCode, errors(reply)]).toEqual([422, ["job.cluster.memoryPerGpu"]]);
-    expect(performance.now() - begin).toBeLessThan(20_000);
+    expect(performance.now() - begin).toBeLessThan(2000);
   });
 });
 

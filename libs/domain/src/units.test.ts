@@ -20,8 +20,8 @@ describe("parseBytes", () => {
   it("answers at once, whatever it is given", () => {
     const begin = performance.now();
     for (const text of [`1${" ".repeat(1_000_000)}!`, `${"1".repeat(1_000_000)}!`, `1${"a".repeat(1_000_000)}!`]) expect(parseBytes(text)).toBeUndefined();
-    expect(performance.now() - begin).toBeLessThan(10_000);
-  }, 60_000);
+    expect(performance.now() - begin).toBeLessThan(1000);
+  }, 5000);
 });
 
 describe("formats for people", () => {

@@ -62,7 +62,7 @@ describe("validate", () => {
     const begin = performance.now();
     const data = { format: "text", paths: Array<string>(200_000).fill("\u0000") };
     expect(detailsOf(JobFileSchema, { name: "x", model: "llama-7b", sequenceLengthTokens: 1, globalBatchTokens: 1, cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: 1 }, data })).toHaveLength(20);
-    expect(performance.now() - begin).toBeLessThan(5000);
+    expect(performance.now() - begin).toBeLessThan(500);
   });
 
   it("names unknown fields once, with those that are known", () => {

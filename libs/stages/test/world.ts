@@ -159,7 +159,7 @@ export async function createWorld(): Promise<World> {
       const run = await findRun(test.database.db, jobId);
       return run ? (await allSteps(test.database.db, run.id)).map(({ loss }) => loss) : [];
     },
-    async untilNoRanks(seconds = 20) {
+    async untilNoRanks(seconds = 5) {
       for (const end = performance.now() + seconds * 1000; world.rankPids().length > 0; await sleep(20)) {
         if (performance.now() > end) throw new Error(`ranks ${world.rankPids().join(", ")} are left`);
       }

@@ -47,14 +47,12 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster that loses n
     expect((await jobs.slurmJobs()).filter(({ state }) => state === "PENDING" || state === "RUNNING")).toEqual([]);
   }, 900_000);
 
-  // Slurm takes 6 s to miss a node, and the launch 3 s to give it up: on a machine whose processor others take in the middle of this, attempts
-  // begin and end in another order, which is told by none of what is checked here. Then it is tried again, from the start.
-  it("is planned again for those that are left where it allows that, once, though its supervisor is killed in the middle of it", { timeout: 600_000, retry: 2 }, async () => {
+  it("is planned again for those that are left where it allows that, once, though its supervisor is killed in the middle of it", async () => {
     const { world, site } = jobs;
     const { db } = world.database;
     // Whoever changes the plan of a run waits for this lock.
-    await db.execute(sql.raw("create or replace function wait_for_test() returns trigger language plpgsql as $$ begin perform pg_advisory_xact_lock(4711); return new; end $$"));
-    await db.execute(sql.raw("create or replace trigger waits_for_test before update on runs for each row when (new.candidate is distinct from old.candidate) execute function wait_for_test()"));
+    await db.execute(sql.raw("create function wait_for_test() returns trigger language plpgsql as $$ begin perform pg_advisory_xact_lock(4711); return new; end $$"));
+    await db.execute(sql.raw("create trigger waits_for_test before update on runs for each row when (new.candidate is distinct from old.candidate) execute function wait_for_test()"));
     const work = { globalBatchTokens: 384, steps: 400, checkpointing };
     const undisturbed = await jobs.submit({ name: "undisturbed", launcher: "local", nodes: 1, gpusPerNode: 3 }, work);
     let service = await jobs.executor();
@@ -66,7 +64,7 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster that loses n
       await tx.execute(sql.raw("select pg_advisory_xact_lock(4711)"));
       await jobs.killNode("n3");
       site.slowed.open("first", "second");
-      await until("the plan is being changed", 40, async () => (await db.execute(sql.raw("select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4711"))).rows.length > 0, world.logs);
+      await until("the plan is being changed", 120, async () => (await db.execute(sql.raw("select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4711"))).rows.length > 0, world.logs);
       await service.kill();
     });
     service = await jobs.executor();
@@ -92,5 +90,5 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster that loses n
     expect(told).toEqual([expect.stringMatching(new RegExp(`^the cluster has 2 nodes left of the 3 that training had: it was planned again for 2 nodes, and goes on from the checkpoint of step ${attempts[3]?.resumedFromStep} with b\\d+ .* \\(before: b\\d+ .*\\)$`))]);
     const { chosen, report } = await world.job(id);
     expect([chosen?.plan, report?.plan]).toEqual([attempts[0]?.plan, attempts[3]?.plan]);
-  });
+  }, 900_000);
 });
