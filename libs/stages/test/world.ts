@@ -14,6 +14,7 @@ import { killLeftovers } from "@internevo/launcher";
 import { createTestDatabase, testStack, type TestDatabase } from "@internevo/local-stack/test-stack";
 import { startService, type RunningService, type ServiceDefinition } from "@internevo/service-kit";
 import { allSteps, findRun, getJob, storeGivenProfile, submitJob, subscribeJobEvents, type Database, type JobRow } from "@internevo/store";
+import { PATIENCE } from "./patience.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..", "..");
 
@@ -69,9 +70,6 @@ export interface World {
   logs(this: void): string;
   close(): Promise<void>;
 }
-
-/** A machine that gives its processor to others needs more time than an idle one; what comes is waited for no longer than until it is there. */
-const PATIENCE = 3;
 
 /** Quick rather than exact: the figures are not what is tested. */
 const QUICK = { INTERNEVO_PROBE_SAMPLES: "1", INTERNEVO_PROBE_POINT_SECONDS: "0.002", INTERNEVO_PROBE_SPREAD: "1" };

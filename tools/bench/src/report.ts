@@ -17,7 +17,7 @@ export interface Circumstances {
   readonly loadAfter: number;
   readonly seconds: number;
   /** Of the processor time that was asked for, what the machine below gave to others, as a fraction; undefined where the kernel does not say. */
-  readonly stolen?: number;
+  readonly stolen?: number | undefined;
 }
 
 interface ProcessorTime {
@@ -49,7 +49,6 @@ export function observeCircumstances(command: string): () => Circumstances {
   const start = performance.now();
   const date = new Date().toISOString().slice(0, 10);
   const stolen = observeStolen();
-  const taken = (share: number | undefined) => (share === undefined ? {} : { stolen: share });
   return () => ({
     date,
     command,
@@ -60,7 +59,7 @@ export function observeCircumstances(command: string): () => Circumstances {
     loadBefore,
     loadAfter: loadavg()[0] as number,
     seconds: (performance.now() - start) / 1000,
-    ...taken(stolen()),
+    stolen: stolen(),
   });
 }
 

@@ -5,6 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { SlurmSettings } from "@internevo/domain";
 import { jobsOf, type SlurmJob } from "../../../libs/launcher/src/slurm/control.ts";
 import { createBrake, type Brake } from "../../../libs/stages/test/brake.ts";
+import { PATIENCE } from "../../../libs/stages/test/patience.ts";
 import { startSlurm, type SlurmOptions, type SlurmStand } from "../src/stand.ts";
 
 export interface Site {
@@ -23,9 +24,6 @@ export interface Site {
 
 /** What every test asks of its site: quick looks, no more waiting than needed. */
 export const QUICK: SlurmSettings = { pollSeconds: 0.5, nodeLossSeconds: 3, saveSeconds: 20 };
-
-/** A machine that gives its processor to others needs more time; what comes is waited for no longer than until it is there. */
-const PATIENCE = 3;
 
 /** Waits for a condition, on an idle machine for so many seconds at most. @throws Error that says what was waited for. */
 export async function until(what: string, seconds: number, holds: () => Promise<boolean> | boolean, more: () => string = () => ""): Promise<void> {
