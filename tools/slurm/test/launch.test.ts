@@ -1,4 +1,4 @@
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -86,6 +86,25 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
     expect(queue[0]).toMatch(/^waits in Slurm's queue as job \d+: /);
     expect(queue.at(-1)).toMatch(/^Slurm job \d+ runs on n\[1-2\]$/);
     expect(readSlurmRecord(runDirectory())).toBeUndefined();
+  });
+
+  it("lets no rank out of MPI_Init before all are ready: a message to one that is not would end it", async () => {
+    const source = join(directory, "init.c");
+    writeFileSync(source, `#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  printf("{\\"event\\":\\"left\\"}\\n"), fflush(stdout);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Finalize();
+}
+`);
+    execFileSync("mpicc", [source, "-o", join(directory, "init")]);
+    // Between its last two fences the first rank of Open MPI writes its settings where it is told to: into a pipe that nobody reads for a while.
+    const held = 'export OMPI_MCA_mpi_show_mca_params=all OMPI_MCA_mpi_show_mca_params_file=$here/settings; mkfifo $here/settings; (sleep 2; printf \'{"event":"let go"}\\n\'; exec cat $here/settings > /dev/null) &';
+    const { outcome, events } = await launch(`here=$(dirname $0); if [ ${RANK} = 0 ]; then ${held} fi; $here/init || exit 1; [ ${RANK} = 0 ] && { wait; ${DONE}; }; exit 0`, { ranks: 3, ranksPerNode: 1 });
+    expect(outcome).toMatchObject({ status: "completed" });
+    expect(events.map(({ event }) => event)).toEqual(["let go", "left", "left", "left", "done"]);
   });
 
   it("gives ranks variables, a container's command and no secrets", async () => {

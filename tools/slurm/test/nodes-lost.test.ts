@@ -64,7 +64,8 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster that loses n
       await tx.execute(sql.raw("select pg_advisory_xact_lock(4711)"));
       await jobs.killNode("n3");
       site.slowed.open("first", "second");
-      await until("the plan is being changed", 120, async () => (await db.execute(sql.raw("select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4711"))).rows.length > 0, world.logs);
+      // In this transaction, which would be ended, and the lock with it, were it idle for long.
+      await until("the plan is being changed", 120, async () => (await tx.execute(sql.raw("select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4711"))).rows.length > 0, world.logs);
       await service.kill();
     });
     service = await jobs.executor();

@@ -70,6 +70,9 @@ trap 'tell USR1' USR1
 trap 'tell TERM' TERM
 
 ${modules(settings)}${Object.entries(settings.environment ?? {}).map(([name, value]) => `export ${name}=${quote(value)}\n`).join("")}export OMPI_MCA_mpi_yield_when_idle="\${OMPI_MCA_mpi_yield_when_idle:-1}"
+# Slurm's other way (a tree) lets ranks through a fence without data before all have come, and MPI_Init relies on it: the first message to a rank
+# that is not ready ends it.
+export SLURM_PMIX_FENCE="\${SLURM_PMIX_FENCE:-ring}"
 # It is the allocation's, and srun would hold it against the hosts that ranks are placed by.
 unset SLURM_NTASKS_PER_NODE
 
