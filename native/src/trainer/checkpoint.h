@@ -81,6 +81,10 @@ class CheckpointWriter {
 /// Errors: AgreedFailure checkpointError naming the directory.
 void prepareCheckpointDirectory(Trainer& trainer);
 
+/// Removes checkpoints that the one of `step`, which is loaded, replaces: the run that wrote it may have been killed before it did.
+/// Collective. Errors: AgreedFailure checkpointError naming the one that cannot be removed.
+void removeReplacedCheckpoints(Trainer& trainer, std::int64_t step);
+
 /// Loads the latest checkpoint, saved under whatever plan, and returns its step; 0 when the directory
 /// holds none. Each rank reads its own slices; all files are verified, each by one rank. Collective.
 /// Errors: AgreedFailure checkpointError: a damaged file (named; an older checkpoint is not taken instead), or one of

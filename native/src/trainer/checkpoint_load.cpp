@@ -123,6 +123,13 @@ void prepareCheckpointDirectory(Trainer& trainer) {
   });
 }
 
+void removeReplacedCheckpoints(Trainer& trainer, std::int64_t step) {
+  agree(trainer.groups().world, trainer.reduceWorkspace(), [&] {
+    const CheckpointConfig& c = *trainer.config().checkpoint;
+    if (trainer.rank() == 0) removeOlder(c.directory, step, c.keepLast);
+  });
+}
+
 std::int64_t loadLatestCheckpoint(Trainer& trainer) {
   const CheckpointConfig& c = *trainer.config().checkpoint;
   const Communicator& world = trainer.groups().world;

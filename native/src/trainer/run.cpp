@@ -142,7 +142,10 @@ std::int64_t prepareWeights(Trainer& trainer) {
   const Config& config = trainer.config();
   if (config.checkpoint) prepareCheckpointDirectory(trainer);
   if (config.checkpoint && config.checkpoint->resumeLatest) {
-    if (const std::int64_t step = loadLatestCheckpoint(trainer); step > 0) return step;
+    if (const std::int64_t step = loadLatestCheckpoint(trainer); step > 0) {
+      removeReplacedCheckpoints(trainer, step);
+      return step;
+    }
   }
   if (config.initialWeightsPath) {
     loadInitialWeights(trainer, *config.initialWeightsPath);

@@ -1,3 +1,7 @@
+#include <array>
+#include <cmath>
+
+#include "backend/cpu/gemm_bfloat16.h"
 #include "backend/cpu/reference/reference.h"
 #include "ops/support.h"
 
@@ -95,6 +99,47 @@ TEST(Linear, PanelsOfEverySizeAreWhole) {
           }
         }
         EXPECT_EQ(gW.values(), expected) << rows << " rows, " << outs << " outputs";
+      }
+    }
+  }
+}
+
+/// Both ways to multiply bfloat16, where the machine has them: whole numbers exactly, at every border and with either index of
+/// an operand in one piece; others as near to the sum as adding two products at a time in float32 is.
+TEST(Linear, EveryProductOfBfloat16IsTheSum) {
+  INTERNEVO_HOST_ONLY();
+  using cpu::Bfloat16Product;
+  if (cpu::bfloat16Product() == Bfloat16Product::none) return;  // ops above ran in float32
+  const auto product = [](Bfloat16Product by, std::int64_t m, std::int64_t n, std::int64_t k, bool across, const Values& a, const Values& b) {
+    Values behind(static_cast<std::size_t>(k + m + n), std::nan(""));
+    Values withA = a, withB = b;
+    withA.insert(withA.end(), behind.begin(), behind.end()), withB.insert(withB.end(), behind.begin(), behind.end());
+    const Buffer left(DataType::bfloat16, withA), right(DataType::bfloat16, withB), c(DataType::float32, Values(static_cast<std::size_t>(m * n), 1.0));
+    // Across: what a product of transposed operands reads.
+    const cpu::Gemm g{m, n, k, left.view(), across ? 1 : k, across ? m : 1, right.view(), across ? n : 1, across ? 1 : k, c.view(), n, true};
+    const std::int64_t blockRows = 64, depth = cpu::kBlockDepth;
+    std::vector<float> packedA(static_cast<std::size_t>((blockRows + 16) * depth)), packedB(static_cast<std::size_t>((n + 16) * depth));
+    const cpu::Bfloat16Tiles tiles(by);
+    cpu::bfloat16ColumnBlock(by, g, 0, m, 0, n, g.c.as<float>(), n, true, blockRows, packedA.data(), packedB.data());
+    return c.values();
+  };
+  for (const Bfloat16Product by : {Bfloat16Product::vectors, Bfloat16Product::tiles}) {
+    if (by > cpu::bfloat16Product()) continue;
+    for (const bool across : {false, true}) {
+      for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{{1, 1, 1}, {16, 16, 32}, {17, 33, 31}, {33, 15, 65}, {65, 49, 256}, {130, 70, 259}, {31, 64, 513}}) {
+        Values a(static_cast<std::size_t>(m * k)), b(static_cast<std::size_t>(n * k));
+        for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<double>(i * 7 % 9) - 4;
+        for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<double>(i * 5 % 7) - 3;
+        const auto at = [&](const Values& of, std::int64_t lanes, std::int64_t lane, std::int64_t p) { return of[across ? p * lanes + lane : lane * k + p]; };
+        const auto sums = [&](const Values& x, const Values& y, const auto& term) {
+          Values all(static_cast<std::size_t>(m * n), 1.0);
+          for (std::int64_t i = 0; i < m; ++i) for (std::int64_t j = 0; j < n; ++j) for (std::int64_t p = 0; p < k; ++p) all[i * n + j] += term(at(x, m, i, p) * at(y, n, j, p));
+          return all;
+        };
+        EXPECT_EQ(product(by, m, n, k, across, a, b), sums(a, b, [](double each) { return each; })) << m << " × " << n << " × " << k << (across ? ", across" : "");
+        const Values u = roundedTo(randomValues(m * k, 1), DataType::bfloat16), v = roundedTo(randomValues(n * k, 2), DataType::bfloat16);
+        const Values found = product(by, m, n, k, across, u, v), exact = sums(u, v, [](double each) { return each; }), size = sums(u, v, [](double each) { return std::abs(each); });
+        for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], exact[i], 1e-6 * std::sqrt(static_cast<double>(k)) * size[i]);
       }
     }
   }

@@ -265,6 +265,19 @@ TEST_F(Program, KeepsTheLastCheckpointsAndNothingHalfMade) {
   EXPECT_EQ(names, (std::set<std::string>{"step-5", "step-6"}));
 }
 
+/// One that was killed between its last checkpoint and the removal of what that replaces.
+TEST_F(Program, WhatWasNotRemovedIsRemovedWhenTheRunGoesOnEvenWithNothingLeftToDo) {
+  config_.checkpoint->everySteps = 1;
+  config_.checkpoint->keepLast = 3;
+  ASSERT_EQ(run().status, 0);
+  ASSERT_EQ(requireAllWhole(config_.checkpoint->directory), (std::vector<std::int64_t>{4, 5, 6}));
+  config_.checkpoint->keepLast = 2;
+  const auto again = run();
+  ASSERT_EQ(again.status, 0);
+  EXPECT_EQ(again.named("started")[0]["resumedFromStep"], 6);
+  EXPECT_EQ(requireAllWhole(config_.checkpoint->directory), (std::vector<std::int64_t>{5, 6}));
+}
+
 TEST_F(Program, AnEarlierCheckpointOfTheSameStepIsReplacedAndLaterOnesAreLeftAlone) {
   ASSERT_EQ(run().status, 0);
   const auto before = shards(6);

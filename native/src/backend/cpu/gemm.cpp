@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "backend/cpu/gemm_bfloat16.h"
 #include "backend/cpu/parallel.h"
 
 namespace internevo::cpu {
@@ -249,11 +250,15 @@ void multiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, const float* 
 
 struct Scratch {
   float *packedA, *packedB, *staged;
+  Bfloat16Product narrow = Bfloat16Product::none;  ///< by which both operands are multiplied: they take half of the room then
 };
 
 /// Rows [0, m) of one block of columns into float32 C, which holds m × n.
 void columnBlock(const Gemm& g, std::int64_t firstRow, std::int64_t m, std::int64_t firstColumn, std::int64_t n,
                  float* c, std::int64_t cStride, bool accumulate, const Scratch& scratch) {
+  if (scratch.narrow != Bfloat16Product::none) {
+    return bfloat16ColumnBlock(scratch.narrow, g, firstRow, m, firstColumn, n, c, cStride, accumulate, kBlockRows, scratch.packedA, scratch.packedB);
+  }
   // Blocks of equal height: every one reads the whole block of B.
   const std::int64_t blocks = (m + kBlockRows - 1) / kBlockRows;
   const std::int64_t blockRows = alignUp((m + blocks - 1) / blocks, kTileRows);
@@ -310,10 +315,13 @@ std::int64_t gemmWorkspaceBytesPerThread() {
 
 void gemm(const Gemm& g, int threads, void* workspace) {
   const bool splitRows = g.m >= g.n;
+  const bool areNarrow = g.a.type == DataType::bfloat16 && g.b.type == DataType::bfloat16;
+  const Bfloat16Product narrow = areNarrow ? bfloat16Product() : Bfloat16Product::none;
   parallelRanges(threads, splitRows ? g.m : g.n, splitRows ? kTileRows : kTileColumns,
                  [&](std::int64_t begin, std::int64_t end, int thread) {
                    float* const base = static_cast<float*>(workspace) + thread * (gemmWorkspaceBytesPerThread() / 4);
-                   const Scratch scratch{base, base + kPackedAElements, base + kPackedAElements + kPackedBElements};
+                   const Scratch scratch{base, base + kPackedAElements, base + kPackedAElements + kPackedBElements, narrow};
+                   const Bfloat16Tiles tiles(narrow);
                    if (splitRows) {
                      gemmPart(g, begin, end, 0, g.n, scratch);
                    } else {

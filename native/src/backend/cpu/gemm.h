@@ -1,9 +1,9 @@
 // Matrix product for every operator. Own code, because the libraries' blocking makes a row's bits depend on how many
-// rows the call has, and plans that split rows differently could then not be compared bit by bit; it also converts
-// bfloat16 while packing, where the instruction set has no bfloat16 arithmetic.
+// rows the call has, and plans that split rows differently could then not be compared bit by bit. Where the instruction set
+// multiplies bfloat16 itself, products of two such operands are those of gemm_bfloat16.h; else they are converted while packing.
 //
 // Each element of C is the sum over k in ascending order, fused multiply-adds from zero inside blocks of
-// kBlockDepth, blocks added in order: a function of its row of A and its column of B only.
+// kBlockDepth, blocks added in order: a function of its row of A and its column of B only, as in gemm_bfloat16.h.
 #pragma once
 
 #include <cstdint>
