@@ -1,8 +1,8 @@
-import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { checkpointSteps, discardCheckpointsBeyond } from "./checkpoints.ts";
+import { checkpointSteps, CountedCheckpoint, discardCheckpointsBeyond } from "./checkpoints.ts";
 
 let directory: string;
 beforeEach(async () => {
@@ -24,4 +24,35 @@ it("removes what lies beyond the stored steps, wholly, and nothing else", async 
   expect((await readdir(directory)).sort()).toEqual(["other", "step-10", "step-200.tmp", "step-9"]);
   expect(await discardCheckpointsBeyond(directory, 10)).toEqual([]);
   expect(await discardCheckpointsBeyond(join(directory, "absent"), 0)).toEqual([]);
+});
+
+it("tells the last checkpoint whose steps are stored, whichever is known first", async () => {
+  const failures: unknown[] = [];
+  const counted = new CountedCheckpoint(directory, (error) => failures.push(error));
+  const told = async () => {
+    await counted.settled();
+    return readFile(join(directory, "counted-step"), "utf8").catch(() => null);
+  };
+  counted.stepsStored(8);
+  expect(await told()).toBeNull();
+  counted.checkpointWritten(10);
+  expect(await told()).toBeNull();
+  counted.stepsStored(12);
+  expect(await told()).toBe("10\n");
+  counted.checkpointWritten(12);
+  counted.checkpointWritten(14);
+  expect(await told()).toBe("12\n");
+  counted.stepsStored(40);
+  expect(await told()).toBe("14\n");
+  expect(failures).toEqual([]);
+  expect(await checkpointSteps(directory)).toEqual([9, 10, 100]);
+});
+
+it("says that it cannot tell, and goes on", async () => {
+  const failures: unknown[] = [];
+  const counted = new CountedCheckpoint(join(directory, "step-9", "manifest.json"), (error) => failures.push(error));
+  counted.checkpointWritten(1);
+  counted.stepsStored(1);
+  await counted.settled();
+  expect(failures).toMatchObject([{ code: expect.stringMatching(/EEXIST|ENOTDIR/) }]);
 });

@@ -1,4 +1,4 @@
-import { readdir, rename, rm } from "node:fs/promises";
+import { mkdir, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
 const STEP = /^step-(\d{1,18})$/;
@@ -30,4 +30,54 @@ export async function discardCheckpointsBeyond(directory: string, lastStoredStep
   for (const step of beyond) await rename(join(directory, `step-${step}`), join(directory, `discarded-${step}-${process.pid}-${Date.now()}`));
   for (const name of (await namesIn(directory)).filter((each) => DISCARDED.test(each))) await rm(join(directory, name), { recursive: true, force: true });
   return beyond;
+}
+
+const COUNTED = "counted-step";
+
+/**
+ * Tells the trainer which of its checkpoints must not give way to newer ones: the last whose steps are all stored. A supervisor that has fallen
+ * behind its ranks, and then dies, would find none to go on from.
+ */
+export class CountedCheckpoint {
+  readonly #directory: string;
+  readonly #onFailure: (error: unknown) => void;
+  #stored = 0;
+  #written: number[] = [];
+  #work = Promise.resolve();
+
+  constructor(directory: string, onFailure: (error: unknown) => void) {
+    this.#directory = directory;
+    this.#onFailure = onFailure;
+  }
+
+  checkpointWritten(step: number): void {
+    this.#written.push(step);
+    this.#tell();
+  }
+
+  /** All steps up to this one are stored. */
+  stepsStored(last: number): void {
+    this.#stored = last;
+    this.#tell();
+  }
+
+  /** What was to be told is told. */
+  settled(): Promise<void> {
+    return this.#work;
+  }
+
+  #tell(): void {
+    const newest = this.#written.findLast((step) => step <= this.#stored);
+    if (newest === undefined) return;
+    this.#written = this.#written.filter((step) => step > newest);
+    this.#work = this.#work.then(() => tellCounted(this.#directory, newest)).catch(this.#onFailure);
+  }
+}
+
+/** Replaces the file as a whole: half of a number would be another. */
+async function tellCounted(directory: string, step: number): Promise<void> {
+  const path = join(directory, COUNTED);
+  await mkdir(directory, { recursive: true });
+  await writeFile(`${path}.tmp`, `${step}\n`);
+  await rename(`${path}.tmp`, path);
 }

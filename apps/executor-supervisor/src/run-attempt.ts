@@ -4,6 +4,7 @@ import { worldSize, type JobSpec, type Plan, type StepMetric } from "@internevo/
 import { launchRanks, launchTarget, trainerConfig, type Dataset, type LaunchOutcome, type Trainer } from "@internevo/launcher";
 import { WorkStoppedError } from "@internevo/service-kit";
 import { goesOn } from "@internevo/stages";
+import { CountedCheckpoint } from "./checkpoints.ts";
 import { StepRecorder } from "./step-recorder.ts";
 
 export interface AttemptLaunch {
@@ -61,7 +62,12 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
   const atOnce = new AbortController();
   const detach = new AbortController();
   const onAbort = () => (goesOn(spec.cluster, signal) ? detach : signal.reason instanceof WorkStoppedError && signal.reason.why === "shutdown" ? gently : atOnce).abort();
-  const recorder = new StepRecorder({ write: launch.writeSteps, onFailure: () => atOnce.abort() });
+  const counted = new CountedCheckpoint(launch.checkpointDirectory, (error) => launch.onLog(`the trainer cannot be told which checkpoint to keep: ${(error as Error).message}`));
+  const write = async (metrics: readonly StepMetric[]): Promise<void> => {
+    await launch.writeSteps(metrics);
+    counted.stepsStored(metrics.at(-1)?.step ?? 0);
+  };
+  const recorder = new StepRecorder({ write, onFailure: () => atOnce.abort() });
   let starting: Promise<void> | undefined;
   let startFailure: { readonly error: unknown } | undefined;
   signal.addEventListener("abort", onAbort, { once: true });
@@ -90,6 +96,7 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
           });
         }
         if (event.event === "step") recorder.push(metricOf(event, launch.attempt));
+        if (event.event === "checkpoint") counted.checkpointWritten(event.step);
         if (event.event === "checkpoint" && !isRepeated) launch.onCheckpoint(event);
         if (event.event === "error" && event.continues === true && !isRepeated) launch.onLog(`${event.message}${event.remedy === undefined ? "" : `; ${event.remedy}`}; training goes on`);
       },
@@ -99,6 +106,6 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
     return outcome;
   } finally {
     signal.removeEventListener("abort", onAbort);
-    await recorder.flush();
+    await recorder.flush().finally(() => counted.settled());
   }
 }

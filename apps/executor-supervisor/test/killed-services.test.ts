@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { allSteps, findRun, listAttempts, listTrials } from "@internevo/store";
+import { checkpointDirectory } from "@internevo/stages";
+import { checkpointSteps } from "../src/checkpoints.ts";
 import { createBrake, type Brake } from "../../../libs/stages/test/brake.ts";
+import { PATIENCE } from "../../../libs/stages/test/patience.ts";
 import { createWorld, smallJob, type ServiceProcess, type World } from "../../../libs/stages/test/world.ts";
 
 let world: World;
@@ -60,6 +63,30 @@ describe("a killed service", () => {
       return event.type === "report";
     });
     expect([...seen.values()]).toEqual([1, 1, 1]);
+    await executor.kill();
+    await trialRunner.kill();
+  }, 900_000);
+
+  it("goes on from a checkpoint although its ranks had written many more before it died", async () => {
+    const trialRunner = await world.startProcess("trial-runner");
+    let executor = await world.startProcess("executor-supervisor");
+    const id = await world.submit(smallJob({ cluster: CLUSTER, steps: 600, trials: { count: 1, warmupSteps: 0, steps: 1, repeats: 0 }, checkpointing: { everySteps: 10, keepLast: 2 } }));
+    await world.untilEvent(id, (event) => event.type === "step" && (event.data["step"] as number) >= 40, 120);
+    process.kill(executor.pid, "SIGSTOP");
+    const stored = (await allSteps(world.database.db, (await findRun(world.database.db, id))?.id as string)).length;
+    // Its ranks go on until nobody takes what they say.
+    const last = async () => (await checkpointSteps(checkpointDirectory(world.dataDirectory, id))).at(-1) ?? 0;
+    await expect.poll(last, { timeout: 60_000 * PATIENCE, interval: 100 }).toBeGreaterThan(stored + 50);
+    await executor.kill();
+    await world.untilNoRanks(30);
+    executor = await world.startProcess("executor-supervisor");
+    await world.untilState(id, "succeeded", 300);
+    const run = await findRun(world.database.db, id);
+    const attempts = await listAttempts(world.database.db, run?.id as string);
+    expect(attempts.map(({ state }) => state)).toEqual(["lost", "succeeded"]);
+    expect(attempts[1]?.resumedFromStep).toBeGreaterThan(0);
+    expect(attempts[1]?.resumedFromStep).toBeLessThanOrEqual(stored);
+    expect((await allSteps(world.database.db, run?.id as string)).map(({ step }) => step)).toEqual(Array.from({ length: 600 }, (_, index) => index + 1));
     await executor.kill();
     await trialRunner.kill();
   }, 900_000);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "trainer/failure.h"
 
@@ -232,10 +233,24 @@ void removeLeftovers(const std::string& directory) {
   }
 }
 
+namespace {
+
+/// What the owner of the run has written there; 0 where it is missing or no number.
+std::int64_t countedStep(const std::string& directory) {
+  std::ifstream file(directory + "/" + kCountedName);
+  std::int64_t step = 0;
+  return file >> step ? step : 0;
+}
+
+}  // namespace
+
 void removeOlder(const std::string& directory, std::int64_t step, std::int64_t keep) {
   std::vector<std::int64_t> steps = stepsIn(directory);
   steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
+  const auto behindCounted = std::upper_bound(steps.begin(), steps.end(), countedStep(directory));
+  const std::int64_t kept = behindCounted == steps.begin() ? 0 : *(behindCounted - 1);
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < steps.size(); ++i) {
+    if (steps[i] == kept) continue;
     const std::string path = stepPath(directory, steps[i]), doomed = path + ".removed.tmp";
     std::error_code error;
     fs::remove_all(doomed, error);

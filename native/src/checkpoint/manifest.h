@@ -72,7 +72,10 @@ std::string temporaryPath(const std::string& directory, std::int64_t step);
 std::vector<std::int64_t> stepsIn(const std::string& directory);
 /// Removes what an interrupted run left half made or half removed.
 void removeLeftovers(const std::string& directory);
-/// Removes all but the `keep` newest checkpoints up to `step`. One that a run of another history made later is kept.
+/// A file in the directory of checkpoints, where whoever owns the run writes up to which step it has counted the steps.
+inline constexpr const char* kCountedName = "counted-step";
+/// Removes all but the `keep` newest checkpoints up to `step`, and the newest that is not beyond the counted step: an owner that
+/// has fallen behind, and then dies, goes on from there. One that a run of another history made later is kept.
 /// A checkpoint changes its name before it is removed: half of one is never found.
 void removeOlder(const std::string& directory, std::int64_t step, std::int64_t keep);
 

@@ -51,8 +51,13 @@ async function beginAttempt({ database, context, feed, runId }: Training, checkp
     feed.progress("running", "waits for Slurm to end the ranks that ran before", 0, context.job.spec.steps);
   }
   const discarded = await discardCheckpointsBeyond(checkpoints, await lastStoredStep(database, runId));
-  if (discarded.length > 0) context.log.warn({ discarded }, "checkpoints beyond the stored steps were discarded");
-  return (await context.fenced((tx) => startAttempt(tx, runId))).number;
+  const { number } = await context.fenced((tx) => startAttempt(tx, runId));
+  if (discarded.length > 0) {
+    const fromStep = (await checkpointSteps(checkpoints)).at(-1) ?? 0;
+    context.log.warn({ discarded, fromStep }, "checkpoints beyond the stored steps were discarded");
+    feed.log("warn", "executor-supervisor", `attempt ${number} begins after step ${fromStep}: later checkpoints (${discarded.map((step) => `step ${step}`).join(", ")}) hold steps that nobody has counted, and are discarded`);
+  }
+  return number;
 }
 
 /** An attempt that did not complete. `replanned`: the next one has another plan, so that this one's failure says nothing of it. */
