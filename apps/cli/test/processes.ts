@@ -5,7 +5,7 @@ import type { TestDatabase } from "@internevo/local-stack/test-stack";
 import { testStack } from "@internevo/local-stack/test-stack";
 import { newToken } from "@internevo/store";
 
-const BIN = fileURLToPath(new URL("../bin/internevo.mjs", import.meta.url));
+export const BIN = fileURLToPath(new URL("../bin/internevo.mjs", import.meta.url));
 const API = fileURLToPath(new URL("../../api/src/main.ts", import.meta.url));
 
 export interface Ended {

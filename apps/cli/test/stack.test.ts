@@ -1,9 +1,10 @@
+import { spawn } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { run, start } from "./processes.ts";
+import { BIN, run, start } from "./processes.ts";
 
 let directory: string;
 beforeEach(async () => {
@@ -53,5 +54,17 @@ describe("up and down", { timeout: 180_000 }, () => {
     up.child.kill("SIGINT");
     expect((await up.ended).status).toBe(0);
     expect(processesOf(directory)).toEqual([]);
+  });
+
+  it("stop in order when their terminal is closed", async () => {
+    // `script` holds the terminal: when it is killed, nobody reads what is written there, and SIGHUP comes.
+    const terminal = spawn("script", ["--quiet", "--flush", "--command", `${process.execPath} ${BIN} up --data-directory ${directory}`, "/dev/null"], { stdio: ["pipe", "pipe", "ignore"] });
+    let said = "";
+    terminal.stdout.on("data", (text: Buffer) => (said += text.toString()));
+    await expect.poll(() => said, { timeout: 90_000 }).toContain("token");
+    terminal.kill("SIGKILL");
+    await expect.poll(() => processesOf(directory), { timeout: 60_000 }).toEqual([]);
+    expect(readdirSync(directory).filter((name) => name.startsWith("stack"))).toEqual([]);
+    expect(readFileSync(join(directory, "logs", "postgres.log"), "utf8")).toContain("database system is shut down");
   });
 });
