@@ -12,6 +12,7 @@
 
 #include "process.h"
 #include "support.h"
+#include "checkpoint/manifest.h"
 
 namespace internevo::trainer::testing {
 
@@ -109,6 +110,19 @@ class Program : public ::testing::Test {
   const std::string data_ = directory_.file("d.tokens");
   Config config_;
 };
+
+/// Every checkpoint that is there by its name is whole. Returns their steps.
+inline std::vector<std::int64_t> requireAllWhole(const std::string& directory) {
+  const std::vector<std::int64_t> steps = stepsIn(directory);
+  for (const std::int64_t step : steps) {
+    const std::string path = stepPath(directory, step);
+    const Manifest manifest = readManifest(path);
+    EXPECT_EQ(manifest.step, step);
+    EXPECT_EQ(coverageProblem(manifest), "");
+    for (const SavedFile& file : manifest.files) verifyFile(path + "/" + file.name, file.summary);
+  }
+  return steps;
+}
 
 /// Name -> values of a safetensors file of float32.
 inline std::map<std::string, std::vector<float>> tensorsOf(const std::string& path) {
