@@ -9,7 +9,6 @@ std::unique_ptr<Backend> createTestBackend(int threads) {
   return cuda::createModelBackend(false);
 }
 
-bool roundsLogitGradients() { return true; }
 
 bool promisesOfTheHost() { return false; }
 

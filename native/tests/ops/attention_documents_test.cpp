@@ -111,7 +111,7 @@ TEST_P(AttentionPieces, AreTogetherTheWhole) {
     const Tuple out = roundedTo(referenceForward<Attention, double>(stored, stored.inputs), type);
     const Tuple gIn = referenceBackward<Attention, double>(stored, stored.inputs, out, gO);
     const KernelResult result = AttentionInPieces(stored, c.cuts, type).run(gO[0]);
-    const double tolerance = type == DataType::float32 ? 1e-6 : 1e-3;
+    const double tolerance = type == DataType::float32 ? 1e-6 : 3e-3;  // p and gS may be bfloat16 in the products
     EXPECT_LE(rmsError(result.outputs[0], out[0]), tolerance * rootMeanSquare(out[0]));
     for (int i = 0; i < 3; ++i) {
       EXPECT_LE(rmsError(result.gradients[i], gIn[i]), tolerance * rootMeanSquare(gIn[i])) << "gradient of input " << i;

@@ -117,16 +117,17 @@ TEST(Linear, EveryProductOfBfloat16IsTheSum) {
     const Buffer left(DataType::bfloat16, withA), right(DataType::bfloat16, withB), c(DataType::float32, Values(static_cast<std::size_t>(m * n), 1.0));
     // Across: what a product of transposed operands reads.
     const cpu::Gemm g{m, n, k, left.view(), across ? 1 : k, across ? m : 1, right.view(), across ? n : 1, across ? 1 : k, c.view(), n, true};
-    const std::int64_t blockRows = 64, depth = cpu::kBlockDepth;
-    std::vector<float> packedA(static_cast<std::size_t>((blockRows + 16) * depth)), packedB(static_cast<std::size_t>((n + 16) * depth));
+    const Buffer scratch(4 * cpu::kBfloat16ProductWords);
     const cpu::Bfloat16Tiles tiles(by);
-    cpu::bfloat16ColumnBlock(by, g, 0, m, 0, n, g.c.as<float>(), n, true, blockRows, packedA.data(), packedB.data());
+    // In two parts, as two threads would.
+    cpu::bfloat16Part(by, g, 0, m / 2, 0, n, scratch.view().as<float>());
+    cpu::bfloat16Part(by, g, m / 2, m, 0, n, scratch.view().as<float>());
     return c.values();
   };
   for (const Bfloat16Product by : {Bfloat16Product::vectors, Bfloat16Product::tiles}) {
     if (by > cpu::bfloat16Product()) continue;
     for (const bool across : {false, true}) {
-      for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{{1, 1, 1}, {16, 16, 32}, {17, 33, 31}, {33, 15, 65}, {65, 49, 256}, {130, 70, 259}, {31, 64, 513}}) {
+      for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{{1, 1, 1}, {16, 16, 32}, {17, 33, 31}, {33, 15, 65}, {65, 49, 256}, {130, 70, 259}, {31, 64, 513}, {1, 530, 40}, {1420, 3, 33}}) {
         Values a(static_cast<std::size_t>(m * k)), b(static_cast<std::size_t>(n * k));
         for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<double>(i * 7 % 9) - 4;
         for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<double>(i * 5 % 7) - 3;
@@ -142,6 +143,22 @@ TEST(Linear, EveryProductOfBfloat16IsTheSum) {
         for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], exact[i], 1e-6 * std::sqrt(static_cast<double>(k)) * size[i]);
       }
     }
+  }
+}
+
+/// The sum over rows in one call is bit by bit that of two, cut where the second begins a block.
+TEST(Linear, AWeightsGradientIsContinuedInTheSameBits) {
+  const auto backend = createTestBackend(1);
+  const Buffer scratch(backend->linearWorkspaceBytes());
+  const std::int64_t rows = 2 * kSumBlockRows + 45, first = kSumBlockRows, in = 50, outs = 70;
+  for (const DataType type : {DataType::float32, DataType::bfloat16}) {
+    const Buffer x(type, randomValues(rows * in, 1)), gY(type, randomValues(rows * outs, 2));
+    const Values before = randomValues(outs * in, 3);
+    const Buffer once(DataType::float32, before), twice(DataType::float32, before);
+    ASSERT_TRUE(backend->linearGradWeight({rows, in, outs}, x.view(), gY.view(), once.view(), scratch.workspace()).ok());
+    ASSERT_TRUE(backend->linearGradWeight({first, in, outs}, x.view(), gY.view(), twice.view(), scratch.workspace()).ok());
+    ASSERT_TRUE(backend->linearGradWeight({rows - first, in, outs}, x.view().offset(first * in), gY.view().offset(first * outs), twice.view(), scratch.workspace()).ok());
+    EXPECT_EQ(once.values(), twice.values());
   }
 }
 

@@ -70,9 +70,8 @@ struct HeadLoss {
   template <typename T>
   void backward(const std::vector<std::vector<T>>& in, const std::vector<std::vector<T>>&,
                 const std::vector<std::vector<T>>& gOut, std::vector<std::vector<T>>& gIn) const {
-    if constexpr (std::is_same_v<T, float>) {  // the plain implementation that bfloat16 is compared with
-      if (roundsLogitGradients()) return roundedBackward(in, gOut[0][0], gIn);
-    }
+    // The plain implementation that bfloat16 is compared with: the logits' gradient is rounded before the products that read it.
+    if constexpr (std::is_same_v<T, float>) return roundedBackward(in, gOut[0][0], gIn);
     reference::headLossBackward(rows, width, vocabulary, in[0].data(), in[1].data(), targets.data(), gOut[0][0],
                                 gIn[0].data(), gIn[1].data());
   }

@@ -11,9 +11,6 @@ namespace internevo::test {
 /// take turns.
 std::unique_ptr<Backend> createTestBackend(int threads);
 
-/// With bfloat16 weights the gradient of the logits is rounded to bfloat16 before the products that read it.
-bool roundsLogitGradients();
-
 /// Products of two types, sums over rows in blocks of kSumBlockRows, and a call's data (tokens, targets, positions, first keys)
 /// checked in the call: what only a backend on the host promises. cuda/refusals_test.cpp has what a device does instead.
 bool promisesOfTheHost();

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm_bfloat16.h"
 #include "internevo/backend.h"
 
 namespace internevo::cpu {
@@ -36,10 +37,6 @@ constexpr std::int64_t attentionBackwardElements(std::int64_t keys, std::int64_t
                      2 * kAttentionTile * padded + kAttentionTile,
                  16);
 }
-
-/// Scores are kept in units of log2(e): 2^x costs less than e^x.
-constexpr float kLog2E = 1.44269504088896341f;
-constexpr float kLn2 = 0.693147180559945309f;
 
 /// Asks for the rows of the tile that begins at row `first`, of which `elements` are wanted: one head's part of a row is
 /// far from the next one's, which hardware does not foresee.
@@ -79,6 +76,11 @@ class AttentionMask {
     *high = std::min(ahead_ + query + 1 - key, columns);
     if (*low >= *high) *low = *high = 0;
   }
+  /// The same within [0, kAttentionTile] and [0, columns], where low and high never fall from a query to the next.
+  void limits(std::int64_t query, std::int64_t key, std::int64_t columns, std::int32_t* low, std::int32_t* high) const {
+    *low = static_cast<std::int32_t>(std::clamp<std::int64_t>(firstKey(query) - key, 0, kAttentionTile));
+    *high = static_cast<std::int32_t>(std::clamp<std::int64_t>(ahead_ + query + 1 - key, 0, columns));
+  }
   /// The tile's diagonal is that of the mask: key i is the last that query i sees.
   bool onDiagonal(std::int64_t firstQuery, std::int64_t key) const { return ahead_ + firstQuery == key; }
 
@@ -100,6 +102,9 @@ struct AttentionForward {
   bool merge;
 };
 void attentionForwardKernel(const AttentionBlockShape&, const AttentionForward&, int threads, Workspace);
+/// In the instruction set's own bfloat16 arithmetic, in the same workspace. False, and nothing done, where that cannot be:
+/// other types, an instruction set without, heads that its tiles do not fit.
+bool attentionForwardBfloat16(Bfloat16Product by, const AttentionBlockShape&, const AttentionForward&, int threads, Workspace);
 
 /// Gradients of a piece: overwritten in the type of q, or added to in float32.
 struct AttentionBackward {
@@ -109,5 +114,6 @@ struct AttentionBackward {
   bool add;
 };
 void attentionBackwardKernel(const AttentionBlockShape&, const AttentionBackward&, int threads, Workspace);
+bool attentionBackwardBfloat16(Bfloat16Product by, const AttentionBlockShape&, const AttentionBackward&, int threads, Workspace);
 
 }  // namespace internevo::cpu

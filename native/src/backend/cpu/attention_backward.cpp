@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "backend/cpu/attention.h"
+#include "backend/cpu/attention_rows.h"
 #include "backend/cpu/parallel.h"
 
 namespace internevo::cpu {
@@ -78,15 +79,6 @@ inline void softmaxGradient(std::int64_t low, std::int64_t high, std::int64_t co
       store(last, firstLanes(high - (end - Vec::width), load(last), none));
     }
   }
-}
-
-/// target[0, size) = source · scale, or += where `add`.
-template <typename G>
-void storeGradient(std::int64_t size, const float* source, Vec scale, bool add, G* target) {
-  forVectors(size, [&](std::int64_t i, std::int64_t count) {
-    const Vec value = loadUpTo(source + i, count) * scale;
-    storeUpTo(target + i, add ? loadUpTo(target + i, count) + value : value, count);
-  });
 }
 
 /// Queries [tile·kAttentionTile, …) of one head: adds to gK and gV, writes or adds to gQ.
@@ -180,6 +172,7 @@ void backwardAll(const AttentionBlockShape& s, const AttentionBackward& t, int t
 
 void attentionBackwardKernel(const AttentionBlockShape& s, const AttentionBackward& t, int threads,
                              Workspace workspace) {
+  if (attentionBackwardBfloat16(bfloat16Product(), s, t, threads, workspace)) return;
   if (t.q.type == DataType::float32) {
     backwardAll<float, float>(s, t, threads, workspace);
   } else if (t.gQ.type == DataType::float32) {

@@ -3,17 +3,16 @@
 #include <limits>
 
 #include "backend/cpu/attention.h"
+#include "backend/cpu/attention_rows.h"
 #include "backend/cpu/parallel.h"
 
 namespace internevo::cpu {
 
 namespace {
 
-constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 /// Queries whose scores are computed, exponentiated and used while they are in the first cache.
 constexpr std::int64_t kRowsTogether = 48;
 static_assert(kAttentionTile % kRowsTogether == 0 && kRowsTogether % kTileRows == 0 && kRowsTogether % Vec::width == 0);
-constexpr float kNothingSeen = -std::numeric_limits<float>::max();  // finite: a difference of two is a number
 
 struct ForwardScratch {
   float *packedK, *packedV, *scores, *query, *output, *largest, *total;
@@ -100,34 +99,6 @@ void softmaxPart(const AttentionMask& mask, std::int64_t firstQuery, std::int64_
   }
 }
 
-/// One row's result, alone or put together with what is in o and logSumExp.
-template <typename O>
-void storeRow(std::int64_t size, const float* output, float largest, float total, bool merge, O* o,
-              float* logSumExp) {
-  if (total == 0.f) {  // nothing was seen
-    if (merge) return;
-    for (std::int64_t i = 0; i < size; ++i) storeFloat(o + i, 0.f);
-    *logSumExp = kMinusInfinity;
-    return;
-  }
-  const float inverse = 1.f / total, own = largest * kLn2 + std::log(total);
-  if (!merge || *logSumExp == kMinusInfinity) {
-    const Vec factor = broadcast(inverse);
-    forVectors(size, [&](std::int64_t i, std::int64_t count) {
-      storeUpTo(o + i, loadUpTo(output + i, count) * factor, count);
-    });
-    *logSumExp = own;
-    return;
-  }
-  const float top = std::max(own, *logSumExp);
-  const float before = std::exp(*logSumExp - top), here = std::exp(own - top), both = before + here;
-  const Vec keep = broadcast(before / both), factor = broadcast(inverse * (here / both));
-  forVectors(size, [&](std::int64_t i, std::int64_t count) {
-    storeUpTo(o + i, fma(loadUpTo(output + i, count), factor, loadUpTo(o + i, count) * keep), count);
-  });
-  *logSumExp = top + std::log(both);
-}
-
 /// Queries [tile·kAttentionTile, …) of one head. q, o: first row of the sequence at this head.
 template <typename T, typename O>
 void forwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::int64_t tile, const T* q, bool merge,
@@ -203,6 +174,7 @@ void forwardAll(const AttentionBlockShape& s, const AttentionForward& t, int thr
 
 void attentionForwardKernel(const AttentionBlockShape& s, const AttentionForward& t, int threads,
                             Workspace workspace) {
+  if (attentionForwardBfloat16(bfloat16Product(), s, t, threads, workspace)) return;
   if (t.q.type == DataType::float32) {
     forwardAll<float, float>(s, t, threads, workspace);
   } else if (t.o.type == DataType::float32) {

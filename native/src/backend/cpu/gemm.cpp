@@ -16,6 +16,7 @@ constexpr std::int64_t kStagedRows = 720;      // rows of a narrow C that are su
 constexpr std::int64_t kPackedAElements = alignUp(kBlockRows, kTileRows) * kBlockDepth + 64;
 constexpr std::int64_t kPackedBElements = kBlockColumns * kBlockDepth + 64;
 constexpr std::int64_t kStagedElements = kStagedRows * kBlockColumns;
+static_assert(kBfloat16ProductWords <= kPackedAElements + kPackedBElements + kStagedElements);
 
 static_assert(kBlockRows % kTileRows == 0 && kStagedRows % kBlockRows == 0);
 static_assert(kBlockColumns % kTileColumns == 0);
@@ -250,15 +251,11 @@ void multiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, const float* 
 
 struct Scratch {
   float *packedA, *packedB, *staged;
-  Bfloat16Product narrow = Bfloat16Product::none;  ///< by which both operands are multiplied: they take half of the room then
 };
 
 /// Rows [0, m) of one block of columns into float32 C, which holds m × n.
 void columnBlock(const Gemm& g, std::int64_t firstRow, std::int64_t m, std::int64_t firstColumn, std::int64_t n,
                  float* c, std::int64_t cStride, bool accumulate, const Scratch& scratch) {
-  if (scratch.narrow != Bfloat16Product::none) {
-    return bfloat16ColumnBlock(scratch.narrow, g, firstRow, m, firstColumn, n, c, cStride, accumulate, kBlockRows, scratch.packedA, scratch.packedB);
-  }
   // Blocks of equal height: every one reads the whole block of B.
   const std::int64_t blocks = (m + kBlockRows - 1) / kBlockRows;
   const std::int64_t blockRows = alignUp((m + blocks - 1) / blocks, kTileRows);
@@ -316,16 +313,18 @@ std::int64_t gemmWorkspaceBytesPerThread() {
 void gemm(const Gemm& g, int threads, void* workspace) {
   const bool splitRows = g.m >= g.n;
   const bool areNarrow = g.a.type == DataType::bfloat16 && g.b.type == DataType::bfloat16;
-  const Bfloat16Product narrow = areNarrow ? bfloat16Product() : Bfloat16Product::none;
+  const Bfloat16Product product = areNarrow ? bfloat16Product() : Bfloat16Product::none;
   parallelRanges(threads, splitRows ? g.m : g.n, splitRows ? kTileRows : kTileColumns,
                  [&](std::int64_t begin, std::int64_t end, int thread) {
                    float* const base = static_cast<float*>(workspace) + thread * (gemmWorkspaceBytesPerThread() / 4);
-                   const Scratch scratch{base, base + kPackedAElements, base + kPackedAElements + kPackedBElements, narrow};
-                   const Bfloat16Tiles tiles(narrow);
-                   if (splitRows) {
-                     gemmPart(g, begin, end, 0, g.n, scratch);
+                   const std::int64_t rows[] = {splitRows ? begin : 0, splitRows ? end : g.m};
+                   const std::int64_t columns[] = {splitRows ? 0 : begin, splitRows ? g.n : end};
+                   if (product != Bfloat16Product::none) {
+                     const Bfloat16Tiles tiles(product);
+                     bfloat16Part(product, g, rows[0], rows[1], columns[0], columns[1], base);
                    } else {
-                     gemmPart(g, 0, g.m, begin, end, scratch);
+                     gemmPart(g, rows[0], rows[1], columns[0], columns[1],
+                              {base, base + kPackedAElements, base + kPackedAElements + kPackedBElements});
                    }
                  });
 }

@@ -1,7 +1,7 @@
 // The matrix product where both operands are bfloat16 and the instruction set multiplies that: tiles of 16 × 16 (AMX), or
-// vectors of pairs (AVX512-BF16). Each element of C is the sum in gemm.h's order of blocks; inside a block products are
-// added two by two in float32, and what is too small for a normal number counts as zero. It is a function of its row of A
-// and its column of B only, as there.
+// vectors of pairs (AVX512-BF16). Products are added two by two in float32, in ascending order of k, and what is too small
+// for a normal number counts as zero. Each element of C is a function of its row of A and its column of B only, and a sum
+// over k that is continued in C by another call is the same as one call's where the first's k is a multiple of 32.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,11 @@ class Bfloat16Tiles {
   bool loaded_;
 };
 
-/// Rows [firstRow, firstRow + m) and columns [firstColumn, firstColumn + n) into float32 C, which holds m × n.
-/// `packedA` has room for blockRows × kBlockDepth numbers, `packedB` for n × kBlockDepth, both rounded up to tiles; the
-/// calling thread has a Bfloat16Tiles. `by` is not none, and not more than bfloat16Product().
-void bfloat16ColumnBlock(Bfloat16Product by, const Gemm&, std::int64_t firstRow, std::int64_t m, std::int64_t firstColumn,
-                         std::int64_t n, float* c, std::int64_t cStride, bool accumulate, std::int64_t blockRows,
-                         void* packedA, void* packedB);
+/// Floats of scratch per thread.
+constexpr std::int64_t kBfloat16ProductWords = 1 << 19;
+/// Rows [rowBegin, rowEnd) and columns [columnBegin, columnEnd) of C; the calling thread has a Bfloat16Tiles. `by` is not
+/// none, and not more than bfloat16Product(). `scratch` is aligned to 64 bytes.
+void bfloat16Part(Bfloat16Product by, const Gemm&, std::int64_t rowBegin, std::int64_t rowEnd, std::int64_t columnBegin,
+                  std::int64_t columnEnd, float* scratch);
 
 }  // namespace internevo::cpu

@@ -5,6 +5,7 @@
 #include "backend/cpu/checks.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/head_gradients.h"
 #include "backend/cpu/parallel.h"
 
 namespace internevo::cpu {
@@ -18,6 +19,7 @@ std::int64_t logitsBytes(const HeadLossShape& s) {
 }
 
 /// Loss of one row; turns its logits into gradientScale · (softmax − onehot) in place when asked to.
+template <typename T>
 double lossOfRow(std::int64_t vocabulary, std::int32_t target, float gradientScale, bool wantGradient,
                  float* logits) {
   Vec largest = broadcast(-std::numeric_limits<float>::infinity());
@@ -41,13 +43,28 @@ double lossOfRow(std::int64_t vocabulary, std::int32_t target, float gradientSca
   });
   total += static_cast<double>(sumOf(partial));
   if (wantGradient) {
-    const Vec scale = broadcast(static_cast<float>(static_cast<double>(gradientScale) / total));
-    forVectors(vocabulary, [&](std::int64_t i, std::int64_t count) {
-      storeUpTo(logits + i, loadUpTo(logits + i, count) * scale, count);
-    });
-    logits[target] -= gradientScale;
+    gradientOfRow<T>(vocabulary, target, gradientScale, static_cast<float>(static_cast<double>(gradientScale) / total), logits);
   }
   return std::log(total) + static_cast<double>(top) - static_cast<double>(targetLogit);
+}
+
+/// Losses of `rows` rows and, where `wantGradient`, their gradients over their logits, each row's at the beginning of its own.
+template <typename T>
+void lossOfRows(std::int64_t rows, std::int64_t vocabulary, const std::int32_t* targets, float gradientScale,
+                bool wantGradient, int threads, float* logits, ExactSum* lossSum) {
+  parallelRanges(threads, rows, 1, [&](std::int64_t begin, std::int64_t end, int) {
+    ExactSum part;
+    for (std::int64_t row = begin; row < end; ++row) {
+      float* const rowLogits = logits + row * vocabulary;
+      if (targets[row] >= 0) {
+        part.add(lossOfRow<T>(vocabulary, targets[row], gradientScale, wantGradient, rowLogits));
+      } else if (wantGradient) {
+        zeroGradientOfRow<T>(vocabulary, rowLogits);
+      }
+    }
+#pragma omp critical(internevo_loss_sum)
+    lossSum->add(part);
+  });
 }
 
 Status check(const HeadLossShape& s, ConstView x, ConstView w, ConstView targets, ExactSum* lossSum, View gX,
@@ -93,25 +110,16 @@ Status CpuBackend::headLoss(const HeadLossShape& s, ConstView x, ConstView w, Co
     const std::int64_t rows = std::min(s.chunkRows, s.rows - first);
     const ConstView chunk = x.offset(first * width);
     gemm({rows, vocabulary, width, chunk, width, 1, w, 1, width, logitsView, vocabulary, false}, threads_, scratch);
-    parallelRanges(threads_, rows, 1, [&](std::int64_t begin, std::int64_t end, int) {
-      ExactSum part;
-      for (std::int64_t row = begin; row < end; ++row) {
-        float* const rowLogits = logits + row * vocabulary;
-        const std::int32_t target = targets.as<std::int32_t>()[first + row];
-        if (target >= 0) {
-          part.add(lossOfRow(vocabulary, target, gradientScale, wantGradient, rowLogits));
-        } else if (wantGradient) {
-          std::fill_n(rowLogits, vocabulary, 0.f);
-        }
-      }
-#pragma omp critical(internevo_loss_sum)
-      lossSum->add(part);
-    });
-    if (!wantGradient) continue;
-    // The weight's gradient first: gX may be stored over x.
-    gemm({vocabulary, width, rows, logitsView, 1, vocabulary, chunk, width, 1, gW, width, true}, threads_, scratch);
-    gemm({rows, width, vocabulary, logitsView, vocabulary, 1, w, width, 1, gX.offset(first * width), width, false},
-         threads_, scratch);
+    const std::int32_t* const own = targets.as<std::int32_t>() + first;
+    const DataType type = headGradientType(x, w);
+    if (type == DataType::bfloat16) {
+      lossOfRows<Bfloat16>(rows, vocabulary, own, gradientScale, wantGradient, threads_, logits, lossSum);
+    } else {
+      lossOfRows<float>(rows, vocabulary, own, gradientScale, wantGradient, threads_, logits, lossSum);
+    }
+    if (wantGradient) {
+      headGradients(rows, width, vocabulary, chunk, w, {logits, type}, gX.offset(first * width), gW, threads_, scratch);
+    }
   }
   return Status::success();
 }

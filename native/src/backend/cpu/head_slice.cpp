@@ -6,6 +6,7 @@
 #include "backend/cpu/checks.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/head_gradients.h"
 #include "backend/cpu/parallel.h"
 
 namespace internevo::cpu {
@@ -94,13 +95,15 @@ Status CpuBackend::headSliceBackward(const HeadSliceShape& s, int slices, int ow
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gW", gW}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, linearWorkspaceBytes()));
   if (own < 0 || own >= slices) return badArgument(kCall, "own", "is " + std::to_string(own) + "; must be a slice");
+  const DataType type = headGradientType(x, w);
+  const bool narrow = type == DataType::bfloat16;
   parallelRanges(threads_, s.rows, 1, [&](std::int64_t begin, std::int64_t end, int) {
     ExactSum part;
     for (std::int64_t row = begin; row < end; ++row) {
       float* const rowLogits = logits.as<float>() + row * s.vocabulary;
       const std::int32_t target = targets.as<std::int32_t>()[row];
       if (target < 0) {
-        std::fill_n(rowLogits, s.vocabulary, 0.f);
+        narrow ? zeroGradientOfRow<Bfloat16>(s.vocabulary, rowLogits) : zeroGradientOfRow<float>(s.vocabulary, rowLogits);
         continue;
       }
       const auto of = [&](int slice, int which) {
@@ -113,22 +116,16 @@ Status CpuBackend::headSliceBackward(const HeadSliceShape& s, int slices, int ow
         targetLogit += of(slice, 2);
       }
       part.add(std::log(total) + top - targetLogit);
-      const Vec scale = broadcast(
-          static_cast<float>(static_cast<double>(gradientScale) * std::exp(of(own, 0) - top) / total));
-      forVectors(s.vocabulary, [&](std::int64_t i, std::int64_t count) {
-        storeUpTo(rowLogits + i, loadUpTo(rowLogits + i, count) * scale, count);
-      });
-      if (const std::int64_t place = ownTarget(s, target); place >= 0) rowLogits[place] -= gradientScale;
+      const float scale = static_cast<float>(static_cast<double>(gradientScale) * std::exp(of(own, 0) - top) / total);
+      const std::int64_t place = ownTarget(s, target);
+      narrow ? gradientOfRow<Bfloat16>(s.vocabulary, place, gradientScale, scale, rowLogits)
+             : gradientOfRow<float>(s.vocabulary, place, gradientScale, scale, rowLogits);
     }
     if (lossSum == nullptr) return;
 #pragma omp critical(internevo_loss_sum)
     lossSum->add(part);
   });
-  // The weight's gradient first: gX may be stored over x.
-  gemm({s.vocabulary, s.width, s.rows, logits, 1, s.vocabulary, x, s.width, 1, gW, s.width, true}, threads_,
-       workspace.data);
-  gemm({s.rows, s.width, s.vocabulary, logits, s.vocabulary, 1, w, s.width, 1, gX, s.width, false}, threads_,
-       workspace.data);
+  headGradients(s.rows, s.width, s.vocabulary, x, w, {logits.data, type}, gX, gW, threads_, workspace.data);
   return Status::success();
 }
 

@@ -7,7 +7,12 @@
 #include <cstring>
 
 #if defined(__AVX2__) && defined(__FMA__)
+// GCC 12 takes an operand that its own intrinsics leave undefined for a mistake.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
+#pragma GCC diagnostic pop
 #endif
 
 #include "internevo/tensor.h"
