@@ -4,7 +4,7 @@
 // Each given Python is a peer with its PyTorch; every setting of it is run and its best counts, its default is reported beside it.
 // --compile: also with torch.compile, where the version has it. --memory: also the trainer's resident peak by sequence length.
 import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, realpathSync } from "node:fs";
 import { cpus } from "node:os";
 import { join } from "node:path";
 import { parseArgs, promisify } from "node:util";
@@ -53,7 +53,9 @@ interface Run {
 }
 
 const JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2";
+const BLAS = "/usr/lib/x86_64-linux-gnu/libblas.so.3"; // that of Debian's PyTorch
 if (!existsSync(JEMALLOC)) throw new Error(`${JEMALLOC} is missing, with which PyTorch is faster: install the Debian package libjemalloc2`);
+if (existsSync(BLAS) && realpathSync(BLAS).includes("/blas/")) throw new Error(`${BLAS} is the reference BLAS, with which Debian's PyTorch is up to twenty times slower in float32: install the Debian package libopenblas0-pthread`);
 
 interface Setting {
   readonly name: string;
