@@ -203,7 +203,7 @@ const Model kModels[] = {
     {"tied", {64, 4, 8, 8, 72, 61, true, 500, 1e-6, 0.07}, 16, false},
     {"oneKeyHead", {80, 1, 8, 1, 56, 130, false, 10000, 1e-5, 0.1}, 40, false},
     {"groupedDocuments", {48, 3, 4, 2, 80, 97, false, 10000, 1e-5, 0.07}, 24, true},
-    {"fewHeadsTiedDocuments", {32, 2, 2, 1, 40, 61, true, 10000, 1e-5, 0.1}, 48, true},
+    {"fewWideHeadsTiedDocuments", {64, 2, 2, 1, 40, 61, true, 10000, 1e-5, 0.07}, 48, true},
 };
 
 class LatticeTest : public ::testing::TestWithParam<Model> {};
