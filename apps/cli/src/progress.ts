@@ -75,7 +75,7 @@ export function createProgress(options: ProgressOptions): { readonly on: (event:
   }
 
   function onStep(metric: StepMetric): void {
-    const figures = `loss ${metric.loss.toFixed(4)}, ${formatSeconds(metric.stepTimeSeconds)} a step, ${Math.round(metric.tokensPerSecond)} tokens/s`;
+    const figures = `loss ${metric.loss.toFixed(4)}, ${formatSeconds(metric.stepTimeSeconds)} a step, ${Math.round(metric.tokensPerSecond)} tokens/s of all ranks`;
     if (output.isTerminal) output.status(`  ${bar(metric.step, options.steps)} ${figures}`);
     if (metric.step >= nextStepLine || metric.step === options.steps) {
       nextStepLine = metric.step + every - (metric.step % every);

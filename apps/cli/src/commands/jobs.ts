@@ -67,7 +67,7 @@ function logLine(event: JobStreamEvent): string {
       }
       case "step": {
         const metric = event.data as unknown as StepMetric;
-        return `${metric.step} loss ${metric.loss.toFixed(4)}, ${formatSeconds(metric.stepTimeSeconds)}, ${Math.round(metric.tokensPerSecond)} tokens/s`;
+        return `${metric.step} loss ${metric.loss.toFixed(4)}, ${formatSeconds(metric.stepTimeSeconds)}, ${Math.round(metric.tokensPerSecond)} tokens/s of all ranks`;
       }
       case "log":
         return `${text(event.data["level"])} ${text(event.data["source"])}: ${text(event.data["message"])}`;

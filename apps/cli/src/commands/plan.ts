@@ -27,7 +27,7 @@ export interface PlanCommandOptions {
 export async function loadProfile(nameOrPath: string | null, field: string): Promise<Profile> {
   const shipped = `a shipped profile (${SHIPPED_PROFILES.join(", ")}) or the path of a profile file`;
   if (nameOrPath === null) {
-    throw new ProblemError("profile-missing", "the job names no profile, and planning offline measures nothing", [{ field, value: null, message: "is missing", remedy: `give --profile, or cluster.profile in the job: ${shipped}` }]);
+    throw new ProblemError("profile-missing", "the job names no profile, and planning offline measures nothing", [{ field, value: null, message: "is missing", remedy: `give --profile, or cluster.profile in the job: ${shipped}; of a cluster that a running stack has measured: internevo profile list, then internevo profile show ID --json > profile.json` }]);
   }
   const found = findShippedProfile(nameOrPath);
   if (found) return found;

@@ -70,7 +70,7 @@ function show(job: JobDetail, started: StartedStack, output: Output, seconds: nu
     output.data("An error below zero: slower, or larger, than predicted. Kendall's τ compares the two orders of the plans: 1 the same, 0 unrelated.");
     output.data("Other work on this machine makes profile, trials and training differ.");
     output.data("");
-    output.data(`console       ${started.apiUrl}/ (while the stack runs: --keep-running, or \`internevo up\`)`);
+    output.data(`console       ${started.apiUrl}/jobs/${job.id}#token=${started.token} (signed in; while the stack runs: --keep-running, or \`internevo up\`)`);
   }
   output.note(`everything took ${formatSeconds(seconds)}; kept in ${started.dataDirectory}`);
 }

@@ -24,7 +24,7 @@ export function Training({ job, steps }: { job: JobDetail; steps: readonly StepM
         items={[
           { name: "Step", value: `${formatInteger(last.step)} of ${formatInteger(job.steps)}` },
           { name: "Loss", value: nats(last.loss) },
-          { name: "Throughput", value: rate(last.tokensPerSecond) },
+          { name: "Throughput", value: rate(last.tokensPerSecond), note: "of all ranks, last step" },
           { name: "Step time", value: formatSeconds(last.stepTimeSeconds) },
           { name: "Exposed communication", value: formatSeconds(last.exposedCommunicationSeconds) },
           { name: "Gradient norm", value: last.gradientNorm.toPrecision(3) },
