@@ -8,6 +8,7 @@ export const ApiConfigSchema = Type.Object({
   INTERNEVO_API_CONSOLE_DIRECTORY: Type.Optional(Type.String({ description: "the built console; default: apps/console/dist of the checkout" })),
   INTERNEVO_API_TRUST_PROXY: Type.Boolean({ default: false, description: "take the caller's address from X-Forwarded-For" }),
   INTERNEVO_API_REQUESTS_PER_MINUTE: Type.Integer({ default: 6000, minimum: 1, description: "for one token" }),
+  INTERNEVO_API_MAXIMUM_EVENT_LOOP_DELAY_MS: Type.Integer({ default: 2000, minimum: 0, description: "a process that falls further behind answers 503 until it has caught up; 0: never" }),
   INTERNEVO_CLUSTERS: Type.Optional(Type.String({ minLength: 1, description: "file that describes the hosts of clusters with launcher: ssh" })),
   INTERNEVO_API_MAXIMUM_LOCAL_RANKS: Type.Optional(Type.Integer({ minimum: 1, description: "ranks of a job with launcher: local; default: four a core, at least 8" })),
 });

@@ -39,7 +39,7 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
       version,
       consoleDirectory: config.INTERNEVO_API_CONSOLE_DIRECTORY ?? CONSOLE,
       logger: service.log,
-      limits: { requestsPerMinute: config.INTERNEVO_API_REQUESTS_PER_MINUTE },
+      limits: { requestsPerMinute: config.INTERNEVO_API_REQUESTS_PER_MINUTE, maximumEventLoopDelayMilliseconds: config.INTERNEVO_API_MAXIMUM_EVENT_LOOP_DELAY_MS },
       trustProxy: config.INTERNEVO_API_TRUST_PROXY,
     });
     service.onShutdown(() => app.close());
