@@ -17,17 +17,6 @@ static_assert(kAttentionTile % kSquare == 0 && kAttentionTile % kTileDepth == 0 
 /// Numbers of a head as the tiles hold them.
 constexpr std::int64_t paddedHead(std::int64_t headSize) { return alignUp(headSize, kTileDepth); }
 
-/// Every tile of paddedLanes × paddedDepth; zeros behind `lanes` and `depth`.
-template <Order order>
-inline void packPadded(const Bfloat16* source, std::int64_t laneStride, std::int64_t depthStride, std::int64_t lanes,
-                       std::int64_t depth, std::int64_t paddedLanes, std::int64_t paddedDepth, std::uint32_t* packed) {
-  for (std::int64_t lane = 0; lane < paddedLanes; lane += kLanes) {
-    for (std::int64_t p = 0; p < paddedDepth; p += kTileDepth, packed += kTileWords) {
-      packTile<order>(source + lane * laneStride + p * depthStride, laneStride, depthStride, lanes - lane, depth - p, packed);
-    }
-  }
-}
-
 /// 2^x for x ≤ 127, relative error below 4e-6, which is far below what is left of it in bfloat16; exactly 1 at 0, 0 at −infinity.
 inline __m512 exponential2Short(__m512 x) {
   const __m512 r = _mm512_reduce_ps(x, 0x09);  // x − floor(x)
@@ -81,6 +70,18 @@ inline void transposeFloats(const float* source, std::int64_t sourceStride, std:
 
 // ---- scratch, in words ---------------------------------------------------------------------------------------------
 
+/// Gives pieces one behind the other where there is a base, and counts their words.
+struct ScratchPieces {
+  float* base;
+  std::int64_t used = 0;
+
+  template <typename T>
+  constexpr void operator()(T*& piece, std::int64_t words) {
+    if (base != nullptr) piece = reinterpret_cast<T*>(base + used);
+    used += words;
+  }
+};
+
 /// Queries that forward computes together.
 constexpr std::int64_t kForwardQueries = kSquare;
 
@@ -92,11 +93,7 @@ struct Bfloat16ForwardScratch {
   /// Sets the pieces where `base` is given; the words that they take.
   constexpr std::int64_t place(float* base, std::int64_t keys, std::int64_t headSize) {
     const std::int64_t size = paddedHead(headSize), allKeys = attentionTiles(keys) * kAttentionTile;
-    std::int64_t used = 0;
-    const auto take = [&](auto*& piece, std::int64_t words) {
-      if (base != nullptr) piece = reinterpret_cast<std::remove_reference_t<decltype(piece)>>(base + used);
-      used += words;
-    };
+    ScratchPieces take{base};
     take(packedK, allKeys * size / 2);
     take(packedVT, allKeys * size / 2);
     take(query, kForwardQueries * size / 2);
@@ -108,7 +105,7 @@ struct Bfloat16ForwardScratch {
     take(total, kForwardQueries);
     take(limits.low, kForwardQueries);
     take(limits.high, kForwardQueries);
-    return used;
+    return take.used;
   }
 };
 
@@ -119,11 +116,7 @@ struct Bfloat16BackwardScratch {
 
   constexpr std::int64_t place(float* base, std::int64_t keys, std::int64_t headSize) {
     const std::int64_t size = paddedHead(headSize), allKeys = attentionTiles(keys) * kAttentionTile;
-    std::int64_t used = 0;
-    const auto take = [&](auto*& piece, std::int64_t words) {
-      if (base != nullptr) piece = reinterpret_cast<std::remove_reference_t<decltype(piece)>>(base + used);
-      used += words;
-    };
+    ScratchPieces take{base};
     for (std::uint32_t** piece : {&packedK, &packedV, &packedKT}) take(*piece, allKeys * size / 2);
     for (std::uint32_t** piece : {&query, &gO, &queryAcross, &gOAcross}) take(*piece, kAttentionTile * size / 2);
     for (std::uint32_t** piece : {&p, &gS, &gSPairs}) take(*piece, kAttentionTile * kAttentionTile / 2);
@@ -132,7 +125,7 @@ struct Bfloat16BackwardScratch {
     for (float** piece : {&gQ, &rows}) take(*piece, kAttentionTile * size);
     for (float** piece : {&logSumExp, &delta}) take(*piece, kAttentionTile);
     for (std::int32_t** piece : {&limits.low, &limits.high}) take(*piece, kAttentionTile);
-    return used;
+    return take.used;
   }
 };
 

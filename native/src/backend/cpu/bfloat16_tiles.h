@@ -85,15 +85,22 @@ inline void packTile(const Bfloat16* source, std::int64_t laneStride, std::int64
   for (int i = 0; i < 16; ++i) _mm512_storeu_si512(tile + 16 * i, v[i]);
 }
 
-/// Tiles along the depth lie together, those of the next lanes behind them.
+/// Every tile of paddedLanes × paddedDepth; zeros behind `lanes` and `depth`. Tiles along the depth lie together, those of the
+/// next lanes behind them.
 template <Order order>
-inline void packTiles(const Bfloat16* source, std::int64_t laneStride, std::int64_t depthStride, std::int64_t lanes,
-                      std::int64_t depth, std::uint32_t* packed) {
-  for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
-    for (std::int64_t p = 0; p < depth; p += kTileDepth, packed += kTileWords) {
+inline void packPadded(const Bfloat16* source, std::int64_t laneStride, std::int64_t depthStride, std::int64_t lanes,
+                       std::int64_t depth, std::int64_t paddedLanes, std::int64_t paddedDepth, std::uint32_t* packed) {
+  for (std::int64_t lane = 0; lane < paddedLanes; lane += kLanes) {
+    for (std::int64_t p = 0; p < paddedDepth; p += kTileDepth, packed += kTileWords) {
       packTile<order>(source + lane * laneStride + p * depthStride, laneStride, depthStride, lanes - lane, depth - p, packed);
     }
   }
+}
+/// No more tiles than lanes and depth need.
+template <Order order>
+inline void packTiles(const Bfloat16* source, std::int64_t laneStride, std::int64_t depthStride, std::int64_t lanes,
+                      std::int64_t depth, std::uint32_t* packed) {
+  packPadded<order>(source, laneStride, depthStride, lanes, depth, lanes, depth, packed);
 }
 
 // ---- products of tiles ---------------------------------------------------------------------------------------------
