@@ -29,6 +29,32 @@ describe("limits", () => {
   });
 });
 
+describe("a process that falls behind", () => {
+  it("refuses requests until it has caught up, and leaves health alone", async () => {
+    const slow = await startTestApi({ limits: { maximumEventLoopDelayMilliseconds: 100 } });
+    try {
+      const ask = () => slow.app.inject({ url: "/api/v1/whoami", headers: { authorization: slow.bearer.viewer } });
+      const until = async (status: number, meanwhile: () => void) => {
+        for (const end = performance.now() + 60_000; performance.now() < end; await new Promise((resolve) => setTimeout(resolve, 10))) {
+          meanwhile();
+          const reply = await ask();
+          if (reply.statusCode === status) return reply;
+        }
+        throw new Error(`no answer ${status} within 60 s`);
+      };
+      const refused = await until(503, () => {
+        for (const end = performance.now() + 600; performance.now() < end; );
+      });
+      expect(refused.json()).toMatchObject({ code: "unavailable", status: 503 });
+      expect(Number(refused.headers["retry-after"])).toBeGreaterThan(0);
+      expect((await slow.app.inject("/healthz")).statusCode).toBe(200);
+      await until(200, () => {});
+    } finally {
+      await slow.close();
+    }
+  });
+});
+
 describe("a body of 50 MB over a real connection", () => {
   it("is refused before it is read, with an answer that arrives", async () => {
     const url = await api.app.listen({ host: "127.0.0.1", port: 0 });

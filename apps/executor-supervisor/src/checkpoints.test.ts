@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promis
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { checkpointSteps, CountedCheckpoint, discardCheckpointsBeyond } from "./checkpoints.ts";
+import { checkpointSteps, CountedCheckpoint, discardCheckpointsBeyond, leaveNewest } from "./checkpoints.ts";
 
 let directory: string;
 beforeEach(async () => {
@@ -24,6 +24,16 @@ it("removes what lies beyond the stored steps, wholly, and nothing else", async 
   expect((await readdir(directory)).sort()).toEqual(["other", "step-10", "step-200.tmp", "step-9"]);
   expect(await discardCheckpointsBeyond(directory, 10)).toEqual([]);
   expect(await discardCheckpointsBeyond(join(directory, "absent"), 0)).toEqual([]);
+});
+
+it("leaves the newest of a run that is over, and nothing that was only to be told while it ran", async () => {
+  await writeFile(join(directory, "counted-step"), "9\n");
+  await leaveNewest(directory, 2);
+  expect((await readdir(directory)).sort()).toEqual(["other", "step-10", "step-100", "step-200.tmp"]);
+  await leaveNewest(directory, 2);
+  await leaveNewest(directory, 3);
+  expect(await checkpointSteps(directory)).toEqual([10, 100]);
+  await leaveNewest(join(directory, "absent"), 2);
 });
 
 it("tells the last checkpoint whose steps are stored, whichever is known first", async () => {

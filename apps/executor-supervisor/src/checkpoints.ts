@@ -3,6 +3,7 @@ import { join } from "node:path";
 
 const STEP = /^step-(\d{1,18})$/;
 const DISCARDED = /^discarded-/;
+const COUNTED = "counted-step";
 
 /** None when the directory is not there. */
 async function namesIn(directory: string): Promise<string[]> {
@@ -27,12 +28,26 @@ export async function checkpointSteps(directory: string): Promise<number[]> {
  */
 export async function discardCheckpointsBeyond(directory: string, lastStoredStep: number): Promise<number[]> {
   const beyond = (await checkpointSteps(directory)).filter((step) => step > lastStoredStep);
-  for (const step of beyond) await rename(join(directory, `step-${step}`), join(directory, `discarded-${step}-${process.pid}-${Date.now()}`));
-  for (const name of (await namesIn(directory)).filter((each) => DISCARDED.test(each))) await rm(join(directory, name), { recursive: true, force: true });
+  await discard(directory, beyond);
   return beyond;
 }
 
-const COUNTED = "counted-step";
+async function discard(directory: string, steps: readonly number[]): Promise<void> {
+  for (const step of steps) await rename(join(directory, `step-${step}`), join(directory, `discarded-${step}-${process.pid}-${Date.now()}`));
+  for (const name of (await namesIn(directory)).filter((each) => DISCARDED.test(each))) await rm(join(directory, name), { recursive: true, force: true });
+}
+
+/** How many checkpoints a run keeps: one more than asked when only one is, so that there is an older one to fall back to. */
+export const checkpointsToKeep = ({ keepLast }: { readonly keepLast: number }): number => Math.max(2, keepLast);
+
+/**
+ * Leaves the newest checkpoints of a run whose steps are all stored, and nothing else of it: ranks that end before their last steps are
+ * stored leave the one more that was to be gone on from until then.
+ */
+export async function leaveNewest(directory: string, keep: number): Promise<void> {
+  await discard(directory, (await checkpointSteps(directory)).slice(0, -keep));
+  await rm(join(directory, COUNTED), { force: true });
+}
 
 /**
  * Tells the trainer which of its checkpoints must not give way to newer ones: the last whose steps are all stored. A supervisor that has fallen

@@ -4,7 +4,7 @@ import { worldSize, type JobSpec, type Plan, type StepMetric } from "@internevo/
 import { launchRanks, launchTarget, trainerConfig, type Dataset, type LaunchOutcome, type Trainer } from "@internevo/launcher";
 import { WorkStoppedError } from "@internevo/service-kit";
 import { goesOn } from "@internevo/stages";
-import { CountedCheckpoint } from "./checkpoints.ts";
+import { checkpointsToKeep, CountedCheckpoint } from "./checkpoints.ts";
 import { StepRecorder } from "./step-recorder.ts";
 
 export interface AttemptLaunch {
@@ -41,11 +41,10 @@ const metricOf = (event: Extract<TrainerEvent, { event: "step" }>, attempt: numb
   at: new Date().toISOString(),
 });
 
-/** The trainer's checkpoints; one more than asked when only one is kept, so that there is an older one to fall back to. */
 function checkpointConfig(launch: AttemptLaunch) {
   const { checkpointing } = launch.spec;
   if (checkpointing === null) return null;
-  return { directory: launch.checkpointDirectory, everySteps: checkpointing.everySteps, keepLast: Math.max(2, checkpointing.keepLast), resume: "latest" as const };
+  return { directory: launch.checkpointDirectory, everySteps: checkpointing.everySteps, keepLast: checkpointsToKeep(checkpointing), resume: "latest" as const };
 }
 
 /** Names an attempt's launch: by it one that was left is found again. */

@@ -339,7 +339,8 @@ int main(int argc, char** argv) {
     const submitted = launch(DONE, { ranks: 1, slurm });
     await until("Slurm is asked in vain", 30, isAsking);
     await site.slurm.startController();
-    expect((await submitted).outcome).toMatchObject({ status: "completed" });
+    const second = (await submitted).outcome;
+    expect(second.status, JSON.stringify(second)).toBe("completed");
     expect((await site.jobs()).filter(({ id }) => !earlier.has(id))).toHaveLength(1);
   }, 900_000);
 });

@@ -48,6 +48,9 @@ export interface TokenGuesses {
 
 const tooMany = (afterSeconds: number): ProblemError => new ProblemError("rate-limited", `too many requests; try again in ${afterSeconds} s`);
 
+/** Health and metrics are asked by machines that must not be told to wait: they would take the service for dead, or lose sight of it. */
+const isForMachines = (request: FastifyRequest): boolean => request.routeOptions.config.role === undefined;
+
 /** Counts per token for those who have one, and wrong tokens per address. */
 export async function registerLimits(app: FastifyInstance, limits: Limits): Promise<TokenGuesses> {
   const minute = 60_000;
@@ -57,18 +60,16 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
     max: limits.requestsPerMinute,
     timeWindow: minute,
     keyGenerator: (request) => request.actor?.id ?? request.ip,
-    // Health and metrics are asked by machines that must not be told to wait.
-    allowList: (request) => request.routeOptions.config.role === undefined,
+    allowList: isForMachines,
     errorResponseBuilder: (_request, context) => tooMany(Math.ceil(context.ttl / 1000)),
   });
   await app.register(underPressure, {
     maxEventLoopDelay: limits.maximumEventLoopDelayMilliseconds,
-    customError: class extends ProblemError {
-      constructor() {
-        super("unavailable", "the service is under pressure; try again shortly");
-      }
-    } as never,
-    retryAfter: 2,
+    async pressureHandler(request, reply) {
+      if (isForMachines(request)) return;
+      reply.header("retry-after", 2);
+      throw new ProblemError("unavailable", "the service is under pressure; try again shortly");
+    },
   });
   const wrong = new Map<string, { count: number; until: number }>();
   return {

@@ -5,7 +5,7 @@ import { cancelSlurmLeftover, readSlurmRecord, type Dataset } from "@internevo/l
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import { checkpointDirectory, failedJob, launchDirectory, launchResource, prepareTraining, recordTimeline, searchPlans, withStageFeed, type JobFeed, type TrainingSettings } from "@internevo/stages";
 import { allSteps, appendJobEvent, changeRunPlan, ensureRun, findRun, finishAttempt, getProfile, listAttempts, listTrials, recordSteps, setAttemptResumedFrom, startAttempt, transitionJob, type Database } from "@internevo/store";
-import { checkpointSteps, discardCheckpointsBeyond } from "../checkpoints.ts";
+import { checkpointsToKeep, checkpointSteps, discardCheckpointsBeyond, leaveNewest } from "../checkpoints.ts";
 import { reportOf } from "../report.ts";
 import { failureAfter } from "../restarts.ts";
 import { attemptLabel, runAttempt } from "../run-attempt.ts";
@@ -171,6 +171,7 @@ export const train = (settings: ExecutorSettings, database: Database) => async (
     const run = await context.fenced((tx) => ensureRun(tx, job.id, chosen));
     const failure = await trainUntilDone({ settings, database, context, feed, runId: run.id, dataset });
     if (failure) return failedJob(job.id, "running", failure);
+    if (job.spec.checkpointing !== null) await leaveNewest(checkpointDirectory(settings.dataDirectory, job.id), checkpointsToKeep(job.spec.checkpointing));
     const report = reportOf({
       chosen,
       steps: await allSteps(database.db, run.id),
