@@ -30,6 +30,8 @@ export interface SlurmOptions {
   readonly nodes?: number;
   /** CPUs that each node claims to have, whatever the machine has. Default 4. */
   readonly cpusPerNode?: number;
+  /** A node that is silent for so long counts as lost. Default 60: short ones take a busy machine for a broken node. */
+  readonly nodeTimeoutSeconds?: number;
   /** More lines of slurm.conf. */
   readonly configuration?: readonly string[];
 }
@@ -55,7 +57,7 @@ export interface SlurmStand {
   stop(): Promise<void>;
 }
 
-function configurationOf(directory: string, nodes: readonly string[], cpus: number, ports: readonly number[]): string {
+function configurationOf(directory: string, nodes: readonly string[], { cpusPerNode: cpus = 4, nodeTimeoutSeconds = 60 }: SlurmOptions, ports: readonly number[]): string {
   const [controller, ...daemons] = ports;
   return [
     "ClusterName=internevo",
@@ -65,8 +67,7 @@ function configurationOf(directory: string, nodes: readonly string[], cpus: numb
     "SlurmdUser=root",
     "AuthType=auth/munge",
     "CredType=cred/munge",
-    // A credential of a job that starts again is refused until the old one has expired.
-    `AuthInfo=socket=${directory}/munge.socket,cred_expire=5`,
+    `AuthInfo=socket=${directory}/munge.socket`,
     `StateSaveLocation=${directory}/state`,
     `SlurmdSpoolDir=${directory}/spool/%n`,
     `TmpFS=${directory}/tmp/%n`,
@@ -88,7 +89,7 @@ function configurationOf(directory: string, nodes: readonly string[], cpus: numb
     "SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0,sched_min_interval=200000,bf_resolution=1",
     "ReturnToService=2",
     "SlurmctldTimeout=10",
-    "SlurmdTimeout=6",
+    `SlurmdTimeout=${nodeTimeoutSeconds}`,
     "InactiveLimit=0",
     "MinJobAge=300",
     "KillWait=5",
@@ -127,7 +128,7 @@ export async function startSlurm(options: SlurmOptions = {}): Promise<SlurmStand
     if (!ports.includes(port)) ports.push(port);
   }
   const environment = { SLURM_CONF: join(directory, "slurm.conf") };
-  writeFileSync(environment.SLURM_CONF, [configurationOf(directory, nodes, options.cpusPerNode ?? 4, ports), ...(options.configuration ?? []), ""].join("\n"));
+  writeFileSync(environment.SLURM_CONF, [configurationOf(directory, nodes, options, ports), ...(options.configuration ?? []), ""].join("\n"));
 
   const child = spawn(
     "setpriv",

@@ -7,6 +7,7 @@ import { profiler } from "../../../apps/profiler/src/index.ts";
 import { trialRunner } from "../../../apps/trial-runner/src/index.ts";
 import type { RunningService } from "@internevo/service-kit";
 import { createWorld, smallJob, type ServiceProcess, type World } from "../../../libs/stages/test/world.ts";
+import type { SlurmOptions } from "../src/stand.ts";
 import { createSite, until, type Site } from "./slurm-world.ts";
 
 /** A Slurm cluster, and the services of all stages but training, which tests start and kill by themselves. */
@@ -34,8 +35,8 @@ export const stepEvent = (least: number) => (event: JobStreamEvent): boolean => 
 export const progressOf = (words: RegExp) => (event: JobStreamEvent): boolean => event.type === "progress" && words.test(String(event.data["message"]));
 export const upTo = (steps: number): number[] => Array.from({ length: steps }, (_, index) => index + 1);
 
-export async function createJobWorld(): Promise<JobWorld> {
-  const site = await createSite();
+export async function createJobWorld(slurm: SlurmOptions = {}): Promise<JobWorld> {
+  const site = await createSite({}, slurm);
   const world = await createWorld();
   const environment = { INTERNEVO_CLUSTERS: site.clustersFile };
   const submitted: string[] = [];

@@ -14,7 +14,7 @@ const checkpointing = { everySteps: 10, keepLast: 100 };
 describe.skipIf(impossible !== undefined)("a job on a Slurm cluster that loses nodes", () => {
   let jobs: JobWorld;
   beforeAll(async () => {
-    jobs = await createJobWorld();
+    jobs = await createJobWorld({ nodeTimeoutSeconds: 6 });
   });
   afterAll(() => jobs?.close());
   afterEach(() => jobs.tidy());
