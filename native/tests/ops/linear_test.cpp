@@ -128,7 +128,7 @@ TEST(Linear, EveryProductOfBfloat16IsTheSum) {
   for (const Bfloat16Product by : {Bfloat16Product::vectors, Bfloat16Product::tiles}) {
     if (by > cpu::bfloat16Product()) continue;
     for (const bool across : {false, true}) {
-      for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{{1, 1, 1}, {16, 16, 32}, {17, 33, 31}, {33, 15, 65}, {65, 49, 256}, {130, 70, 259}, {31, 64, 513}, {1, 530, 40}, {1420, 3, 33}}) {
+      for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{{1, 1, 1}, {16, 16, 32}, {17, 33, 31}, {33, 15, 65}, {65, 49, 256}, {130, 70, 259}, {31, 64, 513}, {1, 530, 40}, {1420, 3, 33}, {90, 545, 40}, {1060, 40, 515}, {40, 545, 515}}) {
         Values a(static_cast<std::size_t>(m * k)), b(static_cast<std::size_t>(n * k));
         for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<double>(i * 7 % 9) - 4;
         for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<double>(i * 5 % 7) - 3;

@@ -148,8 +148,8 @@ inline void multiplyByVectors(const TileProduct& t) {
 
 #if defined(__AMX_TILE__) && defined(__AMX_BF16__)
 /// As multiplyByVectors. Tiles 0 to 3 sum, 4 and 5 are of A, 6 and 7 of B.
-template <int Rows, int Columns>
-inline void multiplyByTiles(const TileProduct& t) {
+template <int Rows, int Columns, typename Between>
+inline void multiplyByTiles(const TileProduct& t, Between& between) {
   constexpr bool kBoth = Rows > 1 && Columns > 1;
   const std::int64_t stride = t.cStride * static_cast<std::int64_t>(sizeof(float));
   float* const lower = t.c + kLanes * t.cStride;
@@ -167,6 +167,7 @@ inline void multiplyByTiles(const TileProduct& t) {
   }
   const std::uint32_t *a = t.a, *b = t.b;
   for (std::int64_t d = 0; d < t.depthTiles; ++d, a += kTileWords, b += kTileWords) {
+    between();
     _tile_loadd(4, a, 64);
     _tile_loadd(6, b, 64);
     _tile_dpbf16ps(0, 4, 6);
@@ -188,20 +189,26 @@ inline void multiplyByTiles(const TileProduct& t) {
 }
 #endif
 
-template <int Rows, int Columns>
-inline void multiplyTiles([[maybe_unused]] bool tiles, const TileProduct& t) {
+struct Nothing {
+  void operator()() const {}
+};
+
+/// `between` is called between the products of tiles, which leave the rest of the core time for more.
+template <int Rows, int Columns, typename Between = Nothing>
+inline void multiplyTiles([[maybe_unused]] bool tiles, const TileProduct& t, [[maybe_unused]] Between&& between = {}) {
 #if defined(__AMX_TILE__) && defined(__AMX_BF16__)
-  if (tiles) return multiplyByTiles<Rows, Columns>(t);
+  if (tiles) return multiplyByTiles<Rows, Columns>(t, between);
 #endif
   multiplyByVectors<Rows, Columns>(t);
 }
 
 /// C's rows × columns, rounded up to tiles, at most two by two: it must have room for them.
-inline void multiplySquare(bool tiles, std::int64_t rows, std::int64_t columns, const TileProduct& t) {
+template <typename Between = Nothing>
+inline void multiplySquare(bool tiles, std::int64_t rows, std::int64_t columns, const TileProduct& t, Between&& between = {}) {
   if (rows > kLanes) {
-    columns > kLanes ? multiplyTiles<2, 2>(tiles, t) : multiplyTiles<2, 1>(tiles, t);
+    columns > kLanes ? multiplyTiles<2, 2>(tiles, t, between) : multiplyTiles<2, 1>(tiles, t, between);
   } else {
-    columns > kLanes ? multiplyTiles<1, 2>(tiles, t) : multiplyTiles<1, 1>(tiles, t);
+    columns > kLanes ? multiplyTiles<1, 2>(tiles, t, between) : multiplyTiles<1, 1>(tiles, t, between);
   }
 }
 

@@ -25,57 +25,79 @@ bool hasTiles() {
 
 // ---- blocking ------------------------------------------------------------------------------------------------------
 
-// A block of C is summed as squares that lie one behind the other, and stays in the second cache with the block of B.
-constexpr std::int64_t kRowsOfC = 704;
+/// What is packed at a time: rows of A by k stay in the first cache, k by columns of B in the second.
+struct Blocking {
+  std::int64_t rowsOfA, depth;
+};
+/// All of k at once: then sums are needed for one square at a time, and A and B are packed once for all columns or rows.
+constexpr Blocking kWhole = {32, 512};
+/// Blocks of k: sums stay in the second cache too, as squares that lie one behind the other, for so many rows of C.
+constexpr Blocking kInBlocks = {64, 256};
+constexpr std::int64_t kRowsOfC = 512;
 constexpr std::int64_t kColumnsOfC = 512;
-constexpr std::int64_t kRowsOfA = 64;   // packed at a time: they and the columns of a square stay in the first cache
-constexpr std::int64_t kDepth = 256;
 constexpr std::int64_t kSquareElements = kSquare * kSquare;
-constexpr std::int64_t kPackedAWords = kRowsOfA * kDepth / 2;
-constexpr std::int64_t kPackedBWords = kColumnsOfC * kDepth / 2;
-static_assert(kRowsOfC % kRowsOfA == 0 && kRowsOfA % kSquare == 0 && kColumnsOfC % kSquare == 0 && kDepth % kTileDepth == 0);
+constexpr std::int64_t kPackedAWords = std::max(kWhole.rowsOfA * kWhole.depth, kInBlocks.rowsOfA * kInBlocks.depth) / 2;
+constexpr std::int64_t kPackedBWords = kColumnsOfC * std::max(kWhole.depth, kInBlocks.depth) / 2;
+static_assert(kRowsOfC % kInBlocks.rowsOfA == 0 && kColumnsOfC % kSquare == 0);
+static_assert(kWhole.rowsOfA % kSquare == 0 && kInBlocks.rowsOfA % kSquare == 0);
+static_assert(kWhole.depth % kTileDepth == 0 && kInBlocks.depth % kTileDepth == 0);
 static_assert(kRowsOfC * kColumnsOfC + kPackedAWords + kPackedBWords <= kBfloat16ProductWords);
 
-/// Calls step(numbers of the square row, column of C, how many) for every row of a block and every square that it crosses.
-template <typename Step>
-void forSquares(float* squares, std::int64_t m, std::int64_t n, Step step) {
-  const std::int64_t across = (n + kSquare - 1) / kSquare * kSquareElements;
-  for (std::int64_t i = 0; i < m; ++i) {
-    float* square = squares + i / kSquare * across + i % kSquare * kSquare;
-    for (std::int64_t j = 0; j < n; j += kSquare, square += kSquareElements) step(square, i, j, std::min(kSquare, n - j));
+void loadSquare(const float* c, std::int64_t cStride, std::int64_t m, std::int64_t n, float* square) {
+  const __mmask16 left = firstOf16(n), right = firstOf16(n - kLanes);
+  for (std::int64_t i = 0; i < m; ++i, c += cStride, square += kSquare) {
+    _mm512_store_ps(square, _mm512_maskz_loadu_ps(left, c));
+    _mm512_store_ps(square + kLanes, _mm512_maskz_loadu_ps(right, c + kLanes));
   }
 }
 
-void loadSquares(const float* c, std::int64_t cStride, std::int64_t m, std::int64_t n, float* squares) {
-  forSquares(squares, m, n, [&](float* square, std::int64_t i, std::int64_t j, std::int64_t count) {
-    const float* const source = c + i * cStride + j;
-    _mm512_store_ps(square, _mm512_maskz_loadu_ps(firstOf16(count), source));
-    _mm512_store_ps(square + kLanes, _mm512_maskz_loadu_ps(firstOf16(count - kLanes), source + kLanes));
-  });
+void storeSquare(const float* square, std::int64_t m, std::int64_t n, float* c, std::int64_t cStride) {
+  const __mmask16 left = firstOf16(n), right = firstOf16(n - kLanes);
+  for (std::int64_t i = 0; i < m; ++i, c += cStride, square += kSquare) {
+    _mm512_mask_storeu_ps(c, left, _mm512_load_ps(square));
+    _mm512_mask_storeu_ps(c + kLanes, right, _mm512_load_ps(square + kLanes));
+  }
 }
 
-void storeSquares(float* squares, std::int64_t m, std::int64_t n, float* c, std::int64_t cStride) {
-  forSquares(squares, m, n, [&](const float* square, std::int64_t i, std::int64_t j, std::int64_t count) {
-    float* const target = c + i * cStride + j;
-    _mm512_mask_storeu_ps(target, firstOf16(count), _mm512_load_ps(square));
-    _mm512_mask_storeu_ps(target + kLanes, firstOf16(count - kLanes), _mm512_load_ps(square + kLanes));
-  });
-}
-
-/// C (+)= the squares, rounded.
-void storeSquares(float* squares, std::int64_t m, std::int64_t n, Bfloat16* c, std::int64_t cStride, bool accumulate) {
-  forSquares(squares, m, n, [&](const float* square, std::int64_t i, std::int64_t j, std::int64_t count) {
-    Bfloat16* const target = c + i * cStride + j;
+/// C (+)= the square, rounded.
+void storeSquare(const float* square, std::int64_t m, std::int64_t n, Bfloat16* c, std::int64_t cStride, bool accumulate) {
+  const __mmask32 wanted = firstOf32(n);
+  for (std::int64_t i = 0; i < m; ++i, c += cStride, square += kSquare) {
     Vec low = load(square), high = load(square + kLanes);
-    const __mmask32 wanted = firstOf32(count);
     if (accumulate) {
-      const __m512i before = _mm512_maskz_loadu_epi16(wanted, target);
+      const __m512i before = _mm512_maskz_loadu_epi16(wanted, c);
       low = widened(_mm512_castsi512_si256(before)) + low;
       high = widened(_mm512_extracti64x4_epi64(before, 1)) + high;
     }
-    _mm512_mask_storeu_epi16(target, wanted, narrowed(low, high));
-  });
+    _mm512_mask_storeu_epi16(c, wanted, narrowed(low, high));
+  }
 }
+
+enum class For { reading, writing };
+
+/// Asks memory for what comes next, a little at a time: more would fill its queue, and the products would wait behind it.
+template <For use>
+class Ahead {
+ public:
+  Ahead(const void* first, std::int64_t rows, std::int64_t strideBytes, std::int64_t rowBytes)
+      : row_(static_cast<const char*>(first)), rows_(rows), stride_(strideBytes), bytes_(rowBytes) {}
+
+  void operator()() {
+    for (int line = 0; line < 4 && rows_ > 0; ++line) {
+      if (use == For::reading) __builtin_prefetch(row_ + at_, 0, 2);
+      else __builtin_prefetch(row_ + at_, 1, 3);
+      at_ += 64;
+      if (at_ < bytes_) continue;
+      at_ = 0;
+      row_ += stride_;
+      --rows_;
+    }
+  }
+
+ private:
+  const char* row_;
+  std::int64_t rows_, stride_, bytes_, at_ = 0;
+};
 
 }  // namespace
 
@@ -103,36 +125,59 @@ Bfloat16Tiles::~Bfloat16Tiles() {
 
 void bfloat16Part(Bfloat16Product by, const Gemm& g, std::int64_t rowBegin, std::int64_t rowEnd, std::int64_t columnBegin,
                   std::int64_t columnEnd, float* scratch) {
-  const bool tiles = by == Bfloat16Product::tiles, sumsInC = g.c.type == DataType::float32 && g.accumulate;
+  const bool tiles = by == Bfloat16Product::tiles, isFloat = g.c.type == DataType::float32, sumsInC = isFloat && g.accumulate;
+  const bool whole = g.k <= kWhole.depth;
+  const Blocking block = whole ? kWhole : kInBlocks;
+  const std::int64_t rowsOfC = whole ? rowEnd - rowBegin : kRowsOfC;
   float* const squares = scratch;
   auto* const packedA = reinterpret_cast<std::uint32_t*>(scratch + kRowsOfC * kColumnsOfC);
   std::uint32_t* const packedB = packedA + kPackedAWords;
-  for (std::int64_t i = rowBegin; i < rowEnd; i += kRowsOfC) {
-    const std::int64_t m = std::min(kRowsOfC, rowEnd - i);
+  const std::int64_t elementBytes = isFloat ? sizeof(float) : sizeof(Bfloat16);
+  const auto ofA = [&](std::int64_t i, std::int64_t p) { return g.a.as<Bfloat16>() + i * g.aRowStride + p * g.aColumnStride; };
+  const auto ofC = [&](std::int64_t i, std::int64_t j) { return static_cast<char*>(g.c.data) + (i * g.cStride + j) * elementBytes; };
+  const auto aheadOfA = [&](std::int64_t i, std::int64_t rows, std::int64_t p, std::int64_t depth) -> Ahead<For::reading> {
+    constexpr std::int64_t kBytes = sizeof(Bfloat16);
+    if (rows <= 0) return {nullptr, 0, 0, 0};
+    if (g.aColumnStride == 1) return {ofA(i, p), rows, g.aRowStride * kBytes, depth * kBytes};
+    return {ofA(i, p), depth, g.aColumnStride * kBytes, rows * kBytes};
+  };
+  for (std::int64_t i = rowBegin; i < rowEnd; i += rowsOfC) {
+    const std::int64_t iEnd = std::min(i + rowsOfC, rowEnd);
     for (std::int64_t j = columnBegin; j < columnEnd; j += kColumnsOfC) {
       const std::int64_t n = std::min(kColumnsOfC, columnEnd - j), across = (n + kSquare - 1) / kSquare;
-      if (sumsInC) loadSquares(g.c.as<float>() + i * g.cStride + j, g.cStride, m, n, squares);
-      for (std::int64_t p = 0; p < g.k; p += kDepth) {
-        const std::int64_t depth = std::min(kDepth, g.k - p), depthTiles = (depth + kTileDepth - 1) / kTileDepth;
+      for (std::int64_t p = 0; p < g.k; p += block.depth) {
+        const std::int64_t depth = std::min(block.depth, g.k - p), depthTiles = (depth + kTileDepth - 1) / kTileDepth;
         const std::int64_t lanesWords = depthTiles * kPairs;  // of one lane of A or B
-        packTiles<Order::byPair>(g.b.as<Bfloat16>() + p * g.bRowStride + j * g.bColumnStride, g.bColumnStride, g.bRowStride, n, depth, packedB);
-        for (std::int64_t first = 0; first < m; first += kRowsOfA) {
-          const std::int64_t rows = std::min(kRowsOfA, m - first);
-          packTiles<Order::byLane>(g.a.as<Bfloat16>() + (i + first) * g.aRowStride + p * g.aColumnStride, g.aRowStride, g.aColumnStride, rows, depth, packedA);
-          for (std::int64_t column = 0; column < across; ++column) {
+        const bool isFirst = p == 0, isLast = p + depth == g.k, needsC = (isFirst && sumsInC) || isLast;
+        packTiles<Order::byPair>(g.b.as<Bfloat16>() + p * g.bRowStride + j * g.bColumnStride, g.bColumnStride, g.bRowStride, n,
+                                 depth, packedB);
+        for (std::int64_t top = i; top < iEnd; top += block.rowsOfA) {
+          const std::int64_t rows = std::min(block.rowsOfA, iEnd - top), next = top + block.rowsOfA;
+          packTiles<Order::byLane>(ofA(top, p), g.aRowStride, g.aColumnStride, rows, depth, packedA);
+          auto nextA = aheadOfA(next, std::min(block.rowsOfA, iEnd - next), p, depth);
+          for (std::int64_t column = 0; column < n; column += kSquare) {
+            const std::int64_t wide = std::min(kSquare, n - column);
             for (std::int64_t row = 0; row < rows; row += kSquare) {
-              float* const square = squares + ((first + row) / kSquare * across + column) * kSquareElements;
-              multiplySquare(tiles, rows - row, n - column * kSquare,
-                             {packedA + row * lanesWords, packedB + column * kSquare * lanesWords, kLanes * lanesWords,
-                              kLanes * lanesWords, depthTiles, square, kSquare, sumsInC || p > 0});
+              const std::int64_t high = std::min(kSquare, rows - row);
+              float* const square =
+                  whole ? squares : squares + ((top - i + row) / kSquare * across + column / kSquare) * kSquareElements;
+              char* const c = ofC(top + row, j + column);
+              if (isFirst && sumsInC) loadSquare(reinterpret_cast<const float*>(c), g.cStride, high, wide, square);
+              Ahead<For::writing> nextC(c + kSquare * elementBytes, needsC && wide < n - column ? high : 0,
+                                        g.cStride * elementBytes, kSquare * elementBytes);
+              multiplySquare(tiles, high, wide,
+                             {packedA + row * lanesWords, packedB + column * lanesWords, kLanes * lanesWords,
+                              kLanes * lanesWords, depthTiles, square, kSquare, sumsInC || !isFirst},
+                             [&] { nextA(), nextC(); });
+              if (!isLast) continue;
+              if (isFloat) {
+                storeSquare(square, high, wide, reinterpret_cast<float*>(c), g.cStride);
+              } else {
+                storeSquare(square, high, wide, reinterpret_cast<Bfloat16*>(c), g.cStride, g.accumulate);
+              }
             }
           }
         }
-      }
-      if (g.c.type == DataType::float32) {
-        storeSquares(squares, m, n, g.c.as<float>() + i * g.cStride + j, g.cStride);
-      } else {
-        storeSquares(squares, m, n, g.c.as<Bfloat16>() + i * g.cStride + j, g.cStride, g.accumulate);
       }
     }
   }
