@@ -89,8 +89,8 @@ export class CountedCheckpoint {
   }
 }
 
-/** Replaces the file as a whole: half of a number would be another. */
-async function tellCounted(directory: string, step: number): Promise<void> {
+/** Replaces the file as a whole: half of a number would be another. @param step all steps up to it are stored. */
+export async function tellCounted(directory: string, step: number): Promise<void> {
   const path = join(directory, COUNTED);
   await mkdir(directory, { recursive: true });
   await writeFile(`${path}.tmp`, `${step}\n`);

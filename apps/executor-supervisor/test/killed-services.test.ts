@@ -67,11 +67,11 @@ describe("a killed service", () => {
     await trialRunner.kill();
   }, 900_000);
 
-  it("goes on from a checkpoint although its ranks had written many more before it died", async () => {
+  it.each([11, 40])("goes on from a checkpoint although its ranks had written many more before it died (frozen at step %i)", async (frozenAt) => {
     const trialRunner = await world.startProcess("trial-runner");
     let executor = await world.startProcess("executor-supervisor");
     const id = await world.submit(smallJob({ cluster: CLUSTER, steps: 600, trials: { count: 1, warmupSteps: 0, steps: 1, repeats: 0 }, checkpointing: { everySteps: 10, keepLast: 2 } }));
-    await world.untilEvent(id, (event) => event.type === "step" && (event.data["step"] as number) >= 40, 120);
+    await world.untilEvent(id, (event) => event.type === "step" && (event.data["step"] as number) >= frozenAt, 120);
     process.kill(executor.pid, "SIGSTOP");
     const stored = (await allSteps(world.database.db, (await findRun(world.database.db, id))?.id as string)).length;
     // Its ranks go on until nobody takes what they say.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "trainer/failure.h"
 
@@ -235,11 +236,19 @@ void removeLeftovers(const std::string& directory) {
 
 namespace {
 
-/// What the owner of the run has written there; 0 where it is missing or no number.
-std::int64_t countedStep(const std::string& directory) {
+/// What the owner of the run has written there; none where it is missing or no number.
+std::optional<std::int64_t> countedStep(const std::string& directory) {
   std::ifstream file(directory + "/" + kCountedName);
   std::int64_t step = 0;
-  return file >> step ? step : 0;
+  return file >> step ? std::optional(step) : std::nullopt;
+}
+
+/// What of ascending steps the owner would go on from, or could as soon as it has counted on; 0 where there is no owner.
+std::int64_t keptForTheOwner(const std::string& directory, const std::vector<std::int64_t>& steps) {
+  const std::optional<std::int64_t> counted = countedStep(directory);
+  if (!counted || steps.empty()) return 0;
+  const auto beyond = std::upper_bound(steps.begin(), steps.end(), *counted);
+  return beyond == steps.begin() ? steps.front() : *(beyond - 1);
 }
 
 }  // namespace
@@ -247,8 +256,7 @@ std::int64_t countedStep(const std::string& directory) {
 void removeOlder(const std::string& directory, std::int64_t step, std::int64_t keep) {
   std::vector<std::int64_t> steps = stepsIn(directory);
   steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
-  const auto behindCounted = std::upper_bound(steps.begin(), steps.end(), countedStep(directory));
-  const std::int64_t kept = behindCounted == steps.begin() ? 0 : *(behindCounted - 1);
+  const std::int64_t kept = keptForTheOwner(directory, steps);
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < steps.size(); ++i) {
     if (steps[i] == kept) continue;
     const std::string path = stepPath(directory, steps[i]), doomed = path + ".removed.tmp";

@@ -74,8 +74,8 @@ std::vector<std::int64_t> stepsIn(const std::string& directory);
 void removeLeftovers(const std::string& directory);
 /// A file in the directory of checkpoints, where whoever owns the run writes up to which step it has counted the steps.
 inline constexpr const char* kCountedName = "counted-step";
-/// Removes all but the `keep` newest checkpoints up to `step`, and the newest that is not beyond the counted step: an owner that
-/// has fallen behind, and then dies, goes on from there. One that a run of another history made later is kept.
+/// Removes all but the `keep` newest checkpoints up to `step`, and the newest that is not beyond the counted step, or else the oldest:
+/// an owner that has fallen behind, and then dies, goes on from there. One that a run of another history made later is kept.
 /// A checkpoint changes its name before it is removed: half of one is never found.
 void removeOlder(const std::string& directory, std::int64_t step, std::int64_t keep);
 

@@ -20,13 +20,14 @@ TEST_F(Program, KeepsTheLastCheckpointsAndNothingHalfMade) {
   EXPECT_EQ(names, (std::set<std::string>{"step-5", "step-6"}));
 }
 
-/// Whoever counts the steps may be far behind, and die: then the run goes on from the last checkpoint whose steps are counted.
+/// Whoever counts the steps may be far behind, and die: then the run goes on from the last checkpoint whose steps are counted, or from
+/// the first where the count has not come so far yet.
 TEST_F(Program, KeepsTheLastCheckpointWhoseStepsAreCounted) {
   config_.checkpoint->everySteps = 1;
   config_.checkpoint->keepLast = 2;
   fs::create_directories(config_.checkpoint->directory);
   const auto counted = [&](const std::string& text) { std::ofstream(config_.checkpoint->directory + "/counted-step") << text; };
-  for (const auto& [text, kept] : std::vector<std::pair<std::string, std::vector<std::int64_t>>>{{"3\n", {3, 5, 6}}, {"0\n", {5, 6}}, {"6\n", {5, 6}}, {"none\n", {5, 6}}}) {
+  for (const auto& [text, kept] : std::vector<std::pair<std::string, std::vector<std::int64_t>>>{{"3\n", {3, 5, 6}}, {"0\n", {1, 5, 6}}, {"6\n", {5, 6}}, {"none\n", {5, 6}}}) {
     counted(text);
     ASSERT_EQ(run().status, 0);
     EXPECT_EQ(requireAllWhole(config_.checkpoint->directory), kept) << text;

@@ -5,7 +5,7 @@ import { cancelSlurmLeftover, readSlurmRecord, type Dataset } from "@internevo/l
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import { checkpointDirectory, failedJob, launchDirectory, launchResource, prepareTraining, recordTimeline, searchPlans, withStageFeed, type JobFeed, type TrainingSettings } from "@internevo/stages";
 import { allSteps, appendJobEvent, changeRunPlan, ensureRun, findRun, finishAttempt, getProfile, listAttempts, listTrials, recordSteps, setAttemptResumedFrom, startAttempt, transitionJob, type Database } from "@internevo/store";
-import { checkpointsToKeep, checkpointSteps, discardCheckpointsBeyond, leaveNewest } from "../checkpoints.ts";
+import { checkpointsToKeep, checkpointSteps, discardCheckpointsBeyond, leaveNewest, tellCounted } from "../checkpoints.ts";
 import { reportOf } from "../report.ts";
 import { failureAfter } from "../restarts.ts";
 import { attemptLabel, runAttempt } from "../run-attempt.ts";
@@ -51,9 +51,11 @@ async function beginAttempt({ database, context, feed, runId }: Training, checkp
     feed.progress("running", "waits for Slurm to end the ranks that ran before", 0, context.job.spec.steps);
   }
   const discarded = await discardCheckpointsBeyond(checkpoints, await lastStoredStep(database, runId));
+  const fromStep = (await checkpointSteps(checkpoints)).at(-1) ?? 0;
+  // Before the ranks write their first one: until more steps are counted, they keep what this supervisor's successor could go on from.
+  if (context.job.spec.checkpointing !== null) await tellCounted(checkpoints, fromStep);
   const { number } = await context.fenced((tx) => startAttempt(tx, runId));
   if (discarded.length > 0) {
-    const fromStep = (await checkpointSteps(checkpoints)).at(-1) ?? 0;
     context.log.warn({ discarded, fromStep }, "checkpoints beyond the stored steps were discarded");
     feed.log("warn", "executor-supervisor", `attempt ${number} begins after step ${fromStep}: later checkpoints (${discarded.map((step) => `step ${step}`).join(", ")}) hold steps that nobody has counted, and are discarded`);
   }
