@@ -29,9 +29,14 @@ it.each([["ab", 2], ["twice", 2], ["cd0", 2], ["ab34", 2]])("lists what %s may b
   }
 });
 
-it.each([["ee"], ["third"], [""], ["firs"]])("says that %o names nothing", async (text) => {
+it.each([["ee"], ["third"], [""]])("says that %o names nothing", async (text) => {
   const problem = await problemOf(text);
   expect([problem.code, problem.details[0]?.field, problem.details[0]?.remedy]).toEqual(["not-found", "job", "see `internevo ps`"]);
+});
+
+it("suggests the name that is near", async () => {
+  const problem = await problemOf("frist");
+  expect([problem.code, problem.details[0]?.remedy]).toEqual(["not-found", "did you mean first? Otherwise see `internevo ps`"]);
 });
 
 it("shortens ids as far as they stay apart", () => {

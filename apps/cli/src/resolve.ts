@@ -1,5 +1,5 @@
 import { allPages, type InternEvoClient, type Page } from "@internevo/client";
-import { ProblemError } from "@internevo/domain";
+import { didYouMean, ProblemError } from "@internevo/domain";
 
 /** What people may name: by its id, by the beginning of its id, or by its name. */
 interface Named {
@@ -30,11 +30,17 @@ export async function resolveNamed<T extends Named>(what: string, text: string, 
   if (UUID.test(wanted.toLowerCase())) return wanted.toLowerCase();
   const isPrefix = /^[0-9a-f-]+$/i.test(wanted);
   const found: T[] = [];
-  if (wanted !== "") for await (const item of items) if (item.name === wanted || (isPrefix && item.id.startsWith(wanted.toLowerCase()))) found.push(item);
+  const names = new Set<string>();
+  if (wanted !== "") {
+    for await (const item of items) {
+      names.add(item.name);
+      if (item.name === wanted || (isPrefix && item.id.startsWith(wanted.toLowerCase()))) found.push(item);
+    }
+  }
   const [first, second] = found;
   if (first !== undefined && second === undefined) return first.id;
   if (first === undefined) {
-    throw new ProblemError("not-found", `there is no ${what} ${wanted}`, [{ field: what, value: text, message: `is neither an id, nor the beginning of one, nor the name of a ${what}`, remedy: `see \`${command}\`` }]);
+    throw new ProblemError("not-found", `there is no ${what} ${wanted}`, [{ field: what, value: text, message: `is neither an id, nor the beginning of one, nor the name of a ${what}`, remedy: `${didYouMean(wanted, [...names])}see \`${command}\`` }]);
   }
   const short = shortIds(found.map(({ id }) => id));
   const listed = found.slice(0, LISTED).map(({ id, name, createdAt }) => ({ field: what, message: `may be ${name} of ${createdAt.slice(0, 19).replace("T", " ")}Z`, remedy: `give ${short(id)}` }));

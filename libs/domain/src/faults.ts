@@ -1,4 +1,5 @@
 import { Test as hasFormat } from "typebox/format";
+import { nearestWord } from "./nearest.ts";
 import type { ProblemDetail } from "./problem.ts";
 import { forbiddenIn, LINE_PATTERN, printable } from "./text.ts";
 
@@ -111,6 +112,13 @@ function textFault(schema: JsonSchema, value: string): Pick<ProblemDetail, "mess
   return { message: `holds ${character}: a control character, or one that is no text`, remedy: "give one line of printable text" };
 }
 
+function unknownFieldRemedy(name: string, known: readonly string[], beside: object): string {
+  if (known.length === 0) return "remove it";
+  // What is written beside it is not what it was meant to be.
+  const near = nearestWord(name, known.filter((one) => !Object.hasOwn(beside, one)));
+  return `${near === undefined ? "remove it, or check its spelling" : `did you mean ${near}? Otherwise remove it`}; known here: ${known.join(", ")}`;
+}
+
 function* objectFaults(schema: JsonSchema, value: Readonly<Record<string, unknown>>, path: Path): Generator<ProblemDetail> {
   const properties = schema.properties ?? {};
   for (const name of schema.required ?? []) {
@@ -133,8 +141,7 @@ function* objectFaults(schema: JsonSchema, value: Readonly<Record<string, unknow
       yield* faultsOf(schema.additionalProperties, inner, at);
       continue;
     }
-    const known = Object.keys(properties);
-    yield { field: fieldOf(at), value: inner, message: "unknown field", remedy: known.length === 0 ? "remove it" : `remove it, or check its spelling; known here: ${known.join(", ")}` };
+    yield { field: fieldOf(at), value: inner, message: "unknown field", remedy: unknownFieldRemedy(name, Object.keys(properties), value) };
   }
 }
 

@@ -1,6 +1,7 @@
 export * from "./units.ts";
 export * from "./bounds.ts";
 export * from "./text.ts";
+export * from "./nearest.ts";
 export * from "./problem.ts";
 export * from "./model.ts";
 export * from "./precision.ts";

@@ -52,6 +52,10 @@ describe("resolveJob", () => {
     for (const detail of problem.details) expect(detail.remedy).not.toBe("");
   });
 
+  it("suggests the model that an unknown one is near to", () => {
+    expect(() => resolveJob(job({ model: "llama7b" }))).toThrow(expect.objectContaining({ details: [expect.objectContaining({ field: "model", remedy: expect.stringMatching(/^did you mean llama-7b\? Otherwise use one of llama-7b, /) })] }));
+  });
+
   it("names faults of the schema and of sense together, each where the fields that it needs are well-formed", () => {
     const fields = (over: Record<string, unknown>): string[] => problemOf(job(over)).details.map(({ field }) => field).sort();
     expect(fields({ steps: "many", globalBatchTokens: 5000, model: { base: "llama-7b", heads: 31 } })).toEqual(["globalBatchTokens", "model.heads", "steps"]);

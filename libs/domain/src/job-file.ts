@@ -2,6 +2,7 @@ import { Type, type Static } from "typebox";
 import { MAXIMUM_BYTES, MAXIMUM_RANKS } from "./bounds.ts";
 import { CheckpointingSchema, ClusterSchema, DataSchema, DEFAULT_TRIAL_REPEATS, JobSpecSchema, OptimizerSchema, TimelineSchema, TrialSettingsSchema, WATCHDOG_DEFAULTS, type Cluster, type Data, type JobSpec, type Optimizer, type Timeline, type Watchdog } from "./job.ts";
 import { defaultFfnHiddenSize, MODEL_DEFAULTS, ModelSchema, NAMED_MODELS, type Model } from "./model.ts";
+import { didYouMean } from "./nearest.ts";
 import { PrecisionSchema } from "./precision.ts";
 import { ProblemError, type ProblemDetail } from "./problem.ts";
 import { Line } from "./text.ts";
@@ -62,7 +63,7 @@ function baseModel(written: JobFile["model"], details: ProblemDetail[]): Model |
     field: typeof written === "string" ? "model" : "model.base",
     value: name,
     message: "no such model",
-    remedy: `use one of ${modelNames()}, or give hiddenSize, layers, heads and vocabularySize`,
+    remedy: `${didYouMean(name, Object.keys(NAMED_MODELS))}use one of ${modelNames()}, or give hiddenSize, layers, heads and vocabularySize`,
   });
   return undefined;
 }

@@ -1,7 +1,7 @@
 import { allPages, type WorkloadCreate } from "@internevo/client";
 import type { Proposal, Workload } from "@internevo/domain";
 import type { Command } from "commander";
-import { integerArgument, numberArgument } from "../arguments.ts";
+import { addList, integerArgument, numberArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { readJobFile } from "../job-input.ts";
 import { withStoredProfile } from "../profile-file.ts";
@@ -53,18 +53,15 @@ export function addReplan(program: Command, context: Context): void {
       show(await client.createWorkload(body, { signal: context.signal, ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }) }));
     });
 
-  replan
-    .command("list", { isDefault: true })
-    .description("list workloads with their next and last run")
-    .action(async () => {
-      const output = context.output();
-      const client = await context.client();
-      const workloads: Workload[] = [];
-      for await (const item of allPages((cursor) => client.listWorkloads({ signal: context.signal, ...(cursor === undefined ? {} : { cursor }) }))) workloads.push(item);
-      if (output.json) output.document(workloads);
-      else if (workloads.length === 0) output.note("no workloads; add one with: internevo replan add JOB.yaml");
-      else output.data(workloadsTable(workloads, output.colors));
-    });
+  addList(replan, "list workloads with their next and last run", async () => {
+    const output = context.output();
+    const client = await context.client();
+    const workloads: Workload[] = [];
+    for await (const item of allPages((cursor) => client.listWorkloads({ signal: context.signal, ...(cursor === undefined ? {} : { cursor }) }))) workloads.push(item);
+    if (output.json) output.document(workloads);
+    else if (workloads.length === 0) output.note("no workloads; add one with: internevo replan add JOB.yaml");
+    else output.data(workloadsTable(workloads, output.colors));
+  });
 
   replan
     .command("run")
