@@ -1,7 +1,8 @@
+import { randomUUID } from "node:crypto";
 import { shippedProfile } from "@internevo/cost-model";
 import { clusterKey, resolveJob } from "@internevo/domain";
 import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
-import { storeProfile } from "@internevo/store";
+import { storeGivenProfile, storeProfile } from "@internevo/store";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createProfileSource, profileOfName, storedProfile } from "../src/profile-source.ts";
 import { jobFile } from "./harness.ts";
@@ -31,5 +32,20 @@ describe("stored profiles", () => {
     expect(read).toEqual(first);
     expect(await storedProfile(db, "no-id")).toBeUndefined();
     await expect(profileOfName(db, "nothing", "profile")).rejects.toMatchObject({ code: "profile-missing" });
+  });
+
+  it("are named by their name or their cluster's, the newest first, and asked for where clusters share it", async () => {
+    const { db } = test.database;
+    const profile = (name: string) => ({ ...shippedProfile("a800-128"), name });
+    const store = (key: string, name: string) => storeProfile(db, { clusterKey: key, profile: profile(name), freshForSeconds: 60 });
+    await store("local:mine (a+b):1x2", "mine earlier");
+    await store("local:mine (a+b):1x2", "mine later");
+    expect((await profileOfName(db, "mine (a+b)", "profile")).name).toBe("mine later");
+    expect((await profileOfName(db, "mine earlier", "profile")).name).toBe("mine earlier");
+    await storeGivenProfile(db, profile("given:x:1x2"));
+    await expect(profileOfName(db, "x", "profile")).rejects.toMatchObject({ code: "profile-missing" });
+    const ids = [await store("local:shared:1x2", "of two"), await store("ssh:shared:2x8:cuda", "of sixteen")];
+    await expect(profileOfName(db, "shared", "profile")).rejects.toMatchObject({ code: "profile-missing", message: "shared names profiles of 2 clusters", details: ids.map((id) => ({ field: "profile", remedy: `give ${id}` })) });
+    await expect(profileOfName(db, randomUUID(), "profile")).rejects.toMatchObject({ code: "profile-missing" });
   });
 });

@@ -1,6 +1,6 @@
 import type { InternEvoClient } from "@internevo/client";
 import { findShippedProfile } from "@internevo/cost-model";
-import { loadProfile } from "./commands/plan.ts";
+import { readProfile } from "./named-profile.ts";
 
 const clusterOf = (job: unknown): Record<string, unknown> | undefined => {
   const cluster = typeof job === "object" && job !== null ? (job as Record<string, unknown>)["cluster"] : undefined;
@@ -15,6 +15,6 @@ export async function withStoredProfile(client: InternEvoClient, job: unknown, s
   const cluster = clusterOf(job);
   const profile = cluster?.["profile"];
   if (typeof profile !== "string" || findShippedProfile(profile) || !/\/|\.json$/.test(profile)) return job;
-  const { id } = await client.createProfile(await loadProfile(profile, "cluster.profile"), { signal });
+  const { id } = await client.createProfile(await readProfile(profile, "cluster.profile"), { signal });
   return { ...(job as Record<string, unknown>), cluster: { ...cluster, profile: id } };
 }

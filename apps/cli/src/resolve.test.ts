@@ -1,6 +1,6 @@
 import { ProblemError } from "@internevo/domain";
 import { expect, it } from "vitest";
-import { resolveNamed, shortIds } from "./resolve.ts";
+import { profileCalling, resolveNamed, shortIds } from "./resolve.ts";
 
 const ID = (start: string): string => `${start}${"0f8a2b1c-1111-4222-8333-444455556666".slice(start.length)}`;
 const item = (start: string, name: string) => ({ id: ID(start), name, createdAt: "2026-01-31T18:05:00.000Z" });
@@ -37,6 +37,17 @@ it.each([["ee"], ["third"], [""]])("says that %o names nothing", async (text) =>
 it("suggests the name that is near", async () => {
   const problem = await problemOf("frist");
   expect([problem.code, problem.details[0]?.remedy]).toEqual(["not-found", "did you mean first? Otherwise see `internevo ps`"]);
+});
+
+it("takes a cluster's name for its newest profile, and asks which one where clusters share it", async () => {
+  const profile = (start: string, name: string, clusterKey: string) => ({ ...item(start, name), clusterKey, freshUntil: "2026-02-01T00:00:00.000Z" });
+  async function* profiles() {
+    yield* [profile("a1", "here later", "local:here:1x2"), profile("a2", "here earlier", "local:here:1x2"), profile("a3", "there", "slurm:there:4x8:cuda"), profile("a4", "there", "local:there:1x2"), profile("a5", "given", "given:given")];
+  }
+  const called = (text: string): Promise<string> => resolveNamed("profile", text, "internevo profile list", profiles(), profileCalling);
+  expect(await Promise.all(["here", "here earlier", "given"].map(called))).toEqual([ID("a1"), ID("a2"), ID("a5")]);
+  await expect(called("there")).rejects.toMatchObject({ code: "bad-request", message: "there names 2 profiles" });
+  await expect(called("heer")).rejects.toMatchObject({ details: [{ remedy: "did you mean here? Otherwise see `internevo profile list`" }] });
 });
 
 it("shortens ids as far as they stay apart", () => {

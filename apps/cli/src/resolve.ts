@@ -1,5 +1,5 @@
-import { allPages, type InternEvoClient, type Page } from "@internevo/client";
-import { didYouMean, ProblemError } from "@internevo/domain";
+import { allPages, type InternEvoClient, type Page, type ProfileSummary } from "@internevo/client";
+import { CLUSTER_NAME_IN_KEY, didYouMean, ProblemError } from "@internevo/domain";
 
 /** What people may name: by its id, by the beginning of its id, or by its name. */
 interface Named {
@@ -23,24 +23,37 @@ export function shortIds(ids: readonly string[]): (id: string) => string {
   return (id) => id.slice(0, length);
 }
 
+/** What is called by more than its name. */
+interface Calling<T> {
+  readonly names: (item: T) => readonly string[];
+  /** Of those that a name means and that are of the same, the first is taken: lists begin with the newest. */
+  readonly sameAs: (item: T) => string;
+}
+
+const byName: Calling<Named> = { names: ({ name }) => [name], sameAs: ({ id }) => id };
+
 /** @throws ProblemError `not-found` when nothing is named so; `bad-request` when several are, listing them. */
-export async function resolveNamed<T extends Named>(what: string, text: string, command: string, items: AsyncIterable<T>): Promise<string> {
+export async function resolveNamed<T extends Named>(what: string, text: string, command: string, items: AsyncIterable<T>, { names, sameAs }: Calling<T> = byName): Promise<string> {
   const wanted = text.trim();
   // A whole id names one thing only, and whether it is there the API says.
   if (UUID.test(wanted.toLowerCase())) return wanted.toLowerCase();
   const isPrefix = /^[0-9a-f-]+$/i.test(wanted);
   const found: T[] = [];
-  const names = new Set<string>();
+  const known = new Set<string>();
+  const taken = new Set<string>();
   if (wanted !== "") {
     for await (const item of items) {
-      names.add(item.name);
-      if (item.name === wanted || (isPrefix && item.id.startsWith(wanted.toLowerCase()))) found.push(item);
+      for (const name of names(item)) known.add(name);
+      const isMeant = isPrefix && item.id.startsWith(wanted.toLowerCase());
+      if (!isMeant && (!names(item).includes(wanted) || taken.has(sameAs(item)))) continue;
+      taken.add(sameAs(item));
+      found.push(item);
     }
   }
   const [first, second] = found;
   if (first !== undefined && second === undefined) return first.id;
   if (first === undefined) {
-    throw new ProblemError("not-found", `there is no ${what} ${wanted}`, [{ field: what, value: text, message: `is neither an id, nor the beginning of one, nor the name of a ${what}`, remedy: `${didYouMean(wanted, [...names])}see \`${command}\`` }]);
+    throw new ProblemError("not-found", `there is no ${what} ${wanted}`, [{ field: what, value: text, message: `is neither an id, nor the beginning of one, nor the name of a ${what}`, remedy: `${didYouMean(wanted, [...known])}see \`${command}\`` }]);
   }
   const short = shortIds(found.map(({ id }) => id));
   const listed = found.slice(0, LISTED).map(({ id, name, createdAt }) => ({ field: what, message: `may be ${name} of ${createdAt.slice(0, 19).replace("T", " ")}Z`, remedy: `give ${short(id)}` }));
@@ -50,5 +63,9 @@ export async function resolveNamed<T extends Named>(what: string, text: string, 
 const pages = <T>(list: (cursor: { cursor?: string }) => Promise<Page<T>>): AsyncIterable<T> => allPages((cursor) => list(cursor === undefined ? {} : { cursor }));
 
 export const jobId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> => resolveNamed("job", text, "internevo ps", pages((cursor) => client.listJobs({ limit: 200, signal, ...cursor })));
-export const profileId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> => resolveNamed("profile", text, "internevo profile list", pages((cursor) => client.listProfiles({ limit: 200, signal, ...cursor })));
+const clusterName = new RegExp(CLUSTER_NAME_IN_KEY);
+/** A profile is called by its cluster's name as well, and means the newest of it then. */
+export const profileCalling: Calling<ProfileSummary> = { names: ({ name, clusterKey }) => [name, ...(clusterName.exec(clusterKey)?.slice(1) ?? [])], sameAs: ({ clusterKey }) => clusterKey };
+export const profileId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> =>
+  resolveNamed("profile", text, "internevo profile list", pages((cursor) => client.listProfiles({ limit: 200, signal, ...cursor })), profileCalling);
 export const workloadId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> => resolveNamed("workload", text, "internevo replan list", pages((cursor) => client.listWorkloads({ limit: 200, signal, ...cursor })));

@@ -1,6 +1,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import type { JobDetail, JobStreamEvent } from "@internevo/contracts";
 import { findShippedProfile } from "@internevo/cost-model";
 import { resolveJob, type Candidate, type JobState, type Measurement, type Report, type Workload } from "@internevo/domain";
@@ -187,6 +188,9 @@ describe("profile and replan", () => {
     expect(list.stdout).toContain(id.slice(0, 8));
     expect(show.stdout).toMatch(/all-gather +\d+/);
     expect(json(document)).toEqual(profile);
+    expect((await internevo("profile", "show", "here")).stdout).toContain(id);
+    const planned = json<{ profile: string }>(await internevo("plan", fileURLToPath(new URL("../../../examples/paper/7b-32k.yaml", import.meta.url)), "--top", "1", "--profile", "here", "--json"));
+    expect(planned.profile).toBe("a800-128");
 
     const added = json<Workload>(await internevo("replan", "add", join(directory, "job.yaml"), "--cron", "0 4 * * *", "--time-zone", "Europe/Berlin", "--gain-threshold", "0.1", "--json"));
     expect(added).toMatchObject({ name: "small", cron: "0 4 * * *", timeZone: "Europe/Berlin", gainThreshold: 0.1 });

@@ -23,7 +23,7 @@ export type FrameworkName = (typeof FRAMEWORK_NAMES)[number];
 const subject = {
   job: Type.Optional(Type.Unknown({ description: "a job file, as JSON; or give jobId" })),
   jobId: Type.Optional(Line(100, { description: "a job that was submitted, instead of a job file" })),
-  profile: Type.Optional(Line(500, { description: "a shipped profile's name or a stored one's id; without it the one that the job was planned with, or names, or the cluster's newest" })),
+  profile: Type.Optional(Line(500, { description: "a shipped profile's name, or a stored one's id, name or cluster; without it the one that the job was planned with, or names, or the cluster's newest" })),
 };
 export const AdviceSubjectSchema = Type.Object(subject, closed);
 export type AdviceSubject = Static<typeof AdviceSubjectSchema>;
@@ -158,7 +158,7 @@ export const ImportRequestSchema = Type.Object(
     nodes: Type.Optional(Type.Integer({ minimum: 1, maximum: 2 ** 20, description: "default: as the configuration says" })),
     gpusPerNode: Type.Optional(Type.Integer({ minimum: 1, maximum: 4096, description: "default: as the configuration says" })),
     memoryPerGpu: Type.Optional(Line(40, { description: "for example 80GB; default: the profile's" })),
-    profile: Line(500, { description: "a shipped profile's name or a stored one's id" }),
+    profile: Line(500, { description: "a shipped profile's name, or a stored one's id, name or cluster" }),
   },
   closed,
 );

@@ -112,7 +112,7 @@ export const PlanRequestSchema = Type.Object(
   {
     job: Type.Unknown({ description: "a job file, as JSON" }),
     top: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
-    profile: Type.Optional(Line(500, { description: "a shipped profile's name or a stored one's id, never a path; without it the cluster's newest stored profile" })),
+    profile: Type.Optional(Line(500, { description: "a shipped profile's name, or a stored one's id, name or cluster (then the newest of it), never a path; without it the cluster's newest stored profile" })),
   },
   { additionalProperties: false },
 );

@@ -21,7 +21,7 @@ export const ClusterSchema = Type.Object(
     launcher: Type.Enum(LAUNCHERS),
     device: Type.Optional(Type.Enum(DEVICES, { description: "what ranks compute on; cuda: a GPU each; default cpu" })),
     profile: Type.Union([Line(500), Type.Null()], {
-      description: "name of a shipped profile or id of a stored one; the command line also takes the path of a profile file and sends its content; null: the cluster is measured",
+      description: "name of a shipped profile, or id, name or cluster of a stored one; the command line also takes the path of a profile file and sends its content; null: the cluster is measured",
     }),
     minNodes: Type.Optional(Type.Integer({ minimum: 1, maximum: MAXIMUM_RANKS, description: "with launcher slurm: when nodes are lost, training is planned again for those that are left, if they are so many; without it the job then fails" })),
   },
@@ -35,6 +35,9 @@ export const usesGpus = ({ device }: Pick<Cluster, "device">): boolean => device
 /** Names the clusters that share measured profiles: equal keys, equal machines. */
 export const clusterKey = (cluster: Pick<Cluster, "name" | "nodes" | "gpusPerNode" | "launcher" | "device">): string =>
   `${cluster.launcher}:${cluster.name}:${cluster.nodes}x${cluster.gpusPerNode}${usesGpus(cluster) ? ":cuda" : ""}`;
+
+/** Finds the cluster's name in its key, as a regular expression that JavaScript and Postgres read alike. */
+export const CLUSTER_NAME_IN_KEY = String.raw`^(?:${LAUNCHERS.join("|")}):(.*):\d+x\d+(?::cuda)?$`;
 
 /** What stands for a cluster where somebody gave a profile: it is nobody's measurement, and grows neither fresh nor stale. */
 export const givenKey = (profileName: string): string => `given:${profileName}`;

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { and, desc, eq, gt, sql } from "drizzle-orm";
-import { givenKey, type Profile } from "@internevo/domain";
+import { and, desc, eq, gt, or, sql } from "drizzle-orm";
+import { CLUSTER_NAME_IN_KEY, givenKey, type Profile } from "@internevo/domain";
 import type { ProfileRecord } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
@@ -47,6 +47,15 @@ export async function getProfile(db: Queryable, id: string): Promise<ProfileReco
   if (!isUuid(id)) return undefined;
   const [row] = await db.select().from(profiles).where(eq(profiles.id, id));
   return row && recordOf(row);
+}
+
+/** Of every cluster the newest profile that a name means: its own, or the cluster's. */
+export async function profilesCalled(db: Queryable, name: string): Promise<Pick<ProfileRecord, "id" | "name" | "clusterKey">[]> {
+  return db
+    .selectDistinctOn([profiles.clusterKey], { id: profiles.id, name: profiles.name, clusterKey: profiles.clusterKey })
+    .from(profiles)
+    .where(or(eq(profiles.name, name), sql`substring(${profiles.clusterKey} from ${CLUSTER_NAME_IN_KEY}) = ${name}`))
+    .orderBy(profiles.clusterKey, desc(profiles.createdAt), desc(profiles.id));
 }
 
 /** Newest first, without the curves. */

@@ -10,15 +10,15 @@ import { integerArgument, numberArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { readJobFile } from "../job-input.ts";
+import { loadProfile, type ProfileContext } from "../named-profile.ts";
 import { choosePlan, choosePlans } from "../plan-argument.ts";
-import { loadProfile } from "./plan.ts";
 
 export const PLAN_HELP = "a plan: as tables show it, a JSON file, or its rank in the job's own search";
 
 /** A job file, and what was measured of its cluster. */
-export async function loadJob(path: string, profileName: string | undefined): Promise<{ job: JobSpec; profile: Profile }> {
+export async function loadJob(path: string, profileName: string | undefined, context: ProfileContext): Promise<{ job: JobSpec; profile: Profile }> {
   const job = resolveJob(await readJobFile(path));
-  return { job, profile: await loadProfile(profileName ?? job.cluster.profile, profileName === undefined ? "cluster.profile" : "--profile") };
+  return { job, profile: await loadProfile(profileName ?? job.cluster.profile, profileName === undefined ? "cluster.profile" : "--profile", context) };
 }
 
 /** Searches of one answer: beyond that nobody waits. */
@@ -66,7 +66,7 @@ function durationArgument(text: string): number {
   return seconds;
 }
 
-const profileOption = (): Option => new Option("--profile <name or file>", `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, or a file; default: the job's`);
+const profileOption = (): Option => new Option("--profile <name or file>", `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`);
 
 interface WhatIfOptions {
   readonly profile?: string;
@@ -106,7 +106,7 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
   assertBelongs(options, context.options().json === true);
   if (options.largestSequence === true && options.svg !== undefined) throw new ProblemError("job-invalid", "--largest-sequence is one number", [{ field: "--svg", value: options.svg, message: "has nothing to draw", remedy: "draw --axis sequence --values 4k..16m" }]);
   if (options.svg !== undefined) await assertWritable(options.svg, "--svg");
-  const { job, profile } = await loadJob(path, options.profile);
+  const { job, profile } = await loadJob(path, options.profile, context);
   const output = context.output();
   const { signal } = context;
   const show = (document: unknown, text: string, csv: readonly Readonly<Record<string, string | number>>[]): void => {
@@ -155,7 +155,7 @@ export function addAdvice(program: Command, context: Context): void {
     .argument("<plan>", PLAN_HELP)
     .addOption(profileOption())
     .action(async (path: string, text: string, options: { profile?: string }) => {
-      const { job, profile } = await loadJob(path, options.profile);
+      const { job, profile } = await loadJob(path, options.profile, context);
       const plan = await choosePlan(text, "plan", job, profile, context);
       const answer = context.computing(() => whyNot(job, profile, plan));
       const output = context.output();
@@ -170,7 +170,7 @@ export function addAdvice(program: Command, context: Context): void {
     .argument("[b]", PLAN_HELP, "2")
     .addOption(profileOption())
     .action(async (path: string, a: string, b: string, options: { profile?: string }) => {
-      const { job, profile } = await loadJob(path, options.profile);
+      const { job, profile } = await loadJob(path, options.profile, context);
       const [first, second] = (await choosePlans([{ text: a, field: "A" }, { text: b, field: "B" }], job, profile, context)) as [Plan, Plan];
       const answer = explain(job, profile, first, second);
       const output = context.output();

@@ -10,12 +10,12 @@ import { stringify } from "yaml";
 import { integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { readText, type Expected } from "../files.ts";
+import { loadProfile } from "../named-profile.ts";
 import { importText, inexpressibleText, writtenText } from "../frameworks-view.ts";
 import { findPlan, profileOf } from "./memory.ts";
-import { loadProfile } from "./plan.ts";
 
 const frameworkOption = (): Option => new Option("--framework <framework>", "whose configuration").choices(FRAMEWORKS).makeOptionMandatory();
-const profileHelp = `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, or a file`;
+const profileHelp = `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one`;
 
 const cannot = (path: string, message: string, remedy: string, cause: unknown): ProblemError => new ProblemError("bad-request", `${path} ${message}`, [{ field: "--out", value: path, message, remedy }], { cause });
 
@@ -83,7 +83,7 @@ export function addFrameworks(program: Command, context: Context): void {
     .action(async (text: string, options: { framework: Framework; plan?: string; profile?: string; out?: string }) => {
       const { spec, plan } = await findPlan(text, options, context);
       const exported = exportConfiguration(options.framework, spec, plan);
-      const predicted = predictWritten(spec, exported, await profileOf(spec, options.profile));
+      const predicted = predictWritten(spec, exported, await profileOf(spec, options.profile, context));
       const output = context.output();
       const paths = options.out === undefined ? [] : await writeNew(exported.files, options.out);
       if (output.json) output.document({ job: spec.name, asked: plan, ...exported, predicted, written: paths });
@@ -109,7 +109,7 @@ export function addFrameworks(program: Command, context: Context): void {
       const launch = launchOf(options);
       const files = await readConfiguration(options.framework, path);
       const imported = context.computing(() => importConfiguration(options.framework, files, launch));
-      const profile = await loadProfile(options.profile, "--profile");
+      const profile = await loadProfile(options.profile, "--profile", context);
       const memory = options.memory ?? profile.cluster.memoryPerGpuBytes;
       if (memory === undefined) throw new ProblemError("bad-request", "the memory of a GPU is not known", [{ field: "--memory", value: null, message: "is missing, and the profile does not say it", remedy: "give such as --memory 80GB" }]);
       const file = importedJob(imported, "imported", memory, options.profile);

@@ -14,9 +14,9 @@ import { planMemory, trainerProgram } from "../memory/plan-memory.ts";
 import { linesOf } from "../memory/regions.ts";
 import { StepClock } from "../memory/step-clock.ts";
 import { memoryTable } from "../memory/table.ts";
+import { loadProfile, type ProfileContext } from "../named-profile.ts";
 import { choosePlan } from "../plan-argument.ts";
 import { jobId } from "../resolve.ts";
-import { loadProfile } from "./plan.ts";
 
 interface MemoryOptions {
   readonly plan?: string;
@@ -31,16 +31,16 @@ const isFile = (text: string): boolean => text === "-" || /\.(ya?ml|json)$/i.tes
 /** The plan that is asked for: as tables show it, or by file, or by its rank in the search, for which a profile is needed. */
 async function planOf(spec: JobSpec, text: string, profile: string | undefined, context: Context): Promise<Plan> {
   if (looksLikePlanLabel(text)) return parsePlanLabel(text);
-  return choosePlan(text, "--plan", spec, await loadProfile(profile ?? spec.cluster.profile, profile === undefined ? "cluster.profile" : "--profile"), context);
+  return choosePlan(text, "--plan", spec, await loadProfile(profile ?? spec.cluster.profile, profile === undefined ? "cluster.profile" : "--profile", context), context);
 }
 
 /** The profile that is given, or that the job names and that can be read here; null when there is none: a submitted job's is stored where it ran. */
-export async function profileOf(spec: JobSpec, profile: string | undefined): Promise<Profile | null> {
-  if (profile !== undefined) return loadProfile(profile, "--profile");
+export async function profileOf(spec: JobSpec, profile: string | undefined, context: ProfileContext): Promise<Profile | null> {
+  if (profile !== undefined) return loadProfile(profile, "--profile", context);
   const named = spec.cluster.profile;
   if (named === null) return null;
   try {
-    return await loadProfile(named, "cluster.profile");
+    return await loadProfile(named, "cluster.profile", context);
   } catch (error) {
     if (error instanceof ProblemError && error.code === "profile-missing") return null;
     throw error; // it is here, and damaged
@@ -75,7 +75,7 @@ async function showPlannedLines(spec: JobSpec, plan: Plan, options: MemoryOption
   if (options.svg !== undefined) {
     throw new ProblemError("bad-request", `the trainer does not run precision ${spec.precision}`, [{ field: "--svg", value: options.svg, message: `has nothing to draw: nothing of precision ${spec.precision} is planned by offset`, remedy: `leave it out, or set the job's precision to ${EXECUTOR_PRECISIONS.join(" or ")}` }]);
   }
-  const lines = plannedLines(spec, plan, stageOf(plan, options.rank), await profileOf(spec, options.profile));
+  const lines = plannedLines(spec, plan, stageOf(plan, options.rank), await profileOf(spec, options.profile, context));
   const output = context.output();
   if (output.json) output.document({ job: spec.name, plan, rank: options.rank ?? null, ...lines, memoryMap: null });
   else output.data(`${output.colors.bold(spec.name)}: ${planLabel(plan)}\n${plannedLinesText(lines, { limitBytes: spec.cluster.memoryPerGpuBytes, rank: options.rank, stages: plan.pipelineParallel, colors: output.colors })}`);

@@ -6,7 +6,8 @@ import { shippedProfile } from "@internevo/cost-model";
 import { ProblemError } from "@internevo/domain";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createOutput } from "../output.ts";
-import { planCommand, showPlanning, type PlanCommandOptions } from "./plan.ts";
+import { connect } from "../context.ts";
+import { planCommand as planWith, showPlanning, type PlanCommandOptions } from "./plan.ts";
 
 const example = (name: string): string => fileURLToPath(new URL(`../../../../examples/paper/${name}`, import.meta.url));
 let directory = "";
@@ -14,6 +15,10 @@ beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "internevo-plan-"));
 });
 afterAll(async () => rm(directory, { recursive: true, force: true }));
+
+/** Where no API is given, and no local stack runs. */
+const offline = { computing: <T>(work: () => T): T => work(), client: () => connect({ options: () => ({ dataDirectory: directory }), env: {} }), signal: new AbortController().signal };
+const planCommand = (options: PlanCommandOptions) => planWith(options, offline);
 
 const file = async (name: string, content: string): Promise<string> => {
   const path = join(directory, name);

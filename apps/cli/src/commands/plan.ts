@@ -1,6 +1,5 @@
-import { existsSync } from "node:fs";
-import { findShippedProfile, parseProfile, SHIPPED_PROFILES } from "@internevo/cost-model";
-import { ProblemError, resolveJob, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
+import { SHIPPED_PROFILES } from "@internevo/cost-model";
+import { resolveJob, type JobSpec, type PlanningResult } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import type { Command } from "commander";
 import { Option } from "commander";
@@ -9,44 +8,30 @@ import type { Context } from "../context.ts";
 import { EXIT, type ExitCode } from "../exit-codes.ts";
 import { readJobFile } from "../job-input.ts";
 import type { Output } from "../output.ts";
-import { loadPlan, readJson } from "../plan-argument.ts";
+import { loadProfile, type ProfileContext } from "../named-profile.ts";
+import { loadPlan } from "../plan-argument.ts";
 import { planningText } from "../planning-view.ts";
 
 export interface PlanCommandOptions {
   /** Path of a job file, `-` for standard input. */
   readonly job: string;
   readonly top: number;
-  /** Name of a shipped profile, or path of a profile file; default: the job's. */
+  /** A shipped profile, a file, or a stored profile; default: the job's. */
   readonly profile?: string;
   readonly memoryModel?: JobSpec["memoryModel"];
   /** A plan whose rank is asked for: a JSON file, or as tables show it. */
   readonly locate?: string;
 }
 
-/** A shipped profile by name, else a profile file. @throws ProblemError `profile-missing` or `profile-invalid`. */
-export async function loadProfile(nameOrPath: string | null, field: string): Promise<Profile> {
-  const shipped = `a shipped profile (${SHIPPED_PROFILES.join(", ")}) or the path of a profile file`;
-  if (nameOrPath === null) {
-    throw new ProblemError("profile-missing", "the job names no profile, and planning offline measures nothing", [{ field, value: null, message: "is missing", remedy: `give --profile, or cluster.profile in the job: ${shipped}; of a cluster that a running stack has measured: internevo profile list, then internevo profile show ID --json > profile.json` }]);
-  }
-  const found = findShippedProfile(nameOrPath);
-  if (found) return found;
-  // In a job a name is a name; on the command line a file may have any.
-  if (!nameOrPath.includes("/") && !nameOrPath.endsWith(".json") && !(field !== "cluster.profile" && existsSync(nameOrPath))) {
-    throw new ProblemError("profile-missing", `there is no profile ${nameOrPath}`, [{ field, value: nameOrPath, message: "is neither a shipped profile nor a file", remedy: `give ${shipped}` }]);
-  }
-  return parseProfile(await readJson(nameOrPath, field, { missing: "profile-missing", invalid: "profile-invalid" }, "a profile in JSON"), `the profile ${nameOrPath}`);
-}
-
 /**
- * Plans a job from its file alone: no service is needed.
+ * Plans a job from its file alone: no service is needed, but for a profile that is stored.
  * @throws ProblemError for a job, profile or plan that cannot be read or is not valid.
  */
-export async function planCommand(options: PlanCommandOptions, { computing }: Pick<Context, "computing"> = { computing: (work) => work() }): Promise<PlanningResult> {
+export async function planCommand(options: PlanCommandOptions, context: ProfileContext & Pick<Context, "computing">): Promise<PlanningResult> {
   const job = resolveJob(await readJobFile(options.job));
-  const profile = await loadProfile(options.profile ?? job.cluster.profile, options.profile === undefined ? "cluster.profile" : "--profile");
+  const profile = await loadProfile(options.profile ?? job.cluster.profile, options.profile === undefined ? "cluster.profile" : "--profile", context);
   const locate = options.locate === undefined ? undefined : await loadPlan(options.locate, "--locate", profile);
-  return computing(() =>
+  return context.computing(() =>
     planJob(job, profile, {
       top: options.top,
       ...(options.memoryModel ? { memoryModel: options.memoryModel } : {}),
@@ -71,7 +56,7 @@ export function addPlan(program: Command, context: Context): void {
     .description("search the plans of a job, offline: no service is needed")
     .argument("<job>", "job file, YAML or JSON; - for standard input")
     .option("--top <k>", "how many of the best plans", integerArgument(1, 10_000), 10)
-    .option("--profile <name or file>", `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, or a file; default: the job's`)
+    .option("--profile <name or file>", `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`)
     .addOption(new Option("--memory-model <model>", "how memory is predicted; default: the job's").choices(["executor", "paper"]))
     .option("--locate <plan>", "a plan, as tables show it or a JSON file: say its rank, or why it is rejected")
     .action(async (job: string, options: Omit<PlanCommandOptions, "job">) => {

@@ -20,7 +20,7 @@ export function addProfile(program: Command, context: Context): void {
   profile
     .command("show")
     .description("show one profile; with --json the whole document, which `plan --profile` reads")
-    .argument("<profile>", "id of the profile, the beginning of it, or its name")
+    .argument("<profile>", "id of the profile, the beginning of it, its name, or its cluster's, of which it is the newest")
     .action(async (text: string) => {
       const output = context.output();
       const client = await context.client();

@@ -69,7 +69,7 @@ async function simulate(path: string, text: string, options: SimulateOptions, co
   if (options.over !== undefined && options.out === undefined) throw new ProblemError("job-invalid", "--over needs --out", [{ field: "--out", value: null, message: "is missing", remedy: "say where the two timelines are written" }]);
   if (options.out !== undefined) await assertWritable(options.out, "--out");
   const measured = options.over === undefined ? undefined : await readMeasured(options.over);
-  const { job, profile } = await loadJob(path, options.profile);
+  const { job, profile } = await loadJob(path, options.profile, context);
   const plan = await choosePlan(text, "plan", job, profile, context);
   const fault = planFault(plan, job);
   if (fault) throw new ProblemError("plan-invalid", `the plan ${planLabel(plan)} is none of this job`, [{ field: "plan", value: planLabel(plan), message: `${fault.reason}: ${fault.message}`, remedy: "internevo why-not says what would change that" }]);
@@ -96,7 +96,7 @@ export function addSimulate(program: Command, context: Context): void {
     .description("a step of a plan event by event: what every stage computes, waits for and hides; its timeline for Perfetto, also over a measured one. Offline")
     .argument("<job>", "job file, YAML or JSON; - for standard input")
     .argument("[plan]", PLAN_HELP, "1")
-    .option("--profile <name or file>", `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, or a file; default: the job's`)
+    .option("--profile <name or file>", `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`)
     .option("--out <file>", "write the timeline there, for https://ui.perfetto.dev")
     .option("--over <timeline>", "a timeline that a job of this plan wrote: the simulated step is laid over each of its steps")
     .action((path: string, plan: string, options: SimulateOptions) => simulate(path, plan, options, context));
