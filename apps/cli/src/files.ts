@@ -16,6 +16,8 @@ export interface Expected {
   readonly maximumBytes?: number;
   /** What to do about a file that is larger. */
   readonly smaller?: string;
+  /** Whether a file of nothing but blanks is refused for that: whoever reads it would name another reason. */
+  readonly filled?: boolean;
 }
 
 const MIB = 1 << 20;
@@ -25,7 +27,7 @@ const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code
  * The text of a file, or of standard input for `-`; of what has no end no more is read than fits.
  * @throws ProblemError of the code that is given when the file cannot be read, is too large or is no text.
  */
-export async function readText(path: string, { code, missing, field, what, maximumBytes = MIB, smaller }: Expected): Promise<string> {
+export async function readText(path: string, { code, missing, field, what, maximumBytes = MIB, smaller, filled = false }: Expected): Promise<string> {
   const refusal = (message: string, remedy: string, cause?: unknown, as = code): ProblemError => new ProblemError(as, `${path} ${message}`, [{ field, value: path, message, remedy }], { cause });
   const chunks: Buffer[] = [];
   let length = 0;
@@ -41,11 +43,14 @@ export async function readText(path: string, { code, missing, field, what, maxim
     throw refusal(message, `give the path of ${what}`, error, cause === "ENOENT" ? missing : code);
   }
   if (length > maximumBytes) throw refusal(`is larger than ${maximumBytes / MIB} MiB`, smaller ?? `give ${what}`);
+  let text: string;
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
+    text = new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
   } catch (error) {
     throw refusal("is not UTF-8", `give ${what}, as UTF-8 text`, error);
   }
+  if (filled && text.trim() === "") throw refusal("is empty", `give ${what}`);
+  return text;
 }
 
 const refuse = (path: string, field: string, message: string, remedy: string, cause?: unknown): ProblemError => new ProblemError("bad-request", `${path} ${message}`, [{ field, value: path, message, remedy }], { cause });

@@ -2,7 +2,7 @@ import { dirname, isAbsolute, resolve } from "node:path";
 import { readText, type Expected } from "./files.ts";
 import { parseJobDocument } from "./job-document.ts";
 
-const JOB_FILE: Expected = { code: "job-invalid", field: "(job file)", what: "a job file, in YAML or JSON", smaller: "give a job file; data is named in it by its path" };
+const JOB_FILE: Expected = { code: "job-invalid", field: "(job file)", what: "a job file, in YAML or JSON", filled: true, smaller: "give a job file; data is named in it by its path" };
 
 /** The services run elsewhere: what is relative here means the place of the job file. */
 function withAbsolutePaths(document: unknown, base: string): unknown {

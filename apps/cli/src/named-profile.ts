@@ -28,7 +28,7 @@ async function storedProfile(text: string, field: string, { client: connect, sig
 
 /** A profile in a file. @throws ProblemError `profile-missing` or `profile-invalid`. */
 export const readProfile = async (path: string, field: string): Promise<Profile> =>
-  parseProfile(await readJson(path, field, { missing: "profile-missing", invalid: "profile-invalid" }, "a profile in JSON"), `the profile ${path}`);
+  parseProfile(await readJson(path, field, { missing: "profile-missing", invalid: "profile-invalid" }, "a profile in JSON, as `internevo profile show NAME --json` writes it"), `the profile ${path}`);
 
 /**
  * A shipped profile by name or a file, offline; otherwise one that is stored, by its id, its name or its cluster's.

@@ -9,7 +9,7 @@ const MAXIMUM_JSON_BYTES = 1 << 26;
 
 /** @param missing the code for a file that is not there; one that is there and cannot be used is `invalid`. */
 export async function readJson(path: string, field: string, { missing, invalid }: Readonly<Record<"missing" | "invalid", ProblemCode>>, what: string): Promise<unknown> {
-  const text = await readText(path, { code: invalid, missing, field, what, maximumBytes: MAXIMUM_JSON_BYTES });
+  const text = await readText(path, { code: invalid, missing, field, what, maximumBytes: MAXIMUM_JSON_BYTES, filled: true });
   try {
     return JSON.parse(text) as unknown;
   } catch (error) {

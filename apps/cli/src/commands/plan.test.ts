@@ -91,6 +91,12 @@ describe("internevo plan", () => {
     expect((await planCommand({ job: example("7b-4k.yaml"), top: 1, profile })).profile).toBe("mine");
   });
 
+  it("says of an empty file that it is empty, and what belongs there", async () => {
+    const empty = await file("empty.json", "\n");
+    expect((await problemOf({ job: example("7b-4k.yaml"), top: 1, profile: empty })).details).toEqual([{ field: "--profile", value: empty, message: "is empty", remedy: "give a profile in JSON, as `internevo profile show NAME --json` writes it" }]);
+    expect((await problemOf({ job: empty, top: 1 })).details).toEqual([{ field: "(job file)", value: empty, message: "is empty", remedy: "give a job file, in YAML or JSON" }]);
+  });
+
   it.each([
     ["a job that is not there", async () => ({ job: join(directory, "none.yaml") }), "job-invalid", "(job file)"],
     ["broken JSON", async () => ({ job: await file("broken.json", "{") }), "job-invalid", undefined],
