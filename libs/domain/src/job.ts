@@ -86,6 +86,24 @@ export const DataSchema = Type.Union([
 ]);
 export type Data = Static<typeof DataSchema>;
 
+/** NAME of Megatron-LM's NAME.bin, NAME.idx or NAME. */
+export const megatronStem = (path: string): string => path.replace(/\.(bin|idx)$/, "");
+
+/** The files of a job's data, whether they exist or not, each with the field that names it. */
+export function dataFiles(data: Data): { readonly path: string; readonly field: string }[] {
+  const ofPath = (...paths: string[]) => paths.map((path) => ({ path, field: "data.path" }));
+  switch (data.format) {
+    case "text":
+      return data.paths.map((path, index) => ({ path, field: `data.paths.${index}` }));
+    case "tokens":
+      return ofPath(data.path);
+    case "megatron":
+      return ofPath(`${megatronStem(data.path)}.bin`, `${megatronStem(data.path)}.idx`);
+    case "internevo":
+      return ofPath(data.path, `${data.path}.meta`);
+  }
+}
+
 /** Documents of a sequence that memory is planned for; null where documents are not packed. */
 export const documentsOf = (data: Data | null): number | null => (data?.packing === "documents" ? (data.maxDocumentsPerSequence ?? DEFAULT_DOCUMENTS_PER_SEQUENCE) : null);
 

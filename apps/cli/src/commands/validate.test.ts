@@ -7,7 +7,7 @@ import { type JobSpec } from "@internevo/domain";
 import { expect, it } from "vitest";
 import { parse } from "yaml";
 import { createOutput } from "../output.ts";
-import { showJob, validateCommand } from "./validate.ts";
+import { absentHere, showJob, validateCommand } from "./validate.ts";
 
 const example = (name: string): string => fileURLToPath(new URL(`../../../../examples/${name}`, import.meta.url));
 
@@ -42,6 +42,29 @@ it("names everything that is wrong, with its remedy, and takes weights relative 
     for (const detail of (error as ProblemError).details) expect(detail.remedy).toBeTruthy();
     await writeFile(path, JSON.stringify({ ...job, initialWeights: "weights" }));
     expect((await validateCommand(path)).initialWeights).toBe(join(directory, "weights"));
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+});
+
+it("warns of data and weights that are not on this machine", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "internevo-validate-"));
+  try {
+    const path = join(directory, "job.json");
+    const job = { name: "x", model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 }, sequenceLengthTokens: 64, globalBatchTokens: 64, cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "1GiB" } };
+    const absentOf = async (data: object, more: object = {}): Promise<(string | undefined)[]> => {
+      await writeFile(path, JSON.stringify({ ...job, ...data, ...more }));
+      return absentHere(await validateCommand(path)).map((note) => note.split(":")[0]);
+    };
+    await writeFile(join(directory, "set.idx"), "x");
+    expect(await absentOf({ data: { format: "text", paths: ["job.json"] } })).toEqual([]);
+    expect(await absentOf({})).toEqual(["data is missing"]);
+    expect(await absentOf({ data: { format: "text", paths: ["job.json", "gone.txt"] } }, { initialWeights: "weights" })).toEqual([`data.paths.1 (is "${join(directory, "gone.txt")}")`, `initialWeights (is "${join(directory, "weights")}")`]);
+    expect(await absentOf({ data: { format: "megatron", path: "set" } })).toEqual([`data.path (is "${join(directory, "set.bin")}")`]);
+    expect(await absentOf({ data: { format: "internevo", path: "job.json" } })).toEqual([`data.path (is "${join(directory, "job.json.meta")}")`]);
+    const many = await absentOf({ data: { format: "text", paths: Array.from({ length: 12 }, (_, index) => `gone ${index}`) } });
+    expect([many.length, many.at(-1)]).toEqual([11, "2 more files of its data do not exist on this machine"]);
+    expect(shown(await validateCommand(path), false).stderr).toMatch(/^warning: data\.paths\.0 \(is ".*gone 0"\): does not exist on this machine\n    → give a path/m);
   } finally {
     await rm(directory, { recursive: true });
   }

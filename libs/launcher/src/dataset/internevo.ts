@@ -106,9 +106,6 @@ function parseLine(path: string, { document, byte, tokens: expected }: Line, tex
   return tokens as unknown[];
 }
 
-/** Lines, and where they begin. */
-export const internevoFiles = (path: string): readonly string[] => [path, `${path}.meta`];
-
 /** Opens InternEvo's data by the path of its .bin file. @throws ProblemError `data-invalid` */
 export async function openInternevo(path: string): Promise<TokenSource> {
   const { handle, sizeBytes } = await openData(path, "data.path");

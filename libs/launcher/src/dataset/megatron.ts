@@ -1,4 +1,4 @@
-import { ProblemError } from "@internevo/domain";
+import { megatronStem, ProblemError } from "@internevo/domain";
 import { openData, readExactly } from "./open-data.ts";
 import { countPlainTokens, TokenCounts, type PlainTokens } from "./token-counts.ts";
 import type { TokenSource } from "./token-source.ts";
@@ -113,16 +113,10 @@ async function* documentStarts(index: Index): AsyncGenerator<number> {
   }
 }
 
-/** NAME of NAME.bin, NAME.idx or NAME. */
-const stemOf = (path: string): string => path.replace(/\.(bin|idx)$/, "");
-
-/** Tokens, and their index. */
-export const megatronFiles = (path: string): readonly string[] => [`${stemOf(path)}.bin`, `${stemOf(path)}.idx`];
-
 /** Opens a data set of Megatron-LM by the path of either file, or by what they have in common. @throws ProblemError `data-invalid` */
 export async function openMegatron(path: string): Promise<TokenSource> {
-  const index = await readIndex(`${stemOf(path)}.idx`);
-  const bin = `${stemOf(path)}.bin`;
+  const index = await readIndex(`${megatronStem(path)}.idx`);
+  const bin = `${megatronStem(path)}.bin`;
   const { handle, sizeBytes } = await openData(bin, "data.path");
   await handle.close();
   const tokenCount = await checkSequences(index);

@@ -1,10 +1,10 @@
 import { createHash, randomUUID, type Hash } from "node:crypto";
 import { mkdir, open, readFile, rename, rm, stat, type FileHandle } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { documentsOf, ProblemError, validate, type Data } from "@internevo/domain";
+import { dataFiles, documentsOf, ProblemError, validate, type Data } from "@internevo/domain";
 import { Type, type Static } from "typebox";
 import { openData } from "./open-data.ts";
-import { assertKnowsDocuments, DocumentCounter, filesOf, openSource, type TokenData } from "./source.ts";
+import { assertKnowsDocuments, DocumentCounter, openSource, type TokenData } from "./source.ts";
 import { unigramEntropyNats } from "./token-counts.ts";
 import { documentsByte, encodeHeader, TOKEN_FILE, type TokenFileHeader } from "./token-file.ts";
 
@@ -208,8 +208,7 @@ export async function prepareDataset(data: Data, dataDirectory: string, { vocabu
   const directory = resolve(dataDirectory, "datasets");
   await mkdir(directory, { recursive: true });
   const packing = packingOf(data, sequenceLengthTokens);
-  const files = data.format === "text" ? data.paths.map((path, index) => ({ path, field: `data.paths.${index}` })) : filesOf(data).map((path) => ({ path, field: "data.path" }));
-  const sidecar = join(directory, `source-${await sourceKey(data, files, vocabularySize, packing)}.json`);
+  const sidecar = join(directory, `source-${await sourceKey(data, dataFiles(data), vocabularySize, packing)}.json`);
   const remembered = await known(sidecar);
   if (remembered) return remembered;
   const dataset = data.format === "text" ? await tokenize(data.paths, directory, packing) : await inspect(data, vocabularySize, packing);

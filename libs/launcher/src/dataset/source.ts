@@ -1,6 +1,6 @@
 import { ProblemError, type Data } from "@internevo/domain";
-import { internevoFiles, openInternevo } from "./internevo.ts";
-import { megatronFiles, openMegatron } from "./megatron.ts";
+import { openInternevo } from "./internevo.ts";
+import { openMegatron } from "./megatron.ts";
 import { openTokenFile } from "./token-file.ts";
 import type { TokenSource } from "./token-source.ts";
 
@@ -14,12 +14,6 @@ const OPEN: Readonly<Record<TokenData["format"], (path: string) => Promise<Token
  * @throws ProblemError `data-invalid` with file, what was found, what was expected, and the remedy.
  */
 export const openSource = (data: TokenData): Promise<TokenSource> => OPEN[data.format](data.path);
-
-/** The files of a job's data, whether they exist or not. */
-export function filesOf(data: TokenData): readonly string[] {
-  if (data.format === "tokens") return [data.path];
-  return data.format === "megatron" ? megatronFiles(data.path) : internevoFiles(data.path);
-}
 
 /** Whether where documents begin is known before tokens are read. @throws ProblemError `data-invalid` for packing without documents. */
 export function assertKnowsDocuments(data: Data, source: Pick<TokenSource, "starts">): void {
