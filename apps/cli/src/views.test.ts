@@ -1,8 +1,8 @@
 import type { Candidate, Plan, Proposal, Trial, Workload } from "@internevo/domain";
-import type { JobDetail } from "@internevo/contracts";
+import { WAITS_FOR_CLUSTER, type JobDetail, type JobSummary } from "@internevo/contracts";
 import picocolors from "picocolors";
 import { describe, expect, it } from "vitest";
-import { jobText, noProposalsText, proposalsText, trialsTable, workloadsTable } from "./views.ts";
+import { jobsTable, jobText, noProposalsText, proposalsText, trialsTable, workloadsTable } from "./views.ts";
 
 const colors = picocolors.createColors(false);
 const plan: Plan = { microBatchSize: 1, microBatches: 4, recompute: false, pipelineParallel: 1, dataParallel: 2, tensorParallel: 1, sequenceParallel: 1, parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none" };
@@ -26,6 +26,21 @@ it("puts the plan of a trial below its figures where a terminal is narrow", () =
   expect([head as string, ...narrow].filter((line) => line.length > 80)).toEqual([]);
   // What is left out is told elsewhere; the errors and the result are not.
   expect(head).toMatch(/^RANK +STEP pred\. +meas\. +place +error +(MEMORY pred\. +)?meas\. +error +RESULT$/);
+});
+
+it.each([
+  ["profiling", null, "–"],
+  ["profiling", { done: 12, total: 40 }, "point 12/40"],
+  ["profiling", { message: WAITS_FOR_CLUSTER, done: 0, total: 1 }, "waits its turn"],
+  ["planning", { stage: "profiling", done: 40, total: 40 }, "–"],
+  ["planning", { done: 3, total: 9 }, "batch 3/9"],
+  ["trialling", { done: 2, total: 10 }, "trial 2/10"],
+  ["running", { message: "starts the ranks", done: 0, total: 100 }, "step 7/100"],
+] as const)("shows in the list how far a job is: %s, %o", (state, said, shown) => {
+  const progress = said === null ? null : { stage: state, message: "", at: "2026-01-31T03:00:00.000Z", ...said };
+  const job: JobSummary = { id: "11112222", name: "a", state, reason: null, version: 1, createdAt: "2026-01-31T03:00:00.000Z", updatedAt: "2026-01-31T03:00:00.000Z", endedAt: null, model: "m", cluster: "c", steps: 100, lastStep: 7, lastLoss: null, trialsDone: 2, trialsTotal: 10, progress };
+  const [head = "", row = ""] = jobsTable([job], colors).split("\n");
+  expect(row.slice(head.indexOf("PROGRESS"), head.indexOf("LOSS")).trim()).toMatch(new RegExp(`^${shown}( |$)`));
 });
 
 it("says with which nodes and plan attempts ran, where nodes were lost", () => {

@@ -1,4 +1,4 @@
-import type { JobDetail, JobSummary, ProfileRecord } from "@internevo/contracts";
+import { isWaitingMessage, type JobDetail, type JobSummary, type ProfileRecord } from "@internevo/contracts";
 import { formatBytes, formatSeconds, isGivenKey, planLabel, usesGpus, worldSize, type Plan, type Proposal, type Report, type Trial, type Workload } from "@internevo/domain";
 import type { ProfileSummary } from "@internevo/client";
 import { shortIds } from "./resolve.ts";
@@ -18,7 +18,12 @@ function stateText(state: string, colors: Colors): string {
 }
 
 function progressOf(job: JobSummary): string {
+  const { message = "", done = null, total = null } = (job.progress?.stage === job.state && job.progress) || {};
+  if (isWaitingMessage(message)) return "waits its turn";
   switch (job.state) {
+    case "profiling":
+    case "planning":
+      return done !== null && total !== null && total > 0 ? `${job.state === "profiling" ? "point" : "batch"} ${done}/${total}` : NONE;
     case "trialling":
       return `trial ${job.trialsDone}/${job.trialsTotal}`;
     case "running":
@@ -27,8 +32,6 @@ function progressOf(job: JobSummary): string {
     case "failed":
     case "cancelled":
       return job.lastStep > 0 ? `step ${job.lastStep}/${job.steps}` : NONE;
-    case "profiling":
-    case "planning":
     case "cancelling":
       return NONE;
   }

@@ -24,6 +24,16 @@ export type Problem = Static<typeof ProblemSchema>;
 /** One page; `nextCursor` is null on the last. */
 export const PageSchema = <S extends TSchema>(item: S) => Type.Object({ items: Type.Array(item), nextCursor: nullable(Type.String()) });
 
+/** How far a stage is, in its own words. */
+export const StageProgressSchema = Type.Object({
+  stage: Type.String(),
+  message: Type.String(),
+  done: nullable(Type.Integer()),
+  total: nullable(Type.Integer()),
+  at: Type.String(),
+});
+export type StageProgress = Static<typeof StageProgressSchema>;
+
 export const JobSummarySchema = Type.Object({
   id: Type.String(),
   name: Type.String(),
@@ -40,6 +50,7 @@ export const JobSummarySchema = Type.Object({
   lastLoss: nullable(Type.Number()),
   trialsDone: Type.Integer(),
   trialsTotal: Type.Integer(),
+  progress: nullable(StageProgressSchema),
 });
 export type JobSummary = Static<typeof JobSummarySchema>;
 
@@ -52,20 +63,9 @@ export const WAITS_IN_QUEUE = "waits in Slurm's queue";
 /** Whether a stage's own words say that it waits for others, and is not at work. */
 export const isWaitingMessage = (message: string): boolean => message === WAITS_FOR_CLUSTER || message.includes(WAITS_IN_QUEUE);
 
-/** How far a stage is, in its own words. */
-export const StageProgressSchema = Type.Object({
-  stage: Type.String(),
-  message: Type.String(),
-  done: nullable(Type.Integer()),
-  total: nullable(Type.Integer()),
-  at: Type.String(),
-});
-export type StageProgress = Static<typeof StageProgressSchema>;
-
 export const JobDetailSchema = Type.Object({
   ...JobSummarySchema.properties,
   lastEventId: Type.Integer({ description: "number of the newest event that this answer knows of: `Last-Event-ID` of a stream that goes on from here; 0 without events" }),
-  progress: nullable(StageProgressSchema),
   spec: JobSpecSchema,
   traceId: Type.String(),
   transitions: Type.Array(Type.Object({ from: nullable(JobStateSchema), to: JobStateSchema, at: Type.String(), reason: nullable(Type.String()) })),

@@ -1,6 +1,6 @@
 import { and, asc, desc, eq, gt, lt, max } from "drizzle-orm";
 import { isTerminal, type JobState } from "@internevo/domain";
-import type { JobLogLine, JobStreamEvent, StageProgress } from "@internevo/contracts";
+import type { JobLogLine, JobStreamEvent } from "@internevo/contracts";
 import { isConnectionLoss, pause } from "./connection-loss.ts";
 import type { Database, Queryable } from "./database.ts";
 import { pageLimit, type Page } from "./pages.ts";
@@ -21,14 +21,6 @@ export async function lastJobEventId(db: Queryable, jobId: string): Promise<numb
 }
 
 const text = (value: unknown, otherwise: string): string => (typeof value === "string" ? value : otherwise);
-const count = (value: unknown): number | null => (typeof value === "number" ? value : null);
-
-/** What a job's stage said last of how far it is. */
-export async function lastJobProgress(db: Queryable, jobId: string): Promise<StageProgress | null> {
-  const [row] = await db.select().from(jobEvents).where(and(eq(jobEvents.jobId, jobId), eq(jobEvents.type, "progress"))).orderBy(desc(jobEvents.id)).limit(1);
-  return row ? { stage: text(row.data["stage"], ""), message: text(row.data["message"], ""), done: count(row.data["done"]), total: count(row.data["total"]), at: row.at.toISOString() } : null;
-}
-
 /** A job's log lines, newest first. @param request.before only lines before this event. */
 export async function listJobLog(db: Queryable, jobId: string, request: { readonly before?: number; readonly limit?: number } = {}): Promise<Page<JobLogLine>> {
   const limit = pageLimit(request);

@@ -1,12 +1,12 @@
 import { and, asc, desc, eq, sql } from "drizzle-orm";
 import type { JobState } from "@internevo/domain";
-import type { JobDetail, JobSummary } from "@internevo/contracts";
+import type { JobDetail, JobSummary, StageProgress } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
-import { lastJobEventId, lastJobProgress } from "./job-events.ts";
+import { lastJobEventId } from "./job-events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { getPlanning } from "./plannings.ts";
 import { findRun, listAttempts } from "./runs.ts";
-import { jobs, jobTransitions, runs, stepMetrics, trials } from "./schema/index.ts";
+import { jobEvents, jobs, jobTransitions, runs, stepMetrics, trials } from "./schema/index.ts";
 import { listTrials } from "./trials.ts";
 import { traceIdOf } from "./trace.ts";
 
@@ -15,6 +15,18 @@ const lastMetric = (column: "step" | "loss") =>
 const countTrials = (ended: boolean) => sql`(select count(*) from ${trials} t where t.job_id = ${jobs.id} ${sql.raw(ended ? "and t.state in ('succeeded', 'failed')" : "")})`;
 // One level down, as above: at the top of a selection drizzle drops the table from `jobs.id`, which would then be the trial's id.
 const trialCount = (ended: boolean) => sql<number>`coalesce(${countTrials(ended)}, 0)`.mapWith(Number);
+
+const text = (value: unknown): string => (typeof value === "string" ? value : "");
+const count = (value: unknown): number | null => (typeof value === "number" ? value : null);
+interface LastProgress {
+  readonly at: string;
+  readonly data: Readonly<Record<string, unknown>>;
+}
+/** What a job's stage said last of how far it is: one look into an index that holds nothing but such words. */
+const lastProgressEvent = sql`(select jsonb_build_object('at', e.at, 'data', e.data) from ${jobEvents} e where e.job_id = ${jobs.id} and e.type = 'progress' order by e.id desc limit 1)`;
+const lastProgress = sql<StageProgress | null>`${lastProgressEvent}`.mapWith(
+  ({ at, data }: LastProgress): StageProgress => ({ stage: text(data["stage"]), message: text(data["message"]), done: count(data["done"]), total: count(data["total"]), at: new Date(at).toISOString() }),
+);
 
 const summaryColumns = {
   id: jobs.id,
@@ -32,6 +44,7 @@ const summaryColumns = {
   lastLoss: sql<number | null>`${lastMetric("loss")}`,
   trialsDone: trialCount(true),
   trialsTotal: trialCount(false),
+  progress: lastProgress,
 };
 
 type SummaryRow = Omit<JobSummary, "createdAt" | "updatedAt" | "endedAt"> & { createdAt: Date; updatedAt: Date; endedAt: Date | null };
@@ -69,7 +82,6 @@ export async function getJobDetail(db: Queryable, jobId: string): Promise<JobDet
   return {
     ...summaryOf(summary),
     lastEventId: await lastJobEventId(db, jobId),
-    progress: await lastJobProgress(db, jobId),
     spec,
     traceId: traceIdOf(traceparent) ?? "",
     transitions: transitions.map(({ from, to, at, reason }) => ({ from, to, at: at.toISOString(), reason })),

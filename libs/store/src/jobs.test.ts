@@ -5,7 +5,7 @@ import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/te
 import { exampleCandidate, exampleMeasurement, examplePlanning, exampleSpec, exampleStep } from "./fixtures.ts";
 import { getJobDetail, listJobs } from "./job-reads.ts";
 import { listJobEvents } from "./job-events.ts";
-import { getJobState, requestCancel, submitJob, transitionJob, updateJob } from "./jobs.ts";
+import { appendJobEvents, getJobState, requestCancel, submitJob, transitionJob, updateJob } from "./jobs.ts";
 import { acquireLease, jobLease, releaseLease } from "./leases.ts";
 import { getPlanning, storePlanning } from "./plannings.ts";
 import { allSteps, changeRunPlan, ensureRun, findRun, finishAttempt, listAttempts, listStepMetrics, recordSteps, startAttempt } from "./runs.ts";
@@ -172,6 +172,11 @@ describe("read models", () => {
     expect(detail).toMatchObject({ planning, lastStep: 1, lastLoss: 5, traceId: expect.stringMatching(/^[0-9a-f]{32}$/) });
     const page = await listJobs(test.database.db, { limit: 1 });
     validate(JobSummarySchema, page.items[0], "internal", "the summary");
+    expect(page.items[0]?.progress).toBeNull();
+    await test.database.transaction(async (tx) => appendJobEvents(tx, id, [1, 2].map((done) => ({ type: "progress" as const, data: { stage: "profiling", message: "a gather", done, total: 40 } }))));
+    const progress = { stage: "profiling", message: "a gather", done: 2, total: 40, at: expect.stringMatching(/^\d{4}-.*Z$/) as string };
+    expect((await listJobs(test.database.db, { limit: 1 })).items[0]?.progress).toEqual(progress);
+    expect((await getJobDetail(test.database.db, id))?.progress).toEqual(progress);
   });
 
   it("page through all jobs once, while more arrive", async () => {

@@ -1,6 +1,6 @@
 import { JOB_STATES, type JobState } from "@internevo/domain";
 import { Button, Code, CopyButton, Group, NativeSelect, Progress, Text } from "@mantine/core";
-import type { JobSummary } from "@internevo/contracts";
+import { isWaitingMessage, type JobSummary } from "@internevo/contracts";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
 import { ButtonTo } from "../components/links.tsx";
@@ -15,12 +15,21 @@ import { JOB_STATE_WORDS } from "../text/words.ts";
 
 const route = getRouteApi("/jobs");
 
+/** What a stage counts; undefined where it has not said how far it is. */
+function countOf({ state, progress, trialsDone, trialsTotal, lastStep, steps }: JobSummary): readonly [done: number, total: number, unit: string] | undefined {
+  if (state === "trialling") return [trialsDone, trialsTotal, "trials"];
+  if (state !== "profiling" && state !== "planning") return [lastStep, steps, "steps"];
+  const { done = null, total = null } = (progress?.stage === state && progress) || {};
+  return done === null || total === null || total === 0 ? undefined : [done, total, state === "profiling" ? "points" : "batches of plans"];
+}
+
 /** How far a job is, in the unit of its stage. */
 function Advance({ job }: { job: JobSummary }) {
-  if (job.state === "profiling" || job.state === "planning") return <Text size="sm" c="dimmed">{JOB_STATE_WORDS[job.state].toLowerCase()}</Text>;
-  const trials = job.state === "trialling";
-  const [done, total, unit] = trials ? [job.trialsDone, job.trialsTotal, "trials"] : [job.lastStep, job.steps, "steps"];
   if (!isActive(job.state) && job.lastStep === 0) return <span className="nothing">–</span>;
+  if (job.progress?.stage === job.state && isWaitingMessage(job.progress.message)) return <Text size="sm" className="text-warning" title={job.progress.message}>waits its turn</Text>;
+  const counted = countOf(job);
+  if (counted === undefined) return <Text size="sm" c="dimmed">{JOB_STATE_WORDS[job.state].toLowerCase()}</Text>;
+  const [done, total, unit] = counted;
   return (
     <div className="advance">
       <span className="figures">{formatInteger(done)} / {formatInteger(total)} {unit}</span>

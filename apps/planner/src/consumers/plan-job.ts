@@ -1,5 +1,5 @@
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import { failedJob, noFeasiblePlan, noRunnablePlan, searchPlans } from "@internevo/stages";
+import { failedJob, noFeasiblePlan, noRunnablePlan, searchPlans, stageFeed } from "@internevo/stages";
 import { createTrials, getProfile, storePlanning, transitionJob, updateJob, type Database } from "@internevo/store";
 
 export interface PlannerSettings {
@@ -12,7 +12,10 @@ export const planJobConsumer = (settings: PlannerSettings, database: Database) =
   const stored = job.profileId === null ? undefined : await getProfile(database.db, job.profileId);
   if (!stored) return failedJob(job.id, "planning", { code: "profile-missing", message: `the profile ${job.profileId ?? ""} of the job is not stored any more`, remedy: "submit the job again" });
   const { spec } = job;
-  const result = await searchPlans(spec, stored.profile, { top: Math.max(10, spec.trials.count), threadsPerRank: settings.threadsPerRank }, signal);
+  const feed = stageFeed(context);
+  const onProgress = (done: number, total: number): void => feed.progress("planning", "searches the plans, batch by batch", done, total);
+  const options = { top: Math.max(10, spec.trials.count), threadsPerRank: settings.threadsPerRank };
+  const result = await searchPlans(spec, stored.profile, options, signal, onProgress).finally(() => feed.close());
   const { counts, candidates, runnableCandidates } = result;
   log.info({ counts, best: candidates[0]?.predicted.stepTimeSeconds }, "the plans were searched");
   const failure = counts.feasible === 0 ? noFeasiblePlan(spec, result) : runnableCandidates.length === 0 ? noRunnablePlan(result) : spec.data === null ? { code: "data-invalid" as const, message: "the job was planned; it names no data to train on", remedy: "add data to the job, or ask for plans only" } : undefined;
