@@ -6,6 +6,7 @@ import type { Page } from "playwright-core";
 import { parse } from "yaml";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatBytes, formatInteger, formatSeconds, formatSigned } from "../src/text/format.ts";
+import { firstValues } from "../src/text/axis-values.ts";
 import { builtFiles, missingStyles } from "./delivery.ts";
 import { readability } from "./readability.ts";
 import { seeder } from "./seed.ts";
@@ -132,6 +133,7 @@ describe("questions about plans", () => {
     await page.getByRole("heading", { name: "What if" }).waitFor();
     expect(await page.getByLabel("Job", { exact: true }).inputValue()).toBe(job.id);
     const values = page.getByLabel("Values");
+    await until(() => values.inputValue()).toBe(firstValues("sequence", { ...job.spec, nodes: 1, memoryPerGpuBytes: undefined }));
     await values.fill("128, none");
     await page.getByRole("button", { name: "Ask" }).click();
     await page.getByText("“none” is no value here").waitFor();

@@ -1,25 +1,27 @@
 import type { InternEvoClient } from "@internevo/client";
+import type { JobDetail } from "@internevo/contracts";
 import { parseBytes } from "@internevo/domain";
 import { Button, Group, NativeSelect, SegmentedControl, Text, TextInput } from "@mantine/core";
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { useState, type FormEvent } from "react";
+import { useMemo, useState, type FormEvent } from "react";
 import { InsertExample, JobField, Refusal, useJobText } from "../components/job-editor.tsx";
 import { Page } from "../components/page.tsx";
 import { Loading } from "../components/states.tsx";
-import { ASKED_FIRST, faultOf, QuestionFields, type Asked } from "../components/what-if/question-fields.tsx";
+import { ASKED_FIRST, faultOf, QuestionFields, type Asked, type Filled } from "../components/what-if/question-fields.tsx";
 import { QUESTIONS, type Outcome, type QuestionKind } from "../components/what-if/questions.ts";
 import { WhatIfResult } from "../components/what-if/results.tsx";
 import type { Subject } from "../data/advice.ts";
-import { useJobs } from "../data/queries.ts";
+import { jobKey, useJobs } from "../data/queries.ts";
 import { useSession } from "../session/session.tsx";
-import { axisValues } from "../text/axis-values.ts";
+import { axisValues, firstValues, type JobSizes } from "../text/axis-values.ts";
+import { readJobDocument } from "../text/job-document.ts";
 
 const route = getRouteApi("/what-if");
 
 const DAY_SECONDS = 86_400;
 
-async function ask(client: InternEvoClient, subject: Subject, kind: QuestionKind, asked: Asked): Promise<Outcome> {
+async function ask(client: InternEvoClient, subject: Subject, kind: QuestionKind, asked: Filled): Promise<Outcome> {
   const values = (axis: Asked["axis"], text: string): number[] => {
     const read = axisValues(axis, text);
     return "values" in read ? read.values : [];
@@ -40,11 +42,20 @@ async function ask(client: InternEvoClient, subject: Subject, kind: QuestionKind
   }
 }
 
-/** Memory of a GPU as a job file has it; undefined where it says nothing that can be read. */
-function writtenLimit(job: unknown): number | undefined {
-  const memory = (job as { cluster?: { memoryPerGpu?: unknown } } | undefined)?.cluster?.memoryPerGpu;
-  return typeof memory === "string" || typeof memory === "number" ? parseBytes(memory) : undefined;
+/** Sizes as a job file has them; undefined where it says nothing that can be read. */
+function writtenSizes(job: unknown): JobSizes {
+  const { sequenceLengthTokens, globalBatchTokens, cluster } = (job ?? {}) as { sequenceLengthTokens?: unknown; globalBatchTokens?: unknown; cluster?: { nodes?: unknown; memoryPerGpu?: unknown } | null };
+  const count = (value: unknown): number | undefined => (typeof value === "number" && Number.isSafeInteger(value) && value > 0 ? value : undefined);
+  const memory = cluster?.memoryPerGpu;
+  return {
+    sequenceLengthTokens: count(sequenceLengthTokens),
+    globalBatchTokens: count(globalBatchTokens),
+    nodes: count(cluster?.nodes),
+    memoryPerGpuBytes: typeof memory === "string" || typeof memory === "number" ? count(parseBytes(memory)) : undefined,
+  };
 }
+const sizesOf = ({ spec: { sequenceLengthTokens, globalBatchTokens, cluster } }: JobDetail): JobSizes => ({ sequenceLengthTokens, globalBatchTokens, nodes: cluster.nodes, memoryPerGpuBytes: cluster.memoryPerGpuBytes });
+
 const writtenName = (job: unknown): string => {
   const name = (job as { name?: unknown } | undefined)?.name;
   return typeof name === "string" ? name : "job";
@@ -69,14 +80,24 @@ export function WhatIfPage() {
   const file = useJobText();
   const [profile, setProfile] = useState("");
   const [kind, setKind] = useState<QuestionKind>("sweep");
-  const [asked, setAsked] = useState(ASKED_FIRST);
+  const [written, setAsked] = useState(ASKED_FIRST);
   const [tried, setTried] = useState(false);
+  const submitted = useQuery({ queryKey: jobKey(jobId ?? ""), queryFn: ({ signal }) => client.getJob(jobId ?? "", { signal }), enabled: shown === "job" && jobId !== undefined });
+  const pasted = useMemo(() => readJobDocument(file.text), [file.text]);
+  // Until the job is known nothing is suggested: what is would change under the reader's eyes.
+  const isKnown = shown === "file" || jobId === undefined || !submitted.isPending;
+  const sizes = shown === "job" && submitted.data ? sizesOf(submitted.data) : writtenSizes(shown === "file" && "document" in pasted ? pasted.document.value : undefined);
+  const asked: Filled = {
+    ...written,
+    values: written.values ?? (isKnown ? firstValues(written.axis, sizes) : ""),
+    unitTokens: written.unitTokens ?? Math.min(1024, sizes.sequenceLengthTokens ?? 1024),
+  };
   const fault = faultOf(kind, asked);
 
   const question = useMutation({
     mutationFn: async (subject: Subject): Promise<Done> => {
       const outcome = await ask(client, subject, kind, asked);
-      if (subject.jobId === undefined) return { outcome, jobName: writtenName(subject.job), limitBytes: writtenLimit(subject.job) };
+      if (subject.jobId === undefined) return { outcome, jobName: writtenName(subject.job), limitBytes: writtenSizes(subject.job).memoryPerGpuBytes };
       const { name, spec } = await client.getJob(subject.jobId);
       return { outcome, jobName: name, limitBytes: spec.cluster.memoryPerGpuBytes };
     },
@@ -112,7 +133,7 @@ export function WhatIfPage() {
         <QuestionFields kind={kind} asked={asked} onChange={(changes) => setAsked((before) => ({ ...before, ...changes }))} fault={tried ? fault : undefined} />
         {shown === "file" && file.faults}
         {question.error && <Refusal error={question.error} lineOf={shown === "file" ? file.lineOf : undefined} />}
-        <Group gap="xs"><Button type="submit" loading={question.isPending} disabled={shown === "job" ? jobId === undefined : file.text.trim() === ""}>Ask</Button>{shown === "file" && <InsertExample file={file} />}</Group>
+        <Group gap="xs"><Button type="submit" loading={question.isPending} disabled={shown === "job" ? jobId === undefined || !isKnown : file.text.trim() === ""}>Ask</Button>{shown === "file" && <InsertExample file={file} />}</Group>
       </form>
       <div aria-live="polite">{question.isPending && <Text size="sm" c="dimmed">Every plan of the space is being evaluated, for each case…</Text>}</div>
       {question.data && !question.isPending && <WhatIfResult outcome={question.data.outcome} limitBytes={question.data.limitBytes} jobName={question.data.jobName} />}

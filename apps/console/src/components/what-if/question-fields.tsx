@@ -1,13 +1,15 @@
 import { SWEPT_AXES, type SweptAxis } from "@internevo/contracts";
 import { NativeSelect, NumberInput, TextInput } from "@mantine/core";
-import { axisValues, EXAMPLES } from "../../text/axis-values.ts";
+import { axisValues } from "../../text/axis-values.ts";
 import { AXIS_WORDS, type QuestionKind } from "./questions.ts";
 
 /** What the fields hold, whichever of them are shown. */
 export interface Asked {
   readonly axis: SweptAxis;
-  readonly values: string;
-  readonly unitTokens: number | string;
+  /** As written; null: nothing was, and what suits the job is asked. */
+  readonly values: string | null;
+  /** Null: nothing was given, as above. */
+  readonly unitTokens: number | string | null;
   readonly sequences: number | string;
   readonly trillions: number | string;
   readonly days: number | string;
@@ -15,10 +17,13 @@ export interface Asked {
   readonly nodes: string;
 }
 
-export const ASKED_FIRST: Asked = { axis: "sequence", values: EXAMPLES.sequence, unitTokens: 1024, sequences: 1, trillions: 1, days: 30, price: "", nodes: "" };
+/** What the fields show: what nobody wrote is filled in. */
+export type Filled = Asked & { readonly values: string; readonly unitTokens: number | string };
+
+export const ASKED_FIRST: Asked = { axis: "sequence", values: null, unitTokens: null, sequences: 1, trillions: 1, days: 30, price: "", nodes: "" };
 
 /** What keeps the question from being asked; undefined: nothing. */
-export function faultOf(kind: QuestionKind, asked: Asked): { readonly field: keyof Asked; readonly message: string } | undefined {
+export function faultOf(kind: QuestionKind, asked: Filled): { readonly field: keyof Asked; readonly message: string } | undefined {
   const number = (field: keyof Asked): { field: keyof Asked; message: string } | undefined => (typeof asked[field] === "number" && asked[field] > 0 ? undefined : { field, message: "Give a number above 0" });
   if (kind === "sweep") {
     const read = axisValues(asked.axis, asked.values);
@@ -32,7 +37,7 @@ export function faultOf(kind: QuestionKind, asked: Asked): { readonly field: key
 
 interface FieldsProps {
   readonly kind: QuestionKind;
-  readonly asked: Asked;
+  readonly asked: Filled;
   readonly onChange: (changes: Partial<Asked>) => void;
   /** Shown once somebody tried to ask. */
   readonly fault: ReturnType<typeof faultOf>;
@@ -45,7 +50,7 @@ export function QuestionFields({ kind, asked, onChange, fault }: FieldsProps) {
       <div className="fields">
         <NativeSelect
           label="Axis" description="What is varied" value={asked.axis} data={SWEPT_AXES.map((value) => ({ value, label: AXIS_WORDS[value].name }))}
-          onChange={(event) => { const axis = event.currentTarget.value as SweptAxis; onChange({ axis, values: EXAMPLES[axis] }); }}
+          onChange={(event) => { const axis = event.currentTarget.value as SweptAxis; onChange({ axis, values: null }); }}
         />
         <TextInput label="Values" description={`${AXIS_WORDS[asked.axis].about}; a..b doubles from a to b`} value={asked.values} onChange={(event) => onChange({ values: event.currentTarget.value })} error={errorOf("values")} className="grow" spellCheck={false} autoComplete="off" />
       </div>
