@@ -290,6 +290,11 @@ describe("a job that is pasted", () => {
     const fault = page.getByRole("listitem").filter({ hasText: "model.heads" });
     await fault.waitFor();
     expect(await fault.innerText()).toMatch(/line 6.*does not divide hiddenSize 128.*choose heads/s);
+    expect((await page.getByRole("alert").innerText()).match(/does not divide/g)).toHaveLength(1);
+    await field.fill(JSON.stringify({ ...jobFile("pasted"), data: undefined }));
+    await page.getByRole("button", { name: "Submit" }).click();
+    await page.getByRole("alert").locator("code").getByText("internevo plan", { exact: true }).waitFor();
+    expect(await page.getByRole("alert").innerText()).not.toContain("`");
     await field.fill(JSON.stringify(jobFile("pasted")));
     await page.getByRole("button", { name: "Submit" }).click();
     await page.getByRole("heading", { name: "pasted" }).waitFor();

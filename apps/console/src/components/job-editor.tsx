@@ -3,7 +3,9 @@ import { Alert, Button, Group, List, Text, Textarea } from "@mantine/core";
 import { useState, type FormEvent, type ReactNode } from "react";
 import example from "../../../../examples/quickstart.yaml?raw";
 import { readJobDocument, type JobDocument, type SyntaxFault } from "../text/job-document.ts";
-import { ProblemDetails } from "./problem-details.tsx";
+import { sentence } from "../text/format.ts";
+import { ProblemDetails, summaryOf } from "./problem-details.tsx";
+import { Prose } from "./prose.tsx";
 
 interface JobEditorProps {
   readonly action: string;
@@ -17,9 +19,10 @@ interface JobEditorProps {
 
 export function Refusal({ error, lineOf }: { error: Error; lineOf: JobDocument["lineOf"] | undefined }) {
   if (!(error instanceof ApiProblemError)) return <Alert color="red" role="alert" title="Not sent">{error.message}</Alert>;
+  const summary = summaryOf(error.problem);
   return (
     <Alert color="red" role="alert" title={error.problem.title}>
-      {error.problem.detail !== undefined && <Text size="sm" mb="xs">{error.problem.detail}</Text>}
+      {summary !== undefined && <Text size="sm" mb="xs"><Prose>{sentence(summary)}</Prose></Text>}
       <ProblemDetails problem={error.problem} lineOf={lineOf} />
     </Alert>
   );
@@ -52,7 +55,7 @@ export function useJobText(): JobText {
     text, setText, read, lineOf: sent?.lineOf,
     faults: faults.length === 0 ? undefined : (
       <Alert color="red" role="alert" title="This is not YAML or JSON yet">
-        <List size="sm">{faults.map(({ line, message }) => <List.Item key={`${line} ${message}`}>{line !== undefined && `Line ${line}: `}{message}</List.Item>)}</List>
+        <List size="sm">{faults.map(({ line, message }) => <List.Item key={`${line} ${message}`}>{line !== undefined && `Line ${line}: `}<Prose>{message}</Prose></List.Item>)}</List>
       </Alert>
     ),
   };

@@ -1,11 +1,15 @@
 import type { Problem } from "@internevo/contracts";
 import { Code, List, Text } from "@mantine/core";
 import { sentence } from "../text/format.ts";
+import { Prose } from "./prose.tsx";
 
 const shown = (value: unknown): string => {
   const text = typeof value === "string" ? value : JSON.stringify(value);
   return text.length > 120 ? `${text.slice(0, 117)}…` : text;
 };
+
+/** What a problem says of the whole, unless that is its first fault once more. */
+export const summaryOf = ({ detail, errors = [] }: Problem): string | undefined => (detail === undefined || errors.some(({ message }) => detail.endsWith(message)) ? undefined : detail);
 
 /** The faults of a refused document, field by field. */
 export function ProblemDetails({ problem, lineOf }: { problem: Problem; lineOf?: ((field: string) => number | undefined) | undefined }) {
@@ -20,7 +24,7 @@ export function ProblemDetails({ problem, lineOf }: { problem: Problem; lineOf?:
           <List.Item key={index}>
             <Code>{fault.field}</Code> {line !== undefined && <Text span size="xs" c="dimmed">(line {line}) </Text>}
             {fault.value !== undefined && fault.value !== null && shown(fault.value) !== fault.field && <><Code>{shown(fault.value)}</Code> </>}
-            {sentence(fault.message)} <Text span size="sm" fw={600}>To mend it: {sentence(fault.remedy)}</Text>
+            <Prose>{sentence(fault.message)}</Prose> <Text span size="sm" fw={600}>To mend it: <Prose>{sentence(fault.remedy)}</Prose></Text>
           </List.Item>
         );
       })}

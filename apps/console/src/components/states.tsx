@@ -3,6 +3,7 @@ import { Alert, Button, Paper, Skeleton, Stack, Text, Title } from "@mantine/cor
 import type { ReactNode } from "react";
 import { sentence } from "../text/format.ts";
 import { ProblemDetails } from "./problem-details.tsx";
+import { Prose } from "./prose.tsx";
 
 /** Rows of a page that is still being loaded. */
 export function Loading({ rows = 5, label }: { rows?: number; label: string }) {
@@ -37,7 +38,7 @@ export function Failed({ what, error, onRetry }: { what: string; error: Error; o
   return (
     <Alert color="red" title={title} role="alert">
       <Stack gap="sm" align="flex-start">
-        <Text size="sm">{error.message}</Text>
+        <Text size="sm"><Prose>{error.message}</Prose></Text>
         {error instanceof ApiProblemError && <ProblemDetails problem={error.problem} />}
         {onRetry && <Button size="xs" variant="default" onClick={onRetry}>Try again</Button>}
       </Stack>
