@@ -18,13 +18,23 @@ const gibibytes = (value: number): string => `${value} GiB`;
 const about = ({ plan, predicted }: Candidate): string => `${planLabel(plan)}\n${formatSeconds(predicted.stepTimeSeconds)} a step, ${predicted.tokensPerGpuPerSecond.toFixed(0)} tokens/GPU/s, ${formatBytes(predicted.peakMemoryBytes)}`;
 const model = (job: JobSpec): string => `${job.model.name}, ${job.cluster.nodes} × ${job.cluster.gpusPerNode} GPUs`;
 
+/** What a sweep leaves as it is in the job. */
+function heldText({ sequenceLengthTokens, globalBatchTokens, cluster: { nodes, gpusPerNode } }: JobSpec, axis: SweepAxis): string {
+  const held = [
+    ...(axis === "sequence" ? [] : [`${tokens(sequenceLengthTokens)} tokens a sequence`]),
+    ...(axis === "batch" ? [] : [`${tokens(globalBatchTokens)} tokens a step`]),
+    axis === "nodes" ? `${gpusPerNode} GPUs a node` : `${nodes} × ${gpusPerNode} GPUs`,
+  ];
+  return `predicted; ${held.join(", ")}`;
+}
+
 /** The best plan along an axis: its rate, and its memory. */
 export function sweepChart(job: JobSpec, axis: SweepAxis, rows: readonly SweepRow[]): string {
   const format = (value: number): string => (axis === "sequence" || axis === "batch" ? tokens(value) : axisValue(axis, value));
   const points = (of: (best: Candidate) => number): ChartPoint[] =>
     [...rows].sort((a, b) => a.value - b.value).map(({ value, best, reason }) => ({ x: value, y: best === null ? null : of(best), title: `${format(value)}: ${best === null ? (reason ?? "no plan") : about(best)}` }));
   return chartSvg({
-    title: `${job.model.name}: the best plan by ${AXIS_WORDS[axis].replace(/,.*/, "")}`, subtitle: `predicted; ${model(job)}, ${tokens(job.sequenceLengthTokens)} tokens a sequence where that is not varied`,
+    title: `${job.model.name}: the best plan by ${AXIS_WORDS[axis].replace(/,.*/, "")}`, subtitle: heldText(job, axis),
     xLabel: AXIS_WORDS[axis], formatX: format, xTicks: rows.map(({ value }) => value), logX: true,
     panels: [
       { label: "tokens a GPU and second", points: points(({ predicted }) => predicted.tokensPerGpuPerSecond), format: (value) => grouped.format(value) },

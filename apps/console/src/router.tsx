@@ -45,7 +45,7 @@ export const createConsoleRouter = () =>
     routeTree,
     scrollRestoration: true,
     defaultPreload: "intent",
-    defaultPendingComponent: () => <Loading label="page" />,
+    defaultPendingComponent: () => <div className="page"><Loading label="page" /></div>,
     defaultErrorComponent: PageError,
   });
 

@@ -120,14 +120,14 @@ function ProfileView({ profile, createdAt, freshUntil }: { profile: Profile; cre
           { name: "Peak fp32", value: formatFlops(device.peakFlopsPerSecondFp32), note: "a rank" },
           { name: "Peak bf16", value: formatFlops(device.peakFlopsPerSecondBf16), note: "a rank" },
           { name: "Memory bandwidth", value: formatBandwidth(device.memoryBandwidthBytesPerSecond) },
-          { name: "Memory before the arena", value: formatBytes(device.runtimeBytes), note: "a rank" },
+          { name: "Memory of the program", value: formatBytes(device.runtimeBytes), note: "a rank, before its first tensor" },
           { name: "Overlap, forward", value: OVERLAP_WORDS[executor.forwardOverlap] },
           { name: "Overlap, backward", value: OVERLAP_WORDS[executor.backwardOverlap] },
         ]}
       />
-      <Section title="Collectives (VPro)" about="Median time of each collective by size and group, on logarithmic axes. Bytes count the whole tensor of the operation."><Collectives profile={profile} /></Section>
-      <Section title="Modules (UPro)" folded={`${formatInteger(profile.modules.length)} times`} about="Time of each module of a layer alone. The share of the device's peak is given for matrix products."><Modules profile={profile} /></Section>
-      <Section title="Slow-downs (OPro)" folded={formatInteger(profile.overlaps.length)} about="Time of a module and a collective together, over the longer of the two alone."><Overlaps profile={profile} /></Section>
+      <Section title="Communication" about="Collectives are operations in which a group of ranks exchanges data: an all-gather gives every rank the parts of all. Median time of each by size and group, on logarithmic axes; bytes count the whole tensor of the operation."><Collectives profile={profile} /></Section>
+      <Section title="Computation" folded={`${formatInteger(profile.modules.length)} times`} about="Modules are the parts of a layer. Time of each alone, forward and backward: its median, and from the time that one run in ten was below (p10) to the time that one in ten was above (p90). The share of the device's peak is given for matrix products."><Modules profile={profile} /></Section>
+      <Section title="Both at once" folded={formatInteger(profile.overlaps.length)} about="A module and a collective that run together slow each other down: their time together, over that of the longer one alone."><Overlaps profile={profile} /></Section>
       <Section title="Where the numbers come from" folded>
         <Facts
           items={[

@@ -13,7 +13,7 @@ export function ProfilesPage() {
   const now = useNow();
   const profiles = query.data?.pages.flatMap(({ items }) => items) ?? [];
   return (
-    <Page title="Clusters" lead="What was measured of each cluster: collectives (VPro), modules (UPro), and how they slow each other down (OPro).">
+    <Page title="Clusters" lead="What was measured of each cluster, to predict plans with: how long ranks (the processes of a job, one a GPU or CPU) take to exchange data, how long each part of a layer takes to compute, and how the two slow each other down. While it is fresh, new jobs use it and measure nothing again.">
       {query.isPending ? <Loading label="profiles" />
       : query.isError && profiles.length === 0 ? <Failed what="profiles" error={query.error} onRetry={() => void query.refetch()} />
       : profiles.length === 0 ? (
