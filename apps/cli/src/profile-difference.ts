@@ -34,11 +34,23 @@ function only(which: string, names: readonly string[]): string | undefined {
   return `only in the ${which} (${names.length}): ${names.slice(0, MOST_NAMES).join("; ")}${names.length > MOST_NAMES ? `; and ${names.length - MOST_NAMES} more, all of them with --json` : ""}`;
 }
 
+const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`;
+
+/** What was compared of two profiles between which nothing differs; undefined where something does. */
+function sameText({ stated, collectives, modules, overlaps, onlyInFirst, onlyInSecond }: ProfileDifference): string | undefined {
+  const measured = [...collectives, ...modules, ...overlaps];
+  if (stated.length + onlyInFirst.length + onlyInSecond.length > 0 || measured.length === 0 || measured.some(({ furthest }) => furthest.ratio !== 1)) return undefined;
+  return `they are the same, in all that was compared: ${counted(collectives.length, "curve")} of collectives, ${counted(modules.length, "kind")} of modules, ${counted(overlaps.length, "slow-down")}, and what they state`;
+}
+
 /** How a second profile differs from a first, the largest differences first. */
 export function differenceText(difference: ProfileDifference, names: readonly [string, string], colors: Colors): string {
   const { stated, collectives, modules, overlaps, onlyInFirst, onlyInSecond } = difference;
+  const title = `${colors.bold(names[1])} beside ${colors.bold(names[0])}`;
+  const same = sameText(difference);
+  if (same !== undefined) return `${title}\n\n${same}`;
   const parts = [
-    `${colors.bold(names[1])} beside ${colors.bold(names[0])}`,
+    title,
     stated.length > 0 ? statedTable(stated, colors) : undefined,
     collectives.length > 0 ? changes("COLLECTIVES", collectives, colors) : undefined,
     modules.length > 0 ? changes("MODULES", modules, colors) : undefined,

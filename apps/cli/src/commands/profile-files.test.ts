@@ -27,6 +27,14 @@ describe("profiles as files", () => {
     expect((await cli("plan", job, "--profile", file("slow.json"), "--top", "1")).status).toBe(0);
   });
 
+  it("are said to be the same where nothing differs, and not where anything does", async () => {
+    expect((await cli("profile", "diff", "a800-128", "a800-128")).stdout).toMatch(/^.* beside .*\n\nthey are the same, in all that was compared: \d+ curves of collectives, \d+ kinds of modules, \d+ slow-downs, and what they state\n$/);
+    const profile = JSON.parse((await cli("profile", "import", file("curves.csv"), "--format", "csv", "--into", "a800-128")).stdout) as { device: { name: string } };
+    writeFileSync(file("one.json"), JSON.stringify(profile));
+    writeFileSync(file("other.json"), JSON.stringify({ ...profile, device: { ...profile.device, name: "another" } }));
+    expect((await cli("profile", "diff", file("one.json"), file("other.json"))).stdout).toMatch(/STATED[\s\S]*another[\s\S]*COLLECTIVES/);
+  });
+
   it("are refused with file, line and remedy", async () => {
     writeFileSync(file("bad.csv"), "op,groupSize,placement,bytes,medianSeconds\nall-gather,8,intra-node,1048576,-1\n");
     const { status, stderr } = await cli("profile", "import", file("bad.csv"), "--format", "csv", "--into", "a800-128");
