@@ -1,4 +1,4 @@
-import type { ClusterChoice, Explanation, FieldChange, LargestSequence, SweepAxis, SweepRow, WhyNot } from "@internevo/advisor";
+import { termWords, type ClusterChoice, type Explanation, type FieldChange, type LargestSequence, type SweepAxis, type SweepRow, type Term, type WhyNot } from "@internevo/advisor";
 import { formatBytes, formatSeconds, planLabel, type Candidate, type Prediction } from "@internevo/domain";
 import { table, type Colors, type Column } from "./output.ts";
 
@@ -34,20 +34,28 @@ export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): 
   return sections.join("\n\n");
 }
 
+/** Whether a term has a row: what differs by nothing that is written, or by next to nothing beside the largest difference, has none. */
+function matters({ a, b, difference }: Term, list: readonly Term[], format: (value: number) => string): boolean {
+  const most = Math.max(...list.map((term) => Math.abs(term.difference)));
+  const share = format(a) === format(b) ? 1 / 20 : 1 / 1000;
+  return format(Math.abs(difference)) !== format(0) && Math.abs(difference) >= most * share;
+}
+
 export function explanationText(answer: Explanation, colors: Colors): string {
   const { a, b, changes, time, memory, summary } = answer;
   const side = (name: string, { plan, predicted, fits }: Explanation["a"]): string => `${colors.bold(name)}  ${planLabel(plan)}: ${figures(predicted)}, ${perGpu(predicted)} tokens/GPU/s${fits ? "" : colors.red(", does not fit")}`;
-  const rows = (list: Explanation["time"], title: string, format: (value: number) => string): string =>
-    table<Explanation["time"][number]>(
-      [
-        { title, value: ({ name }) => name.replace(/Seconds$/, "") },
-        { title: "A", align: "right", value: (term) => format(term.a) },
-        { title: "B", align: "right", value: (term) => format(term.b) },
-        { title: "B − A", align: "right", value: ({ difference }) => signed(difference, format(Math.abs(difference))) },
-      ],
-      list,
-      colors,
-    );
+  const rows = (list: readonly Term[], title: string, format: (value: number) => string): string => {
+    const differing = list.filter((term) => matters(term, list, format));
+    const alike = list.filter((term) => !matters(term, list, format));
+    const columns: Column<Term>[] = [
+      { title, value: ({ name }) => termWords(name) },
+      { title: "A", align: "right", value: (term) => format(term.a) },
+      { title: "B", align: "right", value: (term) => format(term.b) },
+      { title: "B − A", align: "right", value: ({ difference }) => signed(difference, format(Math.abs(difference))) },
+    ];
+    const same = alike.length === 0 ? [] : [`the same in both: ${[...alike].sort((x, y) => y.a - x.a).map((term) => `${termWords(term.name)} ${format(term.a)}`).join(", ")}`];
+    return [differing.length === 0 ? title : table(columns, differing, colors), ...same].join("\n");
+  };
   return [
     `${side("A", a)}\n${side("B", b)}`,
     changes.length === 0 ? "they are the same plan" : `from A to B: ${changesText(changes)}`,
@@ -72,7 +80,7 @@ export function sweepText(axis: SweepAxis, rows: readonly SweepRow[], colors: Co
   return table(columns, rows, colors);
 }
 
-export function candidatesText(front: readonly Candidate[], colors: Colors): string {
+function candidatesText(front: readonly Candidate[], colors: Colors): string {
   const columns: Column<Candidate>[] = [
     { title: "STEP TIME", align: "right", value: ({ predicted }) => formatSeconds(predicted.stepTimeSeconds) },
     { title: "PEAK MEMORY", align: "right", value: ({ predicted }) => formatBytes(predicted.peakMemoryBytes) },
@@ -80,6 +88,27 @@ export function candidatesText(front: readonly Candidate[], colors: Colors): str
     { title: "PLAN", below: true, value: ({ plan }) => planLabel(plan) },
   ];
   return table(columns, front, colors);
+}
+
+/** Rows of a front that people read; CSV and JSON have all. */
+const MOST_OF_FRONT = 20;
+
+/** Of each of so many equal steps of memory the fastest plan, from the fastest of all to the smallest. @param front the fastest first */
+export function frontSample(front: readonly Candidate[], most: number): Candidate[] {
+  const [first, last] = [front[0], front.at(-1)];
+  if (front.length <= most || first === undefined || last === undefined) return [...front];
+  const [high, low] = [first.predicted.peakMemoryBytes, last.predicted.peakMemoryBytes];
+  const levels = Array.from({ length: most }, (_, index) => low + ((high - low) * (most - 1 - index)) / (most - 1));
+  // The first level is the first plan's memory but for rounding.
+  const kept = new Set([first, ...levels.slice(1).map((level) => front.find(({ predicted }) => predicted.peakMemoryBytes <= level) ?? last)]);
+  return [...kept];
+}
+
+export function frontText(front: readonly Candidate[], colors: Colors): string {
+  if (front.length === 0) return "no plan is feasible";
+  const shown = frontSample(front, MOST_OF_FRONT);
+  const text = candidatesText(shown, colors);
+  return shown.length === front.length ? text : `${text}\n\n${shown.length} of the ${front.length} plans of the front, a step of memory apart; all of them: --csv or --json`;
 }
 
 /** "32768 tokens (32k)": as a job writes it, and as people say it. */

@@ -35,6 +35,26 @@ const CAUSES: Readonly<Record<keyof TimeBreakdown, string>> = {
   updateSeconds: "the update",
 };
 
+/** Lines of the memory plan, as people speak of them. */
+const LINES: Readonly<Record<string, string>> = {
+  optimizerStates: "optimizer states",
+  gatherPool: "gathered parameters",
+  reduceStaging: "gradients being reduced",
+  layerWorkspace: "workspace of a layer",
+  attentionWorkspace: "workspace of attention",
+  allToAllStaging: "buffers of all-to-alls",
+  contextStaging: "buffers of the ring",
+  tensorParallelStaging: "buffers of tensor parallelism",
+  pipelineBuffers: "buffers between stages",
+  ropeTables: "tables of rotary positions",
+  dataBuffers: "tokens of the batch",
+  checkpointStaging: "staging of checkpoints",
+  runtime: "the program itself",
+};
+
+/** A term of time or a line of memory in words. */
+export const termWords = (name: string): string => CAUSES[name as keyof TimeBreakdown] ?? LINES[name] ?? name;
+
 const byDifference = (x: Term, y: Term): number => Math.abs(y.difference) - Math.abs(x.difference);
 
 function terms(a: Readonly<Record<string, number>>, b: Readonly<Record<string, number>>): Term[] {
@@ -45,12 +65,13 @@ function terms(a: Readonly<Record<string, number>>, b: Readonly<Record<string, n
 /** Sums round: two times that differ by less are the same. */
 const ROUNDING = 1e-9;
 
-/** The causes on one side of the balance, the largest first; beside the largest difference of all, what is under a twentieth of it says little. */
-function causes(time: readonly Term[], sign: 1 | -1): string {
-  const most = Math.abs(time[0]?.difference ?? 0);
-  const listed = time.filter(({ difference }) => difference * sign > 0 && Math.abs(difference) >= most / 20).slice(0, 3);
-  return listed.map(({ name, difference }) => `${formatSeconds(Math.abs(difference))} of ${CAUSES[name as keyof TimeBreakdown]}`).join(", ");
+/** The terms on one side of the balance, the largest first; beside the largest difference of all, what is under a twentieth of it says little. */
+function sideOf(terms: readonly Term[], sign: number, most: number): readonly Term[] {
+  const largest = Math.abs(terms[0]?.difference ?? 0);
+  return terms.filter(({ difference }) => difference * sign > 0 && Math.abs(difference) >= largest / 20).slice(0, most);
 }
+
+const causes = (time: readonly Term[], sign: 1 | -1): string => sideOf(time, sign, 3).map(({ name, difference }) => `${formatSeconds(Math.abs(difference))} of ${termWords(name)}`).join(", ");
 
 /** A percentage with as many digits as it takes to be more than nothing. */
 const percentage = (fraction: number): string => (fraction < 1e-6 ? "less than 0.0001%" : `${fraction >= 0.001 ? (fraction * 100).toFixed(1) : (fraction * 100).toPrecision(1)}%`);
@@ -59,7 +80,7 @@ function memorySummary(a: Prediction, b: Prediction, memory: readonly Term[]): s
   const difference = b.peakMemoryBytes - a.peakMemoryBytes;
   if (difference === 0) return " They need the same memory.";
   const sign = Math.sign(difference);
-  const lines = memory.filter((term) => term.difference * sign > 0).slice(0, 2).map(({ name }) => name);
+  const lines = sideOf(memory, sign, 2).map(({ name }) => termWords(name));
   return ` ${difference > 0 ? "A" : "B"} needs ${formatBytes(Math.abs(difference))} less memory (${lines.join(", ")}).`;
 }
 

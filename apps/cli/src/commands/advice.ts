@@ -5,7 +5,7 @@ import { assertWritable, writeWhole } from "../files.ts";
 import { parseBytes, ProblemError, resolveJob, type JobSpec, type Plan, type Profile } from "@internevo/domain";
 import { InvalidArgumentError, Option, type Command } from "commander";
 import { clustersChart, paretoChart, sweepChart } from "../advice-chart.ts";
-import { candidateRow, candidatesText, clustersText, csvText, explanationText, largestSequenceText, sweepText, whyNotText } from "../advice-view.ts";
+import { candidateRow, clustersText, csvText, explanationText, frontText, largestSequenceText, sweepText, whyNotText } from "../advice-view.ts";
 import { integerArgument, numberArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
@@ -132,7 +132,7 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
     if (answer.best === null) context.setExitCode(EXIT.noFeasiblePlan);
   } else if (options.pareto === true) {
     const front = await paretoFront(job, profile, { signal });
-    show(front, front.length === 0 ? "no plan is feasible" : candidatesText(front, output.colors), front.map(candidateRow));
+    show(front, frontText(front, output.colors), front.map(candidateRow));
     if (front.length > 0) await draw(() => paretoChart(job, front));
     if (front.length === 0) context.setExitCode(EXIT.noFeasiblePlan);
   } else {
