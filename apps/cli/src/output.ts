@@ -133,3 +133,11 @@ export function describeError(error: unknown, json: boolean): string {
   const said = code === undefined ? message.split("\n").map(printable).join("\n") : printable(message);
   return [`internevo: ${said}`, ...details.map(detailLines), ...(code === "internal" && traceId !== undefined ? [`  trace ${traceId}`] : [])].join("\n");
 }
+
+/** What an answer rests on, said beside it: one note as it is, more of them as their number, until they are asked for. */
+export function showNotes(notes: readonly string[], output: Output, all: boolean): void {
+  if (all || notes.length <= 1) for (const note of notes) output.note(`note: ${note}`);
+  else output.note(`${notes.length} notes on what these figures rest on: read them with --notes`);
+}
+
+export const NOTES_OPTION = ["--notes", "say what the figures rest on: what the profile lacks, and what stands for it"] as const;

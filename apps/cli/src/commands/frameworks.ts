@@ -10,8 +10,9 @@ import { stringify } from "yaml";
 import { integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { readText, type Expected } from "../files.ts";
-import { loadProfile } from "../named-profile.ts";
 import { importText, inexpressibleText, writtenText } from "../frameworks-view.ts";
+import { loadProfile } from "../named-profile.ts";
+import { NOTES_OPTION, showNotes } from "../output.ts";
 import { findPlan, profileOf } from "./memory.ts";
 
 const frameworkOption = (): Option => new Option("--framework <framework>", "whose configuration").choices(FRAMEWORKS).makeOptionMandatory();
@@ -64,6 +65,7 @@ interface ImportOptions {
   readonly memory?: string;
   readonly profile: string;
   readonly out?: string;
+  readonly notes?: boolean;
 }
 
 function launchOf({ nodes, gpusPerNode }: ImportOptions): Launch | null {
@@ -104,6 +106,7 @@ export function addFrameworks(program: Command, context: Context): void {
     .option("--memory <size>", "of a GPU, e.g. 80GB; default: the profile's")
     .option("--profile <name or file>", profileHelp, "a800-128")
     .option("--out <file>", "write the job file")
+    .option(...NOTES_OPTION)
     .addHelpText("after", `\nOption names are those of:\n${FRAMEWORKS.map((framework) => `  ${framework}: ${FRAMEWORK_VERSIONS[framework]}`).join("\n")}`)
     .action(async (path: string, options: ImportOptions) => {
       const launch = launchOf(options);
@@ -120,7 +123,7 @@ export function addFrameworks(program: Command, context: Context): void {
       if (output.json) output.document({ imported, job: file, planning: result, families, written });
       else {
         output.data(importText(imported, job, result, families, output.colors));
-        for (const warning of result.warnings) output.note(`note: ${warning}`);
+        showNotes(result.warnings, output, options.notes === true);
         for (const place of written) output.note(`written: ${place}`);
       }
     });

@@ -49,17 +49,24 @@ describe("internevo plan", () => {
     const result = await planCommand({ job: example("7b-4k.yaml"), top: 3 });
     expect(result.candidates.map(({ rank }) => rank)).toEqual([1, 2, 3]);
     const { written, output } = capture(true);
-    expect(showPlanning(result, output)).toBe(0);
+    expect(showPlanning(result, output, false)).toBe(0);
     expect(JSON.parse(written.stdout)).toEqual(JSON.parse(JSON.stringify(result)));
     expect(written.stderr).toBe("");
   });
 
   it("writes a table for people, and what it had to assume apart from it", async () => {
     const { written, output } = capture(false);
-    showPlanning(await planCommand({ job: example("7b-4k.yaml"), top: 2 }), output);
+    const result = await planCommand({ job: example("7b-4k.yaml"), top: 2 });
+    showPlanning(result, output, true);
     expect(written.stdout).toMatch(/RANK +PLAN +STEP TIME/);
     expect(written.stdout).toMatch(/rejected: .*memory-exceeded/);
-    expect(written.stderr).toMatch(/^note: /m);
+    expect(written.stderr.split("\n").filter((line) => line.startsWith("note: "))).toHaveLength(result.warnings.length);
+    const short = capture(false);
+    showPlanning(result, short.output, false);
+    expect(short.written).toEqual({ stdout: written.stdout, stderr: `${result.warnings.length} notes on what these figures rest on: read them with --notes\n` });
+    const one = capture(false);
+    showPlanning({ ...result, warnings: ["only this"] }, one.output, false);
+    expect(one.written.stderr).toBe("note: only this\n");
   });
 
   it.each([["as a number", 0], ["as a word", false]])("locates a plan with recomputation %s and without overlap fields", async (_how, recompute) => {
@@ -74,9 +81,9 @@ describe("internevo plan", () => {
     const result = await planCommand({ job, top: 10 });
     expect(result.closest?.peakMemoryBytes).toBeGreaterThan(4e9);
     const { written, output } = capture(false);
-    expect(showPlanning(result, output)).toBe(3);
+    expect(showPlanning(result, output, false)).toBe(3);
     expect(written.stdout).toMatch(/no plan fits.*needs the least memory/);
-    expect(showPlanning(result, capture(true).output)).toBe(3);
+    expect(showPlanning(result, capture(true).output, false)).toBe(3);
   });
 
   it("says why when no plan divides the batch", async () => {

@@ -7,7 +7,7 @@ import { integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { EXIT, type ExitCode } from "../exit-codes.ts";
 import { readJobFile } from "../job-input.ts";
-import type { Output } from "../output.ts";
+import { NOTES_OPTION, showNotes, type Output } from "../output.ts";
 import { loadProfile, type ProfileContext } from "../named-profile.ts";
 import { loadPlan } from "../plan-argument.ts";
 import { planningText } from "../planning-view.ts";
@@ -40,12 +40,12 @@ export async function planCommand(options: PlanCommandOptions, context: ProfileC
   );
 }
 
-/** Writes a result: one JSON document, or tables. @returns the exit status: 3 when no plan is feasible. */
-export function showPlanning(result: PlanningResult, output: Output): ExitCode {
+/** Writes a result: one JSON document, or tables. @param notes whether to say what the figures rest on. @returns the exit status: 3 when no plan is feasible. */
+export function showPlanning(result: PlanningResult, output: Output, notes: boolean): ExitCode {
   if (output.json) output.document(result);
   else {
     output.data(planningText(result, output.colors));
-    for (const warning of result.warnings) output.note(`note: ${warning}`);
+    showNotes(result.warnings, output, notes);
   }
   return result.counts.feasible > 0 ? EXIT.ok : EXIT.noFeasiblePlan;
 }
@@ -59,7 +59,8 @@ export function addPlan(program: Command, context: Context): void {
     .option("--profile <name or file>", `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`)
     .addOption(new Option("--memory-model <model>", "how memory is predicted; default: the job's").choices(["executor", "paper"]))
     .option("--locate <plan>", "a plan, as tables show it or a JSON file: say its rank, or why it is rejected")
-    .action(async (job: string, options: Omit<PlanCommandOptions, "job">) => {
-      context.setExitCode(showPlanning(await planCommand({ job, ...options }, context), context.output()));
+    .option(...NOTES_OPTION)
+    .action(async (job: string, { notes = false, ...options }: Omit<PlanCommandOptions, "job"> & { notes?: boolean }) => {
+      context.setExitCode(showPlanning(await planCommand({ job, ...options }, context), context.output(), notes));
     });
 }

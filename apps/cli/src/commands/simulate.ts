@@ -5,7 +5,7 @@ import { overlayTraces, simulateStep, stageShares, toTrace, type StageShares } f
 import type { Command } from "commander";
 import type { Context } from "../context.ts";
 import { assertWritable, writeWhole } from "../files.ts";
-import { table, type Colors } from "../output.ts";
+import { NOTES_OPTION, showNotes, table, type Colors } from "../output.ts";
 import { choosePlan, readJson } from "../plan-argument.ts";
 import { loadJob, PLAN_HELP } from "./advice.ts";
 
@@ -24,6 +24,7 @@ interface SimulateOptions {
   readonly profile?: string;
   readonly out?: string;
   readonly over?: string;
+  readonly notes?: boolean;
 }
 
 function simulatedText({ plan, simulatedSeconds, predictedSeconds, stages }: Simulated, colors: Colors): string {
@@ -83,7 +84,7 @@ async function simulate(path: string, text: string, options: SimulateOptions, co
   if (output.json) output.document(answer);
   else output.data(simulatedText(answer, output.colors));
   if (!runnable && reason !== null) output.note(`note: ${reason}`);
-  for (const warning of costs.warnings) output.note(`note: ${warning}`);
+  showNotes(costs.warnings, output, options.notes === true);
   if (options.out === undefined) return;
   const trace = toTrace(spans, worldSize(plan) / plan.pipelineParallel);
   await writeWhole(options.out, JSON.stringify(measured === undefined ? trace : overlayTraces(measured.trace.traceEvents, trace, measured.stepStarts)), "--out");
@@ -99,5 +100,6 @@ export function addSimulate(program: Command, context: Context): void {
     .option("--profile <name or file>", `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`)
     .option("--out <file>", "write the timeline there, for https://ui.perfetto.dev")
     .option("--over <timeline>", "a timeline that a job of this plan wrote: the simulated step is laid over each of its steps")
+    .option(...NOTES_OPTION)
     .action((path: string, plan: string, options: SimulateOptions) => simulate(path, plan, options, context));
 }
