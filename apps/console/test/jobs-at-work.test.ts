@@ -1,7 +1,8 @@
-import { planLabel } from "@internevo/domain";
-import { changeRunPlan, startAttempt } from "@internevo/store";
+import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
+import { planLabel, resolveJob } from "@internevo/domain";
+import { appendJobEvents, changeRunPlan, startAttempt, submitJob } from "@internevo/store";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { seeder } from "./seed.ts";
+import { jobFile, seeder } from "./seed.ts";
 import { startConsoleStack, type ConsoleStack } from "./stack.ts";
 
 let stack: ConsoleStack;
@@ -25,5 +26,20 @@ it("says with which nodes and plan each attempt ran, when that changed", async (
   await page.reload();
   for (const { plan } of [chosen, other]) await attempts.getByText(planLabel(plan)).waitFor({ state: "attached" });
   expect(await attempts.locator("td", { hasText: planLabel(other.plan) }).textContent()).toMatch(/1 of 1 nodes/);
+  await page.close();
+});
+
+it("lists how far a job is before it has trials or steps", async () => {
+  const { database } = stack;
+  const id = await database.transaction((tx) => submitJob(tx, resolveJob(jobFile("measured"))));
+  const say = (message: string, done: number, total: number) => database.transaction((tx) => appendJobEvents(tx, id, [{ type: "progress", data: { stage: "profiling", message, done, total } }]));
+  const page = await stack.browser.newPage();
+  await page.goto(`${stack.url}/jobs#token=${stack.tokens.viewer}`);
+  const row = page.locator(`tr[data-row="${id}"]`);
+  await row.waitFor();
+  await say(WAITS_FOR_CLUSTER, 0, 1);
+  await row.getByText("waits its turn").waitFor();
+  await say("linear, forward", 12, 40);
+  await row.getByText("12 / 40 points").waitFor();
   await page.close();
 });
