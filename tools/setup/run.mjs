@@ -5,7 +5,8 @@ import { readdirSync } from "node:fs";
 import { ensureCuda, wantsCuda } from "./cuda.mjs";
 import { ensureNode, ensureNodePackages } from "./node.mjs";
 import { ensureSystemPackages, SetupError } from "./system-packages.mjs";
-import { root, runStep } from "./steps.mjs";
+import { buildProgress } from "./progress.mjs";
+import { followStep, root } from "./steps.mjs";
 
 const [purpose, ...rest] = process.argv.slice(2);
 
@@ -45,7 +46,8 @@ try {
   const node = ensureNode();
   ensureNodePackages(node);
   for (const project of projects) {
-    runStep(`Building ${project}`, "from the cache when nothing changed; the first time takes a minute or two", node.bin("nx"), ["run", `${project}:build`, "--outputStyle=static"], { env: node.env, quiet: true });
+    const onLine = buildProgress((line) => console.error(line));
+    await followStep(`Building ${project}`, "from the cache when nothing changed; the first time takes minutes", node.bin("nx"), ["run", `${project}:build`, "--outputStyle=stream-without-prefixes"], { env: node.env, onLine });
   }
   console.error(`\nSet-up done in ${((Date.now() - started) / 1000).toFixed(0)} s.`);
   if (command) await handOver(node, command);
