@@ -55,4 +55,7 @@ it("winnerOf takes the fastest measured, not the fastest predicted", () => {
   const trial = (rank: number, seconds: number | null) => ({ candidate: { rank } as Candidate, measured: seconds === null ? null : ({ stepTimeSeconds: seconds } as Measurement) });
   expect(winnerOf([trial(1, 3), trial(2, null), trial(3, 1), trial(4, 1)])?.rank).toBe(3);
   expect(winnerOf([trial(1, null)])).toBeUndefined();
+  // Ran again in a slower hour; the third, which was slower than both in the same hour, is not the winner for that.
+  const again = (rank: number, runStepTimeSeconds: readonly number[]) => ({ candidate: { rank } as Candidate, measured: { stepTimeSeconds: quantile(runStepTimeSeconds, 0.5), runStepTimeSeconds } as Measurement });
+  expect(winnerOf([again(1, [2.0, 3.0]), again(2, [2.1, 2.7]), trial(3, 2.2)])?.rank).toBe(2);
 });

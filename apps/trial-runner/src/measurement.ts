@@ -79,9 +79,14 @@ export function trialToRepeat<T extends { readonly candidate: Pick<Candidate, "r
   return nearFastest(tried).filter(({ runs }) => runs.length <= repeats).sort((a, b) => a.runs.length - b.runs.length)[0]?.trial;
 }
 
-/** The trial to train with: the smallest measured step time; the better prediction decides between equals. */
+/**
+ * The trial to train with: the smallest measured step time; the better prediction decides between equals. Where plans ran again it is one of
+ * these: what ran once ran at another time, and was not among the fastest then.
+ */
 export function winnerOf(trials: readonly { readonly candidate: Candidate; readonly measured: Measurement | null }[]): Candidate | undefined {
   const measured = trials.flatMap(({ candidate, measured }) => (measured ? [{ candidate, measured }] : []));
-  measured.sort((a, b) => a.measured.stepTimeSeconds - b.measured.stepTimeSeconds || a.candidate.rank - b.candidate.rank);
-  return measured[0]?.candidate;
+  const mostRuns = Math.max(...measured.map((trial) => runsOf(trial.measured).length));
+  const told = measured.filter((trial) => runsOf(trial.measured).length === mostRuns);
+  told.sort((a, b) => a.measured.stepTimeSeconds - b.measured.stepTimeSeconds || a.candidate.rank - b.candidate.rank);
+  return told[0]?.candidate;
 }

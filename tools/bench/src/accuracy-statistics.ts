@@ -85,11 +85,11 @@ function repetitionOf(compared: readonly Compared[]): Statistics["repetition"] {
   return { mean: mean(errors), worst: Math.max(...errors), kendallTau: tauOf(pairs, (a, b) => a.first - b.first, (a, b) => a.second - b.second).tau };
 }
 
-/** What trials choose: every candidate runs once, and those that this does not tell apart once more; the first runs of each stand for these. */
+/** What trials choose: every candidate runs once, and of those that this does not tell apart, where there are some, the one that two runs do; the first runs of each stand for these. */
 function chosenOf(candidates: readonly Compared[]): Compared {
-  const near = new Set(nearFastest(candidates.map((one) => ({ one, rank: one.rank, firstSeconds: one.runs[0] as number }))).map(({ one }) => one));
-  const seconds = (one: Compared): number => quantile(one.runs.slice(0, near.has(one) ? 2 : 1), 0.5);
-  return candidates.reduce((best, one) => (seconds(one) < seconds(best) ? one : best));
+  const near = nearFastest(candidates.map((one) => ({ one, rank: one.rank, firstSeconds: one.runs[0] as number }))).map(({ one }) => one);
+  const seconds = (one: Compared): number => quantile(one.runs.slice(0, near.length > 0 ? 2 : 1), 0.5);
+  return (near.length > 0 ? near : candidates).reduce((best, one) => (seconds(one) < seconds(best) ? one : best));
 }
 
 /** How well the plans of one job were predicted. @throws RangeError without a plan, or a candidate. */

@@ -74,10 +74,14 @@ async function compareOn(spec: JobSpec, profile: Profile, options: CompareOption
     console.error(`${spec.name}: ${label}: predicted ${(candidate.predicted.stepTimeSeconds * 1e3).toFixed(0)} ms, measured ${(median(seconds.at(-1) ?? []) * 1e3).toFixed(0)} ms`);
   };
   for (const run of runs) await tryOnce(run);
-  const near = new Set(chosen.flatMap(({ list }) => nearFastest(list.map((each) => ({ label: planLabel(each.plan), rank: each.rank, firstSeconds: median(runsOf(each)[0] ?? []) }))).map(({ label }) => label)));
+  const contenders = chosen.map(({ list }) => nearFastest(list.map((each) => ({ each, rank: each.rank, firstSeconds: median(runsOf(each)[0] ?? []) }))).map(({ each }) => each));
+  const near = new Set(contenders.flat().map(({ plan }) => planLabel(plan)));
   for (let repeat = 0; repeat < DEFAULT_TRIAL_REPEATS; repeat += 1) for (const run of runs) if (near.has(run[0])) await tryOnce(run);
   const timeOf = (each: Candidate): number => median(runsOf(each).map(median));
-  const winners = chosen.map(({ list }) => (list.length === 0 ? null : list.reduce((best, each) => (timeOf(each) < timeOf(best) ? each : best))));
+  const winners = chosen.map(({ list }, index) => {
+    const among = contenders[index]?.length ? contenders[index] : list;
+    return among.length === 0 ? null : among.reduce((best, each) => (timeOf(each) < timeOf(best) ? each : best));
+  });
   const distinct = [...new Map(winners.filter((each) => each !== null).map((each) => [planLabel(each.plan), each])).values()];
   const rounds = new Map(distinct.map((each) => [planLabel(each.plan), [] as number[]]));
   for (let round = 0; round < options.rounds; round += 1) {
