@@ -1,5 +1,6 @@
-import { allPages, type InternEvoClient, type Page, type ProfileSummary } from "@internevo/client";
+import type { InternEvoClient, ProfileSummary } from "@internevo/client";
 import { CLUSTER_NAME_IN_KEY, didYouMean, ProblemError } from "@internevo/domain";
+import { pages } from "./lists.ts";
 
 /** What people may name: by its id, by the beginning of its id, or by its name. */
 interface Named {
@@ -59,8 +60,6 @@ export async function resolveNamed<T extends Named>(what: string, text: string, 
   const listed = found.slice(0, LISTED).map(({ id, name, createdAt }) => ({ field: what, message: `may be ${name} of ${createdAt.slice(0, 19).replace("T", " ")}Z`, remedy: `give ${short(id)}` }));
   throw new ProblemError("bad-request", `${wanted} names ${found.length} ${what}s${found.length > LISTED ? `; the newest ${LISTED} of them:` : ""}`, listed);
 }
-
-const pages = <T>(list: (cursor: { cursor?: string }) => Promise<Page<T>>): AsyncIterable<T> => allPages((cursor) => list(cursor === undefined ? {} : { cursor }));
 
 export const jobId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> => resolveNamed("job", text, "internevo ps", pages((cursor) => client.listJobs({ limit: 200, signal, ...cursor })));
 const clusterName = new RegExp(CLUSTER_NAME_IN_KEY);

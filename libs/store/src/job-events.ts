@@ -21,6 +21,7 @@ export async function lastJobEventId(db: Queryable, jobId: string): Promise<numb
 }
 
 const text = (value: unknown, otherwise: string): string => (typeof value === "string" ? value : otherwise);
+
 /** A job's log lines, newest first. @param request.before only lines before this event. */
 export async function listJobLog(db: Queryable, jobId: string, request: { readonly before?: number; readonly limit?: number } = {}): Promise<Page<JobLogLine>> {
   const limit = pageLimit(request);

@@ -1,21 +1,17 @@
-import { allPages, type ProfileSummary } from "@internevo/client";
 import type { Command } from "commander";
-import { addList } from "../arguments.ts";
 import type { Context } from "../context.ts";
+import { addList } from "../lists.ts";
 import { profileId } from "../resolve.ts";
 import { addProfileFiles } from "./profile-files.ts";
 import { profilesTable, profileText } from "../views.ts";
 
 export function addProfile(program: Command, context: Context): void {
   const profile = program.command("profile").description("what was measured of the clusters");
-  addList(profile, "list stored profiles, newest first", async () => {
-    const output = context.output();
-    const client = await context.client();
-    const profiles: ProfileSummary[] = [];
-    for await (const item of allPages((cursor) => client.listProfiles({ signal: context.signal, ...(cursor === undefined ? {} : { cursor }) }))) profiles.push(item);
-    if (output.json) output.document(profiles);
-    else if (profiles.length === 0) output.note("no profiles yet: the first job of a cluster makes one");
-    else output.data(profilesTable(profiles, output.colors));
+  addList(profile, context, {
+    description: "list stored profiles, newest first",
+    list: (client, query) => client.listProfiles(query),
+    none: "no profiles yet: the first job of a cluster makes one",
+    table: profilesTable,
   });
   profile
     .command("show")

@@ -1,9 +1,10 @@
-import { allPages, type WorkloadCreate } from "@internevo/client";
-import type { Proposal, Workload } from "@internevo/domain";
+import type { WorkloadCreate } from "@internevo/client";
+import type { Workload } from "@internevo/domain";
 import type { Command } from "commander";
-import { addList, integerArgument, numberArgument } from "../arguments.ts";
+import { integerArgument, numberArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { readJobFile } from "../job-input.ts";
+import { addList, everyItem } from "../lists.ts";
 import { withStoredProfile } from "../profile-file.ts";
 import { workloadId } from "../resolve.ts";
 import { callingName, isBeingPlanned, noProposalsText, proposalsText, workloadsTable } from "../views.ts";
@@ -53,14 +54,11 @@ export function addReplan(program: Command, context: Context): void {
       show(await client.createWorkload(body, { signal: context.signal, ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }) }));
     });
 
-  addList(replan, "list workloads with their next and last run", async () => {
-    const output = context.output();
-    const client = await context.client();
-    const workloads: Workload[] = [];
-    for await (const item of allPages((cursor) => client.listWorkloads({ signal: context.signal, ...(cursor === undefined ? {} : { cursor }) }))) workloads.push(item);
-    if (output.json) output.document(workloads);
-    else if (workloads.length === 0) output.note("no workloads; add one with: internevo replan add JOB.yaml");
-    else output.data(workloadsTable(workloads, output.colors));
+  addList(replan, context, {
+    description: "list workloads with their next and last run",
+    list: (client, query) => client.listWorkloads(query),
+    none: "no workloads; add one with: internevo replan add JOB.yaml",
+    table: workloadsTable,
   });
 
   replan
@@ -84,8 +82,7 @@ export function addReplan(program: Command, context: Context): void {
       const id = await workloadId(client, text, context.signal);
       // Before the proposals: a run that ends in between is not taken for one without any.
       const workload = await client.getWorkload(id, { signal: context.signal });
-      const proposals: Proposal[] = [];
-      for await (const item of allPages((cursor) => client.listProposals(id, { signal: context.signal, ...(cursor === undefined ? {} : { cursor }) }))) proposals.push(item);
+      const proposals = await everyItem((cursor) => client.listProposals(id, { signal: context.signal, ...cursor }));
       if (output.json) output.document(proposals);
       else if (proposals.length === 0) output.note(noProposalsText(workload));
       else {

@@ -173,7 +173,13 @@ export const train = (settings: ExecutorSettings, database: Database) => async (
     const run = await context.fenced((tx) => ensureRun(tx, job.id, chosen));
     const failure = await trainUntilDone({ settings, database, context, feed, runId: run.id, dataset });
     if (failure) return failedJob(job.id, "running", failure);
-    if (job.spec.checkpointing !== null) await leaveNewest(checkpointDirectory(settings.dataDirectory, job.id), checkpointsToKeep(job.spec.checkpointing));
+    if (job.spec.checkpointing !== null) {
+      // Training is complete, whatever becomes of what is older.
+      await leaveNewest(checkpointDirectory(settings.dataDirectory, job.id), checkpointsToKeep(job.spec.checkpointing)).catch((error: unknown) => {
+        log.warn({ error }, "older checkpoints cannot be removed");
+        feed.log("warn", "executor-supervisor", `older checkpoints cannot be removed: ${(error as Error).message}`);
+      });
+    }
     const report = reportOf({
       chosen,
       steps: await allSteps(database.db, run.id),
