@@ -27,10 +27,14 @@ export class SlicePrices {
 
   /** @param beside whether a thread passes a ring's blocks on while the others compute */
   of(microBatchSize: number, beside: boolean): Kept<SliceTime> {
-    const known = beside ? this.#beside : this.#plain;
-    let kept = known.get(microBatchSize);
-    if (!kept) known.set(microBatchSize, (kept = this.#make(microBatchSize, beside)));
+    let kept = this.known(microBatchSize, beside);
+    if (!kept) (beside ? this.#beside : this.#plain).set(microBatchSize, (kept = this.#make(microBatchSize, beside)));
     return kept;
+  }
+
+  /** What {@link of} has returned before. */
+  known(microBatchSize: number, beside: boolean): Kept<SliceTime> | undefined {
+    return (beside ? this.#beside : this.#plain).get(microBatchSize);
   }
 }
 
@@ -51,10 +55,14 @@ export class Prices {
   readonly #shards = new Map<string, Kept<ShardTime>>();
   readonly #messages = new Map<number, Map<number, Kept<number>>>();
   #sliceCount = 0;
+  #former: Prices | undefined;
   /** What the profile alone is warned of. */
   readonly ofProfile: Kept<null>;
 
-  constructor(job: PricedJob, profile: Profile) {
+  /** @param former prices of the same kind of job on the same profile: what is asked for again is taken over, the rest forgotten with them. */
+  constructor(job: PricedJob, profile: Profile, former?: Prices) {
+    if (former) former.#former = undefined;
+    this.#former = former;
     this.#job = job;
     this.#profile = profile;
     const { warn } = this.#recorder;
@@ -77,6 +85,15 @@ export class Prices {
     return this.#sliceCount + this.#shards.size;
   }
 
+  /** What {@link slices} and {@link shard} have returned before, by their keys. */
+  knownSlices(key: string): SlicePrices | undefined {
+    return this.#slices.get(key);
+  }
+
+  knownShard(key: string): Kept<ShardTime> | undefined {
+    return this.#shards.get(key);
+  }
+
   #place(size: number, stride: number): GroupPlace {
     return { size, nodes: nodesTouched({ size, stride }, this.#job.cluster.gpusPerNode) };
   }
@@ -88,8 +105,10 @@ export class Prices {
     if (!prices) {
       const shared = { sequenceLengthTokens: this.#job.sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel };
       prices = new SlicePrices((microBatchSize, beside) => {
-        const slice: LayerSlice = { microBatchSize, ...shared };
         this.#sliceCount += 1;
+        const known = this.#former?.knownSlices(key)?.known(microBatchSize, beside);
+        if (known) return known;
+        const slice: LayerSlice = { microBatchSize, ...shared };
         return this.#recorder.keep(() => this.#corrections.apply(slice, this.#composed(slice, beside)));
       });
       this.#slices.set(key, prices);
@@ -114,7 +133,7 @@ export class Prices {
     const key = `${pipelineParallel * dataParallel * sequenceParallel} ${pipelineParallel} ${tensorParallel} ${sharding.parameterSharding} ${sharding.optimizerStateSharding}`;
     let kept = this.#shards.get(key);
     if (!kept) {
-      kept = this.#recorder.keep(() => shardTime(this.#job, layout, sharding, this.#modules, this.#collectives, this.#overlaps, this.#profile));
+      kept = this.#former?.knownShard(key) ?? this.#recorder.keep(() => shardTime(this.#job, layout, sharding, this.#modules, this.#collectives, this.#overlaps, this.#profile));
       this.#shards.set(key, kept);
     }
     return kept;
@@ -130,9 +149,9 @@ export class Prices {
   }
 }
 
-/** Of one profile so many models and lengths are kept, and of each so many times: some tens of megabytes. */
+/** Of one profile so many models and lengths are kept, and of each twice so many times, those that were used last and those before them: some tens of megabytes. */
 const MOST_PRICES = 8;
-const MOST_TIMES = 50_000;
+const MOST_TIMES = 25_000;
 const ofProfiles = new WeakMap<Profile, Map<string, Prices>>();
 
 /** The prices of a job on a profile, those of former jobs where there were any like it. A profile is not changed after it was used. */
@@ -141,7 +160,7 @@ export function pricesOf(job: PricedJob, profile: Profile): Prices {
   if (!known) ofProfiles.set(profile, (known = new Map<string, Prices>()));
   const key = JSON.stringify([job.model, job.sequenceLengthTokens, job.precision, job.cluster.gpusPerNode]);
   let prices = known.get(key);
-  if (!prices || prices.size > MOST_TIMES) prices = new Prices(job, profile);
+  if (!prices || prices.size > MOST_TIMES) prices = new Prices(job, profile, prices);
   // What was used now is last, and what was used longest ago is forgotten first.
   known.delete(key);
   known.set(key, prices);

@@ -203,12 +203,12 @@ export function secondsOf(costs: StepCosts, k: number, step: StepSize, chunks: n
   return Math.max(first, last) + all / chunks + messageSeconds(step, chunks, slowest) + costs.once;
 }
 
-/** A lower bound of {@link secondsOf} for every k and every number of chunks from the fewest to the most. */
-export function leastSecondsOf(costs: StepCosts, step: StepSize, fewest: number, most: number): number {
+/** A lower bound of {@link secondsOf} for every number of recomputed layers from the one given, and every number of chunks from the fewest to the most. */
+export function leastSecondsOf(costs: StepCosts, step: StepSize, fewest: number, most: number, recomputed = 0): number {
   const least: StepCosts = costs.recomputed >= costs.kept && costs.recomputedOnce >= costs.keptOnce ? costs : { ...costs, kept: Math.min(costs.kept, costs.recomputed), keptOnce: Math.min(costs.keptOnce, costs.recomputedOnce) };
-  if (fewest === most) return secondsOf(least, 0, step, fewest);
+  if (fewest === most) return secondsOf(least, recomputed, step, fewest);
   // The bubble is smallest with most chunks, the way of messages shortest with the fewest; of 1 and 2 it may be either.
   const { pipelineParallel: pp, boundarySeconds } = step;
   const way = fewest === 1 ? Math.min(messageSeconds(step, 1, 0), 2 * boundarySeconds * (2 * pp - 1)) : 2 * boundarySeconds * (pp * fewest - 1);
-  return secondsOf(least, 0, { ...step, boundarySeconds: 0 }, most) + way;
+  return secondsOf(least, recomputed, { ...step, boundarySeconds: 0 }, most) + way;
 }

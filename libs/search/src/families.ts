@@ -1,5 +1,5 @@
 import { layerWaits, leastSecondsOf, leastWaits, recomputedBytes, secondsOf, stepBreakdown, stepCosting, totalSeconds, type BatchMemory, type CostModel, type CostsOf, type LayerWaits, type OverlapChoice, type Sharding, type ShardTime, type SliceTime, type StepShape, type StepSize } from "@internevo/cost-model";
-import { planOf, type LayoutSpace } from "./enumerate.ts";
+import { OVERLAPS, planOf, type LayoutSpace } from "./enumerate.ts";
 import type { ShardTable } from "./shard-table.ts";
 import type { Scored } from "./top.ts";
 
@@ -39,6 +39,9 @@ interface Fitting {
   readonly count: number;
 }
 
+/** Without overlap: no choice needs less memory. */
+const PLAIN: Choice = { overlap: OVERLAPS[0] as OverlapChoice, index: 0 };
+
 const NO_FIT: Fitting = { none: false, from: Infinity, count: 0 };
 
 /** What a look at the plans of one family found out; the numbers are numbers of plans. */
@@ -64,6 +67,8 @@ export interface Family {
   readonly sides: readonly [plain: Side, beside: Side];
   /** No plan of the family is faster, whatever its overlap, chunks and recomputed layers. */
   readonly bound: number;
+  /** The same of those that recompute so many layers at least. */
+  readonly boundFrom: (recomputed: number) => number;
 }
 
 /** Looks at the plans that share layout, batch and sharding, and differ in chunks, recomputed layers and overlap. */
@@ -117,6 +122,15 @@ export class FamilySearch {
     return { none, from: low, count: ks.length - low + (none ? 1 : 0) };
   }
 
+  /** Of each number of chunks the fewest recomputed layers that fit without overlap, and so at all; infinite where nothing does. */
+  #leanFits(batch: Batch, index: number): readonly number[] {
+    const { chunks, shards, space: { recomputed } } = batch;
+    return chunks.map((_, at) => {
+      const { none, from, count } = this.#fitting(this.#memory(batch, at), shards, index, PLAIN, recomputed);
+      return count === 0 ? Infinity : (recomputed[none ? 0 : from] as number);
+    });
+  }
+
   /** The least memory of the family with one number of chunks, and how many recomputed layers it takes. */
   leastBytes(batch: Batch, index: number): number {
     const { recomputed } = batch.space;
@@ -153,9 +167,9 @@ export class FamilySearch {
     const other: Side = beside === plain ? own : { slice: beside, waits: layerWaits(beside, shard), costsOf: stepCosting(beside, shard, every, stageLayers) };
     const least = leastWaits(own.waits);
     const leastBeside = other === own ? least : leastWaits(other.waits);
-    let bound = leastSecondsOf(own.costsOf(least, NOT_HIDING), size, fewest, most);
-    for (const overlap of HIDING) bound = Math.min(bound, leastSecondsOf(other.costsOf(leastBeside, overlap), size, fewest, most));
-    return { batch, index, shard, sides: [own, other], bound: bound * ROUNDING };
+    const leastCosts = [own.costsOf(least, NOT_HIDING), ...HIDING.map((overlap) => other.costsOf(leastBeside, overlap))];
+    const boundFrom = (recomputed: number): number => leastCosts.reduce((bound, costs) => Math.min(bound, leastSecondsOf(costs, size, fewest, most, recomputed)), Infinity) * ROUNDING;
+    return { batch, index, shard, sides: [own, other], bound: boundFrom(0), boundFrom };
   }
 
   /** What the sharding alone takes at least, whatever the batch. */
@@ -191,12 +205,18 @@ export class FamilySearch {
       tally.pruned += this.size(batch);
       return;
     }
+    const lean = this.#leanFits(batch, index);
+    const fewestLayers = Math.min(...lean);
+    if (fewestLayers === Infinity || family.boundFrom(fewestLayers) > most) {
+      tally[fewestLayers === Infinity ? "tooLarge" : "pruned"] += this.size(batch);
+      return;
+    }
     const sharding = shards.list[index] as Sharding;
     // The most promising first: what it offers spares looking at most of the others.
     const ordered = this.#choices.map((choice) => {
       const side = sides[choice.index === 0 ? 0 : 1];
       const costs = side.costsOf(side.waits, choice.overlap);
-      return { choice, side, costs, least: leastSecondsOf(costs, size, fewest, mostChunks) * ROUNDING };
+      return { choice, side, costs, least: leastSecondsOf(costs, size, fewest, mostChunks, fewestLayers) * ROUNDING };
     }).sort((a, b) => a.least - b.least);
     for (const { choice, side: { slice, waits }, costs, least } of ordered) {
       if (least > most) {
@@ -206,7 +226,7 @@ export class FamilySearch {
       const rising = costs.recomputed >= costs.kept && costs.recomputedOnce >= costs.keptOnce;
       for (let at = 0; at < chunks.length; at += 1) {
         const count = chunks[at] as number;
-        if ((chunks.length === 1 ? least : leastSecondsOf(costs, size, count, count) * ROUNDING) > most) {
+        if ((chunks.length === 1 ? least : leastSecondsOf(costs, size, count, count, lean[at]) * ROUNDING) > most) {
           tally.pruned += ks.length;
           continue;
         }
