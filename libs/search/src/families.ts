@@ -42,6 +42,13 @@ interface Fitting {
 /** Without overlap: no choice needs less memory. */
 const PLAIN: Choice = { overlap: OVERLAPS[0] as OverlapChoice, index: 0 };
 
+/** A number of chunks of a family, and the fewest recomputed layers with which its plans fit. */
+interface Promising {
+  readonly count: number;
+  readonly memory: BatchMemory;
+  readonly layers: number;
+}
+
 const NO_FIT: Fitting = { none: false, from: Infinity, count: 0 };
 
 /** What a look at the plans of one family found out; the numbers are numbers of plans. */
@@ -67,8 +74,8 @@ export interface Family {
   readonly sides: readonly [plain: Side, beside: Side];
   /** No plan of the family is faster, whatever its overlap, chunks and recomputed layers. */
   readonly bound: number;
-  /** The same of those that recompute so many layers at least. */
-  readonly boundFrom: (recomputed: number) => number;
+  /** The same of those that have so many chunks and recompute so many layers at least. */
+  readonly boundOf: (chunks: number, recomputed: number) => number;
 }
 
 /** Looks at the plans that share layout, batch and sharding, and differ in chunks, recomputed layers and overlap. */
@@ -122,13 +129,24 @@ export class FamilySearch {
     return { none, from: low, count: ks.length - low + (none ? 1 : 0) };
   }
 
-  /** Of each number of chunks the fewest recomputed layers that fit without overlap, and so at all; infinite where nothing does. */
-  #leanFits(batch: Batch, index: number): readonly number[] {
+  /** The numbers of chunks with which a family may have plans that fit and are of interest; the plans of the others are counted. */
+  #promising({ batch, index, boundOf }: Family, most: number, tally: Tally): Promising[] {
     const { chunks, shards, space: { recomputed } } = batch;
-    return chunks.map((_, at) => {
-      const { none, from, count } = this.#fitting(this.#memory(batch, at), shards, index, PLAIN, recomputed);
-      return count === 0 ? Infinity : (recomputed[none ? 0 : from] as number);
-    });
+    const plans = recomputed.length * this.#choices.length;
+    const promising: Promising[] = [];
+    for (const [at, count] of chunks.entries()) {
+      if (chunks.length > 1 && boundOf(count, 0) > most) {
+        tally.pruned += plans;
+        continue;
+      }
+      const memory = this.#memory(batch, at);
+      const fitting = this.#fitting(memory, shards, index, PLAIN, recomputed);
+      const layers = recomputed[fitting.none ? 0 : fitting.from] ?? Infinity;
+      if (layers === Infinity) tally.tooLarge += plans;
+      else if (layers > 0 && boundOf(count, layers) > most) tally.pruned += plans;
+      else promising.push({ count, memory, layers });
+    }
+    return promising;
   }
 
   /** The least memory of the family with one number of chunks, and how many recomputed layers it takes. */
@@ -168,8 +186,8 @@ export class FamilySearch {
     const least = leastWaits(own.waits);
     const leastBeside = other === own ? least : leastWaits(other.waits);
     const leastCosts = [own.costsOf(least, NOT_HIDING), ...HIDING.map((overlap) => other.costsOf(leastBeside, overlap))];
-    const boundFrom = (recomputed: number): number => leastCosts.reduce((bound, costs) => Math.min(bound, leastSecondsOf(costs, size, fewest, most, recomputed)), Infinity) * ROUNDING;
-    return { batch, index, shard, sides: [own, other], bound: boundFrom(0), boundFrom };
+    const boundOf = (from: number, to: number, recomputed: number): number => leastCosts.reduce((bound, costs) => Math.min(bound, leastSecondsOf(costs, size, from, to, recomputed)), Infinity) * ROUNDING;
+    return { batch, index, shard, sides: [own, other], bound: boundOf(fewest, most, 0), boundOf: (count, recomputed) => boundOf(count, count, recomputed) };
   }
 
   /** What the sharding alone takes at least, whatever the batch. */
@@ -197,40 +215,35 @@ export class FamilySearch {
    */
   visit(family: Family, interest: () => number, tally: Tally, offer: (scored: Scored) => boolean): void {
     const { batch, index, shard, sides } = family;
-    const { shards, chunks, space, size } = batch;
-    const [fewest, mostChunks] = [chunks[0] as number, chunks.at(-1) as number];
+    const { shards, space, size } = batch;
     const ks = space.recomputed;
     let most = interest();
     if (family.bound > most) {
       tally.pruned += this.size(batch);
       return;
     }
-    const lean = this.#leanFits(batch, index);
-    const fewestLayers = Math.min(...lean);
-    if (fewestLayers === Infinity || family.boundFrom(fewestLayers) > most) {
-      tally[fewestLayers === Infinity ? "tooLarge" : "pruned"] += this.size(batch);
-      return;
-    }
+    const promising = this.#promising(family, most, tally);
+    if (promising.length === 0) return;
+    const [first, last] = [promising[0] as Promising, promising.at(-1) as Promising];
+    const fewestLayers = promising.reduce((least, { layers }) => Math.min(least, layers), Infinity);
     const sharding = shards.list[index] as Sharding;
     // The most promising first: what it offers spares looking at most of the others.
     const ordered = this.#choices.map((choice) => {
       const side = sides[choice.index === 0 ? 0 : 1];
       const costs = side.costsOf(side.waits, choice.overlap);
-      return { choice, side, costs, least: leastSecondsOf(costs, size, fewest, mostChunks, fewestLayers) * ROUNDING };
+      return { choice, side, costs, least: leastSecondsOf(costs, size, first.count, last.count, fewestLayers) * ROUNDING };
     }).sort((a, b) => a.least - b.least);
     for (const { choice, side: { slice, waits }, costs, least } of ordered) {
       if (least > most) {
-        tally.pruned += ks.length * chunks.length;
+        tally.pruned += ks.length * promising.length;
         continue;
       }
       const rising = costs.recomputed >= costs.kept && costs.recomputedOnce >= costs.keptOnce;
-      for (let at = 0; at < chunks.length; at += 1) {
-        const count = chunks[at] as number;
-        if ((chunks.length === 1 ? least : leastSecondsOf(costs, size, count, count, lean[at]) * ROUNDING) > most) {
+      for (const { count, memory: one, layers } of promising) {
+        if ((promising.length === 1 ? least : leastSecondsOf(costs, size, count, count, layers) * ROUNDING) > most) {
           tally.pruned += ks.length;
           continue;
         }
-        const one = this.#memory(batch, at);
         const fitting = this.#fitting(one, shards, index, choice, ks);
         tally.feasible += fitting.count;
         tally.tooLarge += ks.length - fitting.count;
