@@ -8,6 +8,7 @@ import { ModuleTimes } from "./modules.ts";
 import { OverlapTimes } from "./overlap-times.ts";
 import { ringPlace } from "./ring-time.ts";
 import { shardTime, type ShardTime } from "./shard-time.ts";
+import { SliceTable } from "./slice-table.ts";
 import { SliceCorrections } from "./slice-corrections.ts";
 import type { Layout } from "./stage.ts";
 import { Recorder, type Kept } from "./warnings.ts";
@@ -18,23 +19,29 @@ type PricedJob = Pick<JobSpec, "model" | "sequenceLengthTokens" | "globalBatchTo
 /** Times of slices that differ in their micro-batch only. */
 export class SlicePrices {
   readonly #make: (microBatchSize: number, beside: boolean) => Kept<SliceTime>;
-  readonly #plain = new Map<number, Kept<SliceTime>>();
-  readonly #beside = new Map<number, Kept<SliceTime>>();
+  readonly #table: SliceTable;
+  /** Places in the table. */
+  readonly #plain = new Map<number, number>();
+  readonly #beside = new Map<number, number>();
 
-  constructor(make: (microBatchSize: number, beside: boolean) => Kept<SliceTime>) {
+  constructor(make: (microBatchSize: number, beside: boolean) => Kept<SliceTime>, table: SliceTable) {
     this.#make = make;
+    this.#table = table;
   }
 
   /** @param beside whether a thread passes a ring's blocks on while the others compute */
   of(microBatchSize: number, beside: boolean): Kept<SliceTime> {
-    let kept = this.known(microBatchSize, beside);
-    if (!kept) (beside ? this.#beside : this.#plain).set(microBatchSize, (kept = this.#make(microBatchSize, beside)));
-    return kept;
+    const known = this.known(microBatchSize, beside);
+    if (known) return known;
+    const made = this.#make(microBatchSize, beside);
+    (beside ? this.#beside : this.#plain).set(microBatchSize, this.#table.add(made));
+    return made;
   }
 
   /** What {@link of} has returned before. */
   known(microBatchSize: number, beside: boolean): Kept<SliceTime> | undefined {
-    return (beside ? this.#beside : this.#plain).get(microBatchSize);
+    const place = (beside ? this.#beside : this.#plain).get(microBatchSize);
+    return place === undefined ? undefined : this.#table.at(place);
   }
 }
 
@@ -52,9 +59,9 @@ export class Prices {
   readonly #sliceTimes: SliceTimes;
   readonly #corrections: SliceCorrections;
   readonly #slices = new Map<string, SlicePrices>();
+  readonly #table = new SliceTable();
   readonly #shards = new Map<string, Kept<ShardTime>>();
   readonly #messages = new Map<number, Map<number, Kept<number>>>();
-  #sliceCount = 0;
   #former: Prices | undefined;
   /** What the profile alone is warned of. */
   readonly ofProfile: Kept<null>;
@@ -82,7 +89,7 @@ export class Prices {
 
   /** How many times it holds. */
   get size(): number {
-    return this.#sliceCount + this.#shards.size;
+    return this.#table.size + this.#shards.size;
   }
 
   /** What {@link slices} and {@link shard} have returned before, by their keys. */
@@ -105,12 +112,11 @@ export class Prices {
     if (!prices) {
       const shared = { sequenceLengthTokens: this.#job.sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel };
       prices = new SlicePrices((microBatchSize, beside) => {
-        this.#sliceCount += 1;
         const known = this.#former?.knownSlices(key)?.known(microBatchSize, beside);
         if (known) return known;
         const slice: LayerSlice = { microBatchSize, ...shared };
         return this.#recorder.keep(() => this.#corrections.apply(slice, this.#composed(slice, beside)));
-      });
+      }, this.#table);
       this.#slices.set(key, prices);
     }
     return prices;

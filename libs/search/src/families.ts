@@ -18,8 +18,8 @@ export interface Batch {
   /** Chunks that go with the micro-batches. */
   readonly chunks: readonly number[];
   readonly shards: ShardTable;
-  /** Without and with a thread that communicates beside computation. */
-  readonly slices: readonly [SliceTime, SliceTime];
+  /** Times of a micro-batch in its layout, without and with a thread that communicates beside computation. Thousands of batches are never looked at: they keep none. */
+  readonly slicesOf: (microBatchSize: number) => readonly [SliceTime, SliceTime];
   readonly size: StepSize;
   /** No plan of the batch is faster. */
   readonly bound: number;
@@ -83,6 +83,8 @@ export class FamilySearch {
   readonly #model: CostModel;
   readonly #limit: number;
   readonly #choices: readonly Choice[];
+  /** Of the batch whose families were opened last. */
+  #slices: { readonly batch: Batch; readonly times: readonly [SliceTime, SliceTime] } | undefined;
   readonly #memories = new Map<Batch, (BatchMemory | undefined)[]>();
 
   constructor(model: CostModel, choices: readonly Choice[]) {
@@ -173,11 +175,12 @@ export class FamilySearch {
 
   /** The family of a batch with one of its shardings; null where the sharding alone takes more than a GPU has. */
   open(batch: Batch, index: number): Family | null {
-    const { shards, slices, size, chunks } = batch;
+    const { shards, size, chunks } = batch;
     if (this.#shardsAlone(shards, index) > this.#limit) return null;
     const { gradientSharding } = shards.list[index] as Sharding;
     const shard = shards.time(this.#model, index);
-    const [plain, beside] = slices;
+    if (this.#slices?.batch !== batch) this.#slices = { batch, times: batch.slicesOf(batch.microBatchSize) };
+    const [plain, beside] = this.#slices.times;
     const every = gradientSharding > 1;
     const [fewest, most] = [chunks[0] as number, chunks.at(-1) as number];
     const stageLayers = Math.ceil(size.layers / size.pipelineParallel);

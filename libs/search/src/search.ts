@@ -1,4 +1,4 @@
-import { leastSecondsOf, sequencesPerStep, sliceCosts, type CostModel, type SliceTime } from "@internevo/cost-model";
+import { leastSecondsOf, sequencesPerStep, sliceCosts, type CostModel } from "@internevo/cost-model";
 import { allowedBy, ProblemError, REJECTION_REASONS, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
 import { familyOf, layoutsOf, OVERLAPS, planOf, shardingsOf, type LayoutSpace } from "./enumerate.ts";
 import { FamilySearch, ROUNDING, type Batch, type Choice, type Family, type Tally } from "./families.ts";
@@ -196,21 +196,22 @@ function batchesOf(model: CostModel, choices: number, rejected: Record<Rejection
       rejected["chunks-not-possible"] += below * (chunks.length - possible.length);
       // Plain and interleaved schedules are families of their own.
       for (const some of [possible.filter((v) => v === 1), possible.filter((v) => v > 1)]) {
-        if (some.length > 0) batches.push(batchOf(model, space, shards, slicesOf(microBatchSize), microBatchSize, microBatches, some));
+        if (some.length > 0) batches.push(batchOf(model, space, shards, slicesOf, microBatchSize, microBatches, some));
       }
     }
   }
   return { batches, evaluated };
 }
 
-function batchOf(model: CostModel, space: LayoutSpace, shards: ShardTable, slices: readonly [SliceTime, SliceTime], microBatchSize: number, microBatches: number, chunks: readonly number[]): Batch {
+function batchOf(model: CostModel, space: LayoutSpace, shards: ShardTable, slicesOf: Batch["slicesOf"], microBatchSize: number, microBatches: number, chunks: readonly number[]): Batch {
   const { layout } = space;
   const boundarySeconds = model.boundarySeconds(microBatchSize, layout);
   const size = { microBatches, pipelineParallel: layout.pipelineParallel, layers: model.job.model.layers, boundarySeconds };
   const [fewest, most] = [chunks[0] as number, chunks.at(-1) as number];
-  let bound = leastSecondsOf(sliceCosts(slices[0]), size, fewest, most);
-  if (slices[1] !== slices[0]) bound = Math.min(bound, leastSecondsOf(sliceCosts(slices[1]), size, fewest, most));
-  return { space, microBatchSize, microBatches, chunks, shards, slices, size, bound: bound * ROUNDING };
+  const [plain, beside] = slicesOf(microBatchSize);
+  let bound = leastSecondsOf(sliceCosts(plain), size, fewest, most);
+  if (beside !== plain) bound = Math.min(bound, leastSecondsOf(sliceCosts(beside), size, fewest, most));
+  return { space, microBatchSize, microBatches, chunks, shards, slicesOf, size, bound: bound * ROUNDING };
 }
 
 /** How many further plans of a family take exactly as long as its best. */
