@@ -15,15 +15,31 @@ function untilReplaced(profile: ReturnType<typeof shippedProfile>, from: number)
 
 it("takes over what is asked for again and forgets the rest, when there are too many times", () => {
   const profile = structuredClone(shippedProfile("a800-128"));
-  const first = pricesOf(job, profile);
-  const [asked, forgotten] = [first.slices(sharing).of(1, false), first.slices(sharing).of(2, false)];
   const layout = { pipelineParallel: 1, dataParallel: 16, ...sharing };
-  const sharded = first.shard(layout, { parameterSharding: 2, optimizerStateSharding: 2 });
+  const ofShards = (prices: ReturnType<typeof pricesOf>, shards: number) => prices.shard(layout, { parameterSharding: shards, optimizerStateSharding: shards });
+  const first = pricesOf(job, profile);
+  const time = first.slices(sharing).of(1, false);
+  const [asked, forgotten] = [ofShards(first, 2), ofShards(first, 4)];
   const second = untilReplaced(profile, 3);
-  expect(second.slices(sharing).of(1, false)).toBe(asked);
-  expect(second.shard(layout, { parameterSharding: 2, optimizerStateSharding: 2 })).toBe(sharded);
+  expect(ofShards(second, 2)).toBe(asked);
+  expect(second.slices(sharing).known(1, false)).toBeUndefined();
+  expect(second.slices(sharing).of(1, false)).toEqual(time);
   const third = untilReplaced(profile, 1_000_000);
-  expect(third.slices(sharing).of(1, false)).toBe(asked);
-  expect(third.slices(sharing).of(2, false)).not.toBe(forgotten);
-  expect(third.slices(sharing).of(2, false)).toEqual(forgotten);
+  expect(ofShards(third, 2)).toBe(asked);
+  expect(ofShards(third, 4)).not.toBe(forgotten);
+  expect(ofShards(third, 4)).toEqual(forgotten);
+  expect(third.slices(sharing).of(1, false)).toEqual(time);
+});
+
+it("returns the numbers that were computed, whether they are asked for the first time or again", () => {
+  const profile = structuredClone(shippedProfile("a800-128"));
+  const prices = pricesOf(job, profile);
+  for (const shape of [sharing, { sequenceParallel: 8, tensorParallel: 1, contextParallel: 1 }, { sequenceParallel: 8, tensorParallel: 8, contextParallel: 1 }, { sequenceParallel: 16, tensorParallel: 1, contextParallel: 4 }]) {
+    for (const beside of [false, true]) for (const b of [1, 2, 7, 100]) {
+      const made = prices.slices(shape).of(b, beside);
+      expect(made.value.forwardSeconds).toBeGreaterThan(0);
+      expect(prices.slices(shape).of(b, beside)).toEqual(made);
+      expect(prices.slices(shape).of(b, beside).warned).toEqual(made.warned);
+    }
+  }
 });
