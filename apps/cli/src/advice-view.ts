@@ -18,7 +18,7 @@ export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): 
   else if (standing !== null) sections.push(`${colors.green("feasible")}: ${rankText(standing.rank, standing.of)}, ${predicted ? figures(predicted) : ""}, ${formatBytes(Math.abs(excessBytes ?? 0))} to spare`);
   if (memory.length > 0) {
     const columns: Column<(typeof memory)[number]>[] = [
-      { title: "MEMORY OF THE FULLEST RANK", value: ({ line }) => line },
+      { title: "MEMORY OF THE FULLEST RANK", value: ({ line }) => termWords(line) },
       { title: "BYTES", align: "right", value: ({ bytes }) => formatBytes(bytes) },
       { title: "OF A GPU", align: "right", value: ({ bytes }) => percent(bytes / limitBytes) },
     ];

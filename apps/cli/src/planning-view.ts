@@ -1,3 +1,4 @@
+import { termWords } from "@internevo/advisor";
 import { formatBytes, formatSeconds, planLabel, type Candidate, type PlanningResult } from "@internevo/domain";
 import { table, type Colors, type Column } from "./output.ts";
 
@@ -41,7 +42,7 @@ function memoryNote({ candidates, memoryModel }: PlanningResult): string | undef
 
 function memoryText(memory: Readonly<Record<string, number>>, colors: Colors): string {
   const lines = Object.entries(memory).filter(([, bytes]) => bytes > 0);
-  return table([{ title: "MEMORY LINE", value: ([name]: [string, number]) => name }, { title: "BYTES", align: "right", value: ([, bytes]) => formatBytes(bytes) }], lines.sort((a, b) => b[1] - a[1]), colors);
+  return table([{ title: "MEMORY LINE", value: ([name]: [string, number]) => termWords(name) }, { title: "BYTES", align: "right", value: ([, bytes]) => formatBytes(bytes) }], lines.sort((a, b) => b[1] - a[1]), colors);
 }
 
 /** What people read of a planning result. */

@@ -20,7 +20,11 @@ function changes(title: string, list: readonly Change[], colors: Colors, format:
     { title: "AT", value: ({ furthest }) => `${sizes(furthest.at)}: ${format(furthest.beforeSeconds)} → ${format(furthest.afterSeconds)}` },
     { title: "BEYOND SPREAD", align: "right", value: ({ beyondSpread, withSpread }) => (withSpread === 0 ? "unknown" : `${beyondSpread} of ${withSpread}`) },
   ];
-  return table(columns, [...list].sort((a, b) => Math.abs(Math.log(b.ratio)) - Math.abs(Math.log(a.ratio))), colors);
+  const differing = list.filter(({ furthest }) => furthest.ratio !== 1);
+  const alike = list.length - differing.length;
+  const rows = table(columns, differing.sort((a, b) => Math.abs(Math.log(b.ratio)) - Math.abs(Math.log(a.ratio))), colors);
+  if (alike === 0) return rows;
+  return differing.length === 0 ? `${colors.bold(title)}\nthe same in both: all ${alike}` : `${rows}\nthe same in both: ${alike} more`;
 }
 
 function statedTable(list: readonly StatedChange[], colors: Colors): string {

@@ -1,8 +1,8 @@
+import { termWords } from "@internevo/advisor";
 import { CostModel, pipelineStages, planFault, sumLines } from "@internevo/cost-model";
 import { chunksOf, formatBytes, planLabel, ProblemError, type JobSpec, type MemoryLines, type Plan, type Profile } from "@internevo/domain";
 import { unmeasuredProfile } from "@internevo/frameworks";
 import { table, type Colors } from "../output.ts";
-import { lineWords } from "./picture.ts";
 
 /** What the planner counts for a rank of a stage. */
 export interface PlannedLines {
@@ -48,7 +48,7 @@ export function plannedLinesText({ stage, layers, memory, plannedPeakBytes, fits
   const who = rank !== undefined ? `rank ${rank}, stage ${stage}` : stages > 1 ? `stage ${stage}, the fullest` : "every rank";
   const rows = Object.entries(memory).filter(([, bytes]) => bytes > 0).sort((a, b) => b[1] - a[1]);
   const shown = table<[string, number]>([
-    { title: "MEMORY", value: ([line]) => lineWords(line) },
+    { title: "MEMORY", value: ([line]) => termWords(line) },
     { title: "SIZE", align: "right", value: ([, bytes]) => formatBytes(bytes) },
     { title: "OF A GPU", align: "right", value: ([, bytes]) => `${((100 * bytes) / limitBytes).toFixed(1)}%` },
   ], rows, colors);
