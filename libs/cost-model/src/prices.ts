@@ -8,8 +8,8 @@ import { ModuleTimes } from "./modules.ts";
 import { OverlapTimes } from "./overlap-times.ts";
 import { ringPlace } from "./ring-time.ts";
 import { shardTime, type ShardTime } from "./shard-time.ts";
-import { SliceTable } from "./slice-table.ts";
 import { SliceCorrections } from "./slice-corrections.ts";
+import { SliceTable } from "./slice-table.ts";
 import type { Layout } from "./stage.ts";
 import { Recorder, type Kept } from "./warnings.ts";
 

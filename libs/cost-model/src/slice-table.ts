@@ -3,32 +3,12 @@ import type { Kept } from "./warnings.ts";
 
 const ROW = 22;
 
-function write(into: Float64Array, at: number, time: SliceTime): void {
-  const [f0, f1, f2, f3] = time.forwardModules;
-  const [b0, b1, b2, b3] = time.backwardModules;
-  into[at] = time.forwardSeconds;
-  into[at + 1] = time.backwardSeconds;
-  into[at + 2] = f0;
-  into[at + 3] = f1;
-  into[at + 4] = f2;
-  into[at + 5] = f3;
-  into[at + 6] = b0;
-  into[at + 7] = b1;
-  into[at + 8] = b2;
-  into[at + 9] = b3;
-  into[at + 10] = time.forwardAttentionSeconds;
-  into[at + 11] = time.backwardAttentionSeconds;
-  into[at + 12] = time.recomputeSeconds;
-  into[at + 13] = time.forwardCommunicationSeconds;
-  into[at + 14] = time.backwardCommunicationSeconds;
-  into[at + 15] = time.recomputeCommunicationSeconds;
-  into[at + 16] = time.embeddingCommunicationSeconds;
-  into[at + 17] = time.headCommunicationSeconds;
-  into[at + 18] = time.embeddingSeconds;
-  into[at + 19] = time.headSeconds;
-  into[at + 20] = time.unitWaits;
-  into[at + 21] = time.layerWaits;
-}
+/** A row, in the order in which {@link read} reads it. */
+const rowOf = (time: SliceTime): number[] => [
+  time.forwardSeconds, time.backwardSeconds, ...time.forwardModules, ...time.backwardModules, time.forwardAttentionSeconds, time.backwardAttentionSeconds, time.recomputeSeconds,
+  time.forwardCommunicationSeconds, time.backwardCommunicationSeconds, time.recomputeCommunicationSeconds, time.embeddingCommunicationSeconds, time.headCommunicationSeconds,
+  time.embeddingSeconds, time.headSeconds, time.unitWaits, time.layerWaits,
+];
 
 function read(from: Float64Array, at: number): SliceTime {
   const number = (place: number): number => from[at + place] as number;
@@ -73,7 +53,7 @@ export class SliceTable {
       longer.set(this.#numbers);
       this.#numbers = longer;
     }
-    write(this.#numbers, place * ROW, value);
+    this.#numbers.set(rowOf(value), place * ROW);
     // Neighbours are often warned of the same.
     const last = this.#warned.at(-1);
     this.#warned.push(last?.length === warned.length && last.every((warning, at) => warning === warned[at]) ? last : warned);

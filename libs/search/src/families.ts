@@ -6,7 +6,6 @@ import type { Scored } from "./top.ts";
 /** Sums of bounds and of times round differently: far more than their error is given away. */
 export const ROUNDING = 1 - 1e-9;
 
-const NOT_HIDING: OverlapChoice = { forwardOverlap: "none", backwardOverlap: "none" };
 /** With the least waits of all granularities, every plan that overlaps anything is one of these. */
 const HIDING: readonly OverlapChoice[] = [{ forwardOverlap: "inter-layer", backwardOverlap: "none" }, { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" }];
 
@@ -39,13 +38,14 @@ interface Fitting {
   readonly count: number;
 }
 
-/** Without overlap: no choice needs less memory. */
+/** No overlap: no choice needs less memory. */
 const PLAIN: Choice = { overlap: OVERLAPS[0] as OverlapChoice, index: 0 };
 
-/** A number of chunks of a family, and the fewest recomputed layers with which its plans fit. */
+/** A number of chunks of a family, what fits of its plans without overlap, and the fewest recomputed layers among these. */
 interface Promising {
   readonly count: number;
   readonly memory: BatchMemory;
+  readonly plain: Fitting;
   readonly layers: number;
 }
 
@@ -142,11 +142,11 @@ export class FamilySearch {
         continue;
       }
       const memory = this.#memory(batch, at);
-      const fitting = this.#fitting(memory, shards, index, PLAIN, recomputed);
-      const layers = recomputed[fitting.none ? 0 : fitting.from] ?? Infinity;
+      const plain = this.#fitting(memory, shards, index, PLAIN, recomputed);
+      const layers = recomputed[plain.none ? 0 : plain.from] ?? Infinity;
       if (layers === Infinity) tally.tooLarge += plans;
       else if (layers > 0 && boundOf(count, layers) > most) tally.pruned += plans;
-      else promising.push({ count, memory, layers });
+      else promising.push({ count, memory, plain, layers });
     }
     return promising;
   }
@@ -188,7 +188,7 @@ export class FamilySearch {
     const other: Side = beside === plain ? own : { slice: beside, waits: layerWaits(beside, shard), costsOf: stepCosting(beside, shard, every, stageLayers) };
     const least = leastWaits(own.waits);
     const leastBeside = other === own ? least : leastWaits(other.waits);
-    const leastCosts = [own.costsOf(least, NOT_HIDING), ...HIDING.map((overlap) => other.costsOf(leastBeside, overlap))];
+    const leastCosts = [own.costsOf(least, PLAIN.overlap), ...HIDING.map((overlap) => other.costsOf(leastBeside, overlap))];
     const boundOf = (from: number, to: number, recomputed: number): number => leastCosts.reduce((bound, costs) => Math.min(bound, leastSecondsOf(costs, size, from, to, recomputed)), Infinity) * ROUNDING;
     return { batch, index, shard, sides: [own, other], bound: boundOf(fewest, most, 0), boundOf: (count, recomputed) => boundOf(count, count, recomputed) };
   }
@@ -242,12 +242,12 @@ export class FamilySearch {
         continue;
       }
       const rising = costs.recomputed >= costs.kept && costs.recomputedOnce >= costs.keptOnce;
-      for (const { count, memory: one, layers } of promising) {
+      for (const { count, memory: one, plain, layers } of promising) {
         if ((promising.length === 1 ? least : leastSecondsOf(costs, size, count, count, layers) * ROUNDING) > most) {
           tally.pruned += ks.length;
           continue;
         }
-        const fitting = this.#fitting(one, shards, index, choice, ks);
+        const fitting = choice.index === PLAIN.index ? plain : this.#fitting(one, shards, index, choice, ks);
         tally.feasible += fitting.count;
         tally.tooLarge += ks.length - fitting.count;
         for (let k = 0; k < ks.length; k += 1) {
