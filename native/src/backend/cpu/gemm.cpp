@@ -4,38 +4,45 @@
 #include <type_traits>
 
 #include "backend/cpu/gemm_bfloat16.h"
+#include "backend/cpu/gemm_packing.h"
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/prefetch_ahead.h"
 
 namespace internevo::cpu {
 
 namespace {
 
-constexpr std::int64_t kBlockRows = 240;       // A block: kBlockRows × kBlockDepth floats stay in the L2 cache
-constexpr std::int64_t kBlockColumns = 1024;   // B block: kBlockDepth × kBlockColumns floats stay in the L3 cache
-constexpr std::int64_t kStagedRows = 720;      // rows of a narrow C that are summed in float32 at one time
-constexpr std::int64_t kPackedAElements = alignUp(kBlockRows, kTileRows) * kBlockDepth + 64;
-constexpr std::int64_t kPackedBElements = kBlockColumns * kBlockDepth + 64;
-constexpr std::int64_t kStagedElements = kStagedRows * kBlockColumns;
+/// With vectors of 16 a panel of A stays in the first cache while slivers of B stream past it out of the second, which must
+/// hold a block of B and what is asked for ahead (2 MiB on the processors that have such vectors). Else a sliver of B stays in
+/// the first cache, and a block of A in the second.
+constexpr bool kSliversStream = Vec::width == 16;
+constexpr std::int64_t kBlockRows = kSliversStream ? 48 : 240;        // A block: kBlockRows × kBlockDepth floats
+constexpr std::int64_t kBlockColumns = kSliversStream ? 768 : 1024;   // B block: kBlockDepth × kBlockColumns floats
+constexpr std::int64_t kStagedRows = 720;  // rows of a narrow C that are summed in float32 at one time
+// Scratch of the largest blocks, so that a plan's bytes do not depend on the build.
+constexpr std::int64_t kPackedAElements = 240 * kBlockDepth + 64;
+constexpr std::int64_t kPackedBElements = 1024 * kBlockDepth + 64;
+constexpr std::int64_t kStagedElements = kStagedRows * 1024;
 static_assert(kBfloat16ProductWords <= kPackedAElements + kPackedBElements + kStagedElements);
 
-static_assert(kBlockRows % kTileRows == 0 && kStagedRows % kBlockRows == 0);
-static_assert(kBlockColumns % kTileColumns == 0);
+static_assert(kBlockRows % kTileRows == 0 && kStagedRows % kBlockRows == 0 && kBlockRows <= 240);
+static_assert(kBlockColumns % kTileColumns == 0 && kBlockColumns <= 1024);
 
 // ---- tile kernel ---------------------------------------------------------------------------------------------------
 
-/// Accumulates a tile of `Rows` × kTileColumns over k. `bTile` is a packed sliver.
-template <int Rows>
+struct Nothing {
+  void operator()() const {}
+};
+
+/// Accumulates a tile of `Rows` × kTileColumns over k. `bTile` is a packed sliver. Calls between() every eight steps of k.
+template <int Rows, typename Between>
 inline void tile(std::int64_t k, const float* a, std::int64_t aRowStride, std::int64_t aColumnStride,
-                 const float* bTile, float* c, std::int64_t cStride, std::int64_t columns, bool accumulate) {
+                 const float* bTile, float* c, std::int64_t cStride, std::int64_t columns, bool accumulate,
+                 const Between& between) {
   Vec low[Rows], high[Rows];
 #pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) {
-    low[i] = high[i] = broadcast(0.f);
-    __builtin_prefetch(c + i * cStride, 1);
-    __builtin_prefetch(c + i * cStride + kTileColumns - 1, 1);
-  }
-#pragma GCC unroll 8
-  for (std::int64_t p = 0; p < k; ++p) {
+  for (int i = 0; i < Rows; ++i) low[i] = high[i] = broadcast(0.f);
+  const auto step = [&] {
     const Vec b0 = load(bTile), b1 = load(bTile + Vec::width);
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
@@ -45,7 +52,14 @@ inline void tile(std::int64_t k, const float* a, std::int64_t aRowStride, std::i
     }
     a += aColumnStride;
     bTile += kTileColumns;
+  };
+  std::int64_t p = 0;
+  for (; p + 8 <= k; p += 8) {
+    between();
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) step();
   }
+  for (; p < k; ++p) step();
   if (columns == kTileColumns) {
     if (accumulate) {
 #pragma GCC unroll 16
@@ -75,176 +89,70 @@ inline void tile(std::int64_t k, const float* a, std::int64_t aRowStride, std::i
   }
 }
 
-template <int Rows>
+template <int Rows, typename Between>
 void tileOfRows(std::int64_t rows, std::int64_t k, const float* a, std::int64_t aRowStride,
                 std::int64_t aColumnStride, const float* bTile, float* c, std::int64_t cStride, std::int64_t columns,
-                bool accumulate) {
+                bool accumulate, const Between& between) {
   if constexpr (Rows > 0) {
     if (rows == Rows) {
-      tile<Rows>(k, a, aRowStride, aColumnStride, bTile, c, cStride, columns, accumulate);
+      tile<Rows>(k, a, aRowStride, aColumnStride, bTile, c, cStride, columns, accumulate, between);
     } else {
-      tileOfRows<Rows - 1>(rows, k, a, aRowStride, aColumnStride, bTile, c, cStride, columns, accumulate);
+      tileOfRows<Rows - 1>(rows, k, a, aRowStride, aColumnStride, bTile, c, cStride, columns, accumulate, between);
     }
   }
 }
 
 /// A whole tile out of a packed panel has constant strides.
+template <typename Between>
 inline void panelTile(std::int64_t rows, std::int64_t k, const float* panel, const float* bTile, float* c,
-                      std::int64_t cStride, std::int64_t columns, bool accumulate) {
+                      std::int64_t cStride, std::int64_t columns, bool accumulate, const Between& between) {
   if (rows == kTileRows) {
-    tile<kTileRows>(k, panel, 1, kTileRows, bTile, c, cStride, columns, accumulate);
+    tile<kTileRows>(k, panel, 1, kTileRows, bTile, c, cStride, columns, accumulate, between);
   } else {
-    tileOfRows<kTileRows - 1>(rows, k, panel, 1, kTileRows, bTile, c, cStride, columns, accumulate);
-  }
-}
-
-// ---- packing -------------------------------------------------------------------------------------------------------
-
-#if defined(__AVX2__) && defined(__FMA__)
-inline __m256 loadEight(const float* p) { return _mm256_loadu_ps(p); }
-inline __m256 loadEight(const Bfloat16* p) {
-  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
-}
-
-/// target[column · targetStride + row] = source[row · sourceStride + column] for 8 columns and `rows` ≤ 8 rows;
-/// writes 8 floats a column, zeros where there is no row.
-template <typename T>
-inline void transposeEight(const T* source, std::int64_t sourceStride, std::int64_t rows, float* target,
-                           std::int64_t targetStride) {
-  __m256 r[8];
-  for (int i = 0; i < 8; ++i) r[i] = i < rows ? loadEight(source + i * sourceStride) : _mm256_setzero_ps();
-  __m256 t[8], u[8];
-  for (int i = 0; i < 4; ++i) {
-    t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
-    t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
-  }
-  for (int i = 0; i < 2; ++i) {
-    u[4 * i] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0x44);
-    u[4 * i + 1] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0xee);
-    u[4 * i + 2] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0x44);
-    u[4 * i + 3] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0xee);
-  }
-  for (int i = 0; i < 4; ++i) {
-    _mm256_storeu_ps(target + i * targetStride, _mm256_permute2f128_ps(u[i], u[i + 4], 0x20));
-  }
-  for (int i = 0; i < 4; ++i) {
-    _mm256_storeu_ps(target + (i + 4) * targetStride, _mm256_permute2f128_ps(u[i], u[i + 4], 0x31));
-  }
-}
-#endif
-
-/// packed[p · Lanes + lane] = source(lane, p), where p is contiguous in the source; lanes ≥ `lanes` become 0.
-/// May write up to 7 floats past the end of the panel, which the next panel or the buffer's slack takes.
-template <int Lanes, typename T>
-void packTransposed(const T* source, std::int64_t laneStride, std::int64_t lanes, std::int64_t k, float* packed) {
-  std::int64_t p = 0;
-#if defined(__AVX2__) && defined(__FMA__)
-  for (; p + 8 <= k; p += 8) {
-    // The last group first: a group that is narrower than 8 spills into the lanes that the first one then writes.
-    for (int group = (Lanes - 1) / 8 * 8; group >= 0; group -= 8) {
-      const std::int64_t valid = std::clamp<std::int64_t>(lanes - group, 0, 8);
-      transposeEight(source + group * laneStride + p, laneStride, valid, packed + p * Lanes + group, Lanes);
-    }
-  }
-#endif
-  for (; p < k; ++p) {
-    for (int lane = 0; lane < Lanes; ++lane) {
-      packed[p * Lanes + lane] = lane < lanes ? toFloat(source[lane * laneStride + p]) : 0.f;
-    }
-  }
-}
-
-/// The same where lanes are contiguous in the source.
-template <int Lanes, typename T>
-void packStraight(const T* source, std::int64_t depthStride, std::int64_t lanes, std::int64_t k, float* packed) {
-  for (std::int64_t p = 0; p < k; ++p) {
-    for (int lane = 0; lane < Lanes; ++lane) {
-      packed[p * Lanes + lane] = lane < lanes ? toFloat(source[p * depthStride + lane]) : 0.f;
-    }
-  }
-}
-
-/// `Panels` whole panels side by side, so that a row of the source is read in one piece. Where a panel is not a multiple
-/// of a vector wide the last vector of a row spills into the next row, which is written after it, and at last into the
-/// panel behind, whose first row is then written again.
-template <int Lanes, int Panels, typename T>
-void packStraightPanels(const T* source, std::int64_t depthStride, std::int64_t k, float* packed) {
-  constexpr int kVectors = (Lanes + Vec::width - 1) / Vec::width;
-  constexpr int kSpill = kVectors * Vec::width - Lanes;
-  for (std::int64_t p = 0; p + (kSpill > 0) < k; ++p, source += depthStride) {
-#pragma GCC unroll 16
-    for (int panel = 0; panel < Panels; ++panel) {
-#pragma GCC unroll 4
-      for (int i = 0; i < kVectors; ++i) {
-        store(packed + panel * Lanes * k + p * Lanes + i * Vec::width, load(source + panel * Lanes + i * Vec::width));
-      }
-    }
-  }
-  if constexpr (kSpill > 0) {
-    for (int panel = 0; panel < Panels; ++panel) packStraight<Lanes>(source + panel * Lanes, 0, Lanes, 1, packed + panel * Lanes * k + (k - 1) * Lanes);
-  }
-}
-
-/// Asks for `lanes` × k elements, of which runs of `runElements` lie together: their loads then overlap instead of
-/// waiting for one another.
-template <typename T>
-inline void prefetchSource(const T* source, std::int64_t runs, std::int64_t runStride, std::int64_t runElements) {
-  constexpr std::int64_t kLine = 64 / sizeof(T);
-  for (std::int64_t run = 0; run < runs; ++run) {
-    for (std::int64_t i = 0; i < runElements; i += kLine) __builtin_prefetch(source + run * runStride + i);
-  }
-}
-
-/// Panels that are packed side by side: some lines of the cache of each row.
-template <int Lanes>
-constexpr int kPackedTogether = std::max(1, 48 / Lanes);
-
-/// Panels of `Lanes` along the first index of source(lane, p).
-template <int Lanes, typename T>
-void packPanels(const T* source, std::int64_t laneStride, std::int64_t depthStride, std::int64_t lanes,
-                std::int64_t k, float* packed) {
-  constexpr int kTogether = kPackedTogether<Lanes>;
-  std::int64_t first = 0;
-  if (depthStride != 1) {
-    // The last vector of a group may reach past its lanes, so one lane more than the vectors need stays behind it.
-    for (; first + kTogether * Lanes + Vec::width <= lanes; first += kTogether * Lanes, packed += kTogether * Lanes * k) {
-      const std::int64_t next = first + kTogether * Lanes;
-      prefetchSource(source + next * laneStride, k, depthStride, std::min<std::int64_t>(kTogether * Lanes, lanes - next));
-      packStraightPanels<Lanes, kTogether>(source + first * laneStride, depthStride, k, packed);
-    }
-  }
-  for (; first < lanes; first += Lanes, packed += Lanes * k) {
-    const std::int64_t count = std::min<std::int64_t>(Lanes, lanes - first);
-    if (depthStride == 1) prefetchSource(source + (first + count) * laneStride, std::min<std::int64_t>(Lanes, lanes - first - count), laneStride, k);
-    const T* const start = source + first * laneStride;
-    if (depthStride == 1) {
-      packTransposed<Lanes>(start, laneStride, count, k, packed);
-    } else {
-      packStraight<Lanes>(start, depthStride, count, k, packed);
-    }
-  }
-}
-
-template <int Lanes>
-void packAny(ConstView source, std::int64_t laneStride, std::int64_t depthStride, std::int64_t lanes, std::int64_t k,
-             float* packed) {
-  if (source.type == DataType::float32) {
-    packPanels<Lanes>(source.as<float>(), laneStride, depthStride, lanes, k, packed);
-  } else {
-    packPanels<Lanes>(source.as<Bfloat16>(), laneStride, depthStride, lanes, k, packed);
+    tileOfRows<kTileRows - 1>(rows, k, panel, 1, kTileRows, bTile, c, cStride, columns, accumulate, between);
   }
 }
 
 // ---- blocking ------------------------------------------------------------------------------------------------------
 
+/// What is read next, for the products to ask for.
+struct AheadOfProduct {
+  Ahead<For::reading> a, b;
+};
+
+Ahead<For::reading> aheadOf(ConstView source, std::int64_t laneStride, std::int64_t depthStride, std::int64_t lanes,
+                            std::int64_t depth) {
+  const std::int64_t size = bytesPerElement(source.type);
+  if (depthStride == 1) return {source.data, lanes, laneStride * size, depth * size};
+  return {source.data, depth, depthStride * size, lanes * size};
+}
+
+constexpr std::int64_t kFloatBytes = sizeof(float);
+
+/// C[m, n] (+)= packed A · packed B, k ≤ kBlockDepth.
 void multiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, const float* packedA, const float* packedB,
-                   float* c, std::int64_t cStride, bool accumulate) {
-  for (std::int64_t j = 0; j < n; j += kTileColumns) {
-    const std::int64_t columns = std::min(kTileColumns, n - j);
+                   float* c, std::int64_t cStride, bool accumulate, AheadOfProduct& ahead) {
+  const auto each = [&](std::int64_t i, std::int64_t j, const auto& between) {
+    panelTile(std::min(kTileRows, m - i), k, packedA + i * k, packedB + j * k, c + i * cStride + j, cStride,
+              std::min(kTileColumns, n - j), accumulate, between);
+  };
+  const auto aheadOfC = [&](std::int64_t i, std::int64_t j) -> Ahead<For::writing> {
+    if (i >= m) return {};
+    return {c + i * cStride + j, std::min(kTileRows, m - i), cStride * kFloatBytes, std::min(kTileColumns, n - j) * kFloatBytes};
+  };
+  if constexpr (kSliversStream) {
     for (std::int64_t i = 0; i < m; i += kTileRows) {
-      const std::int64_t rows = std::min(kTileRows, m - i);
-      panelTile(rows, k, packedA + i * k, packedB + j * k, c + i * cStride + j, cStride, columns, accumulate);
+      for (std::int64_t j = 0; j < n; j += kTileColumns) {
+        auto nextC = j + kTileColumns < n ? aheadOfC(i, j + kTileColumns) : aheadOfC(i + kTileRows, 0);
+        each(i, j, [&] { ahead.a.ask(1), ahead.b.ask(1), nextC.ask(2); });
+      }
+    }
+  } else {
+    for (std::int64_t j = 0; j < n; j += kTileColumns) {
+      for (std::int64_t i = 0; i < m; i += kTileRows) {
+        aheadOfC(i, j).ask(2 * kTileRows);
+        each(i, j, Nothing{});
+      }
     }
   }
 }
@@ -253,22 +161,30 @@ struct Scratch {
   float *packedA, *packedB, *staged;
 };
 
-/// Rows [0, m) of one block of columns into float32 C, which holds m × n.
+/// Rows [0, m) of one block of columns into float32 C, which holds m × n. `nextColumns`: of the block behind it.
 void columnBlock(const Gemm& g, std::int64_t firstRow, std::int64_t m, std::int64_t firstColumn, std::int64_t n,
-                 float* c, std::int64_t cStride, bool accumulate, const Scratch& scratch) {
+                 std::int64_t nextColumns, float* c, std::int64_t cStride, bool accumulate, const Scratch& scratch) {
+  const auto ofA = [&](std::int64_t i, std::int64_t p) { return g.a.offset((firstRow + i) * g.aRowStride + p * g.aColumnStride); };
+  const auto ofB = [&](std::int64_t p, std::int64_t j) { return g.b.offset(p * g.bRowStride + (firstColumn + j) * g.bColumnStride); };
+  const auto depthAt = [&](std::int64_t p) { return std::min(kBlockDepth, g.k - p); };
   // Blocks of equal height: every one reads the whole block of B.
   const std::int64_t blocks = (m + kBlockRows - 1) / kBlockRows;
   const std::int64_t blockRows = alignUp((m + blocks - 1) / blocks, kTileRows);
   for (std::int64_t p = 0; p < g.k; p += kBlockDepth) {
-    const std::int64_t depth = std::min(kBlockDepth, g.k - p);
-    packAny<kTileColumns>(g.b.offset(p * g.bRowStride + firstColumn * g.bColumnStride), g.bColumnStride,
-                          g.bRowStride, n, depth, scratch.packedB);
+    const std::int64_t depth = depthAt(p), nextP = p + depth;
+    packAny<kTileColumns>(ofB(p, 0), g.bColumnStride, g.bRowStride, n, depth, scratch.packedB);
+    AheadOfProduct ahead;
+    if (nextP < g.k) {
+      ahead.b = aheadOf(ofB(nextP, 0), g.bColumnStride, g.bRowStride, n, depthAt(nextP));
+    } else if (nextColumns > 0) {
+      ahead.b = aheadOf(ofB(0, n), g.bColumnStride, g.bRowStride, nextColumns, depthAt(0));
+    }
     for (std::int64_t i = 0; i < m; i += blockRows) {
-      const std::int64_t rows = std::min(blockRows, m - i);
-      packAny<kTileRows>(g.a.offset((firstRow + i) * g.aRowStride + p * g.aColumnStride), g.aRowStride,
-                         g.aColumnStride, rows, depth, scratch.packedA);
-      multiplyBlock(rows, n, depth, scratch.packedA, scratch.packedB, c + i * cStride, cStride,
-                    accumulate || p > 0);
+      const std::int64_t rows = std::min(blockRows, m - i), next = i + rows;
+      packAny<kTileRows>(ofA(i, p), g.aRowStride, g.aColumnStride, rows, depth, scratch.packedA);
+      ahead.a = next < m ? aheadOf(ofA(next, p), g.aRowStride, g.aColumnStride, std::min(blockRows, m - next), depth)
+                         : Ahead<For::reading>();
+      multiplyBlock(rows, n, depth, scratch.packedA, scratch.packedB, c + i * cStride, cStride, accumulate || p > 0, ahead);
     }
   }
 }
@@ -289,16 +205,19 @@ void storeStaged(const Gemm& g, std::int64_t firstRow, std::int64_t rows, std::i
 void gemmPart(const Gemm& g, std::int64_t rowBegin, std::int64_t rowEnd, std::int64_t columnBegin,
               std::int64_t columnEnd, const Scratch& scratch) {
   const bool narrow = g.c.type == DataType::bfloat16;
+  const std::int64_t blocks = (columnEnd - columnBegin + kBlockColumns - 1) / kBlockColumns;
+  const std::int64_t blockColumns = alignUp((columnEnd - columnBegin + blocks - 1) / blocks, kTileColumns);
   const std::int64_t rowStep = narrow ? kStagedRows : rowEnd - rowBegin;
   for (std::int64_t i = rowBegin; i < rowEnd; i += rowStep) {
     const std::int64_t rows = std::min(rowStep, rowEnd - i);
-    for (std::int64_t j = columnBegin; j < columnEnd; j += kBlockColumns) {
-      const std::int64_t columns = std::min(kBlockColumns, columnEnd - j);
+    for (std::int64_t j = columnBegin; j < columnEnd; j += blockColumns) {
+      const std::int64_t columns = std::min(blockColumns, columnEnd - j);
+      const std::int64_t nextColumns = std::min(blockColumns, columnEnd - j - columns);
       if (narrow) {
-        columnBlock(g, i, rows, j, columns, scratch.staged, kBlockColumns, false, scratch);
+        columnBlock(g, i, rows, j, columns, nextColumns, scratch.staged, kBlockColumns, false, scratch);
         storeStaged(g, i, rows, j, columns, scratch.staged);
       } else {
-        columnBlock(g, i, rows, j, columns, g.c.as<float>() + i * g.cStride + j, g.cStride, g.accumulate, scratch);
+        columnBlock(g, i, rows, j, columns, nextColumns, g.c.as<float>() + i * g.cStride + j, g.cStride, g.accumulate, scratch);
       }
     }
   }
@@ -346,7 +265,8 @@ void gemmPacked(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, 
       const std::int64_t begin = triangle == Triangle::leftTransposed ? std::min(i, k) : 0;
       const std::int64_t end = triangle == Triangle::left ? std::min(k, firstRow + i + rows) : k;
       tileOfRows<kTileRows>(rows, end - begin, a + i * aRowStride + begin * aColumnStride, aRowStride, aColumnStride,
-                            packedB + j * k + begin * kTileColumns, c + i * cStride + j, cStride, columns, accumulate);
+                            packedB + j * k + begin * kTileColumns, c + i * cStride + j, cStride, columns, accumulate,
+                            Nothing{});
     }
   }
 }

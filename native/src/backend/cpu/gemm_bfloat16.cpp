@@ -1,6 +1,7 @@
 #include "backend/cpu/gemm_bfloat16.h"
 
 #include "backend/cpu/bfloat16_tiles.h"
+#include "backend/cpu/prefetch_ahead.h"
 
 #if defined(INTERNEVO_BFLOAT16_TILES)
 
@@ -73,32 +74,6 @@ void storeSquare(const float* square, std::int64_t m, std::int64_t n, Bfloat16* 
   }
 }
 
-enum class For { reading, writing };
-
-/// Asks memory for what comes next, a little at a time: more would fill its queue, and the products would wait behind it.
-template <For use>
-class Ahead {
- public:
-  Ahead(const void* first, std::int64_t rows, std::int64_t strideBytes, std::int64_t rowBytes)
-      : row_(static_cast<const char*>(first)), rows_(rows), stride_(strideBytes), bytes_(rowBytes) {}
-
-  void operator()() {
-    for (int line = 0; line < 4 && rows_ > 0; ++line) {
-      if (use == For::reading) __builtin_prefetch(row_ + at_, 0, 2);
-      else __builtin_prefetch(row_ + at_, 1, 3);
-      at_ += 64;
-      if (at_ < bytes_) continue;
-      at_ = 0;
-      row_ += stride_;
-      --rows_;
-    }
-  }
-
- private:
-  const char* row_;
-  std::int64_t rows_, stride_, bytes_, at_ = 0;
-};
-
 }  // namespace
 
 Bfloat16Product bfloat16Product() { return hasTiles() ? Bfloat16Product::tiles : Bfloat16Product::vectors; }
@@ -168,7 +143,7 @@ void bfloat16Part(Bfloat16Product by, const Gemm& g, std::int64_t rowBegin, std:
               multiplySquare(tiles, high, wide,
                              {packedA + row * lanesWords, packedB + column * lanesWords, kLanes * lanesWords,
                               kLanes * lanesWords, depthTiles, square, kSquare, sumsInC || !isFirst},
-                             [&] { nextA(), nextC(); });
+                             [&] { nextA.ask(4), nextC.ask(4); });
               if (!isLast) continue;
               if (isFloat) {
                 storeSquare(square, high, wide, reinterpret_cast<float*>(c), g.cStride);
