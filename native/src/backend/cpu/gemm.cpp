@@ -150,7 +150,11 @@ void multiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, const float* 
   } else {
     for (std::int64_t j = 0; j < n; j += kTileColumns) {
       for (std::int64_t i = 0; i < m; i += kTileRows) {
-        aheadOfC(i, j).ask(2 * kTileRows);
+        float* const own = c + i * cStride + j;
+        for (std::int64_t row = 0; row < std::min(kTileRows, m - i); ++row) {
+          __builtin_prefetch(own + row * cStride, 1);
+          __builtin_prefetch(own + row * cStride + kTileColumns - 1, 1);
+        }
         each(i, j, Nothing{});
       }
     }
