@@ -1,5 +1,5 @@
 import * as Plot from "@observablehq/plot";
-import { measuredOf, timeErrorOf, type Compared } from "./accuracy-statistics.ts";
+import { measuredOf, statisticsOf, steadied, timeErrorOf, type Compared } from "./accuracy-statistics.ts";
 import { COLORS, renderChart } from "./charts.ts";
 import type { AccuracyRow } from "./measure-accuracy.ts";
 import { circumstancesText, table, writePage, type Circumstances } from "./report.ts";
@@ -54,6 +54,15 @@ export function overallOf(rows: readonly AccuracyRow[]): Overall {
     mostChosenSlowerBy: Math.max(...rows.map(({ statistics }) => statistics.chosenSlowerBy)),
     rows: rows.length,
   };
+}
+
+/** The same with the machine's changing speed taken out of the runs; null where a job's runs do not allow it. */
+export function steadyOverallOf(rows: readonly AccuracyRow[]): Overall | null {
+  const steady = rows.flatMap((row) => {
+    const compared = steadied(row.compared);
+    return compared === null ? [] : [{ ...row, compared, statistics: statisticsOf(compared) }];
+  });
+  return steady.length < rows.length ? null : overallOf(steady);
 }
 
 /** How a plan's ranks share the work, by its label. */
@@ -135,19 +144,22 @@ export async function writeAccuracyPage(directory: string, result: AccuracyResul
   const { rows, overall, settings } = result;
   const summary = rows.map(({ place, job, runnable, statistics: s }) => [place, job, `${s.plans} of ${runnable}`, percent(s.timeError.mean), signed(s.timeError.signed), percent(s.timeError.worst), tau(s.kendallTau), tau(s.kendallTauWithTies), percent(s.predictedTies, 0), percent(s.noise), percent(s.spread, 0), percent(s.withinRange, 0), s.best.predictedRank, percent(s.firstSlowerBy), percent(s.chosenSlowerBy)]);
   const worst = rows.flatMap((row) => row.compared.map((one) => ({ row, one }))).sort((a, b) => Math.abs(timeErrorOf(b.one)) - Math.abs(timeErrorOf(a.one))).slice(0, 12);
+  const steady = steadyOverallOf(rows);
+  const figures = (name: string, text: (overall: Overall) => string, repetition: string, aim: string): string[] => [name, text(overall), ...(steady === null ? [] : [text(steady)]), repetition, aim];
   const body = [
     circumstancesText(result.circumstances),
     `${overall.plans} plans of ${rows.length} jobs: of each the fastest of every family of plans that can run, the ten that would be tried and others drawn with seed ${settings.seed} (all where the table says so). Each is run ${settings.repeat} times in random order, one step of warm-up and ${[...new Set(rows.map(({ steps }) => steps))].join(" or ")} measured; a plan's time is the median of its runs.`,
-    table(["", "prediction", "a plan's first run, as prediction of its second", "aim"], [
-      ["mean size of a step time's error", percent(overall.meanError), percent(overall.repetition?.meanError ?? null), "≤ 5%"],
-      ["worst error", percent(overall.worstError), percent(overall.repetition?.worstError ?? null), "≤ 15%"],
-      ["Kendall's τ, mean over jobs", tau(overall.kendallTau), tau(overall.repetition?.kendallTau ?? null), "≥ 0.9"],
-      ["the same, with ties", tau(overall.kendallTauWithTies), "", "≥ 0.9"],
-      ["measured times within the predicted range", percent(overall.withinRange, 0), "", ""],
-      ["jobs whose fastest plan is among the ten", `${overall.bestIsCandidate} of ${overall.rows}`, "", "all"],
-      ["what trials choose, slower than the best, at most", percent(overall.mostChosenSlowerBy), "", "≤ 1%"],
+    table(["", "prediction", ...(steady === null ? [] : ["the machine's speed taken out"]), "a plan's first run, as prediction of its second", "aim"], [
+      figures("mean size of a step time's error", ({ meanError }) => percent(meanError), percent(overall.repetition?.meanError ?? null), "≤ 5%"),
+      figures("worst error", ({ worstError }) => percent(worstError), percent(overall.repetition?.worstError ?? null), "≤ 15%"),
+      figures("Kendall's τ, mean over jobs", ({ kendallTau }) => tau(kendallTau), tau(overall.repetition?.kendallTau ?? null), "≥ 0.9"),
+      figures("the same, with ties", ({ kendallTauWithTies }) => tau(kendallTauWithTies), "", "≥ 0.9"),
+      figures("measured times within the predicted range", ({ withinRange }) => percent(withinRange, 0), "", ""),
+      figures("jobs whose fastest plan is among the ten", ({ bestIsCandidate }) => `${bestIsCandidate} of ${rows.length}`, "", "all"),
+      figures("what trials choose, slower than the best, at most", ({ mostChosenSlowerBy }) => percent(mostChosenSlowerBy), "", "≤ 1%"),
     ]),
-    "The column beside the prediction says how much the machine itself moves from one run of a plan to the next.",
+    ...(steady === null ? [] : ["The machine's speed taken out: each run's time over that of the runs of other plans just before and behind it, each in parts of its plan's middle; plans run in turns and random order, so that what changes with the time of day meets all alike. Tables and pictures below show times as measured."]),
+    "The first run as prediction of the second says how much the machine itself moves from one run of a plan to the next.",
     "![Predicted and measured](images/accuracy-scatter.svg)",
     "![Errors](images/accuracy-errors.svg)",
     table(["place", "job", "plans", "mean size of errors", "mean of errors", "worst", "τ", "τ with ties", "predicted ties", "noise", "fastest to slowest", "within range", "best is predicted", "predicted first slower by", "chosen slower by"], summary),

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { statisticsOf, tauOf, type Compared } from "./accuracy-statistics.ts";
+import { statisticsOf, steadied, tauOf, type Compared } from "./accuracy-statistics.ts";
 
 const plan = (rank: number, predictedSeconds: number, runs: readonly number[], over: Partial<Compared> = {}): Compared => ({
   plan: `plan ${rank}`, rank, candidate: rank <= 2, predictedSeconds, range: { low: 0.95 * predictedSeconds, high: 1.05 * predictedSeconds }, runs, predictedBytes: 99, measuredBytes: 100, ...over,
@@ -61,5 +61,33 @@ describe("statisticsOf", () => {
 
   it("needs a candidate", () => {
     expect(() => statisticsOf([plan(3, 1, [1])])).toThrow(/no candidate/);
+  });
+});
+
+describe("steadied", () => {
+  /** Plans of 1, 1.1, … s that run by turns; `slowness` of the machine at each run. */
+  const turns = (plans: number, rounds: number, slowness: (at: number) => number): Compared[] =>
+    Array.from({ length: plans }, (_, index) => {
+      const order = Array.from({ length: rounds }, (__, round) => round * plans + ((index * 5 + round * 3) % plans));
+      return plan(index + 1, 1 + index / 10, order.map((at) => (1 + index / 10) * slowness(at)), { order });
+    });
+
+  it("finds the times of a steady machine where it was slower for a while", () => {
+    const compared = turns(12, 3, (at) => (at >= 8 && at < 24 ? 1.3 : 1));
+    const steady = steadied(compared) as Compared[];
+    expect(statisticsOf(compared).noise).toBeCloseTo(0.3, 12);
+    expect(statisticsOf(steady).noise).toBeLessThan(0.01);
+    expect(statisticsOf(compared).kendallTau).toBeLessThan(1);
+    expect(statisticsOf(steady).kendallTau).toBe(1);
+  });
+
+  it("leaves the times of a steady machine alone", () => {
+    const compared = turns(7, 3, () => 1);
+    expect((steadied(compared) as Compared[]).map(({ runs }) => runs)).toEqual(compared.map(({ runs }) => runs));
+  });
+
+  it("needs three runs of each plan, and when they were made", () => {
+    expect(steadied(turns(7, 2, () => 1))).toBeNull();
+    expect(steadied([plan(1, 1, [1, 1, 1])])).toBeNull();
   });
 });

@@ -12,6 +12,8 @@ export interface Compared {
   readonly range: { readonly low: number; readonly high: number } | null;
   /** Median of a run's steps, of every run. */
   readonly runs: readonly number[];
+  /** Of each run its place in the order in which all runs of the job were made, from 0. */
+  readonly order?: readonly number[];
   readonly predictedBytes: number;
   readonly measuredBytes: number;
 }
@@ -90,6 +92,31 @@ function chosenOf(candidates: readonly Compared[]): Compared {
   const near = nearFastest(candidates.map((one) => ({ one, rank: one.rank, firstSeconds: one.runs[0] as number }))).map(({ one }) => one);
   const seconds = (one: Compared): number => quantile(one.runs.slice(0, near.length > 0 ? 2 : 1), 0.5);
   return (near.length > 0 ? near : candidates).reduce((best, one) => (seconds(one) < seconds(best) ? one : best));
+}
+
+/** Runs before and behind a run that say how fast the machine was then. */
+const NEIGHBOURS = 5;
+const PASSES = 8;
+
+/**
+ * The runs with the machine's changing speed taken out: plans that run by turns in random order are each other's reference. A run's
+ * time is divided by the median, over the runs of other plans that were made just before and behind it, of time over the plan's own middle.
+ * @returns null where plans ran fewer than three times or it is not known when: a plan's middle would then be the run itself.
+ */
+export function steadied(compared: readonly Compared[]): Compared[] | null {
+  const runs = compared.flatMap(({ runs: seconds, order }, plan) => seconds.map((time, index) => ({ plan, time, at: order?.[index] })));
+  const timed = runs.flatMap((run) => (run.at === undefined ? [] : [{ ...run, at: run.at, steady: run.time }]));
+  if (timed.length < runs.length || compared.some((one) => one.runs.length < 3)) return null;
+  // Again and again: a plan most of whose runs fell into slow minutes has its middle put right by those of others.
+  for (let pass = 0; pass < PASSES; pass += 1) {
+    const middles = compared.map((_, plan) => quantile(timed.filter((run) => run.plan === plan).map(({ steady }) => steady), 0.5));
+    const slowness = timed.map((run) => {
+      const near = timed.filter((other) => other.plan !== run.plan && Math.abs(other.at - run.at) <= NEIGHBOURS);
+      return near.length === 0 ? 1 : quantile(near.map((other) => other.time / (middles[other.plan] as number)), 0.5);
+    });
+    for (const [index, run] of timed.entries()) run.steady = run.time / (slowness[index] as number);
+  }
+  return compared.map((one, plan) => ({ ...one, runs: timed.filter((run) => run.plan === plan).map(({ steady }) => steady) }));
 }
 
 /** How well the plans of one job were predicted. @throws RangeError without a plan, or a candidate. */

@@ -59,13 +59,15 @@ async function accuracyOn(spec: JobSpec, profile: Profile, options: AccuracyOpti
   const dataset = await datasetOf(spec, directory);
   const { runnableCandidates: runnable, warnings } = planJob(spec, profile, { top: MOST_FAMILIES });
   const chosen = [...runnable.slice(0, CANDIDATES), ...shuffled(runnable.slice(CANDIDATES), random).slice(0, Math.max(0, plans - CANDIDATES))];
-  const measurements = new Map<Candidate, Measurement[]>(chosen.map((candidate) => [candidate, []]));
+  const measurements = new Map<Candidate, { readonly measurement: Measurement; readonly at: number }[]>(chosen.map((candidate) => [candidate, []]));
+  let made = 0;
   // Every round in an order of its own: what drifts meets all plans alike.
   for (let round = 0; round < repeat; round += 1) {
     for (const candidate of shuffled(chosen, random)) {
       const measured = await runPlan({ spec, plan: candidate.plan, dataset, directory, warmupSteps: WARM_UP_STEPS, measuredSteps: steps, ...(clustersFile ? { clustersFile } : {}), ...(signal ? { signal } : {}) });
       if ("code" in measured) throw new Error(`${spec.name}, ${planLabel(candidate.plan)}: ${measured.message}`);
-      measurements.get(candidate)?.push(measured);
+      measurements.get(candidate)?.push({ measurement: measured, at: made });
+      made += 1;
     }
   }
   const compared = chosen.map((candidate): Compared => {
@@ -73,8 +75,8 @@ async function accuracyOn(spec: JobSpec, profile: Profile, options: AccuracyOpti
     const own = measurements.get(candidate) ?? [];
     return {
       plan: planLabel(plan), rank, candidate: rank <= CANDIDATES,
-      predictedSeconds: predicted.stepTimeSeconds, range: predicted.stepTimeRangeSeconds ?? null, runs: own.map(({ stepTimeSeconds }) => stepTimeSeconds),
-      predictedBytes: predicted.peakMemoryBytes, measuredBytes: Math.max(...own.map(({ peakMemoryBytes }) => peakMemoryBytes)),
+      predictedSeconds: predicted.stepTimeSeconds, range: predicted.stepTimeRangeSeconds ?? null, runs: own.map(({ measurement }) => measurement.stepTimeSeconds), order: own.map(({ at }) => at),
+      predictedBytes: predicted.peakMemoryBytes, measuredBytes: Math.max(...own.map(({ measurement }) => measurement.peakMemoryBytes)),
     };
   });
   const statistics = statisticsOf(compared);
