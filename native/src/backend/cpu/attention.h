@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/gemm_bfloat16.h"
@@ -14,6 +15,7 @@ namespace internevo::cpu {
 constexpr std::int64_t kAttentionTile = 96;
 /// Packed columns are counted as if slivers were this wide, so that a plan's bytes do not depend on the build.
 constexpr std::int64_t kAttentionPad = 32;
+static_assert(kAttentionTile == kLeftStride && kAttentionTile % kTileRows == 0);
 static_assert(kAttentionTile % kTileColumns == 0 && kAttentionPad % kTileColumns == 0);
 
 constexpr std::int64_t attentionTiles(std::int64_t sequence) {
@@ -47,6 +49,14 @@ inline void prefetchRows(const T* rows, std::int64_t first, std::int64_t sequenc
   for (std::int64_t r = first; r < std::min(first + kAttentionTile, sequence); ++r) {
     for (std::int64_t i = 0; i < elements; i += kLine) __builtin_prefetch(rows + r * stride + i);
   }
+}
+
+template <typename T>
+constexpr DataType kTypeOf = std::is_same_v<T, Bfloat16> ? DataType::bfloat16 : DataType::float32;
+
+/// `count` floats times `factor`, in whole vectors: what is behind them is written too.
+inline void scaleFloats(Vec factor, std::int64_t count, float* values) {
+  for (std::int64_t i = 0; i < count; i += Vec::width) store(values + i, load(values + i) * factor);
 }
 
 /// Tiles of keys, [begin, end).

@@ -36,27 +36,27 @@ struct BackwardScratch {
   }
 };
 
-/// Loads one tile of q (scaled, and so is gK in the end) and gO as float32 and packs both; delta = Σ o·gO of each row.
+/// Packs one tile of q (scaled, and so is gK in the end) and gO as float32, both ways; delta = Σ o·gO of each row.
 template <typename T>
 void loadTile(const AttentionBlockShape& s, std::int64_t first, std::int64_t rows, float scale, const T* q, const T* o,
               const T* gO, const BackwardScratch& m) {
   const std::int64_t size = s.headSize;
-  const Vec factor = broadcast(scale);
+  const ConstView ownQ{q + first * s.queryStride, kTypeOf<T>}, ownGO{gO + first * s.outputStride, kTypeOf<T>};
+  packLeft(ownQ, s.queryStride, 1, rows, size, m.query);
+  packLeft(ownGO, s.outputStride, 1, rows, size, m.gO);
+  packSlivers(ownQ, s.queryStride, 1, rows, size, m.packedQuery);
+  packSlivers(ownGO, s.outputStride, 1, rows, size, m.packedGO);
+  scaleFloats(broadcast(scale), alignUp(rows, kTileRows) * size, m.query);
+  scaleFloats(broadcast(scale), packedSliversElements(rows, size), m.packedQuery);
   for (std::int64_t r = 0; r < rows; ++r) {
-    const T* const qRow = q + (first + r) * s.queryStride;
     const T* const oRow = o + (first + r) * s.outputStride;
     const T* const gORow = gO + (first + r) * s.outputStride;
     Vec dot = broadcast(0.f);
     forVectors(size, [&](std::int64_t i, std::int64_t count) {
-      const Vec g = loadUpTo(gORow + i, count);
-      storeUpTo(m.query + r * size + i, loadUpTo(qRow + i, count) * factor, count);
-      storeUpTo(m.gO + r * size + i, g, count);
-      dot = fma(loadUpTo(oRow + i, count), g, dot);
+      dot = fma(loadUpTo(oRow + i, count), loadUpTo(gORow + i, count), dot);
     });
     m.delta[r] = sumOf(dot);
   }
-  packSlivers({m.query, DataType::float32}, size, 1, rows, size, m.packedQuery);
-  packSlivers({m.gO, DataType::float32}, size, 1, rows, size, m.packedGO);
 }
 
 /// One row: scores -> p = 2^(score − logSumExp), and gP -> p·(gP − delta); zeros in the rest of [0, columns). All in
@@ -88,12 +88,14 @@ void backwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::
   const std::int64_t first = tile * kAttentionTile, size = s.headSize, padded = alignUp(size, kAttentionPad);
   const std::int64_t rows = std::min(kAttentionTile, s.sequence - first);
   const TileRange range = mask.tiles(first, rows);
-  if (range.begin >= range.end) {
-    if (add) return;
-    std::fill_n(m.gQ, rows * size, 0.f);
-  }
+  const bool seesNothing = range.begin >= range.end;
+  if (seesNothing && add) return;
   const float scale = 1.f / std::sqrt(static_cast<float>(size));
-  loadTile(s, first, rows, scale * kLog2E, q, o, gO, m);
+  if (seesNothing) {
+    std::fill_n(m.gQ, rows * size, 0.f);
+  } else {
+    loadTile(s, first, rows, scale * kLog2E, q, o, gO, m);
+  }
   prefetchRows(q, first + kAttentionTile, s.sequence, s.queryStride, size);
   prefetchRows(o, first + kAttentionTile, s.sequence, s.outputStride, size);
   prefetchRows(gO, first + kAttentionTile, s.sequence, s.outputStride, size);
@@ -104,18 +106,17 @@ void backwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::
     const Triangle result = diagonal ? Triangle::result : Triangle::none;
     const Triangle left = diagonal ? Triangle::left : Triangle::none;
     const Triangle transposed = diagonal ? Triangle::leftTransposed : Triangle::none;
-    gemmPacked(rows, columns, size, m.query, size, 1, m.packedKT + key * size, m.p, kAttentionTile, false, result);
-    gemmPacked(rows, columns, size, m.gO, size, 1, m.packedVT + key * size, m.gP, kAttentionTile, false, result);
+    gemmPacked(Left::panels, rows, columns, size, m.query, m.packedKT + key * size, m.p, kAttentionTile, false, result);
+    gemmPacked(Left::panels, rows, columns, size, m.gO, m.packedVT + key * size, m.gP, kAttentionTile, false, result);
     for (std::int64_t r = 0; r < rows; ++r) {
       std::int64_t low, high;
       mask.visible(first + r, key, columns, &low, &high);
       softmaxGradient(low, high, columns, logSumExp[first + r] * kLog2E, m.delta[r], m.p + r * kAttentionTile,
                       m.gP + r * kAttentionTile);
     }
-    gemmPacked(columns, size, rows, m.p, 1, kAttentionTile, m.packedGO, m.gV + key * size, size, true, transposed);
-    gemmPacked(columns, size, rows, m.gP, 1, kAttentionTile, m.packedQuery, m.gK + key * size, size, true,
-               transposed);
-    gemmPacked(rows, size, columns, m.gP, kAttentionTile, 1, m.packedK + key * padded, m.gQ, size, j > range.begin,
+    gemmPacked(Left::columns, columns, size, rows, m.p, m.packedGO, m.gV + key * size, size, true, transposed);
+    gemmPacked(Left::columns, columns, size, rows, m.gP, m.packedQuery, m.gK + key * size, size, true, transposed);
+    gemmPacked(Left::rows, rows, size, columns, m.gP, m.packedK + key * padded, m.gQ, size, j > range.begin,
                left);
   }
 

@@ -107,15 +107,10 @@ void forwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::i
   const std::int64_t rows = std::min(kAttentionTile, s.sequence - first);
   const TileRange range = mask.tiles(first, rows);
   if (merge && range.begin >= range.end) return;
-  const Vec scale = broadcast(kLog2E / std::sqrt(static_cast<float>(size)));
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const T* const source = q + (first + r) * s.queryStride;
-    forVectors(size, [&](std::int64_t i, std::int64_t count) {
-      storeUpTo(m.query + r * size + i, loadUpTo(source + i, count) * scale, count);
-    });
-    m.largest[r] = kNothingSeen;
-    m.total[r] = 0.f;
-  }
+  packLeft({q + first * s.queryStride, kTypeOf<T>}, s.queryStride, 1, rows, size, m.query);
+  scaleFloats(broadcast(kLog2E / std::sqrt(static_cast<float>(size))), alignUp(rows, kTileRows) * size, m.query);
+  std::fill_n(m.largest, rows, kNothingSeen);
+  std::fill_n(m.total, rows, 0.f);
   prefetchRows(q, first + kAttentionTile, s.sequence, s.queryStride, size);
 
   for (std::int64_t j = range.begin; j < range.end; ++j) {
@@ -123,10 +118,10 @@ void forwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::i
     const bool diagonal = mask.onDiagonal(first, key);
     for (std::int64_t part = 0; part < rows; part += kRowsTogether) {
       const std::int64_t partRows = std::min(kRowsTogether, rows - part);
-      gemmPacked(partRows, columns, size, m.query + part * size, size, 1, m.packedK + key * size, m.scores,
+      gemmPacked(Left::panels, partRows, columns, size, m.query + part * size, m.packedK + key * size, m.scores,
                  kAttentionTile, false, diagonal ? Triangle::result : Triangle::none, part);
       softmaxPart(mask, first, part, partRows, key, columns, size, j == range.begin, m);
-      gemmPacked(partRows, size, columns, m.scores, kAttentionTile, 1, m.packedV + key * alignUp(size, kAttentionPad),
+      gemmPacked(Left::rows, partRows, size, columns, m.scores, m.packedV + key * alignUp(size, kAttentionPad),
                  m.output + part * size, size, j > range.begin, diagonal ? Triangle::left : Triangle::none, part);
     }
   }

@@ -34,11 +34,13 @@ struct Nothing {
   void operator()() const {}
 };
 
+constexpr std::int64_t rowStrideOf(Left left) { return left == Left::rows ? kLeftStride : 1; }
+constexpr std::int64_t columnStrideOf(Left left) { return left == Left::rows ? 1 : left == Left::columns ? kLeftStride : kTileRows; }
+
 /// Accumulates a tile of `Rows` × kTileColumns over k. `bTile` is a packed sliver. Calls between() every eight steps of k.
-template <int Rows, typename Between>
-inline void tile(std::int64_t k, const float* a, std::int64_t aRowStride, std::int64_t aColumnStride,
-                 const float* bTile, float* c, std::int64_t cStride, std::int64_t columns, bool accumulate,
-                 const Between& between) {
+template <int Rows, Left left, typename Between>
+void tile(std::int64_t k, const float* a, const float* bTile, float* c, std::int64_t cStride, std::int64_t columns,
+          bool accumulate, const Between& between) {
   Vec low[Rows], high[Rows];
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) low[i] = high[i] = broadcast(0.f);
@@ -46,11 +48,11 @@ inline void tile(std::int64_t k, const float* a, std::int64_t aRowStride, std::i
     const Vec b0 = load(bTile), b1 = load(bTile + Vec::width);
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
-      const Vec x = broadcast(a[i * aRowStride]);
+      const Vec x = broadcast(a[i * rowStrideOf(left)]);
       low[i] = fma(x, b0, low[i]);
       high[i] = fma(x, b1, high[i]);
     }
-    a += aColumnStride;
+    a += columnStrideOf(left);
     bTile += kTileColumns;
   };
   std::int64_t p = 0;
@@ -89,27 +91,15 @@ inline void tile(std::int64_t k, const float* a, std::int64_t aRowStride, std::i
   }
 }
 
-template <int Rows, typename Between>
-void tileOfRows(std::int64_t rows, std::int64_t k, const float* a, std::int64_t aRowStride,
-                std::int64_t aColumnStride, const float* bTile, float* c, std::int64_t cStride, std::int64_t columns,
-                bool accumulate, const Between& between) {
+template <int Rows, Left left, typename Between>
+void tileOfRows(std::int64_t rows, std::int64_t k, const float* a, const float* bTile, float* c, std::int64_t cStride,
+                std::int64_t columns, bool accumulate, const Between& between) {
   if constexpr (Rows > 0) {
     if (rows == Rows) {
-      tile<Rows>(k, a, aRowStride, aColumnStride, bTile, c, cStride, columns, accumulate, between);
+      tile<Rows, left>(k, a, bTile, c, cStride, columns, accumulate, between);
     } else {
-      tileOfRows<Rows - 1>(rows, k, a, aRowStride, aColumnStride, bTile, c, cStride, columns, accumulate, between);
+      tileOfRows<Rows - 1, left>(rows, k, a, bTile, c, cStride, columns, accumulate, between);
     }
-  }
-}
-
-/// A whole tile out of a packed panel has constant strides.
-template <typename Between>
-inline void panelTile(std::int64_t rows, std::int64_t k, const float* panel, const float* bTile, float* c,
-                      std::int64_t cStride, std::int64_t columns, bool accumulate, const Between& between) {
-  if (rows == kTileRows) {
-    tile<kTileRows>(k, panel, 1, kTileRows, bTile, c, cStride, columns, accumulate, between);
-  } else {
-    tileOfRows<kTileRows - 1>(rows, k, panel, 1, kTileRows, bTile, c, cStride, columns, accumulate, between);
   }
 }
 
@@ -133,8 +123,8 @@ constexpr std::int64_t kFloatBytes = sizeof(float);
 void multiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, const float* packedA, const float* packedB,
                    float* c, std::int64_t cStride, bool accumulate, AheadOfProduct& ahead) {
   const auto each = [&](std::int64_t i, std::int64_t j, const auto& between) {
-    panelTile(std::min(kTileRows, m - i), k, packedA + i * k, packedB + j * k, c + i * cStride + j, cStride,
-              std::min(kTileColumns, n - j), accumulate, between);
+    tileOfRows<kTileRows, Left::panels>(std::min(kTileRows, m - i), k, packedA + i * k, packedB + j * k, c + i * cStride + j,
+                                        cStride, std::min(kTileColumns, n - j), accumulate, between);
   };
   const auto aheadOfC = [&](std::int64_t i, std::int64_t j) -> Ahead<For::writing> {
     if (i >= m) return {};
@@ -227,6 +217,24 @@ void gemmPart(const Gemm& g, std::int64_t rowBegin, std::int64_t rowEnd, std::in
   }
 }
 
+template <Left left>
+void multiplyPacked(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* packedB, float* c,
+                    std::int64_t cStride, bool accumulate, Triangle triangle, std::int64_t firstRow) {
+  for (std::int64_t j = 0; j < n; j += kTileColumns) {
+    const std::int64_t columns = std::min(kTileColumns, n - j);
+    const std::int64_t top =
+        triangle == Triangle::result ? std::max<std::int64_t>(j - firstRow, 0) / kTileRows * kTileRows : 0;
+    for (std::int64_t i = top; i < m; i += kTileRows) {
+      const std::int64_t rows = std::min(kTileRows, m - i);
+      const std::int64_t begin = triangle == Triangle::leftTransposed ? std::min(i, k) : 0;
+      const std::int64_t end = triangle == Triangle::left ? std::min(k, firstRow + i + rows) : k;
+      const std::int64_t ofRow = left == Left::panels ? i * k : i * rowStrideOf(left);
+      tileOfRows<kTileRows, left>(rows, end - begin, a + ofRow + begin * columnStrideOf(left), packedB + j * k + begin * kTileColumns,
+                                  c + i * cStride + j, cStride, columns, accumulate, Nothing{});
+    }
+  }
+}
+
 }  // namespace
 
 std::int64_t gemmWorkspaceBytesPerThread() {
@@ -257,21 +265,16 @@ void packSlivers(ConstView b, std::int64_t rowStride, std::int64_t columnStride,
   packAny<kTileColumns>(b, columnStride, rowStride, n, k, packed);
 }
 
-void gemmPacked(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t aRowStride,
-                std::int64_t aColumnStride, const float* packedB, float* c, std::int64_t cStride, bool accumulate,
-                Triangle triangle, std::int64_t firstRow) {
-  for (std::int64_t j = 0; j < n; j += kTileColumns) {
-    const std::int64_t columns = std::min(kTileColumns, n - j);
-    const std::int64_t top =
-        triangle == Triangle::result ? std::max<std::int64_t>(j - firstRow, 0) / kTileRows * kTileRows : 0;
-    for (std::int64_t i = top; i < m; i += kTileRows) {
-      const std::int64_t rows = std::min(kTileRows, m - i);
-      const std::int64_t begin = triangle == Triangle::leftTransposed ? std::min(i, k) : 0;
-      const std::int64_t end = triangle == Triangle::left ? std::min(k, firstRow + i + rows) : k;
-      tileOfRows<kTileRows>(rows, end - begin, a + i * aRowStride + begin * aColumnStride, aRowStride, aColumnStride,
-                            packedB + j * k + begin * kTileColumns, c + i * cStride + j, cStride, columns, accumulate,
-                            Nothing{});
-    }
+void packLeft(ConstView a, std::int64_t rowStride, std::int64_t columnStride, std::int64_t m, std::int64_t k, float* packed) {
+  packAny<kTileRows>(a, rowStride, columnStride, m, k, packed);
+}
+
+void gemmPacked(Left left, std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* packedB, float* c,
+                std::int64_t cStride, bool accumulate, Triangle triangle, std::int64_t firstRow) {
+  switch (left) {
+    case Left::panels: return multiplyPacked<Left::panels>(m, n, k, a, packedB, c, cStride, accumulate, triangle, firstRow);
+    case Left::rows: return multiplyPacked<Left::rows>(m, n, k, a, packedB, c, cStride, accumulate, triangle, firstRow);
+    case Left::columns: return multiplyPacked<Left::columns>(m, n, k, a, packedB, c, cStride, accumulate, triangle, firstRow);
   }
 }
 

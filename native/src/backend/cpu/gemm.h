@@ -58,9 +58,19 @@ enum class Triangle {
   left,    ///< A[i, p] is zero where p > i + firstRow
   leftTransposed,  ///< A[i, p] is zero where p < i
 };
-/// C[m, n] (+)= A[m, k] · packed B, all float32, no blocking over k. A need not be packed.
-void gemmPacked(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t aRowStride,
-                std::int64_t aColumnStride, const float* packedB, float* c, std::int64_t cStride, bool accumulate,
-                Triangle triangle = Triangle::none, std::int64_t firstRow = 0);
+/// How A[m, k] lies in memory. Its strides are known to the compiler: addresses of a tile's rows need no registers then, which
+/// the sums need.
+enum class Left {
+  panels,   ///< packed by packLeft
+  rows,     ///< row after row, kLeftStride apart
+  columns,  ///< column after column, kLeftStride apart
+};
+constexpr std::int64_t kLeftStride = 96;
+/// Packs A[m, k] (float32 or bfloat16) into panels of kTileRows rows, zero-padded: alignUp(m, kTileRows) × k floats, behind which up
+/// to 7 more may be written.
+void packLeft(ConstView a, std::int64_t rowStride, std::int64_t columnStride, std::int64_t m, std::int64_t k, float* packed);
+/// C[m, n] (+)= A[m, k] · packed B, all float32, no blocking over k.
+void gemmPacked(Left left, std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* packedB, float* c,
+                std::int64_t cStride, bool accumulate, Triangle triangle = Triangle::none, std::int64_t firstRow = 0);
 
 }  // namespace internevo::cpu
