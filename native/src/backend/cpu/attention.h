@@ -86,7 +86,11 @@ class AttentionMask {
     *high = std::min(ahead_ + query + 1 - key, columns);
     if (*low >= *high) *low = *high = 0;
   }
-  /// The same within [0, kAttentionTile] and [0, columns], where low and high never fall from a query to the next.
+  /// All queries of [first, first + rows) see all of kAttentionTile keys from `key` on.
+  bool seeWhole(std::int64_t first, std::int64_t rows, std::int64_t key, std::int64_t columns) const {
+    return columns == kAttentionTile && firstKey(first + rows - 1) <= key && ahead_ + first + 1 - key >= columns;
+  }
+  /// As visible, within [0, kAttentionTile] and [0, columns], where low and high never fall from a query to the next.
   void limits(std::int64_t query, std::int64_t key, std::int64_t columns, std::int32_t* low, std::int32_t* high) const {
     *low = static_cast<std::int32_t>(std::clamp<std::int64_t>(firstKey(query) - key, 0, kAttentionTile));
     *high = static_cast<std::int32_t>(std::clamp<std::int64_t>(ahead_ + query + 1 - key, 0, columns));

@@ -46,6 +46,7 @@ inline float largestOf(std::int64_t low, std::int64_t high, float largest, float
     store(last, firstLanes(high - (end - Vec::width), load(last), hidden));
   }
   Vec top = load(scores + begin);
+#pragma GCC unroll 12
   for (std::int64_t c = begin + Vec::width; c < end; c += Vec::width) top = max(top, load(scores + c));
   return std::max(largest, maxOf(top));
 }
@@ -55,6 +56,7 @@ inline float exponentialRow(std::int64_t low, std::int64_t high, std::int64_t co
   const std::int64_t begin = low / Vec::width * Vec::width, end = alignUp(high, Vec::width);
   const Vec shift = broadcast(largest), none = broadcast(0.f);
   Vec sum = none;
+#pragma GCC unroll 12
   for (std::int64_t c = begin; c < end; c += Vec::width) {
     const Vec e = exponential2(load(scores + c) - shift);
     store(scores + c, e);
@@ -74,7 +76,12 @@ void softmaxPart(const AttentionMask& mask, std::int64_t firstQuery, std::int64_
   alignas(64) float newLargest[kRowsTogether], factor[kRowsTogether];
   float* const largest = m.largest + part;
   float* const total = m.total + part;
-  for (std::int64_t r = 0; r < rows; ++r) {
+  // Whole rows have a length that the compiler knows.
+  const bool whole = mask.seeWhole(firstQuery + part, rows, key, columns);
+  for (std::int64_t r = 0; r < rows && whole; ++r) {
+    newLargest[r] = largestOf(0, kAttentionTile, largest[r], m.scores + r * kAttentionTile);
+  }
+  for (std::int64_t r = 0; r < rows && !whole; ++r) {
     mask.visible(firstQuery + part + r, key, columns, low + r, high + r);
     newLargest[r] = largestOf(low[r], high[r], largest[r], m.scores + r * kAttentionTile);
   }
@@ -85,7 +92,10 @@ void softmaxPart(const AttentionMask& mask, std::int64_t firstQuery, std::int64_
     store(largest + r, load(newLargest + r));
     store(total + r, load(total + r) * change);
   }
-  for (std::int64_t r = 0; r < rows; ++r) {
+  for (std::int64_t r = 0; r < rows && whole; ++r) {
+    total[r] += exponentialRow(0, kAttentionTile, kAttentionTile, newLargest[r], m.scores + r * kAttentionTile);
+  }
+  for (std::int64_t r = 0; r < rows && !whole; ++r) {
     total[r] += exponentialRow(low[r], high[r], columns, newLargest[r], m.scores + r * kAttentionTile);
   }
   if (begins) return;
