@@ -130,35 +130,36 @@ for (const model of named(values.models, Object.keys(MODELS), "--models") as Mod
     const tokens = MODELS[model].sequence * MODELS[model].batch;
     for (const python of values.python) {
       const version = await versionOf(python);
-      const own: Run[] = [];
-      const peers = settings(precision, values.compile && Number.parseInt(version, 10) >= 2).map((setting) => ({ setting, runs: [] as Run[] }));
+      const peers = settings(precision, values.compile && Number.parseInt(version, 10) >= 2).map((setting) => ({ setting, runs: [] as Run[], own: [] as Run[] }));
       const secondsOf = (runs: readonly Run[]): number => medianOf(runs.map(({ stepSeconds }) => stepSeconds));
-      // In turns, so that what else happens on the machine meets all alike.
+      // In turns, each run of a peer behind one of the trainer, so that what else happens on the machine meets both alike.
       for (let round = 0; round < rounds; round += 1) {
-        own.push(await runOurs(model, precision));
         const least = Math.min(...peers.filter(({ runs }) => runs.length > 0).map(({ runs }) => secondsOf(runs)));
-        for (const peer of peers) {
-          if (peer.runs.length > 0 && secondsOf(peer.runs) > HOPELESS * least) continue;
-          peer.runs.push(await runPeer(python, model, peer.setting));
-          console.error(`model ${model} ${precision}, PyTorch ${version}, ${peer.setting.name}: ${secondsOf(peer.runs).toFixed(3)} s a step; the trainer ${secondsOf(own).toFixed(3)}`);
+        for (const { setting, runs, own } of peers) {
+          if (runs.length > 0 && secondsOf(runs) > HOPELESS * least) continue;
+          own.push(await runOurs(model, precision));
+          runs.push(await runPeer(python, model, setting));
+          console.error(`model ${model} ${precision}, PyTorch ${version}, ${setting.name}: ${secondsOf(runs).toFixed(3)} s a step; the trainer ${secondsOf(own).toFixed(3)}`);
         }
       }
+      const own = peers.flatMap((peer) => peer.own);
+      /** How many times as fast the trainer is, in the runs beside a setting's. */
+      const ratioOf = (peer: (typeof peers)[number]): number => medianOf(peer.runs.map(({ stepSeconds }, index) => stepSeconds / (peer.own[index] as Run).stepSeconds));
       const speedOf = (runs: readonly Run[]): number => tokens / secondsOf(runs);
       const memoryOf = (runs: readonly Run[]): number => medianOf(runs.map(({ residentPeakBytes }) => residentPeakBytes));
-      const bestOf = (from: typeof peers): (typeof peers)[number] => from.reduce((a, b) => (speedOf(b.runs) > speedOf(a.runs) ? b : a));
-      const ours = speedOf(own);
+      const bestOf = (from: typeof peers): (typeof peers)[number] => from.reduce((a, b) => (ratioOf(b) < ratioOf(a) ? b : a));
       const best = bestOf(peers.filter(({ setting }) => setting.precision === precision));
       const bestOfAny = bestOf(peers);
       const leastMemory = Math.min(...peers.map(({ runs }) => memoryOf(runs)));
       rows.push({
         model, precision, threads, sequenceLengthTokens: MODELS[model].sequence, peer: `PyTorch ${version}`,
-        tokensPerSecond: ours, residentPeakBytes: memoryOf(own),
-        peerSettings: Object.fromEntries(peers.map(({ setting, runs }) => [setting.name, { tokensPerSecond: speedOf(runs), residentPeakBytes: memoryOf(runs), rounds: runs.length }])),
+        tokensPerSecond: speedOf(own), residentPeakBytes: memoryOf(own),
+        peerSettings: Object.fromEntries(peers.map((peer) => [peer.setting.name, { tokensPerSecond: speedOf(peer.runs), residentPeakBytes: memoryOf(peer.runs), rounds: peer.runs.length, trainerTimesAsFast: ratioOf(peer) }])),
         peerBestSetting: best.setting.name,
-        ratioToBest: ours / speedOf(best.runs),
+        ratioToBest: ratioOf(best),
         peerBestSettingOfAnyPrecision: bestOfAny.setting.name,
-        ratioToBestOfAnyPrecision: ours / speedOf(bestOfAny.runs),
-        ratioToDefault: ours / speedOf((peers[0] as (typeof peers)[number]).runs),
+        ratioToBestOfAnyPrecision: ratioOf(bestOfAny),
+        ratioToDefault: ratioOf(peers[0] as (typeof peers)[number]),
         residentPeakShareOfPeersBest: memoryOf(own) / memoryOf(best.runs),
         residentPeakShareOfPeersLeast: memoryOf(own) / leastMemory,
       });
