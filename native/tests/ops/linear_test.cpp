@@ -1,6 +1,7 @@
 #include <array>
 #include <cmath>
 
+#include "backend/cpu/gemm.h"
 #include "backend/cpu/gemm_bfloat16.h"
 #include "backend/cpu/reference/reference.h"
 #include "ops/support.h"
@@ -100,6 +101,31 @@ TEST(Linear, PanelsOfEverySizeAreWhole) {
           }
         }
         EXPECT_EQ(gW.values(), expected) << rows << " rows, " << outs << " outputs";
+      }
+    }
+  }
+}
+
+/// Whole numbers, so that sums are exact: over the borders of blocks of rows, columns and depth, with either index of an operand in
+/// one piece, added to what is there. What is behind a matrix is not a number.
+TEST(Linear, BlocksOfEverySizeAreWhole) {
+  INTERNEVO_HOST_ONLY();
+  for (const DataType typeOfC : {DataType::float32, DataType::bfloat16}) {
+    for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{{49, 769, 257}, {97, 1025, 40}, {725, 33, 513}, {13, 1537, 256}, {241, 800, 3}}) {
+      for (const bool across : {false, true}) {
+        Values a(static_cast<std::size_t>(m * k + m + k), std::nan("")), b(static_cast<std::size_t>(n * k + n + k), std::nan(""));
+        for (std::int64_t i = 0; i < m * k; ++i) a[static_cast<std::size_t>(i)] = static_cast<double>(i * 7 % 5) - 2;
+        for (std::int64_t i = 0; i < n * k; ++i) b[static_cast<std::size_t>(i)] = static_cast<double>(i * 5 % 3) - 1;
+        const Buffer left(DataType::float32, a), right(DataType::float32, b), c(typeOfC, Values(static_cast<std::size_t>(m * n), 1.0));
+        const Buffer scratch(2 * cpu::gemmWorkspaceBytesPerThread());
+        cpu::gemm({m, n, k, left.view(), across ? 1 : k, across ? m : 1, right.view(), across ? n : 1, across ? 1 : k, c.view(), n, true}, 2, scratch.view().data);
+        Values expected(static_cast<std::size_t>(m * n), 1.0);
+        for (std::int64_t i = 0; i < m; ++i) {
+          for (std::int64_t j = 0; j < n; ++j) {
+            for (std::int64_t p = 0; p < k; ++p) expected[i * n + j] += a[across ? p * m + i : i * k + p] * b[across ? p * n + j : j * k + p];
+          }
+        }
+        EXPECT_EQ(c.values(), roundedTo(expected, typeOfC)) << m << " × " << n << " × " << k << (across ? ", across" : "");
       }
     }
   }
