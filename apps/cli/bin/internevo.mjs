@@ -19,11 +19,8 @@ if (node === undefined) {
 // What is compiled once is kept: half of the time that a command, or a service of the local stack, takes to start.
 const env = { NODE_COMPILE_CACHE: compileCache, ...process.env };
 const child = spawn(node, ["--disable-warning=ExperimentalWarning", main, ...process.argv.slice(2)], { stdio: "inherit", env });
-// A terminal sends Ctrl-C to the whole group: the child has it already. What arrives here alone is passed on.
-for (const signal of ["SIGTERM", "SIGHUP", "SIGQUIT"]) process.on(signal, () => child.kill(signal));
-process.on("SIGINT", () => {
-  if (!process.stdin.isTTY) child.kill("SIGINT");
-});
+// A terminal sends Ctrl-C to the whole group, so the child may have it already; twice is as once.
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"]) process.on(signal, () => child.kill(signal));
 child.on("error", (error) => {
   process.stderr.write(`internevo: cannot start ${node}: ${error.message}\n`);
   process.exit(5);

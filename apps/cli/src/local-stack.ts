@@ -1,6 +1,12 @@
-import { resolve } from "node:path";
-import { ProblemError } from "@internevo/domain";
-import type { LocalStack } from "@internevo/local-stack";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, openSync } from "node:fs";
+import { readFile, stat } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { ProblemError, type ProblemCode, type ProblemDetail } from "@internevo/domain";
+import type { LocalStack, StackInfo } from "@internevo/local-stack";
 import { DEFAULT_DATA_DIRECTORY } from "./context.ts";
 import type { Output } from "./output.ts";
 
@@ -16,12 +22,16 @@ export interface StartStackOptions {
   /** Undefined: `.internevo`, or the next free `.internevo-2`, … when another stack runs there and `nextFree` is set. */
   readonly dataDirectory: string | undefined;
   readonly nextFree: boolean;
+  /** Ends the start: what has been started is stopped. */
+  readonly signal: AbortSignal;
 }
 
 const MAXIMUM_STACKS = 50;
 const isInUse = (error: unknown): boolean => error instanceof ProblemError && error.code === "conflict";
 
-/** Starts Postgres, NATS and all services. @throws ProblemError `conflict` when another stack uses the directory; `unavailable` */
+const MAIN = fileURLToPath(new URL("./main.ts", import.meta.url));
+
+/** Starts Postgres, NATS and all services. @throws ProblemError `conflict` when another stack uses the directory; `unavailable`; the signal's reason */
 export async function startStack(options: StartStackOptions): Promise<StartedStack> {
   const { output } = options;
   const { productServices, startLocalStack } = await import("@internevo/local-stack");
@@ -33,6 +43,7 @@ export async function startStack(options: StartStackOptions): Promise<StartedSta
       const stack = await startLocalStack({
         dataDirectory,
         services: productServices(),
+        signal: options.signal,
         onRestart: (source, end, inSeconds) => output.note(`${source} ended (${end.signal ?? `status ${end.code}`}); it is started again in ${inSeconds} s`),
       });
       const { apiUrl, apiToken } = stack.info();
@@ -54,3 +65,49 @@ export const untilAborted = (signal: AbortSignal): Promise<void> =>
     if (signal.aborted) done();
     else signal.addEventListener("abort", () => done(), { once: true });
   });
+
+type ReadyStack = StackInfo & { readonly apiUrl: string };
+
+/** What the program said last, where that is an error as it says them with `--json`. */
+function problemIn(text: string, otherwise: string): ProblemError {
+  try {
+    const { code, message, errors } = (JSON.parse(text.trim().split("\n").at(-1) ?? "") as { error: { code: ProblemCode; message: string; errors?: ProblemDetail[] } }).error;
+    return new ProblemError(code, message, errors);
+  } catch (error) {
+    // Not its own words, as where it was killed.
+    return new ProblemError("unavailable", `${otherwise}: ${text.trim().split("\n").slice(-5).join("\n")}`, [], { cause: error });
+  }
+}
+
+/**
+ * Starts the stack as a process in a session of its own, which no terminal ends, and waits until it is ready. Its notes go to `logs/up.log`.
+ * @throws ProblemError as {@link startStack}; the signal's reason, when the stack is gone again
+ */
+export async function startDetachedStack({ output, dataDirectory: given, signal }: Omit<StartStackOptions, "nextFree"> & { readonly dataDirectory: string }): Promise<{ readonly info: ReadyStack; readonly dataDirectory: string }> {
+  const { makeDataDirectory, readStackInfo } = await import("@internevo/local-stack");
+  const dataDirectory = resolve(given);
+  makeDataDirectory(dataDirectory);
+  const path = join(dataDirectory, "logs", "up.log");
+  const log = openSync(path, "a", 0o600);
+  const { size: before } = await stat(path);
+  const child = spawn(process.execPath, [...process.execArgv, MAIN, "up", "--json", "--data-directory", dataDirectory], { detached: true, stdio: ["ignore", "ignore", log] });
+  closeSync(log);
+  const ended = once(child, "exit") as Promise<[code: number | null, signal: NodeJS.Signals | null]>;
+  let end: { readonly how: string } | undefined;
+  void ended.then(([code, by]) => (end = { how: by ?? `status ${code}` }), (error: Error) => (end = { how: error.message }));
+  output.note(`starting Postgres, NATS and the services in ${dataDirectory}`);
+  for (;;) {
+    const info = readStackInfo(dataDirectory);
+    if (info !== undefined && info.pid === child.pid && info.readyAt !== null && info.apiUrl !== null) {
+      child.unref();
+      return { info: { ...info, apiUrl: info.apiUrl }, dataDirectory };
+    }
+    if (end !== undefined) throw problemIn((await readFile(path)).subarray(before).toString(), `the stack ended (${end.how}) before it was ready`);
+    if (signal.aborted) {
+      child.kill("SIGTERM");
+      await ended;
+      throw signal.reason;
+    }
+    await sleep(50);
+  }
+}

@@ -56,6 +56,39 @@ describe("up and down", { timeout: 180_000 }, () => {
     expect(processesOf(directory)).toEqual([]);
   });
 
+  it("stop at Ctrl-C while they start", async () => {
+    const up = start(["up", "--data-directory", directory]);
+    await up.says("stderr", "starting");
+    up.child.kill("SIGINT");
+    expect(await up.ended).toMatchObject({ status: 130, stdout: "", stderr: expect.stringContaining("interrupted") as string });
+    expect(processesOf(directory)).toEqual([]);
+  });
+
+  it("run on behind a command that has ended, until they are told to stop", async () => {
+    const place = ["--data-directory", directory];
+    const up = await run(["up", "--detach", "--json", ...place]);
+    expect([up.status, up.stderr]).toEqual([0, expect.stringContaining("runs on as process")]);
+    const { pid, token } = JSON.parse(up.stdout) as { pid: number; token: string };
+    expect((await run(["whoami", "--json", ...place])).stdout).toContain('"admin"');
+    const second = await run(["up", "--detach", ...place]);
+    expect([second.status, second.stdout]).toEqual([7, ""]);
+    expect(second.stderr).toMatch(new RegExp(`process ${pid} uses ${directory} already\\n.*is in use.*\\n +→ stop that one`));
+    expect(readFileSync(join(directory, "logs", "up.log"), "utf8")).not.toContain(token);
+
+    expect((await run(["down", ...place])).status).toBe(0);
+    expect(processesOf(directory)).toEqual([]);
+    const nowhere = await run(["up", "--detach", "--data-directory", "/etc/passwd"]);
+    expect([nowhere.status, nowhere.stderr]).toEqual([2, expect.stringContaining("leads through something that is no directory")]);
+  });
+
+  it("leave nothing behind when a detached start is interrupted", async () => {
+    const up = start(["up", "--detach", "--data-directory", directory]);
+    await expect.poll(() => readdirSync(join(directory, "logs"), { withFileTypes: true }).length, { timeout: 30_000 }).toBeGreaterThan(1);
+    up.child.kill("SIGINT");
+    expect((await up.ended).status).toBe(130);
+    expect(processesOf(directory)).toEqual([]);
+  });
+
   it("stop in order when their terminal is closed", async () => {
     // `script` holds the terminal: when it is killed, nobody reads what is written there, and SIGHUP comes.
     const terminal = spawn("script", ["--quiet", "--flush", "--command", `${process.execPath} ${BIN} up --data-directory ${directory}`, "/dev/null"], { stdio: ["pipe", "pipe", "ignore"] });

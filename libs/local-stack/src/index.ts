@@ -1,3 +1,4 @@
+export { makeDataDirectory } from "./data-directory.ts";
 export { startLocalStack, type LocalStack, type LocalStackOptions, type ServiceProcess } from "./stack.ts";
 export { productServices, SERVICE_NAMES } from "./services.ts";
 export { readStackInfo, type StackInfo } from "./stack-info.ts";

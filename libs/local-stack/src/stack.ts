@@ -39,6 +39,8 @@ export interface LocalStackOptions {
   readonly durable?: boolean;
   /** Seconds for everything to be ready. Default 120. */
   readonly startSeconds?: number;
+  /** Ends the start; of no consequence once the stack is ready. */
+  readonly signal?: AbortSignal;
   /** For tests of ways that this machine would not choose. */
   readonly postgresIdentity?: PostgresIdentity;
 }
@@ -68,7 +70,7 @@ function baseEnvironment(dataDirectory: string): Record<string, string> {
 
 /**
  * Starts what one machine needs, and keeps it running: Postgres, NATS, and the services; a process that dies is started again.
- * @throws ProblemError `bad-request` when the directory cannot be used, `conflict` when another stack uses the directory, `unavailable` when a program is missing or something does not start.
+ * @throws ProblemError `bad-request` when the directory cannot be used, `conflict` when another stack uses the directory, `unavailable` when a program is missing or something does not start; the signal's reason. What was started is stopped then.
  */
 export async function startLocalStack(options: LocalStackOptions): Promise<LocalStack> {
   const dataDirectory = resolve(options.dataDirectory);
@@ -174,8 +176,10 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
     const late = new Promise<never>((_, reject) => {
       setTimeout(() => reject(new ProblemError("unavailable", `the services were not ready within ${options.startSeconds ?? 120} s; see ${join(dataDirectory, "logs")}`)), (options.startSeconds ?? 120) * 1000).unref();
     });
-    // The race below hears it, unless it is over: then nobody need.
-    late.catch(() => {});
+    const { signal } = options;
+    const ended = new Promise<never>((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason as Error), { once: true }));
+    // The race below hears them, unless it is over: then nobody need.
+    for (const one of [late, ended]) one.catch(() => {});
     for (const service of options.services) {
       const own = service.name === "api" ? { INTERNEVO_API_PORT: String(secrets.apiPort), INTERNEVO_API_TOKEN: secrets.apiToken } : {};
       start({
@@ -183,7 +187,7 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
         directory: dataDirectory, logFile: logFile(service.name), stopSignal: "SIGTERM", stopSeconds: 25,
       });
     }
-    await Promise.race([Promise.all(ready), late]);
+    await Promise.race([Promise.all(ready), late, ended]);
   }
 
   async function stopAll(): Promise<void> {
@@ -219,6 +223,7 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
     const started = await Promise.allSettled([external.database === undefined ? startPostgres() : undefined, external.nats === undefined ? startNats() : undefined]);
     for (const one of started) if (one.status === "rejected") throw one.reason;
     record();
+    options.signal?.throwIfAborted();
     await startServices();
     readyAt = new Date().toISOString();
     record();

@@ -25,9 +25,8 @@ export function addQuickstart(program: Command, context: Context): void {
       const begin = performance.now();
       const body = await readJobFile(options.job);
       const directory = dataDirectoryOf(context);
-      const started = await startStack({ output, dataDirectory: directory === DEFAULT_DATA_DIRECTORY ? undefined : directory, nextFree: true });
+      const started = await startStack({ output, dataDirectory: directory === DEFAULT_DATA_DIRECTORY ? undefined : directory, nextFree: true, signal: context.signal });
       try {
-        context.signal.throwIfAborted();
         const job = await runJob(started, body, context, output);
         show(job, started, output, (performance.now() - begin) / 1000);
         context.setExitCode(verdict(job, output));

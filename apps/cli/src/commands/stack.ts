@@ -4,24 +4,43 @@ import { ProblemError } from "@internevo/domain";
 import type { Command } from "commander";
 import { dataDirectoryOf, type Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
-import { startStack, untilAborted } from "../local-stack.ts";
+import { startDetachedStack, startStack, untilAborted } from "../local-stack.ts";
+import type { Output } from "../output.ts";
 
 /** A service may take this long to end, Postgres and NATS after it. */
 const STOP_SECONDS = 60;
 
+interface RunningStack {
+  readonly apiUrl: string;
+  readonly token: string;
+  readonly dataDirectory: string;
+  readonly pid: number;
+}
+
+function showStack({ apiUrl, token, dataDirectory, pid }: RunningStack, output: Output): void {
+  if (output.json) output.document({ consoleUrl: `${apiUrl}/`, apiUrl: `${apiUrl}/api/v1`, documentationUrl: `${apiUrl}/docs`, token, dataDirectory, pid });
+  else for (const [name, value] of [["console", `${apiUrl}/#token=${token}`], ["API", `${apiUrl}/api/v1`], ["docs", `${apiUrl}/docs`], ["token", token]]) output.data(`${`${name}`.padEnd(8)} ${value}`);
+}
+
 export function addUp(program: Command, context: Context): void {
   program
     .command("up")
-    .description("start the local stack in the foreground: Postgres, NATS and all services; Ctrl-C stops it")
-    .action(async () => {
+    .description("start the local stack: Postgres, NATS and all services; in the foreground, where Ctrl-C stops it")
+    .option("--detach", "return when it is ready; it runs on, also when the terminal is closed, until `internevo down`")
+    .action(async ({ detach }: { detach?: boolean }) => {
       const output = context.output();
-      const started = await startStack({ output, dataDirectory: dataDirectoryOf(context), nextFree: false });
+      const { signal } = context;
+      if (detach === true) {
+        const { info, dataDirectory } = await startDetachedStack({ output, dataDirectory: dataDirectoryOf(context), signal });
+        showStack({ apiUrl: info.apiUrl, token: info.apiToken, dataDirectory, pid: info.pid }, output);
+        output.note(`it runs on as process ${info.pid}; \`internevo down --data-directory ${dataDirectory}\` stops it; what it did is kept`);
+        return;
+      }
+      const started = await startStack({ output, dataDirectory: dataDirectoryOf(context), nextFree: false, signal });
       try {
-        const { apiUrl, token, dataDirectory } = started;
-        if (output.json) output.document({ consoleUrl: `${apiUrl}/`, apiUrl: `${apiUrl}/api/v1`, documentationUrl: `${apiUrl}/docs`, token, dataDirectory, pid: process.pid });
-        else for (const [name, value] of [["console", `${apiUrl}/#token=${token}`], ["API", `${apiUrl}/api/v1`], ["docs", `${apiUrl}/docs`], ["token", token]]) output.data(`${`${name}`.padEnd(8)} ${value}`);
-        output.note(`Ctrl-C, or \`internevo down --data-directory ${dataDirectory}\`, stops it; what it did is kept`);
-        await untilAborted(AbortSignal.any([context.signal, started.stack.lost]));
+        showStack({ ...started, pid: process.pid }, output);
+        output.note(`Ctrl-C, or \`internevo down --data-directory ${started.dataDirectory}\`, stops it; what it did is kept`);
+        await untilAborted(AbortSignal.any([signal, started.stack.lost]));
         output.note("stopping");
         started.stack.lost.throwIfAborted();
       } finally {
