@@ -146,12 +146,33 @@ export function outerPart(unit: "embedding" | "head", slice: SliceTime, shard: S
 }
 
 /**
+ * What a first forward pass stands still for parameters that are gathered in the order of their use: the furthest that the gathers up to a unit are behind
+ * the computation up to it, in the first or in the last layer, for in between it grows or shrinks evenly.
+ */
+function behindGathers({ forwardModules }: Pick<SliceTime, "forwardModules">, { updateGatherModules, updateGatherEmbeddingSeconds }: ShardTime, beforeSeconds: number, layers: number): number {
+  const [ofLayer, computed] = [sumOf(updateGatherModules), sumOf(forwardModules)];
+  let behind = 0;
+  for (const earlier of layers > 1 ? [0, layers - 1] : [0]) {
+    let ahead = beforeSeconds - updateGatherEmbeddingSeconds + earlier * (computed - ofLayer);
+    for (const [module, seconds] of updateGatherModules.entries()) {
+      behind = Math.max(behind, seconds - ahead);
+      ahead += (forwardModules[module] as number) - seconds;
+    }
+  }
+  return behind;
+}
+
+/**
  * Gradient norm, optimizer, and the all-gather of what was updated. Where a plan overlaps anything the gathers travel beside the update and, with our
  * trainer, into the next step, each unit's until it is first used there: what the update and a first forward pass of the stage's layers hide is not waited for.
  */
-export function updateSeconds(slice: Pick<SliceTime, "forwardSeconds">, shard: ShardTime, overlap: OverlapChoice, stageLayers: number): number {
+export function updateSeconds(slice: Pick<SliceTime, "forwardSeconds" | "forwardModules" | "forwardAttentionSeconds">, shard: ShardTime, overlap: OverlapChoice, stageLayers: number): number {
   const { normSeconds, optimizerSeconds, updateGatherSeconds, updateTravels } = shard;
-  if (!overlapsAny(overlap)) return normSeconds + optimizerSeconds + updateGatherSeconds;
-  const beside = optimizerSeconds + (updateTravels ? stageLayers * slice.forwardSeconds : 0);
-  return normSeconds + optimizerSeconds + added(beside, updateGatherSeconds, shard.slowdowns.update.product);
+  const once = normSeconds + optimizerSeconds;
+  if (!overlapsAny(overlap)) return once + updateGatherSeconds;
+  const { update } = shard.slowdowns;
+  if (!updateTravels) return once + added(optimizerSeconds, updateGatherSeconds, update.product);
+  const beside = optimizerSeconds + stageLayers * slice.forwardSeconds;
+  const waited = Math.max(updateGatherSeconds - beside, behindGathers(slice, shard, optimizerSeconds, stageLayers));
+  return once + waited + added(beside, updateGatherSeconds - waited, mixed(update, slice.forwardAttentionSeconds, slice.forwardSeconds));
 }

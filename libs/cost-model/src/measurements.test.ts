@@ -71,7 +71,7 @@ describe("requiredMeasurements", () => {
 
   it("asks for the slow-down of what an executor overlaps: products and attention beside the traffic of parameters, for every group, and attention beside a ring's", () => {
     const { modules, overlaps } = requiredMeasurements(small);
-    const traffic = [2, 4, 8].flatMap((ranks) => [["forward", "all-gather", ranks], ["backward", "reduce-scatter", ranks]]);
+    const traffic = [2, 4, 8].flatMap((ranks) => [1, 2].flatMap(() => [["forward", "all-gather", ranks], ["backward", "reduce-scatter", ranks]]));
     expect(overlaps.map(({ module, collective }) => [module.module, module.pass, collective.op, collective.groups[0]?.length])).toEqual([
       ...traffic.map((one) => ["linear", ...one]), ...traffic.map((one) => ["attention", ...one]), ["attention", "forward", "point-to-point", 2],
     ]);
@@ -79,6 +79,11 @@ describe("requiredMeasurements", () => {
       expect(modules).toContainEqual(module);
       expect(collective.bytes % (collective.groups[0]?.length ?? 0)).toBe(0);
     }
+    // The smallest and the largest unit of a layer: attention's output, gate and up.
+    const { hiddenSize, ffnHiddenSize } = small.model;
+    const gathers = overlaps.filter(({ collective }) => collective.op === "all-gather").map(({ collective }) => collective.bytes / 4);
+    expect(Math.min(...gathers)).toBe(hiddenSize * hiddenSize);
+    expect(Math.max(...gathers)).toBeGreaterThanOrEqual(hiddenSize + 2 * hiddenSize * ffnHiddenSize);
     // Without a ring among the plans there is none to measure.
     const single = requiredMeasurements({ ...small, sequenceLengthTokens: 255, globalBatchTokens: 16 * 255 });
     expect(single.overlaps.some(({ collective }) => collective.op === "point-to-point")).toBe(false);

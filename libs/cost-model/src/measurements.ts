@@ -1,6 +1,7 @@
 import { contextOf, headRanks, kvWidth, layerParameters, PRECISION_BYTES, totalParameters, usesGpus, type Collective, type JobSpec, type ModuleShape, type Placement, type SliceShape } from "@internevo/domain";
 import { backwardOf, computePrecision, layerModules, outerModules, ringElements, sliceOuterModules, sliceRows, type LayerSlice } from "./layer.ts";
 import { sliceShape } from "./slice-corrections.ts";
+import { unitParameters } from "./stage.ts";
 import { workOf } from "./work.ts";
 import { clusterRanks, contextFault, divisors, sequencesPerStep, sequenceSplitFault, tensorSplitFault } from "./space.ts";
 
@@ -224,12 +225,13 @@ function collectiveUses(spec: JobSpec, slices: readonly PlanSlice[]): Map<Collec
 
 /**
  * OPro (the paper's section "Overlap Profiler") as a function of what computes and what communicates where: a layer's largest
- * product, and attention, forward beside the all-gather of a layer's parameters and backward beside the reduce-scatter of its
- * gradients, for every kind of group; attention beside the messages of a ring, where plans have one.
+ * product, and attention, forward beside all-gathers of parameters and backward beside reduce-scatters of gradients, one after another, of a layer's
+ * smallest and of its largest unit (short messages slow computation down more), for every kind of group; attention beside the messages of a ring, where plans have one.
  */
 function requiredOverlaps(spec: JobSpec, modules: readonly ModuleShape[], groups: ReturnType<typeof measuredGroups>, ring: readonly OverlapRequest["collective"][]): OverlapRequest[] {
   const bytes = PRECISION_BYTES[spec.precision];
-  const layer = layerParameters(spec.model);
+  const { modules: units } = unitParameters(spec.model, 1);
+  const sizes = [...new Set([Math.min(...units), Math.max(...units)])];
   const largest = (module: "linear" | "attention", pass: "forward" | "backward"): ModuleShape | undefined => {
     const ofPass = modules.filter((shape) => shape.module === module && shape.pass === pass);
     return ofPass.reduce<ModuleShape | undefined>((most, shape) => (most && workOf(most).flops >= workOf(shape).flops ? most : shape), undefined);
@@ -240,8 +242,10 @@ function requiredOverlaps(spec: JobSpec, modules: readonly ModuleShape[], groups
     for (const { placement, groups: ranks } of groups) {
       const unit = 64 * (ranks[0]?.length ?? 1);
       const whole = (size: number): number => Math.ceil(size / unit) * unit;
-      if (forward) list.push({ module: forward, collective: { op: "all-gather", bytes: whole(layer * bytes.parameterBytes), groups: ranks, placement } });
-      if (backward) list.push({ module: backward, collective: { op: "reduce-scatter", bytes: whole(layer * bytes.gradientBytes), groups: ranks, placement } });
+      for (const elements of sizes) {
+        if (forward) list.push({ module: forward, collective: { op: "all-gather", bytes: whole(elements * bytes.parameterBytes), groups: ranks, placement } });
+        if (backward) list.push({ module: backward, collective: { op: "reduce-scatter", bytes: whole(elements * bytes.gradientBytes), groups: ranks, placement } });
+      }
     }
     if (kind === "attention" && forward) for (const collective of ring) list.push({ module: forward, collective });
   }

@@ -1,7 +1,7 @@
-import { contextOf, headRanks, type JobSpec, type Profile } from "@internevo/domain";
+import { contextOf, headRanks, PRECISION_BYTES, type JobSpec, type Profile } from "@internevo/domain";
 import { CollectiveTimes, type GroupPlace } from "./collectives.ts";
 import { SliceTimes, type SliceTime } from "./layer-time.ts";
-import type { LayerSlice } from "./layer.ts";
+import { ringElements, type LayerSlice } from "./layer.ts";
 import type { Sharding } from "./memory.ts";
 import { nodesTouched } from "./mesh.ts";
 import { ModuleTimes } from "./modules.ts";
@@ -129,7 +129,8 @@ export class Prices {
     const stride = headRanks({ sequenceParallel: slice.sequenceParallel, contextParallel: ring });
     const places = { heads: this.#place(stride, 1), ring: ringPlace(stride, nodesTouched({ size: ring, stride }, gpusPerNode), gpusPerNode) };
     const hop = { size: 2, nodes: places.ring.nodes > 1 ? 2 : 1 };
-    const slowdown = beside ? { forward: this.#overlaps.slowdown("point-to-point", "forward", hop).attention, backward: this.#overlaps.slowdown("point-to-point", "backward", hop).attention } : null;
+    const message = [ringElements(this.#job.model, slice) * PRECISION_BYTES[this.#job.precision].activationBytes];
+    const slowdown = beside ? { forward: this.#overlaps.slowdown("point-to-point", "forward", hop, message).attention, backward: this.#overlaps.slowdown("point-to-point", "backward", hop, message).attention } : null;
     return this.#sliceTimes.of(slice, places, slowdown);
   }
 

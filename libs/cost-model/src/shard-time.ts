@@ -52,6 +52,9 @@ export interface ShardTime {
   readonly optimizerSeconds: number;
   /** All-gather of the updated parameters, which a plan that overlaps anything runs beside the update of the next unit. */
   readonly updateGatherSeconds: number;
+  /** The same of each unit of a layer, and of the embedding. */
+  readonly updateGatherModules: ModuleSeconds;
+  readonly updateGatherEmbeddingSeconds: number;
   /** Whether these gathers go on into the next step, until a unit is first used there. */
   readonly updateTravels: boolean;
   readonly slowdowns: ShardSlowdowns;
@@ -105,7 +108,8 @@ export function shardTime(job: ShardedJob, layout: Layout, sharding: Pick<Shardi
 
   const reduceModules = byModule(reduced);
   const reduce = each(reduced, reduceModules);
-  const updateGather = oss > 1 ? each(gathered) : NO_TIME;
+  const updateGatherModules = oss > 1 ? byModule(gathered) : NO_MODULES;
+  const updateGather = oss > 1 ? each(gathered, updateGatherModules) : NO_TIME;
   // What happens once a step, on the stage that has most of it.
   const once = fullestStages(job.model, pp).map(({ layers, hasEmbedding, hasHead }) => {
     const has = { embedding: hasEmbedding ? 1 : 0, head: hasHead && parameters.head > 0 ? 1 : 0 };
@@ -120,6 +124,8 @@ export function shardTime(job: ShardedJob, layout: Layout, sharding: Pick<Shardi
   const scatter = (size: number): number => collectives.seconds("reduce-scatter", size * bytes.gradientBytes, parameterGroup);
   const gatherModules = ps > 1 ? byModule(gather) : NO_MODULES;
   const scatterModules = ps > 1 ? byModule(scatter) : NO_MODULES;
+  const [parameterBytes, gradientBytes] = [modules.map((size) => size * bytes.parameterBytes), modules.map((size) => size * bytes.gradientBytes)];
+  const ownGradientBytes = gradientBytes.map((size) => size / ps);
   return {
     gather: ps > 1 ? each(gather, gatherModules) : NO_TIME,
     scatter: ps > 1 ? each(scatter, scatterModules) : NO_TIME,
@@ -134,14 +140,16 @@ export function shardTime(job: ShardedJob, layout: Layout, sharding: Pick<Shardi
     normSeconds: times.seconds(norm) + SCALAR_REDUCTIONS * collectives.seconds("all-reduce", SCALAR_BYTES, everyone),
     optimizerSeconds: times.seconds(optimizer),
     updateGatherSeconds: most((stage) => stage.gather),
+    updateGatherModules,
+    updateGatherEmbeddingSeconds: updateGather.embedding,
     updateTravels: executor.updatedParameters !== "within-update",
     updateRooflineSeconds: rooflineSeconds(norm, device) + rooflineSeconds(optimizer, device),
     slowdowns: {
-      forwardGather: overlaps.slowdown("all-gather", "forward", parameterGroup),
-      backwardGather: overlaps.slowdown("all-gather", "backward", parameterGroup),
-      scatter: overlaps.slowdown("reduce-scatter", "backward", parameterGroup),
-      reduce: oss > 1 ? overlaps.slowdown("reduce-scatter", "backward", optimizerGroup) : overlaps.slowdown("all-reduce", "backward", replicaGroup),
-      update: overlaps.slowdown("all-gather", "forward", optimizerGroup),
+      forwardGather: overlaps.slowdown("all-gather", "forward", parameterGroup, parameterBytes),
+      backwardGather: overlaps.slowdown("all-gather", "backward", parameterGroup, parameterBytes),
+      scatter: overlaps.slowdown("reduce-scatter", "backward", parameterGroup, gradientBytes),
+      reduce: oss > 1 ? overlaps.slowdown("reduce-scatter", "backward", optimizerGroup, ownGradientBytes) : overlaps.slowdown("all-reduce", "backward", replicaGroup, ownGradientBytes),
+      update: overlaps.slowdown("all-gather", "forward", optimizerGroup, modules.map((size) => (size / ps) * bytes.parameterBytes)),
     },
   };
 }

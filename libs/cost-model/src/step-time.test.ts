@@ -2,7 +2,8 @@ import { resolveJob, type Plan, type Profile } from "@internevo/domain";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { CostModel } from "./cost-model.ts";
-import { layerWaits, leastWaits } from "./layer-step.ts";
+import { layerWaits, leastWaits, updateSeconds } from "./layer-step.ts";
+import { NO_SLOWDOWN } from "./overlap-times.ts";
 import { shippedProfile } from "./shipped-profiles.ts";
 import { pipelineStage } from "./stage.ts";
 import { leastSecondsOf, messageSeconds, secondsOf, sliceCosts, stepCosting, totalSeconds } from "./step-time.ts";
@@ -142,6 +143,27 @@ describe("overlap", () => {
     const beside = alone.optimizerSeconds + 32 * slice.forwardSeconds;
     expect(travelling.time(planOf({ ...sharded, backwardOverlap: "block" })).updateSeconds).toBeCloseTo(alone.normSeconds + alone.optimizerSeconds + together(beside, alone.updateGatherSeconds, alone.slowdowns.update.product) - beside, 9);
     expect(hidden.updateSeconds).toBeCloseTo(alone.normSeconds + together(alone.optimizerSeconds, alone.updateGatherSeconds, alone.slowdowns.update.product), 9);
+  });
+
+  it("stands still where a unit is used before its gather, one after another, has ended: played unit by unit", () => {
+    const shard = model.shardTime(planOf({ parameterSharding: 1, optimizerStateSharding: 8 }), { parameterSharding: 1, optimizerStateSharding: 8 });
+    const four = fc.tuple(...([0, 1, 2, 3] as const).map(() => fc.double({ min: 0, max: 3, noNaN: true }))) as fc.Arbitrary<[number, number, number, number]>;
+    fc.assert(
+      fc.property(four, four, fc.double({ min: 0, max: 3, noNaN: true }), fc.double({ min: 0, max: 3, noNaN: true }), fc.integer({ min: 1, max: 6 }), (gathers, computes, embedding, head, layers) => {
+        let gathered = embedding;
+        let clock = shard.optimizerSeconds;
+        for (let unit = 0; unit < 4 * layers; unit += 1) {
+          gathered += gathers[unit % 4] as number;
+          clock = Math.max(clock, gathered) + (computes[unit % 4] as number);
+        }
+        gathered += head;
+        const forwardSeconds = computes.reduce((sum, each) => sum + each, 0);
+        const seconds = updateSeconds({ forwardModules: computes, forwardSeconds, forwardAttentionSeconds: 0 }, {
+          ...shard, updateTravels: true, updateGatherModules: gathers, updateGatherEmbeddingSeconds: embedding, updateGatherSeconds: gathered, slowdowns: { ...shard.slowdowns, update: NO_SLOWDOWN },
+        }, { forwardOverlap: "none", backwardOverlap: "block" }, layers);
+        expect(seconds).toBeCloseTo(shard.normSeconds + Math.max(clock, gathered) - layers * forwardSeconds, 9);
+      }),
+    );
   });
 
   it("hides no collective of tensor parallelism: the executor waits for each", () => {

@@ -14,7 +14,7 @@ function spread<T>(list: readonly T[], most: number): T[] {
 
 /**
  * What several jobs of one cluster need measured, each point once: curves that several jobs ask for are one curve over all
- * of their sizes, of which a few are measured; of the overlaps, one for each kind (the largest module).
+ * of their sizes, of which a few are measured; of the overlaps, of each kind of module, pass and collective the shortest and the longest.
  */
 export function unionOf(needs: readonly RequiredMeasurements[]): RequiredMeasurements {
   const curves = new Map<string, CollectiveRequest[]>();
@@ -23,12 +23,12 @@ export function unionOf(needs: readonly RequiredMeasurements[]): RequiredMeasure
     curves.set(key, [...(curves.get(key) ?? []), request]);
   }
   const collectives = [...curves.values()].flatMap((curve) => spread(curve.sort((a, b) => a.bytes - b.bytes), MOST_SIZES));
-  const overlaps = new Map<string, OverlapRequest>();
+  const overlaps = new Map<string, OverlapRequest[]>();
   for (const request of needs.flatMap((need) => need.overlaps)) {
-    const { op, groups, placement, bytes } = request.collective;
-    const key = JSON.stringify([op, groups, placement]);
-    const known = overlaps.get(key);
-    if (!known || bytes > known.collective.bytes) overlaps.set(key, request);
+    const { op, groups, placement } = request.collective;
+    const key = JSON.stringify([request.module.module, request.module.pass, op, groups, placement]);
+    const ascending = [...(overlaps.get(key) ?? []), request].sort((a, b) => a.collective.bytes - b.collective.bytes);
+    overlaps.set(key, spread(ascending, 2));
   }
-  return { slices: once(needs.flatMap(({ slices }) => slices)), sliceLayers: Math.max(...needs.map(({ sliceLayers }) => sliceLayers)), modules: once(needs.flatMap(({ modules }) => modules)), collectives, overlaps: [...overlaps.values()] };
+  return { slices: once(needs.flatMap(({ slices }) => slices)), sliceLayers: Math.max(...needs.map(({ sliceLayers }) => sliceLayers)), modules: once(needs.flatMap(({ modules }) => modules)), collectives, overlaps: once([...overlaps.values()].flat()) };
 }
