@@ -40,6 +40,13 @@ export function linesOf(path: string): string[] {
   }
 }
 
+/** The message of a launch that runs on these two nodes. Which it gets is for Slurm to say: a node that a job has just left may not be free yet. @throws Error for as many as it does not know how to write. */
+export const runsOn = (nodes: readonly string[]): RegExp => {
+  const [first, second, ...others] = [...new Set(nodes)].map((node) => Number(/^n(\d+)$/.exec(node)?.[1])).sort((a, b) => a - b);
+  if (first === undefined || second === undefined || others.length > 0) throw new Error(`two nodes are named n and a number; these are ${nodes.join(", ")}`);
+  return new RegExp(`^Slurm job \\d+ runs on n\\[${first}${second === first + 1 ? "-" : ","}${second}\\]$`);
+};
+
 /** A Slurm cluster, and the file by which an installation knows it. The commands of this process use it. */
 export async function createSite(over: Partial<SlurmSettings> = {}, options: SlurmOptions = {}): Promise<Site> {
   const slurm = await startSlurm(options);
