@@ -17,7 +17,7 @@ const EXAMPLE = fileURLToPath(new URL("../../../../examples/quickstart.yaml", im
 export function addQuickstart(program: Command, context: Context): void {
   program
     .command("quickstart")
-    .description("run the whole way once on this machine: profile, plan, try ten plans for real, train with the winner")
+    .description("run the whole way once on this machine: profile, plan, try the best plans for real, train with the winner")
     .option("--keep-running", "stay up afterwards, with the console")
     .option("--job <file>", "another job file", EXAMPLE)
     .action(async (options: { keepRunning?: boolean; job: string }) => {
