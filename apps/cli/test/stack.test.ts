@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
+import { once } from "node:events";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -79,6 +80,21 @@ describe("up and down", { timeout: 180_000 }, () => {
     expect(processesOf(directory)).toEqual([]);
     const nowhere = await run(["up", "--detach", "--data-directory", "/etc/passwd"]);
     expect([nowhere.status, nowhere.stderr]).toEqual([2, expect.stringContaining("leads through something that is no directory")]);
+  });
+
+  it("are over only when the process has ended, which takes its record away before", async () => {
+    const record = join(directory, "stack.json");
+    // In the way of a stack, but slow to go: its record is gone a second before it is.
+    const slow = `process.once("SIGTERM", () => { require("fs").rmSync(${JSON.stringify(record)}); setTimeout(() => process.exit(), 1000); }); setInterval(() => {}, 1000); process.stdout.write("ready")`;
+    const supervisor = spawn(process.execPath, ["--eval", slow], { stdio: ["ignore", "pipe", "ignore"] });
+    await once(supervisor.stdout, "data");
+    const ended = once(supervisor, "exit");
+    const stat = readFileSync(`/proc/${supervisor.pid}/stat`, "utf8");
+    writeFileSync(record, JSON.stringify({ schemaVersion: 1, pid: supervisor.pid, pidStart: stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] }));
+
+    expect((await run(["down", "--data-directory", directory])).status).toBe(0);
+    expect(processesOf(record)).toEqual([]);
+    expect(await ended).toEqual([0, null]);
   });
 
   it("leave nothing behind when a detached start is interrupted", async () => {

@@ -1,5 +1,6 @@
 export { makeDataDirectory } from "./data-directory.ts";
+export { signalProcess } from "./proc.ts";
 export { startLocalStack, type LocalStack, type LocalStackOptions, type ServiceProcess } from "./stack.ts";
 export { productServices, SERVICE_NAMES } from "./services.ts";
-export { readStackInfo, type StackInfo } from "./stack-info.ts";
+export { readStackInfo, supervisorLives, type StackInfo } from "./stack-info.ts";
 export type { ProcessEnd } from "./supervisor.ts";

@@ -49,8 +49,11 @@ export function writeSecrets(dataDirectory: string, secrets: StackSecrets): void
   writePrivate(join(dataDirectory, "secrets.json"), secrets);
 }
 
+/** Whether the process that a record names has not ended: it takes the record away before it ends. */
+export const supervisorLives = ({ pid, pidStart }: StackInfo): boolean => processStart(pid) === pidStart;
+
 /** The stack that runs in a directory now: undefined when there is none, or its supervisor is dead. */
 export function readStackInfo(dataDirectory: string): StackInfo | undefined {
   const info = readJson<StackInfo>(join(dataDirectory, "stack.json"));
-  return info && processStart(info.pid) === info.pidStart ? info : undefined;
+  return info && supervisorLives(info) ? info : undefined;
 }

@@ -56,7 +56,7 @@ export function addDown(program: Command, context: Context): void {
     .description("stop the local stack of a data directory")
     .action(async () => {
       const output = context.output();
-      const { readStackInfo } = await import("@internevo/local-stack");
+      const { readStackInfo, signalProcess, supervisorLives } = await import("@internevo/local-stack");
       const directory = resolve(dataDirectoryOf(context));
       const info = readStackInfo(directory);
       if (info === undefined) {
@@ -64,10 +64,10 @@ export function addDown(program: Command, context: Context): void {
         if (output.json) output.document({ stopped: false, dataDirectory: directory });
         return;
       }
-      process.kill(info.pid, "SIGTERM");
+      signalProcess(info.pid, "SIGTERM");
       const deadline = Date.now() + STOP_SECONDS * 1000;
-      // It is not a child of this process: only its record says that it has gone.
-      while (readStackInfo(directory)?.pid === info.pid) {
+      // It is not a child of this process, and its record goes before it does.
+      while (supervisorLives(info)) {
         context.signal.throwIfAborted();
         if (Date.now() > deadline) throw new ProblemError("unavailable", `process ${info.pid} did not stop within ${STOP_SECONDS} s`, [{ field: "--data-directory", value: directory, message: "is still in use", remedy: `see ${directory}/logs` }]);
         await sleep(100);
