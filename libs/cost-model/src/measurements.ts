@@ -1,6 +1,6 @@
-import { contextOf, headRanks, kvWidth, layerParameters, PRECISION_BYTES, totalParameters, usesGpus, type Collective, type JobSpec, type ModuleShape, type Placement, type SliceShape } from "@internevo/domain";
+import { contextOf, headRanks, kvWidth, layerParameters, PRECISION_BYTES, totalParameters, usesGpus, type Collective, type JobSpec, type ModuleShape, type Placement, type SliceRequest } from "@internevo/domain";
 import { backwardOf, computePrecision, layerModules, outerModules, ringElements, sliceOuterModules, sliceRows, type LayerSlice } from "./layer.ts";
-import { sliceShape } from "./slice-corrections.ts";
+import { layersOfSlice, sliceShape } from "./slice-corrections.ts";
 import { unitParameters } from "./stage.ts";
 import { workOf } from "./work.ts";
 import { clusterRanks, contextFault, divisors, sequencesPerStep, sequenceSplitFault, tensorSplitFault } from "./space.ts";
@@ -25,9 +25,7 @@ export interface RequiredMeasurements {
   readonly collectives: CollectiveRequest[];
   readonly overlaps: OverlapRequest[];
   /** Micro-batches that the trainer itself is to run. */
-  readonly slices: SliceShape[];
-  /** Layers of the model: a slice is run with as many, or with as many as exceed a cache. */
-  readonly sliceLayers: number;
+  readonly slices: SliceRequest[];
 }
 
 /** Distinct row counts (and, for attention, batches) that are measured at most; times between are interpolated. */
@@ -170,14 +168,14 @@ function requiredModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleSh
 
 /** Of each way to share a sequence: sizes of a group, and of a micro-batch, that the trainer runs; more of the first two, which win more often. */
 const MOST_SLICE_GROUPS = 3;
-const MOST_SLICE_SIZES = [3, 3, 2, 2] as const;
+const MOST_SLICE_SIZES = [4, 4, 3, 3] as const;
 
 /**
  * Slices that the trainer runs to correct what is composed of modules and collectives: every way to share a sequence (alone, heads, a
- * ring, tensor ranks) over a few sizes of groups, with a small and a large micro-batch, and one between. Grids of heads and rings are corrected as rings.
+ * ring, tensor ranks) over a few sizes of groups, with a small and a large micro-batch, and a few between. Grids of heads and rings are corrected as rings.
  * None under Slurm, where every run would be a job that waits in a queue, and none on GPUs, where the trainer's timeline is of calls that do not wait.
  */
-function requiredSlices(spec: JobSpec, slices: readonly LayerSlice[]): SliceShape[] {
+function requiredSlices(spec: JobSpec, slices: readonly LayerSlice[]): SliceRequest[] {
   if (spec.cluster.launcher === "slurm" || usesGpus(spec.cluster)) return [];
   const kinds = [
     slices.filter(({ sequenceParallel }) => sequenceParallel === 1),
@@ -189,7 +187,7 @@ function requiredSlices(spec: JobSpec, slices: readonly LayerSlice[]): SliceShap
     thin(ascending(kind.map(({ sequenceParallel }) => sequenceParallel)), MOST_SLICE_GROUPS).flatMap((ranks) => {
       const own = kind.filter(({ sequenceParallel }) => sequenceParallel === ranks);
       const wanted = new Set(thin(ascending(own.map(({ microBatchSize }) => microBatchSize)), MOST_SLICE_SIZES[index] as number));
-      return own.filter(({ microBatchSize }) => wanted.has(microBatchSize)).map((slice) => sliceShape(spec, slice));
+      return own.filter(({ microBatchSize }) => wanted.has(microBatchSize)).map((slice) => sliceShape(spec, slice)).map((shape) => ({ shape, layers: layersOfSlice(shape, spec.model.layers) }));
     }),
   );
 }
@@ -281,5 +279,5 @@ export function requiredMeasurements(spec: JobSpec): RequiredMeasurements {
   // A ring's message: the largest that is measured of each kind of pair.
   const messages = slices.some((slice) => contextOf(slice) > 1) ? collectives.filter(({ op }) => op === "point-to-point") : [];
   const ring = [...new Map(messages.map((message) => [message.placement, message])).values()];
-  return { modules, collectives, overlaps: requiredOverlaps(spec, modules, groups, ring), slices: requiredSlices(spec, slices), sliceLayers: spec.model.layers };
+  return { modules, collectives, overlaps: requiredOverlaps(spec, modules, groups, ring), slices: requiredSlices(spec, slices) };
 }

@@ -10,6 +10,20 @@ export function sliceShape({ model, precision }: Pick<JobSpec, "model" | "precis
   return { precision: computePrecision(precision), hiddenSize, heads, kvHeads, ffnHiddenSize, vocabularySize, microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel: contextOf(slice) };
 }
 
+/** A slice has at least so many layers, and so many that they do not stay in a cache. */
+const LEAST_LAYERS = 2;
+const MORE_THAN_CACHED_BYTES = 128 * 2 ** 20;
+
+/**
+ * With how many layers a slice of a model is measured: as many as the model has, or as do not stay in a cache (of parameters their gradients and moments too, of
+ * activations some twenty as wide as the model). Fewer would be faster than those of a deeper model.
+ */
+export function layersOfSlice({ hiddenSize, ffnHiddenSize, microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel, precision }: SliceShape, modelLayers: number): number {
+  const parameters = (4 * hiddenSize + 3 * ffnHiddenSize) * hiddenSize;
+  const bytes = (16 * parameters) / tensorParallel + (20 * microBatchSize * sequenceLengthTokens * hiddenSize * (precision === "bf16" ? 2 : 4)) / sequenceParallel;
+  return Math.max(LEAST_LAYERS, Math.min(modelLayers, Math.ceil(MORE_THAN_CACHED_BYTES / bytes)));
+}
+
 const WIDTHS = ["precision", "hiddenSize", "heads", "kvHeads", "ffnHiddenSize", "vocabularySize"] as const;
 const sameModel = (a: SliceShape, b: SliceShape): boolean => WIDTHS.every((field) => a[field] === b[field]);
 
@@ -104,7 +118,7 @@ function corrected(time: SliceTime, by: Ratios): SliceTime {
 /**
  * Corrections of composed slices by slices that the trainer ran. A slice is composed of modules and collectives that were measured one by one;
  * in a step their data are colder, their rows lie apart, and ranks wait for one another. Every part is taken as many times longer as it
- * was in the nearest measured slice of the same model and kind of sharing; between two sizes of a micro-batch, in between.
+ * was in the nearest measured slice of the same widths and kind of sharing, with layers as near to the model's as there are; between two sizes of a micro-batch, in between.
  */
 export class SliceCorrections {
   readonly #job: Pick<JobSpec, "model" | "precision">;
@@ -131,6 +145,17 @@ export class SliceCorrections {
     return made.value;
   }
 
+  /** Of slices that differ in their layers only, the one whose layers are nearest to what this model's are measured with. */
+  #asDeep(slices: readonly MeasuredSlice[]): MeasuredSlice[] {
+    const off = ({ layers, shape }: MeasuredSlice): number => Math.abs(Math.log(layers / layersOfSlice(shape, this.#job.model.layers)));
+    const nearest = new Map<number, MeasuredSlice>();
+    for (const one of slices) {
+      const known = nearest.get(one.shape.microBatchSize);
+      if (!known || off(one) < off(known)) nearest.set(one.shape.microBatchSize, one);
+    }
+    return [...nearest.values()];
+  }
+
   /** @param time of the slice, composed. */
   apply(slice: LayerSlice, time: SliceTime): SliceTime {
     if (this.#measured.length === 0) return time;
@@ -142,7 +167,7 @@ export class SliceCorrections {
       return time;
     }
     const distance = Math.min(...own.map((one) => unlike(one.shape, shape)));
-    const line = own.filter((one) => unlike(one.shape, shape) <= distance + 1e-9).sort((a, b) => a.shape.microBatchSize - b.shape.microBatchSize);
+    const line = this.#asDeep(own.filter((one) => unlike(one.shape, shape) <= distance + 1e-9)).sort((a, b) => a.shape.microBatchSize - b.shape.microBatchSize);
     const above = line.findIndex((one) => one.shape.microBatchSize >= shape.microBatchSize);
     const upper = line[above < 0 ? line.length - 1 : above] as MeasuredSlice;
     const lower = above <= 0 ? upper : (line[above - 1] as MeasuredSlice);

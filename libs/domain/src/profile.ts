@@ -121,6 +121,8 @@ export const SliceTimeSchema = Type.Object(
   { additionalProperties: false },
 );
 export type MeasuredSlice = Static<typeof SliceTimeSchema>;
+/** A slice to be measured, and with how many layers. */
+export type SliceRequest = Pick<MeasuredSlice, "shape" | "layers">;
 
 const flopsPerSecond = Type.Number({ minimum: 1e6, maximum: 1e18 });
 

@@ -30,5 +30,5 @@ export function unionOf(needs: readonly RequiredMeasurements[]): RequiredMeasure
     const ascending = [...(overlaps.get(key) ?? []), request].sort((a, b) => a.collective.bytes - b.collective.bytes);
     overlaps.set(key, spread(ascending, 2));
   }
-  return { slices: once(needs.flatMap(({ slices }) => slices)), sliceLayers: Math.max(...needs.map(({ sliceLayers }) => sliceLayers)), modules: once(needs.flatMap(({ modules }) => modules)), collectives, overlaps: once([...overlaps.values()].flat()) };
+  return { slices: once(needs.flatMap(({ slices }) => slices)), modules: once(needs.flatMap(({ modules }) => modules)), collectives, overlaps: once([...overlaps.values()].flat()) };
 }

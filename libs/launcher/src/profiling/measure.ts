@@ -159,7 +159,7 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
   const command = `${cluster.launcher === "slurm" ? `srun -n ${ranks}` : `mpirun -np ${ranks}`} internevo-probe --config ${options.runDirectory}/config.json`;
   const composed = assembleProfile({ events, cluster, digest, threadsPerRank: options.threadsPerRank, command, measuredAt, seconds: outcome.seconds, runtimeBytes: runtime.bytes, overlapPlacements: needed.overlaps.map(({ collective }) => collective.placement) });
   const sliced = await measureSlices({
-    ...place, trainer: options.trainer, slices: needed.slices, layers: needed.sliceLayers, device: composed.device, secondsPerSlice: options.effort.maximumSecondsPerPoint,
+    ...place, trainer: options.trainer, slices: needed.slices, device: composed.device, secondsPerSlice: options.effort.maximumSecondsPerPoint,
     onSlice: ({ microBatchSize, sequenceParallel }) => options.onProgress((done += 1), total, `a micro-batch of ${microBatchSize} in the trainer, a sequence on ${sequenceParallel} ranks`),
   });
   if (sliced.status !== "measured") return sliced;

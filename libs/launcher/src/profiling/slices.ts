@@ -3,7 +3,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { NATIVE_PROTOCOL, type TrainerConfig } from "@internevo/contracts";
 import { buildMesh, layerModules, rooflineSeconds, type DevicePeak } from "@internevo/cost-model";
-import { stepsOf, type Failure, type LaneStep, type MeasuredSlice, type Model, type Plan, type SliceParts, type SliceShape } from "@internevo/domain";
+import { stepsOf, type Failure, type LaneStep, type MeasuredSlice, type Model, type Plan, type SliceParts, type SliceRequest, type SliceShape } from "@internevo/domain";
 import { encodeHeader } from "../dataset/token-file.ts";
 import { launchRanks, type LaunchOptions, type LaunchOutcome } from "../launch.ts";
 import type { Trainer } from "../programs.ts";
@@ -11,9 +11,7 @@ import { rankWaits } from "./rank-waits.ts";
 import { passesSeconds, stepParts, type StepParts } from "./step-parts.ts";
 import { readTimeline } from "./read-timeline.ts";
 
-/** What is run of a slice: at least so many layers, and so many that they do not stay in a cache; two micro-batches where they are short. */
-const LEAST_LAYERS = 2;
-const MORE_THAN_CACHED_BYTES = 128 * 2 ** 20;
+/** So many are run of a slice where they are short. */
 const MOST_MICRO_BATCHES = 2;
 /** Every slice is run as often, one after the other, so that what else a machine does for a while spoils one round of it. The round between counts. */
 export const SLICE_ROUNDS = 3;
@@ -72,9 +70,7 @@ export type SlicesOutcome =
 
 export interface MeasureSlicesOptions extends Omit<LaunchOptions<Trainer>, "program" | "config" | "onEvent"> {
   readonly trainer: Trainer;
-  readonly slices: readonly SliceShape[];
-  /** Of the model that they are of. */
-  readonly layers: number;
+  readonly slices: readonly SliceRequest[];
   readonly device: DevicePeak;
   /** About so long each is measured in a round. */
   readonly secondsPerSlice: number;
@@ -91,14 +87,6 @@ async function writeTokens(path: string, shape: SliceShape, sequences: number): 
   await writeFile(path, Buffer.concat([encodeHeader({ bytesPerToken, tokenCount, vocabularySize: shape.vocabularySize }), Buffer.from(tokens.buffer)]));
 }
 
-/** As many layers as the model has, or as do not stay in a cache: parameters with their gradients and moments, and some twenty activations as wide as the model. */
-function layersOf(shape: SliceShape, modelLayers: number): number {
-  const { hiddenSize, ffnHiddenSize, microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel } = shape;
-  const parameters = (4 * hiddenSize + 3 * ffnHiddenSize) * hiddenSize;
-  const bytes = (16 * parameters) / tensorParallel + (20 * microBatchSize * sequenceLengthTokens * hiddenSize * (shape.precision === "bf16" ? 2 : 4)) / sequenceParallel;
-  return Math.max(LEAST_LAYERS, Math.min(modelLayers, Math.ceil(MORE_THAN_CACHED_BYTES / bytes)));
-}
-
 const modelOf = ({ hiddenSize, heads, kvHeads, ffnHiddenSize, vocabularySize }: SliceShape, layers: number): Omit<Model, "name"> =>
   ({ hiddenSize, heads, kvHeads, ffnHiddenSize, vocabularySize, layers, tiedEmbeddings: false, ropeTheta: 10_000, normEpsilon: 1e-5, initStandardDeviation: 0.02 });
 
@@ -112,12 +100,11 @@ function extentOf(shape: SliceShape, layers: number, device: DevicePeak, seconds
 }
 
 /** Runs one slice once. */
-async function runSlice(shape: SliceShape, path: string, options: MeasureSlicesOptions): Promise<MeasuredSlice | Exclude<LaunchOutcome, { readonly status: "completed" }>> {
-  const { trainer, ranks, runDirectory, slices: _slices, layers: modelLayers, device, secondsPerSlice, onSlice: _onSlice, ...place } = options;
+async function runSlice({ shape, layers }: SliceRequest, path: string, options: MeasureSlicesOptions): Promise<MeasuredSlice | Exclude<LaunchOutcome, { readonly status: "completed" }>> {
+  const { trainer, ranks, runDirectory, slices: _slices, device, secondsPerSlice, onSlice: _onSlice, ...place } = options;
   const timelinePath = join(runDirectory, "slice.json");
   const { precision, microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel } = shape;
   const dataParallel = ranks / sequenceParallel;
-  const layers = layersOf(shape, modelLayers);
   const { microBatches, steps } = extentOf(shape, layers, device, secondsPerSlice);
   await writeTokens(path, shape, microBatchSize * microBatches * dataParallel);
   const plan: Plan = {
@@ -161,22 +148,22 @@ export async function measureSlices(options: MeasureSlicesOptions): Promise<Slic
   const { runDirectory, slices, onSlice } = options;
   await mkdir(runDirectory, { recursive: true });
   const rounds = slices.map((): MeasuredSlice[] => []);
-  const withoutRoom = new Set<SliceShape>();
+  const withoutRoom = new Set<SliceRequest>();
   const begin = performance.now();
   for (let round = 0; round < SLICE_ROUNDS; round += 1) {
-    for (const [index, shape] of slices.entries()) {
-      if (!withoutRoom.has(shape)) {
-        const run = await runSlice(shape, join(runDirectory, "slice.tokens"), options);
+    for (const [index, slice] of slices.entries()) {
+      if (!withoutRoom.has(slice)) {
+        const run = await runSlice(slice, join(runDirectory, "slice.tokens"), options);
         if ("shape" in run) rounds[index]?.push(run);
         else if (run.status === "stopped") return { status: "stopped" };
-        else if (run.failure.code === "out-of-memory") withoutRoom.add(shape);
+        else if (run.failure.code === "out-of-memory") withoutRoom.add(slice);
         else return { status: "failed", failure: run.failure };
       }
-      onSlice(shape);
+      onSlice(slice.shape);
     }
   }
   const measured = rounds.filter((own) => own.length > 0).map(ofRounds);
-  const notes = [...withoutRoom].map(({ microBatchSize, sequenceLengthTokens, sequenceParallel }) => `no room for a micro-batch of ${microBatchSize} sequences of ${sequenceLengthTokens} tokens over ${sequenceParallel} ranks`);
+  const notes = [...withoutRoom].map(({ shape: { microBatchSize, sequenceLengthTokens, sequenceParallel } }) => `no room for a micro-batch of ${microBatchSize} sequences of ${sequenceLengthTokens} tokens over ${sequenceParallel} ranks`);
   if (measured.length > 0) notes.push(`${measured.length} micro-batches in the trainer, ${SLICE_ROUNDS} times each, took ${((performance.now() - begin) / 1000).toFixed(1)} s`);
   return { status: "measured", slices: measured, notes };
 }
