@@ -325,7 +325,13 @@ int main(int argc, char** argv) {
     let told = 0;
     // Nodes may take a while until they have found the new one.
     const slurm = { nodeLossSeconds: 60 };
-    const launched = launch(`${HELLO}; ${WAIT}; [ ${RANK} = 0 ] && ${DONE}; exit 0`, { slurm, onEvent: () => void (killed ??= site.slurm.killController()), onQueue: () => void (told += 1) });
+    // It stores a job up to five seconds later: one that it forgets would leave its number to the next, which the nodes then refuse.
+    const kill = async (): Promise<void> => {
+      const { marker } = readSlurmRecord(runDirectory()) as SlurmRecord;
+      await until("the controller has stored the job", 30, () => readFileSync(join(site.slurm.directory, "state", "job_state"), "latin1").includes(marker), site.slurm.logs);
+      await site.slurm.killController();
+    };
+    const launched = launch(`${HELLO}; ${WAIT}; [ ${RANK} = 0 ] && ${DONE}; exit 0`, { slurm, onEvent: () => void (killed ??= kill()), onQueue: () => void (told += 1) });
     await until("the ranks have begun", 60, () => killed !== undefined);
     await killed;
     await until("Slurm is asked in vain", 30, isAsking);

@@ -17,6 +17,8 @@ export interface Ended {
   /** As Slurm told it last. */
   readonly job: SlurmJob | undefined;
   readonly jobId: number | null;
+  /** Its batch script has begun. */
+  readonly begun: boolean;
   /** How it ended by Slurm's account; undefined when Slurm has not said that it ended. */
   readonly words: string | undefined;
   /** Why the site's accounting says nothing of a job that the controller has forgotten, where it was asked in vain. */
@@ -63,10 +65,13 @@ function scriptFailure({ told }: JobEnd, stderrTail: string, name: string): Fail
   }
 }
 
-function slurmFailure({ job, words, stderrTail }: Ended): Failure | undefined {
+function slurmFailure({ job, words, stderrTail, begun }: Ended): Failure | undefined {
   if (!job || words === undefined) return undefined;
   switch (job.state) {
-    case "CANCELLED": return { code: "cancelled", message: `${words}, and not by InternEvo`, remedy: "submit the job again; it can begin with this one's checkpoint (initialWeights)" };
+    case "CANCELLED":
+      // What slurmd cannot start (its prolog fails, a controller that lost its state gives a number again) Slurm cancels where it may not requeue it.
+      if (!begun && job.nodes !== "") return { code: "rank-lost", message: `${words} before its script began: its first node could not start it, and the log of slurmd there says why, or somebody cancelled it just then` };
+      return { code: "cancelled", message: `${words}, and not by InternEvo`, remedy: "submit the job again; it can begin with this one's checkpoint (initialWeights)" };
     case "OUT_OF_MEMORY": return { code: "out-of-memory", message: words, remedy: "raise memoryPerNodeBytes of the cluster's slurm settings, or use a plan that needs less memory" };
     case "TIMEOUT":
     case "NODE_FAIL":

@@ -65,8 +65,9 @@ export function readEnd(path: string): JobEnd | undefined {
 /** The Slurm job that has claimed a submission's directory; undefined while none has. */
 export function readClaim(path: string): number | undefined {
   try {
-    const id = Number(readFileSync(path, "utf8").trim());
-    return Number.isInteger(id) && id > 0 ? id : undefined;
+    // Without its newline it has not been written to its end.
+    const [, id] = /^([1-9]\d*)\n/.exec(readFileSync(path, "utf8")) ?? [];
+    return id === undefined ? undefined : Number(id);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
     throw error;

@@ -342,7 +342,7 @@ class Follower<P extends Program> {
     // A last line without its newline is none: whoever wrote it was ended.
     this.#read();
     const outcome = outcomeOf({
-      end, job: seen, cause: this.#cause, nodesOut, done: this.#done, firstError: this.#firstError, stderrTail: this.#stderr.text, jobId: this.#job.record.jobId,
+      end, job: seen, begun: readClaim(this.#job.file("claim")) !== undefined, cause: this.#cause, nodesOut, done: this.#done, firstError: this.#firstError, stderrTail: this.#stderr.text, jobId: this.#job.record.jobId,
       words: seen && !isLive(seen) ? endWords(seen) : undefined, unaccounted: this.#unaccounted,
     });
     if (isOver) conclude(this.#options.runDirectory, this.#job.record);

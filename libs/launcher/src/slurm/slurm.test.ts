@@ -103,7 +103,7 @@ describe("reasons", () => {
 });
 
 describe("an end", () => {
-  const ended: Ended = { end: { jobId: 7, exitCode: 0, told: "" }, job: { ...job, state: "COMPLETED", nodes: "n[1-2]" }, jobId: 7, words: undefined, cause: undefined, nodesOut: [], done: true, firstError: undefined, stderrTail: "" };
+  const ended: Ended = { end: { jobId: 7, exitCode: 0, told: "" }, job: { ...job, state: "COMPLETED", nodes: "n[1-2]" }, jobId: 7, begun: true, words: undefined, cause: undefined, nodesOut: [], done: true, firstError: undefined, stderrTail: "" };
   const lost = (rank: number) => ({ event: "error", code: "communication_error", message: `rank ${rank} on n3 (stage 0) died; it was last seen in step 4`, rank }) as never;
   const unreachable = { event: "error", code: "communication_error", message: "the peer is gone", rank: 0 } as never;
   it.each<[string, Partial<Ended>, object]>([
@@ -114,6 +114,8 @@ describe("an end", () => {
     ["near the time limit", { end: { jobId: 7, exitCode: 75, told: "USR1" } }, { status: "failed", failure: { code: "rank-lost", message: expect.stringContaining("its time limit was near") } }],
     ["started anew by Slurm", { done: false, end: { jobId: 7, exitCode: null, told: "REQUEUED" } }, { status: "failed", failure: { code: "rank-lost" } }],
     ["cancelled by somebody else", { done: false, end: undefined, job: { ...job, state: "CANCELLED" }, words: "it was cancelled" }, { status: "failed", failure: { code: "cancelled" } }],
+    ["cancelled by somebody else while it waited", { done: false, end: undefined, begun: false, job: { ...job, state: "CANCELLED", nodes: "" }, words: "it was cancelled" }, { status: "failed", failure: { code: "cancelled" } }],
+    ["cancelled by Slurm, which could not start it", { done: false, end: undefined, begun: false, job: { ...job, state: "CANCELLED", nodes: "n[1-2]" }, words: "it was cancelled" }, { status: "failed", failure: { code: "rank-lost", message: expect.stringMatching(/^it was cancelled before its script began: its first node could not start it/) } }],
     ["a node lost, nothing left behind", { done: false, end: undefined, job: { ...job, state: "NODE_FAIL" }, words: "a node failed" }, { status: "failed", failure: { code: "rank-lost", message: "a node failed" } }],
     ["gone without a trace", { done: false, end: undefined, job: undefined }, { status: "failed", failure: { code: "rank-lost", message: expect.stringContaining("does not know it any more") } }],
     ["the rank that died, not those that srun ended for it", { done: false, end: { jobId: 7, exitCode: 137, told: "" }, firstError: lost(2), stderrTail: "srun: error: n2: task 1: Killed" }, { status: "failed", failure: { code: "rank-lost", rank: 2 } }],
