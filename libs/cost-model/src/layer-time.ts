@@ -228,10 +228,11 @@ export class SliceTimes {
     return made.value;
   }
 
-  /** Attention of one turn, the same for every micro-batch of as many ranks that share heads and of as long a ring. */
+  /** Attention of one turn, the same for every micro-batch of sequences as long, of as many ranks that share heads and of as long a ring. */
   #attentionOf(slice: LayerSlice): Attention {
     const ring = contextOf(slice);
-    const key = `${ring} ${headRanks(slice)}`;
+    // Slices that were measured may have sequences of another length than the job's.
+    const key = `${slice.sequenceLengthTokens} ${ring} ${headRanks(slice)}`;
     const known = this.#attention.get(key);
     if (known) return known;
     const { attention, summed } = attentionTurn(this.#job.model, slice, this.#job.precision);

@@ -11,18 +11,19 @@ const job = resolveJob({ name: "job", model: "llama-7b", sequenceLengthTokens: 4
 const model = NAMED_MODELS["llama-7b"] as Model;
 const plain = (microBatchSize: number) => ({ microBatchSize, sequenceLengthTokens: 4096, sequenceParallel: 1, tensorParallel: 1 });
 const ulysses = (microBatchSize: number) => ({ ...plain(microBatchSize), sequenceParallel: 8 });
-const layoutOf = ({ sequenceParallel, tensorParallel }: ReturnType<typeof plain>) => ({ pipelineParallel: 1, dataParallel: 128 / sequenceParallel, sequenceParallel, tensorParallel });
+type Slice = ReturnType<typeof plain> & { readonly contextParallel?: number };
+const layoutOf = ({ sequenceParallel, tensorParallel, contextParallel }: Slice) => ({ pipelineParallel: 1, dataParallel: 128 / sequenceParallel, sequenceParallel, tensorParallel, ...(contextParallel === undefined ? {} : { contextParallel }) });
 
 const timesAll = (parts: SliceParts, factor: number): SliceParts =>
   Object.fromEntries(Object.entries(parts).map(([name, value]) => [name, Array.isArray(value) ? value.map((seconds) => factor * seconds) : factor * value])) as SliceParts;
 
 /** What a trainer would have measured where every part takes so many times longer than it is composed of. */
-function measured(slice: ReturnType<typeof plain>, factor: number, spec: JobSpec = job): MeasuredSlice {
+function measured(slice: Slice, factor: number, spec: JobSpec = job): MeasuredSlice {
   const composed = new CostModel(spec, profile).sliceTime(slice.microBatchSize, layoutOf(slice));
   return { shape: sliceShape(spec, slice), layers: 2, microBatches: 2, parts: timesAll(partsOf(composed), factor), medianSeconds: 1, p10Seconds: 0.9, p90Seconds: 1.2, samples: 5 };
 }
 const withSlices = (...slices: MeasuredSlice[]): Profile => ({ ...profile, slices });
-const timeOf = (spec: JobSpec, given: Profile, slice: ReturnType<typeof plain>) => new CostModel(spec, given).sliceTime(slice.microBatchSize, layoutOf(slice));
+const timeOf = (spec: JobSpec, given: Profile, slice: Slice) => new CostModel(spec, given).sliceTime(slice.microBatchSize, layoutOf(slice));
 
 describe("slices that a trainer measured", () => {
   it("are what a slice of the same shape takes, part by part", () => {
@@ -47,6 +48,17 @@ describe("slices that a trainer measured", () => {
     expect(factor(plain(8))).toBeCloseTo(1.4, 9);
     expect(factor(ulysses(8))).toBeCloseTo(3, 9);
     expect(factor({ ...plain(2), sequenceParallel: 2 })).toBeCloseTo(3, 9);
+  });
+
+  it("of another sequence length correct by what they took longer, not by what attention grows with the length", () => {
+    const long = { ...job, sequenceLengthTokens: 4 * job.sequenceLengthTokens };
+    const sharings = [plain(2), ulysses(2), { ...plain(2), sequenceParallel: 8, contextParallel: 8 }, { ...plain(2), sequenceParallel: 8, tensorParallel: 8 }];
+    for (const slice of sharings) {
+      const given = withSlices(measured(slice, 1.5));
+      const there = { ...slice, sequenceLengthTokens: long.sequenceLengthTokens };
+      const [plainParts, correctedParts] = [profile, given].map((each) => partsOf(timeOf(long, each, there))) as [SliceParts, SliceParts];
+      for (const [name, value] of Object.entries(timesAll(plainParts, 1.5))) expect([correctedParts[name as keyof SliceParts]].flat(), `${JSON.stringify(slice)} ${name}`).toEqual([value].flat().map((each) => expect.closeTo(each, 9) as number));
+    }
   });
 
   it("count with the layers that are nearest to the model's, size by size", () => {
