@@ -98,7 +98,7 @@ export const CountsSchema = Type.Object(
 
 export const LocatedSchema = Type.Object(
   {
-    rank: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()]),
+    rank: Type.Union([Type.Integer({ minimum: 1, description: "1 and how many families have a faster plan, or one as fast that needs less memory" }), Type.Null()]),
     feasible: Type.Boolean(),
     reason: Type.Union([Type.String(), Type.Null()]),
     predicted: Type.Union([PredictionSchema, Type.Null()]),

@@ -236,7 +236,8 @@ function rankOf(located: Scored, batches: readonly Batch[], families: FamilySear
       watch.step(at, batches.length);
       const family = families.open(batch, index);
       if (family !== null) families.visit(family, () => located.seconds, { feasible: 0, tooLarge: 0, pruned: 0 }, (scored) => {
-        if (compareScored(scored, located) >= 0) return true;
+        // One that takes as long and as much is not ahead, whatever their order in a list.
+        if (scored.seconds > located.seconds || (scored.seconds === located.seconds && scored.bytes >= located.bytes)) return true;
         ahead += 1;
         return false;
       });

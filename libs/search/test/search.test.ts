@@ -97,7 +97,7 @@ describe("planJob", () => {
         if (!asked) return;
         const { located } = planJob(job, profile, { top: 1, locate: asked.plan });
         const fits = feasible.includes(asked);
-        expect(located?.rank).toBe(fits ? 1 + firstOfEach(feasible).filter((one) => order(one, asked) < 0).length : null);
+        expect(located?.rank).toBe(fits ? 1 + firstOfEach(feasible).filter((one) => one.seconds < asked.seconds || (one.seconds === asked.seconds && one.bytes < asked.bytes)).length : null);
         expect(located?.feasible).toBe(fits);
         if (!fits) expect(located?.reason).toMatch(/^memory-exceeded/);
         expect(located?.predicted?.stepTimeSeconds).toBe(asked.seconds);
