@@ -22,6 +22,7 @@ export interface AttemptLaunch {
   readonly graceSeconds: number;
   /** Aborts with a `WorkStoppedError`: a shutdown leaves time for a checkpoint, everything else ends the ranks at once. */
   readonly signal: AbortSignal;
+  readonly confirm: () => Promise<void>;
   readonly onQueue?: (message: string) => void;
   readonly onStarted: (resumedFromStep: number) => Promise<void>;
   readonly writeSteps: (metrics: readonly StepMetric[]) => Promise<void>;
@@ -82,6 +83,7 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
       signal: gently.signal,
       killSignal: atOnce.signal,
       detachSignal: detach.signal,
+      confirm: launch.confirm,
       label: attemptLabel(launch.attempt),
       ...(launch.onQueue ? { onQueue: launch.onQueue } : {}),
       graceSeconds: launch.graceSeconds,

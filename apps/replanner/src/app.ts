@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import type { ServiceDefinition } from "@internevo/service-kit";
 import { nativeConfig, profilingConfig, profilingSettings } from "@internevo/stages";
-import { finishFiring, fireDueWorkloads } from "@internevo/store";
+import { finishFiring, fireDueWorkloads, getFiring } from "@internevo/store";
 import { replan } from "./consumers/replan.ts";
 import { nextRunAt } from "./schedule.ts";
 
@@ -26,6 +26,8 @@ export const replanner: ServiceDefinition<typeof ConfigSchema> = {
       type: "workload.replan",
       concurrency: 2,
       handler: replan(settings, database),
+      // A workload that is removed takes its firings with it.
+      isObsolete: async ({ firingId }) => (await getFiring(database.db, firingId)) === undefined,
       onGivenUp: async (tx, { firingId }, failure) => void (await finishFiring(tx, firingId, { state: "failed", outcome: failure.message })),
     });
   },

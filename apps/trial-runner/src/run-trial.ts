@@ -18,6 +18,7 @@ export interface TrialLaunch {
   /** The trial's own name: by it a launch that was left is found again. */
   readonly label: string;
   readonly signal: AbortSignal;
+  readonly confirm: () => Promise<void>;
   readonly onQueue?: (message: string) => void;
   readonly onStep: (done: number, total: number) => void;
   readonly onLog: (line: string) => void;
@@ -44,6 +45,7 @@ export async function runTrial(trial: TrialLaunch): Promise<{ readonly measured:
     runDirectory: trial.runDirectory,
     label: trial.label,
     ...launchSignals(spec.cluster, signal),
+    confirm: trial.confirm,
     ...(trial.onQueue ? { onQueue: trial.onQueue } : {}),
     timeoutSeconds: trial.timeoutSeconds,
     onLog: trial.onLog,

@@ -18,6 +18,8 @@ export interface LaunchOptions<P extends NativeProgram<TSchema, TSchema>> {
   readonly label?: string;
   /** Holds the configuration and the record of the run; one run at a time, and the caller owns it by a lease. */
   readonly runDirectory: string;
+  /** Asked before anything is ended or started: throws where the caller may own the run directory no more. Default: it does. */
+  readonly confirm?: () => Promise<void>;
   /** Added to the ranks' environment. */
   readonly environment?: Readonly<Record<string, string>>;
   /** Asks for an orderly end: the trainer finishes its step and writes a checkpoint. */

@@ -9,7 +9,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { NativeErrorEventSchema } from "@internevo/contracts";
 import { launchRanks, type LaunchOptions } from "./launch.ts";
 import { processesOfRun, readProcess } from "./process/processes.ts";
-import { killLeftovers, readRunRecord } from "./process/run-record.ts";
+import { killLeftovers, readRunRecord, removeRunRecord, writeRunRecord } from "./process/run-record.ts";
 import type { NativeProgram } from "./programs.ts";
 
 // Small shell programs stand for ranks here: what is tested is how processes are started, watched and ended.
@@ -239,6 +239,26 @@ describe("a killed supervisor", () => {
     const end = performance.now() + 10_000;
     while (processesOfRun(marker).some((entry) => entry.command === "mpirun") && performance.now() < end) await sleep(20);
     expect(processesOfRun(marker).filter((entry) => entry.command === "mpirun")).toEqual([]);
+  });
+
+  it("is not ended by one that it has replaced, which starts nothing", async () => {
+    const { marker, kill } = await supervisor(`${HELLO}; sleep 64`);
+    const replaced = new Error("the lease is somebody else's");
+    const run = launchRanks<Program>({ program: await program(DONE), config: { text: "x" }, ranks: 1, threadsPerRank: 1, launcher: "local", runDirectory: join(directory, "run"), onEvent: () => {}, confirm: () => Promise.reject(replaced) });
+    await expect(run).rejects.toBe(replaced);
+    expect(processesOfRun(marker).length).toBeGreaterThanOrEqual(3);
+    expect(readRunRecord(join(directory, "run"))?.marker).toBe(marker);
+    await kill();
+  });
+
+  it("keeps its record when one that it has replaced ends", async () => {
+    await mkdir(join(directory, "run"), { recursive: true });
+    const record = (marker: string) => ({ marker, bootId: "this", process: null, command: [], startedAt: "now", scratch: [] });
+    writeRunRecord(join(directory, "run"), record("successor"));
+    removeRunRecord(join(directory, "run"), record("replaced"));
+    expect(readRunRecord(join(directory, "run"))?.marker).toBe("successor");
+    removeRunRecord(join(directory, "run"), record("successor"));
+    expect(readRunRecord(join(directory, "run"))).toBeUndefined();
   });
 
   it("leaves a record by which what outlived it is ended", async () => {

@@ -85,15 +85,18 @@ const STOP_SIGNAL = "SIGUSR1";
  * Runs a native program on ranks until it ends, and leaves no process behind.
  * Every line of its standard output must be an event of the program's schema: anything else ends the run as a failure.
  * What an earlier, killed owner of the same run directory left is ended first.
- * @throws ProblemError `unavailable` when the program is missing; whatever `onEvent` threw, after the ranks were ended.
+ * @throws ProblemError `unavailable` when the program is missing; what `confirm` threw; whatever `onEvent` threw, after the ranks were ended.
  */
 export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptions<P>): Promise<LaunchOutcome> {
   await assertProgram(options.program);
+  const isStopped = (): boolean => options.signal?.aborted === true || options.killSignal?.aborted === true;
+  // One that was replaced would end its successor's ranks as leftovers.
+  if (!isStopped()) await options.confirm?.();
   if (options.launcher === "slurm") return launchOnSlurm(options);
-  await killLeftovers(options.runDirectory);
+  if (!isStopped()) await killLeftovers(options.runDirectory);
   const begin = performance.now();
   const elapsed = (): number => (performance.now() - begin) / 1000;
-  if (options.signal?.aborted || options.killSignal?.aborted) return { status: "stopped", graceful: false, seconds: 0, exitCode: null };
+  if (isStopped()) return { status: "stopped", graceful: false, seconds: 0, exitCode: null };
 
   const { record, command, environment } = prepare(options);
   const memoryKillsBefore = kernelMemoryKills();

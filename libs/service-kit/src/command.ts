@@ -33,6 +33,8 @@ export interface CommandContext<T extends CommandType> {
    * is away for a while, so what it does must be idempotent (the repositories' functions are).
    */
   fenced<R>(work: (tx: Transaction) => Promise<R>): Promise<R>;
+  /** Before anything is started that must not run twice. @throws StaleFenceError, or the signal's reason, where this holder was replaced or cannot tell. */
+  confirm(): Promise<void>;
   /** Waits for another resource, for example `clusterLease(name)`; kept until released or the work ends, and a part of the fence. `onWait` is told when somebody else has it. */
   reserve(resource: string, onWait?: () => void): Promise<{ release(): Promise<void> }>;
 }
@@ -45,6 +47,8 @@ export interface CommandOptions<T extends CommandType> {
   readonly concurrency?: number;
   /** Does the work. @returns what it changes. An error that it throws is unexpected: the command is tried again, and ends in the dead letters. */
   readonly handler: (context: CommandContext<T>) => Promise<Effect>;
+  /** Whether the work is of no use any more, looked at with every heartbeat; a stage's ends by itself when its job leaves the stage. */
+  readonly isObsolete?: (data: MessageData<T>) => Promise<boolean>;
   /** Runs with the transition to `cancelled`, after the handler has ended. */
   readonly onCancelled?: (tx: Transaction, data: MessageData<T>) => Promise<void>;
   /** Runs with the dead letter; a job has been failed by then. */
@@ -144,6 +148,9 @@ export function handleCommand<T extends CommandType>(runtime: CommandRuntime, op
       fence,
       log,
       traceparent: delivery.traceparent,
+      confirm() {
+        return this.fenced(async () => {});
+      },
       async fenced(work) {
         try {
           return await database.idempotentTransaction(
@@ -175,7 +182,7 @@ export function handleCommand<T extends CommandType>(runtime: CommandRuntime, op
     runtime.shutdown.addEventListener("abort", onShutdown, { once: true });
     if (runtime.shutdown.aborted) onShutdown();
     const isCancelled = async () => {
-      if (stage === undefined) return false;
+      if (stage === undefined) return (await options.isObsolete?.(delivery.data)) ?? false;
       const state = await getJobState(database.db, jobIdOf(delivery.data));
       return state !== undefined && state !== stage;
     };

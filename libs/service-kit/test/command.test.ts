@@ -116,6 +116,75 @@ describe("handleCommand", () => {
     expect(await logs(jobId)).toEqual(["cleaned up"]);
   });
 
+  it("stops work that has become obsolete, and does not begin it again", async () => {
+    const { db } = database.database;
+    const workload = await createWorkload(db, { name: randomUUID(), spec, cron: "0 3 * * *", timeZone: "UTC", catchUpWindowSeconds: 60, gainThreshold: 0, nextRunAt: null });
+    await database.database.transaction((tx) => fireWorkloadNow(tx, workload.id));
+    const inHand = signalled();
+    const why: unknown[] = [];
+    let isObsolete = false;
+    let calls = 0;
+    await serve((service) =>
+      service.handleCommand({
+        type: "workload.replan",
+        isObsolete: () => Promise.resolve(isObsolete),
+        handler: async ({ signal }) => {
+          calls += 1;
+          if (calls > 1) return async () => {};
+          inHand.resolve();
+          await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+          why.push((signal.reason as WorkStoppedError).why);
+          throw signal.reason;
+        },
+      }),
+    );
+    await inHand.promise;
+    isObsolete = true;
+    await eventually("the delivery that finds nothing to do", () => calls === 2);
+    expect(why).toEqual(["cancelled"]);
+  });
+
+  it("confirms before a start that nobody has replaced it", async () => {
+    const jobId = await submit();
+    const confirmed: unknown[] = [];
+    const inHand = signalled();
+    const replaced = signalled();
+    await serve((service) =>
+      service.handleCommand(profiles({
+        handler: async (context) => {
+          if (confirmed.length > 0) return profiles().handler(context);
+          confirmed.push(await context.confirm());
+          inHand.resolve();
+          await replaced.promise;
+          await context.confirm().catch((error: unknown) => confirmed.push(error));
+          return profiles().handler(context);
+        },
+      })),
+    );
+    await inHand.promise;
+    await database.database.db.execute(`update leases set expires_at = now() - interval '1 second' where resource = '${jobLease(jobId)}'`);
+    await acquireLease(database.database.db, jobLease(jobId), "usurper", 1);
+    replaced.resolve();
+    await eventually("the transition", async () => (await stateOf(jobId)) === "planning");
+    expect(confirmed).toEqual([undefined, expect.objectContaining({ message: expect.stringContaining("not held any more") as string })]);
+  });
+
+  it("is not taken for a broker that went away while it works for long", async () => {
+    const quick = await submit();
+    const errors: unknown[] = [];
+    const consumption = bus.consume({ type: "job.profile", onError: (error) => errors.push(error), handler: async (delivery) => {
+      // Longer than the broker's heartbeats may stay away.
+      await new Promise((resolve) => setTimeout(resolve, 9000));
+      delivery.ack();
+      done.resolve();
+    } });
+    const done = signalled();
+    await bus.publish(envelopeFor(quick));
+    await done.promise;
+    await consumption.stop();
+    expect(errors).toEqual([]);
+  });
+
   it("hands over at once when a service stops in the middle", async () => {
     const jobId = await submit();
     const inHand = signalled();

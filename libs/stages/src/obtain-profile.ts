@@ -27,6 +27,8 @@ export interface ObtainProfileOptions {
   readonly signal: AbortSignal;
   /** Waits for a resource and keeps it, as a command's context does. */
   readonly reserve: (resource: string, onWait: () => void) => Promise<{ release(): Promise<void> }>;
+  /** Throws when the leases are not held any more: see the launcher's option. */
+  readonly confirm: () => Promise<void>;
   readonly onProgress: (message: string, done: number, total: number) => void;
   readonly onLog?: (line: string) => void;
 }
@@ -100,6 +102,7 @@ async function measure(options: ObtainProfileOptions, base: ProfileRecord | unde
     runDirectory: launchDirectory(settings.dataDirectory, spec.cluster, options.owner, "profile"),
     signal: killSignal,
     detachSignal,
+    confirm: options.confirm,
     onQueue: (message) => options.onProgress(message, 0, points),
     // For a probe that hangs: every point has its own bound, and waiting for busy cores comes on top.
     timeoutSeconds: 600 + 20 * points * settings.effort.maximumSecondsPerPoint,

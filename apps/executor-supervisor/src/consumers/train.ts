@@ -122,6 +122,7 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
     runDirectory,
     checkpointDirectory: directory,
     signal,
+    confirm: () => context.confirm(),
     onQueue: (message) => feed.progress("running", message, 0, job.spec.steps),
     onStarted: (resumedFromStep) => context.fenced((tx) => setAttemptResumedFrom(tx, runId, number, resumedFromStep)),
     writeSteps: (metrics) => context.fenced((tx) => recordSteps(tx, { jobId: job.id, runId }, metrics)),

@@ -16,6 +16,7 @@ export const profileJob = (settings: ProfilingSettings, database: Database) => a
       owner: job.id,
       signal,
       reserve: (resource, onWait) => context.reserve(resource, onWait),
+      confirm: () => context.confirm(),
       onProgress: (message, done, total) => feed.progress("profiling", message, done, total),
       onLog: (line) => feed.log("warn", "internevo-probe", line),
     });

@@ -27,6 +27,7 @@ async function measured(settings: ReplannerSettings, database: Database, context
       owner: workload.id,
       signal: context.signal,
       reserve: (resource, onWait) => context.reserve(resource, onWait),
+      confirm: () => context.confirm(),
       onProgress: (message, done, total) => context.log.debug({ done, total }, message),
       onLog: (line) => context.log.warn({ source: "internevo-probe" }, line),
     });

@@ -47,6 +47,7 @@ export const tryPlans = (settings: TrialSettings, database: Database) => async (
         runDirectory: launchDirectory(settings.dataDirectory, job.spec.cluster, job.id, "trials"),
         label: number === 1 ? `trial ${candidate.rank}` : `trial ${candidate.rank}, run ${number}`,
         signal,
+        confirm: () => context.confirm(),
         onQueue: (message: string) => feed.progress("trialling", `${said}: ${message}`, done, total),
         onStep: (step: number, steps: number) => feed.progress("trialling", `${said}: step ${step} of ${steps}`, done, total),
         onLog: (line: string) => feed.log("warn", "internevo-trainer", line),

@@ -31,11 +31,12 @@ export const readRunRecord = (runDirectory: string): RunRecord | undefined => re
 /** Scratch directories carry this prefix; nothing else is ever deleted on the word of a record. */
 export const SCRATCH_PREFIX = "internevo-run-";
 
+/** Ends what is kept of a run. The record in its place may be of a later run by now, where this one's owner was replaced: that one stays. */
 export function removeRunRecord(runDirectory: string, record: RunRecord): void {
   for (const directory of record.scratch) {
     if (basename(directory).startsWith(SCRATCH_PREFIX)) rmSync(directory, { recursive: true, force: true });
   }
-  rmSync(join(runDirectory, FILE), { force: true });
+  if (readRunRecord(runDirectory)?.marker === record.marker) rmSync(join(runDirectory, FILE), { force: true });
 }
 
 /**

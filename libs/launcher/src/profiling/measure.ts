@@ -31,6 +31,8 @@ export interface MeasureProfileOptions {
   readonly signal: AbortSignal;
   /** Leaves the probe to itself where it can be found again (`launcher: slurm`). */
   readonly detachSignal?: AbortSignal;
+  /** See {@link LaunchOptions.confirm}. */
+  readonly confirm?: () => Promise<void>;
   /** See {@link LaunchOptions.onQueue}. */
   readonly onQueue?: (message: string) => void;
   readonly timeoutSeconds: number;
@@ -136,6 +138,7 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
     runDirectory: options.runDirectory,
     killSignal: options.signal,
     ...(options.detachSignal ? { detachSignal: options.detachSignal } : {}),
+    ...(options.confirm ? { confirm: options.confirm } : {}),
     ...(options.onQueue ? { onQueue: options.onQueue } : {}),
     ...(options.onLog ? { onLog: options.onLog } : {}),
   };
