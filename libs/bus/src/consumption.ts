@@ -112,12 +112,18 @@ export function startConsumption<T extends MessageType>(options: ConsumptionOpti
     if (ensured && performance.now() - ensured.at > RECHECK_MILLISECONDS) ensured = undefined;
     const pull = await jetstream(connection).consumers.getConsumerFromInfo(await ensure()).fetch({ max_messages: 1, expires: PULL_MILLISECONDS });
     pulls.add(pull);
+    let taken: JsMsg | undefined;
     try {
       if (stop.signal.aborted) pull.stop();
-      for await (const message of pull) await handle(message);
+      for await (const message of pull) {
+        taken = message;
+        break;
+      }
     } finally {
       pulls.delete(pull);
     }
+    // The pull is over by then: one that waits for its handler misses the broker's heartbeats.
+    if (taken) await handle(taken);
   }
 
   async function slot(): Promise<void> {
