@@ -5,7 +5,7 @@ import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/te
 import { exampleCandidate, exampleMeasurement, examplePlanning, exampleSpec, exampleStep } from "./fixtures.ts";
 import { getJobDetail, listJobs } from "./job-reads.ts";
 import { listJobEvents } from "./job-events.ts";
-import { appendJobEvents, getJobState, requestCancel, submitJob, transitionJob, updateJob } from "./jobs.ts";
+import { appendJobEvents, failJob, getJobState, requestCancel, submitJob, transitionJob, updateJob } from "./jobs.ts";
 import { acquireLease, jobLease, releaseLease } from "./leases.ts";
 import { getPlanning, storePlanning } from "./plannings.ts";
 import { allSteps, changeRunPlan, ensureRun, findRun, finishAttempt, listAttempts, listStepMetrics, recordSteps, startAttempt } from "./runs.ts";
@@ -128,6 +128,17 @@ describe("trials and steps", () => {
     expect((await listAttempts(db, run.id)).map(({ plan }) => plan)).toEqual([first.plan, second.plan]);
     // A job that begins to train again keeps what it changed to.
     expect(await test.database.transaction((tx) => ensureRun(tx, id, first))).toMatchObject({ candidate: second });
+  });
+
+  it("have no attempt that seems to run when they have ended, whoever ended them", async () => {
+    for (const [end, state] of [["cancelled", "stopped"], ["failed", "lost"]] as const) {
+      const id = await submit();
+      const run = await test.database.transaction((tx) => ensureRun(tx, id, exampleCandidate()));
+      await test.database.transaction((tx) => startAttempt(tx, run.id));
+      await test.database.transaction<unknown>((tx) => (end === "cancelled" ? requestCancel(tx, id) : failJob(tx, id, { code: "internal", message: "given up" })));
+      expect(await getJobDetail(test.database.db, id)).toMatchObject({ state: end, attempts: [{ number: 1, state }] });
+      expect(await test.database.transaction((tx) => finishAttempt(tx, run.id, 1, { state: "succeeded" }))).toBe(false);
+    }
   });
 
   it("count each step once, the latest attempt's", async () => {

@@ -6,7 +6,7 @@ import type { Queryable, Transaction } from "./database.ts";
 import { isLeaseLive, jobLease } from "./leases.ts";
 import { enqueueMessage } from "./outbox.ts";
 import { isUuid } from "./pages.ts";
-import { jobEvents, jobs, jobTransitions, trials } from "./schema/index.ts";
+import { attempts, jobEvents, jobs, jobTransitions, runs, trials } from "./schema/index.ts";
 import { newTraceparent } from "./trace.ts";
 
 /** The command that makes a service work on a job in that state. */
@@ -133,16 +133,18 @@ export async function transitionJob(tx: Transaction, request: TransitionRequest)
       ...(request.report ? { report: request.report } : {}),
     })
     .where(eq(jobs.id, jobId));
-  if (to === "cancelled" || to === "failed") await endOpenTrials(tx, jobId, to);
+  if (to === "cancelled" || to === "failed") await endOpenWork(tx, jobId, to);
   if (request.report) await appendJobEvent(tx, jobId, "report", { ...request.report });
   await recordTransition(tx, { jobId, version, from: job.state, to, reason, traceparent: job.traceparent });
   return true;
 }
 
-/** A job that ended leaves no trial that seems to run or to wait. */
-async function endOpenTrials(tx: Transaction, jobId: string, to: "cancelled" | "failed"): Promise<void> {
+/** A job that ended leaves no trial that seems to run or to wait, and no attempt that seems to run: whoever worked on it may be gone. */
+async function endOpenWork(tx: Transaction, jobId: string, to: "cancelled" | "failed"): Promise<void> {
   const failure: Failure = { code: "cancelled", message: to === "cancelled" ? "the job was cancelled before this trial had ended" : "the job failed before this trial had ended" };
   await tx.update(trials).set({ state: "failed", failure, endedAt: sql`clock_timestamp()` }).where(and(eq(trials.jobId, jobId), inArray(trials.state, ["pending", "running"])));
+  const ofJob = tx.select({ id: runs.id }).from(runs).where(eq(runs.jobId, jobId));
+  await tx.update(attempts).set({ state: to === "cancelled" ? "stopped" : "lost", endedAt: sql`clock_timestamp()` }).where(and(inArray(attempts.runId, ofJob), eq(attempts.state, "running")));
 }
 
 /** Ends a job that cannot go on, whatever stage it is in. @returns false when it had already ended; a job that is being cancelled becomes cancelled. */

@@ -44,7 +44,7 @@ export async function reconcile(database: Database, keptByBroker: CommandLookup,
     const done = await database.transaction(async (tx) => {
       const state = await lockJobState(tx, id);
       if (state === undefined || (await isLeaseLive(tx, jobLease(id)))) return undefined;
-      if (state === "cancelling") return (await transitionJob(tx, { jobId: id, from: "cancelling", to: "cancelled", reason: "cancelled; its worker had stopped" })) ? "cancelled" : undefined;
+      if (state === "cancelling") return (await transitionJob(tx, { jobId: id, from: "cancelling", to: "cancelled", reason: "cancelled; its worker does not answer: what it left running ends when it wakes up, or before anything else runs there" })) ? "cancelled" : undefined;
       if (!isStage(state) || (await isOnItsWay(tx, id, STAGE_COMMANDS[state], graceSeconds, keptByBroker))) return undefined;
       const [job] = await tx.select({ traceparent: jobs.traceparent }).from(jobs).where(eq(jobs.id, id));
       if (!job) return undefined;
