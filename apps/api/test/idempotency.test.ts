@@ -1,4 +1,7 @@
 import { randomUUID } from "node:crypto";
+import { copyFile, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jobFile, startTestApi, type TestApi } from "./harness.ts";
 
@@ -44,6 +47,21 @@ describe("Idempotency-Key", () => {
     const elsewhere = await post(key, undefined, { url: `${first.headers.location as string}/cancel` });
     expect(elsewhere.statusCode).toBe(409);
     expect(await jobsNamed(body["name"])).toBe(1);
+  });
+
+  it("has its answer whatever has become of what the request names", async () => {
+    const directory = await mkdtemp(join(tmpdir(), "internevo-key-"));
+    const path = join(directory, "data.txt");
+    await copyFile(api.textPath, path);
+    const body = jobFile(api, { data: { format: "text", paths: [path] } });
+    const key = randomUUID();
+    const first = await post(key, body);
+    await rm(directory, { recursive: true });
+    const again = await post(key, body);
+    expect([first.statusCode, again.statusCode, again.headers.location]).toEqual([201, 201, first.headers.location]);
+    expect((await post(key, { ...body, steps: 21 })).statusCode).toBe(409);
+    expect((await post(randomUUID(), body)).statusCode).toBe(422);
+    expect((await post("two words", body)).statusCode).toBe(400);
   });
 
   it("belongs to a token, and is free again after a refusal", async () => {

@@ -67,19 +67,29 @@ export interface KeyedAnswer {
 
 export type KeyClaim = { readonly kind: "new" } | { readonly kind: "answered"; readonly answer: KeyedAnswer } | { readonly kind: "in-progress" } | { readonly kind: "other-request" };
 
+export interface KeyedRequest {
+  readonly actor: string;
+  readonly key: string;
+  /** Method, path and body: the same key with another request is refused. */
+  readonly text: string;
+}
+
 /**
  * Claims an `Idempotency-Key` in the transaction of the request's effect: a second request with it waits here, then gets the first one's
  * answer. Roll back, and the key is free again.
- * @param request.text method, path and body: the same key with another request is refused.
  */
-export async function claimIdempotencyKey(tx: Queryable, request: { readonly actor: string; readonly key: string; readonly text: string }): Promise<KeyClaim> {
-  const requestSha256 = sha256(request.text);
-  const { actor, key } = request;
-  const claimed = await tx.insert(idempotencyKeys).values({ actor, key, requestSha256 }).onConflictDoNothing().returning({ key: idempotencyKeys.key });
+export async function claimIdempotencyKey(tx: Queryable, request: KeyedRequest): Promise<KeyClaim> {
+  const { actor, key, text } = request;
+  const claimed = await tx.insert(idempotencyKeys).values({ actor, key, requestSha256: sha256(text) }).onConflictDoNothing().returning({ key: idempotencyKeys.key });
   if (claimed.length === 1) return { kind: "new" };
-  const [row] = await tx.select().from(idempotencyKeys).where(and(eq(idempotencyKeys.actor, actor), eq(idempotencyKeys.key, key)));
-  if (!row) return { kind: "in-progress" };
-  if (row.requestSha256 !== requestSha256) return { kind: "other-request" };
+  return (await lookUpIdempotencyKey(tx, request)) ?? { kind: "in-progress" };
+}
+
+/** What is known of a key; undefined when nobody has claimed it. Changes nothing, and waits for nobody. */
+export async function lookUpIdempotencyKey(db: Queryable, { actor, key, text }: KeyedRequest): Promise<Exclude<KeyClaim, { kind: "new" }> | undefined> {
+  const [row] = await db.select().from(idempotencyKeys).where(and(eq(idempotencyKeys.actor, actor), eq(idempotencyKeys.key, key)));
+  if (!row) return undefined;
+  if (row.requestSha256 !== sha256(text)) return { kind: "other-request" };
   return row.status === null ? { kind: "in-progress" } : { kind: "answered", answer: { status: row.status, body: row.body, location: row.location } };
 }
 

@@ -1,5 +1,5 @@
 import { printable, ProblemError } from "@internevo/domain";
-import { answerIdempotencyKey, claimIdempotencyKey, isConnectionLoss, recordAudit, type Database, type KeyedAnswer, type Transaction } from "@internevo/store";
+import { answerIdempotencyKey, claimIdempotencyKey, isConnectionLoss, lookUpIdempotencyKey, recordAudit, type Database, type KeyClaim, type KeyedAnswer, type Transaction } from "@internevo/store";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { actorOf } from "./auth.ts";
 import { statusOf } from "./problems.ts";
@@ -45,10 +45,8 @@ export async function mutate(database: Database, request: FastifyRequest, reply:
     database.transaction(async (tx) => {
       if (key !== undefined) {
         const claim = await claimIdempotencyKey(tx, { actor: actor.id, key, text: requestText(request) });
-        if (claim.kind === "answered") return claim.answer;
-        if (claim.kind === "other-request") {
-          throw new ProblemError("conflict", "the Idempotency-Key was used for another request", [{ field: "idempotency-key", value: key, message: "was used with another path or body", remedy: "use a new key for a new request" }]);
-        }
+        const answer = answerOf(claim, key);
+        if (answer) return answer;
         if (claim.kind === "in-progress") throw new ProblemError("conflict", "a request with this Idempotency-Key is at work", [{ field: "idempotency-key", value: key, message: "is in use now", remedy: "repeat the request shortly" }]);
       }
       const result = await work(tx);
@@ -57,11 +55,34 @@ export async function mutate(database: Database, request: FastifyRequest, reply:
       await recordAudit(tx, { actor: actor.name, role: actor.role, action: actionOf(request), target: result.target, status: result.status, traceId: request.trace.traceId });
       return { ...answer, ...(result.etag === undefined ? {} : { etag: result.etag }) };
     });
-  const answer = await run();
+  return send(reply, await run());
+}
+
+/** The answer to a key, where there is one. @throws ProblemError `conflict` when the key was used for another request */
+function answerOf(claim: KeyClaim, key: string): KeyedAnswer | undefined {
+  if (claim.kind === "answered") return claim.answer;
+  if (claim.kind !== "other-request") return undefined;
+  throw new ProblemError("conflict", "the Idempotency-Key was used for another request", [{ field: "idempotency-key", value: key, message: "was used with another path or body", remedy: "use a new key for a new request" }]);
+}
+
+function send(reply: FastifyReply, answer: KeyedAnswer & { readonly etag?: string }): unknown {
   reply.code(answer.status);
   if (answer.location !== null) reply.header("location", answer.location);
   if (answer.etag !== undefined) reply.header("etag", answer.etag);
   return answer.status === 204 ? undefined : answer.body;
+}
+
+/**
+ * {@link mutate} behind checks of what may change from one request to the next, such as whether a file is there: a request that was answered
+ * gets its answer whatever they would say now.
+ */
+export async function mutateChecked<C>(database: Database, request: FastifyRequest, reply: FastifyReply, check: () => Promise<C>, work: (tx: Transaction, checked: C) => Promise<MutationResult>): Promise<unknown> {
+  const key = keyOf(request);
+  const known = key === undefined ? undefined : await lookUpIdempotencyKey(database.db, { actor: actorOf(request).id, key, text: requestText(request) });
+  const answer = known && key !== undefined ? answerOf(known, key) : undefined;
+  if (answer) return send(reply, answer);
+  const checked = await check();
+  return mutate(database, request, reply, (tx) => work(tx, checked));
 }
 
 const MUTATING = new Set(["POST", "PUT", "PATCH", "DELETE"]);

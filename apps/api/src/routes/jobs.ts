@@ -4,7 +4,7 @@ import { getJob, getJobDetail, isUuid, listJobLog, listJobs, listStepMetrics, lo
 import { Type } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
 import { etagOf, versionOfIfMatch } from "../http/etag.ts";
-import { mutate } from "../http/mutations.ts";
+import { mutate, mutateChecked } from "../http/mutations.ts";
 import { PageQuery } from "../http/pages.ts";
 import { lastEventIdOf, type OpenStreams } from "../http/sse.ts";
 import { jobStream } from "../jobs-stream.ts";
@@ -62,13 +62,13 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
       schema: { tags: ["jobs"], summary: "Submit a job", headers: headers.idempotent, body: JobFileSchema, response: answers({ 201: JobDetailSchema }) },
     },
     async (request, reply) => {
-      const spec = await acceptJob(request.body, {
+      const accept = () => acceptJob(request.body, {
         cluster: (job) => checkCluster(job, options.capabilities),
         profile: (job) => assertNamedProfile(database.db, job, "cluster.profile"),
         data: (task) => options.workers.checkData(task),
         weights: (task) => options.workers.checkWeights(task),
       });
-      return mutate(database, request, reply, async (tx) => {
+      return mutateChecked(database, request, reply, accept, async (tx, spec) => {
         const id = await submitJob(tx, spec, { traceparent: request.trace.traceparent });
         const job = await detailOf(tx, id);
         return { status: 201, body: job, target: id, location: `${API_PREFIX}/jobs/${id}`, etag: etagOf(job.version) };
