@@ -36,11 +36,18 @@ const assertUrl = (url: string): void => {
   throw new ProblemError("bad-request", `${url} is not the URL of an API`, [{ field: "--url", value: url, message: "is not an http or https URL", remedy: "give for example http://127.0.0.1:8080" }]);
 };
 
+/** It becomes a header's value. */
+const assertToken = (token: string | undefined): void => {
+  if (token === undefined || /^[\x21-\x7e]+$/.test(token)) return;
+  throw new ProblemError("unauthorized", "the token is not one", [{ field: "--token", message: "is empty, or has characters that no token has", remedy: "give it as the API's administrator gave it, without spaces and line ends" }]);
+};
+
 /** Where the API is: options first, then the environment, then the local stack. */
 export async function connect(context: Pick<Context, "options" | "env">): Promise<InternEvoClient> {
   const url = context.options().url ?? context.env["INTERNEVO_URL"];
   if (url !== undefined) assertUrl(url);
   const token = context.options().token ?? context.env["INTERNEVO_TOKEN"];
+  assertToken(token);
   if (url !== undefined && token !== undefined) return new InternEvoClient({ baseUrl: url, token });
   const directory = dataDirectoryOf(context);
   const stack = await findStack(directory);

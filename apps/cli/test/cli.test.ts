@@ -245,6 +245,7 @@ describe("what is wrong", { timeout: 120_000 }, () => {
       [["show", "00000000-0000-4000-8000-000000000000"], env, 4, /there is no job 00000000/],
       [["cancel", "small"], env, 2, /small names \d+ jobs.*\n +job: may be small of .*\n +→ give [0-9a-f]{8}/],
       [["ps"], { ...env, INTERNEVO_TOKEN: "ievo_wrong" }, 6, /token is not valid/],
+      [["ps", "--token", "a\nb"], env, 6, /the token is not one\n +--token: is empty, or has characters/],
       [["ps"], { ...env, INTERNEVO_URL: "http://127.0.0.1:1" }, 5, /cannot reach http:\/\/127\.0\.0\.1:1/],
       [["ps"], { ...env, INTERNEVO_URL: "ftp://x" }, 2, /--url/],
       [["ps", "--data-directory", join(directory, "none")], {}, 5, /internevo up/],

@@ -90,8 +90,10 @@ describe("up and down", { timeout: 180_000 }, () => {
     await once(supervisor.stdout, "data");
     const ended = once(supervisor, "exit");
     const stat = readFileSync(`/proc/${supervisor.pid}/stat`, "utf8");
-    writeFileSync(record, JSON.stringify({ schemaVersion: 1, pid: supervisor.pid, pidStart: stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] }));
+    writeFileSync(record, JSON.stringify({ schemaVersion: 1, apiToken: "none", pid: supervisor.pid, pidStart: stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] }));
 
+    // Nor does it hear anything before it is woken up.
+    supervisor.kill("SIGSTOP");
     expect((await run(["down", "--data-directory", directory])).status).toBe(0);
     expect(processesOf(record)).toEqual([]);
     expect(await ended).toEqual([0, null]);

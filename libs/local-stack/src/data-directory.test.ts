@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { makeDataDirectory } from "./data-directory.ts";
+import { lockDirectory } from "./directory-lock.ts";
 import { readStackInfo } from "./stack-info.ts";
 
 let directory: string;
@@ -37,6 +38,24 @@ describe("makeDataDirectory", () => {
     expect({ signal, stderr }).toEqual({ signal: null, stderr: "" });
     expect(JSON.parse(stdout)).toEqual(paths.map((value) => ({ code: "bad-request", details: [{ field: "dataDirectory", value, message: expect.any(String), remedy: expect.stringContaining("choose") }] })));
   });
+});
+
+it("a directory in which no lock can be made is refused in the same words", () => {
+  writeFileSync(join(directory, "file"), "");
+  let said: unknown;
+  try {
+    lockDirectory(join(directory, "file"));
+  } catch (error) {
+    said = error;
+  }
+  expect(said).toMatchObject({ code: "bad-request", details: [{ field: "dataDirectory", message: "leads through something that is no directory", remedy: "choose a directory" }] });
+});
+
+it("no stack runs by a record that is none", () => {
+  for (const text of ["[]", "null", "{}", '{"pid":"x"}', '{"pid":1}']) {
+    writeFileSync(join(directory, "stack.json"), text);
+    expect(readStackInfo(directory), text).toBeUndefined();
+  }
 });
 
 it("no stack runs below a file", () => {

@@ -15,7 +15,8 @@ const REASONS: Readonly<Record<string, readonly [message: string, remedy: string
   ELOOP: ["leads through links that lead in a circle", "choose another directory"],
 };
 
-const refusal = (directory: string, error: NodeJS.ErrnoException): ProblemError => {
+/** Why a directory cannot be a stack's, from what the file system said. */
+export const refusal = (directory: string, error: NodeJS.ErrnoException): ProblemError => {
   const [message, remedy] = REASONS[error.code ?? ""] ?? [`cannot be used (${error.code ?? error.message})`, "choose another directory"];
   return new ProblemError("bad-request", `the data directory ${directory} ${message}`, [{ field: "dataDirectory", value: directory, message, remedy }], { cause: error });
 };

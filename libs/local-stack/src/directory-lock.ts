@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, linkSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ProblemError } from "@internevo/domain";
+import { refusal } from "./data-directory.ts";
 import { processStart } from "./proc.ts";
 
 interface Owner {
@@ -28,12 +29,17 @@ export interface DirectoryLock {
 /**
  * Takes a directory for this process, until `release` or its death. A lock of a dead process is replaced: its pid must be alive and have
  * begun when the lock says.
- * @throws ProblemError `conflict` while another process has it.
+ * @throws ProblemError `conflict` while another process has it; `bad-request` where no file can be made there.
  */
 export function lockDirectory(directory: string): DirectoryLock {
   const path = join(directory, "stack.lock");
   const mine = join(directory, `stack.lock.${randomUUID()}`);
-  writeFileSync(mine, JSON.stringify({ pid: process.pid, start: processStart(process.pid) }), { mode: 0o600 });
+  try {
+    writeFileSync(mine, JSON.stringify({ pid: process.pid, start: processStart(process.pid) }), { mode: 0o600 });
+  } catch (error) {
+    if (existsSync(mine)) rmSync(mine);
+    throw refusal(directory, error as NodeJS.ErrnoException);
+  }
   try {
     for (;;) {
       try {

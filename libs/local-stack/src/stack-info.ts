@@ -52,8 +52,14 @@ export function writeSecrets(dataDirectory: string, secrets: StackSecrets): void
 /** Whether the process that a record names has not ended: it takes the record away before it ends. */
 export const supervisorLives = ({ pid, pidStart }: StackInfo): boolean => processStart(pid) === pidStart;
 
+/** Whether a file is a record at all: somebody may have changed it. */
+const isRecord = (value: unknown): value is StackInfo => {
+  const { pid, pidStart, apiToken } = (value ?? {}) as Partial<Record<keyof StackInfo, unknown>>;
+  return Number.isInteger(pid) && typeof pidStart === "string" && typeof apiToken === "string";
+};
+
 /** The stack that runs in a directory now: undefined when there is none, or its supervisor is dead. */
 export function readStackInfo(dataDirectory: string): StackInfo | undefined {
-  const info = readJson<StackInfo>(join(dataDirectory, "stack.json"));
-  return info && supervisorLives(info) ? info : undefined;
+  const info = readJson<unknown>(join(dataDirectory, "stack.json"));
+  return isRecord(info) && supervisorLives(info) ? info : undefined;
 }

@@ -111,6 +111,15 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
 
   const readiness = new Map<string, { resolve: () => void; reject: (error: Error) => void }>();
   const events = {
+    /** Anew: its process is another one. */
+    onStart(name: string) {
+      if (readyAt === null) return;
+      try {
+        record();
+      } catch (error) {
+        options.onLog?.(name, `${join(dataDirectory, "stack.json")} cannot be written: ${(error as Error).message}; it names the process of before`);
+      }
+    },
     onLine(name: string, line: string) {
       options.onLog?.(name, line);
       if (!line.includes('"event":"ready"')) return;

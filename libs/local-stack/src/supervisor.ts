@@ -35,6 +35,8 @@ export interface ProcessEnd {
 }
 
 export interface SupervisionEvents {
+  /** It was started, perhaps again. */
+  readonly onStart?: (name: string) => void;
   readonly onLine: (name: string, line: string) => void;
   readonly onEnd: (name: string, end: ProcessEnd, restartInSeconds: number | undefined) => void;
 }
@@ -72,6 +74,7 @@ export function supervise(definition: ProcessDefinition, events: SupervisionEven
       const made = spawn(definition.command, definition.args, { cwd: definition.directory, env: { ...definition.env }, stdio: ["ignore", "pipe", "pipe"], detached: true });
       child = made;
       starts += 1;
+      events.onStart?.(definition.name);
       const onLine = (line: string) => {
         writeLine(line);
         tail.push(line);

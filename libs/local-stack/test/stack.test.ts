@@ -101,12 +101,14 @@ describe("a local stack", () => {
   });
 
   it("starts again what was killed, at the same address", async () => {
-    const stack = await start(newDirectory());
+    const dataDirectory = newDirectory();
+    const stack = await start(dataDirectory);
     await query(stack, "create table kept as select 7 as answer");
     for (const name of ["postgres", "nats"]) {
       const pid = stack.pidOf(name) ?? 0;
       process.kill(pid, "SIGKILL");
       await eventually(`the restart of ${name}`, () => (stack.pidOf(name) ?? pid) !== pid);
+      expect(readStackInfo(dataDirectory)?.processes[name]?.pid).toBe(stack.pidOf(name));
     }
     await eventually("Postgres's answer", () => query(stack, "select answer from kept").then((rows) => rows.length === 1, () => false));
     await eventually("NATS's answer", () => connectBus({ url: stack.info().natsUrl, name: "test" }).then((bus) => bus.close().then(() => true), () => false));

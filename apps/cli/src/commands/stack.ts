@@ -65,6 +65,8 @@ export function addDown(program: Command, context: Context): void {
         return;
       }
       signalProcess(info.pid, "SIGTERM");
+      // A stopped process would only hear it later.
+      signalProcess(info.pid, "SIGCONT");
       const deadline = Date.now() + STOP_SECONDS * 1000;
       // It is not a child of this process, and its record goes before it does.
       while (supervisorLives(info)) {
