@@ -158,7 +158,7 @@ export function clustersText({ considered, cheapest, asked, deadlineSeconds }: C
     { title: "BEST PLAN", below: true, value: ({ best }) => planLabel(best.plan) },
   ];
   const rows = considered.length === 0 ? "" : `${table(columns, considered, colors)}\n\n`;
-  return `${rows}${cheapest === null ? unmetText(asked, considered, deadlineSeconds) : `cheapest in time: ${cheapest.nodes} nodes, ${cheapest.gpuHours.toFixed(0)} GPU hours`}`;
+  return `${rows}${cheapest === null ? unmetText(asked, considered, deadlineSeconds) : `cheapest in time: ${cheapest.nodes} nodes, ${cheapest.gpuHours.toFixed(0)} GPU hours${cheapest.cost === null ? "" : `, which cost ${cheapest.cost.toFixed(0)}`}`}`;
 }
 
 const cell = (value: string | number): string => (typeof value === "number" || !/[",\n]/.test(value) ? String(value) : `"${value.replaceAll('"', '""')}"`);

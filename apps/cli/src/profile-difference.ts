@@ -47,10 +47,10 @@ function sameText({ stated, collectives, modules, overlaps, onlyInFirst, onlyInS
   return `they are the same, in all that was compared: ${counted(collectives.length, "curve")} of collectives, ${counted(modules.length, "kind")} of modules, ${counted(overlaps.length, "slow-down")}, and what they state`;
 }
 
-/** How a second profile differs from a first, the largest differences first. */
+/** Two profiles side by side, the largest differences first. */
 export function differenceText(difference: ProfileDifference, names: readonly [string, string], colors: Colors): string {
   const { stated, collectives, modules, overlaps, onlyInFirst, onlyInSecond } = difference;
-  const title = `${colors.bold(names[1])} beside ${colors.bold(names[0])}`;
+  const title = `${colors.bold(names[0])} beside ${colors.bold(names[1])}`;
   const same = sameText(difference);
   if (same !== undefined) return `${title}\n\n${same}`;
   const parts = [

@@ -126,7 +126,7 @@ export function jobText(job: JobDetail, colors: Colors): string {
   if (job.planning) {
     const { counts } = job.planning;
     const rejected = Object.entries(counts.rejected).filter(([, count]) => count > 0);
-    lines.push("", colors.bold("plans"), `  ${counts.evaluated} evaluated, ${counts.feasible} feasible${(counts.pruned ?? 0) > 0 ? `, ${counts.pruned} slower by a bound` : ""}${rejected.length > 0 ? `; rejected: ${rejected.map(([reason, count]) => `${reason} ${count}`).join(", ")}` : ""}`);
+    lines.push("", colors.bold("plans"), `  ${counts.evaluated} plans, ${counts.feasible} feasible${(counts.pruned ?? 0) > 0 ? ` among those worth a look, ${counts.pruned} slower by a bound` : ""}${rejected.length > 0 ? `; rejected: ${rejected.map(([reason, count]) => `${reason} ${count}`).join(", ")}` : ""}`);
   }
   if (job.trials.length > 0) lines.push("", colors.bold("trials"), trialsTable(job.trials, colors, job.chosen));
   if (job.attempts.length > 0) {
@@ -145,7 +145,7 @@ export function profilesTable(profiles: readonly ProfileSummary[], colors: Color
     [
       { title: "ID", value: (profile) => short(profile.id) },
       { title: "NAME", value: (profile) => profile.name },
-      { title: "MEASURED", value: (profile) => (isGivenKey(profile.clusterKey) ? "given" : when(profile.createdAt)) },
+      { title: "STORED", value: (profile) => `${when(profile.createdAt)}${isGivenKey(profile.clusterKey) ? ", given" : ""}` },
       { title: "FRESH UNTIL", value: (profile) => (isGivenKey(profile.clusterKey) ? "–" : when(profile.freshUntil)) },
     ],
     profiles,

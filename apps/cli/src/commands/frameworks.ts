@@ -83,9 +83,9 @@ export function addFrameworks(program: Command, context: Context): void {
     .option("--profile <name or file>", `${profileHelp}, to find the plan with; default: the job's`)
     .option("--out <path>", "write the files there: into a folder, which several make where PATH has no extension, or the first under that name and others beside it; default: standard output")
     .action(async (text: string, options: { framework: Framework; plan?: string; profile?: string; out?: string }) => {
-      const { spec, plan } = await findPlan(text, options, context);
+      const { spec, plan, profile } = await findPlan(text, options, context);
       const exported = exportConfiguration(options.framework, spec, plan);
-      const predicted = predictWritten(spec, exported, await profileOf(spec, options.profile, context));
+      const predicted = predictWritten(spec, exported, await profileOf(spec, profile, context));
       const output = context.output();
       const paths = options.out === undefined ? [] : await writeNew(exported.files, options.out);
       if (output.json) output.document({ job: spec.name, asked: plan, ...exported, predicted, written: paths });

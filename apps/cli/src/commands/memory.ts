@@ -47,19 +47,23 @@ export async function profileOf(spec: JobSpec, profile: string | undefined, cont
   }
 }
 
-/** A job's file and the plan asked for, else the best; or a job that was submitted, and the plan it chose. */
-export async function findPlan(text: string, { plan, profile }: Pick<MemoryOptions, "plan" | "profile">, context: Context): Promise<{ spec: JobSpec; plan: Plan }> {
+/**
+ * A job's file and the plan asked for, else the best; or a job that was submitted, and the plan it chose.
+ * @returns `profile`: the one that was given, or that a submitted job was planned with.
+ */
+export async function findPlan(text: string, { plan, profile }: Pick<MemoryOptions, "plan" | "profile">, context: Context): Promise<{ spec: JobSpec; plan: Plan; profile: string | undefined }> {
   if (isFile(text)) {
     const spec = resolveJob(await readJobFile(text));
-    return { spec, plan: await planOf(spec, plan ?? "1", profile, context) };
+    return { spec, plan: await planOf(spec, plan ?? "1", profile, context), profile };
   }
   const client = await context.client();
-  const { spec, chosen, name } = await client.getJob(await jobId(client, text, context.signal), { signal: context.signal });
-  if (plan !== undefined) return { spec, plan: await planOf(spec, plan, profile, context) };
+  const { spec, chosen, name, profileId } = await client.getJob(await jobId(client, text, context.signal), { signal: context.signal });
+  const used = profile ?? profileId ?? undefined;
+  if (plan !== undefined) return { spec, plan: await planOf(spec, plan, used, context), profile: used };
   if (chosen === null) {
     throw new ProblemError("conflict", `${name} has chosen no plan yet`, [{ field: "job", value: text, message: "has no plan", remedy: "wait until its trials are over, or give --plan" }]);
   }
-  return { spec, plan: chosen.plan };
+  return { spec, plan: chosen.plan, profile: used };
 }
 
 /** The pipeline stage of a rank; ranks of a stage need the same memory. @throws ProblemError `bad-request`. */
@@ -94,8 +98,8 @@ export function addMemory(program: Command, context: Context): void {
     .option("--all", "list every region, however many there are")
     .action(async (text: string, options: MemoryOptions) => {
       if (options.svg !== undefined) await assertWritable(options.svg, "--svg");
-      const { spec, plan } = await findPlan(text, options, context);
-      if (!EXECUTOR_PRECISIONS.includes(spec.precision)) return showPlannedLines(spec, plan, options, context);
+      const { spec, plan, profile } = await findPlan(text, options, context);
+      if (!EXECUTOR_PRECISIONS.includes(spec.precision)) return showPlannedLines(spec, plan, { ...options, ...(profile === undefined ? {} : { profile }) }, context);
       const planned = await planMemory({ spec, plan, stage: stageOf(plan, options.rank), program: trainerProgram(context.env), signal: context.signal });
       const { memoryMap: map, stages } = planned;
       const output = context.output();
