@@ -23,7 +23,7 @@ export function ProfilesPage() {
       ) : (
         <>
           <Table label="Profiles" narrow="cards">
-            <Head><Row><Column>Profile</Column><Column>Cluster</Column><Column>Measured</Column><Column>Freshness</Column></Row></Head>
+            <Head><Row><Column>Profile</Column><Column>Cluster</Column><Column>Stored</Column><Column>Freshness</Column></Row></Head>
             <Body>
               {profiles.map((profile) => {
                 const given = isGivenKey(profile.clusterKey);
@@ -32,7 +32,7 @@ export function ProfilesPage() {
                   <Row key={profile.id} name={profile.id}>
                     <RowTitle><Link to="/clusters/$profileId" params={{ profileId: profile.id }} className="plain-link">{profile.name}</Link></RowTitle>
                     <Cell label="Cluster" className="breakable">{profile.clusterKey}</Cell>
-                    <Cell label="Measured">{given ? "given" : <Moment at={profile.createdAt} both />}</Cell>
+                    <Cell label="Stored">{given ? "given" : <Moment at={profile.createdAt} both />}</Cell>
                     <Cell label="Freshness">{given ? "–" : <span><Badge tone={fresh ? "good" : "quiet"}>{fresh ? "Fresh" : "Stale"}</Badge> <span className="cell-note-inline">{fresh ? "goes stale" : "went stale"} <Moment at={profile.freshUntil} /></span></span>}</Cell>
                   </Row>
                 );

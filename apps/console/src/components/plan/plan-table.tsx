@@ -59,7 +59,7 @@ function PlannedTime({ row, isTied }: { row: PlanRow; isTied: boolean }) {
   const range = row.candidate.predicted.stepTimeRangeSeconds;
   const seconds = formatSeconds(plannedStepSeconds(row));
   if (range === undefined) return <>{seconds}</>;
-  return <span className="cell-stack"><span>{seconds}</span><span className="cell-range">{formatSecondsRange(range)}</span>{isTied && <span className="tie">tie</span>}</span>;
+  return <span className="cell-stack"><span>{isTied && <><span className="tie">tie</span>{" "}</>}{seconds}</span><span className="cell-range">{formatSecondsRange(range)}</span></span>;
 }
 
 function columnsOf(withMeasured: boolean, withReasons: boolean, withOverlap: boolean, planDimensions: readonly Dimension[], tied: ReadonlySet<string>) {
