@@ -5,6 +5,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { processStart } from "../../../libs/local-stack/src/proc.ts";
 import { BIN, run, start } from "./processes.ts";
 
 let directory: string;
@@ -89,8 +90,7 @@ describe("up and down", { timeout: 180_000 }, () => {
     const supervisor = spawn(process.execPath, ["--eval", slow], { stdio: ["ignore", "pipe", "ignore"] });
     await once(supervisor.stdout, "data");
     const ended = once(supervisor, "exit");
-    const stat = readFileSync(`/proc/${supervisor.pid}/stat`, "utf8");
-    writeFileSync(record, JSON.stringify({ schemaVersion: 1, apiToken: "none", pid: supervisor.pid, pidStart: stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] }));
+    writeFileSync(record, JSON.stringify({ schemaVersion: 1, apiToken: "none", pid: supervisor.pid, pidStart: processStart(supervisor.pid as number) }));
 
     // Nor does it hear anything before it is woken up.
     supervisor.kill("SIGSTOP");

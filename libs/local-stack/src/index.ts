@@ -1,5 +1,5 @@
 export { makeDataDirectory } from "./data-directory.ts";
-export { signalProcess } from "./proc.ts";
+export { askToEnd } from "./proc.ts";
 export { startLocalStack, type LocalStack, type LocalStackOptions, type ServiceProcess } from "./stack.ts";
 export { productServices, SERVICE_NAMES } from "./services.ts";
 export { readStackInfo, supervisorLives, type StackInfo } from "./stack-info.ts";

@@ -45,6 +45,12 @@ export function signalProcess(pid: number, signal: NodeJS.Signals): void {
   }
 }
 
+/** Asks a process to end, also where it was stopped: it would only hear it later. */
+export function askToEnd(pid: number, signal: NodeJS.Signals): void {
+  signalProcess(pid, signal);
+  signalProcess(pid, "SIGCONT");
+}
+
 /** Waits for processes to be gone. @returns those that are not. */
 export async function waitGone(pids: readonly number[], seconds: number): Promise<number[]> {
   const deadline = performance.now() + seconds * 1000;
@@ -57,11 +63,7 @@ export async function waitGone(pids: readonly number[], seconds: number): Promis
 
 /** Ends processes: with a signal first, after a while for good. */
 export async function endProcesses(pids: readonly number[], signal: NodeJS.Signals, graceSeconds: number): Promise<void> {
-  for (const pid of pids) {
-    signalProcess(pid, signal);
-    // A stopped process would only hear it later.
-    signalProcess(pid, "SIGCONT");
-  }
+  for (const pid of pids) askToEnd(pid, signal);
   const left = await waitGone(pids, graceSeconds);
   for (const pid of left) signalProcess(pid, "SIGKILL");
   await waitGone(left, 5);

@@ -3,7 +3,7 @@ import { ProblemError, resolveJob, WorkloadSchema, type Workload } from "@intern
 import { createWorkload, deleteWorkload, fireWorkloadNow, getWorkload, listProposals, listWorkloads, type Database, type Queryable } from "@internevo/store";
 import { Type } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
-import { mutate } from "../http/mutations.ts";
+import { mutate, mutateChecked } from "../http/mutations.ts";
 import { PageQuery } from "../http/pages.ts";
 import { assertNamedProfile } from "../profile-source.ts";
 import { firstRunAt } from "../schedule.ts";
@@ -29,11 +29,13 @@ export function registerWorkloadRoutes(app: ApiInstance, options: { readonly dat
     { config: { role: "operator" }, schema: { tags, summary: "Plan a workload again by a schedule", headers: headers.idempotent, body: WorkloadCreateSchema, response: answers({ 201: WorkloadSchema }) } },
     async (request, reply) => {
       const { name, job, cron, ...given } = request.body;
-      const spec = innerJob(() => resolveJob(job));
-      await assertNamedProfile(database.db, spec, "job.cluster.profile");
       const settings = { ...DEFAULTS, ...given };
-      const nextRunAt = firstRunAt({ cron, timeZone: settings.timeZone }, options.now());
-      return mutate(database, request, reply, async (tx) => {
+      const accept = async () => {
+        const spec = innerJob(() => resolveJob(job));
+        await assertNamedProfile(database.db, spec, "job.cluster.profile");
+        return { spec, nextRunAt: firstRunAt({ cron, timeZone: settings.timeZone }, options.now()) };
+      };
+      return mutateChecked(database, request, reply, accept, async (tx, { spec, nextRunAt }) => {
         const workload = await createWorkload(tx, { name, spec, cron, ...settings, nextRunAt });
         return { status: 201, body: workload, target: workload.id, location: `${API_PREFIX}/workloads/${workload.id}` };
       });

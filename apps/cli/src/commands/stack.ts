@@ -56,7 +56,7 @@ export function addDown(program: Command, context: Context): void {
     .description("stop the local stack of a data directory")
     .action(async () => {
       const output = context.output();
-      const { readStackInfo, signalProcess, supervisorLives } = await import("@internevo/local-stack");
+      const { askToEnd, readStackInfo, supervisorLives } = await import("@internevo/local-stack");
       const directory = resolve(dataDirectoryOf(context));
       const info = readStackInfo(directory);
       if (info === undefined) {
@@ -64,9 +64,7 @@ export function addDown(program: Command, context: Context): void {
         if (output.json) output.document({ stopped: false, dataDirectory: directory });
         return;
       }
-      signalProcess(info.pid, "SIGTERM");
-      // A stopped process would only hear it later.
-      signalProcess(info.pid, "SIGCONT");
+      askToEnd(info.pid, "SIGTERM");
       const deadline = Date.now() + STOP_SECONDS * 1000;
       // It is not a child of this process, and its record goes before it does.
       while (supervisorLives(info)) {

@@ -62,7 +62,7 @@ function StageAdvance({ job, stage, progress }: { job: JobDetail; stage: Stage; 
 /** The way of a job through its stages. */
 export function Timeline({ job, progress }: { job: JobDetail; progress: StageProgress | undefined }) {
   return (
-    <ol className={job.state === "failed" ? "timeline" : "timeline timeline-unfailed"} aria-label="Stages">
+    <ol className={job.state === "cancelled" || job.state === "cancelling" ? "timeline timeline-cancelled" : "timeline"} aria-label="Stages">
       {stagesOf(job).map((stage, index) => (
         <li key={stage.state} className={`stage stage-${stage.phase}`} data-stage={stage.state} data-phase={stage.phase} aria-current={stage.phase === "current" ? "step" : undefined}>
           <div className="stage-head">
