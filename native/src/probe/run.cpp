@@ -6,6 +6,7 @@
 #include <functional>
 #include <numeric>
 
+#include "comm/host_use_json.h"
 #include "internevo/device_library.h"
 #include "probe/device.h"
 
@@ -162,10 +163,13 @@ Status measureAll(Run& run) {
         describeDevice(session, *run.backend, *run.timer, run.budgetBytes, taken, &event));
     run.send(event);
   }
+  const HostUseMeter meter;
   for (const CollectivePoint& point : config.collectives) INTERNEVO_RETURN_IF_ERROR(measureCollective(run, point));
   for (const ModulePoint& point : config.modules) INTERNEVO_RETURN_IF_ERROR(measureModule(run, point));
   for (const OverlapPoint& point : config.overlaps) INTERNEVO_RETURN_IF_ERROR(measureOverlap(run, point));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const std::vector<HostUse> use = meter.end();
+  run.send({{"event", "hosts"}, {"hosts", hostUseJson<Json>(use)}});
   run.send({{"event", "done"}, {"seconds", seconds}});
   return Status::success();
 }

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "comm/host_use_json.h"
 #include "trainer/memory_map.h"
 
 namespace internevo::trainer {
@@ -117,6 +118,8 @@ void emitCheckpoint(const CheckpointResult& r) {
                       {"seconds", r.seconds},
                       {"stallSeconds", r.stallSeconds}});
 }
+
+void emitHosts(const std::vector<HostUse>& hosts) { emit("hosts", {{"hosts", hostUseJson<Json>(hosts)}}); }
 
 void emitDone(std::int64_t step, double loss, const std::string& reason) {
   emit("done", {{"step", step}, {"loss", loss}, {"reason", reason}});

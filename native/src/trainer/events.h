@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "internevo/host_use.h"
 #include "trainer/checkpoint.h"
 #include "trainer/failure.h"
 #include "trainer/trainer.h"
@@ -17,6 +18,7 @@ void emitStarted(const Trainer& trainer, const std::vector<std::string>& hosts, 
 void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtimeBytes, std::optional<int> mapStage);
 void emitStep(const StepResult& result, std::int64_t peakMemoryBytes, std::int64_t residentPeakBytes);
 void emitCheckpoint(const CheckpointResult& result);
+void emitHosts(const std::vector<HostUse>& hosts);
 void emitDone(std::int64_t step, double loss, const std::string& reason);
 
 /// Never throws: there is nobody left to tell. `continues`: the run goes on all the same.

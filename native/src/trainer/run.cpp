@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "internevo/device_library.h"
+#include "internevo/host_use.h"
 #include "trainer/checkpoint.h"
 #include "trainer/events.h"
 #include "trainer/run_watch.h"
@@ -164,6 +165,7 @@ RunEnd train(const Run& r, Trainer& trainer) {
   std::optional<Checkpoints> checkpoints;
   if (r.config.checkpoint) checkpoints.emplace(trainer, *r.config.checkpoint);
   if (r.rank == 0) emitStarted(trainer, r.hosts, progress.done);
+  const HostUseMeter meter;
   try {
     trainSteps(r, trainer, checkpoints ? &*checkpoints : nullptr, &progress);
   } catch (const AgreedFailure&) {
@@ -173,6 +175,8 @@ RunEnd train(const Run& r, Trainer& trainer) {
     trainer.abandon();  // the writing thread would wait for a copy behind what waits for ranks that are gone
     throw;
   }
+  const std::vector<HostUse> hosts = meter.end();
+  if (r.rank == 0) emitHosts(hosts);
   if (r.rank == 0) emitDone(progress.done, progress.loss, progress.terminated ? "terminated" : "completed");
   return progress.terminated ? RunEnd::terminated : RunEnd::completed;
 }

@@ -90,7 +90,7 @@ TEST(Probe, MeasuresEveryModule) {
     EXPECT_TRUE(events.empty());
     return;
   }
-  ASSERT_EQ(events.size(), std::size(kModules) + 1);
+  ASSERT_EQ(events.size(), std::size(kModules) + 2);
   for (std::size_t i = 0; i < std::size(kModules); ++i) {
     EXPECT_EQ(events[i].at("event"), "module");
     EXPECT_EQ(events[i].at("shape"), Json::parse(kModules[i]));
@@ -99,6 +99,10 @@ TEST(Probe, MeasuresEveryModule) {
   EXPECT_EQ(events[0].at("flops"), 2.0 * 20 * 16 * 24);
   EXPECT_EQ(events[1].at("flops"), 4.0 * 20 * 16 * 24);
   EXPECT_EQ(events[2].at("flops"), 4.0 * 4 * 8 * (40 * 41 / 2));
+  const Json& use = events[events.size() - 2];
+  ASSERT_EQ(use.at("event"), "hosts");
+  ASSERT_EQ(use.at("hosts").size(), 1u);
+  EXPECT_EQ(use.at("hosts")[0].at("ranks"), test::session().worldSize());
   EXPECT_EQ(events.back().at("event"), "done");
 }
 
@@ -109,7 +113,7 @@ TEST(Probe, TellsTheDeviceAndTheVersionsOfItsLibraries) {
   const std::vector<Json> events = run(config, &outcome);
   ASSERT_TRUE(outcome.status.ok()) << outcome.status.message();
   if (test::session().rank() != 0) return;
-  ASSERT_EQ(events.size(), 2u);
+  ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(events[0].at("event"), "device");
   for (const char* figure : {"peakFlopsPerSecondFp32", "peakFlopsPerSecondBf16", "memoryBandwidthBytesPerSecond"}) EXPECT_GT(events[0].at(figure), 0) << figure;
   const auto versions = events[0].at("libraries").get<std::map<std::string, std::string>>();
@@ -141,7 +145,7 @@ TEST(Probe, MeasuresEveryCollectiveAndOverlap) {
   const std::vector<Json> events = run(config, &outcome);
   ASSERT_TRUE(outcome.status.ok()) << outcome.status.message();
   if (test::session().rank() != 0) return;
-  ASSERT_EQ(events.size(), 17u);
+  ASSERT_EQ(events.size(), 18u);
   for (std::size_t i = 0; i < 15; ++i) {
     EXPECT_EQ(events[i].at("op"), config.collectives[i].opName);
     EXPECT_EQ(events[i].at("bytes"), config.collectives[i].bytes);
@@ -169,7 +173,7 @@ TEST(Probe, MeasuresMessagesBetweenPairs) {
   const std::vector<Json> events = run(config, &outcome);
   ASSERT_TRUE(outcome.status.ok()) << outcome.status.message();
   if (test::session().rank() != 0) return;
-  ASSERT_EQ(events.size(), 3u);
+  ASSERT_EQ(events.size(), 4u);
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(events[i].at("op"), "point-to-point");
     EXPECT_EQ(events[i].at("bytes"), config.collectives[i].bytes);

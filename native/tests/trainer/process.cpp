@@ -168,8 +168,14 @@ bool Process::gone(pid_t pid) {
   return false;
 }
 
+std::string located(const char* path) {
+  if (*path == '/') return path;
+  std::error_code unknown;
+  return (std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path() / path).lexically_normal();
+}
+
 std::vector<std::string> mpirunArguments(int ranks) {
-  return {INTERNEVO_MPIRUN, "--oversubscribe", "--allow-run-as-root", "-np", std::to_string(ranks)};
+  return {located(INTERNEVO_MPIRUN), "--oversubscribe", "--allow-run-as-root", "-np", std::to_string(ranks)};
 }
 
 }  // namespace internevo::trainer::testing

@@ -43,6 +43,9 @@ class Process {
   std::vector<std::string> lines_;
 };
 
+/// A program or a library: an absolute path as it is, another one from the folder of this program, as gpu-bundle has them.
+std::string located(const char* path);
+
 /// "mpirun -np N" with what a test machine with few cores, or a root user, needs.
 std::vector<std::string> mpirunArguments(int ranks);
 

@@ -78,7 +78,7 @@ class Program : public ::testing::Test {
     const std::string path = directory_.file("config.json");
     writeFile(path, documentOf(config_));
     std::vector<std::string> arguments = mpirunArguments(ranks);
-    arguments.insert(arguments.end(), {INTERNEVO_TRAINER, "--config", path});
+    arguments.insert(arguments.end(), {located(INTERNEVO_TRAINER), "--config", path});
     return arguments;
   }
   Result run(int ranks = 0) {
