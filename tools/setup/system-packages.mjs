@@ -24,6 +24,8 @@ const PACKAGES = [
   { name: "slurmrestd", when: "slurm", why: "Slurm's REST interface" },
   { name: "munge", when: "slurm", why: "how Slurm's parts know each other" },
   { name: "python3-pip", when: "cuda", why: "fetches NVIDIA's compiler and libraries" },
+  { name: "python3", when: "test", why: "what Python makes of configurations, which the importer is compared with" },
+  { name: "bash", when: "test", why: "what a shell makes of scripts, which the importer is compared with" },
   { name: "chromium", when: "test", why: "tests of the console in a real browser" },
 ];
 

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "backend/cuda/launch.h"
+#include "cuda/instruction_kernels.h"
 
 namespace internevo::cuda {
 namespace {
@@ -66,61 +66,13 @@ TEST(DeviceModel, FaultsAreErrors) {
   EXPECT_NE(run(4, 256).message().find("different collectives"), std::string::npos);
 }
 
-/// A copy is there after the wait for its group and not before.
-struct Copies {
-  static constexpr int kThreads = 32;
-  const float* source;
-  float* result;
-
-  template <class Thread>
-  void operator()(Thread& t) const {
-    auto* const shared = reinterpret_cast<float*>(t.shared());
-    for (int group = 0; group < 2; ++group) {
-      t.copyAsync(shared + 128 * group + 4 * t.x(), source + 128 * group + 4 * t.x(), t.x() < 30);
-      t.commitCopies();
-    }
-    t.template waitCopies<1>();
-    for (int i = 0; i < 256; i += 128) result[i + 4 * t.x()] = shared[i + 4 * t.x()];
-  }
-};
-
 TEST(DeviceModel, CopiesHappenAsLateAsTheyMay) {
   std::vector<float> source(256, 2.f), result(256);
-  ASSERT_TRUE(launch({}, {1, 1, 1, 1024}, Copies{source.data(), result.data()}, "copies").ok());
+  ASSERT_TRUE(launch({}, {1, 1, 1, 1024}, Copies<1>{source.data(), result.data()}, "copies").ok());
   EXPECT_EQ(result[0], 2.f);
   EXPECT_EQ(result[124], 0.f) << "what is not valid is zero";
   EXPECT_TRUE(std::isnan(result[128])) << "the second group was not waited for";
 }
-
-/// C = A · B of one warp by fragments, against the definition: [16, 16] · [16, 8], B given by rows or by columns.
-struct Fragments {
-  static constexpr int kThreads = 32;
-  const std::uint16_t* a;  ///< [16, 16]
-  const std::uint16_t* b;  ///< [16, 16]: two products of eight columns
-  float* c;                ///< [16, 16]
-  bool transposed;         ///< b is [columns, k]
-
-  template <class Thread>
-  void operator()(Thread& t) const {
-    auto* const left = reinterpret_cast<std::uint16_t*>(t.shared());
-    std::uint16_t* const right = left + 256;
-    for (int i = t.x(); i < 256; i += kThreads) left[i] = a[i], right[i] = b[i];
-    t.sync();
-    const int lane = t.x(), matrix = lane / 8;
-    std::uint32_t x[4], y[4];
-    t.loadMatrices(x, left + lane % 16 * 16 + lane / 16 * 8);
-    if (transposed) {
-      t.loadMatrices(y, right + (lane % 8 + 8 * (matrix / 2)) * 16 + matrix % 2 * 8);
-    } else {
-      t.loadMatricesTransposed(y, right + (lane % 8 + 8 * (matrix % 2)) * 16 + matrix / 2 * 8);
-    }
-    for (int half = 0; half < 2; ++half) {
-      float d[4] = {};
-      t.multiply(d, x, y[2 * half], y[2 * half + 1]);
-      for (int j = 0; j < 4; ++j) c[(lane / 4 + j / 2 * 8) * 16 + 8 * half + lane % 4 * 2 + j % 2] = d[j];
-    }
-  }
-};
 
 TEST(DeviceModel, FragmentsMultiply) {
   std::mt19937 engine(5);

@@ -14,6 +14,8 @@
 namespace internevo::trainer::testing {
 namespace {
 
+const std::string kModelLibrary = located(INTERNEVO_MODEL_LIBRARY), kNcclModel = located(INTERNEVO_NCCL_MODEL), kOldNcclModel = located(INTERNEVO_NCCL_MODEL_OLD);
+
 class DeviceProgram : public Program {
  protected:
   void SetUp() override {
@@ -42,8 +44,8 @@ class DeviceProgram : public Program {
     const std::string witness = directory_.file("opened");
     fs::remove(witness);
     setenv("INTERNEVO_MODEL_OPENED", witness.c_str(), 1);
-    setenv("INTERNEVO_NCCL_LIBRARY", INTERNEVO_NCCL_MODEL, 1);
-    const Result result = runWith(INTERNEVO_MODEL_LIBRARY);
+    setenv("INTERNEVO_NCCL_LIBRARY", kNcclModel.c_str(), 1);
+    const Result result = runWith(kModelLibrary);
     unsetenv("INTERNEVO_MODEL_OPENED");
     EXPECT_TRUE(fs::exists(witness)) << "the model was not opened";
     return result;
@@ -112,21 +114,21 @@ TEST_F(DeviceProgram, ALibraryOfSomethingElseIsRefused) {
 
 TEST_F(DeviceProgram, HeadsThatAreTooLargeAreRefused) {
   config_.model.hiddenSize = 516, config_.model.heads = 2, config_.model.kvHeads = 1;
-  expectError(runWith(INTERNEVO_MODEL_LIBRARY), 2, "plan_unsupported", "heads of 258; device cuda computes heads of at most 256");
+  expectError(runWith(kModelLibrary), 2, "plan_unsupported", "heads of 258; device cuda computes heads of at most 256");
 }
 
 TEST_F(DeviceProgram, SeveralRanksWithoutNcclAreTold) {
   use(planOf(2, 2, false, 2, 1, 1, 1, 1));
   setenv("INTERNEVO_NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1);
-  expectError(runWith(INTERNEVO_MODEL_LIBRARY), 2, "bad_config", "several GPUs need NCCL, and /nowhere/libnccl.so.2 cannot be opened");
+  expectError(runWith(kModelLibrary), 2, "bad_config", "several GPUs need NCCL, and /nowhere/libnccl.so.2 cannot be opened");
   setenv("INTERNEVO_NCCL_LIBRARY", "libm.so.6", 1);
-  expectError(runWith(INTERNEVO_MODEL_LIBRARY), 2, "bad_config", "libm.so.6 has no ncclGetVersion");
+  expectError(runWith(kModelLibrary), 2, "bad_config", "libm.so.6 has no ncclGetVersion");
 }
 
 #ifdef INTERNEVO_CUDA_LIBRARY_FILE
 TEST_F(DeviceProgram, AHostWithoutAGpuIsTold) {
   setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
-  const Result result = runWith(INTERNEVO_CUDA_LIBRARY_FILE);
+  const Result result = runWith(located(INTERNEVO_CUDA_LIBRARY_FILE));
   ASSERT_EQ(result.named("error").size(), 1u);
   const std::string message = result.named("error")[0]["message"];
   const bool noDriver = message.find("no NVIDIA driver is installed") != std::string::npos;
@@ -297,8 +299,8 @@ TEST_F(DeviceProgram, SeveralRanksRegisterTheirBuffersAndGiveThemBack) {
       EXPECT_EQ(count(told, "gone"), count(told, "\n") / 2) << told;
     }
   }
-  setenv("INTERNEVO_NCCL_LIBRARY", INTERNEVO_NCCL_MODEL_OLD, 1);
-  ASSERT_EQ(runWith(INTERNEVO_MODEL_LIBRARY).status, 0);
+  setenv("INTERNEVO_NCCL_LIBRARY", kOldNcclModel.c_str(), 1);
+  ASSERT_EQ(runWith(kModelLibrary).status, 0);
   EXPECT_EQ(count(readFile(directory_.file("stderr")), "takes no registered buffers: the run goes without them"), 1u);
 }
 
@@ -312,7 +314,7 @@ TEST_F(DeviceProgram, SeveralRanksOnTheModelEndWhenOneIsKilledAndItIsNamed) {
   if (const char* const checked = std::getenv("INTERNEVO_CHECKED_LIBRARY"); checked != nullptr) {
     setenv("INTERNEVO_CUDA_LIBRARY", checked, 1);
   } else {
-    setenv("INTERNEVO_CUDA_LIBRARY", INTERNEVO_MODEL_LIBRARY, 1), setenv("INTERNEVO_NCCL_LIBRARY", INTERNEVO_NCCL_MODEL, 1);
+    setenv("INTERNEVO_CUDA_LIBRARY", kModelLibrary.c_str(), 1), setenv("INTERNEVO_NCCL_LIBRARY", kNcclModel.c_str(), 1);
   }
   const std::string abandoned = directory_.file("abandoned");
   setenv("INTERNEVO_NCCL_MODEL_ABORTED", abandoned.c_str(), 1);

@@ -3,8 +3,7 @@
 
 #include <random>
 
-#include "backend/cuda/kernels/warpgroup_tile.h"
-#include "backend/cuda/launch.h"
+#include "cuda/instruction_kernels.h"
 
 namespace internevo::cuda {
 namespace {
@@ -28,83 +27,20 @@ TensorMap mapOf(const void* data, std::int64_t columns, std::int64_t rows, std::
   return map;
 }
 
-/// One warpgroup multiplies tiles of two tensors: D[64, 128] = A[64, 128] · B[128, 128] in the ways that attention does.
-struct Multiply {
-  static constexpr int kThreads = kWarpgroup, kWarpgroups = 1;
-  using Left = BulkTile<128, 64>;    // also read as its transpose's [128, 64]: rows are then the sum
-  using Right = BulkTile<128, 128>;
-  static constexpr int kRightAt = Left::kBytes, kBarrierAt = kRightAt + Right::kBytes, kSharedBytes = kBarrierAt + 64;
-  TensorMap a, b;
-  float* d;  ///< [64, 128], or [64, 64] for transposedLeft
-  enum Way { byRows, byColumns, fromRegisters, transposedLeft } way;
-
-  template <class Thread>
-  void operator()(Thread& t) const {
-    auto* const barrier = reinterpret_cast<MemoryBarrier*>(t.shared() + kBarrierAt);
-    if (t.x() == 0) t.initBarrier(barrier, 1), t.publishBarriers();
-    t.sync();
-    if (t.x() == 0) {
-      t.arriveExpecting(barrier, Left::kBytes + Right::kBytes);
-      startTileCopy<128, 64>(t, t.shared(), &a, barrier, 0, 0, 0);
-      startTileCopy<128, 128>(t, t.shared() + kRightAt, &b, barrier, 0, 0, 0);
-    }
-    t.wait(barrier, 0);
-    const Left left{t.sharedAddress(t.shared())};
-    const Right right{t.sharedAddress(t.shared() + kRightAt)};
-    float wide[16][4], narrow[8][4];
-    std::uint32_t words[8][4];
-    for (int step = 0; step < 8; ++step) {
-      for (int i = 0; i < 4; ++i) {  // A fragments out of the swizzled tile
-        const int row = 16 * (t.x() / 32) + t.x() % 32 / 4 + i % 2 * 8, column = 16 * step + t.x() % 4 * 2 + i / 2 * 8;
-        const int place = column / 64 * Left::kHalfBytes + row * 128 + (column % 64 * 2 ^ (row & 7) << 4);
-        std::memcpy(&words[step][i], t.shared() + place, 4);
-      }
-    }
-    t.fenceProducts();
-    if (way == byRows) startRowsByRows(t, left, 0, right, wide);
-    for (int step = 0; step < 8; ++step) {
-      if (way == byColumns) t.template multiplyShared<false, true>(wide, left.byRows(0, step), right.byColumns(0, step), step > 0);
-      if (way == fromRegisters) t.template multiplyRegisters<true>(wide, words[step], right.byColumns(0, step), step > 0);
-      // Columns 64… of A down (its 64 rows are summed over), columns 64… of B's first 64 rows across.
-      if (way == transposedLeft && step < 4) {
-        t.template multiplyShared<true, true>(narrow, left.byColumns(64, step), right.byColumns(64, step), step > 0);
-      }
-    }
-    t.commitProducts();
-    t.template waitProducts<0>();
-    if (way == transposedLeft) {
-      t.settle(narrow);
-      store(t, narrow);
-    } else {
-      t.settle(wide);
-      store(t, wide);
-    }
-  }
-  template <int kCount, class Thread>
-  void store(Thread& t, const float (&results)[kCount][4]) const {
-    for (int n = 0; n < kCount; ++n) {
-      for (int j = 0; j < 4; ++j) {
-        const int row = 16 * (t.x() / 32) + t.x() % 32 / 4 + j / 2 * 8, column = 8 * n + t.x() % 4 * 2 + j % 2;
-        d[row * 8 * kCount + column] = results[n][j];
-      }
-    }
-  }
-};
-
 TEST(WarpgroupModel, ProductsAreThoseOfTheMatrices) {
   const auto a = smallIntegers(64 * 128, 1), b = smallIntegers(128 * 128, 2);
   for (int order = 0; order < 3; ++order) {
     model::setThreadOrder(order);
-    for (const auto way : {Multiply::byRows, Multiply::byColumns, Multiply::fromRegisters, Multiply::transposedLeft}) {
-      const bool narrow = way == Multiply::transposedLeft;
-      const std::size_t columns = narrow ? 64 : 128;
+    for (const auto way : {Multiply::byRows, Multiply::byColumns, Multiply::fromRegisters, Multiply::transposedLeft, Multiply::insideAtom}) {
+      const bool byColumnsOfLeft = way == Multiply::transposedLeft || way == Multiply::insideAtom;
+      const auto columns = static_cast<std::size_t>(Multiply::columnsOf(way));
+      const std::size_t sum = byColumnsOfLeft ? 64 : 128, first = way == Multiply::transposedLeft ? 64 : way == Multiply::insideAtom ? 32 : 0;
       std::vector<float> expected(64 * columns), result(64 * columns);
       for (std::size_t row = 0; row < 64; ++row) {
         for (std::size_t column = 0; column < columns; ++column) {
-          for (std::size_t k = 0; k < columns; ++k) {
-            const float left = narrow ? at(a, k * 128 + 64 + row) : at(a, row * 128 + k);
-            const float right = narrow ? at(b, k * 128 + 64 + column)
-                                       : way == Multiply::byRows ? at(b, column * 128 + k) : at(b, k * 128 + column);
+          for (std::size_t k = 0; k < sum; ++k) {
+            const float left = byColumnsOfLeft ? at(a, k * 128 + 64 + row) : at(a, row * 128 + k);
+            const float right = way == Multiply::byRows ? at(b, column * 128 + k) : at(b, k * 128 + first + column);
             expected[row * columns + column] += left * right;
           }
         }
@@ -118,30 +54,6 @@ TEST(WarpgroupModel, ProductsAreThoseOfTheMatrices) {
   model::setThreadOrder(0);
 }
 
-/// A box of 8 rows of one head of one sequence, element by element through the swizzle.
-struct Box {
-  static constexpr int kThreads = 32;
-  TensorMap map;
-  int row, head, b;
-  std::uint16_t* result;
-
-  template <class Thread>
-  void operator()(Thread& t) const {
-    auto* const barrier = reinterpret_cast<MemoryBarrier*>(t.shared() + 1024);
-    if (t.x() == 0) {
-      t.initBarrier(barrier, 1), t.publishBarriers();
-      t.arriveExpecting(barrier, 1024);
-      t.copyTile(t.shared(), &map, barrier, 0, row, head, b);
-      t.wait(barrier, 0);
-    }
-    t.sync();
-    for (int i = t.x(); i < 512; i += 32) {
-      const int r = i / 64, c = i % 64;
-      std::memcpy(result + i, t.shared() + r * 128 + ((c / 8 ^ r % 8) * 16 + c % 8 * 2), 2);
-    }
-  }
-};
-
 TEST(WarpgroupModel, BoxesAreSwizzledAndZeroOutsideTheTensor) {
   const auto data = smallIntegers(2 * 13 * 3 * 64, 3);  // [batch, rows, heads, 64]
   const TensorMap map = mapOf(data.data(), 64, 13, 3, 2, 8);
@@ -150,7 +62,7 @@ TEST(WarpgroupModel, BoxesAreSwizzledAndZeroOutsideTheTensor) {
     const std::size_t row = 8 + i / 64;
     expected[i] = row < 13 ? data[((13 + row) * 3 + 2) * 64 + i % 64] : 0;
   }
-  const Status status = launch({}, {1, 1, 1, 1088}, Box{map, 8, 2, 1, result.data()}, "box");
+  const Status status = launch({}, {1, 1, 1, Box::kSharedBytes}, Box{map, 8, 2, 1, result.data()}, "box");
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(result, expected);
 }

@@ -65,14 +65,6 @@ void attention(Backend& device, const AttentionLengths& l, Timer* timer) {
   });
 }
 
-void attentions(Backend& device, bool small, Timer* timer) {
-  const std::vector<std::int64_t> lengths = small ? std::vector<std::int64_t>{70} : std::vector<std::int64_t>{4096, 16384};
-  for (const std::int64_t sequence : lengths) {
-    const std::int64_t heads = small ? 1 : 32;
-    attention(device, {sequence, heads, heads, 128, 0}, timer);
-  }
-}
-
 /// What memory bounds: bytes read and written once.
 void streams(Backend& device, bool small, Timer* timer) {
   const std::int64_t rows = small ? 8 : 16384, width = small ? 64 : 4096, n = rows * width;
@@ -119,11 +111,17 @@ std::vector<Measured> attentionBenchmarks(Backend& device, bool small) {
   return results;
 }
 
-std::vector<Measured> benchmarks(Backend& device, bool small) {
+std::vector<Measured> productBenchmarks(Backend& device, bool small) {
   std::vector<Measured> results;
   Timer timer(device, small, &results);
   products(device, small, &timer);
-  attentions(device, small, &timer);
+  setShares(&results);
+  return results;
+}
+
+std::vector<Measured> streamBenchmarks(Backend& device, bool small) {
+  std::vector<Measured> results;
+  Timer timer(device, small, &results);
   streams(device, small, &timer);
   setShares(&results);
   return results;

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -15,10 +14,13 @@ namespace internevo::check {
 /// How a tensor is stored: in the precision that is being checked, or always in one type.
 enum class Kind { storage, float32, float64, int32 };
 
+/// Made when the case runs: a list of cases is cheap.
+using Values = std::function<std::vector<double>()>;
+
 struct Tensor {
   std::string name;
   Kind kind = Kind::storage;
-  std::vector<double> values;
+  Values values;
   bool output = false;
 };
 
@@ -28,7 +30,11 @@ struct Case {
   std::vector<Tensor> tensors;
   std::function<std::int64_t(const Backend&)> workspaceBytes;  ///< empty: none
   std::function<Status(Backend&, const std::vector<View>&, Workspace, ExactSum*)> run;
+  bool ofTensorCores = false;  ///< attention in sizes that each kind of kernels has of its own
 };
+
+/// The case with its numbers made once: a comparison asks for them several times.
+Case made(Case what);
 
 struct Verdict {
   std::string name, precision;
@@ -53,15 +59,10 @@ struct Measured {
   double share = 0;  ///< of the largest figure of its unit that the device itself reached here
   std::string message;
 };
-std::vector<Measured> benchmarks(Backend& device, bool small);
+std::vector<Measured> productBenchmarks(Backend& device, bool small);
+/// What memory bounds.
+std::vector<Measured> streamBenchmarks(Backend& device, bool small);
 /// Attention alone: heads of 128 and 64, grouped queries, packed documents. Forward and backward.
 std::vector<Measured> attentionBenchmarks(Backend& device, bool small);
-
-/// A goal and whether it was reached, on stdout and in `goals` of the report: one that was missed is no failure of the check.
-void noteGoal(const std::string& what, double value, double goal, const char* unit, nlohmann::json* report);
-
-/// Attention's kernels that the GPU can run (mma.sync; wgmma on sm_90a), each against the CPU's operators, one against the other,
-/// and timed. False where one fails; kernels that this GPU does not have are named and left out.
-bool checkAttention(bool small, nlohmann::json* report);
 
 }  // namespace internevo::check

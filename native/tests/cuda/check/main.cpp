@@ -1,176 +1,145 @@
-// Checks and times the CUDA backend on the GPU of this host: internevo-gpu-check [--sections a,b,…] [--report FILE] [--small]
-// --small: sizes for a model of a device. Exit codes: 0 all passed (goals that were missed are told), 1 a check failed, 2 arguments,
-// or no device.
+// Checks and times the CUDA backend on the GPU of this host. Usage and exit codes: see usage() and driver.h.
 #include <unistd.h>
 
-#include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
-#include <fstream>
-#include <iostream>
-#include <nlohmann/json.hpp>
-#include <set>
+#include <exception>
 #include <sstream>
 
-#include "cuda/check/harness.h"
-#include "cuda/check/runs.h"
-#include "internevo/device_library.h"
+#include "cuda/check/children.h"
+#include "cuda/check/driver.h"
+#include "cuda/check/installed.h"
+#include "cuda/check/telemetry.h"
 
 namespace internevo::check {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+int usage(const std::string& problem) {
+  std::fprintf(stderr,
+               "%s\n"
+               "usage: gpu-check [truth|step|peers ...] [--only NAMES] [--without NAMES] [--out FILE] [--resume] [--deadline SECONDS] [--list] [--json]\n"
+               "                 [--model]\n"
+               "  truth, step, peers   a command of at most nine minutes; all three without one\n"
+               "  --only, --without    names of cases, separated by commas; a name that ends with a dot means all that begin so\n"
+               "  --out                the file of results, a line of JSON for each case (gpu-check.jsonl); FILE.d gets timelines\n"
+               "  --resume             go on with a file that is there: what it has is not run again\n"
+               "  --deadline           seconds for everything; what would not do in them is left out, and said to be\n"
+               "  --list               the cases and their planned seconds; --json: as JSON\n"
+               "  --model              on the model of a GPU, in small\n",
+               problem.c_str());
+  return 2;
+}
 
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+std::vector<std::string> separated(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream all(text);
+  for (std::string each; std::getline(all, each, ',');) {
+    if (!each.empty()) parts.push_back(each);
+  }
+  return parts;
+}
 
-constexpr const char* kSections[] = {"operators", "attention", "training", "ranks", "benchmark", "stack", "peer", "longest"};
-constexpr double kAimSeconds = 480;  ///< of all sections, without the build
+void list(const std::vector<CheckCase>& cases, bool json) {
+  Json document{{"cases", Json::array()}, {"commands", Json::array()}};
+  for (const CheckCommand& command : kCommands) {
+    double seconds = 0;
+    int count = 0;
+    for (const CheckCase& each : cases) {
+      if (each.command != command.name) continue;
+      if (!json) std::printf("%-6s %5.1f s  %-72s %s\n", command.name, each.plannedSeconds, each.name.c_str(), each.what.c_str());
+      document["cases"].push_back({{"case", each.name}, {"command", each.command}, {"plannedSeconds", each.plannedSeconds}, {"limitSeconds", each.limitSeconds()}, {"what", each.what}});
+      seconds += each.plannedSeconds, ++count;
+    }
+    document["commands"].push_back({{"command", command.name}, {"what", command.what}, {"cases", count}, {"plannedSeconds", seconds}, {"deadlineSeconds", kCommandSeconds}});
+  }
+  if (json) return static_cast<void>(std::printf("%s\n", document.dump().c_str()));
+  for (const Json& each : document["commands"]) {
+    std::printf("%-6s %5.0f s planned of %.0f, %d cases: %s\n", each["command"].get<std::string>().c_str(), each["plannedSeconds"].get<double>(), kCommandSeconds,
+                each["cases"].get<int>(), each["what"].get<std::string>().c_str());
+  }
+}
 
-struct Options {
-  std::set<std::string> sections{std::begin(kSections), std::end(kSections)};
-  std::string report, command;
-  bool small = false;
+/// A case in this process: what the driver starts.
+int runCase(const CheckCase& each, bool small, const std::string& work, double limitSeconds) {
+  adoptOrphans();
+  CaseRun run(small, work, limitSeconds, kResultDescriptor);
+  Outcome outcome = Outcome::failed;
+  try {
+    outcome = each.run(run);
+  } catch (const CannotRun& reason) {
+    outcome = reason.outcome, run.message = reason.what();
+  } catch (const std::exception& error) {
+    run.message = error.what();
+  }
+  run.finish(outcome);
+  std::printf("%s %s\n", outcomeName(outcome), run.message.c_str());
+  std::fflush(stdout);
+  return outcome == Outcome::failed ? 1 : 0;
+}
+
+struct Arguments {
+  DriverOptions driver;
+  std::string caseName, work = ".";
+  double limitSeconds = 600;
+  bool list = false, json = false, telemetry = false;
 };
 
-bool read(int argc, char** argv, Options* options) {
-  const char* const given = std::getenv("INTERNEVO_CHECK_COMMAND");
-  for (int i = 0; i < argc; ++i) options->command += std::string(i == 0 ? "" : " ") + argv[i];
-  if (given != nullptr) options->command = given;
+/// False with *problem.
+bool read(int argc, char** argv, Arguments* a, std::string* problem) {
+  for (int i = 0; i < argc; ++i) a->driver.commandLine += std::string(i == 0 ? "" : " ") + argv[i];
+  if (const char* const given = std::getenv("INTERNEVO_CHECK_COMMAND"); given != nullptr) a->driver.commandLine = given;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
-    if (name == "--small") {
-      options->small = true;
-    } else if (name == "--report" && i + 1 < argc) {
-      options->report = argv[++i];
-    } else if (name == "--sections" && i + 1 < argc) {
-      const std::set<std::string> known = options->sections;
-      options->sections.clear();
-      std::istringstream list(argv[++i]);
-      for (std::string each; std::getline(list, each, ',');) {
-        if (known.count(each) == 0) return false;
-        options->sections.insert(each);
-      }
-    } else {
-      return false;
+    const auto value = [&] { return i + 1 < argc ? argv[++i] : (*problem = name + " needs a value", ""); };
+    if (name == "truth" || name == "step" || name == "peers") a->driver.commands.push_back(name);
+    else if (name == "1" || name == "2" || name == "3") a->driver.commands.push_back(kCommands[name[0] - '1'].name);
+    else if (name == "--only") for (const std::string& each : separated(value())) a->driver.only.push_back(each);
+    else if (name == "--without") a->driver.without = separated(value());
+    else if (name == "--out") a->driver.out = value();
+    else if (name == "--deadline") a->driver.deadlineSeconds = std::strtod(value(), nullptr);
+    else if (name == "--case") a->caseName = value();
+    else if (name == "--work") a->work = value();
+    else if (name == "--limit") a->limitSeconds = std::strtod(value(), nullptr);
+    else if (name == "--resume") a->driver.resume = true;
+    else if (name == "--small" || name == "--model") a->driver.small = true;
+    else if (name == "--list") a->list = true;
+    else if (name == "--json") a->json = true;
+    else if (name == "--telemetry") a->telemetry = true;
+    else *problem = name + " is not known";
+    if (name == "--deadline" && !(a->driver.deadlineSeconds > 0)) *problem = "--deadline needs a number of seconds above 0";
+    if (name == "--model") {
+      setenv("INTERNEVO_CUDA_LIBRARY", installed(INTERNEVO_MODEL_LIBRARY).c_str(), 1);
+      setenv("INTERNEVO_NCCL_LIBRARY", installed(INTERNEVO_NCCL_MODEL).c_str(), 1);
     }
   }
-  return !options->sections.empty();
+  return problem->empty();
 }
 
-/// Of a number that JSON has no word for: null.
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
-
-bool checkOperators(Backend& device, bool small, Json* report) {
-  const auto cpu = createCpuBackend(static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))));
-  bool passed = true;
-  for (const Case& each : operatorCases(small)) {
-    for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
-      const Verdict v = compare(each, precision, *cpu, device);
-      passed = passed && v.passed;
-      std::printf("%s %-44s %s  error %.2e of at most %.2e  %s\n", v.passed ? "ok  " : "FAIL", v.name.c_str(), v.precision.c_str(),
-                  v.error, v.limit, v.message.c_str());
-      (*report)["operators"].push_back({{"name", v.name}, {"precision", v.precision}, {"passed", v.passed},
-                                        {"error", number(v.error)}, {"limit", number(v.limit)}, {"message", v.message}});
+int main(int argc, char** argv) {
+  Arguments a;
+  std::string problem;
+  if (!read(argc, argv, &a, &problem)) return usage(problem);
+  if (a.telemetry) return sampleGpu();
+  const std::vector<CheckCase> faults = faultCases();
+  std::vector<CheckCase> all = checkCases(a.driver.small);
+  if (a.list) return list(all, a.json), 0;
+  // Faults are not among what runs unasked.
+  bool wantsFaults = a.caseName.rfind("fault.", 0) == 0;
+  for (const std::string& each : a.driver.only) wantsFaults = wantsFaults || each.rfind("fault.", 0) == 0;
+  if (wantsFaults) all.insert(all.end(), faults.begin(), faults.end());
+  all.push_back({"device", "", "", 1, checkDevice});
+  if (!a.caseName.empty()) {
+    for (const CheckCase& each : all) {
+      if (each.name == a.caseName) return runCase(each, a.driver.small, a.work, a.limitSeconds);
     }
+    return usage("no case is named " + a.caseName);
   }
-  return passed;
-}
-
-/// Tests of the trainer's program, on this library instead of the model.
-bool checkProgram(const std::string& section, const char* filter, const char* what, Json* report) {
-  const auto start = Clock::now();
-  const std::string command = std::string("\"" INTERNEVO_PROGRAM_TEST "\" --gtest_filter='") + filter + "' --gtest_brief=1 1>&2";
-  const bool passed = std::system(command.c_str()) == 0;
-  std::printf("%s %s  %.0f s\n", passed ? "ok  " : "FAIL", what, since(start));
-  (*report)[section] = {{"passed", passed}, {"seconds", since(start)}};
-  return passed;
-}
-
-bool measure(Backend& device, bool small, Json* report) {
-  bool passed = true;
-  for (const Measured& m : benchmarks(device, small)) {
-    passed = passed && m.message.empty();
-    std::printf("%-52s %10.3f ms  %9.2f %s/s  %3.0f%%  %s\n", m.name.c_str(), 1e3 * m.seconds, m.figure, m.unit.c_str(),
-                100 * m.share, m.message.c_str());
-    (*report)["benchmark"].push_back({{"name", m.name}, {"seconds", number(m.seconds)}, {"figure", number(m.figure)},
-                                      {"unit", m.unit + "/s"}, {"share", number(m.share)}, {"message", m.message}});
-  }
-  return passed;
-}
-
-bool runSection(const std::string& section, const Options& options, Backend& device, TrainerRuns& runs, Json* report) {
-  if (section == "operators") return checkOperators(device, options.small, report);
-  if (section == "attention") return checkAttention(options.small, report);
-  if (section == "training") {
-    return checkProgram(section, "DeviceProgram*TheModel*-*SeveralRanks*", "training against the CPU's curve, checkpoints", report);
-  }
-  if (section == "ranks") {
-    return checkProgram(section, "DeviceProgram.SeveralRanksOnTheModel*", "several ranks on this GPU: plans, resuming, a rank that is killed", report);
-  }
-  if (section == "benchmark") return measure(device, options.small, report);
-  if (section == "stack") return checkStack(device, runs, report);
-  if (section == "peer") return checkPeer(runs, report);
-  return checkLongest(runs, report);
-}
-
-/// What the figures were measured on, and how.
-Json provenance(Backend& device, const Options& options) {
-  char date[32] = "";
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-  Json libraries = Json::object();
-  for (const LibraryVersion& each : device.libraries()) libraries[each.name] = each.version;
-  return {{"device", device.name()}, {"date", date}, {"libraries", libraries}, {"command", options.command}};
-}
-
-int run(const Options& options) {
-  std::unique_ptr<Backend> device;
-  if (const Status status = openCudaBackend({}, &device); !status.ok()) {
-    std::cerr << status.message() << "\n";
-    return 2;
-  }
-  Json report = provenance(*device, options);
-  std::printf("%s, %s", report["device"].get<std::string>().c_str(), report["date"].get<std::string>().c_str());
-  for (const auto& [name, version] : report["libraries"].items()) std::printf(", %s %s", name.c_str(), version.get<std::string>().c_str());
-  std::printf("\n");
-  TrainerRuns runs(*device, options.small);
-  bool passed = true;
-  const auto start = Clock::now();
-  for (const char* const section : kSections) {
-    if (options.sections.count(section) == 0) continue;
-    const auto begun = Clock::now();
-    bool good = false;
-    try {
-      good = runSection(section, options, *device, runs, &report);
-    } catch (const std::exception& error) {  // the other sections and the report are still worth having
-      std::printf("FAIL %s: %s\n", section, error.what());
-    }
-    passed = passed && good;
-    report["sections"][section] = {{"passed", good}, {"seconds", since(begun)}};
-    std::fflush(stdout);
-  }
-  for (const auto& [section, told] : report["sections"].items()) std::printf("%-12s %4.0f s\n", section.c_str(), told["seconds"].get<double>());
-  std::printf("all sections %4.0f s; the aim is %.0f s\n", since(start), kAimSeconds);
-  report["seconds"] = since(start), report["aimSeconds"] = kAimSeconds, report["passed"] = passed;
-  if (!options.report.empty() && !(std::ofstream(options.report) << report.dump(2) << "\n")) {
-    std::cerr << "cannot write " << options.report << "\n";
-    return 1;
-  }
-  std::printf("%s\n", passed ? "passed" : "FAILED");
-  return passed ? 0 : 1;
+  all.pop_back();
+  const std::vector<CheckCase> cases = chosen(all, a.driver, &problem);
+  return problem.empty() ? drive(cases, a.driver) : usage(problem);
 }
 
 }  // namespace
 }  // namespace internevo::check
 
-int main(int argc, char** argv) {
-  internevo::check::Options options;
-  if (!internevo::check::read(argc, argv, &options)) {
-    std::cerr << "usage: internevo-gpu-check [--sections operators,attention,training,ranks,benchmark,stack,peer,longest] [--report FILE] [--small]\n";
-    return 2;
-  }
-  return internevo::check::run(options);
-}
+int main(int argc, char** argv) { return internevo::check::main(argc, argv); }

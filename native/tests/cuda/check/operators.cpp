@@ -1,4 +1,5 @@
 #include <cmath>
+#include <optional>
 #include <random>
 
 #include "cuda/check/harness.h"
@@ -9,23 +10,32 @@ namespace {
 
 using Views = std::vector<View>;
 
-std::vector<double> normal(std::int64_t count, unsigned seed, double scale = 1) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<double> distribution(0, scale);
-  std::vector<double> values(static_cast<std::size_t>(count));
-  for (double& value : values) value = distribution(engine);
-  return values;
+Values normal(std::int64_t count, unsigned seed, double scale = 1) {
+  return [=] {
+    std::mt19937 engine(seed);
+    std::normal_distribution<double> distribution(0, scale);
+    std::vector<double> values(static_cast<std::size_t>(count));
+    for (double& value : values) value = distribution(engine);
+    return values;
+  };
 }
-std::vector<double> zeros(std::int64_t count) { return std::vector<double>(static_cast<std::size_t>(count)); }
-std::vector<double> tokens(std::int64_t count, std::int64_t vocabulary, unsigned seed) {
-  std::mt19937 engine(seed);
-  std::vector<double> values;
-  for (std::int64_t i = 0; i < count; ++i) values.push_back(static_cast<double>(static_cast<std::int64_t>(engine()) % vocabulary));
-  return values;
+Values constant(std::int64_t count, double value) {
+  return [=] { return std::vector<double>(static_cast<std::size_t>(count), value); };
+}
+Values zeros(std::int64_t count) { return constant(count, 0); }
+/// `first`: of the first row; the others are random.
+Values tokens(std::int64_t count, std::int64_t vocabulary, unsigned seed, std::optional<double> first = {}) {
+  return [=] {
+    std::mt19937 engine(seed);
+    std::vector<double> values;
+    for (std::int64_t i = 0; i < count; ++i) values.push_back(static_cast<double>(static_cast<std::int64_t>(engine()) % vocabulary));
+    if (first) values[0] = *first;
+    return values;
+  };
 }
 
-Tensor in(const char* name, std::vector<double> values, Kind kind = Kind::storage) { return {name, kind, std::move(values), false}; }
-Tensor out(const char* name, std::vector<double> values, Kind kind = Kind::storage) { return {name, kind, std::move(values), true}; }
+Tensor in(const char* name, Values values, Kind kind = Kind::storage) { return {name, kind, std::move(values), false}; }
+Tensor out(const char* name, Values values, Kind kind = Kind::storage) { return {name, kind, std::move(values), true}; }
 Tensor gradient(const char* name, std::int64_t count) { return out(name, normal(count, 77), Kind::float32); }  // it is added to
 
 std::string sized(const std::string& name, std::initializer_list<std::int64_t> sizes) {
@@ -79,12 +89,14 @@ Case rope(std::int64_t rows, std::int64_t heads, std::int64_t headSize) {
 }
 
 /// First positions of documents of `length` tokens; 0: one document.
-std::vector<double> documents(std::int64_t batch, std::int64_t sequence, std::int64_t length) {
-  std::vector<double> first;
-  for (std::int64_t row = 0; row < batch * sequence; ++row) {
-    first.push_back(length == 0 ? 0. : static_cast<double>(row % sequence / length * length));
-  }
-  return first;
+Values documents(std::int64_t batch, std::int64_t sequence, std::int64_t length) {
+  return [=] {
+    std::vector<double> first;
+    for (std::int64_t row = 0; row < batch * sequence; ++row) {
+      first.push_back(length == 0 ? 0. : static_cast<double>(row % sequence / length * length));
+    }
+    return first;
+  };
 }
 
 Case attention(std::int64_t batch, std::int64_t sequence, std::int64_t heads, std::int64_t kvHeads, std::int64_t headSize,
@@ -103,7 +115,8 @@ Case attention(std::int64_t batch, std::int64_t sequence, std::int64_t heads, st
             if (documentLength != 0) s.firstKeys = t[4];
             INTERNEVO_RETURN_IF_ERROR(b.attentionForward(s, t[0], t[1], t[2], t[5], t[6], w));
             return b.attentionBackward(s, t[0], t[1], t[2], t[5], t[6], t[3], t[7], t[8], t[9], w);
-          }};
+          },
+          headSize == 64 || headSize == 128};
 }
 
 /// Queries of the second half of a sequence against the first half of the keys, then, merged, against the second.
@@ -116,7 +129,7 @@ Case attentionPieces(std::int64_t sequence, std::int64_t heads, std::int64_t hea
   };
   return {sized("attention in two pieces, backward", {sequence, heads, headSize}),
           {in("q", normal(queries, 1)), in("k", normal(2 * queries, 2)), in("v", normal(2 * queries, 3)), in("gO", normal(queries, 4)),
-           out("o", zeros(queries), Kind::float32), out("logSumExp", std::vector<double>(static_cast<std::size_t>(heads * half), -INFINITY), Kind::float32),
+           out("o", zeros(queries), Kind::float32), out("logSumExp", constant(heads * half, -INFINITY), Kind::float32),
            out("o in storage", zeros(queries)), out("gQ", zeros(queries), Kind::float32), out("gK", zeros(2 * queries), Kind::float32),
            out("gV", zeros(2 * queries), Kind::float32)},
           [=](const Backend& b) { return b.attentionBlockWorkspaceBytes(piece(0)); },
@@ -133,7 +146,8 @@ Case attentionPieces(std::int64_t sequence, std::int64_t heads, std::int64_t hea
                                                                  t[7], t[8].offset(at), t[9].offset(at), w));
             }
             return Status::success();
-          }};
+          },
+          headSize == 64 || headSize == 128};
 }
 
 Case swiglu(std::int64_t rows, std::int64_t width) {
@@ -161,10 +175,8 @@ Case embedding(std::int64_t rows, std::int64_t width, std::int64_t vocabulary) {
 
 Case headLoss(std::int64_t rows, std::int64_t width, std::int64_t vocabulary, std::int64_t chunk) {
   const HeadLossShape s{rows, width, vocabulary, chunk};
-  std::vector<double> targets = tokens(rows, vocabulary, 1);
-  targets[0] = -1;
   return {sized("head and loss", {rows, width, vocabulary}),
-          {in("targets", targets, Kind::int32), in("x", normal(rows * width, 2)),
+          {in("targets", tokens(rows, vocabulary, 1, -1.), Kind::int32), in("x", normal(rows * width, 2)),
            in("w", normal(vocabulary * width, 3, 1 / std::sqrt(static_cast<double>(width)))), out("gX", zeros(rows * width)),
            gradient("gW", vocabulary * width)},
           [=](const Backend& b) { return b.headLossWorkspaceBytes(s); },
@@ -200,8 +212,11 @@ Case headSlices(std::int64_t rows, std::int64_t width, std::int64_t vocabulary) 
 }
 
 Case adamw(std::int64_t n, bool master) {
-  std::vector<double> second = normal(n, 4, 0.1);
-  for (double& value : second) value = value * value;
+  const Values second = [=] {
+    std::vector<double> values = normal(n, 4, 0.1)();
+    for (double& value : values) value = value * value;
+    return values;
+  };
   return {sized(master ? "adamw with master weights, norm, sums" : "adamw, norm, sums", {n}),
           {in("gradient", normal(n, 2), Kind::float32), in("addend", normal(n, 6)), out("weights", normal(n, 1), Kind::float32),
            out("parameters", zeros(n), master ? Kind::storage : Kind::float32), out("first", normal(n, 3, 0.1), Kind::float32),

@@ -1,121 +1,72 @@
 #include "cuda/check/peer.h"
 
-#include <sys/wait.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 
-#include "cuda/check/harness.h"
+#include "cuda/check/children.h"
+#include "cuda/check/installed.h"
 #include "cuda/check/runs.h"
 
 namespace internevo::check {
 
 namespace {
 
-constexpr double kSeconds = 150;      ///< for the section
-constexpr double kLeastSeconds = 60;  ///< that a setting of PyTorch's is begun with: it compiles
-constexpr double kGoal = 1.1;
+constexpr std::int64_t kLayers = 8, kSteps = 5;
+constexpr double kStartSeconds = 60;  ///< Python and PyTorch from a cold disk
 constexpr int kOutOfMemory = 3;
-constexpr std::int64_t kLayers = 8, kSteps = 4;
-
-/// Output and status of a command of the shell.
-int output(const std::string& command, std::string* text) {
-  std::FILE* const pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return 127;
-  char piece[4096];
-  for (std::size_t count = 0; (count = std::fread(piece, 1, sizeof piece, pipe)) > 0;) text->append(piece, count);
-  const int status = pclose(pipe);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
 
 std::string lastLine(std::string text) {
-  text.erase(text.find_last_not_of("\n") + 1);
+  text.erase(text.find_last_not_of(" \n") + 1);
   return text.substr(text.rfind('\n') + 1);
 }
 
-struct Row {
-  std::int64_t sequence, layers;
-  double ours = 0, theirs = 0;  ///< seconds a step; 0: none
-  std::string setting;          ///< of theirs
-  Json settings = Json::array();
-};
+std::int64_t lengthOf(const CaseRun& run, std::int64_t sequence) { return run.small() ? sequence / 256 : sequence; }
+std::int64_t layersOf(CaseRun& run) { return std::min(kLayers, run.runs().wholeLayers()); }
 
-class Comparison {
- public:
-  Comparison(const Peer& peer, TrainerRuns& runs, const Budget& budget) : peer_(peer), runs_(runs), budget_(budget) {}
+std::vector<std::string> modelArguments(CaseRun& run, std::int64_t layers) {
+  const trainer::ModelConfig& m = run.runs().model();
+  return {"--hidden", std::to_string(m.hiddenSize), "--layers", std::to_string(layers), "--heads", std::to_string(m.heads), "--ffn", std::to_string(m.ffnHiddenSize),
+          "--vocabulary", std::to_string(m.vocabularySize), "--batch", "1", "--precision", "bf16", "--optimizer", "fused"};
+}
 
-  /// Both on one model, with fewer layers where PyTorch's memory asks for that. False with *why where there is nothing to compare.
-  bool length(Row* row, std::string* why) {
-    for (; row->layers > 0; row->layers /= 2) {
-      const TrainerRun own = runs_.run(runs_.config(row->layers, row->sequence, false), kSteps, budget_.left());
-      if (!own.stepSeconds()) return *why = own.cutOff() ? "the section's time is over" : own.message, false;
-      row->ours = *own.stepSeconds();
-      const Outcome outcome = theirs(own.named("started")->at("parameters"), row, why);
-      if (outcome != Outcome::tooLarge) return outcome == Outcome::measured;
-    }
-    return *why = "PyTorch has no room for one layer", false;
+Peer peerOf(const CaseRun& run) {
+  Peer peer(run.small(), "torch_llama.py");
+  if (!peer.absent().empty()) throw CannotRun(Outcome::absent, peer.absent());
+  return peer;
+}
+
+PeerAnswer ask(CaseRun& run, const Peer& peer, std::vector<std::string> arguments, std::initializer_list<std::string> more) {
+  arguments.insert(arguments.end(), more);
+  return peer.run(arguments, run.leftSeconds() - 3);
+}
+
+/// Largest first + k · unit that the plan has room for; below first: not even that.
+std::int64_t longestPlanned(const TrainerRuns& runs, std::int64_t layers, std::int64_t first, std::int64_t unit) {
+  const auto fits = [&](std::int64_t k) { return runs.fits(runs.config(layers, first + k * unit, true)); };
+  if (!fits(0)) return first - unit;
+  std::int64_t good = 0, bad = 1;
+  while (fits(bad)) good = bad, bad *= 2;
+  while (bad - good > 1) {
+    const std::int64_t middle = good + (bad - good) / 2;
+    (fits(middle) ? good : bad) = middle;
   }
+  return first + good * unit;
+}
 
- private:
-  enum class Outcome { measured, none, tooLarge };
+/// Refused before anything was computed, by its plan.
+bool refusedByPlan(const TrainerRun& run) { return run.status == kOutOfMemory && run.named("started") == nullptr && run.named("error") != nullptr; }
 
-  Outcome theirs(std::int64_t parameters, Row* row, std::string* why) {
-    const trainer::ModelConfig& m = runs_.model();
-    bool tooLarge = false;
-    // The attention that was the better at the length before comes first, and alone when time is short.
-    std::stable_sort(attentions_.begin(), attentions_.end(), [&](const std::string& a, const std::string&) { return a == best_; });
-    for (const std::string& attention : attentions_) {
-      if (!runs_.small() && budget_.left() < kLeastSeconds) {
-        if (row->theirs == 0) *why = "the section's time is over";
-        row->settings.push_back({{"attention", attention}, {"leftOut", "the section's time is over"}});
-        continue;
-      }
-      const std::vector<std::string> arguments{
-          "--hidden", std::to_string(m.hiddenSize), "--layers", std::to_string(row->layers), "--heads", std::to_string(m.heads), "--ffn",
-          std::to_string(m.ffnHiddenSize), "--vocabulary", std::to_string(m.vocabularySize), "--sequence", std::to_string(row->sequence),
-          "--batch", "1", "--warmup", "1", "--steps", std::to_string(kSteps - 1), "--precision", "bf16", "--attention", attention,
-          "--optimizer", "fused", "--compile", runs_.small() ? "none" : "default"};
-      const PeerAnswer answer = peer_.run(arguments, budget_.left());
-      tooLarge = tooLarge || answer.status == kOutOfMemory;
-      if (answer.status != 0 || !answer.result.is_object()) {
-        row->settings.push_back({{"attention", attention}, {"status", answer.status}, {"message", answer.message}});
-        if (row->theirs == 0) *why = "PyTorch, " + attention + ": " + (answer.status == 124 ? "the section's time is over" : answer.message);
-        continue;
-      }
-      if (answer.result.at("parameters") != parameters) {
-        *why = "PyTorch's model has " + answer.result.at("parameters").dump() + " parameters, the trainer's " + std::to_string(parameters);
-        mismatch_ = true;
-        return Outcome::none;
-      }
-      const double seconds = answer.result.at("medianStepSeconds");
-      row->settings.push_back({{"attention", attention}, {"medianStepSeconds", seconds}, {"peakMemoryBytes", answer.result.at("devicePeakBytes")}});
-      if (row->theirs == 0 || seconds < row->theirs) row->theirs = seconds, row->setting = attention, best_ = attention;
-    }
-    if (row->theirs > 0) return Outcome::measured;
-    return tooLarge ? Outcome::tooLarge : Outcome::none;
-  }
-
-  const Peer& peer_;
-  TrainerRuns& runs_;
-  const Budget& budget_;
-  std::vector<std::string> attentions_ = runs_.small() ? std::vector<std::string>{"fused"} : std::vector<std::string>{"cudnn", "flash"};
-  std::string best_;
-
- public:
-  bool mismatch_ = false;  ///< the two models were not the same
-};
+constexpr std::int64_t kLayersAt = 8192;  ///< the model of the longest sequence has as many layers as fit at this length
 
 }  // namespace
 
-Peer::Peer(bool small) {
+Peer::Peer(bool small, const std::string& script) : script_(installed(INTERNEVO_PEER_SCRIPTS) + "/" + script) {
   const char* const given = std::getenv("INTERNEVO_PYTHON");
-  python_ = given == nullptr ? "python3" : given;
-  std::string text;
-  const int status = output("'" + python_ + "' -c 'import torch; print(torch.__version__, torch.cuda.is_available())' 2>&1", &text);
-  const std::string said = lastLine(text);
-  if (status != 0) {
-    absent_ = python_ + " has no PyTorch (" + said + ")";
+  python_ = given == nullptr || *given == '\0' ? "python3" : given;
+  const Ended ended = check::run({python_, "-c", "import torch; print(torch.__version__, torch.cuda.is_available())"}, kStartSeconds);
+  const std::string said = lastLine(ended.output);
+  if (ended.status != 0) {
+    absent_ = python_ + " has no PyTorch (" + (ended.status == kTimedOut ? "no answer in time" : ended.lastError()) + ")";
     return;
   }
   version_ = said.substr(0, said.find(' '));
@@ -125,53 +76,84 @@ Peer::Peer(bool small) {
 }
 
 PeerAnswer Peer::run(const std::vector<std::string>& arguments, double limitSeconds) const {
-  const trainer::testing::TemporaryDirectory directory;
-  const std::string errors = directory.file("stderr");
-  std::string command = "timeout --kill-after=5 " + std::to_string(std::max(1, static_cast<int>(limitSeconds))) + " '" + python_ + "' '" INTERNEVO_PEER_SCRIPT "' --device " + device_;
-  for (const std::string& each : arguments) command += " " + each;
+  std::vector<std::string> command{python_, script_, "--device", device_};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  const Ended ended = check::run(command, limitSeconds);
   PeerAnswer answer;
-  std::string text;
-  answer.status = output(command + " 2>'" + errors + "'", &text);
-  answer.result = Json::parse(lastLine(text), nullptr, false);
-  answer.message = lastLineOf(errors);
+  answer.status = ended.status;
+  answer.result = Json::parse(lastLine(ended.output), nullptr, false);
+  answer.message = ended.status == kTimedOut ? "the case's time was over" : ended.lastError();
   return answer;
 }
 
-bool checkPeer(TrainerRuns& runs, Json* report) {
-  const Budget budget(kSeconds);
-  Json& section = (*report)["peer"];
-  const Peer peer(runs.small());
-  if (!peer.absent().empty()) {
-    std::printf("     absent: %s\n", peer.absent().c_str());
-    section["absent"] = peer.absent();
-    return true;
+Outcome timeOurs(CaseRun& run, std::int64_t asked) {
+  const std::int64_t sequence = lengthOf(run, asked), layers = layersOf(run);
+  const TrainerRun ran = run.runs().run(run.runs().config(layers, sequence, false), kSteps, run.leftSeconds() - 3);
+  const std::optional<double> seconds = ran.stepSeconds();
+  run.result = {{"sequenceLengthTokens", sequence}, {"layers", layers}, {"medianStepSeconds", seconds ? Json(*seconds) : Json()}};
+  if (const Json* const started = ran.named("started")) run.result["parameters"] = started->at("parameters"), run.result["plannedPeakBytes"] = started->at("plannedPeakBytes");
+  if (ran.status == 0 && seconds) return Outcome::passed;
+  run.message = ran.cutOff() ? "the case's time was over" : ran.message;
+  return Outcome::failed;
+}
+
+Outcome timeTorch(CaseRun& run, std::int64_t asked, const std::string& attention) {
+  const Peer peer = peerOf(run);
+  const std::int64_t sequence = lengthOf(run, asked), layers = layersOf(run);
+  const PeerAnswer answer = ask(run, peer, modelArguments(run, layers), {"--sequence", std::to_string(sequence), "--warmup", "2", "--steps", std::to_string(kSteps),
+                                "--attention", run.small() ? "fused" : attention, "--compile", run.small() ? "none" : "default",
+                                "--seconds", std::to_string(std::max(1, static_cast<int>(run.leftSeconds()) - 10))});
+  run.result = {{"sequenceLengthTokens", sequence}, {"layers", layers}, {"attention", attention}, {"torch", peer.version()}};
+  if (answer.status == kOutOfMemory) return run.message = "the GPU's memory did not do: " + answer.message, run.result["outOfMemory"] = true, Outcome::passed;
+  if (answer.status != 0 || !answer.result.is_object()) return run.message = "PyTorch: " + answer.message, Outcome::failed;
+  for (const auto& [name, value] : answer.result.items()) run.result[name] = value;
+  return Outcome::passed;
+}
+
+Outcome findLongest(CaseRun& run) {
+  TrainerRuns& runs = run.runs();
+  const std::int64_t first = run.small() ? 64 : 1024, unit = run.small() ? 4096 : 1024;
+  const auto planned = [&](std::int64_t sequence) { return TrainerRuns::plannedBytes(runs.config(runs.wholeLayers(), sequence, true)); };
+  // A model of a device has no memory of its own: it gets a limit between two lengths.
+  if (run.small()) runs.setLimit(runs.runtimeBytes() + (planned(first) + planned(first + unit)) / 2);
+  const std::int64_t layers = runs.fitted(run.small() ? first : kLayersAt, 1).layers;
+  if (layers == 0) throw CannotRun(Outcome::absent, "no layer fits into the GPU's memory");
+  std::int64_t sequence = longestPlanned(runs, layers, first, unit);
+  run.result = {{"layers", layers}, {"layersOfTheModel", runs.wholeLayers()}, {"plannedLengthTokens", sequence}};
+  run.noteNow();
+  constexpr int kMostAttempts = 4;  // a run may take a little more or less beside its arena than the one that was asked
+  TrainerRun ran, beyond;
+  for (int attempt = 0;; ++attempt) {
+    ran = runs.run(runs.config(layers, sequence, true), 1, run.leftSeconds() - 3);
+    if (!refusedByPlan(ran) || attempt == kMostAttempts || sequence <= first) break;
+    beyond = ran, sequence -= unit;
   }
-  section["peer"] = "PyTorch " + peer.version();
-  std::string message;
-  if (!runs.start(&message)) return std::printf("FAIL peer: %s\n", message.c_str()), false;
-  Comparison comparison(peer, runs, budget);
-  bool any = false;
-  const std::vector<std::int64_t> lengths = runs.small() ? std::vector<std::int64_t>{32} : std::vector<std::int64_t>{16384, 65536, 8192, 32768};
-  for (const std::int64_t sequence : lengths) {
-    Row row{sequence, std::min(runs.mostLayers(sequence, false), kLayers), 0, 0, "", Json::array()};
-    std::string why = "no layer fits into the GPU's memory";
-    const bool inTime = runs.small() || budget.left() >= kLeastSeconds;
-    if (!inTime) why = "the section's " + std::to_string(static_cast<int>(kSeconds)) + " s are over";
-    if (!inTime || row.layers == 0 || !comparison.length(&row, &why)) {
-      std::printf("     peer, %ld tokens: left out: %s\n", static_cast<long>(sequence), why.c_str());
-      section["leftOut"].push_back({{"sequenceLengthTokens", sequence}, {"why", why}, {"settings", row.settings}});
-      continue;
-    }
-    any = true;
-    const double ratio = row.theirs / row.ours;
-    std::printf("ok   peer, %6ld tokens, %2ld layers: %8.1f ms a step, PyTorch %s (%s%s) %8.1f ms: %.2f times as fast\n", static_cast<long>(sequence),
-                static_cast<long>(row.layers), 1e3 * row.ours, peer.version().c_str(), row.setting.c_str(), runs.small() ? "" : ", compiled", 1e3 * row.theirs, ratio);
-    section["lengths"].push_back({{"sequenceLengthTokens", sequence}, {"layers", row.layers}, {"medianStepSeconds", row.ours}, {"peerMedianStepSeconds", row.theirs},
-                                  {"peerSetting", row.setting}, {"ratio", ratio}, {"settings", row.settings}});
-    noteGoal("peer, " + std::to_string(sequence) + " tokens: times as fast as PyTorch", ratio, kGoal, "times", report);
+  if (ran.status != 0) {
+    run.message = std::to_string(sequence) + " tokens fit by the plan, and " + (ran.cutOff() ? "the case's time was over before their step" : "the program ended with status " + std::to_string(ran.status) + ": " + ran.message);
+    return Outcome::failed;
   }
-  if (!any || comparison.mismatch_) std::printf("FAIL peer: %s\n", comparison.mismatch_ ? "the two models differ" : "nothing could be compared");
-  return any && !comparison.mismatch_;
+  const auto runBeyond = [&] { return runs.run(runs.config(layers, sequence + unit, true), 1, run.leftSeconds() - 2); };
+  if (beyond.events.empty()) beyond = runBeyond();
+  for (int attempt = 0; beyond.status == 0 && attempt < kMostAttempts; ++attempt) ran = beyond, sequence += unit, beyond = runBeyond();
+  run.result["sequenceLengthTokens"] = sequence, run.result["refusedLengthTokens"] = sequence + unit, run.result["limitBytes"] = runs.limitBytes();
+  run.result["stepSeconds"] = ran.named("step")->at("stepTimeSeconds"), run.result["plannedPeakBytes"] = ran.named("started")->at("plannedPeakBytes");
+  run.result["refusal"] = beyond.message;
+  if (refusedByPlan(beyond)) return Outcome::passed;
+  run.message = std::to_string(sequence + unit) + " tokens do not fit by the plan, and the program ended with status " + std::to_string(beyond.status) + ": " + beyond.message;
+  return Outcome::failed;
+}
+
+Outcome findTorchsLongest(CaseRun& run) {
+  const Peer peer = peerOf(run);
+  const std::int64_t unit = run.small() ? 16 : 1024;
+  const std::int64_t layers = run.runs().fitted(lengthOf(run, kLayersAt), 1).layers;
+  const std::int64_t ours = run.small() ? 64 : longestPlanned(run.runs(), layers, unit, unit);
+  const PeerAnswer answer = ask(run, peer, modelArguments(run, layers), {"--attention", "fused", "--checkpointing", "--longest", std::to_string(ours), "--unit", std::to_string(unit),
+                                "--seconds", std::to_string(std::max(1, static_cast<int>(run.leftSeconds()) - 15))});
+  run.result = {{"layers", layers}, {"torch", peer.version()}};
+  if (answer.status != 0 || !answer.result.is_object()) return run.message = "PyTorch: " + answer.message, Outcome::failed;
+  for (const auto& [name, value] : answer.result.items()) run.result[name] = value;
+  return Outcome::passed;
 }
 
 }  // namespace internevo::check

@@ -1,14 +1,12 @@
 #include "cuda/check/runs.h"
 
-#include <sys/wait.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <fstream>
 #include <thread>
 
-#include "../../trainer/process.h"
+#include "cuda/check/children.h"
+#include "cuda/check/installed.h"
 #include "internevo/device_library.h"
 #include "trainer/memory_plan.h"
 
@@ -31,15 +29,6 @@ trainer::ModelConfig modelOf(bool small) {
 
 }  // namespace
 
-std::string lastLineOf(const std::string& path) {
-  std::ifstream file(path);
-  std::string last;
-  for (std::string line; std::getline(file, line);) {
-    if (!line.empty()) last = line;
-  }
-  return last;
-}
-
 const Json* TrainerRun::named(const char* name) const {
   const auto found = std::find_if(events.begin(), events.end(), [&](const Json& event) { return event.value("event", "") == name; });
   return found == events.end() ? nullptr : &*found;
@@ -59,7 +48,8 @@ std::optional<double> TrainerRun::stepSeconds() const {
   return seconds[seconds.size() / 2];
 }
 
-TrainerRuns::TrainerRuns(Backend& device, bool small) : device_(device), small_(small), model_(modelOf(small)) {
+TrainerRuns::TrainerRuns(Backend& device, bool small, std::string work)
+    : device_(device), small_(small), work_(std::move(work)), model_(modelOf(small)) {
   const std::int64_t total = device.memory().occupancy().totalBytes;  // 0: a model of a device, whose memory is the process's
   limitBytes_ = total > 0 ? total - kReserveBytes : kMemoryOfModelBytes;
 }
@@ -85,19 +75,42 @@ std::int64_t TrainerRuns::plannedBytes(const trainer::Config& config) {
   return planStages(config, cudaBackendSizes()).largest().arenaBytes();
 }
 
-std::int64_t TrainerRuns::mostLayers(std::int64_t sequence, bool recompute) const {
-  std::int64_t layers = wholeLayers();
-  while (layers > 0 && !fits(config(layers, sequence, recompute), small_ ? 0 : kSpareBytes)) --layers;
-  return layers;
+void TrainerRuns::recompute(trainer::Config* config, std::int64_t layers) {
+  config->plan.recompute = layers == config->model.layers;
+  config->plan.recomputeLayers = config->plan.recompute ? 0 : layers;
+}
+
+TrainerRuns::Fitted TrainerRuns::fitted(std::int64_t sequence, std::int64_t microBatches, std::int64_t most) const {
+  const std::int64_t spare = small_ ? 0 : kSpareBytes;
+  const auto fitsWith = [&](std::int64_t layers, std::int64_t recomputed) {
+    trainer::Config c = config(layers, sequence, false);
+    c.plan.microBatches = microBatches;
+    recompute(&c, recomputed);
+    return fits(c, spare);
+  };
+  Fitted result;
+  result.layers = most == 0 ? wholeLayers() : std::min(most, wholeLayers());
+  while (result.layers > 0 && !fitsWith(result.layers, result.layers)) --result.layers;
+  std::int64_t bad = -1;
+  result.recomputed = result.layers;
+  while (result.recomputed - bad > 1) {
+    const std::int64_t middle = bad + (result.recomputed - bad) / 2;
+    (fitsWith(result.layers, middle) ? result.recomputed : bad) = middle;
+  }
+  return result;
 }
 
 bool TrainerRuns::start(std::string* message) {
   if (runtimeBytes_ > 0) return true;
   takenBefore_ = takenBytes();
-  const TrainerRun run = this->run(config(1, small_ ? 32 : 1024, false), 1, 120);
+  // It is the same for every case of a device: the first to ask leaves it for the others.
+  const std::string kept = work_ + "/runtime-bytes";
+  if (std::ifstream(kept) >> runtimeBytes_ && runtimeBytes_ > 0) return true;
+  const TrainerRun run = this->run(config(1, small_ ? 32 : 1024, false), 1, 60);
   const Json* const started = run.named("started");
   if (run.status != 0 || started == nullptr) return *message = "the trainer's program ended with status " + std::to_string(run.status) + ": " + run.message, false;
   runtimeBytes_ = started->at("memory").at("runtime");
+  std::ofstream(kept) << runtimeBytes_ << "\n";
   return true;
 }
 
@@ -105,27 +118,20 @@ TrainerRun TrainerRuns::run(trainer::Config config, std::int64_t steps, double l
   config.steps = steps;
   config.data.path = directory_.file("tokens");
   const auto vocabulary = static_cast<std::uint32_t>(config.model.vocabularySize);
-  trainer::testing::writeTokenFile(config.data.path, trainer::testing::sampleTokens(steps * config.sequenceLengthTokens + 1, vocabulary), vocabulary);
-  const std::string document = directory_.file("config.json"), errors = directory_.file("stderr");
+  const std::int64_t tokens = steps * config.plan.globalBatchSequences() * config.sequenceLengthTokens + 1;
+  trainer::testing::writeTokenFile(config.data.path, trainer::testing::sampleTokens(tokens, vocabulary), vocabulary);
+  const std::string document = directory_.file("config.json");
   trainer::testing::writeFile(document, trainer::testing::documentOf(config));
-  trainer::testing::writeFile(errors, "");
-  std::string command = "timeout --kill-after=5 " + std::to_string(std::max(1, static_cast<int>(limitSeconds)));
-  for (const std::string& each : trainer::testing::mpirunArguments(1)) command += " '" + each + "'";
+  std::vector<std::string> arguments = trainer::testing::mpirunArguments(1);
   // One rank, all cores: initial weights are made by all of them.
-  command += " --bind-to none '" INTERNEVO_TRAINER "' --config '" + document + "' 2>'" + errors + "'";
+  for (const std::string& each : {std::string("--bind-to"), std::string("none"), installed(INTERNEVO_TRAINER), std::string("--config"), document}) arguments.push_back(each);
   TrainerRun result;
-  std::FILE* const output = popen(command.c_str(), "r");
-  if (output == nullptr) return result.status = 127, result.message = "no process can be started", result;
-  char* line = nullptr;
-  std::size_t room = 0;
-  while (getline(&line, &room, output) >= 0) {
+  const Ended ended = check::run(arguments, limitSeconds, [&](const std::string& line) {
     if (Json event = Json::parse(line, nullptr, false); event.is_object()) result.events.push_back(std::move(event));
-  }
-  std::free(line);
-  const int status = pclose(output);
-  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  });
+  result.status = ended.status;
   const Json* const error = result.named("error");
-  result.message = error != nullptr ? error->value("message", "") : lastLineOf(errors);
+  result.message = error != nullptr ? error->value("message", "") : ended.lastError();
   return result;
 }
 

@@ -1,0 +1,1 @@
+#include "cuda/kernel_cases.cpp"  // nvcc's compilation of the one source

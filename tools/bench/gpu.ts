@@ -1,0 +1,24 @@
+// What gpu-check measured on a GPU, as a page: reads its files of results, needs no GPU; Markdown on stdout, or the page itself.
+// usage: npm run --silent bench -- gpu RESULTS.jsonl [MORE.jsonl ...] [--write docs/benchmarks]
+// Results of the model of a GPU make a page too, but are never written to docs.
+import { readFile, writeFile } from "node:fs/promises";
+import { basename, join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { gpuPageBody, readGpuResults } from "./src/gpu-page.ts";
+import { repository } from "./src/measure.ts";
+import { writePage } from "./src/report.ts";
+
+const { values, positionals } = parseArgs({ options: { write: { type: "string" } }, allowPositionals: true });
+if (positionals.length === 0) throw new Error("give the files that gpu-check wrote with --out");
+const files = await Promise.all(positionals.map(async (name) => ({ name, text: await readFile(name, "utf8") })));
+const results = readGpuResults(files);
+const body = gpuPageBody(results);
+if (values.write === undefined) {
+  process.stdout.write(`${body}\n`);
+} else {
+  const directory = resolve(values.write);
+  if (results.runs.some(({ small }) => small) && directory.startsWith(join(repository, "docs"))) throw new Error("--write docs: these results are those of the model of a GPU; give results of a GPU, or another folder");
+  await writePage({ directory, name: "gpu", title: "On a GPU", body, images: {} });
+  await writeFile(join(directory, "gpu.jsonl"), files.map(({ text }) => text.trimEnd()).join("\n") + "\n");
+  console.error(`${join(values.write, "gpu.md")} from ${positionals.map((name) => basename(name)).join(", ")}`);
+}
