@@ -1,4 +1,5 @@
-import { ProblemError, worldSize, type JobFile, type Plan } from "@internevo/domain";
+import { planOfJob, type PlanOfJob } from "@internevo/cost-model";
+import { ProblemError, type JobFile } from "@internevo/domain";
 import { expressDeepSpeed, writeDeepSpeed } from "./deepspeed.ts";
 import { importDeepSpeed } from "./deepspeed-import.ts";
 import { FRAMEWORK_VERSIONS, inexpressibleFields, normalPlan, type ExportedConfiguration, type ExportedJob, type Expression, type Framework, type FrameworkFile, type ImportedConfiguration, type Launch } from "./framework.ts";
@@ -10,8 +11,8 @@ import { expressTorchtitan, writeTorchtitan } from "./torchtitan.ts";
 import { importTorchtitan } from "./torchtitan-import.ts";
 
 interface Dialect {
-  readonly express: (plan: Plan, job: ExportedJob) => Expression;
-  readonly write: (job: ExportedJob, plan: Plan) => FrameworkFile[];
+  readonly express: (plan: PlanOfJob, job: ExportedJob) => Expression;
+  readonly write: (job: ExportedJob, plan: PlanOfJob) => FrameworkFile[];
   readonly read: (files: readonly FrameworkFile[], asked: Launch | null) => ImportedConfiguration;
 }
 
@@ -25,17 +26,14 @@ const DIALECTS: Readonly<Record<Framework, Dialect>> = {
 /**
  * A plan as working configuration of another framework: the plan itself, or the nearest that it can say, with every field named
  * that it cannot.
- * @throws ProblemError `plan-invalid` when nothing near can be said, or the plan is for another number of ranks.
+ * @throws ProblemError `plan-invalid` when nothing near can be said.
  */
-export function exportConfiguration(framework: Framework, job: ExportedJob, plan: Plan): ExportedConfiguration {
-  const ranks = job.cluster.nodes * job.cluster.gpusPerNode;
-  if (worldSize(plan) !== ranks) {
-    throw new ProblemError("plan-invalid", "the plan is for another cluster", [{ field: "plan", value: worldSize(plan), message: `is for ${worldSize(plan)} ranks, the job's cluster has ${ranks}`, remedy: "give a plan of this job" }]);
-  }
+export function exportConfiguration(framework: Framework, job: ExportedJob, plan: PlanOfJob): ExportedConfiguration {
   const { express, write } = DIALECTS[framework];
   const asked = normalPlan(plan, job.model);
-  const expression = express(asked, job);
-  const expressed = normalPlan(expression.plan, job.model);
+  const expression = express(planOfJob(asked, job), job);
+  // What is written must be a plan of the job too: its batch and its ranks are what the files start.
+  const expressed = planOfJob(normalPlan(expression.plan, job.model), job);
   return { framework, version: FRAMEWORK_VERSIONS[framework], files: write(job, expressed), plan: expressed, inexpressible: inexpressibleFields(asked, { ...expression, plan: expressed }) };
 }
 

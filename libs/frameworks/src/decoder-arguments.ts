@@ -1,6 +1,6 @@
 import { MODEL_DEFAULTS, type Model, type Optimizer } from "@internevo/domain";
 import type { Argument, Options } from "./command-line.ts";
-import type { ExportedJob, TakenAs } from "./framework.ts";
+import type { ExportedJob, Inexpressible, TakenAs } from "./framework.ts";
 
 /** How the two programs that descend from one another name what a decoder is made of. */
 export interface DecoderDialect {
@@ -40,6 +40,13 @@ export function decoderArguments({ model, sequenceLengthTokens }: ExportedJob, d
   ];
 }
 
+/** Both programs end at once with a seed that is not positive. */
+const SMALLEST_SEED = 1;
+
+/** What both programs have no option for. */
+export const inexpressibleTraining = ({ seed }: ExportedJob): Inexpressible[] =>
+  seed >= SMALLEST_SEED ? [] : [{ field: "seed", value: seed, nearest: SMALLEST_SEED, reason: "the program ends at its start with a seed that is not positive" }];
+
 export function trainingArguments({ optimizer: o, steps, seed }: ExportedJob): Argument[] {
   return [
     ["--train-iters", steps],
@@ -53,7 +60,7 @@ export function trainingArguments({ optimizer: o, steps, seed }: ExportedJob): A
     ["--adam-beta2", o.beta2],
     ["--adam-eps", o.epsilon],
     ["--clip-grad", o.clipGlobalNorm],
-    ["--seed", seed],
+    ["--seed", Math.max(seed, SMALLEST_SEED)],
   ];
 }
 

@@ -1,4 +1,5 @@
 import type { Plan, Precision } from "@internevo/domain";
+import { visit } from "jsonc-parser";
 import { optionNames, readOptions, type OptionTable, type Options } from "./command-line.ts";
 import { DECODER_IGNORED, DECODER_OPTIONS, DECODER_REFUSED, readDecoder, readTraining } from "./decoder-arguments.ts";
 import { DEEPSPEED_DIALECT, type ZeroSharding } from "./deepspeed.ts";
@@ -76,10 +77,29 @@ function readJson(options: Options, files: readonly FrameworkFile[]): Fields {
   const file = files.slice(1).find(({ name }) => name === named || name.split("/").at(-1) === base);
   if (file === undefined) return faults.fail("--deepspeed_config", named, "is a file that is not there", "put it beside the script");
   try {
-    return new Fields(JSON.parse(file.text), faults);
+    const value: unknown = JSON.parse(file.text);
+    // DeepSpeed refuses a field that is given twice; JSON's own parser takes the last.
+    const twice = repeatedField(file.text);
+    if (twice !== undefined) faults.add(twice, file.name, "is given twice", "give it once");
+    return new Fields(value, faults);
   } catch (error) {
     return faults.fail(file.name, named, `is not JSON: ${(error as Error).message}`, "mend the file");
   }
+}
+
+/** A field that one object of a JSON text has twice. */
+function repeatedField(text: string): string | undefined {
+  const names: Set<string>[] = [];
+  let found: string | undefined;
+  visit(text, {
+    onObjectBegin: () => void names.push(new Set()),
+    onObjectEnd: () => void names.pop(),
+    onObjectProperty: (name) => {
+      if (names.at(-1)?.has(name) === true) found ??= name;
+      names.at(-1)?.add(name);
+    },
+  });
+  return found;
 }
 
 function precisionOf(json: Fields, options: Options, takenAs: TakenAs[]): Precision {

@@ -1,6 +1,7 @@
+import type { PlanOfJob } from "@internevo/cost-model";
 import { contextOf, replicaRanks, ProblemError, type Plan } from "@internevo/domain";
 import { commandText, type Argument } from "./command-line.ts";
-import { decoderArguments, trainingArguments, type DecoderDialect } from "./decoder-arguments.ts";
+import { decoderArguments, inexpressibleTraining, trainingArguments, type DecoderDialect } from "./decoder-arguments.ts";
 import type { ExportedJob, Expression, FrameworkFile, Inexpressible } from "./framework.ts";
 import { headSplitFault } from "./heads.ts";
 
@@ -43,9 +44,9 @@ function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>, half
 }
 
 /** What the plan becomes in DeepSpeed with Megatron-DeepSpeed. @throws ProblemError `plan-invalid` when nothing near can be said. */
-export function expressDeepSpeed(plan: Plan, job: ExportedJob): Expression {
+export function expressDeepSpeed(plan: PlanOfJob, job: ExportedJob): Expression {
   const reasons: Partial<Record<keyof Plan, string>> = {};
-  const beyond: Inexpressible[] = [];
+  const beyond: Inexpressible[] = inexpressibleTraining(job);
   if (contextOf(plan) > 1) {
     const split = headSplitFault(job.model, plan.sequenceParallel);
     if (split !== null) {
@@ -97,7 +98,7 @@ export function zeroConfiguration(job: ExportedJob, plan: Plan): Record<string, 
 }
 
 /** The script that starts Megatron-DeepSpeed's pretrain_gpt.py, and DeepSpeed's JSON. */
-export function writeDeepSpeed(job: ExportedJob, plan: Plan): FrameworkFile[] {
+export function writeDeepSpeed(job: ExportedJob, plan: PlanOfJob): FrameworkFile[] {
   const { nodes, gpusPerNode } = job.cluster;
   const { tensorParallel: tp, sequenceParallel: sp, pipelineParallel: pp } = plan;
   const json = zeroConfiguration(job, plan);

@@ -1,7 +1,8 @@
 import { nearestName, type Faults } from "./problems.ts";
+import { NeedsRun } from "./python.ts";
 
 type Record_ = Readonly<Record<string, unknown>>;
-const isRecord = (value: unknown): value is Record_ => typeof value === "object" && value !== null && !Array.isArray(value);
+const isRecord = (value: unknown): value is Record_ => typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof NeedsRun);
 
 /** Fields of one section of a configuration, read by name; what is not read can be told apart from what is not known. */
 export class Fields {
@@ -12,7 +13,8 @@ export class Fields {
   constructor(record: unknown, faults: Faults, path = "") {
     this.#path = path;
     this.faults = faults;
-    if (record !== undefined && !isRecord(record)) faults.add(path, record, "is not a section", "give its fields");
+    if (record instanceof NeedsRun) faults.add(path, record.expression, record.fault.message, record.fault.remedy);
+    else if (record !== undefined && !isRecord(record)) faults.add(path, record, "is not a section", "give its fields");
     // Of what a file says, and nothing that every object has.
     this.#record = isRecord(record) ? Object.assign(Object.create(null) as Record<string, unknown>, record) : {};
   }
@@ -25,8 +27,12 @@ export class Fields {
     return this.#record[name] !== undefined && this.#record[name] !== null;
   }
 
+  /** What is not known without running the configuration is a fault. */
   value(name: string): unknown {
-    return this.#record[name];
+    const value = this.#record[name];
+    if (!(value instanceof NeedsRun)) return value;
+    this.faults.add(this.path(name), value.expression, value.fault.message, value.fault.remedy);
+    return undefined;
   }
 
   section(name: string): Fields {
@@ -39,7 +45,8 @@ export class Fields {
 
   number(name: string, least = -Infinity): number | undefined {
     if (!this.has(name)) return undefined;
-    const value = this.#record[name];
+    const value = this.value(name);
+    if (value === undefined) return undefined;
     if (typeof value === "number" && Number.isFinite(value) && value >= least) return value;
     this.faults.add(this.path(name), value, "is not a number that is possible here", `give a number${least > -Infinity ? ` from ${least}` : ""}`);
     return undefined;
@@ -59,7 +66,8 @@ export class Fields {
 
   boolean(name: string): boolean | undefined {
     if (!this.has(name)) return undefined;
-    const value = this.#record[name];
+    const value = this.value(name);
+    if (value === undefined) return undefined;
     if (typeof value === "boolean") return value;
     this.faults.add(this.path(name), value, "is neither true nor false", "give one of them");
     return undefined;
@@ -67,7 +75,8 @@ export class Fields {
 
   text(name: string): string | undefined {
     if (!this.has(name)) return undefined;
-    const value = this.#record[name];
+    const value = this.value(name);
+    if (value === undefined) return undefined;
     if (typeof value === "string") return value;
     this.faults.add(this.path(name), value, "is not a text", "give a text");
     return undefined;

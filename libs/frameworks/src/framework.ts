@@ -1,3 +1,4 @@
+import type { PlanOfJob } from "@internevo/cost-model";
 import { contextOf, type Model, type Optimizer, type Plan, type Precision, type JobSpec } from "@internevo/domain";
 
 /** Projects whose configurations are written and read. */
@@ -33,7 +34,7 @@ export interface ExportedConfiguration {
   /** The first is the one that is imported again; it names the others. */
   readonly files: readonly FrameworkFile[];
   /** What the files say: the plan that was asked for, where nothing of it is inexpressible. */
-  readonly plan: Plan;
+  readonly plan: PlanOfJob;
   readonly inexpressible: readonly Inexpressible[];
 }
 

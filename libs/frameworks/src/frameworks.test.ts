@@ -2,11 +2,11 @@ import { readFileSync, writeFileSync } from "node:fs";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { parsePlanLabel, planLabel, ProblemError, replicaRanks, resolveJob, type JobSpec, type Plan } from "@internevo/domain";
-import { CostModel, planFault, shippedProfile } from "@internevo/cost-model";
+import { CostModel, planFault, planOfJob, shippedProfile } from "@internevo/cost-model";
 import { predictWritten, exportConfiguration, FRAMEWORKS, importConfiguration, importedJob, type Framework, type FrameworkFile } from "./index.ts";
 
 const jobOf = (written: Record<string, unknown> = {}): JobSpec =>
-  resolveJob({ name: "seven", model: "llama-7b", sequenceLengthTokens: 32_768, globalBatchTokens: 4_194_304, steps: 1000, cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" }, ...written });
+  resolveJob({ name: "seven", model: "llama-7b", sequenceLengthTokens: 32_768, globalBatchTokens: 4_194_304, steps: 1000, seed: 1, cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" }, ...written });
 
 const read = (framework: Framework, files: readonly FrameworkFile[]) => importConfiguration(framework, files as [FrameworkFile, ...FrameworkFile[]]);
 
@@ -71,7 +71,7 @@ describe.each(FRAMEWORKS)("%s", (framework) => {
     let near = 0;
     fc.assert(
       fc.property(planAndJob, ({ plan, job }) => {
-        const written = exportConfiguration(framework, job, plan);
+        const written = exportConfiguration(framework, job, planOfJob(plan, job));
         const again = read(framework, written.files);
         expect(planLabel(again.plan)).toBe(planLabel(written.plan));
         expect(again.plan).toEqual(written.plan);
@@ -92,7 +92,7 @@ describe.each(FRAMEWORKS)("%s", (framework) => {
         expect(again.model).toMatchObject({ ...model, tiedEmbeddings: says.get("model.tiedEmbeddings") ?? model.tiedEmbeddings });
         expect([again.sequenceLengthTokens, again.globalBatchTokens, again.launch]).toEqual([job.sequenceLengthTokens, job.globalBatchTokens, { nodes: job.cluster.nodes, gpusPerNode: 8 }]);
         expect(again.optimizer).toEqual(job.optimizer);
-        expect([again.steps, again.seed]).toEqual([job.steps, job.seed]);
+        expect([again.steps, again.seed]).toEqual([job.steps, says.get("seed") ?? job.seed]);
         expect(again.takenAs.filter(({ option }) => option !== "model.checkpoint")).toEqual([]);
       }),
       { numRuns: 200 },
@@ -102,18 +102,19 @@ describe.each(FRAMEWORKS)("%s", (framework) => {
 
   it("writes what it wrote before", () => {
     const label = { internevo: "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs1 oss16 ovinter-layer/intra-layer", megatron: "b1 n8 a1 pp4 dp16 tp2 sp2 ps1 gs1 oss16 ovinter-layer/intra-layer v2", deepspeed: "b1 n4 a1 pp1 dp32 tp1 sp4 ps128 gs1 oss1 ovinter-layer/intra-layer", torchtitan: "b1 n4 a1 pp1 dp32 tp1 sp4 ps8 gs1 oss1 ovinter-layer/intra-layer cp4" }[framework];
-    const { files, inexpressible } = exportConfiguration(framework, jobOf({ precision: framework === "internevo" ? "bf16-grad16" : "bf16" }), parsePlanLabel(label));
+    const golden = jobOf({ precision: framework === "internevo" ? "bf16-grad16" : "bf16", seed: 1234 });
+    const { files, inexpressible } = exportConfiguration(framework, golden, planOfJob(parsePlanLabel(label), golden));
     expect(inexpressible).toEqual([]);
     for (const { name, text } of files) {
-      const golden = new URL(`../test/golden/${framework}/${name}`, import.meta.url);
-      if (process.env["UPDATE_GOLDEN"] === "1") writeFileSync(golden, text);
-      expect(text).toBe(readFileSync(golden, "utf8"));
+      const place = new URL(`../test/golden/${framework}/${name}`, import.meta.url);
+      if (process.env["UPDATE_GOLDEN"] === "1") writeFileSync(place, text);
+      expect(text).toBe(readFileSync(place, "utf8"));
     }
   });
 
   it("makes a job of what it reads, of which the plan is one", () => {
     const job = jobOf();
-    const { files, plan } = exportConfiguration(framework, job, parsePlanLabel("b1 n4 a1 pp1 dp32 tp1 sp4 ps1 gs1 oss1"));
+    const { files, plan } = exportConfiguration(framework, job, planOfJob(parsePlanLabel("b1 n4 a1 pp1 dp32 tp1 sp4 ps1 gs1 oss1"), job));
     const resolved = resolveJob(importedJob(read(framework, files), "imported", "80GB", "a800-128"));
     expect(resolved.model.layers).toBe(32);
     expect(resolved.optimizer).toEqual(job.optimizer);
@@ -130,7 +131,7 @@ function normal(plan: Plan, job: JobSpec): Plan {
 }
 
 describe("what cannot be said", () => {
-  const nearest = (framework: Framework, label: string, written?: Record<string, unknown>) => exportConfiguration(framework, jobOf(written), parsePlanLabel(label)).inexpressible.map(({ field, nearest: near }) => `${field}=${String(near)}`).sort();
+  const nearest = (framework: Framework, label: string, written?: Record<string, unknown>) => exportConfiguration(framework, jobOf(written), planOfJob(parsePlanLabel(label), jobOf(written))).inexpressible.map(({ field, nearest: near }) => `${field}=${String(near)}`).sort();
 
   it("names the field, its value and what is nearest", () => {
     expect(nearest("megatron", "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs4 oss4 ovblock/none")).toEqual(["plan.backwardOverlap=intra-layer", "plan.forwardOverlap=inter-layer", "plan.gradientSharding=1", "plan.optimizerStateSharding=1", "plan.parameterSharding=32"]);
@@ -146,7 +147,7 @@ describe("what cannot be said", () => {
       fc.property(planAndJob, fc.constantFrom(...FRAMEWORKS), ({ plan, job }, framework) => {
         fc.pre(framework !== "deepspeed" || plan.pipelineParallel === 1);
         fc.pre(framework !== "internevo" || plan.tensorParallel === 1);
-        const { plan: near } = exportConfiguration(framework, job, plan);
+        const { plan: near } = exportConfiguration(framework, job, planOfJob(plan, job));
         const shards = ({ parameterSharding: ps, optimizerStateSharding: oss }: Plan) => ps * oss;
         expect(shards(near)).toBeGreaterThanOrEqual(shards(plan));
         expect(near.parameterSharding).toBeGreaterThanOrEqual(plan.parameterSharding);
@@ -160,12 +161,12 @@ describe("what cannot be said", () => {
     const profile = shippedProfile("a800-128");
     const asked = parsePlanLabel("b1 n2 a0 pp1 dp64 tp2 sp2 ps1 gs64 oss64");
     const job = jobOf({ precision: "bf16" });
-    const written = exportConfiguration("internevo", job, asked);
+    const written = exportConfiguration("internevo", job, planOfJob(asked, job));
     expect(written.inexpressible.map(({ field }) => field)).toEqual(expect.arrayContaining(["plan.gradientSharding", "precision"]));
     const predicted = predictWritten(job, written, profile);
     expect(predicted.peakMemoryBytes).toBe(new CostModel({ ...job, precision: "bf16-grad16" }, profile).memory(written.plan).bytes);
     // Gradients stay whole there: more than was asked for.
-    expect(predicted.peakMemoryBytes).toBeGreaterThan(new CostModel(job, profile).memory(asked).bytes);
+    expect(predicted.peakMemoryBytes).toBeGreaterThan(new CostModel(job, profile).memory(planOfJob(asked, job)).bytes);
     expect(predicted.fits).toBe(predicted.peakMemoryBytes <= 80e9);
     const small = jobOf({ precision: "bf16", cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: predicted.peakMemoryBytes - 1 } });
     expect(predictWritten(small, written, profile).fits).toBe(false);
@@ -173,13 +174,22 @@ describe("what cannot be said", () => {
     expect([bare.stepTimeSeconds, bare.runtimeBytes, bare.peakMemoryBytes]).toEqual([null, null, predicted.peakMemoryBytes - profile.device.runtimeBytes]);
   });
 
+  it.each(["megatron", "deepspeed"] as const)("%s: writes a seed that the program starts with, and says where it is another", (framework) => {
+    for (const [seed, written, said] of [[0, 1, [{ field: "seed", value: 0, nearest: 1 }]], [1, 1, []], [7, 7, []]] as const) {
+      const job = jobOf({ seed });
+      const { files, inexpressible } = exportConfiguration(framework, job, planOfJob(parsePlanLabel("b1 n4 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss128"), job));
+      expect(/--seed (\d+)/.exec(files[0]?.text ?? "")?.[1]).toBe(String(written));
+      expect(inexpressible.filter(({ field }) => field === "seed")).toMatchObject(said);
+    }
+  });
+
   it("refuses where nothing is near", () => {
     const odd = jobOf({ model: { base: "llama-7b", heads: 4, hiddenSize: 4096 } });
-    expect(() => exportConfiguration("deepspeed", odd, parsePlanLabel("b1 n8 a0 pp1 dp16 tp1 sp8 ps1 gs1 oss1 cp2"))).toThrow(ProblemError);
+    expect(() => exportConfiguration("deepspeed", odd, planOfJob(parsePlanLabel("b1 n8 a0 pp1 dp16 tp1 sp8 ps1 gs1 oss1 cp2"), odd))).toThrow(ProblemError);
     const grouped = { model: { base: "llama-7b", kvHeads: 2 } };
     expect(nearest("megatron", "b1 n4 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss1", grouped)).toEqual(["plan.contextParallel=2"]);
     expect(() => nearest("megatron", "b1 n4 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss1", { ...grouped, sequenceLengthTokens: 32_764, globalBatchTokens: 32_764 * 128, model: { base: "llama-7b", kvHeads: 1 } })).toThrow(/cannot express/);
-    expect(() => exportConfiguration("megatron", jobOf(), parsePlanLabel("b1 n8 a0 pp1 dp8 tp1 sp8 ps1 gs1 oss1"))).toThrow(/another cluster/);
+    expect(() => exportConfiguration("megatron", jobOf(), planOfJob(parsePlanLabel("b1 n8 a0 pp1 dp8 tp1 sp8 ps1 gs1 oss1"), jobOf()))).toThrow(/is 64, the cluster has 128 ranks/);
   });
 });
 
@@ -235,6 +245,12 @@ describe("DeepSpeed", () => {
     expect(plan({ stage: 3, mics_shard_size: 4, overlap_comm: false })).toBe("b1 n8 a0 pp1 dp2 tp1 sp4 ps4 gs1 oss1");
   });
 
+  it("refuses a field of the JSON that is given twice, as DeepSpeed does", () => {
+    const [script, json] = deepspeed("", { zero_optimization: { stage: 1 } }) as [FrameworkFile, FrameworkFile];
+    expect(faultsOf("deepspeed", script, { ...json, text: json.text.replace('"stage":1', '"stage":1,"st\\u0061ge":2') })).toEqual(["stage: is given twice → give it once"]);
+    expect(faultsOf("deepspeed", script, { ...json, text: json.text.replace("}}", '},"fp16":{"enabled":false}}') })).toEqual([]);
+  });
+
   it("says what contradicts what", () => {
     expect(faultsOf("deepspeed", ...deepspeed("--zero-stage 1", { zero_optimization: { stage: 3 } }))[0]).toMatch(/^--zero-stage: contradicts zero_optimization.stage 3/);
     expect(faultsOf("deepspeed", ...deepspeed("--pipeline-model-parallel-size 2", { zero_optimization: { stage: 3 } }))[0]).toMatch(/cannot be used with a pipeline/);
@@ -260,7 +276,7 @@ describe("Python and TOML", () => {
     expect(faultsOf("internevo", python("tensor=dict(size=2, mode='msp'), weight=dict(size=4)"))[0]).toMatch(/^parallel.weight.size: needs parallel.tensor.mode isp/);
     expect(faultsOf("internevo", python("tensor=dict(size=2, mod='isp')"))[0]).toMatch(/did you mean mode/);
     expect(faultsOf("internevo", python("zero1=dict(size=3)"))[0]).toMatch(/^parallel.zero1.size: does not divide the 16 replicas/);
-    expect(faultsOf("internevo", python("tensor=1", "data = dict(seq_len=len([1]))"))[0]).toMatch(/^data: needs the module to be run/);
+    expect(faultsOf("internevo", python("tensor=1", "data = dict(seq_len=len([1]), micro_bsz=1)"))[0]).toMatch(/^data.seq_len: needs the module to be run \(line 9\)/);
     expect(faultsOf("internevo", { name: "c.py", text: "model = dict(" })[0]).toMatch(/is not Python/);
   });
 

@@ -3,7 +3,7 @@ import { Fields } from "./fields.ts";
 import { FRAMEWORK_VERSIONS, normalPlan, stageLayers, type FrameworkFile, type ImportedConfiguration, type Launch, type TakenAs } from "./framework.ts";
 import { ranksInText } from "./launch.ts";
 import { Faults, quotient } from "./problems.ts";
-import { pythonModule } from "./python.ts";
+import { NeedsRun, pythonModule } from "./python.ts";
 
 const MODEL_READ = "checkpoint num_chunks num_attention_heads num_kv_attention_heads hidden_size num_layers vocab_size mlp_ratio multiple_of no_bias norm_type layer_norm_epsilon rope_base dtype";
 const MODEL_IGNORED = `embed_split_hidden embed_grad_scale parallel_output apply_post_layer_norm use_flash_attn qk_interleaved residual_in_fp32 use_swiglu mlp_layer_fusion
@@ -111,9 +111,11 @@ function sequence(parallel: Fields): { tp: number; sp: number; ring: number; isp
 export function importInternEvo(files: readonly FrameworkFile[], asked: Launch | null): ImportedConfiguration {
   const [file] = files as readonly [FrameworkFile];
   const faults = new Faults(`the InternEvo configuration ${file.name}`);
-  const { values, unreadable } = pythonModule(file.text);
+  const values = pythonModule(file.text, ["data", "model", "parallel", "model_type", "adam", "lr_scheduler", "hybrid_zero_optimizer", "seed"]);
   for (const name of ["data", "model", "parallel"]) {
-    if (values[name] === undefined) faults.add(name, unreadable[name] ?? null, unreadable[name] === undefined ? "is missing" : "needs the module to be run", "write it as dict(...) of numbers, texts and variables of this file");
+    const value = values[name];
+    if (value === undefined) faults.add(name, null, "is missing", "write it as dict(...) of numbers, texts and variables of this file");
+    if (value instanceof NeedsRun) faults.add(name, value.expression, value.fault.message, value.fault.remedy);
   }
   faults.end();
   const root = new Fields(values, faults);

@@ -1,8 +1,9 @@
+import type { PlanOfJob } from "@internevo/cost-model";
 import { chunksOf, contextOf, headRanks, replicaRanks, type Plan } from "@internevo/domain";
 import { stageLayers, type ExportedJob, type Expression, type FrameworkFile, type Inexpressible } from "./framework.ts";
 
 /** What the plan becomes in InternEvo. */
-export function expressInternEvo(plan: Plan, job: ExportedJob): Expression {
+export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression {
   const reasons: Partial<Record<keyof Plan, string>> = {};
   const beyond: Inexpressible[] = [];
   const tensor = plan.tensorParallel > 1;
@@ -53,7 +54,7 @@ const float = (value: number): string => (Number.isInteger(value) ? value.toFixe
 const checkpoint = (plan: Plan, layers: number): string => (plan.recompute ? "True" : plan.recomputeLayers === undefined ? "False" : `${plan.recomputeLayers}.5 / ${layers}`);
 
 /** InternEvo's configuration, a Python module. */
-export function writeInternEvo(job: ExportedJob, plan: Plan): FrameworkFile[] {
+export function writeInternEvo(job: ExportedJob, plan: PlanOfJob): FrameworkFile[] {
   const { model, optimizer: o } = job;
   const { ratio, multiple } = mlpRatio(model.hiddenSize, model.ffnHiddenSize);
   const tensor = plan.tensorParallel > 1;

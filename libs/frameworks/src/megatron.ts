@@ -1,7 +1,7 @@
 import { chunksOf, contextOf, headRanks, ProblemError, replicaRanks, type Plan } from "@internevo/domain";
-import { pipelineStages } from "@internevo/cost-model";
+import { divisors, pipelineStages, type PlanOfJob } from "@internevo/cost-model";
 import { commandText, type Argument, type Options } from "./command-line.ts";
-import { decoderArguments, trainingArguments, type DecoderDialect } from "./decoder-arguments.ts";
+import { decoderArguments, inexpressibleTraining, trainingArguments, type DecoderDialect } from "./decoder-arguments.ts";
 import type { ExportedJob, Expression, FrameworkFile, Inexpressible } from "./framework.ts";
 
 export const MEGATRON_DIALECT: DecoderDialect = {
@@ -35,18 +35,17 @@ function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>): Pic
 export const sharesHeads = (ranks: number, kvHeads: number): boolean => kvHeads % ranks === 0;
 
 /** The ring of the nearest plan whose other ranks share heads. @throws ProblemError `plan-invalid` when its chunks do not divide the sequence. */
-function ringOf(plan: Plan, { model, sequenceLengthTokens }: ExportedJob): number {
+function ringOf(plan: PlanOfJob, { model, sequenceLengthTokens }: ExportedJob): number {
   const heads = headRanks(plan);
   if (plan.tensorParallel > 1 || sharesHeads(heads, model.kvHeads)) return contextOf(plan);
-  let fewer = heads - 1;
-  while (heads % fewer !== 0 || !sharesHeads(fewer, model.kvHeads)) fewer -= 1;
+  const fewer = divisors(heads).findLast((ranks) => ranks < heads && sharesHeads(ranks, model.kvHeads)) ?? 1;
   const ring = plan.sequenceParallel / fewer;
   if (sequenceLengthTokens % (2 * ring) === 0) return ring;
   throw new ProblemError("plan-invalid", "Megatron-LM cannot express the plan", [{ field: "plan.sequenceParallel", value: plan.sequenceParallel, message: `${heads} ranks cannot share ${model.kvHeads} heads of keys and values by all-to-all there, and the 2 x ${ring} chunks of a ring do not divide sequenceLengthTokens ${sequenceLengthTokens}`, remedy: "export to deepspeed, or choose a plan with other sequence ranks" }]);
 }
 
 /** What the plan becomes in Megatron-LM. @throws ProblemError `plan-invalid` when nothing near can be said. */
-export function expressMegatron(plan: Plan, job: ExportedJob): Expression {
+export function expressMegatron(plan: PlanOfJob, job: ExportedJob): Expression {
   const reasons: Partial<Record<keyof Plan, string>> = {};
   const ring = ringOf(plan, job);
   reasons.contextParallel = "ranks that share heads by all-to-all divide the heads of keys and values (Transformer Engine), the others are a ring";
@@ -72,7 +71,7 @@ export function expressMegatron(plan: Plan, job: ExportedJob): Expression {
     recompute: plan.recompute || (k > 0 && !perChunk),
     ...(k > 0 && perChunk ? { recomputeLayers: k } : {}),
   };
-  const beyond: Inexpressible[] = [];
+  const beyond: Inexpressible[] = inexpressibleTraining(job);
   if (job.data !== null && job.data.format !== "megatron") beyond.push({ field: "data", value: job.data.format, nearest: "--mock-data", reason: "data must be in the format of Megatron-LM's tools/preprocess_data.py" });
   return { plan: expressed, reasons, beyond };
 }
@@ -133,7 +132,7 @@ function recomputeArguments(plan: Plan): Argument[] {
 }
 
 /** The script that starts Megatron-LM's pretrain_gpt.py. */
-export function writeMegatron(job: ExportedJob, plan: Plan): FrameworkFile[] {
+export function writeMegatron(job: ExportedJob, plan: PlanOfJob): FrameworkFile[] {
   const { nodes, gpusPerNode } = job.cluster;
   const precision: Argument[] = job.precision === "fp32" ? [] : [["--bf16"], ...(job.precision === "bf16-grad16" ? [["--grad-reduce-in-bf16"] as const] : [])];
   const data: Argument[] = job.data?.format === "megatron" ? [["--data-path", job.data.path.replace(/\.(?:bin|idx)$/, "")]] : [["--mock-data"]];

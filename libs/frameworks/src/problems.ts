@@ -19,6 +19,14 @@ const MOST_CHARACTERS = 200;
 
 const shortened = (text: string): string => (text.length > MOST_CHARACTERS ? `${text.slice(0, MOST_CHARACTERS)}…` : text);
 
+/** A value as a fault repeats it: so that it can be found, and in bounds. */
+function repeated(value: unknown): unknown {
+  if (typeof value === "string") return shortened(value);
+  if (typeof value !== "object" || value === null) return typeof value === "number" && !Number.isFinite(value) ? null : value;
+  const text = JSON.stringify(value);
+  return text.length > MOST_CHARACTERS ? shortened(text) : value;
+}
+
 /** The known name that is likely meant; undefined when none is near. */
 export function nearestName(name: string, known: Iterable<string>): string | undefined {
   if (name.length > LONGEST_NAME) return undefined;
@@ -47,7 +55,7 @@ export class Faults {
   }
 
   add(field: string, value: unknown, message: string, remedy: string): void {
-    if (!this.isFull) this.#details.push({ field: shortened(field), value: typeof value === "string" ? shortened(value) : value, message: shortened(message), remedy: shortened(remedy) });
+    if (!this.isFull) this.#details.push({ field: field === "" ? "(nothing)" : shortened(field), value: repeated(value), message: shortened(message), remedy: shortened(remedy) });
     this.#count += 1;
   }
 

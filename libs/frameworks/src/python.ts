@@ -1,226 +1,194 @@
 import { ProblemError } from "@internevo/domain";
 import type { SyntaxNode } from "@lezer/common";
 import { parser } from "@lezer/python";
+import { Expressions } from "./python-expressions.ts";
+import { POWERFUL } from "./python-names.ts";
+import { isContainer, partsOf, recordOf, type Container, type PythonRecord, type PythonValue } from "./python-values.ts";
 
-/** What a configuration in Python is made of. Calls other than of types and `dict` are not run. */
-export type PythonValue = null | boolean | number | string | PythonValue[] | { [key: string]: PythonValue };
+export { NeedsRun, type PythonRecord, type PythonValue } from "./python-values.ts";
 
-class Unreadable extends Error {
-  constructor(expression: string) {
-    super(expression.length > 200 ? `${expression.slice(0, 200)}…` : expression);
-  }
-}
-
-/** Values inside one another, and values and characters in all of one: variables can double each other. */
-const MOST_DEPTH = 100;
-const MOST_SIZE = 1 << 20;
-
-type PythonRecord = { [key: string]: PythonValue };
-/** A record that has what a file says, and nothing that every object has. */
-const recordOf = (entries: readonly (readonly [string, PythonValue])[]): PythonRecord => {
-  const record = Object.create(null) as PythonRecord;
-  for (const [key, value] of entries) record[key] = value;
-  return record;
-};
-
-/** Evaluates the assignments of a module; what cannot be known without running it is left out, and named when it is needed. */
-class Evaluator {
-  readonly text: string;
-  readonly values = new Map<string, PythonValue>();
-  readonly unreadable = new Map<string, string>();
-  readonly #sizes = new WeakMap<object, number>();
-  #depth = 0;
-
-  constructor(text: string) {
-    this.text = text;
-  }
-
-  source(node: SyntaxNode): string {
-    return this.text.slice(node.from, node.to);
-  }
-
+/** Follows the statements of a module that it knows to follow as Python does. */
+class Evaluator extends Expressions {
+  /** @throws ProblemError `bad-request` where the text is not Python. */
   run(): void {
     const tree = parser.parse(this.text);
-    const broken = tree.topNode.cursor();
+    const broken = tree.cursor();
     do {
       if (broken.type.isError) {
-        const line = this.text.slice(0, broken.from).split("\n").length;
-        throw new ProblemError("bad-request", `line ${line} is not Python`, [{ field: `line ${line}`, value: this.text.split("\n")[line - 1] ?? "", message: "is not Python", remedy: "mend the file" }]);
+        const line = this.lineOf(broken.from);
+        throw new ProblemError("bad-request", `line ${line} is not Python`, [{ field: `line ${line}`, value: this.text.split("\n")[line - 1]?.slice(0, 200) ?? "", message: "is not Python", remedy: "mend the file" }]);
       }
     } while (broken.next());
-    for (let node = tree.topNode.firstChild; node; node = node.nextSibling) if (node.name === "AssignStatement") this.assign(node);
+    this.block(tree.topNode);
   }
 
-  assign(node: SyntaxNode): void {
-    const target = node.firstChild;
-    const value = node.lastChild;
-    if (!target || !value || node.getChildren("AssignOp").length !== 1) return;
-    const name = this.source(target);
-    try {
-      const known = this.evaluate(value);
-      if (target.name === "VariableName") this.values.set(name, known);
-      else if (target.name === "MemberExpression") {
-        const [of, key] = this.subscript(target);
-        if (typeof of === "object" && of !== null && !Array.isArray(of)) {
-          of[key] = known;
-          this.#sizes.set(of, this.#sizeOf(of) + this.#sizeOf(known) + 1);
+  protected block(node: SyntaxNode): void {
+    for (let child = node.firstChild; child; child = child.nextSibling) this.statement(child);
+  }
+
+  protected statement(node: SyntaxNode): void {
+    switch (node.name) {
+      case "AssignStatement": return this.assignStatement(node);
+      case "UpdateStatement": return this.update(node);
+      case "ExpressionStatement": return void partsOf(node).map((each) => this.evaluate(each));
+      case "StatementGroup": return this.block(node);
+      case "IfStatement": return this.branch(node);
+      case "DeleteStatement": return this.delete(node);
+      case "ImportStatement": return this.import(node);
+      case "FunctionDefinition": {
+        const parameters = node.getChild("ParamList");
+        if (parameters) this.disturb(parameters);
+        return this.define(node);
+      }
+      case ":": case ";": case "Comment": case "PassStatement": case "ScopeStatement": return;
+      default: {
+        const why = this.disturb(node, true);
+        // A decorator is handed the function, and may call it.
+        if (node.name === "DecoratedStatement") {
+          this.functionsAreOut = true;
+          this.loseAll(why);
         }
       }
-    } catch (error) {
-      if (!(error instanceof Unreadable)) throw error;
-      this.values.delete(name);
-      this.unreadable.set(name, error.message);
     }
   }
 
-  /** A text, or a number as a key. */
-  key(node: SyntaxNode): string {
-    const value = this.evaluate(node);
-    if (typeof value !== "string" && typeof value !== "number") throw new Unreadable(this.source(node));
-    return String(value);
-  }
-
-  children(node: SyntaxNode): SyntaxNode[] {
-    const found: SyntaxNode[] = [];
-    for (let child = node.firstChild; child; child = child.nextSibling) if (!/^[()[\]{},]$/.test(child.name) && child.name !== "Comment") found.push(child);
-    return found;
-  }
-
-  subscript(node: SyntaxNode): [PythonValue, string] {
-    const [of, ...rest] = this.children(node);
-    const key = rest.at(-1);
-    if (!of || !key || rest.length !== 1) throw new Unreadable(this.source(node));
-    return [this.evaluate(of), this.key(key)];
-  }
-
-  /** What a value comes to when it is written out. */
-  #sizeOf(value: PythonValue): number {
-    if (typeof value === "string") return value.length + 1;
-    return typeof value === "object" && value !== null ? (this.#sizes.get(value) ?? 1) : 1;
-  }
-
-  /** @throws Unreadable what is nested, or grows, beyond any configuration. */
-  evaluate(node: SyntaxNode): PythonValue {
-    if (this.#depth >= MOST_DEPTH) throw new Unreadable(this.source(node));
-    this.#depth += 1;
-    try {
-      const value = this.#evaluated(node);
-      if (typeof value === "object" && value !== null && !this.#sizes.has(value)) this.#sizes.set(value, Object.values(value).reduce<number>((sum, each) => sum + this.#sizeOf(each), 1));
-      if (this.#sizeOf(value) > MOST_SIZE) throw new Unreadable(this.source(node));
-      return value;
-    } finally {
-      this.#depth -= 1;
+  protected assignStatement(node: SyntaxNode): void {
+    const sides: SyntaxNode[][] = [[]];
+    let isTuple = false;
+    const tuples: boolean[] = [];
+    for (let child = node.firstChild; child; child = child.nextSibling) {
+      if (child.name === "AssignOp") {
+        tuples.push(isTuple);
+        isTuple = false;
+        sides.push([]);
+      } else if (child.name === ",") isTuple = true;
+      else if (child.name === "TypeDef") {
+        // An annotation is evaluated too.
+        if (/[(:]/.test(this.source(child).slice(1))) this.disturb(child);
+      } else if (child.name !== "Comment") (sides.at(-1) as SyntaxNode[]).push(child);
     }
+    tuples.push(isTuple);
+    if (sides.length < 2) return;
+    const right = sides.pop() as SyntaxNode[];
+    const value = tuples.pop() === true || right.length !== 1 ? this.list(right, node) : this.evaluate(right[0] as SyntaxNode);
+    for (const [at, targets] of sides.entries()) this.assignAll(targets, tuples[at] === true || targets.length !== 1, value, node);
   }
 
-  #evaluated(node: SyntaxNode): PythonValue {
-    switch (node.name) {
-      case "Number": return this.number(this.source(node).replaceAll("_", ""));
-      case "String": return this.string(this.source(node));
-      case "ContinuedString": return this.children(node).map((part) => this.key(part)).join("");
-      case "Boolean": return this.source(node) === "True";
-      case "None": return null;
-      case "VariableName": return this.variable(node);
-      case "ParenthesizedExpression": return this.evaluate(this.children(node)[0] as SyntaxNode);
-      case "ArrayExpression":
-      case "TupleExpression": return this.children(node).map((each) => this.evaluate(each));
-      case "DictionaryExpression": return this.dictionary(node);
-      case "UnaryExpression": return this.unary(node);
-      case "BinaryExpression": return this.binary(node);
-      case "ConditionalExpression": throw new Unreadable(this.source(node));
-      case "CallExpression": return this.call(node);
-      case "MemberExpression": {
-        if (node.getChild(".")) return this.source(node);
-        const [of, key] = this.subscript(node);
-        if (typeof of !== "object" || of === null || !Object.hasOwn(of, key)) throw new Unreadable(this.source(node));
-        return (of as PythonRecord)[key] as PythonValue;
+  protected assignAll(targets: readonly SyntaxNode[], isTuple: boolean, value: PythonValue, statement: SyntaxNode): void {
+    const [only] = targets;
+    if (!isTuple && only) return this.assign(only, value, statement);
+    if (Array.isArray(value) && !this.whySpoilt(value) && value.length === targets.length && targets.every(({ name }) => name !== "*")) {
+      const values = [...value];
+      for (const [at, target] of targets.entries()) this.assign(target, values[at] as PythonValue, statement);
+      return;
+    }
+    // What is unpacked is also in what it came from.
+    if (isContainer(value)) this.spoil(value, this.unknown(statement));
+    this.disturb(statement, true);
+  }
+
+  protected assign(target: SyntaxNode, value: PythonValue, statement: SyntaxNode): void {
+    switch (target.name) {
+      case "VariableName": {
+        this.values.set(this.nameOf(target), value);
+        return;
       }
-      // A text with fields in it names files and the like.
-      case "FormatString": return this.source(node).slice(2, -1);
-      default: throw new Unreadable(this.source(node));
+      case "ParenthesizedExpression": return this.assignAll(partsOf(target), false, value, statement);
+      case "TupleExpression":
+      case "ArrayExpression": return this.assignAll(partsOf(target), true, value, statement);
+      case "MemberExpression": {
+        const place = this.place(target);
+        if (place) {
+          this.set(place.container, place.key, value);
+          return;
+        }
+      }
+    }
+    this.disturb(target, target.name !== "MemberExpression");
+    // Something unknown holds the value now; it changes with the next thing that is not followed.
+    if (isContainer(value)) this.leaked.push(value);
+  }
+
+  protected set(container: Container, key: string | number, value: PythonValue): void {
+    (container as Record<string | number, PythonValue>)[key] = value;
+  }
+
+  protected update(node: SyntaxNode): void {
+    const [target, operator, operand, ...more] = partsOf(node);
+    if (!target || !operator || !operand || more.length > 0) return void this.disturb(node, true);
+    const sign = this.source(operator).slice(0, -1);
+    if (target.name === "VariableName") {
+      const name = this.nameOf(target);
+      const before = this.evaluate(target);
+      const value = this.evaluate(operand);
+      // Lists and dictionaries are changed in place.
+      const after = isContainer(before) || this.values.get(name) !== before ? undefined : this.combined(before, sign, value);
+      if (after === undefined) this.disturb(node, true);
+      else this.values.set(name, after);
+      return;
+    }
+    const place = target.name === "MemberExpression" ? this.place(target) : undefined;
+    if (!place) return void this.disturb(node);
+    const before = (place.container as Record<string | number, PythonValue>)[place.key];
+    const value = this.evaluate(operand);
+    const after = before === undefined || isContainer(before) || this.whySpoilt(place.container) ? undefined : this.combined(before, sign, value);
+    if (after === undefined) this.disturb(node);
+    else this.set(place.container, place.key, after);
+  }
+
+  protected delete(node: SyntaxNode): void {
+    const targets = partsOf(node).filter(({ name }) => name !== "del");
+    if (!targets.every(({ name }) => name === "VariableName")) {
+      for (const target of targets) {
+        const place = target.name === "MemberExpression" ? this.place(target) : undefined;
+        if (place && !Array.isArray(place.container) && Object.hasOwn(place.container, place.key)) delete place.container[place.key];
+        else return void this.disturb(node, true);
+      }
+      return;
+    }
+    for (const target of targets) this.values.delete(this.nameOf(target));
+    // What was lost may have had the name; now nothing has it.
+    if (this.lostAt) for (const target of targets) this.values.set(this.nameOf(target), this.unknown(node));
+  }
+
+  protected import(node: SyntaxNode): void {
+    const why = this.unknown(node);
+    if (node.getChild("*")) return this.loseAll(why);
+    for (const name of node.getChildren("VariableName")) {
+      this.values.set(this.nameOf(name), why);
+      if (POWERFUL.has(this.nameOf(name))) this.functionsAreOut = true;
     }
   }
 
-  number(text: string): number {
-    const value = Number(text);
-    if (Number.isNaN(value)) throw new Unreadable(text);
-    return value;
-  }
-
-  string(text: string): string {
-    const [, , quoted] = /^[rRbBuU]*("""|'''|"|')([\s\S]*)\1$/.exec(text) ?? [];
-    return (quoted ?? "").replace(/\\(["'\\])/g, "$1").replaceAll("\\n", "\n");
-  }
-
-  variable(node: SyntaxNode): PythonValue {
-    const name = this.source(node);
-    const value = this.values.get(name);
-    if (value === undefined) throw new Unreadable(this.unreadable.get(name) ?? name);
-    return value;
-  }
-
-  dictionary(node: SyntaxNode): PythonValue {
-    const parts = this.children(node).filter(({ name }) => name !== ":");
-    const entries: [string, PythonValue][] = [];
-    for (let at = 0; at + 1 < parts.length; at += 2) entries.push([this.key(parts[at] as SyntaxNode), this.evaluate(parts[at + 1] as SyntaxNode)]);
-    return recordOf(entries);
-  }
-
-  unary(node: SyntaxNode): PythonValue {
-    const operand = this.evaluate(node.lastChild as SyntaxNode);
-    const operator = this.source(node.firstChild as SyntaxNode);
-    if (operator === "not") return operand === false || operand === null || operand === 0;
-    if (typeof operand !== "number") throw new Unreadable(this.source(node));
-    return operator === "-" ? -operand : operand;
-  }
-
-  binary(node: SyntaxNode): PythonValue {
-    const [left, operator, right] = this.children(node);
-    if (!left || !operator || !right) throw new Unreadable(this.source(node));
-    const a = this.evaluate(left);
-    const b = this.evaluate(right);
-    const sign = this.source(operator);
-    if (typeof a === "string" && typeof b === "string" && sign === "+") return a + b;
-    if (typeof a !== "number" || typeof b !== "number") throw new Unreadable(this.source(node));
-    const results: Readonly<Record<string, number>> = { "+": a + b, "-": a - b, "*": a * b, "/": a / b, "//": Math.floor(a / b), "%": a % b, "**": a ** b };
-    const result = results[sign];
-    if (result === undefined || !Number.isFinite(result)) throw new Unreadable(this.source(node));
-    return result;
-  }
-
-  /** `dict(a=1)` and `TypeName(a=1)` are records, `int(x)` and `float(x)` numbers. */
-  call(node: SyntaxNode): PythonValue {
-    const callee = this.source(node.firstChild as SyntaxNode);
-    const list = node.getChild("ArgList");
-    const parts = list ? this.children(list) : [];
-    if (callee === "int" || callee === "float") {
-      const value = this.evaluate(parts[0] as SyntaxNode);
-      if (parts.length !== 1 || typeof value !== "number") throw new Unreadable(this.source(node));
-      return callee === "int" ? Math.trunc(value) : value;
+  protected branch(node: SyntaxNode): void {
+    for (let child = node.firstChild; child; child = child.nextSibling) {
+      if (child.name === "else") {
+        const body = child.nextSibling;
+        return body ? this.block(body) : undefined;
+      }
+      if (child.name !== "if" && child.name !== "elif") continue;
+      const test = child.nextSibling as SyntaxNode;
+      const isTrue = this.truth(this.evaluate(test));
+      if (isTrue === undefined) return void this.disturb(node, true);
+      if (!isTrue) continue;
+      const body = test.nextSibling;
+      return body ? this.block(body) : undefined;
     }
-    if (callee !== "dict" && !/^[A-Z]\w*$/.test(callee)) throw new Unreadable(this.source(node));
-    const entries: [string, PythonValue][] = [];
-    for (let at = 0; at < parts.length; at += 3) {
-      const [name, assign, value] = parts.slice(at, at + 3);
-      if (!name || assign?.name !== "AssignOp" || !value) throw new Unreadable(this.source(node));
-      entries.push([this.source(name), this.evaluate(value)]);
-    }
-    return recordOf(entries);
   }
-}
-
-export interface PythonModule {
-  readonly values: Readonly<Record<string, PythonValue>>;
-  /** Variables whose value is not known without running the module, and the expression that is to blame. */
-  readonly unreadable: Readonly<Record<string, string>>;
 }
 
 /**
- * The variables of a Python module made of literals, arithmetic, records and other variables; nothing is run.
+ * Variables of a Python module, evaluated as far as that is done just as Python does; nothing is run. What only running the module
+ * tells is a `NeedsRun`, alone or within a value.
+ * @param names the variables that are asked for; what the module does not define is left out.
+ * @param imitated names of imported types whose calls with keywords are taken as records.
  * @throws ProblemError `bad-request` where the text is not Python.
  */
-export function pythonModule(text: string): PythonModule {
-  const evaluator = new Evaluator(text);
+export function pythonModule(text: string, names: readonly string[], imitated: RegExp | null = null): PythonRecord {
+  const evaluator = new Evaluator(text, imitated);
   evaluator.run();
-  return { values: recordOf([...evaluator.values]), unreadable: Object.assign(Object.create(null) as Record<string, string>, Object.fromEntries(evaluator.unreadable)) };
+  return recordOf(names.flatMap((name) => {
+    const value = evaluator.valueOf(name);
+    return value === undefined ? [] : [[name, value] as const];
+  }));
 }

@@ -1,216 +1,398 @@
 import { ProblemError } from "@internevo/domain";
-
-interface Word {
-  readonly text: string;
-  readonly line: number;
-}
+import { shellArithmetic } from "./shell-arithmetic.ts";
 
 function fault(line: number, value: string, message: string, remedy: string): ProblemError {
-  return new ProblemError("bad-request", `line ${line}: ${message}`, [{ field: `line ${line}`, value, message, remedy }]);
+  return new ProblemError("bad-request", `line ${line}: ${message}`, [{ field: `line ${line}`, value: value.slice(0, 200), message, remedy }]);
 }
 
-const CONTROL: ReadonlySet<string> = new Set(["if", "for", "while", "until", "case", "select", "function"]);
+const CONTROL: ReadonlySet<string> = new Set(["if", "for", "while", "until", "case", "select", "function", "coproc", "local", "readonly", "{", "}", "[[", "then", "else", "do", "done", "fi", "esac"]);
+/** Commands whose arguments are assignments. */
+const DECLARES: ReadonlySet<string> = new Set(["export", "declare", "typeset"]);
+/** Commands that set the variables that they name, to what is not known here. */
+const SETS: ReadonlySet<string> = new Set(["read", "let", "mapfile", "readarray", "getopts", "wait"]);
+/** Commands that may set any variable. */
+const SETS_ANY: ReadonlySet<string> = new Set(["eval", "source", "."]);
 
-type Variables = Map<string, readonly string[]>;
+const ASSIGNMENT = /^([A-Za-z_]\w*)(\+?)=/;
+interface Variable {
+  readonly isArray: boolean;
+  /** Null: not known here. */
+  readonly words: readonly string[] | null;
+}
 
-/** Longer arithmetic is none that people write. */
-const MOST_ARITHMETIC = 1000;
+/** What stands for a $…: words, and whether their text is known here. */
+interface Expanded {
+  readonly words: readonly string[];
+  readonly isKnown: boolean;
+  /** "$@" and "${ARRAY[@]}" are as many words as they have, also within quotes. */
+  readonly isSeparate: boolean;
+  readonly end: number;
+}
+
 /** Characters that the variables of a script may come to in all: they can double each other. */
 const MOST_EXPANDED = 1 << 22;
+type Separator = "\n" | ";" | "&" | "|" | "&&" | "||" | "";
 
-/** Integers with + - * / and brackets, as $(( )) has them. */
-function arithmetic(text: string, line: number, variables: Variables): string {
-  const tooLong = (known: string): void => {
-    if (known.length > MOST_ARITHMETIC) throw fault(line, text.slice(0, 40), `is arithmetic of more than ${MOST_ARITHMETIC} characters`, "write the number");
-  };
-  tooLong(text);
-  const known = text.replace(/\$?\{?([A-Za-z_]\w*)\}?/g, (_whole, name: string) => one(name, line, variables));
-  tooLong(known);
-  const tokens = known.match(/\d+|[-+*/()]/g) ?? [];
-  if (tokens.join("") !== known.replace(/\s/g, "") || tokens.length === 0) throw fault(line, text, "is arithmetic that is not understood", "write the number");
-  let at = 0;
-  const next = (): string | undefined => tokens[at++];
-  const factor = (): number => {
-    const token = next();
-    if (token === "(") {
-      const value = sum();
-      next();
-      return value;
+/** Reads a script from its beginning to its end, once. */
+class Script {
+  readonly #text: string;
+  readonly #variables = new Map<string, Variable>();
+  readonly commands: string[][] = [];
+  /** Words of the command that is being read; those that begin as an assignment begin without quotes. */
+  #words: { readonly text: string; readonly assigns: boolean }[] = [];
+  #word: string | null = null;
+  #wordAssigns = false;
+  #array: { readonly name: string; readonly adds: boolean; readonly words: string[] } | null = null;
+  /** Assignments of the command so far: they hold for the next of its assignments. */
+  #pending = new Map<string, Variable>();
+  /** The next word says where output goes. */
+  #redirects = false;
+  #quoted = false;
+  #nameIsQuoted = false;
+  #before: Separator = "";
+  /** Whether the commands before && and || all were assignments, which succeed. */
+  #succeeds = true;
+  #assignedInList: string[] = [];
+  #at = 0;
+  #line = 1;
+  #expanded = 0;
+
+  constructor(text: string) {
+    this.#text = text.replaceAll("\r\n", "\n");
+  }
+
+  #fault(message: string, remedy: string, value = this.#text.slice(this.#at, this.#at + 20)): ProblemError {
+    return fault(this.#line, value, message, remedy);
+  }
+  #variable(name: string): Variable | undefined {
+    return (this.#inAssignment() ? this.#pending.get(name) : undefined) ?? this.#variables.get(name);
+  }
+
+  /** The text of a variable where it stands alone: an array's first. */
+  #scalar(name: string): string | undefined {
+    const variable = this.#variable(name);
+    return variable?.words?.[0];
+  }
+
+  /** In an assignment's value nothing is split. */
+  #inAssignment(): boolean {
+    return this.#array === null && this.#word !== null && this.#wordAssigns;
+  }
+
+  /** Whether a word that begins now may be an assignment. */
+  #mayAssign(): boolean {
+    if (this.#array !== null || this.#redirects) return false;
+    const [first] = this.#words;
+    return (first !== undefined && DECLARES.has(first.text)) || this.#words.every(({ assigns }) => assigns);
+  }
+
+  #append(text: string, isQuoted: boolean): void {
+    if (this.#word === null) this.#wordAssigns = false;
+    const before = this.#word ?? "";
+    this.#word = before + text;
+    // NAME= is an assignment where no part of it is quoted.
+    if (!isQuoted && text === "=" && /^[A-Za-z_]\w*\+?$/.test(before) && this.#mayAssign() && !this.#nameIsQuoted) this.#wordAssigns = true;
+    if (isQuoted && !this.#wordAssigns) this.#nameIsQuoted = true;
+  }
+
+  #endWord(): void {
+    const word = this.#word;
+    this.#word = null;
+    this.#nameIsQuoted = false;
+    if (word === null) return;
+    if (this.#redirects) this.#redirects = false;
+    else if (this.#array) this.#array.words.push(word);
+    else {
+      if (this.#wordAssigns) this.#assign(word);
+      this.#words.push({ text: word, assigns: this.#wordAssigns });
     }
-    return token === "-" ? -factor() : Number(token);
-  };
-  const product = (): number => {
-    let value = factor();
-    while (tokens[at] === "*" || tokens[at] === "/") value = next() === "*" ? value * factor() : Math.trunc(value / factor());
-    return value;
-  };
-  const sum = (): number => {
-    let value = product();
-    while (tokens[at] === "+" || tokens[at] === "-") value = next() === "+" ? value + product() : value - product();
-    return value;
-  };
-  const value = sum();
-  if (at < tokens.length || !Number.isSafeInteger(value)) throw fault(line, text, "is arithmetic that is not understood", "write the number");
-  return String(value);
-}
-
-function one(name: string, line: number, variables: Variables): string {
-  const value = variables.get(name);
-  if (value === undefined) throw fault(line, `$${name}`, `the variable ${name} is not set in this file`, `set it above, e.g. ${name}=8`);
-  return value.join(" ");
-}
-
-/** Reads one `$…` at a place: its value as words, and the place behind it. */
-function expand(script: string, at: number, line: number, variables: Variables): { words: readonly string[]; end: number } {
-  if (script.startsWith("$((", at)) {
-    const end = script.indexOf("))", at);
-    if (end < 0) throw fault(line, script.slice(at, at + 20), "ends inside $((", "close it with ))");
-    return { words: [arithmetic(script.slice(at + 3, end), line, variables)], end: end + 2 };
+    this.#wordAssigns = false;
   }
-  if (script.startsWith("$(", at)) {
+
+  #assign(word: string): void {
+    const [whole = "", name = "", plus] = ASSIGNMENT.exec(word) ?? [];
+    const value = word.slice(whole.length);
+    const before = this.#pending.get(name) ?? this.#variables.get(name);
+    if (name === "IFS") throw this.#fault("changes how words are split", "write the arguments without it", word);
+    // A text is the first of an array.
+    const [first = "", ...rest] = before?.words ?? [];
+    const words = before?.words === null && (plus === "+" || before.isArray) ? null : [plus === "+" ? first + value : value, ...rest];
+    this.#pending.set(name, { isArray: before?.isArray ?? false, words });
+  }
+
+  #endCommand(separator: Separator): void {
+    this.#endWord();
+    if (this.#redirects) throw this.#fault("redirects to nothing", "name the file");
+    const words = this.#words;
+    const pending = this.#pending;
+    if (words.length === 0 && pending.size === 0 && separator === "\n") return;
+    this.#words = [];
+    this.#pending = new Map();
+    const inPipe = this.#before === "|" || separator === "|";
+    const isSure = (this.#before !== "&&" && this.#before !== "||") || (this.#before === "&&" && this.#succeeds);
+    const command = words.filter(({ assigns }, at) => !assigns || words.slice(0, at).some((each) => !each.assigns)).map(({ text }) => text);
+    while (command[0] === "!" || command[0] === "time" || command[0] === "command" || command[0] === "builtin") {
+      command.shift();
+      if (ASSIGNMENT.test(command[0] ?? "") || DECLARES.has(command[0] ?? "")) throw this.#fault("is an assignment that is not understood", "write the assignment alone", command.join(" "));
+    }
+    const [first, ...rest] = command;
+    if (first !== undefined && CONTROL.has(first)) throw this.#fault(`${first} decides what runs or is set, and nothing is run here`, "write the arguments without conditions, loops and functions", command.join(" "));
+    const declares = first !== undefined && DECLARES.has(first);
+    if (declares && rest.some((word) => /^-.*[^-xg]/.test(word))) throw this.#fault("declares variables that are not understood", "assign them without options", command.join(" "));
+    // What a pipe's commands assign is gone with them; before a command, assignments are its environment.
+    if (!inPipe && (first === undefined || declares)) for (const [name, variable] of pending) this.#set(name, isSure ? variable : { ...variable, words: null });
+    if (!inPipe && first !== undefined) this.#carryOut(first, rest, isSure);
+    if (separator === "&") for (const name of this.#assignedInList) this.#variables.set(name, { isArray: false, words: null });
+    if (separator !== "&&" && separator !== "||" && separator !== "|") this.#assignedInList = [];
+    if (first !== undefined && !declares) this.commands.push(command);
+    const continues = this.#before === "&&" || this.#before === "||";
+    this.#succeeds = first === undefined && !inPipe && (!continues || (this.#before === "&&" && this.#succeeds));
+    this.#before = separator;
+  }
+
+  #set(name: string, variable: Variable): void {
+    this.#variables.set(name, variable);
+    this.#assignedInList.push(name);
+  }
+
+  /** What commands of the shell itself do to variables. */
+  #carryOut(first: string, rest: readonly string[], isSure: boolean): void {
+    if (first === "unset") {
+      for (const word of rest) {
+        const name = /^\w+/.exec(word)?.[0];
+        if (name === undefined) continue;
+        if (isSure && name === word && !rest.includes("-f")) this.#variables.delete(name);
+        else this.#set(name, { isArray: false, words: null });
+      }
+    }
+    const sets = SETS.has(first) || (first === "printf" && rest[0]?.startsWith("-v") === true);
+    if (sets) for (const [name] of rest.join(" ").matchAll(/[A-Za-z_]\w*/g)) this.#set(name, { isArray: false, words: null });
+    if (SETS_ANY.has(first)) for (const [name] of this.#variables) this.#set(name, { isArray: false, words: null });
+  }
+
+  /** The place behind the bracket that closes the one before `at`. Quotes hide brackets. */
+  #closing(at: number, what: string): number {
+    let depth = 1;
+    for (let end = at; end < this.#text.length; end += 1) {
+      const here = this.#text[end];
+      if (here === "\\") end += 1;
+      else if (here === "'" || here === '"') {
+        const close = this.#text.indexOf(here, end + 1);
+        if (close < 0) break;
+        end = close;
+      } else if (here === "(") depth += 1;
+      else if (here === ")") {
+        depth -= 1;
+        if (depth === 0) return end + 1;
+      }
+    }
+    throw this.#fault(`ends inside ${what}`, "close it with )");
+  }
+
+  /** Reads one `$…`. */
+  #expand(): Expanded {
+    const at = this.#at;
+    const text = this.#text;
+    const known = (words: readonly string[], end: number, isSeparate = false): Expanded => ({ words, isKnown: true, isSeparate, end });
+    const unknown = (word: string, end: number): Expanded => ({ words: [word], isKnown: false, isSeparate: false, end });
+    if (text.startsWith("$((", at)) {
+      const end = this.#closing(at + 2, "$((");
+      if (text[end - 2] !== ")") throw this.#fault("is arithmetic that is not understood", "write the number");
+      const inner = text.slice(at + 3, end - 2);
+      const missing = [...inner.slice(0, 1000).matchAll(/[A-Za-z_]\w*/g)].find(([name]) => this.#scalar(name) === undefined);
+      if (missing) throw this.#fault(`the variable ${missing[0]} is not set in this file`, `set it above, e.g. ${missing[0]}=8`, `$${missing[0]}`);
+      const value = shellArithmetic(inner, (name) => this.#scalar(name));
+      if (value === undefined) throw this.#fault("is arithmetic that is not understood", "write the number");
+      return known([String(value)], end);
+    }
     // What a command would print is not known; it matters only where a number is read.
-    let depth = 0;
-    let end = at + 1;
-    do {
-      if (end >= script.length) throw fault(line, script.slice(at, at + 20), "ends inside $(", "close it with )");
-      if (script[end] === "(") depth += 1;
-      if (script[end] === ")") depth -= 1;
-      end += 1;
-    } while (depth > 0);
-    return { words: [script.slice(at, end)], end };
+    if (text.startsWith("$(", at)) {
+      const end = this.#closing(at + 2, "$(");
+      return unknown(text.slice(at, end), end);
+    }
+    const [whole, name, rest, plain] = /^\$(?:\{([A-Za-z_]\w*|[@*#?0-9$!-])([^}]*)\}|([A-Za-z_]\w*|[@*#?0-9$!-]))/.exec(text.slice(at, at + 200)) ?? [];
+    const notUnderstood = (): ProblemError => this.#fault("is a substitution that is not understood", "write its value", whole);
+    if (whole === undefined) throw notUnderstood();
+    const end = at + whole.length;
+    const variableName = name ?? plain ?? "";
+    // What the script is called with is not part of the configuration.
+    if (!/^[A-Za-z_]/.test(variableName)) return variableName === "@" || variableName === "*" ? known([], end, variableName === "@") : unknown(whole, end);
+    const variable = this.#variable(variableName);
+    if (rest === "[@]" || rest === "[*]") {
+      // Of what the environment gives, much names files; whoever reads a number finds the name in its place.
+      if (!variable || variable.words === null) return unknown(`$${variableName}`, end);
+      return rest === "[@]" ? known(variable.words, end, true) : known(this.#quoted ? [variable.words.join(" ")] : variable.words, end);
+    }
+    const value = this.#scalar(variableName);
+    if (rest === undefined || rest === "") return value === undefined ? unknown(`$${variableName}`, end) : known([value], end);
+    const [, colon, fallback] = /^(:?)-(.*)$/s.exec(rest) ?? [];
+    if (fallback === undefined || /[$`\\{]/.test(fallback) || (/\s/.test(fallback) && !this.#inAssignment()) || (/["']/.test(fallback) && (this.#quoted || !/^(["'])[^"']*\1$/.test(fallback)))) throw notUnderstood();
+    if (variable?.words === null) return unknown(`$${variableName}`, end);
+    return known([value === undefined || (value === "" && colon === ":") ? fallback.replace(/^(["'])(.*)\1$/s, "$2") : value], end);
   }
-  const [whole, name, rest, plain] = /^\$(?:\{([A-Za-z_]\w*|[@*#?0-9])([^}]*)\}|([A-Za-z_]\w*|[@*#?0-9]))/.exec(script.slice(at, at + 200)) ?? [];
-  if (whole === undefined) throw fault(line, script.slice(at, at + 20), "is a substitution that is not understood", "write its value");
-  const variable = name ?? plain ?? "";
-  const end = at + whole.length;
-  // What the script is called with is not part of the configuration.
-  if (/^[@*#?0-9]$/.test(variable)) return { words: variable === "@" || variable === "*" ? [] : [whole], end };
-  const value = variables.get(variable);
-  const [, fallback] = /^:?-(.*)$/.exec(rest ?? "") ?? [];
-  if (value === undefined && fallback !== undefined) return { words: [fallback.replace(/^(["'])(.*)\1$/, "$2")], end };
-  if (rest !== undefined && rest !== "" && rest !== "[@]" && rest !== "[*]" && fallback === undefined) throw fault(line, whole, "is a substitution that is not understood", "write its value");
-  // Of what the environment gives, much names files; whoever reads a number finds the name in its place.
-  return { words: value ?? [`$${variable}`], end };
+
+  #expandCounted(): Expanded {
+    const found = this.#expand();
+    this.#expanded += found.words.reduce((sum, each) => sum + each.length + 1, 0);
+    if (this.#expanded > MOST_EXPANDED) throw this.#fault(`makes the script longer than ${MOST_EXPANDED >> 20} MiB by its variables`, "write the values");
+    this.#line += this.#text.slice(this.#at, found.end).split("\n").length - 1;
+    this.#at = found.end;
+    return found;
+  }
+
+  #doubleQuoted(): void {
+    this.#at += 1;
+    const hadWord = this.#word !== null;
+    let isEmptyList = false;
+    let hasText = false;
+    this.#append("", true);
+    while (this.#text[this.#at] !== '"') {
+      const here = this.#text[this.#at];
+      const next = this.#text[this.#at + 1];
+      if (here === undefined) throw this.#fault("ends inside a quote", "close the quote", this.#word ?? "");
+      if (here === "`") throw this.#fault("runs a command for its output", "write the output");
+      if (here === "$" && (next === undefined || !/[\w{(@*#?$!-]/.test(next))) {
+        this.#append(here, true);
+        this.#at += 1;
+        hasText = true;
+      } else if (here === "$") {
+        this.#quoted = true;
+        const { words, isSeparate } = this.#expandCounted();
+        this.#quoted = false;
+        if (words.length === 0 && isSeparate) isEmptyList = true;
+        else hasText = true;
+        // "${ARRAY[@]}" is as many words as the array has.
+        for (const [index, value] of (this.#inAssignment() ? [words.join(" ")] : words).entries()) {
+          if (index > 0) {
+            this.#endWord();
+            this.#append("", true);
+          }
+          this.#append(value, true);
+        }
+      } else {
+        if (here === "\n" || (here === "\\" && next === "\n")) this.#line += 1;
+        const escapes = here === "\\" && next !== undefined && /["\\$`\n]/.test(next);
+        if (escapes) this.#append(next === "\n" ? "" : next, true);
+        else this.#append(here, true);
+        hasText = true;
+        this.#at += escapes ? 2 : 1;
+      }
+    }
+    this.#at += 1;
+    // An empty array is no word at all.
+    if (isEmptyList && !hasText && !hadWord && this.#word === "" && /[\s;&|)]|^$/.test(this.#text[this.#at] ?? "")) {
+      this.#word = null;
+      this.#nameIsQuoted = false;
+    }
+  }
+
+  #unquotedVariable(): void {
+    if (/[\s'"]|^$/.test(this.#text[this.#at + 1] ?? "")) {
+      if (/['"]/.test(this.#text[this.#at + 1] ?? "")) throw this.#fault("is a quotation that is not understood", "write the text without $");
+      this.#append("$", true);
+      this.#at += 1;
+      return;
+    }
+    const { words, isKnown } = this.#expandCounted();
+    if (!isKnown || this.#inAssignment()) return this.#append(words.join(" "), true);
+    for (const [index, value] of words.entries()) {
+      if (index > 0) this.#endWord();
+      for (const [, space = "", text = ""] of value.matchAll(/([ \t\n]*)([^ \t\n]*)/g)) {
+        if (space !== "") this.#endWord();
+        if (text !== "") this.#append(text, true);
+      }
+    }
+  }
+
+  #redirect(): void {
+    const operator = /^&?(?:>>|>&|>\||<&|<>|>|<)/.exec(this.#text.slice(this.#at, this.#at + 3))?.[0] ?? "";
+    if (/^\d+$/.test(this.#word ?? "") && operator[0] !== "&") this.#word = null;
+    this.#endWord();
+    if (this.#redirects) throw this.#fault("redirects to nothing", "name the file");
+    this.#redirects = true;
+    this.#at += operator.length;
+    if (this.#text[this.#at] === "(") throw this.#fault("runs a command for its output", "write the output");
+  }
+
+  #step(): void {
+    const text = this.#text;
+    const here = text[this.#at] as string;
+    const next = text[this.#at + 1];
+    const inArray = this.#array !== null;
+    if (here === "\\" && next === "\n") {
+      this.#line += 1;
+      this.#at += 2;
+    } else if (here === "\\") {
+      this.#append(next ?? "", true);
+      this.#at += 2;
+    } else if (here === "#" && this.#word === null) {
+      while (this.#at < text.length && text[this.#at] !== "\n") this.#at += 1;
+    } else if (text.startsWith("<<", this.#at)) {
+      throw this.#fault("writes a file from the script", "put that file beside this one, without variables");
+    } else if (here === ">" || here === "<" || (here === "&" && next === ">")) {
+      this.#redirect();
+    } else if (here === "\n" || here === ";" || here === "&" || here === "|") {
+      if (inArray && here !== "\n") throw this.#fault("is an array without end", "close it with )");
+      const separator = (here === "&" || here === "|") && next === here ? (`${here}${here}` as Separator) : (here as Separator);
+      if (inArray) this.#endWord();
+      else this.#endCommand(separator);
+      if (here === "\n") this.#line += 1;
+      this.#at += separator.length;
+    } else if (here === " " || here === "\t" || here === "\r") {
+      this.#endWord();
+      this.#at += 1;
+    } else if (here === "(" && !inArray && this.#inAssignment() && /^[A-Za-z_]\w*\+?=$/.test(this.#word ?? "")) {
+      const [, name = "", plus] = ASSIGNMENT.exec(this.#word ?? "") ?? [];
+      this.#word = null;
+      this.#wordAssigns = false;
+      this.#array = { name, adds: plus === "+", words: [] };
+      this.#at += 1;
+    } else if (here === ")" && this.#array) {
+      this.#endWord();
+      const { name, adds, words } = this.#array;
+      const before = this.#pending.get(name) ?? this.#variables.get(name);
+      this.#pending.set(name, { isArray: true, words: adds && before ? before.words && [...before.words, ...words] : words });
+      this.#array = null;
+      this.#at += 1;
+    } else if (here === "(" || here === ")") {
+      throw this.#fault("is a part that runs apart, or a function", "write the arguments without it");
+    } else if (here === "'") {
+      const end = text.indexOf("'", this.#at + 1);
+      if (end < 0) throw this.#fault("ends inside a quote", "close the quote");
+      this.#append(text.slice(this.#at + 1, end), true);
+      this.#line += text.slice(this.#at, end).split("\n").length - 1;
+      this.#at = end + 1;
+    } else if (here === '"') {
+      this.#doubleQuoted();
+    } else if (here === "$") {
+      this.#unquotedVariable();
+    } else if (here === "`") {
+      throw this.#fault("runs a command for its output", "write the output");
+    } else if ((here === "{" && /^\{[^\s{}]*(?:,|\.\.)/.test(text.slice(this.#at, this.#at + 200))) || (here === "[" && this.#word !== null ? /^[A-Za-z_]\w*$/.test(this.#word) && this.#mayAssign() && /^\[[^\]\n]*\]\+?=/.test(text.slice(this.#at, this.#at + 200)) : here === "[" && inArray)) {
+      throw this.#fault("makes words, or sets a part of an array", "write them out");
+    } else {
+      this.#append(here, false);
+      this.#at += 1;
+    }
+  }
+
+  read(): void {
+    while (this.#at < this.#text.length) this.#step();
+    if (this.#array !== null) throw this.#fault("is an array without end", "close it with )", this.#array.name);
+    this.#endCommand("");
+  }
 }
 
 /**
  * The words of the commands of a shell script: comments, continued lines, quotes, variables that are set in the file, arrays
- * and integer arithmetic are understood; nothing is run. Control flow and substituted commands are not.
+ * and integer arithmetic are understood; nothing is run. Control flow and substituted commands are not. A variable that is not
+ * known here stays as `$NAME`.
  * @throws ProblemError `bad-request` that names the line.
  */
 export function shellCommands(script: string): string[][] {
-  const variables: Variables = new Map();
-  const commands: string[][] = [];
-  let words: Word[] = [];
-  let word: string | null = null;
-  let array: string | null = null;
-  let line = 1;
-  let expanded = 0;
-  const expandAt = (at: number): ReturnType<typeof expand> => {
-    const found = expand(script, at, line, variables);
-    expanded += found.words.reduce((sum, each) => sum + each.length + 1, 0);
-    if (expanded > MOST_EXPANDED) throw fault(line, script.slice(at, at + 20), `makes the script longer than ${MOST_EXPANDED >> 20} MiB by its variables`, "write the values");
-    return found;
-  };
-  const endWord = (): void => {
-    if (word !== null) words.push({ text: word, line });
-    word = null;
-  };
-  const endCommand = (): void => {
-    endWord();
-    let texts = words.map(({ text }) => text);
-    if (texts[0] === "export" || texts[0] === "local") texts = texts.slice(1);
-    // Assignments before a command are its environment, alone they are variables; both are known afterwards.
-    while (texts[0] !== undefined && /^[A-Za-z_]\w*=/.test(texts[0])) {
-      const [assignment = ""] = texts;
-      variables.set(assignment.slice(0, assignment.indexOf("=")), [assignment.slice(assignment.indexOf("=") + 1)]);
-      texts = texts.slice(1);
-    }
-    const [first] = texts;
-    if (first !== undefined && CONTROL.has(first)) throw fault(line, texts.join(" "), `${first} decides what runs, and nothing is run here`, "write the arguments without conditions and loops");
-    if (first !== undefined) commands.push(texts);
-    words = [];
-  };
-  for (let at = 0; at < script.length; ) {
-    const here = script[at] as string;
-    if (here === "\\" && script[at + 1] === "\n") {
-      endWord();
-      line += 1;
-      at += 2;
-    } else if (here === "#" && word === null) {
-      while (at < script.length && script[at] !== "\n") at += 1;
-    } else if (here === "\n" || here === ";" || here === "&" || here === "|") {
-      if (array === null) endCommand();
-      else endWord();
-      if (here === "\n") line += 1;
-      at += 1;
-    } else if (here === " " || here === "\t" || here === "\r") {
-      endWord();
-      at += 1;
-    } else if (here === "(" && word !== null && /^[A-Za-z_]\w*\+?=$/.test(word)) {
-      array = word;
-      word = null;
-      words = [];
-      at += 1;
-    } else if (here === ")" && array !== null) {
-      endWord();
-      const name = array.replace(/\+?=$/, "");
-      const before = array.endsWith("+=") ? (variables.get(name) ?? []) : [];
-      variables.set(name, [...before, ...words.map(({ text }) => text)]);
-      array = null;
-      words = [];
-      at += 1;
-    } else if (here === "'") {
-      const end = script.indexOf("'", at + 1);
-      if (end < 0) throw fault(line, script.slice(at, at + 20), "ends inside a quote", "close the quote");
-      word = (word ?? "") + script.slice(at + 1, end);
-      line += script.slice(at, end).split("\n").length - 1;
-      at = end + 1;
-    } else if (here === '"') {
-      word ??= "";
-      at += 1;
-      while (script[at] !== '"') {
-        if (at >= script.length) throw fault(line, word, "ends inside a quote", "close the quote");
-        if (script[at] === "\\" && script[at + 1] === "\n") {
-          at += 2;
-          line += 1;
-        } else if (script[at] === "$") {
-          const { words: values, end } = expandAt(at);
-          // "${ARRAY[@]}" is as many words as the array has.
-          for (const value of values.slice(0, -1)) {
-            word += value;
-            endWord();
-            word = "";
-          }
-          word += values.at(-1) ?? "";
-          at = end;
-        } else {
-          word += script[at] as string;
-          if (script[at] === "\n") line += 1;
-          at += 1;
-        }
-      }
-      at += 1;
-    } else if (here === "$") {
-      const { words: values, end } = expandAt(at);
-      const parts = values.flatMap((value) => value.split(/\s+/)).filter((part) => part !== "");
-      for (const [index, part] of parts.entries()) {
-        if (index > 0) endWord();
-        word = (word ?? "") + part;
-      }
-      at = end;
-    } else if (script.startsWith("<<", at)) {
-      throw fault(line, script.slice(at, at + 20), "writes a file from the script", "put that file beside this one, without variables");
-    } else if (here === "`") {
-      throw fault(line, script.slice(at, at + 20), "runs a command for its output", "write the output");
-    } else {
-      word = (word ?? "") + here;
-      at += 1;
-    }
-  }
-  if (array !== null) throw fault(line, array, "is an array without end", "close it with )");
-  endCommand();
-  return commands;
+  const read = new Script(script);
+  read.read();
+  return read.commands;
 }
 
 /** A word as a shell reads it back. */

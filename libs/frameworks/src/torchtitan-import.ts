@@ -37,7 +37,7 @@ function readModel(root: Fields, files: readonly FrameworkFile[]): Model {
   if (name !== "llama3") faults.add("model.name", name, "is no model that is planned for", "use llama3");
   const flavor = (model.text("flavor") ?? "debugmodel").replace(/_(?:flex|varlen)(?:_attn)?$/, "");
   const custom = files.slice(1).find((file) => file.name.endsWith(".py"));
-  const sizes: PythonValue | undefined = custom === undefined ? undefined : pythonModule(custom.text).values["args"];
+  const sizes: PythonValue | undefined = custom === undefined ? undefined : pythonModule(custom.text, ["args"], /^[A-Z]\w*$/)["args"];
   const known = sizes ?? (Object.hasOwn(FLAVORS, flavor) ? FLAVORS[flavor] : undefined);
   if (known === undefined) return faults.fail("model.flavor", flavor, `is not known: its sizes are in a module, not in the TOML`, `use ${Object.keys(FLAVORS).join(", ")}, or put beside the TOML the module of experimental.custom_import, with args = TransformerModelArgs(dim=…, …)`);
   const args = new Fields(known, faults, custom?.name ?? `model.flavor ${flavor}`);

@@ -1,3 +1,4 @@
+import type { PlanOfJob } from "@internevo/cost-model";
 import { chunksOf, contextOf, ProblemError, replicaRanks, type Model, type Plan } from "@internevo/domain";
 import { stringify } from "smol-toml";
 import { stageLayers, type ExportedJob, type Expression, type FrameworkFile, type Inexpressible } from "./framework.ts";
@@ -44,7 +45,7 @@ export function layersPerStage(layers: number, stages: number): number | undefin
 }
 
 /** What the plan becomes in torchtitan. @throws ProblemError `plan-invalid` when nothing near can be said. */
-export function expressTorchtitan(plan: Plan, job: ExportedJob): Expression {
+export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression {
   const reasons: Partial<Record<keyof Plan, string>> = {};
   const beyond: Inexpressible[] = [];
   const { tensorParallel: tp, sequenceParallel: sp, pipelineParallel: pp } = plan;
@@ -111,7 +112,7 @@ llama3_args["internevo"] = args
 }
 
 /** torchtitan's TOML, and the module with the model's sizes. */
-export function writeTorchtitan(job: ExportedJob, plan: Plan): FrameworkFile[] {
+export function writeTorchtitan(job: ExportedJob, plan: PlanOfJob): FrameworkFile[] {
   const { optimizer: o, cluster } = job;
   const { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, microBatchSize: b, microBatches: n, parameterSharding: ps, optimizerStateSharding: oss } = plan;
   const ring = contextOf(plan);

@@ -1,10 +1,10 @@
-import { CostModel } from "@internevo/cost-model";
-import type { JobSpec, MemoryLines, Plan, Profile } from "@internevo/domain";
+import { CostModel, type PlanOfJob } from "@internevo/cost-model";
+import type { JobSpec, MemoryLines, Profile } from "@internevo/domain";
 import type { ExportedConfiguration } from "./framework.ts";
 
 /** What the plan that a configuration says needs and takes in our executor, which may be another than the plan that was asked for. */
 export interface WrittenPrediction {
-  readonly plan: Plan;
+  readonly plan: PlanOfJob;
   readonly peakMemoryBytes: number;
   readonly memory: MemoryLines;
   readonly memoryLimitBytes: number;

@@ -39,7 +39,7 @@ deepspeed --num_nodes 16 --num_gpus 8 pretrain_gpt.py \
   --adam-beta2 0.95 \
   --adam-eps 1e-8 \
   --clip-grad 1 \
-  --seed 0 \
+  --seed 1234 \
   --data-path data \
   --deepspeed \
   --deepspeed_config ds_config.json \

@@ -66,6 +66,6 @@ grad_scaler = dict(
 )
 loss = dict(label_smoothing=0)
 use_fp32_norm = False
-seed = 0
+seed = 1234
 cudnn_deterministic = False
 cudnn_benchmark = False

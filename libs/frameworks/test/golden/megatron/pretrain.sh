@@ -47,5 +47,5 @@ torchrun --nnodes 16 --nproc-per-node 8 \
   --adam-beta2 0.95 \
   --adam-eps 1e-8 \
   --clip-grad 1 \
-  --seed 0 \
+  --seed 1234 \
   --mock-data
