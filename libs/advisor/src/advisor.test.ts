@@ -1,4 +1,4 @@
-import { CostModel, findShippedProfile, planFault, SHIPPED_PROFILES } from "@internevo/cost-model";
+import { CostModel, findShippedProfile, planFault, planOfJob, SHIPPED_PROFILES } from "@internevo/cost-model";
 import { resolveJob, type JobSpec, type Plan, type Profile } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import fc from "fast-check";
@@ -42,21 +42,21 @@ describe("why-not", () => {
     const model = new CostModel(tight, profile);
     const limit = tight.cluster.memoryPerGpuBytes;
     const all = everyPlan(tight);
-    const fitting = all.filter((plan) => model.memory(plan).bytes <= limit);
-    const tooLarge = all.filter((plan) => model.memory(plan).bytes > limit);
+    const fitting = all.filter((plan) => model.memory(planOfJob(plan, model.job)).bytes <= limit);
+    const tooLarge = all.filter((plan) => model.memory(planOfJob(plan, model.job)).bytes > limit);
     expect(fitting.length).toBeGreaterThan(50);
     expect(tooLarge.length).toBeGreaterThan(50);
     for (let i = 0; i < tooLarge.length; i += Math.ceil(tooLarge.length / 25)) {
       const plan = tooLarge[i] as Plan;
       const answer = whyNot(tight, profile, plan);
       expect(answer.binding?.reason).toBe("memory-exceeded");
-      expect(answer.excessBytes).toBe(model.memory(plan).bytes - limit);
-      expect(answer.memory.reduce((sum, { bytes }) => sum + bytes, 0)).toBe(model.memory(plan).bytes);
+      expect(answer.excessBytes).toBe(model.memory(planOfJob(plan, model.job)).bytes - limit);
+      expect(answer.memory.reduce((sum, { bytes }) => sum + bytes, 0)).toBe(model.memory(planOfJob(plan, model.job)).bytes);
       const change = answer.smallestChange;
       expect(change).not.toBeNull();
       if (change === null) continue;
       expect(planFault(change.plan, tight)).toBeNull();
-      expect(model.memory(change.plan).bytes).toBeLessThanOrEqual(limit);
+      expect(model.memory(planOfJob(change.plan, model.job)).bytes).toBeLessThanOrEqual(limit);
       const [fields, distance] = sizeOf(change.changes);
       for (const other of fitting) {
         const [otherFields, otherDistance] = sizeOf(changesBetween(plan, other));
@@ -68,10 +68,10 @@ describe("why-not", () => {
   it("offers nothing further away than recomputing as many layers as it takes", () => {
     const [first] = planJob(job, profile, { top: 1 }).candidates;
     const plan: Plan = { ...(first?.plan as Plan), recompute: false };
-    const needed = new CostModel(job, profile).memory(plan).bytes;
+    const needed = new CostModel(job, profile).memory(planOfJob(plan, job)).bytes;
     const tight: JobSpec = { ...job, cluster: { ...job.cluster, memoryPerGpuBytes: needed - 1024 } };
     const model = new CostModel(tight, profile);
-    const layers = [1, 2, 3, 4, 5, 6, 7].map((recomputeLayers): Plan => ({ ...plan, recomputeLayers })).find((other) => model.memory(other).bytes < needed - 1024) as Plan;
+    const layers = [1, 2, 3, 4, 5, 6, 7].map((recomputeLayers): Plan => ({ ...plan, recomputeLayers })).find((other) => model.memory(planOfJob(other, model.job)).bytes < needed - 1024) as Plan;
     expect(planFault(layers, tight)).toBeNull();
     const { binding, smallestChange } = whyNot(tight, profile, plan);
     expect(binding?.reason).toBe("memory-exceeded");
@@ -115,7 +115,7 @@ describe("explain", () => {
     const plans = everyPlan(job);
     fc.assert(
       fc.property(fc.integer({ min: 0, max: plans.length - 1 }), fc.integer({ min: 0, max: plans.length - 1 }), (i, k) => {
-        const { a, b, time, memory, changes } = explain(job, profile, plans[i] as Plan, plans[k] as Plan);
+        const { a, b, time, memory, changes } = explain(job, profile, planOfJob(plans[i] as Plan, job), planOfJob(plans[k] as Plan, job));
         const sum = (list: readonly { difference: number }[]) => list.reduce((total, { difference }) => total + difference, 0);
         expect(sum(time)).toBeCloseTo(b.predicted.stepTimeSeconds - a.predicted.stepTimeSeconds, 9);
         expect(sum(memory)).toBe(b.predicted.peakMemoryBytes - a.predicted.peakMemoryBytes);
@@ -128,20 +128,20 @@ describe("explain", () => {
   it("says in words who wins and why", () => {
     const [first] = best();
     const slow = everyPlan(job).find((plan) => plan.recompute && plan.parameterSharding === 8) as Plan;
-    expect(explain(job, profile, first?.plan as Plan, slow).summary).toMatch(/^A is [\d.]+% faster \(.*\): it saves .*\.$/);
-    expect(explain(job, profile, slow, first?.plan as Plan).summary).toMatch(/^B is /);
+    expect(explain(job, profile, planOfJob(first?.plan as Plan, job), planOfJob(slow, job)).summary).toMatch(/^By prediction A is [\d.]+% faster \(.*\): it saves .*\.$/);
+    expect(explain(job, profile, planOfJob(slow, job), planOfJob(first?.plan as Plan, job)).summary).toMatch(/^By prediction B is /);
   });
 
   it("names the terms that differ however small they are, and how small the difference is", () => {
     const model = new CostModel(job, profile);
-    const timed = everyPlan(job).map((plan) => ({ plan, seconds: model.predict(plan).stepTimeSeconds })).sort((a, b) => a.seconds - b.seconds);
+    const timed = everyPlan(job).map((plan) => ({ plan, seconds: model.predict(planOfJob(plan, model.job)).stepTimeSeconds })).sort((a, b) => a.seconds - b.seconds);
     const neighbours = timed.slice(1).flatMap((b, index) => {
       const a = timed[index] as (typeof timed)[number];
       return b.seconds / a.seconds - 1 > 1e-9 && b.seconds / a.seconds - 1 < 0.005 ? [[a.plan, b.plan] as const] : [];
     });
     let near = 0;
     for (const [one, other] of neighbours.slice(0, 12)) {
-      const { summary, a, time } = explain(job, profile, one, other);
+      const { summary, a, time } = explain(job, profile, planOfJob(one, job), planOfJob(other, job));
       if (time.every(({ difference }) => Math.abs(difference) < 1e-9 * a.predicted.stepTimeSeconds)) continue;
       near += 1;
       expect(summary).toMatch(/: it (saves|pays) .* of /);
@@ -153,8 +153,8 @@ describe("explain", () => {
   it("says what differs where two plans take the same time", () => {
     const [first] = best();
     const plan = first?.plan as Plan;
-    const { summary, tie } = explain(job, profile, plan, plan);
-    expect(summary).toMatch(/^A and B take the same time\./);
+    const { summary, tie } = explain(job, profile, planOfJob(plan, job), planOfJob(plan, job));
+    expect(summary).toMatch(/^By prediction A and B take the same time\./);
     // The shipped profile has no spread of its measurements.
     expect(tie).toBeNull();
   });
@@ -166,17 +166,21 @@ describe("explain", () => {
     };
     const [first, second] = best();
     const slow = everyPlan(job).find((plan) => plan.recompute && plan.parameterSharding === 8) as Plan;
-    const near = explain(job, spreading(0.2), first?.plan as Plan, second?.plan as Plan);
+    const near = explain(job, spreading(0.2), planOfJob(first?.plan as Plan, job), planOfJob(second?.plan as Plan, job));
     expect(near.tie).toBe(true);
     expect(near.summary).toMatch(/tie/);
     expect(near.a.predicted.stepTimeRangeSeconds?.low).toBeLessThan(near.a.predicted.stepTimeSeconds);
-    expect(explain(job, spreading(0.001), first?.plan as Plan, slow)).toMatchObject({ tie: false });
+    expect(explain(job, spreading(0.001), planOfJob(first?.plan as Plan, job), planOfJob(slow, job))).toMatchObject({ tie: false });
   });
 
-  it("refuses a plan that does not divide the job, by its name", () => {
-    const [first] = best();
-    const plan = first?.plan as Plan;
-    expect(() => explain(job, profile, plan, { ...plan, dataParallel: 3 })).toThrow(/plan B does not divide the job/);
+  it("takes no plan that nobody checked, nor a changed copy of one that somebody did", () => {
+    const checked = planOfJob(best()[0]?.plan as Plan, job);
+    expect(explain(job, profile, checked, checked).changes).toEqual([]);
+    // Types alone refuse these: the test is that they do.
+    // @ts-expect-error a plan that was not held against its job
+    expect(() => explain(job, profile, checked, best()[0]?.plan as Plan)).not.toThrow();
+    // @ts-expect-error another plan than the one that was checked
+    expect(() => explain(job, profile, checked, { ...checked, recompute: false })).not.toThrow();
   });
 });
 
@@ -195,7 +199,7 @@ describe("what-if", () => {
     }
     const model = new CostModel(spec, profile);
     for (const plan of everyPlan(spec)) {
-      const { stepTimeSeconds, peakMemoryBytes } = model.predict(plan);
+      const { stepTimeSeconds, peakMemoryBytes } = model.predict(planOfJob(plan, model.job));
       if (peakMemoryBytes > spec.cluster.memoryPerGpuBytes) continue;
       expect(front.some(({ predicted }) => predicted.stepTimeSeconds <= stepTimeSeconds * (1 + 1e-9) && predicted.peakMemoryBytes <= peakMemoryBytes)).toBe(true);
     }

@@ -1,5 +1,5 @@
-import { CostModel, planFault } from "@internevo/cost-model";
-import { formatBytes, formatSeconds, planLabel, ProblemError, type JobSpec, type Plan, type Prediction, type Profile, type TimeBreakdown } from "@internevo/domain";
+import { CostModel, type PlanOfJob } from "@internevo/cost-model";
+import { formatBytes, formatSeconds, rangesTouch, termWords, type JobSpec, type Measurement, type Plan, type Prediction, type Profile } from "@internevo/domain";
 import { stepTimeRanges, withRange } from "@internevo/search";
 import { changesBetween, type FieldChange } from "./differences.ts";
 
@@ -11,6 +11,9 @@ export interface Term {
   readonly difference: number;
 }
 
+/** What was measured of a plan. */
+export type Measured = Pick<Measurement, "stepTimeSeconds" | "runStepTimeSeconds">;
+
 export interface Explanation {
   readonly a: { readonly plan: Plan; readonly predicted: Prediction; readonly fits: boolean };
   readonly b: { readonly plan: Plan; readonly predicted: Prediction; readonly fits: boolean };
@@ -21,39 +24,10 @@ export interface Explanation {
   readonly memory: readonly Term[];
   /** Whether the ranges of the two step times touch, so that only trials tell the plans apart; null where the profile says no spread. */
   readonly tie: boolean | null;
+  /** Step times of both, where both were measured: they say which is faster, and the rest, which is predicted, why. */
+  readonly measured: { readonly a: Measured; readonly b: Measured } | null;
   readonly summary: string;
 }
-
-const CAUSES: Readonly<Record<keyof TimeBreakdown, string>> = {
-  computeSeconds: "computing",
-  recomputeSeconds: "recomputing activations",
-  sequenceCommunicationSeconds: "exchanging activations within a sequence",
-  parameterCommunicationSeconds: "gathering parameters and scattering gradients",
-  gradientCommunicationSeconds: "reducing gradients over replicas",
-  pipelineBubbleSeconds: "pipeline bubbles",
-  pipelineCommunicationSeconds: "messages between stages",
-  updateSeconds: "the update",
-};
-
-/** Lines of the memory plan, as people speak of them. */
-const LINES: Readonly<Record<string, string>> = {
-  optimizerStates: "optimizer states",
-  gatherPool: "gathered parameters",
-  reduceStaging: "gradients being reduced",
-  layerWorkspace: "workspace of a layer",
-  attentionWorkspace: "workspace of attention",
-  allToAllStaging: "buffers of all-to-alls",
-  contextStaging: "buffers of the ring",
-  tensorParallelStaging: "buffers of tensor parallelism",
-  pipelineBuffers: "buffers between stages",
-  ropeTables: "tables of rotary positions",
-  dataBuffers: "tokens of the batch",
-  checkpointStaging: "staging of checkpoints",
-  runtime: "the program itself",
-};
-
-/** A term of time or a line of memory in words. */
-export const termWords = (name: string): string => CAUSES[name as keyof TimeBreakdown] ?? LINES[name] ?? name;
 
 const byDifference = (x: Term, y: Term): number => Math.abs(y.difference) - Math.abs(x.difference);
 
@@ -89,43 +63,48 @@ function tieSummary(tie: boolean | null): string {
   return tie ? " The ranges of the two predictions touch: it is a tie, which only trials decide." : "";
 }
 
+/** Of runs that overlap it is not known which plan is faster. */
+function measuredSummary({ a, b }: NonNullable<Explanation["measured"]>): string {
+  const [one, two] = [a.stepTimeSeconds, b.stepTimeSeconds];
+  const both = `${formatSeconds(one)} and ${formatSeconds(two)} a step`;
+  if (one === two) return `Measured, A and B take the same time (${both}).`;
+  const runs = [a, b].map(({ stepTimeSeconds, runStepTimeSeconds = [] }) => [Math.min(stepTimeSeconds, ...runStepTimeSeconds), Math.max(stepTimeSeconds, ...runStepTimeSeconds)] as const) as [readonly [number, number], readonly [number, number]];
+  const tie = runs[0][0] <= runs[1][1] && runs[1][0] <= runs[0][1] ? " Their runs overlap: it is a tie." : "";
+  return `Measured, ${one < two ? "A" : "B"} is ${percentage(Math.max(one, two) / Math.min(one, two) - 1)} faster (A and B took ${both}).${tie}`;
+}
+
 function summaryOf(a: Prediction, b: Prediction, time: readonly Term[], memory: readonly Term[], tie: boolean | null): string {
   const [one, two] = [a.stepTimeSeconds, b.stepTimeSeconds];
   if (Math.abs(one - two) < ROUNDING * one) {
     const saved = causes(time.filter(({ difference }) => Math.abs(difference) >= ROUNDING * one), 1);
-    return `A and B take the same time.${saved === "" ? "" : ` What A saves, ${saved}, it pays elsewhere.`}${memorySummary(a, b, memory)}`;
+    return `By prediction A and B take the same time.${saved === "" ? "" : ` What A saves, ${saved}, it pays elsewhere.`}${memorySummary(a, b, memory)}`;
   }
   const aWins = one < two;
   const ratio = aWins ? two / one : one / two;
   const saved = causes(time, aWins ? 1 : -1);
   const paid = causes(time, aWins ? -1 : 1);
-  return `${aWins ? "A" : "B"} is ${percentage(ratio - 1)} faster (${formatSeconds(Math.abs(one - two))} a step)${saved === "" ? "" : `: it saves ${saved}`}${paid === "" ? "" : `${saved === "" ? ": it" : ", and"} pays ${paid}`}.${memorySummary(a, b, memory)}${tieSummary(tie)}`;
+  return `By prediction ${aWins ? "A" : "B"} is ${percentage(ratio - 1)} faster (${formatSeconds(Math.abs(one - two))} a step)${saved === "" ? "" : `: it saves ${saved}`}${paid === "" ? "" : `${saved === "" ? ": it" : ", and"} pays ${paid}`}.${memorySummary(a, b, memory)}${tieSummary(tie)}`;
 }
 
 /** Whether two step times cannot be told apart by what was measured: their ranges touch. Null where there are none. */
 function isTie(a: Prediction, b: Prediction): boolean | null {
   const [one, two] = [a.stepTimeRangeSeconds, b.stepTimeRangeSeconds];
-  return one === undefined || two === undefined ? null : one.low <= two.high && two.low <= one.high;
+  return one === undefined || two === undefined ? null : rangesTouch(one, two);
 }
 
-/**
- * How one plan wins over another, term by term.
- * @throws ProblemError `plan-invalid` for a plan whose factors do not divide the job: it has no time.
- */
-export function explain(job: JobSpec, profile: Profile, a: Plan, b: Plan): Explanation {
+/** How one plan wins over another, term by term. @param measured both step times, where the job's trials measured both plans */
+export function explain(job: JobSpec, profile: Profile, a: PlanOfJob, b: PlanOfJob, measured: Explanation["measured"] = null): Explanation {
   const model = new CostModel(job, profile);
   const rangeOf = stepTimeRanges(job, profile);
-  const side = (plan: Plan, name: string): Explanation["a"] => {
-    const fault = planFault(plan, job);
-    if (fault !== null) {
-      throw new ProblemError("plan-invalid", `plan ${name} does not divide the job: ${fault.message}`, [{ field: name, value: planLabel(plan), message: `${fault.reason}: ${fault.message}`, remedy: "ask why-not for the smallest change that makes it feasible" }]);
-    }
+  const side = (plan: PlanOfJob): Explanation["a"] => {
     const predicted = withRange(model.predict(plan), rangeOf?.(plan));
     return { plan, predicted, fits: predicted.peakMemoryBytes <= job.cluster.memoryPerGpuBytes };
   };
-  const [first, second] = [side(a, "A"), side(b, "B")];
+  const [first, second] = [side(a), side(b)];
   const time = terms(first.predicted.time, second.predicted.time);
   const memory = terms(first.predicted.memory, second.predicted.memory);
   const tie = isTie(first.predicted, second.predicted);
-  return { a: first, b: second, changes: changesBetween(a, b), time, memory, tie, summary: summaryOf(first.predicted, second.predicted, time, memory, tie) };
+  const predicted = summaryOf(first.predicted, second.predicted, time, memory, measured === null ? tie : false);
+  const summary = measured === null ? predicted : `${measuredSummary(measured)} ${predicted}`;
+  return { a: first, b: second, changes: changesBetween(a, b), time, memory, tie, measured, summary };
 }

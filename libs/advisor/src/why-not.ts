@@ -1,5 +1,5 @@
-import { CostModel, planFault } from "@internevo/cost-model";
-import { formatBytes, type JobSpec, type MemoryLines, type Plan, type Prediction, type Profile, type RejectionReason } from "@internevo/domain";
+import { CostModel, isRunnable, planFault, planOfJob } from "@internevo/cost-model";
+import { constraintsOf, formatBytes, isWholePlan, planPartLabel, ProblemError, type JobSpec, type PartialPlan, type MemoryLines, type Plan, type Prediction, type Profile, type RejectionReason } from "@internevo/domain";
 import { feasibleFamilies, layoutsOf, planJob, shardingsOf } from "@internevo/search";
 import { changesBetween, sizeOf, type FieldChange } from "./differences.ts";
 
@@ -12,8 +12,12 @@ export interface Change {
 
 export interface WhyNot {
   readonly plan: Plan;
+  /** Where a part of a plan was asked for: that part. The plan is the fastest that fits and has it; where none fits, the one that needs least memory. */
+  readonly bestOf?: string;
   /** The constraint that rejects the plan; null when the plan is feasible. */
   readonly binding: { readonly reason: RejectionReason; readonly message: string } | null;
+  /** Why InternEvo's own trainer cannot run the plan, though it is feasible; null when it can, or when the plan is rejected. */
+  readonly notRunnableReason: string | null;
   /** Of plans whose factors divide. */
   readonly predicted: Prediction | null;
   /** Bytes beyond the limit (positive) or left (negative); null where the factors do not divide. */
@@ -35,24 +39,42 @@ const linesOf = (memory: MemoryLines): { line: string; bytes: number }[] =>
     .filter(({ bytes }) => bytes > 0)
     .sort((a, b) => b.bytes - a.bytes);
 
-/** Why a plan is not chosen: what rejects it, by how much, and the smallest change that makes it feasible; or what is better. */
-export function whyNot(job: JobSpec, profile: Profile, plan: Plan): WhyNot {
+/**
+ * Why a plan is not chosen: what rejects it, by how much, and the smallest change that makes it feasible; or what is better. The one question
+ * that takes plans which do not divide the job. Of a part of a plan, it is asked for the best of those with it.
+ * @throws ProblemError `plan-invalid` for a part that no plan of the job has.
+ */
+export function whyNot(job: JobSpec, profile: Profile, plan: Plan | PartialPlan): WhyNot {
+  return isWholePlan(plan) ? whyNotPlan(job, profile, plan) : { ...whyNotPlan(job, profile, bestWith(job, profile, plan)), bestOf: planPartLabel(plan) };
+}
+
+/** The fastest plan that fits and has this part; where none fits, the one that needs least memory. */
+function bestWith(job: JobSpec, profile: Profile, part: PartialPlan): Plan {
+  const { candidates, closest, counts, unmet } = planJob({ ...job, plan: { ...job.plan, ...constraintsOf(part) } }, profile, { top: 1 });
+  const plan = candidates[0]?.plan ?? closest?.plan;
+  if (plan !== undefined) return plan;
+  const label = planPartLabel(part);
+  const reasons = Object.entries(counts.rejected).filter(([, count]) => count > 0).map(([reason, count]) => `${count} ${reason}`).join(", ");
+  throw new ProblemError("plan-invalid", `no plan with ${label} divides the job`, [{ field: "plan", value: label, message: unmet ?? `of the plans with it none divides the job: ${reasons}`, remedy: "ask for other values, or leave one of them out" }]);
+}
+
+function whyNotPlan(job: JobSpec, profile: Profile, plan: Plan): WhyNot {
   const model = new CostModel(job, profile);
   const limit = job.cluster.memoryPerGpuBytes;
   const fault = planFault(plan, job);
-  const predicted = fault === null ? model.predict(plan) : null;
+  const predicted = fault === null ? model.predict(planOfJob(plan, job)) : null;
   const excessBytes = predicted === null ? null : predicted.peakMemoryBytes - limit;
   const common = { plan, predicted, excessBytes, memory: predicted === null ? [] : linesOf(predicted.memory) };
   if (fault !== null || excessBytes === null || excessBytes > 0) {
     const exceeded = (): string => `needs ${formatBytes(predicted?.peakMemoryBytes ?? 0)}, ${formatBytes(excessBytes ?? 0)} more than the ${formatBytes(limit)} of a GPU`;
     const binding = fault === null ? { reason: "memory-exceeded" as const, message: exceeded() } : { reason: fault.reason, message: fault.message };
-    return { ...common, binding, smallestChange: smallestChange(model, plan), standing: null };
+    return { ...common, binding, notRunnableReason: null, smallestChange: smallestChange(model, plan), standing: null };
   }
   const result = planJob(job, profile, { top: 1, locate: plan });
   const best = result.candidates[0];
   const rank = result.located?.rank ?? null;
   const standing = best === undefined || rank === null ? null : { rank, of: feasibleFamilies(job, profile), best: { plan: best.plan, changes: changesBetween(plan, best.plan), predicted: best.predicted } };
-  return { ...common, binding: null, smallestChange: null, standing };
+  return { ...common, binding: null, notRunnableReason: isRunnable(plan, job).reason, smallestChange: null, standing };
 }
 
 /** Every plan of the space whose factors divide, with the overlap of `like`, and `like` with some of its layers recomputed. */
@@ -97,10 +119,12 @@ function smallestChange(model: CostModel, plan: Plan): Change | null {
   for (const other of dividingPlans(job, plan)) {
     const size = sizeOf(changesBetween(plan, other));
     if (nearest !== null && isSmaller(nearest.size, size)) continue;
-    if (planFault(other, job) !== null || model.memory(other).bytes > limit) continue;
-    const seconds = model.predict(other).stepTimeSeconds;
+    if (planFault(other, job) !== null) continue;
+    const own = planOfJob(other, job);
+    if (model.memory(own).bytes > limit) continue;
+    const seconds = model.predict(own).stepTimeSeconds;
     if (nearest === null || isSmaller([...size, seconds], [...nearest.size, nearest.seconds])) nearest = { plan: other, size, seconds };
   }
-  return nearest === null ? null : { plan: nearest.plan, changes: changesBetween(plan, nearest.plan), predicted: model.predict(nearest.plan) };
+  return nearest === null ? null : { plan: nearest.plan, changes: changesBetween(plan, nearest.plan), predicted: model.predict(planOfJob(nearest.plan, job)) };
 }
 

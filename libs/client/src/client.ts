@@ -2,7 +2,7 @@ import {
   API_PREFIX, type CheapestClusterAnswer, type CheapestClusterRequest, type ExplainRequest, type ExplanationAnswer, type ExportedConfigurationAnswer, type ExportRequest, type ImportAnswer, type ImportRequest, type LargestSequenceAnswer,
   type LargestSequenceRequest, type MemoryRequest, type ParetoAnswer, type ParetoRequest, type PlanMemoryAnswer, type SweepAnswer, type SweepRequest, type WhyNotAnswer, type WhyNotRequest,
 } from "@internevo/contracts";
-import type { DeadLetter, JobDetail, JobLogLine, JobStreamEvent, JobSummary, PlanRequestSchema, ProfileRecord, Role, WorkloadCreateSchema } from "@internevo/contracts";
+import type { CreatedToken, DeadLetter, JobCheck, JobDetail, JobLogLine, JobStreamEvent, JobSummary, PlanRequestSchema, ProfileRecord, ProfileSummary, Role, TokenCreate, TokenRecord, WorkloadCreateSchema } from "@internevo/contracts";
 import type { JobState, PlanningResult, Profile, Proposal, StepMetric, Workload } from "@internevo/domain";
 import type { Static } from "typebox";
 import { jobEvents, type JobEventsOptions } from "./event-stream.ts";
@@ -36,7 +36,7 @@ export interface MutationOptions {
 
 export type PlanRequest = Static<typeof PlanRequestSchema>;
 export type WorkloadCreate = Static<typeof WorkloadCreateSchema>;
-export type ProfileSummary = Omit<ProfileRecord, "profile">;
+export type { ProfileSummary };
 
 /** 128 random bits. Not `randomUUID`, which browsers refuse to pages that came over plain HTTP. */
 const randomKey = (): string => Array.from(globalThis.crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -72,9 +72,28 @@ export class InternEvoClient {
     return this.#get("/whoami", options);
   }
 
+  /** Creates a token; only this answer has its secret. Not repeated by a key: no answer with a secret is stored. */
+  createToken(token: TokenCreate, options: { signal?: AbortSignal } = {}): Promise<CreatedToken> {
+    return request(this.#connection, `${API_PREFIX}/tokens`, { method: "POST", body: token, signal: options.signal });
+  }
+
+  /** Tokens that were not revoked, newest first. */
+  listTokens(options: PageOptions = {}): Promise<Page<TokenRecord>> {
+    return this.#page("/tokens", options);
+  }
+
+  revokeToken(id: string, options: { signal?: AbortSignal } = {}): Promise<void> {
+    return request(this.#connection, `${API_PREFIX}/tokens/${encodeURIComponent(id)}`, { method: "DELETE", signal: options.signal });
+  }
+
   /** Submits a job. @param job a job file, parsed. */
   submitJob(job: unknown, options: MutationOptions = {}): Promise<JobDetail> {
     return this.#post("/jobs", job, options);
+  }
+
+  /** Checks a job as `submitJob` does, and stores nothing. @param job a job file, parsed. */
+  checkJob(job: unknown, options: { signal?: AbortSignal } = {}): Promise<JobCheck> {
+    return this.#post("/jobs/check", job, options);
   }
 
   /** One page of jobs, newest first. */
@@ -172,6 +191,16 @@ export class InternEvoClient {
   /** Stores a profile, so that a job can name it by its id; the same content keeps its id. */
   createProfile(profile: Profile, options: MutationOptions = {}): Promise<ProfileRecord> {
     return this.#post("/profiles", profile, options);
+  }
+
+  /** Takes a profile out of use: jobs that used it still show it, no other job does. */
+  discardProfile(id: string, options: { signal?: AbortSignal } = {}): Promise<void> {
+    return request(this.#connection, `${API_PREFIX}/profiles/${encodeURIComponent(id)}`, { method: "DELETE", signal: options.signal });
+  }
+
+  /** Submits a job that measures again what the newest job of a profile needs, and ends then. */
+  measureProfile(id: string, options: MutationOptions = {}): Promise<JobDetail> {
+    return this.#post(`/profiles/${encodeURIComponent(id)}/measure`, undefined, options);
   }
 
   listWorkloads(options: PageOptions = {}): Promise<Page<Workload>> {

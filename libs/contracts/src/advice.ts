@@ -38,11 +38,13 @@ const FieldChangeSchema = Type.Object({ field: Type.String(), from: Type.Union([
 export type PlanChange = Static<typeof FieldChangeSchema>;
 const ChangeSchema = Type.Object({ plan: PlanSchema, changes: Type.Array(FieldChangeSchema), predicted: PredictionSchema });
 
-export const WhyNotRequestSchema = Type.Object({ ...subject, plan: PlanChoiceSchema }, closed);
+export const WhyNotRequestSchema = Type.Object({ ...subject, plan: Type.Union(PlanChoiceSchema.anyOf, { description: "as for other questions, or a part of a plan as text, e.g. \"tp8 pp2\": the best of those with it" }) }, closed);
 export type WhyNotRequest = Static<typeof WhyNotRequestSchema>;
 export const WhyNotSchema = Type.Object({
   plan: PlanSchema,
+  bestOf: Type.Optional(Type.String({ description: "where a part of a plan was asked for: that part; `plan` is the fastest that fits and has it, or where none fits the one that needs least memory" })),
   binding: nullable(Type.Object({ reason: Type.Enum(REJECTION_REASONS), message: Type.String() }, { description: "the constraint that rejects the plan; null when it is feasible" })),
+  notRunnableReason: nullable(Type.String({ description: "why InternEvo's own trainer cannot run a feasible plan; null when it can" })),
   predicted: nullable(PredictionSchema),
   excessBytes: nullable(Type.Number({ description: "beyond the limit (positive) or left (negative); null where the factors do not divide" })),
   memory: Type.Array(Type.Object({ line: Type.String(), bytes: Type.Number() }), { description: "of the fullest rank, the largest first" }),
@@ -54,6 +56,7 @@ export type WhyNotAnswer = Static<typeof WhyNotSchema>;
 const SideSchema = Type.Object({ plan: PlanSchema, predicted: PredictionSchema, fits: Type.Boolean() });
 const TermSchema = Type.Object({ name: Type.String(), a: Type.Number(), b: Type.Number(), difference: Type.Number({ description: "b - a" }) });
 export type ExplanationTerm = Static<typeof TermSchema>;
+const MeasuredSchema = Type.Object({ stepTimeSeconds: Type.Number(), runStepTimeSeconds: Type.Optional(Type.Array(Type.Number())) });
 export const ExplainRequestSchema = Type.Object({ ...subject, a: PlanChoiceSchema, b: PlanChoiceSchema }, closed);
 export type ExplainRequest = Static<typeof ExplainRequestSchema>;
 export const ExplanationSchema = Type.Object({
@@ -63,7 +66,8 @@ export const ExplanationSchema = Type.Object({
   time: Type.Array(TermSchema, { description: "seconds of a step by cause, the largest difference first; they add up to the difference of the step times" }),
   memory: Type.Array(TermSchema, { description: "bytes of the fullest rank by line, the largest difference first" }),
   tie: nullable(Type.Boolean({ description: "whether the ranges of the two step times touch, so that only trials tell the plans apart; null where the profile says no spread" })),
-  summary: Type.String(),
+  measured: nullable(Type.Object({ a: MeasuredSchema, b: MeasuredSchema }, { description: "step times of both, where the submitted job's trials measured both plans; everything else is predicted" })),
+  summary: Type.String({ description: "by what was measured where both were, then by prediction" }),
 });
 export type ExplanationAnswer = Static<typeof ExplanationSchema>;
 

@@ -1,10 +1,34 @@
 import { Type, type Static, type TSchema } from "typebox";
-import { AttemptSchema, CandidateSchema, FailureSchema, JOB_STATES, JobSpecSchema, Line, PlanningResultSchema, ProfileSchema, PROBLEM_CODES, ProposalSchema, ReportSchema, StepMetricSchema, TrialSchema, WorkloadSchema } from "@internevo/domain";
+import { AttemptSchema, CandidateSchema, FailureSchema, JOB_STATES, JobSpecSchema, Line, PlanningResultSchema, ProfileQualitySchema, ProfileSchema, PROBLEM_CODES, ProposalSchema, ReportSchema, StepMetricSchema, TrialSchema, WorkloadSchema, type JobFile } from "@internevo/domain";
 
 /** The HTTP API's shapes, below `/api/v1`: one place for server, client and console. */
 export const ROLES = ["viewer", "operator", "admin"] as const;
 export const RoleSchema = Type.Enum(ROLES);
 export type Role = Static<typeof RoleSchema>;
+
+/** A bearer token, as it is listed: without its secret, of which only a digest is stored. */
+export const TokenSchema = Type.Object({
+  id: Type.String(),
+  name: Type.String(),
+  role: RoleSchema,
+  createdAt: Type.String(),
+  expiresAt: Type.Union([Type.String(), Type.Null()], { description: "null: valid until it is revoked" }),
+});
+export type TokenRecord = Static<typeof TokenSchema>;
+
+export const TokenCreateSchema = Type.Object(
+  {
+    name: Line(100),
+    role: RoleSchema,
+    validForSeconds: Type.Optional(Type.Integer({ minimum: 1, maximum: 315_360_000, description: "up to ten years; absent: until it is revoked" })),
+  },
+  { additionalProperties: false },
+);
+export type TokenCreate = Static<typeof TokenCreateSchema>;
+
+/** The only answer that has the token itself. */
+export const CreatedTokenSchema = Type.Object({ ...TokenSchema.properties, token: Type.String() });
+export type CreatedToken = Static<typeof CreatedTokenSchema>;
 
 const nullable = <S extends TSchema>(schema: S) => Type.Union([schema, Type.Null()]);
 const JobStateSchema = Type.Enum(JOB_STATES);
@@ -23,6 +47,7 @@ export type Problem = Static<typeof ProblemSchema>;
 
 /** One page; `nextCursor` is null on the last. */
 export const PageSchema = <S extends TSchema>(item: S) => Type.Object({ items: Type.Array(item), nextCursor: nullable(Type.String()) });
+export const TokenPageSchema = PageSchema(TokenSchema);
 
 /** How far a stage is, in its own words. */
 export const StageProgressSchema = Type.Object({
@@ -55,7 +80,7 @@ export const JobSummarySchema = Type.Object({
 export type JobSummary = Static<typeof JobSummarySchema>;
 
 /** What a stage says while the cluster's devices are another's. */
-export const WAITS_FOR_CLUSTER = "waits for the cluster: another job or a schedule's measurement uses it";
+export const WAITS_FOR_CLUSTER = "queued: another job, or a scheduled measurement, uses this cluster";
 
 /** Begins what a stage says while its ranks wait for Slurm to start them. */
 export const WAITS_IN_QUEUE = "waits in Slurm's queue";
@@ -77,8 +102,16 @@ export const JobDetailSchema = Type.Object({
   attempts: Type.Array(AttemptSchema),
   failure: nullable(FailureSchema),
   report: nullable(ReportSchema),
+  files: Type.Optional(Type.Object({ checkpoints: Type.String(), timelines: Type.String() }, { description: "folders where the services keep what the job writes; absent where the API does not know their data directory" })),
 });
 export type JobDetail = Static<typeof JobDetailSchema>;
+
+/** A job file that could be submitted now: the job that it stands for, and what speaks against submitting it all the same. */
+export const JobCheckSchema = Type.Object({
+  job: Type.Unsafe<JobFile>(Type.Object({}, { additionalProperties: true, description: "the job file with every default" })),
+  warnings: Type.Array(Type.Object({ field: Type.String(), value: Type.Optional(Type.Unknown()), message: Type.String(), remedy: Type.String() })),
+});
+export type JobCheck = Static<typeof JobCheckSchema>;
 
 /** SSE of a job: `event:` is the type, `id:` the event's number, so that `Last-Event-ID` resumes without loss. */
 export const JOB_STREAM_EVENTS = ["state", "progress", "trial", "step", "log", "report"] as const;
@@ -104,9 +137,17 @@ export const ProfileRecordSchema = Type.Object({
   clusterKey: Type.String(),
   createdAt: Type.String(),
   freshUntil: Type.String(),
+  discardedAt: nullable(Type.String({ description: "since when no new job uses it" })),
   profile: ProfileSchema,
 });
 export type ProfileRecord = Static<typeof ProfileRecordSchema>;
+
+/** A profile in a list: without its curves, and never a discarded one. */
+export const ProfileSummarySchema = Type.Object({
+  ...Type.Omit(ProfileRecordSchema, ["profile", "discardedAt"]).properties,
+  quality: nullable(Type.Object({ ...ProfileQualitySchema.properties }, { description: "how quiet the measurement was; null where it is not known" })),
+});
+export type ProfileSummary = Static<typeof ProfileSummarySchema>;
 
 export const PlanRequestSchema = Type.Object(
   {
@@ -138,6 +179,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
 /**
  * Routes (all below /api/v1, bearer token; role in brackets):
  *   POST   /jobs                       [operator] body: job file; Idempotency-Key; 201 JobDetail, Location
+ *   POST   /jobs/check                 [operator] body: job file; 200 JobCheck, or the problems that POST /jobs has; nothing is stored
  *   GET    /jobs?state=&cursor=&limit= [viewer]   Page(JobSummary), newest first
  *   GET    /jobs/:id                   [viewer]   JobDetail, ETag = version
  *   POST   /jobs/:id/cancel            [operator] 202 JobDetail
@@ -148,7 +190,9 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   POST   /plans/why-not, /plans/explain, /plans/memory, /plans/export, /plans/import       [viewer] advice.ts
  *   POST   /what-if/sweep, /what-if/largest-sequence, /what-if/pareto, /what-if/cheapest-cluster [viewer] advice.ts
  *   POST   /profiles                   [operator] body: Profile; 201 ProfileRecord, Location; the same content keeps its id
- *   GET    /profiles, /profiles/:id    [viewer]   Page(ProfileRecord without profile) / ProfileRecord
+ *   GET    /profiles, /profiles/:id    [viewer]   Page(ProfileSummary) / ProfileRecord
+ *   DELETE /profiles/:id               [operator] 204; jobs that used it still show it, no other job does
+ *   POST   /profiles/:id/measure       [operator] 201 JobDetail of a job that measures it again and ends
  *   GET    /workloads, POST /workloads, GET|DELETE /workloads/:id, POST /workloads/:id/run   [viewer | operator]
  *   GET    /workloads/:id/proposals    [viewer]   Page(Proposal)
  *   GET    /dead-letters, POST /dead-letters/:id/replay, POST /dead-letters/:id/discard      [admin]
@@ -161,5 +205,5 @@ export const MetricPageSchema = PageSchema(StepMetricSchema);
 export const JobLogPageSchema = PageSchema(JobLogLineSchema);
 export const WorkloadPageSchema = PageSchema(WorkloadSchema);
 export const ProposalPageSchema = PageSchema(ProposalSchema);
-export const ProfilePageSchema = PageSchema(Type.Omit(ProfileRecordSchema, ["profile"]));
+export const ProfilePageSchema = PageSchema(ProfileSummarySchema);
 export const DeadLetterPageSchema = PageSchema(DeadLetterSchema);

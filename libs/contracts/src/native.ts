@@ -1,5 +1,5 @@
 import { Type, type Static } from "typebox";
-import { CollectiveSchema, MemoryLinesSchema, MeshSchema, ModelSchema, ModuleShapeSchema, OptimizerSchema, PlacementSchema, PlanSchema, TimelineSchema, WatchdogSchema } from "@internevo/domain";
+import { CollectiveSchema, HostUseSchema, MemoryLinesSchema, MeshSchema, ModelSchema, ModuleShapeSchema, OptimizerSchema, PlacementSchema, PlanSchema, TimelineSchema, WatchdogSchema } from "@internevo/domain";
 
 /** Configuration and events of the native programs: one JSON document in, JSON lines out. */
 export const NATIVE_PROTOCOL = 1;
@@ -100,6 +100,9 @@ export const MemoryMapSchema = Type.Object(
 export type MemoryMap = Static<typeof MemoryMapSchema>;
 export type MemoryPiece = MemoryMap["pieces"][number];
 
+/** What the hosts did while the ranks measured or trained; just before `done`. */
+const HostsEventSchema = Type.Object({ event: Type.Literal("hosts"), hosts: Type.Array(HostUseSchema) });
+
 export const TrainerEventSchema = Type.Union([
   Type.Object({ event: Type.Literal("started"), worldSize: Type.Integer(), hosts: Type.Array(Type.String()), parameters: Type.Integer(), memory: MemoryLinesSchema, plannedPeakBytes: Type.Integer(), resumedFromStep: Type.Integer() }),
   Type.Object({
@@ -114,6 +117,7 @@ export const TrainerEventSchema = Type.Union([
   }),
   Type.Object({ event: Type.Literal("checkpoint"), step: Type.Integer(), path: Type.String(), bytes: Type.Integer(), seconds: Type.Number(), stallSeconds: Type.Optional(Type.Number()) }),
   NativeErrorEventSchema,
+  HostsEventSchema,
   Type.Object({ event: Type.Literal("done"), step: Type.Integer(), loss: Type.Number(), reason: Type.Union([Type.Literal("completed"), Type.Literal("terminated")]) }),
 ]);
 export type TrainerEvent = Static<typeof TrainerEventSchema>;
@@ -146,6 +150,7 @@ export const ProbeEventSchema = Type.Union([
   Type.Object({ event: Type.Literal("module"), shape: ModuleShapeSchema, flops: Type.Number(), ...spread }),
   Type.Object({ event: Type.Literal("overlap"), shape: ModuleShapeSchema, op: CollectiveSchema, bytes: Type.Integer(), groupSize: Type.Integer(), aloneComputeSeconds: Type.Number(), aloneCommunicationSeconds: Type.Number(), togetherSeconds: Type.Number(), slowdown: Type.Number() }),
   NativeErrorEventSchema,
+  HostsEventSchema,
   Type.Object({ event: Type.Literal("done"), seconds: Type.Number() }),
 ]);
 export type ProbeEvent = Static<typeof ProbeEventSchema>;

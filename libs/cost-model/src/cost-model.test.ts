@@ -2,6 +2,7 @@ import { NAMED_MODELS, resolveJob, totalParameters, type JobSpec, type Model, ty
 import { describe, expect, it } from "vitest";
 import { CollectiveTimes } from "./collectives.ts";
 import { CostModel } from "./cost-model.ts";
+import { planOfJob } from "./feasibility.ts";
 import { layerModules } from "./layer.ts";
 import { ModuleTimes } from "./modules.ts";
 import { shippedProfile } from "./shipped-profiles.ts";
@@ -128,7 +129,7 @@ describe("sizes", () => {
 });
 
 describe("memory", () => {
-  const bytes = (plan: Partial<Plan>, over: Record<string, unknown> = {}) => new CostModel(jobOf(over), profile).memory(planOf(plan)).bytes;
+  const bytes = (plan: Partial<Plan>, over: Record<string, unknown> = {}) => new CostModel(jobOf(over), profile).memory(planOfJob(planOf(plan), jobOf(over))).bytes;
 
   it("shrinks with every kind of sharding, and grows with the micro-batch", () => {
     expect(bytes({ parameterSharding: 8 })).toBeLessThan(bytes({ parameterSharding: 4 }));
@@ -140,7 +141,7 @@ describe("memory", () => {
   });
 
   it("of the paper's model is the paper's arithmetic", () => {
-    const { lines } = new CostModel(jobOf(), profile, { memoryModel: "paper" }).memory(planOf());
+    const { lines } = new CostModel(jobOf(), profile, { memoryModel: "paper" }).memory(planOfJob(planOf(), jobOf()));
     const parameters = totalParameters(llama7b);
     expect(lines).toMatchObject({
       parameters: Math.ceil((2 * parameters) / 4),
@@ -151,9 +152,11 @@ describe("memory", () => {
   });
 
   it("holds min(s_pp, n) micro-batches in the first stage", () => {
-    const model = new CostModel(jobOf(), profile, { memoryModel: "paper" });
-    const activations = (pipelineParallel: number, n: number) =>
-      model.memory(planOf({ pipelineParallel, dataParallel: 128 / pipelineParallel, parameterSharding: 1, optimizerStateSharding: 1, microBatches: n })).lines["activations"];
+    const activations = (pipelineParallel: number, n: number) => {
+      const dataParallel = 128 / pipelineParallel;
+      const job = jobOf({ globalBatchTokens: 2 * n * dataParallel * 4096 });
+      return new CostModel(job, profile, { memoryModel: "paper" }).memory(planOfJob(planOf({ pipelineParallel, dataParallel, parameterSharding: 1, optimizerStateSharding: 1, microBatches: n }), job)).lines["activations"];
+    };
     expect(activations(4, 64)).toBe(34 * 2 * 4096 * 4096 * 8 * 4);
     expect(activations(4, 2)).toBe(34 * 2 * 4096 * 4096 * 8 * 2);
   });
@@ -161,7 +164,7 @@ describe("memory", () => {
 
 describe("time", () => {
   const model = new CostModel(jobOf(), profile);
-  const time = (plan: Partial<Plan>) => model.time(planOf(plan));
+  const time = (plan: Partial<Plan>) => model.time(planOfJob(planOf(plan), model.job));
 
   it("of work side by side lies between the longer and the sum, and grows with both", () => {
     expect(together(2, 0, 1.3)).toBe(2);
@@ -193,7 +196,11 @@ describe("time", () => {
 
   it("waits in a pipeline for a micro-batch to pass the other stages, as they are", () => {
     const none = { forwardOverlap: "none", backwardOverlap: "none", parameterSharding: 1, optimizerStateSharding: 1 } as const;
-    const compute = (pipelineParallel: number) => time({ ...none, pipelineParallel, dataParallel: 128 / pipelineParallel, microBatches: 1 });
+    const compute = (pipelineParallel: number) => {
+      const dataParallel = 128 / pipelineParallel;
+      const one = jobOf({ globalBatchTokens: 2 * dataParallel * 4096 });
+      return new CostModel(one, profile).time(planOfJob(planOf({ ...none, pipelineParallel, dataParallel, microBatches: 1 }), one));
+    };
     // One micro-batch goes through all layers, embedding and head, however they are cut.
     const whole = compute(1).computeSeconds;
     for (const stages of [2, 4, 8, 16]) expect((compute(stages).computeSeconds + compute(stages).pipelineBubbleSeconds) / whole).toBeCloseTo(1, 9);

@@ -1,4 +1,5 @@
 import { chunksOf, contextOf, PRECISION_BYTES, recomputedLayers, type JobSpec, type MemoryLines, type Plan, type Prediction, type Profile, type TimeBreakdown } from "@internevo/domain";
+import type { PlanOfJob } from "./feasibility.ts";
 import { overlapsAny } from "./layer-step.ts";
 import { boundaryBytes, sliceRoofline, type SliceTime } from "./layer-time.ts";
 import { sumLines, type Batching, type MemoryContext, type MemoryModel, type Sharding } from "./memory.ts";
@@ -154,20 +155,20 @@ export class CostModel {
     return { layerBytes, stages: this.#stages(layout).map((stage) => ({ stage, microBatches, bytes: sumLines(this.#memory.batchLines(context, stage, batching)) })) };
   }
 
-  /** Memory of a rank of every stage by line. The plan's factors must divide (see `planFault`). */
-  stageMemory(plan: Plan): MemoryLines[] {
+  /** Memory of a rank of every stage by line. */
+  stageMemory(plan: PlanOfJob): MemoryLines[] {
     const context = this.#context(plan, plan);
     return pipelineStages(this.job.model, plan.pipelineParallel, chunksOf(plan)).map((stage) => ({ ...this.#memory.shardLines(context, stage, plan, plan), ...this.#memory.batchLines(context, stage, plan) }));
   }
 
-  /** Memory of the fullest rank by line. The plan's factors must divide (see `planFault`). */
-  memory(plan: Plan): { lines: MemoryLines; bytes: number } {
+  /** Memory of the fullest rank by line. */
+  memory(plan: PlanOfJob): { lines: MemoryLines; bytes: number } {
     const lines = this.stageMemory(plan).reduce((most, other) => (sumLines(other) > sumLines(most) ? other : most));
     return { lines, bytes: sumLines(lines) };
   }
 
   /** What a plan's step is made of. */
-  stepShape(plan: Plan): StepShape {
+  stepShape(plan: PlanOfJob): StepShape {
     return {
       microBatches: plan.microBatches,
       pipelineParallel: plan.pipelineParallel,
@@ -182,13 +183,13 @@ export class CostModel {
   }
 
   /** Seconds of one step by cause. */
-  time(plan: Plan): TimeBreakdown {
+  time(plan: PlanOfJob): TimeBreakdown {
     if (overlapsAny(plan) && this.profile.overlaps.length === 0) this.#warnings.add("slow-down by overlap that the profile lacks, taken as none", "computation and collectives at a time");
     return stepBreakdown(this.sliceTime(plan.microBatchSize, plan), this.shardTime(plan, plan), this.stepShape(plan));
   }
 
-  /** Memory, time and utilisation of a plan whose factors divide. */
-  predict(plan: Plan): Prediction {
+  /** Memory, time and utilisation of a plan. */
+  predict(plan: PlanOfJob): Prediction {
     const { model, sequenceLengthTokens, globalBatchTokens, precision } = this.job;
     const { device } = this.profile;
     const time = this.time(plan);

@@ -90,7 +90,7 @@ export class ModuleTimes {
       }
     }
     for (const [kind, fraction] of fastest) {
-      if (fraction > 1) warn("modules that the profile says run above the stated peak of the device, so that utilisation may exceed 100 %", `${kind} at ${Math.ceil(100 * fraction)} %`);
+      if (fraction > 1) warn("modules that the profile says run above the stated peak of the device, so that utilisation may exceed 100%", `${kind} at ${Math.ceil(100 * fraction)}%`);
     }
     for (const [key, points] of widths) this.#byWidths.set(key, new Curve(points));
     for (const [key, points] of work) this.#byWork.set(key, new Curve(points));

@@ -60,7 +60,7 @@ describe("parseProfile", () => {
 
   it("says by how much a product is above the peak", () => {
     const [detail] = detailsOf(changed((p) => (p.modules[linear].medianSeconds = seconds / 20)));
-    expect(detail?.message).toMatch(/\d+ % of device\.peakFlopsPerSecondBf16/);
+    expect(detail?.message).toMatch(/\d+% of device\.peakFlopsPerSecondBf16/);
   });
 });
 
@@ -75,7 +75,7 @@ describe("a profile whose products are a little above the stated peak", () => {
       "the profile",
     );
     const warnings = (of: Profile): string[] => new CostModel(JOB, of).warnings;
-    expect(warnings(profile).join("\n")).toMatch(/above the stated peak.*linear (forward|backward) bf16 at 11[01] %/);
+    expect(warnings(profile).join("\n")).toMatch(/above the stated peak.*linear (forward|backward) bf16 at 11[01]%/);
     expect(warnings(shipped).join("\n")).not.toContain("above the stated peak");
   });
 });

@@ -73,7 +73,7 @@ function* moduleFaults(profile: Profile): Generator<ProblemDetail> {
     if (fraction === undefined) yield* bandwidthFault(field, workOf(shape).bytes, medianSeconds, profile);
     else if (fraction > MOST_TIMES_PEAK) {
       const peak = shape.precision === "fp32" ? "peakFlopsPerSecondFp32" : "peakFlopsPerSecondBf16";
-      yield { field: `${field}.medianSeconds`, value: medianSeconds, message: `makes ${shape.module} ${shape.pass} run at ${Math.round(100 * fraction)} % of device.${peak}`, remedy: "mend the time, or give the peak that the device has" };
+      yield { field: `${field}.medianSeconds`, value: medianSeconds, message: `makes ${shape.module} ${shape.pass} run at ${Math.round(100 * fraction)}% of device.${peak}`, remedy: "mend the time, or give the peak that the device has" };
     }
   }
 }

@@ -2,6 +2,7 @@ import { resolveJob, type JobSpec, type Plan, type Profile } from "@internevo/do
 import { describe, expect, it } from "vitest";
 import { CollectiveTimes } from "./collectives.ts";
 import { CostModel } from "./cost-model.ts";
+import { planOfJob } from "./feasibility.ts";
 import { layerModules, ringElements } from "./layer.ts";
 import { placementOf } from "./mesh.ts";
 import { ModuleTimes } from "./modules.ts";
@@ -64,7 +65,7 @@ describe("context parallelism in the cost model", () => {
 
   it("adds nothing to a plan that says 1, and names its group where there is one", () => {
     const model = new CostModel(job, profile);
-    expect(model.predict(planOf({ contextParallel: 1 }))).toEqual(model.predict(planOf()));
+    expect(model.predict(planOfJob(planOf({ contextParallel: 1 }), model.job))).toEqual(model.predict(planOfJob(planOf(), model.job)));
     expect(placementOf(planOf({ contextParallel: 1 }), job.cluster)).toEqual(placementOf(planOf(), job.cluster));
     expect(placementOf(planOf({ contextParallel: 4 }), job.cluster).nodesPerGroup).toMatchObject({ contextParallel: 4, sequenceParallel: 4 });
     expect(placementOf(planOf({ contextParallel: 2 }), job.cluster).nodesPerGroup).toMatchObject({ contextParallel: 2 });
@@ -73,7 +74,7 @@ describe("context parallelism in the cost model", () => {
   it("takes attention in turns, all-to-all over the ranks that share heads, and the ring's messages", () => {
     const model = new CostModel(job, profile);
     const modules = new ModuleTimes(profile, new Warnings().add);
-    const ring = model.time(planOf({ contextParallel: 4 }));
+    const ring = model.time(planOfJob(planOf({ contextParallel: 4 }), model.job));
     const layer = layerModules(job.model, slice(4), "bf16");
     const seconds = (list: typeof layer.forward) => list.reduce((sum, { shape, count }) => sum + count * modules.seconds(shape), 0);
     const attention = layer.forward.find(({ shape }) => shape.module === "attention");
@@ -91,14 +92,14 @@ describe("context parallelism in the cost model", () => {
   it("hides the ring behind attention where the plan overlaps, and needs nothing else of it", () => {
     const overlapping: Profile = { ...profile, executor: { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" } };
     const model = new CostModel(job, overlapping);
-    const plain = model.time(planOf({ contextParallel: 32 }));
-    const beside = model.time(planOf({ contextParallel: 32, forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" }));
+    const plain = model.time(planOfJob(planOf({ contextParallel: 32 }), model.job));
+    const beside = model.time(planOfJob(planOf({ contextParallel: 32, forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" }), model.job));
     expect(beside.sequenceCommunicationSeconds).toBeLessThan(plain.sequenceCommunicationSeconds / 2);
     expect(beside.sequenceCommunicationSeconds).toBeGreaterThan(0);
     expect(beside.computeSeconds).toBe(plain.computeSeconds);
     // Recomputed layers send their keys and values once more.
-    const again = model.time(planOf({ contextParallel: 32, recompute: true }));
+    const again = model.time(planOfJob(planOf({ contextParallel: 32, recompute: true }), model.job));
     expect(again.sequenceCommunicationSeconds).toBeGreaterThan(plain.sequenceCommunicationSeconds);
-    for (const contextParallel of [1, 2, 4, 8, 16, 32]) expect(Number.isFinite(totalSeconds(model.time(planOf({ contextParallel }))))).toBe(true);
+    for (const contextParallel of [1, 2, 4, 8, 16, 32]) expect(Number.isFinite(totalSeconds(model.time(planOfJob(planOf({ contextParallel }), model.job))))).toBe(true);
   });
 });

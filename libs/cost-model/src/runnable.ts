@@ -1,22 +1,48 @@
-import { headSize, usesGpus, type JobSpec, type Plan, type Precision } from "@internevo/domain";
+import { headSize, ProblemError, usesGpus, withoutTrainer, type JobSpec, type Plan, type Precision } from "@internevo/domain";
 
 export interface Runnable {
   readonly runnable: boolean;
-  /** Why the executor does not run the plan today; null when it does. */
+  /** Why InternEvo's own trainer cannot run the plan, in words for `withoutTrainer`; null when it can. */
   readonly reason: string | null;
 }
 
-const no = (reason: string): Runnable => ({ runnable: false, reason });
-
-/** Precision policies of the executor. */
+/** Precision policies of the trainer. */
 export const EXECUTOR_PRECISIONS: readonly Precision[] = ["fp32", "bf16"];
 
 /** Elements of a head that the kernels of attention have on GPUs. */
 const GPU_LARGEST_HEAD = 256;
 
-/** Whether the executor runs a plan of a job today, and if not, why. The plan is taken to be feasible. */
-export function isRunnable(_plan: Plan, { precision, model, cluster }: Pick<JobSpec, "precision" | "model" | "cluster">): Runnable {
-  if (!EXECUTOR_PRECISIONS.includes(precision)) return no(`the executor does not run precision ${precision} yet`);
-  if (usesGpus(cluster) && headSize(model) > GPU_LARGEST_HEAD) return no(`the executor runs heads of ${GPU_LARGEST_HEAD} at most on GPUs, and the model's are of ${headSize(model)}`);
-  return { runnable: true, reason: null };
+/** The parts of a job that decide whether the trainer can run it. */
+export type RunnableJob = Pick<JobSpec, "precision" | "model" | "cluster">;
+
+/** The field of a job that keeps the trainer from running any of its plans. */
+export interface TrainerFault {
+  readonly field: string;
+  readonly value: unknown;
+  readonly reason: string;
+  readonly remedy: string;
+}
+
+/** Why the trainer can run no plan of a job; null when it can. */
+export function trainerFault({ precision, model, cluster }: RunnableJob): TrainerFault | null {
+  if (!EXECUTOR_PRECISIONS.includes(precision)) return { field: "precision", value: precision, reason: `precision ${precision}`, remedy: "use precision: bf16, or ask for plans only: `internevo plan`" };
+  if (usesGpus(cluster) && headSize(model) > GPU_LARGEST_HEAD) {
+    const heads = Math.ceil(model.hiddenSize / GPU_LARGEST_HEAD);
+    return { field: "model.heads", value: model.heads, reason: `heads of ${headSize(model)} elements on GPUs, where ${GPU_LARGEST_HEAD} is the most`, remedy: `use ${heads} heads or more, or ask for plans only: \`internevo plan\`` };
+  }
+  return null;
+}
+
+/** Whether the trainer can run a plan of a job, and if not, why. The plan is taken to be feasible. */
+export function isRunnable(_plan: Plan, job: RunnableJob): Runnable {
+  const fault = trainerFault(job);
+  return { runnable: fault === null, reason: fault?.reason ?? null };
+}
+
+/** @throws ProblemError `job-invalid` for a job that the trainer cannot run, whatever its plan. */
+export function assertTrainerRuns(job: RunnableJob): void {
+  const fault = trainerFault(job);
+  if (fault === null) return;
+  const { field, value, reason, remedy } = fault;
+  throw new ProblemError("job-invalid", withoutTrainer(reason), [{ field, value, message: "can be planned, and InternEvo's own trainer cannot run it", remedy }]);
 }

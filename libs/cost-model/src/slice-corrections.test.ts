@@ -1,6 +1,7 @@
 import { NAMED_MODELS, resolveJob, type JobSpec, type MeasuredSlice, type Model, type Plan, type Profile, type SliceParts } from "@internevo/domain";
 import { describe, expect, it } from "vitest";
 import { CostModel } from "./cost-model.ts";
+import { planOfJob } from "./feasibility.ts";
 import { requiredMeasurements } from "./measurements.ts";
 import { shippedProfile } from "./shipped-profiles.ts";
 import { layersOfSlice, partsOf, sliceShape } from "./slice-corrections.ts";
@@ -94,7 +95,7 @@ describe("slices that a trainer measured", () => {
     const with_ = new CostModel(job, withSlices({ ...measured(plain(2), 1), waits: { unit: 1.2, layer: 1.05 } }));
     const without = new CostModel(job, withSlices(measured(plain(2), 1)));
     const passes = plan.microBatches * model.layers * (without.sliceTime(2, plan).forwardSeconds + without.sliceTime(2, plan).backwardSeconds);
-    const more = (changed: Partial<Plan>): number => with_.predict({ ...plan, ...changed }).stepTimeSeconds - without.predict({ ...plan, ...changed }).stepTimeSeconds;
+    const more = (changed: Partial<Plan>): number => with_.predict(planOfJob({ ...plan, ...changed }, with_.job)).stepTimeSeconds - without.predict(planOfJob({ ...plan, ...changed }, without.job)).stepTimeSeconds;
     expect(more({}) / passes).toBeCloseTo(0.2, 9);
     expect(more({ forwardOverlap: "inter-layer", backwardOverlap: "block" }) / passes).toBeCloseTo(0.05, 9);
     // Ranks that meet once a step have waited in what was measured.
@@ -106,7 +107,7 @@ describe("slices that a trainer measured", () => {
   it("spread with the rest of the profile", () => {
     const plan: Plan = { microBatchSize: 2, microBatches: 4, recompute: false, ...layoutOf(plain(2)), parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none" };
     const given = withSlices(measured(plain(2), 1));
-    const [low, middle, high] = [atEndOfSpread(given, "p10Seconds"), given, atEndOfSpread(given, "p90Seconds")].map((each) => new CostModel(job, each).time(plan).computeSeconds) as [number, number, number];
+    const [low, middle, high] = [atEndOfSpread(given, "p10Seconds"), given, atEndOfSpread(given, "p90Seconds")].map((each) => new CostModel(job, each).time(planOfJob(plan, job)).computeSeconds) as [number, number, number];
     expect(low / middle).toBeCloseTo(0.9, 6);
     expect(high / middle).toBeCloseTo(1.2, 6);
   });

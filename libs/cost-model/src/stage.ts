@@ -73,8 +73,12 @@ function inFlight(stage: number, stages: number, chunks: number, microBatches: n
   const warmUp = Math.min(turns, warmUpTurns(stage, stages, chunks));
   /** Of the first x turns of a pass, those of the chunk at a place of the order. */
   const of = (place: number, x: number): number => Math.floor(x / round) * stages + Math.min(Math.max((x % round) - place * stages, 0), stages);
+  // What was begun and what was ended grow by one a turn, or not at all: the most is in flight where one of the two begins or ends to grow.
+  const ends = (chunks - 1 - chunk) * stages;
+  const begins = (((chunk * stages - warmUp - 1) % round) + round) % round;
+  const corners = [0, round - 1, ends, ends + stages, begins, (begins + stages) % round, turns - warmUp - 1];
   let most = 0;
-  for (let turn = 0; turn < round; turn += 1) most = Math.max(most, of(chunk, Math.min(turns, warmUp + 1 + turn)) - of(chunks - 1 - chunk, turn));
+  for (const turn of corners) if (turn >= 0 && turn < round) most = Math.max(most, of(chunk, Math.min(turns, warmUp + 1 + turn)) - of(chunks - 1 - chunk, turn));
   return most;
 }
 

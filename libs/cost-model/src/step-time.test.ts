@@ -1,7 +1,8 @@
-import { resolveJob, type Plan, type Profile } from "@internevo/domain";
+import { resolveJob, worldSize, type Plan, type Profile } from "@internevo/domain";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { CostModel } from "./cost-model.ts";
+import { planOfJob } from "./feasibility.ts";
 import { layerWaits, leastWaits, updateSeconds } from "./layer-step.ts";
 import { NO_SLOWDOWN } from "./overlap-times.ts";
 import { shippedProfile } from "./shipped-profiles.ts";
@@ -126,7 +127,7 @@ describe("overlap", () => {
   });
 
   it("pays where a link takes time, and not where computation and communication take turns on a core", () => {
-    const seconds = (slowdown: number, over: Partial<Plan>) => totalSeconds(new CostModel(job, { ...profile, overlaps: [{ op: "all-gather", groupSize: 2, slowdown }, { op: "reduce-scatter", groupSize: 2, slowdown }] }).time(planOf(over)));
+    const seconds = (slowdown: number, over: Partial<Plan>) => totalSeconds(new CostModel(job, { ...profile, overlaps: [{ op: "all-gather", groupSize: 2, slowdown }, { op: "reduce-scatter", groupSize: 2, slowdown }] }).time(planOfJob(planOf(over), job)));
     const hidden = { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" } as const;
     expect(seconds(1.2, hidden)).toBeLessThan(seconds(1.2, {}));
     expect(seconds(2.1, hidden)).toBeGreaterThan(seconds(2.1, {}));
@@ -137,11 +138,11 @@ describe("overlap", () => {
     const travelling = new CostModel(job, { ...free, executor });
     const sharded = { parameterSharding: 1, optimizerStateSharding: 8 } as const;
     const alone = model.shardTime(planOf(sharded), planOf(sharded));
-    const [none, hidden] = [model.time(planOf(sharded)), model.time(planOf({ ...sharded, backwardOverlap: "block" }))];
+    const [none, hidden] = [model.time(planOfJob(planOf(sharded), model.job)), model.time(planOfJob(planOf({ ...sharded, backwardOverlap: "block" }), model.job))];
     expect(none.updateSeconds).toBeCloseTo(alone.normSeconds + alone.optimizerSeconds + alone.updateGatherSeconds, 12);
     expect(alone.updateGatherSeconds).toBeGreaterThan(0);
     const beside = alone.optimizerSeconds + 32 * slice.forwardSeconds;
-    expect(travelling.time(planOf({ ...sharded, backwardOverlap: "block" })).updateSeconds).toBeCloseTo(alone.normSeconds + alone.optimizerSeconds + together(beside, alone.updateGatherSeconds, alone.slowdowns.update.product) - beside, 9);
+    expect(travelling.time(planOfJob(planOf({ ...sharded, backwardOverlap: "block" }), travelling.job)).updateSeconds).toBeCloseTo(alone.normSeconds + alone.optimizerSeconds + together(beside, alone.updateGatherSeconds, alone.slowdowns.update.product) - beside, 9);
     expect(hidden.updateSeconds).toBeCloseTo(alone.normSeconds + together(alone.optimizerSeconds, alone.updateGatherSeconds, alone.slowdowns.update.product), 9);
   });
 
@@ -168,7 +169,7 @@ describe("overlap", () => {
 
   it("hides no collective of tensor parallelism: the executor waits for each", () => {
     const tensor = { dataParallel: 32, sequenceParallel: 4, tensorParallel: 4, microBatches: 32, parameterSharding: 8 } as const;
-    const [none, hidden] = [model.time(planOf(tensor)), model.time(planOf({ ...tensor, backwardOverlap: "intra-layer" }))];
+    const [none, hidden] = [model.time(planOfJob(planOf(tensor), model.job)), model.time(planOfJob(planOf({ ...tensor, backwardOverlap: "intra-layer" }), model.job))];
     expect(none.sequenceCommunicationSeconds).toBeGreaterThan(0);
     expect(hidden.sequenceCommunicationSeconds).toBe(none.sequenceCommunicationSeconds);
   });
@@ -186,18 +187,20 @@ describe("the sums that a search adds up", () => {
 
   it("are the time of a plan, and their bound is never above it", () => {
     for (const base of layouts) for (const gradientSharding of [1, base.optimizerStateSharding]) for (const forwardOverlap of ["none", "block", "inter-layer", "intra-layer"] as const) for (const backwardOverlap of ["none", "block", "intra-layer"] as const) {
-      const model = new CostModel(job, profile);
+      const { microBatchSize, microBatches, dataParallel } = base;
+      const own = { ...job, globalBatchTokens: microBatchSize * microBatches * dataParallel * job.sequenceLengthTokens, cluster: { ...job.cluster, nodes: worldSize(base) / job.cluster.gpusPerNode } };
+      const model = new CostModel(own, profile);
       const plan = { ...base, gradientSharding, forwardOverlap, backwardOverlap };
       const [slice, shard] = [model.sliceTime(plan.microBatchSize, plan), model.shardTime(plan, plan)];
       const waits = layerWaits(slice, shard);
       const stageLayers = Math.ceil(job.model.layers / plan.pipelineParallel);
       const costsOf = stepCosting(slice, shard, gradientSharding > 1, stageLayers);
       const costs = costsOf(waits, plan);
-      const shape = model.stepShape(plan);
+      const shape = model.stepShape(planOfJob(plan, model.job));
       const least = costsOf(leastWaits(waits), plan);
       const alone = sliceCosts(slice);
       for (const pipelineChunks of plan.pipelineParallel === 1 ? [1] : [1, 2, 4]) for (const recomputeLayers of [0, 1, 3, Math.ceil(32 / plan.pipelineParallel)]) {
-        const exact = totalSeconds(model.time({ ...plan, pipelineChunks, recomputeLayers }));
+        const exact = totalSeconds(model.time(planOfJob({ ...plan, pipelineChunks, recomputeLayers }, model.job)));
         expect(secondsOf(costs, recomputeLayers, shape, pipelineChunks) / exact).toBeCloseTo(1, 11);
         expect(leastSecondsOf(costs, shape, 1, 4)).toBeLessThanOrEqual(exact * (1 + 1e-11));
         expect(leastSecondsOf(least, shape, 1, 4)).toBeLessThanOrEqual(exact * (1 + 1e-11));

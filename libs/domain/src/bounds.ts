@@ -9,6 +9,10 @@ export const MAXIMUM_RANKS = 1_000_000;
 /** What the trainer counts steps up to. */
 export const MAXIMUM_STEPS = 1_000_000_000;
 
+/** More tokens than a sequence, and than a step's batch, has. */
+export const MAXIMUM_SEQUENCE_TOKENS = 2 ** 40;
+export const MAXIMUM_BATCH_TOKENS = 2 ** 50;
+
 /** A number that is nothing at all, or large enough to matter in the 4 bytes that the trainer computes with. */
 export const zeroOr = (minimum: number, maximum: number, description?: string): TUnion<[TLiteral<0>, TNumber]> =>
   Type.Union([Type.Literal(0), Type.Number({ minimum, maximum })], description === undefined ? {} : { description });

@@ -1,6 +1,22 @@
 import { Type, type Static } from "typebox";
+import { HostUseSchema } from "./host-use.ts";
 import { CandidateSchema, MemoryLinesSchema } from "./planning.ts";
 import { PlanSchema } from "./plan.ts";
+
+/** One run of a plan, over its steps after warm-up. */
+export const TrialRunSchema = Type.Object(
+  {
+    stepTimeSeconds: Type.Number({ exclusiveMinimum: 0, description: "median of the steps" }),
+    stepTimeSecondsP10: Type.Number({ exclusiveMinimum: 0 }),
+    stepTimeSecondsP90: Type.Number({ exclusiveMinimum: 0 }),
+    steps: Type.Integer({ minimum: 1 }),
+    communicationSeconds: Type.Number(),
+    hosts: Type.Optional(Type.Array(HostUseSchema, { description: "what else the hosts did meanwhile" })),
+    disturbances: Type.Optional(Type.Array(Type.String(), { description: "why its times may be wrong; absent where nothing disturbed it" })),
+  },
+  { additionalProperties: false },
+);
+export type TrialRun = Static<typeof TrialRunSchema>;
 
 /** What a trial or a run measured, over the steps after warm-up. */
 export const MeasurementSchema = Type.Object(
@@ -9,7 +25,8 @@ export const MeasurementSchema = Type.Object(
     stepTimeSecondsP10: Type.Number({ exclusiveMinimum: 0 }),
     stepTimeSecondsP90: Type.Number({ exclusiveMinimum: 0 }),
     steps: Type.Integer({ minimum: 1 }),
-    runStepTimeSeconds: Type.Optional(Type.Array(Type.Number({ exclusiveMinimum: 0 }), { description: "median step time of each run, where the plan was run more than once" })),
+    runStepTimeSeconds: Type.Optional(Type.Array(Type.Number({ exclusiveMinimum: 0 }), { description: "median step time of each run that counts, where the plan was run more than once" })),
+    runs: Type.Optional(Type.Array(TrialRunSchema, { description: "every run; those that were disturbed count only where all were" })),
     tokensPerGpuPerSecond: Type.Number(),
     peakMemoryBytes: Type.Integer(),
     residentPeakBytes: Type.Integer(),
@@ -44,6 +61,7 @@ export const TrialSchema = Type.Object(
   { additionalProperties: false },
 );
 export type Trial = Static<typeof TrialSchema>;
+export type TrialState = Trial["state"];
 
 export const ATTEMPT_STATES = ["running", "succeeded", "failed", "lost", "stopped"] as const;
 export const AttemptSchema = Type.Object(
@@ -61,6 +79,7 @@ export const AttemptSchema = Type.Object(
   { additionalProperties: false },
 );
 export type Attempt = Static<typeof AttemptSchema>;
+export type AttemptState = Attempt["state"];
 
 export const StepMetricSchema = Type.Object(
   {
@@ -92,6 +111,18 @@ export const ReportSchema = Type.Object(
     timeErrorOverTrials: Type.Union([Type.Number(), Type.Null()], { description: "mean |predicted − measured| / measured" }),
     memoryErrorOverTrials: Type.Union([Type.Number(), Type.Null()]),
     kendallTauOverTrials: Type.Union([Type.Number(), Type.Null()]),
+    choice: Type.Optional(Type.Object(
+      {
+        verdict: Type.Enum(["winner", "tie", "only"], { description: "winner: faster than every other measured plan by more than the noise of both; tie: not, and the leanest of those that tie was chosen; only: nothing else was measured" }),
+        tied: Type.Array(PlanSchema, { description: "the plans that tie, the chosen one first" }),
+        within: Type.Union([Type.Number(), Type.Null()], { description: "how far the slowest of the tied plans is behind the fastest, or the next behind the winner; a fraction" }),
+        noise: Type.Number({ description: "of the chosen plan's measured time, a fraction of it" }),
+        words: Type.String(),
+      },
+      { additionalProperties: false },
+    )),
+    disturbances: Type.Optional(Type.Array(Type.String(), { description: "what disturbed the trials or the training, so that their times may be wrong" })),
+    hosts: Type.Optional(Type.Array(HostUseSchema, { description: "what the hosts did during the last attempt" })),
   },
   { additionalProperties: false },
 );

@@ -31,7 +31,7 @@ type Path = readonly string[];
 export const WHOLE_DOCUMENT = "(whole document)";
 const fieldOf = (path: Path): string => (path.length === 0 ? WHOLE_DOCUMENT : path.map(printable).join("."));
 
-const TYPE_WORDS = { object: "an object", array: "a list", string: "text", integer: "an integer", number: "a number", boolean: "true or false", null: "null" } as const;
+const TYPE_WORDS = { object: "a group of fields", array: "a list", string: "text", integer: "an integer", number: "a number", boolean: "true or false", null: "null" } as const;
 
 const listed = (words: readonly string[], last: "or" | "nor"): string => (words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} ${last} ${words.at(-1) as string}`);
 const literal = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
@@ -74,11 +74,18 @@ function boundsOf({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: Json
   return parts.length === 0 ? "" : ` ${parts.join(", ")}`;
 }
 
+/** Fields that stand for all of a group. */
+const NAMED_FIELDS = 4;
+
 /** What a schema asks for, in words that follow "give". */
 function wanted(schema: JsonSchema): string {
   const choices = choicesOf(schema);
   if (choices) return listed(choices.map(literal), "or");
   if (schema.anyOf) return listed([...new Set(schema.anyOf.map(wanted))], "or");
+  if (schema.type === "object" && schema.properties !== undefined) {
+    const names = schema.required?.length ? schema.required : Object.keys(schema.properties);
+    return `a group of fields: ${names.slice(0, NAMED_FIELDS).join(", ")}${names.length > NAMED_FIELDS || names.length < Object.keys(schema.properties).length ? ", …" : ""}`;
+  }
   return schema.type === undefined ? "another value" : `${TYPE_WORDS[schema.type]}${boundsOf(schema)}`;
 }
 
@@ -116,7 +123,7 @@ function unknownFieldRemedy(name: string, known: readonly string[], beside: obje
   if (known.length === 0) return "remove it";
   // What is written beside it is not what it was meant to be.
   const near = nearestWord(name, known.filter((one) => !Object.hasOwn(beside, one)));
-  return `${near === undefined ? "remove it, or check its spelling" : `did you mean ${near}? Otherwise remove it`}; known here: ${known.join(", ")}`;
+  return `${near === undefined ? "remove it, or check its spelling." : `did you mean \`${near}\`?`} (Fields: ${known.join(", ")})`;
 }
 
 function* objectFaults(schema: JsonSchema, value: Readonly<Record<string, unknown>>, path: Path): Generator<ProblemDetail> {

@@ -52,6 +52,18 @@ describe("resolveJob", () => {
     for (const detail of problem.details) expect(detail.remedy).not.toBe("");
   });
 
+  it("reads lengths with their units, as the command line does", () => {
+    expect(resolveJob(job({ sequenceLengthTokens: "4k", globalBatchTokens: "4M" }))).toEqual(resolveJob(job()));
+    expect(problemOf(job({ sequenceLengthTokens: "4kB" })).details).toEqual([{ field: "sequenceLengthTokens", value: "4kB", message: "is not a number of tokens", remedy: expect.stringContaining("4k") }]);
+    expect(problemOf(job({ globalBatchTokens: "5k" })).details.map(({ field, value }) => [field, value])).toEqual([["globalBatchTokens", "5k"]]);
+    expect(problemOf(job({ sequenceLengthTokens: "2048G" })).details.map(({ message }) => message)).toEqual([`is more than ${2 ** 40}`]);
+  });
+
+  it.each([80, "80"])("takes memory of %j for a unit that was forgotten", (memoryPerGpu) => {
+    expect(problemOf(job({ cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu } })).details).toEqual([{ field: "cluster.memoryPerGpu", value: memoryPerGpu, message: "is 80 bytes", remedy: "did you mean 80GB? For bytes, write 80B" }]);
+    expect(resolveJob(job({ cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80B" } })).cluster.memoryPerGpuBytes).toBe(80);
+  });
+
   it("suggests the model that an unknown one is near to", () => {
     expect(() => resolveJob(job({ model: "llama7b" }))).toThrow(expect.objectContaining({ details: [expect.objectContaining({ field: "model", remedy: expect.stringMatching(/^did you mean llama-7b\? Otherwise use one of llama-7b, /) })] }));
   });
@@ -182,5 +194,43 @@ describe("what a job may ask for beyond its model and its cluster", () => {
     expect(details({ watchdog: { stallSeconds: 0 } })).not.toEqual([]);
     expect(details({ timeline: { steps: 0 } })).not.toEqual([]);
     expect(details({ initialWeights: "" })).toEqual(["initialWeights"]);
+  });
+});
+
+describe("a job's plan", () => {
+  const constrained = (plan: unknown, over: Record<string, unknown> = {}) => job({ cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB" }, plan, ...over });
+  const faultsOf = (plan: unknown, over: Record<string, unknown> = {}) => {
+    try {
+      resolveJob(constrained(plan, over));
+    } catch (error) {
+      return (error as ProblemError).details;
+    }
+    return [];
+  };
+
+  it("may be a text as tables show it, all of a plan or a part", () => {
+    expect(resolveJob(constrained("tp8 pp1")).plan).toEqual({ tensorParallel: 8, pipelineParallel: 1 });
+    expect(resolveJob(constrained({ tensorParallel: [1, 8] })).plan).toEqual({ tensorParallel: [1, 8] });
+    expect(resolveJob(constrained("b1 n1 pp1 dp8 sp1 ps8")).plan).toMatchObject({ microBatches: 1, parameterSharding: 8, pipelineChunks: 1, forwardOverlap: "none" });
+    expect(faultsOf("tp8 zz3")).toMatchObject([{ field: "plan", value: "tp8 zz3", message: "zz3 is not known" }]);
+    expect(faultsOf(8)).toMatchObject([{ field: "plan" }]);
+  });
+
+  it.each([
+    [{ tensorParallel: 4 }, { nodes: 1, gpusPerNode: 2 }, "plan.tensorParallel", 4, "does not divide the 2 ranks of the cluster", "give 2, or leave it out"],
+    ["tp3", { nodes: 1, gpusPerNode: 8 }, "plan.tensorParallel", 3, "does not divide the 8 ranks of the cluster", "give 2 or 4, or leave it out"],
+    [{ pipelineParallel: [64, 128] }, { nodes: 16, gpusPerNode: 8 }, "plan.pipelineParallel", [64, 128], "is more than the 32 layers of the model", "give at most 32, or leave it out"],
+    [{ microBatches: 2 ** 31 - 1 }, { nodes: 1, gpusPerNode: 8 }, "plan.microBatches", 2 ** 31 - 1, "does not divide", "give"],
+  ])("that cannot be met is refused, with what can be: %j", (plan, cluster, field, value, message, remedy) => {
+    const [detail, ...others] = faultsOf(plan, { cluster: { ...cluster, memoryPerGpu: "80GB" } });
+    expect(others).toEqual([]);
+    expect([detail?.field, detail?.value]).toEqual([field, value]);
+    expect(detail?.message).toContain(message);
+    expect(detail?.remedy).toContain(remedy);
+    expect(faultsOf(plan, { cluster: { ...cluster, memoryPerGpu: "80GB" }, steps: 0 }).map((each) => each.field)).toEqual(["steps", field]);
+  });
+
+  it("is held against the largest jobs as fast", () => {
+    expect(faultsOf({ microBatchSize: 3, tensorParallel: 7 }, { sequenceLengthTokens: 1, globalBatchTokens: 2 ** 50 }).map(({ field }) => field)).toEqual(["plan.tensorParallel", "plan.microBatchSize"]);
   });
 });

@@ -1,18 +1,28 @@
 import { Type, type Static } from "typebox";
-import { MAXIMUM_BYTES, MAXIMUM_RANKS } from "./bounds.ts";
+import { MAXIMUM_BATCH_TOKENS, MAXIMUM_RANKS, MAXIMUM_SEQUENCE_TOKENS } from "./bounds.ts";
 import { CheckpointingSchema, ClusterSchema, DataSchema, DEFAULT_TRIAL_REPEATS, JobSpecSchema, OptimizerSchema, TimelineSchema, TrialSettingsSchema, WATCHDOG_DEFAULTS, type Cluster, type Data, type JobSpec, type Optimizer, type Timeline, type Watchdog } from "./job.ts";
 import { defaultFfnHiddenSize, MODEL_DEFAULTS, ModelSchema, NAMED_MODELS, type Model } from "./model.ts";
 import { didYouMean } from "./nearest.ts";
+import type { PlanConstraints } from "./plan-constraints.ts";
+import { constraintsOf, parsePlanPart } from "./plan-text.ts";
 import { PrecisionSchema } from "./precision.ts";
 import { ProblemError, type ProblemDetail } from "./problem.ts";
 import { Line } from "./text.ts";
-import { formatBytes, parseBytes } from "./units.ts";
+import { formatCounted } from "./figures.ts";
+import { formatBytes, LEAST_PLAIN_MEMORY_BYTES, parseQuantity, readMemory } from "./units.ts";
 import { MOST_DETAILS, validate } from "./validate.ts";
 
 const strict = { additionalProperties: false } as const;
 const DEFAULT_STEPS = 100;
 const modelNames = (): string => Object.keys(NAMED_MODELS).join(", ");
+const aboutMemory = (): string => `a text such as 80GB or 80GiB; a number without a unit is bytes, ${LEAST_PLAIN_MEMORY_BYTES} or more`;
 const aboutNamedModels = (): string => `a named model: ${modelNames()}`;
+
+/** Longer than any quantity with its unit. */
+const QUANTITY_LENGTH = 40;
+const tokens = (most: number) =>
+  Type.Union([Type.Integer({ minimum: 1, maximum: most }), Type.String({ maxLength: QUANTITY_LENGTH })], { description: "tokens, or a text with k, M or G, which are powers of two: 4k is 4096, 4M is 4194304" });
+const MOST_TOKENS = { sequenceLengthTokens: MAXIMUM_SEQUENCE_TOKENS, globalBatchTokens: MAXIMUM_BATCH_TOKENS } as const;
 
 /** A job as people write it (YAML or JSON): names, units and defaults are resolved by {@link resolveJob}. */
 export const JobFileSchema = Type.Object(
@@ -22,8 +32,8 @@ export const JobFileSchema = Type.Object(
       Type.String({ maxLength: 100, description: aboutNamedModels() }),
       Type.Object({ base: Type.Optional(Type.String({ maxLength: 100 })), ...Type.Partial(ModelSchema).properties }, strict),
     ]),
-    sequenceLengthTokens: JobSpecSchema.properties.sequenceLengthTokens,
-    globalBatchTokens: JobSpecSchema.properties.globalBatchTokens,
+    sequenceLengthTokens: tokens(MOST_TOKENS.sequenceLengthTokens),
+    globalBatchTokens: tokens(MOST_TOKENS.globalBatchTokens),
     precision: Type.Optional(PrecisionSchema),
     optimizer: Type.Optional(Type.Object(Type.Partial(OptimizerSchema).properties, strict)),
     data: Type.Optional(DataSchema),
@@ -34,7 +44,7 @@ export const JobFileSchema = Type.Object(
         name: Type.Optional(ClusterSchema.properties.name),
         nodes: ClusterSchema.properties.nodes,
         gpusPerNode: ClusterSchema.properties.gpusPerNode,
-        memoryPerGpu: Type.Union([Type.String({ maxLength: 40 }), Type.Integer({ minimum: 1 })], { description: "bytes, or a text such as 80GB or 80GiB" }),
+        memoryPerGpu: Type.Union([Type.String({ maxLength: QUANTITY_LENGTH }), Type.Integer({ minimum: 1 })], { description: aboutMemory() }),
         launcher: Type.Optional(ClusterSchema.properties.launcher),
         device: ClusterSchema.properties.device,
         profile: Type.Optional(Line(500)),
@@ -48,7 +58,13 @@ export const JobFileSchema = Type.Object(
     timeline: Type.Optional(Type.Union([Type.Object(Type.Partial(TimelineSchema).properties, strict), Type.Boolean()], { description: "true: the two steps behind the first" })),
     watchdog: JobSpecSchema.properties.watchdog,
     memoryModel: Type.Optional(JobSpecSchema.properties.memoryModel),
-    plan: JobSpecSchema.properties.plan,
+    measureAgain: JobSpecSchema.properties.measureAgain,
+    until: JobSpecSchema.properties.until,
+    plan: Type.Optional(
+      Type.Union([Line(500, { description: 'a plan or a part of one as tables show it, e.g. "tp8 pp2": what it names is fixed, the rest is free' }), JobSpecSchema.properties.plan], {
+        description: "limits the plans that may be chosen; without it every plan may be",
+      }),
+    ),
   },
   { ...strict, $id: "https://internevo.dev/schemas/job.json", title: "InternEvo job" },
 );
@@ -102,12 +118,8 @@ function resolveModel(written: JobFile["model"], details: ProblemDetail[]): Mode
 
 function resolveCluster(written: JobFile["cluster"], details: ProblemDetail[]): Cluster {
   const { nodes, gpusPerNode, minNodes, device } = written;
-  const memoryPerGpuBytes = parseBytes(written.memoryPerGpu);
-  if (memoryPerGpuBytes === undefined || memoryPerGpuBytes === 0) {
-    details.push({ field: "cluster.memoryPerGpu", value: written.memoryPerGpu, message: "is not a memory size", remedy: "write bytes, or a number with a unit such as 80GB or 80GiB" });
-  } else if (memoryPerGpuBytes > MAXIMUM_BYTES) {
-    details.push({ field: "cluster.memoryPerGpu", value: written.memoryPerGpu, message: `is more than ${formatBytes(MAXIMUM_BYTES)}`, remedy: "give the memory of one GPU" });
-  }
+  const memory = readMemory(written.memoryPerGpu);
+  if (!("bytes" in memory)) details.push({ field: "cluster.memoryPerGpu", value: written.memoryPerGpu, ...memory });
   if (nodes * gpusPerNode > MAXIMUM_RANKS) {
     details.push({ field: "cluster.nodes", value: nodes, message: `times ${gpusPerNode} GPUs a node is more than ${MAXIMUM_RANKS} ranks`, remedy: `use at most ${Math.floor(MAXIMUM_RANKS / gpusPerNode)} nodes of ${gpusPerNode}` });
   }
@@ -121,7 +133,7 @@ function resolveCluster(written: JobFile["cluster"], details: ProblemDetail[]): 
     name: written.name ?? `${nodes}x${gpusPerNode}`,
     nodes,
     gpusPerNode,
-    memoryPerGpuBytes: memoryPerGpuBytes ?? 0,
+    memoryPerGpuBytes: "bytes" in memory ? memory.bytes : 0,
     launcher,
     profile: written.profile ?? null,
     ...(device === undefined ? {} : { device }),
@@ -190,15 +202,92 @@ function checkWatchdog(watchdog: Watchdog | false | undefined, details: ProblemD
   }
 }
 
-function checkBatch({ sequenceLengthTokens, globalBatchTokens }: Pick<JobFile, "sequenceLengthTokens" | "globalBatchTokens">, details: ProblemDetail[]): void {
-  if (globalBatchTokens % sequenceLengthTokens === 0) return;
-  const floor = Math.floor(globalBatchTokens / sequenceLengthTokens) * sequenceLengthTokens;
-  details.push({
-    field: "globalBatchTokens",
-    value: globalBatchTokens,
-    message: `is not a multiple of sequenceLengthTokens ${sequenceLengthTokens}`,
-    remedy: `use ${floor > 0 ? `${floor} or ` : ""}${floor + sequenceLengthTokens}`,
-  });
+type Lengths = Pick<JobSpec, "sequenceLengthTokens" | "globalBatchTokens">;
+
+/** Tokens as written; undefined, with a detail, where they are none. */
+function readTokens(written: Pick<JobFile, "sequenceLengthTokens" | "globalBatchTokens">, field: keyof typeof MOST_TOKENS, details: ProblemDetail[]): number | undefined {
+  const value = written[field];
+  const count = parseQuantity(value, "lengthTokens");
+  if (count !== undefined && count >= 1 && count <= MOST_TOKENS[field]) return count;
+  const message = count === undefined ? "is not a number of tokens" : count < 1 ? "is less than 1" : `is more than ${MOST_TOKENS[field]}`;
+  details.push({ field, value, message, remedy: "give tokens, or a number with k, M or G, such as 4k for 4096" });
+  return undefined;
+}
+
+/** The lengths of a sequence and of a batch; undefined, with details, where they are none or do not divide. */
+function resolveLengths(written: Pick<JobFile, "sequenceLengthTokens" | "globalBatchTokens">, details: ProblemDetail[]): Lengths | undefined {
+  const sequenceLengthTokens = readTokens(written, "sequenceLengthTokens", details);
+  const globalBatchTokens = readTokens(written, "globalBatchTokens", details);
+  if (sequenceLengthTokens === undefined || globalBatchTokens === undefined) return undefined;
+  if (globalBatchTokens % sequenceLengthTokens !== 0) {
+    const floor = Math.floor(globalBatchTokens / sequenceLengthTokens) * sequenceLengthTokens;
+    details.push({
+      field: "globalBatchTokens",
+      value: written.globalBatchTokens,
+      message: `is not a multiple of sequenceLengthTokens ${sequenceLengthTokens}`,
+      remedy: `use ${floor > 0 ? `${floor} or ` : ""}${floor + sequenceLengthTokens}`,
+    });
+  }
+  return { sequenceLengthTokens, globalBatchTokens };
+}
+
+/** Of one field of a job's `plan`: what its values must divide, or be at most. */
+interface PlanBound {
+  readonly fields: readonly (keyof PlanConstraints)[];
+  readonly whole: number;
+  readonly what: string;
+  readonly divides: boolean;
+}
+
+/** Constraints on plans that no plan of the job meets, each by itself; how they go together only a search tells. */
+function checkPlan(plan: PlanConstraints, cluster: JobFile["cluster"], lengths: Lengths | undefined, model: Model | undefined, details: ProblemDetail[]): void {
+  const ranks = cluster.nodes * cluster.gpusPerNode;
+  const sequences = lengths && lengths.globalBatchTokens / lengths.sequenceLengthTokens;
+  const bounds: PlanBound[] = [
+    { fields: ["pipelineParallel", "dataParallel", "tensorParallel", "sequenceParallel", "contextParallel", "parameterSharding", "gradientSharding", "optimizerStateSharding"], whole: ranks, what: `the ${ranks} ranks of the cluster`, divides: true },
+    ...(sequences !== undefined && Number.isInteger(sequences) ? [{ fields: ["microBatchSize", "microBatches", "dataParallel"] as const, whole: sequences, what: `the ${sequences} sequences of a step`, divides: true }] : []),
+    ...(model === undefined ? [] : [{ fields: ["pipelineParallel", "pipelineChunks", "recomputeLayers"] as const, whole: model.layers, what: `the ${model.layers} layers of the model`, divides: false }]),
+  ];
+  for (const { fields, whole, what, divides } of bounds) for (const field of fields) {
+    const given = plan[field];
+    if (given === undefined) continue;
+    const values = [given].flat() as number[];
+    if (values.some((value) => (divides ? whole % value === 0 : value <= whole))) continue;
+    const nearest = divides ? nearestDivisors(whole, values[0] as number).join(" or ") : `at most ${whole}`;
+    details.push({ field: `plan.${field}`, value: given, message: divides ? `does not divide ${what}` : `is more than ${what}`, remedy: `give ${nearest}, or leave it out` });
+  }
+}
+
+/** Of a step with more than 2^32 sequences not all divisors are looked at. */
+const MOST_TRIED = 2 ** 16;
+
+/** The divisors of a number next to a value, below and above. */
+function nearestDivisors(whole: number, value: number): number[] {
+  let [below, above] = [1, whole];
+  for (let small = 1; small <= MOST_TRIED && small * small <= whole; small += 1) {
+    if (whole % small !== 0) continue;
+    for (const divisor of [small, whole / small]) {
+      if (divisor <= value) below = Math.max(below, divisor);
+      else above = Math.min(above, divisor);
+    }
+  }
+  return [...new Set(above > value ? [below, above] : [below])];
+}
+
+/** A plan's text, or its fields, as what a search may choose. */
+function resolvePlan(file: Pick<JobFile, "plan" | "cluster">, lengths: Lengths | undefined, model: Model | undefined, details: ProblemDetail[]): PlanConstraints | undefined {
+  let plan = file.plan;
+  if (typeof plan === "string") {
+    try {
+      plan = constraintsOf(parsePlanPart(plan));
+    } catch (error) {
+      if (!(error instanceof ProblemError)) throw error;
+      details.push(...error.details);
+      return undefined;
+    }
+  }
+  if (plan !== undefined) checkPlan(plan, file.cluster, lengths, model, details);
+  return plan;
 }
 
 /** What is wrong by the schema, and with it what makes no sense in the fields that are well-formed, so that both are told at once. */
@@ -211,12 +300,13 @@ function withSenseOf(written: unknown, faults: ProblemError): ProblemError {
   const details: ProblemDetail[] = [];
   const model = known("model") ? resolveModel(file.model, details) : undefined;
   if (known("cluster")) resolveCluster(file.cluster, details);
-  if (known("sequenceLengthTokens", "globalBatchTokens")) checkBatch(file, details);
+  const lengths = known("sequenceLengthTokens", "globalBatchTokens") ? resolveLengths(file, details) : undefined;
   if (known("data") && file.data) checkData(file.data, model, details);
   const stepsKnown = !faulty.has("steps");
   if (known("optimizer") && stepsKnown) resolveOptimizer(file.optimizer, file.steps ?? DEFAULT_STEPS, details);
   if (known("timeline") && stepsKnown) resolveTimeline(file.timeline, file.steps ?? DEFAULT_STEPS, details);
   if (known("watchdog")) checkWatchdog(file.watchdog, details);
+  if (known("plan", "cluster")) resolvePlan(file, lengths, model, details);
   return details.length === 0 ? faults : new ProblemError(faults.code, faults.message, [...faults.details, ...details].slice(0, MOST_DETAILS), { cause: faults });
 }
 
@@ -235,19 +325,18 @@ export function resolveJob(written: unknown): JobSpec {
   const details: ProblemDetail[] = [];
   const model = resolveModel(file.model, details);
   const cluster = resolveCluster(file.cluster, details);
-  const { sequenceLengthTokens, globalBatchTokens } = file;
-  checkBatch(file, details);
+  const lengths = resolveLengths(file, details);
   if (file.data) checkData(file.data, model, details);
   const steps = file.steps ?? DEFAULT_STEPS;
   const optimizer = resolveOptimizer(file.optimizer, steps, details);
   const timeline = resolveTimeline(file.timeline, steps, details);
   checkWatchdog(file.watchdog, details);
-  if (details.length > 0 || model === undefined) throw new ProblemError("job-invalid", `the job is not valid: ${details[0]?.field}: ${details[0]?.message}`, details);
+  const plan = resolvePlan(file, lengths, model, details);
+  if (details.length > 0 || model === undefined || lengths === undefined) throw new ProblemError("job-invalid", `the job is not valid: ${details[0]?.field}: ${details[0]?.message}`, details);
   const spec: JobSpec = {
     name: file.name,
     model,
-    sequenceLengthTokens,
-    globalBatchTokens,
+    ...lengths,
     precision: file.precision ?? "bf16",
     optimizer,
     data: file.data ?? null,
@@ -260,12 +349,14 @@ export function resolveJob(written: unknown): JobSpec {
     ...(timeline === undefined ? {} : { timeline }),
     ...(file.watchdog === undefined ? {} : { watchdog: file.watchdog }),
     memoryModel: file.memoryModel ?? "executor",
-    ...(file.plan === undefined ? {} : { plan: file.plan }),
+    ...(file.measureAgain === undefined ? {} : { measureAgain: file.measureAgain }),
+    ...(file.until === undefined ? {} : { until: file.until }),
+    ...(plan === undefined ? {} : { plan }),
   };
   return validate(JobSpecSchema, spec, "job-invalid", "the job");
 }
 
 /** One line about a job, for people. */
 export const describeJob = (spec: JobSpec): string =>
-  `${spec.model.name} at ${spec.sequenceLengthTokens} tokens, ${spec.globalBatchTokens} tokens a step, ` +
+  `${spec.model.name} at ${formatCounted(spec.sequenceLengthTokens, "token")}, ${formatCounted(spec.globalBatchTokens, "token")} a step, ` +
   `${spec.cluster.nodes} × ${spec.cluster.gpusPerNode} ranks of ${formatBytes(spec.cluster.memoryPerGpuBytes)}, ${spec.precision}`;

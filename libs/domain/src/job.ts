@@ -1,5 +1,5 @@
 import { Type, type Static } from "typebox";
-import { MAXIMUM_BYTES, MAXIMUM_RANKS, MAXIMUM_STEPS, zeroOr } from "./bounds.ts";
+import { MAXIMUM_BATCH_TOKENS, MAXIMUM_BYTES, MAXIMUM_RANKS, MAXIMUM_SEQUENCE_TOKENS, MAXIMUM_STEPS, zeroOr } from "./bounds.ts";
 import { ModelSchema } from "./model.ts";
 import { PlanConstraintsSchema, type PlanConstraints } from "./plan-constraints.ts";
 import { PrecisionSchema } from "./precision.ts";
@@ -112,15 +112,15 @@ export const CheckpointingSchema = Type.Object(
   { additionalProperties: false },
 );
 
-/** Further runs of the fastest plans, where a job says nothing. */
-export const DEFAULT_TRIAL_REPEATS = 1;
+/** Further runs of each plan that is not told apart from the fastest, where a job says nothing. */
+export const DEFAULT_TRIAL_REPEATS = 2;
 
 export const TrialSettingsSchema = Type.Object(
   {
     count: Type.Integer({ minimum: 1, maximum: 100, description: "plans tried for real (the paper: 10)" }),
     warmupSteps: Type.Integer({ minimum: 0, maximum: 1000 }),
     steps: Type.Integer({ minimum: 1, maximum: 10_000, description: "measured steps, after warm-up" }),
-    repeats: Type.Optional(Type.Integer({ minimum: 0, maximum: 10, description: `further runs of the fastest plans, where one run does not tell them apart (default ${DEFAULT_TRIAL_REPEATS})` })),
+    repeats: Type.Optional(Type.Integer({ minimum: 0, maximum: 10, description: `further runs of each plan that was disturbed, or that the runs so far do not tell apart from the fastest (default ${DEFAULT_TRIAL_REPEATS})` })),
   },
   { additionalProperties: false },
 );
@@ -156,8 +156,8 @@ export const JobSpecSchema = Type.Object(
   {
     name: Line(100),
     model: ModelSchema,
-    sequenceLengthTokens: Type.Integer({ minimum: 1, maximum: 2 ** 40 }),
-    globalBatchTokens: Type.Integer({ minimum: 1, maximum: 2 ** 50 }),
+    sequenceLengthTokens: Type.Integer({ minimum: 1, maximum: MAXIMUM_SEQUENCE_TOKENS }),
+    globalBatchTokens: Type.Integer({ minimum: 1, maximum: MAXIMUM_BATCH_TOKENS }),
     precision: PrecisionSchema,
     optimizer: OptimizerSchema,
     data: Type.Union([DataSchema, Type.Null()], { description: "null: the job can be planned, not run" }),
@@ -170,6 +170,8 @@ export const JobSpecSchema = Type.Object(
     timeline: Type.Optional(TimelineSchema),
     watchdog: Type.Optional(Type.Union([WatchdogSchema, Type.Literal(false)], { description: "when a rank counts as lost; false: the launcher alone watches the ranks" })),
     memoryModel: Type.Union([Type.Literal("executor"), Type.Literal("paper")]),
+    measureAgain: Type.Optional(Type.Boolean({ description: "true: the cluster is measured, though a fresh profile is there" })),
+    until: Type.Optional(Type.Enum(["profiling"], { description: "profiling: the job ends when its cluster is measured; default: it trains" })),
     plan: Type.Optional(Type.Unsafe<PlanConstraints>(PlanConstraintsSchema)),
   },
   { additionalProperties: false },
@@ -182,7 +184,7 @@ export type JobState = (typeof JOB_STATES)[number];
 export const TERMINAL_JOB_STATES: readonly JobState[] = ["succeeded", "failed", "cancelled"];
 
 const NEXT: Readonly<Record<JobState, readonly JobState[]>> = {
-  profiling: ["planning", "cancelling", "cancelled", "failed"],
+  profiling: ["planning", "succeeded", "cancelling", "cancelled", "failed"],
   planning: ["trialling", "cancelling", "cancelled", "failed"],
   trialling: ["running", "cancelling", "cancelled", "failed"],
   running: ["succeeded", "cancelling", "cancelled", "failed"],

@@ -23,7 +23,7 @@ export const PlanConstraintsSchema = Type.Object(
     pipelineChunks: factor,
     recomputeLayers: oneOrSome(Type.Integer({ minimum: 0, maximum: 10_000 })),
   },
-  { additionalProperties: false, description: "plans that may be chosen: for any field of a plan a value, or a list of values; what a plan leaves out is 1 chunk, a ring of 1, no recomputed layers" },
+  { additionalProperties: false, description: "plans that may be chosen: for any field of a plan a value, or a list of values; what is not named is free, and what a plan leaves out is 1 chunk, a ring of 1, no recomputed layers" },
 );
 
 /** A value, or some, of fields of a plan. */

@@ -78,13 +78,18 @@ export const CandidateSchema = Type.Object(
     plan: PlanSchema,
     placement: PlacementPlanSchema,
     predicted: PredictionSchema,
-    runnable: Type.Boolean({ description: "whether the executor runs this plan today" }),
-    notRunnableReason: Type.Union([Type.String(), Type.Null()]),
+    runnable: Type.Boolean({ description: "whether InternEvo's own trainer can run this plan" }),
+    notRunnableReason: Type.Union([Type.String(), Type.Null()], { description: "why it cannot, such as: precision bf16-grad16" }),
     tied: Type.Optional(Type.Integer({ minimum: 1, description: "so many further plans with the same ranks, shards and batches take exactly as long" })),
   },
   { additionalProperties: false },
 );
 export type Candidate = Static<typeof CandidateSchema>;
+
+/** Says of a plan, or of a job, that the trainer cannot run it. @param reason as `notRunnableReason` gives it. */
+export const withoutTrainer = (reason: string): string => `InternEvo's own trainer cannot run it: ${reason}`;
+/** Says the same of all plans of a list. */
+export const noneWithoutTrainer = (reason: string): string => `InternEvo's own trainer can run none of these: ${reason}`;
 
 export const CountsSchema = Type.Object(
   {
@@ -109,7 +114,7 @@ export const LocatedSchema = Type.Object(
 /**
  * What the planner answers. `candidates` are the k best different plans: the best of each of the k best families, where a family is
  * all plans with the same ranks, shards, batches and kind of schedule (plain or interleaved), whatever their overlap, number of chunks and
- * recomputed layers. `runnableCandidates` are those of them that the executor runs today. `plans` are, when they were asked for, the k best of all, whatever their family.
+ * recomputed layers. `runnableCandidates` are those of them that InternEvo's own trainer can run. `plans` are, when they were asked for, the k best of all, whatever their family.
  */
 export const PlanningResultSchema = Type.Object(
   {
@@ -125,6 +130,7 @@ export const PlanningResultSchema = Type.Object(
     closest: Type.Union([Type.Object({ plan: PlanSchema, peakMemoryBytes: Type.Integer(), memory: MemoryLinesSchema }), Type.Null()], {
       description: "when nothing fits: the plan that needs the least memory",
     }),
+    unmet: Type.Optional(Type.String({ description: "when no plan at all meets what the job's `plan` asks for: why" })),
     warnings: Type.Array(Type.String()),
     located: Type.Optional(LocatedSchema),
   },

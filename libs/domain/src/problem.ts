@@ -31,6 +31,8 @@ export interface ProblemDetail {
   readonly value?: unknown;
   readonly message: string;
   readonly remedy: string;
+  /** Of a text: the line that is meant, and below it a mark at the place. */
+  readonly excerpt?: string;
 }
 
 /** An expected error: it is shown to the person who caused it, never logged as a crash. */

@@ -1,5 +1,6 @@
 import { Type, type Static } from "typebox";
 import { MAXIMUM_BYTES, MAXIMUM_RANKS } from "./bounds.ts";
+import { HostUseSchema } from "./host-use.ts";
 import { ClusterSchema } from "./job.ts";
 import { Line } from "./text.ts";
 
@@ -14,6 +15,7 @@ export type Placement = (typeof PLACEMENTS)[number];
 /** From less than a cycle to a day: whatever is outside was not measured. */
 const seconds = Type.Number({ minimum: 1e-10, maximum: 86_400 });
 const samples = Type.Optional(Type.Integer({ minimum: 1, maximum: 1e12 }));
+const noisy = Type.Optional(Type.Literal(true, { description: "its samples lay too far apart, or other work ran beside it; absent where neither is known" }));
 const bytes = Type.Integer({ minimum: 1, maximum: MAXIMUM_BYTES });
 const groupSize = Type.Integer({ minimum: 2, maximum: MAXIMUM_RANKS });
 
@@ -28,7 +30,7 @@ export const CollectiveCurveSchema = Type.Object(
     placement: PlacementSchema,
     points: Type.Array(
       Type.Object(
-        { bytes, medianSeconds: seconds, p10Seconds: Type.Optional(seconds), p90Seconds: Type.Optional(seconds), samples },
+        { bytes, medianSeconds: seconds, p10Seconds: Type.Optional(seconds), p90Seconds: Type.Optional(seconds), samples, noisy },
         { additionalProperties: false },
       ),
       { minItems: 1 },
@@ -60,6 +62,7 @@ export const ModuleTimeSchema = Type.Object(
     p10Seconds: Type.Optional(seconds),
     p90Seconds: Type.Optional(seconds),
     samples,
+    noisy,
   },
   { additionalProperties: false },
 );
@@ -76,13 +79,15 @@ export const OverlapSchema = Type.Object(
     slowdown: Type.Number({ minimum: 0.01, maximum: 10_000 }),
     computeSeconds: Type.Optional(seconds),
     communicationSeconds: Type.Optional(seconds),
+    noisy,
   },
   { additionalProperties: false },
 );
 export type Overlap = Static<typeof OverlapSchema>;
 
-const parts = Type.Tuple([Type.Number({ minimum: 0, maximum: 86_400 }), Type.Number({ minimum: 0, maximum: 86_400 }), Type.Number({ minimum: 0, maximum: 86_400 }), Type.Number({ minimum: 0, maximum: 86_400 })]);
 const part = Type.Number({ minimum: 0, maximum: 86_400 });
+// A list of four rather than a tuple, whose keyword differs between the versions of JSON Schema.
+const parts = Type.Unsafe<[number, number, number, number]>(Type.Array(part, { minItems: 4, maxItems: 4 }));
 
 /** What decides the time of a layer on one rank, and how the ranks of a sequence share it: the widths of a model, b, S, s_sp, s_tp, c. */
 export const SliceShapeSchema = Type.Object(
@@ -117,7 +122,7 @@ export type SliceWaits = Static<typeof SliceWaitsSchema>;
 
 /** `layers` and `microBatches` say what was run; the three times are of a whole micro-batch, over the measured steps. */
 export const SliceTimeSchema = Type.Object(
-  { shape: SliceShapeSchema, layers: size, microBatches: size, parts: SlicePartsSchema, waits: Type.Optional(SliceWaitsSchema), medianSeconds: seconds, p10Seconds: Type.Optional(seconds), p90Seconds: Type.Optional(seconds), samples },
+  { shape: SliceShapeSchema, layers: size, microBatches: size, parts: SlicePartsSchema, waits: Type.Optional(SliceWaitsSchema), medianSeconds: seconds, p10Seconds: Type.Optional(seconds), p90Seconds: Type.Optional(seconds), samples, noisy },
   { additionalProperties: false },
 );
 export type MeasuredSlice = Static<typeof SliceTimeSchema>;
@@ -125,6 +130,23 @@ export type MeasuredSlice = Static<typeof SliceTimeSchema>;
 export type SliceRequest = Pick<MeasuredSlice, "shape" | "layers">;
 
 const flopsPerSecond = Type.Number({ minimum: 1e6, maximum: 1e18 });
+
+/** Whether the machine was quiet while a profile was measured. */
+export const ProfileQualitySchema = Type.Object(
+  {
+    verdict: Type.Enum(["quiet", "noisy"], { description: "noisy: so many points are noisy that new jobs measure these again" }),
+    points: Type.Integer({ minimum: 0 }),
+    noisyPoints: Type.Integer({ minimum: 0 }),
+    mostSpreadPercent: Type.Number({ minimum: 0, description: "10th to 90th percentile over the median: beyond it a point is noisy" }),
+    mostOthersPercent: Type.Number({ minimum: 0, description: "share of a host's processor time that others took: beyond it all points measured meanwhile are noisy" }),
+    measuredAgain: Type.Integer({ minimum: 0, description: "measurements of noisy points beyond the first" }),
+    worstSpreadPercent: Type.Number({ minimum: 0, description: "of the point whose samples lie furthest apart" }),
+    disturbances: Type.Array(Type.String(), { description: "what ran beside noisy points, in figures" }),
+    hosts: Type.Array(HostUseSchema, { description: "what the hosts did during the last measurement" }),
+  },
+  { additionalProperties: false },
+);
+export type ProfileQuality = Static<typeof ProfileQualitySchema>;
 
 /** Everything measured of one cluster, with where each number comes from. */
 export const ProfileSchema = Type.Object(
@@ -157,6 +179,7 @@ export const ProfileSchema = Type.Object(
     modules: Type.Array(ModuleTimeSchema),
     overlaps: Type.Array(OverlapSchema),
     slices: Type.Optional(Type.Array(SliceTimeSchema, { description: "micro-batches as the trainer ran them, which correct what is composed of modules and collectives" })),
+    quality: Type.Optional(ProfileQualitySchema),
     provenance: Type.Object(
       {
         source: Line(1000),
@@ -171,3 +194,11 @@ export const ProfileSchema = Type.Object(
   { additionalProperties: false },
 );
 export type Profile = Static<typeof ProfileSchema>;
+
+/** How quiet a profile's measurement was, in sentences. */
+export function qualityWords({ verdict, points, noisyPoints, worstSpreadPercent, mostSpreadPercent, measuredAgain, disturbances }: ProfileQuality): string[] {
+  const again = measuredAgain === 0 ? "" : `, after ${measuredAgain} were measured again`;
+  const counts = noisyPoints === 0 ? `None of ${points} points is noisy${again}.` : `${noisyPoints} of ${points} points are noisy${again}: other work ran beside them, or their samples lie further apart than ${mostSpreadPercent}% of their median (the worst: ${worstSpreadPercent.toFixed(0)}%).`;
+  const fate = verdict === "noisy" ? ["New jobs measure the noisy points that they need again."] : [];
+  return [counts, ...disturbances.map((each) => `${each}.`), ...fate];
+}

@@ -4,15 +4,21 @@ import { Type, type TString } from "typebox";
  * What no line of text that people send may hold: controls (a terminal obeys them), line and paragraph separators, changes of
  * direction (they make a line read as another), and halves of surrogate pairs, which are no text and which no database takes.
  */
-const FORBIDDEN = String.raw`\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069`;
+const FORBIDDEN = String.raw`\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069`;
+const SURROGATES = String.raw`\ud800-\udfff`;
 
-/** Pattern of a line of text with at least one visible character; read with the `u` flag, as JSON Schema says. Linear in the text's length. */
-export const LINE_PATTERN = String.raw`^(?=\s*\S)[^${FORBIDDEN}]*$`;
+const ALLOWED = `[^${FORBIDDEN}${SURROGATES}]*`;
+
+/**
+ * Pattern of a line of text with at least one visible character. JSON Schema reads it with the `u` flag, many tools without:
+ * it means the same to both. Linear in the text's length.
+ */
+export const LINE_PATTERN = String.raw`^(?=\s*\S)${ALLOWED}(?:[\ud800-\udbff][\udc00-\udfff]${ALLOWED})*$`;
 
 /** One line of text from outside: a name, a path, a reason. */
 export const Line = (maxLength: number, options: { readonly description?: string } = {}): TString => Type.String({ minLength: 1, maxLength, pattern: LINE_PATTERN, ...options });
 
-const forbidden = new RegExp(`[${FORBIDDEN}]`, "gu");
+const forbidden = new RegExp(`[${FORBIDDEN}${SURROGATES}]`, "gu");
 const SHORT: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 const escaped = (character: string): string => SHORT[character] ?? `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
@@ -21,6 +27,9 @@ const escaped = (character: string): string => SHORT[character] ?? `\\u${charact
  * Applied to a JSON document it leaves the document's meaning as it is.
  */
 export const printable = (text: string): string => text.replace(forbidden, escaped);
+
+/** A text's beginning, so that it can be recognised, whatever its length. */
+export const beginningOf = (text: string, mostCharacters: number): string => (text.length <= mostCharacters ? text : `${text.slice(0, mostCharacters).replace(/[\ud800-\udbff]$/, "")}…`);
 
 /** Any value as JSON, printable: numbers that JSON lacks are texts of it, and what holds itself is said to. */
 export function printableJson(value: unknown): string {

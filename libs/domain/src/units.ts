@@ -1,23 +1,75 @@
-/** Multipliers accepted by {@link parseBytes}: decimal (kB, MB, …) and binary (KiB, MiB, …). */
-const UNIT_BYTES: ReadonlyMap<string, number> = new Map([
-  ["", 1], ["B", 1],
-  ["kB", 1e3], ["KB", 1e3], ["MB", 1e6], ["GB", 1e9], ["TB", 1e12],
-  ["KiB", 2 ** 10], ["MiB", 2 ** 20], ["GiB", 2 ** 30], ["TiB", 2 ** 40],
-]);
+import { MAXIMUM_BYTES } from "./bounds.ts";
+
+/** Prefixes of the decimal units and of the binary ones, in lower case. */
+const PREFIXES = ["k", "m", "g", "t"] as const;
+const decimal = (suffix: string): [string, number][] => PREFIXES.map((prefix, index) => [`${prefix}${suffix}`, 1000 ** (index + 1)]);
+const binary = (suffix: string): [string, number][] => PREFIXES.map((prefix, index) => [`${prefix}${suffix}`, 1024 ** (index + 1)]);
 
 /**
- * Reads a byte count: an integer, or a text such as `80GB` or `512 MiB`.
- * @returns the bytes, or undefined when the text is not a byte count.
+ * Units of each kind of quantity, in lower case: people write GB, Gb and gb, and mean one thing.
+ * Lengths and batches are nearly always powers of two, so their `k` is 1024. What a training reads is counted in thousands.
  */
-export function parseBytes(text: string | number): number | undefined {
+const UNITS = {
+  bytes: new Map([["", 1], ["b", 1], ...decimal(""), ...decimal("b"), ...binary("i"), ...binary("ib")]),
+  lengthTokens: new Map([["", 1], ...binary(""), ...binary("i")]),
+  trainingTokens: new Map([["", 1], ["b", 1e9], ...decimal("")]),
+} as const satisfies Record<string, ReadonlyMap<string, number>>;
+
+/**
+ * What a quantity counts. `bytes`: 80GB, 80GiB, 80G. `lengthTokens`, of a sequence or a batch: 4k is 4096. `trainingTokens`, of a whole
+ * training: 2T is 2e12.
+ */
+export type QuantityKind = keyof typeof UNITS;
+
+/** A number without a superfluous zero: `096` is half of one that was written with a comma. */
+const QUANTITY = /^((?:0|[1-9]\d*)(?:\.\d+)?|\.\d+)(?:e([+-]?\d{1,3}))?\s*([a-z]*)$/;
+
+/**
+ * Reads a count of bytes or tokens: an integer, or a text such as `80GB`, `512 MiB`, `4k` or `2e12`.
+ * @returns the bytes or tokens, or undefined when the text is no such count. Fractions of a byte are rounded; fractions of a token are none.
+ */
+export function parseQuantity(text: string | number, kind: QuantityKind): number | undefined {
   if (typeof text === "number") return Number.isSafeInteger(text) && text >= 0 ? text : undefined;
   // The ends are cut off first: blanks on both sides of an optional unit would be tried in every division.
-  const [, digits, unit] = /^(\d+(?:\.\d+)?)\s*([A-Za-z]*)$/.exec(text.trim()) ?? [];
+  const [, digits, exponent = "0", unit] = QUANTITY.exec(text.trim().toLowerCase()) ?? [];
   if (digits === undefined || unit === undefined) return undefined;
-  const factor = UNIT_BYTES.get(unit);
+  const factor = UNITS[kind].get(unit);
   if (factor === undefined) return undefined;
-  const bytes = Math.round(Number(digits) * factor);
-  return Number.isSafeInteger(bytes) ? bytes : undefined;
+  const exact = Number(`${digits}e${exponent}`) * factor;
+  const count = kind === "bytes" ? Math.round(exact) : exact;
+  // A training may read more tokens than integers are exact for.
+  return kind === "trainingTokens" ? (Number.isInteger(count) && count <= 1e18 ? count : undefined) : Number.isSafeInteger(count) ? count : undefined;
+}
+
+/** {@link parseQuantity} of bytes. */
+export const parseBytes = (text: string | number): number | undefined => parseQuantity(text, "bytes");
+
+/** Below this, bytes without a unit are taken for a unit that was forgotten. */
+export const LEAST_PLAIN_MEMORY_BYTES = 2 ** 20;
+
+export type ReadMemory = { readonly bytes: number } | { readonly message: string; readonly remedy: string };
+
+/**
+ * Reads the memory of a GPU. A number without a unit counts bytes, and has to be {@link LEAST_PLAIN_MEMORY_BYTES} or more: 80 is
+ * 80GB to whoever writes it. `80B` is 80 bytes.
+ * @returns the bytes, 1 to {@link MAXIMUM_BYTES}; or what is wrong, and what to do about it.
+ */
+export function readMemory(text: string | number): ReadMemory {
+  const bytes = parseBytes(text);
+  if (bytes === undefined || bytes === 0) return { message: "is not a memory size", remedy: "give a number with a unit, such as 80GB or 80GiB" };
+  if (bytes > MAXIMUM_BYTES) return { message: `is more than ${formatBytes(MAXIMUM_BYTES)}`, remedy: "give the memory of one GPU" };
+  const isPlain = typeof text === "number" || !/[a-z]\s*$/i.test(text);
+  if (isPlain && bytes < LEAST_PLAIN_MEMORY_BYTES) return { message: `is ${bytes} bytes`, remedy: `did you mean ${bytes}GB? For bytes, write ${bytes}B` };
+  return { bytes };
+}
+
+/** Units that a byte count is written in, the largest first of those that divide it. */
+const WRITTEN_UNITS = [["TiB", 2 ** 40], ["TB", 1e12], ["GiB", 2 ** 30], ["GB", 1e9], ["MiB", 2 ** 20], ["MB", 1e6], ["KiB", 2 ** 10], ["kB", 1e3], ["B", 1]] as const;
+
+/** Writes a byte count exactly, as {@link parseBytes} reads it: `80GB`, `2GiB`, `81B`. */
+export function writeBytes(bytes: number): string {
+  const [unit, size] = WRITTEN_UNITS.find(([, each]) => bytes % each === 0 && bytes >= each) ?? ["B", 1];
+  return `${bytes / size}${unit}`;
 }
 
 /** Formats a byte count with binary units, for people. */
@@ -40,6 +92,3 @@ export function formatSeconds(seconds: number): string {
   if (seconds < 7200) return `${(seconds / 60).toFixed(1)} min`;
   return `${(seconds / 3600).toFixed(1)} h`;
 }
-
-/** What is said behind the step time of a plan that was run more than once; nothing of one run. */
-export const formatRuns = ({ runStepTimeSeconds: runs }: { readonly runStepTimeSeconds?: readonly number[] }): string => (runs ? `, middle of ${runs.length} runs: ${runs.map(formatSeconds).join(", ")}` : "");

@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ProblemError, resolveJob } from "@internevo/domain";
@@ -58,5 +58,48 @@ it("refuses what is no weights: missing, a file, a folder of something else, a r
   await put("config.json", "{");
   expect(await refusal()).toContain("is not JSON");
   await put("config.json", "[]");
-  expect(await refusal()).toContain("is not a JSON object");
+  expect(await refusal()).toContain("is no description of weights");
+});
+
+const identity = { model: { hiddenSize: 64, layers: 2, heads: 4, kvHeads: 2, ffnHiddenSize: 128, vocabularySize: 256, tiedEmbeddings: false, ropeTheta: 10_000, normEpsilon: 1e-5 } };
+
+it("takes a checkpoint of the model whose files are there", async () => {
+  await put("manifest.json", { content: { identity, files: [{ name: "rank-0" }] } });
+  expect(await refusal()).toContain("rank-0 does not exist");
+  await put("rank-0", "x");
+  await assertInitialWeights(folder, model);
+});
+
+it.each([5, "abc", {}, [null], [{ name: 5 }], [{ name: "../x" }], [{ name: ".." }], [], null, undefined])("refuses a checkpoint whose files are %o, by the field", async (files) => {
+  await put("manifest.json", { content: { identity, files } });
+  expect(await refusal()).toMatch(/manifest\.json is no description of weights: content\.files/);
+});
+
+it.each([{}, { content: 5 }, { content: { identity: 5, files: [{ name: "x" }] } }, { content: { identity: { model: { ...identity.model, heads: [] } }, files: [{ name: "x" }] } }])("refuses a manifest of another shape: %o", async (manifest) => {
+  await put("manifest.json", manifest);
+  expect(await refusal()).toMatch(/manifest\.json is no description of weights: content/);
+});
+
+it.each([{}, { weight_map: 5 }, { weight_map: {} }, { weight_map: { a: { toString: 5 } } }, { weight_map: { a: "" } }, { weight_map: { a: "/etc/passwd" } }, { weight_map: ["one"] }])("refuses an index of another shape: %o", async (index) => {
+  await put("config.json", config);
+  await put("model.safetensors.index.json", index);
+  expect(await refusal()).toMatch(/index\.json is no description of weights: weight_map/);
+});
+
+it("tells nothing of what it was not asked for, and keeps every message short", async () => {
+  await put("elsewhere", "root:x:0:0:root:/root:/bin/bash\n");
+  await symlink(join(folder, "elsewhere"), join(folder, "config.json"));
+  expect(await refusal()).not.toContain("root:");
+  await rm(join(folder, "config.json"));
+  await put("model.safetensors", "x");
+  for (const hidden_size of ["X".repeat(3_000), "X".repeat(3_000_000), Array.from({ length: 200 }).reduce<unknown>((inner) => [inner], 1)]) {
+    await put("config.json", { ...config, hidden_size });
+    const message = await refusal();
+    expect(message).not.toContain("XXX");
+    expect(message.length).toBeLessThan(1000);
+  }
+  await put("config.json", `{"model_type":"llama","hidden_size":${"[".repeat(200_000)}${"]".repeat(200_000)}}`);
+  expect(await refusal()).toContain("nested more than 100 levels deep");
+  await put("config.json", { ...config, model_type: "Y".repeat(100_000) });
+  expect((await refusal()).length).toBeLessThan(1000);
 });

@@ -1,40 +1,87 @@
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { ProblemError, type Model } from "@internevo/domain";
+import { beginningOf, formatBytes, isNestedDeeper, ProblemError, validate, type Model } from "@internevo/domain";
+import { Type, type Static, type TSchema } from "typebox";
 import { openData, readExactly } from "./dataset/open-data.ts";
 
 const FIELD = "initialWeights";
-const MOST_DOCUMENT_BYTES = 2 ** 28;
+/** What describes weights is small; the list of a checkpoint's slices is the largest of it. */
+const MOST_CONFIG_BYTES = 2 ** 20;
+const MOST_LIST_BYTES = 2 ** 26;
+/** Levels of a description; a checkpoint's has eight. What is deeper would overflow the stack of whatever walks through it. */
+const MOST_LEVELS = 100;
+/** Characters that a message tells of a file's own words. */
+const MOST_TOLD = 100;
 
 const refuse = (path: string, message: string, remedy: string, cause?: unknown): ProblemError =>
   new ProblemError("data-invalid", `${path} ${message}`, [{ field: FIELD, value: path, message, remedy }], { cause });
 
-async function readDocument(path: string, remedy: string): Promise<Record<string, unknown> | undefined> {
+/** Other members are nobody's business here. Types only: whether a size is the job's is said by name and value. */
+const Scalar = Type.Optional(Type.Union([Type.Number(), Type.Boolean(), Type.Null()]));
+const Rope = Type.Optional(Type.Union([Type.Object({ rope_theta: Scalar }), Type.Null()]));
+const ConfigSchema = Type.Object({
+  model_type: Type.Optional(Type.String()),
+  hidden_size: Scalar, num_hidden_layers: Scalar, num_attention_heads: Scalar, num_key_value_heads: Scalar, intermediate_size: Scalar, vocab_size: Scalar, tie_word_embeddings: Scalar, rms_norm_eps: Scalar,
+  rope_theta: Scalar, rope_parameters: Rope, rope_scaling: Rope,
+});
+type Config = Static<typeof ConfigSchema>;
+
+/** Of a file in the same folder, never of a path elsewhere. */
+const FileName = Type.String({ minLength: 1, maxLength: 255, pattern: "^(?!\\.{1,2}$)[^/\\u0000]+$" });
+const IndexSchema = Type.Object({ weight_map: Type.Record(Type.String(), FileName) });
+
+const SIZES = ["hiddenSize", "layers", "heads", "kvHeads", "ffnHiddenSize", "vocabularySize", "tiedEmbeddings", "ropeTheta", "normEpsilon"] as const satisfies readonly (keyof Model)[];
+const ManifestSchema = Type.Object({
+  content: Type.Object({
+    identity: Type.Object({ model: Type.Object(Object.fromEntries(SIZES.map((size) => [size, Scalar])) as Record<(typeof SIZES)[number], typeof Scalar>) }),
+    files: Type.Array(Type.Object({ name: FileName }), { minItems: 1 }),
+  }),
+});
+
+/** What a document should have had, by the field where it first does not. What it has instead is not told: it may be any file of this machine. */
+function shapeFault(schema: TSchema, value: unknown): string | undefined {
+  try {
+    validate(schema, value, "data-invalid", "the document");
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof ProblemError)) throw error;
+    const [fault] = error.details;
+    return `${beginningOf(fault?.field ?? "", MOST_TOLD)}: ${beginningOf(fault?.remedy ?? "", MOST_TOLD)}`;
+  }
+}
+
+/**
+ * A description of weights: of bounded size and depth, and checked whole before anything of it is used. Undefined when there is none.
+ * @throws ProblemError `data-invalid`, which tells what is expected and nothing of what is there.
+ */
+async function readDocument<S extends TSchema>(path: string, schema: S, mostBytes: number, remedy: string): Promise<Static<S> | undefined> {
   if ((await stat(path).catch(() => undefined)) === undefined) return undefined;
   const { handle, sizeBytes } = await openData(path, FIELD);
   let text: string;
   try {
-    if (sizeBytes > MOST_DOCUMENT_BYTES) throw refuse(path, `has ${sizeBytes} bytes, more than a description of weights has`, remedy);
+    if (sizeBytes > mostBytes) throw refuse(path, `is larger than the ${formatBytes(mostBytes)} that a description of weights may have`, remedy);
     text = (await readExactly(handle, 0, sizeBytes)).toString("utf8");
   } finally {
     await handle.close();
   }
+  if (isNestedDeeper(text, MOST_LEVELS)) throw refuse(path, `is nested more than ${MOST_LEVELS} levels deep`, remedy);
   let value: unknown;
   try {
     value = JSON.parse(text);
-  } catch (error) {
-    throw refuse(path, `is not JSON: ${(error as Error).message}`, remedy, error);
+  } catch {
+    throw refuse(path, "is not JSON", remedy);
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw refuse(path, "is not a JSON object", remedy);
-  return value as Record<string, unknown>;
+  const fault = shapeFault(schema, value);
+  if (fault !== undefined) throw refuse(path, `is no description of weights: ${fault}`, remedy);
+  return value as Static<S>;
 }
 
 /** A member of the folder's config.json for each size of a model; what a folder may leave out has a default. */
-const HUGGING_FACE: readonly (readonly [there: string, here: keyof Model, missing?: (config: Record<string, unknown>) => unknown])[] = [
+const HUGGING_FACE: readonly (readonly [there: keyof Config, here: keyof Model, missing?: (config: Config) => unknown])[] = [
   ["hidden_size", "hiddenSize"],
   ["num_hidden_layers", "layers"],
   ["num_attention_heads", "heads"],
-  ["num_key_value_heads", "kvHeads", (config) => config["num_attention_heads"]],
+  ["num_key_value_heads", "kvHeads", (config) => config.num_attention_heads],
   ["intermediate_size", "ffnHiddenSize"],
   ["vocab_size", "vocabularySize"],
   ["tie_word_embeddings", "tiedEmbeddings", () => false],
@@ -56,17 +103,18 @@ async function assertFiles(folder: string, names: readonly string[]): Promise<vo
   }
 }
 
-async function assertHuggingFace(folder: string, config: Record<string, unknown>, model: Model): Promise<void> {
+async function assertHuggingFace(folder: string, config: Config, model: Model): Promise<void> {
   const path = join(folder, "config.json");
-  if (config["model_type"] !== "llama") throw refuse(path, `has model_type ${JSON.stringify(config["model_type"]) ?? "missing"}, which is not "llama"`, "give the folder of a LLaMA model");
+  if (config.model_type !== "llama") throw refuse(path, `has model_type ${config.model_type === undefined ? "missing" : JSON.stringify(beginningOf(config.model_type, MOST_TOLD))}, which is not "llama"`, "give the folder of a LLaMA model");
   for (const [there, here, missing] of HUGGING_FACE) assertEqual(path, there, config[there] ?? missing?.(config), here, model);
-  const rope = (config["rope_parameters"] ?? config["rope_scaling"]) as Record<string, unknown> | null | undefined;
-  assertEqual(path, "rope_theta", rope?.["rope_theta"] ?? config["rope_theta"] ?? 10_000, "ropeTheta", model);
+  const rope = config.rope_parameters ?? config.rope_scaling;
+  assertEqual(path, "rope_theta", rope?.rope_theta ?? config.rope_theta ?? 10_000, "ropeTheta", model);
   if ((await stat(join(folder, "model.safetensors")).catch(() => undefined)) !== undefined) return assertFiles(folder, ["model.safetensors"]);
-  const index = await readDocument(join(folder, "model.safetensors.index.json"), "mend the index");
+  const index = await readDocument(join(folder, "model.safetensors.index.json"), IndexSchema, MOST_LIST_BYTES, "copy the index of the weights again");
   if (!index) throw refuse(folder, "has neither model.safetensors nor model.safetensors.index.json", "give a folder with safetensors files");
-  const map = index["weight_map"];
-  await assertFiles(folder, [...new Set(typeof map === "object" && map !== null ? Object.values(map).map(String) : [])]);
+  const names = new Set(Object.values(index.weight_map));
+  if (names.size === 0) throw refuse(join(folder, "model.safetensors.index.json"), "is no description of weights: weight_map: give the file of each tensor", "copy the index of the weights again");
+  await assertFiles(folder, [...names]);
 }
 
 /**
@@ -81,18 +129,19 @@ export async function assertInitialWeights(folder: string, model: Model): Promis
     throw refuse(folder, code === "ENOENT" || code === "ENOTDIR" ? "does not exist" : `cannot be read (${code ?? String(error)})`, give, error);
   });
   if (!found.isDirectory()) throw refuse(folder, "is no directory", give);
-  const config = await readDocument(join(folder, "config.json"), "mend it");
+  const config = await readDocument(join(folder, "config.json"), ConfigSchema, MOST_CONFIG_BYTES, "give the config.json of a LLaMA model");
   if (config) return assertHuggingFace(folder, config, model);
-  const manifest = await readDocument(join(folder, "manifest.json"), "give another checkpoint");
+  const path = join(folder, "manifest.json");
+  const manifest = await readDocument(path, ManifestSchema, MOST_LIST_BYTES, "give another checkpoint");
   if (!manifest) {
-    const steps = (await readdir(folder)).filter((name) => /^step-\d+$/.test(name));
+    const names = await readdir(folder).catch((error: unknown) => {
+      throw refuse(folder, `cannot be read (${(error as NodeJS.ErrnoException).code ?? "unknown reason"})`, give, error);
+    });
+    const steps = names.filter((name) => /^step-\d+$/.test(name));
     if (steps.length > 0) throw refuse(folder, "is the directory of a run's checkpoints", `give one of them, such as ${join(folder, steps.sort((a, b) => Number(b.slice(5)) - Number(a.slice(5)))[0] as string)}`);
     throw refuse(folder, "has neither a config.json nor a manifest.json", give);
   }
-  const content = manifest["content"] as { identity?: { model?: Record<string, unknown> }; files?: { name: string }[] } | undefined;
-  const saved = content?.identity?.model;
-  if (!saved) throw refuse(join(folder, "manifest.json"), "names no model", "give another checkpoint");
-  const { name: _name, initStandardDeviation: _deviation, ...sizes } = model;
-  for (const here of Object.keys(sizes) as (keyof Model)[]) assertEqual(join(folder, "manifest.json"), here, saved[here], here, model);
-  await assertFiles(folder, (content.files ?? []).map(({ name }) => name));
+  const { identity, files } = manifest.content;
+  for (const here of SIZES) assertEqual(path, here, identity.model[here], here, model);
+  await assertFiles(folder, files.map(({ name }) => name));
 }

@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import { hostname } from "node:os";
 import { ClustersSchema, HostClusterSchema, ProblemError, SlurmClusterSchema, validate, type Cluster, type Clusters, type HostCluster, type SlurmSettings } from "@internevo/domain";
 import { Type } from "typebox";
 import { yieldsWhenIdle } from "./command/local.ts";
@@ -77,6 +78,20 @@ export async function hostsOf(cluster: Pick<Cluster, "name" | "nodes" | "gpusPer
   const narrow = hosts.find((host) => host.slots < cluster.gpusPerNode);
   if (narrow) return refuse("cluster.gpusPerNode", cluster.gpusPerNode, `is more than the ${narrow.slots} slots of host ${narrow.name}`, `use ${narrow.slots} or fewer`);
   return { ...known, hosts };
+}
+
+/** The names by which a host calls itself. */
+const OWN_NAMES = ["localhost", "127.0.0.1", "::1"];
+
+/** This machine, as locks and records name it. */
+export const ownHost = (): string => hostname();
+
+const hostId = (name: string): string => (OWN_NAMES.includes(name) ? ownHost() : name);
+
+/** The hosts that a launch takes, each once, in the order of the alphabet; none where Slurm chooses them. */
+export function launchedHosts({ launcher, hosts }: { readonly launcher: Cluster["launcher"]; readonly hosts?: Pick<HostCluster, "hosts"> | undefined }): string[] {
+  if (launcher === "slurm") return [];
+  return launcher === "local" ? [ownHost()] : [...new Set((hosts?.hosts ?? []).map(({ name }) => hostId(name)))].sort();
 }
 
 /** How {@link launchRanks} reaches a job's cluster: spread this into its options. @throws ProblemError as {@link hostsOf}. */

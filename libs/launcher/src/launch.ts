@@ -9,7 +9,7 @@ import { rankEnvironment } from "./command/environment.ts";
 import { localCommand, yieldsWhenIdle } from "./command/local.ts";
 import { eventOf, isFatal } from "./event.ts";
 import { failureOfEnd, type NativeError } from "./failure.ts";
-import { hostsCommand } from "./launch-hosts.ts";
+import { hostsCommand, launchedHosts } from "./launch-hosts.ts";
 import { EXIT_TERMINATED, LAST_WORD_SECONDS, type LaunchOptions, type LaunchOutcome } from "./launch-options.ts";
 import { watchLauncher } from "./process/launcher-watch.ts";
 import { LineSplitter, Tail } from "./process/lines.ts";
@@ -73,6 +73,7 @@ function prepare<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptio
     process: null,
     command,
     startedAt: new Date().toISOString(),
+    hosts: launchedHosts(options),
     scratch: [temporaryDirectory, ...(sharedMemoryDirectory === null ? [] : [sharedMemoryDirectory])],
   };
   return { record, command: command as unknown as readonly [string, ...string[]], environment };

@@ -1,6 +1,6 @@
-import { constants } from "node:fs";
+import { accessSync, constants, readdirSync } from "node:fs";
 import { access } from "node:fs/promises";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { ProbeConfigSchema, ProbeEventSchema, TrainerConfigSchema, TrainerEventSchema } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
 import type { Static, TSchema } from "typebox";
@@ -33,6 +33,46 @@ export const probeIn = (nativeDirectory: string): Probe => ({
   configSchema: ProbeConfigSchema,
   eventSchema: ProbeEventSchema,
 });
+
+const CUDA_LIBRARY = "libinternevo-cuda.so";
+
+const isReadable = (path: string): boolean => {
+  try {
+    accessSync(path, constants.R_OK);
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+/** What this machine offers to ranks on GPUs. */
+export interface CudaHost {
+  /** Whether the native programs find the CUDA backend: beside them, or where `INTERNEVO_CUDA_LIBRARY` says. */
+  readonly hasBackend: boolean;
+  /** NVIDIA GPUs that this machine shows; null where that cannot be told. */
+  readonly gpus: number | null;
+}
+
+/** GPUs by their device files: a container has those that it was given. */
+function visibleGpus(): number | null {
+  try {
+    const names = readdirSync("/dev");
+    // Windows shows its GPUs to Linux by one file of another name.
+    return names.includes("dxg") ? null : names.filter((name) => /^nvidia\d+$/.test(name)).length;
+  } catch {
+    return null;
+  }
+}
+
+/** Looks for the CUDA backend as a program of an installation directory does (`native/src/backend/device_library.cpp`). */
+export function cudaHost(nativeDirectory: string, environment: NodeJS.ProcessEnv = process.env): CudaHost {
+  const given = environment["INTERNEVO_CUDA_LIBRARY"] ?? "";
+  const programs = dirname(trainerIn(nativeDirectory).path);
+  const paths = given === "" ? [join(programs, "..", "lib", CUDA_LIBRARY), join(programs, CUDA_LIBRARY)] : [given];
+  // A library of somebody's own may have devices of its own, and ranks may share one.
+  const isOrdinary = given === "" && (environment["INTERNEVO_SHARE_GPU"] ?? "") === "";
+  return { hasBackend: paths.some(isReadable), gpus: isOrdinary ? visibleGpus() : null };
+}
 
 /** @throws ProblemError `unavailable` when the program is not there or cannot be executed. */
 export async function assertProgram(program: { readonly name: string; readonly path: string }): Promise<void> {

@@ -40,7 +40,7 @@ describe("the trainer, launched", () => {
   it("reads the token file, trains and says so by the protocol", async () => {
     const { outcome, events, losses } = await launch(await configuration());
     expect(outcome).toMatchObject({ status: "completed", exitCode: 0 });
-    expect(events.map((event) => event.event)).toEqual(["started", "step", "step", "step", "step", "step", "step", "done"]);
+    expect(events.map((event) => event.event)).toEqual(["started", "step", "step", "step", "step", "step", "step", "hosts", "done"]);
     expect(events[0]).toMatchObject({ worldSize: 2, resumedFromStep: 0 });
     expect(losses[0]).toBeGreaterThan(5);
     expect(losses.at(-1)).toBeLessThan(losses[0] as number);

@@ -51,7 +51,7 @@ export function lockDirectory(directory: string): DirectoryLock {
       }
       const owner = ownerOf(path);
       if (owner) {
-        throw new ProblemError("conflict", `process ${owner.pid} uses ${directory} already`, [{ field: "dataDirectory", value: directory, message: `is in use by process ${owner.pid}`, remedy: "stop that one, or choose another directory" }]);
+        throw new ProblemError("conflict", `process ${owner.pid} uses ${directory} already`, [{ field: "dataDirectory", value: directory, message: `is in use by process ${owner.pid}`, remedy: "`internevo status` prints its link, `internevo down` stops it; or choose another directory with --data-directory" }]);
       }
       // Moved away under a name of our own: two processes that both saw a dead owner cannot both remove what the faster one made.
       const aside = `${mine}.stale`;

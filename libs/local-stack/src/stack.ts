@@ -190,7 +190,8 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
     // The race below hears them, unless it is over: then nobody need.
     for (const one of [late, ended]) one.catch(() => {});
     for (const service of options.services) {
-      const own = service.name === "api" ? { INTERNEVO_API_PORT: String(secrets.apiPort), INTERNEVO_API_TOKEN: secrets.apiToken } : {};
+      // Threads of searches come and go: with an arena of malloc for each, what they leave is spread over all of them and never given back.
+      const own = service.name === "api" ? { MALLOC_ARENA_MAX: "2", ...(env["MALLOC_ARENA_MAX"] === undefined ? {} : { MALLOC_ARENA_MAX: env["MALLOC_ARENA_MAX"] }), INTERNEVO_API_PORT: String(secrets.apiPort), INTERNEVO_API_TOKEN: secrets.apiToken } : {};
       start({
         name: service.name, command: "setpriv", args: ["--pdeathsig", "KILL", process.execPath, service.entry], env: { ...serviceEnv, ...own, ...service.env },
         directory: dataDirectory, logFile: logFile(service.name), stopSignal: "SIGTERM", stopSeconds: 25,

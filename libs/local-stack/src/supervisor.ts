@@ -1,8 +1,8 @@
 import { spawn, type ChildProcess } from "node:child_process";
-import { closeSync, openSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { endProcesses, waitGone } from "./proc.ts";
+import { RotatingLog, type LogRotation } from "./rotating-log.ts";
 
 export interface ProcessDefinition {
   readonly name: string;
@@ -11,6 +11,8 @@ export interface ProcessDefinition {
   readonly env: Readonly<Record<string, string>>;
   readonly directory: string;
   readonly logFile: string;
+  /** Default: 32 MiB, and four files of before. */
+  readonly logRotation?: LogRotation;
   /** Asks it to end; after `stopSeconds` it is killed. */
   readonly stopSignal: NodeJS.Signals;
   readonly stopSeconds: number;
@@ -49,7 +51,7 @@ const TAIL_LINES = 20;
 /** Starts a process, and starts it again whenever it ends, later and later while it ends soon. */
 export function supervise(definition: ProcessDefinition, events: SupervisionEvents): SupervisedProcess {
   const stopping = new AbortController();
-  const log = openSync(definition.logFile, "a", 0o600);
+  const log = new RotatingLog(definition.logFile, definition.logRotation);
   let child: ChildProcess | undefined;
   let starts = 0;
   let waiters: ((end: ProcessEnd) => void)[] = [];
@@ -58,8 +60,8 @@ export function supervise(definition: ProcessDefinition, events: SupervisionEven
   /** A line that cannot be written, as where the disk is full, is lost; the processes are not. */
   function writeLine(line: string): void {
     try {
-      if (lost > 0) writeSync(log, `(${lost} lines before this one could not be written)\n`);
-      writeSync(log, `${line}\n`);
+      if (lost > 0) log.writeLine(`(${lost} lines before this one could not be written)`);
+      log.writeLine(line);
       lost = 0;
     } catch (error) {
       lost += 1;
@@ -113,7 +115,7 @@ export function supervise(definition: ProcessDefinition, events: SupervisionEven
       await sleep(delay * 1000, undefined, { signal: stopping.signal }).catch(() => {});
       delay = Math.min(delay * 2, LONGEST_DELAY_SECONDS);
     }
-    closeSync(log);
+    log.close();
   })();
 
   return {

@@ -1,7 +1,8 @@
-import { atEndOfSpread, CostModel, hasSpread, isRunnable, placementOf, planFault, totalSeconds } from "@internevo/cost-model";
+import { atEndOfSpread, CostModel, hasSpread, isRunnable, placementOf, planFault, planOfJob, totalSeconds, type PlanOfJob } from "@internevo/cost-model";
 import { formatBytes, type Candidate, type JobSpec, type Plan, type PlanningResult, type Prediction, type Profile } from "@internevo/domain";
 import { countFamilies, search, type Ranked, type SearchOptions } from "./search.ts";
 import type { Scored } from "./top.ts";
+import { unmetConstraints } from "./unmet.ts";
 
 export interface PlanJobOptions {
   /** Plans of each list; 10 as in the paper. */
@@ -10,7 +11,7 @@ export interface PlanJobOptions {
   readonly ranks?: readonly number[];
   /** Default: the job's. */
   readonly memoryModel?: JobSpec["memoryModel"];
-  /** A plan whose rank, or reason of rejection, is asked for. */
+  /** A plan whose rank, or reason of rejection, is asked for: it need not divide the job. */
   readonly locate?: Plan;
   readonly threadsPerRank?: number;
   /** Also list so many of the best plans whatever their family. */
@@ -38,11 +39,13 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
   const found = search(model, { ...how, top, ...(asked?.scored ? { locate: asked.scored } : {}) });
   const candidate = ({ plan, rank, tied }: Omit<Ranked, "seconds" | "bytes">): Candidate => {
     const { runnable, reason } = isRunnable(plan, job);
-    return { rank, plan, placement: placementOf(plan, job.cluster), predicted: withRange(model.predict(plan), rangeOf?.(plan)), runnable, notRunnableReason: reason, ...(tied > 0 ? { tied } : {}) };
+    const own = planOfJob(plan, job);
+    return { rank, plan, placement: placementOf(plan, job.cluster), predicted: withRange(model.predict(own), rangeOf?.(own)), runnable, notRunnableReason: reason, ...(tied > 0 ? { tied } : {}) };
   };
   const candidates = found.best.map(candidate);
   const runnableCandidates = candidates.filter(({ runnable }) => runnable);
-  const closest = found.closest && { plan: found.closest, memory: model.memory(found.closest) };
+  const unmet = found.evaluated === 0 ? unmetConstraints(job) : undefined;
+  const closest = found.closest && { plan: found.closest, memory: model.memory(planOfJob(found.closest, job)) };
   return {
     schemaVersion: 1,
     job: job.name,
@@ -54,6 +57,7 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
     ...(options.plans === undefined ? {} : { plans: found.plans.map(({ plan }, index) => candidate({ plan, rank: index + 1, tied: 0 })) }),
     counts: { evaluated: found.evaluated, feasible: found.feasible, rejected: found.rejected, pruned: found.pruned },
     closest: closest && { plan: closest.plan, peakMemoryBytes: closest.memory.bytes, memory: closest.memory.lines },
+    ...(unmet === undefined ? {} : { unmet }),
     warnings: [...clusterWarnings(job, profile), ...model.warnings],
     ...(asked ? { located: { ...asked.located, rank: asked.scored ? found.rank : null } } : {}),
   };
@@ -79,7 +83,7 @@ function endsOf(profile: Profile): readonly [low: Profile, high: Profile] {
 }
 
 /** Step times at the two ends of the profile's spread; undefined when it has none. */
-export function stepTimeRanges(job: JobSpec, profile: Profile, settings: ConstructorParameters<typeof CostModel>[2] = {}): ((plan: Plan) => Range) | undefined {
+export function stepTimeRanges(job: JobSpec, profile: Profile, settings: ConstructorParameters<typeof CostModel>[2] = {}): ((plan: PlanOfJob) => Range) | undefined {
   if (!hasSpread(profile)) return undefined;
   const [low, high] = endsOf(profile).map((end) => new CostModel(job, end, settings)) as [CostModel, CostModel];
   return (plan) => ({ low: totalSeconds(low.time(plan)), high: totalSeconds(high.time(plan)) });
@@ -92,7 +96,7 @@ export const withRange = (predicted: Prediction, range: Range | undefined): Pred
 function locate(model: CostModel, plan: Plan, limit: number): { located: Omit<Located, "rank">; scored: Scored | null } {
   const fault = planFault(plan, model.job);
   if (fault) return { located: { feasible: false, reason: `${fault.reason}: ${fault.message}`, predicted: null }, scored: null };
-  const predicted = model.predict(plan);
+  const predicted = model.predict(planOfJob(plan, model.job));
   if (predicted.peakMemoryBytes > limit) {
     const reason = `memory-exceeded: needs ${formatBytes(predicted.peakMemoryBytes)}, a GPU has ${formatBytes(limit)}`;
     return { located: { feasible: false, reason, predicted }, scored: null };

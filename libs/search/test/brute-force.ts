@@ -1,4 +1,4 @@
-import { CostModel, totalSeconds } from "@internevo/cost-model";
+import { CostModel, planOfJob, totalSeconds } from "@internevo/cost-model";
 import type { JobSpec, Plan, Profile } from "@internevo/domain";
 
 /** A plan, predicted on its own. */
@@ -32,8 +32,8 @@ export function bruteForce(job: JobSpec, profile: Profile): { feasible: Judged[]
   const feasible: Judged[] = [];
   const tooLarge: Judged[] = [];
   const judge = (plan: Plan) => {
-    const seconds = totalSeconds(cost.time(plan));
-    const { bytes } = cost.memory(plan);
+    const seconds = totalSeconds(cost.time(planOfJob(plan, cost.job)));
+    const { bytes } = cost.memory(planOfJob(plan, cost.job));
     (bytes <= job.cluster.memoryPerGpuBytes ? feasible : tooLarge).push({ plan, seconds, bytes });
   };
   for (const pp of upTo(ranks)) for (const sp of upTo(ranks)) for (const dp of upTo(ranks)) {

@@ -1,4 +1,4 @@
-import { CostModel, shippedProfile, sumLines, totalSeconds } from "@internevo/cost-model";
+import { CostModel, planOfJob, shippedProfile, sumLines, totalSeconds } from "@internevo/cost-model";
 import { resolveJob, type JobSpec, type Plan } from "@internevo/domain";
 import loader from "highs";
 import { describe, expect, it } from "vitest";
@@ -44,10 +44,10 @@ function programOf(job: JobSpec, bases: readonly Plan[]): string {
   for (const [f, plan] of bases.entries()) {
     const all = layers / plan.pipelineParallel;
     const withLayers = (k: number): Plan => (k === all ? { ...plan, recompute: true } : { ...plan, recomputeLayers: k });
-    const seconds = (k: number): number => totalSeconds(model.time(withLayers(k)));
+    const seconds = (k: number): number => totalSeconds(model.time(planOfJob(withLayers(k), model.job)));
     const slope = (seconds(all) - seconds(0)) / all;
     time.push(term(seconds(0), `n${f}`), term(seconds(0), `s${f}`), term(slope, `y${f}`), term(seconds(all), `a${f}`));
-    const [none, one, two, whole] = [0, 1, 2, all].map((k) => model.stageMemory(withLayers(k)).map((lines) => sumLines(lines) / limit)) as [number[], number[], number[], number[]];
+    const [none, one, two, whole] = [0, 1, 2, all].map((k) => model.stageMemory(planOfJob(withLayers(k), model.job)).map((lines) => sumLines(lines) / limit)) as [number[], number[], number[], number[]];
     for (const [stage, terms] of memory.entries()) {
       const at = Math.min(stage, plan.pipelineParallel - 1);
       const [atNone, atOne, atTwo, atWhole] = [none[at], one[at], two[at], whole[at]] as [number, number, number, number];

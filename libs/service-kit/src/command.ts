@@ -35,7 +35,7 @@ export interface CommandContext<T extends CommandType> {
   fenced<R>(work: (tx: Transaction) => Promise<R>): Promise<R>;
   /** Before anything is started that must not run twice. @throws StaleFenceError, or the signal's reason, where this holder was replaced or cannot tell. */
   confirm(): Promise<void>;
-  /** Waits for another resource, for example `clusterLease(name)`; kept until released or the work ends, and a part of the fence. `onWait` is told when somebody else has it. */
+  /** Waits for another resource, for example `hostLease(name)`; kept until released or the work ends, and a part of the fence. `onWait` is told when somebody else has it. */
   reserve(resource: string, onWait?: () => void): Promise<{ release(): Promise<void> }>;
 }
 

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { CostModel, NO_SLOWDOWN, shippedProfile } from "@internevo/cost-model";
+import { CostModel, NO_SLOWDOWN, pipelineStage, planOfJob, shippedProfile } from "@internevo/cost-model";
 import { resolveJob, type Plan } from "@internevo/domain";
 import { describe, expect, it } from "vitest";
 import { runLanes, type Span, type Task } from "./lanes.ts";
@@ -56,6 +56,20 @@ describe("1F1B", () => {
         }
       }),
     );
+  });
+
+  it("has as many micro-batches of each chunk in flight as the cost model's memory is for", () => {
+    const { model } = resolveJob({ name: "deep", model: { hiddenSize: 64, layers: 60, heads: 4, vocabularySize: 256 }, sequenceLengthTokens: 64, globalBatchTokens: 64, cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "1GB" } });
+    for (let stages = 1; stages <= 6; stages += 1) for (let chunks = 1; chunks <= (stages === 1 ? 1 : 6); chunks += 1) for (let rounds = 1; rounds <= 5; rounds += 1) for (let stage = 0; stage < stages; stage += 1) {
+      const now = new Array<number>(chunks).fill(0);
+      const most = new Array<number>(chunks).fill(0);
+      for (const { pass, chunk } of pipelineSchedule(stage, stages, rounds * stages, chunks)) {
+        now[chunk] = (now[chunk] as number) + (pass === "forward" ? 1 : -1);
+        most[chunk] = Math.max(most[chunk] as number, now[chunk]);
+      }
+      const planned = pipelineStage(model, stages, stage, chunks);
+      expect(most.map((_, chunk) => planned.inFlight(rounds * stages, chunk)), `${stages} stages, ${chunks} chunks, ${rounds} rounds, stage ${stage}`).toEqual(most);
+    }
   });
 
   it("refuses interleaving when the micro-batches do not go round", () => {
@@ -216,7 +230,7 @@ describe("a plan on the shipped profile", () => {
   it("equals the closed form where nothing overlaps and there is one stage", () => {
     const costs = new CostModel(job, profile);
     for (const each of [plan({}), plan({ parameterSharding: 8, optimizerStateSharding: 16 }), plan({ dataParallel: 32, microBatches: 16, sequenceParallel: 4, recompute: true, parameterSharding: 4, optimizerStateSharding: 32, gradientSharding: 32 })]) {
-      expect(simulateStep(costs, each).stepTimeSeconds / costs.predict(each).stepTimeSeconds).toBeCloseTo(1, 9);
+      expect(simulateStep(costs, planOfJob(each, costs.job)).stepTimeSeconds / costs.predict(planOfJob(each, costs.job)).stepTimeSeconds).toBeCloseTo(1, 9);
     }
   });
 
@@ -226,10 +240,10 @@ describe("a plan on the shipped profile", () => {
     const shardings = [{ parameterSharding: 32, optimizerStateSharding: 4, gradientSharding: 1 }, { parameterSharding: 8, optimizerStateSharding: 4, gradientSharding: 4 }, { parameterSharding: 1, optimizerStateSharding: 8, gradientSharding: 8 }];
     for (const overlap of overlaps) for (const sharding of shardings) for (const recomputeLayers of [0, 3]) {
       const one = plan({ ...sharding, ...overlap, recomputeLayers });
-      expect(Math.abs(simulateStep(costs, one).stepTimeSeconds / costs.predict(one).stepTimeSeconds - 1), JSON.stringify(one)).toBeLessThan(0.03);
+      expect(Math.abs(simulateStep(costs, planOfJob(one, costs.job)).stepTimeSeconds / costs.predict(planOfJob(one, costs.job)).stepTimeSeconds - 1), JSON.stringify(one)).toBeLessThan(0.03);
       for (const pipelineChunks of [1, 2]) {
         const staged = plan({ ...sharding, ...overlap, recomputeLayers, pipelineParallel: 4, dataParallel: 32, microBatches: 16, optimizerStateSharding: Math.min(4, sharding.optimizerStateSharding), gradientSharding: Math.min(4, sharding.gradientSharding), parameterSharding: Math.min(8, sharding.parameterSharding), pipelineChunks });
-        expect(Math.abs(simulateStep(costs, staged).stepTimeSeconds / costs.predict(staged).stepTimeSeconds - 1), JSON.stringify(staged)).toBeLessThan(0.06);
+        expect(Math.abs(simulateStep(costs, planOfJob(staged, costs.job)).stepTimeSeconds / costs.predict(planOfJob(staged, costs.job)).stepTimeSeconds - 1), JSON.stringify(staged)).toBeLessThan(0.06);
       }
     }
   });
@@ -237,7 +251,7 @@ describe("a plan on the shipped profile", () => {
   it("draws every stage in a trace whose events fit into the step", () => {
     const costs = new CostModel(job, profile);
     const each = plan({ pipelineParallel: 4, dataParallel: 32, microBatches: 16, optimizerStateSharding: 32 });
-    const { stepTimeSeconds, spans, computeShare } = simulateStep(costs, each);
+    const { stepTimeSeconds, spans, computeShare } = simulateStep(costs, planOfJob(each, costs.job));
     const trace = toTrace(spans, 32);
     expect(new Set(trace.traceEvents.map(({ pid }) => pid))).toEqual(new Set([0, 32, 64, 96]));
     for (const event of trace.traceEvents) if (event.ph === "X") expect(event.ts + event.dur).toBeLessThanOrEqual(stepTimeSeconds * 1e6 * (1 + 1e-12));

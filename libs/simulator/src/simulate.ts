@@ -1,5 +1,5 @@
-import { groupGeometry, nodesTouched, unitParameters, up, updateSeconds, type CostModel, type GroupGeometry } from "@internevo/cost-model";
-import { chunksOf, recomputedLayers, type Plan } from "@internevo/domain";
+import { groupGeometry, nodesTouched, unitParameters, up, updateSeconds, type CostModel, type GroupGeometry, type PlanOfJob } from "@internevo/cost-model";
+import { chunksOf, recomputedLayers } from "@internevo/domain";
 import { runLanes, type Span } from "./lanes.ts";
 import { stepProgram } from "./step-program.ts";
 import type { ByModule, EndWork, Link, StepWork } from "./step-work.ts";
@@ -19,7 +19,7 @@ export const layersByStage = (layers: number, stages: number): number[] =>
 const linkOf = (costs: CostModel, group: GroupGeometry): Link => (nodesTouched(group, costs.job.cluster.gpusPerNode) > 1 ? "inter-node" : "intra-node");
 
 /** What a plan does in a step, from the costs of the planner's model. */
-export function stepWork(costs: CostModel, plan: Plan, chunks = chunksOf(plan)): StepWork {
+export function stepWork(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(plan)): StepWork {
   const { model } = costs.job;
   const slice = costs.sliceTime(plan.microBatchSize, plan);
   const shard = costs.shardTime(plan, plan);
@@ -75,7 +75,7 @@ export function stepWork(costs: CostModel, plan: Plan, chunks = chunksOf(plan)):
 }
 
 /** One step of a plan, event by event: the second estimator beside the closed form, with the timeline of every stage. */
-export function simulateStep(costs: CostModel, plan: Plan, chunks = chunksOf(plan)): SimulatedStep {
+export function simulateStep(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(plan)): SimulatedStep {
   const spans = runLanes(stepProgram(stepWork(costs, plan, chunks)));
   const stepTimeSeconds = spans.reduce((latest, { endSeconds }) => Math.max(latest, endSeconds), 0);
   const busy = new Array<number>(plan.pipelineParallel).fill(0);

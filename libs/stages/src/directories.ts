@@ -1,13 +1,15 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import type { Cluster } from "@internevo/domain";
-import { clusterLease } from "@internevo/store";
+
+/** Holds the run directories of clusters, one a directory. */
+export const clustersDirectory = (dataDirectory: string): string => join(dataDirectory, "clusters");
 
 /**
- * The one run directory of a cluster: whoever holds the cluster's lease starts ranks there, and ends what a killed holder left.
+ * The one run directory of a cluster: whoever holds the leases of its hosts starts ranks there.
  * The name is hashed: cluster names hold any character.
  */
-export const clusterRunDirectory = (dataDirectory: string, clusterName: string): string => join(dataDirectory, "clusters", createHash("sha256").update(clusterName).digest("hex").slice(0, 16), "run");
+export const clusterRunDirectory = (dataDirectory: string, clusterName: string): string => join(clustersDirectory(dataDirectory), createHash("sha256").update(clusterName).digest("hex").slice(0, 16), "run");
 
 /** Stages of a job that start ranks. */
 export type LaunchStage = "profile" | "trials" | "run";
@@ -20,13 +22,12 @@ export type LaunchStage = "profile" | "trials" | "run";
 export const launchDirectory = (dataDirectory: string, cluster: Pick<Cluster, "name" | "launcher">, owner: string, stage: LaunchStage): string =>
   cluster.launcher === "slurm" ? join(jobDirectory(dataDirectory, owner), "slurm", stage) : clusterRunDirectory(dataDirectory, cluster.name);
 
-/** What is reserved before ranks are started: the cluster's devices, where Slurm does not share them out itself. */
-export const launchResource = (cluster: Pick<Cluster, "name" | "launcher">, owner: string): string => clusterLease(cluster.launcher === "slurm" ? `${cluster.name}:${owner}` : cluster.name);
-
 /** What belongs to one job. */
 export const jobDirectory = (dataDirectory: string, jobId: string): string => join(dataDirectory, "jobs", jobId);
 
+export const timelineDirectory = (dataDirectory: string, jobId: string): string => join(jobDirectory(dataDirectory, jobId), "timelines");
+
 /** What ranks recorded of some steps, of a trial or of an attempt, for Perfetto. */
-export const timelinePath = (dataDirectory: string, jobId: string, of: string): string => join(jobDirectory(dataDirectory, jobId), "timelines", `${of}.json`);
+export const timelinePath = (dataDirectory: string, jobId: string, of: string): string => join(timelineDirectory(dataDirectory, jobId), `${of}.json`);
 
 export const checkpointDirectory = (dataDirectory: string, jobId: string): string => join(jobDirectory(dataDirectory, jobId), "checkpoints");

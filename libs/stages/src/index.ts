@@ -1,5 +1,6 @@
 export * from "./native-config.ts";
 export * from "./directories.ts";
+export * from "./reserve-launch.ts";
 export * from "./job-feed.ts";
 export * from "./stage-feed.ts";
 export * from "./launch-signals.ts";

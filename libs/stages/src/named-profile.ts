@@ -1,6 +1,6 @@
 import { findShippedProfile, SHIPPED_PROFILES } from "@internevo/cost-model";
-import { didYouMean, ProblemError, type Profile } from "@internevo/domain";
-import { getProfile, profilesCalled, type Queryable } from "@internevo/store";
+import { nearestWord, ProblemError, type Profile } from "@internevo/domain";
+import { getProfile, listProfiles, profilesCalled, type Queryable } from "@internevo/store";
 
 export interface NamedProfile {
   readonly profile: Profile;
@@ -25,13 +25,14 @@ export async function namedProfile(db: Queryable, name: string, field: string): 
     throw new ProblemError("profile-missing", `${name} names profiles of ${called.length} clusters`, details);
   }
   const stored = called[0] ? await getProfile(db, called[0].id) : identified;
+  if (stored && stored.discardedAt !== null) {
+    throw new ProblemError("profile-missing", `the profile ${stored.name} was discarded at ${stored.discardedAt}`, [{ field, value: name, message: "was discarded: no new job uses it", remedy: "leave it out to measure the cluster, or name another profile" }]);
+  }
   if (stored) return { profile: stored.profile, storedId: stored.id };
-  throw new ProblemError("profile-missing", `there is no profile ${name}`, [
-    {
-      field,
-      value: name,
-      message: "is neither a shipped profile nor a stored one",
-      remedy: `${didYouMean(name, SHIPPED_PROFILES)}use one of ${SHIPPED_PROFILES.join(", ")}, or leave it out to measure the cluster; the command line sends a profile file's content, as POST /api/v1/profiles does, which answers its id`,
-    },
+  const { items } = await listProfiles(db, { limit: MOST_LISTED });
+  const known = [...new Set([...SHIPPED_PROFILES, ...items.map((item) => item.name)])];
+  const near = nearestWord(name, known);
+  throw new ProblemError("profile-missing", `no profile is named ${name}`, [
+    { field, value: name, message: "names no profile", remedy: `${near === undefined ? "" : `did you mean ${near}? `}choose one: ${known.join(", ")}` },
   ]);
 }

@@ -1,20 +1,14 @@
-import { formatBytes, planLabel, type Failure, type JobSpec, type PlanningResult } from "@internevo/domain";
-
-/** Reasons of rejection, most frequent first, for people. */
-const reasonsOf = (result: PlanningResult): string =>
-  Object.entries(result.counts.rejected)
-    .filter(([, count]) => count > 0)
-    .sort(([, a], [, b]) => b - a)
-    .map(([reason, count]) => `${reason} ${count}`)
-    .join(", ");
+import { trainerFault } from "@internevo/cost-model";
+import { formatBytes, formatCounted, planLabel, rejectionCounts, termWords, withoutTrainer, type Failure, type JobSpec, type PlanningResult } from "@internevo/domain";
 
 /** What to say when nothing fits: what would, and which memory stands in the way. */
 export function noFeasiblePlan(spec: JobSpec, result: PlanningResult): Failure {
-  const { closest, memoryLimitBytes } = result;
+  const { closest, memoryLimitBytes, unmet } = result;
+  if (unmet !== undefined) return { code: "no-feasible-plan", message: unmet, remedy: "leave one of them out of the job's `plan`, or give other values" };
   if (!closest) {
     return {
       code: "no-feasible-plan",
-      message: `none of ${result.counts.evaluated} plans divides as the job asks: ${reasonsOf(result)}`,
+      message: `none of ${formatCounted(result.counts.evaluated, "plan")} divides as the job asks: ${rejectionCounts(result.counts.rejected)}`,
       remedy: "change globalBatchTokens, sequenceLengthTokens or model.heads so that they divide over the cluster's ranks, or use a different number of ranks",
     };
   }
@@ -22,18 +16,15 @@ export function noFeasiblePlan(spec: JobSpec, result: PlanningResult): Failure {
   return {
     code: "no-feasible-plan",
     message:
-      `none of ${result.counts.evaluated} plans fits in ${formatBytes(memoryLimitBytes)} a rank (${reasonsOf(result)}); ` +
-      `the closest, ${planLabel(closest.plan)}, needs ${formatBytes(closest.peakMemoryBytes)}, of it ${formatBytes(bytes)} for ${line}`,
+      `no plan fits in ${formatBytes(memoryLimitBytes)} a rank; the one that needs the least memory needs ${formatBytes(closest.peakMemoryBytes)}, ` +
+      `of which ${termWords(line)} ${formatBytes(bytes)} (${planLabel(closest.plan)}). Why ${formatCounted(result.counts.evaluated, "plan")} were rejected: ${rejectionCounts(result.counts.rejected)}`,
     remedy: `give ranks ${formatBytes(closest.peakMemoryBytes)} or more (cluster.memoryPerGpu: ${closest.peakMemoryBytes}), more of them than ${spec.cluster.nodes * spec.cluster.gpusPerNode}, or a smaller model or sequence`,
   };
 }
 
-/** What to say when plans fit, and the executor runs none of them yet. */
-export function noRunnablePlan(result: PlanningResult): Failure {
-  const best = result.candidates[0];
-  return {
-    code: "plan-unsupported",
-    message: `${result.counts.feasible} plans fit, and the executor runs none of them yet${best ? `: the best, ${planLabel(best.plan)}, ${best.notRunnableReason ?? "is not runnable"}` : ""}`,
-    remedy: "use more memory or more ranks so that a plan without pipeline and tensor parallelism fits, or a precision that the executor runs",
-  };
+/** What to say when plans fit, and the trainer can run none of them. */
+export function noRunnablePlan(spec: JobSpec, result: PlanningResult): Failure {
+  const fault = trainerFault(spec);
+  const reason = fault?.reason ?? result.candidates[0]?.notRunnableReason ?? "no plan that fits";
+  return { code: "plan-unsupported", message: `${formatCounted(result.counts.feasible, "plan")} fit in memory. ${withoutTrainer(reason)}`, ...(fault === null ? {} : { remedy: fault.remedy }) };
 }

@@ -1,11 +1,12 @@
 import { WAITS_FOR_CLUSTER, type ProfileRecord } from "@internevo/contracts";
 import { requiredMeasurements } from "@internevo/cost-model";
 import { clusterKey, type Failure, type JobSpec, type Profile } from "@internevo/domain";
-import { countMissing, measurementCount, measureProfile, missingMeasurements, mergeProfiles, programDigest, assertProgram, THREADS_VERSION, PROBE_VERSION, type Measurements, type Probe, type ProbeEffort, type Trainer } from "@internevo/launcher";
+import { bothMeasurements, countMissing, measurementCount, measureProfile, missingMeasurements, mergeProfiles, noisyMeasurements, qualityOf, programDigest, assertProgram, THREADS_VERSION, PROBE_VERSION, SLICE_ROUNDS, type Measurements, type NoiseLimits, type Probe, type ProbeEffort, type Trainer } from "@internevo/launcher";
 import { newestProfile, storeGivenProfile, storeProfile, type Database, type Transaction } from "@internevo/store";
-import { launchDirectory, launchResource } from "./directories.ts";
+import { launchDirectory } from "./directories.ts";
 import { launchSignals } from "./launch-signals.ts";
 import { namedProfile } from "./named-profile.ts";
+import { reserveLaunch } from "./reserve-launch.ts";
 import { retryLostRanks } from "./retry-lost-ranks.ts";
 
 export interface ProfilingSettings {
@@ -16,6 +17,7 @@ export interface ProfilingSettings {
   readonly threadsPerRank: number;
   readonly freshForSeconds: number;
   readonly effort: ProbeEffort;
+  readonly limits: NoiseLimits;
 }
 
 export interface ObtainProfileOptions {
@@ -54,7 +56,8 @@ const isComparable = (profile: Profile, digest: string, threadsPerRank: number):
 /**
  * A profile that holds what the planner needs for a job: the one that the job names, a stored one that is fresh, of this probe and
  * complete, or a new measurement under the cluster's lease. A fresh one that lacks some shapes is completed: only those are
- * measured, and the whole is as old as its oldest part.
+ * measured, and the whole is as old as its oldest part. A fresh one that is noisy is not as good as a quiet one: the noisy points that the job needs
+ * are measured again. A job that asks for it measures everything again.
  * @throws ProblemError for a named profile that is missing, or a probe that is not built; the signal's reason.
  */
 export async function obtainProfile(options: ObtainProfileOptions): Promise<ObtainProfileOutcome> {
@@ -70,27 +73,44 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
     const stored = await newestProfile(database.db, key, { freshOnly: true });
     return stored && isComparable(stored.profile, digest, settings.threadsPerRank) ? stored : undefined;
   };
+  const isGood = ({ profile }: ProfileRecord): boolean => countMissing(profile, needed) === 0 && measurementCount(toRepeat(profile, needed)) === 0;
   const reuse = (stored: ProfileRecord | undefined): ObtainProfileOutcome | undefined =>
-    stored && countMissing(stored.profile, needed) === 0 ? { status: "obtained", profile: stored.profile, how: "fresh", persist: async () => stored.id } : undefined;
+    stored && isGood(stored) ? { status: "obtained", profile: stored.profile, how: "fresh", persist: async () => stored.id } : undefined;
 
-  const early = reuse(await newest());
+  const again = spec.measureAgain === true;
+  const early = again ? undefined : reuse(await newest());
   if (early) return early;
-  const reservation = await options.reserve(launchResource(cluster, options.owner), () => options.onProgress(WAITS_FOR_CLUSTER, 0, 1));
+  const reservation = await reserveLaunch({ ...settings, cluster, owner: options.owner, reserve: options.reserve, confirm: options.confirm, onWait: () => options.onProgress(WAITS_FOR_CLUSTER, 0, 1) });
   try {
     // Somebody may have measured while this job waited.
-    const base = await newest();
+    const base = again ? undefined : await newest();
     const late = reuse(base);
     if (late) return late;
-    return await measure(options, base, base ? missingMeasurements(base.profile, needed) : needed, key);
+    return await measure(options, base, base ? bothMeasurements(missingMeasurements(base.profile, needed), toRepeat(base.profile, needed)) : needed, key);
   } finally {
     await reservation.release();
   }
 }
 
+/** About so long ranks take to start. */
+const START_SECONDS = 1;
+
+/** A profile with a newer measurement of some of its points, and how quiet both are together. */
+function completed(older: Profile, newer: Profile): Profile {
+  const merged = mergeProfiles(older, newer);
+  const { quality } = newer;
+  return quality ? { ...merged, quality: qualityOf(merged, quality, { ...quality, disturbances: [...quality.disturbances, ...(older.quality?.disturbances ?? [])] }) } : merged;
+}
+
+/** What a new job measures again of a fresh profile: its noisy points, where it is noisy as a whole. */
+const toRepeat = (profile: Profile, needed: Measurements): Measurements => (profile.quality?.verdict === "noisy" ? noisyMeasurements(profile, needed) : { modules: [], collectives: [], overlaps: [], slices: [] });
+
 async function measure(options: ObtainProfileOptions, base: ProfileRecord | undefined, missing: Measurements, key: string): Promise<ObtainProfileOutcome> {
   const { settings, spec, signal } = options;
   const { killSignal, detachSignal } = launchSignals(spec.cluster, signal);
   const points = measurementCount(missing);
+  const seconds = settings.effort.maximumSecondsPerPoint * measurementCount({ ...missing, slices: [] }) + SLICE_ROUNDS * missing.slices.length * (settings.effort.maximumSecondsPerPoint + START_SECONDS);
+  options.onProgress(`measures ${base ? "only what the fresh profile lacks or has noisily: " : ""}${points} points, about ${Math.ceil(seconds)} s`, 0, points);
   const measured = await retryLostRanks(() => measureProfile({
     probe: settings.probe,
     trainer: settings.trainer,
@@ -99,6 +119,7 @@ async function measure(options: ObtainProfileOptions, base: ProfileRecord | unde
     needed: missing,
     threadsPerRank: settings.threadsPerRank,
     effort: settings.effort,
+    limits: settings.limits,
     runDirectory: launchDirectory(settings.dataDirectory, spec.cluster, options.owner, "profile"),
     signal: killSignal,
     detachSignal,
@@ -114,7 +135,7 @@ async function measure(options: ObtainProfileOptions, base: ProfileRecord | unde
     return { status: "failed", failure: { code: "internal", message: "the probe was stopped" } };
   }
   if (measured.status === "failed") return { status: "failed", failure: measured.failure };
-  const profile = base ? mergeProfiles(base.profile, measured.profile) : measured.profile;
+  const profile = base ? completed(base.profile, measured.profile) : measured.profile;
   const leftSeconds = base ? (Date.parse(base.freshUntil) - Date.now()) / 1000 : settings.freshForSeconds;
   return { status: "obtained", profile, how: "measured", persist: (tx) => storeProfile(tx, { clusterKey: key, profile, freshForSeconds: Math.max(0, leftSeconds) }) };
 }

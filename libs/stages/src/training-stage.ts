@@ -16,6 +16,8 @@ export interface TrainingSettings {
   /** Hosts of clusters with launcher: ssh. */
   readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
+  /** Share of a host's processor time from which on others count as a disturbance. */
+  readonly mostOthersPercent: number;
 }
 
 export const trainingSettings = (config: Static<TObject<typeof nativeConfig>>): TrainingSettings => ({
@@ -23,6 +25,7 @@ export const trainingSettings = (config: Static<TObject<typeof nativeConfig>>): 
   dataDirectory: resolve(config.INTERNEVO_DATA_DIRECTORY),
   clustersFile: config.INTERNEVO_CLUSTERS,
   threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,
+  mostOthersPercent: config.INTERNEVO_MOST_OTHERS_PERCENT,
 });
 
 /** What every start of the trainer needs. @throws ProblemError for data that cannot be trained on, or a trainer that is not built. */

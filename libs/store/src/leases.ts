@@ -10,8 +10,10 @@ export interface Fence {
 
 /** The resource that whoever works on a job holds, whatever the stage. */
 export const jobLease = (jobId: string): string => `job:${jobId}`;
-/** The resource of a cluster's devices: one trial or training at a time. */
-export const clusterLease = (clusterName: string): string => `cluster:${clusterName}`;
+/** The resource of a host's processors and devices: one measurement, trial or training at a time, whatever the cluster is called. */
+export const hostLease = (host: string): string => `host:${host}`;
+/** The resource of one owner's launches on a cluster whose hosts a scheduler shares out. */
+export const allocationLease = (clusterName: string, owner: string): string => `cluster:${clusterName}:${owner}`;
 
 /** The lease was lost, or taken over: what its holder still writes must be thrown away. */
 export class StaleFenceError extends Error {

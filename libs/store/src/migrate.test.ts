@@ -1,7 +1,11 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Profile } from "@internevo/domain";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import pg from "pg";
 import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
 import { migrateDatabase } from "./migrate.ts";
+import { storeGivenProfile } from "./profiles.ts";
 import journal from "../drizzle/meta/_journal.json" with { type: "json" };
 
 describe("migrateDatabase", () => {
@@ -23,5 +27,19 @@ describe("migrateDatabase", () => {
     await client.end();
     expect(rows[0]).toEqual({ applied: journal.entries.length, different: journal.entries.length });
     expect(tables.rows[0].tables).toBe(21);
+  });
+
+  it("gives the oldest of equal given profiles the digest that later ones are compared by", async () => {
+    const { db } = test.database;
+    await db.execute("drop index profiles_given_sha256");
+    await db.execute(`insert into profiles (id, name, cluster_key, profile, fresh_until, created_at)
+      select gen_random_uuid(), name, key, jsonb_build_object('name', name), now(), now() + make_interval(secs => at)
+      from (values ('p', 'given:p', 1), ('p', 'given:p', 2), ('q', 'given:q', 3), ('p', 'measured', 0)) as rows (name, key, at)`);
+    const migration = readFileSync(join(import.meta.dirname, "..", "drizzle", "0006_tokens_and_digests.sql"), "utf8").split("--> statement-breakpoint");
+    for (const statement of migration.filter((each) => each.includes("given_sha256") && !each.includes("ADD COLUMN"))) await db.execute(statement);
+    const { rows } = await db.execute("select name, cluster_key from profiles where given_sha256 is not null order by created_at");
+    expect(rows).toEqual([{ name: "p", cluster_key: "given:p" }, { name: "q", cluster_key: "given:q" }]);
+    const stored = await db.execute("select id from profiles where given_sha256 is not null and name = 'p'");
+    expect(await storeGivenProfile(db, { name: "p" } as Profile)).toBe(stored.rows[0]?.["id"]);
   });
 });

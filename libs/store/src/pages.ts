@@ -25,7 +25,7 @@ export const encodeCursor = (at: Date, id: string): string => Buffer.from(`${at.
 export function decodeCursor(cursor: string | null | undefined): { readonly at: Date; readonly id: string } | undefined {
   if (cursor === undefined || cursor === null) return undefined;
   const match = /^(\d{1,13})\.([0-9a-f-]{36})$/.exec(Buffer.from(cursor, "base64url").toString("utf8"));
-  if (!match?.[1] || !match[2]) {
+  if (!match?.[1] || !match[2] || !isUuid(match[2])) {
     throw new ProblemError("bad-request", "cursor is not valid", [{ field: "cursor", value: cursor, message: "was not made by a page of this list", remedy: "use nextCursor of the page before, or none" }]);
   }
   return { at: new Date(Number(match[1])), id: match[2] };

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { and, asc, eq, inArray, sql } from "drizzle-orm";
-import type { Candidate, Failure, Measurement, Trial } from "@internevo/domain";
+import { runsOf, type Candidate, type Failure, type Measurement, type Trial } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
 import { appendJobEvent } from "./jobs.ts";
 import { trials } from "./schema/index.ts";
@@ -44,11 +44,11 @@ export async function startTrial(tx: Transaction, trialId: string): Promise<Tria
 
 /** Says what a trial that has succeeded measured with a further run. @returns undefined when it has not succeeded, or was told of the run before. */
 export async function repeatTrial(tx: Transaction, trialId: string, measured: Measurement): Promise<Trial | undefined> {
-  const runs = sql`coalesce(jsonb_array_length(${trials.measured} -> 'runStepTimeSeconds'), 1)`;
+  const runs = sql`coalesce(jsonb_array_length(${trials.measured} -> 'runs'), jsonb_array_length(${trials.measured} -> 'runStepTimeSeconds'), 1)`;
   const [row] = await tx
     .update(trials)
     .set({ measured, endedAt: sql`clock_timestamp()` })
-    .where(and(eq(trials.id, trialId), eq(trials.state, "succeeded"), sql`${runs} < ${measured.runStepTimeSeconds?.length ?? 1}`))
+    .where(and(eq(trials.id, trialId), eq(trials.state, "succeeded"), sql`${runs} < ${runsOf(measured).length}`))
     .returning();
   if (!row) return undefined;
   const trial = trialOf(row);

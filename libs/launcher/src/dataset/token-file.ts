@@ -47,7 +47,7 @@ export async function readHeader(handle: FileHandle, path: string, sizeBytes: nu
   const remedy = "write the file again in the token format of this project, or give text files";
   if (bytesRead < bytes.length) throw invalid(path, `is truncated: expected ${bytes.length} bytes of header, found ${bytesRead}`, remedy);
   const magic = bytes.subarray(0, 8).toString("latin1");
-  if (magic !== TOKEN_FILE.magic) throw invalid(path, `is not a token file: it begins with ${JSON.stringify(magic)}`, remedy);
+  if (magic !== TOKEN_FILE.magic) throw invalid(path, `is not a token file: it does not begin with ${TOKEN_FILE.magic.slice(0, -1)}`, remedy);
   const version = bytes.readUInt32LE(8);
   if (version !== TOKEN_FILE.version && version !== TOKEN_FILE.documentsVersion) throw invalid(path, `has version ${version} of the token format; this program reads ${TOKEN_FILE.version} and ${TOKEN_FILE.documentsVersion}`, remedy);
   const bytesPerToken = bytes.readUInt32LE(12);

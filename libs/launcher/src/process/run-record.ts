@@ -14,6 +14,7 @@ export const RunRecordSchema = Type.Object(
     }),
     command: Type.Array(Type.String()),
     startedAt: Type.String(),
+    hosts: Type.Optional(Type.Array(Type.String(), { description: "that its ranks run on; older versions did not say: this machine" })),
     scratch: Type.Array(Type.String(), { description: "directories that end with the run" }),
     cancelCommand: Type.Optional(Type.Null({ description: "left in records by older versions" })),
   },
@@ -58,8 +59,13 @@ export async function killLeftovers(runDirectory: string): Promise<number> {
   return killed;
 }
 
-/** {@link killLeftovers} of every run directory directly below `parent`. */
-export async function killLeftoversBelow(parent: string): Promise<number> {
+/**
+ * Ends what killed supervisors left on hosts, whichever clusters' names they launched under.
+ * The caller must hold the leases of these hosts: no other launch on any of them then has a live owner.
+ * @param parent its directories hold a run directory `run` each.
+ * @returns how many processes were killed.
+ */
+export async function killLeftoversOn(parent: string, hosts: readonly string[], ownHost: string): Promise<number> {
   let names: string[];
   try {
     names = readdirSync(parent);
@@ -68,6 +74,11 @@ export async function killLeftoversBelow(parent: string): Promise<number> {
     throw error;
   }
   let killed = 0;
-  for (const name of names) killed += await killLeftovers(join(parent, name));
+  for (const name of names) {
+    const runDirectory = join(parent, name, "run");
+    const record = readRunRecord(runDirectory);
+    // Of another boot, or of a service on another machine that shares the directory: nothing here is of that run.
+    if (record?.bootId === bootId() && (record.hosts ?? [ownHost]).some((host) => hosts.includes(host))) killed += await killLeftovers(runDirectory);
+  }
   return killed;
 }

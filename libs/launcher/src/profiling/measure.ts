@@ -2,11 +2,12 @@ import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { NATIVE_PROTOCOL, type ProbeConfig, type ProbeEvent } from "@internevo/contracts";
-import { ProfileSchema, usesGpus, validate, type Cluster, type Failure, type Placement, type Profile } from "@internevo/domain";
+import { disturbancesOf, formatBytes, formatCounted, ProfileSchema, usesGpus, validate, type Cluster, type Failure, type HostUse, type Placement, type Profile } from "@internevo/domain";
 import { launchTarget } from "../launch-hosts.ts";
 import { launchRanks } from "../launch.ts";
 import type { Probe, Trainer } from "../programs.ts";
-import { collectiveCurves, measurementCount, type Measurements } from "./measurements.ts";
+import { collectiveCurves, measurementCount, mergeProfiles, noisyMeasurements, type Measurements } from "./measurements.ts";
+import { marked, qualityOf, type NoiseLimits } from "./quality.ts";
 import { measureRuntime } from "./runtime.ts";
 import { measureSlices, SLICE_ROUNDS } from "./slices.ts";
 
@@ -26,6 +27,7 @@ export interface MeasureProfileOptions {
   readonly needed: Measurements;
   readonly threadsPerRank: number;
   readonly effort: ProbeEffort;
+  readonly limits: NoiseLimits;
   readonly runDirectory: string;
   /** Stops the probe at once: what it has measured so far is thrown away. */
   readonly signal: AbortSignal;
@@ -79,8 +81,8 @@ function peakOf(events: readonly ProbeEvent[], precision: "fp32" | "bf16", large
   return Math.max(largeProduct, ...rates);
 }
 
-/** Readable, and apart from others of the day: `this-machine 2026-01-31 18:05Z`. */
-export const profileName = (clusterName: string, measuredAt: Date): string => `${clusterName} ${measuredAt.toISOString().slice(0, 16).replace("T", " ")}Z`;
+/** Readable, and apart from others of the day: `this-machine 2026-01-31 18:05 UTC`. A name is the same for all readers, so its zone is fixed. */
+export const profileName = (clusterName: string, measuredAt: Date): string => `${clusterName} ${measuredAt.toISOString().slice(0, 16).replace("T", " ")} UTC`;
 
 /** What the probe said, as a profile. */
 export function assembleProfile(options: { events: readonly ProbeEvent[]; cluster: Cluster; digest: string; threadsPerRank: number; command: string; measuredAt: Date; seconds: number; runtimeBytes: number; overlapPlacements: readonly Placement[] }): Profile {
@@ -117,20 +119,38 @@ export function assembleProfile(options: { events: readonly ProbeEvent[]; cluste
   return validate(ProfileSchema, profile, "profile-invalid", "the measured profile");
 }
 
+/** Noisy points are measured again at most so often, where the budget lasts. */
+const MOST_AGAIN = 3;
+
+type Interrupted = Exclude<MeasureProfileOutcome, { readonly status: "measured" }>;
+/** One pass over some points: the profile of these alone, marked. */
+interface Pass {
+  readonly status: "measured";
+  readonly profile: Profile;
+  readonly hosts: readonly HostUse[];
+  readonly disturbances: readonly string[];
+}
+
+/** At most so many measurements, those that were measured again least often first. */
+function fewest(all: Measurements, most: number, timesOf: (one: object) => number): Measurements {
+  const list = [...all.modules, ...all.collectives, ...all.overlaps, ...all.slices].sort((a, b) => timesOf(a) - timesOf(b)).slice(0, most);
+  const chosen = new Set<object>(list);
+  const of = <T extends object>(some: readonly T[]): T[] => some.filter((one) => chosen.has(one));
+  return { modules: of(all.modules), collectives: of(all.collectives), overlaps: of(all.overlaps), slices: of(all.slices) };
+}
+
 /**
  * Measures a cluster with the probe: the collectives (VPro), the modules (UPro) and their slow-down by each other (OPro) that the
- * planner asked for. The caller holds the cluster: ranks of somebody else would spoil the figures.
+ * planner asked for, and slices with the trainer. Points that come out noisy are measured again within a budget; what stays noisy is marked.
+ * The caller holds the cluster: ranks of somebody else would spoil the figures.
  */
 export async function measureProfile(options: MeasureProfileOptions): Promise<MeasureProfileOutcome> {
-  const { probe, cluster, needed } = options;
-  const config = probeConfig(options);
-  const probed = measurementCount({ ...needed, slices: [] });
-  const total = probed + SLICE_ROUNDS * needed.slices.length;
-  const events: ProbeEvent[] = [];
+  const { probe, cluster, needed, limits } = options;
   const digest = await programDigest(probe);
   const ranks = clusterRankCount(cluster);
   const measuredAt = new Date();
   let done = 0;
+  let total = measurementCount({ ...needed, slices: [] }) + SLICE_ROUNDS * needed.slices.length;
   const place = {
     ranks,
     threadsPerRank: options.threadsPerRank,
@@ -144,28 +164,82 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
   };
   const runtime = await measureRuntime({ ...place, trainer: options.trainer, cluster, ...(cluster.launcher === "slurm" ? { runDirectory: join(options.runDirectory, "runtime") } : {}) });
   if (runtime.status !== "measured") return runtime;
-  const outcome = await launchRanks({
-    program: probe,
-    config,
-    ...place,
-    timeoutSeconds: options.timeoutSeconds,
-    onEvent: (event) => {
-      events.push(event);
-      if (event.event === "collective") options.onProgress((done += 1), total, `${event.op} of ${event.bytes} bytes on ${event.groupSize} ranks`);
-      if (event.event === "module") options.onProgress((done += 1), total, `${event.shape.module}, ${event.shape.pass}`);
-      if (event.event === "overlap") options.onProgress((done += 1), total, `${event.shape.module} beside ${event.op}`);
-    },
-  });
-  if (outcome.status === "stopped") return { status: "stopped" };
-  if (outcome.status === "failed") return { status: "failed", failure: outcome.failure };
-  if (done !== probed) return { status: "failed", failure: { code: "internal", message: `the probe measured ${done} of ${probed} points` } };
-  const command = `${cluster.launcher === "slurm" ? `srun -n ${ranks}` : `mpirun -np ${ranks}`} internevo-probe --config ${options.runDirectory}/config.json`;
-  const composed = assembleProfile({ events, cluster, digest, threadsPerRank: options.threadsPerRank, command, measuredAt, seconds: outcome.seconds, runtimeBytes: runtime.bytes, overlapPlacements: needed.overlaps.map(({ collective }) => collective.placement) });
-  const sliced = await measureSlices({
-    ...place, trainer: options.trainer, slices: needed.slices, device: composed.device, secondsPerSlice: options.effort.maximumSecondsPerPoint,
-    onSlice: ({ microBatchSize, sequenceParallel }) => options.onProgress((done += 1), total, `a micro-batch of ${microBatchSize} in the trainer, a sequence on ${sequenceParallel} ranks`),
-  });
-  if (sliced.status !== "measured") return sliced;
-  const { provenance } = composed;
-  return { status: "measured", profile: validate(ProfileSchema, { ...composed, slices: sliced.slices, provenance: { ...provenance, notes: [...provenance.notes, ...sliced.notes] } }, "profile-invalid", "the measured profile") };
+
+  const once = async (wanted: Measurements, suffix: string): Promise<Pass | Interrupted> => {
+    const say = (message: string): void => options.onProgress((done += 1), total, `${message}${suffix}`);
+    const events: ProbeEvent[] = [];
+    const probed = measurementCount({ ...wanted, slices: [] });
+    let said = 0;
+    const outcome = await launchRanks({
+      program: probe,
+      config: probeConfig({ ...options, needed: wanted }),
+      ...place,
+      timeoutSeconds: options.timeoutSeconds,
+      onEvent: (event) => {
+        events.push(event);
+        if (event.event === "collective" || event.event === "module" || event.event === "overlap") said += 1;
+        if (event.event === "collective") say(`${event.op} of ${formatBytes(event.bytes)} on ${formatCounted(event.groupSize, "rank")}`);
+        if (event.event === "module") say(`${event.shape.module}, ${event.shape.pass}`);
+        if (event.event === "overlap") say(`${event.shape.module} beside ${event.op}`);
+      },
+    });
+    if (outcome.status === "stopped") return { status: "stopped" };
+    if (outcome.status === "failed") return { status: "failed", failure: outcome.failure };
+    if (said !== probed) return { status: "failed", failure: { code: "internal", message: `the probe measured ${said} of ${probed} points` } };
+    const command = `${cluster.launcher === "slurm" ? `srun -n ${ranks}` : `mpirun -np ${ranks}`} internevo-probe --config ${options.runDirectory}/config.json`;
+    const hosts = named(events, "hosts").flatMap((event) => event.hosts);
+    const besideProbe = disturbancesOf(hosts, limits.mostOthersPercent);
+    const composed = assembleProfile({ events, cluster, digest, threadsPerRank: options.threadsPerRank, command, measuredAt, seconds: outcome.seconds, runtimeBytes: runtime.bytes, overlapPlacements: wanted.overlaps.map(({ collective }) => collective.placement) });
+    const sliced = await measureSlices({
+      ...place, trainer: options.trainer, slices: wanted.slices, device: composed.device, secondsPerSlice: options.effort.maximumSecondsPerPoint, mostOthersPercent: limits.mostOthersPercent,
+      onSlice: ({ microBatchSize, sequenceParallel }) => say(`a micro-batch of ${formatCounted(microBatchSize, "sequence")} in the trainer, ${formatCounted(sequenceParallel, "rank")} a sequence`),
+    });
+    if (sliced.status !== "measured") return sliced;
+    const disturbed = besideProbe.length > 0;
+    const profile: Profile = {
+      ...composed,
+      modules: marked(composed.modules, disturbed, limits),
+      collectives: composed.collectives.map((curve) => ({ ...curve, points: marked(curve.points, disturbed, limits) })),
+      overlaps: marked(composed.overlaps, disturbed, limits),
+      slices: sliced.slices.flatMap(({ disturbances, ...slice }) => marked([slice], disturbances.length > 0, limits)),
+      provenance: { ...composed.provenance, notes: [...composed.provenance.notes, ...sliced.notes] },
+    };
+    return { status: "measured", profile, hosts, disturbances: [...besideProbe, ...sliced.slices.flatMap(({ disturbances }) => disturbances)] };
+  };
+
+  const begin = performance.now();
+  const first = await once(needed, "");
+  if (first.status !== "measured") return first;
+  const secondsPerPoint = (performance.now() - begin) / 1000 / Math.max(1, measurementCount(needed));
+  let profile = first.profile;
+  let last = first;
+  let measuredAgain = 0;
+  const times = new Map<object, number>();
+  const timesOf = (one: object): number => times.get(one) ?? 0;
+  for (const deadline = performance.now() + 1000 * limits.againSeconds; ; ) {
+    const room = Math.floor((deadline - performance.now()) / 1000 / secondsPerPoint);
+    const noisy = noisyMeasurements(profile, needed);
+    const open = <T extends object>(some: readonly T[]): T[] => some.filter((one) => timesOf(one) < MOST_AGAIN);
+    const again = fewest({ modules: open(noisy.modules), collectives: open(noisy.collectives), overlaps: open(noisy.overlaps), slices: open(noisy.slices) }, room, timesOf);
+    const count = measurementCount(again);
+    if (room < 1 || count === 0) break;
+    for (const one of [...again.modules, ...again.collectives, ...again.overlaps, ...again.slices]) times.set(one, timesOf(one) + 1);
+    total = done + measurementCount({ ...again, slices: [] }) + SLICE_ROUNDS * again.slices.length;
+    const pass = await once(again, ", again: it was noisy");
+    if (pass.status !== "measured") return pass;
+    last = pass;
+    measuredAgain += count;
+    const merged = mergeProfiles(profile, pass.profile);
+    profile = { ...merged, device: bestDevice(profile.device, pass.profile.device), provenance: profile.provenance };
+  }
+  const quality = qualityOf(profile, limits, { measuredAgain, hosts: [...last.hosts], disturbances: [...last.disturbances, ...first.disturbances] });
+  return { status: "measured", profile: validate(ProfileSchema, { ...profile, quality }, "profile-invalid", "the measured profile") };
 }
+
+/** Of two measurements of one device the better figures: other work only ever takes from them. */
+const bestDevice = (a: Profile["device"], b: Profile["device"]): Profile["device"] => ({
+  ...a,
+  peakFlopsPerSecondFp32: Math.max(a.peakFlopsPerSecondFp32, b.peakFlopsPerSecondFp32),
+  peakFlopsPerSecondBf16: Math.max(a.peakFlopsPerSecondBf16, b.peakFlopsPerSecondBf16),
+  memoryBandwidthBytesPerSecond: Math.max(a.memoryBandwidthBytesPerSecond, b.memoryBandwidthBytesPerSecond),
+});

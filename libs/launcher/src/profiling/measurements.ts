@@ -1,4 +1,5 @@
 import type { ProbeConfig, ProbeEvent } from "@internevo/contracts";
+import { quieter, type Point } from "./quality.ts";
 import type { CollectiveCurve, ModuleShape, Profile, SliceRequest, SliceShape } from "@internevo/domain";
 
 /** What a profile must hold so that the plans of a job can be predicted from measurements (the planner says it). */
@@ -49,20 +50,50 @@ export function countMissing(profile: Profile, needed: Measurements): number {
   return measurementCount({ ...missing, slices: missing.slices.filter((slice) => !known.has(sequenceKey(slice))) });
 }
 
-/** A profile completed by a newer measurement of the same cluster: device and provenance are the newer's, points of both are kept, the newer's where both have one. */
+/** Every point by its key, the quieter one where several have it. */
+function byKey<T extends Point>(points: readonly T[], keyOf: (point: T) => string | number): Map<string | number, T> {
+  const all = new Map<string | number, T>();
+  for (const point of points) {
+    const known = all.get(keyOf(point));
+    all.set(keyOf(point), known ? quieter(known, point) : point);
+  }
+  return all;
+}
+
+/**
+ * A profile completed by a newer measurement of the same cluster: device and provenance are the newer's, points of both are kept; where both have
+ * one it is the newer's, or the older's where only the newer's is noisy, or is the noisier of two.
+ */
 export function mergeProfiles(older: Profile, newer: Profile): Profile {
-  const modules = new Map([...older.modules, ...newer.modules].map((module) => [shapeKey(module.shape), module]));
-  const overlaps = new Map([...older.overlaps, ...newer.overlaps].map((overlap) => [overlapKey(overlap.shape, overlap.op, overlap.groupSize, overlap.bytes, overlap.placement), overlap]));
+  const modules = byKey([...older.modules, ...newer.modules], (module) => shapeKey(module.shape));
+  const overlaps = byKey([...older.overlaps, ...newer.overlaps], (overlap) => overlapKey(overlap.shape, overlap.op, overlap.groupSize, overlap.bytes, overlap.placement));
   const curves = new Map<string, CollectiveCurve>();
   for (const curve of [...older.collectives, ...newer.collectives]) {
     const key = `${curve.op} ${curve.groupSize} ${curve.placement}`;
-    const points = new Map([...(curves.get(key)?.points ?? []), ...curve.points].map((point) => [point.bytes, point]));
+    const points = byKey([...(curves.get(key)?.points ?? []), ...curve.points], (point) => point.bytes);
     curves.set(key, { ...curve, points: [...points.values()].sort((a, b) => a.bytes - b.bytes) });
   }
-  const slices = new Map([...(older.slices ?? []), ...(newer.slices ?? [])].map((slice) => [sliceKey(slice), slice]));
+  const slices = byKey([...(older.slices ?? []), ...(newer.slices ?? [])], sliceKey);
   const notes = [...newer.provenance.notes, `completes the profile ${older.name}`];
   return { ...newer, modules: [...modules.values()], collectives: [...curves.values()], overlaps: [...overlaps.values()], slices: [...slices.values()], provenance: { ...newer.provenance, notes } };
 }
+
+/** The needed measurements that a profile has, but noisily. */
+export function noisyMeasurements(profile: Profile, needed: Measurements): Measurements {
+  const quiet = <T extends Point>(points: readonly T[]): T[] => points.filter(({ noisy }) => noisy !== true);
+  const withoutNoisy: Profile = {
+    ...profile,
+    modules: quiet(profile.modules), overlaps: quiet(profile.overlaps), slices: quiet(profile.slices ?? []),
+    collectives: profile.collectives.map((curve) => ({ ...curve, points: quiet(curve.points) })),
+  };
+  const absent = missingMeasurements(profile, needed);
+  const lacking = missingMeasurements(withoutNoisy, needed);
+  const without = <T>(all: readonly T[], some: readonly T[]): T[] => all.filter((each) => !some.includes(each));
+  return { modules: without(lacking.modules, absent.modules), collectives: without(lacking.collectives, absent.collectives), overlaps: without(lacking.overlaps, absent.overlaps), slices: without(lacking.slices, absent.slices) };
+}
+
+/** Both lists of measurements, which have nothing in common. */
+export const bothMeasurements = (a: Measurements, b: Measurements): Measurements => ({ modules: [...a.modules, ...b.modules], collectives: [...a.collectives, ...b.collectives], overlaps: [...a.overlaps, ...b.overlaps], slices: [...a.slices, ...b.slices] });
 
 type CollectiveEvent = Extract<ProbeEvent, { event: "collective" }>;
 

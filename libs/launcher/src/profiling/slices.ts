@@ -3,7 +3,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { NATIVE_PROTOCOL, type TrainerConfig } from "@internevo/contracts";
 import { buildMesh, layerModules, rooflineSeconds, type DevicePeak } from "@internevo/cost-model";
-import { stepsOf, type Failure, type LaneStep, type MeasuredSlice, type Model, type Plan, type SliceParts, type SliceRequest, type SliceShape } from "@internevo/domain";
+import { disturbancesOf, formatCounted, stepsOf, type Failure, type HostUse, type LaneStep, type MeasuredSlice, type Model, type Plan, type SliceParts, type SliceRequest, type SliceShape } from "@internevo/domain";
 import { encodeHeader } from "../dataset/token-file.ts";
 import { launchRanks, type LaunchOptions, type LaunchOutcome } from "../launch.ts";
 import type { Trainer } from "../programs.ts";
@@ -63,8 +63,11 @@ export function slicePartsOf(ranks: readonly (readonly LaneStep[])[], layers: nu
   return { parts, medianSeconds: quantile(times, 0.5), p10Seconds: quantile(times, 0.1), p90Seconds: quantile(times, 0.9), samples: count };
 }
 
+/** A slice, and why its time may be wrong: empty where a round of it was not disturbed. */
+export type SliceOfRounds = MeasuredSlice & { readonly disturbances: readonly string[] };
+
 export type SlicesOutcome =
-  | { readonly status: "measured"; readonly slices: MeasuredSlice[]; readonly notes: string[] }
+  | { readonly status: "measured"; readonly slices: SliceOfRounds[]; readonly notes: string[] }
   | { readonly status: "stopped" }
   | { readonly status: "failed"; readonly failure: Failure };
 
@@ -74,6 +77,8 @@ export interface MeasureSlicesOptions extends Omit<LaunchOptions<Trainer>, "prog
   readonly device: DevicePeak;
   /** About so long each is measured in a round. */
   readonly secondsPerSlice: number;
+  /** Share of a host's processor time from which on others count as a disturbance of a round. */
+  readonly mostOthersPercent: number;
   /** One was run, once in every round. */
   readonly onSlice: (shape: SliceShape) => void;
 }
@@ -100,8 +105,8 @@ function extentOf(shape: SliceShape, layers: number, device: DevicePeak, seconds
 }
 
 /** Runs one slice once. */
-async function runSlice({ shape, layers }: SliceRequest, path: string, options: MeasureSlicesOptions): Promise<MeasuredSlice | Exclude<LaunchOutcome, { readonly status: "completed" }>> {
-  const { trainer, ranks, runDirectory, slices: _slices, device, secondsPerSlice, onSlice: _onSlice, ...place } = options;
+async function runSlice({ shape, layers }: SliceRequest, path: string, options: MeasureSlicesOptions): Promise<SliceOfRounds | Exclude<LaunchOutcome, { readonly status: "completed" }>> {
+  const { trainer, ranks, runDirectory, slices: _slices, device, secondsPerSlice, mostOthersPercent, onSlice: _onSlice, ...place } = options;
   const timelinePath = join(runDirectory, "slice.json");
   const { precision, microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel } = shape;
   const dataParallel = ranks / sequenceParallel;
@@ -119,17 +124,23 @@ async function runSlice({ shape, layers }: SliceRequest, path: string, options: 
     // The first step is not counted; of the recorded ones the first says where the next begins.
     timeline: { path: timelinePath, firstStep: 2, steps: steps + 1 },
   };
-  const outcome = await launchRanks({ ...place, ranks, runDirectory, program: trainer, config, timeoutSeconds: TIMEOUT_SECONDS, onEvent: () => undefined });
+  const hosts: HostUse[] = [];
+  const outcome = await launchRanks({ ...place, ranks, runDirectory, program: trainer, config, timeoutSeconds: TIMEOUT_SECONDS, onEvent: (event) => event.event === "hosts" && hosts.push(...event.hosts) });
   if (outcome.status !== "completed") return outcome;
   const timeline = (await readTimeline(timelinePath)).map(stepsOf);
   const measured = slicePartsOf(timeline, layers, microBatches);
   const waits = sequenceParallel === 1 && ranks > 1 ? rankWaits(timeline) : undefined;
-  return { shape, layers, microBatches, ...measured, ...(waits ? { waits } : {}) };
+  return { shape, layers, microBatches, ...measured, ...(waits ? { waits } : {}), disturbances: disturbancesOf(hosts, mostOthersPercent) };
 }
 
-/** The round whose time is in the middle, of an even number the faster of the two, with the spread of all: what a machine does between rounds is part of it. */
-export function ofRounds(rounds: readonly MeasuredSlice[]): MeasuredSlice {
-  const middle = [...rounds].sort((a, b) => a.medianSeconds - b.medianSeconds)[Math.floor((rounds.length - 1) / 2)] as MeasuredSlice;
+/**
+ * The round whose time is in the middle, of an even number the faster of the two, with the spread of all: what a machine does between rounds is
+ * part of it. Rounds that were disturbed count only where all were.
+ */
+export function ofRounds(all: readonly SliceOfRounds[]): SliceOfRounds {
+  const quiet = all.filter(({ disturbances }) => disturbances.length === 0);
+  const rounds = quiet.length > 0 ? quiet : all;
+  const middle = [...rounds].sort((a, b) => a.medianSeconds - b.medianSeconds)[Math.floor((rounds.length - 1) / 2)] as SliceOfRounds;
   return {
     ...middle,
     p10Seconds: Math.min(...rounds.map(({ p10Seconds, medianSeconds }) => p10Seconds ?? medianSeconds)),
@@ -147,7 +158,7 @@ export function ofRounds(rounds: readonly MeasuredSlice[]): MeasuredSlice {
 export async function measureSlices(options: MeasureSlicesOptions): Promise<SlicesOutcome> {
   const { runDirectory, slices, onSlice } = options;
   await mkdir(runDirectory, { recursive: true });
-  const rounds = slices.map((): MeasuredSlice[] => []);
+  const rounds = slices.map((): SliceOfRounds[] => []);
   const withoutRoom = new Set<SliceRequest>();
   const begin = performance.now();
   for (let round = 0; round < SLICE_ROUNDS; round += 1) {
@@ -163,7 +174,7 @@ export async function measureSlices(options: MeasureSlicesOptions): Promise<Slic
     }
   }
   const measured = rounds.filter((own) => own.length > 0).map(ofRounds);
-  const notes = [...withoutRoom].map(({ shape: { microBatchSize, sequenceLengthTokens, sequenceParallel } }) => `no room for a micro-batch of ${microBatchSize} sequences of ${sequenceLengthTokens} tokens over ${sequenceParallel} ranks`);
-  if (measured.length > 0) notes.push(`${measured.length} micro-batches in the trainer, ${SLICE_ROUNDS} times each, took ${((performance.now() - begin) / 1000).toFixed(1)} s`);
+  const notes = [...withoutRoom].map(({ shape: { microBatchSize, sequenceLengthTokens, sequenceParallel } }) => `no room for a micro-batch of ${formatCounted(microBatchSize, "sequence")} of ${formatCounted(sequenceLengthTokens, "token")} over ${formatCounted(sequenceParallel, "rank")}`);
+  if (measured.length > 0) notes.push(`${formatCounted(measured.length, "micro-batch", "micro-batches")} in the trainer, ${SLICE_ROUNDS} times each, took ${((performance.now() - begin) / 1000).toFixed(1)} s`);
   return { status: "measured", slices: measured, notes };
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { MeasuredSlice } from "@internevo/domain";
-import { ofRounds, slicePartsOf } from "./slices.ts";
+import { ofRounds, slicePartsOf, type SliceOfRounds } from "./slices.ts";
 import { rankWaits } from "./rank-waits.ts";
 import { computedUnits, passesSeconds, stepParts } from "./step-parts.ts";
 import { stepsOf, type LaneEvent, type LaneStep } from "@internevo/domain";
@@ -100,10 +100,12 @@ it("slicePartsOf takes what a slow rank lets the others wait for as part of the 
 });
 
 it("ofRounds takes the round in the middle, with the spread of all", () => {
-  const round = (medianSeconds: number): MeasuredSlice => ({ ...slicePartsOf([[stepOf(ULYSSES)]], 1, 1), shape: {} as MeasuredSlice["shape"], layers: 1, microBatches: 1, medianSeconds, p10Seconds: medianSeconds - 0.5, p90Seconds: medianSeconds + 0.5, samples: 4 });
+  const round = (medianSeconds: number, ...disturbances: string[]): SliceOfRounds => ({ disturbances, ...slicePartsOf([[stepOf(ULYSSES)]], 1, 1), shape: {} as MeasuredSlice["shape"], layers: 1, microBatches: 1, medianSeconds, p10Seconds: medianSeconds - 0.5, p90Seconds: medianSeconds + 0.5, samples: 4 });
   expect(ofRounds([round(9), round(4), round(3)])).toMatchObject({ medianSeconds: 4, p10Seconds: 2.5, p90Seconds: 9.5, samples: 12 });
   expect(ofRounds([round(9), round(4)])).toMatchObject({ medianSeconds: 4, p10Seconds: 3.5, p90Seconds: 9.5 });
   expect(ofRounds([round(2)])).toMatchObject({ medianSeconds: 2, p10Seconds: 1.5, p90Seconds: 2.5 });
+  expect(ofRounds([round(9, "load"), round(4), round(8, "load")])).toMatchObject({ medianSeconds: 4, p90Seconds: 4.5, disturbances: [] });
+  expect(ofRounds([round(9, "load"), round(4, "load")])).toMatchObject({ medianSeconds: 4, disturbances: ["load"] });
 });
 
 it("computedUnits divides the passes by the units of a layer, attention with the product before it", () => {

@@ -1,16 +1,28 @@
-import { bigserial, index, integer, json, jsonb, pgTable, primaryKey, text, uuid } from "drizzle-orm/pg-core";
+import { sql } from "drizzle-orm";
+import { bigserial, index, integer, json, jsonb, pgTable, primaryKey, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
 import type { Role } from "@internevo/contracts";
 import { instant } from "./columns.ts";
 
 /** Bearer tokens; only their SHA-256 is kept. */
-export const apiTokens = pgTable("api_tokens", {
-  id: uuid("id").primaryKey(),
-  name: text("name").notNull().unique(),
-  tokenSha256: text("token_sha256").notNull().unique(),
-  role: text("role").$type<Role>().notNull(),
-  createdAt: instant("created_at").notNull().defaultNow(),
-  revokedAt: instant("revoked_at"),
-});
+export const apiTokens = pgTable(
+  "api_tokens",
+  {
+    id: uuid("id").primaryKey(),
+    name: text("name").notNull(),
+    tokenSha256: text("token_sha256").notNull(),
+    role: text("role").$type<Role>().notNull(),
+    createdAt: instant("created_at").notNull().defaultNow(),
+    /** Null: it is valid until somebody revokes it. */
+    expiresAt: instant("expires_at"),
+    revokedAt: instant("revoked_at"),
+  },
+  (table) => [
+    // A revoked token's name is free again; and whoever starts the service may give it the same token again.
+    uniqueIndex("api_tokens_name").on(table.name).where(sql`revoked_at is null`),
+    uniqueIndex("api_tokens_sha256").on(table.tokenSha256).where(sql`revoked_at is null`),
+    index("api_tokens_page").on(table.createdAt.desc(), table.id.desc()),
+  ],
+);
 
 export const auditLog = pgTable(
   "audit_log",
@@ -40,6 +52,7 @@ export const idempotencyKeys = pgTable(
     /** As text: the same answer again is the same bytes. */
     body: json("body").$type<unknown>(),
     location: text("location"),
+    etag: text("etag"),
     createdAt: instant("created_at").notNull().defaultNow(),
   },
   (table) => [primaryKey({ columns: [table.actor, table.key] }), index("idempotency_keys_created").on(table.createdAt)],

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { bigint, bigserial, check, doublePrecision, index, integer, jsonb, pgTable, primaryKey, text, unique, uuid } from "drizzle-orm/pg-core";
+import { bigint, bigserial, check, doublePrecision, index, integer, jsonb, pgTable, primaryKey, text, unique, uniqueIndex, uuid } from "drizzle-orm/pg-core";
 import { JOB_STATES, TRIAL_STATES, ATTEMPT_STATES, type Attempt, type Candidate, type Failure, type JobSpec, type JobState, type Measurement, type Plan, type PlanningResult, type Profile, type Report, type Trial } from "@internevo/domain";
 import { JOB_STREAM_EVENTS, type JobStreamEvent } from "@internevo/contracts";
 import { instant } from "./columns.ts";
@@ -16,8 +16,12 @@ export const profiles = pgTable(
     profile: jsonb("profile").$type<Profile>().notNull(),
     createdAt: instant("created_at").notNull().defaultNow(),
     freshUntil: instant("fresh_until").notNull(),
+    /** When somebody discarded it: jobs that used it still show it, no other job does. */
+    discardedAt: instant("discarded_at"),
+    /** SHA-256 of a profile that somebody gave, so that the same content has one row that is not discarded; null for what was measured. */
+    givenSha256: text("given_sha256"),
   },
-  (table) => [index("profiles_cluster").on(table.clusterKey, table.createdAt.desc()), index("profiles_page").on(table.createdAt.desc(), table.id.desc())],
+  (table) => [index("profiles_cluster").on(table.clusterKey, table.createdAt.desc()), index("profiles_page").on(table.createdAt.desc(), table.id.desc()), uniqueIndex("profiles_given_sha256").on(table.givenSha256).where(sql`discarded_at is null`)],
 );
 
 /** One search: everything of its result but the candidates, which are rows. */

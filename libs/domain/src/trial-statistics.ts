@@ -1,0 +1,207 @@
+import { formatPercent } from "./figures.ts";
+import type { Candidate } from "./planning.ts";
+import type { Measurement, TrialRun } from "./execution.ts";
+import { planLabel } from "./plan.ts";
+import { formatBytes, formatSeconds } from "./units.ts";
+
+/** The q-quantile of a sample, interpolated between its neighbours. @throws RangeError without values. */
+export function quantile(values: readonly number[], q: number): number {
+  if (values.length === 0) throw new RangeError("no values have no quantile");
+  const sorted = [...values].sort((a, b) => a - b);
+  const at = (sorted.length - 1) * q;
+  const low = sorted[Math.floor(at)] as number;
+  const high = sorted[Math.ceil(at)] as number;
+  return low + (high - low) * (at - Math.floor(at));
+}
+
+/** Where a time may lie, in seconds. */
+export interface TimeRange {
+  readonly low: number;
+  readonly high: number;
+}
+
+/** Two times cannot be told apart, and their plans tie, when their ranges touch. */
+export const rangesTouch = (a: TimeRange, b: TimeRange): boolean => a.low <= b.high && b.low <= a.high;
+
+/** The items that tie with the one whose time is the smallest, itself among them; empty when nothing ties with it, or it has no range. */
+export function tiedWithFastest<T>(items: readonly T[], secondsOf: (item: T) => number, rangeOf: (item: T) => TimeRange | undefined): readonly T[] {
+  const fastest = items.reduce<T | undefined>((best, item) => (best === undefined || secondsOf(item) < secondsOf(best) ? item : best), undefined);
+  const own = fastest === undefined ? undefined : rangeOf(fastest);
+  if (own === undefined) return [];
+  const tied = items.filter((item) => {
+    const range = rangeOf(item);
+    return item === fastest || (range !== undefined && rangesTouch(own, range));
+  });
+  return tied.length > 1 ? tied : [];
+}
+
+/** Runs of one plan lie about so far apart on a machine that does nothing else (docs/benchmarks/accuracy-cpu.md). */
+const RUNS_APART = 0.05;
+
+/** Runs that count: those that nothing disturbed, or all where each was disturbed. */
+function countedRuns(runs: readonly TrialRun[]): readonly TrialRun[] {
+  const quiet = runs.filter(({ disturbances = [] }) => disturbances.length === 0);
+  return quiet.length > 0 ? quiet : runs;
+}
+
+/** Every run of a measurement; those of earlier versions did not keep all of each. */
+export const runsOf = (measured: Measurement): readonly TrialRun[] =>
+  measured.runs ??
+  (measured.runStepTimeSeconds ?? [measured.stepTimeSeconds]).map((stepTimeSeconds, _, all) => ({
+    stepTimeSeconds, stepTimeSecondsP10: measured.stepTimeSecondsP10, stepTimeSecondsP90: measured.stepTimeSecondsP90, steps: Math.max(1, Math.round(measured.steps / all.length)), communicationSeconds: measured.communicationSeconds,
+  }));
+
+/** What a plan was measured to take, with one more run of it: medians and percentiles of the runs that count, memory of all. */
+export function withRun(measured: Measurement, run: Measurement): Measurement {
+  const runs = [...runsOf(measured), ...runsOf(run)];
+  const counted = countedRuns(runs);
+  const stepTimeSeconds = quantile(counted.map((one) => one.stepTimeSeconds), 0.5);
+  return {
+    ...measured,
+    stepTimeSeconds,
+    stepTimeSecondsP10: Math.min(...counted.map((one) => one.stepTimeSecondsP10)),
+    stepTimeSecondsP90: Math.max(...counted.map((one) => one.stepTimeSecondsP90)),
+    steps: counted.reduce((sum, { steps }) => sum + steps, 0),
+    runStepTimeSeconds: counted.map((one) => one.stepTimeSeconds),
+    runs: [...runs],
+    tokensPerGpuPerSecond: (measured.tokensPerGpuPerSecond * measured.stepTimeSeconds) / stepTimeSeconds,
+    // The peak and the lines that it is made of are of one run: the kernel maps a few more pages of the program in one run than in another.
+    ...(run.peakMemoryBytes > measured.peakMemoryBytes ? { peakMemoryBytes: run.peakMemoryBytes, memory: run.memory } : {}),
+    residentPeakBytes: Math.max(measured.residentPeakBytes, run.residentPeakBytes),
+    communicationSeconds: counted.reduce((sum, one) => sum + one.communicationSeconds, 0) / counted.length,
+  };
+}
+
+/**
+ * Noise of a plan's measured step time, as a fraction of it: where the time may lie on either side. The largest of
+ * - half of how far its runs lie apart;
+ * - half of how far its steps lie apart (10th to 90th percentile), over the square root of their number, as of a mean;
+ * - half of how far runs of one plan lie apart on a machine that does nothing else, over the square root of the runs' number.
+ */
+export function noiseOf(measured: Measurement): number {
+  const counted = countedRuns(runsOf(measured));
+  const times = counted.map(({ stepTimeSeconds }) => stepTimeSeconds);
+  const steps = counted.reduce((sum, run) => sum + run.steps, 0);
+  const ofRuns = (Math.max(...times) - Math.min(...times)) / 2;
+  const ofSteps = (measured.stepTimeSecondsP90 - measured.stepTimeSecondsP10) / 2 / Math.sqrt(steps);
+  return Math.max(ofRuns / measured.stepTimeSeconds, ofSteps / measured.stepTimeSeconds, RUNS_APART / 2 / Math.sqrt(counted.length));
+}
+
+/** A measured step time with its noise on both sides. */
+export function measuredRange(measured: Measurement): TimeRange {
+  const noise = noiseOf(measured);
+  return { low: measured.stepTimeSeconds * (1 - noise), high: measured.stepTimeSeconds * (1 + noise) };
+}
+
+/** What is known of a trial when one is chosen. */
+export interface Tried {
+  readonly candidate: Candidate;
+  readonly measured: Measurement | null;
+}
+type Measured<T extends Tried> = T & { readonly measured: Measurement };
+
+const measuredOf = <T extends Tried>(trials: readonly T[]): Measured<T>[] => trials.filter((trial): trial is Measured<T> => trial.measured !== null);
+
+/** The fastest plan and those that tie with it; alone where none does. */
+function contenders<T extends Tried>(trials: readonly T[]): readonly Measured<T>[] {
+  const measured = measuredOf(trials);
+  const tied = tiedWithFastest(measured, (trial) => trial.measured.stepTimeSeconds, (trial) => measuredRange(trial.measured));
+  return tied.length > 0 ? tied : [...measured].sort(byTime).slice(0, 1);
+}
+
+const byTime = (a: Measured<Tried>, b: Measured<Tried>): number => a.measured.stepTimeSeconds - b.measured.stepTimeSeconds || a.candidate.rank - b.candidate.rank;
+
+/** Of plans that are equally fast the leanest comes first: the least memory, then the least communication, then the better prediction. */
+const byLeanness = (a: Measured<Tried>, b: Measured<Tried>): number =>
+  a.measured.peakMemoryBytes - b.measured.peakMemoryBytes || a.measured.communicationSeconds - b.measured.communicationSeconds || a.candidate.rank - b.candidate.rank;
+
+/** Whether every run of a plan was disturbed: its time says little. */
+export const isDisturbed = (measured: Measurement): boolean => runsOf(measured).every(({ disturbances = [] }) => disturbances.length > 0);
+
+/**
+ * The trial to run again before one is chosen: of the contenders, which the runs so far do not tell apart, and of those whose every run was
+ * disturbed, the one with the fewest runs. Undefined when each has had its repeats, or there is nothing to choose from.
+ */
+export function trialToRepeat<T extends Tried>(trials: readonly T[], repeats: number): T | undefined {
+  const near = contenders(trials);
+  if (measuredOf(trials).length < 2) return undefined;
+  const again = new Set<Measured<T>>([...(near.length > 1 ? near : []), ...measuredOf(trials).filter(({ measured }) => isDisturbed(measured))]);
+  return [...again]
+    .filter(({ measured }) => runsOf(measured).length <= repeats)
+    .sort((a, b) => runsOf(a.measured).length - runsOf(b.measured).length || byTime(a, b))[0];
+}
+
+/** What trials say about which plan to train with. */
+export interface Choice {
+  readonly chosen: Candidate;
+  /** `winner`: faster than every other by more than the noise of both. `tie`: not. `only`: nothing else was measured. */
+  readonly verdict: "winner" | "tie" | "only";
+  readonly measuredPlans: number;
+  /** The plans that tie, the chosen one first; the chosen one alone where there is no tie. */
+  readonly tied: readonly Candidate[];
+  /** How far the slowest of them is behind the fastest; without a tie how far the next is behind the winner. A fraction; null where nothing else was measured. */
+  readonly within: number | null;
+  /** Noise of the chosen plan's time, a fraction of it. */
+  readonly noise: number;
+  readonly peakMemoryBytes: number;
+  /** Sentences about the hosts, of the plans whose every run was disturbed. */
+  readonly disturbances: readonly string[];
+  readonly disturbedPlans: number;
+}
+
+/**
+ * The plan to train with. A plan wins when it is faster than every other by more than the noise of both; plans that tie with the fastest
+ * are told apart by leanness. Undefined where no trial has measured anything.
+ */
+export function choiceOf(trials: readonly Tried[]): Choice | undefined {
+  const measured = measuredOf(trials).sort(byTime);
+  const tied = [...contenders(trials)].sort(byLeanness);
+  const [chosen] = tied;
+  const [fastest, next] = measured;
+  if (!chosen || !fastest) return undefined;
+  const disturbed = measured.filter((trial) => isDisturbed(trial.measured));
+  const slowest = Math.max(...tied.map((trial) => trial.measured.stepTimeSeconds));
+  const behind = tied.length > 1 ? slowest : next?.measured.stepTimeSeconds;
+  return {
+    chosen: chosen.candidate,
+    verdict: tied.length > 1 ? "tie" : next ? "winner" : "only",
+    measuredPlans: measured.length,
+    tied: tied.map(({ candidate }) => candidate),
+    within: behind === undefined ? null : behind / fastest.measured.stepTimeSeconds - 1,
+    noise: noiseOf(chosen.measured),
+    peakMemoryBytes: chosen.measured.peakMemoryBytes,
+    disturbances: [...new Set(disturbed.flatMap((trial) => runsOf(trial.measured).flatMap(({ disturbances = [] }) => disturbances)))],
+    disturbedPlans: disturbed.length,
+  };
+}
+
+const MOST_NAMED = 4;
+
+/** A choice in a sentence, without a full stop. */
+export function choiceWords({ chosen, verdict, measuredPlans, tied, within, noise, peakMemoryBytes }: Choice): string {
+  const label = planLabel(chosen.plan);
+  switch (verdict) {
+    case "only":
+      return `${label} was the only measured plan`;
+    case "winner":
+      return `${label} was the fastest of ${measuredPlans} measured plans, ${formatPercent(within ?? 0)} ahead of the next; its noise is ±${formatPercent(noise)}`;
+    case "tie": {
+      const names = tied.slice(0, MOST_NAMED).map(({ plan }) => planLabel(plan));
+      const others = tied.length > MOST_NAMED ? ` and ${tied.length - MOST_NAMED} more` : "";
+      return `tie between ${names.join("; ")}${others} within ${formatPercent(within ?? 0)}; chose the leanest: ${label}, ${formatBytes(peakMemoryBytes)} a rank`;
+    }
+  }
+}
+
+/** What to say where trials were disturbed; undefined where none was. */
+export function disturbedTrialsWords({ disturbances, disturbedPlans, measuredPlans }: Choice): string | undefined {
+  if (disturbedPlans === 0) return undefined;
+  return `trials were disturbed: other work ran beside ${disturbedPlans} of ${measuredPlans} measured plans, so their times say little (${disturbances.slice(0, 2).join("; ")}${disturbances.length > 2 ? `; and ${disturbances.length - 2} more` : ""})`;
+}
+
+/** What is said behind the step time of a plan that was run more than once; nothing of one run. */
+export function formatRuns(measured: Measurement): string {
+  const runs = runsOf(measured);
+  if (runs.length < 2) return "";
+  return `, middle of ${runs.length} runs: ${runs.map(({ stepTimeSeconds, disturbances = [] }) => `${formatSeconds(stepTimeSeconds)}${disturbances.length > 0 ? " (disturbed)" : ""}`).join(", ")}`;
+}

@@ -1,0 +1,161 @@
+import { formatCounted, formatInteger } from "./figures.ts";
+import type { AttemptState, FailureCode, TrialState } from "./execution.ts";
+import type { JobState } from "./job.ts";
+import type { Plan } from "./plan.ts";
+import type { Prediction, RejectionReason, TimeBreakdown } from "./planning.ts";
+
+/*
+ * The words that the command line, the console, pictures and messages use for what the program calls otherwise: one thing has one name
+ * everywhere. Each is written as it begins a heading; `lowered` has it as it stands in a sentence.
+ */
+
+/** "Optimizer states" as in a sentence: "optimizer states"; abbreviations (RoPE, MFU, BF16) stay. */
+export const lowered = (words: string): string => words.replace(/^[A-Z](?=[a-z-]*(?![A-Za-z]))/, (letter) => letter.toLowerCase());
+
+export const JOB_STATE_WORDS: Readonly<Record<JobState, string>> = {
+  profiling: "Profiling",
+  planning: "Planning",
+  trialling: "Trialling",
+  running: "Training",
+  cancelling: "Cancelling",
+  succeeded: "Succeeded",
+  failed: "Failed",
+  cancelled: "Cancelled",
+};
+
+/** What a job that waits for its turn on a cluster is called, whatever its stage. */
+export const QUEUED_WORD = "Queued";
+
+export const TRIAL_STATE_WORDS: Readonly<Record<TrialState, string>> = { pending: "Waiting", running: "Running", succeeded: "Measured", failed: "Failed" };
+
+export const ATTEMPT_STATE_WORDS: Readonly<Record<AttemptState, string>> = { running: "Running", succeeded: "Succeeded", failed: "Failed", lost: "Lost", stopped: "Stopped" };
+
+/** What a stage does, for somebody who sees it for the first time. */
+export const STAGES = [
+  { state: "profiling", name: JOB_STATE_WORDS.profiling, about: "Measures collectives and modules of this cluster, or takes a profile that is fresh enough." },
+  { state: "planning", name: JOB_STATE_WORDS.planning, about: "Predicts memory and time of every plan, and ranks those that fit." },
+  { state: "trialling", name: JOB_STATE_WORDS.trialling, about: "Runs the best plans for a few steps each, and measures them." },
+  { state: "running", name: JOB_STATE_WORDS.running, about: "Trains with the plan that was fastest by measurement, or the leanest of those that tie." },
+] as const satisfies readonly { state: JobState; name: string; about: string }[];
+
+export const FAILURE_WORDS: Readonly<Record<FailureCode, string>> = {
+  "out-of-memory": "Out of memory",
+  "plan-unsupported": "Plan not supported by the executor",
+  "data-invalid": "Training data not valid",
+  "checkpoint-invalid": "Checkpoint not valid",
+  communication: "Communication failed",
+  "rank-lost": "A rank was lost",
+  timeout: "Took too long",
+  cancelled: "Cancelled",
+  "no-feasible-plan": "No plan fits",
+  "profile-missing": "No profile of the cluster",
+  "too-many-restarts": "Too many restarts",
+  "not-started": "Never started",
+  internal: "Internal error",
+};
+
+export const REJECTION_WORDS: Readonly<Record<RejectionReason, { readonly name: string; readonly about: string }>> = {
+  "batch-not-divisible": { name: "Batch not divisible", about: "micro-batch × micro-batches × data parallel doesn't give the asked tokens a step" },
+  "sequence-not-divisible": { name: "Sequence not divisible", about: "the sequence doesn't split evenly over the sequence-parallel ranks" },
+  "heads-not-divisible": { name: "Heads not divisible", about: "the attention heads don't split evenly over the ranks that share a sequence" },
+  "more-stages-than-layers": { name: "More stages than layers", about: "a pipeline stage would hold no layer" },
+  "ranks-not-divisible": { name: "Ranks not divisible", about: "the dimensions don't multiply up to the ranks of the cluster" },
+  "sharding-not-divisible": { name: "Sharding not divisible", about: "the sharding factors don't divide the ranks that hold the same slice of the model" },
+  "gradient-sharding-not-allowed": { name: "Gradient sharding not allowed", about: "gradients are sharded like the optimizer state, or not at all" },
+  "tensor-not-divisible": { name: "Tensor ranks can't split the model", about: "tensor parallel divides the inner width of the MLP, and leaves every rank a part of the vocabulary" },
+  "context-not-possible": { name: "Ring doesn't fit", about: "context parallelism needs no tensor ranks, a divisor of the sequence ranks, and two chunks of the sequence for each rank of the ring" },
+  "chunks-not-possible": { name: "Chunks don't fit", about: "interleaving needs several stages, a layer for each chunk, and micro-batches in multiples of the stages" },
+  "recompute-layers-not-possible": { name: "Recomputed layers don't fit", about: "at most the layers of a stage are recomputed, and all of them without a number" },
+  "tensor-sequence-mismatch": { name: "Tensor and sequence parallel don't match", about: "tensor parallel is 1 (Ulysses), or equals sequence parallel (Megatron)" },
+  "memory-exceeded": { name: "Does not fit in memory", about: "the predicted peak of the fullest rank is above the limit" },
+};
+
+/** How many plans were rejected for which reason, the most frequent first: "does not fit in memory 5,748, chunks don't fit 96". */
+export const rejectionCounts = (rejected: Readonly<Partial<Record<RejectionReason, number>>>): string =>
+  (Object.entries(rejected) as [RejectionReason, number][])
+    .filter(([, count]) => count > 0)
+    .sort(([, a], [, b]) => b - a)
+    .map(([reason, count]) => `${lowered(REJECTION_WORDS[reason].name)} ${formatInteger(count)}`)
+    .join(", ");
+
+/** Figures of a prediction that are shares. MFU counts attention over the causal half, or over the full square. */
+export const UTILISATION_WORDS = {
+  mfu: "MFU, causal",
+  mfuFullAttention: "MFU, full attention",
+  hfu: "HFU",
+  speedOfLight: "Share of peak speed",
+} as const satisfies Partial<Record<keyof Prediction, string>>;
+
+/** What the time of a step is spent on. */
+export const TIME_WORDS: Readonly<Record<keyof TimeBreakdown, string>> = {
+  computeSeconds: "Compute",
+  recomputeSeconds: "Recompute",
+  sequenceCommunicationSeconds: "Sequence communication",
+  parameterCommunicationSeconds: "Parameter communication",
+  gradientCommunicationSeconds: "Gradient reduction",
+  pipelineBubbleSeconds: "Pipeline bubble",
+  pipelineCommunicationSeconds: "Pipeline communication",
+  updateSeconds: "Optimizer update",
+};
+
+/** A field of the program as words: `gatherPool`, `gather_pool` and `gather-pool` are all "Gather pool". */
+export function fieldWords(field: string): string {
+  const words = field.replace(/Bytes$/, "").replace(/([a-z0-9])([A-Z])/g, "$1 $2").replace(/[_-]+/g, " ").trim().toLowerCase();
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+export interface Dimension {
+  readonly key: keyof Plan;
+  readonly symbol: string;
+  readonly name: string;
+  readonly meaning: string;
+}
+
+/** The dimensions of a plan in the paper's order and symbols. */
+export const DIMENSIONS: readonly Dimension[] = [
+  { key: "microBatchSize", symbol: "b", name: "Micro-batch size", meaning: "sequences that a rank works on at once" },
+  { key: "microBatches", symbol: "n", name: "Micro-batches", meaning: "micro-batches whose gradients are summed in one step" },
+  { key: "recompute", symbol: "a", name: "Activation recomputation", meaning: "1: activations inside a layer are computed again in the backward pass; 0: they are kept" },
+  { key: "pipelineParallel", symbol: "pp", name: "Pipeline parallel", meaning: "stages that the layers are split into" },
+  { key: "dataParallel", symbol: "dp", name: "Data parallel", meaning: "groups of ranks that work on different sequences" },
+  { key: "tensorParallel", symbol: "tp", name: "Tensor parallel", meaning: "ranks that share every matrix (Megatron); 1 with Ulysses" },
+  { key: "sequenceParallel", symbol: "sp", name: "Sequence parallel", meaning: "ranks that share every sequence" },
+  { key: "parameterSharding", symbol: "ps", name: "Parameter sharding", meaning: "ranks that the parameters are spread over; gathered when needed" },
+  { key: "gradientSharding", symbol: "gs", name: "Gradient sharding", meaning: "further ranks that the gradients are spread over: over ps × gs in all" },
+  { key: "optimizerStateSharding", symbol: "oss", name: "Optimizer-state sharding", meaning: "further ranks that the optimizer state is spread over: over ps × oss in all" },
+];
+
+/** Choices that the paper's plans do not have. */
+export const BEYOND_PAPER: readonly Dimension[] = [
+  { key: "contextParallel", symbol: "cp", name: "Context parallel", meaning: "of the ranks that share a sequence, so many pass its keys and values around a ring; the others share the heads" },
+  { key: "pipelineChunks", symbol: "v", name: "Pipeline chunks", meaning: "parts of the model that a stage holds, between which micro-batches take turns (interleaved 1F1B)" },
+  { key: "recomputeLayers", symbol: "k", name: "Recomputed layers", meaning: "layers of each stage whose activations are computed again in the backward pass; the others are kept" },
+];
+
+const OVERLAP_NAMES: Readonly<Partial<Record<keyof Plan, string>>> = { forwardOverlap: "Forward overlap", backwardOverlap: "Backward overlap" };
+
+/** A field of a plan by its name and symbol. */
+export function planFieldName(field: string): string {
+  const dimension = [...DIMENSIONS, ...BEYOND_PAPER].find(({ key }) => field === key);
+  return dimension ? `${dimension.name} (${dimension.symbol})` : (OVERLAP_NAMES[field as keyof Plan] ?? fieldWords(field));
+}
+
+/** At what grain communication is hidden behind compute. */
+export const OVERLAP_WORDS: Readonly<Record<Plan["forwardOverlap"] | Plan["backwardOverlap"], string>> = { none: "none", block: "by block", "inter-layer": "between layers", "intra-layer": "within a layer" };
+
+/** The value of a plan's field in words. */
+export function planFieldValue(field: string, value: unknown): string {
+  if (field === "recompute") return value === true || value === 1 ? "yes" : "no";
+  return (field === "forwardOverlap" || field === "backwardOverlap") && typeof value === "string" && value in OVERLAP_WORDS ? OVERLAP_WORDS[value as Plan["forwardOverlap"]] : String(value);
+}
+
+/** Fields in which two plans differ, in a sentence: "micro-batches (n) 4 → 2, recomputed layers (k) none → 3". */
+export const planChanges = (changes: readonly { readonly field: string; readonly from: unknown; readonly to: unknown }[]): string =>
+  changes.map(({ field, from, to }) => `${lowered(planFieldName(field))} ${planFieldValue(field, from ?? "none")} → ${planFieldValue(field, to ?? "none")}`).join(", ");
+
+/** How many of the plans shown cannot be told apart from the first by what was measured; undefined: none. @param count with the first */
+export function tieWords(count: number, of: number): string | undefined {
+  if (count < 2) return undefined;
+  const who = count === of ? (of === 2 ? "Both plans" : `All ${formatCounted(of, "plan")}`) : `${formatInteger(count)} of these ${formatCounted(of, "plan")}`;
+  return `${who} may be the fastest: their ranges overlap, and only trials tell them apart.`;
+}
