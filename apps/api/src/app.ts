@@ -1,12 +1,12 @@
 import { API_PREFIX, RoleSchema } from "@internevo/contracts";
 import type { Health } from "@internevo/service-kit";
 import type { Database } from "@internevo/store";
-import Fastify, { LogController, type FastifyBaseLogger, type FastifyReply } from "fastify";
+import Fastify, { LogController, type FastifyBaseLogger } from "fastify";
 import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox";
 import { Type } from "typebox";
 import { actorOf, registerAuth } from "./http/auth.ts";
 import { registerBodies } from "./http/bodies.ts";
-import { answerClientError } from "./http/client-errors.ts";
+import { answerClientError, registerOddRequests } from "./http/client-errors.ts";
 import { registerConsole } from "./http/console.ts";
 import type { ApiInstance } from "./http/instance.ts";
 import { DEFAULT_LIMITS, registerLimits, registerSecurityHeaders, type Limits } from "./http/limits.ts";
@@ -15,6 +15,7 @@ import { registerRefusalAudit } from "./http/mutations.ts";
 import { registerOpenApi } from "./http/openapi.ts";
 import { registerProblems, sendProblem } from "./http/problems.ts";
 import { OpenStreams } from "./http/sse.ts";
+import { registerRequestLog, SampledLog } from "./http/request-log.ts";
 import { registerTrace } from "./http/trace.ts";
 import { registerValidation } from "./http/validation.ts";
 import { registerAdviceRoutes } from "./routes/advice.ts";
@@ -25,6 +26,7 @@ import { registerJobRoutes } from "./routes/jobs.ts";
 import { registerPlanRoutes, type PlanRoutesOptions } from "./routes/plans.ts";
 import { registerProfileRoutes } from "./routes/profiles.ts";
 import { answers } from "./routes/shapes.ts";
+import { registerTokenRoutes } from "./routes/tokens.ts";
 import { registerWorkloadRoutes } from "./routes/workloads.ts";
 import type { LaunchCapabilities } from "./submission/check-cluster.ts";
 import type { Workers } from "./work/workers.ts";
@@ -51,17 +53,22 @@ export interface ApiOptions {
 /** The API as a server that listens nowhere yet: tests inject requests, `main.ts` listens. `close()` ends open streams too. */
 export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
   const { database } = options;
+  const anonymous = new SampledLog();
   const app = Fastify({
     bodyLimit: MAXIMUM_BODY_BYTES,
     trustProxy: options.trustProxy ?? false,
     requestTimeout: 30_000,
-    // One line a request is written by the metrics' hook, with its actor and trace.
+    // One line a request is written by the hook of request-log.ts, with its actor and trace.
     logController: new LogController({ disableRequestLogging: true }),
-    frameworkErrors: (error, request, reply) => void sendProblem(request, reply as FastifyReply, error),
+    frameworkErrors: (error, request, reply) => {
+      void sendProblem(request, reply, error);
+      anonymous.line(request.log, { method: request.method, status: reply.statusCode, code: request.problem?.code, detail: request.problem?.message }, "request refused");
+    },
     forceCloseConnections: "idle",
     // Ids that are too long are for their schema to refuse; the server bounds the whole head.
     routerOptions: { maxParamLength: 16_384, ignoreTrailingSlash: true },
     clientErrorHandler: answerClientError,
+    http: { requireHostHeader: false },
     ...(options.logger ? { loggerInstance: options.logger } : {}),
   }).withTypeProvider<TypeBoxTypeProvider>() as ApiInstance;
   const streams = new OpenStreams();
@@ -70,13 +77,15 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
   const methods = registerMethods(app);
   registerBodies(app);
   registerTrace(app);
+  registerRequestLog(app, anonymous);
+  registerOddRequests(app);
   registerHealthRoutes(app, { health: options.health, streams });
   registerProblems(app);
   registerValidation(app);
   await registerSecurityHeaders(app);
   await registerOpenApi(app, options.version);
-  const guesses = await registerLimits(app, { ...DEFAULT_LIMITS, ...options.limits });
-  registerAuth(app, { database, ...guesses });
+  const limits = await registerLimits(app, { ...DEFAULT_LIMITS, ...options.limits });
+  registerAuth(app, { database, limits });
   registerRefusalAudit(app, database);
 
   await app.register(
@@ -90,6 +99,7 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
       registerProfileRoutes(api, { database });
       registerWorkloadRoutes(api, { database, now: options.now ?? (() => new Date()) });
       registerDeadLetterRoutes(api, { database });
+      registerTokenRoutes(api, { database });
       api.get(
         "/whoami",
         { config: { role: "viewer" }, schema: { tags: ["access"], summary: "Whose token this is", response: answers({ 200: Type.Object({ name: Type.String(), role: RoleSchema }) }) } },

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { countTokens, newToken, storeToken, type Database } from "@internevo/store";
+import { countAdminTokens, newToken, storeToken, type Database } from "@internevo/store";
 
 /** Any number that no other lock of the database has. */
 const FIRST_TOKEN_LOCK = "4471090358127712";
@@ -16,7 +16,7 @@ export async function ensureToken(database: Database, given: string | undefined)
   }
   return database.transaction(async (tx) => {
     await tx.execute(sql.raw(`select pg_advisory_xact_lock(${FIRST_TOKEN_LOCK})`));
-    if ((await countTokens(tx)) > 0) return undefined;
+    if ((await countAdminTokens(tx)) > 0) return undefined;
     const token = newToken();
     await storeToken(tx, "first-admin", "admin", token);
     return token;

@@ -1,7 +1,7 @@
 import { SHIPPED_PROFILES } from "@internevo/cost-model";
 import { clusterKey, ProblemError, type JobSpec, type Profile } from "@internevo/domain";
 import { namedProfile } from "@internevo/stages";
-import { getProfile, newestProfile, type Database, type Queryable } from "@internevo/store";
+import { getProfile, isProfileDiscarded, newestProfile, type Database, type Queryable } from "@internevo/store";
 
 /** Checks that a profile which a job names is there. @throws ProblemError `profile-missing` */
 export async function assertNamedProfile(db: Queryable, spec: JobSpec, field: string): Promise<void> {
@@ -32,7 +32,7 @@ export async function storedProfile(db: Queryable, id: string): Promise<Profile 
 /** The profile of that name. @throws ProblemError `profile-missing` */
 export async function profileOfName(db: Queryable, name: string, field: string): Promise<Profile> {
   const known = kept.get(name);
-  if (known) return keep(name, known);
+  if (known && !(await isProfileDiscarded(db, name))) return keep(name, known);
   const { profile, storedId } = await namedProfile(db, name, field);
   return storedId === null ? profile : keep(storedId, profile);
 }

@@ -1,8 +1,11 @@
 import { existsSync, readFileSync } from "node:fs";
 import { availableParallelism, totalmem } from "node:os";
-import { delimiter, join } from "node:path";
+import { delimiter, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { cudaHost } from "@internevo/launcher";
 import type { ServiceDefinition } from "@internevo/service-kit";
+import type { Static } from "typebox";
+import { pruneAuditLog } from "@internevo/store";
 import { buildApi } from "./app.ts";
 import { ApiConfigSchema } from "./config.ts";
 import { ensureToken } from "./first-token.ts";
@@ -10,17 +13,21 @@ import { createProfileSource } from "./profile-source.ts";
 import type { LaunchCapabilities } from "./submission/check-cluster.ts";
 import { createWorkers } from "./work/workers.ts";
 
+const AUDIT_PRUNE_SECONDS = 3600;
 const CONSOLE = fileURLToPath(new URL("../../console/dist", import.meta.url));
 const version = (JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }).version;
 
 const onPath = (program: string): boolean => (process.env["PATH"] ?? "").split(delimiter).some((directory) => directory !== "" && existsSync(join(directory, program)));
 
 /** What can start ranks on this machine. */
-const capabilities = (maximumLocalRanks: number | undefined, clustersFile: string | undefined): LaunchCapabilities => ({
+const capabilities = ({ INTERNEVO_API_MAXIMUM_LOCAL_RANKS: maximumLocalRanks, INTERNEVO_CLUSTERS: clustersFile, INTERNEVO_DATA_DIRECTORY: dataDirectory, INTERNEVO_NATIVE_DIRECTORY: nativeDirectory }: Static<typeof ApiConfigSchema>): LaunchCapabilities => ({
   slurm: ["sbatch", "squeue", "scancel", "sinfo"].every(onPath),
   clustersFile,
   maximumLocalRanks: maximumLocalRanks ?? Math.max(8, 4 * availableParallelism()),
   localMemoryBytes: totalmem(),
+  cores: availableParallelism(),
+  dataDirectory: dataDirectory === undefined ? undefined : resolve(dataDirectory),
+  cuda: cudaHost(nativeDirectory),
 });
 
 export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
@@ -28,12 +35,12 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
   configSchema: ApiConfigSchema,
   async start(service) {
     const { config, database } = service;
-    const workers = createWorkers();
+    const workers = createWorkers({ searchesOfOneToken: config.INTERNEVO_API_SEARCHES_OF_ONE_TOKEN, idleThreadSeconds: config.INTERNEVO_API_IDLE_THREAD_SECONDS });
     service.onShutdown(() => workers.close());
     const app = await buildApi({
       database,
       workers,
-      capabilities: capabilities(config.INTERNEVO_API_MAXIMUM_LOCAL_RANKS, config.INTERNEVO_CLUSTERS),
+      capabilities: capabilities(config),
       profileFor: createProfileSource(database),
       health: service.health,
       version,
@@ -43,6 +50,7 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
       trustProxy: config.INTERNEVO_API_TRUST_PROXY,
     });
     service.onShutdown(() => app.close());
+    service.every(AUDIT_PRUNE_SECONDS, "prune-audit-log", () => pruneAuditLog(database.db, { days: config.INTERNEVO_API_AUDIT_DAYS, rows: config.INTERNEVO_API_AUDIT_ROWS }));
     const made = await ensureToken(database, config.INTERNEVO_API_TOKEN);
     // Not by the log, which is kept and hides tokens.
     if (made !== undefined) process.stderr.write(`The first start made an admin token. It is shown this once:\n\n    ${made}\n\n`);

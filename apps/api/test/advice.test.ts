@@ -2,7 +2,7 @@ import { cheapestCluster, explain, largestSequence, paretoFront, sweep, whyNot }
 import {
   CheapestClusterSchema, ExplanationSchema, ExportedConfigurationSchema, FRAMEWORK_NAMES, ImportAnswerSchema, LargestSequenceSchema, ParetoSchema, PlanMemorySchema, ProblemSchema, SweepSchema, SWEPT_AXES, WhyNotSchema, type Problem,
 } from "@internevo/contracts";
-import { shippedProfile } from "@internevo/cost-model";
+import { planOfJob, shippedProfile } from "@internevo/cost-model";
 import { parsePlanLabel, planLabel, PlanningResultSchema, resolveJob, validate } from "@internevo/domain";
 import { SWEEP_AXES } from "@internevo/advisor";
 import { FRAMEWORKS } from "@internevo/frameworks";
@@ -68,10 +68,16 @@ describe("questions about plans", () => {
     const [best, second] = planJob(spec, profile, { top: 2 }).candidates;
     expect((await send("/plans/why-not", { ...subject, plan: whole })).json()).toEqual(json(whyNot(spec, profile, plan)));
     expect((await send("/plans/why-not", { ...subject, plan: second!.plan })).json()).toMatchObject({ binding: null, standing: { best: { plan: best!.plan } } });
-    expect((await send("/plans/explain", { ...subject, a: 1, b: planLabel(second!.plan) })).json()).toEqual(json(explain(spec, profile, best!.plan, second!.plan)));
+    expect((await send("/plans/explain", { ...subject, a: 1, b: planLabel(second!.plan) })).json()).toEqual(json(explain(spec, profile, planOfJob(best!.plan, spec), planOfJob(second!.plan, spec))));
     const memory = shaped(PlanMemorySchema, await send("/plans/memory", { ...subject, plan: 1 }));
     expect(memory.stages).toHaveLength(best!.plan.pipelineParallel);
     expect(memory.stages[memory.fullestStage]).toMatchObject({ bytes: best!.predicted.peakMemoryBytes, lines: best!.predicted.memory });
+  });
+
+  it("of a part of a plan are answered for the best with it", async () => {
+    const part = (await send("/plans/why-not", { ...subject, plan: "tp8 pp2" })).json<ReturnType<typeof whyNot>>();
+    expect(part).toMatchObject({ bestOf: "pp2 tp8", binding: null, plan: { tensorParallel: 8, pipelineParallel: 2 } });
+    expect(part.plan).toEqual(planJob({ ...spec, plan: { tensorParallel: 8, pipelineParallel: 2 } }, profile, { top: 1 }).candidates[0]?.plan);
   });
 
   it("of a submitted job take its profile", async () => {
@@ -92,11 +98,13 @@ describe("questions about plans", () => {
     expect(problem(await send("/plans/why-not", { ...subject, jobId: "x", plan: 1 }), 400, "bad-request")).toEqual(["job"]);
     expect(problem(await send("/plans/why-not", { jobId: "x", plan: 1 }), 404, "not-found")).toEqual(["jobId"]);
     expect(problem(await send("/plans/why-not", subject), 400, "bad-request")).toEqual(["plan"]);
-    expect(problem(await send("/plans/why-not", { ...subject, plan: "b1 n8" }), 422, "plan-invalid")).toEqual(["plan"]);
+    expect(problem(await send("/plans/memory", { ...subject, plan: "b1 n8" }), 422, "plan-invalid")).toEqual(["plan"]);
+    expect(problem(await send("/plans/why-not", { ...subject, plan: "TP=8,PP=1" }), 422, "plan-invalid")).toEqual(["plan"]);
+    expect(problem(await send("/plans/why-not", { ...subject, plan: "tp3 pp2" }), 422, "plan-invalid")).toEqual(["plan"]);
     expect(problem(await send("/plans/why-not", { ...subject, plan: "7b" }), 422, "plan-invalid")).toEqual(["plan"]);
     expect(problem(await send("/plans/why-not", { ...subject, plan: { ...parsePlanLabel(whole), microBatchSize: 0 } }), 400, "bad-request")).toEqual(["plan.microBatchSize"]);
     expect(problem(await send("/plans/explain", { ...subject, a: 1, b: "b1" }), 422, "plan-invalid")).toEqual(["b"]);
-    expect(problem(await send("/plans/explain", { ...subject, a: 1, b: "b3 n8 a0 pp1 dp128 tp1 sp1 ps1 gs1 oss1" }), 422, "plan-invalid")).toEqual(["B"]);
+    expect(problem(await send("/plans/explain", { ...subject, a: 1, b: "b3 n8 a0 pp1 dp128 tp1 sp1 ps1 gs1 oss1" }), 422, "plan-invalid")).toEqual(["b"]);
     expect(problem(await send("/plans/memory", { ...subject, plan: "b3 n8 a0 pp1 dp128 tp1 sp1 ps1 gs1 oss1" }), 422, "plan-invalid")).toEqual(["plan"]);
     expect(problem(await send("/plans/explain", { ...subject, job: { ...EXAMPLE_JOB, cluster: { ...EXAMPLE_JOB.cluster, memoryPerGpu: "1GB" } }, a: 1, b: 2 }), 422, "plan-invalid")).toEqual(["a"]);
     expect(problem(await send("/plans/memory", { ...subject, job: { ...EXAMPLE_JOB, globalBatchTokens: 5000 }, plan: 1 }), 422, "job-invalid")).toEqual(["job.globalBatchTokens"]);

@@ -47,8 +47,9 @@ describe("query parameters", () => {
   });
 
   it("cursors of pages are refused when no page made them", async () => {
-    const cursor = (at: string): string => Buffer.from(`${at}.${jobId}`).toString("base64url");
+    const cursor = (at: string, id = jobId): string => Buffer.from(`${at}.${id}`).toString("base64url");
     for (const list of ["jobs", "profiles", "workloads", "dead-letters"]) {
+      for (const id of ["a".repeat(36), "-".repeat(36), `${jobId.slice(0, 35)}-`]) problem(await get(`/${list}?cursor=${cursor("1700000000000", id)}`), 400, "bad-request", "cursor");
       for (const at of ["999999999999999", "9999999999999999", "-1"]) problem(await get(`/${list}?cursor=${cursor(at)}`), 400, "bad-request", "cursor");
       problem(await get(`/${list}?limit=1.5`), 400, "bad-request", "limit");
       expect((await get(`/${list}?cursor=${cursor("1700000000000")}`)).statusCode).toBe(200);
@@ -126,5 +127,21 @@ describe("what is no request", () => {
     problem(await raw("what is this\r\n\r\n"), 400, "bad-request", "(request)");
     problem(await raw("GET /api/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: a\r\n\r\n"), 400, "bad-request", "(request)");
     problem(await raw(`GET /api/v1/jobs HTTP/1.1\r\nHost: x\r\nX: ${"y".repeat(100_000)}\r\n\r\n`), 431, "bad-request", "(request)");
+    problem(await raw("GET /api/v1/jobs HTTP/1.1\r\nConnection: close\r\n\r\n"), 400, "bad-request", "host");
+    problem(await raw("POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nExpect: foo\r\nContent-Length: 2\r\n\r\n{}"), 417, "bad-request", "(request)");
+    const tunnel = await raw("CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n");
+    problem(tunnel, 405, "method-not-allowed", "(request)");
+    expect(tunnel.headers["allow"]).toContain("GET");
+  });
+
+  it("of any method that HTTP knows is refused by its path", async () => {
+    for (const method of ["QUERY", "PROPFIND", "LINK", "M-SEARCH", "TRACE", "REPORT"]) {
+      for (const body of ["", "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"]) {
+        const reply = await raw(`${method} /api/v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n${body === "" ? "\r\n" : body}`);
+        expect([method, body, reply.body]).toEqual([method, body, expect.stringContaining("no method of this path")]);
+        problem(reply, 405, "method-not-allowed", "(method)");
+        expect(reply.headers["allow"]).toBe("GET, HEAD, POST");
+      }
+    }
   });
 });

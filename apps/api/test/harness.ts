@@ -25,7 +25,7 @@ export interface TestApi {
 }
 
 /** The API over a database of its own, listening nowhere unless the test asks for it. */
-export async function startTestApi(options: Partial<Pick<ApiOptions, "limits" | "heartbeatMilliseconds" | "capabilities" | "consoleDirectory" | "now">> = {}): Promise<TestApi> {
+export async function startTestApi(options: Partial<Pick<ApiOptions, "limits" | "heartbeatMilliseconds" | "capabilities" | "consoleDirectory" | "now" | "logger" | "profileFor">> = {}): Promise<TestApi> {
   const directory = await mkdtemp(join(tmpdir(), "internevo-api-"));
   const textPath = join(directory, "text.txt");
   await writeFile(textPath, "It was a bright cold day in April. ".repeat(120).slice(0, 4096));
@@ -35,7 +35,7 @@ export async function startTestApi(options: Partial<Pick<ApiOptions, "limits" | 
   const app = await buildApi({
     database,
     workers,
-    capabilities: { slurm: false, maximumLocalRanks: 8, localMemoryBytes: 64 * 2 ** 30 },
+    capabilities: { slurm: false, maximumLocalRanks: 8, localMemoryBytes: 64 * 2 ** 30, cores: 2, dataDirectory: directory, cuda: { hasBackend: false, gpus: 0 } },
     profileFor: createProfileSource(database),
     health: createHealth("api"),
     version: "0.0.0-test",

@@ -32,6 +32,8 @@ describe("Idempotency-Key", () => {
     expect(new Set(replies.map((reply) => reply.json<{ id: string }>().id)).size).toBe(1);
     expect(new Set(replies.map((reply) => reply.headers.location)).size).toBe(1);
     for (const reply of replies) expect(reply.body).toBe(replies[0]?.body);
+    // Those that were answered by the key too.
+    expect(new Set(replies.map((reply) => reply.headers.etag))).toEqual(new Set(['"1"']));
     expect(await jobsNamed(body["name"])).toBe(1);
     const { rows } = await api.database.db.execute(`select count(*)::int as count from audit_log where target = '${replies[0]?.json<{ id: string }>().id}'`);
     expect(rows).toEqual([{ count: 1 }]);

@@ -83,7 +83,7 @@ describe("without its database", () => {
     const app = await buildApi({
       database,
       health,
-      workers: { plan: () => Promise.reject(new Error("not asked")), advise: () => Promise.reject(new Error("not asked")), adviceThreads: 1, checkData: () => Promise.resolve(), checkWeights: () => Promise.resolve(), close: () => Promise.resolve() },
+      workers: { plan: () => Promise.reject(new Error("not asked")), quickPlan: () => Promise.reject(new Error("not asked")), advise: () => Promise.reject(new Error("not asked")), adviceThreads: 1, checkData: () => Promise.resolve(), checkWeights: () => Promise.resolve(), close: () => Promise.resolve() },
       capabilities: { slurm: false, maximumLocalRanks: 8, localMemoryBytes: 2 ** 40 },
       profileFor: () => Promise.reject(new Error("not asked")),
       version: "0",

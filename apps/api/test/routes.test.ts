@@ -1,11 +1,10 @@
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DeadLetterSchema, JobDetailSchema, JobPageSchema, ProblemSchema, ProfilePageSchema, ProfileRecordSchema, WorkloadPageSchema, type Problem } from "@internevo/contracts";
 import { findShippedProfile } from "@internevo/cost-model";
 import { PlanningResultSchema, validate, WorkloadSchema } from "@internevo/domain";
-import { storeDeadLetter, storeProfile } from "@internevo/store";
+import { storeDeadLetter, storeProfile, updateJob } from "@internevo/store";
 import type { TSchema } from "typebox";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jobFile, rowCounts, startTestApi, type TestApi } from "./harness.ts";
@@ -99,6 +98,9 @@ describe("jobs", () => {
     ["heads that do not divide", { model: { hiddenSize: 64, layers: 2, heads: 5, vocabularySize: 256 } }, "model.heads"],
     ["no GPUs", { cluster: { nodes: 1, gpusPerNode: 0, memoryPerGpu: "1GiB" } }, "cluster.gpusPerNode"],
     ["a model that nobody named", { model: "llama-8b" }, "model"],
+    ["memory whose unit was forgotten", { cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: 80 } }, "cluster.memoryPerGpu"],
+    ["a precision that is planned only", { precision: "bf16-grad16" }, "precision"],
+    ["GPUs and no CUDA backend", { cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB", device: "cuda" } }, "cluster.device"],
     ["no data", { data: undefined }, "data"],
     ["a relative path", { data: { format: "text", paths: ["text.txt"] } }, "data.paths.0"],
     ["more ranks than this machine starts", { cluster: { nodes: 1, gpusPerNode: 128, memoryPerGpu: "1GiB" } }, "cluster.gpusPerNode"],
@@ -111,45 +113,6 @@ describe("jobs", () => {
     const body = problem(await send("POST", `${V}/jobs`, { body: jobFile(api, over), headers: { "idempotency-key": `bad-${field}-${_what.length}` } }), 422, "job-invalid");
     expect(fields(body)).toContain(field);
     expect(await rowCounts(api.database)).toEqual(before);
-  });
-
-  it("with data that cannot be trained on are refused, and nothing is stored", async () => {
-    const header = Buffer.alloc(64);
-    header.write("IEVOTOK\0", 0, "latin1");
-    header.writeUInt32LE(1, 8);
-    header.writeUInt32LE(2, 12);
-    header.writeBigUInt64LE(1000n, 16);
-    header.writeUInt32LE(256, 24);
-    const tokens = Buffer.alloc(2000);
-    const files = { good: Buffer.concat([header, tokens]), truncated: Buffer.concat([header, tokens.subarray(0, 1000)]), foreign: Buffer.alloc(4096, 65), beyond: Buffer.concat([header, Buffer.from(tokens).fill(0xff, 600, 602)]), short: Buffer.from("too short") };
-    const path = (name: string): string => join(api.directory, `${name}.tokens`);
-    for (const [name, content] of Object.entries(files)) await writeFile(path(name), content);
-    const before = await rowCounts(api.database);
-    const refusal = async (data: unknown): Promise<string> => {
-      const body = problem(await send("POST", `${V}/jobs`, { body: jobFile(api, { data }) }), 422, "data-invalid");
-      expect(body.errors?.length).toBeGreaterThan(0);
-      return `${body.errors?.[0]?.field}: ${body.errors?.[0]?.message}`;
-    };
-    expect(await refusal({ format: "tokens", path: path("truncated") })).toMatch(/^data\.path: is truncated: expected 2064 bytes for 1000 tokens, found 1064/);
-    expect(await refusal({ format: "tokens", path: path("foreign") })).toMatch(/^data\.path: is not a token file/);
-    expect(await refusal({ format: "tokens", path: path("beyond") })).toMatch(/^data\.path: holds token 65535 at index 300/);
-    expect(await refusal({ format: "tokens", path: path("absent") })).toBe("data.path: does not exist");
-    expect(await refusal({ format: "text", paths: [api.textPath, path("absent"), api.directory] })).toBe("data.paths.1: does not exist");
-    expect(await refusal({ format: "text", paths: [path("short")] })).toBe("data: holds less than one sequence");
-    execFileSync("mkfifo", [path("pipe")]);
-    for (let at = 0; at < 3; at += 1) expect(await refusal({ format: "tokens", path: path("pipe") })).toBe("data.path: is a pipe");
-    expect(await refusal({ format: "text", paths: [path("pipe"), "/dev/zero"] })).toBe("data.paths.0: is a pipe");
-    expect(await refusal({ format: "tokens", path: path("good"), packing: "documents" })).toMatch(/^data\.packing: needs data that knows its documents/);
-    expect(await refusal({ format: "megatron", path: path("good") })).toBe("data.path: does not exist");
-    await writeFile(path("good").replace(".tokens", ".idx"), Buffer.alloc(40, 65));
-    expect(await refusal({ format: "megatron", path: path("good").replace(".tokens", "") })).toMatch(/^data\.path: is no index of Megatron-LM/);
-    await writeFile(`${path("good")}.meta`, Buffer.alloc(40, 65));
-    expect(await refusal({ format: "internevo", path: path("good") })).toBe("data.path: is no NumPy array file");
-    const weights = problem(await send("POST", `${V}/jobs`, { body: jobFile(api, { initialWeights: path("absent") }) }), 422, "data-invalid");
-    expect(weights.errors).toMatchObject([{ field: "initialWeights", message: "does not exist" }]);
-    expect(problem(await send("POST", `${V}/jobs`, { body: jobFile(api, { initialWeights: "weights" }) }), 422, "job-invalid").errors).toMatchObject([{ field: "initialWeights" }]);
-    expect(await rowCounts(api.database)).toEqual(before);
-    expect((await send("POST", `${V}/jobs`, { body: jobFile(api, { data: { format: "tokens", path: path("good") } }) })).statusCode).toBe(201);
   });
 
   it("with a profile that is not there are refused", async () => {
@@ -220,7 +183,7 @@ describe("profiles", () => {
         said.add(JSON.stringify({ ...body, traceId: "" }).replaceAll(path, "PATH").replace(/job\.cluster\.profile|cluster\.profile/, "profile"));
       }
     }
-    expect([...said]).toEqual([expect.stringContaining("POST /api/v1/profiles")]);
+    expect([...said]).toEqual([expect.stringContaining("choose one: a800-128")]);
   }, 20_000);
 
   it("are stored once by operators, and then named by their id", async () => {
@@ -238,6 +201,41 @@ describe("profiles", () => {
     expect(replies.map((reply) => reply.statusCode)).toEqual([200, 200, 201, 201]);
     expect(shaped(PlanningResultSchema, replies[0] as Reply).profile).toBe("mine");
     for (const reply of await naming(randomUUID())) problem(reply, 422, "profile-missing");
+  });
+
+  it("are discarded by operators: past jobs still show them, lists and new jobs do not", async () => {
+    const profile = { ...findShippedProfile("a800-128"), name: "to be discarded" };
+    const { id } = shaped(ProfileRecordSchema, await send("POST", `${V}/profiles`, { body: profile }));
+    expect((await naming(id))[0]?.statusCode).toBe(200);
+    problem(await send("DELETE", `${V}/profiles/${id}`, { role: "viewer" }), 403, "forbidden");
+    problem(await send("DELETE", `${V}/profiles/${randomUUID()}`), 404, "not-found");
+    problem(await send("DELETE", `${V}/profiles/x`), 404, "not-found");
+    for (let times = 0; times < 2; times += 1) expect((await send("DELETE", `${V}/profiles/${id}`)).statusCode).toBe(204);
+    expect(shaped(ProfileRecordSchema, await send("GET", `${V}/profiles/${id}`)).discardedAt).not.toBeNull();
+    expect(shaped(ProfilePageSchema, await send("GET", `${V}/profiles?limit=200`)).items.map((item) => item.id)).not.toContain(id);
+    for (const reply of await naming(id)) expect(problem(reply, 422, "profile-missing").detail).toContain("was discarded");
+    for (const reply of await naming("to be discarded")) problem(reply, 422, "profile-missing");
+    // The same content is a new profile then.
+    expect((await send("POST", `${V}/profiles`, { body: profile })).json<{ id: string }>().id).not.toBe(id);
+  });
+
+  it("are measured again by a job that does nothing else", async () => {
+    const given = shaped(ProfileRecordSchema, await send("POST", `${V}/profiles`, { body: { ...findShippedProfile("a800-128"), name: "given" } }));
+    problem(await send("POST", `${V}/profiles/${given.id}/measure`), 409, "conflict");
+    problem(await send("POST", `${V}/profiles/${randomUUID()}/measure`), 404, "not-found");
+    const job = shaped(JobDetailSchema, await send("POST", `${V}/jobs`, { body: jobFile(api) }));
+    const id = await storeProfile(api.database.db, { clusterKey: "local:here:1x2", profile: given.profile, freshForSeconds: 60 });
+    await api.database.transaction((tx) => updateJob(tx, job.id, { profileId: id }));
+    problem(await send("POST", `${V}/profiles/${id}/measure`, { role: "viewer" }), 403, "forbidden");
+    const reply = await send("POST", `${V}/profiles/${id}/measure`);
+    expect([reply.statusCode, reply.headers.location]).toEqual([201, `${V}/jobs/${reply.json<{ id: string }>().id}`]);
+    expect(shaped(JobDetailSchema, reply)).toMatchObject({ state: "profiling", spec: { model: job.spec.model, cluster: job.spec.cluster, measureAgain: true, until: "profiling" } });
+  });
+
+  it("need no data where a job only measures", async () => {
+    const { data: _, ...file } = jobFile(api);
+    problem(await send("POST", `${V}/jobs`, { body: file }), 422, "job-invalid");
+    expect((await send("POST", `${V}/jobs`, { body: { ...file, until: "profiling" } })).statusCode).toBe(201);
   });
 
   it("are listed without their curves, and shown whole", async () => {
@@ -278,6 +276,7 @@ describe("workloads", () => {
     ["no time zone", { timeZone: "Mars/Olympus" }, 400, "bad-request", "timeZone"],
     ["a negative threshold", { gainThreshold: -1 }, 400, "bad-request", "gainThreshold"],
     ["a wrong job", { job: { name: "x" } }, 422, "job-invalid", "job.model"],
+    ["a job that the trainer cannot run", { job: { name: "x", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 4096, precision: "bf16-grad16", cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" } } }, 422, "job-invalid", "job.precision"],
   ] as const)("with %s are refused", async (_what, over, status, code, field) => {
     const body = problem(await send("POST", `${V}/workloads`, { body: { name: "w", job: jobFile(api), cron: "0 3 * * *", ...over } }), status, code);
     expect(fields(body)).toContain(field);

@@ -1,43 +1,61 @@
-import { ROLES, type Role } from "@internevo/contracts";
+import { API_PREFIX, ROLES, type Role } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
-import { findTokenOwner, type Database, type TokenOwner } from "@internevo/store";
+import type { Database, TokenOwner } from "@internevo/store";
 import type { FastifyInstance, FastifyRequest } from "fastify";
+import { inNameOf } from "../work/caller.ts";
+import type { RequestLimits } from "./limits.ts";
+import { TokenLookup } from "./token-lookup.ts";
 
 const rankOf = (role: Role): number => ROLES.indexOf(role);
 
 /** Tokens come in the header only: in a URL they would end in logs and histories. */
-function bearerOf(request: FastifyRequest): string {
-  const header = request.headers.authorization;
-  const match = /^Bearer +([\w.~+/-]+=*) *$/i.exec(header ?? "");
-  if (match?.[1] !== undefined) return match[1];
-  const message = header === undefined ? "is missing" : "is not `Bearer` and a token";
-  throw new ProblemError("unauthorized", `the Authorization header ${message}`, [{ field: "authorization", message, remedy: "send `Authorization: Bearer <token>`; the token was printed at the first start" }]);
+const bearerOf = (request: FastifyRequest): string | undefined => /^Bearer +([\w.~+/-]+=*) *$/i.exec(request.headers.authorization ?? "")?.[1];
+
+const refused = (detail: string, message: string, remedy: string): ProblemError => new ProblemError("unauthorized", detail, [{ field: "authorization", message, remedy }]);
+
+function missing(request: FastifyRequest): ProblemError {
+  const message = request.headers.authorization === undefined ? "is missing" : "is not `Bearer` and a token";
+  return refused(`the Authorization header ${message}`, message, "send `Authorization: Bearer <token>`; the token was printed at the first start");
 }
 
-export interface AuthOptions {
-  readonly database: Database;
-  /** Called before a token is looked up; throws when this address has guessed too often. */
-  readonly assertMayTry: (request: FastifyRequest) => Promise<void>;
-  readonly onRefused: (request: FastifyRequest) => Promise<void>;
-}
-
-/** Every route with a `role` in its configuration asks for a token of at least that role. */
-export function registerAuth(app: FastifyInstance, options: AuthOptions): void {
+/**
+ * Every route with a `role` in its configuration asks for a token of at least that role. What is asked below the API's prefix counts for the
+ * token, or for the address where there is none, before anything is refused.
+ */
+export function registerAuth(app: FastifyInstance, options: { readonly database: Database; readonly limits: RequestLimits }): void {
+  const { limits } = options;
+  const lookup = new TokenLookup(options.database);
   app.decorateRequest("actor", null);
-  app.addHook("onRequest", async (request) => {
+  registerCaller(app);
+  app.addHook("onRequest", async (request, reply) => {
     const { role } = request.routeOptions.config;
-    if (role === undefined) return;
-    await options.assertMayTry(request);
+    if (role === undefined && !request.url.startsWith(`${API_PREFIX}/`)) return;
+    // What is behind a token is for whoever has it: no browser or proxy should keep it.
+    reply.header("cache-control", "no-store");
     const token = bearerOf(request);
-    const owner = await findTokenOwner(options.database.db, token);
-    if (owner === undefined) {
-      await options.onRefused(request);
-      throw new ProblemError("unauthorized", "the token is not valid", [{ field: "authorization", message: "is not a valid token", remedy: "use the token that was printed at the first start, or ask an admin for one" }]);
+    const owner = token === undefined ? undefined : await lookup.ownerOf(token, await limits.isGuessing(request));
+    request.actor = owner ?? null;
+    await limits.count(request, reply);
+    if (token !== undefined && owner === undefined) {
+      await limits.countGuess(request, reply);
+      throw refused("the token is not valid", "is not a valid token", "use the token that was printed at the first start, or ask an admin for one (`internevo token create`)");
     }
-    request.actor = owner;
+    // A path that no route answers: whoever may use the API is told so.
+    if (role === undefined) return;
+    if (owner === undefined) throw missing(request);
     if (rankOf(owner.role) < rankOf(role)) {
       throw new ProblemError("forbidden", `this needs the role ${role}, and the token's is ${owner.role}`, [{ field: "authorization", value: owner.role, message: `is a token of role ${owner.role}`, remedy: `use a token of role ${ROLES.slice(rankOf(role)).join(" or ")}` }]);
     }
+  });
+}
+
+/** Everything that answers a request runs in the name of its token. Its own hook: a context does not outlive the promise of an async one. */
+function registerCaller(app: FastifyInstance): void {
+  app.addHook("preHandler", (request, _reply, done) => {
+    // Routes that were registered before this one lack even the decoration.
+    const id = request.actor?.id;
+    if (id === undefined) done();
+    else inNameOf(id, done);
   });
 }
 

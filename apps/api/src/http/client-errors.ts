@@ -1,6 +1,8 @@
-import { STATUS_CODES } from "node:http";
+import { METHODS as ALL_METHODS, STATUS_CODES, type IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
-import { ProblemError } from "@internevo/domain";
+import type { Duplex } from "node:stream";
+import { ProblemError, type ProblemCode } from "@internevo/domain";
+import type { FastifyInstance } from "fastify";
 import { problemDocument, PROBLEM_TYPE } from "./problems.ts";
 import { traceOf } from "./trace.ts";
 
@@ -23,12 +25,40 @@ function saidOf(code: string | undefined): Said {
   }
 }
 
+/** The bytes of an answer to what Node does not take for a request, after which its connection is closed. */
+function answerOnSocket(socket: Duplex, { status, message, remedy }: Said, code: ProblemCode, headers = ""): void {
+  const problem = new ProblemError(code, `the request ${message}`, [{ field: "(request)", message, remedy }]);
+  const body = JSON.stringify({ ...problemDocument(problem, traceOf(undefined).traceId), status });
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n${headers}Content-Type: ${PROBLEM_TYPE}; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`);
+}
+
 /** What could not even be read as a request is answered as every other fault is, and its connection is closed. */
 export function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
   // Nobody listens, or an answer is on its way already.
   if (error.code === "ECONNRESET" || !socket.writable) return void socket.destroy();
-  const { status, message, remedy } = saidOf(error.code);
-  const problem = new ProblemError("bad-request", `the request ${message}`, [{ field: "(request)", message, remedy }]);
-  const body = JSON.stringify({ ...problemDocument(problem, traceOf(undefined).traceId), status });
-  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\nContent-Type: ${PROBLEM_TYPE}; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`);
+  answerOnSocket(socket, saidOf(error.code), "bad-request");
+}
+
+/** Methods of some path; what else HTTP knows is refused by the path. */
+const METHODS = "GET, HEAD, POST, DELETE";
+
+/** Those that the framework refuses by their path. CONNECT names no path. */
+const USUAL_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
+
+/** Answers what Node would answer itself, without a word: tunnels, expectations that are not `100-continue`, and requests without a host. */
+export function registerOddRequests(app: FastifyInstance): void {
+  app.server.on("connect", (_request: IncomingMessage, socket: Duplex) => {
+    socket.on("error", () => socket.destroy());
+    answerOnSocket(socket, { status: 405, message: "asks for a tunnel, and this server opens none", remedy: `use ${METHODS}, without this server as a proxy` }, "method-not-allowed", `Allow: ${METHODS}\r\n`);
+  });
+  app.server.on("checkExpectation", (request: IncomingMessage) => {
+    answerOnSocket(request.socket, { status: 417, message: "has an Expect header that is not 100-continue", remedy: "leave the Expect header out" }, "bad-request");
+  });
+  // Node would refuse it (the option requireHostHeader) with an empty answer.
+  app.addHook("onRequest", async (request) => {
+    if (request.headers.host !== undefined || request.raw.httpVersion === "1.0") return;
+    throw new ProblemError("bad-request", "the request has no Host header", [{ field: "host", message: "is missing", remedy: "send the Host header that HTTP/1.1 asks for" }]);
+  });
+  // A method that no path has is refused by its path (405), whatever body it has: the framework would say 400 to some.
+  for (const method of ALL_METHODS) if (!USUAL_METHODS.has(method)) app.addHttpMethod(method, { overrideExisting: true });
 }

@@ -2,12 +2,12 @@ import helmet from "@fastify/helmet";
 import rateLimit from "@fastify/rate-limit";
 import underPressure from "@fastify/under-pressure";
 import { ProblemError } from "@internevo/domain";
-import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
 export interface Limits {
   /** Requests a minute for one token, or one address where there is no token. */
   readonly requestsPerMinute: number;
-  /** Wrong tokens a minute from one address; then the address is refused for the rest of the minute. */
+  /** Wrong tokens a minute from one address; then its wrong tokens are refused as too many for the rest of the minute. Valid ones are not. */
   readonly wrongTokensPerMinute: number;
   /** Delay of the event loop beyond which requests are refused, milliseconds; 0: no limit. */
   readonly maximumEventLoopDelayMilliseconds: number;
@@ -41,28 +41,26 @@ export async function registerSecurityHeaders(app: FastifyInstance): Promise<voi
   });
 }
 
-export interface TokenGuesses {
-  assertMayTry(request: FastifyRequest): Promise<void>;
-  onRefused(request: FastifyRequest): Promise<void>;
+export interface RequestLimits {
+  /** Counts a request for its token, or for its address, and says so in the answer's headers. @throws ProblemError `rate-limited` */
+  count(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Counts a wrong token for its address. @throws ProblemError `rate-limited` */
+  countGuess(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Whether the address has shown so many wrong tokens that another one would be refused as too many. */
+  isGuessing(request: FastifyRequest): Promise<boolean>;
 }
 
-const tooMany = (afterSeconds: number): ProblemError => new ProblemError("rate-limited", `too many requests; try again in ${afterSeconds} s`);
+const MINUTE_MILLISECONDS = 60_000;
 
 /** Health and metrics are asked by machines that must not be told to wait: they would take the service for dead, or lose sight of it. */
 const isForMachines = (request: FastifyRequest): boolean => request.routeOptions.config.role === undefined;
 
+/** An IPv6 address counts as its /64 network, of which one machine has all addresses. */
+const addressOf = (request: FastifyRequest): string => rateLimit.normalizeIP(request.ip);
+
 /** Counts per token for those who have one, and wrong tokens per address. */
-export async function registerLimits(app: FastifyInstance, limits: Limits): Promise<TokenGuesses> {
-  const minute = 60_000;
-  await app.register(rateLimit, {
-    global: true,
-    hook: "preHandler",
-    max: limits.requestsPerMinute,
-    timeWindow: minute,
-    keyGenerator: (request) => request.actor?.id ?? request.ip,
-    allowList: isForMachines,
-    errorResponseBuilder: (_request, context) => tooMany(Math.ceil(context.ttl / 1000)),
-  });
+export async function registerLimits(app: FastifyInstance, limits: Limits): Promise<RequestLimits> {
+  await app.register(rateLimit, { global: false });
   await app.register(underPressure, {
     maxEventLoopDelay: limits.maximumEventLoopDelayMilliseconds,
     async pressureHandler(request, reply) {
@@ -71,18 +69,29 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
       throw new ProblemError("unavailable", "the service is under pressure; try again shortly");
     },
   });
-  const wrong = new Map<string, { count: number; until: number }>();
+  const requests = app.createRateLimit({ max: limits.requestsPerMinute, timeWindow: MINUTE_MILLISECONDS, keyGenerator: (request) => request.actor?.id ?? addressOf(request) });
+  const guesses = app.createRateLimit({ max: limits.wrongTokensPerMinute, timeWindow: MINUTE_MILLISECONDS, keyGenerator: addressOf });
+
+  async function take(limiter: typeof requests, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const state = await limiter(request);
+    if (state.isAllowed) throw new Error("nobody is exempt from the limits");
+    const { max, remaining, ttlInSeconds, isExceeded } = state;
+    reply.headers({ "x-ratelimit-limit": max, "x-ratelimit-remaining": remaining, "x-ratelimit-reset": ttlInSeconds });
+    if (!isExceeded) return;
+    reply.header("retry-after", ttlInSeconds);
+    throw new ProblemError("rate-limited", `too many requests; try again in ${ttlInSeconds} s`);
+  }
   return {
-    async assertMayTry(request) {
-      const seen = wrong.get(request.ip);
-      if (seen && seen.until > Date.now() && seen.count >= limits.wrongTokensPerMinute) throw tooMany(Math.ceil((seen.until - Date.now()) / 1000));
+    count: (request, reply) => take(requests, request, reply),
+    async countGuess(request, reply) {
+      // Below its limit the answer tells of the limit on requests, as every other does.
+      const state = await guesses(request, { increment: false });
+      if (!state.isAllowed && state.remaining > 0) return void (await guesses(request));
+      await take(guesses, request, reply);
     },
-    async onRefused(request) {
-      const now = Date.now();
-      if (wrong.size > 10_000) for (const [ip, entry] of wrong) if (entry.until <= now) wrong.delete(ip);
-      const seen = wrong.get(request.ip);
-      if (seen && seen.until > now) seen.count += 1;
-      else wrong.set(request.ip, { count: 1, until: now + minute });
+    async isGuessing(request) {
+      const state = await guesses(request, { increment: false });
+      return !state.isAllowed && state.remaining === 0;
     },
   };
 }

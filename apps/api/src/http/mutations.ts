@@ -1,5 +1,5 @@
 import { printable, ProblemError } from "@internevo/domain";
-import { answerIdempotencyKey, claimIdempotencyKey, isConnectionLoss, lookUpIdempotencyKey, recordAudit, type Database, type KeyClaim, type KeyedAnswer, type Transaction } from "@internevo/store";
+import { answerIdempotencyKey, claimIdempotencyKey, isConnectionLoss, lookUpIdempotencyKey, recordAudit, type AuditEntry, type Database, type KeyClaim, type KeyedAnswer, type Transaction } from "@internevo/store";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { actorOf } from "./auth.ts";
 import { statusOf } from "./problems.ts";
@@ -39,9 +39,17 @@ const actionOf = (request: FastifyRequest): string => `${request.method} ${reque
  * @throws ProblemError `conflict` when the key was used for another request; whatever `work` throws, with nothing stored.
  */
 export async function mutate(database: Database, request: FastifyRequest, reply: FastifyReply, work: (tx: Transaction) => Promise<MutationResult>): Promise<unknown> {
+  return mutateAs(keyOf(request), database, request, reply, work);
+}
+
+/** {@link mutate} without a key, for answers that nothing may store. */
+export async function mutateUnkeyed(database: Database, request: FastifyRequest, reply: FastifyReply, work: (tx: Transaction) => Promise<MutationResult>): Promise<unknown> {
+  return mutateAs(undefined, database, request, reply, work);
+}
+
+async function mutateAs(key: string | undefined, database: Database, request: FastifyRequest, reply: FastifyReply, work: (tx: Transaction) => Promise<MutationResult>): Promise<unknown> {
   const actor = actorOf(request);
-  const key = keyOf(request);
-  const run = (): Promise<KeyedAnswer & { etag?: string }> =>
+  const run = (): Promise<KeyedAnswer> =>
     database.transaction(async (tx) => {
       if (key !== undefined) {
         const claim = await claimIdempotencyKey(tx, { actor: actor.id, key, text: requestText(request) });
@@ -50,10 +58,10 @@ export async function mutate(database: Database, request: FastifyRequest, reply:
         if (claim.kind === "in-progress") throw new ProblemError("conflict", "a request with this Idempotency-Key is at work", [{ field: "idempotency-key", value: key, message: "is in use now", remedy: "repeat the request shortly" }]);
       }
       const result = await work(tx);
-      const answer: KeyedAnswer = { status: result.status, body: result.body ?? null, location: result.location ?? null };
+      const answer: KeyedAnswer = { status: result.status, body: result.body ?? null, location: result.location ?? null, etag: result.etag ?? null };
       if (key !== undefined) await answerIdempotencyKey(tx, { actor: actor.id, key }, answer);
       await recordAudit(tx, { actor: actor.name, role: actor.role, action: actionOf(request), target: result.target, status: result.status, traceId: request.trace.traceId });
-      return { ...answer, ...(result.etag === undefined ? {} : { etag: result.etag }) };
+      return answer;
     });
   return send(reply, await run());
 }
@@ -65,10 +73,10 @@ function answerOf(claim: KeyClaim, key: string): KeyedAnswer | undefined {
   throw new ProblemError("conflict", "the Idempotency-Key was used for another request", [{ field: "idempotency-key", value: key, message: "was used with another path or body", remedy: "use a new key for a new request" }]);
 }
 
-function send(reply: FastifyReply, answer: KeyedAnswer & { readonly etag?: string }): unknown {
+function send(reply: FastifyReply, answer: KeyedAnswer): unknown {
   reply.code(answer.status);
   if (answer.location !== null) reply.header("location", answer.location);
-  if (answer.etag !== undefined) reply.header("etag", answer.etag);
+  if (answer.etag !== null) reply.header("etag", answer.etag);
   return answer.status === 204 ? undefined : answer.body;
 }
 
@@ -87,19 +95,55 @@ export async function mutateChecked<C>(database: Database, request: FastifyReque
 
 const MUTATING = new Set(["POST", "PUT", "PATCH", "DELETE"]);
 
-/** What was refused is written down as well; a mutation that happened has its row in its own transaction. */
+/** Refusals of one kind and token that are written down each, in this time; further ones are counted. */
+const MOST_WRITTEN = 20;
+const REPEATED_MILLISECONDS = 60_000;
+/** Kinds of refusals that are counted at once; further ones are written down one by one. */
+const MOST_COUNTED = 1000;
+
+/**
+ * What was refused is written down as well; a mutation that happened has its row in its own transaction. Of a refusal that one token repeats
+ * the first 20 in a minute have a row each, and one row at its end says how many followed (`details.repeated`).
+ */
 export function registerRefusalAudit(app: FastifyInstance, database: Database): void {
-  app.addHook("onResponse", async (request) => {
-    if (request.problem === null || request.actor === null || !MUTATING.has(request.method)) return;
-    const { actor, problem } = request;
-    const { id } = (request.params ?? {}) as { id?: string };
-    // An id that is refused may be any text, and not all text can be stored.
-    const target = id === undefined ? null : printable(id);
+  const counted = new Map<string, { readonly entry: AuditEntry; refused: number; readonly timer: NodeJS.Timeout }>();
+  async function record(entry: AuditEntry): Promise<void> {
     try {
-      await recordAudit(database.db, { actor: actor.name, role: actor.role, action: actionOf(request), target, status: statusOf(problem.code), traceId: request.trace.traceId, details: { code: problem.code } });
+      await recordAudit(database.db, entry);
     } catch (error) {
       if (!isConnectionLoss(error)) throw error;
-      request.log.warn({ err: error }, "the refusal could not be written to the audit log");
+      app.log.warn({ err: error, traceId: entry.traceId }, "the refusal could not be written to the audit log");
     }
+  }
+  async function end(key: string): Promise<void> {
+    const found = counted.get(key);
+    if (!found) return;
+    counted.delete(key);
+    clearTimeout(found.timer);
+    const { entry } = found;
+    const repeated = found.refused - MOST_WRITTEN;
+    // Each had a target of its own, and the last one's trace would say nothing of the others.
+    if (repeated > 0) await record({ actor: entry.actor, role: entry.role, action: entry.action, status: entry.status, target: null, details: { ...entry.details, repeated } });
+  }
+  app.addHook("onClose", async () => void (await Promise.all([...counted.keys()].map(end))));
+  app.addHook("onResponse", async (request) => {
+    // What no route answers has changed nothing, and may be any text.
+    if (request.problem === null || request.actor === null || request.is404 || !MUTATING.has(request.method)) return;
+    const { actor, problem } = request;
+    const action = actionOf(request);
+    const status = statusOf(problem.code);
+    const key = JSON.stringify([actor.id, action, status, problem.code]);
+    const found = counted.get(key);
+    if (found) found.refused += 1;
+    if (found && found.refused > MOST_WRITTEN) return;
+    const { id } = (request.params ?? {}) as { id?: string };
+    // An id that is refused may be any text, and not all text can be stored.
+    const target = id === undefined ? null : printable(id).slice(0, LONGEST_TARGET);
+    const entry = { actor: actor.name, role: actor.role, action, target, status, traceId: request.trace.traceId, details: { code: problem.code } };
+    if (!found && counted.size < MOST_COUNTED) counted.set(key, { entry, refused: 1, timer: setTimeout(() => void end(key).catch((error: unknown) => app.log.error({ err: error }, "a refusal could not be written to the audit log")), REPEATED_MILLISECONDS).unref() });
+    await record(entry);
   });
 }
+
+/** Characters of what a refused request named; every id is shorter. */
+const LONGEST_TARGET = 100;

@@ -1,6 +1,6 @@
 import { STATUS_CODES } from "node:http";
 import type { Problem } from "@internevo/contracts";
-import { ProblemError, type ProblemCode } from "@internevo/domain";
+import { beginningOf, ProblemError, type ProblemCode } from "@internevo/domain";
 import { isConnectionLoss } from "@internevo/store";
 import { traceOf } from "./trace.ts";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -93,21 +93,30 @@ export function toProblem(error: unknown): ProblemError {
   return problemOfFramework(error as FastifyError);
 }
 
+/** Of any text of a problem: longer ones repeat what was sent, or what was read. */
+const MOST_CHARACTERS = 2000;
+
 export function problemDocument(problem: ProblemError, traceId: string): Problem {
   return {
     type: `urn:internevo:problem:${problem.code}`,
     title: TITLES[problem.code],
     status: statusOf(problem.code),
     code: problem.code,
-    detail: problem.message,
-    ...(problem.details.length > 0 ? { errors: problem.details.map((detail) => ({ ...detail, ...("value" in detail ? { value: shortened(detail.value) } : {}) })) } : {}),
+    detail: beginningOf(problem.message, MOST_CHARACTERS),
+    ...(problem.details.length > 0 ? { errors: problem.details.map((detail) => ({ ...detail, field: beginningOf(detail.field, MOST_CHARACTERS), message: beginningOf(detail.message, MOST_CHARACTERS), remedy: beginningOf(detail.remedy, MOST_CHARACTERS), ...("value" in detail ? { value: shortened(detail.value) } : {}) })) } : {}),
     traceId,
   };
 }
 
 /** A value is repeated so that it can be found, not so that it can be read back. */
 function shortened(value: unknown): unknown {
-  const text = JSON.stringify(value);
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(value);
+  } catch {
+    // A circle, or a number without end: JSON has neither, and an error's answer must not fail.
+    return "(a value that JSON cannot hold)";
+  }
   return text === undefined || text.length <= 500 ? value : `${text.slice(0, 500)}…`;
 }
 
@@ -116,10 +125,10 @@ export function sendProblem(request: FastifyRequest, reply: FastifyReply, error:
   // A URL that is no URL is refused before any hook has run.
   request.trace ??= traceOf(request.headers["traceparent"]);
   request.problem = problem;
-  if (problem.code === "internal") request.log.error({ err: error }, "request failed");
-  else request.log.warn({ code: problem.code, detail: problem.message }, "request refused");
   const status = statusOf(problem.code);
   if (status === 401) reply.header("www-authenticate", 'Bearer realm="internevo"');
+  // What asks for fewer at once, not for fewer a minute, does not know when one ends.
+  if (status === 429 && !reply.hasHeader("retry-after")) reply.header("retry-after", "5");
   if (status === 503 && !reply.hasHeader("retry-after")) reply.header("retry-after", "1");
   return reply.code(status).type(PROBLEM_TYPE).send(problemDocument(problem, request.trace.traceId));
 }

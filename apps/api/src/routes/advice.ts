@@ -1,16 +1,18 @@
-import { clusterSizes } from "@internevo/advisor";
+import { clusterSizes, type Explanation, type Measured } from "@internevo/advisor";
 import {
   CheapestClusterRequestSchema, CheapestClusterSchema, ExplainRequestSchema, ExplanationSchema, LargestSequenceRequestSchema, LargestSequenceSchema, MemoryRequestSchema, MOST_PARETO_POINTS, ParetoRequestSchema,
   ParetoSchema, PlanMemorySchema, SweepRequestSchema, SweepSchema, WhyNotRequestSchema, WhyNotSchema, type ClusterChoiceAnswer,
 } from "@internevo/contracts";
-import type { Candidate, Plan } from "@internevo/domain";
+import type { PlanOfJob } from "@internevo/cost-model";
+import { planLabel, type Candidate, type Plan } from "@internevo/domain";
+import { listTrials } from "@internevo/store";
 import type { TSchema } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
 import { inTurns } from "../work/turns.ts";
 import { EXAMPLES } from "./advice-examples.ts";
 import { goneSignal } from "./gone.ts";
 import { answers, withExample } from "./shapes.ts";
-import { planOf, plansOf, subjectOf, type SubjectSource } from "./subject.ts";
+import { anyPlanOf, planOf, plansOf, subjectOf, type SubjectSource } from "./subject.ts";
 
 /** Points of a front that are one turn of a thread. */
 const POINTS_A_TURN = 4;
@@ -19,19 +21,31 @@ const POINTS_A_TURN = 4;
 const question = <Body extends TSchema, Answer extends TSchema>(tag: string, summary: string, body: Body, example: unknown, answer: Answer) =>
   ({ config: { role: "viewer" as const }, schema: { tags: [tag], summary, body: withExample(body, example), response: answers({ 200: answer }) } });
 
+/** What the trials of a job measured of two plans; null unless they measured both. */
+async function measuredOf(jobId: string, a: Plan, b: Plan, { database }: SubjectSource): Promise<Explanation["measured"]> {
+  const trials = await listTrials(database.db, jobId);
+  const of = (plan: Plan): Measured | undefined => {
+    const measured = trials.find((trial) => planLabel(trial.candidate.plan) === planLabel(plan))?.measured;
+    return measured ? { stepTimeSeconds: measured.stepTimeSeconds, ...(measured.runStepTimeSeconds ? { runStepTimeSeconds: measured.runStepTimeSeconds } : {}) } : undefined;
+  };
+  const [one, two] = [of(a), of(b)];
+  return one && two ? { a: one, b: two } : null;
+}
+
 /** Why a plan is not chosen, how one wins over another, and what a rank's memory holds. */
 function registerPlanQuestions(app: ApiInstance, source: SubjectSource): void {
   const { workers } = source;
   app.post("/plans/why-not", question("plans", "Why a plan is not chosen, and the smallest change that makes it feasible; or what is better", WhyNotRequestSchema, EXAMPLES.whyNot, WhyNotSchema), async (request, reply) => {
     const gone = goneSignal(reply);
     const subject = await subjectOf(request.body, source);
-    return workers.advise<"why-not">({ kind: "why-not", ...subject, plan: await planOf(request.body.plan, "plan", subject, source, gone) }, gone);
+    return workers.advise<"why-not">({ kind: "why-not", ...subject, plan: await anyPlanOf(request.body.plan, "plan", subject, source, gone) }, gone);
   });
   app.post("/plans/explain", question("plans", "How one plan wins over another, term by term", ExplainRequestSchema, EXAMPLES.explain, ExplanationSchema), async (request, reply) => {
     const gone = goneSignal(reply);
     const subject = await subjectOf(request.body, source);
-    const [a, b] = (await plansOf([{ choice: request.body.a, field: "a" }, { choice: request.body.b, field: "b" }], subject, source, gone)) as [Plan, Plan];
-    return workers.advise<"explain">({ kind: "explain", ...subject, a, b }, gone);
+    const [a, b] = (await plansOf([{ choice: request.body.a, field: "a" }, { choice: request.body.b, field: "b" }], subject, source, gone)) as [PlanOfJob, PlanOfJob];
+    const measured = request.body.jobId === undefined ? null : await measuredOf(request.body.jobId, a, b, source);
+    return workers.advise<"explain">({ kind: "explain", ...subject, a, b, measured }, gone);
   });
   app.post("/plans/memory", question("plans", "Predicted memory of a rank of every pipeline stage, by line", MemoryRequestSchema, EXAMPLES.memory, PlanMemorySchema), async (request, reply) => {
     const gone = goneSignal(reply);

@@ -21,7 +21,6 @@ export function registerHealthRoutes(app: ApiInstance, options: { readonly healt
     const route = request.routeOptions.url ?? "(none)";
     seconds.observe({ method: request.method, route, status: String(reply.statusCode) }, reply.elapsedTime / 1000);
     if (request.problem !== null) problems.inc({ code: request.problem.code });
-    request.log.info({ method: request.method, route, status: reply.statusCode, milliseconds: Math.round(reply.elapsedTime), actor: request.actor?.name }, "answered");
   });
   app.get("/healthz", async (_request, reply) => reply.header("cache-control", "no-store").send({ status: "ok" }));
   app.get("/readyz", async (_request, reply) => {

@@ -1,5 +1,6 @@
-import { API_PREFIX, JobDetailSchema, JobLogPageSchema, JobPageSchema, MetricPageSchema, type JobDetail } from "@internevo/contracts";
-import { JOB_STATES, JobFileSchema, Line, ProblemError } from "@internevo/domain";
+import { API_PREFIX, JobCheckSchema, JobDetailSchema, JobLogPageSchema, JobPageSchema, MetricPageSchema, type JobDetail } from "@internevo/contracts";
+import { JOB_STATES, JobFileSchema, Line, ProblemError, writtenJob, type JobSpec } from "@internevo/domain";
+import { checkpointDirectory, timelineDirectory } from "@internevo/stages";
 import { getJob, getJobDetail, isUuid, listJobLog, listJobs, listStepMetrics, lockJobState, requestCancel, submitJob, type Database, type Queryable, type Transaction } from "@internevo/store";
 import { Type } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
@@ -10,7 +11,9 @@ import { lastEventIdOf, type OpenStreams } from "../http/sse.ts";
 import { jobStream } from "../jobs-stream.ts";
 import { assertNamedProfile } from "../profile-source.ts";
 import { acceptJob } from "../submission/accept-job.ts";
-import { checkCluster, type LaunchCapabilities } from "../submission/check-cluster.ts";
+import { checkCluster, clusterWarnings, type LaunchCapabilities } from "../submission/check-cluster.ts";
+import { assertFits, leastMemoryProfile } from "../submission/check-fit.ts";
+import { assertRoom, checkpointRoom, roomWarnings } from "../submission/check-room.ts";
 import type { Workers } from "../work/workers.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
 
@@ -33,14 +36,14 @@ function numberOfCursor(cursor: string, last: number): number {
   throw new ProblemError("bad-request", "cursor is not valid", [{ field: "cursor", value: cursor, message: "was not made by a page of this list", remedy: "use nextCursor of the page before, or none" }]);
 }
 
-async function detailOf(db: Queryable, id: string): Promise<JobDetail> {
+async function detailOf(db: Queryable, id: string, dataDirectory: string | undefined): Promise<JobDetail> {
   const job = await getJobDetail(db, id);
   if (!job) throw noJob(id);
-  return job;
+  return dataDirectory === undefined ? job : { ...job, files: { checkpoints: checkpointDirectory(dataDirectory, job.id), timelines: timelineDirectory(dataDirectory, job.id) } };
 }
 
 /** Everything of one job at one moment. */
-const readDetail = (database: Database, id: string): Promise<JobDetail> => database.db.transaction((tx) => detailOf(tx, id), { isolationLevel: "repeatable read", accessMode: "read only" });
+const readDetail = (database: Database, id: string, dataDirectory: string | undefined): Promise<JobDetail> => database.db.transaction((tx) => detailOf(tx, id, dataDirectory), { isolationLevel: "repeatable read", accessMode: "read only" });
 
 async function assertVersion(tx: Transaction, id: string, expected: number | undefined): Promise<void> {
   if (!isUuid(id) || (await lockJobState(tx, id)) === undefined) throw noJob(id);
@@ -51,26 +54,45 @@ async function assertVersion(tx: Transaction, id: string, expected: number | und
 }
 
 export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): void {
-  const { database } = options;
+  const { database, workers, capabilities } = options;
+  const { dataDirectory = "" } = capabilities;
+  const roomOf = (job: JobSpec) => checkpointRoom(job, capabilities.dataDirectory);
+  const accept = (written: unknown): Promise<JobSpec> =>
+    acceptJob(written, {
+      cluster: (job) => checkCluster(job, capabilities),
+      profile: (job) => assertNamedProfile(database.db, job, "cluster.profile"),
+      data: (task) => workers.checkData(task),
+      weights: (task) => workers.checkWeights(task),
+      room: async (job) => assertRoom(await roomOf(job), dataDirectory),
+      fit: async (spec) => assertFits(spec, await workers.quickPlan({ spec, profile: leastMemoryProfile(), top: 1 })),
+    });
+  // The job is checked by resolveJob, whose problems name fields as people wrote them.
+  const validatorCompiler = () => (data: unknown) => ({ value: data });
+
+  app.post(
+    "/jobs/check",
+    {
+      config: { role: "operator" },
+      validatorCompiler,
+      schema: { tags: ["jobs"], summary: "Check a job as submission does, and store nothing", description: "What would be refused is the same problem as of `POST /jobs`.", body: JobFileSchema, response: answers({ 200: JobCheckSchema }) },
+    },
+    async (request) => {
+      const spec = await accept(request.body);
+      return { job: writtenJob(spec), warnings: [...clusterWarnings(spec, capabilities), ...roomWarnings(await roomOf(spec), spec, dataDirectory)] };
+    },
+  );
 
   app.post(
     "/jobs",
     {
       config: { role: "operator" },
-      // The job is checked by resolveJob, whose problems name fields as people wrote them.
-      validatorCompiler: () => (data: unknown) => ({ value: data }),
+      validatorCompiler,
       schema: { tags: ["jobs"], summary: "Submit a job", headers: headers.idempotent, body: JobFileSchema, response: answers({ 201: JobDetailSchema }) },
     },
     async (request, reply) => {
-      const accept = () => acceptJob(request.body, {
-        cluster: (job) => checkCluster(job, options.capabilities),
-        profile: (job) => assertNamedProfile(database.db, job, "cluster.profile"),
-        data: (task) => options.workers.checkData(task),
-        weights: (task) => options.workers.checkWeights(task),
-      });
-      return mutateChecked(database, request, reply, accept, async (tx, spec) => {
+      return mutateChecked(database, request, reply, () => accept(request.body), async (tx, spec) => {
         const id = await submitJob(tx, spec, { traceparent: request.trace.traceparent });
-        const job = await detailOf(tx, id);
+        const job = await detailOf(tx, id, capabilities.dataDirectory);
         return { status: 201, body: job, target: id, location: `${API_PREFIX}/jobs/${id}`, etag: etagOf(job.version) };
       });
     },
@@ -94,7 +116,7 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
     "/jobs/:id",
     { config: { role: "viewer" }, schema: { tags: ["jobs"], summary: "Everything of one job; its ETag is its version", params: IdParams, response: answers({ 200: JobDetailSchema }) } },
     async (request, reply) => {
-      const job = await readDetail(database, request.params.id);
+      const job = await readDetail(database, request.params.id, capabilities.dataDirectory);
       reply.header("etag", etagOf(job.version));
       return job;
     },
@@ -118,7 +140,7 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
         const { id } = request.params;
         await assertVersion(tx, id, versionOfIfMatch(request.headers["if-match"]));
         const outcome = await requestCancel(tx, id, request.body?.reason);
-        const job = await detailOf(tx, id);
+        const job = await detailOf(tx, id, capabilities.dataDirectory);
         if (outcome === "already-ended") throw new ProblemError("conflict", `job ${id} has ${job.state} already`, [{ field: "id", value: id, message: `is in the terminal state ${job.state}`, remedy: "nothing is left to cancel" }]);
         return { status: 202, body: job, target: id, etag: etagOf(job.version) };
       }),

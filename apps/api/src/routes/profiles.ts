@@ -1,16 +1,18 @@
-import { API_PREFIX, ProfilePageSchema, ProfileRecordSchema, type ProfileRecord } from "@internevo/contracts";
+import { API_PREFIX, JobDetailSchema, ProfilePageSchema, ProfileRecordSchema, type ProfileRecord } from "@internevo/contracts";
 import { parseProfile } from "@internevo/cost-model";
 import { ProblemError, ProfileSchema } from "@internevo/domain";
-import { getProfile, listProfiles, storeGivenProfile, type Database, type Queryable } from "@internevo/store";
+import { discardProfile, getJobDetail, getProfile, listProfiles, newestJobOfProfile, storeGivenProfile, submitJob, type Database, type Queryable } from "@internevo/store";
 import { Type } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
 import { mutate } from "../http/mutations.ts";
 import { PageQuery } from "../http/pages.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
 
+const noProfile = (id: string): ProblemError => new ProblemError("not-found", `there is no profile ${id}`, [{ field: "id", value: id, message: "names no profile", remedy: "see GET /api/v1/profiles" }]);
+
 async function profileOf(db: Queryable, id: string): Promise<ProfileRecord> {
   const profile = await getProfile(db, id);
-  if (!profile) throw new ProblemError("not-found", `there is no profile ${id}`, [{ field: "id", value: id, message: "names no profile", remedy: "see GET /api/v1/profiles" }]);
+  if (!profile) throw noProfile(id);
   return profile;
 }
 
@@ -40,5 +42,32 @@ export function registerProfileRoutes(app: ApiInstance, options: { readonly data
     "/profiles/:id",
     { config: { role: "viewer" }, schema: { tags: ["profiles"], summary: "One profile, with everything that was measured", params: IdParams, response: answers({ 200: ProfileRecordSchema }) } },
     async (request) => profileOf(database.db, request.params.id),
+  );
+  app.delete(
+    "/profiles/:id",
+    { config: { role: "operator" }, schema: { tags: ["profiles"], summary: "Discard a profile", description: "Jobs that used it still show it. No other job uses it: the next one measures the cluster.", params: IdParams, response: answers({ 204: Type.Null() }) } },
+    async (request, reply) =>
+      mutate(database, request, reply, async (tx) => {
+        const { id } = request.params;
+        if (!(await discardProfile(tx, id))) throw noProfile(id);
+        return { status: 204, body: null, target: id };
+      }),
+  );
+  app.post(
+    "/profiles/:id/measure",
+    {
+      config: { role: "operator" },
+      schema: { tags: ["profiles"], summary: "Measure again what a profile was measured for", description: "Submits a job that measures what the newest job of the profile needs, and ends then.", headers: headers.idempotent, params: IdParams, response: answers({ 201: JobDetailSchema }) },
+    },
+    async (request, reply) =>
+      mutate(database, request, reply, async (tx) => {
+        const { id } = request.params;
+        const { name } = await profileOf(tx, id);
+        const spec = await newestJobOfProfile(tx, id);
+        if (spec?.cluster.profile !== null) throw new ProblemError("conflict", `profile ${name} cannot be measured again`, [{ field: "id", value: id, message: "was not measured for a job here", remedy: "submit a job with measureAgain: true and until: profiling" }]);
+        const job = await submitJob(tx, { ...spec, name: `measure ${spec.cluster.name}`, measureAgain: true, until: "profiling" }, { traceparent: request.trace.traceparent });
+        const body = await getJobDetail(tx, job);
+        return { status: 201, body, target: job, location: `${API_PREFIX}/jobs/${job}` };
+      }),
   );
 }

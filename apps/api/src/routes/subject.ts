@@ -1,5 +1,6 @@
 import type { AdviceSubject, PlanChoice } from "@internevo/contracts";
-import { parsePlanLabel, ProblemError, resolveJob, type JobSpec, type Plan, type Profile } from "@internevo/domain";
+import { planOfJob, type PlanOfJob } from "@internevo/cost-model";
+import { parsePlanLabel, parsePlanPart, ProblemError, resolveJob, type JobSpec, type PartialPlan, type Plan, type Profile } from "@internevo/domain";
 import { getJob, type Database } from "@internevo/store";
 import type { Workers } from "../work/workers.ts";
 import { storedProfile } from "../profile-source.ts";
@@ -43,23 +44,23 @@ export interface AskedPlan {
   readonly field: string;
 }
 
-function planOfLabel(text: string, field: string): Plan {
+function planOfLabel<Read>(parse: (text: string) => Read, text: string, field: string): Read {
   try {
-    return parsePlanLabel(text);
+    return parse(text);
   } catch (error) {
     if (!(error instanceof ProblemError)) throw error;
     throw new ProblemError(error.code, error.message, error.details.map((detail) => ({ ...detail, field })));
   }
 }
 
-/** Plans as a request names them; one search finds all that are named by their rank. @throws ProblemError `plan-invalid` */
-export async function plansOf(asked: readonly AskedPlan[], { spec, profile }: Subject, { workers }: Pick<SubjectSource, "workers">, signal: AbortSignal): Promise<Plan[]> {
+/** Plans as a request names them, whether they divide the job or not; one search finds all that are named by their rank. @throws ProblemError `plan-invalid` */
+async function anyPlansOf(asked: readonly AskedPlan[], { spec, profile }: Subject, { workers }: Pick<SubjectSource, "workers">, signal: AbortSignal): Promise<Plan[]> {
   const ranks = [...new Set(asked.flatMap(({ choice }) => (typeof choice === "number" ? [choice] : [])))];
   const search = { spec, profile, top: Math.max(1, ...ranks) };
   const listed = ranks.length === 0 ? [] : (await workers.plan({ ...search, ranks }, signal)).candidates;
   const plans: Plan[] = [];
   for (const { choice, field } of asked) {
-    const plan = typeof choice === "object" ? choice : typeof choice === "string" ? planOfLabel(choice, field) : listed.find(({ rank }) => rank === choice)?.plan;
+    const plan = typeof choice === "object" ? choice : typeof choice === "string" ? planOfLabel(parsePlanLabel, choice, field) : listed.find(({ rank }) => rank === choice)?.plan;
     if (plan === undefined) {
       const { length } = (await workers.plan(search, signal)).candidates;
       const message = length === 0 ? "names no plan: none is feasible" : `is more than the ${length} plans that there are`;
@@ -70,8 +71,21 @@ export async function plansOf(asked: readonly AskedPlan[], { spec, profile }: Su
   return plans;
 }
 
+/** Plans of the job as a request names them. @throws ProblemError `plan-invalid`, also for a plan that does not divide the job */
+export async function plansOf(asked: readonly AskedPlan[], subject: Subject, source: Pick<SubjectSource, "workers">, signal: AbortSignal): Promise<PlanOfJob[]> {
+  const plans = await anyPlansOf(asked, subject, source, signal);
+  return plans.map((plan, index) => planOfJob(plan, subject.spec, asked[index]?.field));
+}
+
 /** {@link plansOf} of one. */
-export async function planOf(choice: PlanChoice, field: string, subject: Subject, source: Pick<SubjectSource, "workers">, signal: AbortSignal): Promise<Plan> {
+export async function planOf(choice: PlanChoice, field: string, subject: Subject, source: Pick<SubjectSource, "workers">, signal: AbortSignal): Promise<PlanOfJob> {
   const [plan] = await plansOf([{ choice, field }], subject, source, signal);
+  return plan as PlanOfJob;
+}
+
+/** For the one question about plans that need not divide the job, nor be whole: why not. @throws ProblemError `plan-invalid` for what names no plan */
+export async function anyPlanOf(choice: PlanChoice, field: string, subject: Subject, source: Pick<SubjectSource, "workers">, signal: AbortSignal): Promise<Plan | PartialPlan> {
+  if (typeof choice === "string") return planOfLabel(parsePlanPart, choice, field);
+  const [plan] = await anyPlansOf([{ choice, field }], subject, source, signal);
   return plan as Plan;
 }

@@ -1,4 +1,5 @@
 import { API_PREFIX, ProposalPageSchema, WorkloadCreateSchema, WorkloadPageSchema } from "@internevo/contracts";
+import { assertTrainerRuns } from "@internevo/cost-model";
 import { ProblemError, resolveJob, WorkloadSchema, type Workload } from "@internevo/domain";
 import { createWorkload, deleteWorkload, fireWorkloadNow, getWorkload, listProposals, listWorkloads, type Database, type Queryable } from "@internevo/store";
 import { Type } from "typebox";
@@ -31,7 +32,11 @@ export function registerWorkloadRoutes(app: ApiInstance, options: { readonly dat
       const { name, job, cron, ...given } = request.body;
       const settings = { ...DEFAULTS, ...given };
       const accept = async () => {
-        const spec = innerJob(() => resolveJob(job));
+        const spec = innerJob(() => {
+          const resolved = resolveJob(job);
+          assertTrainerRuns(resolved);
+          return resolved;
+        });
         await assertNamedProfile(database.db, spec, "job.cluster.profile");
         return { spec, nextRunAt: firstRunAt({ cron, timeZone: settings.timeZone }, options.now()) };
       };

@@ -1,3 +1,4 @@
+import { assertTrainerRuns } from "@internevo/cost-model";
 import { DataSchema, ProblemError, resolveJob, validate, type Data, type JobSpec } from "@internevo/domain";
 import type { DataTask } from "./check-data.ts";
 import type { WeightsTask } from "./check-weights.ts";
@@ -6,6 +7,9 @@ import type { WeightsTask } from "./check-weights.ts";
 export interface JobChecks {
   readonly cluster: (spec: JobSpec) => Promise<void>;
   readonly profile: (spec: JobSpec) => Promise<void>;
+  /** Whether any plan can fit; asked of jobs that have no other fault. */
+  readonly fit: (spec: JobSpec) => Promise<void>;
+  readonly room: (spec: JobSpec) => Promise<void>;
   readonly data: (task: DataTask) => Promise<void>;
   readonly weights: (task: WeightsTask) => Promise<void>;
 }
@@ -42,11 +46,15 @@ export async function acceptJob(written: unknown, checks: JobChecks): Promise<Jo
   };
   const spec = await noting(() => resolveJob(written));
   if (spec) {
+    await noting(() => assertTrainerRuns(spec));
     await noting(() => checks.cluster(spec));
     await noting(() => checks.profile(spec));
-    await noting(() => checks.data({ data: spec.data, vocabularySize: spec.model.vocabularySize, sequenceLengthTokens: spec.sequenceLengthTokens }));
+    // What only measures reads no data.
+    if (spec.until === undefined) await noting(() => checks.data({ data: spec.data, vocabularySize: spec.model.vocabularySize, sequenceLengthTokens: spec.sequenceLengthTokens }));
     const { initialWeights, model } = spec;
     if (initialWeights !== undefined) await noting(() => checks.weights({ initialWeights, model }));
+    await noting(() => checks.room(spec));
+    if (problems.length === 0) await noting(() => checks.fit(spec));
   } else {
     const data = dataOf(written);
     if (data !== undefined) await noting(() => checks.data({ data }));

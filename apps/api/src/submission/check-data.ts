@@ -56,7 +56,7 @@ export async function checkData({ data, vocabularySize, sequenceLengthTokens }: 
     throw new ProblemError(
       "job-invalid",
       `${relative[0]?.field} is a relative path`,
-      relative.slice(0, 20).map(({ path, field }) => ({ field, value: path, message: "is a relative path, which means nothing to the services", remedy: "give an absolute path (the command line does it for you)" })),
+      relative.slice(0, 20).map(({ path, field }) => ({ field, value: path, message: "is a relative path, and the services do not know where your job file is", remedy: "give the path from / on, on the machine where the services run; `internevo submit` completes paths from the job file's folder" })),
     );
   }
   const tokens = data.format === "text" ? await checkText(data) : await checkTokens(data, vocabularySize);

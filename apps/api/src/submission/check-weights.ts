@@ -15,7 +15,7 @@ export interface WeightsTask {
 export async function checkWeights({ initialWeights, model }: WeightsTask): Promise<void> {
   if (!isAbsolute(initialWeights)) {
     throw new ProblemError("job-invalid", "initialWeights is a relative path", [
-      { field: "initialWeights", value: initialWeights, message: "is a relative path, which means nothing to the services", remedy: "give an absolute path (the command line does it for you)" },
+      { field: "initialWeights", value: initialWeights, message: "is a relative path, and the services do not know where your job file is", remedy: "give the path from / on, on the machine where the services run; `internevo submit` completes paths from the job file's folder" },
     ]);
   }
   await assertInitialWeights(initialWeights, model);

@@ -1,7 +1,7 @@
-import { cheapestCluster, explain, largestSequence, paretoFront, sweep, whyNot } from "@internevo/advisor";
-import { CostModel, planFault, sumLines } from "@internevo/cost-model";
+import { cheapestCluster, explain, largestSequence, paretoFront, sweep, whyNot, type Explanation } from "@internevo/advisor";
+import { CostModel, sumLines, type PlanOfJob } from "@internevo/cost-model";
 import type { CheapestClusterRequest, ClusterChoiceAnswer, ExplanationAnswer, ExportedConfigurationAnswer, FrameworkName, ImportRequest, LargestSequenceAnswer, PlanMemoryAnswer, SweepAnswerRow, SweptAxis, WhyNotAnswer } from "@internevo/contracts";
-import { planLabel, ProblemError, worldSize, type Candidate, type JobSpec, type Plan, type Profile } from "@internevo/domain";
+import { ProblemError, worldSize, type Candidate, type JobSpec, type PartialPlan, type Plan, type Profile } from "@internevo/domain";
 import { exportConfiguration, importConfiguration, predictWritten, type ImportedConfiguration } from "@internevo/frameworks";
 
 interface Subject {
@@ -11,14 +11,14 @@ interface Subject {
 
 /** One question about plans, small enough to be a turn of a thread: sweeps are asked value by value, fronts some points at a time. */
 export type Question =
-  | ({ readonly kind: "why-not"; readonly plan: Plan } & Subject)
-  | ({ readonly kind: "explain"; readonly a: Plan; readonly b: Plan } & Subject)
-  | ({ readonly kind: "memory"; readonly plan: Plan } & Subject)
+  | ({ readonly kind: "why-not"; readonly plan: Plan | PartialPlan } & Subject)
+  | ({ readonly kind: "explain"; readonly a: PlanOfJob; readonly b: PlanOfJob; readonly measured: Explanation["measured"] } & Subject)
+  | ({ readonly kind: "memory"; readonly plan: PlanOfJob } & Subject)
   | ({ readonly kind: "sweep"; readonly axis: SweptAxis; readonly value: number } & Subject)
   | ({ readonly kind: "largest-sequence"; readonly unitTokens: number; readonly sequences: number } & Subject)
   | ({ readonly kind: "pareto"; readonly points: number } & Subject)
   | ({ readonly kind: "cluster"; readonly nodes: number } & Pick<CheapestClusterRequest, "tokens" | "seconds" | "pricePerGpuHour"> & Subject)
-  | ({ readonly kind: "export"; readonly plan: Plan; readonly framework: FrameworkName } & Subject)
+  | ({ readonly kind: "export"; readonly plan: PlanOfJob; readonly framework: FrameworkName } & Subject)
   | ({ readonly kind: "import" } & Pick<ImportRequest, "framework" | "files" | "nodes" | "gpusPerNode">);
 
 export interface Answers {
@@ -34,12 +34,8 @@ export interface Answers {
   readonly import: ImportedConfiguration;
 }
 
-/** Memory of one rank of each pipeline stage by line. @throws ProblemError `plan-invalid` for a plan whose factors do not divide the job. */
-function memoryOf(spec: JobSpec, profile: Profile, plan: Plan): PlanMemoryAnswer {
-  const fault = planFault(plan, spec);
-  if (fault !== null) {
-    throw new ProblemError("plan-invalid", `the plan does not divide the job: ${fault.message}`, [{ field: "plan", value: planLabel(plan), message: `${fault.reason}: ${fault.message}`, remedy: "ask why-not for the smallest change that makes it feasible" }]);
-  }
+/** Memory of one rank of each pipeline stage by line. */
+function memoryOf(spec: JobSpec, profile: Profile, plan: PlanOfJob): PlanMemoryAnswer {
   const ranks = worldSize(plan) / plan.pipelineParallel;
   const stages = new CostModel(spec, profile).stageMemory(plan).map((lines, stage) => ({ stage, ranks, bytes: sumLines(lines), lines }));
   const fullestStage = stages.reduce((fullest, { bytes }, stage) => (bytes > (stages[fullest]?.bytes ?? 0) ? stage : fullest), 0);
@@ -58,7 +54,7 @@ async function answerOf(question: Question): Promise<unknown> {
     case "why-not":
       return whyNot(question.spec, question.profile, question.plan);
     case "explain":
-      return explain(question.spec, question.profile, question.a, question.b);
+      return explain(question.spec, question.profile, question.a, question.b, question.measured);
     case "memory":
       return memoryOf(question.spec, question.profile, question.plan);
     case "sweep":

@@ -15,8 +15,8 @@ function giveWay(): void {
 }
 
 /** What runs on the threads of `workers.ts`: the answer, or null when the search takes more steps than the task may. */
-export async function plan({ spec, profile, top, ranks, locate, maximumSteps }: LimitedPlanTask): Promise<WorkResult<PlanningResult> | null> {
-  if (maximumSteps === null) giveWay();
+export async function plan({ spec, profile, top, ranks, locate, maximumSteps, isPatient }: LimitedPlanTask): Promise<WorkResult<PlanningResult> | null> {
+  if (isPatient) giveWay();
   try {
     return await resultOf(() => {
       try {

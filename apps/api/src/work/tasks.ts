@@ -16,6 +16,8 @@ export interface PlanTask {
 export interface LimitedPlanTask extends Omit<PlanTask, "profile"> {
   readonly profile: SharedProfile;
   readonly maximumSteps: number | null;
+  /** Whether it may take long, and gives way to what is answered at once. */
+  readonly isPatient: boolean;
 }
 
 /** A question whose profile, if it has one, is shared memory. */

@@ -6,6 +6,8 @@ import { Piscina } from "piscina";
 import type { DataTask } from "../submission/check-data.ts";
 import type { WeightsTask } from "../submission/check-weights.ts";
 import type { Answers, Question } from "./advice.ts";
+import { callerNow } from "./caller.ts";
+import { FairTurns } from "./fair-turns.ts";
 import { createProcessPool } from "./process-pool.ts";
 import { Remembered } from "./remembered.ts";
 import { shareProfile } from "./shared-profile.ts";
@@ -16,6 +18,8 @@ import { valueOf, type WorkResult } from "./work-result.ts";
 export interface Workers {
   /** @throws ProblemError as planJob does; `unavailable` when it takes too long or too many wait */
   plan(task: PlanTask, signal?: AbortSignal): Promise<PlanningResult>;
+  /** The same where it is soon known; null where the search would take longer than a moment. */
+  quickPlan(task: PlanTask, signal?: AbortSignal): Promise<PlanningResult | null>;
   /**
    * One question about plans. Those that search many times (sweep, largest sequence, front, cluster) have threads of their own.
    * @throws ProblemError as the question does; `unavailable` when it takes too long or too many wait
@@ -31,10 +35,14 @@ export interface Workers {
 }
 
 export interface WorkersOptions {
-  /** Plans searched at once; as many again that turned out to take long, and as many searches of what-if questions. Default: the cores, at least 2. */
+  /** Plans searched at once; as many again that take some seconds, that take long, and searches of what-if questions. Default: the cores, at least 2. */
   readonly planThreads?: number;
   /** Plans that may wait; more are refused. Default 64. */
   readonly queue?: number;
+  /** Searches of one token, of a kind, that run or wait on threads for what takes longer; more are refused. Default 16. */
+  readonly searchesOfOneToken?: number;
+  /** A thread that has had nothing to do for so long ends, and gives its memory back. Default 20. */
+  readonly idleThreadSeconds?: number;
   /** Answers to searches that are kept for whoever asks the same. Default 256, some megabytes. */
   readonly rememberedAnswers?: number;
   /** Bound on one search, waiting included. Default 300. */
@@ -47,6 +55,9 @@ export interface WorkersOptions {
 
 /** Steps of a search, a tenth of a second or so, after which it goes on where it keeps nobody waiting. */
 const QUICK_STEPS = 5000;
+
+/** Steps of a search, some seconds, after which it goes on among those that may take minutes: those of some seconds do not wait for them. */
+const MIDDLE_STEPS = 50 * QUICK_STEPS;
 
 /** Answers with more plans are not kept. */
 const MOST_REMEMBERED_PLANS = 50;
@@ -70,15 +81,26 @@ const ADVICE: Readonly<Record<Question["kind"], { readonly pool: "quick" | "long
   import: { pool: "long", command: "internevo import" },
 };
 
+/** Threads, and the turns that tokens take on them; without turns, in the order of asking. */
+interface Lane {
+  readonly pool: Piscina;
+  readonly turns: FairTurns | null;
+}
+
 const late = (field: string, message: string, remedy: string): ProblemError => new ProblemError("unavailable", `${field} ${message}`, [{ field, message, remedy }]);
 
 export function createWorkers(options: WorkersOptions = {}): Workers {
-  const { queue = 64, planThreads = Math.max(2, availableParallelism()), planSeconds = 300, checkSeconds = 60 } = options;
-  const threads = () => new Piscina({ filename: PLAN_THREAD, minThreads: 0, maxThreads: planThreads, maxQueue: queue, idleTimeout: 60_000, resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MEGABYTES } });
-  const plans = threads();
+  const { queue = 64, planThreads = Math.max(2, availableParallelism()), planSeconds = 300, checkSeconds = 60, searchesOfOneToken = 16, idleThreadSeconds = 20 } = options;
+  const threads = (maxThreads = planThreads) => new Piscina({ filename: PLAN_THREAD, minThreads: 0, maxThreads, maxQueue: queue, idleTimeout: idleThreadSeconds * 1000, resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MEGABYTES } });
+  // One token leaves a thread to the others, whatever it asks for.
+  const fair = (): Lane => ({ pool: threads(), turns: new FairTurns({ atOnce: planThreads, atOnceOfOne: Math.max(1, planThreads - 1), mostOfOne: searchesOfOneToken, mostWaiting: queue }) });
+  const plans: Lane = { pool: threads(), turns: null };
   // A search that is not over soon begins again on threads of its own: however many of them there are, short ones go on.
-  const longPlans = threads();
-  const whatIfs = threads();
+  const middlePlans = fair();
+  const longPlans = fair();
+  const whatIfs = fair();
+  // Nor does a submission wait for searches that others asked for: whether any plan fits has a thread of its own.
+  const fits: Lane = { pool: threads(1), turns: null };
   const answers = new Remembered<PlanningResult>(options.rememberedAnswers ?? 256);
   // Apart from the plans: a submission does not wait for somebody's search.
   const checks = createProcessPool({
@@ -90,11 +112,13 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
   });
 
   /** Runs a task within the bounds on all of them: the queue's length, the deadline, and whether anybody still waits. */
-  async function within<T>(signal: AbortSignal | undefined, command: string, work: (run: (pool: Piscina, task: LimitedPlanTask | AdviceTask, name: string) => Promise<unknown>) => Promise<T>): Promise<T> {
+  async function within<T>(signal: AbortSignal | undefined, command: string, work: (run: (lane: Lane, task: LimitedPlanTask | AdviceTask, name: string) => Promise<unknown>) => Promise<T>): Promise<T> {
+    const caller = callerNow();
     const deadline = AbortSignal.timeout(planSeconds * 1000);
     const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
     try {
-      return await work((pool, task, name) => {
+      return await work(({ pool, turns }, task, name) => {
+        if (turns) return turns.run(caller, either, () => pool.run(task, { name, signal: either }));
         if (pool.queueSize >= queue) throw new ProblemError("unavailable", "too many requests of this kind are at work; try again shortly");
         return pool.run(task, { name, signal: either });
       });
@@ -109,12 +133,19 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
     plan: ({ profile, ...task }, signal) => {
       const shared = { ...task, profile: shareProfile(profile) };
       const search = (waited: AbortSignal | undefined): Promise<PlanningResult> => within(waited, "internevo plan", async (run) => {
-        const quick = (await run(plans, { ...shared, maximumSteps: QUICK_STEPS }, "plan")) as WorkResult<PlanningResult> | null;
-        return valueOf(quick ?? ((await run(longPlans, { ...shared, maximumSteps: null }, "plan")) as WorkResult<PlanningResult>));
+        const searched = async (lane: Lane, maximumSteps: number | null) => (await run(lane, { ...shared, maximumSteps, isPatient: lane !== plans }, "plan")) as WorkResult<PlanningResult> | null;
+        const found = (await searched(plans, QUICK_STEPS)) ?? (await searched(middlePlans, MIDDLE_STEPS)) ?? (await searched(longPlans, null));
+        if (found === null) throw new Error("a search without a limit was not finished");
+        return valueOf(found);
       });
       // A search is pure: the same job, profile and number of plans have the same answer.
       return (task.ranks?.length ?? task.top) > MOST_REMEMBERED_PLANS ? search(signal) : answers.get(createHash("sha256").update(JSON.stringify([shared.profile.key, task])).digest("base64"), search, signal);
     },
+    quickPlan: ({ profile, ...task }, signal) =>
+      within(signal, "internevo plan", async (run) => {
+        const quick = (await run(fits, { ...task, profile: shareProfile(profile), maximumSteps: QUICK_STEPS, isPatient: false }, "plan")) as WorkResult<PlanningResult> | null;
+        return quick === null ? null : valueOf(quick);
+      }),
     advise<Kind extends Question["kind"]>(question: Extract<Question, { kind: Kind }>, signal?: AbortSignal) {
       const { pool, command } = ADVICE[question.kind];
       const threadsOf = { quick: plans, long: longPlans, whatIf: whatIfs }[pool];
@@ -126,6 +157,6 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
     },
     checkData: async (task) => void valueOf((await checks.run(task)) as WorkResult<null>),
     checkWeights: async (task) => void valueOf((await checks.run(task)) as WorkResult<null>),
-    close: async () => void (await Promise.all([plans.destroy(), longPlans.destroy(), whatIfs.destroy(), checks.close()])),
+    close: async () => void (await Promise.all([...[plans, middlePlans, longPlans, whatIfs, fits].map(({ pool }) => pool.destroy()), checks.close()])),
   };
 }

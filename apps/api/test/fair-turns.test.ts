@@ -1,0 +1,73 @@
+import { findShippedProfile } from "@internevo/cost-model";
+import { resolveJob } from "@internevo/domain";
+import { setImmediate as settle } from "node:timers/promises";
+import { afterEach, describe, expect, it } from "vitest";
+import { inNameOf } from "../src/work/caller.ts";
+import { FairTurns } from "../src/work/fair-turns.ts";
+import { createWorkers, type Workers } from "../src/work/workers.ts";
+
+describe("turns", () => {
+  const never = new AbortController().signal;
+
+  it("go round the owners, not the requests", async () => {
+    const turns = new FairTurns({ atOnce: 1, atOnceOfOne: 1, mostOfOne: 10, mostWaiting: 10 });
+    const order: string[] = [];
+    const send = (owner: string, name: string) => turns.run(owner, never, async () => void order.push(name));
+    await Promise.all([send("a", "a1"), send("a", "a2"), send("a", "a3"), send("b", "b1"), send("c", "c1"), send("b", "b2")]);
+    expect(order).toEqual(["a1", "a2", "b1", "c1", "a3", "b2"]);
+  });
+
+  it("leave room for others, refuse what is too much of one, and forget what nobody waits for", async () => {
+    const turns = new FairTurns({ atOnce: 2, atOnceOfOne: 1, mostOfOne: 3, mostWaiting: 3 });
+    const gates = new Map<string, PromiseWithResolvers<void>>();
+    const running = new Set<string>();
+    const send = (owner: string, name: string, signal = never) => {
+      const gate = Promise.withResolvers<void>();
+      gates.set(name, gate);
+      return turns.run(owner, signal, async () => {
+        running.add(name);
+        await gate.promise;
+        running.delete(name);
+      });
+    };
+    const left = new AbortController();
+    const works = [send("a", "a1"), send("a", "a2", left.signal), send("a", "a3")];
+    await expect(send("a", "a4")).rejects.toMatchObject({ code: "rate-limited" });
+    expect([...running]).toEqual(["a1"]);
+    works.push(send("b", "b1"));
+    expect([...running]).toEqual(["a1", "b1"]);
+    works.push(send("b", "b2"));
+    await expect(send("c", "c1")).rejects.toMatchObject({ code: "unavailable" });
+    left.abort(new Error("gone"));
+    await expect(works[1]).rejects.toThrow("gone");
+    for (const name of ["a1", "b1"]) gates.get(name)?.resolve();
+    await settle();
+    expect([...running].sort()).toEqual(["a3", "b2"]);
+    for (const { resolve } of gates.values()) resolve();
+    await Promise.allSettled(works);
+    expect(running.size).toBe(0);
+  });
+});
+
+describe("searches", () => {
+  let workers: Workers | undefined;
+  afterEach(() => workers?.close());
+
+  it("of one token that take long keep no other token's waiting, and are bounded", async () => {
+    const profile = findShippedProfile("a800-128");
+    if (!profile) throw new Error("the profile ships with the project");
+    workers = createWorkers({ planThreads: 2, searchesOfOneToken: 3 });
+    const pool = workers;
+    const job = (name: string, nodes: number, sequences: number) => resolveJob({ name, model: "llama-65b", sequenceLengthTokens: 4096, globalBatchTokens: sequences * 4096, cluster: { nodes, gpusPerNode: 8, memoryPerGpu: "80GB" } });
+    const gone = new AbortController();
+    const as = <T>(token: string, work: () => Promise<T>): Promise<T> => new Promise((resolve, reject) => inNameOf(token, () => void work().then(resolve, reject)));
+    const why = (name: string) => as("greedy", () => pool.advise<"pareto">({ kind: "pareto", spec: job(name, 12_500, 100_000), profile, points: 200 }, gone.signal));
+    const long = [why("one"), why("two"), why("three")].map((work) => work.then(() => "answered", (error: unknown) => error));
+    await expect(why("four")).rejects.toMatchObject({ code: "rate-limited" });
+    const answer = await as("modest", () => pool.advise<"sweep">({ kind: "sweep", spec: job("small", 16, 1024), profile, axis: "sequence", value: 4096 }));
+    expect(answer.value).toBe(4096);
+    gone.abort(new Error("gone"));
+    // None of them had ended: what was answered did not wait for them.
+    for (const outcome of await Promise.all(long)) expect(outcome).toBeInstanceOf(Error);
+  });
+});

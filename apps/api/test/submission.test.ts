@@ -1,0 +1,92 @@
+import { execFileSync } from "node:child_process";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { JobCheckSchema, JobDetailSchema, type Problem } from "@internevo/contracts";
+import { validate, writtenJob } from "@internevo/domain";
+import type { TSchema } from "typebox";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { jobFile, rowCounts, startTestApi, type TestApi } from "./harness.ts";
+
+let api: TestApi;
+beforeAll(async () => {
+  api = await startTestApi();
+});
+afterAll(() => api.close());
+
+const post = (path: string, payload: object) => api.app.inject({ method: "POST", url: `/api/v1${path}`, headers: { authorization: api.bearer.operator }, payload });
+type Reply = Awaited<ReturnType<typeof post>>;
+const shaped = <S extends TSchema>(schema: S, reply: Reply) => validate(schema, reply.json(), "internal", "the answer");
+const fields = (body: Problem): string[] => (body.errors ?? []).map((error) => error.field);
+
+function problemOf(reply: Reply, code: Problem["code"] = "no-feasible-plan"): Problem {
+  const body = reply.json<Problem>();
+  expect([reply.statusCode, body.code]).toEqual([422, code]);
+  return body;
+}
+
+it("refuses jobs that no plan fits before anything is measured", async () => {
+  const before = await rowCounts(api.database);
+  const body = problemOf(await post("/jobs", jobFile(api, { cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "80B" } })));
+  expect(body.errors).toMatchObject([{ field: "cluster.memoryPerGpu", message: expect.stringMatching(/fits in 80 B .* needs \d/), remedy: expect.stringContaining("cluster.memoryPerGpu") }]);
+  const undivided = jobFile(api, { sequenceLengthTokens: 64, globalBatchTokens: 64, cluster: { nodes: 1, gpusPerNode: 7, memoryPerGpu: "1GiB" } });
+  expect(fields(problemOf(await post("/jobs", undivided)))).toEqual(["cluster.gpusPerNode"]);
+  expect(await rowCounts(api.database)).toEqual(before);
+});
+
+it("checks jobs without storing them, by the same rules, and answers job files that are accepted", async () => {
+  const before = await rowCounts(api.database);
+  const check = (over: Record<string, unknown> = {}) => post("/jobs/check", jobFile(api, over));
+  const checked = shaped(JobCheckSchema, await check({ cluster: { name: "here", nodes: 1, gpusPerNode: 4, memoryPerGpu: "1GiB" } }));
+  expect(checked.warnings).toMatchObject([{ field: "cluster.gpusPerNode", message: "gives 4 ranks, and this machine has 2 cores" }]);
+  expect(checked.job.cluster.memoryPerGpu).toBe("1GiB");
+  expect(shaped(JobCheckSchema, await post("/jobs/check", checked.job))).toEqual(checked);
+  for (const [over, field] of [[{ precision: "bf16-grad16" }, "precision"], [{ data: { format: "text", paths: ["/nowhere.txt"] } }, "data.paths.0"]] as const) {
+    const refused = await check(over);
+    expect(fields(refused.json<Problem>())).toEqual([field]);
+    const { traceId: _a, ...submitted } = (await post("/jobs", jobFile(api, over))).json<Problem>();
+    const { traceId: _b, ...asked } = refused.json<Problem>();
+    expect(asked).toEqual(submitted);
+  }
+  expect(await rowCounts(api.database)).toEqual(before);
+  const { spec } = shaped(JobDetailSchema, await post("/jobs", checked.job));
+  expect(shaped(JobDetailSchema, await post("/jobs", writtenJob(spec))).spec).toEqual(spec);
+});
+
+it("refuses data that cannot be trained on, and stores nothing", async () => {
+  const header = Buffer.alloc(64);
+  header.write("IEVOTOK\0", 0, "latin1");
+  header.writeUInt32LE(1, 8);
+  header.writeUInt32LE(2, 12);
+  header.writeBigUInt64LE(1000n, 16);
+  header.writeUInt32LE(256, 24);
+  const tokens = Buffer.alloc(2000);
+  const files = { good: Buffer.concat([header, tokens]), truncated: Buffer.concat([header, tokens.subarray(0, 1000)]), foreign: Buffer.alloc(4096, 65), beyond: Buffer.concat([header, Buffer.from(tokens).fill(0xff, 600, 602)]), short: Buffer.from("too short") };
+  const path = (name: string): string => join(api.directory, `${name}.tokens`);
+  for (const [name, content] of Object.entries(files)) await writeFile(path(name), content);
+  const before = await rowCounts(api.database);
+  const refusal = async (data: unknown): Promise<string> => {
+    const body = problemOf(await post("/jobs", jobFile(api, { data })), "data-invalid");
+    expect(body.errors?.length).toBeGreaterThan(0);
+    return `${body.errors?.[0]?.field}: ${body.errors?.[0]?.message}`;
+  };
+  expect(await refusal({ format: "tokens", path: path("truncated") })).toMatch(/^data\.path: is truncated: expected 2064 bytes for 1000 tokens, found 1064/);
+  expect(await refusal({ format: "tokens", path: path("foreign") })).toMatch(/^data\.path: is not a token file/);
+  expect(await refusal({ format: "tokens", path: path("beyond") })).toMatch(/^data\.path: holds token 65535 at index 300/);
+  expect(await refusal({ format: "tokens", path: path("absent") })).toBe("data.path: does not exist");
+  expect(await refusal({ format: "text", paths: [api.textPath, path("absent"), api.directory] })).toBe("data.paths.1: does not exist");
+  expect(await refusal({ format: "text", paths: [path("short")] })).toBe("data: holds less than one sequence");
+  execFileSync("mkfifo", [path("pipe")]);
+  for (let at = 0; at < 3; at += 1) expect(await refusal({ format: "tokens", path: path("pipe") })).toBe("data.path: is a pipe");
+  expect(await refusal({ format: "text", paths: [path("pipe"), "/dev/zero"] })).toBe("data.paths.0: is a pipe");
+  expect(await refusal({ format: "tokens", path: path("good"), packing: "documents" })).toMatch(/^data\.packing: needs data that knows its documents/);
+  expect(await refusal({ format: "megatron", path: path("good") })).toBe("data.path: does not exist");
+  await writeFile(path("good").replace(".tokens", ".idx"), Buffer.alloc(40, 65));
+  expect(await refusal({ format: "megatron", path: path("good").replace(".tokens", "") })).toMatch(/^data\.path: is no index of Megatron-LM/);
+  await writeFile(`${path("good")}.meta`, Buffer.alloc(40, 65));
+  expect(await refusal({ format: "internevo", path: path("good") })).toBe("data.path: is no NumPy array file");
+  const weights = problemOf(await post("/jobs", jobFile(api, { initialWeights: path("absent") })), "data-invalid");
+  expect(weights.errors).toMatchObject([{ field: "initialWeights", message: "does not exist" }]);
+  expect(problemOf(await post("/jobs", jobFile(api, { initialWeights: "weights" })), "job-invalid").errors).toMatchObject([{ field: "initialWeights" }]);
+  expect(await rowCounts(api.database)).toEqual(before);
+  expect((await post("/jobs", jobFile(api, { data: { format: "tokens", path: path("good") } }))).statusCode).toBe(201);
+});
