@@ -35,7 +35,7 @@ describe("predictionErrors", () => {
 
 describe("reportOf", () => {
   const plan = (dataParallel: number) => ({ pipelineParallel: 1, dataParallel, sequenceParallel: 1 }) as Plan;
-  const options = { chosen: { plan: plan(4) } as Candidate, attempts: [] as Attempt[], trials: [], unigramEntropyNats: 3 };
+  const options = { chosen: { plan: plan(4) } as Candidate, attempts: [] as Attempt[], trials: [], unigramEntropyNats: 3, hosts: [], mostOthersPercent: 10 };
   it("takes the mean loss of the last tenth", () => {
     const report = reportOf({ ...options, steps: Array.from({ length: 20 }, (_, index) => step(index + 1, index)) });
     expect(report).toMatchObject({ steps: 20, finalLossNats: 18.5, meanStepTimeSeconds: 2, tokensPerGpuPerSecond: 25, unigramEntropyNats: 3 });
@@ -49,6 +49,14 @@ describe("reportOf", () => {
     const steps = [step(1, 1), { ...step(2, 1), stepTimeSeconds: 10, tokensPerSecond: 20 }];
     const { meanStepTimeSeconds, tokensPerGpuPerSecond } = reportOf({ ...options, steps });
     expect([meanStepTimeSeconds, tokensPerGpuPerSecond]).toEqual([6, 200 / 6 / 4]);
+  });
+  it("says what disturbed the trials and the training", () => {
+    const host = { host: "here", ranks: 2, cores: 2, seconds: 10, ranksSeconds: 10, othersSeconds: 8, stolenSeconds: 1, loadBefore: 1, loadAfter: 4, runnableBefore: 1, runnableAfter: 3, involuntarySwitches: 7 };
+    const steps = [step(1, 1)];
+    expect(reportOf({ ...options, steps })).not.toHaveProperty("disturbances");
+    expect(reportOf({ ...options, steps, hosts: [host], mostOthersPercent: 50 })).toMatchObject({ hosts: [host] });
+    expect(reportOf({ ...options, steps, hosts: [host], mostOthersPercent: 50 })).not.toHaveProperty("disturbances");
+    expect(reportOf({ ...options, steps, hosts: [host] }).disturbances).toEqual([expect.stringMatching(/^the training was disturbed.*here: others took 45%.*5.0% of it stolen/)]);
   });
   it("refuses steps with a gap", () => {
     expect(() => reportOf({ ...options, steps: [step(1, 1), step(3, 1)] })).toThrow(/step 2 is missing/);

@@ -1,4 +1,4 @@
-import { worldSize, type Attempt, type Candidate, type Report, type StepMetric, type Trial } from "@internevo/domain";
+import { choiceOf, choiceWords, disturbancesOf, disturbedTrialsWords, worldSize, type Attempt, type Candidate, type HostUse, type Report, type StepMetric, type Trial } from "@internevo/domain";
 
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 const mean = (values: readonly number[]): number => sum(values) / values.length;
@@ -40,6 +40,22 @@ export interface ReportOptions {
   readonly attempts: readonly Attempt[];
   readonly trials: readonly Trial[];
   readonly unigramEntropyNats: number | null;
+  /** What the hosts did during the last attempt; empty where its ranks did not say it. */
+  readonly hosts: readonly HostUse[];
+  /** Share of a host's processor time from which on others count as a disturbance. */
+  readonly mostOthersPercent: number;
+}
+
+/** What the trials said, and what disturbed them or the training. */
+function quality({ trials, hosts, mostOthersPercent }: ReportOptions): Pick<Report, "choice" | "disturbances" | "hosts"> {
+  const choice = choiceOf(trials);
+  const duringTrials = choice && disturbedTrialsWords(choice);
+  const disturbances = [...(duringTrials === undefined ? [] : [duringTrials]), ...disturbancesOf(hosts, mostOthersPercent).map((each) => `the training was disturbed, so its step times may be too long: ${each}`)];
+  return {
+    ...(choice ? { choice: { verdict: choice.verdict, tied: choice.tied.map(({ plan }) => plan), within: choice.within, noise: choice.noise, words: choiceWords(choice) } } : {}),
+    ...(disturbances.length > 0 ? { disturbances } : {}),
+    ...(hosts.length > 0 ? { hosts: [...hosts] } : {}),
+  };
 }
 
 /**
@@ -63,5 +79,6 @@ export function reportOf(options: ReportOptions): Report {
     tokensPerGpuPerSecond: sum(steps.map((step) => step.tokensPerSecond * step.stepTimeSeconds)) / sum(steps.map((step) => step.stepTimeSeconds * ranksOf(step))),
     attempts: attempts.length,
     ...predictionErrors(trials),
+    ...quality(options),
   };
 }

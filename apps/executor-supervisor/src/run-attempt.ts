@@ -1,6 +1,6 @@
 import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
 import { buildMesh } from "@internevo/cost-model";
-import { worldSize, type JobSpec, type Plan, type StepMetric } from "@internevo/domain";
+import { worldSize, type HostUse, type JobSpec, type Plan, type StepMetric } from "@internevo/domain";
 import { launchRanks, launchTarget, trainerConfig, type Dataset, type LaunchOutcome, type Trainer } from "@internevo/launcher";
 import { WorkStoppedError } from "@internevo/service-kit";
 import { goesOn } from "@internevo/stages";
@@ -27,6 +27,8 @@ export interface AttemptLaunch {
   readonly onStarted: (resumedFromStep: number) => Promise<void>;
   readonly writeSteps: (metrics: readonly StepMetric[]) => Promise<void>;
   readonly onCheckpoint: (event: Extract<TrainerEvent, { event: "checkpoint" }>) => void;
+  /** What the hosts did, where the ranks came to say it. */
+  readonly onHosts: (hosts: readonly HostUse[]) => void;
   readonly onLog: (line: string) => void;
 }
 
@@ -96,6 +98,7 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
             atOnce.abort();
           });
         }
+        if (event.event === "hosts") launch.onHosts(event.hosts);
         if (event.event === "step") recorder.push(metricOf(event, launch.attempt));
         if (event.event === "checkpoint") counted.checkpointWritten(event.step);
         if (event.event === "checkpoint" && !isRepeated) launch.onCheckpoint(event);

@@ -25,7 +25,7 @@ describe("a job that lost nodes", () => {
   it("leaves nodes idle over which nothing divides", async () => {
     const batch = { globalBatchTokens: 64 * 8, plan: { sequenceParallel: 1, pipelineParallel: 1 } };
     expect(await planFor(job({ minNodes: 1 }, batch), 3)).toMatchObject({ nodes: 2 });
-    expect(await planFor(job({ minNodes: 3 }, batch), 3)).toMatchObject({ failure: { code: "no-feasible-plan", message: expect.stringMatching(/^Slurm job 7 needs 4 nodes, .*; there is no plan for 3 nodes: none of \d+ plans divides/), remedy: expect.any(String) } });
+    expect(await planFor(job({ minNodes: 3 }, batch), 3)).toMatchObject({ failure: { code: "no-feasible-plan", message: expect.stringMatching(/^Slurm job 7 needs 4 nodes, .*; there is no plan for 3 nodes: none of [\d,]+ plans divides/), remedy: expect.any(String) } });
   });
 
   it("fails where it does not allow it, or not so few", async () => {
@@ -35,7 +35,7 @@ describe("a job that lost nodes", () => {
 
   it("fails when what is left has too little memory", async () => {
     const spec = job({ minNodes: 1, memoryPerGpu: "2200MB" }, { model: { hiddenSize: 512, layers: 16, heads: 4, vocabularySize: 256 } });
-    expect(await planFor(spec, 2)).toMatchObject({ failure: { code: "no-feasible-plan", message: expect.stringMatching(/there is no plan for 2 to 1 nodes: none of \d+ plans fits in 2\.05 GiB/) } });
+    expect(await planFor(spec, 2)).toMatchObject({ failure: { code: "no-feasible-plan", message: expect.stringMatching(/there is no plan for 2 to 1 nodes: no plan fits in 2\.05 GiB/) } });
   });
 
   it("says what happened", () => {

@@ -41,7 +41,7 @@ export async function planForFewerNodes(options: SmallerClusterOptions): Promise
     if (candidate) return { nodes, candidate };
     // Of most nodes, where it is memory that they lack: with fewer it is worse.
     const isMemory = result.closest !== null;
-    if (!why || (isMemory && !why.isMemory)) why = { failure: result.counts.feasible === 0 ? noFeasiblePlan(smaller, result) : noRunnablePlan(result), isMemory };
+    if (!why || (isMemory && !why.isMemory)) why = { failure: result.counts.feasible === 0 ? noFeasiblePlan(smaller, result) : noRunnablePlan(smaller, result), isMemory };
   }
   const tried = nodesLeft === minNodes ? count(nodesLeft) : `${nodesLeft} to ${minNodes} nodes`;
   return { failure: { code: why?.failure.code ?? "no-feasible-plan", message: `${failure.message}; there is no plan for ${tried}: ${why?.failure.message ?? "none was found"}`, remedy: "bring the nodes back, and submit the job again: it can begin with this one's checkpoint (initialWeights)" } };

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { CostModel } from "@internevo/cost-model";
+import { CostModel, planOfJob } from "@internevo/cost-model";
 import { resolveJob, type Candidate, type Plan } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { checkpointDirectory, timelinePath } from "@internevo/stages";
@@ -45,7 +45,7 @@ function job(over: Record<string, unknown> = {}): Record<string, unknown> {
 async function trialling(written: Record<string, unknown>, plan: Plan): Promise<string> {
   const spec = resolveJob(written);
   const [any] = planJob(spec, world.profile, { top: 1 }).runnableCandidates as [Candidate];
-  const predicted = new CostModel(spec, world.profile).predict(plan);
+  const predicted = new CostModel(spec, world.profile).predict(planOfJob(plan, spec));
   return world.database.transaction(async (tx) => {
     const id = await submitJob(tx, spec);
     await transitionJob(tx, { jobId: id, from: "profiling", to: "planning" });

@@ -39,7 +39,7 @@ describe("planner", () => {
 
   it("says what would fit when nothing does", async () => {
     const { id, failure, planningId } = await failureOf(planned({}, { memoryPerGpu: "1MB" }));
-    expect(failure).toMatchObject({ code: "no-feasible-plan", message: expect.stringMatching(/fits in .* the closest, b\d+ .* needs .* of it .* for \w+/), remedy: expect.stringContaining("cluster.memoryPerGpu") });
+    expect(failure).toMatchObject({ code: "no-feasible-plan", message: expect.stringMatching(/no plan fits in .*; the one that needs the least memory needs .*, of which [a-z -]+ [\d.]+ .iB \(b\d+ .*rejected: does not fit in memory/), remedy: expect.stringContaining("cluster.memoryPerGpu") });
     const planning = await getPlanning(world.database.db, planningId as string);
     expect(planning?.closest?.peakMemoryBytes).toBeGreaterThan(1e6);
     expect(failure?.remedy).toContain(String(planning?.closest?.peakMemoryBytes));
@@ -49,12 +49,12 @@ describe("planner", () => {
   it("says which constraint stands in the way when no plan divides", async () => {
     // One sequence a step, and 7 ranks over which neither the batch nor heads nor layers divide.
     const { failure } = await failureOf(planned({ sequenceLengthTokens: 64, globalBatchTokens: 64 }, { gpusPerNode: 7 }));
-    expect(failure).toMatchObject({ code: "no-feasible-plan", message: expect.stringMatching(/none of \d+ plans divides.*-not-divisible/) });
+    expect(failure).toMatchObject({ code: "no-feasible-plan", message: expect.stringMatching(/none of [\d,]+ plans divides.* not divisible/) });
   });
 
   it("fails a job whose feasible plans the executor does not run yet", async () => {
     const { failure } = await failureOf(planned({ precision: "bf16-grad16" }));
-    expect(failure).toMatchObject({ code: "plan-unsupported", message: expect.stringContaining("bf16-grad16") });
+    expect(failure).toMatchObject({ code: "plan-unsupported", message: expect.stringMatching(/^\d+ plans fit in memory\. InternEvo's own trainer cannot run it: precision bf16-grad16$/), remedy: expect.stringMatching(/^use precision: bf16/) });
   });
 
   it("fails a job without data after it is planned", async () => {

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { requiredMeasurements } from "@internevo/cost-model";
 import { clusterKey } from "@internevo/domain";
 import { countMissing } from "@internevo/launcher";
-import { getProfile, listProfiles, requestCancel } from "@internevo/store";
+import { discardProfile, getProfile, listProfiles, requestCancel } from "@internevo/store";
 import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
 import { profiler } from "../src/index.ts";
 
@@ -37,7 +37,7 @@ describe("profiler", () => {
     const id = await world.submit(smallJob({ cluster: cluster({ profile: "/etc/passwd" }) }));
     await world.untilState(id, "failed", 30);
     const { failure } = await world.job(id);
-    expect(failure).toMatchObject({ code: "profile-missing", message: "there is no profile /etc/passwd" });
+    expect(failure).toMatchObject({ code: "profile-missing", message: "no profile is named /etc/passwd" });
   });
 
   it("measures what a job needs, reuses it while it is fresh, and completes it with what another job needs", async () => {
@@ -66,6 +66,37 @@ describe("profiler", () => {
     expect(Math.abs(Date.parse(completed.freshUntil) - Date.parse(record.freshUntil))).toBeLessThan(2000);
   }, 900_000);
 
+  it("measures though a fresh profile is there when the job asks for it, and ends then where it asks for no more", async () => {
+    const own = cluster({ name: "again" });
+    const first = await world.submit(smallJob({ cluster: own, until: "profiling", data: undefined }));
+    await world.untilState(first, "succeeded", 240);
+    const record = await profileOf(first);
+    expect(record.profile.quality).toMatchObject({ verdict: "quiet", noisyPoints: 0, hosts: [{ ranks: 2, othersSeconds: expect.any(Number) }] });
+    const again = await world.submit(smallJob({ cluster: own, until: "profiling", measureAgain: true }));
+    await world.untilState(again, "succeeded", 240);
+    expect((await world.job(again)).profileId).not.toBe(record.id);
+    const reused = await world.submit(smallJob({ cluster: own }));
+    await world.untilState(reused, "planning", 60);
+    expect((await world.job(reused)).profileId).toBe((await world.job(again)).profileId);
+  }, 900_000);
+
+  it("uses no profile that was discarded", async () => {
+    const own = cluster({ name: "discarded" });
+    const first = await world.submit(smallJob({ cluster: own, until: "profiling" }));
+    await world.untilState(first, "succeeded", 240);
+    const { id } = await profileOf(first);
+    expect(await discardProfile(world.database.db, id)).toBe(true);
+    expect((await listProfiles(world.database.db)).items.map((profile) => profile.id)).not.toContain(id);
+    const next = await world.submit(smallJob({ cluster: own, until: "profiling" }));
+    await world.untilState(next, "succeeded", 240);
+    expect((await world.job(next)).profileId).not.toBe(id);
+    const named = await world.submit(smallJob({ cluster: { ...own, profile: id } }));
+    await world.untilState(named, "failed", 30);
+    expect((await world.job(named)).failure).toMatchObject({ code: "profile-missing", message: expect.stringContaining("was discarded") });
+    // The job that used it still shows it.
+    expect((await profileOf(first)).discardedAt).not.toBeNull();
+  }, 900_000);
+
   it("measures again when a rank is killed", async () => {
     const id = await world.submit(smallJob({ cluster: cluster({ name: "killed" }) }));
     await world.untilEvent(id, (event) => event.type === "progress" && (event.data["done"] as number) > 0, 120);
@@ -83,5 +114,30 @@ describe("profiler", () => {
     await world.untilState(id, "cancelled", 30);
     await world.untilNoRanks();
     expect((await listProfiles(world.database.db)).items).toHaveLength(before);
+  }, 900_000);
+});
+
+describe("profiler on a busy machine", () => {
+  it("measures noisy points again within its budget, marks what stays noisy, and has the next job measure that again", async () => {
+    // Whatever else runs here counts as a disturbance.
+    const busy = await createWorld();
+    try {
+      await busy.start(profiler, { INTERNEVO_MOST_OTHERS_PERCENT: "0", INTERNEVO_PROFILE_AGAIN_SECONDS: "2" });
+      const own = cluster({ name: "busy" });
+      const profiled = async () => {
+        const id = await busy.submit(smallJob({ cluster: own, until: "profiling" }));
+        await busy.untilState(id, "succeeded", 240);
+        return (await getProfile(busy.database.db, (await busy.job(id)).profileId as string)) as NonNullable<Awaited<ReturnType<typeof getProfile>>>;
+      };
+      const first = await profiled();
+      const { quality } = first.profile;
+      expect(quality).toMatchObject({ verdict: "noisy", disturbances: [expect.stringMatching(/others took .* of the processor time/), ...(quality?.disturbances.slice(1) ?? [])] });
+      expect(quality?.noisyPoints).toBeGreaterThan(10);
+      expect(first.profile.modules.some(({ noisy }) => noisy === true)).toBe(true);
+      expect((await listProfiles(busy.database.db)).items[0]).toMatchObject({ id: first.id, quality: { verdict: "noisy" } });
+      expect((await profiled()).id).not.toBe(first.id);
+    } finally {
+      await busy.close();
+    }
   }, 900_000);
 });

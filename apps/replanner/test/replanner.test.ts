@@ -69,9 +69,9 @@ describe("replanner", () => {
 
   it("says what would fit when nothing does, and what is missing without a profile", async () => {
     const { id } = await register("too big", { spec: spec({}, { memoryPerGpu: "1MB" }) });
-    expect(await runNow(id)).toMatchObject({ state: "failed", outcome: expect.stringContaining("the closest") });
+    expect(await runNow(id)).toMatchObject({ state: "failed", outcome: expect.stringContaining("the one that needs the least memory") });
     const missing = await register("no profile", { spec: spec({}, { profile: "/absent.json" }) });
-    expect(await runNow(missing.id)).toMatchObject({ state: "failed", outcome: expect.stringContaining("there is no profile /absent.json") });
+    expect(await runNow(missing.id)).toMatchObject({ state: "failed", outcome: expect.stringContaining("no profile is named /absent.json") });
   });
 
   it("fires what is due once, although two of it look, and plans the next night", async () => {

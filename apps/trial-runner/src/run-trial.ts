@@ -1,9 +1,8 @@
 import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
 import { buildMesh } from "@internevo/cost-model";
-import { worldSize, type Failure, type JobSpec, type Measurement, type Plan } from "@internevo/domain";
-import { launchRanks, launchTarget, trainerConfig, type Dataset, type Trainer } from "@internevo/launcher";
+import { worldSize, type Failure, type HostUse, type JobSpec, type Measurement, type Plan } from "@internevo/domain";
+import { launchRanks, launchTarget, measurementOf, trainerConfig, type Dataset, type Trainer } from "@internevo/launcher";
 import { launchSignals } from "@internevo/stages";
-import { measurementOf } from "./measurement.ts";
 
 export interface TrialLaunch {
   readonly trainer: Trainer;
@@ -15,6 +14,8 @@ export interface TrialLaunch {
   readonly runDirectory: string;
   readonly timeline?: TrainerConfig["timeline"];
   readonly timeoutSeconds: number;
+  /** See {@link TrainingSettings}. */
+  readonly mostOthersPercent: number;
   /** The trial's own name: by it a launch that was left is found again. */
   readonly label: string;
   readonly signal: AbortSignal;
@@ -35,6 +36,7 @@ export async function runTrial(trial: TrialLaunch): Promise<{ readonly measured:
   const total = warmupSteps + measuredSteps;
   let started: Extract<TrainerEvent, { event: "started" }> | undefined;
   const steps: Extract<TrainerEvent, { event: "step" }>[] = [];
+  let hosts: readonly HostUse[] | undefined;
   const target = await launchTarget(spec.cluster, trial.clustersFile);
   const outcome = await launchRanks({
     program: trial.trainer,
@@ -51,6 +53,7 @@ export async function runTrial(trial: TrialLaunch): Promise<{ readonly measured:
     onLog: trial.onLog,
     onEvent: (event) => {
       if (event.event === "started") started = event;
+      if (event.event === "hosts") hosts = event.hosts;
       if (event.event === "step") {
         steps.push(event);
         trial.onStep(steps.length, total);
@@ -62,5 +65,5 @@ export async function runTrial(trial: TrialLaunch): Promise<{ readonly measured:
     signal.throwIfAborted();
     return { failure: { code: "rank-lost", message: "the ranks were stopped from outside" } };
   }
-  return { measured: measurementOf({ started, steps, warmupSteps, measuredSteps }) };
+  return { measured: measurementOf({ started, steps, warmupSteps, measuredSteps, hosts, mostOthersPercent: trial.mostOthersPercent }) };
 }

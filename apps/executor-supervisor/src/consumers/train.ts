@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
-import { formatBytes, planLabel, type Attempt, type Candidate, type Failure } from "@internevo/domain";
+import { formatBytes, planLabel, type Attempt, type Candidate, type Failure, type HostUse } from "@internevo/domain";
 import { cancelSlurmLeftover, readSlurmRecord, type Dataset } from "@internevo/launcher";
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import { checkpointDirectory, failedJob, launchDirectory, launchResource, prepareTraining, recordTimeline, searchPlans, withStageFeed, type JobFeed, type TrainingSettings } from "@internevo/stages";
+import { checkpointDirectory, failedJob, launchDirectory, prepareTraining, recordTimeline, reserveLaunch, searchPlans, withStageFeed, type JobFeed, type TrainingSettings } from "@internevo/stages";
 import { allSteps, appendJobEvent, changeRunPlan, ensureRun, findRun, finishAttempt, getProfile, listAttempts, listTrials, recordSteps, setAttemptResumedFrom, startAttempt, transitionJob, type Database } from "@internevo/store";
 import { checkpointsToKeep, checkpointSteps, discardCheckpointsBeyond, leaveNewest, tellCounted } from "../checkpoints.ts";
 import { reportOf } from "../report.ts";
@@ -27,6 +27,8 @@ interface Training {
   readonly feed: JobFeed;
   readonly runId: string;
   readonly dataset: Dataset;
+  /** What the hosts did during the last attempt. */
+  hosts?: readonly HostUse[];
 }
 
 /** The last of the steps that are stored without a gap. */
@@ -127,6 +129,7 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
     onStarted: (resumedFromStep) => context.fenced((tx) => setAttemptResumedFrom(tx, runId, number, resumedFromStep)),
     writeSteps: (metrics) => context.fenced((tx) => recordSteps(tx, { jobId: job.id, runId }, metrics)),
     onCheckpoint: (event) => feed.log("info", "internevo-trainer", `checkpoint at step ${event.step}: ${formatBytes(event.bytes)} in ${event.seconds.toFixed(2)} s`),
+    onHosts: (hosts) => (training.hosts = hosts),
     onLog: (line) => feed.log("warn", "internevo-trainer", line),
   });
   if (outcome.status === "completed") {
@@ -169,10 +172,16 @@ export const train = (settings: ExecutorSettings, database: Database) => async (
   if (!chosen) return failedJob(job.id, "running", { code: "internal", message: "the job has no chosen plan", remedy: "submit it again" });
   return withStageFeed(context, "running", async (feed) => {
     const dataset = await prepareTraining(settings, job.spec);
-    await context.reserve(launchResource(job.spec.cluster, job.id), () => feed.progress("running", WAITS_FOR_CLUSTER, 0, job.spec.steps));
+    await reserveLaunch({
+      ...settings, cluster: job.spec.cluster, owner: job.id,
+      reserve: (resource, onWait) => context.reserve(resource, onWait),
+      confirm: () => context.confirm(),
+      onWait: () => feed.progress("running", WAITS_FOR_CLUSTER, 0, job.spec.steps),
+    });
     feed.progress("running", "starts the ranks", 0, job.spec.steps);
     const run = await context.fenced((tx) => ensureRun(tx, job.id, chosen));
-    const failure = await trainUntilDone({ settings, database, context, feed, runId: run.id, dataset });
+    const training: Training = { settings, database, context, feed, runId: run.id, dataset };
+    const failure = await trainUntilDone(training);
     if (failure) return failedJob(job.id, "running", failure);
     if (job.spec.checkpointing !== null) {
       // Training is complete, whatever becomes of what is older.
@@ -187,6 +196,8 @@ export const train = (settings: ExecutorSettings, database: Database) => async (
       attempts: await listAttempts(database.db, run.id),
       trials: await listTrials(database.db, job.id),
       unigramEntropyNats: dataset.unigramEntropyNats,
+      hosts: training.hosts ?? [],
+      mostOthersPercent: settings.mostOthersPercent,
     });
     log.info({ report }, "training is complete");
     return async (tx) => void (await transitionJob(tx, { jobId: job.id, from: "running", to: "succeeded", report }));

@@ -18,7 +18,7 @@ export const planJobConsumer = (settings: PlannerSettings, database: Database) =
   const result = await searchPlans(spec, stored.profile, options, signal, onProgress).finally(() => feed.close());
   const { counts, candidates, runnableCandidates } = result;
   log.info({ counts, best: candidates[0]?.predicted.stepTimeSeconds }, "the plans were searched");
-  const failure = counts.feasible === 0 ? noFeasiblePlan(spec, result) : runnableCandidates.length === 0 ? noRunnablePlan(result) : spec.data === null ? { code: "data-invalid" as const, message: "the job was planned; it names no data to train on", remedy: "add data to the job, or ask for plans only" } : undefined;
+  const failure = counts.feasible === 0 ? noFeasiblePlan(spec, result) : runnableCandidates.length === 0 ? noRunnablePlan(spec, result) : spec.data === null ? { code: "data-invalid" as const, message: "the job was planned; it names no data to train on", remedy: "add data to the job, or ask for plans only" } : undefined;
   const tried = runnableCandidates.slice(0, spec.trials.count);
   return async (tx) => {
     const planningId = await storePlanning(tx, result, { jobId: job.id, profileId: stored.id });

@@ -34,6 +34,6 @@ export const profileJob = (settings: ProfilingSettings, database: Database) => a
   log.info({ how, profile: profile.name }, "the cluster has a profile");
   return async (tx) => {
     await updateJob(tx, job.id, { profileId: await persist(tx) });
-    await transitionJob(tx, { jobId: job.id, from: "profiling", to: "planning", reason: how === "measured" ? "measured the cluster" : `used profile ${profile.name}` });
+    await transitionJob(tx, { jobId: job.id, from: "profiling", to: job.spec.until === "profiling" ? "succeeded" : "planning", reason: how === "measured" ? "measured the cluster" : `used profile ${profile.name}` });
   };
 };

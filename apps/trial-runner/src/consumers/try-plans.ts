@@ -1,14 +1,15 @@
 import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
-import { DEFAULT_TRIAL_REPEATS, formatSeconds, planLabel, type Candidate, type Failure, type JobSpec, type Timeline, type Trial } from "@internevo/domain";
+import { choiceOf, choiceWords, DEFAULT_TRIAL_REPEATS, disturbedTrialsWords, formatSeconds, planLabel, runsOf, trialToRepeat, withRun, type Choice, type Failure, type JobSpec, type Timeline, type Trial } from "@internevo/domain";
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import { failedJob, launchDirectory, launchResource, prepareTraining, recordTimeline, retryLostRanks, withStageFeed, type TrainingSettings } from "@internevo/stages";
+import { failedJob, launchDirectory, prepareTraining, recordTimeline, reserveLaunch, retryLostRanks, withStageFeed, type TrainingSettings } from "@internevo/stages";
 import { finishTrial, listTrials, repeatTrial, startTrial, transitionJob, updateJob, type Database } from "@internevo/store";
-import { trialToRepeat, winnerOf, withRun } from "../measurement.ts";
 import { runTrial } from "../run-trial.ts";
 
 export interface TrialSettings extends TrainingSettings {
   /** Bound on one trial. */
   readonly timeoutSeconds: number;
+  /** Further runs of plans begin within this time. */
+  readonly repeatSeconds: number;
 }
 
 const isOver = (trial: Trial): boolean => trial.state === "succeeded" || trial.state === "failed";
@@ -22,7 +23,8 @@ function noTrialSucceeded(trials: readonly Trial[]): Failure {
 const timelineOfTrial = ({ timeline, trials }: JobSpec): Timeline | undefined => timeline && { firstStep: trials.warmupSteps + 1, steps: Math.min(timeline.steps, trials.steps) };
 
 /**
- * Tries the best plans for real, one after the other, runs those again that one run does not tell apart, and takes the fastest.
+ * Tries the best plans for real, one after the other. Plans that the runs do not tell apart, and those that were disturbed, run again within a
+ * budget; then `choiceOf` says which one trains.
  * A trial that was interrupted is tried again, and counted once.
  */
 export const tryPlans = (settings: TrialSettings, database: Database) => async (context: CommandContext<"job.trial">): Promise<Effect> => {
@@ -61,7 +63,12 @@ export const tryPlans = (settings: TrialSettings, database: Database) => async (
       return result;
     };
 
-    const reserved = done < total || trialToRepeat(planned, repeats) !== undefined ? await context.reserve(launchResource(job.spec.cluster, job.id), () => feed.progress("trialling", WAITS_FOR_CLUSTER, done, total)) : undefined;
+    const reserved = done < total || trialToRepeat(planned, repeats) !== undefined ? await reserveLaunch({
+      ...settings, cluster: job.spec.cluster, owner: job.id,
+      reserve: (resource, onWait) => context.reserve(resource, onWait),
+      confirm: () => context.confirm(),
+      onWait: () => feed.progress("trialling", WAITS_FOR_CLUSTER, done, total),
+    }) : undefined;
     for (const trial of planned.filter((each) => !isOver(each))) {
       signal.throwIfAborted();
       if (!(await context.fenced((tx) => startTrial(tx, trial.id)))) continue;
@@ -72,12 +79,12 @@ export const tryPlans = (settings: TrialSettings, database: Database) => async (
     }
     // A plan that ran once and then does not, or whose run could not be counted, is not asked a third time.
     const given = new Set<string>();
-    for (;;) {
+    for (const begin = performance.now(); performance.now() - begin < 1000 * settings.repeatSeconds; ) {
       signal.throwIfAborted();
       const next = trialToRepeat((await listTrials(database.db, job.id)).filter(({ id }) => !given.has(id)), repeats);
       if (!next?.measured) break;
       const measured = next.measured;
-      const number = (measured.runStepTimeSeconds?.length ?? 1) + 1;
+      const number = runsOf(measured).length + 1;
       const result = await run(next, number);
       if ("failure" in result) {
         given.add(next.id);
@@ -86,15 +93,16 @@ export const tryPlans = (settings: TrialSettings, database: Database) => async (
     }
     await reserved?.release();
     const trials = await listTrials(database.db, job.id);
-    const winner = winnerOf(trials);
-    return winner ? trainWith(job.id, winner, trials) : failedJob(job.id, "trialling", noTrialSucceeded(trials));
+    const choice = choiceOf(trials);
+    if (!choice) return failedJob(job.id, "trialling", noTrialSucceeded(trials));
+    const disturbed = disturbedTrialsWords(choice);
+    if (disturbed !== undefined) feed.log("warn", "trial-runner", disturbed);
+    log.info({ verdict: choice.verdict, within: choice.within, noise: choice.noise, disturbedPlans: choice.disturbedPlans }, "a plan was chosen");
+    return trainWith(job.id, choice);
   });
 };
 
-function trainWith(jobId: string, winner: Candidate, trials: readonly Trial[]): Effect {
-  const measured = trials.filter((trial) => trial.measured !== null).length;
-  return async (tx) => {
-    await updateJob(tx, jobId, { chosen: winner });
-    await transitionJob(tx, { jobId, from: "trialling", to: "running", reason: `${planLabel(winner.plan)} was the fastest of ${measured} measured plans` });
-  };
-}
+const trainWith = (jobId: string, choice: Choice): Effect => async (tx) => {
+  await updateJob(tx, jobId, { chosen: choice.chosen });
+  await transitionJob(tx, { jobId, from: "trialling", to: "running", reason: choiceWords(choice) });
+};
