@@ -1,7 +1,7 @@
 import type { ClusterChoice, SweepAxis, SweepRow } from "@internevo/advisor";
-import { formatBytes, formatSeconds, planLabel, type Candidate, type JobSpec } from "@internevo/domain";
+import { formatBytes, formatCounted, formatRate, formatSeconds, formatTokens as tokens, planLabel, type Candidate, type JobSpec } from "@internevo/domain";
 import { axisValue } from "./advice-view.ts";
-import { chartSvg, type ChartPoint } from "./chart.ts";
+import { chartSvg, spansDecade, type ChartPoint } from "./chart.ts";
 
 const AXIS_WORDS: Readonly<Record<SweepAxis, string>> = {
   sequence: "sequence length, tokens", nodes: "nodes", batch: "tokens of a step", memory: "memory of a GPU",
@@ -9,13 +9,11 @@ const AXIS_WORDS: Readonly<Record<SweepAxis, string>> = {
 };
 
 const grouped = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
-/** Lengths as the field writes them: 4k is 4,096. */
-const tokens = (value: number): string => (value >= 1024 && value % 1024 === 0 ? (value % 2 ** 20 === 0 ? `${value / 2 ** 20}M` : `${value / 1024}k`) : String(value));
 
 const GIB = 2 ** 30;
 const gibibytes = (value: number): string => `${value} GiB`;
 
-const about = ({ plan, predicted }: Candidate): string => `${planLabel(plan)}\n${formatSeconds(predicted.stepTimeSeconds)} a step, ${predicted.tokensPerGpuPerSecond.toFixed(0)} tokens/GPU/s, ${formatBytes(predicted.peakMemoryBytes)}`;
+const about = ({ plan, predicted }: Candidate): string => `${planLabel(plan)}\n${formatSeconds(predicted.stepTimeSeconds)} a step, ${formatRate(predicted.tokensPerGpuPerSecond)} tokens/GPU/s, ${formatBytes(predicted.peakMemoryBytes)}`;
 const model = (job: JobSpec): string => `${job.model.name}, ${job.cluster.nodes} × ${job.cluster.gpusPerNode} GPUs`;
 
 /** What a sweep leaves as it is in the job. */
@@ -43,18 +41,18 @@ export function sweepChart(job: JobSpec, axis: SweepAxis, rows: readonly SweepRo
   });
 }
 
-/** Step time over memory of the plans than which none is both faster and smaller. */
+/** Step time over memory of the Pareto-optimal plans. */
 export function paretoChart(job: JobSpec, front: readonly Candidate[]): string {
   const points = [...front].sort((a, b) => a.predicted.peakMemoryBytes - b.predicted.peakMemoryBytes).map((candidate) => ({ x: candidate.predicted.peakMemoryBytes / GIB, y: candidate.predicted.stepTimeSeconds, title: about(candidate) }));
   return chartSvg({
-    title: `${job.model.name}: time against memory`, subtitle: `predicted; ${model(job)}, ${tokens(job.sequenceLengthTokens)} tokens a sequence; every plan than which none is both faster and smaller`,
-    xLabel: "peak memory of the fullest GPU", formatX: gibibytes, logX: false, panels: [{ label: "time of a step, seconds", points, format: (value) => grouped.format(value), steps: true }],
+    title: `${job.model.name}: time against memory`, subtitle: `predicted; ${model(job)}, ${tokens(job.sequenceLengthTokens)} tokens a sequence; the Pareto-optimal plans`,
+    xLabel: "peak memory of the fullest GPU", formatX: gibibytes, logX: spansDecade(points[0]?.x ?? 1, points.at(-1)?.x ?? 1), panels: [{ label: "time of a step, seconds", points, format: (value) => grouped.format(value), steps: true, logWhereWide: true }],
   });
 }
 
 /** Time and GPU hours by the size of the cluster. */
 export function clustersChart(job: JobSpec, considered: readonly ClusterChoice[], deadlineSeconds: number): string {
-  const points = (of: (choice: ClusterChoice) => number): ChartPoint[] => considered.map((choice) => ({ x: choice.gpus, y: of(choice), title: `${choice.gpus} GPUs: ${about(choice.best)}` }));
+  const points = (of: (choice: ClusterChoice) => number): ChartPoint[] => considered.map((choice) => ({ x: choice.gpus, y: of(choice), title: `${formatCounted(choice.gpus, "GPU")}: ${about(choice.best)}` }));
   return chartSvg({
     title: `${job.model.name}: time and cost by cluster`, subtitle: `predicted; ${tokens(job.sequenceLengthTokens)} tokens a sequence`, xLabel: "GPUs", formatX: String, xTicks: considered.map(({ gpus }) => gpus), logX: true,
     panels: [

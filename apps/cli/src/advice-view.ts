@@ -1,26 +1,26 @@
-import { termWords, type ClusterChoice, type Explanation, type FieldChange, type LargestSequence, type SweepAxis, type SweepRow, type Term, type WhyNot } from "@internevo/advisor";
-import { formatBytes, formatSeconds, planLabel, type Candidate, type Prediction } from "@internevo/domain";
+import type { ClusterChoice, Explanation, FieldChange, LargestSequence, SweepAxis, SweepRow, Term, WhyNot } from "@internevo/advisor";
+import { formatBytes, formatCounted, formatInteger, formatPercent, formatRate, formatSeconds, formatSigned, frontSample, lowered, memoryLineName, planChanges, planLabel, REJECTION_WORDS, termName, termWords, UTILISATION_WORDS, withoutTrainer, type Candidate, type Prediction } from "@internevo/domain";
 import { table, type Colors, type Column } from "./output.ts";
 
-const percent = (fraction: number): string => `${(fraction * 100).toFixed(1)}%`;
-const perGpu = ({ tokensPerGpuPerSecond: rate }: Prediction): string => rate.toFixed(rate < 100 ? 1 : 0);
+const perGpu = ({ tokensPerGpuPerSecond }: Prediction): string => formatRate(tokensPerGpuPerSecond);
 const figures = (predicted: Prediction): string => `${formatSeconds(predicted.stepTimeSeconds)} a step, ${formatBytes(predicted.peakMemoryBytes)} a GPU`;
-const changesText = (changes: readonly FieldChange[]): string => changes.map(({ field, from, to }) => `${field} ${String(from)} → ${String(to)}`).join(", ");
-const signed = (value: number, text: string): string => (value > 0 ? `+${text}` : value < 0 ? `−${text}` : text);
+const changesText = (changes: readonly FieldChange[]): string => planChanges(changes);
 
 /** A plan that is not its family's best can be behind all of them. */
-export const rankText = (rank: number, of: number): string => (rank > of ? `behind the best plans of all ${of} families` : `rank ${rank} of ${of} families of plans`);
+export const rankText = (rank: number, of: number): string => (rank > of ? `behind the best plans of all ${formatCounted(of, "family", "families")}` : `rank ${formatInteger(rank)} of ${formatCounted(of, "family", "families")} of plans`);
 
 export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): string {
-  const { plan, binding, excessBytes, predicted, memory, smallestChange, standing } = answer;
-  const sections = [colors.bold(planLabel(plan))];
-  if (binding !== null) sections.push(`${colors.red("rejected")}, ${binding.reason}: ${binding.message}`);
+  const { plan, bestOf, binding, excessBytes, predicted, notRunnableReason, memory, smallestChange, standing } = answer;
+  const fits = excessBytes !== null && excessBytes <= 0;
+  const sections = [`${bestOf === undefined ? "" : `${fits ? "the best of the plans" : "no plan fits; the one that needs least memory"} with ${bestOf}:\n`}${colors.bold(planLabel(plan))}`];
+  if (binding !== null) sections.push(`${colors.red("rejected")}, ${lowered(REJECTION_WORDS[binding.reason].name)}: ${binding.message}`);
   else if (standing !== null) sections.push(`${colors.green("feasible")}: ${rankText(standing.rank, standing.of)}, ${predicted ? figures(predicted) : ""}, ${formatBytes(Math.abs(excessBytes ?? 0))} to spare`);
+  if (notRunnableReason !== null) sections.push(`Fits in memory. ${withoutTrainer(notRunnableReason)}.`);
   if (memory.length > 0) {
     const columns: Column<(typeof memory)[number]>[] = [
-      { title: "MEMORY OF THE FULLEST RANK", value: ({ line }) => termWords(line) },
+      { title: "MEMORY OF THE FULLEST RANK", value: ({ line }) => memoryLineName(line) },
       { title: "BYTES", align: "right", value: ({ bytes }) => formatBytes(bytes) },
-      { title: "OF A GPU", align: "right", value: ({ bytes }) => percent(bytes / limitBytes) },
+      { title: "OF A GPU", align: "right", value: ({ bytes }) => formatPercent(bytes / limitBytes) },
     ];
     sections.push(table(columns, memory, colors));
   }
@@ -29,7 +29,7 @@ export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): 
   if (standing !== null && standing.rank > 1 && predicted !== null) {
     const { best } = standing;
     const faster = predicted.stepTimeSeconds / best.predicted.stepTimeSeconds - 1;
-    sections.push(`the best plan is ${percent(faster)} faster: ${changesText(best.changes)}\n  ${planLabel(best.plan)}: ${figures(best.predicted)}\nTerm by term: internevo explain JOB '${planLabel(plan)}' '${planLabel(best.plan)}'`);
+    sections.push(`the best plan is ${formatPercent(faster)} faster: ${changesText(best.changes)}\n  ${planLabel(best.plan)}: ${figures(best.predicted)}\nTerm by term: internevo explain JOB '${planLabel(plan)}' '${planLabel(best.plan)}'`);
   }
   return sections.join("\n\n");
 }
@@ -48,10 +48,10 @@ export function explanationText(answer: Explanation, colors: Colors): string {
     const differing = list.filter((term) => matters(term, list, format));
     const alike = list.filter((term) => !matters(term, list, format));
     const columns: Column<Term>[] = [
-      { title, value: ({ name }) => termWords(name) },
+      { title, value: ({ name }) => termName(name) },
       { title: "A", align: "right", value: (term) => format(term.a) },
       { title: "B", align: "right", value: (term) => format(term.b) },
-      { title: "B − A", align: "right", value: ({ difference }) => signed(difference, format(Math.abs(difference))) },
+      { title: "B − A", align: "right", value: ({ difference }) => formatSigned(difference, format) },
     ];
     const same = alike.length === 0 ? [] : [`the same in both: ${[...alike].sort((x, y) => y.a - x.a).map((term) => `${termWords(term.name)} ${format(term.a)}`).join(", ")}`];
     return [differing.length === 0 ? title : table(columns, differing, colors), ...same].join("\n");
@@ -59,21 +59,21 @@ export function explanationText(answer: Explanation, colors: Colors): string {
   return [
     `${side("A", a)}\n${side("B", b)}`,
     changes.length === 0 ? "they are the same plan" : `from A to B: ${changesText(changes)}`,
-    rows(time, "TIME OF A STEP", formatSeconds),
-    rows(memory, "MEMORY OF THE FULLEST RANK", formatBytes),
+    rows(time, "PREDICTED TIME OF A STEP", formatSeconds),
+    rows(memory, "PREDICTED MEMORY OF THE FULLEST RANK", formatBytes),
     summary,
   ].join("\n\n");
 }
 
-export const axisValue = (axis: SweepAxis, value: number): string => (axis === "memory" ? formatBytes(value) : axis.endsWith("bandwidth") ? `x ${value}` : String(value));
+export const axisValue = (axis: SweepAxis, value: number): string => (axis === "memory" ? formatBytes(value) : axis.endsWith("bandwidth") ? `× ${value}` : formatInteger(value));
 
 export function sweepText(axis: SweepAxis, rows: readonly SweepRow[], colors: Colors): string {
   const columns: Column<SweepRow>[] = [
     { title: axis.toUpperCase(), align: "right", value: ({ value }) => axisValue(axis, value) },
-    { title: "TOKENS/S", align: "right", value: ({ best, tokensPerSecond }) => (best === null ? "–" : tokensPerSecond.toFixed(0)) },
+    { title: "TOKENS/S", align: "right", value: ({ best, tokensPerSecond }) => (best === null ? "–" : formatRate(tokensPerSecond)) },
     { title: "TOKENS/GPU/S", align: "right", value: ({ best }) => (best === null ? "–" : perGpu(best.predicted)) },
     { title: "STEP TIME", align: "right", value: ({ best }) => (best === null ? "–" : formatSeconds(best.predicted.stepTimeSeconds)) },
-    { title: "MFU", align: "right", value: ({ best }) => (best === null ? "–" : percent(best.predicted.mfu)) },
+    { title: UTILISATION_WORDS.mfu.toUpperCase(), align: "right", value: ({ best }) => (best === null ? "–" : formatPercent(best.predicted.mfu)) },
     { title: "PEAK MEMORY", align: "right", value: ({ best }) => (best === null ? "–" : formatBytes(best.predicted.peakMemoryBytes)) },
     { title: "BEST PLAN", below: true, value: ({ best, reason }) => (best === null ? `none: ${reason ?? ""}` : planLabel(best.plan)) },
   ];
@@ -93,36 +93,33 @@ function candidatesText(front: readonly Candidate[], colors: Colors): string {
 /** Rows of a front that people read; CSV and JSON have all. */
 const MOST_OF_FRONT = 20;
 
-/** Of each of so many equal steps of memory the fastest plan, from the fastest of all to the smallest. @param front the fastest first */
-export function frontSample(front: readonly Candidate[], most: number): Candidate[] {
-  const [first, last] = [front[0], front.at(-1)];
-  if (front.length <= most || first === undefined || last === undefined) return [...front];
-  const [high, low] = [first.predicted.peakMemoryBytes, last.predicted.peakMemoryBytes];
-  const levels = Array.from({ length: most }, (_, index) => low + ((high - low) * (most - 1 - index)) / (most - 1));
-  // The first level is the first plan's memory but for rounding.
-  const kept = new Set([first, ...levels.slice(1).map((level) => front.find(({ predicted }) => predicted.peakMemoryBytes <= level) ?? last)]);
-  return [...kept];
-}
-
 export function frontText(front: readonly Candidate[], colors: Colors): string {
   if (front.length === 0) return "no plan is feasible";
   const shown = frontSample(front, MOST_OF_FRONT);
   const text = candidatesText(shown, colors);
-  return shown.length === front.length ? text : `${text}\n\n${shown.length} of the ${front.length} plans of the front, a step of memory apart; all of them: --csv or --json`;
+  return shown.length === front.length ? text : `${text}\n\n${formatInteger(shown.length)} of the ${formatCounted(front.length, "Pareto-optimal plan")}, a step of memory apart; all of them: --csv or --json`;
 }
 
 /** "32768 tokens (32k)": as a job writes it, and as people say it. */
 function tokensText(tokens: number): string {
-  if (tokens < 1024) return `${tokens} tokens`;
+  if (tokens < 1024) return formatCounted(tokens, "token");
   const [value, unit] = tokens >= 2 ** 20 ? [tokens / 2 ** 20, "M"] : [tokens / 1024, "k"];
-  return `${tokens} tokens (${Number(value.toFixed(value < 10 ? 2 : 1))}${unit})`;
+  return `${formatCounted(tokens, "token")} (${Number(value.toFixed(value < 10 ? 2 : 1))}${unit})`;
 }
 
-export function largestSequenceText({ sequenceLengthTokens, best, next }: LargestSequence, colors: Colors): string {
+interface LargestSequenceView {
+  /** What plans may use of a GPU, and what is kept free beside it. */
+  readonly limitBytes: number;
+  readonly keptBytes: number;
+  readonly colors: Colors;
+}
+
+export function largestSequenceText({ sequenceLengthTokens, best, next }: LargestSequence, { limitBytes, keptBytes, colors }: LargestSequenceView): string {
   if (best === null) return `not even ${tokensText(next.sequenceLengthTokens)} fit: ${next.reason}`;
   return [
     `longest sequence: ${colors.bold(tokensText(sequenceLengthTokens))}, ${planLabel(best.plan)}: ${figures(best.predicted)}`,
     `at ${tokensText(next.sequenceLengthTokens)}: ${next.reason}`,
+    `its plan leaves ${formatBytes(limitBytes - best.predicted.peakMemoryBytes)} of the ${formatBytes(limitBytes)} free: ${keptBytes > 0 ? `that is beside the ${formatBytes(keptBytes)} that --headroom keeps free` : "no headroom is kept; --headroom 5% (or a size) keeps some of each GPU free"}`,
   ].join("\n");
 }
 
@@ -136,7 +133,7 @@ function unmetText(asked: readonly number[], considered: readonly ClusterChoice[
   const larger = `ask for larger ones, e.g. --values ${most * 2}..${most * 16}`;
   const fastest = considered.reduce<ClusterChoice | null>((best, choice) => (best === null || choice.seconds < best.seconds ? choice : best), null);
   if (fastest === null) return `no cluster of ${names} nodes has a plan: ${larger}`;
-  return `no cluster of ${names} nodes meets the deadline: the fastest, of ${fastest.nodes} nodes, takes ${span(fastest.seconds)} of ${span(deadlineSeconds)}; ${larger}`;
+  return `no cluster of ${names} nodes meets the deadline: the fastest, of ${formatCounted(fastest.nodes, "node")}, takes ${span(fastest.seconds)} of ${span(deadlineSeconds)}; ${larger}`;
 }
 
 export interface ClustersView {
@@ -149,16 +146,16 @@ export interface ClustersView {
 
 export function clustersText({ considered, cheapest, asked, deadlineSeconds }: ClustersView, colors: Colors): string {
   const columns: Column<ClusterChoice>[] = [
-    { title: "NODES", align: "right", value: ({ nodes }) => String(nodes) },
-    { title: "GPUS", align: "right", value: ({ gpus }) => String(gpus) },
+    { title: "NODES", align: "right", value: ({ nodes }) => formatInteger(nodes) },
+    { title: "GPUS", align: "right", value: ({ gpus }) => formatInteger(gpus) },
     { title: "TIME", align: "right", value: ({ seconds }) => span(seconds) },
-    { title: "GPU HOURS", align: "right", value: ({ gpuHours }) => gpuHours.toFixed(0) },
-    ...(considered.some(({ cost }) => cost !== null) ? [{ title: "COST", align: "right" as const, value: ({ cost }: ClusterChoice) => (cost ?? 0).toFixed(0) }] : []),
+    { title: "GPU HOURS", align: "right", value: ({ gpuHours }) => formatInteger(gpuHours) },
+    ...(considered.some(({ cost }) => cost !== null) ? [{ title: "COST", align: "right" as const, value: ({ cost }: ClusterChoice) => formatInteger(cost ?? 0) }] : []),
     { title: "IN TIME", value: (choice) => (choice === cheapest ? colors.green("cheapest") : choice.meetsDeadline ? "yes" : "no") },
     { title: "BEST PLAN", below: true, value: ({ best }) => planLabel(best.plan) },
   ];
   const rows = considered.length === 0 ? "" : `${table(columns, considered, colors)}\n\n`;
-  return `${rows}${cheapest === null ? unmetText(asked, considered, deadlineSeconds) : `cheapest in time: ${cheapest.nodes} nodes, ${cheapest.gpuHours.toFixed(0)} GPU hours${cheapest.cost === null ? "" : `, which cost ${cheapest.cost.toFixed(0)}`}`}`;
+  return `${rows}${cheapest === null ? unmetText(asked, considered, deadlineSeconds) : `cheapest in time: ${formatCounted(cheapest.nodes, "node")}, ${formatCounted(Math.round(cheapest.gpuHours), "GPU hour")}${cheapest.cost === null ? "" : `, which cost ${formatInteger(cheapest.cost)}`}`}`;
 }
 
 const cell = (value: string | number): string => (typeof value === "number" || !/[",\n]/.test(value) ? String(value) : `"${value.replaceAll('"', '""')}"`);

@@ -1,3 +1,4 @@
+import { parseQuantity, readMemory } from "@internevo/domain";
 import { InvalidArgumentError } from "commander";
 
 /** An option's value as an integer within bounds. */
@@ -16,3 +17,36 @@ export const numberArgument =
     if (text.trim() === "" || !Number.isFinite(value) || value < minimum || value > maximum) throw new InvalidArgumentError(`give a number from ${minimum} to ${maximum}.`);
     return value;
   };
+
+/** An option's value as tokens of a sequence or a batch, from 1 to `maximum`: `4k` is 4096. */
+export const lengthTokensArgument =
+  (maximum: number) =>
+  (text: string): number => {
+    const tokens = parseQuantity(text, "lengthTokens");
+    if (tokens === undefined || tokens < 1 || tokens > maximum) throw new InvalidArgumentError(`give tokens from 1 to ${maximum}, such as 1024 or 1k.`);
+    return tokens;
+  };
+
+/** An option's value as tokens of a whole training: `2T` is 2e12. */
+export function trainingTokensArgument(text: string): number {
+  const tokens = parseQuantity(text, "trainingTokens");
+  if (tokens === undefined || tokens < 1) throw new InvalidArgumentError("give a number of tokens, such as 2T, 300B or 2e12.");
+  return tokens;
+}
+
+/** An option's value as the memory of a GPU, as it was written. */
+export function memoryArgument(text: string): string {
+  const memory = readMemory(text);
+  if (!("bytes" in memory)) throw new InvalidArgumentError(`it ${memory.message}: ${memory.remedy}.`);
+  return text;
+}
+
+const DURATION_SECONDS: Readonly<Record<string, number>> = { s: 1, min: 60, h: 3600, d: 86_400 };
+
+/** A duration in seconds. */
+export function durationArgument(text: string): number {
+  const [, digits, unit] = /^(\d+(?:\.\d+)?)(s|min|h|d)$/.exec(text.trim()) ?? [];
+  const seconds = Number(digits) * (DURATION_SECONDS[unit ?? ""] ?? Number.NaN);
+  if (!(seconds > 0)) throw new InvalidArgumentError("give a duration such as 12h or 30d (s, min, h, d).");
+  return seconds;
+}

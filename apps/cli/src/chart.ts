@@ -1,4 +1,4 @@
-import { scaleLinear, scaleLog } from "d3-scale";
+import { scaleLinear, scaleLog, type ScaleLogarithmic } from "d3-scale";
 
 export interface ChartPoint {
   readonly x: number;
@@ -17,6 +17,8 @@ export interface Panel {
   readonly limit?: { readonly value: number; readonly label: string };
   /** Between points the left one holds, as on a front of plans; otherwise straight. */
   readonly steps?: boolean;
+  /** Values that span a decade or more have a logarithmic axis: a linear one squeezes the small ones. */
+  readonly logWhereWide?: boolean;
 }
 
 export interface Chart {
@@ -43,6 +45,16 @@ const STYLE = [
   "@media (prefers-color-scheme:dark){text{fill:#e9edf2}.dim{fill:#a3adba}.paper{fill:#14171c}.hair{stroke:#2b313a}.line{stroke:#6aa5e8}.dot{fill:#6aa5e8}.none,.limit{stroke:#e58876}.limit-label{fill:#e58876}}",
 ].join("");
 
+const DECADE = 10;
+export const spansDecade = (low: number, high: number): boolean => low > 0 && high >= DECADE * low;
+const MOST_TICKS = 8;
+/** 1, 2 and 5 of each decade, or whole decades where these are too many. */
+function roundTicks(scale: ScaleLogarithmic<number, number>): number[] {
+  const ticks = scale.ticks();
+  const leading = (value: number): number => Number(value.toExponential(0)[0]);
+  return [[1, 2, 5], [1, 3], [1]].map((digits) => ticks.filter((value) => digits.includes(leading(value)))).find((some) => some.length <= MOST_TICKS) ?? ticks.filter((_, index) => index % Math.ceil(ticks.length / MOST_TICKS) === 0);
+}
+
 /** Width of a character of a label, in pixels, rather too wide than too narrow. */
 const CHARACTER = 7.2;
 
@@ -64,8 +76,10 @@ function panelSvg(panel: Panel, x: (value: number) => number, top: number, xTick
   const bottom = top + PANEL.height;
   const known = points.flatMap(({ y }) => (y === null ? [] : [y]));
   const most = Math.max(...known, ...(limit && limit.value <= 2 * Math.max(...known) ? [limit.value] : []), 0);
-  const scale = scaleLinear().domain([0, most > 0 ? most * 1.06 : 1]).range([bottom, top]).nice(5);
-  const grid = scale.ticks(5).map((value) => `<line class="hair" x1="${PANEL.left}" x2="${PANEL.right}" y1="${px(scale(value))}" y2="${px(scale(value))}"/><text class="end dim" x="${PANEL.left - 8}" y="${px(scale(value) + 4)}">${escape(format(value))}</text>`);
+  const lowest = Math.min(...known);
+  const isLog = panel.logWhereWide === true && known.length > 1 && spansDecade(lowest, most);
+  const scale = isLog ? scaleLog().domain([lowest / 1.15, most * 1.15]).range([bottom, top]) : scaleLinear().domain([0, most > 0 ? most * 1.06 : 1]).range([bottom, top]).nice(5);
+  const grid = (isLog ? roundTicks(scale as ScaleLogarithmic<number, number>) : scale.ticks(5)).map((value) => `<line class="hair" x1="${PANEL.left}" x2="${PANEL.right}" y1="${px(scale(value))}" y2="${px(scale(value))}"/><text class="end dim" x="${PANEL.left - 8}" y="${px(scale(value) + 4)}">${escape(format(value))}</text>`);
   const columns = xTicks.map((value) => `<line class="hair" x1="${px(x(value))}" x2="${px(x(value))}" y1="${top}" y2="${bottom}"/>`);
   let path = "";
   let previous: { x: number; y: number } | undefined;
@@ -90,7 +104,7 @@ export function chartSvg({ title, subtitle, xLabel, formatX, xTicks, logX, panel
   const isLog = logX && least > 0 && most > least;
   const scale = (isLog ? scaleLog() : scaleLinear()).domain(least === most ? [least * 0.9, most * 1.1] : [least, most]).range([PANEL.left + 12, PANEL.right - 12]);
   const x = (value: number): number => scale(value);
-  const marks = ticksOf([...new Set(xTicks ?? scale.ticks(8))].sort((a, b) => a - b), x, formatX);
+  const marks = ticksOf([...new Set(xTicks ?? (isLog ? roundTicks(scale as ScaleLogarithmic<number, number>) : scale.ticks(8)))].sort((a, b) => a - b), x, formatX);
   const bottom = TOP + panels.length * PANEL.height + (panels.length - 1) * PANEL.gap;
   const none = panels.some(({ points }) => points.some(({ y }) => y === null));
   const height = bottom + 72;

@@ -1,5 +1,6 @@
+import { isRunnable } from "@internevo/cost-model";
 import type { ImportedConfiguration, Inexpressible, WrittenPrediction } from "@internevo/frameworks";
-import { describeJob, formatBytes, formatSeconds, planLabel, printable, printableJson, type JobSpec, type PlanningResult, type Prediction } from "@internevo/domain";
+import { describeJob, formatBytes, formatPercent, formatRate, formatSeconds, planLabel, printable, printableJson, UTILISATION_WORDS, withoutTrainer, type JobSpec, type PlanningResult, type Prediction } from "@internevo/domain";
 import { rankText } from "./advice-view.ts";
 import type { Colors } from "./output.ts";
 
@@ -11,13 +12,13 @@ export const inexpressibleText = (all: readonly Inexpressible[]): string[] =>
   all.map(({ field, value, nearest, reason }) => (value === nearest ? `not exactly: ${field} ${shown(value)}: ${reason}` : `not expressible: ${field} ${shown(value)}, written as ${shown(nearest)}: ${reason}`));
 
 const figures = ({ stepTimeSeconds, tokensPerGpuPerSecond, peakMemoryBytes, mfu }: Prediction): string =>
-  `${formatSeconds(stepTimeSeconds)} a step, ${tokensPerGpuPerSecond.toFixed(tokensPerGpuPerSecond < 100 ? 1 : 0)} tokens/GPU/s, ${formatBytes(peakMemoryBytes)} a GPU, MFU ${(mfu * 100).toFixed(1)}%`;
+  `${formatSeconds(stepTimeSeconds)} a step, ${formatRate(tokensPerGpuPerSecond)} tokens/GPU/s, ${formatBytes(peakMemoryBytes)} a GPU, ${formatPercent(mfu)} ${UTILISATION_WORDS.mfu}`;
 
 /** How the best plan's time is beside the one that was read; the latter's overlap may be one that is not searched, so it may be faster. */
 function besideText(read: Prediction, best: Prediction): string {
   const ratio = read.stepTimeSeconds / best.stepTimeSeconds;
   if (Math.abs(ratio - 1) < 0.0005) return ", which takes as long";
-  return ratio > 1 ? `, ${((ratio - 1) * 100).toFixed(1)}% faster` : `, ${((1 / ratio - 1) * 100).toFixed(1)}% slower`;
+  return ratio > 1 ? `, ${formatPercent(ratio - 1)} faster` : `, ${formatPercent(1 / ratio - 1)} slower`;
 }
 
 /** What a written configuration needs, and a warning where that is more than there is. */
@@ -36,7 +37,9 @@ export function importText(imported: ImportedConfiguration, job: JobSpec, { loca
   const [best] = candidates;
   const predicted = located?.predicted ?? null;
   if (located?.feasible === true && predicted !== null) sections.push(`${colors.green("feasible")}: ${rankText(located.rank ?? Number.NaN, families)}: ${figures(predicted)}`);
-  else sections.push(`${colors.red("does not run")}: ${located?.reason ?? "its plan is not one of the job's"}${predicted === null ? "" : `\n${figures(predicted)}`}`);
+  else sections.push(`${colors.red("cannot run")}: ${located?.reason ?? "its plan is not one of the job's"}${predicted === null ? "" : `\n${figures(predicted)}`}`);
+  const { reason } = isRunnable(imported.plan, job);
+  if (located?.feasible === true && reason !== null) sections.push(`Fits in memory. ${withoutTrainer(reason)}.`);
   if (best === undefined) sections.push("no plan of this job is feasible on this cluster");
   else if (planLabel(best.plan) !== label) {
     const fits = located?.feasible === true;

@@ -1,4 +1,4 @@
-import { ProblemError } from "@internevo/domain";
+import { ProblemError, syntaxFault } from "@internevo/domain";
 import { CST, isAlias, isMap, isPair, isScalar, isSeq, Lexer, LineCounter, parseDocument, type Document, type Node } from "yaml";
 
 /** A job is three deep; what is far deeper is a mistake, and would exhaust the stack of whoever reads it. */
@@ -67,12 +67,11 @@ export function parseJobDocument(content: string, name: string): unknown {
   };
   assertShallow(content, refuse);
   const lines = new LineCounter();
-  const document = parseDocument(content, { prettyErrors: true, lineCounter: lines, logLevel: "error" });
+  const document = parseDocument(content, { prettyErrors: false, lineCounter: lines, logLevel: "error" });
   const [error] = document.errors;
   if (error) {
-    const at = error.linePos?.[0];
-    const message = error.code === "RESOURCE_EXHAUSTION" ? TOO_DEEP : (error.message.split("\n")[0]?.replace(/:$/, "") ?? "is not YAML");
-    throw new ProblemError("job-invalid", `${name} is neither YAML nor JSON: ${message}`, [{ field: at ? `line ${at.line}, column ${at.col}` : "(job file)", message, remedy: "mend the file there" }]);
+    const { line, message, remedy, excerpt } = error.code === "RESOURCE_EXHAUSTION" ? { line: undefined, message: TOO_DEEP, remedy: FLATTEN, excerpt: undefined } : syntaxFault(error, content);
+    throw new ProblemError("job-invalid", `${name} is neither YAML nor JSON`, [{ field: line === undefined ? "(job file)" : `line ${line}`, message, remedy, ...(excerpt === undefined ? {} : { excerpt }) }]);
   }
   const placeOf = (node: Node): string => {
     const { line, col } = lines.linePos(node.range?.[0] ?? 0);

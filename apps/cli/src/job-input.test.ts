@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ProblemError } from "@internevo/domain";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describeError } from "./output.ts";
 import { readJobFile } from "./job-input.ts";
 
 let directory: string;
@@ -70,6 +71,13 @@ describe("readJobFile", () => {
     expect(problem.details[0]?.message).not.toMatch(/call stack/);
     expect(problem.details[0]?.remedy).not.toBe("");
   }, 20_000);
+
+  it("shows the line that has to be changed, and names its place once", async () => {
+    const problem = await problemOf("name: x\nmodel: llama-7b\nsteps: 5\n seed: 3\n");
+    expect(problem.details).toEqual([{ field: "line 4", message: "is indented one column too far", remedy: "begin it in column 1, as the line above it", excerpt: " seed: 3\n ^" }]);
+    const said = describeError(problem, false).replace(/\S+\.yaml/, "job.yaml");
+    expect(said).toBe("internevo: job.yaml is neither YAML nor JSON\n  line 4 is indented one column too far:\n       seed: 3\n       ^\n    → begin it in column 1, as the line above it");
+  });
 
   it("reads no more of an endless file than it may hold", async () => {
     const error: unknown = await readJobFile("/dev/zero").catch((thrown: unknown) => thrown);

@@ -1,14 +1,14 @@
 import { existsSync } from "node:fs";
 import { findShippedProfile, parseProfile, SHIPPED_PROFILES } from "@internevo/cost-model";
-import { didYouMean, ProblemError, type Profile } from "@internevo/domain";
+import { clusterKey, didYouMean, ProblemError, type Cluster, type JobSpec, type Profile } from "@internevo/domain";
+import { ApiConnectionError, type ProfileSummary } from "@internevo/client";
 import type { Context } from "./context.ts";
+import { pages } from "./lists.ts";
 import { readJson } from "./plan-argument.ts";
-import { profileId } from "./resolve.ts";
+import { clusterOfProfile, profileId } from "./resolve.ts";
 
 /** Where stored profiles are asked for. */
 export type ProfileContext = Pick<Context, "client" | "signal">;
-
-const MISSING_REMEDY = `give --profile, or cluster.profile in the job: a shipped profile (${SHIPPED_PROFILES.join(", ")}), the path of a profile file, or the name of a cluster that a running stack has measured (\`internevo profile list\`)`;
 
 async function storedProfile(text: string, field: string, { client: connect, signal }: ProfileContext): Promise<Profile> {
   try {
@@ -30,12 +30,52 @@ async function storedProfile(text: string, field: string, { client: connect, sig
 export const readProfile = async (path: string, field: string): Promise<Profile> =>
   parseProfile(await readJson(path, field, { missing: "profile-missing", invalid: "profile-invalid" }, "a profile in JSON, as `internevo profile show NAME --json` writes it"), `the profile ${path}`);
 
+const MOST_OFFERED = 5;
+
+/** What to say of a job that names no profile. @param stored what the stack at hand has; undefined: none is at hand. */
+function nothingMeasured(cluster: Cluster, stored: readonly ProfileSummary[] | undefined): ProblemError {
+  const { name, nodes, gpusPerNode } = cluster;
+  const ofName = stored?.filter((profile) => clusterOfProfile(profile) === name) ?? [];
+  const offered = [...new Set([...ofName, ...(stored ?? [])].map((profile) => profile.name))].slice(0, MOST_OFFERED).map((one) => `--profile '${one}'`);
+  const files = `--profile ${SHIPPED_PROFILES[0] ?? ""} (shipped), --profile FILE`;
+  const message = stored === undefined ? "is missing, and no stack runs that could have measured the cluster" : `is missing, and cluster ${name}, ${nodes} × ${gpusPerNode}, has not been measured`;
+  const remedy = stored === undefined ? `give ${files}; or submit the job to a stack (\`internevo up\`), which measures its cluster` : `give ${[...offered, files].join(", ")}; or submit the job, which measures its cluster`;
+  return new ProblemError("profile-missing", "the job names no profile to plan it with", [{ field: "cluster.profile", value: null, message, remedy }]);
+}
+
+/** The newest profile that the stack at hand has measured of exactly this cluster. @throws ProblemError `profile-missing` */
+async function measuredProfile(cluster: Cluster, { client: connect, signal }: ProfileContext): Promise<Profile> {
+  const stored: ProfileSummary[] = [];
+  try {
+    const client = await connect();
+    const key = clusterKey(cluster);
+    for await (const profile of pages((cursor) => client.listProfiles({ limit: 200, signal, ...cursor }))) {
+      if (profile.clusterKey === key) return (await client.getProfile(profile.id, { signal })).profile;
+      stored.push(profile);
+    }
+  } catch (error) {
+    const isOffline = error instanceof ApiConnectionError || (error instanceof ProblemError && error.code === "unavailable");
+    throw isOffline ? nothingMeasured(cluster, undefined) : error;
+  }
+  throw nothingMeasured(cluster, stored);
+}
+
+/**
+ * The profile to plan a job with: the one that is given, else the one that the job names, else the newest that the stack at hand has
+ * measured of the job's cluster.
+ * @param given the value of `--profile`.
+ * @throws ProblemError as {@link loadProfile}
+ */
+export async function jobProfile({ cluster }: Pick<JobSpec, "cluster">, given: string | undefined, context: ProfileContext): Promise<Profile> {
+  if (given !== undefined) return loadProfile(given, "--profile", context);
+  return cluster.profile === null ? measuredProfile(cluster, context) : loadProfile(cluster.profile, "cluster.profile", context);
+}
+
 /**
  * A shipped profile by name or a file, offline; otherwise one that is stored, by its id, its name or its cluster's.
  * @throws ProblemError `profile-missing` or `profile-invalid`; `bad-request` for a name that several have.
  */
-export async function loadProfile(text: string | null, field: string, context: ProfileContext): Promise<Profile> {
-  if (text === null) throw new ProblemError("profile-missing", "the job names no profile, and planning offline measures nothing", [{ field, value: null, message: "is missing", remedy: MISSING_REMEDY }]);
+export async function loadProfile(text: string, field: string, context: ProfileContext): Promise<Profile> {
   const shipped = findShippedProfile(text);
   if (shipped) return shipped;
   // In a job a name is a name; on the command line a file may have any.

@@ -1,6 +1,6 @@
 import { stripVTControlCharacters } from "node:util";
 import { ApiProblemError } from "@internevo/client";
-import { printable, printableJson, ProblemError, type ProblemDetail } from "@internevo/domain";
+import { printable, printableJson, ProblemError, shortened, type ProblemDetail } from "@internevo/domain";
 import Table from "cli-table3";
 import picocolors from "picocolors";
 
@@ -72,15 +72,28 @@ export interface Column<T> {
   readonly value: (row: T) => string;
   /** On a terminal that is too narrow it has a line of its own below its row. */
   readonly below?: boolean;
+  /** Longer values, which have no colours, lose their middle; on a terminal that is too narrow, more of it. JSON has the whole. */
+  readonly most?: number;
   /** On a terminal that is still too narrow it is left out, the column with the greatest number first; JSON and wider terminals have it. */
   readonly spare?: number;
 }
 
 const visibleLength = (line: string): number => stripVTControlCharacters(line).length;
 
+/** What a shortened value keeps at least, in characters. */
+const LEAST_OF_VALUE = 12;
+
+/** The columns with their long values shortened, and by so many characters more where there is no room. */
+const bounded = <T>(columns: readonly Column<T>[], less = 0): Column<T>[] =>
+  columns.map((column) => {
+    const { most, value } = column;
+    return most === undefined ? column : { ...column, value: (row: T) => shortened(value(row), Math.max(LEAST_OF_VALUE, most - less)) };
+  });
+
 /** A table without frames, so that a shell can cut it as well; on a narrow terminal, what is longest has lines of its own, and what can be spared is left out. */
-export function table<T>(columns: readonly Column<T>[], rows: readonly T[], colors: Colors): string {
+export function table<T>(all: readonly Column<T>[], rows: readonly T[], colors: Colors): string {
   const { width } = colors;
+  const columns = bounded(all);
   const fits = (text: string): boolean => width === undefined || text.split("\n").every((line) => visibleLength(line) <= width);
   const apart = columns.filter(({ below }) => below === true);
   let text = tableText(columns, rows, colors);
@@ -92,7 +105,11 @@ export function table<T>(columns: readonly Column<T>[], rows: readonly T[], colo
     beside = beside.filter((one) => one.spare !== spare);
     text = tableText(beside, rows, colors);
   }
+  // What cannot be spared is shortened further, as far as it takes.
+  const most = Math.max(0, ...beside.map((column) => column.most ?? 0));
+  for (let less = 4; !fits(text) && most - less >= LEAST_OF_VALUE; less += 4) text = tableText(bounded(beside, less), rows, colors);
   const [head = "", ...lines] = text.split("\n");
+  if (apart.length === 0) return text;
   return [head, ...apart.map(({ title }) => `    ${colors.bold(title)}`), ...lines.flatMap((line, index) => [line, ...apart.map(({ value }) => `    ${value(rows[index] as T)}`)])].join("\n");
 }
 
@@ -118,8 +135,13 @@ const shown = (value: unknown): string => {
 };
 
 function detailLines(detail: ProblemDetail): string {
-  const value = "value" in detail && detail.value !== undefined ? ` (is ${shown(detail.value)})` : "";
-  return `  ${printable(detail.field)}${value}: ${printable(detail.message)}\n    → ${printable(detail.remedy)}`;
+  // That nothing was given the message says.
+  const isAbsent = detail.value === undefined || (detail.value === null && detail.message === "is missing");
+  const value = "value" in detail && !isAbsent ? ` (is ${shown(detail.value)})` : "";
+  const remedy = `    → ${printable(detail.remedy)}`;
+  if (detail.excerpt === undefined) return `  ${printable(detail.field)}${value}: ${printable(detail.message)}\n${remedy}`;
+  const excerpt = detail.excerpt.split("\n").map((line) => `      ${printable(line)}`);
+  return [`  ${printable(detail.field)} ${printable(detail.message)}:`, ...excerpt, remedy].join("\n");
 }
 
 /** What a person, or with --json a program, reads about an error. Goes to stderr. */

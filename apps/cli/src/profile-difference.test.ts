@@ -20,6 +20,16 @@ it("shows slow-downs as factors, not as times", () => {
   expect(differenceText(difference({ overlaps }), ["a", "b"], colors)).toMatch(/SLOW-DOWN[\s\S]*: 1\.30 → 1\.56(?! s)/);
 });
 
+it("bounds what profiles say of themselves, and names that are long", () => {
+  const source = `measured by ${"a very long command ".repeat(15)}at noon`;
+  const long = change(`linear ${"with many sizes ".repeat(20)}forward`, 1.5);
+  const shown = differenceText(difference({ stated: [{ field: "provenance.source", before: source, after: "other" }], modules: [long], onlyInFirst: [long.name] }), ["a", "b"], colors);
+  expect(Math.max(...shown.split("\n").map((line) => line.length))).toBeLessThan(200);
+  expect(shown).toMatch(/measured by .*….*at noon +other/);
+  const narrow = differenceText(difference({ stated: [{ field: "provenance.source", before: source, after: source }], modules: [long] }), ["a", "b"], { ...colors, width: 80 });
+  expect(narrow.split("\n").filter((line) => line.length > 80)).toEqual([]);
+});
+
 it("says once that two profiles are the same", () => {
   expect(differenceText(difference({ modules: [change("linear", 1)] }), ["a", "b"], colors)).toMatch(/they are the same/);
 });

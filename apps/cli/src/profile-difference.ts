@@ -1,4 +1,4 @@
-import { formatBytes, formatSeconds } from "@internevo/domain";
+import { formatBytes, formatCounted, formatPercent, formatSeconds, shortened } from "@internevo/domain";
 import type { Change, ProfileDifference, StatedChange } from "@internevo/profiles";
 import { table, type Colors, type Column } from "./output.ts";
 
@@ -6,18 +6,21 @@ import { table, type Colors, type Column } from "./output.ts";
 function ratioText(ratio: number): string {
   if (Math.abs(ratio - 1) < 5e-4) return "the same";
   if (ratio >= 2) return `${ratio.toFixed(1)}× slower`;
-  return ratio > 1 ? `${(100 * (ratio - 1)).toFixed(1)}% slower` : ratio <= 0.5 ? `${(1 / ratio).toFixed(1)}× faster` : `${(100 * (1 - ratio)).toFixed(1)}% faster`;
+  return ratio > 1 ? `${formatPercent(ratio - 1)} slower` : ratio <= 0.5 ? `${(1 / ratio).toFixed(1)}× faster` : `${formatPercent(1 - ratio)} faster`;
 }
+
+/** Characters of a name in a table; JSON has the whole. */
+const MOST_OF_NAME = 56;
 
 const sizes = (at: string): string => at.replace(/^(\d+) bytes/, (_, bytes: string) => formatBytes(Number(bytes)));
 
 function changes(title: string, list: readonly Change[], colors: Colors, format: (value: number) => string = formatSeconds): string {
   const columns: Column<Change>[] = [
-    { title, value: ({ name }) => name },
-    { title: "POINTS", align: "right", value: ({ points }) => String(points) },
+    { title, most: MOST_OF_NAME, value: ({ name }) => name },
+    { title: "POINTS", align: "right", spare: 1, value: ({ points }) => String(points) },
     { title: "IN THE MEAN", align: "right", value: ({ ratio }) => ratioText(ratio) },
     { title: "MOST", align: "right", value: ({ furthest }) => ratioText(furthest.ratio) },
-    { title: "AT", value: ({ furthest }) => `${sizes(furthest.at)}: ${format(furthest.beforeSeconds)} → ${format(furthest.afterSeconds)}` },
+    { title: "AT", below: true, value: ({ furthest }) => `${shortened(sizes(furthest.at), MOST_OF_NAME)}: ${format(furthest.beforeSeconds)} → ${format(furthest.afterSeconds)}` },
     { title: "BEYOND SPREAD", align: "right", value: ({ beyondSpread, withSpread }) => (withSpread === 0 ? "unknown" : `${beyondSpread} of ${withSpread}`) },
   ];
   const differing = list.filter(({ furthest }) => furthest.ratio !== 1);
@@ -29,22 +32,20 @@ function changes(title: string, list: readonly Change[], colors: Colors, format:
 
 function statedTable(list: readonly StatedChange[], colors: Colors): string {
   const text = (value: StatedChange["before"]): string => (value === null ? "–" : String(value));
-  return table<StatedChange>([{ title: "STATED", value: ({ field }) => field }, { title: "FIRST", value: ({ before }) => text(before) }, { title: "SECOND", value: ({ after }) => text(after) }], list, colors);
+  return table<StatedChange>([{ title: "STATED", value: ({ field }) => field }, { title: "FIRST", most: MOST_OF_NAME, value: ({ before }) => text(before) }, { title: "SECOND", most: MOST_OF_NAME, value: ({ after }) => text(after) }], list, colors);
 }
 
 const MOST_NAMES = 8;
 function only(which: string, names: readonly string[]): string | undefined {
   if (names.length === 0) return undefined;
-  return `only in the ${which} (${names.length}): ${names.slice(0, MOST_NAMES).join("; ")}${names.length > MOST_NAMES ? `; and ${names.length - MOST_NAMES} more, all of them with --json` : ""}`;
+  return `only in the ${which} (${names.length}): ${names.slice(0, MOST_NAMES).map((name) => shortened(name, MOST_OF_NAME)).join("; ")}${names.length > MOST_NAMES ? `; and ${names.length - MOST_NAMES} more, all of them with --json` : ""}`;
 }
-
-const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
 /** What was compared of two profiles between which nothing differs; undefined where something does. */
 function sameText({ stated, collectives, modules, overlaps, onlyInFirst, onlyInSecond }: ProfileDifference): string | undefined {
   const measured = [...collectives, ...modules, ...overlaps];
   if (stated.length + onlyInFirst.length + onlyInSecond.length > 0 || measured.length === 0 || measured.some(({ furthest }) => furthest.ratio !== 1)) return undefined;
-  return `they are the same, in all that was compared: ${counted(collectives.length, "curve")} of collectives, ${counted(modules.length, "kind")} of modules, ${counted(overlaps.length, "slow-down")}, and what they state`;
+  return `they are the same, in all that was compared: ${formatCounted(collectives.length, "curve")} of collectives, ${formatCounted(modules.length, "kind")} of modules, ${formatCounted(overlaps.length, "slow-down")}, and what they state`;
 }
 
 /** Two profiles side by side, the largest differences first. */

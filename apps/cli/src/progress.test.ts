@@ -27,7 +27,7 @@ function profiled(isTTY: boolean): string {
 
 it("says without a terminal how profiling goes on, a line a tenth, and that the cluster is another's", () => {
   const lines = profiled(false).trim().split("\n");
-  expect(lines.filter((line) => line.includes("waits for the cluster"))).toHaveLength(2);
+  expect(lines.filter((line) => line.includes(WAITS_FOR_CLUSTER))).toHaveLength(2);
   expect(lines.filter((line) => line.includes("point"))).toEqual([0, 10, 19, 29, 38, 48, 57, 67, 76, 86, 95].map((done) => `  ${done}/95 point ${done}`));
   expect(lines.some((line) => line.includes("step 1 of 5"))).toBe(false);
 });

@@ -1,14 +1,9 @@
 import type { InternEvoClient } from "@internevo/client";
 import { isWaitingMessage, type JobStreamEvent } from "@internevo/contracts";
-import { formatBytes, formatRuns, formatSeconds, isTerminal, planLabel, type JobState, type Report, type StepMetric, type Trial } from "@internevo/domain";
+import { FAILURE_WORDS, formatBytes, formatRate, formatRuns, formatSeconds, isTerminal, JOB_STATE_WORDS, lowered, planLabel, STAGES, type JobState, type Report, type StepMetric, type Trial } from "@internevo/domain";
 import type { Output } from "./output.ts";
 
-const STAGE_TITLES: Partial<Record<JobState, string>> = {
-  profiling: "profile the cluster",
-  planning: "search the plans",
-  trialling: "try the best plans",
-  running: "train with the winner",
-};
+const STAGE_TITLES: Partial<Record<JobState, string>> = Object.fromEntries(STAGES.map(({ state, name }) => [state, lowered(name)]));
 
 const BAR_CELLS = 20;
 const bar = (done: number, total: number): string => {
@@ -49,7 +44,7 @@ export function createProgress(options: ProgressOptions): { readonly on: (event:
     stage = to;
     const title = STAGE_TITLES[to];
     if (title !== undefined) output.note(`▶ ${title}`);
-    else if (isTerminal(to) || to === "cancelling") output.note(`job ${to}${reason ? `: ${reason}` : ""}`);
+    else if (isTerminal(to) || to === "cancelling") output.note(`job ${lowered(JOB_STATE_WORDS[to])}${reason ? `: ${reason}` : ""}`);
   }
 
   function onProgress(data: JobStreamEvent["data"]): void {
@@ -68,14 +63,14 @@ export function createProgress(options: ProgressOptions): { readonly on: (event:
   function onTrial(trial: Trial): void {
     const label = `#${trial.candidate.rank} ${planLabel(trial.candidate.plan)}`;
     if (trial.state === "running") output.status(`  trying ${label}`);
-    if (trial.state === "failed") output.note(`  ✘ ${label}: ${trial.failure?.code ?? "failed"}: ${trial.failure?.message ?? ""}`);
+    if (trial.state === "failed") output.note(`  ✘ ${label}: ${lowered(FAILURE_WORDS[trial.failure?.code ?? "internal"])}: ${trial.failure?.message ?? ""}`);
     if (trial.state === "succeeded" && trial.measured) {
       output.note(`  ✔ ${label}: ${formatSeconds(trial.measured.stepTimeSeconds)} a step (predicted ${formatSeconds(trial.candidate.predicted.stepTimeSeconds)}), ${formatBytes(trial.measured.peakMemoryBytes)}${formatRuns(trial.measured)}`);
     }
   }
 
   function onStep(metric: StepMetric): void {
-    const figures = `loss ${metric.loss.toFixed(4)}, ${formatSeconds(metric.stepTimeSeconds)} a step, ${Math.round(metric.tokensPerSecond)} tokens/s of all ranks`;
+    const figures = `loss ${metric.loss.toFixed(4)}, ${formatSeconds(metric.stepTimeSeconds)} a step, ${formatRate(metric.tokensPerSecond)} tokens/s of all ranks`;
     if (output.isTerminal) output.status(`  ${bar(metric.step, options.steps)} ${figures}`);
     if (metric.step >= nextStepLine || metric.step === options.steps) {
       nextStepLine = metric.step + every - (metric.step % every);

@@ -1,5 +1,5 @@
 import type { InternEvoClient, ProfileSummary } from "@internevo/client";
-import { CLUSTER_NAME_IN_KEY, didYouMean, ProblemError } from "@internevo/domain";
+import { CLUSTER_NAME_IN_KEY, didYouMean, formatMoment, ProblemError } from "@internevo/domain";
 import { pages } from "./lists.ts";
 
 /** What people may name: by its id, by the beginning of its id, or by its name. */
@@ -57,14 +57,17 @@ export async function resolveNamed<T extends Named>(what: string, text: string, 
     throw new ProblemError("not-found", `there is no ${what} ${wanted}`, [{ field: what, value: text, message: `is neither an id, nor the beginning of one, nor the name of a ${what}`, remedy: `${didYouMean(wanted, [...known])}see \`${command}\`` }]);
   }
   const short = shortIds(found.map(({ id }) => id));
-  const listed = found.slice(0, LISTED).map(({ id, name, createdAt }) => ({ field: what, message: `may be ${name} of ${createdAt.slice(0, 19).replace("T", " ")}Z`, remedy: `give ${short(id)}` }));
+  const listed = found.slice(0, LISTED).map(({ id, name, createdAt }) => ({ field: what, message: `may be ${name} of ${formatMoment(createdAt)}`, remedy: `give ${short(id)}` }));
   throw new ProblemError("bad-request", `${wanted} names ${found.length} ${what}s${found.length > LISTED ? `; the newest ${LISTED} of them:` : ""}`, listed);
 }
 
 export const jobId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> => resolveNamed("job", text, "internevo ps", pages((cursor) => client.listJobs({ limit: 200, signal, ...cursor })));
 const clusterName = new RegExp(CLUSTER_NAME_IN_KEY);
+/** The cluster that a profile was measured of; undefined for one that was given. */
+export const clusterOfProfile = ({ clusterKey }: Pick<ProfileSummary, "clusterKey">): string | undefined => clusterName.exec(clusterKey)?.[1];
 /** A profile is called by its cluster's name as well, and means the newest of it then. */
 export const profileCalling: Calling<ProfileSummary> = { names: ({ name, clusterKey }) => [name, ...(clusterName.exec(clusterKey)?.slice(1) ?? [])], sameAs: ({ clusterKey }) => clusterKey };
 export const profileId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> =>
   resolveNamed("profile", text, "internevo profile list", pages((cursor) => client.listProfiles({ limit: 200, signal, ...cursor })), profileCalling);
 export const workloadId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> => resolveNamed("workload", text, "internevo replan list", pages((cursor) => client.listWorkloads({ limit: 200, signal, ...cursor })));
+export const tokenId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> => resolveNamed("token", text, "internevo token list", pages((cursor) => client.listTokens({ limit: 200, signal, ...cursor })));

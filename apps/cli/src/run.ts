@@ -12,7 +12,9 @@ import { addReplan } from "./commands/replan.ts";
 import { addSimulate } from "./commands/simulate.ts";
 import { addDown, addUp } from "./commands/stack.ts";
 import { addQuickstart } from "./commands/quickstart.ts";
+import { addStatus } from "./commands/status.ts";
 import { addSubmit } from "./commands/submit.ts";
+import { addToken } from "./commands/token.ts";
 import { addValidate } from "./commands/validate.ts";
 import { addWhoami } from "./commands/whoami.ts";
 import { connect, type Context, type GlobalOptions } from "./context.ts";
@@ -44,6 +46,14 @@ function endWithErrors(command: Command): void {
   for (const child of command.commands) endWithErrors(child);
 }
 
+/** Every command, as `--help` lists them. */
+export function commandLine(streams: OutputStreams, json: boolean, context: Context): Command {
+  const program = buildProgram(streams, json);
+  for (const add of [addQuickstart, addUp, addDown, addStatus, addPlan, addAdvice, addSimulate, addMemory, addFrameworks, addValidate, addSubmit, addPs, addShow, addLogs, addCancel, addProfile, addReplan, addCheckpoint, addToken, addWhoami]) add(program, context);
+  endWithErrors(program);
+  return program;
+}
+
 /**
  * Runs one command line.
  * @returns the exit status; see docs/cli.md.
@@ -56,7 +66,6 @@ export async function run(args: readonly string[], streams: OutputStreams): Prom
   listen();
   let exitCode: ExitCode = EXIT.ok;
   const json = asksForJson(args);
-  const program = buildProgram(streams, json);
   const options = (): GlobalOptions => program.opts<GlobalOptions>();
   const context: Context = {
     output: () => createOutput(streams, options().json === true),
@@ -76,8 +85,7 @@ export async function run(args: readonly string[], streams: OutputStreams): Prom
       }
     },
   };
-  for (const add of [addQuickstart, addUp, addDown, addPlan, addAdvice, addSimulate, addMemory, addFrameworks, addValidate, addSubmit, addPs, addShow, addLogs, addCancel, addProfile, addReplan, addCheckpoint, addWhoami]) add(program, context);
-  endWithErrors(program);
+  const program = commandLine(streams, json, context);
   try {
     await program.parseAsync([...args], { from: "user" });
     return exitCode;

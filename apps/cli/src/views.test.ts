@@ -1,4 +1,4 @@
-import type { Candidate, Plan, Proposal, Trial, Workload } from "@internevo/domain";
+import { formatMoment, type Candidate, type Plan, type Proposal, type Trial, type Workload } from "@internevo/domain";
 import { WAITS_FOR_CLUSTER, type JobDetail, type JobSummary } from "@internevo/contracts";
 import picocolors from "picocolors";
 import { describe, expect, it } from "vitest";
@@ -31,7 +31,7 @@ it("puts the plan of a trial below its figures where a terminal is narrow", () =
 it.each([
   ["profiling", null, "–"],
   ["profiling", { done: 12, total: 40 }, "point 12/40"],
-  ["profiling", { message: WAITS_FOR_CLUSTER, done: 0, total: 1 }, "waits its turn"],
+  ["profiling", { message: WAITS_FOR_CLUSTER, done: 0, total: 1 }, "queued"],
   ["planning", { stage: "profiling", done: 40, total: 40 }, "–"],
   ["planning", { done: 3, total: 9 }, "batch 3/9"],
   ["trialling", { done: 2, total: 10 }, "trial 2/10"],
@@ -41,6 +41,36 @@ it.each([
   const job: JobSummary = { id: "11112222", name: "a", state, reason: null, version: 1, createdAt: "2026-01-31T03:00:00.000Z", updatedAt: "2026-01-31T03:00:00.000Z", endedAt: null, model: "m", cluster: "c", steps: 100, lastStep: 7, lastLoss: null, trialsDone: 2, trialsTotal: 10, progress };
   const [head = "", row = ""] = jobsTable([job], colors).split("\n");
   expect(row.slice(head.indexOf("PROGRESS"), head.indexOf("LOSS")).trim()).toMatch(new RegExp(`^${shown}( |$)`));
+});
+
+it("tells why a job failed once, in words, and nothing of a progress that it lacks", () => {
+  const message = "no plan fits in 80 B a rank";
+  const job = {
+    id: "j", name: "a", state: "failed", reason: message, steps: 10, lastStep: 0, model: "m", cluster: "site", createdAt: "2026-01-31T03:00:00.000Z", endedAt: null, traceId: "t", progress: null, planning: null, trials: [], chosen: null, report: null, attempts: [],
+    failure: { code: "no-feasible-plan", message, remedy: "give ranks more" },
+    transitions: [{ from: null, to: "profiling", at: "2026-01-31T03:00:00.000Z", reason: null }, { from: "planning", to: "failed", at: "2026-01-31T03:00:01.000Z", reason: message }],
+    spec: { sequenceLengthTokens: 1, globalBatchTokens: 1_048_576, precision: "fp32", cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpuBytes: 80, launcher: "local" } },
+  } as unknown as JobDetail;
+  const text = jobText(job, colors);
+  expect(text.split(message)).toHaveLength(2);
+  expect(text).toMatch(/^state +failed$/m);
+  expect(text).toMatch(/^failure +no plan fits: no plan fits in 80 B a rank\n +→ give ranks more$/m);
+  expect(text).toMatch(/^model +m, 1 token a sequence, 1,048,576 a step, fp32$/m);
+  const training = jobText({ ...job, state: "running", failure: null, reason: null }, colors);
+  expect(training).toMatch(/^state +training, step 0\/10$/m);
+});
+
+it("bounds long names, and keeps a terminal's width", () => {
+  const job = (name: string): JobSummary => ({ id: "11112222", name, state: "succeeded", reason: null, version: 1, createdAt: "2026-01-31T03:00:00.000Z", updatedAt: "2026-01-31T03:00:00.000Z", endedAt: null, model: `${name}-model`, cluster: name, steps: 100, lastStep: 100, lastLoss: 1.5, trialsDone: 2, trialsTotal: 10, progress: null });
+  const jobs = [job(`begin-${"x".repeat(300)}-end`), job("short")];
+  const piped = jobsTable(jobs, colors).split("\n");
+  expect(Math.max(...piped.map((line) => line.length))).toBeLessThan(200);
+  expect(piped[1]).toMatch(/ begin-x+…x+-end /);
+  for (const width of [120, 100, 80, 66]) {
+    const lines = jobsTable(jobs, { ...colors, width }).split("\n");
+    expect(lines.filter((line) => line.length > width), String(width)).toEqual([]);
+    expect(lines[0]).toMatch(/^ID +NAME +STATE +PROGRESS/);
+  }
 });
 
 it("says with which nodes and plan attempts ran, where nodes were lost", () => {
@@ -60,17 +90,31 @@ it("says with which nodes and plan attempts ran, where nodes were lost", () => {
 describe("proposals", () => {
   const proposal = (current: Candidate | null, predictedGain: number): Proposal => ({ id: "p", workloadId: "w", current, proposed: candidate(1, { microBatchSize: 2, microBatches: 2 }), predictedGain, differences: [], createdAt: "2026-01-31T03:00:00.000Z" });
   it("say what changes, and against what", () => {
-    expect(proposalsText([proposal(candidate(2), 0.125)], colors)).toMatch(/\+12\.5% +microBatchSize 1 → 2, microBatches 4 → 2$/m);
+    expect(proposalsText([proposal(candidate(2), 0.125)], colors)).toMatch(/\+12\.5% +micro-batch size \(b\) 1 → 2, micro-batches \(n\) 4 → 2$/m);
     const first = proposalsText([proposal(null, 0)], colors);
     expect(first).toMatch(/– +first plan: none was in use$/m);
     expect(first).not.toMatch(/null|0\.0%/);
-    expect(proposalsText([proposal(candidate(2), 0)], colors)).toMatch(/– +the one in use does not fit any more; microBatchSize 1 → 2/);
+    expect(proposalsText([proposal(candidate(2), 0)], colors)).toMatch(/– +the one in use does not fit any more; micro-batch size \(b\) 1 → 2/);
   });
   const workload = (lastRunAt: string | null, lastOutcome: string | null): Workload => ({ id: "11112222-0000-4000-8000-000000000000", name: "nightly", cron: "0 3 * * *", timeZone: "UTC", nextRunAt: "2026-02-01T03:00:00.000Z", lastRunAt, lastOutcome }) as Workload;
   it("that are none say why", () => {
-    expect(noProposalsText(workload(null, null))).toContain("has not been planned yet, next 2026-02-01 03:00:00Z");
-    expect(noProposalsText(workload("2026-01-31T03:00:00.000Z", null))).toContain("queued or at work");
+    expect(noProposalsText(workload(null, null))).toContain(`has not been planned yet, next ${formatMoment("2026-02-01T03:00:00.000Z")}`);
+    expect(noProposalsText(workload("2026-01-31T03:00:00.000Z", null))).toContain("queued or running");
     expect(noProposalsText(workload("2026-01-31T03:00:00.000Z", "kept the plan in use"))).toContain("kept the plan in use");
-    expect(workloadsTable([workload("2026-01-31T03:00:00.000Z", null)], colors)).toMatch(/^11112222 +nightly .* queued or at work$/m);
+    expect(workloadsTable([workload("2026-01-31T03:00:00.000Z", null)], colors)).toMatch(/^11112222 +nightly .* queued or running$/m);
   });
+});
+
+it("says where a job's checkpoints and timelines are, once there are some, and how to take its weights", () => {
+  const files = { checkpoints: "/a data/jobs/1/checkpoints", timelines: "/a data/jobs/1/timelines" };
+  const job = (over: object): JobDetail => ({
+    id: "1", name: "job", state: "running", reason: null, model: "m", cluster: "c", progress: null, lastStep: 1, steps: 2, createdAt: "2026-01-31T03:00:00.000Z", endedAt: null, traceId: "t", files,
+    spec: { sequenceLengthTokens: 1, globalBatchTokens: 1, precision: "fp32", checkpointing: { everySteps: 1, keepLast: 1 }, timeline: { firstStep: 1, steps: 1 }, cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpuBytes: 1, launcher: "local" } },
+    transitions: [], trials: [], attempts: [{ number: 1, state: "running", resumedFromStep: 0, lastStep: 1, plan: null, failure: null }], planning: null, chosen: null, failure: null, report: null, ...over,
+  }) as unknown as JobDetail;
+  const text = jobText(job({}), colors);
+  expect(text).toContain("checkpoints   /a data/jobs/1/checkpoints");
+  expect(text).toContain("internevo checkpoint export '/a data/jobs/1/checkpoints' FOLDER");
+  expect(text).toContain("timelines     /a data/jobs/1/timelines");
+  for (const over of [{ attempts: [] }, { files: undefined }]) expect(jobText(job(over), colors)).not.toMatch(/checkpoint|timelines/);
 });

@@ -1,25 +1,31 @@
-import { isWaitingMessage, type JobDetail, type JobSummary, type ProfileRecord } from "@internevo/contracts";
-import { formatBytes, formatSeconds, isGivenKey, planLabel, usesGpus, worldSize, type Plan, type Proposal, type Report, type Trial, type Workload } from "@internevo/domain";
+import { isWaitingMessage, type JobDetail, type JobSummary, type ProfileRecord, type TokenRecord } from "@internevo/contracts";
+import { ATTEMPT_STATE_WORDS, choiceOf, choiceWords, disturbedTrialsWords, FAILURE_WORDS, formatBytes, formatCounted, formatInteger, formatMoment, formatPercent, formatRate, formatSeconds, formatSignedPercent, isGivenKey, JOB_STATE_WORDS, lowered, planChanges, planLabel, qualityWords, QUEUED_WORD, rejectionCounts, TRIAL_STATE_WORDS, usesGpus, worldSize, writtenJob, type FailureCode, type JobState, type Plan, type Proposal, type Report, type Trial, type Workload } from "@internevo/domain";
 import type { ProfileSummary } from "@internevo/client";
+import { countsText } from "./planning-view.ts";
 import { shortIds } from "./resolve.ts";
 import { table, type Colors, type Column } from "./output.ts";
 
 /** What people read of jobs, profiles and workloads: text only. */
 
 const NONE = "–";
-const percent = (fraction: number): string => `${fraction >= 0 ? "+" : ""}${(fraction * 100).toFixed(1)}%`;
-const when = (instant: string | null): string => (instant === null ? NONE : instant.replace("T", " ").replace(/\.\d+Z$/, "Z"));
+const when = (instant: string | null): string => (instant === null ? NONE : formatMoment(instant));
 
-function stateText(state: string, colors: Colors): string {
-  if (state === "succeeded") return colors.green(state);
-  if (state === "failed") return colors.red(state);
-  if (state === "cancelled" || state === "cancelling") return colors.yellow(state);
-  return colors.cyan(state);
+/** A state in words; its colour is that of the state. */
+function stateText(state: JobState | Trial["state"], words: string, colors: Colors): string {
+  const text = lowered(words);
+  if (state === "succeeded") return colors.green(text);
+  if (state === "failed") return colors.red(text);
+  if (state === "cancelled" || state === "cancelling") return colors.yellow(text);
+  return colors.cyan(text);
 }
+const jobStateText = (state: JobState, colors: Colors): string => stateText(state, JOB_STATE_WORDS[state], colors);
+/** A state of the history, which began with none. */
+export const stateName = (state: string | null): string => (state === null ? "submitted" : lowered(JOB_STATE_WORDS[state as JobState] ?? state));
+const failureText = (code: FailureCode): string => lowered(FAILURE_WORDS[code]);
 
 function progressOf(job: JobSummary): string {
   const { message = "", done = null, total = null } = (job.progress?.stage === job.state && job.progress) || {};
-  if (isWaitingMessage(message)) return "waits its turn";
+  if (isWaitingMessage(message)) return lowered(QUEUED_WORD);
   switch (job.state) {
     case "profiling":
     case "planning":
@@ -28,25 +34,28 @@ function progressOf(job: JobSummary): string {
       return `trial ${job.trialsDone}/${job.trialsTotal}`;
     case "running":
     case "succeeded":
-      return `step ${job.lastStep}/${job.steps}`;
+      return `step ${formatInteger(job.lastStep)}/${formatInteger(job.steps)}`;
     case "failed":
     case "cancelled":
-      return job.lastStep > 0 ? `step ${job.lastStep}/${job.steps}` : NONE;
+      return job.lastStep > 0 ? `step ${formatInteger(job.lastStep)}/${formatInteger(job.steps)}` : NONE;
     case "cancelling":
       return NONE;
   }
 }
 
+/** Characters of a name in a table; JSON has the whole. */
+const MOST_OF_NAME = 32;
+
 export function jobsTable(jobs: readonly JobSummary[], colors: Colors): string {
   const short = shortIds(jobs.map(({ id }) => id));
   const columns: Column<JobSummary>[] = [
     { title: "ID", value: (job) => short(job.id) },
-    { title: "NAME", value: (job) => job.name },
-    { title: "STATE", value: (job) => stateText(job.state, colors) },
+    { title: "NAME", most: MOST_OF_NAME, value: (job) => job.name },
+    { title: "STATE", value: (job) => jobStateText(job.state, colors) },
     { title: "PROGRESS", value: progressOf },
     { title: "LOSS", align: "right", value: (job) => (job.lastLoss === null ? NONE : job.lastLoss.toFixed(4)) },
-    { title: "MODEL", spare: 3, value: (job) => job.model },
-    { title: "CLUSTER", spare: 1, value: (job) => job.cluster },
+    { title: "MODEL", spare: 3, most: MOST_OF_NAME, value: (job) => job.model },
+    { title: "CLUSTER", spare: 1, most: MOST_OF_NAME, value: (job) => job.cluster },
     { title: "CREATED", spare: 2, value: (job) => when(job.createdAt) },
   ];
   return table(columns, jobs, colors);
@@ -69,13 +78,13 @@ export function trialsTable(trials: readonly Trial[], colors: Colors, chosen: Jo
     { title: "STEP pred.", align: "right", value: (trial) => formatSeconds(trial.candidate.predicted.stepTimeSeconds) },
     { title: "meas.", align: "right", value: measured((trial) => formatSeconds(trial.measured.stepTimeSeconds)) },
     { title: "place", align: "right", value: measured((trial) => String(times.indexOf(trial.measured.stepTimeSeconds) + 1)) },
-    { title: "error", align: "right", value: (trial) => (stepError(trial) === undefined ? NONE : percent(stepError(trial) as number)) },
-    { title: "TOKENS/GPU/S pred.", align: "right", spare: 3, value: (trial) => trial.candidate.predicted.tokensPerGpuPerSecond.toFixed(0) },
-    { title: "meas.", align: "right", spare: 3, value: measured((trial) => trial.measured.tokensPerGpuPerSecond.toFixed(0)) },
+    { title: "error", align: "right", value: (trial) => (stepError(trial) === undefined ? NONE : formatSignedPercent(stepError(trial) as number)) },
+    { title: "TOKENS/GPU/S pred.", align: "right", spare: 3, value: (trial) => formatRate(trial.candidate.predicted.tokensPerGpuPerSecond) },
+    { title: "meas.", align: "right", spare: 3, value: measured((trial) => formatRate(trial.measured.tokensPerGpuPerSecond)) },
     { title: "MEMORY pred.", align: "right", spare: 2, value: (trial) => formatBytes(trial.candidate.predicted.peakMemoryBytes) },
     { title: "meas.", align: "right", value: measured((trial) => formatBytes(trial.measured.peakMemoryBytes)) },
-    { title: "error", align: "right", value: (trial) => (memoryError(trial) === undefined ? NONE : percent(memoryError(trial) as number)) },
-    { title: "RESULT", value: (trial) => (trial.failure ? colors.red(trial.failure.code) : trial.candidate.rank === chosen?.rank ? colors.green("chosen") : stateText(trial.state, colors)) },
+    { title: "error", align: "right", value: (trial) => (memoryError(trial) === undefined ? NONE : formatSignedPercent(memoryError(trial) as number)) },
+    { title: "RESULT", value: (trial) => (trial.failure ? colors.red(failureText(trial.failure.code)) : trial.candidate.rank === chosen?.rank ? colors.green("chosen") : stateText(trial.state, TRIAL_STATE_WORDS[trial.state], colors)) },
   ];
   return table(columns, sorted, colors);
 }
@@ -90,6 +99,7 @@ export function reportLines(job: JobDetail, colors: Colors): string[] {
   lines.push(`${colors.bold("trained")}       ${trained}`);
   lines.push(`${colors.bold("final loss")}    ${beats === undefined ? loss : beats ? colors.green(loss) : colors.red(loss)}`);
   lines.push(`${colors.bold("predictions")}   ${predictions}`);
+  for (const disturbance of report.disturbances ?? []) lines.push(`${colors.bold("disturbed")}     ${colors.yellow(disturbance)}`);
   return lines;
 }
 
@@ -97,45 +107,74 @@ export function reportLines(job: JobDetail, colors: Colors): string[] {
 export function reportWords(report: Report): [trained: string, loss: string, predictions: string] {
   const entropy = report.unigramEntropyNats;
   const verdict = entropy === null ? "" : `, ${report.finalLossNats < entropy ? "" : "not "}below the unigram entropy of the text, ${entropy.toFixed(4)}`;
-  const share = (value: number | null): string => (value === null ? NONE : `${(value * 100).toFixed(1)}%`);
+  const share = (value: number | null): string => (value === null ? NONE : formatPercent(value));
   return [
-    `${report.steps} steps in ${report.attempts} attempt${report.attempts === 1 ? "" : "s"}, ${formatSeconds(report.meanStepTimeSeconds)} a step, ${report.tokensPerGpuPerSecond.toFixed(0)} tokens/s a rank`,
+    `${formatCounted(report.steps, "step")} in ${formatCounted(report.attempts, "attempt")}, ${formatSeconds(report.meanStepTimeSeconds)} a step, ${formatRate(report.tokensPerGpuPerSecond)} tokens/s a rank`,
     `${report.finalLossNats.toFixed(4)} nats a token${verdict} (mean of the last tenth of the steps)`,
     `mean error of step time ${share(report.timeErrorOverTrials)}, of peak memory ${share(report.memoryErrorOverTrials)}; Kendall's τ ${report.kendallTauOverTrials?.toFixed(2) ?? NONE}`,
   ];
 }
 
+/** Which plan the trials chose and how sure that is, once they are over. */
+function choiceLines({ trials, chosen }: JobDetail, colors: Colors): string[] {
+  const choice = chosen === null ? undefined : choiceOf(trials);
+  // Jobs of earlier versions were trained with the fastest, whatever tied with it.
+  if (!choice || choice.chosen.rank !== chosen?.rank) return [];
+  const disturbed = disturbedTrialsWords(choice);
+  return ["", choiceWords(choice), ...(disturbed === undefined ? [] : [colors.yellow(disturbed)])];
+}
+
 /** Nodes and plan of each attempt, where they are not the same for all: nodes were lost. */
 function attemptPlans({ attempts, spec }: JobDetail): ReadonlyMap<number, string> {
-  const labels = attempts.flatMap(({ number, plan }) => (plan ? [[number, `${worldSize(plan) / spec.cluster.gpusPerNode} of ${spec.cluster.nodes} nodes, ${planLabel(plan)}`] as const] : []));
+  const labels = attempts.flatMap(({ number, plan }) => (plan ? [[number, `${worldSize(plan) / spec.cluster.gpusPerNode} of ${formatCounted(spec.cluster.nodes, "node")}, ${planLabel(plan)}`] as const] : []));
   return new Map(new Set(labels.map(([, label]) => label)).size > 1 ? labels : []);
 }
 
+/** A job for programs: its `spec` as a job file, which can be submitted again as it is. */
+export const jobDocument = (job: JobDetail) => ({ ...job, spec: writtenJob(job.spec) });
+
+/** Text as a shell takes it for one word. */
+const shellWord = (text: string): string => (/^[\w./:@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`);
+
+/** Where a job's files are, once ranks have trained, and how to take the weights from there. */
+function filesLines({ files, attempts, trials, spec }: JobDetail, colors: Colors): string[] {
+  const lines: string[] = [];
+  if (files && attempts.length > 0 && spec.checkpointing !== null) {
+    lines.push(`${colors.bold("checkpoints")}   ${files.checkpoints}`, `${colors.bold("weights")}       internevo checkpoint export ${shellWord(files.checkpoints)} FOLDER  (the latest, as a Hugging Face folder)`);
+  }
+  if (files && spec.timeline && (trials.length > 0 || attempts.length > 0)) lines.push(`${colors.bold("timelines")}     ${files.timelines}`);
+  return lines;
+}
+
 export function jobText(job: JobDetail, colors: Colors): string {
+  /** Nothing, or what the line of the failure says anyway. */
+  const isTold = (reason: string | null): boolean => reason === null || reason === "" || reason === job.failure?.message;
   const lines = [
     `${colors.bold("job")}           ${job.id} ${job.name}`,
-    `${colors.bold("state")}         ${stateText(job.state, colors)}${job.reason ? ` (${job.reason})` : ""}, ${progressOf(job)}`,
-    `${colors.bold("model")}         ${job.model}, ${job.spec.sequenceLengthTokens} tokens a sequence, ${job.spec.globalBatchTokens} a step, ${job.spec.precision}`,
+    `${colors.bold("state")}         ${[`${jobStateText(job.state, colors)}${isTold(job.reason) ? "" : ` (${job.reason ?? ""})`}`, progressOf(job)].filter((part) => part !== NONE).join(", ")}`,
+    `${colors.bold("model")}         ${job.model}, ${formatCounted(job.spec.sequenceLengthTokens, "token")} a sequence, ${formatInteger(job.spec.globalBatchTokens)} a step, ${job.spec.precision}`,
     `${colors.bold("cluster")}       ${job.cluster}: ${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ${usesGpus(job.spec.cluster) ? "GPUs" : "ranks"} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}, ${job.spec.cluster.launcher}${job.spec.cluster.minNodes === undefined ? "" : `, with ${job.spec.cluster.minNodes} or more when nodes are lost`}`,
     `${colors.bold("created")}       ${when(job.createdAt)}${job.endedAt ? `, ended ${when(job.endedAt)}` : ""}, trace ${job.traceId}`,
   ];
-  if (job.failure) lines.push(`${colors.bold("failure")}       ${colors.red(job.failure.code)}: ${job.failure.message}${job.failure.remedy ? `\n              → ${job.failure.remedy}` : ""}`);
+  if (job.failure) lines.push(`${colors.bold("failure")}       ${colors.red(failureText(job.failure.code))}: ${job.failure.message}${job.failure.remedy ? `\n              → ${job.failure.remedy}` : ""}`);
   if (job.progress?.stage === job.state && job.progress.message !== "") lines.push(`${colors.bold("at work")}       ${job.progress.message}`);
   lines.push("", colors.bold("stages"));
-  for (const transition of job.transitions) lines.push(`  ${when(transition.at)}  ${transition.from ?? "submitted"} → ${transition.to}${transition.reason ? ` (${transition.reason})` : ""}`);
+  for (const transition of job.transitions) lines.push(`  ${when(transition.at)}  ${stateName(transition.from)} → ${stateName(transition.to)}${isTold(transition.reason) ? "" : ` (${transition.reason ?? ""})`}`);
   if (job.planning) {
     const { counts } = job.planning;
-    const rejected = Object.entries(counts.rejected).filter(([, count]) => count > 0);
-    lines.push("", colors.bold("plans"), `  ${counts.evaluated} plans, ${counts.feasible} feasible${(counts.pruned ?? 0) > 0 ? ` among those worth a look, ${counts.pruned} slower by a bound` : ""}${rejected.length > 0 ? `; rejected: ${rejected.map(([reason, count]) => `${reason} ${count}`).join(", ")}` : ""}`);
+    const rejected = rejectionCounts(counts.rejected);
+    lines.push("", colors.bold("plans"), `  ${countsText(counts)}${rejected === "" ? "" : `; rejected: ${rejected}`}`);
   }
-  if (job.trials.length > 0) lines.push("", colors.bold("trials"), trialsTable(job.trials, colors, job.chosen));
+  if (job.trials.length > 0) lines.push("", colors.bold("trials"), trialsTable(job.trials, colors, job.chosen), ...choiceLines(job, colors));
   if (job.attempts.length > 0) {
     lines.push("", colors.bold("attempts"));
     const plans = attemptPlans(job);
-    for (const attempt of job.attempts) lines.push(`  ${attempt.number}: ${attempt.state}, steps ${attempt.resumedFromStep} to ${attempt.lastStep}${plans.has(attempt.number) ? `, ${plans.get(attempt.number)}` : ""}${attempt.failure ? `, ${attempt.failure.code}: ${attempt.failure.message}` : ""}`);
+    for (const attempt of job.attempts) lines.push(`  ${attempt.number}: ${lowered(ATTEMPT_STATE_WORDS[attempt.state])}, steps ${formatInteger(attempt.resumedFromStep)} to ${formatInteger(attempt.lastStep)}${plans.has(attempt.number) ? `, ${plans.get(attempt.number)}` : ""}${attempt.failure ? `, ${failureText(attempt.failure.code)}${isTold(attempt.failure.message) ? "" : `: ${attempt.failure.message}`}` : ""}`);
   }
   const report = reportLines(job, colors);
   if (report.length > 0) lines.push("", ...report);
+  const files = filesLines(job, colors);
+  if (files.length > 0) lines.push("", ...files);
   return lines.join("\n");
 }
 
@@ -144,9 +183,10 @@ export function profilesTable(profiles: readonly ProfileSummary[], colors: Color
   return table<ProfileSummary>(
     [
       { title: "ID", value: (profile) => short(profile.id) },
-      { title: "NAME", value: (profile) => profile.name },
+      { title: "NAME", most: 2 * MOST_OF_NAME, value: (profile) => profile.name },
       { title: "STORED", value: (profile) => `${when(profile.createdAt)}${isGivenKey(profile.clusterKey) ? ", given" : ""}` },
       { title: "FRESH UNTIL", value: (profile) => (isGivenKey(profile.clusterKey) ? "–" : when(profile.freshUntil)) },
+      { title: "MEASURED", value: ({ quality }) => (quality === null ? NONE : quality.verdict === "noisy" ? colors.yellow(`noisy: ${quality.noisyPoints} of ${quality.points} points`) : "quiet") },
     ],
     profiles,
     colors,
@@ -160,7 +200,9 @@ export function profileText(record: ProfileRecord, colors: Colors): string {
     `${colors.bold("cluster")}       ${profile.cluster.nodes} × ${profile.cluster.gpusPerNode}, ${profile.device.name}`,
     isGivenKey(record.clusterKey) ? `${colors.bold("given")}         first used ${when(record.createdAt)}` : `${colors.bold("measured")}      ${when(record.createdAt)}, fresh until ${when(record.freshUntil)}`,
     `${colors.bold("peak")}          ${(profile.device.peakFlopsPerSecondFp32 / 1e9).toFixed(0)} GFLOP/s fp32, ${(profile.device.peakFlopsPerSecondBf16 / 1e9).toFixed(0)} bf16, ${(profile.device.memoryBandwidthBytesPerSecond / 1e9).toFixed(1)} GB/s memory`,
-    `${colors.bold("modules")}       ${profile.modules.length} shapes; ${profile.overlaps.length} overlaps`,
+    `${colors.bold("modules")}       ${formatCounted(profile.modules.length, "shape")}; ${formatCounted(profile.overlaps.length, "overlap")}`,
+    ...(record.discardedAt === null ? [] : [`${colors.bold("discarded")}     ${colors.yellow(`${when(record.discardedAt)}: no new job uses it`)}`]),
+    ...(profile.quality ? qualityWords(profile.quality).map((words, index) => `${index === 0 ? colors.bold("quality".padEnd(14)) : " ".repeat(14)}${profile.quality?.verdict === "noisy" ? colors.yellow(words) : words}`) : []),
     "",
   ];
   const curves = table(
@@ -185,13 +227,28 @@ export function workloadsTable(workloads: readonly Workload[], colors: Colors): 
   return table<Workload>(
     [
       { title: "ID", value: (workload) => short(workload.id) },
-      { title: "NAME", value: (workload) => workload.name },
+      { title: "NAME", most: MOST_OF_NAME, value: (workload) => workload.name },
       { title: "SCHEDULE", value: (workload) => `${workload.cron} ${workload.timeZone}` },
       { title: "NEXT RUN", value: (workload) => when(workload.nextRunAt) },
       { title: "LAST RUN", value: (workload) => when(workload.lastRunAt) },
-      { title: "OUTCOME", value: (workload) => (isBeingPlanned(workload) ? "queued or at work" : (workload.lastOutcome ?? NONE)) },
+      { title: "OUTCOME", value: (workload) => (isBeingPlanned(workload) ? "queued or running" : (workload.lastOutcome ?? NONE)) },
     ],
     workloads,
+    colors,
+  );
+}
+
+export function tokensTable(tokens: readonly TokenRecord[], colors: Colors): string {
+  const short = shortIds(tokens.map(({ id }) => id));
+  return table<TokenRecord>(
+    [
+      { title: "ID", value: ({ id }) => short(id) },
+      { title: "NAME", value: ({ name }) => name },
+      { title: "ROLE", value: ({ role }) => role },
+      { title: "CREATED", value: ({ createdAt }) => when(createdAt) },
+      { title: "EXPIRES", value: ({ expiresAt }) => when(expiresAt) },
+    ],
+    tokens,
     colors,
   );
 }
@@ -204,13 +261,13 @@ export const isBeingPlanned = (workload: Workload): boolean => workload.lastRunA
 
 /** Why a workload has no proposal. */
 export function noProposalsText(workload: Workload): string {
-  if (isBeingPlanned(workload)) return `no proposals yet: the run of ${when(workload.lastRunAt)} is queued or at work`;
+  if (isBeingPlanned(workload)) return `no proposals yet: the run of ${when(workload.lastRunAt)} is queued or running`;
   if (workload.lastRunAt === null) return `no proposals: it has not been planned yet${workload.nextRunAt === null ? "" : `, next ${when(workload.nextRunAt)}`}; now: internevo replan run ${callingName(workload)}`;
   return `no proposals: the last run, ${when(workload.lastRunAt)}, ${workload.lastOutcome ?? "found none"}`;
 }
 
 const changesOf = (current: Plan, proposed: Plan): string =>
-  (Object.keys({ ...current, ...proposed }) as (keyof Plan)[]).filter((field) => current[field] !== proposed[field]).map((field) => `${field} ${String(current[field] ?? "unset")} → ${String(proposed[field] ?? "unset")}`).join(", ");
+  planChanges((Object.keys({ ...current, ...proposed }) as (keyof Plan)[]).filter((field) => current[field] !== proposed[field]).map((field) => ({ field, from: current[field], to: proposed[field] })));
 
 export function proposalsText(proposals: readonly Proposal[], colors: Colors): string {
   return table<Proposal>(
@@ -218,7 +275,7 @@ export function proposalsText(proposals: readonly Proposal[], colors: Colors): s
       { title: "CREATED", value: (proposal) => when(proposal.createdAt) },
       { title: "PROPOSED", below: true, value: (proposal) => planLabel(proposal.proposed.plan) },
       { title: "STEP TIME", align: "right", value: (proposal) => formatSeconds(proposal.proposed.predicted.stepTimeSeconds) },
-      { title: "GAIN", align: "right", value: (proposal) => (proposal.predictedGain > 0 ? percent(proposal.predictedGain) : NONE) },
+      { title: "GAIN", align: "right", value: (proposal) => (proposal.predictedGain > 0 ? formatSignedPercent(proposal.predictedGain) : NONE) },
       {
         title: "AGAINST THE PLAN IN USE",
         below: true,

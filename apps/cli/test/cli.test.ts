@@ -4,11 +4,12 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { JobDetail, JobStreamEvent } from "@internevo/contracts";
 import { findShippedProfile } from "@internevo/cost-model";
-import { resolveJob, type Candidate, type JobState, type Measurement, type Report, type Workload } from "@internevo/domain";
+import { clusterKey, resolveJob, type Candidate, type JobState, type Measurement, type PlanningResult, type Profile, type Report, type Workload } from "@internevo/domain";
 import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
 import { planJob } from "@internevo/search";
 import { createTrials, ensureRun, finishAttempt, finishTrial, recordSteps, startAttempt, startTrial, storePlanning, storeProfile, transitionJob, updateJob } from "@internevo/store";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parse } from "yaml";
 import { run, start, startApiProcess, type ApiProcess, type Ended } from "./processes.ts";
 
 let database: TestDatabase;
@@ -48,6 +49,25 @@ const json = <T>(end: Ended): T => {
 };
 const submit = async (): Promise<JobDetail> => json<JobDetail>(await internevo("submit", join(directory, "job.yaml"), "--json"));
 
+describe("token", () => {
+  it("creates one that works by its role, lists it without its secret, and revokes it", async () => {
+    const made = await internevo("token", "create", "ci", "--role", "viewer", "--valid-for", "30d");
+    expect([made.status, made.stdout]).toEqual([0, expect.stringMatching(/^ievo_[\w-]{43}\n$/)]);
+    expect(made.stderr).toMatch(/ci may use it as viewer until .* cannot be shown again/);
+    const as = { ...env, INTERNEVO_TOKEN: made.stdout.trim() };
+    expect((await run(["whoami"], as)).stdout).toBe("ci viewer\n");
+    const refused = await run(["submit", join(directory, "job.yaml")], as);
+    expect([refused.status === 0, refused.stderr]).toEqual([false, expect.stringContaining("needs the role operator")]);
+    const listed = await internevo("token", "list");
+    expect(listed.stdout).toMatch(/ID +NAME +ROLE +CREATED +EXPIRES[\s\S]*ci +viewer/);
+    expect(listed.stdout).not.toContain("ievo_");
+    expect((await internevo("token", "create", "ci", "--role", "operator")).stderr).toContain("there is a token ci already");
+    expect((await internevo("token", "create", "x", "--role", "root")).status).toBe(2);
+    expect((await internevo("token", "revoke", "ci")).status).toBe(0);
+    expect((await run(["whoami"], as)).stderr).toContain("the token is not valid");
+  });
+});
+
 describe("submit, ps, show, cancel", () => {
   it("write data to standard output and the rest to standard error", async () => {
     const plain = await internevo("submit", join(directory, "job.yaml"));
@@ -72,17 +92,49 @@ describe("submit, ps, show, cancel", () => {
   });
 
   it("submit once with one key, and take the job from standard input", async () => {
-    const input = JSON.stringify({ ...(JSON.parse(JSON.stringify(await submit())) as JobDetail).spec, model: "llama-7b" });
     expect((await run(["submit", "-"], env, { input: "{" })).status).toBe(2);
-    expect((await run(["submit", "-"], env, { input })).status).toBe(2);
+    const { spec } = await submit();
+    const again = await run(["submit", "-", "--json"], env, { input: JSON.stringify(spec) });
+    expect(json<JobDetail>(again).spec).toEqual(spec);
+    const large = await run(["submit", "-"], env, { input: JSON.stringify({ ...spec, model: "llama-7b" }) });
+    expect([large.status, large.stderr]).toEqual([3, expect.stringMatching(/fits in 1\.00 GiB/)]);
     const args = ["submit", join(directory, "job.yaml"), "--idempotency-key", "once", "--json"];
     const [first, second] = await Promise.all([internevo(...args), internevo(...args)]);
     expect(json<JobDetail>(first).id).toBe(json<JobDetail>(second).id);
   });
 
+  it("are checked where they would run, when a stack is at hand", async () => {
+    const written = async (over: string): Promise<string> => {
+      const path = join(directory, "data", "checked.yaml");
+      await writeFile(path, JOB.replace("data/text.txt", "text.txt") + over);
+      return path;
+    };
+    const good = await internevo("validate", await written(""));
+    expect([good.status, good.stderr]).toEqual([0, expect.not.stringContaining("internevo:")]);
+    const gpus = (await written("")).replace("checked", "gpus");
+    await writeFile(gpus, JOB.replace("data/text.txt", "text.txt").replace("1GiB", "1GiB, device: cuda"));
+    const refused = await internevo("validate", gpus);
+    expect([refused.status, refused.stdout, refused.stderr]).toEqual([2, expect.stringContaining("device: cuda"), expect.stringMatching(/cluster\.(device|gpusPerNode) \(is .*\n +→ .*device: cpu/)]);
+    expect((await internevo("validate", gpus, "--offline")).status).toBe(0);
+    expect((await internevo("submit", gpus)).status).toBe(2);
+  });
+
+  it("are planned with what the stack has measured of their cluster", async () => {
+    const path = join(directory, "job.yaml");
+    const before = await internevo("plan", path);
+    expect([before.status, before.stderr]).toEqual([4, expect.stringMatching(/cluster here, 1 × 2, has not been measured\n +→ give .*--profile a800-128/)]);
+    const profile = { ...(findShippedProfile("a800-128") as Profile), name: "here 18:58Z" };
+    const { db } = database.database;
+    await storeProfile(db, { clusterKey: "local:here:1x4", profile: { ...profile, name: "here of four" }, freshForSeconds: 60 });
+    expect((await internevo("plan", path)).stderr).toContain("--profile 'here of four'");
+    const id = await storeProfile(db, { clusterKey: clusterKey(resolveJob(parse(JOB)).cluster), profile, freshForSeconds: 60 });
+    expect(json<PlanningResult>(await internevo("plan", path, "--json")).profile).toBe("here 18:58Z");
+    await db.execute(`delete from profiles where id = '${id}' or cluster_key = 'local:here:1x4'`);
+  });
+
   it("follow to the end, with a status that says how it ended", async () => {
     const following = start(["submit", "-f", join(directory, "job.yaml"), "--json"], env);
-    await following.says("stderr", "▶ profile the cluster");
+    await following.says("stderr", "▶ profiling");
     const id = /job ([0-9a-f-]{36})/.exec(following.stderr())?.[1] ?? "";
     expect((await internevo("cancel", id)).status).toBe(0);
     const end = await following.ended;
@@ -151,8 +203,8 @@ describe("a whole job", { timeout: 120_000 }, () => {
     expect(readable.stdout).toMatch(/report +20 steps in 1 attempt, .*; 3\.1500 nats a token, below the unigram entropy/);
 
     const show = (await internevo("show", id)).stdout;
-    expect(show).toMatch(/#1 +b\d.*-9\.1%.*(succeeded|chosen)/);
-    expect(show).toMatch(/#3 +b\d.*out-of-memory/);
+    expect(show).toMatch(/#1 +b\d.*−9\.1%.*(measured|chosen)/);
+    expect(show).toMatch(/#3 +b\d.*out of memory/);
     expect(show).toContain("3.1500 nats a token, below the unigram entropy of the text, 3.2000");
     expect(show).toContain("20 steps in 1 attempt");
     expect((await internevo("cancel", id)).status).toBe(7);
@@ -160,7 +212,7 @@ describe("a whole job", { timeout: 120_000 }, () => {
 
   it("goes on when whoever submitted and followed it presses Ctrl-C, and is said to", async () => {
     const following = start(["submit", "-f", join(directory, "job.yaml")], env);
-    await following.says("stderr", "profile the cluster");
+    await following.says("stderr", "▶ profiling");
     following.child.kill("SIGINT");
     const { status, stderr } = await following.ended;
     const job = /job ([0-9a-f-]{36}) small/.exec(stderr)?.[1] ?? "";
@@ -198,8 +250,8 @@ describe("profile and replan", () => {
     expect((await internevo("replan")).stdout).toContain("0 4 * * * Europe/Berlin");
     expect((await internevo("replan", "proposals", "small")).stderr).toContain("it has not been planned yet");
     const ran = await internevo("replan", "run", "small");
-    expect([ran.stdout, ran.stderr]).toEqual([expect.stringContaining("queued or at work"), expect.stringMatching(/^queued: /)]);
-    expect((await internevo("replan", "proposals", added.id.slice(0, 8))).stderr).toContain("is queued or at work");
+    expect([ran.stdout, ran.stderr]).toEqual([expect.stringContaining("queued or running"), expect.stringMatching(/^queued: /)]);
+    expect((await internevo("replan", "proposals", added.id.slice(0, 8))).stderr).toContain("is queued or running");
     expect((await internevo("replan", "run", added.id)).status).toBe(7);
     expect(json(await internevo("replan", "proposals", added.id, "--json"))).toEqual([]);
     expect((await internevo("replan", "remove", added.id)).stdout).toBe(`${added.id}\n`);

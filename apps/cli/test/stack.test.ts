@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { processStart } from "../../../libs/local-stack/src/proc.ts";
+import { SERVICE_NAMES } from "@internevo/local-stack";
 import { BIN, run, start } from "./processes.ts";
 
 let directory: string;
@@ -40,7 +41,27 @@ describe("up and down", { timeout: 180_000 }, () => {
     const second = await run(["up", ...place]);
     expect([second.status, second.stdout]).toEqual([7, ""]);
     expect(second.stderr).toContain(`process ${said.pid} uses ${directory} already`);
+    expect(second.stderr).toContain("`internevo status` prints its link");
     expect(processesOf(directory).length).toBeGreaterThan(6);
+
+    const status = await run(["status", ...place]);
+    expect([status.status, status.stderr]).toEqual([0, ""]);
+    expect(status.stdout).toContain(`console  ${said.consoleUrl}#token=${said.token}\n`);
+    expect(status.stdout).toMatch(new RegExp(`^data     ${directory}\nstarted  .*, process ${said.pid}\n\nSERVICE +STATE +PROCESS +LOG$`, "m"));
+    for (const service of SERVICE_NAMES) expect(status.stdout).toMatch(new RegExp(`^${service} +ready +\\d+ +logs/${service}\\.log$`, "m"));
+    for (const server of ["postgres", "nats"]) expect(status.stdout).toMatch(new RegExp(`^${server} +running +\\d+ `, "m"));
+    const document = JSON.parse((await run(["status", "--json", ...place])).stdout) as { ready: boolean; consoleUrl: string; services: { name: string; pid: number }[] };
+    expect(document).toMatchObject({ running: true, ready: true, consoleUrl: said.consoleUrl, token: said.token, pid: said.pid });
+    // One that hangs is told of, and by its name.
+    const planner = document.services.find(({ name }) => name === "planner");
+    process.kill(planner!.pid, "SIGSTOP");
+    try {
+      const stuck = await run(["status", ...place]);
+      expect(stuck.status).toBe(5);
+      expect(stuck.stdout).toMatch(/^planner +does not answer /m);
+    } finally {
+      process.kill(planner!.pid, "SIGCONT");
+    }
 
     const down = await run(["down", "--json", ...place]);
     expect([down.status, JSON.parse(down.stdout)]).toEqual([0, { stopped: true, dataDirectory: directory, pid: said.pid }]);
@@ -48,6 +69,9 @@ describe("up and down", { timeout: 180_000 }, () => {
     expect(processesOf(directory)).toEqual([]);
     const nothing = await run(["down", ...place]);
     expect([nothing.status, nothing.stdout]).toEqual([0, ""]);
+    const nobody = await run(["status", ...place]);
+    expect([nobody.status, nobody.stdout]).toEqual([5, ""]);
+    expect(nobody.stderr).toContain("start one with `internevo up`");
   });
 
   it("stop at Ctrl-C, with everything that was started", async () => {
@@ -73,8 +97,9 @@ describe("up and down", { timeout: 180_000 }, () => {
     const { pid, token } = JSON.parse(up.stdout) as { pid: number; token: string };
     expect((await run(["whoami", "--json", ...place])).stdout).toContain('"admin"');
     const second = await run(["up", "--detach", ...place]);
-    expect([second.status, second.stdout]).toEqual([7, ""]);
-    expect(second.stderr).toMatch(new RegExp(`process ${pid} uses ${directory} already\\n.*is in use.*\\n +→ stop that one`));
+    expect(second.status).toBe(0);
+    expect(second.stdout).toMatch(new RegExp(`^console +http://.*#token=${token}$`, "m"));
+    expect(second.stderr).toContain(`it runs already, as process ${pid}`);
     expect(readFileSync(join(directory, "logs", "up.log"), "utf8")).not.toContain(token);
 
     expect((await run(["down", ...place])).status).toBe(0);

@@ -5,6 +5,7 @@ import { describe, expect, it, vi } from "vitest";
 import { CostModel } from "@internevo/cost-model";
 import { axisValues } from "./advice.ts";
 import { cli } from "../../test/in-process.ts";
+import { chartSvg } from "../chart.ts";
 
 const JOB = new URL("../../../../examples/paper/7b-32k.yaml", import.meta.url).pathname;
 
@@ -13,7 +14,7 @@ describe("advice", () => {
     const plan = "b2 n1 a0 pp1 dp64 tp1 sp2 ps1 gs1 oss1";
     const { status, stdout } = await cli("why-not", JOB, plan);
     expect(status).toBe(0);
-    expect(stdout).toMatch(/rejected, memory-exceeded: needs .*GiB more than the 74.5 GiB of a GPU/);
+    expect(stdout).toMatch(/rejected, does not fit in memory: needs .*GiB more than the 74.5 GiB of a GPU/);
     expect(stdout).toMatch(/smallest change that makes it feasible: /);
     const answer = JSON.parse((await cli("--json", "why-not", JOB, plan)).stdout) as { binding: { reason: string }; excessBytes: number };
     expect(answer.binding.reason).toBe("memory-exceeded");
@@ -21,7 +22,7 @@ describe("advice", () => {
   });
 
   it("takes a plan by its rank", async () => {
-    expect((await cli("why-not", JOB, "1")).stdout).toMatch(/feasible: rank 1 of \d+ families of plans,/);
+    expect((await cli("why-not", JOB, "1")).stdout).toMatch(/feasible: rank 1 of [\d,]+ families of plans,/);
     const missing = await cli("why-not", JOB, "0");
     expect(missing.status).toBe(2);
     expect(missing.stderr).toMatch(/there is no plan of rank 0/);
@@ -49,7 +50,7 @@ describe("advice", () => {
     expect(stdout).toMatch(/A is 0\.0[1-9]% faster \(.* a step\): it saves .* of .*, and pays .* [AB] needs [\d.]+ [GM]iB less memory \([a-z]+/i);
     expect(stdout).toMatch(/The profile says no spread/);
     const longest = await cli("what-if", JOB, "--largest-sequence", "--unit", "262144");
-    expect(longest.stdout).toMatch(/longest sequence: \d+ tokens \([\d.]+[kM]\)[\s\S]*needs at least [\d.]+ GiB a GPU, [\d.]+ [KMG]iB more than the 74\.5 GiB/);
+    expect(longest.stdout).toMatch(/longest sequence: [\d,]+ tokens \([\d.]+[kM]\)[\s\S]*needs at least [\d.]+ GiB a GPU, [\d.]+ [KMG]iB more than the 74\.5 GiB/);
     expect(longest.stdout).not.toMatch(/bytes/);
   });
 
@@ -104,10 +105,39 @@ describe("advice", () => {
     expect((await cli("what-if", JOB, "--largest-sequence", "--svg", file)).stderr).toMatch(/--svg .*has nothing to draw/);
   });
 
+  it("keeps headroom free when it is asked to, and says so when it is not", async () => {
+    const longest = async (...more: string[]) => {
+      const ask = ["what-if", JOB, "--largest-sequence", "--unit", "262144", ...more];
+      return { text: (await cli(...ask)).stdout, answer: JSON.parse((await cli("--json", ...ask)).stdout) as { sequenceLengthTokens: number; best: { predicted: { peakMemoryBytes: number } } } };
+    };
+    const [full, roomy] = [await longest(), await longest("--headroom", "20%")];
+    expect(full.text).toMatch(/leaves [\d.]+ [KMG]iB of the 74\.5 GiB free: no headroom is kept; --headroom 5%/);
+    expect(roomy.text).toMatch(/of the 59\.6 GiB free: that is beside the 14\.9 GiB that --headroom keeps free/);
+    expect(roomy.answer.sequenceLengthTokens).toBeLessThan(full.answer.sequenceLengthTokens);
+    expect(roomy.answer.best.predicted.peakMemoryBytes).toBeLessThanOrEqual(0.8 * 80e9);
+    expect((await cli("plan", JOB, "--top", "1", "--headroom", "16GB")).stdout).toContain("59.6 GiB a GPU");
+    for (const wrong of ["100%", "5", "-1GB", "much"]) expect((await cli("plan", JOB, "--headroom", wrong)).stderr, wrong).toMatch(/give a share below 100%/);
+    expect((await cli("plan", JOB, "--headroom", "80GB")).stderr).toMatch(/leaves no memory/);
+    expect((await cli("what-if", JOB, "--axis", "memory", "--values", "40GB", "--headroom", "5%")).stderr).toMatch(/--headroom .*does not belong to --axis memory/);
+  });
+
+  it("draws fronts that span decades on logarithmic axes", () => {
+    const chart = (ys: number[]) => chartSvg({ title: "t", subtitle: "s", xLabel: "x", formatX: String, logX: true, panels: [{ label: "y", format: String, logWhereWide: true, points: ys.map((y, index) => ({ x: 10 ** index, y, title: String(y) })) }] });
+    const height = (svg: string) => [...svg.matchAll(/<circle class="dot" cx="[\d.]+" cy="([\d.]+)"/g)].map(([, y]) => Number(y));
+    const [first, second, third] = height(chart([10, 100, 1000])) as [number, number, number];
+    expect(first - second).toBeCloseTo(second - third, 0);
+    const [low, middle, high] = height(chart([100, 200, 300])) as [number, number, number];
+    expect(low - middle).toBeCloseTo(middle - high, 0);
+    expect(chart([10, 100, 1000])).not.toMatch(/NaN|Infinity/);
+    const wide = [...chart([10, 1e3, 1e5, 1e7, 1e9]).matchAll(/<text class="middle dim" x="([\d.]+)" y="[\d.]+">([^<]+)</g)];
+    expect(wide.length).toBeGreaterThan(2);
+    expect(wide.length).toBeLessThanOrEqual(8);
+  });
+
   it("needs one question, and says what a bad value is", async () => {
     const none = await cli("what-if", JOB);
     expect(none.status).toBe(2);
-    expect(none.stderr).toMatch(/needs one question/);
+    expect(none.stderr).toMatch(/answers one question at a time[\s\S]*--pareto, --deadline: none of them is given/);
     const bad = await cli("what-if", JOB, "--axis", "nodes", "--values", "4,x");
     expect(bad.status).toBe(2);
     expect(bad.stderr).toMatch(/"x" is no value of nodes/);
@@ -117,7 +147,7 @@ describe("advice", () => {
     const refused: [string, string, RegExp][] = [
       ["nodes", "0", /"0" is no value of nodes/], ["nodes", "-1", /"-1" is no value/], ["nodes", "1e308", /cannot take 1e\+308[\s\S]*from 1 to 125000/], ["nodes", "1.5", /cannot take 1\.5/],
       ["sequence", "1152921504606846976", /cannot take 1152921504606847000[\s\S]*from 1 to 1099511627776/], ["sequence", "0x10", /"0x10" is no value/], ["sequence", "4,096k", /"096k" is no value/], ["sequence", "4k,", /"" is no value/],
-      ["batch", "1e999", /"1e999" is no value/], ["memory", "-1GB", /"-1GB" is no value/], ["memory", "5000TiB", /cannot take/], ["inter-node-bandwidth", "1e308", /cannot take 1e\+308/],
+      ["batch", "1e999", /"1e999" is no value/], ["memory", "-1GB", /"-1GB" is not a memory size/], ["memory", "5000TiB", /is more than 1024.0 TiB/], ["inter-node-bandwidth", "1e308", /cannot take 1e\+308/],
       ["nodes", "16..1", /"16\.\.1" is no range/], ["nodes", "1..2..3", /"1\.\.2\.\.3" is no value/], ["nodes", "..", /"" is no value/], ["inter-node-bandwidth", "1e-300..1", /is no range|cannot take|more than 1000/],
       ["nodes", Array.from({ length: 1001 }, (_, i) => i + 1).join(","), /more than 1000/],
     ];
@@ -131,7 +161,7 @@ describe("advice", () => {
       expect((await cli("what-if", JOB, "--deadline", "1d", "--tokens", "1e9", option, value)).status, `${option} ${value}`).toBe(2);
     }
     expect((await cli("what-if", JOB, "--deadline", "1d", "--tokens", "1e9", "--values", "1e308")).stderr).toMatch(/cannot take 1e\+308/);
-    expect((await cli("what-if", JOB, "--pareto", "--values", "1,2")).stderr).toMatch(/--values .*belong/);
+    expect((await cli("what-if", JOB, "--pareto", "--values", "1,2")).stderr).toMatch(/--values .*belongs to --axis/);
   });
 
   it("writes a picture whole or not at all, and says where it cannot, before it plans", async () => {
@@ -154,6 +184,8 @@ describe("advice", () => {
   it("reads values", () => {
     expect(axisValues("sequence", "4k,5000,8k..32k")).toEqual([4096, 5000, 8192, 16384, 32768]);
     expect(axisValues("memory", "40GB,80GiB")).toEqual([40e9, 80 * 2 ** 30]);
+    expect(axisValues("batch", "1M,2m")).toEqual([2 ** 20, 2 ** 21]);
+    expect(() => axisValues("memory", "40,80")).toThrow(expect.objectContaining({ details: [{ field: "--values", value: "40", message: "is 40 bytes", remedy: "did you mean 40GB? For bytes, write 40B" }] }));
     expect(axisValues("inter-node-bandwidth", "0.5,2")).toEqual([0.5, 2]);
     expect(() => axisValues("nodes", "-1")).toThrow(/"-1" is no value of nodes/);
   });

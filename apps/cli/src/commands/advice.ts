@@ -1,24 +1,23 @@
 import { resolve } from "node:path";
 import { cheapestCluster, clusterSizes, explain, largestSequence, paretoFront, sweep, SWEEP_AXES, whyNot, type SweepAxis } from "@internevo/advisor";
-import { SHIPPED_PROFILES } from "@internevo/cost-model";
+import { SHIPPED_PROFILES, type PlanOfJob } from "@internevo/cost-model";
 import { assertWritable, writeWhole } from "../files.ts";
-import { parseBytes, ProblemError, resolveJob, type JobSpec, type Plan, type Profile } from "@internevo/domain";
-import { InvalidArgumentError, Option, type Command } from "commander";
+import { parseQuantity, ProblemError, readMemory, resolveJob, type JobSpec, type Profile } from "@internevo/domain";
+import { Option, type Command } from "commander";
 import { clustersChart, paretoChart, sweepChart } from "../advice-chart.ts";
 import { candidateRow, clustersText, csvText, explanationText, frontText, largestSequenceText, sweepText, whyNotText } from "../advice-view.ts";
-import { integerArgument, numberArgument } from "../arguments.ts";
+import { durationArgument, integerArgument, lengthTokensArgument, numberArgument, trainingTokensArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
+import { headroomOption, withHeadroom, type Headroom } from "../headroom.ts";
 import { readJobFile } from "../job-input.ts";
-import { loadProfile, type ProfileContext } from "../named-profile.ts";
-import { choosePlan, choosePlans } from "../plan-argument.ts";
-
-export const PLAN_HELP = "a plan: as tables show it, a JSON file, or its rank in the job's own search";
+import { jobProfile, type ProfileContext } from "../named-profile.ts";
+import { chooseAnyPlan, choosePlans, PLAN_HELP } from "../plan-argument.ts";
 
 /** A job file, and what was measured of its cluster. */
 export async function loadJob(path: string, profileName: string | undefined, context: ProfileContext): Promise<{ job: JobSpec; profile: Profile }> {
   const job = resolveJob(await readJobFile(path));
-  return { job, profile: await loadProfile(profileName ?? job.cluster.profile, profileName === undefined ? "cluster.profile" : "--profile", context) };
+  return { job, profile: await jobProfile(job, profileName, context) };
 }
 
 /** Searches of one answer: beyond that nobody waits. */
@@ -26,13 +25,17 @@ const MOST_VALUES = 1000;
 /** A number as people write it; a zero before it is half of one that was written with a comma. */
 const PLAIN_NUMBER = /^(?:0|[1-9]\d*)?(?:\.\d+)?(?<=\d)(?:[eE][+-]?\d+)?$/;
 
-/** Values of a sweep: "4096,8192", with suffixes k and m for sequences and batches (4k = 4096), bytes for memory; "a..b" doubles from a to b. */
+/** Values of a sweep: "4096,8192", with units as job files have them (4k, 80GB); "a..b" doubles from a to b. */
 export function axisValues(axis: SweepAxis, text: string): number[] {
   const refuse = (part: string, what: string, message: string, remedy: string): ProblemError => new ProblemError("job-invalid", what, [{ field: "--values", value: part, message, remedy }]);
   const one = (part: string): number => {
-    const binary = /^([1-9]\d*)([kKmM])$/.exec(part.trim());
-    if ((axis === "sequence" || axis === "batch") && binary) return Number(binary[1]) * (binary[2]?.toLowerCase() === "k" ? 2 ** 10 : 2 ** 20);
-    const value = axis === "memory" ? parseBytes(part) : PLAIN_NUMBER.test(part.trim()) ? Number(part) : undefined;
+    if (axis === "memory") {
+      const memory = readMemory(part);
+      if ("bytes" in memory) return memory.bytes;
+      throw refuse(part, `"${part}" ${memory.message}`, memory.message, memory.remedy);
+    }
+    const plain = PLAIN_NUMBER.test(part.trim()) ? Number(part) : undefined;
+    const value = axis === "sequence" || axis === "batch" ? (parseQuantity(part, "lengthTokens") ?? plain) : plain;
     if (value === undefined || !Number.isFinite(value) || value <= 0) {
       throw refuse(part, `"${part}" is no value of ${axis}`, "is not a positive number", `give values such as ${EXAMPLES[axis]}; a comma stands between two values`);
     }
@@ -54,17 +57,8 @@ export function axisValues(axis: SweepAxis, text: string): number[] {
 }
 
 const EXAMPLES: Readonly<Record<SweepAxis, string>> = {
-  sequence: "4k,8k,16k or 4k..64k", batch: "1m,2m or 1m..16m", nodes: "1,2,4 or 1..64", memory: "40GB,80GB or 20GiB..160GiB", "intra-node-bandwidth": "0.5,1,2 or 0.25..8", "inter-node-bandwidth": "0.5,1,2 or 0.25..8",
+  sequence: "4k,8k,16k or 4k..64k", batch: "1M,2M or 1M..16M", nodes: "1,2,4 or 1..64", memory: "40GB,80GB or 20GiB..160GiB", "intra-node-bandwidth": "0.5,1,2 or 0.25..8", "inter-node-bandwidth": "0.5,1,2 or 0.25..8",
 };
-
-const DURATION_SECONDS: Readonly<Record<string, number>> = { s: 1, min: 60, h: 3600, d: 86_400 };
-
-function durationArgument(text: string): number {
-  const [, digits, unit] = /^(\d+(?:\.\d+)?)(s|min|h|d)$/.exec(text.trim()) ?? [];
-  const seconds = Number(digits) * (DURATION_SECONDS[unit ?? ""] ?? Number.NaN);
-  if (!(seconds > 0)) throw new InvalidArgumentError("give a duration such as 12h or 30d (s, min, h, d).");
-  return seconds;
-}
 
 const profileOption = (): Option => new Option("--profile <name or file>", `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`);
 
@@ -76,6 +70,7 @@ interface WhatIfOptions {
   readonly unit?: number;
   readonly sequences?: number;
   readonly pareto?: boolean;
+  readonly headroom?: Headroom;
   readonly deadline?: number;
   readonly tokens?: number;
   readonly price?: number;
@@ -93,7 +88,7 @@ function assertBelongs(options: WhatIfOptions, json: boolean): void {
   for (const [name, { questions, written }] of Object.entries(OF_QUESTION)) {
     const value = options[name as keyof WhatIfOptions];
     if (value === undefined || questions.some((question) => options[question] !== undefined)) continue;
-    throw new ProblemError("job-invalid", `--${name} is of another question`, [{ field: `--${name}`, value, message: `does not belong to what is asked: it belongs to ${written}`, remedy: "leave it out, or ask that" }]);
+    throw new ProblemError("job-invalid", `--${name} does not belong to this question`, [{ field: `--${name}`, value, message: `only belongs to ${written}`, remedy: "leave it out, or ask that question" }]);
   }
   if (json && options.csv === true) throw new ProblemError("job-invalid", "--json and --csv are two forms of one answer", [{ field: "--csv", value: true, message: "is given with --json", remedy: "give one of them" }]);
 }
@@ -101,12 +96,15 @@ function assertBelongs(options: WhatIfOptions, json: boolean): void {
 async function whatIf(path: string, options: WhatIfOptions, context: Context): Promise<void> {
   const asked = [options.axis !== undefined, options.largestSequence === true, options.pareto === true, options.deadline !== undefined].filter(Boolean);
   if (asked.length !== 1) {
-    throw new ProblemError("job-invalid", "what-if needs one question", [{ field: "what-if", value: null, message: `${asked.length} were asked`, remedy: "give one of --axis with --values, --largest-sequence, --pareto, --deadline with --tokens" }]);
+    throw new ProblemError("job-invalid", "what-if answers one question at a time", [{ field: "--axis, --largest-sequence, --pareto, --deadline", message: asked.length === 0 ? "none of them is given" : "more than one of them is given", remedy: "give one: --axis with --values, --largest-sequence, --pareto, or --deadline with --tokens" }]);
   }
   assertBelongs(options, context.options().json === true);
-  if (options.largestSequence === true && options.svg !== undefined) throw new ProblemError("job-invalid", "--largest-sequence is one number", [{ field: "--svg", value: options.svg, message: "has nothing to draw", remedy: "draw --axis sequence --values 4k..16m" }]);
+  if (options.largestSequence === true && options.svg !== undefined) throw new ProblemError("job-invalid", "the answer to --largest-sequence is one number", [{ field: "--svg", value: options.svg, message: "has nothing to draw", remedy: "leave it out, or draw --axis sequence --values 4k..16m" }]);
   if (options.svg !== undefined) await assertWritable(options.svg, "--svg");
-  const { job, profile } = await loadJob(path, options.profile, context);
+  const loaded = await loadJob(path, options.profile, context);
+  const { profile } = loaded;
+  if (options.axis === "memory" && options.headroom !== undefined) throw new ProblemError("job-invalid", "--axis memory varies what --headroom keeps free", [{ field: "--headroom", value: options.headroom.text, message: "does not belong to --axis memory", remedy: "leave it out, and give --values without the memory that is to stay free" }]);
+  const job = withHeadroom(loaded.job, options.headroom);
   const output = context.output();
   const { signal } = context;
   const show = (document: unknown, text: string, csv: readonly Readonly<Record<string, string | number>>[]): void => {
@@ -128,7 +126,7 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
     await draw(() => sweepChart(job, axis, rows));
   } else if (options.largestSequence === true) {
     const answer = context.computing(() => largestSequence(job, profile, { unitTokens: options.unit ?? 1024, sequences: options.sequences ?? 1, signal }));
-    show(answer, largestSequenceText(answer, output.colors), [{ sequenceLengthTokens: answer.sequenceLengthTokens, ...candidateRow(answer.best), next: answer.next.sequenceLengthTokens, reason: answer.next.reason }]);
+    show(answer, largestSequenceText(answer, { limitBytes: job.cluster.memoryPerGpuBytes, keptBytes: loaded.job.cluster.memoryPerGpuBytes - job.cluster.memoryPerGpuBytes, colors: output.colors }), [{ sequenceLengthTokens: answer.sequenceLengthTokens, ...candidateRow(answer.best), next: answer.next.sequenceLengthTokens, reason: answer.next.reason }]);
     if (answer.best === null) context.setExitCode(EXIT.noFeasiblePlan);
   } else if (options.pareto === true) {
     const front = await paretoFront(job, profile, { signal });
@@ -136,7 +134,7 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
     if (front.length > 0) await draw(() => paretoChart(job, front));
     if (front.length === 0) context.setExitCode(EXIT.noFeasiblePlan);
   } else {
-    if (options.tokens === undefined) throw new ProblemError("job-invalid", "--deadline needs --tokens", [{ field: "--tokens", value: null, message: "is missing", remedy: "give the tokens to train on, e.g. --tokens 2e12" }]);
+    if (options.tokens === undefined) throw new ProblemError("job-invalid", "--deadline needs --tokens", [{ field: "--tokens", value: null, message: "is missing", remedy: "give the tokens to train on, e.g. --tokens 2T" }]);
     const deadlineSeconds = options.deadline as number;
     const asked = options.values === undefined ? clusterSizes(job) : axisValues("nodes", options.values);
     const deadline = { tokens: options.tokens, seconds: deadlineSeconds, ...(options.price === undefined ? {} : { pricePerGpuHour: options.price }), nodes: asked };
@@ -156,7 +154,7 @@ export function addAdvice(program: Command, context: Context): void {
     .addOption(profileOption())
     .action(async (path: string, text: string, options: { profile?: string }) => {
       const { job, profile } = await loadJob(path, options.profile, context);
-      const plan = await choosePlan(text, "plan", job, profile, context);
+      const plan = await chooseAnyPlan(text, "plan", job, profile, context);
       const answer = context.computing(() => whyNot(job, profile, plan));
       const output = context.output();
       if (output.json) output.document(answer);
@@ -171,7 +169,7 @@ export function addAdvice(program: Command, context: Context): void {
     .addOption(profileOption())
     .action(async (path: string, a: string, b: string, options: { profile?: string }) => {
       const { job, profile } = await loadJob(path, options.profile, context);
-      const [first, second] = (await choosePlans([{ text: a, field: "A" }, { text: b, field: "B" }], job, profile, context)) as [Plan, Plan];
+      const [first, second] = (await choosePlans([{ text: a, field: "A" }, { text: b, field: "B" }], job, profile, context)) as [PlanOfJob, PlanOfJob];
       const answer = explain(job, profile, first, second);
       const output = context.output();
       if (output.json) output.document(answer);
@@ -185,11 +183,12 @@ export function addAdvice(program: Command, context: Context): void {
     .addOption(new Option("--axis <axis>", "what to vary; bandwidths are factors of the measured ones").choices(SWEEP_AXES))
     .option("--values <list>", "values of the axis, e.g. 4k,8k or 4k..256k (doubling); with --deadline: numbers of nodes")
     .option("--largest-sequence", "the longest sequence for which a plan fits")
-    .option("--unit <tokens>", "of --largest-sequence: lengths are multiples of it (default: 1024)", integerArgument(1, 2 ** 30))
+    .option("--unit <tokens>", "of --largest-sequence: lengths are multiples of it (default: 1024)", lengthTokensArgument(2 ** 30))
     .option("--sequences <n>", "of --largest-sequence: sequences of a step (default: 1)", integerArgument(1, 2 ** 20))
-    .option("--pareto", "the plans than which none is both faster and smaller")
+    .option("--pareto", "time against memory: the Pareto-optimal plans")
+    .addOption(headroomOption())
     .addOption(new Option("--deadline <duration>", "the cheapest cluster that trains --tokens in it, e.g. 30d").argParser(durationArgument))
-    .option("--tokens <n>", "tokens to train on, e.g. 2e12", numberArgument(1, 1e18))
+    .option("--tokens <n>", "tokens to train on, e.g. 2T", trainingTokensArgument)
     .option("--price <amount>", "of one GPU for an hour", numberArgument(0, 1e6))
     .option("--csv", "comma-separated values")
     .option("--svg <file>", "write a picture too")

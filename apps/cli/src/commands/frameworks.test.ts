@@ -30,7 +30,7 @@ describe("export and import", () => {
     expect(shown.stdout).toMatch(/==> pretrain.sh <==[\s\S]*--ds-sequence-parallel-size 4[\s\S]*==> ds_config.json <==[\s\S]*"zero_hpz_partition_size": 8/);
     expect(shown.stderr).toMatch(/not expressible: plan.optimizerStateSharding 4, written as 16: /);
     const judged = await cli("import", join(folder, "megatron", "pretrain.sh"), "--framework", "megatron");
-    expect(judged.stdout).toMatch(/feasible: rank \d+ of \d+ families of plans: .* a step[\s\S]*the best plan, [\d.]+% faster: b/);
+    expect(judged.stdout).toMatch(/feasible: rank [\d,]+ of [\d,]+ families of plans: .* a step[\s\S]*the best plan, [\d.]+% faster: b/);
     expect(judged.stdout).toContain(PLAN);
   });
 
@@ -38,11 +38,11 @@ describe("export and import", () => {
     const out = join(folder, "large");
     expect((await cli("export", JOB, "--framework", "megatron", "--plan", "b1 n1 a0 pp1 dp128 tp1 sp1 ps32 gs1 oss1 ovinter-layer/intra-layer", "--out", `${out}/`)).status).toBe(0);
     const { stdout } = await cli("import", join(out, "pretrain.sh"), "--framework", "megatron");
-    expect(stdout).toMatch(/does not run: memory-exceeded/);
+    expect(stdout).toMatch(/cannot run: memory-exceeded/);
     expect(stdout).toMatch(/the best plan that fits, [\d.]+% slower than this one would be if it fitted: b/);
     expect(stdout).not.toMatch(/takes as long/);
     const fitting = await cli("import", join(folder, "megatron", "pretrain.sh"), "--framework", "megatron");
-    expect(fitting.stdout).toMatch(/rank \d+ of \d+ families of plans:/);
+    expect(fitting.stdout).toMatch(/rank [\d,]+ of [\d,]+ families of plans:/);
   });
 
   it("says what the written plan needs, and warns where it does not fit", async () => {
@@ -64,9 +64,20 @@ describe("export and import", () => {
     expect(best.stderr).not.toMatch(/warning/);
   });
 
+  it.each(["internevo", "megatron", "deepspeed", "torchtitan"])("%s: writes into a directory, whatever its name, and makes it", async (framework) => {
+    const out = join(folder, "new", `${framework}.d`);
+    expect((await cli("export", JOB, "--framework", framework, "--plan", PLAN, "--out", out)).status).toBe(0);
+    expect(readdirSync(out).length).toBeGreaterThan(0);
+    const file = join(folder, `${framework}.txt`);
+    writeFileSync(file, "");
+    const onto = await cli("export", JOB, "--framework", framework, "--plan", PLAN, "--out", file);
+    expect([onto.status, readFileSync(file, "utf8")]).toEqual([2, ""]);
+    expect(onto.stderr).toMatch(/is a file/);
+  });
+
   it("overwrites nothing, and says what it cannot read", async () => {
     const before = readdirSync(join(folder, "megatron"));
-    const again = await cli("export", JOB, "--framework", "megatron", "--plan", PLAN, "--out", join(folder, "megatron", "pretrain.sh"));
+    const again = await cli("export", JOB, "--framework", "megatron", "--plan", PLAN, "--out", join(folder, "megatron"));
     expect([again.status, readdirSync(join(folder, "megatron"))]).toEqual([2, before]);
     expect(again.stderr).toMatch(/exists already/);
     const wrong = await cli("import", join(folder, "torchtitan", "train.toml"), "--framework", "megatron");

@@ -1,18 +1,19 @@
 import { existsSync, statSync } from "node:fs";
 import { mkdir, rm, writeFile } from "node:fs/promises";
-import { dirname, extname, join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { exportConfiguration, FRAMEWORKS, FRAMEWORK_VERSIONS, importConfiguration, importedJob, predictWritten, type Framework, type FrameworkFile, type Launch } from "@internevo/frameworks";
 import { ProblemError, resolveJob } from "@internevo/domain";
 import { SHIPPED_PROFILES } from "@internevo/cost-model";
 import { feasibleFamilies, planJob } from "@internevo/search";
 import { Option, type Command } from "commander";
 import { stringify } from "yaml";
-import { integerArgument } from "../arguments.ts";
+import { integerArgument, memoryArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { readText, type Expected } from "../files.ts";
 import { importText, inexpressibleText, writtenText } from "../frameworks-view.ts";
 import { loadProfile } from "../named-profile.ts";
 import { NOTES_OPTION, showNotes } from "../output.ts";
+import { PLAN_HELP } from "../plan-argument.ts";
 import { findPlan, profileOf } from "./memory.ts";
 
 const frameworkOption = (): Option => new Option("--framework <framework>", "whose configuration").choices(FRAMEWORKS).makeOptionMandatory();
@@ -20,10 +21,15 @@ const profileHelp = `what was measured of the cluster: ${SHIPPED_PROFILES.join("
 
 const cannot = (path: string, message: string, remedy: string, cause: unknown): ProblemError => new ProblemError("bad-request", `${path} ${message}`, [{ field: "--out", value: path, message, remedy }], { cause });
 
-/** Writes files that must not exist yet: all of them, or none. @returns where they are. */
-async function writeNew(files: readonly FrameworkFile[], out: string): Promise<string[]> {
-  const isFolder = out.endsWith("/") || (existsSync(out) ? statSync(out).isDirectory() : files.length > 1 && extname(out) === "");
-  const paths = files.map(({ name }, index) => (isFolder ? join(out, name) : index === 0 ? out : join(dirname(out), name)));
+/** Writes the files of a configuration into a directory, which is made where there is none. @returns where they are. */
+async function writeInto(directory: string, files: readonly FrameworkFile[]): Promise<string[]> {
+  if (existsSync(directory) && !statSync(directory).isDirectory()) throw cannot(directory, "is a file, and several may have to be written", "give a directory; it is made where there is none", undefined);
+  return writeNew(files.map(({ name, text }) => ({ name: join(directory, name), text })));
+}
+
+/** Writes files, each named by its path, that must not exist yet: all of them, or none. @returns where they are. */
+async function writeNew(files: readonly FrameworkFile[]): Promise<string[]> {
+  const paths = files.map(({ name }) => name);
   const taken = paths.find((path) => existsSync(path));
   if (taken !== undefined) throw cannot(taken, "exists already", "give another place, or remove it", undefined);
   for (const [index, path] of paths.entries()) {
@@ -79,15 +85,15 @@ export function addFrameworks(program: Command, context: Context): void {
     .description("a plan as configuration of another framework; what it cannot express is named. Offline for a job file")
     .argument("<job>", "job file, YAML or JSON (- for standard input); or a job's id, the beginning of it, or its name")
     .addOption(frameworkOption())
-    .option("--plan <plan>", "as tables show it, a JSON file, or its rank in the job's own search; default: the job's chosen plan, of a file the best")
+    .option("--plan <plan>", `${PLAN_HELP}; default: the job's chosen plan, of a file the best`)
     .option("--profile <name or file>", `${profileHelp}, to find the plan with; default: the job's`)
-    .option("--out <path>", "write the files there: into a folder, which several make where PATH has no extension, or the first under that name and others beside it; default: standard output")
+    .option("--out <directory>", "write the files into this directory, which is made where there is none; default: standard output")
     .action(async (text: string, options: { framework: Framework; plan?: string; profile?: string; out?: string }) => {
       const { spec, plan, profile } = await findPlan(text, options, context);
       const exported = exportConfiguration(options.framework, spec, plan);
       const predicted = predictWritten(spec, exported, await profileOf(spec, profile, context));
       const output = context.output();
-      const paths = options.out === undefined ? [] : await writeNew(exported.files, options.out);
+      const paths = options.out === undefined ? [] : await writeInto(options.out, exported.files);
       if (output.json) output.document({ job: spec.name, asked: plan, ...exported, predicted, written: paths });
       else {
         if (options.out === undefined) for (const { name, text: content } of exported.files) output.data(`${exported.files.length > 1 ? `==> ${name} <==\n` : ""}${content.trimEnd()}`);
@@ -103,7 +109,7 @@ export function addFrameworks(program: Command, context: Context): void {
     .addOption(frameworkOption())
     .option("--nodes <n>", "default: as the file says", integerArgument(1, 2 ** 20))
     .option("--gpus-per-node <n>", "default: as the file says", integerArgument(1, 4096))
-    .option("--memory <size>", "of a GPU, e.g. 80GB; default: the profile's")
+    .option("--memory <size>", "of a GPU, e.g. 80GB; default: the profile's", memoryArgument)
     .option("--profile <name or file>", profileHelp, "a800-128")
     .option("--out <file>", "write the job file")
     .option(...NOTES_OPTION)
@@ -119,7 +125,7 @@ export function addFrameworks(program: Command, context: Context): void {
       const job = resolveJob(file);
       const [result, families] = context.computing(() => [planJob(job, profile, { top: 1, locate: imported.plan }), feasibleFamilies(job, profile)]);
       const output = context.output();
-      const written = options.out === undefined ? [] : await writeNew([{ name: "job.yaml", text: stringify(file) }], options.out);
+      const written = options.out === undefined ? [] : await writeNew([{ name: options.out, text: stringify(file) }]);
       if (output.json) output.document({ imported, job: file, planning: result, families, written });
       else {
         output.data(importText(imported, job, result, families, output.colors));

@@ -1,21 +1,29 @@
 import { allPages } from "@internevo/client";
 import type { JobSummary } from "@internevo/contracts";
-import { formatRuns, formatSeconds, JOB_STATES, planLabel, type JobState, type Report, type StepMetric, type Trial } from "@internevo/domain";
-import { Option, type Command } from "commander";
+import { FAILURE_WORDS, formatMoment, formatRate, formatRuns, formatSeconds, JOB_STATE_WORDS, JOB_STATES, lowered, planLabel, TRIAL_STATE_WORDS, type JobState, type Report, type StepMetric, type Trial } from "@internevo/domain";
+import { InvalidArgumentError, Option, type Command } from "commander";
 import type { JobStreamEvent } from "@internevo/contracts";
 import type { Context } from "../context.ts";
 import { integerArgument } from "../arguments.ts";
 import { followJob } from "../progress.ts";
 import { jobId } from "../resolve.ts";
-import { jobsTable, jobText, reportWords } from "../views.ts";
+import { jobDocument, jobsTable, jobText, reportWords, stateName } from "../views.ts";
 
 export const JOB_ARGUMENT = "id of the job, the beginning of it, or its name";
+
+/** A state as people read it, or as the API names it. */
+function stateArgument(text: string): JobState {
+  const asked = text.trim().toLowerCase();
+  const state = JOB_STATES.find((each) => each === asked || lowered(JOB_STATE_WORDS[each]) === asked);
+  if (state === undefined) throw new InvalidArgumentError(`give one of ${Object.values(JOB_STATE_WORDS).map(lowered).join(", ")}.`);
+  return state;
+}
 
 export function addPs(program: Command, context: Context): void {
   program
     .command("ps")
     .description("list jobs, newest first")
-    .addOption(new Option("--state <state>", "only jobs in this state").choices([...JOB_STATES]))
+    .addOption(new Option("--state <state>", `only jobs in this state: ${Object.values(JOB_STATE_WORDS).map(lowered).join(", ")}`).argParser(stateArgument))
     .option("-n, --limit <count>", "at most so many", integerArgument(1, 100_000), 50)
     .action(async (options: { state?: JobState; limit: number }) => {
       const output = context.output();
@@ -43,7 +51,7 @@ export function addShow(program: Command, context: Context): void {
       const output = context.output();
       const client = await context.client();
       const job = await client.getJob(await jobId(client, text, context.signal), { signal: context.signal });
-      if (output.json) output.document(job);
+      if (output.json) output.document(jobDocument(job));
       else output.data(jobText(job, output.colors));
     });
 }
@@ -51,23 +59,23 @@ export function addShow(program: Command, context: Context): void {
 const text = (value: unknown, otherwise = ""): string => (typeof value === "string" ? value : otherwise);
 
 function logLine(event: JobStreamEvent): string {
-  const at = event.at.replace("T", " ").replace(/\.\d+Z$/, "Z");
+  const at = formatMoment(event.at);
   const said = ((): string => {
     switch (event.type) {
       case "state":
-        return `${text(event.data["from"], "submitted")} → ${text(event.data["to"])}${event.data["reason"] ? ` (${text(event.data["reason"])})` : ""}`;
+        return `${stateName(typeof event.data["from"] === "string" ? event.data["from"] : null)} → ${stateName(text(event.data["to"]))}${event.data["reason"] ? ` (${text(event.data["reason"])})` : ""}`;
       case "progress": {
         const { stage, message, done, total } = event.data as { stage?: string; message?: string; done?: number | null; total?: number | null };
-        return `${stage ?? ""} ${message ?? ""}${typeof done === "number" ? ` ${done}${typeof total === "number" ? `/${total}` : ""}` : ""}`.trim();
+        return `${stage === undefined ? "" : stateName(stage)} ${message ?? ""}${typeof done === "number" ? ` ${done}${typeof total === "number" ? `/${total}` : ""}` : ""}`.trim();
       }
       case "trial": {
         const trial = event.data["trial"] as Trial;
-        const result = trial.measured ? `, ${formatSeconds(trial.measured.stepTimeSeconds)} a step${formatRuns(trial.measured)}` : trial.failure ? `, ${trial.failure.code}: ${trial.failure.message}` : "";
-        return `#${trial.candidate.rank} ${planLabel(trial.candidate.plan)} ${trial.state}${result}`;
+        const result = trial.measured ? `, ${formatSeconds(trial.measured.stepTimeSeconds)} a step${formatRuns(trial.measured)}` : trial.failure ? `, ${lowered(FAILURE_WORDS[trial.failure.code])}: ${trial.failure.message}` : "";
+        return `#${trial.candidate.rank} ${planLabel(trial.candidate.plan)} ${lowered(TRIAL_STATE_WORDS[trial.state])}${result}`;
       }
       case "step": {
         const metric = event.data as unknown as StepMetric;
-        return `${metric.step} loss ${metric.loss.toFixed(4)}, ${formatSeconds(metric.stepTimeSeconds)}, ${Math.round(metric.tokensPerSecond)} tokens/s of all ranks`;
+        return `${metric.step} loss ${metric.loss.toFixed(4)}, ${formatSeconds(metric.stepTimeSeconds)}, ${formatRate(metric.tokensPerSecond)} tokens/s of all ranks`;
       }
       case "log":
         return `${text(event.data["level"])} ${text(event.data["source"])}: ${text(event.data["message"])}`;
@@ -112,7 +120,7 @@ export function addCancel(program: Command, context: Context): void {
         await followJob(client, id, () => {}, output, context.signal);
         job = await client.getJob(id, { signal: context.signal });
       }
-      if (output.json) output.document(job);
-      else output.data(`${job.id} ${job.state}`);
+      if (output.json) output.document(jobDocument(job));
+      else output.data(`${job.id} ${stateName(job.state)}`);
     });
 }

@@ -9,10 +9,10 @@ import { cliIn } from "../../test/in-process.ts";
 
 const JOB = new URL("../../../../examples/quickstart.yaml", import.meta.url).pathname;
 const PLANS = [
-  "b2 n4 a0 pp1 dp1 tp1 sp1 ps1 gs1 oss1",
-  "b1 n4 a1 pp2 dp1 tp1 sp1 ps1 gs1 oss1",
-  "b1 n4 a0 pp1 dp1 tp1 sp2 ps2 gs1 oss1 ovinter-layer/intra-layer",
-  "b1 n4 a0 pp1 dp1 tp2 sp2 ps1 gs1 oss1",
+  "b2 n4 a0 pp1 dp2 tp1 sp1 ps1 gs1 oss1",
+  "b4 n4 a1 pp2 dp1 tp1 sp1 ps1 gs1 oss1",
+  "b4 n4 a0 pp1 dp1 tp1 sp2 ps2 gs1 oss1 ovinter-layer/intra-layer",
+  "b4 n4 a0 pp1 dp1 tp2 sp2 ps1 gs1 oss1",
 ];
 
 const cli = cliIn(process.env);
@@ -52,9 +52,9 @@ describe("memory", () => {
     expect(status).toBe(0);
     expect(stderr).toContain(svg);
     expect(stdout).toMatch(/rank 0, stage 0: 2 layers/);
-    for (const line of ["parameters", "optimizer states", "activations", "layer workspace", "pipeline buffers"]) expect(stdout).toContain(line);
+    for (const line of ["Parameters", "Optimizer states", "Activations", "Layer workspace", "Pipeline buffers"]) expect(stdout).toContain(line);
     const picture = readFileSync(svg, "utf8");
-    for (const label of ["parameters", "optimizer states", "F0", "B3", "update"]) expect(picture).toContain(`>${label}<`);
+    for (const label of ["Parameters", "Optimizer states", "F0", "B3", "update"]) expect(picture).toContain(`>${label}<`);
   });
 
   it("names what its total holds and what the planner's does", async () => {
@@ -75,7 +75,7 @@ describe("memory", () => {
     expect(stderr).toBe("");
     expect(status).toBe(0);
     expect(stdout).toMatch(/[\d.]+ GiB of the 74\.5 GiB of a GPU; stage \d, the fullest: 16 layers/);
-    expect(stdout).toMatch(/optimizer states +[\d.]+ GiB +[\d.]+%/);
+    expect(stdout).toMatch(/Optimizer states +[\d.]+ GiB +[\d.]+%/);
     expect(stdout).toMatch(/The trainer does not run precision bf16-grad16: nothing is planned by offset/);
     type Lines = { memory: Record<string, number>; memoryMap: null; notPlannedByOffset: string; plannedPeakBytes: number };
     const fullest = JSON.parse((await cli("--json", "memory", paper, "--plan", plan)).stdout) as Lines;
@@ -105,8 +105,8 @@ describe("memory", () => {
     const rank = await cli("memory", JOB, "--plan", PLANS[1] as string, "--rank", "2");
     expect(rank.status).toBe(2);
     expect(rank.stderr).toMatch(/--rank \(is 2\)[\s\S]*give a rank from 0 to 1/);
-    const plan = await cli("memory", JOB, "--plan", "b1 n4 a0 pp1 dp2 tp1 sp1 ps1 gs2 oss1");
+    const plan = await cli("memory", JOB, "--plan", "b1 n8 a0 pp1 dp2 tp1 sp1 ps1 gs2 oss1");
     expect(plan.status).toBe(2);
-    expect(plan.stderr).toMatch(/plan\.gradientSharding \(is 2\)[\s\S]*→ use 1/);
+    expect(plan.stderr).toMatch(/--plan \(is "?b1 n8 [^)]*\): gradient-sharding-not-allowed[\s\S]*smallest change: gradientSharding 2 → 1/);
   });
 });

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { EXECUTOR_PRECISIONS } from "@internevo/cost-model";
-import { formatBytes, parsePlanLabel, looksLikePlanLabel, planLabel, ProblemError, resolveJob, worldSize, type JobSpec, type Plan, type Profile } from "@internevo/domain";
+import { EXECUTOR_PRECISIONS, planOfJob, type PlanOfJob } from "@internevo/cost-model";
+import { formatBytes, formatCounted, looksLikePlanLabel, parsePlanLabel, planLabel, ProblemError, resolveJob, worldSize, type JobSpec, type Plan, type Profile } from "@internevo/domain";
 import type { Command } from "commander";
 import { integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
@@ -14,8 +14,8 @@ import { planMemory, trainerProgram } from "../memory/plan-memory.ts";
 import { linesOf } from "../memory/regions.ts";
 import { StepClock } from "../memory/step-clock.ts";
 import { memoryTable } from "../memory/table.ts";
-import { loadProfile, type ProfileContext } from "../named-profile.ts";
-import { choosePlan } from "../plan-argument.ts";
+import { jobProfile, type ProfileContext } from "../named-profile.ts";
+import { choosePlan, PLAN_HELP, readPlan } from "../plan-argument.ts";
 import { jobId } from "../resolve.ts";
 
 interface MemoryOptions {
@@ -29,20 +29,17 @@ interface MemoryOptions {
 const isFile = (text: string): boolean => text === "-" || /\.(ya?ml|json)$/i.test(text) || existsSync(text);
 
 /** The plan that is asked for: as tables show it, or by file, or by its rank in the search, for which a profile is needed. */
-async function planOf(spec: JobSpec, text: string, profile: string | undefined, context: Context): Promise<Plan> {
-  if (looksLikePlanLabel(text)) return parsePlanLabel(text);
-  return choosePlan(text, "--plan", spec, await loadProfile(profile ?? spec.cluster.profile, profile === undefined ? "cluster.profile" : "--profile", context), context);
+async function planOf(spec: JobSpec, text: string, profile: string | undefined, context: Context): Promise<PlanOfJob> {
+  if (looksLikePlanLabel(text)) return planOfJob(readPlan(parsePlanLabel, text, "--plan"), spec, "--plan");
+  return choosePlan(text, "--plan", spec, await jobProfile(spec, profile, context), context);
 }
 
 /** The profile that is given, or that the job names and that can be read here; null when there is none: a submitted job's is stored where it ran. */
 export async function profileOf(spec: JobSpec, profile: string | undefined, context: ProfileContext): Promise<Profile | null> {
-  if (profile !== undefined) return loadProfile(profile, "--profile", context);
-  const named = spec.cluster.profile;
-  if (named === null) return null;
   try {
-    return await loadProfile(named, "cluster.profile", context);
+    return await jobProfile(spec, profile, context);
   } catch (error) {
-    if (error instanceof ProblemError && error.code === "profile-missing") return null;
+    if (profile === undefined && error instanceof ProblemError && error.code === "profile-missing") return null;
     throw error; // it is here, and damaged
   }
 }
@@ -51,7 +48,7 @@ export async function profileOf(spec: JobSpec, profile: string | undefined, cont
  * A job's file and the plan asked for, else the best; or a job that was submitted, and the plan it chose.
  * @returns `profile`: the one that was given, or that a submitted job was planned with.
  */
-export async function findPlan(text: string, { plan, profile }: Pick<MemoryOptions, "plan" | "profile">, context: Context): Promise<{ spec: JobSpec; plan: Plan; profile: string | undefined }> {
+export async function findPlan(text: string, { plan, profile }: Pick<MemoryOptions, "plan" | "profile">, context: Context): Promise<{ spec: JobSpec; plan: PlanOfJob; profile: string | undefined }> {
   if (isFile(text)) {
     const spec = resolveJob(await readJobFile(text));
     return { spec, plan: await planOf(spec, plan ?? "1", profile, context), profile };
@@ -63,7 +60,7 @@ export async function findPlan(text: string, { plan, profile }: Pick<MemoryOptio
   if (chosen === null) {
     throw new ProblemError("conflict", `${name} has chosen no plan yet`, [{ field: "job", value: text, message: "has no plan", remedy: "wait until its trials are over, or give --plan" }]);
   }
-  return { spec, plan: chosen.plan, profile: used };
+  return { spec, plan: planOfJob(chosen.plan, spec), profile: used };
 }
 
 /** The pipeline stage of a rank; ranks of a stage need the same memory. @throws ProblemError `bad-request`. */
@@ -75,7 +72,7 @@ function stageOf(plan: Plan, rank: number | undefined): number | null {
 }
 
 /** Of a precision that the trainer does not run: what the planner counts, without offsets. */
-async function showPlannedLines(spec: JobSpec, plan: Plan, options: MemoryOptions, context: Context): Promise<void> {
+async function showPlannedLines(spec: JobSpec, plan: PlanOfJob, options: MemoryOptions, context: Context): Promise<void> {
   if (options.svg !== undefined) {
     throw new ProblemError("bad-request", `the trainer does not run precision ${spec.precision}`, [{ field: "--svg", value: options.svg, message: `has nothing to draw: nothing of precision ${spec.precision} is planned by offset`, remedy: `leave it out, or set the job's precision to ${EXECUTOR_PRECISIONS.join(" or ")}` }]);
   }
@@ -91,7 +88,7 @@ export function addMemory(program: Command, context: Context): void {
     .command("memory")
     .description("where everything lies in a rank's memory, and when in a step it is in use: a table, and a picture. Offline for a job file")
     .argument("<job>", "job file, YAML or JSON (- for standard input); or a job's id, the beginning of it, or its name")
-    .option("--plan <plan>", "as tables show it, a JSON file, or its rank in the job's own search; default: the job's chosen plan, of a file the best")
+    .option("--plan <plan>", `${PLAN_HELP}; default: the job's chosen plan, of a file the best`)
     .option("--profile <name or file>", "what was measured of the cluster, to find the plan with; default: the job's")
     .option("--rank <rank>", "memory of this rank; default: the fullest", integerArgument(0, 2 ** 31 - 1))
     .option("--svg <file>", "write the picture: address against time of one step")
@@ -110,11 +107,11 @@ export function addMemory(program: Command, context: Context): void {
       const [programBytes, checkpointStagingBytes] = [memory["runtime"] ?? 0, memory["checkpointStaging"] ?? 0];
       const totalBytes = map.arenaBytes + programBytes;
       const totals = { arenaBytes: map.arenaBytes, programBytes, checkpointStagingBytes, totalBytes, totalAsPlannedBytes: totalBytes - checkpointStagingBytes };
-      const who = `${options.rank === undefined ? (plan.pipelineParallel > 1 ? `stage ${map.stage}, the fullest` : "every rank") : `rank ${options.rank}, stage ${map.stage}`}${stage ? `: ${stage.layers} layers` : ""}`;
-      const summary = `${formatBytes(map.arenaBytes)} planned by offset in ${map.pieces.length} pieces; ${who}`;
+      const who = `${options.rank === undefined ? (plan.pipelineParallel > 1 ? `stage ${map.stage}, the fullest` : "every rank") : `rank ${options.rank}, stage ${map.stage}`}${stage ? `: ${formatCounted(stage.layers, "layer")}` : ""}`;
+      const summary = `${formatBytes(map.arenaBytes)} planned by offset in ${formatCounted(map.pieces.length, "piece")}; ${who}`;
       const besides = `with ${formatBytes(programBytes)} of the program itself ${formatBytes(totalBytes)}; \`internevo plan\` counts that ${checkpointStagingBytes > 0 ? `without the ${formatBytes(checkpointStagingBytes)} of checkpoint staging, and ` : ""}with the program itself as the profile has it`;
       if (options.svg !== undefined) {
-        const title = `${spec.model.name}, ${spec.sequenceLengthTokens.toLocaleString("en").replaceAll(",", " ")} tokens: memory of one rank`;
+        const title = `${spec.model.name}, ${formatCounted(spec.sequenceLengthTokens, "token")}: memory of one rank`;
         await writeWhole(options.svg, memoryPicture(map, lines, clock, { title, subtitle: `${planLabel(plan)} · ${summary}` }), "--svg");
       }
       if (output.json) output.document({ job: spec.name, plan, rank: options.rank ?? null, memory, plannedPeakBytes: stage?.plannedPeakBytes ?? planned.plannedPeakBytes, totals, memoryMap: map });

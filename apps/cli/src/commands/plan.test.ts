@@ -59,7 +59,7 @@ describe("internevo plan", () => {
     const result = await planCommand({ job: example("7b-4k.yaml"), top: 2 });
     showPlanning(result, output, true);
     expect(written.stdout).toMatch(/RANK +PLAN +STEP TIME/);
-    expect(written.stdout).toMatch(/rejected: .*memory-exceeded/);
+    expect(written.stdout).toMatch(/rejected: .*does not fit in memory [\d,]+/);
     expect(written.stderr.split("\n").filter((line) => line.startsWith("note: "))).toHaveLength(result.warnings.length);
     const short = capture(false);
     showPlanning(result, short.output, false);

@@ -1,4 +1,4 @@
-import { SHIPPED_PROFILES } from "@internevo/cost-model";
+import { planOfJob, SHIPPED_PROFILES } from "@internevo/cost-model";
 import { resolveJob, type JobSpec, type PlanningResult } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import type { Command } from "commander";
@@ -6,9 +6,10 @@ import { Option } from "commander";
 import { integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { EXIT, type ExitCode } from "../exit-codes.ts";
+import { headroomOption, withHeadroom, type Headroom } from "../headroom.ts";
 import { readJobFile } from "../job-input.ts";
 import { NOTES_OPTION, showNotes, type Output } from "../output.ts";
-import { loadProfile, type ProfileContext } from "../named-profile.ts";
+import { jobProfile, type ProfileContext } from "../named-profile.ts";
 import { loadPlan } from "../plan-argument.ts";
 import { planningText } from "../planning-view.ts";
 
@@ -21,6 +22,8 @@ export interface PlanCommandOptions {
   readonly memoryModel?: JobSpec["memoryModel"];
   /** A plan whose rank is asked for: a JSON file, or as tables show it. */
   readonly locate?: string;
+  /** Memory of each GPU that plans leave free. */
+  readonly headroom?: Headroom;
 }
 
 /**
@@ -28,9 +31,9 @@ export interface PlanCommandOptions {
  * @throws ProblemError for a job, profile or plan that cannot be read or is not valid.
  */
 export async function planCommand(options: PlanCommandOptions, context: ProfileContext & Pick<Context, "computing">): Promise<PlanningResult> {
-  const job = resolveJob(await readJobFile(options.job));
-  const profile = await loadProfile(options.profile ?? job.cluster.profile, options.profile === undefined ? "cluster.profile" : "--profile", context);
-  const locate = options.locate === undefined ? undefined : await loadPlan(options.locate, "--locate", profile);
+  const job = withHeadroom(resolveJob(await readJobFile(options.job)), options.headroom);
+  const profile = await jobProfile(job, options.profile, context);
+  const locate = options.locate === undefined ? undefined : planOfJob(await loadPlan(options.locate, "--locate", profile), job, "--locate");
   return context.computing(() =>
     planJob(job, profile, {
       top: options.top,
@@ -59,6 +62,7 @@ export function addPlan(program: Command, context: Context): void {
     .option("--profile <name or file>", `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`)
     .addOption(new Option("--memory-model <model>", "how memory is predicted; default: the job's").choices(["executor", "paper"]))
     .option("--locate <plan>", "a plan, as tables show it or a JSON file: say its rank, or why it is rejected")
+    .addOption(headroomOption())
     .option(...NOTES_OPTION)
     .action(async (job: string, { notes = false, ...options }: Omit<PlanCommandOptions, "job"> & { notes?: boolean }) => {
       context.setExitCode(showPlanning(await planCommand({ job, ...options }, context), context.output(), notes));

@@ -1,9 +1,15 @@
+import { existsSync } from "node:fs";
+import type { InternEvoClient } from "@internevo/client";
+import type { JobDetail } from "@internevo/contracts";
 import type { Command } from "commander";
 import type { Context } from "../context.ts";
+import { exitCodeOfState } from "../exit-codes.ts";
+import { readJobFile } from "../job-input.ts";
 import { addList } from "../lists.ts";
+import { createProgress, followJob } from "../progress.ts";
 import { profileId } from "../resolve.ts";
 import { addProfileFiles } from "./profile-files.ts";
-import { profilesTable, profileText } from "../views.ts";
+import { jobText, profilesTable, profileText } from "../views.ts";
 
 export function addProfile(program: Command, context: Context): void {
   const profile = program.command("profile").description("what was measured of the clusters");
@@ -24,5 +30,48 @@ export function addProfile(program: Command, context: Context): void {
       if (output.json) output.document(record.profile);
       else output.data(profileText(record, output.colors));
     });
+  profile
+    .command("discard")
+    .description("take a profile out of use: jobs that used it still show it, the next job measures its cluster")
+    .argument("<profile>", "id of the profile, the beginning of it, its name, or its cluster's, of which it is the newest")
+    .action(async (text: string) => {
+      const output = context.output();
+      const client = await context.client();
+      const id = await profileId(client, text, context.signal);
+      await client.discardProfile(id, { signal: context.signal });
+      if (output.json) output.document({ id, discarded: true });
+      else output.data(`${id} discarded`);
+    });
+  profile
+    .command("measure")
+    .description("measure a cluster again, whether its profile is fresh or not, without training; waits until it is measured")
+    .argument("<what>", "a job file, whose shapes are measured; or a profile, by its id, the beginning of it, its name or its cluster's: what its newest job needed")
+    .action(async (what: string) => {
+      const output = context.output();
+      const client = await context.client();
+      const submitted = await submitMeasurement(client, what, context.signal);
+      output.note(`job ${submitted.id} ${submitted.name}`);
+      const progress = createProgress({ output, steps: submitted.steps });
+      try {
+        await followJob(client, submitted.id, progress.on, output, context.signal);
+      } finally {
+        progress.end();
+        if (context.signal.aborted) output.note(`job ${submitted.id} goes on; cancel it with: internevo cancel ${submitted.id}`);
+      }
+      const job = await client.getJob(submitted.id, { signal: context.signal });
+      context.setExitCode(exitCodeOfState(job.state));
+      if (job.state !== "succeeded" || job.profileId === null) return output.json ? output.document(job) : output.data(jobText(job, output.colors));
+      const record = await client.getProfile(job.profileId, { signal: context.signal });
+      if (output.json) output.document(record.profile);
+      else output.data(profileText(record, output.colors));
+    });
   addProfileFiles(profile, context);
 }
+
+/** A job that only measures: of a job file where there is one of that name, else of a stored profile. */
+async function submitMeasurement(client: InternEvoClient, what: string, signal: AbortSignal): Promise<JobDetail> {
+  if (what !== "-" && !existsSync(what)) return client.measureProfile(await profileId(client, what, signal), { signal });
+  const file = await readJobFile(what);
+  return client.submitJob({ ...(file as Record<string, unknown>), measureAgain: true, until: "profiling" }, { signal });
+}
+

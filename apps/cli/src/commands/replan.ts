@@ -87,7 +87,7 @@ export function addReplan(program: Command, context: Context): void {
       else if (proposals.length === 0) output.note(noProposalsText(workload));
       else {
         output.data(proposalsText(proposals, output.colors));
-        if (isBeingPlanned(workload)) output.note("a run is queued or at work: what it finds comes on top");
+        if (isBeingPlanned(workload)) output.note("a run is queued or running: what it finds is listed first");
       }
     });
 

@@ -22,7 +22,7 @@ it("simulates a step of a plan, says what every stage does with it, and writes i
   const out = join(directory, "step.json");
   const text = await cli("simulate", JOB, PLAN, "--out", out);
   expect(text.status).toBe(0);
-  expect(text.stdout).toMatch(/ simulated; .* by the formula that plans are ranked with \([+-]\d\.\d%\)/);
+  expect(text.stdout).toMatch(/ simulated; .* by the formula that plans are ranked with \([+−±]\d\.\d%\)/);
   const rows = text.stdout.trimEnd().split("\n").slice(-4);
   // Every share is of the step: together they are all of it.
   for (const [stage, row] of rows.entries()) {

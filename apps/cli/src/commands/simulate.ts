@@ -1,13 +1,13 @@
 import { resolve } from "node:path";
-import { CostModel, isRunnable, planFault, SHIPPED_PROFILES } from "@internevo/cost-model";
-import { formatSeconds, laneEventsOf, planLabel, ProblemError, stepsOf, worldSize, type MeasuredTrace, type Plan } from "@internevo/domain";
+import { CostModel, isRunnable, SHIPPED_PROFILES } from "@internevo/cost-model";
+import { formatCounted, formatInteger, formatPercent, formatSeconds, formatSignedPercent, laneEventsOf, planLabel, ProblemError, stepsOf, withoutTrainer, worldSize, type MeasuredTrace, type Plan } from "@internevo/domain";
 import { overlayTraces, simulateStep, stageShares, toTrace, type StageShares } from "@internevo/simulator";
 import type { Command } from "commander";
 import type { Context } from "../context.ts";
 import { assertWritable, writeWhole } from "../files.ts";
 import { NOTES_OPTION, showNotes, table, type Colors } from "../output.ts";
-import { choosePlan, readJson } from "../plan-argument.ts";
-import { loadJob, PLAN_HELP } from "./advice.ts";
+import { choosePlan, PLAN_HELP, readJson } from "../plan-argument.ts";
+import { loadJob } from "./advice.ts";
 
 /** A step of more pieces than these takes longer to simulate, and to look at, than anybody waits. */
 const MOST_PIECES = 2_000_000;
@@ -28,8 +28,7 @@ interface SimulateOptions {
 }
 
 function simulatedText({ plan, simulatedSeconds, predictedSeconds, stages }: Simulated, colors: Colors): string {
-  const difference = (100 * (simulatedSeconds - predictedSeconds)) / predictedSeconds;
-  const share = (seconds: number, of = simulatedSeconds): string => (of === 0 ? "–" : `${((100 * seconds) / of).toFixed(1)}%`);
+  const share = (seconds: number, of = simulatedSeconds): string => (of === 0 ? "–" : formatPercent(seconds / of));
   const rows = table<StageShares>(
     [
       { title: "STAGE", align: "right", value: ({ stage }) => String(stage) },
@@ -44,7 +43,7 @@ function simulatedText({ plan, simulatedSeconds, predictedSeconds, stages }: Sim
   );
   return [
     `${colors.bold("plan")}      ${planLabel(plan)}`,
-    `${colors.bold("a step")}    ${formatSeconds(simulatedSeconds)} simulated; ${formatSeconds(predictedSeconds)} by the formula that plans are ranked with (${difference >= 0 ? "+" : ""}${difference.toFixed(1)}%)`,
+    `${colors.bold("a step")}    ${formatSeconds(simulatedSeconds)} simulated; ${formatSeconds(predictedSeconds)} by the formula that plans are ranked with (${formatSignedPercent((simulatedSeconds - predictedSeconds) / predictedSeconds)})`,
     "",
     rows,
   ].join("\n");
@@ -72,10 +71,8 @@ async function simulate(path: string, text: string, options: SimulateOptions, co
   const measured = options.over === undefined ? undefined : await readMeasured(options.over);
   const { job, profile } = await loadJob(path, options.profile, context);
   const plan = await choosePlan(text, "plan", job, profile, context);
-  const fault = planFault(plan, job);
-  if (fault) throw new ProblemError("plan-invalid", `the plan ${planLabel(plan)} is none of this job`, [{ field: "plan", value: planLabel(plan), message: `${fault.reason}: ${fault.message}`, remedy: "internevo why-not says what would change that" }]);
   const pieces = plan.microBatches * job.model.layers * 24;
-  if (pieces > MOST_PIECES) throw new ProblemError("job-invalid", `a step of ${plan.microBatches} micro-batches has too many pieces`, [{ field: "plan.microBatches", value: plan.microBatches, message: `of ${job.model.layers} layers are about ${pieces} pieces of a timeline`, remedy: `simulate a job of fewer tokens a step: ${Math.floor(MOST_PIECES / job.model.layers / 24)} micro-batches at most` }]);
+  if (pieces > MOST_PIECES) throw new ProblemError("job-invalid", `a step of ${formatCounted(plan.microBatches, "micro-batch", "micro-batches")} is too long to simulate`, [{ field: "plan.microBatches", value: plan.microBatches, message: `makes a timeline of about ${formatInteger(pieces)} pieces with ${formatCounted(job.model.layers, "layer")}; at most ${formatInteger(MOST_PIECES)} are drawn`, remedy: `simulate a job of fewer tokens a step: at most ${formatCounted(Math.floor(MOST_PIECES / job.model.layers / 24), "micro-batch", "micro-batches")}` }]);
   const { runnable, reason } = isRunnable(plan, job);
   const costs = new CostModel(job, profile);
   const { stepTimeSeconds, spans } = context.computing(() => simulateStep(costs, plan));
@@ -83,7 +80,7 @@ async function simulate(path: string, text: string, options: SimulateOptions, co
   const output = context.output();
   if (output.json) output.document(answer);
   else output.data(simulatedText(answer, output.colors));
-  if (!runnable && reason !== null) output.note(`note: ${reason}`);
+  if (!runnable && reason !== null) output.note(`note: ${withoutTrainer(reason)}`);
   showNotes(costs.warnings, output, options.notes === true);
   if (options.out === undefined) return;
   const trace = toTrace(spans, worldSize(plan) / plan.pipelineParallel);

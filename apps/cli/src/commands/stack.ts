@@ -17,20 +17,40 @@ interface RunningStack {
   readonly pid: number;
 }
 
-function showStack({ apiUrl, token, dataDirectory, pid }: RunningStack, output: Output): void {
-  if (output.json) output.document({ consoleUrl: `${apiUrl}/`, apiUrl: `${apiUrl}/api/v1`, documentationUrl: `${apiUrl}/docs`, token, dataDirectory, pid });
+/** Where a stack is, and the link that signs one in. @param more what the document says besides */
+export function showStack({ apiUrl, token, dataDirectory, pid }: RunningStack, output: Output, more: Readonly<Record<string, unknown>> = {}): void {
+  if (output.json) output.document({ consoleUrl: `${apiUrl}/`, apiUrl: `${apiUrl}/api/v1`, documentationUrl: `${apiUrl}/docs`, token, dataDirectory, pid, ...more });
   else for (const [name, value] of [["console", `${apiUrl}/#token=${token}`], ["API", `${apiUrl}/api/v1`], ["docs", `${apiUrl}/docs`], ["token", token]]) output.data(`${`${name}`.padEnd(8)} ${value}`);
+}
+
+/** The stack that runs in a directory; one that is starting is waited for, until it is ready or gone. */
+async function findReadyStack(directory: string, signal: AbortSignal): Promise<RunningStack | undefined> {
+  const { readStackInfo } = await import("@internevo/local-stack");
+  const dataDirectory = resolve(directory);
+  for (;;) {
+    signal.throwIfAborted();
+    const info = readStackInfo(dataDirectory);
+    if (info === undefined) return undefined;
+    if (info.readyAt !== null && info.apiUrl !== null) return { apiUrl: info.apiUrl, token: info.apiToken, dataDirectory, pid: info.pid };
+    await sleep(100);
+  }
 }
 
 export function addUp(program: Command, context: Context): void {
   program
     .command("up")
     .description("start the local stack: Postgres, NATS and all services; in the foreground, where Ctrl-C stops it")
-    .option("--detach", "return when it is ready; it runs on, also when the terminal is closed, until `internevo down`")
+    .option("--detach", "return when it is ready, or tell where it is if it runs already; it runs on, also when the terminal is closed, until `internevo down`")
     .action(async ({ detach }: { detach?: boolean }) => {
       const output = context.output();
       const { signal } = context;
       if (detach === true) {
+        const running = await findReadyStack(dataDirectoryOf(context), signal);
+        if (running !== undefined) {
+          showStack(running, output);
+          output.note(`it runs already, as process ${running.pid}; \`internevo status\` says how it is, \`internevo down --data-directory ${running.dataDirectory}\` stops it`);
+          return;
+        }
         const { info, dataDirectory } = await startDetachedStack({ output, dataDirectory: dataDirectoryOf(context), signal });
         showStack({ apiUrl: info.apiUrl, token: info.apiToken, dataDirectory, pid: info.pid }, output);
         output.note(`it runs on as process ${info.pid}; \`internevo down --data-directory ${dataDirectory}\` stops it; what it did is kept`);

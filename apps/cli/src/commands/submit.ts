@@ -3,12 +3,13 @@ import { readJobFile } from "../job-input.ts";
 import { exitCodeOfState } from "../exit-codes.ts";
 import { withStoredProfile } from "../profile-file.ts";
 import { createProgress, followJob } from "../progress.ts";
-import { jobText } from "../views.ts";
+import { jobDocument, jobText } from "../views.ts";
 import type { Context } from "../context.ts";
 
 interface Options {
   readonly follow?: boolean;
   readonly idempotencyKey?: string;
+  readonly measureAgain?: boolean;
 }
 
 export function addSubmit(program: Command, context: Context): void {
@@ -17,15 +18,17 @@ export function addSubmit(program: Command, context: Context): void {
     .description("submit a job: it is profiled, planned, tried and trained")
     .argument("<job>", "job file (YAML or JSON); - reads standard input")
     .option("-f, --follow", "follow it to its end; the exit status is the job's")
+    .option("--measure-again", "measure the cluster, though a fresh profile is there")
     .option("--idempotency-key <key>", "submitting again with the same key makes no second job")
     .action(async (path: string, options: Options) => {
       const output = context.output();
       const file = await readJobFile(path);
       const client = await context.client();
-      const body = await withStoredProfile(client, file, context.signal);
+      const stored = await withStoredProfile(client, file, context.signal);
+      const body = options.measureAgain ? { ...(stored as Record<string, unknown>), measureAgain: true } : stored;
       let job = await client.submitJob(body, { signal: context.signal, ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }) });
       if (!options.follow) {
-        if (output.json) output.document(job);
+        if (output.json) output.document(jobDocument(job));
         else output.data(job.id);
         output.note(`follow it with: internevo logs -f ${job.id}`);
         return;
@@ -39,7 +42,7 @@ export function addSubmit(program: Command, context: Context): void {
         if (context.signal.aborted) output.note(`job ${job.id} goes on. Follow it with: internevo logs -f ${job.id}\ncancel it with: internevo cancel ${job.id}`);
       }
       job = await client.getJob(job.id, { signal: context.signal });
-      if (output.json) output.document(job);
+      if (output.json) output.document(jobDocument(job));
       else output.data(jobText(job, output.colors));
       context.setExitCode(exitCodeOfState(job.state));
     });

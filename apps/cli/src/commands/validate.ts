@@ -1,5 +1,7 @@
 import { existsSync } from "node:fs";
-import { dataFiles, describeJob, printableJson, resolveJob, type JobSpec } from "@internevo/domain";
+import { trainerFault } from "@internevo/cost-model";
+import { dataFiles, describeJob, printableJson, ProblemError, resolveJob, writtenJob, type JobFile, type JobSpec } from "@internevo/domain";
+import { ApiConnectionError, ApiProblemError, type InternEvoClient } from "@internevo/client";
 import type { Command } from "commander";
 import { stringify } from "yaml";
 import type { Context } from "../context.ts";
@@ -17,28 +19,70 @@ export const validateCommand = async (path: string): Promise<JobSpec> => resolve
 const MOST_ABSENT = 10;
 
 /** What a job cannot be submitted without and this machine does not have: no fault of the job file, for the services may run elsewhere. */
-export function absentHere({ data, initialWeights }: JobSpec): string[] {
-  if (data === null) return ["data is missing: the job can be planned, and `internevo submit` refuses it"];
+export function absentHere({ data, initialWeights, ...spec }: JobSpec): string[] {
+  const fault = trainerFault(spec);
+  const planned = fault === null ? [] : [`${fault.field} (is ${printableJson(fault.value)}): the job can be planned, and \`internevo submit\` refuses it\n    → ${fault.remedy}`];
+  if (data === null) return [...planned, "data is missing: the job can be planned, and `internevo submit` refuses it"];
   const named = [...dataFiles(data), ...(initialWeights === undefined ? [] : [{ path: initialWeights, field: "initialWeights" }])];
   const absent = named.filter(({ path }) => !existsSync(path));
-  const notes = absent.slice(0, MOST_ABSENT).map(({ path, field }) => `${field} (is ${printableJson(path)}): does not exist on this machine\n    → give a path that exists where the services run: \`internevo submit\` refuses the job otherwise`);
+  const notes = [...planned, ...absent.slice(0, MOST_ABSENT).map(({ path, field }) => `${field} (is ${printableJson(path)}): does not exist on this machine\n    → give a path that exists where the services run: \`internevo submit\` refuses the job otherwise`)];
   return absent.length > MOST_ABSENT ? [...notes, `${absent.length - MOST_ABSENT} more files of its data do not exist on this machine`] : notes;
 }
 
-/** Writes a resolved job: one JSON document, or the job as YAML and a line about it on standard error; there also what is not here. */
+/** Writes a resolved job as a job file: one JSON document, or YAML and a line about it on standard error. */
 export function showJob(spec: JobSpec, output: Output): void {
-  if (output.json) output.document(spec);
-  else {
-    output.data(stringify(spec).trimEnd());
-    output.note(`valid: ${describeJob(spec)}`);
+  if (output.json) return output.document(writtenJob(spec));
+  output.data(stringify(writtenJob(spec)).trimEnd());
+  output.note(`valid: ${describeJob(spec)}`);
+}
+
+/** The API at hand; undefined when there is none. */
+async function clientAtHand(context: Context): Promise<InternEvoClient | undefined> {
+  try {
+    return await context.client();
+  } catch (error) {
+    if (error instanceof ProblemError && error.code === "unavailable") return undefined;
+    throw error;
   }
-  for (const warning of absentHere(spec)) output.note(`warning: ${warning}`);
+}
+
+/** A profile's file is read here and stored at submission: whether that can be done has no bearing on the rest. */
+function withoutProfileFile(file: JobFile): JobFile {
+  const { profile, ...cluster } = file.cluster;
+  return profile !== undefined && /\/|\.json$/.test(profile) ? { ...file, cluster } : file;
+}
+
+/**
+ * Asks the API at hand whether it would take the job, and says what speaks against submitting it all the same.
+ * @returns whether anybody was asked.
+ * @throws ApiProblemError as submission does
+ */
+async function checkSubmission(spec: JobSpec, context: Context): Promise<boolean> {
+  const client = await clientAtHand(context);
+  if (client === undefined) return false;
+  const output = context.output();
+  try {
+    const { warnings } = await client.checkJob(withoutProfileFile(writtenJob(spec)), { signal: context.signal });
+    for (const { field, value, message, remedy } of warnings) output.note(`warning: ${field}${value === undefined ? "" : ` (is ${printableJson(value)})`}: ${message}\n    → ${remedy}`);
+    return true;
+  } catch (error) {
+    const isNobody = error instanceof ApiConnectionError || (error instanceof ApiProblemError && error.code === "forbidden");
+    if (!isNobody) throw error;
+    output.note(`note: the stack was not asked whether it would take the job: ${error.message}`);
+    return false;
+  }
 }
 
 export function addValidate(program: Command, context: Context): void {
   program
     .command("validate")
-    .description("check a job file, and show the job with every default: no service is needed")
+    .description("check a job file, and show the job with every default; where a stack is at hand, also whether it would take the job")
     .argument("<job>", "job file, YAML or JSON; - for standard input")
-    .action(async (job: string) => showJob(await validateCommand(job), context.output()));
+    .option("--offline", "check the file alone, and ask no stack")
+    .action(async (job: string, { offline = false }: { offline?: boolean }) => {
+      const spec = await validateCommand(job);
+      const output = context.output();
+      showJob(spec, output);
+      if (offline || !(await checkSubmission(spec, context))) for (const warning of absentHere(spec)) output.note(`warning: ${warning}`);
+    });
 }

@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { trainerConfig, type MemoryMap, type TrainerEvent } from "@internevo/contracts";
-import { buildMesh } from "@internevo/cost-model";
-import { ProblemError, type JobSpec, type Plan } from "@internevo/domain";
+import { buildMesh, type PlanOfJob } from "@internevo/cost-model";
+import { ProblemError, type JobSpec } from "@internevo/domain";
 
 type PlanEvent = Extract<TrainerEvent, { event: "plan" }>;
 export type PlannedMemory = PlanEvent & { readonly memoryMap: MemoryMap };
@@ -19,7 +19,7 @@ export const trainerProgram = (env: NodeJS.ProcessEnv): string => resolve(join(e
 
 export interface PlanMemoryOptions {
   readonly spec: JobSpec;
-  readonly plan: Plan;
+  readonly plan: PlanOfJob;
   /** Null: the fullest stage. */
   readonly stage: number | null;
   readonly program: string;

@@ -1,6 +1,5 @@
-import { termWords } from "@internevo/advisor";
-import { CostModel, pipelineStages, planFault, sumLines } from "@internevo/cost-model";
-import { chunksOf, formatBytes, planLabel, ProblemError, type JobSpec, type MemoryLines, type Plan, type Profile } from "@internevo/domain";
+import { CostModel, pipelineStages, sumLines, type PlanOfJob } from "@internevo/cost-model";
+import { chunksOf, formatBytes, formatCounted, formatPercent, memoryLineName, type JobSpec, type MemoryLines, type Profile } from "@internevo/domain";
 import { unmeasuredProfile } from "@internevo/frameworks";
 import { table, type Colors } from "../output.ts";
 
@@ -20,11 +19,8 @@ export interface PlannedLines {
 /**
  * The planner's lines of memory of a plan whose precision the trainer does not run.
  * @param stage null: the fullest.
- * @throws ProblemError `plan-invalid` when the plan's factors do not divide the job.
  */
-export function plannedLines(spec: JobSpec, plan: Plan, stage: number | null, profile: Profile | null): PlannedLines {
-  const fault = planFault(plan, spec);
-  if (fault !== null) throw new ProblemError("plan-invalid", `the plan does not divide the job: ${fault.message}`, [{ field: "--plan", value: planLabel(plan), message: `${fault.reason}: ${fault.message}`, remedy: "ask why-not for the smallest change that makes it feasible" }]);
+export function plannedLines(spec: JobSpec, plan: PlanOfJob, stage: number | null, profile: Profile | null): PlannedLines {
   const all = new CostModel(spec, profile ?? unmeasuredProfile(spec)).stageMemory(plan);
   const sums = all.map(sumLines);
   const index = stage ?? sums.indexOf(Math.max(...sums));
@@ -48,9 +44,9 @@ export function plannedLinesText({ stage, layers, memory, plannedPeakBytes, fits
   const who = rank !== undefined ? `rank ${rank}, stage ${stage}` : stages > 1 ? `stage ${stage}, the fullest` : "every rank";
   const rows = Object.entries(memory).filter(([, bytes]) => bytes > 0).sort((a, b) => b[1] - a[1]);
   const shown = table<[string, number]>([
-    { title: "MEMORY", value: ([line]) => termWords(line) },
+    { title: "MEMORY", value: ([line]) => memoryLineName(line) },
     { title: "SIZE", align: "right", value: ([, bytes]) => formatBytes(bytes) },
-    { title: "OF A GPU", align: "right", value: ([, bytes]) => `${((100 * bytes) / limitBytes).toFixed(1)}%` },
+    { title: "OF A GPU", align: "right", value: ([, bytes]) => formatPercent(bytes / limitBytes) },
   ], rows, colors);
-  return `${formatBytes(plannedPeakBytes)} of the ${formatBytes(limitBytes)} of a GPU${fits ? "" : colors.red(": it does not fit")}; ${who}: ${layers} layers\n\n${shown}\n\n${notPlannedByOffset}`;
+  return `${formatBytes(plannedPeakBytes)} of the ${formatBytes(limitBytes)} of a GPU${fits ? "" : colors.red(": it does not fit")}; ${who}: ${formatCounted(layers, "layer")}\n\n${shown}\n\n${notPlannedByOffset}`;
 }

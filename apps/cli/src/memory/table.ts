@@ -1,5 +1,6 @@
 import { table, type Colors, type Column } from "../output.ts";
-import { lineWords, mebibytes } from "./picture.ts";
+import { memoryLineName } from "@internevo/domain";
+import { mebibytes } from "./picture.ts";
 import type { Line, Region } from "./regions.ts";
 
 /** Regions of a line that a table lists; more are put together by kind. */
@@ -34,9 +35,9 @@ function together(regions: readonly Region[]): Row[] {
 export function memoryTable(lines: readonly Line[], { all, colors }: { readonly all: boolean; readonly colors: Colors }): string {
   const rows = lines.flatMap(({ line, offset, bytes, regions }): Row[] => {
     const [only] = regions;
-    if (regions.length === 1 && only) return [{ ...rowOf(only), name: colors.bold(lineWords(line)) }];
+    if (regions.length === 1 && only) return [{ ...rowOf(only), name: colors.bold(memoryLineName(line)) }];
     const below = all || regions.length <= MOST_REGIONS ? regions.map(rowOf) : together(regions);
-    return [{ name: colors.bold(lineWords(line)), offset, bytes, when: "", sharesWith: "" }, ...below];
+    return [{ name: colors.bold(memoryLineName(line)), offset, bytes, when: "", sharesWith: "" }, ...below];
   });
   const columns: Column<Row>[] = [
     { title: "MEMORY", value: ({ name }) => name },
