@@ -11,12 +11,11 @@ import { createRoot } from "react-dom/client";
 import { createQueryClient } from "./data/queries.ts";
 import { createConsoleRouter } from "./router.tsx";
 import { SessionProvider } from "./session/session.tsx";
-import { storeToken, takeTokenFromFragment } from "./session/token.ts";
+import { takeTokenFromFragment, willingly } from "./session/token.ts";
 import { theme, variables } from "./theme.ts";
 
 // Before the router reads the address.
-const handedOver = takeTokenFromFragment(window.location, window.history);
-if (handedOver !== undefined) storeToken(handedOver);
+const handedOver = willingly(takeTokenFromFragment(window.location, window.history), (question) => window.confirm(question));
 
 const root = document.getElementById("root");
 if (!root) throw new Error("the page has no #root");
@@ -25,7 +24,7 @@ createRoot(root).render(
   <StrictMode>
     <MantineProvider theme={theme} cssVariablesResolver={variables} defaultColorScheme="auto" colorSchemeManager={localStorageColorSchemeManager({ key: "internevo.color-scheme" })}>
       <QueryClientProvider client={createQueryClient()}>
-        <SessionProvider>
+        <SessionProvider handedOver={handedOver}>
           <RouterProvider router={createConsoleRouter()} />
         </SessionProvider>
       </QueryClientProvider>

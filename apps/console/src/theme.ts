@@ -1,3 +1,4 @@
+import { SERIES_COLOURS, SERIES_INK } from "@internevo/domain";
 import { createTheme, type CSSVariablesResolver, type MantineColorsTuple } from "@mantine/core";
 
 const evo: MantineColorsTuple = ["#e8f6f6", "#d2ebec", "#a3d6d9", "#71bfc4", "#4aacb2", "#2f9ba2", "#178a91", "#0b6e75", "#085c62", "#03464b"];
@@ -20,9 +21,12 @@ export const theme = createTheme({
   respectReducedMotion: true,
 });
 
+/** Colours of series, which pictures of the command line have too. */
+const series = (mode: "light" | "dark"): Record<`--${string}`, string> => ({ ...Object.fromEntries(SERIES_COLOURS[mode].map((colour, index) => [`--series-${index + 1}`, colour])), "--series-ink": SERIES_INK[mode] });
+
 /** Mantine's dimmed text and placeholders are below the contrast that WCAG AA asks for. */
 export const variables: CSSVariablesResolver = () => ({
   variables: {},
-  light: { "--mantine-color-dimmed": "#5c6670", "--mantine-color-placeholder": "#68727c", "--mantine-color-body": "#ffffff", "--mantine-color-text": "#16202a" },
-  dark: { "--mantine-color-dimmed": "#a2abb5", "--mantine-color-placeholder": "#98a2ac", "--mantine-color-body": "#14181d", "--mantine-color-text": "#dde3e9" },
+  light: { ...series("light"), "--mantine-color-dimmed": "#5c6670", "--mantine-color-placeholder": "#68727c", "--mantine-color-body": "#ffffff", "--mantine-color-text": "#16202a" },
+  dark: { ...series("dark"), "--mantine-color-dimmed": "#a2abb5", "--mantine-color-placeholder": "#98a2ac", "--mantine-color-body": "#14181d", "--mantine-color-text": "#dde3e9" },
 });

@@ -25,7 +25,7 @@ it("says with which nodes and plan each attempt ran, when that changed", async (
   await begin();
   await page.reload();
   for (const { plan } of [chosen, other]) await attempts.getByText(planLabel(plan)).waitFor({ state: "attached" });
-  expect(await attempts.locator("td", { hasText: planLabel(other.plan) }).textContent()).toMatch(/1 of 1 nodes/);
+  expect(await attempts.locator("td", { hasText: planLabel(other.plan) }).textContent()).toMatch(/1 of 1 node:/);
   await page.close();
 });
 
@@ -38,7 +38,7 @@ it("lists how far a job is before it has trials or steps", async () => {
   const row = page.locator(`tr[data-row="${id}"]`);
   await row.waitFor();
   await say(WAITS_FOR_CLUSTER, 0, 1);
-  await row.getByText("waits its turn").waitFor();
+  await row.getByText("queued", { exact: true }).waitFor();
   await say("linear, forward", 12, 40);
   await row.getByText("12 / 40 points").waitFor();
   await page.close();

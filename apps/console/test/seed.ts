@@ -1,5 +1,5 @@
 import { requiredMeasurements } from "@internevo/cost-model";
-import { clusterKey, resolveJob, type Candidate, type Failure, type JobSpec, type Measurement, type ModuleShape, type PlanningResult, type Profile, type Report, type StepMetric, type Trial } from "@internevo/domain";
+import { choiceOf, clusterKey, resolveJob, type Candidate, type Failure, type JobSpec, type Measurement, type ModuleShape, type PlanningResult, type Profile, type Report, type StepMetric, type Trial } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import {
   appendJobEvents, createProposal, createTrials, createWorkload, ensureRun, finishAttempt, finishFiring, finishTrial, fireWorkloadNow, recordSteps, startAttempt, startTrial,
@@ -153,14 +153,11 @@ export function seeder(database: Database) {
     return database.transaction((tx) => finishTrial(tx, trial.id, outcome));
   };
 
-  /** Brings a new job to `running`: every trial has ended, number four out of memory; the fastest measured is chosen. */
+  /** Brings a new job to `running`: every trial has ended, number four out of memory; a plan is chosen as services do. */
   const running = async (name: string, kind: "roomy" | "tight" = "roomy"): Promise<SeededJob & { chosen: Candidate; runId: string }> => {
     const job = await trialling(name, kind);
     for (const trial of job.trials) await runTrial(trial, trial.candidate.rank === 4 ? { failure: OUT_OF_MEMORY } : undefined);
-    const measured = job.trials
-      .filter(({ candidate }) => candidate.rank !== 4)
-      .map(({ candidate }) => ({ candidate, seconds: measurementOf(candidate).stepTimeSeconds }));
-    const chosen = measured.sort((a, b) => a.seconds - b.seconds)[0]?.candidate;
+    const chosen = choiceOf(job.trials.map(({ candidate }) => ({ candidate, measured: candidate.rank === 4 ? null : measurementOf(candidate) })))?.chosen;
     if (!chosen) throw new Error("no trial was measured");
     const runId = await database.transaction(async (tx) => {
       await updateJob(tx, job.id, { chosen });

@@ -32,7 +32,7 @@ export interface RunningApi {
 }
 
 /** The API as it is deployed: a process of its own. */
-async function startApi(database: TestDatabase, consoleDirectory: string, port: number): Promise<RunningApi> {
+async function startApi(database: TestDatabase, consoleDirectory: string, dataDirectory: string, port: number): Promise<RunningApi> {
   const child = spawn(process.execPath, [API], {
     stdio: ["ignore", "pipe", "inherit"],
     env: {
@@ -44,6 +44,7 @@ async function startApi(database: TestDatabase, consoleDirectory: string, port: 
       INTERNEVO_API_PORT: String(port),
       INTERNEVO_API_TOKEN: newToken(),
       INTERNEVO_API_CONSOLE_DIRECTORY: consoleDirectory,
+      INTERNEVO_DATA_DIRECTORY: dataDirectory,
       INTERNEVO_API_REQUESTS_PER_MINUTE: "100000",
       INTERNEVO_API_MAXIMUM_EVENT_LOOP_DELAY_MS: "0", // a machine that gives its processor to others is not what these tests are about
     },
@@ -66,6 +67,8 @@ async function startApi(database: TestDatabase, consoleDirectory: string, port: 
 
 export interface ConsoleStack {
   readonly url: string;
+  /** Of the API: where its jobs keep their files. */
+  readonly dataDirectory: string;
   readonly database: TestDatabase["database"];
   readonly browser: Browser;
   readonly tokens: Readonly<Record<"admin" | "viewer", string>>;
@@ -80,27 +83,29 @@ export interface ConsoleStack {
 export async function startConsoleStack(): Promise<ConsoleStack> {
   if (!existsSync(CHROMIUM)) throw new Error(`${CHROMIUM} is missing: apt-get install chromium`);
   const directory = mkdtempSync(join(tmpdir(), "internevo-console-"));
+  const dataDirectory = mkdtempSync(join(tmpdir(), "internevo-console-data-"));
   const [database] = await Promise.all([createTestDatabase(), buildConsole(directory)]);
   const tokens = { admin: newToken(), viewer: newToken() };
   await storeToken(database.database.db, "ada", "admin", tokens.admin);
   await storeToken(database.database.db, "vic", "viewer", tokens.viewer);
-  let api = await startApi(database, directory, 0);
+  let api = await startApi(database, directory, dataDirectory, 0);
   const { url } = api;
   const browser = await chromium.launch({ executablePath: CHROMIUM, args: CHROMIUM_FLAGS });
   return {
     url,
+    dataDirectory,
     database: database.database,
     browser,
     tokens,
     killApi: () => api.stop("SIGKILL"),
     async restartApi() {
-      api = await startApi(database, directory, Number(new URL(url).port));
+      api = await startApi(database, directory, dataDirectory, Number(new URL(url).port));
     },
     async close() {
       await browser.close();
       await api.stop();
       await database.drop();
-      rmSync(directory, { recursive: true, force: true });
+      for (const made of [directory, dataDirectory]) rmSync(made, { recursive: true, force: true });
     },
   };
 }

@@ -3,7 +3,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
 import { useConnection } from "../data/connection.ts";
 import { useSession } from "../session/session.tsx";
-import { formatClock } from "../text/format.ts";
+import { formatClock, formatZone } from "../text/format.ts";
 
 /** A loss shorter than this is mended before anybody could read about it. */
 const GRACE_MILLISECONDS = 700;
@@ -38,7 +38,7 @@ export function ConnectionBanner() {
     <div aria-live="polite">
       {shown && (
         <Alert color="yellow" variant="light" radius={0} className="connection-banner" title="Connection lost">
-          No answer since {formatClock(since)}. Every page is brought up to date as soon as the API answers again.
+          No answer since {formatClock(since)} {formatZone(since)}. Every page is brought up to date as soon as the API answers again.
         </Alert>
       )}
     </div>

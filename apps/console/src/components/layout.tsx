@@ -86,7 +86,7 @@ export function Layout() {
       <main id="main" ref={main} tabIndex={-1} className="main">
         <ConnectionBanner />
         <Outlet />
-        <Text component="footer" size="xs" c="dimmed" className="footer">InternEvo plans, tries and trains. Times are in your time zone.</Text>
+        <Text component="footer" size="xs" c="dimmed" className="footer">InternEvo plans, tries and trains long-sequence language models.</Text>
       </main>
     </>
   );

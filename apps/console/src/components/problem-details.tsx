@@ -24,7 +24,7 @@ export function ProblemDetails({ problem, lineOf }: { problem: Problem; lineOf?:
           <List.Item key={index}>
             <Code>{fault.field}</Code> {line !== undefined && <Text span size="xs" c="dimmed">(line {line}) </Text>}
             {fault.value !== undefined && fault.value !== null && shown(fault.value) !== fault.field && <><Code>{shown(fault.value)}</Code> </>}
-            <Prose>{sentence(fault.message)}</Prose> <Text span size="sm" fw={600}>To mend it: <Prose>{sentence(fault.remedy)}</Prose></Text>
+            <Prose>{sentence(fault.message)}</Prose> <Text span size="sm" fw={600}><Prose>{sentence(fault.remedy.charAt(0).toUpperCase() + fault.remedy.slice(1))}</Prose></Text>
           </List.Item>
         );
       })}

@@ -1,4 +1,4 @@
-import type { CollectiveCurve, ModuleShape } from "@internevo/domain";
+import { formatCounted, formatInteger, type CollectiveCurve, type ModuleShape } from "@internevo/domain";
 
 export const OP_WORDS: Readonly<Record<CollectiveCurve["op"], string>> = {
   "all-reduce": "All-reduce", "all-gather": "All-gather", "reduce-scatter": "Reduce-scatter", "all-to-all": "All-to-all", broadcast: "Broadcast", "point-to-point": "Point to point",
@@ -15,7 +15,7 @@ export interface CurvePoint {
   readonly bandwidth: number;
 }
 
-export const curveName = (curve: CollectiveCurve): string => `${curve.groupSize} ranks, ${PLACEMENT_WORDS[curve.placement]}`;
+export const curveName = (curve: CollectiveCurve): string => `${formatCounted(curve.groupSize, "rank")}, ${PLACEMENT_WORDS[curve.placement]}`;
 
 /** Points of all curves of one operation; the bandwidth is the tensor's bytes over the time. */
 export const pointsOf = (curves: readonly CollectiveCurve[], op: CollectiveCurve["op"]): CurvePoint[] =>
@@ -28,13 +28,11 @@ export const pointsOf = (curves: readonly CollectiveCurve[], op: CollectiveCurve
       })),
     );
 
-const number = new Intl.NumberFormat("en");
-
 /** The sizes of a module in words, without its name, pass and precision. */
 export const shapeWords = (shape: ModuleShape): string =>
   Object.entries(shape)
     .filter(([key]) => key !== "module" && key !== "pass" && key !== "precision")
-    .map(([key, value]) => `${key.replace(/([A-Z])/g, " $1").toLowerCase()} ${typeof value === "number" ? number.format(value) : String(value)}`)
+    .map(([key, value]) => `${key.replace(/([A-Z])/g, " $1").toLowerCase()} ${typeof value === "number" ? formatInteger(value) : String(value)}`)
     .join(", ");
 
 /** Floating-point operations of a matrix product; other modules are not bound by arithmetic. */

@@ -1,4 +1,4 @@
-import { planLabel, type Candidate, type PlanningResult, type Trial } from "@internevo/domain";
+import { choiceWords, planLabel, tiedWithFastest, type Candidate, type Choice, type PlanningResult, type Trial } from "@internevo/domain";
 
 /** A plan as the tables and charts show it: predicted, and measured where it was tried. */
 export interface PlanRow {
@@ -58,23 +58,15 @@ export function compare(row: PlanRow): Comparison {
 }
 
 /** Why this plan was chosen, in figures. */
-export function reasonOfChoice(rows: readonly PlanRow[]): string | undefined {
+export function reasonOfChoice(rows: readonly PlanRow[], choice: Choice | undefined): string | undefined {
   const chosen = rows.find((row) => row.chosen);
-  if (!chosen) return undefined;
-  const measured = rows.flatMap((row) => measuredStepSeconds(row) ?? []).sort((a, b) => a - b);
-  const own = measuredStepSeconds(chosen);
-  if (own === undefined) return undefined;
-  const next = measured.find((seconds) => seconds > own);
-  const lead = next === undefined ? "" : `, ${(100 * (next / own - 1)).toFixed(1)} % ahead of the next`;
-  const fastest = own === measured[0] ? `Fastest of ${measured.length} measured${lead}` : `Not the fastest of the ${measured.length} measured`;
-  return `${fastest}. By prediction it was number ${chosen.rank} of all plans.`;
+  if (!chosen || !choice || measuredStepSeconds(chosen) === undefined) return undefined;
+  // Jobs of earlier versions were trained with the fastest, whatever tied with it.
+  const words = planLabel(choice.chosen.plan) === chosen.key ? choiceWords(choice) : `number ${chosen.place ?? "?"} of ${choice.measuredPlans} measured plans`;
+  return `${words.charAt(0).toUpperCase()}${words.slice(1)}. By prediction it was number ${chosen.rank} of all plans.`;
 }
 
 /** Keys of the plans whose range touches the fastest's: by what was measured of the cluster they take the same time. Empty when there is one. */
 export function tiedRows(rows: readonly PlanRow[]): ReadonlySet<string> {
-  const fastest = rows.reduce<PlanRow | undefined>((best, row) => (best === undefined || plannedStepSeconds(row) < plannedStepSeconds(best) ? row : best), undefined);
-  const most = fastest?.candidate.predicted.stepTimeRangeSeconds?.high;
-  if (most === undefined) return new Set();
-  const tied = rows.filter(({ candidate }) => (candidate.predicted.stepTimeRangeSeconds?.low ?? Infinity) <= most);
-  return new Set(tied.length > 1 ? tied.map(({ key }) => key) : []);
+  return new Set(tiedWithFastest(rows, plannedStepSeconds, ({ candidate }) => candidate.predicted.stepTimeRangeSeconds).map(({ key }) => key));
 }

@@ -1,31 +1,34 @@
 import { FRAMEWORK_NAMES, type FrameworkName } from "@internevo/contracts";
 import { Button, Group, NativeSelect, NumberInput, Text, TextInput } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
-import { useState, type FormEvent } from "react";
+import { useRef, useState, type FormEvent } from "react";
 import { ConfigurationFields, type ConfigurationText } from "../components/import/configuration-fields.tsx";
 import { ImportResult } from "../components/import/import-result.tsx";
 import { Refusal } from "../components/job-editor.tsx";
 import { Page } from "../components/page.tsx";
-import { useProfiles } from "../data/queries.ts";
+import { ProfileSelect, SHIPPED_PROFILE } from "../components/profile-select.tsx";
 import { useSession } from "../session/session.tsx";
 import { besideName, CONFIGURATION_FORMS, FRAMEWORK_WORDS, lineOfOption } from "../text/frameworks.ts";
 
-const SHIPPED = "a800-128";
-/** What the example is a configuration of. */
-const EXAMPLE = { nodes: 16, gpusPerNode: 8, job: { name: "example", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 2 ** 22, cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" } } } as const;
+/** What the example is a configuration of: a usual plan, and not the best one. */
+const EXAMPLE = { plan: "b1 n64 a0 pp1 dp16 tp8 sp8 ps1 gs1 oss16", job: { name: "example", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 2 ** 22, cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" } } } as const;
 
 const NOTHING: ConfigurationText = { main: "", beside: "" };
 
 export function ImportPage() {
   const { client } = useSession();
-  const profiles = useProfiles();
-  const stored = profiles.data?.pages.flatMap(({ items }) => items) ?? [];
   const [framework, setFramework] = useState<FrameworkName>("megatron");
   const [text, setText] = useState(NOTHING);
+  const latest = useRef({ framework, text });
+  latest.current = { framework, text };
   const [nodes, setNodes] = useState<number | string>("");
   const [gpusPerNode, setGpusPerNode] = useState<number | string>("");
   const [memory, setMemory] = useState("");
-  const [profile, setProfile] = useState(SHIPPED);
+  const [profile, setProfile] = useState(SHIPPED_PROFILE);
+
+  /** The example that was inserted last; nothing else is replaced by one. */
+  const inserted = useRef(NOTHING);
+  const mayInsert = (current: ConfigurationText): boolean => (["main", "beside"] as const).every((part) => current[part].trim() === "" || current[part] === inserted.current[part]);
 
   const question = useMutation({
     mutationFn: async () => {
@@ -43,11 +46,16 @@ export function ImportPage() {
     },
   });
   const example = useMutation({
-    mutationFn: () => client.exportPlan({ job: EXAMPLE.job, profile: SHIPPED, plan: 1, framework }),
-    onSuccess: ({ files: [main, beside] }) => {
-      setText({ main: main?.text ?? "", beside: beside?.text ?? "" });
-      setNodes(EXAMPLE.nodes);
-      setGpusPerNode(EXAMPLE.gpusPerNode);
+    mutationFn: (of: FrameworkName) => client.exportPlan({ job: EXAMPLE.job, profile: SHIPPED_PROFILE, plan: EXAMPLE.plan, framework: of }),
+    onSuccess: ({ files: [main, beside] }, of) => {
+      const example = { main: main?.text ?? "", beside: beside?.text ?? "" };
+      // Somebody may have written, or chosen another framework, meanwhile.
+      if (of !== latest.current.framework || !mayInsert(latest.current.text)) return;
+      inserted.current = example;
+      setText(example);
+      // The example says its own ranks, and so may what is written over it.
+      setNodes("");
+      setGpusPerNode("");
     },
   });
   const submit = (event: FormEvent): void => {
@@ -60,7 +68,7 @@ export function ImportPage() {
     question.reset();
   };
   return (
-    <Page title="Import" lead="How good a configuration of another framework is: the plan that it says, where that stands among all plans, and what the best plan does otherwise.">
+    <Page title="Import" lead="How good a configuration of another framework is: the plan that it says, where that stands among all plans, and how the best plan differs from it.">
       <form onSubmit={submit} className="job-editor">
         <NativeSelect label="Framework" data={FRAMEWORK_NAMES.map((value) => ({ value, label: FRAMEWORK_WORDS[value] }))} value={framework} onChange={(event) => choose(event.currentTarget.value as FrameworkName)} maw={260} />
         <ConfigurationFields key={framework} framework={framework} text={text} onChange={setText} />
@@ -68,16 +76,13 @@ export function ImportPage() {
           <NumberInput label="Nodes" description="Empty: as it says" min={1} max={2 ** 20} allowDecimal={false} value={nodes} onChange={setNodes} />
           <NumberInput label="GPUs a node" description="Empty: as it says" min={1} max={4096} allowDecimal={false} value={gpusPerNode} onChange={setGpusPerNode} />
           <TextInput label="Memory a GPU" description="Empty: the profile’s" placeholder="80GB" value={memory} onChange={(event) => setMemory(event.currentTarget.value)} spellCheck={false} autoComplete="off" />
-          <NativeSelect
-            label="Profile" description="What was measured of the cluster" value={profile} onChange={(event) => setProfile(event.currentTarget.value)}
-            data={[{ value: SHIPPED, label: `${SHIPPED} (shipped)` }, ...stored.map(({ id, name, clusterKey }) => ({ value: id, label: `${name} (${clusterKey})` }))]}
-          />
+          <ProfileSelect description="What was measured of the cluster" value={profile} onChange={setProfile} />
         </div>
         {question.error && <Refusal error={question.error} lineOf={(field) => lineOfOption(text.main, field)} />}
         {example.error && <Refusal error={example.error} lineOf={undefined} />}
         <Group gap="xs">
           <Button type="submit" loading={question.isPending} disabled={text.main.trim() === ""}>How good is it?</Button>
-          <Button variant="default" loading={example.isPending} onClick={() => example.mutate()}>Insert an example</Button>
+          <Button variant="default" loading={example.isPending} disabled={!mayInsert(text)} onClick={() => example.mutate(framework)}>Insert an example</Button>
         </Group>
       </form>
       <div aria-live="polite">{question.isPending && <Text size="sm" c="dimmed">It is being read, and every plan of its job evaluated…</Text>}</div>

@@ -1,8 +1,9 @@
 import type { JobDetail } from "@internevo/contracts";
-import { usesGpus } from "@internevo/domain";
+import { choiceOf, disturbedTrialsWords, usesGpus, writtenJob } from "@internevo/domain";
 import { Alert, Code, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo } from "react";
+import { stringify } from "yaml";
 import { Attempts } from "../components/job/attempts.tsx";
 import { CancelButton } from "../components/job/cancel-button.tsx";
 import { FinalReport } from "../components/job/final-report.tsx";
@@ -26,7 +27,7 @@ import { useJobFeed } from "../data/use-job-feed.ts";
 import { planRows, reasonOfChoice, type PlanRow } from "../data/plan-rows.ts";
 import { isActive, useJob } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
-import { formatBytes, formatCount, formatInteger, sentence } from "../text/format.ts";
+import { formatBytes, formatCount, formatCounted, formatInteger, sentence } from "../text/format.ts";
 import { explainPlan, FAILURE_WORDS } from "../text/words.ts";
 
 const route = getRouteApi("/jobs/$jobId");
@@ -37,7 +38,7 @@ function Ending({ job }: { job: JobDetail }) {
     return (
       <Alert color="red" title={FAILURE_WORDS[job.failure.code]}>
         {job.failure.rank !== undefined && `Rank ${job.failure.rank}: `}{sentence(job.failure.message)}
-        {job.failure.remedy !== undefined && <Text size="sm" fw={600} mt={4}>To mend it: {sentence(job.failure.remedy)}</Text>}
+        {job.failure.remedy !== undefined && <Text size="sm" fw={600} mt={4}>What to do: {sentence(job.failure.remedy)}</Text>}
       </Alert>
     );
   }
@@ -48,12 +49,15 @@ function Ending({ job }: { job: JobDetail }) {
 
 function ChosenPlan({ job, rows }: { job: JobDetail; rows: readonly PlanRow[] }) {
   if (!job.chosen) return null;
-  const reason = reasonOfChoice(rows);
+  const choice = choiceOf(job.trials);
+  const reason = reasonOfChoice(rows, choice);
+  const disturbed = choice && disturbedTrialsWords(choice);
   return (
     <Section title="Chosen plan">
       <div className="chosen-plan">
         <PlanText plan={job.chosen.plan} />
         {reason !== undefined && <Text size="sm" fw={600}>{reason}</Text>}
+        {disturbed !== undefined && <Alert color="yellow" variant="light" role="alert">{sentence(disturbed)}</Alert>}
         {explainPlan(job.chosen.plan).map((sentence) => <Text key={sentence} size="sm">{sentence}</Text>)}
       </div>
     </Section>
@@ -70,7 +74,7 @@ function Planning({ job, rows }: { job: JobDetail; rows: PlanRow[] }) {
     <>
       {rows.length > 0 && (
         <>
-          <Section title="Plans: predicted beside measured" folded={rows.length === 1 ? "1 plan" : `${rows.length} plans`} about="The best plans by prediction, each run for real. Press a rank for all that is known of that plan; press a heading to sort.">
+          <Section title="Plans: predicted beside measured" folded={formatCounted(rows.length, "plan")} about={<>The best plans by prediction, each run for real. Press a rank for all that is known of that plan<span className="wide-only">; press a heading to sort</span>.</>}>
             <PlanTable rows={rows} withMeasured={job.trials.length > 0} label="Plans" />
           </Section>
           {rows.length > 1 && <Section title="Compare two plans" folded about="What one saves and the other pays, term by term, by prediction."><ComparePlans key={rowsKey} rows={rows} subject={subject} /></Section>}
@@ -88,6 +92,17 @@ function Planning({ job, rows }: { job: JobDetail; rows: PlanRow[] }) {
   );
 }
 
+/** Where what the job writes lies, once ranks have trained, and how its weights are taken from there. */
+function jobFiles({ files, attempts, trials, spec }: JobDetail) {
+  if (!files) return [];
+  const hasCheckpoints = attempts.length > 0 && spec.checkpointing !== null;
+  const hasTimelines = spec.timeline !== undefined && (trials.length > 0 || attempts.length > 0);
+  return [
+    ...(hasCheckpoints ? [{ name: "Checkpoints", value: <Code>{files.checkpoints}</Code>, wide: true }, { name: "Weights", value: <Code>npx internevo checkpoint export {files.checkpoints} FOLDER</Code>, wide: true }] : []),
+    ...(hasTimelines ? [{ name: "Timelines", value: <Code>{files.timelines}</Code>, wide: true }] : []),
+  ];
+}
+
 function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
   const { steps } = feed;
   const rows = useMemo(() => planRows(job.planning, job.trials, job.chosen), [job.planning, job.trials, job.chosen]);
@@ -100,24 +115,25 @@ function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
       {job.report && <Section title="Report"><FinalReport report={job.report} /></Section>}
       <ChosenPlan job={job} rows={rows} />
       {(job.attempts.length > 0 || steps.length > 0) && <Section title="Training"><Training job={live} steps={steps} /></Section>}
-      {job.attempts.length > 0 && <Section title="Attempts" folded={String(job.attempts.length)} about={job.attempts.length === 1 ? "No restart." : `${job.attempts.length - 1} ${job.attempts.length === 2 ? "restart" : "restarts"} from the last checkpoint.`}><Attempts job={job} /></Section>}
+      {job.attempts.length > 0 && <Section title="Attempts" folded={String(job.attempts.length)} about={job.attempts.length === 1 ? "No restart." : `${formatCounted(job.attempts.length - 1, "restart")} from the last checkpoint.`}><Attempts job={job} /></Section>}
       <Planning job={job} rows={rows} />
-      <Section title="Log" folded={feed.log.length === 1 ? "1 line" : `${feed.log.length} lines`}><LogTail lines={feed.log} ended={feed.ended} /></Section>
+      <Section title="Log" folded={formatCounted(feed.log.length, "line")}><LogTail lines={feed.log} ended={feed.ended} /></Section>
       <Section title="Job" folded>
         <Facts
           items={[
-            { name: "Model", value: job.model, note: `${job.spec.model.layers} layers, hidden ${formatInteger(job.spec.model.hiddenSize)}, ${job.spec.model.heads} heads` },
+            { name: "Model", value: job.model, note: `${formatCounted(job.spec.model.layers, "layer")}, hidden ${formatInteger(job.spec.model.hiddenSize)}, ${formatCounted(job.spec.model.heads, "head")}` },
             { name: "Vocabulary", value: `${formatInteger(job.spec.model.vocabularySize)} tokens` },
             { name: "Sequence", value: `${formatInteger(job.spec.sequenceLengthTokens)} tokens` },
             { name: "Batch", value: `${formatCount(job.spec.globalBatchTokens)} tokens`, note: "a step" },
             { name: "Precision", value: job.spec.precision },
             { name: "Cluster", value: job.cluster, note: `${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ${usesGpus(job.spec.cluster) ? "GPUs" : "ranks"} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}${job.spec.cluster.minNodes === undefined ? "" : `; ${job.spec.cluster.minNodes} nodes or more when some are lost`}` },
             { name: "Profile", value: job.profileId === null ? "–" : <LinkTo to="/clusters/$profileId" params={{ profileId: job.profileId }}>{job.planning?.profile ?? "measured"}</LinkTo> },
+            ...jobFiles(job),
             { name: "Identity", value: <Code>{job.id}</Code>, wide: true },
             { name: "Trace", value: <Code>{job.traceId}</Code>, wide: true },
           ]}
         />
-        <details className="as-table"><summary>The whole job, as it was resolved</summary><pre className="document" tabIndex={0}>{JSON.stringify(job.spec, null, 2)}</pre></details>
+        <details className="as-table"><summary>The whole job, as it was resolved</summary><pre className="document" tabIndex={0}>{stringify(writtenJob(job.spec))}</pre></details>
       </Section>
     </>
   );

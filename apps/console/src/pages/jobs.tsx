@@ -10,8 +10,8 @@ import { JobStateBadge } from "../components/state-badge.tsx";
 import { Empty, Failed, Loading } from "../components/states.tsx";
 import { isActive, useJobs } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
-import { formatInteger, formatLoss } from "../text/format.ts";
-import { JOB_STATE_WORDS } from "../text/words.ts";
+import { formatCounted, formatInteger, formatLoss } from "../text/format.ts";
+import { JOB_STATE_WORDS, QUEUED_WORD } from "../text/words.ts";
 
 const route = getRouteApi("/jobs");
 
@@ -26,7 +26,7 @@ function countOf({ state, progress, trialsDone, trialsTotal, lastStep, steps }: 
 /** How far a job is, in the unit of its stage. */
 function Advance({ job }: { job: JobSummary }) {
   if (!isActive(job.state) && job.lastStep === 0) return <span className="nothing">–</span>;
-  if (job.progress?.stage === job.state && isWaitingMessage(job.progress.message)) return <Text size="sm" className="text-warning" title={job.progress.message}>waits its turn</Text>;
+  if (job.progress?.stage === job.state && isWaitingMessage(job.progress.message)) return <Text size="sm" className="text-warning" title={job.progress.message}>{QUEUED_WORD.toLowerCase()}</Text>;
   const counted = countOf(job);
   if (counted === undefined) return <Text size="sm" c="dimmed">{JOB_STATE_WORDS[job.state].toLowerCase()}</Text>;
   const [done, total, unit] = counted;
@@ -111,7 +111,7 @@ export function JobsPage() {
         <>
           <JobTable jobs={jobs} />
           <Group justify="space-between">
-            <Text size="sm" c="dimmed">{jobs.length === 1 ? "1 job" : `${jobs.length} jobs`}{query.hasNextPage ? " shown, newest first" : ", newest first"}</Text>
+            <Text size="sm" c="dimmed">{formatCounted(jobs.length, "job")}{query.hasNextPage ? " shown, newest first" : ", newest first"}</Text>
             {query.hasNextPage && <Button variant="default" loading={query.isFetchingNextPage} onClick={() => void query.fetchNextPage()}>Show older jobs</Button>}
           </Group>
         </>

@@ -1,14 +1,15 @@
-import { Alert, Group, NumberInput, SegmentedControl, Text, TextInput } from "@mantine/core";
+import { Alert, Group, NumberInput, SegmentedControl, Text } from "@mantine/core";
 import type { PlanningResult } from "@internevo/domain";
 import { useMutation } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { JobEditor } from "../components/job-editor.tsx";
+import { JobEditor, useJobText } from "../components/job-editor.tsx";
 import { Page, Section } from "../components/page.tsx";
 import { AskPlan } from "../components/plan/ask-plan.tsx";
 import { ComparePlans } from "../components/plan/compare-plans.tsx";
 import { MemoryChart, TimeChart } from "../components/plan/plan-charts.tsx";
 import { PlanTable } from "../components/plan/plan-table.tsx";
 import { Rejections } from "../components/plan/rejections.tsx";
+import { ProfileSelect } from "../components/profile-select.tsx";
 import type { Subject } from "../data/advice.ts";
 import { candidateRows } from "../data/plan-rows.ts";
 import { useSession } from "../session/session.tsx";
@@ -28,7 +29,7 @@ function Result({ result, subject }: { result: PlanningResult; subject: Subject 
             {isMixed && (
               <SegmentedControl
                 mb="xs" aria-label="Which plans" value={list} onChange={(value) => setList(value === "runnable" ? "runnable" : "all")}
-                data={[{ value: "all", label: "All plans" }, { value: "runnable", label: "Those the executor runs today" }]}
+                data={[{ value: "all", label: "All plans" }, { value: "runnable", label: "Those that InternEvo’s trainer can run" }]}
               />
             )}
             <PlanTable rows={rows} withMeasured={false} label="Plans" />
@@ -48,19 +49,20 @@ function Result({ result, subject }: { result: PlanningResult; subject: Subject 
 
 export function PlanPage() {
   const { client } = useSession();
+  const file = useJobText("plan");
   const [profile, setProfile] = useState("");
   const [top, setTop] = useState<number | string>(10);
   const plan = useMutation({
     mutationFn: async (job: unknown) => {
-      const subject: Subject = { job, ...(profile.trim() === "" ? {} : { profile: profile.trim() }) };
+      const subject: Subject = { job, ...(profile === "" ? {} : { profile }) };
       return { subject, result: await client.plan({ job, ...subject, ...(typeof top === "number" ? { top } : {}) }) };
     },
   });
   return (
     <Page title="Plan" lead="Ranks the plans of a job by prediction, without running or storing anything.">
-      <JobEditor action="Show the plans" busy={plan.isPending} error={plan.error} onSubmit={(job) => plan.mutate(job)}>
+      <JobEditor file={file} actions={[{ label: "Show the plans", busy: plan.isPending, onRun: (job) => plan.mutate(job) }]} error={plan.error}>
         <Group align="flex-start" gap="md">
-          <TextInput label="Profile" description="Name of a shipped one; empty: the newest of the cluster" value={profile} onChange={(event) => setProfile(event.currentTarget.value)} className="grow" maw={360} />
+          <ProfileSelect description="What was measured of the cluster" otherwise="As the job says, or the newest of its cluster" value={profile} onChange={setProfile} />
           <NumberInput label="Plans" description="How many to show" min={1} max={100} allowDecimal={false} value={top} onChange={setTop} w={140} />
         </Group>
       </JobEditor>

@@ -1,5 +1,5 @@
-import { isGivenKey, type Profile } from "@internevo/domain";
-import { Button, Code, NativeSelect, SegmentedControl, Text } from "@mantine/core";
+import { isGivenKey, qualityWords, type Profile } from "@internevo/domain";
+import { Alert, Button, Code, NativeSelect, SegmentedControl, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { CurveChart } from "../components/chart/curve-chart.tsx";
@@ -8,10 +8,12 @@ import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/da
 import { LinkTo } from "../components/links.tsx";
 import { Moment } from "../components/moment.tsx";
 import { Facts, Page, Section } from "../components/page.tsx";
+import { ProfileActions } from "../components/profile-actions.tsx";
 import { Failed, Loading } from "../components/states.tsx";
 import { linearFlops, OP_WORDS, pointsOf, shapeWords } from "../data/curves.ts";
 import { useProfile } from "../data/queries.ts";
-import { formatBandwidth, formatBytes, formatFlops, formatInteger, formatPercent, formatSeconds } from "../text/format.ts";
+import { formatBandwidth, formatBytes, formatCounted, formatFlops, formatInteger, formatPercent, formatSeconds } from "../text/format.ts";
+import { mayActAs, useSession } from "../session/session.tsx";
 import { OVERLAP_WORDS } from "../text/words.ts";
 
 const route = getRouteApi("/clusters/$profileId");
@@ -34,7 +36,7 @@ function Collectives({ profile }: { profile: Profile }) {
       <div className="legend">
         {curves.map((curve, index) => <span key={curve} className="legend-item"><span className={`swatch ${seriesPattern(index)}`} style={{ backgroundColor: seriesColour(index) }} aria-hidden="true" />{curve}</span>)}
       </div>
-      <CurveChart points={points} measure={measure} label={`${OP_WORDS[op]}: ${measure} over bytes, ${curves.length} ${curves.length === 1 ? "curve" : "curves"}`} />
+      <CurveChart points={points} measure={measure} label={`${OP_WORDS[op]}: ${measure} over bytes, ${formatCounted(curves.length, "curve")}`} />
       <details className="as-table">
         <summary>Show the figures</summary>
         <Table label={`${OP_WORDS[op]}, measured`} narrow="scroll">
@@ -100,7 +102,7 @@ function Overlaps({ profile }: { profile: Profile }) {
         {profile.overlaps.map(({ op, bytes, groupSize, shape, slowdown }, index) => (
           <Row key={index}>
             <RowTitle>{OP_WORDS[op]}</RowTitle>
-            <Cell label="Bytes" numeric>{bytes === undefined ? "any" : formatBytes(bytes)}</Cell><Cell label="Group" numeric>{groupSize} ranks</Cell>
+            <Cell label="Bytes" numeric>{bytes === undefined ? "any" : formatBytes(bytes)}</Cell><Cell label="Group" numeric>{formatCounted(groupSize, "rank")}</Cell>
             <Cell label="Beside">{shape ? `${shape.module} ${shape.pass}: ${shapeWords(shape)}` : "any module"}</Cell><Cell label="Slow-down" numeric>{slowdown.toFixed(2)} ×</Cell>
           </Row>
         ))}
@@ -111,8 +113,14 @@ function Overlaps({ profile }: { profile: Profile }) {
 
 function ProfileView({ profile, createdAt, freshUntil }: { profile: Profile; createdAt: string; freshUntil: string | null }) {
   const { device, cluster, provenance, executor } = profile;
+  const { quality } = profile;
   return (
     <>
+      {quality && (
+        <Alert color={quality.verdict === "noisy" ? "yellow" : "gray"} variant="light" mb="sm" role={quality.verdict === "noisy" ? "alert" : undefined} title={quality.verdict === "noisy" ? "Measured while the machine was busy" : "Measured on a quiet machine"}>
+          {qualityWords(quality).map((words) => <Text key={words} size="sm">{words}</Text>)}
+        </Alert>
+      )}
       <Facts
         items={[
           { name: "Device", value: device.name },
@@ -147,11 +155,13 @@ function ProfileView({ profile, createdAt, freshUntil }: { profile: Profile; cre
 
 export function ProfilePage() {
   const { profileId } = route.useParams();
+  const session = useSession();
   const query = useProfile(profileId);
   if (!query.data) return <Page title="Profile" above={back}>{query.isError ? <Failed what="profile" error={query.error} onRetry={() => void query.refetch()} /> : <Loading label="profile" />}</Page>;
-  const { profile, name, clusterKey, createdAt, freshUntil } = query.data;
+  const { profile, name, clusterKey, createdAt, freshUntil, discardedAt } = query.data;
   return (
-    <Page title={name} above={back} lead={<span className="breakable">{clusterKey}</span>}>
+    <Page title={name} above={back} actions={mayActAs(session, "operator") && discardedAt === null ? <ProfileActions id={profileId} name={name} isGiven={isGivenKey(clusterKey)} /> : undefined} lead={<span className="breakable">{clusterKey}</span>}>
+      {discardedAt !== null && <Alert color="gray" variant="light" mb="sm">Discarded <Moment at={discardedAt} both />: no new job uses it.</Alert>}
       <ProfileView profile={profile} createdAt={createdAt} freshUntil={isGivenKey(clusterKey) ? null : freshUntil} />
     </Page>
   );

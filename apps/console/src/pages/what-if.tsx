@@ -1,14 +1,15 @@
 import type { InternEvoClient } from "@internevo/client";
 import type { JobDetail } from "@internevo/contracts";
-import { parseBytes } from "@internevo/domain";
-import { Button, Group, NativeSelect, SegmentedControl, Text, TextInput } from "@mantine/core";
+import { parseQuantity, type QuantityKind } from "@internevo/domain";
+import { Button, Group, NativeSelect, SegmentedControl, Text } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo, useState, type FormEvent } from "react";
-import { InsertExample, JobField, Refusal, useJobText } from "../components/job-editor.tsx";
+import { JobField, Refusal, useJobText } from "../components/job-editor.tsx";
 import { Page } from "../components/page.tsx";
+import { ProfileSelect } from "../components/profile-select.tsx";
 import { Loading } from "../components/states.tsx";
-import { ASKED_FIRST, faultOf, QuestionFields, type Asked, type Filled } from "../components/what-if/question-fields.tsx";
+import { ASKED_FIRST, faultOf, QuestionFields, trainingTokens, type Asked, type Filled } from "../components/what-if/question-fields.tsx";
 import { QUESTIONS, type Outcome, type QuestionKind } from "../components/what-if/questions.ts";
 import { WhatIfResult } from "../components/what-if/results.tsx";
 import type { Subject } from "../data/advice.ts";
@@ -37,7 +38,7 @@ async function ask(client: InternEvoClient, subject: Subject, kind: QuestionKind
       const seconds = Number(asked.days) * DAY_SECONDS;
       const price = typeof asked.price === "number" ? { pricePerGpuHour: asked.price } : {};
       const nodes = asked.nodes.trim() === "" ? {} : { nodes: values("nodes", asked.nodes) };
-      return { kind, seconds, answer: await client.cheapestCluster({ ...subject, tokens: Number(asked.trillions) * 1e12, seconds, ...price, ...nodes }) };
+      return { kind, seconds, answer: await client.cheapestCluster({ ...subject, tokens: trainingTokens(asked.tokens) ?? 0, seconds, ...price, ...nodes }) };
     }
   }
 }
@@ -45,13 +46,15 @@ async function ask(client: InternEvoClient, subject: Subject, kind: QuestionKind
 /** Sizes as a job file has them; undefined where it says nothing that can be read. */
 function writtenSizes(job: unknown): JobSizes {
   const { sequenceLengthTokens, globalBatchTokens, cluster } = (job ?? {}) as { sequenceLengthTokens?: unknown; globalBatchTokens?: unknown; cluster?: { nodes?: unknown; memoryPerGpu?: unknown } | null };
-  const count = (value: unknown): number | undefined => (typeof value === "number" && Number.isSafeInteger(value) && value > 0 ? value : undefined);
-  const memory = cluster?.memoryPerGpu;
+  const count = (value: unknown, kind: QuantityKind): number | undefined => {
+    const read = typeof value === "number" || typeof value === "string" ? parseQuantity(value, kind) : undefined;
+    return read === 0 ? undefined : read;
+  };
   return {
-    sequenceLengthTokens: count(sequenceLengthTokens),
-    globalBatchTokens: count(globalBatchTokens),
-    nodes: count(cluster?.nodes),
-    memoryPerGpuBytes: typeof memory === "string" || typeof memory === "number" ? count(parseBytes(memory)) : undefined,
+    sequenceLengthTokens: count(sequenceLengthTokens, "lengthTokens"),
+    globalBatchTokens: count(globalBatchTokens, "lengthTokens"),
+    nodes: typeof cluster?.nodes === "number" ? count(cluster.nodes, "lengthTokens") : undefined,
+    memoryPerGpuBytes: count(cluster?.memoryPerGpu, "bytes"),
   };
 }
 const sizesOf = ({ spec: { sequenceLengthTokens, globalBatchTokens, cluster } }: JobDetail): JobSizes => ({ sequenceLengthTokens, globalBatchTokens, nodes: cluster.nodes, memoryPerGpuBytes: cluster.memoryPerGpuBytes });
@@ -77,7 +80,7 @@ export function WhatIfPage() {
   // Without jobs there is nothing to choose from.
   const shown = source ?? (given !== undefined || jobs.length > 0 || listed.isPending ? "job" : "file");
   const jobId = given ?? jobs[0]?.id;
-  const file = useJobText();
+  const file = useJobText("what-if");
   const [profile, setProfile] = useState("");
   const [kind, setKind] = useState<QuestionKind>("sweep");
   const [written, setAsked] = useState(ASKED_FIRST);
@@ -105,7 +108,7 @@ export function WhatIfPage() {
   const submit = (event: FormEvent): void => {
     event.preventDefault();
     setTried(true);
-    const named = profile.trim() === "" ? {} : { profile: profile.trim() };
+    const named = profile === "" ? {} : { profile };
     if (shown === "job") {
       if (!fault && jobId !== undefined) question.mutate({ jobId, ...named });
       return;
@@ -128,12 +131,12 @@ export function WhatIfPage() {
         ) : <JobField file={file} minRows={8} />}
         <div className="fields">
           <NativeSelect label="Question" description="What is to be known" value={kind} onChange={(event) => { setKind(event.currentTarget.value as QuestionKind); setTried(false); }} data={[...QUESTIONS]} />
-          <TextInput label="Profile" description={shown === "job" ? "Empty: the one that the job was planned with" : "A shipped one, e.g. a800-128; empty: the cluster’s newest"} value={profile} onChange={(event) => setProfile(event.currentTarget.value)} spellCheck={false} autoComplete="off" />
+          <ProfileSelect description="What was measured of the cluster" otherwise={shown === "job" ? "The one that the job was planned with" : "As the job says, or the newest of its cluster"} value={profile} onChange={setProfile} />
         </div>
         <QuestionFields kind={kind} asked={asked} onChange={(changes) => setAsked((before) => ({ ...before, ...changes }))} fault={tried ? fault : undefined} />
         {shown === "file" && file.faults}
         {question.error && <Refusal error={question.error} lineOf={shown === "file" ? file.lineOf : undefined} />}
-        <Group gap="xs"><Button type="submit" loading={question.isPending} disabled={shown === "job" ? jobId === undefined || !isKnown : file.text.trim() === ""}>Ask</Button>{shown === "file" && <InsertExample file={file} />}</Group>
+        <Group gap="xs"><Button type="submit" loading={question.isPending} disabled={shown === "job" ? jobId === undefined || !isKnown : file.text.trim() === ""}>Ask</Button></Group>
       </form>
       <div aria-live="polite">{question.isPending && <Text size="sm" c="dimmed">Every plan of the space is being evaluated, for each case…</Text>}</div>
       {question.data && !question.isPending && <WhatIfResult outcome={question.data.outcome} limitBytes={question.data.limitBytes} jobName={question.data.jobName} />}

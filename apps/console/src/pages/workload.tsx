@@ -50,7 +50,7 @@ function ProposalCard({ proposal }: { proposal: Proposal }) {
 
 function NoProposals({ workload }: { workload: Workload }) {
   const why =
-    isBeingPlanned(workload) ? "None yet: a run is queued or at work."
+    isBeingPlanned(workload) ? "None yet: a run is queued or running."
     : workload.lastRunAt === null ? "None yet: the workload has not been planned. Its next run is above; “Run now” does not wait for it."
     : "None: no run has found a plan that is better by enough.";
   return <Text size="sm" c="dimmed">{why}</Text>;
@@ -85,10 +85,10 @@ export function WorkloadPage() {
           { name: "Schedule", value: <Code>{workload.cron}</Code>, note: workload.timeZone },
           { name: "Next run", value: workload.nextRunAt === null ? "–" : <Moment at={workload.nextRunAt} both /> },
           { name: "Last run", value: workload.lastRunAt === null ? "never" : <Moment at={workload.lastRunAt} both /> },
-          { name: "Proposes from", value: formatPercent(workload.gainThreshold), note: "predicted gain in step time" },
-          { name: "Made up when late by", value: `up to ${formatSpan(workload.catchUpWindowSeconds * 1000)}` },
+          { name: "Minimum gain", value: formatPercent(workload.gainThreshold), note: "in predicted step time, for a proposal" },
+          { name: "Catch-up window", value: formatSpan(workload.catchUpWindowSeconds * 1000), note: "a missed run still starts this late" },
           { name: "Registered", value: <Moment at={workload.createdAt} both /> },
-          { name: "Outcome", value: isBeingPlanned(workload) ? "Queued or at work" : (workload.lastOutcome ?? "–"), wide: true },
+          { name: "Outcome", value: isBeingPlanned(workload) ? "Queued or running" : (workload.lastOutcome ?? "–"), wide: true },
         ]}
       />
       <Section title="Proposals"><Proposals workload={workload} /></Section>

@@ -18,8 +18,8 @@ function WorkloadRow({ workload, mayRun }: { workload: Workload; mayRun: boolean
       <Cell label="Schedule"><span><Code>{workload.cron}</Code> <span className="cell-note-inline">{workload.timeZone}</span>{!workload.enabled && <> <Badge tone="quiet">Off</Badge></>}</span></Cell>
       <Cell label="Next run">{workload.nextRunAt === null ? undefined : <Moment at={workload.nextRunAt} both />}</Cell>
       <Cell label="Last run">{workload.lastRunAt === null ? <span className="nothing">never</span> : <Moment at={workload.lastRunAt} both />}</Cell>
-      <Cell label="Outcome">{isBeingPlanned(workload) ? "queued or at work" : (workload.lastOutcome ?? undefined)}</Cell>
-      <Cell label="Proposes from" numeric>{formatPercent(workload.gainThreshold)}</Cell>
+      <Cell label="Outcome">{isBeingPlanned(workload) ? "Queued or running" : (workload.lastOutcome ?? undefined)}</Cell>
+      <Cell label="Minimum gain" numeric>{formatPercent(workload.gainThreshold)}</Cell>
       {mayRun && <Cell label=""><RunButton id={workload.id} name={workload.name} /></Cell>}
     </Row>
   );
@@ -41,7 +41,7 @@ export function WorkloadsPage() {
       ) : (
         <>
           <Table label="Workloads" narrow="cards">
-            <Head><Row><Column>Workload</Column><Column>Schedule</Column><Column>Next run</Column><Column>Last run</Column><Column>Outcome</Column><Column numeric>Proposes from</Column>{mayRun && <Column><span className="visually-hidden">Actions</span></Column>}</Row></Head>
+            <Head><Row><Column>Workload</Column><Column>Schedule</Column><Column>Next run</Column><Column>Last run</Column><Column>Outcome</Column><Column numeric>Minimum gain</Column>{mayRun && <Column><span className="visually-hidden">Actions</span></Column>}</Row></Head>
             <Body>{workloads.map((workload) => <WorkloadRow key={workload.id} workload={workload} mayRun={mayRun} />)}</Body>
           </Table>
           {query.hasNextPage && <Button variant="default" loading={query.isFetchingNextPage} onClick={() => void query.fetchNextPage()}>Show more</Button>}

@@ -3,7 +3,7 @@ import type { Role } from "@internevo/contracts";
 import { useQueryClient } from "@tanstack/react-query";
 import { createContext, useCallback, useContext, useEffect, useMemo, useState, type ReactNode } from "react";
 import { reportReachable, watchedFetch } from "../data/connection.ts";
-import { forgetToken, storedToken, storeToken } from "./token.ts";
+import { forgetToken, onTokenElsewhere, storedToken, storeToken } from "./token.ts";
 import { SignIn } from "../pages/sign-in.tsx";
 
 export interface Session {
@@ -26,23 +26,46 @@ export const mayActAs = (session: Session, role: Role): boolean => RANK[session.
 
 const clientFor = (token: string): InternEvoClient => new InternEvoClient({ baseUrl: location.origin, token, fetch: watchedFetch });
 
-/** Shows the pages to whoever has a token that the API accepts, and asks everybody else for one. */
-export function SessionProvider({ children }: { children: ReactNode }) {
+/**
+ * Shows the pages to whoever has a token that the API accepts, and asks everybody else for one.
+ * @param handedOver a token that the address brought; it is stored, which other tabs follow, once the API has accepted it
+ */
+export function SessionProvider({ handedOver, children }: { handedOver: string | undefined; children: ReactNode }) {
   const queries = useQueryClient();
-  const [token, setToken] = useState(storedToken);
+  const [token, setToken] = useState(() => handedOver ?? storedToken());
   const [who, setWho] = useState<{ name: string; role: Role }>();
   const [refusal, setRefusal] = useState<string>();
   const client = useMemo(() => (token === undefined ? undefined : clientFor(token)), [token]);
 
-  const signOut = useCallback(
+  const leave = useCallback(
     (because?: string) => {
-      forgetToken();
       queries.clear();
       setWho(undefined);
       setToken(undefined);
       setRefusal(because);
     },
     [queries],
+  );
+  const signOut = useCallback(
+    (because?: string) => {
+      forgetToken();
+      leave(because);
+    },
+    [leave],
+  );
+
+  useEffect(
+    () =>
+      onTokenElsewhere((given) => {
+        if (given === undefined) return leave();
+        setRefusal(undefined);
+        setToken((at) => {
+          // What was read with another token may be another person's.
+          if (at !== given) queries.clear();
+          return given;
+        });
+      }),
+    [leave, queries],
   );
 
   useEffect(() => {
@@ -59,7 +82,8 @@ export function SessionProvider({ children }: { children: ReactNode }) {
       } catch (error) {
         if (abort.signal.aborted) return;
         if (error instanceof ApiProblemError && error.status < 500 && error.status !== 429) {
-          signOut(error.status === 401 ? "This token is not accepted. Check that it was copied whole, or ask for a new one." : error.message);
+          forgetToken(token);
+          leave(error.status === 401 ? "This token is not accepted. Check that it was copied whole, or ask for a new one." : error.message);
           return;
         }
         setRefusal("The API cannot be reached. Trying again every two seconds.");
@@ -71,7 +95,7 @@ export function SessionProvider({ children }: { children: ReactNode }) {
       abort.abort();
       clearTimeout(timer);
     };
-  }, [client, token, signOut]);
+  }, [client, token, leave]);
 
   const session = useMemo(() => (client && who ? { client, name: who.name, role: who.role, signOut } : undefined), [client, who, signOut]);
   if (!session) {

@@ -11,7 +11,34 @@ export function takeTokenFromFragment(location: Location, history: History): str
   return token === "" ? undefined : token;
 }
 
-/** The token lives as long as the tab. */
-export const storedToken = (): string | undefined => sessionStorage.getItem(KEY) ?? undefined;
-export const storeToken = (token: string): void => sessionStorage.setItem(KEY, token);
-export const forgetToken = (): void => sessionStorage.removeItem(KEY);
+/*
+ * The token is the browser's, not a tab's: a link that opens in a new tab is signed in. Storage belongs to one address, so that another
+ * installation has its own. It stays until somebody signs out, which signs all tabs out.
+ */
+export const storedToken = (): string | undefined => localStorage.getItem(KEY) ?? undefined;
+export const storeToken = (token: string): void => localStorage.setItem(KEY, token);
+
+/** @param only forgets no other token: one that was refused is not the one that other tabs work with */
+export function forgetToken(only?: string): void {
+  if (only === undefined || storedToken() === only) localStorage.removeItem(KEY);
+}
+
+/** Tells what other tabs do: the token that they signed in with, or undefined where one signed out. @returns ends the telling */
+export function onTokenElsewhere(told: (token: string | undefined) => void): () => void {
+  const listener = ({ key, storageArea, newValue }: StorageEvent): void => {
+    if (storageArea !== localStorage || (key !== KEY && key !== null)) return;
+    told(key === null ? undefined : (newValue ?? undefined));
+  };
+  window.addEventListener("storage", listener);
+  return () => window.removeEventListener("storage", listener);
+}
+
+/**
+ * The token that a link handed over, unless it would take a signed-in session's place and the person does not want that. Anybody can make such
+ * a link, with a token of their own.
+ */
+export function willingly(given: string | undefined, confirm: (question: string) => boolean): string | undefined {
+  const present = storedToken();
+  if (given === undefined || present === undefined || present === given) return given;
+  return confirm("You are signed in. This link would sign you in with another token, and what you do then is done in its name. Use the link's token?") ? given : undefined;
+}

@@ -12,6 +12,7 @@ it("reads values of a sweep as the command line does", () => {
 
 it("says what is no value, before anything is asked", () => {
   for (const text of ["", "x", "4k,", "4k..8k..16k", "-1", "0", "1..x"]) expect(axisValues("sequence", text)).toHaveProperty("fault");
+  expect(axisValues("memory", "40, 80")).toEqual({ fault: "“40” is 40 bytes; did you mean 40GB? For bytes, write 40B" });
   expect(axisValues("nodes", "8..2")).toEqual({ fault: "8..2 goes down; write the smaller value first" });
   expect(axisValues("nodes", "1..1e300")).toEqual({ fault: "these are more than 64 values" });
   expect(axisValues("nodes", "4k")).toHaveProperty("fault");
@@ -21,7 +22,7 @@ it("begins with values around the job's own, which a plan can be made of", () =>
   const small = { sequenceLengthTokens: 256, globalBatchTokens: 2048, nodes: 1, memoryPerGpuBytes: 2 * 2 ** 30 };
   expect([firstValues("sequence", small), firstValues("batch", small), firstValues("nodes", small), firstValues("memory", small)]).toEqual(["64..2048", "512..8192", "1..4", "1GiB..8GiB"]);
   const large = { sequenceLengthTokens: 32_768, globalBatchTokens: 4 * 2 ** 20, nodes: 16, memoryPerGpuBytes: 80e9 };
-  expect([firstValues("sequence", large), firstValues("batch", large), firstValues("nodes", large), firstValues("memory", large)]).toEqual(["8k..512k", "1m..16m", "4..64", "40GB..320GB"]);
+  expect([firstValues("sequence", large), firstValues("batch", large), firstValues("nodes", large), firstValues("memory", large)]).toEqual(["8k..512k", "1M..16M", "4..64", "40GB..320GB"]);
   expect(firstValues("sequence", { ...small, sequenceLengthTokens: 27_721, globalBatchTokens: 27_721 })).toBe("27721");
   const nothing = { sequenceLengthTokens: undefined, globalBatchTokens: undefined, nodes: undefined, memoryPerGpuBytes: undefined };
   for (const [axis, example] of Object.entries(EXAMPLES)) {

@@ -1,27 +1,31 @@
-import { parseBytes } from "@internevo/domain";
+import { parseQuantity, readMemory } from "@internevo/domain";
 import type { SweptAxis } from "@internevo/contracts";
 
 const MOST = 64;
 
 export type AxisValues = { readonly values: number[] } | { readonly fault: string };
 
-function valueOf(axis: SweptAxis, part: string): number | undefined {
+function valueOf(axis: SweptAxis, part: string): number | { readonly message: string; readonly remedy: string } | undefined {
   const text = part.trim();
   if (text === "") return undefined;
-  const binary = /^(\d+)([kKmM])$/.exec(text);
-  if ((axis === "sequence" || axis === "batch") && binary) return Number(binary[1]) * (binary[2]?.toLowerCase() === "k" ? 2 ** 10 : 2 ** 20);
-  const value = axis === "memory" ? parseBytes(text) : Number(text);
+  if (axis === "memory") {
+    const memory = readMemory(text);
+    return "bytes" in memory ? memory.bytes : memory;
+  }
+  const value = axis === "sequence" || axis === "batch" ? parseQuantity(text, "lengthTokens") : Number(text);
   return value !== undefined && Number.isFinite(value) && value > 0 ? value : undefined;
 }
 
-/** Values of a sweep as the command line takes them: "4k, 8k" (k and m of tokens are powers of two), bytes with units for memory, "a..b" doubles from a to b. */
+/** Values of a sweep as the command line takes them, with units as job files have them: "4k, 8k"; "a..b" doubles from a to b. */
 export function axisValues(axis: SweptAxis, text: string): AxisValues {
   const values: number[] = [];
   for (const part of text.split(",")) {
     const ends = part.split("..");
     const bounds = ends.map((end) => valueOf(axis, end));
+    const refused = bounds.find((bound) => typeof bound === "object");
+    if (refused !== undefined) return { fault: `“${part.trim()}” ${refused.message}; ${refused.remedy}` };
     const from = bounds[0], to = bounds.at(-1);
-    if (ends.length > 2 || from === undefined || to === undefined) return { fault: `“${part.trim()}” is no value here; write for example ${EXAMPLES[axis]}` };
+    if (ends.length > 2 || typeof from !== "number" || typeof to !== "number") return { fault: `“${part.trim()}” is no value here; write for example ${EXAMPLES[axis]}` };
     if (to < from) return { fault: `${part.trim()} goes down; write the smaller value first` };
     for (let value = from; value <= to; value *= 2) {
       values.push(value);
@@ -32,7 +36,7 @@ export function axisValues(axis: SweptAxis, text: string): AxisValues {
 }
 
 /** Values of which each is one, for whoever wrote none, and where nothing is known of the job. */
-export const EXAMPLES: Readonly<Record<SweptAxis, string>> = { sequence: "4k..256k", nodes: "1..32", batch: "1m..16m", memory: "16GB, 24GB, 40GB, 80GB", "intra-node-bandwidth": "0.5, 1, 2, 4", "inter-node-bandwidth": "0.25..4" };
+export const EXAMPLES: Readonly<Record<SweptAxis, string>> = { sequence: "4k..256k", nodes: "1..32", batch: "1M..16M", memory: "16GB, 24GB, 40GB, 80GB", "intra-node-bandwidth": "0.5, 1, 2, 4", "inter-node-bandwidth": "0.25..4" };
 
 /** What is known of a job before it is asked about. */
 export interface JobSizes {
@@ -42,7 +46,7 @@ export interface JobSizes {
   readonly memoryPerGpuBytes: number | undefined;
 }
 
-const BINARY = [["m", 2 ** 20], ["k", 2 ** 10], ["", 1]] as const;
+const BINARY = [["M", 2 ** 20], ["k", 2 ** 10], ["", 1]] as const;
 const BYTES = [["GB", 1e9], ["GiB", 2 ** 30], ["MB", 1e6], ["MiB", 2 ** 20], ["", 1]] as const;
 
 /** A range that doubles from a value halved up to `halvings` times to one doubled up to `doublings` times, as far as it may. */

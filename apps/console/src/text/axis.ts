@@ -12,7 +12,8 @@ function within(low: number, high: number, mantissas: readonly number[]): number
   return ticks.filter((tick) => tick >= low * (1 - 1e-9) && tick <= high * (1 + 1e-9));
 }
 
-function evenly(low: number, high: number): number[] {
+/** Round values at equal distances between two values. */
+export function linearTicks(low: number, high: number): number[] {
   const rough = (high - low) / (FEWEST + 1);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = ([5, 2, 1].find((mantissa) => mantissa * power <= rough) ?? 1) * power;
@@ -23,7 +24,7 @@ function evenly(low: number, high: number): number[] {
 
 /** Ticks between two positive values: whole decades where there are enough, finer ones where not; never more than `most`. */
 export function logTicks(low: number, high: number, most: number): number[] {
-  const chosen = DECADES.map((mantissas) => within(low, high, mantissas)).find((ticks) => ticks.length >= FEWEST) ?? evenly(low, high);
+  const chosen = DECADES.map((mantissas) => within(low, high, mantissas)).find((ticks) => ticks.length >= FEWEST) ?? linearTicks(low, high);
   const stride = Math.max(1, Math.ceil(chosen.length / most));
   return chosen.filter((_, index) => index % stride === 0);
 }

@@ -1,51 +1,9 @@
-import { formatBytes, formatSeconds } from "@internevo/domain";
-
-export { formatBytes, formatSeconds };
-
-const integer = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-
-export const formatInteger = (value: number): string => integer.format(value);
-
-/** Large counts for people: 262,144 stays, 4,194,304 becomes 4.2M. */
-export const formatCount = (value: number): string => (Math.abs(value) < 1e6 ? integer.format(value) : short.format(value));
-
-/** Tokens of a rate: three significant figures from ten up are enough to compare. */
-export function formatRate(value: number): string {
-  if (!Number.isFinite(value)) return "–";
-  return value >= 100 ? formatCount(Math.round(value)) : value.toPrecision(3);
-}
+// What the command line writes too is in @internevo/domain, with the rule for figures; here is what only pages write.
+export {
+  formatBytes, formatClock, formatCount, formatCounted, formatInteger, formatMoment, formatPercent, formatRate, formatSeconds, formatSecondsRange, formatSigned, formatSignedPercent, formatTokens, formatZone,
+} from "@internevo/domain";
 
 export const formatLoss = (value: number): string => (Number.isFinite(value) ? value.toFixed(4) : String(value));
-
-export function formatPercent(fraction: number, digits = 1): string {
-  const percent = fraction * 100;
-  if (fraction > 0 && percent < 10 ** -digits) return `< ${(10 ** -digits).toFixed(digits)} %`;
-  return `${percent.toFixed(digits)} %`;
-}
-
-/** A relative error with its sign: +4.2 % means predicted above measured. */
-export function formatSignedPercent(fraction: number, digits = 1): string {
-  const text = Math.abs(fraction * 100).toFixed(digits);
-  if (Number(text) === 0) return `±${text} %`;
-  return `${fraction > 0 ? "+" : "−"}${text} %`;
-}
-
-/** From – to, with the unit once where it is the same: "8.02 – 8.31 s". */
-export function formatSecondsRange({ low, high }: { readonly low: number; readonly high: number }): string {
-  const [from, to] = [formatSeconds(low), formatSeconds(high)];
-  const unit = to.slice(to.indexOf(" "));
-  return from === to ? to : `${from.endsWith(unit) ? from.slice(0, -unit.length) : from} – ${to}`;
-}
-
-/** A difference with its sign; nothing has none. */
-export const formatSigned = (value: number, format: (size: number) => string): string => (value === 0 ? format(0) : `${value > 0 ? "+" : "−"}${format(Math.abs(value))}`);
-
-/** Tokens of a sequence or a batch as the field writes them: 4k is 4,096. */
-export function formatTokens(tokens: number): string {
-  if (tokens >= 2 ** 20 && tokens % 2 ** 20 === 0) return `${tokens / 2 ** 20}M`;
-  return tokens >= 1024 && tokens % 1024 === 0 ? `${tokens / 1024}k` : integer.format(tokens);
-}
 
 /** (predicted − measured) / measured. */
 export const relativeError = (predicted: number, measured: number): number => (predicted - measured) / measured;
@@ -87,11 +45,6 @@ export function formatRelative(moment: number, now: number): string {
   const text = formatSpan(Math.floor(Math.abs(span) / 1000) * 1000).replace(/^(\d+ (?:h|d|min)) .*$/, "$1");
   return span > 0 ? `${text} ago` : `in ${text}`;
 }
-
-const absolute = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
-export const formatMoment = (moment: number): string => absolute.format(moment);
-export const formatClock = (moment: number): string => clock.format(moment);
 
 /** Ends a message of a program as a sentence. */
 export const sentence = (message: string): string => (/[.!?…]$/.test(message.trim()) ? message.trim() : `${message.trim()}.`);

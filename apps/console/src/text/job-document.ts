@@ -1,3 +1,4 @@
+import { syntaxFault, type SyntaxFault } from "@internevo/domain";
 import { LineCounter, parseDocument, type Document } from "yaml";
 
 /** A job as pasted: YAML, of which JSON is a part. */
@@ -7,17 +8,15 @@ export interface JobDocument {
   readonly lineOf: (field: string) => number | undefined;
 }
 
-export interface SyntaxFault {
-  readonly line: number | undefined;
-  readonly message: string;
-}
+const whole = (message: string, remedy: string): SyntaxFault => ({ line: 1, message, remedy, excerpt: undefined });
 
 /** Reads a pasted job. */
 export function readJobDocument(text: string): { readonly document: JobDocument } | { readonly faults: readonly SyntaxFault[] } {
   const lines = new LineCounter();
   const parsed: Document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   if (parsed.errors.length > 0) {
-    return { faults: parsed.errors.map(({ message, pos }) => ({ line: lines.linePos(pos[0]).line, message })) };
+    // One mistake is often several errors: those behind the first say nothing new.
+    return { faults: parsed.errors.slice(0, 1).map((error) => syntaxFault(error, text)) };
   }
   const lineOf = (field: string): number | undefined => {
     const path = field.split(".");
@@ -32,8 +31,8 @@ export function readJobDocument(text: string): { readonly document: JobDocument 
   try {
     value = parsed.toJS({ maxAliasCount: 100 });
   } catch (error) {
-    return { faults: [{ line: undefined, message: error instanceof Error ? error.message : String(error) }] };
+    return { faults: [whole(`leads to: ${error instanceof Error ? error.message : String(error)}`, "Write the values themselves")] };
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return { faults: [{ line: 1, message: "A job is a mapping of fields, for example `name: first`" }] };
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return { faults: [whole("is no field, and a job is made of fields", "Begin with the example, or with a field such as `name: first`")] };
   return { document: { value, lineOf } };
 }

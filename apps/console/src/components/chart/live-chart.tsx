@@ -1,6 +1,7 @@
 import { useComputedColorScheme } from "@mantine/core";
 import { useEffect, useMemo, useRef } from "react";
 import uPlot from "uplot";
+import { formatCounted, formatInteger } from "../../text/format.ts";
 
 interface LiveChartProps {
   readonly title: string;
@@ -68,7 +69,7 @@ export function LiveChart({ title, steps, values, format, reference, marks = [],
         scales: { x: { time: false }, y: { range: (_, minimum, maximum) => rangeOf(minimum, maximum, referenceValue, fromZero) } },
         axes: [{ ...axis, size: 28, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6] }, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 }).format(tick)) }],
         series: [
-          { label: "Step", value: (_, value) => (value === null ? "–" : new Intl.NumberFormat("en").format(value)) },
+          { label: "Step", value: (_, value) => (value === null ? "–" : formatInteger(value)) },
           { label: title, stroke: colour(element, "--series-1"), width: 1.75, points: { show: (self) => (self.data[0]?.length ?? 0) < 40, size: 5 }, value: (_, value) => (value === null ? "–" : format(value)) },
           ...(referenceLabel === undefined ? [] : [{ label: referenceLabel, stroke: colour(element, "--series-2"), width: 1.5, dash: [6, 5], points: { show: false }, value: (_: uPlot, value: number | null) => (value === null ? "–" : format(value)) }]),
         ],
@@ -101,6 +102,6 @@ export function LiveChart({ title, steps, values, format, reference, marks = [],
   }, [data]);
 
   const last = values.at(-1);
-  const words = `${title} over ${steps.length} steps${last === undefined ? "" : `, last ${format(last)}`}${reference ? `; ${reference.label} ${format(reference.value)}` : ""}`;
+  const words = `${title} over ${formatCounted(steps.length, "step")}${last === undefined ? "" : `, last ${format(last)}`}${reference ? `; ${reference.label} ${format(reference.value)}` : ""}`;
   return <div ref={box} className="live-chart" role="img" aria-label={words} />;
 }

@@ -1,13 +1,14 @@
-/**
- * Looks of series that stay apart, also for people who see fewer colours: eight colours after Okabe and Ito (styles/base.css), and where a
- * chart has more series, the same colours again in another pattern.
- */
-const COLOURS = 8;
-const PATTERNS = ["", "pattern-stripes", "pattern-bars", "pattern-dots"] as const;
-const DASHES = [undefined, "6 3", "2 3", "8 3 2 3"] as const;
+import { seriesLook, type SeriesLook, type SeriesPattern } from "@internevo/domain";
 
-export const seriesColour = (index: number): string => `var(--series-${(index % COLOURS) + 1})`;
+/** What a dash is to a line, a pattern is to an area. */
+const DASHES: Readonly<Record<SeriesPattern, string | undefined>> = { plain: undefined, stripes: "6 3", bars: "2 3", dots: "8 3 2 3" };
+
+export const lookColour = ({ colour }: Pick<SeriesLook, "colour">): string => `var(--series-${colour + 1})`;
 /** Class of an area. */
-export const seriesPattern = (index: number): string => PATTERNS[Math.floor(index / COLOURS) % PATTERNS.length] ?? "";
+export const lookPattern = ({ pattern }: Pick<SeriesLook, "pattern">): string => (pattern === "plain" ? "" : `pattern-${pattern}`);
+
+export const seriesColour = (index: number): string => lookColour(seriesLook(index));
+/** Class of an area. */
+export const seriesPattern = (index: number): string => lookPattern(seriesLook(index));
 /** Dashes of a line. */
-export const seriesDash = (index: number): string | undefined => DASHES[Math.floor(index / COLOURS) % DASHES.length];
+export const seriesDash = (index: number): string | undefined => DASHES[seriesLook(index).pattern];

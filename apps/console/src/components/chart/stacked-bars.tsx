@@ -1,5 +1,6 @@
+import type { SeriesLook } from "@internevo/domain";
 import type { ReactNode } from "react";
-import { seriesColour, seriesPattern } from "./series.ts";
+import { lookColour, lookPattern } from "./series.ts";
 
 export interface Segment {
   readonly name: string;
@@ -20,8 +21,10 @@ export interface Bar {
 interface StackedBarsProps {
   readonly title: string;
   readonly bars: readonly Bar[];
-  /** Names of the segments in the order of their colours. */
+  /** Names of the segments in their order. */
   readonly names: readonly string[];
+  /** A name has the same look in every chart. */
+  readonly lookOf: (name: string) => SeriesLook;
   readonly wordOf: (name: string) => string;
   readonly format: (value: number) => string;
   readonly limit?: { readonly value: number; readonly label: string } | undefined;
@@ -35,7 +38,7 @@ interface StackedBarsProps {
 const sum = (bar: Bar): number => bar.segments.reduce((total, { value }) => total + value, 0);
 
 /** One stacked bar a row on a common scale, with a legend, an optional limit and the same figures as a table. */
-export function StackedBars({ title, bars, names, wordOf, format, limit, markLabel, rowName = "Plan", note }: StackedBarsProps) {
+export function StackedBars({ title, bars, names, lookOf, wordOf, format, limit, markLabel, rowName = "Plan", note }: StackedBarsProps) {
   const scale = Math.max(...bars.map((bar) => Math.max(sum(bar), bar.mark ?? 0)), 1e-12);
   // A limit far above every bar would squeeze them to nothing: then it is said, not drawn.
   const limitDrawn = limit !== undefined && limit.value <= scale * 6;
@@ -45,8 +48,8 @@ export function StackedBars({ title, bars, names, wordOf, format, limit, markLab
   return (
     <figure className="stacked-bars" aria-label={title}>
       <figcaption className="legend">
-        {names.map((name, index) => (
-          <span key={name} className="legend-item"><span className={`swatch ${seriesPattern(index)}`} style={{ backgroundColor: seriesColour(index) }} aria-hidden="true" />{wordOf(name)}</span>
+        {names.map((name) => (
+          <span key={name} className="legend-item"><span className={`swatch ${lookPattern(lookOf(name))}`} style={{ backgroundColor: lookColour(lookOf(name)) }} aria-hidden="true" />{wordOf(name)}</span>
         ))}
         {limit && <span className="legend-item"><span className="swatch swatch-limit" aria-hidden="true" />{limit.label} {format(limit.value)}{!limitDrawn && ", beyond this scale"}</span>}
         {anyMark && markLabel !== undefined && <span className="legend-item"><span className="swatch swatch-mark" aria-hidden="true" />{markLabel}</span>}
@@ -58,7 +61,7 @@ export function StackedBars({ title, bars, names, wordOf, format, limit, markLab
             <div className="bar-label">{bar.label}</div>
             <div className="bar-track" role="img" aria-label={`${bar.labelText}: ${format(sum(bar))}`}>
               {bar.segments.filter(({ value }) => value > 0).map(({ name, value }) => (
-                <span key={name} className={`bar-segment ${seriesPattern(names.indexOf(name))}`} data-segment={name} style={{ width: share(value), backgroundColor: seriesColour(names.indexOf(name)) }} title={`${wordOf(name)}: ${format(value)}`} />
+                <span key={name} className={`bar-segment ${lookPattern(lookOf(name))}`} data-segment={name} style={{ width: share(value), backgroundColor: lookColour(lookOf(name)) }} title={`${wordOf(name)}: ${format(value)}`} />
               ))}
               {limitDrawn && <span className="bar-limit" style={{ left: share(limit.value) }} title={`${limit.label} ${format(limit.value)}`} />}
               {bar.mark !== undefined && <span className="bar-mark" style={{ left: share(bar.mark) }} title={`${markLabel ?? "measured"} ${format(bar.mark)}`} />}

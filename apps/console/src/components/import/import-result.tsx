@@ -53,7 +53,7 @@ function WhatItSays({ answer: { imported, job: document } }: { answer: ImportAns
   );
 }
 
-/** How good a configuration is: what it says, where its plan stands, and what the best plan does otherwise. */
+/** How good a configuration is: what it says, where its plan stands, and how the best plan differs from it. */
 export function ImportResult({ answer, profile }: { answer: ImportAnswer; profile: string }) {
   const { imported, job, planning } = answer;
   const subject: Subject = { job, profile };

@@ -1,6 +1,6 @@
 import type { JobDetail } from "@internevo/contracts";
 import { planLabel, worldSize } from "@internevo/domain";
-import { formatInteger } from "../../text/format.ts";
+import { formatCounted, formatInteger } from "../../text/format.ts";
 import { FAILURE_WORDS } from "../../text/words.ts";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../data-table.tsx";
 import { Moment, Span } from "../moment.tsx";
@@ -21,7 +21,7 @@ export function Attempts({ job: { attempts, spec } }: { job: Pick<JobDetail, "at
             <Cell label="To step" numeric>{formatInteger(attempt.lastStep)}</Cell>
             <Cell label="Started"><Moment at={attempt.startedAt} /></Cell>
             <Cell label="Took" numeric><Span from={attempt.startedAt} to={attempt.endedAt} /></Cell>
-            {differ && <Cell label="Nodes and plan">{attempt.plan ? <span>{formatInteger(worldSize(attempt.plan) / spec.cluster.gpusPerNode)} of {formatInteger(spec.cluster.nodes)} nodes: <code>{planLabel(attempt.plan)}</code></span> : undefined}</Cell>}
+            {differ && <Cell label="Nodes and plan">{attempt.plan ? <span>{formatInteger(worldSize(attempt.plan) / spec.cluster.gpusPerNode)} of {formatCounted(spec.cluster.nodes, "node")}: <code>{planLabel(attempt.plan)}</code></span> : undefined}</Cell>}
             <Cell label="Why it ended">{attempt.failure ? <span>{FAILURE_WORDS[attempt.failure.code]}: {attempt.failure.message}</span> : undefined}</Cell>
           </Row>
         ))}

@@ -1,7 +1,7 @@
 import { isWaitingMessage, type JobDetail, type StageProgress } from "@internevo/contracts";
 import type { JobState } from "@internevo/domain";
 import { Progress } from "@mantine/core";
-import { formatClock, formatInteger, formatMoment } from "../../text/format.ts";
+import { formatClock, formatInteger, formatMoment, formatZone } from "../../text/format.ts";
 import { STAGES } from "../../text/words.ts";
 import { Span } from "../moment.tsx";
 
@@ -72,7 +72,7 @@ export function Timeline({ job, progress }: { job: JobDetail; progress: StagePro
           </div>
           <div className="stage-body">
             {stage.phase === "ahead" ? <div className="stage-message">{stage.about}</div> : <StageAdvance job={job} stage={stage} progress={progress} />}
-            {stage.from !== undefined && <time className="stage-time" dateTime={stage.from} title={formatMoment(Date.parse(stage.from))}>from {formatClock(Date.parse(stage.from))}</time>}
+            {stage.from !== undefined && <time className="stage-time" dateTime={stage.from} title={formatMoment(stage.from)}>from {formatClock(stage.from)} {formatZone(stage.from)}</time>}
           </div>
         </li>
       ))}

@@ -29,7 +29,7 @@ export function AskPlan({ rows, subject, jobName, limitBytes }: AskPlanProps) {
   const ask = (event: FormEvent): void => {
     event.preventDefault();
     const isLabel = looksLikePlanLabel(text);
-    setFault(isLabel ? undefined : "Write it as tables do, e.g. b1 n4 a0 pp1 dp2 tp1 sp4 ps8 gs1 oss1");
+    setFault(isLabel ? undefined : "Write it as tables do, e.g. b1 n4 a0 pp1 dp2 tp1 sp4 ps8 gs1 oss1; for \"Why not?\" also a part of it, e.g. tp8 pp2");
     setOther(isLabel ? text.trim() : undefined);
   };
   return (

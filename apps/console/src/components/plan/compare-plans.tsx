@@ -97,6 +97,7 @@ function Explained({ answer }: { answer: ExplanationAnswer }) {
       {ranges !== undefined && <Text size="sm" c="dimmed">{ranges}</Text>}
       {(!answer.a.fits || !answer.b.fits) && <Text size="sm" className="text-bad">{answer.a.fits ? "B does not fit in memory." : answer.b.fits ? "A does not fit in memory." : "Neither fits in memory."}</Text>}
       {answer.changes.length > 0 ? <Changes label="From A to B" changes={answer.changes} /> : <Text size="sm">They are the same plan.</Text>}
+      <Text size="sm" c="dimmed">{answer.measured === null ? "All figures are predictions." : "The figures below are predictions: they say where the difference should come from."}</Text>
       <Terms title="Time of a step" terms={answer.time} wordOf={(name) => TIME_WORDS[name as keyof typeof TIME_WORDS] ?? lineName(name)} format={formatSeconds} />
       <Terms title="Memory of each plan's fullest rank" terms={answer.memory} wordOf={lineName} format={formatBytes} foldsEqual />
     </div>

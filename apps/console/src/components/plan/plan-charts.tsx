@@ -1,12 +1,13 @@
-import { planLabel } from "@internevo/domain";
+import { planLabel, seriesLook } from "@internevo/domain";
 import { useMemo } from "react";
 import type { PlanRow } from "../../data/plan-rows.ts";
 import { formatBytes, formatSeconds } from "../../text/format.ts";
 import { planLabels } from "../../text/plan-labels.ts";
-import { lineName, linesBySize, TIME_WORDS } from "../../text/words.ts";
+import { lineName, linesBySize, memoryLineLook, TIME_WORDS } from "../../text/words.ts";
 import { StackedBars } from "../chart/stacked-bars.tsx";
 
 type TimeKey = keyof typeof TIME_WORDS;
+const TIME_KEYS = Object.keys(TIME_WORDS) as TimeKey[];
 
 const labelText = (row: PlanRow): string => `#${row.rank} ${planLabel(row.candidate.plan)}`;
 
@@ -27,6 +28,7 @@ export function MemoryChart({ rows, limitBytes }: { rows: readonly PlanRow[]; li
     <StackedBars
       title="Predicted memory by line"
       names={names}
+      lookOf={memoryLineLook}
       wordOf={lineName}
       format={formatBytes}
       limit={{ value: limitBytes, label: "Limit" }}
@@ -44,11 +46,12 @@ export function MemoryChart({ rows, limitBytes }: { rows: readonly PlanRow[]; li
 /** Predicted time of a step by cause. */
 export function TimeChart({ rows }: { rows: readonly PlanRow[] }) {
   const { labelOf, note } = useLabels(rows);
-  const names = (Object.keys(TIME_WORDS) as TimeKey[]).filter((key) => rows.some(({ candidate }) => candidate.predicted.time[key] > 0));
+  const names = TIME_KEYS.filter((key) => rows.some(({ candidate }) => candidate.predicted.time[key] > 0));
   return (
     <StackedBars
       title="Predicted time of a step by cause"
       names={names}
+      lookOf={(name) => seriesLook(TIME_KEYS.indexOf(name as TimeKey))}
       wordOf={(name) => TIME_WORDS[name as TimeKey]}
       format={formatSeconds}
       markLabel="Measured step time"

@@ -1,8 +1,8 @@
 import { formatRuns } from "@internevo/domain";
 import { Text } from "@mantine/core";
 import type { PlanRow } from "../../data/plan-rows.ts";
-import { formatBytes, formatPercent, formatRate, formatSeconds, formatSecondsRange } from "../../text/format.ts";
-import { explainPlan, FAILURE_WORDS, lineName, linesBySize, TIME_WORDS } from "../../text/words.ts";
+import { formatBytes, formatInteger, formatPercent, formatRate, formatSeconds, formatSecondsRange } from "../../text/format.ts";
+import { explainPlan, FAILURE_WORDS, fieldWords, lineName, linesBySize, TIME_WORDS, UTILISATION_WORDS } from "../../text/words.ts";
 import { Facts } from "../page.tsx";
 
 function Breakdown({ title, items, format, measured }: { title: string; items: [string, number][]; format: (value: number) => string; measured?: ReadonlyMap<string, number> | undefined }) {
@@ -33,18 +33,18 @@ export function PlanDetails({ row }: { row: PlanRow }) {
       <div>
         {explainPlan(plan).map((sentence) => <Text key={sentence} size="sm">{sentence}</Text>)}
         <Text size="sm" mt={6}>
-          Ranks are ordered {placement.rankOrder.map(lineName).join(", then ").toLowerCase() || "as they come"}
-          {nodes.length > 0 && `; nodes that one group touches: ${nodes.map(([name, count]) => `${lineName(name).toLowerCase()} ${count}`).join(", ")}`}.
+          Ranks are ordered {placement.rankOrder.map(fieldWords).join(", then ").toLowerCase() || "as they come"}
+          {nodes.length > 0 && `. Nodes that each group spans: ${nodes.map(([name, count]) => `${fieldWords(name).toLowerCase()} ${formatInteger(count)}`).join(", ")}`}.
         </Text>
         {row.candidate.tied !== undefined && <Text size="sm" mt={6}>{row.candidate.tied === 1 ? "One further plan" : `${row.candidate.tied} further plans`} with the same ranks, shards and batches {row.candidate.tied === 1 ? "takes" : "take"} exactly as long.</Text>}
         {row.trial?.failure && <Text size="sm" mt={6} className="text-bad">{FAILURE_WORDS[row.trial.failure.code]}: {row.trial.failure.message}</Text>}
         <Facts
           items={[
             ...(predicted.stepTimeRangeSeconds ? [{ name: "Predicted step time", value: formatSeconds(predicted.stepTimeSeconds), note: `${formatSecondsRange(predicted.stepTimeRangeSeconds)} by the profile's spread` }] : []),
-            { name: "MFU, causal", value: formatPercent(predicted.mfu) },
-            { name: "MFU, full attention", value: formatPercent(predicted.mfuFullAttention) },
-            { name: "HFU", value: formatPercent(predicted.hfu) },
-            { name: "Speed of light", value: formatPercent(predicted.speedOfLight) },
+            { name: UTILISATION_WORDS.mfu, value: formatPercent(predicted.mfu) },
+            { name: UTILISATION_WORDS.mfuFullAttention, value: formatPercent(predicted.mfuFullAttention) },
+            { name: UTILISATION_WORDS.hfu, value: formatPercent(predicted.hfu) },
+            { name: UTILISATION_WORDS.speedOfLight, value: formatPercent(predicted.speedOfLight), note: "time of its kernels at the profiled peak, over the step time" },
             ...(measured ? [
               { name: "Measured steps", value: measured.steps, note: `p10 ${formatSeconds(measured.stepTimeSecondsP10)}, p90 ${formatSeconds(measured.stepTimeSecondsP90)}${formatRuns(measured)}` },
               { name: "Measured communication", value: formatSeconds(measured.communicationSeconds) },

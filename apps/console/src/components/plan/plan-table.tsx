@@ -1,4 +1,4 @@
-import type { Plan } from "@internevo/domain";
+import { noneWithoutTrainer, tieWords, withoutTrainer, type Plan } from "@internevo/domain";
 import { Text, Tooltip } from "@mantine/core";
 import { createColumnHelper, createSortedRowModel, FlexRender, rowSortingFeature, sortFn_basic, tableFeatures, useTable } from "@tanstack/react-table";
 import { Fragment, useMemo, useState, type ReactNode } from "react";
@@ -27,7 +27,7 @@ const Barred = ({ row }: { row: PlanRow }) => (row.candidate.runnable ? null : <
 function State({ row }: { row: PlanRow }) {
   if (row.chosen) return <Badge tone="good">Chosen</Badge>;
   if (row.trial) return <TrialStateBadge state={row.trial.state} />;
-  return row.candidate.runnable ? <Badge tone="waiting">Planned</Badge> : <Badge tone="quiet">Not runnable yet</Badge>;
+  return row.candidate.runnable ? <Badge tone="waiting">Planned</Badge> : <Badge tone="quiet">Not runnable</Badge>;
 }
 
 const LOOKS: Readonly<Record<string, ColumnLook>> = {
@@ -94,9 +94,8 @@ function columnsOf(withMeasured: boolean, withReasons: boolean, withOverlap: boo
 
 function Note({ row }: { row: PlanRow }) {
   const failure = row.trial?.failure;
-  if (failure) return <>{FAILURE_WORDS[failure.code]}{failure.rank === undefined ? "" : ` on rank ${failure.rank}`}: {sentence(failure.message)}{failure.remedy === undefined ? "" : ` To mend it: ${sentence(failure.remedy)}`}</>;
-  const reason = row.candidate.notRunnableReason ?? "the executor does not run it yet";
-  return <>Better by prediction, but not tried: {sentence(reason)}</>;
+  if (failure) return <>{FAILURE_WORDS[failure.code]}{failure.rank === undefined ? "" : ` on rank ${failure.rank}`}: {sentence(failure.message)}{failure.remedy === undefined ? "" : ` What to do: ${sentence(failure.remedy)}`}</>;
+  return <>Better by prediction, but not tried. {sentence(withoutTrainer(row.candidate.notRunnableReason ?? "its plan"))}</>;
 }
 
 const hasNote = (row: PlanRow, withMeasured: boolean): boolean => Boolean(row.trial?.failure) || (withMeasured && !row.candidate.runnable && !row.trial);
@@ -122,7 +121,7 @@ export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; with
   const leaf = table.getHeaderGroups()[0]?.headers ?? [];
   return (
     <>
-      {reason !== undefined && <Text size="sm" mb="xs">Our trainer runs none of these: {sentence(reason)}</Text>}
+      {reason !== undefined && <Text size="sm" mb="xs">{sentence(noneWithoutTrainer(reason))}</Text>}
       <Table label={label} narrow="cards" className="plan-table">
         <Head>
           <tr role="row" className="group-head">
@@ -182,7 +181,7 @@ export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; with
       {rows.some(({ candidate }) => candidate.predicted.stepTimeRangeSeconds) && (
         <Text size="sm" c="dimmed" mt="xs">
           Below a predicted step time: from – to, with every measurement of the profile at its 10th and at its 90th percentile.
-          {tied.size > 1 && ` The ranges of ${tied.size} of these ${rows.length} plans touch the first one’s: they tie, and only trials tell them apart.`}
+          {tied.size > 1 && ` ${tieWords(tied.size, rows.length) ?? ""}`}
         </Text>
       )}
       <PlanLegend dimensions={dimensions} />

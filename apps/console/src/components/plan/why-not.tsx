@@ -1,8 +1,9 @@
 import type { PlanChoice, PlanMemoryAnswer, WhyNotAnswer } from "@internevo/contracts";
 import { Alert, Text } from "@mantine/core";
 import { usePlanMemory, useWhyNot, type Subject } from "../../data/advice.ts";
+import { withoutTrainer } from "@internevo/domain";
 import { formatBytes, formatInteger, formatPercent, formatRate, formatSeconds, formatSecondsRange, sentence } from "../../text/format.ts";
-import { lineName, linesBySize, REJECTION_WORDS } from "../../text/words.ts";
+import { lineName, linesBySize, memoryLineLook, REJECTION_WORDS, UTILISATION_WORDS } from "../../text/words.ts";
 import { StackedBars } from "../chart/stacked-bars.tsx";
 import { Facts } from "../page.tsx";
 import { Failed, Loading } from "../states.tsx";
@@ -19,14 +20,14 @@ function Figures({ predicted, limitBytes }: { predicted: Prediction; limitBytes:
         { name: "Step time", value: formatSeconds(predicted.stepTimeSeconds), ...(predicted.stepTimeRangeSeconds ? { note: formatSecondsRange(predicted.stepTimeRangeSeconds) } : {}) },
         { name: "Throughput", value: `${formatRate(predicted.tokensPerGpuPerSecond)} tokens/s`, note: "a rank" },
         { name: "Peak memory", value: formatBytes(predicted.peakMemoryBytes), note: left < 0 ? `${formatBytes(-left)} too much` : `${formatBytes(left)} left` },
-        { name: "MFU, causal", value: formatPercent(predicted.mfu) },
+        { name: UTILISATION_WORDS.mfu, value: formatPercent(predicted.mfu) },
       ]}
     />
   );
 }
 
 function Verdict({ answer, limitBytes }: { answer: WhyNotAnswer; limitBytes: number }) {
-  const { binding, standing, smallestChange, predicted } = answer;
+  const { binding, notRunnableReason, standing, smallestChange, predicted } = answer;
   if (binding) {
     return (
       <div className="answer">
@@ -46,18 +47,20 @@ function Verdict({ answer, limitBytes }: { answer: WhyNotAnswer; limitBytes: num
   if (!predicted) return null;
   const slower = standing ? predicted.stepTimeSeconds / standing.best.predicted.stepTimeSeconds - 1 : 0;
   const isBest = standing === null || standing.best.changes.length === 0;
+  const fits = notRunnableReason === null ? "It can run" : "It fits in memory";
   return (
     <div className="answer">
       <Text fw={600}>
-        {isBest ? "It is the best plan." : slower < 0.0005 ? "It can run, and takes as long as the best plan." : `It can run, and takes ${formatPercent(slower)} longer than the best plan.`}
-        {standing && ` Rank ${formatInteger(standing.rank)} of the ${formatInteger(standing.of)} kinds of plan that fit.`}
+        {isBest ? "It is the best plan." : slower < 0.0005 ? `${fits}, and takes as long as the best plan.` : `${fits}, and takes ${formatPercent(slower)} longer than the best plan.`}
+        {standing && ` Rank ${formatInteger(standing.rank)} of the ${formatInteger(standing.of)} families of plans that fit.`}
       </Text>
+      {notRunnableReason !== null && <Text size="sm">{sentence(withoutTrainer(notRunnableReason))}</Text>}
       <Figures predicted={predicted} limitBytes={limitBytes} />
       {standing && !isBest && (
         <div className="chosen-plan">
           <Text size="sm" fw={600}>The best plan</Text>
           <PlanText plan={standing.best.plan} />
-          <Changes label="What it has otherwise" changes={standing.best.changes} />
+          <Changes label="Differences from your plan" changes={standing.best.changes} />
           <Figures predicted={standing.best.predicted} limitBytes={limitBytes} />
         </div>
       )}
@@ -68,7 +71,15 @@ function Verdict({ answer, limitBytes }: { answer: WhyNotAnswer; limitBytes: num
 /** Why a plan is not chosen. */
 export function WhyNot({ subject, plan, limitBytes }: { subject: Subject; plan: PlanChoice; limitBytes: number }) {
   const query = useWhyNot(subject, plan);
-  if (query.data) return <Verdict answer={query.data} limitBytes={limitBytes} />;
+  if (query.data) {
+    const { bestOf, excessBytes, plan: found } = query.data;
+    return (
+      <>
+        {bestOf !== undefined && <div className="chosen-plan"><Text size="sm" fw={600}>{(excessBytes ?? 0) <= 0 ? `The best of the plans with ${bestOf}` : `No plan with ${bestOf} fits. The one that needs least memory`}</Text><PlanText plan={found} /></div>}
+        <Verdict answer={query.data} limitBytes={limitBytes} />
+      </>
+    );
+  }
   return query.isError ? <Failed what="answer" error={query.error} onRetry={() => void query.refetch()} /> : <Loading label="answer" rows={3} />;
 }
 
@@ -92,7 +103,7 @@ export function StageMemory({ subject, plan }: { subject: Subject; plan: PlanCho
   const names = linesBySize(stages.map(({ lines }) => lines));
   return (
     <StackedBars
-      title="Memory of a rank by stage and line" names={names} wordOf={lineName} format={formatBytes} limit={{ value: limitBytes, label: "Limit" }} rowName="Ranks"
+      title="Memory of a rank by stage and line" names={names} lookOf={memoryLineLook} wordOf={lineName} format={formatBytes} limit={{ value: limitBytes, label: "Limit" }} rowName="Ranks"
       bars={stageGroups(query.data).map(({ label, stage }) => ({ key: label, label, labelText: label, emphasised: stage.stage === query.data.fullestStage, segments: names.map((name) => ({ name, value: stage.lines[name] ?? 0 })) }))}
     />
   );

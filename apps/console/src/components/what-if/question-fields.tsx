@@ -1,4 +1,5 @@
 import { SWEPT_AXES, type SweptAxis } from "@internevo/contracts";
+import { parseQuantity } from "@internevo/domain";
 import { NativeSelect, NumberInput, TextInput } from "@mantine/core";
 import { axisValues } from "../../text/axis-values.ts";
 import { AXIS_WORDS, type QuestionKind } from "./questions.ts";
@@ -11,7 +12,8 @@ export interface Asked {
   /** Null: nothing was given, as above. */
   readonly unitTokens: number | string | null;
   readonly sequences: number | string;
-  readonly trillions: number | string;
+  /** As written: 2T, 300B. */
+  readonly tokens: string;
   readonly days: number | string;
   readonly price: number | string;
   readonly nodes: string;
@@ -20,7 +22,13 @@ export interface Asked {
 /** What the fields show: what nobody wrote is filled in. */
 export type Filled = Asked & { readonly values: string; readonly unitTokens: number | string };
 
-export const ASKED_FIRST: Asked = { axis: "sequence", values: null, unitTokens: null, sequences: 1, trillions: 1, days: 30, price: "", nodes: "" };
+export const ASKED_FIRST: Asked = { axis: "sequence", values: null, unitTokens: null, sequences: 1, tokens: "1T", days: 30, price: "", nodes: "" };
+
+/** Tokens of a whole training; undefined where the text is no such number. */
+export function trainingTokens(text: string): number | undefined {
+  const tokens = parseQuantity(text, "trainingTokens");
+  return tokens === 0 ? undefined : tokens;
+}
 
 /** What keeps the question from being asked; undefined: nothing. */
 export function faultOf(kind: QuestionKind, asked: Filled): { readonly field: keyof Asked; readonly message: string } | undefined {
@@ -32,7 +40,7 @@ export function faultOf(kind: QuestionKind, asked: Filled): { readonly field: ke
   if (kind === "largest") return number("unitTokens") ?? number("sequences");
   if (kind === "pareto") return undefined;
   const sizes = asked.nodes.trim() === "" ? undefined : axisValues("nodes", asked.nodes);
-  return number("trillions") ?? number("days") ?? (sizes && "fault" in sizes ? { field: "nodes", message: sizes.fault } : undefined);
+  return (trainingTokens(asked.tokens) === undefined ? { field: "tokens", message: "Give a number of tokens, such as 2T or 300B" } : undefined) ?? number("days") ?? (sizes && "fault" in sizes ? { field: "nodes", message: sizes.fault } : undefined);
 }
 
 interface FieldsProps {
@@ -67,7 +75,7 @@ export function QuestionFields({ kind, asked, onChange, fault }: FieldsProps) {
   if (kind === "pareto") return null;
   return (
     <div className="fields">
-      <NumberInput label="Tokens to train on" description="In trillions (10¹²)" min={0} value={asked.trillions} onChange={(trillions) => onChange({ trillions })} error={errorOf("trillions")} />
+      <TextInput label="Tokens to train on" description="Such as 2T or 300B" value={asked.tokens} onChange={(event) => onChange({ tokens: event.currentTarget.value })} error={errorOf("tokens")} spellCheck={false} autoComplete="off" />
       <NumberInput label="Deadline" description="In days" min={0} value={asked.days} onChange={(days) => onChange({ days })} error={errorOf("days")} />
       <NumberInput label="Price" description="Of a GPU hour; optional" min={0} value={asked.price} onChange={(price) => onChange({ price })} />
       <TextInput label="Nodes" description="Empty: up to the job’s" placeholder="8, 16, 32" value={asked.nodes} onChange={(event) => onChange({ nodes: event.currentTarget.value })} error={errorOf("nodes")} spellCheck={false} autoComplete="off" />

@@ -1,15 +1,16 @@
 import type { ClusterChoiceAnswer, SweptAxis } from "@internevo/contracts";
-import { planLabel, type Candidate } from "@internevo/domain";
+import { frontSample, planLabel, type Candidate } from "@internevo/domain";
 import { Alert, Button, Group, Text } from "@mantine/core";
-import { useMemo, useRef, type ReactNode } from "react";
+import { useMemo, useRef, useState, type ReactNode } from "react";
 import { downloadText, fileName } from "../../data/download.ts";
 import { csvText } from "../../text/csv.ts";
-import { formatBytes, formatCount, formatInteger, formatPercent, formatRate, formatSeconds, formatSecondsRange, formatSpan, formatTokens, sentence } from "../../text/format.ts";
+import { formatBytes, formatCount, formatCounted, formatInteger, formatPercent, formatRate, formatSeconds, formatSecondsRange, formatSpan, formatTokens, sentence } from "../../text/format.ts";
 import { svgOf } from "../chart/svg-file.ts";
 import { XyChart, type XyPoint } from "../chart/xy-chart.tsx";
 import { Body, Cell, Column, Head, Row, Table } from "../data-table.tsx";
 import { Facts, Section } from "../page.tsx";
 import { PlanText } from "../plan/plan-text.tsx";
+import { UTILISATION_WORDS } from "../../text/words.ts";
 import { Badge } from "../state-badge.tsx";
 import { AXIS_WORDS, type Outcome } from "./questions.ts";
 
@@ -96,7 +97,7 @@ function Sweep({ outcome, limitBytes, name }: { outcome: Extract<Outcome, { kind
     >
       {none && <Text size="sm" c="dimmed" mb="xs">{any ? "× no plan: the table says why." : "There is a plan at none of these values: the table says why."}</Text>}
       <Table label="The best plan at each value" narrow="cards">
-        <Head><Row><Column numeric>{word}</Column><Column numeric>Tokens/s</Column><Column numeric>Tokens/s a GPU</Column><Column numeric>Step time</Column><Column numeric>MFU</Column><Column numeric>Peak memory</Column><Column>Best plan</Column></Row></Head>
+        <Head><Row><Column numeric>{word}</Column><Column numeric>Tokens/s</Column><Column numeric>Tokens/s a GPU</Column><Column numeric>Step time</Column><Column numeric>{UTILISATION_WORDS.mfu}</Column><Column numeric>Peak memory</Column><Column>Best plan</Column></Row></Head>
         <Body>
           {rows.map(({ value, best, tokensPerSecond, reason }) => (
             <Row key={value} name={String(value)}>
@@ -104,7 +105,7 @@ function Sweep({ outcome, limitBytes, name }: { outcome: Extract<Outcome, { kind
               <Cell label="Tokens/s" numeric>{best && formatRate(tokensPerSecond)}</Cell>
               <Cell label="Tokens/s a GPU" numeric>{best && formatRate(best.predicted.tokensPerGpuPerSecond)}</Cell>
               <Cell label="Step time" numeric>{best && <StepTime best={best} />}</Cell>
-              <Cell label="MFU" numeric>{best && formatPercent(best.predicted.mfu)}</Cell>
+              <Cell label={UTILISATION_WORDS.mfu} numeric>{best && formatPercent(best.predicted.mfu)}</Cell>
               <Cell label="Peak memory" numeric>{best && formatBytes(best.predicted.peakMemoryBytes)}</Cell>
               <Cell className="plan-cell">{best ? <PlanText plan={best.plan} /> : <span className="text-quiet">None: {sentence(reason ?? "no plan is feasible")}</span>}</Cell>
             </Row>
@@ -138,21 +139,34 @@ function Largest({ outcome, name }: { outcome: Extract<Outcome, { kind: "largest
   );
 }
 
+/** Rows of a front that people read at once; its chart and its CSV have all. */
+const ROWS_OF_FRONT = 20;
+
 function Pareto({ outcome, name }: { outcome: Extract<Outcome, { kind: "pareto" }>; name: string }) {
   const { front, isWhole } = outcome.answer;
   const unit = useMemo(() => memoryUnit(front.map(({ predicted }) => predicted.peakMemoryBytes)), [front]);
   const points = useMemo(() => [...front].sort((a, b) => a.predicted.peakMemoryBytes - b.predicted.peakMemoryBytes).map((candidate) => ({ x: candidate.predicted.peakMemoryBytes / unit.size, y: candidate.predicted.stepTimeSeconds, title: about(candidate) })), [front, unit]);
+  const [showsAll, setShowsAll] = useState(false);
+  const sample = useMemo(() => frontSample(front, ROWS_OF_FRONT), [front]);
+  const spansDecade = points.length > 1 && (points.at(-1)?.x ?? 0) >= 10 * (points[0]?.x ?? 1);
   if (front.length === 0) return <Alert color="yellow" title="No plan is feasible">The job does not fit on its cluster, or does not divide over it. “Plan” says what rejected the plans.</Alert>;
   return (
     <Result
       title="Time against memory" name={`${name}-time-against-memory`} csv={front.map(csvOf)}
-      charts={<XyChart label="Time of a step, predicted, by peak memory of the fullest GPU" points={points} xLabel="Peak memory of the fullest GPU" formatX={unit.format} formatY={formatSeconds} steps />}
+      charts={<XyChart label="Time of a step, predicted, by peak memory of the fullest GPU" points={points} xLabel="Peak memory of the fullest GPU" formatX={unit.format} formatY={formatSeconds} logX={spansDecade} steps />}
     >
-      <Text size="sm" c="dimmed" mb="xs">{front.length === 1 ? "One plan: none is smaller." : `${front.length} plans than which none is both faster and smaller.`}{!isWhole && " The front goes on with slower, smaller plans."}</Text>
+      <Text size="sm" c="dimmed" mb="xs">{front.length === 1 ? "One plan: every other one is slower and needs as much memory." : `${formatCounted(front.length, "Pareto-optimal plan")}: each other plan is slower or needs more memory than one of them.`}{!isWhole && " There are further ones, which are slower and smaller."}</Text>
+      {sample.length < front.length && (
+        <Group gap="sm" mb="xs">
+          <Text size="sm">{showsAll ? `All ${formatInteger(front.length)} are shown.` : `${formatInteger(sample.length)} of them are shown, a step of memory apart.`}</Text>
+          <Button size="compact-sm" variant="default" onClick={() => setShowsAll(!showsAll)}>{showsAll ? `Show ${formatInteger(sample.length)}` : `Show all ${formatInteger(front.length)}`}</Button>
+        </Group>
+      )}
+      <div className={showsAll ? "tall-table" : undefined}>
       <Table label="Plans of the front" narrow="cards">
         <Head><Row><Column numeric>Peak memory</Column><Column numeric>Step time</Column><Column numeric>Tokens/s a GPU</Column><Column>Plan</Column></Row></Head>
         <Body>
-          {front.map((candidate) => (
+          {(showsAll ? front : sample).map((candidate) => (
             <Row key={planLabel(candidate.plan)}>
               <th role="rowheader" scope="row" className="numeric card-title">{formatBytes(candidate.predicted.peakMemoryBytes)}</th>
               <Cell label="Step time" numeric><StepTime best={candidate} /></Cell>
@@ -162,6 +176,7 @@ function Pareto({ outcome, name }: { outcome: Extract<Outcome, { kind: "pareto" 
           ))}
         </Body>
       </Table>
+      </div>
     </Result>
   );
 }
@@ -174,7 +189,7 @@ function InTime({ choice, cheapest }: { choice: ClusterChoiceAnswer; cheapest: C
 function Clusters({ outcome, name }: { outcome: Extract<Outcome, { kind: "cluster" }>; name: string }) {
   const { answer: { cheapest, considered }, seconds } = outcome;
   const points = useMemo(() => {
-    const of = (value: (choice: ClusterChoiceAnswer) => number): XyPoint[] => considered.map((choice) => ({ x: choice.gpus, y: value(choice), title: `${choice.gpus} GPUs: ${about(choice.best)}` }));
+    const of = (value: (choice: ClusterChoiceAnswer) => number): XyPoint[] => considered.map((choice) => ({ x: choice.gpus, y: value(choice), title: `${formatCounted(choice.gpus, "GPU")}: ${about(choice.best)}` }));
     return { days: of((choice) => choice.seconds / 86_400), hours: of(({ gpuHours }) => gpuHours) };
   }, [considered]);
   const deadline = useMemo(() => ({ value: seconds / 86_400, label: "deadline" }), [seconds]);
@@ -186,7 +201,7 @@ function Clusters({ outcome, name }: { outcome: Extract<Outcome, { kind: "cluste
       title="The cheapest cluster" name={`${name}-clusters`} csv={considered.map(({ best, ...choice }) => ({ ...choice, ...csvOf(best) }))}
       charts={<><XyChart label="Days of training, predicted" points={points.days} xLabel="GPUs" formatX={formatInteger} formatY={days} logX limit={deadline} /><XyChart label="GPU hours, predicted" points={points.hours} xLabel="GPUs" formatX={formatInteger} formatY={plain} logX /></>}
     >
-      <Text mb="xs" fw={600}>{cheapest ? `${cheapest.gpus} GPUs on ${cheapest.nodes} ${cheapest.nodes === 1 ? "node" : "nodes"} are the cheapest in time: ${formatSpan(cheapest.seconds * 1000)}, ${formatInteger(cheapest.gpuHours)} GPU hours.` : "No cluster that was considered meets the deadline."}</Text>
+      <Text mb="xs" fw={600}>{cheapest ? `The cheapest cluster in time: ${formatCounted(cheapest.gpus, "GPU")} on ${formatCounted(cheapest.nodes, "node")}, ${formatSpan(cheapest.seconds * 1000)}, ${formatCounted(Math.round(cheapest.gpuHours), "GPU hour")}.` : "No cluster that was considered meets the deadline."}</Text>
       <Table label="Clusters considered" narrow="cards">
         <Head><Row><Column numeric>GPUs</Column><Column numeric>Nodes</Column><Column numeric>Time</Column><Column numeric>GPU hours</Column>{priced && <Column numeric>Cost</Column>}<Column>Deadline</Column><Column>Best plan</Column></Row></Head>
         <Body>

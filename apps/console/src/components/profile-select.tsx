@@ -1,0 +1,25 @@
+import { NativeSelect } from "@mantine/core";
+import { useProfiles } from "../data/queries.ts";
+
+/** The profile that comes with the product. */
+export const SHIPPED_PROFILE = "a800-128";
+
+interface ProfileSelectProps {
+  /** A name or an id; empty: whatever `otherwise` says. */
+  readonly value: string;
+  readonly onChange: (value: string) => void;
+  readonly description: string;
+  /** What is used where none is chosen; undefined: one has to be. */
+  readonly otherwise?: string;
+}
+
+/** The profiles that a job can be planned with: the shipped one and those that are stored, the newest first. */
+export function ProfileSelect({ value, onChange, description, otherwise }: ProfileSelectProps) {
+  const stored = useProfiles().data?.pages.flatMap(({ items }) => items) ?? [];
+  const options = [
+    ...(otherwise === undefined ? [] : [{ value: "", label: otherwise }]),
+    { value: SHIPPED_PROFILE, label: `${SHIPPED_PROFILE} (shipped)` },
+    ...stored.map(({ id, name, clusterKey }) => ({ value: id, label: `${name} (${clusterKey})` })),
+  ];
+  return <NativeSelect label="Profile" description={description} value={value} onChange={(event) => onChange(event.currentTarget.value)} data={options} />;
+}
