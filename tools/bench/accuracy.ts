@@ -9,7 +9,7 @@ import { parseProfile, planFault } from "@internevo/cost-model";
 import { parsePlanLabel, type JobSpec } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { bandwidthOf, formatBandwidth } from "../testbed/src/options.ts";
-import { overallOf, writeAccuracyPage, type AccuracyResult } from "./src/accuracy-page.ts";
+import { overallOf, undisturbedOf, writeAccuracyPage, type AccuracyResult } from "./src/accuracy-page.ts";
 import { measureAccuracy, type AccuracyRow } from "./src/measure-accuracy.ts";
 import { profileFor, readJob, repository, Stopped, withScratch } from "./src/measure.ts";
 import { interruptible, onTestbed } from "./src/on-testbed.ts";
@@ -84,7 +84,7 @@ async function measured(signal: AbortSignal): Promise<AccuracyResult> {
     );
     await add(place, result);
   }
-  return { benchmark: "accuracy", device, settings, circumstances: circumstances(), profiles, overall: overallOf(rows), rows };
+  return { benchmark: "accuracy", device, settings, circumstances: circumstances(), profiles, overall: overallOf(rows), undisturbed: undisturbedOf(rows), rows };
 }
 
 /** Results of several commands as one. */
@@ -93,7 +93,7 @@ function joined([first, ...others]: readonly AccuracyResult[]): AccuracyResult {
   const all = [first, ...others];
   const rows = all.flatMap((result) => result.rows);
   const circumstances = { ...first.circumstances, command: all.map((result) => result.circumstances.command).join(" and "), loadAfter: (all.at(-1) as AccuracyResult).circumstances.loadAfter, seconds: all.reduce((sum, result) => sum + result.circumstances.seconds, 0) };
-  return { ...first, circumstances, profiles: all.flatMap((result) => result.profiles), overall: overallOf(rows), rows };
+  return { ...first, circumstances, profiles: all.flatMap((result) => result.profiles), overall: overallOf(rows), undisturbed: undisturbedOf(rows), rows };
 }
 
 /** Plans of one job, profiled once, on this machine or on a testbed. */

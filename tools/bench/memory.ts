@@ -3,7 +3,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { requiredMeasurements, shippedProfile } from "@internevo/cost-model";
+import { planOfJob, requiredMeasurements, shippedProfile } from "@internevo/cost-model";
 import { planLabel, type JobSpec } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { mlpForwardTrace } from "@internevo/simulator";
@@ -44,7 +44,7 @@ async function plannedRow(model: string, thousands: string, signal: AbortSignal)
   if (!best) return null;
   const plan = { ...best.plan, microBatches: Math.min(best.plan.microBatches, MOST_MICRO_BATCHES) };
   const spec = { ...job, globalBatchTokens: plan.microBatches * plan.microBatchSize * plan.dataParallel * job.sequenceLengthTokens };
-  const { memoryMap } = await planMemory({ spec, plan, stage: null, program: join(native, "bin", "internevo-trainer"), signal });
+  const { memoryMap } = await planMemory({ spec, plan: planOfJob(plan, spec), stage: null, program: join(native, "bin", "internevo-trainer"), signal });
   return { model: job.model.name, sequenceLengthTokens: job.sequenceLengthTokens, plan: planLabel(best.plan), plannedBytes: memoryMap.arenaBytes, ...cachingMemory(memoryMap) };
 }
 

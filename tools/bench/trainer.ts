@@ -1,7 +1,7 @@
 // Trainer on CPU: tokens/s of one rank on one thread and the share of speed of light (every kernel at the profiled peak).
 // usage: npm run bench -- trainer [JOB.yaml …]   prints JSON
 import { join } from "node:path";
-import { CostModel } from "@internevo/cost-model";
+import { CostModel, planOfJob } from "@internevo/cost-model";
 import { planJob } from "@internevo/search";
 import { datasetOf, profileFor, readJob, repository, runPlan, withScratch } from "./src/measure.ts";
 
@@ -21,7 +21,7 @@ for (const path of jobs) {
       if (!best) throw new Error(`no plan of ${spec.name} runs here`);
       const measured = await runPlan({ spec, plan: best.plan, dataset, directory, warmupSteps: WARMUP_STEPS, measuredSteps: MEASURED_STEPS });
       if ("code" in measured) throw new Error(`${spec.name}: ${measured.message}`);
-      const predicted = new CostModel(spec, profile).predict(best.plan);
+      const predicted = new CostModel(spec, profile).predict(planOfJob(best.plan, spec));
       const ratio = predicted.stepTimeSeconds / measured.stepTimeSeconds;
       return {
         job: spec.name,

@@ -10,14 +10,9 @@ import { KINDS, scenarioOf, type Kind } from "./src/checkpoints/draw.ts";
 import { runScenario, type RunResult } from "./src/checkpoints/kinds.ts";
 import { References } from "./src/checkpoints/reference.ts";
 import { tableOf, type Report } from "./src/checkpoints/report.ts";
+import { wholeNumber } from "./src/whole-number.ts";
 
 const INSIDE = "CHAOS_MOUNT_NAMESPACE";
-
-function wholeNumber(name: string, text: string, minimum: number): number {
-  const value = Number(text);
-  if (!Number.isSafeInteger(value) || value < minimum) throw new Error(`${name} ${text}: is no whole number from ${minimum}`);
-  return value;
-}
 
 const { values } = parseArgs({ options: { runs: { type: "string", default: "200" }, seed: { type: "string", default: "1" }, kind: { type: "string", default: KINDS.join(",") }, run: { type: "string" } } });
 const seed = wholeNumber("--seed", values.seed, 0);

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { TrainerConfigSchema } from "@internevo/contracts";
-import { buildMesh, CostModel, divisors, isRunnable, planFault, shippedProfile } from "@internevo/cost-model";
+import { buildMesh, CostModel, divisors, isRunnable, planFault, planOfJob, shippedProfile } from "@internevo/cost-model";
 import { contextOf, headRanks, headSize, resolveJob, usesGpus, validate, worldSize, type JobSpec, type Plan, type Profile } from "@internevo/domain";
 import { assertProgram, encodeHeader, trainerConfig, trainerIn } from "@internevo/launcher";
 import { planJob } from "@internevo/search";
@@ -144,7 +144,7 @@ describe("the memory model of the executor", () => {
     for (const [index, one] of spread.entries()) {
       const threadsPerRank = 1 + (index % 2);
       const { fullest } = await dryRun(one, threadsPerRank);
-      expect(withoutRuntime(new CostModel(one.job, profile, { threadsPerRank }).memory(one.plan).lines), describeCase(one)).toEqual(fullest);
+      expect(withoutRuntime(new CostModel(one.job, profile, { threadsPerRank }).memory(planOfJob(one.plan, one.job)).lines), describeCase(one)).toEqual(fullest);
     }
   }, 200_000);
 });
@@ -181,10 +181,10 @@ describe("the plan space of the executor", () => {
       expect(refusal, describeCase(one)).toBeNull();
       expect(isRunnable(one.plan, one.job).runnable).toBe(true);
       const model = new CostModel(one.job, profile);
-      expect(model.stageMemory(one.plan).map(withoutRuntime), describeCase(one)).toEqual(stages);
-      expect(withoutRuntime(model.memory(one.plan).lines), describeCase(one)).toEqual(fullest);
+      expect(model.stageMemory(planOfJob(one.plan, model.job)).map(withoutRuntime), describeCase(one)).toEqual(stages);
+      expect(withoutRuntime(model.memory(planOfJob(one.plan, model.job)).lines), describeCase(one)).toEqual(fullest);
       const [shards, batch] = [model.shardBytes(one.plan, one.plan, one.plan), model.batchBytes(one.plan, one.plan, one.plan)];
-      expect(Math.max(...shards.map((bytes, stage) => bytes + (batch[stage] as number))), describeCase(one)).toBe(model.memory(one.plan).bytes);
+      expect(Math.max(...shards.map((bytes, stage) => bytes + (batch[stage] as number))), describeCase(one)).toBe(model.memory(planOfJob(one.plan, model.job)).bytes);
     }
   });
 

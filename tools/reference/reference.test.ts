@@ -1,6 +1,6 @@
 import { readFileSync, readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { CostModel, planFault, shippedProfile } from "@internevo/cost-model";
+import { CostModel, planFault, planOfJob, shippedProfile } from "@internevo/cost-model";
 import { PlanningResultSchema, resolveJob, type JobSpec, type Plan } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { Compile } from "typebox/compile";
@@ -78,7 +78,7 @@ describe("the plans of the paper's evaluation", () => {
 
   it("30B at 8k takes what the paper's arithmetic says", () => {
     const row = configurations.models["llama-30b"]?.find((one) => one.sequenceK === 8 && one.system === "Our Work") as Row;
-    const { lines } = new CostModel(jobOf("llama-30b", row), shippedProfile("a800-128"), { memoryModel: "paper" }).memory(planOf(row));
+    const { lines } = new CostModel(jobOf("llama-30b", row), shippedProfile("a800-128"), { memoryModel: "paper" }).memory(planOfJob(planOf(row), jobOf("llama-30b", row)));
     expect((lines["parameters"] as number) / 1e9).toBeCloseTo(14.8, 0);
     expect((lines["activations"] as number) / 1e9).toBeCloseTo(25.7, 0);
   });

@@ -1,5 +1,6 @@
 import * as Plot from "@observablehq/plot";
-import { measuredOf, statisticsOf, steadied, timeErrorOf, type Compared } from "./accuracy-statistics.ts";
+import { DEFAULT_MOST_OTHERS_PERCENT } from "@internevo/domain";
+import { measuredOf, statisticsOf, steadied, timeErrorOf, undisturbed, type Compared } from "./accuracy-statistics.ts";
 import { COLORS, renderChart } from "./charts.ts";
 import type { AccuracyRow } from "./measure-accuracy.ts";
 import { circumstancesText, table, writePage, type Circumstances } from "./report.ts";
@@ -12,6 +13,8 @@ export interface AccuracyResult {
   /** What profiling took, by place. */
   readonly profiles: readonly { readonly place: string; readonly notes: readonly string[] }[];
   readonly overall: Overall;
+  /** Without the runs that something disturbed; null where every run was, absent where it is not known. */
+  readonly undisturbed?: Undisturbed | null;
   readonly rows: readonly AccuracyRow[];
 }
 
@@ -63,6 +66,23 @@ export function steadyOverallOf(rows: readonly AccuracyRow[]): Overall | null {
     return compared === null ? [] : [{ ...row, compared, statistics: statisticsOf(compared) }];
   });
   return steady.length < rows.length ? null : overallOf(steady);
+}
+
+export interface Undisturbed {
+  readonly overall: Overall;
+  /** Runs that something disturbed, of so many. */
+  readonly disturbedRuns: number;
+  readonly runs: number;
+}
+
+/** The figures without the runs that something disturbed; null where it is not known, or every run was. */
+export function undisturbedOf(rows: readonly AccuracyRow[]): Undisturbed | null {
+  const all = rows.flatMap(({ compared }) => compared.flatMap(({ disturbed }) => disturbed ?? []));
+  const quiet = rows.flatMap((row) => {
+    const compared = undisturbed(row.compared);
+    return compared === null ? [] : [{ ...row, compared, statistics: statisticsOf(compared) }];
+  });
+  return all.length === 0 || quiet.length === 0 ? null : { overall: overallOf(quiet), disturbedRuns: all.filter((each) => each).length, runs: all.length };
 }
 
 /** How a plan's ranks share the work, by its label. */
@@ -145,19 +165,21 @@ export async function writeAccuracyPage(directory: string, result: AccuracyResul
   const summary = rows.map(({ place, job, runnable, statistics: s }) => [place, job, `${s.plans} of ${runnable}`, percent(s.timeError.mean), signed(s.timeError.signed), percent(s.timeError.worst), tau(s.kendallTau), tau(s.kendallTauWithTies), percent(s.predictedTies, 0), percent(s.noise), percent(s.spread, 0), percent(s.withinRange, 0), s.best.predictedRank, percent(s.firstSlowerBy), percent(s.chosenSlowerBy)]);
   const worst = rows.flatMap((row) => row.compared.map((one) => ({ row, one }))).sort((a, b) => Math.abs(timeErrorOf(b.one)) - Math.abs(timeErrorOf(a.one))).slice(0, 12);
   const steady = steadyOverallOf(rows);
-  const figures = (name: string, text: (overall: Overall) => string, repetition: string, aim: string): string[] => [name, text(overall), ...(steady === null ? [] : [text(steady)]), repetition, aim];
+  const quiet = undisturbedOf(rows);
+  const figures = (name: string, text: (overall: Overall) => string, repetition: string, aim: string): string[] => [name, text(overall), ...(quiet === null ? [] : [text(quiet.overall)]), ...(steady === null ? [] : [text(steady)]), repetition, aim];
   const body = [
     circumstancesText(result.circumstances),
     `${overall.plans} plans of ${rows.length} jobs: of each the fastest of every family of plans that can run, the ten that would be tried and others drawn with seed ${settings.seed} (all where the table says so). Each is run ${settings.repeat} times in random order, one step of warm-up and ${[...new Set(rows.map(({ steps }) => steps))].join(" or ")} measured; a plan's time is the median of its runs.`,
-    table(["", "prediction", ...(steady === null ? [] : ["the machine's speed taken out"]), "a plan's first run, as prediction of its second", "aim"], [
+    table(["", "prediction", ...(quiet === null ? [] : ["without disturbed runs"]), ...(steady === null ? [] : ["the machine's speed taken out"]), "a plan's first run, as prediction of its second", "aim"], [
       figures("mean size of a step time's error", ({ meanError }) => percent(meanError), percent(overall.repetition?.meanError ?? null), "≤ 5%"),
       figures("worst error", ({ worstError }) => percent(worstError), percent(overall.repetition?.worstError ?? null), "≤ 15%"),
       figures("Kendall's τ, mean over jobs", ({ kendallTau }) => tau(kendallTau), tau(overall.repetition?.kendallTau ?? null), "≥ 0.9"),
       figures("the same, with ties", ({ kendallTauWithTies }) => tau(kendallTauWithTies), "", "≥ 0.9"),
       figures("measured times within the predicted range", ({ withinRange }) => percent(withinRange, 0), "", ""),
-      figures("jobs whose fastest plan is among the ten", ({ bestIsCandidate }) => `${bestIsCandidate} of ${rows.length}`, "", "all"),
+      figures("jobs whose fastest plan is among the ten", ({ bestIsCandidate, rows: jobs }) => `${bestIsCandidate} of ${jobs}`, "", "all"),
       figures("what trials choose, slower than the best, at most", ({ mostChosenSlowerBy }) => percent(mostChosenSlowerBy), "", "≤ 1%"),
     ]),
+    ...(quiet === null ? [] : [`Without disturbed runs: ${quiet.disturbedRuns} of ${quiet.runs} runs are left out, because other processes and machines took more than ${DEFAULT_MOST_OTHERS_PERCENT} % of a host's processor time meanwhile; ${quiet.overall.plans} plans of ${quiet.overall.rows} jobs have a run left.`]),
     ...(steady === null ? [] : ["The machine's speed taken out: each run's time over that of the runs of other plans just before and behind it, each in parts of its plan's middle; plans run in turns and random order, so that what changes with the time of day meets all alike. Tables and pictures below show times as measured."]),
     "The first run as prediction of the second says how much the machine itself moves from one run of a plan to the next.",
     "![Predicted and measured](images/accuracy-scatter.svg)",

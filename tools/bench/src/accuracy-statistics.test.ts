@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { statisticsOf, steadied, tauOf, type Compared } from "./accuracy-statistics.ts";
+import { statisticsOf, steadied, tauOf, undisturbed, type Compared } from "./accuracy-statistics.ts";
 
 const plan = (rank: number, predictedSeconds: number, runs: readonly number[], over: Partial<Compared> = {}): Compared => ({
   plan: `plan ${rank}`, rank, candidate: rank <= 2, predictedSeconds, range: { low: 0.95 * predictedSeconds, high: 1.05 * predictedSeconds }, runs, predictedBytes: 99, measuredBytes: 100, ...over,
@@ -89,5 +89,17 @@ describe("steadied", () => {
   it("needs three runs of each plan, and when they were made", () => {
     expect(steadied(turns(7, 2, () => 1))).toBeNull();
     expect(steadied([plan(1, 1, [1, 1, 1])])).toBeNull();
+  });
+});
+
+describe("undisturbed", () => {
+  it("keeps the runs beside which nothing ran, and the plans that have one", () => {
+    const kept = undisturbed([plan(1, 1, [1, 3], { disturbed: [false, true], order: [0, 3] }), plan(2, 1, [5, 6], { disturbed: [true, true] })]);
+    expect(kept).toMatchObject([{ rank: 1, runs: [1], order: [0], disturbed: [false] }]);
+    expect(kept && statisticsOf(kept).timeError.worst).toBe(0);
+  });
+  it("says nothing where it is not known, or no candidate has a quiet run", () => {
+    expect(undisturbed([plan(1, 1, [1])])).toBeNull();
+    expect(undisturbed([plan(1, 1, [1], { disturbed: [true] })])).toBeNull();
   });
 });

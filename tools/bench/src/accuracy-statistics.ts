@@ -1,4 +1,5 @@
-import { nearFastest, quantile } from "../../../apps/trial-runner/src/measurement.ts";
+import { choiceOf, DEFAULT_TRIAL_REPEATS, quantile, rangesTouch, trialToRepeat, type Candidate, type Tried } from "@internevo/domain";
+import { triedOf } from "./tried.ts";
 
 /** A plan that was predicted and measured. */
 export interface Compared {
@@ -14,6 +15,8 @@ export interface Compared {
   readonly runs: readonly number[];
   /** Of each run its place in the order in which all runs of the job were made, from 0. */
   readonly order?: readonly number[];
+  /** Of each run whether other work ran beside it; results of before do not say. */
+  readonly disturbed?: readonly boolean[];
   readonly predictedBytes: number;
   readonly measuredBytes: number;
 }
@@ -87,11 +90,14 @@ function repetitionOf(compared: readonly Compared[]): Statistics["repetition"] {
   return { mean: mean(errors), worst: Math.max(...errors), kendallTau: tauOf(pairs, (a, b) => a.first - b.first, (a, b) => a.second - b.second).tau };
 }
 
-/** What trials choose: every candidate runs once, and of those that this does not tell apart, where there are some, the one that two runs do; the first runs of each stand for these. */
+/** What trials choose: every candidate runs once, then those run again that this does not tell apart; the first runs of each stand for these. */
 function chosenOf(candidates: readonly Compared[]): Compared {
-  const near = nearFastest(candidates.map((one) => ({ one, rank: one.rank, firstSeconds: one.runs[0] as number }))).map(({ one }) => one);
-  const seconds = (one: Compared): number => quantile(one.runs.slice(0, near.length > 0 ? 2 : 1), 0.5);
-  return (near.length > 0 ? near : candidates).reduce((best, one) => (seconds(one) < seconds(best) ? one : best));
+  const made = new Map(candidates.map((one) => [one.rank, 1]));
+  const tried = (): Tried[] => candidates.flatMap((one) => triedOf({ rank: one.rank } as Candidate, one.runs.slice(0, made.get(one.rank)).map((seconds) => [seconds]), one.measuredBytes) ?? []);
+  const most = Math.min(...candidates.map(({ runs }) => runs.length));
+  for (let next = trialToRepeat(tried(), Math.min(DEFAULT_TRIAL_REPEATS, most - 1)); next; next = trialToRepeat(tried(), Math.min(DEFAULT_TRIAL_REPEATS, most - 1))) made.set(next.candidate.rank, (made.get(next.candidate.rank) ?? 0) + 1);
+  const chosen = choiceOf(tried())?.chosen.rank;
+  return candidates.find(({ rank }) => rank === chosen) ?? (candidates[0] as Compared);
 }
 
 /** Runs before and behind a run that say how fast the machine was then. */
@@ -119,6 +125,17 @@ export function steadied(compared: readonly Compared[]): Compared[] | null {
   return compared.map((one, plan) => ({ ...one, runs: timed.filter((run) => run.plan === plan).map(({ steady }) => steady) }));
 }
 
+/** The runs that nothing disturbed, of the plans that have some; null where it is not known, or no candidate has one. */
+export function undisturbed(compared: readonly Compared[]): Compared[] | null {
+  if (compared.some(({ disturbed }) => disturbed === undefined)) return null;
+  const quiet = compared.flatMap((one): Compared[] => {
+    const kept = <T>(list: readonly T[]): T[] => list.filter((_, index) => one.disturbed?.[index] === false);
+    const runs = kept(one.runs);
+    return runs.length === 0 ? [] : [{ ...one, runs, ...(one.order ? { order: kept(one.order) } : {}), disturbed: runs.map(() => false) }];
+  });
+  return quiet.some(({ candidate }) => candidate) ? quiet : null;
+}
+
 /** How well the plans of one job were predicted. @throws RangeError without a plan, or a candidate. */
 export function statisticsOf(compared: readonly Compared[]): Statistics {
   const candidates = compared.filter(({ candidate }) => candidate);
@@ -131,7 +148,7 @@ export function statisticsOf(compared: readonly Compared[]): Statistics {
   const byMeasurement = (a: Compared, b: Compared): number => measuredOf(a) - measuredOf(b);
   const rangesApart = (a: Compared, b: Compared): number => {
     if (a.range === null || b.range === null) return byPrediction(a, b);
-    return a.range.high < b.range.low ? -1 : b.range.high < a.range.low ? 1 : 0;
+    return rangesTouch(a.range, b.range) ? 0 : a.range.low - b.range.low;
   };
   const beyondNoise = (a: Compared, b: Compared): number => (Math.abs(byMeasurement(a, b)) <= noise * Math.min(measuredOf(a), measuredOf(b)) ? 0 : byMeasurement(a, b));
   const tied = tauOf(compared, rangesApart, beyondNoise);

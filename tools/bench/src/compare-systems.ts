@@ -1,10 +1,10 @@
 import { join } from "node:path";
 import { requiredMeasurements } from "@internevo/cost-model";
-import { DEFAULT_TRIAL_REPEATS, planLabel, type Candidate, type JobSpec, type Plan, type Profile } from "@internevo/domain";
-import { nearFastest, quantile } from "../../../apps/trial-runner/src/measurement.ts";
+import { choiceOf, DEFAULT_TRIAL_REPEATS, planLabel, quantile, trialToRepeat, type Candidate, type JobSpec, type Plan, type Profile, type Tried } from "@internevo/domain";
 import { datasetOf, observePlan, profileOf, type Place } from "./measure.ts";
 import { fastestOf, INTERNEVO, SYSTEMS, type System } from "./systems.ts";
 import { unionOf } from "./union.ts";
+import { triedOf } from "./tried.ts";
 
 export interface CompareOptions extends Place {
   readonly directory: string;
@@ -18,7 +18,7 @@ export interface CompareOptions extends Place {
 }
 
 /** A plan that was run: its first step is not counted. */
-export interface Tried {
+export interface TriedPlan {
   readonly label: string;
   readonly plan: Plan;
   readonly rank: number;
@@ -30,7 +30,7 @@ export interface SystemResult {
   readonly system: System["id"];
   /** Of InternEvo all plans that were found to fit, of the others families of them; 0: none fits. */
   readonly feasible: number;
-  readonly tried: readonly Tried[];
+  readonly tried: readonly TriedPlan[];
   /** The fastest measured, and its interleaved runs; null where nothing fits. */
   readonly winner: { readonly label: string; readonly plan: Plan; readonly rank: number; readonly predictedSeconds: number; readonly medianStepSeconds: number; readonly rounds: readonly number[]; readonly tokensPerSecond: number } | null;
 }
@@ -74,14 +74,15 @@ async function compareOn(spec: JobSpec, profile: Profile, options: CompareOption
     console.error(`${spec.name}: ${label}: predicted ${(candidate.predicted.stepTimeSeconds * 1e3).toFixed(0)} ms, measured ${(median(seconds.at(-1) ?? []) * 1e3).toFixed(0)} ms`);
   };
   for (const run of runs) await tryOnce(run);
-  const contenders = chosen.map(({ list }) => nearFastest(list.map((each) => ({ each, rank: each.rank, firstSeconds: median(runsOf(each)[0] ?? []) }))).map(({ each }) => each));
-  const near = new Set(contenders.flat().map(({ plan }) => planLabel(plan)));
-  for (let repeat = 0; repeat < DEFAULT_TRIAL_REPEATS; repeat += 1) for (const run of runs) if (near.has(run[0])) await tryOnce(run);
-  const timeOf = (each: Candidate): number => median(runsOf(each).map(median));
-  const winners = chosen.map(({ list }, index) => {
-    const among = contenders[index]?.length ? contenders[index] : list;
-    return among.length === 0 ? null : among.reduce((best, each) => (timeOf(each) < timeOf(best) ? each : best));
-  });
+  // As trials do, of each system by itself: what runs do not tell apart runs again.
+  const triedOfSystem = (list: readonly Candidate[]): Tried[] => list.flatMap((each) => triedOf(each, runsOf(each), each.predicted.peakMemoryBytes) ?? []);
+  for (const { list } of chosen) {
+    for (let next = trialToRepeat(triedOfSystem(list), DEFAULT_TRIAL_REPEATS); next; next = trialToRepeat(triedOfSystem(list), DEFAULT_TRIAL_REPEATS)) {
+      const label = planLabel(next.candidate.plan);
+      await tryOnce([label, runs.get(label) as Runs]);
+    }
+  }
+  const winners = chosen.map(({ list }) => choiceOf(triedOfSystem(list))?.chosen ?? null);
   const distinct = [...new Map(winners.filter((each) => each !== null).map((each) => [planLabel(each.plan), each])).values()];
   const rounds = new Map(distinct.map((each) => [planLabel(each.plan), [] as number[]]));
   for (let round = 0; round < options.rounds; round += 1) {
@@ -91,7 +92,7 @@ async function compareOn(spec: JobSpec, profile: Profile, options: CompareOption
   const systems = chosen.map(({ system, feasible, list }, index): SystemResult => {
     const winner = winners[index];
     const own = winner ? (rounds.get(planLabel(winner.plan)) ?? []) : [];
-    const tried = list.map((each): Tried => ({ label: planLabel(each.plan), plan: each.plan, rank: each.rank, predictedSeconds: each.predicted.stepTimeSeconds, stepSeconds: runsOf(each).flat() }));
+    const tried = list.map((each): TriedPlan => ({ label: planLabel(each.plan), plan: each.plan, rank: each.rank, predictedSeconds: each.predicted.stepTimeSeconds, stepSeconds: runsOf(each).flat() }));
     return {
       system: system.id, feasible, tried,
       winner: winner ? { label: planLabel(winner.plan), plan: winner.plan, rank: winner.rank, predictedSeconds: winner.predicted.stepTimeSeconds, medianStepSeconds: median(own), rounds: own, tokensPerSecond: spec.globalBatchTokens / median(own) } : null,

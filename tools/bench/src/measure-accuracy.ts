@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { requiredMeasurements } from "@internevo/cost-model";
-import { planLabel, type Candidate, type JobSpec, type Measurement, type Profile } from "@internevo/domain";
+import { isDisturbed, planLabel, type Candidate, type JobSpec, type Measurement, type Profile } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { statisticsOf, type Compared, type Statistics } from "./accuracy-statistics.ts";
 import { datasetOf, profileOf, runPlan, type Place } from "./measure.ts";
@@ -75,7 +75,7 @@ async function accuracyOn(spec: JobSpec, profile: Profile, options: AccuracyOpti
     const own = measurements.get(candidate) ?? [];
     return {
       plan: planLabel(plan), rank, candidate: rank <= CANDIDATES,
-      predictedSeconds: predicted.stepTimeSeconds, range: predicted.stepTimeRangeSeconds ?? null, runs: own.map(({ measurement }) => measurement.stepTimeSeconds), order: own.map(({ at }) => at),
+      predictedSeconds: predicted.stepTimeSeconds, range: predicted.stepTimeRangeSeconds ?? null, runs: own.map(({ measurement }) => measurement.stepTimeSeconds), order: own.map(({ at }) => at), disturbed: own.map(({ measurement }) => isDisturbed(measurement)),
       predictedBytes: predicted.peakMemoryBytes, measuredBytes: Math.max(...own.map(({ measurement }) => measurement.peakMemoryBytes)),
     };
   });

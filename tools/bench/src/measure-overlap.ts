@@ -1,6 +1,5 @@
 import { join } from "node:path";
-import { planLabel, type JobSpec, type Plan } from "@internevo/domain";
-import { quantile } from "../../../apps/trial-runner/src/measurement.ts";
+import { planLabel, quantile, type JobSpec, type Plan } from "@internevo/domain";
 import { hiddenCommunication, type HiddenCommunication } from "./hidden.ts";
 import { datasetOf, observePlan, type ObserveOptions, type Place } from "./measure.ts";
 import { readTimeline, betweenNorms } from "./timeline.ts";

@@ -3,10 +3,9 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { buildMesh, requiredMeasurements, type RequiredMeasurements } from "@internevo/cost-model";
 import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
-import { resolveJob, worldSize, type Cluster, type Failure, type JobSpec, type Measurement, type Plan, type Profile } from "@internevo/domain";
-import { launchRanks, launchTarget, measureProfile, prepareDataset, probeIn, trainerConfig, trainerIn, type Dataset, type ProbeEffort } from "@internevo/launcher";
+import { DEFAULT_MOST_OTHERS_PERCENT, resolveJob, worldSize, type Cluster, type Failure, type HostUse, type JobSpec, type Measurement, type Plan, type Profile } from "@internevo/domain";
+import { launchRanks, launchTarget, measurementOf, measureProfile, prepareDataset, probeIn, trainerConfig, trainerIn, type Dataset, type ProbeEffort } from "@internevo/launcher";
 import { parse } from "yaml";
-import { measurementOf } from "../../../apps/trial-runner/src/measurement.ts";
 
 /** What the benchmarks of this folder share: real ranks of this machine, without services. */
 export const repository = resolve(import.meta.dirname, "../../..");
@@ -58,6 +57,8 @@ export async function profileOf(options: Place & { readonly cluster: Cluster; re
     needed,
     threadsPerRank: THREADS_PER_RANK,
     effort,
+    // As services measure by default.
+    limits: { mostSpreadPercent: 100, mostOthersPercent: DEFAULT_MOST_OTHERS_PERCENT, againSeconds: 60 },
     runDirectory: join(directory, "probe"),
     signal,
     timeoutSeconds: 900,
@@ -77,6 +78,8 @@ export const profileFor = (spec: JobSpec, directory: string, place: Place = {}):
 export interface Observed {
   readonly started: Extract<TrainerEvent, { event: "started" }>;
   readonly steps: readonly Extract<TrainerEvent, { event: "step" }>[];
+  /** What the hosts did meanwhile. */
+  readonly hosts: readonly HostUse[];
 }
 
 export interface ObserveOptions extends Place {
@@ -111,12 +114,12 @@ export async function observePlan(options: ObserveOptions): Promise<Observed | F
   if (outcome.status === "failed") return outcome.failure;
   const started = events.find((event) => event.event === "started");
   if (!started) throw new Error("the ranks ended without saying that they began");
-  return { started, steps: events.filter((event) => event.event === "step") };
+  return { started, steps: events.filter((event) => event.event === "step"), hosts: events.flatMap((event) => (event.event === "hosts" ? event.hosts : [])) };
 }
 
 /** Trains `warmupSteps + measuredSteps` steps of a plan, from the first. */
 export async function runPlan(options: Omit<ObserveOptions, "steps"> & { readonly warmupSteps: number; readonly measuredSteps: number }): Promise<Measurement | Failure> {
   const { warmupSteps, measuredSteps } = options;
   const observed = await observePlan({ ...options, steps: warmupSteps + measuredSteps });
-  return "code" in observed ? observed : measurementOf({ ...observed, warmupSteps, measuredSteps });
+  return "code" in observed ? observed : measurementOf({ ...observed, warmupSteps, measuredSteps, mostOthersPercent: DEFAULT_MOST_OTHERS_PERCENT });
 }

@@ -1,10 +1,9 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { CostModel, partsOf } from "@internevo/cost-model";
-import { planLabel, recomputedLayers, stepsOf, type JobSpec, type Plan, type Profile } from "@internevo/domain";
+import { CostModel, partsOf, planOfJob } from "@internevo/cost-model";
+import { planLabel, quantile, recomputedLayers, stepsOf, type JobSpec, type Plan, type Profile } from "@internevo/domain";
 import { readTimeline, SEGMENTS, stepParts, type Segment, type StepParts } from "@internevo/launcher";
 import { overlayTraces, simulateStep, toTrace, type MeasuredEvent } from "@internevo/simulator";
-import { quantile } from "../../../apps/trial-runner/src/measurement.ts";
 import { datasetOf, observePlan, type Place } from "./measure.ts";
 
 const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
@@ -13,7 +12,7 @@ const mean = (values: readonly number[]): number => values.reduce((sum, value) =
 export function predictedParts(costs: CostModel, plan: Plan): StepParts {
   const { layers: all } = costs.job.model;
   const slice = costs.sliceTime(plan.microBatchSize, plan);
-  const time = costs.time(plan);
+  const time = costs.time(planOfJob(plan, costs.job));
   const parts = partsOf(slice);
   const n = plan.microBatches;
   const pp = plan.pipelineParallel;
@@ -76,10 +75,10 @@ export async function compareTimeline(spec: JobSpec, plan: Plan, profile: Profil
   const predicted = predictedParts(costs, plan);
   const segments = SEGMENTS.map((segment): SegmentComparison => ({ segment, predictedSeconds: predicted[segment], measuredSeconds: quantile(measured.map((each) => mean(each.map((parts) => parts[segment]))), 0.5) }));
   const { traceEvents } = JSON.parse(await readFile(path, "utf8")) as { traceEvents: MeasuredEvent[] };
-  const simulated = toTrace(simulateStep(costs, plan).spans, ranks.length / plan.pipelineParallel);
+  const simulated = toTrace(simulateStep(costs, planOfJob(plan, costs.job)).spans, ranks.length / plan.pipelineParallel);
   await writeFile(output, JSON.stringify(overlayTraces(traceEvents, simulated, (ranks[0] ?? []).map(({ start }) => start * 1e6))));
   return {
-    job: spec.name, plan: planLabel(plan), predictedSeconds: costs.predict(plan).stepTimeSeconds, measuredSeconds: quantile(observed.steps.slice(2).map(({ stepTimeSeconds }) => stepTimeSeconds), 0.5),
+    job: spec.name, plan: planLabel(plan), predictedSeconds: costs.predict(planOfJob(plan, costs.job)).stepTimeSeconds, measuredSeconds: quantile(observed.steps.slice(2).map(({ stepTimeSeconds }) => stepTimeSeconds), 0.5),
     segments: segments.filter(({ predictedSeconds, measuredSeconds }) => predictedSeconds > 0 || measuredSeconds > 0).sort((a, b) => Math.abs(b.measuredSeconds - b.predictedSeconds) - Math.abs(a.measuredSeconds - a.predictedSeconds)),
   };
 }

@@ -17,11 +17,11 @@ export interface TestedStack {
   readonly dataDirectory: string;
 }
 
-/** A real stack of its own, thrown away afterwards, and a client for it. */
-export async function withStack<T>(work: (tested: TestedStack) => Promise<T>): Promise<T> {
+/** A real stack of its own, thrown away afterwards, and a client for it. @param chosen its services; all when left out. */
+export async function withStack<T>(work: (tested: TestedStack) => Promise<T>, chosen = productServices()): Promise<T> {
   const dataDirectory = await mkdtemp(join(tmpdir(), "internevo-chaos-"));
   // The profile only has to be real, not precise: what is tested is that nothing is lost.
-  const services = productServices().map((service) => ({ ...service, env: { ...service.env, INTERNEVO_PROBE_POINT_SECONDS: "0.05" } }));
+  const services = chosen.map((service) => ({ ...service, env: { ...service.env, INTERNEVO_PROBE_POINT_SECONDS: "0.05" } }));
   const stack = await startLocalStack({ dataDirectory, services, onRestart: (name, end) => console.error(`  ${name} ended (${end.signal ?? end.code}) and is started again`) });
   try {
     const { apiUrl, apiToken } = stack.info();

@@ -1,4 +1,4 @@
-import { CostModel } from "@internevo/cost-model";
+import { CostModel, planOfJob } from "@internevo/cost-model";
 import type { JobSpec, Plan, PlanConstraints, Prediction, Profile } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { LENGTHS_K, MODELS, paperJob, paperRows, paperSpaces, SYSTEM_SPACES, type PaperModel, type PaperRow, type SystemId } from "./paper.ts";
@@ -126,7 +126,7 @@ export function keptPerLayer(row: PaperRow, profile: Profile): number {
   const job = paperJob(row.model, row.lengthK, { batchTokens: row.batchTokens });
   const { plan } = row;
   const activations = (layers: number): number => {
-    const { lines } = new CostModel({ ...job, model: { ...job.model, layers } }, profile).memory({ ...plan, recompute: false, pipelineParallel: 1, dataParallel: plan.dataParallel * plan.pipelineParallel });
+    const { lines } = new CostModel({ ...job, model: { ...job.model, layers } }, profile).memory(planOfJob({ ...plan, recompute: false, pipelineParallel: 1, dataParallel: plan.dataParallel * plan.pipelineParallel }, { ...job, model: { ...job.model, layers } }));
     return lines["activations"] ?? 0;
   };
   const slice = (plan.microBatchSize * job.sequenceLengthTokens * job.model.hiddenSize) / plan.sequenceParallel;
@@ -136,5 +136,5 @@ export function keptPerLayer(row: PaperRow, profile: Profile): number {
 /** The plan's communication if nothing of it were hidden, and what is hidden. */
 export function exposedAndWhole(job: JobSpec, plan: Plan, profile: Profile): { exposed: Prediction; whole: Prediction } {
   const model = new CostModel(job, profile);
-  return { exposed: model.predict(plan), whole: model.predict({ ...plan, forwardOverlap: "none", backwardOverlap: "none" }) };
+  return { exposed: model.predict(planOfJob(plan, model.job)), whole: model.predict(planOfJob({ ...plan, forwardOverlap: "none", backwardOverlap: "none" }, model.job)) };
 }

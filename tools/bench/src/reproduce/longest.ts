@@ -1,5 +1,5 @@
 import { largestSequence } from "@internevo/advisor";
-import { CostModel } from "@internevo/cost-model";
+import { CostModel, planOfJob } from "@internevo/cost-model";
 import type { Candidate, JobSpec, PlanConstraints, Prediction, Profile } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { paperJob, paperSpaces, SYSTEM_SPACES, type PaperModel, type SystemId } from "./paper.ts";
@@ -52,7 +52,7 @@ function longestOf(who: Longest["who"], job: JobSpec, profile: Profile, spaces: 
     if (best !== null && found.sequenceLengthTokens <= best.sequenceLengthTokens) continue;
     const next = { ...job, plan, sequenceLengthTokens: found.next.sequenceLengthTokens, globalBatchTokens: found.next.sequenceLengthTokens * sequences };
     const { closest } = planJob(next, profile, { top: 1 });
-    const end = closest === null ? "no plan divides it over the cluster" : memoryWords(new CostModel(next, profile).memory(closest.plan).lines);
+    const end = closest === null ? "no plan divides it over the cluster" : memoryWords(new CostModel(next, profile).memory(planOfJob(closest.plan, next)).lines);
     best = { who, sequenceLengthTokens: found.sequenceLengthTokens, best: found.best, nextTokens: found.next.sequenceLengthTokens, end };
   }
   return best as Longest;
