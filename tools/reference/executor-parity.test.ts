@@ -1,34 +1,27 @@
-import { execFile } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
-import { TrainerConfigSchema } from "@internevo/contracts";
-import { buildMesh, CostModel, divisors, isRunnable, planFault, planOfJob, shippedProfile } from "@internevo/cost-model";
-import { contextOf, headRanks, headSize, resolveJob, usesGpus, validate, worldSize, type JobSpec, type Plan, type Profile } from "@internevo/domain";
-import { assertProgram, encodeHeader, trainerConfig, trainerIn } from "@internevo/launcher";
+import { CostModel, divisors, isRunnable, planFault, planOfJob, shippedProfile } from "@internevo/cost-model";
+import { contextOf, headRanks, headSize, resolveJob, usesGpus, worldSize, type JobSpec, type Plan, type Profile } from "@internevo/domain";
+import { assertProgram, trainerIn } from "@internevo/launcher";
 import { planJob } from "@internevo/search";
 import fc from "fast-check";
-import { jobCase } from "../../libs/search/test/cases.ts";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { jobCase } from "../../libs/search/test/cases.ts";
+import { anyCase, dryRun as dryRunIn, withoutRuntime, type Case, type DryRunOptions } from "./src/any-case.ts";
 
 /** The executor says what it allocates; the cost model must say the same, line by line. */
 
 const trainer = trainerIn(process.env["INTERNEVO_NATIVE_DIRECTORY"] ?? fileURLToPath(new URL("../../native/dist", import.meta.url)));
-const run = promisify(execFile);
 let directory = "";
+const dryRun = (one: Case, options: Omit<DryRunOptions, "trainer" | "directory"> = {}) => dryRunIn(one, { trainer, directory, ...options });
 
 beforeAll(async () => {
   await assertProgram(trainer);
   directory = await mkdtemp(join(tmpdir(), "internevo-parity-"));
 });
 afterAll(async () => rm(directory, { recursive: true, force: true }));
-
-interface Case {
-  readonly job: JobSpec;
-  readonly plan: Plan;
-}
 
 const jobOf = (model: Record<string, unknown>, sequenceLengthTokens: number, precision: string, ranks: number, device: "cpu" | "cuda"): JobSpec =>
   resolveJob({ name: "parity", model, sequenceLengthTokens, globalBatchTokens: sequenceLengthTokens * 16, precision, cluster: { nodes: 1, gpusPerNode: ranks, memoryPerGpu: "1TB", device } });
@@ -65,67 +58,6 @@ function* cases(): Generator<Case> {
   }
 }
 
-/** What the trainer says of a plan without running it: its refusal, or the memory of every stage. */
-async function dryRun({ job, plan }: Case, threadsPerRank: number, memoryLimitBytes: number | null = null): Promise<{ refusal: string | null; stages: Record<string, number>[]; fullest: Record<string, number> }> {
-  const tokenCount = job.globalBatchTokens + 1;
-  const dataPath = join(directory, `${tokenCount}.tokens`);
-  await writeFile(dataPath, Buffer.concat([encodeHeader({ bytesPerToken: 2, tokenCount, vocabularySize: 2 }), Buffer.alloc(2 * tokenCount)]));
-  const dataset = { path: dataPath } as Parameters<typeof trainerConfig>[0]["dataset"];
-  const config = { ...trainerConfig({ spec: job, plan, mesh: buildMesh(plan), dataset, steps: 1, checkpoint: null, threadsPerRank, timeline: job.timeline && { path: "any.json", ...job.timeline } }), memoryLimitBytes };
-  const path = join(directory, "config.json");
-  await writeFile(path, JSON.stringify(validate(TrainerConfigSchema, config, "plan-invalid", "the trainer's configuration")));
-  const stdout = await run(trainer.path, ["--config", path, "--dry-run"]).then(({ stdout }) => stdout, ({ stdout }: { stdout: string }) => stdout);
-  const event = JSON.parse(stdout.trim().split("\n").at(-1) ?? "{}") as { event: string; message: string; memory: Record<string, number>; stages: { memory: Record<string, number> }[] };
-  if (event.event === "error") return { refusal: event.message, stages: [], fullest: {} };
-  expect(event.event).toBe("plan");
-  return { refusal: null, stages: event.stages.map(({ memory }) => withoutRuntime(memory)), fullest: withoutRuntime(event.memory) };
-}
-
-/** The measured memory of a process that starts no MPI says nothing about a run. */
-const withoutRuntime = ({ runtime: _runtime, ...planned }: Record<string, number>): Record<string, number> => planned;
-
-const factor = (max: number) => fc.integer({ min: 1, max });
-
-/** Any factors over any small model, whether they go together or not: stages, tensor ranks, chunks, some layers recomputed. */
-const anyCase: fc.Arbitrary<Case> = fc
-  .record({
-    heads: fc.constantFrom(1, 2, 3, 4, 6, 8), kvFactor: fc.constantFrom(1, 2, 4), headHalf: fc.oneof(factor(5), fc.constantFrom(32, 64)), device: fc.constantFrom("cpu", "cuda"), layers: factor(7), ffn: fc.oneof(factor(40), factor(12).map((width) => 24 * width)),
-    vocabulary: fc.oneof(fc.integer({ min: 2, max: 9 }), fc.integer({ min: 300, max: 700 })), tiedEmbeddings: fc.boolean(), sequence: fc.constantFrom(12, 24, 96, 600), contextParallel: fc.constantFrom(undefined, undefined, 1, 2, 3, 4, 8),
-    timeline: fc.boolean(), packing: fc.constantFrom("none" as const, "documents" as const), maxDocumentsPerSequence: fc.constantFrom(undefined, 1, 17, 5000), precision: fc.constantFrom("fp32", "bf16"),
-    pipelineParallel: fc.constantFrom(1, 2, 3, 4), sequenceParallel: fc.constantFrom(1, 2, 3, 4, 8), config1: fc.boolean(), dataParallel: factor(4), microBatchSize: factor(3), microBatches: factor(6),
-    recompute: fc.boolean(), recomputeLayers: fc.option(fc.integer({ min: 0, max: 4 }), { nil: undefined }), pipelineChunks: fc.option(factor(3), { nil: undefined }),
-    parameterSharding: fc.nat(), optimizerStateSharding: fc.nat(), gradients: fc.boolean(),
-    forwardOverlap: fc.constantFrom("none" as const, "block" as const, "inter-layer" as const, "intra-layer" as const), backwardOverlap: fc.constantFrom("none" as const, "block" as const, "intra-layer" as const),
-  })
-  .map((c): Case => {
-    const { pipelineParallel, sequenceParallel, dataParallel, microBatchSize, microBatches } = c;
-    const tensorParallel = c.config1 ? sequenceParallel : 1;
-    const replicas = (dataParallel * sequenceParallel) / tensorParallel;
-    const divisorOf = (ranks: number, pick: number) => divisors(ranks)[pick % divisors(ranks).length] as number;
-    const parameterSharding = divisorOf(replicas, c.parameterSharding);
-    const optimizerStateSharding = divisorOf(replicas / parameterSharding, c.optimizerStateSharding);
-    const model = {
-      hiddenSize: c.heads * c.headHalf * 2, layers: c.layers, heads: c.heads, kvHeads: c.heads % c.kvFactor === 0 ? c.heads / c.kvFactor : c.heads,
-      ffnHiddenSize: c.ffn, vocabularySize: c.vocabulary, tiedEmbeddings: c.tiedEmbeddings,
-    };
-    const job = resolveJob({
-      name: "parity", model, sequenceLengthTokens: c.sequence, globalBatchTokens: c.sequence * microBatchSize * microBatches * dataParallel, precision: c.precision,
-      cluster: { nodes: 1, gpusPerNode: pipelineParallel * dataParallel * sequenceParallel, memoryPerGpu: "1TB", device: c.device },
-      timeline: c.timeline,
-      data: { format: "tokens", path: "any.tokens", ...(c.packing === "none" ? {} : { packing: c.packing, endOfDocumentToken: 1, ...(c.maxDocumentsPerSequence === undefined ? {} : { maxDocumentsPerSequence: c.maxDocumentsPerSequence }) }) },
-    });
-    return {
-      job,
-      plan: {
-        microBatchSize, microBatches, recompute: c.recompute, pipelineParallel, dataParallel, tensorParallel, sequenceParallel,
-        parameterSharding, gradientSharding: c.gradients ? optimizerStateSharding : 1, optimizerStateSharding, forwardOverlap: c.forwardOverlap, backwardOverlap: c.backwardOverlap,
-        ...(c.contextParallel === undefined ? {} : { contextParallel: c.contextParallel }),
-        ...(c.pipelineChunks === undefined ? {} : { pipelineChunks: c.pipelineChunks }),
-        ...(c.recomputeLayers === undefined ? {} : { recomputeLayers: c.recomputeLayers }),
-      },
-    };
-  });
-
 const profile = shippedProfile("a800-128");
 const describeCase = ({ job, plan }: Case) => `${worldSize(plan)} ranks, ${JSON.stringify(plan)}, ${JSON.stringify(job.model)}, S ${job.sequenceLengthTokens} ${job.precision}`;
 
@@ -143,7 +75,7 @@ describe("the memory model of the executor", () => {
   it("equals what the executor plans, byte for byte", async () => {
     for (const [index, one] of spread.entries()) {
       const threadsPerRank = 1 + (index % 2);
-      const { fullest } = await dryRun(one, threadsPerRank);
+      const { fullest } = await dryRun(one, { threadsPerRank });
       expect(withoutRuntime(new CostModel(one.job, profile, { threadsPerRank }).memory(planOfJob(one.plan, one.job)).lines), describeCase(one)).toEqual(fullest);
     }
   }, 200_000);
@@ -177,7 +109,7 @@ describe("the plan space of the executor", () => {
 
   it("needs on every stage the bytes that the executor plans, and the search sees the fullest", async () => {
     for (const one of feasible.slice(0, 300)) {
-      const { refusal, stages, fullest } = await dryRun(one, 1);
+      const { refusal, stages, fullest } = await dryRun(one);
       expect(refusal, describeCase(one)).toBeNull();
       expect(isRunnable(one.plan, one.job).runnable).toBe(true);
       const model = new CostModel(one.job, profile);
@@ -194,7 +126,7 @@ describe("the plan space of the executor", () => {
       const reason = planFault(one.plan, one.job)?.reason ?? "";
       byReason.set(reason, [...(byReason.get(reason) ?? []), one]);
     }
-    for (const [reason, list] of byReason) for (const one of list.slice(0, 12)) expect((await dryRun(one, 1)).refusal, `${reason}: ${describeCase(one)}`).not.toBeNull();
+    for (const [reason, list] of byReason) for (const one of list.slice(0, 12)) expect((await dryRun(one)).refusal, `${reason}: ${describeCase(one)}`).not.toBeNull();
   });
 });
 
@@ -210,7 +142,7 @@ describe("a plan that the search lists as runnable", () => {
       const candidate = runnableCandidates[(index * 7) % Math.max(1, runnableCandidates.length)];
       if (!candidate) continue;
       tried += 1;
-      expect((await dryRun({ job, plan: candidate.plan }, 1, job.cluster.memoryPerGpuBytes)).refusal, describeCase({ job, plan: candidate.plan })).toBeNull();
+      expect((await dryRun({ job, plan: candidate.plan }, { memoryLimitBytes: job.cluster.memoryPerGpuBytes })).refusal, describeCase({ job, plan: candidate.plan })).toBeNull();
     }
     expect(tried).toBe(60);
   });

@@ -29,6 +29,7 @@ const purposes = {
   bench: { packages: ["build", "run"], command: () => tool("bench") },
   reproduce: { packages: ["build", "run"], command: () => [`${root}/tools/bench/reproduce.ts`, ...rest] },
   chaos: { packages: ["build", "run"], command: () => tool("chaos") },
+  record: { packages: ["build", "run"], command: () => [`${root}/tools/reference/record.ts`, ...rest] },
   frameworks: { packages: ["build", "run"], command: () => [`${root}/tools/frameworks/check.ts`, ...rest] },
   testbed: { packages: ["build", "run", "testbed"], command: () => [`${root}/tools/testbed/main.ts`, ...rest] },
   slurm: { packages: ["build", "run", "slurm"], command: () => [`${root}/tools/slurm/main.ts`, ...rest] },
