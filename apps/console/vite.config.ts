@@ -37,7 +37,7 @@ export default defineConfig({
       treeshake: {
         moduleSideEffects: (id: string) => !/\/libs\/(domain|contracts|client)\//.test(id) && !/\/node_modules\/typebox\//.test(id),
         propertyReadSideEffects: false,
-        manualPureFunctions: ["Type", "nullable", "PageSchema", "factor", "paperModel", "Line", "zeroOr", "limit", "oneOrSome", "SlurmWord", "Seconds", "aboutNamedModels", "aboutMemory", "tokens"],
+        manualPureFunctions: ["Type", "nullable", "PageSchema", "factor", "planSchema", "planConstraintsSchema", "paperModel", "Line", "zeroOr", "limit", "SlurmWord", "Seconds", "aboutNamedModels", "aboutMemory", "tokens"],
       },
     },
   },

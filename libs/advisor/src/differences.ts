@@ -1,25 +1,5 @@
-import { chunksOf, contextOf, type Plan } from "@internevo/domain";
+import { planValue, READING_ORDER, type Plan, type PlanField } from "@internevo/domain";
 
-/** The fields of a plan in the order in which people compare them. */
-export const PLAN_FIELDS = [
-  "pipelineParallel",
-  "dataParallel",
-  "tensorParallel",
-  "sequenceParallel",
-  "contextParallel",
-  "parameterSharding",
-  "gradientSharding",
-  "optimizerStateSharding",
-  "microBatchSize",
-  "microBatches",
-  "recompute",
-  "recomputeLayers",
-  "pipelineChunks",
-  "forwardOverlap",
-  "backwardOverlap",
-] as const satisfies readonly (keyof Plan)[];
-
-export type PlanField = (typeof PLAN_FIELDS)[number];
 export type FieldValue = number | boolean | string;
 
 /** A field of a plan that differs between two plans. */
@@ -29,19 +9,11 @@ export interface FieldChange {
   readonly to: FieldValue;
 }
 
-/** The value of a field with its default where the plan leaves it out. */
-export function fieldOf(plan: Plan, field: PlanField): FieldValue {
-  if (field === "contextParallel") return contextOf(plan);
-  if (field === "pipelineChunks") return chunksOf(plan);
-  if (field === "recomputeLayers") return plan.recomputeLayers ?? 0;
-  return plan[field];
-}
-
 /** What has to be changed in `from` to make it `to`. */
 export function changesBetween(from: Plan, to: Plan): FieldChange[] {
   const changes: FieldChange[] = [];
-  for (const field of PLAN_FIELDS) {
-    const [before, after] = [fieldOf(from, field), fieldOf(to, field)];
+  for (const field of READING_ORDER) {
+    const [before, after] = [planValue(from, field), planValue(to, field)];
     if (before !== after) changes.push({ field, from: before, to: after });
   }
   return changes;

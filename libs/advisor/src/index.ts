@@ -1,4 +1,4 @@
-export type { FieldChange, FieldValue, PlanField } from "./differences.ts";
+export type { FieldChange, FieldValue } from "./differences.ts";
 export * from "./explain.ts";
 export * from "./pareto.ts";
 export * from "./sizing.ts";

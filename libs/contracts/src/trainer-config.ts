@@ -1,4 +1,4 @@
-import { ProblemError, usesGpus, type Data, type JobSpec, type Mesh, type Plan } from "@internevo/domain";
+import { ProblemError, usesGpus, withoutDefaults, type Data, type JobSpec, type Mesh, type Plan } from "@internevo/domain";
 import { NATIVE_PROTOCOL, type TrainerConfig } from "./native.ts";
 
 export interface TrainerConfigOptions {
@@ -20,15 +20,9 @@ export interface TrainerConfigOptions {
 }
 
 /** A plan as the trainer reads it: what is the paper's plan is left out, as in the documents of a trainer that knew nothing else. */
-function trainerPlan({ forwardOverlap, backwardOverlap, contextParallel = 1, pipelineChunks = 1, recomputeLayers = 0, ...plan }: Plan): TrainerConfig["plan"] {
-  return {
-    ...plan,
-    ...(contextParallel === 1 ? {} : { contextParallel }),
-    ...(pipelineChunks === 1 ? {} : { pipelineChunks }),
-    ...(recomputeLayers === 0 ? {} : { recomputeLayers }),
-    ...(forwardOverlap === "none" ? {} : { forwardOverlap }),
-    ...(backwardOverlap === "none" ? {} : { backwardOverlap }),
-  };
+function trainerPlan(plan: Plan): TrainerConfig["plan"] {
+  const { forwardOverlap, backwardOverlap, ...rest } = withoutDefaults(plan);
+  return { ...rest, ...(forwardOverlap === "none" ? {} : { forwardOverlap }), ...(backwardOverlap === "none" ? {} : { backwardOverlap }) };
 }
 
 /** Where tokens come from, as the trainer reads it: text has become a token file. */

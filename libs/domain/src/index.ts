@@ -7,6 +7,7 @@ export * from "./nearest.ts";
 export * from "./problem.ts";
 export * from "./model.ts";
 export * from "./precision.ts";
+export * from "./plan-fields.ts";
 export * from "./plan.ts";
 export * from "./plan-text.ts";
 export * from "./plan-constraints.ts";

@@ -4,6 +4,7 @@ import { CheckpointingSchema, ClusterSchema, DataSchema, DEFAULT_TRIAL_REPEATS, 
 import { defaultFfnHiddenSize, MODEL_DEFAULTS, ModelSchema, NAMED_MODELS, type Model } from "./model.ts";
 import { didYouMean } from "./nearest.ts";
 import type { PlanConstraints } from "./plan-constraints.ts";
+import { boundedBy, type PlanField } from "./plan-fields.ts";
 import { constraintsOf, parsePlanPart } from "./plan-text.ts";
 import { PrecisionSchema } from "./precision.ts";
 import { ProblemError, type ProblemDetail } from "./problem.ts";
@@ -232,8 +233,8 @@ function resolveLengths(written: Pick<JobFile, "sequenceLengthTokens" | "globalB
 }
 
 /** Of one field of a job's `plan`: what its values must divide, or be at most. */
-interface PlanBound {
-  readonly fields: readonly (keyof PlanConstraints)[];
+interface Bound {
+  readonly fields: readonly PlanField[];
   readonly whole: number;
   readonly what: string;
   readonly divides: boolean;
@@ -243,10 +244,10 @@ interface PlanBound {
 function checkPlan(plan: PlanConstraints, cluster: JobFile["cluster"], lengths: Lengths | undefined, model: Model | undefined, details: ProblemDetail[]): void {
   const ranks = cluster.nodes * cluster.gpusPerNode;
   const sequences = lengths && lengths.globalBatchTokens / lengths.sequenceLengthTokens;
-  const bounds: PlanBound[] = [
-    { fields: ["pipelineParallel", "dataParallel", "tensorParallel", "sequenceParallel", "contextParallel", "parameterSharding", "gradientSharding", "optimizerStateSharding"], whole: ranks, what: `the ${ranks} ranks of the cluster`, divides: true },
-    ...(sequences !== undefined && Number.isInteger(sequences) ? [{ fields: ["microBatchSize", "microBatches", "dataParallel"] as const, whole: sequences, what: `the ${sequences} sequences of a step`, divides: true }] : []),
-    ...(model === undefined ? [] : [{ fields: ["pipelineParallel", "pipelineChunks", "recomputeLayers"] as const, whole: model.layers, what: `the ${model.layers} layers of the model`, divides: false }]),
+  const bounds: Bound[] = [
+    { fields: boundedBy("ranks"), whole: ranks, what: `the ${ranks} ranks of the cluster`, divides: true },
+    ...(sequences !== undefined && Number.isInteger(sequences) ? [{ fields: boundedBy("sequences"), whole: sequences, what: `the ${sequences} sequences of a step`, divides: true }] : []),
+    ...(model === undefined ? [] : [{ fields: boundedBy("layers"), whole: model.layers, what: `the ${model.layers} layers of the model`, divides: false }]),
   ];
   for (const { fields, whole, what, divides } of bounds) for (const field of fields) {
     const given = plan[field];

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import fc from "fast-check";
-import { planLabel, type Plan } from "./plan.ts";
+import { planLabel } from "./plan-fields.ts";
+import type { Plan } from "./plan.ts";
 import type { ProblemError } from "./problem.ts";
 import { constraintsOf, looksLikePlanLabel, parsePlanLabel, parsePlanPart, planPartLabel } from "./plan-text.ts";
 
@@ -69,7 +70,7 @@ describe("a plan's label", () => {
 
   it("may be a part of a plan, which leaves the rest open", () => {
     expect(parsePlanPart("tp8 pp2")).toEqual({ tensorParallel: 8, pipelineParallel: 2 });
-    expect(planPartLabel(parsePlanPart("tp8 pp2 a1 ovblock/none"))).toBe("pp2 tp8 a1 ovblock/none");
+    expect(planPartLabel(parsePlanPart("tp8 pp2 a1 ovblock/none"))).toBe("a1 pp2 tp8 ovblock/none");
     expect(constraintsOf(parsePlanPart("tp1 cp1"))).toEqual({ tensorParallel: 1, contextParallel: 1 });
   });
 

@@ -1,30 +1,28 @@
 import type { PlanConstraints } from "./plan-constraints.ts";
+import { PLAN_FIELDS, PLAN_ROWS, planValue, withoutDefaults, type PlanField } from "./plan-fields.ts";
 import type { Plan } from "./plan.ts";
 import { ProblemError } from "./problem.ts";
 
-const NUMBERS: Readonly<Record<string, keyof Plan>> = {
-  b: "microBatchSize",
-  n: "microBatches",
-  pp: "pipelineParallel",
-  dp: "dataParallel",
-  tp: "tensorParallel",
-  sp: "sequenceParallel",
-  cp: "contextParallel",
-  ps: "parameterSharding",
-  gs: "gradientSharding",
-  oss: "optimizerStateSharding",
-  v: "pipelineChunks",
-  k: "recomputeLayers",
-};
+/** Fields by their symbols, "a" among them. */
+const BY_SYMBOL: Readonly<Record<string, PlanField>> = Object.fromEntries(PLAN_ROWS.flatMap(([field, { symbol }]) => (symbol === undefined ? [] : [[symbol, field]])));
 
 /** What a whole plan must say; the rest has a default. */
-const NEEDED = ["b", "n", "pp", "dp", "sp", "ps"] as const;
+const NEEDED = PLAN_ROWS.flatMap(([, row]) => (row.default === undefined && row.symbol !== undefined ? [row.symbol] : []));
 
-/** What a label may leave out, because plans do. */
-const DEFAULTS: Partial<Plan> = { tensorParallel: 1, gradientSharding: 1, optimizerStateSharding: 1, recompute: false, forwardOverlap: "none", backwardOverlap: "none" };
+/** What a label may leave out and a plan may not. */
+const DEFAULTS = Object.fromEntries(PLAN_ROWS.flatMap(([field, row]) => (row.default === undefined || row.optional ? [] : [[field, row.default]]))) as Partial<Plan>;
+
+const FORWARD = PLAN_FIELDS.forwardOverlap.value.choices;
+const BACKWARD = PLAN_FIELDS.backwardOverlap.value.choices;
+const OVERLAP = new RegExp(`^ov(${FORWARD.join("|")})/(${BACKWARD.join("|")})$`);
 
 /** Names that other programs have for the same factors. */
 const ELSEWHERE: Readonly<Record<string, string>> = { mbs: "b", micro_batch_size: "b", ga: "n", gas: "n", vpp: "v", tensor_parallel: "tp", pipeline_parallel: "pp", data_parallel: "dp", context_parallel: "cp", sequence_parallel: "sp" };
+
+/** Labels are read before their job is known, so they bound numbers by what any field can hold. */
+const MOST_IN_A_LABEL = 2 ** 31 - 1;
+
+const choiceWords = (choices: readonly string[]): string => `${choices.slice(0, -1).join(", ")} or ${choices.at(-1) ?? ""}`;
 
 const EXAMPLE = "b1 n4 a0 pp1 dp2 tp1 sp4 ps8 gs1 oss1 ovinter-layer/intra-layer";
 
@@ -47,21 +45,21 @@ function translated(text: string): string | undefined {
   if (parts.includes(null)) return undefined;
   const known = parts.map((part) => {
     const name = (part?.[1] ?? "").toLowerCase();
-    const own = Object.hasOwn(NUMBERS, name) ? name : ELSEWHERE[name];
+    const own = Object.hasOwn(BY_SYMBOL, name) ? name : ELSEWHERE[name];
     return own === undefined ? undefined : `${own}${part?.[2] ?? ""}`;
   });
   return known.includes(undefined) ? undefined : known.join(" ");
 }
 
-/** Of what is left out by default, nothing is written down, so that equal plans are equal values. */
-function withoutDefaults<Part extends PartialPlan>(plan: Part): Part {
-  const { contextParallel, pipelineChunks, recomputeLayers, ...rest } = plan;
-  return {
-    ...rest,
-    ...(contextParallel === undefined || contextParallel === 1 ? {} : { contextParallel }),
-    ...(pipelineChunks === undefined || pipelineChunks === 1 ? {} : { pipelineChunks }),
-    ...(recomputeLayers === undefined || recomputeLayers === 0 ? {} : { recomputeLayers }),
-  } as Part;
+/** The field and its value that a part of a label gives: "tp8", "a1"; undefined where it is none. */
+function numberOf(part: string): readonly [PlanField, number | boolean] | undefined {
+  const [, symbol = "", digits] = /^([a-z]+)(\d+)$/.exec(part) ?? [];
+  if (!Object.hasOwn(BY_SYMBOL, symbol)) return undefined;
+  const field = BY_SYMBOL[symbol] as PlanField;
+  const { value } = PLAN_FIELDS[field];
+  const given = Number(digits);
+  if (value === "flag") return given <= 1 ? [field, given === 1] : undefined;
+  return "least" in value && given >= value.least && given <= MOST_IN_A_LABEL ? [field, given] : undefined;
 }
 
 /** The fields that a text names, each once. @throws ProblemError `plan-invalid` that names the part. */
@@ -71,22 +69,21 @@ function fieldsOf(text: string): PartialPlan {
   if (own !== undefined) throw fault(text, "its parts are written as another program writes them", `write "${own}"`);
   const fields = new Map<keyof Plan, unknown>();
   for (const part of text.trim().split(/\s+/)) {
-    const overlap = /^ov(none|block|inter-layer|intra-layer)\/(none|block|intra-layer)$/.exec(part);
-    const [, name = "", digits] = /^([a-z]+)(\d+)$/.exec(part) ?? [];
-    const value = Number(digits);
-    const field = overlap ? "forwardOverlap" : name === "a" && value <= 1 ? "recompute" : Object.hasOwn(NUMBERS, name) && Number.isSafeInteger(value) && value <= 2 ** 31 - 1 && (value >= 1 || name === "k") ? NUMBERS[name] : undefined;
+    const overlap = OVERLAP.exec(part);
+    const named = overlap ? undefined : numberOf(part);
+    const field = overlap ? "forwardOverlap" : named?.[0];
     if (field === undefined) {
-      const remedy = part.startsWith("ov") ? "overlap is ovFORWARD/BACKWARD: none, block, inter-layer or intra-layer, then none, block or intra-layer" : `the parts are ${Object.keys(NUMBERS).join(", ")} with a number behind each, a0 or a1, and ovFORWARD/BACKWARD, e.g. "${EXAMPLE}"`;
+      const remedy = part.startsWith("ov") ? `overlap is ovFORWARD/BACKWARD: ${choiceWords(FORWARD)}, then ${choiceWords(BACKWARD)}` : `the parts are ${Object.keys(BY_SYMBOL).filter((symbol) => symbol !== "a").join(", ")} with a number behind each, a0 or a1, and ovFORWARD/BACKWARD, e.g. "${EXAMPLE}"`;
       throw fault(text, `${part} is not known`, remedy);
     }
     if (fields.has(field)) throw fault(text, `${part} is the second of its kind`, "leave one of them out");
     if (overlap) fields.set("forwardOverlap", overlap[1]).set("backwardOverlap", overlap[2]);
-    else fields.set(field, field === "recompute" ? value === 1 : value);
+    else fields.set(field, named?.[1]);
   }
   return Object.fromEntries(fields);
 }
 
-const missingOf = (fields: PartialPlan): string[] => NEEDED.filter((name) => fields[NUMBERS[name] as keyof Plan] === undefined);
+const missingOf = (fields: PartialPlan): string[] => NEEDED.filter((name) => fields[BY_SYMBOL[name] as PlanField] === undefined);
 const whole = (fields: PartialPlan): Plan => withoutDefaults({ ...DEFAULTS, ...fields } as Plan);
 
 /** Whether a plan lacks nothing. */
@@ -100,7 +97,7 @@ export function parsePlanLabel(text: string): Plan {
   const fields = fieldsOf(text);
   const missing = missingOf(fields);
   if (missing.length === 0) return whole(fields);
-  const message = `it lacks ${missing.map((name) => `${name} (${NUMBERS[name] as string})`).join(", ")}`;
+  const message = `it lacks ${missing.map((name) => `${name} (${BY_SYMBOL[name] as string})`).join(", ")}`;
   throw new ProblemError("plan-invalid", `\`${text.trim()}\` is not a whole plan: ${missing.join(", ")} ${missing.length === 1 ? "is" : "are"} missing`, [
     { field: "plan", value: text, message, remedy: `write all of it, as tables show it, e.g. "${EXAMPLE}"; why-not and a job's \`plan\` take a part of one too` },
   ]);
@@ -115,13 +112,13 @@ export function parsePlanPart(text: string): Plan | PartialPlan {
 /** What a plan, or a part of one, leaves a search to choose: of a whole plan nothing, of a part what it does not name. */
 export function constraintsOf(plan: Plan | PartialPlan): PlanConstraints {
   if (!isWholePlan(plan)) return plan;
-  const { contextParallel = 1, pipelineChunks = 1, recomputeLayers, recompute } = plan;
-  return { ...plan, contextParallel, pipelineChunks, ...(recompute ? {} : { recomputeLayers: recomputeLayers ?? 0 }) };
+  // All layers recomputed leave no number of them to name.
+  const named = PLAN_ROWS.filter(([field]) => !(field === "recomputeLayers" && plan.recompute && plan.recomputeLayers === undefined));
+  return Object.fromEntries(named.map(([field]) => [field, planValue(plan, field)]));
 }
 
 /** A part of a plan in the words of {@link parsePlanPart}. */
 export function planPartLabel(part: PartialPlan): string {
-  const numbers = Object.entries(NUMBERS).flatMap(([name, field]) => (part[field] === undefined ? [] : [`${name}${String(part[field])}`]));
-  const recompute = part.recompute === undefined ? [] : [`a${part.recompute ? 1 : 0}`];
-  return [...numbers, ...recompute, ...(part.forwardOverlap === undefined ? [] : [`ov${part.forwardOverlap}/${part.backwardOverlap ?? "none"}`])].join(" ");
+  const named = PLAN_ROWS.flatMap(([field, { symbol }]) => (symbol === undefined || part[field] === undefined ? [] : [`${symbol}${Number(part[field])}`]));
+  return [...named, ...(part.forwardOverlap === undefined ? [] : [`ov${part.forwardOverlap}/${part.backwardOverlap ?? "none"}`])].join(" ");
 }

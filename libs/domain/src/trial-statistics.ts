@@ -1,7 +1,7 @@
 import { formatPercent } from "./figures.ts";
 import type { Candidate } from "./planning.ts";
 import type { Measurement, TrialRun } from "./execution.ts";
-import { planLabel } from "./plan.ts";
+import { planLabel } from "./plan-fields.ts";
 import { formatBytes, formatSeconds } from "./units.ts";
 
 /** The q-quantile of a sample, interpolated between its neighbours. @throws RangeError without values. */

@@ -1,6 +1,7 @@
 import { formatCounted, formatInteger } from "./figures.ts";
 import type { AttemptState, FailureCode, TrialState } from "./execution.ts";
 import type { JobState } from "./job.ts";
+import { PLAN_ROWS, type PlanField } from "./plan-fields.ts";
 import type { Plan } from "./plan.ts";
 import type { Prediction, RejectionReason, TimeBreakdown } from "./planning.ts";
 
@@ -104,40 +105,27 @@ export function fieldWords(field: string): string {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
+/** A field of a plan that has a symbol, in words. */
 export interface Dimension {
-  readonly key: keyof Plan;
+  readonly key: PlanField;
   readonly symbol: string;
   readonly name: string;
   readonly meaning: string;
 }
 
+const dimensions = (beyondPaper: boolean): readonly Dimension[] =>
+  PLAN_ROWS.flatMap(([key, { paper, symbol, name, meaning }]) => (symbol === undefined || (paper === undefined) !== beyondPaper ? [] : [{ key, symbol, name, meaning }]));
+
 /** The dimensions of a plan in the paper's order and symbols. */
-export const DIMENSIONS: readonly Dimension[] = [
-  { key: "microBatchSize", symbol: "b", name: "Micro-batch size", meaning: "sequences that a rank works on at once" },
-  { key: "microBatches", symbol: "n", name: "Micro-batches", meaning: "micro-batches whose gradients are summed in one step" },
-  { key: "recompute", symbol: "a", name: "Activation recomputation", meaning: "1: activations inside a layer are computed again in the backward pass; 0: they are kept" },
-  { key: "pipelineParallel", symbol: "pp", name: "Pipeline parallel", meaning: "stages that the layers are split into" },
-  { key: "dataParallel", symbol: "dp", name: "Data parallel", meaning: "groups of ranks that work on different sequences" },
-  { key: "tensorParallel", symbol: "tp", name: "Tensor parallel", meaning: "ranks that share every matrix (Megatron); 1 with Ulysses" },
-  { key: "sequenceParallel", symbol: "sp", name: "Sequence parallel", meaning: "ranks that share every sequence" },
-  { key: "parameterSharding", symbol: "ps", name: "Parameter sharding", meaning: "ranks that the parameters are spread over; gathered when needed" },
-  { key: "gradientSharding", symbol: "gs", name: "Gradient sharding", meaning: "further ranks that the gradients are spread over: over ps × gs in all" },
-  { key: "optimizerStateSharding", symbol: "oss", name: "Optimizer-state sharding", meaning: "further ranks that the optimizer state is spread over: over ps × oss in all" },
-];
+export const DIMENSIONS = dimensions(false);
 
 /** Choices that the paper's plans do not have. */
-export const BEYOND_PAPER: readonly Dimension[] = [
-  { key: "contextParallel", symbol: "cp", name: "Context parallel", meaning: "of the ranks that share a sequence, so many pass its keys and values around a ring; the others share the heads" },
-  { key: "pipelineChunks", symbol: "v", name: "Pipeline chunks", meaning: "parts of the model that a stage holds, between which micro-batches take turns (interleaved 1F1B)" },
-  { key: "recomputeLayers", symbol: "k", name: "Recomputed layers", meaning: "layers of each stage whose activations are computed again in the backward pass; the others are kept" },
-];
-
-const OVERLAP_NAMES: Readonly<Partial<Record<keyof Plan, string>>> = { forwardOverlap: "Forward overlap", backwardOverlap: "Backward overlap" };
+export const BEYOND_PAPER = dimensions(true);
 
 /** A field of a plan by its name and symbol. */
 export function planFieldName(field: string): string {
-  const dimension = [...DIMENSIONS, ...BEYOND_PAPER].find(({ key }) => field === key);
-  return dimension ? `${dimension.name} (${dimension.symbol})` : (OVERLAP_NAMES[field as keyof Plan] ?? fieldWords(field));
+  const [, row] = PLAN_ROWS.find(([key]) => field === key) ?? [];
+  return row === undefined ? fieldWords(field) : row.symbol === undefined ? row.name : `${row.name} (${row.symbol})`;
 }
 
 /** At what grain communication is hidden behind compute. */

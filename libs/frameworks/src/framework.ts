@@ -1,5 +1,5 @@
 import type { PlanOfJob } from "@internevo/cost-model";
-import { contextOf, type Model, type Optimizer, type Plan, type Precision, type JobSpec } from "@internevo/domain";
+import { planValue, withoutDefaults, type Model, type Optimizer, type Plan, type Precision, type JobSpec } from "@internevo/domain";
 
 /** Projects whose configurations are written and read. */
 export const FRAMEWORKS = ["internevo", "megatron", "deepspeed", "torchtitan"] as const;
@@ -84,23 +84,14 @@ export const stageLayers = (model: Pick<Model, "layers">, plan: Pick<Plan, "pipe
 
 /** One way of writing a plan: nothing that is its default, and all layers recomputed as `recompute`. */
 export function normalPlan(plan: Plan, model: Pick<Model, "layers">): Plan {
-  const { contextParallel: _ring, pipelineChunks, recomputeLayers, ...rest } = plan;
-  const recompute = rest.recompute || (recomputeLayers ?? 0) >= stageLayers(model, plan);
-  return {
-    ...rest,
-    recompute,
-    ...(contextOf(plan) > 1 ? { contextParallel: contextOf(plan) } : {}),
-    ...((pipelineChunks ?? 1) > 1 ? { pipelineChunks: pipelineChunks as number } : {}),
-    ...(!recompute && (recomputeLayers ?? 0) > 0 ? { recomputeLayers: recomputeLayers as number } : {}),
-  };
+  const recompute = plan.recompute || planValue(plan, "recomputeLayers") >= stageLayers(model, plan);
+  return withoutDefaults({ ...plan, recompute, ...(recompute ? { recomputeLayers: 0 } : {}) });
 }
-
-const EXTENSION_DEFAULTS: Partial<Plan> = { contextParallel: 1, pipelineChunks: 1, recomputeLayers: 0 };
 
 /** Every field in which the expressed plan is another, with its reason. */
 export function inexpressibleFields(asked: Plan, { plan, reasons, beyond }: Expression): Inexpressible[] {
   const fields = [...new Set([...Object.keys(asked), ...Object.keys(plan)])] as (keyof Plan)[];
-  const value = (of: Plan, field: keyof Plan): unknown => of[field] ?? EXTENSION_DEFAULTS[field];
+  const value = (of: Plan, field: keyof Plan): unknown => planValue(of, field);
   return [
     ...fields.filter((field) => value(asked, field) !== value(plan, field)).map((field) => ({ field: `plan.${field}`, value: value(asked, field), nearest: value(plan, field), reason: reasons[field] ?? "follows from the other fields" })),
     ...beyond,

@@ -1,11 +1,11 @@
 import { clusterRanks, contextFault, sequencesPerStep, sequenceSplitFault, tensorSplitFault, type Layout, type OverlapChoice, type Sharding } from "@internevo/cost-model";
-import { allowedBy, chunksOf, contextOf, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
+import { allowedBy, chunksOf, contextOf, PLAN_FIELDS, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
 
 /** b and n of a plan are 32-bit numbers. */
 const MOST_OF_A_FACTOR = 2 ** 31 - 1;
 
-const FORWARD = ["none", "block", "inter-layer", "intra-layer"] as const;
-const BACKWARD = ["none", "block", "intra-layer"] as const;
+const { choices: FORWARD } = PLAN_FIELDS.forwardOverlap.value;
+const { choices: BACKWARD } = PLAN_FIELDS.backwardOverlap.value;
 
 /** Every granularity of both passes, in the order of the space. */
 export const OVERLAPS: readonly OverlapChoice[] = FORWARD.flatMap((forwardOverlap) => BACKWARD.map((backwardOverlap) => ({ forwardOverlap, backwardOverlap })));
@@ -140,20 +140,6 @@ export function planOf(layout: Layout, microBatchSize: number, microBatches: num
     ...(chunks > 1 ? { pipelineChunks: chunks } : {}),
     ...(recomputed > 0 && !all ? { recomputeLayers: recomputed } : {}),
   };
-}
-
-const ORDER = ["pipelineParallel", "sequenceParallel", "tensorParallel", "microBatchSize", "recompute", "parameterSharding", "optimizerStateSharding", "gradientSharding"] as const;
-
-/** The order of the space, which decides between plans of equal time and memory. */
-export function comparePlans(a: Plan, b: Plan): number {
-  for (const field of ORDER) {
-    const difference = Number(a[field]) - Number(b[field]);
-    if (difference !== 0) return difference;
-  }
-  return (
-    contextOf(a) - contextOf(b) || chunksOf(a) - chunksOf(b) || (a.recomputeLayers ?? 0) - (b.recomputeLayers ?? 0) ||
-    FORWARD.indexOf(a.forwardOverlap) - FORWARD.indexOf(b.forwardOverlap) || BACKWARD.indexOf(a.backwardOverlap) - BACKWARD.indexOf(b.backwardOverlap)
-  );
 }
 
 /**

@@ -1,5 +1,4 @@
-import type { Plan } from "@internevo/domain";
-import { comparePlans } from "./enumerate.ts";
+import { comparePlans, type Plan } from "@internevo/domain";
 
 /** A feasible plan with what decides its rank: time, then memory, then the order of the space. */
 export interface Scored {

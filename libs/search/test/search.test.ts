@@ -1,8 +1,8 @@
 import { CostModel, shippedProfile } from "@internevo/cost-model";
-import { resolveJob, type Plan, type PlanningResult, type RejectionReason } from "@internevo/domain";
+import { comparePlans, resolveJob, type Plan, type PlanningResult, type RejectionReason } from "@internevo/domain";
 import fc from "fast-check";
 import { describe, expect, it, vi } from "vitest";
-import { comparePlans, familyOf, planJob } from "../src/index.ts";
+import { familyOf, planJob } from "../src/index.ts";
 import { bruteForce, type Judged } from "./brute-force.ts";
 import { jobCase, measured, smallJobCase } from "./cases.ts";
 

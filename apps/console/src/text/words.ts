@@ -1,4 +1,4 @@
-import { BEYOND_PAPER, DIMENSIONS, formatCounted, OVERLAP_WORDS, type Dimension, type Plan } from "@internevo/domain";
+import { BEYOND_PAPER, chunksOf, contextOf, DIMENSIONS, formatCounted, OVERLAP_WORDS, PLAN_FIELDS, planValue, type Dimension, type Plan, type PlanExtension, type PlanField } from "@internevo/domain";
 
 // What has the same name at the command line is named in @internevo/domain; here is what only pages say.
 export {
@@ -6,19 +6,12 @@ export {
   UTILISATION_WORDS, type Dimension,
 } from "@internevo/domain";
 
-const chunksOf = (plan: Plan): number => plan.pipelineChunks ?? 1;
-const contextOf = (plan: Plan): number => plan.contextParallel ?? 1;
-/** What the paper's plans have of a choice that they do not name. */
-const NEUTRAL: Readonly<Partial<Record<keyof Plan, number>>> = { contextParallel: 1, pipelineChunks: 1 };
-const isChosen = (plan: Plan, key: keyof Plan): boolean => dimensionValue(plan, key) !== String(NEUTRAL[key] ?? 0);
+const isChosen = (plan: Plan, key: PlanField): boolean => planValue(plan, key) !== PLAN_FIELDS[key as PlanExtension].default;
 
 /** The dimensions of the paper, and those beyond it that a plan makes use of. */
 export const dimensionsOf = (plans: readonly Plan[]): readonly Dimension[] => [...DIMENSIONS, ...BEYOND_PAPER.filter(({ key }) => plans.some((plan) => isChosen(plan, key)))];
 
-export const dimensionValue = (plan: Plan, key: keyof Plan): string => {
-  const value = plan[key] ?? NEUTRAL[key] ?? 0;
-  return typeof value === "boolean" ? (value ? "1" : "0") : String(value);
-};
+export const dimensionValue = (plan: Plan, key: PlanField): string => String(Number(planValue(plan, key)));
 
 /** What both passes hide of the communication. */
 export const overlapWords = ({ forwardOverlap, backwardOverlap }: Pick<Plan, "forwardOverlap" | "backwardOverlap">): string =>
