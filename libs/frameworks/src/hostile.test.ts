@@ -50,6 +50,18 @@ describe("what configurations must not do", () => {
     expect(existsSync(mark)).toBe(false);
   });
 
+  it("refuses values that are nested deeper than any configuration's, in every format", () => {
+    for (const levels of [200, 3000, 20_000]) {
+      const names = Array<string>(levels).fill("a").join(".");
+      const lists = `${"[".repeat(levels)}${"]".repeat(levels)}`;
+      for (const toml of [`[model]\n${names} = 1\n`, `[model.${names}]\nb = 1\n`, `[${names}]\nb = 1\n`]) expect(refusal("torchtitan", { name: "t.toml", text: toml })).toMatch(/t\.toml: is nested more than 100 levels deep → /);
+      const { text } = command("--deepspeed --deepspeed_config ds.json");
+      for (const json of [`{"foo":${lists}}`, `{"bf16":{"enabled":${lists}}}`]) expect(refusal("deepspeed", shell(text), { name: "ds.json", text: json })).toMatch(/ds\.json: is nested more than 100 levels deep → /);
+      refusal("torchtitan", { name: "t.toml", text: `[training]\nseq_len = ${lists}\n` });
+      refusal("internevo", python(`model = dict(a=${lists})\ndata = dict()\nparallel = dict()\n`));
+    }
+  });
+
   it("changes nothing outside its own values", () => {
     for (const key of ["__proto__", "constructor"]) {
       refusal("internevo", python(`a = dict(x=1)\nb = a["${key}"]\nb["polluted"] = 1\na["${key}"]["polluted"] = 1\nc = dict(${key}=dict(polluted=1))\n`));

@@ -1,5 +1,6 @@
 import type { SyntaxNode } from "@lezer/common";
-import { childrenOf, isContainer, MOST_DEPTH, MOST_SIZE, NeedsRun, recordOf, TOO_MUCH, type Container, type Known, type PythonValue } from "./python-values.ts";
+import { MOST_DEPTH } from "./depth.ts";
+import { childrenOf, isContainer, MOST_SIZE, NeedsRun, recordOf, TOO_MUCH, type Container, type Known, type PythonValue } from "./python-values.ts";
 
 /** Names and modules that reach the module's own variables from anywhere. */
 export const POWERFUL: ReadonlySet<string> = new Set("exec eval compile globals locals vars setattr delattr getattr __import__ __builtins__ __dict__ sys importlib inspect gc ctypes builtins __main__ runpy".split(" "));
