@@ -92,6 +92,15 @@ describe("what configurations must not do", () => {
     expect(refusal("deepspeed", shell(`deepspeed --num_gpus 8 pretrain_gpt.py --deepspeed_config ds.json ${command("").text.replace(/^.*?\.py /, "")}`), { name: "ds.json", text: `{"zero_optimization": ${"[".repeat(50_000)}${"]".repeat(50_000)}}` })).not.toBe("");
   });
 
+  it("takes no longer for each level that is nested deeper", () => {
+    for (const word of ["not ", "-"]) {
+      const from = process.cpuUsage();
+      refusal("internevo", python(`a = dict(x=${word.repeat(2400)}1)\nmodel = dict()\n`));
+      const { user, system } = process.cpuUsage(from);
+      expect((user + system) / 1e6, word).toBeLessThan(0.5);
+    }
+  });
+
   it("does not take forever to be told what was meant", () => {
     expect(refusal("megatron", command(`--${"a".repeat(900_000)} 1`))).toMatch(/is not known/);
     expect(refusal("megatron", command(Array.from({ length: 60_000 }, (_, i) => `--num-layerz${i}`).join(" ")))).toMatch(/did you mean --num-layers/);
