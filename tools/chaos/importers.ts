@@ -22,11 +22,16 @@ export type ImportersReport = { readonly chaos: "importers"; readonly seed: numb
 function report(directory: string): Promise<WorkerReport> {
   const current = join(directory, "input.json");
   const worker = fork(new URL("./src/importers/worker.ts", import.meta.url), [String(inputs), String(seed), current], { execArgv: [`--max-old-space-size=${MOST_MEGABYTES}`], stdio: ["ignore", "ignore", "inherit", "ipc"] });
+  // A worker that reads hears of nothing else, not even that nobody waits for it.
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => {
+    worker.kill("SIGKILL");
+    process.exit(1);
+  });
   return new Promise((settle) => {
     const end = (violation: string): void => {
       clearInterval(watch);
       worker.kill("SIGKILL");
-      const last = existsSync(current) ? (JSON.parse(readFileSync(current, "utf8")) as Omit<WorkerReport["violations"][number], "violation">) : { input: -1, framework: "internevo" as const, files: [{ name: "", text: "" }] as const };
+      const last = existsSync(current) ? (JSON.parse(readFileSync(current, "utf8").split("\n", 1)[0] as string) as Omit<WorkerReport["violations"][number], "violation">) : { input: -1, framework: "internevo" as const, files: [{ name: "", text: "" }] as const };
       settle({ read: last.input, refused: 0, jobs: 0, roundTrips: 0, blocks: 0, corpus: 0, slowestSeconds: HANGS_AFTER_SECONDS, violations: [{ ...last, violation }], violationCount: 1 });
     };
     const watch = setInterval(() => {

@@ -2,8 +2,9 @@ import { existsSync, readFileSync } from "node:fs";
 import { availableParallelism, totalmem } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { cudaHost } from "@internevo/launcher";
+import { cudaHost, dataRootsOf } from "@internevo/launcher";
 import type { ServiceDefinition } from "@internevo/service-kit";
+import { weightsRoots } from "@internevo/stages";
 import type { Static } from "typebox";
 import { pruneAuditLog } from "@internevo/store";
 import { buildApi } from "./app.ts";
@@ -35,12 +36,18 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
   configSchema: ApiConfigSchema,
   async start(service) {
     const { config, database } = service;
-    const workers = createWorkers({ searchesOfOneToken: config.INTERNEVO_API_SEARCHES_OF_ONE_TOKEN, idleThreadSeconds: config.INTERNEVO_API_IDLE_THREAD_SECONDS });
+    const able = capabilities(config);
+    const dataRoots = dataRootsOf(config.INTERNEVO_DATA_ROOTS);
+    const workers = createWorkers({
+      searchesOfOneToken: config.INTERNEVO_API_SEARCHES_OF_ONE_TOKEN,
+      idleThreadSeconds: config.INTERNEVO_API_IDLE_THREAD_SECONDS,
+      roots: { data: dataRoots, weights: weightsRoots(dataRoots, able.dataDirectory) },
+    });
     service.onShutdown(() => workers.close());
     const app = await buildApi({
       database,
       workers,
-      capabilities: capabilities(config),
+      capabilities: able,
       profileFor: createProfileSource(database),
       health: service.health,
       version,

@@ -7,7 +7,8 @@ import { parsePlanLabel, planLabel, PlanningResultSchema, resolveJob, validate }
 import { SWEEP_AXES } from "@internevo/advisor";
 import { FRAMEWORKS } from "@internevo/frameworks";
 import { planJob } from "@internevo/search";
-import { storeProfile, transitionJob, updateJob } from "@internevo/store";
+import { createTrials, finishTrial, startTrial, storeProfile, transitionJob, updateJob } from "@internevo/store";
+import { exampleMeasurement } from "../../../libs/store/src/fixtures.ts";
 import { strFromU8, unzipSync } from "fflate";
 import type { TSchema } from "typebox";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -91,6 +92,35 @@ describe("questions about plans", () => {
     });
     const [best] = planJob(own, profile, { top: 1 }).candidates;
     expect(shaped(ExplanationSchema, await send("/plans/explain", { jobId: id, a: 1, b: 1 })).a.plan).toEqual(best!.plan);
+  });
+
+  it("of a submitted job are decided by what its trials measured of both plans", async () => {
+    const submitted = await api.app.inject({ method: "POST", url: "/api/v1/jobs", headers: { authorization: api.bearer.operator }, payload: jobFile(api, { cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "16GiB" } }) });
+    const { id, spec: own } = submitted.json<{ id: string; spec: typeof spec }>();
+    const profileId = await storeProfile(api.database.db, { clusterKey: "third", profile: { ...profile, name: "measured for trials" }, freshForSeconds: 60 });
+    await api.database.transaction(async (tx) => {
+      await updateJob(tx, id, { profileId });
+      await transitionJob(tx, { jobId: id, from: "profiling", to: "planning" });
+    });
+    const { candidates } = planJob(own, profile, { top: 3 });
+    const trials = await api.database.transaction((tx) => createTrials(tx, id, candidates));
+    const end = (at: number, stepTimeSeconds: number, runStepTimeSeconds: number[]) => api.database.transaction(async (tx) => {
+      await startTrial(tx, trials[at]!.id);
+      await finishTrial(tx, trials[at]!.id, { measured: { ...exampleMeasurement(), stepTimeSeconds, runStepTimeSeconds } });
+    });
+    const ask = async (a: number, b: number) => shaped(ExplanationSchema, await send("/plans/explain", { jobId: id, a, b }));
+    // The best prediction was the slower one. Until both were measured, nothing was.
+    await end(0, 5, [4.9, 5.1]);
+    expect((await ask(1, 2)).measured).toBeNull();
+    await end(1, 2, [1.9, 2.1]);
+    const found = await ask(1, 2);
+    expect(found.measured).toEqual({ a: { stepTimeSeconds: 5, runStepTimeSeconds: [4.9, 5.1] }, b: { stepTimeSeconds: 2, runStepTimeSeconds: [1.9, 2.1] } });
+    const predicted = planOfJob(candidates[0]!.plan, own);
+    const other = planOfJob(candidates[1]!.plan, own);
+    expect(found.summary).toEqual(explain(own, profile, predicted, other, found.measured).summary);
+    expect(found.summary).not.toEqual(explain(own, profile, predicted, other).summary);
+    expect((await ask(2, 1)).measured).toEqual({ a: found.measured?.b, b: found.measured?.a });
+    expect((await ask(1, 3)).measured).toBeNull();
   });
 
   it("name what is wrong with them", async () => {

@@ -9,7 +9,7 @@ import { newToken, storeToken, type Database } from "@internevo/store";
 import { buildApi, type ApiOptions } from "../src/app.ts";
 import type { ApiInstance } from "../src/http/instance.ts";
 import { createProfileSource } from "../src/profile-source.ts";
-import { createWorkers, type Workers } from "../src/work/workers.ts";
+import { createWorkers, type Workers, type WorkersOptions } from "../src/work/workers.ts";
 
 export interface TestApi {
   readonly app: ApiInstance;
@@ -25,13 +25,13 @@ export interface TestApi {
 }
 
 /** The API over a database of its own, listening nowhere unless the test asks for it. */
-export async function startTestApi(options: Partial<Pick<ApiOptions, "limits" | "heartbeatMilliseconds" | "capabilities" | "consoleDirectory" | "now" | "logger" | "profileFor">> = {}): Promise<TestApi> {
+export async function startTestApi(options: Partial<Pick<ApiOptions, "limits" | "heartbeatMilliseconds" | "capabilities" | "consoleDirectory" | "now" | "logger" | "profileFor">> & Pick<WorkersOptions, "roots"> = {}): Promise<TestApi> {
   const directory = await mkdtemp(join(tmpdir(), "internevo-api-"));
   const textPath = join(directory, "text.txt");
   await writeFile(textPath, "It was a bright cold day in April. ".repeat(120).slice(0, 4096));
   const made = await createTestDatabase();
   const { database } = made;
-  const workers: Workers = createWorkers({ planThreads: 2 });
+  const workers: Workers = createWorkers({ planThreads: 2, ...(options.roots ? { roots: options.roots } : {}) });
   const app = await buildApi({
     database,
     workers,

@@ -1,8 +1,9 @@
-import type { Plan, Precision } from "@internevo/domain";
+import { isNestedDeeper, type Plan, type Precision } from "@internevo/domain";
 import { visit } from "jsonc-parser";
 import { optionNames, readOptions, type OptionTable, type Options } from "./command-line.ts";
 import { DECODER_IGNORED, DECODER_OPTIONS, DECODER_REFUSED, readDecoder, readTraining } from "./decoder-arguments.ts";
 import { DEEPSPEED_DIALECT, type ZeroSharding } from "./deepspeed.ts";
+import { MOST_DEPTH, TOO_DEEP } from "./depth.ts";
 import { Fields } from "./fields.ts";
 import { FRAMEWORK_VERSIONS, normalPlan, type FrameworkFile, type ImportedConfiguration, type Launch, type TakenAs } from "./framework.ts";
 import { ranksOf } from "./launch.ts";
@@ -76,6 +77,7 @@ function readJson(options: Options, files: readonly FrameworkFile[]): Fields {
   const base = named.split("/").at(-1);
   const file = files.slice(1).find(({ name }) => name === named || name.split("/").at(-1) === base);
   if (file === undefined) return faults.fail("--deepspeed_config", named, "is a file that is not there", "put it beside the script");
+  if (isNestedDeeper(file.text, MOST_DEPTH)) return faults.fail(file.name, null, ...TOO_DEEP);
   try {
     const value: unknown = JSON.parse(file.text);
     // DeepSpeed refuses a field that is given twice; JSON's own parser takes the last.

@@ -50,6 +50,18 @@ describe("what configurations must not do", () => {
     expect(existsSync(mark)).toBe(false);
   });
 
+  it("refuses values that are nested deeper than any configuration's, in every format", () => {
+    for (const levels of [200, 3000, 20_000]) {
+      const names = Array<string>(levels).fill("a").join(".");
+      const lists = `${"[".repeat(levels)}${"]".repeat(levels)}`;
+      for (const toml of [`[model]\n${names} = 1\n`, `[model.${names}]\nb = 1\n`, `[${names}]\nb = 1\n`]) expect(refusal("torchtitan", { name: "t.toml", text: toml })).toMatch(/t\.toml: is nested more than 100 levels deep → /);
+      const { text } = command("--deepspeed --deepspeed_config ds.json");
+      for (const json of [`{"foo":${lists}}`, `{"bf16":{"enabled":${lists}}}`]) expect(refusal("deepspeed", shell(text), { name: "ds.json", text: json })).toMatch(/ds\.json: is nested more than 100 levels deep → /);
+      refusal("torchtitan", { name: "t.toml", text: `[training]\nseq_len = ${lists}\n` });
+      refusal("internevo", python(`model = dict(a=${lists})\ndata = dict()\nparallel = dict()\n`));
+    }
+  });
+
   it("changes nothing outside its own values", () => {
     for (const key of ["__proto__", "constructor"]) {
       refusal("internevo", python(`a = dict(x=1)\nb = a["${key}"]\nb["polluted"] = 1\na["${key}"]["polluted"] = 1\nc = dict(${key}=dict(polluted=1))\n`));
@@ -78,6 +90,15 @@ describe("what configurations must not do", () => {
     expect(refusal("megatron", shell(`A=$((${"(".repeat(20_000)}1${")".repeat(20_000)}))\n${command("").text}`))).toMatch(/^line 1: /);
     expect(refusal("torchtitan", { name: "t.toml", text: `a = ${"[".repeat(20_000)}${"]".repeat(20_000)}\n` })).toMatch(/t\.toml|^a: /);
     expect(refusal("deepspeed", shell(`deepspeed --num_gpus 8 pretrain_gpt.py --deepspeed_config ds.json ${command("").text.replace(/^.*?\.py /, "")}`), { name: "ds.json", text: `{"zero_optimization": ${"[".repeat(50_000)}${"]".repeat(50_000)}}` })).not.toBe("");
+  });
+
+  it("takes no longer for each level that is nested deeper", () => {
+    for (const word of ["not ", "-"]) {
+      const from = process.cpuUsage();
+      refusal("internevo", python(`a = dict(x=${word.repeat(2400)}1)\nmodel = dict()\n`));
+      const { user, system } = process.cpuUsage(from);
+      expect((user + system) / 1e6, word).toBeLessThan(0.5);
+    }
   });
 
   it("does not take forever to be told what was meant", () => {

@@ -33,6 +33,8 @@ export function nearestName(name: string, known: Iterable<string>): string | und
   let best: string | undefined;
   let least = Math.max(2, Math.floor(name.length / 4)) + 1;
   for (const each of known) {
+    // No fewer letters than the lengths differ by.
+    if (Math.abs(name.length - each.length) >= least) continue;
     const away = distance(name, each);
     if (away < least) [best, least] = [each, away];
   }

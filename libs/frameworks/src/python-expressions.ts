@@ -1,6 +1,7 @@
 import type { SyntaxNode } from "@lezer/common";
+import { MOST_DEPTH } from "./depth.ts";
 import { Names, POWERFUL } from "./python-names.ts";
-import { arithmetic, comparison, isContainer, childrenOf, MOST_CHARACTERS, MOST_DEPTH, NeedsRun, partsOf, recordOf, type Container, type PythonValue } from "./python-values.ts";
+import { arithmetic, comparison, isContainer, childrenOf, MOST_CHARACTERS, NeedsRun, partsOf, recordOf, type Container, type PythonValue } from "./python-values.ts";
 
 /** Builtins that neither change their arguments nor give them back. */
 const HARMLESS: ReadonlySet<string> = new Set(["print", "len", "str", "repr", "round", "bool", "type", "isinstance"]);

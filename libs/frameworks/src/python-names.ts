@@ -1,5 +1,6 @@
 import type { SyntaxNode } from "@lezer/common";
-import { childrenOf, isContainer, MOST_DEPTH, MOST_SIZE, NeedsRun, recordOf, TOO_MUCH, type Container, type Known, type PythonValue } from "./python-values.ts";
+import { MOST_DEPTH } from "./depth.ts";
+import { childrenOf, isContainer, MOST_SIZE, NeedsRun, recordOf, TOO_MUCH, type Container, type Known, type PythonValue } from "./python-values.ts";
 
 /** Names and modules that reach the module's own variables from anywhere. */
 export const POWERFUL: ReadonlySet<string> = new Set("exec eval compile globals locals vars setattr delattr getattr __import__ __builtins__ __dict__ sys importlib inspect gc ctypes builtins __main__ runpy".split(" "));
@@ -111,21 +112,20 @@ export class Names {
     const why = this.unknown(node);
     for (const each of this.leaked.splice(0)) this.spoil(each, why);
     let losesAll = this.functionsAreOut;
-    const cursor = node.cursor();
-    do {
-      if (cursor.from >= node.to && cursor.from > node.from) break;
+    // Not by next(): at the end of what is nested deep it climbs up to the top once for every level.
+    node.cursor().iterate((cursor) => {
       if (cursor.name === "ImportStatement" && cursor.node.getChild("*")) losesAll = true;
       if (cursor.name === "LambdaExpression") this.functionsAreOut = true;
       if (cursor.name === "FunctionDefinition" || cursor.name === "ClassDefinition") this.define(cursor.node);
-      if (cursor.name !== "VariableName" && cursor.name !== "PropertyName") continue;
+      if (cursor.name !== "VariableName" && cursor.name !== "PropertyName") return;
       const name = this.text.slice(cursor.from, cursor.to).normalize("NFKC");
       if (POWERFUL.has(name) || (this.functions.has(name) && cursor.name === "VariableName")) losesAll = this.functionsAreOut = true;
-      if (cursor.name !== "VariableName") continue;
+      if (cursor.name !== "VariableName") return;
       const value = this.values.get(name);
       if (value !== undefined) this.spoil(value, why);
       const parent = cursor.node.parent;
       if ((isStatement && parent && !READS.has(parent.name)) || (parent?.name === "NamedExpression" && parent.firstChild?.from === cursor.from)) this.values.set(name, why);
-    } while (cursor.next() && cursor.from < node.to);
+    });
     if (losesAll) this.loseAll(why);
     return why;
   }

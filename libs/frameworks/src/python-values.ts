@@ -27,8 +27,7 @@ export type PythonValue = null | boolean | number | string | NeedsRun | PythonVa
 export type PythonRecord = { [key: string]: PythonValue };
 export type Container = PythonValue[] | PythonRecord;
 
-/** Values inside one another; values and characters of one variable, and characters of one text: variables can double each other. */
-export const MOST_DEPTH = 100;
+/** Values and characters of one variable, and characters of one text: variables can double each other. */
 export const MOST_SIZE = 1 << 20;
 export const MOST_CHARACTERS = 1 << 16;
 

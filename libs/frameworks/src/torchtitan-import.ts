@@ -1,5 +1,6 @@
 import { MODEL_DEFAULTS, ProblemError, type Model, type Optimizer, type Plan, type Precision } from "@internevo/domain";
 import { parse } from "smol-toml";
+import { isTooDeep, TOO_DEEP } from "./depth.ts";
 import { Fields } from "./fields.ts";
 import { FRAMEWORK_VERSIONS, normalPlan, stageLayers, type FrameworkFile, type ImportedConfiguration, type Launch, type TakenAs } from "./framework.ts";
 import { ranksInText } from "./launch.ts";
@@ -153,10 +154,14 @@ function readOptimizer(root: Fields, steps: number | undefined): Partial<Optimiz
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 }
 
-function parseToml(file: FrameworkFile): unknown {
+function parseToml(file: FrameworkFile, faults: Faults): unknown {
   try {
-    return parse(file.text);
+    const value = parse(file.text);
+    // A name of a thousand dots is a thousand tables.
+    if (isTooDeep(value)) faults.fail(file.name, null, ...TOO_DEEP);
+    return value;
   } catch (error) {
+    if (error instanceof ProblemError) throw error;
     throw new ProblemError("bad-request", `${file.name} is not TOML`, [{ field: file.name, value: null, message: (error as Error).message.split("\n")[0] ?? "", remedy: "mend the file" }], { cause: error });
   }
 }
@@ -165,7 +170,7 @@ function parseToml(file: FrameworkFile): unknown {
 export function importTorchtitan(files: readonly FrameworkFile[], asked: Launch | null): ImportedConfiguration {
   const [file] = files as readonly [FrameworkFile];
   const faults = new Faults(`the torchtitan configuration ${file.name}`);
-  const root = new Fields(parseToml(file), faults);
+  const root = new Fields(parseToml(file, faults), faults);
   const takenAs: TakenAs[] = [];
   const training = root.section("training");
   const parallelism = root.section("parallelism");

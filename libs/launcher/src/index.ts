@@ -11,6 +11,7 @@ export { readSlurmRecord, slurmJobName, type SlurmRecord } from "./slurm/record.
 export { RUN_MARKER, processesOfRun, readProcess, type ProcessEntry } from "./process/processes.ts";
 export { killLeftovers, killLeftoversOn, readRunRecord, type RunRecord } from "./process/run-record.ts";
 export { assertFitsSequences, BYTE_VOCABULARY_SIZE, DatasetSchema, prepareDataset, type Dataset } from "./dataset/prepare.ts";
+export { assertBelowRoots, dataRootsOf, type DataRoots } from "./dataset/data-roots.ts";
 export { openData } from "./dataset/open-data.ts";
 export { assertKnowsDocuments, openSource, type TokenData } from "./dataset/source.ts";
 export type { TokenSource } from "./dataset/token-source.ts";

@@ -2,6 +2,7 @@ import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { beginningOf, formatBytes, isNestedDeeper, ProblemError, validate, type Model } from "@internevo/domain";
 import { Type, type Static, type TSchema } from "typebox";
+import { assertBelowRoots, type DataRoots } from "./dataset/data-roots.ts";
 import { openData, readExactly } from "./dataset/open-data.ts";
 
 const FIELD = "initialWeights";
@@ -54,7 +55,8 @@ function shapeFault(schema: TSchema, value: unknown): string | undefined {
  * A description of weights: of bounded size and depth, and checked whole before anything of it is used. Undefined when there is none.
  * @throws ProblemError `data-invalid`, which tells what is expected and nothing of what is there.
  */
-async function readDocument<S extends TSchema>(path: string, schema: S, mostBytes: number, remedy: string): Promise<Static<S> | undefined> {
+async function readDocument<S extends TSchema>(path: string, schema: S, mostBytes: number, remedy: string, roots: DataRoots): Promise<Static<S> | undefined> {
+  await assertBelowRoots([{ path, field: FIELD }], roots);
   if ((await stat(path).catch(() => undefined)) === undefined) return undefined;
   const { handle, sizeBytes } = await openData(path, FIELD);
   let text: string;
@@ -96,43 +98,48 @@ function assertEqual(path: string, there: string, found: unknown, here: keyof Mo
   throw new ProblemError("data-invalid", `${path} ${message}`, [{ field: FIELD, value: path, message, remedy: WEIGHTS_REMEDY }]);
 }
 
-async function assertFiles(folder: string, names: readonly string[]): Promise<void> {
+async function assertFiles(folder: string, names: readonly string[], roots: DataRoots): Promise<void> {
+  await assertBelowRoots(names.map((name) => ({ path: join(folder, name), field: FIELD })), roots);
   for (const name of names) {
     const found = await stat(join(folder, name)).catch(() => undefined);
     if (!found?.isFile() || found.size === 0) throw refuse(join(folder, name), found ? "is no file with content" : "does not exist", "copy the folder again, whole");
   }
 }
 
-async function assertHuggingFace(folder: string, config: Config, model: Model): Promise<void> {
+async function assertHuggingFace(folder: string, config: Config, model: Model, roots: DataRoots): Promise<void> {
   const path = join(folder, "config.json");
   if (config.model_type !== "llama") throw refuse(path, `has model_type ${config.model_type === undefined ? "missing" : JSON.stringify(beginningOf(config.model_type, MOST_TOLD))}, which is not "llama"`, "give the folder of a LLaMA model");
   for (const [there, here, missing] of HUGGING_FACE) assertEqual(path, there, config[there] ?? missing?.(config), here, model);
   const rope = config.rope_parameters ?? config.rope_scaling;
   assertEqual(path, "rope_theta", rope?.rope_theta ?? config.rope_theta ?? 10_000, "ropeTheta", model);
-  if ((await stat(join(folder, "model.safetensors")).catch(() => undefined)) !== undefined) return assertFiles(folder, ["model.safetensors"]);
-  const index = await readDocument(join(folder, "model.safetensors.index.json"), IndexSchema, MOST_LIST_BYTES, "copy the index of the weights again");
+  const whole = "model.safetensors";
+  await assertBelowRoots([{ path: join(folder, whole), field: FIELD }], roots);
+  if ((await stat(join(folder, whole)).catch(() => undefined)) !== undefined) return assertFiles(folder, [whole], roots);
+  const index = await readDocument(join(folder, "model.safetensors.index.json"), IndexSchema, MOST_LIST_BYTES, "copy the index of the weights again", roots);
   if (!index) throw refuse(folder, "has neither model.safetensors nor model.safetensors.index.json", "give a folder with safetensors files");
   const names = new Set(Object.values(index.weight_map));
   if (names.size === 0) throw refuse(join(folder, "model.safetensors.index.json"), "is no description of weights: weight_map: give the file of each tensor", "copy the index of the weights again");
-  await assertFiles(folder, [...names]);
+  await assertFiles(folder, [...names], roots);
 }
 
 /**
  * Checks that weights can be begun with: that the folder exists, that it is a Hugging Face LLaMA folder or one checkpoint, whose model
  * is the job's, and that its files are there. What the files hold is checked when they are loaded.
+ * @param roots what is elsewhere is refused, and nothing is said of it.
  * @throws ProblemError `data-invalid`
  */
-export async function assertInitialWeights(folder: string, model: Model): Promise<void> {
+export async function assertInitialWeights(folder: string, model: Model, roots: DataRoots = null): Promise<void> {
+  await assertBelowRoots([{ path: folder, field: FIELD }], roots);
   const give = "give a Hugging Face LLaMA folder (config.json and safetensors), or the directory of one checkpoint (step-<N>)";
   const found = await stat(folder).catch((error: unknown) => {
     const code = (error as NodeJS.ErrnoException).code;
     throw refuse(folder, code === "ENOENT" || code === "ENOTDIR" ? "does not exist" : `cannot be read (${code ?? String(error)})`, give, error);
   });
   if (!found.isDirectory()) throw refuse(folder, "is no directory", give);
-  const config = await readDocument(join(folder, "config.json"), ConfigSchema, MOST_CONFIG_BYTES, "give the config.json of a LLaMA model");
-  if (config) return assertHuggingFace(folder, config, model);
+  const config = await readDocument(join(folder, "config.json"), ConfigSchema, MOST_CONFIG_BYTES, "give the config.json of a LLaMA model", roots);
+  if (config) return assertHuggingFace(folder, config, model, roots);
   const path = join(folder, "manifest.json");
-  const manifest = await readDocument(path, ManifestSchema, MOST_LIST_BYTES, "give another checkpoint");
+  const manifest = await readDocument(path, ManifestSchema, MOST_LIST_BYTES, "give another checkpoint", roots);
   if (!manifest) {
     const names = await readdir(folder).catch((error: unknown) => {
       throw refuse(folder, `cannot be read (${(error as NodeJS.ErrnoException).code ?? "unknown reason"})`, give, error);
@@ -143,5 +150,5 @@ export async function assertInitialWeights(folder: string, model: Model): Promis
   }
   const { identity, files } = manifest.content;
   for (const here of SIZES) assertEqual(path, here, identity.model[here], here, model);
-  await assertFiles(folder, files.map(({ name }) => name));
+  await assertFiles(folder, files.map(({ name }) => name), roots);
 }

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import type { Cluster } from "@internevo/domain";
+import type { DataRoots } from "@internevo/launcher";
 
 /** Holds the run directories of clusters, one a directory. */
 export const clustersDirectory = (dataDirectory: string): string => join(dataDirectory, "clusters");
@@ -22,8 +23,13 @@ export type LaunchStage = "profile" | "trials" | "run";
 export const launchDirectory = (dataDirectory: string, cluster: Pick<Cluster, "name" | "launcher">, owner: string, stage: LaunchStage): string =>
   cluster.launcher === "slurm" ? join(jobDirectory(dataDirectory, owner), "slurm", stage) : clusterRunDirectory(dataDirectory, cluster.name);
 
+const jobsDirectory = (dataDirectory: string): string => join(dataDirectory, "jobs");
+
 /** What belongs to one job. */
-export const jobDirectory = (dataDirectory: string, jobId: string): string => join(dataDirectory, "jobs", jobId);
+export const jobDirectory = (dataDirectory: string, jobId: string): string => join(jobsDirectory(dataDirectory), jobId);
+
+/** Where jobs may name weights: where they may name data, and among the checkpoints of this installation's own jobs. */
+export const weightsRoots = (dataRoots: DataRoots, dataDirectory: string | undefined): DataRoots => (dataRoots === null || dataDirectory === undefined ? dataRoots : [...dataRoots, jobsDirectory(dataDirectory)]);
 
 export const timelineDirectory = (dataDirectory: string, jobId: string): string => join(jobDirectory(dataDirectory, jobId), "timelines");
 

@@ -12,6 +12,7 @@ export const nativeConfig = {
   INTERNEVO_DATA_DIRECTORY: Type.String({ minLength: 1, description: "datasets, checkpoints and records of runs; shared by all nodes of a cluster" }),
   INTERNEVO_NATIVE_DIRECTORY: Type.String({ default: OWN_NATIVE_DIRECTORY, minLength: 1, description: "where the native programs are installed (`bin/internevo-trainer`, `bin/internevo-probe`)" }),
   INTERNEVO_CLUSTERS: Type.Optional(Type.String({ minLength: 1, description: "file that describes the hosts of clusters with launcher: ssh" })),
+  INTERNEVO_DATA_ROOTS: Type.Optional(Type.String({ minLength: 1, description: "folders, with : between them, below which jobs may name data and weights; default: wherever the service's user may read" })),
   INTERNEVO_MOST_OTHERS_PERCENT: Type.Number({ default: DEFAULT_MOST_OTHERS_PERCENT, minimum: 0, maximum: 100, description: "share of a host's processor time that other processes and machines may take while ranks measure; above it the measurement counts as disturbed" }),
   INTERNEVO_THREADS_PER_RANK: Type.Integer({ default: 1, minimum: 1, maximum: 1024, description: "threads a rank computes with" }),
 };

@@ -1,9 +1,10 @@
 import { resolve } from "node:path";
-import { ProblemError, type JobSpec } from "@internevo/domain";
-import { assertFitsSequences, assertInitialWeights, assertProgram, prepareDataset, trainerIn, type Dataset, type Trainer } from "@internevo/launcher";
+import { dataFiles, ProblemError, type JobSpec } from "@internevo/domain";
+import { assertBelowRoots, assertFitsSequences, assertInitialWeights, assertProgram, dataRootsOf, prepareDataset, trainerIn, type DataRoots, type Dataset, type Trainer } from "@internevo/launcher";
 import type { CommandContext, CommandType, Effect } from "@internevo/service-kit";
 import type { StageState } from "@internevo/store";
 import type { Static, TObject } from "typebox";
+import { weightsRoots } from "./directories.ts";
 import { failedJob, failureOfProblem } from "./failure.ts";
 import type { JobFeed } from "./job-feed.ts";
 import type { nativeConfig } from "./native-config.ts";
@@ -13,6 +14,7 @@ import { stageFeed } from "./stage-feed.ts";
 export interface TrainingSettings {
   readonly trainer: Trainer;
   readonly dataDirectory: string;
+  readonly dataRoots: DataRoots;
   /** Hosts of clusters with launcher: ssh. */
   readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
@@ -23,6 +25,7 @@ export interface TrainingSettings {
 export const trainingSettings = (config: Static<TObject<typeof nativeConfig>>): TrainingSettings => ({
   trainer: trainerIn(config.INTERNEVO_NATIVE_DIRECTORY),
   dataDirectory: resolve(config.INTERNEVO_DATA_DIRECTORY),
+  dataRoots: dataRootsOf(config.INTERNEVO_DATA_ROOTS),
   clustersFile: config.INTERNEVO_CLUSTERS,
   threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,
   mostOthersPercent: config.INTERNEVO_MOST_OTHERS_PERCENT,
@@ -32,7 +35,8 @@ export const trainingSettings = (config: Static<TObject<typeof nativeConfig>>): 
 export async function prepareTraining(settings: TrainingSettings, spec: JobSpec): Promise<Dataset> {
   await assertProgram(settings.trainer);
   if (spec.data === null) throw new ProblemError("data-invalid", "the job names no data", [{ field: "data", message: "is missing", remedy: "add data to the job" }]);
-  if (spec.initialWeights !== undefined) await assertInitialWeights(spec.initialWeights, spec.model);
+  await assertBelowRoots(dataFiles(spec.data), settings.dataRoots);
+  if (spec.initialWeights !== undefined) await assertInitialWeights(spec.initialWeights, spec.model, weightsRoots(settings.dataRoots, settings.dataDirectory));
   const dataset = await prepareDataset(spec.data, settings.dataDirectory, { vocabularySize: spec.model.vocabularySize, sequenceLengthTokens: spec.sequenceLengthTokens });
   assertFitsSequences(dataset, spec);
   return dataset;

@@ -1,6 +1,6 @@
 import { isAbsolute } from "node:path";
-import { ProblemError, type Data, type ProblemDetail } from "@internevo/domain";
-import { assertKnowsDocuments, openData, openSource, type TokenData } from "@internevo/launcher";
+import { dataFiles, ProblemError, type Data, type ProblemDetail } from "@internevo/domain";
+import { assertBelowRoots, assertKnowsDocuments, openData, openSource, type DataRoots, type TokenData } from "@internevo/launcher";
 
 /** Tokens in files up to this size are read whole before a job is accepted; larger ones are by the job's first stage. */
 const FULLY_CHECKED_BYTES = 2 ** 30;
@@ -11,6 +11,11 @@ export interface DataTask {
   /** V of the model: every token is below it. */
   readonly vocabularySize?: number;
   readonly sequenceLengthTokens?: number;
+}
+
+/** Where an installation reads data and weights. */
+export interface Allowed {
+  readonly roots: DataRoots;
 }
 
 const fieldsOf = (data: Data): { path: string; field: string }[] =>
@@ -45,9 +50,9 @@ async function checkText(data: Extract<Data, { format: "text" }>): Promise<numbe
 /**
  * Checks that a job's data can be trained on, as the machine that serves the API sees it.
  * @throws ProblemError `job-invalid` without data or with a relative path; `data-invalid` missing, unreadable, empty, truncated, a
- * token beyond the vocabulary, fewer tokens than one sequence.
+ * token beyond the vocabulary, fewer tokens than one sequence; or not below the roots, whether it is there or not.
  */
-export async function checkData({ data, vocabularySize, sequenceLengthTokens }: DataTask): Promise<void> {
+export async function checkData({ data, vocabularySize, sequenceLengthTokens, roots }: DataTask & Allowed): Promise<void> {
   if (data === null) {
     throw new ProblemError("job-invalid", "a job without data cannot be run", [{ field: "data", message: "is missing", remedy: "add data, or ask for its plan only: `internevo plan`, or POST /api/v1/plans" }]);
   }
@@ -59,6 +64,7 @@ export async function checkData({ data, vocabularySize, sequenceLengthTokens }: 
       relative.slice(0, 20).map(({ path, field }) => ({ field, value: path, message: "is a relative path, and the services do not know where your job file is", remedy: "give the path from / on, on the machine where the services run; `internevo submit` completes paths from the job file's folder" })),
     );
   }
+  await assertBelowRoots(dataFiles(data), roots);
   const tokens = data.format === "text" ? await checkText(data) : await checkTokens(data, vocabularySize);
   if (sequenceLengthTokens !== undefined && tokens < sequenceLengthTokens + 1) {
     throw new ProblemError("data-invalid", `the data holds ${tokens} tokens: fewer than one sequence of ${sequenceLengthTokens} and its last target`, [

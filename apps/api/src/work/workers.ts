@@ -2,8 +2,9 @@ import { createHash } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { ProblemError, type PlanningResult, type Profile } from "@internevo/domain";
+import type { DataRoots } from "@internevo/launcher";
 import { Piscina } from "piscina";
-import type { DataTask } from "../submission/check-data.ts";
+import type { Allowed, DataTask } from "../submission/check-data.ts";
 import type { WeightsTask } from "../submission/check-weights.ts";
 import type { Answers, Question } from "./advice.ts";
 import { callerNow } from "./caller.ts";
@@ -49,6 +50,8 @@ export interface WorkersOptions {
   readonly planSeconds?: number;
   /** Bound on one check of a job's data, waiting included. Default 60. */
   readonly checkSeconds?: number;
+  /** Where jobs may name data, and where weights. Default: anywhere. */
+  readonly roots?: { readonly data: DataRoots; readonly weights: DataRoots };
   /** For tests: the module that checks data. */
   readonly checkEntry?: string;
 }
@@ -90,7 +93,7 @@ interface Lane {
 const late = (field: string, message: string, remedy: string): ProblemError => new ProblemError("unavailable", `${field} ${message}`, [{ field, message, remedy }]);
 
 export function createWorkers(options: WorkersOptions = {}): Workers {
-  const { queue = 64, planThreads = Math.max(2, availableParallelism()), planSeconds = 300, checkSeconds = 60, searchesOfOneToken = 16, idleThreadSeconds = 20 } = options;
+  const { queue = 64, planThreads = Math.max(2, availableParallelism()), planSeconds = 300, checkSeconds = 60, searchesOfOneToken = 16, idleThreadSeconds = 20, roots = { data: null, weights: null } } = options;
   const threads = (maxThreads = planThreads) => new Piscina({ filename: PLAN_THREAD, minThreads: 0, maxThreads, maxQueue: queue, idleTimeout: idleThreadSeconds * 1000, resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MEGABYTES } });
   // One token leaves a thread to the others, whatever it asks for.
   const fair = (): Lane => ({ pool: threads(), turns: new FairTurns({ atOnce: planThreads, atOnceOfOne: Math.max(1, planThreads - 1), mostOfOne: searchesOfOneToken, mostWaiting: queue }) });
@@ -155,8 +158,8 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
         return valueOf((await run(threadsOf, task, "advise")) as WorkResult<Answers[Kind]>);
       });
     },
-    checkData: async (task) => void valueOf((await checks.run(task)) as WorkResult<null>),
-    checkWeights: async (task) => void valueOf((await checks.run(task)) as WorkResult<null>),
+    checkData: async (task) => void valueOf((await checks.run({ ...task, roots: roots.data } satisfies DataTask & Allowed)) as WorkResult<null>),
+    checkWeights: async (task) => void valueOf((await checks.run({ ...task, roots: roots.weights } satisfies WeightsTask & Allowed)) as WorkResult<null>),
     close: async () => void (await Promise.all([...[plans, middlePlans, longPlans, whatIfs, fits].map(({ pool }) => pool.destroy()), checks.close()])),
   };
 }

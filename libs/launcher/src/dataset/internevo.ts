@@ -39,7 +39,7 @@ async function readMeta(path: string): Promise<Meta> {
     const [, rows, columns] = /'shape':\s*\((\d+),\s*(\d+)\)/.exec(text) ?? [];
     const meta = { path, firstByte: at + length, bytesPerCell: bytesPerCell as 4 | 8, columnMajor: /'fortran_order':\s*True/.test(text), documents: Number(rows), columns: Number(columns) };
     if (bytesPerCell === undefined || rows === undefined || !(meta.columns >= 2 && meta.columns <= 1024) || meta.documents > sizeBytes) {
-      throw invalid(path, `holds ${text.trim().slice(0, 200)}; little-endian int32 or int64 of shape (documents, 2 or more) is expected`);
+      throw invalid(path, "is an array of another kind; little-endian int32 or int64 of shape (documents, 2 or more) is expected");
     }
     const expected = meta.firstByte + meta.documents * meta.columns * meta.bytesPerCell;
     if (sizeBytes !== expected) throw invalid(path, `is ${sizeBytes < expected ? "truncated" : "too long"}: expected ${expected} bytes for ${meta.documents} documents, found ${sizeBytes}`);
@@ -130,7 +130,7 @@ export async function openInternevo(path: string): Promise<TokenSource> {
         for (const [i, line] of lines.entries()) {
           const own = bytes.subarray(line.byte - from, (lines[i + 1]?.byte ?? end) - from);
           const newline = own.indexOf("\n");
-          for (const token of parseLine(path, line, own.toString("utf8", 0, newline < 0 ? own.length : newline))) counts.add(token as number, line.byte);
+          for (const token of parseLine(path, line, own.toString("utf8", 0, newline < 0 ? own.length : newline))) counts.add(token, line.byte);
         }
       };
       try {

@@ -18,20 +18,22 @@ export class TokenCounts {
   }
 
   /** @throws ProblemError `data-invalid` for a token outside the vocabulary, with its place. */
-  add(token: number, byte: number): void {
-    if (!(token >= 0 && token < this.counts.length && Number.isInteger(token))) throw this.#outside(token, byte);
+  add(token: unknown, byte: number): void {
+    if (!(typeof token === "number" && token >= 0 && token < this.counts.length && Number.isInteger(token))) throw this.#outside(token, byte);
     this.counts[token] = (this.counts[token] as number) + 1;
     this.#onToken?.(token, this.#index);
     this.#index += 1;
   }
 
-  #outside(token: number, byte: number): ProblemError {
+  #outside(token: unknown, byte: number): ProblemError {
     const size = this.counts.length;
-    const where = `holds token ${String(token)} at index ${this.#index} (byte offset ${byte})`;
-    const [message, remedy] = token >= size
-      ? [`${where}, beyond the model's vocabulary of ${size}`, `raise model.vocabularySize above ${token}, or tokenize with the model's vocabulary`]
-      : [`${where}, which is no token: tokens are whole numbers from 0 to ${size - 1}`, "write the file again"];
-    return new ProblemError("data-invalid", `${this.#path} ${message}`, [{ field: "data.path", value: token, message, remedy }]);
+    const place = `at index ${this.#index} (byte offset ${byte})`;
+    // What is no number may be anything, of any size, of a file that was never meant: it is not repeated.
+    const isNumber = typeof token === "number";
+    const [message, remedy] = isNumber && token >= size
+      ? [`holds token ${token} ${place}, beyond the model's vocabulary of ${size}`, `raise model.vocabularySize above ${token}, or tokenize with the model's vocabulary`]
+      : [`holds ${isNumber ? `token ${token}` : "a value"} ${place}, which is no token: tokens are whole numbers from 0 to ${size - 1}`, "write the file again"];
+    return new ProblemError("data-invalid", `${this.#path} ${message}`, [{ field: "data.path", value: isNumber ? token : this.#path, message, remedy }]);
   }
 }
 

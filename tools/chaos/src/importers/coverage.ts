@@ -4,6 +4,8 @@ import { Session, type Profiler } from "node:inspector";
 export class Coverage {
   readonly #session = new Session();
   readonly #seen = new Set<string>();
+  /** What one input alone has run. Blocks that run equally often are told as one, so inputs together have others. */
+  readonly #seenAlone = new Set<string>();
 
   constructor() {
     this.#session.connect();
@@ -17,6 +19,15 @@ export class Coverage {
 
   /** How many blocks ran since the last call that never ran before. */
   newBlocks(): number {
+    return this.#added(this.#seen);
+  }
+
+  /** The same for what one input ran. */
+  newBlocksAlone(): number {
+    return this.#added(this.#seenAlone);
+  }
+
+  #added(seen: Set<string>): number {
     let found = 0;
     // The engine answers in place.
     this.#session.post("Profiler.takePreciseCoverage", (_error, { result }: Profiler.TakePreciseCoverageReturnType) => {
@@ -25,8 +36,8 @@ export class Coverage {
         for (const { ranges } of functions) {
           for (const { startOffset, endOffset, count } of ranges) {
             const key = `${url}:${startOffset}:${endOffset}`;
-            if (count > 0 && !this.#seen.has(key)) {
-              this.#seen.add(key);
+            if (count > 0 && !seen.has(key)) {
+              seen.add(key);
               found += 1;
             }
           }

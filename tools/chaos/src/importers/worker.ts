@@ -1,4 +1,4 @@
-import { writeFileSync } from "node:fs";
+import { openSync, writeSync } from "node:fs";
 import { planOfJob, shippedProfile } from "@internevo/cost-model";
 import { planLabel, ProblemError, resolveJob, type JobSpec, type Plan } from "@internevo/domain";
 import { exportConfiguration, FRAMEWORKS, importConfiguration, importedJob, type Framework } from "@internevo/frameworks";
@@ -71,7 +71,7 @@ function roundTrip(framework: Framework, { job, plan }: { readonly job: JobSpec;
   return { files, violation: is === was ? null : `reads ${is}, and wrote ${was}` };
 }
 
-/** @param current a file that holds the input that is being read, for whoever ends a process that hangs. */
+/** @param current a file whose first line is the input that is being read, for whoever ends a process that hangs. */
 function run(inputs: number, seed: number, current: string): WorkerReport {
   const drawer = new Drawer(seed);
   const violations: Violation[] = [];
@@ -97,12 +97,22 @@ function run(inputs: number, seed: number, current: string): WorkerReport {
     }
   }
   coverage.newBlocks();
-  let batch: { readonly framework: Framework; readonly files: Input }[] = [];
+  let batch: { readonly framework: Framework; readonly files: Input; readonly asked: boolean }[] = [];
+  // Kept open, and written over: to make a file anew for each input takes longer than most are read in.
+  const told = openSync(current, "w");
+  /** Most of a batch is nothing new: only inputs that reach new code by themselves are changed further. */
+  const keepIfNew = ({ framework, files, asked }: (typeof batch)[number]): void => {
+    judged(framework, files, asked);
+    if (coverage.newBlocksAlone() === 0) return;
+    const corpus = corpora[framework];
+    if (corpus.length < MOST_CORPUS) corpus.push(files);
+    else corpus[drawer.below(MOST_CORPUS)] = files;
+  };
   for (let number = 0; number < inputs; number += 1) {
     const framework = FRAMEWORKS[number % FRAMEWORKS.length] as Framework;
     const files = drawer.input(framework, corpora[framework]);
     const asked = drawer.below(3) > 0;
-    writeFileSync(current, JSON.stringify({ input: number, framework, files }));
+    writeSync(told, `${JSON.stringify({ input: number, framework, files })}\n`, 0);
     const begin = processorSeconds();
     const { violation, isJob } = judged(framework, files, asked);
     const seconds = processorSeconds() - begin;
@@ -112,9 +122,9 @@ function run(inputs: number, seed: number, current: string): WorkerReport {
     if (isJob) jobs += 1;
     else refused += 1;
     if (violation !== null) tell({ input: number, framework, violation, files });
-    batch.push({ framework, files });
+    batch.push({ framework, files, asked });
     if (batch.length < BATCH) continue;
-    if (coverage.newBlocks() > 0) for (const each of batch) if (corpora[each.framework].length < MOST_CORPUS) corpora[each.framework].push(each.files);
+    if (coverage.newBlocks() > 0) for (const each of batch) keepIfNew(each);
     batch = [];
   }
   return { read, refused, jobs, roundTrips, blocks: coverage.blocks, corpus: Object.values(corpora).reduce((sum, each) => sum + each.length, 0), slowestSeconds, violations, violationCount };

@@ -1,0 +1,63 @@
+import { readlink, realpath } from "node:fs/promises";
+import { basename, delimiter, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
+import { ProblemError, type ProblemDetail } from "@internevo/domain";
+
+/** Folders below which jobs may name data and weights; null: wherever the service's user may read. */
+export type DataRoots = readonly string[] | null;
+
+/** The environment variable that says them. */
+const DATA_ROOTS_VARIABLE = "INTERNEVO_DATA_ROOTS";
+
+/** Links that one path may lead through, as for the kernel. */
+const MOST_LINKS = 40;
+const MOST_DETAILS = 20;
+
+/** @throws ProblemError `bad-request` for a folder that is not given from / on. */
+export function dataRootsOf(text: string | undefined): DataRoots {
+  if (text === undefined) return null;
+  return text.split(delimiter).map((folder) => {
+    if (isAbsolute(folder)) return resolve(folder);
+    throw new ProblemError("bad-request", `${DATA_ROOTS_VARIABLE} names a folder that is not absolute`, [
+      { field: DATA_ROOTS_VARIABLE, value: folder, message: "is not absolute", remedy: `give folders from / on, with ${delimiter} between them; leave the variable out to allow every file` },
+    ]);
+  });
+}
+
+/** Where a path leads once every link is followed, also where nothing is there; undefined where links lead in a circle. */
+async function whereItLeads(path: string, links = MOST_LINKS): Promise<string | undefined> {
+  try {
+    return await realpath(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ELOOP" || links === 0) return undefined;
+  }
+  const parent = dirname(path);
+  if (parent === path) return path;
+  const folder = await whereItLeads(parent, links - 1);
+  if (folder === undefined) return undefined;
+  const here = join(folder, basename(path));
+  // A link to what is not there must not tell that it is not there.
+  const target = await readlink(here).catch(() => undefined);
+  return target === undefined ? here : whereItLeads(resolve(folder, target), links - 1);
+}
+
+function isBelow(path: string, root: string): boolean {
+  const way = relative(root, path);
+  return way !== ".." && !way.startsWith(`..${sep}`) && !isAbsolute(way);
+}
+
+/**
+ * Checks that files lie below the folders that an installation allows, links followed, before anything is asked of the files themselves.
+ * @throws ProblemError `data-invalid`, the same whether the file is there or not.
+ */
+export async function assertBelowRoots(files: readonly { readonly path: string; readonly field: string }[], roots: DataRoots): Promise<void> {
+  if (roots === null) return;
+  const real = await Promise.all(roots.map(async (root) => (await whereItLeads(root)) ?? root));
+  const details: ProblemDetail[] = [];
+  for (const { path, field } of files) {
+    const leads = await whereItLeads(resolve(path));
+    if (leads === undefined || !real.some((root) => isBelow(leads, root))) details.push({ field, value: path, message: "is not below a folder that this installation reads data and weights from", remedy: `give a path below ${roots.join(" or ")}; links are followed first` });
+    if (details.length === MOST_DETAILS) break;
+  }
+  const [first] = details;
+  if (first) throw new ProblemError("data-invalid", `${String(first.value)} ${first.message}`, details);
+}
