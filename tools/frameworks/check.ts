@@ -3,7 +3,7 @@
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -154,7 +154,10 @@ async function main(): Promise<number> {
     ...(options["megatron-deepspeed"] === undefined ? [] : [{ name: "megatron-deepspeed", framework: "deepspeed" as const, checkout: options["megatron-deepspeed"] }]),
     { name: "torchtitan", framework: "torchtitan" as const },
     { name: "deepspeed", framework: "deepspeed" as const },
-  ].filter(({ name }) => options.only === undefined || name === options.only);
+  ]
+    .filter(({ name }) => options.only === undefined || name === options.only)
+    // Parsers change their folder, and load parts of the checkout afterwards.
+    .map((parser) => ("checkout" in parser ? { ...parser, checkout: resolve(parser.checkout) } : parser));
   if (parsers.length === 0) throw new EnvironmentError(`--only ${String(options.only)} is no parser that is checked: give megatron or megatron-deepspeed with its checkout, torchtitan, or deepspeed`);
   for (const { name, checkout } of parsers) if (checkout !== undefined) checkoutVersion(checkout, name);
   const python = options.python ?? pythonEnvironment();

@@ -15,8 +15,8 @@ const BUILDERS = ["setuptools", "wheel", "packaging", "ninja", PACKAGES[0] as st
 const repository = fileURLToPath(new URL("../../", import.meta.url));
 
 /** Runs one step of the making, and says in words what it was when it fails. */
-function step(what: string, remedy: string, command: string, args: readonly string[]): void {
-  console.error(`${what} …`);
+function step(what: string, note: string, remedy: string, command: string, args: readonly string[]): void {
+  console.error(`${what}${note} …`);
   const { status, error } = spawnSync(command, args, { stdio: ["ignore", 2, 2], env: { ...process.env, DS_BUILD_OPS: "0" } });
   if (error !== undefined) throw new EnvironmentError(`${what} failed: ${command} cannot be started (${error.message}). ${remedy}`);
   if (status !== 0) throw new EnvironmentError(`${what} failed, and above is why. ${remedy}`);
@@ -31,10 +31,10 @@ export function pythonEnvironment(): string {
   if (existsSync(complete) && readFileSync(complete, "utf8") === packages) return python;
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
-  const reach = "pip must reach a package index, and the disk must have 8 GB free; or give an interpreter that has the packages with --python";
-  step("Making a Python environment in .tools/frameworks", "Install python3 (3.10 or later) with its venv module; Debian's package is python3-venv", "python3", ["-m", "venv", folder]);
-  step("Installing torch: this takes minutes, and some gigabytes", reach, python, ["-m", "pip", "install", "--quiet", ...BUILDERS]);
-  step("Installing torchtitan and DeepSpeed", reach, python, ["-m", "pip", "install", "--quiet", "--no-build-isolation", ...PACKAGES]);
+  const reach = "Pip must reach a package index, and the disk must have 8 GB free; or give an interpreter that has the packages with --python";
+  step("Making a Python environment in .tools/frameworks", "", "Install python3 (3.10 or later) with its venv module; Debian's package is python3-venv", "python3", ["-m", "venv", folder]);
+  step("Installing torch", ": this takes minutes, and some gigabytes", reach, python, ["-m", "pip", "install", "--quiet", ...BUILDERS]);
+  step("Installing torchtitan and DeepSpeed", "", reach, python, ["-m", "pip", "install", "--quiet", "--no-build-isolation", ...PACKAGES]);
   writeFileSync(complete, packages);
   return python;
 }
