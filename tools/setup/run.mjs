@@ -30,7 +30,8 @@ const purposes = {
   reproduce: { packages: ["build", "run"], command: () => [`${root}/tools/bench/reproduce.ts`, ...rest] },
   chaos: { packages: ["build", "run"], command: () => tool("chaos") },
   record: { packages: ["build", "run"], command: () => [`${root}/tools/reference/record.ts`, ...rest] },
-  frameworks: { packages: ["build", "run"], command: () => [`${root}/tools/frameworks/check.ts`, ...rest] },
+  // Reads and writes configurations only: nothing that is built takes part.
+  frameworks: { packages: ["frameworks"], builds: false, command: () => [`${root}/tools/frameworks/check.ts`, ...rest] },
   testbed: { packages: ["build", "run", "testbed"], command: () => [`${root}/tools/testbed/main.ts`, ...rest] },
   slurm: { packages: ["build", "run", "slurm"], command: () => [`${root}/tools/slurm/main.ts`, ...rest] },
   setup: { packages: ["build", "run", "test", "testbed", "slurm"], command: () => undefined },
@@ -43,11 +44,12 @@ const command = wanted.command();
 
 try {
   const started = Date.now();
-  ensureSystemPackages(wantsCuda() ? [...wanted.packages, "cuda"] : wanted.packages);
-  ensureCuda();
+  const builds = wanted.builds !== false;
+  ensureSystemPackages(builds && wantsCuda() ? [...wanted.packages, "cuda"] : wanted.packages);
+  if (builds) ensureCuda();
   const node = ensureNode();
   ensureNodePackages(node);
-  for (const project of projects) {
+  for (const project of builds ? projects : []) {
     const onLine = buildProgress((line) => console.error(line));
     await followStep(`Building ${project}`, "from the cache when nothing changed; the first time takes minutes", node.bin("nx"), ["run", `${project}:build`, "--outputStyle=stream-without-prefixes"], { env: node.env, onLine });
   }

@@ -24,6 +24,7 @@ const PACKAGES = [
   { name: "slurmrestd", when: "slurm", why: "Slurm's REST interface" },
   { name: "munge", when: "slurm", why: "how Slurm's parts know each other" },
   { name: "python3-pip", when: "cuda", why: "fetches NVIDIA's compiler and libraries" },
+  { name: "python3-venv", when: "frameworks", why: "the Python environment with the frameworks' parsers" },
   { name: "python3", when: "test", why: "what Python makes of configurations, which the importer is compared with" },
   { name: "bash", when: "test", why: "what a shell makes of scripts, which the importer is compared with" },
   { name: "chromium", when: "test", why: "tests of the console in a real browser" },
@@ -42,7 +43,7 @@ function isDebian() {
 
 /**
  * Installs the Debian packages that are missing.
- * @param groups which of build, run, test, testbed, slurm and cuda are needed.
+ * @param groups which of build, run, test, testbed, slurm, cuda and frameworks are needed.
  * @throws SetupError naming the missing packages where they can't be installed.
  */
 export function ensureSystemPackages(groups) {

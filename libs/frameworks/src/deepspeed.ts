@@ -37,7 +37,7 @@ function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>, half
     reasons.gradientSharding = reasons.optimizerStateSharding;
     return { parameterSharding: 1, gradientSharding: gs > 1 ? replicas : 1, optimizerStateSharding: replicas };
   }
-  if (oss === 1) return { parameterSharding: ps, gradientSharding: 1, optimizerStateSharding: 1 };
+  if (ps === replicas) return { parameterSharding: ps, gradientSharding: 1, optimizerStateSharding: 1 };
   reasons.optimizerStateSharding = "with secondary shards of parameters (zero_hpz_partition_size), optimizer states are sharded over all replicas";
   reasons.gradientSharding = "with secondary shards of parameters (zero_hpz_partition_size), gradients are sharded over all replicas";
   return { parameterSharding: ps, gradientSharding: replicas / ps, optimizerStateSharding: replicas / ps };
@@ -78,7 +78,6 @@ export function expressDeepSpeed(plan: PlanOfJob, job: ExportedJob): Expression 
 /** DeepSpeed's JSON. */
 export function zeroConfiguration(job: ExportedJob, plan: Plan): Record<string, unknown> {
   const { parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss } = plan;
-  const replicas = replicaRanks(plan);
   const stage = ps > 1 ? 3 : gs > 1 ? 2 : oss > 1 || job.precision !== "fp32" ? 1 : 0;
   return {
     train_batch_size: job.globalBatchTokens / job.sequenceLengthTokens,
@@ -90,7 +89,6 @@ export function zeroConfiguration(job: ExportedJob, plan: Plan): Record<string, 
       stage,
       ...(stage > 0 ? { overlap_comm: plan.backwardOverlap !== "none", contiguous_gradients: true, reduce_scatter: true } : {}),
       ...(ps > 1 && oss > 1 ? { zero_hpz_partition_size: ps } : {}),
-      ...(ps > 1 && oss === 1 && ps < replicas ? { mics_shard_size: ps } : {}),
     },
     bf16: { enabled: job.precision !== "fp32" },
     ...(job.precision === "fp32" ? {} : { data_types: { grad_accum_dtype: job.precision === "bf16" ? "fp32" : "bf16" } }),

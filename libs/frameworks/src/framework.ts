@@ -9,7 +9,7 @@ export type Framework = (typeof FRAMEWORKS)[number];
 export const FRAMEWORK_VERSIONS: Readonly<Record<Framework, string>> = {
   internevo: "InternEvo 0.5.2; parallel.sequence_2D and weight.forward_overlap_per as of InternLM/InternEvo 0067f27",
   megatron: "Megatron-LM core 0.20.0, NVIDIA/Megatron-LM d98e8a6",
-  deepspeed: "DeepSpeed 0.19.6, deepspeedai/DeepSpeed edaa722, with deepspeedai/Megatron-DeepSpeed 4efb479",
+  deepspeed: "DeepSpeed 0.19.8, with deepspeedai/Megatron-DeepSpeed 4efb479",
   torchtitan: "torchtitan v0.2.2, the last release that reads TOML",
 };
 

@@ -3,10 +3,8 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { parsePlanLabel, planLabel, ProblemError, replicaRanks, resolveJob, type JobSpec, type Plan } from "@internevo/domain";
 import { CostModel, planFault, planOfJob, shippedProfile } from "@internevo/cost-model";
-import { predictWritten, exportConfiguration, FRAMEWORKS, importConfiguration, importedJob, type Framework, type FrameworkFile } from "./index.ts";
-
-const jobOf = (written: Record<string, unknown> = {}): JobSpec =>
-  resolveJob({ name: "seven", model: "llama-7b", sequenceLengthTokens: 32_768, globalBatchTokens: 4_194_304, steps: 1000, seed: 1, cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" }, ...written });
+import { predictWritten, exportConfiguration, FRAMEWORKS, importConfiguration, importedJob, type ExportedConfiguration, type Framework, type FrameworkFile } from "./index.ts";
+import { jobOf, planAndJob } from "../test/random-plans.ts";
 
 const read = (framework: Framework, files: readonly FrameworkFile[]) => importConfiguration(framework, files as [FrameworkFile, ...FrameworkFile[]]);
 
@@ -22,56 +20,38 @@ function faultsOf(framework: Framework, ...files: FrameworkFile[]): string[] {
   return [];
 }
 
-const divisorsOf = (value: number): number[] => Array.from({ length: value }, (_, index) => index + 1).filter((each) => value % each === 0);
-const pick = <Value>(values: readonly Value[], choice: number): Value => values[choice % values.length] as Value;
+/** The configuration, or null where the export refuses the plan by name. */
+function exported(framework: Framework, job: JobSpec, plan: Plan): ExportedConfiguration | null {
+  try {
+    return exportConfiguration(framework, job, planOfJob(plan, job));
+  } catch (error) {
+    if (!(error instanceof ProblemError)) throw error;
+    expect(error.code).toBe("plan-invalid");
+    expect(error.details).toHaveLength(1);
+    for (const { field, value, message, remedy } of error.details) expect([field, String(value), message, remedy].every((text) => text.length > 0)).toBe(true);
+    return null;
+  }
+}
 
-/** Plans of the whole space of small jobs, extensions included. */
-const planAndJob = fc.tuple(fc.array(fc.nat(1_000_000), { minLength: 20, maxLength: 20 }), fc.constantFrom("bf16" as const, "fp32" as const, "bf16-grad16" as const), fc.boolean()).map(([choices, precision, tiedEmbeddings]) => {
-  let at = 0;
-  const next = <Value>(values: readonly Value[]): Value => pick(values, choices[at++] as number);
-  const ranks = next([8, 16, 24, 64]);
-  const pp = next(divisorsOf(ranks).filter((each) => each <= 8));
-  const sp = next(divisorsOf(ranks / pp).filter((each) => each <= 8 && each !== 3 && each !== 6));
-  const dp = ranks / pp / sp;
-  const tp = next([1, sp]);
-  const ring = tp === 1 ? next(divisorsOf(sp)) : 1;
-  const replicas = (dp * sp) / tp;
-  const ps = next(divisorsOf(replicas));
-  const oss = next(divisorsOf(replicas / ps));
-  const b = next([1, 2, 3]);
-  const chunks = pp > 1 ? next([1, 2, 3]) : 1;
-  const n = next([1, 2, 4]) * pp;
-  const layers = pp * chunks + next([0, 1, 3, 8, 12]);
-  const recompute = next([true, false]);
-  const k = recompute ? 0 : next([0, 0, 1, 2, Math.ceil(layers / pp)]);
-  const plan: Plan = {
-    microBatchSize: b,
-    microBatches: n,
-    recompute,
-    pipelineParallel: pp,
-    dataParallel: dp,
-    tensorParallel: tp,
-    sequenceParallel: sp,
-    parameterSharding: ps,
-    gradientSharding: next([1, oss]),
-    optimizerStateSharding: oss,
-    forwardOverlap: next(["none", "block", "inter-layer", "intra-layer"] as const),
-    backwardOverlap: next(["none", "block", "intra-layer"] as const),
-    ...(ring > 1 ? { contextParallel: ring } : {}),
-    ...(chunks > 1 ? { pipelineChunks: chunks } : {}),
-    ...(k > 0 && k <= Math.ceil(layers / pp) ? { recomputeLayers: k } : {}),
-  };
-  const model = { hiddenSize: 1024, layers, heads: 16, kvHeads: next([16, 8, 2]), vocabularySize: next([32_000, 100_001]), ffnHiddenSize: next([2816, 2730, 1001, 4096]), tiedEmbeddings, ropeTheta: next([10_000, 500_000]) };
-  const job = jobOf({ model, precision, sequenceLengthTokens: 4096, globalBatchTokens: 4096 * b * n * dp, cluster: { nodes: ranks / 8, gpusPerNode: 8, memoryPerGpu: "80GB" } });
-  return { plan, job };
-}).filter(({ plan, job }) => planFault(plan, job) === null);
+/** Whether a framework takes no such plan: it cuts a sequence into more equal parts than the plan does. */
+function isBeyond(framework: Framework, { sequenceLengthTokens, model }: JobSpec, { tensorParallel: tp, sequenceParallel: sp, contextParallel = 1 }: Plan): boolean {
+  if (framework === "megatron") return tp === 1 && sp > 1 && sequenceLengthTokens % (2 * sp) !== 0;
+  if (framework === "torchtitan") return sequenceLengthTokens % (2 * sp) !== 0;
+  return framework === "deepspeed" && contextParallel > 1 && sp > model.kvHeads && sp % model.kvHeads !== 0;
+}
 
 describe.each(FRAMEWORKS)("%s", (framework) => {
   it("reads back what it wrote: the plan where it is expressible, else the nearest that it named", () => {
     let near = 0;
+    let refused = 0;
     fc.assert(
       fc.property(planAndJob, ({ plan, job }) => {
-        const written = exportConfiguration(framework, job, planOfJob(plan, job));
+        const written = exported(framework, job, plan);
+        expect(written === null).toBe(isBeyond(framework, job, plan));
+        if (written === null) {
+          refused += 1;
+          return;
+        }
         const again = read(framework, written.files);
         expect(planLabel(again.plan)).toBe(planLabel(written.plan));
         expect(again.plan).toEqual(written.plan);
@@ -98,6 +78,7 @@ describe.each(FRAMEWORKS)("%s", (framework) => {
       { numRuns: 200 },
     );
     expect(near).toBeGreaterThan(10);
+    if (framework === "megatron" || framework === "torchtitan") expect(refused).toBeGreaterThan(0);
   });
 
   it("writes what it wrote before", () => {
@@ -138,6 +119,8 @@ describe("what cannot be said", () => {
     expect(nearest("deepspeed", "b1 n4 a0 pp4 dp8 tp1 sp4 ps8 gs1 oss1", { globalBatchTokens: 32 * 32_768 })).toEqual(["plan.optimizerStateSharding=32", "plan.parameterSharding=1"]);
     expect(nearest("deepspeed", "b1 n4 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss1")).toEqual(["plan.optimizerStateSharding=128"]);
     expect(nearest("deepspeed", "b1 n4 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss1", { precision: "fp32" })).toEqual([]);
+    // DeepSpeed has no shards of a part of the replicas any more (MiCS): with secondary shards, all replicas share the rest.
+    expect(nearest("deepspeed", "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs1 oss1 ovinter-layer/intra-layer")).toEqual(["plan.gradientSharding=16", "plan.optimizerStateSharding=16"]);
     expect(nearest("torchtitan", "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs1 oss4 ovinter-layer/intra-layer")).toEqual(["plan.contextParallel=4", "plan.optimizerStateSharding=1", "plan.parameterSharding=32"]);
     expect(nearest("internevo", "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs4 oss4 ovinter-layer/intra-layer")).toEqual(["plan.gradientSharding=1", "plan.optimizerStateSharding=1", "plan.parameterSharding=32", "precision=bf16-grad16"]);
   });
@@ -147,7 +130,9 @@ describe("what cannot be said", () => {
       fc.property(planAndJob, fc.constantFrom(...FRAMEWORKS), ({ plan, job }, framework) => {
         fc.pre(framework !== "deepspeed" || plan.pipelineParallel === 1);
         fc.pre(framework !== "internevo" || plan.tensorParallel === 1);
-        const { plan: near } = exportConfiguration(framework, job, planOfJob(plan, job));
+        const written = exported(framework, job, plan);
+        fc.pre(written !== null);
+        const near = written?.plan as Plan;
         const shards = ({ parameterSharding: ps, optimizerStateSharding: oss }: Plan) => ps * oss;
         expect(shards(near)).toBeGreaterThanOrEqual(shards(plan));
         expect(near.parameterSharding).toBeGreaterThanOrEqual(plan.parameterSharding);
@@ -190,6 +175,32 @@ describe("what cannot be said", () => {
     expect(nearest("megatron", "b1 n4 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss1", grouped)).toEqual(["plan.contextParallel=2"]);
     expect(() => nearest("megatron", "b1 n4 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss1", { ...grouped, sequenceLengthTokens: 32_764, globalBatchTokens: 32_764 * 128, model: { base: "llama-7b", kvHeads: 1 } })).toThrow(/cannot express/);
     expect(() => exportConfiguration("megatron", jobOf(), planOfJob(parsePlanLabel("b1 n8 a0 pp1 dp8 tp1 sp8 ps1 gs1 oss1"), jobOf()))).toThrow(/is 64, the cluster has 128 ranks/);
+  });
+});
+
+describe("a sequence that a framework cuts into more parts than the plan", () => {
+  const refusal = (framework: Framework, label: string, sequenceLengthTokens: number): string => {
+    const job = jobOf({ sequenceLengthTokens, globalBatchTokens: 128 * sequenceLengthTokens });
+    try {
+      exportConfiguration(framework, job, planOfJob(parsePlanLabel(label), job));
+    } catch (error) {
+      if (error instanceof ProblemError) return error.details.map(({ field, value, message, remedy }) => `${field} ${String(value)}: ${message} → ${remedy}`).join("; ");
+    }
+    return "written";
+  };
+
+  it("is refused for Megatron-LM, whose context ranks have two chunks each, even where they share heads", () => {
+    expect(refusal("megatron", "b1 n4 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss1", 32_764)).toMatch(/^plan.sequenceParallel 4: .*2 x 4 chunks.*32764 → /);
+    // A ring of 2 within 4 ranks: its own chunks divide 32764, those of all ranks do not.
+    expect(refusal("megatron", "b1 n4 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss1 cp2", 32_764)).toMatch(/^plan.sequenceParallel 4: /);
+    expect(refusal("megatron", "b1 n4 a0 pp1 dp32 tp4 sp4 ps1 gs1 oss1", 32_764)).toBe("written");
+    expect(refusal("megatron", "b1 n1 a0 pp1 dp128 tp1 sp1 ps1 gs1 oss1", 32_763)).toBe("written");
+  });
+
+  it("is refused for torchtitan, which asks for a multiple of two times all its sequence ranks", () => {
+    expect(refusal("torchtitan", "b1 n4 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss1", 32_764)).toMatch(/^plan.sequenceParallel 4: .*32764/);
+    expect(refusal("torchtitan", "b1 n4 a0 pp1 dp32 tp4 sp4 ps1 gs1 oss1", 32_764)).toMatch(/^plan.sequenceParallel 4: .*32764/);
+    expect(refusal("torchtitan", "b1 n1 a0 pp1 dp128 tp1 sp1 ps1 gs1 oss1", 32_763)).toMatch(/^sequenceLengthTokens 32763: .*→ /);
   });
 });
 

@@ -34,14 +34,17 @@ function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>): Pic
 /** Ranks that may share heads by all-to-all: they divide the heads of keys and values, which Transformer Engine does not replicate. */
 export const sharesHeads = (ranks: number, kvHeads: number): boolean => kvHeads % ranks === 0;
 
-/** The ring of the nearest plan whose other ranks share heads. @throws ProblemError `plan-invalid` when its chunks do not divide the sequence. */
+/** The ring of the nearest plan whose other ranks share heads. @throws ProblemError `plan-invalid` when the sequence has too few equal parts. */
 function ringOf(plan: PlanOfJob, { model, sequenceLengthTokens }: ExportedJob): number {
+  const { sequenceParallel: sp } = plan;
   const heads = headRanks(plan);
-  if (plan.tensorParallel > 1 || sharesHeads(heads, model.kvHeads)) return contextOf(plan);
-  const fewer = divisors(heads).findLast((ranks) => ranks < heads && sharesHeads(ranks, model.kvHeads)) ?? 1;
-  const ring = plan.sequenceParallel / fewer;
-  if (sequenceLengthTokens % (2 * ring) === 0) return ring;
-  throw new ProblemError("plan-invalid", "Megatron-LM cannot express the plan", [{ field: "plan.sequenceParallel", value: plan.sequenceParallel, message: `${heads} ranks cannot share ${model.kvHeads} heads of keys and values by all-to-all there, and the 2 x ${ring} chunks of a ring do not divide sequenceLengthTokens ${sequenceLengthTokens}`, remedy: "export to deepspeed, or choose a plan with other sequence ranks" }]);
+  if (plan.tensorParallel > 1 || sp === 1) return contextOf(plan);
+  // Megatron-LM deals two chunks to each context rank before anything else, also to ranks that then share heads.
+  if (sequenceLengthTokens % (2 * sp) !== 0) {
+    throw new ProblemError("plan-invalid", "Megatron-LM cannot express the plan", [{ field: "plan.sequenceParallel", value: sp, message: `Megatron-LM deals a sequence to its context ranks in 2 x ${sp} chunks, which do not divide sequenceLengthTokens ${sequenceLengthTokens}`, remedy: "export to deepspeed, choose a plan with other sequence ranks, or make the sequence a multiple of the chunks" }]);
+  }
+  if (sharesHeads(heads, model.kvHeads)) return contextOf(plan);
+  return sp / (divisors(heads).findLast((ranks) => ranks < heads && sharesHeads(ranks, model.kvHeads)) ?? 1);
 }
 
 /** What the plan becomes in Megatron-LM. @throws ProblemError `plan-invalid` when nothing near can be said. */

@@ -49,8 +49,11 @@ export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression
   const reasons: Partial<Record<keyof Plan, string>> = {};
   const beyond: Inexpressible[] = [];
   const { tensorParallel: tp, sequenceParallel: sp, pipelineParallel: pp } = plan;
-  if (tp === 1 && sp > 1 && job.sequenceLengthTokens % (2 * sp) !== 0) {
-    throw new ProblemError("plan-invalid", "torchtitan cannot express the plan", [{ field: "plan.sequenceParallel", value: sp, message: `torchtitan shares a sequence as a ring only, whose 2 x ${sp} chunks do not divide sequenceLengthTokens ${job.sequenceLengthTokens}`, remedy: "export to another framework, or choose a plan with other sequence ranks" }]);
+  // Whatever shares a sequence, torchtitan asks for two chunks a rank of it, and for two chunks where no ranks share it.
+  if (job.sequenceLengthTokens % (2 * sp) !== 0) {
+    throw new ProblemError("plan-invalid", "torchtitan cannot express the plan", [sp === 1
+      ? { field: "sequenceLengthTokens", value: job.sequenceLengthTokens, message: "torchtitan takes sequences of an even number of tokens only", remedy: "export to another framework, or make the sequence even" }
+      : { field: "plan.sequenceParallel", value: sp, message: `torchtitan cuts a sequence into 2 x ${sp} chunks, which do not divide sequenceLengthTokens ${job.sequenceLengthTokens}`, remedy: "export to another framework, choose a plan with other sequence ranks, or make the sequence a multiple of the chunks" }]);
   }
   reasons.contextParallel = "torchtitan shares a sequence as a ring (context_parallel_degree), or by tensor parallelism";
   const ring = tp === 1 ? sp : 1;
