@@ -37,10 +37,10 @@ function attentionScratchFloats(keys: number, size: number): number {
   return t * (2 * size + d) + 2 * keys * size + 2 * 96 * 96 + 3 * 96 * size + 2 * 96 * d + 96;
 }
 
-/** Heads that the GPU's tensor-core kernels of attention have, queries of their tiles, and room for the float32 sums of the gradient of q. */
+/** Heads that the GPU's tensor-core kernels of attention have, queries of their tiles, and the most room for the float32 sums of the gradient of q. */
 const GPU_TILED_HEADS: readonly number[] = [64, 128];
 const GPU_TILE_QUERIES = 64;
-const GPU_QUERY_SUMS_BYTES = 128 * 2 ** 20;
+const GPU_QUERY_SUMS_BYTES = 2 ** 30;
 const GPU_TICKET_BYTES = 256;
 
 /** Scratch of attention on a GPU, of b sequences (native/src/backend/cuda/sizes.cpp). */

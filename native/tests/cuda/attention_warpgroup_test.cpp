@@ -1,6 +1,7 @@
 // Attention on the kernels of sm_90a where their tiles of 128 matter: several blocks of keys that add to one gQ in their order,
 // several tiles of queries a block, grouped queries, documents that end inside tiles; and gQ summed a few heads at a time.
 #include "backend/cuda/backend_attention_warpgroup.h"
+#include "internevo/device_library.h"
 #include "ops/attention_operator.h"
 
 namespace internevo::test {
@@ -54,6 +55,22 @@ TEST(AttentionWarpgroupSums, DoNotDependOnTheRoomForThem) {
   EXPECT_LT(cuda::attentionScratch(batch, sequence, heads, kvHeads, headSize, 1).pairs, batch * kvHeads);
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
+}
+
+/// A 7B's layer, 32 heads of 128, of 16,384 and 65,536 tokens: gQ is summed by one launch, and what a library wants that sums
+/// the whole of gQ in float32, has a float32 a query and head, and begins at a multiple of 256 bytes, is there too.
+TEST(AttentionWarpgroupSums, OfASevenBillionModelAreOneLaunch) {
+  constexpr std::int64_t kHeads = 32, kHead = 128;
+  for (const std::int64_t sequence : {4096, 16384, 65536}) {
+    const cuda::AttentionScratch own = cuda::attentionScratch(1, sequence, kHeads, kHeads, kHead);
+    const std::int64_t sums = 4 * kHeads * sequence * kHead, ofLibrary = sums + 4 * kHeads * sequence + 256;
+    EXPECT_EQ(own.pairs, kHeads) << sequence;
+    EXPECT_EQ(own.bytes - own.sums, sums) << sequence << ": no more than one launch needs";
+    EXPECT_LE(ofLibrary, cudaBackendSizes().attentionWorkspaceBytes({1, sequence, kHeads, kHeads, kHead})) << sequence;
+  }
+  const cuda::AttentionScratch longer = cuda::attentionScratch(1, 131072, kHeads, kHeads, kHead);
+  EXPECT_EQ(longer.pairs, kHeads / 2);
+  EXPECT_EQ(longer.bytes - longer.sums, cuda::AttentionScratch::kSumsBytes);
 }
 
 }  // namespace
