@@ -131,6 +131,8 @@ class BackendSizes {
   virtual std::int64_t attentionWorkspaceBytes(const AttentionShape&) const = 0;
   /// Larger of forward and backward of a piece.
   virtual std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape&) const = 0;
+  /// Rows of which the head's logits exist at one time, as the trainer asks for them: the chunkRows of a HeadLossShape.
+  virtual std::int64_t lossChunkRows() const = 0;
   /// Logits of one chunk (float32 [chunkRows, vocabulary]) and the matrix workspace.
   virtual std::int64_t headLossWorkspaceBytes(const HeadLossShape&) const = 0;
 };

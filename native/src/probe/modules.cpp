@@ -5,8 +5,6 @@ namespace internevo::probe {
 
 namespace {
 
-constexpr std::int64_t kLossChunkRows = kSumBlockRows;  // as the trainer
-
 void prepareLinear(const ModulePoint& p, Backend& backend, Memory& memory, Work* work) {
   const LinearShape shape{p.rows, p.inputs, p.outputs};
   const View x = memory.take(p.rows * p.inputs, p.precision), w = memory.take(p.outputs * p.inputs, p.precision);
@@ -131,7 +129,7 @@ void prepareEmbedding(const ModulePoint& p, Backend& backend, Memory& memory, Wo
 }
 
 void prepareHeadLoss(const ModulePoint& p, Backend& backend, Memory& memory, Work* work) {
-  const HeadLossShape shape{p.rows, p.width, p.vocabulary, kLossChunkRows};
+  const HeadLossShape shape{p.rows, p.width, p.vocabulary, backend.lossChunkRows()};
   const View tokens = takeTokens(p.rows, p.vocabulary, memory), x = memory.take(p.rows * p.width, p.precision);
   const View w = memory.take(p.vocabulary * p.width, p.precision), gX = memory.take(p.rows * p.width, p.precision);
   const View gW = memory.take(p.vocabulary * p.width, DataType::float32);

@@ -31,6 +31,7 @@ class CpuBackend final : public Backend {
   Status ropeForward(const RopeShape&, ConstView cosines, ConstView sines, View x) override;
   Status ropeBackward(const RopeShape&, ConstView cosines, ConstView sines, View gX) override;
 
+  std::int64_t lossChunkRows() const override { return kSumBlockRows; }
   std::int64_t attentionWorkspaceBytes(const AttentionShape&) const override;
   Status attentionForward(const AttentionShape&, ConstView q, ConstView k, ConstView v, View o, View logSumExp,
                           Workspace) override;

@@ -59,6 +59,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<BackgroundCopies> createBackgroundCopies() override;
 
   std::int64_t linearWorkspaceBytes() const override { return sizes_.linearWorkspaceBytes(); }
+  std::int64_t lossChunkRows() const override { return sizes_.lossChunkRows(); }
   std::int64_t attentionWorkspaceBytes(const AttentionShape& s) const override { return sizes_.attentionWorkspaceBytes(s); }
   std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape& s) const override {
     return sizes_.attentionBlockWorkspaceBytes(s);

@@ -139,7 +139,7 @@ class StepTimer {
     const EmbeddingShape embedding{rows_, h, vocabulary};
     timeBytes("embedding forward", 1, 2 * hidden, o, [&] { return device_.embeddingForward(embedding, tokens, table, x); });
     timeBytes("embedding backward", 1, 3 * hidden, o, [&] { return device_.embeddingBackward(embedding, tokens, x, gTable); });
-    const HeadLossShape head{rows_, h, vocabulary, trainer::kLossChunkRows};
+    const HeadLossShape head{rows_, h, vocabulary, device_.lossChunkRows()};
     const Workspace scratch = o.scratch(device_.headLossWorkspaceBytes(head));
     ExactSum loss;
     const double work = 6 * static_cast<double>(rows_) * static_cast<double>(h) * static_cast<double>(vocabulary) / kTera;
