@@ -66,7 +66,8 @@ void prepareNorm(const ModulePoint& p, Backend& backend, Memory& memory, Work* w
   }
   const View gSum = memory.take(n, p.precision), gGain = memory.take(p.width, DataType::float32);
   const View gH = memory.take(n, p.precision);
-  work->run = [=, &backend] { return backend.rmsNormBackward(shape, h, gain, inverseRms, y, gSum, gH, gGain); };
+  const Workspace scratch = memory.workspace(backend.normWorkspaceBytes(shape));
+  work->run = [=, &backend] { return backend.rmsNormBackward(shape, h, gain, inverseRms, y, gSum, gH, gGain, scratch); };
 }
 
 void prepareSwiglu(const ModulePoint& p, Backend& backend, Memory& memory, Work* work) {

@@ -50,7 +50,7 @@ void Model::head(View input, float gradientScale, ExactSum* lossSum) {
     finishBlock(w.hidden);
   }
   require(backend_.rmsNormBackward(norm, input, gain, w.inverseRms, w.hidden, {}, w.hiddenGradient,
-                                   gradient.offset(layout_.finalNormOffset())));
+                                   gradient.offset(layout_.finalNormOffset()), matrixScratch()));
   parameters_.reduce(layout_.headUnit());
   parameters_.release(layout_.headUnit());
 }

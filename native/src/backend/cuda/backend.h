@@ -59,6 +59,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<BackgroundCopies> createBackgroundCopies() override;
 
   std::int64_t linearWorkspaceBytes() const override { return sizes_.linearWorkspaceBytes(); }
+  std::int64_t normWorkspaceBytes(const NormShape& s) const override { return sizes_.normWorkspaceBytes(s); }
   std::int64_t lossChunkRows() const override { return sizes_.lossChunkRows(); }
   std::int64_t attentionWorkspaceBytes(const AttentionShape& s) const override { return sizes_.attentionWorkspaceBytes(s); }
   std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape& s) const override {
@@ -73,7 +74,7 @@ class CudaBackend final : public Backend {
   Status rmsNormForward(const NormShape&, ConstView x, ConstView residual, ConstView gain, float epsilon, View sum, View y,
                         View inverseRms) override;
   Status rmsNormBackward(const NormShape&, ConstView h, ConstView gain, ConstView inverseRms, ConstView gY, ConstView gSum,
-                         View gH, View gGain) override;
+                         View gH, View gGain, Workspace) override;
   Status add(std::int64_t elements, ConstView a, ConstView b, View y) override;
 
   Status ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines, View sines) override;

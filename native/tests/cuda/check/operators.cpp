@@ -67,10 +67,10 @@ Case norm(std::int64_t rows, std::int64_t width) {
            in("gY", normal(rows * width, 4)), in("gSum", normal(rows * width, 5)), out("sum", zeros(rows * width)),
            out("y", zeros(rows * width)), out("inverseRms", zeros(rows), Kind::float32), out("gH", zeros(rows * width)),
            gradient("gGain", width)},
-          {},
-          [=](Backend& b, const Views& t, Workspace, ExactSum*) {
+          [=](const Backend& b) { return b.normWorkspaceBytes({rows, width}); },
+          [=](Backend& b, const Views& t, Workspace w, ExactSum*) {
             INTERNEVO_RETURN_IF_ERROR(b.rmsNormForward({rows, width}, t[0], t[1], t[2], 1e-5f, t[5], t[6], t[7]));
-            return b.rmsNormBackward({rows, width}, t[5], t[2], t[7], t[3], t[4], t[8], t[9]);
+            return b.rmsNormBackward({rows, width}, t[5], t[2], t[7], t[3], t[4], t[8], t[9], w);
           }};
 }
 
