@@ -148,10 +148,19 @@ class CudaBackend final : public Backend {
   std::map<AttentionProblem, AttentionServed> ready_;   ///< asked for, and prepared
 };
 
+/// Half of the numbers: no grid has as many threads as the other half.
+constexpr std::int64_t kLargestIn32Bits = std::int64_t{1} << 31;
+
 /// Calls body(T{}) with T = float or Bfloat16.
 template <typename Body>
 Status withElementType(DataType type, const Body& body) {
   return type == DataType::float32 ? body(float{}) : body(Bfloat16{});
+}
+
+/// Calls body(Index{}) with an unsigned type of 32 bits where `pieces`, and what a grid's stride adds, can be counted in it.
+template <typename Body>
+Status withIndex(std::int64_t pieces, const Body& body) {
+  return pieces < kLargestIn32Bits ? body(std::uint32_t{}) : body(std::int64_t{});
 }
 
 /// Calls body(std::integral_constant<int, N>) with N = 8 where every size is a multiple of 8 and every pointer of 16 bytes,
