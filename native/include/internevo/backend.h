@@ -120,8 +120,14 @@ struct AdamwSettings {
   float gradientScale = 1.f;  ///< multiplies the gradient first (clipping by the global norm)
 };
 
-/// Scratch memory of the operators: what a plan needs to know of a backend, also where its device is not there.
+/// Elements of a slice of a matrix, row by row, from element `first` of the slice on.
+struct InitialShape {
+  std::int64_t elements = 0, first = 0;
+  std::int64_t columns = 0;                                      ///< of the slice
+  std::int64_t wholeColumns = 0, firstRow = 0, firstColumn = 0;  ///< where it lies in the whole matrix
+};
 
+/// Scratch memory of the operators: what a plan needs to know of a backend, also where its device is not there.
 class BackendSizes {
  public:
   virtual ~BackendSizes() = default;
@@ -167,6 +173,9 @@ class Backend : public BackendSizes {
   /// Null where memory() is the process's own: a copy of that takes the process's time anyway. Ends before the backend.
   virtual std::unique_ptr<BackgroundCopies> createBackgroundCopies() { return nullptr; }
 
+  // ---- initial weights ---------------------------------------------------------------------------------------
+  /// target[elements] (float32) = standardDeviation · randomNormal(key, place in the whole matrix, row by row), rounded once.
+  virtual Status initialNormal(const InitialShape&, std::uint64_t key, double standardDeviation, View target) = 0;
 
   // ---- linear ------------------------------------------------------------------------------------------------
   /// y[rows, outputs] = x[rows, inputs] · wᵀ, w[outputs, inputs]. Any mix of float32 and bfloat16.

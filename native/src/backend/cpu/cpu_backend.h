@@ -31,6 +31,7 @@ class CpuBackend final : public Backend {
   Status ropeForward(const RopeShape&, ConstView cosines, ConstView sines, View x) override;
   Status ropeBackward(const RopeShape&, ConstView cosines, ConstView sines, View gX) override;
 
+  Status initialNormal(const InitialShape&, std::uint64_t key, double standardDeviation, View target) override;
 
   std::int64_t normWorkspaceBytes(const NormShape&) const override { return 0; }
   std::int64_t lossChunkRows() const override { return kSumBlockRows; }

@@ -67,6 +67,8 @@ class CudaBackend final : public Backend {
   }
   std::int64_t headLossWorkspaceBytes(const HeadLossShape& s) const override { return sizes_.headLossWorkspaceBytes(s); }
 
+  Status initialNormal(const InitialShape&, std::uint64_t key, double standardDeviation, View target) override;
+
   Status linearForward(const LinearShape&, ConstView x, ConstView w, View y, Workspace) override;
   Status linearGradInput(const LinearShape&, ConstView gY, ConstView w, View gX, bool accumulate, Workspace) override;
   Status linearGradWeight(const LinearShape&, ConstView x, ConstView gY, View gW, Workspace) override;
