@@ -25,8 +25,8 @@ struct Device {
   std::string name;
   std::unique_ptr<Current> current;
   std::unique_ptr<Allocation> allocation;
-  std::unique_ptr<MemorySpace> memory;
   std::unique_ptr<PinnedMemory> pinned;
+  std::unique_ptr<MemorySpace> memory;
   std::unique_ptr<MatrixProducts> products;
   std::vector<LibraryVersion> libraries;  ///< but NCCL
   bool deterministic = true;
