@@ -144,7 +144,8 @@ void ParameterStore::initialize() {
         ones.assign(static_cast<std::size_t>(last - first), 1.f);
         return require(backend_.memory().upload(target.data, ones.data(), 4 * (last - first)));
       }
-      const InitialShape shape{last - first, first - tensor.offset, tensor.columns, tensor.globalColumns, tensor.firstRow, tensor.firstColumn};
+      const InitialShape shape{last - first,         first - tensor.offset, tensor.columns,
+                               tensor.globalColumns, tensor.firstRow,       tensor.firstColumn};
       require(backend_.initialNormal(shape, streamKey(seed_, tensor.name), tensor.initStandardDeviation, target));
     });
   }

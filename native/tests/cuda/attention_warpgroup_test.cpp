@@ -75,13 +75,15 @@ TEST(AttentionWarpgroupSums, OfASevenBillionModelAreOneLaunch) {
   EXPECT_EQ(longer.bytes - longer.sums, cuda::AttentionScratch::kSumsBytes);
 }
 
-cuda::AttentionArguments causal(std::int64_t batch, std::int64_t sequence, std::int64_t heads, std::int64_t kvHeads, std::int64_t headSize) {
+cuda::AttentionArguments causal(std::int64_t batch, std::int64_t sequence, std::int64_t heads, std::int64_t kvHeads,
+                                std::int64_t headSize) {
   return {batch, sequence, sequence, heads, kvHeads, headSize, heads * headSize, kvHeads * headSize, kvHeads * headSize, heads * headSize,
           heads * headSize, sequence, sequence, 0, 0, nullptr, 1.f};
 }
 
 TEST(AttentionTileOrder, TakesEveryTileOnceAndTheLongestOfASectionFirst) {
-  for (const auto& [batch, heads, kvHeads, sequence] : std::vector<std::array<std::int64_t, 4>>{{1, 1, 1, 100}, {3, 6, 2, 300}, {1, 7, 7, 65536}}) {
+  const std::vector<std::array<std::int64_t, 4>> shapes{{1, 1, 1, 100}, {3, 6, 2, 300}, {1, 7, 7, 65536}};
+  for (const auto& [batch, heads, kvHeads, sequence] : shapes) {
     const cuda::AttentionArguments a = causal(batch, sequence, heads, kvHeads, 128);
     for (const cuda::TileOrder& order : {cuda::forwardOrder(a, 128), cuda::keyOrder(a, 128, batch * kvHeads, 4)}) {
       std::vector<int> times(static_cast<std::size_t>(order.items()), 0);

@@ -37,7 +37,8 @@ std::vector<Values> withIndexOf() {
   const cuda::Grid grid{2};
   const Index pieces = index(kRows * kWidth / 8), piecesOfRow = index(kWidth / 8);
   const std::vector<Status> ran = {
-      launch(queue, grid, cuda::SwigluKernel<8, float, Index>{pieces, piecesOfRow, kStride, kWidth, all(both), all(both) + kWidth, all(y)}, "a"),
+      launch(queue, grid,
+             cuda::SwigluKernel<8, float, Index>{pieces, piecesOfRow, kStride, kWidth, all(both), all(both) + kWidth, all(y)}, "a"),
       launch(queue, grid,
              cuda::SwigluGradientKernel<8, float, Index>{pieces, piecesOfRow, kStride, kWidth, all(both), all(both) + kWidth, all(gY),
                                                          all(gBoth), all(gBoth) + kWidth},

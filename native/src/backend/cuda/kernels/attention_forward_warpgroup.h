@@ -1,7 +1,7 @@
 // Attention's forward pass on sm_90a: a warpgroup that only copies, two that multiply (after FlashAttention-3).
 //
-// Blocks stay and take the next tile of queries by a ticket, the longest tiles first (TileOrder). The two multiplying warpgroups take turns at the tensor cores: while one has its products computed, the other is at its
-// softmax. Inside a warpgroup the scores of the next keys are under way together with the product of this tile's probabilities.
+// Blocks stay and take the next tile of queries by a ticket, the longest tiles first (TileOrder). The two multiplying warpgroups
+// take turns at the tensor cores: while one has its products computed, the other is at its softmax. Inside a warpgroup the scores of the next keys are under way together with the product of this tile's probabilities.
 #pragma once
 
 #include "backend/cuda/kernels/warpgroup_tile.h"
