@@ -1,6 +1,7 @@
-import { contextOf, headRanks, headSize, PRECISION_BYTES, type Model, type ModuleShape, type Precision } from "@internevo/domain";
+import { contextOf, headRanks, headSize, PRECISION_BYTES, usesGpus, type Model, type ModuleShape, type Precision } from "@internevo/domain";
 import type { CollectiveTimes, GroupPlace } from "./collectives.ts";
 import { attentionTurn, backwardOf, layerModules, localKvHeads, ringElements, sliceOuterModules, sliceRows, type CountedModule, type LayerSlice } from "./layer.ts";
+import { LOSS_STATISTICS_BYTES, lossChunkRows } from "./loss-chunk.ts";
 import { sizeOf, type ModuleTimes } from "./modules.ts";
 import type { JobShape } from "./stage.ts";
 import { ringSeconds, type RingPlace, type RingWork } from "./ring-time.ts";
@@ -59,10 +60,6 @@ function outerLists(model: Model, slice: LayerSlice, precision: Precision): { em
   return { embeddings: [embedding, backwardOf(embedding)].map(once), heads: [finalNorm, backwardOf(finalNorm), headLoss].map(once) };
 }
 
-/** Rows of the loss that tensor ranks compare at once, and what each rank tells of a row: three float64. */
-const LOSS_CHUNK_ROWS = 256;
-const LOSS_STATISTICS_BYTES = 24;
-
 /** Where the ranks of a sequence sit: those that share heads, and those that pass keys and values around. */
 export interface SlicePlaces {
   readonly heads: GroupPlace;
@@ -90,7 +87,8 @@ function sliceCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, t
   const bytes = s * model.hiddenSize * beta;
   const gather = b * times.seconds("all-gather", bytes, place);
   const scatter = b * times.seconds("reduce-scatter", bytes, place);
-  const statistics = Math.ceil((b * s) / LOSS_CHUNK_ROWS) * times.seconds("all-gather", LOSS_STATISTICS_BYTES * tp * Math.min(LOSS_CHUNK_ROWS, b * s), place);
+  const chunkRows = lossChunkRows(usesGpus(job.cluster));
+  const statistics = Math.ceil((b * s) / chunkRows) * times.seconds("all-gather", LOSS_STATISTICS_BYTES * tp * Math.min(chunkRows, b * s), place);
   // Backward: the gradient of the output is gathered, that of the input scattered, and the input gathered again.
   // Recomputed is what the backward pass reads: both inputs and the attention's output, not that of the MLP.
   return {

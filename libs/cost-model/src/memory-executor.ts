@@ -1,5 +1,6 @@
 import { contextOf, documentsOf, headRanks, headSize, kvWidth, PRECISION_BYTES, recomputedLayers, usesGpus, type MemoryLines } from "@internevo/domain";
 import { localKvHeads } from "./layer.ts";
+import { LOSS_STATISTICS_BYTES, lossChunkRows } from "./loss-chunk.ts";
 import type { Batching, MemoryContext, MemoryModel, ShardContext, Sharding } from "./memory.ts";
 import { layersInFlight, unitParameters, up, type Stage } from "./stage.ts";
 
@@ -13,9 +14,6 @@ const al = (bytes: number): number => up(bytes, 64);
 /** Scratch of one matrix product, per thread; on a GPU what cuBLASLt is given. */
 const PRODUCT_SCRATCH_BYTES = 4_243_968;
 const GPU_PRODUCT_SCRATCH_BYTES = 32 * 2 ** 20;
-const LOSS_CHUNK_ROWS = 256;
-/** Of a row, from each tensor rank: three float64. */
-const LOSS_STATISTICS_BYTES = 24;
 /** Of the recorder of a timeline: 40 bytes an event. */
 const TIMELINE_BYTES = 40 * 200_000;
 const SEGMENT_ELEMENTS = 262_144;
@@ -37,10 +35,10 @@ function attentionScratchFloats(keys: number, size: number): number {
   return t * (2 * size + d) + 2 * keys * size + 2 * 96 * 96 + 3 * 96 * size + 2 * 96 * d + 96;
 }
 
-/** Heads that the GPU's tensor-core kernels of attention have, queries of their tiles, and room for the float32 sums of the gradient of q. */
+/** Heads that the GPU's tensor-core kernels of attention have, queries of their tiles, and the most room for the float32 sums of the gradient of q. */
 const GPU_TILED_HEADS: readonly number[] = [64, 128];
 const GPU_TILE_QUERIES = 64;
-const GPU_QUERY_SUMS_BYTES = 128 * 2 ** 20;
+const GPU_QUERY_SUMS_BYTES = 2 ** 30;
 const GPU_TICKET_BYTES = 256;
 
 /** Scratch of attention on a GPU, of b sequences (native/src/backend/cuda/sizes.cpp). */
@@ -144,7 +142,6 @@ export const executorMemory: MemoryModel = {
     /** Rows inside attention. */
     const rows = (b * sequence) / ring;
     const blockRows = tp > 1 ? rows : tokens;
-    const lossRows = Math.min(LOSS_CHUNK_ROWS, blockRows);
     const ulysses = tp === 1 && heads > 1;
     const ownHeads = model.heads / heads;
     const ownKvHeads = localKvHeads(model.kvHeads, heads);
@@ -157,6 +154,7 @@ export const executorMemory: MemoryModel = {
     const attentionPart = qkv + (ulysses ? al(tokens * (h + 2 * kvWidth(model)) * beta) + attended : 0);
     const documents = documentsOf(context.job.data);
     const onGpu = usesGpus(context.job.cluster);
+    const lossRows = Math.min(lossChunkRows(onGpu), blockRows);
     /** Of one call of attention. */
     const keys = ring > 1 ? sequence / (2 * ring) : sequence;
     const recomputed = recomputedLayers(batching, stage.layers);

@@ -120,6 +120,13 @@ struct AdamwSettings {
   float gradientScale = 1.f;  ///< multiplies the gradient first (clipping by the global norm)
 };
 
+/// Elements of a slice of a matrix, row by row, from element `first` of the slice on.
+struct InitialShape {
+  std::int64_t elements = 0, first = 0;
+  std::int64_t columns = 0;                                      ///< of the slice
+  std::int64_t wholeColumns = 0, firstRow = 0, firstColumn = 0;  ///< where it lies in the whole matrix
+};
+
 /// Scratch memory of the operators: what a plan needs to know of a backend, also where its device is not there.
 class BackendSizes {
  public:
@@ -131,6 +138,10 @@ class BackendSizes {
   virtual std::int64_t attentionWorkspaceBytes(const AttentionShape&) const = 0;
   /// Larger of forward and backward of a piece.
   virtual std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape&) const = 0;
+  /// Backward. Never more than linearWorkspaceBytes, whose memory the trainer gives.
+  virtual std::int64_t normWorkspaceBytes(const NormShape&) const = 0;
+  /// Rows of which the head's logits exist at one time, as the trainer asks for them: the chunkRows of a HeadLossShape.
+  virtual std::int64_t lossChunkRows() const = 0;
   /// Logits of one chunk (float32 [chunkRows, vocabulary]) and the matrix workspace.
   virtual std::int64_t headLossWorkspaceBytes(const HeadLossShape&) const = 0;
 };
@@ -162,6 +173,10 @@ class Backend : public BackendSizes {
   /// Null where memory() is the process's own: a copy of that takes the process's time anyway. Ends before the backend.
   virtual std::unique_ptr<BackgroundCopies> createBackgroundCopies() { return nullptr; }
 
+  // ---- initial weights ---------------------------------------------------------------------------------------
+  /// target[elements] (float32) = standardDeviation · randomNormal(key, place in the whole matrix, row by row), rounded once.
+  virtual Status initialNormal(const InitialShape&, std::uint64_t key, double standardDeviation, View target) = 0;
+
   // ---- linear ------------------------------------------------------------------------------------------------
   /// y[rows, outputs] = x[rows, inputs] · wᵀ, w[outputs, inputs]. Any mix of float32 and bfloat16.
   virtual Status linearForward(const LinearShape&, ConstView x, ConstView w, View y, Workspace) = 0;
@@ -179,9 +194,10 @@ class Backend : public BackendSizes {
   virtual Status rmsNormForward(const NormShape&, ConstView x, ConstView residual, ConstView gain, float epsilon,
                                 View sum, View y, View inverseRms) = 0;
   /// gH[rows, width] = gradient of the norm at h, plus gSum (the gradient that reaches h past the norm, e.g. the
-  /// residual path; may be empty, may alias gH); gGain float32 [width] +=, rows in order.
+  /// residual path; may be empty, may alias gH); gGain float32 [width] +=, rows in an order that
+  /// depends on the shape alone.
   virtual Status rmsNormBackward(const NormShape&, ConstView h, ConstView gain, ConstView inverseRms, ConstView gY,
-                                 ConstView gSum, View gH, View gGain) = 0;
+                                 ConstView gSum, View gH, View gGain, Workspace) = 0;
 
   /// y[elements] = a + b. y may alias either.
   virtual Status add(std::int64_t elements, ConstView a, ConstView b, View y) = 0;

@@ -5,8 +5,6 @@ namespace internevo::probe {
 
 namespace {
 
-constexpr std::int64_t kLossChunkRows = kSumBlockRows;  // as the trainer
-
 void prepareLinear(const ModulePoint& p, Backend& backend, Memory& memory, Work* work) {
   const LinearShape shape{p.rows, p.inputs, p.outputs};
   const View x = memory.take(p.rows * p.inputs, p.precision), w = memory.take(p.outputs * p.inputs, p.precision);
@@ -68,7 +66,8 @@ void prepareNorm(const ModulePoint& p, Backend& backend, Memory& memory, Work* w
   }
   const View gSum = memory.take(n, p.precision), gGain = memory.take(p.width, DataType::float32);
   const View gH = memory.take(n, p.precision);
-  work->run = [=, &backend] { return backend.rmsNormBackward(shape, h, gain, inverseRms, y, gSum, gH, gGain); };
+  const Workspace scratch = memory.workspace(backend.normWorkspaceBytes(shape));
+  work->run = [=, &backend] { return backend.rmsNormBackward(shape, h, gain, inverseRms, y, gSum, gH, gGain, scratch); };
 }
 
 void prepareSwiglu(const ModulePoint& p, Backend& backend, Memory& memory, Work* work) {
@@ -131,7 +130,7 @@ void prepareEmbedding(const ModulePoint& p, Backend& backend, Memory& memory, Wo
 }
 
 void prepareHeadLoss(const ModulePoint& p, Backend& backend, Memory& memory, Work* work) {
-  const HeadLossShape shape{p.rows, p.width, p.vocabulary, kLossChunkRows};
+  const HeadLossShape shape{p.rows, p.width, p.vocabulary, backend.lossChunkRows()};
   const View tokens = takeTokens(p.rows, p.vocabulary, memory), x = memory.take(p.rows * p.width, p.precision);
   const View w = memory.take(p.vocabulary * p.width, p.precision), gX = memory.take(p.rows * p.width, p.precision);
   const View gW = memory.take(p.vocabulary * p.width, DataType::float32);

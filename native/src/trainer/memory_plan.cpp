@@ -164,7 +164,7 @@ void planReductions(const Config& c, const Layout& layout, Planner* take, Memory
   plan->laneReduceWorkspace = take->take(MemoryLine::reduceStaging, "laneReduceWorkspace", lane);
 }
 
-void planStaging(const Config& c, const Layout& layout, const LocalShape& s, Planner* take, MemoryPlan* plan) {
+void planStaging(const Config& c, const Layout& layout, const LocalShape& s, const BackendSizes& backend, Planner* take, MemoryPlan* plan) {
   const PlanConfig& p = c.plan;
   const std::int64_t width = bytesPerElement(c.precision);
   if (p.ulysses()) {
@@ -181,7 +181,7 @@ void planStaging(const Config& c, const Layout& layout, const LocalShape& s, Pla
     if (layout.hasHead()) {
       plan->headStatistics = take->take(
           MemoryLine::tensorParallelStaging, "headStatistics",
-          p.tensorParallel * std::min(kLossChunkRows, s.blockRows) * kHeadStatistics * bytesPerElement(DataType::float64));
+          p.tensorParallel * std::min(backend.lossChunkRows(), s.blockRows) * kHeadStatistics * bytesPerElement(DataType::float64));
     }
   }
   if (p.pipelineParallel == 1) return;
@@ -222,7 +222,7 @@ void planData(const Config& c, const Layout& layout, const LocalShape& s, Planne
 std::int64_t headWorkspaceBytes(const Config& c, const Layout& layout, const LocalShape& s, const BackendSizes& backend) {
   if (!layout.hasHead()) return backend.linearWorkspaceBytes();
   const std::int64_t tp = c.plan.tensorParallel, vocabulary = (c.model.vocabularySize + tp - 1) / tp;
-  return backend.headLossWorkspaceBytes({s.blockRows, c.model.hiddenSize, vocabulary, kLossChunkRows});
+  return backend.headLossWorkspaceBytes({s.blockRows, c.model.hiddenSize, vocabulary, backend.lossChunkRows()});
 }
 
 }  // namespace
@@ -291,7 +291,7 @@ MemoryPlan planMemory(const Config& c, const Layout& layout, const BackendSizes&
       take.take(MemoryLine::attentionWorkspace, "attentionWorkspace", attentionScratchBytes(c, s, backend));
   plan.headWorkspace = take.take(MemoryLine::logits, "headWorkspace", headWorkspaceBytes(c, layout, s, backend));
   planReductions(c, layout, &take, &plan);
-  planStaging(c, layout, s, &take, &plan);
+  planStaging(c, layout, s, backend, &take, &plan);
   plan.cosines = take.take(MemoryLine::ropeTables, "cosines", s.sequence * s.headSize / 2 * 4);
   plan.sines = take.take(MemoryLine::ropeTables, "sines", s.sequence * s.headSize / 2 * 4);
   planData(c, layout, s, &take, &plan);

@@ -104,8 +104,6 @@ struct MemoryPlan {
   std::int64_t arenaBytes() const;
 };
 
-constexpr std::int64_t kLossChunkRows = 256;
-
 /// The plan of the ranks at the layout's position.
 MemoryPlan planMemory(const Config& config, const Layout& layout, const BackendSizes& backend);
 

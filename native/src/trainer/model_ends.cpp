@@ -41,7 +41,7 @@ void Model::head(View input, float gradientScale, ExactSum* lossSum) {
   require(backend_.rmsNormForward(norm, input, {}, gain, static_cast<float>(m.normEpsilon), {}, w.norm, w.inverseRms));
   if (block_.empty()) {
     const auto scope = computing("head and loss", layout_.headUnit());
-    require(backend_.headLoss({shape_.rows, m.hiddenSize, m.vocabularySize, kLossChunkRows}, w.norm, unit, batch_.targets,
+    require(backend_.headLoss({shape_.rows, m.hiddenSize, m.vocabularySize, backend_.lossChunkRows()}, w.norm, unit, batch_.targets,
                               gradientScale, lossSum, w.hidden, gradient, headWorkspace_));
   } else {
     blockInput(w.norm);
@@ -50,7 +50,7 @@ void Model::head(View input, float gradientScale, ExactSum* lossSum) {
     finishBlock(w.hidden);
   }
   require(backend_.rmsNormBackward(norm, input, gain, w.inverseRms, w.hidden, {}, w.hiddenGradient,
-                                   gradient.offset(layout_.finalNormOffset())));
+                                   gradient.offset(layout_.finalNormOffset()), matrixScratch()));
   parameters_.reduce(layout_.headUnit());
   parameters_.release(layout_.headUnit());
 }
@@ -61,12 +61,13 @@ void Model::headLossOfSlices(ConstView unit, View gradient, float gradientScale,
   const std::int64_t width = config_.model.hiddenSize;
   const int slices = groups_.tensor.size(), own = groups_.tensor.index();
   const VocabularySlice& slice = layout_.vocabulary();
+  const std::int64_t chunkRows = backend_.lossChunkRows();
   const std::int64_t logitsBytes =
-      alignUp(4 * std::min(kLossChunkRows, shape_.blockRows) * slice.count, kAlignmentBytes);
+      alignUp(4 * std::min(chunkRows, shape_.blockRows) * slice.count, kAlignmentBytes);
   const View logits{headWorkspace_.data, DataType::float32};
   const Workspace scratch{static_cast<std::byte*>(headWorkspace_.data) + logitsBytes, headWorkspace_.bytes - logitsBytes};
-  for (std::int64_t first = 0; first < shape_.blockRows; first += kLossChunkRows) {
-    const std::int64_t rows = std::min(kLossChunkRows, shape_.blockRows - first);
+  for (std::int64_t first = 0; first < shape_.blockRows; first += chunkRows) {
+    const std::int64_t rows = std::min(chunkRows, shape_.blockRows - first);
     const HeadSliceShape shape{rows, width, slice.count, slice.first, config_.model.vocabularySize};
     const View x = block_.offset(first * width), targets = batch_.targets.offset(first);
     const View statistics = headStatistics_.offset(own * rows * kHeadStatistics);

@@ -121,7 +121,7 @@ void Model::mlpBackward(std::int64_t layer, const LayerViews& saved) {
   }
   finishBlock(w.hidden);
   require(backend_.rmsNormBackward(norm, saved.middle, unit.offset(at.mlpNorm), w.inverseRms, w.hidden,
-                                   w.hiddenGradient, w.hiddenGradient, gradient.offset(at.mlpNorm)));
+                                   w.hiddenGradient, w.hiddenGradient, gradient.offset(at.mlpNorm), matrixScratch()));
   parameters_.reduce(gateUpUnit);
   parameters_.release(gateUpUnit);
 }
@@ -172,7 +172,7 @@ void Model::attentionBackward(std::int64_t layer, const LayerViews& saved, Const
   }
   finishBlock(w.hidden);
   require(backend_.rmsNormBackward(norm, input, unit.offset(at.attentionNorm), w.inverseRms, w.hidden,
-                                   w.hiddenGradient, w.hiddenGradient, gradient.offset(at.attentionNorm)));
+                                   w.hiddenGradient, w.hiddenGradient, gradient.offset(at.attentionNorm), matrixScratch()));
   parameters_.reduce(qkvUnit);
   parameters_.release(qkvUnit);
 }

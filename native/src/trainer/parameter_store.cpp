@@ -32,7 +32,6 @@ ParameterStore::ParameterStore(const Config& config, const Layout& layout, const
       backend_(backend),
       groups_(groups),
       seed_(config.seed),
-      threads_(config.threadsPerRank),
       staging_(planStaging(config.plan, layout, viewOf(arena, plan.unitGradient, DataType::float32))),
       contributions_(static_cast<std::size_t>(layout.unitCount())),
       shared_(static_cast<std::size_t>(layout.unitCount())),
@@ -133,28 +132,21 @@ void ParameterStore::forOwnedParts(int unit, const Body& body) const {
 }
 
 void ParameterStore::initialize() {
-  constexpr std::int64_t kInitialBlock = 1 << 18;  // elements on their way to the weights
-  std::vector<float> values(static_cast<std::size_t>(kInitialBlock));
+  std::vector<float> ones;
   for (int unit = 0; unit < layout_.unitCount(); ++unit) {
     const std::int64_t begin = shardStart(unit), bytes = 4 * layout_.optimizerShard(unit);
     for (const View& view : {weights(unit), firstMoment(unit), secondMoment(unit)}) {
       require(backend_.memory().zero(view.data, bytes));
     }
     forOwnedParts(unit, [&](const LogicalTensor& tensor, std::int64_t first, std::int64_t last) {
-      const std::uint64_t key = streamKey(seed_, tensor.name);
-      for (std::int64_t block = first; block < last; block += kInitialBlock) {
-        const std::int64_t count = std::min(kInitialBlock, last - block);
-        // Seven thousand million of them take one core five minutes.
-#pragma omp parallel for num_threads(threads_) schedule(static)
-        for (std::int64_t i = 0; i < count; ++i) {
-          const auto index = static_cast<std::uint64_t>(tensor.globalIndex(block + i - tensor.offset));
-          values[static_cast<std::size_t>(i)] =
-              tensor.kind == TensorKind::gain
-                  ? 1.f
-                  : static_cast<float>(tensor.initStandardDeviation * randomNormal(key, index));
-        }
-        require(backend_.memory().upload(weights(unit).offset(block - begin).data, values.data(), 4 * count));
+      const View target = weights(unit).offset(first - begin);
+      if (tensor.kind == TensorKind::gain) {
+        ones.assign(static_cast<std::size_t>(last - first), 1.f);
+        return require(backend_.memory().upload(target.data, ones.data(), 4 * (last - first)));
       }
+      const InitialShape shape{last - first,         first - tensor.offset, tensor.columns,
+                               tensor.globalColumns, tensor.firstRow,       tensor.firstColumn};
+      require(backend_.initialNormal(shape, streamKey(seed_, tensor.name), tensor.initStandardDeviation, target));
     });
   }
   weightsLoaded();

@@ -117,7 +117,6 @@ class ParameterStore {
   Backend& backend_;
   GroupSet& groups_;
   const std::uint64_t seed_;
-  const int threads_;
   std::vector<Announcement> announcements_;  ///< go last, before the arena
   View parameters_, gradients_, firstMoment_, secondMoment_, master_;
   std::int64_t gradientBytes_ = 0;

@@ -1,6 +1,9 @@
 // Attention on the kernels of sm_90a where their tiles of 128 matter: several blocks of keys that add to one gQ in their order,
 // several tiles of queries a block, grouped queries, documents that end inside tiles; and gQ summed a few heads at a time.
+#include <queue>
+
 #include "backend/cuda/backend_attention_warpgroup.h"
+#include "internevo/device_library.h"
 #include "ops/attention_operator.h"
 
 namespace internevo::test {
@@ -54,6 +57,76 @@ TEST(AttentionWarpgroupSums, DoNotDependOnTheRoomForThem) {
   EXPECT_LT(cuda::attentionScratch(batch, sequence, heads, kvHeads, headSize, 1).pairs, batch * kvHeads);
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
+}
+
+/// A 7B's layer, 32 heads of 128, of 16,384 and 65,536 tokens: gQ is summed by one launch, and what a library wants that sums
+/// the whole of gQ in float32, has a float32 a query and head, and begins at a multiple of 256 bytes, is there too.
+TEST(AttentionWarpgroupSums, OfASevenBillionModelAreOneLaunch) {
+  constexpr std::int64_t kHeads = 32, kHead = 128;
+  for (const std::int64_t sequence : {4096, 16384, 65536}) {
+    const cuda::AttentionScratch own = cuda::attentionScratch(1, sequence, kHeads, kHeads, kHead);
+    const std::int64_t sums = 4 * kHeads * sequence * kHead, ofLibrary = sums + 4 * kHeads * sequence + 256;
+    EXPECT_EQ(own.pairs, kHeads) << sequence;
+    EXPECT_EQ(own.bytes - own.sums, sums) << sequence << ": no more than one launch needs";
+    EXPECT_LE(ofLibrary, cudaBackendSizes().attentionWorkspaceBytes({1, sequence, kHeads, kHeads, kHead})) << sequence;
+  }
+  const cuda::AttentionScratch longer = cuda::attentionScratch(1, 131072, kHeads, kHeads, kHead);
+  EXPECT_EQ(longer.pairs, kHeads / 2);
+  EXPECT_EQ(longer.bytes - longer.sums, cuda::AttentionScratch::kSumsBytes);
+}
+
+cuda::AttentionArguments causal(std::int64_t batch, std::int64_t sequence, std::int64_t heads, std::int64_t kvHeads,
+                                std::int64_t headSize) {
+  return {batch, sequence, sequence, heads, kvHeads, headSize, heads * headSize, kvHeads * headSize, kvHeads * headSize, heads * headSize,
+          heads * headSize, sequence, sequence, 0, 0, nullptr, 1.f};
+}
+
+TEST(AttentionTileOrder, TakesEveryTileOnceAndTheLongestOfASectionFirst) {
+  const std::vector<std::array<std::int64_t, 4>> shapes{{1, 1, 1, 100}, {3, 6, 2, 300}, {1, 7, 7, 65536}};
+  for (const auto& [batch, heads, kvHeads, sequence] : shapes) {
+    const cuda::AttentionArguments a = causal(batch, sequence, heads, kvHeads, 128);
+    for (const cuda::TileOrder& order : {cuda::forwardOrder(a, 128), cuda::keyOrder(a, 128, batch * kvHeads, 4)}) {
+      std::vector<int> times(static_cast<std::size_t>(order.items()), 0);
+      cuda::TileOrder::Place before{0, 0};
+      for (int i = 0; i < order.items(); ++i) {
+        const cuda::TileOrder::Place place = order.at(i);
+        ASSERT_TRUE(place.head >= 0 && place.head < order.heads && place.rank >= 0 && place.rank < order.tiles) << i;
+        ++times[static_cast<std::size_t>(place.head * order.tiles + place.rank)];
+        if (place.head / order.section == before.head / order.section) {
+          EXPECT_GE(place.rank, before.rank) << i;
+        } else {
+          EXPECT_GT(place.head / order.section, before.head / order.section) << i;
+        }
+        before = place;
+      }
+      EXPECT_EQ(times, std::vector<int>(times.size(), 1));
+    }
+  }
+}
+
+/// When the last block ends, in steps of a tile, as part of the mean of all: blocks go to whichever multiprocessor is free first.
+double endOverMean(const cuda::TileOrder& order, std::int64_t stepsOfATile) {
+  std::priority_queue<std::int64_t, std::vector<std::int64_t>, std::greater<>> free;
+  constexpr int kMultiprocessors = 132;
+  for (int i = 0; i < kMultiprocessors; ++i) free.push(0);
+  std::int64_t all = 0, last = 0;
+  for (int i = 0; i < order.items(); ++i) {
+    const std::int64_t steps = (order.tiles - order.at(i).rank) * stepsOfATile, end = free.top() + steps;
+    free.pop(), free.push(end);
+    all += steps, last = std::max(last, end);
+  }
+  return static_cast<double>(last) * kMultiprocessors / static_cast<double>(all);
+}
+
+/// A 7B's layer on an H100's multiprocessors: tiles are all that is counted, no waits and no memory.
+TEST(AttentionTileOrder, LeavesLittleOfTheEndToFewMultiprocessors) {
+  for (const std::int64_t sequence : {4096, 8192, 16384}) {
+    const cuda::AttentionArguments a = causal(1, sequence, 32, 32, 128);
+    EXPECT_LT(endOverMean(cuda::forwardOrder(a, 128), 1), 1.02) << sequence;
+    EXPECT_LT(endOverMean(cuda::keyOrder(a, 128, 32, 4), 2), 1.02) << sequence;
+  }
+  // What is lost head by head, longest tiles first.
+  EXPECT_GT(endOverMean({32, 32, 1}, 1), 1.1);
 }
 
 }  // namespace

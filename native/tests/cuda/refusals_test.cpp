@@ -65,6 +65,7 @@ TEST(DeviceSizes, OfAPlanAreThoseOfTheBackend) {
   EXPECT_EQ(planned.linearWorkspaceBytes(), backend->linearWorkspaceBytes());
   EXPECT_EQ(planned.attentionWorkspaceBytes(attention), backend->attentionWorkspaceBytes(attention));
   EXPECT_EQ(planned.attentionBlockWorkspaceBytes(block), backend->attentionBlockWorkspaceBytes(block));
+  EXPECT_EQ(planned.lossChunkRows(), backend->lossChunkRows());
   EXPECT_EQ(planned.headLossWorkspaceBytes({300, 8, 50, 256}), backend->headLossWorkspaceBytes({300, 8, 50, 256}));
 }
 

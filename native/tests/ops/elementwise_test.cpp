@@ -43,15 +43,31 @@ struct Norm {
     INTERNEVO_RETURN_IF_ERROR(backend.rmsNormForward({rows, width}, in[0].view(), in[1].view(), in[2].view(),
                                                      static_cast<float>(kEpsilon), out[1].view(), out[0].view(),
                                                      inverseRms.view()));
+    const Buffer scratch(backend.normWorkspaceBytes({rows, width}));
     INTERNEVO_RETURN_IF_ERROR(backend.rmsNormBackward({rows, width}, out[1].view(), in[2].view(), inverseRms.view(),
                                                       gOut[0].view(), gOut[1].view(), gIn[0].view(),
-                                                      gIn[2].view()));
+                                                      gIn[2].view(), scratch.workspace()));
     return backend.convert(rows * width, gIn[0].view(), gIn[1].view());
   }
 };
 
 TEST(RmsNorm, WithResidual) { expectAll(Norm(13, 50)); }
 TEST(RmsNorm, Wide) { expectAll(Norm(5, 520)); }
+TEST(RmsNorm, OfMoreRowsThanSumsOfTheGain) {
+  const Norm op(601, 16);
+  expectKernelIsReference(op), expectBfloat16IsAsGoodAsPlain(op), expectBitsIndependentOfThreads(op);
+}
+/// Wider than what a GPU's blocks sum in shared memory.
+TEST(RmsNorm, VeryWide) {
+  const Norm op(2, 25000);
+  expectKernelIsReference(op), expectBfloat16IsAsGoodAsPlain(op);
+}
+TEST(RmsNorm, ScratchIsThatOfTheProducts) {
+  const auto backend = createTestBackend(1);
+  for (const std::int64_t width : {8, 4096, 16384, 65536, 1 << 20}) {
+    EXPECT_LE(backend->normWorkspaceBytes({1 << 20, width}), backend->linearWorkspaceBytes()) << width;
+  }
+}
 
 TEST(RmsNorm, WithoutResidualEqualsResidualOfZero) {
   const std::int64_t rows = 7, width = 33;

@@ -1,4 +1,5 @@
 #include "backend/cpu/reference/reference.h"
+#include "internevo/random.h"
 #include "ops/support.h"
 
 namespace internevo::test {
@@ -94,6 +95,50 @@ TEST(Accumulate, AddsInFloat32) {
   const Buffer target(DataType::float32, a), source(DataType::bfloat16, b);
   ASSERT_TRUE(createTestBackend(1)->accumulate(50, source.view(), target.view()).ok());
   for (std::size_t i = 0; i < 50; ++i) EXPECT_EQ(target.values()[i], rounded(a[i] + b[i], DataType::float32));
+}
+
+TEST(InitialWeights, AreTheValuesOfTheirPlacesBitForBit) {
+  constexpr std::uint64_t kKey = 0x1234567890abcdefull;
+  constexpr double kDeviation = 0.02;
+  for (const InitialShape& s : {InitialShape{1000, 0, 1000, 1000, 0, 0}, InitialShape{300, 17, 24, 96, 5, 48}, InitialShape{1, 7, 3, 9, 1, 3}}) {
+    for (const int threads : {1, 3}) {
+      const Buffer target(DataType::float32, Values(static_cast<std::size_t>(s.elements), 7.));
+      ASSERT_TRUE(createTestBackend(threads)->initialNormal(s, kKey, kDeviation, target.view()).ok());
+      for (std::int64_t i = 0; i < s.elements; ++i) {
+        const std::int64_t at = s.first + i, whole = (s.firstRow + at / s.columns) * s.wholeColumns + s.firstColumn + at % s.columns;
+        const auto expected = static_cast<float>(kDeviation * randomNormal(kKey, static_cast<std::uint64_t>(whole)));
+        ASSERT_EQ(target.view().as<float>()[i], expected) << i;
+      }
+    }
+  }
+}
+
+TEST(InitialWeights, AreNormalNumbers) {
+  double furthest = 0;
+  for (std::uint64_t i = 0; i < 200000; ++i) {
+    const std::uint64_t bits = randomBits(3, i);
+    const auto turns = static_cast<std::uint32_t>(bits);
+    const double u = (static_cast<double>(bits >> 32) + 0.5) * 0x1p-32, logarithm = std::log(u);
+    ASSERT_LE(std::abs(random::logarithm(u) - logarithm), 0x1p-52 * std::abs(logarithm)) << u;
+    ASSERT_LE(std::abs(random::cosineOfTurns(turns) - std::cos(6.283185307179586476925 * 0x1p-32 * turns)), 0x1p-50) << turns;
+    furthest = std::max(furthest, std::abs(randomNormal(3, i)));
+  }
+  EXPECT_GT(furthest, 4);
+  // Both ends of u, and the borders of quarters.
+  EXPECT_NEAR(random::logarithm(0x1p-33), std::log(0x1p-33), 1e-14);
+  EXPECT_NEAR(random::logarithm(1 - 0x1p-33), std::log1p(-0x1p-33), 1e-25);
+  for (const auto& [turns, cosine] : {std::pair<std::uint32_t, double>{0, 1.}, {1u << 30, 0.}, {1u << 31, -1.}, {3u << 30, 0.}, {~0u, 1.}}) {
+    EXPECT_NEAR(random::cosineOfTurns(turns), cosine, 1e-15) << turns;
+  }
+}
+
+/// A GPU computes the same expressions: these are the bits that it must find.
+TEST(InitialWeights, HaveKnownBits) {
+  const std::vector<std::uint64_t> bits = {
+      0x3fd7943a45d6ce96ull, 0xbfe160f48b341547ull, 0xbfe3b0d805b6ecb5ull,
+      0xbfe6cdb27cc33bd8ull, 0x3fed13c83502b8f1ull, 0xbfde595a83868d91ull,
+  };
+  for (std::size_t i = 0; i < bits.size(); ++i) EXPECT_EQ(std::bit_cast<std::uint64_t>(randomNormal(42, i)), bits[i]) << i;
 }
 
 }  // namespace

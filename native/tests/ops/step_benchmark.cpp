@@ -114,7 +114,7 @@ class Step {
     const View gain = make(width, type_), gGain = make(width, DataType::float32), inverse = make(rows, DataType::float32);
     add("rmsnorm forward", 3 * m_.layers + 2, 0, [=, this] { return backend_->rmsNormForward(norm, x, {}, gain, 1e-5f, {}, y, inverse); });
     add("rmsnorm and residual", m_.layers, 0, [=, this] { return backend_->rmsNormForward(norm, x, sum, gain, 1e-5f, sum, y, inverse); });
-    add("rmsnorm backward", 2 * m_.layers + 1, 0, [=, this] { return backend_->rmsNormBackward(norm, x, gain, inverse, y, sum, sum, gGain); });
+    add("rmsnorm backward", 2 * m_.layers + 1, 0, [=, this] { return backend_->rmsNormBackward(norm, x, gain, inverse, y, sum, sum, gGain, {}); });
     add("residual", m_.layers, 0, [=, this] { return backend_->add(rows * width, x, y, sum); });
     const SwigluShape swiglu{rows, m_.ffn, 2 * m_.ffn, 0};
     const View gate = make(rows * 2 * m_.ffn, type_), mlp = make(rows * m_.ffn, type_);

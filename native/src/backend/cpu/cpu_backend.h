@@ -24,13 +24,17 @@ class CpuBackend final : public Backend {
   Status rmsNormForward(const NormShape&, ConstView x, ConstView residual, ConstView gain, float epsilon, View sum,
                         View y, View inverseRms) override;
   Status rmsNormBackward(const NormShape&, ConstView h, ConstView gain, ConstView inverseRms, ConstView gY,
-                         ConstView gSum, View gH, View gGain) override;
+                         ConstView gSum, View gH, View gGain, Workspace) override;
   Status add(std::int64_t elements, ConstView a, ConstView b, View y) override;
 
   Status ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines, View sines) override;
   Status ropeForward(const RopeShape&, ConstView cosines, ConstView sines, View x) override;
   Status ropeBackward(const RopeShape&, ConstView cosines, ConstView sines, View gX) override;
 
+  Status initialNormal(const InitialShape&, std::uint64_t key, double standardDeviation, View target) override;
+
+  std::int64_t normWorkspaceBytes(const NormShape&) const override { return 0; }
+  std::int64_t lossChunkRows() const override { return kSumBlockRows; }
   std::int64_t attentionWorkspaceBytes(const AttentionShape&) const override;
   Status attentionForward(const AttentionShape&, ConstView q, ConstView k, ConstView v, View o, View logSumExp,
                           Workspace) override;

@@ -4,6 +4,7 @@
 #include "backend/cpu/checks.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/parallel.h"
+#include "backend/initial_weights.h"
 
 namespace internevo::cpu {
 
@@ -127,6 +128,17 @@ Status CpuBackend::convert(std::int64_t elements, ConstView source, View target)
         });
       });
     });
+  });
+  return Status::success();
+}
+
+Status CpuBackend::initialNormal(const InitialShape& s, std::uint64_t key, double standardDeviation, View target) {
+  INTERNEVO_RETURN_IF_ERROR(checkInitial(s, target));
+  parallelRanges(threads_, s.elements, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto index = static_cast<std::uint64_t>(placeInWhole(s, s.first + i));
+      target.as<float>()[i] = static_cast<float>(standardDeviation * randomNormal(key, index));
+    }
   });
   return Status::success();
 }

@@ -78,7 +78,7 @@ Status CpuBackend::rmsNormForward(const NormShape& s, ConstView x, ConstView res
 }
 
 Status CpuBackend::rmsNormBackward(const NormShape& s, ConstView h, ConstView gain, ConstView inverseRms,
-                                   ConstView gY, ConstView gSum, View gH, View gGain) {
+                                   ConstView gY, ConstView gSum, View gH, View gGain, Workspace) {
   constexpr const char* kCall = "rmsNormBackward";
   INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"rows", s.rows}, {"width", s.width}}));
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"h", h}, {"gain", gain}, {"gY", gY}, {"gH", gH}}));

@@ -25,8 +25,8 @@ struct Device {
   std::string name;
   std::unique_ptr<Current> current;
   std::unique_ptr<Allocation> allocation;
-  std::unique_ptr<MemorySpace> memory;
   std::unique_ptr<PinnedMemory> pinned;
+  std::unique_ptr<MemorySpace> memory;
   std::unique_ptr<MatrixProducts> products;
   std::vector<LibraryVersion> libraries;  ///< but NCCL
   bool deterministic = true;
@@ -59,11 +59,15 @@ class CudaBackend final : public Backend {
   std::unique_ptr<BackgroundCopies> createBackgroundCopies() override;
 
   std::int64_t linearWorkspaceBytes() const override { return sizes_.linearWorkspaceBytes(); }
+  std::int64_t normWorkspaceBytes(const NormShape& s) const override { return sizes_.normWorkspaceBytes(s); }
+  std::int64_t lossChunkRows() const override { return sizes_.lossChunkRows(); }
   std::int64_t attentionWorkspaceBytes(const AttentionShape& s) const override { return sizes_.attentionWorkspaceBytes(s); }
   std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape& s) const override {
     return sizes_.attentionBlockWorkspaceBytes(s);
   }
   std::int64_t headLossWorkspaceBytes(const HeadLossShape& s) const override { return sizes_.headLossWorkspaceBytes(s); }
+
+  Status initialNormal(const InitialShape&, std::uint64_t key, double standardDeviation, View target) override;
 
   Status linearForward(const LinearShape&, ConstView x, ConstView w, View y, Workspace) override;
   Status linearGradInput(const LinearShape&, ConstView gY, ConstView w, View gX, bool accumulate, Workspace) override;
@@ -72,7 +76,7 @@ class CudaBackend final : public Backend {
   Status rmsNormForward(const NormShape&, ConstView x, ConstView residual, ConstView gain, float epsilon, View sum, View y,
                         View inverseRms) override;
   Status rmsNormBackward(const NormShape&, ConstView h, ConstView gain, ConstView inverseRms, ConstView gY, ConstView gSum,
-                         View gH, View gGain) override;
+                         View gH, View gGain, Workspace) override;
   Status add(std::int64_t elements, ConstView a, ConstView b, View y) override;
 
   Status ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines, View sines) override;
@@ -146,10 +150,19 @@ class CudaBackend final : public Backend {
   std::map<AttentionProblem, AttentionServed> ready_;   ///< asked for, and prepared
 };
 
+/// Half of the numbers: no grid has as many threads as the other half.
+constexpr std::int64_t kLargestIn32Bits = std::int64_t{1} << 31;
+
 /// Calls body(T{}) with T = float or Bfloat16.
 template <typename Body>
 Status withElementType(DataType type, const Body& body) {
   return type == DataType::float32 ? body(float{}) : body(Bfloat16{});
+}
+
+/// Calls body(Index{}) with an unsigned type of 32 bits where `pieces`, and what a grid's stride adds, can be counted in it.
+template <typename Body>
+Status withIndex(std::int64_t pieces, const Body& body) {
+  return pieces < kLargestIn32Bits ? body(std::uint32_t{}) : body(std::int64_t{});
 }
 
 /// Calls body(std::integral_constant<int, N>) with N = 8 where every size is a multiple of 8 and every pointer of 16 bytes,

@@ -44,8 +44,6 @@ bool onMatrixInstructions(const AttentionArguments& a, std::initializer_list<Con
   return fits;
 }
 
-std::int64_t tilesOf(std::int64_t rows, std::int64_t tile) { return (rows + tile - 1) / tile; }
-
 struct Forward {
   const Queue& queue;
   MemorySpace& memory;
@@ -61,14 +59,16 @@ struct Forward {
   template <int kHead, typename O>
   Status tensor() const {
     using Kernel = AttentionForwardKernel<kHead, O>;
-    return launch(queue, {tilesOf(a.sequence, Kernel::kTile), a.heads, a.batch, Kernel::kSharedBytes},
-                  Kernel{a, q.as<Bfloat16>(), k.as<Bfloat16>(), v.as<Bfloat16>(), o.as<O>(), logSumExp, merge}, call);
+    const TileOrder order = forwardOrder(a, Kernel::kTile);
+    return launch(queue, {order.items(), 1, 1, Kernel::kSharedBytes},
+                  Kernel{a, q.as<Bfloat16>(), k.as<Bfloat16>(), v.as<Bfloat16>(), o.as<O>(), logSumExp, merge, order}, call);
   }
   template <typename T, typename O, int kMaximumHead>
   Status plain() const {
     using Kernel = AttentionPlainKernel<T, O, kMaximumHead>;
-    return launch(queue, {tilesOf(a.sequence, kPlainTile), a.heads, a.batch, plainSharedBytes(a.headSize, 3, 1)},
-                  Kernel{a, q.as<T>(), k.as<T>(), v.as<T>(), o.as<O>(), logSumExp, merge}, call);
+    const TileOrder order = forwardOrder(a, kPlainTile, sizeof(T));
+    return launch(queue, {order.items(), 1, 1, plainSharedBytes(a.headSize, 3, 1)},
+                  Kernel{a, q.as<T>(), k.as<T>(), v.as<T>(), o.as<O>(), logSumExp, merge, order}, call);
   }
   template <typename T, typename O>
   Status anyHead() const {
@@ -106,28 +106,28 @@ struct Backward {
     return launch(queue, {blocksFor(a.batch * a.heads * a.sequence, Kernel::kThreads / kWarp)},
                   Kernel{a, o.as<T>(), gO.as<T>(), delta}, call);
   }
+  /// One kernel for the gradients of keys and values, one for those of queries, with tiles of the same size.
+  template <typename T, typename G, class Keys, class Queries>
+  Status both(std::int64_t tile, int keySharedBytes, int querySharedBytes) const {
+    INTERNEVO_RETURN_IF_ERROR(deltas<T>());
+    const TileOrder keys = keyOrder(a, tile, a.batch * a.kvHeads, 0, sizeof(T)), queries = forwardOrder(a, tile, sizeof(T));
+    INTERNEVO_RETURN_IF_ERROR(
+        launch(queue, {keys.items(), 1, 1, keySharedBytes},
+               Keys{a, q.as<T>(), k.as<T>(), v.as<T>(), gO.as<T>(), logSumExp, delta, gK.as<G>(), gV.as<G>(), keys}, call));
+    return launch(queue, {queries.items(), 1, 1, querySharedBytes},
+                  Queries{a, q.as<T>(), k.as<T>(), v.as<T>(), gO.as<T>(), logSumExp, delta, gQ.as<G>(), queries}, call);
+  }
   template <int kHead, typename G, bool kAdd>
   Status tensor() const {
     using Keys = AttentionKeyGradientKernel<kHead, G, kAdd>;
     using Queries = AttentionQueryGradientKernel<kHead, G, kAdd>;
-    using T = Bfloat16;
-    INTERNEVO_RETURN_IF_ERROR(deltas<T>());
-    INTERNEVO_RETURN_IF_ERROR(
-        launch(queue, {tilesOf(a.keySequence, Keys::kTile), a.kvHeads, a.batch, Keys::kSharedBytes},
-               Keys{a, q.as<T>(), k.as<T>(), v.as<T>(), gO.as<T>(), logSumExp, delta, gK.as<G>(), gV.as<G>()}, call));
-    return launch(queue, {tilesOf(a.sequence, Queries::kTile), a.heads, a.batch, Queries::kSharedBytes},
-                  Queries{a, q.as<T>(), k.as<T>(), v.as<T>(), gO.as<T>(), logSumExp, delta, gQ.as<G>()}, call);
+    return both<Bfloat16, G, Keys, Queries>(Keys::kTile, Keys::kSharedBytes, Queries::kSharedBytes);
   }
   template <typename T, typename G, bool kAdd, int kMaximumHead>
   Status plain() const {
     using Keys = AttentionPlainKeyGradientKernel<T, G, kAdd, kMaximumHead>;
     using Queries = AttentionPlainQueryGradientKernel<T, G, kAdd, kMaximumHead>;
-    INTERNEVO_RETURN_IF_ERROR(deltas<T>());
-    INTERNEVO_RETURN_IF_ERROR(
-        launch(queue, {tilesOf(a.keySequence, kPlainTile), a.kvHeads, a.batch, plainSharedBytes(a.headSize, 4, 2)},
-               Keys{a, q.as<T>(), k.as<T>(), v.as<T>(), gO.as<T>(), logSumExp, delta, gK.as<G>(), gV.as<G>()}, call));
-    return launch(queue, {tilesOf(a.sequence, kPlainTile), a.heads, a.batch, plainSharedBytes(a.headSize, 4, 1)},
-                  Queries{a, q.as<T>(), k.as<T>(), v.as<T>(), gO.as<T>(), logSumExp, delta, gQ.as<G>()}, call);
+    return both<T, G, Keys, Queries>(kPlainTile, plainSharedBytes(a.headSize, 4, 2), plainSharedBytes(a.headSize, 4, 1));
   }
   template <typename T, typename G, bool kAdd>
   Status anyHead() const {

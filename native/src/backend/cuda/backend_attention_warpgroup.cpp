@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::int64_t kMostItems = std::int64_t{1} << 30;
 
-std::int64_t tilesOf(std::int64_t rows, std::int64_t tile) { return (rows + tile - 1) / tile; }
-
 /// [batch, heads, rows, headSize] of a view whose rows are `stride` elements apart, copied by `boxRows` rows of one head.
 Status mapOf(const void* data, const AttentionArguments& a, std::int64_t rows, std::int64_t heads, std::int64_t stride,
              std::int64_t batchRows, int boxRows, TensorMap* map) {
@@ -49,10 +47,9 @@ Status startForward(const WarpgroupAttention& w, View o, float* logSumExp, bool 
   INTERNEVO_RETURN_IF_ERROR(keyMap(w.v.data, a, a.valueStride, Kernel::kKeys, &kernel.v));
   kernel.s = a, kernel.o = o.as<O>(), kernel.logSumExp = logSumExp, kernel.merge = merge;
   kernel.ticket = at<std::int32_t>(w.scratch, AttentionScratch::kTickets);
-  kernel.tiles = static_cast<int>(tilesOf(a.sequence, Kernel::kQueries));
-  kernel.items = static_cast<int>(a.batch * a.heads) * kernel.tiles;
+  kernel.order = forwardOrder(a, Kernel::kQueries);
   INTERNEVO_RETURN_IF_ERROR(w.memory.zero(kernel.ticket, AttentionScratch::kTicketBytes));
-  return launch(w.queue, {std::min(w.blocks, kernel.items), 1, 1, Kernel::kSharedBytes}, kernel, w.call);
+  return launch(w.queue, {std::min(w.blocks, kernel.order.items()), 1, 1, Kernel::kSharedBytes}, kernel, w.call);
 }
 
 /// gQ, gK, gV as the caller has them.
@@ -80,7 +77,7 @@ Status startBackward(const WarpgroupAttention& w, const Gradients<G>& g) {
   kernel.s = a, kernel.gK = g.gK, kernel.gV = g.gV;
   kernel.statistics = at<unsigned char>(w.scratch, scratch.statistics), kernel.sums = at<float>(w.scratch, scratch.sums);
   kernel.counts = at<std::int32_t>(w.scratch, scratch.counts), kernel.ticket = at<std::int32_t>(w.scratch, AttentionScratch::kTickets);
-  kernel.tiles = static_cast<int>(scratch.tiles), kernel.keyTiles = static_cast<int>(tilesOf(a.keySequence, Kernel::kKeys));
+  kernel.tiles = static_cast<int>(scratch.tiles);
   const std::int64_t rows = a.batch * a.heads * scratch.tiles * AttentionScratch::kQueries;
   INTERNEVO_RETURN_IF_ERROR(launch(w.queue, {blocksFor(rows, Statistics::kThreads / kWarp)},
                                    Statistics{a, g.o.template as<Bfloat16>(), g.gO.template as<Bfloat16>(), g.logSumExp,
@@ -88,10 +85,10 @@ Status startBackward(const WarpgroupAttention& w, const Gradients<G>& g) {
                                    w.call));
   for (std::int64_t first = 0; first < allPairs; first += scratch.pairs) {
     const std::int64_t pairs = std::min(scratch.pairs, allPairs - first);
-    kernel.firstPair = static_cast<int>(first);
+    kernel.firstPair = static_cast<int>(first), kernel.order = keyOrder(a, Kernel::kKeys, pairs, sizeof(float));
     INTERNEVO_RETURN_IF_ERROR(w.memory.zero(kernel.ticket, AttentionScratch::kTicketBytes));
     INTERNEVO_RETURN_IF_ERROR(w.memory.zero(kernel.counts, scratch.countsBytes));
-    INTERNEVO_RETURN_IF_ERROR(launch(w.queue, {pairs * kernel.keyTiles, 1, 1, Kernel::kSharedBytes}, kernel, w.call));
+    INTERNEVO_RETURN_IF_ERROR(launch(w.queue, {kernel.order.items(), 1, 1, Kernel::kSharedBytes}, kernel, w.call));
     INTERNEVO_RETURN_IF_ERROR(launch(w.queue, {scratch.tiles, pairs * group, 1, 0},
                                      Sums{a, kernel.sums, g.gQ, static_cast<int>(first), Kernel::kKeys}, w.call));
   }

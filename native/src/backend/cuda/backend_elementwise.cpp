@@ -1,4 +1,5 @@
 // Addition, conversion, SwiGLU and rotary positions.
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -84,10 +85,15 @@ Status CudaBackend::convertRows(std::int64_t rows, std::int64_t width, ConstView
     return withElementType(target.type, [&](auto to) {
       return withPieces({width, sourceStride, targetStride}, {source.data, target.data}, [&](auto piece) {
         constexpr int N = decltype(piece)::value;
-        using Kernel = ConvertRowsKernel<N, decltype(from), decltype(to)>;
-        return launch(queue(), {blocksFor(rows * width / N, Kernel::kThreads)},
-                      Kernel{rows, width / N, sourceStride, targetStride, source.as<decltype(from)>(), target.as<decltype(to)>()},
-                      kCall);
+        return withIndex(rows * (width / N), [&](auto index) {
+          using Index = decltype(index);
+          using Kernel = ConvertRowsKernel<N, decltype(from), decltype(to), Index>;
+          const std::int64_t pieces = rows * (width / N);
+          return launch(queue(), {blocksFor(pieces, Kernel::kThreads)},
+                        Kernel{static_cast<Index>(pieces), static_cast<Index>(width / N), sourceStride, targetStride,
+                               source.as<decltype(from)>(), target.as<decltype(to)>()},
+                        kCall);
+        });
       });
     });
   });
@@ -102,9 +108,15 @@ Status CudaBackend::swigluForward(const SwigluShape& given, ConstView gate, Cons
     using T = decltype(tag);
     return withPieces({s.width, s.gateStride, s.outputStride}, {gate.data, up.data, y.data}, [&](auto piece) {
       constexpr int N = decltype(piece)::value;
-      using Kernel = SwigluKernel<N, T>;
-      return launch(queue(), {blocksFor(s.rows * s.width / N, Kernel::kThreads)},
-                    Kernel{s.rows, s.width / N, s.gateStride, s.outputStride, gate.as<T>(), up.as<T>(), y.as<T>()}, kCall);
+      const std::int64_t pieces = s.rows * (s.width / N);
+      return withIndex(pieces, [&](auto index) {
+        using Index = decltype(index);
+        using Kernel = SwigluKernel<N, T, Index>;
+        return launch(queue(), {blocksFor(pieces, Kernel::kThreads)},
+                      Kernel{static_cast<Index>(pieces), static_cast<Index>(s.width / N), s.gateStride, s.outputStride, gate.as<T>(),
+                             up.as<T>(), y.as<T>()},
+                      kCall);
+      });
     });
   });
 }
@@ -118,15 +130,20 @@ Status CudaBackend::swigluBackward(const SwigluShape& given, ConstView gate, Con
       requireSameFloats(kCall, {{"gate", gate}, {"up", up}, {"gY", gY}, {"gGate", gGate}, {"gUp", gUp}}));
   return withElementType(gate.type, [&](auto tag) {
     using T = decltype(tag);
-    return withPieces({s.width, s.gateStride, s.outputStride}, {gate.data, up.data, gY.data, gGate.data, gUp.data},
-                      [&](auto piece) {
-                        constexpr int N = decltype(piece)::value;
-                        using Kernel = SwigluGradientKernel<N, T>;
-                        return launch(queue(), {blocksFor(s.rows * s.width / N, Kernel::kThreads)},
-                                      Kernel{s.rows, s.width / N, s.gateStride, s.outputStride, gate.as<T>(), up.as<T>(),
-                                             gY.as<T>(), gGate.as<T>(), gUp.as<T>()},
-                                      kCall);
-                      });
+    const auto views = {static_cast<const void*>(gate.data), up.data, gY.data, static_cast<const void*>(gGate.data),
+                        static_cast<const void*>(gUp.data)};
+    return withPieces({s.width, s.gateStride, s.outputStride}, views, [&](auto piece) {
+      constexpr int N = decltype(piece)::value;
+      const std::int64_t pieces = s.rows * (s.width / N);
+      return withIndex(pieces, [&](auto index) {
+        using Index = decltype(index);
+        using Kernel = SwigluGradientKernel<N, T, Index>;
+        return launch(queue(), {blocksFor(pieces, Kernel::kThreads)},
+                      Kernel{static_cast<Index>(pieces), static_cast<Index>(s.width / N), s.gateStride, s.outputStride, gate.as<T>(),
+                             up.as<T>(), gY.as<T>(), gGate.as<T>(), gUp.as<T>()},
+                      kCall);
+      });
+    });
   });
 }
 
@@ -172,12 +189,16 @@ Status CudaBackend::rotate(const char* call, RopeShape s, ConstView cosines, Con
     using T = decltype(tag);
     return withPieces({s.headSize / 2, s.stride}, {x.data, cosines.data, sines.data}, [&](auto piece) {
       constexpr int N = decltype(piece)::value;
-      using Kernel = RopeKernel<N, T>;
-      return launch(queue(), {blocksFor(s.rows * s.heads * s.headSize / 2 / N, Kernel::kThreads)},
-                    Kernel{s.rows, s.heads, s.headSize, s.stride, s.sequence, s.positionOffset,
-                           s.positions.as<std::int32_t>(), cosines.as<float>(), sines.as<float>(), x.as<T>(), direction,
-                           errors()},
-                    call);
+      const std::int64_t piecesOfHead = s.headSize / 2 / N, pieces = s.rows * s.heads * piecesOfHead;
+      return withIndex(std::max(pieces, s.sequence), [&](auto index) {
+        using Index = decltype(index);
+        using Kernel = RopeKernel<N, T, Index>;
+        return launch(queue(), {blocksFor(pieces, Kernel::kThreads)},
+                      Kernel{static_cast<Index>(pieces), static_cast<Index>(s.heads), static_cast<Index>(piecesOfHead),
+                             static_cast<Index>(s.sequence), s.headSize, s.stride, s.positionOffset, s.positions.as<std::int32_t>(),
+                             cosines.as<float>(), sines.as<float>(), x.as<T>(), direction, errors()},
+                      call);
+      });
     });
   });
 }

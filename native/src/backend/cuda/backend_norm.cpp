@@ -30,27 +30,29 @@ Status CudaBackend::rmsNormForward(const NormShape& s, ConstView x, ConstView re
 }
 
 Status CudaBackend::rmsNormBackward(const NormShape& s, ConstView h, ConstView gain, ConstView inverseRms, ConstView gY,
-                                    ConstView gSum, View gH, View gGain) {
+                                    ConstView gSum, View gH, View gGain, Workspace workspace) {
   constexpr const char* kCall = "rmsNormBackward";
   INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"rows", s.rows}, {"width", s.width}}));
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"h", h}, {"gain", gain}, {"gY", gY}, {"gH", gH}}));
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"inverseRms", inverseRms}, {"gGain", gGain}}));
   if (!gSum.empty() && gSum.type != h.type) return badArgument(kCall, "gSum", "must have the type of h");
   if (gH.data == gY.data || gH.data == h.data) return badArgument(kCall, "gH", "may alias only gSum");
-  return withElementType(h.type, [&](auto tag) -> Status {
+  INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, normWorkspaceBytes(s)));
+  const std::int64_t count = normParts(s);
+  auto* const parts = static_cast<float*>(workspace.data);
+  INTERNEVO_RETURN_IF_ERROR(withElementType(h.type, [&](auto tag) {
     using T = decltype(tag);
-    using Gain = GainGradientKernel<T>;
-    INTERNEVO_RETURN_IF_ERROR(
-        launch(queue(), {(s.width + Gain::kColumns - 1) / Gain::kColumns, 1, 1, Gain::kSharedBytes},
-               Gain{s.rows, s.width, h.as<T>(), inverseRms.as<float>(), gY.as<T>(), gGain.as<float>()}, kCall));
-    return withPieces({s.width}, {h.data, gain.data, gY.data, gSum.data, gH.data}, [&](auto piece) {
+    return withPieces({s.width}, {h.data, gain.data, gY.data, gSum.data, gH.data, parts}, [&](auto piece) {
       using Kernel = NormGradientKernel<decltype(piece)::value, T>;
-      return launch(queue(), {blocksFor(s.rows, 1), 1, 1, Kernel::kSharedBytes},
+      return launch(queue(), {count, 1, 1, Kernel::sharedBytes(s.width)},
                     Kernel{s.rows, s.width, h.as<T>(), gain.as<T>(), inverseRms.as<float>(), gY.as<T>(), gSum.as<T>(),
-                           gH.as<T>()},
+                           gH.as<T>(), parts},
                     kCall);
     });
-  });
+  }));
+  using Gain = GainGradientKernel;
+  return launch(queue(), {(s.width + Gain::kColumns - 1) / Gain::kColumns, 1, 1, Gain::kSharedBytes},
+                Gain{count, s.width, parts, gGain.as<float>()}, kCall);
 }
 
 // ---- embedding -----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 #include "backend/checks.h"
 #include "backend/cuda/backend.h"
+#include "backend/cuda/kernels/initial_weights.h"
 #include "backend/cuda/kernels/optimizer.h"
 #include "backend/cuda/launch.h"
 
@@ -48,6 +49,12 @@ Status CudaBackend::adamw(std::int64_t elements, const AdamwSettings& settings, 
                          firstMoment.as<float>(), secondMoment.as<float>()},
                   kCall);
   });
+}
+
+Status CudaBackend::initialNormal(const InitialShape& s, std::uint64_t key, double standardDeviation, View target) {
+  INTERNEVO_RETURN_IF_ERROR(checkInitial(s, target));
+  return launch(queue(), {blocksFor(s.elements, InitialNormalKernel::kThreads)},
+                InitialNormalKernel{s, key, standardDeviation, target.as<float>()}, "initialNormal");
 }
 
 Status CudaBackend::squaredNorm(std::int64_t elements, ConstView x, ExactSum* sum) {

@@ -16,6 +16,13 @@ std::int64_t Sizes::attentionBlockWorkspaceBytes(const AttentionBlockShape& s) c
   return attentionWorkspaceBytes(s);
 }
 
+std::int64_t normParts(const NormShape& s) {
+  const std::int64_t most = std::max<std::int64_t>(kMatrixWorkspaceBytes / (4 * s.width), 1);
+  return std::min({s.rows, kNormParts, most});
+}
+
+std::int64_t Sizes::normWorkspaceBytes(const NormShape& s) const { return alignUp(normParts(s) * s.width * 4, kAlignmentBytes); }
+
 std::int64_t logitsBytes(const HeadLossShape& s) {
   return alignUp(std::min(s.chunkRows, s.rows) * s.vocabulary * 4, kAlignmentBytes);
 }

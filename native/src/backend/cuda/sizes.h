@@ -7,6 +7,13 @@ namespace internevo::cuda {
 
 /// What cuBLASLt is given (its advice for Hopper).
 constexpr std::int64_t kMatrixWorkspaceBytes = std::int64_t{32} << 20;
+/// So many that the three products of a chunk occupy every multiprocessor.
+constexpr std::int64_t kLossChunkRows = 2048;
+
+/// Of a norm's rows, as many sums for the gradient of its gain are made side by side: three or four blocks a multiprocessor.
+constexpr std::int64_t kNormParts = 512;
+/// Fewer where there are fewer rows, or so wide ones that the sums would not go into the products' scratch.
+std::int64_t normParts(const NormShape&);
 
 class Sizes : public BackendSizes {
  public:
@@ -15,6 +22,9 @@ class Sizes : public BackendSizes {
   /// (sizes_attention.h), whatever the GPU: a plan does not know it.
   std::int64_t attentionWorkspaceBytes(const AttentionShape&) const override;
   std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape&) const override;
+  /// Backward: float32 [normParts, width].
+  std::int64_t normWorkspaceBytes(const NormShape&) const override;
+  std::int64_t lossChunkRows() const override { return kLossChunkRows; }
   /// Logits of a chunk, float32; their gradient takes their place.
   std::int64_t headLossWorkspaceBytes(const HeadLossShape&) const override;
 };

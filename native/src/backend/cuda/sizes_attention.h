@@ -7,12 +7,12 @@
 
 namespace internevo::cuda {
 
-/// Offsets in bytes. gQ is summed in float32, `pairs` (sequence, key/value head) at a time, so that long sequences need no
-/// float32 copy of the whole gradient.
+/// Offsets in bytes. gQ is summed in float32, of `pairs` (sequence, key/value head) in one launch: of all of them where that
+/// fits into kSumsBytes. A library that sums so has room for its own then.
 struct AttentionScratch {
   static constexpr std::int64_t kTickets = 0, kTicketBytes = 256;
-  static constexpr std::int64_t kSumsBytes = std::int64_t{128} << 20;  ///< as many pairs as fit, at least one
-  static constexpr std::int64_t kQueries = 64;                         ///< of a tile of the backward pass
+  static constexpr std::int64_t kSumsBytes = std::int64_t{1} << 30;  ///< as many pairs as fit, at least one
+  static constexpr std::int64_t kQueries = 64;                       ///< of a tile of the backward pass
 
   std::int64_t tiles = 0;       ///< of a sequence's queries
   std::int64_t pairs = 0;       ///< of one launch

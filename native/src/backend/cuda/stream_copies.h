@@ -4,19 +4,11 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cuda/pinned_memory.h"
 #include "backend/cuda/streams.h"
 #include "internevo/background_copies.h"
 
 namespace internevo::cuda {
-
-/// What of them differs between a device and the model of one.
-class PinnedMemory {
- public:
-  virtual ~PinnedMemory() = default;
-  virtual Status allocate(std::int64_t bytes, void** result) = 0;
-  virtual void release(void* data, std::int64_t bytes) noexcept = 0;
-  virtual Status copy(void* host, const void* source, std::int64_t bytes, const Queue& on) = 0;
-};
 
 /// Everything given outlives it.
 class StreamCopies final : public BackgroundCopies {

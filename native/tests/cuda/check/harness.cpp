@@ -164,10 +164,11 @@ Verdict compare(const Case& what, DataType precision, Backend& cpu, Backend& dev
   double worst = -1;
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double error = relativeError(got[i], reference[i]);
-    const double limit = half ? 2 * relativeError(same[i], reference[i]) + kBfloat16Rounding : kFloat32Limit;
+    const double limit = what.exact ? 0 : half ? 2 * relativeError(same[i], reference[i]) + kBfloat16Rounding : kFloat32Limit;
     if (!(error <= limit)) v.passed = false;  // also for NaN
-    if (error / limit <= worst) continue;
-    worst = error / limit, v.error = error, v.limit = limit, v.message = "worst: " + names[i];
+    const double share = error == 0 ? 0 : error / limit;
+    if (share <= worst) continue;
+    worst = share, v.error = error, v.limit = limit, v.message = "worst: " + names[i];
     if (std::isnan(error)) break;
   }
   return v;

@@ -67,10 +67,10 @@ Case norm(std::int64_t rows, std::int64_t width) {
            in("gY", normal(rows * width, 4)), in("gSum", normal(rows * width, 5)), out("sum", zeros(rows * width)),
            out("y", zeros(rows * width)), out("inverseRms", zeros(rows), Kind::float32), out("gH", zeros(rows * width)),
            gradient("gGain", width)},
-          {},
-          [=](Backend& b, const Views& t, Workspace, ExactSum*) {
+          [=](const Backend& b) { return b.normWorkspaceBytes({rows, width}); },
+          [=](Backend& b, const Views& t, Workspace w, ExactSum*) {
             INTERNEVO_RETURN_IF_ERROR(b.rmsNormForward({rows, width}, t[0], t[1], t[2], 1e-5f, t[5], t[6], t[7]));
-            return b.rmsNormBackward({rows, width}, t[5], t[2], t[7], t[3], t[4], t[8], t[9]);
+            return b.rmsNormBackward({rows, width}, t[5], t[2], t[7], t[3], t[4], t[8], t[9], w);
           }};
 }
 
@@ -236,6 +236,19 @@ Case adamw(std::int64_t n, bool master) {
           }};
 }
 
+/// A slice of a matrix that begins in the middle of a row: the values of a run do not depend on who makes them.
+Case initialWeights(std::int64_t rows, std::int64_t columns) {
+  const std::int64_t first = columns / 3, elements = rows * columns - first;
+  Case each{sized("initial weights", {rows, columns}),
+            {out("weights", zeros(elements), Kind::float32)},
+            {},
+            [=](Backend& b, const Views& t, Workspace, ExactSum*) {
+              return b.initialNormal({elements, first, columns, 3 * columns, 7, columns}, 0x9e3779b97f4a7c15ull, 0.02, t[0]);
+            }};
+  each.exact = true;
+  return each;
+}
+
 }  // namespace
 
 std::vector<Case> operatorCases(bool small) {
@@ -255,12 +268,14 @@ std::vector<Case> operatorCases(bool small) {
                           headLoss(21, 32, 75, 8),
                           headSlices(9, 24, 50),
                           adamw(1000, true),
-                          adamw(1003, false)};
+                          adamw(1003, false),
+                          initialWeights(40, 51)};
   if (small) return cases;
   for (Case& each : std::vector<Case>{linear(1024, 1536, 2048), norm(600, 4096), rope(700, 8, 128), attention(1, 1500, 8, 2, 128, 0),
                                       attention(2, 1024, 4, 4, 64, 300), attention(1, 600, 4, 2, 96, 0), attentionPieces(1200, 4, 128),
                                       swiglu(500, 11008), embedding(2048, 512, 1000), headLoss(700, 512, 32000, 256),
-                                      headSlices(300, 512, 8000), adamw(1 << 20, true)}) {
+                                      headSlices(300, 512, 8000), adamw(1 << 20, true),
+                                      initialWeights(4096, 4096)}) {
     cases.push_back(std::move(each));
   }
   return cases;

@@ -55,13 +55,14 @@ class StepTimer {
     const View x = o.take(n), residual = o.take(n), sum = o.take(n), y = o.take(n), gain = o.take(m_.hiddenSize);
     const View rms = o.take(rows_, DataType::float32), gGain = o.take(m_.hiddenSize, DataType::float32);
     const NormShape s{rows_, m_.hiddenSize};
+    const Workspace scratch = o.scratch(device_.normWorkspaceBytes(s));
     const auto epsilon = static_cast<float>(m_.normEpsilon);
     const double hidden = 2.0 * static_cast<double>(n);
     // Attention's norm forward; both again for the gradients; and the final norm.
     timeBytes("rmsnorm forward", 3 * layers_ + again_ + 1, 2 * hidden, o, [&] { return device_.rmsNormForward(s, x, {}, gain, epsilon, {}, y, rms); });
     timeBytes("rmsnorm forward with residual", layers_ + again_, 4 * hidden, o, [&] { return device_.rmsNormForward(s, x, residual, gain, epsilon, sum, y, rms); });
-    timeBytes("rmsnorm backward with residual", 2 * layers_, 4 * hidden, o, [&] { return device_.rmsNormBackward(s, x, gain, rms, residual, sum, sum, gGain); });
-    timeBytes("rmsnorm backward", 1, 3 * hidden, o, [&] { return device_.rmsNormBackward(s, x, gain, rms, residual, {}, y, gGain); });
+    timeBytes("rmsnorm backward with residual", 2 * layers_, 4 * hidden, o, [&] { return device_.rmsNormBackward(s, x, gain, rms, residual, sum, sum, gGain, scratch); });
+    timeBytes("rmsnorm backward", 1, 3 * hidden, o, [&] { return device_.rmsNormBackward(s, x, gain, rms, residual, {}, y, gGain, scratch); });
     timeBytes("residual add", layers_, 3 * hidden, o, [&] { return device_.add(n, x, residual, y); });
   }
 
@@ -139,7 +140,7 @@ class StepTimer {
     const EmbeddingShape embedding{rows_, h, vocabulary};
     timeBytes("embedding forward", 1, 2 * hidden, o, [&] { return device_.embeddingForward(embedding, tokens, table, x); });
     timeBytes("embedding backward", 1, 3 * hidden, o, [&] { return device_.embeddingBackward(embedding, tokens, x, gTable); });
-    const HeadLossShape head{rows_, h, vocabulary, trainer::kLossChunkRows};
+    const HeadLossShape head{rows_, h, vocabulary, device_.lossChunkRows()};
     const Workspace scratch = o.scratch(device_.headLossWorkspaceBytes(head));
     ExactSum loss;
     const double work = 6 * static_cast<double>(rows_) * static_cast<double>(h) * static_cast<double>(vocabulary) / kTera;

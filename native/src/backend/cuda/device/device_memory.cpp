@@ -4,14 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/staged_uploads.h"
+
 namespace internevo::cuda {
 
 namespace {
 
 class DeviceMemory final : public MemorySpace {
  public:
-  DeviceMemory(Streams& streams, const Current& current, const Allocation& allocation)
-      : streams_(streams), current_(current), allocation_(allocation) {}
+  DeviceMemory(Streams& streams, const Current& current, const Allocation& allocation, PinnedMemory& pinned)
+      : streams_(streams), current_(current), allocation_(allocation), uploads_(streams, pinned) {}
 
   bool hostReads() const noexcept override { return false; }
   MemoryOccupancy occupancy() const noexcept override {
@@ -67,8 +69,9 @@ class DeviceMemory final : public MemorySpace {
                       "cudaMemset2DAsync");
   }
 
-  /// Waits: from pinned memory the copy would else still be under way when the caller changes it.
+  /// Waits for what is large: its copy would else still be under way when the caller changes it.
   Status upload(void* target, const void* host, std::int64_t bytes) override {
+    if (bytes <= StagedUploads::kLargestBytes) return uploads_.upload(target, host, bytes, current_.queue);
     INTERNEVO_RETURN_IF_ERROR(transfer(target, host, bytes, cudaMemcpyHostToDevice));
     return streams_.synchronize(current_.queue);
   }
@@ -93,6 +96,7 @@ class DeviceMemory final : public MemorySpace {
   const Current& current_;
   const Allocation& allocation_;
   std::vector<void*> ofLibrary_;  ///< what the library gave out
+  StagedUploads uploads_;
 };
 
 class DevicePinnedMemory final : public PinnedMemory {
@@ -102,19 +106,23 @@ class DevicePinnedMemory final : public PinnedMemory {
     const cudaError_t code = cudaHostAlloc(result, static_cast<std::size_t>(bytes), cudaHostAllocDefault);
     if (code == cudaSuccess) return Status::success();
     static_cast<void>(cudaGetLastError());
-    return {StatusCode::outOfMemory, std::to_string(bytes) + " bytes of the host's memory cannot be pinned for checkpoints: " +
+    return {StatusCode::outOfMemory, std::to_string(bytes) + " bytes of the host's memory cannot be pinned: " +
                                          cudaGetErrorString(code) + "; free memory of this host, or run fewer ranks on it"};
   }
   void release(void* data, std::int64_t) noexcept override { static_cast<void>(cudaFreeHost(data)); }
   Status copy(void* host, const void* source, std::int64_t bytes, const Queue& on) override {
     return cudaStatus(cudaMemcpyAsync(host, source, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, on.stream), "cudaMemcpyAsync");
   }
+  Status upload(void* target, const void* host, std::int64_t bytes, const Queue& on) override {
+    return cudaStatus(cudaMemcpyAsync(target, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, on.stream), "cudaMemcpyAsync");
+  }
 };
 
 }  // namespace
 
-std::unique_ptr<MemorySpace> createDeviceMemory(Streams& streams, const Current& current, const Allocation& allocation) {
-  return std::make_unique<DeviceMemory>(streams, current, allocation);
+std::unique_ptr<MemorySpace> createDeviceMemory(Streams& streams, const Current& current, const Allocation& allocation,
+                                                PinnedMemory& pinned) {
+  return std::make_unique<DeviceMemory>(streams, current, allocation, pinned);
 }
 
 std::unique_ptr<PinnedMemory> createPinnedMemory() { return std::make_unique<DevicePinnedMemory>(); }

@@ -84,8 +84,8 @@ Status openDevice(const DeviceRequest& request, std::unique_ptr<Backend>* result
   device.current = std::make_unique<Current>();
   INTERNEVO_RETURN_IF_ERROR(device.streams->create(&device.current->queue));
   device.allocation = std::make_unique<Allocation>();
-  device.memory = createDeviceMemory(*device.streams, *device.current, *device.allocation);
   device.pinned = createPinnedMemory();
+  device.memory = createDeviceMemory(*device.streams, *device.current, *device.allocation, *device.pinned);
   INTERNEVO_RETURN_IF_ERROR(createLtProducts(&device.products));
   INTERNEVO_RETURN_IF_ERROR(findWarpgroups(device.current->queue, properties, &device.warpgroupBlocks));
   // Before the arena is taken, so that the plan's `runtime` has what cuDNN keeps on the GPU.

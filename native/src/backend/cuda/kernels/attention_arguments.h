@@ -1,6 +1,8 @@
 // What attention's kernels share: strides, the mask, and the order of tiles.
 #pragma once
 
+#include <algorithm>
+
 #include "backend/cuda/portable.h"
 
 namespace internevo::cuda {
@@ -64,6 +66,43 @@ struct AttentionArguments {
     return (b * heads + head) * sequence + row;
   }
 };
+
+/// Which tile a block takes: of a section of heads the longest tiles first, so that short ones fill the end, when multiprocessors
+/// would otherwise wait for the last long one. Heads of a section run side by side, so what they read again must stay in the cache.
+struct TileOrder {
+  int heads;    ///< or pairs (sequence, key/value head): of all sequences
+  int tiles;    ///< of each
+  int section;  ///< heads; the last section may have fewer
+
+  struct Place {
+    int head, rank;  ///< rank 0: the longest tile
+  };
+  INTERNEVO_BOTH int items() const { return heads * tiles; }
+  INTERNEVO_BOTH Place at(int index) const {
+    const int blocks = section * tiles, first = index / blocks * section, count = smaller(section, heads - first);
+    const int within = index % blocks;
+    return {first + within % count, within / count};
+  }
+};
+
+/// Room for what heads of a section read again: three fifths of an H100's second-level cache, four fifths of an A100's.
+constexpr std::int64_t kSectionBytes = std::int64_t{32} << 20;
+
+inline std::int64_t tilesOf(std::int64_t rows, std::int64_t tile) { return (rows + tile - 1) / tile; }
+
+/// Of tiles of queries, which read the keys and values of their head; heads of a group read the same.
+inline TileOrder forwardOrder(const AttentionArguments& a, std::int64_t tile, std::int64_t elementBytes = 2) {
+  const std::int64_t read = 2 * a.keySequence * a.headSize * elementBytes, heads = a.batch * a.heads;
+  const std::int64_t section = std::max<std::int64_t>(kSectionBytes / read, 1) * (a.heads / a.kvHeads);
+  return {static_cast<int>(heads), static_cast<int>(tilesOf(a.sequence, tile)), static_cast<int>(smaller(section, heads))};
+}
+/// Of tiles of keys of `pairs`, which read the queries and output gradients of their group, and add to sums of `sumBytes` an element.
+inline TileOrder keyOrder(const AttentionArguments& a, std::int64_t tile, std::int64_t pairs, std::int64_t sumBytes,
+                          std::int64_t elementBytes = 2) {
+  const std::int64_t read = a.heads / a.kvHeads * a.sequence * a.headSize * (2 * elementBytes + sumBytes);
+  const std::int64_t section = smaller(std::max<std::int64_t>(kSectionBytes / read, 1), pairs);
+  return {static_cast<int>(pairs), static_cast<int>(tilesOf(a.keySequence, tile)), static_cast<int>(section)};
+}
 
 /// How a row's result goes together with what o and logSumExp hold: o = o · keep + own · factor.
 struct RowMerge {

@@ -22,10 +22,13 @@ struct AttentionKeyGradientKernel {
   const float* delta;
   G* gK;
   G* gV;
+  TileOrder order;  ///< of (sequence, key/value head)
 
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
-    const std::int64_t key = t.blockX() * kTile, kvHead = t.blockY(), b = t.blockZ();
+    const TileOrder::Place place = order.at(static_cast<int>(t.blockX()));
+    const std::int64_t key = std::int64_t{place.rank} * kTile;  // more queries see earlier keys
+    const std::int64_t kvHead = place.head % s.kvHeads, b = place.head / s.kvHeads;
     auto* const memory = reinterpret_cast<Bfloat16*>(t.shared());
     constexpr int kElements = kTile * kHead;
     const Tile<kHead> keys{memory}, values{memory + kElements}, queries{memory + 2 * kElements};
@@ -143,6 +146,7 @@ struct AttentionQueryGradientKernel {
   const float* logSumExp;
   const float* delta;
   G* gQ;
+  TileOrder order;
 
   /// Of a thread's two rows.
   struct Rows {
@@ -152,9 +156,9 @@ struct AttentionQueryGradientKernel {
 
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
-    const std::int64_t tiles = (s.sequence + kTile - 1) / kTile;
-    const std::int64_t first = (tiles - 1 - t.blockX()) * kTile;  // the longest rows begin first
-    const std::int64_t head = t.blockY(), b = t.blockZ(), kvHead = head / (s.heads / s.kvHeads);
+    const TileOrder::Place place = order.at(static_cast<int>(t.blockX()));
+    const std::int64_t first = std::int64_t{order.tiles - 1 - place.rank} * kTile;  // later queries see more keys
+    const std::int64_t head = place.head % s.heads, b = place.head / s.heads, kvHead = head / (s.heads / s.kvHeads);
     auto* const memory = reinterpret_cast<Bfloat16*>(t.shared());
     constexpr int kElements = kTile * kHead;
     const Tile<kHead> keys{memory}, values{memory + kElements}, queries{memory + 2 * kElements};

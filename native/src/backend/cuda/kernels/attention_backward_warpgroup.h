@@ -3,8 +3,10 @@
 // A block has 128 keys and values of one key/value head and goes over the queries that see them, 64 at a time: a warpgroup copies, two
 // multiply, 64 keys each. Products are transposed (keys down, queries across), so that probabilities and gradients of scores are the
 // left sides of the products for gV and gK without leaving their registers; for gQ the gradients of scores of both go through
-// shared memory. A block's part of gQ is added to global memory by a bulk copy when all later blocks of keys have added theirs:
-// sums of one order, the same bits every time, no waiting where blocks go on at one pace. Of a step's products each
+// shared memory. A block's part of gQ is added to global memory by a bulk copy when all earlier blocks of keys have added theirs:
+// sums of one order, the same bits every time. Earlier keys are seen by more queries, so their blocks are the longest and begin
+// first (TileOrder); all go from the last queries to the first, so that a block that begins later is behind at every tile of
+// queries, and rarely waits. Of a step's products each
 // is under way while a warpgroup does what does not need it.
 #pragma once
 
@@ -44,7 +46,8 @@ struct AttentionBackwardWarpgroupKernel {
   std::int32_t* ticket;             ///< 0 at the start: blocks wait only for blocks that came before them
   G* gK;
   G* gV;
-  int firstPair, tiles, keyTiles;  ///< first (sequence, key/value head) of this launch; tiles of a sequence
+  int firstPair, tiles;  ///< first (sequence, key/value head) of this launch; tiles of queries of a sequence
+  TileOrder order;       ///< of the launch's pairs and their tiles of keys
 
   struct Item {
     int pair, b, kvHead, keyTile, begin, end;  ///< pair of this launch; tiles of queries
@@ -76,10 +79,11 @@ struct AttentionBackwardWarpgroupKernel {
     }
   }
 
-  /// Later keys first: their blocks add to a tile of queries before those of earlier keys.
+  /// Blocks of earlier keys begin before those of later ones, which wait for them.
   INTERNEVO_DEVICE Item itemAt(int index) const {
     Item item;
-    item.pair = index / keyTiles, item.keyTile = keyTiles - 1 - index % keyTiles;
+    const TileOrder::Place place = order.at(index);
+    item.pair = place.head, item.keyTile = place.rank;
     const int kvHeads = static_cast<int>(s.kvHeads);
     item.b = (firstPair + item.pair) / kvHeads, item.kvHead = (firstPair + item.pair) % kvHeads;
     const std::int64_t key = std::int64_t{item.keyTile} * kKeys;
@@ -111,7 +115,7 @@ struct AttentionBackwardWarpgroupKernel {
       const int head = item.kvHead * groupSize() + member;
       const unsigned char* const ofHead =
           statistics + (std::int64_t{item.b} * s.heads + head) * tiles * std::int64_t{QueryStatistics::kBytes};
-      for (int tile = item.begin; tile < item.end; ++tile) {
+      for (int tile = item.end - 1; tile >= item.begin; --tile) {
         MemoryBarrier* const queriesFull = &barriers.queriesFull[place.stage];
         t.wait(&barriers.queriesEmpty[place.stage], place.parity ^ 1);
         t.arriveExpecting(queriesFull, QueryTile::kBytes + QueryStatistics::kBytes);
@@ -135,7 +139,7 @@ struct AttentionBackwardWarpgroupKernel {
     const bool first = t.x() % kWarp == 0;
     std::int32_t* written = nullptr;
     for (int member = 0; member < groupSize(); ++member) {
-      for (int tile = item.begin; tile < item.end; ++tile) {
+      for (int tile = item.end - 1; tile >= item.begin; --tile) {
         t.syncWarp();
         t.arriveNamed(kSumsEmpty, kSumsThreads);
         if (first && written != nullptr) {
@@ -146,7 +150,7 @@ struct AttentionBackwardWarpgroupKernel {
         t.syncNamed(kSumsFull, kSumsThreads);
         if (!first) continue;
         const std::int64_t slot = (std::int64_t{item.pair} * groupSize() + member) * tiles + tile;
-        const auto turn = static_cast<int>(s.endTile(std::int64_t{tile} * kQueries, kQueries, kKeys)) - 1 - item.keyTile;
+        const auto turn = item.keyTile - static_cast<int>(s.beginTile(item.b, std::int64_t{tile} * kQueries, kKeys));
         while (t.loadAcquire(counts + slot) != turn) {
         }
         t.fenceProxy();
@@ -185,7 +189,7 @@ struct AttentionBackwardWarpgroupKernel {
     int scoresAt = 0;
     if (item.begin < item.end) t.wait(&barriers.keysFull, 0);
     for (int member = 0; member < groupSize(); ++member) {
-      for (int tile = item.begin; tile < item.end; ++tile) {
+      for (int tile = item.end - 1; tile >= item.begin; --tile) {
         const QueryTile queries{memory + static_cast<std::uint32_t>(kQueriesAt + place.stage * QueryTile::kBytes)};
         const QueryTile gradients{memory + static_cast<std::uint32_t>(kGradientsAt + place.stage * QueryTile::kBytes)};
         const QueryStatistics statistic{t.shared() + kStatisticsAt + place.stage * QueryStatistics::kBytes};

@@ -18,6 +18,7 @@ struct AttentionForwardKernel {
   O* o;
   float* logSumExp;
   bool merge;
+  TileOrder order;
 
   /// What a thread knows of its two rows, lane / 4 and that + 8 of its warp's 16.
   struct Rows {
@@ -27,9 +28,9 @@ struct AttentionForwardKernel {
 
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
-    const std::int64_t tiles = (s.sequence + kTile - 1) / kTile;
-    const std::int64_t first = (tiles - 1 - t.blockX()) * kTile;  // the longest rows begin first
-    const std::int64_t head = t.blockY(), b = t.blockZ(), kvHead = head / (s.heads / s.kvHeads);
+    const TileOrder::Place place = order.at(static_cast<int>(t.blockX()));
+    const std::int64_t first = std::int64_t{order.tiles - 1 - place.rank} * kTile;  // later queries see more keys
+    const std::int64_t head = place.head % s.heads, b = place.head / s.heads, kvHead = head / (s.heads / s.kvHeads);
     auto* const memory = reinterpret_cast<Bfloat16*>(t.shared());
     const Tile<kHead> queries{memory}, keys{memory + kTile * kHead}, values{memory + 2 * kTile * kHead};
     const Bfloat16 *const keySource = k + s.key(b, 0, kvHead), *const valueSource = v + s.value(b, 0, kvHead);

@@ -1,8 +1,7 @@
 // Attention's forward pass on sm_90a: a warpgroup that only copies, two that multiply (after FlashAttention-3).
 //
-// Blocks stay and take the next tile of queries by a ticket, the longest tiles of a head first, so that the short ones fill the
-// end. The two multiplying warpgroups take turns at the tensor cores: while one has its products computed, the other is at its
-// softmax. Inside a warpgroup the scores of the next keys are under way together with the product of this tile's probabilities.
+// Blocks stay and take the next tile of queries by a ticket, the longest tiles first (TileOrder). The two multiplying warpgroups
+// take turns at the tensor cores: while one has its products computed, the other is at its softmax. Inside a warpgroup the scores of the next keys are under way together with the product of this tile's probabilities.
 #pragma once
 
 #include "backend/cuda/kernels/warpgroup_tile.h"
@@ -33,7 +32,7 @@ struct AttentionForwardWarpgroupKernel {
   O* o;
   float* logSumExp;
   std::int32_t* ticket;  ///< 0 at the start
-  int tiles, items;      ///< tiles of queries in a sequence; of all heads and sequences
+  TileOrder order;
   bool merge;
 
   struct Item {
@@ -71,10 +70,10 @@ struct AttentionForwardWarpgroupKernel {
 
   INTERNEVO_DEVICE Item itemAt(int index) const {
     Item item;
-    const int pair = index / tiles;
-    item.b = pair / static_cast<int>(s.heads), item.head = pair % static_cast<int>(s.heads);
+    const TileOrder::Place place = order.at(index);
+    item.b = place.head / static_cast<int>(s.heads), item.head = place.head % static_cast<int>(s.heads);
     item.kvHead = item.head / static_cast<int>(s.heads / s.kvHeads);
-    item.first = (tiles - 1 - index % tiles) * kQueries;
+    item.first = (order.tiles - 1 - place.rank) * kQueries;
     item.begin = static_cast<int>(s.beginTile(item.b, item.first, kKeys));
     item.end = static_cast<int>(s.endTile(item.first, kQueries, kKeys));
     return item;
@@ -87,9 +86,9 @@ struct AttentionForwardWarpgroupKernel {
     for (;;) {
       const int index = t.atomicAddInteger(ticket, 1);
       t.wait(&barriers.workEmpty, workParity), workParity ^= 1;
-      barriers.work = index < items ? index : -1;
+      barriers.work = index < order.items() ? index : -1;
       t.arrive(&barriers.workFull);
-      if (index >= items) return;
+      if (index >= order.items()) return;
       const Item item = itemAt(index);
       if (item.begin >= item.end) continue;
       t.wait(&barriers.queriesEmpty, queriesParity), queriesParity ^= 1;

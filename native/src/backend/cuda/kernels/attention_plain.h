@@ -41,11 +41,13 @@ struct AttentionPlainKernel {
   O* o;
   float* logSumExp;
   bool merge;
+  TileOrder order;
 
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
-    const std::int64_t width = s.headSize + 1, first = t.blockX() * kPlainTile, head = t.blockY(), b = t.blockZ();
-    const std::int64_t kvHead = head / (s.heads / s.kvHeads);
+    const TileOrder::Place place = order.at(static_cast<int>(t.blockX()));
+    const std::int64_t width = s.headSize + 1, first = std::int64_t{order.tiles - 1 - place.rank} * kPlainTile;
+    const std::int64_t head = place.head % s.heads, b = place.head / s.heads, kvHead = head / (s.heads / s.kvHeads);
     auto* const queries = reinterpret_cast<float*>(t.shared());
     float *const keys = queries + kPlainTile * width, *const values = keys + kPlainTile * width;
     float* const p = values + kPlainTile * width;
@@ -126,10 +128,13 @@ struct AttentionPlainKeyGradientKernel {
   const float* delta;
   G* gK;
   G* gV;
+  TileOrder order;
 
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
-    const std::int64_t width = s.headSize + 1, key = t.blockX() * kPlainTile, kvHead = t.blockY(), b = t.blockZ();
+    const TileOrder::Place place = order.at(static_cast<int>(t.blockX()));
+    const std::int64_t width = s.headSize + 1, key = std::int64_t{place.rank} * kPlainTile;
+    const std::int64_t kvHead = place.head % s.kvHeads, b = place.head / s.kvHeads;
     auto* const keys = reinterpret_cast<float*>(t.shared());
     float *const values = keys + kPlainTile * width, *const queries = values + kPlainTile * width;
     float *const gradients = queries + kPlainTile * width, *const p = gradients + kPlainTile * width;
@@ -193,11 +198,13 @@ struct AttentionPlainQueryGradientKernel {
   const float* logSumExp;
   const float* delta;
   G* gQ;
+  TileOrder order;
 
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
-    const std::int64_t width = s.headSize + 1, first = t.blockX() * kPlainTile, head = t.blockY(), b = t.blockZ();
-    const std::int64_t kvHead = head / (s.heads / s.kvHeads);
+    const TileOrder::Place place = order.at(static_cast<int>(t.blockX()));
+    const std::int64_t width = s.headSize + 1, first = std::int64_t{order.tiles - 1 - place.rank} * kPlainTile;
+    const std::int64_t head = place.head % s.heads, b = place.head / s.heads, kvHead = head / (s.heads / s.kvHeads);
     auto* const keys = reinterpret_cast<float*>(t.shared());
     float *const values = keys + kPlainTile * width, *const queries = values + kPlainTile * width;
     float *const gradients = queries + kPlainTile * width, *const gScores = gradients + kPlainTile * width;

@@ -1,9 +1,23 @@
 // Kernels that take every element, or pair of elements, for itself.
+//
+// Where a piece's row and column are found by division, `Index` is the type that this is done in: of 32 bits where all pieces can
+// be counted so, as a GPU divides those several times as fast. Addresses are of 64 bits in any case.
 #pragma once
 
 #include "backend/cuda/kernels/pieces.h"
 
 namespace internevo::cuda {
+
+template <typename Index>
+struct RowPlace {
+  Index row, rest;
+};
+/// One division for both.
+template <typename Index>
+INTERNEVO_DEVICE RowPlace<Index> rowPlace(Index piece, Index piecesOfRow) {
+  const Index row = piece / piecesOfRow;
+  return {row, piece - row * piecesOfRow};
+}
 
 /// y = a + b.
 template <int N, typename T>
@@ -49,17 +63,20 @@ struct ConvertKernel {
 };
 
 /// target = source, rows of pieces with strides of their own, in elements.
-template <int N, typename From, typename To>
+template <int N, typename From, typename To, typename Index>
 struct ConvertRowsKernel {
   static constexpr int kThreads = 256;
-  std::int64_t rows, piecesOfRow, sourceStride, targetStride;
+  Index pieces, piecesOfRow;
+  std::int64_t sourceStride, targetStride;
   const From* source;
   To* target;
 
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
-    for (std::int64_t p = t.blockX() * kThreads + t.x(); p < rows * piecesOfRow; p += t.gridX() * kThreads) {
-      const std::int64_t row = p / piecesOfRow, at = p % piecesOfRow * N;
+    const auto step = static_cast<Index>(t.gridX() * kThreads);
+    for (Index p = static_cast<Index>(t.blockX() * kThreads + t.x()); p < pieces; p += step) {
+      const RowPlace<Index> place = rowPlace(p, piecesOfRow);
+      const std::int64_t row = place.row, at = std::int64_t{place.rest} * N;
       float values[N];
       loadPiece<N>(source + row * sourceStride + at, values);
       storePiece<N>(target + row * targetStride + at, values);
@@ -70,18 +87,21 @@ struct ConvertRowsKernel {
 INTERNEVO_DEVICE float sigmoid(float x) { return 1.f / (1.f + expf(-x)); }
 
 /// y = gate · sigmoid(gate) · up over [rows, width].
-template <int N, typename T>
+template <int N, typename T, typename Index>
 struct SwigluKernel {
   static constexpr int kThreads = 256;
-  std::int64_t rows, piecesOfRow, gateStride, outputStride;
+  Index pieces, piecesOfRow;
+  std::int64_t gateStride, outputStride;
   const T* gate;
   const T* up;
   T* y;
 
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
-    for (std::int64_t p = t.blockX() * kThreads + t.x(); p < rows * piecesOfRow; p += t.gridX() * kThreads) {
-      const std::int64_t row = p / piecesOfRow, column = p % piecesOfRow * N;
+    const auto step = static_cast<Index>(t.gridX() * kThreads);
+    for (Index p = static_cast<Index>(t.blockX() * kThreads + t.x()); p < pieces; p += step) {
+      const RowPlace<Index> place = rowPlace(p, piecesOfRow);
+      const std::int64_t row = place.row, column = std::int64_t{place.rest} * N;
       float g[N], u[N];
       loadPiece<N>(gate + row * gateStride + column, g), loadPiece<N>(up + row * gateStride + column, u);
       for (int i = 0; i < N; ++i) u[i] = g[i] * sigmoid(g[i]) * u[i];
@@ -90,10 +110,11 @@ struct SwigluKernel {
   }
 };
 
-template <int N, typename T>
+template <int N, typename T, typename Index>
 struct SwigluGradientKernel {
   static constexpr int kThreads = 256;
-  std::int64_t rows, piecesOfRow, gateStride, outputStride;
+  Index pieces, piecesOfRow;
+  std::int64_t gateStride, outputStride;
   const T* gate;
   const T* up;
   const T* gY;
@@ -102,8 +123,10 @@ struct SwigluGradientKernel {
 
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
-    for (std::int64_t p = t.blockX() * kThreads + t.x(); p < rows * piecesOfRow; p += t.gridX() * kThreads) {
-      const std::int64_t row = p / piecesOfRow, column = p % piecesOfRow * N, at = row * gateStride + column;
+    const auto step = static_cast<Index>(t.gridX() * kThreads);
+    for (Index p = static_cast<Index>(t.blockX() * kThreads + t.x()); p < pieces; p += step) {
+      const RowPlace<Index> place = rowPlace(p, piecesOfRow);
+      const std::int64_t row = place.row, column = std::int64_t{place.rest} * N, at = row * gateStride + column;
       float g[N], u[N], d[N];
       loadPiece<N>(gate + at, g), loadPiece<N>(up + at, u), loadPiece<N>(gY + row * outputStride + column, d);
       for (int i = 0; i < N; ++i) {
@@ -117,10 +140,11 @@ struct SwigluGradientKernel {
 };
 
 /// Rotates the pairs (i, i + headSize / 2) of x [rows, heads, headSize]; a piece is N pairs. direction −1: back.
-template <int N, typename T>
+template <int N, typename T, typename Index>
 struct RopeKernel {
   static constexpr int kThreads = 256;
-  std::int64_t rows, heads, headSize, stride, sequence, positionOffset;
+  Index pieces, heads, piecesOfHead, sequence;
+  std::int64_t headSize, stride, positionOffset;
   const std::int32_t* positions;  ///< or null
   const float* cosines;           ///< [positions, headSize / 2]
   const float* sines;
@@ -130,11 +154,13 @@ struct RopeKernel {
 
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
-    const std::int64_t half = headSize / 2, piecesOfHead = half / N, piecesOfRow = heads * piecesOfHead;
-    for (std::int64_t p = t.blockX() * kThreads + t.x(); p < rows * piecesOfRow; p += t.gridX() * kThreads) {
-      const std::int64_t row = p / piecesOfRow, head = p % piecesOfRow / piecesOfHead, i = p % piecesOfHead * N;
-      const std::int64_t position = positions != nullptr ? positions[row] : positionOffset + row % sequence;
-      if (positions != nullptr && (position < 0 || position >= sequence)) {
+    const std::int64_t half = headSize / 2;
+    const auto step = static_cast<Index>(t.gridX() * kThreads);
+    for (Index p = static_cast<Index>(t.blockX() * kThreads + t.x()); p < pieces; p += step) {
+      const RowPlace<Index> ofHead = rowPlace(p, piecesOfHead), ofRow = rowPlace(ofHead.row, heads);
+      const std::int64_t row = ofRow.row, head = ofRow.rest, i = std::int64_t{ofHead.rest} * N;
+      const std::int64_t position = positions != nullptr ? positions[row] : positionOffset + ofRow.row % sequence;
+      if (positions != nullptr && (position < 0 || position >= std::int64_t{sequence})) {
         t.atomicAdd(errors, 1);
         continue;
       }

@@ -1,4 +1,4 @@
-// RMSNorm. One block a row; the gain's gradient has blocks of columns.
+// RMSNorm. One block a row.
 #pragma once
 
 #include "backend/cuda/kernels/pieces.h"
@@ -58,11 +58,13 @@ struct NormKernel {
   }
 };
 
-/// gH = r·(gY·gain − h·r²·mean(gY·gain·h)) + gSum, r = inverseRms of the row. gSum may be null, or be gH.
+/// gH = r·(gY·gain − h·r²·mean(gY·gain·h)) + gSum, r = inverseRms of the row. gSum may be null, or be gH. On its way a block
+/// sums gY · h · r, of its rows block, block + blocks, …, for the gradient of the gain: what it read is still near.
 template <int N, typename T>
 struct NormGradientKernel {
   static constexpr int kThreads = 256;
-  static constexpr int kSharedBytes = kThreads / kWarp * 4;
+  static constexpr int kReduceBytes = kThreads / kWarp * 4;
+  static constexpr std::int64_t kWidest = 24 << 10;  ///< of sums in shared memory, which wider rows have in `parts` itself
   std::int64_t rows, width;
   const T* h;
   const T* gain;
@@ -70,10 +72,19 @@ struct NormGradientKernel {
   const T* gY;
   const T* gSum;
   T* gH;
+  float* parts;  ///< [blocks, width]
+
+  static constexpr int sharedBytes(std::int64_t width) {
+    return kReduceBytes + static_cast<int>(width <= kWidest ? 4 * width : 0);
+  }
 
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
     auto* const scratch = reinterpret_cast<float*>(t.shared());
+    float* const own = parts + t.blockX() * width;
+    float* const sums = width <= kWidest ? scratch + kReduceBytes / 4 : own;
+    // Every thread touches only the sums of its own columns.
+    for (std::int64_t c = t.x() * N; c < width; c += kThreads * N) storePiece<N>(sums + c, {});
     for (std::int64_t row = t.blockX(); row < rows; row += t.gridX()) {
       const std::int64_t at = row * width;
       float dot = 0;
@@ -85,9 +96,14 @@ struct NormGradientKernel {
       const float r = inverseRms[row];
       const float shrink = blockSum(t, dot, scratch) / static_cast<float>(width) * r * r;
       for (std::int64_t c = t.x() * N; c < width; c += kThreads * N) {
-        float x[N], g[N], d[N];
+        float x[N], g[N], d[N], sum[N];
         loadPiece<N>(h + at + c, x), loadPiece<N>(gain + c, g), loadPiece<N>(gY + at + c, d);
-        for (int i = 0; i < N; ++i) x[i] = r * (d[i] * g[i] - x[i] * shrink);
+        loadPiece<N>(sums + c, sum);
+        for (int i = 0; i < N; ++i) {
+          sum[i] = fmaf(d[i], x[i] * r, sum[i]);
+          x[i] = r * (d[i] * g[i] - x[i] * shrink);
+        }
+        storePiece<N>(sums + c, sum);
         if (gSum != nullptr) {
           loadPiece<N>(gSum + at + c, g);
           for (int i = 0; i < N; ++i) x[i] += g[i];
@@ -95,35 +111,36 @@ struct NormGradientKernel {
         storePiece<N>(gH + at + c, x);
       }
     }
+    if (sums == own) return;
+    for (std::int64_t c = t.x() * N; c < width; c += kThreads * N) {
+      float sum[N];
+      loadPiece<N>(sums + c, sum);
+      storePiece<N>(own + c, sum);
+    }
   }
 };
 
-/// gGain[width] += Σ over rows of gY · h · r. Thread (lane, part) sums rows part, part + kParts, … of its column; the parts are
-/// added in order, so the bits depend on the rows only.
-template <typename T>
+/// gGain[width] += Σ over parts. Thread (lane, turn) adds parts turn, turn + kTurns, … of its column; those sums are added in order,
+/// so the bits depend on the shape only.
 struct GainGradientKernel {
-  static constexpr int kColumns = 32, kParts = 16, kThreads = kColumns * kParts;
+  static constexpr int kColumns = 32, kTurns = 16, kThreads = kColumns * kTurns;
   static constexpr int kSharedBytes = kThreads * 4;
-  std::int64_t rows, width;
-  const T* h;
-  const float* inverseRms;
-  const T* gY;
+  std::int64_t count, width;
+  const float* parts;  ///< [count, width]
   float* gGain;
 
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
     auto* const sums = reinterpret_cast<float*>(t.shared());
-    const int lane = t.x() % kColumns, part = t.x() / kColumns;
+    const int lane = t.x() % kColumns, turn = t.x() / kColumns;
     const std::int64_t column = t.blockX() * kColumns + lane;
     float sum = 0;
-    for (std::int64_t row = part; row < rows && column < width; row += kParts) {
-      sum = fmaf(toFloat(gY[row * width + column]), toFloat(h[row * width + column]) * inverseRms[row], sum);
-    }
+    for (std::int64_t part = turn; part < count && column < width; part += kTurns) sum += parts[part * width + column];
     sums[t.x()] = sum;
     t.sync();
-    if (part != 0 || column >= width) return;
+    if (turn != 0 || column >= width) return;
     float total = sums[lane];
-    for (int i = 1; i < kParts; ++i) total += sums[i * kColumns + lane];
+    for (int i = 1; i < kTurns; ++i) total += sums[i * kColumns + lane];
     gGain[column] += total;
   }
 };

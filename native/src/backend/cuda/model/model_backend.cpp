@@ -68,8 +68,8 @@ std::unique_ptr<Backend> createModelBackend(bool guarded, bool deterministic, mo
   device.current = std::make_unique<Current>();
   const Status made = device.streams->create(&device.current->queue);
   device.allocation = std::make_unique<Allocation>();
-  device.memory = model::createModelMemory(guarded, *device.streams, *device.current, *device.allocation, trace);
   device.pinned = model::createModelPinnedMemory();
+  device.memory = model::createModelMemory(guarded, *device.streams, *device.current, *device.allocation, *device.pinned, trace);
   device.products = std::make_unique<ModelProducts>();
   auto backend = std::make_unique<CudaBackend>(std::move(device));
   if (!made.ok() || !backend->start().ok()) std::abort();  // a few hundred bytes of a test's memory

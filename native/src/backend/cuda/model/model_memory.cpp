@@ -13,7 +13,7 @@
 #include "backend/cuda/allocation.h"
 #include "backend/cuda/model/model_streams.h"
 #include "backend/cuda/model/trace.h"
-#include "backend/cuda/stream_copies.h"
+#include "backend/cuda/staged_uploads.h"
 
 namespace internevo::cuda::model {
 
@@ -41,8 +41,9 @@ std::recursive_mutex& openingMutex() {
 
 class ModelMemory final : public MemorySpace {
  public:
-  ModelMemory(bool guarded, Streams& streams, const Current& current, const Allocation& allocation, LaunchTrace* trace)
-      : guarded_(guarded), streams_(streams), current_(current), allocation_(allocation), trace_(trace) {}
+  ModelMemory(bool guarded, Streams& streams, const Current& current, const Allocation& allocation, PinnedMemory& pinned,
+              LaunchTrace* trace)
+      : guarded_(guarded), streams_(streams), current_(current), allocation_(allocation), trace_(trace), uploads_(streams, pinned) {}
 
   bool hostReads() const noexcept override { return !guarded_; }
   Status allocate(std::int64_t bytes, void** result) override {
@@ -98,12 +99,16 @@ class ModelMemory final : public MemorySpace {
     });
   }
   Status upload(void* target, const void* host, std::int64_t bytes) override {
-    INTERNEVO_RETURN_IF_ERROR(copy(target, host, bytes));
-    return streams_.synchronize(current_.queue);
+    if (bytes <= StagedUploads::kLargestBytes) return uploads_.upload(target, host, bytes, current_.queue);
+    return copyAndWait(target, host, bytes);
   }
-  Status download(void* host, const void* source, std::int64_t bytes) override { return upload(host, source, bytes); }
+  Status download(void* host, const void* source, std::int64_t bytes) override { return copyAndWait(host, source, bytes); }
 
  private:
+  Status copyAndWait(void* target, const void* source, std::int64_t bytes) {
+    INTERNEVO_RETURN_IF_ERROR(copy(target, source, bytes));
+    return streams_.synchronize(current_.queue);
+  }
   /// What a library has registered may not go: whoever does that ends as such a program may.
   static void endWhereRegistered(const void* data, std::int64_t bytes) {
     const char* const file = std::getenv("INTERNEVO_NCCL_LIBRARY");
@@ -135,6 +140,7 @@ class ModelMemory final : public MemorySpace {
   const Allocation& allocation_;
   LaunchTrace* const trace_;
   std::vector<void*> ofLibrary_;  ///< what the library gave out
+  StagedUploads uploads_;
 };
 
 class ModelPinnedMemory final : public PinnedMemory {
@@ -146,6 +152,13 @@ class ModelPinnedMemory final : public PinnedMemory {
       const OpenMemory open;
       noteAccess(source, bytes, false);
       return hostMemory().copy(host, source, bytes);
+    });
+  }
+  Status upload(void* target, const void* host, std::int64_t bytes, const Queue& on) override {
+    return runOn(on, "copy from the host", [=] {
+      const OpenMemory open;
+      noteAccess(target, bytes, true);
+      return hostMemory().copy(target, host, bytes);
     });
   }
 };
@@ -163,8 +176,8 @@ OpenMemory::~OpenMemory() {
 }
 
 std::unique_ptr<MemorySpace> createModelMemory(bool guarded, Streams& streams, const Current& current, const Allocation& allocation,
-                                               LaunchTrace* trace) {
-  return std::make_unique<ModelMemory>(guarded, streams, current, allocation, trace);
+                                               PinnedMemory& pinned, LaunchTrace* trace) {
+  return std::make_unique<ModelMemory>(guarded, streams, current, allocation, pinned, trace);
 }
 
 std::unique_ptr<PinnedMemory> createModelPinnedMemory() { return std::make_unique<ModelPinnedMemory>(); }
