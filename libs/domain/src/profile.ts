@@ -1,5 +1,6 @@
 import { Type, type Static } from "typebox";
 import { MAXIMUM_BYTES, MAXIMUM_RANKS } from "./bounds.ts";
+import { formatInteger } from "./figures.ts";
 import { HostUseSchema } from "./host-use.ts";
 import { ClusterSchema } from "./job.ts";
 import { Line } from "./text.ts";
@@ -197,8 +198,8 @@ export type Profile = Static<typeof ProfileSchema>;
 
 /** How quiet a profile's measurement was, in sentences. */
 export function qualityWords({ verdict, points, noisyPoints, worstSpreadPercent, mostSpreadPercent, measuredAgain, disturbances }: ProfileQuality): string[] {
-  const again = measuredAgain === 0 ? "" : `, after ${measuredAgain} were measured again`;
-  const counts = noisyPoints === 0 ? `None of ${points} points is noisy${again}.` : `${noisyPoints} of ${points} points are noisy${again}: other work ran beside them, or their samples lie further apart than ${mostSpreadPercent}% of their median (the worst: ${worstSpreadPercent.toFixed(0)}%).`;
+  const again = measuredAgain === 0 ? "" : `, after ${formatInteger(measuredAgain)} were measured again`;
+  const counts = noisyPoints === 0 ? `None of ${formatInteger(points)} points is noisy${again}.` : `${formatInteger(noisyPoints)} of ${formatInteger(points)} points are noisy${again}: other work ran beside them, or their samples lie further apart than ${mostSpreadPercent}% of their median (the worst: ${formatInteger(worstSpreadPercent)}%).`;
   const fate = verdict === "noisy" ? ["New jobs measure the noisy points that they need again."] : [];
   return [counts, ...disturbances.map((each) => `${each}.`), ...fate];
 }
