@@ -141,6 +141,7 @@ export const ProfileQualitySchema = Type.Object(
     mostSpreadPercent: Type.Number({ minimum: 0, description: "10th to 90th percentile over the median: beyond it a point is noisy" }),
     mostOthersPercent: Type.Number({ minimum: 0, description: "share of a host's processor time that others took: beyond it all points measured meanwhile are noisy" }),
     measuredAgain: Type.Integer({ minimum: 0, description: "measurements of noisy points beyond the first" }),
+    secondsPerPoint: Type.Optional(Type.Number({ minimum: 0, description: "how long the last measurement took, over its points, those measured again among them" })),
     worstSpreadPercent: Type.Number({ minimum: 0, description: "of the point whose samples lie furthest apart" }),
     disturbances: Type.Array(Type.String(), { description: "what ran beside noisy points, in figures" }),
     hosts: Type.Array(HostUseSchema, { description: "what the hosts did during the last measurement" }),
