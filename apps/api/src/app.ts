@@ -1,5 +1,6 @@
 import { API_PREFIX, RoleSchema } from "@internevo/contracts";
 import type { Health } from "@internevo/service-kit";
+import type { Measuring } from "@internevo/stages";
 import type { Database } from "@internevo/store";
 import Fastify, { LogController, type FastifyBaseLogger } from "fastify";
 import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox";
@@ -37,6 +38,8 @@ export interface ApiOptions {
   readonly database: Database;
   readonly workers: Workers;
   readonly capabilities: LaunchCapabilities;
+  /** What measures clusters: the API says what a job would measure first. */
+  readonly measuring?: Measuring;
   readonly profileFor: PlanRoutesOptions["profileFor"];
   readonly health: Health;
   readonly version: string;
@@ -91,7 +94,7 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
   await app.register(
     async (scope) => {
       const api = scope as ApiInstance;
-      registerJobRoutes(api, { database, workers: options.workers, capabilities: options.capabilities, streams, heartbeatMilliseconds: options.heartbeatMilliseconds ?? 15_000 });
+      registerJobRoutes(api, { database, workers: options.workers, capabilities: options.capabilities, measuring: options.measuring, streams, heartbeatMilliseconds: options.heartbeatMilliseconds ?? 15_000 });
       const source = { database, workers: options.workers, profileFor: options.profileFor };
       registerPlanRoutes(api, source);
       registerAdviceRoutes(api, source);

@@ -18,5 +18,6 @@ export const ApiConfigSchema = Type.Object({
   INTERNEVO_DATA_DIRECTORY: Type.Optional(Type.String({ minLength: 1, description: "where the services keep checkpoints, as this machine sees it: submission looks for room there, and jobs say where their files are" })),
   INTERNEVO_DATA_ROOTS: nativeConfig.INTERNEVO_DATA_ROOTS,
   INTERNEVO_NATIVE_DIRECTORY: nativeConfig.INTERNEVO_NATIVE_DIRECTORY,
+  INTERNEVO_THREADS_PER_RANK: nativeConfig.INTERNEVO_THREADS_PER_RANK,
   INTERNEVO_API_MAXIMUM_LOCAL_RANKS: Type.Optional(Type.Integer({ minimum: 1, description: "ranks of a job with launcher: local; default: four a core, at least 8" })),
 });

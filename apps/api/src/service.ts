@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { availableParallelism, totalmem } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { cudaHost, dataRootsOf } from "@internevo/launcher";
+import { cudaHost, dataRootsOf, probeIn } from "@internevo/launcher";
 import type { ServiceDefinition } from "@internevo/service-kit";
 import { weightsRoots } from "@internevo/stages";
 import type { Static } from "typebox";
@@ -48,6 +48,7 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
       database,
       workers,
       capabilities: able,
+      measuring: { probe: probeIn(config.INTERNEVO_NATIVE_DIRECTORY), threadsPerRank: config.INTERNEVO_THREADS_PER_RANK },
       profileFor: createProfileSource(database),
       health: service.health,
       version,

@@ -25,7 +25,7 @@ export interface TestApi {
 }
 
 /** The API over a database of its own, listening nowhere unless the test asks for it. */
-export async function startTestApi(options: Partial<Pick<ApiOptions, "limits" | "heartbeatMilliseconds" | "capabilities" | "consoleDirectory" | "now" | "logger" | "profileFor">> & Pick<WorkersOptions, "roots"> = {}): Promise<TestApi> {
+export async function startTestApi(options: Partial<Pick<ApiOptions, "limits" | "heartbeatMilliseconds" | "capabilities" | "measuring" | "consoleDirectory" | "now" | "logger" | "profileFor">> & Pick<WorkersOptions, "roots"> = {}): Promise<TestApi> {
   const directory = await mkdtemp(join(tmpdir(), "internevo-api-"));
   const textPath = join(directory, "text.txt");
   await writeFile(textPath, "It was a bright cold day in April. ".repeat(120).slice(0, 4096));

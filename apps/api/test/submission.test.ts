@@ -2,7 +2,11 @@ import { execFileSync } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { JobCheckSchema, JobDetailSchema, type Problem } from "@internevo/contracts";
-import { validate, writtenJob } from "@internevo/domain";
+import { measurementCount, requiredMeasurements, shippedProfile } from "@internevo/cost-model";
+import { clusterKey, resolveJob, validate, writtenJob, type MeasuredFirst } from "@internevo/domain";
+import { programDigest, PROBE_VERSION, THREADS_VERSION } from "@internevo/launcher";
+import type { Measuring } from "@internevo/stages";
+import { storeProfile } from "@internevo/store";
 import type { TSchema } from "typebox";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { jobFile, rowCounts, startTestApi, type TestApi } from "./harness.ts";
@@ -89,4 +93,32 @@ it("refuses data that cannot be trained on, and stores nothing", async () => {
   expect(problemOf(await post("/jobs", jobFile(api, { initialWeights: "weights" })), "job-invalid").errors).toMatchObject([{ field: "initialWeights" }]);
   expect(await rowCounts(api.database)).toEqual(before);
   expect((await post("/jobs", jobFile(api, { data: { format: "tokens", path: path("good") } }))).statusCode).toBe(201);
+});
+
+it("says, before and at submission, what is measured before the job is planned", async () => {
+  const measuring = { probe: { name: "internevo-probe", path: join(api.directory, "probe") }, threadsPerRank: 1 };
+  await writeFile(measuring.probe.path, "a probe");
+  const own = await startTestApi({ measuring: measuring as Measuring });
+  try {
+    const ask = (path: string, over: Record<string, unknown> = {}) =>
+      own.app.inject({ method: "POST", url: `/api/v1${path}`, headers: { authorization: own.bearer.operator }, payload: jobFile(own, { cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" }, ...over }) });
+    const before = async (reply: Promise<Reply>) => (await reply).json<{ measuredFirst?: MeasuredFirst }>().measuredFirst;
+    const spec = resolveJob(jobFile(own, { cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" } }));
+    const whole = measurementCount(requiredMeasurements(spec));
+    expect(await before(ask("/jobs/check"))).toEqual({ missing: whole, noisy: 0, seconds: null, profile: null });
+
+    const shipped = shippedProfile("a800-128");
+    const quality = { verdict: "quiet" as const, points: 1, noisyPoints: 0, mostSpreadPercent: 100, mostOthersPercent: 10, measuredAgain: 0, worstSpreadPercent: 0, secondsPerPoint: 0.5, disturbances: [], hosts: [] };
+    const versions = { ...shipped.provenance.versions, [PROBE_VERSION]: await programDigest(measuring.probe), [THREADS_VERSION]: "1" };
+    const profile = { ...shipped, name: "measured here", quality, provenance: { ...shipped.provenance, versions } };
+    await own.database.db.transaction((tx) => storeProfile(tx, { clusterKey: clusterKey(spec.cluster), profile, freshForSeconds: 3600 }));
+    const { missing, ...rest } = (await before(ask("/jobs/check"))) ?? { missing: 0 };
+    expect(missing, "the fresh profile has none of this job's shapes").toBeGreaterThan(0);
+    expect(rest).toEqual({ noisy: 0, seconds: missing / 2, profile: "measured here" });
+    expect(await before(ask("/jobs"))).toEqual({ missing, ...rest });
+    expect(await before(ask("/jobs/check", { measureAgain: true }))).toEqual({ missing: whole, noisy: 0, seconds: whole / 2, profile: null });
+    expect(await before(ask("/jobs/check", { cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "4GiB", profile: "a800-128" } })), "what a job names is used as it is").toEqual({ missing: 0, noisy: 0, seconds: null, profile: "a800-128" });
+  } finally {
+    await own.close();
+  }
 });

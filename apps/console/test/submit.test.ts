@@ -60,11 +60,13 @@ it("is checked and planned before it is submitted, from a file that is chosen", 
   await page.getByRole("button", { name: "Check" }).click();
   await page.getByRole("region", { name: "Checked" }).getByText("It would be accepted").waitFor();
   expect(await page.getByRole("region", { name: "Checked" }).locator("pre").textContent()).toContain("memoryPerGpu: 1GiB");
+  await page.getByRole("region", { name: "Checked" }).getByText(/^Before it is planned, the cluster is measured: [\d,]+ points\.$/).waitFor();
   await page.getByRole("button", { name: "Plan first" }).click();
   await page.getByRole("alert").getByText("has not been measured").waitFor();
-  await field.fill(JSON.stringify({ ...job, cluster: { ...job.cluster, memoryPerGpu: "16GiB", profile: "a800-128" } }));
+  await field.fill(JSON.stringify({ ...job, cluster: { ...job.cluster, memoryPerGpu: "4GiB", profile: "a800-128" } }));
   await page.getByRole("button", { name: "Plan first" }).click();
   await page.getByRole("table", { name: "Plans" }).waitFor({ timeout: 45_000 });
+  await page.getByText("Nothing is measured before it is planned: profile a800-128 is used.").waitFor();
   await field.fill(JSON.stringify({ ...job, precision: "bf16-grad16", data: { format: "text", paths: ["mine.txt"] } }));
   await page.getByRole("button", { name: "Check" }).click();
   const fault = page.getByRole("listitem").filter({ hasText: "precision" });

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { getPlanning, listTrials } from "@internevo/store";
+import { getJobDetail, getPlanning, listTrials } from "@internevo/store";
 import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
 import { profiler } from "../../profiler/src/index.ts";
 import { planner } from "../src/index.ts";
@@ -35,6 +35,8 @@ describe("planner", () => {
     expect(trials.map((trial) => trial.candidate.plan)).toEqual(planning.runnableCandidates.slice(0, 4).map((candidate) => candidate.plan));
     expect(trials.every((trial) => trial.state === "pending" && trial.candidate.runnable)).toBe(true);
     expect(trials).toHaveLength(4);
+    const { transitions } = (await getJobDetail(world.database.db, id)) ?? {};
+    expect(transitions?.at(-1)?.reason, "as people read counts").toMatch(/^\d{1,3}(,\d{3})* plans were considered; 4 are tried$/);
   });
 
   it("says what would fit when nothing does", async () => {

@@ -1,10 +1,14 @@
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { requiredMeasurements } from "@internevo/cost-model";
+import { countMissing, measurementCount, missingMeasurements, requiredMeasurements } from "@internevo/cost-model";
 import { clusterKey } from "@internevo/domain";
-import { countMissing } from "@internevo/launcher";
+import { probeIn } from "@internevo/launcher";
+import { measuredFirst } from "@internevo/stages";
 import { discardProfile, getProfile, listProfiles, requestCancel } from "@internevo/store";
 import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
 import { profiler } from "../src/index.ts";
+
+const measuring = { probe: probeIn(join(import.meta.dirname, "..", "..", "..", "native", "dist")), threadsPerRank: 1 };
 
 let world: World;
 beforeAll(async () => {
@@ -42,10 +46,16 @@ describe("profiler", () => {
 
   it("measures what a job needs, reuses it while it is fresh, and completes it with what another job needs", async () => {
     const own = cluster({ name: "measured" });
+    const before = async (jobId: string) => measuredFirst(world.database, (await world.job(jobId)).spec, measuring);
     const first = await world.submit(smallJob({ cluster: own }));
-    await world.untilState(first, "planning", 240);
     const { spec } = await world.job(first);
+    const whole = measurementCount(requiredMeasurements(spec));
+    await world.untilState(first, "planning", 240);
     const record = await profileOf(first);
+    expect(record.profile.quality?.secondsPerPoint).toBeGreaterThan(0);
+    expect(await before(first)).toEqual({ missing: 0, noisy: 0, seconds: null, profile: record.profile.name });
+    expect(await measuredFirst(world.database, { ...spec, measureAgain: true }, measuring)).toEqual({ missing: whole, noisy: 0, seconds: whole * (record.profile.quality?.secondsPerPoint ?? 0), profile: null });
+    expect(await measuredFirst(world.database, spec, { ...measuring, threadsPerRank: 7 }), "measured with other threads").toMatchObject({ missing: whole, profile: null });
     expect(record.clusterKey).toBe(clusterKey(spec.cluster));
     expect(countMissing(record.profile, requiredMeasurements(spec))).toBe(0);
     expect(record.profile.provenance).toMatchObject({ source: expect.stringContaining("internevo-probe"), command: expect.stringContaining("mpirun"), versions: { compiler: expect.any(String), "internevo-probe": expect.any(String) } });
@@ -58,7 +68,12 @@ describe("profiler", () => {
     expect((await world.job(again)).profileId).toBe(record.id);
 
     const longer = await world.submit(smallJob({ cluster: own, sequenceLengthTokens: 32, globalBatchTokens: 512 }));
+    const { spec: longerSpec } = await world.job(longer);
+    const lacking = measurementCount(missingMeasurements(record.profile, requiredMeasurements(longerSpec)));
+    expect(lacking).toBeGreaterThan(0);
+    expect(await before(longer)).toEqual({ missing: lacking, noisy: 0, seconds: lacking * (record.profile.quality?.secondsPerPoint ?? 0), profile: record.profile.name });
     await world.untilState(longer, "planning", 240);
+    expect(await before(longer)).toMatchObject({ missing: 0, seconds: null });
     const completed = await profileOf(longer);
     expect(completed.id).not.toBe(record.id);
     expect(countMissing(completed.profile, requiredMeasurements((await world.job(longer)).spec))).toBe(0);

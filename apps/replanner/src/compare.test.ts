@@ -18,6 +18,11 @@ describe("comparePlans", () => {
     expect(comparePlans(candidate({}, 10), candidate({ recompute: true }, 8), 0.1)).toMatchObject({ kind: "better", predictedGain: expect.closeTo(0.2, 12) });
     expect(comparePlans(candidate({}, 10), candidate({ recompute: true }, 9.01), 0.1)).toMatchObject({ kind: "keep", reason: expect.stringContaining("9.9%") });
   });
+  it("says how far the best other plan is from the threshold, with a sign", () => {
+    const gains = (stepTimeSeconds: number) => comparePlans(candidate({}, 10), candidate({ recompute: true }, stepTimeSeconds), 0.1);
+    expect(gains(9.999)).toMatchObject({ reason: "the best other plan gains ±0.0%, below the threshold of 10.0%" });
+    expect(gains(10.3)).toMatchObject({ reason: "the best other plan gains −3.0%, below the threshold of 10.0%" });
+  });
   it("keeps an equal plan, and one that is not faster even without a threshold", () => {
     expect(comparePlans(candidate({}, 10), candidate({}, 5), 0)).toMatchObject({ kind: "keep" });
     expect(comparePlans(candidate({}, 10), candidate({ recompute: true }, 10), 0)).toMatchObject({ kind: "keep" });

@@ -1,4 +1,4 @@
-import type { Candidate, Plan, Proposal } from "@internevo/domain";
+import { formatPercent, formatSignedPercent, type Candidate, type Plan, type Proposal } from "@internevo/domain";
 
 /** The fields in which two plans differ. */
 export function differencesOf(current: Plan | null, proposed: Plan): Proposal["differences"] {
@@ -9,8 +9,6 @@ export type Comparison =
   | { readonly kind: "first"; readonly proposed: Candidate; readonly differences: Proposal["differences"] }
   | { readonly kind: "better"; readonly current: Candidate; readonly proposed: Candidate; readonly predictedGain: number; readonly differences: Proposal["differences"] }
   | { readonly kind: "keep"; readonly reason: string };
-
-const percent = (fraction: number): string => `${(100 * fraction).toFixed(1)}%`;
 
 /**
  * Whether a new search found something worth changing to.
@@ -24,7 +22,7 @@ export function comparePlans(current: Candidate | null | undefined, proposed: Ca
   if (differences.length === 0) return { kind: "keep", reason: "it is still the best" };
   const predictedGain = 1 - proposed.predicted.stepTimeSeconds / current.predicted.stepTimeSeconds;
   if (predictedGain <= 0 || predictedGain < gainThreshold) {
-    return { kind: "keep", reason: `the best other plan gains ${percent(predictedGain)}, below the threshold of ${percent(gainThreshold)}` };
+    return { kind: "keep", reason: `the best other plan gains ${formatSignedPercent(predictedGain)}, below the threshold of ${formatPercent(gainThreshold)}` };
   }
   return { kind: "better", current, proposed, predictedGain, differences };
 }

@@ -2,7 +2,7 @@ import {
   API_PREFIX, type CheapestClusterAnswer, type CheapestClusterRequest, type ExplainRequest, type ExplanationAnswer, type ExportedConfigurationAnswer, type ExportRequest, type ImportAnswer, type ImportRequest, type LargestSequenceAnswer,
   type LargestSequenceRequest, type MemoryRequest, type ParetoAnswer, type ParetoRequest, type PlanMemoryAnswer, type SweepAnswer, type SweepRequest, type WhyNotAnswer, type WhyNotRequest,
 } from "@internevo/contracts";
-import type { CreatedToken, DeadLetter, JobCheck, JobDetail, JobLogLine, JobStreamEvent, JobSummary, PlanRequestSchema, ProfileRecord, ProfileSummary, Role, TokenCreate, TokenRecord, WorkloadCreateSchema } from "@internevo/contracts";
+import type { CreatedToken, DeadLetter, JobCheck, JobDetail, JobLogLine, JobStreamEvent, JobSummary, PlanRequestSchema, ProfileRecord, ProfileSummary, Role, SubmittedJob, TokenCreate, TokenRecord, WorkloadCreateSchema } from "@internevo/contracts";
 import type { JobState, PlanningResult, Profile, Proposal, StepMetric, Workload } from "@internevo/domain";
 import type { Static } from "typebox";
 import { jobEvents, type JobEventsOptions } from "./event-stream.ts";
@@ -87,7 +87,7 @@ export class InternEvoClient {
   }
 
   /** Submits a job. @param job a job file, parsed. */
-  submitJob(job: unknown, options: MutationOptions = {}): Promise<JobDetail> {
+  submitJob(job: unknown, options: MutationOptions = {}): Promise<SubmittedJob> {
     return this.#post("/jobs", job, options);
   }
 

@@ -1,5 +1,5 @@
 import { Type, type Static, type TSchema } from "typebox";
-import { AttemptSchema, CandidateSchema, FailureSchema, JOB_STATES, JobSpecSchema, Line, PlanningResultSchema, ProfileQualitySchema, ProfileSchema, PROBLEM_CODES, ProposalSchema, ReportSchema, StepMetricSchema, TrialSchema, WorkloadSchema, type JobFile } from "@internevo/domain";
+import { AttemptSchema, CandidateSchema, FailureSchema, JOB_STATES, JobSpecSchema, Line, MeasuredFirstSchema, PlanningResultSchema, ProfileQualitySchema, ProfileSchema, PROBLEM_CODES, ProposalSchema, ReportSchema, StepMetricSchema, TrialSchema, WorkloadSchema, type JobFile } from "@internevo/domain";
 
 /** The HTTP API's shapes, below `/api/v1`: one place for server, client and console. */
 export const ROLES = ["viewer", "operator", "admin"] as const;
@@ -106,10 +106,15 @@ export const JobDetailSchema = Type.Object({
 });
 export type JobDetail = Static<typeof JobDetailSchema>;
 
+/** A job at its submission, and what it measures before it is planned, where the API knows. */
+export const SubmittedJobSchema = Type.Object({ ...JobDetailSchema.properties, measuredFirst: Type.Optional(MeasuredFirstSchema) });
+export type SubmittedJob = Static<typeof SubmittedJobSchema>;
+
 /** A job file that could be submitted now: the job that it stands for, and what speaks against submitting it all the same. */
 export const JobCheckSchema = Type.Object({
   job: Type.Unsafe<JobFile>(Type.Object({}, { additionalProperties: true, description: "the job file with every default" })),
   warnings: Type.Array(Type.Object({ field: Type.String(), value: Type.Optional(Type.Unknown()), message: Type.String(), remedy: Type.String() })),
+  measuredFirst: Type.Optional(MeasuredFirstSchema),
 });
 export type JobCheck = Static<typeof JobCheckSchema>;
 

@@ -7,6 +7,7 @@ export * from "./layer-step.ts";
 export * from "./layer-time.ts";
 export * from "./measurements.ts";
 export * from "./memory.ts";
+export * from "./missing-measurements.ts";
 export * from "./mesh.ts";
 export * from "./modules.ts";
 export * from "./overlap-times.ts";

@@ -1,4 +1,4 @@
-import { formatPercent } from "./figures.ts";
+import { formatCounted, formatPercent } from "./figures.ts";
 import { Type, type Static } from "typebox";
 
 const seconds = Type.Number({ minimum: 0, maximum: 1e12 });
@@ -44,6 +44,6 @@ export function disturbancesOf(hosts: readonly HostUse[], mostOthersPercent: num
     const share = othersShare(use);
     if (share === undefined || 100 * share <= mostOthersPercent) return [];
     const stolen = use.stolenSeconds > use.othersSeconds / 10 ? `, ${percent(use.stolenSeconds / (use.cores * use.seconds))} of it stolen by other machines` : "";
-    return [`${use.host}: others took ${percent(share)} of the processor time${stolen}; load ${use.loadBefore.toFixed(1)} before, ${use.loadAfter.toFixed(1)} after; ranks lost their core ${use.involuntarySwitches} times`];
+    return [`${use.host}: others took ${percent(share)} of the processor time${stolen}; load ${use.loadBefore.toFixed(1)} before, ${use.loadAfter.toFixed(1)} after; ranks lost their core ${formatCounted(use.involuntarySwitches, "time")}`];
   });
 }

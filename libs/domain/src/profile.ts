@@ -1,5 +1,6 @@
 import { Type, type Static } from "typebox";
 import { MAXIMUM_BYTES, MAXIMUM_RANKS } from "./bounds.ts";
+import { formatInteger } from "./figures.ts";
 import { HostUseSchema } from "./host-use.ts";
 import { ClusterSchema } from "./job.ts";
 import { Line } from "./text.ts";
@@ -140,6 +141,7 @@ export const ProfileQualitySchema = Type.Object(
     mostSpreadPercent: Type.Number({ minimum: 0, description: "10th to 90th percentile over the median: beyond it a point is noisy" }),
     mostOthersPercent: Type.Number({ minimum: 0, description: "share of a host's processor time that others took: beyond it all points measured meanwhile are noisy" }),
     measuredAgain: Type.Integer({ minimum: 0, description: "measurements of noisy points beyond the first" }),
+    secondsPerPoint: Type.Optional(Type.Number({ minimum: 0, description: "how long the last measurement took, over its points, those measured again among them" })),
     worstSpreadPercent: Type.Number({ minimum: 0, description: "of the point whose samples lie furthest apart" }),
     disturbances: Type.Array(Type.String(), { description: "what ran beside noisy points, in figures" }),
     hosts: Type.Array(HostUseSchema, { description: "what the hosts did during the last measurement" }),
@@ -197,8 +199,8 @@ export type Profile = Static<typeof ProfileSchema>;
 
 /** How quiet a profile's measurement was, in sentences. */
 export function qualityWords({ verdict, points, noisyPoints, worstSpreadPercent, mostSpreadPercent, measuredAgain, disturbances }: ProfileQuality): string[] {
-  const again = measuredAgain === 0 ? "" : `, after ${measuredAgain} were measured again`;
-  const counts = noisyPoints === 0 ? `None of ${points} points is noisy${again}.` : `${noisyPoints} of ${points} points are noisy${again}: other work ran beside them, or their samples lie further apart than ${mostSpreadPercent}% of their median (the worst: ${worstSpreadPercent.toFixed(0)}%).`;
+  const again = measuredAgain === 0 ? "" : `, after ${formatInteger(measuredAgain)} were measured again`;
+  const counts = noisyPoints === 0 ? `None of ${formatInteger(points)} points is noisy${again}.` : `${formatInteger(noisyPoints)} of ${formatInteger(points)} points are noisy${again}: other work ran beside them, or their samples lie further apart than ${mostSpreadPercent}% of their median (the worst: ${formatInteger(worstSpreadPercent)}%).`;
   const fate = verdict === "noisy" ? ["New jobs measure the noisy points that they need again."] : [];
   return [counts, ...disturbances.map((each) => `${each}.`), ...fate];
 }

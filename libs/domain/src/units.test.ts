@@ -82,6 +82,7 @@ describe("formats for people", () => {
   it("write bytes and seconds in units of their size", () => {
     expect([0, 1023, 1024, 80e9, 2 ** 50].map(formatBytes)).toEqual(["0 B", "1023 B", "1.00 KiB", "74.5 GiB", "1024.0 TiB"]);
     expect([5e-6, 0.0015, 0.25, 90, 600, 7200].map(formatSeconds)).toEqual(["5 µs", "1.50 ms", "250.0 ms", "90.00 s", "10.0 min", "2.0 h"]);
+    expect([0, 4.88e-7, 9.996e-7, 4e-10].map(formatSeconds), "what takes time is never written as none").toEqual(["0 s", "488 ns", "1 µs", "< 1 ns"]);
   });
 
   it("write bytes exactly, in the largest unit that divides them", () => {

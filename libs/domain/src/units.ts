@@ -84,8 +84,11 @@ export function formatBytes(bytes: number): string {
   return `${index === 0 ? value : value.toFixed(value < 10 ? 2 : 1)} ${units[index]}`;
 }
 
-/** Formats a duration, for people. */
+/** Formats a duration, for people. What takes time is never written as none. */
 export function formatSeconds(seconds: number): string {
+  if (seconds === 0) return "0 s";
+  if (seconds > 0 && seconds < 1e-9) return "< 1 ns";
+  if (seconds > 0 && seconds < 9.995e-7) return `${(seconds * 1e9).toFixed(0)} ns`;
   if (seconds < 1e-3) return `${(seconds * 1e6).toFixed(0)} µs`;
   if (seconds < 1) return `${(seconds * 1e3).toFixed(seconds < 0.01 ? 2 : 1)} ms`;
   if (seconds < 120) return `${seconds.toFixed(2)} s`;

@@ -7,6 +7,7 @@ export * from "./launch-signals.ts";
 export * from "./timeline.ts";
 export * from "./training-stage.ts";
 export * from "./named-profile.ts";
+export * from "./measured-first.ts";
 export * from "./obtain-profile.ts";
 export * from "./search-thread.ts";
 export * from "./failure.ts";

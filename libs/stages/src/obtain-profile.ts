@@ -1,10 +1,11 @@
 import { WAITS_FOR_CLUSTER, type ProfileRecord } from "@internevo/contracts";
-import { requiredMeasurements } from "@internevo/cost-model";
+import { bothMeasurements, firstMeasurements, measurementCount, requiredMeasurements, type Measurements } from "@internevo/cost-model";
 import { clusterKey, type Failure, type JobSpec, type Profile } from "@internevo/domain";
-import { bothMeasurements, countMissing, measurementCount, measureProfile, missingMeasurements, mergeProfiles, noisyMeasurements, qualityOf, programDigest, assertProgram, THREADS_VERSION, PROBE_VERSION, SLICE_ROUNDS, type Measurements, type NoiseLimits, type Probe, type ProbeEffort, type Trainer } from "@internevo/launcher";
-import { newestProfile, storeGivenProfile, storeProfile, type Database, type Transaction } from "@internevo/store";
+import { measureProfile, mergeProfiles, qualityOf, assertProgram, SLICE_ROUNDS, type NoiseLimits, type Probe, type ProbeEffort, type Trainer } from "@internevo/launcher";
+import { storeGivenProfile, storeProfile, type Database, type Transaction } from "@internevo/store";
 import { launchDirectory } from "./directories.ts";
 import { launchSignals } from "./launch-signals.ts";
+import { freshProfile } from "./measured-first.ts";
 import { namedProfile } from "./named-profile.ts";
 import { reserveLaunch } from "./reserve-launch.ts";
 import { retryLostRanks } from "./retry-lost-ranks.ts";
@@ -49,10 +50,6 @@ async function given(database: Database, name: string): Promise<ObtainedProfile>
   return { profile, how: "given", persist: async (tx) => storedId ?? storeGivenProfile(tx, profile) };
 }
 
-/** Whether figures of a stored profile still say something about what would be measured now. */
-const isComparable = (profile: Profile, digest: string, threadsPerRank: number): boolean =>
-  profile.provenance.versions[PROBE_VERSION] === digest && profile.provenance.versions[THREADS_VERSION] === String(threadsPerRank);
-
 /**
  * A profile that holds what the planner needs for a job: the one that the job names, a stored one that is fresh, of this probe and
  * complete, or a new measurement under the cluster's lease. A fresh one that lacks some shapes is completed: only those are
@@ -67,15 +64,14 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
   await assertProgram(settings.probe);
   await assertProgram(settings.trainer);
   const needed = requiredMeasurements(spec);
-  const digest = await programDigest(settings.probe);
   const key = clusterKey(cluster);
-  const newest = async (): Promise<ProfileRecord | undefined> => {
-    const stored = await newestProfile(database.db, key, { freshOnly: true });
-    return stored && isComparable(stored.profile, digest, settings.threadsPerRank) ? stored : undefined;
+  const newest = (): Promise<ProfileRecord | undefined> => freshProfile(database, spec, settings);
+  const first = (stored: ProfileRecord | undefined): Measurements => {
+    const { missing, noisy } = firstMeasurements(stored?.profile, needed);
+    return bothMeasurements(missing, noisy);
   };
-  const isGood = ({ profile }: ProfileRecord): boolean => countMissing(profile, needed) === 0 && measurementCount(toRepeat(profile, needed)) === 0;
   const reuse = (stored: ProfileRecord | undefined): ObtainProfileOutcome | undefined =>
-    stored && isGood(stored) ? { status: "obtained", profile: stored.profile, how: "fresh", persist: async () => stored.id } : undefined;
+    stored && measurementCount(first(stored)) === 0 ? { status: "obtained", profile: stored.profile, how: "fresh", persist: async () => stored.id } : undefined;
 
   const again = spec.measureAgain === true;
   const early = again ? undefined : reuse(await newest());
@@ -86,7 +82,7 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
     const base = again ? undefined : await newest();
     const late = reuse(base);
     if (late) return late;
-    return await measure(options, base, base ? bothMeasurements(missingMeasurements(base.profile, needed), toRepeat(base.profile, needed)) : needed, key);
+    return await measure(options, base, first(base), key);
   } finally {
     await reservation.release();
   }
@@ -101,9 +97,6 @@ function completed(older: Profile, newer: Profile): Profile {
   const { quality } = newer;
   return quality ? { ...merged, quality: qualityOf(merged, quality, { ...quality, disturbances: [...quality.disturbances, ...(older.quality?.disturbances ?? [])] }) } : merged;
 }
-
-/** What a new job measures again of a fresh profile: its noisy points, where it is noisy as a whole. */
-const toRepeat = (profile: Profile, needed: Measurements): Measurements => (profile.quality?.verdict === "noisy" ? noisyMeasurements(profile, needed) : { modules: [], collectives: [], overlaps: [], slices: [] });
 
 async function measure(options: ObtainProfileOptions, base: ProfileRecord | undefined, missing: Measurements, key: string): Promise<ObtainProfileOutcome> {
   const { settings, spec, signal } = options;

@@ -1,6 +1,6 @@
-import { API_PREFIX, JobCheckSchema, JobDetailSchema, JobLogPageSchema, JobPageSchema, MetricPageSchema, type JobDetail } from "@internevo/contracts";
-import { JOB_STATES, JobFileSchema, Line, ProblemError, writtenJob, type JobSpec } from "@internevo/domain";
-import { checkpointDirectory, timelineDirectory } from "@internevo/stages";
+import { API_PREFIX, JobCheckSchema, JobDetailSchema, JobLogPageSchema, JobPageSchema, MetricPageSchema, SubmittedJobSchema, type JobDetail } from "@internevo/contracts";
+import { JOB_STATES, JobFileSchema, Line, ProblemError, writtenJob, type JobSpec, type MeasuredFirst } from "@internevo/domain";
+import { checkpointDirectory, measuredFirst, timelineDirectory, type Measuring } from "@internevo/stages";
 import { getJob, getJobDetail, isUuid, listJobLog, listJobs, listStepMetrics, lockJobState, requestCancel, submitJob, type Database, type Queryable, type Transaction } from "@internevo/store";
 import { Type } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
@@ -24,6 +24,8 @@ export interface JobRoutesOptions {
   readonly database: Database;
   readonly workers: Workers;
   readonly capabilities: LaunchCapabilities;
+  /** What measures, for what a job measures first; undefined where that is not known here. */
+  readonly measuring: Measuring | undefined;
   readonly streams: OpenStreams;
   readonly heartbeatMilliseconds: number;
 }
@@ -66,6 +68,10 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
       room: async (job) => assertRoom(await roomOf(job), dataDirectory),
       fit: async (spec) => assertFits(spec, await workers.quickPlan({ spec, profile: leastMemoryProfile(), top: 1 })),
     });
+  const measuredBy = async (spec: JobSpec): Promise<{ measuredFirst?: MeasuredFirst }> => {
+    const first = options.measuring && (await measuredFirst(database, spec, options.measuring));
+    return first ? { measuredFirst: first } : {};
+  };
   // The job is checked by resolveJob, whose problems name fields as people wrote them.
   const validatorCompiler = () => (data: unknown) => ({ value: data });
 
@@ -78,7 +84,7 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
     },
     async (request) => {
       const spec = await accept(request.body);
-      return { job: writtenJob(spec), warnings: [...clusterWarnings(spec, capabilities), ...roomWarnings(await roomOf(spec), spec, dataDirectory)] };
+      return { job: writtenJob(spec), warnings: [...clusterWarnings(spec, capabilities), ...roomWarnings(await roomOf(spec), spec, dataDirectory)], ...(await measuredBy(spec)) };
     },
   );
 
@@ -87,13 +93,16 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
     {
       config: { role: "operator" },
       validatorCompiler,
-      schema: { tags: ["jobs"], summary: "Submit a job", headers: headers.idempotent, body: JobFileSchema, response: answers({ 201: JobDetailSchema }) },
+      schema: { tags: ["jobs"], summary: "Submit a job", headers: headers.idempotent, body: JobFileSchema, response: answers({ 201: SubmittedJobSchema }) },
     },
     async (request, reply) => {
-      return mutateChecked(database, request, reply, () => accept(request.body), async (tx, spec) => {
+      return mutateChecked(database, request, reply, async () => {
+        const spec = await accept(request.body);
+        return { spec, measured: await measuredBy(spec) };
+      }, async (tx, { spec, measured }) => {
         const id = await submitJob(tx, spec, { traceparent: request.trace.traceparent });
         const job = await detailOf(tx, id, capabilities.dataDirectory);
-        return { status: 201, body: job, target: id, location: `${API_PREFIX}/jobs/${id}`, etag: etagOf(job.version) };
+        return { status: 201, body: { ...job, ...measured }, target: id, location: `${API_PREFIX}/jobs/${id}`, etag: etagOf(job.version) };
       });
     },
   );

@@ -1,3 +1,4 @@
+import { measuredFirstWords } from "@internevo/domain";
 import type { Command } from "commander";
 import { readJobFile } from "../job-input.ts";
 import { exitCodeOfState } from "../exit-codes.ts";
@@ -26,7 +27,8 @@ export function addSubmit(program: Command, context: Context): void {
       const client = await context.client();
       const stored = await withStoredProfile(client, file, context.signal);
       const body = options.measureAgain ? { ...(stored as Record<string, unknown>), measureAgain: true } : stored;
-      let job = await client.submitJob(body, { signal: context.signal, ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }) });
+      const job = await client.submitJob(body, { signal: context.signal, ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }) });
+      if (job.measuredFirst) output.note(measuredFirstWords(job.measuredFirst));
       if (!options.follow) {
         if (output.json) output.document(jobDocument(job));
         else output.data(job.id);
@@ -41,9 +43,9 @@ export function addSubmit(program: Command, context: Context): void {
         progress.end();
         if (context.signal.aborted) output.note(`job ${job.id} goes on. Follow it with: internevo logs -f ${job.id}\ncancel it with: internevo cancel ${job.id}`);
       }
-      job = await client.getJob(job.id, { signal: context.signal });
-      if (output.json) output.document(jobDocument(job));
-      else output.data(jobText(job, output.colors));
-      context.setExitCode(exitCodeOfState(job.state));
+      const ended = await client.getJob(job.id, { signal: context.signal });
+      if (output.json) output.document(jobDocument(ended));
+      else output.data(jobText(ended, output.colors));
+      context.setExitCode(exitCodeOfState(ended.state));
     });
 }

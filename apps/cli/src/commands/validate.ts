@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { trainerFault } from "@internevo/cost-model";
-import { dataFiles, describeJob, printableJson, ProblemError, resolveJob, writtenJob, type JobFile, type JobSpec } from "@internevo/domain";
+import { dataFiles, describeJob, measuredFirstWords, printableJson, ProblemError, resolveJob, writtenJob, type JobFile, type JobSpec } from "@internevo/domain";
 import { ApiConnectionError, ApiProblemError, type InternEvoClient } from "@internevo/client";
 import type { Command } from "commander";
 import { stringify } from "yaml";
@@ -62,8 +62,9 @@ async function checkSubmission(spec: JobSpec, context: Context): Promise<boolean
   if (client === undefined) return false;
   const output = context.output();
   try {
-    const { warnings } = await client.checkJob(withoutProfileFile(writtenJob(spec)), { signal: context.signal });
+    const { warnings, measuredFirst } = await client.checkJob(withoutProfileFile(writtenJob(spec)), { signal: context.signal });
     for (const { field, value, message, remedy } of warnings) output.note(`warning: ${field}${value === undefined ? "" : ` (is ${printableJson(value)})`}: ${message}\n    → ${remedy}`);
+    if (measuredFirst) output.note(measuredFirstWords(measuredFirst));
     return true;
   } catch (error) {
     const isNobody = error instanceof ApiConnectionError || (error instanceof ApiProblemError && error.code === "forbidden");

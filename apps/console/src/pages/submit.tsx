@@ -1,5 +1,5 @@
 import type { JobCheck } from "@internevo/contracts";
-import type { PlanningResult } from "@internevo/domain";
+import { measuredFirstWords, type MeasuredFirst, type PlanningResult } from "@internevo/domain";
 import { Alert, Text } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
@@ -15,21 +15,27 @@ import { candidateRows } from "../data/plan-rows.ts";
 import { jobKey } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
 
-function Checked({ check: { job, warnings } }: { check: JobCheck }) {
+function MeasuredBefore({ first }: { first: MeasuredFirst | undefined }) {
+  return first === undefined ? null : <Text size="sm" mt="xs">{measuredFirstWords(first)}</Text>;
+}
+
+function Checked({ check: { job, warnings, measuredFirst } }: { check: JobCheck }) {
   return (
     <Section title="Checked">
       {warnings.length === 0 ? <Alert color="teal" variant="light">It would be accepted.</Alert> : (
         <Alert color="yellow" title="It would be accepted"><ProblemDetails problem={{ type: "about:blank", title: "", status: 200, code: "job-invalid", errors: warnings }} /></Alert>
       )}
+      <MeasuredBefore first={measuredFirst} />
       <details className="as-table"><summary>The whole job, with every default</summary><pre className="document" tabIndex={0}>{stringify(job)}</pre></details>
     </Section>
   );
 }
 
-function Planned({ result }: { result: PlanningResult }) {
+function Planned({ result, first }: { result: PlanningResult; first: MeasuredFirst | undefined }) {
   const rows = useMemo(() => candidateRows(result.candidates), [result]);
   return (
     <Section title="Plans by predicted step time" about={`With profile ${result.profile}. Nothing was run or stored.`}>
+      <MeasuredBefore first={first} />
       {rows.length > 0 ? <PlanTable rows={rows} withMeasured={false} label="Plans" /> : <><Alert color="yellow" title="No plan fits" mb="sm">Below is what rejected them.</Alert><Rejections planning={result} /></>}
     </Section>
   );
@@ -67,6 +73,8 @@ export function SubmitPage() {
   const run = (action: Action) => (job: unknown): void => {
     setLast(action);
     done[action].mutate(job);
+    // What is measured before is said beside the plans too; what speaks against submitting is the check's to say.
+    if (action === "plan" && allowed) check.mutate(job);
   };
   const busy = submit.isPending || check.isPending || plan.isPending;
   return (
@@ -83,7 +91,7 @@ export function SubmitPage() {
       />
       <div aria-live="polite">{plan.isPending && <Text size="sm" c="dimmed">Every plan of the space is being evaluated…</Text>}</div>
       {last === "check" && check.data && <Checked check={check.data} />}
-      {last === "plan" && plan.data && <Planned result={plan.data} />}
+      {last === "plan" && plan.data && <Planned result={plan.data} first={check.data?.measuredFirst} />}
     </Page>
   );
 }

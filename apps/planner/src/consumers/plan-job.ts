@@ -1,3 +1,4 @@
+import { formatCounted } from "@internevo/domain";
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import { failedJob, noFeasiblePlan, noRunnablePlan, searchPlans, stageFeed } from "@internevo/stages";
 import { createTrials, getProfile, storePlanning, transitionJob, updateJob, type Database } from "@internevo/store";
@@ -25,6 +26,6 @@ export const planJobConsumer = (settings: PlannerSettings, database: Database) =
     await updateJob(tx, job.id, { planningId });
     if (failure) return void (await transitionJob(tx, { jobId: job.id, from: "planning", to: "failed", failure }));
     await createTrials(tx, job.id, tried);
-    await transitionJob(tx, { jobId: job.id, from: "planning", to: "trialling", reason: `${counts.evaluated} plans were considered; ${tried.length} are tried` });
+    await transitionJob(tx, { jobId: job.id, from: "planning", to: "trialling", reason: `${formatCounted(counts.evaluated, "plan was", "plans were")} considered; ${formatCounted(tried.length, "is", "are")} tried` });
   };
 };

@@ -1,4 +1,4 @@
-import { planLabel, ProblemError, type Candidate, type PlanningResult, type Workload } from "@internevo/domain";
+import { formatPercent, planLabel, ProblemError, type Candidate, type PlanningResult, type Workload } from "@internevo/domain";
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import { noFeasiblePlan, obtainProfile, searchPlans, type ObtainProfileOutcome, type ProfilingSettings } from "@internevo/stages";
 import { createProposal, finishFiring, getFiring, getWorkload, planInUse, storePlanning, type Database, type Transaction } from "@internevo/store";
@@ -66,5 +66,5 @@ export const replan = (settings: ReplannerSettings, database: Database) => async
 function outcomeOf(proposed: Candidate, current: Candidate | undefined, predictedGain: number): string {
   const label = planLabel(proposed.plan);
   if (!current) return `proposed ${label}: no plan was in use`;
-  return predictedGain > 0 ? `proposed ${label}: predicted to gain ${(100 * predictedGain).toFixed(1)}%` : `proposed ${label}: the plan in use does not fit any more`;
+  return predictedGain > 0 ? `proposed ${label}: predicted to gain ${formatPercent(predictedGain)}` : `proposed ${label}: the plan in use does not fit any more`;
 }

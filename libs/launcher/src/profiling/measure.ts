@@ -1,12 +1,13 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { measurementCount, noisyMeasurements, type Measurements } from "@internevo/cost-model";
 import { NATIVE_PROTOCOL, type ProbeConfig, type ProbeEvent } from "@internevo/contracts";
 import { disturbancesOf, formatBytes, formatCounted, ProfileSchema, usesGpus, validate, type Cluster, type Failure, type HostUse, type Placement, type Profile } from "@internevo/domain";
 import { launchTarget } from "../launch-hosts.ts";
 import { launchRanks } from "../launch.ts";
 import type { Probe, Trainer } from "../programs.ts";
-import { collectiveCurves, measurementCount, mergeProfiles, noisyMeasurements, type Measurements } from "./measurements.ts";
+import { collectiveCurves, mergeProfiles } from "./measurements.ts";
 import { marked, qualityOf, type NoiseLimits } from "./quality.ts";
 import { measureRuntime } from "./runtime.ts";
 import { measureSlices, SLICE_ROUNDS } from "./slices.ts";
@@ -208,9 +209,10 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
   };
 
   const begin = performance.now();
+  const perPoint = (points: number): number => (performance.now() - begin) / 1000 / Math.max(1, points);
   const first = await once(needed, "");
   if (first.status !== "measured") return first;
-  const secondsPerPoint = (performance.now() - begin) / 1000 / Math.max(1, measurementCount(needed));
+  const secondsPerPoint = perPoint(measurementCount(needed));
   let profile = first.profile;
   let last = first;
   let measuredAgain = 0;
@@ -232,7 +234,7 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
     const merged = mergeProfiles(profile, pass.profile);
     profile = { ...merged, device: bestDevice(profile.device, pass.profile.device), provenance: profile.provenance };
   }
-  const quality = qualityOf(profile, limits, { measuredAgain, hosts: [...last.hosts], disturbances: [...last.disturbances, ...first.disturbances] });
+  const quality = qualityOf(profile, limits, { measuredAgain, secondsPerPoint: perPoint(measurementCount(needed) + measuredAgain), hosts: [...last.hosts], disturbances: [...last.disturbances, ...first.disturbances] });
   return { status: "measured", profile: validate(ProfileSchema, { ...profile, quality }, "profile-invalid", "the measured profile") };
 }
 

@@ -1,7 +1,7 @@
-import { shippedProfile } from "@internevo/cost-model";
+import { countMissing, missingMeasurements, shippedProfile, type Measurements } from "@internevo/cost-model";
 import type { MeasuredSlice, Profile, SliceRequest, SliceShape } from "@internevo/domain";
 import { expect, it } from "vitest";
-import { countMissing, mergeProfiles, missingMeasurements, type Measurements } from "./measurements.ts";
+import { mergeProfiles } from "./measurements.ts";
 
 const shape = (microBatchSize: number, sequenceLengthTokens = 256): SliceShape => ({
   precision: "fp32", hiddenSize: 128, heads: 8, kvHeads: 4, ffnHiddenSize: 384, vocabularySize: 256, microBatchSize, sequenceLengthTokens, sequenceParallel: 1, tensorParallel: 1, contextParallel: 1,

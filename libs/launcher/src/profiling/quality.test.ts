@@ -1,7 +1,7 @@
-import { shippedProfile } from "@internevo/cost-model";
+import { noisyMeasurements, shippedProfile, type Measurements } from "@internevo/cost-model";
 import { ProfileSchema, validate, type ModuleTime, type Profile } from "@internevo/domain";
 import { describe, expect, it } from "vitest";
-import { mergeProfiles, noisyMeasurements, type Measurements } from "./measurements.ts";
+import { mergeProfiles } from "./measurements.ts";
 import { marked, qualityOf, quieter } from "./quality.ts";
 
 const limits = { mostSpreadPercent: 50, mostOthersPercent: 10 };

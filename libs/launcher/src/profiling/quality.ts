@@ -44,7 +44,7 @@ export function marked<T extends Point>(points: readonly T[], disturbed: boolean
 const pointsOf = ({ modules, collectives, overlaps, slices = [] }: Profile): Point[] => [...modules, ...collectives.flatMap(({ points }) => points), ...overlaps, ...slices];
 
 /** How quiet the measurement of a profile was, by its marked points. @param measured.disturbances what was said of the hosts while noisy points were measured. */
-export function qualityOf(profile: Profile, limits: Omit<NoiseLimits, "againSeconds">, measured: Pick<ProfileQuality, "measuredAgain" | "hosts" | "disturbances">): ProfileQuality {
+export function qualityOf(profile: Profile, limits: Omit<NoiseLimits, "againSeconds">, measured: Pick<ProfileQuality, "measuredAgain" | "secondsPerPoint" | "hosts" | "disturbances">): ProfileQuality {
   const points = pointsOf(profile);
   const noisy = points.filter((point) => point.noisy === true);
   return {
@@ -52,6 +52,6 @@ export function qualityOf(profile: Profile, limits: Omit<NoiseLimits, "againSeco
     points: points.length, noisyPoints: noisy.length,
     worstSpreadPercent: Math.max(0, ...points.map((point) => 100 * (spreadOf(point) ?? 0))),
     mostSpreadPercent: limits.mostSpreadPercent, mostOthersPercent: limits.mostOthersPercent,
-    measuredAgain: measured.measuredAgain, disturbances: noisy.length === 0 ? [] : [...new Set(measured.disturbances)].slice(0, MOST_DISTURBANCES), hosts: measured.hosts,
+    measuredAgain: measured.measuredAgain, ...(measured.secondsPerPoint === undefined ? {} : { secondsPerPoint: measured.secondsPerPoint }), disturbances: noisy.length === 0 ? [] : [...new Set(measured.disturbances)].slice(0, MOST_DISTURBANCES), hosts: measured.hosts,
   };
 }
