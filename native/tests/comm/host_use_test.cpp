@@ -46,8 +46,9 @@ TEST(HostUse, TellsRanksFromOtherProcesses) {
   const HostUse& host = hosts[0];
   EXPECT_EQ(host.ranks, ranks);
   EXPECT_GE(host.ranksSeconds, 0.2 * ranks);
-  // The kernel counts in ticks of 10 ms a core.
-  EXPECT_GE(host.othersSeconds, 0.9);
+  // What others took is what the host says it was busy, counted in ticks, less what the ranks say, counted exactly: with ranks that wait
+  // for processors the two differ by a tenth of a second and more.
+  EXPECT_GE(host.othersSeconds, 0.5);
   EXPECT_GT(host.seconds, 0.2);
   EXPECT_GT(host.cores, 0);
   EXPECT_GE(host.runnableBefore, 1);
