@@ -63,6 +63,12 @@ it("refuses what is no weights: missing, a file, a folder of something else, a r
 
 const identity = { model: { hiddenSize: 64, layers: 2, heads: 4, kvHeads: 2, ffnHiddenSize: 128, vocabularySize: 256, tiedEmbeddings: false, ropeTheta: 10_000, normEpsilon: 1e-5 } };
 
+it("says of weights that cannot be read that they cannot, not that they are missing", async () => {
+  await symlink("model.safetensors", join(folder, "model.safetensors"));
+  await put("config.json", config);
+  expect(await refusal()).toContain("model.safetensors cannot be read (ELOOP)");
+});
+
 it("takes a checkpoint of the model whose files are there", async () => {
   await put("manifest.json", { content: { identity, files: [{ name: "rank-0" }] } });
   expect(await refusal()).toContain("rank-0 does not exist");

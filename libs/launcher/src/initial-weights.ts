@@ -1,3 +1,4 @@
+import type { Stats } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { beginningOf, formatBytes, isNestedDeeper, ProblemError, validate, type Model } from "@internevo/domain";
@@ -57,7 +58,7 @@ function shapeFault(schema: TSchema, value: unknown): string | undefined {
  */
 async function readDocument<S extends TSchema>(path: string, schema: S, mostBytes: number, remedy: string, roots: DataRoots): Promise<Static<S> | undefined> {
   await assertBelowRoots([{ path, field: FIELD }], roots);
-  if ((await stat(path).catch(() => undefined)) === undefined) return undefined;
+  if ((await statIfThere(path)) === undefined) return undefined;
   const { handle, sizeBytes } = await openData(path, FIELD);
   let text: string;
   try {
@@ -98,10 +99,19 @@ function assertEqual(path: string, there: string, found: unknown, here: keyof Mo
   throw new ProblemError("data-invalid", `${path} ${message}`, [{ field: FIELD, value: path, message, remedy: WEIGHTS_REMEDY }]);
 }
 
+/** Undefined where nothing is there. @throws ProblemError `data-invalid` where that cannot be told. */
+async function statIfThere(path: string): Promise<Stats | undefined> {
+  return stat(path).catch((error: unknown) => {
+    const { code = String(error) } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return undefined;
+    throw refuse(path, `cannot be read (${code})`, "let the services read it, or give another folder", error);
+  });
+}
+
 async function assertFiles(folder: string, names: readonly string[], roots: DataRoots): Promise<void> {
   await assertBelowRoots(names.map((name) => ({ path: join(folder, name), field: FIELD })), roots);
   for (const name of names) {
-    const found = await stat(join(folder, name)).catch(() => undefined);
+    const found = await statIfThere(join(folder, name));
     if (!found?.isFile() || found.size === 0) throw refuse(join(folder, name), found ? "is no file with content" : "does not exist", "copy the folder again, whole");
   }
 }
@@ -114,7 +124,7 @@ async function assertHuggingFace(folder: string, config: Config, model: Model, r
   assertEqual(path, "rope_theta", rope?.rope_theta ?? config.rope_theta ?? 10_000, "ropeTheta", model);
   const whole = "model.safetensors";
   await assertBelowRoots([{ path: join(folder, whole), field: FIELD }], roots);
-  if ((await stat(join(folder, whole)).catch(() => undefined)) !== undefined) return assertFiles(folder, [whole], roots);
+  if ((await statIfThere(join(folder, whole))) !== undefined) return assertFiles(folder, [whole], roots);
   const index = await readDocument(join(folder, "model.safetensors.index.json"), IndexSchema, MOST_LIST_BYTES, "copy the index of the weights again", roots);
   if (!index) throw refuse(folder, "has neither model.safetensors nor model.safetensors.index.json", "give a folder with safetensors files");
   const names = new Set(Object.values(index.weight_map));

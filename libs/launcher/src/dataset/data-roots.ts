@@ -23,7 +23,7 @@ export function dataRootsOf(text: string | undefined): DataRoots {
   });
 }
 
-/** Where a path leads once every link is followed, also where nothing is there; undefined where links lead in a circle. */
+/** Where a path leads once every link is followed, also where nothing is there; undefined where links lead in a circle, or that cannot be told. */
 async function whereItLeads(path: string, links = MOST_LINKS): Promise<string | undefined> {
   try {
     return await realpath(path);
@@ -36,8 +36,13 @@ async function whereItLeads(path: string, links = MOST_LINKS): Promise<string | 
   if (folder === undefined) return undefined;
   const here = join(folder, basename(path));
   // A link to what is not there must not tell that it is not there.
-  const target = await readlink(here).catch(() => undefined);
-  return target === undefined ? here : whereItLeads(resolve(folder, target), links - 1);
+  const target = await readlink(here).catch((error: unknown) => {
+    const { code } = error as NodeJS.ErrnoException;
+    // No link, or nothing there: the path leads to itself. Of anything else it is not known where it leads.
+    return code === "EINVAL" || code === "ENOENT" || code === "ENOTDIR" ? here : undefined;
+  });
+  if (target === undefined || target === here) return target;
+  return whereItLeads(resolve(folder, target), links - 1);
 }
 
 function isBelow(path: string, root: string): boolean {
