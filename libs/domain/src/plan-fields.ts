@@ -27,8 +27,9 @@ interface Row {
   readonly deciding?: number;
 }
 
-const MOST = 2 ** 31 - 1;
-const FACTOR = { least: 1, most: MOST } as const;
+/** Numbers of a plan are 32-bit for the trainer. */
+export const MOST_OF_A_FACTOR = 2 ** 31 - 1;
+const FACTOR = { least: 1, most: MOST_OF_A_FACTOR } as const;
 
 /** In the order of labels: the paper's ten dimensions, overlap, and what lies beyond the paper. */
 export const PLAN_FIELDS = {

@@ -1,5 +1,5 @@
 import type { PlanConstraints } from "./plan-constraints.ts";
-import { PLAN_FIELDS, PLAN_ROWS, planValue, withoutDefaults, type PlanField } from "./plan-fields.ts";
+import { MOST_OF_A_FACTOR, PLAN_FIELDS, PLAN_ROWS, planValue, withoutDefaults, type PlanField } from "./plan-fields.ts";
 import type { Plan } from "./plan.ts";
 import { ProblemError } from "./problem.ts";
 
@@ -18,9 +18,6 @@ const OVERLAP = new RegExp(`^ov(${FORWARD.join("|")})/(${BACKWARD.join("|")})$`)
 
 /** Names that other programs have for the same factors. */
 const ELSEWHERE: Readonly<Record<string, string>> = { mbs: "b", micro_batch_size: "b", ga: "n", gas: "n", vpp: "v", tensor_parallel: "tp", pipeline_parallel: "pp", data_parallel: "dp", context_parallel: "cp", sequence_parallel: "sp" };
-
-/** Labels are read before their job is known, so they bound numbers by what any field can hold. */
-const MOST_IN_A_LABEL = 2 ** 31 - 1;
 
 const choiceWords = (choices: readonly string[]): string => `${choices.slice(0, -1).join(", ")} or ${choices.at(-1) ?? ""}`;
 
@@ -59,7 +56,7 @@ function numberOf(part: string): readonly [PlanField, number | boolean] | undefi
   const { value } = PLAN_FIELDS[field];
   const given = Number(digits);
   if (value === "flag") return given <= 1 ? [field, given === 1] : undefined;
-  return "least" in value && given >= value.least && given <= MOST_IN_A_LABEL ? [field, given] : undefined;
+  return "least" in value && given >= value.least && given <= MOST_OF_A_FACTOR ? [field, given] : undefined;
 }
 
 /** The fields that a text names, each once. @throws ProblemError `plan-invalid` that names the part. */

@@ -1,8 +1,5 @@
 import { clusterRanks, contextFault, sequencesPerStep, sequenceSplitFault, tensorSplitFault, type Layout, type OverlapChoice, type Sharding } from "@internevo/cost-model";
-import { allowedBy, chunksOf, contextOf, PLAN_FIELDS, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
-
-/** b and n of a plan are 32-bit numbers. */
-const MOST_OF_A_FACTOR = 2 ** 31 - 1;
+import { allowedBy, chunksOf, contextOf, MOST_OF_A_FACTOR, PLAN_FIELDS, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
 
 const { choices: FORWARD } = PLAN_FIELDS.forwardOverlap.value;
 const { choices: BACKWARD } = PLAN_FIELDS.backwardOverlap.value;
