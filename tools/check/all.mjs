@@ -14,6 +14,7 @@ for (const report of ctestReports) rmSync(report, { force: true });
 
 const nx = (target) => ["nx", ["run", target, "--outputStyle=static"]];
 const steps = [
+  ["format", ...nx("workspace:format")],
   ["lint", ...nx("workspace:lint")],
   ["types", ...nx("workspace:typecheck")],
   ["module boundaries", ...nx("workspace:boundaries")],

@@ -25,16 +25,17 @@ function usage(text) {
 
 const purposes = {
   quickstart: { packages: ["build", "run"], command: () => [`${root}/apps/cli/src/main.ts`, "quickstart", ...rest] },
-  test: { packages: ["build", "run", "test", "testbed", "slurm"], command: () => [`${root}/tools/check/all.mjs`, ...rest] },
+  test: { packages: ["build", "run", "test", "format", "testbed", "slurm"], command: () => [`${root}/tools/check/all.mjs`, ...rest] },
   bench: { packages: ["build", "run"], command: () => tool("bench") },
   reproduce: { packages: ["build", "run"], command: () => [`${root}/tools/bench/reproduce.ts`, ...rest] },
   chaos: { packages: ["build", "run"], command: () => tool("chaos") },
   record: { packages: ["build", "run"], command: () => [`${root}/tools/reference/record.ts`, ...rest] },
   // Reads and writes configurations only: nothing that is built takes part.
   frameworks: { packages: ["frameworks"], builds: false, command: () => [`${root}/tools/frameworks/check.ts`, ...rest] },
+  format: { packages: ["format"], builds: false, command: () => [`${root}/tools/check/format.mjs`, "--write", ...rest] },
   testbed: { packages: ["build", "run", "testbed"], command: () => [`${root}/tools/testbed/main.ts`, ...rest] },
   slurm: { packages: ["build", "run", "slurm"], command: () => [`${root}/tools/slurm/main.ts`, ...rest] },
-  setup: { packages: ["build", "run", "test", "testbed", "slurm"], command: () => undefined },
+  setup: { packages: ["build", "run", "test", "format", "testbed", "slurm"], command: () => undefined },
 };
 const projects = ["native", "@internevo/console"];
 

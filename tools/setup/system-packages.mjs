@@ -25,6 +25,7 @@ const PACKAGES = [
   { name: "munge", when: "slurm", why: "how Slurm's parts know each other" },
   { name: "python3-pip", when: "cuda", why: "fetches NVIDIA's compiler and libraries" },
   { name: "python3-venv", when: "frameworks", why: "the Python environment with the frameworks' parsers" },
+  { name: "clang-format", when: "format", why: "lays out the C++ sources" },
   { name: "python3", when: "test", why: "what Python makes of configurations, which the importer is compared with" },
   { name: "bash", when: "test", why: "what a shell makes of scripts, which the importer is compared with" },
   { name: "chromium", when: "test", why: "tests of the console in a real browser" },
@@ -43,7 +44,7 @@ function isDebian() {
 
 /**
  * Installs the Debian packages that are missing.
- * @param groups which of build, run, test, testbed, slurm, cuda and frameworks are needed.
+ * @param groups which of the values of `when` above are needed.
  * @throws SetupError naming the missing packages where they can't be installed.
  */
 export function ensureSystemPackages(groups) {
