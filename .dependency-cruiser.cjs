@@ -18,7 +18,18 @@ const layers = {
 };
 const seenByPeople = {
   console: ["client", "domain", "contracts"],
-  cli: ["client", "domain", "contracts", "cost-model", "simulator", "search", "advisor", "profiles", "frameworks", "local-stack"],
+  cli: [
+    "client",
+    "domain",
+    "contracts",
+    "cost-model",
+    "simulator",
+    "search",
+    "advisor",
+    "profiles",
+    "frameworks",
+    "local-stack",
+  ],
 };
 const pure = ["domain", "cost-model", "simulator", "search", "profiles", "advisor"];
 
@@ -42,7 +53,7 @@ module.exports = {
     {
       name: "apps-do-not-import-apps",
       severity: "error",
-      from: { path: "^apps/([^/]+)/" , pathNot: "\\.test\\.ts$" },
+      from: { path: "^apps/([^/]+)/", pathNot: "\\.test\\.ts$" },
       to: { path: "^apps/", pathNot: "^apps/$1/" },
     },
     ...Object.entries(seenByPeople).map(([name, allowed]) => ({
@@ -60,6 +71,10 @@ module.exports = {
     exclude: { path: "(^|/)(node_modules|dist)/" },
     tsPreCompilationDeps: true,
     tsConfig: { fileName: "tsconfig.json" },
-    enhancedResolveOptions: { exportsFields: ["exports"], conditionNames: ["import", "node", "default"], extensions: [".ts", ".tsx", ".js", ".json"] },
+    enhancedResolveOptions: {
+      exportsFields: ["exports"],
+      conditionNames: ["import", "node", "default"],
+      extensions: [".ts", ".tsx", ".js", ".json"],
+    },
   },
 };

@@ -14,7 +14,10 @@ function compressed(): Plugin {
         if (!/\.(?:js|css|svg)$/.test(name)) continue;
         const path = join(dir, "assets", name);
         const bytes = readFileSync(path);
-        writeFileSync(`${path}.br`, brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 9 } }));
+        writeFileSync(
+          `${path}.br`,
+          brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 9 } }),
+        );
         writeFileSync(`${path}.gz`, gzipSync(bytes, { level: 9 }));
       }
     },
@@ -35,9 +38,26 @@ export default defineConfig({
     rolldownOptions: {
       // The shared schemas have no effect at import: what the console doesn't use of them (all of typebox) stays out.
       treeshake: {
-        moduleSideEffects: (id: string) => !/\/libs\/(domain|contracts|client)\//.test(id) && !/\/node_modules\/typebox\//.test(id),
+        moduleSideEffects: (id: string) =>
+          !/\/libs\/(domain|contracts|client)\//.test(id) && !/\/node_modules\/typebox\//.test(id),
         propertyReadSideEffects: false,
-        manualPureFunctions: ["Type", "nullable", "PageSchema", "factor", "planSchema", "planConstraintsSchema", "paperModel", "Line", "zeroOr", "limit", "SlurmWord", "Seconds", "aboutNamedModels", "aboutMemory", "tokens"],
+        manualPureFunctions: [
+          "Type",
+          "nullable",
+          "PageSchema",
+          "factor",
+          "planSchema",
+          "planConstraintsSchema",
+          "paperModel",
+          "Line",
+          "zeroOr",
+          "limit",
+          "SlurmWord",
+          "Seconds",
+          "aboutNamedModels",
+          "aboutMemory",
+          "tokens",
+        ],
       },
     },
   },

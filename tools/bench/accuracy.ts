@@ -21,7 +21,10 @@ const { values } = parseArgs({
   options: {
     /** A job file instead of the small jobs; on this machine only. */
     job: { type: "string" },
-    workloads: { type: "string", default: "llama-0.8m:256,llama-0.8m:1024,llama-1.9m:256,llama-1.9m:1024,llama-3.4m:512,llama-2.2m:512" },
+    workloads: {
+      type: "string",
+      default: "llama-0.8m:256,llama-0.8m:1024,llama-1.9m:256,llama-1.9m:1024,llama-3.4m:512,llama-2.2m:512",
+    },
     "testbed-workloads": { type: "string", default: "llama-0.8m:512,llama-1.9m:512,llama-2.2m:512" },
     bandwidths: { type: "string", default: "1gbit,250mbit" },
     tokens: { type: "string", default: "2048" },
@@ -48,18 +51,37 @@ const { values } = parseArgs({
 const NAME = "bench-accuracy";
 
 /** MODEL:SEQUENCE, of the small models. */
-function jobsFrom(option: string, list: string, cluster: Parameters<typeof smallJob>[0]["cluster"]): JobSpec[] {
-  return list.split(",").filter((text) => text !== "").map((text) => {
-    const [name = "", sequence = ""] = text.split(":");
-    const [model] = modelsFrom(name);
-    if (!model) throw new Error(`${option}: ${text} has no model`);
-    return smallJob({ model, sequenceLengthTokens: numbersFrom(option, sequence)[0] as number, globalBatchTokens: numberFrom("--tokens", values.tokens), cluster });
-  });
+function jobsFrom(
+  option: string,
+  list: string,
+  cluster: Parameters<typeof smallJob>[0]["cluster"],
+): JobSpec[] {
+  return list
+    .split(",")
+    .filter((text) => text !== "")
+    .map((text) => {
+      const [name = "", sequence = ""] = text.split(":");
+      const [model] = modelsFrom(name);
+      if (!model) throw new Error(`${option}: ${text} has no model`);
+      return smallJob({
+        model,
+        sequenceLengthTokens: numbersFrom(option, sequence)[0] as number,
+        globalBatchTokens: numberFrom("--tokens", values.tokens),
+        cluster,
+      });
+    });
 }
 
 async function measured(signal: AbortSignal): Promise<AccuracyResult> {
-  const settings = { plans: numberFrom("--plans", values.plans), repeat: numberFrom("--repeat", values.repeat), steps: numberFrom("--steps", values.steps), seed: numberFrom("--seed", values.seed) };
-  const circumstances = observeCircumstances(`npm run --silent bench -- accuracy ${process.argv.slice(2).join(" ")}`.trim());
+  const settings = {
+    plans: numberFrom("--plans", values.plans),
+    repeat: numberFrom("--repeat", values.repeat),
+    steps: numberFrom("--steps", values.steps),
+    seed: numberFrom("--seed", values.seed),
+  };
+  const circumstances = observeCircumstances(
+    `npm run --silent bench -- accuracy ${process.argv.slice(2).join(" ")}`.trim(),
+  );
   if (values["save-profiles"] !== undefined) await mkdir(values["save-profiles"], { recursive: true });
   const rows: AccuracyRow[] = [];
   const profiles: { place: string; notes: readonly string[] }[] = [];
@@ -68,23 +90,70 @@ async function measured(signal: AbortSignal): Promise<AccuracyResult> {
     rows.push(...result.rows);
     profiles.push({ place, notes: result.profile.provenance.notes });
     device = result.profile.device.name;
-    if (values["save-profiles"] !== undefined) await writeFile(join(values["save-profiles"], `${place.replaceAll(/[^A-Za-z0-9]+/g, "-")}.json`), JSON.stringify(result.profile, null, 1));
+    if (values["save-profiles"] !== undefined)
+      await writeFile(
+        join(values["save-profiles"], `${place.replaceAll(/[^A-Za-z0-9]+/g, "-")}.json`),
+        JSON.stringify(result.profile, null, 1),
+      );
   };
   const ranks = numberFrom("--ranks", values.ranks);
   if (!values["no-local"]) {
-    const specs = values.job === undefined ? jobsFrom("--workloads", values.workloads, { name: "this-machine", nodes: 1, gpusPerNode: ranks, memoryPerGpu: "1GiB", launcher: "local" }) : [await readJob(values.job)];
-    await add("this machine", await withScratch((directory) => measureAccuracy(specs, { ...settings, directory, place: "this machine", signal })));
+    const specs =
+      values.job === undefined
+        ? jobsFrom("--workloads", values.workloads, {
+            name: "this-machine",
+            nodes: 1,
+            gpusPerNode: ranks,
+            memoryPerGpu: "1GiB",
+            launcher: "local",
+          })
+        : [await readJob(values.job)];
+    await add(
+      "this machine",
+      await withScratch((directory) =>
+        measureAccuracy(specs, { ...settings, directory, place: "this machine", signal }),
+      ),
+    );
   }
-  for (const text of values.job === undefined ? values.bandwidths.split(",").filter((each) => each !== "") : []) {
+  for (const text of values.job === undefined
+    ? values.bandwidths.split(",").filter((each) => each !== "")
+    : []) {
     const bandwidthBitsPerSecond = bandwidthOf(text);
     const place = `${ranks} nodes, ${formatBandwidth(bandwidthBitsPerSecond)}`;
-    const specs = jobsFrom("--testbed-workloads", values["testbed-workloads"], { name: NAME, nodes: ranks, gpusPerNode: 1, memoryPerGpu: "1GiB", launcher: "ssh" });
-    const result = await onTestbed(NAME, { nodes: ranks, ranksPerNode: 1, bandwidthBitsPerSecond, latencySeconds: 0 }, signal, (where) =>
-      withScratch((directory) => measureAccuracy(specs, { ...settings, ...where, plans: numberFrom("--testbed-plans", values["testbed-plans"]), directory, place })),
+    const specs = jobsFrom("--testbed-workloads", values["testbed-workloads"], {
+      name: NAME,
+      nodes: ranks,
+      gpusPerNode: 1,
+      memoryPerGpu: "1GiB",
+      launcher: "ssh",
+    });
+    const result = await onTestbed(
+      NAME,
+      { nodes: ranks, ranksPerNode: 1, bandwidthBitsPerSecond, latencySeconds: 0 },
+      signal,
+      (where) =>
+        withScratch((directory) =>
+          measureAccuracy(specs, {
+            ...settings,
+            ...where,
+            plans: numberFrom("--testbed-plans", values["testbed-plans"]),
+            directory,
+            place,
+          }),
+        ),
     );
     await add(place, result);
   }
-  return { benchmark: "accuracy", device, settings, circumstances: circumstances(), profiles, overall: overallOf(rows), undisturbed: undisturbedOf(rows), rows };
+  return {
+    benchmark: "accuracy",
+    device,
+    settings,
+    circumstances: circumstances(),
+    profiles,
+    overall: overallOf(rows),
+    undisturbed: undisturbedOf(rows),
+    rows,
+  };
 }
 
 /** Results of several commands as one. */
@@ -92,33 +161,73 @@ function joined([first, ...others]: readonly AccuracyResult[]): AccuracyResult {
   if (!first) throw new Error("--from: give a result");
   const all = [first, ...others];
   const rows = all.flatMap((result) => result.rows);
-  const circumstances = { ...first.circumstances, command: all.map((result) => result.circumstances.command).join(" and "), loadAfter: (all.at(-1) as AccuracyResult).circumstances.loadAfter, seconds: all.reduce((sum, result) => sum + result.circumstances.seconds, 0) };
-  return { ...first, circumstances, profiles: all.flatMap((result) => result.profiles), overall: overallOf(rows), undisturbed: undisturbedOf(rows), rows };
+  const circumstances = {
+    ...first.circumstances,
+    command: all.map((result) => result.circumstances.command).join(" and "),
+    loadAfter: (all.at(-1) as AccuracyResult).circumstances.loadAfter,
+    seconds: all.reduce((sum, result) => sum + result.circumstances.seconds, 0),
+  };
+  return {
+    ...first,
+    circumstances,
+    profiles: all.flatMap((result) => result.profiles),
+    overall: overallOf(rows),
+    undisturbed: undisturbedOf(rows),
+    rows,
+  };
 }
 
 /** Plans of one job, profiled once, on this machine or on a testbed. */
 async function timelines(labels: readonly string[], signal: AbortSignal): Promise<TimelineComparison[]> {
-  const compare = async (spec: JobSpec, place: { readonly clustersFile?: string }): Promise<TimelineComparison[]> =>
+  const compare = async (
+    spec: JobSpec,
+    place: { readonly clustersFile?: string },
+  ): Promise<TimelineComparison[]> =>
     withScratch(async (directory) => {
-      const profile = values.profile === undefined ? await profileFor(spec, directory, { ...place, signal }) : parseProfile(JSON.parse(await readFile(values.profile, "utf8")), values.profile);
+      const profile =
+        values.profile === undefined
+          ? await profileFor(spec, directory, { ...place, signal })
+          : parseProfile(JSON.parse(await readFile(values.profile, "utf8")), values.profile);
       const best = planJob(spec, profile, { top: 1 }).runnableCandidates[0]?.plan;
       const results: TimelineComparison[] = [];
       for (const [index, label] of labels.entries()) {
         const plan = label === "best" ? best : parsePlanLabel(label);
         if (!plan) throw new Error(`--timeline: ${spec.name} has no plan that can run`);
         const fault = planFault(plan, spec);
-        if (fault !== null) throw new Error(`--timeline: ${label} is no plan of ${spec.name}: ${fault.message}`);
-        const output = labels.length === 1 ? values.output : values.output.replace(/(\.json)?$/, `-${index + 1}.json`);
-        results.push(await compareTimeline(spec, plan, profile, { ...place, directory, steps: numberFrom("--steps", values.steps), output, signal }));
+        if (fault !== null)
+          throw new Error(`--timeline: ${label} is no plan of ${spec.name}: ${fault.message}`);
+        const output =
+          labels.length === 1 ? values.output : values.output.replace(/(\.json)?$/, `-${index + 1}.json`);
+        results.push(
+          await compareTimeline(spec, plan, profile, {
+            ...place,
+            directory,
+            steps: numberFrom("--steps", values.steps),
+            output,
+            signal,
+          }),
+        );
       }
       return results;
     });
-  if (!values["no-local"]) return compare(await readJob(values.job ?? join(repository, "examples/quickstart.yaml")), {});
+  if (!values["no-local"])
+    return compare(await readJob(values.job ?? join(repository, "examples/quickstart.yaml")), {});
   const ranks = numberFrom("--ranks", values.ranks);
-  const [spec] = jobsFrom("--testbed-workloads", values["testbed-workloads"], { name: NAME, nodes: ranks, gpusPerNode: 1, memoryPerGpu: "1GiB", launcher: "ssh" });
+  const [spec] = jobsFrom("--testbed-workloads", values["testbed-workloads"], {
+    name: NAME,
+    nodes: ranks,
+    gpusPerNode: 1,
+    memoryPerGpu: "1GiB",
+    launcher: "ssh",
+  });
   if (!spec) throw new Error("--testbed-workloads: give a job");
   const bandwidthBitsPerSecond = bandwidthOf(values.bandwidths.split(",")[0] ?? "");
-  return onTestbed(NAME, { nodes: ranks, ranksPerNode: 1, bandwidthBitsPerSecond, latencySeconds: 0 }, signal, (where) => compare(spec, where));
+  return onTestbed(
+    NAME,
+    { nodes: ranks, ranksPerNode: 1, bandwidthBitsPerSecond, latencySeconds: 0 },
+    signal,
+    (where) => compare(spec, where),
+  );
 }
 
 try {
@@ -127,7 +236,14 @@ try {
     console.log(JSON.stringify(await interruptible((signal) => timelines(labels, signal)), null, 2));
     process.exit();
   }
-  const result = values.from === undefined ? await interruptible(measured) : joined(await Promise.all(values.from.map(async (path) => JSON.parse(await readFile(path, "utf8")) as AccuracyResult)));
+  const result =
+    values.from === undefined
+      ? await interruptible(measured)
+      : joined(
+          await Promise.all(
+            values.from.map(async (path) => JSON.parse(await readFile(path, "utf8")) as AccuracyResult),
+          ),
+        );
   if (values.write !== undefined) await writeAccuracyPage(values.write, result);
   console.log(JSON.stringify(result, null, 2));
 } catch (error) {

@@ -10,15 +10,22 @@ import { writePage } from "./src/report.ts";
 
 const { values, positionals } = parseArgs({ options: { write: { type: "string" } }, allowPositionals: true });
 if (positionals.length === 0) throw new Error("give the files that gpu-check wrote with --out");
-const files = await Promise.all(positionals.map(async (name) => ({ name, text: await readFile(name, "utf8") })));
+const files = await Promise.all(
+  positionals.map(async (name) => ({ name, text: await readFile(name, "utf8") })),
+);
 const results = readGpuResults(files);
 const body = gpuPageBody(results);
 if (values.write === undefined) {
   process.stdout.write(`${body}\n`);
 } else {
   const directory = resolve(values.write);
-  if (results.runs.some(({ small }) => small) && directory.startsWith(join(repository, "docs"))) throw new Error("--write docs: these results are those of the model of a GPU; give results of a GPU, or another folder");
+  if (results.runs.some(({ small }) => small) && directory.startsWith(join(repository, "docs")))
+    throw new Error(
+      "--write docs: these results are those of the model of a GPU; give results of a GPU, or another folder",
+    );
   await writePage({ directory, name: "gpu", title: "On a GPU", body, images: {} });
   await writeFile(join(directory, "gpu.jsonl"), files.map(({ text }) => text.trimEnd()).join("\n") + "\n");
-  console.error(`${join(values.write, "gpu.md")} from ${positionals.map((name) => basename(name)).join(", ")}`);
+  console.error(
+    `${join(values.write, "gpu.md")} from ${positionals.map((name) => basename(name)).join(", ")}`,
+  );
 }

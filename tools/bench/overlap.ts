@@ -28,29 +28,64 @@ const NAME = "bench-overlap";
 const MICRO_BATCHES = 2;
 
 async function measured(signal: AbortSignal): Promise<OverlapResult> {
-  const settings = { nodes: numberFrom("--nodes", values.nodes), ranksPerNode: numberFrom("--ranks-per-node", values["ranks-per-node"]), bandwidthBitsPerSecond: bandwidthOf(values.bandwidth), latencySeconds: 0 };
-  const cluster = { name: NAME, nodes: settings.nodes, gpusPerNode: settings.ranksPerNode, memoryPerGpu: "1GiB", launcher: "ssh" as const };
+  const settings = {
+    nodes: numberFrom("--nodes", values.nodes),
+    ranksPerNode: numberFrom("--ranks-per-node", values["ranks-per-node"]),
+    bandwidthBitsPerSecond: bandwidthOf(values.bandwidth),
+    latencySeconds: 0,
+  };
+  const cluster = {
+    name: NAME,
+    nodes: settings.nodes,
+    gpusPerNode: settings.ranksPerNode,
+    memoryPerGpu: "1GiB",
+    launcher: "ssh" as const,
+  };
   const [model] = modelsFrom(values.model);
   if (!model) throw new Error("--model: give one");
-  const circumstances = observeCircumstances(`npm run --silent bench -- overlap ${process.argv.slice(2).join(" ")}`.trim());
+  const circumstances = observeCircumstances(
+    `npm run --silent bench -- overlap ${process.argv.slice(2).join(" ")}`.trim(),
+  );
   const rows = await onTestbed(NAME, settings, signal, (place) =>
     withScratch(async (directory) => {
       const list: OverlapRow[] = [];
       for (const sharded of SHARDED) {
         for (const sequenceLengthTokens of numbersFrom("--sequences", values.sequences)) {
-          const spec = smallJob({ model, sequenceLengthTokens, globalBatchTokens: sequenceLengthTokens * settings.nodes * settings.ranksPerNode * MICRO_BATCHES, cluster });
-          list.push(await measureOverlap(spec, sharded, { ...place, directory, rounds: numberFrom("--rounds", values.rounds), steps: numberFrom("--steps", values.steps) }));
+          const spec = smallJob({
+            model,
+            sequenceLengthTokens,
+            globalBatchTokens: sequenceLengthTokens * settings.nodes * settings.ranksPerNode * MICRO_BATCHES,
+            cluster,
+          });
+          list.push(
+            await measureOverlap(spec, sharded, {
+              ...place,
+              directory,
+              rounds: numberFrom("--rounds", values.rounds),
+              steps: numberFrom("--steps", values.steps),
+            }),
+          );
         }
       }
       return list;
     }),
   );
   const testbed = `${settings.nodes} nodes of ${settings.ranksPerNode} rank${settings.ranksPerNode === 1 ? "" : "s"}, links of ${formatBandwidth(settings.bandwidthBitsPerSecond)} each way`;
-  return { benchmark: "overlap", testbed, model, microBatches: MICRO_BATCHES, circumstances: circumstances(), rows };
+  return {
+    benchmark: "overlap",
+    testbed,
+    model,
+    microBatches: MICRO_BATCHES,
+    circumstances: circumstances(),
+    rows,
+  };
 }
 
 try {
-  const result = values.from === undefined ? await interruptible(measured) : (JSON.parse(await readFile(values.from, "utf8")) as OverlapResult);
+  const result =
+    values.from === undefined
+      ? await interruptible(measured)
+      : (JSON.parse(await readFile(values.from, "utf8")) as OverlapResult);
   if (values.write !== undefined) await writeOverlapPage(values.write, result);
   console.log(JSON.stringify(result, null, 2));
 } catch (error) {

@@ -21,6 +21,13 @@ const scalability = SCALABILITY.map((each) => evaluateScalability(each, profile)
 const bars = barsOf(cases, rows, scalability, profile);
 const reproduction = { cases, rows, scalability, bars, profile };
 const directory = fileURLToPath(new URL("../../docs/benchmarks", import.meta.url));
-console.log(values["no-write"] ? pageOf(reproduction, observe()).body : await writeReproduction(directory, reproduction, observe()));
-for (const { name, checked, exceptions, missed } of bars) console.error(`${missed.length > 0 ? "MISSED" : exceptions.length === 0 ? "met" : `not met by ${exceptions.length} of ${checked}, for which numbers account`}: ${name}`);
+console.log(
+  values["no-write"]
+    ? pageOf(reproduction, observe()).body
+    : await writeReproduction(directory, reproduction, observe()),
+);
+for (const { name, checked, exceptions, missed } of bars)
+  console.error(
+    `${missed.length > 0 ? "MISSED" : exceptions.length === 0 ? "met" : `not met by ${exceptions.length} of ${checked}, for which numbers account`}: ${name}`,
+  );
 process.exitCode = bars.some(({ missed }) => missed.length > 0) ? 1 : 0;

@@ -31,20 +31,57 @@ const { values } = parseArgs({
 const NAME = "bench-systems";
 
 async function measured(signal: AbortSignal): Promise<SystemsResult> {
-  const settings = { nodes: numberFrom("--nodes", values.nodes), ranksPerNode: numberFrom("--ranks-per-node", values["ranks-per-node"]), bandwidthBitsPerSecond: bandwidthOf(values.bandwidth), latencySeconds: 0 };
+  const settings = {
+    nodes: numberFrom("--nodes", values.nodes),
+    ranksPerNode: numberFrom("--ranks-per-node", values["ranks-per-node"]),
+    bandwidthBitsPerSecond: bandwidthOf(values.bandwidth),
+    latencySeconds: 0,
+  };
   const globalBatchTokens = numberFrom("--tokens", values.tokens);
-  const cluster = { name: NAME, nodes: settings.nodes, gpusPerNode: settings.ranksPerNode, memoryPerGpu: values.memory, launcher: "ssh" as const };
-  const specs = modelsFrom(values.models).flatMap((model) => numbersFrom("--sequences", values.sequences).map((sequenceLengthTokens) => smallJob({ model, sequenceLengthTokens, globalBatchTokens, cluster })));
-  const circumstances = observeCircumstances(`npm run --silent bench -- systems ${process.argv.slice(2).join(" ")}`.trim());
+  const cluster = {
+    name: NAME,
+    nodes: settings.nodes,
+    gpusPerNode: settings.ranksPerNode,
+    memoryPerGpu: values.memory,
+    launcher: "ssh" as const,
+  };
+  const specs = modelsFrom(values.models).flatMap((model) =>
+    numbersFrom("--sequences", values.sequences).map((sequenceLengthTokens) =>
+      smallJob({ model, sequenceLengthTokens, globalBatchTokens, cluster }),
+    ),
+  );
+  const circumstances = observeCircumstances(
+    `npm run --silent bench -- systems ${process.argv.slice(2).join(" ")}`.trim(),
+  );
   const { profile, rows } = await onTestbed(NAME, settings, signal, (place) =>
-    withScratch((directory) => compareSystems(specs, { ...place, directory, candidates: numberFrom("--candidates", values.candidates), baselineCandidates: numberFrom("--baseline-candidates", values["baseline-candidates"]), rounds: numberFrom("--rounds", values.rounds), secondsPerRun: Number(values.seconds) })),
+    withScratch((directory) =>
+      compareSystems(specs, {
+        ...place,
+        directory,
+        candidates: numberFrom("--candidates", values.candidates),
+        baselineCandidates: numberFrom("--baseline-candidates", values["baseline-candidates"]),
+        rounds: numberFrom("--rounds", values.rounds),
+        secondsPerRun: Number(values.seconds),
+      }),
+    ),
   );
   const testbed = `${settings.nodes} nodes of ${settings.ranksPerNode} ranks, links of ${formatBandwidth(settings.bandwidthBitsPerSecond)} each way`;
-  return { benchmark: "systems", testbed, globalBatchTokens, memoryPerRank: values.memory, device: profile.device.name, circumstances: circumstances(), rows };
+  return {
+    benchmark: "systems",
+    testbed,
+    globalBatchTokens,
+    memoryPerRank: values.memory,
+    device: profile.device.name,
+    circumstances: circumstances(),
+    rows,
+  };
 }
 
 try {
-  const result = values.from === undefined ? await interruptible(measured) : (JSON.parse(await readFile(values.from, "utf8")) as SystemsResult);
+  const result =
+    values.from === undefined
+      ? await interruptible(measured)
+      : (JSON.parse(await readFile(values.from, "utf8")) as SystemsResult);
   if (values.write !== undefined) await writeSystemsPage(values.write, result);
   console.log(JSON.stringify(result, null, 2));
 } catch (error) {

@@ -8,7 +8,12 @@ import { datasetOf, profileFor, readJob, repository, runPlan, withScratch } from
 const WARMUP_STEPS = 2;
 const MEASURED_STEPS = 7;
 const given = process.argv.slice(2);
-const jobs = given.length > 0 ? given : ["model-a-fp32.yaml", "model-a-bf16.yaml", "model-b-fp32.yaml"].map((name) => join(repository, "tools/bench/jobs", name));
+const jobs =
+  given.length > 0
+    ? given
+    : ["model-a-fp32.yaml", "model-a-bf16.yaml", "model-b-fp32.yaml"].map((name) =>
+        join(repository, "tools/bench/jobs", name),
+      );
 
 const rows = [];
 for (const path of jobs) {
@@ -19,7 +24,14 @@ for (const path of jobs) {
       const dataset = await datasetOf(spec, directory);
       const best = planJob(spec, profile).runnableCandidates[0];
       if (!best) throw new Error(`no plan of ${spec.name} runs here`);
-      const measured = await runPlan({ spec, plan: best.plan, dataset, directory, warmupSteps: WARMUP_STEPS, measuredSteps: MEASURED_STEPS });
+      const measured = await runPlan({
+        spec,
+        plan: best.plan,
+        dataset,
+        directory,
+        warmupSteps: WARMUP_STEPS,
+        measuredSteps: MEASURED_STEPS,
+      });
       if ("code" in measured) throw new Error(`${spec.name}: ${measured.message}`);
       const predicted = new CostModel(spec, profile).predict(planOfJob(best.plan, spec));
       const ratio = predicted.stepTimeSeconds / measured.stepTimeSeconds;
@@ -28,10 +40,17 @@ for (const path of jobs) {
         precision: spec.precision,
         plan: best.plan,
         tokensPerSecond: measured.tokensPerGpuPerSecond * spec.cluster.nodes * spec.cluster.gpusPerNode,
-        stepTimeSeconds: { median: measured.stepTimeSeconds, p10: measured.stepTimeSecondsP10, p90: measured.stepTimeSecondsP90 },
+        stepTimeSeconds: {
+          median: measured.stepTimeSeconds,
+          p10: measured.stepTimeSecondsP10,
+          p90: measured.stepTimeSecondsP90,
+        },
         speedOfLight: predicted.speedOfLight * ratio,
         mfu: predicted.mfu * ratio,
-        peakFlopsPerSecond: spec.precision === "fp32" ? profile.device.peakFlopsPerSecondFp32 : profile.device.peakFlopsPerSecondBf16,
+        peakFlopsPerSecond:
+          spec.precision === "fp32"
+            ? profile.device.peakFlopsPerSecondFp32
+            : profile.device.peakFlopsPerSecondBf16,
         peakMemoryBytes: measured.peakMemoryBytes,
         residentPeakBytes: measured.residentPeakBytes,
         device: profile.device.name,
@@ -39,4 +58,10 @@ for (const path of jobs) {
     }),
   );
 }
-console.log(JSON.stringify({ benchmark: "trainer", warmupSteps: WARMUP_STEPS, measuredSteps: MEASURED_STEPS, rows }, null, 2));
+console.log(
+  JSON.stringify(
+    { benchmark: "trainer", warmupSteps: WARMUP_STEPS, measuredSteps: MEASURED_STEPS, rows },
+    null,
+    2,
+  ),
+);

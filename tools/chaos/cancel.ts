@@ -10,19 +10,29 @@ const results = await withStack(async ({ stack, client, dataDirectory }) => {
     // Planning is over in no time: held still, it can be cancelled.
     if (stage === "planning") process.kill(planner, "SIGSTOP");
     const { id } = await client.submitJob(await chaosJob(`cancel-${stage}`));
-    await until(`${stage} begins`, async () => {
-      const { state } = await insist(() => client.getJob(id));
-      if (isTerminal(state)) throw new Error(`the job ended as ${state} before ${stage}`);
-      return state === stage;
-    }, 180);
+    await until(
+      `${stage} begins`,
+      async () => {
+        const { state } = await insist(() => client.getJob(id));
+        if (isTerminal(state)) throw new Error(`the job ended as ${state} before ${stage}`);
+        return state === stage;
+      },
+      180,
+    );
     if (stage !== "planning") await until("ranks run", () => rankPids(dataDirectory).length > 0, 60);
     const begin = performance.now();
     await client.cancelJob(id);
     if (stage === "planning") process.kill(planner, "SIGCONT");
-    await until("the job is cancelled", async () => isTerminal((await insist(() => client.getJob(id))).state), 60);
+    await until(
+      "the job is cancelled",
+      async () => isTerminal((await insist(() => client.getJob(id))).state),
+      60,
+    );
     const { state } = await insist(() => client.getJob(id));
     const ranksLeft = rankPids(dataDirectory).length;
-    console.error(`${stage}: ${state}, ${ranksLeft} ranks left, after ${((performance.now() - begin) / 1000).toFixed(1)} s`);
+    console.error(
+      `${stage}: ${state}, ${ranksLeft} ranks left, after ${((performance.now() - begin) / 1000).toFixed(1)} s`,
+    );
     list.push({ stage, state, ranksLeft, seconds: (performance.now() - begin) / 1000 });
   }
   return list;

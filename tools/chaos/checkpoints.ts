@@ -14,14 +14,25 @@ import { wholeNumber } from "./src/whole-number.ts";
 
 const INSIDE = "CHAOS_MOUNT_NAMESPACE";
 
-const { values } = parseArgs({ options: { runs: { type: "string", default: "200" }, seed: { type: "string", default: "1" }, kind: { type: "string", default: KINDS.join(",") }, run: { type: "string" } } });
+const { values } = parseArgs({
+  options: {
+    runs: { type: "string", default: "200" },
+    seed: { type: "string", default: "1" },
+    kind: { type: "string", default: KINDS.join(",") },
+    run: { type: "string" },
+  },
+});
 const seed = wholeNumber("--seed", values.seed, 0);
 const count = wholeNumber("--runs", values.runs, 1);
 const kinds = values.kind.split(",").map((kind) => {
-  if (!(KINDS as readonly string[]).includes(kind)) throw new Error(`--kind ${kind}: is not one of ${KINDS.join(", ")}`);
+  if (!(KINDS as readonly string[]).includes(kind))
+    throw new Error(`--kind ${kind}: is not one of ${KINDS.join(", ")}`);
   return kind as Kind;
 });
-const numbers = values.run === undefined ? Array.from({ length: count }, (_, number) => number) : values.run.split(",").map((number) => wholeNumber("--run", number, 0));
+const numbers =
+  values.run === undefined
+    ? Array.from({ length: count }, (_, number) => number)
+    : values.run.split(",").map((number) => wholeNumber("--run", number, 0));
 
 async function main(): Promise<number> {
   const directory = mkdtempSync(join(tmpdir(), "internevo-chaos-"));
@@ -36,11 +47,22 @@ async function main(): Promise<number> {
     const result = await runScenario(scenario, references, directory);
     results.push(result);
     const good = result.violations.length === 0;
-    console.error(`${good ? "✓" : "✗"} ${number} ${scenario.kind}: ${scenario.setting.name}, ${scenario.plan} (${result.seconds.toFixed(1)} s): ${result.story.join("; ")}`);
+    console.error(
+      `${good ? "✓" : "✗"} ${number} ${scenario.kind}: ${scenario.setting.name}, ${scenario.plan} (${result.seconds.toFixed(1)} s): ${result.story.join("; ")}`,
+    );
     for (const violation of result.violations) console.error(`    ${violation}`);
-    if (!good) console.error(`    again: npm run chaos -- checkpoints --seed ${seed} --kind ${kinds.join(",")} --run ${number}; what it left is in ${join(directory, `run-${number}`)}`);
+    if (!good)
+      console.error(
+        `    again: npm run chaos -- checkpoints --seed ${seed} --kind ${kinds.join(",")} --run ${number}; what it left is in ${join(directory, `run-${number}`)}`,
+      );
   }
-  const report: Report = { chaos: "checkpoints", seed, runs: results.length, seconds: (performance.now() - begin) / 1000, results };
+  const report: Report = {
+    chaos: "checkpoints",
+    seed,
+    runs: results.length,
+    seconds: (performance.now() - begin) / 1000,
+    results,
+  };
   const broken = results.some(({ violations }) => violations.length > 0);
   if (!broken) rmSync(directory, { recursive: true });
   console.log(JSON.stringify(report, null, 2));
@@ -51,12 +73,22 @@ async function main(): Promise<number> {
 /** Runs all of this in a mount namespace of its own: small disks are mounted there, seen by nobody else, and gone with the last process. */
 function enterNamespace(): Promise<number> {
   const identity = process.getuid?.() === 0 ? [] : ["--user", "--map-root-user"];
-  const child = spawn("unshare", [...identity, "--mount", "--", process.execPath, ...process.argv.slice(1)], { stdio: "inherit", env: { ...process.env, [INSIDE]: "1" } });
+  const child = spawn("unshare", [...identity, "--mount", "--", process.execPath, ...process.argv.slice(1)], {
+    stdio: "inherit",
+    env: { ...process.env, [INSIDE]: "1" },
+  });
   process.on("SIGINT", () => {}).on("SIGTERM", () => child.kill("SIGTERM"));
   return new Promise((settle, fail) => {
-    child.once("error", (error) => fail(new Error(`unshare cannot be started (${error.message}): disks that are full need it; without them: --kind killed,truncated,flipped`)));
+    child.once("error", (error) =>
+      fail(
+        new Error(
+          `unshare cannot be started (${error.message}): disks that are full need it; without them: --kind killed,truncated,flipped`,
+        ),
+      ),
+    );
     child.once("exit", (code) => settle(code ?? 1));
   });
 }
 
-process.exitCode = kinds.includes("full") && process.env[INSIDE] === undefined ? await enterNamespace() : await main();
+process.exitCode =
+  kinds.includes("full") && process.env[INSIDE] === undefined ? await enterNamespace() : await main();

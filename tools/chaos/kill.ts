@@ -5,12 +5,23 @@ import { allPages } from "@internevo/client";
 import { isTerminal, type JobState } from "@internevo/domain";
 import { SERVICE_NAMES, type LocalStack } from "@internevo/local-stack";
 import pg from "pg";
-import { chaosJob, insist, rankPids, STAGES, until, withStack, type Stage, type TestedStack } from "./src/harness.ts";
+import {
+  chaosJob,
+  insist,
+  rankPids,
+  STAGES,
+  until,
+  withStack,
+  type Stage,
+  type TestedStack,
+} from "./src/harness.ts";
 
 const TARGETS = [...SERVICE_NAMES, "nats", "postgres", "rank"] as const;
 const { values } = parseArgs({ options: { targets: { type: "string", default: TARGETS.join(",") } } });
 const targets = values.targets.split(",");
-for (const target of targets) if (!(TARGETS as readonly string[]).includes(target)) throw new Error(`--targets ${target}: is not one of ${TARGETS.join(", ")}`);
+for (const target of targets)
+  if (!(TARGETS as readonly string[]).includes(target))
+    throw new Error(`--targets ${target}: is not one of ${TARGETS.join(", ")}`);
 
 /** Kills the target once; true when something was killed. */
 function kill({ stack, dataDirectory }: TestedStack, target: string): boolean {
@@ -33,16 +44,27 @@ async function holdPlanner(stack: LocalStack): Promise<() => void> {
 async function killInStage(tested: TestedStack, jobId: string, target: string, stage: Stage): Promise<void> {
   const { client } = tested;
   const state = async (): Promise<JobState> => (await insist(() => client.getJob(jobId))).state;
-  await until(`${stage} begins`, async () => {
-    const now = await state();
-    if (isTerminal(now)) throw new Error(`the job ended as ${now} before ${stage}`);
-    return now === stage;
-  }, 180);
+  await until(
+    `${stage} begins`,
+    async () => {
+      const now = await state();
+      if (isTerminal(now)) throw new Error(`the job ended as ${now} before ${stage}`);
+      return now === stage;
+    },
+    180,
+  );
   if (stage === "planning" && target === "rank") return; // planning has no ranks
   // Somewhere inside the stage: after its first sign of work, where it has one.
-  if (stage === "profiling") await until("the probe runs", () => rankPids(tested.dataDirectory).length > 0, 60);
-  if (stage === "running") await until("the first steps", async () => (await insist(() => client.getJob(jobId))).lastStep >= 8, 120);
-  if (stage === "trialling") await until("the second trial", async () => (await insist(() => client.getJob(jobId))).trialsDone >= 1, 120);
+  if (stage === "profiling")
+    await until("the probe runs", () => rankPids(tested.dataDirectory).length > 0, 60);
+  if (stage === "running")
+    await until("the first steps", async () => (await insist(() => client.getJob(jobId))).lastStep >= 8, 120);
+  if (stage === "trialling")
+    await until(
+      "the second trial",
+      async () => (await insist(() => client.getJob(jobId))).trialsDone >= 1,
+      120,
+    );
   await until(`${target} is there to be killed`, () => kill(tested, target), 60);
 }
 
@@ -67,7 +89,13 @@ async function countsOf(databaseUrl: string, jobId: string): Promise<Count> {
       [jobId],
     );
     const row = rows[0] as Record<keyof Count, string>;
-    return { trials: Number(row.trials), measuredTrials: Number(row.measuredTrials), steps: Number(row.steps), distinctSteps: Number(row.distinctSteps), attempts: Number(row.attempts) };
+    return {
+      trials: Number(row.trials),
+      measuredTrials: Number(row.measuredTrials),
+      steps: Number(row.steps),
+      distinctSteps: Number(row.distinctSteps),
+      attempts: Number(row.attempts),
+    };
   } finally {
     await db.end();
   }
@@ -89,15 +117,34 @@ for (const target of targets) {
         if (stage === "profiling") letPlannerGo = await holdPlanner(stack);
         if (stage === "planning") letPlannerGo?.();
       }
-      await until("the job ends", async () => isTerminal((await insist(() => client.getJob(job.id))).state), 300);
+      await until(
+        "the job ends",
+        async () => isTerminal((await insist(() => client.getJob(job.id))).state),
+        300,
+      );
       const ended = await insist(() => client.getJob(job.id));
       const counts = await countsOf(stack.info().databaseUrl, job.id);
       const steps: number[] = [];
-      for await (const metric of allPages((cursor) => client.jobMetrics(job.id, cursor === undefined ? {} : { cursor }))) steps.push(metric.step);
-      const once = counts.trials === 10 && counts.measuredTrials === 10 && counts.steps === 60 && counts.distinctSteps === 60 && steps.join() === Array.from({ length: 60 }, (_, i) => i + 1).join();
+      for await (const metric of allPages((cursor) =>
+        client.jobMetrics(job.id, cursor === undefined ? {} : { cursor }),
+      ))
+        steps.push(metric.step);
+      const once =
+        counts.trials === 10 &&
+        counts.measuredTrials === 10 &&
+        counts.steps === 60 &&
+        counts.distinctSteps === 60 &&
+        steps.join() === Array.from({ length: 60 }, (_, i) => i + 1).join();
       const ok = ended.state === "succeeded" && once;
       console.error(`  ${ok ? "✓" : "✗"} ${ended.state} ${ended.reason ?? ""} ${JSON.stringify(counts)}`);
-      return { target, state: ended.state, reason: ended.reason, ...counts, countedOnce: once, seconds: (performance.now() - begin) / 1000 };
+      return {
+        target,
+        state: ended.state,
+        reason: ended.reason,
+        ...counts,
+        countedOnce: once,
+        seconds: (performance.now() - begin) / 1000,
+      };
     }),
   );
 }

@@ -8,7 +8,11 @@ const COMMAND = new URL("./routes.ts", import.meta.url).pathname;
 /** Some seconds of what `npm run chaos -- routes` does for minutes. */
 describe("every route", () => {
   it("answers what is allowed, nearly that, and what nobody means as it is documented", async () => {
-    const { stdout } = await promisify(execFile)(process.execPath, [COMMAND, "--requests", "400", "--seconds", "90", "--seed", "4"], { timeout: 170_000, maxBuffer: 2 ** 26 }).catch((error: { stdout: string }) => error);
+    const { stdout } = await promisify(execFile)(
+      process.execPath,
+      [COMMAND, "--requests", "400", "--seconds", "90", "--seed", "4"],
+      { timeout: 170_000, maxBuffer: 2 ** 26 },
+    ).catch((error: { stdout: string }) => error);
     const { violations, operations, requests, statuses } = JSON.parse(stdout) as RoutesReport;
     expect(violations).toEqual([]);
     // Every operation was asked, and some answered with success.

@@ -21,7 +21,11 @@ const steps = [
   ["native core", ...nx("native:test")],
   // Set-up has compiled and linked it; here it is opened where no GPU is, and its program runs on the model of one.
   ...(wantsCuda() ? [["CUDA backend", ...nx("native:cuda-test")]] : []),
-  ["services, libraries, console", "vitest", ["run", "--reporter=default", "--reporter=json", `--outputFile.json=${vitestReport}`]],
+  [
+    "services, libraries, console",
+    "vitest",
+    ["run", "--reporter=default", "--reporter=json", `--outputFile.json=${vitestReport}`],
+  ],
 ];
 
 const outcome = [];
@@ -38,7 +42,11 @@ function junitCounts(path) {
   const suite = /<testsuite\b[^>]*>/.exec(readFileSync(path, "utf8"))?.[0] ?? "";
   const attribute = (name) => Number(new RegExp(`\\b${name}="(\\d+)"`).exec(suite)?.[1] ?? 0);
   const skipped = attribute("skipped") + attribute("disabled");
-  return { passed: attribute("tests") - attribute("failures") - skipped, failed: attribute("failures"), skipped };
+  return {
+    passed: attribute("tests") - attribute("failures") - skipped,
+    failed: attribute("failures"),
+    skipped,
+  };
 }
 
 function vitestCounts(path) {
@@ -53,11 +61,14 @@ for (const report of ctestReports) {
 }
 const typescript = vitestCounts(vitestReport);
 console.log("");
-for (const { name, passed, seconds } of outcome) console.log(`${passed ? "✓" : "✗"} ${name} (${seconds.toFixed(0)} s)`);
+for (const { name, passed, seconds } of outcome)
+  console.log(`${passed ? "✓" : "✗"} ${name} (${seconds.toFixed(0)} s)`);
 const failedSteps = outcome.filter((each) => !each.passed).length;
 const passed = native.passed + typescript.passed;
 const failed = native.failed + typescript.failed;
 // A step can fail without a failed test (lint, types, a crash), and a green run without tests is no green run.
 const green = failedSteps === 0 && native.passed > 0 && typescript.passed > 0;
-console.log(`${passed} passed, ${Math.max(failed, green ? 0 : 1)} failed, ${native.skipped + typescript.skipped} skipped`);
+console.log(
+  `${passed} passed, ${Math.max(failed, green ? 0 : 1)} failed, ${native.skipped + typescript.skipped} skipped`,
+);
 process.exit(green ? 0 : 1);

@@ -20,6 +20,8 @@ const passed = [
   run("clang-format", write ? ["-i", ...sources] : ["--dry-run", "--Werror", ...sources]),
 ];
 if (passed.includes(false)) {
-  console.error("Some sources are not laid out as the formatters do it. Run `npm run format` and look at what it changed.");
+  console.error(
+    "Some sources are not laid out as the formatters do it. Run `npm run format` and look at what it changed.",
+  );
   process.exit(1);
 }

@@ -2,11 +2,34 @@
 type Written = Readonly<Record<string, unknown>>;
 
 const CLUSTER = { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" };
-const JOB = { name: "seven", model: "llama-7b", sequenceLengthTokens: 32_768, globalBatchTokens: 4_194_304, steps: 1000, cluster: CLUSTER };
+const JOB = {
+  name: "seven",
+  model: "llama-7b",
+  sequenceLengthTokens: 32_768,
+  globalBatchTokens: 4_194_304,
+  steps: 1000,
+  cluster: CLUSTER,
+};
 const with_ = (written: Written): Written => ({ ...JOB, ...written });
 const GROUPED = with_({ model: { base: "llama-7b", kvHeads: 8 } });
-const TIED = with_({ model: { base: "llama-7b", kvHeads: 8, tiedEmbeddings: true }, seed: 7, precision: "fp32" });
-const SMALL = with_({ model: { hiddenSize: 2048, layers: 22, heads: 32, kvHeads: 4, ffnHiddenSize: 5632, vocabularySize: 32_000, ropeTheta: 500_000 }, sequenceLengthTokens: 8192, globalBatchTokens: 128 * 8192 });
+const TIED = with_({
+  model: { base: "llama-7b", kvHeads: 8, tiedEmbeddings: true },
+  seed: 7,
+  precision: "fp32",
+});
+const SMALL = with_({
+  model: {
+    hiddenSize: 2048,
+    layers: 22,
+    heads: 32,
+    kvHeads: 4,
+    ffnHiddenSize: 5632,
+    vocabularySize: 32_000,
+    ropeTheta: 500_000,
+  },
+  sequenceLengthTokens: 8192,
+  globalBatchTokens: 128 * 8192,
+});
 const UNEVEN = with_({ model: { base: "llama-7b", layers: 30 } });
 /** Its sequence is a multiple of 4 and of no more. */
 const ODD_SEQUENCE = with_({ sequenceLengthTokens: 32_764, globalBatchTokens: 128 * 32_764 });
@@ -24,7 +47,10 @@ export const CASES: readonly (readonly [job: Written, plan: string])[] = [
   [JOB, "b1 n1 a1 pp1 dp128 tp1 sp1 ps8 gs1 oss1 ovinter-layer/intra-layer"],
   [JOB, "b1 n1 a1 pp1 dp128 tp1 sp1 ps8 gs16 oss16 ovblock/block"],
   [JOB, "b1 n1 a1 pp1 dp128 tp1 sp1 ps8 gs1 oss16"],
-  [{ ...JOB, precision: "bf16-grad16" }, "b1 n1 a0 pp1 dp128 tp1 sp1 ps8 gs1 oss16 ovinter-layer/intra-layer"],
+  [
+    { ...JOB, precision: "bf16-grad16" },
+    "b1 n1 a0 pp1 dp128 tp1 sp1 ps8 gs1 oss16 ovinter-layer/intra-layer",
+  ],
   [{ ...JOB, precision: "bf16-grad16" }, "b1 n1 a0 pp1 dp128 tp1 sp1 ps1 gs8 oss8 ovinter-layer/intra-layer"],
   // Micro-batches.
   [GROUPED, "b4 n2 a1 pp1 dp16 tp8 sp8 ps1 gs1 oss16"],
@@ -61,5 +87,8 @@ export const CASES: readonly (readonly [job: Written, plan: string])[] = [
   [JOB, "b1 n1 a0 pp1 dp128 tp1 sp1 ps1 gs1 oss128 k31"],
   // All of it.
   [{ ...GROUPED, seed: 3 }, "b1 n16 a0 pp2 dp8 tp1 sp8 ps1 gs1 oss64 ovinter-layer/intra-layer cp2 v2 k4"],
-  [{ ...GROUPED, precision: "bf16-grad16" }, "b2 n8 a0 pp4 dp8 tp4 sp4 ps1 gs8 oss8 ovinter-layer/intra-layer v4"],
+  [
+    { ...GROUPED, precision: "bf16-grad16" },
+    "b2 n8 a0 pp4 dp8 tp4 sp4 ps1 gs8 oss8 ovinter-layer/intra-layer v4",
+  ],
 ];

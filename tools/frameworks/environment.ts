@@ -8,7 +8,16 @@ import { fileURLToPath } from "node:url";
 export class EnvironmentError extends Error {}
 
 /** Torchtitan's last release that reads TOML, and what has DeepSpeed's parser; Megatron-LM's and Megatron-DeepSpeed's are in no package. */
-const PACKAGES = ["torch==2.15.0", "torchtitan==0.2.2", "deepspeed==0.19.8", "transformers==5.23.0", "numpy", "einops", "tensorboard", "six"];
+const PACKAGES = [
+  "torch==2.15.0",
+  "torchtitan==0.2.2",
+  "deepspeed==0.19.8",
+  "transformers==5.23.0",
+  "numpy",
+  "einops",
+  "tensorboard",
+  "six",
+];
 /** DeepSpeed is built where it is installed, and looks for torch while it is. */
 const BUILDERS = ["setuptools", "wheel", "packaging", "ninja", PACKAGES[0] as string];
 
@@ -17,8 +26,12 @@ const repository = fileURLToPath(new URL("../../", import.meta.url));
 /** Runs one step of the making, and says in words what it was when it fails. */
 function step(what: string, note: string, remedy: string, command: string, args: readonly string[]): void {
   console.error(`${what}${note} …`);
-  const { status, error } = spawnSync(command, args, { stdio: ["ignore", 2, 2], env: { ...process.env, DS_BUILD_OPS: "0" } });
-  if (error !== undefined) throw new EnvironmentError(`${what} failed: ${command} cannot be started (${error.message}). ${remedy}`);
+  const { status, error } = spawnSync(command, args, {
+    stdio: ["ignore", 2, 2],
+    env: { ...process.env, DS_BUILD_OPS: "0" },
+  });
+  if (error !== undefined)
+    throw new EnvironmentError(`${what} failed: ${command} cannot be started (${error.message}). ${remedy}`);
   if (status !== 0) throw new EnvironmentError(`${what} failed, and above is why. ${remedy}`);
 }
 
@@ -31,33 +44,70 @@ export function pythonEnvironment(): string {
   if (existsSync(complete) && readFileSync(complete, "utf8") === packages) return python;
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
-  const reach = "Pip must reach a package index, and the disk must have 8 GB free; or give an interpreter that has the packages with --python";
-  step("Making a Python environment in .tools/frameworks", "", "Install python3 (3.10 or later) with its venv module; Debian's package is python3-venv", "python3", ["-m", "venv", folder]);
-  step("Installing torch", ": this takes minutes, and some gigabytes", reach, python, ["-m", "pip", "install", "--quiet", ...BUILDERS]);
-  step("Installing torchtitan and DeepSpeed", "", reach, python, ["-m", "pip", "install", "--quiet", "--no-build-isolation", ...PACKAGES]);
+  const reach =
+    "Pip must reach a package index, and the disk must have 8 GB free; or give an interpreter that has the packages with --python";
+  step(
+    "Making a Python environment in .tools/frameworks",
+    "",
+    "Install python3 (3.10 or later) with its venv module; Debian's package is python3-venv",
+    "python3",
+    ["-m", "venv", folder],
+  );
+  step("Installing torch", ": this takes minutes, and some gigabytes", reach, python, [
+    "-m",
+    "pip",
+    "install",
+    "--quiet",
+    ...BUILDERS,
+  ]);
+  step("Installing torchtitan and DeepSpeed", "", reach, python, [
+    "-m",
+    "pip",
+    "install",
+    "--quiet",
+    "--no-build-isolation",
+    ...PACKAGES,
+  ]);
   writeFileSync(complete, packages);
   return python;
 }
 
 /** The version of an installed package. @throws EnvironmentError when the interpreter lacks it. */
 export function packageVersion(python: string, name: string): string {
-  const { status, stdout, error } = spawnSync(python, ["-c", "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))", name], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] });
-  if (error !== undefined) throw new EnvironmentError(`--python ${python} cannot be started: ${error.message}`);
-  if (status !== 0) throw new EnvironmentError(`${python} has no package ${name}: install ${PACKAGES.join(", ")} there, or leave --python out`);
+  const { status, stdout, error } = spawnSync(
+    python,
+    ["-c", "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))", name],
+    { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] },
+  );
+  if (error !== undefined)
+    throw new EnvironmentError(`--python ${python} cannot be started: ${error.message}`);
+  if (status !== 0)
+    throw new EnvironmentError(
+      `${python} has no package ${name}: install ${PACKAGES.join(", ")} there, or leave --python out`,
+    );
   return stdout.trim();
 }
 
 /** A file of each checkout that its parser is in. */
-const PARSER_FILES: Readonly<Record<string, string>> = { megatron: "megatron/training/arguments.py", "megatron-deepspeed": "megatron/arguments.py" };
+const PARSER_FILES: Readonly<Record<string, string>> = {
+  megatron: "megatron/training/arguments.py",
+  "megatron-deepspeed": "megatron/arguments.py",
+};
 
 /** The commit of a checkout; its folder where it is no repository. @throws EnvironmentError when it is no checkout of the project that is asked for. */
 export function checkoutVersion(checkout: string, name?: string): string {
   const file = name === undefined ? undefined : PARSER_FILES[name];
-  if (file !== undefined && !existsSync(join(checkout, file))) throw new EnvironmentError(`--${name} ${checkout} has no ${file}: give the folder of a checkout, as git clone makes it`);
+  if (file !== undefined && !existsSync(join(checkout, file)))
+    throw new EnvironmentError(
+      `--${name} ${checkout} has no ${file}: give the folder of a checkout, as git clone makes it`,
+    );
   try {
     // A folder inside another repository would answer with that one's commit.
     if (!existsSync(join(checkout, ".git"))) return "no commit known";
-    return execFileSync("git", ["-C", checkout, "rev-parse", "--short", "HEAD"], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
+    return execFileSync("git", ["-C", checkout, "rev-parse", "--short", "HEAD"], {
+      encoding: "utf8",
+      stdio: ["ignore", "pipe", "ignore"],
+    }).trim();
   } catch {
     return "no commit known";
   }

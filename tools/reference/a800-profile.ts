@@ -1,13 +1,34 @@
 // Makes libs/cost-model/profiles/a800-128.json from the published measurements: `node tools/reference/a800-profile.ts`.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { ProfileSchema, validate, type Collective, type CollectiveCurve, type ModuleTime, type Profile } from "@internevo/domain";
+import {
+  ProfileSchema,
+  validate,
+  type Collective,
+  type CollectiveCurve,
+  type ModuleTime,
+  type Profile,
+} from "@internevo/domain";
 
 interface Measurements {
   readonly sources: Readonly<Record<string, string>>;
-  readonly collectives: Readonly<Record<Collective, { readonly bytes: readonly number[]; readonly microseconds: Readonly<Record<string, readonly number[]>> }>>;
+  readonly collectives: Readonly<
+    Record<
+      Collective,
+      {
+        readonly bytes: readonly number[];
+        readonly microseconds: Readonly<Record<string, readonly number[]>>;
+      }
+    >
+  >;
   readonly linear: readonly (readonly [rows: number, width: number, microseconds: number])[];
-  readonly attention: readonly (readonly [batch: number, sequence: number, heads: number, forward: number, backward: number])[];
+  readonly attention: readonly (readonly [
+    batch: number,
+    sequence: number,
+    heads: number,
+    forward: number,
+    backward: number,
+  ])[];
 }
 
 const GPUS_PER_NODE = 8;
@@ -30,12 +51,33 @@ function curves(measured: Measurements): CollectiveCurve[] {
 
 function modules(measured: Measurements): ModuleTime[] {
   const linear = measured.linear.map(([rows, width, time]) => ({
-    shape: { module: "linear" as const, pass: "forward" as const, precision: "bf16" as const, rows, inputs: width, outputs: width },
+    shape: {
+      module: "linear" as const,
+      pass: "forward" as const,
+      precision: "bf16" as const,
+      rows,
+      inputs: width,
+      outputs: width,
+    },
     medianSeconds: seconds(time),
   }));
   const attention = measured.attention.flatMap(([batch, sequence, heads, forward, backward]) =>
-    ([["forward", forward], ["backward", backward]] as const).map(([pass, time]) => ({
-      shape: { module: "attention" as const, pass, precision: "bf16" as const, batch, sequence, heads, kvHeads: heads, headSize: HEAD_SIZE },
+    (
+      [
+        ["forward", forward],
+        ["backward", backward],
+      ] as const
+    ).map(([pass, time]) => ({
+      shape: {
+        module: "attention" as const,
+        pass,
+        precision: "bf16" as const,
+        batch,
+        sequence,
+        heads,
+        kvHeads: heads,
+        headSize: HEAD_SIZE,
+      },
       medianSeconds: seconds(time),
     })),
   );
@@ -57,10 +99,18 @@ export function a800Profile(measured: Measurements): Profile {
         memoryBandwidthBytesPerSecond: 2.039e12,
         runtimeBytes: 2 * 2 ** 30,
       },
-      executor: { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer", updatedParameters: "within-update" },
+      executor: {
+        forwardOverlap: "inter-layer",
+        backwardOverlap: "intra-layer",
+        updatedParameters: "within-update",
+      },
       collectives: curves(measured),
       modules: modules(measured),
-      overlaps: (["all-gather", "reduce-scatter"] as const).map((op) => ({ op, groupSize: GPUS_PER_NODE, slowdown: SLOWDOWN })),
+      overlaps: (["all-gather", "reduce-scatter"] as const).map((op) => ({
+        op,
+        groupSize: GPUS_PER_NODE,
+        slowdown: SLOWDOWN,
+      })),
       provenance: {
         source: `Measured by the authors of the InternEvo paper and published with their planner: ${Object.values(measured.sources).join("; ")}. Raw figures: tools/reference/data/a800-measurements.json.`,
         measuredAt: null,
@@ -93,8 +143,12 @@ export function profileText(profile: Profile): string {
 }
 
 export const MEASUREMENTS_PATH = fileURLToPath(new URL("./data/a800-measurements.json", import.meta.url));
-export const PROFILE_PATH = fileURLToPath(new URL("../../libs/cost-model/profiles/a800-128.json", import.meta.url));
+export const PROFILE_PATH = fileURLToPath(
+  new URL("../../libs/cost-model/profiles/a800-128.json", import.meta.url),
+);
 
-export const readMeasurements = (): Measurements => JSON.parse(readFileSync(MEASUREMENTS_PATH, "utf8")) as Measurements;
+export const readMeasurements = (): Measurements =>
+  JSON.parse(readFileSync(MEASUREMENTS_PATH, "utf8")) as Measurements;
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) writeFileSync(PROFILE_PATH, profileText(a800Profile(readMeasurements())));
+if (process.argv[1] === fileURLToPath(import.meta.url))
+  writeFileSync(PROFILE_PATH, profileText(a800Profile(readMeasurements())));

@@ -30,5 +30,7 @@ cluster:
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   mkdirSync(EXAMPLES_DIRECTORY, { recursive: true });
-  for (const model of PAPER_MODELS) for (const sequenceK of PAPER_SEQUENCES_K) writeFileSync(EXAMPLES_DIRECTORY + exampleName(model, sequenceK), exampleText(model, sequenceK));
+  for (const model of PAPER_MODELS)
+    for (const sequenceK of PAPER_SEQUENCES_K)
+      writeFileSync(EXAMPLES_DIRECTORY + exampleName(model, sequenceK), exampleText(model, sequenceK));
 }

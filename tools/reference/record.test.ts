@@ -1,10 +1,17 @@
 import { expect, it } from "vitest";
 import { differences, keep } from "./src/record/records.ts";
 
-const recordOf = (answers: Readonly<Record<string, unknown>>) => ({ plans: keep(Object.entries(answers).map(([key, answer]) => ({ key, answer }))) });
+const recordOf = (answers: Readonly<Record<string, unknown>>) => ({
+  plans: keep(Object.entries(answers).map(([key, answer]) => ({ key, answer }))),
+});
 
 it("finds no difference where answers differ only in the order of their fields", () => {
-  expect(differences(recordOf({ a: { x: 1, y: [2, { p: 1, q: 2 }] } }), recordOf({ a: { y: [2, { q: 2, p: 1 }], x: 1 } }))).toEqual([]);
+  expect(
+    differences(
+      recordOf({ a: { x: 1, y: [2, { p: 1, q: 2 }] } }),
+      recordOf({ a: { y: [2, { q: 2, p: 1 }], x: 1 } }),
+    ),
+  ).toEqual([]);
 });
 
 it("names every answer that changed, came or went, and only in sections of both records", () => {
@@ -18,5 +25,10 @@ it("names every answer that changed, came or went, and only in sections of both 
 });
 
 it("refuses two entries of one name: one would hide the other", () => {
-  expect(() => keep([{ key: "a", answer: 1 }, { key: "a", answer: 2 }])).toThrow("two entries are called a");
+  expect(() =>
+    keep([
+      { key: "a", answer: 1 },
+      { key: "a", answer: 2 },
+    ]),
+  ).toThrow("two entries are called a");
 });

@@ -12,7 +12,8 @@ import { recordPlans } from "./src/record/plans.ts";
 import { differences, type Records, type Section } from "./src/record/records.ts";
 import { recordTraining } from "./src/record/training.ts";
 
-const NATIVE_DIRECTORY = process.env["INTERNEVO_NATIVE_DIRECTORY"] ?? fileURLToPath(new URL("../../native/dist", import.meta.url));
+const NATIVE_DIRECTORY =
+  process.env["INTERNEVO_NATIVE_DIRECTORY"] ?? fileURLToPath(new URL("../../native/dist", import.meta.url));
 const trainer = trainerIn(NATIVE_DIRECTORY);
 const sections: Readonly<Record<string, () => Section | Promise<Section>>> = {
   plans: recordPlans,
@@ -23,7 +24,9 @@ const sections: Readonly<Record<string, () => Section | Promise<Section>>> = {
 const names = Object.keys(sections);
 
 function usage(message: string): never {
-  console.error(`${message}\nusage: npm run record -- save|compare FILE [--only ${names.join(",")}] [--show 20]`);
+  console.error(
+    `${message}\nusage: npm run record -- save|compare FILE [--only ${names.join(",")}] [--show 20]`,
+  );
   process.exit(2);
 }
 
@@ -35,7 +38,9 @@ async function record(only: readonly string[]): Promise<Records> {
     const section = await sections[name]?.();
     if (section === undefined) usage(`--only ${name}: there is no such section`);
     records[name] = section;
-    console.error(`${name}: ${Object.keys(section).length} entries in ${((performance.now() - begin) / 1000).toFixed(0)} s`);
+    console.error(
+      `${name}: ${Object.keys(section).length} entries in ${((performance.now() - begin) / 1000).toFixed(0)} s`,
+    );
   }
   return records;
 }
@@ -45,7 +50,8 @@ const { values, positionals } = parseArgs({
   options: { only: { type: "string", default: names.join(",") }, show: { type: "string", default: "20" } },
 });
 const [what, file, ...more] = positionals;
-if ((what !== "save" && what !== "compare") || file === undefined || more.length > 0) usage("say what to do, and with which file");
+if ((what !== "save" && what !== "compare") || file === undefined || more.length > 0)
+  usage("say what to do, and with which file");
 const only = values.only.split(",");
 for (const name of only) if (!names.includes(name)) usage(`--only ${name}: there is no such section`);
 
@@ -55,7 +61,9 @@ else {
   const common = only.filter((name) => name in before);
   const found = differences(before, await record(common));
   for (const { section, key, ...sides } of found.slice(0, Number(values.show))) {
-    console.log(`${section}: ${key}\n  before ${JSON.stringify(sides.before)}\n  after  ${JSON.stringify(sides.after)}`);
+    console.log(
+      `${section}: ${key}\n  before ${JSON.stringify(sides.before)}\n  after  ${JSON.stringify(sides.after)}`,
+    );
   }
   console.log(`${found.length} differences in ${common.join(", ")}`);
   if (found.length > 0) process.exitCode = 1;

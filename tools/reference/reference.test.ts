@@ -7,7 +7,13 @@ import { Compile } from "typebox/compile";
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { a800Profile, PROFILE_PATH, profileText, readMeasurements } from "./a800-profile.ts";
-import { exampleName, EXAMPLES_DIRECTORY, exampleText, PAPER_MODELS, PAPER_SEQUENCES_K } from "./paper-examples.ts";
+import {
+  exampleName,
+  EXAMPLES_DIRECTORY,
+  exampleText,
+  PAPER_MODELS,
+  PAPER_SEQUENCES_K,
+} from "./paper-examples.ts";
 import { SCHEMAS, SCHEMAS_DIRECTORY } from "./schemas.ts";
 
 interface Row {
@@ -24,7 +30,9 @@ interface Row {
   readonly oss: number;
   readonly tokensMatch: boolean;
 }
-const configurations = JSON.parse(readFileSync(fileURLToPath(new URL("./data/paper-configurations.json", import.meta.url)), "utf8")) as { models: Record<string, Row[]> };
+const configurations = JSON.parse(
+  readFileSync(fileURLToPath(new URL("./data/paper-configurations.json", import.meta.url)), "utf8"),
+) as { models: Record<string, Row[]> };
 const STEP_TOKENS = 4 * 1024 * 1024;
 
 const jobOf = (model: string, row: Row): JobSpec =>
@@ -38,10 +46,18 @@ const jobOf = (model: string, row: Row): JobSpec =>
   });
 
 const planOf = (row: Row): Plan => ({
-  microBatchSize: row.b, microBatches: row.n, recompute: row.a === 1,
-  pipelineParallel: row.pp, dataParallel: row.dp, tensorParallel: row.tp, sequenceParallel: row.sp,
-  parameterSharding: row.ps, gradientSharding: 1, optimizerStateSharding: row.oss,
-  forwardOverlap: "inter-layer", backwardOverlap: "intra-layer",
+  microBatchSize: row.b,
+  microBatches: row.n,
+  recompute: row.a === 1,
+  pipelineParallel: row.pp,
+  dataParallel: row.dp,
+  tensorParallel: row.tp,
+  sequenceParallel: row.sp,
+  parameterSharding: row.ps,
+  gradientSharding: 1,
+  optimizerStateSharding: row.oss,
+  forwardOverlap: "inter-layer",
+  backwardOverlap: "intra-layer",
 });
 
 describe("the shipped profile", () => {
@@ -57,11 +73,14 @@ describe("the shipped profile", () => {
 });
 
 describe("the plans of the paper's evaluation", () => {
-  const rows = Object.entries(configurations.models).flatMap(([model, list]) => list.map((row) => ({ model, row, name: `${model} ${row.sequenceK}k ${row.system}` })));
+  const rows = Object.entries(configurations.models).flatMap(([model, list]) =>
+    list.map((row) => ({ model, row, name: `${model} ${row.sequenceK}k ${row.system}` })),
+  );
 
   it("are all there: seven lengths, two models, three systems", () => {
     expect(rows).toHaveLength(2 * 7 * 3);
-    for (const { row } of rows) expect(row.b * row.n * row.dp * row.sequenceK * 1024 === STEP_TOKENS).toBe(row.tokensMatch);
+    for (const { row } of rows)
+      expect(row.b * row.n * row.dp * row.sequenceK * 1024 === STEP_TOKENS).toBe(row.tokensMatch);
   });
 
   it.each(rows)("$name fits in 80 GB", ({ model, row }) => {
@@ -77,8 +96,12 @@ describe("the plans of the paper's evaluation", () => {
   });
 
   it("30B at 8k takes what the paper's arithmetic says", () => {
-    const row = configurations.models["llama-30b"]?.find((one) => one.sequenceK === 8 && one.system === "Our Work") as Row;
-    const { lines } = new CostModel(jobOf("llama-30b", row), shippedProfile("a800-128"), { memoryModel: "paper" }).memory(planOfJob(planOf(row), jobOf("llama-30b", row)));
+    const row = configurations.models["llama-30b"]?.find(
+      (one) => one.sequenceK === 8 && one.system === "Our Work",
+    ) as Row;
+    const { lines } = new CostModel(jobOf("llama-30b", row), shippedProfile("a800-128"), {
+      memoryModel: "paper",
+    }).memory(planOfJob(planOf(row), jobOf("llama-30b", row)));
     expect((lines["parameters"] as number) / 1e9).toBeCloseTo(14.8, 0);
     expect((lines["activations"] as number) / 1e9).toBeCloseTo(25.7, 0);
   });
@@ -86,10 +109,14 @@ describe("the plans of the paper's evaluation", () => {
 
 describe("the paper's jobs", () => {
   it("are what the generator writes", () => {
-    expect(readdirSync(EXAMPLES_DIRECTORY).sort()).toEqual(PAPER_MODELS.flatMap((model) => PAPER_SEQUENCES_K.map((k) => exampleName(model, k))).sort());
+    expect(readdirSync(EXAMPLES_DIRECTORY).sort()).toEqual(
+      PAPER_MODELS.flatMap((model) => PAPER_SEQUENCES_K.map((k) => exampleName(model, k))).sort(),
+    );
   });
 
-  const jobs = PAPER_MODELS.flatMap((model) => PAPER_SEQUENCES_K.map((sequenceK) => ({ model, sequenceK, file: exampleName(model, sequenceK) })));
+  const jobs = PAPER_MODELS.flatMap((model) =>
+    PAPER_SEQUENCES_K.map((sequenceK) => ({ model, sequenceK, file: exampleName(model, sequenceK) })),
+  );
   const check = Compile(PlanningResultSchema);
   it.each(jobs)("$file resolves and has plans", ({ model, sequenceK, file }) => {
     const text = readFileSync(EXAMPLES_DIRECTORY + file, "utf8");
@@ -97,7 +124,11 @@ describe("the paper's jobs", () => {
     const job = resolveJob(parse(text));
     const result = planJob(job, shippedProfile(job.cluster.profile ?? ""));
     expect(result.candidates).toHaveLength(10);
-    expect(result.counts.evaluated).toBe(result.counts.feasible + (result.counts.pruned ?? 0) + Object.values(result.counts.rejected).reduce((sum, count) => sum + count, 0));
+    expect(result.counts.evaluated).toBe(
+      result.counts.feasible +
+        (result.counts.pruned ?? 0) +
+        Object.values(result.counts.rejected).reduce((sum, count) => sum + count, 0),
+    );
     expect(check.Check(result)).toBe(true);
   });
 });

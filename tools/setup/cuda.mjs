@@ -15,7 +15,10 @@ const folder = join(root, ".tools", "cuda");
 /** What CMake is told: a toolkit of the system's in CUDA_HOME comes before the wheels. */
 export function cudaOptions() {
   if (!wantsCuda()) return ["-DINTERNEVO_CUDA=OFF"];
-  return ["-DINTERNEVO_CUDA=ON", `-DINTERNEVO_CUDA_ROOT=${process.env.CUDA_HOME || join(folder, "nvidia", "cu13")}`];
+  return [
+    "-DINTERNEVO_CUDA=ON",
+    `-DINTERNEVO_CUDA_ROOT=${process.env.CUDA_HOME || join(folder, "nvidia", "cu13")}`,
+  ];
 }
 
 /**
@@ -27,31 +30,72 @@ export function ensureCuda() {
   ensureToolkit();
   // native/gpu-bundle writes the stamp.
   const stamp = join(root, ".tools", "mpi", ".internevo-wheels");
-  if (process.arch !== "x64" || (existsSync(stamp) && readFileSync(stamp, "utf8").trim() === sha256(mpiWheels))) return;
-  runStep("Fetching Open MPI for bundles into .tools/mpi", "native/gpu-bundle takes it to nodes that have none; 5 MB, the first time", join(root, "native", "gpu-bundle"), ["--fetch-mpi"], { quiet: true });
+  if (
+    process.arch !== "x64" ||
+    (existsSync(stamp) && readFileSync(stamp, "utf8").trim() === sha256(mpiWheels))
+  )
+    return;
+  runStep(
+    "Fetching Open MPI for bundles into .tools/mpi",
+    "native/gpu-bundle takes it to nodes that have none; 5 MB, the first time",
+    join(root, "native", "gpu-bundle"),
+    ["--fetch-mpi"],
+    { quiet: true },
+  );
 }
 
 function ensureToolkit() {
   const home = process.env.CUDA_HOME;
   if (home) {
-    if (!existsSync(join(home, "bin", "nvcc"))) throw new SetupError(`CUDA_HOME is ${home}, which has no bin/nvcc: name a CUDA toolkit, or unset it for NVIDIA's wheels.`);
+    if (!existsSync(join(home, "bin", "nvcc")))
+      throw new SetupError(
+        `CUDA_HOME is ${home}, which has no bin/nvcc: name a CUDA toolkit, or unset it for NVIDIA's wheels.`,
+      );
     return;
   }
-  if (process.arch !== "x64") throw new SetupError(`NVIDIA's wheels are pinned for x64 and this machine is ${process.arch}: set CUDA_HOME to a CUDA toolkit.`);
+  if (process.arch !== "x64")
+    throw new SetupError(
+      `NVIDIA's wheels are pinned for x64 and this machine is ${process.arch}: set CUDA_HOME to a CUDA toolkit.`,
+    );
   const fingerprint = sha256(wheels);
   const stamp = join(folder, ".internevo-wheels");
   if (existsSync(stamp) && readFileSync(stamp, "utf8") === fingerprint) return;
   rmSync(folder, { recursive: true, force: true });
-  const pip = ["-m", "pip", "install", "--target", folder, "--no-deps", "--require-hashes", "--only-binary=:all:", "--no-cache-dir", "--no-compile", "--disable-pip-version-check", "--root-user-action=ignore", "--retries", "2", "-r", wheels];
+  const pip = [
+    "-m",
+    "pip",
+    "install",
+    "--target",
+    folder,
+    "--no-deps",
+    "--require-hashes",
+    "--only-binary=:all:",
+    "--no-cache-dir",
+    "--no-compile",
+    "--disable-pip-version-check",
+    "--root-user-action=ignore",
+    "--retries",
+    "2",
+    "-r",
+    wheels,
+  ];
   try {
     install(pip);
   } catch (error) {
     if (!(error instanceof SetupError)) throw error;
-    throw new SetupError(`${error.message}\nThe CUDA backend is built with NVIDIA's compiler from PyPI, which must be reachable (PIP_INDEX_URL names a mirror). Set CUDA_HOME to a toolkit of this machine instead, or leave INTERNEVO_CUDA out.`);
+    throw new SetupError(
+      `${error.message}\nThe CUDA backend is built with NVIDIA's compiler from PyPI, which must be reachable (PIP_INDEX_URL names a mirror). Set CUDA_HOME to a toolkit of this machine instead, or leave INTERNEVO_CUDA out.`,
+    );
   }
   writeFileSync(stamp, fingerprint);
 }
 
 function install(pip) {
-  runStep("Installing NVIDIA's compiler and libraries into .tools/cuda", "INTERNEVO_CUDA=1 asks for the CUDA backend; two thirds of a gigabyte", "python3", pip, { quiet: true });
+  runStep(
+    "Installing NVIDIA's compiler and libraries into .tools/cuda",
+    "INTERNEVO_CUDA=1 asks for the CUDA backend; two thirds of a gigabyte",
+    "python3",
+    pip,
+    { quiet: true },
+  );
 }

@@ -18,7 +18,8 @@ function run(command, args) {
 /** A build tree of another checkout can't be used: CMake keeps absolute paths in it. */
 function dropForeignTree() {
   const cache = join(build, "CMakeCache.txt");
-  if (existsSync(cache) && !readFileSync(cache, "utf8").includes(`CMAKE_HOME_DIRECTORY:INTERNAL=${native}\n`)) rmSync(build, { recursive: true });
+  if (existsSync(cache) && !readFileSync(cache, "utf8").includes(`CMAKE_HOME_DIRECTORY:INTERNAL=${native}\n`))
+    rmSync(build, { recursive: true });
 }
 
 /** The tests compile for longer than the programs, and need a library of their own: only `test` builds them. */
@@ -30,7 +31,14 @@ function compile(withTests) {
 
 /** @param options of ctest that choose tests */
 function runTests(report, options) {
-  run("ctest", ["--preset", "default", "--no-tests=error", "--output-junit", join(build, report), ...options]);
+  run("ctest", [
+    "--preset",
+    "default",
+    "--no-tests=error",
+    "--output-junit",
+    join(build, report),
+    ...options,
+  ]);
 }
 
 const task = process.argv[2];
@@ -44,11 +52,16 @@ if (task === "build") {
   runTests("ctest.xml", ["--label-exclude", "cuda"]);
 } else if (task === "cuda-test") {
   if (!wantsCuda()) {
-    console.error("The tests of the CUDA backend are built with INTERNEVO_CUDA=1 in the environment: set it.");
+    console.error(
+      "The tests of the CUDA backend are built with INTERNEVO_CUDA=1 in the environment: set it.",
+    );
     process.exit(2);
   }
   compile(true);
-  runTests("ctest-cuda.xml", ["--label-regex", process.env.INTERNEVO_CUDA_TESTS === "all" ? "cuda" : "^cuda$"]);
+  runTests("ctest-cuda.xml", [
+    "--label-regex",
+    process.env.INTERNEVO_CUDA_TESTS === "all" ? "cuda" : "^cuda$",
+  ]);
 } else {
   console.error("usage: native.mjs build|test|cuda-test");
   process.exit(2);

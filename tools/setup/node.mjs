@@ -20,24 +20,50 @@ export function ensureNode() {
   const executable = join(binaries, "node");
   const platform = `${process.platform}-${process.arch}`;
   const nodePackage = NODE_PACKAGES[platform];
-  if (!nodePackage) throw new SetupError(`There is no pinned Node for ${platform}: the product runs on ${Object.keys(NODE_PACKAGES).join(" and ")}.`);
-  const current = existsSync(executable) ? spawnSync(executable, ["--version"], { encoding: "utf8" }).stdout?.trim() : undefined;
+  if (!nodePackage)
+    throw new SetupError(
+      `There is no pinned Node for ${platform}: the product runs on ${Object.keys(NODE_PACKAGES).join(" and ")}.`,
+    );
+  const current = existsSync(executable)
+    ? spawnSync(executable, ["--version"], { encoding: "utf8" }).stdout?.trim()
+    : undefined;
   const npmCli = join(tools, "node-package", "node_modules", "npm", "bin", "npm-cli.js");
   if (current !== `v${NODE_VERSION}` || !existsSync(npmCli)) {
     const prefix = join(tools, "node-package");
     mkdirSync(prefix, { recursive: true });
     writeFileSync(join(prefix, "package.json"), '{ "private": true }\n');
-    runStep(`Installing Node ${NODE_VERSION} into .tools`, `the workspace pins it; this machine has ${process.version}`, "npm", ["install", "--prefix", prefix, "--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--loglevel=error", `${nodePackage}@${NODE_VERSION}`, `npm@${NPM_VERSION}`], { cwd: prefix });
+    runStep(
+      `Installing Node ${NODE_VERSION} into .tools`,
+      `the workspace pins it; this machine has ${process.version}`,
+      "npm",
+      [
+        "install",
+        "--prefix",
+        prefix,
+        "--no-audit",
+        "--no-fund",
+        "--no-save",
+        "--ignore-scripts",
+        "--loglevel=error",
+        `${nodePackage}@${NODE_VERSION}`,
+        `npm@${NPM_VERSION}`,
+      ],
+      { cwd: prefix },
+    );
     mkdirSync(binaries, { recursive: true });
     rmSync(executable, { force: true });
     symlinkSync(join("..", "..", "node-package", "node_modules", nodePackage, "bin", "node"), executable);
   }
-  const env = { ...process.env, PATH: [binaries, join(root, "node_modules", ".bin"), process.env.PATH].join(delimiter) };
+  const env = {
+    ...process.env,
+    PATH: [binaries, join(root, "node_modules", ".bin"), process.env.PATH].join(delimiter),
+  };
   // Nx keeps its cache and its database in the home directory otherwise, and checkouts would share them.
   env.NX_CACHE_DIRECTORY = join(root, ".nx", "cache");
   env.NX_WORKSPACE_DATA_DIRECTORY = join(root, ".nx", "workspace-data");
   // npm sets these for its own child processes; the pinned npm must find its own.
-  for (const name of Object.keys(env)) if (/^npm_(config|lifecycle|package|node|execpath|command)/.test(name)) delete env[name];
+  for (const name of Object.keys(env))
+    if (/^npm_(config|lifecycle|package|node|execpath|command)/.test(name)) delete env[name];
   return { executable, npmCli, env, bin: (name) => join(root, "node_modules", ".bin", name) };
 }
 
@@ -47,6 +73,12 @@ export function ensureNodePackages(node) {
   const fingerprint = createHash("sha256").update(lock).update(NODE_VERSION).digest("hex");
   const stamp = join(root, "node_modules", ".internevo-lock");
   if (existsSync(stamp) && readFileSync(stamp, "utf8") === fingerprint) return;
-  runStep("Installing npm packages", "the lock file changed, or they were never installed", node.executable, [node.npmCli, "ci", "--no-audit", "--no-fund", "--loglevel=error"], { env: node.env });
+  runStep(
+    "Installing npm packages",
+    "the lock file changed, or they were never installed",
+    node.executable,
+    [node.npmCli, "ci", "--no-audit", "--no-fund", "--loglevel=error"],
+    { env: node.env },
+  );
   writeFileSync(stamp, fingerprint);
 }

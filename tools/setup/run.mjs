@@ -12,7 +12,9 @@ const [purpose, ...rest] = process.argv.slice(2);
 
 /** A tool of a folder, by name: `npm run bench -- search`. */
 function tool(folder) {
-  const names = readdirSync(`${root}/tools/${folder}`).flatMap((name) => (name.endsWith(".ts") ? [name.slice(0, -3)] : []));
+  const names = readdirSync(`${root}/tools/${folder}`).flatMap((name) =>
+    name.endsWith(".ts") ? [name.slice(0, -3)] : [],
+  );
   const [name, ...args] = rest;
   if (!names.includes(name)) usage(`npm run ${folder} -- ${names.join("|")} [arguments]`);
   return [`${root}/tools/${folder}/${name}.ts`, ...args];
@@ -24,16 +26,33 @@ function usage(text) {
 }
 
 const purposes = {
-  quickstart: { packages: ["build", "run"], command: () => [`${root}/apps/cli/src/main.ts`, "quickstart", ...rest] },
-  test: { packages: ["build", "run", "test", "format", "testbed", "slurm"], command: () => [`${root}/tools/check/all.mjs`, ...rest] },
+  quickstart: {
+    packages: ["build", "run"],
+    command: () => [`${root}/apps/cli/src/main.ts`, "quickstart", ...rest],
+  },
+  test: {
+    packages: ["build", "run", "test", "format", "testbed", "slurm"],
+    command: () => [`${root}/tools/check/all.mjs`, ...rest],
+  },
   bench: { packages: ["build", "run"], command: () => tool("bench") },
   reproduce: { packages: ["build", "run"], command: () => [`${root}/tools/bench/reproduce.ts`, ...rest] },
   chaos: { packages: ["build", "run"], command: () => tool("chaos") },
   record: { packages: ["build", "run"], command: () => [`${root}/tools/reference/record.ts`, ...rest] },
   // Reads and writes configurations only: nothing that is built takes part.
-  frameworks: { packages: ["frameworks"], builds: false, command: () => [`${root}/tools/frameworks/check.ts`, ...rest] },
-  format: { packages: ["format"], builds: false, command: () => [`${root}/tools/check/format.mjs`, "--write", ...rest] },
-  testbed: { packages: ["build", "run", "testbed"], command: () => [`${root}/tools/testbed/main.ts`, ...rest] },
+  frameworks: {
+    packages: ["frameworks"],
+    builds: false,
+    command: () => [`${root}/tools/frameworks/check.ts`, ...rest],
+  },
+  format: {
+    packages: ["format"],
+    builds: false,
+    command: () => [`${root}/tools/check/format.mjs`, "--write", ...rest],
+  },
+  testbed: {
+    packages: ["build", "run", "testbed"],
+    command: () => [`${root}/tools/testbed/main.ts`, ...rest],
+  },
   slurm: { packages: ["build", "run", "slurm"], command: () => [`${root}/tools/slurm/main.ts`, ...rest] },
   setup: { packages: ["build", "run", "test", "format", "testbed", "slurm"], command: () => undefined },
 };
@@ -52,7 +71,13 @@ try {
   ensureNodePackages(node);
   for (const project of builds ? projects : []) {
     const onLine = buildProgress((line) => console.error(line));
-    await followStep(`Building ${project}`, "from the cache when nothing changed; the first time takes minutes", node.bin("nx"), ["run", `${project}:build`, "--outputStyle=stream-without-prefixes"], { env: node.env, onLine });
+    await followStep(
+      `Building ${project}`,
+      "from the cache when nothing changed; the first time takes minutes",
+      node.bin("nx"),
+      ["run", `${project}:build`, "--outputStyle=stream-without-prefixes"],
+      { env: node.env, onLine },
+    );
   }
   console.error(`\nSet-up done in ${((Date.now() - started) / 1000).toFixed(0)} s.`);
   if (command) await handOver(node, command);

@@ -16,11 +16,19 @@ export class SetupError extends Error {}
 export function runStep(title, why, command, args, { quiet = false, ...options } = {}) {
   console.error(`\n▸ ${title} (${why})`);
   const stdio = quiet ? ["ignore", "pipe", "pipe"] : ["ignore", 2, 2];
-  const result = spawnSync(command, args, { cwd: root, stdio, maxBuffer: 1 << 28, encoding: "utf8", ...options });
+  const result = spawnSync(command, args, {
+    cwd: root,
+    stdio,
+    maxBuffer: 1 << 28,
+    encoding: "utf8",
+    ...options,
+  });
   if (result.error) throw new SetupError(`${title} failed: ${result.error.message}`);
   if (result.status === 0) return;
   if (quiet) console.error(`${result.stdout}${result.stderr}`);
-  throw new SetupError(`${title} failed: \`${command} ${args.join(" ")}\` ended with ${result.status ?? result.signal}`);
+  throw new SetupError(
+    `${title} failed: \`${command} ${args.join(" ")}\` ended with ${result.status ?? result.signal}`,
+  );
 }
 
 /**

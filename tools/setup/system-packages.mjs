@@ -26,7 +26,11 @@ const PACKAGES = [
   { name: "python3-pip", when: "cuda", why: "fetches NVIDIA's compiler and libraries" },
   { name: "python3-venv", when: "frameworks", why: "the Python environment with the frameworks' parsers" },
   { name: "clang-format", when: "format", why: "lays out the C++ sources" },
-  { name: "python3", when: "test", why: "what Python makes of configurations, which the importer is compared with" },
+  {
+    name: "python3",
+    when: "test",
+    why: "what Python makes of configurations, which the importer is compared with",
+  },
   { name: "bash", when: "test", why: "what a shell makes of scripts, which the importer is compared with" },
   { name: "chromium", when: "test", why: "tests of the console in a real browser" },
 ];
@@ -65,8 +69,19 @@ export function ensureSystemPackages(groups) {
         `Install them (sudo apt-get install -y --no-install-recommends ${names.join(" ")}) and run again.`,
     );
   }
-  console.error(`These Debian packages are missing:\n${missing.map((each) => `  ${each.name}: ${each.why}`).join("\n")}`);
+  console.error(
+    `These Debian packages are missing:\n${missing.map((each) => `  ${each.name}: ${each.why}`).join("\n")}`,
+  );
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
-  runStep("Updating the package lists", "Debian packages are missing", "apt-get", ["update", "-qq"], { env, quiet: true });
-  runStep(`Installing ${names.length} Debian packages`, "they are missing; this can take a minute", "apt-get", ["install", "-y", "-qq", "--no-install-recommends", ...names], { env, quiet: true });
+  runStep("Updating the package lists", "Debian packages are missing", "apt-get", ["update", "-qq"], {
+    env,
+    quiet: true,
+  });
+  runStep(
+    `Installing ${names.length} Debian packages`,
+    "they are missing; this can take a minute",
+    "apt-get",
+    ["install", "-y", "-qq", "--no-install-recommends", ...names],
+    { env, quiet: true },
+  );
 }

@@ -14,7 +14,9 @@ function fail(message: string, status: number): never {
 
 function countOf(option: string, text: string | undefined, otherwise: number, most: number): number {
   const value = text === undefined ? otherwise : Number(text);
-  return Number.isInteger(value) && value >= 1 && value <= most ? value : fail(`${option} is ${text}: give a whole number from 1 to ${most}\n${USAGE}`, 2);
+  return Number.isInteger(value) && value >= 1 && value <= most
+    ? value
+    : fail(`${option} is ${text}: give a whole number from 1 to ${most}\n${USAGE}`, 2);
 }
 
 const [verb = "", ...rest] = process.argv.slice(2);
@@ -23,7 +25,10 @@ const [file, ...parameters] = boundary < 0 ? [] : rest.slice(boundary + 1);
 if (verb !== "run" || file === undefined) fail(USAGE, 2);
 const options = ((): { nodes?: string; "cpus-per-node"?: string } => {
   try {
-    return parseArgs({ args: rest.slice(0, boundary), options: { nodes: { type: "string" }, "cpus-per-node": { type: "string" } } }).values;
+    return parseArgs({
+      args: rest.slice(0, boundary),
+      options: { nodes: { type: "string" }, "cpus-per-node": { type: "string" } },
+    }).values;
   } catch (error) {
     return fail(`${(error as Error).message}\n${USAGE}`, 2);
   }
@@ -36,8 +41,13 @@ if (impossible !== undefined) fail(`No Slurm can be started here: ${impossible}`
 const slurm = await startSlurm({ nodes, cpusPerNode });
 const clusters = join(slurm.directory, "clusters.json");
 writeFileSync(clusters, JSON.stringify({ clusters: { slurm: { slurm: { pollSeconds: 1 } } } }));
-console.error(`Slurm with nodes ${slurm.nodes.join(", ")}; jobs use it by cluster: { name: slurm, launcher: slurm }`);
-const child = spawn(file, parameters, { stdio: "inherit", env: { ...process.env, ...slurm.environment, INTERNEVO_CLUSTERS: clusters } });
+console.error(
+  `Slurm with nodes ${slurm.nodes.join(", ")}; jobs use it by cluster: { name: slurm, launcher: slurm }`,
+);
+const child = spawn(file, parameters, {
+  stdio: "inherit",
+  env: { ...process.env, ...slurm.environment, INTERNEVO_CLUSTERS: clusters },
+});
 const forward = (signal: NodeJS.Signals): void => void child.kill(signal);
 process.on("SIGTERM", forward).on("SIGHUP", forward);
 // The terminal sends Ctrl-C to the child as well.

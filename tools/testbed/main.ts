@@ -4,7 +4,17 @@ import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { ProblemError } from "@internevo/domain";
 import { CLUSTERS_VARIABLE } from "@internevo/launcher";
-import { bandwidthOf, checkedName, DEFAULT_NAME, DEFAULT_SETTINGS, formatBandwidth, formatLatency, latencyOf, wholeNumber, type Settings } from "./src/options.ts";
+import {
+  bandwidthOf,
+  checkedName,
+  DEFAULT_NAME,
+  DEFAULT_SETTINGS,
+  formatBandwidth,
+  formatLatency,
+  latencyOf,
+  wholeNumber,
+  type Settings,
+} from "./src/options.ts";
 import { compareLinks, comparisonText } from "./src/measure.ts";
 import { processesInside } from "./src/processes.ts";
 import { clustersFileOf, current, down, hostName, up, type State } from "./src/testbed.ts";
@@ -27,7 +37,14 @@ function parsed() {
   try {
     return parseArgs({
       args: own,
-      options: { name: { type: "string" }, nodes: { type: "string" }, "ranks-per-node": { type: "string" }, bandwidth: { type: "string" }, latency: { type: "string" }, job: { type: "string" } },
+      options: {
+        name: { type: "string" },
+        nodes: { type: "string" },
+        "ranks-per-node": { type: "string" },
+        bandwidth: { type: "string" },
+        latency: { type: "string" },
+        job: { type: "string" },
+      },
     }).values;
   } catch (error) {
     throw new ProblemError("bad-request", `${(error as Error).message}\n${USAGE}`);
@@ -38,8 +55,12 @@ type Values = ReturnType<typeof parsed>;
 
 const settingsOf = (values: Values): Settings => ({
   nodes: values.nodes === undefined ? DEFAULT_SETTINGS.nodes : wholeNumber("--nodes", values.nodes, 64),
-  ranksPerNode: values["ranks-per-node"] === undefined ? DEFAULT_SETTINGS.ranksPerNode : wholeNumber("--ranks-per-node", values["ranks-per-node"], 256),
-  bandwidthBitsPerSecond: values.bandwidth === undefined ? DEFAULT_SETTINGS.bandwidthBitsPerSecond : bandwidthOf(values.bandwidth),
+  ranksPerNode:
+    values["ranks-per-node"] === undefined
+      ? DEFAULT_SETTINGS.ranksPerNode
+      : wholeNumber("--ranks-per-node", values["ranks-per-node"], 256),
+  bandwidthBitsPerSecond:
+    values.bandwidth === undefined ? DEFAULT_SETTINGS.bandwidthBitsPerSecond : bandwidthOf(values.bandwidth),
   latencySeconds: values.latency === undefined ? DEFAULT_SETTINGS.latencySeconds : latencyOf(values.latency),
 });
 
@@ -49,18 +70,27 @@ const describe = ({ name, settings, burstBytes }: State): string =>
 
 /** Runs a command in the testbed's environment; signals reach it. @returns its exit code. */
 function runWith(name: string, [file = "", ...parameters]: readonly string[]): Promise<number> {
-  const child = spawn(file, parameters, { stdio: "inherit", env: { ...process.env, [CLUSTERS_VARIABLE]: clustersFileOf(name) } });
+  const child = spawn(file, parameters, {
+    stdio: "inherit",
+    env: { ...process.env, [CLUSTERS_VARIABLE]: clustersFileOf(name) },
+  });
   const forward = (signal: NodeJS.Signals): void => void child.kill(signal);
   process.on("SIGTERM", forward).on("SIGHUP", forward);
   // The terminal sends Ctrl-C to the child as well.
   process.on("SIGINT", () => {});
   return new Promise((settle, reject) => {
-    child.once("error", (error) => reject(new ProblemError("bad-request", `${file} cannot be started: ${error.message}`)));
+    child.once("error", (error) =>
+      reject(new ProblemError("bad-request", `${file} cannot be started: ${error.message}`)),
+    );
     child.once("exit", (code, signal) => settle(code ?? (signal ? 128 + 15 : 1)));
   });
 }
 
-const isDown = (name: string): ProblemError => new ProblemError("unavailable", `testbed ${name} is down: \`npm run testbed -- up --name ${name}\` builds it`);
+const isDown = (name: string): ProblemError =>
+  new ProblemError(
+    "unavailable",
+    `testbed ${name} is down: \`npm run testbed -- up --name ${name}\` builds it`,
+  );
 
 async function main(): Promise<number> {
   const values = parsed();
@@ -76,11 +106,16 @@ async function main(): Promise<number> {
       return 0;
     case "status": {
       const state = current(name);
-      console.log(state ? `${describe(state)}; ${processesInside(state.holder.pid).length} processes inside` : `testbed ${name} is down`);
+      console.log(
+        state
+          ? `${describe(state)}; ${processesInside(state.holder.pid).length} processes inside`
+          : `testbed ${name} is down`,
+      );
       return state ? 0 : 1;
     }
     case "run":
-      if (foreign.length === 0) throw new ProblemError("bad-request", `the command to run is missing\n${USAGE}`);
+      if (foreign.length === 0)
+        throw new ProblemError("bad-request", `the command to run is missing\n${USAGE}`);
       if (!current(name)) throw isDown(name);
       return runWith(name, foreign);
     case "probe": {
@@ -95,7 +130,13 @@ async function main(): Promise<number> {
       const state = standing ?? (await up(name, settingsOf(values))).state;
       console.log(`${describe(state)}${standing ? " (stood already)" : ""}`);
       try {
-        return await runWith(name, [process.execPath, join(repository, "apps/cli/src/main.ts"), "quickstart", "--job", values.job ?? join(repository, "examples/testbed.yaml")]);
+        return await runWith(name, [
+          process.execPath,
+          join(repository, "apps/cli/src/main.ts"),
+          "quickstart",
+          "--job",
+          values.job ?? join(repository, "examples/testbed.yaml"),
+        ]);
       } finally {
         if (!standing) await down(name);
       }

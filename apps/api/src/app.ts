@@ -65,7 +65,16 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
     logController: new LogController({ disableRequestLogging: true }),
     frameworkErrors: (error, request, reply) => {
       void sendProblem(request, reply, error);
-      anonymous.line(request.log, { method: request.method, status: reply.statusCode, code: request.problem?.code, detail: request.problem?.message }, "request refused");
+      anonymous.line(
+        request.log,
+        {
+          method: request.method,
+          status: reply.statusCode,
+          code: request.problem?.code,
+          detail: request.problem?.message,
+        },
+        "request refused",
+      );
     },
     forceCloseConnections: "idle",
     // Ids that are too long are for their schema to refuse; the server bounds the whole head.
@@ -94,7 +103,14 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
   await app.register(
     async (scope) => {
       const api = scope as ApiInstance;
-      registerJobRoutes(api, { database, workers: options.workers, capabilities: options.capabilities, measuring: options.measuring, streams, heartbeatMilliseconds: options.heartbeatMilliseconds ?? 15_000 });
+      registerJobRoutes(api, {
+        database,
+        workers: options.workers,
+        capabilities: options.capabilities,
+        measuring: options.measuring,
+        streams,
+        heartbeatMilliseconds: options.heartbeatMilliseconds ?? 15_000,
+      });
       const source = { database, workers: options.workers, profileFor: options.profileFor };
       registerPlanRoutes(api, source);
       registerAdviceRoutes(api, source);
@@ -105,7 +121,14 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
       registerTokenRoutes(api, { database });
       api.get(
         "/whoami",
-        { config: { role: "viewer" }, schema: { tags: ["access"], summary: "Whose token this is", response: answers({ 200: Type.Object({ name: Type.String(), role: RoleSchema }) }) } },
+        {
+          config: { role: "viewer" },
+          schema: {
+            tags: ["access"],
+            summary: "Whose token this is",
+            response: answers({ 200: Type.Object({ name: Type.String(), role: RoleSchema }) }),
+          },
+        },
         async (request) => {
           const { name, role } = actorOf(request);
           return { name, role };

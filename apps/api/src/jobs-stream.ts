@@ -17,7 +17,9 @@ export interface JobStreamOptions {
 const END: SseMessage = { event: "end", data: {} };
 
 /** A job's events from after `afterId` to its end, with a heartbeat whenever nothing else was said for a while. */
-export async function* jobStream(options: JobStreamOptions): AsyncGenerator<SseMessage | typeof HEARTBEAT, void, void> {
+export async function* jobStream(
+  options: JobStreamOptions,
+): AsyncGenerator<SseMessage | typeof HEARTBEAT, void, void> {
   const { database, jobId, signal } = options;
   // Read before the events: once a job has ended no event is added, so what is there then is all.
   const job = await getJob(database.db, jobId);
@@ -34,11 +36,19 @@ export async function* jobStream(options: JobStreamOptions): AsyncGenerator<SseM
     return;
   }
   const events = subscribeJobEvents(database, jobId, options.afterId, { signal });
-  yield* withHeartbeats(events, options.heartbeatMilliseconds, (event) => ({ id: event.id, event: event.type, data: event }));
+  yield* withHeartbeats(events, options.heartbeatMilliseconds, (event) => ({
+    id: event.id,
+    event: event.type,
+    data: event,
+  }));
   if (!signal.aborted) yield END;
 }
 
-async function* withHeartbeats<T>(source: AsyncGenerator<T, void, void>, milliseconds: number, messageOf: (item: T) => SseMessage): AsyncGenerator<SseMessage | typeof HEARTBEAT, void, void> {
+async function* withHeartbeats<T>(
+  source: AsyncGenerator<T, void, void>,
+  milliseconds: number,
+  messageOf: (item: T) => SseMessage,
+): AsyncGenerator<SseMessage | typeof HEARTBEAT, void, void> {
   let timer: NodeJS.Timeout | undefined;
   try {
     let next = source.next();

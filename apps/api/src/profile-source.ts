@@ -1,7 +1,13 @@
 import { SHIPPED_PROFILES } from "@internevo/cost-model";
 import { clusterKey, ProblemError, type JobSpec, type Profile } from "@internevo/domain";
 import { namedProfile } from "@internevo/stages";
-import { getProfile, isProfileDiscarded, newestProfile, type Database, type Queryable } from "@internevo/store";
+import {
+  getProfile,
+  isProfileDiscarded,
+  newestProfile,
+  type Database,
+  type Queryable,
+} from "@internevo/store";
 
 /** Checks that a profile which a job names is there. @throws ProblemError `profile-missing` */
 export async function assertNamedProfile(db: Queryable, spec: JobSpec, field: string): Promise<void> {
@@ -49,7 +55,16 @@ export const createProfileSource =
     if (profile !== null) return profileOfName(database.db, profile, "job.cluster.profile");
     const stored = await newestProfile(database.db, clusterKey(spec.cluster));
     if (stored) return keep(stored.id, stored.profile);
-    throw new ProblemError("profile-missing", `there is no profile of cluster ${cluster}, ${nodes} × ${gpusPerNode}`, [
-      { field: "job.cluster.profile", value: null, message: "is not given, and this cluster has not been measured", remedy: `submit the job, which measures the cluster; or name a shipped profile: ${SHIPPED_PROFILES.join(", ")}` },
-    ]);
+    throw new ProblemError(
+      "profile-missing",
+      `there is no profile of cluster ${cluster}, ${nodes} × ${gpusPerNode}`,
+      [
+        {
+          field: "job.cluster.profile",
+          value: null,
+          message: "is not given, and this cluster has not been measured",
+          remedy: `submit the job, which measures the cluster; or name a shipped profile: ${SHIPPED_PROFILES.join(", ")}`,
+        },
+      ],
+    );
   };

@@ -22,14 +22,39 @@ const isTimeZone = (name: string): boolean => {
  */
 export function firstRunAt(schedule: Schedule, after: Date): Date {
   const details: ProblemDetail[] = [];
-  if (!isTimeZone(schedule.timeZone)) details.push({ field: "timeZone", value: schedule.timeZone, message: "is not a time zone", remedy: "use an IANA name, for example Europe/Berlin or UTC" });
+  if (!isTimeZone(schedule.timeZone))
+    details.push({
+      field: "timeZone",
+      value: schedule.timeZone,
+      message: "is not a time zone",
+      remedy: "use an IANA name, for example Europe/Berlin or UTC",
+    });
   try {
-    const cron = new Cron(schedule.cron, { mode: "5-part", paused: true, ...(details.length === 0 ? { timezone: schedule.timeZone } : {}) });
+    const cron = new Cron(schedule.cron, {
+      mode: "5-part",
+      paused: true,
+      ...(details.length === 0 ? { timezone: schedule.timeZone } : {}),
+    });
     const next = cron.nextRun(after);
-    if (next === null) details.push({ field: "cron", value: schedule.cron, message: "never comes: no month that it names has such a day", remedy: "name a day that the month has; for example `0 3 1 * *`" });
+    if (next === null)
+      details.push({
+        field: "cron",
+        value: schedule.cron,
+        message: "never comes: no month that it names has such a day",
+        remedy: "name a day that the month has; for example `0 3 1 * *`",
+      });
     else if (details.length === 0) return next;
   } catch (error) {
-    details.push({ field: "cron", value: schedule.cron, message: `is not a schedule: ${(error as Error).message}`, remedy: "use five fields: minute, hour, day of month, month, day of week; for example `0 3 * * *`" });
+    details.push({
+      field: "cron",
+      value: schedule.cron,
+      message: `is not a schedule: ${(error as Error).message}`,
+      remedy: "use five fields: minute, hour, day of month, month, day of week; for example `0 3 * * *`",
+    });
   }
-  throw new ProblemError("bad-request", `the schedule is not valid: ${details[0]?.field} ${details[0]?.message}`, details);
+  throw new ProblemError(
+    "bad-request",
+    `the schedule is not valid: ${details[0]?.field} ${details[0]?.message}`,
+    details,
+  );
 }

@@ -16,12 +16,22 @@ import { createWorkers } from "./work/workers.ts";
 
 const AUDIT_PRUNE_SECONDS = 3600;
 const CONSOLE = fileURLToPath(new URL("../../console/dist", import.meta.url));
-const version = (JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }).version;
+const version = (
+  JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }
+).version;
 
-const onPath = (program: string): boolean => (process.env["PATH"] ?? "").split(delimiter).some((directory) => directory !== "" && existsSync(join(directory, program)));
+const onPath = (program: string): boolean =>
+  (process.env["PATH"] ?? "")
+    .split(delimiter)
+    .some((directory) => directory !== "" && existsSync(join(directory, program)));
 
 /** What can start ranks on this machine. */
-const capabilities = ({ INTERNEVO_API_MAXIMUM_LOCAL_RANKS: maximumLocalRanks, INTERNEVO_CLUSTERS: clustersFile, INTERNEVO_DATA_DIRECTORY: dataDirectory, INTERNEVO_NATIVE_DIRECTORY: nativeDirectory }: Static<typeof ApiConfigSchema>): LaunchCapabilities => ({
+const capabilities = ({
+  INTERNEVO_API_MAXIMUM_LOCAL_RANKS: maximumLocalRanks,
+  INTERNEVO_CLUSTERS: clustersFile,
+  INTERNEVO_DATA_DIRECTORY: dataDirectory,
+  INTERNEVO_NATIVE_DIRECTORY: nativeDirectory,
+}: Static<typeof ApiConfigSchema>): LaunchCapabilities => ({
   slurm: ["sbatch", "squeue", "scancel", "sinfo"].every(onPath),
   clustersFile,
   maximumLocalRanks: maximumLocalRanks ?? Math.max(8, 4 * availableParallelism()),
@@ -48,20 +58,32 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
       database,
       workers,
       capabilities: able,
-      measuring: { probe: probeIn(config.INTERNEVO_NATIVE_DIRECTORY), threadsPerRank: config.INTERNEVO_THREADS_PER_RANK },
+      measuring: {
+        probe: probeIn(config.INTERNEVO_NATIVE_DIRECTORY),
+        threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,
+      },
       profileFor: createProfileSource(database),
       health: service.health,
       version,
       consoleDirectory: config.INTERNEVO_API_CONSOLE_DIRECTORY ?? CONSOLE,
       logger: service.log,
-      limits: { requestsPerMinute: config.INTERNEVO_API_REQUESTS_PER_MINUTE, maximumEventLoopDelayMilliseconds: config.INTERNEVO_API_MAXIMUM_EVENT_LOOP_DELAY_MS },
+      limits: {
+        requestsPerMinute: config.INTERNEVO_API_REQUESTS_PER_MINUTE,
+        maximumEventLoopDelayMilliseconds: config.INTERNEVO_API_MAXIMUM_EVENT_LOOP_DELAY_MS,
+      },
       trustProxy: config.INTERNEVO_API_TRUST_PROXY,
     });
     service.onShutdown(() => app.close());
-    service.every(AUDIT_PRUNE_SECONDS, "prune-audit-log", () => pruneAuditLog(database.db, { days: config.INTERNEVO_API_AUDIT_DAYS, rows: config.INTERNEVO_API_AUDIT_ROWS }));
+    service.every(AUDIT_PRUNE_SECONDS, "prune-audit-log", () =>
+      pruneAuditLog(database.db, {
+        days: config.INTERNEVO_API_AUDIT_DAYS,
+        rows: config.INTERNEVO_API_AUDIT_ROWS,
+      }),
+    );
     const made = await ensureToken(database, config.INTERNEVO_API_TOKEN);
     // Not by the log, which is kept and hides tokens.
-    if (made !== undefined) process.stderr.write(`The first start made an admin token. It is shown this once:\n\n    ${made}\n\n`);
+    if (made !== undefined)
+      process.stderr.write(`The first start made an admin token. It is shown this once:\n\n    ${made}\n\n`);
     const apiUrl = await app.listen({ host: config.INTERNEVO_API_HOST, port: config.INTERNEVO_API_PORT });
     service.announce({ apiUrl });
   },

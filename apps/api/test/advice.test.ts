@@ -1,13 +1,32 @@
 import { cheapestCluster, explain, largestSequence, paretoFront, sweep, whyNot } from "@internevo/advisor";
 import {
-  CheapestClusterSchema, ExplanationSchema, ExportedConfigurationSchema, FRAMEWORK_NAMES, ImportAnswerSchema, LargestSequenceSchema, ParetoSchema, PlanMemorySchema, ProblemSchema, SweepSchema, SWEPT_AXES, WhyNotSchema, type Problem,
+  CheapestClusterSchema,
+  ExplanationSchema,
+  ExportedConfigurationSchema,
+  FRAMEWORK_NAMES,
+  ImportAnswerSchema,
+  LargestSequenceSchema,
+  ParetoSchema,
+  PlanMemorySchema,
+  ProblemSchema,
+  SweepSchema,
+  SWEPT_AXES,
+  WhyNotSchema,
+  type Problem,
 } from "@internevo/contracts";
 import { planOfJob, shippedProfile } from "@internevo/cost-model";
 import { parsePlanLabel, planLabel, PlanningResultSchema, resolveJob, validate } from "@internevo/domain";
 import { SWEEP_AXES } from "@internevo/advisor";
 import { FRAMEWORKS } from "@internevo/frameworks";
 import { planJob } from "@internevo/search";
-import { createTrials, finishTrial, startTrial, storeProfile, transitionJob, updateJob } from "@internevo/store";
+import {
+  createTrials,
+  finishTrial,
+  startTrial,
+  storeProfile,
+  transitionJob,
+  updateJob,
+} from "@internevo/store";
 import { exampleMeasurement } from "../../../libs/store/src/fixtures.ts";
 import { strFromU8, unzipSync } from "fflate";
 import type { TSchema } from "typebox";
@@ -21,7 +40,13 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const send = (path: string, body: unknown, headers: Record<string, string> = {}) => api.app.inject({ method: "POST", url: `/api/v1${path}`, headers: { authorization: api.bearer.viewer, ...headers }, payload: body as object });
+const send = (path: string, body: unknown, headers: Record<string, string> = {}) =>
+  api.app.inject({
+    method: "POST",
+    url: `/api/v1${path}`,
+    headers: { authorization: api.bearer.viewer, ...headers },
+    payload: body as object,
+  });
 type Reply = Awaited<ReturnType<typeof send>>;
 const shaped = <S extends TSchema>(schema: S, reply: Reply) => {
   expect([reply.statusCode, reply.statusCode === 200 ? "" : reply.body]).toEqual([200, ""]);
@@ -43,15 +68,29 @@ const whole = "b1 n8 a0 pp1 dp128 tp1 sp1 ps1 gs1 oss1";
 
 describe("the examples of the documentation", () => {
   it("are in it, and are answered as it says", async () => {
-    const { paths } = (await api.app.inject("/docs/json")).json<{ paths: Record<string, { post?: { requestBody?: { content: { "application/json": { example?: unknown } } } } }> }>();
+    const { paths } = (await api.app.inject("/docs/json")).json<{
+      paths: Record<
+        string,
+        { post?: { requestBody?: { content: { "application/json": { example?: unknown } } } } }
+      >;
+    }>();
     const cases = [
-      ["/plans", PlanningResultSchema, EXAMPLES.plans], ["/plans/why-not", WhyNotSchema, EXAMPLES.whyNot], ["/plans/explain", ExplanationSchema, EXAMPLES.explain], ["/plans/memory", PlanMemorySchema, EXAMPLES.memory],
-      ["/plans/export", ExportedConfigurationSchema, EXAMPLES.export], ["/plans/import", ImportAnswerSchema, EXAMPLES.import], ["/what-if/sweep", SweepSchema, EXAMPLES.sweep],
-      ["/what-if/largest-sequence", LargestSequenceSchema, EXAMPLES.largestSequence], ["/what-if/pareto", ParetoSchema, EXAMPLES.pareto], ["/what-if/cheapest-cluster", CheapestClusterSchema, EXAMPLES.cheapestCluster],
+      ["/plans", PlanningResultSchema, EXAMPLES.plans],
+      ["/plans/why-not", WhyNotSchema, EXAMPLES.whyNot],
+      ["/plans/explain", ExplanationSchema, EXAMPLES.explain],
+      ["/plans/memory", PlanMemorySchema, EXAMPLES.memory],
+      ["/plans/export", ExportedConfigurationSchema, EXAMPLES.export],
+      ["/plans/import", ImportAnswerSchema, EXAMPLES.import],
+      ["/what-if/sweep", SweepSchema, EXAMPLES.sweep],
+      ["/what-if/largest-sequence", LargestSequenceSchema, EXAMPLES.largestSequence],
+      ["/what-if/pareto", ParetoSchema, EXAMPLES.pareto],
+      ["/what-if/cheapest-cluster", CheapestClusterSchema, EXAMPLES.cheapestCluster],
     ] as const;
     const before = await rowCounts(api.database);
     for (const [path, schema, example] of cases) {
-      expect(paths[`/api/v1${path}`]?.post?.requestBody?.content["application/json"].example).toEqual(json(example));
+      expect(paths[`/api/v1${path}`]?.post?.requestBody?.content["application/json"].example).toEqual(
+        json(example),
+      );
       shaped(schema, await send(path, example));
     }
     expect(await rowCounts(api.database)).toEqual(before);
@@ -67,54 +106,102 @@ describe("questions about plans", () => {
   it("are answered as the library answers them", async () => {
     const plan = parsePlanLabel(whole);
     const [best, second] = planJob(spec, profile, { top: 2 }).candidates;
-    expect((await send("/plans/why-not", { ...subject, plan: whole })).json()).toEqual(json(whyNot(spec, profile, plan)));
-    expect((await send("/plans/why-not", { ...subject, plan: second!.plan })).json()).toMatchObject({ binding: null, standing: { best: { plan: best!.plan } } });
-    expect((await send("/plans/explain", { ...subject, a: 1, b: planLabel(second!.plan) })).json()).toEqual(json(explain(spec, profile, planOfJob(best!.plan, spec), planOfJob(second!.plan, spec))));
+    expect((await send("/plans/why-not", { ...subject, plan: whole })).json()).toEqual(
+      json(whyNot(spec, profile, plan)),
+    );
+    expect((await send("/plans/why-not", { ...subject, plan: second!.plan })).json()).toMatchObject({
+      binding: null,
+      standing: { best: { plan: best!.plan } },
+    });
+    expect((await send("/plans/explain", { ...subject, a: 1, b: planLabel(second!.plan) })).json()).toEqual(
+      json(explain(spec, profile, planOfJob(best!.plan, spec), planOfJob(second!.plan, spec))),
+    );
     const memory = shaped(PlanMemorySchema, await send("/plans/memory", { ...subject, plan: 1 }));
     expect(memory.stages).toHaveLength(best!.plan.pipelineParallel);
-    expect(memory.stages[memory.fullestStage]).toMatchObject({ bytes: best!.predicted.peakMemoryBytes, lines: best!.predicted.memory });
+    expect(memory.stages[memory.fullestStage]).toMatchObject({
+      bytes: best!.predicted.peakMemoryBytes,
+      lines: best!.predicted.memory,
+    });
   });
 
   it("of a part of a plan are answered for the best with it", async () => {
-    const part = (await send("/plans/why-not", { ...subject, plan: "tp8 pp2" })).json<ReturnType<typeof whyNot>>();
-    expect(part).toMatchObject({ bestOf: "pp2 tp8", binding: null, plan: { tensorParallel: 8, pipelineParallel: 2 } });
-    expect(part.plan).toEqual(planJob({ ...spec, plan: { tensorParallel: 8, pipelineParallel: 2 } }, profile, { top: 1 }).candidates[0]?.plan);
+    const part = (await send("/plans/why-not", { ...subject, plan: "tp8 pp2" })).json<
+      ReturnType<typeof whyNot>
+    >();
+    expect(part).toMatchObject({
+      bestOf: "pp2 tp8",
+      binding: null,
+      plan: { tensorParallel: 8, pipelineParallel: 2 },
+    });
+    expect(part.plan).toEqual(
+      planJob({ ...spec, plan: { tensorParallel: 8, pipelineParallel: 2 } }, profile, { top: 1 })
+        .candidates[0]?.plan,
+    );
   });
 
   it("of a submitted job take its profile", async () => {
-    const submitted = await api.app.inject({ method: "POST", url: "/api/v1/jobs", headers: { authorization: api.bearer.operator }, payload: jobFile(api, { cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "16GiB" } }) });
+    const submitted = await api.app.inject({
+      method: "POST",
+      url: "/api/v1/jobs",
+      headers: { authorization: api.bearer.operator },
+      payload: jobFile(api, { cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "16GiB" } }),
+    });
     const { id, spec: own } = submitted.json<{ id: string; spec: typeof spec }>();
-    expect(problem(await send("/plans/why-not", { jobId: id, plan: 1 }), 422, "profile-missing")).toEqual(["job.cluster.profile"]);
-    const profileId = await storeProfile(api.database.db, { clusterKey: "another", profile: { ...profile, name: "measured for it" }, freshForSeconds: 60 });
+    expect(problem(await send("/plans/why-not", { jobId: id, plan: 1 }), 422, "profile-missing")).toEqual([
+      "job.cluster.profile",
+    ]);
+    const profileId = await storeProfile(api.database.db, {
+      clusterKey: "another",
+      profile: { ...profile, name: "measured for it" },
+      freshForSeconds: 60,
+    });
     await api.database.transaction(async (tx) => {
       await updateJob(tx, id, { profileId });
       await transitionJob(tx, { jobId: id, from: "profiling", to: "planning" });
     });
     const [best] = planJob(own, profile, { top: 1 }).candidates;
-    expect(shaped(ExplanationSchema, await send("/plans/explain", { jobId: id, a: 1, b: 1 })).a.plan).toEqual(best!.plan);
+    expect(shaped(ExplanationSchema, await send("/plans/explain", { jobId: id, a: 1, b: 1 })).a.plan).toEqual(
+      best!.plan,
+    );
   });
 
   it("of a submitted job are decided by what its trials measured of both plans", async () => {
-    const submitted = await api.app.inject({ method: "POST", url: "/api/v1/jobs", headers: { authorization: api.bearer.operator }, payload: jobFile(api, { cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "16GiB" } }) });
+    const submitted = await api.app.inject({
+      method: "POST",
+      url: "/api/v1/jobs",
+      headers: { authorization: api.bearer.operator },
+      payload: jobFile(api, { cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "16GiB" } }),
+    });
     const { id, spec: own } = submitted.json<{ id: string; spec: typeof spec }>();
-    const profileId = await storeProfile(api.database.db, { clusterKey: "third", profile: { ...profile, name: "measured for trials" }, freshForSeconds: 60 });
+    const profileId = await storeProfile(api.database.db, {
+      clusterKey: "third",
+      profile: { ...profile, name: "measured for trials" },
+      freshForSeconds: 60,
+    });
     await api.database.transaction(async (tx) => {
       await updateJob(tx, id, { profileId });
       await transitionJob(tx, { jobId: id, from: "profiling", to: "planning" });
     });
     const { candidates } = planJob(own, profile, { top: 3 });
     const trials = await api.database.transaction((tx) => createTrials(tx, id, candidates));
-    const end = (at: number, stepTimeSeconds: number, runStepTimeSeconds: number[]) => api.database.transaction(async (tx) => {
-      await startTrial(tx, trials[at]!.id);
-      await finishTrial(tx, trials[at]!.id, { measured: { ...exampleMeasurement(), stepTimeSeconds, runStepTimeSeconds } });
-    });
-    const ask = async (a: number, b: number) => shaped(ExplanationSchema, await send("/plans/explain", { jobId: id, a, b }));
+    const end = (at: number, stepTimeSeconds: number, runStepTimeSeconds: number[]) =>
+      api.database.transaction(async (tx) => {
+        await startTrial(tx, trials[at]!.id);
+        await finishTrial(tx, trials[at]!.id, {
+          measured: { ...exampleMeasurement(), stepTimeSeconds, runStepTimeSeconds },
+        });
+      });
+    const ask = async (a: number, b: number) =>
+      shaped(ExplanationSchema, await send("/plans/explain", { jobId: id, a, b }));
     // The best prediction was the slower one. Until both were measured, nothing was.
     await end(0, 5, [4.9, 5.1]);
     expect((await ask(1, 2)).measured).toBeNull();
     await end(1, 2, [1.9, 2.1]);
     const found = await ask(1, 2);
-    expect(found.measured).toEqual({ a: { stepTimeSeconds: 5, runStepTimeSeconds: [4.9, 5.1] }, b: { stepTimeSeconds: 2, runStepTimeSeconds: [1.9, 2.1] } });
+    expect(found.measured).toEqual({
+      a: { stepTimeSeconds: 5, runStepTimeSeconds: [4.9, 5.1] },
+      b: { stepTimeSeconds: 2, runStepTimeSeconds: [1.9, 2.1] },
+    });
     const predicted = planOfJob(candidates[0]!.plan, own);
     const other = planOfJob(candidates[1]!.plan, own);
     expect(found.summary).toEqual(explain(own, profile, predicted, other, found.measured).summary);
@@ -124,86 +211,244 @@ describe("questions about plans", () => {
   });
 
   it("name what is wrong with them", async () => {
-    expect(problem(await send("/plans/why-not", { profile: "a800-128", plan: 1 }), 400, "bad-request")).toEqual(["job"]);
-    expect(problem(await send("/plans/why-not", { ...subject, jobId: "x", plan: 1 }), 400, "bad-request")).toEqual(["job"]);
-    expect(problem(await send("/plans/why-not", { jobId: "x", plan: 1 }), 404, "not-found")).toEqual(["jobId"]);
+    expect(
+      problem(await send("/plans/why-not", { profile: "a800-128", plan: 1 }), 400, "bad-request"),
+    ).toEqual(["job"]);
+    expect(
+      problem(await send("/plans/why-not", { ...subject, jobId: "x", plan: 1 }), 400, "bad-request"),
+    ).toEqual(["job"]);
+    expect(problem(await send("/plans/why-not", { jobId: "x", plan: 1 }), 404, "not-found")).toEqual([
+      "jobId",
+    ]);
     expect(problem(await send("/plans/why-not", subject), 400, "bad-request")).toEqual(["plan"]);
-    expect(problem(await send("/plans/memory", { ...subject, plan: "b1 n8" }), 422, "plan-invalid")).toEqual(["plan"]);
-    expect(problem(await send("/plans/why-not", { ...subject, plan: "TP=8,PP=1" }), 422, "plan-invalid")).toEqual(["plan"]);
-    expect(problem(await send("/plans/why-not", { ...subject, plan: "tp3 pp2" }), 422, "plan-invalid")).toEqual(["plan"]);
-    expect(problem(await send("/plans/why-not", { ...subject, plan: "7b" }), 422, "plan-invalid")).toEqual(["plan"]);
-    expect(problem(await send("/plans/why-not", { ...subject, plan: { ...parsePlanLabel(whole), microBatchSize: 0 } }), 400, "bad-request")).toEqual(["plan.microBatchSize"]);
-    expect(problem(await send("/plans/explain", { ...subject, a: 1, b: "b1" }), 422, "plan-invalid")).toEqual(["b"]);
-    expect(problem(await send("/plans/explain", { ...subject, a: 1, b: "b3 n8 a0 pp1 dp128 tp1 sp1 ps1 gs1 oss1" }), 422, "plan-invalid")).toEqual(["b"]);
-    expect(problem(await send("/plans/memory", { ...subject, plan: "b3 n8 a0 pp1 dp128 tp1 sp1 ps1 gs1 oss1" }), 422, "plan-invalid")).toEqual(["plan"]);
-    expect(problem(await send("/plans/explain", { ...subject, job: { ...EXAMPLE_JOB, cluster: { ...EXAMPLE_JOB.cluster, memoryPerGpu: "1GB" } }, a: 1, b: 2 }), 422, "plan-invalid")).toEqual(["a"]);
-    expect(problem(await send("/plans/memory", { ...subject, job: { ...EXAMPLE_JOB, globalBatchTokens: 5000 }, plan: 1 }), 422, "job-invalid")).toEqual(["job.globalBatchTokens"]);
+    expect(problem(await send("/plans/memory", { ...subject, plan: "b1 n8" }), 422, "plan-invalid")).toEqual([
+      "plan",
+    ]);
+    expect(
+      problem(await send("/plans/why-not", { ...subject, plan: "TP=8,PP=1" }), 422, "plan-invalid"),
+    ).toEqual(["plan"]);
+    expect(
+      problem(await send("/plans/why-not", { ...subject, plan: "tp3 pp2" }), 422, "plan-invalid"),
+    ).toEqual(["plan"]);
+    expect(problem(await send("/plans/why-not", { ...subject, plan: "7b" }), 422, "plan-invalid")).toEqual([
+      "plan",
+    ]);
+    expect(
+      problem(
+        await send("/plans/why-not", { ...subject, plan: { ...parsePlanLabel(whole), microBatchSize: 0 } }),
+        400,
+        "bad-request",
+      ),
+    ).toEqual(["plan.microBatchSize"]);
+    expect(problem(await send("/plans/explain", { ...subject, a: 1, b: "b1" }), 422, "plan-invalid")).toEqual(
+      ["b"],
+    );
+    expect(
+      problem(
+        await send("/plans/explain", { ...subject, a: 1, b: "b3 n8 a0 pp1 dp128 tp1 sp1 ps1 gs1 oss1" }),
+        422,
+        "plan-invalid",
+      ),
+    ).toEqual(["b"]);
+    expect(
+      problem(
+        await send("/plans/memory", { ...subject, plan: "b3 n8 a0 pp1 dp128 tp1 sp1 ps1 gs1 oss1" }),
+        422,
+        "plan-invalid",
+      ),
+    ).toEqual(["plan"]);
+    expect(
+      problem(
+        await send("/plans/explain", {
+          ...subject,
+          job: { ...EXAMPLE_JOB, cluster: { ...EXAMPLE_JOB.cluster, memoryPerGpu: "1GB" } },
+          a: 1,
+          b: 2,
+        }),
+        422,
+        "plan-invalid",
+      ),
+    ).toEqual(["a"]);
+    expect(
+      problem(
+        await send("/plans/memory", {
+          ...subject,
+          job: { ...EXAMPLE_JOB, globalBatchTokens: 5000 },
+          plan: 1,
+        }),
+        422,
+        "job-invalid",
+      ),
+    ).toEqual(["job.globalBatchTokens"]);
   });
 
   it("need a token", async () => {
-    for (const path of ["/plans/why-not", "/plans/export", "/what-if/sweep"]) problem(await api.app.inject({ method: "POST", url: `/api/v1${path}`, payload: {} }), 401, "unauthorized");
+    for (const path of ["/plans/why-not", "/plans/export", "/what-if/sweep"])
+      problem(
+        await api.app.inject({ method: "POST", url: `/api/v1${path}`, payload: {} }),
+        401,
+        "unauthorized",
+      );
   });
 });
 
 describe("what if", () => {
   it("is answered as the library answers it, whoever does the turns", async () => {
     const values = [4096, 8192, 12_288, 1 << 20];
-    expect((await send("/what-if/sweep", { ...subject, axis: "sequence", values })).json()).toEqual({ axis: "sequence", rows: json(sweep(spec, profile, "sequence", values)) });
-    expect((await send("/what-if/largest-sequence", { ...subject, unitTokens: 1 << 18 })).json()).toEqual(json(largestSequence(spec, profile, { unitTokens: 1 << 18 })));
+    expect((await send("/what-if/sweep", { ...subject, axis: "sequence", values })).json()).toEqual({
+      axis: "sequence",
+      rows: json(sweep(spec, profile, "sequence", values)),
+    });
+    expect((await send("/what-if/largest-sequence", { ...subject, unitTokens: 1 << 18 })).json()).toEqual(
+      json(largestSequence(spec, profile, { unitTokens: 1 << 18 })),
+    );
     const front = json(await paretoFront(spec, profile, { points: 9 }));
-    expect((await send("/what-if/pareto", { ...subject, points: 9 })).json()).toEqual({ front, isWhole: false });
+    expect((await send("/what-if/pareto", { ...subject, points: 9 })).json()).toEqual({
+      front,
+      isWhole: false,
+    });
     const deadline = { tokens: 1e12, seconds: 30 * 86_400, pricePerGpuHour: 2 };
-    expect((await send("/what-if/cheapest-cluster", { ...subject, ...deadline })).json()).toEqual(json(cheapestCluster(spec, profile, deadline)));
+    expect((await send("/what-if/cheapest-cluster", { ...subject, ...deadline })).json()).toEqual(
+      json(cheapestCluster(spec, profile, deadline)),
+    );
   });
 
   it("says where the front ends", async () => {
-    const tight = { ...EXAMPLE_JOB, model: "llama-65b", cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "1GB" } };
-    expect((await send("/what-if/pareto", { job: tight, profile: "a800-128" })).json()).toEqual({ front: [], isWhole: true });
+    const tight = {
+      ...EXAMPLE_JOB,
+      model: "llama-65b",
+      cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "1GB" },
+    };
+    expect((await send("/what-if/pareto", { job: tight, profile: "a800-128" })).json()).toEqual({
+      front: [],
+      isWhole: true,
+    });
   });
 
   it("keeps neither plans nor another sweep waiting", async () => {
     const ends: string[] = [];
-    const noting = (name: string, reply: Promise<Reply>): Promise<unknown> => reply.then(({ statusCode }) => ends.push(`${name} ${statusCode}`));
+    const noting = (name: string, reply: Promise<Reply>): Promise<unknown> =>
+      reply.then(({ statusCode }) => ends.push(`${name} ${statusCode}`));
     const values = Array.from({ length: 60 }, (_, index) => (index + 20) * 2 ** 30);
     const long = noting("long", send("/what-if/sweep", { ...subject, axis: "memory", values }));
-    await Promise.all([long, noting("short", send("/what-if/sweep", { ...subject, axis: "nodes", values: [16] })), noting("plan", send("/plans", { ...subject, top: 1 })), noting("explain", send("/plans/explain", { ...subject, a: 1, b: whole }))]);
+    await Promise.all([
+      long,
+      noting("short", send("/what-if/sweep", { ...subject, axis: "nodes", values: [16] })),
+      noting("plan", send("/plans", { ...subject, top: 1 })),
+      noting("explain", send("/plans/explain", { ...subject, a: 1, b: whole })),
+    ]);
     expect(ends.at(-1)).toBe("long 200");
     expect(ends.toSorted()).toEqual(["explain 200", "long 200", "plan 200", "short 200"]);
   });
 
   it("has bounds", async () => {
-    expect(problem(await send("/what-if/sweep", { ...subject, axis: "sequence", values: [] }), 400, "bad-request")).toEqual(["values"]);
-    expect(problem(await send("/what-if/sweep", { ...subject, axis: "sequence", values: Array(65).fill(4096) }), 400, "bad-request")).toEqual(["values"]);
-    expect(problem(await send("/what-if/sweep", { ...subject, axis: "length", values: [1] }), 400, "bad-request")).toEqual(["axis"]);
-    expect(problem(await send("/what-if/sweep", { ...subject, axis: "nodes", values: [1.5] }), 422, "job-invalid")).toEqual(["cluster.nodes"]);
-    expect(problem(await send("/what-if/pareto", { ...subject, points: 201 }), 400, "bad-request")).toEqual(["points"]);
-    expect(problem(await send("/what-if/cheapest-cluster", { ...subject, tokens: 0, seconds: 1 }), 400, "bad-request")).toEqual(["tokens"]);
+    expect(
+      problem(await send("/what-if/sweep", { ...subject, axis: "sequence", values: [] }), 400, "bad-request"),
+    ).toEqual(["values"]);
+    expect(
+      problem(
+        await send("/what-if/sweep", { ...subject, axis: "sequence", values: Array(65).fill(4096) }),
+        400,
+        "bad-request",
+      ),
+    ).toEqual(["values"]);
+    expect(
+      problem(await send("/what-if/sweep", { ...subject, axis: "length", values: [1] }), 400, "bad-request"),
+    ).toEqual(["axis"]);
+    expect(
+      problem(await send("/what-if/sweep", { ...subject, axis: "nodes", values: [1.5] }), 422, "job-invalid"),
+    ).toEqual(["cluster.nodes"]);
+    expect(problem(await send("/what-if/pareto", { ...subject, points: 201 }), 400, "bad-request")).toEqual([
+      "points",
+    ]);
+    expect(
+      problem(
+        await send("/what-if/cheapest-cluster", { ...subject, tokens: 0, seconds: 1 }),
+        400,
+        "bad-request",
+      ),
+    ).toEqual(["tokens"]);
   });
 });
 
 describe("configurations of other frameworks", () => {
   it("are exported, also as an archive, and imported again", async () => {
     for (const framework of FRAMEWORK_NAMES) {
-      const exported = shaped(ExportedConfigurationSchema, await send("/plans/export", { ...subject, plan: 1, framework }));
+      const exported = shaped(
+        ExportedConfigurationSchema,
+        await send("/plans/export", { ...subject, plan: 1, framework }),
+      );
       expect(exported.predicted.fits).toBe(exported.predicted.peakMemoryBytes <= 80e9);
-      const archive = await send("/plans/export", { ...subject, plan: 1, framework }, { accept: "application/zip" });
-      expect([archive.headers["content-type"], archive.headers["content-disposition"]]).toEqual(["application/zip", `attachment; filename="seven-${framework}.zip"`]);
-      const files = Object.entries(unzipSync(new Uint8Array(archive.rawPayload))).map(([name, bytes]) => ({ name, text: strFromU8(bytes) }));
+      const archive = await send(
+        "/plans/export",
+        { ...subject, plan: 1, framework },
+        { accept: "application/zip" },
+      );
+      expect([archive.headers["content-type"], archive.headers["content-disposition"]]).toEqual([
+        "application/zip",
+        `attachment; filename="seven-${framework}.zip"`,
+      ]);
+      const files = Object.entries(unzipSync(new Uint8Array(archive.rawPayload))).map(([name, bytes]) => ({
+        name,
+        text: strFromU8(bytes),
+      }));
       expect(files).toEqual(exported.files);
-      const back = shaped(ImportAnswerSchema, await send("/plans/import", { framework, files, nodes: 16, gpusPerNode: 8, profile: "a800-128" }));
+      const back = shaped(
+        ImportAnswerSchema,
+        await send("/plans/import", { framework, files, nodes: 16, gpusPerNode: 8, profile: "a800-128" }),
+      );
       expect(planLabel(back.imported.plan)).toBe(planLabel(exported.plan));
       expect(back.planning.located).toBeDefined();
     }
   });
 
   it("that cannot be read say what is wrong", async () => {
-    expect(problem(await send("/plans/import", { framework: "megatron", files: [], profile: "a800-128" }), 400, "bad-request")).toEqual(["files"]);
-    expect(problem(await send("/plans/import", { framework: "nemo", files: [{ name: "a", text: "" }], profile: "a800-128" }), 400, "bad-request")).toEqual(["framework"]);
-    const unknown = await send("/plans/import", { ...EXAMPLES.import, files: [{ name: "train.sh", text: `${EXAMPLES.import.files[0].text.trim()} --hiden-size 3\n` }] });
+    expect(
+      problem(
+        await send("/plans/import", { framework: "megatron", files: [], profile: "a800-128" }),
+        400,
+        "bad-request",
+      ),
+    ).toEqual(["files"]);
+    expect(
+      problem(
+        await send("/plans/import", {
+          framework: "nemo",
+          files: [{ name: "a", text: "" }],
+          profile: "a800-128",
+        }),
+        400,
+        "bad-request",
+      ),
+    ).toEqual(["framework"]);
+    const unknown = await send("/plans/import", {
+      ...EXAMPLES.import,
+      files: [{ name: "train.sh", text: `${EXAMPLES.import.files[0].text.trim()} --hiden-size 3\n` }],
+    });
     expect(problem(unknown, 400, "bad-request")).toContain("--hiden-size");
-    expect(problem(await send("/plans/import", { ...EXAMPLES.import, profile: "/etc/passwd" }), 422, "profile-missing")).toEqual(["profile"]);
-    expect(problem(await send("/plans/import", { ...EXAMPLES.import, memoryPerGpu: "much" }), 422, "job-invalid")).toEqual(["cluster.memoryPerGpu"]);
-    expect(problem(await send("/plans/import", { ...EXAMPLES.import, gpusPerNode: undefined }), 400, "bad-request")).toEqual(["gpusPerNode"]);
-    expect(problem(await send("/plans/export", { ...subject, plan: whole, framework: "nemo" }), 400, "bad-request")).toEqual(["framework"]);
+    expect(
+      problem(
+        await send("/plans/import", { ...EXAMPLES.import, profile: "/etc/passwd" }),
+        422,
+        "profile-missing",
+      ),
+    ).toEqual(["profile"]);
+    expect(
+      problem(await send("/plans/import", { ...EXAMPLES.import, memoryPerGpu: "much" }), 422, "job-invalid"),
+    ).toEqual(["cluster.memoryPerGpu"]);
+    expect(
+      problem(
+        await send("/plans/import", { ...EXAMPLES.import, gpusPerNode: undefined }),
+        400,
+        "bad-request",
+      ),
+    ).toEqual(["gpusPerNode"]);
+    expect(
+      problem(
+        await send("/plans/export", { ...subject, plan: whole, framework: "nemo" }),
+        400,
+        "bad-request",
+      ),
+    ).toEqual(["framework"]);
   });
 });

@@ -13,7 +13,14 @@ describe("turns", () => {
     const turns = new FairTurns({ atOnce: 1, atOnceOfOne: 1, mostOfOne: 10, mostWaiting: 10 });
     const order: string[] = [];
     const send = (owner: string, name: string) => turns.run(owner, never, async () => void order.push(name));
-    await Promise.all([send("a", "a1"), send("a", "a2"), send("a", "a3"), send("b", "b1"), send("c", "c1"), send("b", "b2")]);
+    await Promise.all([
+      send("a", "a1"),
+      send("a", "a2"),
+      send("a", "a3"),
+      send("b", "b1"),
+      send("c", "c1"),
+      send("b", "b2"),
+    ]);
     expect(order).toEqual(["a1", "a2", "b1", "c1", "a3", "b2"]);
   });
 
@@ -58,13 +65,40 @@ describe("searches", () => {
     if (!profile) throw new Error("the profile ships with the project");
     workers = createWorkers({ planThreads: 2, searchesOfOneToken: 3 });
     const pool = workers;
-    const job = (name: string, nodes: number, sequences: number) => resolveJob({ name, model: "llama-65b", sequenceLengthTokens: 4096, globalBatchTokens: sequences * 4096, cluster: { nodes, gpusPerNode: 8, memoryPerGpu: "80GB" } });
+    const job = (name: string, nodes: number, sequences: number) =>
+      resolveJob({
+        name,
+        model: "llama-65b",
+        sequenceLengthTokens: 4096,
+        globalBatchTokens: sequences * 4096,
+        cluster: { nodes, gpusPerNode: 8, memoryPerGpu: "80GB" },
+      });
     const gone = new AbortController();
-    const as = <T>(token: string, work: () => Promise<T>): Promise<T> => new Promise((resolve, reject) => inNameOf(token, () => void work().then(resolve, reject)));
-    const why = (name: string) => as("greedy", () => pool.advise<"pareto">({ kind: "pareto", spec: job(name, 12_500, 100_000), profile, points: 200 }, gone.signal));
-    const long = [why("one"), why("two"), why("three")].map((work) => work.then(() => "answered", (error: unknown) => error));
+    const as = <T>(token: string, work: () => Promise<T>): Promise<T> =>
+      new Promise((resolve, reject) => inNameOf(token, () => void work().then(resolve, reject)));
+    const why = (name: string) =>
+      as("greedy", () =>
+        pool.advise<"pareto">(
+          { kind: "pareto", spec: job(name, 12_500, 100_000), profile, points: 200 },
+          gone.signal,
+        ),
+      );
+    const long = [why("one"), why("two"), why("three")].map((work) =>
+      work.then(
+        () => "answered",
+        (error: unknown) => error,
+      ),
+    );
     await expect(why("four")).rejects.toMatchObject({ code: "rate-limited" });
-    const answer = await as("modest", () => pool.advise<"sweep">({ kind: "sweep", spec: job("small", 16, 1024), profile, axis: "sequence", value: 4096 }));
+    const answer = await as("modest", () =>
+      pool.advise<"sweep">({
+        kind: "sweep",
+        spec: job("small", 16, 1024),
+        profile,
+        axis: "sequence",
+        value: 4096,
+      }),
+    );
     expect(answer.value).toBe(4096);
     gone.abort(new Error("gone"));
     // None of them had ended: what was answered did not wait for them.

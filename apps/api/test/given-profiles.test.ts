@@ -10,14 +10,22 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const give = (payload: object) => api.app.inject({ method: "POST", url: "/api/v1/profiles", headers: { authorization: api.bearer.operator }, payload });
+const give = (payload: object) =>
+  api.app.inject({
+    method: "POST",
+    url: "/api/v1/profiles",
+    headers: { authorization: api.bearer.operator },
+    payload,
+  });
 
 describe("profiles", () => {
   it("that are given many times at once are stored once", async () => {
     const body = { ...findShippedProfile("a800-128"), name: "at once" };
     // Another order of fields is the same content.
     const reordered = Object.fromEntries(Object.entries(body).reverse());
-    const replies = await Promise.all(Array.from({ length: 20 }, (_, at) => give(at % 2 === 0 ? body : reordered)));
+    const replies = await Promise.all(
+      Array.from({ length: 20 }, (_, at) => give(at % 2 === 0 ? body : reordered)),
+    );
     expect(new Set(replies.map((reply) => reply.statusCode))).toEqual(new Set([201]));
     expect(new Set(replies.map((reply) => reply.json<{ id: string }>().id)).size).toBe(1);
     const other = await give({ ...body, name: "another" });
@@ -28,7 +36,11 @@ describe("profiles", () => {
     const body = { ...findShippedProfile("a800-128"), name: "discarded" };
     const first = (await give(body)).json<ProfileRecord>();
     await discardProfile(api.database.db, first.id);
-    const ids = new Set((await Promise.all(Array.from({ length: 5 }, () => give(body)))).map((reply) => reply.json<ProfileRecord>().id));
+    const ids = new Set(
+      (await Promise.all(Array.from({ length: 5 }, () => give(body)))).map(
+        (reply) => reply.json<ProfileRecord>().id,
+      ),
+    );
     expect(ids.size).toBe(1);
     expect(ids).not.toContain(first.id);
   });

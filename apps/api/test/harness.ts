@@ -25,17 +25,42 @@ export interface TestApi {
 }
 
 /** The API over a database of its own, listening nowhere unless the test asks for it. */
-export async function startTestApi(options: Partial<Pick<ApiOptions, "limits" | "heartbeatMilliseconds" | "capabilities" | "measuring" | "consoleDirectory" | "now" | "logger" | "profileFor">> & Pick<WorkersOptions, "roots"> = {}): Promise<TestApi> {
+export async function startTestApi(
+  options: Partial<
+    Pick<
+      ApiOptions,
+      | "limits"
+      | "heartbeatMilliseconds"
+      | "capabilities"
+      | "measuring"
+      | "consoleDirectory"
+      | "now"
+      | "logger"
+      | "profileFor"
+    >
+  > &
+    Pick<WorkersOptions, "roots"> = {},
+): Promise<TestApi> {
   const directory = await mkdtemp(join(tmpdir(), "internevo-api-"));
   const textPath = join(directory, "text.txt");
   await writeFile(textPath, "It was a bright cold day in April. ".repeat(120).slice(0, 4096));
   const made = await createTestDatabase();
   const { database } = made;
-  const workers: Workers = createWorkers({ planThreads: 2, ...(options.roots ? { roots: options.roots } : {}) });
+  const workers: Workers = createWorkers({
+    planThreads: 2,
+    ...(options.roots ? { roots: options.roots } : {}),
+  });
   const app = await buildApi({
     database,
     workers,
-    capabilities: { slurm: false, maximumLocalRanks: 8, localMemoryBytes: 64 * 2 ** 30, cores: 2, dataDirectory: directory, cuda: { hasBackend: false, gpus: 0 } },
+    capabilities: {
+      slurm: false,
+      maximumLocalRanks: 8,
+      localMemoryBytes: 64 * 2 ** 30,
+      cores: 2,
+      dataDirectory: directory,
+      cuda: { hasBackend: false, gpus: 0 },
+    },
     profileFor: createProfileSource(database),
     health: createHealth("api"),
     version: "0.0.0-test",
@@ -45,12 +70,17 @@ export async function startTestApi(options: Partial<Pick<ApiOptions, "limits" | 
     limits: { maximumEventLoopDelayMilliseconds: 0, ...options.limits },
   });
   const tokens = { viewer: newToken(), operator: newToken(), admin: newToken() };
-  for (const role of ["viewer", "operator", "admin"] as const) await storeToken(database.db, role, role, tokens[role]);
+  for (const role of ["viewer", "operator", "admin"] as const)
+    await storeToken(database.db, role, role, tokens[role]);
   return {
     app,
     database,
     tokens,
-    bearer: { viewer: `Bearer ${tokens.viewer}`, operator: `Bearer ${tokens.operator}`, admin: `Bearer ${tokens.admin}` },
+    bearer: {
+      viewer: `Bearer ${tokens.viewer}`,
+      operator: `Bearer ${tokens.operator}`,
+      admin: `Bearer ${tokens.admin}`,
+    },
     directory,
     textPath,
     async close() {
@@ -63,7 +93,10 @@ export async function startTestApi(options: Partial<Pick<ApiOptions, "limits" | 
 }
 
 /** A job file that the API accepts. */
-export const jobFile = (api: Pick<TestApi, "textPath">, over: Record<string, unknown> = {}): Record<string, unknown> => ({
+export const jobFile = (
+  api: Pick<TestApi, "textPath">,
+  over: Record<string, unknown> = {},
+): Record<string, unknown> => ({
   name: `job-${randomUUID().slice(0, 8)}`,
   model: { name: "small", hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 },
   sequenceLengthTokens: 128,
@@ -77,7 +110,17 @@ export const jobFile = (api: Pick<TestApi, "textPath">, over: Record<string, unk
 
 /** Every table, counted: what a refused request must not change. */
 export async function rowCounts(database: Database): Promise<Record<string, number>> {
-  const tables = ["jobs", "job_transitions", "job_events", "outbox", "workloads", "workload_firings", "idempotency_keys", "profiles", "plannings"];
+  const tables = [
+    "jobs",
+    "job_transitions",
+    "job_events",
+    "outbox",
+    "workloads",
+    "workload_firings",
+    "idempotency_keys",
+    "profiles",
+    "plannings",
+  ];
   const counts: Record<string, number> = {};
   for (const table of tables) {
     const { rows } = await database.db.execute(`select count(*)::int as count from ${table}`);

@@ -12,40 +12,83 @@ afterAll(() => api.close());
 
 const V = "/api/v1";
 const send = (method: "GET" | "POST" | "DELETE", url: string, body?: unknown) =>
-  api.app.inject({ method, url, headers: { authorization: api.bearer.admin }, ...(body === undefined ? {} : { payload: body as object }) });
-const errors = (reply: Awaited<ReturnType<typeof send>>): string[] => (reply.json<Problem>().errors ?? []).map(({ field }) => field);
+  api.app.inject({
+    method,
+    url,
+    headers: { authorization: api.bearer.admin },
+    ...(body === undefined ? {} : { payload: body as object }),
+  });
+const errors = (reply: Awaited<ReturnType<typeof send>>): string[] =>
+  (reply.json<Problem>().errors ?? []).map(({ field }) => field);
 
 /** No database takes the first two; a terminal obeys the others. */
-const TEXTS = { NUL: "a\u0000b", "half a surrogate pair": "a\ud800b", "an escape": "a\u001b[2Jb", "a line feed": "a\nb", "a C1 control": "a\u009bb" };
+const TEXTS = {
+  NUL: "a\u0000b",
+  "half a surrogate pair": "a\ud800b",
+  "an escape": "a\u001b[2Jb",
+  "a line feed": "a\nb",
+  "a C1 control": "a\u009bb",
+};
 
 describe.each(Object.entries(TEXTS))("%s", (_what, text) => {
   const cluster = { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" };
   const model = { name: "small", hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 };
-  const workload = (over: Record<string, unknown>) => ({ name: "w", job: jobFile(api), cron: "0 3 * * *", ...over });
+  const workload = (over: Record<string, unknown>) => ({
+    name: "w",
+    job: jobFile(api),
+    cron: "0 3 * * *",
+    ...over,
+  });
 
   it.each([
     ["a job's name", "jobs", () => jobFile(api, { name: text }), "name"],
     ["a model's name", "jobs", () => jobFile(api, { model: { ...model, name: text } }), "model.name"],
     ["a named model", "jobs", () => jobFile(api, { model: text }), "model"],
     ["a cluster's name", "jobs", () => jobFile(api, { cluster: { ...cluster, name: text } }), "cluster.name"],
-    ["a profile's name", "jobs", () => jobFile(api, { cluster: { ...cluster, profile: text } }), "cluster.profile"],
+    [
+      "a profile's name",
+      "jobs",
+      () => jobFile(api, { cluster: { ...cluster, profile: text } }),
+      "cluster.profile",
+    ],
     ["a path", "jobs", () => jobFile(api, { data: { format: "text", paths: [text] } }), "data.paths.0"],
     ["a workload's name", "workloads", () => workload({ name: text }), "name"],
     ["a schedule", "workloads", () => workload({ cron: `0 3 * * *${text}` }), "cron"],
     ["a time zone", "workloads", () => workload({ timeZone: text }), "timeZone"],
     ["the job of a workload", "workloads", () => workload({ job: jobFile(api, { name: text }) }), "job.name"],
     ["the profile of a plan", "plans", () => ({ job: jobFile(api), profile: text }), "profile"],
-    ["the job of a plan", "plans", () => ({ job: jobFile(api, { name: text }), profile: "a800-128" }), "job.name"],
-    ["a stored profile's name", "profiles", () => ({ ...findShippedProfile("a800-128"), name: text }), "name"],
-    ["where a stored profile is from", "profiles", () => ({ ...findShippedProfile("a800-128"), provenance: { source: text, measuredAt: null, versions: { [text]: "1" }, command: null, notes: [] } }), "provenance.source"],
-  ] as const)("in %s is refused with its field, and nothing is stored", async (_where, route, body, field) => {
-    const before = await rowCounts(api.database);
-    const reply = await send("POST", `${V}/${route}`, body());
-    expect(reply.statusCode).toBeGreaterThanOrEqual(400);
-    expect(reply.statusCode).toBeLessThan(500);
-    expect(errors(reply)).toContain(field);
-    expect(await rowCounts(api.database)).toEqual(before);
-  });
+    [
+      "the job of a plan",
+      "plans",
+      () => ({ job: jobFile(api, { name: text }), profile: "a800-128" }),
+      "job.name",
+    ],
+    [
+      "a stored profile's name",
+      "profiles",
+      () => ({ ...findShippedProfile("a800-128"), name: text }),
+      "name",
+    ],
+    [
+      "where a stored profile is from",
+      "profiles",
+      () => ({
+        ...findShippedProfile("a800-128"),
+        provenance: { source: text, measuredAt: null, versions: { [text]: "1" }, command: null, notes: [] },
+      }),
+      "provenance.source",
+    ],
+  ] as const)(
+    "in %s is refused with its field, and nothing is stored",
+    async (_where, route, body, field) => {
+      const before = await rowCounts(api.database);
+      const reply = await send("POST", `${V}/${route}`, body());
+      expect(reply.statusCode).toBeGreaterThanOrEqual(400);
+      expect(reply.statusCode).toBeLessThan(500);
+      expect(errors(reply)).toContain(field);
+      expect(await rowCounts(api.database)).toEqual(before);
+    },
+  );
 
   it("in a reason is refused", async () => {
     const { id } = (await send("POST", `${V}/jobs`, jobFile(api))).json<{ id: string }>();
@@ -57,8 +100,23 @@ describe.each(Object.entries(TEXTS))("%s", (_what, text) => {
     // A URL cannot hold half a surrogate pair.
     const inUrl = encodeURIComponent(text.toWellFormed());
     // Refusals are written down after their answer: the row of this one is known by its trace.
-    const audited = async (traceId: string | undefined): Promise<unknown> => (await api.database.db.execute(sql`select count(*)::int as count from audit_log where trace_id = ${traceId}`)).rows[0]?.["count"];
-    for (const path of [`jobs/${inUrl}`, `jobs/${inUrl}/metrics`, `jobs?cursor=${inUrl}`, `jobs?state=${inUrl}`, `jobs?limit=${inUrl}`, `profiles/${inUrl}`, `workloads/${inUrl}`, `workloads/${inUrl}/proposals`, `dead-letters?cursor=${inUrl}`]) {
+    const audited = async (traceId: string | undefined): Promise<unknown> =>
+      (
+        await api.database.db.execute(
+          sql`select count(*)::int as count from audit_log where trace_id = ${traceId}`,
+        )
+      ).rows[0]?.["count"];
+    for (const path of [
+      `jobs/${inUrl}`,
+      `jobs/${inUrl}/metrics`,
+      `jobs?cursor=${inUrl}`,
+      `jobs?state=${inUrl}`,
+      `jobs?limit=${inUrl}`,
+      `profiles/${inUrl}`,
+      `workloads/${inUrl}`,
+      `workloads/${inUrl}/proposals`,
+      `dead-letters?cursor=${inUrl}`,
+    ]) {
       const reply = await send("GET", `${V}/${path}`);
       expect([path, [400, 404].includes(reply.statusCode)]).toEqual([path, true]);
     }
@@ -79,9 +137,21 @@ describe("a submission", () => {
       return errors(reply);
     };
     const cluster = { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" };
-    expect(await faults({ steps: 0, data: { format: "text", paths: ["/absent/a", api.textPath, "/absent/b"] } })).toEqual(["steps", "data.paths.0", "data.paths.2"]);
-    expect(await faults({ model: { hiddenSize: 64, layers: 2, heads: 5, vocabularySize: 256 }, data: { format: "tokens", path: api.textPath } })).toEqual(["model.heads", "data.path"]);
-    expect(await faults({ cluster: { ...cluster, gpusPerNode: 64, profile: "nobody" }, data: { format: "text", paths: ["relative"] } })).toEqual(["cluster.gpusPerNode", "cluster.profile", "data.paths.0"]);
+    expect(
+      await faults({ steps: 0, data: { format: "text", paths: ["/absent/a", api.textPath, "/absent/b"] } }),
+    ).toEqual(["steps", "data.paths.0", "data.paths.2"]);
+    expect(
+      await faults({
+        model: { hiddenSize: 64, layers: 2, heads: 5, vocabularySize: 256 },
+        data: { format: "tokens", path: api.textPath },
+      }),
+    ).toEqual(["model.heads", "data.path"]);
+    expect(
+      await faults({
+        cluster: { ...cluster, gpusPerNode: 64, profile: "nobody" },
+        data: { format: "text", paths: ["relative"] },
+      }),
+    ).toEqual(["cluster.gpusPerNode", "cluster.profile", "data.paths.0"]);
     // What is wrong with the data itself is told once.
     expect(await faults({ steps: 0, data: { format: "text", paths: [] } })).toEqual(["steps", "data.paths"]);
     expect(await faults({ data: { format: "tokens", path: "/absent/a" } })).toEqual(["data.path"]);
@@ -96,7 +166,10 @@ describe("a question for plans", () => {
 
   it("of a size that takes long to read is refused at once", async () => {
     const begin = performance.now();
-    const reply = await send("POST", `${V}/plans`, { job: jobFile(api, { cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: `1${" ".repeat(500_000)}!` } }), profile: "a800-128" });
+    const reply = await send("POST", `${V}/plans`, {
+      job: jobFile(api, { cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: `1${" ".repeat(500_000)}!` } }),
+      profile: "a800-128",
+    });
     expect([reply.statusCode, errors(reply)]).toEqual([422, ["job.cluster.memoryPerGpu"]]);
     expect(performance.now() - begin).toBeLessThan(2000);
   });
@@ -110,7 +183,11 @@ describe("a schedule", () => {
   });
 
   it("that comes rarely is taken", async () => {
-    const reply = await send("POST", `${V}/workloads`, { name: "leap", job: jobFile(api), cron: "0 0 29 2 *" });
+    const reply = await send("POST", `${V}/workloads`, {
+      name: "leap",
+      job: jobFile(api),
+      cron: "0 0 29 2 *",
+    });
     expect(reply.statusCode).toBe(201);
   });
 });

@@ -15,11 +15,16 @@ const post = (key: string | undefined, body: unknown, options: { url?: string; t
   api.app.inject({
     method: "POST",
     url: options.url ?? "/api/v1/jobs",
-    headers: { authorization: options.token ?? api.bearer.operator, ...(key === undefined ? {} : { "idempotency-key": key }) },
+    headers: {
+      authorization: options.token ?? api.bearer.operator,
+      ...(key === undefined ? {} : { "idempotency-key": key }),
+    },
     payload: body as object,
   });
 async function jobsNamed(name: unknown): Promise<number> {
-  const { rows } = await api.database.db.execute(`select count(*)::int as count from jobs where name = '${String(name)}'`);
+  const { rows } = await api.database.db.execute(
+    `select count(*)::int as count from jobs where name = '${String(name)}'`,
+  );
   return (rows[0] as { count: number }).count;
 }
 
@@ -35,7 +40,9 @@ describe("Idempotency-Key", () => {
     // Those that were answered by the key too.
     expect(new Set(replies.map((reply) => reply.headers.etag))).toEqual(new Set(['"1"']));
     expect(await jobsNamed(body["name"])).toBe(1);
-    const { rows } = await api.database.db.execute(`select count(*)::int as count from audit_log where target = '${replies[0]?.json<{ id: string }>().id}'`);
+    const { rows } = await api.database.db.execute(
+      `select count(*)::int as count from audit_log where target = '${replies[0]?.json<{ id: string }>().id}'`,
+    );
     expect(rows).toEqual([{ count: 1 }]);
   });
 
@@ -43,7 +50,9 @@ describe("Idempotency-Key", () => {
     const body = jobFile(api);
     const key = randomUUID();
     const first = await post(key, body);
-    expect((await post(key, Object.fromEntries(Object.entries(body).reverse()))).json()).toEqual(first.json());
+    expect((await post(key, Object.fromEntries(Object.entries(body).reverse()))).json()).toEqual(
+      first.json(),
+    );
     const other = await post(key, { ...body, steps: 21 });
     expect([other.statusCode, other.json<{ code: string }>().code]).toEqual([409, "conflict"]);
     const elsewhere = await post(key, undefined, { url: `${first.headers.location as string}/cancel` });
@@ -60,7 +69,11 @@ describe("Idempotency-Key", () => {
     const first = await post(key, body);
     await rm(directory, { recursive: true });
     const again = await post(key, body);
-    expect([first.statusCode, again.statusCode, again.headers.location]).toEqual([201, 201, first.headers.location]);
+    expect([first.statusCode, again.statusCode, again.headers.location]).toEqual([
+      201,
+      201,
+      first.headers.location,
+    ]);
     expect((await post(key, { ...body, steps: 21 })).statusCode).toBe(409);
     expect((await post(randomUUID(), body)).statusCode).toBe(422);
     expect((await post("two words", body)).statusCode).toBe(400);

@@ -8,7 +8,8 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const get = (authorization: string, url = "/api/v1/whoami", remoteAddress = "127.0.0.1") => api.app.inject({ url, headers: { authorization }, remoteAddress });
+const get = (authorization: string, url = "/api/v1/whoami", remoteAddress = "127.0.0.1") =>
+  api.app.inject({ url, headers: { authorization }, remoteAddress });
 
 describe("limits", () => {
   it("are for a token, and leave health alone", async () => {
@@ -24,7 +25,12 @@ describe("limits", () => {
 
   it("stop an address that guesses tokens, and no other", async () => {
     const guess = () => get("Bearer ievo_guess", "/api/v1/whoami", "192.0.2.1");
-    expect([(await guess()).statusCode, (await guess()).statusCode, (await guess()).statusCode, (await guess()).statusCode]).toEqual([401, 401, 401, 429]);
+    expect([
+      (await guess()).statusCode,
+      (await guess()).statusCode,
+      (await guess()).statusCode,
+      (await guess()).statusCode,
+    ]).toEqual([401, 401, 401, 429]);
     expect((await get(api.bearer.operator, "/api/v1/whoami", "192.0.2.2")).statusCode).toBe(200);
   });
 });
@@ -33,9 +39,14 @@ describe("a process that falls behind", () => {
   it("refuses requests until it has caught up, and leaves health alone", async () => {
     const slow = await startTestApi({ limits: { maximumEventLoopDelayMilliseconds: 100 } });
     try {
-      const ask = () => slow.app.inject({ url: "/api/v1/whoami", headers: { authorization: slow.bearer.viewer } });
+      const ask = () =>
+        slow.app.inject({ url: "/api/v1/whoami", headers: { authorization: slow.bearer.viewer } });
       const until = async (status: number, meanwhile: () => void) => {
-        for (const end = performance.now() + 60_000; performance.now() < end; await new Promise((resolve) => setTimeout(resolve, 10))) {
+        for (
+          const end = performance.now() + 60_000;
+          performance.now() < end;
+          await new Promise((resolve) => setTimeout(resolve, 10))
+        ) {
           meanwhile();
           const reply = await ask();
           if (reply.statusCode === status) return reply;
@@ -43,7 +54,7 @@ describe("a process that falls behind", () => {
         throw new Error(`no answer ${status} within 60 s`);
       };
       const refused = await until(503, () => {
-        for (const end = performance.now() + 600; performance.now() < end; );
+        for (const end = performance.now() + 600; performance.now() < end;);
       });
       expect(refused.json()).toMatchObject({ code: "unavailable", status: 503 });
       expect(Number(refused.headers["retry-after"])).toBeGreaterThan(0);
@@ -58,7 +69,11 @@ describe("a process that falls behind", () => {
 describe("a body of 50 MB over a real connection", () => {
   it("is refused before it is read, with an answer that arrives", async () => {
     const url = await api.app.listen({ host: "127.0.0.1", port: 0 });
-    const reply = await fetch(`${url}/api/v1/jobs`, { method: "POST", headers: { authorization: api.bearer.operator, "content-type": "application/json" }, body: JSON.stringify(jobFile(api, { name: "x".repeat(50_000_000) })) });
+    const reply = await fetch(`${url}/api/v1/jobs`, {
+      method: "POST",
+      headers: { authorization: api.bearer.operator, "content-type": "application/json" },
+      body: JSON.stringify(jobFile(api, { name: "x".repeat(50_000_000) })),
+    });
     expect(reply.status).toBe(413);
     expect(reply.headers.get("content-type")).toContain("application/problem+json");
     expect(((await reply.json()) as { code: string }).code).toBe("payload-too-large");
@@ -77,13 +92,24 @@ describe("without its database", () => {
     const { buildApi } = await import("../src/app.ts");
     const { openDatabase } = await import("@internevo/store");
     const { createHealth } = await import("@internevo/service-kit");
-    const database = openDatabase({ url: `postgres://nobody:x@127.0.0.1:${port}/none`, applicationName: "test" });
+    const database = openDatabase({
+      url: `postgres://nobody:x@127.0.0.1:${port}/none`,
+      applicationName: "test",
+    });
     const health = createHealth("api");
     health.addCheck("database", () => database.isUp());
     const app = await buildApi({
       database,
       health,
-      workers: { plan: () => Promise.reject(new Error("not asked")), quickPlan: () => Promise.reject(new Error("not asked")), advise: () => Promise.reject(new Error("not asked")), adviceThreads: 1, checkData: () => Promise.resolve(), checkWeights: () => Promise.resolve(), close: () => Promise.resolve() },
+      workers: {
+        plan: () => Promise.reject(new Error("not asked")),
+        quickPlan: () => Promise.reject(new Error("not asked")),
+        advise: () => Promise.reject(new Error("not asked")),
+        adviceThreads: 1,
+        checkData: () => Promise.resolve(),
+        checkWeights: () => Promise.resolve(),
+        close: () => Promise.resolve(),
+      },
       capabilities: { slurm: false, maximumLocalRanks: 8, localMemoryBytes: 2 ** 40 },
       profileFor: () => Promise.reject(new Error("not asked")),
       version: "0",

@@ -15,7 +15,13 @@ beforeAll(async () => {
   database = await createTestDatabase();
   directory = await mkdtemp(join(tmpdir(), "internevo-memory-"));
   const entry = join(import.meta.dirname, "..", "src", "main.ts");
-  stack = await startLocalStack({ dataDirectory: directory, databaseUrl: database.url, natsUrl: testStack().natsUrl, namespace: `memory-${process.pid}`, services: [{ name: "api", entry, env: { INTERNEVO_API_IDLE_THREAD_SECONDS: "1" } }] });
+  stack = await startLocalStack({
+    dataDirectory: directory,
+    databaseUrl: database.url,
+    natsUrl: testStack().natsUrl,
+    namespace: `memory-${process.pid}`,
+    services: [{ name: "api", entry, env: { INTERNEVO_API_IDLE_THREAD_SECONDS: "1" } }],
+  });
 }, 120_000);
 afterAll(async () => {
   await stack.stop();
@@ -34,7 +40,7 @@ const STILL_MILLISECONDS = 12_000;
 /** The memory once it has stopped to fall: a start leaves garbage too, which V8 collects when nothing happens for some seconds. */
 async function settledMebibytes(): Promise<number> {
   let lowest = residentMebibytes();
-  for (let since = performance.now(); performance.now() - since < STILL_MILLISECONDS; ) {
+  for (let since = performance.now(); performance.now() - since < STILL_MILLISECONDS;) {
     await sleep(250);
     const now = residentMebibytes();
     if (now >= lowest * 0.99) continue;
@@ -48,7 +54,13 @@ it("gives the memory of a burst of searches back", { timeout: 300_000 }, async (
   const { apiUrl, apiToken } = stack.info();
   if (apiUrl === null) throw new Error("the API did not say where it is");
   const client = new InternEvoClient({ baseUrl: apiUrl, token: apiToken });
-  const job = (sequences: number) => ({ name: "burst", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: sequences * 4096, cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" } });
+  const job = (sequences: number) => ({
+    name: "burst",
+    model: "llama-7b",
+    sequenceLengthTokens: 4096,
+    globalBatchTokens: sequences * 4096,
+    cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" },
+  });
   // What is loaded with the first request is no part of a burst.
   await client.whoami();
   await client.listJobs();
@@ -57,13 +69,22 @@ it("gives the memory of a burst of searches back", { timeout: 300_000 }, async (
   const watch = setInterval(() => (highest = Math.max(highest, residentMebibytes())), 50);
   await Promise.all([
     ...Array.from({ length: 12 }, (_, at) => client.plan({ job: job(1024 * (at + 1)), profile: "a800-128" })),
-    ...Array.from({ length: 4 }, (_, at) => client.sweep({ job: job(1024 * (at + 1)), profile: "a800-128", axis: "sequence", values: [4096, 8192] })),
+    ...Array.from({ length: 4 }, (_, at) =>
+      client.sweep({
+        job: job(1024 * (at + 1)),
+        profile: "a800-128",
+        axis: "sequence",
+        values: [4096, 8192],
+      }),
+    ),
   ]);
   clearInterval(watch);
   expect(highest).toBeGreaterThan(1.5 * idle);
   const until = performance.now() + 120_000;
   let now = residentMebibytes();
   for (; now > 1.3 * idle && performance.now() < until; now = residentMebibytes()) await sleep(500);
-  process.stderr.write(`memory of the API: ${idle.toFixed(0)} MiB idle, ${highest.toFixed(0)} MiB in the burst, ${now.toFixed(0)} MiB after it\n`);
+  process.stderr.write(
+    `memory of the API: ${idle.toFixed(0)} MiB idle, ${highest.toFixed(0)} MiB in the burst, ${now.toFixed(0)} MiB after it\n`,
+  );
   expect(now).toBeLessThanOrEqual(1.3 * idle);
 });

@@ -4,12 +4,27 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jobFile, startTestApi, type TestApi } from "./harness.ts";
 
-const MODEL = { hiddenSize: 64, layers: 2, heads: 4, kvHeads: 4, ffnHiddenSize: 192, vocabularySize: 256, tiedEmbeddings: false, ropeTheta: 10_000, normEpsilon: 1e-5 };
+const MODEL = {
+  hiddenSize: 64,
+  layers: 2,
+  heads: 4,
+  kvHeads: 4,
+  ffnHiddenSize: 192,
+  vocabularySize: 256,
+  tiedEmbeddings: false,
+  ropeTheta: 10_000,
+  normEpsilon: 1e-5,
+};
 const LONG = "X".repeat(3_000_000);
 
 interface Problem {
   readonly code: string;
-  readonly errors: readonly { readonly field: string; readonly value?: unknown; readonly message: string; readonly remedy: string }[];
+  readonly errors: readonly {
+    readonly field: string;
+    readonly value?: unknown;
+    readonly message: string;
+    readonly remedy: string;
+  }[];
 }
 
 let api: TestApi;
@@ -28,8 +43,16 @@ afterAll(async () => {
   await rm(outside, { recursive: true });
 });
 
-async function submit(to: TestApi, over: Record<string, unknown>): Promise<{ readonly status: number; readonly body: string; readonly problem: Problem }> {
-  const reply = await to.app.inject({ method: "POST", url: "/api/v1/jobs", headers: { authorization: to.bearer.operator }, payload: jobFile(to, { model: MODEL, ...over }) });
+async function submit(
+  to: TestApi,
+  over: Record<string, unknown>,
+): Promise<{ readonly status: number; readonly body: string; readonly problem: Problem }> {
+  const reply = await to.app.inject({
+    method: "POST",
+    url: "/api/v1/jobs",
+    headers: { authorization: to.bearer.operator },
+    payload: jobFile(to, { model: MODEL, ...over }),
+  });
   return { status: reply.statusCode, body: reply.body, problem: reply.json<Problem>() };
 }
 
@@ -44,7 +67,8 @@ describe("data and weights of an installation that allows some folders", () => {
     const path = join(inside, "text.txt");
     await writeFile(path, "a".repeat(4096));
     await symlink(path, join(outside, "in.txt"));
-    for (const each of [path, join(outside, "in.txt")]) expect((await submit(api, { data: { format: "text", paths: [each] } })).status, each).toBe(201);
+    for (const each of [path, join(outside, "in.txt")])
+      expect((await submit(api, { data: { format: "text", paths: [each] } })).status, each).toBe(201);
   });
 
   it("are refused elsewhere in the same words, whatever is there", async () => {
@@ -54,36 +78,78 @@ describe("data and weights of an installation that allows some folders", () => {
     await symlink(join(outside, "none.txt"), join(inside, "dangling.txt"));
     await symlink(outside, join(inside, "up"));
     await symlink(join(inside, "round"), join(inside, "round"));
-    const places = [secret, join(outside, "none.txt"), join(inside, "link.txt"), join(inside, "dangling.txt"), join(inside, "up", "none.txt"), join(inside, "round"), `${inside}/../secret.txt`, `${inside}-not`, "/etc/shadow"];
+    const places = [
+      secret,
+      join(outside, "none.txt"),
+      join(inside, "link.txt"),
+      join(inside, "dangling.txt"),
+      join(inside, "up", "none.txt"),
+      join(inside, "round"),
+      `${inside}/../secret.txt`,
+      `${inside}-not`,
+      "/etc/shadow",
+    ];
     for (const path of places) {
-      for (const data of [{ format: "text", paths: [path] }, { format: "tokens", path }, { format: "internevo", path }]) {
+      for (const data of [
+        { format: "text", paths: [path] },
+        { format: "tokens", path },
+        { format: "internevo", path },
+      ]) {
         const { status, problem } = await submit(api, { data });
         expect([status, problem.code], path).toEqual([422, "data-invalid"]);
-        expect(problem.errors[0], path).toEqual({ field: data.format === "text" ? "data.paths.0" : "data.path", value: path, message: "is not below a folder that this installation reads data and weights from", remedy: `give a path below ${inside}; links are followed first` });
+        expect(problem.errors[0], path).toEqual({
+          field: data.format === "text" ? "data.paths.0" : "data.path",
+          value: path,
+          message: "is not below a folder that this installation reads data and weights from",
+          remedy: `give a path below ${inside}; links are followed first`,
+        });
       }
     }
     expect((await submit(free, { data: { format: "text", paths: [secret] } })).status).toBe(201);
   });
 
   it("hold for every file of a folder of weights", async () => {
-    const config = JSON.stringify({ model_type: "llama", hidden_size: 64, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 4, intermediate_size: 192, vocab_size: 256, rms_norm_eps: 1e-5 });
+    const config = JSON.stringify({
+      model_type: "llama",
+      hidden_size: 64,
+      num_hidden_layers: 2,
+      num_attention_heads: 4,
+      num_key_value_heads: 4,
+      intermediate_size: 192,
+      vocab_size: 256,
+      rms_norm_eps: 1e-5,
+    });
     await writeFile(join(outside, "config.json"), config);
     const linked = await folder(inside, { "model.safetensors": "x" });
     await symlink(join(outside, "config.json"), join(linked, "config.json"));
     const weights = await folder(inside, { "config.json": config });
     await symlink(join(outside, "none"), join(weights, "model.safetensors"));
     for (const initialWeights of [linked, weights, outside, join(outside, "none")]) {
-      const { status, problem } = await submit(api, { initialWeights, data: { format: "text", paths: [join(inside, "text.txt")] } });
+      const { status, problem } = await submit(api, {
+        initialWeights,
+        data: { format: "text", paths: [join(inside, "text.txt")] },
+      });
       expect(status, initialWeights).toBe(422);
-      expect(problem.errors.map(({ field, message }) => `${field} ${message}`), initialWeights).toEqual(["initialWeights is not below a folder that this installation reads data and weights from"]);
+      expect(
+        problem.errors.map(({ field, message }) => `${field} ${message}`),
+        initialWeights,
+      ).toEqual(["initialWeights is not below a folder that this installation reads data and weights from"]);
     }
     const good = await folder(inside, { "config.json": config, "model.safetensors": "x" });
-    expect((await submit(api, { initialWeights: good, data: { format: "text", paths: [join(inside, "text.txt")] } })).status).toBe(201);
+    expect(
+      (
+        await submit(api, {
+          initialWeights: good,
+          data: { format: "text", paths: [join(inside, "text.txt")] },
+        })
+      ).status,
+    ).toBe(201);
   });
 });
 
 describe("files that are not what they should be", () => {
-  const manifest = (files: unknown, over: Record<string, unknown> = {}): string => JSON.stringify({ content: { identity: { model: { ...MODEL, ...over } }, files } });
+  const manifest = (files: unknown, over: Record<string, unknown> = {}): string =>
+    JSON.stringify({ content: { identity: { model: { ...MODEL, ...over } }, files } });
   const lists = `${"[".repeat(200_000)}${"]".repeat(200_000)}`;
   it.each([
     ["5 for files", { "manifest.json": manifest(5) }],
@@ -96,7 +162,10 @@ describe("files that are not what they should be", () => {
     ["deep lists for a size", { "config.json": `{"model_type":"llama","hidden_size":${lists}}` }],
     ["3 MB for a size", { "config.json": `{"model_type":"llama","hidden_size":"${LONG}"}` }],
     ["3 MB for a type", { "config.json": `{"model_type":"${LONG.slice(0, 900_000)}"}` }],
-    ["an object for a tensor's file", { "config.json": "{}", "model.safetensors.index.json": '{"weight_map":{"a":{"toString":5}}}' }],
+    [
+      "an object for a tensor's file",
+      { "config.json": "{}", "model.safetensors.index.json": '{"weight_map":{"a":{"toString":5}}}' },
+    ],
     ["no JSON", { "config.json": "root:x:0:0" }],
   ])("weights with %s are a short problem", async (_, files: Readonly<Record<string, string>>) => {
     const path = await folder(outside, files);
@@ -117,13 +186,24 @@ describe("files that are not what they should be", () => {
     return Buffer.concat([start, head, cells]);
   }
 
-  it.each([["a text", '"secret"'], ["an object", '{"toString":5,"valueOf":5}'], ["deep lists", "[".repeat(9000) + "]".repeat(9000)], ["a long text", JSON.stringify(LONG)], ["a text of digits", '"71"']])("data with %s for a token is a short problem that does not repeat it", async (_, token) => {
+  it.each([
+    ["a text", '"secret"'],
+    ["an object", '{"toString":5,"valueOf":5}'],
+    ["deep lists", "[".repeat(9000) + "]".repeat(9000)],
+    ["a long text", JSON.stringify(LONG)],
+    ["a text of digits", '"71"'],
+  ])("data with %s for a token is a short problem that does not repeat it", async (_, token) => {
     const path = join(outside, "data.bin");
     await writeFile(path, `{"tokens":[1,${token}]}\n`);
     await writeFile(`${path}.meta`, meta(2));
     const { status, body, problem } = await submit(free, { data: { format: "internevo", path } });
     expect(status).toBe(422);
-    expect(problem.errors[0]).toMatchObject({ field: "data.path", value: path, message: "holds a value at index 1 (byte offset 0), which is no token: tokens are whole numbers from 0 to 255" });
+    expect(problem.errors[0]).toMatchObject({
+      field: "data.path",
+      value: path,
+      message:
+        "holds a value at index 1 (byte offset 0), which is no token: tokens are whole numbers from 0 to 255",
+    });
     expect(body.length).toBeLessThan(2000);
   });
 

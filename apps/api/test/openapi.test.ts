@@ -16,7 +16,11 @@ afterAll(() => api.close());
 /** Every schema of a document, with its place: under `schema`, and parts that are named. */
 function schemasOf(value: unknown, path: string): [path: string, schema: object][] {
   if (typeof value !== "object" || value === null) return [];
-  return Object.entries(value).flatMap(([key, inner]) => (key === "schema" && path.includes("/paths/") ? [[`${path}/${key}`, inner as object] as [string, object]] : schemasOf(inner, `${path}/${key}`)));
+  return Object.entries(value).flatMap(([key, inner]) =>
+    key === "schema" && path.includes("/paths/")
+      ? [[`${path}/${key}`, inner as object] as [string, object]]
+      : schemasOf(inner, `${path}/${key}`),
+  );
 }
 
 describe("the OpenAPI document", () => {
@@ -29,7 +33,13 @@ describe("the OpenAPI document", () => {
     const schemas = schemasOf(document, "#");
     expect(schemas.length).toBeGreaterThan(50);
     for (const unicodeRegExp of [true, false]) {
-      const ajv = new Ajv2020({ strict: true, allErrors: true, unicodeRegExp, allowUnionTypes: true, strictRequired: false });
+      const ajv = new Ajv2020({
+        strict: true,
+        allErrors: true,
+        unicodeRegExp,
+        allowUnionTypes: true,
+        strictRequired: false,
+      });
       addFormats.default(ajv);
       // Words of OpenAPI beside those of JSON Schema.
       ajv.addVocabulary(["example", "xml", "externalDocs", "discriminator"]);
@@ -47,12 +57,17 @@ describe("the OpenAPI document", () => {
 
   it("says what a line of text is, alike with the u flag and without", () => {
     const [strict, loose] = [new RegExp(LINE_PATTERN, "u"), new RegExp(LINE_PATTERN)];
-    for (let code = 0; code <= 0x10ffff; code += code < 0x3000 || (code >= 0xd700 && code < 0xe100) ? 1 : 0x1001) {
+    for (
+      let code = 0;
+      code <= 0x10ffff;
+      code += code < 0x3000 || (code >= 0xd700 && code < 0xe100) ? 1 : 0x1001
+    ) {
       const text = String.fromCodePoint(code);
       const allowed = !/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/u.test(text);
       expect([code, strict.test(`a${text}b`), loose.test(`a${text}b`)]).toEqual([code, allowed, allowed]);
     }
-    for (const text of ["", " ", "\t", "\u00a0"]) expect([strict.test(text), loose.test(text)]).toEqual([false, false]);
+    for (const text of ["", " ", "\t", "\u00a0"])
+      expect([strict.test(text), loose.test(text)]).toEqual([false, false]);
     expect([strict.test("😀 😀x"), loose.test("😀 😀x")]).toEqual([true, true]);
   });
 });

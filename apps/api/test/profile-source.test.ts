@@ -17,12 +17,23 @@ describe("stored profiles", () => {
   it("are one object however they are asked for, until newer ones have taken their place", async () => {
     const { db } = test.database;
     const spec = resolveJob(jobFile({ textPath: "/usr/share/common-licenses/GPL-3" }));
-    const store = (name: string) => storeProfile(db, { clusterKey: clusterKey(spec.cluster), profile: { ...shippedProfile("a800-128"), name }, freshForSeconds: 60 });
+    const store = (name: string) =>
+      storeProfile(db, {
+        clusterKey: clusterKey(spec.cluster),
+        profile: { ...shippedProfile("a800-128"), name },
+        freshForSeconds: 60,
+      });
     const id = await store("first");
     const newest = createProfileSource(test.database);
     const first = await newest(spec, undefined);
     expect(first.name).toBe("first");
-    for (const again of [await newest(spec, undefined), await newest(spec, id), await storedProfile(db, id), await profileOfName(db, id, "profile")]) expect(again).toBe(first);
+    for (const again of [
+      await newest(spec, undefined),
+      await newest(spec, id),
+      await storedProfile(db, id),
+      await profileOfName(db, id, "profile"),
+    ])
+      expect(again).toBe(first);
     const later = await store("second");
     expect((await newest(spec, undefined)).name).toBe("second");
     expect(await storedProfile(db, later)).not.toBe(first);
@@ -37,7 +48,8 @@ describe("stored profiles", () => {
   it("are named by their name or their cluster's, the newest first, and asked for where clusters share it", async () => {
     const { db } = test.database;
     const profile = (name: string) => ({ ...shippedProfile("a800-128"), name });
-    const store = (key: string, name: string) => storeProfile(db, { clusterKey: key, profile: profile(name), freshForSeconds: 60 });
+    const store = (key: string, name: string) =>
+      storeProfile(db, { clusterKey: key, profile: profile(name), freshForSeconds: 60 });
     await store("local:mine (a+b):1x2", "mine earlier");
     await store("local:mine (a+b):1x2", "mine later");
     expect((await profileOfName(db, "mine (a+b)", "profile")).name).toBe("mine later");
@@ -45,7 +57,13 @@ describe("stored profiles", () => {
     await storeGivenProfile(db, profile("given:x:1x2"));
     await expect(profileOfName(db, "x", "profile")).rejects.toMatchObject({ code: "profile-missing" });
     const ids = [await store("local:shared:1x2", "of two"), await store("ssh:shared:2x8:cuda", "of sixteen")];
-    await expect(profileOfName(db, "shared", "profile")).rejects.toMatchObject({ code: "profile-missing", message: "shared names profiles of 2 clusters", details: ids.map((id) => ({ field: "profile", remedy: `give ${id}` })) });
-    await expect(profileOfName(db, randomUUID(), "profile")).rejects.toMatchObject({ code: "profile-missing" });
+    await expect(profileOfName(db, "shared", "profile")).rejects.toMatchObject({
+      code: "profile-missing",
+      message: "shared names profiles of 2 clusters",
+      details: ids.map((id) => ({ field: "profile", remedy: `give ${id}` })),
+    });
+    await expect(profileOfName(db, randomUUID(), "profile")).rejects.toMatchObject({
+      code: "profile-missing",
+    });
   });
 });

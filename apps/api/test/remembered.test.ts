@@ -9,7 +9,10 @@ describe("answers of pure work", () => {
     const { promise, resolve } = deferred<string>();
     let begun = 0;
     const work = (): Promise<string> => ((begun += 1), promise);
-    const both = Promise.all([answers.get("a", work, undefined), answers.get("a", work, new AbortController().signal)]);
+    const both = Promise.all([
+      answers.get("a", work, undefined),
+      answers.get("a", work, new AbortController().signal),
+    ]);
     resolve("one");
     expect(await both).toEqual(["one", "one"]);
     expect(await answers.get("a", work, undefined)).toBe("one");
@@ -19,7 +22,8 @@ describe("answers of pure work", () => {
   it("of which the one that was asked for longest ago is forgotten first", async () => {
     const answers = new Remembered<string>(2);
     const begun: string[] = [];
-    const ask = (key: string): Promise<string> => answers.get(key, async () => (begun.push(key), key), undefined);
+    const ask = (key: string): Promise<string> =>
+      answers.get(key, async () => (begun.push(key), key), undefined);
     for (const key of ["a", "b", "a", "c", "a", "b"]) expect(await ask(key)).toBe(key);
     expect(begun).toEqual(["a", "b", "c", "b"]);
   });
@@ -47,7 +51,9 @@ describe("answers of pure work", () => {
 
   it("are not kept when the work failed", async () => {
     const answers = new Remembered<string>(2);
-    await expect(answers.get("a", () => Promise.reject(new Error("no room")), undefined)).rejects.toThrow("no room");
+    await expect(answers.get("a", () => Promise.reject(new Error("no room")), undefined)).rejects.toThrow(
+      "no room",
+    );
     expect(await answers.get("a", async () => "fine", undefined)).toBe("fine");
   });
 });

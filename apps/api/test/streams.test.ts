@@ -19,11 +19,30 @@ afterEach(async () => {
   for (const cleanup of cleanups.splice(0)) await cleanup();
 });
 
-const client = (url = baseUrl): InternEvoClient => new InternEvoClient({ baseUrl: url, token: api.tokens.operator });
+const client = (url = baseUrl): InternEvoClient =>
+  new InternEvoClient({ baseUrl: url, token: api.tokens.operator });
 const write = (jobId: string, from: number, count: number): Promise<void> =>
-  api.database.transaction((tx) => appendJobEvents(tx, jobId, Array.from({ length: count }, (_, index) => ({ type: "log" as const, data: { level: "info", source: "test", message: String(from + index) } }))));
-const end = (jobId: string): Promise<unknown> => api.database.transaction((tx) => transitionJob(tx, { jobId, from: "profiling", to: "failed", failure: { code: "internal", message: "the test's end" } }));
-const messages = (events: JobStreamEvent[]): string[] => events.filter((event) => event.type === "log").map((event) => String(event.data["message"]));
+  api.database.transaction((tx) =>
+    appendJobEvents(
+      tx,
+      jobId,
+      Array.from({ length: count }, (_, index) => ({
+        type: "log" as const,
+        data: { level: "info", source: "test", message: String(from + index) },
+      })),
+    ),
+  );
+const end = (jobId: string): Promise<unknown> =>
+  api.database.transaction((tx) =>
+    transitionJob(tx, {
+      jobId,
+      from: "profiling",
+      to: "failed",
+      failure: { code: "internal", message: "the test's end" },
+    }),
+  );
+const messages = (events: JobStreamEvent[]): string[] =>
+  events.filter((event) => event.type === "log").map((event) => String(event.data["message"]));
 const numbers = (count: number): string[] => Array.from({ length: count }, (_, index) => String(index));
 
 async function openStreams(): Promise<number> {
@@ -63,7 +82,10 @@ async function breakingLine(bytesPerConnection: number): Promise<{ url: string; 
     for (const socket of sockets) socket.destroy();
     await new Promise((resolve) => server.close(resolve));
   });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, connections: () => connections };
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    connections: () => connections,
+  };
 }
 
 describe("a job's events", () => {
@@ -94,7 +116,8 @@ describe("a job's events", () => {
       for (let at = 0; at < 100; at += 10) await write(id, at, 10);
       await end(id);
     })();
-    for await (const event of client(line.url).jobEvents(id, { onReconnect: () => void (reconnects += 1) })) seen.push(event);
+    for await (const event of client(line.url).jobEvents(id, { onReconnect: () => void (reconnects += 1) }))
+      seen.push(event);
     await writing;
     expect(reconnects).toBeGreaterThan(1);
     expect(line.connections()).toBe(reconnects + 1);
@@ -127,11 +150,26 @@ describe("a job's events", () => {
   it("go on from the newest that the job's answer knows, whose past the log and the last progress tell", async () => {
     const { id } = await client().submitJob(jobFile(api));
     await write(id, 0, 120);
-    await api.database.transaction((tx) => appendJobEvents(tx, id, [{ type: "progress", data: { stage: "profiling", message: "all-gather over 2 ranks", done: 3, total: 12 } }]));
+    await api.database.transaction((tx) =>
+      appendJobEvents(tx, id, [
+        {
+          type: "progress",
+          data: { stage: "profiling", message: "all-gather over 2 ranks", done: 3, total: 12 },
+        },
+      ]),
+    );
     const job = await client().getJob(id);
-    expect(job.progress).toMatchObject({ stage: "profiling", message: "all-gather over 2 ranks", done: 3, total: 12 });
+    expect(job.progress).toMatchObject({
+      stage: "profiling",
+      message: "all-gather over 2 ranks",
+      done: 3,
+      total: 12,
+    });
     const past: string[] = [];
-    for await (const line of allPages((cursor) => client().jobLog(id, { limit: 50, ...(cursor === undefined ? {} : { cursor }) }))) past.unshift(line.message);
+    for await (const line of allPages((cursor) =>
+      client().jobLog(id, { limit: 50, ...(cursor === undefined ? {} : { cursor }) }),
+    ))
+      past.unshift(line.message);
     expect(past).toEqual(numbers(120));
     await write(id, 120, 3);
     await end(id);
@@ -146,10 +184,15 @@ describe("a job's events", () => {
   it("keep the line alive, and free it when the client goes", async () => {
     const { id } = await client().submitJob(jobFile(api));
     const gone = new AbortController();
-    const reply = await fetch(`${baseUrl}/api/v1/jobs/${id}/events`, { headers: { authorization: api.bearer.viewer, accept: "text/event-stream" }, signal: gone.signal });
+    const reply = await fetch(`${baseUrl}/api/v1/jobs/${id}/events`, {
+      headers: { authorization: api.bearer.viewer, accept: "text/event-stream" },
+      signal: gone.signal,
+    });
     expect(reply.headers.get("content-type")).toBe("text/event-stream; charset=utf-8");
     expect(reply.headers.get("content-security-policy")).toContain("default-src 'self'");
-    const reader = (reply.body as unknown as ReadableStream<Uint8Array<ArrayBuffer>>).pipeThrough(new TextDecoderStream()).getReader();
+    const reader = (reply.body as unknown as ReadableStream<Uint8Array<ArrayBuffer>>)
+      .pipeThrough(new TextDecoderStream())
+      .getReader();
     let text = "";
     while (!text.includes(": heartbeat\n\n: heartbeat")) text += (await reader.read()).value ?? "";
     expect(text).toMatch(/^retry: 1000\n\nid: \d+\nevent: state\ndata: \{/);
@@ -160,10 +203,16 @@ describe("a job's events", () => {
 
   it("end with an error for what does not pass", async () => {
     const reading = async (jobs: InternEvoClient, id: string) => {
-      for await (const _ of jobs.jobEvents(id, { maxAttempts: 2 })) throw new Error("there is nothing to read");
+      for await (const _ of jobs.jobEvents(id, { maxAttempts: 2 }))
+        throw new Error("there is nothing to read");
     };
-    await expect(reading(client(), "nobody")).rejects.toMatchObject({ name: "ApiProblemError", code: "not-found" });
-    await expect(reading(new InternEvoClient({ baseUrl, token: "ievo_wrong" }), "nobody")).rejects.toBeInstanceOf(ApiProblemError);
+    await expect(reading(client(), "nobody")).rejects.toMatchObject({
+      name: "ApiProblemError",
+      code: "not-found",
+    });
+    await expect(
+      reading(new InternEvoClient({ baseUrl, token: "ievo_wrong" }), "nobody"),
+    ).rejects.toBeInstanceOf(ApiProblemError);
     await expect(reading(client("http://127.0.0.1:1"), "nobody")).rejects.toBeInstanceOf(ApiConnectionError);
   });
 

@@ -17,9 +17,16 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const post = (path: string, payload: object) => api.app.inject({ method: "POST", url: `/api/v1${path}`, headers: { authorization: api.bearer.operator }, payload });
+const post = (path: string, payload: object) =>
+  api.app.inject({
+    method: "POST",
+    url: `/api/v1${path}`,
+    headers: { authorization: api.bearer.operator },
+    payload,
+  });
 type Reply = Awaited<ReturnType<typeof post>>;
-const shaped = <S extends TSchema>(schema: S, reply: Reply) => validate(schema, reply.json(), "internal", "the answer");
+const shaped = <S extends TSchema>(schema: S, reply: Reply) =>
+  validate(schema, reply.json(), "internal", "the answer");
 const fields = (body: Problem): string[] => (body.errors ?? []).map((error) => error.field);
 
 function problemOf(reply: Reply, code: Problem["code"] = "no-feasible-plan"): Problem {
@@ -30,9 +37,21 @@ function problemOf(reply: Reply, code: Problem["code"] = "no-feasible-plan"): Pr
 
 it("refuses jobs that no plan fits before anything is measured", async () => {
   const before = await rowCounts(api.database);
-  const body = problemOf(await post("/jobs", jobFile(api, { cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "80B" } })));
-  expect(body.errors).toMatchObject([{ field: "cluster.memoryPerGpu", message: expect.stringMatching(/fits in 80 B .* needs \d/), remedy: expect.stringContaining("cluster.memoryPerGpu") }]);
-  const undivided = jobFile(api, { sequenceLengthTokens: 64, globalBatchTokens: 64, cluster: { nodes: 1, gpusPerNode: 7, memoryPerGpu: "1GiB" } });
+  const body = problemOf(
+    await post("/jobs", jobFile(api, { cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "80B" } })),
+  );
+  expect(body.errors).toMatchObject([
+    {
+      field: "cluster.memoryPerGpu",
+      message: expect.stringMatching(/fits in 80 B .* needs \d/),
+      remedy: expect.stringContaining("cluster.memoryPerGpu"),
+    },
+  ]);
+  const undivided = jobFile(api, {
+    sequenceLengthTokens: 64,
+    globalBatchTokens: 64,
+    cluster: { nodes: 1, gpusPerNode: 7, memoryPerGpu: "1GiB" },
+  });
   expect(fields(problemOf(await post("/jobs", undivided)))).toEqual(["cluster.gpusPerNode"]);
   expect(await rowCounts(api.database)).toEqual(before);
 });
@@ -40,11 +59,19 @@ it("refuses jobs that no plan fits before anything is measured", async () => {
 it("checks jobs without storing them, by the same rules, and answers job files that are accepted", async () => {
   const before = await rowCounts(api.database);
   const check = (over: Record<string, unknown> = {}) => post("/jobs/check", jobFile(api, over));
-  const checked = shaped(JobCheckSchema, await check({ cluster: { name: "here", nodes: 1, gpusPerNode: 4, memoryPerGpu: "1GiB" } }));
-  expect(checked.warnings).toMatchObject([{ field: "cluster.gpusPerNode", message: "gives 4 ranks, and this machine has 2 cores" }]);
+  const checked = shaped(
+    JobCheckSchema,
+    await check({ cluster: { name: "here", nodes: 1, gpusPerNode: 4, memoryPerGpu: "1GiB" } }),
+  );
+  expect(checked.warnings).toMatchObject([
+    { field: "cluster.gpusPerNode", message: "gives 4 ranks, and this machine has 2 cores" },
+  ]);
   expect(checked.job.cluster.memoryPerGpu).toBe("1GiB");
   expect(shaped(JobCheckSchema, await post("/jobs/check", checked.job))).toEqual(checked);
-  for (const [over, field] of [[{ precision: "bf16-grad16" }, "precision"], [{ data: { format: "text", paths: ["/nowhere.txt"] } }, "data.paths.0"]] as const) {
+  for (const [over, field] of [
+    [{ precision: "bf16-grad16" }, "precision"],
+    [{ data: { format: "text", paths: ["/nowhere.txt"] } }, "data.paths.0"],
+  ] as const) {
     const refused = await check(over);
     expect(fields(refused.json<Problem>())).toEqual([field]);
     const { traceId: _a, ...submitted } = (await post("/jobs", jobFile(api, over))).json<Problem>();
@@ -64,7 +91,13 @@ it("refuses data that cannot be trained on, and stores nothing", async () => {
   header.writeBigUInt64LE(1000n, 16);
   header.writeUInt32LE(256, 24);
   const tokens = Buffer.alloc(2000);
-  const files = { good: Buffer.concat([header, tokens]), truncated: Buffer.concat([header, tokens.subarray(0, 1000)]), foreign: Buffer.alloc(4096, 65), beyond: Buffer.concat([header, Buffer.from(tokens).fill(0xff, 600, 602)]), short: Buffer.from("too short") };
+  const files = {
+    good: Buffer.concat([header, tokens]),
+    truncated: Buffer.concat([header, tokens.subarray(0, 1000)]),
+    foreign: Buffer.alloc(4096, 65),
+    beyond: Buffer.concat([header, Buffer.from(tokens).fill(0xff, 600, 602)]),
+    short: Buffer.from("too short"),
+  };
   const path = (name: string): string => join(api.directory, `${name}.tokens`);
   for (const [name, content] of Object.entries(files)) await writeFile(path(name), content);
   const before = await rowCounts(api.database);
@@ -73,51 +106,130 @@ it("refuses data that cannot be trained on, and stores nothing", async () => {
     expect(body.errors?.length).toBeGreaterThan(0);
     return `${body.errors?.[0]?.field}: ${body.errors?.[0]?.message}`;
   };
-  expect(await refusal({ format: "tokens", path: path("truncated") })).toMatch(/^data\.path: is truncated: expected 2064 bytes for 1000 tokens, found 1064/);
-  expect(await refusal({ format: "tokens", path: path("foreign") })).toMatch(/^data\.path: is not a token file/);
-  expect(await refusal({ format: "tokens", path: path("beyond") })).toMatch(/^data\.path: holds token 65535 at index 300/);
+  expect(await refusal({ format: "tokens", path: path("truncated") })).toMatch(
+    /^data\.path: is truncated: expected 2064 bytes for 1000 tokens, found 1064/,
+  );
+  expect(await refusal({ format: "tokens", path: path("foreign") })).toMatch(
+    /^data\.path: is not a token file/,
+  );
+  expect(await refusal({ format: "tokens", path: path("beyond") })).toMatch(
+    /^data\.path: holds token 65535 at index 300/,
+  );
   expect(await refusal({ format: "tokens", path: path("absent") })).toBe("data.path: does not exist");
-  expect(await refusal({ format: "text", paths: [api.textPath, path("absent"), api.directory] })).toBe("data.paths.1: does not exist");
-  expect(await refusal({ format: "text", paths: [path("short")] })).toBe("data: holds less than one sequence");
+  expect(await refusal({ format: "text", paths: [api.textPath, path("absent"), api.directory] })).toBe(
+    "data.paths.1: does not exist",
+  );
+  expect(await refusal({ format: "text", paths: [path("short")] })).toBe(
+    "data: holds less than one sequence",
+  );
   execFileSync("mkfifo", [path("pipe")]);
-  for (let at = 0; at < 3; at += 1) expect(await refusal({ format: "tokens", path: path("pipe") })).toBe("data.path: is a pipe");
-  expect(await refusal({ format: "text", paths: [path("pipe"), "/dev/zero"] })).toBe("data.paths.0: is a pipe");
-  expect(await refusal({ format: "tokens", path: path("good"), packing: "documents" })).toMatch(/^data\.packing: needs data that knows its documents/);
+  for (let at = 0; at < 3; at += 1)
+    expect(await refusal({ format: "tokens", path: path("pipe") })).toBe("data.path: is a pipe");
+  expect(await refusal({ format: "text", paths: [path("pipe"), "/dev/zero"] })).toBe(
+    "data.paths.0: is a pipe",
+  );
+  expect(await refusal({ format: "tokens", path: path("good"), packing: "documents" })).toMatch(
+    /^data\.packing: needs data that knows its documents/,
+  );
   expect(await refusal({ format: "megatron", path: path("good") })).toBe("data.path: does not exist");
   await writeFile(path("good").replace(".tokens", ".idx"), Buffer.alloc(40, 65));
-  expect(await refusal({ format: "megatron", path: path("good").replace(".tokens", "") })).toMatch(/^data\.path: is no index of Megatron-LM/);
+  expect(await refusal({ format: "megatron", path: path("good").replace(".tokens", "") })).toMatch(
+    /^data\.path: is no index of Megatron-LM/,
+  );
   await writeFile(`${path("good")}.meta`, Buffer.alloc(40, 65));
-  expect(await refusal({ format: "internevo", path: path("good") })).toBe("data.path: is no NumPy array file");
-  const weights = problemOf(await post("/jobs", jobFile(api, { initialWeights: path("absent") })), "data-invalid");
+  expect(await refusal({ format: "internevo", path: path("good") })).toBe(
+    "data.path: is no NumPy array file",
+  );
+  const weights = problemOf(
+    await post("/jobs", jobFile(api, { initialWeights: path("absent") })),
+    "data-invalid",
+  );
   expect(weights.errors).toMatchObject([{ field: "initialWeights", message: "does not exist" }]);
-  expect(problemOf(await post("/jobs", jobFile(api, { initialWeights: "weights" })), "job-invalid").errors).toMatchObject([{ field: "initialWeights" }]);
+  expect(
+    problemOf(await post("/jobs", jobFile(api, { initialWeights: "weights" })), "job-invalid").errors,
+  ).toMatchObject([{ field: "initialWeights" }]);
   expect(await rowCounts(api.database)).toEqual(before);
-  expect((await post("/jobs", jobFile(api, { data: { format: "tokens", path: path("good") } }))).statusCode).toBe(201);
+  expect(
+    (await post("/jobs", jobFile(api, { data: { format: "tokens", path: path("good") } }))).statusCode,
+  ).toBe(201);
 });
 
 it("says, before and at submission, what is measured before the job is planned", async () => {
-  const measuring = { probe: { name: "internevo-probe", path: join(api.directory, "probe") }, threadsPerRank: 1 };
+  const measuring = {
+    probe: { name: "internevo-probe", path: join(api.directory, "probe") },
+    threadsPerRank: 1,
+  };
   await writeFile(measuring.probe.path, "a probe");
   const own = await startTestApi({ measuring: measuring as Measuring });
   try {
     const ask = (path: string, over: Record<string, unknown> = {}) =>
-      own.app.inject({ method: "POST", url: `/api/v1${path}`, headers: { authorization: own.bearer.operator }, payload: jobFile(own, { cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" }, ...over }) });
-    const before = async (reply: Promise<Reply>) => (await reply).json<{ measuredFirst?: MeasuredFirst }>().measuredFirst;
-    const spec = resolveJob(jobFile(own, { cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" } }));
+      own.app.inject({
+        method: "POST",
+        url: `/api/v1${path}`,
+        headers: { authorization: own.bearer.operator },
+        payload: jobFile(own, {
+          cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" },
+          ...over,
+        }),
+      });
+    const before = async (reply: Promise<Reply>) =>
+      (await reply).json<{ measuredFirst?: MeasuredFirst }>().measuredFirst;
+    const spec = resolveJob(
+      jobFile(own, { cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" } }),
+    );
     const whole = measurementCount(requiredMeasurements(spec));
-    expect(await before(ask("/jobs/check"))).toEqual({ missing: whole, noisy: 0, seconds: null, profile: null });
+    expect(await before(ask("/jobs/check"))).toEqual({
+      missing: whole,
+      noisy: 0,
+      seconds: null,
+      profile: null,
+    });
 
     const shipped = shippedProfile("a800-128");
-    const quality = { verdict: "quiet" as const, points: 1, noisyPoints: 0, mostSpreadPercent: 100, mostOthersPercent: 10, measuredAgain: 0, worstSpreadPercent: 0, secondsPerPoint: 0.5, disturbances: [], hosts: [] };
-    const versions = { ...shipped.provenance.versions, [PROBE_VERSION]: await programDigest(measuring.probe), [THREADS_VERSION]: "1" };
-    const profile = { ...shipped, name: "measured here", quality, provenance: { ...shipped.provenance, versions } };
-    await own.database.db.transaction((tx) => storeProfile(tx, { clusterKey: clusterKey(spec.cluster), profile, freshForSeconds: 3600 }));
+    const quality = {
+      verdict: "quiet" as const,
+      points: 1,
+      noisyPoints: 0,
+      mostSpreadPercent: 100,
+      mostOthersPercent: 10,
+      measuredAgain: 0,
+      worstSpreadPercent: 0,
+      secondsPerPoint: 0.5,
+      disturbances: [],
+      hosts: [],
+    };
+    const versions = {
+      ...shipped.provenance.versions,
+      [PROBE_VERSION]: await programDigest(measuring.probe),
+      [THREADS_VERSION]: "1",
+    };
+    const profile = {
+      ...shipped,
+      name: "measured here",
+      quality,
+      provenance: { ...shipped.provenance, versions },
+    };
+    await own.database.db.transaction((tx) =>
+      storeProfile(tx, { clusterKey: clusterKey(spec.cluster), profile, freshForSeconds: 3600 }),
+    );
     const { missing, ...rest } = (await before(ask("/jobs/check"))) ?? { missing: 0 };
     expect(missing, "the fresh profile has none of this job's shapes").toBeGreaterThan(0);
     expect(rest).toEqual({ noisy: 0, seconds: missing / 2, profile: "measured here" });
     expect(await before(ask("/jobs"))).toEqual({ missing, ...rest });
-    expect(await before(ask("/jobs/check", { measureAgain: true }))).toEqual({ missing: whole, noisy: 0, seconds: whole / 2, profile: null });
-    expect(await before(ask("/jobs/check", { cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "4GiB", profile: "a800-128" } })), "what a job names is used as it is").toEqual({ missing: 0, noisy: 0, seconds: null, profile: "a800-128" });
+    expect(await before(ask("/jobs/check", { measureAgain: true }))).toEqual({
+      missing: whole,
+      noisy: 0,
+      seconds: whole / 2,
+      profile: null,
+    });
+    expect(
+      await before(
+        ask("/jobs/check", {
+          cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "4GiB", profile: "a800-128" },
+        }),
+      ),
+      "what a job names is used as it is",
+    ).toEqual({ missing: 0, noisy: 0, seconds: null, profile: "a800-128" });
   } finally {
     await own.close();
   }

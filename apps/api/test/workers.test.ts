@@ -19,17 +19,33 @@ afterEach(async () => {
   rmSync(directory, { recursive: true });
 });
 
-const made = (options: WorkersOptions): Workers => (workers = createWorkers({ checkEntry: join(import.meta.dirname, "stuck-check.ts"), ...options }));
+const made = (options: WorkersOptions): Workers =>
+  (workers = createWorkers({ checkEntry: join(import.meta.dirname, "stuck-check.ts"), ...options }));
 const spec = (name: string): JobSpec =>
-  resolveJob({ name, model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 4 * 1024 * 1024, cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" }, data: { format: "tokens", path: join(directory, "pipe") } });
-const outcome = (work: Promise<unknown>): Promise<unknown> => work.then(() => "done", (error: unknown) => error);
+  resolveJob({
+    name,
+    model: "llama-7b",
+    sequenceLengthTokens: 4096,
+    globalBatchTokens: 4 * 1024 * 1024,
+    cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" },
+    data: { format: "tokens", path: join(directory, "pipe") },
+  });
+const outcome = (work: Promise<unknown>): Promise<unknown> =>
+  work.then(
+    () => "done",
+    (error: unknown) => error,
+  );
 
 describe("work that never comes back", () => {
   it("is answered at the deadline, and leaves room for others, however often it comes", async () => {
     const pool = made({ checkSeconds: 5 });
     const stuck = await Promise.all(Array.from({ length: 5 }, () => outcome(pool.checkData(spec("stuck")))));
     for (const error of stuck) {
-      expect(error).toMatchObject({ code: "unavailable", message: "data could not be checked within 5 s", details: [{ field: "data", remedy: expect.stringContaining("file system") }] });
+      expect(error).toMatchObject({
+        code: "unavailable",
+        message: "data could not be checked within 5 s",
+        details: [{ field: "data", remedy: expect.stringContaining("file system") }],
+      });
     }
     expect(await outcome(pool.checkData(spec("fine")))).toBe("done");
   });
@@ -45,7 +61,10 @@ describe("work that never comes back", () => {
   it("is refused when too many wait", async () => {
     const pool = made({ queue: 1 });
     const first = Array.from({ length: 3 }, () => outcome(pool.checkData(spec("stuck"))));
-    expect(await outcome(pool.checkData(spec("fine")))).toMatchObject({ code: "unavailable", message: expect.stringContaining("too many") });
+    expect(await outcome(pool.checkData(spec("fine")))).toMatchObject({
+      code: "unavailable",
+      message: expect.stringContaining("too many"),
+    });
     await pool.close();
     await Promise.all(first);
   });
@@ -56,7 +75,10 @@ describe("a search", () => {
     const profile = findShippedProfile("a800-128");
     if (!profile) throw new Error("the profile ships with the project");
     const short = made({ planSeconds: 0.001 });
-    expect(await outcome(short.plan({ spec: spec("seven"), profile, top: 1 }))).toMatchObject({ code: "unavailable", details: [{ field: "job", message: "could not be planned within 0.001 s" }] });
+    expect(await outcome(short.plan({ spec: spec("seven"), profile, top: 1 }))).toMatchObject({
+      code: "unavailable",
+      details: [{ field: "job", message: "could not be planned within 0.001 s" }],
+    });
     await short.close();
     const result = await made({}).plan({ spec: spec("seven"), profile, top: 1 });
     expect(result.candidates).toHaveLength(1);
@@ -66,9 +88,17 @@ describe("a search", () => {
     const profile = findShippedProfile("a800-128");
     if (!profile) throw new Error("the profile ships with the project");
     const pool = made({ planThreads: 1 });
-    const vast = resolveJob({ name: "vast", model: "llama-65b", sequenceLengthTokens: 4096, globalBatchTokens: 100_000 * 4096, cluster: { nodes: 12_500, gpusPerNode: 8, memoryPerGpu: "80GB" } });
+    const vast = resolveJob({
+      name: "vast",
+      model: "llama-65b",
+      sequenceLengthTokens: 4096,
+      globalBatchTokens: 100_000 * 4096,
+      cluster: { nodes: 12_500, gpusPerNode: 8, memoryPerGpu: "80GB" },
+    });
     let answered = 0;
-    const long = Array.from({ length: 2 }, () => pool.plan({ spec: vast, profile, top: 1 }).then((result) => ((answered += 1), result)));
+    const long = Array.from({ length: 2 }, () =>
+      pool.plan({ spec: vast, profile, top: 1 }).then((result) => ((answered += 1), result)),
+    );
     expect((await pool.plan({ spec: spec("seven"), profile, top: 1 })).candidates).toHaveLength(1);
     expect(answered).toBeLessThan(long.length);
     // Begun again where it may take long, it answers what a search without a limit does.

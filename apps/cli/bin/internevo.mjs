@@ -9,16 +9,25 @@ const WANTED_MAJOR = 24;
 const pinned = fileURLToPath(new URL("../../../.tools/node/bin/node", import.meta.url));
 const compileCache = fileURLToPath(new URL("../../../.tools/compile-cache", import.meta.url));
 const main = fileURLToPath(new URL("../src/main.ts", import.meta.url));
-const node = existsSync(pinned) ? pinned : Number(process.versions.node.split(".")[0]) >= WANTED_MAJOR ? process.execPath : undefined;
+const node = existsSync(pinned)
+  ? pinned
+  : Number(process.versions.node.split(".")[0]) >= WANTED_MAJOR
+    ? process.execPath
+    : undefined;
 
 if (node === undefined) {
-  process.stderr.write(`internevo: this Node is ${process.versions.node}, and ${WANTED_MAJOR} or newer is needed; \`npm run setup\` installs it into the checkout\n`);
+  process.stderr.write(
+    `internevo: this Node is ${process.versions.node}, and ${WANTED_MAJOR} or newer is needed; \`npm run setup\` installs it into the checkout\n`,
+  );
   process.exit(5);
 }
 
 // What is compiled once is kept: half of the time that a command, or a service of the local stack, takes to start.
 const env = { NODE_COMPILE_CACHE: compileCache, ...process.env };
-const child = spawn(node, ["--disable-warning=ExperimentalWarning", main, ...process.argv.slice(2)], { stdio: "inherit", env });
+const child = spawn(node, ["--disable-warning=ExperimentalWarning", main, ...process.argv.slice(2)], {
+  stdio: "inherit",
+  env,
+});
 // A terminal sends Ctrl-C to the whole group, so the child may have it already; twice is as once.
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"]) process.on(signal, () => child.kill(signal));
 child.on("error", (error) => {

@@ -1,20 +1,71 @@
-import type { ClusterChoice, Explanation, FieldChange, LargestSequence, SweepAxis, SweepRow, Term, WhyNot } from "@internevo/advisor";
-import { formatBytes, formatCounted, formatInteger, formatPercent, formatRate, formatSeconds, formatSigned, frontSample, lowered, memoryLineName, planChanges, planLabel, REJECTION_WORDS, termName, termWords, UTILISATION_WORDS, withoutTrainer, type Candidate, type Prediction } from "@internevo/domain";
+import type {
+  ClusterChoice,
+  Explanation,
+  FieldChange,
+  LargestSequence,
+  SweepAxis,
+  SweepRow,
+  Term,
+  WhyNot,
+} from "@internevo/advisor";
+import {
+  formatBytes,
+  formatCounted,
+  formatInteger,
+  formatPercent,
+  formatRate,
+  formatSeconds,
+  formatSigned,
+  frontSample,
+  lowered,
+  memoryLineName,
+  planChanges,
+  planLabel,
+  REJECTION_WORDS,
+  termName,
+  termWords,
+  UTILISATION_WORDS,
+  withoutTrainer,
+  type Candidate,
+  type Prediction,
+} from "@internevo/domain";
 import { table, type Colors, type Column } from "./output.ts";
 
 const perGpu = ({ tokensPerGpuPerSecond }: Prediction): string => formatRate(tokensPerGpuPerSecond);
-const figures = (predicted: Prediction): string => `${formatSeconds(predicted.stepTimeSeconds)} a step, ${formatBytes(predicted.peakMemoryBytes)} a GPU`;
+const figures = (predicted: Prediction): string =>
+  `${formatSeconds(predicted.stepTimeSeconds)} a step, ${formatBytes(predicted.peakMemoryBytes)} a GPU`;
 const changesText = (changes: readonly FieldChange[]): string => planChanges(changes);
 
 /** A plan that is not its family's best can be behind all of them. */
-export const rankText = (rank: number, of: number): string => (rank > of ? `behind the best plans of all ${formatCounted(of, "family", "families")}` : `rank ${formatInteger(rank)} of ${formatCounted(of, "family", "families")} of plans`);
+export const rankText = (rank: number, of: number): string =>
+  rank > of
+    ? `behind the best plans of all ${formatCounted(of, "family", "families")}`
+    : `rank ${formatInteger(rank)} of ${formatCounted(of, "family", "families")} of plans`;
 
 export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): string {
-  const { plan, bestOf, binding, excessBytes, predicted, notRunnableReason, memory, smallestChange, standing } = answer;
+  const {
+    plan,
+    bestOf,
+    binding,
+    excessBytes,
+    predicted,
+    notRunnableReason,
+    memory,
+    smallestChange,
+    standing,
+  } = answer;
   const fits = excessBytes !== null && excessBytes <= 0;
-  const sections = [`${bestOf === undefined ? "" : `${fits ? "the best of the plans" : "no plan fits; the one that needs least memory"} with ${bestOf}:\n`}${colors.bold(planLabel(plan))}`];
-  if (binding !== null) sections.push(`${colors.red("rejected")}, ${lowered(REJECTION_WORDS[binding.reason].name)}: ${binding.message}`);
-  else if (standing !== null) sections.push(`${colors.green("feasible")}: ${rankText(standing.rank, standing.of)}, ${predicted ? figures(predicted) : ""}, ${formatBytes(Math.abs(excessBytes ?? 0))} to spare`);
+  const sections = [
+    `${bestOf === undefined ? "" : `${fits ? "the best of the plans" : "no plan fits; the one that needs least memory"} with ${bestOf}:\n`}${colors.bold(planLabel(plan))}`,
+  ];
+  if (binding !== null)
+    sections.push(
+      `${colors.red("rejected")}, ${lowered(REJECTION_WORDS[binding.reason].name)}: ${binding.message}`,
+    );
+  else if (standing !== null)
+    sections.push(
+      `${colors.green("feasible")}: ${rankText(standing.rank, standing.of)}, ${predicted ? figures(predicted) : ""}, ${formatBytes(Math.abs(excessBytes ?? 0))} to spare`,
+    );
   if (notRunnableReason !== null) sections.push(`Fits in memory. ${withoutTrainer(notRunnableReason)}.`);
   if (memory.length > 0) {
     const columns: Column<(typeof memory)[number]>[] = [
@@ -24,18 +75,28 @@ export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): 
     ];
     sections.push(table(columns, memory, colors));
   }
-  if (smallestChange !== null) sections.push(`smallest change that makes it feasible: ${colors.bold(changesText(smallestChange.changes))}\n  ${planLabel(smallestChange.plan)}: ${figures(smallestChange.predicted)}`);
-  else if (binding !== null) sections.push("no plan of the job is feasible: give it more or larger GPUs, or a shorter sequence");
+  if (smallestChange !== null)
+    sections.push(
+      `smallest change that makes it feasible: ${colors.bold(changesText(smallestChange.changes))}\n  ${planLabel(smallestChange.plan)}: ${figures(smallestChange.predicted)}`,
+    );
+  else if (binding !== null)
+    sections.push("no plan of the job is feasible: give it more or larger GPUs, or a shorter sequence");
   if (standing !== null && standing.rank > 1 && predicted !== null) {
     const { best } = standing;
     const faster = predicted.stepTimeSeconds / best.predicted.stepTimeSeconds - 1;
-    sections.push(`the best plan is ${formatPercent(faster)} faster: ${changesText(best.changes)}\n  ${planLabel(best.plan)}: ${figures(best.predicted)}\nTerm by term: internevo explain JOB '${planLabel(plan)}' '${planLabel(best.plan)}'`);
+    sections.push(
+      `the best plan is ${formatPercent(faster)} faster: ${changesText(best.changes)}\n  ${planLabel(best.plan)}: ${figures(best.predicted)}\nTerm by term: internevo explain JOB '${planLabel(plan)}' '${planLabel(best.plan)}'`,
+    );
   }
   return sections.join("\n\n");
 }
 
 /** Whether a term has a row: what differs by nothing that is written, or by next to nothing beside the largest difference, has none. */
-function matters({ a, b, difference }: Term, list: readonly Term[], format: (value: number) => string): boolean {
+function matters(
+  { a, b, difference }: Term,
+  list: readonly Term[],
+  format: (value: number) => string,
+): boolean {
   const most = Math.max(...list.map((term) => Math.abs(term.difference)));
   const share = format(a) === format(b) ? 1 / 20 : 1 / 1000;
   return format(Math.abs(difference)) !== format(0) && Math.abs(difference) >= most * share;
@@ -43,7 +104,8 @@ function matters({ a, b, difference }: Term, list: readonly Term[], format: (val
 
 export function explanationText(answer: Explanation, colors: Colors): string {
   const { a, b, changes, time, memory, summary } = answer;
-  const side = (name: string, { plan, predicted, fits }: Explanation["a"]): string => `${colors.bold(name)}  ${planLabel(plan)}: ${figures(predicted)}, ${perGpu(predicted)} tokens/GPU/s${fits ? "" : colors.red(", does not fit")}`;
+  const side = (name: string, { plan, predicted, fits }: Explanation["a"]): string =>
+    `${colors.bold(name)}  ${planLabel(plan)}: ${figures(predicted)}, ${perGpu(predicted)} tokens/GPU/s${fits ? "" : colors.red(", does not fit")}`;
   const rows = (list: readonly Term[], title: string, format: (value: number) => string): string => {
     const differing = list.filter((term) => matters(term, list, format));
     const alike = list.filter((term) => !matters(term, list, format));
@@ -53,7 +115,15 @@ export function explanationText(answer: Explanation, colors: Colors): string {
       { title: "B", align: "right", value: (term) => format(term.b) },
       { title: "B − A", align: "right", value: ({ difference }) => formatSigned(difference, format) },
     ];
-    const same = alike.length === 0 ? [] : [`the same in both: ${[...alike].sort((x, y) => y.a - x.a).map((term) => `${termWords(term.name)} ${format(term.a)}`).join(", ")}`];
+    const same =
+      alike.length === 0
+        ? []
+        : [
+            `the same in both: ${[...alike]
+              .sort((x, y) => y.a - x.a)
+              .map((term) => `${termWords(term.name)} ${format(term.a)}`)
+              .join(", ")}`,
+          ];
     return [differing.length === 0 ? title : table(columns, differing, colors), ...same].join("\n");
   };
   return [
@@ -65,25 +135,58 @@ export function explanationText(answer: Explanation, colors: Colors): string {
   ].join("\n\n");
 }
 
-export const axisValue = (axis: SweepAxis, value: number): string => (axis === "memory" ? formatBytes(value) : axis.endsWith("bandwidth") ? `× ${value}` : formatInteger(value));
+export const axisValue = (axis: SweepAxis, value: number): string =>
+  axis === "memory" ? formatBytes(value) : axis.endsWith("bandwidth") ? `× ${value}` : formatInteger(value);
 
 export function sweepText(axis: SweepAxis, rows: readonly SweepRow[], colors: Colors): string {
   const columns: Column<SweepRow>[] = [
     { title: axis.toUpperCase(), align: "right", value: ({ value }) => axisValue(axis, value) },
-    { title: "TOKENS/S", align: "right", value: ({ best, tokensPerSecond }) => (best === null ? "–" : formatRate(tokensPerSecond)) },
-    { title: "TOKENS/GPU/S", align: "right", value: ({ best }) => (best === null ? "–" : perGpu(best.predicted)) },
-    { title: "STEP TIME", align: "right", value: ({ best }) => (best === null ? "–" : formatSeconds(best.predicted.stepTimeSeconds)) },
-    { title: UTILISATION_WORDS.mfu.toUpperCase(), align: "right", value: ({ best }) => (best === null ? "–" : formatPercent(best.predicted.mfu)) },
-    { title: "PEAK MEMORY", align: "right", value: ({ best }) => (best === null ? "–" : formatBytes(best.predicted.peakMemoryBytes)) },
-    { title: "BEST PLAN", below: true, value: ({ best, reason }) => (best === null ? `none: ${reason ?? ""}` : planLabel(best.plan)) },
+    {
+      title: "TOKENS/S",
+      align: "right",
+      value: ({ best, tokensPerSecond }) => (best === null ? "–" : formatRate(tokensPerSecond)),
+    },
+    {
+      title: "TOKENS/GPU/S",
+      align: "right",
+      value: ({ best }) => (best === null ? "–" : perGpu(best.predicted)),
+    },
+    {
+      title: "STEP TIME",
+      align: "right",
+      value: ({ best }) => (best === null ? "–" : formatSeconds(best.predicted.stepTimeSeconds)),
+    },
+    {
+      title: UTILISATION_WORDS.mfu.toUpperCase(),
+      align: "right",
+      value: ({ best }) => (best === null ? "–" : formatPercent(best.predicted.mfu)),
+    },
+    {
+      title: "PEAK MEMORY",
+      align: "right",
+      value: ({ best }) => (best === null ? "–" : formatBytes(best.predicted.peakMemoryBytes)),
+    },
+    {
+      title: "BEST PLAN",
+      below: true,
+      value: ({ best, reason }) => (best === null ? `none: ${reason ?? ""}` : planLabel(best.plan)),
+    },
   ];
   return table(columns, rows, colors);
 }
 
 function candidatesText(front: readonly Candidate[], colors: Colors): string {
   const columns: Column<Candidate>[] = [
-    { title: "STEP TIME", align: "right", value: ({ predicted }) => formatSeconds(predicted.stepTimeSeconds) },
-    { title: "PEAK MEMORY", align: "right", value: ({ predicted }) => formatBytes(predicted.peakMemoryBytes) },
+    {
+      title: "STEP TIME",
+      align: "right",
+      value: ({ predicted }) => formatSeconds(predicted.stepTimeSeconds),
+    },
+    {
+      title: "PEAK MEMORY",
+      align: "right",
+      value: ({ predicted }) => formatBytes(predicted.peakMemoryBytes),
+    },
     { title: "TOKENS/GPU/S", align: "right", value: ({ predicted }) => perGpu(predicted) },
     { title: "PLAN", below: true, value: ({ plan }) => planLabel(plan) },
   ];
@@ -97,7 +200,9 @@ export function frontText(front: readonly Candidate[], colors: Colors): string {
   if (front.length === 0) return "no plan is feasible";
   const shown = frontSample(front, MOST_OF_FRONT);
   const text = candidatesText(shown, colors);
-  return shown.length === front.length ? text : `${text}\n\n${formatInteger(shown.length)} of the ${formatCounted(front.length, "Pareto-optimal plan")}, a step of memory apart; all of them: --csv or --json`;
+  return shown.length === front.length
+    ? text
+    : `${text}\n\n${formatInteger(shown.length)} of the ${formatCounted(front.length, "Pareto-optimal plan")}, a step of memory apart; all of them: --csv or --json`;
 }
 
 /** "32768 tokens (32k)": as a job writes it, and as people say it. */
@@ -114,7 +219,10 @@ interface LargestSequenceView {
   readonly colors: Colors;
 }
 
-export function largestSequenceText({ sequenceLengthTokens, best, next }: LargestSequence, { limitBytes, keptBytes, colors }: LargestSequenceView): string {
+export function largestSequenceText(
+  { sequenceLengthTokens, best, next }: LargestSequence,
+  { limitBytes, keptBytes, colors }: LargestSequenceView,
+): string {
   if (best === null) return `not even ${tokensText(next.sequenceLengthTokens)} fit: ${next.reason}`;
   return [
     `longest sequence: ${colors.bold(tokensText(sequenceLengthTokens))}, ${planLabel(best.plan)}: ${figures(best.predicted)}`,
@@ -124,14 +232,23 @@ export function largestSequenceText({ sequenceLengthTokens, best, next }: Larges
 }
 
 /** How long a training takes: of more than a few days nobody counts the hours. */
-const span = (seconds: number): string => (seconds < 3 * 86_400 ? `${(seconds / 3600).toFixed(1)} h` : `${(seconds / 86_400).toFixed(1)} d`);
+const span = (seconds: number): string =>
+  seconds < 3 * 86_400 ? `${(seconds / 3600).toFixed(1)} h` : `${(seconds / 86_400).toFixed(1)} d`;
 
 /** What to ask next where no cluster is fast enough. */
-function unmetText(asked: readonly number[], considered: readonly ClusterChoice[], deadlineSeconds: number): string {
-  const names = asked.length > 1 ? `${asked.slice(0, -1).join(", ")} or ${asked.at(-1) ?? ""}` : String(asked[0]);
+function unmetText(
+  asked: readonly number[],
+  considered: readonly ClusterChoice[],
+  deadlineSeconds: number,
+): string {
+  const names =
+    asked.length > 1 ? `${asked.slice(0, -1).join(", ")} or ${asked.at(-1) ?? ""}` : String(asked[0]);
   const most = Math.max(...asked);
   const larger = `ask for larger ones, e.g. --values ${most * 2}..${most * 16}`;
-  const fastest = considered.reduce<ClusterChoice | null>((best, choice) => (best === null || choice.seconds < best.seconds ? choice : best), null);
+  const fastest = considered.reduce<ClusterChoice | null>(
+    (best, choice) => (best === null || choice.seconds < best.seconds ? choice : best),
+    null,
+  );
   if (fastest === null) return `no cluster of ${names} nodes has a plan: ${larger}`;
   return `no cluster of ${names} nodes meets the deadline: the fastest, of ${formatCounted(fastest.nodes, "node")}, takes ${span(fastest.seconds)} of ${span(deadlineSeconds)}; ${larger}`;
 }
@@ -144,26 +261,44 @@ export interface ClustersView {
   readonly deadlineSeconds: number;
 }
 
-export function clustersText({ considered, cheapest, asked, deadlineSeconds }: ClustersView, colors: Colors): string {
+export function clustersText(
+  { considered, cheapest, asked, deadlineSeconds }: ClustersView,
+  colors: Colors,
+): string {
   const columns: Column<ClusterChoice>[] = [
     { title: "NODES", align: "right", value: ({ nodes }) => formatInteger(nodes) },
     { title: "GPUS", align: "right", value: ({ gpus }) => formatInteger(gpus) },
     { title: "TIME", align: "right", value: ({ seconds }) => span(seconds) },
     { title: "GPU HOURS", align: "right", value: ({ gpuHours }) => formatInteger(gpuHours) },
-    ...(considered.some(({ cost }) => cost !== null) ? [{ title: "COST", align: "right" as const, value: ({ cost }: ClusterChoice) => formatInteger(cost ?? 0) }] : []),
-    { title: "IN TIME", value: (choice) => (choice === cheapest ? colors.green("cheapest") : choice.meetsDeadline ? "yes" : "no") },
+    ...(considered.some(({ cost }) => cost !== null)
+      ? [
+          {
+            title: "COST",
+            align: "right" as const,
+            value: ({ cost }: ClusterChoice) => formatInteger(cost ?? 0),
+          },
+        ]
+      : []),
+    {
+      title: "IN TIME",
+      value: (choice) =>
+        choice === cheapest ? colors.green("cheapest") : choice.meetsDeadline ? "yes" : "no",
+    },
     { title: "BEST PLAN", below: true, value: ({ best }) => planLabel(best.plan) },
   ];
   const rows = considered.length === 0 ? "" : `${table(columns, considered, colors)}\n\n`;
   return `${rows}${cheapest === null ? unmetText(asked, considered, deadlineSeconds) : `cheapest in time: ${formatCounted(cheapest.nodes, "node")}, ${formatCounted(Math.round(cheapest.gpuHours), "GPU hour")}${cheapest.cost === null ? "" : `, which cost ${formatInteger(cheapest.cost)}`}`}`;
 }
 
-const cell = (value: string | number): string => (typeof value === "number" || !/[",\n]/.test(value) ? String(value) : `"${value.replaceAll('"', '""')}"`);
+const cell = (value: string | number): string =>
+  typeof value === "number" || !/[",\n]/.test(value) ? String(value) : `"${value.replaceAll('"', '""')}"`;
 
 /** Rows as CSV (RFC 4180), one line each, with their names first. */
 export function csvText(rows: readonly Readonly<Record<string, string | number>>[]): string {
   const names = Object.keys(rows[0] ?? {});
-  return [names.join(","), ...rows.map((row) => names.map((name) => cell(row[name] ?? "")).join(","))].join("\n");
+  return [names.join(","), ...rows.map((row) => names.map((name) => cell(row[name] ?? "")).join(","))].join(
+    "\n",
+  );
 }
 
 export const candidateRow = (candidate: Candidate | null): Record<string, string | number> => ({

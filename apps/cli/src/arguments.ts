@@ -6,7 +6,8 @@ export const integerArgument =
   (minimum: number, maximum: number) =>
   (text: string): number => {
     const value = Number(text);
-    if (!/^-?\d+$/.test(text.trim()) || !Number.isSafeInteger(value) || value < minimum || value > maximum) throw new InvalidArgumentError(`give an integer from ${minimum} to ${maximum}.`);
+    if (!/^-?\d+$/.test(text.trim()) || !Number.isSafeInteger(value) || value < minimum || value > maximum)
+      throw new InvalidArgumentError(`give an integer from ${minimum} to ${maximum}.`);
     return value;
   };
 
@@ -14,7 +15,8 @@ export const numberArgument =
   (minimum: number, maximum: number) =>
   (text: string): number => {
     const value = Number(text);
-    if (text.trim() === "" || !Number.isFinite(value) || value < minimum || value > maximum) throw new InvalidArgumentError(`give a number from ${minimum} to ${maximum}.`);
+    if (text.trim() === "" || !Number.isFinite(value) || value < minimum || value > maximum)
+      throw new InvalidArgumentError(`give a number from ${minimum} to ${maximum}.`);
     return value;
   };
 
@@ -23,14 +25,16 @@ export const lengthTokensArgument =
   (maximum: number) =>
   (text: string): number => {
     const tokens = parseQuantity(text, "lengthTokens");
-    if (tokens === undefined || tokens < 1 || tokens > maximum) throw new InvalidArgumentError(`give tokens from 1 to ${maximum}, such as 1024 or 1k.`);
+    if (tokens === undefined || tokens < 1 || tokens > maximum)
+      throw new InvalidArgumentError(`give tokens from 1 to ${maximum}, such as 1024 or 1k.`);
     return tokens;
   };
 
 /** An option's value as tokens of a whole training: `2T` is 2e12. */
 export function trainingTokensArgument(text: string): number {
   const tokens = parseQuantity(text, "trainingTokens");
-  if (tokens === undefined || tokens < 1) throw new InvalidArgumentError("give a number of tokens, such as 2T, 300B or 2e12.");
+  if (tokens === undefined || tokens < 1)
+    throw new InvalidArgumentError("give a number of tokens, such as 2T, 300B or 2e12.");
   return tokens;
 }
 

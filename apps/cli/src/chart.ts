@@ -36,7 +36,11 @@ const WIDTH = 860;
 const PANEL = { height: 230, gap: 46, left: 96, right: 812 } as const;
 const TOP = 92;
 
-const escape = (text: string): string => text.replace(/[&<>"]/g, (character) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[character] as string);
+const escape = (text: string): string =>
+  text.replace(
+    /[&<>"]/g,
+    (character) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[character] as string,
+  );
 const px = (value: number): string => String(Math.round(value * 100) / 100);
 
 const STYLE = [
@@ -52,48 +56,89 @@ const MOST_TICKS = 8;
 function roundTicks(scale: ScaleLogarithmic<number, number>): number[] {
   const ticks = scale.ticks();
   const leading = (value: number): number => Number(value.toExponential(0)[0]);
-  return [[1, 2, 5], [1, 3], [1]].map((digits) => ticks.filter((value) => digits.includes(leading(value)))).find((some) => some.length <= MOST_TICKS) ?? ticks.filter((_, index) => index % Math.ceil(ticks.length / MOST_TICKS) === 0);
+  return (
+    [[1, 2, 5], [1, 3], [1]]
+      .map((digits) => ticks.filter((value) => digits.includes(leading(value))))
+      .find((some) => some.length <= MOST_TICKS) ??
+    ticks.filter((_, index) => index % Math.ceil(ticks.length / MOST_TICKS) === 0)
+  );
 }
 
 /** Width of a character of a label, in pixels, rather too wide than too narrow. */
 const CHARACTER = 7.2;
 
 /** Values whose labels do not touch; of the others the first and the last are kept rather than those between. */
-function ticksOf(values: readonly number[], x: (value: number) => number, format: (value: number) => string): number[] {
+function ticksOf(
+  values: readonly number[],
+  x: (value: number) => number,
+  format: (value: number) => string,
+): number[] {
   const half = (value: number): number => (format(value).length * CHARACTER) / 2 + 3;
   const apart = (left: number, right: number): boolean => x(left) + half(left) <= x(right) - half(right);
   const last = values.at(-1);
   const kept: number[] = [];
   for (const value of values.slice(0, -1)) {
     const before = kept.at(-1);
-    if ((before === undefined || apart(before, value)) && (last === undefined || apart(value, last))) kept.push(value);
+    if ((before === undefined || apart(before, value)) && (last === undefined || apart(value, last)))
+      kept.push(value);
   }
   return last === undefined ? kept : [...kept, last];
 }
 
-function panelSvg(panel: Panel, x: (value: number) => number, top: number, xTicks: readonly number[]): string {
+function panelSvg(
+  panel: Panel,
+  x: (value: number) => number,
+  top: number,
+  xTicks: readonly number[],
+): string {
   const { points, format, limit, label, steps } = panel;
   const bottom = top + PANEL.height;
   const known = points.flatMap(({ y }) => (y === null ? [] : [y]));
-  const most = Math.max(...known, ...(limit && limit.value <= 2 * Math.max(...known) ? [limit.value] : []), 0);
+  const most = Math.max(
+    ...known,
+    ...(limit && limit.value <= 2 * Math.max(...known) ? [limit.value] : []),
+    0,
+  );
   const lowest = Math.min(...known);
   const isLog = panel.logWhereWide === true && known.length > 1 && spansDecade(lowest, most);
-  const scale = isLog ? scaleLog().domain([lowest / 1.15, most * 1.15]).range([bottom, top]) : scaleLinear().domain([0, most > 0 ? most * 1.06 : 1]).range([bottom, top]).nice(5);
-  const grid = (isLog ? roundTicks(scale as ScaleLogarithmic<number, number>) : scale.ticks(5)).map((value) => `<line class="hair" x1="${PANEL.left}" x2="${PANEL.right}" y1="${px(scale(value))}" y2="${px(scale(value))}"/><text class="end dim" x="${PANEL.left - 8}" y="${px(scale(value) + 4)}">${escape(format(value))}</text>`);
-  const columns = xTicks.map((value) => `<line class="hair" x1="${px(x(value))}" x2="${px(x(value))}" y1="${top}" y2="${bottom}"/>`);
+  const scale = isLog
+    ? scaleLog()
+        .domain([lowest / 1.15, most * 1.15])
+        .range([bottom, top])
+    : scaleLinear()
+        .domain([0, most > 0 ? most * 1.06 : 1])
+        .range([bottom, top])
+        .nice(5);
+  const grid = (isLog ? roundTicks(scale as ScaleLogarithmic<number, number>) : scale.ticks(5)).map(
+    (value) =>
+      `<line class="hair" x1="${PANEL.left}" x2="${PANEL.right}" y1="${px(scale(value))}" y2="${px(scale(value))}"/><text class="end dim" x="${PANEL.left - 8}" y="${px(scale(value) + 4)}">${escape(format(value))}</text>`,
+  );
+  const columns = xTicks.map(
+    (value) => `<line class="hair" x1="${px(x(value))}" x2="${px(x(value))}" y1="${top}" y2="${bottom}"/>`,
+  );
   let path = "";
   let previous: { x: number; y: number } | undefined;
   for (const point of points) {
     const here = point.y === null ? undefined : { x: x(point.x), y: scale(point.y) };
-    if (here) path += previous ? (steps === true ? `H${px(here.x)}V${px(here.y)}` : `L${px(here.x)} ${px(here.y)}`) : `M${px(here.x)} ${px(here.y)}`;
+    if (here)
+      path += previous
+        ? steps === true
+          ? `H${px(here.x)}V${px(here.y)}`
+          : `L${px(here.x)} ${px(here.y)}`
+        : `M${px(here.x)} ${px(here.y)}`;
     previous = here;
   }
   const dots = points.map((point) => {
     const at = px(x(point.x));
     const title = `<title>${escape(point.title)}</title>`;
-    return point.y === null ? `<g>${title}<path class="none" d="M${px(x(point.x) - 4)} ${bottom - 8}l8 8m0 -8l-8 8"/></g>` : `<g>${title}<circle class="dot" cx="${at}" cy="${px(scale(point.y))}" r="${points.length > 80 ? 1.8 : 3.6}"/></g>`;
+    return point.y === null
+      ? `<g>${title}<path class="none" d="M${px(x(point.x) - 4)} ${bottom - 8}l8 8m0 -8l-8 8"/></g>`
+      : `<g>${title}<circle class="dot" cx="${at}" cy="${px(scale(point.y))}" r="${points.length > 80 ? 1.8 : 3.6}"/></g>`;
   });
-  const bound = limit && limit.value <= (scale.domain()[1] as number) ? `<line class="limit" x1="${PANEL.left}" x2="${PANEL.right}" y1="${px(scale(limit.value))}" y2="${px(scale(limit.value))}"/><text class="end limit-label" x="${PANEL.right}" y="${top - 10}">– – ${escape(limit.label)}</text>` : "";
+  const bound =
+    limit && limit.value <= (scale.domain()[1] as number)
+      ? `<line class="limit" x1="${PANEL.left}" x2="${PANEL.right}" y1="${px(scale(limit.value))}" y2="${px(scale(limit.value))}"/><text class="end limit-label" x="${PANEL.right}" y="${top - 10}">– – ${escape(limit.label)}</text>`
+      : "";
   return `<g><text x="${PANEL.left}" y="${top - 10}">${escape(label)}</text>${grid.join("")}${columns.join("")}<path class="line" d="${path}"/>${dots.join("")}${bound}</g>`;
 }
 
@@ -102,9 +147,17 @@ export function chartSvg({ title, subtitle, xLabel, formatX, xTicks, logX, panel
   const xs = panels.flatMap(({ points }) => points.map((point) => point.x));
   const [least, most] = [Math.min(...xs), Math.max(...xs)];
   const isLog = logX && least > 0 && most > least;
-  const scale = (isLog ? scaleLog() : scaleLinear()).domain(least === most ? [least * 0.9, most * 1.1] : [least, most]).range([PANEL.left + 12, PANEL.right - 12]);
+  const scale = (isLog ? scaleLog() : scaleLinear())
+    .domain(least === most ? [least * 0.9, most * 1.1] : [least, most])
+    .range([PANEL.left + 12, PANEL.right - 12]);
   const x = (value: number): number => scale(value);
-  const marks = ticksOf([...new Set(xTicks ?? (isLog ? roundTicks(scale as ScaleLogarithmic<number, number>) : scale.ticks(8)))].sort((a, b) => a - b), x, formatX);
+  const marks = ticksOf(
+    [
+      ...new Set(xTicks ?? (isLog ? roundTicks(scale as ScaleLogarithmic<number, number>) : scale.ticks(8))),
+    ].sort((a, b) => a - b),
+    x,
+    formatX,
+  );
   const bottom = TOP + panels.length * PANEL.height + (panels.length - 1) * PANEL.gap;
   const none = panels.some(({ points }) => points.some(({ y }) => y === null));
   const height = bottom + 72;

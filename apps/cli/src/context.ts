@@ -29,17 +29,31 @@ export interface Context {
 
 export const DEFAULT_DATA_DIRECTORY = ".internevo";
 
-export const dataDirectoryOf = (context: Pick<Context, "options" | "env">): string => context.options().dataDirectory ?? context.env["INTERNEVO_DATA_DIRECTORY"] ?? DEFAULT_DATA_DIRECTORY;
+export const dataDirectoryOf = (context: Pick<Context, "options" | "env">): string =>
+  context.options().dataDirectory ?? context.env["INTERNEVO_DATA_DIRECTORY"] ?? DEFAULT_DATA_DIRECTORY;
 
 const assertUrl = (url: string): void => {
   if (URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)) return;
-  throw new ProblemError("bad-request", `${url} is not the URL of an API`, [{ field: "--url", value: url, message: "is not an http or https URL", remedy: "give for example http://127.0.0.1:8080" }]);
+  throw new ProblemError("bad-request", `${url} is not the URL of an API`, [
+    {
+      field: "--url",
+      value: url,
+      message: "is not an http or https URL",
+      remedy: "give for example http://127.0.0.1:8080",
+    },
+  ]);
 };
 
 /** It becomes a header's value. */
 const assertToken = (token: string | undefined): void => {
   if (token === undefined || /^[\x21-\x7e]+$/.test(token)) return;
-  throw new ProblemError("unauthorized", "the token is not one", [{ field: "--token", message: "is empty, or has characters that no token has", remedy: "give it as the API's administrator gave it, without spaces and line ends" }]);
+  throw new ProblemError("unauthorized", "the token is not one", [
+    {
+      field: "--token",
+      message: "is empty, or has characters that no token has",
+      remedy: "give it as the API's administrator gave it, without spaces and line ends",
+    },
+  ]);
 };
 
 /** Where the API is: options first, then the environment, then the local stack. */
@@ -51,9 +65,18 @@ export async function connect(context: Pick<Context, "options" | "env">): Promis
   if (url !== undefined && token !== undefined) return new InternEvoClient({ baseUrl: url, token });
   const directory = dataDirectoryOf(context);
   const stack = await findStack(directory);
-  if (stack !== undefined && (url === undefined || url.replace(/\/+$/, "") === stack.apiUrl)) return new InternEvoClient({ baseUrl: stack.apiUrl, token: token ?? stack.token });
-  if (url !== undefined) throw new ProblemError("unauthorized", "no token is given", [{ field: "--token", message: "is missing", remedy: "give --token, or set INTERNEVO_TOKEN" }]);
+  if (stack !== undefined && (url === undefined || url.replace(/\/+$/, "") === stack.apiUrl))
+    return new InternEvoClient({ baseUrl: stack.apiUrl, token: token ?? stack.token });
+  if (url !== undefined)
+    throw new ProblemError("unauthorized", "no token is given", [
+      { field: "--token", message: "is missing", remedy: "give --token, or set INTERNEVO_TOKEN" },
+    ]);
   throw new ProblemError("unavailable", `no API is given, and no local stack runs in ${directory}`, [
-    { field: "--url", message: "is missing", remedy: "start a local stack with `internevo up`, or give --url and --token, or set INTERNEVO_URL and INTERNEVO_TOKEN" },
+    {
+      field: "--url",
+      message: "is missing",
+      remedy:
+        "start a local stack with `internevo up`, or give --url and --token, or set INTERNEVO_URL and INTERNEVO_TOKEN",
+    },
   ]);
 }

@@ -27,8 +27,12 @@ const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code
  * The text of a file, or of standard input for `-`; of what has no end no more is read than fits.
  * @throws ProblemError of the code that is given when the file cannot be read, is too large or is no text.
  */
-export async function readText(path: string, { code, missing, field, what, maximumBytes = MIB, smaller, filled = false }: Expected): Promise<string> {
-  const refusal = (message: string, remedy: string, cause?: unknown, as = code): ProblemError => new ProblemError(as, `${path} ${message}`, [{ field, value: path, message, remedy }], { cause });
+export async function readText(
+  path: string,
+  { code, missing, field, what, maximumBytes = MIB, smaller, filled = false }: Expected,
+): Promise<string> {
+  const refusal = (message: string, remedy: string, cause?: unknown, as = code): ProblemError =>
+    new ProblemError(as, `${path} ${message}`, [{ field, value: path, message, remedy }], { cause });
   const chunks: Buffer[] = [];
   let length = 0;
   try {
@@ -39,10 +43,18 @@ export async function readText(path: string, { code, missing, field, what, maxim
     }
   } catch (error) {
     const cause = codeOf(error);
-    const message = cause === "ENOENT" ? "does not exist" : cause === "EISDIR" ? "is a directory" : cause === "EACCES" ? "cannot be read" : `cannot be read (${cause})`;
+    const message =
+      cause === "ENOENT"
+        ? "does not exist"
+        : cause === "EISDIR"
+          ? "is a directory"
+          : cause === "EACCES"
+            ? "cannot be read"
+            : `cannot be read (${cause})`;
     throw refusal(message, `give the path of ${what}`, error, cause === "ENOENT" ? missing : code);
   }
-  if (length > maximumBytes) throw refusal(`is larger than ${maximumBytes / MIB} MiB`, smaller ?? `give ${what}`);
+  if (length > maximumBytes)
+    throw refusal(`is larger than ${maximumBytes / MIB} MiB`, smaller ?? `give ${what}`);
   let text: string;
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
@@ -53,7 +65,14 @@ export async function readText(path: string, { code, missing, field, what, maxim
   return text;
 }
 
-const refuse = (path: string, field: string, message: string, remedy: string, cause?: unknown): ProblemError => new ProblemError("bad-request", `${path} ${message}`, [{ field, value: path, message, remedy }], { cause });
+const refuse = (
+  path: string,
+  field: string,
+  message: string,
+  remedy: string,
+  cause?: unknown,
+): ProblemError =>
+  new ProblemError("bad-request", `${path} ${message}`, [{ field, value: path, message, remedy }], { cause });
 
 /** What is there; undefined when nothing is, or when it cannot be told: the write that follows says why, by its own error. */
 const knownAt = (path: string): Promise<Stats | undefined> => stat(path).catch(() => undefined);
@@ -65,12 +84,19 @@ const knownAt = (path: string): Promise<Stats | undefined> => stat(path).catch((
 export async function assertWritable(path: string, field: string): Promise<void> {
   const remedy = "give a file in a directory that may be written";
   const known = await knownAt(path);
-  if (known?.isDirectory() === true || path.endsWith("/")) throw refuse(path, field, known === undefined ? "does not exist" : "is a directory", remedy);
+  if (known?.isDirectory() === true || path.endsWith("/"))
+    throw refuse(path, field, known === undefined ? "does not exist" : "is a directory", remedy);
   try {
     await access(known === undefined ? dirname(path) : path, constants.W_OK);
   } catch (error) {
     const cause = codeOf(error);
-    throw refuse(path, field, cause === "ENOENT" ? "is in a directory that does not exist" : `cannot be written (${cause})`, remedy, error);
+    throw refuse(
+      path,
+      field,
+      cause === "ENOENT" ? "is in a directory that does not exist" : `cannot be written (${cause})`,
+      remedy,
+      error,
+    );
   }
 }
 
@@ -82,12 +108,25 @@ export async function writeWhole(path: string, text: string, field: string): Pro
   await assertWritable(path, field);
   const place = await realpath(path).catch(() => path);
   const known = await knownAt(place);
-  const temporary = known === undefined || known.isFile() ? join(dirname(place), `.${basename(place)}.${randomBytes(6).toString("hex")}`) : undefined;
+  const temporary =
+    known === undefined || known.isFile()
+      ? join(dirname(place), `.${basename(place)}.${randomBytes(6).toString("hex")}`)
+      : undefined;
   try {
-    await writeFile(temporary ?? place, text, temporary === undefined ? {} : { flag: "wx", ...(known === undefined ? {} : { mode: known.mode }) });
+    await writeFile(
+      temporary ?? place,
+      text,
+      temporary === undefined ? {} : { flag: "wx", ...(known === undefined ? {} : { mode: known.mode }) },
+    );
     if (temporary !== undefined) await rename(temporary, place);
   } catch (error) {
     if (temporary !== undefined) await rm(temporary, { force: true });
-    throw refuse(path, field, `cannot be written (${codeOf(error)})`, "give a file in a directory that may be written, with room", error);
+    throw refuse(
+      path,
+      field,
+      `cannot be written (${codeOf(error)})`,
+      "give a file in a directory that may be written, with room",
+      error,
+    );
   }
 }

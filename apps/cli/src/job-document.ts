@@ -1,5 +1,17 @@
 import { ProblemError, syntaxFault } from "@internevo/domain";
-import { CST, isAlias, isMap, isPair, isScalar, isSeq, Lexer, LineCounter, parseDocument, type Document, type Node } from "yaml";
+import {
+  CST,
+  isAlias,
+  isMap,
+  isPair,
+  isScalar,
+  isSeq,
+  Lexer,
+  LineCounter,
+  parseDocument,
+  type Document,
+  type Node,
+} from "yaml";
 
 /** A job is three deep; what is far deeper is a mistake, and would exhaust the stack of whoever reads it. */
 const MAXIMUM_DEPTH = 64;
@@ -9,7 +21,10 @@ const TOO_DEEP = `is nested more than ${MAXIMUM_DEPTH} deep`;
 const FLATTEN = "write the job with fewer levels; see the examples";
 
 /** Looks for nesting before the text is parsed: the parser's time grows with its square. */
-function assertShallow(content: string, refuse: (field: string, message: string, remedy: string) => never): void {
+function assertShallow(
+  content: string,
+  refuse: (field: string, message: string, remedy: string) => never,
+): void {
   let line = 1;
   let flow = 0;
   let inLine = 0;
@@ -27,17 +42,32 @@ function assertShallow(content: string, refuse: (field: string, message: string,
 }
 
 /** Refuses what YAML can write and a job cannot be: what holds itself, names nothing, is no finite number, or is too deep. */
-function assertPlain(document: Document, placeOf: (node: Node) => string, refuse: (field: string, message: string, remedy: string) => never): void {
+function assertPlain(
+  document: Document,
+  placeOf: (node: Node) => string,
+  refuse: (field: string, message: string, remedy: string) => never,
+): void {
   const walk = (node: unknown, path: readonly string[], above: readonly unknown[]): void => {
     const field = path.length === 0 ? "(whole document)" : path.join(".");
     if (isScalar(node)) {
-      if (typeof node.value === "number" && !Number.isFinite(node.value)) refuse(field, `is ${node.value}, which is no number to train with (${placeOf(node)})`, "give a finite number");
+      if (typeof node.value === "number" && !Number.isFinite(node.value))
+        refuse(
+          field,
+          `is ${node.value}, which is no number to train with (${placeOf(node)})`,
+          "give a finite number",
+        );
       return;
     }
     if (isAlias(node)) {
       const meant = node.resolve(document);
-      if (meant === undefined) refuse(field, `is an alias of *${node.source}, which names nothing above it (${placeOf(node)})`, `write &${node.source} at what is meant, or the value itself`);
-      if (above.includes(meant)) refuse(field, `holds itself, by *${node.source} (${placeOf(node)})`, "write the value itself");
+      if (meant === undefined)
+        refuse(
+          field,
+          `is an alias of *${node.source}, which names nothing above it (${placeOf(node)})`,
+          `write &${node.source} at what is meant, or the value itself`,
+        );
+      if (above.includes(meant))
+        refuse(field, `holds itself, by *${node.source} (${placeOf(node)})`, "write the value itself");
       return;
     }
     if (!isMap(node) && !isSeq(node)) return;
@@ -49,7 +79,12 @@ function assertPlain(document: Document, placeOf: (node: Node) => string, refuse
         continue;
       }
       const key: unknown = item.key;
-      if (isMap(key) || isSeq(key) || isAlias(key)) refuse("(field name)", `is a list, an object or an alias (${placeOf(key)})`, "write the field's name as text");
+      if (isMap(key) || isSeq(key) || isAlias(key))
+        refuse(
+          "(field name)",
+          `is a list, an object or an alias (${placeOf(key)})`,
+          "write the field's name as text",
+        );
       walk(item.value, [...path, isScalar(key) ? String(key.value) : "(field name)"], inside);
     }
   };
@@ -63,15 +98,27 @@ function assertPlain(document: Document, placeOf: (node: Node) => string, refuse
  */
 export function parseJobDocument(content: string, name: string): unknown {
   const refuse = (field: string, message: string, remedy: string): never => {
-    throw new ProblemError("job-invalid", `${name} is not a job file: ${field} ${message}`, [{ field, message, remedy }]);
+    throw new ProblemError("job-invalid", `${name} is not a job file: ${field} ${message}`, [
+      { field, message, remedy },
+    ]);
   };
   assertShallow(content, refuse);
   const lines = new LineCounter();
   const document = parseDocument(content, { prettyErrors: false, lineCounter: lines, logLevel: "error" });
   const [error] = document.errors;
   if (error) {
-    const { line, message, remedy, excerpt } = error.code === "RESOURCE_EXHAUSTION" ? { line: undefined, message: TOO_DEEP, remedy: FLATTEN, excerpt: undefined } : syntaxFault(error, content);
-    throw new ProblemError("job-invalid", `${name} is neither YAML nor JSON`, [{ field: line === undefined ? "(job file)" : `line ${line}`, message, remedy, ...(excerpt === undefined ? {} : { excerpt }) }]);
+    const { line, message, remedy, excerpt } =
+      error.code === "RESOURCE_EXHAUSTION"
+        ? { line: undefined, message: TOO_DEEP, remedy: FLATTEN, excerpt: undefined }
+        : syntaxFault(error, content);
+    throw new ProblemError("job-invalid", `${name} is neither YAML nor JSON`, [
+      {
+        field: line === undefined ? "(job file)" : `line ${line}`,
+        message,
+        remedy,
+        ...(excerpt === undefined ? {} : { excerpt }),
+      },
+    ]);
   }
   const placeOf = (node: Node): string => {
     const { line, col } = lines.linePos(node.range?.[0] ?? 0);
@@ -83,6 +130,10 @@ export function parseJobDocument(content: string, name: string): unknown {
   } catch (thrown) {
     // The one error that is left: aliases of aliases.
     if (!(thrown instanceof ReferenceError)) throw thrown;
-    return refuse("(job file)", `uses more than ${MAXIMUM_ALIASES} aliases, alias by alias`, "write the values themselves");
+    return refuse(
+      "(job file)",
+      `uses more than ${MAXIMUM_ALIASES} aliases, alias by alias`,
+      "write the values themselves",
+    );
   }
 }

@@ -30,19 +30,32 @@ async function problemOf(content: string | Uint8Array): Promise<ProblemError> {
 
 const bomb = (): string => {
   const lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"];
-  for (let i = 1; i < 9; i += 1) lines.push(`a${i}: &a${i} [${Array(9).fill(`*a${i - 1}`).join(", ")}]`);
+  for (let i = 1; i < 9; i += 1)
+    lines.push(
+      `a${i}: &a${i} [${Array(9)
+        .fill(`*a${i - 1}`)
+        .join(", ")}]`,
+    );
   return lines.join("\n");
 };
 
 describe("readJobFile", () => {
   it("reads YAML and JSON, with anchors", async () => {
     expect(await read('{"name": "x", "steps": 1.0}')).toEqual({ name: "x", steps: 1 });
-    expect(await read("\ufeffname: &n x\nmodel: { name: *n, base: llama-7b }\n")).toEqual({ name: "x", model: { name: "x", base: "llama-7b" } });
+    expect(await read("\ufeffname: &n x\nmodel: { name: *n, base: llama-7b }\n")).toEqual({
+      name: "x",
+      model: { name: "x", base: "llama-7b" },
+    });
   });
 
   it.each([
     ["a list that holds itself", "name: &a [*a]", "name.0", "line 1, column 11"],
-    ["an object that holds itself, far in", "model: &m\n  base:\n    - x: *m\n", "model.base.0.x", "line 3, column 10"],
+    [
+      "an object that holds itself, far in",
+      "model: &m\n  base:\n    - x: *m\n",
+      "model.base.0.x",
+      "line 3, column 10",
+    ],
     ["an alias of nothing", "name: x\nmodel: *nobody", "model", "line 2, column 8"],
     ["no number", "name: x\nseed: .nan", "seed", "line 2, column 7"],
     ["an infinite number", "optimizer: { peakLearningRate: -.inf }", "optimizer.peakLearningRate", "line 1"],
@@ -64,19 +77,32 @@ describe("readJobFile", () => {
     ["what is not UTF-8", Uint8Array.of(0x6e, 0x3a, 0x20, 0xff, 0xfe), /UTF-8/],
     ["what is too large", `name: ${"x".repeat(1 << 20)}`, /larger than 1 MiB/],
     ["several documents", "name: x\n---\nname: y", /document/],
-  ])("refuses %s in words", async (_what, content, message) => {
-    const problem = await problemOf(content);
-    expect(problem.code).toBe("job-invalid");
-    expect(problem.details[0]?.message).toMatch(message);
-    expect(problem.details[0]?.message).not.toMatch(/call stack/);
-    expect(problem.details[0]?.remedy).not.toBe("");
-  }, 20_000);
+  ])(
+    "refuses %s in words",
+    async (_what, content, message) => {
+      const problem = await problemOf(content);
+      expect(problem.code).toBe("job-invalid");
+      expect(problem.details[0]?.message).toMatch(message);
+      expect(problem.details[0]?.message).not.toMatch(/call stack/);
+      expect(problem.details[0]?.remedy).not.toBe("");
+    },
+    20_000,
+  );
 
   it("shows the line that has to be changed, and names its place once", async () => {
     const problem = await problemOf("name: x\nmodel: llama-7b\nsteps: 5\n seed: 3\n");
-    expect(problem.details).toEqual([{ field: "line 4", message: "is indented one column too far", remedy: "begin it in column 1, as the line above it", excerpt: " seed: 3\n ^" }]);
+    expect(problem.details).toEqual([
+      {
+        field: "line 4",
+        message: "is indented one column too far",
+        remedy: "begin it in column 1, as the line above it",
+        excerpt: " seed: 3\n ^",
+      },
+    ]);
     const said = describeError(problem, false).replace(/\S+\.yaml/, "job.yaml");
-    expect(said).toBe("internevo: job.yaml is neither YAML nor JSON\n  line 4 is indented one column too far:\n       seed: 3\n       ^\n    → begin it in column 1, as the line above it");
+    expect(said).toBe(
+      "internevo: job.yaml is neither YAML nor JSON\n  line 4 is indented one column too far:\n       seed: 3\n       ^\n    → begin it in column 1, as the line above it",
+    );
   });
 
   it("reads no more of an endless file than it may hold", async () => {

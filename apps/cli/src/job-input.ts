@@ -2,13 +2,20 @@ import { dirname, isAbsolute, resolve } from "node:path";
 import { readText, type Expected } from "./files.ts";
 import { parseJobDocument } from "./job-document.ts";
 
-const JOB_FILE: Expected = { code: "job-invalid", field: "(job file)", what: "a job file, in YAML or JSON", filled: true, smaller: "give a job file; data is named in it by its path" };
+const JOB_FILE: Expected = {
+  code: "job-invalid",
+  field: "(job file)",
+  what: "a job file, in YAML or JSON",
+  filled: true,
+  smaller: "give a job file; data is named in it by its path",
+};
 
 /** The services run elsewhere: what is relative here means the place of the job file. */
 function withAbsolutePaths(document: unknown, base: string): unknown {
   if (typeof document !== "object" || document === null) return document;
   const job = { ...(document as Record<string, unknown>) };
-  const absolute = (path: unknown): unknown => (typeof path === "string" && path !== "" && !isAbsolute(path) ? resolve(base, path) : path);
+  const absolute = (path: unknown): unknown =>
+    typeof path === "string" && path !== "" && !isAbsolute(path) ? resolve(base, path) : path;
   if (typeof job["data"] === "object" && job["data"] !== null) {
     const data = { ...(job["data"] as Record<string, unknown>) };
     if (Array.isArray(data["paths"])) data["paths"] = data["paths"].map(absolute);
@@ -20,7 +27,8 @@ function withAbsolutePaths(document: unknown, base: string): unknown {
     const cluster = { ...(job["cluster"] as Record<string, unknown>) };
     const profile = cluster["profile"];
     // A name is a shipped profile; a path shows itself by a slash or its ending.
-    if (typeof profile === "string" && (profile.includes("/") || profile.endsWith(".json"))) cluster["profile"] = absolute(profile);
+    if (typeof profile === "string" && (profile.includes("/") || profile.endsWith(".json")))
+      cluster["profile"] = absolute(profile);
     job["cluster"] = cluster;
   }
   return job;

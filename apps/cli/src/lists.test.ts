@@ -10,6 +10,13 @@ it.each([
   const { status, stdout, stderr } = await cli(...args);
   expect([status, stdout]).toEqual([2, ""]);
   expect(stderr).toMatch(said);
-  const json = JSON.parse((await cli("--json", ...args)).stderr) as { error: { code: string; message: string } };
-  expect(json.error).toMatchObject({ code: "bad-request", message: expect.stringContaining(`unknown command '${args.find((arg) => arg !== "profile" && arg !== "replan")}'`) as string });
+  const json = JSON.parse((await cli("--json", ...args)).stderr) as {
+    error: { code: string; message: string };
+  };
+  expect(json.error).toMatchObject({
+    code: "bad-request",
+    message: expect.stringContaining(
+      `unknown command '${args.find((arg) => arg !== "profile" && arg !== "replan")}'`,
+    ) as string,
+  });
 });

@@ -7,7 +7,8 @@ import type { Colors } from "./output.ts";
 type ListPage<T> = (cursor: { cursor?: string }) => Promise<Page<T>>;
 
 /** Everything of a list, page after page. */
-export const pages = <T>(list: ListPage<T>): AsyncIterable<T> => allPages((cursor) => list(cursor === undefined ? {} : { cursor }));
+export const pages = <T>(list: ListPage<T>): AsyncIterable<T> =>
+  allPages((cursor) => list(cursor === undefined ? {} : { cursor }));
 
 export async function everyItem<T>(list: ListPage<T>): Promise<T[]> {
   const items: T[] = [];
@@ -17,22 +18,35 @@ export async function everyItem<T>(list: ListPage<T>): Promise<T[]> {
 
 interface Listing<T> {
   readonly description: string;
-  readonly list: (client: InternEvoClient, query: { cursor?: string; signal: AbortSignal }) => Promise<Page<T>>;
+  readonly list: (
+    client: InternEvoClient,
+    query: { cursor?: string; signal: AbortSignal },
+  ) => Promise<Page<T>>;
   /** Said where there is nothing. */
   readonly none: string;
   readonly table: (items: readonly T[], colors: Colors) => string;
 }
 
 /** Lists what a group is about, and stands for the group where no command of it is named: what it is given then was meant for one. */
-export function addList<T>(group: Command, context: Context, { description, list, none, table }: Listing<T>): void {
+export function addList<T>(
+  group: Command,
+  context: Context,
+  { description, list, none, table }: Listing<T>,
+): void {
   group
     .command("list", { isDefault: true })
     .description(description)
     .allowExcessArguments()
     .action(async (_options: object, { args: [first] }: Command) => {
       if (first !== undefined) {
-        const near = nearestWord(first, group.commands.map((command) => command.name()));
-        group.error(`error: unknown command '${first}'${near === undefined ? "" : `\n(Did you mean ${near}?)`}`, { code: "commander.unknownCommand" });
+        const near = nearestWord(
+          first,
+          group.commands.map((command) => command.name()),
+        );
+        group.error(
+          `error: unknown command '${first}'${near === undefined ? "" : `\n(Did you mean ${near}?)`}`,
+          { code: "commander.unknownCommand" },
+        );
       }
       const output = context.output();
       const client = await context.client();

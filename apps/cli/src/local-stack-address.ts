@@ -10,5 +10,7 @@ export async function findStack(dataDirectory: string): Promise<StackAddress | u
   // Loaded when it is needed: most commands talk to an API elsewhere.
   const { readStackInfo } = await import("@internevo/local-stack");
   const info = readStackInfo(resolve(dataDirectory));
-  return info !== undefined && info.apiUrl !== null && info.readyAt !== null ? { apiUrl: info.apiUrl, token: info.apiToken } : undefined;
+  return info !== undefined && info.apiUrl !== null && info.readyAt !== null
+    ? { apiUrl: info.apiUrl, token: info.apiToken }
+    : undefined;
 }

@@ -44,16 +44,28 @@ export async function startStack(options: StartStackOptions): Promise<StartedSta
         dataDirectory,
         services: productServices(),
         signal: options.signal,
-        onRestart: (source, end, inSeconds) => output.note(`${source} ended (${end.signal ?? `status ${end.code}`}); it is started again in ${inSeconds} s`),
+        onRestart: (source, end, inSeconds) =>
+          output.note(
+            `${source} ended (${end.signal ?? `status ${end.code}`}); it is started again in ${inSeconds} s`,
+          ),
       });
       const { apiUrl, apiToken } = stack.info();
       if (apiUrl === null) {
         await stack.stop();
-        throw new ProblemError("unavailable", `the API did not say where it listens; see ${dataDirectory}/logs`);
+        throw new ProblemError(
+          "unavailable",
+          `the API did not say where it listens; see ${dataDirectory}/logs`,
+        );
       }
       return { stack, dataDirectory, apiUrl, token: apiToken };
     } catch (error) {
-      if (!isInUse(error) || !options.nextFree || options.dataDirectory !== undefined || number >= MAXIMUM_STACKS) throw error;
+      if (
+        !isInUse(error) ||
+        !options.nextFree ||
+        options.dataDirectory !== undefined ||
+        number >= MAXIMUM_STACKS
+      )
+        throw error;
       output.note(`another stack runs in ${dataDirectory}; the next one is taken`);
     }
   }
@@ -71,11 +83,20 @@ type ReadyStack = StackInfo & { readonly apiUrl: string };
 /** What the program said last, where that is an error as it says them with `--json`. */
 function problemIn(text: string, otherwise: string): ProblemError {
   try {
-    const { code, message, errors } = (JSON.parse(text.trim().split("\n").at(-1) ?? "") as { error: { code: ProblemCode; message: string; errors?: ProblemDetail[] } }).error;
+    const { code, message, errors } = (
+      JSON.parse(text.trim().split("\n").at(-1) ?? "") as {
+        error: { code: ProblemCode; message: string; errors?: ProblemDetail[] };
+      }
+    ).error;
     return new ProblemError(code, message, errors);
   } catch (error) {
     // Not its own words, as where it was killed.
-    return new ProblemError("unavailable", `${otherwise}: ${text.trim().split("\n").slice(-5).join("\n")}`, [], { cause: error });
+    return new ProblemError(
+      "unavailable",
+      `${otherwise}: ${text.trim().split("\n").slice(-5).join("\n")}`,
+      [],
+      { cause: error },
+    );
   }
 }
 
@@ -83,18 +104,32 @@ function problemIn(text: string, otherwise: string): ProblemError {
  * Starts the stack as a process in a session of its own, which no terminal ends, and waits until it is ready. Its notes go to `logs/up.log`.
  * @throws ProblemError as {@link startStack}; the signal's reason, when the stack is gone again
  */
-export async function startDetachedStack({ output, dataDirectory: given, signal }: Omit<StartStackOptions, "nextFree"> & { readonly dataDirectory: string }): Promise<{ readonly info: ReadyStack; readonly dataDirectory: string }> {
+export async function startDetachedStack({
+  output,
+  dataDirectory: given,
+  signal,
+}: Omit<StartStackOptions, "nextFree"> & { readonly dataDirectory: string }): Promise<{
+  readonly info: ReadyStack;
+  readonly dataDirectory: string;
+}> {
   const { makeDataDirectory, readStackInfo } = await import("@internevo/local-stack");
   const dataDirectory = resolve(given);
   makeDataDirectory(dataDirectory);
   const path = join(dataDirectory, "logs", "up.log");
   const log = openSync(path, "a", 0o600);
   const { size: before } = await stat(path);
-  const child = spawn(process.execPath, [...process.execArgv, MAIN, "up", "--json", "--data-directory", dataDirectory], { detached: true, stdio: ["ignore", "ignore", log] });
+  const child = spawn(
+    process.execPath,
+    [...process.execArgv, MAIN, "up", "--json", "--data-directory", dataDirectory],
+    { detached: true, stdio: ["ignore", "ignore", log] },
+  );
   closeSync(log);
   const ended = once(child, "exit") as Promise<[code: number | null, signal: NodeJS.Signals | null]>;
   let end: { readonly how: string } | undefined;
-  void ended.then(([code, by]) => (end = { how: by ?? `status ${code}` }), (error: Error) => (end = { how: error.message }));
+  void ended.then(
+    ([code, by]) => (end = { how: by ?? `status ${code}` }),
+    (error: Error) => (end = { how: error.message }),
+  );
   output.note(`starting Postgres, NATS and the services in ${dataDirectory}`);
   for (;;) {
     const info = readStackInfo(dataDirectory);
@@ -102,7 +137,11 @@ export async function startDetachedStack({ output, dataDirectory: given, signal 
       child.unref();
       return { info: { ...info, apiUrl: info.apiUrl }, dataDirectory };
     }
-    if (end !== undefined) throw problemIn((await readFile(path)).subarray(before).toString(), `the stack ended (${end.how}) before it was ready`);
+    if (end !== undefined)
+      throw problemIn(
+        (await readFile(path)).subarray(before).toString(),
+        `the stack ended (${end.how}) before it was ready`,
+      );
     if (signal.aborted) {
       child.kill("SIGTERM");
       await ended;

@@ -10,14 +10,24 @@ const directory = mkdtempSync(join(tmpdir(), "internevo-main-"));
 afterAll(() => rmSync(directory, { recursive: true }));
 
 /** User time of a running process, in seconds. */
-const processorSeconds = (pid: number): number => Number(readFileSync(`/proc/${pid}/stat`, "utf8").replace(/^.*\) /, "").split(" ")[11]) / 100;
+const processorSeconds = (pid: number): number =>
+  Number(
+    readFileSync(`/proc/${pid}/stat`, "utf8")
+      .replace(/^.*\) /, "")
+      .split(" ")[11],
+  ) / 100;
 
 type Stdout = "pipe" | number;
 function start(args: readonly string[], stdout: Stdout = "pipe") {
-  const child = spawn(process.execPath, ["--disable-warning=ExperimentalWarning", MAIN, ...args], { stdio: ["ignore", stdout, "pipe"], env: { ...process.env, NO_COLOR: "1" } });
+  const child = spawn(process.execPath, ["--disable-warning=ExperimentalWarning", MAIN, ...args], {
+    stdio: ["ignore", stdout, "pipe"],
+    env: { ...process.env, NO_COLOR: "1" },
+  });
   let stderr = "";
   child.stderr?.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
-  const ended = new Promise<{ code: number | null; signal: NodeJS.Signals | null; stderr: string }>((settle) => child.once("close", (code, signal) => settle({ code, signal, stderr })));
+  const ended = new Promise<{ code: number | null; signal: NodeJS.Signals | null; stderr: string }>(
+    (settle) => child.once("close", (code, signal) => settle({ code, signal, stderr })),
+  );
   return { child, ended };
 }
 
@@ -41,26 +51,49 @@ describe("the program", () => {
     }
   }, 300_000);
 
-  it.each(["SIGINT", "SIGTERM"] as const)("ends at %s in the middle of a search, and leaves nothing half-written", async (name) => {
-    const folder = mkdtempSync(join(directory, "interrupted-"));
-    const job = join(folder, "job.yaml");
-    // Many layouts and shardings: seconds of search, without a pause.
-    writeFileSync(job, `name: large\nmodel: llama-65b\nsequenceLengthTokens: 27720\nglobalBatchTokens: ${27720 * 27720}\nprecision: bf16\ncluster: { nodes: 3465, gpusPerNode: 8, memoryPerGpu: 80GB, profile: a800-128 }\n`);
-    const { child, ended } = start(["what-if", job, "--axis", "memory", "--values", "40GB,50GB,60GB,70GB,80GB,90GB,100GB,110GB,120GB", "--svg", join(folder, "a.svg")]);
-    // To start takes a second of the processor: with three it is in the search.
-    while (child.exitCode === null && processorSeconds(child.pid as number) < 3) await new Promise((settle) => setTimeout(settle, 50));
-    expect(child.exitCode).toBeNull();
-    child.kill(name);
-    const { code, signal } = await ended;
-    expect([code, signal]).toEqual(code === null ? [null, name] : [130, null]);
-    expect(readdirSync(folder)).toEqual(["job.yaml"]);
-  }, 300_000);
+  it.each(["SIGINT", "SIGTERM"] as const)(
+    "ends at %s in the middle of a search, and leaves nothing half-written",
+    async (name) => {
+      const folder = mkdtempSync(join(directory, "interrupted-"));
+      const job = join(folder, "job.yaml");
+      // Many layouts and shardings: seconds of search, without a pause.
+      writeFileSync(
+        job,
+        `name: large\nmodel: llama-65b\nsequenceLengthTokens: 27720\nglobalBatchTokens: ${27720 * 27720}\nprecision: bf16\ncluster: { nodes: 3465, gpusPerNode: 8, memoryPerGpu: 80GB, profile: a800-128 }\n`,
+      );
+      const { child, ended } = start([
+        "what-if",
+        job,
+        "--axis",
+        "memory",
+        "--values",
+        "40GB,50GB,60GB,70GB,80GB,90GB,100GB,110GB,120GB",
+        "--svg",
+        join(folder, "a.svg"),
+      ]);
+      // To start takes a second of the processor: with three it is in the search.
+      while (child.exitCode === null && processorSeconds(child.pid as number) < 3)
+        await new Promise((settle) => setTimeout(settle, 50));
+      expect(child.exitCode).toBeNull();
+      child.kill(name);
+      const { code, signal } = await ended;
+      expect([code, signal]).toEqual(code === null ? [null, name] : [130, null]);
+      expect(readdirSync(folder)).toEqual(["job.yaml"]);
+    },
+    300_000,
+  );
 
   it("tells errors of the command line as JSON where JSON is asked for", async () => {
-    for (const args of [["--json", "plan"], ["--json", "nonsense"], ["--json", "plan", JOB, "--top", "0"]]) {
+    for (const args of [
+      ["--json", "plan"],
+      ["--json", "nonsense"],
+      ["--json", "plan", JOB, "--top", "0"],
+    ]) {
       const { code, stderr } = await start(args).ended;
       expect(code).toBe(2);
-      expect(JSON.parse(stderr)).toMatchObject({ error: { code: "bad-request", message: expect.any(String) as string } });
+      expect(JSON.parse(stderr)).toMatchObject({
+        error: { code: "bad-request", message: expect.any(String) as string },
+      });
     }
   }, 300_000);
 });

@@ -1,6 +1,13 @@
 import { existsSync } from "node:fs";
 import { findShippedProfile, parseProfile, SHIPPED_PROFILES } from "@internevo/cost-model";
-import { clusterKey, didYouMean, ProblemError, type Cluster, type JobSpec, type Profile } from "@internevo/domain";
+import {
+  clusterKey,
+  didYouMean,
+  ProblemError,
+  type Cluster,
+  type JobSpec,
+  type Profile,
+} from "@internevo/domain";
 import { ApiConnectionError, type ProfileSummary } from "@internevo/client";
 import type { Context } from "./context.ts";
 import { pages } from "./lists.ts";
@@ -10,25 +17,59 @@ import { clusterOfProfile, profileId } from "./resolve.ts";
 /** Where stored profiles are asked for. */
 export type ProfileContext = Pick<Context, "client" | "signal">;
 
-async function storedProfile(text: string, field: string, { client: connect, signal }: ProfileContext): Promise<Profile> {
+async function storedProfile(
+  text: string,
+  field: string,
+  { client: connect, signal }: ProfileContext,
+): Promise<Profile> {
   try {
     const client = await connect();
     return (await client.getProfile(await profileId(client, text, signal), { signal })).profile;
   } catch (error) {
     if (!(error instanceof ProblemError)) throw error;
-    if (error.code === "bad-request") throw new ProblemError(error.code, error.message, error.details.map((detail) => ({ ...detail, field })), { cause: error });
+    if (error.code === "bad-request")
+      throw new ProblemError(
+        error.code,
+        error.message,
+        error.details.map((detail) => ({ ...detail, field })),
+        { cause: error },
+      );
     if (error.code !== "unavailable" && error.code !== "not-found") throw error;
-    const stored = error.code === "unavailable" ? "; stored ones were not looked at, since no API is given and no local stack runs" : ", nor one that is stored";
+    const stored =
+      error.code === "unavailable"
+        ? "; stored ones were not looked at, since no API is given and no local stack runs"
+        : ", nor one that is stored";
     const offline = `${didYouMean(text, SHIPPED_PROFILES)}give a shipped profile (${SHIPPED_PROFILES.join(", ")}), the path of a profile file`;
-    throw new ProblemError("profile-missing", `there is no profile ${text}`, [
-      { field, value: text, message: `is neither a shipped profile nor a file${stored}`, remedy: error.code === "unavailable" ? `${offline}, or an API with --url and --token (or \`internevo up\`)` : `${offline}, or one that \`internevo profile list\` shows` },
-    ], { cause: error });
+    throw new ProblemError(
+      "profile-missing",
+      `there is no profile ${text}`,
+      [
+        {
+          field,
+          value: text,
+          message: `is neither a shipped profile nor a file${stored}`,
+          remedy:
+            error.code === "unavailable"
+              ? `${offline}, or an API with --url and --token (or \`internevo up\`)`
+              : `${offline}, or one that \`internevo profile list\` shows`,
+        },
+      ],
+      { cause: error },
+    );
   }
 }
 
 /** A profile in a file. @throws ProblemError `profile-missing` or `profile-invalid`. */
 export const readProfile = async (path: string, field: string): Promise<Profile> =>
-  parseProfile(await readJson(path, field, { missing: "profile-missing", invalid: "profile-invalid" }, "a profile in JSON, as `internevo profile show NAME --json` writes it"), `the profile ${path}`);
+  parseProfile(
+    await readJson(
+      path,
+      field,
+      { missing: "profile-missing", invalid: "profile-invalid" },
+      "a profile in JSON, as `internevo profile show NAME --json` writes it",
+    ),
+    `the profile ${path}`,
+  );
 
 const MOST_OFFERED = 5;
 
@@ -36,15 +77,28 @@ const MOST_OFFERED = 5;
 function nothingMeasured(cluster: Cluster, stored: readonly ProfileSummary[] | undefined): ProblemError {
   const { name, nodes, gpusPerNode } = cluster;
   const ofName = stored?.filter((profile) => clusterOfProfile(profile) === name) ?? [];
-  const offered = [...new Set([...ofName, ...(stored ?? [])].map((profile) => profile.name))].slice(0, MOST_OFFERED).map((one) => `--profile '${one}'`);
+  const offered = [...new Set([...ofName, ...(stored ?? [])].map((profile) => profile.name))]
+    .slice(0, MOST_OFFERED)
+    .map((one) => `--profile '${one}'`);
   const files = `--profile ${SHIPPED_PROFILES[0] ?? ""} (shipped), --profile FILE`;
-  const message = stored === undefined ? "is missing, and no stack runs that could have measured the cluster" : `is missing, and cluster ${name}, ${nodes} × ${gpusPerNode}, has not been measured`;
-  const remedy = stored === undefined ? `give ${files}; or submit the job to a stack (\`internevo up\`), which measures its cluster` : `give ${[...offered, files].join(", ")}; or submit the job, which measures its cluster`;
-  return new ProblemError("profile-missing", "the job names no profile to plan it with", [{ field: "cluster.profile", value: null, message, remedy }]);
+  const message =
+    stored === undefined
+      ? "is missing, and no stack runs that could have measured the cluster"
+      : `is missing, and cluster ${name}, ${nodes} × ${gpusPerNode}, has not been measured`;
+  const remedy =
+    stored === undefined
+      ? `give ${files}; or submit the job to a stack (\`internevo up\`), which measures its cluster`
+      : `give ${[...offered, files].join(", ")}; or submit the job, which measures its cluster`;
+  return new ProblemError("profile-missing", "the job names no profile to plan it with", [
+    { field: "cluster.profile", value: null, message, remedy },
+  ]);
 }
 
 /** The newest profile that the stack at hand has measured of exactly this cluster. @throws ProblemError `profile-missing` */
-async function measuredProfile(cluster: Cluster, { client: connect, signal }: ProfileContext): Promise<Profile> {
+async function measuredProfile(
+  cluster: Cluster,
+  { client: connect, signal }: ProfileContext,
+): Promise<Profile> {
   const stored: ProfileSummary[] = [];
   try {
     const client = await connect();
@@ -54,7 +108,8 @@ async function measuredProfile(cluster: Cluster, { client: connect, signal }: Pr
       stored.push(profile);
     }
   } catch (error) {
-    const isOffline = error instanceof ApiConnectionError || (error instanceof ProblemError && error.code === "unavailable");
+    const isOffline =
+      error instanceof ApiConnectionError || (error instanceof ProblemError && error.code === "unavailable");
     throw isOffline ? nothingMeasured(cluster, undefined) : error;
   }
   throw nothingMeasured(cluster, stored);
@@ -66,9 +121,15 @@ async function measuredProfile(cluster: Cluster, { client: connect, signal }: Pr
  * @param given the value of `--profile`.
  * @throws ProblemError as {@link loadProfile}
  */
-export async function jobProfile({ cluster }: Pick<JobSpec, "cluster">, given: string | undefined, context: ProfileContext): Promise<Profile> {
+export async function jobProfile(
+  { cluster }: Pick<JobSpec, "cluster">,
+  given: string | undefined,
+  context: ProfileContext,
+): Promise<Profile> {
   if (given !== undefined) return loadProfile(given, "--profile", context);
-  return cluster.profile === null ? measuredProfile(cluster, context) : loadProfile(cluster.profile, "cluster.profile", context);
+  return cluster.profile === null
+    ? measuredProfile(cluster, context)
+    : loadProfile(cluster.profile, "cluster.profile", context);
 }
 
 /**
@@ -79,6 +140,7 @@ export async function loadProfile(text: string, field: string, context: ProfileC
   const shipped = findShippedProfile(text);
   if (shipped) return shipped;
   // In a job a name is a name; on the command line a file may have any.
-  if (text.includes("/") || text.endsWith(".json") || (field !== "cluster.profile" && existsSync(text))) return readProfile(text, field);
+  if (text.includes("/") || text.endsWith(".json") || (field !== "cluster.profile" && existsSync(text)))
+    return readProfile(text, field);
   return storedProfile(text, field, context);
 }

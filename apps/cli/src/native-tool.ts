@@ -9,7 +9,8 @@ const OWN_NATIVE_DIRECTORY = fileURLToPath(new URL("../../../native/dist", impor
 const STDERR_BOUND = 4000;
 
 /** `internevo-checkpoint` of an installation: `INTERNEVO_NATIVE_DIRECTORY`, else the checkout's. */
-export const checkpointTool = (env: NodeJS.ProcessEnv): string => resolve(join(env["INTERNEVO_NATIVE_DIRECTORY"] ?? OWN_NATIVE_DIRECTORY, "bin", "internevo-checkpoint"));
+export const checkpointTool = (env: NodeJS.ProcessEnv): string =>
+  resolve(join(env["INTERNEVO_NATIVE_DIRECTORY"] ?? OWN_NATIVE_DIRECTORY, "bin", "internevo-checkpoint"));
 
 export interface ToolProgress {
   readonly doneBytes: number;
@@ -31,13 +32,26 @@ interface ToolError {
   readonly remedy?: string;
 }
 
-const PROBLEM_CODES: Readonly<Record<string, ProblemCode>> = { bad_config: "bad-request", plan_unsupported: "plan-invalid", checkpoint_error: "data-invalid" };
+const PROBLEM_CODES: Readonly<Record<string, ProblemCode>> = {
+  bad_config: "bad-request",
+  plan_unsupported: "plan-invalid",
+  checkpoint_error: "data-invalid",
+};
 
 const problemOf = (error: ToolError): ProblemError =>
   new ProblemError(
     PROBLEM_CODES[error.code] ?? "internal",
     error.message,
-    error.field === undefined ? [] : [{ field: error.field, ...(error.value === undefined ? {} : { value: error.value }), message: error.message, remedy: error.remedy || "see the message" }],
+    error.field === undefined
+      ? []
+      : [
+          {
+            field: error.field,
+            ...(error.value === undefined ? {} : { value: error.value }),
+            message: error.message,
+            remedy: error.remedy || "see the message",
+          },
+        ],
   );
 
 /**
@@ -47,9 +61,19 @@ const problemOf = (error: ToolError): ProblemError =>
  */
 export async function runCheckpointTool(run: ToolRun): Promise<Record<string, unknown>> {
   if (!existsSync(run.path)) {
-    throw new ProblemError("unavailable", `internevo-checkpoint cannot be started: ${run.path} does not exist`, [
-      { field: "INTERNEVO_NATIVE_DIRECTORY", value: run.path, message: "holds no such program", remedy: "build the native programs with `npm run setup`, or point INTERNEVO_NATIVE_DIRECTORY to where they are installed" },
-    ]);
+    throw new ProblemError(
+      "unavailable",
+      `internevo-checkpoint cannot be started: ${run.path} does not exist`,
+      [
+        {
+          field: "INTERNEVO_NATIVE_DIRECTORY",
+          value: run.path,
+          message: "holds no such program",
+          remedy:
+            "build the native programs with `npm run setup`, or point INTERNEVO_NATIVE_DIRECTORY to where they are installed",
+        },
+      ],
+    );
   }
   run.signal.throwIfAborted();
   const child = spawn(run.path, [...run.args], { stdio: ["ignore", "pipe", "pipe"] });
@@ -75,7 +99,11 @@ export async function runCheckpointTool(run: ToolRun): Promise<Record<string, un
     const how = await ended;
     run.signal.throwIfAborted();
     if (error) throw problemOf(error);
-    if (!result) throw new ProblemError("internal", `internevo-checkpoint ended by ${how} without a result${stderr === "" ? "" : `: ${stderr.trim()}`}`);
+    if (!result)
+      throw new ProblemError(
+        "internal",
+        `internevo-checkpoint ended by ${how} without a result${stderr === "" ? "" : `: ${stderr.trim()}`}`,
+      );
     return result;
   } finally {
     run.signal.removeEventListener("abort", kill);

@@ -5,7 +5,10 @@ import { describeError } from "./output.ts";
 const hostile = "\u001b[2J\u009b31m\u007f\r\nroot@host:~# \ud800\u202e";
 // What a terminal would obey: everything but the line ends between details.
 const CONTROLS = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\ud800-\udfff]/u;
-const problem = (value: unknown): ProblemError => new ProblemError("job-invalid", `no such thing ${hostile}`, [{ field: `model.${hostile}`, value, message: `holds ${hostile}`, remedy: `not ${hostile}` }]);
+const problem = (value: unknown): ProblemError =>
+  new ProblemError("job-invalid", `no such thing ${hostile}`, [
+    { field: `model.${hostile}`, value, message: `holds ${hostile}`, remedy: `not ${hostile}` },
+  ]);
 
 describe("describeError", () => {
   it("writes nothing that a terminal obeys, wherever it came from", () => {
@@ -21,7 +24,9 @@ describe("describeError", () => {
   it("writes JSON that says the same as before, without a control character", () => {
     const text = describeError(problem(hostile), true);
     expect(text).not.toMatch(CONTROLS);
-    expect(JSON.parse(text)).toMatchObject({ error: { code: "job-invalid", errors: [{ value: hostile, field: `model.${hostile}` }] } });
+    expect(JSON.parse(text)).toMatchObject({
+      error: { code: "job-invalid", errors: [{ value: hostile, field: `model.${hostile}` }] },
+    });
   });
 
   it("shows numbers that JSON lacks, and values that hold themselves", () => {
@@ -32,7 +37,9 @@ describe("describeError", () => {
     expect(describeError(problem([Number.NaN]), false)).toContain('(is ["NaN"])');
     expect(describeError(problem(circle), false)).toContain("holds");
     expect(JSON.parse(describeError(problem(circle), true))).toHaveProperty("error.errors");
-    expect(JSON.parse(describeError(problem(Number.NaN), true))).toMatchObject({ error: { errors: [{ value: "NaN" }] } });
+    expect(JSON.parse(describeError(problem(Number.NaN), true))).toMatchObject({
+      error: { errors: [{ value: "NaN" }] },
+    });
   });
 
   it("shows what is nested deeper than can be written", () => {

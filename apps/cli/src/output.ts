@@ -33,7 +33,10 @@ const noColor = (env: NodeJS.ProcessEnv): boolean => (env["NO_COLOR"] ?? "") !==
 
 export function createOutput(streams: OutputStreams, json: boolean): Output {
   const width = streams.stdout.isTTY === true ? streams.stdout.columns : undefined;
-  const colors: Colors = { ...picocolors.createColors(streams.stdout.isTTY === true && !noColor(streams.env) && !json), ...(width === undefined ? {} : { width }) };
+  const colors: Colors = {
+    ...picocolors.createColors(streams.stdout.isTTY === true && !noColor(streams.env) && !json),
+    ...(width === undefined ? {} : { width }),
+  };
   const isTerminal = streams.stderr.isTTY === true && streams.env["TERM"] !== "dumb";
   let statusShown = false;
   const clear = (): void => {
@@ -87,34 +90,60 @@ const LEAST_OF_VALUE = 12;
 const bounded = <T>(columns: readonly Column<T>[], less = 0): Column<T>[] =>
   columns.map((column) => {
     const { most, value } = column;
-    return most === undefined ? column : { ...column, value: (row: T) => shortened(value(row), Math.max(LEAST_OF_VALUE, most - less)) };
+    return most === undefined
+      ? column
+      : { ...column, value: (row: T) => shortened(value(row), Math.max(LEAST_OF_VALUE, most - less)) };
   });
 
 /** A table without frames, so that a shell can cut it as well; on a narrow terminal, what is longest has lines of its own, and what can be spared is left out. */
 export function table<T>(all: readonly Column<T>[], rows: readonly T[], colors: Colors): string {
   const { width } = colors;
   const columns = bounded(all);
-  const fits = (text: string): boolean => width === undefined || text.split("\n").every((line) => visibleLength(line) <= width);
+  const fits = (text: string): boolean =>
+    width === undefined || text.split("\n").every((line) => visibleLength(line) <= width);
   const apart = columns.filter(({ below }) => below === true);
   let text = tableText(columns, rows, colors);
   if (fits(text)) return text;
   let beside = columns.filter(({ below }) => below !== true);
   text = tableText(beside, rows, colors);
-  for (const { spare } of columns.filter((one) => one.spare !== undefined).sort((a, b) => (b.spare as number) - (a.spare as number))) {
+  for (const { spare } of columns
+    .filter((one) => one.spare !== undefined)
+    .sort((a, b) => (b.spare as number) - (a.spare as number))) {
     if (fits(text)) break;
     beside = beside.filter((one) => one.spare !== spare);
     text = tableText(beside, rows, colors);
   }
   // What cannot be spared is shortened further, as far as it takes.
   const most = Math.max(0, ...beside.map((column) => column.most ?? 0));
-  for (let less = 4; !fits(text) && most - less >= LEAST_OF_VALUE; less += 4) text = tableText(bounded(beside, less), rows, colors);
+  for (let less = 4; !fits(text) && most - less >= LEAST_OF_VALUE; less += 4)
+    text = tableText(bounded(beside, less), rows, colors);
   const [head = "", ...lines] = text.split("\n");
   if (apart.length === 0) return text;
-  return [head, ...apart.map(({ title }) => `    ${colors.bold(title)}`), ...lines.flatMap((line, index) => [line, ...apart.map(({ value }) => `    ${value(rows[index] as T)}`)])].join("\n");
+  return [
+    head,
+    ...apart.map(({ title }) => `    ${colors.bold(title)}`),
+    ...lines.flatMap((line, index) => [line, ...apart.map(({ value }) => `    ${value(rows[index] as T)}`)]),
+  ].join("\n");
 }
 
 function tableText<T>(columns: readonly Column<T>[], rows: readonly T[], colors: Colors): string {
-  const none = { top: "", "top-mid": "", "top-left": "", "top-right": "", bottom: "", "bottom-mid": "", "bottom-left": "", "bottom-right": "", left: "", "left-mid": "", mid: "", "mid-mid": "", right: "", "right-mid": "", middle: "  " };
+  const none = {
+    top: "",
+    "top-mid": "",
+    "top-left": "",
+    "top-right": "",
+    bottom: "",
+    "bottom-mid": "",
+    "bottom-left": "",
+    "bottom-right": "",
+    left: "",
+    "left-mid": "",
+    mid: "",
+    "mid-mid": "",
+    right: "",
+    "right-mid": "",
+    middle: "  ",
+  };
   const built = new Table({
     head: columns.map((column) => colors.bold(column.title)),
     colAligns: columns.map((column) => column.align ?? "left"),
@@ -139,7 +168,8 @@ function detailLines(detail: ProblemDetail): string {
   const isAbsent = detail.value === undefined || (detail.value === null && detail.message === "is missing");
   const value = "value" in detail && !isAbsent ? ` (is ${shown(detail.value)})` : "";
   const remedy = `    → ${printable(detail.remedy)}`;
-  if (detail.excerpt === undefined) return `  ${printable(detail.field)}${value}: ${printable(detail.message)}\n${remedy}`;
+  if (detail.excerpt === undefined)
+    return `  ${printable(detail.field)}${value}: ${printable(detail.message)}\n${remedy}`;
   const excerpt = detail.excerpt.split("\n").map((line) => `      ${printable(line)}`);
   return [`  ${printable(detail.field)} ${printable(detail.message)}:`, ...excerpt, remedy].join("\n");
 }
@@ -147,13 +177,30 @@ function detailLines(detail: ProblemDetail): string {
 /** What a person, or with --json a program, reads about an error. Goes to stderr. */
 export function describeError(error: unknown, json: boolean): string {
   const code = error instanceof ProblemError || error instanceof ApiProblemError ? error.code : undefined;
-  const details: readonly ProblemDetail[] = error instanceof ProblemError ? error.details : error instanceof ApiProblemError ? (error.problem.errors ?? []) : [];
+  const details: readonly ProblemDetail[] =
+    error instanceof ProblemError
+      ? error.details
+      : error instanceof ApiProblemError
+        ? (error.problem.errors ?? [])
+        : [];
   const message = error instanceof Error ? error.message : String(error);
   const traceId = error instanceof ApiProblemError ? error.problem.traceId : undefined;
-  if (json) return printableJson({ error: { code: code ?? "failed", message, ...(details.length > 0 ? { errors: details } : {}), ...(traceId === undefined ? {} : { traceId }) } });
+  if (json)
+    return printableJson({
+      error: {
+        code: code ?? "failed",
+        message,
+        ...(details.length > 0 ? { errors: details } : {}),
+        ...(traceId === undefined ? {} : { traceId }),
+      },
+    });
   // A problem repeats what it was given, which may be anything; other errors are the program's own, in lines.
   const said = code === undefined ? message.split("\n").map(printable).join("\n") : printable(message);
-  return [`internevo: ${said}`, ...details.map(detailLines), ...(code === "internal" && traceId !== undefined ? [`  trace ${traceId}`] : [])].join("\n");
+  return [
+    `internevo: ${said}`,
+    ...details.map(detailLines),
+    ...(code === "internal" && traceId !== undefined ? [`  trace ${traceId}`] : []),
+  ].join("\n");
 }
 
 /** What an answer rests on, said beside it: one note as it is, more of them as their number, until they are asked for. */
@@ -162,4 +209,7 @@ export function showNotes(notes: readonly string[], output: Output, all: boolean
   else output.note(`${notes.length} notes on what these figures rest on: read them with --notes`);
 }
 
-export const NOTES_OPTION = ["--notes", "say what the figures rest on: what the profile lacks, and what stands for it"] as const;
+export const NOTES_OPTION = [
+  "--notes",
+  "say what the figures rest on: what the profile lacks, and what stands for it",
+] as const;

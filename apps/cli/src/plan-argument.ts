@@ -1,4 +1,20 @@
-import { formatBytes, parsePlanLabel, parsePlanPart, planLabel, PlanSchema, ProblemError, rejectionCounts, termWords, validate, type JobSpec, type PartialPlan, type Plan, type PlanningResult, type ProblemCode, type Profile } from "@internevo/domain";
+import {
+  formatBytes,
+  parsePlanLabel,
+  parsePlanPart,
+  planLabel,
+  PlanSchema,
+  ProblemError,
+  rejectionCounts,
+  termWords,
+  validate,
+  type JobSpec,
+  type PartialPlan,
+  type Plan,
+  type PlanningResult,
+  type ProblemCode,
+  type Profile,
+} from "@internevo/domain";
 import { planOfJob, type PlanOfJob } from "@internevo/cost-model";
 import { existsSync } from "node:fs";
 import { extname } from "node:path";
@@ -14,16 +30,39 @@ export const PLAN_HELP = "a plan: as tables show it, a JSON file, or its rank in
 const MAXIMUM_JSON_BYTES = 1 << 26;
 
 /** @param missing the code for a file that is not there; one that is there and cannot be used is `invalid`. */
-export async function readJson(path: string, field: string, { missing, invalid }: Readonly<Record<"missing" | "invalid", ProblemCode>>, what: string): Promise<unknown> {
-  const text = await readText(path, { code: invalid, missing, field, what, maximumBytes: MAXIMUM_JSON_BYTES, filled: true });
+export async function readJson(
+  path: string,
+  field: string,
+  { missing, invalid }: Readonly<Record<"missing" | "invalid", ProblemCode>>,
+  what: string,
+): Promise<unknown> {
+  const text = await readText(path, {
+    code: invalid,
+    missing,
+    field,
+    what,
+    maximumBytes: MAXIMUM_JSON_BYTES,
+    filled: true,
+  });
   try {
     return JSON.parse(text) as unknown;
   } catch (error) {
-    throw new ProblemError(invalid, `${path} is not JSON`, [{ field, value: path, message: (error as Error).message, remedy: "mend the file" }], { cause: error });
+    throw new ProblemError(
+      invalid,
+      `${path} is not JSON`,
+      [{ field, value: path, message: (error as Error).message, remedy: "mend the file" }],
+      { cause: error },
+    );
   }
 }
 
-const { recompute: _recompute, forwardOverlap, backwardOverlap, gradientSharding, ...required } = PlanSchema.properties;
+const {
+  recompute: _recompute,
+  forwardOverlap,
+  backwardOverlap,
+  gradientSharding,
+  ...required
+} = PlanSchema.properties;
 /** A plan as tables write it: recomputation as true or as 1, and what has a default may be left out. */
 const WrittenPlanSchema = Type.Object(
   {
@@ -37,26 +76,46 @@ const WrittenPlanSchema = Type.Object(
 );
 
 /** What is there, or is written as only paths are, is a file: everything else was meant as a plan. */
-const isPath = (text: string): boolean => text === "-" || /^[./~]/.test(text) || extname(text) !== "" || existsSync(text);
+const isPath = (text: string): boolean =>
+  text === "-" || /^[./~]/.test(text) || extname(text) !== "" || existsSync(text);
 
 /** The plan that a text is, under the name of the argument. @throws ProblemError `plan-invalid`. */
 export function readPlan<Read>(parse: (text: string) => Read, text: string, field: string): Read {
   try {
     return parse(text);
   } catch (error) {
-    throw error instanceof ProblemError ? new ProblemError(error.code, error.message, error.details.map((detail) => ({ ...detail, field })), { cause: error }) : error;
+    throw error instanceof ProblemError
+      ? new ProblemError(
+          error.code,
+          error.message,
+          error.details.map((detail) => ({ ...detail, field })),
+          { cause: error },
+        )
+      : error;
   }
 }
 
 /** A plan in a JSON file, or as tables show it ("b1 n4 a0 pp1 …"). @throws ProblemError `plan-invalid`. */
 export async function loadPlan(text: string, field: string, profile: Profile): Promise<Plan> {
   if (!isPath(text)) return readPlan(parsePlanLabel, text, field);
-  const document = await readJson(text, field, { missing: "plan-invalid", invalid: "plan-invalid" }, 'a file with a plan in JSON, or the plan itself as tables show it, in quotes: "b1 n4 a0 pp1 …"');
+  const document = await readJson(
+    text,
+    field,
+    { missing: "plan-invalid", invalid: "plan-invalid" },
+    'a file with a plan in JSON, or the plan itself as tables show it, in quotes: "b1 n4 a0 pp1 …"',
+  );
   // A candidate of `--json` output holds its plan.
-  const plan = typeof document === "object" && document !== null && "plan" in document ? document.plan : document;
+  const plan =
+    typeof document === "object" && document !== null && "plan" in document ? document.plan : document;
   const written = validate(WrittenPlanSchema, plan, "plan-invalid", `the plan ${text}`);
   const { forwardOverlap, backwardOverlap } = profile.executor;
-  return { gradientSharding: 1, forwardOverlap, backwardOverlap, ...written, recompute: Boolean(written.recompute) };
+  return {
+    gradientSharding: 1,
+    forwardOverlap,
+    backwardOverlap,
+    ...written,
+    recompute: Boolean(written.recompute),
+  };
 }
 
 const MOST_RANKED = 10_000;
@@ -65,14 +124,35 @@ const isRank = (text: string): boolean => /^\d+$/.test(text.trim());
 /** Why a job has no plan at all: what binds. */
 function noPlan(job: JobSpec, { closest, counts, unmet }: PlanningResult): ProblemError {
   const limit = formatBytes(job.cluster.memoryPerGpuBytes);
-  if (unmet !== undefined) return new ProblemError("no-feasible-plan", "no plan meets what the job's `plan` asks for", [{ field: "plan", value: job.plan, message: unmet, remedy: "leave one of them out, or give other values" }]);
+  if (unmet !== undefined)
+    return new ProblemError("no-feasible-plan", "no plan meets what the job's `plan` asks for", [
+      {
+        field: "plan",
+        value: job.plan,
+        message: unmet,
+        remedy: "leave one of them out, or give other values",
+      },
+    ]);
   if (closest === null) {
     const reasons = rejectionCounts(counts.rejected);
-    return new ProblemError("no-feasible-plan", "no plan divides the job over the cluster", [{ field: "cluster.nodes", value: job.cluster.nodes, message: `of ${job.cluster.gpusPerNode} GPUs share the job by no plan: ${reasons}`, remedy: "change the cluster, the batch or the sequence length, or what `plan` fixes" }]);
+    return new ProblemError("no-feasible-plan", "no plan divides the job over the cluster", [
+      {
+        field: "cluster.nodes",
+        value: job.cluster.nodes,
+        message: `of ${job.cluster.gpusPerNode} GPUs share the job by no plan: ${reasons}`,
+        remedy: "change the cluster, the batch or the sequence length, or what `plan` fixes",
+      },
+    ]);
   }
   const [line, bytes] = Object.entries(closest.memory).reduce((most, one) => (one[1] > most[1] ? one : most));
   return new ProblemError("no-feasible-plan", `no plan fits ${limit} a GPU`, [
-    { field: "cluster.memoryPerGpu", value: limit, message: `the least that any plan needs is ${formatBytes(closest.peakMemoryBytes)}, of which ${termWords(line)} ${formatBytes(bytes)} (${planLabel(closest.plan)})`, remedy: "give the job more or larger GPUs, or a shorter sequence; or another profile, where the runtime is what is too large" },
+    {
+      field: "cluster.memoryPerGpu",
+      value: limit,
+      message: `the least that any plan needs is ${formatBytes(closest.peakMemoryBytes)}, of which ${termWords(line)} ${formatBytes(bytes)} (${planLabel(closest.plan)})`,
+      remedy:
+        "give the job more or larger GPUs, or a shorter sequence; or another profile, where the runtime is what is too large",
+    },
   ]);
 }
 
@@ -83,9 +163,21 @@ export interface PlanArgument {
 }
 
 /** As {@link loadPlan}, or numbers: the plans of these ranks in the job's own search, of which there is one for all of them. */
-async function chooseAnyPlans(asked: readonly PlanArgument[], job: JobSpec, profile: Profile, { computing }: Pick<Context, "computing">): Promise<Plan[]> {
+async function chooseAnyPlans(
+  asked: readonly PlanArgument[],
+  job: JobSpec,
+  profile: Profile,
+  { computing }: Pick<Context, "computing">,
+): Promise<Plan[]> {
   const refuse = ({ text, field }: PlanArgument, message: string): ProblemError =>
-    new ProblemError("plan-invalid", `there is no plan of rank ${text}: ${message}`, [{ field, value: text, message, remedy: "give a rank that `internevo plan --top` lists, a plan as tables show it, or a JSON file" }]);
+    new ProblemError("plan-invalid", `there is no plan of rank ${text}: ${message}`, [
+      {
+        field,
+        value: text,
+        message,
+        remedy: "give a rank that `internevo plan --top` lists, a plan as tables show it, or a JSON file",
+      },
+    ]);
   const rankOf = (one: PlanArgument): number | undefined => {
     if (!isRank(one.text)) return undefined;
     const rank = Number(one.text);
@@ -103,7 +195,8 @@ async function chooseAnyPlans(asked: readonly PlanArgument[], job: JobSpec, prof
   for (const one of asked) {
     const rank = rankOf(one);
     const plan = rank === undefined ? await loadPlan(one.text, one.field, profile) : ranked.get(rank);
-    if (plan === undefined) throw refuse(one, `the last is ${computing(() => feasibleFamilies(job, profile))}`);
+    if (plan === undefined)
+      throw refuse(one, `the last is ${computing(() => feasibleFamilies(job, profile))}`);
     plans.push(plan);
   }
   return plans;
@@ -113,19 +206,36 @@ async function chooseAnyPlans(asked: readonly PlanArgument[], job: JobSpec, prof
  * Plans of the job, by file, as tables show them, or by their ranks in the job's own search.
  * @throws ProblemError `plan-invalid`, also for a plan that does not divide the job; `no-feasible-plan` when a rank is asked for and the job has no plan.
  */
-export async function choosePlans(asked: readonly PlanArgument[], job: JobSpec, profile: Profile, context: Pick<Context, "computing">): Promise<PlanOfJob[]> {
+export async function choosePlans(
+  asked: readonly PlanArgument[],
+  job: JobSpec,
+  profile: Profile,
+  context: Pick<Context, "computing">,
+): Promise<PlanOfJob[]> {
   const plans = await chooseAnyPlans(asked, job, profile, context);
   return plans.map((plan, index) => planOfJob(plan, job, asked[index]?.field));
 }
 
 /** {@link choosePlans} of one. */
-export async function choosePlan(text: string, field: string, job: JobSpec, profile: Profile, context: Pick<Context, "computing">): Promise<PlanOfJob> {
+export async function choosePlan(
+  text: string,
+  field: string,
+  job: JobSpec,
+  profile: Profile,
+  context: Pick<Context, "computing">,
+): Promise<PlanOfJob> {
   const [plan] = await choosePlans([{ text, field }], job, profile, context);
   return plan as PlanOfJob;
 }
 
 /** For the one question about plans that need not divide the job, nor be whole: why not. @throws ProblemError as {@link choosePlan}, but not for that */
-export async function chooseAnyPlan(text: string, field: string, job: JobSpec, profile: Profile, context: Pick<Context, "computing">): Promise<Plan | PartialPlan> {
+export async function chooseAnyPlan(
+  text: string,
+  field: string,
+  job: JobSpec,
+  profile: Profile,
+  context: Pick<Context, "computing">,
+): Promise<Plan | PartialPlan> {
   if (!isPath(text) && !isRank(text)) return readPlan(parsePlanPart, text, field);
   const [plan] = await chooseAnyPlans([{ text, field }], job, profile, context);
   return plan as Plan;

@@ -1,4 +1,22 @@
-import { formatBytes, formatCounted, formatInteger, formatPercent, formatRate, formatSeconds, formatSecondsRange, memoryLineName, noneWithoutTrainer, planLabel, rejectionCounts, termWords, tiedWithFastest, tieWords, UTILISATION_WORDS, type Candidate, type PlanningResult } from "@internevo/domain";
+import {
+  formatBytes,
+  formatCounted,
+  formatInteger,
+  formatPercent,
+  formatRate,
+  formatSeconds,
+  formatSecondsRange,
+  memoryLineName,
+  noneWithoutTrainer,
+  planLabel,
+  rejectionCounts,
+  termWords,
+  tiedWithFastest,
+  tieWords,
+  UTILISATION_WORDS,
+  type Candidate,
+  type PlanningResult,
+} from "@internevo/domain";
 import { table, type Colors, type Column } from "./output.ts";
 
 /** Why none of some plans runs, where that is one reason; it is said once then. */
@@ -10,23 +28,71 @@ function commonReason(candidates: readonly Candidate[]): string | null {
 function candidatesTable(candidates: readonly Candidate[], colors: Colors): string {
   const columns: Column<Candidate>[] = [
     { title: "RANK", align: "right", value: ({ rank }) => String(rank) },
-    { title: "PLAN", below: true, value: ({ plan, tied }) => `${planLabel(plan)}${tied === undefined ? "" : ` (and ${tied} that tie)`}` },
-    { title: "STEP TIME", align: "right", value: ({ predicted }) => formatSeconds(predicted.stepTimeSeconds) },
-    ...(candidates.some(({ predicted }) => predicted.stepTimeRangeSeconds) ? [{ title: "FROM – TO", align: "right" as const, value: ({ predicted: { stepTimeRangeSeconds: range } }: Candidate) => (range ? formatSecondsRange(range) : "") }] : []),
-    { title: "TOKENS/GPU/S", align: "right", value: ({ predicted }) => formatRate(predicted.tokensPerGpuPerSecond) },
-    { title: UTILISATION_WORDS.mfu.toUpperCase(), align: "right", value: ({ predicted }) => formatPercent(predicted.mfu) },
-    { title: UTILISATION_WORDS.mfuFullAttention.toUpperCase(), align: "right", spare: 1, value: ({ predicted }) => formatPercent(predicted.mfuFullAttention) },
-    { title: "PEAK MEMORY", align: "right", value: ({ predicted }) => formatBytes(predicted.peakMemoryBytes) },
-    ...(commonReason(candidates) === null ? [{ title: "RUNNABLE", value: ({ runnable, notRunnableReason }: Candidate) => (runnable ? colors.green("yes") : (notRunnableReason ?? "no")) }] : []),
+    {
+      title: "PLAN",
+      below: true,
+      value: ({ plan, tied }) => `${planLabel(plan)}${tied === undefined ? "" : ` (and ${tied} that tie)`}`,
+    },
+    {
+      title: "STEP TIME",
+      align: "right",
+      value: ({ predicted }) => formatSeconds(predicted.stepTimeSeconds),
+    },
+    ...(candidates.some(({ predicted }) => predicted.stepTimeRangeSeconds)
+      ? [
+          {
+            title: "FROM – TO",
+            align: "right" as const,
+            value: ({ predicted: { stepTimeRangeSeconds: range } }: Candidate) =>
+              range ? formatSecondsRange(range) : "",
+          },
+        ]
+      : []),
+    {
+      title: "TOKENS/GPU/S",
+      align: "right",
+      value: ({ predicted }) => formatRate(predicted.tokensPerGpuPerSecond),
+    },
+    {
+      title: UTILISATION_WORDS.mfu.toUpperCase(),
+      align: "right",
+      value: ({ predicted }) => formatPercent(predicted.mfu),
+    },
+    {
+      title: UTILISATION_WORDS.mfuFullAttention.toUpperCase(),
+      align: "right",
+      spare: 1,
+      value: ({ predicted }) => formatPercent(predicted.mfuFullAttention),
+    },
+    {
+      title: "PEAK MEMORY",
+      align: "right",
+      value: ({ predicted }) => formatBytes(predicted.peakMemoryBytes),
+    },
+    ...(commonReason(candidates) === null
+      ? [
+          {
+            title: "RUNNABLE",
+            value: ({ runnable, notRunnableReason }: Candidate) =>
+              runnable ? colors.green("yes") : (notRunnableReason ?? "no"),
+          },
+        ]
+      : []),
   ];
   return table(columns, candidates, colors);
 }
 
 /** How many of the best cannot be told from the first by what was measured: the ranges of their times touch its range. */
 function tiesText(candidates: readonly Candidate[]): string | undefined {
-  const ties = tiedWithFastest(candidates, ({ predicted }) => predicted.stepTimeSeconds, ({ predicted }) => predicted.stepTimeRangeSeconds).length;
+  const ties = tiedWithFastest(
+    candidates,
+    ({ predicted }) => predicted.stepTimeSeconds,
+    ({ predicted }) => predicted.stepTimeRangeSeconds,
+  ).length;
   const words = tieWords(ties, candidates.length);
-  return words === undefined ? undefined : `From – to: every measurement at its 10th and at its 90th percentile. ${words}`;
+  return words === undefined
+    ? undefined
+    : `From – to: every measurement at its 10th and at its 90th percentile. ${words}`;
 }
 
 /** What a peak is of: the trainer's own plan, as `internevo memory` shows it, holds more and less. */
@@ -38,7 +104,14 @@ function memoryNote({ candidates, memoryModel }: PlanningResult): string | undef
 
 function memoryText(memory: Readonly<Record<string, number>>, colors: Colors): string {
   const lines = Object.entries(memory).filter(([, bytes]) => bytes > 0);
-  return table([{ title: "MEMORY LINE", value: ([name]: [string, number]) => memoryLineName(name) }, { title: "BYTES", align: "right", value: ([, bytes]) => formatBytes(bytes) }], lines.sort((a, b) => b[1] - a[1]), colors);
+  return table(
+    [
+      { title: "MEMORY LINE", value: ([name]: [string, number]) => memoryLineName(name) },
+      { title: "BYTES", align: "right", value: ([, bytes]) => formatBytes(bytes) },
+    ],
+    lines.sort((a, b) => b[1] - a[1]),
+    colors,
+  );
 }
 
 /** How many plans there were, and what became of them. */
@@ -55,22 +128,36 @@ export function planningText(result: PlanningResult, colors: Colors): string {
   ];
   if (candidates.length > 0) sections.push(candidatesTable(candidates, colors));
   const reason = commonReason(candidates);
-  const notes = [reason === null ? undefined : `${noneWithoutTrainer(reason)}. \`internevo export\` writes them for other frameworks.`, memoryNote(result)];
+  const notes = [
+    reason === null
+      ? undefined
+      : `${noneWithoutTrainer(reason)}. \`internevo export\` writes them for other frameworks.`,
+    memoryNote(result),
+  ];
   sections.push(...notes.filter((note) => note !== undefined));
   const ties = tiesText(candidates);
   if (ties !== undefined) sections.push(ties);
   if (runnableCandidates.length > 0 && candidates.some((candidate) => !candidate.runnable)) {
-    sections.push(`best of the plans that InternEvo's own trainer can run:\n${candidatesTable(runnableCandidates, colors)}`);
+    sections.push(
+      `best of the plans that InternEvo's own trainer can run:\n${candidatesTable(runnableCandidates, colors)}`,
+    );
   }
   if (closest) {
-    sections.push(`no plan fits. The one that needs the least memory, ${planLabel(closest.plan)}, needs ${formatBytes(closest.peakMemoryBytes)}:\n${memoryText(closest.memory, colors)}`);
+    sections.push(
+      `no plan fits. The one that needs the least memory, ${planLabel(closest.plan)}, needs ${formatBytes(closest.peakMemoryBytes)}:\n${memoryText(closest.memory, colors)}`,
+    );
   } else if (counts.feasible === 0) {
     sections.push(unmet ?? "no plan divides the job over the cluster: see the reasons above");
   }
   if (located) {
     const { rank, reason, predicted } = located;
-    const where = rank === null ? `is rejected: ${reason ?? "unknown"}` : `is rank ${formatInteger(rank)}: the best plans of ${formatCounted(rank - 1, "family", "families")} are ahead of it`;
-    const figures = predicted ? ` (${formatSeconds(predicted.stepTimeSeconds)} a step, ${formatBytes(predicted.peakMemoryBytes)})` : "";
+    const where =
+      rank === null
+        ? `is rejected: ${reason ?? "unknown"}`
+        : `is rank ${formatInteger(rank)}: the best plans of ${formatCounted(rank - 1, "family", "families")} are ahead of it`;
+    const figures = predicted
+      ? ` (${formatSeconds(predicted.stepTimeSeconds)} a step, ${formatBytes(predicted.peakMemoryBytes)})`
+      : "";
     sections.push(`the given plan ${where}${figures}`);
   }
   return sections.join("\n\n");

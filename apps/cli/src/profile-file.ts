@@ -3,7 +3,8 @@ import { findShippedProfile } from "@internevo/cost-model";
 import { readProfile } from "./named-profile.ts";
 
 const clusterOf = (job: unknown): Record<string, unknown> | undefined => {
-  const cluster = typeof job === "object" && job !== null ? (job as Record<string, unknown>)["cluster"] : undefined;
+  const cluster =
+    typeof job === "object" && job !== null ? (job as Record<string, unknown>)["cluster"] : undefined;
   return typeof cluster === "object" && cluster !== null ? (cluster as Record<string, unknown>) : undefined;
 };
 
@@ -11,7 +12,11 @@ const clusterOf = (job: unknown): Record<string, unknown> | undefined => {
  * The services read no files that a job names: a profile file of this machine is stored there, and the job names what was stored.
  * @throws ProblemError `profile-missing` or `profile-invalid` for a file that is none.
  */
-export async function withStoredProfile(client: InternEvoClient, job: unknown, signal: AbortSignal): Promise<unknown> {
+export async function withStoredProfile(
+  client: InternEvoClient,
+  job: unknown,
+  signal: AbortSignal,
+): Promise<unknown> {
   const cluster = clusterOf(job);
   const profile = cluster?.["profile"];
   if (typeof profile !== "string" || findShippedProfile(profile) || !/\/|\.json$/.test(profile)) return job;

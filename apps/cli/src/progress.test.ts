@@ -5,11 +5,25 @@ import { createProgress } from "./progress.ts";
 
 function follow(isTTY: boolean) {
   let text = "";
-  const stream = { isTTY, columns: 200, write: (chunk: string) => ((text += chunk), true) } as unknown as NodeJS.WritableStream;
-  const progress = createProgress({ output: createOutput({ stdout: stream, stderr: stream, env: {} }, false), steps: 20 });
+  const stream = {
+    isTTY,
+    columns: 200,
+    write: (chunk: string) => ((text += chunk), true),
+  } as unknown as NodeJS.WritableStream;
+  const progress = createProgress({
+    output: createOutput({ stdout: stream, stderr: stream, env: {} }, false),
+    steps: 20,
+  });
   let id = 0;
-  const event = (type: JobStreamEvent["type"], data: Record<string, unknown>): void => progress.on({ id: (id += 1), jobId: "j", type, at: new Date(1000 * id).toISOString(), data });
-  return { state: (from: string | null, to: string, reason: string | null = null) => event("state", { from, to, reason }), progress: (stage: string, message: string, done: number, total: number) => event("progress", { stage, message, done, total }), text: () => text };
+  const event = (type: JobStreamEvent["type"], data: Record<string, unknown>): void =>
+    progress.on({ id: (id += 1), jobId: "j", type, at: new Date(1000 * id).toISOString(), data });
+  return {
+    state: (from: string | null, to: string, reason: string | null = null) =>
+      event("state", { from, to, reason }),
+    progress: (stage: string, message: string, done: number, total: number) =>
+      event("progress", { stage, message, done, total }),
+    text: () => text,
+  };
 }
 
 function profiled(isTTY: boolean): string {
@@ -28,7 +42,9 @@ function profiled(isTTY: boolean): string {
 it("says without a terminal how profiling goes on, a line a tenth, and that the cluster is another's", () => {
   const lines = profiled(false).trim().split("\n");
   expect(lines.filter((line) => line.includes(WAITS_FOR_CLUSTER))).toHaveLength(2);
-  expect(lines.filter((line) => line.includes("point"))).toEqual([0, 10, 19, 29, 38, 48, 57, 67, 76, 86, 95].map((done) => `  ${done}/95 point ${done}`));
+  expect(lines.filter((line) => line.includes("point"))).toEqual(
+    [0, 10, 19, 29, 38, 48, 57, 67, 76, 86, 95].map((done) => `  ${done}/95 point ${done}`),
+  );
   expect(lines.some((line) => line.includes("step 1 of 5"))).toBe(false);
 });
 

@@ -1,9 +1,26 @@
 import type { InternEvoClient } from "@internevo/client";
 import { isWaitingMessage, type JobStreamEvent } from "@internevo/contracts";
-import { FAILURE_WORDS, formatBytes, formatRate, formatRuns, formatSeconds, isTerminal, JOB_STATE_WORDS, lowered, planLabel, STAGES, type JobState, type Report, type StepMetric, type Trial } from "@internevo/domain";
+import {
+  FAILURE_WORDS,
+  formatBytes,
+  formatRate,
+  formatRuns,
+  formatSeconds,
+  isTerminal,
+  JOB_STATE_WORDS,
+  lowered,
+  planLabel,
+  STAGES,
+  type JobState,
+  type Report,
+  type StepMetric,
+  type Trial,
+} from "@internevo/domain";
 import type { Output } from "./output.ts";
 
-const STAGE_TITLES: Partial<Record<JobState, string>> = Object.fromEntries(STAGES.map(({ state, name }) => [state, lowered(name)]));
+const STAGE_TITLES: Partial<Record<JobState, string>> = Object.fromEntries(
+  STAGES.map(({ state, name }) => [state, lowered(name)]),
+);
 
 const BAR_CELLS = 20;
 const bar = (done: number, total: number): string => {
@@ -20,7 +37,10 @@ export interface ProgressOptions {
 }
 
 /** Turns a job's events into lines and, on a terminal, a bar: a line a stage and a trial, and elsewhere a line every tenth of the profiling and the training. */
-export function createProgress(options: ProgressOptions): { readonly on: (event: JobStreamEvent) => void; readonly end: () => void } {
+export function createProgress(options: ProgressOptions): {
+  readonly on: (event: JobStreamEvent) => void;
+  readonly end: () => void;
+} {
   const { output } = options;
   let stage: JobState | undefined;
   let stageStartedAt = 0;
@@ -36,7 +56,9 @@ export function createProgress(options: ProgressOptions): { readonly on: (event:
     if (stage !== undefined && stage !== to && STAGE_TITLES[stage] !== undefined) {
       const mark = to === "failed" ? "✘" : to === "cancelling" || to === "cancelled" ? "■" : "✔";
       // The reason of a transition is what came out of the stage before it.
-      output.note(`${mark} ${STAGE_TITLES[stage]} (${formatSeconds((at - stageStartedAt) / 1000)})${reason ? `: ${reason}` : ""}`);
+      output.note(
+        `${mark} ${STAGE_TITLES[stage]} (${formatSeconds((at - stageStartedAt) / 1000)})${reason ? `: ${reason}` : ""}`,
+      );
     }
     if (stage !== to) stageStartedAt = at;
     tenthsSaid = -1;
@@ -44,13 +66,20 @@ export function createProgress(options: ProgressOptions): { readonly on: (event:
     stage = to;
     const title = STAGE_TITLES[to];
     if (title !== undefined) output.note(`▶ ${title}`);
-    else if (isTerminal(to) || to === "cancelling") output.note(`job ${lowered(JOB_STATE_WORDS[to])}${reason ? `: ${reason}` : ""}`);
+    else if (isTerminal(to) || to === "cancelling")
+      output.note(`job ${lowered(JOB_STATE_WORDS[to])}${reason ? `: ${reason}` : ""}`);
   }
 
   function onProgress(data: JobStreamEvent["data"]): void {
-    const { message = "", done, total } = data as { message?: string; done?: number | null; total?: number | null };
-    const counted = typeof done === "number" && typeof total === "number" && total > 0 && !isWaitingMessage(message);
-    if (output.isTerminal) return output.status(counted ? `  ${bar(done, total)} ${message}` : `  ${message}`);
+    const {
+      message = "",
+      done,
+      total,
+    } = data as { message?: string; done?: number | null; total?: number | null };
+    const counted =
+      typeof done === "number" && typeof total === "number" && total > 0 && !isWaitingMessage(message);
+    if (output.isTerminal)
+      return output.status(counted ? `  ${bar(done, total)} ${message}` : `  ${message}`);
     if (isWaitingMessage(message) && said !== message) output.note(`  ${message}`);
     said = message;
     // Trials and steps say themselves where they are.
@@ -63,9 +92,14 @@ export function createProgress(options: ProgressOptions): { readonly on: (event:
   function onTrial(trial: Trial): void {
     const label = `#${trial.candidate.rank} ${planLabel(trial.candidate.plan)}`;
     if (trial.state === "running") output.status(`  trying ${label}`);
-    if (trial.state === "failed") output.note(`  ✘ ${label}: ${lowered(FAILURE_WORDS[trial.failure?.code ?? "internal"])}: ${trial.failure?.message ?? ""}`);
+    if (trial.state === "failed")
+      output.note(
+        `  ✘ ${label}: ${lowered(FAILURE_WORDS[trial.failure?.code ?? "internal"])}: ${trial.failure?.message ?? ""}`,
+      );
     if (trial.state === "succeeded" && trial.measured) {
-      output.note(`  ✔ ${label}: ${formatSeconds(trial.measured.stepTimeSeconds)} a step (predicted ${formatSeconds(trial.candidate.predicted.stepTimeSeconds)}), ${formatBytes(trial.measured.peakMemoryBytes)}${formatRuns(trial.measured)}`);
+      output.note(
+        `  ✔ ${label}: ${formatSeconds(trial.measured.stepTimeSeconds)} a step (predicted ${formatSeconds(trial.candidate.predicted.stepTimeSeconds)}), ${formatBytes(trial.measured.peakMemoryBytes)}${formatRuns(trial.measured)}`,
+      );
     }
   }
 
@@ -74,7 +108,8 @@ export function createProgress(options: ProgressOptions): { readonly on: (event:
     if (output.isTerminal) output.status(`  ${bar(metric.step, options.steps)} ${figures}`);
     if (metric.step >= nextStepLine || metric.step === options.steps) {
       nextStepLine = metric.step + every - (metric.step % every);
-      if (!output.isTerminal || metric.step === options.steps) output.note(`  step ${metric.step}/${options.steps}: ${figures}`);
+      if (!output.isTerminal || metric.step === options.steps)
+        output.note(`  step ${metric.step}/${options.steps}: ${figures}`);
     }
   }
 
@@ -90,12 +125,19 @@ export function createProgress(options: ProgressOptions): { readonly on: (event:
         case "step":
           return onStep(event.data as unknown as StepMetric);
         case "log": {
-          const { level, source, message } = event.data as { level?: string; source?: string; message?: string };
-          if (options.withLogs || level === "warn" || level === "error") output.note(`  ${level ?? "info"} ${source ?? ""}: ${message ?? ""}`);
+          const { level, source, message } = event.data as {
+            level?: string;
+            source?: string;
+            message?: string;
+          };
+          if (options.withLogs || level === "warn" || level === "error")
+            output.note(`  ${level ?? "info"} ${source ?? ""}: ${message ?? ""}`);
           return;
         }
         case "report":
-          return output.note(`  final loss ${(event.data as unknown as Report).finalLossNats.toFixed(4)} nats a token`);
+          return output.note(
+            `  final loss ${(event.data as unknown as Report).finalLossNats.toFixed(4)} nats a token`,
+          );
       }
     },
     end: () => output.status(""),
@@ -103,7 +145,14 @@ export function createProgress(options: ProgressOptions): { readonly on: (event:
 }
 
 /** Follows a job to its end. @returns when every event was seen. */
-export async function followJob(client: InternEvoClient, jobId: string, on: (event: JobStreamEvent) => void, output: Output, signal: AbortSignal, lastEventId = 0): Promise<void> {
+export async function followJob(
+  client: InternEvoClient,
+  jobId: string,
+  on: (event: JobStreamEvent) => void,
+  output: Output,
+  signal: AbortSignal,
+  lastEventId = 0,
+): Promise<void> {
   const events = client.jobEvents(jobId, {
     lastEventId,
     signal,

@@ -3,8 +3,18 @@ import { expect, it } from "vitest";
 import { profileCalling, resolveNamed, shortIds } from "./resolve.ts";
 
 const ID = (start: string): string => `${start}${"0f8a2b1c-1111-4222-8333-444455556666".slice(start.length)}`;
-const item = (start: string, name: string) => ({ id: ID(start), name, createdAt: "2026-01-31T18:05:00.000Z" });
-const items = [item("ab12", "first"), item("ab34", "second"), item("cd00", "twice"), item("cd01", "twice"), item("ffff", "ab34")];
+const item = (start: string, name: string) => ({
+  id: ID(start),
+  name,
+  createdAt: "2026-01-31T18:05:00.000Z",
+});
+const items = [
+  item("ab12", "first"),
+  item("ab34", "second"),
+  item("cd00", "twice"),
+  item("cd01", "twice"),
+  item("ffff", "ab34"),
+];
 async function* listed() {
   yield* items;
 }
@@ -15,11 +25,22 @@ const problemOf = async (text: string): Promise<ProblemError> => {
   return error;
 };
 
-it.each([["ab1", ID("ab12")], ["AB12", ID("ab12")], ["second", ID("ab34")], ["f", ID("ffff")], [ID("0000"), ID("0000")]])("takes %s for what it names", async (text, id) => {
+it.each([
+  ["ab1", ID("ab12")],
+  ["AB12", ID("ab12")],
+  ["second", ID("ab34")],
+  ["f", ID("ffff")],
+  [ID("0000"), ID("0000")],
+])("takes %s for what it names", async (text, id) => {
   expect(await resolve(text)).toBe(id);
 });
 
-it.each([["ab", 2], ["twice", 2], ["cd0", 2], ["ab34", 2]])("lists what %s may be", async (text, count) => {
+it.each([
+  ["ab", 2],
+  ["twice", 2],
+  ["cd0", 2],
+  ["ab34", 2],
+])("lists what %s may be", async (text, count) => {
   const problem = await problemOf(text);
   expect([problem.code, problem.message]).toEqual(["bad-request", `${text} names ${count} jobs`]);
   expect(problem.details).toHaveLength(count);
@@ -32,23 +53,51 @@ it.each([["ab", 2], ["twice", 2], ["cd0", 2], ["ab34", 2]])("lists what %s may b
 
 it.each([["ee"], ["third"], [""]])("says that %o names nothing", async (text) => {
   const problem = await problemOf(text);
-  expect([problem.code, problem.details[0]?.field, problem.details[0]?.remedy]).toEqual(["not-found", "job", "see `internevo ps`"]);
+  expect([problem.code, problem.details[0]?.field, problem.details[0]?.remedy]).toEqual([
+    "not-found",
+    "job",
+    "see `internevo ps`",
+  ]);
 });
 
 it("suggests the name that is near", async () => {
   const problem = await problemOf("frist");
-  expect([problem.code, problem.details[0]?.remedy]).toEqual(["not-found", "did you mean first? Otherwise see `internevo ps`"]);
+  expect([problem.code, problem.details[0]?.remedy]).toEqual([
+    "not-found",
+    "did you mean first? Otherwise see `internevo ps`",
+  ]);
 });
 
 it("takes a cluster's name for its newest profile, and asks which one where clusters share it", async () => {
-  const profile = (start: string, name: string, clusterKey: string) => ({ ...item(start, name), clusterKey, freshUntil: "2026-02-01T00:00:00.000Z", quality: null });
+  const profile = (start: string, name: string, clusterKey: string) => ({
+    ...item(start, name),
+    clusterKey,
+    freshUntil: "2026-02-01T00:00:00.000Z",
+    quality: null,
+  });
   async function* profiles() {
-    yield* [profile("a1", "here later", "local:here:1x2"), profile("a2", "here earlier", "local:here:1x2"), profile("a3", "there", "slurm:there:4x8:cuda"), profile("a4", "there", "local:there:1x2"), profile("a5", "given", "given:given")];
+    yield* [
+      profile("a1", "here later", "local:here:1x2"),
+      profile("a2", "here earlier", "local:here:1x2"),
+      profile("a3", "there", "slurm:there:4x8:cuda"),
+      profile("a4", "there", "local:there:1x2"),
+      profile("a5", "given", "given:given"),
+    ];
   }
-  const called = (text: string): Promise<string> => resolveNamed("profile", text, "internevo profile list", profiles(), profileCalling);
-  expect(await Promise.all(["here", "here earlier", "given"].map(called))).toEqual([ID("a1"), ID("a2"), ID("a5")]);
-  await expect(called("there")).rejects.toMatchObject({ code: "bad-request", message: "there names 2 profiles" });
-  await expect(called("heer")).rejects.toMatchObject({ details: [{ remedy: "did you mean here? Otherwise see `internevo profile list`" }] });
+  const called = (text: string): Promise<string> =>
+    resolveNamed("profile", text, "internevo profile list", profiles(), profileCalling);
+  expect(await Promise.all(["here", "here earlier", "given"].map(called))).toEqual([
+    ID("a1"),
+    ID("a2"),
+    ID("a5"),
+  ]);
+  await expect(called("there")).rejects.toMatchObject({
+    code: "bad-request",
+    message: "there names 2 profiles",
+  });
+  await expect(called("heer")).rejects.toMatchObject({
+    details: [{ remedy: "did you mean here? Otherwise see `internevo profile list`" }],
+  });
 });
 
 it("shortens ids as far as they stay apart", () => {

@@ -20,7 +20,8 @@ const SHORT = 8;
 export function shortIds(ids: readonly string[]): (id: string) => string {
   let length = SHORT;
   const distinct = new Set(ids);
-  while (length < 36 && new Set([...distinct].map((id) => id.slice(0, length))).size < distinct.size) length += 1;
+  while (length < 36 && new Set([...distinct].map((id) => id.slice(0, length))).size < distinct.size)
+    length += 1;
   return (id) => id.slice(0, length);
 }
 
@@ -34,7 +35,13 @@ interface Calling<T> {
 const byName: Calling<Named> = { names: ({ name }) => [name], sameAs: ({ id }) => id };
 
 /** @throws ProblemError `not-found` when nothing is named so; `bad-request` when several are, listing them. */
-export async function resolveNamed<T extends Named>(what: string, text: string, command: string, items: AsyncIterable<T>, { names, sameAs }: Calling<T> = byName): Promise<string> {
+export async function resolveNamed<T extends Named>(
+  what: string,
+  text: string,
+  command: string,
+  items: AsyncIterable<T>,
+  { names, sameAs }: Calling<T> = byName,
+): Promise<string> {
   const wanted = text.trim();
   // A whole id names one thing only, and whether it is there the API says.
   if (UUID.test(wanted.toLowerCase())) return wanted.toLowerCase();
@@ -54,20 +61,65 @@ export async function resolveNamed<T extends Named>(what: string, text: string, 
   const [first, second] = found;
   if (first !== undefined && second === undefined) return first.id;
   if (first === undefined) {
-    throw new ProblemError("not-found", `there is no ${what} ${wanted}`, [{ field: what, value: text, message: `is neither an id, nor the beginning of one, nor the name of a ${what}`, remedy: `${didYouMean(wanted, [...known])}see \`${command}\`` }]);
+    throw new ProblemError("not-found", `there is no ${what} ${wanted}`, [
+      {
+        field: what,
+        value: text,
+        message: `is neither an id, nor the beginning of one, nor the name of a ${what}`,
+        remedy: `${didYouMean(wanted, [...known])}see \`${command}\``,
+      },
+    ]);
   }
   const short = shortIds(found.map(({ id }) => id));
-  const listed = found.slice(0, LISTED).map(({ id, name, createdAt }) => ({ field: what, message: `may be ${name} of ${formatMoment(createdAt)}`, remedy: `give ${short(id)}` }));
-  throw new ProblemError("bad-request", `${wanted} names ${found.length} ${what}s${found.length > LISTED ? `; the newest ${LISTED} of them:` : ""}`, listed);
+  const listed = found
+    .slice(0, LISTED)
+    .map(({ id, name, createdAt }) => ({
+      field: what,
+      message: `may be ${name} of ${formatMoment(createdAt)}`,
+      remedy: `give ${short(id)}`,
+    }));
+  throw new ProblemError(
+    "bad-request",
+    `${wanted} names ${found.length} ${what}s${found.length > LISTED ? `; the newest ${LISTED} of them:` : ""}`,
+    listed,
+  );
 }
 
-export const jobId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> => resolveNamed("job", text, "internevo ps", pages((cursor) => client.listJobs({ limit: 200, signal, ...cursor })));
+export const jobId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> =>
+  resolveNamed(
+    "job",
+    text,
+    "internevo ps",
+    pages((cursor) => client.listJobs({ limit: 200, signal, ...cursor })),
+  );
 const clusterName = new RegExp(CLUSTER_NAME_IN_KEY);
 /** The cluster that a profile was measured of; undefined for one that was given. */
-export const clusterOfProfile = ({ clusterKey }: Pick<ProfileSummary, "clusterKey">): string | undefined => clusterName.exec(clusterKey)?.[1];
+export const clusterOfProfile = ({ clusterKey }: Pick<ProfileSummary, "clusterKey">): string | undefined =>
+  clusterName.exec(clusterKey)?.[1];
 /** A profile is called by its cluster's name as well, and means the newest of it then. */
-export const profileCalling: Calling<ProfileSummary> = { names: ({ name, clusterKey }) => [name, ...(clusterName.exec(clusterKey)?.slice(1) ?? [])], sameAs: ({ clusterKey }) => clusterKey };
+export const profileCalling: Calling<ProfileSummary> = {
+  names: ({ name, clusterKey }) => [name, ...(clusterName.exec(clusterKey)?.slice(1) ?? [])],
+  sameAs: ({ clusterKey }) => clusterKey,
+};
 export const profileId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> =>
-  resolveNamed("profile", text, "internevo profile list", pages((cursor) => client.listProfiles({ limit: 200, signal, ...cursor })), profileCalling);
-export const workloadId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> => resolveNamed("workload", text, "internevo replan list", pages((cursor) => client.listWorkloads({ limit: 200, signal, ...cursor })));
-export const tokenId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> => resolveNamed("token", text, "internevo token list", pages((cursor) => client.listTokens({ limit: 200, signal, ...cursor })));
+  resolveNamed(
+    "profile",
+    text,
+    "internevo profile list",
+    pages((cursor) => client.listProfiles({ limit: 200, signal, ...cursor })),
+    profileCalling,
+  );
+export const workloadId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> =>
+  resolveNamed(
+    "workload",
+    text,
+    "internevo replan list",
+    pages((cursor) => client.listWorkloads({ limit: 200, signal, ...cursor })),
+  );
+export const tokenId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> =>
+  resolveNamed(
+    "token",
+    text,
+    "internevo token list",
+    pages((cursor) => client.listTokens({ limit: 200, signal, ...cursor })),
+  );

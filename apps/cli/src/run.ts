@@ -21,21 +21,37 @@ import { connect, type Context, type GlobalOptions } from "./context.ts";
 import { EXIT, exitCodeOf, InterruptedError, type ExitCode } from "./exit-codes.ts";
 import { createOutput, describeError, type OutputStreams } from "./output.ts";
 
-const version = (JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }).version;
+const version = (
+  JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }
+).version;
 
 /** Errors of the command line itself are JSON too where that is asked for: they are met before the options are read. */
-const asksForJson = (args: readonly string[]): boolean => args.slice(0, args.includes("--") ? args.indexOf("--") : undefined).includes("--json");
+const asksForJson = (args: readonly string[]): boolean =>
+  args.slice(0, args.includes("--") ? args.indexOf("--") : undefined).includes("--json");
 
 function buildProgram(streams: OutputStreams, json: boolean): Command {
   return new Command("internevo")
-    .description("plans, tries and trains long-sequence language models over hybrid parallelism and redundant sharding")
+    .description(
+      "plans, tries and trains long-sequence language models over hybrid parallelism and redundant sharding",
+    )
     .version(version)
     .option("--url <url>", "where the API is (INTERNEVO_URL); default: the local stack")
     .option("--token <token>", "bearer token (INTERNEVO_TOKEN); default: the local stack's")
-    .option("--data-directory <directory>", "the local stack's folder (INTERNEVO_DATA_DIRECTORY); default: .internevo")
+    .option(
+      "--data-directory <directory>",
+      "the local stack's folder (INTERNEVO_DATA_DIRECTORY); default: .internevo",
+    )
     .option("--json", "data as JSON on standard output, errors as JSON on standard error")
-    .addHelpText("after", `\nExit status: ${Object.entries(EXIT).map(([name, code]) => `${code} ${name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)}`).join(", ")}.`)
-    .configureOutput({ writeOut: (text) => streams.stdout.write(text), writeErr: (text) => json || streams.stderr.write(text.split("\n").map(printable).join("\n")) })
+    .addHelpText(
+      "after",
+      `\nExit status: ${Object.entries(EXIT)
+        .map(([name, code]) => `${code} ${name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)}`)
+        .join(", ")}.`,
+    )
+    .configureOutput({
+      writeOut: (text) => streams.stdout.write(text),
+      writeErr: (text) => json || streams.stderr.write(text.split("\n").map(printable).join("\n")),
+    })
     .showHelpAfterError("(see --help)")
     .exitOverride();
 }
@@ -49,7 +65,29 @@ function endWithErrors(command: Command): void {
 /** Every command, as `--help` lists them. */
 export function commandLine(streams: OutputStreams, json: boolean, context: Context): Command {
   const program = buildProgram(streams, json);
-  for (const add of [addQuickstart, addUp, addDown, addStatus, addPlan, addAdvice, addSimulate, addMemory, addFrameworks, addValidate, addSubmit, addPs, addShow, addLogs, addCancel, addProfile, addReplan, addCheckpoint, addToken, addWhoami]) add(program, context);
+  for (const add of [
+    addQuickstart,
+    addUp,
+    addDown,
+    addStatus,
+    addPlan,
+    addAdvice,
+    addSimulate,
+    addMemory,
+    addFrameworks,
+    addValidate,
+    addSubmit,
+    addPs,
+    addShow,
+    addLogs,
+    addCancel,
+    addProfile,
+    addReplan,
+    addCheckpoint,
+    addToken,
+    addWhoami,
+  ])
+    add(program, context);
   endWithErrors(program);
   return program;
 }
@@ -61,8 +99,10 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
 export async function run(args: readonly string[], streams: OutputStreams): Promise<ExitCode> {
   const stop = new AbortController();
   const interrupt = (): void => stop.abort(new InterruptedError());
-  const listen = (): void => void process.on("SIGINT", interrupt).on("SIGTERM", interrupt).on("SIGHUP", interrupt);
-  const deafen = (): void => void process.off("SIGINT", interrupt).off("SIGTERM", interrupt).off("SIGHUP", interrupt);
+  const listen = (): void =>
+    void process.on("SIGINT", interrupt).on("SIGTERM", interrupt).on("SIGHUP", interrupt);
+  const deafen = (): void =>
+    void process.off("SIGINT", interrupt).off("SIGTERM", interrupt).off("SIGHUP", interrupt);
   listen();
   let exitCode: ExitCode = EXIT.ok;
   const json = asksForJson(args);
@@ -93,7 +133,10 @@ export async function run(args: readonly string[], streams: OutputStreams): Prom
     const cause: unknown = stop.signal.aborted ? stop.signal.reason : error;
     // Commander has written its own message, except as JSON; of help that was asked for there is no error.
     if (cause instanceof CommanderError) {
-      if (json && cause.exitCode !== 0) streams.stderr.write(`${describeError(new ProblemError("bad-request", cause.message.replace(/^error: /, "")), true)}\n`);
+      if (json && cause.exitCode !== 0)
+        streams.stderr.write(
+          `${describeError(new ProblemError("bad-request", cause.message.replace(/^error: /, "")), true)}\n`,
+        );
     } else streams.stderr.write(`${describeError(cause, options().json === true)}\n`);
     return exitCodeOf(cause);
   } finally {

@@ -20,12 +20,18 @@ export interface StackStatus {
 /** A service that is asked for its health answers within this time, or it does not. */
 const HEALTH_MILLISECONDS = 3000;
 
-async function serviceStatus(name: string, { pid, healthUrl }: StackInfo["processes"][string], signal: AbortSignal): Promise<ServiceStatus> {
+async function serviceStatus(
+  name: string,
+  { pid, healthUrl }: StackInfo["processes"][string],
+  signal: AbortSignal,
+): Promise<ServiceStatus> {
   const status = (healthy: boolean, state: string): ServiceStatus => ({ name, pid, healthy, state });
   if (pid === null) return status(false, "not running");
   if (healthUrl === null) return status(true, "running");
   try {
-    const answer = await fetch(`${healthUrl}/readyz`, { signal: AbortSignal.any([signal, AbortSignal.timeout(HEALTH_MILLISECONDS)]) });
+    const answer = await fetch(`${healthUrl}/readyz`, {
+      signal: AbortSignal.any([signal, AbortSignal.timeout(HEALTH_MILLISECONDS)]),
+    });
     const { ready, checks } = (await answer.json()) as { ready: boolean; checks: Record<string, boolean> };
     const lacking = Object.keys(checks).filter((check) => checks[check] !== true);
     return ready ? status(true, "ready") : status(false, `not ready: ${lacking.join(", ")}`);
@@ -43,5 +49,11 @@ export async function stackStatus(directory: string, signal: AbortSignal): Promi
   const dataDirectory = resolve(directory);
   const info = readStackInfo(dataDirectory);
   if (info === undefined) return { dataDirectory, info, services: [] };
-  return { dataDirectory, info, services: await Promise.all(Object.entries(info.processes).map(([name, process]) => serviceStatus(name, process, signal))) };
+  return {
+    dataDirectory,
+    info,
+    services: await Promise.all(
+      Object.entries(info.processes).map(([name, process]) => serviceStatus(name, process, signal)),
+    ),
+  };
 }

@@ -1,16 +1,54 @@
-import { formatMoment, type Candidate, type Plan, type Proposal, type Trial, type Workload } from "@internevo/domain";
+import {
+  formatMoment,
+  type Candidate,
+  type Plan,
+  type Proposal,
+  type Trial,
+  type Workload,
+} from "@internevo/domain";
 import { WAITS_FOR_CLUSTER, type JobDetail, type JobSummary } from "@internevo/contracts";
 import picocolors from "picocolors";
 import { describe, expect, it } from "vitest";
 import { jobsTable, jobText, noProposalsText, proposalsText, trialsTable, workloadsTable } from "./views.ts";
 
 const colors = picocolors.createColors(false);
-const plan: Plan = { microBatchSize: 1, microBatches: 4, recompute: false, pipelineParallel: 1, dataParallel: 2, tensorParallel: 1, sequenceParallel: 1, parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none" };
-const candidate = (rank: number, over: Partial<Plan> = {}): Candidate => ({ rank, plan: { ...plan, ...over }, predicted: { stepTimeSeconds: rank, tokensPerGpuPerSecond: 100, peakMemoryBytes: 1 << 20 } }) as Candidate;
-const trial = (rank: number, stepTimeSeconds: number | null): Trial => ({ id: String(rank), candidate: candidate(rank), state: stepTimeSeconds === null ? "failed" : "succeeded", measured: stepTimeSeconds === null ? null : { stepTimeSeconds, tokensPerGpuPerSecond: 90, peakMemoryBytes: 1 << 20 }, failure: null }) as Trial;
+const plan: Plan = {
+  microBatchSize: 1,
+  microBatches: 4,
+  recompute: false,
+  pipelineParallel: 1,
+  dataParallel: 2,
+  tensorParallel: 1,
+  sequenceParallel: 1,
+  parameterSharding: 1,
+  gradientSharding: 1,
+  optimizerStateSharding: 1,
+  forwardOverlap: "none",
+  backwardOverlap: "none",
+};
+const candidate = (rank: number, over: Partial<Plan> = {}): Candidate =>
+  ({
+    rank,
+    plan: { ...plan, ...over },
+    predicted: { stepTimeSeconds: rank, tokensPerGpuPerSecond: 100, peakMemoryBytes: 1 << 20 },
+  }) as Candidate;
+const trial = (rank: number, stepTimeSeconds: number | null): Trial =>
+  ({
+    id: String(rank),
+    candidate: candidate(rank),
+    state: stepTimeSeconds === null ? "failed" : "succeeded",
+    measured:
+      stepTimeSeconds === null
+        ? null
+        : { stepTimeSeconds, tokensPerGpuPerSecond: 90, peakMemoryBytes: 1 << 20 },
+    failure: null,
+  }) as Trial;
 
 it("lists trials by their predicted rank, with their place by measurement beside it", () => {
-  const [head, ...rows] = trialsTable([trial(7, 1.5), trial(1, 3), trial(4, null), trial(2, 2)], colors).split("\n");
+  const [head, ...rows] = trialsTable(
+    [trial(7, 1.5), trial(1, 3), trial(4, null), trial(2, 2)],
+    colors,
+  ).split("\n");
   expect(head).toMatch(/^RANK +PLAN/);
   expect(rows.map((row) => /#\d+/.exec(row)?.[0])).toEqual(["#1", "#2", "#4", "#7"]);
   const at = (head as string).indexOf("place");
@@ -37,19 +75,63 @@ it.each([
   ["trialling", { done: 2, total: 10 }, "trial 2/10"],
   ["running", { message: "starts the ranks", done: 0, total: 100 }, "step 7/100"],
 ] as const)("shows in the list how far a job is: %s, %o", (state, said, shown) => {
-  const progress = said === null ? null : { stage: state, message: "", at: "2026-01-31T03:00:00.000Z", ...said };
-  const job: JobSummary = { id: "11112222", name: "a", state, reason: null, version: 1, createdAt: "2026-01-31T03:00:00.000Z", updatedAt: "2026-01-31T03:00:00.000Z", endedAt: null, model: "m", cluster: "c", steps: 100, lastStep: 7, lastLoss: null, trialsDone: 2, trialsTotal: 10, progress };
+  const progress =
+    said === null ? null : { stage: state, message: "", at: "2026-01-31T03:00:00.000Z", ...said };
+  const job: JobSummary = {
+    id: "11112222",
+    name: "a",
+    state,
+    reason: null,
+    version: 1,
+    createdAt: "2026-01-31T03:00:00.000Z",
+    updatedAt: "2026-01-31T03:00:00.000Z",
+    endedAt: null,
+    model: "m",
+    cluster: "c",
+    steps: 100,
+    lastStep: 7,
+    lastLoss: null,
+    trialsDone: 2,
+    trialsTotal: 10,
+    progress,
+  };
   const [head = "", row = ""] = jobsTable([job], colors).split("\n");
-  expect(row.slice(head.indexOf("PROGRESS"), head.indexOf("LOSS")).trim()).toMatch(new RegExp(`^${shown}( |$)`));
+  expect(row.slice(head.indexOf("PROGRESS"), head.indexOf("LOSS")).trim()).toMatch(
+    new RegExp(`^${shown}( |$)`),
+  );
 });
 
 it("tells why a job failed once, in words, and nothing of a progress that it lacks", () => {
   const message = "no plan fits in 80 B a rank";
   const job = {
-    id: "j", name: "a", state: "failed", reason: message, steps: 10, lastStep: 0, model: "m", cluster: "site", createdAt: "2026-01-31T03:00:00.000Z", endedAt: null, traceId: "t", progress: null, planning: null, trials: [], chosen: null, report: null, attempts: [],
+    id: "j",
+    name: "a",
+    state: "failed",
+    reason: message,
+    steps: 10,
+    lastStep: 0,
+    model: "m",
+    cluster: "site",
+    createdAt: "2026-01-31T03:00:00.000Z",
+    endedAt: null,
+    traceId: "t",
+    progress: null,
+    planning: null,
+    trials: [],
+    chosen: null,
+    report: null,
+    attempts: [],
     failure: { code: "no-feasible-plan", message, remedy: "give ranks more" },
-    transitions: [{ from: null, to: "profiling", at: "2026-01-31T03:00:00.000Z", reason: null }, { from: "planning", to: "failed", at: "2026-01-31T03:00:01.000Z", reason: message }],
-    spec: { sequenceLengthTokens: 1, globalBatchTokens: 1_048_576, precision: "fp32", cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpuBytes: 80, launcher: "local" } },
+    transitions: [
+      { from: null, to: "profiling", at: "2026-01-31T03:00:00.000Z", reason: null },
+      { from: "planning", to: "failed", at: "2026-01-31T03:00:01.000Z", reason: message },
+    ],
+    spec: {
+      sequenceLengthTokens: 1,
+      globalBatchTokens: 1_048_576,
+      precision: "fp32",
+      cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpuBytes: 80, launcher: "local" },
+    },
   } as unknown as JobDetail;
   const text = jobText(job, colors);
   expect(text.split(message)).toHaveLength(2);
@@ -61,60 +143,167 @@ it("tells why a job failed once, in words, and nothing of a progress that it lac
 });
 
 it("bounds long names, and keeps a terminal's width", () => {
-  const job = (name: string): JobSummary => ({ id: "11112222", name, state: "succeeded", reason: null, version: 1, createdAt: "2026-01-31T03:00:00.000Z", updatedAt: "2026-01-31T03:00:00.000Z", endedAt: null, model: `${name}-model`, cluster: name, steps: 100, lastStep: 100, lastLoss: 1.5, trialsDone: 2, trialsTotal: 10, progress: null });
+  const job = (name: string): JobSummary => ({
+    id: "11112222",
+    name,
+    state: "succeeded",
+    reason: null,
+    version: 1,
+    createdAt: "2026-01-31T03:00:00.000Z",
+    updatedAt: "2026-01-31T03:00:00.000Z",
+    endedAt: null,
+    model: `${name}-model`,
+    cluster: name,
+    steps: 100,
+    lastStep: 100,
+    lastLoss: 1.5,
+    trialsDone: 2,
+    trialsTotal: 10,
+    progress: null,
+  });
   const jobs = [job(`begin-${"x".repeat(300)}-end`), job("short")];
   const piped = jobsTable(jobs, colors).split("\n");
   expect(Math.max(...piped.map((line) => line.length))).toBeLessThan(200);
   expect(piped[1]).toMatch(/ begin-x+…x+-end /);
   for (const width of [120, 100, 80, 66]) {
     const lines = jobsTable(jobs, { ...colors, width }).split("\n");
-    expect(lines.filter((line) => line.length > width), String(width)).toEqual([]);
+    expect(
+      lines.filter((line) => line.length > width),
+      String(width),
+    ).toEqual([]);
     expect(lines[0]).toMatch(/^ID +NAME +STATE +PROGRESS/);
   }
 });
 
 it("says with which nodes and plan attempts ran, where nodes were lost", () => {
-  const job = (plans: readonly (Plan | undefined)[]) => ({
-    id: "j", name: "a", state: "running", reason: null, steps: 10, lastStep: 5, model: "m", cluster: "site", createdAt: "2026-01-31T03:00:00.000Z", endedAt: null, traceId: "t", failure: null, progress: null, transitions: [], planning: null, trials: [], chosen: null, report: null,
-    spec: { sequenceLengthTokens: 1, globalBatchTokens: 1, precision: "fp32", cluster: { nodes: 2, gpusPerNode: 1, memoryPerGpuBytes: 1, launcher: "slurm", minNodes: 1 } },
-    attempts: plans.map((each, index) => ({ number: index + 1, state: "failed", resumedFromStep: 0, lastStep: 5, failure: null, ...(each ? { plan: each } : {}) })),
-  }) as unknown as JobDetail;
+  const job = (plans: readonly (Plan | undefined)[]) =>
+    ({
+      id: "j",
+      name: "a",
+      state: "running",
+      reason: null,
+      steps: 10,
+      lastStep: 5,
+      model: "m",
+      cluster: "site",
+      createdAt: "2026-01-31T03:00:00.000Z",
+      endedAt: null,
+      traceId: "t",
+      failure: null,
+      progress: null,
+      transitions: [],
+      planning: null,
+      trials: [],
+      chosen: null,
+      report: null,
+      spec: {
+        sequenceLengthTokens: 1,
+        globalBatchTokens: 1,
+        precision: "fp32",
+        cluster: { nodes: 2, gpusPerNode: 1, memoryPerGpuBytes: 1, launcher: "slurm", minNodes: 1 },
+      },
+      attempts: plans.map((each, index) => ({
+        number: index + 1,
+        state: "failed",
+        resumedFromStep: 0,
+        lastStep: 5,
+        failure: null,
+        ...(each ? { plan: each } : {}),
+      })),
+    }) as unknown as JobDetail;
   const lines = jobText(job([plan, { ...plan, dataParallel: 1, microBatches: 8 }]), colors).split("\n");
   expect(lines).toContain("  1: failed, steps 0 to 5, 2 of 2 nodes, b1 n4 a0 pp1 dp2 tp1 sp1 ps1 gs1 oss1");
   expect(lines).toContain("  2: failed, steps 0 to 5, 1 of 2 nodes, b1 n8 a0 pp1 dp1 tp1 sp1 ps1 gs1 oss1");
-  expect(lines.find((line) => line.startsWith("cluster"))).toMatch(/slurm, with 1 or more when nodes are lost$/);
+  expect(lines.find((line) => line.startsWith("cluster"))).toMatch(
+    /slurm, with 1 or more when nodes are lost$/,
+  );
   expect(jobText(job([undefined, plan, plan]), colors).split("\n")).toContain("  3: failed, steps 0 to 5");
   expect(jobText(job([undefined, plan, plan]), colors)).not.toContain("of 2 nodes");
 });
 
 describe("proposals", () => {
-  const proposal = (current: Candidate | null, predictedGain: number): Proposal => ({ id: "p", workloadId: "w", current, proposed: candidate(1, { microBatchSize: 2, microBatches: 2 }), predictedGain, differences: [], createdAt: "2026-01-31T03:00:00.000Z" });
+  const proposal = (current: Candidate | null, predictedGain: number): Proposal => ({
+    id: "p",
+    workloadId: "w",
+    current,
+    proposed: candidate(1, { microBatchSize: 2, microBatches: 2 }),
+    predictedGain,
+    differences: [],
+    createdAt: "2026-01-31T03:00:00.000Z",
+  });
   it("say what changes, and against what", () => {
-    expect(proposalsText([proposal(candidate(2), 0.125)], colors)).toMatch(/\+12\.5% +micro-batch size \(b\) 1 → 2, micro-batches \(n\) 4 → 2$/m);
+    expect(proposalsText([proposal(candidate(2), 0.125)], colors)).toMatch(
+      /\+12\.5% +micro-batch size \(b\) 1 → 2, micro-batches \(n\) 4 → 2$/m,
+    );
     const first = proposalsText([proposal(null, 0)], colors);
     expect(first).toMatch(/– +first plan: none was in use$/m);
     expect(first).not.toMatch(/null|0\.0%/);
-    expect(proposalsText([proposal(candidate(2), 0)], colors)).toMatch(/– +the one in use does not fit any more; micro-batch size \(b\) 1 → 2/);
+    expect(proposalsText([proposal(candidate(2), 0)], colors)).toMatch(
+      /– +the one in use does not fit any more; micro-batch size \(b\) 1 → 2/,
+    );
   });
-  const workload = (lastRunAt: string | null, lastOutcome: string | null): Workload => ({ id: "11112222-0000-4000-8000-000000000000", name: "nightly", cron: "0 3 * * *", timeZone: "UTC", nextRunAt: "2026-02-01T03:00:00.000Z", lastRunAt, lastOutcome }) as Workload;
+  const workload = (lastRunAt: string | null, lastOutcome: string | null): Workload =>
+    ({
+      id: "11112222-0000-4000-8000-000000000000",
+      name: "nightly",
+      cron: "0 3 * * *",
+      timeZone: "UTC",
+      nextRunAt: "2026-02-01T03:00:00.000Z",
+      lastRunAt,
+      lastOutcome,
+    }) as Workload;
   it("that are none say why", () => {
-    expect(noProposalsText(workload(null, null))).toContain(`has not been planned yet, next ${formatMoment("2026-02-01T03:00:00.000Z")}`);
+    expect(noProposalsText(workload(null, null))).toContain(
+      `has not been planned yet, next ${formatMoment("2026-02-01T03:00:00.000Z")}`,
+    );
     expect(noProposalsText(workload("2026-01-31T03:00:00.000Z", null))).toContain("queued or running");
-    expect(noProposalsText(workload("2026-01-31T03:00:00.000Z", "kept the plan in use"))).toContain("kept the plan in use");
-    expect(workloadsTable([workload("2026-01-31T03:00:00.000Z", null)], colors)).toMatch(/^11112222 +nightly .* queued or running$/m);
+    expect(noProposalsText(workload("2026-01-31T03:00:00.000Z", "kept the plan in use"))).toContain(
+      "kept the plan in use",
+    );
+    expect(workloadsTable([workload("2026-01-31T03:00:00.000Z", null)], colors)).toMatch(
+      /^11112222 +nightly .* queued or running$/m,
+    );
   });
 });
 
 it("says where a job's checkpoints and timelines are, once there are some, and how to take its weights", () => {
   const files = { checkpoints: "/a data/jobs/1/checkpoints", timelines: "/a data/jobs/1/timelines" };
-  const job = (over: object): JobDetail => ({
-    id: "1", name: "job", state: "running", reason: null, model: "m", cluster: "c", progress: null, lastStep: 1, steps: 2, createdAt: "2026-01-31T03:00:00.000Z", endedAt: null, traceId: "t", files,
-    spec: { sequenceLengthTokens: 1, globalBatchTokens: 1, precision: "fp32", checkpointing: { everySteps: 1, keepLast: 1 }, timeline: { firstStep: 1, steps: 1 }, cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpuBytes: 1, launcher: "local" } },
-    transitions: [], trials: [], attempts: [{ number: 1, state: "running", resumedFromStep: 0, lastStep: 1, plan: null, failure: null }], planning: null, chosen: null, failure: null, report: null, ...over,
-  }) as unknown as JobDetail;
+  const job = (over: object): JobDetail =>
+    ({
+      id: "1",
+      name: "job",
+      state: "running",
+      reason: null,
+      model: "m",
+      cluster: "c",
+      progress: null,
+      lastStep: 1,
+      steps: 2,
+      createdAt: "2026-01-31T03:00:00.000Z",
+      endedAt: null,
+      traceId: "t",
+      files,
+      spec: {
+        sequenceLengthTokens: 1,
+        globalBatchTokens: 1,
+        precision: "fp32",
+        checkpointing: { everySteps: 1, keepLast: 1 },
+        timeline: { firstStep: 1, steps: 1 },
+        cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpuBytes: 1, launcher: "local" },
+      },
+      transitions: [],
+      trials: [],
+      attempts: [{ number: 1, state: "running", resumedFromStep: 0, lastStep: 1, plan: null, failure: null }],
+      planning: null,
+      chosen: null,
+      failure: null,
+      report: null,
+      ...over,
+    }) as unknown as JobDetail;
   const text = jobText(job({}), colors);
   expect(text).toContain("checkpoints   /a data/jobs/1/checkpoints");
   expect(text).toContain("internevo checkpoint export '/a data/jobs/1/checkpoints' FOLDER");
   expect(text).toContain("timelines     /a data/jobs/1/timelines");
-  for (const over of [{ attempts: [] }, { files: undefined }]) expect(jobText(job(over), colors)).not.toMatch(/checkpoint|timelines/);
+  for (const over of [{ attempts: [] }, { files: undefined }])
+    expect(jobText(job(over), colors)).not.toMatch(/checkpoint|timelines/);
 });

@@ -1,5 +1,44 @@
-import { isWaitingMessage, type JobDetail, type JobSummary, type ProfileRecord, type TokenRecord } from "@internevo/contracts";
-import { ATTEMPT_STATE_WORDS, choiceOf, choiceWords, disturbedTrialsWords, FAILURE_WORDS, formatBytes, formatCounted, formatInteger, formatMoment, formatPercent, formatRate, formatSeconds, formatSignedPercent, isGivenKey, JOB_STATE_WORDS, lowered, planChanges, planLabel, qualityWords, QUEUED_WORD, rejectionCounts, TRIAL_STATE_WORDS, usesGpus, worldSize, writtenJob, type FailureCode, type JobState, type Plan, type Proposal, type Report, type Trial, type Workload } from "@internevo/domain";
+import {
+  isWaitingMessage,
+  type JobDetail,
+  type JobSummary,
+  type ProfileRecord,
+  type TokenRecord,
+} from "@internevo/contracts";
+import {
+  ATTEMPT_STATE_WORDS,
+  choiceOf,
+  choiceWords,
+  disturbedTrialsWords,
+  FAILURE_WORDS,
+  formatBytes,
+  formatCounted,
+  formatInteger,
+  formatMoment,
+  formatPercent,
+  formatRate,
+  formatSeconds,
+  formatSignedPercent,
+  isGivenKey,
+  JOB_STATE_WORDS,
+  lowered,
+  planChanges,
+  planLabel,
+  qualityWords,
+  QUEUED_WORD,
+  rejectionCounts,
+  TRIAL_STATE_WORDS,
+  usesGpus,
+  worldSize,
+  writtenJob,
+  type FailureCode,
+  type JobState,
+  type Plan,
+  type Proposal,
+  type Report,
+  type Trial,
+  type Workload,
+} from "@internevo/domain";
 import type { ProfileSummary } from "@internevo/client";
 import { countsText } from "./planning-view.ts";
 import { shortIds } from "./resolve.ts";
@@ -18,18 +57,26 @@ function stateText(state: JobState | Trial["state"], words: string, colors: Colo
   if (state === "cancelled" || state === "cancelling") return colors.yellow(text);
   return colors.cyan(text);
 }
-const jobStateText = (state: JobState, colors: Colors): string => stateText(state, JOB_STATE_WORDS[state], colors);
+const jobStateText = (state: JobState, colors: Colors): string =>
+  stateText(state, JOB_STATE_WORDS[state], colors);
 /** A state of the history, which began with none. */
-export const stateName = (state: string | null): string => (state === null ? "submitted" : lowered(JOB_STATE_WORDS[state as JobState] ?? state));
+export const stateName = (state: string | null): string =>
+  state === null ? "submitted" : lowered(JOB_STATE_WORDS[state as JobState] ?? state);
 const failureText = (code: FailureCode): string => lowered(FAILURE_WORDS[code]);
 
 function progressOf(job: JobSummary): string {
-  const { message = "", done = null, total = null } = (job.progress?.stage === job.state && job.progress) || {};
+  const {
+    message = "",
+    done = null,
+    total = null,
+  } = (job.progress?.stage === job.state && job.progress) || {};
   if (isWaitingMessage(message)) return lowered(QUEUED_WORD);
   switch (job.state) {
     case "profiling":
     case "planning":
-      return done !== null && total !== null && total > 0 ? `${job.state === "profiling" ? "point" : "batch"} ${done}/${total}` : NONE;
+      return done !== null && total !== null && total > 0
+        ? `${job.state === "profiling" ? "point" : "batch"} ${done}/${total}`
+        : NONE;
     case "trialling":
       return `trial ${job.trialsDone}/${job.trialsTotal}`;
     case "running":
@@ -53,7 +100,11 @@ export function jobsTable(jobs: readonly JobSummary[], colors: Colors): string {
     { title: "NAME", most: MOST_OF_NAME, value: (job) => job.name },
     { title: "STATE", value: (job) => jobStateText(job.state, colors) },
     { title: "PROGRESS", value: progressOf },
-    { title: "LOSS", align: "right", value: (job) => (job.lastLoss === null ? NONE : job.lastLoss.toFixed(4)) },
+    {
+      title: "LOSS",
+      align: "right",
+      value: (job) => (job.lastLoss === null ? NONE : job.lastLoss.toFixed(4)),
+    },
     { title: "MODEL", spare: 3, most: MOST_OF_NAME, value: (job) => job.model },
     { title: "CLUSTER", spare: 1, most: MOST_OF_NAME, value: (job) => job.cluster },
     { title: "CREATED", spare: 2, value: (job) => when(job.createdAt) },
@@ -62,29 +113,89 @@ export function jobsTable(jobs: readonly JobSummary[], colors: Colors): string {
 }
 
 const stepError = (trial: Trial): number | undefined =>
-  trial.measured ? (trial.candidate.predicted.stepTimeSeconds - trial.measured.stepTimeSeconds) / trial.measured.stepTimeSeconds : undefined;
+  trial.measured
+    ? (trial.candidate.predicted.stepTimeSeconds - trial.measured.stepTimeSeconds) /
+      trial.measured.stepTimeSeconds
+    : undefined;
 const memoryError = (trial: Trial): number | undefined =>
-  trial.measured ? (trial.candidate.predicted.peakMemoryBytes - trial.measured.peakMemoryBytes) / trial.measured.peakMemoryBytes : undefined;
+  trial.measured
+    ? (trial.candidate.predicted.peakMemoryBytes - trial.measured.peakMemoryBytes) /
+      trial.measured.peakMemoryBytes
+    : undefined;
 
 /** Predicted beside measured, best predicted first, with the place by measurement. */
-export function trialsTable(trials: readonly Trial[], colors: Colors, chosen: JobDetail["chosen"] = null): string {
+export function trialsTable(
+  trials: readonly Trial[],
+  colors: Colors,
+  chosen: JobDetail["chosen"] = null,
+): string {
   const sorted = [...trials].sort((a, b) => a.candidate.rank - b.candidate.rank);
   const times = trials.flatMap((trial) => trial.measured?.stepTimeSeconds ?? []).sort((a, b) => a - b);
-  const measured = (show: (trial: Trial & { measured: NonNullable<Trial["measured"]> }) => string) => (trial: Trial) =>
-    trial.measured ? show({ ...trial, measured: trial.measured }) : NONE;
+  const measured =
+    (show: (trial: Trial & { measured: NonNullable<Trial["measured"]> }) => string) => (trial: Trial) =>
+      trial.measured ? show({ ...trial, measured: trial.measured }) : NONE;
   const columns: Column<Trial>[] = [
     { title: "RANK", align: "right", value: (trial) => `#${trial.candidate.rank}` },
     { title: "PLAN", below: true, value: (trial) => planLabel(trial.candidate.plan) },
-    { title: "STEP pred.", align: "right", value: (trial) => formatSeconds(trial.candidate.predicted.stepTimeSeconds) },
-    { title: "meas.", align: "right", value: measured((trial) => formatSeconds(trial.measured.stepTimeSeconds)) },
-    { title: "place", align: "right", value: measured((trial) => String(times.indexOf(trial.measured.stepTimeSeconds) + 1)) },
-    { title: "error", align: "right", value: (trial) => (stepError(trial) === undefined ? NONE : formatSignedPercent(stepError(trial) as number)) },
-    { title: "TOKENS/GPU/S pred.", align: "right", spare: 3, value: (trial) => formatRate(trial.candidate.predicted.tokensPerGpuPerSecond) },
-    { title: "meas.", align: "right", spare: 3, value: measured((trial) => formatRate(trial.measured.tokensPerGpuPerSecond)) },
-    { title: "MEMORY pred.", align: "right", spare: 2, value: (trial) => formatBytes(trial.candidate.predicted.peakMemoryBytes) },
-    { title: "meas.", align: "right", value: measured((trial) => formatBytes(trial.measured.peakMemoryBytes)) },
-    { title: "error", align: "right", value: (trial) => (memoryError(trial) === undefined ? NONE : formatSignedPercent(memoryError(trial) as number)) },
-    { title: "RESULT", value: (trial) => (trial.failure ? colors.red(failureText(trial.failure.code)) : trial.candidate.rank === chosen?.rank ? colors.green("chosen") : stateText(trial.state, TRIAL_STATE_WORDS[trial.state], colors)) },
+    {
+      title: "STEP pred.",
+      align: "right",
+      value: (trial) => formatSeconds(trial.candidate.predicted.stepTimeSeconds),
+    },
+    {
+      title: "meas.",
+      align: "right",
+      value: measured((trial) => formatSeconds(trial.measured.stepTimeSeconds)),
+    },
+    {
+      title: "place",
+      align: "right",
+      value: measured((trial) => String(times.indexOf(trial.measured.stepTimeSeconds) + 1)),
+    },
+    {
+      title: "error",
+      align: "right",
+      value: (trial) =>
+        stepError(trial) === undefined ? NONE : formatSignedPercent(stepError(trial) as number),
+    },
+    {
+      title: "TOKENS/GPU/S pred.",
+      align: "right",
+      spare: 3,
+      value: (trial) => formatRate(trial.candidate.predicted.tokensPerGpuPerSecond),
+    },
+    {
+      title: "meas.",
+      align: "right",
+      spare: 3,
+      value: measured((trial) => formatRate(trial.measured.tokensPerGpuPerSecond)),
+    },
+    {
+      title: "MEMORY pred.",
+      align: "right",
+      spare: 2,
+      value: (trial) => formatBytes(trial.candidate.predicted.peakMemoryBytes),
+    },
+    {
+      title: "meas.",
+      align: "right",
+      value: measured((trial) => formatBytes(trial.measured.peakMemoryBytes)),
+    },
+    {
+      title: "error",
+      align: "right",
+      value: (trial) =>
+        memoryError(trial) === undefined ? NONE : formatSignedPercent(memoryError(trial) as number),
+    },
+    {
+      title: "RESULT",
+      value: (trial) =>
+        trial.failure
+          ? colors.red(failureText(trial.failure.code))
+          : trial.candidate.rank === chosen?.rank
+            ? colors.green("chosen")
+            : stateText(trial.state, TRIAL_STATE_WORDS[trial.state], colors),
+    },
   ];
   return table(columns, sorted, colors);
 }
@@ -92,21 +203,31 @@ export function trialsTable(trials: readonly Trial[], colors: Colors, chosen: Jo
 export function reportLines(job: JobDetail, colors: Colors): string[] {
   const { report } = job;
   const lines: string[] = [];
-  if (job.chosen) lines.push(`${colors.bold("chosen plan")}   ${planLabel(job.chosen.plan)} (rank #${job.chosen.rank} by prediction)`);
+  if (job.chosen)
+    lines.push(
+      `${colors.bold("chosen plan")}   ${planLabel(job.chosen.plan)} (rank #${job.chosen.rank} by prediction)`,
+    );
   if (!report) return lines;
   const [trained, loss, predictions] = reportWords(report);
-  const beats = report.unigramEntropyNats === null ? undefined : report.finalLossNats < report.unigramEntropyNats;
+  const beats =
+    report.unigramEntropyNats === null ? undefined : report.finalLossNats < report.unigramEntropyNats;
   lines.push(`${colors.bold("trained")}       ${trained}`);
-  lines.push(`${colors.bold("final loss")}    ${beats === undefined ? loss : beats ? colors.green(loss) : colors.red(loss)}`);
+  lines.push(
+    `${colors.bold("final loss")}    ${beats === undefined ? loss : beats ? colors.green(loss) : colors.red(loss)}`,
+  );
   lines.push(`${colors.bold("predictions")}   ${predictions}`);
-  for (const disturbance of report.disturbances ?? []) lines.push(`${colors.bold("disturbed")}     ${colors.yellow(disturbance)}`);
+  for (const disturbance of report.disturbances ?? [])
+    lines.push(`${colors.bold("disturbed")}     ${colors.yellow(disturbance)}`);
   return lines;
 }
 
 /** A report in words: what was trained, the loss that it ended with, how good the predictions were. */
 export function reportWords(report: Report): [trained: string, loss: string, predictions: string] {
   const entropy = report.unigramEntropyNats;
-  const verdict = entropy === null ? "" : `, ${report.finalLossNats < entropy ? "" : "not "}below the unigram entropy of the text, ${entropy.toFixed(4)}`;
+  const verdict =
+    entropy === null
+      ? ""
+      : `, ${report.finalLossNats < entropy ? "" : "not "}below the unigram entropy of the text, ${entropy.toFixed(4)}`;
   const share = (value: number | null): string => (value === null ? NONE : formatPercent(value));
   return [
     `${formatCounted(report.steps, "step")} in ${formatCounted(report.attempts, "attempt")}, ${formatSeconds(report.meanStepTimeSeconds)} a step, ${formatRate(report.tokensPerGpuPerSecond)} tokens/s a rank`,
@@ -126,7 +247,16 @@ function choiceLines({ trials, chosen }: JobDetail, colors: Colors): string[] {
 
 /** Nodes and plan of each attempt, where they are not the same for all: nodes were lost. */
 function attemptPlans({ attempts, spec }: JobDetail): ReadonlyMap<number, string> {
-  const labels = attempts.flatMap(({ number, plan }) => (plan ? [[number, `${worldSize(plan) / spec.cluster.gpusPerNode} of ${formatCounted(spec.cluster.nodes, "node")}, ${planLabel(plan)}`] as const] : []));
+  const labels = attempts.flatMap(({ number, plan }) =>
+    plan
+      ? [
+          [
+            number,
+            `${worldSize(plan) / spec.cluster.gpusPerNode} of ${formatCounted(spec.cluster.nodes, "node")}, ${planLabel(plan)}`,
+          ] as const,
+        ]
+      : [],
+  );
   return new Map(new Set(labels.map(([, label]) => label)).size > 1 ? labels : []);
 }
 
@@ -134,21 +264,27 @@ function attemptPlans({ attempts, spec }: JobDetail): ReadonlyMap<number, string
 export const jobDocument = (job: JobDetail) => ({ ...job, spec: writtenJob(job.spec) });
 
 /** Text as a shell takes it for one word. */
-const shellWord = (text: string): string => (/^[\w./:@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`);
+const shellWord = (text: string): string =>
+  /^[\w./:@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
 
 /** Where a job's files are, once ranks have trained, and how to take the weights from there. */
 function filesLines({ files, attempts, trials, spec }: JobDetail, colors: Colors): string[] {
   const lines: string[] = [];
   if (files && attempts.length > 0 && spec.checkpointing !== null) {
-    lines.push(`${colors.bold("checkpoints")}   ${files.checkpoints}`, `${colors.bold("weights")}       internevo checkpoint export ${shellWord(files.checkpoints)} FOLDER  (the latest, as a Hugging Face folder)`);
+    lines.push(
+      `${colors.bold("checkpoints")}   ${files.checkpoints}`,
+      `${colors.bold("weights")}       internevo checkpoint export ${shellWord(files.checkpoints)} FOLDER  (the latest, as a Hugging Face folder)`,
+    );
   }
-  if (files && spec.timeline && (trials.length > 0 || attempts.length > 0)) lines.push(`${colors.bold("timelines")}     ${files.timelines}`);
+  if (files && spec.timeline && (trials.length > 0 || attempts.length > 0))
+    lines.push(`${colors.bold("timelines")}     ${files.timelines}`);
   return lines;
 }
 
 export function jobText(job: JobDetail, colors: Colors): string {
   /** Nothing, or what the line of the failure says anyway. */
-  const isTold = (reason: string | null): boolean => reason === null || reason === "" || reason === job.failure?.message;
+  const isTold = (reason: string | null): boolean =>
+    reason === null || reason === "" || reason === job.failure?.message;
   const lines = [
     `${colors.bold("job")}           ${job.id} ${job.name}`,
     `${colors.bold("state")}         ${[`${jobStateText(job.state, colors)}${isTold(job.reason) ? "" : ` (${job.reason ?? ""})`}`, progressOf(job)].filter((part) => part !== NONE).join(", ")}`,
@@ -156,20 +292,40 @@ export function jobText(job: JobDetail, colors: Colors): string {
     `${colors.bold("cluster")}       ${job.cluster}: ${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ${usesGpus(job.spec.cluster) ? "GPUs" : "ranks"} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}, ${job.spec.cluster.launcher}${job.spec.cluster.minNodes === undefined ? "" : `, with ${job.spec.cluster.minNodes} or more when nodes are lost`}`,
     `${colors.bold("created")}       ${when(job.createdAt)}${job.endedAt ? `, ended ${when(job.endedAt)}` : ""}, trace ${job.traceId}`,
   ];
-  if (job.failure) lines.push(`${colors.bold("failure")}       ${colors.red(failureText(job.failure.code))}: ${job.failure.message}${job.failure.remedy ? `\n              → ${job.failure.remedy}` : ""}`);
-  if (job.progress?.stage === job.state && job.progress.message !== "") lines.push(`${colors.bold("at work")}       ${job.progress.message}`);
+  if (job.failure)
+    lines.push(
+      `${colors.bold("failure")}       ${colors.red(failureText(job.failure.code))}: ${job.failure.message}${job.failure.remedy ? `\n              → ${job.failure.remedy}` : ""}`,
+    );
+  if (job.progress?.stage === job.state && job.progress.message !== "")
+    lines.push(`${colors.bold("at work")}       ${job.progress.message}`);
   lines.push("", colors.bold("stages"));
-  for (const transition of job.transitions) lines.push(`  ${when(transition.at)}  ${stateName(transition.from)} → ${stateName(transition.to)}${isTold(transition.reason) ? "" : ` (${transition.reason ?? ""})`}`);
+  for (const transition of job.transitions)
+    lines.push(
+      `  ${when(transition.at)}  ${stateName(transition.from)} → ${stateName(transition.to)}${isTold(transition.reason) ? "" : ` (${transition.reason ?? ""})`}`,
+    );
   if (job.planning) {
     const { counts } = job.planning;
     const rejected = rejectionCounts(counts.rejected);
-    lines.push("", colors.bold("plans"), `  ${countsText(counts)}${rejected === "" ? "" : `; rejected: ${rejected}`}`);
+    lines.push(
+      "",
+      colors.bold("plans"),
+      `  ${countsText(counts)}${rejected === "" ? "" : `; rejected: ${rejected}`}`,
+    );
   }
-  if (job.trials.length > 0) lines.push("", colors.bold("trials"), trialsTable(job.trials, colors, job.chosen), ...choiceLines(job, colors));
+  if (job.trials.length > 0)
+    lines.push(
+      "",
+      colors.bold("trials"),
+      trialsTable(job.trials, colors, job.chosen),
+      ...choiceLines(job, colors),
+    );
   if (job.attempts.length > 0) {
     lines.push("", colors.bold("attempts"));
     const plans = attemptPlans(job);
-    for (const attempt of job.attempts) lines.push(`  ${attempt.number}: ${lowered(ATTEMPT_STATE_WORDS[attempt.state])}, steps ${formatInteger(attempt.resumedFromStep)} to ${formatInteger(attempt.lastStep)}${plans.has(attempt.number) ? `, ${plans.get(attempt.number)}` : ""}${attempt.failure ? `, ${failureText(attempt.failure.code)}${isTold(attempt.failure.message) ? "" : `: ${attempt.failure.message}`}` : ""}`);
+    for (const attempt of job.attempts)
+      lines.push(
+        `  ${attempt.number}: ${lowered(ATTEMPT_STATE_WORDS[attempt.state])}, steps ${formatInteger(attempt.resumedFromStep)} to ${formatInteger(attempt.lastStep)}${plans.has(attempt.number) ? `, ${plans.get(attempt.number)}` : ""}${attempt.failure ? `, ${failureText(attempt.failure.code)}${isTold(attempt.failure.message) ? "" : `: ${attempt.failure.message}`}` : ""}`,
+      );
   }
   const report = reportLines(job, colors);
   if (report.length > 0) lines.push("", ...report);
@@ -184,9 +340,23 @@ export function profilesTable(profiles: readonly ProfileSummary[], colors: Color
     [
       { title: "ID", value: (profile) => short(profile.id) },
       { title: "NAME", most: 2 * MOST_OF_NAME, value: (profile) => profile.name },
-      { title: "STORED", value: (profile) => `${when(profile.createdAt)}${isGivenKey(profile.clusterKey) ? ", given" : ""}` },
-      { title: "FRESH UNTIL", value: (profile) => (isGivenKey(profile.clusterKey) ? "–" : when(profile.freshUntil)) },
-      { title: "MEASURED", value: ({ quality }) => (quality === null ? NONE : quality.verdict === "noisy" ? colors.yellow(`noisy: ${quality.noisyPoints} of ${quality.points} points`) : "quiet") },
+      {
+        title: "STORED",
+        value: (profile) => `${when(profile.createdAt)}${isGivenKey(profile.clusterKey) ? ", given" : ""}`,
+      },
+      {
+        title: "FRESH UNTIL",
+        value: (profile) => (isGivenKey(profile.clusterKey) ? "–" : when(profile.freshUntil)),
+      },
+      {
+        title: "MEASURED",
+        value: ({ quality }) =>
+          quality === null
+            ? NONE
+            : quality.verdict === "noisy"
+              ? colors.yellow(`noisy: ${quality.noisyPoints} of ${quality.points} points`)
+              : "quiet",
+      },
     ],
     profiles,
     colors,
@@ -198,11 +368,22 @@ export function profileText(record: ProfileRecord, colors: Colors): string {
   const head = [
     `${colors.bold("profile")}       ${record.id} ${record.name}`,
     `${colors.bold("cluster")}       ${profile.cluster.nodes} × ${profile.cluster.gpusPerNode}, ${profile.device.name}`,
-    isGivenKey(record.clusterKey) ? `${colors.bold("given")}         first used ${when(record.createdAt)}` : `${colors.bold("measured")}      ${when(record.createdAt)}, fresh until ${when(record.freshUntil)}`,
+    isGivenKey(record.clusterKey)
+      ? `${colors.bold("given")}         first used ${when(record.createdAt)}`
+      : `${colors.bold("measured")}      ${when(record.createdAt)}, fresh until ${when(record.freshUntil)}`,
     `${colors.bold("peak")}          ${(profile.device.peakFlopsPerSecondFp32 / 1e9).toFixed(0)} GFLOP/s fp32, ${(profile.device.peakFlopsPerSecondBf16 / 1e9).toFixed(0)} bf16, ${(profile.device.memoryBandwidthBytesPerSecond / 1e9).toFixed(1)} GB/s memory`,
     `${colors.bold("modules")}       ${formatCounted(profile.modules.length, "shape")}; ${formatCounted(profile.overlaps.length, "overlap")}`,
-    ...(record.discardedAt === null ? [] : [`${colors.bold("discarded")}     ${colors.yellow(`${when(record.discardedAt)}: no new job uses it`)}`]),
-    ...(profile.quality ? qualityWords(profile.quality).map((words, index) => `${index === 0 ? colors.bold("quality".padEnd(14)) : " ".repeat(14)}${profile.quality?.verdict === "noisy" ? colors.yellow(words) : words}`) : []),
+    ...(record.discardedAt === null
+      ? []
+      : [
+          `${colors.bold("discarded")}     ${colors.yellow(`${when(record.discardedAt)}: no new job uses it`)}`,
+        ]),
+    ...(profile.quality
+      ? qualityWords(profile.quality).map(
+          (words, index) =>
+            `${index === 0 ? colors.bold("quality".padEnd(14)) : " ".repeat(14)}${profile.quality?.verdict === "noisy" ? colors.yellow(words) : words}`,
+        )
+      : []),
     "",
   ];
   const curves = table(
@@ -220,7 +401,8 @@ export function profileText(record: ProfileRecord, colors: Colors): string {
   return [...head, curves].join("\n");
 }
 
-const pointText = (point: { bytes: number; medianSeconds: number } | undefined): string => (point ? `${formatBytes(point.bytes)} in ${formatSeconds(point.medianSeconds)}` : NONE);
+const pointText = (point: { bytes: number; medianSeconds: number } | undefined): string =>
+  point ? `${formatBytes(point.bytes)} in ${formatSeconds(point.medianSeconds)}` : NONE;
 
 export function workloadsTable(workloads: readonly Workload[], colors: Colors): string {
   const short = shortIds(workloads.map(({ id }) => id));
@@ -231,7 +413,11 @@ export function workloadsTable(workloads: readonly Workload[], colors: Colors): 
       { title: "SCHEDULE", value: (workload) => `${workload.cron} ${workload.timeZone}` },
       { title: "NEXT RUN", value: (workload) => when(workload.nextRunAt) },
       { title: "LAST RUN", value: (workload) => when(workload.lastRunAt) },
-      { title: "OUTCOME", value: (workload) => (isBeingPlanned(workload) ? "queued or running" : (workload.lastOutcome ?? NONE)) },
+      {
+        title: "OUTCOME",
+        value: (workload) =>
+          isBeingPlanned(workload) ? "queued or running" : (workload.lastOutcome ?? NONE),
+      },
     ],
     workloads,
     colors,
@@ -254,32 +440,52 @@ export function tokensTable(tokens: readonly TokenRecord[], colors: Colors): str
 }
 
 /** What to call something in a command that is copied into a shell. */
-export const callingName = ({ id, name }: { readonly id: string; readonly name: string }): string => (/^[\w.-]+$/.test(name) ? name : id);
+export const callingName = ({ id, name }: { readonly id: string; readonly name: string }): string =>
+  /^[\w.-]+$/.test(name) ? name : id;
 
 /** A run was asked for and has not ended. */
-export const isBeingPlanned = (workload: Workload): boolean => workload.lastRunAt !== null && workload.lastOutcome === null;
+export const isBeingPlanned = (workload: Workload): boolean =>
+  workload.lastRunAt !== null && workload.lastOutcome === null;
 
 /** Why a workload has no proposal. */
 export function noProposalsText(workload: Workload): string {
-  if (isBeingPlanned(workload)) return `no proposals yet: the run of ${when(workload.lastRunAt)} is queued or running`;
-  if (workload.lastRunAt === null) return `no proposals: it has not been planned yet${workload.nextRunAt === null ? "" : `, next ${when(workload.nextRunAt)}`}; now: internevo replan run ${callingName(workload)}`;
+  if (isBeingPlanned(workload))
+    return `no proposals yet: the run of ${when(workload.lastRunAt)} is queued or running`;
+  if (workload.lastRunAt === null)
+    return `no proposals: it has not been planned yet${workload.nextRunAt === null ? "" : `, next ${when(workload.nextRunAt)}`}; now: internevo replan run ${callingName(workload)}`;
   return `no proposals: the last run, ${when(workload.lastRunAt)}, ${workload.lastOutcome ?? "found none"}`;
 }
 
 const changesOf = (current: Plan, proposed: Plan): string =>
-  planChanges((Object.keys({ ...current, ...proposed }) as (keyof Plan)[]).filter((field) => current[field] !== proposed[field]).map((field) => ({ field, from: current[field], to: proposed[field] })));
+  planChanges(
+    (Object.keys({ ...current, ...proposed }) as (keyof Plan)[])
+      .filter((field) => current[field] !== proposed[field])
+      .map((field) => ({ field, from: current[field], to: proposed[field] })),
+  );
 
 export function proposalsText(proposals: readonly Proposal[], colors: Colors): string {
   return table<Proposal>(
     [
       { title: "CREATED", value: (proposal) => when(proposal.createdAt) },
       { title: "PROPOSED", below: true, value: (proposal) => planLabel(proposal.proposed.plan) },
-      { title: "STEP TIME", align: "right", value: (proposal) => formatSeconds(proposal.proposed.predicted.stepTimeSeconds) },
-      { title: "GAIN", align: "right", value: (proposal) => (proposal.predictedGain > 0 ? formatSignedPercent(proposal.predictedGain) : NONE) },
+      {
+        title: "STEP TIME",
+        align: "right",
+        value: (proposal) => formatSeconds(proposal.proposed.predicted.stepTimeSeconds),
+      },
+      {
+        title: "GAIN",
+        align: "right",
+        value: (proposal) =>
+          proposal.predictedGain > 0 ? formatSignedPercent(proposal.predictedGain) : NONE,
+      },
       {
         title: "AGAINST THE PLAN IN USE",
         below: true,
-        value: ({ current, proposed, predictedGain }) => (current === null ? "first plan: none was in use" : `${predictedGain > 0 ? "" : "the one in use does not fit any more; "}${changesOf(current.plan, proposed.plan)}`),
+        value: ({ current, proposed, predictedGain }) =>
+          current === null
+            ? "first plan: none was in use"
+            : `${predictedGain > 0 ? "" : "the one in use does not fit any more; "}${changesOf(current.plan, proposed.plan)}`,
       },
     ],
     proposals,

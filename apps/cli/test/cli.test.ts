@@ -4,10 +4,32 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { JobDetail, JobStreamEvent } from "@internevo/contracts";
 import { findShippedProfile } from "@internevo/cost-model";
-import { clusterKey, resolveJob, type Candidate, type JobState, type Measurement, type PlanningResult, type Profile, type Report, type Workload } from "@internevo/domain";
+import {
+  clusterKey,
+  resolveJob,
+  type Candidate,
+  type JobState,
+  type Measurement,
+  type PlanningResult,
+  type Profile,
+  type Report,
+  type Workload,
+} from "@internevo/domain";
 import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
 import { planJob } from "@internevo/search";
-import { createTrials, ensureRun, finishAttempt, finishTrial, recordSteps, startAttempt, startTrial, storePlanning, storeProfile, transitionJob, updateJob } from "@internevo/store";
+import {
+  createTrials,
+  ensureRun,
+  finishAttempt,
+  finishTrial,
+  recordSteps,
+  startAttempt,
+  startTrial,
+  storePlanning,
+  storeProfile,
+  transitionJob,
+  updateJob,
+} from "@internevo/store";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { run, start, startApiProcess, type ApiProcess, type Ended } from "./processes.ts";
@@ -47,7 +69,8 @@ const json = <T>(end: Ended): T => {
   expect(end.stderr).not.toContain("internevo:");
   return JSON.parse(end.stdout) as T;
 };
-const submit = async (): Promise<JobDetail> => json<JobDetail>(await internevo("submit", join(directory, "job.yaml"), "--json"));
+const submit = async (): Promise<JobDetail> =>
+  json<JobDetail>(await internevo("submit", join(directory, "job.yaml"), "--json"));
 
 describe("token", () => {
   it("creates one that works by its role, lists it without its secret, and revokes it", async () => {
@@ -57,11 +80,16 @@ describe("token", () => {
     const as = { ...env, INTERNEVO_TOKEN: made.stdout.trim() };
     expect((await run(["whoami"], as)).stdout).toBe("ci viewer\n");
     const refused = await run(["submit", join(directory, "job.yaml")], as);
-    expect([refused.status === 0, refused.stderr]).toEqual([false, expect.stringContaining("needs the role operator")]);
+    expect([refused.status === 0, refused.stderr]).toEqual([
+      false,
+      expect.stringContaining("needs the role operator"),
+    ]);
     const listed = await internevo("token", "list");
     expect(listed.stdout).toMatch(/ID +NAME +ROLE +CREATED +EXPIRES[\s\S]*ci +viewer/);
     expect(listed.stdout).not.toContain("ievo_");
-    expect((await internevo("token", "create", "ci", "--role", "operator")).stderr).toContain("there is a token ci already");
+    expect((await internevo("token", "create", "ci", "--role", "operator")).stderr).toContain(
+      "there is a token ci already",
+    );
     expect((await internevo("token", "create", "x", "--role", "root")).status).toBe(2);
     expect((await internevo("token", "revoke", "ci")).status).toBe(0);
     expect((await run(["whoami"], as)).stderr).toContain("the token is not valid");
@@ -75,7 +103,12 @@ describe("submit, ps, show, cancel", () => {
     expect(plain.stderr).toContain("follow it with");
     const id = plain.stdout.trim();
 
-    const [ps, psJson, show, showJson] = await Promise.all([internevo("ps"), internevo("--json", "ps", "-n", "1"), internevo("show", id), internevo("show", id, "--json")]);
+    const [ps, psJson, show, showJson] = await Promise.all([
+      internevo("ps"),
+      internevo("--json", "ps", "-n", "1"),
+      internevo("show", id),
+      internevo("show", id, "--json"),
+    ]);
     expect([ps.status, ps.stderr]).toEqual([0, ""]);
     expect(ps.stdout).toMatch(/^ID +NAME +STATE/);
     expect(ps.stdout).toContain(id.slice(0, 8));
@@ -83,7 +116,11 @@ describe("submit, ps, show, cancel", () => {
     expect(json<{ id: string }[]>(psJson).map((job) => job.id)).toEqual([id]);
     expect(show.stdout).toContain("submitted → profiling");
     const job = json<JobDetail>(showJson);
-    expect(job).toMatchObject({ id, name: "small", spec: { data: { paths: [join(directory, "data", "text.txt")] } } });
+    expect(job).toMatchObject({
+      id,
+      name: "small",
+      spec: { data: { paths: [join(directory, "data", "text.txt")] } },
+    });
 
     expect(json<JobDetail>(await internevo("show", id.slice(0, 13), "--json")).id).toBe(id);
     expect(json<JobDetail>(await internevo("show", "small", "--json")).id).toBe(id);
@@ -114,7 +151,11 @@ describe("submit, ps, show, cancel", () => {
     const gpus = (await written("")).replace("checked", "gpus");
     await writeFile(gpus, JOB.replace("data/text.txt", "text.txt").replace("1GiB", "1GiB, device: cuda"));
     const refused = await internevo("validate", gpus);
-    expect([refused.status, refused.stdout, refused.stderr]).toEqual([2, expect.stringContaining("device: cuda"), expect.stringMatching(/cluster\.(device|gpusPerNode) \(is .*\n +→ .*device: cpu/)]);
+    expect([refused.status, refused.stdout, refused.stderr]).toEqual([
+      2,
+      expect.stringContaining("device: cuda"),
+      expect.stringMatching(/cluster\.(device|gpusPerNode) \(is .*\n +→ .*device: cpu/),
+    ]);
     expect((await internevo("validate", gpus, "--offline")).status).toBe(0);
     expect((await internevo("submit", gpus)).status).toBe(2);
   });
@@ -122,12 +163,23 @@ describe("submit, ps, show, cancel", () => {
   it("are planned with what the stack has measured of their cluster", async () => {
     const path = join(directory, "job.yaml");
     const before = await internevo("plan", path);
-    expect([before.status, before.stderr]).toEqual([4, expect.stringMatching(/cluster here, 1 × 2, has not been measured\n +→ give .*--profile a800-128/)]);
+    expect([before.status, before.stderr]).toEqual([
+      4,
+      expect.stringMatching(/cluster here, 1 × 2, has not been measured\n +→ give .*--profile a800-128/),
+    ]);
     const profile = { ...(findShippedProfile("a800-128") as Profile), name: "here 18:58Z" };
     const { db } = database.database;
-    await storeProfile(db, { clusterKey: "local:here:1x4", profile: { ...profile, name: "here of four" }, freshForSeconds: 60 });
+    await storeProfile(db, {
+      clusterKey: "local:here:1x4",
+      profile: { ...profile, name: "here of four" },
+      freshForSeconds: 60,
+    });
     expect((await internevo("plan", path)).stderr).toContain("--profile 'here of four'");
-    const id = await storeProfile(db, { clusterKey: clusterKey(resolveJob(parse(JOB)).cluster), profile, freshForSeconds: 60 });
+    const id = await storeProfile(db, {
+      clusterKey: clusterKey(resolveJob(parse(JOB)).cluster),
+      profile,
+      freshForSeconds: 60,
+    });
     expect(json<PlanningResult>(await internevo("plan", path, "--json")).profile).toBe("here 18:58Z");
     await db.execute(`delete from profiles where id = '${id}' or cluster_key = 'local:here:1x4'`);
   });
@@ -144,14 +196,24 @@ describe("submit, ps, show, cancel", () => {
 
 describe("a whole job", { timeout: 120_000 }, () => {
   let id: string;
-  const spec = resolveJob({ name: "whole", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 4 * 1024 * 1024, steps: 20, cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" } });
+  const spec = resolveJob({
+    name: "whole",
+    model: "llama-7b",
+    sequenceLengthTokens: 4096,
+    globalBatchTokens: 4 * 1024 * 1024,
+    steps: 20,
+    cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" },
+  });
   /** What the services would write, through the same repositories. */
   async function live(): Promise<void> {
     const profile = findShippedProfile("a800-128");
     if (!profile) throw new Error("the profile ships with the project");
     const planning = planJob(spec, profile, { top: 3 });
     const { candidates } = planning;
-    const go = (from: JobState, to: JobState, report?: Report) => database.database.transaction((tx) => transitionJob(tx, { jobId: id, from, to, ...(report ? { report } : {}) }));
+    const go = (from: JobState, to: JobState, report?: Report) =>
+      database.database.transaction((tx) =>
+        transitionJob(tx, { jobId: id, from, to, ...(report ? { report } : {}) }),
+      );
     await database.database.transaction(async (tx) => {
       const planningId = await storePlanning(tx, planning, { jobId: id });
       await updateJob(tx, id, { planningId, chosen: candidates[0] as Candidate });
@@ -162,24 +224,60 @@ describe("a whole job", { timeout: 120_000 }, () => {
     for (const [index, trial] of trials.entries()) {
       const { predicted } = trial.candidate;
       const measured: Measurement = {
-        stepTimeSeconds: predicted.stepTimeSeconds * 1.1, stepTimeSecondsP10: 1, stepTimeSecondsP90: 1, steps: 5, tokensPerGpuPerSecond: predicted.tokensPerGpuPerSecond / 1.1,
-        peakMemoryBytes: predicted.peakMemoryBytes, residentPeakBytes: 1, memory: predicted.memory, loss: 3, communicationSeconds: 0.1,
+        stepTimeSeconds: predicted.stepTimeSeconds * 1.1,
+        stepTimeSecondsP10: 1,
+        stepTimeSecondsP90: 1,
+        steps: 5,
+        tokensPerGpuPerSecond: predicted.tokensPerGpuPerSecond / 1.1,
+        peakMemoryBytes: predicted.peakMemoryBytes,
+        residentPeakBytes: 1,
+        memory: predicted.memory,
+        loss: 3,
+        communicationSeconds: 0.1,
       };
       await database.database.transaction((tx) => startTrial(tx, trial.id));
-      await database.database.transaction((tx) => finishTrial(tx, trial.id, index === 2 ? { failure: { code: "out-of-memory", message: "the arena is too small" } } : { measured }));
+      await database.database.transaction((tx) =>
+        finishTrial(
+          tx,
+          trial.id,
+          index === 2
+            ? { failure: { code: "out-of-memory", message: "the arena is too small" } }
+            : { measured },
+        ),
+      );
     }
     await go("trialling", "running");
     const candidate = candidates[0] as Candidate;
-    const metric = { gradientNorm: 1, learningRate: 0.1, stepTimeSeconds: 0.25, tokensPerSecond: 2048, exposedCommunicationSeconds: 0, attempt: 1, at: new Date().toISOString() };
+    const metric = {
+      gradientNorm: 1,
+      learningRate: 0.1,
+      stepTimeSeconds: 0.25,
+      tokensPerSecond: 2048,
+      exposedCommunicationSeconds: 0,
+      attempt: 1,
+      at: new Date().toISOString(),
+    };
     await database.database.transaction(async (tx) => {
       const { id: runId } = await ensureRun(tx, id, candidate);
       await startAttempt(tx, runId);
-      await recordSteps(tx, { jobId: id, runId }, Array.from({ length: 20 }, (_, index) => ({ ...metric, step: index + 1, loss: 5 - index / 10 })));
+      await recordSteps(
+        tx,
+        { jobId: id, runId },
+        Array.from({ length: 20 }, (_, index) => ({ ...metric, step: index + 1, loss: 5 - index / 10 })),
+      );
       await finishAttempt(tx, runId, 1, { state: "succeeded" });
     });
     await go("running", "succeeded", {
-      plan: candidate.plan, steps: 20, finalLossNats: 3.15, unigramEntropyNats: 3.2, meanStepTimeSeconds: 0.25, tokensPerGpuPerSecond: 1024, attempts: 1,
-      timeErrorOverTrials: 0.091, memoryErrorOverTrials: 0, kendallTauOverTrials: 1,
+      plan: candidate.plan,
+      steps: 20,
+      finalLossNats: 3.15,
+      unigramEntropyNats: 3.2,
+      meanStepTimeSeconds: 0.25,
+      tokensPerGpuPerSecond: 1024,
+      attempts: 1,
+      timeErrorOverTrials: 0.091,
+      memoryErrorOverTrials: 0,
+      kendallTauOverTrials: 1,
     });
   }
 
@@ -190,17 +288,27 @@ describe("a whole job", { timeout: 120_000 }, () => {
     await live();
     const end = await following.ended;
     expect(end.status).toBe(0);
-    const events = end.stdout.trim().split("\n").map((line) => JSON.parse(line) as JobStreamEvent);
+    const events = end.stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line) as JobStreamEvent);
     expect(events.filter((event) => event.type === "step")).toHaveLength(20);
     expect(events.filter((event) => event.type === "trial")).toHaveLength(6);
     expect(events.at(-1)).toMatchObject({ type: "state", data: { to: "succeeded" } });
 
     const again = await internevo("logs", id, "--after", String(events.at(-4)?.id), "--json");
-    expect(again.stdout.trim().split("\n").map((line) => JSON.parse(line) as JobStreamEvent)).toEqual(events.slice(-3));
+    expect(
+      again.stdout
+        .trim()
+        .split("\n")
+        .map((line) => JSON.parse(line) as JobStreamEvent),
+    ).toEqual(events.slice(-3));
     const readable = await internevo("logs", id);
     expect(readable.stdout.trim().split("\n")).toHaveLength(events.length);
     expect(readable.stdout).toMatch(/step +20 loss 3\.1000/);
-    expect(readable.stdout).toMatch(/report +20 steps in 1 attempt, .*; 3\.1500 nats a token, below the unigram entropy/);
+    expect(readable.stdout).toMatch(
+      /report +20 steps in 1 attempt, .*; 3\.1500 nats a token, below the unigram entropy/,
+    );
 
     const show = (await internevo("show", id)).stdout;
     expect(show).toMatch(/#1 +b\d.*−9\.1%.*(measured|chosen)/);
@@ -216,7 +324,12 @@ describe("a whole job", { timeout: 120_000 }, () => {
     following.child.kill("SIGINT");
     const { status, stderr } = await following.ended;
     const job = /job ([0-9a-f-]{36}) small/.exec(stderr)?.[1] ?? "";
-    expect([status, stderr]).toEqual([130, expect.stringContaining(`job ${job} goes on. Follow it with: internevo logs -f ${job}\ncancel it with: internevo cancel ${job}\n`)]);
+    expect([status, stderr]).toEqual([
+      130,
+      expect.stringContaining(
+        `job ${job} goes on. Follow it with: internevo logs -f ${job}\ncancel it with: internevo cancel ${job}\n`,
+      ),
+    ]);
     expect((await internevo("cancel", job)).stdout).toBe(`${job} cancelled\n`);
   });
 
@@ -235,23 +348,64 @@ describe("profile and replan", () => {
     expect((await internevo("profile", "list")).stderr).toContain("no profiles yet");
     const profile = findShippedProfile("a800-128");
     if (!profile) throw new Error("the profile ships with the project");
-    const id = await storeProfile(database.database.db, { clusterKey: "local:here:1x2", profile, freshForSeconds: 60 });
-    const [list, show, document] = await Promise.all([internevo("profile"), internevo("profile", "show", id), internevo("profile", "show", id, "--json")]);
+    const id = await storeProfile(database.database.db, {
+      clusterKey: "local:here:1x2",
+      profile,
+      freshForSeconds: 60,
+    });
+    const [list, show, document] = await Promise.all([
+      internevo("profile"),
+      internevo("profile", "show", id),
+      internevo("profile", "show", id, "--json"),
+    ]);
     expect(list.stdout).toContain(id.slice(0, 8));
     expect(show.stdout).toMatch(/all-gather +\d+/);
     expect(json(document)).toEqual(profile);
     expect((await internevo("profile", "show", "here")).stdout).toContain(id);
-    const planned = json<{ profile: string }>(await internevo("plan", fileURLToPath(new URL("../../../examples/paper/7b-32k.yaml", import.meta.url)), "--top", "1", "--profile", "here", "--json"));
+    const planned = json<{ profile: string }>(
+      await internevo(
+        "plan",
+        fileURLToPath(new URL("../../../examples/paper/7b-32k.yaml", import.meta.url)),
+        "--top",
+        "1",
+        "--profile",
+        "here",
+        "--json",
+      ),
+    );
     expect(planned.profile).toBe("a800-128");
 
-    const added = json<Workload>(await internevo("replan", "add", join(directory, "job.yaml"), "--cron", "0 4 * * *", "--time-zone", "Europe/Berlin", "--gain-threshold", "0.1", "--json"));
-    expect(added).toMatchObject({ name: "small", cron: "0 4 * * *", timeZone: "Europe/Berlin", gainThreshold: 0.1 });
+    const added = json<Workload>(
+      await internevo(
+        "replan",
+        "add",
+        join(directory, "job.yaml"),
+        "--cron",
+        "0 4 * * *",
+        "--time-zone",
+        "Europe/Berlin",
+        "--gain-threshold",
+        "0.1",
+        "--json",
+      ),
+    );
+    expect(added).toMatchObject({
+      name: "small",
+      cron: "0 4 * * *",
+      timeZone: "Europe/Berlin",
+      gainThreshold: 0.1,
+    });
     expect((await internevo("replan", "add", join(directory, "job.yaml"))).status).toBe(7);
     expect((await internevo("replan")).stdout).toContain("0 4 * * * Europe/Berlin");
     expect((await internevo("replan", "proposals", "small")).stderr).toContain("it has not been planned yet");
     const ran = await internevo("replan", "run", "small");
-    expect([ran.stdout, ran.stderr]).toEqual([expect.stringContaining("queued or running"), expect.stringMatching(/^queued: /)]);
-    expect((await internevo("replan", "proposals", added.id.slice(0, 8))).stderr).toContain("is queued or running");
+    expect([ran.stdout, ran.stderr]).toEqual([
+      expect.stringContaining("queued or running"),
+      expect.stringMatching(/^queued: /),
+    ]);
+    expect((await internevo("replan", "proposals", added.id.slice(0, 8))).stderr).toContain(
+      "is queued or running",
+    );
     expect((await internevo("replan", "run", added.id)).status).toBe(7);
     expect(json(await internevo("replan", "proposals", added.id, "--json"))).toEqual([]);
     expect((await internevo("replan", "remove", added.id)).stdout).toBe(`${added.id}\n`);
@@ -271,11 +425,21 @@ describe("profile and replan", () => {
     const id = first.spec.cluster.profile ?? "";
     expect(second.spec.cluster.profile).toBe(id);
     expect(json(await internevo("profile", "show", id, "--json"))).toEqual(profile);
-    expect(json<JobDetail>(await internevo("submit", await withProfile("a800-128"), "--json")).spec.cluster.profile).toBe("a800-128");
-    expect(json<Workload>(await internevo("replan", "add", await withProfile("mine.json"), "--name", "of a file", "--json")).spec.cluster.profile).toBe(id);
+    expect(
+      json<JobDetail>(await internevo("submit", await withProfile("a800-128"), "--json")).spec.cluster
+        .profile,
+    ).toBe("a800-128");
+    expect(
+      json<Workload>(
+        await internevo("replan", "add", await withProfile("mine.json"), "--name", "of a file", "--json"),
+      ).spec.cluster.profile,
+    ).toBe(id);
     for (const command of [["submit"], ["replan", "add"]]) {
       const absent = await internevo(...command, await withProfile("absent.json"));
-      expect([absent.status, absent.stderr]).toEqual([4, expect.stringContaining(`cluster.profile (is "${join(directory, "absent.json")}"): does not exist`)]);
+      expect([absent.status, absent.stderr]).toEqual([
+        4,
+        expect.stringContaining(`cluster.profile (is "${join(directory, "absent.json")}"): does not exist`),
+      ]);
     }
   });
 });
@@ -290,24 +454,69 @@ describe("what is wrong", { timeout: 120_000 }, () => {
       [["ps", "--limit", "0"], env, 2, /integer from 1/],
       [["submit", join(directory, "absent.yaml")], env, 2, /absent\.yaml does not exist/],
       [["submit", join(directory, "broken.yaml")], env, 2, /line 1/],
-      [["submit", join(directory, "unknown-field.yaml")], env, 2, /learningRate \(is 1\): unknown field\n +→ remove it/],
-      [["submit", join(directory, "no-data.yaml")], env, 2, /data\.paths\.0 .*absent\.txt"\): does not exist/],
+      [
+        ["submit", join(directory, "unknown-field.yaml")],
+        env,
+        2,
+        /learningRate \(is 1\): unknown field\n +→ remove it/,
+      ],
+      [
+        ["submit", join(directory, "no-data.yaml")],
+        env,
+        2,
+        /data\.paths\.0 .*absent\.txt"\): does not exist/,
+      ],
       [["show", "nobody"], env, 4, /there is no job nobody/],
       [["logs", "-f", "nobody"], env, 4, /there is no job nobody/],
       [["show", "00000000-0000-4000-8000-000000000000"], env, 4, /there is no job 00000000/],
-      [["cancel", "small"], env, 2, /small names \d+ jobs.*\n +job: may be small of .*\n +→ give [0-9a-f]{8}/],
+      [
+        ["cancel", "small"],
+        env,
+        2,
+        /small names \d+ jobs.*\n +job: may be small of .*\n +→ give [0-9a-f]{8}/,
+      ],
       [["ps"], { ...env, INTERNEVO_TOKEN: "ievo_wrong" }, 6, /token is not valid/],
       [["ps", "--token", "a\nb"], env, 6, /the token is not one\n +--token: is empty, or has characters/],
       [["ps"], { ...env, INTERNEVO_URL: "http://127.0.0.1:1" }, 5, /cannot reach http:\/\/127\.0\.0\.1:1/],
       [["ps"], { ...env, INTERNEVO_URL: "ftp://x" }, 2, /--url/],
       [["ps", "--data-directory", join(directory, "none")], {}, 5, /internevo up/],
       [["ps", "--url", "nonsense"], {}, 2, /--url \(is "nonsense"\): is not an http or https URL\n +→ give/],
-      [["replan", "run", "nobody"], env, 4, /workload \(is "nobody"\): is neither an id.*\n +→ see `internevo replan list`/],
-      [["replan", "proposals", "nobody"], env, 4, /workload \(is "nobody"\): is neither an id.*\n +→ see `internevo replan list`/],
-      [["replan", "remove", "nobody"], env, 4, /workload \(is "nobody"\): is neither an id.*\n +→ see `internevo replan list`/],
-      [["profile", "show", "nobody"], env, 4, /profile \(is "nobody"\): is neither an id.*\n +→ see `internevo profile list`/],
-      [["up", "--data-directory", "/proc/internevo"], {}, 2, /dataDirectory \(is "\/proc\/internevo"\): is in a file system that refuses new directories\n +→ choose/],
-      [["up", "--data-directory", "/etc/passwd"], {}, 2, /dataDirectory \(is "\/etc\/passwd"\): leads through something that is no directory\n +→ choose/],
+      [
+        ["replan", "run", "nobody"],
+        env,
+        4,
+        /workload \(is "nobody"\): is neither an id.*\n +→ see `internevo replan list`/,
+      ],
+      [
+        ["replan", "proposals", "nobody"],
+        env,
+        4,
+        /workload \(is "nobody"\): is neither an id.*\n +→ see `internevo replan list`/,
+      ],
+      [
+        ["replan", "remove", "nobody"],
+        env,
+        4,
+        /workload \(is "nobody"\): is neither an id.*\n +→ see `internevo replan list`/,
+      ],
+      [
+        ["profile", "show", "nobody"],
+        env,
+        4,
+        /profile \(is "nobody"\): is neither an id.*\n +→ see `internevo profile list`/,
+      ],
+      [
+        ["up", "--data-directory", "/proc/internevo"],
+        {},
+        2,
+        /dataDirectory \(is "\/proc\/internevo"\): is in a file system that refuses new directories\n +→ choose/,
+      ],
+      [
+        ["up", "--data-directory", "/etc/passwd"],
+        {},
+        2,
+        /dataDirectory \(is "\/etc\/passwd"\): leads through something that is no directory\n +→ choose/,
+      ],
       [["ps", "--data-directory", "/etc/passwd"], {}, 5, /no local stack runs in \/etc\/passwd/],
     ];
     for (const [args, environment, status, message] of cases) {
@@ -320,6 +529,8 @@ describe("what is wrong", { timeout: 120_000 }, () => {
   it("is one JSON value on standard error with --json", async () => {
     const end = await internevo("--json", "show", "nobody");
     expect(end.status).toBe(4);
-    expect(JSON.parse(end.stderr)).toMatchObject({ error: { code: "not-found", errors: [{ field: "job", value: "nobody" }] } });
+    expect(JSON.parse(end.stderr)).toMatchObject({
+      error: { code: "not-found", errors: [{ field: "job", value: "nobody" }] },
+    });
   });
 });

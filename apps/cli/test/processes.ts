@@ -23,8 +23,16 @@ export interface Started {
 }
 
 /** The command line as a process of its own. */
-export function start(args: readonly string[], env: NodeJS.ProcessEnv = {}, options: { readonly cwd?: string; readonly input?: string } = {}): Started {
-  const child = spawn(process.execPath, [BIN, ...args], { env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...env }, cwd: options.cwd, stdio: ["pipe", "pipe", "pipe"] });
+export function start(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = {},
+  options: { readonly cwd?: string; readonly input?: string } = {},
+): Started {
+  const child = spawn(process.execPath, [BIN, ...args], {
+    env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...env },
+    cwd: options.cwd,
+    stdio: ["pipe", "pipe", "pipe"],
+  });
   const text = { stdout: "", stderr: "" };
   const watchers = new Set<() => void>();
   for (const stream of ["stdout", "stderr"] as const) {
@@ -51,13 +59,21 @@ export function start(args: readonly string[], env: NodeJS.ProcessEnv = {}, opti
         };
         watchers.add(watch);
         watch();
-        void ended.then((end) => reject(new Error(`it ended with ${end.status} before it said ${wanted}:\n${end.stdout}\n${end.stderr}`)));
+        void ended.then((end) =>
+          reject(
+            new Error(`it ended with ${end.status} before it said ${wanted}:\n${end.stdout}\n${end.stderr}`),
+          ),
+        );
       }),
     ended,
   };
 }
 
-export const run = (args: readonly string[], env?: NodeJS.ProcessEnv, options?: { readonly cwd?: string; readonly input?: string }): Promise<Ended> => start(args, env, options).ended;
+export const run = (
+  args: readonly string[],
+  env?: NodeJS.ProcessEnv,
+  options?: { readonly cwd?: string; readonly input?: string },
+): Promise<Ended> => start(args, env, options).ended;
 
 export interface ApiProcess {
   readonly url: string;
@@ -68,7 +84,14 @@ export interface ApiProcess {
 /** The API service as a process of its own, over a test's database. */
 export async function startApiProcess(database: TestDatabase): Promise<ApiProcess> {
   const token = newToken();
-  const env = { ...process.env, DATABASE_URL: database.url, NATS_URL: testStack().natsUrl, INTERNEVO_NAMESPACE: `cli-${token.slice(5, 13)}`, INTERNEVO_API_PORT: "0", INTERNEVO_API_TOKEN: token };
+  const env = {
+    ...process.env,
+    DATABASE_URL: database.url,
+    NATS_URL: testStack().natsUrl,
+    INTERNEVO_NAMESPACE: `cli-${token.slice(5, 13)}`,
+    INTERNEVO_API_PORT: "0",
+    INTERNEVO_API_TOKEN: token,
+  };
   const child = spawn(process.execPath, [API], { env, stdio: ["ignore", "pipe", "inherit"] });
   const ended = new Promise<void>((resolve) => child.once("close", () => resolve()));
   const url = await new Promise<string>((resolve, reject) => {

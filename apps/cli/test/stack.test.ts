@@ -18,10 +18,13 @@ afterEach(() => rm(directory, { recursive: true }));
 /** Processes that have the directory in their command line or environment. */
 function processesOf(text: string): string[] {
   const found: string[] = [];
-  for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)) {
+  for (const pid of readdirSync("/proc").filter(
+    (name) => /^\d+$/.test(name) && Number(name) !== process.pid,
+  )) {
     try {
       const command = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ");
-      if (command.includes(text) || readFileSync(`/proc/${pid}/environ`, "utf8").includes(text)) found.push(command);
+      if (command.includes(text) || readFileSync(`/proc/${pid}/environ`, "utf8").includes(text))
+        found.push(command);
     } catch {
       // It ended while it was looked at.
     }
@@ -34,9 +37,19 @@ describe("up and down", { timeout: 180_000 }, () => {
     const place = ["--data-directory", directory];
     const up = start(["up", "--json", ...place]);
     await up.says("stdout", "\n}\n");
-    const said = JSON.parse(up.stdout()) as { consoleUrl: string; apiUrl: string; token: string; pid: number };
-    expect(said).toMatchObject({ apiUrl: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+\/api\/v1$/) as string, token: expect.any(String) as string });
-    expect((await fetch(`${said.apiUrl}/whoami`, { headers: { authorization: `Bearer ${said.token}` } })).status).toBe(200);
+    const said = JSON.parse(up.stdout()) as {
+      consoleUrl: string;
+      apiUrl: string;
+      token: string;
+      pid: number;
+    };
+    expect(said).toMatchObject({
+      apiUrl: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+\/api\/v1$/) as string,
+      token: expect.any(String) as string,
+    });
+    expect(
+      (await fetch(`${said.apiUrl}/whoami`, { headers: { authorization: `Bearer ${said.token}` } })).status,
+    ).toBe(200);
     expect((await run(["whoami", "--json", ...place])).stdout).toContain('"admin"');
     const second = await run(["up", ...place]);
     expect([second.status, second.stdout]).toEqual([7, ""]);
@@ -47,11 +60,28 @@ describe("up and down", { timeout: 180_000 }, () => {
     const status = await run(["status", ...place]);
     expect([status.status, status.stderr]).toEqual([0, ""]);
     expect(status.stdout).toContain(`console  ${said.consoleUrl}#token=${said.token}\n`);
-    expect(status.stdout).toMatch(new RegExp(`^data     ${directory}\nstarted  .*, process ${said.pid}\n\nSERVICE +STATE +PROCESS +LOG$`, "m"));
-    for (const service of SERVICE_NAMES) expect(status.stdout).toMatch(new RegExp(`^${service} +ready +\\d+ +logs/${service}\\.log$`, "m"));
-    for (const server of ["postgres", "nats"]) expect(status.stdout).toMatch(new RegExp(`^${server} +running +\\d+ `, "m"));
-    const document = JSON.parse((await run(["status", "--json", ...place])).stdout) as { ready: boolean; consoleUrl: string; services: { name: string; pid: number }[] };
-    expect(document).toMatchObject({ running: true, ready: true, consoleUrl: said.consoleUrl, token: said.token, pid: said.pid });
+    expect(status.stdout).toMatch(
+      new RegExp(
+        `^data     ${directory}\nstarted  .*, process ${said.pid}\n\nSERVICE +STATE +PROCESS +LOG$`,
+        "m",
+      ),
+    );
+    for (const service of SERVICE_NAMES)
+      expect(status.stdout).toMatch(new RegExp(`^${service} +ready +\\d+ +logs/${service}\\.log$`, "m"));
+    for (const server of ["postgres", "nats"])
+      expect(status.stdout).toMatch(new RegExp(`^${server} +running +\\d+ `, "m"));
+    const document = JSON.parse((await run(["status", "--json", ...place])).stdout) as {
+      ready: boolean;
+      consoleUrl: string;
+      services: { name: string; pid: number }[];
+    };
+    expect(document).toMatchObject({
+      running: true,
+      ready: true,
+      consoleUrl: said.consoleUrl,
+      token: said.token,
+      pid: said.pid,
+    });
     // One that hangs is told of, and by its name.
     const planner = document.services.find(({ name }) => name === "planner");
     process.kill(planner!.pid, "SIGSTOP");
@@ -64,7 +94,10 @@ describe("up and down", { timeout: 180_000 }, () => {
     }
 
     const down = await run(["down", "--json", ...place]);
-    expect([down.status, JSON.parse(down.stdout)]).toEqual([0, { stopped: true, dataDirectory: directory, pid: said.pid }]);
+    expect([down.status, JSON.parse(down.stdout)]).toEqual([
+      0,
+      { stopped: true, dataDirectory: directory, pid: said.pid },
+    ]);
     expect((await up.ended).status).toBe(0);
     expect(processesOf(directory)).toEqual([]);
     const nothing = await run(["down", ...place]);
@@ -86,7 +119,11 @@ describe("up and down", { timeout: 180_000 }, () => {
     const up = start(["up", "--data-directory", directory]);
     await up.says("stderr", "starting");
     up.child.kill("SIGINT");
-    expect(await up.ended).toMatchObject({ status: 130, stdout: "", stderr: expect.stringContaining("interrupted") as string });
+    expect(await up.ended).toMatchObject({
+      status: 130,
+      stdout: "",
+      stderr: expect.stringContaining("interrupted") as string,
+    });
     expect(processesOf(directory)).toEqual([]);
   });
 
@@ -105,7 +142,10 @@ describe("up and down", { timeout: 180_000 }, () => {
     expect((await run(["down", ...place])).status).toBe(0);
     expect(processesOf(directory)).toEqual([]);
     const nowhere = await run(["up", "--detach", "--data-directory", "/etc/passwd"]);
-    expect([nowhere.status, nowhere.stderr]).toEqual([2, expect.stringContaining("leads through something that is no directory")]);
+    expect([nowhere.status, nowhere.stderr]).toEqual([
+      2,
+      expect.stringContaining("leads through something that is no directory"),
+    ]);
   });
 
   it("are over only when the process has ended, which takes its record away before", async () => {
@@ -115,7 +155,15 @@ describe("up and down", { timeout: 180_000 }, () => {
     const supervisor = spawn(process.execPath, ["--eval", slow], { stdio: ["ignore", "pipe", "ignore"] });
     await once(supervisor.stdout, "data");
     const ended = once(supervisor, "exit");
-    writeFileSync(record, JSON.stringify({ schemaVersion: 1, apiToken: "none", pid: supervisor.pid, pidStart: processStart(supervisor.pid as number) }));
+    writeFileSync(
+      record,
+      JSON.stringify({
+        schemaVersion: 1,
+        apiToken: "none",
+        pid: supervisor.pid,
+        pidStart: processStart(supervisor.pid as number),
+      }),
+    );
 
     // Nor does it hear anything before it is woken up.
     supervisor.kill("SIGSTOP");
@@ -126,7 +174,9 @@ describe("up and down", { timeout: 180_000 }, () => {
 
   it("leave nothing behind when a detached start is interrupted", async () => {
     const up = start(["up", "--detach", "--data-directory", directory]);
-    await expect.poll(() => readdirSync(join(directory, "logs"), { withFileTypes: true }).length, { timeout: 30_000 }).toBeGreaterThan(1);
+    await expect
+      .poll(() => readdirSync(join(directory, "logs"), { withFileTypes: true }).length, { timeout: 30_000 })
+      .toBeGreaterThan(1);
     up.child.kill("SIGINT");
     expect((await up.ended).status).toBe(130);
     expect(processesOf(directory)).toEqual([]);
@@ -134,13 +184,25 @@ describe("up and down", { timeout: 180_000 }, () => {
 
   it("stop in order when their terminal is closed", async () => {
     // `script` holds the terminal: when it is killed, nobody reads what is written there, and SIGHUP comes.
-    const terminal = spawn("script", ["--quiet", "--flush", "--command", `${process.execPath} ${BIN} up --data-directory ${directory}`, "/dev/null"], { stdio: ["pipe", "pipe", "ignore"] });
+    const terminal = spawn(
+      "script",
+      [
+        "--quiet",
+        "--flush",
+        "--command",
+        `${process.execPath} ${BIN} up --data-directory ${directory}`,
+        "/dev/null",
+      ],
+      { stdio: ["pipe", "pipe", "ignore"] },
+    );
     let said = "";
     terminal.stdout.on("data", (text: Buffer) => (said += text.toString()));
     await expect.poll(() => said, { timeout: 90_000 }).toContain("token");
     terminal.kill("SIGKILL");
     await expect.poll(() => processesOf(directory), { timeout: 60_000 }).toEqual([]);
     expect(readdirSync(directory).filter((name) => name.startsWith("stack"))).toEqual([]);
-    expect(readFileSync(join(directory, "logs", "postgres.log"), "utf8")).toContain("database system is shut down");
+    expect(readFileSync(join(directory, "logs", "postgres.log"), "utf8")).toContain(
+      "database system is shut down",
+    );
   });
 });

@@ -15,14 +15,21 @@ import { takeTokenFromFragment, willingly } from "./session/token.ts";
 import { theme, variables } from "./theme.ts";
 
 // Before the router reads the address.
-const handedOver = willingly(takeTokenFromFragment(window.location, window.history), (question) => window.confirm(question));
+const handedOver = willingly(takeTokenFromFragment(window.location, window.history), (question) =>
+  window.confirm(question),
+);
 
 const root = document.getElementById("root");
 if (!root) throw new Error("the page has no #root");
 
 createRoot(root).render(
   <StrictMode>
-    <MantineProvider theme={theme} cssVariablesResolver={variables} defaultColorScheme="auto" colorSchemeManager={localStorageColorSchemeManager({ key: "internevo.color-scheme" })}>
+    <MantineProvider
+      theme={theme}
+      cssVariablesResolver={variables}
+      defaultColorScheme="auto"
+      colorSchemeManager={localStorageColorSchemeManager({ key: "internevo.color-scheme" })}
+    >
       <QueryClientProvider client={createQueryClient()}>
         <SessionProvider handedOver={handedOver}>
           <RouterProvider router={createConsoleRouter()} />

@@ -1,5 +1,11 @@
 import { JOB_STATES, type JobState } from "@internevo/domain";
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  redirect,
+} from "@tanstack/react-router";
 import { Layout } from "./components/layout.tsx";
 import { NotFound, PageError } from "./components/page-errors.tsx";
 import { Loading } from "./components/states.tsx";
@@ -19,33 +25,88 @@ const isState = (value: unknown): value is JobState => JOB_STATES.some((state) =
 const jobs = createRoute({
   getParentRoute: () => root,
   path: "/jobs",
-  validateSearch: (search: Record<string, unknown>): { state?: JobState } => (isState(search["state"]) ? { state: search["state"] } : {}),
+  validateSearch: (search: Record<string, unknown>): { state?: JobState } =>
+    isState(search["state"]) ? { state: search["state"] } : {},
   component: lazyRouteComponent(() => import("./pages/jobs.tsx"), "JobsPage"),
 });
-const submit = createRoute({ getParentRoute: () => root, path: "/submit", component: lazyRouteComponent(() => import("./pages/submit.tsx"), "SubmitPage") });
-const job = createRoute({ getParentRoute: () => root, path: "/jobs/$jobId", component: lazyRouteComponent(() => import("./pages/job.tsx"), "JobPage") });
-const plan = createRoute({ getParentRoute: () => root, path: "/plan", component: lazyRouteComponent(() => import("./pages/plan.tsx"), "PlanPage") });
-const imported = createRoute({ getParentRoute: () => root, path: "/import", component: lazyRouteComponent(() => import("./pages/import.tsx"), "ImportPage") });
+const submit = createRoute({
+  getParentRoute: () => root,
+  path: "/submit",
+  component: lazyRouteComponent(() => import("./pages/submit.tsx"), "SubmitPage"),
+});
+const job = createRoute({
+  getParentRoute: () => root,
+  path: "/jobs/$jobId",
+  component: lazyRouteComponent(() => import("./pages/job.tsx"), "JobPage"),
+});
+const plan = createRoute({
+  getParentRoute: () => root,
+  path: "/plan",
+  component: lazyRouteComponent(() => import("./pages/plan.tsx"), "PlanPage"),
+});
+const imported = createRoute({
+  getParentRoute: () => root,
+  path: "/import",
+  component: lazyRouteComponent(() => import("./pages/import.tsx"), "ImportPage"),
+});
 const whatIf = createRoute({
   getParentRoute: () => root,
   path: "/what-if",
-  validateSearch: (search: Record<string, unknown>): { job?: string } => (typeof search["job"] === "string" ? { job: search["job"] } : {}),
+  validateSearch: (search: Record<string, unknown>): { job?: string } =>
+    typeof search["job"] === "string" ? { job: search["job"] } : {},
   component: lazyRouteComponent(() => import("./pages/what-if.tsx"), "WhatIfPage"),
 });
-const profiles = createRoute({ getParentRoute: () => root, path: "/clusters", component: lazyRouteComponent(() => import("./pages/profiles.tsx"), "ProfilesPage") });
-const profile = createRoute({ getParentRoute: () => root, path: "/clusters/$profileId", component: lazyRouteComponent(() => import("./pages/profile.tsx"), "ProfilePage") });
-const workloads = createRoute({ getParentRoute: () => root, path: "/workloads", component: lazyRouteComponent(() => import("./pages/workloads.tsx"), "WorkloadsPage") });
-const workload = createRoute({ getParentRoute: () => root, path: "/workloads/$workloadId", component: lazyRouteComponent(() => import("./pages/workload.tsx"), "WorkloadPage") });
-const deadLetters = createRoute({ getParentRoute: () => root, path: "/dead-letters", component: lazyRouteComponent(() => import("./pages/dead-letters.tsx"), "DeadLettersPage") });
+const profiles = createRoute({
+  getParentRoute: () => root,
+  path: "/clusters",
+  component: lazyRouteComponent(() => import("./pages/profiles.tsx"), "ProfilesPage"),
+});
+const profile = createRoute({
+  getParentRoute: () => root,
+  path: "/clusters/$profileId",
+  component: lazyRouteComponent(() => import("./pages/profile.tsx"), "ProfilePage"),
+});
+const workloads = createRoute({
+  getParentRoute: () => root,
+  path: "/workloads",
+  component: lazyRouteComponent(() => import("./pages/workloads.tsx"), "WorkloadsPage"),
+});
+const workload = createRoute({
+  getParentRoute: () => root,
+  path: "/workloads/$workloadId",
+  component: lazyRouteComponent(() => import("./pages/workload.tsx"), "WorkloadPage"),
+});
+const deadLetters = createRoute({
+  getParentRoute: () => root,
+  path: "/dead-letters",
+  component: lazyRouteComponent(() => import("./pages/dead-letters.tsx"), "DeadLettersPage"),
+});
 
-const routeTree = root.addChildren([home, jobs, submit, job, plan, imported, whatIf, profiles, profile, workloads, workload, deadLetters]);
+const routeTree = root.addChildren([
+  home,
+  jobs,
+  submit,
+  job,
+  plan,
+  imported,
+  whatIf,
+  profiles,
+  profile,
+  workloads,
+  workload,
+  deadLetters,
+]);
 
 export const createConsoleRouter = () =>
   createRouter({
     routeTree,
     scrollRestoration: true,
     defaultPreload: "intent",
-    defaultPendingComponent: () => <div className="page"><Loading label="page" /></div>,
+    defaultPendingComponent: () => (
+      <div className="page">
+        <Loading label="page" />
+      </div>
+    ),
     defaultErrorComponent: PageError,
   });
 

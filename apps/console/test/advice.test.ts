@@ -21,15 +21,20 @@ describe("questions about plans", () => {
   const complaints: string[] = [];
   const until = <T>(read: () => Promise<T>) => expect.poll(read, { timeout: 60_000, interval: 50 });
   const saved = async (button: string): Promise<{ name: string; content: Buffer }> => {
-    const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: button, exact: true }).click()]);
-    return { name: file.suggestedFilename(), content: readFileSync((await file.path())) };
+    const [file] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("button", { name: button, exact: true }).click(),
+    ]);
+    return { name: file.suggestedFilename(), content: readFileSync(await file.path()) };
   };
   beforeAll(async () => {
     stack = await startConsoleStack();
     client = new InternEvoClient({ baseUrl: stack.url, token: stack.tokens.admin });
     const { id } = await seeder(stack.database).succeeded("tight-done", "tight");
     job = await client.getJob(id);
-    page = await (await stack.browser.newContext({ viewport: { width: 1280, height: 900 }, locale: "en-GB" })).newPage();
+    page = await (
+      await stack.browser.newContext({ viewport: { width: 1280, height: 900 }, locale: "en-GB" })
+    ).newPage();
     page.on("pageerror", (error) => complaints.push(error.message));
     page.on("console", (message) => {
       // The browser reports refused requests itself; the test that provokes one looks at what the page makes of it.
@@ -45,7 +50,11 @@ describe("questions about plans", () => {
     const first = await (await stack.browser.newContext()).newPage();
     await first.goto(`${stack.url}/jobs#token=${stack.tokens.viewer}`);
     await first.getByRole("link", { name: "tight-done" }).waitFor();
-    const sizes = await first.evaluate(() => (performance.getEntriesByType("resource") as PerformanceResourceTiming[]).filter(({ name }) => /\.(js|css)$/.test(name)).map(({ encodedBodySize, decodedBodySize }) => [encodedBodySize, decodedBodySize] as const));
+    const sizes = await first.evaluate(() =>
+      (performance.getEntriesByType("resource") as PerformanceResourceTiming[])
+        .filter(({ name }) => /\.(js|css)$/.test(name))
+        .map(({ encodedBodySize, decodedBodySize }) => [encodedBodySize, decodedBodySize] as const),
+    );
     const sum = (of: 0 | 1): number => sizes.reduce((total, size) => total + size[of], 0);
     expect(sizes.length).toBeGreaterThan(2);
     expect(sum(0)).toBeLessThan(190_000);
@@ -55,7 +64,9 @@ describe("questions about plans", () => {
     expect(files.size).toBeGreaterThan(15);
     expect(missingStyles(files)).toEqual([]);
     // The shared schemas are for those who check, not for those who show.
-    expect([...files].filter(([, text]) => text.includes("additionalProperties")).map(([name]) => name)).toEqual([]);
+    expect(
+      [...files].filter(([, text]) => text.includes("additionalProperties")).map(([name]) => name),
+    ).toEqual([]);
   });
 
   it("reads well where nothing is there yet", async () => {
@@ -70,21 +81,32 @@ describe("questions about plans", () => {
     const shown = job.trials.map(({ candidate }) => candidate);
     const barred = (job.planning?.candidates ?? []).filter(({ runnable }) => !runnable);
     const all = [...shown, ...barred];
-    const fastest = all.reduce((best, one) => (one.predicted.stepTimeSeconds < best.predicted.stepTimeSeconds ? one : best));
-    const ties = all.filter(({ predicted }) => predicted.stepTimeRangeSeconds!.low <= fastest.predicted.stepTimeRangeSeconds!.high);
+    const fastest = all.reduce((best, one) =>
+      one.predicted.stepTimeSeconds < best.predicted.stepTimeSeconds ? one : best,
+    );
+    const ties = all.filter(
+      ({ predicted }) => predicted.stepTimeRangeSeconds!.low <= fastest.predicted.stepTimeRangeSeconds!.high,
+    );
     expect(ties.length).toBeGreaterThan(1);
     await until(() => page.locator(".plan-table .tie").count()).toBe(ties.length);
     await page.getByText(tieWords(ties.length, all.length) ?? "no words").waitFor();
   });
 
   it("explains two plans term by term, as the API does", async () => {
-    const [a, b] = [job.chosen!.plan, job.trials.find(({ candidate }) => planLabel(candidate.plan) !== planLabel(job.chosen!.plan))!.candidate.plan];
+    const [a, b] = [
+      job.chosen!.plan,
+      job.trials.find(({ candidate }) => planLabel(candidate.plan) !== planLabel(job.chosen!.plan))!.candidate
+        .plan,
+    ];
     await page.getByLabel("Plan A").selectOption(planLabel(a));
     await page.getByLabel("Plan B").selectOption(planLabel(b));
     const answer = await client.explain({ jobId: job.id, a, b });
     await page.getByText(answer.summary).waitFor();
     const times = page.getByRole("table", { name: "Time of a step", exact: true });
-    for (const { name, difference } of answer.time) expect(await times.locator(`tr[data-row="${name}"]`).innerText()).toContain(formatSigned(difference, formatSeconds));
+    for (const { name, difference } of answer.time)
+      expect(await times.locator(`tr[data-row="${name}"]`).innerText()).toContain(
+        formatSigned(difference, formatSeconds),
+      );
     const total = answer.b.predicted.stepTimeSeconds - answer.a.predicted.stepTimeSeconds;
     expect(await times.locator(".row-sum").innerText()).toContain(formatSigned(total, formatSeconds));
   });
@@ -118,13 +140,22 @@ describe("questions about plans", () => {
     await page.getByText("Configuration", { exact: true }).click();
     for (const framework of ["internevo", "megatron", "deepspeed", "torchtitan"] as const) {
       await page.getByLabel("Framework").selectOption(framework);
-      const { files, inexpressible, version } = await client.exportPlan({ jobId: job.id, plan: job.chosen!.plan, framework });
+      const { files, inexpressible, version } = await client.exportPlan({
+        jobId: job.id,
+        plan: job.chosen!.plan,
+        framework,
+      });
       await page.getByText(version).waitFor();
-      for (const { reason } of inexpressible) await page.locator(".plain-list li").filter({ hasText: reason }).first().waitFor();
-      for (const { name, text: content } of files) expect((await saved(`Download ${name}`)).content.toString()).toBe(content);
+      for (const { reason } of inexpressible)
+        await page.locator(".plain-list li").filter({ hasText: reason }).first().waitFor();
+      for (const { name, text: content } of files)
+        expect((await saved(`Download ${name}`)).content.toString()).toBe(content);
       if (files.length === 1) continue;
       const archive = await saved("Download all, zip");
-      expect([archive.name, archive.content.subarray(0, 2).toString()]).toEqual([`tight-done-${framework}.zip`, "PK"]);
+      expect([archive.name, archive.content.subarray(0, 2).toString()]).toEqual([
+        `tight-done-${framework}.zip`,
+        "PK",
+      ]);
     }
   });
 
@@ -133,7 +164,9 @@ describe("questions about plans", () => {
     await page.getByRole("heading", { name: "What if" }).waitFor();
     expect(await page.getByLabel("Job", { exact: true }).inputValue()).toBe(job.id);
     const values = page.getByLabel("Values");
-    await until(() => values.inputValue()).toBe(firstValues("sequence", { ...job.spec, nodes: 1, memoryPerGpuBytes: undefined }));
+    await until(() => values.inputValue()).toBe(
+      firstValues("sequence", { ...job.spec, nodes: 1, memoryPerGpuBytes: undefined }),
+    );
     await values.fill("128, none");
     await page.getByRole("button", { name: "Ask" }).click();
     await page.getByText("“none” is no value here").waitFor();
@@ -146,14 +179,19 @@ describe("questions about plans", () => {
       const shown = await table.locator(`tr[data-row="${value}"]`).innerText();
       expect(shown).toContain(best ? formatSeconds(best.predicted.stepTimeSeconds) : reason);
     }
-    expect(await page.locator(".xy-chart .xy-dot circle").count()).toBe(2 * rows.filter(({ best }) => best).length);
+    expect(await page.locator(".xy-chart .xy-dot circle").count()).toBe(
+      2 * rows.filter(({ best }) => best).length,
+    );
     const csv = await saved("CSV");
     expect(csv.name).toBe("tight-done-sequence.csv");
     expect(csv.content.toString().trim().split("\r\n")).toHaveLength(rows.length + 1);
     const svg = await saved("SVG");
     expect(svg.content.toString()).toMatch(/^<svg xmlns=.*<\/svg>$/s);
     expect(svg.content.toString()).not.toContain("var(");
-    for (const [kind, label] of [["pareto", "Plans of the front"], ["cluster", "Clusters considered"]] as const) {
+    for (const [kind, label] of [
+      ["pareto", "Plans of the front"],
+      ["cluster", "Clusters considered"],
+    ] as const) {
       await page.getByLabel("Question").selectOption(kind);
       await page.getByRole("button", { name: "Ask" }).click();
       await page.getByRole("table", { name: label }).waitFor();
@@ -168,7 +206,9 @@ describe("questions about plans", () => {
       await page.getByRole("button", { name: `Show all ${front.length}` }).click();
       await until(() => rows20.count()).toBe(front.length);
       // It scrolls by itself: the page grows no further.
-      expect(await page.locator(".tall-table .scroll-box").evaluate((box) => box.clientHeight)).toBeLessThanOrEqual(630);
+      expect(
+        await page.locator(".tall-table .scroll-box").evaluate((box) => box.clientHeight),
+      ).toBeLessThanOrEqual(630);
     }
     await page.getByLabel("Question").selectOption("largest");
     await page.getByLabel("Multiple of").fill("256");
@@ -215,7 +255,10 @@ describe("questions about plans", () => {
     await again.and(page.locator(":not([data-loading])")).waitFor();
     expect(await script.inputValue()).toBe("# mine");
     await script.fill(inserted);
-    const files = [{ name: "pretrain.sh", text: await script.inputValue() }, { name: "ds_config.json", text: await json.inputValue() }];
+    const files = [
+      { name: "pretrain.sh", text: await script.inputValue() },
+      { name: "ds_config.json", text: await json.inputValue() },
+    ];
     await script.fill(files[0]!.text.replace("--hidden-size", "--hiden-size"));
     await page.getByRole("button", { name: "How good is it?" }).click();
     await page.getByRole("alert").getByText("--hiden-size").first().waitFor();
@@ -226,12 +269,18 @@ describe("questions about plans", () => {
     ]);
     await until(() => script.inputValue()).toBe(files[0]!.text);
     await page.getByRole("button", { name: "How good is it?" }).click();
-    const { imported, job: document, planning } = await client.importConfiguration({ framework: "deepspeed", files, profile: "a800-128" });
+    const {
+      imported,
+      job: document,
+      planning,
+    } = await client.importConfiguration({ framework: "deepspeed", files, profile: "a800-128" });
     const said = page.getByRole("region", { name: "What it says" });
     await said.getByText(imported.version).waitFor();
     for (const { as } of imported.takenAs) await said.getByText(as).first().waitFor();
     await page.getByText(`Rank ${formatInteger(planning.located!.rank!)} of the`).waitFor();
-    expect(await page.getByRole("region", { name: "How good it is" }).innerText()).toContain(formatBytes(planning.located!.predicted!.peakMemoryBytes));
+    expect(await page.getByRole("region", { name: "How good it is" }).innerText()).toContain(
+      formatBytes(planning.located!.predicted!.peakMemoryBytes),
+    );
     // The example can be improved.
     expect(planLabel(planning.candidates[0]!.plan)).not.toBe(planLabel(imported.plan));
     expect(await page.getByRole("region", { name: "Beside the best plan" }).count()).toBe(1);

@@ -6,7 +6,16 @@ import { shippedProfile } from "@internevo/cost-model";
 import { startAttempt, storeProfile, transitionJob } from "@internevo/store";
 import type { BrowserContext, Page, Request } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { formatBytes, formatInteger, formatLoss, formatRate, formatSeconds, formatSecondsRange, formatSignedPercent, relativeError } from "../src/text/format.ts";
+import {
+  formatBytes,
+  formatInteger,
+  formatLoss,
+  formatRate,
+  formatSeconds,
+  formatSecondsRange,
+  formatSignedPercent,
+  relativeError,
+} from "../src/text/format.ts";
 import { REJECTION_WORDS } from "../src/text/words.ts";
 import { overflow, readability } from "./readability.ts";
 import { OUT_OF_MEMORY, seeder, UNIGRAM_ENTROPY_NATS } from "./seed.ts";
@@ -25,8 +34,12 @@ function watch(page: Page): Page {
   page.on("pageerror", (error) => complaints.push(`${page.url()}: ${error.message}`));
   page.on("console", (message) => {
     // The browser reports refused requests itself; the tests that provoke them look at what the page makes of them.
-    const expected = /Failed to load resource: the server responded with a status of (401|403|404|409|422|400)/.test(message.text()) || outage;
-    if ((message.type() === "error" || message.type() === "warning") && !expected) complaints.push(`${page.url()}: ${message.text()}`);
+    const expected =
+      /Failed to load resource: the server responded with a status of (401|403|404|409|422|400)/.test(
+        message.text(),
+      ) || outage;
+    if ((message.type() === "error" || message.type() === "warning") && !expected)
+      complaints.push(`${page.url()}: ${message.text()}`);
   });
   return page;
 }
@@ -39,7 +52,8 @@ async function open(path: string): Promise<Page> {
 }
 
 const row = (page: Page, name: string) => page.locator(`tr[data-row="${name}"]`);
-const text = async (page: Page, name: string, column: string): Promise<string> => (await row(page, name).locator(`td[data-column="${column}"]`).innerText()).trim();
+const text = async (page: Page, name: string, column: string): Promise<string> =>
+  (await row(page, name).locator(`td[data-column="${column}"]`).innerText()).trim();
 const until = <T>(read: () => Promise<T>) => expect.poll(read, { timeout: 60_000, interval: 50 });
 
 beforeAll(async () => {
@@ -76,13 +90,26 @@ describe("a job that has ended", () => {
       const name = planLabel(candidate.plan);
       const { predicted } = candidate;
       expect(await text(page, name, "rank")).toMatch(new RegExp(`${candidate.rank}$`));
-      expect((await text(page, name, "plannedTime")).replace(/^tie /, "").split("\n")).toEqual([formatSeconds(predicted.stepTimeSeconds), formatSecondsRange(predicted.stepTimeRangeSeconds!)]);
-      expect(await text(page, name, "measuredTime")).toBe(measured ? formatSeconds(measured.stepTimeSeconds) : "–");
-      expect(await text(page, name, "timeError")).toBe(measured ? formatSignedPercent(relativeError(predicted.stepTimeSeconds, measured.stepTimeSeconds)) : "–");
+      expect((await text(page, name, "plannedTime")).replace(/^tie /, "").split("\n")).toEqual([
+        formatSeconds(predicted.stepTimeSeconds),
+        formatSecondsRange(predicted.stepTimeRangeSeconds!),
+      ]);
+      expect(await text(page, name, "measuredTime")).toBe(
+        measured ? formatSeconds(measured.stepTimeSeconds) : "–",
+      );
+      expect(await text(page, name, "timeError")).toBe(
+        measured
+          ? formatSignedPercent(relativeError(predicted.stepTimeSeconds, measured.stepTimeSeconds))
+          : "–",
+      );
       expect(await text(page, name, "plannedRate")).toBe(formatRate(predicted.tokensPerGpuPerSecond));
-      expect(await text(page, name, "measuredRate")).toBe(measured ? formatRate(measured.tokensPerGpuPerSecond) : "–");
+      expect(await text(page, name, "measuredRate")).toBe(
+        measured ? formatRate(measured.tokensPerGpuPerSecond) : "–",
+      );
       expect(await text(page, name, "plannedMemory")).toBe(formatBytes(predicted.peakMemoryBytes));
-      expect(await text(page, name, "measuredMemory")).toBe(measured ? formatBytes(measured.peakMemoryBytes) : "–");
+      expect(await text(page, name, "measuredMemory")).toBe(
+        measured ? formatBytes(measured.peakMemoryBytes) : "–",
+      );
       expect(await text(page, name, "dataParallel")).toBe(String(candidate.plan.dataParallel));
     }
   });
@@ -93,42 +120,79 @@ describe("a job that has ended", () => {
   });
 
   it("numbers plans by their rank, in its order, with the place by measurement beside it", async () => {
-    const ranks = (await page.locator('tbody tr td[data-column="rank"]').allInnerTexts()).map((rank) => Number(/\d+$/.exec(rank.trim())?.[0]));
+    const ranks = (await page.locator('tbody tr td[data-column="rank"]').allInnerTexts()).map((rank) =>
+      Number(/\d+$/.exec(rank.trim())?.[0]),
+    );
     expect(ranks).toEqual([...ranks].sort((a, b) => a - b));
     expect(ranks).toEqual(expect.arrayContaining(job.trials.map(({ candidate }) => candidate.rank)));
     expect(new Set(ranks).size).toBe(ranks.length);
     const times = job.trials.flatMap(({ measured }) => measured?.stepTimeSeconds ?? []).sort((a, b) => a - b);
-    for (const { candidate, measured } of job.trials) expect(await text(page, planLabel(candidate.plan), "place")).toBe(measured ? String(times.indexOf(measured.stepTimeSeconds) + 1) : "–");
+    for (const { candidate, measured } of job.trials)
+      expect(await text(page, planLabel(candidate.plan), "place")).toBe(
+        measured ? String(times.indexOf(measured.stepTimeSeconds) + 1) : "–",
+      );
   });
 
   it("gives every part of a bar a look of its own, the legend's", async () => {
     for (const title of ["Predicted memory by line", "Predicted time of a step by cause"]) {
       const figure = page.getByRole("figure", { name: title });
-      const look = (elements: Element[]) => elements.map((element) => { const { backgroundColor, backgroundImage } = getComputedStyle(element); return `${backgroundColor} ${backgroundImage}`; });
-      const legend = await figure.locator(".legend .swatch:not(.swatch-limit):not(.swatch-mark)").evaluateAll(look);
+      const look = (elements: Element[]) =>
+        elements.map((element) => {
+          const { backgroundColor, backgroundImage } = getComputedStyle(element);
+          return `${backgroundColor} ${backgroundImage}`;
+        });
+      const legend = await figure
+        .locator(".legend .swatch:not(.swatch-limit):not(.swatch-mark)")
+        .evaluateAll(look);
       expect(legend.length).toBeGreaterThan(3);
       expect(new Set(legend).size).toBe(legend.length);
-      for (const shown of await figure.locator(".bar-segment").evaluateAll(look)) expect(legend).toContain(shown);
-      expect(await figure.locator(".bar-label").evaluateAll((labels) => labels.filter((label) => label.scrollWidth > label.clientWidth || label.clientHeight > 24).map((label) => `${(label as HTMLElement).innerText}: ${label.scrollWidth} in ${label.clientWidth}, ${label.clientHeight} high`))).toEqual([]);
+      for (const shown of await figure.locator(".bar-segment").evaluateAll(look))
+        expect(legend).toContain(shown);
+      expect(
+        await figure
+          .locator(".bar-label")
+          .evaluateAll((labels) =>
+            labels
+              .filter((label) => label.scrollWidth > label.clientWidth || label.clientHeight > 24)
+              .map(
+                (label) =>
+                  `${(label as HTMLElement).innerText}: ${label.scrollWidth} in ${label.clientWidth}, ${label.clientHeight} high`,
+              ),
+          ),
+      ).toEqual([]);
       const own = await figure.locator(".bar-label").allInnerTexts();
       expect(new Set(own).size).toBe(own.length);
     }
   });
 
   it("draws a line of memory in one colour in every chart", async () => {
-    const swatches = (name: string) => page.getByRole("figure", { name }).locator(".legend-item").evaluateAll((items) => items.flatMap((item): [string, string][] => {
-      const swatch = item.querySelector(".swatch:not(.swatch-limit):not(.swatch-mark)");
-      if (!swatch) return [];
-      const { backgroundColor, backgroundImage } = getComputedStyle(swatch);
-      return [[item.textContent ?? "", `${backgroundColor} ${backgroundImage}`]];
-    }));
-    await page.getByRole("radiogroup", { name: "What to know of it" }).getByText("Memory", { exact: true }).click();
+    const swatches = (name: string) =>
+      page
+        .getByRole("figure", { name })
+        .locator(".legend-item")
+        .evaluateAll((items) =>
+          items.flatMap((item): [string, string][] => {
+            const swatch = item.querySelector(".swatch:not(.swatch-limit):not(.swatch-mark)");
+            if (!swatch) return [];
+            const { backgroundColor, backgroundImage } = getComputedStyle(swatch);
+            return [[item.textContent ?? "", `${backgroundColor} ${backgroundImage}`]];
+          }),
+        );
+    await page
+      .getByRole("radiogroup", { name: "What to know of it" })
+      .getByText("Memory", { exact: true })
+      .click();
     await page.getByRole("figure", { name: "Memory of a rank by stage and line" }).waitFor();
-    const [asked, all] = [new Map(await swatches("Memory of a rank by stage and line")), new Map(await swatches("Predicted memory by line"))];
+    const [asked, all] = [
+      new Map(await swatches("Memory of a rank by stage and line")),
+      new Map(await swatches("Predicted memory by line")),
+    ];
     expect([...asked.keys()]).toEqual(expect.arrayContaining(["Optimizer states", "Activations", "Runtime"]));
     for (const [line, look] of asked) if (all.has(line)) expect(look, line).toBe(all.get(line));
     const { colour } = memoryLineLook("optimizerStates");
-    const [r, g, b] = [1, 3, 5].map((at) => Number.parseInt((SERIES_COLOURS.light[colour] ?? "").slice(at, at + 2), 16));
+    const [r, g, b] = [1, 3, 5].map((at) =>
+      Number.parseInt((SERIES_COLOURS.light[colour] ?? "").slice(at, at + 2), 16),
+    );
     expect(asked.get("Optimizer states")).toBe(`rgb(${r}, ${g}, ${b}) none`);
   });
 
@@ -138,7 +202,10 @@ describe("a job that has ended", () => {
     expect(barred.length).toBeGreaterThan(0);
     for (const { plan, notRunnableReason } of barred) {
       expect(await text(page, planLabel(plan), "state")).toBe("Not runnable");
-      await page.getByText(notRunnableReason ?? "").first().waitFor();
+      await page
+        .getByText(notRunnableReason ?? "")
+        .first()
+        .waitFor();
     }
   });
 
@@ -169,13 +236,23 @@ describe("a job that has ended", () => {
     await page.getByRole("table", { name: "Memory of the fullest rank" }).waitFor();
     await page.getByRole("button", { name: "Step time, measured" }).click();
     const shown = await page.locator('tbody tr td[data-column="measuredTime"]').allInnerTexts();
-    const measured = job.trials.flatMap((trial) => trial.measured?.stepTimeSeconds ?? []).sort((a, b) => a - b).map(formatSeconds);
+    const measured = job.trials
+      .flatMap((trial) => trial.measured?.stepTimeSeconds ?? [])
+      .sort((a, b) => a - b)
+      .map(formatSeconds);
     expect(shown.slice(0, measured.length)).toEqual(measured);
   });
 
   it("reports loss and entropy, attempts and the log", async () => {
-    await page.getByText(`${formatLoss(job.report!.finalLossNats)} nats`).first().waitFor();
-    await page.getByRole("img", { name: new RegExp(`Loss over 200 steps.*Unigram entropy ${formatLoss(UNIGRAM_ENTROPY_NATS)}`) }).waitFor();
+    await page
+      .getByText(`${formatLoss(job.report!.finalLossNats)} nats`)
+      .first()
+      .waitFor();
+    await page
+      .getByRole("img", {
+        name: new RegExp(`Loss over 200 steps.*Unigram entropy ${formatLoss(UNIGRAM_ENTROPY_NATS)}`),
+      })
+      .waitFor();
     await page.getByText("A rank was lost: rank 1 was ended by signal 9").waitFor();
     await page.getByRole("log").getByText("training starts").waitFor();
     expect(await page.locator('[data-stage="running"]').getAttribute("data-phase")).toBe("done");
@@ -201,7 +278,9 @@ describe("a job at work", () => {
     const measured = (await client.getJob(job.id)).trials[2]!.measured!;
     expect(await text(page, name, "measuredTime")).toBe(formatSeconds(measured.stepTimeSeconds));
     await until(() => page.locator('[data-stage="trialling"]').innerText()).toContain("1 of 10 trials");
-    await stack.database.transaction((tx) => transitionJob(tx, { jobId: job.id, from: "trialling", to: "cancelled", reason: "seen enough" }));
+    await stack.database.transaction((tx) =>
+      transitionJob(tx, { jobId: job.id, from: "trialling", to: "cancelled", reason: "seen enough" }),
+    );
     await page.getByText("seen enough").waitFor();
 
     const training = await seed.running("live-training");
@@ -214,7 +293,9 @@ describe("a job at work", () => {
     await page.getByRole("img", { name: /Loss over 42 steps/ }).waitFor();
     await seed.log(training.id, "trainer", "a line that was just written");
     await page.getByRole("log").getByText("a line that was just written").waitFor();
-    expect(await page.evaluate(() => (window as unknown as { notReloaded?: boolean }).notReloaded)).toBe(true);
+    expect(await page.evaluate(() => (window as unknown as { notReloaded?: boolean }).notReloaded)).toBe(
+      true,
+    );
     await page.close();
   });
 
@@ -248,7 +329,8 @@ describe("a job at work", () => {
 
 describe("the list of jobs", () => {
   it("filters by state, and pages", async () => {
-    for (let index = 0; index < 26; index += 1) await seed.failed(`failed-${index}`, { code: "no-feasible-plan", message: "nothing fits in 1.00 MiB" });
+    for (let index = 0; index < 26; index += 1)
+      await seed.failed(`failed-${index}`, { code: "no-feasible-plan", message: "nothing fits in 1.00 MiB" });
     const page = await open("/jobs");
     await page.getByLabel("State").selectOption("failed");
     await page.getByText("25 jobs shown").waitFor();
@@ -267,7 +349,9 @@ describe("the list of jobs", () => {
 describe("a job that is pasted", () => {
   it("is planned without running, on a cluster that is not here", async () => {
     const page = await open("/plan");
-    await page.getByLabel("Job, YAML or JSON").fill(readFileSync(new URL("../../../examples/paper/7b-4k.yaml", import.meta.url), "utf8"));
+    await page
+      .getByLabel("Job, YAML or JSON")
+      .fill(readFileSync(new URL("../../../examples/paper/7b-4k.yaml", import.meta.url), "utf8"));
     await page.getByLabel("Profile").selectOption("a800-128");
     await page.getByRole("button", { name: "Show the plans" }).click();
     await page.getByRole("table", { name: "Plans" }).waitFor({ timeout: 45_000 });
@@ -278,7 +362,9 @@ describe("a job that is pasted", () => {
     expect(await fold.getAttribute("aria-expanded")).toBe("false");
     await fold.click();
     await page.getByRole("figure", { name: "Predicted memory by line" }).waitFor();
-    expect((await client.listJobs({ limit: 200 })).items.some(({ model }) => model === "llama-7b")).toBe(false);
+    expect((await client.listJobs({ limit: 200 })).items.some(({ model }) => model === "llama-7b")).toBe(
+      false,
+    );
     await page.close();
   });
 });
@@ -291,21 +377,45 @@ describe("clusters, workloads and dead letters", () => {
     for (const op of ["all-gather", "all-to-all"] as const) {
       await page.getByLabel("Operation").selectOption(op);
       const curves = profile.collectives.filter((curve) => curve.op === op);
-      await until(() => page.locator('.curve-chart .curve-line path').count()).toBe(curves.length);
-      expect(await page.locator(".curve-chart text").filter({ hasText: /B\/s$/ }).count()).toBeGreaterThanOrEqual(3);
-      expect(await page.locator('.curve-chart .curve-dot circle').count()).toBe(curves.flatMap(({ points }) => points).length);
+      await until(() => page.locator(".curve-chart .curve-line path").count()).toBe(curves.length);
+      expect(
+        await page.locator(".curve-chart text").filter({ hasText: /B\/s$/ }).count(),
+      ).toBeGreaterThanOrEqual(3);
+      expect(await page.locator(".curve-chart .curve-dot circle").count()).toBe(
+        curves.flatMap(({ points }) => points).length,
+      );
     }
     await page.getByText("Time", { exact: true }).click();
     await page.locator('.curve-chart[data-measure="time"]').waitFor();
-    expect(await page.getByRole("table", { name: "Modules" }).locator("tbody tr").count()).toBe(Math.min(40, profile.modules.length));
+    expect(await page.getByRole("table", { name: "Modules" }).locator("tbody tr").count()).toBe(
+      Math.min(40, profile.modules.length),
+    );
     await page.getByText("1.31 ×").waitFor();
     await page.getByText(profile.provenance.notes[0]!).waitFor();
     await page.close();
   });
 
   it("says that a profile is noisy, and discards it after a question", async () => {
-    const profile = { ...shippedProfile("a800-128"), name: "measured under load", quality: { verdict: "noisy" as const, points: 100, noisyPoints: 40, mostSpreadPercent: 50, mostOthersPercent: 10, worstSpreadPercent: 180, measuredAgain: 7, disturbances: ["here: others took 45% of the processor time"], hosts: [] } };
-    const id = await storeProfile(stack.database.db, { clusterKey: "local:busy:1x2", profile, freshForSeconds: 600 });
+    const profile = {
+      ...shippedProfile("a800-128"),
+      name: "measured under load",
+      quality: {
+        verdict: "noisy" as const,
+        points: 100,
+        noisyPoints: 40,
+        mostSpreadPercent: 50,
+        mostOthersPercent: 10,
+        worstSpreadPercent: 180,
+        measuredAgain: 7,
+        disturbances: ["here: others took 45% of the processor time"],
+        hosts: [],
+      },
+    };
+    const id = await storeProfile(stack.database.db, {
+      clusterKey: "local:busy:1x2",
+      profile,
+      freshForSeconds: 600,
+    });
     const page = await open("/clusters");
     const row = page.getByRole("row", { name: /measured under load/ });
     await row.getByText("40 of 100 points").waitFor();
@@ -351,12 +461,25 @@ describe("clusters, workloads and dead letters", () => {
 
   it("replays and discards dead letters", async () => {
     const { id: jobId } = await seed.submit("of-a-letter");
-    const replayed = await seed.deadLetter({ messageType: "job.profile", payload: { type: "job.profile", data: { jobId }, traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" } });
+    const replayed = await seed.deadLetter({
+      messageType: "job.profile",
+      payload: {
+        type: "job.profile",
+        data: { jobId },
+        traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+      },
+    });
     const discarded = await seed.deadLetter();
     const page = await open("/dead-letters");
-    await page.locator(`[data-letter="${replayed}"]`).getByRole("button", { name: /^Replay/ }).click();
+    await page
+      .locator(`[data-letter="${replayed}"]`)
+      .getByRole("button", { name: /^Replay/ })
+      .click();
     await page.locator(`[data-letter="${replayed}"]`).getByText("Replayed").waitFor();
-    await page.locator(`[data-letter="${discarded}"]`).getByRole("button", { name: /^Discard/ }).click();
+    await page
+      .locator(`[data-letter="${discarded}"]`)
+      .getByRole("button", { name: /^Discard/ })
+      .click();
     await page.locator(`[data-letter="${discarded}"]`).getByText("Discarded").waitFor();
     await page.close();
   });
@@ -364,12 +487,32 @@ describe("clusters, workloads and dead letters", () => {
 
 describe("every page", () => {
   it("reads well wide and light, narrow and dark", async () => {
-    await storeProfile(stack.database.db, { clusterKey: "slurm:a800:16x8", profile: shippedProfile("a800-128"), freshForSeconds: 0 });
-    const byState = async (state: "succeeded" | "failed" | "running" | "trialling") => `/jobs/${(await client.listJobs({ state })).items[0]!.id}`;
+    await storeProfile(stack.database.db, {
+      clusterKey: "slurm:a800:16x8",
+      profile: shippedProfile("a800-128"),
+      freshForSeconds: 0,
+    });
+    const byState = async (state: "succeeded" | "failed" | "running" | "trialling") =>
+      `/jobs/${(await client.listJobs({ state })).items[0]!.id}`;
     const profiles = (await client.listProfiles()).items;
     const workload = (await client.listWorkloads()).items[0]!;
-    const paths = ["/jobs", "/submit", "/plan", "/what-if", "/workloads", `/workloads/${workload.id}`, "/clusters", `/clusters/${profiles[0]!.id}`, "/dead-letters", "/nowhere", "/jobs/00000000-0000-4000-8000-000000000000",
-      await byState("succeeded"), await byState("failed"), await byState("running"), await byState("trialling")];
+    const paths = [
+      "/jobs",
+      "/submit",
+      "/plan",
+      "/what-if",
+      "/workloads",
+      `/workloads/${workload.id}`,
+      "/clusters",
+      `/clusters/${profiles[0]!.id}`,
+      "/dead-letters",
+      "/nowhere",
+      "/jobs/00000000-0000-4000-8000-000000000000",
+      await byState("succeeded"),
+      await byState("failed"),
+      await byState("running"),
+      await byState("trialling"),
+    ];
     const findings: string[] = [];
     for (const path of paths) {
       const page = await open(path);

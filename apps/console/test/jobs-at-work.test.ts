@@ -24,15 +24,21 @@ it("says with which nodes and plan each attempt ran, when that changed", async (
   await stack.database.transaction((tx) => changeRunPlan(tx, runId, other));
   await begin();
   await page.reload();
-  for (const { plan } of [chosen, other]) await attempts.getByText(planLabel(plan)).waitFor({ state: "attached" });
-  expect(await attempts.locator("td", { hasText: planLabel(other.plan) }).textContent()).toMatch(/1 of 1 node:/);
+  for (const { plan } of [chosen, other])
+    await attempts.getByText(planLabel(plan)).waitFor({ state: "attached" });
+  expect(await attempts.locator("td", { hasText: planLabel(other.plan) }).textContent()).toMatch(
+    /1 of 1 node:/,
+  );
   await page.close();
 });
 
 it("lists how far a job is before it has trials or steps", async () => {
   const { database } = stack;
   const id = await database.transaction((tx) => submitJob(tx, resolveJob(jobFile("measured"))));
-  const say = (message: string, done: number, total: number) => database.transaction((tx) => appendJobEvents(tx, id, [{ type: "progress", data: { stage: "profiling", message, done, total } }]));
+  const say = (message: string, done: number, total: number) =>
+    database.transaction((tx) =>
+      appendJobEvents(tx, id, [{ type: "progress", data: { stage: "profiling", message, done, total } }]),
+    );
   const page = await stack.browser.newPage();
   await page.goto(`${stack.url}/jobs#token=${stack.tokens.viewer}`);
   const row = page.locator(`tr[data-row="${id}"]`);

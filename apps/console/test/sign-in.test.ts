@@ -34,7 +34,9 @@ describe("signing in", () => {
     await page.getByRole("button", { name: /Signed in as ada, admin/ }).click();
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByLabel("Token").waitFor();
-    expect(await page.evaluate(() => JSON.stringify({ ...sessionStorage, ...localStorage }))).not.toContain(stack.tokens.admin);
+    expect(await page.evaluate(() => JSON.stringify({ ...sessionStorage, ...localStorage }))).not.toContain(
+      stack.tokens.admin,
+    );
     await page.close();
   });
 
@@ -58,7 +60,8 @@ describe("signing in", () => {
     // And back in: what one tab does, all see.
     await third.getByLabel("Token").fill(stack.tokens.admin);
     await third.getByRole("button", { name: "Sign in" }).click();
-    for (const page of [first, second]) await page.getByRole("button", { name: /Signed in as ada/ }).waitFor();
+    for (const page of [first, second])
+      await page.getByRole("button", { name: /Signed in as ada/ }).waitFor();
     for (const page of [first, second, third]) await page.close();
   });
 

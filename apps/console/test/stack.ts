@@ -13,15 +13,33 @@ import { chromium, type Browser } from "playwright-core";
 const CONSOLE = fileURLToPath(new URL("..", import.meta.url));
 const API = fileURLToPath(new URL("../../api/src/main.ts", import.meta.url));
 const CHROMIUM = "/usr/bin/chromium";
-const CHROMIUM_FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const CHROMIUM_FLAGS = [
+  "--headless",
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
 
-const ended = (child: ChildProcess): Promise<number | null> => new Promise((resolve) => (child.exitCode !== null || child.signalCode !== null ? resolve(child.exitCode) : child.once("exit", resolve)));
+const ended = (child: ChildProcess): Promise<number | null> =>
+  new Promise((resolve) =>
+    child.exitCode !== null || child.signalCode !== null
+      ? resolve(child.exitCode)
+      : child.once("exit", resolve),
+  );
 
 /** Builds the console as it ships. */
 async function buildConsole(directory: string): Promise<void> {
   const vite = join(dirname(createRequire(import.meta.url).resolve("vite/package.json")), "bin", "vite.js");
   const { NODE_ENV: _test, ...environment } = process.env;
-  const child = spawn(process.execPath, [vite, "build", "--outDir", directory, "--logLevel", "warn"], { cwd: CONSOLE, env: environment, stdio: ["ignore", "inherit", "inherit"] });
+  const child = spawn(process.execPath, [vite, "build", "--outDir", directory, "--logLevel", "warn"], {
+    cwd: CONSOLE,
+    env: environment,
+    stdio: ["ignore", "inherit", "inherit"],
+  });
   const status = await ended(child);
   if (status !== 0) throw new Error(`vite build ended with ${status}`);
 }
@@ -32,7 +50,12 @@ export interface RunningApi {
 }
 
 /** The API as it is deployed: a process of its own. */
-async function startApi(database: TestDatabase, consoleDirectory: string, dataDirectory: string, port: number): Promise<RunningApi> {
+async function startApi(
+  database: TestDatabase,
+  consoleDirectory: string,
+  dataDirectory: string,
+  port: number,
+): Promise<RunningApi> {
   const child = spawn(process.execPath, [API], {
     stdio: ["ignore", "pipe", "inherit"],
     env: {

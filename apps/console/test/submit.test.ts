@@ -34,7 +34,13 @@ it("is refused by line and field with a remedy, then submitted", async () => {
   await page.getByRole("button", { name: "Submit" }).click();
   await page.getByText("Line 3 is indented one column too far:").waitFor();
   expect(await page.getByRole("alert").locator("pre").innerText()).toBe(" seed: 3\n ^");
-  await field.fill(JSON.stringify({ ...jobFile("pasted"), model: { hiddenSize: 128, layers: 4, heads: 7, vocabularySize: 256 } }, null, 1));
+  await field.fill(
+    JSON.stringify(
+      { ...jobFile("pasted"), model: { hiddenSize: 128, layers: 4, heads: 7, vocabularySize: 256 } },
+      null,
+      1,
+    ),
+  );
   await page.getByRole("button", { name: "Submit" }).click();
   const fault = page.getByRole("listitem").filter({ hasText: "model.heads" });
   await fault.waitFor();
@@ -53,25 +59,48 @@ it("is refused by line and field with a remedy, then submitted", async () => {
 it("is checked and planned before it is submitted, from a file that is chosen", async () => {
   const page = await open();
   const field = page.getByLabel("Job, YAML or JSON");
-  const job = { ...jobFile("chosen"), sequenceLengthTokens: "0.125k", globalBatchTokens: 512, cluster: { name: "unmeasured", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" } };
-  const [chooser] = await Promise.all([page.waitForEvent("filechooser"), page.getByRole("button", { name: "Choose a file…" }).click()]);
-  await chooser.setFiles({ name: "job.json", mimeType: "application/json", buffer: Buffer.from(JSON.stringify(job)) });
+  const job = {
+    ...jobFile("chosen"),
+    sequenceLengthTokens: "0.125k",
+    globalBatchTokens: 512,
+    cluster: { name: "unmeasured", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" },
+  };
+  const [chooser] = await Promise.all([
+    page.waitForEvent("filechooser"),
+    page.getByRole("button", { name: "Choose a file…" }).click(),
+  ]);
+  await chooser.setFiles({
+    name: "job.json",
+    mimeType: "application/json",
+    buffer: Buffer.from(JSON.stringify(job)),
+  });
   await until(() => field.inputValue()).toContain("unmeasured");
   await page.getByRole("button", { name: "Check" }).click();
   await page.getByRole("region", { name: "Checked" }).getByText("It would be accepted").waitFor();
-  expect(await page.getByRole("region", { name: "Checked" }).locator("pre").textContent()).toContain("memoryPerGpu: 1GiB");
-  await page.getByRole("region", { name: "Checked" }).getByText(/^Before it is planned, the cluster is measured: [\d,]+ points\.$/).waitFor();
+  expect(await page.getByRole("region", { name: "Checked" }).locator("pre").textContent()).toContain(
+    "memoryPerGpu: 1GiB",
+  );
+  await page
+    .getByRole("region", { name: "Checked" })
+    .getByText(/^Before it is planned, the cluster is measured: [\d,]+ points\.$/)
+    .waitFor();
   await page.getByRole("button", { name: "Plan first" }).click();
   await page.getByRole("alert").getByText("has not been measured").waitFor();
-  await field.fill(JSON.stringify({ ...job, cluster: { ...job.cluster, memoryPerGpu: "4GiB", profile: "a800-128" } }));
+  await field.fill(
+    JSON.stringify({ ...job, cluster: { ...job.cluster, memoryPerGpu: "4GiB", profile: "a800-128" } }),
+  );
   await page.getByRole("button", { name: "Plan first" }).click();
   await page.getByRole("table", { name: "Plans" }).waitFor({ timeout: 45_000 });
   await page.getByText("Nothing is measured before it is planned: profile a800-128 is used.").waitFor();
-  await field.fill(JSON.stringify({ ...job, precision: "bf16-grad16", data: { format: "text", paths: ["mine.txt"] } }));
+  await field.fill(
+    JSON.stringify({ ...job, precision: "bf16-grad16", data: { format: "text", paths: ["mine.txt"] } }),
+  );
   await page.getByRole("button", { name: "Check" }).click();
   const fault = page.getByRole("listitem").filter({ hasText: "precision" });
   expect(await fault.innerText()).toMatch(/InternEvo's own trainer cannot run it.*Use precision: bf16/s);
-  expect(await page.getByRole("listitem").filter({ hasText: "data.paths.0" }).innerText()).toMatch(/relative path.*on the machine where the services run/s);
+  expect(await page.getByRole("listitem").filter({ hasText: "data.paths.0" }).innerText()).toMatch(
+    /relative path.*on the machine where the services run/s,
+  );
   expect((await client.listJobs({ limit: 200 })).items.some(({ name }) => name === "chosen")).toBe(false);
   await page.close();
 });
@@ -111,7 +140,9 @@ it("says where its checkpoints are once it trains, and how its weights are taken
   expect(await page.getByText("checkpoint export").count()).toBe(0);
   await stack.database.transaction((tx) => startAttempt(tx, runId));
   await page.reload();
-  await page.getByText(`npx internevo checkpoint export ${stack.dataDirectory}/jobs/${id}/checkpoints FOLDER`).waitFor();
+  await page
+    .getByText(`npx internevo checkpoint export ${stack.dataDirectory}/jobs/${id}/checkpoints FOLDER`)
+    .waitFor();
   await page.getByText("The whole job, as it was resolved").click();
   const document = await page.locator("details pre.document").innerText();
   const again = await client.checkJob(parse(document));

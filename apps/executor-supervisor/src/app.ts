@@ -5,9 +5,23 @@ import { train } from "./consumers/train.ts";
 
 const ConfigSchema = Type.Object({
   ...nativeConfig,
-  INTERNEVO_EXECUTOR_SUPERVISOR_SILENCE_SECONDS: Type.Number({ default: 1800, exclusiveMinimum: 0, description: "ranks that report nothing for so long count as hung" }),
-  INTERNEVO_EXECUTOR_SUPERVISOR_GRACE_SECONDS: Type.Number({ default: 10, minimum: 0, maximum: 12, description: "for a checkpoint when the service stops; below the service's own bound" }),
-  INTERNEVO_EXECUTOR_SUPERVISOR_RESTART_LIMIT: Type.Integer({ default: 5, minimum: 1, maximum: 1000, description: "attempts in a row that may fail without a newer checkpoint" }),
+  INTERNEVO_EXECUTOR_SUPERVISOR_SILENCE_SECONDS: Type.Number({
+    default: 1800,
+    exclusiveMinimum: 0,
+    description: "ranks that report nothing for so long count as hung",
+  }),
+  INTERNEVO_EXECUTOR_SUPERVISOR_GRACE_SECONDS: Type.Number({
+    default: 10,
+    minimum: 0,
+    maximum: 12,
+    description: "for a checkpoint when the service stops; below the service's own bound",
+  }),
+  INTERNEVO_EXECUTOR_SUPERVISOR_RESTART_LIMIT: Type.Integer({
+    default: 5,
+    minimum: 1,
+    maximum: 1000,
+    description: "attempts in a row that may fail without a newer checkpoint",
+  }),
 });
 
 /** Trains with the winning plan and keeps the run alive. */
@@ -24,7 +38,8 @@ export const executorSupervisor: ServiceDefinition<typeof ConfigSchema> = {
     };
     service.every(15, "Slurm jobs of jobs that have ended", async () => {
       const cleared = await cancelEndedOnSlurm(database, settings.dataDirectory);
-      if (cleared.length > 0) service.log.warn({ cleared }, "Slurm jobs of jobs that have ended were cancelled");
+      if (cleared.length > 0)
+        service.log.warn({ cleared }, "Slurm jobs of jobs that have ended were cancelled");
     });
     service.handleCommand({ type: "job.run", concurrency: 4, handler: train(settings, database) });
   },

@@ -41,7 +41,9 @@ it("tells the last checkpoint whose steps are stored, whichever is known first",
   const counted = new CountedCheckpoint(directory, (error) => failures.push(error));
   const told = async () => {
     await counted.settled();
-    return (await readdir(directory)).includes("counted-step") ? readFile(join(directory, "counted-step"), "utf8") : null;
+    return (await readdir(directory)).includes("counted-step")
+      ? readFile(join(directory, "counted-step"), "utf8")
+      : null;
   };
   counted.stepsStored(8);
   expect(await told()).toBeNull();
@@ -60,7 +62,9 @@ it("tells the last checkpoint whose steps are stored, whichever is known first",
 
 it("says that it cannot tell, and goes on", async () => {
   const failures: unknown[] = [];
-  const counted = new CountedCheckpoint(join(directory, "step-9", "manifest.json"), (error) => failures.push(error));
+  const counted = new CountedCheckpoint(join(directory, "step-9", "manifest.json"), (error) =>
+    failures.push(error),
+  );
   counted.checkpointWritten(1);
   counted.stepsStored(1);
   await counted.settled();

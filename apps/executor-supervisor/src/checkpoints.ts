@@ -17,7 +17,10 @@ async function namesIn(directory: string): Promise<string[]> {
 
 /** Steps of the complete checkpoints, ascending; none when the directory is not there. */
 export async function checkpointSteps(directory: string): Promise<number[]> {
-  return (await namesIn(directory)).flatMap((name) => STEP.exec(name)?.[1] ?? []).map(Number).sort((a, b) => a - b);
+  return (await namesIn(directory))
+    .flatMap((name) => STEP.exec(name)?.[1] ?? [])
+    .map(Number)
+    .sort((a, b) => a - b);
 }
 
 /**
@@ -33,12 +36,18 @@ export async function discardCheckpointsBeyond(directory: string, lastStoredStep
 }
 
 async function discard(directory: string, steps: readonly number[]): Promise<void> {
-  for (const step of steps) await rename(join(directory, `step-${step}`), join(directory, `discarded-${step}-${process.pid}-${Date.now()}`));
-  for (const name of (await namesIn(directory)).filter((each) => DISCARDED.test(each))) await rm(join(directory, name), { recursive: true, force: true });
+  for (const step of steps)
+    await rename(
+      join(directory, `step-${step}`),
+      join(directory, `discarded-${step}-${process.pid}-${Date.now()}`),
+    );
+  for (const name of (await namesIn(directory)).filter((each) => DISCARDED.test(each)))
+    await rm(join(directory, name), { recursive: true, force: true });
 }
 
 /** How many checkpoints a run keeps: one more than asked when only one is, so that there is an older one to fall back to. */
-export const checkpointsToKeep = ({ keepLast }: { readonly keepLast: number }): number => Math.max(2, keepLast);
+export const checkpointsToKeep = ({ keepLast }: { readonly keepLast: number }): number =>
+  Math.max(2, keepLast);
 
 /**
  * Leaves the newest checkpoints of a run whose steps are all stored, and nothing else of it: ranks that end before their last steps are

@@ -2,22 +2,72 @@ import { describe, expect, it } from "vitest";
 import type { Attempt, Candidate, Plan, StepMetric, Trial } from "@internevo/domain";
 import { kendallTau, predictionErrors, reportOf } from "./report.ts";
 
-const trial = (predictedSeconds: number, measuredSeconds: number | null, predictedBytes = 100, measuredBytes = 100): Pick<Trial, "candidate" | "measured"> => ({
-  candidate: { predicted: { stepTimeSeconds: predictedSeconds, peakMemoryBytes: predictedBytes } } as Candidate,
-  measured: measuredSeconds === null ? null : ({ stepTimeSeconds: measuredSeconds, peakMemoryBytes: measuredBytes } as Trial["measured"]),
+const trial = (
+  predictedSeconds: number,
+  measuredSeconds: number | null,
+  predictedBytes = 100,
+  measuredBytes = 100,
+): Pick<Trial, "candidate" | "measured"> => ({
+  candidate: {
+    predicted: { stepTimeSeconds: predictedSeconds, peakMemoryBytes: predictedBytes },
+  } as Candidate,
+  measured:
+    measuredSeconds === null
+      ? null
+      : ({ stepTimeSeconds: measuredSeconds, peakMemoryBytes: measuredBytes } as Trial["measured"]),
 });
-const step = (number: number, loss: number): StepMetric => ({ step: number, loss, gradientNorm: 1, learningRate: 1, stepTimeSeconds: 2, tokensPerSecond: 100, exposedCommunicationSeconds: 0, attempt: 1, at: "" });
+const step = (number: number, loss: number): StepMetric => ({
+  step: number,
+  loss,
+  gradientNorm: 1,
+  learningRate: 1,
+  stepTimeSeconds: 2,
+  tokensPerSecond: 100,
+  exposedCommunicationSeconds: 0,
+  attempt: 1,
+  at: "",
+});
 
 describe("kendallTau", () => {
   it("is 1 for the same order, −1 for the opposite, and counts single inversions", () => {
-    expect(kendallTau([[1, 10], [2, 20], [3, 30]])).toBe(1);
-    expect(kendallTau([[1, 30], [2, 20], [3, 10]])).toBe(-1);
-    expect(kendallTau([[1, 20], [2, 10], [3, 30]])).toBeCloseTo(1 / 3, 12);
+    expect(
+      kendallTau([
+        [1, 10],
+        [2, 20],
+        [3, 30],
+      ]),
+    ).toBe(1);
+    expect(
+      kendallTau([
+        [1, 30],
+        [2, 20],
+        [3, 10],
+      ]),
+    ).toBe(-1);
+    expect(
+      kendallTau([
+        [1, 20],
+        [2, 10],
+        [3, 30],
+      ]),
+    ).toBeCloseTo(1 / 3, 12);
   });
   it("corrects for ties as τ-b does", () => {
     // 5 untied pairs on the left, 6 on the right, all agreeing.
-    expect(kendallTau([[1, 1], [2, 2], [2, 3], [3, 4]])).toBeCloseTo(5 / Math.sqrt(5 * 6), 12);
-    expect(kendallTau([[1, 1], [1, 2]])).toBeNull();
+    expect(
+      kendallTau([
+        [1, 1],
+        [2, 2],
+        [2, 3],
+        [3, 4],
+      ]),
+    ).toBeCloseTo(5 / Math.sqrt(5 * 6), 12);
+    expect(
+      kendallTau([
+        [1, 1],
+        [1, 2],
+      ]),
+    ).toBeNull();
     expect(kendallTau([[1, 1]])).toBeNull();
   });
 });
@@ -29,19 +79,42 @@ describe("predictionErrors", () => {
     expect(errors.memoryErrorOverTrials).toBeCloseTo(0.05, 12);
   });
   it("says nothing where nothing was measured", () => {
-    expect(predictionErrors([trial(1, null)])).toEqual({ timeErrorOverTrials: null, memoryErrorOverTrials: null, kendallTauOverTrials: null });
+    expect(predictionErrors([trial(1, null)])).toEqual({
+      timeErrorOverTrials: null,
+      memoryErrorOverTrials: null,
+      kendallTauOverTrials: null,
+    });
   });
 });
 
 describe("reportOf", () => {
   const plan = (dataParallel: number) => ({ pipelineParallel: 1, dataParallel, sequenceParallel: 1 }) as Plan;
-  const options = { chosen: { plan: plan(4) } as Candidate, attempts: [] as Attempt[], trials: [], unigramEntropyNats: 3, hosts: [], mostOthersPercent: 10 };
+  const options = {
+    chosen: { plan: plan(4) } as Candidate,
+    attempts: [] as Attempt[],
+    trials: [],
+    unigramEntropyNats: 3,
+    hosts: [],
+    mostOthersPercent: 10,
+  };
   it("takes the mean loss of the last tenth", () => {
-    const report = reportOf({ ...options, steps: Array.from({ length: 20 }, (_, index) => step(index + 1, index)) });
-    expect(report).toMatchObject({ steps: 20, finalLossNats: 18.5, meanStepTimeSeconds: 2, tokensPerGpuPerSecond: 25, unigramEntropyNats: 3 });
+    const report = reportOf({
+      ...options,
+      steps: Array.from({ length: 20 }, (_, index) => step(index + 1, index)),
+    });
+    expect(report).toMatchObject({
+      steps: 20,
+      finalLossNats: 18.5,
+      meanStepTimeSeconds: 2,
+      tokensPerGpuPerSecond: 25,
+      unigramEntropyNats: 3,
+    });
   });
   it("counts each step by the ranks of its own attempt, and names the plan of the last", () => {
-    const attempts = [{ number: 1, plan: plan(4) }, { number: 2, plan: plan(2) }] as Attempt[];
+    const attempts = [
+      { number: 1, plan: plan(4) },
+      { number: 2, plan: plan(2) },
+    ] as Attempt[];
     const report = reportOf({ ...options, attempts, steps: [step(1, 1), { ...step(2, 1), attempt: 2 }] });
     expect(report).toMatchObject({ plan: plan(2), tokensPerGpuPerSecond: (200 + 200) / (2 * 4 + 2 * 2) });
   });
@@ -51,12 +124,31 @@ describe("reportOf", () => {
     expect([meanStepTimeSeconds, tokensPerGpuPerSecond]).toEqual([6, 200 / 6 / 4]);
   });
   it("says what disturbed the trials and the training", () => {
-    const host = { host: "here", ranks: 2, cores: 2, seconds: 10, ranksSeconds: 10, othersSeconds: 8, stolenSeconds: 1, loadBefore: 1, loadAfter: 4, runnableBefore: 1, runnableAfter: 3, involuntarySwitches: 7 };
+    const host = {
+      host: "here",
+      ranks: 2,
+      cores: 2,
+      seconds: 10,
+      ranksSeconds: 10,
+      othersSeconds: 8,
+      stolenSeconds: 1,
+      loadBefore: 1,
+      loadAfter: 4,
+      runnableBefore: 1,
+      runnableAfter: 3,
+      involuntarySwitches: 7,
+    };
     const steps = [step(1, 1)];
     expect(reportOf({ ...options, steps })).not.toHaveProperty("disturbances");
-    expect(reportOf({ ...options, steps, hosts: [host], mostOthersPercent: 50 })).toMatchObject({ hosts: [host] });
-    expect(reportOf({ ...options, steps, hosts: [host], mostOthersPercent: 50 })).not.toHaveProperty("disturbances");
-    expect(reportOf({ ...options, steps, hosts: [host] }).disturbances).toEqual([expect.stringMatching(/^the training was disturbed.*here: others took 45%.*5.0% of it stolen/)]);
+    expect(reportOf({ ...options, steps, hosts: [host], mostOthersPercent: 50 })).toMatchObject({
+      hosts: [host],
+    });
+    expect(reportOf({ ...options, steps, hosts: [host], mostOthersPercent: 50 })).not.toHaveProperty(
+      "disturbances",
+    );
+    expect(reportOf({ ...options, steps, hosts: [host] }).disturbances).toEqual([
+      expect.stringMatching(/^the training was disturbed.*here: others took 45%.*5.0% of it stolen/),
+    ]);
   });
   it("refuses steps with a gap", () => {
     expect(() => reportOf({ ...options, steps: [step(1, 1), step(3, 1)] })).toThrow(/step 2 is missing/);

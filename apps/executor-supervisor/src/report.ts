@@ -1,4 +1,16 @@
-import { choiceOf, choiceWords, disturbancesOf, disturbedTrialsWords, worldSize, type Attempt, type Candidate, type HostUse, type Report, type StepMetric, type Trial } from "@internevo/domain";
+import {
+  choiceOf,
+  choiceWords,
+  disturbancesOf,
+  disturbedTrialsWords,
+  worldSize,
+  type Attempt,
+  type Candidate,
+  type HostUse,
+  type Report,
+  type StepMetric,
+  type Trial,
+} from "@internevo/domain";
 
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 const mean = (values: readonly number[]): number => sum(values) / values.length;
@@ -24,13 +36,32 @@ export function kendallTau(pairs: readonly (readonly [number, number])[]): numbe
 }
 
 /** How well the measured trials had been predicted; null without a measured trial. */
-export function predictionErrors(trials: readonly Pick<Trial, "candidate" | "measured">[]): Pick<Report, "timeErrorOverTrials" | "memoryErrorOverTrials" | "kendallTauOverTrials"> {
-  const measured = trials.flatMap(({ candidate, measured }) => (measured ? [{ predicted: candidate.predicted, measured }] : []));
-  if (measured.length === 0) return { timeErrorOverTrials: null, memoryErrorOverTrials: null, kendallTauOverTrials: null };
+export function predictionErrors(
+  trials: readonly Pick<Trial, "candidate" | "measured">[],
+): Pick<Report, "timeErrorOverTrials" | "memoryErrorOverTrials" | "kendallTauOverTrials"> {
+  const measured = trials.flatMap(({ candidate, measured }) =>
+    measured ? [{ predicted: candidate.predicted, measured }] : [],
+  );
+  if (measured.length === 0)
+    return { timeErrorOverTrials: null, memoryErrorOverTrials: null, kendallTauOverTrials: null };
   return {
-    timeErrorOverTrials: mean(measured.map(({ predicted, measured }) => Math.abs(predicted.stepTimeSeconds - measured.stepTimeSeconds) / measured.stepTimeSeconds)),
-    memoryErrorOverTrials: mean(measured.map(({ predicted, measured }) => Math.abs(predicted.peakMemoryBytes - measured.peakMemoryBytes) / measured.peakMemoryBytes)),
-    kendallTauOverTrials: kendallTau(measured.map(({ predicted, measured }) => [predicted.stepTimeSeconds, measured.stepTimeSeconds] as const)),
+    timeErrorOverTrials: mean(
+      measured.map(
+        ({ predicted, measured }) =>
+          Math.abs(predicted.stepTimeSeconds - measured.stepTimeSeconds) / measured.stepTimeSeconds,
+      ),
+    ),
+    memoryErrorOverTrials: mean(
+      measured.map(
+        ({ predicted, measured }) =>
+          Math.abs(predicted.peakMemoryBytes - measured.peakMemoryBytes) / measured.peakMemoryBytes,
+      ),
+    ),
+    kendallTauOverTrials: kendallTau(
+      measured.map(
+        ({ predicted, measured }) => [predicted.stepTimeSeconds, measured.stepTimeSeconds] as const,
+      ),
+    ),
   };
 }
 
@@ -47,12 +78,31 @@ export interface ReportOptions {
 }
 
 /** What the trials said, and what disturbed them or the training. */
-function quality({ trials, hosts, mostOthersPercent }: ReportOptions): Pick<Report, "choice" | "disturbances" | "hosts"> {
+function quality({
+  trials,
+  hosts,
+  mostOthersPercent,
+}: ReportOptions): Pick<Report, "choice" | "disturbances" | "hosts"> {
   const choice = choiceOf(trials);
   const duringTrials = choice && disturbedTrialsWords(choice);
-  const disturbances = [...(duringTrials === undefined ? [] : [duringTrials]), ...disturbancesOf(hosts, mostOthersPercent).map((each) => `the training was disturbed, so its step times may be too long: ${each}`)];
+  const disturbances = [
+    ...(duringTrials === undefined ? [] : [duringTrials]),
+    ...disturbancesOf(hosts, mostOthersPercent).map(
+      (each) => `the training was disturbed, so its step times may be too long: ${each}`,
+    ),
+  ];
   return {
-    ...(choice ? { choice: { verdict: choice.verdict, tied: choice.tied.map(({ plan }) => plan), within: choice.within, noise: choice.noise, words: choiceWords(choice) } } : {}),
+    ...(choice
+      ? {
+          choice: {
+            verdict: choice.verdict,
+            tied: choice.tied.map(({ plan }) => plan),
+            within: choice.within,
+            noise: choice.noise,
+            words: choiceWords(choice),
+          },
+        }
+      : {}),
     ...(disturbances.length > 0 ? { disturbances } : {}),
     ...(hosts.length > 0 ? { hosts: [...hosts] } : {}),
   };
@@ -65,7 +115,8 @@ function quality({ trials, hosts, mostOthersPercent }: ReportOptions): Pick<Repo
 export function reportOf(options: ReportOptions): Report {
   const { chosen, steps, attempts, trials, unigramEntropyNats } = options;
   const gap = steps.findIndex((step, index) => step.step !== index + 1);
-  if (steps.length === 0 || gap >= 0) throw new Error(`step ${gap + 1} is missing among the ${steps.length} stored steps`);
+  if (steps.length === 0 || gap >= 0)
+    throw new Error(`step ${gap + 1} is missing among the ${steps.length} stored steps`);
   const plans = new Map(attempts.map(({ number, plan }) => [number, plan] as const));
   const ranksOf = ({ attempt }: StepMetric): number => worldSize(plans.get(attempt) ?? chosen.plan);
   const lastTenth = steps.slice(-Math.max(1, Math.ceil(steps.length / 10)));
@@ -76,7 +127,9 @@ export function reportOf(options: ReportOptions): Report {
     unigramEntropyNats,
     meanStepTimeSeconds: mean(steps.map((step) => step.stepTimeSeconds)),
     // All tokens by all of the ranks' time: what slow steps lose counts as it does in the mean step time.
-    tokensPerGpuPerSecond: sum(steps.map((step) => step.tokensPerSecond * step.stepTimeSeconds)) / sum(steps.map((step) => step.stepTimeSeconds * ranksOf(step))),
+    tokensPerGpuPerSecond:
+      sum(steps.map((step) => step.tokensPerSecond * step.stepTimeSeconds)) /
+      sum(steps.map((step) => step.stepTimeSeconds * ranksOf(step))),
     attempts: attempts.length,
     ...predictionErrors(trials),
     ...quality(options),

@@ -2,20 +2,44 @@ import { describe, expect, it } from "vitest";
 import type { Attempt, Failure } from "@internevo/domain";
 import { attemptsWithoutProgress, failureAfter } from "./restarts.ts";
 
-const attempt = (state: Attempt["state"], resumedFromStep: number): Attempt => ({ number: 1, state, resumedFromStep, lastStep: 0, failure: null, startedAt: "", endedAt: null });
+const attempt = (state: Attempt["state"], resumedFromStep: number): Attempt => ({
+  number: 1,
+  state,
+  resumedFromStep,
+  lastStep: 0,
+  failure: null,
+  startedAt: "",
+  endedAt: null,
+});
 const lost: Failure = { code: "rank-lost", message: "rank 1 ended", rank: 1 };
 
 describe("restarts", () => {
   it("counts the newest attempts that began at the same checkpoint", () => {
     expect(attemptsWithoutProgress([])).toBe(0);
-    expect(attemptsWithoutProgress([attempt("failed", 0), attempt("failed", 10), attempt("lost", 10), attempt("failed", 10)])).toBe(3);
-    expect(attemptsWithoutProgress([attempt("failed", 10), attempt("stopped", 10), attempt("failed", 10)])).toBe(1);
+    expect(
+      attemptsWithoutProgress([
+        attempt("failed", 0),
+        attempt("failed", 10),
+        attempt("lost", 10),
+        attempt("failed", 10),
+      ]),
+    ).toBe(3);
+    expect(
+      attemptsWithoutProgress([attempt("failed", 10), attempt("stopped", 10), attempt("failed", 10)]),
+    ).toBe(1);
   });
   it("starts again while there is progress, and ends with the last reason when there is none", () => {
-    expect(failureAfter([attempt("failed", 0), attempt("failed", 10), attempt("failed", 20)], lost, 2)).toBeUndefined();
-    expect(failureAfter([attempt("failed", 10), attempt("failed", 10)], lost, 2)).toMatchObject({ code: "too-many-restarts", message: expect.stringContaining("rank 1 ended"), rank: 1 });
+    expect(
+      failureAfter([attempt("failed", 0), attempt("failed", 10), attempt("failed", 20)], lost, 2),
+    ).toBeUndefined();
+    expect(failureAfter([attempt("failed", 10), attempt("failed", 10)], lost, 2)).toMatchObject({
+      code: "too-many-restarts",
+      message: expect.stringContaining("rank 1 ended"),
+      rank: 1,
+    });
   });
   it("never starts again what cannot succeed", () => {
-    for (const code of ["out-of-memory", "data-invalid", "plan-unsupported", "checkpoint-invalid"] as const) expect(failureAfter([attempt("failed", 0)], { code, message: "x" }, 100)?.code).toBe(code);
+    for (const code of ["out-of-memory", "data-invalid", "plan-unsupported", "checkpoint-invalid"] as const)
+      expect(failureAfter([attempt("failed", 0)], { code, message: "x" }, 100)?.code).toBe(code);
   });
 });

@@ -1,7 +1,15 @@
 import type { Attempt, Failure } from "@internevo/domain";
 
 /** Failures that come again however often the ranks are started. */
-const LASTING: readonly Failure["code"][] = ["out-of-memory", "plan-unsupported", "data-invalid", "checkpoint-invalid", "no-feasible-plan", "not-started", "cancelled"];
+const LASTING: readonly Failure["code"][] = [
+  "out-of-memory",
+  "plan-unsupported",
+  "data-invalid",
+  "checkpoint-invalid",
+  "no-feasible-plan",
+  "not-started",
+  "cancelled",
+];
 
 /** How many of the newest attempts failed without getting further than where the first of them began. */
 export function attemptsWithoutProgress(attempts: readonly Attempt[]): number {
@@ -9,7 +17,11 @@ export function attemptsWithoutProgress(attempts: readonly Attempt[]): number {
   if (!last) return 0;
   let count = 0;
   for (const attempt of [...attempts].reverse()) {
-    if ((attempt.state !== "failed" && attempt.state !== "lost") || attempt.resumedFromStep !== last.resumedFromStep) break;
+    if (
+      (attempt.state !== "failed" && attempt.state !== "lost") ||
+      attempt.resumedFromStep !== last.resumedFromStep
+    )
+      break;
     count += 1;
   }
   return count;
@@ -21,7 +33,11 @@ export function attemptsWithoutProgress(attempts: readonly Attempt[]): number {
  * @param limit attempts in a row that may fail without a newer checkpoint.
  * @returns the job's failure when not.
  */
-export function failureAfter(attempts: readonly Attempt[], failure: Failure, limit: number): Failure | undefined {
+export function failureAfter(
+  attempts: readonly Attempt[],
+  failure: Failure,
+  limit: number,
+): Failure | undefined {
   if (LASTING.includes(failure.code)) return failure;
   const without = attemptsWithoutProgress(attempts);
   if (without < limit) return undefined;

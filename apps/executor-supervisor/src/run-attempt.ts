@@ -1,7 +1,14 @@
 import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
 import { buildMesh } from "@internevo/cost-model";
 import { worldSize, type HostUse, type JobSpec, type Plan, type StepMetric } from "@internevo/domain";
-import { launchRanks, launchTarget, trainerConfig, type Dataset, type LaunchOutcome, type Trainer } from "@internevo/launcher";
+import {
+  launchRanks,
+  launchTarget,
+  trainerConfig,
+  type Dataset,
+  type LaunchOutcome,
+  type Trainer,
+} from "@internevo/launcher";
 import { WorkStoppedError } from "@internevo/service-kit";
 import { goesOn } from "@internevo/stages";
 import { checkpointsToKeep, CountedCheckpoint } from "./checkpoints.ts";
@@ -47,7 +54,12 @@ const metricOf = (event: Extract<TrainerEvent, { event: "step" }>, attempt: numb
 function checkpointConfig(launch: AttemptLaunch) {
   const { checkpointing } = launch.spec;
   if (checkpointing === null) return null;
-  return { directory: launch.checkpointDirectory, everySteps: checkpointing.everySteps, keepLast: checkpointsToKeep(checkpointing), resume: "latest" as const };
+  return {
+    directory: launch.checkpointDirectory,
+    everySteps: checkpointing.everySteps,
+    keepLast: checkpointsToKeep(checkpointing),
+    resume: "latest" as const,
+  };
 }
 
 /** Names an attempt's launch: by it one that was left is found again. */
@@ -63,8 +75,16 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
   const gently = new AbortController();
   const atOnce = new AbortController();
   const detach = new AbortController();
-  const onAbort = () => (goesOn(spec.cluster, signal) ? detach : signal.reason instanceof WorkStoppedError && signal.reason.why === "shutdown" ? gently : atOnce).abort();
-  const counted = new CountedCheckpoint(launch.checkpointDirectory, (error) => launch.onLog(`the trainer cannot be told which checkpoint to keep: ${(error as Error).message}`));
+  const onAbort = () =>
+    (goesOn(spec.cluster, signal)
+      ? detach
+      : signal.reason instanceof WorkStoppedError && signal.reason.why === "shutdown"
+        ? gently
+        : atOnce
+    ).abort();
+  const counted = new CountedCheckpoint(launch.checkpointDirectory, (error) =>
+    launch.onLog(`the trainer cannot be told which checkpoint to keep: ${(error as Error).message}`),
+  );
   const write = async (metrics: readonly StepMetric[]): Promise<void> => {
     await launch.writeSteps(metrics);
     counted.stepsStored(metrics.at(-1)?.step ?? 0);
@@ -77,7 +97,17 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
   try {
     const outcome = await launchRanks({
       program: launch.trainer,
-      config: trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset: launch.dataset, steps: spec.steps, checkpoint: checkpointConfig(launch), threadsPerRank: launch.threadsPerRank, timeline: launch.timeline, loadWeights: true }),
+      config: trainerConfig({
+        spec,
+        plan,
+        mesh: buildMesh(plan),
+        dataset: launch.dataset,
+        steps: spec.steps,
+        checkpoint: checkpointConfig(launch),
+        threadsPerRank: launch.threadsPerRank,
+        timeline: launch.timeline,
+        loadWeights: true,
+      }),
       ranks: worldSize(plan),
       threadsPerRank: launch.threadsPerRank,
       ...target,
@@ -102,7 +132,10 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
         if (event.event === "step") recorder.push(metricOf(event, launch.attempt));
         if (event.event === "checkpoint") counted.checkpointWritten(event.step);
         if (event.event === "checkpoint" && !isRepeated) launch.onCheckpoint(event);
-        if (event.event === "error" && event.continues === true && !isRepeated) launch.onLog(`${event.message}${event.remedy === undefined ? "" : `; ${event.remedy}`}; training goes on`);
+        if (event.event === "error" && event.continues === true && !isRepeated)
+          launch.onLog(
+            `${event.message}${event.remedy === undefined ? "" : `; ${event.remedy}`}; training goes on`,
+          );
       },
     });
     await starting;

@@ -1,16 +1,28 @@
-import { planLabel, worldSize, type Candidate, type Failure, type JobSpec, type Plan, type PlanningResult, type Profile } from "@internevo/domain";
+import {
+  planLabel,
+  worldSize,
+  type Candidate,
+  type Failure,
+  type JobSpec,
+  type Plan,
+  type PlanningResult,
+  type Profile,
+} from "@internevo/domain";
 import { noFeasiblePlan, noRunnablePlan } from "@internevo/stages";
 
 /** Nodes that a plan occupies: all of its cluster's. */
-export const nodesOf = (plan: Plan, { gpusPerNode }: Pick<JobSpec["cluster"], "gpusPerNode">): number => Math.ceil(worldSize(plan) / gpusPerNode);
+export const nodesOf = (plan: Plan, { gpusPerNode }: Pick<JobSpec["cluster"], "gpusPerNode">): number =>
+  Math.ceil(worldSize(plan) / gpusPerNode);
 
 /** The job on as many nodes as a plan of it occupies. */
-export const specOn = (spec: JobSpec, nodes: number): JobSpec => (nodes === spec.cluster.nodes ? spec : { ...spec, cluster: { ...spec.cluster, nodes } });
+export const specOn = (spec: JobSpec, nodes: number): JobSpec =>
+  nodes === spec.cluster.nodes ? spec : { ...spec, cluster: { ...spec.cluster, nodes } };
 
 const count = (nodes: number): string => `${nodes} ${nodes === 1 ? "node" : "nodes"}`;
 
 /** Whether training may go on, and has a plan to go on with. */
-export type Smaller = { readonly nodes: number; readonly candidate: Candidate } | { readonly failure: Failure };
+export type Smaller =
+  { readonly nodes: number; readonly candidate: Candidate } | { readonly failure: Failure };
 
 export interface SmallerClusterOptions {
   readonly spec: JobSpec;
@@ -32,7 +44,13 @@ export async function planForFewerNodes(options: SmallerClusterOptions): Promise
   const { spec, profile, nodesLeft, failure } = options;
   const { minNodes } = spec.cluster;
   if (minNodes === undefined) return { failure };
-  if (nodesLeft < minNodes) return { failure: { ...failure, message: `${failure.message}; the job goes on with cluster.minNodes ${minNodes} or more` } };
+  if (nodesLeft < minNodes)
+    return {
+      failure: {
+        ...failure,
+        message: `${failure.message}; the job goes on with cluster.minNodes ${minNodes} or more`,
+      },
+    };
   let why: { readonly failure: Failure; readonly isMemory: boolean } | undefined;
   for (let nodes = nodesLeft; nodes >= minNodes; nodes -= 1) {
     const smaller = specOn(spec, nodes);
@@ -41,12 +59,29 @@ export async function planForFewerNodes(options: SmallerClusterOptions): Promise
     if (candidate) return { nodes, candidate };
     // Of most nodes, where it is memory that they lack: with fewer it is worse.
     const isMemory = result.closest !== null;
-    if (!why || (isMemory && !why.isMemory)) why = { failure: result.counts.feasible === 0 ? noFeasiblePlan(smaller, result) : noRunnablePlan(smaller, result), isMemory };
+    if (!why || (isMemory && !why.isMemory))
+      why = {
+        failure:
+          result.counts.feasible === 0 ? noFeasiblePlan(smaller, result) : noRunnablePlan(smaller, result),
+        isMemory,
+      };
   }
   const tried = nodesLeft === minNodes ? count(nodesLeft) : `${nodesLeft} to ${minNodes} nodes`;
-  return { failure: { code: why?.failure.code ?? "no-feasible-plan", message: `${failure.message}; there is no plan for ${tried}: ${why?.failure.message ?? "none was found"}`, remedy: "bring the nodes back, and submit the job again: it can begin with this one's checkpoint (initialWeights)" } };
+  return {
+    failure: {
+      code: why?.failure.code ?? "no-feasible-plan",
+      message: `${failure.message}; there is no plan for ${tried}: ${why?.failure.message ?? "none was found"}`,
+      remedy:
+        "bring the nodes back, and submit the job again: it can begin with this one's checkpoint (initialWeights)",
+    },
+  };
 }
 
 /** What people are told of a change of plan. */
-export const changeWords = (before: { readonly nodes: number; readonly plan: Plan }, after: { readonly nodes: number; readonly plan: Plan }, nodesLeft: number, fromStep: number): string =>
+export const changeWords = (
+  before: { readonly nodes: number; readonly plan: Plan },
+  after: { readonly nodes: number; readonly plan: Plan },
+  nodesLeft: number,
+  fromStep: number,
+): string =>
   `the cluster has ${count(nodesLeft)} left of the ${before.nodes} that training had: it was planned again for ${count(after.nodes)}, and goes on ${fromStep === 0 ? "from its beginning" : `from the checkpoint of step ${fromStep}`} with ${planLabel(after.plan)} (before: ${planLabel(before.plan)})`;

@@ -29,7 +29,13 @@ it("writes at once, gathers what comes meanwhile, and keeps the order", async ()
 it("tells of a write that failed, and writes nothing after it", async () => {
   const failures: unknown[] = [];
   let writes = 0;
-  const recorder = new StepRecorder({ write: async () => { writes += 1; throw new Error("lost"); }, onFailure: (error) => failures.push(error) });
+  const recorder = new StepRecorder({
+    write: async () => {
+      writes += 1;
+      throw new Error("lost");
+    },
+    onFailure: (error) => failures.push(error),
+  });
   recorder.push(metric(1));
   await expect(recorder.flush()).rejects.toThrow("lost");
   recorder.push(metric(2));

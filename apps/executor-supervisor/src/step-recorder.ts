@@ -15,7 +15,11 @@ export class StepRecorder {
   #writing: Promise<void> | undefined;
   #failure: { readonly error: unknown } | undefined;
 
-  constructor(options: { write: (metrics: readonly StepMetric[]) => Promise<void>; onFailure: (error: unknown) => void; intervalMilliseconds?: number }) {
+  constructor(options: {
+    write: (metrics: readonly StepMetric[]) => Promise<void>;
+    onFailure: (error: unknown) => void;
+    intervalMilliseconds?: number;
+  }) {
     this.#intervalMilliseconds = options.intervalMilliseconds ?? 250;
     this.#write = options.write;
     this.#onFailure = options.onFailure;

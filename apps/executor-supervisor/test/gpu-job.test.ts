@@ -8,10 +8,16 @@ import { profiler } from "../../profiler/src/index.ts";
 import { trialRunner } from "../../trial-runner/src/index.ts";
 import { executorSupervisor } from "../src/index.ts";
 
-const built = (name: string): string => fileURLToPath(new URL(`../../../native/build/tests/cuda/${name}`, import.meta.url));
-const MODEL = { INTERNEVO_CUDA_LIBRARY: built("libinternevo-cuda-model.so"), INTERNEVO_NCCL_LIBRARY: built("libinternevo-nccl-model.so"), INTERNEVO_SHARE_GPU: "1" };
+const built = (name: string): string =>
+  fileURLToPath(new URL(`../../../native/build/tests/cuda/${name}`, import.meta.url));
+const MODEL = {
+  INTERNEVO_CUDA_LIBRARY: built("libinternevo-cuda-model.so"),
+  INTERNEVO_NCCL_LIBRARY: built("libinternevo-nccl-model.so"),
+  INTERNEVO_SHARE_GPU: "1",
+};
 const hasModel = existsSync(MODEL.INTERNEVO_CUDA_LIBRARY);
-if (!hasModel) console.warn("The test of a job on the model of a device is skipped: INTERNEVO_CUDA=1 builds it");
+if (!hasModel)
+  console.warn("The test of a job on the model of a device is skipped: INTERNEVO_CUDA=1 builds it");
 
 /** What ranks see of the environment of the services. */
 const seen = Object.fromEntries(Object.keys(MODEL).map((name) => [name, process.env[name]]));
@@ -34,10 +40,16 @@ afterEach(() => see(seen));
 afterAll(() => world.close());
 
 /** The model runs every thread of a kernel one after the other. */
-const tiny = (over: Record<string, unknown> = {}) => smallJob({
-  model: { hiddenSize: 32, layers: 2, heads: 4, kvHeads: 2, ffnHiddenSize: 64, vocabularySize: 256 }, sequenceLengthTokens: 32, globalBatchTokens: 128, steps: 8,
-  checkpointing: { everySteps: 4, keepLast: 2 }, trials: { count: 2, warmupSteps: 1, steps: 1, repeats: 0 }, ...over,
-});
+const tiny = (over: Record<string, unknown> = {}) =>
+  smallJob({
+    model: { hiddenSize: 32, layers: 2, heads: 4, kvHeads: 2, ffnHiddenSize: 64, vocabularySize: 256 },
+    sequenceLengthTokens: 32,
+    globalBatchTokens: 128,
+    steps: 8,
+    checkpointing: { everySteps: 4, keepLast: 2 },
+    trials: { count: 2, warmupSteps: 1, steps: 1, repeats: 0 },
+    ...over,
+  });
 const job = (over: Record<string, unknown> = {}) => {
   const base = tiny();
   return { ...base, cluster: { ...(base["cluster"] as Record<string, unknown>), device: "cuda", ...over } };
@@ -46,37 +58,53 @@ const job = (over: Record<string, unknown> = {}) => {
 describe("a job on GPUs", () => {
   it("fails in words where the library cannot be opened, whoever starts ranks first", async () => {
     see({ INTERNEVO_CUDA_LIBRARY: "/nowhere/libinternevo-cuda.so" });
-    const failure = { code: "not-started", message: expect.stringMatching(/^device cuda: \/nowhere\/libinternevo-cuda\.so cannot be opened/), remedy: expect.stringContaining("without a GPU") };
+    const failure = {
+      code: "not-started",
+      message: expect.stringMatching(/^device cuda: \/nowhere\/libinternevo-cuda\.so cannot be opened/),
+      remedy: expect.stringContaining("without a GPU"),
+    };
     const measured = await world.submit(job({ name: "measured" }));
     await world.untilState(measured, "failed", 60);
     expect((await world.job(measured)).failure).toMatchObject(failure);
-    const profile = await storeGivenProfile(world.database.db, { ...world.profile, device: { ...world.profile.device, runtimeBytes: 64 * 2 ** 20 } });
+    const profile = await storeGivenProfile(world.database.db, {
+      ...world.profile,
+      device: { ...world.profile.device, runtimeBytes: 64 * 2 ** 20 },
+    });
     const planned = await world.submit(job({ profile }));
     await world.untilState(planned, "failed", 60);
-    expect((await world.job(planned)).failure?.message).toContain("device cuda: /nowhere/libinternevo-cuda.so cannot be opened");
+    expect((await world.job(planned)).failure?.message).toContain(
+      "device cuda: /nowhere/libinternevo-cuda.so cannot be opened",
+    );
   }, 900_000);
 
-  it.skipIf(!hasModel)("is measured by the device's events, planned in its memory, tried, and trained to the losses of the CPU", async () => {
-    see(MODEL);
-    const id = await world.submit(job({ name: "gpus" }));
-    await world.untilState(id, "succeeded", 500);
-    const { profileId, spec } = await world.job(id);
-    const record = await getProfile(world.database.db, profileId ?? "");
-    expect(record?.clusterKey).toBe("local:gpus:1x2:cuda");
-    // The trainer's timeline is of the host's calls there.
-    expect(record?.profile.slices ?? []).toEqual([]);
-    for (const { state, candidate, measured } of await listTrials(world.database.db, id)) {
-      expect(state).toBe("succeeded");
-      const { runtime: _planned, ...wanted } = candidate.predicted.memory;
-      const { runtime: _measured, ...found } = measured?.memory ?? {};
-      expect(found).toEqual(wanted);
-    }
-    const losses = await world.lossesOf(id);
-    see(seen);
-    const onCpu = await world.submit(tiny({ seed: spec.seed, trials: { count: 1, warmupSteps: 0, steps: 1, repeats: 0 } }));
-    await world.untilState(onCpu, "succeeded", 300);
-    const reference = await world.lossesOf(onCpu);
-    expect(losses).toHaveLength(spec.steps);
-    for (const [index, loss] of losses.entries()) expect(loss / (reference[index] as number), `step ${index + 1}`).toBeCloseTo(1, 5);
-  }, 900_000);
+  it.skipIf(!hasModel)(
+    "is measured by the device's events, planned in its memory, tried, and trained to the losses of the CPU",
+    async () => {
+      see(MODEL);
+      const id = await world.submit(job({ name: "gpus" }));
+      await world.untilState(id, "succeeded", 500);
+      const { profileId, spec } = await world.job(id);
+      const record = await getProfile(world.database.db, profileId ?? "");
+      expect(record?.clusterKey).toBe("local:gpus:1x2:cuda");
+      // The trainer's timeline is of the host's calls there.
+      expect(record?.profile.slices ?? []).toEqual([]);
+      for (const { state, candidate, measured } of await listTrials(world.database.db, id)) {
+        expect(state).toBe("succeeded");
+        const { runtime: _planned, ...wanted } = candidate.predicted.memory;
+        const { runtime: _measured, ...found } = measured?.memory ?? {};
+        expect(found).toEqual(wanted);
+      }
+      const losses = await world.lossesOf(id);
+      see(seen);
+      const onCpu = await world.submit(
+        tiny({ seed: spec.seed, trials: { count: 1, warmupSteps: 0, steps: 1, repeats: 0 } }),
+      );
+      await world.untilState(onCpu, "succeeded", 300);
+      const reference = await world.lossesOf(onCpu);
+      expect(losses).toHaveLength(spec.steps);
+      for (const [index, loss] of losses.entries())
+        expect(loss / (reference[index] as number), `step ${index + 1}`).toBeCloseTo(1, 5);
+    },
+    900_000,
+  );
 });

@@ -16,7 +16,8 @@ import { profiler } from "../../profiler/src/index.ts";
 import { trialRunner } from "../../trial-runner/src/index.ts";
 import { executorSupervisor } from "../src/index.ts";
 
-const example = (name: string): string => fileURLToPath(new URL(`../../../examples/${name}`, import.meta.url));
+const example = (name: string): string =>
+  fileURLToPath(new URL(`../../../examples/${name}`, import.meta.url));
 
 let world: World;
 let directory: string;
@@ -34,10 +35,17 @@ afterAll(async () => {
 
 /** The example, with its data where the test has written it, and fewer steps. */
 function job(over: Record<string, unknown> = {}): Record<string, unknown> {
-  const written = parse(readFileSync(example("packed-megatron.yaml"), "utf8")) as Record<string, Record<string, unknown>>;
+  const written = parse(readFileSync(example("packed-megatron.yaml"), "utf8")) as Record<
+    string,
+    Record<string, unknown>
+  >;
   return {
-    ...written, data: { ...written["data"], path: join(directory, "licences.bin") }, steps: 24,
-    cluster: { ...written["cluster"], name: "packed", memoryPerGpu: "512MiB" }, trials: { count: 2, warmupSteps: 1, steps: 2 }, ...over,
+    ...written,
+    data: { ...written["data"], path: join(directory, "licences.bin") },
+    steps: 24,
+    cluster: { ...written["cluster"], name: "packed", memoryPerGpu: "512MiB" },
+    trials: { count: 2, warmupSteps: 1, steps: 2 },
+    ...over,
   };
 }
 
@@ -56,8 +64,19 @@ async function trialling(written: Record<string, unknown>, plan: Plan): Promise<
 }
 
 const ring: Plan = {
-  microBatchSize: 2, microBatches: 8, recompute: false, pipelineParallel: 1, dataParallel: 1, tensorParallel: 1, sequenceParallel: 2, contextParallel: 2,
-  parameterSharding: 2, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none",
+  microBatchSize: 2,
+  microBatches: 8,
+  recompute: false,
+  pipelineParallel: 1,
+  dataParallel: 1,
+  tensorParallel: 1,
+  sequenceParallel: 2,
+  contextParallel: 2,
+  parameterSharding: 2,
+  gradientSharding: 1,
+  optimizerStateSharding: 1,
+  forwardOverlap: "none",
+  backwardOverlap: "none",
 };
 
 describe("the example of packed documents", () => {
@@ -71,7 +90,9 @@ describe("the example of packed documents", () => {
     expect(losses).toHaveLength(24);
     expect(losses.at(-1)).toBeLessThan((losses[0] as number) - 0.5);
     for (const of of ["trial-1", "trial-2", "attempt-1"]) {
-      const { traceEvents } = JSON.parse(readFileSync(timelinePath(world.dataDirectory, id, of), "utf8")) as { traceEvents: unknown[] };
+      const { traceEvents } = JSON.parse(readFileSync(timelinePath(world.dataDirectory, id, of), "utf8")) as {
+        traceEvents: unknown[];
+      };
       expect(traceEvents.length, of).toBeGreaterThan(20);
     }
     const trials = await listTrials(world.database.db, id);
@@ -89,7 +110,8 @@ describe("the example of packed documents", () => {
     const onRing = await world.lossesOf(id);
     expect(onRing).toHaveLength(24);
     // Later the order of sums is told by the losses, of any two plans.
-    for (const [step, loss] of onRing.slice(0, 12).entries()) expect(loss / (losses[step] as number), `step ${step + 1}`).toBeCloseTo(1, 5);
+    for (const [step, loss] of onRing.slice(0, 12).entries())
+      expect(loss / (losses[step] as number), `step ${step + 1}`).toBeCloseTo(1, 5);
     const [trial] = await listTrials(world.database.db, id);
     expect(trial).toMatchObject({ state: "succeeded", candidate: { plan: { contextParallel: 2 } } });
     const { runtime: _planned, ...wanted } = trial?.candidate.predicted.memory ?? {};
@@ -100,7 +122,15 @@ describe("the example of packed documents", () => {
   }, 900_000);
 
   it("begins with the weights of another run, and not from the beginning", async () => {
-    const id = await trialling(job({ initialWeights: join(checkpointDirectory(world.dataDirectory, trained), "step-24"), steps: 12, timeline: false, watchdog: false }), { ...ring, contextParallel: 1, microBatchSize: 1, microBatches: 16 });
+    const id = await trialling(
+      job({
+        initialWeights: join(checkpointDirectory(world.dataDirectory, trained), "step-24"),
+        steps: 12,
+        timeline: false,
+        watchdog: false,
+      }),
+      { ...ring, contextParallel: 1, microBatchSize: 1, microBatches: 16 },
+    );
     await world.untilState(id, "succeeded", 200);
     expect((await world.lossesOf(id))[0]).toBeLessThan((losses[0] as number) - 0.5);
   }, 900_000);
@@ -109,6 +139,10 @@ describe("the example of packed documents", () => {
     const data = { ...(job()["data"] as Record<string, unknown>), maxDocumentsPerSequence: 1 };
     const id = await trialling(job({ data }), ring);
     await world.untilState(id, "failed", 60);
-    expect((await world.job(id)).failure).toMatchObject({ code: "data-invalid", message: expect.stringMatching(/has a sequence of \d+ documents, and there is room for 1/), remedy: expect.stringContaining("or more") });
+    expect((await world.job(id)).failure).toMatchObject({
+      code: "data-invalid",
+      message: expect.stringMatching(/has a sequence of \d+ documents, and there is room for 1/),
+      remedy: expect.stringContaining("or more"),
+    });
   }, 900_000);
 });

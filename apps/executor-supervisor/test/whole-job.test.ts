@@ -19,14 +19,25 @@ afterAll(() => world.close());
 async function runOf(jobId: string) {
   const run = await findRun(world.database.db, jobId);
   if (!run) throw new Error("the job has no run");
-  return { steps: await allSteps(world.database.db, run.id), attempts: await listAttempts(world.database.db, run.id) };
+  return {
+    steps: await allSteps(world.database.db, run.id),
+    attempts: await listAttempts(world.database.db, run.id),
+  };
 }
-const stepEvent = (least: number) => (event: { type: string; data: Record<string, unknown> }) => event.type === "step" && (event.data["step"] as number) >= least;
+const stepEvent = (least: number) => (event: { type: string; data: Record<string, unknown> }) =>
+  event.type === "step" && (event.data["step"] as number) >= least;
 
 describe("a job through all services", () => {
   it("is profiled, planned, tried and trained, and reports", async () => {
     const began = performance.now();
-    const id = await world.submit(smallJob({ name: "whole", cluster: { name: "whole", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" }, steps: 60, trials: { count: 10, warmupSteps: 1, steps: 3 } }));
+    const id = await world.submit(
+      smallJob({
+        name: "whole",
+        cluster: { name: "whole", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" },
+        steps: 60,
+        trials: { count: 10, warmupSteps: 1, steps: 3 },
+      }),
+    );
     const stages: string[] = [];
     for (const state of ["planning", "trialling", "running", "succeeded"] as const) {
       await world.untilState(id, state, 300);
@@ -46,14 +57,22 @@ describe("a job through all services", () => {
     expect(report?.timeErrorOverTrials).toBeGreaterThanOrEqual(0);
     expect(report?.memoryErrorOverTrials).toBeGreaterThanOrEqual(0);
     expect(report?.kendallTauOverTrials).not.toBeUndefined();
-    expect((await readdir(checkpointDirectory(world.dataDirectory, id))).sort()).toEqual(["step-50", "step-60"]);
+    expect((await readdir(checkpointDirectory(world.dataDirectory, id))).sort()).toEqual([
+      "step-50",
+      "step-60",
+    ]);
     await world.untilNoRanks();
   }, 900_000);
 
   it("goes on from the last checkpoint when a rank is killed, and ends with the same losses", async () => {
     const cluster = { name: "whole", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" };
     // Steps enough that hundreds are left when the kill comes; what a rank says last must not be held back here.
-    const job = { cluster, steps: 800, trials: { count: 1, warmupSteps: 0, steps: 1 }, checkpointing: { everySteps: 20, keepLast: 100 } };
+    const job = {
+      cluster,
+      steps: 800,
+      trials: { count: 1, warmupSteps: 0, steps: 1 },
+      checkpointing: { everySteps: 20, keepLast: 100 },
+    };
     const undisturbed = await world.submit(smallJob(job));
     await world.untilState(undisturbed, "succeeded", 200);
     const id = await world.submit(smallJob(job));
@@ -69,12 +88,20 @@ describe("a job through all services", () => {
     expect((attempts[1]?.resumedFromStep ?? 1) % 20).toBe(0);
     expect(steps.map((metric) => metric.step)).toEqual(Array.from({ length: 800 }, (_, index) => index + 1));
     // Resuming under the same plan is bitwise: the interruption leaves no trace in the losses.
-    expect(steps.map((metric) => metric.loss)).toEqual((await runOf(undisturbed)).steps.map((metric) => metric.loss));
+    expect(steps.map((metric) => metric.loss)).toEqual(
+      (await runOf(undisturbed)).steps.map((metric) => metric.loss),
+    );
     expect((await world.job(id)).report?.attempts).toBe(2);
   }, 900_000);
 
   it("is cancelled while it trains, and no rank is left", async () => {
-    const id = await world.submit(smallJob({ cluster: { name: "whole", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" }, steps: 100_000, trials: { count: 1, warmupSteps: 0, steps: 1 } }));
+    const id = await world.submit(
+      smallJob({
+        cluster: { name: "whole", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" },
+        steps: 100_000,
+        trials: { count: 1, warmupSteps: 0, steps: 1 },
+      }),
+    );
     await world.untilEvent(id, stepEvent(2), 120);
     expect(world.rankPids()).toHaveLength(2);
     expect(await world.database.transaction((tx) => requestCancel(tx, id))).toBe("cancelling");

@@ -11,6 +11,10 @@ export const planner: ServiceDefinition<typeof ConfigSchema> = {
   configSchema: ConfigSchema,
   start(service) {
     const { config, database } = service;
-    service.handleCommand({ type: "job.plan", concurrency: 2, handler: planJobConsumer({ threadsPerRank: config.INTERNEVO_THREADS_PER_RANK }, database) });
+    service.handleCommand({
+      type: "job.plan",
+      concurrency: 2,
+      handler: planJobConsumer({ threadsPerRank: config.INTERNEVO_THREADS_PER_RANK }, database),
+    });
   },
 };

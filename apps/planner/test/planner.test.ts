@@ -13,7 +13,10 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 const planned = (over: Record<string, unknown> = {}, cluster: Record<string, unknown> = {}) =>
-  smallJob({ ...over, cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB", profile: world.profileId, ...cluster } });
+  smallJob({
+    ...over,
+    cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB", profile: world.profileId, ...cluster },
+  });
 
 async function failureOf(job: Record<string, unknown>) {
   const id = await world.submit(job);
@@ -30,18 +33,30 @@ describe("planner", () => {
     if (!planning) throw new Error("no planning");
     const { evaluated, feasible, rejected, pruned = 0 } = planning.counts;
     expect(feasible).toBeGreaterThan(0);
-    expect(feasible + pruned + Object.values(rejected).reduce((sum, count) => sum + count, 0)).toBe(evaluated);
+    expect(feasible + pruned + Object.values(rejected).reduce((sum, count) => sum + count, 0)).toBe(
+      evaluated,
+    );
     const trials = await listTrials(world.database.db, id);
-    expect(trials.map((trial) => trial.candidate.plan)).toEqual(planning.runnableCandidates.slice(0, 4).map((candidate) => candidate.plan));
+    expect(trials.map((trial) => trial.candidate.plan)).toEqual(
+      planning.runnableCandidates.slice(0, 4).map((candidate) => candidate.plan),
+    );
     expect(trials.every((trial) => trial.state === "pending" && trial.candidate.runnable)).toBe(true);
     expect(trials).toHaveLength(4);
     const { transitions } = (await getJobDetail(world.database.db, id)) ?? {};
-    expect(transitions?.at(-1)?.reason, "as people read counts").toMatch(/^\d{1,3}(,\d{3})* plans were considered; 4 are tried$/);
+    expect(transitions?.at(-1)?.reason, "as people read counts").toMatch(
+      /^\d{1,3}(,\d{3})* plans were considered; 4 are tried$/,
+    );
   });
 
   it("says what would fit when nothing does", async () => {
     const { id, failure, planningId } = await failureOf(planned({}, { memoryPerGpu: "1MB" }));
-    expect(failure).toMatchObject({ code: "no-feasible-plan", message: expect.stringMatching(/no plan fits in .*; the one that needs the least memory needs .*, of which [a-z -]+ [\d.]+ .iB \(b\d+ .*rejected: does not fit in memory/), remedy: expect.stringContaining("cluster.memoryPerGpu") });
+    expect(failure).toMatchObject({
+      code: "no-feasible-plan",
+      message: expect.stringMatching(
+        /no plan fits in .*; the one that needs the least memory needs .*, of which [a-z -]+ [\d.]+ .iB \(b\d+ .*rejected: does not fit in memory/,
+      ),
+      remedy: expect.stringContaining("cluster.memoryPerGpu"),
+    });
     const planning = await getPlanning(world.database.db, planningId as string);
     expect(planning?.closest?.peakMemoryBytes).toBeGreaterThan(1e6);
     expect(failure?.remedy).toContain(String(planning?.closest?.peakMemoryBytes));
@@ -50,13 +65,24 @@ describe("planner", () => {
 
   it("says which constraint stands in the way when no plan divides", async () => {
     // One sequence a step, and 7 ranks over which neither the batch nor heads nor layers divide.
-    const { failure } = await failureOf(planned({ sequenceLengthTokens: 64, globalBatchTokens: 64 }, { gpusPerNode: 7 }));
-    expect(failure).toMatchObject({ code: "no-feasible-plan", message: expect.stringMatching(/none of [\d,]+ plans divides.* not divisible/) });
+    const { failure } = await failureOf(
+      planned({ sequenceLengthTokens: 64, globalBatchTokens: 64 }, { gpusPerNode: 7 }),
+    );
+    expect(failure).toMatchObject({
+      code: "no-feasible-plan",
+      message: expect.stringMatching(/none of [\d,]+ plans divides.* not divisible/),
+    });
   });
 
   it("fails a job whose feasible plans the executor does not run yet", async () => {
     const { failure } = await failureOf(planned({ precision: "bf16-grad16" }));
-    expect(failure).toMatchObject({ code: "plan-unsupported", message: expect.stringMatching(/^\d+ plans fit in memory\. InternEvo's own trainer cannot run it: precision bf16-grad16$/), remedy: expect.stringMatching(/^use precision: bf16/) });
+    expect(failure).toMatchObject({
+      code: "plan-unsupported",
+      message: expect.stringMatching(
+        /^\d+ plans fit in memory\. InternEvo's own trainer cannot run it: precision bf16-grad16$/,
+      ),
+      remedy: expect.stringMatching(/^use precision: bf16/),
+    });
   });
 
   it("fails a job without data after it is planned", async () => {

@@ -1,6 +1,11 @@
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { countMissing, measurementCount, missingMeasurements, requiredMeasurements } from "@internevo/cost-model";
+import {
+  countMissing,
+  measurementCount,
+  missingMeasurements,
+  requiredMeasurements,
+} from "@internevo/cost-model";
 import { clusterKey } from "@internevo/domain";
 import { probeIn } from "@internevo/launcher";
 import { measuredFirst } from "@internevo/stages";
@@ -8,7 +13,10 @@ import { discardProfile, getProfile, listProfiles, requestCancel } from "@intern
 import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
 import { profiler } from "../src/index.ts";
 
-const measuring = { probe: probeIn(join(import.meta.dirname, "..", "..", "..", "native", "dist")), threadsPerRank: 1 };
+const measuring = {
+  probe: probeIn(join(import.meta.dirname, "..", "..", "..", "native", "dist")),
+  threadsPerRank: 1,
+};
 
 let world: World;
 beforeAll(async () => {
@@ -17,7 +25,12 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-const cluster = (over: Record<string, unknown>) => ({ nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB", ...over });
+const cluster = (over: Record<string, unknown>) => ({
+  nodes: 1,
+  gpusPerNode: 2,
+  memoryPerGpu: "512MiB",
+  ...over,
+});
 const profileOf = async (jobId: string) => {
   const record = await getProfile(world.database.db, (await world.job(jobId)).profileId as string);
   if (!record) throw new Error("the job has no profile");
@@ -34,7 +47,11 @@ describe("profiler", () => {
   it("names a profile that is missing", async () => {
     const id = await world.submit(smallJob({ cluster: cluster({ profile: "no-such-profile" }) }));
     await world.untilState(id, "failed", 30);
-    expect((await world.job(id)).failure).toMatchObject({ code: "profile-missing", message: expect.stringContaining("no-such-profile"), remedy: expect.stringContaining("a800-128") });
+    expect((await world.job(id)).failure).toMatchObject({
+      code: "profile-missing",
+      message: expect.stringContaining("no-such-profile"),
+      remedy: expect.stringContaining("a800-128"),
+    });
   });
 
   it("reads no file that a job names", async () => {
@@ -46,32 +63,60 @@ describe("profiler", () => {
 
   it("measures what a job needs, reuses it while it is fresh, and completes it with what another job needs", async () => {
     const own = cluster({ name: "measured" });
-    const before = async (jobId: string) => measuredFirst(world.database, (await world.job(jobId)).spec, measuring);
+    const before = async (jobId: string) =>
+      measuredFirst(world.database, (await world.job(jobId)).spec, measuring);
     const first = await world.submit(smallJob({ cluster: own }));
     const { spec } = await world.job(first);
     const whole = measurementCount(requiredMeasurements(spec));
     await world.untilState(first, "planning", 240);
     const record = await profileOf(first);
     expect(record.profile.quality?.secondsPerPoint).toBeGreaterThan(0);
-    expect(await before(first)).toEqual({ missing: 0, noisy: 0, seconds: null, profile: record.profile.name });
-    expect(await measuredFirst(world.database, { ...spec, measureAgain: true }, measuring)).toEqual({ missing: whole, noisy: 0, seconds: whole * (record.profile.quality?.secondsPerPoint ?? 0), profile: null });
-    expect(await measuredFirst(world.database, spec, { ...measuring, threadsPerRank: 7 }), "measured with other threads").toMatchObject({ missing: whole, profile: null });
+    expect(await before(first)).toEqual({
+      missing: 0,
+      noisy: 0,
+      seconds: null,
+      profile: record.profile.name,
+    });
+    expect(await measuredFirst(world.database, { ...spec, measureAgain: true }, measuring)).toEqual({
+      missing: whole,
+      noisy: 0,
+      seconds: whole * (record.profile.quality?.secondsPerPoint ?? 0),
+      profile: null,
+    });
+    expect(
+      await measuredFirst(world.database, spec, { ...measuring, threadsPerRank: 7 }),
+      "measured with other threads",
+    ).toMatchObject({ missing: whole, profile: null });
     expect(record.clusterKey).toBe(clusterKey(spec.cluster));
     expect(countMissing(record.profile, requiredMeasurements(spec))).toBe(0);
-    expect(record.profile.provenance).toMatchObject({ source: expect.stringContaining("internevo-probe"), command: expect.stringContaining("mpirun"), versions: { compiler: expect.any(String), "internevo-probe": expect.any(String) } });
+    expect(record.profile.provenance).toMatchObject({
+      source: expect.stringContaining("internevo-probe"),
+      command: expect.stringContaining("mpirun"),
+      versions: { compiler: expect.any(String), "internevo-probe": expect.any(String) },
+    });
     expect(record.profile.device.peakFlopsPerSecondFp32).toBeGreaterThan(1e8);
-    const progress = await world.untilEvent(first, (event) => event.type === "progress" && (event.data["total"] as number) > 1);
+    const progress = await world.untilEvent(
+      first,
+      (event) => event.type === "progress" && (event.data["total"] as number) > 1,
+    );
     expect(progress.data["stage"]).toBe("profiling");
 
     const again = await world.submit(smallJob({ cluster: own }));
     await world.untilState(again, "planning", 30);
     expect((await world.job(again)).profileId).toBe(record.id);
 
-    const longer = await world.submit(smallJob({ cluster: own, sequenceLengthTokens: 32, globalBatchTokens: 512 }));
+    const longer = await world.submit(
+      smallJob({ cluster: own, sequenceLengthTokens: 32, globalBatchTokens: 512 }),
+    );
     const { spec: longerSpec } = await world.job(longer);
     const lacking = measurementCount(missingMeasurements(record.profile, requiredMeasurements(longerSpec)));
     expect(lacking).toBeGreaterThan(0);
-    expect(await before(longer)).toEqual({ missing: lacking, noisy: 0, seconds: lacking * (record.profile.quality?.secondsPerPoint ?? 0), profile: record.profile.name });
+    expect(await before(longer)).toEqual({
+      missing: lacking,
+      noisy: 0,
+      seconds: lacking * (record.profile.quality?.secondsPerPoint ?? 0),
+      profile: record.profile.name,
+    });
     await world.untilState(longer, "planning", 240);
     expect(await before(longer)).toMatchObject({ missing: 0, seconds: null });
     const completed = await profileOf(longer);
@@ -86,7 +131,11 @@ describe("profiler", () => {
     const first = await world.submit(smallJob({ cluster: own, until: "profiling", data: undefined }));
     await world.untilState(first, "succeeded", 240);
     const record = await profileOf(first);
-    expect(record.profile.quality).toMatchObject({ verdict: "quiet", noisyPoints: 0, hosts: [{ ranks: 2, othersSeconds: expect.any(Number) }] });
+    expect(record.profile.quality).toMatchObject({
+      verdict: "quiet",
+      noisyPoints: 0,
+      hosts: [{ ranks: 2, othersSeconds: expect.any(Number) }],
+    });
     const again = await world.submit(smallJob({ cluster: own, until: "profiling", measureAgain: true }));
     await world.untilState(again, "succeeded", 240);
     expect((await world.job(again)).profileId).not.toBe(record.id);
@@ -107,23 +156,36 @@ describe("profiler", () => {
     expect((await world.job(next)).profileId).not.toBe(id);
     const named = await world.submit(smallJob({ cluster: { ...own, profile: id } }));
     await world.untilState(named, "failed", 30);
-    expect((await world.job(named)).failure).toMatchObject({ code: "profile-missing", message: expect.stringContaining("was discarded") });
+    expect((await world.job(named)).failure).toMatchObject({
+      code: "profile-missing",
+      message: expect.stringContaining("was discarded"),
+    });
     // The job that used it still shows it.
     expect((await profileOf(first)).discardedAt).not.toBeNull();
   }, 900_000);
 
   it("measures again when a rank is killed", async () => {
     const id = await world.submit(smallJob({ cluster: cluster({ name: "killed" }) }));
-    await world.untilEvent(id, (event) => event.type === "progress" && (event.data["done"] as number) > 0, 120);
+    await world.untilEvent(
+      id,
+      (event) => event.type === "progress" && (event.data["done"] as number) > 0,
+      120,
+    );
     process.kill(world.rankPids()[0] as number, "SIGKILL");
     await world.untilState(id, "planning", 240);
-    expect(countMissing((await profileOf(id)).profile, requiredMeasurements((await world.job(id)).spec))).toBe(0);
+    expect(
+      countMissing((await profileOf(id)).profile, requiredMeasurements((await world.job(id)).spec)),
+    ).toBe(0);
   }, 900_000);
 
   it("stops when the job is cancelled, and stores nothing", async () => {
     const before = (await listProfiles(world.database.db)).items.length;
     const id = await world.submit(smallJob({ cluster: cluster({ name: "cancelled" }) }));
-    await world.untilEvent(id, (event) => event.type === "progress" && (event.data["done"] as number) > 0, 120);
+    await world.untilEvent(
+      id,
+      (event) => event.type === "progress" && (event.data["done"] as number) > 0,
+      120,
+    );
     expect(world.rankPids().length).toBeGreaterThan(0);
     expect(await world.database.transaction((tx) => requestCancel(tx, id))).toBe("cancelling");
     await world.untilState(id, "cancelled", 30);
@@ -137,19 +199,33 @@ describe("profiler on a busy machine", () => {
     // Whatever else runs here counts as a disturbance.
     const busy = await createWorld();
     try {
-      await busy.start(profiler, { INTERNEVO_MOST_OTHERS_PERCENT: "0", INTERNEVO_PROFILE_AGAIN_SECONDS: "2" });
+      await busy.start(profiler, {
+        INTERNEVO_MOST_OTHERS_PERCENT: "0",
+        INTERNEVO_PROFILE_AGAIN_SECONDS: "2",
+      });
       const own = cluster({ name: "busy" });
       const profiled = async () => {
         const id = await busy.submit(smallJob({ cluster: own, until: "profiling" }));
         await busy.untilState(id, "succeeded", 240);
-        return (await getProfile(busy.database.db, (await busy.job(id)).profileId as string)) as NonNullable<Awaited<ReturnType<typeof getProfile>>>;
+        return (await getProfile(busy.database.db, (await busy.job(id)).profileId as string)) as NonNullable<
+          Awaited<ReturnType<typeof getProfile>>
+        >;
       };
       const first = await profiled();
       const { quality } = first.profile;
-      expect(quality).toMatchObject({ verdict: "noisy", disturbances: [expect.stringMatching(/others took .* of the processor time/), ...(quality?.disturbances.slice(1) ?? [])] });
+      expect(quality).toMatchObject({
+        verdict: "noisy",
+        disturbances: [
+          expect.stringMatching(/others took .* of the processor time/),
+          ...(quality?.disturbances.slice(1) ?? []),
+        ],
+      });
       expect(quality?.noisyPoints).toBeGreaterThan(10);
       expect(first.profile.modules.some(({ noisy }) => noisy === true)).toBe(true);
-      expect((await listProfiles(busy.database.db)).items[0]).toMatchObject({ id: first.id, quality: { verdict: "noisy" } });
+      expect((await listProfiles(busy.database.db)).items[0]).toMatchObject({
+        id: first.id,
+        quality: { verdict: "noisy" },
+      });
       expect((await profiled()).id).not.toBe(first.id);
     } finally {
       await busy.close();

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { nextRunAt } from "./schedule.ts";
 
-const next = (cron: string, timeZone: string, after: string) => nextRunAt({ cron, timeZone }, new Date(after))?.toISOString();
+const next = (cron: string, timeZone: string, after: string) =>
+  nextRunAt({ cron, timeZone }, new Date(after))?.toISOString();
 
 describe("nextRunAt", () => {
   it("is the next time in the zone, never the instant itself", () => {

@@ -1,7 +1,18 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { resolveJob } from "@internevo/domain";
 import { planJob } from "@internevo/search";
-import { createWorkload, fireWorkloadNow, getFiring, getWorkload, listProposals, submitJob, transitionJob, updateJob, newestWorkloadPlanning, type Firing } from "@internevo/store";
+import {
+  createWorkload,
+  fireWorkloadNow,
+  getFiring,
+  getWorkload,
+  listProposals,
+  submitJob,
+  transitionJob,
+  updateJob,
+  newestWorkloadPlanning,
+  type Firing,
+} from "@internevo/store";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
 import { replanner } from "../src/index.ts";
@@ -16,10 +27,31 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 const spec = (over: Record<string, unknown> = {}, cluster: Record<string, unknown> = {}) =>
-  resolveJob(smallJob({ ...over, cluster: { name: "fleet", nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB", profile: world.profileId, ...cluster } }));
+  resolveJob(
+    smallJob({
+      ...over,
+      cluster: {
+        name: "fleet",
+        nodes: 1,
+        gpusPerNode: 8,
+        memoryPerGpu: "80GB",
+        profile: world.profileId,
+        ...cluster,
+      },
+    }),
+  );
 
 const register = (name: string, over: Partial<Parameters<typeof createWorkload>[1]> = {}) =>
-  createWorkload(world.database.db, { name, spec: spec(), cron: "0 3 * * *", timeZone: "UTC", catchUpWindowSeconds: 3600, gainThreshold: 0.05, nextRunAt: null, ...over });
+  createWorkload(world.database.db, {
+    name,
+    spec: spec(),
+    cron: "0 3 * * *",
+    timeZone: "UTC",
+    catchUpWindowSeconds: 3600,
+    gainThreshold: 0.05,
+    nextRunAt: null,
+    ...over,
+  });
 
 async function ended(firingId: string): Promise<Firing> {
   for (const end = performance.now() + 30_000; performance.now() < end; await sleep(50)) {
@@ -28,18 +60,28 @@ async function ended(firingId: string): Promise<Firing> {
   }
   throw new Error(`firing ${firingId} did not end\n${world.logs()}`);
 }
-const runNow = async (workloadId: string) => ended((await world.database.transaction((tx) => fireWorkloadNow(tx, workloadId))).id);
-const firings = (workloadId: string) => world.database.db.execute(`select id, state, outcome from workload_firings where workload_id = '${workloadId}'`).then((result) => result.rows as { id: string; state: string; outcome: string }[]);
+const runNow = async (workloadId: string) =>
+  ended((await world.database.transaction((tx) => fireWorkloadNow(tx, workloadId))).id);
+const firings = (workloadId: string) =>
+  world.database.db
+    .execute(`select id, state, outcome from workload_firings where workload_id = '${workloadId}'`)
+    .then((result) => result.rows as { id: string; state: string; outcome: string }[]);
 
 describe("replanner", () => {
   it("proposes the best plan when none is in use, and keeps it the next time", async () => {
     const { id } = await register("first");
-    expect(await runNow(id)).toMatchObject({ state: "succeeded", outcome: expect.stringContaining("no plan was in use") });
+    expect(await runNow(id)).toMatchObject({
+      state: "succeeded",
+      outcome: expect.stringContaining("no plan was in use"),
+    });
     const [proposal] = (await listProposals(world.database.db, id)).items;
     const planning = await newestWorkloadPlanning(world.database.db, id);
     expect(proposal).toMatchObject({ current: null, predictedGain: 0 });
     expect(proposal?.proposed.plan).toEqual(planning?.result.runnableCandidates[0]?.plan);
-    expect(await runNow(id)).toMatchObject({ state: "succeeded", outcome: expect.stringContaining("still the best") });
+    expect(await runNow(id)).toMatchObject({
+      state: "succeeded",
+      outcome: expect.stringContaining("still the best"),
+    });
     expect((await listProposals(world.database.db, id)).items).toHaveLength(1);
     expect((await getWorkload(world.database.db, id))?.lastOutcome).toContain("still the best");
   });
@@ -69,18 +111,29 @@ describe("replanner", () => {
 
   it("says what would fit when nothing does, and what is missing without a profile", async () => {
     const { id } = await register("too big", { spec: spec({}, { memoryPerGpu: "1MB" }) });
-    expect(await runNow(id)).toMatchObject({ state: "failed", outcome: expect.stringContaining("the one that needs the least memory") });
+    expect(await runNow(id)).toMatchObject({
+      state: "failed",
+      outcome: expect.stringContaining("the one that needs the least memory"),
+    });
     const missing = await register("no profile", { spec: spec({}, { profile: "/absent.json" }) });
-    expect(await runNow(missing.id)).toMatchObject({ state: "failed", outcome: expect.stringContaining("no profile is named /absent.json") });
+    expect(await runNow(missing.id)).toMatchObject({
+      state: "failed",
+      outcome: expect.stringContaining("no profile is named /absent.json"),
+    });
   });
 
   it("fires what is due once, although two of it look, and plans the next night", async () => {
     const due = new Date(Date.now() - 5000);
     const { id } = await register("due", { nextRunAt: due });
-    for (const end = performance.now() + 20_000; (await firings(id)).length === 0 && performance.now() < end; ) await sleep(50);
+    for (const end = performance.now() + 20_000; (await firings(id)).length === 0 && performance.now() < end;)
+      await sleep(50);
     const [first] = await firings(id);
     if (!first) throw new Error("nothing fired");
-    expect(await ended(first.id)).toMatchObject({ state: "succeeded", trigger: "schedule", scheduledFor: due.toISOString() });
+    expect(await ended(first.id)).toMatchObject({
+      state: "succeeded",
+      trigger: "schedule",
+      scheduledFor: due.toISOString(),
+    });
     await sleep(600); // three more looks of both
     expect(await firings(id)).toHaveLength(1);
     const next = (await getWorkload(world.database.db, id))?.nextRunAt;
@@ -91,7 +144,10 @@ describe("replanner", () => {
 
   it("skips what is later than the catch-up window", async () => {
     const { id } = await register("late", { nextRunAt: new Date(Date.now() - 7_200_000) });
-    for (const end = performance.now() + 20_000; (await firings(id)).length === 0 && performance.now() < end; ) await sleep(50);
-    expect(await firings(id)).toMatchObject([{ state: "skipped", outcome: expect.stringContaining("beyond the catch-up window") }]);
+    for (const end = performance.now() + 20_000; (await firings(id)).length === 0 && performance.now() < end;)
+      await sleep(50);
+    expect(await firings(id)).toMatchObject([
+      { state: "skipped", outcome: expect.stringContaining("beyond the catch-up window") },
+    ]);
   });
 });

@@ -5,8 +5,18 @@ import { tryPlans } from "./consumers/try-plans.ts";
 
 const ConfigSchema = Type.Object({
   ...nativeConfig,
-  INTERNEVO_TRIAL_RUNNER_TIMEOUT_SECONDS: Type.Number({ default: 1800, exclusiveMinimum: 0, description: "bound on one trial" }),
-  INTERNEVO_TRIAL_RUNNER_REPEAT_SECONDS: Type.Number({ default: 120, minimum: 0, maximum: 86_400, description: "time for further runs of plans that were disturbed, or that the runs so far do not tell apart" }),
+  INTERNEVO_TRIAL_RUNNER_TIMEOUT_SECONDS: Type.Number({
+    default: 1800,
+    exclusiveMinimum: 0,
+    description: "bound on one trial",
+  }),
+  INTERNEVO_TRIAL_RUNNER_REPEAT_SECONDS: Type.Number({
+    default: 120,
+    minimum: 0,
+    maximum: 86_400,
+    description:
+      "time for further runs of plans that were disturbed, or that the runs so far do not tell apart",
+  }),
 });
 
 /** Tries the best plans for real. */

@@ -1,7 +1,21 @@
 import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
 import { buildMesh } from "@internevo/cost-model";
-import { worldSize, type Failure, type HostUse, type JobSpec, type Measurement, type Plan } from "@internevo/domain";
-import { launchRanks, launchTarget, measurementOf, trainerConfig, type Dataset, type Trainer } from "@internevo/launcher";
+import {
+  worldSize,
+  type Failure,
+  type HostUse,
+  type JobSpec,
+  type Measurement,
+  type Plan,
+} from "@internevo/domain";
+import {
+  launchRanks,
+  launchTarget,
+  measurementOf,
+  trainerConfig,
+  type Dataset,
+  type Trainer,
+} from "@internevo/launcher";
 import { launchSignals } from "@internevo/stages";
 
 export interface TrialLaunch {
@@ -30,7 +44,9 @@ export interface TrialLaunch {
  * @returns what was measured, or why it failed: running out of memory is a result.
  * @throws the signal's reason when it was stopped.
  */
-export async function runTrial(trial: TrialLaunch): Promise<{ readonly measured: Measurement } | { readonly failure: Failure }> {
+export async function runTrial(
+  trial: TrialLaunch,
+): Promise<{ readonly measured: Measurement } | { readonly failure: Failure }> {
   const { spec, plan, signal } = trial;
   const { warmupSteps, steps: measuredSteps } = spec.trials;
   const total = warmupSteps + measuredSteps;
@@ -40,7 +56,16 @@ export async function runTrial(trial: TrialLaunch): Promise<{ readonly measured:
   const target = await launchTarget(spec.cluster, trial.clustersFile);
   const outcome = await launchRanks({
     program: trial.trainer,
-    config: trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset: trial.dataset, steps: total, checkpoint: null, threadsPerRank: trial.threadsPerRank, timeline: trial.timeline }),
+    config: trainerConfig({
+      spec,
+      plan,
+      mesh: buildMesh(plan),
+      dataset: trial.dataset,
+      steps: total,
+      checkpoint: null,
+      threadsPerRank: trial.threadsPerRank,
+      timeline: trial.timeline,
+    }),
     ranks: worldSize(plan),
     threadsPerRank: trial.threadsPerRank,
     ...target,
@@ -65,5 +90,14 @@ export async function runTrial(trial: TrialLaunch): Promise<{ readonly measured:
     signal.throwIfAborted();
     return { failure: { code: "rank-lost", message: "the ranks were stopped from outside" } };
   }
-  return { measured: measurementOf({ started, steps, warmupSteps, measuredSteps, hosts, mostOthersPercent: trial.mostOthersPercent }) };
+  return {
+    measured: measurementOf({
+      started,
+      steps,
+      warmupSteps,
+      measuredSteps,
+      hosts,
+      mostOthersPercent: trial.mostOthersPercent,
+    }),
+  };
 }

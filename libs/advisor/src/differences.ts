@@ -22,7 +22,9 @@ export function changesBetween(from: Plan, to: Plan): FieldChange[] {
 /** How far a change goes: powers of two between numbers, one for anything else. */
 function distanceOf({ from, to }: FieldChange): number {
   if (typeof from !== "number" || typeof to !== "number") return 1;
-  return Math.abs(Math.log2((to + (to === 0 || from === 0 ? 1 : 0)) / (from + (to === 0 || from === 0 ? 1 : 0))));
+  return Math.abs(
+    Math.log2((to + (to === 0 || from === 0 ? 1 : 0)) / (from + (to === 0 || from === 0 ? 1 : 0))),
+  );
 }
 
 /**

@@ -1,5 +1,15 @@
 import { CostModel, type PlanOfJob } from "@internevo/cost-model";
-import { formatBytes, formatSeconds, rangesTouch, termWords, type JobSpec, type Measurement, type Plan, type Prediction, type Profile } from "@internevo/domain";
+import {
+  formatBytes,
+  formatSeconds,
+  rangesTouch,
+  termWords,
+  type JobSpec,
+  type Measurement,
+  type Plan,
+  type Prediction,
+  type Profile,
+} from "@internevo/domain";
 import { stepTimeRanges, withRange } from "@internevo/search";
 import { changesBetween, type FieldChange } from "./differences.ts";
 
@@ -33,7 +43,10 @@ const byDifference = (x: Term, y: Term): number => Math.abs(y.difference) - Math
 
 function terms(a: Readonly<Record<string, number>>, b: Readonly<Record<string, number>>): Term[] {
   const names = [...new Set([...Object.keys(a), ...Object.keys(b)])];
-  return names.map((name) => ({ name, a: a[name] ?? 0, b: b[name] ?? 0, difference: (b[name] ?? 0) - (a[name] ?? 0) })).filter((term) => term.a !== 0 || term.b !== 0).sort(byDifference);
+  return names
+    .map((name) => ({ name, a: a[name] ?? 0, b: b[name] ?? 0, difference: (b[name] ?? 0) - (a[name] ?? 0) }))
+    .filter((term) => term.a !== 0 || term.b !== 0)
+    .sort(byDifference);
 }
 
 /** Sums round: two times that differ by less are the same. */
@@ -42,13 +55,21 @@ const ROUNDING = 1e-9;
 /** The terms on one side of the balance, the largest first; beside the largest difference of all, what is under a twentieth of it says little. */
 function sideOf(terms: readonly Term[], sign: number, most: number): readonly Term[] {
   const largest = Math.abs(terms[0]?.difference ?? 0);
-  return terms.filter(({ difference }) => difference * sign > 0 && Math.abs(difference) >= largest / 20).slice(0, most);
+  return terms
+    .filter(({ difference }) => difference * sign > 0 && Math.abs(difference) >= largest / 20)
+    .slice(0, most);
 }
 
-const causes = (time: readonly Term[], sign: 1 | -1): string => sideOf(time, sign, 3).map(({ name, difference }) => `${formatSeconds(Math.abs(difference))} of ${termWords(name)}`).join(", ");
+const causes = (time: readonly Term[], sign: 1 | -1): string =>
+  sideOf(time, sign, 3)
+    .map(({ name, difference }) => `${formatSeconds(Math.abs(difference))} of ${termWords(name)}`)
+    .join(", ");
 
 /** A percentage with as many digits as it takes to be more than nothing. */
-const percentage = (fraction: number): string => (fraction < 1e-6 ? "less than 0.0001%" : `${fraction >= 0.001 ? (fraction * 100).toFixed(1) : (fraction * 100).toPrecision(1)}%`);
+const percentage = (fraction: number): string =>
+  fraction < 1e-6
+    ? "less than 0.0001%"
+    : `${fraction >= 0.001 ? (fraction * 100).toFixed(1) : (fraction * 100).toPrecision(1)}%`;
 
 function memorySummary(a: Prediction, b: Prediction, memory: readonly Term[]): string {
   const difference = b.peakMemoryBytes - a.peakMemoryBytes;
@@ -59,7 +80,8 @@ function memorySummary(a: Prediction, b: Prediction, memory: readonly Term[]): s
 }
 
 function tieSummary(tie: boolean | null): string {
-  if (tie === null) return " The profile says no spread of its times: whether this is more than their error is not known.";
+  if (tie === null)
+    return " The profile says no spread of its times: whether this is more than their error is not known.";
   return tie ? " The ranges of the two predictions touch: it is a tie, which only trials decide." : "";
 }
 
@@ -68,15 +90,30 @@ function measuredSummary({ a, b }: NonNullable<Explanation["measured"]>): string
   const [one, two] = [a.stepTimeSeconds, b.stepTimeSeconds];
   const both = `${formatSeconds(one)} and ${formatSeconds(two)} a step`;
   if (one === two) return `Measured, A and B take the same time (${both}).`;
-  const runs = [a, b].map(({ stepTimeSeconds, runStepTimeSeconds = [] }) => [Math.min(stepTimeSeconds, ...runStepTimeSeconds), Math.max(stepTimeSeconds, ...runStepTimeSeconds)] as const) as [readonly [number, number], readonly [number, number]];
+  const runs = [a, b].map(
+    ({ stepTimeSeconds, runStepTimeSeconds = [] }) =>
+      [
+        Math.min(stepTimeSeconds, ...runStepTimeSeconds),
+        Math.max(stepTimeSeconds, ...runStepTimeSeconds),
+      ] as const,
+  ) as [readonly [number, number], readonly [number, number]];
   const tie = runs[0][0] <= runs[1][1] && runs[1][0] <= runs[0][1] ? " Their runs overlap: it is a tie." : "";
   return `Measured, ${one < two ? "A" : "B"} is ${percentage(Math.max(one, two) / Math.min(one, two) - 1)} faster (A and B took ${both}).${tie}`;
 }
 
-function summaryOf(a: Prediction, b: Prediction, time: readonly Term[], memory: readonly Term[], tie: boolean | null): string {
+function summaryOf(
+  a: Prediction,
+  b: Prediction,
+  time: readonly Term[],
+  memory: readonly Term[],
+  tie: boolean | null,
+): string {
   const [one, two] = [a.stepTimeSeconds, b.stepTimeSeconds];
   if (Math.abs(one - two) < ROUNDING * one) {
-    const saved = causes(time.filter(({ difference }) => Math.abs(difference) >= ROUNDING * one), 1);
+    const saved = causes(
+      time.filter(({ difference }) => Math.abs(difference) >= ROUNDING * one),
+      1,
+    );
     return `By prediction A and B take the same time.${saved === "" ? "" : ` What A saves, ${saved}, it pays elsewhere.`}${memorySummary(a, b, memory)}`;
   }
   const aWins = one < two;
@@ -93,7 +130,13 @@ function isTie(a: Prediction, b: Prediction): boolean | null {
 }
 
 /** How one plan wins over another, term by term. @param measured both step times, where the job's trials measured both plans */
-export function explain(job: JobSpec, profile: Profile, a: PlanOfJob, b: PlanOfJob, measured: Explanation["measured"] = null): Explanation {
+export function explain(
+  job: JobSpec,
+  profile: Profile,
+  a: PlanOfJob,
+  b: PlanOfJob,
+  measured: Explanation["measured"] = null,
+): Explanation {
   const model = new CostModel(job, profile);
   const rangeOf = stepTimeRanges(job, profile);
   const side = (plan: PlanOfJob): Explanation["a"] => {
@@ -104,7 +147,13 @@ export function explain(job: JobSpec, profile: Profile, a: PlanOfJob, b: PlanOfJ
   const time = terms(first.predicted.time, second.predicted.time);
   const memory = terms(first.predicted.memory, second.predicted.memory);
   const tie = isTie(first.predicted, second.predicted);
-  const predicted = summaryOf(first.predicted, second.predicted, time, memory, measured === null ? tie : false);
+  const predicted = summaryOf(
+    first.predicted,
+    second.predicted,
+    time,
+    memory,
+    measured === null ? tie : false,
+  );
   const summary = measured === null ? predicted : `${measuredSummary(measured)} ${predicted}`;
   return { a: first, b: second, changes: changesBetween(a, b), time, memory, tie, measured, summary };
 }

@@ -14,13 +14,19 @@ const pause = (): Promise<void> => new Promise((settle) => setTimeout(settle));
  * The plans than which none is both faster and smaller: from the fastest one that fits the cluster down to the one that needs the
  * least memory. Exact: each point is the fastest plan below the memory of the one before (ε-constraint method).
  */
-export async function paretoFront(job: JobSpec, profile: Profile, { points = 1000, signal }: ParetoOptions = {}): Promise<Candidate[]> {
+export async function paretoFront(
+  job: JobSpec,
+  profile: Profile,
+  { points = 1000, signal }: ParetoOptions = {},
+): Promise<Candidate[]> {
   const front: Candidate[] = [];
   let limit = job.cluster.memoryPerGpuBytes;
   while (front.length < points) {
     await pause();
     signal?.throwIfAborted();
-    const best = planJob({ ...job, cluster: { ...job.cluster, memoryPerGpuBytes: limit } }, profile, { top: 1 }).candidates[0];
+    const best = planJob({ ...job, cluster: { ...job.cluster, memoryPerGpuBytes: limit } }, profile, {
+      top: 1,
+    }).candidates[0];
     if (best === undefined) break;
     front.push(best);
     limit = best.predicted.peakMemoryBytes - 1;

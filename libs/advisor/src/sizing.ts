@@ -15,7 +15,11 @@ export interface LargestSequence {
   readonly sequenceLengthTokens: number;
   readonly best: Candidate | null;
   /** One unit further: what ends it. */
-  readonly next: { readonly sequenceLengthTokens: number; readonly reason: string; readonly leastBytes: number | null };
+  readonly next: {
+    readonly sequenceLengthTokens: number;
+    readonly reason: string;
+    readonly leastBytes: number | null;
+  };
   readonly tried: number;
 }
 
@@ -28,17 +32,35 @@ const MOST_TOKENS = 2 ** 40;
  * power of two finer, so the answer is the largest multiple of the unit that these steps reach, and every length it names was planned.
  * @throws ProblemError `job-invalid` for a unit or a batch that is not a positive whole number.
  */
-export function largestSequence(job: JobSpec, profile: Profile, { unitTokens = 1024, sequences = 1, signal }: LargestSequenceOptions = {}): LargestSequence {
-  for (const [field, value] of [["unitTokens", unitTokens], ["sequences", sequences]] as const) {
-    if (!Number.isSafeInteger(value) || value < 1) throw new ProblemError("job-invalid", `${field} ${value} is not a positive whole number`, [{ field, value, message: "is not a positive whole number", remedy: "give 1 or more" }]);
+export function largestSequence(
+  job: JobSpec,
+  profile: Profile,
+  { unitTokens = 1024, sequences = 1, signal }: LargestSequenceOptions = {},
+): LargestSequence {
+  for (const [field, value] of [
+    ["unitTokens", unitTokens],
+    ["sequences", sequences],
+  ] as const) {
+    if (!Number.isSafeInteger(value) || value < 1)
+      throw new ProblemError("job-invalid", `${field} ${value} is not a positive whole number`, [
+        { field, value, message: "is not a positive whole number", remedy: "give 1 or more" },
+      ]);
   }
   let tried = 0;
   const at = (units: number) => {
     signal?.throwIfAborted();
     tried += 1;
     const sequenceLengthTokens = units * unitTokens;
-    const result = planJob({ ...job, sequenceLengthTokens, globalBatchTokens: sequenceLengthTokens * sequences }, profile, { top: 1 });
-    return { sequenceLengthTokens, best: result.candidates[0] ?? null, leastBytes: result.closest?.peakMemoryBytes ?? null };
+    const result = planJob(
+      { ...job, sequenceLengthTokens, globalBatchTokens: sequenceLengthTokens * sequences },
+      profile,
+      { top: 1 },
+    );
+    return {
+      sequenceLengthTokens,
+      best: result.candidates[0] ?? null,
+      leastBytes: result.closest?.peakMemoryBytes ?? null,
+    };
   };
   let good: ReturnType<typeof at> | null = null;
   let units = 0;
@@ -53,12 +75,21 @@ export function largestSequence(job: JobSpec, profile: Profile, { unitTokens = 1
   }
   for (let step = units / 2; step >= 1; step /= 2) {
     const tryNext = at(units + step);
-    if (tryNext.best === null) bad = bad === null || tryNext.sequenceLengthTokens < bad.sequenceLengthTokens ? tryNext : bad;
+    if (tryNext.best === null)
+      bad = bad === null || tryNext.sequenceLengthTokens < bad.sequenceLengthTokens ? tryNext : bad;
     else [good, units] = [tryNext, units + step];
   }
   const end = bad ?? at(units + 1);
-  const reason = end.leastBytes === null ? "no plan divides it over the cluster" : memoryReason(end.leastBytes, job.cluster.memoryPerGpuBytes);
-  return { sequenceLengthTokens: good?.sequenceLengthTokens ?? 0, best: good?.best ?? null, next: { sequenceLengthTokens: end.sequenceLengthTokens, reason, leastBytes: end.leastBytes }, tried };
+  const reason =
+    end.leastBytes === null
+      ? "no plan divides it over the cluster"
+      : memoryReason(end.leastBytes, job.cluster.memoryPerGpuBytes);
+  return {
+    sequenceLengthTokens: good?.sequenceLengthTokens ?? 0,
+    best: good?.best ?? null,
+    next: { sequenceLengthTokens: end.sequenceLengthTokens, reason, leastBytes: end.leastBytes },
+    tried,
+  };
 }
 
 export interface Deadline {
@@ -92,9 +123,25 @@ export function clusterSizes(job: JobSpec): number[] {
  * Clusters by what training on so many tokens takes there, and the cheapest (fewest GPU hours) that meets the deadline. Time is
  * that of the steps alone: checkpoints and lost ranks come on top.
  */
-export function cheapestCluster(job: JobSpec, profile: Profile, deadline: Deadline, signal?: AbortSignal): { cheapest: ClusterChoice | null; considered: ClusterChoice[] } {
-  for (const [field, value] of [["tokens", deadline.tokens], ["seconds", deadline.seconds]] as const) {
-    if (!(value > 0) || !Number.isFinite(value)) throw new ProblemError("job-invalid", `${field} ${value} is not a positive number`, [{ field, value, message: "is not a positive number", remedy: "give the tokens to train on and the seconds they may take" }]);
+export function cheapestCluster(
+  job: JobSpec,
+  profile: Profile,
+  deadline: Deadline,
+  signal?: AbortSignal,
+): { cheapest: ClusterChoice | null; considered: ClusterChoice[] } {
+  for (const [field, value] of [
+    ["tokens", deadline.tokens],
+    ["seconds", deadline.seconds],
+  ] as const) {
+    if (!(value > 0) || !Number.isFinite(value))
+      throw new ProblemError("job-invalid", `${field} ${value} is not a positive number`, [
+        {
+          field,
+          value,
+          message: "is not a positive number",
+          remedy: "give the tokens to train on and the seconds they may take",
+        },
+      ]);
   }
   const sizes = deadline.nodes ?? clusterSizes(job);
   const considered: ClusterChoice[] = [];
@@ -103,8 +150,18 @@ export function cheapestCluster(job: JobSpec, profile: Profile, deadline: Deadli
     const gpus = row.value * job.cluster.gpusPerNode;
     const seconds = deadline.tokens / row.tokensPerSecond;
     const gpuHours = (gpus * seconds) / 3600;
-    considered.push({ nodes: row.value, gpus, best: row.best, seconds, gpuHours, cost: deadline.pricePerGpuHour === undefined ? null : gpuHours * deadline.pricePerGpuHour, meetsDeadline: seconds <= deadline.seconds });
+    considered.push({
+      nodes: row.value,
+      gpus,
+      best: row.best,
+      seconds,
+      gpuHours,
+      cost: deadline.pricePerGpuHour === undefined ? null : gpuHours * deadline.pricePerGpuHour,
+      meetsDeadline: seconds <= deadline.seconds,
+    });
   }
-  const inTime = considered.filter(({ meetsDeadline }) => meetsDeadline).sort((a, b) => a.gpuHours - b.gpuHours || a.gpus - b.gpus);
+  const inTime = considered
+    .filter(({ meetsDeadline }) => meetsDeadline)
+    .sort((a, b) => a.gpuHours - b.gpuHours || a.gpus - b.gpus);
   return { cheapest: inTime[0] ?? null, considered };
 }

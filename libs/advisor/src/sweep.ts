@@ -1,8 +1,24 @@
-import { formatBytes, MAXIMUM_BYTES, MAXIMUM_RANKS, ProblemError, type Candidate, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
+import {
+  formatBytes,
+  MAXIMUM_BYTES,
+  MAXIMUM_RANKS,
+  ProblemError,
+  type Candidate,
+  type JobSpec,
+  type PlanningResult,
+  type Profile,
+} from "@internevo/domain";
 import { planJob, SearchLimitError } from "@internevo/search";
 
 /** What a sweep can vary. Bandwidths are factors of the measured ones. */
-export const SWEEP_AXES = ["sequence", "nodes", "batch", "memory", "intra-node-bandwidth", "inter-node-bandwidth"] as const;
+export const SWEEP_AXES = [
+  "sequence",
+  "nodes",
+  "batch",
+  "memory",
+  "intra-node-bandwidth",
+  "inter-node-bandwidth",
+] as const;
 export type SweepAxis = (typeof SWEEP_AXES)[number];
 
 export interface SweepRow {
@@ -17,7 +33,10 @@ export interface SweepRow {
 }
 
 /** Of each axis the field that it varies, and from where to where: as far as a job may go; links beyond a million times are no links. */
-function boundsOf(axis: SweepAxis, job: JobSpec): { readonly field: string; readonly integer: boolean; readonly least: number; readonly most: number } {
+function boundsOf(
+  axis: SweepAxis,
+  job: JobSpec,
+): { readonly field: string; readonly integer: boolean; readonly least: number; readonly most: number } {
   const whole = { integer: true, least: 1 } as const;
   switch (axis) {
     case "sequence":
@@ -47,7 +66,8 @@ export function withBandwidth(profile: Profile, kind: "intra-node" | "inter-node
   const collectives = profile.collectives.map((curve) => {
     if ((curve.placement === "intra-node") !== (kind === "intra-node")) return curve;
     const latency = Math.min(...curve.points.map(({ medianSeconds }) => medianSeconds));
-    const scaled = (seconds: number): number => Math.min(seconds, latency) + Math.max(0, seconds - latency) / factor;
+    const scaled = (seconds: number): number =>
+      Math.min(seconds, latency) + Math.max(0, seconds - latency) / factor;
     return {
       ...curve,
       points: curve.points.map(({ p10Seconds, p90Seconds, ...point }) => ({
@@ -62,7 +82,12 @@ export function withBandwidth(profile: Profile, kind: "intra-node" | "inter-node
 }
 
 /** The job and the profile with one thing changed. */
-export function varied(job: JobSpec, profile: Profile, axis: SweepAxis, value: number): { job: JobSpec; profile: Profile } {
+export function varied(
+  job: JobSpec,
+  profile: Profile,
+  axis: SweepAxis,
+  value: number,
+): { job: JobSpec; profile: Profile } {
   switch (axis) {
     case "sequence":
       return { job: { ...job, sequenceLengthTokens: value }, profile };
@@ -84,7 +109,9 @@ function checkValues(axis: SweepAxis, values: readonly number[], job: JobSpec): 
   for (const value of values) {
     if (value >= least && value <= most && (!integer || Number.isSafeInteger(value))) continue;
     const what = `${integer ? "a whole number" : "a number"} from ${least} to ${most}`;
-    throw new ProblemError("job-invalid", `a sweep over ${axis} cannot take ${value}`, [{ field, value, message: `is not ${what}`, remedy: `give ${what}` }]);
+    throw new ProblemError("job-invalid", `a sweep over ${axis} cannot take ${value}`, [
+      { field, value, message: `is not ${what}`, remedy: `give ${what}` },
+    ]);
   }
 }
 
@@ -103,21 +130,44 @@ function searched(job: JobSpec, profile: Profile): PlanningResult | string {
  * its reason, not an error.
  * @throws ProblemError `job-invalid` for values that no job can have.
  */
-export function sweep(job: JobSpec, profile: Profile, axis: SweepAxis, values: readonly number[], signal?: AbortSignal): SweepRow[] {
+export function sweep(
+  job: JobSpec,
+  profile: Profile,
+  axis: SweepAxis,
+  values: readonly number[],
+  signal?: AbortSignal,
+): SweepRow[] {
   checkValues(axis, values, job);
   return values.map((value) => {
     signal?.throwIfAborted();
     const changed = varied(job, profile, axis, value);
     const { globalBatchTokens, sequenceLengthTokens, cluster } = changed.job;
     if (globalBatchTokens % sequenceLengthTokens !== 0) {
-      return { value, best: null, tokensPerSecond: 0, feasible: 0, reason: `globalBatchTokens ${globalBatchTokens} is not a multiple of sequenceLengthTokens ${sequenceLengthTokens}` };
+      return {
+        value,
+        best: null,
+        tokensPerSecond: 0,
+        feasible: 0,
+        reason: `globalBatchTokens ${globalBatchTokens} is not a multiple of sequenceLengthTokens ${sequenceLengthTokens}`,
+      };
     }
     const result = searched(changed.job, changed.profile);
-    if (typeof result === "string") return { value, best: null, tokensPerSecond: 0, feasible: 0, reason: result };
+    if (typeof result === "string")
+      return { value, best: null, tokensPerSecond: 0, feasible: 0, reason: result };
     const { candidates, counts, closest } = result;
     const best = candidates[0] ?? null;
-    if (best !== null) return { value, best, tokensPerSecond: best.predicted.tokensPerGpuPerSecond * cluster.nodes * cluster.gpusPerNode, feasible: counts.feasible, reason: null };
-    const reason = closest === null ? "no plan divides the job over the cluster" : memoryReason(closest.peakMemoryBytes, cluster.memoryPerGpuBytes);
+    if (best !== null)
+      return {
+        value,
+        best,
+        tokensPerSecond: best.predicted.tokensPerGpuPerSecond * cluster.nodes * cluster.gpusPerNode,
+        feasible: counts.feasible,
+        reason: null,
+      };
+    const reason =
+      closest === null
+        ? "no plan divides the job over the cluster"
+        : memoryReason(closest.peakMemoryBytes, cluster.memoryPerGpuBytes);
     return { value, best: null, tokensPerSecond: 0, feasible: 0, reason };
   });
 }

@@ -1,5 +1,18 @@
 import { CostModel, isRunnable, planFault, planOfJob } from "@internevo/cost-model";
-import { constraintsOf, formatBytes, isWholePlan, planPartLabel, ProblemError, type JobSpec, type PartialPlan, type MemoryLines, type Plan, type Prediction, type Profile, type RejectionReason } from "@internevo/domain";
+import {
+  constraintsOf,
+  formatBytes,
+  isWholePlan,
+  planPartLabel,
+  ProblemError,
+  type JobSpec,
+  type PartialPlan,
+  type MemoryLines,
+  type Plan,
+  type Prediction,
+  type Profile,
+  type RejectionReason,
+} from "@internevo/domain";
 import { feasibleFamilies, layoutsOf, planJob, shardingsOf } from "@internevo/search";
 import { changesBetween, sizeOf, type FieldChange } from "./differences.ts";
 
@@ -45,17 +58,33 @@ const linesOf = (memory: MemoryLines): { line: string; bytes: number }[] =>
  * @throws ProblemError `plan-invalid` for a part that no plan of the job has.
  */
 export function whyNot(job: JobSpec, profile: Profile, plan: Plan | PartialPlan): WhyNot {
-  return isWholePlan(plan) ? whyNotPlan(job, profile, plan) : { ...whyNotPlan(job, profile, bestWith(job, profile, plan)), bestOf: planPartLabel(plan) };
+  return isWholePlan(plan)
+    ? whyNotPlan(job, profile, plan)
+    : { ...whyNotPlan(job, profile, bestWith(job, profile, plan)), bestOf: planPartLabel(plan) };
 }
 
 /** The fastest plan that fits and has this part; where none fits, the one that needs least memory. */
 function bestWith(job: JobSpec, profile: Profile, part: PartialPlan): Plan {
-  const { candidates, closest, counts, unmet } = planJob({ ...job, plan: { ...job.plan, ...constraintsOf(part) } }, profile, { top: 1 });
+  const { candidates, closest, counts, unmet } = planJob(
+    { ...job, plan: { ...job.plan, ...constraintsOf(part) } },
+    profile,
+    { top: 1 },
+  );
   const plan = candidates[0]?.plan ?? closest?.plan;
   if (plan !== undefined) return plan;
   const label = planPartLabel(part);
-  const reasons = Object.entries(counts.rejected).filter(([, count]) => count > 0).map(([reason, count]) => `${count} ${reason}`).join(", ");
-  throw new ProblemError("plan-invalid", `no plan with ${label} divides the job`, [{ field: "plan", value: label, message: unmet ?? `of the plans with it none divides the job: ${reasons}`, remedy: "ask for other values, or leave one of them out" }]);
+  const reasons = Object.entries(counts.rejected)
+    .filter(([, count]) => count > 0)
+    .map(([reason, count]) => `${count} ${reason}`)
+    .join(", ");
+  throw new ProblemError("plan-invalid", `no plan with ${label} divides the job`, [
+    {
+      field: "plan",
+      value: label,
+      message: unmet ?? `of the plans with it none divides the job: ${reasons}`,
+      remedy: "ask for other values, or leave one of them out",
+    },
+  ]);
 }
 
 function whyNotPlan(job: JobSpec, profile: Profile, plan: Plan): WhyNot {
@@ -64,24 +93,56 @@ function whyNotPlan(job: JobSpec, profile: Profile, plan: Plan): WhyNot {
   const fault = planFault(plan, job);
   const predicted = fault === null ? model.predict(planOfJob(plan, job)) : null;
   const excessBytes = predicted === null ? null : predicted.peakMemoryBytes - limit;
-  const common = { plan, predicted, excessBytes, memory: predicted === null ? [] : linesOf(predicted.memory) };
+  const common = {
+    plan,
+    predicted,
+    excessBytes,
+    memory: predicted === null ? [] : linesOf(predicted.memory),
+  };
   if (fault !== null || excessBytes === null || excessBytes > 0) {
-    const exceeded = (): string => `needs ${formatBytes(predicted?.peakMemoryBytes ?? 0)}, ${formatBytes(excessBytes ?? 0)} more than the ${formatBytes(limit)} of a GPU`;
-    const binding = fault === null ? { reason: "memory-exceeded" as const, message: exceeded() } : { reason: fault.reason, message: fault.message };
-    return { ...common, binding, notRunnableReason: null, smallestChange: smallestChange(model, plan), standing: null };
+    const exceeded = (): string =>
+      `needs ${formatBytes(predicted?.peakMemoryBytes ?? 0)}, ${formatBytes(excessBytes ?? 0)} more than the ${formatBytes(limit)} of a GPU`;
+    const binding =
+      fault === null
+        ? { reason: "memory-exceeded" as const, message: exceeded() }
+        : { reason: fault.reason, message: fault.message };
+    return {
+      ...common,
+      binding,
+      notRunnableReason: null,
+      smallestChange: smallestChange(model, plan),
+      standing: null,
+    };
   }
   const result = planJob(job, profile, { top: 1, locate: plan });
   const best = result.candidates[0];
   const rank = result.located?.rank ?? null;
-  const standing = best === undefined || rank === null ? null : { rank, of: feasibleFamilies(job, profile), best: { plan: best.plan, changes: changesBetween(plan, best.plan), predicted: best.predicted } };
-  return { ...common, binding: null, notRunnableReason: isRunnable(plan, job).reason, smallestChange: null, standing };
+  const standing =
+    best === undefined || rank === null
+      ? null
+      : {
+          rank,
+          of: feasibleFamilies(job, profile),
+          best: { plan: best.plan, changes: changesBetween(plan, best.plan), predicted: best.predicted },
+        };
+  return {
+    ...common,
+    binding: null,
+    notRunnableReason: isRunnable(plan, job).reason,
+    smallestChange: null,
+    standing,
+  };
 }
 
 /** Every plan of the space whose factors divide, with the overlap of `like`, and `like` with some of its layers recomputed. */
 function* dividingPlans(job: JobSpec, like: Plan): Generator<Plan> {
   const { forwardOverlap, backwardOverlap, contextParallel, pipelineChunks } = like;
   const kept = { forwardOverlap, backwardOverlap };
-  for (let recomputeLayers = 1; recomputeLayers <= Math.ceil(job.model.layers / like.pipelineParallel); recomputeLayers += 1) {
+  for (
+    let recomputeLayers = 1;
+    recomputeLayers <= Math.ceil(job.model.layers / like.pipelineParallel);
+    recomputeLayers += 1
+  ) {
     yield { ...like, recompute: false, recomputeLayers };
   }
   const { recomputeLayers: _, ...whole } = like;
@@ -89,12 +150,22 @@ function* dividingPlans(job: JobSpec, like: Plan): Generator<Plan> {
   for (const { layout, replicas, microBatchSizes, fault } of layoutsOf(job)) {
     if (fault !== null || microBatchSizes === null) continue;
     for (const microBatchSize of microBatchSizes) {
-      const microBatches = job.globalBatchTokens / job.sequenceLengthTokens / layout.dataParallel / microBatchSize;
+      const microBatches =
+        job.globalBatchTokens / job.sequenceLengthTokens / layout.dataParallel / microBatchSize;
       for (const sharding of shardingsOf(replicas)) {
         for (const recompute of [false, true]) {
           yield { microBatchSize, microBatches, recompute, ...layout, ...sharding, ...kept };
           if (contextParallel !== undefined || pipelineChunks !== undefined) {
-            yield { microBatchSize, microBatches, recompute, ...layout, ...sharding, ...kept, ...(contextParallel === undefined ? {} : { contextParallel }), ...(pipelineChunks === undefined ? {} : { pipelineChunks }) };
+            yield {
+              microBatchSize,
+              microBatches,
+              recompute,
+              ...layout,
+              ...sharding,
+              ...kept,
+              ...(contextParallel === undefined ? {} : { contextParallel }),
+              ...(pipelineChunks === undefined ? {} : { pipelineChunks }),
+            };
           }
         }
       }
@@ -123,8 +194,14 @@ function smallestChange(model: CostModel, plan: Plan): Change | null {
     const own = planOfJob(other, job);
     if (model.memory(own).bytes > limit) continue;
     const seconds = model.predict(own).stepTimeSeconds;
-    if (nearest === null || isSmaller([...size, seconds], [...nearest.size, nearest.seconds])) nearest = { plan: other, size, seconds };
+    if (nearest === null || isSmaller([...size, seconds], [...nearest.size, nearest.seconds]))
+      nearest = { plan: other, size, seconds };
   }
-  return nearest === null ? null : { plan: nearest.plan, changes: changesBetween(plan, nearest.plan), predicted: model.predict(planOfJob(nearest.plan, job)) };
+  return nearest === null
+    ? null
+    : {
+        plan: nearest.plan,
+        changes: changesBetween(plan, nearest.plan),
+        predicted: model.predict(planOfJob(nearest.plan, job)),
+      };
 }
-

@@ -16,10 +16,23 @@ export function parseNatsUrl(text: string): NatsAddress {
   const urls = text.split(",").map((part) => {
     try {
       const url = new URL(part.trim());
-      if (!["nats:", "tls:"].includes(url.protocol) || url.hostname === "") throw new TypeError("not a NATS address");
+      if (!["nats:", "tls:"].includes(url.protocol) || url.hostname === "")
+        throw new TypeError("not a NATS address");
       return url;
     } catch (error) {
-      throw new ProblemError("bad-request", "NATS_URL is not valid", [{ field: "NATS_URL", value: part.replace(/\/\/.*@/, "//…@"), message: "is no NATS address", remedy: "write nats://host:4222, or several separated by commas" }], { cause: error });
+      throw new ProblemError(
+        "bad-request",
+        "NATS_URL is not valid",
+        [
+          {
+            field: "NATS_URL",
+            value: part.replace(/\/\/.*@/, "//…@"),
+            message: "is no NATS address",
+            remedy: "write nats://host:4222, or several separated by commas",
+          },
+        ],
+        { cause: error },
+      );
     }
   });
   const first = urls[0];

@@ -36,12 +36,16 @@ export interface Bus {
   /** Best effort: hears events that are published from now on; nothing is redelivered. @returns a function that ends it. */
   listen<T extends MessageType>(type: T, handler: (envelope: Envelope<T>) => void): () => void;
   /** Whether the broker still keeps the message with that id at that place. */
-  keeps(type: MessageType, message: { readonly id: string; readonly streamSequence: number }): Promise<boolean>;
+  keeps(
+    type: MessageType,
+    message: { readonly id: string; readonly streamSequence: number },
+  ): Promise<boolean>;
   isConnected(): boolean;
   close(): Promise<void>;
 }
 
-const numbers = (version: string): number[] => version.replace(/^v/, "").split(/[.-]/).slice(0, 3).map(Number);
+const numbers = (version: string): number[] =>
+  version.replace(/^v/, "").split(/[.-]/).slice(0, 3).map(Number);
 
 /** @throws ProblemError `unavailable`, with the version that was found. */
 export function assertServerVersion(version: string): void {
@@ -51,7 +55,18 @@ export function assertServerVersion(version: string): void {
     const have = found[index] ?? 0;
     if (have > least) return;
     if (!(have >= least)) {
-      throw new ProblemError("unavailable", `the NATS server is version ${version}; ${OLDEST_SERVER} or newer is needed`, [{ field: "NATS_URL", value: version, message: `is a server older than ${OLDEST_SERVER}`, remedy: `run nats-server ${OLDEST_SERVER} or newer, with JetStream` }]);
+      throw new ProblemError(
+        "unavailable",
+        `the NATS server is version ${version}; ${OLDEST_SERVER} or newer is needed`,
+        [
+          {
+            field: "NATS_URL",
+            value: version,
+            message: `is a server older than ${OLDEST_SERVER}`,
+            remedy: `run nats-server ${OLDEST_SERVER} or newer, with JetStream`,
+          },
+        ],
+      );
     }
   }
 }
@@ -66,7 +81,14 @@ const decoder = new TextDecoder();
 export async function connectBus(options: BusOptions): Promise<Bus> {
   const namespace = options.namespace ?? "internevo";
   if (!/^[A-Za-z0-9_-]{1,60}$/.test(namespace)) {
-    throw new ProblemError("bad-request", "the namespace is not valid", [{ field: "namespace", value: namespace, message: "must be a word", remedy: "use letters, digits, - and _" }]);
+    throw new ProblemError("bad-request", "the namespace is not valid", [
+      {
+        field: "namespace",
+        value: namespace,
+        message: "must be a word",
+        remedy: "use letters, digits, - and _",
+      },
+    ]);
   }
   const address = parseNatsUrl(options.url);
   const connection = await openConnection(options, address);
@@ -77,7 +99,10 @@ export async function connectBus(options: BusOptions): Promise<Bus> {
   let manager: JetStreamManager;
   try {
     assertServerVersion(connection.info?.version ?? "0.0.0");
-    if (!connection.info?.jetstream) throw new ProblemError("unavailable", "the NATS server runs without JetStream", [{ field: "NATS_URL", message: "has no JetStream", remedy: "start nats-server with -js" }]);
+    if (!connection.info?.jetstream)
+      throw new ProblemError("unavailable", "the NATS server runs without JetStream", [
+        { field: "NATS_URL", message: "has no JetStream", remedy: "start nats-server with -js" },
+      ]);
     manager = await ensureStreams(connection, namespace);
   } catch (error) {
     await connection.close();
@@ -94,14 +119,22 @@ export async function connectBus(options: BusOptions): Promise<Bus> {
         // Pulls died with the old server; its store may be gone as well.
         for (const consumption of consumptions) consumption.restart();
       }
-      if (status.type !== "ping") options.onStatus?.({ type: status.type, detail: "server" in status ? String(status.server) : "error" in status ? String(status.error) : "" });
+      if (status.type !== "ping")
+        options.onStatus?.({
+          type: status.type,
+          detail: "server" in status ? String(status.server) : "error" in status ? String(status.error) : "",
+        });
     }
   })();
 
   const publishOnce = async (envelope: Envelope): Promise<PublishResult> => {
     const extra = headers();
     extra.set("traceparent", envelope.traceparent);
-    const acknowledged = await client.publish(naming.subject(envelope.type), JSON.stringify(envelope), { msgID: envelope.id, headers: extra, expect: { streamName: naming.stream(CATALOG[envelope.type].stream) } });
+    const acknowledged = await client.publish(naming.subject(envelope.type), JSON.stringify(envelope), {
+      msgID: envelope.id,
+      headers: extra,
+      expect: { streamName: naming.stream(CATALOG[envelope.type].stream) },
+    });
     return { streamSequence: acknowledged.seq, duplicate: acknowledged.duplicate };
   };
 
@@ -113,7 +146,10 @@ export async function connectBus(options: BusOptions): Promise<Bus> {
         return await publishOnce(envelope);
       } catch (error) {
         // The store may be gone. Whoever publishes is told why it failed; that its streams could not be made again is told beside.
-        if (connected && !stop.signal.aborted) await reensure().catch((failure: unknown) => options.onStatus?.({ type: "streams-missing", detail: String(failure) }));
+        if (connected && !stop.signal.aborted)
+          await reensure().catch((failure: unknown) =>
+            options.onStatus?.({ type: "streams-missing", detail: String(failure) }),
+          );
         throw error;
       }
     },
@@ -138,7 +174,9 @@ export async function connectBus(options: BusOptions): Promise<Bus> {
     },
     async keeps(type, message) {
       try {
-        const kept = await manager.streams.getMessage(naming.stream(CATALOG[type].stream), { seq: message.streamSequence });
+        const kept = await manager.streams.getMessage(naming.stream(CATALOG[type].stream), {
+          seq: message.streamSequence,
+        });
         // After the loss of the store another message may sit at that place.
         return kept !== null && kept.header.get("Nats-Msg-Id") === message.id;
       } catch (error) {
@@ -154,13 +192,18 @@ export async function connectBus(options: BusOptions): Promise<Bus> {
       stop.abort();
       await Promise.all([...consumptions].map((consumption) => consumption.stop()));
       // A broker that is away takes nothing more: what it has not confirmed is the outbox's to send again.
-      await connection.flush().catch((error: unknown) => options.onStatus?.({ type: "flush-failed", detail: String(error) }));
+      await connection
+        .flush()
+        .catch((error: unknown) => options.onStatus?.({ type: "flush-failed", detail: String(error) }));
       await connection.close();
     },
   };
 }
 
-async function openConnection(options: BusOptions, address: ReturnType<typeof parseNatsUrl>): Promise<NatsConnection> {
+async function openConnection(
+  options: BusOptions,
+  address: ReturnType<typeof parseNatsUrl>,
+): Promise<NatsConnection> {
   const { tls, ...server } = address;
   try {
     return await connect({
@@ -176,6 +219,18 @@ async function openConnection(options: BusOptions, address: ReturnType<typeof pa
       ignoreClusterUpdates: address.servers.length === 1,
     });
   } catch (error) {
-    throw new ProblemError("unavailable", `no NATS server answers at ${address.servers.join(", ")}: ${error instanceof Error ? error.message : String(error)}`, [{ field: "NATS_URL", value: address.servers.join(","), message: "cannot be reached", remedy: "start the server, or correct NATS_URL" }], { cause: error });
+    throw new ProblemError(
+      "unavailable",
+      `no NATS server answers at ${address.servers.join(", ")}: ${error instanceof Error ? error.message : String(error)}`,
+      [
+        {
+          field: "NATS_URL",
+          value: address.servers.join(","),
+          message: "cannot be reached",
+          remedy: "start the server, or correct NATS_URL",
+        },
+      ],
+      { cause: error },
+    );
   }
 }

@@ -9,7 +9,8 @@ import { ensureConsumer } from "./topology.ts";
 export interface Delivery<T extends MessageType = MessageType> {
   /** Undefined when the message cannot be read; then see `unreadable`. */
   readonly envelope: Envelope<T> | undefined;
-  readonly unreadable: { readonly messageId: string; readonly text: string; readonly error: string } | undefined;
+  readonly unreadable:
+    { readonly messageId: string; readonly text: string; readonly error: string } | undefined;
   readonly subject: string;
   /** From 1; waiting for a lease counts too. */
   readonly deliveries: number;
@@ -55,11 +56,16 @@ function deliveryOf<T extends MessageType>(type: T, message: JsMsg): Delivery<T>
   let unreadable: Delivery<T>["unreadable"];
   try {
     const parsed = message.json<Envelope<T>>();
-    if (typeof parsed.id !== "string" || parsed.type !== type || typeof parsed.traceparent !== "string") throw new TypeError(`is no envelope of ${type}`);
+    if (typeof parsed.id !== "string" || parsed.type !== type || typeof parsed.traceparent !== "string")
+      throw new TypeError(`is no envelope of ${type}`);
     validate(CATALOG[type].schema, parsed.data, "bad-request", `the data of ${type}`);
     envelope = parsed;
   } catch (error) {
-    unreadable = { messageId: message.headers?.get("Nats-Msg-Id") || `sequence ${message.seq}`, text: message.string().slice(0, 100_000), error: error instanceof Error ? error.message : String(error) };
+    unreadable = {
+      messageId: message.headers?.get("Nats-Msg-Id") || `sequence ${message.seq}`,
+      text: message.string().slice(0, 100_000),
+      error: error instanceof Error ? error.message : String(error),
+    };
   }
   return {
     envelope,
@@ -88,7 +94,10 @@ export function startConsumption<T extends MessageType>(options: ConsumptionOpti
   let ensured: { readonly at: number; readonly info: Promise<ConsumerInfo> } | undefined;
 
   const ensure = () => {
-    ensured ??= { at: performance.now(), info: options.ensureStreams().then((manager) => ensureConsumer(manager, namespace, request.type)) };
+    ensured ??= {
+      at: performance.now(),
+      info: options.ensureStreams().then((manager) => ensureConsumer(manager, namespace, request.type)),
+    };
     return ensured.info;
   };
   const wait = (milliseconds: number) =>
@@ -110,7 +119,9 @@ export function startConsumption<T extends MessageType>(options: ConsumptionOpti
 
   async function pullOnce(): Promise<void> {
     if (ensured && performance.now() - ensured.at > RECHECK_MILLISECONDS) ensured = undefined;
-    const pull = await jetstream(connection).consumers.getConsumerFromInfo(await ensure()).fetch({ max_messages: 1, expires: PULL_MILLISECONDS });
+    const pull = await jetstream(connection)
+      .consumers.getConsumerFromInfo(await ensure())
+      .fetch({ max_messages: 1, expires: PULL_MILLISECONDS });
     pulls.add(pull);
     let taken: JsMsg | undefined;
     try {
@@ -127,7 +138,7 @@ export function startConsumption<T extends MessageType>(options: ConsumptionOpti
   }
 
   async function slot(): Promise<void> {
-    for (let failures = 0; !stop.signal.aborted; ) {
+    for (let failures = 0; !stop.signal.aborted;) {
       try {
         await pullOnce();
         failures = 0;

@@ -1,4 +1,13 @@
-import { AckPolicy, DiscardPolicy, jetstreamManager, JetStreamApiError, RetentionPolicy, StorageType, type ConsumerInfo, type JetStreamManager } from "@nats-io/jetstream";
+import {
+  AckPolicy,
+  DiscardPolicy,
+  jetstreamManager,
+  JetStreamApiError,
+  RetentionPolicy,
+  StorageType,
+  type ConsumerInfo,
+  type JetStreamManager,
+} from "@nats-io/jetstream";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { CATALOG, STREAMS, type MessageType } from "@internevo/contracts";
 
@@ -17,7 +26,8 @@ export const names = (namespace: string) => ({
   consumer: (type: MessageType) => type.replaceAll(".", "_"),
 });
 
-const isApiError = (error: unknown, codes: readonly number[]): boolean => error instanceof JetStreamApiError && codes.includes(error.apiError().err_code);
+const isApiError = (error: unknown, codes: readonly number[]): boolean =>
+  error instanceof JetStreamApiError && codes.includes(error.apiError().err_code);
 
 async function ensureStream(manager: JetStreamManager, namespace: string, key: StreamKey): Promise<void> {
   const definition = STREAMS[key];
@@ -31,7 +41,12 @@ async function ensureStream(manager: JetStreamManager, namespace: string, key: S
   };
   const name = names(namespace).stream(key);
   try {
-    await manager.streams.add({ name, retention: definition.retention === "workqueue" ? RetentionPolicy.Workqueue : RetentionPolicy.Limits, storage: StorageType.File, ...settings });
+    await manager.streams.add({
+      name,
+      retention: definition.retention === "workqueue" ? RetentionPolicy.Workqueue : RetentionPolicy.Limits,
+      storage: StorageType.File,
+      ...settings,
+    });
   } catch (error) {
     // It is there with other settings: of an earlier version.
     if (!isApiError(error, [STREAM_NAME_IN_USE])) throw error;
@@ -40,14 +55,21 @@ async function ensureStream(manager: JetStreamManager, namespace: string, key: S
 }
 
 /** Makes what is missing of streams; repeating it changes nothing. */
-export async function ensureStreams(connection: NatsConnection, namespace: string): Promise<JetStreamManager> {
+export async function ensureStreams(
+  connection: NatsConnection,
+  namespace: string,
+): Promise<JetStreamManager> {
   const manager = await jetstreamManager(connection, { checkAPI: false });
   for (const key of Object.keys(STREAMS) as StreamKey[]) await ensureStream(manager, namespace, key);
   return manager;
 }
 
 /** Makes the durable pull consumer of a message type where it is missing. */
-export async function ensureConsumer(manager: JetStreamManager, namespace: string, type: MessageType): Promise<ConsumerInfo> {
+export async function ensureConsumer(
+  manager: JetStreamManager,
+  namespace: string,
+  type: MessageType,
+): Promise<ConsumerInfo> {
   const naming = names(namespace);
   const { stream: key, ackWaitSeconds } = CATALOG[type];
   const stream = naming.stream(key);
@@ -60,7 +82,11 @@ export async function ensureConsumer(manager: JetStreamManager, namespace: strin
     max_ack_pending: 1000,
   };
   try {
-    return await manager.consumers.add(stream, { durable_name: consumer, ack_policy: AckPolicy.Explicit, ...settings });
+    return await manager.consumers.add(stream, {
+      durable_name: consumer,
+      ack_policy: AckPolicy.Explicit,
+      ...settings,
+    });
   } catch (error) {
     if (!isApiError(error, [CONSUMER_EXISTS])) throw error;
     return await manager.consumers.update(stream, consumer, settings);

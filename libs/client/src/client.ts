@@ -1,8 +1,41 @@
 import {
-  API_PREFIX, type CheapestClusterAnswer, type CheapestClusterRequest, type ExplainRequest, type ExplanationAnswer, type ExportedConfigurationAnswer, type ExportRequest, type ImportAnswer, type ImportRequest, type LargestSequenceAnswer,
-  type LargestSequenceRequest, type MemoryRequest, type ParetoAnswer, type ParetoRequest, type PlanMemoryAnswer, type SweepAnswer, type SweepRequest, type WhyNotAnswer, type WhyNotRequest,
+  API_PREFIX,
+  type CheapestClusterAnswer,
+  type CheapestClusterRequest,
+  type ExplainRequest,
+  type ExplanationAnswer,
+  type ExportedConfigurationAnswer,
+  type ExportRequest,
+  type ImportAnswer,
+  type ImportRequest,
+  type LargestSequenceAnswer,
+  type LargestSequenceRequest,
+  type MemoryRequest,
+  type ParetoAnswer,
+  type ParetoRequest,
+  type PlanMemoryAnswer,
+  type SweepAnswer,
+  type SweepRequest,
+  type WhyNotAnswer,
+  type WhyNotRequest,
 } from "@internevo/contracts";
-import type { CreatedToken, DeadLetter, JobCheck, JobDetail, JobLogLine, JobStreamEvent, JobSummary, PlanRequestSchema, ProfileRecord, ProfileSummary, Role, SubmittedJob, TokenCreate, TokenRecord, WorkloadCreateSchema } from "@internevo/contracts";
+import type {
+  CreatedToken,
+  DeadLetter,
+  JobCheck,
+  JobDetail,
+  JobLogLine,
+  JobStreamEvent,
+  JobSummary,
+  PlanRequestSchema,
+  ProfileRecord,
+  ProfileSummary,
+  Role,
+  SubmittedJob,
+  TokenCreate,
+  TokenRecord,
+  WorkloadCreateSchema,
+} from "@internevo/contracts";
 import type { JobState, PlanningResult, Profile, Proposal, StepMetric, Workload } from "@internevo/domain";
 import type { Static } from "typebox";
 import { jobEvents, type JobEventsOptions } from "./event-stream.ts";
@@ -39,7 +72,10 @@ export type WorkloadCreate = Static<typeof WorkloadCreateSchema>;
 export type { ProfileSummary };
 
 /** 128 random bits. Not `randomUUID`, which browsers refuse to pages that came over plain HTTP. */
-const randomKey = (): string => Array.from(globalThis.crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+const randomKey = (): string =>
+  Array.from(globalThis.crypto.getRandomValues(new Uint8Array(16)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");
 
 /** A typed client of the HTTP API, for browsers and Node. Every method throws what `request.ts` lists. */
 export class InternEvoClient {
@@ -47,15 +83,29 @@ export class InternEvoClient {
 
   constructor(options: ClientOptions) {
     // A browser's fetch must be called on its window.
-    this.#connection = { baseUrl: options.baseUrl, token: options.token, fetch: options.fetch ?? globalThis.fetch.bind(globalThis) };
+    this.#connection = {
+      baseUrl: options.baseUrl,
+      token: options.token,
+      fetch: options.fetch ?? globalThis.fetch.bind(globalThis),
+    };
   }
 
-  #get<T>(path: string, options: { query?: Record<string, QueryValue>; signal?: AbortSignal | undefined } = {}): Promise<T> {
+  #get<T>(
+    path: string,
+    options: { query?: Record<string, QueryValue>; signal?: AbortSignal | undefined } = {},
+  ): Promise<T> {
     return request<T>(this.#connection, API_PREFIX + path, options);
   }
 
-  #page<T>(path: string, options: PageOptions = {}, query: Record<string, QueryValue> = {}): Promise<Page<T>> {
-    return this.#get(path, { query: { cursor: options.cursor, limit: options.limit, ...query }, signal: options.signal });
+  #page<T>(
+    path: string,
+    options: PageOptions = {},
+    query: Record<string, QueryValue> = {},
+  ): Promise<Page<T>> {
+    return this.#get(path, {
+      query: { cursor: options.cursor, limit: options.limit, ...query },
+      signal: options.signal,
+    });
   }
 
   #post<T>(path: string, body: unknown, options: MutationOptions = {}): Promise<T> {
@@ -74,7 +124,11 @@ export class InternEvoClient {
 
   /** Creates a token; only this answer has its secret. Not repeated by a key: no answer with a secret is stored. */
   createToken(token: TokenCreate, options: { signal?: AbortSignal } = {}): Promise<CreatedToken> {
-    return request(this.#connection, `${API_PREFIX}/tokens`, { method: "POST", body: token, signal: options.signal });
+    return request(this.#connection, `${API_PREFIX}/tokens`, {
+      method: "POST",
+      body: token,
+      signal: options.signal,
+    });
   }
 
   /** Tokens that were not revoked, newest first. */
@@ -83,7 +137,10 @@ export class InternEvoClient {
   }
 
   revokeToken(id: string, options: { signal?: AbortSignal } = {}): Promise<void> {
-    return request(this.#connection, `${API_PREFIX}/tokens/${encodeURIComponent(id)}`, { method: "DELETE", signal: options.signal });
+    return request(this.#connection, `${API_PREFIX}/tokens/${encodeURIComponent(id)}`, {
+      method: "DELETE",
+      signal: options.signal,
+    });
   }
 
   /** Submits a job. @param job a job file, parsed. */
@@ -106,7 +163,11 @@ export class InternEvoClient {
   }
 
   cancelJob(id: string, options: MutationOptions & { reason?: string } = {}): Promise<JobDetail> {
-    return this.#post(`/jobs/${encodeURIComponent(id)}/cancel`, options.reason === undefined ? undefined : { reason: options.reason }, options);
+    return this.#post(
+      `/jobs/${encodeURIComponent(id)}/cancel`,
+      options.reason === undefined ? undefined : { reason: options.reason },
+      options,
+    );
   }
 
   /** Steps of a job, oldest first, from after step `after` on. */
@@ -151,7 +212,12 @@ export class InternEvoClient {
 
   /** The files of {@link exportPlan} as a zip archive. */
   async exportArchive(body: ExportRequest, options: { signal?: AbortSignal } = {}): Promise<Blob> {
-    const answer = await open(this.#connection, `${API_PREFIX}/plans/export`, { method: "POST", body, headers: { accept: "application/zip, application/problem+json" }, signal: options.signal });
+    const answer = await open(this.#connection, `${API_PREFIX}/plans/export`, {
+      method: "POST",
+      body,
+      headers: { accept: "application/zip, application/problem+json" },
+      signal: options.signal,
+    });
     return answer.blob();
   }
 
@@ -166,7 +232,10 @@ export class InternEvoClient {
   }
 
   /** The longest sequence for which a plan fits, and what ends it. */
-  largestSequence(body: LargestSequenceRequest, options: MutationOptions = {}): Promise<LargestSequenceAnswer> {
+  largestSequence(
+    body: LargestSequenceRequest,
+    options: MutationOptions = {},
+  ): Promise<LargestSequenceAnswer> {
     return this.#post("/what-if/largest-sequence", body, options);
   }
 
@@ -176,7 +245,10 @@ export class InternEvoClient {
   }
 
   /** The cheapest cluster that trains so many tokens in time. */
-  cheapestCluster(body: CheapestClusterRequest, options: MutationOptions = {}): Promise<CheapestClusterAnswer> {
+  cheapestCluster(
+    body: CheapestClusterRequest,
+    options: MutationOptions = {},
+  ): Promise<CheapestClusterAnswer> {
     return this.#post("/what-if/cheapest-cluster", body, options);
   }
 
@@ -195,7 +267,10 @@ export class InternEvoClient {
 
   /** Takes a profile out of use: jobs that used it still show it, no other job does. */
   discardProfile(id: string, options: { signal?: AbortSignal } = {}): Promise<void> {
-    return request(this.#connection, `${API_PREFIX}/profiles/${encodeURIComponent(id)}`, { method: "DELETE", signal: options.signal });
+    return request(this.#connection, `${API_PREFIX}/profiles/${encodeURIComponent(id)}`, {
+      method: "DELETE",
+      signal: options.signal,
+    });
   }
 
   /** Submits a job that measures again what the newest job of a profile needs, and ends then. */
@@ -221,7 +296,10 @@ export class InternEvoClient {
   }
 
   deleteWorkload(id: string, options: { signal?: AbortSignal } = {}): Promise<void> {
-    return request(this.#connection, `${API_PREFIX}/workloads/${encodeURIComponent(id)}`, { method: "DELETE", signal: options.signal });
+    return request(this.#connection, `${API_PREFIX}/workloads/${encodeURIComponent(id)}`, {
+      method: "DELETE",
+      signal: options.signal,
+    });
   }
 
   listProposals(workloadId: string, options: PageOptions = {}): Promise<Page<Proposal>> {
@@ -242,7 +320,9 @@ export class InternEvoClient {
 }
 
 /** All items of all pages, fetched as they are needed. */
-export async function* allPages<T>(fetchPage: (cursor: string | undefined) => Promise<Page<T>>): AsyncGenerator<T, void, void> {
+export async function* allPages<T>(
+  fetchPage: (cursor: string | undefined) => Promise<Page<T>>,
+): AsyncGenerator<T, void, void> {
   let cursor: string | undefined;
   do {
     const page = await fetchPage(cursor);

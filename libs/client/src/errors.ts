@@ -50,6 +50,7 @@ export class UnexpectedAnswerError extends Error {
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { cause } = error;
-  if (cause instanceof Error) return cause.message !== "" ? cause.message : ((cause as { code?: string }).code ?? error.message);
+  if (cause instanceof Error)
+    return cause.message !== "" ? cause.message : ((cause as { code?: string }).code ?? error.message);
   return error.message;
 }

@@ -22,7 +22,9 @@ const END = "end";
 
 const delayOf = (attempt: number): number => Math.min(10_000, 250 * 2 ** (attempt - 1));
 
-const mayPass = (error: unknown): error is Error => error instanceof ApiConnectionError || (error instanceof ApiProblemError && (error.status === 429 || error.status >= 500));
+const mayPass = (error: unknown): error is Error =>
+  error instanceof ApiConnectionError ||
+  (error instanceof ApiProblemError && (error.status === 429 || error.status >= 500));
 
 const wait = (milliseconds: number, signal: AbortSignal | undefined): Promise<void> =>
   new Promise((resolve, reject) => {
@@ -44,7 +46,11 @@ const wait = (milliseconds: number, signal: AbortSignal | undefined): Promise<vo
  * after the last event that was seen.
  * @throws ApiProblemError for a refusal that does not pass (unknown job, wrong token).
  */
-export async function* jobEvents(connection: Connection, jobId: string, options: JobEventsOptions = {}): AsyncGenerator<JobStreamEvent, void, void> {
+export async function* jobEvents(
+  connection: Connection,
+  jobId: string,
+  options: JobEventsOptions = {},
+): AsyncGenerator<JobStreamEvent, void, void> {
   let last = options.lastEventId ?? 0;
   let attempt = 0;
   for (;;) {
@@ -72,11 +78,16 @@ export async function* jobEvents(connection: Connection, jobId: string, options:
 
 async function* messages(connection: Connection, jobId: string, last: number, options: JobEventsOptions) {
   const connectionEnd = new AbortController();
-  const signal = options.signal === undefined ? connectionEnd.signal : AbortSignal.any([options.signal, connectionEnd.signal]);
+  const signal =
+    options.signal === undefined
+      ? connectionEnd.signal
+      : AbortSignal.any([options.signal, connectionEnd.signal]);
   const silence = options.silenceMilliseconds ?? 45_000;
   let timer = setTimeout(silent, silence);
   function silent(): void {
-    connectionEnd.abort(new ApiConnectionError(connection.baseUrl, new Error(`no sign of life for ${silence} ms`)));
+    connectionEnd.abort(
+      new ApiConnectionError(connection.baseUrl, new Error(`no sign of life for ${silence} ms`)),
+    );
   }
   function alive(): void {
     clearTimeout(timer);
@@ -98,7 +109,8 @@ async function* messages(connection: Connection, jobId: string, last: number, op
       yield { event: value.event ?? "message", data: value.data };
     }
   } catch (error) {
-    if (error instanceof ApiProblemError || error instanceof ApiConnectionError || options.signal?.aborted) throw error;
+    if (error instanceof ApiProblemError || error instanceof ApiConnectionError || options.signal?.aborted)
+      throw error;
     if (connectionEnd.signal.aborted) throw connectionEnd.signal.reason;
     throw new ApiConnectionError(connection.baseUrl, error);
   } finally {

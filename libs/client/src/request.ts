@@ -17,30 +17,44 @@ export interface RequestOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-const isAbort = (error: unknown, signal: AbortSignal | undefined): boolean => signal?.aborted === true || (error instanceof Error && error.name === "AbortError");
+const isAbort = (error: unknown, signal: AbortSignal | undefined): boolean =>
+  signal?.aborted === true || (error instanceof Error && error.name === "AbortError");
 
 export function urlOf(connection: Connection, path: string, query: RequestOptions["query"] = {}): string {
   const url = new URL(connection.baseUrl.replace(/\/+$/, "") + path);
-  for (const [name, value] of Object.entries(query)) if (value !== undefined) url.searchParams.set(name, String(value));
+  for (const [name, value] of Object.entries(query))
+    if (value !== undefined) url.searchParams.set(name, String(value));
   return url.href;
 }
 
 /** Throws what a refused answer means. */
 async function refusal(url: string, response: Response): Promise<Error> {
   const type = response.headers.get("content-type") ?? "no content type";
-  if (!type.startsWith("application/problem+json")) return new UnexpectedAnswerError(url, response.status, type);
+  if (!type.startsWith("application/problem+json"))
+    return new UnexpectedAnswerError(url, response.status, type);
   const retryAfter = Number(response.headers.get("retry-after") ?? Number.NaN);
-  return new ApiProblemError((await response.json()) as Problem, Number.isFinite(retryAfter) ? retryAfter : undefined);
+  return new ApiProblemError(
+    (await response.json()) as Problem,
+    Number.isFinite(retryAfter) ? retryAfter : undefined,
+  );
 }
 
 /**
  * Sends one request.
  * @throws ApiProblemError the API refused; ApiConnectionError it could not be reached; UnexpectedAnswerError it is not the API.
  */
-export async function open(connection: Connection, path: string, options: RequestOptions = {}): Promise<Response> {
+export async function open(
+  connection: Connection,
+  path: string,
+  options: RequestOptions = {},
+): Promise<Response> {
   const url = urlOf(connection, path, options.query);
-  const headers = new Headers({ accept: "application/json, application/problem+json", authorization: `Bearer ${connection.token}` });
-  for (const [name, value] of Object.entries(options.headers ?? {})) if (value !== undefined) headers.set(name, value);
+  const headers = new Headers({
+    accept: "application/json, application/problem+json",
+    authorization: `Bearer ${connection.token}`,
+  });
+  for (const [name, value] of Object.entries(options.headers ?? {}))
+    if (value !== undefined) headers.set(name, value);
   if (options.body !== undefined) headers.set("content-type", "application/json");
   let response: Response;
   try {
@@ -59,7 +73,11 @@ export async function open(connection: Connection, path: string, options: Reques
 }
 
 /** Sends one request and reads its JSON answer; see {@link open} for the errors. */
-export async function request<T>(connection: Connection, path: string, options: RequestOptions = {}): Promise<T> {
+export async function request<T>(
+  connection: Connection,
+  path: string,
+  options: RequestOptions = {},
+): Promise<T> {
   const response = await open(connection, path, options);
   if (response.status === 204) return undefined as T;
   const type = response.headers.get("content-type") ?? "no content type";

@@ -1,10 +1,21 @@
 import { Type, type Static, type TSchema } from "typebox";
 
 /** The data of every command: which job. State lives in Postgres, never in a message. */
-export const JobCommandSchema = Type.Object({ jobId: Type.String({ format: "uuid" }) }, { additionalProperties: false });
-export const WorkloadCommandSchema = Type.Object({ workloadId: Type.String({ format: "uuid" }), firingId: Type.String({ format: "uuid" }) }, { additionalProperties: false });
+export const JobCommandSchema = Type.Object(
+  { jobId: Type.String({ format: "uuid" }) },
+  { additionalProperties: false },
+);
+export const WorkloadCommandSchema = Type.Object(
+  { workloadId: Type.String({ format: "uuid" }), firingId: Type.String({ format: "uuid" }) },
+  { additionalProperties: false },
+);
 export const JobEventSchema = Type.Object(
-  { jobId: Type.String({ format: "uuid" }), from: Type.Union([Type.String(), Type.Null()]), to: Type.String(), reason: Type.Union([Type.String(), Type.Null()]) },
+  {
+    jobId: Type.String({ format: "uuid" }),
+    from: Type.Union([Type.String(), Type.Null()]),
+    to: Type.String(),
+    reason: Type.Union([Type.String(), Type.Null()]),
+  },
   { additionalProperties: false },
 );
 
@@ -25,7 +36,17 @@ export interface MessageDefinition {
   readonly maxDeliver: number;
 }
 
-const command = <S extends TSchema>(subject: string, schema: S, ackWaitSeconds = 10): MessageDefinition & { readonly schema: S } => ({ stream: "commands", subject: `command.${subject}`, schema, ackWaitSeconds, maxDeliver: 8 });
+const command = <S extends TSchema>(
+  subject: string,
+  schema: S,
+  ackWaitSeconds = 10,
+): MessageDefinition & { readonly schema: S } => ({
+  stream: "commands",
+  subject: `command.${subject}`,
+  schema,
+  ackWaitSeconds,
+  maxDeliver: 8,
+});
 
 /** Every command and event of the product. The name is the message's type. */
 export const CATALOG = {
@@ -40,7 +61,13 @@ export const CATALOG = {
   /** Plan a workload again. Consumer: replanner. */
   "workload.replan": command("workload.replan", WorkloadCommandSchema),
   /** A job went from one state to another, cancelling included: whoever works on it stops. */
-  "job.transitioned": { stream: "events", subject: "event.job.transitioned", schema: JobEventSchema, ackWaitSeconds: 15, maxDeliver: 8 },
+  "job.transitioned": {
+    stream: "events",
+    subject: "event.job.transitioned",
+    schema: JobEventSchema,
+    ackWaitSeconds: 15,
+    maxDeliver: 8,
+  },
 } as const satisfies Record<string, MessageDefinition>;
 export type MessageType = keyof typeof CATALOG;
 export type MessageData<T extends MessageType> = Static<(typeof CATALOG)[T]["schema"]>;

@@ -1,5 +1,23 @@
 import { Type, type Static, type TSchema } from "typebox";
-import { AttemptSchema, CandidateSchema, FailureSchema, JOB_STATES, JobSpecSchema, Line, MeasuredFirstSchema, PlanningResultSchema, ProfileQualitySchema, ProfileSchema, PROBLEM_CODES, ProposalSchema, ReportSchema, StepMetricSchema, TrialSchema, WorkloadSchema, type JobFile } from "@internevo/domain";
+import {
+  AttemptSchema,
+  CandidateSchema,
+  FailureSchema,
+  JOB_STATES,
+  JobSpecSchema,
+  Line,
+  MeasuredFirstSchema,
+  PlanningResultSchema,
+  ProfileQualitySchema,
+  ProfileSchema,
+  PROBLEM_CODES,
+  ProposalSchema,
+  ReportSchema,
+  StepMetricSchema,
+  TrialSchema,
+  WorkloadSchema,
+  type JobFile,
+} from "@internevo/domain";
 
 /** The HTTP API's shapes, below `/api/v1`: one place for server, client and console. */
 export const ROLES = ["viewer", "operator", "admin"] as const;
@@ -20,7 +38,13 @@ export const TokenCreateSchema = Type.Object(
   {
     name: Line(100),
     role: RoleSchema,
-    validForSeconds: Type.Optional(Type.Integer({ minimum: 1, maximum: 315_360_000, description: "up to ten years; absent: until it is revoked" })),
+    validForSeconds: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: 315_360_000,
+        description: "up to ten years; absent: until it is revoked",
+      }),
+    ),
   },
   { additionalProperties: false },
 );
@@ -40,13 +64,23 @@ export const ProblemSchema = Type.Object({
   status: Type.Integer(),
   code: Type.Enum(PROBLEM_CODES),
   detail: Type.Optional(Type.String()),
-  errors: Type.Optional(Type.Array(Type.Object({ field: Type.String(), value: Type.Optional(Type.Unknown()), message: Type.String(), remedy: Type.String() }))),
+  errors: Type.Optional(
+    Type.Array(
+      Type.Object({
+        field: Type.String(),
+        value: Type.Optional(Type.Unknown()),
+        message: Type.String(),
+        remedy: Type.String(),
+      }),
+    ),
+  ),
   traceId: Type.Optional(Type.String()),
 });
 export type Problem = Static<typeof ProblemSchema>;
 
 /** One page; `nextCursor` is null on the last. */
-export const PageSchema = <S extends TSchema>(item: S) => Type.Object({ items: Type.Array(item), nextCursor: nullable(Type.String()) });
+export const PageSchema = <S extends TSchema>(item: S) =>
+  Type.Object({ items: Type.Array(item), nextCursor: nullable(Type.String()) });
 export const TokenPageSchema = PageSchema(TokenSchema);
 
 /** How far a stage is, in its own words. */
@@ -86,14 +120,25 @@ export const WAITS_FOR_CLUSTER = "queued: another job, or a scheduled measuremen
 export const WAITS_IN_QUEUE = "waits in Slurm's queue";
 
 /** Whether a stage's own words say that it waits for others, and is not at work. */
-export const isWaitingMessage = (message: string): boolean => message === WAITS_FOR_CLUSTER || message.includes(WAITS_IN_QUEUE);
+export const isWaitingMessage = (message: string): boolean =>
+  message === WAITS_FOR_CLUSTER || message.includes(WAITS_IN_QUEUE);
 
 export const JobDetailSchema = Type.Object({
   ...JobSummarySchema.properties,
-  lastEventId: Type.Integer({ description: "number of the newest event that this answer knows of: `Last-Event-ID` of a stream that goes on from here; 0 without events" }),
+  lastEventId: Type.Integer({
+    description:
+      "number of the newest event that this answer knows of: `Last-Event-ID` of a stream that goes on from here; 0 without events",
+  }),
   spec: JobSpecSchema,
   traceId: Type.String(),
-  transitions: Type.Array(Type.Object({ from: nullable(JobStateSchema), to: JobStateSchema, at: Type.String(), reason: nullable(Type.String()) })),
+  transitions: Type.Array(
+    Type.Object({
+      from: nullable(JobStateSchema),
+      to: JobStateSchema,
+      at: Type.String(),
+      reason: nullable(Type.String()),
+    }),
+  ),
   profileId: nullable(Type.String()),
   planningId: nullable(Type.String()),
   planning: nullable(PlanningResultSchema),
@@ -102,18 +147,38 @@ export const JobDetailSchema = Type.Object({
   attempts: Type.Array(AttemptSchema),
   failure: nullable(FailureSchema),
   report: nullable(ReportSchema),
-  files: Type.Optional(Type.Object({ checkpoints: Type.String(), timelines: Type.String() }, { description: "folders where the services keep what the job writes; absent where the API does not know their data directory" })),
+  files: Type.Optional(
+    Type.Object(
+      { checkpoints: Type.String(), timelines: Type.String() },
+      {
+        description:
+          "folders where the services keep what the job writes; absent where the API does not know their data directory",
+      },
+    ),
+  ),
 });
 export type JobDetail = Static<typeof JobDetailSchema>;
 
 /** A job at its submission, and what it measures before it is planned, where the API knows. */
-export const SubmittedJobSchema = Type.Object({ ...JobDetailSchema.properties, measuredFirst: Type.Optional(MeasuredFirstSchema) });
+export const SubmittedJobSchema = Type.Object({
+  ...JobDetailSchema.properties,
+  measuredFirst: Type.Optional(MeasuredFirstSchema),
+});
 export type SubmittedJob = Static<typeof SubmittedJobSchema>;
 
 /** A job file that could be submitted now: the job that it stands for, and what speaks against submitting it all the same. */
 export const JobCheckSchema = Type.Object({
-  job: Type.Unsafe<JobFile>(Type.Object({}, { additionalProperties: true, description: "the job file with every default" })),
-  warnings: Type.Array(Type.Object({ field: Type.String(), value: Type.Optional(Type.Unknown()), message: Type.String(), remedy: Type.String() })),
+  job: Type.Unsafe<JobFile>(
+    Type.Object({}, { additionalProperties: true, description: "the job file with every default" }),
+  ),
+  warnings: Type.Array(
+    Type.Object({
+      field: Type.String(),
+      value: Type.Optional(Type.Unknown()),
+      message: Type.String(),
+      remedy: Type.String(),
+    }),
+  ),
   measuredFirst: Type.Optional(MeasuredFirstSchema),
 });
 export type JobCheck = Static<typeof JobCheckSchema>;
@@ -133,7 +198,13 @@ export const JobStreamEventSchema = Type.Object({
 export type JobStreamEvent = Static<typeof JobStreamEventSchema>;
 
 /** One line of a job's log: an event of type `log`. */
-export const JobLogLineSchema = Type.Object({ id: Type.Integer(), at: Type.String(), level: Type.String(), source: Type.String(), message: Type.String() });
+export const JobLogLineSchema = Type.Object({
+  id: Type.Integer(),
+  at: Type.String(),
+  level: Type.String(),
+  source: Type.String(),
+  message: Type.String(),
+});
 export type JobLogLine = Static<typeof JobLogLineSchema>;
 
 export const ProfileRecordSchema = Type.Object({
@@ -150,7 +221,12 @@ export type ProfileRecord = Static<typeof ProfileRecordSchema>;
 /** A profile in a list: without its curves, and never a discarded one. */
 export const ProfileSummarySchema = Type.Object({
   ...Type.Omit(ProfileRecordSchema, ["profile", "discardedAt"]).properties,
-  quality: nullable(Type.Object({ ...ProfileQualitySchema.properties }, { description: "how quiet the measurement was; null where it is not known" })),
+  quality: nullable(
+    Type.Object(
+      { ...ProfileQualitySchema.properties },
+      { description: "how quiet the measurement was; null where it is not known" },
+    ),
+  ),
 });
 export type ProfileSummary = Static<typeof ProfileSummarySchema>;
 
@@ -158,7 +234,12 @@ export const PlanRequestSchema = Type.Object(
   {
     job: Type.Unknown({ description: "a job file, as JSON" }),
     top: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
-    profile: Type.Optional(Line(500, { description: "a shipped profile's name, or a stored one's id, name or cluster (then the newest of it), never a path; without it the cluster's newest stored profile" })),
+    profile: Type.Optional(
+      Line(500, {
+        description:
+          "a shipped profile's name, or a stored one's id, name or cluster (then the newest of it), never a path; without it the cluster's newest stored profile",
+      }),
+    ),
   },
   { additionalProperties: false },
 );
@@ -176,7 +257,14 @@ export const WorkloadCreateSchema = Type.Object(
 );
 
 export const DeadLetterSchema = Type.Object({
-  id: Type.String(), consumer: Type.String(), messageType: Type.String(), subject: Type.String(), payload: Type.Unknown(), error: Type.String(), deliveries: Type.Integer(), createdAt: Type.String(),
+  id: Type.String(),
+  consumer: Type.String(),
+  messageType: Type.String(),
+  subject: Type.String(),
+  payload: Type.Unknown(),
+  error: Type.String(),
+  deliveries: Type.Integer(),
+  createdAt: Type.String(),
   resolution: nullable(Type.Union([Type.Literal("replayed"), Type.Literal("discarded")])),
 });
 export type DeadLetter = Static<typeof DeadLetterSchema>;

@@ -1,5 +1,17 @@
 import { Type, type Static } from "typebox";
-import { CollectiveSchema, HostUseSchema, MemoryLinesSchema, MeshSchema, ModelSchema, ModuleShapeSchema, OptimizerSchema, PlacementSchema, PlanSchema, TimelineSchema, WatchdogSchema } from "@internevo/domain";
+import {
+  CollectiveSchema,
+  HostUseSchema,
+  MemoryLinesSchema,
+  MeshSchema,
+  ModelSchema,
+  ModuleShapeSchema,
+  OptimizerSchema,
+  PlacementSchema,
+  PlanSchema,
+  TimelineSchema,
+  WatchdogSchema,
+} from "@internevo/domain";
 
 /** Configuration and events of the native programs: one JSON document in, JSON lines out. */
 export const NATIVE_PROTOCOL = 1;
@@ -14,13 +26,24 @@ export const TrainerConfigSchema = Type.Object(
     model: Type.Object(trainerModelProperties, strict),
     sequenceLengthTokens: Type.Integer({ minimum: 1 }),
     precision: Type.Union([Type.Literal("fp32"), Type.Literal("bf16")]),
-    plan: Type.Object({ ...trainerPlanProperties, forwardOverlap: Type.Optional(forwardOverlap), backwardOverlap: Type.Optional(backwardOverlap) }, strict),
+    plan: Type.Object(
+      {
+        ...trainerPlanProperties,
+        forwardOverlap: Type.Optional(forwardOverlap),
+        backwardOverlap: Type.Optional(backwardOverlap),
+      },
+      strict,
+    ),
     mesh: MeshSchema,
     optimizer: OptimizerSchema,
     data: Type.Object(
       {
         path: Type.String(),
-        format: Type.Optional(Type.Union([Type.Literal("own"), Type.Literal("megatron"), Type.Literal("internevo")], { description: "default: by the ending of path" })),
+        format: Type.Optional(
+          Type.Union([Type.Literal("own"), Type.Literal("megatron"), Type.Literal("internevo")], {
+            description: "default: by the ending of path",
+          }),
+        ),
         packing: Type.Optional(Type.Union([Type.Literal("none"), Type.Literal("documents")])),
         endOfDocumentToken: Type.Optional(Type.Union([Type.Integer({ minimum: 0 }), Type.Null()])),
         maxDocumentsPerSequence: Type.Optional(Type.Integer({ minimum: 1 })),
@@ -36,20 +59,53 @@ export const TrainerConfigSchema = Type.Object(
           everySteps: Type.Integer({ minimum: 1 }),
           keepLast: Type.Integer({ minimum: 1 }),
           resume: Type.Union([Type.Literal("latest"), Type.Literal("none")]),
-          writing: Type.Optional(Type.Union([Type.Literal("automatic"), Type.Literal("asynchronous"), Type.Literal("synchronous")], { description: "default automatic: in the background where memory has room" })),
-          onFailure: Type.Optional(Type.Union([Type.Literal("continue"), Type.Literal("stop")], { description: "default continue: the last good checkpoint stays" })),
+          writing: Type.Optional(
+            Type.Union(
+              [Type.Literal("automatic"), Type.Literal("asynchronous"), Type.Literal("synchronous")],
+              { description: "default automatic: in the background where memory has room" },
+            ),
+          ),
+          onFailure: Type.Optional(
+            Type.Union([Type.Literal("continue"), Type.Literal("stop")], {
+              description: "default continue: the last good checkpoint stays",
+            }),
+          ),
         },
         strict,
       ),
       Type.Null(),
     ]),
-    initialWeights: Type.Optional(Type.Union([Type.Object({ path: Type.String({ description: "Hugging Face folder, or directory of a checkpoint" }) }, strict), Type.Null()])),
+    initialWeights: Type.Optional(
+      Type.Union([
+        Type.Object(
+          { path: Type.String({ description: "Hugging Face folder, or directory of a checkpoint" }) },
+          strict,
+        ),
+        Type.Null(),
+      ]),
+    ),
     memoryLimitBytes: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()]),
-    device: Type.Optional(Type.Union([Type.Literal("cpu"), Type.Literal("cuda")], { description: "what runs the operators; default cpu; cuda: one GPU a rank" })),
+    device: Type.Optional(
+      Type.Union([Type.Literal("cpu"), Type.Literal("cuda")], {
+        description: "what runs the operators; default cpu; cuda: one GPU a rank",
+      }),
+    ),
     threadsPerRank: Type.Integer({ minimum: 1 }),
     deterministic: Type.Boolean(),
     gradientDumpPath: Type.Union([Type.String(), Type.Null()]),
-    timeline: Type.Optional(Type.Union([Type.Object({ path: Type.String(), ...TimelineSchema.properties, capacityEvents: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000_000 })) }, strict), Type.Null()])),
+    timeline: Type.Optional(
+      Type.Union([
+        Type.Object(
+          {
+            path: Type.String(),
+            ...TimelineSchema.properties,
+            capacityEvents: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000_000 })),
+          },
+          strict,
+        ),
+        Type.Null(),
+      ]),
+    ),
     watchdog: Type.Optional(Type.Union([WatchdogSchema, Type.Null()], { description: "null: none" })),
   },
   strict,
@@ -57,9 +113,26 @@ export const TrainerConfigSchema = Type.Object(
 export type TrainerConfig = Static<typeof TrainerConfigSchema>;
 
 /** Exit codes of the trainer. */
-export const TRAINER_EXIT = { done: 0, badConfig: 2, outOfMemory: 3, data: 4, checkpoint: 5, communication: 6, internal: 70, terminated: 75 } as const;
+export const TRAINER_EXIT = {
+  done: 0,
+  badConfig: 2,
+  outOfMemory: 3,
+  data: 4,
+  checkpoint: 5,
+  communication: 6,
+  internal: 70,
+  terminated: 75,
+} as const;
 
-export const NATIVE_ERROR_CODES = ["bad_config", "plan_unsupported", "out_of_memory", "data_error", "checkpoint_error", "communication_error", "internal"] as const;
+export const NATIVE_ERROR_CODES = [
+  "bad_config",
+  "plan_unsupported",
+  "out_of_memory",
+  "data_error",
+  "checkpoint_error",
+  "communication_error",
+  "internal",
+] as const;
 export const NativeErrorEventSchema = Type.Object({
   event: Type.Literal("error"),
   code: Type.Enum(NATIVE_ERROR_CODES),
@@ -75,21 +148,52 @@ const place = Type.Object({ layer: Type.Integer({ minimum: 0 }), phase: Type.Str
 /** When in a step a piece of memory is in use; native/src/trainer/memory_map.h says it in full. */
 const LifetimeSchema = Type.Union([
   Type.Object({ kind: Type.Literal("step") }, { ...strict, description: "all the time" }),
-  Type.Object({ kind: Type.Literal("work"), phases: Type.Array(Type.String()), layers: Type.Optional(Type.Array(Type.Integer())) }, { ...strict, description: "inside those phases only, and nothing is kept" }),
-  Type.Object({ kind: Type.Literal("kept"), chunk: Type.Integer(), place: Type.Integer(), from: place, until: place }, { ...strict, description: "from the forward to the backward pass of the micro-batches whose number mod the chunk's inFlight is `place`" }),
+  Type.Object(
+    {
+      kind: Type.Literal("work"),
+      phases: Type.Array(Type.String()),
+      layers: Type.Optional(Type.Array(Type.Integer())),
+    },
+    { ...strict, description: "inside those phases only, and nothing is kept" },
+  ),
+  Type.Object(
+    { kind: Type.Literal("kept"), chunk: Type.Integer(), place: Type.Integer(), from: place, until: place },
+    {
+      ...strict,
+      description:
+        "from the forward to the backward pass of the micro-batches whose number mod the chunk's inFlight is `place`",
+    },
+  ),
 ]);
 export const MemoryMapSchema = Type.Object(
   {
     stage: Type.Integer({ minimum: 0 }),
     arenaBytes: Type.Integer({ minimum: 0 }),
     phases: Type.Array(Type.String()),
-    operations: Type.Array(Type.Object({ pass: Type.Union([Type.Literal("forward"), Type.Literal("backward")]), microBatch: Type.Integer(), chunk: Type.Integer() }, strict)),
-    chunks: Type.Array(Type.Object({ firstLayer: Type.Integer(), layers: Type.Integer(), inFlight: Type.Integer() }, strict)),
+    operations: Type.Array(
+      Type.Object(
+        {
+          pass: Type.Union([Type.Literal("forward"), Type.Literal("backward")]),
+          microBatch: Type.Integer(),
+          chunk: Type.Integer(),
+        },
+        strict,
+      ),
+    ),
+    chunks: Type.Array(
+      Type.Object({ firstLayer: Type.Integer(), layers: Type.Integer(), inFlight: Type.Integer() }, strict),
+    ),
     pieces: Type.Array(
       Type.Object(
         {
-          name: Type.String(), line: Type.String(), offset: Type.Integer({ minimum: 0 }), bytes: Type.Integer({ minimum: 0 }), lifetime: LifetimeSchema,
-          firstUse: Type.Optional(Type.String()), lastUse: Type.Optional(Type.String()), uses: Type.Optional(Type.Array(Type.String(), { description: "of pieces that share memory" })),
+          name: Type.String(),
+          line: Type.String(),
+          offset: Type.Integer({ minimum: 0 }),
+          bytes: Type.Integer({ minimum: 0 }),
+          lifetime: LifetimeSchema,
+          firstUse: Type.Optional(Type.String()),
+          lastUse: Type.Optional(Type.String()),
+          uses: Type.Optional(Type.Array(Type.String(), { description: "of pieces that share memory" })),
         },
         strict,
       ),
@@ -104,25 +208,77 @@ export type MemoryPiece = MemoryMap["pieces"][number];
 const HostsEventSchema = Type.Object({ event: Type.Literal("hosts"), hosts: Type.Array(HostUseSchema) });
 
 export const TrainerEventSchema = Type.Union([
-  Type.Object({ event: Type.Literal("started"), worldSize: Type.Integer(), hosts: Type.Array(Type.String()), parameters: Type.Integer(), memory: MemoryLinesSchema, plannedPeakBytes: Type.Integer(), resumedFromStep: Type.Integer() }),
   Type.Object({
-    event: Type.Literal("plan"), worldSize: Type.Integer(), parameters: Type.Integer(), memory: MemoryLinesSchema, plannedPeakBytes: Type.Integer(),
-    stages: Type.Array(Type.Object({ stage: Type.Integer(), layers: Type.Integer(), memory: MemoryLinesSchema, plannedPeakBytes: Type.Integer() })),
+    event: Type.Literal("started"),
+    worldSize: Type.Integer(),
+    hosts: Type.Array(Type.String()),
+    parameters: Type.Integer(),
+    memory: MemoryLinesSchema,
+    plannedPeakBytes: Type.Integer(),
+    resumedFromStep: Type.Integer(),
+  }),
+  Type.Object({
+    event: Type.Literal("plan"),
+    worldSize: Type.Integer(),
+    parameters: Type.Integer(),
+    memory: MemoryLinesSchema,
+    plannedPeakBytes: Type.Integer(),
+    stages: Type.Array(
+      Type.Object({
+        stage: Type.Integer(),
+        layers: Type.Integer(),
+        memory: MemoryLinesSchema,
+        plannedPeakBytes: Type.Integer(),
+      }),
+    ),
     memoryMap: Type.Optional(MemoryMapSchema),
   }),
   Type.Object({
-    event: Type.Literal("step"), step: Type.Integer({ minimum: 1 }), loss: Type.Number(), gradientNorm: Type.Number(), learningRate: Type.Number(), tokens: Type.Integer(),
-    stepTimeSeconds: Type.Number(), tokensPerSecond: Type.Number(), computeSeconds: Type.Number(), communicationSeconds: Type.Number(), exposedCommunicationSeconds: Type.Number(), bubbleSeconds: Type.Optional(Type.Number({ description: "waiting for activations or gradients of a neighbouring stage" })),
-    peakMemoryBytes: Type.Integer(), residentPeakBytes: Type.Integer(),
+    event: Type.Literal("step"),
+    step: Type.Integer({ minimum: 1 }),
+    loss: Type.Number(),
+    gradientNorm: Type.Number(),
+    learningRate: Type.Number(),
+    tokens: Type.Integer(),
+    stepTimeSeconds: Type.Number(),
+    tokensPerSecond: Type.Number(),
+    computeSeconds: Type.Number(),
+    communicationSeconds: Type.Number(),
+    exposedCommunicationSeconds: Type.Number(),
+    bubbleSeconds: Type.Optional(
+      Type.Number({ description: "waiting for activations or gradients of a neighbouring stage" }),
+    ),
+    peakMemoryBytes: Type.Integer(),
+    residentPeakBytes: Type.Integer(),
   }),
-  Type.Object({ event: Type.Literal("checkpoint"), step: Type.Integer(), path: Type.String(), bytes: Type.Integer(), seconds: Type.Number(), stallSeconds: Type.Optional(Type.Number()) }),
+  Type.Object({
+    event: Type.Literal("checkpoint"),
+    step: Type.Integer(),
+    path: Type.String(),
+    bytes: Type.Integer(),
+    seconds: Type.Number(),
+    stallSeconds: Type.Optional(Type.Number()),
+  }),
   NativeErrorEventSchema,
   HostsEventSchema,
-  Type.Object({ event: Type.Literal("done"), step: Type.Integer(), loss: Type.Number(), reason: Type.Union([Type.Literal("completed"), Type.Literal("terminated")]) }),
+  Type.Object({
+    event: Type.Literal("done"),
+    step: Type.Integer(),
+    loss: Type.Number(),
+    reason: Type.Union([Type.Literal("completed"), Type.Literal("terminated")]),
+  }),
 ]);
 export type TrainerEvent = Static<typeof TrainerEventSchema>;
 
-const probeCollective = Type.Object({ op: CollectiveSchema, bytes: Type.Integer({ minimum: 1 }), groups: Type.Array(Type.Array(Type.Integer({ minimum: 0 }))), placement: PlacementSchema }, strict);
+const probeCollective = Type.Object(
+  {
+    op: CollectiveSchema,
+    bytes: Type.Integer({ minimum: 1 }),
+    groups: Type.Array(Type.Array(Type.Integer({ minimum: 0 }))),
+    placement: PlacementSchema,
+  },
+  strict,
+);
 export const ProbeConfigSchema = Type.Object(
   {
     protocol: Type.Literal(NATIVE_PROTOCOL),
@@ -134,21 +290,56 @@ export const ProbeConfigSchema = Type.Object(
     modules: Type.Array(ModuleShapeSchema),
     overlaps: Type.Array(Type.Object({ module: ModuleShapeSchema, collective: probeCollective }, strict)),
     device: Type.Boolean({ description: "describe the device too" }),
-    deviceKind: Type.Optional(Type.Union([Type.Literal("cpu"), Type.Literal("cuda")], { description: "what is measured; default cpu; cuda: one GPU a rank, by its own clock" })),
+    deviceKind: Type.Optional(
+      Type.Union([Type.Literal("cpu"), Type.Literal("cuda")], {
+        description: "what is measured; default cpu; cuda: one GPU a rank, by its own clock",
+      }),
+    ),
   },
   strict,
 );
 export type ProbeConfig = Static<typeof ProbeConfigSchema>;
 
-const spread = { medianSeconds: Type.Number(), p10Seconds: Type.Number(), p90Seconds: Type.Number(), samples: Type.Integer() };
+const spread = {
+  medianSeconds: Type.Number(),
+  p10Seconds: Type.Number(),
+  p90Seconds: Type.Number(),
+  samples: Type.Integer(),
+};
 export const ProbeEventSchema = Type.Union([
   Type.Object({
-    event: Type.Literal("device"), name: Type.String(), cores: Type.Integer(), isa: Type.String(), peakFlopsPerSecondFp32: Type.Number(), peakFlopsPerSecondBf16: Type.Number(),
-    memoryBandwidthBytesPerSecond: Type.Number(), runtimeBytes: Type.Integer(), compiler: Type.String(), libraries: Type.Record(Type.String(), Type.String()), hosts: Type.Array(Type.String()),
+    event: Type.Literal("device"),
+    name: Type.String(),
+    cores: Type.Integer(),
+    isa: Type.String(),
+    peakFlopsPerSecondFp32: Type.Number(),
+    peakFlopsPerSecondBf16: Type.Number(),
+    memoryBandwidthBytesPerSecond: Type.Number(),
+    runtimeBytes: Type.Integer(),
+    compiler: Type.String(),
+    libraries: Type.Record(Type.String(), Type.String()),
+    hosts: Type.Array(Type.String()),
   }),
-  Type.Object({ event: Type.Literal("collective"), op: CollectiveSchema, bytes: Type.Integer(), groupSize: Type.Integer(), placement: PlacementSchema, ...spread }),
+  Type.Object({
+    event: Type.Literal("collective"),
+    op: CollectiveSchema,
+    bytes: Type.Integer(),
+    groupSize: Type.Integer(),
+    placement: PlacementSchema,
+    ...spread,
+  }),
   Type.Object({ event: Type.Literal("module"), shape: ModuleShapeSchema, flops: Type.Number(), ...spread }),
-  Type.Object({ event: Type.Literal("overlap"), shape: ModuleShapeSchema, op: CollectiveSchema, bytes: Type.Integer(), groupSize: Type.Integer(), aloneComputeSeconds: Type.Number(), aloneCommunicationSeconds: Type.Number(), togetherSeconds: Type.Number(), slowdown: Type.Number() }),
+  Type.Object({
+    event: Type.Literal("overlap"),
+    shape: ModuleShapeSchema,
+    op: CollectiveSchema,
+    bytes: Type.Integer(),
+    groupSize: Type.Integer(),
+    aloneComputeSeconds: Type.Number(),
+    aloneCommunicationSeconds: Type.Number(),
+    togetherSeconds: Type.Number(),
+    slowdown: Type.Number(),
+  }),
   NativeErrorEventSchema,
   HostsEventSchema,
   Type.Object({ event: Type.Literal("done"), seconds: Type.Number() }),

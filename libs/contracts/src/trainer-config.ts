@@ -1,4 +1,12 @@
-import { ProblemError, usesGpus, withoutDefaults, type Data, type JobSpec, type Mesh, type Plan } from "@internevo/domain";
+import {
+  ProblemError,
+  usesGpus,
+  withoutDefaults,
+  type Data,
+  type JobSpec,
+  type Mesh,
+  type Plan,
+} from "@internevo/domain";
 import { NATIVE_PROTOCOL, type TrainerConfig } from "./native.ts";
 
 export interface TrainerConfigOptions {
@@ -22,7 +30,11 @@ export interface TrainerConfigOptions {
 /** A plan as the trainer reads it: what is the paper's plan is left out, as in the documents of a trainer that knew nothing else. */
 function trainerPlan(plan: Plan): TrainerConfig["plan"] {
   const { forwardOverlap, backwardOverlap, ...rest } = withoutDefaults(plan);
-  return { ...rest, ...(forwardOverlap === "none" ? {} : { forwardOverlap }), ...(backwardOverlap === "none" ? {} : { backwardOverlap }) };
+  return {
+    ...rest,
+    ...(forwardOverlap === "none" ? {} : { forwardOverlap }),
+    ...(backwardOverlap === "none" ? {} : { backwardOverlap }),
+  };
 }
 
 /** Where tokens come from, as the trainer reads it: text has become a token file. */
@@ -30,7 +42,13 @@ function trainerData(data: Data | null, path: string): TrainerConfig["data"] {
   const format = data?.format === "megatron" || data?.format === "internevo" ? data.format : "own";
   if (data?.packing !== "documents") return { path, format };
   const { packing, endOfDocumentToken, maxDocumentsPerSequence } = data;
-  return { path, format, packing, ...(endOfDocumentToken === undefined ? {} : { endOfDocumentToken }), ...(maxDocumentsPerSequence === undefined ? {} : { maxDocumentsPerSequence }) };
+  return {
+    path,
+    format,
+    packing,
+    ...(endOfDocumentToken === undefined ? {} : { endOfDocumentToken }),
+    ...(maxDocumentsPerSequence === undefined ? {} : { maxDocumentsPerSequence }),
+  };
 }
 
 /**
@@ -38,10 +56,28 @@ function trainerData(data: Data | null, path: string): TrainerConfig["data"] {
  * @throws ProblemError `plan-invalid` for a precision that the executor does not run.
  */
 export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
-  const { spec, plan, mesh, dataset, steps, checkpoint, threadsPerRank, timeline, loadWeights = false, deterministic = true } = options;
+  const {
+    spec,
+    plan,
+    mesh,
+    dataset,
+    steps,
+    checkpoint,
+    threadsPerRank,
+    timeline,
+    loadWeights = false,
+    deterministic = true,
+  } = options;
   const { name: _name, ...model } = spec.model;
   if (spec.precision === "bf16-grad16") {
-    throw new ProblemError("plan-invalid", "the executor does not run precision bf16-grad16", [{ field: "precision", value: spec.precision, message: "is planned for, not run", remedy: "use bf16 or fp32" }]);
+    throw new ProblemError("plan-invalid", "the executor does not run precision bf16-grad16", [
+      {
+        field: "precision",
+        value: spec.precision,
+        message: "is planned for, not run",
+        remedy: "use bf16 or fp32",
+      },
+    ]);
   }
   return {
     protocol: NATIVE_PROTOCOL,
@@ -60,7 +96,9 @@ export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
     threadsPerRank,
     deterministic,
     gradientDumpPath: null,
-    ...(loadWeights && spec.initialWeights !== undefined ? { initialWeights: { path: spec.initialWeights } } : {}),
+    ...(loadWeights && spec.initialWeights !== undefined
+      ? { initialWeights: { path: spec.initialWeights } }
+      : {}),
     ...(timeline ? { timeline } : {}),
     ...(spec.watchdog === undefined ? {} : { watchdog: spec.watchdog === false ? null : spec.watchdog }),
   };

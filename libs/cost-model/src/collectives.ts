@@ -1,4 +1,10 @@
-import { formatBytes, type Collective, type CollectiveCurve, type Placement, type Profile } from "@internevo/domain";
+import {
+  formatBytes,
+  type Collective,
+  type CollectiveCurve,
+  type Placement,
+  type Profile,
+} from "@internevo/domain";
 import { between, Curve } from "./interpolate.ts";
 import { placementClass } from "./mesh.ts";
 import { Recorder, type Kept, type Warn } from "./warnings.ts";
@@ -16,7 +22,12 @@ export interface GroupPlace {
 }
 
 /** Operations whose inter-node traffic a node counts once for each group it hosts (rings and trees). */
-const SHARES_LINKS: ReadonlySet<Collective> = new Set<Collective>(["all-reduce", "all-gather", "reduce-scatter", "broadcast"]);
+const SHARES_LINKS: ReadonlySet<Collective> = new Set<Collective>([
+  "all-reduce",
+  "all-gather",
+  "reduce-scatter",
+  "broadcast",
+]);
 
 /**
  * τ(op, bytes, group, placement) of the paper (section "Basic Communication Cost Model"): the time of a collective from the
@@ -51,7 +62,10 @@ export class CollectiveTimes {
         const points = list.filter((curve) => curve.groupSize === size).flatMap((curve) => curve.points);
         const curve = new Curve(points.map((point) => ({ at: point.bytes, seconds: point.medianSeconds })));
         for (const point of curve.smoothed) {
-          warn("points of the profile that were measured slower than larger sizes, and were smoothed", `${key} of ${formatBytes(point.at)} over ${size} ranks`);
+          warn(
+            "points of the profile that were measured slower than larger sizes, and were smoothed",
+            `${key} of ${formatBytes(point.at)} over ${size} ranks`,
+          );
         }
         return curve;
       });
@@ -72,7 +86,8 @@ export class CollectiveTimes {
     let known = ofOp.get(where);
     if (!known) ofOp.set(where, (known = new Map<number, Kept<number>>()));
     const seconds = known.get(bytes);
-    if (seconds !== undefined) return seconds.warned.length === 0 ? seconds.value : this.#recorder.recall(seconds);
+    if (seconds !== undefined)
+      return seconds.warned.length === 0 ? seconds.value : this.#recorder.recall(seconds);
     const made = this.#recorder.keep(() => this.#compute(op, bytes, place));
     known.set(bytes, made);
     return made.value;
@@ -86,7 +101,8 @@ export class CollectiveTimes {
       return this.#compute("all-to-all", 2 * bytes, pair);
     }
     if (placement === "intra-node") return this.#read(op, "intra-node", bytes, place.size);
-    if (placement === "inter-node" && this.#families.has(`${op} inter-node`)) return this.#read(op, "inter-node", bytes, place.size);
+    if (placement === "inter-node" && this.#families.has(`${op} inter-node`))
+      return this.#read(op, "inter-node", bytes, place.size);
     const whole = this.#gpusPerNode * place.nodes;
     const shared = SHARES_LINKS.has(op) ? Math.max(1, whole / place.size) : 1;
     return this.#read(op, "mixed", bytes * shared, whole);
@@ -96,9 +112,19 @@ export class CollectiveTimes {
   #familyOf(op: Collective, placement: Placement): Family | undefined {
     const family = this.#families.get(`${op} ${placement}`);
     if (family) return family;
-    const other = (["mixed", "inter-node", "intra-node"] as const).find((name) => this.#families.has(`${op} ${name}`));
-    if (other) this.#warn("collectives that the profile lacks for a placement, taken from another", `${op} ${placement} from ${other}`);
-    else this.#warn("collectives that the profile lacks, taken from the memory bandwidth, which is too optimistic", op);
+    const other = (["mixed", "inter-node", "intra-node"] as const).find((name) =>
+      this.#families.has(`${op} ${name}`),
+    );
+    if (other)
+      this.#warn(
+        "collectives that the profile lacks for a placement, taken from another",
+        `${op} ${placement} from ${other}`,
+      );
+    else
+      this.#warn(
+        "collectives that the profile lacks, taken from the memory bandwidth, which is too optimistic",
+        op,
+      );
     return other && this.#families.get(`${op} ${other}`);
   }
 
@@ -107,7 +133,11 @@ export class CollectiveTimes {
     if (!family) return bytes / this.#bandwidth;
     const curve = this.#curveOf(family, `${op} ${placement}`, size);
     // Rounding of a shared size is no larger size.
-    if (bytes > curve.largest * 1.001) this.#warn("collectives used beyond their largest measured size, at the bandwidth reached there", `${op} over ${formatBytes(curve.largest)}`);
+    if (bytes > curve.largest * 1.001)
+      this.#warn(
+        "collectives used beyond their largest measured size, at the bandwidth reached there",
+        `${op} over ${formatBytes(curve.largest)}`,
+      );
     return curve.seconds(bytes);
   }
 
@@ -121,7 +151,12 @@ export class CollectiveTimes {
     const made = this.#recorder.keep(() => {
       this.#warn("group sizes that the profile lacks, taken from others", `${name} over ${size} ranks`);
       const grid = [...new Set(curves.flatMap((one) => one.sizes))];
-      return new Curve(grid.map((at) => ({ at, seconds: groupSizeSeconds(sizes, size, (i) => (curves[i] as Curve).seconds(at)) })));
+      return new Curve(
+        grid.map((at) => ({
+          at,
+          seconds: groupSizeSeconds(sizes, size, (i) => (curves[i] as Curve).seconds(at)),
+        })),
+      );
     });
     this.#made.set(key, made);
     return made.value;
@@ -129,10 +164,17 @@ export class CollectiveTimes {
 }
 
 /** Between measured group sizes on the log–log line; beyond them the growth between the last two goes on, and is never negative. */
-function groupSizeSeconds(sizes: readonly number[], size: number, seconds: (index: number) => number): number {
+function groupSizeSeconds(
+  sizes: readonly number[],
+  size: number,
+  seconds: (index: number) => number,
+): number {
   return between(sizes, size, seconds, (edge) => {
     if (sizes.length < 2) return 0;
     const [a, b] = edge === "above" ? [sizes.length - 2, sizes.length - 1] : [0, 1];
-    return Math.max(0, Math.log(seconds(b) / seconds(a)) / Math.log((sizes[b] as number) / (sizes[a] as number)));
+    return Math.max(
+      0,
+      Math.log(seconds(b) / seconds(a)) / Math.log((sizes[b] as number) / (sizes[a] as number)),
+    );
   });
 }

@@ -1,4 +1,15 @@
-import { chunksOf, contextOf, PRECISION_BYTES, recomputedLayers, type JobSpec, type MemoryLines, type Plan, type Prediction, type Profile, type TimeBreakdown } from "@internevo/domain";
+import {
+  chunksOf,
+  contextOf,
+  PRECISION_BYTES,
+  recomputedLayers,
+  type JobSpec,
+  type MemoryLines,
+  type Plan,
+  type Prediction,
+  type Profile,
+  type TimeBreakdown,
+} from "@internevo/domain";
 import type { PlanOfJob } from "./feasibility.ts";
 import { overlapsAny } from "./layer-step.ts";
 import { boundaryBytes, sliceRoofline, type SliceTime } from "./layer-time.ts";
@@ -13,7 +24,10 @@ import { stepBreakdown, totalSeconds, type StepShape } from "./step-time.ts";
 import { tokenFlops } from "./utilisation.ts";
 import { Warnings, type Kept } from "./warnings.ts";
 
-export const MEMORY_MODELS: Readonly<Record<JobSpec["memoryModel"], MemoryModel>> = { executor: executorMemory, paper: paperMemory };
+export const MEMORY_MODELS: Readonly<Record<JobSpec["memoryModel"], MemoryModel>> = {
+  executor: executorMemory,
+  paper: paperMemory,
+};
 
 export interface CostModelOptions {
   readonly memoryModel?: JobSpec["memoryModel"];
@@ -31,11 +45,19 @@ export type PricedSharding = Kept<ShardTime>;
 export interface BatchMemory {
   /** Of one layer and one micro-batch that are not recomputed; as many are needed once where any layer is. */
   readonly layerBytes: number;
-  readonly stages: readonly { readonly stage: Stage; readonly microBatches: number; readonly bytes: number }[];
+  readonly stages: readonly {
+    readonly stage: Stage;
+    readonly microBatches: number;
+    readonly bytes: number;
+  }[];
 }
 
 /** Bytes of a stage of a batch whose first k layers are recomputed. */
-export function recomputedBytes({ layerBytes }: BatchMemory, { stage, microBatches, bytes }: BatchMemory["stages"][number], k: number): number {
+export function recomputedBytes(
+  { layerBytes }: BatchMemory,
+  { stage, microBatches, bytes }: BatchMemory["stages"][number],
+  k: number,
+): number {
   if (k === 0) return bytes;
   return bytes + (1 - (stage.layersHeld(microBatches)[Math.min(k, stage.layers)] as number)) * layerBytes;
 }
@@ -86,15 +108,24 @@ export class CostModel {
   }
 
   /** Whether the plan overlaps matters to a ring only: its messages then travel during attention. */
-  sliceTime(microBatchSize: number, layout: Layout & Partial<Pick<Plan, "forwardOverlap" | "backwardOverlap">>): SliceTime {
+  sliceTime(
+    microBatchSize: number,
+    layout: Layout & Partial<Pick<Plan, "forwardOverlap" | "backwardOverlap">>,
+  ): SliceTime {
     const { sequenceParallel, tensorParallel, forwardOverlap = "none", backwardOverlap = "none" } = layout;
     const contextParallel = contextOf(layout);
     const beside = contextParallel > 1 && overlapsAny({ forwardOverlap, backwardOverlap });
-    return this.take(this.#prices.slices({ sequenceParallel, tensorParallel, contextParallel }).of(microBatchSize, beside));
+    return this.take(
+      this.#prices.slices({ sequenceParallel, tensorParallel, contextParallel }).of(microBatchSize, beside),
+    );
   }
 
   /** The same for every micro-batch of a layout, without overlap and with it. */
-  sliceTimes({ sequenceParallel, tensorParallel, contextParallel = 1 }: Layout): (microBatchSize: number) => readonly [plain: SliceTime, beside: SliceTime] {
+  sliceTimes({
+    sequenceParallel,
+    tensorParallel,
+    contextParallel = 1,
+  }: Layout): (microBatchSize: number) => readonly [plain: SliceTime, beside: SliceTime] {
     const prices = this.#prices.slices({ sequenceParallel, tensorParallel, contextParallel });
     return (microBatchSize) => {
       const plain = this.take(prices.of(microBatchSize, false));
@@ -102,12 +133,18 @@ export class CostModel {
     };
   }
 
-  shardTime(layout: Layout, sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">): ShardTime {
+  shardTime(
+    layout: Layout,
+    sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">,
+  ): ShardTime {
     return this.take(this.shardPrice(layout, sharding));
   }
 
   /** What {@link shardTime} takes: other jobs may take it too. */
-  shardPrice(layout: Layout, sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">): PricedSharding {
+  shardPrice(
+    layout: Layout,
+    sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">,
+  ): PricedSharding {
     return this.#prices.shard(layout, sharding);
   }
 
@@ -120,29 +157,54 @@ export class CostModel {
   boundarySeconds(microBatchSize: number, layout: Layout): number {
     if (layout.pipelineParallel === 1) return 0;
     const { sequenceParallel, tensorParallel, dataParallel } = layout;
-    const slice = { microBatchSize, sequenceLengthTokens: this.job.sequenceLengthTokens, sequenceParallel, tensorParallel };
+    const slice = {
+      microBatchSize,
+      sequenceLengthTokens: this.job.sequenceLengthTokens,
+      sequenceParallel,
+      tensorParallel,
+    };
     return this.take(this.#prices.message(boundaryBytes(this.job, slice), dataParallel * sequenceParallel));
   }
 
   #context(layout: Layout, overlap: MemoryContext["overlap"]): MemoryContext {
-    return { job: this.job, layout, overlap, runtimeBytes: this.profile.device.runtimeBytes, threadsPerRank: this.#threadsPerRank };
+    return {
+      job: this.job,
+      layout,
+      overlap,
+      runtimeBytes: this.profile.device.runtimeBytes,
+      threadsPerRank: this.#threadsPerRank,
+    };
   }
 
   #stages(layout: Layout): Stage[] {
     const key = layout.pipelineParallel * 4096 + chunksOf(layout);
     let stages = this.#fullest.get(key);
-    if (!stages) this.#fullest.set(key, (stages = fullestStages(this.job.model, layout.pipelineParallel, chunksOf(layout))));
+    if (!stages)
+      this.#fullest.set(
+        key,
+        (stages = fullestStages(this.job.model, layout.pipelineParallel, chunksOf(layout))),
+      );
     return stages;
   }
 
   /** Bytes that the sharding decides, of each stage that can be the fullest. */
-  shardBytes(layout: Layout, sharding: Sharding, plan: Pick<Plan, "forwardOverlap" | "backwardOverlap" | "recompute">): StageBytes {
+  shardBytes(
+    layout: Layout,
+    sharding: Sharding,
+    plan: Pick<Plan, "forwardOverlap" | "backwardOverlap" | "recompute">,
+  ): StageBytes {
     const context = this.#context(layout, plan);
-    return this.#stages(layout).map((stage) => sumLines(this.#memory.shardLines(context, stage, sharding, plan)));
+    return this.#stages(layout).map((stage) =>
+      sumLines(this.#memory.shardLines(context, stage, sharding, plan)),
+    );
   }
 
   /** Bytes that the batch decides, of each stage that can be the fullest. */
-  batchBytes(layout: Layout, batching: Batching, plan: Pick<Plan, "forwardOverlap" | "backwardOverlap">): StageBytes {
+  batchBytes(
+    layout: Layout,
+    batching: Batching,
+    plan: Pick<Plan, "forwardOverlap" | "backwardOverlap">,
+  ): StageBytes {
     const context = this.#context(layout, plan);
     return this.#stages(layout).map((stage) => sumLines(this.#memory.batchLines(context, stage, batching)));
   }
@@ -152,18 +214,30 @@ export class CostModel {
     const context = this.#context(layout, { forwardOverlap: "none", backwardOverlap: "none" });
     const batching = { microBatchSize, microBatches, recompute: false };
     const layerBytes = this.#memory.layerBytes(context, microBatchSize);
-    return { layerBytes, stages: this.#stages(layout).map((stage) => ({ stage, microBatches, bytes: sumLines(this.#memory.batchLines(context, stage, batching)) })) };
+    return {
+      layerBytes,
+      stages: this.#stages(layout).map((stage) => ({
+        stage,
+        microBatches,
+        bytes: sumLines(this.#memory.batchLines(context, stage, batching)),
+      })),
+    };
   }
 
   /** Memory of a rank of every stage by line. */
   stageMemory(plan: PlanOfJob): MemoryLines[] {
     const context = this.#context(plan, plan);
-    return pipelineStages(this.job.model, plan.pipelineParallel, chunksOf(plan)).map((stage) => ({ ...this.#memory.shardLines(context, stage, plan, plan), ...this.#memory.batchLines(context, stage, plan) }));
+    return pipelineStages(this.job.model, plan.pipelineParallel, chunksOf(plan)).map((stage) => ({
+      ...this.#memory.shardLines(context, stage, plan, plan),
+      ...this.#memory.batchLines(context, stage, plan),
+    }));
   }
 
   /** Memory of the fullest rank by line. */
   memory(plan: PlanOfJob): { lines: MemoryLines; bytes: number } {
-    const lines = this.stageMemory(plan).reduce((most, other) => (sumLines(other) > sumLines(most) ? other : most));
+    const lines = this.stageMemory(plan).reduce((most, other) =>
+      sumLines(other) > sumLines(most) ? other : most,
+    );
     return { lines, bytes: sumLines(lines) };
   }
 
@@ -184,8 +258,16 @@ export class CostModel {
 
   /** Seconds of one step by cause. */
   time(plan: PlanOfJob): TimeBreakdown {
-    if (overlapsAny(plan) && this.profile.overlaps.length === 0) this.#warnings.add("slow-down by overlap that the profile lacks, taken as none", "computation and collectives at a time");
-    return stepBreakdown(this.sliceTime(plan.microBatchSize, plan), this.shardTime(plan, plan), this.stepShape(plan));
+    if (overlapsAny(plan) && this.profile.overlaps.length === 0)
+      this.#warnings.add(
+        "slow-down by overlap that the profile lacks, taken as none",
+        "computation and collectives at a time",
+      );
+    return stepBreakdown(
+      this.sliceTime(plan.microBatchSize, plan),
+      this.shardTime(plan, plan),
+      this.stepShape(plan),
+    );
   }
 
   /** Memory, time and utilisation of a plan. */
@@ -196,13 +278,21 @@ export class CostModel {
     const stepTimeSeconds = totalSeconds(time);
     const ranks = clusterRanks(this.job);
     const tokensPerGpuPerSecond = globalBatchTokens / (stepTimeSeconds * ranks);
-    const peak = PRECISION_BYTES[precision].activationBytes === 4 ? device.peakFlopsPerSecondFp32 : device.peakFlopsPerSecondBf16;
+    const peak =
+      PRECISION_BYTES[precision].activationBytes === 4
+        ? device.peakFlopsPerSecondFp32
+        : device.peakFlopsPerSecondBf16;
     const layers = Math.ceil(model.layers / plan.pipelineParallel);
     const recomputed = recomputedLayers(plan, layers);
     const flops = tokenFlops(model, sequenceLengthTokens, recomputed / layers);
     const peakOfSlice = sliceRoofline(this.job, { ...plan, sequenceLengthTokens }, device);
-    const outer = plan.pipelineParallel === 1 ? peakOfSlice.embeddingSeconds + peakOfSlice.headSeconds : Math.max(peakOfSlice.embeddingSeconds, peakOfSlice.headSeconds);
-    const light = plan.microBatches * (layers * peakOfSlice.layerSeconds + recomputed * peakOfSlice.recomputeSeconds + outer);
+    const outer =
+      plan.pipelineParallel === 1
+        ? peakOfSlice.embeddingSeconds + peakOfSlice.headSeconds
+        : Math.max(peakOfSlice.embeddingSeconds, peakOfSlice.headSeconds);
+    const light =
+      plan.microBatches *
+      (layers * peakOfSlice.layerSeconds + recomputed * peakOfSlice.recomputeSeconds + outer);
     const memory = this.memory(plan);
     return {
       stepTimeSeconds,

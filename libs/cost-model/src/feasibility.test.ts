@@ -6,19 +6,56 @@ import { planFault, planOfJob } from "./feasibility.ts";
 import { shippedProfile } from "./shipped-profiles.ts";
 
 const jobOf = (over: Record<string, unknown> = {}) =>
-  resolveJob({ name: "seven", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 4_194_304, cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" }, ...over });
+  resolveJob({
+    name: "seven",
+    model: "llama-7b",
+    sequenceLengthTokens: 4096,
+    globalBatchTokens: 4_194_304,
+    cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" },
+    ...over,
+  });
 const job = jobOf();
 
 /** Small numbers, divisors, and the largest that the schema lets through. */
-const factor = fc.oneof(fc.integer({ min: 1, max: 9 }), fc.constantFrom(1, 2, 4, 8, 16, 32, 64, 128), fc.constantFrom(1_000_000, 2 ** 31 - 1));
+const factor = fc.oneof(
+  fc.integer({ min: 1, max: 9 }),
+  fc.constantFrom(1, 2, 4, 8, 16, 32, 64, 128),
+  fc.constantFrom(1_000_000, 2 ** 31 - 1),
+);
 const anyPlan: fc.Arbitrary<Plan> = fc.record(
   {
-    microBatchSize: factor, microBatches: factor, recompute: fc.boolean(), pipelineParallel: factor, dataParallel: factor, tensorParallel: factor, sequenceParallel: factor,
-    contextParallel: fc.oneof(fc.integer({ min: 1, max: 9 }), fc.constant(2 ** 20)), parameterSharding: factor, gradientSharding: factor, optimizerStateSharding: factor,
-    forwardOverlap: fc.constantFrom("none", "block", "inter-layer", "intra-layer"), backwardOverlap: fc.constantFrom("none", "block", "intra-layer"),
-    pipelineChunks: fc.oneof(fc.integer({ min: 1, max: 4 }), fc.constant(1024)), recomputeLayers: fc.oneof(fc.integer({ min: 0, max: 40 }), fc.constant(10_000)),
+    microBatchSize: factor,
+    microBatches: factor,
+    recompute: fc.boolean(),
+    pipelineParallel: factor,
+    dataParallel: factor,
+    tensorParallel: factor,
+    sequenceParallel: factor,
+    contextParallel: fc.oneof(fc.integer({ min: 1, max: 9 }), fc.constant(2 ** 20)),
+    parameterSharding: factor,
+    gradientSharding: factor,
+    optimizerStateSharding: factor,
+    forwardOverlap: fc.constantFrom("none", "block", "inter-layer", "intra-layer"),
+    backwardOverlap: fc.constantFrom("none", "block", "intra-layer"),
+    pipelineChunks: fc.oneof(fc.integer({ min: 1, max: 4 }), fc.constant(1024)),
+    recomputeLayers: fc.oneof(fc.integer({ min: 0, max: 40 }), fc.constant(10_000)),
   },
-  { requiredKeys: ["microBatchSize", "microBatches", "recompute", "pipelineParallel", "dataParallel", "tensorParallel", "sequenceParallel", "parameterSharding", "gradientSharding", "optimizerStateSharding", "forwardOverlap", "backwardOverlap"] },
+  {
+    requiredKeys: [
+      "microBatchSize",
+      "microBatches",
+      "recompute",
+      "pipelineParallel",
+      "dataParallel",
+      "tensorParallel",
+      "sequenceParallel",
+      "parameterSharding",
+      "gradientSharding",
+      "optimizerStateSharding",
+      "forwardOverlap",
+      "backwardOverlap",
+    ],
+  },
 );
 
 function refusal(plan: Plan): ProblemError {
@@ -38,38 +75,85 @@ describe("a plan held against its job", () => {
   });
 
   it.each([
-    ["b1 n4 a0 pp1 dp128 tp1 sp1 ps8 gs1 oss16", "batch-not-divisible: microBatchSize 1 · microBatches 4 · dataParallel 128 is 512 sequences, the step has 1024", "smallest change: microBatches 4 → 8"],
-    ["b1 n8 a0 pp1 dp64 tp1 sp1 ps8 gs1 oss8", "ranks-not-divisible: pipelineParallel 1 · dataParallel 64 · sequenceParallel 1 is 64, the cluster has 128 ranks", "smallest change: dataParallel 64 → 128"],
-    ["b3 n8 a0 pp1 dp128 tp1 sp1 ps8 gs1 oss16", "batch-not-divisible: microBatchSize 3 · microBatches 8 · dataParallel 128 is 3072 sequences, the step has 1024", "choose microBatchSize and microBatches whose product is 8"],
-    ["b1 n8 a0 pp1 dp128 tp1 sp1 ps2147483647 gs5 oss16", "sharding-not-divisible: parameterSharding 2147483647 does not divide the 128 ranks of one slice", "choose a divisor of 128"],
-    ["b1 n8 a0 pp1 dp128 tp1 sp1 ps8 gs1 oss16 cp3", "context-not-possible: contextParallel 3 does not divide sequenceParallel 1", "choose contextParallel that divides sequenceParallel and cuts the sequence evenly, or leave it out"],
+    [
+      "b1 n4 a0 pp1 dp128 tp1 sp1 ps8 gs1 oss16",
+      "batch-not-divisible: microBatchSize 1 · microBatches 4 · dataParallel 128 is 512 sequences, the step has 1024",
+      "smallest change: microBatches 4 → 8",
+    ],
+    [
+      "b1 n8 a0 pp1 dp64 tp1 sp1 ps8 gs1 oss8",
+      "ranks-not-divisible: pipelineParallel 1 · dataParallel 64 · sequenceParallel 1 is 64, the cluster has 128 ranks",
+      "smallest change: dataParallel 64 → 128",
+    ],
+    [
+      "b3 n8 a0 pp1 dp128 tp1 sp1 ps8 gs1 oss16",
+      "batch-not-divisible: microBatchSize 3 · microBatches 8 · dataParallel 128 is 3072 sequences, the step has 1024",
+      "choose microBatchSize and microBatches whose product is 8",
+    ],
+    [
+      "b1 n8 a0 pp1 dp128 tp1 sp1 ps2147483647 gs5 oss16",
+      "sharding-not-divisible: parameterSharding 2147483647 does not divide the 128 ranks of one slice",
+      "choose a divisor of 128",
+    ],
+    [
+      "b1 n8 a0 pp1 dp128 tp1 sp1 ps8 gs1 oss16 cp3",
+      "context-not-possible: contextParallel 3 does not divide sequenceParallel 1",
+      "choose contextParallel that divides sequenceParallel and cuts the sequence evenly, or leave it out",
+    ],
   ])("is refused with what does not divide, and what to change: %s", (label, message, remedy) => {
-    expect(refusal(parsePlanLabel(label))).toMatchObject({ code: "plan-invalid", details: [{ field: "plan", value: label, message, remedy: `${remedy}; why-not says which change also fits in memory` }] });
+    expect(refusal(parsePlanLabel(label))).toMatchObject({
+      code: "plan-invalid",
+      details: [
+        {
+          field: "plan",
+          value: label,
+          message,
+          remedy: `${remedy}; why-not says which change also fits in memory`,
+        },
+      ],
+    });
   });
 
   it("is refused in next to no time, whatever its factors, and a change that is named mends what it names", () => {
     let named = 0;
     fc.assert(
-      fc.property(anyPlan.filter((plan) => planFault(plan, job) !== null), (plan) => {
-        const [detail] = refusal(plan).details;
-        expect(detail?.message).toMatch(/^[a-z-]+: ./);
-        const [, field, from, to] = /^smallest change: (\w+) (\d+) → (\d+);/.exec(detail?.remedy ?? "") ?? [];
-        if (field === undefined) return;
-        named += 1;
-        expect(String(plan[field as keyof Plan])).toBe(from);
-        expect(planFault({ ...plan, [field]: Number(to) }, job)?.reason).not.toBe(planFault(plan, job)?.reason);
-      }),
+      fc.property(
+        anyPlan.filter((plan) => planFault(plan, job) !== null),
+        (plan) => {
+          const [detail] = refusal(plan).details;
+          expect(detail?.message).toMatch(/^[a-z-]+: ./);
+          const [, field, from, to] =
+            /^smallest change: (\w+) (\d+) → (\d+);/.exec(detail?.remedy ?? "") ?? [];
+          if (field === undefined) return;
+          named += 1;
+          expect(String(plan[field as keyof Plan])).toBe(from);
+          expect(planFault({ ...plan, [field]: Number(to) }, job)?.reason).not.toBe(
+            planFault(plan, job)?.reason,
+          );
+        },
+      ),
       { numRuns: 1000, seed: 7 },
     );
     expect(named).toBeGreaterThan(20);
   });
 
-  it.each(["b1 n10000 a0 pp10000 dp100 tp1 sp1 ps1 gs1 oss100", "b1 n10000 a0 pp100 dp100 tp1 sp100 ps1 gs1 oss1 cp100 v100", "b1 n10 a0 pp10 dp100000 tp1 sp1 ps1 gs1 oss1 v1000"])(
+  it.each([
+    "b1 n10000 a0 pp10000 dp100 tp1 sp1 ps1 gs1 oss100",
+    "b1 n10000 a0 pp100 dp100 tp1 sp100 ps1 gs1 oss1 cp100 v100",
+    "b1 n10 a0 pp10 dp100000 tp1 sp1 ps1 gs1 oss1 v1000",
+  ])(
     "has memory for each of its stages, also of as many layers and ranks as there may be: %s",
     (label) => {
-      const vast = jobOf({ model: { hiddenSize: 128, layers: 10_000, heads: 4, vocabularySize: 256 }, sequenceLengthTokens: 4000, globalBatchTokens: 4000 * 1_000_000, cluster: { nodes: 125_000, gpusPerNode: 8, memoryPerGpu: "80GB" } });
+      const vast = jobOf({
+        model: { hiddenSize: 128, layers: 10_000, heads: 4, vocabularySize: 256 },
+        sequenceLengthTokens: 4000,
+        globalBatchTokens: 4000 * 1_000_000,
+        cluster: { nodes: 125_000, gpusPerNode: 8, memoryPerGpu: "80GB" },
+      });
       const plan = planOfJob(parsePlanLabel(label), vast);
-      expect(new CostModel(vast, shippedProfile("a800-128")).stageMemory(plan)).toHaveLength(plan.pipelineParallel);
+      expect(new CostModel(vast, shippedProfile("a800-128")).stageMemory(plan)).toHaveLength(
+        plan.pipelineParallel,
+      );
     },
     2000,
   );

@@ -71,7 +71,12 @@ export class Curve {
  * beyond the ends the exponent `edgeSlope` is used.
  * @param sizes ascending, at least one.
  */
-export function between(sizes: readonly number[], size: number, seconds: (index: number) => number, edgeSlope: (edge: "below" | "above") => number): number {
+export function between(
+  sizes: readonly number[],
+  size: number,
+  seconds: (index: number) => number,
+  edgeSlope: (edge: "below" | "above") => number,
+): number {
   const last = sizes.length - 1;
   const first = sizes[0] as number;
   const end = sizes[last] as number;

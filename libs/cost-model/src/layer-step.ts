@@ -7,7 +7,8 @@ import { together } from "./together.ts";
 /** What the executor hides: the granularities of a plan. */
 export type OverlapChoice = Pick<Plan, "forwardOverlap" | "backwardOverlap">;
 
-export const overlapsAny = ({ forwardOverlap, backwardOverlap }: OverlapChoice): boolean => forwardOverlap !== "none" || backwardOverlap !== "none";
+export const overlapsAny = ({ forwardOverlap, backwardOverlap }: OverlapChoice): boolean =>
+  forwardOverlap !== "none" || backwardOverlap !== "none";
 
 /** Seconds of one layer, or of embedding or head, for one micro-batch, by cause. */
 export interface Part {
@@ -35,7 +36,8 @@ export interface LayerWaits {
 const sumOf = (values: ModuleSeconds): number => values[0] + values[1] + values[2] + values[3];
 
 /** How much longer computation c takes with communication m beside it. */
-const added = (compute: number, communication: number, slowdown: number): number => together(compute, communication, slowdown) - compute;
+const added = (compute: number, communication: number, slowdown: number): number =>
+  together(compute, communication, slowdown) - compute;
 
 /**
  * What a layer waits for, for every granularity (native/README.md, "Overlap"). While a unit, a block or a layer is in use the
@@ -54,7 +56,11 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
   const exposed = { parameters: moved, reduction: shard.reduce.layer };
   if (moved === 0 && shard.reduce.layer === 0) {
     const nothing = { none: exposed, block: exposed, "intra-layer": exposed };
-    return { forward: { none: 0, block: 0, "inter-layer": 0, "intra-layer": 0 }, kept: nothing, recomputed: nothing };
+    return {
+      forward: { none: 0, block: 0, "inter-layer": 0, "intra-layer": 0 },
+      kept: nothing,
+      recomputed: nothing,
+    };
   }
   const forwardAttention = slice.forwardAttentionSeconds;
   const backwardAttention = slice.backwardAttentionSeconds;
@@ -65,13 +71,30 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
   const whole = mixed(forwardGather, forwardAttention, slice.forwardSeconds);
 
   /** Computation of one group of the backward pass beside the gather of the next, and the reductions of the one before. */
-  const beside = (compute: number, attention: number, gather: number, scattered: number, reduced: number): Waited => {
-    const parameters = added(compute, gather + scattered, meanOf(compute, attention, [backwardGather, gather], [scatter, scattered]));
+  const beside = (
+    compute: number,
+    attention: number,
+    gather: number,
+    scattered: number,
+    reduced: number,
+  ): Waited => {
+    const parameters = added(
+      compute,
+      gather + scattered,
+      meanOf(compute, attention, [backwardGather, gather], [scatter, scattered]),
+    );
     if (reduced === 0) return { parameters, reduction: 0 };
-    const all = added(compute, gather + scattered + reduced, meanOf(compute, attention, [backwardGather, gather], [scatter, scattered], [reduce, reduced]));
+    const all = added(
+      compute,
+      gather + scattered + reduced,
+      meanOf(compute, attention, [backwardGather, gather], [scatter, scattered], [reduce, reduced]),
+    );
     return { parameters, reduction: Math.max(0, all - parameters) };
   };
-  const both = (list: readonly Waited[]): Waited => ({ parameters: list.reduce((sum, one) => sum + one.parameters, 0), reduction: list.reduce((sum, one) => sum + one.reduction, 0) });
+  const both = (list: readonly Waited[]): Waited => ({
+    parameters: list.reduce((sum, one) => sum + one.parameters, 0),
+    reduction: list.reduce((sum, one) => sum + one.reduction, 0),
+  });
   const block = both([
     beside(b[2] + b[3], 0, g[0] + g[1], s[0] + s[1], r[0] + r[1]),
     beside(b[0] + b[1], backwardAttention, g[2] + g[3], s[2] + s[3], r[2] + r[3]),
@@ -82,26 +105,54 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
     beside(b[1], backwardAttention, g[0], s[2], r[2]),
     beside(b[0], 0, g[3], s[1], r[1]),
   ]);
-  const again = beside(slice.recomputeSeconds + sumOf(b), backwardAttention, gathered, shard.scatter.layer, shard.reduce.layer);
+  const again = beside(
+    slice.recomputeSeconds + sumOf(b),
+    backwardAttention,
+    gathered,
+    shard.scatter.layer,
+    shard.reduce.layer,
+  );
   // A collective that nothing hides makes ranks wait for one another at every unit; one that is issued a group ahead lets them differ by that.
   const [unitWait, layerWait] = [slice.unitWaits, slice.layerWaits];
-  const meets = (waited: Waited, seconds: number): Waited => (moved > 0 ? { ...waited, parameters: waited.parameters + seconds } : { ...waited, reduction: waited.reduction + seconds });
+  const meets = (waited: Waited, seconds: number): Waited =>
+    moved > 0
+      ? { ...waited, parameters: waited.parameters + seconds }
+      : { ...waited, reduction: waited.reduction + seconds };
   const forwardWait = gathered > 0 ? layerWait * slice.forwardSeconds : 0;
   const backwardSeconds = slice.backwardSeconds;
   const repeated = backwardSeconds + slice.recomputeSeconds;
   return {
     forward: {
       none: gathered > 0 ? gathered + unitWait * slice.forwardSeconds : 0,
-      block: forwardWait + added(attentionBlock, g[2] + g[3], ofAttention) + added(mlpBlock, g[0] + g[1], ofProducts),
+      block:
+        forwardWait +
+        added(attentionBlock, g[2] + g[3], ofAttention) +
+        added(mlpBlock, g[0] + g[1], ofProducts),
       "inter-layer": forwardWait + added(slice.forwardSeconds, gathered, whole),
-      "intra-layer": forwardWait + added(f[0], g[1], mixed(forwardGather, forwardAttention, f[0])) + added(f[1], g[2], ofProducts) + added(f[2], g[3], ofProducts) + added(f[3], g[0], ofProducts),
+      "intra-layer":
+        forwardWait +
+        added(f[0], g[1], mixed(forwardGather, forwardAttention, f[0])) +
+        added(f[1], g[2], ofProducts) +
+        added(f[2], g[3], ofProducts) +
+        added(f[3], g[0], ofProducts),
     },
-    kept: { none: meets(exposed, unitWait * backwardSeconds), block: meets(block, layerWait * backwardSeconds), "intra-layer": meets(modules, layerWait * backwardSeconds) },
-    recomputed: { none: meets(exposed, unitWait * repeated), block: meets(again, layerWait * repeated), "intra-layer": meets(again, layerWait * repeated) },
+    kept: {
+      none: meets(exposed, unitWait * backwardSeconds),
+      block: meets(block, layerWait * backwardSeconds),
+      "intra-layer": meets(modules, layerWait * backwardSeconds),
+    },
+    recomputed: {
+      none: meets(exposed, unitWait * repeated),
+      block: meets(again, layerWait * repeated),
+      "intra-layer": meets(again, layerWait * repeated),
+    },
   };
 }
 
-const least = (a: Waited, b: Waited): Waited => ({ parameters: Math.min(a.parameters, b.parameters), reduction: Math.min(a.reduction, b.reduction) });
+const least = (a: Waited, b: Waited): Waited => ({
+  parameters: Math.min(a.parameters, b.parameters),
+  reduction: Math.min(a.reduction, b.reduction),
+});
 
 /** Waits that are not longer than those of any granularity: whatever a plan chooses of `none` or not in its backward pass. */
 export function leastWaits({ forward, kept, recomputed }: LayerWaits): LayerWaits {
@@ -110,11 +161,19 @@ export function leastWaits({ forward, kept, recomputed }: LayerWaits): LayerWait
     const hidden = least(waits.block, waits["intra-layer"]);
     return { none: waits.none, block: hidden, "intra-layer": hidden };
   };
-  return { forward: { none: first, block: first, "inter-layer": first, "intra-layer": first }, kept: of(kept), recomputed: of(recomputed) };
+  return {
+    forward: { none: first, block: first, "inter-layer": first, "intra-layer": first },
+    kept: of(kept),
+    recomputed: of(recomputed),
+  };
 }
 
 /** R of several collectives after one another, by how long each takes, beside computation that is partly attention. */
-function meanOf(compute: number, attention: number, ...parts: readonly (readonly [Slowdown, number])[]): number {
+function meanOf(
+  compute: number,
+  attention: number,
+  ...parts: readonly (readonly [Slowdown, number])[]
+): number {
   let seconds = 0;
   let weighted = 0;
   for (const [slowdown, length] of parts) {
@@ -125,31 +184,58 @@ function meanOf(compute: number, attention: number, ...parts: readonly (readonly
 }
 
 /** With gradient sharding a gradient is added to what is kept after its reduction, else after the reduce-scatter over s_ps. */
-export const stagingOf = (shard: ShardTime, reduceEveryMicroBatch: boolean): UnitTimes => (reduceEveryMicroBatch ? shard.stageReduced : shard.stage);
+export const stagingOf = (shard: ShardTime, reduceEveryMicroBatch: boolean): UnitTimes =>
+  reduceEveryMicroBatch ? shard.stageReduced : shard.stage;
 
 /** One layer, forward and backward. */
-export function layerPart(slice: SliceTime, shard: ShardTime, waits: LayerWaits, overlap: OverlapChoice, reduceEveryMicroBatch: boolean, recompute: boolean): Part {
+export function layerPart(
+  slice: SliceTime,
+  shard: ShardTime,
+  waits: LayerWaits,
+  overlap: OverlapChoice,
+  reduceEveryMicroBatch: boolean,
+  recompute: boolean,
+): Part {
   const backward = (recompute ? waits.recomputed : waits.kept)[overlap.backwardOverlap];
   return {
     compute: slice.forwardSeconds + slice.backwardSeconds + stagingOf(shard, reduceEveryMicroBatch).layer,
     recompute: recompute ? slice.recomputeSeconds : 0,
-    sequence: slice.forwardCommunicationSeconds + slice.backwardCommunicationSeconds + (recompute ? slice.recomputeCommunicationSeconds : 0),
+    sequence:
+      slice.forwardCommunicationSeconds +
+      slice.backwardCommunicationSeconds +
+      (recompute ? slice.recomputeCommunicationSeconds : 0),
     parameters: waits.forward[overlap.forwardOverlap] + backward.parameters,
     reduction: backward.reduction,
   };
 }
 
 /** Embedding or head: the embedding is gathered before and reduced after all layers, so nothing hides it; the head is between them. */
-export function outerPart(unit: "embedding" | "head", slice: SliceTime, shard: ShardTime, reduceEveryMicroBatch: boolean): Part {
+export function outerPart(
+  unit: "embedding" | "head",
+  slice: SliceTime,
+  shard: ShardTime,
+  reduceEveryMicroBatch: boolean,
+): Part {
   const compute = slice[`${unit}Seconds`] + stagingOf(shard, reduceEveryMicroBatch)[unit];
-  return { compute, recompute: 0, sequence: slice[`${unit}CommunicationSeconds`], parameters: shard.gather[unit] + shard.scatter[unit], reduction: shard.reduce[unit] };
+  return {
+    compute,
+    recompute: 0,
+    sequence: slice[`${unit}CommunicationSeconds`],
+    parameters: shard.gather[unit] + shard.scatter[unit],
+    reduction: shard.reduce[unit],
+  };
 }
 
 /**
  * What a first forward pass stands still for parameters that are gathered in the order of their use: the furthest that the gathers up to a unit are behind
  * the computation up to it, in the first or in the last layer, for in between it grows or shrinks evenly.
  */
-function behindGathers({ forwardModules }: Pick<SliceTime, "forwardModules">, { updateGatherModules, updateGatherEmbeddingSeconds }: ShardTime, beforeSeconds: number, layers: number): number {
+function behindGathers(
+  { forwardModules }: Pick<SliceTime, "forwardModules">,
+  { updateGatherModules, updateGatherEmbeddingSeconds }: ShardTime,
+  beforeSeconds: number,
+  layers: number,
+): number {
   const [ofLayer, computed] = [sumOf(updateGatherModules), sumOf(forwardModules)];
   let behind = 0;
   for (const earlier of layers > 1 ? [0, layers - 1] : [0]) {
@@ -166,13 +252,29 @@ function behindGathers({ forwardModules }: Pick<SliceTime, "forwardModules">, { 
  * Gradient norm, optimizer, and the all-gather of what was updated. Where a plan overlaps anything the gathers travel beside the update and, with our
  * trainer, into the next step, each unit's until it is first used there: what the update and a first forward pass of the stage's layers hide is not waited for.
  */
-export function updateSeconds(slice: Pick<SliceTime, "forwardSeconds" | "forwardModules" | "forwardAttentionSeconds">, shard: ShardTime, overlap: OverlapChoice, stageLayers: number): number {
+export function updateSeconds(
+  slice: Pick<SliceTime, "forwardSeconds" | "forwardModules" | "forwardAttentionSeconds">,
+  shard: ShardTime,
+  overlap: OverlapChoice,
+  stageLayers: number,
+): number {
   const { normSeconds, optimizerSeconds, updateGatherSeconds, updateTravels } = shard;
   const once = normSeconds + optimizerSeconds;
   if (!overlapsAny(overlap)) return once + updateGatherSeconds;
   const { update } = shard.slowdowns;
   if (!updateTravels) return once + added(optimizerSeconds, updateGatherSeconds, update.product);
   const beside = optimizerSeconds + stageLayers * slice.forwardSeconds;
-  const waited = Math.max(updateGatherSeconds - beside, behindGathers(slice, shard, optimizerSeconds, stageLayers));
-  return once + waited + added(beside, updateGatherSeconds - waited, mixed(update, slice.forwardAttentionSeconds, slice.forwardSeconds));
+  const waited = Math.max(
+    updateGatherSeconds - beside,
+    behindGathers(slice, shard, optimizerSeconds, stageLayers),
+  );
+  return (
+    once +
+    waited +
+    added(
+      beside,
+      updateGatherSeconds - waited,
+      mixed(update, slice.forwardAttentionSeconds, slice.forwardSeconds),
+    )
+  );
 }

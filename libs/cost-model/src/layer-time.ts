@@ -1,6 +1,25 @@
-import { contextOf, headRanks, headSize, PRECISION_BYTES, usesGpus, type Model, type ModuleShape, type Precision } from "@internevo/domain";
+import {
+  contextOf,
+  headRanks,
+  headSize,
+  PRECISION_BYTES,
+  usesGpus,
+  type Model,
+  type ModuleShape,
+  type Precision,
+} from "@internevo/domain";
 import type { CollectiveTimes, GroupPlace } from "./collectives.ts";
-import { attentionTurn, backwardOf, layerModules, localKvHeads, ringElements, sliceOuterModules, sliceRows, type CountedModule, type LayerSlice } from "./layer.ts";
+import {
+  attentionTurn,
+  backwardOf,
+  layerModules,
+  localKvHeads,
+  ringElements,
+  sliceOuterModules,
+  sliceRows,
+  type CountedModule,
+  type LayerSlice,
+} from "./layer.ts";
 import { LOSS_STATISTICS_BYTES, lossChunkRows } from "./loss-chunk.ts";
 import { sizeOf, type ModuleTimes } from "./modules.ts";
 import type { JobShape } from "./stage.ts";
@@ -46,18 +65,35 @@ export interface SliceRoofline {
 }
 
 /** What the modules of a slice of a job take at the peak of a device. */
-export function sliceRoofline({ model, precision }: Pick<JobShape, "model" | "precision">, slice: LayerSlice, device: DevicePeak): SliceRoofline {
-  const sum = (list: readonly CountedModule[]): number => list.reduce((total, { shape, count }) => total + count * rooflineSeconds(shape, device), 0);
+export function sliceRoofline(
+  { model, precision }: Pick<JobShape, "model" | "precision">,
+  slice: LayerSlice,
+  device: DevicePeak,
+): SliceRoofline {
+  const sum = (list: readonly CountedModule[]): number =>
+    list.reduce((total, { shape, count }) => total + count * rooflineSeconds(shape, device), 0);
   const { forward, backward, recompute } = layerModules(model, slice, precision);
   const { embeddings, heads } = outerLists(model, slice, precision);
-  return { layerSeconds: sum(forward) + sum(backward), recomputeSeconds: sum(recompute), embeddingSeconds: sum(embeddings), headSeconds: sum(heads) };
+  return {
+    layerSeconds: sum(forward) + sum(backward),
+    recomputeSeconds: sum(recompute),
+    embeddingSeconds: sum(embeddings),
+    headSeconds: sum(heads),
+  };
 }
 
 /** The modules before and behind the layers, of both passes. */
-function outerLists(model: Model, slice: LayerSlice, precision: Precision): { embeddings: CountedModule[]; heads: CountedModule[] } {
+function outerLists(
+  model: Model,
+  slice: LayerSlice,
+  precision: Precision,
+): { embeddings: CountedModule[]; heads: CountedModule[] } {
   const { embedding, finalNorm, headLoss } = sliceOuterModules(model, slice, precision);
   const once = (shape: ModuleShape): CountedModule => ({ shape, count: 1 });
-  return { embeddings: [embedding, backwardOf(embedding)].map(once), heads: [finalNorm, backwardOf(finalNorm), headLoss].map(once) };
+  return {
+    embeddings: [embedding, backwardOf(embedding)].map(once),
+    heads: [finalNorm, backwardOf(finalNorm), headLoss].map(once),
+  };
 }
 
 /** Where the ranks of a sequence sit: those that share heads, and those that pass keys and values around. */
@@ -78,7 +114,11 @@ function sliceCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, t
     // Ulysses: q, k, v before attention and its output after, the same in the backward pass.
     const d = headSize(model);
     const query = times.seconds("all-to-all", (b * s * model.heads * d * beta) / sp, place);
-    const kv = times.seconds("all-to-all", ((b * s) / contextOf(slice)) * localKvHeads(model.kvHeads, heads) * d * beta, place);
+    const kv = times.seconds(
+      "all-to-all",
+      ((b * s) / contextOf(slice)) * localKvHeads(model.kvHeads, heads) * d * beta,
+      place,
+    );
     const all = 2 * query + 2 * kv;
     return { forward: all, recompute: all, backward: all, ...outside };
   }
@@ -88,7 +128,9 @@ function sliceCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, t
   const gather = b * times.seconds("all-gather", bytes, place);
   const scatter = b * times.seconds("reduce-scatter", bytes, place);
   const chunkRows = lossChunkRows(usesGpus(job.cluster));
-  const statistics = Math.ceil((b * s) / chunkRows) * times.seconds("all-gather", LOSS_STATISTICS_BYTES * tp * Math.min(chunkRows, b * s), place);
+  const statistics =
+    Math.ceil((b * s) / chunkRows) *
+    times.seconds("all-gather", LOSS_STATISTICS_BYTES * tp * Math.min(chunkRows, b * s), place);
   // Backward: the gradient of the output is gathered, that of the input scattered, and the input gathered again.
   // Recomputed is what the backward pass reads: both inputs and the attention's output, not that of the MLP.
   return {
@@ -133,11 +175,16 @@ function unitsOf(list: readonly CountedModule[]): readonly number[][] {
   let products = 0;
   return list.map(({ shape }) => {
     switch (shape.module) {
-      case "linear": return [products++];
-      case "rope": return [0];
-      case "rmsnorm": return [0, 2];
-      case "swiglu": return [2];
-      default: return [3];
+      case "linear":
+        return [products++];
+      case "rope":
+        return [0];
+      case "rmsnorm":
+        return [0, 2];
+      case "swiglu":
+        return [2];
+      default:
+        return [3];
     }
   });
 }
@@ -162,7 +209,8 @@ interface Attended {
 
 type Attention = Readonly<Record<keyof Attended, (microBatchSize: number) => number>>;
 
-const isAttention = ({ shape }: CountedModule): boolean => shape.module === "attention" || shape.module === "accumulate";
+const isAttention = ({ shape }: CountedModule): boolean =>
+  shape.module === "attention" || shape.module === "accumulate";
 
 /**
  * Times of the slices (b, s_sp, s_tp, ring) of a job. All but attention depends only on the rows of a rank, and attention on no
@@ -192,7 +240,13 @@ export class SliceTimes {
     const known = ofTensor.get(rows);
     if (known) return this.#recorder.recall(known);
     const { forward, backward, recompute, embedding, head } = this.#rowModulesOf(slice);
-    const made = this.#recorder.keep(() => ({ forward: unitSeconds(forward, rows), backward: unitSeconds(backward, rows), recompute: sumOf(recompute, rows), embedding: sumOf(embedding, rows), head: sumOf(head, rows) }));
+    const made = this.#recorder.keep(() => ({
+      forward: unitSeconds(forward, rows),
+      backward: unitSeconds(backward, rows),
+      recompute: sumOf(recompute, rows),
+      embedding: sumOf(embedding, rows),
+      head: sumOf(head, rows),
+    }));
     ofTensor.set(rows, made);
     return made.value;
   }
@@ -205,11 +259,22 @@ export class SliceTimes {
     const ofRows = (list: readonly CountedModule[]): RowModule[] => {
       const own = list.filter((one) => !isAttention(one));
       const units = unitsOf(own);
-      return own.map(({ shape, count }, at) => ({ count, units: units[at] as number[], rowsOfRow: sizeOf(shape) / sliceRows(slice), seconds: this.#modules.along(shape) }));
+      return own.map(({ shape, count }, at) => ({
+        count,
+        units: units[at] as number[],
+        rowsOfRow: sizeOf(shape) / sliceRows(slice),
+        seconds: this.#modules.along(shape),
+      }));
     };
     const { forward, backward, recompute } = layerModules(model, slice, precision);
     const { embeddings, heads } = outerLists(model, slice, precision);
-    const made = { forward: ofRows(forward), backward: ofRows(backward), recompute: ofRows(recompute), embedding: ofRows(embeddings), head: ofRows(heads) };
+    const made = {
+      forward: ofRows(forward),
+      backward: ofRows(backward),
+      recompute: ofRows(recompute),
+      embedding: ofRows(embeddings),
+      head: ofRows(heads),
+    };
     this.#rowModules.set(slice.tensorParallel, made);
     return made;
   }
@@ -221,7 +286,11 @@ export class SliceTimes {
     if (!ofBatch) this.#attended.set(attention, (ofBatch = new Map<number, Kept<Attended>>()));
     const known = ofBatch.get(microBatchSize);
     if (known) return this.#recorder.recall(known);
-    const made = this.#recorder.keep(() => ({ forward: attention.forward(microBatchSize), backward: attention.backward(microBatchSize), summed: attention.summed(microBatchSize) }));
+    const made = this.#recorder.keep(() => ({
+      forward: attention.forward(microBatchSize),
+      backward: attention.backward(microBatchSize),
+      summed: attention.summed(microBatchSize),
+    }));
     ofBatch.set(microBatchSize, made);
     return made.value;
   }
@@ -236,7 +305,11 @@ export class SliceTimes {
     const { attention, summed } = attentionTurn(this.#job.model, slice, this.#job.precision);
     const sums = this.#modules.along(summed);
     const elements = ringElements(this.#job.model, { ...slice, microBatchSize: 1 });
-    const made: Attention = { forward: this.#modules.along(attention), backward: this.#modules.along(backwardOf(attention)), summed: (microBatchSize) => (ring === 1 ? 0 : sums(microBatchSize * elements)) };
+    const made: Attention = {
+      forward: this.#modules.along(attention),
+      backward: this.#modules.along(backwardOf(attention)),
+      summed: (microBatchSize) => (ring === 1 ? 0 : sums(microBatchSize * elements)),
+    };
     this.#attention.set(key, made);
     return made;
   }
@@ -252,10 +325,18 @@ export class SliceTimes {
     const attended = this.#attend(slice);
     const turns = contextOf(slice);
     const communication = sliceCollectives(job, slice, places.heads, this.#collectives);
-    const ring = ringSeconds({
-      ranks: turns, place: places.ring, elements: ringElements(job.model, slice), activationBytes: PRECISION_BYTES[job.precision].activationBytes,
-      forwardTurnSeconds: attended.forward, backwardTurnSeconds: attended.backward, beside,
-    }, this.#collectives);
+    const ring = ringSeconds(
+      {
+        ranks: turns,
+        place: places.ring,
+        elements: ringElements(job.model, slice),
+        activationBytes: PRECISION_BYTES[job.precision].activationBytes,
+        forwardTurnSeconds: attended.forward,
+        backwardTurnSeconds: attended.backward,
+        beside,
+      },
+      this.#collectives,
+    );
     const forwardAttentionSeconds = turns * attended.forward;
     const backwardAttentionSeconds = turns * attended.backward;
     const summed = (turns - 1) * attended.summed;
@@ -284,5 +365,5 @@ export class SliceTimes {
 }
 
 /** Bytes that one pipeline stage hands to the next for a micro-batch: its slice of the residual stream. */
-export const boundaryBytes = (job: JobShape, slice: LayerSlice): number => sliceRows(slice) * job.model.hiddenSize * PRECISION_BYTES[job.precision].activationBytes;
-
+export const boundaryBytes = (job: JobShape, slice: LayerSlice): number =>
+  sliceRows(slice) * job.model.hiddenSize * PRECISION_BYTES[job.precision].activationBytes;

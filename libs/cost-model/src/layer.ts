@@ -1,7 +1,16 @@
-import { contextOf, headRanks, headSize, kvWidth, type Model, type ModuleShape, type Precision } from "@internevo/domain";
+import {
+  contextOf,
+  headRanks,
+  headSize,
+  kvWidth,
+  type Model,
+  type ModuleShape,
+  type Precision,
+} from "@internevo/domain";
 
 /** Precision in which the kernels of a policy compute. */
-export const computePrecision = (precision: Precision): "fp32" | "bf16" => (precision === "fp32" ? "fp32" : "bf16");
+export const computePrecision = (precision: Precision): "fp32" | "bf16" =>
+  precision === "fp32" ? "fp32" : "bf16";
 
 /** What decides the shapes of a layer on one rank: b, S, s_sp, s_tp, and how many of the sequence ranks are a ring. */
 export interface LayerSlice {
@@ -14,7 +23,8 @@ export interface LayerSlice {
 }
 
 /** Rows of the residual stream on one rank: b · S / s_sp tokens. */
-export const sliceRows = (slice: LayerSlice): number => (slice.microBatchSize * slice.sequenceLengthTokens) / slice.sequenceParallel;
+export const sliceRows = (slice: LayerSlice): number =>
+  (slice.microBatchSize * slice.sequenceLengthTokens) / slice.sequenceParallel;
 
 /**
  * Key/value heads on one rank during attention. With fewer key/value heads than ranks that share heads, each head is sent to
@@ -24,7 +34,10 @@ export const localKvHeads = (kvHeads: number, ranks: number): number => Math.max
 
 /** Elements of the keys and values that one rank of a ring holds: of its part of the sequence, the heads that it attends with. */
 export const ringElements = (model: Model, slice: LayerSlice): number =>
-  ((slice.microBatchSize * slice.sequenceLengthTokens) / contextOf(slice)) * 2 * localKvHeads(model.kvHeads, headRanks(slice)) * headSize(model);
+  ((slice.microBatchSize * slice.sequenceLengthTokens) / contextOf(slice)) *
+  2 *
+  localKvHeads(model.kvHeads, headRanks(slice)) *
+  headSize(model);
 
 /** A module and how often it runs. */
 export interface CountedModule {
@@ -45,13 +58,31 @@ export interface LayerModules {
  * zigzag layout each turn is the work of causal attention over the rank's part of the sequence, and the first one is just that. The
  * gradients of a block of keys and values are added to those that arrive with it.
  */
-export function attentionTurn(model: Model, slice: LayerSlice, precision: Precision): { readonly attention: ModuleShape; readonly summed: ModuleShape } {
+export function attentionTurn(
+  model: Model,
+  slice: LayerSlice,
+  precision: Precision,
+): { readonly attention: ModuleShape; readonly summed: ModuleShape } {
   const compute = computePrecision(precision);
   const shared = headRanks(slice);
   const { microBatchSize: batch, sequenceLengthTokens } = slice;
   return {
-    attention: { module: "attention", pass: "forward", precision: compute, batch, sequence: sequenceLengthTokens / contextOf(slice), heads: model.heads / shared, kvHeads: localKvHeads(model.kvHeads, shared), headSize: headSize(model) },
-    summed: { module: "accumulate", pass: "update", precision: compute, elements: ringElements(model, slice) },
+    attention: {
+      module: "attention",
+      pass: "forward",
+      precision: compute,
+      batch,
+      sequence: sequenceLengthTokens / contextOf(slice),
+      heads: model.heads / shared,
+      kvHeads: localKvHeads(model.kvHeads, shared),
+      headSize: headSize(model),
+    },
+    summed: {
+      module: "accumulate",
+      pass: "update",
+      precision: compute,
+      elements: ringElements(model, slice),
+    },
   };
 }
 
@@ -74,21 +105,46 @@ export function layerModules(model: Model, slice: LayerSlice, precision: Precisi
   const ropeKvHeads = tp === 1 ? model.kvHeads : localKvHeads(model.kvHeads, tp);
   const kvOutputs = tp === 1 ? kv : localKvHeads(model.kvHeads, tp) * size;
   const norms: CountedModule = { shape: { module: "rmsnorm", ...forward, rows, width: h }, count: 2 };
-  const qkv: CountedModule = { shape: { module: "linear", ...forward, rows: linearRows, inputs: h, outputs: h / tp + 2 * kvOutputs }, count: 1 };
-  const ropes: CountedModule[] = [ropeHeads, ropeKvHeads].map((heads) => ({ shape: { module: "rope", ...forward, rows: linearRows, heads, headSize: size }, count: 1 }));
+  const qkv: CountedModule = {
+    shape: { module: "linear", ...forward, rows: linearRows, inputs: h, outputs: h / tp + 2 * kvOutputs },
+    count: 1,
+  };
+  const ropes: CountedModule[] = [ropeHeads, ropeKvHeads].map((heads) => ({
+    shape: { module: "rope", ...forward, rows: linearRows, heads, headSize: size },
+    count: 1,
+  }));
   const ring = contextOf(slice);
   const turn = attentionTurn(model, slice, precision);
   const attention: CountedModule = { shape: turn.attention, count: ring };
   const summed: CountedModule[] = ring === 1 ? [] : [{ shape: turn.summed, count: ring - 1 }];
-  const output: CountedModule = { shape: { module: "linear", ...forward, rows: linearRows, inputs: h / tp, outputs: h }, count: 1 };
+  const output: CountedModule = {
+    shape: { module: "linear", ...forward, rows: linearRows, inputs: h / tp, outputs: h },
+    count: 1,
+  };
   const inner = Math.ceil(f / tp);
-  const gateUp: CountedModule = { shape: { module: "linear", ...forward, rows: linearRows, inputs: h, outputs: 2 * inner }, count: 1 };
-  const swiglu: CountedModule = { shape: { module: "swiglu", ...forward, rows: linearRows, width: inner }, count: 1 };
-  const down: CountedModule = { shape: { module: "linear", ...forward, rows: linearRows, inputs: inner, outputs: h }, count: 1 };
+  const gateUp: CountedModule = {
+    shape: { module: "linear", ...forward, rows: linearRows, inputs: h, outputs: 2 * inner },
+    count: 1,
+  };
+  const swiglu: CountedModule = {
+    shape: { module: "swiglu", ...forward, rows: linearRows, width: inner },
+    count: 1,
+  };
+  const down: CountedModule = {
+    shape: { module: "linear", ...forward, rows: linearRows, inputs: inner, outputs: h },
+    count: 1,
+  };
   const residual: CountedModule = { shape: { module: "residual-add", ...forward, rows, width: h }, count: 1 };
   const recompute = [norms, qkv, ...ropes, attention, output, gateUp];
-  const differentiated = [...recompute, swiglu, down].map(({ shape, count }) => ({ shape: backwardOf(shape), count }));
-  return { forward: [...recompute, swiglu, down, residual], backward: [...differentiated, norms, swiglu, ...summed], recompute };
+  const differentiated = [...recompute, swiglu, down].map(({ shape, count }) => ({
+    shape: backwardOf(shape),
+    count,
+  }));
+  return {
+    forward: [...recompute, swiglu, down, residual],
+    backward: [...differentiated, norms, swiglu, ...summed],
+    recompute,
+  };
 }
 
 /** The same module in the backward pass. */
@@ -97,7 +153,11 @@ export function backwardOf(shape: ModuleShape): ModuleShape {
 }
 
 /** Modules outside the layers on one rank: tensor ranks have a part of the vocabulary each, and see all rows of it. */
-export function sliceOuterModules(model: Model, slice: LayerSlice, precision: Precision): ReturnType<typeof outerModules> {
+export function sliceOuterModules(
+  model: Model,
+  slice: LayerSlice,
+  precision: Precision,
+): ReturnType<typeof outerModules> {
   const whole = outerModules(model, sliceRows(slice), precision);
   const tp = slice.tensorParallel;
   if (tp === 1) return whole;
@@ -106,7 +166,11 @@ export function sliceOuterModules(model: Model, slice: LayerSlice, precision: Pr
 }
 
 /** Modules outside the layers: embedding, final norm, head with loss. */
-export function outerModules(model: Model, rows: number, precision: Precision): { embedding: ModuleShape; finalNorm: ModuleShape; headLoss: ModuleShape } {
+export function outerModules(
+  model: Model,
+  rows: number,
+  precision: Precision,
+): { embedding: ModuleShape; finalNorm: ModuleShape; headLoss: ModuleShape } {
   const compute = computePrecision(precision);
   const sizes = { precision: compute, rows, width: model.hiddenSize, vocabulary: model.vocabularySize };
   return {

@@ -1,9 +1,38 @@
-import { contextOf, headRanks, kvWidth, layerParameters, PRECISION_BYTES, totalParameters, usesGpus, type Collective, type JobSpec, type ModuleShape, type Placement, type SliceRequest } from "@internevo/domain";
-import { backwardOf, computePrecision, layerModules, outerModules, ringElements, sliceOuterModules, sliceRows, type LayerSlice } from "./layer.ts";
+import {
+  contextOf,
+  headRanks,
+  kvWidth,
+  layerParameters,
+  PRECISION_BYTES,
+  totalParameters,
+  usesGpus,
+  type Collective,
+  type JobSpec,
+  type ModuleShape,
+  type Placement,
+  type SliceRequest,
+} from "@internevo/domain";
+import {
+  backwardOf,
+  computePrecision,
+  layerModules,
+  outerModules,
+  ringElements,
+  sliceOuterModules,
+  sliceRows,
+  type LayerSlice,
+} from "./layer.ts";
 import { layersOfSlice, sliceShape } from "./slice-corrections.ts";
 import { unitParameters } from "./stage.ts";
 import { workOf } from "./work.ts";
-import { clusterRanks, contextFault, divisors, sequencesPerStep, sequenceSplitFault, tensorSplitFault } from "./space.ts";
+import {
+  clusterRanks,
+  contextFault,
+  divisors,
+  sequencesPerStep,
+  sequenceSplitFault,
+  tensorSplitFault,
+} from "./space.ts";
 
 export interface CollectiveRequest {
   readonly op: Collective;
@@ -36,7 +65,8 @@ const MOST_COLLECTIVE_SIZES = 7;
 function thin(values: readonly number[], most: number): number[] {
   if (values.length <= most) return [...values];
   const picked = new Set<number>();
-  for (let i = 0; i < most; i += 1) picked.add(values[Math.round((i * (values.length - 1)) / (most - 1))] as number);
+  for (let i = 0; i < most; i += 1)
+    picked.add(values[Math.round((i * (values.length - 1)) / (most - 1))] as number);
   return [...picked];
 }
 
@@ -46,14 +76,18 @@ const ascending = (values: Iterable<number>): number[] => [...new Set(values)].s
 function sizeGrid(bytes: readonly number[]): number[] {
   const low = Math.floor(Math.log2(Math.max(64, Math.min(...bytes))));
   const high = Math.ceil(Math.log2(Math.max(128, ...bytes)));
-  return thin(Array.from({ length: high - low + 1 }, (_, i) => 2 ** (low + i)), MOST_COLLECTIVE_SIZES);
+  return thin(
+    Array.from({ length: high - low + 1 }, (_, i) => 2 ** (low + i)),
+    MOST_COLLECTIVE_SIZES,
+  );
 }
 
 /** Groups of `size` neighbouring ranks, `stride` apart, over all ranks. */
 function groupsOf(ranks: number, size: number, stride: number): number[][] {
   const groups: number[][] = [];
   for (let block = 0; block + size * stride <= ranks; block += size * stride) {
-    for (let offset = 0; offset < stride; offset += 1) groups.push(Array.from({ length: size }, (_, k) => block + offset + k * stride));
+    for (let offset = 0; offset < stride; offset += 1)
+      groups.push(Array.from({ length: size }, (_, k) => block + offset + k * stride));
   }
   return groups;
 }
@@ -62,7 +96,8 @@ function groupsOf(ranks: number, size: number, stride: number): number[][] {
 function measuredGroups(nodes: number, gpusPerNode: number): { placement: Placement; groups: number[][] }[] {
   const ranks = nodes * gpusPerNode;
   const list: { placement: Placement; groups: number[][] }[] = [];
-  for (const size of divisors(gpusPerNode)) if (size > 1) list.push({ placement: "intra-node", groups: groupsOf(ranks, size, 1) });
+  for (const size of divisors(gpusPerNode))
+    if (size > 1) list.push({ placement: "intra-node", groups: groupsOf(ranks, size, 1) });
   for (const count of divisors(nodes)) {
     if (count === 1) continue;
     list.push({ placement: "inter-node", groups: groupsOf(ranks, count, gpusPerNode) });
@@ -80,24 +115,41 @@ interface PlanSlice extends LayerSlice {
 function slicesOf(spec: JobSpec): PlanSlice[] {
   const ranks = clusterRanks(spec);
   const slices = new Map<string, PlanSlice>();
-  for (const pipelineParallel of divisors(ranks)) for (const sequenceParallel of divisors(ranks / pipelineParallel)) {
-    const dataParallel = ranks / pipelineParallel / sequenceParallel;
-    if (pipelineParallel > spec.model.layers || sequencesPerStep(spec) % dataParallel !== 0) continue;
-    for (const { tensorParallel, contextParallel } of sequenceSplits(spec, sequenceParallel)) for (const microBatchSize of divisors(sequencesPerStep(spec) / dataParallel)) {
-      const key = `${microBatchSize} ${sequenceParallel} ${tensorParallel} ${contextParallel}`;
-      const inStages = pipelineParallel > 1 || (slices.get(key)?.inStages ?? false);
-      slices.set(key, { microBatchSize, sequenceLengthTokens: spec.sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel, inStages });
+  for (const pipelineParallel of divisors(ranks))
+    for (const sequenceParallel of divisors(ranks / pipelineParallel)) {
+      const dataParallel = ranks / pipelineParallel / sequenceParallel;
+      if (pipelineParallel > spec.model.layers || sequencesPerStep(spec) % dataParallel !== 0) continue;
+      for (const { tensorParallel, contextParallel } of sequenceSplits(spec, sequenceParallel))
+        for (const microBatchSize of divisors(sequencesPerStep(spec) / dataParallel)) {
+          const key = `${microBatchSize} ${sequenceParallel} ${tensorParallel} ${contextParallel}`;
+          const inStages = pipelineParallel > 1 || (slices.get(key)?.inStages ?? false);
+          slices.set(key, {
+            microBatchSize,
+            sequenceLengthTokens: spec.sequenceLengthTokens,
+            sequenceParallel,
+            tensorParallel,
+            contextParallel,
+            inStages,
+          });
+        }
     }
-  }
   return [...slices.values()];
 }
 
 /** How s_sp ranks can share the sequences of a job: by tensor ranks, or by a grid of heads and ring. */
-function sequenceSplits(spec: JobSpec, sequenceParallel: number): { tensorParallel: number; contextParallel: number }[] {
+function sequenceSplits(
+  spec: JobSpec,
+  sequenceParallel: number,
+): { tensorParallel: number; contextParallel: number }[] {
   const grids = divisors(sequenceParallel).map((contextParallel) => ({ tensorParallel: 1, contextParallel }));
-  const splits = sequenceParallel > 1 ? [...grids, { tensorParallel: sequenceParallel, contextParallel: 1 }] : grids;
+  const splits =
+    sequenceParallel > 1 ? [...grids, { tensorParallel: sequenceParallel, contextParallel: 1 }] : grids;
   return splits.filter((split) => {
-    if (tensorSplitFault(spec, split.tensorParallel) !== null || contextFault(spec, { sequenceParallel, ...split }) !== null) return false;
+    if (
+      tensorSplitFault(spec, split.tensorParallel) !== null ||
+      contextFault(spec, { sequenceParallel, ...split }) !== null
+    )
+      return false;
     return sequenceSplitFault(spec, sequenceParallel, split.contextParallel) === null;
   });
 }
@@ -107,16 +159,24 @@ const MOST_TENSOR_SIZES = 3;
 
 /** What tensor ranks run in shapes of their own: products of 1/s_tp of the widths over all rows, and their part of the vocabulary. */
 function tensorModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleShape[] {
-  return [...new Set(slices.map(({ tensorParallel }) => tensorParallel))].filter((tp) => tp > 1).flatMap((tp) => {
-    const own = slices.filter((slice) => slice.tensorParallel === tp);
-    const wanted = new Set(thin(ascending(own.map(({ microBatchSize }) => microBatchSize)), MOST_TENSOR_SIZES));
-    return own.filter(({ microBatchSize }) => wanted.has(microBatchSize)).flatMap((slice) => {
-      const layer = layerModules(spec.model, slice, spec.precision);
-      const { embedding, headLoss } = sliceOuterModules(spec.model, slice, spec.precision);
-      const products = [...layer.forward, ...layer.backward].map(({ shape }) => shape).filter((shape) => shape.module === "linear" || shape.module === "attention");
-      return [...products, embedding, backwardOf(embedding), headLoss];
+  return [...new Set(slices.map(({ tensorParallel }) => tensorParallel))]
+    .filter((tp) => tp > 1)
+    .flatMap((tp) => {
+      const own = slices.filter((slice) => slice.tensorParallel === tp);
+      const wanted = new Set(
+        thin(ascending(own.map(({ microBatchSize }) => microBatchSize)), MOST_TENSOR_SIZES),
+      );
+      return own
+        .filter(({ microBatchSize }) => wanted.has(microBatchSize))
+        .flatMap((slice) => {
+          const layer = layerModules(spec.model, slice, spec.precision);
+          const { embedding, headLoss } = sliceOuterModules(spec.model, slice, spec.precision);
+          const products = [...layer.forward, ...layer.backward]
+            .map(({ shape }) => shape)
+            .filter((shape) => shape.module === "linear" || shape.module === "attention");
+          return [...products, embedding, backwardOf(embedding), headLoss];
+        });
     });
-  });
 }
 
 /** Points of a ring's attention, and of what it adds up, that are measured for each length of its parts. */
@@ -124,15 +184,21 @@ const MOST_RING_SIZES = 3;
 
 /** What the ranks of a ring run in shapes of their own: attention over their part of the sequence, and sums of gradients. */
 function ringModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleShape[] {
-  return ascending(slices.map(contextOf)).filter((ring) => ring > 1).flatMap((ring) => {
-    const own = slices.filter((slice) => contextOf(slice) === ring);
-    const work = (slice: LayerSlice): number => slice.microBatchSize / headRanks(slice);
-    const wanted = new Set(thin(ascending(own.map(work)), MOST_RING_SIZES));
-    return own.filter((slice) => wanted.has(work(slice))).flatMap((slice) => {
-      const { forward, backward } = layerModules(spec.model, slice, spec.precision);
-      return [...forward, ...backward].map(({ shape }) => shape).filter((shape) => shape.module === "attention" || shape.module === "accumulate");
+  return ascending(slices.map(contextOf))
+    .filter((ring) => ring > 1)
+    .flatMap((ring) => {
+      const own = slices.filter((slice) => contextOf(slice) === ring);
+      const work = (slice: LayerSlice): number => slice.microBatchSize / headRanks(slice);
+      const wanted = new Set(thin(ascending(own.map(work)), MOST_RING_SIZES));
+      return own
+        .filter((slice) => wanted.has(work(slice)))
+        .flatMap((slice) => {
+          const { forward, backward } = layerModules(spec.model, slice, spec.precision);
+          return [...forward, ...backward]
+            .map(({ shape }) => shape)
+            .filter((shape) => shape.module === "attention" || shape.module === "accumulate");
+        });
     });
-  });
 }
 
 function requiredModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleShape[] {
@@ -148,7 +214,10 @@ function requiredModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleSh
     const layer = layerModules(model, slice, precision);
     for (const { shape } of [...layer.forward, ...layer.backward]) {
       if (shape.module === "accumulate") continue;
-      const wanted = shape.module === "attention" ? contextOf(slice) === 1 && batchesWanted.has(slice.microBatchSize) : rowsWanted.has(rows);
+      const wanted =
+        shape.module === "attention"
+          ? contextOf(slice) === 1 && batchesWanted.has(slice.microBatchSize)
+          : rowsWanted.has(rows);
       if (wanted) add(shape);
     }
     if (!rowsWanted.has(rows) || rowsOnly.has(rows)) continue;
@@ -161,7 +230,8 @@ function requiredModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleSh
   const total = totalParameters(model);
   for (const shards of thin(divisors(clusterRanks(spec)), MOST_SIZES)) {
     const elements = Math.ceil(total / shards);
-    for (const module of ["adamw", "squared-norm", "accumulate"] as const) add({ module, pass: "update", precision: compute, elements });
+    for (const module of ["adamw", "squared-norm", "accumulate"] as const)
+      add({ module, pass: "update", precision: compute, elements });
   }
   return [...shapes.values()];
 }
@@ -179,16 +249,25 @@ function requiredSlices(spec: JobSpec, slices: readonly LayerSlice[]): SliceRequ
   if (spec.cluster.launcher === "slurm" || usesGpus(spec.cluster)) return [];
   const kinds = [
     slices.filter(({ sequenceParallel }) => sequenceParallel === 1),
-    slices.filter((slice) => slice.sequenceParallel > 1 && slice.tensorParallel === 1 && contextOf(slice) === 1),
+    slices.filter(
+      (slice) => slice.sequenceParallel > 1 && slice.tensorParallel === 1 && contextOf(slice) === 1,
+    ),
     slices.filter((slice) => contextOf(slice) > 1 && headRanks(slice) === 1),
     slices.filter(({ tensorParallel }) => tensorParallel > 1),
   ];
   return kinds.flatMap((kind, index) =>
-    thin(ascending(kind.map(({ sequenceParallel }) => sequenceParallel)), MOST_SLICE_GROUPS).flatMap((ranks) => {
-      const own = kind.filter(({ sequenceParallel }) => sequenceParallel === ranks);
-      const wanted = new Set(thin(ascending(own.map(({ microBatchSize }) => microBatchSize)), MOST_SLICE_SIZES[index] as number));
-      return own.filter(({ microBatchSize }) => wanted.has(microBatchSize)).map((slice) => sliceShape(spec, slice)).map((shape) => ({ shape, layers: layersOfSlice(shape, spec.model.layers) }));
-    }),
+    thin(ascending(kind.map(({ sequenceParallel }) => sequenceParallel)), MOST_SLICE_GROUPS).flatMap(
+      (ranks) => {
+        const own = kind.filter(({ sequenceParallel }) => sequenceParallel === ranks);
+        const wanted = new Set(
+          thin(ascending(own.map(({ microBatchSize }) => microBatchSize)), MOST_SLICE_SIZES[index] as number),
+        );
+        return own
+          .filter(({ microBatchSize }) => wanted.has(microBatchSize))
+          .map((slice) => sliceShape(spec, slice))
+          .map((shape) => ({ shape, layers: layersOfSlice(shape, spec.model.layers) }));
+      },
+    ),
   );
 }
 
@@ -202,13 +281,30 @@ function collectiveUses(spec: JobSpec, slices: readonly PlanSlice[]): Map<Collec
   const table = model.vocabularySize * model.hiddenSize;
   const uses = new Map<Collective, number[]>();
   const use = (op: Collective, ...list: number[]) => uses.set(op, [...(uses.get(op) ?? []), ...list]);
-  use("all-gather", (layer * bytes.parameterBytes) / ranks, layer * bytes.parameterBytes, table * bytes.parameterBytes, whole * bytes.parameterBytes);
-  use("reduce-scatter", (layer * bytes.gradientBytes) / ranks, layer * bytes.gradientBytes, table * bytes.gradientBytes, whole * bytes.gradientBytes);
+  use(
+    "all-gather",
+    (layer * bytes.parameterBytes) / ranks,
+    layer * bytes.parameterBytes,
+    table * bytes.parameterBytes,
+    whole * bytes.parameterBytes,
+  );
+  use(
+    "reduce-scatter",
+    (layer * bytes.gradientBytes) / ranks,
+    layer * bytes.gradientBytes,
+    table * bytes.gradientBytes,
+    whole * bytes.gradientBytes,
+  );
   use("all-reduce", 64, (layer * bytes.gradientBytes) / ranks, whole * bytes.gradientBytes);
   for (const slice of slices) {
     const element = sliceRows(slice) * bytes.activationBytes;
     if (slice.inStages) use("point-to-point", element * model.hiddenSize);
-    if (contextOf(slice) > 1) use("point-to-point", ringElements(model, slice) * bytes.activationBytes, ringElements(model, slice) * 4);
+    if (contextOf(slice) > 1)
+      use(
+        "point-to-point",
+        ringElements(model, slice) * bytes.activationBytes,
+        ringElements(model, slice) * 4,
+      );
     if (headRanks(slice) === 1) continue;
     if (slice.tensorParallel > 1) {
       const sequence = spec.sequenceLengthTokens * model.hiddenSize * bytes.activationBytes;
@@ -216,7 +312,11 @@ function collectiveUses(spec: JobSpec, slices: readonly PlanSlice[]): Map<Collec
       use("reduce-scatter", sequence);
       continue;
     }
-    use("all-to-all", element * Math.min(kvWidth(model), model.hiddenSize), element * (model.hiddenSize + 2 * kvWidth(model)));
+    use(
+      "all-to-all",
+      element * Math.min(kvWidth(model), model.hiddenSize),
+      element * (model.hiddenSize + 2 * kvWidth(model)),
+    );
   }
   return uses;
 }
@@ -226,13 +326,21 @@ function collectiveUses(spec: JobSpec, slices: readonly PlanSlice[]): Map<Collec
  * product, and attention, forward beside all-gathers of parameters and backward beside reduce-scatters of gradients, one after another, of a layer's
  * smallest and of its largest unit (short messages slow computation down more), for every kind of group; attention beside the messages of a ring, where plans have one.
  */
-function requiredOverlaps(spec: JobSpec, modules: readonly ModuleShape[], groups: ReturnType<typeof measuredGroups>, ring: readonly OverlapRequest["collective"][]): OverlapRequest[] {
+function requiredOverlaps(
+  spec: JobSpec,
+  modules: readonly ModuleShape[],
+  groups: ReturnType<typeof measuredGroups>,
+  ring: readonly OverlapRequest["collective"][],
+): OverlapRequest[] {
   const bytes = PRECISION_BYTES[spec.precision];
   const { modules: units } = unitParameters(spec.model, 1);
   const sizes = [...new Set([Math.min(...units), Math.max(...units)])];
   const largest = (module: "linear" | "attention", pass: "forward" | "backward"): ModuleShape | undefined => {
     const ofPass = modules.filter((shape) => shape.module === module && shape.pass === pass);
-    return ofPass.reduce<ModuleShape | undefined>((most, shape) => (most && workOf(most).flops >= workOf(shape).flops ? most : shape), undefined);
+    return ofPass.reduce<ModuleShape | undefined>(
+      (most, shape) => (most && workOf(most).flops >= workOf(shape).flops ? most : shape),
+      undefined,
+    );
   };
   const list: OverlapRequest[] = [];
   for (const kind of ["linear", "attention"] as const) {
@@ -241,11 +349,30 @@ function requiredOverlaps(spec: JobSpec, modules: readonly ModuleShape[], groups
       const unit = 64 * (ranks[0]?.length ?? 1);
       const whole = (size: number): number => Math.ceil(size / unit) * unit;
       for (const elements of sizes) {
-        if (forward) list.push({ module: forward, collective: { op: "all-gather", bytes: whole(elements * bytes.parameterBytes), groups: ranks, placement } });
-        if (backward) list.push({ module: backward, collective: { op: "reduce-scatter", bytes: whole(elements * bytes.gradientBytes), groups: ranks, placement } });
+        if (forward)
+          list.push({
+            module: forward,
+            collective: {
+              op: "all-gather",
+              bytes: whole(elements * bytes.parameterBytes),
+              groups: ranks,
+              placement,
+            },
+          });
+        if (backward)
+          list.push({
+            module: backward,
+            collective: {
+              op: "reduce-scatter",
+              bytes: whole(elements * bytes.gradientBytes),
+              groups: ranks,
+              placement,
+            },
+          });
       }
     }
-    if (kind === "attention" && forward) for (const collective of ring) list.push({ module: forward, collective });
+    if (kind === "attention" && forward)
+      for (const collective of ring) list.push({ module: forward, collective });
   }
   return list;
 }
@@ -254,8 +381,22 @@ function requiredOverlaps(spec: JobSpec, modules: readonly ModuleShape[], groups
 function stagePairs(nodes: number, gpusPerNode: number): { placement: Placement; groups: number[][] }[] {
   const list: { placement: Placement; groups: number[][] }[] = [];
   const node = Array.from({ length: Math.floor(gpusPerNode / 2) }, (_, k) => [2 * k, 2 * k + 1]);
-  if (gpusPerNode > 1) list.push({ placement: "intra-node", groups: Array.from({ length: nodes }, (_, n) => node.map((pair) => pair.map((rank) => n * gpusPerNode + rank))).flat() });
-  if (nodes > 1) list.push({ placement: "inter-node", groups: Array.from({ length: Math.floor(nodes / 2) }, (_, k) => groupsOf(2 * gpusPerNode, 2, gpusPerNode).map((pair) => pair.map((rank) => 2 * k * gpusPerNode + rank))).flat() });
+  if (gpusPerNode > 1)
+    list.push({
+      placement: "intra-node",
+      groups: Array.from({ length: nodes }, (_, n) =>
+        node.map((pair) => pair.map((rank) => n * gpusPerNode + rank)),
+      ).flat(),
+    });
+  if (nodes > 1)
+    list.push({
+      placement: "inter-node",
+      groups: Array.from({ length: Math.floor(nodes / 2) }, (_, k) =>
+        groupsOf(2 * gpusPerNode, 2, gpusPerNode).map((pair) =>
+          pair.map((rank) => 2 * k * gpusPerNode + rank),
+        ),
+      ).flat(),
+    });
   return list;
 }
 
@@ -269,15 +410,25 @@ export function requiredMeasurements(spec: JobSpec): RequiredMeasurements {
   const collectives: CollectiveRequest[] = [];
   const groups = measuredGroups(spec.cluster.nodes, spec.cluster.gpusPerNode);
   for (const [op, uses] of collectiveUses(spec, slices)) {
-    for (const { placement, groups: list } of op === "point-to-point" ? stagePairs(spec.cluster.nodes, spec.cluster.gpusPerNode) : groups) {
+    for (const { placement, groups: list } of op === "point-to-point"
+      ? stagePairs(spec.cluster.nodes, spec.cluster.gpusPerNode)
+      : groups) {
       // Every rank's part is a whole number of cache lines, so no group size needs padding.
       const unit = 64 * (list[0]?.length ?? 1);
-      for (const bytes of new Set(sizeGrid(uses).map((grid) => Math.ceil(grid / unit) * unit))) collectives.push({ op, bytes, groups: list, placement });
+      for (const bytes of new Set(sizeGrid(uses).map((grid) => Math.ceil(grid / unit) * unit)))
+        collectives.push({ op, bytes, groups: list, placement });
     }
   }
   const modules = requiredModules(spec, slices);
   // A ring's message: the largest that is measured of each kind of pair.
-  const messages = slices.some((slice) => contextOf(slice) > 1) ? collectives.filter(({ op }) => op === "point-to-point") : [];
+  const messages = slices.some((slice) => contextOf(slice) > 1)
+    ? collectives.filter(({ op }) => op === "point-to-point")
+    : [];
   const ring = [...new Map(messages.map((message) => [message.placement, message])).values()];
-  return { modules, collectives, overlaps: requiredOverlaps(spec, modules, groups, ring), slices: requiredSlices(spec, slices) };
+  return {
+    modules,
+    collectives,
+    overlaps: requiredOverlaps(spec, modules, groups, ring),
+    slices: requiredSlices(spec, slices),
+  };
 }

@@ -1,4 +1,14 @@
-import { contextOf, documentsOf, headRanks, headSize, kvWidth, PRECISION_BYTES, recomputedLayers, usesGpus, type MemoryLines } from "@internevo/domain";
+import {
+  contextOf,
+  documentsOf,
+  headRanks,
+  headSize,
+  kvWidth,
+  PRECISION_BYTES,
+  recomputedLayers,
+  usesGpus,
+  type MemoryLines,
+} from "@internevo/domain";
 import { localKvHeads } from "./layer.ts";
 import { LOSS_STATISTICS_BYTES, lossChunkRows } from "./loss-chunk.ts";
 import type { Batching, MemoryContext, MemoryModel, ShardContext, Sharding } from "./memory.ts";
@@ -42,7 +52,13 @@ const GPU_QUERY_SUMS_BYTES = 2 ** 30;
 const GPU_TICKET_BYTES = 256;
 
 /** Scratch of attention on a GPU, of b sequences (native/src/backend/cuda/sizes.cpp). */
-function gpuAttentionBytes(b: number, sequence: number, heads: number, kvHeads: number, size: number): number {
+function gpuAttentionBytes(
+  b: number,
+  sequence: number,
+  heads: number,
+  kvHeads: number,
+  size: number,
+): number {
   const sums = al(4 * b * heads * sequence);
   if (!GPU_TILED_HEADS.includes(size) || heads % kvHeads !== 0) return sums;
   const group = heads / kvHeads;
@@ -67,7 +83,9 @@ interface StageUnits {
 function stageUnits(context: ShardContext, stage: Stage, sharding: Sharding): StageUnits {
   const unit = 64 * sharding.parameterSharding * sharding.optimizerStateSharding;
   const parameters = unitParameters(context.job.model, context.layout.tensorParallel);
-  const [qkv, attentionOutput, gateUp, mlpOutput] = parameters.modules.map((elements) => up(elements, unit)) as [number, number, number, number];
+  const [qkv, attentionOutput, gateUp, mlpOutput] = parameters.modules.map((elements) =>
+    up(elements, unit),
+  ) as [number, number, number, number];
   const layer = qkv + attentionOutput + gateUp + mlpOutput;
   const embedding = stage.hasEmbedding ? up(parameters.embedding, unit) : 0;
   const head = stage.hasHead && parameters.head > 0 ? up(parameters.head, unit) : 0;
@@ -81,8 +99,18 @@ function stageUnits(context: ShardContext, stage: Stage, sharding: Sharding): St
 }
 
 /** Elements that are gathered (G), and whose gradients are staged (Γ), at one time. */
-function groupsOf(units: StageUnits, { forwardOverlap, backwardOverlap }: MemoryContext["overlap"], recomputed: number, layers: number): { gathered: number; staged: number } {
-  const forward = { none: units.module, block: units.block, "inter-layer": units.layer, "intra-layer": units.module }[forwardOverlap];
+function groupsOf(
+  units: StageUnits,
+  { forwardOverlap, backwardOverlap }: MemoryContext["overlap"],
+  recomputed: number,
+  layers: number,
+): { gathered: number; staged: number } {
+  const forward = {
+    none: units.module,
+    block: units.block,
+    "inter-layer": units.layer,
+    "intra-layer": units.module,
+  }[forwardOverlap];
   const modules = backwardOverlap === "block" ? units.block : units.module;
   const backward = Math.max(recomputed > 0 ? units.layer : 0, recomputed < layers ? modules : 0);
   return { gathered: Math.max(units.outer, forward, backward), staged: Math.max(units.outer, modules) };
@@ -91,11 +119,21 @@ function groupsOf(units: StageUnits, { forwardOverlap, backwardOverlap }: Memory
 export const executorMemory: MemoryModel = {
   shardLines(context, stage, sharding, recomputation): MemoryLines {
     const { parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss } = sharding;
-    const { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, sequenceParallel: sp } = context.layout;
+    const {
+      pipelineParallel: pp,
+      dataParallel: dp,
+      tensorParallel: tp,
+      sequenceParallel: sp,
+    } = context.layout;
     const bytes = PRECISION_BYTES[context.job.precision];
     const { overlap } = context;
     const units = stageUnits(context, stage, sharding);
-    const { gathered, staged } = groupsOf(units, overlap, recomputedLayers(recomputation, stage.layers), stage.layers);
+    const { gathered, staged } = groupsOf(
+      units,
+      overlap,
+      recomputedLayers(recomputation, stage.layers),
+      stage.layers,
+    );
     const { sum } = units;
     const replicas = (dp * sp) / tp;
     const overlapped = overlap.forwardOverlap !== "none" || overlap.backwardOverlap !== "none";
@@ -105,13 +143,16 @@ export const executorMemory: MemoryModel = {
     const ends = context.job.model.tiedEmbeddings && pp > 1 ? 2 : 1;
     const sharded = [ps, oss, replicas / (ps * oss)];
     // What runs on the communication lane has scratch of its own.
-    const reduction = largestOf([...sharded, pp * dp * sp, tp, sharing, ends]) + (overlapped ? largestOf(sharded) : 0);
+    const reduction =
+      largestOf([...sharded, pp * dp * sp, tp, sharing, ends]) + (overlapped ? largestOf(sharded) : 0);
     return {
       parameters: (bytes.parameterBytes * sum) / ps,
       gradients: (bytes.gradientBytes * sum) / (ps * gs),
       optimizerStates: (bytes.optimizerStateBytes * sum) / (ps * oss),
       gatherPool: ps > 1 ? (overlapped ? 2 : 1) * bytes.parameterBytes * gathered : 0,
-      reduceStaging: (ps > 1 || gs > 1 ? (overlap.backwardOverlap === "none" ? 1 : 2) * bytes.gradientBytes * staged : 0) + reduction,
+      reduceStaging:
+        (ps > 1 || gs > 1 ? (overlap.backwardOverlap === "none" ? 1 : 2) * bytes.gradientBytes * staged : 0) +
+        reduction,
     };
   },
 
@@ -126,7 +167,14 @@ export const executorMemory: MemoryModel = {
     const stream = al(tokens * model.hiddenSize * beta);
     const qkv = al(rows * (ownHeads + 2 * localKvHeads(model.kvHeads, heads)) * d * beta);
     const inner = al((tp > 1 ? rows : tokens) * 2 * Math.ceil(model.ffnHiddenSize / tp) * beta);
-    return qkv + al(rows * ownHeads * d * beta) + (tp === 1 && heads > 1 ? stream : 0) + al(4 * ownHeads * rows) + stream + inner;
+    return (
+      qkv +
+      al(rows * ownHeads * d * beta) +
+      (tp === 1 && heads > 1 ? stream : 0) +
+      al(4 * ownHeads * rows) +
+      stream +
+      inner
+    );
   },
 
   batchLines(context, stage, batching: Batching): MemoryLines {
@@ -160,15 +208,24 @@ export const executorMemory: MemoryModel = {
     const recomputed = recomputedLayers(batching, stage.layers);
     const layers = layersInFlight(stage, n, recomputed);
     const lines: MemoryLines = {
-      activations: (layers.all + (stage.hasHead ? 1 : 0)) * stream + (layers.kept + (recomputed > 0 ? 1 : 0)) * layerSet,
+      activations:
+        (layers.all + (stage.hasHead ? 1 : 0)) * stream + (layers.kept + (recomputed > 0 ? 1 : 0)) * layerSet,
       layerWorkspace: 3 * stream + al(4 * tokens) + Math.max(mlpPart, attentionPart),
-      attentionWorkspace: onGpu ? gpuAttentionBytes(b, keys, ownHeads, ownKvHeads, d) : 4 * context.threadsPerRank * up(attentionScratchFloats(keys, d), 16),
-      logits: (stage.hasHead ? al(4 * Math.ceil(model.vocabularySize / tp) * lossRows) : 0) + (onGpu ? GPU_PRODUCT_SCRATCH_BYTES : PRODUCT_SCRATCH_BYTES * context.threadsPerRank),
+      attentionWorkspace: onGpu
+        ? gpuAttentionBytes(b, keys, ownHeads, ownKvHeads, d)
+        : 4 * context.threadsPerRank * up(attentionScratchFloats(keys, d), 16),
+      logits:
+        (stage.hasHead ? al(4 * Math.ceil(model.vocabularySize / tp) * lossRows) : 0) +
+        (onGpu ? GPU_PRODUCT_SCRATCH_BYTES : PRODUCT_SCRATCH_BYTES * context.threadsPerRank),
       allToAllStaging: ulysses ? 2 * attended : 0,
       contextStaging: ring > 1 ? ringBytes(rows * 2 * ownKvHeads * d, rows * ownHeads * d, beta) : 0,
       ropeTables: 2 * al(4 * sequence * (d / 2)),
-      dataBuffers: (stage.isFirst || stage.isLast ? 2 * al(4 * blockRows) : 0) + (documents !== null || ring > 1 ? al(4 * blockRows) : 0) + (documents === null ? 0 : al(4 * rows) + al(4 * (Math.min(documents, sequence) + 1))),
-      tensorParallelStaging: tp > 1 ? al(rows * h * beta) + (stage.hasHead ? al(LOSS_STATISTICS_BYTES * tp * lossRows) : 0) : 0,
+      dataBuffers:
+        (stage.isFirst || stage.isLast ? 2 * al(4 * blockRows) : 0) +
+        (documents !== null || ring > 1 ? al(4 * blockRows) : 0) +
+        (documents === null ? 0 : al(4 * rows) + al(4 * (Math.min(documents, sequence) + 1))),
+      tensorParallelStaging:
+        tp > 1 ? al(rows * h * beta) + (stage.hasHead ? al(LOSS_STATISTICS_BYTES * tp * lossRows) : 0) : 0,
       pipelineBuffers: pp > 1 ? boundaryBuffers(stage) * stream : 0,
       ...(context.job.timeline === undefined ? {} : { timeline: TIMELINE_BYTES }),
       runtime: context.runtimeBytes,
@@ -179,7 +236,10 @@ export const executorMemory: MemoryModel = {
 
 /** Blocks of keys and values, and their gradients, on the ring; the output, or the gradient of q, in float32. */
 const ringBytes = (keyElements: number, queryElements: number, activationBytes: number): number =>
-  2 * al(activationBytes * keyElements) + 3 * al(4 * keyElements) + (activationBytes === 4 ? 0 : al(4 * queryElements));
+  2 * al(activationBytes * keyElements) +
+  3 * al(4 * keyElements) +
+  (activationBytes === 4 ? 0 : al(4 * queryElements));
 
 /** To send and to receive, forward and backward; a stage of several chunks has neighbours on both sides in any case. */
-const boundaryBuffers = (stage: Stage): number => (stage.chunkLayers.length > 1 ? 4 : 2 * ((stage.isFirst ? 0 : 1) + (stage.isLast ? 0 : 1)));
+const boundaryBuffers = (stage: Stage): number =>
+  stage.chunkLayers.length > 1 ? 4 : 2 * ((stage.isFirst ? 0 : 1) + (stage.isLast ? 0 : 1));

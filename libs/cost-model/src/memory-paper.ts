@@ -15,9 +15,16 @@ const BOUNDARY_BYTES = 2;
 const LAYER_BYTES = 32;
 
 export const paperMemory: MemoryModel = {
-  shardLines(context, stage, { parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss }): MemoryLines {
+  shardLines(
+    context,
+    stage,
+    { parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss },
+  ): MemoryLines {
     const units = unitParameters(context.job.model, context.layout.tensorParallel);
-    const parameters = stage.layers * units.layer + (stage.hasEmbedding ? units.embedding : 0) + (stage.hasHead ? units.head : 0);
+    const parameters =
+      stage.layers * units.layer +
+      (stage.hasEmbedding ? units.embedding : 0) +
+      (stage.hasHead ? units.head : 0);
     return {
       parameters: Math.ceil((PARAMETER_BYTES * parameters) / ps),
       gradients: Math.ceil((GRADIENT_BYTES * parameters) / (ps * gs)),
@@ -27,7 +34,11 @@ export const paperMemory: MemoryModel = {
   },
 
   layerBytes({ job, layout }, microBatchSize): number {
-    return LAYER_BYTES * ((microBatchSize * job.sequenceLengthTokens) / layout.sequenceParallel) * job.model.hiddenSize;
+    return (
+      LAYER_BYTES *
+      ((microBatchSize * job.sequenceLengthTokens) / layout.sequenceParallel) *
+      job.model.hiddenSize
+    );
   },
 
   batchLines(context, stage, batching): MemoryLines {

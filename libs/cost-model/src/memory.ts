@@ -29,7 +29,9 @@ export interface MemoryContext {
 }
 
 /** What of it decides the bytes of a sharding: jobs that agree in it share them. */
-export type ShardContext = Omit<MemoryContext, "job"> & { readonly job: Pick<JobShape, "model" | "precision"> };
+export type ShardContext = Omit<MemoryContext, "job"> & {
+  readonly job: Pick<JobShape, "model" | "precision">;
+};
 
 /**
  * Memory of one rank of a stage by named line. Lines that depend on the sharding and lines that depend on the batch are
@@ -37,7 +39,12 @@ export type ShardContext = Omit<MemoryContext, "job"> & { readonly job: Pick<Job
  */
 export interface MemoryModel {
   /** Of the batch only its recomputation matters here: a layer that is recomputed is gathered whole. */
-  shardLines(context: ShardContext, stage: Stage, sharding: Sharding, recomputation: Pick<Batching, "recompute" | "recomputeLayers">): MemoryLines;
+  shardLines(
+    context: ShardContext,
+    stage: Stage,
+    sharding: Sharding,
+    recomputation: Pick<Batching, "recompute" | "recomputeLayers">,
+  ): MemoryLines;
   batchLines(context: MemoryContext, stage: Stage, batching: Batching): MemoryLines;
   /** Bytes of what a layer keeps of one micro-batch when it is not recomputed. */
   layerBytes(context: MemoryContext, microBatchSize: number): number;

@@ -1,7 +1,26 @@
-import { contextOf, headRanks, ProblemError, replicaRanks, worldSize, type Cluster, type Mesh, type Placement, type PlacementPlan, type Plan } from "@internevo/domain";
+import {
+  contextOf,
+  headRanks,
+  ProblemError,
+  replicaRanks,
+  worldSize,
+  type Cluster,
+  type Mesh,
+  type Placement,
+  type PlacementPlan,
+  type Plan,
+} from "@internevo/domain";
 
 /** The dimensions whose groups a mesh lists. */
-export const MESH_DIMENSIONS = ["tensorParallel", "sequenceParallel", "dataParallel", "pipelineParallel", "parameterSharding", "optimizerStateSharding", "gradientReplicas"] as const;
+export const MESH_DIMENSIONS = [
+  "tensorParallel",
+  "sequenceParallel",
+  "dataParallel",
+  "pipelineParallel",
+  "parameterSharding",
+  "optimizerStateSharding",
+  "gradientReplicas",
+] as const;
 export type MeshDimension = (typeof MESH_DIMENSIONS)[number];
 
 /**
@@ -21,18 +40,33 @@ export interface GroupGeometry {
  * slice of the model (takeaway 2), pipeline stages are outermost.
  */
 export function groupGeometry(plan: Plan, dimension: MeshDimension | "contextParallel"): GroupGeometry {
-  const { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, sequenceParallel: sp, parameterSharding: ps, optimizerStateSharding: oss } = plan;
+  const {
+    pipelineParallel: pp,
+    dataParallel: dp,
+    tensorParallel: tp,
+    sequenceParallel: sp,
+    parameterSharding: ps,
+    optimizerStateSharding: oss,
+  } = plan;
   switch (dimension) {
-    case "tensorParallel": return { size: tp, stride: 1 };
-    case "sequenceParallel": return { size: sp, stride: 1 };
+    case "tensorParallel":
+      return { size: tp, stride: 1 };
+    case "sequenceParallel":
+      return { size: sp, stride: 1 };
     // A ring passes over the neighbours that share its heads.
-    case "contextParallel": return { size: contextOf(plan), stride: headRanks(plan) };
-    case "dataParallel": return { size: dp, stride: sp };
-    case "pipelineParallel": return { size: pp, stride: dp * sp };
+    case "contextParallel":
+      return { size: contextOf(plan), stride: headRanks(plan) };
+    case "dataParallel":
+      return { size: dp, stride: sp };
+    case "pipelineParallel":
+      return { size: pp, stride: dp * sp };
     // The R ranks of one slice are `tp` apart (tp = 1 in config 2: all ranks of the stage).
-    case "parameterSharding": return { size: ps, stride: tp };
-    case "optimizerStateSharding": return { size: oss, stride: tp * ps };
-    case "gradientReplicas": return { size: replicaRanks(plan) / ps, stride: tp * ps };
+    case "parameterSharding":
+      return { size: ps, stride: tp };
+    case "optimizerStateSharding":
+      return { size: oss, stride: tp * ps };
+    case "gradientReplicas":
+      return { size: replicaRanks(plan) / ps, stride: tp * ps };
   }
 }
 
@@ -49,13 +83,38 @@ function groupsOf(worldSize: number, { size, stride }: GroupGeometry): number[][
 /** @throws ProblemError `plan-invalid` when the factors of the plan do not divide as a mesh needs. */
 function assertMeshable(plan: Plan): void {
   const refuse = (field: string, value: number, message: string, remedy: string): never => {
-    throw new ProblemError("plan-invalid", `the plan has no mesh: ${field} ${value} ${message}`, [{ field, value, message, remedy }]);
+    throw new ProblemError("plan-invalid", `the plan has no mesh: ${field} ${value} ${message}`, [
+      { field, value, message, remedy },
+    ]);
   };
-  const { tensorParallel: tp, sequenceParallel: sp, parameterSharding: ps, optimizerStateSharding: oss } = plan;
-  if (tp !== 1 && tp !== sp) refuse("tensorParallel", tp, `is neither 1 nor sequenceParallel ${sp}`, "use tensorParallel = sequenceParallel, or 1");
+  const {
+    tensorParallel: tp,
+    sequenceParallel: sp,
+    parameterSharding: ps,
+    optimizerStateSharding: oss,
+  } = plan;
+  if (tp !== 1 && tp !== sp)
+    refuse(
+      "tensorParallel",
+      tp,
+      `is neither 1 nor sequenceParallel ${sp}`,
+      "use tensorParallel = sequenceParallel, or 1",
+    );
   const ranks = replicaRanks(plan);
-  if (ranks % ps !== 0) refuse("parameterSharding", ps, `does not divide the ${ranks} ranks that hold the same slice`, "choose a divisor");
-  if ((ranks / ps) % oss !== 0) refuse("optimizerStateSharding", oss, `does not divide the ${ranks / ps} replicas of a shard`, "choose a divisor");
+  if (ranks % ps !== 0)
+    refuse(
+      "parameterSharding",
+      ps,
+      `does not divide the ${ranks} ranks that hold the same slice`,
+      "choose a divisor",
+    );
+  if ((ranks / ps) % oss !== 0)
+    refuse(
+      "optimizerStateSharding",
+      oss,
+      `does not divide the ${ranks / ps} replicas of a shard`,
+      "choose a divisor",
+    );
 }
 
 /**
@@ -108,7 +167,19 @@ export function placementClass(size: number, nodes: number): Placement {
 /** Where the ranks of a plan sit on a cluster whose nodes are filled in rank order. */
 export function placementOf(plan: Plan, cluster: Pick<Cluster, "gpusPerNode">): PlacementPlan {
   const nodesPerGroup: Record<string, number> = {};
-  for (const dimension of MESH_DIMENSIONS) nodesPerGroup[dimension] = nodesTouched(groupGeometry(plan, dimension), cluster.gpusPerNode);
-  if (contextOf(plan) > 1) nodesPerGroup["contextParallel"] = nodesTouched(groupGeometry(plan, "contextParallel"), cluster.gpusPerNode);
-  return { rankOrder: [plan.tensorParallel > 1 ? "tensorParallel" : "sequenceParallel", "dataParallel", "pipelineParallel"], nodesPerGroup };
+  for (const dimension of MESH_DIMENSIONS)
+    nodesPerGroup[dimension] = nodesTouched(groupGeometry(plan, dimension), cluster.gpusPerNode);
+  if (contextOf(plan) > 1)
+    nodesPerGroup["contextParallel"] = nodesTouched(
+      groupGeometry(plan, "contextParallel"),
+      cluster.gpusPerNode,
+    );
+  return {
+    rankOrder: [
+      plan.tensorParallel > 1 ? "tensorParallel" : "sequenceParallel",
+      "dataParallel",
+      "pipelineParallel",
+    ],
+    nodesPerGroup,
+  };
 }

@@ -2,37 +2,71 @@ import type { ModuleShape, Profile, SliceRequest, SliceShape } from "@internevo/
 import type { RequiredMeasurements } from "./measurements.ts";
 
 /** Of what a profile must hold so that the plans of a job can be predicted from measurements, all or a part. */
-export type Measurements = { readonly [Kind in keyof RequiredMeasurements]: readonly RequiredMeasurements[Kind][number][] };
+export type Measurements = {
+  readonly [Kind in keyof RequiredMeasurements]: readonly RequiredMeasurements[Kind][number][];
+};
 
 /** A text that is equal for equal shapes, whatever the order of their fields. */
-export const shapeKey = (shape: ModuleShape | SliceShape): string => JSON.stringify(Object.entries(shape).sort(([a], [b]) => (a < b ? -1 : 1)));
+export const shapeKey = (shape: ModuleShape | SliceShape): string =>
+  JSON.stringify(Object.entries(shape).sort(([a], [b]) => (a < b ? -1 : 1)));
 
 /** A text that is equal for equal slices of equally many layers. */
 export const sliceKey = ({ shape, layers }: SliceRequest): string => `${shapeKey(shape)} ${layers}`;
 
-const collectiveKey = (op: string, groupSize: number, placement: string, bytes: number): string => `${op} ${groupSize} ${placement} ${bytes}`;
+const collectiveKey = (op: string, groupSize: number, placement: string, bytes: number): string =>
+  `${op} ${groupSize} ${placement} ${bytes}`;
 
 /** A text that is equal for one module beside one collective. */
-export const overlapKey = (shape: ModuleShape | undefined, op: string, groupSize: number, bytes: number | undefined, placement: string | undefined): string => `${shape ? shapeKey(shape) : ""} ${op} ${groupSize} ${bytes ?? ""} ${placement ?? ""}`;
+export const overlapKey = (
+  shape: ModuleShape | undefined,
+  op: string,
+  groupSize: number,
+  bytes: number | undefined,
+  placement: string | undefined,
+): string => `${shape ? shapeKey(shape) : ""} ${op} ${groupSize} ${bytes ?? ""} ${placement ?? ""}`;
 
 /** The needed measurements that a profile lacks. */
 export function missingMeasurements(profile: Profile, needed: Measurements): Measurements {
   const modules = new Set(profile.modules.map((module) => shapeKey(module.shape)));
-  const points = new Set(profile.collectives.flatMap((curve) => curve.points.map((point) => collectiveKey(curve.op, curve.groupSize, curve.placement, point.bytes))));
-  const overlaps = new Set(profile.overlaps.map((overlap) => overlapKey(overlap.shape, overlap.op, overlap.groupSize, overlap.bytes, overlap.placement)));
+  const points = new Set(
+    profile.collectives.flatMap((curve) =>
+      curve.points.map((point) => collectiveKey(curve.op, curve.groupSize, curve.placement, point.bytes)),
+    ),
+  );
+  const overlaps = new Set(
+    profile.overlaps.map((overlap) =>
+      overlapKey(overlap.shape, overlap.op, overlap.groupSize, overlap.bytes, overlap.placement),
+    ),
+  );
   const slices = new Set((profile.slices ?? []).map(sliceKey));
   return {
     slices: needed.slices.filter((slice) => !slices.has(sliceKey(slice))),
     modules: needed.modules.filter((shape) => !modules.has(shapeKey(shape))),
-    collectives: needed.collectives.filter((each) => !points.has(collectiveKey(each.op, each.groups[0]?.length ?? 0, each.placement, each.bytes))),
-    overlaps: needed.overlaps.filter(({ module, collective }) => !overlaps.has(overlapKey(module, collective.op, collective.groups[0]?.length ?? 0, collective.bytes, collective.placement))),
+    collectives: needed.collectives.filter(
+      (each) => !points.has(collectiveKey(each.op, each.groups[0]?.length ?? 0, each.placement, each.bytes)),
+    ),
+    overlaps: needed.overlaps.filter(
+      ({ module, collective }) =>
+        !overlaps.has(
+          overlapKey(
+            module,
+            collective.op,
+            collective.groups[0]?.length ?? 0,
+            collective.bytes,
+            collective.placement,
+          ),
+        ),
+    ),
   };
 }
 
-export const measurementCount = ({ modules, collectives, overlaps, slices }: Measurements): number => modules.length + collectives.length + overlaps.length + slices.length;
+export const measurementCount = ({ modules, collectives, overlaps, slices }: Measurements): number =>
+  modules.length + collectives.length + overlaps.length + slices.length;
 
 /** The model and the sequence of a slice: what a micro-batch of another size, or another way to share, can stand in for. */
-const sequenceKey = ({ shape: { microBatchSize: _b, sequenceParallel: _sp, tensorParallel: _tp, contextParallel: _c, ...shape } }: SliceRequest): string => JSON.stringify(Object.entries(shape).sort(([a], [b]) => (a < b ? -1 : 1)));
+const sequenceKey = ({
+  shape: { microBatchSize: _b, sequenceParallel: _sp, tensorParallel: _tp, contextParallel: _c, ...shape },
+}: SliceRequest): string => JSON.stringify(Object.entries(shape).sort(([a], [b]) => (a < b ? -1 : 1)));
 
 /**
  * How many of the needed measurements a profile lacks. Slices of a model and sequence of which others were run, with the layers that they need, do not
@@ -42,25 +76,42 @@ export function countMissing(profile: Profile, needed: Measurements): number {
   const missing = missingMeasurements(profile, needed);
   const absent = new Set(missing.slices);
   const known = new Set(needed.slices.filter((slice) => !absent.has(slice)).map(sequenceKey));
-  return measurementCount({ ...missing, slices: missing.slices.filter((slice) => !known.has(sequenceKey(slice))) });
+  return measurementCount({
+    ...missing,
+    slices: missing.slices.filter((slice) => !known.has(sequenceKey(slice))),
+  });
 }
 
 /** The needed measurements that a profile has, but noisily. */
 export function noisyMeasurements(profile: Profile, needed: Measurements): Measurements {
-  const quiet = <T extends { readonly noisy?: true }>(points: readonly T[]): T[] => points.filter(({ noisy }) => noisy !== true);
+  const quiet = <T extends { readonly noisy?: true }>(points: readonly T[]): T[] =>
+    points.filter(({ noisy }) => noisy !== true);
   const withoutNoisy: Profile = {
     ...profile,
-    modules: quiet(profile.modules), overlaps: quiet(profile.overlaps), slices: quiet(profile.slices ?? []),
+    modules: quiet(profile.modules),
+    overlaps: quiet(profile.overlaps),
+    slices: quiet(profile.slices ?? []),
     collectives: profile.collectives.map((curve) => ({ ...curve, points: quiet(curve.points) })),
   };
   const absent = missingMeasurements(profile, needed);
   const lacking = missingMeasurements(withoutNoisy, needed);
-  const without = <T>(all: readonly T[], some: readonly T[]): T[] => all.filter((each) => !some.includes(each));
-  return { modules: without(lacking.modules, absent.modules), collectives: without(lacking.collectives, absent.collectives), overlaps: without(lacking.overlaps, absent.overlaps), slices: without(lacking.slices, absent.slices) };
+  const without = <T>(all: readonly T[], some: readonly T[]): T[] =>
+    all.filter((each) => !some.includes(each));
+  return {
+    modules: without(lacking.modules, absent.modules),
+    collectives: without(lacking.collectives, absent.collectives),
+    overlaps: without(lacking.overlaps, absent.overlaps),
+    slices: without(lacking.slices, absent.slices),
+  };
 }
 
 /** Both lists of measurements, which have nothing in common. */
-export const bothMeasurements = (a: Measurements, b: Measurements): Measurements => ({ modules: [...a.modules, ...b.modules], collectives: [...a.collectives, ...b.collectives], overlaps: [...a.overlaps, ...b.overlaps], slices: [...a.slices, ...b.slices] });
+export const bothMeasurements = (a: Measurements, b: Measurements): Measurements => ({
+  modules: [...a.modules, ...b.modules],
+  collectives: [...a.collectives, ...b.collectives],
+  overlaps: [...a.overlaps, ...b.overlaps],
+  slices: [...a.slices, ...b.slices],
+});
 
 const NONE: Measurements = { modules: [], collectives: [], overlaps: [], slices: [] };
 

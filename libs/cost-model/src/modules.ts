@@ -5,7 +5,8 @@ import { peakFraction } from "./profile-check.ts";
 import { isProduct, rooflineSeconds, workOf } from "./work.ts";
 
 /** How much of it a module has: rows, sequences of a batch, or elements. */
-export const sizeOf = (shape: ModuleShape): number => ("rows" in shape ? shape.rows : shape.module === "attention" ? shape.batch : shape.elements);
+export const sizeOf = (shape: ModuleShape): number =>
+  "rows" in shape ? shape.rows : shape.module === "attention" ? shape.batch : shape.elements;
 
 /** The same module with more or less of it. */
 export function resized(shape: ModuleShape, size: number): ModuleShape {
@@ -17,38 +18,54 @@ export function resized(shape: ModuleShape, size: number): ModuleShape {
 function keyOf(shape: ModuleShape): string {
   const kind = kindOf(shape);
   switch (shape.module) {
-    case "linear": return `${kind} ${shape.inputs} ${shape.outputs}`;
-    case "attention": return `${kind} ${shape.sequence} ${shape.heads} ${shape.kvHeads} ${shape.headSize}`;
-    case "rope": return `${kind} ${shape.heads} ${shape.headSize}`;
+    case "linear":
+      return `${kind} ${shape.inputs} ${shape.outputs}`;
+    case "attention":
+      return `${kind} ${shape.sequence} ${shape.heads} ${shape.kvHeads} ${shape.headSize}`;
+    case "rope":
+      return `${kind} ${shape.heads} ${shape.headSize}`;
     case "embedding":
-    case "head-loss": return `${kind} ${shape.width} ${shape.vocabulary}`;
+    case "head-loss":
+      return `${kind} ${shape.width} ${shape.vocabulary}`;
     case "adamw":
     case "squared-norm":
-    case "accumulate": return kind;
-    default: return `${kind} ${shape.width}`;
+    case "accumulate":
+      return kind;
+    default:
+      return `${kind} ${shape.width}`;
   }
 }
 
 /** What varies along a curve of one kind of module, and what must be equal for two measurements to lie on one curve. */
 function axis(shape: ModuleShape): { at: number; fixed: string } {
   switch (shape.module) {
-    case "linear": return { at: shape.rows, fixed: `${shape.inputs}×${shape.outputs}` };
-    case "attention": return { at: shape.batch * shape.heads, fixed: `${shape.sequence} ${shape.headSize}` };
+    case "linear":
+      return { at: shape.rows, fixed: `${shape.inputs}×${shape.outputs}` };
+    case "attention":
+      return { at: shape.batch * shape.heads, fixed: `${shape.sequence} ${shape.headSize}` };
     case "embedding":
-    case "head-loss": return { at: shape.rows, fixed: `${shape.width}×${shape.vocabulary}` };
-    case "rope": return { at: shape.rows, fixed: `${shape.heads}×${shape.headSize}` };
+    case "head-loss":
+      return { at: shape.rows, fixed: `${shape.width}×${shape.vocabulary}` };
+    case "rope":
+      return { at: shape.rows, fixed: `${shape.heads}×${shape.headSize}` };
     case "adamw":
     case "squared-norm":
-    case "accumulate": return { at: shape.elements, fixed: "" };
-    default: return { at: shape.rows, fixed: `${shape.width}` };
+    case "accumulate":
+      return { at: shape.elements, fixed: "" };
+    default:
+      return { at: shape.rows, fixed: `${shape.width}` };
   }
 }
 
-const kindOf = (shape: ModuleShape, pass: string = shape.pass): string => `${shape.module} ${pass} ${shape.precision}`;
+const kindOf = (shape: ModuleShape, pass: string = shape.pass): string =>
+  `${shape.module} ${pass} ${shape.precision}`;
 
 /** Attention over a sequence that was not measured: between neighbouring lengths; beyond them at the rate reached there. */
-const acrossLengths = (lengths: readonly number[], sequence: number, seconds: (index: number) => number): number =>
-  between(lengths, sequence, seconds, (edge) => (edge === "above" ? 2 : 0));
+const acrossLengths = (
+  lengths: readonly number[],
+  sequence: number,
+  seconds: (index: number) => number,
+): number => between(lengths, sequence, seconds, (edge) => (edge === "above" ? 2 : 0));
 
 /**
  * Times of a layer's modules (UPro of the paper). A shape that was measured counts with its median; else time is
@@ -90,11 +107,19 @@ export class ModuleTimes {
       }
     }
     for (const [kind, fraction] of fastest) {
-      if (fraction > 1) warn("modules that the profile says run above the stated peak of the device, so that utilisation may exceed 100%", `${kind} at ${Math.ceil(100 * fraction)}%`);
+      if (fraction > 1)
+        warn(
+          "modules that the profile says run above the stated peak of the device, so that utilisation may exceed 100%",
+          `${kind} at ${Math.ceil(100 * fraction)}%`,
+        );
     }
     for (const [key, points] of widths) this.#byWidths.set(key, new Curve(points));
     for (const [key, points] of work) this.#byWork.set(key, new Curve(points));
-    for (const [key, set] of sequences) this.#sequences.set(key, [...set].sort((a, b) => a - b));
+    for (const [key, set] of sequences)
+      this.#sequences.set(
+        key,
+        [...set].sort((a, b) => a - b),
+      );
   }
 
   /** What time grows with: arithmetic where a module is made of products, else traffic. */
@@ -118,7 +143,8 @@ export class ModuleTimes {
     if (exact !== undefined) return (size) => this.seconds(resized(shape, size));
     if (shape.pass !== "backward") return this.#roofline(shape);
     const forward = { ...shape, pass: "forward" } as ModuleShape;
-    if (!this.#exact.has(keyOf(forward)) && this.#betweenMeasured(forward) === undefined) return this.#roofline(shape);
+    if (!this.#exact.has(keyOf(forward)) && this.#betweenMeasured(forward) === undefined)
+      return this.#roofline(shape);
     const ofForward = this.along(forward);
     return (size) => ofForward(size) * this.#ofBackward(resized(shape, size), resized(forward, size));
   }
@@ -137,7 +163,8 @@ export class ModuleTimes {
     const lengths = this.#sequences.get(`${kind} ${shape.headSize}`);
     if (lengths) {
       const curves = this.#attentionCurves(lengths, kind, shape.headSize);
-      return (size) => acrossLengths(lengths, shape.sequence, (i) => (curves[i] as Curve).seconds(size * heads));
+      return (size) =>
+        acrossLengths(lengths, shape.sequence, (i) => (curves[i] as Curve).seconds(size * heads));
     }
     const work = this.#byWork.get(kind);
     return work && ((size) => work.seconds(this.#size(resized(shape, size))));
@@ -167,25 +194,48 @@ export class ModuleTimes {
 
   /** How much more work the backward pass is. */
   #ofBackward(shape: ModuleShape, forward: ModuleShape): number {
-    this.#warn("backward passes that the profile lacks, taken from the forward pass by the ratio of their work", `${shape.module} ${shape.precision}`);
+    this.#warn(
+      "backward passes that the profile lacks, taken from the forward pass by the ratio of their work",
+      `${shape.module} ${shape.precision}`,
+    );
     return this.#size(shape) / this.#size(forward);
   }
 
   /** Of a module that was not measured at all, for every size. */
   #roofline(shape: ModuleShape): (size: number) => number {
     const warned = `${shape.module} ${shape.pass} ${shape.precision}`;
-    return (shape.module === "head-loss" ? this.#headFromLinear(shape) : undefined) ?? ((size) => {
-      this.#warn("modules that the profile lacks, taken from the peak figures of the device", warned);
-      return rooflineSeconds(resized(shape, size), this.#device);
-    });
+    return (
+      (shape.module === "head-loss" ? this.#headFromLinear(shape) : undefined) ??
+      ((size) => {
+        this.#warn("modules that the profile lacks, taken from the peak figures of the device", warned);
+        return rooflineSeconds(resized(shape, size), this.#device);
+      })
+    );
   }
 
   /** The head as what it is made of: three products, and the passes over the logits. */
-  #headFromLinear({ width, vocabulary, precision }: ModuleShape & { module: "head-loss" }): ((rows: number) => number) | undefined {
-    const product = this.#betweenMeasured({ module: "linear", pass: "forward", precision, rows: 1, inputs: width, outputs: vocabulary });
-    return product && ((rows) => {
-      this.#warn("modules that the profile lacks, taken as linear products and passes over the logits", `head-loss ${precision}`);
-      return 3 * product(rows) + (3 * 4 * rows * vocabulary) / this.#device.memoryBandwidthBytesPerSecond;
+  #headFromLinear({
+    width,
+    vocabulary,
+    precision,
+  }: ModuleShape & { module: "head-loss" }): ((rows: number) => number) | undefined {
+    const product = this.#betweenMeasured({
+      module: "linear",
+      pass: "forward",
+      precision,
+      rows: 1,
+      inputs: width,
+      outputs: vocabulary,
     });
+    return (
+      product &&
+      ((rows) => {
+        this.#warn(
+          "modules that the profile lacks, taken as linear products and passes over the logits",
+          `head-loss ${precision}`,
+        );
+        return 3 * product(rows) + (3 * 4 * rows * vocabulary) / this.#device.memoryBandwidthBytesPerSecond;
+      })
+    );
   }
 }

@@ -39,7 +39,8 @@ const MOST_UNLIKE = 8;
  */
 function slowdownOf({ slowdown, computeSeconds, communicationSeconds }: Overlap): number {
   if (computeSeconds === undefined || communicationSeconds === undefined) return Math.max(1, slowdown);
-  const unlike = Math.max(computeSeconds, communicationSeconds) / Math.min(computeSeconds, communicationSeconds);
+  const unlike =
+    Math.max(computeSeconds, communicationSeconds) / Math.min(computeSeconds, communicationSeconds);
   return 1 + Math.max(0, slowdown - 1) * Math.min(MOST_UNLIKE, unlike);
 }
 
@@ -55,12 +56,19 @@ function preferring(list: readonly Measured[], is: (one: Measured) => boolean): 
   return matching.length > 0 ? matching : list;
 }
 
-const meanOf = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+const meanOf = (values: readonly number[]): number =>
+  values.reduce((sum, value) => sum + value, 0) / values.length;
 
 function curveOf(measured: readonly Measured[]): SlowdownCurve {
-  const bySize = [...Map.groupBy(measured, ({ bytes }) => bytes)].map(([bytes, some]) => ({ bytes, slowdown: meanOf(some.map(({ slowdown }) => slowdown)) }));
-  if (bySize.length === 1 || bySize.some(({ bytes }) => bytes === null)) return { logBytes: [0], slowdowns: [meanOf(measured.map(({ slowdown }) => slowdown))] };
-  const ascending = bySize.map(({ bytes, slowdown }) => ({ at: Math.log(bytes as number), slowdown })).sort((a, b) => a.at - b.at);
+  const bySize = [...Map.groupBy(measured, ({ bytes }) => bytes)].map(([bytes, some]) => ({
+    bytes,
+    slowdown: meanOf(some.map(({ slowdown }) => slowdown)),
+  }));
+  if (bySize.length === 1 || bySize.some(({ bytes }) => bytes === null))
+    return { logBytes: [0], slowdowns: [meanOf(measured.map(({ slowdown }) => slowdown))] };
+  const ascending = bySize
+    .map(({ bytes, slowdown }) => ({ at: Math.log(bytes as number), slowdown }))
+    .sort((a, b) => a.at - b.at);
   return { logBytes: ascending.map(({ at }) => at), slowdowns: ascending.map(({ slowdown }) => slowdown) };
 }
 
@@ -90,7 +98,10 @@ function slowdownOver(curve: SlowdownCurve, messageBytes: readonly number[]): nu
 export class OverlapTimes {
   readonly #byOp = new Map<Collective, Measured[]>();
   readonly #all: Measured[] = [];
-  readonly #known = new Map<string, Kept<Readonly<Record<ComputeKind, SlowdownCurve>> & { readonly anySize: Slowdown | null }>>();
+  readonly #known = new Map<
+    string,
+    Kept<Readonly<Record<ComputeKind, SlowdownCurve>> & { readonly anySize: Slowdown | null }>
+  >();
   readonly #recorder: Recorder;
   readonly #warn: Warn;
 
@@ -99,7 +110,14 @@ export class OverlapTimes {
     this.#warn = this.#recorder.warn;
     for (const overlap of profile.overlaps) {
       const { shape, op, groupSize } = overlap;
-      const one: Measured = { kind: kindOf(shape), pass: shape?.pass ?? null, placement: overlap.placement ?? null, groupSize, bytes: overlap.bytes ?? null, slowdown: slowdownOf(overlap) };
+      const one: Measured = {
+        kind: kindOf(shape),
+        pass: shape?.pass ?? null,
+        placement: overlap.placement ?? null,
+        groupSize,
+        bytes: overlap.bytes ?? null,
+        slowdown: slowdownOf(overlap),
+      };
       this.#all.push(one);
       this.#byOp.set(op, [...(this.#byOp.get(op) ?? []), one]);
     }
@@ -109,24 +127,43 @@ export class OverlapTimes {
    * R of a collective of a group beside each kind of computation of a pass: the nearest that was measured; 1 without any.
    * @param messageBytes of each collective, full tensors: short ones, which pause and begin more often, slow computation down more than long ones.
    */
-  slowdown(op: Collective, pass: "forward" | "backward", place: GroupPlace, messageBytes: readonly number[]): Slowdown {
+  slowdown(
+    op: Collective,
+    pass: "forward" | "backward",
+    place: GroupPlace,
+    messageBytes: readonly number[],
+  ): Slowdown {
     if (place.size <= 1) return NO_SLOWDOWN;
     const key = `${op} ${pass} ${place.size} ${place.nodes}`;
     const known = this.#known.get(key);
-    const made = known ?? this.#recorder.keep(() => {
-      const [product, attention] = [this.#nearest(op, pass, "product", place), this.#nearest(op, pass, "attention", place)];
-      const anySize = product.slowdowns.length === 1 && attention.slowdowns.length === 1 ? { product: product.slowdowns[0] as number, attention: attention.slowdowns[0] as number } : null;
-      return { product, attention, anySize };
-    });
+    const made =
+      known ??
+      this.#recorder.keep(() => {
+        const [product, attention] = [
+          this.#nearest(op, pass, "product", place),
+          this.#nearest(op, pass, "attention", place),
+        ];
+        const anySize =
+          product.slowdowns.length === 1 && attention.slowdowns.length === 1
+            ? { product: product.slowdowns[0] as number, attention: attention.slowdowns[0] as number }
+            : null;
+        return { product, attention, anySize };
+      });
     if (known === undefined) this.#known.set(key, made);
     const { product, attention, anySize } = known === undefined ? made.value : this.#recorder.recall(known);
-    return anySize ?? { product: slowdownOver(product, messageBytes), attention: slowdownOver(attention, messageBytes) };
+    return (
+      anySize ?? {
+        product: slowdownOver(product, messageBytes),
+        attention: slowdownOver(attention, messageBytes),
+      }
+    );
   }
 
   #nearest(op: Collective, pass: string, kind: ComputeKind, place: GroupPlace): SlowdownCurve {
     if (this.#all.length === 0) return { logBytes: [0], slowdowns: [1] };
     const measured = this.#byOp.get(op);
-    if (measured === undefined) this.#warn("slow-down by overlap that the profile lacks for a collective, taken from others", op);
+    if (measured === undefined)
+      this.#warn("slow-down by overlap that the profile lacks for a collective, taken from others", op);
     const placement = placementClass(place.size, place.nodes);
     let list = preferring(measured ?? this.#all, (one) => one.placement === placement);
     list = preferring(list, (one) => one.kind === kind);

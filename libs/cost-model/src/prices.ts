@@ -14,7 +14,10 @@ import type { Layout } from "./stage.ts";
 import { Recorder, type Kept } from "./warnings.ts";
 
 /** What the times of slices and shardings are read from. */
-type PricedJob = Pick<JobSpec, "model" | "sequenceLengthTokens" | "globalBatchTokens" | "precision" | "cluster" | "data" | "timeline">;
+type PricedJob = Pick<
+  JobSpec,
+  "model" | "sequenceLengthTokens" | "globalBatchTokens" | "precision" | "cluster" | "data" | "timeline"
+>;
 
 /** Times of slices that differ in their micro-batch only. */
 export class SlicePrices {
@@ -77,7 +80,12 @@ export class Prices {
       modules: new ModuleTimes(profile, warn),
       collectives: new CollectiveTimes(profile, job.cluster.gpusPerNode, warn),
       overlaps: new OverlapTimes(profile, warn),
-      corrections: new SliceCorrections(job, profile.slices ?? [], (slice) => this.#composed(slice, false), this.#recorder),
+      corrections: new SliceCorrections(
+        job,
+        profile.slices ?? [],
+        (slice) => this.#composed(slice, false),
+        this.#recorder,
+      ),
     }));
     this.#modules = made.value.modules;
     this.#collectives = made.value.collectives;
@@ -106,11 +114,22 @@ export class Prices {
   }
 
   /** The slices of ranks that share a sequence in one way. */
-  slices({ sequenceParallel, tensorParallel, contextParallel }: Pick<LayerSlice, "sequenceParallel" | "tensorParallel"> & { readonly contextParallel: number }): SlicePrices {
+  slices({
+    sequenceParallel,
+    tensorParallel,
+    contextParallel,
+  }: Pick<LayerSlice, "sequenceParallel" | "tensorParallel"> & {
+    readonly contextParallel: number;
+  }): SlicePrices {
     const key = `${sequenceParallel} ${tensorParallel} ${contextParallel}`;
     let prices = this.#slices.get(key);
     if (!prices) {
-      const shared = { sequenceLengthTokens: this.#job.sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel };
+      const shared = {
+        sequenceLengthTokens: this.#job.sequenceLengthTokens,
+        sequenceParallel,
+        tensorParallel,
+        contextParallel,
+      };
       prices = new SlicePrices((microBatchSize, beside) => {
         const known = this.#former?.knownSlices(key)?.known(microBatchSize, beside);
         if (known) return known;
@@ -127,20 +146,45 @@ export class Prices {
     const { gpusPerNode } = this.#job.cluster;
     const ring = contextOf(slice);
     const stride = headRanks({ sequenceParallel: slice.sequenceParallel, contextParallel: ring });
-    const places = { heads: this.#place(stride, 1), ring: ringPlace(stride, nodesTouched({ size: ring, stride }, gpusPerNode), gpusPerNode) };
+    const places = {
+      heads: this.#place(stride, 1),
+      ring: ringPlace(stride, nodesTouched({ size: ring, stride }, gpusPerNode), gpusPerNode),
+    };
     const hop = { size: 2, nodes: places.ring.nodes > 1 ? 2 : 1 };
-    const message = [ringElements(this.#job.model, slice) * PRECISION_BYTES[this.#job.precision].activationBytes];
-    const slowdown = beside ? { forward: this.#overlaps.slowdown("point-to-point", "forward", hop, message).attention, backward: this.#overlaps.slowdown("point-to-point", "backward", hop, message).attention } : null;
+    const message = [
+      ringElements(this.#job.model, slice) * PRECISION_BYTES[this.#job.precision].activationBytes,
+    ];
+    const slowdown = beside
+      ? {
+          forward: this.#overlaps.slowdown("point-to-point", "forward", hop, message).attention,
+          backward: this.#overlaps.slowdown("point-to-point", "backward", hop, message).attention,
+        }
+      : null;
     return this.#sliceTimes.of(slice, places, slowdown);
   }
 
   /** Depends on the layout only through s_pp, s_tp and all ranks together: the groups are laid over the R ranks of a slice. */
-  shard(layout: Layout, sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">): Kept<ShardTime> {
+  shard(
+    layout: Layout,
+    sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">,
+  ): Kept<ShardTime> {
     const { pipelineParallel, dataParallel, tensorParallel, sequenceParallel } = layout;
     const key = `${pipelineParallel * dataParallel * sequenceParallel} ${pipelineParallel} ${tensorParallel} ${sharding.parameterSharding} ${sharding.optimizerStateSharding}`;
     let kept = this.#shards.get(key);
     if (!kept) {
-      kept = this.#former?.knownShard(key) ?? this.#recorder.keep(() => shardTime(this.#job, layout, sharding, this.#modules, this.#collectives, this.#overlaps, this.#profile));
+      kept =
+        this.#former?.knownShard(key) ??
+        this.#recorder.keep(() =>
+          shardTime(
+            this.#job,
+            layout,
+            sharding,
+            this.#modules,
+            this.#collectives,
+            this.#overlaps,
+            this.#profile,
+          ),
+        );
       this.#shards.set(key, kept);
     }
     return kept;
@@ -151,7 +195,13 @@ export class Prices {
     let ofStride = this.#messages.get(stride);
     if (!ofStride) this.#messages.set(stride, (ofStride = new Map<number, Kept<number>>()));
     let kept = ofStride.get(bytes);
-    if (!kept) ofStride.set(bytes, (kept = this.#recorder.keep(() => this.#collectives.seconds("point-to-point", bytes, this.#place(2, stride)))));
+    if (!kept)
+      ofStride.set(
+        bytes,
+        (kept = this.#recorder.keep(() =>
+          this.#collectives.seconds("point-to-point", bytes, this.#place(2, stride)),
+        )),
+      );
     return kept;
   }
 }

@@ -27,7 +27,10 @@ export interface RingWork {
 const GRADIENT_BYTES = 4;
 
 /** Where a ring sits whose ranks are `stride` apart. */
-export const ringPlace = (stride: number, nodes: number, gpusPerNode: number): RingPlace => ({ nodes, crossing: nodes === 1 ? 0 : Math.min(1, stride / gpusPerNode) });
+export const ringPlace = (stride: number, nodes: number, gpusPerNode: number): RingPlace => ({
+  nodes,
+  crossing: nodes === 1 ? 0 : Math.min(1, stride / gpusPerNode),
+});
 
 /** Every rank sends one message to the next and gets one from the former; the slowest link decides. */
 function hopSeconds(bytes: number, { nodes, crossing }: RingPlace, times: CollectiveTimes): number {
@@ -47,7 +50,8 @@ export function ringSeconds(work: RingWork, times: CollectiveTimes): { forward: 
   if (ranks === 1) return { forward: 0, backward: 0 };
   const keys = hopSeconds(elements * work.activationBytes, place, times);
   const gradients = hopSeconds(elements * GRADIENT_BYTES, place, times);
-  const waited = (pass: "forward" | "backward", turn: number, communication: number): number => (work.beside === null ? communication : together(turn, communication, work.beside[pass]) - turn);
+  const waited = (pass: "forward" | "backward", turn: number, communication: number): number =>
+    work.beside === null ? communication : together(turn, communication, work.beside[pass]) - turn;
   const back = (communication: number): number => waited("backward", work.backwardTurnSeconds, communication);
   return {
     forward: (ranks - 1) * waited("forward", work.forwardTurnSeconds, keys),

@@ -1,4 +1,12 @@
-import { headSize, ProblemError, usesGpus, withoutTrainer, type JobSpec, type Plan, type Precision } from "@internevo/domain";
+import {
+  headSize,
+  ProblemError,
+  usesGpus,
+  withoutTrainer,
+  type JobSpec,
+  type Plan,
+  type Precision,
+} from "@internevo/domain";
 
 export interface Runnable {
   readonly runnable: boolean;
@@ -25,10 +33,21 @@ export interface TrainerFault {
 
 /** Why the trainer can run no plan of a job; null when it can. */
 export function trainerFault({ precision, model, cluster }: RunnableJob): TrainerFault | null {
-  if (!EXECUTOR_PRECISIONS.includes(precision)) return { field: "precision", value: precision, reason: `precision ${precision}`, remedy: "use precision: bf16, or ask for plans only: `internevo plan`" };
+  if (!EXECUTOR_PRECISIONS.includes(precision))
+    return {
+      field: "precision",
+      value: precision,
+      reason: `precision ${precision}`,
+      remedy: "use precision: bf16, or ask for plans only: `internevo plan`",
+    };
   if (usesGpus(cluster) && headSize(model) > GPU_LARGEST_HEAD) {
     const heads = Math.ceil(model.hiddenSize / GPU_LARGEST_HEAD);
-    return { field: "model.heads", value: model.heads, reason: `heads of ${headSize(model)} elements on GPUs, where ${GPU_LARGEST_HEAD} is the most`, remedy: `use ${heads} heads or more, or ask for plans only: \`internevo plan\`` };
+    return {
+      field: "model.heads",
+      value: model.heads,
+      reason: `heads of ${headSize(model)} elements on GPUs, where ${GPU_LARGEST_HEAD} is the most`,
+      remedy: `use ${heads} heads or more, or ask for plans only: \`internevo plan\``,
+    };
   }
   return null;
 }
@@ -44,5 +63,7 @@ export function assertTrainerRuns(job: RunnableJob): void {
   const fault = trainerFault(job);
   if (fault === null) return;
   const { field, value, reason, remedy } = fault;
-  throw new ProblemError("job-invalid", withoutTrainer(reason), [{ field, value, message: "can be planned, and InternEvo's own trainer cannot run it", remedy }]);
+  throw new ProblemError("job-invalid", withoutTrainer(reason), [
+    { field, value, message: "can be planned, and InternEvo's own trainer cannot run it", remedy },
+  ]);
 }

@@ -62,7 +62,9 @@ export interface ShardTime {
 }
 
 /** What of a job decides the times of a sharding: jobs that agree in it share them. */
-export type ShardedJob = Pick<JobShape, "model" | "precision"> & { readonly cluster: Pick<JobShape["cluster"], "gpusPerNode"> };
+export type ShardedJob = Pick<JobShape, "model" | "precision"> & {
+  readonly cluster: Pick<JobShape["cluster"], "gpusPerNode">;
+};
 
 /** No seconds for any unit. */
 export const NO_TIME: UnitTimes = { layer: 0, embedding: 0, head: 0 };
@@ -77,12 +79,23 @@ const SCALAR_REDUCTIONS = 3;
  * parameters gathered over s_ps; gradients reduce-scattered over s_ps, then over s_oss, then all-reduced over the R/(s_ps·s_oss)
  * replicas of that piece; updated parameters gathered over s_oss.
  */
-export function shardTime(job: ShardedJob, layout: Layout, sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">, times: ModuleTimes, collectives: CollectiveTimes, overlaps: OverlapTimes, { device, executor }: Pick<Profile, "device" | "executor">): ShardTime {
+export function shardTime(
+  job: ShardedJob,
+  layout: Layout,
+  sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">,
+  times: ModuleTimes,
+  collectives: CollectiveTimes,
+  overlaps: OverlapTimes,
+  { device, executor }: Pick<Profile, "device" | "executor">,
+): ShardTime {
   const { parameterSharding: ps, optimizerStateSharding: oss } = sharding;
   const { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, sequenceParallel: sp } = layout;
   const bytes = PRECISION_BYTES[job.precision];
   const gpus = job.cluster.gpusPerNode;
-  const place = (size: number, stride: number): GroupPlace => ({ size, nodes: nodesTouched({ size, stride }, gpus) });
+  const place = (size: number, stride: number): GroupPlace => ({
+    size,
+    nodes: nodesTouched({ size, stride }, gpus),
+  });
   const parameterGroup = place(ps, tp);
   const optimizerGroup = place(oss, tp * ps);
   const replicaGroup = place((dp * sp) / tp / (ps * oss), tp * ps * oss);
@@ -92,19 +105,43 @@ export function shardTime(job: ShardedJob, layout: Layout, sharding: Pick<Shardi
   const parameters = unitParameters(job.model, tp);
   const embedding = up(parameters.embedding, unit);
   // Tied embeddings: the head's part of the step gathers and reduces the embedding's unit.
-  const modules = parameters.modules.map((elements) => up(elements, unit)) as [number, number, number, number];
+  const modules = parameters.modules.map((elements) => up(elements, unit)) as [
+    number,
+    number,
+    number,
+    number,
+  ];
   const ofLayer = (of: (size: number) => number): number => modules.reduce((sum, size) => sum + of(size), 0);
-  const sizes = { layer: ofLayer((size) => size), embedding, head: parameters.head > 0 ? up(parameters.head, unit) : embedding };
-  const shareOnceSeconds = sharedGradientSeconds(job, layout, ps * oss, sizes, (bytes, size, stride) => collectives.seconds("all-reduce", bytes, place(size, stride)));
-  const byModule = (seconds: (elements: number) => number): ModuleSeconds => [seconds(modules[0]), seconds(modules[1]), seconds(modules[2]), seconds(modules[3])];
-  const each = (seconds: (elements: number) => number, [a, b, c, d] = byModule(seconds)): UnitTimes => ({ layer: a + b + c + d, embedding: seconds(sizes.embedding), head: seconds(sizes.head) });
+  const sizes = {
+    layer: ofLayer((size) => size),
+    embedding,
+    head: parameters.head > 0 ? up(parameters.head, unit) : embedding,
+  };
+  const shareOnceSeconds = sharedGradientSeconds(job, layout, ps * oss, sizes, (bytes, size, stride) =>
+    collectives.seconds("all-reduce", bytes, place(size, stride)),
+  );
+  const byModule = (seconds: (elements: number) => number): ModuleSeconds => [
+    seconds(modules[0]),
+    seconds(modules[1]),
+    seconds(modules[2]),
+    seconds(modules[3]),
+  ];
+  const each = (seconds: (elements: number) => number, [a, b, c, d] = byModule(seconds)): UnitTimes => ({
+    layer: a + b + c + d,
+    embedding: seconds(sizes.embedding),
+    head: seconds(sizes.head),
+  });
   const reduced = (size: number): number =>
     collectives.seconds("reduce-scatter", (size / ps) * bytes.gradientBytes, optimizerGroup) +
     collectives.seconds("all-reduce", (size / (ps * oss)) * bytes.gradientBytes, replicaGroup);
-  const gathered = (size: number): number => collectives.seconds("all-gather", (size / ps) * bytes.parameterBytes, optimizerGroup);
+  const gathered = (size: number): number =>
+    collectives.seconds("all-gather", (size / ps) * bytes.parameterBytes, optimizerGroup);
   const precision = computePrecision(job.precision);
-  const staged = (kept: number) => (size: number): number =>
-    (size * bytes.gradientBytes) / device.memoryBandwidthBytesPerSecond + times.seconds({ module: "accumulate", pass: "update", precision, elements: size / kept });
+  const staged =
+    (kept: number) =>
+    (size: number): number =>
+      (size * bytes.gradientBytes) / device.memoryBandwidthBytesPerSecond +
+      times.seconds({ module: "accumulate", pass: "update", precision, elements: size / kept });
 
   const reduceModules = byModule(reduced);
   const reduce = each(reduced, reduceModules);
@@ -115,16 +152,30 @@ export function shardTime(job: ShardedJob, layout: Layout, sharding: Pick<Shardi
     const has = { embedding: hasEmbedding ? 1 : 0, head: hasHead && parameters.head > 0 ? 1 : 0 };
     const sum = (of: UnitTimes) => layers * of.layer + has.embedding * of.embedding + has.head * of.head;
     const elements = sum(sizes);
-    return { elements: elements / (ps * oss), gather: sum(updateGather), reduce: oss === 1 ? reduced(elements) : sum(reduce) };
+    return {
+      elements: elements / (ps * oss),
+      gather: sum(updateGather),
+      reduce: oss === 1 ? reduced(elements) : sum(reduce),
+    };
   });
   const most = (of: (stage: (typeof once)[number]) => number) => Math.max(...once.map(of));
   const elements = most((stage) => stage.elements);
-  const [norm, optimizer] = (["squared-norm", "adamw"] as const).map((module) => ({ module, pass: "update" as const, precision, elements })) as [ModuleShape, ModuleShape];
-  const gather = (size: number): number => collectives.seconds("all-gather", size * bytes.parameterBytes, parameterGroup);
-  const scatter = (size: number): number => collectives.seconds("reduce-scatter", size * bytes.gradientBytes, parameterGroup);
+  const [norm, optimizer] = (["squared-norm", "adamw"] as const).map((module) => ({
+    module,
+    pass: "update" as const,
+    precision,
+    elements,
+  })) as [ModuleShape, ModuleShape];
+  const gather = (size: number): number =>
+    collectives.seconds("all-gather", size * bytes.parameterBytes, parameterGroup);
+  const scatter = (size: number): number =>
+    collectives.seconds("reduce-scatter", size * bytes.gradientBytes, parameterGroup);
   const gatherModules = ps > 1 ? byModule(gather) : NO_MODULES;
   const scatterModules = ps > 1 ? byModule(scatter) : NO_MODULES;
-  const [parameterBytes, gradientBytes] = [modules.map((size) => size * bytes.parameterBytes), modules.map((size) => size * bytes.gradientBytes)];
+  const [parameterBytes, gradientBytes] = [
+    modules.map((size) => size * bytes.parameterBytes),
+    modules.map((size) => size * bytes.gradientBytes),
+  ];
   const ownGradientBytes = gradientBytes.map((size) => size / ps);
   return {
     gather: ps > 1 ? each(gather, gatherModules) : NO_TIME,
@@ -137,7 +188,8 @@ export function shardTime(job: ShardedJob, layout: Layout, sharding: Pick<Shardi
     reduce,
     reduceOnceSeconds: most((stage) => stage.reduce),
     shareOnceSeconds,
-    normSeconds: times.seconds(norm) + SCALAR_REDUCTIONS * collectives.seconds("all-reduce", SCALAR_BYTES, everyone),
+    normSeconds:
+      times.seconds(norm) + SCALAR_REDUCTIONS * collectives.seconds("all-reduce", SCALAR_BYTES, everyone),
     optimizerSeconds: times.seconds(optimizer),
     updateGatherSeconds: most((stage) => stage.gather),
     updateGatherModules,
@@ -148,8 +200,16 @@ export function shardTime(job: ShardedJob, layout: Layout, sharding: Pick<Shardi
       forwardGather: overlaps.slowdown("all-gather", "forward", parameterGroup, parameterBytes),
       backwardGather: overlaps.slowdown("all-gather", "backward", parameterGroup, parameterBytes),
       scatter: overlaps.slowdown("reduce-scatter", "backward", parameterGroup, gradientBytes),
-      reduce: oss > 1 ? overlaps.slowdown("reduce-scatter", "backward", optimizerGroup, ownGradientBytes) : overlaps.slowdown("all-reduce", "backward", replicaGroup, ownGradientBytes),
-      update: overlaps.slowdown("all-gather", "forward", optimizerGroup, modules.map((size) => (size / ps) * bytes.parameterBytes)),
+      reduce:
+        oss > 1
+          ? overlaps.slowdown("reduce-scatter", "backward", optimizerGroup, ownGradientBytes)
+          : overlaps.slowdown("all-reduce", "backward", replicaGroup, ownGradientBytes),
+      update: overlaps.slowdown(
+        "all-gather",
+        "forward",
+        optimizerGroup,
+        modules.map((size) => (size / ps) * bytes.parameterBytes),
+      ),
     },
   };
 }
@@ -159,18 +219,28 @@ export function shardTime(job: ShardedJob, layout: Layout, sharding: Pick<Shardi
  * and values on the s_tp/K ranks that share a head, a tied embedding on the first and the last stage. Each tensor of the part
  * that a rank updates is one message; the rank that has most of them is the slowest.
  */
-function sharedGradientSeconds(job: ShardedJob, { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, sequenceParallel: sp }: Layout, shards: number, units: UnitTimes, allReduce: (bytes: number, size: number, stride: number) => number): number {
+function sharedGradientSeconds(
+  job: ShardedJob,
+  { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, sequenceParallel: sp }: Layout,
+  shards: number,
+  units: UnitTimes,
+  allReduce: (bytes: number, size: number, stride: number) => number,
+): number {
   const { model, precision } = job;
   const { gradientBytes } = PRECISION_BYTES[precision];
   const layers = Math.ceil(model.layers / pp);
   const most = units.layer / shards;
   let seconds = 0;
-  if (tp > 1) seconds += (shards === 1 ? 2 : 1) * layers * allReduce(gradientBytes * Math.min(model.hiddenSize, most), tp, 1);
+  if (tp > 1)
+    seconds +=
+      (shards === 1 ? 2 : 1) * layers * allReduce(gradientBytes * Math.min(model.hiddenSize, most), tp, 1);
   const sharing = Math.floor(tp / model.kvHeads);
   if (sharing > 1) {
     const projection = localKvHeads(model.kvHeads, tp) * headSize(model) * model.hiddenSize;
-    seconds += (shards === 1 ? 2 : 1) * layers * allReduce(gradientBytes * Math.min(projection, most), sharing, 1);
+    seconds +=
+      (shards === 1 ? 2 : 1) * layers * allReduce(gradientBytes * Math.min(projection, most), sharing, 1);
   }
-  if (model.tiedEmbeddings && pp > 1) seconds += allReduce((gradientBytes * units.embedding) / shards, 2, (pp - 1) * dp * sp);
+  if (model.tiedEmbeddings && pp > 1)
+    seconds += allReduce((gradientBytes * units.embedding) / shards, 2, (pp - 1) * dp * sp);
   return seconds;
 }

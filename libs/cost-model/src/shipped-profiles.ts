@@ -22,6 +22,11 @@ export function shippedProfile(name: string): Profile {
   const profile = findShippedProfile(name);
   if (profile) return profile;
   throw new ProblemError("profile-missing", `there is no shipped profile ${name}`, [
-    { field: "profile", value: name, message: "is not a shipped profile", remedy: `use one of ${SHIPPED_PROFILES.join(", ")}, or the path of a profile file` },
+    {
+      field: "profile",
+      value: name,
+      message: "is not a shipped profile",
+      remedy: `use one of ${SHIPPED_PROFILES.join(", ")}, or the path of a profile file`,
+    },
   ]);
 }

@@ -1,13 +1,35 @@
-import { contextOf, type JobSpec, type MeasuredSlice, type SliceParts, type SliceShape, type SliceWaits } from "@internevo/domain";
+import {
+  contextOf,
+  type JobSpec,
+  type MeasuredSlice,
+  type SliceParts,
+  type SliceShape,
+  type SliceWaits,
+} from "@internevo/domain";
 import { computePrecision, type LayerSlice } from "./layer.ts";
 import type { SliceTime } from "./layer-time.ts";
 import type { Kept, Recorder } from "./warnings.ts";
 
 /** The shape of a slice of a job, as it is measured. */
-export function sliceShape({ model, precision }: Pick<JobSpec, "model" | "precision">, slice: LayerSlice): SliceShape {
+export function sliceShape(
+  { model, precision }: Pick<JobSpec, "model" | "precision">,
+  slice: LayerSlice,
+): SliceShape {
   const { hiddenSize, heads, kvHeads, ffnHiddenSize, vocabularySize } = model;
   const { microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel } = slice;
-  return { precision: computePrecision(precision), hiddenSize, heads, kvHeads, ffnHiddenSize, vocabularySize, microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel, contextParallel: contextOf(slice) };
+  return {
+    precision: computePrecision(precision),
+    hiddenSize,
+    heads,
+    kvHeads,
+    ffnHiddenSize,
+    vocabularySize,
+    microBatchSize,
+    sequenceLengthTokens,
+    sequenceParallel,
+    tensorParallel,
+    contextParallel: contextOf(slice),
+  };
 }
 
 /** A slice has at least so many layers, and so many that they do not stay in a cache. */
@@ -18,9 +40,23 @@ const MORE_THAN_CACHED_BYTES = 128 * 2 ** 20;
  * With how many layers a slice of a model is measured: as many as the model has, or as do not stay in a cache (of parameters their gradients and moments too, of
  * activations some twenty as wide as the model). Fewer would be faster than those of a deeper model.
  */
-export function layersOfSlice({ hiddenSize, ffnHiddenSize, microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel, precision }: SliceShape, modelLayers: number): number {
+export function layersOfSlice(
+  {
+    hiddenSize,
+    ffnHiddenSize,
+    microBatchSize,
+    sequenceLengthTokens,
+    sequenceParallel,
+    tensorParallel,
+    precision,
+  }: SliceShape,
+  modelLayers: number,
+): number {
   const parameters = (4 * hiddenSize + 3 * ffnHiddenSize) * hiddenSize;
-  const bytes = (16 * parameters) / tensorParallel + (20 * microBatchSize * sequenceLengthTokens * hiddenSize * (precision === "bf16" ? 2 : 4)) / sequenceParallel;
+  const bytes =
+    (16 * parameters) / tensorParallel +
+    (20 * microBatchSize * sequenceLengthTokens * hiddenSize * (precision === "bf16" ? 2 : 4)) /
+      sequenceParallel;
   return Math.max(LEAST_LAYERS, Math.min(modelLayers, Math.ceil(MORE_THAN_CACHED_BYTES / bytes)));
 }
 
@@ -37,26 +73,49 @@ function sharingOf({ sequenceParallel, tensorParallel, contextParallel }: SliceS
 
 /** Of two slices of one model: how unlike they are beside their micro-batch, as the sum of the logarithms of what differs. */
 const unlike = (a: SliceShape, b: SliceShape): number =>
-  (["sequenceLengthTokens", "sequenceParallel", "contextParallel"] as const).reduce((sum, field) => sum + Math.abs(Math.log(a[field] / b[field])), 0);
+  (["sequenceLengthTokens", "sequenceParallel", "contextParallel"] as const).reduce(
+    (sum, field) => sum + Math.abs(Math.log(a[field] / b[field])),
+    0,
+  );
 
 /** How much longer each part takes in a step than what it is composed of; 1 where nothing is composed. */
-type Ratios = { readonly [Name in keyof SliceParts]: SliceParts[Name] extends number ? number : readonly [number, number, number, number] } & { readonly waits: SliceWaits };
+type Ratios = {
+  readonly [Name in keyof SliceParts]: SliceParts[Name] extends number
+    ? number
+    : readonly [number, number, number, number];
+} & { readonly waits: SliceWaits };
 
-const ratio = (measured: number, composed: number): number => (composed > 0 && measured > 0 ? measured / composed : 1);
-const each = (of: (index: 0 | 1 | 2 | 3) => number): readonly [number, number, number, number] => [of(0), of(1), of(2), of(3)];
+const ratio = (measured: number, composed: number): number =>
+  composed > 0 && measured > 0 ? measured / composed : 1;
+const each = (of: (index: 0 | 1 | 2 | 3) => number): readonly [number, number, number, number] => [
+  of(0),
+  of(1),
+  of(2),
+  of(3),
+];
 
 /** The parts of a slice, as they are measured: attention apart. */
 export function partsOf(time: SliceTime): SliceParts {
   const [f0, f1, f2, f3] = time.forwardModules;
   const [b0, b1, b2, b3] = time.backwardModules;
   return {
-    forward: [f0 - time.forwardAttentionSeconds, f1, f2, f3], forwardAttention: time.forwardAttentionSeconds, forwardCommunication: time.forwardCommunicationSeconds,
-    backward: [b0, b1 - time.backwardAttentionSeconds, b2, b3], backwardAttention: time.backwardAttentionSeconds, backwardCommunication: time.backwardCommunicationSeconds,
-    embedding: time.embeddingSeconds, embeddingCommunication: time.embeddingCommunicationSeconds, head: time.headSeconds, headCommunication: time.headCommunicationSeconds,
+    forward: [f0 - time.forwardAttentionSeconds, f1, f2, f3],
+    forwardAttention: time.forwardAttentionSeconds,
+    forwardCommunication: time.forwardCommunicationSeconds,
+    backward: [b0, b1 - time.backwardAttentionSeconds, b2, b3],
+    backwardAttention: time.backwardAttentionSeconds,
+    backwardCommunication: time.backwardCommunicationSeconds,
+    embedding: time.embeddingSeconds,
+    embeddingCommunication: time.embeddingCommunicationSeconds,
+    head: time.headSeconds,
+    headCommunication: time.headCommunicationSeconds,
   };
 }
 
-function ratiosOf({ parts: measured, waits = { unit: 1, layer: 1 } }: MeasuredSlice, composed: SliceParts): Ratios {
+function ratiosOf(
+  { parts: measured, waits = { unit: 1, layer: 1 } }: MeasuredSlice,
+  composed: SliceParts,
+): Ratios {
   return {
     waits,
     forward: each((i) => ratio(measured.forward[i], composed.forward[i])),
@@ -77,9 +136,16 @@ function between(a: Ratios, b: Ratios, weight: number): Ratios {
   const mix = (x: number, y: number): number => Math.exp((1 - weight) * Math.log(x) + weight * Math.log(y));
   return {
     waits: { unit: mix(a.waits.unit, b.waits.unit), layer: mix(a.waits.layer, b.waits.layer) },
-    forward: each((i) => mix(a.forward[i], b.forward[i])), forwardAttention: mix(a.forwardAttention, b.forwardAttention), forwardCommunication: mix(a.forwardCommunication, b.forwardCommunication),
-    backward: each((i) => mix(a.backward[i], b.backward[i])), backwardAttention: mix(a.backwardAttention, b.backwardAttention), backwardCommunication: mix(a.backwardCommunication, b.backwardCommunication),
-    embedding: mix(a.embedding, b.embedding), embeddingCommunication: mix(a.embeddingCommunication, b.embeddingCommunication), head: mix(a.head, b.head), headCommunication: mix(a.headCommunication, b.headCommunication),
+    forward: each((i) => mix(a.forward[i], b.forward[i])),
+    forwardAttention: mix(a.forwardAttention, b.forwardAttention),
+    forwardCommunication: mix(a.forwardCommunication, b.forwardCommunication),
+    backward: each((i) => mix(a.backward[i], b.backward[i])),
+    backwardAttention: mix(a.backwardAttention, b.backwardAttention),
+    backwardCommunication: mix(a.backwardCommunication, b.backwardCommunication),
+    embedding: mix(a.embedding, b.embedding),
+    embeddingCommunication: mix(a.embeddingCommunication, b.embeddingCommunication),
+    head: mix(a.head, b.head),
+    headCommunication: mix(a.headCommunication, b.headCommunication),
   };
 }
 
@@ -98,8 +164,18 @@ function corrected(time: SliceTime, by: Ratios): SliceTime {
     ...time,
     forwardSeconds,
     backwardSeconds: sum(backwardModules) + backwardAttentionSeconds,
-    forwardModules: [forwardModules[0] + forwardAttentionSeconds, forwardModules[1], forwardModules[2], forwardModules[3]],
-    backwardModules: [backwardModules[0], backwardModules[1] + backwardAttentionSeconds, backwardModules[2], backwardModules[3]],
+    forwardModules: [
+      forwardModules[0] + forwardAttentionSeconds,
+      forwardModules[1],
+      forwardModules[2],
+      forwardModules[3],
+    ],
+    backwardModules: [
+      backwardModules[0],
+      backwardModules[1] + backwardAttentionSeconds,
+      backwardModules[2],
+      backwardModules[3],
+    ],
     forwardAttentionSeconds,
     backwardAttentionSeconds,
     recomputeSeconds: (time.recomputeSeconds - forwardAttention) * again + forwardAttentionSeconds,
@@ -128,13 +204,27 @@ export class SliceCorrections {
   readonly #ratios = new Map<MeasuredSlice, Kept<Ratios>>();
 
   /** @param compose the time of a slice by its modules and collectives, where nothing runs beside them. */
-  constructor(job: Pick<JobSpec, "model" | "precision">, measured: readonly MeasuredSlice[], compose: (slice: LayerSlice) => SliceTime, recorder: Recorder) {
+  constructor(
+    job: Pick<JobSpec, "model" | "precision">,
+    measured: readonly MeasuredSlice[],
+    compose: (slice: LayerSlice) => SliceTime,
+    recorder: Recorder,
+  ) {
     this.#job = job;
     this.#compose = compose;
     this.#recorder = recorder;
-    const own = sliceShape(job, { microBatchSize: 1, sequenceLengthTokens: 1, sequenceParallel: 1, tensorParallel: 1 });
+    const own = sliceShape(job, {
+      microBatchSize: 1,
+      sequenceLengthTokens: 1,
+      sequenceParallel: 1,
+      tensorParallel: 1,
+    });
     this.#measured = measured.filter(({ shape }) => sameModel(shape, own));
-    if (measured.length > 0 && this.#measured.length === 0) recorder.warn("micro-batches that the profile measured in a trainer are of other models, so that predictions are composed of modules", `${own.hiddenSize} wide`);
+    if (measured.length > 0 && this.#measured.length === 0)
+      recorder.warn(
+        "micro-batches that the profile measured in a trainer are of other models, so that predictions are composed of modules",
+        `${own.hiddenSize} wide`,
+      );
   }
 
   #ratiosOf(one: MeasuredSlice): Ratios {
@@ -147,7 +237,8 @@ export class SliceCorrections {
 
   /** Of slices that differ in their layers only, the one whose layers are nearest to what this model's are measured with. */
   #asDeep(slices: readonly MeasuredSlice[]): MeasuredSlice[] {
-    const off = ({ layers, shape }: MeasuredSlice): number => Math.abs(Math.log(layers / layersOfSlice(shape, this.#job.model.layers)));
+    const off = ({ layers, shape }: MeasuredSlice): number =>
+      Math.abs(Math.log(layers / layersOfSlice(shape, this.#job.model.layers)));
     const nearest = new Map<number, MeasuredSlice>();
     for (const one of slices) {
       const known = nearest.get(one.shape.microBatchSize);
@@ -163,16 +254,24 @@ export class SliceCorrections {
     const sharing = sharingOf(shape);
     const own = this.#measured.filter((one) => sharingOf(one.shape) === sharing);
     if (own.length === 0) {
-      this.#recorder.warn("ways to share a sequence that the profile did not measure in a trainer, composed of modules and collectives", sharing);
+      this.#recorder.warn(
+        "ways to share a sequence that the profile did not measure in a trainer, composed of modules and collectives",
+        sharing,
+      );
       return time;
     }
     const distance = Math.min(...own.map((one) => unlike(one.shape, shape)));
-    const line = this.#asDeep(own.filter((one) => unlike(one.shape, shape) <= distance + 1e-9)).sort((a, b) => a.shape.microBatchSize - b.shape.microBatchSize);
+    const line = this.#asDeep(own.filter((one) => unlike(one.shape, shape) <= distance + 1e-9)).sort(
+      (a, b) => a.shape.microBatchSize - b.shape.microBatchSize,
+    );
     const above = line.findIndex((one) => one.shape.microBatchSize >= shape.microBatchSize);
     const upper = line[above < 0 ? line.length - 1 : above] as MeasuredSlice;
     const lower = above <= 0 ? upper : (line[above - 1] as MeasuredSlice);
-    if (upper === lower || upper.shape.microBatchSize === shape.microBatchSize) return corrected(time, this.#ratiosOf(upper));
-    const weight = Math.log(shape.microBatchSize / lower.shape.microBatchSize) / Math.log(upper.shape.microBatchSize / lower.shape.microBatchSize);
+    if (upper === lower || upper.shape.microBatchSize === shape.microBatchSize)
+      return corrected(time, this.#ratiosOf(upper));
+    const weight =
+      Math.log(shape.microBatchSize / lower.shape.microBatchSize) /
+      Math.log(upper.shape.microBatchSize / lower.shape.microBatchSize);
     return corrected(time, between(this.#ratiosOf(lower), this.#ratiosOf(upper), weight));
   }
 }

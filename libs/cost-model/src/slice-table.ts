@@ -5,9 +5,22 @@ const ROW = 22;
 
 /** A row, in the order in which {@link read} reads it. */
 const rowOf = (time: SliceTime): number[] => [
-  time.forwardSeconds, time.backwardSeconds, ...time.forwardModules, ...time.backwardModules, time.forwardAttentionSeconds, time.backwardAttentionSeconds, time.recomputeSeconds,
-  time.forwardCommunicationSeconds, time.backwardCommunicationSeconds, time.recomputeCommunicationSeconds, time.embeddingCommunicationSeconds, time.headCommunicationSeconds,
-  time.embeddingSeconds, time.headSeconds, time.unitWaits, time.layerWaits,
+  time.forwardSeconds,
+  time.backwardSeconds,
+  ...time.forwardModules,
+  ...time.backwardModules,
+  time.forwardAttentionSeconds,
+  time.backwardAttentionSeconds,
+  time.recomputeSeconds,
+  time.forwardCommunicationSeconds,
+  time.backwardCommunicationSeconds,
+  time.recomputeCommunicationSeconds,
+  time.embeddingCommunicationSeconds,
+  time.headCommunicationSeconds,
+  time.embeddingSeconds,
+  time.headSeconds,
+  time.unitWaits,
+  time.layerWaits,
 ];
 
 function read(from: Float64Array, at: number): SliceTime {
@@ -56,11 +69,16 @@ export class SliceTable {
     this.#numbers.set(rowOf(value), place * ROW);
     // Neighbours are often warned of the same.
     const last = this.#warned.at(-1);
-    this.#warned.push(last?.length === warned.length && last.every((warning, at) => warning === warned[at]) ? last : warned);
+    this.#warned.push(
+      last?.length === warned.length && last.every((warning, at) => warning === warned[at]) ? last : warned,
+    );
     return place;
   }
 
   at(place: number): Kept<SliceTime> {
-    return { value: read(this.#numbers, place * ROW), warned: this.#warned[place] as Kept<SliceTime>["warned"] };
+    return {
+      value: read(this.#numbers, place * ROW),
+      warned: this.#warned[place] as Kept<SliceTime>["warned"],
+    };
   }
 }

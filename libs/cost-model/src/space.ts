@@ -13,7 +13,8 @@ export function divisors(value: number): number[] {
 }
 
 /** N: ranks of the job's cluster. */
-export const clusterRanks = (spec: Pick<JobSpec, "cluster">): number => spec.cluster.nodes * spec.cluster.gpusPerNode;
+export const clusterRanks = (spec: Pick<JobSpec, "cluster">): number =>
+  spec.cluster.nodes * spec.cluster.gpusPerNode;
 
 /** Sequences of one step: B / S. */
 export const sequencesPerStep = (spec: Pick<JobSpec, "globalBatchTokens" | "sequenceLengthTokens">): number =>
@@ -23,7 +24,11 @@ export const sequencesPerStep = (spec: Pick<JobSpec, "globalBatchTokens" | "sequ
  * Why the sequence cannot be split over s_sp ranks; null when it can. Heads are split during attention, or by tensor ranks: over
  * all of them, or over s_sp / contextParallel of them. A ring must be possible (see {@link contextFault}).
  */
-export function sequenceSplitFault(spec: Pick<JobSpec, "model" | "sequenceLengthTokens">, sequenceParallel: number, contextParallel = 1): "sequence-not-divisible" | "heads-not-divisible" | null {
+export function sequenceSplitFault(
+  spec: Pick<JobSpec, "model" | "sequenceLengthTokens">,
+  sequenceParallel: number,
+  contextParallel = 1,
+): "sequence-not-divisible" | "heads-not-divisible" | null {
   const { heads, kvHeads } = spec.model;
   const ranks = headRanks({ sequenceParallel, contextParallel });
   if (spec.sequenceLengthTokens % sequenceParallel !== 0) return "sequence-not-divisible";
@@ -33,12 +38,18 @@ export function sequenceSplitFault(spec: Pick<JobSpec, "model" | "sequenceLength
 }
 
 /** Why a ring cannot share the sequence of a job; null when it can, or when there is none. Every rank of it has two chunks of the sequence. */
-export function contextFault(spec: Pick<JobSpec, "sequenceLengthTokens">, plan: Pick<Plan, "contextParallel" | "sequenceParallel" | "tensorParallel">): string | null {
+export function contextFault(
+  spec: Pick<JobSpec, "sequenceLengthTokens">,
+  plan: Pick<Plan, "contextParallel" | "sequenceParallel" | "tensorParallel">,
+): string | null {
   const ring = contextOf(plan);
   if (ring === 1) return null;
-  if (plan.tensorParallel !== 1) return `contextParallel ${ring} needs tensorParallel 1; it is ${plan.tensorParallel}`;
-  if (plan.sequenceParallel % ring !== 0) return `contextParallel ${ring} does not divide sequenceParallel ${plan.sequenceParallel}`;
-  if (spec.sequenceLengthTokens % (2 * ring) !== 0) return `contextParallel ${ring} cuts a sequence into 2 x ${ring} equal chunks, which do not divide sequenceLengthTokens ${spec.sequenceLengthTokens}`;
+  if (plan.tensorParallel !== 1)
+    return `contextParallel ${ring} needs tensorParallel 1; it is ${plan.tensorParallel}`;
+  if (plan.sequenceParallel % ring !== 0)
+    return `contextParallel ${ring} does not divide sequenceParallel ${plan.sequenceParallel}`;
+  if (spec.sequenceLengthTokens % (2 * ring) !== 0)
+    return `contextParallel ${ring} cuts a sequence into 2 x ${ring} equal chunks, which do not divide sequenceLengthTokens ${spec.sequenceLengthTokens}`;
   return null;
 }
 
@@ -46,7 +57,9 @@ export function contextFault(spec: Pick<JobSpec, "sequenceLengthTokens">, plan: 
 export function tensorSplitFault(spec: Pick<JobSpec, "model">, tensorParallel: number): string | null {
   const { ffnHiddenSize, vocabularySize } = spec.model;
   if (tensorParallel === 1) return null;
-  if (ffnHiddenSize % tensorParallel !== 0) return `ffnHiddenSize ${ffnHiddenSize} is not divisible by tensorParallel ${tensorParallel}`;
-  if ((tensorParallel - 1) * Math.ceil(vocabularySize / tensorParallel) >= vocabularySize) return `tensorParallel ${tensorParallel} leaves the last rank no row of vocabularySize ${vocabularySize}`;
+  if (ffnHiddenSize % tensorParallel !== 0)
+    return `ffnHiddenSize ${ffnHiddenSize} is not divisible by tensorParallel ${tensorParallel}`;
+  if ((tensorParallel - 1) * Math.ceil(vocabularySize / tensorParallel) >= vocabularySize)
+    return `tensorParallel ${tensorParallel} leaves the last rank no row of vocabularySize ${vocabularySize}`;
   return null;
 }

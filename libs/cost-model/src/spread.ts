@@ -15,7 +15,10 @@ export const hasSpread = ({ collectives, modules, slices = [] }: Profile): boole
 
 /** All parts of a slice as many times longer as its whole. */
 const timesParts = ({ forward, backward, ...parts }: SliceParts, factor: number): SliceParts => ({
-  ...(Object.fromEntries(Object.entries(parts).map(([name, seconds]) => [name, factor * seconds])) as Omit<SliceParts, "forward" | "backward">),
+  ...(Object.fromEntries(Object.entries(parts).map(([name, seconds]) => [name, factor * seconds])) as Omit<
+    SliceParts,
+    "forward" | "backward"
+  >),
   forward: forward.map((seconds) => factor * seconds) as SliceParts["forward"],
   backward: backward.map((seconds) => factor * seconds) as SliceParts["backward"],
 });
@@ -25,7 +28,16 @@ const timesParts = ({ forward, backward, ...parts }: SliceParts, factor: number)
  * side, as they are when the whole machine was slower or faster while it was measured. Times without a spread, and slow-downs, stay.
  */
 export function atEndOfSpread(profile: Profile, end: End): Profile {
-  const shifted = <T extends Timed>({ p10Seconds, p90Seconds, ...time }: T): T => ({ ...time, medianSeconds: (end === "p10Seconds" ? p10Seconds : p90Seconds) ?? time.medianSeconds }) as T;
-  const slices = profile.slices?.map((slice) => ({ ...shifted(slice), parts: timesParts(slice.parts, (slice[end] ?? slice.medianSeconds) / slice.medianSeconds) }));
-  return { ...profile, ...(slices ? { slices } : {}), modules: profile.modules.map(shifted), collectives: profile.collectives.map((curve) => ({ ...curve, points: curve.points.map(shifted) })) };
+  const shifted = <T extends Timed>({ p10Seconds, p90Seconds, ...time }: T): T =>
+    ({ ...time, medianSeconds: (end === "p10Seconds" ? p10Seconds : p90Seconds) ?? time.medianSeconds }) as T;
+  const slices = profile.slices?.map((slice) => ({
+    ...shifted(slice),
+    parts: timesParts(slice.parts, (slice[end] ?? slice.medianSeconds) / slice.medianSeconds),
+  }));
+  return {
+    ...profile,
+    ...(slices ? { slices } : {}),
+    modules: profile.modules.map(shifted),
+    collectives: profile.collectives.map((curve) => ({ ...curve, points: curve.points.map(shifted) })),
+  };
 }

@@ -60,30 +60,41 @@ export interface Stage {
 }
 
 /** Layers of every stage, or virtual stage: dealt as evenly as they go, the first (layers mod stages) have one more. */
-const layersOfStage = (layers: number, stages: number, stage: number): number => Math.floor(layers / stages) + (stage < layers % stages ? 1 : 0);
+const layersOfStage = (layers: number, stages: number, stage: number): number =>
+  Math.floor(layers / stages) + (stage < layers % stages ? 1 : 0);
 
 /**
  * Micro-batches of a chunk in flight on a stage (native/MEMORY.md, f_c). 1F1B holds min(s_pp − stage, n); interleaved, the
  * most that were begun and not ended at any turn of the schedule.
  */
-function inFlight(stage: number, stages: number, chunks: number, microBatches: number, chunk: number): number {
+function inFlight(
+  stage: number,
+  stages: number,
+  chunks: number,
+  microBatches: number,
+  chunk: number,
+): number {
   if (chunks === 1) return Math.min(stages - stage, microBatches);
   const round = stages * chunks;
   const turns = microBatches * chunks;
   const warmUp = Math.min(turns, warmUpTurns(stage, stages, chunks));
   /** Of the first x turns of a pass, those of the chunk at a place of the order. */
-  const of = (place: number, x: number): number => Math.floor(x / round) * stages + Math.min(Math.max((x % round) - place * stages, 0), stages);
+  const of = (place: number, x: number): number =>
+    Math.floor(x / round) * stages + Math.min(Math.max((x % round) - place * stages, 0), stages);
   // What was begun and what was ended grow by one a turn, or not at all: the most is in flight where one of the two begins or ends to grow.
   const ends = (chunks - 1 - chunk) * stages;
   const begins = (((chunk * stages - warmUp - 1) % round) + round) % round;
   const corners = [0, round - 1, ends, ends + stages, begins, (begins + stages) % round, turns - warmUp - 1];
   let most = 0;
-  for (const turn of corners) if (turn >= 0 && turn < round) most = Math.max(most, of(chunk, Math.min(turns, warmUp + 1 + turn)) - of(chunks - 1 - chunk, turn));
+  for (const turn of corners)
+    if (turn >= 0 && turn < round)
+      most = Math.max(most, of(chunk, Math.min(turns, warmUp + 1 + turn)) - of(chunks - 1 - chunk, turn));
   return most;
 }
 
 /** Turns of an interleaved stage before its first backward pass, when there are as many. */
-const warmUpTurns = (stage: number, stages: number, chunks: number): number => 2 * (stages - stage - 1) + (chunks - 1) * stages;
+const warmUpTurns = (stage: number, stages: number, chunks: number): number =>
+  2 * (stages - stage - 1) + (chunks - 1) * stages;
 
 /** From so many micro-batches on, no more are in flight. */
 const mostInFlight = (stage: number, stages: number, chunks: number): number =>
@@ -93,7 +104,9 @@ const mostInFlight = (stage: number, stages: number, chunks: number): number =>
 export function pipelineStage(model: Model, stages: number, stage: number, chunks = 1): Stage {
   const isFirst = stage === 0;
   const isLast = stage === stages - 1;
-  const chunkLayers = Array.from({ length: chunks }, (_, chunk) => layersOfStage(model.layers, stages * chunks, chunk * stages + stage));
+  const chunkLayers = Array.from({ length: chunks }, (_, chunk) =>
+    layersOfStage(model.layers, stages * chunks, chunk * stages + stage),
+  );
   const most = mostInFlight(stage, stages, chunks);
   const held = new Map<number, number[]>();
   const layersHeld = (microBatches: number): readonly number[] => {
@@ -121,14 +134,19 @@ export function pipelineStage(model: Model, stages: number, stage: number, chunk
 }
 
 /** Layers of a stage times their micro-batches in flight: all, and those that are not recomputed (the first `recomputed` are). */
-export function layersInFlight(stage: Stage, microBatches: number, recomputed: number): { all: number; kept: number } {
+export function layersInFlight(
+  stage: Stage,
+  microBatches: number,
+  recomputed: number,
+): { all: number; kept: number } {
   const held = stage.layersHeld(microBatches);
   const all = held[stage.layers] as number;
   return { all, kept: all - (held[Math.min(recomputed, stage.layers)] as number) };
 }
 
 /** All stages of a pipeline. */
-export const pipelineStages = (model: Model, stages: number, chunks = 1): Stage[] => Array.from({ length: stages }, (_, stage) => pipelineStage(model, stages, stage, chunks));
+export const pipelineStages = (model: Model, stages: number, chunks = 1): Stage[] =>
+  Array.from({ length: stages }, (_, stage) => pipelineStage(model, stages, stage, chunks));
 
 /**
  * The stages that can be the fullest. Layers are dealt as evenly as they go, the longer stages first, and earlier stages have
@@ -136,8 +154,13 @@ export const pipelineStages = (model: Model, stages: number, chunks = 1): Stage[
  * needs the most memory. The first has the embedding, the last head and logits, those between buffers to both sides.
  */
 export function fullestStages(model: Model, pipelineParallel: number, chunks = 1): Stage[] {
-  return [...new Set([0, Math.min(1, pipelineParallel - 1), pipelineParallel - 1])].map((stage) => pipelineStage(model, pipelineParallel, stage, chunks));
+  return [...new Set([0, Math.min(1, pipelineParallel - 1), pipelineParallel - 1])].map((stage) =>
+    pipelineStage(model, pipelineParallel, stage, chunks),
+  );
 }
 
 /** Everything of a job that the formulas need. */
-export type JobShape = Pick<JobSpec, "model" | "sequenceLengthTokens" | "globalBatchTokens" | "precision" | "cluster" | "data" | "timeline">;
+export type JobShape = Pick<
+  JobSpec,
+  "model" | "sequenceLengthTokens" | "globalBatchTokens" | "precision" | "cluster" | "data" | "timeline"
+>;

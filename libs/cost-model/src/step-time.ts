@@ -1,5 +1,15 @@
 import { recomputedLayers, type TimeBreakdown } from "@internevo/domain";
-import { layerPart, layerWaits, outerPart, overlapsAny, stagingOf, updateSeconds, type LayerWaits, type OverlapChoice, type Part } from "./layer-step.ts";
+import {
+  layerPart,
+  layerWaits,
+  outerPart,
+  overlapsAny,
+  stagingOf,
+  updateSeconds,
+  type LayerWaits,
+  type OverlapChoice,
+  type Part,
+} from "./layer-step.ts";
 import type { SliceTime } from "./layer-time.ts";
 import type { ShardTime } from "./shard-time.ts";
 
@@ -68,11 +78,13 @@ function stagesOf(slice: SliceTime, shard: ShardTime, waits: LayerWaits, step: S
 
 /** How much a stage adds to the step by being the slowest; without overlap the reduction once a step is counted for all stages together. */
 function inStep(part: Part, step: StepShape): number {
-  const reduceOnce = !step.reduceEveryMicroBatch && step.overlap.backwardOverlap !== "none" ? part.reduction : 0;
+  const reduceOnce =
+    !step.reduceEveryMicroBatch && step.overlap.backwardOverlap !== "none" ? part.reduction : 0;
   return (step.microBatches - 1 / step.chunks) * microBatchLength(part, step) + reduceOnce;
 }
 
-const microBatchLength = (part: Part, step: StepShape): number => lengthOf(part) + (step.reduceEveryMicroBatch ? part.reduction : 0);
+const microBatchLength = (part: Part, step: StepShape): number =>
+  lengthOf(part) + (step.reduceEveryMicroBatch ? part.reduction : 0);
 
 /**
  * How much longer a step takes because a message takes m over a stage boundary. Messages travel during computation
@@ -81,17 +93,33 @@ const microBatchLength = (part: Part, step: StepShape): number => lengthOf(part)
  * Interleaved, more are in flight: the way to the last chunk and back counts once, and what is longer than the forward pass of a
  * chunk (a third of it and its backward pass) in every turn.
  */
-export function messageSeconds({ microBatches: n, pipelineParallel: pp, boundarySeconds }: Pick<StepShape, "microBatches" | "pipelineParallel" | "boundarySeconds">, chunks: number, stageSeconds: number): number {
+export function messageSeconds(
+  {
+    microBatches: n,
+    pipelineParallel: pp,
+    boundarySeconds,
+  }: Pick<StepShape, "microBatches" | "pipelineParallel" | "boundarySeconds">,
+  chunks: number,
+  stageSeconds: number,
+): number {
   if (pp === 1) return 0;
   if (chunks === 1) return 2 * boundarySeconds * (pp - 1 + Math.floor(((n - 1) * (pp - 1)) / pp));
-  return 2 * boundarySeconds * (pp * chunks - 1) + (n - pp) * Math.max(0, chunks * boundarySeconds - stageSeconds / 3);
+  return (
+    2 * boundarySeconds * (pp * chunks - 1) +
+    (n - pp) * Math.max(0, chunks * boundarySeconds - stageSeconds / 3)
+  );
 }
 
 /**
  * Seconds of one step by cause: the slowest stage runs n micro-batches, and waits while a micro-batch passes the other stages:
  * (s_pp − 1)/v of one where all stages are equal.
  */
-export function stepBreakdown(slice: SliceTime, shard: ShardTime, step: StepShape, waits: LayerWaits = layerWaits(slice, shard)): TimeBreakdown {
+export function stepBreakdown(
+  slice: SliceTime,
+  shard: ShardTime,
+  step: StepShape,
+  waits: LayerWaits = layerWaits(slice, shard),
+): TimeBreakdown {
   const { slowest: part, all } = stagesOf(slice, shard, waits, step);
   const { microBatches: n, pipelineParallel: pp, chunks } = step;
   // What overlaps is reduced behind the last backward pass, unit by unit.
@@ -102,7 +130,8 @@ export function stepBreakdown(slice: SliceTime, shard: ShardTime, step: StepShap
     recomputeSeconds: n * part.recompute,
     sequenceCommunicationSeconds: n * part.sequence,
     parameterCommunicationSeconds: n * part.parameters,
-    gradientCommunicationSeconds: (step.reduceEveryMicroBatch ? n * part.reduction : reduceOnce) + shard.shareOnceSeconds,
+    gradientCommunicationSeconds:
+      (step.reduceEveryMicroBatch ? n * part.reduction : reduceOnce) + shard.shareOnceSeconds,
     pipelineBubbleSeconds: pp === 1 ? 0 : Math.max(0, microBatchLength(all, step) - length) / chunks,
     pipelineCommunicationSeconds: messageSeconds(step, chunks, length),
     updateSeconds: updateSeconds(slice, shard, step.overlap, Math.ceil(step.layers / pp)),
@@ -112,8 +141,14 @@ export function stepBreakdown(slice: SliceTime, shard: ShardTime, step: StepShap
 /** The causes of a step, added in a fixed order. */
 export function totalSeconds(time: TimeBreakdown): number {
   return (
-    time.computeSeconds + time.recomputeSeconds + time.sequenceCommunicationSeconds + time.parameterCommunicationSeconds +
-    time.gradientCommunicationSeconds + time.pipelineBubbleSeconds + time.pipelineCommunicationSeconds + time.updateSeconds
+    time.computeSeconds +
+    time.recomputeSeconds +
+    time.sequenceCommunicationSeconds +
+    time.parameterCommunicationSeconds +
+    time.gradientCommunicationSeconds +
+    time.pipelineBubbleSeconds +
+    time.pipelineCommunicationSeconds +
+    time.updateSeconds
   );
 }
 
@@ -137,18 +172,46 @@ export interface StepCosts {
 export type CostsOf = (waits: LayerWaits, overlap: OverlapChoice) => StepCosts;
 
 /** What is the same for every choice of overlap is added up once; `stageLayers` are those of the longest stage. */
-export function stepCosting(slice: SliceTime, shard: ShardTime, reduceEveryMicroBatch: boolean, stageLayers: number): CostsOf {
+export function stepCosting(
+  slice: SliceTime,
+  shard: ShardTime,
+  reduceEveryMicroBatch: boolean,
+  stageLayers: number,
+): CostsOf {
   const every = reduceEveryMicroBatch;
   const staging = stagingOf(shard, every);
-  const layer = slice.forwardSeconds + slice.backwardSeconds + staging.layer + slice.forwardCommunicationSeconds + slice.backwardCommunicationSeconds;
+  const layer =
+    slice.forwardSeconds +
+    slice.backwardSeconds +
+    staging.layer +
+    slice.forwardCommunicationSeconds +
+    slice.backwardCommunicationSeconds;
   const again = layer + slice.recomputeSeconds + slice.recomputeCommunicationSeconds;
   const { gather, scatter, reduce } = shard;
-  const embedding = slice.embeddingSeconds + staging.embedding + slice.embeddingCommunicationSeconds + gather.embedding + scatter.embedding + (every ? reduce.embedding : 0);
-  const head = slice.headSeconds + staging.head + slice.headCommunicationSeconds + gather.head + scatter.head + (every ? reduce.head : 0);
-  const [waited, beside] = [updateSeconds(slice, shard, NOT_OVERLAPPING, stageLayers), updateSeconds(slice, shard, OVERLAPPING, stageLayers)];
+  const embedding =
+    slice.embeddingSeconds +
+    staging.embedding +
+    slice.embeddingCommunicationSeconds +
+    gather.embedding +
+    scatter.embedding +
+    (every ? reduce.embedding : 0);
+  const head =
+    slice.headSeconds +
+    staging.head +
+    slice.headCommunicationSeconds +
+    gather.head +
+    scatter.head +
+    (every ? reduce.head : 0);
+  const [waited, beside] = [
+    updateSeconds(slice, shard, NOT_OVERLAPPING, stageLayers),
+    updateSeconds(slice, shard, OVERLAPPING, stageLayers),
+  ];
   return (waits, overlap) => {
     const forward = waits.forward[overlap.forwardOverlap];
-    const [kept, recomputed] = [waits.kept[overlap.backwardOverlap], waits.recomputed[overlap.backwardOverlap]];
+    const [kept, recomputed] = [
+      waits.kept[overlap.backwardOverlap],
+      waits.recomputed[overlap.backwardOverlap],
+    ];
     const hidden = !every && overlap.backwardOverlap !== "none";
     return {
       kept: layer + forward + kept.parameters + (every ? kept.reduction : 0),
@@ -159,7 +222,10 @@ export function stepCosting(slice: SliceTime, shard: ShardTime, reduceEveryMicro
       recomputedOnce: hidden ? recomputed.reduction : 0,
       embeddingOnce: hidden ? reduce.embedding : 0,
       headOnce: hidden ? reduce.head : 0,
-      once: (every || hidden ? 0 : shard.reduceOnceSeconds) + shard.shareOnceSeconds + (overlapsAny(overlap) ? beside : waited),
+      once:
+        (every || hidden ? 0 : shard.reduceOnceSeconds) +
+        shard.shareOnceSeconds +
+        (overlapsAny(overlap) ? beside : waited),
     };
   };
 }
@@ -169,13 +235,21 @@ const OVERLAPPING: OverlapChoice = { forwardOverlap: "inter-layer", backwardOver
 
 /** The costs of a slice alone: with them a step is a lower bound for every sharding, because every term grows with each of its own. */
 export function sliceCosts(slice: SliceTime): StepCosts {
-  const kept = slice.forwardSeconds + slice.backwardSeconds + slice.forwardCommunicationSeconds + slice.backwardCommunicationSeconds;
+  const kept =
+    slice.forwardSeconds +
+    slice.backwardSeconds +
+    slice.forwardCommunicationSeconds +
+    slice.backwardCommunicationSeconds;
   return {
     kept,
     recomputed: kept + slice.recomputeSeconds + slice.recomputeCommunicationSeconds,
     embedding: slice.embeddingSeconds + slice.embeddingCommunicationSeconds,
     head: slice.headSeconds + slice.headCommunicationSeconds,
-    keptOnce: 0, recomputedOnce: 0, embeddingOnce: 0, headOnce: 0, once: 0,
+    keptOnce: 0,
+    recomputedOnce: 0,
+    embeddingOnce: 0,
+    headOnce: 0,
+    once: 0,
   };
 }
 
@@ -189,7 +263,14 @@ export function secondsOf(costs: StepCosts, k: number, step: StepSize, chunks: n
   const again = Math.min(k, most);
   const longest = again * costs.recomputed + (most - again) * costs.kept;
   const longestOnce = again * costs.recomputedOnce + (most - again) * costs.keptOnce;
-  if (pp === 1) return n * (longest + costs.embedding + costs.head) + longestOnce + costs.embeddingOnce + costs.headOnce + costs.once;
+  if (pp === 1)
+    return (
+      n * (longest + costs.embedding + costs.head) +
+      longestOnce +
+      costs.embeddingOnce +
+      costs.headOnce +
+      costs.once
+    );
   const least = Math.floor(layers / pp);
   const few = Math.min(k, least);
   const shortest = few * costs.recomputed + (least - few) * costs.kept;
@@ -204,11 +285,27 @@ export function secondsOf(costs: StepCosts, k: number, step: StepSize, chunks: n
 }
 
 /** A lower bound of {@link secondsOf} for every number of recomputed layers from the one given, and every number of chunks from the fewest to the most. */
-export function leastSecondsOf(costs: StepCosts, step: StepSize, fewest: number, most: number, recomputed = 0): number {
-  const least: StepCosts = costs.recomputed >= costs.kept && costs.recomputedOnce >= costs.keptOnce ? costs : { ...costs, kept: Math.min(costs.kept, costs.recomputed), keptOnce: Math.min(costs.keptOnce, costs.recomputedOnce) };
+export function leastSecondsOf(
+  costs: StepCosts,
+  step: StepSize,
+  fewest: number,
+  most: number,
+  recomputed = 0,
+): number {
+  const least: StepCosts =
+    costs.recomputed >= costs.kept && costs.recomputedOnce >= costs.keptOnce
+      ? costs
+      : {
+          ...costs,
+          kept: Math.min(costs.kept, costs.recomputed),
+          keptOnce: Math.min(costs.keptOnce, costs.recomputedOnce),
+        };
   if (fewest === most) return secondsOf(least, recomputed, step, fewest);
   // The bubble is smallest with most chunks, the way of messages shortest with the fewest; of 1 and 2 it may be either.
   const { pipelineParallel: pp, boundarySeconds } = step;
-  const way = fewest === 1 ? Math.min(messageSeconds(step, 1, 0), 2 * boundarySeconds * (2 * pp - 1)) : 2 * boundarySeconds * (pp * fewest - 1);
+  const way =
+    fewest === 1
+      ? Math.min(messageSeconds(step, 1, 0), 2 * boundarySeconds * (2 * pp - 1))
+      : 2 * boundarySeconds * (pp * fewest - 1);
   return secondsOf(least, recomputed, { ...step, boundarySeconds: 0 }, most) + way;
 }

@@ -14,5 +14,12 @@ export const MAXIMUM_SEQUENCE_TOKENS = 2 ** 40;
 export const MAXIMUM_BATCH_TOKENS = 2 ** 50;
 
 /** A number that is nothing at all, or large enough to matter in the 4 bytes that the trainer computes with. */
-export const zeroOr = (minimum: number, maximum: number, description?: string): TUnion<[TLiteral<0>, TNumber]> =>
-  Type.Union([Type.Literal(0), Type.Number({ minimum, maximum })], description === undefined ? {} : { description });
+export const zeroOr = (
+  minimum: number,
+  maximum: number,
+  description?: string,
+): TUnion<[TLiteral<0>, TNumber]> =>
+  Type.Union(
+    [Type.Literal(0), Type.Number({ minimum, maximum })],
+    description === undefined ? {} : { description },
+  );

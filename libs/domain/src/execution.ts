@@ -12,7 +12,11 @@ export const TrialRunSchema = Type.Object(
     steps: Type.Integer({ minimum: 1 }),
     communicationSeconds: Type.Number(),
     hosts: Type.Optional(Type.Array(HostUseSchema, { description: "what else the hosts did meanwhile" })),
-    disturbances: Type.Optional(Type.Array(Type.String(), { description: "why its times may be wrong; absent where nothing disturbed it" })),
+    disturbances: Type.Optional(
+      Type.Array(Type.String(), {
+        description: "why its times may be wrong; absent where nothing disturbed it",
+      }),
+    ),
   },
   { additionalProperties: false },
 );
@@ -21,12 +25,23 @@ export type TrialRun = Static<typeof TrialRunSchema>;
 /** What a trial or a run measured, over the steps after warm-up. */
 export const MeasurementSchema = Type.Object(
   {
-    stepTimeSeconds: Type.Number({ exclusiveMinimum: 0, description: "median of the steps; of several runs, of their medians" }),
+    stepTimeSeconds: Type.Number({
+      exclusiveMinimum: 0,
+      description: "median of the steps; of several runs, of their medians",
+    }),
     stepTimeSecondsP10: Type.Number({ exclusiveMinimum: 0 }),
     stepTimeSecondsP90: Type.Number({ exclusiveMinimum: 0 }),
     steps: Type.Integer({ minimum: 1 }),
-    runStepTimeSeconds: Type.Optional(Type.Array(Type.Number({ exclusiveMinimum: 0 }), { description: "median step time of each run that counts, where the plan was run more than once" })),
-    runs: Type.Optional(Type.Array(TrialRunSchema, { description: "every run; those that were disturbed count only where all were" })),
+    runStepTimeSeconds: Type.Optional(
+      Type.Array(Type.Number({ exclusiveMinimum: 0 }), {
+        description: "median step time of each run that counts, where the plan was run more than once",
+      }),
+    ),
+    runs: Type.Optional(
+      Type.Array(TrialRunSchema, {
+        description: "every run; those that were disturbed count only where all were",
+      }),
+    ),
     tokensPerGpuPerSecond: Type.Number(),
     peakMemoryBytes: Type.Integer(),
     residentPeakBytes: Type.Integer(),
@@ -39,9 +54,28 @@ export const MeasurementSchema = Type.Object(
 export type Measurement = Static<typeof MeasurementSchema>;
 
 /** Why a trial, an attempt or a job failed; out of memory is a result, not a crash. */
-export const FAILURE_CODES = ["out-of-memory", "plan-unsupported", "data-invalid", "checkpoint-invalid", "communication", "rank-lost", "timeout", "cancelled", "no-feasible-plan", "profile-missing", "too-many-restarts", "not-started", "internal"] as const;
+export const FAILURE_CODES = [
+  "out-of-memory",
+  "plan-unsupported",
+  "data-invalid",
+  "checkpoint-invalid",
+  "communication",
+  "rank-lost",
+  "timeout",
+  "cancelled",
+  "no-feasible-plan",
+  "profile-missing",
+  "too-many-restarts",
+  "not-started",
+  "internal",
+] as const;
 export const FailureSchema = Type.Object(
-  { code: Type.Enum(FAILURE_CODES), message: Type.String(), rank: Type.Optional(Type.Integer()), remedy: Type.Optional(Type.String()) },
+  {
+    code: Type.Enum(FAILURE_CODES),
+    message: Type.String(),
+    rank: Type.Optional(Type.Integer()),
+    remedy: Type.Optional(Type.String()),
+  },
   { additionalProperties: false },
 );
 export type Failure = Static<typeof FailureSchema>;
@@ -104,25 +138,43 @@ export const ReportSchema = Type.Object(
     plan: PlanSchema,
     steps: Type.Integer(),
     finalLossNats: Type.Number({ description: "mean of the last tenth of the steps, nats per token" }),
-    unigramEntropyNats: Type.Union([Type.Number(), Type.Null()], { description: "of the training tokens, nats per token" }),
+    unigramEntropyNats: Type.Union([Type.Number(), Type.Null()], {
+      description: "of the training tokens, nats per token",
+    }),
     meanStepTimeSeconds: Type.Number(),
     tokensPerGpuPerSecond: Type.Number(),
     attempts: Type.Integer(),
-    timeErrorOverTrials: Type.Union([Type.Number(), Type.Null()], { description: "mean |predicted − measured| / measured" }),
+    timeErrorOverTrials: Type.Union([Type.Number(), Type.Null()], {
+      description: "mean |predicted − measured| / measured",
+    }),
     memoryErrorOverTrials: Type.Union([Type.Number(), Type.Null()]),
     kendallTauOverTrials: Type.Union([Type.Number(), Type.Null()]),
-    choice: Type.Optional(Type.Object(
-      {
-        verdict: Type.Enum(["winner", "tie", "only"], { description: "winner: faster than every other measured plan by more than the noise of both; tie: not, and the leanest of those that tie was chosen; only: nothing else was measured" }),
-        tied: Type.Array(PlanSchema, { description: "the plans that tie, the chosen one first" }),
-        within: Type.Union([Type.Number(), Type.Null()], { description: "how far the slowest of the tied plans is behind the fastest, or the next behind the winner; a fraction" }),
-        noise: Type.Number({ description: "of the chosen plan's measured time, a fraction of it" }),
-        words: Type.String(),
-      },
-      { additionalProperties: false },
-    )),
-    disturbances: Type.Optional(Type.Array(Type.String(), { description: "what disturbed the trials or the training, so that their times may be wrong" })),
-    hosts: Type.Optional(Type.Array(HostUseSchema, { description: "what the hosts did during the last attempt" })),
+    choice: Type.Optional(
+      Type.Object(
+        {
+          verdict: Type.Enum(["winner", "tie", "only"], {
+            description:
+              "winner: faster than every other measured plan by more than the noise of both; tie: not, and the leanest of those that tie was chosen; only: nothing else was measured",
+          }),
+          tied: Type.Array(PlanSchema, { description: "the plans that tie, the chosen one first" }),
+          within: Type.Union([Type.Number(), Type.Null()], {
+            description:
+              "how far the slowest of the tied plans is behind the fastest, or the next behind the winner; a fraction",
+          }),
+          noise: Type.Number({ description: "of the chosen plan's measured time, a fraction of it" }),
+          words: Type.String(),
+        },
+        { additionalProperties: false },
+      ),
+    ),
+    disturbances: Type.Optional(
+      Type.Array(Type.String(), {
+        description: "what disturbed the trials or the training, so that their times may be wrong",
+      }),
+    ),
+    hosts: Type.Optional(
+      Type.Array(HostUseSchema, { description: "what the hosts did during the last attempt" }),
+    ),
   },
   { additionalProperties: false },
 );

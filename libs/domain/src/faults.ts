@@ -31,9 +31,18 @@ type Path = readonly string[];
 export const WHOLE_DOCUMENT = "(whole document)";
 const fieldOf = (path: Path): string => (path.length === 0 ? WHOLE_DOCUMENT : path.map(printable).join("."));
 
-const TYPE_WORDS = { object: "a group of fields", array: "a list", string: "text", integer: "an integer", number: "a number", boolean: "true or false", null: "null" } as const;
+const TYPE_WORDS = {
+  object: "a group of fields",
+  array: "a list",
+  string: "text",
+  integer: "an integer",
+  number: "a number",
+  boolean: "true or false",
+  null: "null",
+} as const;
 
-const listed = (words: readonly string[], last: "or" | "nor"): string => (words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} ${last} ${words.at(-1) as string}`);
+const listed = (words: readonly string[], last: "or" | "nor"): string =>
+  words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} ${last} ${words.at(-1) as string}`;
 const literal = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
 
 /** The values that a schema is a choice of; undefined when it is more than that. */
@@ -91,9 +100,11 @@ function wanted(schema: JsonSchema): string {
 
 function numberFault(schema: JsonSchema, value: number): string | undefined {
   if (schema.minimum !== undefined && value < schema.minimum) return `is less than ${schema.minimum}`;
-  if (schema.exclusiveMinimum !== undefined && value <= schema.exclusiveMinimum) return `is not more than ${schema.exclusiveMinimum}`;
+  if (schema.exclusiveMinimum !== undefined && value <= schema.exclusiveMinimum)
+    return `is not more than ${schema.exclusiveMinimum}`;
   if (schema.maximum !== undefined && value > schema.maximum) return `is more than ${schema.maximum}`;
-  if (schema.exclusiveMaximum !== undefined && value >= schema.exclusiveMaximum) return `is not less than ${schema.exclusiveMaximum}`;
+  if (schema.exclusiveMaximum !== undefined && value >= schema.exclusiveMaximum)
+    return `is not less than ${schema.exclusiveMaximum}`;
   return undefined;
 }
 
@@ -108,30 +119,54 @@ function patternOf(pattern: string): RegExp {
 
 function textFault(schema: JsonSchema, value: string): Pick<ProblemDetail, "message" | "remedy"> | undefined {
   const { minLength = 0, maxLength = Number.POSITIVE_INFINITY, pattern, format } = schema;
-  if (value.length < minLength) return { message: value === "" ? "is empty" : `is shorter than ${minLength} characters`, remedy: minLength === 1 ? "give text" : `give text of at least ${minLength} characters` };
+  if (value.length < minLength)
+    return {
+      message: value === "" ? "is empty" : `is shorter than ${minLength} characters`,
+      remedy: minLength === 1 ? "give text" : `give text of at least ${minLength} characters`,
+    };
   // Code points, as JSON Schema counts; the text is taken apart only when it may matter.
-  if (value.length > maxLength && (value.length > 2 * maxLength || [...value].length > maxLength)) return { message: `is longer than ${maxLength} characters`, remedy: `give text of at most ${maxLength} characters` };
-  if (format !== undefined && !hasFormat(format, value)) return { message: `is not of the format ${format}`, remedy: `give text of the format ${format}` };
+  if (value.length > maxLength && (value.length > 2 * maxLength || [...value].length > maxLength))
+    return {
+      message: `is longer than ${maxLength} characters`,
+      remedy: `give text of at most ${maxLength} characters`,
+    };
+  if (format !== undefined && !hasFormat(format, value))
+    return { message: `is not of the format ${format}`, remedy: `give text of the format ${format}` };
   if (pattern === undefined || patternOf(pattern).test(value)) return undefined;
-  if (pattern !== LINE_PATTERN) return { message: "is not of the form that is asked for", remedy: `give text that matches ${pattern}` };
+  if (pattern !== LINE_PATTERN)
+    return { message: "is not of the form that is asked for", remedy: `give text that matches ${pattern}` };
   const character = forbiddenIn(value);
   if (character === undefined) return { message: "is blank", remedy: "give text that can be seen" };
-  return { message: `holds ${character}: a control character, or one that is no text`, remedy: "give one line of printable text" };
+  return {
+    message: `holds ${character}: a control character, or one that is no text`,
+    remedy: "give one line of printable text",
+  };
 }
 
 function unknownFieldRemedy(name: string, known: readonly string[], beside: object): string {
   if (known.length === 0) return "remove it";
   // What is written beside it is not what it was meant to be.
-  const near = nearestWord(name, known.filter((one) => !Object.hasOwn(beside, one)));
+  const near = nearestWord(
+    name,
+    known.filter((one) => !Object.hasOwn(beside, one)),
+  );
   return `${near === undefined ? "remove it, or check its spelling." : `did you mean \`${near}\`?`} (Fields: ${known.join(", ")})`;
 }
 
-function* objectFaults(schema: JsonSchema, value: Readonly<Record<string, unknown>>, path: Path): Generator<ProblemDetail> {
+function* objectFaults(
+  schema: JsonSchema,
+  value: Readonly<Record<string, unknown>>,
+  path: Path,
+): Generator<ProblemDetail> {
   const properties = schema.properties ?? {};
   for (const name of schema.required ?? []) {
     if (!Object.hasOwn(value, name) || value[name] === undefined) {
       const inner = properties[name];
-      yield { field: fieldOf([...path, name]), message: "is missing", remedy: inner && inner.type !== "object" ? `add it: ${wanted(inner)}` : "add it" };
+      yield {
+        field: fieldOf([...path, name]),
+        message: "is missing",
+        remedy: inner && inner.type !== "object" ? `add it: ${wanted(inner)}` : "add it",
+      };
     }
   }
   const byPattern = Object.entries(schema.patternProperties ?? {});
@@ -143,30 +178,62 @@ function* objectFaults(schema: JsonSchema, value: Readonly<Record<string, unknow
     }
     const matching = byPattern.filter(([pattern]) => patternOf(pattern).test(name));
     for (const [, innerSchema] of matching) yield* faultsOf(innerSchema, inner, at);
-    if (matching.length > 0 || schema.additionalProperties === undefined || schema.additionalProperties === true) continue;
+    if (
+      matching.length > 0 ||
+      schema.additionalProperties === undefined ||
+      schema.additionalProperties === true
+    )
+      continue;
     if (schema.additionalProperties !== false) {
       yield* faultsOf(schema.additionalProperties, inner, at);
       continue;
     }
-    yield { field: fieldOf(at), value: inner, message: "unknown field", remedy: unknownFieldRemedy(name, Object.keys(properties), value) };
+    yield {
+      field: fieldOf(at),
+      value: inner,
+      message: "unknown field",
+      remedy: unknownFieldRemedy(name, Object.keys(properties), value),
+    };
   }
 }
 
-const isTold = (schema: JsonSchema): schema is JsonSchema & { readonly properties: Readonly<Record<string, JsonSchema>> } => schema.type === "object" && schema.properties !== undefined;
+const isTold = (
+  schema: JsonSchema,
+): schema is JsonSchema & { readonly properties: Readonly<Record<string, JsonSchema>> } =>
+  schema.type === "object" && schema.properties !== undefined;
 
 /** Objects of a union are told apart by the fields that are a choice in each of them: `format`, `module`. */
-function* unionOfObjectsFaults(branches: readonly JsonSchema[], value: Readonly<Record<string, unknown>>, path: Path): Generator<ProblemDetail> {
+function* unionOfObjectsFaults(
+  branches: readonly JsonSchema[],
+  value: Readonly<Record<string, unknown>>,
+  path: Path,
+): Generator<ProblemDetail> {
   const [first] = branches;
-  const keys = first && branches.every(isTold) ? Object.keys(first.properties ?? {}).filter((key) => branches.every((branch) => branch.required?.includes(key) && choicesOf(branch.properties?.[key] ?? {}))) : [];
+  const keys =
+    first && branches.every(isTold)
+      ? Object.keys(first.properties ?? {}).filter((key) =>
+          branches.every(
+            (branch) => branch.required?.includes(key) && choicesOf(branch.properties?.[key] ?? {}),
+          ),
+        )
+      : [];
   for (const key of keys) {
-    const choices = (branch: JsonSchema): readonly unknown[] => choicesOf(branch.properties?.[key] ?? {}) ?? [];
+    const choices = (branch: JsonSchema): readonly unknown[] =>
+      choicesOf(branch.properties?.[key] ?? {}) ?? [];
     const all = [...new Set(branches.flatMap(choices))];
     if (branches.every((branch) => choices(branch).length === all.length)) continue;
     const given = Object.hasOwn(value, key) ? value[key] : undefined;
     const meant = branches.filter((branch) => choices(branch).includes(given));
     if (meant.length === 1) yield* faultsOf(meant[0] as JsonSchema, value, path);
     else if (meant.length > 1) yield* unionOfObjectsFaults(meant, value, path);
-    else yield given === undefined ? { field: fieldOf([...path, key]), message: "is missing", remedy: `add it: ${listed(all.map(literal), "or")}` } : choiceFault(all, given, [...path, key]);
+    else
+      yield given === undefined
+        ? {
+            field: fieldOf([...path, key]),
+            message: "is missing",
+            remedy: `add it: ${listed(all.map(literal), "or")}`,
+          }
+        : choiceFault(all, given, [...path, key]);
     return;
   }
   yield* fewest(branches, value, path);
@@ -181,28 +248,51 @@ function fewest(branches: readonly JsonSchema[], value: unknown, path: Path): Pr
 const choiceFault = (choices: readonly unknown[], value: unknown, path: Path): ProblemDetail => ({
   field: fieldOf(path),
   value,
-  message: choices.length === 1 ? `is not ${literal(choices[0])}` : `is not one of ${choices.map(literal).join(", ")}`,
+  message:
+    choices.length === 1
+      ? `is not ${literal(choices[0])}`
+      : `is not one of ${choices.map(literal).join(", ")}`,
   remedy: `use ${listed(choices.map(literal), "or")}`,
 });
 
 function* unionFaults(branches: readonly JsonSchema[], value: unknown, path: Path): Generator<ProblemDetail> {
   // A first fault says enough: a branch may have very many.
   if (branches.some((branch) => faultsOf(branch, value, path).next().done)) return;
-  const isKind = (branch: JsonSchema): boolean => branch.type === undefined || hasType(value, branch.type) || (typeof value === "number" && (branch.type === "integer" || branch.type === "number"));
+  const isKind = (branch: JsonSchema): boolean =>
+    branch.type === undefined ||
+    hasType(value, branch.type) ||
+    (typeof value === "number" && (branch.type === "integer" || branch.type === "number"));
   const meant = branches.filter((branch) => choicesOf(branch) === undefined && isKind(branch));
   if (meant.length === 0) {
-    const words = [...new Set(branches.map((branch) => (choicesOf(branch) ? wanted(branch) : branch.type ? TYPE_WORDS[branch.type] : "another value")))];
-    yield { field: fieldOf(path), value, message: words.length === 1 ? `is not ${words[0]}` : `is neither ${listed(words, "nor")}`, remedy: `give ${listed(words, "or")}` };
+    const words = [
+      ...new Set(
+        branches.map((branch) =>
+          choicesOf(branch) ? wanted(branch) : branch.type ? TYPE_WORDS[branch.type] : "another value",
+        ),
+      ),
+    ];
+    yield {
+      field: fieldOf(path),
+      value,
+      message: words.length === 1 ? `is not ${words[0]}` : `is neither ${listed(words, "nor")}`,
+      remedy: `give ${listed(words, "or")}`,
+    };
     return;
   }
   if (meant.every((branch) => branch.type === "object")) {
-    yield* meant.length === 1 ? faultsOf(meant[0] as JsonSchema, value, path) : unionOfObjectsFaults(meant, value as Readonly<Record<string, unknown>>, path);
+    yield* meant.length === 1
+      ? faultsOf(meant[0] as JsonSchema, value, path)
+      : unionOfObjectsFaults(meant, value as Readonly<Record<string, unknown>>, path);
     return;
   }
-  const others = branches.flatMap((branch) => choicesOf(branch) ?? []).filter((choice) => typeof choice === typeof value);
+  const others = branches
+    .flatMap((branch) => choicesOf(branch) ?? [])
+    .filter((choice) => typeof choice === typeof value);
   for (const detail of fewest(meant, value, path)) {
     const isHere = detail.field === fieldOf(path);
-    yield isHere && others.length > 0 ? { ...detail, remedy: detail.remedy.replace(/^give /, `give ${others.map(literal).join(", ")}, or `) } : detail;
+    yield isHere && others.length > 0
+      ? { ...detail, remedy: detail.remedy.replace(/^give /, `give ${others.map(literal).join(", ")}, or `) }
+      : detail;
   }
 }
 
@@ -234,9 +324,18 @@ export function* faultsOf(schema: JsonSchema, value: unknown, path: Path = []): 
   } else if (schema.type === "array") {
     const list = value as readonly unknown[];
     const { minItems = 0, maxItems = Number.POSITIVE_INFINITY } = schema;
-    if (list.length < minItems) yield { field, value, message: list.length === 0 ? "is empty" : `holds fewer than ${minItems} items`, remedy: `give at least ${minItems} item${minItems === 1 ? "" : "s"}` };
-    if (list.length > maxItems) yield { field, message: `holds more than ${maxItems} items`, remedy: `give at most ${maxItems} items` };
-    if (schema.items) for (const [index, item] of list.entries()) yield* faultsOf(schema.items, item, [...path, String(index)]);
+    if (list.length < minItems)
+      yield {
+        field,
+        value,
+        message: list.length === 0 ? "is empty" : `holds fewer than ${minItems} items`,
+        remedy: `give at least ${minItems} item${minItems === 1 ? "" : "s"}`,
+      };
+    if (list.length > maxItems)
+      yield { field, message: `holds more than ${maxItems} items`, remedy: `give at most ${maxItems} items` };
+    if (schema.items)
+      for (const [index, item] of list.entries())
+        yield* faultsOf(schema.items, item, [...path, String(index)]);
   } else if (schema.type === "object") {
     yield* objectFaults(schema, value as Readonly<Record<string, unknown>>, path);
   }

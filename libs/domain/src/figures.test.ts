@@ -1,18 +1,51 @@
 import { describe, expect, it } from "vitest";
-import { formatClock, formatCounted, formatInteger, formatMoment, formatPercent, formatRate, formatSecondsRange, formatSignedPercent, formatTokens, formatZone, shortened } from "./figures.ts";
+import {
+  formatClock,
+  formatCounted,
+  formatInteger,
+  formatMoment,
+  formatPercent,
+  formatRate,
+  formatSecondsRange,
+  formatSignedPercent,
+  formatTokens,
+  formatZone,
+  shortened,
+} from "./figures.ts";
 
 describe("figures for people", () => {
   it("separate thousands, and count in words", () => {
     expect([0, 999, 32_768, 38_572_704].map(formatInteger)).toEqual(["0", "999", "32,768", "38,572,704"]);
-    expect([formatCounted(1, "rank"), formatCounted(0, "rank"), formatCounted(5844, "plan"), formatCounted(2, "family", "families")]).toEqual(["1 rank", "0 ranks", "5,844 plans", "2 families"]);
-    expect([39_098.6, 3_456_789, 12.345, Number.NaN].map(formatRate)).toEqual(["39,099", "3,456,789", "12.3", "–"]);
+    expect([
+      formatCounted(1, "rank"),
+      formatCounted(0, "rank"),
+      formatCounted(5844, "plan"),
+      formatCounted(2, "family", "families"),
+    ]).toEqual(["1 rank", "0 ranks", "5,844 plans", "2 families"]);
+    expect([39_098.6, 3_456_789, 12.345, Number.NaN].map(formatRate)).toEqual([
+      "39,099",
+      "3,456,789",
+      "12.3",
+      "–",
+    ]);
     expect([4096, 2 ** 20, 1000, 5000].map(formatTokens)).toEqual(["4k", "1M", "1,000", "5,000"]);
   });
 
   it("write percentages in one way, and never a share that exists as none", () => {
-    expect([0.476, 0, 0.0002, 1].map((share) => formatPercent(share))).toEqual(["47.6%", "0.0%", "< 0.1%", "100.0%"]);
+    expect([0.476, 0, 0.0002, 1].map((share) => formatPercent(share))).toEqual([
+      "47.6%",
+      "0.0%",
+      "< 0.1%",
+      "100.0%",
+    ]);
     expect(formatPercent(0.476, 0)).toBe("48%");
-    expect([0.1, -0.1, 0.0004, -0.0004, 0].map((share) => formatSignedPercent(share))).toEqual(["+10.0%", "−10.0%", "±0.0%", "±0.0%", "±0.0%"]);
+    expect([0.1, -0.1, 0.0004, -0.0004, 0].map((share) => formatSignedPercent(share))).toEqual([
+      "+10.0%",
+      "−10.0%",
+      "±0.0%",
+      "±0.0%",
+      "±0.0%",
+    ]);
   });
 
   it("write ranges with their unit once", () => {
@@ -25,8 +58,13 @@ describe("figures for people", () => {
     expect(formatMoment(evening, "UTC")).toBe("2026-11-23 18:18:51 UTC");
     expect(formatMoment(Date.parse(evening), "Europe/Berlin")).toBe("2026-11-23 19:18:51 CET");
     expect(formatMoment("2026-07-01T22:30:00Z", "Europe/Berlin")).toBe("2026-07-02 00:30:00 CEST");
-    expect([formatClock(evening, "Asia/Shanghai"), formatZone(evening, "Asia/Shanghai")]).toEqual(["02:18:51", "GMT+8"]);
-    expect(formatMoment(evening)).toBe(formatMoment(evening, Intl.DateTimeFormat().resolvedOptions().timeZone));
+    expect([formatClock(evening, "Asia/Shanghai"), formatZone(evening, "Asia/Shanghai")]).toEqual([
+      "02:18:51",
+      "GMT+8",
+    ]);
+    expect(formatMoment(evening)).toBe(
+      formatMoment(evening, Intl.DateTimeFormat().resolvedOptions().timeZone),
+    );
   });
 
   it("shorten names in the middle", () => {

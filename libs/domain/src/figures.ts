@@ -16,10 +16,12 @@ const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFracti
 export const formatInteger = (value: number): string => integer.format(value);
 
 /** Large counts where there is little room, as on an axis: 262,144 stays, 4,194,304 becomes 4.2M. */
-export const formatCount = (value: number): string => (Math.abs(value) < 1e6 ? integer.format(value) : compact.format(value));
+export const formatCount = (value: number): string =>
+  Math.abs(value) < 1e6 ? integer.format(value) : compact.format(value);
 
 /** A count and its noun: "1 rank", "5,844 ranks". @param plural default: the noun with an s */
-export const formatCounted = (count: number, noun: string, plural = `${noun}s`): string => `${formatInteger(count)} ${count === 1 ? noun : plural}`;
+export const formatCounted = (count: number, noun: string, plural = `${noun}s`): string =>
+  `${formatInteger(count)} ${count === 1 ? noun : plural}`;
 
 /** Tokens a second: an integer, or three significant figures where there are fewer than a hundred. */
 export function formatRate(tokensPerSecond: number): string {
@@ -41,7 +43,8 @@ export function formatSignedPercent(fraction: number, digits = 1): string {
 }
 
 /** A difference with its sign; nothing has none. */
-export const formatSigned = (value: number, format: (size: number) => string): string => (value === 0 ? format(0) : `${value > 0 ? "+" : "−"}${format(Math.abs(value))}`);
+export const formatSigned = (value: number, format: (size: number) => string): string =>
+  value === 0 ? format(0) : `${value > 0 ? "+" : "−"}${format(Math.abs(value))}`;
 
 /** From – to in seconds, with the unit once where it is the same: "8.02 – 8.31 s". */
 export function formatSecondsRange({ low, high }: { readonly low: number; readonly high: number }): string {
@@ -65,15 +68,31 @@ function momentFormat(timeZone: string | undefined): Intl.DateTimeFormat {
   const digits = "2-digit";
   const known = momentFormats.get(timeZone);
   if (known) return known;
-  const made = new Intl.DateTimeFormat("en-GB", { year: "numeric", month: digits, day: digits, hour: digits, minute: digits, second: digits, hourCycle: "h23", timeZoneName: "short", ...(timeZone === undefined ? {} : { timeZone }) });
+  const made = new Intl.DateTimeFormat("en-GB", {
+    year: "numeric",
+    month: digits,
+    day: digits,
+    hour: digits,
+    minute: digits,
+    second: digits,
+    hourCycle: "h23",
+    timeZoneName: "short",
+    ...(timeZone === undefined ? {} : { timeZone }),
+  });
   momentFormats.set(timeZone, made);
   return made;
 }
 
-function momentParts(moment: number | string, timeZone: string | undefined): Readonly<Record<MomentPart, string>> {
+function momentParts(
+  moment: number | string,
+  timeZone: string | undefined,
+): Readonly<Record<MomentPart, string>> {
   const format = momentFormat(timeZone);
   const date = typeof moment === "number" ? moment : Date.parse(moment);
-  return Object.fromEntries(format.formatToParts(date).map(({ type, value }) => [type, value])) as Record<MomentPart, string>;
+  return Object.fromEntries(format.formatToParts(date).map(({ type, value }) => [type, value])) as Record<
+    MomentPart,
+    string
+  >;
 }
 
 /** 2026-11-23 18:18:51 UTC. @param moment milliseconds since 1970, or ISO 8601. @param timeZone default: the reader's */
@@ -89,7 +108,8 @@ export function formatClock(moment: number | string, timeZone?: string): string 
 }
 
 /** The zone of a moment: UTC, CET, GMT+8. Summer time is another one. */
-export const formatZone = (moment: number | string, timeZone?: string): string => momentParts(moment, timeZone).timeZoneName;
+export const formatZone = (moment: number | string, timeZone?: string): string =>
+  momentParts(moment, timeZone).timeZoneName;
 
 /** Text of at most so many characters: a longer one loses its middle, since names differ at both ends. */
 export function shortened(text: string, most: number): string {

@@ -5,8 +5,16 @@ export function frontSample(front: readonly Candidate[], most: number): Candidat
   const [first, last] = [front[0], front.at(-1)];
   if (front.length <= most || first === undefined || last === undefined) return [...front];
   const [high, low] = [first.predicted.peakMemoryBytes, last.predicted.peakMemoryBytes];
-  const levels = Array.from({ length: most }, (_, index) => low + ((high - low) * (most - 1 - index)) / (most - 1));
+  const levels = Array.from(
+    { length: most },
+    (_, index) => low + ((high - low) * (most - 1 - index)) / (most - 1),
+  );
   // The first level is the first plan's memory but for rounding.
-  const kept = new Set([first, ...levels.slice(1).map((level) => front.find(({ predicted }) => predicted.peakMemoryBytes <= level) ?? last)]);
+  const kept = new Set([
+    first,
+    ...levels
+      .slice(1)
+      .map((level) => front.find(({ predicted }) => predicted.peakMemoryBytes <= level) ?? last),
+  ]);
   return [...kept];
 }

@@ -11,14 +11,27 @@ export const HostUseSchema = Type.Object(
     cores: Type.Integer({ minimum: 0, description: "0: not known" }),
     seconds: Type.Number({ minimum: 0, description: "how long it was watched" }),
     ranksSeconds: seconds,
-    othersSeconds: Type.Number({ minimum: 0, maximum: 1e12, description: "processor time of all processes but the ranks" }),
-    stolenSeconds: Type.Number({ minimum: 0, maximum: 1e12, description: "processor time that a hypervisor gave to other machines" }),
+    othersSeconds: Type.Number({
+      minimum: 0,
+      maximum: 1e12,
+      description: "processor time of all processes but the ranks",
+    }),
+    stolenSeconds: Type.Number({
+      minimum: 0,
+      maximum: 1e12,
+      description: "processor time that a hypervisor gave to other machines",
+    }),
     loadBefore: Type.Number({ minimum: 0, description: "load average of one minute" }),
     loadAfter: Type.Number({ minimum: 0 }),
     runnableBefore: Type.Integer({ minimum: 0, description: "threads that ran or waited for a core" }),
     runnableAfter: Type.Integer({ minimum: 0 }),
-    involuntarySwitches: Type.Integer({ minimum: 0, description: "times that a rank lost its core before it gave it away" }),
-    clockBeforeHertz: Type.Optional(Type.Number({ minimum: 0, description: "mean over the cores; absent where the host does not say" })),
+    involuntarySwitches: Type.Integer({
+      minimum: 0,
+      description: "times that a rank lost its core before it gave it away",
+    }),
+    clockBeforeHertz: Type.Optional(
+      Type.Number({ minimum: 0, description: "mean over the cores; absent where the host does not say" }),
+    ),
     clockAfterHertz: Type.Optional(Type.Number({ minimum: 0 })),
   },
   { additionalProperties: false },
@@ -32,8 +45,15 @@ export const DEFAULT_MOST_OTHERS_PERCENT = 10;
 const LEAST_SECONDS = 0.2;
 
 /** Share of a host's processor time that its ranks could not have, 0 to 1; undefined where it was watched for too short a time. */
-export function othersShare({ cores, seconds: watched, othersSeconds, stolenSeconds }: HostUse): number | undefined {
-  return cores === 0 || watched < LEAST_SECONDS ? undefined : Math.min(1, (othersSeconds + stolenSeconds) / (cores * watched));
+export function othersShare({
+  cores,
+  seconds: watched,
+  othersSeconds,
+  stolenSeconds,
+}: HostUse): number | undefined {
+  return cores === 0 || watched < LEAST_SECONDS
+    ? undefined
+    : Math.min(1, (othersSeconds + stolenSeconds) / (cores * watched));
 }
 
 const percent = (fraction: number): string => formatPercent(fraction, fraction < 0.1 ? 1 : 0);
@@ -43,7 +63,12 @@ export function disturbancesOf(hosts: readonly HostUse[], mostOthersPercent: num
   return hosts.flatMap((use) => {
     const share = othersShare(use);
     if (share === undefined || 100 * share <= mostOthersPercent) return [];
-    const stolen = use.stolenSeconds > use.othersSeconds / 10 ? `, ${percent(use.stolenSeconds / (use.cores * use.seconds))} of it stolen by other machines` : "";
-    return [`${use.host}: others took ${percent(share)} of the processor time${stolen}; load ${use.loadBefore.toFixed(1)} before, ${use.loadAfter.toFixed(1)} after; ranks lost their core ${formatCounted(use.involuntarySwitches, "time")}`];
+    const stolen =
+      use.stolenSeconds > use.othersSeconds / 10
+        ? `, ${percent(use.stolenSeconds / (use.cores * use.seconds))} of it stolen by other machines`
+        : "";
+    return [
+      `${use.host}: others took ${percent(share)} of the processor time${stolen}; load ${use.loadBefore.toFixed(1)} before, ${use.loadAfter.toFixed(1)} after; ranks lost their core ${formatCounted(use.involuntarySwitches, "time")}`,
+    ];
   });
 }

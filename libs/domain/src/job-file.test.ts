@@ -33,17 +33,31 @@ describe("resolveJob", () => {
 
   it("derives widths from the sizes that are given", () => {
     const spec = resolveJob(job({ model: { base: "llama-7b", hiddenSize: 256, heads: 8 } }));
-    expect(spec.model).toMatchObject({ hiddenSize: 256, heads: 8, kvHeads: 8, ffnHiddenSize: 768, layers: 32 });
+    expect(spec.model).toMatchObject({
+      hiddenSize: 256,
+      heads: 8,
+      kvHeads: 8,
+      ffnHiddenSize: 768,
+      layers: 32,
+    });
   });
 
   it.each([
     ["an unknown field", job({ sequenceLenght: 1 }), "sequenceLenght"],
-    ["an unknown nested field", job({ cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "1GB", gpu: 3 } }), "cluster.gpu"],
+    [
+      "an unknown nested field",
+      job({ cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "1GB", gpu: 3 } }),
+      "cluster.gpu",
+    ],
     ["no GPUs", job({ cluster: { nodes: 1, gpusPerNode: 0, memoryPerGpu: "1GB" } }), "cluster.gpusPerNode"],
     ["heads that do not divide", job({ model: { base: "llama-7b", heads: 31 } }), "model.heads"],
     ["a batch that is no multiple", job({ globalBatchTokens: 5000 }), "globalBatchTokens"],
     ["an unknown model", job({ model: "llama-8b" }), "model"],
-    ["a size without sense", job({ cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "lots" } }), "cluster.memoryPerGpu"],
+    [
+      "a size without sense",
+      job({ cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "lots" } }),
+      "cluster.memoryPerGpu",
+    ],
     ["a missing field", { name: "x" }, "model"],
   ])("names the field of %s", (_what, written, field) => {
     const problem = problemOf(written);
@@ -53,35 +67,103 @@ describe("resolveJob", () => {
   });
 
   it("reads lengths with their units, as the command line does", () => {
-    expect(resolveJob(job({ sequenceLengthTokens: "4k", globalBatchTokens: "4M" }))).toEqual(resolveJob(job()));
-    expect(problemOf(job({ sequenceLengthTokens: "4kB" })).details).toEqual([{ field: "sequenceLengthTokens", value: "4kB", message: "is not a number of tokens", remedy: expect.stringContaining("4k") }]);
-    expect(problemOf(job({ globalBatchTokens: "5k" })).details.map(({ field, value }) => [field, value])).toEqual([["globalBatchTokens", "5k"]]);
-    expect(problemOf(job({ sequenceLengthTokens: "2048G" })).details.map(({ message }) => message)).toEqual([`is more than ${2 ** 40}`]);
+    expect(resolveJob(job({ sequenceLengthTokens: "4k", globalBatchTokens: "4M" }))).toEqual(
+      resolveJob(job()),
+    );
+    expect(problemOf(job({ sequenceLengthTokens: "4kB" })).details).toEqual([
+      {
+        field: "sequenceLengthTokens",
+        value: "4kB",
+        message: "is not a number of tokens",
+        remedy: expect.stringContaining("4k"),
+      },
+    ]);
+    expect(
+      problemOf(job({ globalBatchTokens: "5k" })).details.map(({ field, value }) => [field, value]),
+    ).toEqual([["globalBatchTokens", "5k"]]);
+    expect(problemOf(job({ sequenceLengthTokens: "2048G" })).details.map(({ message }) => message)).toEqual([
+      `is more than ${2 ** 40}`,
+    ]);
   });
 
   it.each([80, "80"])("takes memory of %j for a unit that was forgotten", (memoryPerGpu) => {
-    expect(problemOf(job({ cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu } })).details).toEqual([{ field: "cluster.memoryPerGpu", value: memoryPerGpu, message: "is 80 bytes", remedy: "did you mean 80GB? For bytes, write 80B" }]);
-    expect(resolveJob(job({ cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80B" } })).cluster.memoryPerGpuBytes).toBe(80);
+    expect(problemOf(job({ cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu } })).details).toEqual([
+      {
+        field: "cluster.memoryPerGpu",
+        value: memoryPerGpu,
+        message: "is 80 bytes",
+        remedy: "did you mean 80GB? For bytes, write 80B",
+      },
+    ]);
+    expect(
+      resolveJob(job({ cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80B" } })).cluster
+        .memoryPerGpuBytes,
+    ).toBe(80);
   });
 
   it("suggests the model that an unknown one is near to", () => {
-    expect(() => resolveJob(job({ model: "llama7b" }))).toThrow(expect.objectContaining({ details: [expect.objectContaining({ field: "model", remedy: expect.stringMatching(/^did you mean llama-7b\? Otherwise use one of llama-7b, /) })] }));
+    expect(() => resolveJob(job({ model: "llama7b" }))).toThrow(
+      expect.objectContaining({
+        details: [
+          expect.objectContaining({
+            field: "model",
+            remedy: expect.stringMatching(/^did you mean llama-7b\? Otherwise use one of llama-7b, /),
+          }),
+        ],
+      }),
+    );
   });
 
   it("names faults of the schema and of sense together, each where the fields that it needs are well-formed", () => {
-    const fields = (over: Record<string, unknown>): string[] => problemOf(job(over)).details.map(({ field }) => field).sort();
-    expect(fields({ steps: "many", globalBatchTokens: 5000, model: { base: "llama-7b", heads: 31 } })).toEqual(["globalBatchTokens", "model.heads", "steps"]);
-    expect(fields({ nonsense: 1, cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "lots" } })).toEqual(["cluster.memoryPerGpu", "nonsense"]);
-    expect(fields({ precision: "fp7", watchdog: { silenceSeconds: 1 }, optimizer: { peakLearningRate: 1e-4, minLearningRate: 1e-3 }, steps: 10 })).toEqual(["optimizer.minLearningRate", "precision", "watchdog.silenceSeconds"]);
+    const fields = (over: Record<string, unknown>): string[] =>
+      problemOf(job(over))
+        .details.map(({ field }) => field)
+        .sort();
+    expect(
+      fields({ steps: "many", globalBatchTokens: 5000, model: { base: "llama-7b", heads: 31 } }),
+    ).toEqual(["globalBatchTokens", "model.heads", "steps"]);
+    expect(fields({ nonsense: 1, cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "lots" } })).toEqual([
+      "cluster.memoryPerGpu",
+      "nonsense",
+    ]);
+    expect(
+      fields({
+        precision: "fp7",
+        watchdog: { silenceSeconds: 1 },
+        optimizer: { peakLearningRate: 1e-4, minLearningRate: 1e-3 },
+        steps: 10,
+      }),
+    ).toEqual(["optimizer.minLearningRate", "precision", "watchdog.silenceSeconds"]);
     // What a field is held against may itself be wrong: then nothing is said of it.
     expect(fields({ sequenceLengthTokens: -1, globalBatchTokens: 5000 })).toEqual(["sequenceLengthTokens"]);
-    expect(fields({ model: { base: "llama-7b", heads: "32" }, data: { format: "text", paths: ["a"], endOfDocumentToken: 5 } })).toEqual(["data.endOfDocumentToken", "model.heads"]);
+    expect(
+      fields({
+        model: { base: "llama-7b", heads: "32" },
+        data: { format: "text", paths: ["a"], endOfDocumentToken: 5 },
+      }),
+    ).toEqual(["data.endOfDocumentToken", "model.heads"]);
     const { name: _name, ...nameless } = job({ globalBatchTokens: 5000 });
-    expect(problemOf(nameless).details.map(({ field }) => field).sort()).toEqual(["globalBatchTokens", "name"]);
+    expect(
+      problemOf(nameless)
+        .details.map(({ field }) => field)
+        .sort(),
+    ).toEqual(["globalBatchTokens", "name"]);
     for (const written of [null, [], "job", 7]) expect(problemOf(written).details.length).toBeGreaterThan(0);
   });
 
-  const HOSTILE = { NUL: "a\u0000b", "an escape": "a\u001b[31mred", "a carriage return": "a\rb", "a line feed": "a\nb", "a C1 control": "a\u009b2Jb", delete: "a\u007f", "half a surrogate pair": "a\ud800b", "a line separator": "a\u2028b", "a change of direction": "a\u202eb", nothing: "", blanks: "  " };
+  const HOSTILE = {
+    NUL: "a\u0000b",
+    "an escape": "a\u001b[31mred",
+    "a carriage return": "a\rb",
+    "a line feed": "a\nb",
+    "a C1 control": "a\u009b2Jb",
+    delete: "a\u007f",
+    "half a surrogate pair": "a\ud800b",
+    "a line separator": "a\u2028b",
+    "a change of direction": "a\u202eb",
+    nothing: "",
+    blanks: "  ",
+  };
   const cluster = { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" };
   it.each(
     Object.entries(HOSTILE).flatMap(([what, text]) => [
@@ -95,7 +177,9 @@ describe("resolveJob", () => {
   )("refuses %s in %s, and says nothing that a terminal obeys", (_what, field, written) => {
     const problem = problemOf(written);
     expect(problem.details.map((detail) => detail.field)).toEqual([field]);
-    expect(problem.message + problem.details[0]?.message + problem.details[0]?.remedy).not.toMatch(/[\u0000-\u001f\u007f-\u009f\u2028\u202e]/);
+    expect(problem.message + problem.details[0]?.message + problem.details[0]?.remedy).not.toMatch(
+      /[\u0000-\u001f\u007f-\u009f\u2028\u202e]/,
+    );
   });
 
   it("takes the names of the world", () => {
@@ -108,19 +192,59 @@ describe("resolveJob", () => {
     ["an empty list of paths", job({ data: { format: "text", paths: [] } }), ["data.paths"]],
     ["data of no format", job({ data: { path: "/x" } }), ["data.format"]],
     ["data of an unknown format", job({ data: { format: "parquet", path: "/x" } }), ["data.format"]],
-    ["tokens with the paths of text", job({ data: { format: "tokens", paths: ["/x"] } }), ["data.path", "data.paths"]],
+    [
+      "tokens with the paths of text",
+      job({ data: { format: "tokens", paths: ["/x"] } }),
+      ["data.path", "data.paths"],
+    ],
     ["a model named constructor", job({ model: "constructor" }), ["model"]],
     ["a model named __proto__", job({ model: "__proto__" }), ["model"]],
     ["a base named toString", job({ model: { base: "toString" } }), ["model.base"]],
-    ["an unknown base, whatever else is given", job({ model: { base: "llama-8b", heads: 8 } }), ["model.base"]],
-    ["two sizes that are missing", job({ model: { hiddenSize: 64, heads: 4 } }), ["model.layers", "model.vocabularySize"]],
-    ["a hidden size that is missing", job({ model: { heads: 5, kvHeads: 2, layers: 1, vocabularySize: 300 } }), ["model.hiddenSize", "model.kvHeads"]],
-    ["warm-up longer than the job", job({ steps: 10, optimizer: { warmupSteps: 11, decaySteps: 100 } }), ["optimizer.warmupSteps"]],
-    ["warm-up that ends after the decay", job({ steps: 100, optimizer: { warmupSteps: 60, decaySteps: 50 } }), ["optimizer.warmupSteps"]],
-    ["a least learning rate above the peak", job({ optimizer: { minLearningRate: 0.1, peakLearningRate: 0.01 } }), ["optimizer.minLearningRate"]],
-    ["a default least learning rate above the peak that is given", job({ optimizer: { peakLearningRate: 1e-13 } }), ["optimizer.peakLearningRate"]],
-    ["more ranks than any cluster has", job({ cluster: { ...cluster, nodes: 1_000_000, gpusPerNode: 8 } }), ["cluster.nodes"]],
-    ["a memory beyond any", job({ cluster: { ...cluster, memoryPerGpu: "9000TB" } }), ["cluster.memoryPerGpu"]],
+    [
+      "an unknown base, whatever else is given",
+      job({ model: { base: "llama-8b", heads: 8 } }),
+      ["model.base"],
+    ],
+    [
+      "two sizes that are missing",
+      job({ model: { hiddenSize: 64, heads: 4 } }),
+      ["model.layers", "model.vocabularySize"],
+    ],
+    [
+      "a hidden size that is missing",
+      job({ model: { heads: 5, kvHeads: 2, layers: 1, vocabularySize: 300 } }),
+      ["model.hiddenSize", "model.kvHeads"],
+    ],
+    [
+      "warm-up longer than the job",
+      job({ steps: 10, optimizer: { warmupSteps: 11, decaySteps: 100 } }),
+      ["optimizer.warmupSteps"],
+    ],
+    [
+      "warm-up that ends after the decay",
+      job({ steps: 100, optimizer: { warmupSteps: 60, decaySteps: 50 } }),
+      ["optimizer.warmupSteps"],
+    ],
+    [
+      "a least learning rate above the peak",
+      job({ optimizer: { minLearningRate: 0.1, peakLearningRate: 0.01 } }),
+      ["optimizer.minLearningRate"],
+    ],
+    [
+      "a default least learning rate above the peak that is given",
+      job({ optimizer: { peakLearningRate: 1e-13 } }),
+      ["optimizer.peakLearningRate"],
+    ],
+    [
+      "more ranks than any cluster has",
+      job({ cluster: { ...cluster, nodes: 1_000_000, gpusPerNode: 8 } }),
+      ["cluster.nodes"],
+    ],
+    [
+      "a memory beyond any",
+      job({ cluster: { ...cluster, memoryPerGpu: "9000TB" } }),
+      ["cluster.memoryPerGpu"],
+    ],
   ])("names exactly what is wrong with %s", (_what, written, fields) => {
     expect(problemOf(written).details.map((detail) => detail.field)).toEqual(fields);
   });
@@ -148,18 +272,26 @@ describe("resolveJob", () => {
   });
 
   it("keeps zero where it means something", () => {
-    const spec = resolveJob(job({ optimizer: { minLearningRate: 0, weightDecay: 0, clipGlobalNorm: 0, beta1: 0 } }));
+    const spec = resolveJob(
+      job({ optimizer: { minLearningRate: 0, weightDecay: 0, clipGlobalNorm: 0, beta1: 0 } }),
+    );
     expect(spec.optimizer).toMatchObject({ minLearningRate: 0, weightDecay: 0, clipGlobalNorm: 0, beta1: 0 });
   });
 
   it("takes a small peak with the least learning rate at its tenth", () => {
-    expect(resolveJob(job({ optimizer: { peakLearningRate: 1e-5 } })).optimizer.minLearningRate).toBeCloseTo(1e-6, 12);
+    expect(resolveJob(job({ optimizer: { peakLearningRate: 1e-5 } })).optimizer.minLearningRate).toBeCloseTo(
+      1e-6,
+      12,
+    );
   });
 });
 
 describe("what a job may ask for beyond its model and its cluster", () => {
-  const details = (over: Record<string, unknown>) => problemOf(job(over)).details.map(({ field, remedy }) => (expect(remedy).toBeTruthy(), field));
-  const tokens = (over: Record<string, unknown> = {}) => ({ data: { format: "megatron", path: "/data/a.bin", ...over } });
+  const details = (over: Record<string, unknown>) =>
+    problemOf(job(over)).details.map(({ field, remedy }) => (expect(remedy).toBeTruthy(), field));
+  const tokens = (over: Record<string, unknown> = {}) => ({
+    data: { format: "megatron", path: "/data/a.bin", ...over },
+  });
 
   it("is left out of a job that does not ask for it", () => {
     const spec = resolveJob(job());
@@ -168,25 +300,67 @@ describe("what a job may ask for beyond its model and its cluster", () => {
   });
 
   it("is kept as it is written, with defaults where some are", () => {
-    const data = { format: "internevo", path: "/data/a.bin", packing: "documents", endOfDocumentToken: 2, maxDocumentsPerSequence: 50 };
-    expect(resolveJob(job({ data, initialWeights: "/weights", timeline: { firstStep: 7 }, watchdog: { silenceSeconds: 30 } }))).toMatchObject({ data, initialWeights: "/weights", timeline: { firstStep: 7, steps: 2 }, watchdog: { silenceSeconds: 30 } });
-    expect(resolveJob(job({ timeline: true, watchdog: false }))).toMatchObject({ timeline: { firstStep: 2, steps: 2 }, watchdog: false });
+    const data = {
+      format: "internevo",
+      path: "/data/a.bin",
+      packing: "documents",
+      endOfDocumentToken: 2,
+      maxDocumentsPerSequence: 50,
+    };
+    expect(
+      resolveJob(
+        job({
+          data,
+          initialWeights: "/weights",
+          timeline: { firstStep: 7 },
+          watchdog: { silenceSeconds: 30 },
+        }),
+      ),
+    ).toMatchObject({
+      data,
+      initialWeights: "/weights",
+      timeline: { firstStep: 7, steps: 2 },
+      watchdog: { silenceSeconds: 30 },
+    });
+    expect(resolveJob(job({ timeline: true, watchdog: false }))).toMatchObject({
+      timeline: { firstStep: 2, steps: 2 },
+      watchdog: false,
+    });
     expect(resolveJob(job({ timeline: true, steps: 1 })).timeline?.firstStep).toBe(1);
-    expect([documentsOf(data as Data), documentsOf({ format: "tokens", path: "a", packing: "documents" }), documentsOf({ format: "tokens", path: "a" }), documentsOf(null)]).toEqual([50, 1024, null, null]);
+    expect([
+      documentsOf(data as Data),
+      documentsOf({ format: "tokens", path: "a", packing: "documents" }),
+      documentsOf({ format: "tokens", path: "a" }),
+      documentsOf(null),
+    ]).toEqual([50, 1024, null, null]);
   });
 
   it("names with how few nodes training may go on where Slurm tells how many are left", () => {
-    const on = (over: Record<string, unknown>) => ({ cluster: { nodes: 4, gpusPerNode: 8, memoryPerGpu: "80GB", ...over } });
+    const on = (over: Record<string, unknown>) => ({
+      cluster: { nodes: 4, gpusPerNode: 8, memoryPerGpu: "80GB", ...over },
+    });
     expect(resolveJob(job(on({ launcher: "slurm", minNodes: 2 }))).cluster.minNodes).toBe(2);
     expect(resolveJob(job(on({ launcher: "slurm" }))).cluster).not.toHaveProperty("minNodes");
-    for (const wrong of [{ minNodes: 2 }, { launcher: "ssh", minNodes: 2 }, { launcher: "slurm", minNodes: 5 }, { launcher: "slurm", minNodes: 0 }]) expect(details(on(wrong))).toEqual(["cluster.minNodes"]);
+    for (const wrong of [
+      { minNodes: 2 },
+      { launcher: "ssh", minNodes: 2 },
+      { launcher: "slurm", minNodes: 5 },
+      { launcher: "slurm", minNodes: 0 },
+    ])
+      expect(details(on(wrong))).toEqual(["cluster.minNodes"]);
   });
 
   it("names what cannot be", () => {
     expect(details(tokens({ endOfDocumentToken: 2 }))).toEqual(["data.endOfDocumentToken"]);
-    expect(details(tokens({ packing: "none", maxDocumentsPerSequence: 2 }))).toEqual(["data.maxDocumentsPerSequence"]);
-    expect(details(tokens({ packing: "documents", endOfDocumentToken: 100_000 }))).toEqual(["data.endOfDocumentToken"]);
-    expect(details({ data: { format: "text", paths: ["/a"], packing: "documents", endOfDocumentToken: 256 } })).toEqual(["data.endOfDocumentToken"]);
+    expect(details(tokens({ packing: "none", maxDocumentsPerSequence: 2 }))).toEqual([
+      "data.maxDocumentsPerSequence",
+    ]);
+    expect(details(tokens({ packing: "documents", endOfDocumentToken: 100_000 }))).toEqual([
+      "data.endOfDocumentToken",
+    ]);
+    expect(
+      details({ data: { format: "text", paths: ["/a"], packing: "documents", endOfDocumentToken: 256 } }),
+    ).toEqual(["data.endOfDocumentToken"]);
     expect(details({ timeline: { firstStep: 101 } })).toEqual(["timeline.firstStep"]);
     expect(details({ watchdog: { silenceSeconds: 1 } })).toEqual(["watchdog.silenceSeconds"]);
     expect(details({ watchdog: { beatSeconds: 2 } })).toEqual(["watchdog.silenceSeconds"]);
@@ -198,7 +372,8 @@ describe("what a job may ask for beyond its model and its cluster", () => {
 });
 
 describe("a job's plan", () => {
-  const constrained = (plan: unknown, over: Record<string, unknown> = {}) => job({ cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB" }, plan, ...over });
+  const constrained = (plan: unknown, over: Record<string, unknown> = {}) =>
+    job({ cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB" }, plan, ...over });
   const faultsOf = (plan: unknown, over: Record<string, unknown> = {}) => {
     try {
       resolveJob(constrained(plan, over));
@@ -211,26 +386,71 @@ describe("a job's plan", () => {
   it("may be a text as tables show it, all of a plan or a part", () => {
     expect(resolveJob(constrained("tp8 pp1")).plan).toEqual({ tensorParallel: 8, pipelineParallel: 1 });
     expect(resolveJob(constrained({ tensorParallel: [1, 8] })).plan).toEqual({ tensorParallel: [1, 8] });
-    expect(resolveJob(constrained("b1 n1 pp1 dp8 sp1 ps8")).plan).toMatchObject({ microBatches: 1, parameterSharding: 8, pipelineChunks: 1, forwardOverlap: "none" });
-    expect(faultsOf("tp8 zz3")).toMatchObject([{ field: "plan", value: "tp8 zz3", message: "zz3 is not known" }]);
+    expect(resolveJob(constrained("b1 n1 pp1 dp8 sp1 ps8")).plan).toMatchObject({
+      microBatches: 1,
+      parameterSharding: 8,
+      pipelineChunks: 1,
+      forwardOverlap: "none",
+    });
+    expect(faultsOf("tp8 zz3")).toMatchObject([
+      { field: "plan", value: "tp8 zz3", message: "zz3 is not known" },
+    ]);
     expect(faultsOf(8)).toMatchObject([{ field: "plan" }]);
   });
 
   it.each([
-    [{ tensorParallel: 4 }, { nodes: 1, gpusPerNode: 2 }, "plan.tensorParallel", 4, "does not divide the 2 ranks of the cluster", "give 2, or leave it out"],
-    ["tp3", { nodes: 1, gpusPerNode: 8 }, "plan.tensorParallel", 3, "does not divide the 8 ranks of the cluster", "give 2 or 4, or leave it out"],
-    [{ pipelineParallel: [64, 128] }, { nodes: 16, gpusPerNode: 8 }, "plan.pipelineParallel", [64, 128], "is more than the 32 layers of the model", "give at most 32, or leave it out"],
-    [{ microBatches: 2 ** 31 - 1 }, { nodes: 1, gpusPerNode: 8 }, "plan.microBatches", 2 ** 31 - 1, "does not divide", "give"],
-  ])("that cannot be met is refused, with what can be: %j", (plan, cluster, field, value, message, remedy) => {
-    const [detail, ...others] = faultsOf(plan, { cluster: { ...cluster, memoryPerGpu: "80GB" } });
-    expect(others).toEqual([]);
-    expect([detail?.field, detail?.value]).toEqual([field, value]);
-    expect(detail?.message).toContain(message);
-    expect(detail?.remedy).toContain(remedy);
-    expect(faultsOf(plan, { cluster: { ...cluster, memoryPerGpu: "80GB" }, steps: 0 }).map((each) => each.field)).toEqual(["steps", field]);
-  });
+    [
+      { tensorParallel: 4 },
+      { nodes: 1, gpusPerNode: 2 },
+      "plan.tensorParallel",
+      4,
+      "does not divide the 2 ranks of the cluster",
+      "give 2, or leave it out",
+    ],
+    [
+      "tp3",
+      { nodes: 1, gpusPerNode: 8 },
+      "plan.tensorParallel",
+      3,
+      "does not divide the 8 ranks of the cluster",
+      "give 2 or 4, or leave it out",
+    ],
+    [
+      { pipelineParallel: [64, 128] },
+      { nodes: 16, gpusPerNode: 8 },
+      "plan.pipelineParallel",
+      [64, 128],
+      "is more than the 32 layers of the model",
+      "give at most 32, or leave it out",
+    ],
+    [
+      { microBatches: 2 ** 31 - 1 },
+      { nodes: 1, gpusPerNode: 8 },
+      "plan.microBatches",
+      2 ** 31 - 1,
+      "does not divide",
+      "give",
+    ],
+  ])(
+    "that cannot be met is refused, with what can be: %j",
+    (plan, cluster, field, value, message, remedy) => {
+      const [detail, ...others] = faultsOf(plan, { cluster: { ...cluster, memoryPerGpu: "80GB" } });
+      expect(others).toEqual([]);
+      expect([detail?.field, detail?.value]).toEqual([field, value]);
+      expect(detail?.message).toContain(message);
+      expect(detail?.remedy).toContain(remedy);
+      expect(
+        faultsOf(plan, { cluster: { ...cluster, memoryPerGpu: "80GB" }, steps: 0 }).map((each) => each.field),
+      ).toEqual(["steps", field]);
+    },
+  );
 
   it("is held against the largest jobs as fast", () => {
-    expect(faultsOf({ microBatchSize: 3, tensorParallel: 7 }, { sequenceLengthTokens: 1, globalBatchTokens: 2 ** 50 }).map(({ field }) => field)).toEqual(["plan.tensorParallel", "plan.microBatchSize"]);
+    expect(
+      faultsOf(
+        { microBatchSize: 3, tensorParallel: 7 },
+        { sequenceLengthTokens: 1, globalBatchTokens: 2 ** 50 },
+      ).map(({ field }) => field),
+    ).toEqual(["plan.tensorParallel", "plan.microBatchSize"]);
   });
 });

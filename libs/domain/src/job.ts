@@ -1,5 +1,12 @@
 import { Type, type Static } from "typebox";
-import { MAXIMUM_BATCH_TOKENS, MAXIMUM_BYTES, MAXIMUM_RANKS, MAXIMUM_SEQUENCE_TOKENS, MAXIMUM_STEPS, zeroOr } from "./bounds.ts";
+import {
+  MAXIMUM_BATCH_TOKENS,
+  MAXIMUM_BYTES,
+  MAXIMUM_RANKS,
+  MAXIMUM_SEQUENCE_TOKENS,
+  MAXIMUM_STEPS,
+  zeroOr,
+} from "./bounds.ts";
 import { ModelSchema } from "./model.ts";
 import { PlanConstraintsSchema, type PlanConstraints } from "./plan-constraints.ts";
 import { PrecisionSchema } from "./precision.ts";
@@ -19,11 +26,21 @@ export const ClusterSchema = Type.Object(
     gpusPerNode: Type.Integer({ minimum: 1, maximum: 4096 }),
     memoryPerGpuBytes: Type.Integer({ minimum: 1, maximum: MAXIMUM_BYTES }),
     launcher: Type.Enum(LAUNCHERS),
-    device: Type.Optional(Type.Enum(DEVICES, { description: "what ranks compute on; cuda: a GPU each; default cpu" })),
+    device: Type.Optional(
+      Type.Enum(DEVICES, { description: "what ranks compute on; cuda: a GPU each; default cpu" }),
+    ),
     profile: Type.Union([Line(500), Type.Null()], {
-      description: "name of a shipped profile, or id, name or cluster of a stored one; the command line also takes the path of a profile file and sends its content; null: the cluster is measured",
+      description:
+        "name of a shipped profile, or id, name or cluster of a stored one; the command line also takes the path of a profile file and sends its content; null: the cluster is measured",
     }),
-    minNodes: Type.Optional(Type.Integer({ minimum: 1, maximum: MAXIMUM_RANKS, description: "with launcher slurm: when nodes are lost, training is planned again for those that are left, if they are so many; without it the job then fails" })),
+    minNodes: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: MAXIMUM_RANKS,
+        description:
+          "with launcher slurm: when nodes are lost, training is planned again for those that are left, if they are so many; without it the job then fails",
+      }),
+    ),
   },
   { additionalProperties: false },
 );
@@ -33,7 +50,9 @@ export type Cluster = Static<typeof ClusterSchema>;
 export const usesGpus = ({ device }: Pick<Cluster, "device">): boolean => device === "cuda";
 
 /** Names the clusters that share measured profiles: equal keys, equal machines. */
-export const clusterKey = (cluster: Pick<Cluster, "name" | "nodes" | "gpusPerNode" | "launcher" | "device">): string =>
+export const clusterKey = (
+  cluster: Pick<Cluster, "name" | "nodes" | "gpusPerNode" | "launcher" | "device">,
+): string =>
   `${cluster.launcher}:${cluster.name}:${cluster.nodes}x${cluster.gpusPerNode}${usesGpus(cluster) ? ":cuda" : ""}`;
 
 /** Finds the cluster's name in its key, as a regular expression that JavaScript and Postgres read alike. */
@@ -47,8 +66,16 @@ export const OptimizerSchema = Type.Object(
   {
     peakLearningRate: Type.Number({ minimum: 1e-11, maximum: 10 }),
     minLearningRate: zeroOr(1e-12, 10, "at most the peak"),
-    warmupSteps: Type.Integer({ minimum: 0, maximum: MAXIMUM_STEPS, description: "the peak is reached after them: at most decaySteps and the job's steps" }),
-    decaySteps: Type.Integer({ minimum: 1, maximum: MAXIMUM_STEPS, description: "minLearningRate is reached after them" }),
+    warmupSteps: Type.Integer({
+      minimum: 0,
+      maximum: MAXIMUM_STEPS,
+      description: "the peak is reached after them: at most decaySteps and the job's steps",
+    }),
+    decaySteps: Type.Integer({
+      minimum: 1,
+      maximum: MAXIMUM_STEPS,
+      description: "minLearningRate is reached after them",
+    }),
     weightDecay: zeroOr(1e-9, 10),
     // The trainer keeps them in 4 bytes, where what is nearer to 1 would be 1.
     beta1: Type.Number({ minimum: 0, maximum: 0.999_999 }),
@@ -65,10 +92,26 @@ export const DEFAULT_DOCUMENTS_PER_SEQUENCE = 1024;
 
 const packing = {
   packing: Type.Optional(
-    Type.Union([Type.Literal("none"), Type.Literal("documents")], { description: "documents: attention, positions and loss stay inside a document; none, the default: a sequence is one text" }),
+    Type.Union([Type.Literal("none"), Type.Literal("documents")], {
+      description:
+        "documents: attention, positions and loss stay inside a document; none, the default: a sequence is one text",
+    }),
   ),
-  endOfDocumentToken: Type.Optional(Type.Integer({ minimum: 0, maximum: 2 ** 31 - 2, description: "with packing: ends a document, where the data's own borders are not to be used or there are none" })),
-  maxDocumentsPerSequence: Type.Optional(Type.Integer({ minimum: 1, maximum: 2 ** 31 - 1, description: `with packing: documents of a sequence that memory is planned for; ${DEFAULT_DOCUMENTS_PER_SEQUENCE} where it is left out` })),
+  endOfDocumentToken: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: 2 ** 31 - 2,
+      description:
+        "with packing: ends a document, where the data's own borders are not to be used or there are none",
+    }),
+  ),
+  maxDocumentsPerSequence: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: 2 ** 31 - 1,
+      description: `with packing: documents of a sequence that memory is planned for; ${DEFAULT_DOCUMENTS_PER_SEQUENCE} where it is left out`,
+    }),
+  ),
 };
 
 /**
@@ -77,12 +120,28 @@ const packing = {
  */
 export const DataSchema = Type.Union([
   Type.Object(
-    { format: Type.Literal("text"), paths: Type.Array(Line(4096), { minItems: 1, maxItems: 10_000 }), ...packing },
+    {
+      format: Type.Literal("text"),
+      paths: Type.Array(Line(4096), { minItems: 1, maxItems: 10_000 }),
+      ...packing,
+    },
     { additionalProperties: false },
   ),
-  Type.Object({ format: Type.Literal("tokens"), path: Line(4096), ...packing }, { additionalProperties: false }),
-  Type.Object({ format: Type.Literal("megatron"), path: Line(4096), ...packing }, { additionalProperties: false, description: "path: NAME.bin, NAME.idx or NAME" }),
-  Type.Object({ format: Type.Literal("internevo"), path: Line(4096), ...packing }, { additionalProperties: false, description: "path: NAME.bin, a JSON line for each document; NAME.bin.meta lies beside it" }),
+  Type.Object(
+    { format: Type.Literal("tokens"), path: Line(4096), ...packing },
+    { additionalProperties: false },
+  ),
+  Type.Object(
+    { format: Type.Literal("megatron"), path: Line(4096), ...packing },
+    { additionalProperties: false, description: "path: NAME.bin, NAME.idx or NAME" },
+  ),
+  Type.Object(
+    { format: Type.Literal("internevo"), path: Line(4096), ...packing },
+    {
+      additionalProperties: false,
+      description: "path: NAME.bin, a JSON line for each document; NAME.bin.meta lies beside it",
+    },
+  ),
 ]);
 export type Data = Static<typeof DataSchema>;
 
@@ -105,10 +164,14 @@ export function dataFiles(data: Data): { readonly path: string; readonly field: 
 }
 
 /** Documents of a sequence that memory is planned for; null where documents are not packed. */
-export const documentsOf = (data: Data | null): number | null => (data?.packing === "documents" ? (data.maxDocumentsPerSequence ?? DEFAULT_DOCUMENTS_PER_SEQUENCE) : null);
+export const documentsOf = (data: Data | null): number | null =>
+  data?.packing === "documents" ? (data.maxDocumentsPerSequence ?? DEFAULT_DOCUMENTS_PER_SEQUENCE) : null;
 
 export const CheckpointingSchema = Type.Object(
-  { everySteps: Type.Integer({ minimum: 1, maximum: MAXIMUM_STEPS }), keepLast: Type.Integer({ minimum: 1, maximum: 1000 }) },
+  {
+    everySteps: Type.Integer({ minimum: 1, maximum: MAXIMUM_STEPS }),
+    keepLast: Type.Integer({ minimum: 1, maximum: 1000 }),
+  },
   { additionalProperties: false },
 );
 
@@ -120,7 +183,13 @@ export const TrialSettingsSchema = Type.Object(
     count: Type.Integer({ minimum: 1, maximum: 100, description: "plans tried for real (the paper: 10)" }),
     warmupSteps: Type.Integer({ minimum: 0, maximum: 1000 }),
     steps: Type.Integer({ minimum: 1, maximum: 10_000, description: "measured steps, after warm-up" }),
-    repeats: Type.Optional(Type.Integer({ minimum: 0, maximum: 10, description: `further runs of each plan that was disturbed, or that the runs so far do not tell apart from the fastest (default ${DEFAULT_TRIAL_REPEATS})` })),
+    repeats: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        maximum: 10,
+        description: `further runs of each plan that was disturbed, or that the runs so far do not tell apart from the fastest (default ${DEFAULT_TRIAL_REPEATS})`,
+      }),
+    ),
   },
   { additionalProperties: false },
 );
@@ -128,28 +197,45 @@ export const TrialSettingsSchema = Type.Object(
 /** Steps of a run, and of each trial, whose timeline is recorded: what every rank did on its lanes. */
 export const TimelineSchema = Type.Object(
   {
-    firstStep: Type.Integer({ minimum: 1, maximum: MAXIMUM_STEPS, description: "of an attempt that goes on behind it: its first step" }),
+    firstStep: Type.Integer({
+      minimum: 1,
+      maximum: MAXIMUM_STEPS,
+      description: "of an attempt that goes on behind it: its first step",
+    }),
     steps: Type.Integer({ minimum: 1, maximum: 1000 }),
   },
   { additionalProperties: false },
 );
 export type Timeline = Static<typeof TimelineSchema>;
 
-const limit = (description: string, value: number) => Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 1e6, default: value, description }));
+const limit = (description: string, value: number) =>
+  Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 1e6, default: value, description }));
 
 /** When a rank counts as lost; what is left out is the default. */
 export const WatchdogSchema = Type.Object(
   {
     beatSeconds: limit("between two signs of life of a rank", 0.5),
-    silenceSeconds: limit("a rank that gives no sign for so long has died or is frozen; at least three beats", 5),
-    stallSeconds: limit("no operation ends on any rank for so long: the rank that is not waiting for others is stuck", 8),
+    silenceSeconds: limit(
+      "a rank that gives no sign for so long has died or is frozen; at least three beats",
+      5,
+    ),
+    stallSeconds: limit(
+      "no operation ends on any rank for so long: the rank that is not waiting for others is stuck",
+      8,
+    ),
     stallFactor: limit("and for so many times the longest operation so far, if that is more", 20),
     firstStepSeconds: limit("the same until a first step has ended", 300),
   },
   { additionalProperties: false },
 );
 export type Watchdog = Static<typeof WatchdogSchema>;
-export const WATCHDOG_DEFAULTS = { beatSeconds: 0.5, silenceSeconds: 5, stallSeconds: 8, stallFactor: 20, firstStepSeconds: 300 } as const satisfies Required<Watchdog>;
+export const WATCHDOG_DEFAULTS = {
+  beatSeconds: 0.5,
+  silenceSeconds: 5,
+  stallSeconds: 8,
+  stallFactor: 20,
+  firstStepSeconds: 300,
+} as const satisfies Required<Watchdog>;
 
 /** A job with every default filled in and every name resolved: what the services and the planner work on. */
 export const JobSpecSchema = Type.Object(
@@ -166,12 +252,27 @@ export const JobSpecSchema = Type.Object(
     cluster: ClusterSchema,
     checkpointing: Type.Union([CheckpointingSchema, Type.Null()]),
     trials: TrialSettingsSchema,
-    initialWeights: Type.Optional(Line(4096, { description: "Hugging Face LLaMA folder, or one checkpoint: the weights that training begins with; without it they are drawn by the seed" })),
+    initialWeights: Type.Optional(
+      Line(4096, {
+        description:
+          "Hugging Face LLaMA folder, or one checkpoint: the weights that training begins with; without it they are drawn by the seed",
+      }),
+    ),
     timeline: Type.Optional(TimelineSchema),
-    watchdog: Type.Optional(Type.Union([WatchdogSchema, Type.Literal(false)], { description: "when a rank counts as lost; false: the launcher alone watches the ranks" })),
+    watchdog: Type.Optional(
+      Type.Union([WatchdogSchema, Type.Literal(false)], {
+        description: "when a rank counts as lost; false: the launcher alone watches the ranks",
+      }),
+    ),
     memoryModel: Type.Union([Type.Literal("executor"), Type.Literal("paper")]),
-    measureAgain: Type.Optional(Type.Boolean({ description: "true: the cluster is measured, though a fresh profile is there" })),
-    until: Type.Optional(Type.Enum(["profiling"], { description: "profiling: the job ends when its cluster is measured; default: it trains" })),
+    measureAgain: Type.Optional(
+      Type.Boolean({ description: "true: the cluster is measured, though a fresh profile is there" }),
+    ),
+    until: Type.Optional(
+      Type.Enum(["profiling"], {
+        description: "profiling: the job ends when its cluster is measured; default: it trains",
+      }),
+    ),
     plan: Type.Optional(Type.Unsafe<PlanConstraints>(PlanConstraintsSchema)),
   },
   { additionalProperties: false },
@@ -179,7 +280,16 @@ export const JobSpecSchema = Type.Object(
 export type JobSpec = Static<typeof JobSpecSchema>;
 
 /** The states of a job, in the order of its way; the last three are terminal. */
-export const JOB_STATES = ["profiling", "planning", "trialling", "running", "cancelling", "succeeded", "failed", "cancelled"] as const;
+export const JOB_STATES = [
+  "profiling",
+  "planning",
+  "trialling",
+  "running",
+  "cancelling",
+  "succeeded",
+  "failed",
+  "cancelled",
+] as const;
 export type JobState = (typeof JOB_STATES)[number];
 export const TERMINAL_JOB_STATES: readonly JobState[] = ["succeeded", "failed", "cancelled"];
 

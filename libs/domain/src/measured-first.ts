@@ -5,10 +5,19 @@ import { formatSeconds } from "./units.ts";
 /** What a job that is submitted now measures before it is planned. */
 export const MeasuredFirstSchema = Type.Object(
   {
-    missing: Type.Integer({ minimum: 0, description: "points that no fresh profile of the cluster has: other sequence lengths, batches and models have other shapes" }),
+    missing: Type.Integer({
+      minimum: 0,
+      description:
+        "points that no fresh profile of the cluster has: other sequence lengths, batches and models have other shapes",
+    }),
     noisy: Type.Integer({ minimum: 0, description: "points that the fresh profile has noisily" }),
-    seconds: Type.Union([Type.Number({ minimum: 0 }), Type.Null()], { description: "about how long that takes, by the last measurement of the cluster; null where there was none, or nothing is measured" }),
-    profile: Type.Union([Type.String(), Type.Null()], { description: "the profile that is used or completed; null where the whole cluster is measured" }),
+    seconds: Type.Union([Type.Number({ minimum: 0 }), Type.Null()], {
+      description:
+        "about how long that takes, by the last measurement of the cluster; null where there was none, or nothing is measured",
+    }),
+    profile: Type.Union([Type.String(), Type.Null()], {
+      description: "the profile that is used or completed; null where the whole cluster is measured",
+    }),
   },
   { additionalProperties: false },
 );
@@ -16,12 +25,20 @@ export type MeasuredFirst = Static<typeof MeasuredFirstSchema>;
 
 /** What is measured before a job is planned, in a sentence. */
 export function measuredFirstWords({ missing, noisy, seconds, profile }: MeasuredFirst): string {
-  const about = seconds === null ? "" : `, which takes about ${formatSeconds(seconds)} by the last measurement`;
-  if (profile === null) return `Before it is planned, the cluster is measured: ${formatCounted(missing, "point")}${about}.`;
+  const about =
+    seconds === null ? "" : `, which takes about ${formatSeconds(seconds)} by the last measurement`;
+  if (profile === null)
+    return `Before it is planned, the cluster is measured: ${formatCounted(missing, "point")}${about}.`;
   if (missing + noisy === 0) return `Nothing is measured before it is planned: profile ${profile} is used.`;
   const what = [
     ...(missing > 0 ? [`${formatCounted(missing, "point")} that profile ${profile} lacks`] : []),
-    ...(noisy > 0 ? [missing > 0 ? `${formatInteger(noisy)} that it has noisily` : `${formatCounted(noisy, "point")} that profile ${profile} has noisily`] : []),
+    ...(noisy > 0
+      ? [
+          missing > 0
+            ? `${formatInteger(noisy)} that it has noisily`
+            : `${formatCounted(noisy, "point")} that profile ${profile} has noisily`,
+        ]
+      : []),
   ];
   return `Before it is planned, it measures ${what.join(" and ")}${about}.`;
 }

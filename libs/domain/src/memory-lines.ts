@@ -25,7 +25,8 @@ export interface SeriesLook {
 /** The look of the series at a place of a list; lists longer than all looks begin anew. */
 export const seriesLook = (index: number): SeriesLook => ({
   colour: index % SERIES_COLOURS.light.length,
-  pattern: SERIES_PATTERNS[Math.floor(index / SERIES_COLOURS.light.length) % SERIES_PATTERNS.length] ?? "plain",
+  pattern:
+    SERIES_PATTERNS[Math.floor(index / SERIES_COLOURS.light.length) % SERIES_PATTERNS.length] ?? "plain",
 });
 
 interface MemoryLine extends SeriesLook {
@@ -69,7 +70,8 @@ export const memoryLineName = (line: string): string => MEMORY_LINES[line]?.name
 export const memoryLineLook = (line: string): SeriesLook => MEMORY_LINES[line] ?? OTHER;
 
 /** A cause of time or a line of memory: "Optimizer states". */
-export const termName = (name: string): string => TIME_WORDS[name as keyof typeof TIME_WORDS] ?? memoryLineName(name);
+export const termName = (name: string): string =>
+  TIME_WORDS[name as keyof typeof TIME_WORDS] ?? memoryLineName(name);
 
 /** A cause of time or a line of memory, as in a sentence: "optimizer states". */
 export const termWords = (name: string): string => lowered(termName(name));
@@ -77,6 +79,11 @@ export const termWords = (name: string): string => lowered(termName(name));
 /** Names of the lines of several memory plans, the largest first; lines without a byte are left out. */
 export function linesBySize(plans: readonly MemoryLines[]): string[] {
   const largest = new Map<string, number>();
-  for (const plan of plans) for (const [line, bytes] of Object.entries(plan)) largest.set(line, Math.max(bytes, largest.get(line) ?? 0));
-  return [...largest].filter(([, bytes]) => bytes > 0).sort((a, b) => b[1] - a[1]).map(([line]) => line);
+  for (const plan of plans)
+    for (const [line, bytes] of Object.entries(plan))
+      largest.set(line, Math.max(bytes, largest.get(line) ?? 0));
+  return [...largest]
+    .filter(([, bytes]) => bytes > 0)
+    .sort((a, b) => b[1] - a[1])
+    .map(([line]) => line);
 }

@@ -8,11 +8,23 @@ export const ModelSchema = Type.Object(
     hiddenSize: Type.Integer({ minimum: 1, maximum: 2 ** 20, description: "H, elements" }),
     layers: Type.Integer({ minimum: 1, maximum: 10_000, description: "L" }),
     heads: Type.Integer({ minimum: 1, maximum: 65_536, description: "D, query heads" }),
-    kvHeads: Type.Integer({ minimum: 1, maximum: 65_536, description: "key and value heads (grouped-query attention)" }),
-    ffnHiddenSize: Type.Integer({ minimum: 1, maximum: 2 ** 22, description: "inner width of the gated MLP" }),
+    kvHeads: Type.Integer({
+      minimum: 1,
+      maximum: 65_536,
+      description: "key and value heads (grouped-query attention)",
+    }),
+    ffnHiddenSize: Type.Integer({
+      minimum: 1,
+      maximum: 2 ** 22,
+      description: "inner width of the gated MLP",
+    }),
     vocabularySize: Type.Integer({ minimum: 2, maximum: 2 ** 31 - 1, description: "V, tokens" }),
     tiedEmbeddings: Type.Boolean({ description: "the head shares the embedding's weights" }),
-    ropeTheta: Type.Number({ minimum: 1, maximum: 1e12, description: "base of the rotary positions' wavelengths" }),
+    ropeTheta: Type.Number({
+      minimum: 1,
+      maximum: 1e12,
+      description: "base of the rotary positions' wavelengths",
+    }),
     normEpsilon: Type.Number({ minimum: 1e-12, maximum: 1 }),
     initStandardDeviation: Type.Number({ minimum: 1e-9, maximum: 10 }),
   },
@@ -26,7 +38,12 @@ export function defaultFfnHiddenSize(hiddenSize: number): number {
 }
 
 /** What a model has unless it says otherwise. */
-export const MODEL_DEFAULTS = { tiedEmbeddings: false, ropeTheta: 10_000, normEpsilon: 1e-5, initStandardDeviation: 0.02 } as const;
+export const MODEL_DEFAULTS = {
+  tiedEmbeddings: false,
+  ropeTheta: 10_000,
+  normEpsilon: 1e-5,
+  initStandardDeviation: 0.02,
+} as const;
 
 const paperModel = (name: string, hiddenSize: number, layers: number, heads: number): Model => ({
   name,

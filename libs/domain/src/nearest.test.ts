@@ -1,7 +1,16 @@
 import { expect, it } from "vitest";
 import { didYouMean, nearestWord } from "./nearest.ts";
 
-const fields = ["name", "model", "sequenceLengthTokens", "globalBatchTokens", "steps", "seed", "gpusPerNode", "plan"];
+const fields = [
+  "name",
+  "model",
+  "sequenceLengthTokens",
+  "globalBatchTokens",
+  "steps",
+  "seed",
+  "gpusPerNode",
+  "plan",
+];
 
 it.each([
   ["modle", "model"],
@@ -15,10 +24,13 @@ it.each([
   expect(nearestWord(word, fields)).toBe(meant);
 });
 
-it.each(["", "x", "comment", "learningRate", "g", "constructor", "n".repeat(1 << 20)])("suggests nothing for %.20s", (word) => {
-  expect(nearestWord(word, fields)).toBeUndefined();
-  expect(didYouMean(word, fields)).toBe("");
-});
+it.each(["", "x", "comment", "learningRate", "g", "constructor", "n".repeat(1 << 20)])(
+  "suggests nothing for %.20s",
+  (word) => {
+    expect(nearestWord(word, fields)).toBeUndefined();
+    expect(didYouMean(word, fields)).toBe("");
+  },
+);
 
 it("takes nothing for a slip of a single letter", () => {
   expect(nearestWord("x", ["b", "n", "a"])).toBeUndefined();
@@ -26,5 +38,7 @@ it("takes nothing for a slip of a single letter", () => {
 });
 
 it("prefers the fewest edits", () => {
-  expect(didYouMean("llama-6b", ["llama-13b", "llama-65b", "llama-7b"])).toBe("did you mean llama-65b? Otherwise ");
+  expect(didYouMean("llama-6b", ["llama-13b", "llama-65b", "llama-7b"])).toBe(
+    "did you mean llama-65b? Otherwise ",
+  );
 });

@@ -24,7 +24,9 @@ export function nearestWord(word: string, known: readonly string[]): string | un
     const distance = distanceOf(plain(word), plain(one));
     return distance === undefined ? [] : [{ one, distance }];
   });
-  return near.length === 0 ? undefined : near.reduce((best, next) => (next.distance < best.distance ? next : best)).one;
+  return near.length === 0
+    ? undefined
+    : near.reduce((best, next) => (next.distance < best.distance ? next : best)).one;
 }
 
 /** Begins a remedy for an unknown word: `did you mean llama-7b? Otherwise `; empty when none is near. */

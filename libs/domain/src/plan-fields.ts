@@ -15,7 +15,8 @@ interface Row {
   readonly name: string;
   /** For somebody who sees the field for the first time. */
   readonly meaning: string;
-  readonly value: { readonly least: number; readonly most: number } | { readonly choices: readonly string[] } | "flag";
+  readonly value:
+    { readonly least: number; readonly most: number } | { readonly choices: readonly string[] } | "flag";
   /** What a label means that leaves the field out; without one, every label must have it. */
   readonly default?: number | boolean | string;
   /** The plan itself leaves the field out where it has its default, and so do documents that are older than the field. */
@@ -33,30 +34,174 @@ const FACTOR = { least: 1, most: MOST_OF_A_FACTOR } as const;
 
 /** In the order of labels: the paper's ten dimensions, overlap, and what lies beyond the paper. */
 export const PLAN_FIELDS = {
-  microBatchSize: { paper: "b", symbol: "b", name: "Micro-batch size", meaning: "sequences that a rank works on at once", value: FACTOR, bounds: ["sequences"], reading: 9, deciding: 4 },
-  microBatches: { paper: "n", symbol: "n", name: "Micro-batches", meaning: "micro-batches whose gradients are summed in one step", value: FACTOR, bounds: ["sequences"], reading: 10 },
-  recompute: { paper: "a", symbol: "a", name: "Activation recomputation", meaning: "1: activations inside a layer are computed again in the backward pass; 0: they are kept", value: "flag", default: false, reading: 11, deciding: 5 },
-  pipelineParallel: { paper: "s_pp", symbol: "pp", name: "Pipeline parallel", meaning: "stages that the layers are split into", value: FACTOR, bounds: ["ranks", "layers"], reading: 1, deciding: 1 },
-  dataParallel: { paper: "s_dp", symbol: "dp", name: "Data parallel", meaning: "groups of ranks that work on different sequences", value: FACTOR, bounds: ["ranks", "sequences"], reading: 2 },
-  tensorParallel: { paper: "s_tp", symbol: "tp", name: "Tensor parallel", meaning: "ranks that share every matrix (Megatron, config 1: equals sp); 1 with Ulysses (config 2)", value: FACTOR, default: 1, bounds: ["ranks"], reading: 3, deciding: 3 },
-  sequenceParallel: { paper: "s_sp", symbol: "sp", name: "Sequence parallel", meaning: "ranks that share every sequence", value: FACTOR, bounds: ["ranks"], reading: 4, deciding: 2 },
-  parameterSharding: { paper: "s_ps", symbol: "ps", name: "Parameter sharding", meaning: "ranks that the parameters are spread over; gathered when needed", value: FACTOR, bounds: ["ranks"], reading: 6, deciding: 6 },
-  gradientSharding: { paper: "s_gs", symbol: "gs", name: "Gradient sharding", meaning: "further ranks that the gradients are spread over: over ps × gs in all; 1 or equal to oss", value: FACTOR, default: 1, bounds: ["ranks"], reading: 7, deciding: 8 },
-  optimizerStateSharding: { paper: "s_oss", symbol: "oss", name: "Optimizer-state sharding", meaning: "further ranks that the optimizer state is spread over: over ps × oss in all", value: FACTOR, default: 1, bounds: ["ranks"], reading: 8, deciding: 7 },
-  forwardOverlap: { name: "Forward overlap", meaning: "what the forward pass hides of the parameter all-gathers", value: { choices: ["none", "block", "inter-layer", "intra-layer"] }, default: "none", reading: 14, deciding: 12 },
-  backwardOverlap: { name: "Backward overlap", meaning: "what the backward pass hides of all-gathers and reduce-scatters", value: { choices: ["none", "block", "intra-layer"] }, default: "none", reading: 15, deciding: 13 },
-  contextParallel: { symbol: "cp", name: "Context parallel", meaning: "of the ranks that share a sequence, so many pass its keys and values around a ring; the others share the heads", value: { least: 1, most: 2 ** 20 }, default: 1, optional: true, bounds: ["ranks"], reading: 5, deciding: 9 },
-  pipelineChunks: { symbol: "v", name: "Pipeline chunks", meaning: "parts of the model that a stage holds, between which micro-batches take turns (interleaved 1F1B)", value: { least: 1, most: 1024 }, default: 1, optional: true, bounds: ["layers"], reading: 13, deciding: 10 },
-  recomputeLayers: { symbol: "k", name: "Recomputed layers", meaning: "layers of each stage whose activations are computed again in the backward pass; the others are kept", value: { least: 0, most: 10_000 }, default: 0, optional: true, bounds: ["layers"], reading: 12, deciding: 11 },
+  microBatchSize: {
+    paper: "b",
+    symbol: "b",
+    name: "Micro-batch size",
+    meaning: "sequences that a rank works on at once",
+    value: FACTOR,
+    bounds: ["sequences"],
+    reading: 9,
+    deciding: 4,
+  },
+  microBatches: {
+    paper: "n",
+    symbol: "n",
+    name: "Micro-batches",
+    meaning: "micro-batches whose gradients are summed in one step",
+    value: FACTOR,
+    bounds: ["sequences"],
+    reading: 10,
+  },
+  recompute: {
+    paper: "a",
+    symbol: "a",
+    name: "Activation recomputation",
+    meaning: "1: activations inside a layer are computed again in the backward pass; 0: they are kept",
+    value: "flag",
+    default: false,
+    reading: 11,
+    deciding: 5,
+  },
+  pipelineParallel: {
+    paper: "s_pp",
+    symbol: "pp",
+    name: "Pipeline parallel",
+    meaning: "stages that the layers are split into",
+    value: FACTOR,
+    bounds: ["ranks", "layers"],
+    reading: 1,
+    deciding: 1,
+  },
+  dataParallel: {
+    paper: "s_dp",
+    symbol: "dp",
+    name: "Data parallel",
+    meaning: "groups of ranks that work on different sequences",
+    value: FACTOR,
+    bounds: ["ranks", "sequences"],
+    reading: 2,
+  },
+  tensorParallel: {
+    paper: "s_tp",
+    symbol: "tp",
+    name: "Tensor parallel",
+    meaning: "ranks that share every matrix (Megatron, config 1: equals sp); 1 with Ulysses (config 2)",
+    value: FACTOR,
+    default: 1,
+    bounds: ["ranks"],
+    reading: 3,
+    deciding: 3,
+  },
+  sequenceParallel: {
+    paper: "s_sp",
+    symbol: "sp",
+    name: "Sequence parallel",
+    meaning: "ranks that share every sequence",
+    value: FACTOR,
+    bounds: ["ranks"],
+    reading: 4,
+    deciding: 2,
+  },
+  parameterSharding: {
+    paper: "s_ps",
+    symbol: "ps",
+    name: "Parameter sharding",
+    meaning: "ranks that the parameters are spread over; gathered when needed",
+    value: FACTOR,
+    bounds: ["ranks"],
+    reading: 6,
+    deciding: 6,
+  },
+  gradientSharding: {
+    paper: "s_gs",
+    symbol: "gs",
+    name: "Gradient sharding",
+    meaning: "further ranks that the gradients are spread over: over ps × gs in all; 1 or equal to oss",
+    value: FACTOR,
+    default: 1,
+    bounds: ["ranks"],
+    reading: 7,
+    deciding: 8,
+  },
+  optimizerStateSharding: {
+    paper: "s_oss",
+    symbol: "oss",
+    name: "Optimizer-state sharding",
+    meaning: "further ranks that the optimizer state is spread over: over ps × oss in all",
+    value: FACTOR,
+    default: 1,
+    bounds: ["ranks"],
+    reading: 8,
+    deciding: 7,
+  },
+  forwardOverlap: {
+    name: "Forward overlap",
+    meaning: "what the forward pass hides of the parameter all-gathers",
+    value: { choices: ["none", "block", "inter-layer", "intra-layer"] },
+    default: "none",
+    reading: 14,
+    deciding: 12,
+  },
+  backwardOverlap: {
+    name: "Backward overlap",
+    meaning: "what the backward pass hides of all-gathers and reduce-scatters",
+    value: { choices: ["none", "block", "intra-layer"] },
+    default: "none",
+    reading: 15,
+    deciding: 13,
+  },
+  contextParallel: {
+    symbol: "cp",
+    name: "Context parallel",
+    meaning:
+      "of the ranks that share a sequence, so many pass its keys and values around a ring; the others share the heads",
+    value: { least: 1, most: 2 ** 20 },
+    default: 1,
+    optional: true,
+    bounds: ["ranks"],
+    reading: 5,
+    deciding: 9,
+  },
+  pipelineChunks: {
+    symbol: "v",
+    name: "Pipeline chunks",
+    meaning:
+      "parts of the model that a stage holds, between which micro-batches take turns (interleaved 1F1B)",
+    value: { least: 1, most: 1024 },
+    default: 1,
+    optional: true,
+    bounds: ["layers"],
+    reading: 13,
+    deciding: 10,
+  },
+  recomputeLayers: {
+    symbol: "k",
+    name: "Recomputed layers",
+    meaning:
+      "layers of each stage whose activations are computed again in the backward pass; the others are kept",
+    value: { least: 0, most: 10_000 },
+    default: 0,
+    optional: true,
+    bounds: ["layers"],
+    reading: 12,
+    deciding: 11,
+  },
 } as const satisfies Readonly<Record<string, Row>>;
 
 type Rows = typeof PLAN_FIELDS;
 export type PlanField = keyof Rows;
 export type PlanFieldValue<Field extends PlanField = PlanField> = {
-  [Name in PlanField]: Rows[Name]["value"] extends { readonly choices: readonly (infer Choice)[] } ? Choice : Rows[Name]["value"] extends "flag" ? boolean : number;
+  [Name in PlanField]: Rows[Name]["value"] extends { readonly choices: readonly (infer Choice)[] }
+    ? Choice
+    : Rows[Name]["value"] extends "flag"
+      ? boolean
+      : number;
 }[Field];
 /** What a plan may leave out, because the paper's plans have no such choice. */
-export type PlanExtension = { [Name in PlanField]: Rows[Name] extends { readonly optional: true } ? Name : never }[PlanField];
+export type PlanExtension = {
+  [Name in PlanField]: Rows[Name] extends { readonly optional: true } ? Name : never;
+}[PlanField];
 
 /** The table's rows with their names. */
 export const PLAN_ROWS = Object.entries(PLAN_FIELDS) as readonly (readonly [field: PlanField, row: Row])[];
@@ -69,12 +214,17 @@ export const planValue = <Field extends PlanField>(plan: SomePlan, field: Field)
 
 /** The same plan without what it may leave out, so that equal plans are equal values. */
 export function withoutDefaults<Part extends SomePlan>(plan: Part): Part {
-  const kept = PLAN_ROWS.filter(([field, row]) => field in plan && !(row.optional && (plan[field] === undefined || plan[field] === row.default)));
+  const kept = PLAN_ROWS.filter(
+    ([field, row]) =>
+      field in plan && !(row.optional && (plan[field] === undefined || plan[field] === row.default)),
+  );
   return Object.fromEntries(kept.map(([field]) => [field, plan[field]])) as Part;
 }
 
 const byPlace = (place: "reading" | "deciding"): readonly PlanField[] =>
-  PLAN_ROWS.filter(([, row]) => row[place] !== undefined).sort(([, a], [, b]) => (a[place] as number) - (b[place] as number)).map(([field]) => field);
+  PLAN_ROWS.filter(([, row]) => row[place] !== undefined)
+    .sort(([, a], [, b]) => (a[place] as number) - (b[place] as number))
+    .map(([field]) => field);
 
 /** The fields in the order in which people compare two plans. */
 export const READING_ORDER: readonly PlanField[] = /* @__PURE__ */ byPlace("reading");
@@ -96,15 +246,26 @@ export function comparePlans(a: SomePlan, b: SomePlan): number {
 }
 
 /** The fields that a bound holds for. */
-export const boundedBy = (bound: PlanBound): readonly PlanField[] => PLAN_ROWS.filter(([, { bounds }]) => bounds?.includes(bound) === true).map(([field]) => field);
+export const boundedBy = (bound: PlanBound): readonly PlanField[] =>
+  PLAN_ROWS.filter(([, { bounds }]) => bounds?.includes(bound) === true).map(([field]) => field);
 
-const partOf = (plan: SomePlan, field: PlanField, symbol: string): string => `${symbol}${Number(planValue(plan, field))}`;
+const partOf = (plan: SomePlan, field: PlanField, symbol: string): string =>
+  `${symbol}${Number(planValue(plan, field))}`;
 
 /** A short name of a plan for tables and logs, in the paper's symbols: equal plans have equal names. */
-export function planLabel(plan: { readonly [Name in Exclude<PlanField, PlanExtension>]: PlanFieldValue<Name> } & SomePlan): string {
+export function planLabel(
+  plan: { readonly [Name in Exclude<PlanField, PlanExtension>]: PlanFieldValue<Name> } & SomePlan,
+): string {
   const parts = (optional: boolean): string[] =>
-    PLAN_ROWS.flatMap(([field, row]) => (row.symbol === undefined || (row.optional ?? false) !== optional || (optional && planValue(plan, field) === row.default) ? [] : [partOf(plan, field, row.symbol)]));
+    PLAN_ROWS.flatMap(([field, row]) =>
+      row.symbol === undefined ||
+      (row.optional ?? false) !== optional ||
+      (optional && planValue(plan, field) === row.default)
+        ? []
+        : [partOf(plan, field, row.symbol)],
+    );
   const { forwardOverlap, backwardOverlap } = plan;
-  const overlap = forwardOverlap === "none" && backwardOverlap === "none" ? [] : [`ov${forwardOverlap}/${backwardOverlap}`];
+  const overlap =
+    forwardOverlap === "none" && backwardOverlap === "none" ? [] : [`ov${forwardOverlap}/${backwardOverlap}`];
   return [...parts(false), ...overlap, ...parts(true)].join(" ");
 }

@@ -3,7 +3,13 @@ import fc from "fast-check";
 import { planLabel } from "./plan-fields.ts";
 import type { Plan } from "./plan.ts";
 import type { ProblemError } from "./problem.ts";
-import { constraintsOf, looksLikePlanLabel, parsePlanLabel, parsePlanPart, planPartLabel } from "./plan-text.ts";
+import {
+  constraintsOf,
+  looksLikePlanLabel,
+  parsePlanLabel,
+  parsePlanPart,
+  planPartLabel,
+} from "./plan-text.ts";
 
 const factor = fc.integer({ min: 1, max: 4096 });
 const beyond = fc.integer({ min: 2, max: 64 });
@@ -25,7 +31,22 @@ const plans = fc.record(
     pipelineChunks: beyond,
     recomputeLayers: beyond,
   },
-  { requiredKeys: ["microBatchSize", "microBatches", "recompute", "pipelineParallel", "dataParallel", "tensorParallel", "sequenceParallel", "parameterSharding", "gradientSharding", "optimizerStateSharding", "forwardOverlap", "backwardOverlap"] },
+  {
+    requiredKeys: [
+      "microBatchSize",
+      "microBatches",
+      "recompute",
+      "pipelineParallel",
+      "dataParallel",
+      "tensorParallel",
+      "sequenceParallel",
+      "parameterSharding",
+      "gradientSharding",
+      "optimizerStateSharding",
+      "forwardOverlap",
+      "backwardOverlap",
+    ],
+  },
 ) as fc.Arbitrary<Plan>;
 
 describe("a plan's label", () => {
@@ -36,7 +57,14 @@ describe("a plan's label", () => {
         expect(looksLikePlanLabel(label)).toBe(true);
         expect(parsePlanLabel(label)).toEqual(plan);
         const parts = label.split(" ").map((part) => ({ part, key: order.next().value as number }));
-        expect(parsePlanLabel(parts.sort((x, y) => x.key - y.key).map(({ part }) => part).join("  "))).toEqual(plan);
+        expect(
+          parsePlanLabel(
+            parts
+              .sort((x, y) => x.key - y.key)
+              .map(({ part }) => part)
+              .join("  "),
+          ),
+        ).toEqual(plan);
       }),
     );
   });
@@ -57,14 +85,23 @@ describe("a plan's label", () => {
     expect(() => parsePlanLabel(text)).toThrow(message);
   });
 
-  it.each([["TP=8,PP=1,DP=16", "tp8 pp1 dp16"], ["tp: 8", undefined], ["TP=8 vpp=2 mbs=4", "tp8 v2 b4"]])("of another program is told in its own words: %s", (text, own) => {
+  it.each([
+    ["TP=8,PP=1,DP=16", "tp8 pp1 dp16"],
+    ["tp: 8", undefined],
+    ["TP=8 vpp=2 mbs=4", "tp8 v2 b4"],
+  ])("of another program is told in its own words: %s", (text, own) => {
     try {
       parsePlanLabel(text);
       expect.unreachable();
     } catch (error) {
       const [detail] = (error as ProblemError).details;
       if (own === undefined) expect(detail?.remedy).not.toBe("");
-      else expect(detail).toMatchObject({ value: text, message: "its parts are written as another program writes them", remedy: `write "${own}"` });
+      else
+        expect(detail).toMatchObject({
+          value: text,
+          message: "its parts are written as another program writes them",
+          remedy: `write "${own}"`,
+        });
     }
   });
 
@@ -76,12 +113,26 @@ describe("a plan's label", () => {
 
   it("that is whole leaves nothing open, not even what it leaves out", () => {
     expect(constraintsOf(parsePlanPart("b1 n4 pp1 dp2 sp4 ps8"))).toEqual({
-      microBatchSize: 1, microBatches: 4, recompute: false, recomputeLayers: 0, pipelineParallel: 1, dataParallel: 2, tensorParallel: 1, sequenceParallel: 4, contextParallel: 1,
-      parameterSharding: 8, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none", pipelineChunks: 1,
+      microBatchSize: 1,
+      microBatches: 4,
+      recompute: false,
+      recomputeLayers: 0,
+      pipelineParallel: 1,
+      dataParallel: 2,
+      tensorParallel: 1,
+      sequenceParallel: 4,
+      contextParallel: 1,
+      parameterSharding: 8,
+      gradientSharding: 1,
+      optimizerStateSharding: 1,
+      forwardOverlap: "none",
+      backwardOverlap: "none",
+      pipelineChunks: 1,
     });
   });
 
   it("is not a path", () => {
-    for (const path of ["plan.json", "/tmp/b1 n1", "1", "b", "b1/n1"]) expect(looksLikePlanLabel(path)).toBe(false);
+    for (const path of ["plan.json", "/tmp/b1 n1", "1", "b", "b1/n1"])
+      expect(looksLikePlanLabel(path)).toBe(false);
   });
 });

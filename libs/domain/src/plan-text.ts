@@ -1,25 +1,52 @@
 import type { PlanConstraints } from "./plan-constraints.ts";
-import { MOST_OF_A_FACTOR, PLAN_FIELDS, PLAN_ROWS, planValue, withoutDefaults, type PlanField } from "./plan-fields.ts";
+import {
+  MOST_OF_A_FACTOR,
+  PLAN_FIELDS,
+  PLAN_ROWS,
+  planValue,
+  withoutDefaults,
+  type PlanField,
+} from "./plan-fields.ts";
 import type { Plan } from "./plan.ts";
 import { ProblemError } from "./problem.ts";
 
 /** Fields by their symbols, "a" among them. */
-const BY_SYMBOL: Readonly<Record<string, PlanField>> = Object.fromEntries(PLAN_ROWS.flatMap(([field, { symbol }]) => (symbol === undefined ? [] : [[symbol, field]])));
+const BY_SYMBOL: Readonly<Record<string, PlanField>> = Object.fromEntries(
+  PLAN_ROWS.flatMap(([field, { symbol }]) => (symbol === undefined ? [] : [[symbol, field]])),
+);
 
 /** What a whole plan must say; the rest has a default. */
-const NEEDED = PLAN_ROWS.flatMap(([, row]) => (row.default === undefined && row.symbol !== undefined ? [row.symbol] : []));
+const NEEDED = PLAN_ROWS.flatMap(([, row]) =>
+  row.default === undefined && row.symbol !== undefined ? [row.symbol] : [],
+);
 
 /** What a label may leave out and a plan may not. */
-const DEFAULTS = Object.fromEntries(PLAN_ROWS.flatMap(([field, row]) => (row.default === undefined || row.optional ? [] : [[field, row.default]]))) as Partial<Plan>;
+const DEFAULTS = Object.fromEntries(
+  PLAN_ROWS.flatMap(([field, row]) =>
+    row.default === undefined || row.optional ? [] : [[field, row.default]],
+  ),
+) as Partial<Plan>;
 
 const FORWARD = PLAN_FIELDS.forwardOverlap.value.choices;
 const BACKWARD = PLAN_FIELDS.backwardOverlap.value.choices;
 const OVERLAP = new RegExp(`^ov(${FORWARD.join("|")})/(${BACKWARD.join("|")})$`);
 
 /** Names that other programs have for the same factors. */
-const ELSEWHERE: Readonly<Record<string, string>> = { mbs: "b", micro_batch_size: "b", ga: "n", gas: "n", vpp: "v", tensor_parallel: "tp", pipeline_parallel: "pp", data_parallel: "dp", context_parallel: "cp", sequence_parallel: "sp" };
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  mbs: "b",
+  micro_batch_size: "b",
+  ga: "n",
+  gas: "n",
+  vpp: "v",
+  tensor_parallel: "tp",
+  pipeline_parallel: "pp",
+  data_parallel: "dp",
+  context_parallel: "cp",
+  sequence_parallel: "sp",
+};
 
-const choiceWords = (choices: readonly string[]): string => `${choices.slice(0, -1).join(", ")} or ${choices.at(-1) ?? ""}`;
+const choiceWords = (choices: readonly string[]): string =>
+  `${choices.slice(0, -1).join(", ")} or ${choices.at(-1) ?? ""}`;
 
 const EXAMPLE = "b1 n4 a0 pp1 dp2 tp1 sp4 ps8 gs1 oss1 ovinter-layer/intra-layer";
 
@@ -33,12 +60,17 @@ export const looksLikePlanLabel = (text: string): boolean => LABEL.test(text);
 export type PartialPlan = Partial<Plan>;
 
 function fault(text: string, message: string, remedy: string): ProblemError {
-  return new ProblemError("plan-invalid", `\`${text}\` is not a plan: ${message}`, [{ field: "plan", value: text, message, remedy }]);
+  return new ProblemError("plan-invalid", `\`${text}\` is not a plan: ${message}`, [
+    { field: "plan", value: text, message, remedy },
+  ]);
 }
 
 /** "tp8 pp1" for "TP=8,PP=1"; undefined where that is not what the text is. */
 function translated(text: string): string | undefined {
-  const parts = text.trim().split(/[\s,;]+/).map((part) => /^-*([a-z_]+)\s*[=:]\s*(\d+)$/i.exec(part));
+  const parts = text
+    .trim()
+    .split(/[\s,;]+/)
+    .map((part) => /^-*([a-z_]+)\s*[=:]\s*(\d+)$/i.exec(part));
   if (parts.includes(null)) return undefined;
   const known = parts.map((part) => {
     const name = (part?.[1] ?? "").toLowerCase();
@@ -61,16 +93,22 @@ function numberOf(part: string): readonly [PlanField, number | boolean] | undefi
 
 /** The fields that a text names, each once. @throws ProblemError `plan-invalid` that names the part. */
 function fieldsOf(text: string): PartialPlan {
-  if (text.trim() === "") throw fault(text, "it is empty", `write a plan as tables show it, e.g. "${EXAMPLE}"`);
+  if (text.trim() === "")
+    throw fault(text, "it is empty", `write a plan as tables show it, e.g. "${EXAMPLE}"`);
   const own = translated(text);
-  if (own !== undefined) throw fault(text, "its parts are written as another program writes them", `write "${own}"`);
+  if (own !== undefined)
+    throw fault(text, "its parts are written as another program writes them", `write "${own}"`);
   const fields = new Map<keyof Plan, unknown>();
   for (const part of text.trim().split(/\s+/)) {
     const overlap = OVERLAP.exec(part);
     const named = overlap ? undefined : numberOf(part);
     const field = overlap ? "forwardOverlap" : named?.[0];
     if (field === undefined) {
-      const remedy = part.startsWith("ov") ? `overlap is ovFORWARD/BACKWARD: ${choiceWords(FORWARD)}, then ${choiceWords(BACKWARD)}` : `the parts are ${Object.keys(BY_SYMBOL).filter((symbol) => symbol !== "a").join(", ")} with a number behind each, a0 or a1, and ovFORWARD/BACKWARD, e.g. "${EXAMPLE}"`;
+      const remedy = part.startsWith("ov")
+        ? `overlap is ovFORWARD/BACKWARD: ${choiceWords(FORWARD)}, then ${choiceWords(BACKWARD)}`
+        : `the parts are ${Object.keys(BY_SYMBOL)
+            .filter((symbol) => symbol !== "a")
+            .join(", ")} with a number behind each, a0 or a1, and ovFORWARD/BACKWARD, e.g. "${EXAMPLE}"`;
       throw fault(text, `${part} is not known`, remedy);
     }
     if (fields.has(field)) throw fault(text, `${part} is the second of its kind`, "leave one of them out");
@@ -80,11 +118,13 @@ function fieldsOf(text: string): PartialPlan {
   return Object.fromEntries(fields);
 }
 
-const missingOf = (fields: PartialPlan): string[] => NEEDED.filter((name) => fields[BY_SYMBOL[name] as PlanField] === undefined);
+const missingOf = (fields: PartialPlan): string[] =>
+  NEEDED.filter((name) => fields[BY_SYMBOL[name] as PlanField] === undefined);
 const whole = (fields: PartialPlan): Plan => withoutDefaults({ ...DEFAULTS, ...fields } as Plan);
 
 /** Whether a plan lacks nothing. */
-export const isWholePlan = (plan: Plan | PartialPlan): plan is Plan => missingOf(plan).length === 0 && plan.recompute !== undefined && plan.forwardOverlap !== undefined;
+export const isWholePlan = (plan: Plan | PartialPlan): plan is Plan =>
+  missingOf(plan).length === 0 && plan.recompute !== undefined && plan.forwardOverlap !== undefined;
 
 /**
  * Reads a plan as tables and logs write it (`planLabel`), in any order of its parts.
@@ -95,9 +135,18 @@ export function parsePlanLabel(text: string): Plan {
   const missing = missingOf(fields);
   if (missing.length === 0) return whole(fields);
   const message = `it lacks ${missing.map((name) => `${name} (${BY_SYMBOL[name] as string})`).join(", ")}`;
-  throw new ProblemError("plan-invalid", `\`${text.trim()}\` is not a whole plan: ${missing.join(", ")} ${missing.length === 1 ? "is" : "are"} missing`, [
-    { field: "plan", value: text, message, remedy: `write all of it, as tables show it, e.g. "${EXAMPLE}"; why-not and a job's \`plan\` take a part of one too` },
-  ]);
+  throw new ProblemError(
+    "plan-invalid",
+    `\`${text.trim()}\` is not a whole plan: ${missing.join(", ")} ${missing.length === 1 ? "is" : "are"} missing`,
+    [
+      {
+        field: "plan",
+        value: text,
+        message,
+        remedy: `write all of it, as tables show it, e.g. "${EXAMPLE}"; why-not and a job's \`plan\` take a part of one too`,
+      },
+    ],
+  );
 }
 
 /** As {@link parsePlanLabel}, or the part of a plan that the text names. @throws ProblemError `plan-invalid` that names the part that is wrong. */
@@ -110,12 +159,21 @@ export function parsePlanPart(text: string): Plan | PartialPlan {
 export function constraintsOf(plan: Plan | PartialPlan): PlanConstraints {
   if (!isWholePlan(plan)) return plan;
   // All layers recomputed leave no number of them to name.
-  const named = PLAN_ROWS.filter(([field]) => !(field === "recomputeLayers" && plan.recompute && plan.recomputeLayers === undefined));
+  const named = PLAN_ROWS.filter(
+    ([field]) => !(field === "recomputeLayers" && plan.recompute && plan.recomputeLayers === undefined),
+  );
   return Object.fromEntries(named.map(([field]) => [field, planValue(plan, field)]));
 }
 
 /** A part of a plan in the words of {@link parsePlanPart}. */
 export function planPartLabel(part: PartialPlan): string {
-  const named = PLAN_ROWS.flatMap(([field, { symbol }]) => (symbol === undefined || part[field] === undefined ? [] : [`${symbol}${Number(part[field])}`]));
-  return [...named, ...(part.forwardOverlap === undefined ? [] : [`ov${part.forwardOverlap}/${part.backwardOverlap ?? "none"}`])].join(" ");
+  const named = PLAN_ROWS.flatMap(([field, { symbol }]) =>
+    symbol === undefined || part[field] === undefined ? [] : [`${symbol}${Number(part[field])}`],
+  );
+  return [
+    ...named,
+    ...(part.forwardOverlap === undefined
+      ? []
+      : [`ov${part.forwardOverlap}/${part.backwardOverlap ?? "none"}`]),
+  ].join(" ");
 }

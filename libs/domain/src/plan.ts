@@ -1,14 +1,27 @@
 import { Type, type Static, type TOptional, type TSchema, type TUnsafe } from "typebox";
-import { PLAN_FIELDS, PLAN_ROWS, planValue, type PlanExtension, type PlanField, type PlanFieldValue } from "./plan-fields.ts";
+import {
+  PLAN_FIELDS,
+  PLAN_ROWS,
+  planValue,
+  type PlanExtension,
+  type PlanField,
+  type PlanFieldValue,
+} from "./plan-fields.ts";
 
 type Values = { readonly [Field in PlanField]: TUnsafe<PlanFieldValue<Field>> };
-type Properties = { [Field in PlanField]: Field extends PlanExtension ? TOptional<Values[Field]> : Values[Field] };
+type Properties = {
+  [Field in PlanField]: Field extends PlanExtension ? TOptional<Values[Field]> : Values[Field];
+};
 
 /** The values that a field may have, without what describes it. */
 export function planFieldSchema(field: PlanField, about: Readonly<Record<string, unknown>> = {}): TSchema {
   const { value } = PLAN_FIELDS[field];
   if (value === "flag") return Type.Boolean(about);
-  if ("choices" in value) return Type.Union(value.choices.map((choice) => Type.Literal(choice)), about);
+  if ("choices" in value)
+    return Type.Union(
+      value.choices.map((choice) => Type.Literal(choice)),
+      about,
+    );
   return Type.Integer({ minimum: value.least, maximum: value.most, ...about });
 }
 
@@ -39,14 +52,18 @@ export const chunksOf = (plan: Pick<Plan, "pipelineChunks">): number => planValu
 export const contextOf = (plan: Pick<Plan, "contextParallel">): number => planValue(plan, "contextParallel");
 
 /** Neighbouring ranks that share the heads inside attention: by all-to-all (Ulysses) or by tensor parallelism. */
-export const headRanks = (plan: Pick<Plan, "sequenceParallel" | "contextParallel">): number => plan.sequenceParallel / contextOf(plan);
+export const headRanks = (plan: Pick<Plan, "sequenceParallel" | "contextParallel">): number =>
+  plan.sequenceParallel / contextOf(plan);
 
 /** How many of a stage's layers are recomputed. */
-export const recomputedLayers = (plan: Pick<Plan, "recompute" | "recomputeLayers">, stageLayers: number): number =>
-  plan.recompute ? stageLayers : Math.min(planValue(plan, "recomputeLayers"), stageLayers);
+export const recomputedLayers = (
+  plan: Pick<Plan, "recompute" | "recomputeLayers">,
+  stageLayers: number,
+): number => (plan.recompute ? stageLayers : Math.min(planValue(plan, "recomputeLayers"), stageLayers));
 
 /** Ranks that a plan occupies: N = s_pp · s_dp · s_sp (config 1's tensor ranks are its sequence ranks). */
-export const worldSize = (plan: Plan): number => plan.pipelineParallel * plan.dataParallel * plan.sequenceParallel;
+export const worldSize = (plan: Plan): number =>
+  plan.pipelineParallel * plan.dataParallel * plan.sequenceParallel;
 
 /** R = N / (s_pp · s_tp): ranks that hold the same slice of the model. */
 export const replicaRanks = (plan: Plan): number =>

@@ -29,12 +29,18 @@ export const TimeBreakdownSchema = Type.Object(
   {
     computeSeconds: Type.Number(),
     recomputeSeconds: Type.Number(),
-    sequenceCommunicationSeconds: Type.Number({ description: "exposed all-to-all, or tensor-parallel all-gather and reduce-scatter" }),
-    parameterCommunicationSeconds: Type.Number({ description: "exposed all-gather of parameters and reduce-scatter of gradients over the s_ps group" }),
+    sequenceCommunicationSeconds: Type.Number({
+      description: "exposed all-to-all, or tensor-parallel all-gather and reduce-scatter",
+    }),
+    parameterCommunicationSeconds: Type.Number({
+      description: "exposed all-gather of parameters and reduce-scatter of gradients over the s_ps group",
+    }),
     gradientCommunicationSeconds: Type.Number({ description: "reduction over the replicas" }),
     pipelineBubbleSeconds: Type.Number(),
     pipelineCommunicationSeconds: Type.Number(),
-    updateSeconds: Type.Number({ description: "gradient norm, optimizer step, all-gather of updated parameters" }),
+    updateSeconds: Type.Number({
+      description: "gradient norm, optimizer step, all-gather of updated parameters",
+    }),
   },
   { additionalProperties: false },
 );
@@ -46,7 +52,11 @@ export const PredictionSchema = Type.Object(
     stepTimeRangeSeconds: Type.Optional(
       Type.Object(
         { low: Type.Number({ exclusiveMinimum: 0 }), high: Type.Number({ exclusiveMinimum: 0 }) },
-        { additionalProperties: false, description: "the step time with every measurement at the 10th, and at the 90th percentile of its samples; absent where the profile says no spread" },
+        {
+          additionalProperties: false,
+          description:
+            "the step time with every measurement at the 10th, and at the 90th percentile of its samples; absent where the profile says no spread",
+        },
       ),
     ),
     tokensPerGpuPerSecond: Type.Number({ exclusiveMinimum: 0 }),
@@ -54,7 +64,9 @@ export const PredictionSchema = Type.Object(
     memory: MemoryLinesSchema,
     time: TimeBreakdownSchema,
     mfu: Type.Number({ description: "causal: what the model needs, over the peak" }),
-    mfuFullAttention: Type.Number({ description: "attention counted without the causal mask, as in the paper" }),
+    mfuFullAttention: Type.Number({
+      description: "attention counted without the causal mask, as in the paper",
+    }),
     hfu: Type.Number({ description: "with recomputed work" }),
     speedOfLight: Type.Number({ description: "the kernels' time at the profiled peak, over the step time" }),
   },
@@ -74,13 +86,24 @@ export type PlacementPlan = Static<typeof PlacementPlanSchema>;
 
 export const CandidateSchema = Type.Object(
   {
-    rank: Type.Integer({ minimum: 1, description: "1 is the fastest predicted; of a plan that is not the best of its family, 1 and how many families have a faster one" }),
+    rank: Type.Integer({
+      minimum: 1,
+      description:
+        "1 is the fastest predicted; of a plan that is not the best of its family, 1 and how many families have a faster one",
+    }),
     plan: PlanSchema,
     placement: PlacementPlanSchema,
     predicted: PredictionSchema,
     runnable: Type.Boolean({ description: "whether InternEvo's own trainer can run this plan" }),
-    notRunnableReason: Type.Union([Type.String(), Type.Null()], { description: "why it cannot, such as: precision bf16-grad16" }),
-    tied: Type.Optional(Type.Integer({ minimum: 1, description: "so many further plans with the same ranks, shards and batches take exactly as long" })),
+    notRunnableReason: Type.Union([Type.String(), Type.Null()], {
+      description: "why it cannot, such as: precision bf16-grad16",
+    }),
+    tied: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        description: "so many further plans with the same ranks, shards and batches take exactly as long",
+      }),
+    ),
   },
   { additionalProperties: false },
 );
@@ -89,21 +112,34 @@ export type Candidate = Static<typeof CandidateSchema>;
 /** Says of a plan, or of a job, that the trainer cannot run it. @param reason as `notRunnableReason` gives it. */
 export const withoutTrainer = (reason: string): string => `InternEvo's own trainer cannot run it: ${reason}`;
 /** Says the same of all plans of a list. */
-export const noneWithoutTrainer = (reason: string): string => `InternEvo's own trainer can run none of these: ${reason}`;
+export const noneWithoutTrainer = (reason: string): string =>
+  `InternEvo's own trainer can run none of these: ${reason}`;
 
 export const CountsSchema = Type.Object(
   {
     evaluated: Type.Integer({ minimum: 0 }),
     feasible: Type.Integer({ minimum: 0 }),
     rejected: Type.Record(RejectionReasonSchema, Type.Integer({ minimum: 0 })),
-    pruned: Type.Optional(Type.Integer({ minimum: 0, description: "plans that need not be looked at: a bound says that each is slower than all that are listed" })),
+    pruned: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        description:
+          "plans that need not be looked at: a bound says that each is slower than all that are listed",
+      }),
+    ),
   },
   { additionalProperties: false },
 );
 
 export const LocatedSchema = Type.Object(
   {
-    rank: Type.Union([Type.Integer({ minimum: 1, description: "1 and how many families have a faster plan, or one as fast that needs less memory" }), Type.Null()]),
+    rank: Type.Union([
+      Type.Integer({
+        minimum: 1,
+        description: "1 and how many families have a faster plan, or one as fast that needs less memory",
+      }),
+      Type.Null(),
+    ]),
     feasible: Type.Boolean(),
     reason: Type.Union([Type.String(), Type.Null()]),
     predicted: Type.Union([PredictionSchema, Type.Null()]),
@@ -127,10 +163,16 @@ export const PlanningResultSchema = Type.Object(
     runnableCandidates: Type.Array(CandidateSchema),
     plans: Type.Optional(Type.Array(CandidateSchema)),
     counts: CountsSchema,
-    closest: Type.Union([Type.Object({ plan: PlanSchema, peakMemoryBytes: Type.Integer(), memory: MemoryLinesSchema }), Type.Null()], {
-      description: "when nothing fits: the plan that needs the least memory",
-    }),
-    unmet: Type.Optional(Type.String({ description: "when no plan at all meets what the job's `plan` asks for: why" })),
+    closest: Type.Union(
+      [
+        Type.Object({ plan: PlanSchema, peakMemoryBytes: Type.Integer(), memory: MemoryLinesSchema }),
+        Type.Null(),
+      ],
+      { description: "when nothing fits: the plan that needs the least memory" },
+    ),
+    unmet: Type.Optional(
+      Type.String({ description: "when no plan at all meets what the job's `plan` asks for: why" }),
+    ),
     warnings: Type.Array(Type.String()),
     located: Type.Optional(LocatedSchema),
   },

@@ -40,7 +40,12 @@ export class ProblemError extends Error {
   readonly code: ProblemCode;
   readonly details: readonly ProblemDetail[];
 
-  constructor(code: ProblemCode, message: string, details: readonly ProblemDetail[] = [], options?: ErrorOptions) {
+  constructor(
+    code: ProblemCode,
+    message: string,
+    details: readonly ProblemDetail[] = [],
+    options?: ErrorOptions,
+  ) {
     super(message, options);
     this.name = "ProblemError";
     this.code = code;

@@ -2,13 +2,40 @@ import { expect, it } from "vitest";
 import { disturbancesOf } from "./host-use.ts";
 import { qualityWords, type ProfileQuality } from "./profile.ts";
 
-const quality: ProfileQuality = { verdict: "noisy", points: 5844, noisyPoints: 1710, mostSpreadPercent: 100, mostOthersPercent: 10, measuredAgain: 1066, worstSpreadPercent: 21_254.3, disturbances: [], hosts: [] };
+const quality: ProfileQuality = {
+  verdict: "noisy",
+  points: 5844,
+  noisyPoints: 1710,
+  mostSpreadPercent: 100,
+  mostOthersPercent: 10,
+  measuredAgain: 1066,
+  worstSpreadPercent: 21_254.3,
+  disturbances: [],
+  hosts: [],
+};
 
 it("says how quiet a measurement was with counts as people read them", () => {
-  expect(qualityWords(quality)[0]).toMatch(/^1,710 of 5,844 points are noisy, after 1,066 were measured again: .* \(the worst: 21,254%\)\.$/);
+  expect(qualityWords(quality)[0]).toMatch(
+    /^1,710 of 5,844 points are noisy, after 1,066 were measured again: .* \(the worst: 21,254%\)\.$/,
+  );
 });
 
 it("says what ran beside ranks with counts as people read them", () => {
-  const use = { host: "h", ranks: 2, cores: 2, seconds: 10, ranksSeconds: 4, othersSeconds: 16, stolenSeconds: 0, loadBefore: 13.8, loadAfter: 12.9, runnableBefore: 1, runnableAfter: 1, involuntarySwitches: 18_512 };
-  expect(disturbancesOf([use], 10)).toEqual(["h: others took 80% of the processor time; load 13.8 before, 12.9 after; ranks lost their core 18,512 times"]);
+  const use = {
+    host: "h",
+    ranks: 2,
+    cores: 2,
+    seconds: 10,
+    ranksSeconds: 4,
+    othersSeconds: 16,
+    stolenSeconds: 0,
+    loadBefore: 13.8,
+    loadAfter: 12.9,
+    runnableBefore: 1,
+    runnableAfter: 1,
+    involuntarySwitches: 18_512,
+  };
+  expect(disturbancesOf([use], 10)).toEqual([
+    "h: others took 80% of the processor time; load 13.8 before, 12.9 after; ranks lost their core 18,512 times",
+  ]);
 });

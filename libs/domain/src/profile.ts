@@ -5,7 +5,14 @@ import { HostUseSchema } from "./host-use.ts";
 import { ClusterSchema } from "./job.ts";
 import { Line } from "./text.ts";
 
-export const COLLECTIVES = ["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "point-to-point"] as const;
+export const COLLECTIVES = [
+  "all-reduce",
+  "all-gather",
+  "reduce-scatter",
+  "all-to-all",
+  "broadcast",
+  "point-to-point",
+] as const;
 export const CollectiveSchema = Type.Enum(COLLECTIVES);
 export type Collective = (typeof COLLECTIVES)[number];
 
@@ -16,7 +23,11 @@ export type Placement = (typeof PLACEMENTS)[number];
 /** From less than a cycle to a day: whatever is outside was not measured. */
 const seconds = Type.Number({ minimum: 1e-10, maximum: 86_400 });
 const samples = Type.Optional(Type.Integer({ minimum: 1, maximum: 1e12 }));
-const noisy = Type.Optional(Type.Literal(true, { description: "its samples lay too far apart, or other work ran beside it; absent where neither is known" }));
+const noisy = Type.Optional(
+  Type.Literal(true, {
+    description: "its samples lay too far apart, or other work ran beside it; absent where neither is known",
+  }),
+);
 const bytes = Type.Integer({ minimum: 1, maximum: MAXIMUM_BYTES });
 const groupSize = Type.Integer({ minimum: 2, maximum: MAXIMUM_RANKS });
 
@@ -31,7 +42,14 @@ export const CollectiveCurveSchema = Type.Object(
     placement: PlacementSchema,
     points: Type.Array(
       Type.Object(
-        { bytes, medianSeconds: seconds, p10Seconds: Type.Optional(seconds), p90Seconds: Type.Optional(seconds), samples, noisy },
+        {
+          bytes,
+          medianSeconds: seconds,
+          p10Seconds: Type.Optional(seconds),
+          p90Seconds: Type.Optional(seconds),
+          samples,
+          noisy,
+        },
         { additionalProperties: false },
       ),
       { minItems: 1 },
@@ -46,13 +64,82 @@ const pass = Type.Union([Type.Literal("forward"), Type.Literal("backward")]);
 const computePrecision = Type.Union([Type.Literal("fp32"), Type.Literal("bf16")]);
 /** What is measured of a module of a layer, and how it is named between planner, profiler and probe. */
 export const ModuleShapeSchema = Type.Union([
-  Type.Object({ module: Type.Literal("linear"), pass, precision: computePrecision, rows: size, inputs: size, outputs: size }, { additionalProperties: false }),
-  Type.Object({ module: Type.Literal("attention"), pass, precision: computePrecision, batch: size, sequence: size, heads: size, kvHeads: size, headSize: size }, { additionalProperties: false }),
-  Type.Object({ module: Type.Union([Type.Literal("rmsnorm"), Type.Literal("swiglu"), Type.Literal("residual-add")]), pass, precision: computePrecision, rows: size, width: size }, { additionalProperties: false }),
-  Type.Object({ module: Type.Literal("rope"), pass, precision: computePrecision, rows: size, heads: size, headSize: size }, { additionalProperties: false }),
-  Type.Object({ module: Type.Literal("embedding"), pass, precision: computePrecision, rows: size, width: size, vocabulary: size }, { additionalProperties: false }),
-  Type.Object({ module: Type.Literal("head-loss"), pass: Type.Literal("forward-backward"), precision: computePrecision, rows: size, width: size, vocabulary: size }, { additionalProperties: false }),
-  Type.Object({ module: Type.Union([Type.Literal("adamw"), Type.Literal("squared-norm"), Type.Literal("accumulate")]), pass: Type.Literal("update"), precision: computePrecision, elements: size }, { additionalProperties: false }),
+  Type.Object(
+    {
+      module: Type.Literal("linear"),
+      pass,
+      precision: computePrecision,
+      rows: size,
+      inputs: size,
+      outputs: size,
+    },
+    { additionalProperties: false },
+  ),
+  Type.Object(
+    {
+      module: Type.Literal("attention"),
+      pass,
+      precision: computePrecision,
+      batch: size,
+      sequence: size,
+      heads: size,
+      kvHeads: size,
+      headSize: size,
+    },
+    { additionalProperties: false },
+  ),
+  Type.Object(
+    {
+      module: Type.Union([Type.Literal("rmsnorm"), Type.Literal("swiglu"), Type.Literal("residual-add")]),
+      pass,
+      precision: computePrecision,
+      rows: size,
+      width: size,
+    },
+    { additionalProperties: false },
+  ),
+  Type.Object(
+    {
+      module: Type.Literal("rope"),
+      pass,
+      precision: computePrecision,
+      rows: size,
+      heads: size,
+      headSize: size,
+    },
+    { additionalProperties: false },
+  ),
+  Type.Object(
+    {
+      module: Type.Literal("embedding"),
+      pass,
+      precision: computePrecision,
+      rows: size,
+      width: size,
+      vocabulary: size,
+    },
+    { additionalProperties: false },
+  ),
+  Type.Object(
+    {
+      module: Type.Literal("head-loss"),
+      pass: Type.Literal("forward-backward"),
+      precision: computePrecision,
+      rows: size,
+      width: size,
+      vocabulary: size,
+    },
+    { additionalProperties: false },
+  ),
+  Type.Object(
+    {
+      module: Type.Union([Type.Literal("adamw"), Type.Literal("squared-norm"), Type.Literal("accumulate")]),
+      pass: Type.Literal("update"),
+      precision: computePrecision,
+      elements: size,
+    },
+    { additionalProperties: false },
+  ),
 ]);
 export type ModuleShape = Static<typeof ModuleShapeSchema>;
 
@@ -92,7 +179,19 @@ const parts = Type.Unsafe<[number, number, number, number]>(Type.Array(part, { m
 
 /** What decides the time of a layer on one rank, and how the ranks of a sequence share it: the widths of a model, b, S, s_sp, s_tp, c. */
 export const SliceShapeSchema = Type.Object(
-  { precision: computePrecision, hiddenSize: size, heads: size, kvHeads: size, ffnHiddenSize: size, vocabularySize: size, microBatchSize: size, sequenceLengthTokens: size, sequenceParallel: size, tensorParallel: size, contextParallel: size },
+  {
+    precision: computePrecision,
+    hiddenSize: size,
+    heads: size,
+    kvHeads: size,
+    ffnHiddenSize: size,
+    vocabularySize: size,
+    microBatchSize: size,
+    sequenceLengthTokens: size,
+    sequenceParallel: size,
+    tensorParallel: size,
+    contextParallel: size,
+  },
   { additionalProperties: false },
 );
 export type SliceShape = Static<typeof SliceShapeSchema>;
@@ -104,9 +203,16 @@ export type SliceShape = Static<typeof SliceShapeSchema>;
  */
 export const SlicePartsSchema = Type.Object(
   {
-    forward: parts, forwardAttention: part, forwardCommunication: part,
-    backward: parts, backwardAttention: part, backwardCommunication: part,
-    embedding: part, embeddingCommunication: part, head: part, headCommunication: part,
+    forward: parts,
+    forwardAttention: part,
+    forwardCommunication: part,
+    backward: parts,
+    backwardAttention: part,
+    backwardCommunication: part,
+    embedding: part,
+    embeddingCommunication: part,
+    head: part,
+    headCommunication: part,
   },
   { additionalProperties: false },
 );
@@ -123,7 +229,18 @@ export type SliceWaits = Static<typeof SliceWaitsSchema>;
 
 /** `layers` and `microBatches` say what was run; the three times are of a whole micro-batch, over the measured steps. */
 export const SliceTimeSchema = Type.Object(
-  { shape: SliceShapeSchema, layers: size, microBatches: size, parts: SlicePartsSchema, waits: Type.Optional(SliceWaitsSchema), medianSeconds: seconds, p10Seconds: Type.Optional(seconds), p90Seconds: Type.Optional(seconds), samples, noisy },
+  {
+    shape: SliceShapeSchema,
+    layers: size,
+    microBatches: size,
+    parts: SlicePartsSchema,
+    waits: Type.Optional(SliceWaitsSchema),
+    medianSeconds: seconds,
+    p10Seconds: Type.Optional(seconds),
+    p90Seconds: Type.Optional(seconds),
+    samples,
+    noisy,
+  },
   { additionalProperties: false },
 );
 export type MeasuredSlice = Static<typeof SliceTimeSchema>;
@@ -135,14 +252,31 @@ const flopsPerSecond = Type.Number({ minimum: 1e6, maximum: 1e18 });
 /** Whether the machine was quiet while a profile was measured. */
 export const ProfileQualitySchema = Type.Object(
   {
-    verdict: Type.Enum(["quiet", "noisy"], { description: "noisy: so many points are noisy that new jobs measure these again" }),
+    verdict: Type.Enum(["quiet", "noisy"], {
+      description: "noisy: so many points are noisy that new jobs measure these again",
+    }),
     points: Type.Integer({ minimum: 0 }),
     noisyPoints: Type.Integer({ minimum: 0 }),
-    mostSpreadPercent: Type.Number({ minimum: 0, description: "10th to 90th percentile over the median: beyond it a point is noisy" }),
-    mostOthersPercent: Type.Number({ minimum: 0, description: "share of a host's processor time that others took: beyond it all points measured meanwhile are noisy" }),
+    mostSpreadPercent: Type.Number({
+      minimum: 0,
+      description: "10th to 90th percentile over the median: beyond it a point is noisy",
+    }),
+    mostOthersPercent: Type.Number({
+      minimum: 0,
+      description:
+        "share of a host's processor time that others took: beyond it all points measured meanwhile are noisy",
+    }),
     measuredAgain: Type.Integer({ minimum: 0, description: "measurements of noisy points beyond the first" }),
-    secondsPerPoint: Type.Optional(Type.Number({ minimum: 0, description: "how long the last measurement took, over its points, those measured again among them" })),
-    worstSpreadPercent: Type.Number({ minimum: 0, description: "of the point whose samples lie furthest apart" }),
+    secondsPerPoint: Type.Optional(
+      Type.Number({
+        minimum: 0,
+        description: "how long the last measurement took, over its points, those measured again among them",
+      }),
+    ),
+    worstSpreadPercent: Type.Number({
+      minimum: 0,
+      description: "of the point whose samples lie furthest apart",
+    }),
     disturbances: Type.Array(Type.String(), { description: "what ran beside noisy points, in figures" }),
     hosts: Type.Array(HostUseSchema, { description: "what the hosts did during the last measurement" }),
   },
@@ -156,7 +290,11 @@ export const ProfileSchema = Type.Object(
     schemaVersion: Type.Literal(1),
     name: Line(300),
     cluster: Type.Object(
-      { nodes: ClusterSchema.properties.nodes, gpusPerNode: ClusterSchema.properties.gpusPerNode, memoryPerGpuBytes: Type.Optional(ClusterSchema.properties.memoryPerGpuBytes) },
+      {
+        nodes: ClusterSchema.properties.nodes,
+        gpusPerNode: ClusterSchema.properties.gpusPerNode,
+        memoryPerGpuBytes: Type.Optional(ClusterSchema.properties.memoryPerGpuBytes),
+      },
       { additionalProperties: false },
     ),
     device: Type.Object(
@@ -165,22 +303,45 @@ export const ProfileSchema = Type.Object(
         peakFlopsPerSecondFp32: flopsPerSecond,
         peakFlopsPerSecondBf16: flopsPerSecond,
         memoryBandwidthBytesPerSecond: Type.Number({ minimum: 1e6, maximum: 1e16 }),
-        runtimeBytes: Type.Integer({ minimum: 0, maximum: MAXIMUM_BYTES, description: "memory of a rank before the arena: libraries, communicators, context" }),
+        runtimeBytes: Type.Integer({
+          minimum: 0,
+          maximum: MAXIMUM_BYTES,
+          description: "memory of a rank before the arena: libraries, communicators, context",
+        }),
       },
       { additionalProperties: false },
     ),
     executor: Type.Object(
       {
-        forwardOverlap: Type.Union([Type.Literal("none"), Type.Literal("block"), Type.Literal("inter-layer"), Type.Literal("intra-layer")]),
-        backwardOverlap: Type.Union([Type.Literal("none"), Type.Literal("block"), Type.Literal("intra-layer")]),
-        updatedParameters: Type.Optional(Type.Union([Type.Literal("within-update"), Type.Literal("into-next-step")], { description: "until when gathers of updated parameters may take in plans that overlap; default: into the next step, as our trainer lets them" })),
+        forwardOverlap: Type.Union([
+          Type.Literal("none"),
+          Type.Literal("block"),
+          Type.Literal("inter-layer"),
+          Type.Literal("intra-layer"),
+        ]),
+        backwardOverlap: Type.Union([
+          Type.Literal("none"),
+          Type.Literal("block"),
+          Type.Literal("intra-layer"),
+        ]),
+        updatedParameters: Type.Optional(
+          Type.Union([Type.Literal("within-update"), Type.Literal("into-next-step")], {
+            description:
+              "until when gathers of updated parameters may take in plans that overlap; default: into the next step, as our trainer lets them",
+          }),
+        ),
       },
       { additionalProperties: false, description: "how the executor on this cluster overlaps communication" },
     ),
     collectives: Type.Array(CollectiveCurveSchema),
     modules: Type.Array(ModuleTimeSchema),
     overlaps: Type.Array(OverlapSchema),
-    slices: Type.Optional(Type.Array(SliceTimeSchema, { description: "micro-batches as the trainer ran them, which correct what is composed of modules and collectives" })),
+    slices: Type.Optional(
+      Type.Array(SliceTimeSchema, {
+        description:
+          "micro-batches as the trainer ran them, which correct what is composed of modules and collectives",
+      }),
+    ),
     quality: Type.Optional(ProfileQualitySchema),
     provenance: Type.Object(
       {
@@ -198,9 +359,20 @@ export const ProfileSchema = Type.Object(
 export type Profile = Static<typeof ProfileSchema>;
 
 /** How quiet a profile's measurement was, in sentences. */
-export function qualityWords({ verdict, points, noisyPoints, worstSpreadPercent, mostSpreadPercent, measuredAgain, disturbances }: ProfileQuality): string[] {
+export function qualityWords({
+  verdict,
+  points,
+  noisyPoints,
+  worstSpreadPercent,
+  mostSpreadPercent,
+  measuredAgain,
+  disturbances,
+}: ProfileQuality): string[] {
   const again = measuredAgain === 0 ? "" : `, after ${formatInteger(measuredAgain)} were measured again`;
-  const counts = noisyPoints === 0 ? `None of ${formatInteger(points)} points is noisy${again}.` : `${formatInteger(noisyPoints)} of ${formatInteger(points)} points are noisy${again}: other work ran beside them, or their samples lie further apart than ${mostSpreadPercent}% of their median (the worst: ${formatInteger(worstSpreadPercent)}%).`;
+  const counts =
+    noisyPoints === 0
+      ? `None of ${formatInteger(points)} points is noisy${again}.`
+      : `${formatInteger(noisyPoints)} of ${formatInteger(points)} points are noisy${again}: other work ran beside them, or their samples lie further apart than ${mostSpreadPercent}% of their median (the worst: ${formatInteger(worstSpreadPercent)}%).`;
   const fate = verdict === "noisy" ? ["New jobs measure the noisy points that they need again."] : [];
   return [counts, ...disturbances.map((each) => `${each}.`), ...fate];
 }

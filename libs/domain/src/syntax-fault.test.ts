@@ -9,8 +9,20 @@ const faultOf = (text: string) => {
 };
 
 it.each([
-  ["name: x\nmodel: llama-7b\nsteps: 5\n seed: 3\nplan: {}\n", 4, "is indented one column too far", " seed: 3\n ^", "column 1"],
-  ["cluster:\n  nodes: 1\n\n     gpus: 2\n", 4, "is indented 3 columns too far", "     gpus: 2\n     ^", "column 3"],
+  [
+    "name: x\nmodel: llama-7b\nsteps: 5\n seed: 3\nplan: {}\n",
+    4,
+    "is indented one column too far",
+    " seed: 3\n ^",
+    "column 1",
+  ],
+  [
+    "cluster:\n  nodes: 1\n\n     gpus: 2\n",
+    4,
+    "is indented 3 columns too far",
+    "     gpus: 2\n     ^",
+    "column 3",
+  ],
   ["cluster:\n  nodes: 1\n gpus: 2\n", 3, "is indented one column too little", " gpus: 2\n ^", "column 3"],
   ["name: x: y\n", 1, "has a second colon in its value", "name: x: y\n      ^", "quotes"],
   ["name: x\nmodel: { a: 1\nsteps: 5\n", 2, "lacks a closing }", "model: { a: 1\n             ^", "close it"],
@@ -20,7 +32,13 @@ it.each([
   ["steps: 4\nname:x\n", 2, "is no field", "name:x\n^", "`steps: 100`"],
   ["name: x\nfoo\nsteps: 4\n", 2, "is no field", "foo\n^", "`steps: 100`"],
   ["name: x\n---\nname: y", 2, "begins a second document", "---\n^", "one job"],
-  ["name: @x\n", 1, "is not YAML: plain value cannot start with reserved character @", "name: @x\n      ^", "quotes"],
+  [
+    "name: @x\n",
+    1,
+    "is not YAML: plain value cannot start with reserved character @",
+    "name: @x\n      ^",
+    "quotes",
+  ],
 ])("names the line of %j that has to be changed", (text, line, message, excerpt, remedy) => {
   expect(faultOf(text)).toEqual({ line, message, excerpt, remedy: expect.stringContaining(remedy) });
 });

@@ -40,37 +40,80 @@ export function syntaxFault({ code, message, pos: [start] }: ParserError, text: 
   const at = before.split("\n").length - 1;
   const column = start - (before.lastIndexOf("\n") + 1);
   const lineOf = (index: number): string => lines[index] ?? "";
-  const fault = (index: number, mark: number, what: string, remedy: string): SyntaxFault => ({ line: index + 1, message: what, remedy, excerpt: excerptOf(lineOf(index), mark) });
+  const fault = (index: number, mark: number, what: string, remedy: string): SyntaxFault => ({
+    line: index + 1,
+    message: what,
+    remedy,
+    excerpt: excerptOf(lineOf(index), mark),
+  });
   const indentFault = (index: number, right: number): SyntaxFault => {
     const indent = indentOf(lineOf(index));
-    return fault(index, indent, `is indented ${columns(Math.abs(indent - right))} too ${indent > right ? "far" : "little"}`, `begin it in column ${right + 1}, as the line above it`);
+    return fault(
+      index,
+      indent,
+      `is indented ${columns(Math.abs(indent - right))} too ${indent > right ? "far" : "little"}`,
+      `begin it in column ${right + 1}, as the line above it`,
+    );
   };
   const nextFilled = lines.findIndex((line, index) => index > at && line.trim() !== "");
   const lastFilled = lines.findLastIndex((line, index) => index < at && line.trim() !== "");
   switch (code) {
     case "BLOCK_AS_IMPLICIT_KEY":
-      if (nextFilled >= 0 && isField(lineOf(nextFilled)) && indentOf(lineOf(nextFilled)) > indentOf(lineOf(at))) return indentFault(nextFilled, indentOf(lineOf(at)));
+      if (
+        nextFilled >= 0 &&
+        isField(lineOf(nextFilled)) &&
+        indentOf(lineOf(nextFilled)) > indentOf(lineOf(at))
+      )
+        return indentFault(nextFilled, indentOf(lineOf(at)));
       return fault(at, column, "has a second colon in its value", "write the value in quotes");
     case "BAD_INDENT":
-      if (/^Flow/.test(message)) return fault(Math.max(0, lastFilled), lineOf(Math.max(0, lastFilled)).length, `lacks a closing ${/a ([\]}])/.exec(message)?.[1] ?? "bracket"}`, "close it");
-      return lastFilled < 0 ? fault(at, column, "is indented otherwise than the lines above it", "begin it in the same column") : indentFault(at, indentOf(lineOf(lastFilled)));
+      if (/^Flow/.test(message))
+        return fault(
+          Math.max(0, lastFilled),
+          lineOf(Math.max(0, lastFilled)).length,
+          `lacks a closing ${/a ([\]}])/.exec(message)?.[1] ?? "bracket"}`,
+          "close it",
+        );
+      return lastFilled < 0
+        ? fault(at, column, "is indented otherwise than the lines above it", "begin it in the same column")
+        : indentFault(at, indentOf(lineOf(lastFilled)));
     case "TAB_AS_INDENT":
       return fault(at, 0, "is indented by a tab", "indent it by spaces");
     case "DUPLICATE_KEY":
       return fault(at, column, "gives a field a second time", "keep one of the two");
     case "MULTILINE_IMPLICIT_KEY":
-      return fault(at, column, "is no field", "write it as a name, a colon, a blank and a value, such as `steps: 100`");
+      return fault(
+        at,
+        column,
+        "is no field",
+        "write it as a name, a colon, a blank and a value, such as `steps: 100`",
+      );
     case "MISSING_CHAR":
       if (/quote/.test(message)) {
         // It is missed at the end of the text; the last line that has an odd one is where it begins.
         const quote = /"/.test(message) || /double/.test(message) ? '"' : "'";
         const open = lines.findLastIndex((line, index) => index <= at && line.split(quote).length % 2 === 0);
-        return fault(open < 0 ? at : open, open < 0 ? column : lineOf(open).lastIndexOf(quote), "has a quote that is not closed", "close it, or leave it out");
+        return fault(
+          open < 0 ? at : open,
+          open < 0 ? column : lineOf(open).lastIndexOf(quote),
+          "has a quote that is not closed",
+          "close it, or leave it out",
+        );
       }
-      return fault(at, column, "is no field", "write it as a name, a colon, a blank and a value, such as `steps: 100`");
+      return fault(
+        at,
+        column,
+        "is no field",
+        "write it as a name, a colon, a blank and a value, such as `steps: 100`",
+      );
     case "MULTIPLE_DOCS":
       return fault(at, column, "begins a second document", "give one job a file");
     default:
-      return fault(at, column, `is not YAML: ${message.charAt(0).toLowerCase()}${message.slice(1)}`, "write it as in the examples, or put the value in quotes");
+      return fault(
+        at,
+        column,
+        `is not YAML: ${message.charAt(0).toLowerCase()}${message.slice(1)}`,
+        "write it as in the examples, or put the value in quotes",
+      );
   }
 }

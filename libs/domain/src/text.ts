@@ -16,11 +16,13 @@ const ALLOWED = `[^${FORBIDDEN}${SURROGATES}]*`;
 export const LINE_PATTERN = String.raw`^(?=\s*\S)${ALLOWED}(?:[\ud800-\udbff][\udc00-\udfff]${ALLOWED})*$`;
 
 /** One line of text from outside: a name, a path, a reason. */
-export const Line = (maxLength: number, options: { readonly description?: string } = {}): TString => Type.String({ minLength: 1, maxLength, pattern: LINE_PATTERN, ...options });
+export const Line = (maxLength: number, options: { readonly description?: string } = {}): TString =>
+  Type.String({ minLength: 1, maxLength, pattern: LINE_PATTERN, ...options });
 
 const forbidden = new RegExp(`[${FORBIDDEN}${SURROGATES}]`, "gu");
 const SHORT: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
-const escaped = (character: string): string => SHORT[character] ?? `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+const escaped = (character: string): string =>
+  SHORT[character] ?? `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
 /**
  * Text of unknown origin, for a terminal or a log: what would be obeyed or cannot be shown is written as JSON would escape it.
@@ -29,7 +31,8 @@ const escaped = (character: string): string => SHORT[character] ?? `\\u${charact
 export const printable = (text: string): string => text.replace(forbidden, escaped);
 
 /** A text's beginning, so that it can be recognised, whatever its length. */
-export const beginningOf = (text: string, mostCharacters: number): string => (text.length <= mostCharacters ? text : `${text.slice(0, mostCharacters).replace(/[\ud800-\udbff]$/, "")}…`);
+export const beginningOf = (text: string, mostCharacters: number): string =>
+  text.length <= mostCharacters ? text : `${text.slice(0, mostCharacters).replace(/[\ud800-\udbff]$/, "")}…`;
 
 /** Any value as JSON, printable: numbers that JSON lacks are texts of it, and what holds itself is said to. */
 export function printableJson(value: unknown): string {

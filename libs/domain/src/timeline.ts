@@ -33,9 +33,17 @@ export interface MeasuredTrace {
 export function laneEventsOf({ traceEvents }: MeasuredTrace): LaneEvent[][] {
   const ranks: LaneEvent[][] = [];
   for (const { ph, name, cat, pid, ts = 0, dur = 0, args } of traceEvents) {
-    if (ph === "M" && args?.name?.includes("had no room") === true) throw new Error(`the timeline is not whole: ${args.name}`);
+    if (ph === "M" && args?.name?.includes("had no room") === true)
+      throw new Error(`the timeline is not whole: ${args.name}`);
     if (ph !== "X" || cat === undefined) continue;
-    (ranks[pid] ??= []).push({ name, lane: cat, unit: args?.unit ?? -1, microBatch: args?.microBatch ?? -1, start: ts / 1e6, end: (ts + dur) / 1e6 });
+    (ranks[pid] ??= []).push({
+      name,
+      lane: cat,
+      unit: args?.unit ?? -1,
+      microBatch: args?.microBatch ?? -1,
+      start: ts / 1e6,
+      end: (ts + dur) / 1e6,
+    });
   }
   for (const events of ranks) events?.sort((a, b) => a.start - b.start || b.end - a.end);
   return ranks;
@@ -43,7 +51,12 @@ export function laneEventsOf({ traceEvents }: MeasuredTrace): LaneEvent[][] {
 
 /** The two events that every step has: in the middle, and after which only the update follows. */
 const NORM = "all-reduce loss and gradient norm";
-const UPDATE = new Set(["optimizer", "all-gather updated parameters", "wait for updated parameters", "ready to be sent"]);
+const UPDATE = new Set([
+  "optimizer",
+  "all-gather updated parameters",
+  "wait for updated parameters",
+  "ready to be sent",
+]);
 
 /** A rank's events cut into steps; a step ends with its update. What comes before the first step's begin is unknown, so the first is left out. */
 export function stepsOf(events: readonly LaneEvent[]): LaneStep[] {

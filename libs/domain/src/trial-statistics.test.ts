@@ -1,20 +1,72 @@
 import { describe, expect, it } from "vitest";
 import type { Measurement, TrialRun } from "./execution.ts";
 import type { Candidate } from "./planning.ts";
-import { choiceOf, choiceWords, disturbedTrialsWords, noiseOf, quantile, rangesTouch, runsOf, tiedWithFastest, trialToRepeat, withRun, type Tried } from "./trial-statistics.ts";
+import {
+  choiceOf,
+  choiceWords,
+  disturbedTrialsWords,
+  noiseOf,
+  quantile,
+  rangesTouch,
+  runsOf,
+  tiedWithFastest,
+  trialToRepeat,
+  withRun,
+  type Tried,
+} from "./trial-statistics.ts";
 
-const PLAN = { microBatchSize: 1, microBatches: 1, recompute: false, pipelineParallel: 1, dataParallel: 1, tensorParallel: 1, sequenceParallel: 1, parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none" } as const;
+const PLAN = {
+  microBatchSize: 1,
+  microBatches: 1,
+  recompute: false,
+  pipelineParallel: 1,
+  dataParallel: 1,
+  tensorParallel: 1,
+  sequenceParallel: 1,
+  parameterSharding: 1,
+  gradientSharding: 1,
+  optimizerStateSharding: 1,
+  forwardOverlap: "none",
+  backwardOverlap: "none",
+} as const;
 const DISTURBED = ["here: others took 45% of the processor time"];
 
 /** One run; its steps lie as far apart as is said. */
-function ran(seconds: number, options: { readonly apart?: number; readonly steps?: number; readonly disturbed?: boolean; readonly bytes?: number } = {}): Measurement {
+function ran(
+  seconds: number,
+  options: {
+    readonly apart?: number;
+    readonly steps?: number;
+    readonly disturbed?: boolean;
+    readonly bytes?: number;
+  } = {},
+): Measurement {
   const { apart = 0, steps = 5, disturbed = false, bytes = 100 } = options;
-  const run: TrialRun = { stepTimeSeconds: seconds, stepTimeSecondsP10: seconds - apart / 2, stepTimeSecondsP90: seconds + apart / 2, steps, communicationSeconds: 0.1, ...(disturbed ? { disturbances: DISTURBED } : {}) };
+  const run: TrialRun = {
+    stepTimeSeconds: seconds,
+    stepTimeSecondsP10: seconds - apart / 2,
+    stepTimeSecondsP90: seconds + apart / 2,
+    steps,
+    communicationSeconds: 0.1,
+    ...(disturbed ? { disturbances: DISTURBED } : {}),
+  };
   const { disturbances: _, ...times } = run;
-  return { ...times, runs: [run], tokensPerGpuPerSecond: 100 / seconds, peakMemoryBytes: bytes, residentPeakBytes: bytes, memory: { parameters: bytes }, loss: 1 };
+  return {
+    ...times,
+    runs: [run],
+    tokensPerGpuPerSecond: 100 / seconds,
+    peakMemoryBytes: bytes,
+    residentPeakBytes: bytes,
+    memory: { parameters: bytes },
+    loss: 1,
+  };
 }
-const runsTogether = ([first, ...others]: readonly Measurement[]): Measurement => others.reduce(withRun, first as Measurement);
-const trial = (rank: number, ...runs: Measurement[]): Tried => ({ candidate: { rank, plan: { ...PLAN, dataParallel: rank } } as Candidate, measured: runs.length === 0 ? null : runsTogether(runs) });
+const runsTogether = ([first, ...others]: readonly Measurement[]): Measurement =>
+  others.reduce(withRun, first as Measurement);
+const trial = (rank: number, ...runs: Measurement[]): Tried => ({
+  candidate: { rank, plan: { ...PLAN, dataParallel: rank } } as Candidate,
+  measured: runs.length === 0 ? null : runsTogether(runs),
+});
 
 it("quantile interpolates", () => {
   expect([0, 0.5, 1, 0.25].map((q) => quantile([3, 1, 2], q))).toEqual([1, 2, 3, 1.5]);
@@ -27,7 +79,12 @@ describe("ties", () => {
     expect(rangesTouch({ low: 1, high: 2 }, { low: 2.1, high: 3 })).toBe(false);
   });
   it("are told of the fastest, and need another", () => {
-    const tied = (...list: (readonly [number, number?])[]) => tiedWithFastest(list, ([seconds]) => seconds, ([seconds, half]) => (half === undefined ? undefined : { low: seconds - half, high: seconds + half })).map(([seconds]) => seconds);
+    const tied = (...list: (readonly [number, number?])[]) =>
+      tiedWithFastest(
+        list,
+        ([seconds]) => seconds,
+        ([seconds, half]) => (half === undefined ? undefined : { low: seconds - half, high: seconds + half }),
+      ).map(([seconds]) => seconds);
     expect(tied([3, 0.1], [1, 0.5], [2, 0.5])).toEqual([1, 2]);
     expect(tied([3, 0.1], [1, 0.5])).toEqual([]);
     expect(tied([3, 5], [1])).toEqual([]);
@@ -38,20 +95,41 @@ describe("ties", () => {
 describe("a measurement of several runs", () => {
   it("counts by the middle of its runs, and keeps each", () => {
     const all = runsTogether([ran(4), ran(1, { bytes: 200 }), ran(2)]);
-    expect(all).toMatchObject({ stepTimeSeconds: 2, runStepTimeSeconds: [4, 1, 2], stepTimeSecondsP10: 1, stepTimeSecondsP90: 4, steps: 15, peakMemoryBytes: 200, memory: { parameters: 200 } });
+    expect(all).toMatchObject({
+      stepTimeSeconds: 2,
+      runStepTimeSeconds: [4, 1, 2],
+      stepTimeSecondsP10: 1,
+      stepTimeSecondsP90: 4,
+      steps: 15,
+      peakMemoryBytes: 200,
+      memory: { parameters: 200 },
+    });
     expect(all.runs).toHaveLength(3);
     expect(all.tokensPerGpuPerSecond).toBeCloseTo(50, 12);
   });
   it("leaves disturbed runs out as soon as there is another", () => {
     const all = runsTogether([ran(4, { disturbed: true }), ran(2)]);
-    expect(all).toMatchObject({ stepTimeSeconds: 2, runStepTimeSeconds: [2], stepTimeSecondsP90: 2, steps: 5 });
+    expect(all).toMatchObject({
+      stepTimeSeconds: 2,
+      runStepTimeSeconds: [2],
+      stepTimeSecondsP90: 2,
+      steps: 5,
+    });
     expect(all.tokensPerGpuPerSecond).toBeCloseTo(50, 12);
     expect(runsOf(all)).toHaveLength(2);
     expect(runsTogether([ran(4, { disturbed: true }), ran(2, { disturbed: true })]).stepTimeSeconds).toBe(3);
   });
   it("reads what earlier versions stored", () => {
     const { runs: _, ...old } = ran(2);
-    expect(runsOf({ ...old, runStepTimeSeconds: [1, 3], steps: 10 }).map(({ stepTimeSeconds, steps }) => [stepTimeSeconds, steps])).toEqual([[1, 5], [3, 5]]);
+    expect(
+      runsOf({ ...old, runStepTimeSeconds: [1, 3], steps: 10 }).map(({ stepTimeSeconds, steps }) => [
+        stepTimeSeconds,
+        steps,
+      ]),
+    ).toEqual([
+      [1, 5],
+      [3, 5],
+    ]);
     expect(runsOf(old)).toHaveLength(1);
   });
   it("is as noisy as its runs lie apart, as its steps do, and never less than a quiet machine", () => {
@@ -65,21 +143,40 @@ describe("a measurement of several runs", () => {
 describe("choiceOf", () => {
   it("calls a plan the winner that is ahead by more than the noise of both", () => {
     const choice = choiceOf([trial(1, ran(1.3, { bytes: 10 })), trial(2, ran(1)), trial(3)]);
-    expect(choice).toMatchObject({ verdict: "winner", chosen: { rank: 2 }, tied: [{ rank: 2 }], measuredPlans: 2, disturbances: [] });
+    expect(choice).toMatchObject({
+      verdict: "winner",
+      chosen: { rank: 2 },
+      tied: [{ rank: 2 }],
+      measuredPlans: 2,
+      disturbances: [],
+    });
     expect(choice?.within).toBeCloseTo(0.3, 12);
     expect(choice && choiceWords(choice)).toContain("fastest of 2 measured plans, 30.0% ahead of the next");
     expect(choice && disturbedTrialsWords(choice)).toBeUndefined();
   });
   it("calls no winner whose own runs differ by more than its lead, and takes the leanest of those that tie", () => {
     // As a job on a busy machine measured it: 14.7% ahead of the next, while the plan's own two runs took 2.07 and 2.63 s.
-    const choice = choiceOf([trial(1, ran(2.07, { bytes: 500 }), ran(2.63)), trial(2, ran(2.695, { bytes: 300 })), trial(3, ran(5, { bytes: 1 }))]);
-    expect(choice).toMatchObject({ verdict: "tie", chosen: { rank: 2 }, tied: [{ rank: 2 }, { rank: 1 }], peakMemoryBytes: 300 });
+    const choice = choiceOf([
+      trial(1, ran(2.07, { bytes: 500 }), ran(2.63)),
+      trial(2, ran(2.695, { bytes: 300 })),
+      trial(3, ran(5, { bytes: 1 })),
+    ]);
+    expect(choice).toMatchObject({
+      verdict: "tie",
+      chosen: { rank: 2 },
+      tied: [{ rank: 2 }, { rank: 1 }],
+      peakMemoryBytes: 300,
+    });
     expect(choice?.within).toBeCloseTo(2.695 / 2.35 - 1, 12);
-    expect(choice && choiceWords(choice)).toMatch(/^tie between .*; .* within 14\.7%; chose the leanest: .*, 300 B a rank$/);
+    expect(choice && choiceWords(choice)).toMatch(
+      /^tie between .*; .* within 14\.7%; chose the leanest: .*, 300 B a rank$/,
+    );
   });
   it("tells plans of equal memory apart by communication, then by prediction", () => {
     const busy = { ...ran(1), communicationSeconds: 0.5 };
-    expect(choiceOf([{ ...trial(1), measured: busy }, trial(2, ran(1)), trial(3, ran(1))])?.chosen.rank).toBe(2);
+    expect(choiceOf([{ ...trial(1), measured: busy }, trial(2, ran(1)), trial(3, ran(1))])?.chosen.rank).toBe(
+      2,
+    );
   });
   it("says so where one plan was measured, and nothing where none was", () => {
     expect(choiceOf([trial(1), trial(2, ran(1))])).toMatchObject({ verdict: "only", within: null });
@@ -87,15 +184,26 @@ describe("choiceOf", () => {
   });
   it("says which trials were disturbed", () => {
     const choice = choiceOf([trial(1, ran(1, { disturbed: true })), trial(2, ran(2))]);
-    expect(choice && disturbedTrialsWords(choice)).toBe("trials were disturbed: other work ran beside 1 of 2 measured plans, so their times say little (here: others took 45% of the processor time)");
-    expect(choiceOf([trial(1, ran(1, { disturbed: true }), ran(1)), trial(2, ran(2))])?.disturbedPlans).toBe(0);
+    expect(choice && disturbedTrialsWords(choice)).toBe(
+      "trials were disturbed: other work ran beside 1 of 2 measured plans, so their times say little (here: others took 45% of the processor time)",
+    );
+    expect(choiceOf([trial(1, ran(1, { disturbed: true }), ran(1)), trial(2, ran(2))])?.disturbedPlans).toBe(
+      0,
+    );
   });
 });
 
 describe("trialToRepeat", () => {
   const rank = (trials: readonly Tried[], repeats = 1) => trialToRepeat(trials, repeats)?.candidate.rank;
   it("asks for all that tie, the fewest runs first, as often as it may", () => {
-    const near = [trial(1, ran(1.04)), trial(2, ran(1)), trial(3, ran(1.03)), trial(4, ran(1.02)), trial(5, ran(2)), trial(6)];
+    const near = [
+      trial(1, ran(1.04)),
+      trial(2, ran(1)),
+      trial(3, ran(1.03)),
+      trial(4, ran(1.02)),
+      trial(5, ran(2)),
+      trial(6),
+    ];
     expect(rank(near)).toBe(2);
     expect(rank([trial(1, ran(1.04)), trial(2, ran(1), ran(1)), trial(3, ran(1.2))])).toBe(1);
     expect(rank([trial(1, ran(1.02), ran(1.02)), trial(2, ran(1), ran(1))])).toBeUndefined();

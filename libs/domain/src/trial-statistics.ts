@@ -24,8 +24,15 @@ export interface TimeRange {
 export const rangesTouch = (a: TimeRange, b: TimeRange): boolean => a.low <= b.high && b.low <= a.high;
 
 /** The items that tie with the one whose time is the smallest, itself among them; empty when nothing ties with it, or it has no range. */
-export function tiedWithFastest<T>(items: readonly T[], secondsOf: (item: T) => number, rangeOf: (item: T) => TimeRange | undefined): readonly T[] {
-  const fastest = items.reduce<T | undefined>((best, item) => (best === undefined || secondsOf(item) < secondsOf(best) ? item : best), undefined);
+export function tiedWithFastest<T>(
+  items: readonly T[],
+  secondsOf: (item: T) => number,
+  rangeOf: (item: T) => TimeRange | undefined,
+): readonly T[] {
+  const fastest = items.reduce<T | undefined>(
+    (best, item) => (best === undefined || secondsOf(item) < secondsOf(best) ? item : best),
+    undefined,
+  );
   const own = fastest === undefined ? undefined : rangeOf(fastest);
   if (own === undefined) return [];
   const tied = items.filter((item) => {
@@ -48,14 +55,21 @@ function countedRuns(runs: readonly TrialRun[]): readonly TrialRun[] {
 export const runsOf = (measured: Measurement): readonly TrialRun[] =>
   measured.runs ??
   (measured.runStepTimeSeconds ?? [measured.stepTimeSeconds]).map((stepTimeSeconds, _, all) => ({
-    stepTimeSeconds, stepTimeSecondsP10: measured.stepTimeSecondsP10, stepTimeSecondsP90: measured.stepTimeSecondsP90, steps: Math.max(1, Math.round(measured.steps / all.length)), communicationSeconds: measured.communicationSeconds,
+    stepTimeSeconds,
+    stepTimeSecondsP10: measured.stepTimeSecondsP10,
+    stepTimeSecondsP90: measured.stepTimeSecondsP90,
+    steps: Math.max(1, Math.round(measured.steps / all.length)),
+    communicationSeconds: measured.communicationSeconds,
   }));
 
 /** What a plan was measured to take, with one more run of it: medians and percentiles of the runs that count, memory of all. */
 export function withRun(measured: Measurement, run: Measurement): Measurement {
   const runs = [...runsOf(measured), ...runsOf(run)];
   const counted = countedRuns(runs);
-  const stepTimeSeconds = quantile(counted.map((one) => one.stepTimeSeconds), 0.5);
+  const stepTimeSeconds = quantile(
+    counted.map((one) => one.stepTimeSeconds),
+    0.5,
+  );
   return {
     ...measured,
     stepTimeSeconds,
@@ -66,7 +80,9 @@ export function withRun(measured: Measurement, run: Measurement): Measurement {
     runs: [...runs],
     tokensPerGpuPerSecond: (measured.tokensPerGpuPerSecond * measured.stepTimeSeconds) / stepTimeSeconds,
     // The peak and the lines that it is made of are of one run: the kernel maps a few more pages of the program in one run than in another.
-    ...(run.peakMemoryBytes > measured.peakMemoryBytes ? { peakMemoryBytes: run.peakMemoryBytes, memory: run.memory } : {}),
+    ...(run.peakMemoryBytes > measured.peakMemoryBytes
+      ? { peakMemoryBytes: run.peakMemoryBytes, memory: run.memory }
+      : {}),
     residentPeakBytes: Math.max(measured.residentPeakBytes, run.residentPeakBytes),
     communicationSeconds: counted.reduce((sum, one) => sum + one.communicationSeconds, 0) / counted.length,
   };
@@ -84,7 +100,11 @@ export function noiseOf(measured: Measurement): number {
   const steps = counted.reduce((sum, run) => sum + run.steps, 0);
   const ofRuns = (Math.max(...times) - Math.min(...times)) / 2;
   const ofSteps = (measured.stepTimeSecondsP90 - measured.stepTimeSecondsP10) / 2 / Math.sqrt(steps);
-  return Math.max(ofRuns / measured.stepTimeSeconds, ofSteps / measured.stepTimeSeconds, RUNS_APART / 2 / Math.sqrt(counted.length));
+  return Math.max(
+    ofRuns / measured.stepTimeSeconds,
+    ofSteps / measured.stepTimeSeconds,
+    RUNS_APART / 2 / Math.sqrt(counted.length),
+  );
 }
 
 /** A measured step time with its noise on both sides. */
@@ -100,23 +120,32 @@ export interface Tried {
 }
 type Measured<T extends Tried> = T & { readonly measured: Measurement };
 
-const measuredOf = <T extends Tried>(trials: readonly T[]): Measured<T>[] => trials.filter((trial): trial is Measured<T> => trial.measured !== null);
+const measuredOf = <T extends Tried>(trials: readonly T[]): Measured<T>[] =>
+  trials.filter((trial): trial is Measured<T> => trial.measured !== null);
 
 /** The fastest plan and those that tie with it; alone where none does. */
 function contenders<T extends Tried>(trials: readonly T[]): readonly Measured<T>[] {
   const measured = measuredOf(trials);
-  const tied = tiedWithFastest(measured, (trial) => trial.measured.stepTimeSeconds, (trial) => measuredRange(trial.measured));
+  const tied = tiedWithFastest(
+    measured,
+    (trial) => trial.measured.stepTimeSeconds,
+    (trial) => measuredRange(trial.measured),
+  );
   return tied.length > 0 ? tied : [...measured].sort(byTime).slice(0, 1);
 }
 
-const byTime = (a: Measured<Tried>, b: Measured<Tried>): number => a.measured.stepTimeSeconds - b.measured.stepTimeSeconds || a.candidate.rank - b.candidate.rank;
+const byTime = (a: Measured<Tried>, b: Measured<Tried>): number =>
+  a.measured.stepTimeSeconds - b.measured.stepTimeSeconds || a.candidate.rank - b.candidate.rank;
 
 /** Of plans that are equally fast the leanest comes first: the least memory, then the least communication, then the better prediction. */
 const byLeanness = (a: Measured<Tried>, b: Measured<Tried>): number =>
-  a.measured.peakMemoryBytes - b.measured.peakMemoryBytes || a.measured.communicationSeconds - b.measured.communicationSeconds || a.candidate.rank - b.candidate.rank;
+  a.measured.peakMemoryBytes - b.measured.peakMemoryBytes ||
+  a.measured.communicationSeconds - b.measured.communicationSeconds ||
+  a.candidate.rank - b.candidate.rank;
 
 /** Whether every run of a plan was disturbed: its time says little. */
-export const isDisturbed = (measured: Measurement): boolean => runsOf(measured).every(({ disturbances = [] }) => disturbances.length > 0);
+export const isDisturbed = (measured: Measurement): boolean =>
+  runsOf(measured).every(({ disturbances = [] }) => disturbances.length > 0);
 
 /**
  * The trial to run again before one is chosen: of the contenders, which the runs so far do not tell apart, and of those whose every run was
@@ -125,7 +154,10 @@ export const isDisturbed = (measured: Measurement): boolean => runsOf(measured).
 export function trialToRepeat<T extends Tried>(trials: readonly T[], repeats: number): T | undefined {
   const near = contenders(trials);
   if (measuredOf(trials).length < 2) return undefined;
-  const again = new Set<Measured<T>>([...(near.length > 1 ? near : []), ...measuredOf(trials).filter(({ measured }) => isDisturbed(measured))]);
+  const again = new Set<Measured<T>>([
+    ...(near.length > 1 ? near : []),
+    ...measuredOf(trials).filter(({ measured }) => isDisturbed(measured)),
+  ]);
   return [...again]
     .filter(({ measured }) => runsOf(measured).length <= repeats)
     .sort((a, b) => runsOf(a.measured).length - runsOf(b.measured).length || byTime(a, b))[0];
@@ -170,7 +202,11 @@ export function choiceOf(trials: readonly Tried[]): Choice | undefined {
     within: behind === undefined ? null : behind / fastest.measured.stepTimeSeconds - 1,
     noise: noiseOf(chosen.measured),
     peakMemoryBytes: chosen.measured.peakMemoryBytes,
-    disturbances: [...new Set(disturbed.flatMap((trial) => runsOf(trial.measured).flatMap(({ disturbances = [] }) => disturbances)))],
+    disturbances: [
+      ...new Set(
+        disturbed.flatMap((trial) => runsOf(trial.measured).flatMap(({ disturbances = [] }) => disturbances)),
+      ),
+    ],
     disturbedPlans: disturbed.length,
   };
 }
@@ -178,7 +214,15 @@ export function choiceOf(trials: readonly Tried[]): Choice | undefined {
 const MOST_NAMED = 4;
 
 /** A choice in a sentence, without a full stop. */
-export function choiceWords({ chosen, verdict, measuredPlans, tied, within, noise, peakMemoryBytes }: Choice): string {
+export function choiceWords({
+  chosen,
+  verdict,
+  measuredPlans,
+  tied,
+  within,
+  noise,
+  peakMemoryBytes,
+}: Choice): string {
   const label = planLabel(chosen.plan);
   switch (verdict) {
     case "only":
@@ -194,7 +238,11 @@ export function choiceWords({ chosen, verdict, measuredPlans, tied, within, nois
 }
 
 /** What to say where trials were disturbed; undefined where none was. */
-export function disturbedTrialsWords({ disturbances, disturbedPlans, measuredPlans }: Choice): string | undefined {
+export function disturbedTrialsWords({
+  disturbances,
+  disturbedPlans,
+  measuredPlans,
+}: Choice): string | undefined {
   if (disturbedPlans === 0) return undefined;
   return `trials were disturbed: other work ran beside ${disturbedPlans} of ${measuredPlans} measured plans, so their times say little (${disturbances.slice(0, 2).join("; ")}${disturbances.length > 2 ? `; and ${disturbances.length - 2} more` : ""})`;
 }

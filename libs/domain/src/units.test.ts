@@ -18,13 +18,34 @@ describe("parseBytes", () => {
     expect(parseBytes(text)).toBe(bytes);
   });
 
-  it.each(["", "GB", "-1GB", "1 constructor", "1 toString", "1.GB", "012GB", "9".repeat(40), "1e999", "1GB 2GB", 1.5, -1, Number.NaN, Number.POSITIVE_INFINITY])("takes %j for no byte count", (text) => {
+  it.each([
+    "",
+    "GB",
+    "-1GB",
+    "1 constructor",
+    "1 toString",
+    "1.GB",
+    "012GB",
+    "9".repeat(40),
+    "1e999",
+    "1GB 2GB",
+    1.5,
+    -1,
+    Number.NaN,
+    Number.POSITIVE_INFINITY,
+  ])("takes %j for no byte count", (text) => {
     expect(parseBytes(text)).toBeUndefined();
   });
 
   it("answers at once, whatever it is given", () => {
     const begin = performance.now();
-    for (const text of [`1${" ".repeat(1_000_000)}!`, `${"1".repeat(1_000_000)}!`, `1${"a".repeat(1_000_000)}!`, `.${"1".repeat(1_000_000)}!`]) expect(parseBytes(text)).toBeUndefined();
+    for (const text of [
+      `1${" ".repeat(1_000_000)}!`,
+      `${"1".repeat(1_000_000)}!`,
+      `1${"a".repeat(1_000_000)}!`,
+      `.${"1".repeat(1_000_000)}!`,
+    ])
+      expect(parseBytes(text)).toBeUndefined();
     expect(performance.now() - begin).toBeLessThan(1000);
   }, 5000);
 });
@@ -70,23 +91,53 @@ describe("readMemory", () => {
 
   it.each([80, "80", " 80 ", 2 ** 20 - 1])("takes %j for a unit that was forgotten", (text) => {
     const bytes = Number(text);
-    expect(readMemory(text)).toEqual({ message: `is ${bytes} bytes`, remedy: `did you mean ${bytes}GB? For bytes, write ${bytes}B` });
+    expect(readMemory(text)).toEqual({
+      message: `is ${bytes} bytes`,
+      remedy: `did you mean ${bytes}GB? For bytes, write ${bytes}B`,
+    });
   });
 
   it.each(["lots", "", 0, "0GB", -1, "2000TiB"])("refuses %j with a remedy", (text) => {
-    expect(readMemory(text)).toMatchObject({ message: expect.stringMatching(/^is /), remedy: expect.stringMatching(/^give /) });
+    expect(readMemory(text)).toMatchObject({
+      message: expect.stringMatching(/^is /),
+      remedy: expect.stringMatching(/^give /),
+    });
   });
 });
 
 describe("formats for people", () => {
   it("write bytes and seconds in units of their size", () => {
-    expect([0, 1023, 1024, 80e9, 2 ** 50].map(formatBytes)).toEqual(["0 B", "1023 B", "1.00 KiB", "74.5 GiB", "1024.0 TiB"]);
-    expect([5e-6, 0.0015, 0.25, 90, 600, 7200].map(formatSeconds)).toEqual(["5 µs", "1.50 ms", "250.0 ms", "90.00 s", "10.0 min", "2.0 h"]);
-    expect([0, 4.88e-7, 9.996e-7, 4e-10].map(formatSeconds), "what takes time is never written as none").toEqual(["0 s", "488 ns", "1 µs", "< 1 ns"]);
+    expect([0, 1023, 1024, 80e9, 2 ** 50].map(formatBytes)).toEqual([
+      "0 B",
+      "1023 B",
+      "1.00 KiB",
+      "74.5 GiB",
+      "1024.0 TiB",
+    ]);
+    expect([5e-6, 0.0015, 0.25, 90, 600, 7200].map(formatSeconds)).toEqual([
+      "5 µs",
+      "1.50 ms",
+      "250.0 ms",
+      "90.00 s",
+      "10.0 min",
+      "2.0 h",
+    ]);
+    expect(
+      [0, 4.88e-7, 9.996e-7, 4e-10].map(formatSeconds),
+      "what takes time is never written as none",
+    ).toEqual(["0 s", "488 ns", "1 µs", "< 1 ns"]);
   });
 
   it("write bytes exactly, in the largest unit that divides them", () => {
-    expect([80e9, 2 ** 31, 512 * 2 ** 20, 1.5e12, 81, 2 ** 50].map(writeBytes)).toEqual(["80GB", "2GiB", "512MiB", "1500GB", "81B", "1024TiB"]);
-    for (const bytes of [1, 999, 1000, 1024, 123_456_789, 80e9, 2 ** 50 - 1, 2 ** 50]) expect(parseBytes(writeBytes(bytes))).toBe(bytes);
+    expect([80e9, 2 ** 31, 512 * 2 ** 20, 1.5e12, 81, 2 ** 50].map(writeBytes)).toEqual([
+      "80GB",
+      "2GiB",
+      "512MiB",
+      "1500GB",
+      "81B",
+      "1024TiB",
+    ]);
+    for (const bytes of [1, 999, 1000, 1024, 123_456_789, 80e9, 2 ** 50 - 1, 2 ** 50])
+      expect(parseBytes(writeBytes(bytes))).toBe(bytes);
   });
 });

@@ -2,8 +2,10 @@ import { MAXIMUM_BYTES } from "./bounds.ts";
 
 /** Prefixes of the decimal units and of the binary ones, in lower case. */
 const PREFIXES = ["k", "m", "g", "t"] as const;
-const decimal = (suffix: string): [string, number][] => PREFIXES.map((prefix, index) => [`${prefix}${suffix}`, 1000 ** (index + 1)]);
-const binary = (suffix: string): [string, number][] => PREFIXES.map((prefix, index) => [`${prefix}${suffix}`, 1024 ** (index + 1)]);
+const decimal = (suffix: string): [string, number][] =>
+  PREFIXES.map((prefix, index) => [`${prefix}${suffix}`, 1000 ** (index + 1)]);
+const binary = (suffix: string): [string, number][] =>
+  PREFIXES.map((prefix, index) => [`${prefix}${suffix}`, 1024 ** (index + 1)]);
 
 /**
  * Units of each kind of quantity, in lower case: people write GB, Gb and gb, and mean one thing.
@@ -38,7 +40,13 @@ export function parseQuantity(text: string | number, kind: QuantityKind): number
   const exact = Number(`${digits}e${exponent}`) * factor;
   const count = kind === "bytes" ? Math.round(exact) : exact;
   // A training may read more tokens than integers are exact for.
-  return kind === "trainingTokens" ? (Number.isInteger(count) && count <= 1e18 ? count : undefined) : Number.isSafeInteger(count) ? count : undefined;
+  return kind === "trainingTokens"
+    ? Number.isInteger(count) && count <= 1e18
+      ? count
+      : undefined
+    : Number.isSafeInteger(count)
+      ? count
+      : undefined;
 }
 
 /** {@link parseQuantity} of bytes. */
@@ -56,15 +64,28 @@ export type ReadMemory = { readonly bytes: number } | { readonly message: string
  */
 export function readMemory(text: string | number): ReadMemory {
   const bytes = parseBytes(text);
-  if (bytes === undefined || bytes === 0) return { message: "is not a memory size", remedy: "give a number with a unit, such as 80GB or 80GiB" };
-  if (bytes > MAXIMUM_BYTES) return { message: `is more than ${formatBytes(MAXIMUM_BYTES)}`, remedy: "give the memory of one GPU" };
+  if (bytes === undefined || bytes === 0)
+    return { message: "is not a memory size", remedy: "give a number with a unit, such as 80GB or 80GiB" };
+  if (bytes > MAXIMUM_BYTES)
+    return { message: `is more than ${formatBytes(MAXIMUM_BYTES)}`, remedy: "give the memory of one GPU" };
   const isPlain = typeof text === "number" || !/[a-z]\s*$/i.test(text);
-  if (isPlain && bytes < LEAST_PLAIN_MEMORY_BYTES) return { message: `is ${bytes} bytes`, remedy: `did you mean ${bytes}GB? For bytes, write ${bytes}B` };
+  if (isPlain && bytes < LEAST_PLAIN_MEMORY_BYTES)
+    return { message: `is ${bytes} bytes`, remedy: `did you mean ${bytes}GB? For bytes, write ${bytes}B` };
   return { bytes };
 }
 
 /** Units that a byte count is written in, the largest first of those that divide it. */
-const WRITTEN_UNITS = [["TiB", 2 ** 40], ["TB", 1e12], ["GiB", 2 ** 30], ["GB", 1e9], ["MiB", 2 ** 20], ["MB", 1e6], ["KiB", 2 ** 10], ["kB", 1e3], ["B", 1]] as const;
+const WRITTEN_UNITS = [
+  ["TiB", 2 ** 40],
+  ["TB", 1e12],
+  ["GiB", 2 ** 30],
+  ["GB", 1e9],
+  ["MiB", 2 ** 20],
+  ["MB", 1e6],
+  ["KiB", 2 ** 10],
+  ["kB", 1e3],
+  ["B", 1],
+] as const;
 
 /** Writes a byte count exactly, as {@link parseBytes} reads it: `80GB`, `2GiB`, `81B`. */
 export function writeBytes(bytes: number): string {

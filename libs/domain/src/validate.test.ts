@@ -18,18 +18,43 @@ function detailsOf(schema: TSchema, value: unknown): ProblemError["details"] {
 
 describe("validate", () => {
   it.each([
-    [Type.Union([Type.Literal("fp32"), Type.Literal("bf16")]), "fp64", "is not one of fp32, bf16", "use fp32 or bf16"],
-    [Type.Enum(["local", "slurm", "other"]), 3, "is not one of local, slurm, other", "use local, slurm or other"],
+    [
+      Type.Union([Type.Literal("fp32"), Type.Literal("bf16")]),
+      "fp64",
+      "is not one of fp32, bf16",
+      "use fp32 or bf16",
+    ],
+    [
+      Type.Enum(["local", "slurm", "other"]),
+      3,
+      "is not one of local, slurm, other",
+      "use local, slurm or other",
+    ],
     [Type.Literal(1), 2, "is not 1", "use 1"],
     [Type.Integer({ minimum: 1, maximum: 9 }), 0, "is less than 1", "give an integer from 1 to 9"],
     [Type.Integer({ minimum: 1 }), 1.5, "is not an integer", "give an integer of 1 or more"],
     [Type.Number({ exclusiveMinimum: 0 }), 0, "is not more than 0", "give a number above 0"],
-    [Type.Number({ minimum: 0, exclusiveMaximum: 1 }), 1, "is not less than 1", "give a number of 0 or more, below 1"],
-    [Type.Union([Type.Literal(0), Type.Number({ minimum: 1, maximum: 2 })]), 0.5, "is less than 1", "give 0, or a number from 1 to 2"],
+    [
+      Type.Number({ minimum: 0, exclusiveMaximum: 1 }),
+      1,
+      "is not less than 1",
+      "give a number of 0 or more, below 1",
+    ],
+    [
+      Type.Union([Type.Literal(0), Type.Number({ minimum: 1, maximum: 2 })]),
+      0.5,
+      "is less than 1",
+      "give 0, or a number from 1 to 2",
+    ],
     [Type.Union([Type.String(), Type.Null()]), 7, "is neither text nor null", "give text or null"],
     [Type.Boolean(), "yes", "is not true or false", "give true or false"],
     [Type.Array(Type.Integer(), { minItems: 1 }), [], "is empty", "give at least 1 item"],
-    [Type.String({ maxLength: 3 }), "four", "is longer than 3 characters", "give text of at most 3 characters"],
+    [
+      Type.String({ maxLength: 3 }),
+      "four",
+      "is longer than 3 characters",
+      "give text of at most 3 characters",
+    ],
     [Type.String({ format: "uuid" }), "x", "is not of the format uuid", "give text of the format uuid"],
     [Type.Integer(), Number.NaN, "is not an integer", "give an integer"],
   ])("says what is wrong, and what would be right: %#", (schema, value, message, remedy) => {
@@ -37,15 +62,30 @@ describe("validate", () => {
   });
 
   it("follows the branch of a union that is meant", () => {
-    expect(detailsOf(ModuleShapeSchema, { module: "linear", pass: "forward", precision: "bf16", rows: 0, inputs: 1, outputs: 1 }).map((detail) => detail.field)).toEqual(["rows"]);
-    expect(detailsOf(ModuleShapeSchema, { module: "rmsnorm", pass: "up", precision: "bf16", rows: 1 }).map((detail) => detail.field)).toEqual(["width", "pass"]);
+    expect(
+      detailsOf(ModuleShapeSchema, {
+        module: "linear",
+        pass: "forward",
+        precision: "bf16",
+        rows: 0,
+        inputs: 1,
+        outputs: 1,
+      }).map((detail) => detail.field),
+    ).toEqual(["rows"]);
+    expect(
+      detailsOf(ModuleShapeSchema, { module: "rmsnorm", pass: "up", precision: "bf16", rows: 1 }).map(
+        (detail) => detail.field,
+      ),
+    ).toEqual(["width", "pass"]);
     const [unknown] = detailsOf(ModuleShapeSchema, { module: "convolution" });
     expect(unknown).toMatchObject({ field: "module", value: "convolution" });
     expect(unknown?.remedy).toContain("squared-norm");
   });
 
   it("names every fault, more than a handful too", () => {
-    const schema = Type.Object(Object.fromEntries(Array.from({ length: 15 }, (_, i) => [`f${i}`, Type.Integer()])));
+    const schema = Type.Object(
+      Object.fromEntries(Array.from({ length: 15 }, (_, i) => [`f${i}`, Type.Integer()])),
+    );
     expect(detailsOf(schema, {})).toHaveLength(15);
   });
 
@@ -55,37 +95,75 @@ describe("validate", () => {
   });
 
   it("says in the validator's words what it has no words for", () => {
-    expect(detailsOf(Type.Integer({ multipleOf: 8 }), 12)).toEqual([{ field: "(whole document)", message: expect.stringContaining("8"), remedy: expect.stringMatching(/./) }]);
+    expect(detailsOf(Type.Integer({ multipleOf: 8 }), 12)).toEqual([
+      {
+        field: "(whole document)",
+        message: expect.stringContaining("8"),
+        remedy: expect.stringMatching(/./),
+      },
+    ]);
   });
 
   it("is not held up by a long list of faults", () => {
     const begin = performance.now();
     const data = { format: "text", paths: Array<string>(200_000).fill("\u0000") };
-    expect(detailsOf(JobFileSchema, { name: "x", model: "llama-7b", sequenceLengthTokens: 1, globalBatchTokens: 1, cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: 1 }, data })).toHaveLength(20);
+    expect(
+      detailsOf(JobFileSchema, {
+        name: "x",
+        model: "llama-7b",
+        sequenceLengthTokens: 1,
+        globalBatchTokens: 1,
+        cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: 1 },
+        data,
+      }),
+    ).toHaveLength(20);
     expect(performance.now() - begin).toBeLessThan(500);
   });
 
   it("names unknown fields once, with those that are known", () => {
-    const details = detailsOf(JobFileSchema, { name: "x", model: "llama-7b", sequenceLengthTokens: 1, globalBatchTokens: 1, cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: 1, gpus: 2 } });
+    const details = detailsOf(JobFileSchema, {
+      name: "x",
+      model: "llama-7b",
+      sequenceLengthTokens: 1,
+      globalBatchTokens: 1,
+      cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: 1, gpus: 2 },
+    });
     expect(details.map((detail) => detail.field)).toEqual(["cluster.gpus"]);
     expect(details[0]?.remedy).toMatch(/^remove it, or check its spelling\. \(Fields: .*gpusPerNode.*\)$/);
-    const [slip] = detailsOf(JobFileSchema, { name: "x", model: "llama-7b", sequence_length: 1, globalBatchTokens: 1, cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: 1 } }).filter(({ message }) => message === "unknown field");
+    const [slip] = detailsOf(JobFileSchema, {
+      name: "x",
+      model: "llama-7b",
+      sequence_length: 1,
+      globalBatchTokens: 1,
+      cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: 1 },
+    }).filter(({ message }) => message === "unknown field");
     expect(slip?.remedy).toMatch(/^did you mean `sequenceLengthTokens`\? \(Fields: name, /);
-    expect(detailsOf(Type.Object({}, { additionalProperties: false }), JSON.parse('{"__proto__": 1, "constructor": 2}')).map((detail) => detail.field)).toEqual(["__proto__", "constructor"]);
+    expect(
+      detailsOf(
+        Type.Object({}, { additionalProperties: false }),
+        JSON.parse('{"__proto__": 1, "constructor": 2}'),
+      ).map((detail) => detail.field),
+    ).toEqual(["__proto__", "constructor"]);
   });
 
   it("does not take what every object inherits for a field", () => {
-    expect(detailsOf(Type.Object({ constructor: Type.Unknown() }), {}).map((detail) => detail.field)).toEqual(["constructor"]);
+    expect(detailsOf(Type.Object({ constructor: Type.Unknown() }), {}).map((detail) => detail.field)).toEqual(
+      ["constructor"],
+    );
   });
 
   it("names a field of hostile spelling so that no terminal obeys it", () => {
-    expect(detailsOf(Type.Object({}, { additionalProperties: false }), { "a\u001b[2J": 1 })[0]?.field).toBe("a\\u001b[2J");
+    expect(detailsOf(Type.Object({}, { additionalProperties: false }), { "a\u001b[2J": 1 })[0]?.field).toBe(
+      "a\\u001b[2J",
+    );
   });
 });
 
 describe("printable", () => {
   it("escapes what a terminal obeys or cannot show, and nothing else", () => {
-    expect(printable("a\u001b[31m\r\n\u0000\u007f\u009b\ud800\u2028\u202e")).toBe("a\\u001b[31m\\r\\n\\u0000\\u007f\\u009b\\ud800\\u2028\\u202e");
+    expect(printable("a\u001b[31m\r\n\u0000\u007f\u009b\ud800\u2028\u202e")).toBe(
+      "a\\u001b[31m\\r\\n\\u0000\\u007f\\u009b\\ud800\\u2028\\u202e",
+    );
     expect(printable("Größe 模型 🚀 'x' \\ \"y\"")).toBe("Größe 模型 🚀 'x' \\ \"y\"");
   });
 });

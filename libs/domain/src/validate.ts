@@ -22,13 +22,31 @@ function validatorOf(schema: TSchema): Validator {
  * @param what names the value in the error, for example `the job`.
  * @throws ProblemError with `code` and one detail a fault: field, value, remedy.
  */
-export function validate<S extends TSchema>(schema: S, value: unknown, code: ProblemCode, what: string): Static<S> {
+export function validate<S extends TSchema>(
+  schema: S,
+  value: unknown,
+  code: ProblemCode,
+  what: string,
+): Static<S> {
   const validator = validatorOf(schema);
   if (validator.Check(value)) return value as Static<S>;
   const details: ProblemDetail[] = [];
   for (const detail of faultsOf(schema, value)) if (details.push(detail) === MOST_DETAILS) break;
   // A schema of words that `faultsOf` does not know: the validator's own are better than none.
-  if (details.length === 0) details.push(...validator.Errors(value).map(({ instancePath, message }) => ({ field: instancePath === "" ? WHOLE_DOCUMENT : instancePath, message, remedy: "give a value that the schema allows" })));
+  if (details.length === 0)
+    details.push(
+      ...validator
+        .Errors(value)
+        .map(({ instancePath, message }) => ({
+          field: instancePath === "" ? WHOLE_DOCUMENT : instancePath,
+          message,
+          remedy: "give a value that the schema allows",
+        })),
+    );
   const [first] = details;
-  throw new ProblemError(code, `${what} is not valid: ${first ? `${first.field}: ${first.message}` : "see details"}`, details);
+  throw new ProblemError(
+    code,
+    `${what} is not valid: ${first ? `${first.field}: ${first.message}` : "see details"}`,
+    details,
+  );
 }

@@ -3,7 +3,17 @@ import { ATTEMPT_STATES, FAILURE_CODES, TRIAL_STATES } from "./execution.ts";
 import { JOB_STATES } from "./job.ts";
 import { MEMORY_LINES, memoryLineLook, memoryLineName, SERIES_COLOURS, termWords } from "./memory-lines.ts";
 import { REJECTION_REASONS } from "./planning.ts";
-import { ATTEMPT_STATE_WORDS, FAILURE_WORDS, JOB_STATE_WORDS, lowered, planChanges, REJECTION_WORDS, rejectionCounts, tieWords, TRIAL_STATE_WORDS } from "./words.ts";
+import {
+  ATTEMPT_STATE_WORDS,
+  FAILURE_WORDS,
+  JOB_STATE_WORDS,
+  lowered,
+  planChanges,
+  REJECTION_WORDS,
+  rejectionCounts,
+  tieWords,
+  TRIAL_STATE_WORDS,
+} from "./words.ts";
 
 it("has words for everything that people are told of", () => {
   for (const state of JOB_STATES) expect(JOB_STATE_WORDS[state]).toMatch(/^[A-Z]/);
@@ -15,27 +25,49 @@ it("has words for everything that people are told of", () => {
 
 it("gives every line of memory one look and one name, different from all others", () => {
   const lines = Object.keys(MEMORY_LINES);
-  expect(new Set(lines.map((line) => `${memoryLineLook(line).colour} ${memoryLineLook(line).pattern}`)).size).toBe(lines.length);
+  expect(
+    new Set(lines.map((line) => `${memoryLineLook(line).colour} ${memoryLineLook(line).pattern}`)).size,
+  ).toBe(lines.length);
   expect(new Set(lines.map(memoryLineName)).size).toBe(lines.length);
   for (const line of lines) expect(SERIES_COLOURS.light[memoryLineLook(line).colour]).toMatch(/^#/);
-  expect([memoryLineName("optimizerStates"), memoryLineName("somethingNewBytes")]).toEqual(["Optimizer states", "Something new"]);
+  expect([memoryLineName("optimizerStates"), memoryLineName("somethingNewBytes")]).toEqual([
+    "Optimizer states",
+    "Something new",
+  ]);
 });
 
 it("keeps abbreviations in sentences", () => {
-  expect(["Optimizer states", "RoPE tables", "All-to-all buffers", "MFU, causal", "A rank was lost"].map(lowered)).toEqual(["optimizer states", "RoPE tables", "all-to-all buffers", "MFU, causal", "a rank was lost"]);
-  expect([termWords("computeSeconds"), termWords("reduceStaging"), termWords("ropeTables")]).toEqual(["compute", "gradient reduction buffers", "RoPE tables"]);
+  expect(
+    ["Optimizer states", "RoPE tables", "All-to-all buffers", "MFU, causal", "A rank was lost"].map(lowered),
+  ).toEqual(["optimizer states", "RoPE tables", "all-to-all buffers", "MFU, causal", "a rank was lost"]);
+  expect([termWords("computeSeconds"), termWords("reduceStaging"), termWords("ropeTables")]).toEqual([
+    "compute",
+    "gradient reduction buffers",
+    "RoPE tables",
+  ]);
 });
 
 it("says what changes, and why plans are rejected, without names of fields", () => {
-  expect(planChanges([{ field: "microBatches", from: 4, to: 2 }, { field: "recompute", from: false, to: true }, { field: "recomputeLayers", from: undefined, to: 3 }, { field: "forwardOverlap", from: "none", to: "block" }])).toBe(
+  expect(
+    planChanges([
+      { field: "microBatches", from: 4, to: 2 },
+      { field: "recompute", from: false, to: true },
+      { field: "recomputeLayers", from: undefined, to: 3 },
+      { field: "forwardOverlap", from: "none", to: "block" },
+    ]),
+  ).toBe(
     "micro-batches (n) 4 → 2, activation recomputation (a) no → yes, recomputed layers (k) none → 3, forward overlap none → by block",
   );
-  expect(rejectionCounts({ "chunks-not-possible": 96, "memory-exceeded": 5748, "heads-not-divisible": 0 })).toBe("does not fit in memory 5,748, chunks don't fit 96");
+  expect(
+    rejectionCounts({ "chunks-not-possible": 96, "memory-exceeded": 5748, "heads-not-divisible": 0 }),
+  ).toBe("does not fit in memory 5,748, chunks don't fit 96");
 });
 
 it("says of ties how many there are", () => {
   expect([tieWords(1, 10), tieWords(2, 2), tieWords(5, 5), tieWords(3, 10)]).toEqual([
-    undefined, "Both plans may be the fastest: their ranges overlap, and only trials tell them apart.", "All 5 plans may be the fastest: their ranges overlap, and only trials tell them apart.",
+    undefined,
+    "Both plans may be the fastest: their ranges overlap, and only trials tell them apart.",
+    "All 5 plans may be the fastest: their ranges overlap, and only trials tell them apart.",
     "3 of these 10 plans may be the fastest: their ranges overlap, and only trials tell them apart.",
   ]);
 });

@@ -11,7 +11,8 @@ import type { Prediction, RejectionReason, TimeBreakdown } from "./planning.ts";
  */
 
 /** "Optimizer states" as in a sentence: "optimizer states"; abbreviations (RoPE, MFU, BF16) stay. */
-export const lowered = (words: string): string => words.replace(/^[A-Z](?=[a-z-]*(?![A-Za-z]))/, (letter) => letter.toLowerCase());
+export const lowered = (words: string): string =>
+  words.replace(/^[A-Z](?=[a-z-]*(?![A-Za-z]))/, (letter) => letter.toLowerCase());
 
 export const JOB_STATE_WORDS: Readonly<Record<JobState, string>> = {
   profiling: "Profiling",
@@ -27,16 +28,43 @@ export const JOB_STATE_WORDS: Readonly<Record<JobState, string>> = {
 /** What a job that waits for its turn on a cluster is called, whatever its stage. */
 export const QUEUED_WORD = "Queued";
 
-export const TRIAL_STATE_WORDS: Readonly<Record<TrialState, string>> = { pending: "Waiting", running: "Running", succeeded: "Measured", failed: "Failed" };
+export const TRIAL_STATE_WORDS: Readonly<Record<TrialState, string>> = {
+  pending: "Waiting",
+  running: "Running",
+  succeeded: "Measured",
+  failed: "Failed",
+};
 
-export const ATTEMPT_STATE_WORDS: Readonly<Record<AttemptState, string>> = { running: "Running", succeeded: "Succeeded", failed: "Failed", lost: "Lost", stopped: "Stopped" };
+export const ATTEMPT_STATE_WORDS: Readonly<Record<AttemptState, string>> = {
+  running: "Running",
+  succeeded: "Succeeded",
+  failed: "Failed",
+  lost: "Lost",
+  stopped: "Stopped",
+};
 
 /** What a stage does, for somebody who sees it for the first time. */
 export const STAGES = [
-  { state: "profiling", name: JOB_STATE_WORDS.profiling, about: "Measures collectives and modules of this cluster, or takes a profile that is fresh enough." },
-  { state: "planning", name: JOB_STATE_WORDS.planning, about: "Predicts memory and time of every plan, and ranks those that fit." },
-  { state: "trialling", name: JOB_STATE_WORDS.trialling, about: "Runs the best plans for a few steps each, and measures them." },
-  { state: "running", name: JOB_STATE_WORDS.running, about: "Trains with the plan that was fastest by measurement, or the leanest of those that tie." },
+  {
+    state: "profiling",
+    name: JOB_STATE_WORDS.profiling,
+    about: "Measures collectives and modules of this cluster, or takes a profile that is fresh enough.",
+  },
+  {
+    state: "planning",
+    name: JOB_STATE_WORDS.planning,
+    about: "Predicts memory and time of every plan, and ranks those that fit.",
+  },
+  {
+    state: "trialling",
+    name: JOB_STATE_WORDS.trialling,
+    about: "Runs the best plans for a few steps each, and measures them.",
+  },
+  {
+    state: "running",
+    name: JOB_STATE_WORDS.running,
+    about: "Trains with the plan that was fastest by measurement, or the leanest of those that tie.",
+  },
 ] as const satisfies readonly { state: JobState; name: string; about: string }[];
 
 export const FAILURE_WORDS: Readonly<Record<FailureCode, string>> = {
@@ -55,20 +83,64 @@ export const FAILURE_WORDS: Readonly<Record<FailureCode, string>> = {
   internal: "Internal error",
 };
 
-export const REJECTION_WORDS: Readonly<Record<RejectionReason, { readonly name: string; readonly about: string }>> = {
-  "batch-not-divisible": { name: "Batch not divisible", about: "micro-batch × micro-batches × data parallel doesn't give the asked tokens a step" },
-  "sequence-not-divisible": { name: "Sequence not divisible", about: "the sequence doesn't split evenly over the sequence-parallel ranks" },
-  "heads-not-divisible": { name: "Heads not divisible", about: "the attention heads don't split evenly over the ranks that share a sequence" },
-  "more-stages-than-layers": { name: "More stages than layers", about: "a pipeline stage would hold no layer" },
-  "ranks-not-divisible": { name: "Ranks not divisible", about: "the dimensions don't multiply up to the ranks of the cluster" },
-  "sharding-not-divisible": { name: "Sharding not divisible", about: "the sharding factors don't divide the ranks that hold the same slice of the model" },
-  "gradient-sharding-not-allowed": { name: "Gradient sharding not allowed", about: "gradients are sharded like the optimizer state, or not at all" },
-  "tensor-not-divisible": { name: "Tensor ranks can't split the model", about: "tensor parallel divides the inner width of the MLP, and leaves every rank a part of the vocabulary" },
-  "context-not-possible": { name: "Ring doesn't fit", about: "context parallelism needs no tensor ranks, a divisor of the sequence ranks, and two chunks of the sequence for each rank of the ring" },
-  "chunks-not-possible": { name: "Chunks don't fit", about: "interleaving needs several stages, a layer for each chunk, and micro-batches in multiples of the stages" },
-  "recompute-layers-not-possible": { name: "Recomputed layers don't fit", about: "at most the layers of a stage are recomputed, and all of them without a number" },
-  "tensor-sequence-mismatch": { name: "Tensor and sequence parallel don't match", about: "tensor parallel is 1 (Ulysses), or equals sequence parallel (Megatron)" },
-  "memory-exceeded": { name: "Does not fit in memory", about: "the predicted peak of the fullest rank is above the limit" },
+export const REJECTION_WORDS: Readonly<
+  Record<RejectionReason, { readonly name: string; readonly about: string }>
+> = {
+  "batch-not-divisible": {
+    name: "Batch not divisible",
+    about: "micro-batch × micro-batches × data parallel doesn't give the asked tokens a step",
+  },
+  "sequence-not-divisible": {
+    name: "Sequence not divisible",
+    about: "the sequence doesn't split evenly over the sequence-parallel ranks",
+  },
+  "heads-not-divisible": {
+    name: "Heads not divisible",
+    about: "the attention heads don't split evenly over the ranks that share a sequence",
+  },
+  "more-stages-than-layers": {
+    name: "More stages than layers",
+    about: "a pipeline stage would hold no layer",
+  },
+  "ranks-not-divisible": {
+    name: "Ranks not divisible",
+    about: "the dimensions don't multiply up to the ranks of the cluster",
+  },
+  "sharding-not-divisible": {
+    name: "Sharding not divisible",
+    about: "the sharding factors don't divide the ranks that hold the same slice of the model",
+  },
+  "gradient-sharding-not-allowed": {
+    name: "Gradient sharding not allowed",
+    about: "gradients are sharded like the optimizer state, or not at all",
+  },
+  "tensor-not-divisible": {
+    name: "Tensor ranks can't split the model",
+    about:
+      "tensor parallel divides the inner width of the MLP, and leaves every rank a part of the vocabulary",
+  },
+  "context-not-possible": {
+    name: "Ring doesn't fit",
+    about:
+      "context parallelism needs no tensor ranks, a divisor of the sequence ranks, and two chunks of the sequence for each rank of the ring",
+  },
+  "chunks-not-possible": {
+    name: "Chunks don't fit",
+    about:
+      "interleaving needs several stages, a layer for each chunk, and micro-batches in multiples of the stages",
+  },
+  "recompute-layers-not-possible": {
+    name: "Recomputed layers don't fit",
+    about: "at most the layers of a stage are recomputed, and all of them without a number",
+  },
+  "tensor-sequence-mismatch": {
+    name: "Tensor and sequence parallel don't match",
+    about: "tensor parallel is 1 (Ulysses), or equals sequence parallel (Megatron)",
+  },
+  "memory-exceeded": {
+    name: "Does not fit in memory",
+    about: "the predicted peak of the fullest rank is above the limit",
+  },
 };
 
 /** How many plans were rejected for which reason, the most frequent first: "does not fit in memory 5,748, chunks don't fit 96". */
@@ -101,7 +173,12 @@ export const TIME_WORDS: Readonly<Record<keyof TimeBreakdown, string>> = {
 
 /** A field of the program as words: `gatherPool`, `gather_pool` and `gather-pool` are all "Gather pool". */
 export function fieldWords(field: string): string {
-  const words = field.replace(/Bytes$/, "").replace(/([a-z0-9])([A-Z])/g, "$1 $2").replace(/[_-]+/g, " ").trim().toLowerCase();
+  const words = field
+    .replace(/Bytes$/, "")
+    .replace(/([a-z0-9])([A-Z])/g, "$1 $2")
+    .replace(/[_-]+/g, " ")
+    .trim()
+    .toLowerCase();
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
@@ -114,7 +191,9 @@ export interface Dimension {
 }
 
 const dimensions = (beyondPaper: boolean): readonly Dimension[] =>
-  PLAN_ROWS.flatMap(([key, { paper, symbol, name, meaning }]) => (symbol === undefined || (paper === undefined) !== beyondPaper ? [] : [{ key, symbol, name, meaning }]));
+  PLAN_ROWS.flatMap(([key, { paper, symbol, name, meaning }]) =>
+    symbol === undefined || (paper === undefined) !== beyondPaper ? [] : [{ key, symbol, name, meaning }],
+  );
 
 /** The dimensions of a plan in the paper's order and symbols. */
 export const DIMENSIONS = dimensions(false);
@@ -125,25 +204,50 @@ export const BEYOND_PAPER = dimensions(true);
 /** A field of a plan by its name and symbol. */
 export function planFieldName(field: string): string {
   const [, row] = PLAN_ROWS.find(([key]) => field === key) ?? [];
-  return row === undefined ? fieldWords(field) : row.symbol === undefined ? row.name : `${row.name} (${row.symbol})`;
+  return row === undefined
+    ? fieldWords(field)
+    : row.symbol === undefined
+      ? row.name
+      : `${row.name} (${row.symbol})`;
 }
 
 /** At what grain communication is hidden behind compute. */
-export const OVERLAP_WORDS: Readonly<Record<Plan["forwardOverlap"] | Plan["backwardOverlap"], string>> = { none: "none", block: "by block", "inter-layer": "between layers", "intra-layer": "within a layer" };
+export const OVERLAP_WORDS: Readonly<Record<Plan["forwardOverlap"] | Plan["backwardOverlap"], string>> = {
+  none: "none",
+  block: "by block",
+  "inter-layer": "between layers",
+  "intra-layer": "within a layer",
+};
 
 /** The value of a plan's field in words. */
 export function planFieldValue(field: string, value: unknown): string {
   if (field === "recompute") return value === true || value === 1 ? "yes" : "no";
-  return (field === "forwardOverlap" || field === "backwardOverlap") && typeof value === "string" && value in OVERLAP_WORDS ? OVERLAP_WORDS[value as Plan["forwardOverlap"]] : String(value);
+  return (field === "forwardOverlap" || field === "backwardOverlap") &&
+    typeof value === "string" &&
+    value in OVERLAP_WORDS
+    ? OVERLAP_WORDS[value as Plan["forwardOverlap"]]
+    : String(value);
 }
 
 /** Fields in which two plans differ, in a sentence: "micro-batches (n) 4 → 2, recomputed layers (k) none → 3". */
-export const planChanges = (changes: readonly { readonly field: string; readonly from: unknown; readonly to: unknown }[]): string =>
-  changes.map(({ field, from, to }) => `${lowered(planFieldName(field))} ${planFieldValue(field, from ?? "none")} → ${planFieldValue(field, to ?? "none")}`).join(", ");
+export const planChanges = (
+  changes: readonly { readonly field: string; readonly from: unknown; readonly to: unknown }[],
+): string =>
+  changes
+    .map(
+      ({ field, from, to }) =>
+        `${lowered(planFieldName(field))} ${planFieldValue(field, from ?? "none")} → ${planFieldValue(field, to ?? "none")}`,
+    )
+    .join(", ");
 
 /** How many of the plans shown cannot be told apart from the first by what was measured; undefined: none. @param count with the first */
 export function tieWords(count: number, of: number): string | undefined {
   if (count < 2) return undefined;
-  const who = count === of ? (of === 2 ? "Both plans" : `All ${formatCounted(of, "plan")}`) : `${formatInteger(count)} of these ${formatCounted(of, "plan")}`;
+  const who =
+    count === of
+      ? of === 2
+        ? "Both plans"
+        : `All ${formatCounted(of, "plan")}`
+      : `${formatInteger(count)} of these ${formatCounted(of, "plan")}`;
   return `${who} may be the fastest: their ranges overlap, and only trials tell them apart.`;
 }

@@ -11,8 +11,16 @@ export const WorkloadSchema = Type.Object(
     spec: JobSpecSchema,
     cron: Line(200, { description: "five fields, for example `0 3 * * *`" }),
     timeZone: Line(100, { description: "IANA name" }),
-    catchUpWindowSeconds: Type.Integer({ minimum: 0, maximum: 31_536_000, description: "how late a missed run may still be made up" }),
-    gainThreshold: Type.Number({ minimum: 0, maximum: 1, description: "predicted gain in step time that makes a proposal, as a fraction" }),
+    catchUpWindowSeconds: Type.Integer({
+      minimum: 0,
+      maximum: 31_536_000,
+      description: "how late a missed run may still be made up",
+    }),
+    gainThreshold: Type.Number({
+      minimum: 0,
+      maximum: 1,
+      description: "predicted gain in step time that makes a proposal, as a fraction",
+    }),
     enabled: Type.Boolean(),
     nextRunAt: Type.Union([Type.String(), Type.Null()]),
     lastRunAt: Type.Union([Type.String(), Type.Null()]),

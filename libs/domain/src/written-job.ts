@@ -6,12 +6,24 @@ import { writeBytes } from "./units.ts";
  * A resolved job as the job file that stands for it: `resolveJob(writtenJob(spec))` is `spec` again. What is shown of a job is this, so that
  * it can be changed and submitted again.
  */
-export function writtenJob({ cluster: { memoryPerGpuBytes, profile, ...cluster }, data, checkpointing, ...job }: JobSpec): JobFile {
+export function writtenJob({
+  cluster: { memoryPerGpuBytes, profile, ...cluster },
+  data,
+  checkpointing,
+  ...job
+}: JobSpec): JobFile {
   const { nodes, gpusPerNode, name, ...rest } = cluster;
   return {
     ...job,
     ...(data === null ? {} : { data }),
-    cluster: { name, nodes, gpusPerNode, memoryPerGpu: writeBytes(memoryPerGpuBytes), ...rest, ...(profile === null ? {} : { profile }) },
+    cluster: {
+      name,
+      nodes,
+      gpusPerNode,
+      memoryPerGpu: writeBytes(memoryPerGpuBytes),
+      ...rest,
+      ...(profile === null ? {} : { profile }),
+    },
     ...(checkpointing === null ? {} : { checkpointing }),
   };
 }

@@ -15,8 +15,17 @@ export interface OptionTable {
 }
 
 /** Options by their arity, as one text of names each. */
-export function optionNames(names: { readonly flag?: string; readonly one?: string; readonly some?: string }): Record<string, Arity> {
-  const entries = (Object.entries(names) as [Arity, string][]).flatMap(([arity, text]) => text.trim().split(/\s+/).map((name) => [name, arity] as const));
+export function optionNames(names: {
+  readonly flag?: string;
+  readonly one?: string;
+  readonly some?: string;
+}): Record<string, Arity> {
+  const entries = (Object.entries(names) as [Arity, string][]).flatMap(([arity, text]) =>
+    text
+      .trim()
+      .split(/\s+/)
+      .map((name) => [name, arity] as const),
+  );
   return Object.fromEntries(entries);
 }
 
@@ -55,7 +64,9 @@ export class Options {
     if (text === undefined) return undefined;
     const value = Number(text);
     if (text.trim() !== "" && Number.isFinite(value) && value >= least) return value;
-    const remedy = text.startsWith("$") ? `set ${text.slice(1)} in the file, or write the number` : `give a number${least > -Infinity ? ` from ${least}` : ""}`;
+    const remedy = text.startsWith("$")
+      ? `set ${text.slice(1)} in the file, or write the number`
+      : `give a number${least > -Infinity ? ` from ${least}` : ""}`;
     this.faults.add(name, text, "is not a number that is possible here", remedy);
     return undefined;
   }
@@ -77,7 +88,8 @@ export class Options {
     const text = this.text(name);
     if (text === undefined) return undefined;
     const found = choices.find((each) => each === text);
-    if (found === undefined) this.faults.add(name, text, "is none of its choices", `use one of ${choices.join(", ")}`);
+    if (found === undefined)
+      this.faults.add(name, text, "is none of its choices", `use one of ${choices.join(", ")}`);
     return found;
   }
 }
@@ -102,7 +114,12 @@ function launcherNumber(words: readonly string[], names: readonly string[], faul
 function valuesBehind(words: readonly string[], at: number, arity: Arity): number {
   if (arity === "flag") return 0;
   let count = 0;
-  while (at + count < words.length && !(words[at + count] as string).startsWith("--") && (arity === "some" || count < 1)) count += 1;
+  while (
+    at + count < words.length &&
+    !(words[at + count] as string).startsWith("--") &&
+    (arity === "some" || count < 1)
+  )
+    count += 1;
   return count;
 }
 
@@ -114,14 +131,22 @@ function valuesBehind(words: readonly string[], at: number, arity: Arity): numbe
 export function readOptions(text: string, program: RegExp, table: OptionTable, what: string): ReadOptions {
   const faults = new Faults(what);
   const commands = shellCommands(text);
-  const command = commands.find((words) => words.some((word) => program.test(word))) ?? commands.find(([first]) => first?.startsWith("--"));
-  if (command === undefined) return faults.fail("(file)", null, "starts no training program", "give the script that starts it, or a file of its options");
+  const command =
+    commands.find((words) => words.some((word) => program.test(word))) ??
+    commands.find(([first]) => first?.startsWith("--"));
+  if (command === undefined)
+    return faults.fail(
+      "(file)",
+      null,
+      "starts no training program",
+      "give the script that starts it, or a file of its options",
+    );
   const start = command.findIndex((word) => program.test(word)) + 1;
   const launcher = command.slice(0, start);
   const words = command.slice(start);
   const values = new Map<string, readonly string[]>();
   const ignored: string[] = [];
-  for (let at = 0; at < words.length; ) {
+  for (let at = 0; at < words.length;) {
     const [name = "", ...inline] = (words[at] as string).split("=");
     at += 1;
     // An option's name begins with a dash, which no property has that every object has.
@@ -129,13 +154,27 @@ export function readOptions(text: string, program: RegExp, table: OptionTable, w
     const refused = isOption ? table.refused[name] : undefined;
     const arity = isOption ? (table.read[name] ?? table.ignored[name]) : undefined;
     if (refused !== undefined) {
-      faults.add(name, words[at]?.startsWith("--") === false ? words[at] : true, refused, "leave it out to ask for the rest");
+      faults.add(
+        name,
+        words[at]?.startsWith("--") === false ? words[at] : true,
+        refused,
+        "leave it out to ask for the rest",
+      );
       at += valuesBehind(words, at, "some");
       continue;
     }
     if (arity === undefined) {
-      const meant = faults.isFull ? undefined : nearestName(name, [...Object.keys(table.read), ...Object.keys(table.ignored)]);
-      faults.add(name, words[at - 1], name.startsWith("--") ? "is not known" : "is no option", meant === undefined ? "leave it out if it changes neither time nor memory" : `did you mean ${meant}? else leave it out, if it changes neither time nor memory`);
+      const meant = faults.isFull
+        ? undefined
+        : nearestName(name, [...Object.keys(table.read), ...Object.keys(table.ignored)]);
+      faults.add(
+        name,
+        words[at - 1],
+        name.startsWith("--") ? "is not known" : "is no option",
+        meant === undefined
+          ? "leave it out if it changes neither time nor memory"
+          : `did you mean ${meant}? else leave it out, if it changes neither time nor memory`,
+      );
       at += valuesBehind(words, at, "some");
       continue;
     }
@@ -144,7 +183,13 @@ export function readOptions(text: string, program: RegExp, table: OptionTable, w
     at += count;
     if (arity !== "flag" && given.length === 0) faults.add(name, null, "has no value", "give one");
     const before = values.get(name);
-    if (before !== undefined && before.join(" ") !== given.join(" ")) faults.add(name, given.join(" "), `contradicts ${before.join(" ")}, which it was given before`, "give it once");
+    if (before !== undefined && before.join(" ") !== given.join(" "))
+      faults.add(
+        name,
+        given.join(" "),
+        `contradicts ${before.join(" ")}, which it was given before`,
+        "give it once",
+      );
     if (name in table.read) values.set(name, given);
     else ignored.push(name);
   }
@@ -159,4 +204,13 @@ export type Argument = readonly [name: string, ...values: (string | number)[]];
 
 /** A command with an option a line. */
 export const commandText = (start: string, groups: readonly (readonly Argument[])[]): string =>
-  [start, ...groups.filter((group) => group.length > 0).map((group) => group.map(([name, ...values]) => [name, ...values.map((value) => shellWord(String(value)))].join(" ")).join(" \\\n  "))].join(" \\\n  ");
+  [
+    start,
+    ...groups
+      .filter((group) => group.length > 0)
+      .map((group) =>
+        group
+          .map(([name, ...values]) => [name, ...values.map((value) => shellWord(String(value)))].join(" "))
+          .join(" \\\n  "),
+      ),
+  ].join(" \\\n  ");

@@ -2,7 +2,18 @@ import { planOfJob, type PlanOfJob } from "@internevo/cost-model";
 import { ProblemError, type JobFile } from "@internevo/domain";
 import { expressDeepSpeed, writeDeepSpeed } from "./deepspeed.ts";
 import { importDeepSpeed } from "./deepspeed-import.ts";
-import { FRAMEWORK_VERSIONS, inexpressibleFields, normalPlan, type ExportedConfiguration, type ExportedJob, type Expression, type Framework, type FrameworkFile, type ImportedConfiguration, type Launch } from "./framework.ts";
+import {
+  FRAMEWORK_VERSIONS,
+  inexpressibleFields,
+  normalPlan,
+  type ExportedConfiguration,
+  type ExportedJob,
+  type Expression,
+  type Framework,
+  type FrameworkFile,
+  type ImportedConfiguration,
+  type Launch,
+} from "./framework.ts";
 import { expressInternEvo, writeInternEvo } from "./internevo.ts";
 import { importInternEvo } from "./internevo-import.ts";
 import { expressMegatron, writeMegatron } from "./megatron.ts";
@@ -28,13 +39,23 @@ const DIALECTS: Readonly<Record<Framework, Dialect>> = {
  * that it cannot.
  * @throws ProblemError `plan-invalid` when nothing near can be said.
  */
-export function exportConfiguration(framework: Framework, job: ExportedJob, plan: PlanOfJob): ExportedConfiguration {
+export function exportConfiguration(
+  framework: Framework,
+  job: ExportedJob,
+  plan: PlanOfJob,
+): ExportedConfiguration {
   const { express, write } = DIALECTS[framework];
   const asked = normalPlan(plan, job.model);
   const expression = express(planOfJob(asked, job), job);
   // What is written must be a plan of the job too: its batch and its ranks are what the files start.
   const expressed = planOfJob(normalPlan(expression.plan, job.model), job);
-  return { framework, version: FRAMEWORK_VERSIONS[framework], files: write(job, expressed), plan: expressed, inexpressible: inexpressibleFields(asked, { ...expression, plan: expressed }) };
+  return {
+    framework,
+    version: FRAMEWORK_VERSIONS[framework],
+    files: write(job, expressed),
+    plan: expressed,
+    inexpressible: inexpressibleFields(asked, { ...expression, plan: expressed }),
+  };
 }
 
 /**
@@ -43,15 +64,28 @@ export function exportConfiguration(framework: Framework, job: ExportedJob, plan
  * @param launch the ranks; null: as the configuration says.
  * @throws ProblemError `bad-request`: options that are unknown, contradict one another or stand for no plan, each with a remedy.
  */
-export function importConfiguration(framework: Framework, files: readonly [FrameworkFile, ...FrameworkFile[]], launch: Launch | null = null): ImportedConfiguration {
+export function importConfiguration(
+  framework: Framework,
+  files: readonly [FrameworkFile, ...FrameworkFile[]],
+  launch: Launch | null = null,
+): ImportedConfiguration {
   const [{ name, text }] = files;
-  if (text.trim() === "") throw new ProblemError("bad-request", `${name} is empty`, [{ field: "(file)", value: name, message: "is empty", remedy: "give a configuration" }]);
+  if (text.trim() === "")
+    throw new ProblemError("bad-request", `${name} is empty`, [
+      { field: "(file)", value: name, message: "is empty", remedy: "give a configuration" },
+    ]);
   return DIALECTS[framework].read(files, launch);
 }
 
 /** An imported configuration as a job on a cluster. */
-export function importedJob(imported: ImportedConfiguration, name: string, memoryPerGpu: string | number, profile?: string): JobFile {
-  const { model, sequenceLengthTokens, globalBatchTokens, precision, optimizer, steps, seed, launch } = imported;
+export function importedJob(
+  imported: ImportedConfiguration,
+  name: string,
+  memoryPerGpu: string | number,
+  profile?: string,
+): JobFile {
+  const { model, sequenceLengthTokens, globalBatchTokens, precision, optimizer, steps, seed, launch } =
+    imported;
   const runs = steps ?? 100;
   const { warmupSteps, decaySteps, ...rest } = optimizer;
   // A schedule may be written for another number of steps than the run's; a job's ends with it.
@@ -62,7 +96,11 @@ export function importedJob(imported: ImportedConfiguration, name: string, memor
     sequenceLengthTokens,
     globalBatchTokens,
     precision,
-    optimizer: { ...rest, ...(warmup === undefined ? {} : { warmupSteps: warmup }), ...(decaySteps === undefined ? {} : { decaySteps }) },
+    optimizer: {
+      ...rest,
+      ...(warmup === undefined ? {} : { warmupSteps: warmup }),
+      ...(decaySteps === undefined ? {} : { decaySteps }),
+    },
     steps: runs,
     ...(seed === undefined ? {} : { seed }),
     cluster: { ...launch, memoryPerGpu, ...(profile === undefined ? {} : { profile }) },

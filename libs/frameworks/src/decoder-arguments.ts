@@ -15,7 +15,10 @@ export interface DecoderDialect {
   readonly addedTokens: number;
 }
 
-export function decoderArguments({ model, sequenceLengthTokens }: ExportedJob, dialect: DecoderDialect): Argument[] {
+export function decoderArguments(
+  { model, sequenceLengthTokens }: ExportedJob,
+  dialect: DecoderDialect,
+): Argument[] {
   return [
     ["--num-layers", model.layers],
     ["--hidden-size", model.hiddenSize],
@@ -45,7 +48,16 @@ const SMALLEST_SEED = 1;
 
 /** What both programs have no option for. */
 export const inexpressibleTraining = ({ seed }: ExportedJob): Inexpressible[] =>
-  seed >= SMALLEST_SEED ? [] : [{ field: "seed", value: seed, nearest: SMALLEST_SEED, reason: "the program ends at its start with a seed that is not positive" }];
+  seed >= SMALLEST_SEED
+    ? []
+    : [
+        {
+          field: "seed",
+          value: seed,
+          nearest: SMALLEST_SEED,
+          reason: "the program ends at its start with a seed that is not positive",
+        },
+      ];
 
 export function trainingArguments({ optimizer: o, steps, seed }: ExportedJob): Argument[] {
   return [
@@ -74,19 +86,57 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
   const heads = options.needed("--num-attention-heads");
   const kvHeads = dialect.readKeyValueHeads(options) ?? heads;
   const width = options.integer("--ffn-hidden-size");
-  if (!options.has("--swiglu")) faults.add("--swiglu", null, "is missing: an MLP without gate is not planned for", "add --swiglu with the --ffn-hidden-size that the gated MLP is to have");
-  if (hiddenSize % heads !== 0) faults.add("--num-attention-heads", heads, `does not divide --hidden-size ${hiddenSize}`, "give heads that divide it");
-  if (heads % kvHeads !== 0) faults.add(dialect.keyValueHeads(1).at(-1)?.[0] ?? "", kvHeads, `does not divide --num-attention-heads ${heads}`, "give a divisor");
+  if (!options.has("--swiglu"))
+    faults.add(
+      "--swiglu",
+      null,
+      "is missing: an MLP without gate is not planned for",
+      "add --swiglu with the --ffn-hidden-size that the gated MLP is to have",
+    );
+  if (hiddenSize % heads !== 0)
+    faults.add(
+      "--num-attention-heads",
+      heads,
+      `does not divide --hidden-size ${hiddenSize}`,
+      "give heads that divide it",
+    );
+  if (heads % kvHeads !== 0)
+    faults.add(
+      dialect.keyValueHeads(1).at(-1)?.[0] ?? "",
+      kvHeads,
+      `does not divide --num-attention-heads ${heads}`,
+      "give a divisor",
+    );
   const channels = options.integer("--kv-channels");
-  if (channels !== undefined && channels * heads !== hiddenSize) faults.add("--kv-channels", channels, `times ${heads} heads is not --hidden-size ${hiddenSize}`, "leave it out: heads as wide as the hidden size allows are planned for");
+  if (channels !== undefined && channels * heads !== hiddenSize)
+    faults.add(
+      "--kv-channels",
+      channels,
+      `times ${heads} heads is not --hidden-size ${hiddenSize}`,
+      "leave it out: heads as wide as the hidden size allows are planned for",
+    );
   const normalization = options.text("--normalization") ?? "LayerNorm";
-  if (normalization !== dialect.normalization) takenAs.push({ option: "--normalization", value: normalization, as: "RMSNorm" });
-  if (!options.has("--disable-bias-linear")) takenAs.push({ option: "--disable-bias-linear", value: "missing", as: "without biases" });
+  if (normalization !== dialect.normalization)
+    takenAs.push({ option: "--normalization", value: normalization, as: "RMSNorm" });
+  if (!options.has("--disable-bias-linear"))
+    takenAs.push({ option: "--disable-bias-linear", value: "missing", as: "without biases" });
   const positions = options.text("--position-embedding-type");
-  if (!options.has("--use-rotary-position-embeddings") && positions !== "rope") takenAs.push({ option: "--position-embedding-type", value: positions ?? "learned_absolute", as: "rotary positions" });
+  if (!options.has("--use-rotary-position-embeddings") && positions !== "rope")
+    takenAs.push({
+      option: "--position-embedding-type",
+      value: positions ?? "learned_absolute",
+      as: "rotary positions",
+    });
   let vocabulary = options.integer("--vocab-size", 2);
-  if (vocabulary === undefined && !options.has("--vocab-size")) faults.add("--vocab-size", null, "is missing", "add the size of the vocabulary: that of a tokenizer's files is not known here");
-  else if (vocabulary !== undefined && options.text("--tokenizer-type") === "NullTokenizer") vocabulary += dialect.addedTokens;
+  if (vocabulary === undefined && !options.has("--vocab-size"))
+    faults.add(
+      "--vocab-size",
+      null,
+      "is missing",
+      "add the size of the vocabulary: that of a tokenizer's files is not known here",
+    );
+  else if (vocabulary !== undefined && options.text("--tokenizer-type") === "NullTokenizer")
+    vocabulary += dialect.addedTokens;
   return {
     name: "imported",
     hiddenSize,
@@ -114,14 +164,22 @@ const OPTIMIZER: readonly (readonly [keyof Optimizer, string])[] = [
   ["clipGlobalNorm", "--clip-grad"],
 ];
 
-export function readTraining(options: Options): { optimizer: Partial<Optimizer>; steps?: number; seed?: number } {
+export function readTraining(options: Options): {
+  optimizer: Partial<Optimizer>;
+  steps?: number;
+  seed?: number;
+} {
   const optimizer = OPTIMIZER.flatMap(([field, name]) => {
     const value = options.number(name, 0);
     return value === undefined ? [] : [[field, value] as const];
   });
   const steps = options.integer("--train-iters");
   const seed = options.integer("--seed", 0);
-  return { optimizer: Object.fromEntries(optimizer), ...(steps === undefined ? {} : { steps }), ...(seed === undefined ? {} : { seed }) };
+  return {
+    optimizer: Object.fromEntries(optimizer),
+    ...(steps === undefined ? {} : { steps }),
+    ...(seed === undefined ? {} : { seed }),
+  };
 }
 
 /** Names that both programs read. */

@@ -1,11 +1,24 @@
 import { isNestedDeeper, type Plan, type Precision } from "@internevo/domain";
 import { visit } from "jsonc-parser";
 import { optionNames, readOptions, type OptionTable, type Options } from "./command-line.ts";
-import { DECODER_IGNORED, DECODER_OPTIONS, DECODER_REFUSED, readDecoder, readTraining } from "./decoder-arguments.ts";
+import {
+  DECODER_IGNORED,
+  DECODER_OPTIONS,
+  DECODER_REFUSED,
+  readDecoder,
+  readTraining,
+} from "./decoder-arguments.ts";
 import { DEEPSPEED_DIALECT, type ZeroSharding } from "./deepspeed.ts";
 import { MOST_DEPTH, TOO_DEEP } from "./depth.ts";
 import { Fields } from "./fields.ts";
-import { FRAMEWORK_VERSIONS, normalPlan, type FrameworkFile, type ImportedConfiguration, type Launch, type TakenAs } from "./framework.ts";
+import {
+  FRAMEWORK_VERSIONS,
+  normalPlan,
+  type FrameworkFile,
+  type ImportedConfiguration,
+  type Launch,
+  type TakenAs,
+} from "./framework.ts";
 import { ranksOf } from "./launch.ts";
 import { recomputeOfOptions } from "./megatron-import.ts";
 import { quotient } from "./problems.ts";
@@ -29,7 +42,8 @@ const TABLE: OptionTable = {
   refused: {
     ...DECODER_REFUSED,
     "--num-layers-per-virtual-pipeline-stage": "is not carried out by DeepSpeed's pipeline",
-    "--ds-sequence-parallel-fpdt": "computes a sequence in chunks from the host's memory, which is not planned for",
+    "--ds-sequence-parallel-fpdt":
+      "computes a sequence in chunks from the host's memory, which is not planned for",
     "--enable-zbh1-pipeline": "is a schedule that is not planned for",
     "--use-distributed-optimizer": "is another sharding than ZeRO",
     "--cpu-optimizer": "moves optimizer states to the host, which is not planned for",
@@ -37,46 +51,100 @@ const TABLE: OptionTable = {
   },
 };
 
-const JSON_READ = "train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps gradient_clipping zero_optimization bf16 fp16 data_types sequence_parallel_size";
+const JSON_READ =
+  "train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps gradient_clipping zero_optimization bf16 fp16 data_types sequence_parallel_size";
 const JSON_IGNORED = `steps_per_print wall_clock_breakdown prescale_gradients zero_allow_untested_optimizer dump_state tensorboard wandb csv_monitor
   flops_profiler comms_logger communication_data_type activation_checkpointing optimizer scheduler checkpoint data_efficiency seq_parallel_communication_data_type`;
-const JSON_REFUSED = { offload_param: "moves parameters to the host, which is not planned for", compression_training: "compresses the model, which is not planned for", sparse_attention: "is another attention", tensor_parallel: "is tensor parallelism for inference and fine-tuning of other models" };
+const JSON_REFUSED = {
+  offload_param: "moves parameters to the host, which is not planned for",
+  compression_training: "compresses the model, which is not planned for",
+  sparse_attention: "is another attention",
+  tensor_parallel: "is tensor parallelism for inference and fine-tuning of other models",
+};
 const ZERO_READ = "stage overlap_comm zero_hpz_partition_size mics_shard_size";
 const ZERO_IGNORED = `allgather_partitions allgather_bucket_size reduce_scatter reduce_bucket_size contiguous_gradients sub_group_size
   stage3_prefetch_bucket_size stage3_param_persistence_threshold stage3_max_live_parameters stage3_max_reuse_distance round_robin_gradients
   stage3_gather_16bit_weights_on_model_save stage3_gather_fp16_weights_on_model_save load_from_fp32_weights ignore_unused_parameters
   mics_hierarchical_params_gather elastic_checkpoint stage3_module_granularity_threshold memory_efficient_linear`;
 const OFFLOAD = "moves model states to the host, which is not planned for";
-const ZERO_REFUSED = { offload_param: OFFLOAD, offload_optimizer: OFFLOAD, cpu_offload: OFFLOAD, cpu_offload_param: OFFLOAD, zero_quantized_weights: "sends parameters in 8 bits, for which no profile is kept", zero_quantized_gradients: "sends gradients in 4 bits, for which no profile is kept", zenflow: OFFLOAD };
+const ZERO_REFUSED = {
+  offload_param: OFFLOAD,
+  offload_optimizer: OFFLOAD,
+  cpu_offload: OFFLOAD,
+  cpu_offload_param: OFFLOAD,
+  zero_quantized_weights: "sends parameters in 8 bits, for which no profile is kept",
+  zero_quantized_gradients: "sends gradients in 4 bits, for which no profile is kept",
+  zenflow: OFFLOAD,
+};
 
 function shards(zero: Fields, stage: number, replicas: number, pp: number): ZeroSharding {
   const { faults } = zero;
-  if (pp > 1 && stage > 1) faults.add(zero.path("stage"), stage, `cannot be used with a pipeline of ${pp} stages: DeepSpeed has stage 1 at most there`, "use stage 1, or no pipeline");
+  if (pp > 1 && stage > 1)
+    faults.add(
+      zero.path("stage"),
+      stage,
+      `cannot be used with a pipeline of ${pp} stages: DeepSpeed has stage 1 at most there`,
+      "use stage 1, or no pipeline",
+    );
   const secondary = zero.integer("zero_hpz_partition_size") ?? 1;
   const mics = zero.integer("mics_shard_size", -1) ?? -1;
-  if (secondary > 1 && mics > 0) faults.add(zero.path("mics_shard_size"), mics, "contradicts zero_hpz_partition_size", "give one of them");
-  for (const [name, value] of [["zero_hpz_partition_size", secondary], ["mics_shard_size", mics]] as const) {
+  if (secondary > 1 && mics > 0)
+    faults.add(zero.path("mics_shard_size"), mics, "contradicts zero_hpz_partition_size", "give one of them");
+  for (const [name, value] of [
+    ["zero_hpz_partition_size", secondary],
+    ["mics_shard_size", mics],
+  ] as const) {
     if (value <= 1) continue;
-    if (stage !== 3) faults.add(zero.path(name), value, `has no effect in stage ${stage}`, "use stage 3, or leave it out");
-    if (replicas % value !== 0) faults.add(zero.path(name), value, `does not divide the ${replicas} ranks that share the model states`, "give a divisor");
+    if (stage !== 3)
+      faults.add(zero.path(name), value, `has no effect in stage ${stage}`, "use stage 3, or leave it out");
+    if (replicas % value !== 0)
+      faults.add(
+        zero.path(name),
+        value,
+        `does not divide the ${replicas} ranks that share the model states`,
+        "give a divisor",
+      );
   }
   faults.end();
   if (stage === 0) return { parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1 };
-  if (stage < 3) return { parameterSharding: 1, gradientSharding: stage === 2 ? replicas : 1, optimizerStateSharding: replicas };
+  if (stage < 3)
+    return {
+      parameterSharding: 1,
+      gradientSharding: stage === 2 ? replicas : 1,
+      optimizerStateSharding: replicas,
+    };
   if (mics > 0) return { parameterSharding: mics, gradientSharding: 1, optimizerStateSharding: 1 };
-  if (secondary > 1) return { parameterSharding: secondary, gradientSharding: replicas / secondary, optimizerStateSharding: replicas / secondary };
+  if (secondary > 1)
+    return {
+      parameterSharding: secondary,
+      gradientSharding: replicas / secondary,
+      optimizerStateSharding: replicas / secondary,
+    };
   return { parameterSharding: replicas, gradientSharding: 1, optimizerStateSharding: 1 };
 }
 
 /** @throws ProblemError `bad-request` when the JSON that the options name is not there, or is none. */
 function readJson(options: Options, files: readonly FrameworkFile[]): Fields {
   const { faults } = options;
-  if (!options.has("--deepspeed")) faults.fail("--deepspeed", null, "is missing: without it this is a Megatron-LM configuration of another version", "add --deepspeed and --deepspeed_config");
+  if (!options.has("--deepspeed"))
+    faults.fail(
+      "--deepspeed",
+      null,
+      "is missing: without it this is a Megatron-LM configuration of another version",
+      "add --deepspeed and --deepspeed_config",
+    );
   const named = options.text("--deepspeed_config");
-  if (named === undefined) return faults.fail("--deepspeed_config", null, "is missing", "give DeepSpeed's JSON");
+  if (named === undefined)
+    return faults.fail("--deepspeed_config", null, "is missing", "give DeepSpeed's JSON");
   const base = named.split("/").at(-1);
   const file = files.slice(1).find(({ name }) => name === named || name.split("/").at(-1) === base);
-  if (file === undefined) return faults.fail("--deepspeed_config", named, "is a file that is not there", "put it beside the script");
+  if (file === undefined)
+    return faults.fail(
+      "--deepspeed_config",
+      named,
+      "is a file that is not there",
+      "put it beside the script",
+    );
   if (isNestedDeeper(file.text, MOST_DEPTH)) return faults.fail(file.name, null, ...TOO_DEEP);
   try {
     const value: unknown = JSON.parse(file.text);
@@ -109,35 +177,90 @@ function precisionOf(json: Fields, options: Options, takenAs: TakenAs[]): Precis
   const bf16 = json.section("bf16").boolean("enabled") ?? false;
   const fp16 = json.section("fp16").boolean("enabled") ?? false;
   if (bf16 && fp16) faults.add("fp16.enabled", true, "contradicts bf16.enabled", "enable one of them");
-  for (const [option, enabled] of [["--bf16", bf16], ["--fp16", fp16]] as const) if (options.has(option) !== enabled) faults.add(option, options.has(option), `contradicts ${option.slice(2)}.enabled ${enabled} of the JSON`, "say the same in both");
+  for (const [option, enabled] of [
+    ["--bf16", bf16],
+    ["--fp16", fp16],
+  ] as const)
+    if (options.has(option) !== enabled)
+      faults.add(
+        option,
+        options.has(option),
+        `contradicts ${option.slice(2)}.enabled ${enabled} of the JSON`,
+        "say the same in both",
+      );
   if (fp16) takenAs.push({ option: "fp16.enabled", value: true, as: "bf16" });
   if (!bf16 && !fp16) return "fp32";
   const stage = json.section("zero_optimization").integer("stage", 0) ?? 0;
-  const accumulated = json.section("data_types").choice("grad_accum_dtype", ["fp32", "bf16", "fp16"] as const);
-  if (stage === 0 && accumulated === "fp32") faults.add("data_types.grad_accum_dtype", accumulated, "needs ZeRO: without it DeepSpeed refuses gradients of another precision than the model's", "use stage 1, or leave it out");
-  if (stage === 0) takenAs.push({ option: "zero_optimization.stage", value: 0, as: "with a float32 master copy of the parameters, which DeepSpeed keeps only with ZeRO" });
-  if (accumulated === undefined) takenAs.push({ option: "data_types.grad_accum_dtype", value: null, as: "the precision of the model: 2 bytes" });
+  const accumulated = json
+    .section("data_types")
+    .choice("grad_accum_dtype", ["fp32", "bf16", "fp16"] as const);
+  if (stage === 0 && accumulated === "fp32")
+    faults.add(
+      "data_types.grad_accum_dtype",
+      accumulated,
+      "needs ZeRO: without it DeepSpeed refuses gradients of another precision than the model's",
+      "use stage 1, or leave it out",
+    );
+  if (stage === 0)
+    takenAs.push({
+      option: "zero_optimization.stage",
+      value: 0,
+      as: "with a float32 master copy of the parameters, which DeepSpeed keeps only with ZeRO",
+    });
+  if (accumulated === undefined)
+    takenAs.push({
+      option: "data_types.grad_accum_dtype",
+      value: null,
+      as: "the precision of the model: 2 bytes",
+    });
   return accumulated === "fp32" ? "bf16" : "bf16-grad16";
 }
 
 function batches(json: Fields, options: Options, dp: number): { b: number; n: number; sequences: number } {
   const { faults } = json;
   const b = options.needed("--micro-batch-size");
-  const sequences = options.integer("--global-batch-size") ?? json.integer("train_batch_size") ?? b * dp * (json.integer("gradient_accumulation_steps") ?? 1);
+  const sequences =
+    options.integer("--global-batch-size") ??
+    json.integer("train_batch_size") ??
+    b * dp * (json.integer("gradient_accumulation_steps") ?? 1);
   faults.end();
-  const n = quotient(faults, "--global-batch-size", sequences, b * dp, "--micro-batch-size times the data-parallel ranks");
-  const expected = { train_batch_size: sequences, train_micro_batch_size_per_gpu: b, gradient_accumulation_steps: n };
+  const n = quotient(
+    faults,
+    "--global-batch-size",
+    sequences,
+    b * dp,
+    "--micro-batch-size times the data-parallel ranks",
+  );
+  const expected = {
+    train_batch_size: sequences,
+    train_micro_batch_size_per_gpu: b,
+    gradient_accumulation_steps: n,
+  };
   for (const [name, value] of Object.entries(expected)) {
     const given = json.value(name) === "auto" ? undefined : json.integer(name);
-    if (given !== undefined && given !== value) faults.add(name, given, `contradicts the script's options, by which it is ${value}`, `give ${value}, or leave it out`);
+    if (given !== undefined && given !== value)
+      faults.add(
+        name,
+        given,
+        `contradicts the script's options, by which it is ${value}`,
+        `give ${value}, or leave it out`,
+      );
   }
   return { b, n, sequences };
 }
 
 /** Reads arguments of Megatron-DeepSpeed's pretrain_gpt.py with the JSON that they name. @throws ProblemError `bad-request`. */
-export function importDeepSpeed(files: readonly FrameworkFile[], asked: Launch | null): ImportedConfiguration {
+export function importDeepSpeed(
+  files: readonly FrameworkFile[],
+  asked: Launch | null,
+): ImportedConfiguration {
   const [file] = files as readonly [FrameworkFile];
-  const { options, nodes, gpusPerNode, ignored } = readOptions(file.text, /(?:^|\/)pretrain_\w+\.py$/, TABLE, `the DeepSpeed configuration ${file.name}`);
+  const { options, nodes, gpusPerNode, ignored } = readOptions(
+    file.text,
+    /(?:^|\/)pretrain_\w+\.py$/,
+    TABLE,
+    `the DeepSpeed configuration ${file.name}`,
+  );
   const { faults } = options;
   const takenAs: TakenAs[] = [];
   const json = readJson(options, files);
@@ -149,24 +272,57 @@ export function importDeepSpeed(files: readonly FrameworkFile[], asked: Launch |
   const sequenceLengthTokens = options.needed("--seq-length");
   const tp = options.integer("--tensor-model-parallel-size") ?? 1;
   const pp = options.integer("--pipeline-model-parallel-size") ?? 1;
-  const ulysses = options.integer("--ds-sequence-parallel-size") ?? json.integer("sequence_parallel_size") ?? 1;
-  if (pp > 1 && options.has("--no-pipeline-parallel")) faults.add("--no-pipeline-parallel", true, `contradicts --pipeline-model-parallel-size ${pp}`, "give one of them");
-  if (tp > 1 && ulysses > 1) faults.add("--ds-sequence-parallel-size", ulysses, `together with --tensor-model-parallel-size ${tp} is in no plan: a sequence is split by one of them`, "use one of them");
-  if (tp > 1 && !options.has("--sequence-parallel")) faults.add("--sequence-parallel", null, `is missing with --tensor-model-parallel-size ${tp}: tensor ranks are planned for only with it`, "add --sequence-parallel");
+  const ulysses =
+    options.integer("--ds-sequence-parallel-size") ?? json.integer("sequence_parallel_size") ?? 1;
+  if (pp > 1 && options.has("--no-pipeline-parallel"))
+    faults.add(
+      "--no-pipeline-parallel",
+      true,
+      `contradicts --pipeline-model-parallel-size ${pp}`,
+      "give one of them",
+    );
+  if (tp > 1 && ulysses > 1)
+    faults.add(
+      "--ds-sequence-parallel-size",
+      ulysses,
+      `together with --tensor-model-parallel-size ${tp} is in no plan: a sequence is split by one of them`,
+      "use one of them",
+    );
+  if (tp > 1 && !options.has("--sequence-parallel"))
+    faults.add(
+      "--sequence-parallel",
+      null,
+      `is missing with --tensor-model-parallel-size ${tp}: tensor ranks are planned for only with it`,
+      "add --sequence-parallel",
+    );
   const stage = zero.integer("stage", 0) ?? 0;
   const said = options.integer("--zero-stage", 0);
   if (stage > 3) faults.add(zero.path("stage"), stage, "is no stage of ZeRO", "use 0 to 3");
-  if (said !== undefined && said !== stage) faults.add("--zero-stage", said, `contradicts zero_optimization.stage ${stage}`, "say the same in both");
+  if (said !== undefined && said !== stage)
+    faults.add("--zero-stage", said, `contradicts zero_optimization.stage ${stage}`, "say the same in both");
   faults.end();
   const sp = tp > 1 ? tp : ulysses;
-  const dp = quotient(faults, "(ranks)", launch.nodes * launch.gpusPerNode, pp * sp, "pipeline times tensor times sequence ranks");
+  const dp = quotient(
+    faults,
+    "(ranks)",
+    launch.nodes * launch.gpusPerNode,
+    pp * sp,
+    "pipeline times tensor times sequence ranks",
+  );
   const sharding = shards(zero, stage, (dp * sp) / tp, pp);
   const { b, n, sequences } = batches(json, options, dp);
   const precision = precisionOf(json, options, takenAs);
   const overlap = zero.boolean("overlap_comm") ?? stage === 3;
   const sharded = sharding.parameterSharding > 1 || sharding.optimizerStateSharding > 1;
-  if (options.has("--checkpoint-activations") && (options.integer("--checkpoint-num-layers") ?? 1) > 1) takenAs.push({ option: "--checkpoint-num-layers", value: options.text("--checkpoint-num-layers"), as: "1: what a layer begins with is kept for each" });
-  const recompute = options.has("--checkpoint-activations") ? { recompute: true } : recomputeOfOptions(options, 1, takenAs);
+  if (options.has("--checkpoint-activations") && (options.integer("--checkpoint-num-layers") ?? 1) > 1)
+    takenAs.push({
+      option: "--checkpoint-num-layers",
+      value: options.text("--checkpoint-num-layers"),
+      as: "1: what a layer begins with is kept for each",
+    });
+  const recompute = options.has("--checkpoint-activations")
+    ? { recompute: true }
+    : recomputeOfOptions(options, 1, takenAs);
   const { optimizer, ...training } = readTraining(options);
   const clip = json.number("gradient_clipping", 0);
   faults.end();

@@ -1,7 +1,12 @@
 import type { PlanOfJob } from "@internevo/cost-model";
 import { contextOf, replicaRanks, ProblemError, type Plan } from "@internevo/domain";
 import { commandText, type Argument } from "./command-line.ts";
-import { decoderArguments, inexpressibleTraining, trainingArguments, type DecoderDialect } from "./decoder-arguments.ts";
+import {
+  decoderArguments,
+  inexpressibleTraining,
+  trainingArguments,
+  type DecoderDialect,
+} from "./decoder-arguments.ts";
 import type { ExportedJob, Expression, FrameworkFile, Inexpressible } from "./framework.ts";
 import { headSplitFault } from "./heads.ts";
 
@@ -22,7 +27,8 @@ function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>, half
   const { parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss } = plan;
   const replicas = replicaRanks(plan);
   if (ps === 1 && oss === 1 && half) {
-    reasons.optimizerStateSharding = "without ZeRO, DeepSpeed keeps no float32 master copy of bf16 parameters, and adds up no gradients of 4 bytes: it is stage 1, which shards over all replicas";
+    reasons.optimizerStateSharding =
+      "without ZeRO, DeepSpeed keeps no float32 master copy of bf16 parameters, and adds up no gradients of 4 bytes: it is stage 1, which shards over all replicas";
     return { parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: replicas };
   }
   if (ps === 1 && oss === 1) return { parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1 };
@@ -35,11 +41,17 @@ function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>, half
   if (ps === 1) {
     reasons.optimizerStateSharding = "ZeRO stages 1 and 2 shard over all replicas";
     reasons.gradientSharding = reasons.optimizerStateSharding;
-    return { parameterSharding: 1, gradientSharding: gs > 1 ? replicas : 1, optimizerStateSharding: replicas };
+    return {
+      parameterSharding: 1,
+      gradientSharding: gs > 1 ? replicas : 1,
+      optimizerStateSharding: replicas,
+    };
   }
   if (ps === replicas) return { parameterSharding: ps, gradientSharding: 1, optimizerStateSharding: 1 };
-  reasons.optimizerStateSharding = "with secondary shards of parameters (zero_hpz_partition_size), optimizer states are sharded over all replicas";
-  reasons.gradientSharding = "with secondary shards of parameters (zero_hpz_partition_size), gradients are sharded over all replicas";
+  reasons.optimizerStateSharding =
+    "with secondary shards of parameters (zero_hpz_partition_size), optimizer states are sharded over all replicas";
+  reasons.gradientSharding =
+    "with secondary shards of parameters (zero_hpz_partition_size), gradients are sharded over all replicas";
   return { parameterSharding: ps, gradientSharding: replicas / ps, optimizerStateSharding: replicas / ps };
 }
 
@@ -50,20 +62,44 @@ export function expressDeepSpeed(plan: PlanOfJob, job: ExportedJob): Expression 
   if (contextOf(plan) > 1) {
     const split = headSplitFault(job.model, plan.sequenceParallel);
     if (split !== null) {
-      throw new ProblemError("plan-invalid", "DeepSpeed cannot express the plan", [{ field: "plan.contextParallel", value: contextOf(plan), message: `DeepSpeed has no ring of ranks, and ${split}`, remedy: "export to megatron or internevo, or choose a plan without ring" }]);
+      throw new ProblemError("plan-invalid", "DeepSpeed cannot express the plan", [
+        {
+          field: "plan.contextParallel",
+          value: contextOf(plan),
+          message: `DeepSpeed has no ring of ranks, and ${split}`,
+          remedy: "export to megatron or internevo, or choose a plan without ring",
+        },
+      ]);
     }
-    reasons.contextParallel = "DeepSpeed has no ring of ranks: all of them share the heads (--ds-sequence-parallel-size)";
+    reasons.contextParallel =
+      "DeepSpeed has no ring of ranks: all of them share the heads (--ds-sequence-parallel-size)";
   }
   const shards = sharding(plan, reasons, job.precision !== "fp32");
   const three = shards.parameterSharding > 1;
   const sharded = three || shards.optimizerStateSharding > 1;
-  const overlapped = sharded && (plan.backwardOverlap !== "none" || (three && plan.forwardOverlap !== "none"));
-  reasons.forwardOverlap = three ? "ZeRO stage 3 prefetches in both passes (overlap_comm), or in none" : "nothing is gathered in the forward pass below ZeRO stage 3";
+  const overlapped =
+    sharded && (plan.backwardOverlap !== "none" || (three && plan.forwardOverlap !== "none"));
+  reasons.forwardOverlap = three
+    ? "ZeRO stage 3 prefetches in both passes (overlap_comm), or in none"
+    : "nothing is gathered in the forward pass below ZeRO stage 3";
   reasons.backwardOverlap = sharded ? "overlap_comm is on or off" : "without ZeRO nothing is overlapped";
   reasons.pipelineChunks = "DeepSpeed's pipeline has one chunk a stage";
-  reasons.recompute = reasons.recomputeLayers = "all layers are recomputed (--checkpoint-activations), or none";
-  if (job.model.layers % plan.pipelineParallel !== 0) beyond.push({ field: "plan.pipelineParallel", value: plan.pipelineParallel, nearest: plan.pipelineParallel, reason: "where layers do not divide, DeepSpeed's own rule says which stages have one more" });
-  if (job.data !== null && job.data.format !== "megatron") beyond.push({ field: "data", value: job.data.format, nearest: "--data-path data", reason: "data must be in the format of Megatron-DeepSpeed's tools/preprocess_data.py" });
+  reasons.recompute = reasons.recomputeLayers =
+    "all layers are recomputed (--checkpoint-activations), or none";
+  if (job.model.layers % plan.pipelineParallel !== 0)
+    beyond.push({
+      field: "plan.pipelineParallel",
+      value: plan.pipelineParallel,
+      nearest: plan.pipelineParallel,
+      reason: "where layers do not divide, DeepSpeed's own rule says which stages have one more",
+    });
+  if (job.data !== null && job.data.format !== "megatron")
+    beyond.push({
+      field: "data",
+      value: job.data.format,
+      nearest: "--data-path data",
+      reason: "data must be in the format of Megatron-DeepSpeed's tools/preprocess_data.py",
+    });
   const { contextParallel: _ring, pipelineChunks: _chunks, recomputeLayers, ...rest } = plan;
   const expressed: Plan = {
     ...rest,
@@ -87,11 +123,15 @@ export function zeroConfiguration(job: ExportedJob, plan: Plan): Record<string, 
     gradient_clipping: job.optimizer.clipGlobalNorm,
     zero_optimization: {
       stage,
-      ...(stage > 0 ? { overlap_comm: plan.backwardOverlap !== "none", contiguous_gradients: true, reduce_scatter: true } : {}),
+      ...(stage > 0
+        ? { overlap_comm: plan.backwardOverlap !== "none", contiguous_gradients: true, reduce_scatter: true }
+        : {}),
       ...(ps > 1 && oss > 1 ? { zero_hpz_partition_size: ps } : {}),
     },
     bf16: { enabled: job.precision !== "fp32" },
-    ...(job.precision === "fp32" ? {} : { data_types: { grad_accum_dtype: job.precision === "bf16" ? "fp32" : "bf16" } }),
+    ...(job.precision === "fp32"
+      ? {}
+      : { data_types: { grad_accum_dtype: job.precision === "bf16" ? "fp32" : "bf16" } }),
   };
 }
 
@@ -101,11 +141,19 @@ export function writeDeepSpeed(job: ExportedJob, plan: PlanOfJob): FrameworkFile
   const { tensorParallel: tp, sequenceParallel: sp, pipelineParallel: pp } = plan;
   const json = zeroConfiguration(job, plan);
   const { stage } = json["zero_optimization"] as { stage: number };
-  const sequence: Argument[] = tp > 1 ? [["--tensor-model-parallel-size", tp], ["--sequence-parallel"]] : sp > 1 ? [["--ds-sequence-parallel-size", sp]] : [];
+  const sequence: Argument[] =
+    tp > 1
+      ? [["--tensor-model-parallel-size", tp], ["--sequence-parallel"]]
+      : sp > 1
+        ? [["--ds-sequence-parallel-size", sp]]
+        : [];
   const data = job.data?.format === "megatron" ? job.data.path.replace(/\.(?:bin|idx)$/, "") : "data";
   const text = commandText(`deepspeed --num_nodes ${nodes} --num_gpus ${gpusPerNode} pretrain_gpt.py`, [
     ...decoderArguments(job, DEEPSPEED_DIALECT).map((argument) => [argument]),
-    [["--micro-batch-size", plan.microBatchSize], ["--global-batch-size", json["train_batch_size"] as number]],
+    [
+      ["--micro-batch-size", plan.microBatchSize],
+      ["--global-batch-size", json["train_batch_size"] as number],
+    ],
     sequence,
     pp > 1 ? [["--pipeline-model-parallel-size", pp]] : [["--no-pipeline-parallel"]],
     plan.recompute ? [["--checkpoint-activations"], ["--deepspeed-activation-checkpointing"]] : [],
@@ -115,7 +163,10 @@ export function writeDeepSpeed(job: ExportedJob, plan: PlanOfJob): FrameworkFile
     [["--deepspeed"], ["--deepspeed_config", "ds_config.json"], ["--zero-stage", stage]],
   ]);
   return [
-    { name: "pretrain.sh", text: `#!/bin/bash\nset -euo pipefail\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n${text}\n` },
+    {
+      name: "pretrain.sh",
+      text: `#!/bin/bash\nset -euo pipefail\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n${text}\n`,
+    },
     { name: "ds_config.json", text: `${JSON.stringify(json, null, 2)}\n` },
   ];
 }

@@ -2,7 +2,8 @@ import { nearestName, type Faults } from "./problems.ts";
 import { NeedsRun } from "./python.ts";
 
 type Record_ = Readonly<Record<string, unknown>>;
-const isRecord = (value: unknown): value is Record_ => typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof NeedsRun);
+const isRecord = (value: unknown): value is Record_ =>
+  typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof NeedsRun);
 
 /** Fields of one section of a configuration, read by name; what is not read can be told apart from what is not known. */
 export class Fields {
@@ -13,10 +14,14 @@ export class Fields {
   constructor(record: unknown, faults: Faults, path = "") {
     this.#path = path;
     this.faults = faults;
-    if (record instanceof NeedsRun) faults.add(path, record.expression, record.fault.message, record.fault.remedy);
-    else if (record !== undefined && !isRecord(record)) faults.add(path, record, "is not a section", "give its fields");
+    if (record instanceof NeedsRun)
+      faults.add(path, record.expression, record.fault.message, record.fault.remedy);
+    else if (record !== undefined && !isRecord(record))
+      faults.add(path, record, "is not a section", "give its fields");
     // Of what a file says, and nothing that every object has.
-    this.#record = isRecord(record) ? Object.assign(Object.create(null) as Record<string, unknown>, record) : {};
+    this.#record = isRecord(record)
+      ? Object.assign(Object.create(null) as Record<string, unknown>, record)
+      : {};
   }
 
   path(name: string): string {
@@ -48,7 +53,12 @@ export class Fields {
     const value = this.value(name);
     if (value === undefined) return undefined;
     if (typeof value === "number" && Number.isFinite(value) && value >= least) return value;
-    this.faults.add(this.path(name), value, "is not a number that is possible here", `give a number${least > -Infinity ? ` from ${least}` : ""}`);
+    this.faults.add(
+      this.path(name),
+      value,
+      "is not a number that is possible here",
+      `give a number${least > -Infinity ? ` from ${least}` : ""}`,
+    );
     return undefined;
   }
 
@@ -86,7 +96,8 @@ export class Fields {
     const text = this.text(name);
     if (text === undefined) return undefined;
     const found = choices.find((each) => each === text);
-    if (found === undefined) this.faults.add(this.path(name), text, "is none of its choices", `use one of ${choices.join(", ")}`);
+    if (found === undefined)
+      this.faults.add(this.path(name), text, "is none of its choices", `use one of ${choices.join(", ")}`);
     return found;
   }
 
@@ -100,11 +111,19 @@ export class Fields {
       const reason = Object.hasOwn(refused, name) ? refused[name] : undefined;
       if (reason !== undefined) {
         // Switched off is as good as left out.
-        if (value !== false && value !== null && value !== 0 && value !== "" && value !== undefined) this.faults.add(this.path(name), value, reason, "leave it out to ask for the rest");
+        if (value !== false && value !== null && value !== 0 && value !== "" && value !== undefined)
+          this.faults.add(this.path(name), value, reason, "leave it out to ask for the rest");
       } else if (other.includes(name)) found.push(this.path(name));
       else if (!wanted.includes(name)) {
         const meant = this.faults.isFull ? undefined : nearestName(name, [...wanted, ...other]);
-        this.faults.add(this.path(name), value, "is not known", meant === undefined ? "leave it out if it changes neither time nor memory" : `did you mean ${meant}? else leave it out, if it changes neither time nor memory`);
+        this.faults.add(
+          this.path(name),
+          value,
+          "is not known",
+          meant === undefined
+            ? "leave it out if it changes neither time nor memory"
+            : `did you mean ${meant}? else leave it out, if it changes neither time nor memory`,
+        );
       }
     }
     return found;

@@ -1,5 +1,13 @@
 import type { PlanOfJob } from "@internevo/cost-model";
-import { planValue, withoutDefaults, type Model, type Optimizer, type Plan, type Precision, type JobSpec } from "@internevo/domain";
+import {
+  planValue,
+  withoutDefaults,
+  type Model,
+  type Optimizer,
+  type Plan,
+  type Precision,
+  type JobSpec,
+} from "@internevo/domain";
 
 /** Projects whose configurations are written and read. */
 export const FRAMEWORKS = ["internevo", "megatron", "deepspeed", "torchtitan"] as const;
@@ -7,7 +15,8 @@ export type Framework = (typeof FRAMEWORKS)[number];
 
 /** The versions whose option names and defaults were read. */
 export const FRAMEWORK_VERSIONS: Readonly<Record<Framework, string>> = {
-  internevo: "InternEvo 0.5.2; parallel.sequence_2D and weight.forward_overlap_per as of InternLM/InternEvo 0067f27",
+  internevo:
+    "InternEvo 0.5.2; parallel.sequence_2D and weight.forward_overlap_per as of InternLM/InternEvo 0067f27",
   megatron: "Megatron-LM core 0.20.0, NVIDIA/Megatron-LM d98e8a6",
   deepspeed: "DeepSpeed 0.19.8, with deepspeedai/Megatron-DeepSpeed 4efb479",
   torchtitan: "torchtitan v0.2.2, the last release that reads TOML",
@@ -69,7 +78,19 @@ export interface ImportedConfiguration {
 }
 
 /** What of a job is exported; its plan is given beside it. */
-export type ExportedJob = Pick<JobSpec, "name" | "model" | "sequenceLengthTokens" | "globalBatchTokens" | "precision" | "optimizer" | "data" | "steps" | "seed" | "cluster">;
+export type ExportedJob = Pick<
+  JobSpec,
+  | "name"
+  | "model"
+  | "sequenceLengthTokens"
+  | "globalBatchTokens"
+  | "precision"
+  | "optimizer"
+  | "data"
+  | "steps"
+  | "seed"
+  | "cluster"
+>;
 
 /** What a plan becomes in a framework: the nearest that it can say, and why each field is another. */
 export interface Expression {
@@ -80,7 +101,8 @@ export interface Expression {
 }
 
 /** Layers of the longest pipeline stage. */
-export const stageLayers = (model: Pick<Model, "layers">, plan: Pick<Plan, "pipelineParallel">): number => Math.ceil(model.layers / plan.pipelineParallel);
+export const stageLayers = (model: Pick<Model, "layers">, plan: Pick<Plan, "pipelineParallel">): number =>
+  Math.ceil(model.layers / plan.pipelineParallel);
 
 /** One way of writing a plan: nothing that is its default, and all layers recomputed as `recompute`. */
 export function normalPlan(plan: Plan, model: Pick<Model, "layers">): Plan {
@@ -93,7 +115,14 @@ export function inexpressibleFields(asked: Plan, { plan, reasons, beyond }: Expr
   const fields = [...new Set([...Object.keys(asked), ...Object.keys(plan)])] as (keyof Plan)[];
   const value = (of: Plan, field: keyof Plan): unknown => planValue(of, field);
   return [
-    ...fields.filter((field) => value(asked, field) !== value(plan, field)).map((field) => ({ field: `plan.${field}`, value: value(asked, field), nearest: value(plan, field), reason: reasons[field] ?? "follows from the other fields" })),
+    ...fields
+      .filter((field) => value(asked, field) !== value(plan, field))
+      .map((field) => ({
+        field: `plan.${field}`,
+        value: value(asked, field),
+        nearest: value(plan, field),
+        reason: reasons[field] ?? "follows from the other fields",
+      })),
     ...beyond,
   ];
 }

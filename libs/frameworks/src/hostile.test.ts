@@ -32,21 +32,41 @@ function refusal(framework: Framework, ...files: [FrameworkFile, ...FrameworkFil
 
 const python = (text: string): FrameworkFile => ({ name: "c.py", text });
 const shell = (text: string): FrameworkFile => ({ name: "run.sh", text });
-const command = (more: string): FrameworkFile => shell(`torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 4 --hidden-size 1024 --num-attention-heads 8 --swiglu --vocab-size 1000 --seq-length 4096 --micro-batch-size 1 --bf16 ${more}\n`);
+const command = (more: string): FrameworkFile =>
+  shell(
+    `torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 4 --hidden-size 1024 --num-attention-heads 8 --swiglu --vocab-size 1000 --seq-length 4096 --micro-batch-size 1 --bf16 ${more}\n`,
+  );
 
 describe("what configurations must not do", () => {
   it("runs nothing", () => {
     const mark = join(folder, "ran");
     const touch = `touch ${mark}`;
-    for (const text of [`A=$(${touch})\n`, `A=\`${touch}\`\n`, `eval "${touch}"\n`, `: \${A:=$(${touch})}\n`, `source <(${touch})\n`, `A=$((a[$(${touch})]))\n`]) {
+    for (const text of [
+      `A=$(${touch})\n`,
+      `A=\`${touch}\`\n`,
+      `eval "${touch}"\n`,
+      `: \${A:=$(${touch})}\n`,
+      `source <(${touch})\n`,
+      `A=$((a[$(${touch})]))\n`,
+    ]) {
       try {
         importConfiguration("megatron", [shell(`${text}${command("").text}`)], { nodes: 2, gpusPerNode: 8 });
       } catch (error) {
         expect(error).toBeInstanceOf(ProblemError);
       }
     }
-    for (const text of [`__import__("os").system("${touch}")`, `import os; os.system("${touch}")`, `X = [os.system("${touch}") for _ in "a"]`, `class model:\n    __del__ = os.system("${touch}")`]) refusal("internevo", python(`${text}\n`));
-    refusal("torchtitan", { name: "t.toml", text: '[model]\nflavor = "internevo"\n[experimental]\ncustom_import = "m"\n' }, python(`import os\nargs = os.system("${touch}")\n`));
+    for (const text of [
+      `__import__("os").system("${touch}")`,
+      `import os; os.system("${touch}")`,
+      `X = [os.system("${touch}") for _ in "a"]`,
+      `class model:\n    __del__ = os.system("${touch}")`,
+    ])
+      refusal("internevo", python(`${text}\n`));
+    refusal(
+      "torchtitan",
+      { name: "t.toml", text: '[model]\nflavor = "internevo"\n[experimental]\ncustom_import = "m"\n' },
+      python(`import os\nargs = os.system("${touch}")\n`),
+    );
     expect(existsSync(mark)).toBe(false);
   });
 
@@ -54,9 +74,15 @@ describe("what configurations must not do", () => {
     for (const levels of [200, 3000, 20_000]) {
       const names = Array<string>(levels).fill("a").join(".");
       const lists = `${"[".repeat(levels)}${"]".repeat(levels)}`;
-      for (const toml of [`[model]\n${names} = 1\n`, `[model.${names}]\nb = 1\n`, `[${names}]\nb = 1\n`]) expect(refusal("torchtitan", { name: "t.toml", text: toml })).toMatch(/t\.toml: is nested more than 100 levels deep → /);
+      for (const toml of [`[model]\n${names} = 1\n`, `[model.${names}]\nb = 1\n`, `[${names}]\nb = 1\n`])
+        expect(refusal("torchtitan", { name: "t.toml", text: toml })).toMatch(
+          /t\.toml: is nested more than 100 levels deep → /,
+        );
       const { text } = command("--deepspeed --deepspeed_config ds.json");
-      for (const json of [`{"foo":${lists}}`, `{"bf16":{"enabled":${lists}}}`]) expect(refusal("deepspeed", shell(text), { name: "ds.json", text: json })).toMatch(/ds\.json: is nested more than 100 levels deep → /);
+      for (const json of [`{"foo":${lists}}`, `{"bf16":{"enabled":${lists}}}`])
+        expect(refusal("deepspeed", shell(text), { name: "ds.json", text: json })).toMatch(
+          /ds\.json: is nested more than 100 levels deep → /,
+        );
       refusal("torchtitan", { name: "t.toml", text: `[training]\nseq_len = ${lists}\n` });
       refusal("internevo", python(`model = dict(a=${lists})\ndata = dict()\nparallel = dict()\n`));
     }
@@ -64,32 +90,83 @@ describe("what configurations must not do", () => {
 
   it("changes nothing outside its own values", () => {
     for (const key of ["__proto__", "constructor"]) {
-      refusal("internevo", python(`a = dict(x=1)\nb = a["${key}"]\nb["polluted"] = 1\na["${key}"]["polluted"] = 1\nc = dict(${key}=dict(polluted=1))\n`));
+      refusal(
+        "internevo",
+        python(
+          `a = dict(x=1)\nb = a["${key}"]\nb["polluted"] = 1\na["${key}"]["polluted"] = 1\nc = dict(${key}=dict(polluted=1))\n`,
+        ),
+      );
       expect(({} as Record<string, unknown>)["polluted"]).toBeUndefined();
       expect((Object as unknown as Record<string, unknown>)["polluted"]).toBeUndefined();
-      expect(refusal("torchtitan", { name: "t.toml", text: `[model]\nflavor = "${key}"\n` })).toMatch(/model\.flavor/);
-      expect(refusal("torchtitan", { name: "t.toml", text: `[model]\nflavor = "8B"\n[training]\n"${key}" = 1\n` })).toMatch(/training\.\S+: is not known/);
+      expect(refusal("torchtitan", { name: "t.toml", text: `[model]\nflavor = "${key}"\n` })).toMatch(
+        /model\.flavor/,
+      );
+      expect(
+        refusal("torchtitan", { name: "t.toml", text: `[model]\nflavor = "8B"\n[training]\n"${key}" = 1\n` }),
+      ).toMatch(/training\.\S+: is not known/);
       expect(refusal("megatron", command(`${key} 1`))).toMatch(/is no option/);
     }
   });
 
   it("does not grow without bound", () => {
     const doubled = (line: string): string => `${`${line}\n`.repeat(60)}`;
-    expect(refusal("internevo", python(`a = "xxxxxxxx"\n${doubled("a = a + a")}model = a\ndata = dict()\nparallel = dict()\n`))).toMatch(/^model: /);
-    expect(refusal("internevo", python(`a = [1, 2]\n${doubled("a = [a, a]")}model = a\ndata = dict()\nparallel = dict()\n`))).toMatch(/^model: /);
-    expect(refusal("internevo", python(`a = dict(x=1)\n${doubled("a = dict(x=a, y=a)")}model = a\ndata = dict()\nparallel = dict()\n`))).toMatch(/^model: /);
-    expect(refusal("megatron", shell(`A=xxxxxxxx\n${doubled('A="$A$A"')}${command("$A").text}`))).toMatch(/^line \d+: /);
-    expect(refusal("megatron", shell(`A=(a b)\n${doubled('A=(${A[@]} ${A[@]})')}${command("${A[@]}").text}`))).toMatch(/^line \d+: /);
+    expect(
+      refusal(
+        "internevo",
+        python(`a = "xxxxxxxx"\n${doubled("a = a + a")}model = a\ndata = dict()\nparallel = dict()\n`),
+      ),
+    ).toMatch(/^model: /);
+    expect(
+      refusal(
+        "internevo",
+        python(`a = [1, 2]\n${doubled("a = [a, a]")}model = a\ndata = dict()\nparallel = dict()\n`),
+      ),
+    ).toMatch(/^model: /);
+    expect(
+      refusal(
+        "internevo",
+        python(
+          `a = dict(x=1)\n${doubled("a = dict(x=a, y=a)")}model = a\ndata = dict()\nparallel = dict()\n`,
+        ),
+      ),
+    ).toMatch(/^model: /);
+    expect(refusal("megatron", shell(`A=xxxxxxxx\n${doubled('A="$A$A"')}${command("$A").text}`))).toMatch(
+      /^line \d+: /,
+    );
+    expect(
+      refusal("megatron", shell(`A=(a b)\n${doubled("A=(${A[@]} ${A[@]})")}${command("${A[@]}").text}`)),
+    ).toMatch(/^line \d+: /);
   });
 
   it("is not nested deeper than it can be read", () => {
-    const deep = (open: string, close: string, count = 20_000): string => `${open.repeat(count)}1${close.repeat(count)}`;
-    for (const value of [deep("(", ")"), deep("[", "]"), `${"-".repeat(20_000)}1`, deep("dict(a=", ")"), `1${" + 1".repeat(20_000)}`]) {
-      expect(refusal("internevo", python(`model = ${value}\ndata = dict()\nparallel = dict()\n`))).toMatch(/^model: |^line 1: is not Python/);
+    const deep = (open: string, close: string, count = 20_000): string =>
+      `${open.repeat(count)}1${close.repeat(count)}`;
+    for (const value of [
+      deep("(", ")"),
+      deep("[", "]"),
+      `${"-".repeat(20_000)}1`,
+      deep("dict(a=", ")"),
+      `1${" + 1".repeat(20_000)}`,
+    ]) {
+      expect(refusal("internevo", python(`model = ${value}\ndata = dict()\nparallel = dict()\n`))).toMatch(
+        /^model: |^line 1: is not Python/,
+      );
     }
-    expect(refusal("megatron", shell(`A=$((${"(".repeat(20_000)}1${")".repeat(20_000)}))\n${command("").text}`))).toMatch(/^line 1: /);
-    expect(refusal("torchtitan", { name: "t.toml", text: `a = ${"[".repeat(20_000)}${"]".repeat(20_000)}\n` })).toMatch(/t\.toml|^a: /);
-    expect(refusal("deepspeed", shell(`deepspeed --num_gpus 8 pretrain_gpt.py --deepspeed_config ds.json ${command("").text.replace(/^.*?\.py /, "")}`), { name: "ds.json", text: `{"zero_optimization": ${"[".repeat(50_000)}${"]".repeat(50_000)}}` })).not.toBe("");
+    expect(
+      refusal("megatron", shell(`A=$((${"(".repeat(20_000)}1${")".repeat(20_000)}))\n${command("").text}`)),
+    ).toMatch(/^line 1: /);
+    expect(
+      refusal("torchtitan", { name: "t.toml", text: `a = ${"[".repeat(20_000)}${"]".repeat(20_000)}\n` }),
+    ).toMatch(/t\.toml|^a: /);
+    expect(
+      refusal(
+        "deepspeed",
+        shell(
+          `deepspeed --num_gpus 8 pretrain_gpt.py --deepspeed_config ds.json ${command("").text.replace(/^.*?\.py /, "")}`,
+        ),
+        { name: "ds.json", text: `{"zero_optimization": ${"[".repeat(50_000)}${"]".repeat(50_000)}}` },
+      ),
+    ).not.toBe("");
   });
 
   it("takes no longer for each level that is nested deeper", () => {
@@ -103,22 +180,70 @@ describe("what configurations must not do", () => {
 
   it("does not take forever to be told what was meant", () => {
     expect(refusal("megatron", command(`--${"a".repeat(900_000)} 1`))).toMatch(/is not known/);
-    expect(refusal("megatron", command(Array.from({ length: 60_000 }, (_, i) => `--num-layerz${i}`).join(" ")))).toMatch(/did you mean --num-layers/);
-    expect(refusal("torchtitan", { name: "t.toml", text: `[training]\n${Array.from({ length: 30_000 }, (_, i) => `seq_lan${i} = 1`).join("\n")}\n` })).toMatch(/training\.seq_lan0: is not known/);
+    expect(
+      refusal("megatron", command(Array.from({ length: 60_000 }, (_, i) => `--num-layerz${i}`).join(" "))),
+    ).toMatch(/did you mean --num-layers/);
+    expect(
+      refusal("torchtitan", {
+        name: "t.toml",
+        text: `[training]\n${Array.from({ length: 30_000 }, (_, i) => `seq_lan${i} = 1`).join("\n")}\n`,
+      }),
+    ).toMatch(/training\.seq_lan0: is not known/);
   });
 
   it.each(FRAMEWORKS)("%s: refuses what is nothing of the kind", (framework) => {
-    for (const text of ["", "\n\n\n", "\u0000\u0000\u0000", "\u001b[2J\u001b]0;title\u0007", "%PDF-1.7\n%âãÏÓ", "}{", "a".repeat(1_000_000), "\"", "'", "\\", "$(", "$((", "${", "A=(", "<<EOF", "\u{10FFFF}"]) refusal(framework, { name: "x", text });
+    for (const text of [
+      "",
+      "\n\n\n",
+      "\u0000\u0000\u0000",
+      "\u001b[2J\u001b]0;title\u0007",
+      "%PDF-1.7\n%âãÏÓ",
+      "}{",
+      "a".repeat(1_000_000),
+      '"',
+      "'",
+      "\\",
+      "$(",
+      "$((",
+      "${",
+      "A=(",
+      "<<EOF",
+      "\u{10FFFF}",
+    ])
+      refusal(framework, { name: "x", text });
   });
 
   it("takes no numbers that no job has, and does not work long for them", () => {
-    for (const value of ["0", "-1", "1e308", "1e999", "nan", "inf", "1152921504606846976", "4,096", "0x10", "1_000", "''", "$UNSET", "$(echo 4)", "९"]) {
+    for (const value of [
+      "0",
+      "-1",
+      "1e308",
+      "1e999",
+      "nan",
+      "inf",
+      "1152921504606846976",
+      "4,096",
+      "0x10",
+      "1_000",
+      "''",
+      "$UNSET",
+      "$(echo 4)",
+      "९",
+    ]) {
       for (const option of ["--num-layers", "--micro-batch-size", "--hidden-size", "--seq-length"]) {
         const text = command("").text.replace(new RegExp(`${option} \\S+`), `${option} ${value}`);
         try {
-          const { model, plan, sequenceLengthTokens } = importConfiguration("megatron", [shell(text)], { nodes: 2, gpusPerNode: 8 });
+          const { model, plan, sequenceLengthTokens } = importConfiguration("megatron", [shell(text)], {
+            nodes: 2,
+            gpusPerNode: 8,
+          });
           // What is a whole number is left to the job's own bounds.
-          expect([model.layers, model.hiddenSize, plan.microBatchSize, sequenceLengthTokens].every((each) => Number.isSafeInteger(each) && each >= 1), `${option} ${value}`).toBe(true);
+          expect(
+            [model.layers, model.hiddenSize, plan.microBatchSize, sequenceLengthTokens].every(
+              (each) => Number.isSafeInteger(each) && each >= 1,
+            ),
+            `${option} ${value}`,
+          ).toBe(true);
         } catch (error) {
           if (!(error instanceof ProblemError)) throw new Error(`${option} ${value}`, { cause: error });
         }

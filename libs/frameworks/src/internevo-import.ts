@@ -1,15 +1,34 @@
-import { defaultFfnHiddenSize, MODEL_DEFAULTS, type Model, type Optimizer, type Plan, type Precision } from "@internevo/domain";
+import {
+  defaultFfnHiddenSize,
+  MODEL_DEFAULTS,
+  type Model,
+  type Optimizer,
+  type Plan,
+  type Precision,
+} from "@internevo/domain";
 import { Fields } from "./fields.ts";
-import { FRAMEWORK_VERSIONS, normalPlan, stageLayers, type FrameworkFile, type ImportedConfiguration, type Launch, type TakenAs } from "./framework.ts";
+import {
+  FRAMEWORK_VERSIONS,
+  normalPlan,
+  stageLayers,
+  type FrameworkFile,
+  type ImportedConfiguration,
+  type Launch,
+  type TakenAs,
+} from "./framework.ts";
 import { ranksInText } from "./launch.ts";
 import { Faults, quotient } from "./problems.ts";
 import { NeedsRun, pythonModule } from "./python.ts";
 
-const MODEL_READ = "checkpoint num_chunks num_attention_heads num_kv_attention_heads hidden_size num_layers vocab_size mlp_ratio multiple_of no_bias norm_type layer_norm_epsilon rope_base dtype";
+const MODEL_READ =
+  "checkpoint num_chunks num_attention_heads num_kv_attention_heads hidden_size num_layers vocab_size mlp_ratio multiple_of no_bias norm_type layer_norm_epsilon rope_base dtype";
 const MODEL_IGNORED = `embed_split_hidden embed_grad_scale parallel_output apply_post_layer_norm use_flash_attn qk_interleaved residual_in_fp32 use_swiglu mlp_layer_fusion
   dropout_selective_checkpoint use_scaled_init init_type embedding_init_std attn_wqkv_init_std attn_other_init_std ffn_uplayer_init_std ffn_other_init_std out_head_init_std
   attn_drop_rate drop_rate max_position_embeddings rotary_emb_fraction tp_mode sequence_parallel enable_qkv_fusion use_dynamic_ntk_rope`;
-const MODEL_REFUSED = { num_experts: "makes a mixture of experts; dense decoders are planned for", moe_type: "makes a mixture of experts; dense decoders are planned for" };
+const MODEL_REFUSED = {
+  num_experts: "makes a mixture of experts; dense decoders are planned for",
+  moe_type: "makes a mixture of experts; dense decoders are planned for",
+};
 const DATA_READ = "seq_len micro_bsz micro_num total_steps";
 const DATA_IGNORED = `valid_micro_num valid_every pack_sample_into_one skip_batches min_length train_folder valid_folder empty_cache_and_diag_interval diag_outlier_ratio
   use_packed_dataset type fixed_random_dataset_seqlen num_worker packed_length gradient_accumulation batch_size tokenizer_path dataset_type_ids_map rampup_batch_size`;
@@ -18,7 +37,11 @@ const PARALLEL_READ = "zero1 tensor pipeline weight sequence_2D sequence_paralle
 /** A size that may stand alone or in a record, as InternEvo takes it. */
 function sized(parallel: Fields, name: string): Fields {
   const value = parallel.value(name);
-  return new Fields(typeof value === "number" ? { size: value } : value, parallel.faults, parallel.path(name));
+  return new Fields(
+    typeof value === "number" ? { size: value } : value,
+    parallel.faults,
+    parallel.path(name),
+  );
 }
 
 function readModel(model: Fields, type: string, takenAs: TakenAs[]): Model {
@@ -27,12 +50,29 @@ function readModel(model: Fields, type: string, takenAs: TakenAs[]): Model {
   const heads = model.needed("num_attention_heads");
   const multiple = model.integer("multiple_of") ?? 256;
   const ratio = model.number("mlp_ratio", 0);
-  const ffnHiddenSize = ratio === undefined ? defaultFfnHiddenSize(hiddenSize) : multiple * Math.ceil(Math.floor(hiddenSize * ratio) / multiple);
+  const ffnHiddenSize =
+    ratio === undefined
+      ? defaultFfnHiddenSize(hiddenSize)
+      : multiple * Math.ceil(Math.floor(hiddenSize * ratio) / multiple);
   const kvHeads = model.integer("num_kv_attention_heads") ?? heads;
-  if (hiddenSize % heads !== 0) faults.add(model.path("num_attention_heads"), heads, `does not divide hidden_size ${hiddenSize}`, "give heads that divide it");
-  if (heads % kvHeads !== 0) faults.add(model.path("num_kv_attention_heads"), kvHeads, `does not divide num_attention_heads ${heads}`, "give a divisor");
-  if (!/^(?:LLAMA2|INTERNLM|INTERNLM2|INTERNLM2_PUBLIC)$/.test(type)) faults.add("model_type", type, "is no decoder that is planned for", "use LLAMA2, INTERNLM or INTERNLM2");
-  else if (type !== "LLAMA2") takenAs.push({ option: "model_type", value: type, as: "a LLaMA decoder of the same sizes" });
+  if (hiddenSize % heads !== 0)
+    faults.add(
+      model.path("num_attention_heads"),
+      heads,
+      `does not divide hidden_size ${hiddenSize}`,
+      "give heads that divide it",
+    );
+  if (heads % kvHeads !== 0)
+    faults.add(
+      model.path("num_kv_attention_heads"),
+      kvHeads,
+      `does not divide num_attention_heads ${heads}`,
+      "give a divisor",
+    );
+  if (!/^(?:LLAMA2|INTERNLM|INTERNLM2|INTERNLM2_PUBLIC)$/.test(type))
+    faults.add("model_type", type, "is no decoder that is planned for", "use LLAMA2, INTERNLM or INTERNLM2");
+  else if (type !== "LLAMA2")
+    takenAs.push({ option: "model_type", value: type, as: "a LLaMA decoder of the same sizes" });
   const norm = model.text("norm_type") ?? "rmsnorm";
   if (norm !== "rmsnorm") takenAs.push({ option: model.path("norm_type"), value: norm, as: "RMSNorm" });
   return {
@@ -50,14 +90,25 @@ function readModel(model: Fields, type: string, takenAs: TakenAs[]): Model {
   };
 }
 
-function recomputation(model: Fields, layers: number, takenAs: TakenAs[]): Pick<Plan, "recompute" | "recomputeLayers"> {
+function recomputation(
+  model: Fields,
+  layers: number,
+  takenAs: TakenAs[],
+): Pick<Plan, "recompute" | "recomputeLayers"> {
   const given = model.value("checkpoint");
   const share = typeof given === "boolean" ? Number(given) : (model.number("checkpoint", 0) ?? 0);
-  if (share > 1) model.faults.add(model.path("checkpoint"), given, "is more than 1", "give False, True, or a share of the layers");
+  if (share > 1)
+    model.faults.add(
+      model.path("checkpoint"),
+      given,
+      "is more than 1",
+      "give False, True, or a share of the layers",
+    );
   if (share === 1) return { recompute: true };
   const chunks = model.integer("num_chunks") ?? 1;
   const count = Math.floor((layers / chunks) * share) * chunks;
-  if (share > 0 && chunks > 1) takenAs.push({ option: model.path("checkpoint"), value: share, as: `${count} layers of a stage` });
+  if (share > 0 && chunks > 1)
+    takenAs.push({ option: model.path("checkpoint"), value: share, as: `${count} layers of a stage` });
   return count >= layers ? { recompute: true } : { recompute: false, recomputeLayers: count };
 }
 
@@ -69,7 +120,8 @@ function readOptimizer(root: Fields): Partial<Optimizer> {
   const values: Record<keyof Optimizer, number | undefined> = {
     peakLearningRate: adam.number("lr", 0),
     minLearningRate: schedule.number("eta_min", 0),
-    warmupSteps: warmup === undefined || decaySteps === undefined ? undefined : Math.round(warmup * decaySteps),
+    warmupSteps:
+      warmup === undefined || decaySteps === undefined ? undefined : Math.round(warmup * decaySteps),
     decaySteps,
     weightDecay: adam.number("weight_decay", 0),
     beta1: adam.number("adam_beta1", 0),
@@ -81,9 +133,17 @@ function readOptimizer(root: Fields): Partial<Optimizer> {
 }
 
 function precisionOf(model: Fields, takenAs: TakenAs[]): Precision {
-  const type = model.choice("dtype", ["torch.bfloat16", "torch.float16", "torch.half", "torch.float32", "torch.tf32"] as const) ?? "torch.float16";
+  const type =
+    model.choice("dtype", [
+      "torch.bfloat16",
+      "torch.float16",
+      "torch.half",
+      "torch.float32",
+      "torch.tf32",
+    ] as const) ?? "torch.float16";
   if (type === "torch.float32" || type === "torch.tf32") return "fp32";
-  if (type !== "torch.bfloat16") takenAs.push({ option: model.path("dtype"), value: type, as: "bf16 of as many bytes" });
+  if (type !== "torch.bfloat16")
+    takenAs.push({ option: model.path("dtype"), value: type, as: "bf16 of as many bytes" });
   // Gradients are kept in the precision of the parameters.
   return "bf16-grad16";
 }
@@ -96,26 +156,57 @@ function sequence(parallel: Fields): { tp: number; sp: number; ring: number; isp
   const size = tensor.integer("size") ?? 1;
   const mode = tensor.choice("mode", ["mtp", "msp", "fsp", "isp"] as const) ?? "mtp";
   const isp = mode === "isp";
-  if (mode === "mtp" && size > 1) faults.add(tensor.path("mode"), mode, "keeps activations whole on every tensor rank, which is not planned for", "use msp, fsp or isp");
+  if (mode === "mtp" && size > 1)
+    faults.add(
+      tensor.path("mode"),
+      mode,
+      "keeps activations whole on every tensor rank, which is not planned for",
+      "use msp, fsp or isp",
+    );
   const two = parallel.section("sequence_2D");
   two.rest("enable head_size context_size", "window_size device_placement_strategy");
   if (two.boolean("enable") !== true) return { tp: isp ? 1 : size, sp: size, ring: 1, isp };
   const ring = two.needed("context_size");
   const heads = two.needed("head_size");
   if (!isp) faults.add(two.path("enable"), true, `needs mode isp; it is ${mode}`, "use mode isp");
-  if (ring * heads !== size) faults.add(two.path("context_size"), ring, `times head_size ${heads} is not tensor.size ${size}`, "mend one of them");
+  if (ring * heads !== size)
+    faults.add(
+      two.path("context_size"),
+      ring,
+      `times head_size ${heads} is not tensor.size ${size}`,
+      "mend one of them",
+    );
   return { tp: 1, sp: size, ring, isp };
 }
 
 /** Reads an InternEvo configuration. @throws ProblemError `bad-request`. */
-export function importInternEvo(files: readonly FrameworkFile[], asked: Launch | null): ImportedConfiguration {
+export function importInternEvo(
+  files: readonly FrameworkFile[],
+  asked: Launch | null,
+): ImportedConfiguration {
   const [file] = files as readonly [FrameworkFile];
   const faults = new Faults(`the InternEvo configuration ${file.name}`);
-  const values = pythonModule(file.text, ["data", "model", "parallel", "model_type", "adam", "lr_scheduler", "hybrid_zero_optimizer", "seed"]);
+  const values = pythonModule(file.text, [
+    "data",
+    "model",
+    "parallel",
+    "model_type",
+    "adam",
+    "lr_scheduler",
+    "hybrid_zero_optimizer",
+    "seed",
+  ]);
   for (const name of ["data", "model", "parallel"]) {
     const value = values[name];
-    if (value === undefined) faults.add(name, null, "is missing", "write it as dict(...) of numbers, texts and variables of this file");
-    if (value instanceof NeedsRun) faults.add(name, value.expression, value.fault.message, value.fault.remedy);
+    if (value === undefined)
+      faults.add(
+        name,
+        null,
+        "is missing",
+        "write it as dict(...) of numbers, texts and variables of this file",
+      );
+    if (value instanceof NeedsRun)
+      faults.add(name, value.expression, value.fault.message, value.fault.remedy);
   }
   faults.end();
   const root = new Fields(values, faults);
@@ -123,34 +214,70 @@ export function importInternEvo(files: readonly FrameworkFile[], asked: Launch |
   const model = root.section("model");
   const data = root.section("data");
   const parallel = root.section("parallel");
-  const ignored = [...model.rest(MODEL_READ, MODEL_IGNORED, MODEL_REFUSED), ...data.rest(DATA_READ, DATA_IGNORED), ...parallel.rest(PARALLEL_READ, "", { expert: "shares out experts; dense decoders are planned for", expert_weight: "shares out experts; dense decoders are planned for" })];
+  const ignored = [
+    ...model.rest(MODEL_READ, MODEL_IGNORED, MODEL_REFUSED),
+    ...data.rest(DATA_READ, DATA_IGNORED),
+    ...parallel.rest(PARALLEL_READ, "", {
+      expert: "shares out experts; dense decoders are planned for",
+      expert_weight: "shares out experts; dense decoders are planned for",
+    }),
+  ];
   const launch = ranksInText(file.text, asked, faults);
   const read = readModel(model, root.text("model_type") ?? "INTERNLM", takenAs);
   const { tp, sp, ring, isp } = sequence(parallel);
   const pipeline = sized(parallel, "pipeline");
   const pp = pipeline.integer("size") ?? 1;
   const chunks = model.integer("num_chunks") ?? 1;
-  if (chunks > 1 && pipeline.boolean("interleaved_overlap") !== true) faults.add(pipeline.path("interleaved_overlap"), pipeline.value("interleaved_overlap"), `must be True with model.num_chunks ${chunks}`, "set it to True");
+  if (chunks > 1 && pipeline.boolean("interleaved_overlap") !== true)
+    faults.add(
+      pipeline.path("interleaved_overlap"),
+      pipeline.value("interleaved_overlap"),
+      `must be True with model.num_chunks ${chunks}`,
+      "set it to True",
+    );
   pipeline.rest("size interleaved_overlap", "zero_bubble batch_p2p_comm mode");
   const weight = sized(parallel, "weight");
   ignored.push(...weight.rest("size overlap forward_overlap_per", "memory_pool launch_allgather_before"));
   const ps = weight.integer("size") ?? 1;
-  if (ps > 1 && !isp) faults.add(weight.path("size"), ps, "needs parallel.tensor.mode isp", "use mode isp, or size 1");
+  if (ps > 1 && !isp)
+    faults.add(weight.path("size"), ps, "needs parallel.tensor.mode isp", "use mode isp, or size 1");
   const overlap = weight.boolean("overlap") ?? false;
   const granularity = weight.choice("forward_overlap_per", ["layer", "module"] as const) ?? "layer";
   const zero = sized(parallel, "zero1");
   zero.rest("size", "", { fsdp: "is another sharding; use mode isp with parallel.weight" });
   faults.end();
-  const dp = quotient(faults, "(ranks)", launch.nodes * launch.gpusPerNode, pp * sp, "pipeline.size times tensor.size");
+  const dp = quotient(
+    faults,
+    "(ranks)",
+    launch.nodes * launch.gpusPerNode,
+    pp * sp,
+    "pipeline.size times tensor.size",
+  );
   const replicas = (dp * sp) / tp;
-  const shards = quotient(faults, weight.path("size"), replicas, ps, `the ${replicas} ranks of one slice of the model are no multiple of it: parallel.weight.size`);
+  const shards = quotient(
+    faults,
+    weight.path("size"),
+    replicas,
+    ps,
+    `the ${replicas} ranks of one slice of the model are no multiple of it: parallel.weight.size`,
+  );
   const wanted = zero.number("size") ?? -1;
   const oss = wanted <= 0 ? shards : wanted;
-  if (shards % oss !== 0) faults.add(zero.path("size"), oss, `does not divide the ${shards} replicas of a parameter shard`, "give a divisor, or -1 for all");
+  if (shards % oss !== 0)
+    faults.add(
+      zero.path("size"),
+      oss,
+      `does not divide the ${shards} replicas of a parameter shard`,
+      "give a divisor, or -1 for all",
+    );
   const b = data.needed("micro_bsz");
   const n = data.integer("micro_num") ?? 1;
   const sequenceLengthTokens = data.needed("seq_len");
-  const recompute = recomputation(model, stageLayers({ layers: read.layers }, { pipelineParallel: pp }), takenAs);
+  const recompute = recomputation(
+    model,
+    stageLayers({ layers: read.layers }, { pipelineParallel: pp }),
+    takenAs,
+  );
   const optimizer = readOptimizer(root);
   const steps = data.integer("total_steps");
   const seed = root.integer("seed", 0);

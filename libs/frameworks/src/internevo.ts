@@ -1,6 +1,12 @@
 import type { PlanOfJob } from "@internevo/cost-model";
 import { chunksOf, contextOf, headRanks, replicaRanks, type Plan } from "@internevo/domain";
-import { stageLayers, type ExportedJob, type Expression, type FrameworkFile, type Inexpressible } from "./framework.ts";
+import {
+  stageLayers,
+  type ExportedJob,
+  type Expression,
+  type FrameworkFile,
+  type Inexpressible,
+} from "./framework.ts";
 
 /** What the plan becomes in InternEvo. */
 export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression {
@@ -10,33 +16,64 @@ export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression 
   const { parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss } = plan;
   reasons.gradientSharding = "gradients stay whole on the ranks of parallel.zero1";
   if (tensor) {
-    reasons.parameterSharding = "parameters are sharded (parallel.weight) only without tensor parallelism (mode isp)";
+    reasons.parameterSharding =
+      "parameters are sharded (parallel.weight) only without tensor parallelism (mode isp)";
     reasons.optimizerStateSharding = "takes the place of the sharding of parameters";
-    reasons.gradientSharding = "gradients stay whole on the ranks of parallel.zero1, and parallel.weight, which shards them, is only without tensor parallelism (mode isp)";
+    reasons.gradientSharding =
+      "gradients stay whole on the ranks of parallel.zero1, and parallel.weight, which shards them, is only without tensor parallelism (mode isp)";
   } else if (gs > 1) {
-    reasons.gradientSharding = reasons.parameterSharding = reasons.optimizerStateSharding = "gradients are sharded as parameters are (parallel.weight), and stay whole on the ranks of parallel.zero1";
+    reasons.gradientSharding =
+      reasons.parameterSharding =
+      reasons.optimizerStateSharding =
+        "gradients are sharded as parameters are (parallel.weight), and stay whole on the ranks of parallel.zero1";
   }
   const overlapped = plan.forwardOverlap !== "none" || plan.backwardOverlap !== "none";
-  reasons.forwardOverlap = "parallel.weight.overlap is on (the next layer, or module, is gathered during this one) or off";
-  reasons.backwardOverlap = "parallel.weight.overlap is on (the next module is gathered during this one) or off";
+  reasons.forwardOverlap =
+    "parallel.weight.overlap is on (the next layer, or module, is gathered during this one) or off";
+  reasons.backwardOverlap =
+    "parallel.weight.overlap is on (the next module is gathered during this one) or off";
   const layers = stageLayers(job.model, plan);
   const k = plan.recomputeLayers ?? 0;
   const fractional = k > 0 && chunksOf(plan) === 1 && job.model.layers % plan.pipelineParallel === 0;
-  if (k > 0 && !fractional) reasons.recompute = reasons.recomputeLayers = "model.checkpoint is a share of the layers of each chunk, the same for stages of different lengths";
+  if (k > 0 && !fractional)
+    reasons.recompute = reasons.recomputeLayers =
+      "model.checkpoint is a share of the layers of each chunk, the same for stages of different lengths";
   const { recomputeLayers: _layers, ...rest } = plan;
   const expressed: Plan = {
     ...rest,
     parameterSharding: tensor ? 1 : ps * gs,
     gradientSharding: 1,
     optimizerStateSharding: tensor ? Math.min(ps * oss, replicaRanks(plan)) : oss / gs,
-    forwardOverlap: !overlapped ? "none" : plan.forwardOverlap === "intra-layer" ? "intra-layer" : "inter-layer",
+    forwardOverlap: !overlapped
+      ? "none"
+      : plan.forwardOverlap === "intra-layer"
+        ? "intra-layer"
+        : "inter-layer",
     backwardOverlap: overlapped ? "intra-layer" : "none",
     recompute: plan.recompute || (k > 0 && !fractional),
     ...(fractional && k < layers ? { recomputeLayers: k } : {}),
   };
-  if (job.precision === "bf16") beyond.push({ field: "precision", value: job.precision, nearest: "bf16-grad16", reason: "gradients are kept in the precision of the parameters" });
-  if (job.model.tiedEmbeddings) beyond.push({ field: "model.tiedEmbeddings", value: true, nearest: false, reason: "LLAMA2 has a head of its own" });
-  if (job.data !== null && job.data.format !== "internevo") beyond.push({ field: "data", value: job.data.format, nearest: "random data (train_folder None)", reason: "data must be tokenized by InternEvo's tools/tokenizer.py" });
+  if (job.precision === "bf16")
+    beyond.push({
+      field: "precision",
+      value: job.precision,
+      nearest: "bf16-grad16",
+      reason: "gradients are kept in the precision of the parameters",
+    });
+  if (job.model.tiedEmbeddings)
+    beyond.push({
+      field: "model.tiedEmbeddings",
+      value: true,
+      nearest: false,
+      reason: "LLAMA2 has a head of its own",
+    });
+  if (job.data !== null && job.data.format !== "internevo")
+    beyond.push({
+      field: "data",
+      value: job.data.format,
+      nearest: "random data (train_folder None)",
+      reason: "data must be tokenized by InternEvo's tools/tokenizer.py",
+    });
   return { plan: expressed, reasons, beyond };
 }
 
@@ -44,14 +81,22 @@ export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression 
 export function mlpRatio(hiddenSize: number, ffnHiddenSize: number): { ratio: string; multiple: number } {
   let multiple = 256;
   while (ffnHiddenSize % multiple !== 0) multiple /= 2;
-  return { ratio: multiple === 1 ? `${ffnHiddenSize}.5 / ${hiddenSize}` : `${ffnHiddenSize} / ${hiddenSize}`, multiple };
+  return {
+    ratio: multiple === 1 ? `${ffnHiddenSize}.5 / ${hiddenSize}` : `${ffnHiddenSize} / ${hiddenSize}`,
+    multiple,
+  };
 }
 
 const flag = (value: boolean): string => (value ? "True" : "False");
 const float = (value: number): string => (Number.isInteger(value) ? value.toFixed(1) : String(value));
 
 /** The share of recomputed layers: half a layer more, so that rounding down gives their number. */
-const checkpoint = (plan: Plan, layers: number): string => (plan.recompute ? "True" : plan.recomputeLayers === undefined ? "False" : `${plan.recomputeLayers}.5 / ${layers}`);
+const checkpoint = (plan: Plan, layers: number): string =>
+  plan.recompute
+    ? "True"
+    : plan.recomputeLayers === undefined
+      ? "False"
+      : `${plan.recomputeLayers}.5 / ${layers}`;
 
 /** InternEvo's configuration, a Python module. */
 export function writeInternEvo(job: ExportedJob, plan: PlanOfJob): FrameworkFile[] {
@@ -60,7 +105,8 @@ export function writeInternEvo(job: ExportedJob, plan: PlanOfJob): FrameworkFile
   const tensor = plan.tensorParallel > 1;
   const overlap = flag(plan.forwardOverlap !== "none");
   const ring = contextOf(plan);
-  const folder = job.data?.format === "internevo" ? JSON.stringify(job.data.path.replace(/\/[^/]*$/, "")) : "None";
+  const folder =
+    job.data?.format === "internevo" ? JSON.stringify(job.data.path.replace(/\/[^/]*$/, "")) : "None";
   const text = `# torchrun --nnodes ${job.cluster.nodes} --nproc-per-node ${job.cluster.gpusPerNode} train.py --config <this file> --launcher torch
 JOB_NAME = ${JSON.stringify(job.name)}
 model_type = "LLAMA2"

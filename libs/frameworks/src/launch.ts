@@ -2,9 +2,15 @@ import type { Launch } from "./framework.ts";
 import type { Faults } from "./problems.ts";
 
 /** What is asked for, else what the launcher's options say. */
-export function ranksOf(asked: Launch | null, nodes: number | null, gpusPerNode: number | null, faults: Faults): Launch {
+export function ranksOf(
+  asked: Launch | null,
+  nodes: number | null,
+  gpusPerNode: number | null,
+  faults: Faults,
+): Launch {
   if (asked !== null) return asked;
-  if (gpusPerNode === null) return faults.fail("(ranks)", null, "are not said in the file", "give --nodes and --gpus-per-node");
+  if (gpusPerNode === null)
+    return faults.fail("(ranks)", null, "are not said in the file", "give --nodes and --gpus-per-node");
   return { nodes: nodes ?? 1, gpusPerNode };
 }
 

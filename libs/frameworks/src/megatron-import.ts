@@ -1,7 +1,20 @@
 import { type Plan } from "@internevo/domain";
-import { DECODER_IGNORED, DECODER_OPTIONS, DECODER_REFUSED, readDecoder, readTraining } from "./decoder-arguments.ts";
+import {
+  DECODER_IGNORED,
+  DECODER_OPTIONS,
+  DECODER_REFUSED,
+  readDecoder,
+  readTraining,
+} from "./decoder-arguments.ts";
 import { optionNames, readOptions, type OptionTable, type Options } from "./command-line.ts";
-import { FRAMEWORK_VERSIONS, normalPlan, type FrameworkFile, type ImportedConfiguration, type Launch, type TakenAs } from "./framework.ts";
+import {
+  FRAMEWORK_VERSIONS,
+  normalPlan,
+  type FrameworkFile,
+  type ImportedConfiguration,
+  type Launch,
+  type TakenAs,
+} from "./framework.ts";
 import { quotient } from "./problems.ts";
 import { ranksOf } from "./launch.ts";
 import { MEGATRON_DIALECT, sharesHeads } from "./megatron.ts";
@@ -38,7 +51,8 @@ const TABLE: OptionTable = {
     "--use-torch-fsdp2": "is another sharding; --use-megatron-fsdp is read, and torchtitan configurations",
     "--optimizer-cpu-offload": "moves optimizer states to the host, which is not planned for",
     "--cpu-offloading": "moves activations to the host, which is not planned for",
-    "--multi-latent-attention": "is another attention; multi-head and grouped-query attention are planned for",
+    "--multi-latent-attention":
+      "is another attention; multi-head and grouped-query attention are planned for",
     "--window-size": "limits attention to a window; full causal attention is planned for",
     "--decoder-first-pipeline-num-layers": "deals layers unevenly over stages; they are planned evenly",
     "--decoder-last-pipeline-num-layers": "deals layers unevenly over stages; they are planned evenly",
@@ -54,17 +68,33 @@ function contextOfOptions(options: Options, takenAs: TakenAs[]): { size: number;
   const size = options.integer("--context-parallel-size") ?? 1;
   const types = [...new Set(options.all("--cp-comm-type") ?? ["p2p"])];
   const [type = "p2p"] = types;
-  if (types.length > 1) faults.add("--cp-comm-type", types.join(" "), "differs between layers", "give one for all layers");
+  if (types.length > 1)
+    faults.add("--cp-comm-type", types.join(" "), "differs between layers", "give one for all layers");
   const levels = (options.all("--hierarchical-context-parallel-sizes") ?? []).map(Number);
-  if (levels.length > 0 && (levels.some((level) => !(level >= 1)) || levels.reduce((product, level) => product * level, 1) !== size)) {
-    faults.add("--hierarchical-context-parallel-sizes", levels.join(" "), `does not multiply to --context-parallel-size ${size}`, "give levels whose product it is");
+  if (
+    levels.length > 0 &&
+    (levels.some((level) => !(level >= 1)) || levels.reduce((product, level) => product * level, 1) !== size)
+  ) {
+    faults.add(
+      "--hierarchical-context-parallel-sizes",
+      levels.join(" "),
+      `does not multiply to --context-parallel-size ${size}`,
+      "give levels whose product it is",
+    );
   }
   if (size === 1) return { size: 1, ring: 1 };
   if (type === "a2a") return { size, ring: 1 };
   if (type === "allgather") takenAs.push({ option: "--cp-comm-type", value: type, as: "a ring" });
   if (type === "p2p" || type === "allgather") return { size, ring: size };
-  if (type !== "a2a+p2p") faults.add("--cp-comm-type", type, "is none of its choices", "use p2p, a2a, allgather or a2a+p2p");
-  else if (levels.length !== 2) faults.add("--hierarchical-context-parallel-sizes", levels.join(" "), "is not two levels, which a2a+p2p needs", "give the ranks that share heads and the ranks of the ring");
+  if (type !== "a2a+p2p")
+    faults.add("--cp-comm-type", type, "is none of its choices", "use p2p, a2a, allgather or a2a+p2p");
+  else if (levels.length !== 2)
+    faults.add(
+      "--hierarchical-context-parallel-sizes",
+      levels.join(" "),
+      "is not two levels, which a2a+p2p needs",
+      "give the ranks that share heads and the ranks of the ring",
+    );
   return { size, ring: levels[1] ?? 1 };
 }
 
@@ -72,24 +102,64 @@ function contextOfOptions(options: Options, takenAs: TakenAs[]): { size: number;
 function layoutStages(options: Options, layers: number): number | null {
   const text = options.text("--pipeline-model-parallel-layout");
   if (text === undefined) return null;
-  if (!/^E?(?:t(?:\*\d+)?|\||,|L)*$/.test(text)) return options.faults.fail("--pipeline-model-parallel-layout", text, "has parts that are not understood", "write each stage out, with E, t, t*N and L");
+  if (!/^E?(?:t(?:\*\d+)?|\||,|L)*$/.test(text))
+    return options.faults.fail(
+      "--pipeline-model-parallel-layout",
+      text,
+      "has parts that are not understood",
+      "write each stage out, with E, t, t*N and L",
+    );
   const parts = text.replace(/[EL,]/g, "").split("|");
-  const counts = parts.map((part) => [...part.matchAll(/t(?:\*(\d+))?/g)].reduce((sum, [, times]) => sum + Number(times ?? 1), 0));
-  if (counts.reduce((sum, count) => sum + count, 0) !== layers) options.faults.add("--pipeline-model-parallel-layout", text, `does not have the ${layers} layers of --num-layers`, "mend one of them");
-  const even = counts.every((count, stage) => count === Math.floor(layers / counts.length) + (stage < layers % counts.length ? 1 : 0));
-  if (!even) options.faults.add("--pipeline-model-parallel-layout", text, "deals layers otherwise than evenly, the first stages with one more", "deal them evenly");
+  const counts = parts.map((part) =>
+    [...part.matchAll(/t(?:\*(\d+))?/g)].reduce((sum, [, times]) => sum + Number(times ?? 1), 0),
+  );
+  if (counts.reduce((sum, count) => sum + count, 0) !== layers)
+    options.faults.add(
+      "--pipeline-model-parallel-layout",
+      text,
+      `does not have the ${layers} layers of --num-layers`,
+      "mend one of them",
+    );
+  const even = counts.every(
+    (count, stage) => count === Math.floor(layers / counts.length) + (stage < layers % counts.length ? 1 : 0),
+  );
+  if (!even)
+    options.faults.add(
+      "--pipeline-model-parallel-layout",
+      text,
+      "deals layers otherwise than evenly, the first stages with one more",
+      "deal them evenly",
+    );
   return counts.length;
 }
 
 function chunksOfOptions(options: Options, layers: number, pp: number): number {
   const { faults } = options;
-  const given = ["--num-virtual-stages-per-pipeline-rank", "--num-layers-per-virtual-pipeline-stage", "--pipeline-model-parallel-layout"].filter((name) => options.has(name));
-  if (given.length > 1) faults.add(given[1] as string, options.text(given[1] as string), `contradicts ${given[0]}`, "give one of them");
+  const given = [
+    "--num-virtual-stages-per-pipeline-rank",
+    "--num-layers-per-virtual-pipeline-stage",
+    "--pipeline-model-parallel-layout",
+  ].filter((name) => options.has(name));
+  if (given.length > 1)
+    faults.add(
+      given[1] as string,
+      options.text(given[1] as string),
+      `contradicts ${given[0]}`,
+      "give one of them",
+    );
   const stages = layoutStages(options, layers);
-  if (stages !== null) return quotient(faults, "--pipeline-model-parallel-layout", stages, pp, "--pipeline-model-parallel-size");
+  if (stages !== null)
+    return quotient(faults, "--pipeline-model-parallel-layout", stages, pp, "--pipeline-model-parallel-size");
   const each = options.integer("--num-layers-per-virtual-pipeline-stage");
-  if (pp > 1 && layers % pp !== 0) faults.add("--num-layers", layers, `is no multiple of --pipeline-model-parallel-size ${pp}`, "give stages that divide the layers, or --pipeline-model-parallel-layout");
-  if (each !== undefined) return quotient(faults, "--num-layers-per-virtual-pipeline-stage", layers / pp, each, "it");
+  if (pp > 1 && layers % pp !== 0)
+    faults.add(
+      "--num-layers",
+      layers,
+      `is no multiple of --pipeline-model-parallel-size ${pp}`,
+      "give stages that divide the layers, or --pipeline-model-parallel-layout",
+    );
+  if (each !== undefined)
+    return quotient(faults, "--num-layers-per-virtual-pipeline-stage", layers / pp, each, "it");
   return options.integer("--num-virtual-stages-per-pipeline-rank") ?? 1;
 }
 
@@ -98,45 +168,117 @@ type Shards = Pick<Plan, "parameterSharding" | "gradientSharding" | "optimizerSt
 function shardsOfOptions(options: Options, replicas: number): Shards {
   const { faults } = options;
   const instances = options.integer("--num-distributed-optimizer-instances") ?? 1;
-  const size = quotient(faults, "--num-distributed-optimizer-instances", replicas, instances, "the data-parallel ranks are no multiple of it: the option");
+  const size = quotient(
+    faults,
+    "--num-distributed-optimizer-instances",
+    replicas,
+    instances,
+    "the data-parallel ranks are no multiple of it: the option",
+  );
   const outer = options.choice("--outer-dp-sharding-strategy", ["no_shard", "optim"] as const) ?? "no_shard";
   if (!options.has("--use-megatron-fsdp")) {
-    if (outer !== "no_shard") faults.add("--outer-dp-sharding-strategy", outer, "has no effect without --use-megatron-fsdp", "add --use-megatron-fsdp");
-    return { parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: options.has("--use-distributed-optimizer") ? size : 1 };
+    if (outer !== "no_shard")
+      faults.add(
+        "--outer-dp-sharding-strategy",
+        outer,
+        "has no effect without --use-megatron-fsdp",
+        "add --use-megatron-fsdp",
+      );
+    return {
+      parameterSharding: 1,
+      gradientSharding: 1,
+      optimizerStateSharding: options.has("--use-distributed-optimizer") ? size : 1,
+    };
   }
-  const strategy = options.choice("--data-parallel-sharding-strategy", ["no_shard", "optim", "optim_grads", "optim_grads_params"] as const) ?? "optim_grads_params";
-  if (outer === "optim" && strategy !== "optim_grads_params") faults.add("--outer-dp-sharding-strategy", outer, `contradicts --data-parallel-sharding-strategy ${strategy}`, "use optim_grads_params with it");
+  const strategy =
+    options.choice("--data-parallel-sharding-strategy", [
+      "no_shard",
+      "optim",
+      "optim_grads",
+      "optim_grads_params",
+    ] as const) ?? "optim_grads_params";
+  if (outer === "optim" && strategy !== "optim_grads_params")
+    faults.add(
+      "--outer-dp-sharding-strategy",
+      outer,
+      `contradicts --data-parallel-sharding-strategy ${strategy}`,
+      "use optim_grads_params with it",
+    );
   switch (strategy) {
-    case "no_shard": return { parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1 };
-    case "optim": return { parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: size };
-    case "optim_grads": return { parameterSharding: 1, gradientSharding: size, optimizerStateSharding: size };
-    case "optim_grads_params": return { parameterSharding: size, gradientSharding: 1, optimizerStateSharding: outer === "optim" ? replicas / size : 1 };
+    case "no_shard":
+      return { parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1 };
+    case "optim":
+      return { parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: size };
+    case "optim_grads":
+      return { parameterSharding: 1, gradientSharding: size, optimizerStateSharding: size };
+    case "optim_grads_params":
+      return {
+        parameterSharding: size,
+        gradientSharding: 1,
+        optimizerStateSharding: outer === "optim" ? replicas / size : 1,
+      };
   }
 }
 
 /** Recomputation as both programs that know --recompute-granularity have it. */
-export function recomputeOfOptions(options: Options, chunks: number, takenAs: TakenAs[]): Pick<Plan, "recompute" | "recomputeLayers"> {
-  const granularity = options.choice("--recompute-granularity", ["full", "selective"] as const) ?? (options.has("--recompute-activations") ? "selective" : undefined);
+export function recomputeOfOptions(
+  options: Options,
+  chunks: number,
+  takenAs: TakenAs[],
+): Pick<Plan, "recompute" | "recomputeLayers"> {
+  const granularity =
+    options.choice("--recompute-granularity", ["full", "selective"] as const) ??
+    (options.has("--recompute-activations") ? "selective" : undefined);
   if (granularity === undefined) {
-    if (options.has("--recompute-method")) options.faults.add("--recompute-method", options.text("--recompute-method"), "has no effect without --recompute-granularity full", "add it, or leave the method out");
+    if (options.has("--recompute-method"))
+      options.faults.add(
+        "--recompute-method",
+        options.text("--recompute-method"),
+        "has no effect without --recompute-granularity full",
+        "add it, or leave the method out",
+      );
     return { recompute: false };
   }
   if (granularity === "selective") {
-    takenAs.push({ option: "--recompute-granularity", value: granularity, as: "none: blockwise attention keeps no scores that could be recomputed" });
+    takenAs.push({
+      option: "--recompute-granularity",
+      value: granularity,
+      as: "none: blockwise attention keeps no scores that could be recomputed",
+    });
     return { recompute: false };
   }
   const method = options.choice("--recompute-method", ["uniform", "block"] as const);
   const layers = options.integer("--recompute-num-layers");
-  if (method === undefined && !options.has("--recompute-method")) options.faults.add("--recompute-method", null, "is missing, with --recompute-granularity full", "add --recompute-method uniform");
-  if (method === "block") return { recompute: false, recomputeLayers: (layers ?? options.needed("--recompute-num-layers")) * chunks };
-  if (layers !== undefined && layers > 1) takenAs.push({ option: "--recompute-num-layers", value: layers, as: "1: what a layer begins with is kept for each" });
+  if (method === undefined && !options.has("--recompute-method"))
+    options.faults.add(
+      "--recompute-method",
+      null,
+      "is missing, with --recompute-granularity full",
+      "add --recompute-method uniform",
+    );
+  if (method === "block")
+    return {
+      recompute: false,
+      recomputeLayers: (layers ?? options.needed("--recompute-num-layers")) * chunks,
+    };
+  if (layers !== undefined && layers > 1)
+    takenAs.push({
+      option: "--recompute-num-layers",
+      value: layers,
+      as: "1: what a layer begins with is kept for each",
+    });
   return { recompute: true };
 }
 
 /** Reads arguments of Megatron-LM's pretrain_gpt.py. @throws ProblemError `bad-request`. */
 export function importMegatron(files: readonly FrameworkFile[], asked: Launch | null): ImportedConfiguration {
   const [file] = files as readonly [FrameworkFile];
-  const { options, nodes, gpusPerNode, ignored } = readOptions(file.text, /(?:^|\/)pretrain_\w+\.py$/, TABLE, `the Megatron-LM arguments ${file.name}`);
+  const { options, nodes, gpusPerNode, ignored } = readOptions(
+    file.text,
+    /(?:^|\/)pretrain_\w+\.py$/,
+    TABLE,
+    `the Megatron-LM arguments ${file.name}`,
+  );
   const { faults } = options;
   const takenAs: TakenAs[] = [];
   const launch = ranksOf(asked, nodes, gpusPerNode, faults);
@@ -146,10 +288,28 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
   const tp = options.integer("--tensor-model-parallel-size") ?? 1;
   const pp = options.integer("--pipeline-model-parallel-size") ?? 1;
   const context = contextOfOptions(options, takenAs);
-  if (tp > 1 && context.size > 1) faults.add("--context-parallel-size", context.size, `together with --tensor-model-parallel-size ${tp} is in no plan: a sequence is split by one of them`, "use one of them");
-  if (tp > 1 && !options.has("--sequence-parallel")) faults.add("--sequence-parallel", null, `is missing with --tensor-model-parallel-size ${tp}: tensor ranks are planned for only with it`, "add --sequence-parallel");
+  if (tp > 1 && context.size > 1)
+    faults.add(
+      "--context-parallel-size",
+      context.size,
+      `together with --tensor-model-parallel-size ${tp} is in no plan: a sequence is split by one of them`,
+      "use one of them",
+    );
+  if (tp > 1 && !options.has("--sequence-parallel"))
+    faults.add(
+      "--sequence-parallel",
+      null,
+      `is missing with --tensor-model-parallel-size ${tp}: tensor ranks are planned for only with it`,
+      "add --sequence-parallel",
+    );
   const sp = tp > 1 ? tp : context.size;
-  if (tp === 1 && !sharesHeads(sp / context.ring, model.kvHeads)) faults.add("--context-parallel-size", sp, `shares ${model.kvHeads} heads of keys and values by all-to-all over ${sp / context.ring} ranks, which Transformer Engine refuses`, "use --cp-comm-type p2p, or ranks that divide them");
+  if (tp === 1 && !sharesHeads(sp / context.ring, model.kvHeads))
+    faults.add(
+      "--context-parallel-size",
+      sp,
+      `shares ${model.kvHeads} heads of keys and values by all-to-all over ${sp / context.ring} ranks, which Transformer Engine refuses`,
+      "use --cp-comm-type p2p, or ranks that divide them",
+    );
   faults.end();
   const dp = quotient(faults, "(ranks)", ranks, pp * sp, "pipeline times tensor times context ranks");
   const replicas = (dp * sp) / tp;
@@ -158,13 +318,27 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
   const b = options.needed("--micro-batch-size");
   const sequences = options.integer("--global-batch-size") ?? b * dp;
   faults.end();
-  const n = quotient(faults, "--global-batch-size", sequences, b * dp, "--micro-batch-size times the data-parallel ranks");
+  const n = quotient(
+    faults,
+    "--global-batch-size",
+    sequences,
+    b * dp,
+    "--micro-batch-size times the data-parallel ranks",
+  );
   const gather = options.has("--overlap-param-gather");
   const reduce = options.has("--overlap-grad-reduce");
-  if (gather && !reduce) faults.add("--overlap-param-gather", true, "needs --overlap-grad-reduce", "add --overlap-grad-reduce");
-  if (gather && !options.has("--use-distributed-optimizer") && !options.has("--use-megatron-fsdp")) faults.add("--overlap-param-gather", true, "needs --use-distributed-optimizer or --use-megatron-fsdp", "add one of them, or leave it out");
+  if (gather && !reduce)
+    faults.add("--overlap-param-gather", true, "needs --overlap-grad-reduce", "add --overlap-grad-reduce");
+  if (gather && !options.has("--use-distributed-optimizer") && !options.has("--use-megatron-fsdp"))
+    faults.add(
+      "--overlap-param-gather",
+      true,
+      "needs --use-distributed-optimizer or --use-megatron-fsdp",
+      "add one of them, or leave it out",
+    );
   if (options.has("--fp16")) takenAs.push({ option: "--fp16", value: true, as: "bf16" });
-  if (options.has("--fp16") && options.has("--bf16")) faults.add("--fp16", true, "contradicts --bf16", "give one of them");
+  if (options.has("--fp16") && options.has("--bf16"))
+    faults.add("--fp16", true, "contradicts --bf16", "give one of them");
   const half = options.has("--bf16") || options.has("--fp16");
   const recompute = recomputeOfOptions(options, chunks, takenAs);
   const training = readTraining(options);
@@ -180,7 +354,8 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
     contextParallel: context.ring,
     ...shards,
     pipelineChunks: chunks,
-    forwardOverlap: gather && shards.parameterSharding * shards.optimizerStateSharding > 1 ? "inter-layer" : "none",
+    forwardOverlap:
+      gather && shards.parameterSharding * shards.optimizerStateSharding > 1 ? "inter-layer" : "none",
     backwardOverlap: reduce ? "intra-layer" : "none",
   };
   return {

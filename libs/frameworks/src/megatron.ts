@@ -1,7 +1,12 @@
 import { chunksOf, contextOf, headRanks, ProblemError, replicaRanks, type Plan } from "@internevo/domain";
 import { divisors, pipelineStages, type PlanOfJob } from "@internevo/cost-model";
 import { commandText, type Argument, type Options } from "./command-line.ts";
-import { decoderArguments, inexpressibleTraining, trainingArguments, type DecoderDialect } from "./decoder-arguments.ts";
+import {
+  decoderArguments,
+  inexpressibleTraining,
+  trainingArguments,
+  type DecoderDialect,
+} from "./decoder-arguments.ts";
 import type { ExportedJob, Expression, FrameworkFile, Inexpressible } from "./framework.ts";
 
 export const MEGATRON_DIALECT: DecoderDialect = {
@@ -12,22 +17,36 @@ export const MEGATRON_DIALECT: DecoderDialect = {
   keyValueHeads: (kvHeads) => [["--group-query-attention"], ["--num-query-groups", kvHeads]],
   readKeyValueHeads(options: Options) {
     const groups = options.integer("--num-query-groups");
-    if (groups !== undefined && !options.has("--group-query-attention")) options.faults.add("--num-query-groups", groups, "has no effect without --group-query-attention", "add --group-query-attention, or leave it out");
+    if (groups !== undefined && !options.has("--group-query-attention"))
+      options.faults.add(
+        "--num-query-groups",
+        groups,
+        "has no effect without --group-query-attention",
+        "add --group-query-attention, or leave it out",
+      );
     return options.has("--group-query-attention") ? (groups ?? 1) : undefined;
   },
   addedTokens: 0,
 };
 
 /** Sharding that Megatron can express, at least as thin as what is asked for. */
-function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>): Pick<Plan, "parameterSharding" | "gradientSharding" | "optimizerStateSharding"> {
+function sharding(
+  plan: Plan,
+  reasons: Partial<Record<keyof Plan, string>>,
+): Pick<Plan, "parameterSharding" | "gradientSharding" | "optimizerStateSharding"> {
   const { parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss } = plan;
   if (ps === 1) return { parameterSharding: 1, gradientSharding: gs, optimizerStateSharding: oss };
   if (gs > 1) {
-    reasons.gradientSharding = reasons.parameterSharding = reasons.optimizerStateSharding = "gradients are sharded over the ranks that parameters and optimizer states are sharded over (--data-parallel-sharding-strategy optim_grads_params)";
+    reasons.gradientSharding =
+      reasons.parameterSharding =
+      reasons.optimizerStateSharding =
+        "gradients are sharded over the ranks that parameters and optimizer states are sharded over (--data-parallel-sharding-strategy optim_grads_params)";
     return { parameterSharding: ps * oss, gradientSharding: 1, optimizerStateSharding: 1 };
   }
   const replicas = replicaRanks(plan) / ps;
-  if (oss > 1 && oss < replicas) reasons.optimizerStateSharding = "beyond the parameters' shards, optimizer states are sharded over all replicas (--outer-dp-sharding-strategy optim), or not at all";
+  if (oss > 1 && oss < replicas)
+    reasons.optimizerStateSharding =
+      "beyond the parameters' shards, optimizer states are sharded over all replicas (--outer-dp-sharding-strategy optim), or not at all";
   return { parameterSharding: ps, gradientSharding: 1, optimizerStateSharding: oss === 1 ? 1 : replicas };
 }
 
@@ -41,7 +60,15 @@ function ringOf(plan: PlanOfJob, { model, sequenceLengthTokens }: ExportedJob): 
   if (plan.tensorParallel > 1 || sp === 1) return contextOf(plan);
   // Megatron-LM deals two chunks to each context rank before anything else, also to ranks that then share heads.
   if (sequenceLengthTokens % (2 * sp) !== 0) {
-    throw new ProblemError("plan-invalid", "Megatron-LM cannot express the plan", [{ field: "plan.sequenceParallel", value: sp, message: `Megatron-LM deals a sequence to its context ranks in 2 x ${sp} chunks, which do not divide sequenceLengthTokens ${sequenceLengthTokens}`, remedy: "export to deepspeed, choose a plan with other sequence ranks, or make the sequence a multiple of the chunks" }]);
+    throw new ProblemError("plan-invalid", "Megatron-LM cannot express the plan", [
+      {
+        field: "plan.sequenceParallel",
+        value: sp,
+        message: `Megatron-LM deals a sequence to its context ranks in 2 x ${sp} chunks, which do not divide sequenceLengthTokens ${sequenceLengthTokens}`,
+        remedy:
+          "export to deepspeed, choose a plan with other sequence ranks, or make the sequence a multiple of the chunks",
+      },
+    ]);
   }
   if (sharesHeads(heads, model.kvHeads)) return contextOf(plan);
   return sp / (divisors(heads).findLast((ranks) => ranks < heads && sharesHeads(ranks, model.kvHeads)) ?? 1);
@@ -51,19 +78,29 @@ function ringOf(plan: PlanOfJob, { model, sequenceLengthTokens }: ExportedJob): 
 export function expressMegatron(plan: PlanOfJob, job: ExportedJob): Expression {
   const reasons: Partial<Record<keyof Plan, string>> = {};
   const ring = ringOf(plan, job);
-  reasons.contextParallel = "ranks that share heads by all-to-all divide the heads of keys and values (Transformer Engine), the others are a ring";
+  reasons.contextParallel =
+    "ranks that share heads by all-to-all divide the heads of keys and values (Transformer Engine), the others are a ring";
   const shards = sharding(plan, reasons);
   const { parameterSharding: ps, optimizerStateSharding: oss } = shards;
   const gathers = ps > 1 || oss > 1;
   const forward = plan.forwardOverlap !== "none" && gathers;
   const backward = plan.backwardOverlap !== "none" || forward;
-  reasons.forwardOverlap = gathers ? "parameters are gathered in buckets beside computation (--overlap-param-gather), or not" : "nothing is gathered that could be overlapped";
-  reasons.backwardOverlap = plan.backwardOverlap === "none" ? "--overlap-param-gather needs --overlap-grad-reduce" : "gradients are reduced in buckets beside computation (--overlap-grad-reduce), or not";
+  reasons.forwardOverlap = gathers
+    ? "parameters are gathered in buckets beside computation (--overlap-param-gather), or not"
+    : "nothing is gathered that could be overlapped";
+  reasons.backwardOverlap =
+    plan.backwardOverlap === "none"
+      ? "--overlap-param-gather needs --overlap-grad-reduce"
+      : "gradients are reduced in buckets beside computation (--overlap-grad-reduce), or not";
   const chunks = chunksOf(plan);
   const k = plan.recomputeLayers ?? 0;
-  const parts = pipelineStages(job.model, plan.pipelineParallel, chunks).flatMap(({ chunkLayers }) => chunkLayers);
+  const parts = pipelineStages(job.model, plan.pipelineParallel, chunks).flatMap(
+    ({ chunkLayers }) => chunkLayers,
+  );
   const perChunk = k % chunks === 0 && k / chunks <= Math.min(...parts);
-  if (k > 0 && !perChunk) reasons.recompute = reasons.recomputeLayers = `--recompute-num-layers is a number of layers of each chunk of a stage; ${k} layers are not the same number of all ${chunks}`;
+  if (k > 0 && !perChunk)
+    reasons.recompute =
+      reasons.recomputeLayers = `--recompute-num-layers is a number of layers of each chunk of a stage; ${k} layers are not the same number of all ${chunks}`;
   const { recomputeLayers: _layers, ...rest } = plan;
   const expressed: Plan = {
     ...rest,
@@ -75,7 +112,13 @@ export function expressMegatron(plan: PlanOfJob, job: ExportedJob): Expression {
     ...(k > 0 && perChunk ? { recomputeLayers: k } : {}),
   };
   const beyond: Inexpressible[] = inexpressibleTraining(job);
-  if (job.data !== null && job.data.format !== "megatron") beyond.push({ field: "data", value: job.data.format, nearest: "--mock-data", reason: "data must be in the format of Megatron-LM's tools/preprocess_data.py" });
+  if (job.data !== null && job.data.format !== "megatron")
+    beyond.push({
+      field: "data",
+      value: job.data.format,
+      nearest: "--mock-data",
+      reason: "data must be in the format of Megatron-LM's tools/preprocess_data.py",
+    });
   return { plan: expressed, reasons, beyond };
 }
 
@@ -83,16 +126,27 @@ export function expressMegatron(plan: PlanOfJob, job: ExportedJob): Expression {
 export function layoutText(job: ExportedJob, plan: Plan): string {
   const chunks = chunksOf(plan);
   const stages = pipelineStages(job.model, plan.pipelineParallel, chunks);
-  const parts = Array.from({ length: chunks }, (_, chunk) => stages.map(({ chunkLayers }) => `t*${chunkLayers[chunk] ?? 0}`)).flat();
-  return parts.map((part, index) => `${index === 0 ? "E" : ""}${part}${index === parts.length - 1 ? "L" : ""}`).join("|");
+  const parts = Array.from({ length: chunks }, (_, chunk) =>
+    stages.map(({ chunkLayers }) => `t*${chunkLayers[chunk] ?? 0}`),
+  ).flat();
+  return parts
+    .map((part, index) => `${index === 0 ? "E" : ""}${part}${index === parts.length - 1 ? "L" : ""}`)
+    .join("|");
 }
 
 function pipelineArguments(job: ExportedJob, plan: Plan): Argument[] {
   const { pipelineParallel: pp } = plan;
   const chunks = chunksOf(plan);
   if (pp === 1) return [];
-  if (job.model.layers % (pp * chunks) !== 0) return [["--pipeline-model-parallel-size", pp], ["--pipeline-model-parallel-layout", layoutText(job, plan)]];
-  return [["--pipeline-model-parallel-size", pp], ...(chunks > 1 ? [["--num-virtual-stages-per-pipeline-rank", chunks] as const] : [])];
+  if (job.model.layers % (pp * chunks) !== 0)
+    return [
+      ["--pipeline-model-parallel-size", pp],
+      ["--pipeline-model-parallel-layout", layoutText(job, plan)],
+    ];
+  return [
+    ["--pipeline-model-parallel-size", pp],
+    ...(chunks > 1 ? [["--num-virtual-stages-per-pipeline-rank", chunks] as const] : []),
+  ];
 }
 
 function sequenceArguments(plan: Plan): Argument[] {
@@ -101,16 +155,32 @@ function sequenceArguments(plan: Plan): Argument[] {
   if (sp === 1) return [];
   const ring = contextOf(plan);
   const heads = headRanks(plan);
-  if (ring === 1) return [["--context-parallel-size", sp], ["--cp-comm-type", "a2a"]];
-  if (heads === 1) return [["--context-parallel-size", sp], ["--cp-comm-type", "p2p"]];
-  return [["--context-parallel-size", sp], ["--hierarchical-context-parallel-sizes", heads, ring], ["--cp-comm-type", "a2a+p2p"]];
+  if (ring === 1)
+    return [
+      ["--context-parallel-size", sp],
+      ["--cp-comm-type", "a2a"],
+    ];
+  if (heads === 1)
+    return [
+      ["--context-parallel-size", sp],
+      ["--cp-comm-type", "p2p"],
+    ];
+  return [
+    ["--context-parallel-size", sp],
+    ["--hierarchical-context-parallel-sizes", heads, ring],
+    ["--cp-comm-type", "a2a+p2p"],
+  ];
 }
 
 function shardingArguments(plan: Plan): Argument[] {
   const { parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss } = plan;
   const replicas = replicaRanks(plan);
-  const overlap: Argument[] = [...(plan.backwardOverlap === "none" ? [] : [["--overlap-grad-reduce"] as const]), ...(plan.forwardOverlap === "none" ? [] : [["--overlap-param-gather"] as const])];
-  const instances = (size: number): Argument[] => (size === replicas ? [] : [["--num-distributed-optimizer-instances", replicas / size]]);
+  const overlap: Argument[] = [
+    ...(plan.backwardOverlap === "none" ? [] : [["--overlap-grad-reduce"] as const]),
+    ...(plan.forwardOverlap === "none" ? [] : [["--overlap-param-gather"] as const]),
+  ];
+  const instances = (size: number): Argument[] =>
+    size === replicas ? [] : [["--num-distributed-optimizer-instances", replicas / size]];
   if (ps > 1 || gs > 1) {
     return [
       ["--use-megatron-fsdp"],
@@ -130,22 +200,47 @@ function shardingArguments(plan: Plan): Argument[] {
 function recomputeArguments(plan: Plan): Argument[] {
   const k = plan.recomputeLayers ?? 0;
   if (!plan.recompute && k === 0) return [];
-  const method: Argument[] = plan.recompute ? [["--recompute-method", "uniform"], ["--recompute-num-layers", 1]] : [["--recompute-method", "block"], ["--recompute-num-layers", k / chunksOf(plan)]];
+  const method: Argument[] = plan.recompute
+    ? [
+        ["--recompute-method", "uniform"],
+        ["--recompute-num-layers", 1],
+      ]
+    : [
+        ["--recompute-method", "block"],
+        ["--recompute-num-layers", k / chunksOf(plan)],
+      ];
   return [["--recompute-granularity", "full"], ...method];
 }
 
 /** The script that starts Megatron-LM's pretrain_gpt.py. */
 export function writeMegatron(job: ExportedJob, plan: PlanOfJob): FrameworkFile[] {
   const { nodes, gpusPerNode } = job.cluster;
-  const precision: Argument[] = job.precision === "fp32" ? [] : [["--bf16"], ...(job.precision === "bf16-grad16" ? [["--grad-reduce-in-bf16"] as const] : [])];
-  const data: Argument[] = job.data?.format === "megatron" ? [["--data-path", job.data.path.replace(/\.(?:bin|idx)$/, "")]] : [["--mock-data"]];
+  const precision: Argument[] =
+    job.precision === "fp32"
+      ? []
+      : [["--bf16"], ...(job.precision === "bf16-grad16" ? [["--grad-reduce-in-bf16"] as const] : [])];
+  const data: Argument[] =
+    job.data?.format === "megatron"
+      ? [["--data-path", job.data.path.replace(/\.(?:bin|idx)$/, "")]]
+      : [["--mock-data"]];
   const fsdp = plan.parameterSharding > 1 || plan.gradientSharding > 1;
   // Tensor and context parallelism order their kernels by one connection, which FSDP does not allow.
   const environment = plan.sequenceParallel > 1 && !fsdp ? "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" : "";
-  const launcher = [`torchrun --nnodes ${nodes} --nproc-per-node ${gpusPerNode}`, ...(nodes > 1 ? ["--node-rank ${NODE_RANK:-0} --master-addr ${MASTER_ADDR:-localhost} --master-port ${MASTER_PORT:-29500}"] : []), "pretrain_gpt.py"].join(" \\\n  ");
+  const launcher = [
+    `torchrun --nnodes ${nodes} --nproc-per-node ${gpusPerNode}`,
+    ...(nodes > 1
+      ? [
+          "--node-rank ${NODE_RANK:-0} --master-addr ${MASTER_ADDR:-localhost} --master-port ${MASTER_PORT:-29500}",
+        ]
+      : []),
+    "pretrain_gpt.py",
+  ].join(" \\\n  ");
   const text = commandText(launcher, [
     ...decoderArguments(job, MEGATRON_DIALECT).map((argument) => [argument]),
-    [["--micro-batch-size", plan.microBatchSize], ["--global-batch-size", job.globalBatchTokens / job.sequenceLengthTokens]],
+    [
+      ["--micro-batch-size", plan.microBatchSize],
+      ["--global-batch-size", job.globalBatchTokens / job.sequenceLengthTokens],
+    ],
     sequenceArguments(plan),
     pipelineArguments(job, plan),
     shardingArguments(plan),

@@ -5,7 +5,14 @@ function distance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, index) => index);
   for (let i = 1; i <= a.length; i += 1) {
     const next = [i];
-    for (let j = 1; j <= b.length; j += 1) next.push(Math.min((row[j] as number) + 1, (next[j - 1] as number) + 1, (row[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1)));
+    for (let j = 1; j <= b.length; j += 1)
+      next.push(
+        Math.min(
+          (row[j] as number) + 1,
+          (next[j - 1] as number) + 1,
+          (row[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1),
+        ),
+      );
     row = next;
   }
   return row[b.length] as number;
@@ -17,12 +24,14 @@ const LONGEST_NAME = 80;
 const MOST_DETAILS = 20;
 const MOST_CHARACTERS = 200;
 
-const shortened = (text: string): string => (text.length > MOST_CHARACTERS ? `${text.slice(0, MOST_CHARACTERS)}…` : text);
+const shortened = (text: string): string =>
+  text.length > MOST_CHARACTERS ? `${text.slice(0, MOST_CHARACTERS)}…` : text;
 
 /** A value as a fault repeats it: so that it can be found, and in bounds. */
 function repeated(value: unknown): unknown {
   if (typeof value === "string") return shortened(value);
-  if (typeof value !== "object" || value === null) return typeof value === "number" && !Number.isFinite(value) ? null : value;
+  if (typeof value !== "object" || value === null)
+    return typeof value === "number" && !Number.isFinite(value) ? null : value;
   const text = JSON.stringify(value);
   return text.length > MOST_CHARACTERS ? shortened(text) : value;
 }
@@ -57,7 +66,13 @@ export class Faults {
   }
 
   add(field: string, value: unknown, message: string, remedy: string): void {
-    if (!this.isFull) this.#details.push({ field: field === "" ? "(nothing)" : shortened(field), value: repeated(value), message: shortened(message), remedy: shortened(remedy) });
+    if (!this.isFull)
+      this.#details.push({
+        field: field === "" ? "(nothing)" : shortened(field),
+        value: repeated(value),
+        message: shortened(message),
+        remedy: shortened(remedy),
+      });
     this.#count += 1;
   }
 
@@ -66,7 +81,11 @@ export class Faults {
     const [first] = this.#details;
     if (first === undefined) return;
     const more = this.#count > 1 ? `, and ${this.#count - 1} more` : "";
-    throw new ProblemError("bad-request", `${this.#what}: ${first.field} ${first.message}${more}`, this.#details);
+    throw new ProblemError(
+      "bad-request",
+      `${this.#what}: ${first.field} ${first.message}${more}`,
+      this.#details,
+    );
   }
 
   /** Adds and ends. */

@@ -1,33 +1,91 @@
 import type { SyntaxNode } from "@lezer/common";
 import { MOST_DEPTH } from "./depth.ts";
 import { Names, POWERFUL } from "./python-names.ts";
-import { arithmetic, comparison, isContainer, childrenOf, MOST_CHARACTERS, NeedsRun, partsOf, recordOf, type Container, type PythonValue } from "./python-values.ts";
+import {
+  arithmetic,
+  comparison,
+  isContainer,
+  childrenOf,
+  MOST_CHARACTERS,
+  NeedsRun,
+  partsOf,
+  recordOf,
+  type Container,
+  type PythonValue,
+} from "./python-values.ts";
 
 /** Builtins that neither change their arguments nor give them back. */
-const HARMLESS: ReadonlySet<string> = new Set(["print", "len", "str", "repr", "round", "bool", "type", "isinstance"]);
-const ESCAPES: Readonly<Record<string, string>> = { "\n": "", "\\": "\\", "'": "'", '"': '"', a: "\u0007", b: "\b", f: "\f", n: "\n", r: "\r", t: "\t", v: "\v" };
+const HARMLESS: ReadonlySet<string> = new Set([
+  "print",
+  "len",
+  "str",
+  "repr",
+  "round",
+  "bool",
+  "type",
+  "isinstance",
+]);
+const ESCAPES: Readonly<Record<string, string>> = {
+  "\n": "",
+  "\\": "\\",
+  "'": "'",
+  '"': '"',
+  a: "\u0007",
+  b: "\b",
+  f: "\f",
+  n: "\n",
+  r: "\r",
+  t: "\t",
+  v: "\v",
+};
 
 /** How tightly operators bind; what stands alone binds tightest. */
 const ALONE = 13;
-const LEVELS: Readonly<Record<string, number>> = { or: 1, and: 2, not: 3, "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10, "@": 10, "**": 12 };
+const LEVELS: Readonly<Record<string, number>> = {
+  or: 1,
+  and: 2,
+  not: 3,
+  "|": 5,
+  "^": 6,
+  "&": 7,
+  "<<": 8,
+  ">>": 8,
+  "+": 9,
+  "-": 9,
+  "*": 10,
+  "/": 10,
+  "//": 10,
+  "%": 10,
+  "@": 10,
+  "**": 12,
+};
 const COMPARISON = 4;
 const SIGN = 11;
 
 /** Evaluates expressions that it knows to evaluate as Python does. */
 export class Expressions extends Names {
   /** A subscript of a known container, that the container has or can get. */
-  protected place(node: SyntaxNode): { readonly container: Container; readonly key: string | number } | undefined {
+  protected place(
+    node: SyntaxNode,
+  ): { readonly container: Container; readonly key: string | number } | undefined {
     if (node.getChild(".") || node.getChild(":")) return undefined;
     const parts = partsOf(node);
     if (parts.length !== 2) return undefined;
     const [of, at] = parts as [SyntaxNode, SyntaxNode];
     // A comma makes a tuple of the key.
-    for (let child = node.firstChild; child; child = child.nextSibling) if (child.name === ",") return undefined;
+    for (let child = node.firstChild; child; child = child.nextSibling)
+      if (child.name === ",") return undefined;
     const container = this.evaluate(of);
     const key = this.evaluate(at);
     if (!isContainer(container) || this.whySpoilt(container)) return undefined;
     if (!Array.isArray(container)) return typeof key === "string" ? { container, key } : undefined;
-    if (typeof key !== "number" || !Number.isInteger(key) || key < -container.length || key >= container.length) return undefined;
+    if (
+      typeof key !== "number" ||
+      !Number.isInteger(key) ||
+      key < -container.length ||
+      key >= container.length
+    )
+      return undefined;
     return { container, key: key < 0 ? container.length + key : key };
   }
 
@@ -42,7 +100,8 @@ export class Expressions extends Names {
     this.depth += 1;
     const value = this.evaluated(node);
     this.depth -= 1;
-    if (value === undefined || (typeof value === "string" && value.length > MOST_CHARACTERS)) return this.disturb(node);
+    if (value === undefined || (typeof value === "string" && value.length > MOST_CHARACTERS))
+      return this.disturb(node);
     if (isContainer(value) && !this.made.has(value)) this.made.set(value, this.lost);
     return value;
   }
@@ -50,23 +109,34 @@ export class Expressions extends Names {
   /** Undefined: it is not known how. */
   protected evaluated(node: SyntaxNode): PythonValue | undefined {
     switch (node.name) {
-      case "Number": return this.number(this.source(node).replaceAll("_", ""));
-      case "String": return this.string(this.source(node));
+      case "Number":
+        return this.number(this.source(node).replaceAll("_", ""));
+      case "String":
+        return this.string(this.source(node));
       case "FormatString":
-      case "ContinuedString": return this.joined(node);
-      case "Boolean": return this.source(node) === "True";
-      case "None": return null;
-      case "VariableName": return this.variable(node);
+      case "ContinuedString":
+        return this.joined(node);
+      case "Boolean":
+        return this.source(node) === "True";
+      case "None":
+        return null;
+      case "VariableName":
+        return this.variable(node);
       case "ParenthesizedExpression": {
         const parts = partsOf(node);
         return parts.length === 1 ? this.evaluate(parts[0] as SyntaxNode) : undefined;
       }
       case "ArrayExpression":
-      case "TupleExpression": return this.list(partsOf(node), node);
-      case "DictionaryExpression": return this.dictionary(node);
-      case "UnaryExpression": return this.unary(node);
-      case "BinaryExpression": return this.binary(node);
-      case "ConditionalExpression": return this.conditional(node);
+      case "TupleExpression":
+        return this.list(partsOf(node), node);
+      case "DictionaryExpression":
+        return this.dictionary(node);
+      case "UnaryExpression":
+        return this.unary(node);
+      case "BinaryExpression":
+        return this.binary(node);
+      case "ConditionalExpression":
+        return this.conditional(node);
       case "NamedExpression": {
         const [target, operator, value, ...more] = partsOf(node);
         if (target?.name !== "VariableName" || !operator || !value || more.length > 0) return undefined;
@@ -74,19 +144,24 @@ export class Expressions extends Names {
         this.values.set(this.nameOf(target), known);
         return known;
       }
-      case "CallExpression": return this.call(node);
+      case "CallExpression":
+        return this.call(node);
       case "MemberExpression": {
         const place = this.place(node);
-        return place && Object.hasOwn(place.container, place.key) ? (place.container as Record<string | number, PythonValue>)[place.key] : undefined;
+        return place && Object.hasOwn(place.container, place.key)
+          ? (place.container as Record<string | number, PythonValue>)[place.key]
+          : undefined;
       }
-      default: return undefined;
+      default:
+        return undefined;
     }
   }
 
   protected number(text: string): number | undefined {
     const value = Number(text);
     const isInteger = /^(?:\d+|0[xob].*)$/i.test(text);
-    if (!Number.isFinite(value) || (isInteger && (!Number.isSafeInteger(value) || /^0+[1-9]/.test(text)))) return undefined;
+    if (!Number.isFinite(value) || (isInteger && (!Number.isSafeInteger(value) || /^0+[1-9]/.test(text))))
+      return undefined;
     return value;
   }
 
@@ -131,7 +206,9 @@ export class Expressions extends Names {
 
   /** Copies the entries of a dictionary that is known. */
   protected copied(value: PythonValue): readonly (readonly [string, PythonValue])[] | undefined {
-    return isContainer(value) && !Array.isArray(value) && !this.whySpoilt(value) ? Object.entries(value) : undefined;
+    return isContainer(value) && !Array.isArray(value) && !this.whySpoilt(value)
+      ? Object.entries(value)
+      : undefined;
   }
 
   protected dictionary(node: SyntaxNode): PythonValue | undefined {
@@ -159,10 +236,16 @@ export class Expressions extends Names {
 
   protected level(node: SyntaxNode): number {
     switch (node.name) {
-      case "BinaryExpression": return LEVELS[this.source(partsOf(node)[1] ?? node)] ?? COMPARISON;
-      case "UnaryExpression": return this.source(partsOf(node)[0] ?? node) === "not" ? (LEVELS["not"] as number) : SIGN;
-      case "ConditionalExpression": case "NamedExpression": case "LambdaExpression": return 0;
-      default: return ALONE;
+      case "BinaryExpression":
+        return LEVELS[this.source(partsOf(node)[1] ?? node)] ?? COMPARISON;
+      case "UnaryExpression":
+        return this.source(partsOf(node)[0] ?? node) === "not" ? (LEVELS["not"] as number) : SIGN;
+      case "ConditionalExpression":
+      case "NamedExpression":
+      case "LambdaExpression":
+        return 0;
+      default:
+        return ALONE;
     }
   }
 
@@ -182,11 +265,17 @@ export class Expressions extends Names {
 
   /** Undefined: not known how. */
   protected combined(a: PythonValue, sign: string, b: PythonValue): PythonValue | undefined {
-    if (typeof a === "string" && typeof b === "string") return sign === "+" && a.length + b.length <= MOST_CHARACTERS ? a + b : undefined;
+    if (typeof a === "string" && typeof b === "string")
+      return sign === "+" && a.length + b.length <= MOST_CHARACTERS ? a + b : undefined;
     if (typeof a !== "number" || typeof b !== "number") return undefined;
     const result = arithmetic(a, sign, b);
     // Python's whole numbers have no end.
-    if (result === undefined || !Number.isFinite(result) || (Number.isInteger(result) && !Number.isSafeInteger(result))) return undefined;
+    if (
+      result === undefined ||
+      !Number.isFinite(result) ||
+      (Number.isInteger(result) && !Number.isSafeInteger(result))
+    )
+      return undefined;
     return result === 0 ? 0 : result;
   }
 
@@ -194,10 +283,13 @@ export class Expressions extends Names {
     const [left, operator, ...rest] = partsOf(node);
     const right = rest.at(-1);
     if (!left || !operator || !right) return undefined;
-    const sign = this.text.slice(operator.from, rest.length > 1 ? (rest.at(-2) as SyntaxNode).to : operator.to).replace(/\s+/g, " ");
+    const sign = this.text
+      .slice(operator.from, rest.length > 1 ? (rest.at(-2) as SyntaxNode).to : operator.to)
+      .replace(/\s+/g, " ");
     const level = this.level(node);
     const isPower = sign === "**";
-    if (this.level(left) < (isPower ? ALONE : level) || this.level(right) < (isPower ? SIGN : level + 1)) return undefined;
+    if (this.level(left) < (isPower ? ALONE : level) || this.level(right) < (isPower ? SIGN : level + 1))
+      return undefined;
     const a = this.evaluate(left);
     if (sign === "and" || sign === "or") {
       const isTrue = this.truth(a);
@@ -206,7 +298,12 @@ export class Expressions extends Names {
     }
     const compares = /^(?:[<>]=?|[=!]=|is|is not|in|not in)$/.test(sign);
     // a < b < c is a < b and b < c.
-    if (compares && left.name === "BinaryExpression" && /^(?:CompareOp|is|in|not)$/.test(partsOf(left)[1]?.name ?? "")) return undefined;
+    if (
+      compares &&
+      left.name === "BinaryExpression" &&
+      /^(?:CompareOp|is|in|not)$/.test(partsOf(left)[1]?.name ?? "")
+    )
+      return undefined;
     const b = this.evaluate(right);
     if (sign === "is" || sign === "is not") {
       if (a instanceof NeedsRun || (b !== null && typeof b !== "boolean")) return undefined;
@@ -224,14 +321,17 @@ export class Expressions extends Names {
   }
 
   /** The arguments as they are written: by place, by name, and dictionaries of names. */
-  protected arguments(list: SyntaxNode | null): { readonly placed: PythonValue[]; readonly named: (readonly [string, PythonValue])[] } | undefined {
+  protected arguments(
+    list: SyntaxNode | null,
+  ): { readonly placed: PythonValue[]; readonly named: (readonly [string, PythonValue])[] } | undefined {
     const parts = list ? partsOf(list) : [];
     const placed: PythonValue[] = [];
     const named: (readonly [string, PythonValue])[] = [];
     for (let at = 0; at < parts.length; at += 1) {
       const part = parts[at] as SyntaxNode;
       const next = parts[at + 1];
-      if (part.name === "*" || part.name === "for" || part.name === "async" || next?.name === "for") return undefined;
+      if (part.name === "*" || part.name === "for" || part.name === "async" || next?.name === "for")
+        return undefined;
       if (part.name === "**") {
         const copied = next && this.copied(this.evaluate(next));
         if (!copied) return undefined;
@@ -254,7 +354,10 @@ export class Expressions extends Names {
     if (callee.name !== "VariableName") return undefined;
     const name = this.nameOf(callee);
     const isImitated = this.imitated?.test(name) === true && !this.functions.has(name);
-    const isBuiltin = !this.values.has(name) && !this.functions.has(name) && (HARMLESS.has(name) || /^(?:dict|int|float|min|max|abs)$/.test(name));
+    const isBuiltin =
+      !this.values.has(name) &&
+      !this.functions.has(name) &&
+      (HARMLESS.has(name) || /^(?:dict|int|float|min|max|abs)$/.test(name));
     if (!isImitated && !isBuiltin) return undefined;
     const given = this.arguments(node.getChild("ArgList"));
     if (!given) return undefined;
@@ -262,7 +365,8 @@ export class Expressions extends Names {
     if (isImitated) return placed.length === 0 ? recordOf(named) : undefined;
     if (HARMLESS.has(name)) return this.functionsAreOut ? undefined : this.unknown(node);
     if (name === "dict") {
-      const copied = placed.length === 0 ? [] : placed.length === 1 ? this.copied(placed[0] as PythonValue) : undefined;
+      const copied =
+        placed.length === 0 ? [] : placed.length === 1 ? this.copied(placed[0] as PythonValue) : undefined;
       return copied && recordOf([...copied, ...named]);
     }
     const numbers = placed.filter((each) => typeof each === "number");

@@ -1,11 +1,34 @@
 import type { SyntaxNode } from "@lezer/common";
 import { MOST_DEPTH } from "./depth.ts";
-import { childrenOf, isContainer, MOST_SIZE, NeedsRun, recordOf, TOO_MUCH, type Container, type Known, type PythonValue } from "./python-values.ts";
+import {
+  childrenOf,
+  isContainer,
+  MOST_SIZE,
+  NeedsRun,
+  recordOf,
+  TOO_MUCH,
+  type Container,
+  type Known,
+  type PythonValue,
+} from "./python-values.ts";
 
 /** Names and modules that reach the module's own variables from anywhere. */
-export const POWERFUL: ReadonlySet<string> = new Set("exec eval compile globals locals vars setattr delattr getattr __import__ __builtins__ __dict__ sys importlib inspect gc ctypes builtins __main__ runpy".split(" "));
+export const POWERFUL: ReadonlySet<string> = new Set(
+  "exec eval compile globals locals vars setattr delattr getattr __import__ __builtins__ __dict__ sys importlib inspect gc ctypes builtins __main__ runpy".split(
+    " ",
+  ),
+);
 /** Nodes that only read the names that are directly in them. */
-const READS: ReadonlySet<string> = new Set(["CallExpression", "ArgList", "MemberExpression", "BinaryExpression", "UnaryExpression", "ConditionalExpression", "FormatReplacement", "DictionaryExpression"]);
+const READS: ReadonlySet<string> = new Set([
+  "CallExpression",
+  "ArgList",
+  "MemberExpression",
+  "BinaryExpression",
+  "UnaryExpression",
+  "ConditionalExpression",
+  "FormatReplacement",
+  "DictionaryExpression",
+]);
 
 /**
  * The variables of a module. What is not followed makes each name and each list or dictionary that it mentions unknown: it might bind
@@ -32,7 +55,8 @@ export class Names {
   constructor(text: string, imitated: RegExp | null) {
     this.text = text.replace(/\r\n?/g, "\n");
     this.imitated = imitated;
-    for (let at = this.text.indexOf("\n"); at >= 0; at = this.text.indexOf("\n", at + 1)) this.lineStarts.push(at + 1);
+    for (let at = this.text.indexOf("\n"); at >= 0; at = this.text.indexOf("\n", at + 1))
+      this.lineStarts.push(at + 1);
   }
 
   protected source(node: SyntaxNode): string {
@@ -78,17 +102,22 @@ export class Names {
     this.knowns.set(value, null);
     const inner = childrenOf(value).map((each) => this.known(each, depth + 1));
     const found: Known = {
-      value: Array.isArray(value) ? inner.map((each) => each.value) : recordOf(Object.keys(value).map((key, at) => [key, inner[at]?.value ?? null])),
+      value: Array.isArray(value)
+        ? inner.map((each) => each.value)
+        : recordOf(Object.keys(value).map((key, at) => [key, inner[at]?.value ?? null])),
       size: inner.reduce((sum, each) => sum + each.size, 1),
       depth: inner.reduce((most, each) => Math.max(most, each.depth), 0) + 1,
     };
-    const result = found.size > MOST_SIZE || found.depth > MOST_DEPTH || inner.includes(TOO_MUCH) ? TOO_MUCH : found;
+    const result =
+      found.size > MOST_SIZE || found.depth > MOST_DEPTH || inner.includes(TOO_MUCH) ? TOO_MUCH : found;
     this.knowns.set(value, result);
     return result;
   }
 
   protected whySpoilt(container: Container): NeedsRun | undefined {
-    return this.spoilt.get(container) ?? ((this.made.get(container) ?? 0) < this.lost ? this.lostAt : undefined);
+    return (
+      this.spoilt.get(container) ?? ((this.made.get(container) ?? 0) < this.lost ? this.lostAt : undefined)
+    );
   }
 
   /** Something unknown may have changed the container and all in it. */
@@ -119,12 +148,17 @@ export class Names {
       if (cursor.name === "FunctionDefinition" || cursor.name === "ClassDefinition") this.define(cursor.node);
       if (cursor.name !== "VariableName" && cursor.name !== "PropertyName") return;
       const name = this.text.slice(cursor.from, cursor.to).normalize("NFKC");
-      if (POWERFUL.has(name) || (this.functions.has(name) && cursor.name === "VariableName")) losesAll = this.functionsAreOut = true;
+      if (POWERFUL.has(name) || (this.functions.has(name) && cursor.name === "VariableName"))
+        losesAll = this.functionsAreOut = true;
       if (cursor.name !== "VariableName") return;
       const value = this.values.get(name);
       if (value !== undefined) this.spoil(value, why);
       const parent = cursor.node.parent;
-      if ((isStatement && parent && !READS.has(parent.name)) || (parent?.name === "NamedExpression" && parent.firstChild?.from === cursor.from)) this.values.set(name, why);
+      if (
+        (isStatement && parent && !READS.has(parent.name)) ||
+        (parent?.name === "NamedExpression" && parent.firstChild?.from === cursor.from)
+      )
+        this.values.set(name, why);
     });
     if (losesAll) this.loseAll(why);
     return why;

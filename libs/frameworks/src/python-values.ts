@@ -14,7 +14,10 @@ export class NeedsRun {
   /** What is wrong with it where a value is needed, and what to do. */
   get fault(): { readonly message: string; readonly remedy: string } {
     const place = this.line === null ? "" : ` (line ${this.line})`;
-    return { message: `needs the module to be run${place}`, remedy: `write it${place === "" ? "" : " there"} as numbers, texts, dict(...) and variables of this file, without conditions, loops and calls` };
+    return {
+      message: `needs the module to be run${place}`,
+      remedy: `write it${place === "" ? "" : " there"} as numbers, texts, dict(...) and variables of this file, without conditions, loops and calls`,
+    };
   }
 
   toJSON(): string {
@@ -31,9 +34,10 @@ export type Container = PythonValue[] | PythonRecord;
 export const MOST_SIZE = 1 << 20;
 export const MOST_CHARACTERS = 1 << 16;
 
-
-export const isContainer = (value: PythonValue | undefined): value is Container => typeof value === "object" && value !== null && !(value instanceof NeedsRun);
-export const childrenOf = (container: Container): PythonValue[] => (Array.isArray(container) ? container : Object.values(container));
+export const isContainer = (value: PythonValue | undefined): value is Container =>
+  typeof value === "object" && value !== null && !(value instanceof NeedsRun);
+export const childrenOf = (container: Container): PythonValue[] =>
+  Array.isArray(container) ? container : Object.values(container);
 /** A record that has what a file says, and nothing that every object has. */
 export const recordOf = (entries: readonly (readonly [string, PythonValue])[]): PythonRecord => {
   const record = Object.create(null) as PythonRecord;
@@ -43,18 +47,22 @@ export const recordOf = (entries: readonly (readonly [string, PythonValue])[]): 
 
 export function partsOf(node: SyntaxNode): SyntaxNode[] {
   const found: SyntaxNode[] = [];
-  for (let child = node.firstChild; child; child = child.nextSibling) if (!/^[()[\]{},]$/.test(child.name) && child.name !== "Comment") found.push(child);
+  for (let child = node.firstChild; child; child = child.nextSibling)
+    if (!/^[()[\]{},]$/.test(child.name) && child.name !== "Comment") found.push(child);
   return found;
 }
-
 
 /** Python's numbers where ours are the same; undefined elsewhere. */
 export function arithmetic(a: number, sign: string, b: number): number | undefined {
   switch (sign) {
-    case "+": return a + b;
-    case "-": return a - b;
-    case "*": return a * b;
-    case "/": return b === 0 ? undefined : a / b;
+    case "+":
+      return a + b;
+    case "-":
+      return a - b;
+    case "*":
+      return a * b;
+    case "/":
+      return b === 0 ? undefined : a / b;
     // The remainder has the sign of the divisor.
     case "%":
     case "//": {
@@ -68,13 +76,15 @@ export function arithmetic(a: number, sign: string, b: number): number | undefin
     }
     // Other powers are rounded in another way.
     case "**": {
-      if (!Number.isInteger(a) || !Number.isInteger(b) || Math.abs(b) > 64 || (a === 0 && b < 0)) return undefined;
+      if (!Number.isInteger(a) || !Number.isInteger(b) || Math.abs(b) > 64 || (a === 0 && b < 0))
+        return undefined;
       let power = 1;
       for (let times = Math.abs(b); times > 0; times -= 1) power *= a;
       if (!Number.isSafeInteger(power)) return undefined;
       return b < 0 ? 1 / power : power;
     }
-    default: return undefined;
+    default:
+      return undefined;
   }
 }
 
@@ -85,11 +95,16 @@ export function comparison(a: PythonValue, sign: string, b: PythonValue): boolea
   if (sign === "!=") return left !== right;
   if (typeof left !== "number" || typeof right !== "number") return undefined;
   switch (sign) {
-    case "<": return left < right;
-    case "<=": return left <= right;
-    case ">": return left > right;
-    case ">=": return left >= right;
-    default: return undefined;
+    case "<":
+      return left < right;
+    case "<=":
+      return left <= right;
+    case ">":
+      return left > right;
+    case ">=":
+      return left >= right;
+    default:
+      return undefined;
   }
 }
 
@@ -99,4 +114,8 @@ export interface Known {
   readonly size: number;
   readonly depth: number;
 }
-export const TOO_MUCH: Known = { value: new NeedsRun(null, "(values inside themselves, or more of them than any configuration has)"), size: 1, depth: 0 };
+export const TOO_MUCH: Known = {
+  value: new NeedsRun(null, "(values inside themselves, or more of them than any configuration has)"),
+  size: 1,
+  depth: 0,
+};

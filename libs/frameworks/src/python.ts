@@ -3,7 +3,14 @@ import type { SyntaxNode } from "@lezer/common";
 import { parser } from "@lezer/python";
 import { Expressions } from "./python-expressions.ts";
 import { POWERFUL } from "./python-names.ts";
-import { isContainer, partsOf, recordOf, type Container, type PythonRecord, type PythonValue } from "./python-values.ts";
+import {
+  isContainer,
+  partsOf,
+  recordOf,
+  type Container,
+  type PythonRecord,
+  type PythonValue,
+} from "./python-values.ts";
 
 export { NeedsRun, type PythonRecord, type PythonValue } from "./python-values.ts";
 
@@ -16,7 +23,14 @@ class Evaluator extends Expressions {
     do {
       if (broken.type.isError) {
         const line = this.lineOf(broken.from);
-        throw new ProblemError("bad-request", `line ${line} is not Python`, [{ field: `line ${line}`, value: this.text.split("\n")[line - 1]?.slice(0, 200) ?? "", message: "is not Python", remedy: "mend the file" }]);
+        throw new ProblemError("bad-request", `line ${line} is not Python`, [
+          {
+            field: `line ${line}`,
+            value: this.text.split("\n")[line - 1]?.slice(0, 200) ?? "",
+            message: "is not Python",
+            remedy: "mend the file",
+          },
+        ]);
       }
     } while (broken.next());
     this.block(tree.topNode);
@@ -28,19 +42,31 @@ class Evaluator extends Expressions {
 
   protected statement(node: SyntaxNode): void {
     switch (node.name) {
-      case "AssignStatement": return this.assignStatement(node);
-      case "UpdateStatement": return this.update(node);
-      case "ExpressionStatement": return void partsOf(node).map((each) => this.evaluate(each));
-      case "StatementGroup": return this.block(node);
-      case "IfStatement": return this.branch(node);
-      case "DeleteStatement": return this.delete(node);
-      case "ImportStatement": return this.import(node);
+      case "AssignStatement":
+        return this.assignStatement(node);
+      case "UpdateStatement":
+        return this.update(node);
+      case "ExpressionStatement":
+        return void partsOf(node).map((each) => this.evaluate(each));
+      case "StatementGroup":
+        return this.block(node);
+      case "IfStatement":
+        return this.branch(node);
+      case "DeleteStatement":
+        return this.delete(node);
+      case "ImportStatement":
+        return this.import(node);
       case "FunctionDefinition": {
         const parameters = node.getChild("ParamList");
         if (parameters) this.disturb(parameters);
         return this.define(node);
       }
-      case ":": case ";": case "Comment": case "PassStatement": case "ScopeStatement": return;
+      case ":":
+      case ";":
+      case "Comment":
+      case "PassStatement":
+      case "ScopeStatement":
+        return;
       default: {
         const why = this.disturb(node, true);
         // A decorator is handed the function, and may call it.
@@ -70,14 +96,28 @@ class Evaluator extends Expressions {
     tuples.push(isTuple);
     if (sides.length < 2) return;
     const right = sides.pop() as SyntaxNode[];
-    const value = tuples.pop() === true || right.length !== 1 ? this.list(right, node) : this.evaluate(right[0] as SyntaxNode);
-    for (const [at, targets] of sides.entries()) this.assignAll(targets, tuples[at] === true || targets.length !== 1, value, node);
+    const value =
+      tuples.pop() === true || right.length !== 1
+        ? this.list(right, node)
+        : this.evaluate(right[0] as SyntaxNode);
+    for (const [at, targets] of sides.entries())
+      this.assignAll(targets, tuples[at] === true || targets.length !== 1, value, node);
   }
 
-  protected assignAll(targets: readonly SyntaxNode[], isTuple: boolean, value: PythonValue, statement: SyntaxNode): void {
+  protected assignAll(
+    targets: readonly SyntaxNode[],
+    isTuple: boolean,
+    value: PythonValue,
+    statement: SyntaxNode,
+  ): void {
     const [only] = targets;
     if (!isTuple && only) return this.assign(only, value, statement);
-    if (Array.isArray(value) && !this.whySpoilt(value) && value.length === targets.length && targets.every(({ name }) => name !== "*")) {
+    if (
+      Array.isArray(value) &&
+      !this.whySpoilt(value) &&
+      value.length === targets.length &&
+      targets.every(({ name }) => name !== "*")
+    ) {
       const values = [...value];
       for (const [at, target] of targets.entries()) this.assign(target, values[at] as PythonValue, statement);
       return;
@@ -93,9 +133,11 @@ class Evaluator extends Expressions {
         this.values.set(this.nameOf(target), value);
         return;
       }
-      case "ParenthesizedExpression": return this.assignAll(partsOf(target), false, value, statement);
+      case "ParenthesizedExpression":
+        return this.assignAll(partsOf(target), false, value, statement);
       case "TupleExpression":
-      case "ArrayExpression": return this.assignAll(partsOf(target), true, value, statement);
+      case "ArrayExpression":
+        return this.assignAll(partsOf(target), true, value, statement);
       case "MemberExpression": {
         const place = this.place(target);
         if (place) {
@@ -122,7 +164,10 @@ class Evaluator extends Expressions {
       const before = this.evaluate(target);
       const value = this.evaluate(operand);
       // Lists and dictionaries are changed in place.
-      const after = isContainer(before) || this.values.get(name) !== before ? undefined : this.combined(before, sign, value);
+      const after =
+        isContainer(before) || this.values.get(name) !== before
+          ? undefined
+          : this.combined(before, sign, value);
       if (after === undefined) this.disturb(node, true);
       else this.values.set(name, after);
       return;
@@ -131,7 +176,10 @@ class Evaluator extends Expressions {
     if (!place) return void this.disturb(node);
     const before = (place.container as Record<string | number, PythonValue>)[place.key];
     const value = this.evaluate(operand);
-    const after = before === undefined || isContainer(before) || this.whySpoilt(place.container) ? undefined : this.combined(before, sign, value);
+    const after =
+      before === undefined || isContainer(before) || this.whySpoilt(place.container)
+        ? undefined
+        : this.combined(before, sign, value);
     if (after === undefined) this.disturb(node);
     else this.set(place.container, place.key, after);
   }
@@ -141,7 +189,8 @@ class Evaluator extends Expressions {
     if (!targets.every(({ name }) => name === "VariableName")) {
       for (const target of targets) {
         const place = target.name === "MemberExpression" ? this.place(target) : undefined;
-        if (place && !Array.isArray(place.container) && Object.hasOwn(place.container, place.key)) delete place.container[place.key];
+        if (place && !Array.isArray(place.container) && Object.hasOwn(place.container, place.key))
+          delete place.container[place.key];
         else return void this.disturb(node, true);
       }
       return;
@@ -184,11 +233,17 @@ class Evaluator extends Expressions {
  * @param imitated names of imported types whose calls with keywords are taken as records.
  * @throws ProblemError `bad-request` where the text is not Python.
  */
-export function pythonModule(text: string, names: readonly string[], imitated: RegExp | null = null): PythonRecord {
+export function pythonModule(
+  text: string,
+  names: readonly string[],
+  imitated: RegExp | null = null,
+): PythonRecord {
   const evaluator = new Evaluator(text, imitated);
   evaluator.run();
-  return recordOf(names.flatMap((name) => {
-    const value = evaluator.valueOf(name);
-    return value === undefined ? [] : [[name, value] as const];
-  }));
+  return recordOf(
+    names.flatMap((name) => {
+      const value = evaluator.valueOf(name);
+      return value === undefined ? [] : [[name, value] as const];
+    }),
+  );
 }

@@ -6,18 +6,32 @@ const MOST_CHARACTERS = 1000;
  * @param valueOf the text that a variable stands for; undefined when it is not known.
  * @returns undefined for what is not understood, and what a shell's 64 bits might not hold.
  */
-export function shellArithmetic(text: string, valueOf: (name: string) => string | undefined): number | undefined {
+export function shellArithmetic(
+  text: string,
+  valueOf: (name: string) => string | undefined,
+): number | undefined {
   if (text.length > MOST_CHARACTERS) return undefined;
   let isKnown = true;
-  const known = text.replace(/\$\{([A-Za-z_]\w*)\}|(\$?)([A-Za-z_]\w*)/g, (_whole, braced: string | undefined, dollar: string, plain: string) => {
-    const value = valueOf(braced ?? plain);
-    // A name alone is the value of what it holds, $NAME is its text: they differ for 1+2.
-    if (value === undefined || (braced === undefined && dollar === "" && !/^-?\d+$/.test(value))) isKnown = false;
-    return braced === undefined && dollar === "" ? `(${value ?? ""})` : (value ?? "");
-  });
+  const known = text.replace(
+    /\$\{([A-Za-z_]\w*)\}|(\$?)([A-Za-z_]\w*)/g,
+    (_whole, braced: string | undefined, dollar: string, plain: string) => {
+      const value = valueOf(braced ?? plain);
+      // A name alone is the value of what it holds, $NAME is its text: they differ for 1+2.
+      if (value === undefined || (braced === undefined && dollar === "" && !/^-?\d+$/.test(value)))
+        isKnown = false;
+      return braced === undefined && dollar === "" ? `(${value ?? ""})` : (value ?? "");
+    },
+  );
   const tokens = known.match(/\d+|[-+*/%()]/g) ?? [];
   // -- and ++ change variables, ** is a power, and 010 is eight.
-  if (!isKnown || known.length > MOST_CHARACTERS || tokens.length === 0 || tokens.join("") !== known.replace(/\s/g, "") || /--|\+\+|\*\*|\b0\d/.test(known)) return undefined;
+  if (
+    !isKnown ||
+    known.length > MOST_CHARACTERS ||
+    tokens.length === 0 ||
+    tokens.join("") !== known.replace(/\s/g, "") ||
+    /--|\+\+|\*\*|\b0\d/.test(known)
+  )
+    return undefined;
   let at = 0;
   const checked = (value: number): number => {
     if (!Number.isSafeInteger(value)) isKnown = false;
@@ -27,7 +41,8 @@ export function shellArithmetic(text: string, valueOf: (name: string) => string 
     const token = tokens[at++];
     if (token === "-") return -factor();
     if (token === "+") return factor();
-    if (token !== "(") return checked(token === undefined || !/^\d+$/.test(token) ? Number.NaN : Number(token));
+    if (token !== "(")
+      return checked(token === undefined || !/^\d+$/.test(token) ? Number.NaN : Number(token));
     const value = sum();
     return tokens[at++] === ")" ? value : checked(Number.NaN);
   };
@@ -42,7 +57,8 @@ export function shellArithmetic(text: string, valueOf: (name: string) => string 
   };
   const sum = (): number => {
     let value = product();
-    while (tokens[at] === "+" || tokens[at] === "-") value = checked(tokens[at++] === "+" ? value + product() : value - product());
+    while (tokens[at] === "+" || tokens[at] === "-")
+      value = checked(tokens[at++] === "+" ? value + product() : value - product());
     return value;
   };
   const value = sum();

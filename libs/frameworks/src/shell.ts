@@ -2,10 +2,32 @@ import { ProblemError } from "@internevo/domain";
 import { shellArithmetic } from "./shell-arithmetic.ts";
 
 function fault(line: number, value: string, message: string, remedy: string): ProblemError {
-  return new ProblemError("bad-request", `line ${line}: ${message}`, [{ field: `line ${line}`, value: value.slice(0, 200), message, remedy }]);
+  return new ProblemError("bad-request", `line ${line}: ${message}`, [
+    { field: `line ${line}`, value: value.slice(0, 200), message, remedy },
+  ]);
 }
 
-const CONTROL: ReadonlySet<string> = new Set(["if", "for", "while", "until", "case", "select", "function", "coproc", "local", "readonly", "{", "}", "[[", "then", "else", "do", "done", "fi", "esac"]);
+const CONTROL: ReadonlySet<string> = new Set([
+  "if",
+  "for",
+  "while",
+  "until",
+  "case",
+  "select",
+  "function",
+  "coproc",
+  "local",
+  "readonly",
+  "{",
+  "}",
+  "[[",
+  "then",
+  "else",
+  "do",
+  "done",
+  "fi",
+  "esac",
+]);
 /** Commands whose arguments are assignments. */
 const DECLARES: ReadonlySet<string> = new Set(["export", "declare", "typeset"]);
 /** Commands that set the variables that they name, to what is not known here. */
@@ -91,7 +113,14 @@ class Script {
     const before = this.#word ?? "";
     this.#word = before + text;
     // NAME= is an assignment where no part of it is quoted.
-    if (!isQuoted && text === "=" && /^[A-Za-z_]\w*\+?$/.test(before) && this.#mayAssign() && !this.#nameIsQuoted) this.#wordAssigns = true;
+    if (
+      !isQuoted &&
+      text === "=" &&
+      /^[A-Za-z_]\w*\+?$/.test(before) &&
+      this.#mayAssign() &&
+      !this.#nameIsQuoted
+    )
+      this.#wordAssigns = true;
     if (isQuoted && !this.#wordAssigns) this.#nameIsQuoted = true;
   }
 
@@ -113,10 +142,14 @@ class Script {
     const [whole = "", name = "", plus] = ASSIGNMENT.exec(word) ?? [];
     const value = word.slice(whole.length);
     const before = this.#pending.get(name) ?? this.#variables.get(name);
-    if (name === "IFS") throw this.#fault("changes how words are split", "write the arguments without it", word);
+    if (name === "IFS")
+      throw this.#fault("changes how words are split", "write the arguments without it", word);
     // A text is the first of an array.
     const [first = "", ...rest] = before?.words ?? [];
-    const words = before?.words === null && (plus === "+" || before.isArray) ? null : [plus === "+" ? first + value : value, ...rest];
+    const words =
+      before?.words === null && (plus === "+" || before.isArray)
+        ? null
+        : [plus === "+" ? first + value : value, ...rest];
     this.#pending.set(name, { isArray: before?.isArray ?? false, words });
   }
 
@@ -129,24 +162,51 @@ class Script {
     this.#words = [];
     this.#pending = new Map();
     const inPipe = this.#before === "|" || separator === "|";
-    const isSure = (this.#before !== "&&" && this.#before !== "||") || (this.#before === "&&" && this.#succeeds);
-    const command = words.filter(({ assigns }, at) => !assigns || words.slice(0, at).some((each) => !each.assigns)).map(({ text }) => text);
-    while (command[0] === "!" || command[0] === "time" || command[0] === "command" || command[0] === "builtin") {
+    const isSure =
+      (this.#before !== "&&" && this.#before !== "||") || (this.#before === "&&" && this.#succeeds);
+    const command = words
+      .filter(({ assigns }, at) => !assigns || words.slice(0, at).some((each) => !each.assigns))
+      .map(({ text }) => text);
+    while (
+      command[0] === "!" ||
+      command[0] === "time" ||
+      command[0] === "command" ||
+      command[0] === "builtin"
+    ) {
       command.shift();
-      if (ASSIGNMENT.test(command[0] ?? "") || DECLARES.has(command[0] ?? "")) throw this.#fault("is an assignment that is not understood", "write the assignment alone", command.join(" "));
+      if (ASSIGNMENT.test(command[0] ?? "") || DECLARES.has(command[0] ?? ""))
+        throw this.#fault(
+          "is an assignment that is not understood",
+          "write the assignment alone",
+          command.join(" "),
+        );
     }
     const [first, ...rest] = command;
-    if (first !== undefined && CONTROL.has(first)) throw this.#fault(`${first} decides what runs or is set, and nothing is run here`, "write the arguments without conditions, loops and functions", command.join(" "));
+    if (first !== undefined && CONTROL.has(first))
+      throw this.#fault(
+        `${first} decides what runs or is set, and nothing is run here`,
+        "write the arguments without conditions, loops and functions",
+        command.join(" "),
+      );
     const declares = first !== undefined && DECLARES.has(first);
-    if (declares && rest.some((word) => /^-.*[^-xg]/.test(word))) throw this.#fault("declares variables that are not understood", "assign them without options", command.join(" "));
+    if (declares && rest.some((word) => /^-.*[^-xg]/.test(word)))
+      throw this.#fault(
+        "declares variables that are not understood",
+        "assign them without options",
+        command.join(" "),
+      );
     // What a pipe's commands assign is gone with them; before a command, assignments are its environment.
-    if (!inPipe && (first === undefined || declares)) for (const [name, variable] of pending) this.#set(name, isSure ? variable : { ...variable, words: null });
+    if (!inPipe && (first === undefined || declares))
+      for (const [name, variable] of pending)
+        this.#set(name, isSure ? variable : { ...variable, words: null });
     if (!inPipe && first !== undefined) this.#carryOut(first, rest, isSure);
-    if (separator === "&") for (const name of this.#assignedInList) this.#variables.set(name, { isArray: false, words: null });
+    if (separator === "&")
+      for (const name of this.#assignedInList) this.#variables.set(name, { isArray: false, words: null });
     if (separator !== "&&" && separator !== "||" && separator !== "|") this.#assignedInList = [];
     if (first !== undefined && !declares) this.commands.push(command);
     const continues = this.#before === "&&" || this.#before === "||";
-    this.#succeeds = first === undefined && !inPipe && (!continues || (this.#before === "&&" && this.#succeeds));
+    this.#succeeds =
+      first === undefined && !inPipe && (!continues || (this.#before === "&&" && this.#succeeds));
     this.#before = separator;
   }
 
@@ -166,8 +226,11 @@ class Script {
       }
     }
     const sets = SETS.has(first) || (first === "printf" && rest[0]?.startsWith("-v") === true);
-    if (sets) for (const [name] of rest.join(" ").matchAll(/[A-Za-z_]\w*/g)) this.#set(name, { isArray: false, words: null });
-    if (SETS_ANY.has(first)) for (const [name] of this.#variables) this.#set(name, { isArray: false, words: null });
+    if (sets)
+      for (const [name] of rest.join(" ").matchAll(/[A-Za-z_]\w*/g))
+        this.#set(name, { isArray: false, words: null });
+    if (SETS_ANY.has(first))
+      for (const [name] of this.#variables) this.#set(name, { isArray: false, words: null });
   }
 
   /** The place behind the bracket that closes the one before `at`. Quotes hide brackets. */
@@ -193,14 +256,32 @@ class Script {
   #expand(): Expanded {
     const at = this.#at;
     const text = this.#text;
-    const known = (words: readonly string[], end: number, isSeparate = false): Expanded => ({ words, isKnown: true, isSeparate, end });
-    const unknown = (word: string, end: number): Expanded => ({ words: [word], isKnown: false, isSeparate: false, end });
+    const known = (words: readonly string[], end: number, isSeparate = false): Expanded => ({
+      words,
+      isKnown: true,
+      isSeparate,
+      end,
+    });
+    const unknown = (word: string, end: number): Expanded => ({
+      words: [word],
+      isKnown: false,
+      isSeparate: false,
+      end,
+    });
     if (text.startsWith("$((", at)) {
       const end = this.#closing(at + 2, "$((");
-      if (text[end - 2] !== ")") throw this.#fault("is arithmetic that is not understood", "write the number");
+      if (text[end - 2] !== ")")
+        throw this.#fault("is arithmetic that is not understood", "write the number");
       const inner = text.slice(at + 3, end - 2);
-      const missing = [...inner.slice(0, 1000).matchAll(/[A-Za-z_]\w*/g)].find(([name]) => this.#scalar(name) === undefined);
-      if (missing) throw this.#fault(`the variable ${missing[0]} is not set in this file`, `set it above, e.g. ${missing[0]}=8`, `$${missing[0]}`);
+      const missing = [...inner.slice(0, 1000).matchAll(/[A-Za-z_]\w*/g)].find(
+        ([name]) => this.#scalar(name) === undefined,
+      );
+      if (missing)
+        throw this.#fault(
+          `the variable ${missing[0]} is not set in this file`,
+          `set it above, e.g. ${missing[0]}=8`,
+          `$${missing[0]}`,
+        );
       const value = shellArithmetic(inner, (name) => this.#scalar(name));
       if (value === undefined) throw this.#fault("is arithmetic that is not understood", "write the number");
       return known([String(value)], end);
@@ -210,31 +291,58 @@ class Script {
       const end = this.#closing(at + 2, "$(");
       return unknown(text.slice(at, end), end);
     }
-    const [whole, name, rest, plain] = /^\$(?:\{([A-Za-z_]\w*|[@*#?0-9$!-])([^}]*)\}|([A-Za-z_]\w*|[@*#?0-9$!-]))/.exec(text.slice(at, at + 200)) ?? [];
-    const notUnderstood = (): ProblemError => this.#fault("is a substitution that is not understood", "write its value", whole);
+    const [whole, name, rest, plain] =
+      /^\$(?:\{([A-Za-z_]\w*|[@*#?0-9$!-])([^}]*)\}|([A-Za-z_]\w*|[@*#?0-9$!-]))/.exec(
+        text.slice(at, at + 200),
+      ) ?? [];
+    const notUnderstood = (): ProblemError =>
+      this.#fault("is a substitution that is not understood", "write its value", whole);
     if (whole === undefined) throw notUnderstood();
     const end = at + whole.length;
     const variableName = name ?? plain ?? "";
     // What the script is called with is not part of the configuration.
-    if (!/^[A-Za-z_]/.test(variableName)) return variableName === "@" || variableName === "*" ? known([], end, variableName === "@") : unknown(whole, end);
+    if (!/^[A-Za-z_]/.test(variableName))
+      return variableName === "@" || variableName === "*"
+        ? known([], end, variableName === "@")
+        : unknown(whole, end);
     const variable = this.#variable(variableName);
     if (rest === "[@]" || rest === "[*]") {
       // Of what the environment gives, much names files; whoever reads a number finds the name in its place.
       if (!variable || variable.words === null) return unknown(`$${variableName}`, end);
-      return rest === "[@]" ? known(variable.words, end, true) : known(this.#quoted ? [variable.words.join(" ")] : variable.words, end);
+      return rest === "[@]"
+        ? known(variable.words, end, true)
+        : known(this.#quoted ? [variable.words.join(" ")] : variable.words, end);
     }
     const value = this.#scalar(variableName);
-    if (rest === undefined || rest === "") return value === undefined ? unknown(`$${variableName}`, end) : known([value], end);
+    if (rest === undefined || rest === "")
+      return value === undefined ? unknown(`$${variableName}`, end) : known([value], end);
     const [, colon, fallback] = /^(:?)-(.*)$/s.exec(rest) ?? [];
-    if (fallback === undefined || /[$`\\{]/.test(fallback) || (/\s/.test(fallback) && !this.#inAssignment()) || (/["']/.test(fallback) && (this.#quoted || !/^(["'])[^"']*\1$/.test(fallback)))) throw notUnderstood();
+    if (
+      fallback === undefined ||
+      /[$`\\{]/.test(fallback) ||
+      (/\s/.test(fallback) && !this.#inAssignment()) ||
+      (/["']/.test(fallback) && (this.#quoted || !/^(["'])[^"']*\1$/.test(fallback)))
+    )
+      throw notUnderstood();
     if (variable?.words === null) return unknown(`$${variableName}`, end);
-    return known([value === undefined || (value === "" && colon === ":") ? fallback.replace(/^(["'])(.*)\1$/s, "$2") : value], end);
+    return known(
+      [
+        value === undefined || (value === "" && colon === ":")
+          ? fallback.replace(/^(["'])(.*)\1$/s, "$2")
+          : value,
+      ],
+      end,
+    );
   }
 
   #expandCounted(): Expanded {
     const found = this.#expand();
     this.#expanded += found.words.reduce((sum, each) => sum + each.length + 1, 0);
-    if (this.#expanded > MOST_EXPANDED) throw this.#fault(`makes the script longer than ${MOST_EXPANDED >> 20} MiB by its variables`, "write the values");
+    if (this.#expanded > MOST_EXPANDED)
+      throw this.#fault(
+        `makes the script longer than ${MOST_EXPANDED >> 20} MiB by its variables`,
+        "write the values",
+      );
     this.#line += this.#text.slice(this.#at, found.end).split("\n").length - 1;
     this.#at = found.end;
     return found;
@@ -280,7 +388,13 @@ class Script {
     }
     this.#at += 1;
     // An empty array is no word at all.
-    if (isEmptyList && !hasText && !hadWord && this.#word === "" && /[\s;&|)]|^$/.test(this.#text[this.#at] ?? "")) {
+    if (
+      isEmptyList &&
+      !hasText &&
+      !hadWord &&
+      this.#word === "" &&
+      /[\s;&|)]|^$/.test(this.#text[this.#at] ?? "")
+    ) {
       this.#word = null;
       this.#nameIsQuoted = false;
     }
@@ -288,7 +402,8 @@ class Script {
 
   #unquotedVariable(): void {
     if (/[\s'"]|^$/.test(this.#text[this.#at + 1] ?? "")) {
-      if (/['"]/.test(this.#text[this.#at + 1] ?? "")) throw this.#fault("is a quotation that is not understood", "write the text without $");
+      if (/['"]/.test(this.#text[this.#at + 1] ?? ""))
+        throw this.#fault("is a quotation that is not understood", "write the text without $");
       this.#append("$", true);
       this.#at += 1;
       return;
@@ -333,7 +448,10 @@ class Script {
       this.#redirect();
     } else if (here === "\n" || here === ";" || here === "&" || here === "|") {
       if (inArray && here !== "\n") throw this.#fault("is an array without end", "close it with )");
-      const separator = (here === "&" || here === "|") && next === here ? (`${here}${here}` as Separator) : (here as Separator);
+      const separator =
+        (here === "&" || here === "|") && next === here
+          ? (`${here}${here}` as Separator)
+          : (here as Separator);
       if (inArray) this.#endWord();
       else this.#endCommand(separator);
       if (here === "\n") this.#line += 1;
@@ -341,7 +459,12 @@ class Script {
     } else if (here === " " || here === "\t" || here === "\r") {
       this.#endWord();
       this.#at += 1;
-    } else if (here === "(" && !inArray && this.#inAssignment() && /^[A-Za-z_]\w*\+?=$/.test(this.#word ?? "")) {
+    } else if (
+      here === "(" &&
+      !inArray &&
+      this.#inAssignment() &&
+      /^[A-Za-z_]\w*\+?=$/.test(this.#word ?? "")
+    ) {
       const [, name = "", plus] = ASSIGNMENT.exec(this.#word ?? "") ?? [];
       this.#word = null;
       this.#wordAssigns = false;
@@ -351,7 +474,10 @@ class Script {
       this.#endWord();
       const { name, adds, words } = this.#array;
       const before = this.#pending.get(name) ?? this.#variables.get(name);
-      this.#pending.set(name, { isArray: true, words: adds && before ? before.words && [...before.words, ...words] : words });
+      this.#pending.set(name, {
+        isArray: true,
+        words: adds && before ? before.words && [...before.words, ...words] : words,
+      });
       this.#array = null;
       this.#at += 1;
     } else if (here === "(" || here === ")") {
@@ -368,7 +494,14 @@ class Script {
       this.#unquotedVariable();
     } else if (here === "`") {
       throw this.#fault("runs a command for its output", "write the output");
-    } else if ((here === "{" && /^\{[^\s{}]*(?:,|\.\.)/.test(text.slice(this.#at, this.#at + 200))) || (here === "[" && this.#word !== null ? /^[A-Za-z_]\w*$/.test(this.#word) && this.#mayAssign() && /^\[[^\]\n]*\]\+?=/.test(text.slice(this.#at, this.#at + 200)) : here === "[" && inArray)) {
+    } else if (
+      (here === "{" && /^\{[^\s{}]*(?:,|\.\.)/.test(text.slice(this.#at, this.#at + 200))) ||
+      (here === "[" && this.#word !== null
+        ? /^[A-Za-z_]\w*$/.test(this.#word) &&
+          this.#mayAssign() &&
+          /^\[[^\]\n]*\]\+?=/.test(text.slice(this.#at, this.#at + 200))
+        : here === "[" && inArray)
+    ) {
       throw this.#fault("makes words, or sets a part of an array", "write them out");
     } else {
       this.#append(here, false);
@@ -378,7 +511,8 @@ class Script {
 
   read(): void {
     while (this.#at < this.#text.length) this.#step();
-    if (this.#array !== null) throw this.#fault("is an array without end", "close it with )", this.#array.name);
+    if (this.#array !== null)
+      throw this.#fault("is an array without end", "close it with )", this.#array.name);
     this.#endCommand("");
   }
 }
@@ -396,4 +530,5 @@ export function shellCommands(script: string): string[][] {
 }
 
 /** A word as a shell reads it back. */
-export const shellWord = (text: string): string => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`);
+export const shellWord = (text: string): string =>
+  /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;

@@ -1,8 +1,23 @@
-import { MODEL_DEFAULTS, ProblemError, type Model, type Optimizer, type Plan, type Precision } from "@internevo/domain";
+import {
+  MODEL_DEFAULTS,
+  ProblemError,
+  type Model,
+  type Optimizer,
+  type Plan,
+  type Precision,
+} from "@internevo/domain";
 import { parse } from "smol-toml";
 import { isTooDeep, TOO_DEEP } from "./depth.ts";
 import { Fields } from "./fields.ts";
-import { FRAMEWORK_VERSIONS, normalPlan, stageLayers, type FrameworkFile, type ImportedConfiguration, type Launch, type TakenAs } from "./framework.ts";
+import {
+  FRAMEWORK_VERSIONS,
+  normalPlan,
+  stageLayers,
+  type FrameworkFile,
+  type ImportedConfiguration,
+  type Launch,
+  type TakenAs,
+} from "./framework.ts";
 import { ranksInText } from "./launch.ts";
 import { Faults, quotient } from "./problems.ts";
 import { pythonModule, type PythonValue } from "./python.ts";
@@ -10,14 +25,19 @@ import { overlapOf, torchtitanWidth } from "./torchtitan.ts";
 
 const READ = "model training parallelism optimizer lr_scheduler activation_checkpoint debug experimental";
 const IGNORED = "job profiling metrics checkpoint comm memory_estimation validation compile quantize";
-const TRAINING_READ = "local_batch_size global_batch_size seq_len max_norm steps dtype mixed_precision_param mixed_precision_reduce enable_cpu_offload";
+const TRAINING_READ =
+  "local_batch_size global_batch_size seq_len max_norm steps dtype mixed_precision_param mixed_precision_reduce enable_cpu_offload";
 const TRAINING_IGNORED = "dataset dataset_path gc_freq gc_debug dataloader";
 const PARALLELISM_READ = `data_parallel_replicate_degree data_parallel_shard_degree fsdp_reshard_after_forward tensor_parallel_degree context_parallel_degree
   context_parallel_rotate_method pipeline_parallel_degree pipeline_parallel_schedule pipeline_parallel_microbatch_size pipeline_parallel_layers_per_stage
   pipeline_parallel_first_stage_less_layers pipeline_parallel_last_stage_less_layers`;
-const PARALLELISM_IGNORED = "disable_loss_parallel enable_async_tensor_parallel context_parallel_load_balancer expert_parallel_comm_backend pipeline_parallel_expert_parallel_overlap pipeline_parallel_schedule_csv";
-const PARALLELISM_REFUSED = { module_fqns_per_model_part: "deals modules over stages by hand; layers are planned evenly" };
-const CHECKPOINT_IGNORED = "per_op_sac_force_recompute_mm_shapes_by_fqns early_stop preserve_rng_state determinism_check debug visualize_memory_budget_pareto";
+const PARALLELISM_IGNORED =
+  "disable_loss_parallel enable_async_tensor_parallel context_parallel_load_balancer expert_parallel_comm_backend pipeline_parallel_expert_parallel_overlap pipeline_parallel_schedule_csv";
+const PARALLELISM_REFUSED = {
+  module_fqns_per_model_part: "deals modules over stages by hand; layers are planned evenly",
+};
+const CHECKPOINT_IGNORED =
+  "per_op_sac_force_recompute_mm_shapes_by_fqns early_stop preserve_rng_state determinism_check debug visualize_memory_budget_pareto";
 
 const llama3 = { n_kv_heads: 8, rope_theta: 500_000 };
 /** Flavors of llama3. */
@@ -27,20 +47,30 @@ const FLAVORS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
   "70B": { ...llama3, dim: 8192, n_layers: 80, n_heads: 64, ffn_dim_multiplier: 1.3, multiple_of: 4096 },
   "405B": { ...llama3, dim: 16_384, n_layers: 126, n_heads: 128, ffn_dim_multiplier: 1.2, multiple_of: 4096 },
 };
-const ARGS_READ = "dim n_layers n_heads n_kv_heads vocab_size multiple_of ffn_dim_multiplier norm_eps rope_theta";
+const ARGS_READ =
+  "dim n_layers n_heads n_kv_heads vocab_size multiple_of ffn_dim_multiplier norm_eps rope_theta";
 
 /** The model of a flavor, or of the module that adds one. */
 function readModel(root: Fields, files: readonly FrameworkFile[]): Model {
   const { faults } = root;
   const model = root.section("model");
-  model.rest("name flavor", "hf_assets_path tokenizer_path print_after_conversion", { converters: "changes how modules compute, for which no profile is kept" });
+  model.rest("name flavor", "hf_assets_path tokenizer_path print_after_conversion", {
+    converters: "changes how modules compute, for which no profile is kept",
+  });
   const name = model.text("name") ?? "llama3";
   if (name !== "llama3") faults.add("model.name", name, "is no model that is planned for", "use llama3");
   const flavor = (model.text("flavor") ?? "debugmodel").replace(/_(?:flex|varlen)(?:_attn)?$/, "");
   const custom = files.slice(1).find((file) => file.name.endsWith(".py"));
-  const sizes: PythonValue | undefined = custom === undefined ? undefined : pythonModule(custom.text, ["args"], /^[A-Z]\w*$/)["args"];
+  const sizes: PythonValue | undefined =
+    custom === undefined ? undefined : pythonModule(custom.text, ["args"], /^[A-Z]\w*$/)["args"];
   const known = sizes ?? (Object.hasOwn(FLAVORS, flavor) ? FLAVORS[flavor] : undefined);
-  if (known === undefined) return faults.fail("model.flavor", flavor, `is not known: its sizes are in a module, not in the TOML`, `use ${Object.keys(FLAVORS).join(", ")}, or put beside the TOML the module of experimental.custom_import, with args = TransformerModelArgs(dim=…, …)`);
+  if (known === undefined)
+    return faults.fail(
+      "model.flavor",
+      flavor,
+      `is not known: its sizes are in a module, not in the TOML`,
+      `use ${Object.keys(FLAVORS).join(", ")}, or put beside the TOML the module of experimental.custom_import, with args = TransformerModelArgs(dim=…, …)`,
+    );
   const args = new Fields(known, faults, custom?.name ?? `model.flavor ${flavor}`);
   args.rest(ARGS_READ, "max_seq_len depth_init attn_type attn_mask_type eos_id rope_scaling_args");
   const hiddenSize = args.integer("dim") ?? 4096;
@@ -51,7 +81,11 @@ function readModel(root: Fields, files: readonly FrameworkFile[]): Model {
     layers: args.integer("n_layers") ?? 32,
     heads,
     kvHeads: args.integer("n_kv_heads") ?? heads,
-    ffnHiddenSize: torchtitanWidth(hiddenSize, args.integer("multiple_of") ?? 256, args.number("ffn_dim_multiplier", 0)),
+    ffnHiddenSize: torchtitanWidth(
+      hiddenSize,
+      args.integer("multiple_of") ?? 256,
+      args.number("ffn_dim_multiplier", 0),
+    ),
     vocabularySize: args.integer("vocab_size", 2) ?? 128_256,
     tiedEmbeddings: false,
     ropeTheta: args.number("rope_theta", 1) ?? MODEL_DEFAULTS.ropeTheta,
@@ -76,12 +110,39 @@ function degrees(parallelism: Fields, ranks: number): Degrees {
   const ring = parallelism.integer("context_parallel_degree") ?? 1;
   const replicate = parallelism.integer("data_parallel_replicate_degree") ?? 1;
   const given = parallelism.integer("data_parallel_shard_degree", -1) ?? -1;
-  if (tp > 1 && ring > 1) faults.add("parallelism.context_parallel_degree", ring, `together with tensor_parallel_degree ${tp} is in no plan: a sequence is split by one of them`, "use one of them");
+  if (tp > 1 && ring > 1)
+    faults.add(
+      "parallelism.context_parallel_degree",
+      ring,
+      `together with tensor_parallel_degree ${tp} is in no plan: a sequence is split by one of them`,
+      "use one of them",
+    );
   faults.end();
   const dp = quotient(faults, "(ranks)", ranks, tp * pp * ring, "tensor times pipeline times context degree");
-  const shard = given > 0 ? given : quotient(faults, "parallelism.data_parallel_replicate_degree", dp, replicate, "the data-parallel ranks are no multiple of it: the degree");
-  if (replicate * shard !== dp) faults.add("parallelism.data_parallel_shard_degree", shard, `times data_parallel_replicate_degree ${replicate} is not the ${dp} data-parallel ranks`, "give -1, which takes what is left");
-  if (shard * ring === 1 && replicate > 1 && tp * pp > 1) faults.add("parallelism.data_parallel_replicate_degree", replicate, "without sharding (DDP) works with no other parallelism", "give data_parallel_shard_degree -1 and data_parallel_replicate_degree 1");
+  const shard =
+    given > 0
+      ? given
+      : quotient(
+          faults,
+          "parallelism.data_parallel_replicate_degree",
+          dp,
+          replicate,
+          "the data-parallel ranks are no multiple of it: the degree",
+        );
+  if (replicate * shard !== dp)
+    faults.add(
+      "parallelism.data_parallel_shard_degree",
+      shard,
+      `times data_parallel_replicate_degree ${replicate} is not the ${dp} data-parallel ranks`,
+      "give -1, which takes what is left",
+    );
+  if (shard * ring === 1 && replicate > 1 && tp * pp > 1)
+    faults.add(
+      "parallelism.data_parallel_replicate_degree",
+      replicate,
+      "without sharding (DDP) works with no other parallelism",
+      "give data_parallel_shard_degree -1 and data_parallel_replicate_degree 1",
+    );
   faults.end();
   return { dp, tp, pp, ring, group: shard * ring };
 }
@@ -91,58 +152,127 @@ function pipelineChunks(parallelism: Fields, layers: number, pp: number, takenAs
   if (pp === 1) return 1;
   const schedule = parallelism.text("pipeline_parallel_schedule") ?? "1F1B";
   const single = schedule.toLowerCase() === "1f1b";
-  if (!single && schedule.toLowerCase() !== "interleaved1f1b") faults.add("parallelism.pipeline_parallel_schedule", schedule, "is a schedule that is not planned for", "use 1F1B or Interleaved1F1B");
-  const less = ["first", "last"].map((end) => parallelism.integer(`pipeline_parallel_${end}_stage_less_layers`, 0) ?? 1);
-  if (less.some((layersLess) => layersLess > 0)) takenAs.push({ option: "parallelism.pipeline_parallel_first_stage_less_layers", value: less.join(" and "), as: "0: layers are dealt evenly over the stages" });
+  if (!single && schedule.toLowerCase() !== "interleaved1f1b")
+    faults.add(
+      "parallelism.pipeline_parallel_schedule",
+      schedule,
+      "is a schedule that is not planned for",
+      "use 1F1B or Interleaved1F1B",
+    );
+  const less = ["first", "last"].map(
+    (end) => parallelism.integer(`pipeline_parallel_${end}_stage_less_layers`, 0) ?? 1,
+  );
+  if (less.some((layersLess) => layersLess > 0))
+    takenAs.push({
+      option: "parallelism.pipeline_parallel_first_stage_less_layers",
+      value: less.join(" and "),
+      as: "0: layers are dealt evenly over the stages",
+    });
   const each = parallelism.integer("pipeline_parallel_layers_per_stage");
   if (each === undefined) return single ? 1 : 2;
   const stages = Math.ceil((layers + less.reduce((sum, one) => sum + one, 0)) / each);
-  const chunks = quotient(faults, "parallelism.pipeline_parallel_layers_per_stage", stages, pp, "the virtual stages that it makes are no multiple of pipeline_parallel_degree: the degree");
-  if (single !== (chunks === 1)) faults.add("parallelism.pipeline_parallel_layers_per_stage", each, `makes ${chunks} parts of a stage, which ${schedule} does not have`, "use 1F1B with one part, Interleaved1F1B with more");
+  const chunks = quotient(
+    faults,
+    "parallelism.pipeline_parallel_layers_per_stage",
+    stages,
+    pp,
+    "the virtual stages that it makes are no multiple of pipeline_parallel_degree: the degree",
+  );
+  if (single !== (chunks === 1))
+    faults.add(
+      "parallelism.pipeline_parallel_layers_per_stage",
+      each,
+      `makes ${chunks} parts of a stage, which ${schedule} does not have`,
+      "use 1F1B with one part, Interleaved1F1B with more",
+    );
   return chunks;
 }
 
-function sharding({ pp, group }: Degrees, parallelism: Fields): Pick<Plan, "parameterSharding" | "gradientSharding" | "optimizerStateSharding"> {
-  const policy = parallelism.choice("fsdp_reshard_after_forward", ["default", "always", "never"] as const) ?? "default";
+function sharding(
+  { pp, group }: Degrees,
+  parallelism: Fields,
+): Pick<Plan, "parameterSharding" | "gradientSharding" | "optimizerStateSharding"> {
+  const policy =
+    parallelism.choice("fsdp_reshard_after_forward", ["default", "always", "never"] as const) ?? "default";
   // By default a pipeline keeps gathered parameters for the backward pass.
   const reshard = policy === "default" ? pp === 1 : policy === "always";
-  return reshard ? { parameterSharding: group, gradientSharding: 1, optimizerStateSharding: 1 } : { parameterSharding: 1, gradientSharding: group, optimizerStateSharding: group };
+  return reshard
+    ? { parameterSharding: group, gradientSharding: 1, optimizerStateSharding: 1 }
+    : { parameterSharding: 1, gradientSharding: group, optimizerStateSharding: group };
 }
 
-function recomputation(section: Fields, layers: number, takenAs: TakenAs[]): Pick<Plan, "recompute" | "recomputeLayers"> {
+function recomputation(
+  section: Fields,
+  layers: number,
+  takenAs: TakenAs[],
+): Pick<Plan, "recompute" | "recomputeLayers"> {
   section.rest("mode selective_ac_option memory_budget", CHECKPOINT_IGNORED);
   const mode = section.choice("mode", ["selective", "full", "memory_budget", "none"] as const) ?? "selective";
   if (mode === "full") return { recompute: true };
   if (mode === "none") return { recompute: false };
-  if (mode === "memory_budget") return section.faults.fail("activation_checkpoint.mode", mode, "leaves to the compiler what is recomputed, which is not planned for", "use full, none, or selective");
+  if (mode === "memory_budget")
+    return section.faults.fail(
+      "activation_checkpoint.mode",
+      mode,
+      "leaves to the compiler what is recomputed, which is not planned for",
+      "use full, none, or selective",
+    );
   const option = section.text("selective_ac_option") ?? "2";
   if (option === "op") {
-    takenAs.push({ option: "activation_checkpoint.selective_ac_option", value: option, as: "none: matrix products and attention are kept, what is recomputed is cheap" });
+    takenAs.push({
+      option: "activation_checkpoint.selective_ac_option",
+      value: option,
+      as: "none: matrix products and attention are kept, what is recomputed is cheap",
+    });
     return { recompute: false };
   }
   const every = Number(option);
-  if (!Number.isSafeInteger(every) || every < 1) return section.faults.fail("activation_checkpoint.selective_ac_option", option, "is neither op nor a number of layers", "give op, or such as 2 for every second layer");
+  if (!Number.isSafeInteger(every) || every < 1)
+    return section.faults.fail(
+      "activation_checkpoint.selective_ac_option",
+      option,
+      "is neither op nor a number of layers",
+      "give op, or such as 2 for every second layer",
+    );
   return { recompute: every === 1, ...(every === 1 ? {} : { recomputeLayers: Math.floor(layers / every) }) };
 }
 
 function precisionOf(training: Fields): Precision {
   const { faults } = training;
   const type = training.choice("dtype", ["bfloat16", "float32"] as const) ?? "float32";
-  if (type === "bfloat16") faults.add("training.dtype", type, "keeps optimizer states in 2 bytes, which is not planned for", "use float32, with mixed_precision_param bfloat16");
-  if (training.boolean("enable_cpu_offload") === true) faults.add("training.enable_cpu_offload", true, "moves model states to the host, which is not planned for", "set it to false");
-  return (training.choice("mixed_precision_param", ["bfloat16", "float32"] as const) ?? "bfloat16") === "bfloat16" ? "bf16" : "fp32";
+  if (type === "bfloat16")
+    faults.add(
+      "training.dtype",
+      type,
+      "keeps optimizer states in 2 bytes, which is not planned for",
+      "use float32, with mixed_precision_param bfloat16",
+    );
+  if (training.boolean("enable_cpu_offload") === true)
+    faults.add(
+      "training.enable_cpu_offload",
+      true,
+      "moves model states to the host, which is not planned for",
+      "set it to false",
+    );
+  return (training.choice("mixed_precision_param", ["bfloat16", "float32"] as const) ?? "bfloat16") ===
+    "bfloat16"
+    ? "bf16"
+    : "fp32";
 }
 
 function readOptimizer(root: Fields, steps: number | undefined): Partial<Optimizer> {
   const adam = root.section("optimizer");
   const schedule = root.section("lr_scheduler");
-  adam.rest("lr beta1 beta2 eps weight_decay", "name implementation", { early_step_in_backward: "updates parameters in the backward pass, which is not planned for" });
+  adam.rest("lr beta1 beta2 eps weight_decay", "name implementation", {
+    early_step_in_backward: "updates parameters in the backward pass, which is not planned for",
+  });
   schedule.rest("warmup_steps total_steps min_lr_factor", "decay_ratio decay_type");
   const peak = adam.number("lr", 0);
   const least = schedule.number("min_lr_factor", 0);
   const values: Record<keyof Optimizer, number | undefined> = {
     peakLearningRate: peak,
-    minLearningRate: peak === undefined || least === undefined ? undefined : Number((peak * least).toPrecision(12)),
+    minLearningRate:
+      peak === undefined || least === undefined ? undefined : Number((peak * least).toPrecision(12)),
     warmupSteps: schedule.integer("warmup_steps", 0),
     decaySteps: schedule.integer("total_steps") ?? steps,
     weightDecay: adam.number("weight_decay", 0),
@@ -162,20 +292,40 @@ function parseToml(file: FrameworkFile, faults: Faults): unknown {
     return value;
   } catch (error) {
     if (error instanceof ProblemError) throw error;
-    throw new ProblemError("bad-request", `${file.name} is not TOML`, [{ field: file.name, value: null, message: (error as Error).message.split("\n")[0] ?? "", remedy: "mend the file" }], { cause: error });
+    throw new ProblemError(
+      "bad-request",
+      `${file.name} is not TOML`,
+      [
+        {
+          field: file.name,
+          value: null,
+          message: (error as Error).message.split("\n")[0] ?? "",
+          remedy: "mend the file",
+        },
+      ],
+      { cause: error },
+    );
   }
 }
 
 /** Reads torchtitan's TOML, with the module of sizes that it names. @throws ProblemError `bad-request`. */
-export function importTorchtitan(files: readonly FrameworkFile[], asked: Launch | null): ImportedConfiguration {
+export function importTorchtitan(
+  files: readonly FrameworkFile[],
+  asked: Launch | null,
+): ImportedConfiguration {
   const [file] = files as readonly [FrameworkFile];
   const faults = new Faults(`the torchtitan configuration ${file.name}`);
   const root = new Fields(parseToml(file, faults), faults);
   const takenAs: TakenAs[] = [];
   const training = root.section("training");
   const parallelism = root.section("parallelism");
-  const ignored = root.rest(READ, IGNORED, { fault_tolerance: "replicates by TorchFT, which is not planned for" });
-  ignored.push(...training.rest(TRAINING_READ, TRAINING_IGNORED), ...parallelism.rest(PARALLELISM_READ, PARALLELISM_IGNORED, PARALLELISM_REFUSED));
+  const ignored = root.rest(READ, IGNORED, {
+    fault_tolerance: "replicates by TorchFT, which is not planned for",
+  });
+  ignored.push(
+    ...training.rest(TRAINING_READ, TRAINING_IGNORED),
+    ...parallelism.rest(PARALLELISM_READ, PARALLELISM_IGNORED, PARALLELISM_REFUSED),
+  );
   const model = readModel(root, files);
   const launch = ranksInText(file.text, asked, faults);
   const degree = degrees(parallelism, launch.nodes * launch.gpusPerNode);
@@ -183,11 +333,36 @@ export function importTorchtitan(files: readonly FrameworkFile[], asked: Launch 
   const local = training.integer("local_batch_size") ?? 8;
   const given = training.integer("global_batch_size", -1) ?? -1;
   const sequences = given > 0 ? given : local * dp;
-  const accumulated = quotient(faults, "training.global_batch_size", sequences, local * dp, "local_batch_size times the data-parallel ranks");
+  const accumulated = quotient(
+    faults,
+    "training.global_batch_size",
+    sequences,
+    local * dp,
+    "local_batch_size times the data-parallel ranks",
+  );
   const b = pp > 1 ? (parallelism.integer("pipeline_parallel_microbatch_size") ?? 1) : local;
-  const within = pp > 1 ? quotient(faults, "training.local_batch_size", local, b, "parallelism.pipeline_parallel_microbatch_size") : 1;
-  if (pp > 1 && accumulated > 1) takenAs.push({ option: "training.global_batch_size", value: sequences, as: `${accumulated * within} micro-batches in one pass of the pipeline, not in ${accumulated} passes` });
-  if (parallelism.text("context_parallel_rotate_method") !== "alltoall" && ring > 1) takenAs.push({ option: "parallelism.context_parallel_rotate_method", value: parallelism.text("context_parallel_rotate_method") ?? "allgather", as: "a ring" });
+  const within =
+    pp > 1
+      ? quotient(
+          faults,
+          "training.local_batch_size",
+          local,
+          b,
+          "parallelism.pipeline_parallel_microbatch_size",
+        )
+      : 1;
+  if (pp > 1 && accumulated > 1)
+    takenAs.push({
+      option: "training.global_batch_size",
+      value: sequences,
+      as: `${accumulated * within} micro-batches in one pass of the pipeline, not in ${accumulated} passes`,
+    });
+  if (parallelism.text("context_parallel_rotate_method") !== "alltoall" && ring > 1)
+    takenAs.push({
+      option: "parallelism.context_parallel_rotate_method",
+      value: parallelism.text("context_parallel_rotate_method") ?? "allgather",
+      as: "a ring",
+    });
   const chunks = pipelineChunks(parallelism, model.layers, pp, takenAs);
   const sequenceLengthTokens = training.integer("seq_len") ?? 2048;
   const steps = training.integer("steps");
@@ -199,7 +374,11 @@ export function importTorchtitan(files: readonly FrameworkFile[], asked: Launch 
   const states = {
     microBatchSize: b,
     microBatches: accumulated * within,
-    ...recomputation(root.section("activation_checkpoint"), stageLayers(model, { pipelineParallel: pp }), takenAs),
+    ...recomputation(
+      root.section("activation_checkpoint"),
+      stageLayers(model, { pipelineParallel: pp }),
+      takenAs,
+    ),
     pipelineParallel: pp,
     dataParallel: dp,
     tensorParallel: tp,
@@ -209,7 +388,10 @@ export function importTorchtitan(files: readonly FrameworkFile[], asked: Launch 
     pipelineChunks: chunks,
   };
   faults.end();
-  const plan: Plan = { ...states, ...overlapOf({ ...states, forwardOverlap: "none", backwardOverlap: "none" }) };
+  const plan: Plan = {
+    ...states,
+    ...overlapOf({ ...states, forwardOverlap: "none", backwardOverlap: "none" }),
+  };
   return {
     framework: "torchtitan",
     version: FRAMEWORK_VERSIONS.torchtitan,

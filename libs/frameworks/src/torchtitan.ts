@@ -1,7 +1,13 @@
 import type { PlanOfJob } from "@internevo/cost-model";
 import { chunksOf, contextOf, ProblemError, replicaRanks, type Model, type Plan } from "@internevo/domain";
 import { stringify } from "smol-toml";
-import { stageLayers, type ExportedJob, type Expression, type FrameworkFile, type Inexpressible } from "./framework.ts";
+import {
+  stageLayers,
+  type ExportedJob,
+  type Expression,
+  type FrameworkFile,
+  type Inexpressible,
+} from "./framework.ts";
 
 /** Every so many layers that `k` of the layers of a stage are recomputed; null when no interval gives as many. */
 function recomputeInterval(k: number, layers: number): number | null {
@@ -10,21 +16,34 @@ function recomputeInterval(k: number, layers: number): number | null {
 }
 
 /** Ranks over which FSDP shards: data-parallel ranks, and all that share a sequence as a ring. */
-function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>): Pick<Plan, "parameterSharding" | "gradientSharding" | "optimizerStateSharding"> {
-  const { parameterSharding: ps, optimizerStateSharding: oss, pipelineParallel: pp, tensorParallel: tp } = plan;
+function sharding(
+  plan: Plan,
+  reasons: Partial<Record<keyof Plan, string>>,
+): Pick<Plan, "parameterSharding" | "gradientSharding" | "optimizerStateSharding"> {
+  const {
+    parameterSharding: ps,
+    optimizerStateSharding: oss,
+    pipelineParallel: pp,
+    tensorParallel: tp,
+  } = plan;
   const replicas = replicaRanks(plan);
   const ring = contextOf(plan);
   // The least number of ranks that is a multiple of the ring, divides the replicas and shards no less.
   const group = (least: number): number => {
-    for (let size = Math.max(least, ring); size < replicas; size += 1) if (size % ring === 0 && replicas % size === 0) return size;
+    for (let size = Math.max(least, ring); size < replicas; size += 1)
+      if (size % ring === 0 && replicas % size === 0) return size;
     return replicas;
   };
   reasons.parameterSharding = "FSDP shards over data-parallel ranks together with all ranks of the ring";
-  reasons.optimizerStateSharding = "FSDP shards parameters, gradients and optimizer states over the same ranks";
+  reasons.optimizerStateSharding =
+    "FSDP shards parameters, gradients and optimizer states over the same ranks";
   reasons.gradientSharding = reasons.optimizerStateSharding;
   const whole = ring === 1 && (replicas === 1 || (pp === 1 && tp === 1));
-  if (ps === 1 && oss === 1 && whole) return { parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1 };
-  if (ps === 1 && oss === 1) reasons.optimizerStateSharding = reasons.gradientSharding = "replicas without FSDP (DDP) work only where there is no other parallelism, and a ring always shards";
+  if (ps === 1 && oss === 1 && whole)
+    return { parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1 };
+  if (ps === 1 && oss === 1)
+    reasons.optimizerStateSharding = reasons.gradientSharding =
+      "replicas without FSDP (DDP) work only where there is no other parallelism, and a ring always shards";
   if (ps === 1) {
     const size = group(oss === 1 ? 2 : oss);
     return { parameterSharding: 1, gradientSharding: size, optimizerStateSharding: size };
@@ -34,7 +53,8 @@ function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>): Pic
 
 /** Overlap that follows from how parameters are sharded: FSDP prefetches by itself. */
 export function overlapOf(plan: Plan): Pick<Plan, "forwardOverlap" | "backwardOverlap"> {
-  if (plan.parameterSharding > 1 || plan.optimizerStateSharding > 1) return { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" };
+  if (plan.parameterSharding > 1 || plan.optimizerStateSharding > 1)
+    return { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" };
   return { forwardOverlap: "none", backwardOverlap: replicaRanks(plan) > 1 ? "intra-layer" : "none" };
 }
 
@@ -51,11 +71,25 @@ export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression
   const { tensorParallel: tp, sequenceParallel: sp, pipelineParallel: pp } = plan;
   // Whatever shares a sequence, torchtitan asks for two chunks a rank of it, and for two chunks where no ranks share it.
   if (job.sequenceLengthTokens % (2 * sp) !== 0) {
-    throw new ProblemError("plan-invalid", "torchtitan cannot express the plan", [sp === 1
-      ? { field: "sequenceLengthTokens", value: job.sequenceLengthTokens, message: "torchtitan takes sequences of an even number of tokens only", remedy: "export to another framework, or make the sequence even" }
-      : { field: "plan.sequenceParallel", value: sp, message: `torchtitan cuts a sequence into 2 x ${sp} chunks, which do not divide sequenceLengthTokens ${job.sequenceLengthTokens}`, remedy: "export to another framework, choose a plan with other sequence ranks, or make the sequence a multiple of the chunks" }]);
+    throw new ProblemError("plan-invalid", "torchtitan cannot express the plan", [
+      sp === 1
+        ? {
+            field: "sequenceLengthTokens",
+            value: job.sequenceLengthTokens,
+            message: "torchtitan takes sequences of an even number of tokens only",
+            remedy: "export to another framework, or make the sequence even",
+          }
+        : {
+            field: "plan.sequenceParallel",
+            value: sp,
+            message: `torchtitan cuts a sequence into 2 x ${sp} chunks, which do not divide sequenceLengthTokens ${job.sequenceLengthTokens}`,
+            remedy:
+              "export to another framework, choose a plan with other sequence ranks, or make the sequence a multiple of the chunks",
+          },
+    ]);
   }
-  reasons.contextParallel = "torchtitan shares a sequence as a ring (context_parallel_degree), or by tensor parallelism";
+  reasons.contextParallel =
+    "torchtitan shares a sequence as a ring (context_parallel_degree), or by tensor parallelism";
   const ring = tp === 1 ? sp : 1;
   const { contextParallel: _ring, pipelineChunks: _chunks, recomputeLayers, ...rest } = plan;
   const placed: Plan = { ...rest, ...(ring > 1 ? { contextParallel: ring } : {}) };
@@ -66,7 +100,8 @@ export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression
   const layers = stageLayers(job.model, plan);
   const k = recomputeLayers ?? 0;
   const every = k > 0 && chunks === 1 && job.model.layers % pp === 0 ? recomputeInterval(k, layers) : null;
-  reasons.recompute = reasons.recomputeLayers = "every so many layers are recomputed (selective_ac_option), and no interval gives as many";
+  reasons.recompute = reasons.recomputeLayers =
+    "every so many layers are recomputed (selective_ac_option), and no interval gives as many";
   const expressed: Plan = {
     ...placed,
     ...shards,
@@ -75,21 +110,46 @@ export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression
     ...(every === null ? {} : { recomputeLayers: k }),
   };
   reasons.forwardOverlap = reasons.backwardOverlap = "FSDP prefetches by itself, by layers";
-  if (job.precision === "bf16-grad16") beyond.push({ field: "precision", value: job.precision, nearest: "bf16", reason: "gradients are reduced and kept in 4 bytes (mixed_precision_reduce)" });
-  if (job.model.tiedEmbeddings) beyond.push({ field: "model.tiedEmbeddings", value: true, nearest: false, reason: "llama3 has a head of its own" });
-  if (job.data !== null) beyond.push({ field: "data", value: job.data.format, nearest: "c4_test", reason: "torchtitan reads text through its own tokenizer" });
+  if (job.precision === "bf16-grad16")
+    beyond.push({
+      field: "precision",
+      value: job.precision,
+      nearest: "bf16",
+      reason: "gradients are reduced and kept in 4 bytes (mixed_precision_reduce)",
+    });
+  if (job.model.tiedEmbeddings)
+    beyond.push({
+      field: "model.tiedEmbeddings",
+      value: true,
+      nearest: false,
+      reason: "llama3 has a head of its own",
+    });
+  if (job.data !== null)
+    beyond.push({
+      field: "data",
+      value: job.data.format,
+      nearest: "c4_test",
+      reason: "torchtitan reads text through its own tokenizer",
+    });
   return { plan: { ...expressed, ...overlapOf(expressed) }, reasons, beyond };
 }
 
 /** multiple_of and ffn_dim_multiplier that make the inner width: torchtitan rounds int(8/3 of the width, times the multiplier) up. */
-export function ffnArguments({ hiddenSize, ffnHiddenSize }: Pick<Model, "hiddenSize" | "ffnHiddenSize">): string {
+export function ffnArguments({
+  hiddenSize,
+  ffnHiddenSize,
+}: Pick<Model, "hiddenSize" | "ffnHiddenSize">): string {
   const base = Math.floor((2 * 4 * hiddenSize) / 3);
   if (Math.ceil(base / 256) * 256 === ffnHiddenSize) return "multiple_of=256";
   if (ffnHiddenSize >= base) return `multiple_of=${ffnHiddenSize}`;
   return `multiple_of=${ffnHiddenSize}, ffn_dim_multiplier=${ffnHiddenSize} / ${2 * base}`;
 }
 
-export const torchtitanWidth = (hiddenSize: number, multiple: number, multiplier: number | undefined): number => {
+export const torchtitanWidth = (
+  hiddenSize: number,
+  multiple: number,
+  multiplier: number | undefined,
+): number => {
   const base = Math.floor((2 * 4 * hiddenSize) / 3);
   return multiple * Math.ceil((multiplier === undefined ? base : Math.floor(multiplier * base)) / multiple);
 };
@@ -117,7 +177,15 @@ llama3_args["internevo"] = args
 /** torchtitan's TOML, and the module with the model's sizes. */
 export function writeTorchtitan(job: ExportedJob, plan: PlanOfJob): FrameworkFile[] {
   const { optimizer: o, cluster } = job;
-  const { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, microBatchSize: b, microBatches: n, parameterSharding: ps, optimizerStateSharding: oss } = plan;
+  const {
+    pipelineParallel: pp,
+    dataParallel: dp,
+    tensorParallel: tp,
+    microBatchSize: b,
+    microBatches: n,
+    parameterSharding: ps,
+    optimizerStateSharding: oss,
+  } = plan;
   const ring = contextOf(plan);
   const group = Math.max(ps, oss);
   const replicate = group > 1 ? replicaRanks(plan) / group : dp;
@@ -128,8 +196,20 @@ export function writeTorchtitan(job: ExportedJob, plan: PlanOfJob): FrameworkFil
     job: { description: job.name },
     model: { name: "llama3", flavor: "internevo" },
     experimental: { custom_import: "internevo_flavor" },
-    optimizer: { name: "AdamW", lr: o.peakLearningRate, beta1: o.beta1, beta2: o.beta2, eps: o.epsilon, weight_decay: o.weightDecay },
-    lr_scheduler: { warmup_steps: o.warmupSteps, total_steps: o.decaySteps, decay_type: "cosine", min_lr_factor: o.minLearningRate / o.peakLearningRate },
+    optimizer: {
+      name: "AdamW",
+      lr: o.peakLearningRate,
+      beta1: o.beta1,
+      beta2: o.beta2,
+      eps: o.epsilon,
+      weight_decay: o.weightDecay,
+    },
+    lr_scheduler: {
+      warmup_steps: o.warmupSteps,
+      total_steps: o.decaySteps,
+      decay_type: "cosine",
+      min_lr_factor: o.minLearningRate / o.peakLearningRate,
+    },
     training: {
       local_batch_size: pp > 1 ? b * n : b,
       global_batch_size: b * n * dp,
@@ -159,7 +239,14 @@ export function writeTorchtitan(job: ExportedJob, plan: PlanOfJob): FrameworkFil
           }
         : {}),
     },
-    activation_checkpoint: plan.recompute ? { mode: "full" } : k > 0 ? { mode: "selective", selective_ac_option: String(recomputeInterval(k, stageLayers(job.model, plan)) ?? 1) } : { mode: "none" },
+    activation_checkpoint: plan.recompute
+      ? { mode: "full" }
+      : k > 0
+        ? {
+            mode: "selective",
+            selective_ac_option: String(recomputeInterval(k, stageLayers(job.model, plan)) ?? 1),
+          }
+        : { mode: "none" },
     debug: { seed: job.seed },
   };
   const start = `# CONFIG_FILE=<this file> torchrun --nnodes ${cluster.nodes} --nproc-per-node ${cluster.gpusPerNode} -m torchtitan.train --job.config_file <this file>\n`;

@@ -17,11 +17,20 @@ export interface WrittenPrediction {
 
 /** For predictions of memory alone, which need of a profile only the program's own memory: here none. Times of it mean nothing. */
 export const unmeasuredProfile = (job: JobSpec): Profile => ({
-  schemaVersion: 1, name: "none",
+  schemaVersion: 1,
+  name: "none",
   cluster: { nodes: job.cluster.nodes, gpusPerNode: job.cluster.gpusPerNode },
-  device: { name: "unknown", peakFlopsPerSecondFp32: 1e12, peakFlopsPerSecondBf16: 1e12, memoryBandwidthBytesPerSecond: 1e12, runtimeBytes: 0 },
+  device: {
+    name: "unknown",
+    peakFlopsPerSecondFp32: 1e12,
+    peakFlopsPerSecondBf16: 1e12,
+    memoryBandwidthBytesPerSecond: 1e12,
+    runtimeBytes: 0,
+  },
   executor: { forwardOverlap: "none", backwardOverlap: "none" },
-  collectives: [], modules: [], overlaps: [],
+  collectives: [],
+  modules: [],
+  overlaps: [],
   provenance: { source: "none", measuredAt: null, versions: {}, command: null, notes: [] },
 });
 
@@ -30,20 +39,32 @@ function writtenJob(job: JobSpec, { inexpressible }: Pick<ExportedConfiguration,
   const nearest = new Map(inexpressible.map((each) => [each.field, each.nearest]));
   const precision = nearest.get("precision") as JobSpec["precision"] | undefined;
   const tiedEmbeddings = nearest.get("model.tiedEmbeddings") as boolean | undefined;
-  return { ...job, ...(precision === undefined ? {} : { precision }), ...(tiedEmbeddings === undefined ? {} : { model: { ...job.model, tiedEmbeddings } }) };
+  return {
+    ...job,
+    ...(precision === undefined ? {} : { precision }),
+    ...(tiedEmbeddings === undefined ? {} : { model: { ...job.model, tiedEmbeddings } }),
+  };
 }
 
 /**
  * Predicts what was written, so that nobody starts a configuration that cannot fit.
  * @param profile what was measured; null: memory alone is predicted, without the runtime's.
  */
-export function predictWritten(job: JobSpec, exported: ExportedConfiguration, profile: Profile | null): WrittenPrediction {
+export function predictWritten(
+  job: JobSpec,
+  exported: ExportedConfiguration,
+  profile: Profile | null,
+): WrittenPrediction {
   const model = new CostModel(writtenJob(job, exported), profile ?? unmeasuredProfile(job));
   const { plan } = exported;
   const { bytes, lines } = model.memory(plan);
   const memoryLimitBytes = job.cluster.memoryPerGpuBytes;
   return {
-    plan, peakMemoryBytes: bytes, memory: lines, memoryLimitBytes, fits: bytes <= memoryLimitBytes,
+    plan,
+    peakMemoryBytes: bytes,
+    memory: lines,
+    memoryLimitBytes,
+    fits: bytes <= memoryLimitBytes,
     stepTimeSeconds: profile === null ? null : model.predict(plan).stepTimeSeconds,
     runtimeBytes: profile === null ? null : profile.device.runtimeBytes,
   };

@@ -8,7 +8,12 @@ const PRELUDE = "run() { printf '%s\\0' \"$@\"; exit 0; }\n";
 
 /** The words with which the real shell runs `run`; null where it does not. */
 function inShell(script: string): string[] | null {
-  const { stdout, signal } = spawnSync("bash", ["--norc", "-c", PRELUDE + script], { encoding: "utf8", timeout: 5000, cwd: "/proc/self/task", env: { PATH: "/usr/bin:/bin", LC_ALL: "C" } });
+  const { stdout, signal } = spawnSync("bash", ["--norc", "-c", PRELUDE + script], {
+    encoding: "utf8",
+    timeout: 5000,
+    cwd: "/proc/self/task",
+    env: { PATH: "/usr/bin:/bin", LC_ALL: "C" },
+  });
   if (signal !== null || !stdout.endsWith("\0end\0")) return null;
   return stdout.split("\0").slice(0, -1);
 }
@@ -16,7 +21,11 @@ function inShell(script: string): string[] | null {
 /** The words as they are read; null where the script is refused. */
 function asRead(script: string): string[] | null {
   try {
-    return shellCommands(script).find(([first]) => first === "run")?.slice(1) ?? null;
+    return (
+      shellCommands(script)
+        .find(([first]) => first === "run")
+        ?.slice(1) ?? null
+    );
   } catch (error) {
     if (error instanceof ProblemError) return null;
     throw new Error(script, { cause: error });
@@ -27,59 +36,232 @@ function asRead(script: string): string[] | null {
 const isSame = (read: readonly string[], real: readonly string[]): boolean => {
   const text = read.join("\0");
   if (!text.includes("$")) return text === real.join("\0");
-  const parts = text.split(/\0?(?:\$\([^)]*\)|\$(?:\w+|[?#]))\0?/).map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  const parts = text
+    .split(/\0?(?:\$\([^)]*\)|\$(?:\w+|[?#]))\0?/)
+    .map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
   return new RegExp(`^${parts.join("[\\s\\S]*")}$`).test(real.join("\0"));
 };
 
 const name = fc.constantFrom("A", "B", "C", "L");
 const literal = fc.constantFrom("4", "8", "x", "07", "1+2", "-3", "a.b", "/d/e", "k=v", "~x", "a#b", "%d");
-const arithmetic = fc.tuple(fc.constantFrom("2", "A", "$B", "${A}", "-4", "(3", "7"), fc.constantFrom("+", "*", "-", "/", "%", "**", "<"), fc.constantFrom("3", "B", "(1+2)", "A", "08", "1)", "0")).map((parts) => `$((${parts.join(" ")}))`);
+const arithmetic = fc
+  .tuple(
+    fc.constantFrom("2", "A", "$B", "${A}", "-4", "(3", "7"),
+    fc.constantFrom("+", "*", "-", "/", "%", "**", "<"),
+    fc.constantFrom("3", "B", "(1+2)", "A", "08", "1)", "0"),
+  )
+  .map((parts) => `$((${parts.join(" ")}))`);
 const atom = fc.oneof(
   { weight: 4, arbitrary: literal },
   { weight: 3, arbitrary: name.map((of) => `$${of}`) },
   { weight: 2, arbitrary: name.map((of) => `\${${of}}`) },
   { weight: 2, arbitrary: name.map((of) => `"$${of}"`) },
-  { weight: 2, arbitrary: fc.tuple(name, fc.constantFrom("[@]", "[*]", "[0]", ":-5", "-6", ":-", ":-'q r'", ":=7", ":+8", "%x", "#4")).map(([of, rest]) => `\${${of}${rest}}`) },
-  { weight: 2, arbitrary: fc.tuple(name, fc.constantFrom("[@]", "[*]", ":-5", "-6")).map(([of, rest]) => `"\${${of}${rest}}"`) },
+  {
+    weight: 2,
+    arbitrary: fc
+      .tuple(
+        name,
+        fc.constantFrom("[@]", "[*]", "[0]", ":-5", "-6", ":-", ":-'q r'", ":=7", ":+8", "%x", "#4"),
+      )
+      .map(([of, rest]) => `\${${of}${rest}}`),
+  },
+  {
+    weight: 2,
+    arbitrary: fc
+      .tuple(name, fc.constantFrom("[@]", "[*]", ":-5", "-6"))
+      .map(([of, rest]) => `"\${${of}${rest}}"`),
+  },
   { weight: 2, arbitrary: arithmetic },
-  { weight: 1, arbitrary: fc.constantFrom("'s t'", '"u v"', "''", '""', '"a\\"b"', '"\\\\"', "\\ ", "\\$A", '"\\$A"', "a\\\nb", '"a\\\nb"', "$(echo 4)", "$(echo 'y' 5)", '"$(echo "6")"', "{1,2}", "{3..5}", "$'t'", '"#"', "#", "A=5", "A+=6", "[x]", "a[1]=2", "2>&1", ">/dev/null", "2>/dev/null", "&>/dev/null", "</dev/null", "`echo 7`", "$#", "$?", '"$@"', "$1", '"x $A y"', '"$A"$B', "$A$B", "x$A", "$A'z'", "!", "$UNSET", '"${UNSET}"', "$") },
+  {
+    weight: 1,
+    arbitrary: fc.constantFrom(
+      "'s t'",
+      '"u v"',
+      "''",
+      '""',
+      '"a\\"b"',
+      '"\\\\"',
+      "\\ ",
+      "\\$A",
+      '"\\$A"',
+      "a\\\nb",
+      '"a\\\nb"',
+      "$(echo 4)",
+      "$(echo 'y' 5)",
+      '"$(echo "6")"',
+      "{1,2}",
+      "{3..5}",
+      "$'t'",
+      '"#"',
+      "#",
+      "A=5",
+      "A+=6",
+      "[x]",
+      "a[1]=2",
+      "2>&1",
+      ">/dev/null",
+      "2>/dev/null",
+      "&>/dev/null",
+      "</dev/null",
+      "`echo 7`",
+      "$#",
+      "$?",
+      '"$@"',
+      "$1",
+      '"x $A y"',
+      '"$A"$B',
+      "$A$B",
+      "x$A",
+      "$A'z'",
+      "!",
+      "$UNSET",
+      '"${UNSET}"',
+      "$",
+    ),
+  },
 );
 const words = fc.array(atom, { maxLength: 5 });
 const value = fc.array(atom, { minLength: 0, maxLength: 2 }).map((parts) => parts.join(""));
 const assignment = fc.tuple(name, fc.constantFrom("=", "=", "=", "+="), value).map((parts) => parts.join(""));
-const array = fc.tuple(name, fc.constantFrom("=", "+="), fc.array(fc.oneof(atom, fc.constant("\n"), fc.constant("# c\n"), fc.constant("[2]=x")), { maxLength: 4 })).map(([of, sign, parts]) => `${of}${sign}(${parts.join(" ")})`);
+const array = fc
+  .tuple(
+    name,
+    fc.constantFrom("=", "+="),
+    fc.array(fc.oneof(atom, fc.constant("\n"), fc.constant("# c\n"), fc.constant("[2]=x")), { maxLength: 4 }),
+  )
+  .map(([of, sign, parts]) => `${of}${sign}(${parts.join(" ")})`);
 const command = fc.oneof(
   { weight: 8, arbitrary: assignment },
   { weight: 4, arbitrary: array },
-  { weight: 2, arbitrary: fc.array(assignment, { minLength: 2, maxLength: 3 }).map((parts) => parts.join(" ")) },
-  { weight: 2, arbitrary: fc.tuple(fc.constantFrom("export", "readonly", "declare", "declare -i", "export -n", "local", "typeset -x"), fc.array(fc.oneof(assignment, name), { minLength: 1, maxLength: 2 })).map(([first, rest]) => `${first} ${rest.join(" ")}`) },
-  { weight: 1, arbitrary: fc.tuple(assignment, words).map(([first, rest]) => `${first} true ${rest.join(" ")}`) },
-  { weight: 2, arbitrary: fc.constantFrom("true", "false", "unset A", "unset A B", "read A </dev/null", "printf -v A 9", "let A=3", "eval A=3", "source /dev/null", ". /dev/null", "set -e", "set -- 1 2", "A=9 B=$A", "(A=9)", "{ A=9; }", "A[1]=9", "! A=9", "time A=9", "test -n \"$A\"", "IFS=,", "((A=9))", "[[ $A ]]", "command export A=9", "f() { A=9; }", "A =9", "\"A\"=9", "A\\=9", "echo x >/dev/null", "mapfile A </dev/null", "cd .", "shift", "A=9 eval B=8") },
-  { weight: 1, arbitrary: fc.tuple(fc.constantFrom("if true; then", "if false; then", "for A in 1 2; do", "while false; do"), assignment).map(([first, inner]) => `${first} ${inner}; ${first.startsWith("if") ? "fi" : "done"}`) },
+  {
+    weight: 2,
+    arbitrary: fc.array(assignment, { minLength: 2, maxLength: 3 }).map((parts) => parts.join(" ")),
+  },
+  {
+    weight: 2,
+    arbitrary: fc
+      .tuple(
+        fc.constantFrom("export", "readonly", "declare", "declare -i", "export -n", "local", "typeset -x"),
+        fc.array(fc.oneof(assignment, name), { minLength: 1, maxLength: 2 }),
+      )
+      .map(([first, rest]) => `${first} ${rest.join(" ")}`),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.tuple(assignment, words).map(([first, rest]) => `${first} true ${rest.join(" ")}`),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.constantFrom(
+      "true",
+      "false",
+      "unset A",
+      "unset A B",
+      "read A </dev/null",
+      "printf -v A 9",
+      "let A=3",
+      "eval A=3",
+      "source /dev/null",
+      ". /dev/null",
+      "set -e",
+      "set -- 1 2",
+      "A=9 B=$A",
+      "(A=9)",
+      "{ A=9; }",
+      "A[1]=9",
+      "! A=9",
+      "time A=9",
+      'test -n "$A"',
+      "IFS=,",
+      "((A=9))",
+      "[[ $A ]]",
+      "command export A=9",
+      "f() { A=9; }",
+      "A =9",
+      '"A"=9',
+      "A\\=9",
+      "echo x >/dev/null",
+      "mapfile A </dev/null",
+      "cd .",
+      "shift",
+      "A=9 eval B=8",
+    ),
+  },
+  {
+    weight: 1,
+    arbitrary: fc
+      .tuple(
+        fc.constantFrom("if true; then", "if false; then", "for A in 1 2; do", "while false; do"),
+        assignment,
+      )
+      .map(([first, inner]) => `${first} ${inner}; ${first.startsWith("if") ? "fi" : "done"}`),
+  },
 );
-const scripts = fc.tuple(fc.array(fc.tuple(command, fc.constantFrom("\n", "\n", "\n", "; ", " && ", " || ", " | ", " &\n", "\n# c\n")), { maxLength: 7 }), words).map(([commands, rest]) => `A=4 B="8 9"; L=(1 "2 3")\n${commands.map((parts) => parts.join("")).join("")}\nrun ${rest.join(" ")} end\n`);
+const scripts = fc
+  .tuple(
+    fc.array(
+      fc.tuple(command, fc.constantFrom("\n", "\n", "\n", "; ", " && ", " || ", " | ", " &\n", "\n# c\n")),
+      { maxLength: 7 },
+    ),
+    words,
+  )
+  .map(
+    ([commands, rest]) =>
+      `A=4 B="8 9"; L=(1 "2 3")\n${commands.map((parts) => parts.join("")).join("")}\nrun ${rest.join(" ")} end\n`,
+  );
 
 describe("a shell script that is not run", () => {
   it("has the words that the shell gives it, or is refused", () => {
-    const drawn = fc.sample(scripts, { seed: Number(process.env["SHELL_SEED"] ?? 5), numRuns: Number(process.env["SHELL_SCRIPTS"] ?? 1000) });
+    const drawn = fc.sample(scripts, {
+      seed: Number(process.env["SHELL_SEED"] ?? 5),
+      numRuns: Number(process.env["SHELL_SCRIPTS"] ?? 1000),
+    });
     let compared = 0;
     for (const script of drawn) {
       const read = asRead(script);
       const real = read === null ? null : inShell(script);
       if (read === null || real === null) continue;
       compared += 1;
-      if (!isSame(read, real)) throw new Error(`${script}\nis in the shell ${JSON.stringify(real)}, here ${JSON.stringify(read)}`);
+      if (!isSame(read, real))
+        throw new Error(`${script}\nis in the shell ${JSON.stringify(real)}, here ${JSON.stringify(read)}`);
     }
     expect(compared).toBeGreaterThan(drawn.length / 10);
   });
 
   const readOf = (script: string): string[] | null => asRead(`${script}\nrun $A`);
   it.each([
-    ["A=4\nA+=8", ["48"]], ["A=4 B=$A\nA=$B", ["4"]], ["A=4\nA=5 true", ["4"]], ["A=(1 2)", ["1"]], ["A=4\nA=5 | true", ["4"]], ["A=$((7 % 4 * (2 + 1)))", ["9"]], ["A=\nA=${A:-6}", ["6"]], ["A='1 2'\nB=$A\nA=$B", ["1", "2"]],
-    ["A=a\\\nb", ["ab"]], ['A="\\$x"', ["$x"]], ["A=5 && A=6", ["6"]], ["true >/dev/null 2>&1\nA=7", ["7"]],
-  ] as const)("is read: %s", (script, real) => expect([readOf(script), inShell(`${script}\nrun $A end`)?.slice(0, -1)]).toEqual([real, real]));
+    ["A=4\nA+=8", ["48"]],
+    ["A=4 B=$A\nA=$B", ["4"]],
+    ["A=4\nA=5 true", ["4"]],
+    ["A=(1 2)", ["1"]],
+    ["A=4\nA=5 | true", ["4"]],
+    ["A=$((7 % 4 * (2 + 1)))", ["9"]],
+    ["A=\nA=${A:-6}", ["6"]],
+    ["A='1 2'\nB=$A\nA=$B", ["1", "2"]],
+    ["A=a\\\nb", ["ab"]],
+    ['A="\\$x"', ["$x"]],
+    ["A=5 && A=6", ["6"]],
+    ["true >/dev/null 2>&1\nA=7", ["7"]],
+  ] as const)("is read: %s", (script, real) =>
+    expect([readOf(script), inShell(`${script}\nrun $A end`)?.slice(0, -1)]).toEqual([real, real]),
+  );
 
-  it.each(["A=4\nfalse && A=5", "A=4\nsource x", "A=4\nread A", "A=4\neval A=5", "A=5 &"])("leaves unknown what it does not know: %s", (script) => expect(readOf(script)).toEqual(["$A"]));
+  it.each(["A=4\nfalse && A=5", "A=4\nsource x", "A=4\nread A", "A=4\neval A=5", "A=5 &"])(
+    "leaves unknown what it does not know: %s",
+    (script) => expect(readOf(script)).toEqual(["$A"]),
+  );
 
-  it.each(["A[1]=5", "(A=5)", "{ A=5; }", "((A=5))", "f() { A=5; }", "A=$((010))", "A=$((2--1))", "IFS=,", "declare -i A=1+2", "A={1,2}", "A=(1 [5]=3)"])("is refused: %s", (script) => expect(readOf(script)).toBeNull());
+  it.each([
+    "A[1]=5",
+    "(A=5)",
+    "{ A=5; }",
+    "((A=5))",
+    "f() { A=5; }",
+    "A=$((010))",
+    "A=$((2--1))",
+    "IFS=,",
+    "declare -i A=1+2",
+    "A={1,2}",
+    "A=(1 [5]=3)",
+  ])("is refused: %s", (script) => expect(readOf(script)).toBeNull());
 });

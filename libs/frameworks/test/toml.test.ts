@@ -13,13 +13,55 @@ json.dump([read(text) for text in json.load(sys.stdin)], sys.stdout)
 `;
 
 const key = fc.constantFrom("a", "b", "c.d", '"a"', "'b'", "a.b", '"c.d"');
-const value = fc.constantFrom("1", "+2", "-3", "1_000", "0x1F", "0o17", "0b11", "1.5", "6e3", "-0.25", "true", "false", '"t"', "'u'", '"\\u0041\\n"', '"""\nx\\\n  y"""', "'''z'''", "[1, 2,]", "[1, [\"a\"]]", "{a = 1, b.c = 2}", "9007199254740993", "1__0", "010", "tru");
-const line = fc.oneof({ weight: 6, arbitrary: fc.tuple(key, value).map(([name, of]) => `${name} = ${of}`) }, { weight: 2, arbitrary: key.map((name) => `[${name}]`) }, { weight: 1, arbitrary: key.map((name) => `[[${name}]]`) }, { weight: 1, arbitrary: fc.constantFrom("# c", "", "a = 1 # c", "a", "= 1") });
+const value = fc.constantFrom(
+  "1",
+  "+2",
+  "-3",
+  "1_000",
+  "0x1F",
+  "0o17",
+  "0b11",
+  "1.5",
+  "6e3",
+  "-0.25",
+  "true",
+  "false",
+  '"t"',
+  "'u'",
+  '"\\u0041\\n"',
+  '"""\nx\\\n  y"""',
+  "'''z'''",
+  "[1, 2,]",
+  '[1, ["a"]]',
+  "{a = 1, b.c = 2}",
+  "9007199254740993",
+  "1__0",
+  "010",
+  "tru",
+);
+const line = fc.oneof(
+  { weight: 6, arbitrary: fc.tuple(key, value).map(([name, of]) => `${name} = ${of}`) },
+  { weight: 2, arbitrary: key.map((name) => `[${name}]`) },
+  { weight: 1, arbitrary: key.map((name) => `[[${name}]]`) },
+  { weight: 1, arbitrary: fc.constantFrom("# c", "", "a = 1 # c", "a", "= 1") },
+);
 
 describe("a TOML text", () => {
   it("has the values that Python reads from it, or is refused; and is refused where a key is given twice", () => {
-    const texts = [...fc.sample(fc.array(line, { maxLength: 5 }).map((lines) => lines.join("\n")), { seed: 3, numRuns: 3000 }), "a = 1\na = 2", "[a]\n[a]", '[a]\nb = 1\n"b" = 2'];
-    const { stdout, stderr, status } = spawnSync("python3", ["-I", "-c", RUNNER], { input: JSON.stringify(texts), encoding: "utf8", maxBuffer: 2 ** 26 });
+    const texts = [
+      ...fc.sample(
+        fc.array(line, { maxLength: 5 }).map((lines) => lines.join("\n")),
+        { seed: 3, numRuns: 3000 },
+      ),
+      "a = 1\na = 2",
+      "[a]\n[a]",
+      '[a]\nb = 1\n"b" = 2',
+    ];
+    const { stdout, stderr, status } = spawnSync("python3", ["-I", "-c", RUNNER], {
+      input: JSON.stringify(texts),
+      encoding: "utf8",
+      maxBuffer: 2 ** 26,
+    });
     expect([status, stderr]).toEqual([0, ""]);
     const reals = JSON.parse(stdout) as unknown[];
     let compared = 0;

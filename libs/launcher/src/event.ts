@@ -4,13 +4,23 @@ import type { NativeError } from "./failure.ts";
 import type { NativeProgram } from "./programs.ts";
 
 /** One line of a native program's standard output. @returns the failure that a line which is no event means. */
-export function eventOf(program: NativeProgram<TSchema, TSchema>, line: string, lineNumber: number): { readonly event: string } | { readonly failure: Failure } {
+export function eventOf(
+  program: NativeProgram<TSchema, TSchema>,
+  line: string,
+  lineNumber: number,
+): { readonly event: string } | { readonly failure: Failure } {
   try {
     return validate(program.eventSchema, JSON.parse(line), "internal", "the event") as { event: string };
   } catch (error) {
-    return { failure: { code: "internal", message: `line ${lineNumber} that ${program.name} wrote is no event of the protocol: ${(error as Error).message}: ${line.slice(0, 200)}` } };
+    return {
+      failure: {
+        code: "internal",
+        message: `line ${lineNumber} that ${program.name} wrote is no event of the protocol: ${(error as Error).message}: ${line.slice(0, 200)}`,
+      },
+    };
   }
 }
 
 /** An error that the run does not survive. */
-export const isFatal = (event: { readonly event: string }): event is NativeError => event.event === "error" && (event as NativeError).continues !== true;
+export const isFatal = (event: { readonly event: string }): event is NativeError =>
+  event.event === "error" && (event as NativeError).continues !== true;

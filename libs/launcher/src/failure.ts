@@ -9,16 +9,30 @@ export function failureOfError(error: NativeError): Failure {
   const code = ((): FailureCode => {
     switch (error.code) {
       // What is wrong with a plan is the plan's, a device that is not there the machine's; the rest of a configuration is ours.
-      case "bad_config": return error.field === "device" ? "not-started" : error.field?.startsWith("plan.") === true ? "plan-unsupported" : "internal";
-      case "plan_unsupported": return "plan-unsupported";
-      case "out_of_memory": return "out-of-memory";
-      case "data_error": return "data-invalid";
-      case "checkpoint_error": return "checkpoint-invalid";
-      case "communication_error": return "communication";
-      case "internal": return "internal";
+      case "bad_config":
+        return error.field === "device"
+          ? "not-started"
+          : error.field?.startsWith("plan.") === true
+            ? "plan-unsupported"
+            : "internal";
+      case "plan_unsupported":
+        return "plan-unsupported";
+      case "out_of_memory":
+        return "out-of-memory";
+      case "data_error":
+        return "data-invalid";
+      case "checkpoint_error":
+        return "checkpoint-invalid";
+      case "communication_error":
+        return "communication";
+      case "internal":
+        return "internal";
     }
   })();
-  const field = error.field === undefined ? "" : ` (${error.field}${error.value === undefined ? "" : ` = ${JSON.stringify(error.value)}`})`;
+  const field =
+    error.field === undefined
+      ? ""
+      : ` (${error.field}${error.value === undefined ? "" : ` = ${JSON.stringify(error.value)}`})`;
   return {
     code,
     message: error.message + field,
@@ -74,22 +88,46 @@ export function failureOfEnd(end: ProcessEnd, error: NativeError | undefined): F
   // The ranks that are left can only say that communication failed.
   if (error && !(lost && error.code === "communication_error")) return failureOfError(error);
   if (lost || end.signal !== null || (end.exitCode ?? 0) > 128) {
-    const how = lost?.how ?? (end.launcherStayed === true ? "what nobody saw: the launcher stayed when all of them were gone, and was killed" : end.signal !== null ? `${end.signal} of the launcher` : `exit code ${end.exitCode}`);
+    const how =
+      lost?.how ??
+      (end.launcherStayed === true
+        ? "what nobody saw: the launcher stayed when all of them were gone, and was killed"
+        : end.signal !== null
+          ? `${end.signal} of the launcher`
+          : `exit code ${end.exitCode}`);
     const rank = lost ? { rank: lost.rank } : {};
     // An error that names the lost rank is not its own: another one saw it go.
-    if (lost && error?.rank === lost.rank && !end.kernelKilledForMemory) return { ...failureOfError(error), code: "rank-lost", message: `${error.message}; ${how}` };
+    if (lost && error?.rank === lost.rank && !end.kernelKilledForMemory)
+      return { ...failureOfError(error), code: "rank-lost", message: `${error.message}; ${how}` };
     return end.kernelKilledForMemory
-      ? { code: "out-of-memory", message: `the kernel ended a rank for want of memory (${how})`, remedy: "use fewer ranks on the machine, or a plan that needs less memory", ...rank }
-      : { code: "rank-lost", message: `${lost ? `rank ${lost.rank}` : "the ranks"} ended by ${how}`, ...rank };
+      ? {
+          code: "out-of-memory",
+          message: `the kernel ended a rank for want of memory (${how})`,
+          remedy: "use fewer ranks on the machine, or a plan that needs less memory",
+          ...rank,
+        }
+      : {
+          code: "rank-lost",
+          message: `${lost ? `rank ${lost.rank}` : "the ranks"} ended by ${how}`,
+          ...rank,
+        };
   }
-  const message = (what: string): string => `${what}: ${lastLine(end.stderrTail) || "nothing was written to standard error"}`;
+  const message = (what: string): string =>
+    `${what}: ${lastLine(end.stderrTail) || "nothing was written to standard error"}`;
   switch (end.exitCode) {
-    case TRAINER_EXIT.badConfig: return { code: "internal", message: message("the configuration was refused") };
-    case TRAINER_EXIT.outOfMemory: return { code: "out-of-memory", message: message("the plan does not fit in memory") };
-    case TRAINER_EXIT.data: return { code: "data-invalid", message: message("the data was refused") };
-    case TRAINER_EXIT.checkpoint: return { code: "checkpoint-invalid", message: message("the checkpoint was refused") };
-    case TRAINER_EXIT.communication: return { code: "communication", message: message("communication failed") };
-    case TRAINER_EXIT.done: return { code: "internal", message: "the ranks ended without saying that they are done" };
-    default: return { code: "internal", message: message(`the ranks ended with exit code ${end.exitCode}`) };
+    case TRAINER_EXIT.badConfig:
+      return { code: "internal", message: message("the configuration was refused") };
+    case TRAINER_EXIT.outOfMemory:
+      return { code: "out-of-memory", message: message("the plan does not fit in memory") };
+    case TRAINER_EXIT.data:
+      return { code: "data-invalid", message: message("the data was refused") };
+    case TRAINER_EXIT.checkpoint:
+      return { code: "checkpoint-invalid", message: message("the checkpoint was refused") };
+    case TRAINER_EXIT.communication:
+      return { code: "communication", message: message("communication failed") };
+    case TRAINER_EXIT.done:
+      return { code: "internal", message: "the ranks ended without saying that they are done" };
+    default:
+      return { code: "internal", message: message(`the ranks ended with exit code ${end.exitCode}`) };
   }
 }

@@ -10,7 +10,13 @@ export { cancelSlurmLeftover } from "./slurm/launch.ts";
 export { readSlurmRecord, slurmJobName, type SlurmRecord } from "./slurm/record.ts";
 export { RUN_MARKER, processesOfRun, readProcess, type ProcessEntry } from "./process/processes.ts";
 export { killLeftovers, killLeftoversOn, readRunRecord, type RunRecord } from "./process/run-record.ts";
-export { assertFitsSequences, BYTE_VOCABULARY_SIZE, DatasetSchema, prepareDataset, type Dataset } from "./dataset/prepare.ts";
+export {
+  assertFitsSequences,
+  BYTE_VOCABULARY_SIZE,
+  DatasetSchema,
+  prepareDataset,
+  type Dataset,
+} from "./dataset/prepare.ts";
 export { assertBelowRoots, dataRootsOf, type DataRoots } from "./dataset/data-roots.ts";
 export { openData } from "./dataset/open-data.ts";
 export { assertKnowsDocuments, openSource, type TokenData } from "./dataset/source.ts";

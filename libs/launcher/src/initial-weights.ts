@@ -1,7 +1,14 @@
 import type { Stats } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { beginningOf, formatBytes, isNestedDeeper, ProblemError, validate, type Model } from "@internevo/domain";
+import {
+  beginningOf,
+  formatBytes,
+  isNestedDeeper,
+  ProblemError,
+  validate,
+  type Model,
+} from "@internevo/domain";
 import { Type, type Static, type TSchema } from "typebox";
 import { assertBelowRoots, type DataRoots } from "./dataset/data-roots.ts";
 import { openData, readExactly } from "./dataset/open-data.ts";
@@ -16,15 +23,26 @@ const MOST_LEVELS = 100;
 const MOST_TOLD = 100;
 
 const refuse = (path: string, message: string, remedy: string, cause?: unknown): ProblemError =>
-  new ProblemError("data-invalid", `${path} ${message}`, [{ field: FIELD, value: path, message, remedy }], { cause });
+  new ProblemError("data-invalid", `${path} ${message}`, [{ field: FIELD, value: path, message, remedy }], {
+    cause,
+  });
 
 /** Other members are nobody's business here. Types only: whether a size is the job's is said by name and value. */
 const Scalar = Type.Optional(Type.Union([Type.Number(), Type.Boolean(), Type.Null()]));
 const Rope = Type.Optional(Type.Union([Type.Object({ rope_theta: Scalar }), Type.Null()]));
 const ConfigSchema = Type.Object({
   model_type: Type.Optional(Type.String()),
-  hidden_size: Scalar, num_hidden_layers: Scalar, num_attention_heads: Scalar, num_key_value_heads: Scalar, intermediate_size: Scalar, vocab_size: Scalar, tie_word_embeddings: Scalar, rms_norm_eps: Scalar,
-  rope_theta: Scalar, rope_parameters: Rope, rope_scaling: Rope,
+  hidden_size: Scalar,
+  num_hidden_layers: Scalar,
+  num_attention_heads: Scalar,
+  num_key_value_heads: Scalar,
+  intermediate_size: Scalar,
+  vocab_size: Scalar,
+  tie_word_embeddings: Scalar,
+  rms_norm_eps: Scalar,
+  rope_theta: Scalar,
+  rope_parameters: Rope,
+  rope_scaling: Rope,
 });
 type Config = Static<typeof ConfigSchema>;
 
@@ -32,10 +50,27 @@ type Config = Static<typeof ConfigSchema>;
 const FileName = Type.String({ minLength: 1, maxLength: 255, pattern: "^(?!\\.{1,2}$)[^/\\u0000]+$" });
 const IndexSchema = Type.Object({ weight_map: Type.Record(Type.String(), FileName) });
 
-const SIZES = ["hiddenSize", "layers", "heads", "kvHeads", "ffnHiddenSize", "vocabularySize", "tiedEmbeddings", "ropeTheta", "normEpsilon"] as const satisfies readonly (keyof Model)[];
+const SIZES = [
+  "hiddenSize",
+  "layers",
+  "heads",
+  "kvHeads",
+  "ffnHiddenSize",
+  "vocabularySize",
+  "tiedEmbeddings",
+  "ropeTheta",
+  "normEpsilon",
+] as const satisfies readonly (keyof Model)[];
 const ManifestSchema = Type.Object({
   content: Type.Object({
-    identity: Type.Object({ model: Type.Object(Object.fromEntries(SIZES.map((size) => [size, Scalar])) as Record<(typeof SIZES)[number], typeof Scalar>) }),
+    identity: Type.Object({
+      model: Type.Object(
+        Object.fromEntries(SIZES.map((size) => [size, Scalar])) as Record<
+          (typeof SIZES)[number],
+          typeof Scalar
+        >,
+      ),
+    }),
     files: Type.Array(Type.Object({ name: FileName }), { minItems: 1 }),
   }),
 });
@@ -56,18 +91,30 @@ function shapeFault(schema: TSchema, value: unknown): string | undefined {
  * A description of weights: of bounded size and depth, and checked whole before anything of it is used. Undefined when there is none.
  * @throws ProblemError `data-invalid`, which tells what is expected and nothing of what is there.
  */
-async function readDocument<S extends TSchema>(path: string, schema: S, mostBytes: number, remedy: string, roots: DataRoots): Promise<Static<S> | undefined> {
+async function readDocument<S extends TSchema>(
+  path: string,
+  schema: S,
+  mostBytes: number,
+  remedy: string,
+  roots: DataRoots,
+): Promise<Static<S> | undefined> {
   await assertBelowRoots([{ path, field: FIELD }], roots);
   if ((await statIfThere(path)) === undefined) return undefined;
   const { handle, sizeBytes } = await openData(path, FIELD);
   let text: string;
   try {
-    if (sizeBytes > mostBytes) throw refuse(path, `is larger than the ${formatBytes(mostBytes)} that a description of weights may have`, remedy);
+    if (sizeBytes > mostBytes)
+      throw refuse(
+        path,
+        `is larger than the ${formatBytes(mostBytes)} that a description of weights may have`,
+        remedy,
+      );
     text = (await readExactly(handle, 0, sizeBytes)).toString("utf8");
   } finally {
     await handle.close();
   }
-  if (isNestedDeeper(text, MOST_LEVELS)) throw refuse(path, `is nested more than ${MOST_LEVELS} levels deep`, remedy);
+  if (isNestedDeeper(text, MOST_LEVELS))
+    throw refuse(path, `is nested more than ${MOST_LEVELS} levels deep`, remedy);
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -80,7 +127,11 @@ async function readDocument<S extends TSchema>(path: string, schema: S, mostByte
 }
 
 /** A member of the folder's config.json for each size of a model; what a folder may leave out has a default. */
-const HUGGING_FACE: readonly (readonly [there: keyof Config, here: keyof Model, missing?: (config: Config) => unknown])[] = [
+const HUGGING_FACE: readonly (readonly [
+  there: keyof Config,
+  here: keyof Model,
+  missing?: (config: Config) => unknown,
+])[] = [
   ["hidden_size", "hiddenSize"],
   ["num_hidden_layers", "layers"],
   ["num_attention_heads", "heads"],
@@ -96,7 +147,9 @@ const WEIGHTS_REMEDY = "use the model of these weights, or other weights";
 function assertEqual(path: string, there: string, found: unknown, here: keyof Model, model: Model): void {
   if (found === model[here]) return;
   const message = `has ${there} ${JSON.stringify(found) ?? "missing"}; the job's model has ${here} ${JSON.stringify(model[here])}`;
-  throw new ProblemError("data-invalid", `${path} ${message}`, [{ field: FIELD, value: path, message, remedy: WEIGHTS_REMEDY }]);
+  throw new ProblemError("data-invalid", `${path} ${message}`, [
+    { field: FIELD, value: path, message, remedy: WEIGHTS_REMEDY },
+  ]);
 }
 
 /** Undefined where nothing is there. @throws ProblemError `data-invalid` where that cannot be told. */
@@ -109,26 +162,61 @@ async function statIfThere(path: string): Promise<Stats | undefined> {
 }
 
 async function assertFiles(folder: string, names: readonly string[], roots: DataRoots): Promise<void> {
-  await assertBelowRoots(names.map((name) => ({ path: join(folder, name), field: FIELD })), roots);
+  await assertBelowRoots(
+    names.map((name) => ({ path: join(folder, name), field: FIELD })),
+    roots,
+  );
   for (const name of names) {
     const found = await statIfThere(join(folder, name));
-    if (!found?.isFile() || found.size === 0) throw refuse(join(folder, name), found ? "is no file with content" : "does not exist", "copy the folder again, whole");
+    if (!found?.isFile() || found.size === 0)
+      throw refuse(
+        join(folder, name),
+        found ? "is no file with content" : "does not exist",
+        "copy the folder again, whole",
+      );
   }
 }
 
-async function assertHuggingFace(folder: string, config: Config, model: Model, roots: DataRoots): Promise<void> {
+async function assertHuggingFace(
+  folder: string,
+  config: Config,
+  model: Model,
+  roots: DataRoots,
+): Promise<void> {
   const path = join(folder, "config.json");
-  if (config.model_type !== "llama") throw refuse(path, `has model_type ${config.model_type === undefined ? "missing" : JSON.stringify(beginningOf(config.model_type, MOST_TOLD))}, which is not "llama"`, "give the folder of a LLaMA model");
-  for (const [there, here, missing] of HUGGING_FACE) assertEqual(path, there, config[there] ?? missing?.(config), here, model);
+  if (config.model_type !== "llama")
+    throw refuse(
+      path,
+      `has model_type ${config.model_type === undefined ? "missing" : JSON.stringify(beginningOf(config.model_type, MOST_TOLD))}, which is not "llama"`,
+      "give the folder of a LLaMA model",
+    );
+  for (const [there, here, missing] of HUGGING_FACE)
+    assertEqual(path, there, config[there] ?? missing?.(config), here, model);
   const rope = config.rope_parameters ?? config.rope_scaling;
   assertEqual(path, "rope_theta", rope?.rope_theta ?? config.rope_theta ?? 10_000, "ropeTheta", model);
   const whole = "model.safetensors";
   await assertBelowRoots([{ path: join(folder, whole), field: FIELD }], roots);
   if ((await statIfThere(join(folder, whole))) !== undefined) return assertFiles(folder, [whole], roots);
-  const index = await readDocument(join(folder, "model.safetensors.index.json"), IndexSchema, MOST_LIST_BYTES, "copy the index of the weights again", roots);
-  if (!index) throw refuse(folder, "has neither model.safetensors nor model.safetensors.index.json", "give a folder with safetensors files");
+  const index = await readDocument(
+    join(folder, "model.safetensors.index.json"),
+    IndexSchema,
+    MOST_LIST_BYTES,
+    "copy the index of the weights again",
+    roots,
+  );
+  if (!index)
+    throw refuse(
+      folder,
+      "has neither model.safetensors nor model.safetensors.index.json",
+      "give a folder with safetensors files",
+    );
   const names = new Set(Object.values(index.weight_map));
-  if (names.size === 0) throw refuse(join(folder, "model.safetensors.index.json"), "is no description of weights: weight_map: give the file of each tensor", "copy the index of the weights again");
+  if (names.size === 0)
+    throw refuse(
+      join(folder, "model.safetensors.index.json"),
+      "is no description of weights: weight_map: give the file of each tensor",
+      "copy the index of the weights again",
+    );
   await assertFiles(folder, [...names], roots);
 }
 
@@ -138,27 +226,65 @@ async function assertHuggingFace(folder: string, config: Config, model: Model, r
  * @param roots what is elsewhere is refused, and nothing is said of it.
  * @throws ProblemError `data-invalid`
  */
-export async function assertInitialWeights(folder: string, model: Model, roots: DataRoots = null): Promise<void> {
+export async function assertInitialWeights(
+  folder: string,
+  model: Model,
+  roots: DataRoots = null,
+): Promise<void> {
   await assertBelowRoots([{ path: folder, field: FIELD }], roots);
-  const give = "give a Hugging Face LLaMA folder (config.json and safetensors), or the directory of one checkpoint (step-<N>)";
+  const give =
+    "give a Hugging Face LLaMA folder (config.json and safetensors), or the directory of one checkpoint (step-<N>)";
   const found = await stat(folder).catch((error: unknown) => {
     const code = (error as NodeJS.ErrnoException).code;
-    throw refuse(folder, code === "ENOENT" || code === "ENOTDIR" ? "does not exist" : `cannot be read (${code ?? String(error)})`, give, error);
+    throw refuse(
+      folder,
+      code === "ENOENT" || code === "ENOTDIR"
+        ? "does not exist"
+        : `cannot be read (${code ?? String(error)})`,
+      give,
+      error,
+    );
   });
   if (!found.isDirectory()) throw refuse(folder, "is no directory", give);
-  const config = await readDocument(join(folder, "config.json"), ConfigSchema, MOST_CONFIG_BYTES, "give the config.json of a LLaMA model", roots);
+  const config = await readDocument(
+    join(folder, "config.json"),
+    ConfigSchema,
+    MOST_CONFIG_BYTES,
+    "give the config.json of a LLaMA model",
+    roots,
+  );
   if (config) return assertHuggingFace(folder, config, model, roots);
   const path = join(folder, "manifest.json");
-  const manifest = await readDocument(path, ManifestSchema, MOST_LIST_BYTES, "give another checkpoint", roots);
+  const manifest = await readDocument(
+    path,
+    ManifestSchema,
+    MOST_LIST_BYTES,
+    "give another checkpoint",
+    roots,
+  );
   if (!manifest) {
     const names = await readdir(folder).catch((error: unknown) => {
-      throw refuse(folder, `cannot be read (${(error as NodeJS.ErrnoException).code ?? "unknown reason"})`, give, error);
+      throw refuse(
+        folder,
+        `cannot be read (${(error as NodeJS.ErrnoException).code ?? "unknown reason"})`,
+        give,
+        error,
+      );
     });
     const steps = names.filter((name) => /^step-\d+$/.test(name));
-    if (steps.length > 0) throw refuse(folder, "is the directory of a run's checkpoints", `give one of them, such as ${join(folder, steps.sort((a, b) => Number(b.slice(5)) - Number(a.slice(5)))[0] as string)}`);
+    if (steps.length > 0)
+      throw refuse(
+        folder,
+        "is the directory of a run's checkpoints",
+        `give one of them, such as ${join(folder, steps.sort((a, b) => Number(b.slice(5)) - Number(a.slice(5)))[0] as string)}`,
+      );
     throw refuse(folder, "has neither a config.json nor a manifest.json", give);
   }
   const { identity, files } = manifest.content;
   for (const here of SIZES) assertEqual(path, here, identity.model[here], here, model);
-  await assertFiles(folder, files.map(({ name }) => name), roots);
+  await assertFiles(
+    folder,
+    files.map(({ name }) => name),
+    roots,
+  );
 }

@@ -15,7 +15,13 @@ import type { NativeProgram } from "./programs.ts";
 // Small shell programs stand for ranks here: what is tested is how processes are started, watched and ended.
 const ConfigSchema = Type.Object({ text: Type.String() }, { additionalProperties: false });
 const EventSchema = Type.Union([
-  Type.Object({ event: Type.Literal("hello"), rank: Type.Integer(), pid: Type.Integer(), threads: Type.String(), secret: Type.String() }),
+  Type.Object({
+    event: Type.Literal("hello"),
+    rank: Type.Integer(),
+    pid: Type.Integer(),
+    threads: Type.String(),
+    secret: Type.String(),
+  }),
   Type.Object({ event: Type.Literal("done") }),
   NativeErrorEventSchema,
 ]);
@@ -43,7 +49,10 @@ async function launch(body: string, over: Partial<LaunchOptions<Program>> = {}) 
   const events: { event: string }[] = [];
   const logs: string[] = [];
   const scratch = new Set<string>();
-  const look = setInterval(() => readRunRecord(join(directory, "run"))?.scratch.forEach((each) => scratch.add(each)), 5);
+  const look = setInterval(
+    () => readRunRecord(join(directory, "run"))?.scratch.forEach((each) => scratch.add(each)),
+    5,
+  );
   const outcome = await launchRanks<Program>({
     program: await program(body),
     config: { text: "x" },
@@ -57,7 +66,8 @@ async function launch(body: string, over: Partial<LaunchOptions<Program>> = {}) 
   }).finally(() => clearInterval(look));
   // Whatever happened, nothing is left: no process, no record, no scratch.
   expect(readRunRecord(join(directory, "run"))).toBeUndefined();
-  for (const event of events as { pid?: number }[]) if (event.pid !== undefined) expect(readProcess(event.pid)).toBeUndefined();
+  for (const event of events as { pid?: number }[])
+    if (event.pid !== undefined) expect(readProcess(event.pid)).toBeUndefined();
   expect(scratch.size).toBe(outcome.seconds === 0 ? 0 : over.launcher === "ssh" ? 1 : 2); // 0 s: nothing was started
   expect([...scratch].filter((each) => existsSync(each))).toEqual([]);
   return { outcome, events, logs };
@@ -68,17 +78,32 @@ const DONE = `[ $OMPI_COMM_WORLD_RANK = 0 ] && echo '{"event":"done"}'`;
 describe("launchRanks", () => {
   it("does not take an error that the run survived for the cause of its end", async () => {
     const survived = `printf '{"event":"error","code":"checkpoint_error","message":"disk full","continues":true}\\n'`;
-    expect((await launch(`${survived}; printf '{"event":"done"}\\n'`)).outcome).toMatchObject({ status: "completed" });
-    expect((await launch(`${survived}; printf '{"event":"error","code":"data_error","message":"bad token"}\\n'; exit 4`)).outcome).toMatchObject({ status: "failed", failure: { code: "data-invalid" } });
+    expect((await launch(`${survived}; printf '{"event":"done"}\\n'`)).outcome).toMatchObject({
+      status: "completed",
+    });
+    expect(
+      (
+        await launch(
+          `${survived}; printf '{"event":"error","code":"data_error","message":"bad token"}\\n'; exit 4`,
+        )
+      ).outcome,
+    ).toMatchObject({ status: "failed", failure: { code: "data-invalid" } });
   });
 
   it("gives every rank the configuration, and neither foreign tuning nor the service's secrets", async () => {
     process.env["DATABASE_URL"] = "secret";
     process.env["OPENBLAS_CORETYPE"] = "Haswell";
     try {
-      const { outcome, events, logs } = await launch(`${HELLO}; [ $OMPI_COMM_WORLD_RANK = 0 ] && cat "$2" >&2; ${DONE}; exit 0`, { ranks: 3, threadsPerRank: 2 });
+      const { outcome, events, logs } = await launch(
+        `${HELLO}; [ $OMPI_COMM_WORLD_RANK = 0 ] && cat "$2" >&2; ${DONE}; exit 0`,
+        { ranks: 3, threadsPerRank: 2 },
+      );
       expect(outcome).toMatchObject({ status: "completed", exitCode: 0 });
-      const hellos = events.filter((event) => event.event === "hello") as unknown as { rank: number; threads: string; secret: string }[];
+      const hellos = events.filter((event) => event.event === "hello") as unknown as {
+        rank: number;
+        threads: string;
+        secret: string;
+      }[];
       expect(hellos.map((event) => event.rank).sort()).toEqual([0, 1, 2]);
       for (const hello of hellos) expect(hello).toMatchObject({ threads: "2", secret: "" });
       expect(JSON.parse(logs.join("\n"))).toEqual({ text: "x" });
@@ -89,11 +114,18 @@ describe("launchRanks", () => {
   });
 
   it("refuses a configuration that its schema does not know", async () => {
-    await expect(launch("exit 0", { config: { text: "x", more: 1 } as never })).rejects.toThrow(/more: unknown field/);
+    await expect(launch("exit 0", { config: { text: "x", more: 1 } as never })).rejects.toThrow(
+      /more: unknown field/,
+    );
   });
 
   it("names the program that is missing", async () => {
-    const missing = { name: "program", path: join(directory, "absent"), configSchema: ConfigSchema, eventSchema: EventSchema };
+    const missing = {
+      name: "program",
+      path: join(directory, "absent"),
+      configSchema: ConfigSchema,
+      eventSchema: EventSchema,
+    };
     await expect(launch("", { program: missing })).rejects.toThrow(/cannot be started/);
   });
 
@@ -119,7 +151,10 @@ describe("launchRanks", () => {
   it("takes the failure from the error event", async () => {
     const error = `{"event":"error","code":"out_of_memory","message":"needs 2 GiB","rank":0,"remedy":"recompute"}`;
     const { outcome } = await launch(`[ $OMPI_COMM_WORLD_RANK = 0 ] && echo '${error}'; exit 3`);
-    expect(outcome).toMatchObject({ status: "failed", failure: { code: "out-of-memory", message: "needs 2 GiB", rank: 0, remedy: "recompute" } });
+    expect(outcome).toMatchObject({
+      status: "failed",
+      failure: { code: "out-of-memory", message: "needs 2 GiB", rank: 0, remedy: "recompute" },
+    });
   });
 
   it.each([
@@ -128,46 +163,82 @@ describe("launchRanks", () => {
     ["an endless line", "head -c 3000000 /dev/zero | tr '\\0' x; sleep 30"],
   ])("fails on %s, and ends the ranks", async (_what, body) => {
     const { outcome } = await launch(`${body}; sleep 60`, { ranks: 1 });
-    expect(outcome).toMatchObject({ status: "failed", failure: { code: "internal", message: expect.stringMatching(/no event of the protocol|line of more than/) } });
+    expect(outcome).toMatchObject({
+      status: "failed",
+      failure: {
+        code: "internal",
+        message: expect.stringMatching(/no event of the protocol|line of more than/),
+      },
+    });
     expect(outcome.seconds).toBeLessThan(20);
   });
 
   // Once its event was seen, rank 0 holds mpirun still, so that both ranks end and mpirun stays.
   const seen = (): string => join(directory, "seen");
-  const stays = (event: string): string => `[ $OMPI_COMM_WORLD_RANK = 0 ] && echo '${event}'; while [ ! -e ${seen()} ]; do sleep 0.02; done; [ $OMPI_COMM_WORLD_RANK = 0 ] && kill -STOP $PPID; exit 0`;
+  const stays = (event: string): string =>
+    `[ $OMPI_COMM_WORLD_RANK = 0 ] && echo '${event}'; while [ ! -e ${seen()} ]; do sleep 0.02; done; [ $OMPI_COMM_WORLD_RANK = 0 ] && kill -STOP $PPID; exit 0`;
   // A host whose shell leaves the launcher's session, as Open MPI's daemons do on theirs; its ranks outlast all looks at that session.
   it("does not end a launcher whose ranks are on hosts", async () => {
     const shell = join(directory, "shell");
     await writeFile(shell, '#!/bin/bash\nshift\nexec setsid --fork bash -c "$*"\n');
     await chmod(shell, 0o755);
-    const { outcome } = await launch(`${HELLO}; sleep 8; [ $OMPI_COMM_WORLD_RANK = 0 ] && echo '{"event":"done"}'; exit 0`, { launcher: "ssh", ranksPerNode: 2, hosts: { hosts: [{ name: "elsewhere", slots: 2 }], remoteShell: [shell], network: ["127.0.0.0/8"] }, timeoutSeconds: 60 });
+    const { outcome } = await launch(
+      `${HELLO}; sleep 8; [ $OMPI_COMM_WORLD_RANK = 0 ] && echo '{"event":"done"}'; exit 0`,
+      {
+        launcher: "ssh",
+        ranksPerNode: 2,
+        hosts: { hosts: [{ name: "elsewhere", slots: 2 }], remoteShell: [shell], network: ["127.0.0.0/8"] },
+        timeoutSeconds: 60,
+      },
+    );
     expect(outcome).toMatchObject({ status: "completed" });
   });
 
   it.each([
-    [`{"event":"error","code":"out_of_memory","message":"needs 2 GiB"}`, { status: "failed", failure: { code: "out-of-memory", message: "needs 2 GiB" } }],
+    [
+      `{"event":"error","code":"out_of_memory","message":"needs 2 GiB"}`,
+      { status: "failed", failure: { code: "out-of-memory", message: "needs 2 GiB" } },
+    ],
     [`{"event":"done"}`, { status: "completed" }],
-    [`{"event":"hello","rank":0,"pid":1000000000,"threads":"","secret":""}`, { status: "failed", failure: { code: "rank-lost", message: expect.stringMatching(/the launcher stayed/) as string } }],
+    [
+      `{"event":"hello","rank":0,"pid":1000000000,"threads":"","secret":""}`,
+      {
+        status: "failed",
+        failure: { code: "rank-lost", message: expect.stringMatching(/the launcher stayed/) as string },
+      },
+    ],
   ])("ends a launcher that stays when its ranks are gone: %s", async (event, expected) => {
-    const { outcome } = await launch(stays(event), { timeoutSeconds: 40, onEvent: () => void writeFile(seen(), "") });
+    const { outcome } = await launch(stays(event), {
+      timeoutSeconds: 40,
+      onEvent: () => void writeFile(seen(), ""),
+    });
     expect(outcome).toMatchObject(expected);
   });
 
   it("ends ranks that take too long, and ranks that say nothing", async () => {
-    expect((await launch("sleep 60", { timeoutSeconds: 0.5 })).outcome).toMatchObject({ status: "failed", failure: { code: "timeout" } });
-    expect((await launch(`${HELLO}; sleep 60`, { silenceSeconds: 0.5 })).outcome).toMatchObject({ status: "failed", failure: { code: "timeout", message: expect.stringContaining("said nothing") } });
+    expect((await launch("sleep 60", { timeoutSeconds: 0.5 })).outcome).toMatchObject({
+      status: "failed",
+      failure: { code: "timeout" },
+    });
+    expect((await launch(`${HELLO}; sleep 60`, { silenceSeconds: 0.5 })).outcome).toMatchObject({
+      status: "failed",
+      failure: { code: "timeout", message: expect.stringContaining("said nothing") },
+    });
   });
 
   it("asks every rank for an orderly end", async () => {
     const stop = new AbortController();
-    const { outcome, events } = await launch(`stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.05; done`, {
-      ranks: 1,
-      signal: stop.signal,
-      onEvent: (event) => {
-        if (event.event === "hello") stop.abort();
-        if (event.event === "done") ended = true;
+    const { outcome, events } = await launch(
+      `stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.05; done`,
+      {
+        ranks: 1,
+        signal: stop.signal,
+        onEvent: (event) => {
+          if (event.event === "hello") stop.abort();
+          if (event.event === "done") ended = true;
+        },
       },
-    });
+    );
     expect(events).toEqual([]);
     expect(ended).toBe(true);
     expect(outcome).toMatchObject({ status: "stopped", graceful: true, exitCode: 75 });
@@ -176,38 +247,62 @@ describe("launchRanks", () => {
 
   it("kills ranks that do not end within the grace", async () => {
     const stop = new AbortController();
-    const { outcome } = await launch(`trap '' USR1; ${HELLO}; while :; do sleep 0.05; done`, { signal: stop.signal, graceSeconds: 0.3, onEvent: () => stop.abort() });
+    const { outcome } = await launch(`trap '' USR1; ${HELLO}; while :; do sleep 0.05; done`, {
+      signal: stop.signal,
+      graceSeconds: 0.3,
+      onEvent: () => stop.abort(),
+    });
     expect(outcome).toMatchObject({ status: "stopped", graceful: false });
   });
 
   it("kills at once when told so, grandchildren in sessions of their own included", async () => {
     const stop = new AbortController();
     let pid = 0;
-    const { outcome } = await launch(`setsid sleep 61 & printf '{"event":"hello","rank":0,"pid":%s,"threads":"","secret":""}\\n' $!; wait`, {
-      ranks: 1,
-      killSignal: stop.signal,
-      onEvent: (event) => {
-        pid = (event as { pid: number }).pid;
-        stop.abort();
+    const { outcome } = await launch(
+      `setsid sleep 61 & printf '{"event":"hello","rank":0,"pid":%s,"threads":"","secret":""}\\n' $!; wait`,
+      {
+        ranks: 1,
+        killSignal: stop.signal,
+        onEvent: (event) => {
+          pid = (event as { pid: number }).pid;
+          stop.abort();
+        },
       },
-    });
+    );
     expect(outcome).toMatchObject({ status: "stopped", graceful: false });
     expect(pid).toBeGreaterThan(0);
     expect(readProcess(pid)).toBeUndefined();
   });
 
   it("ends the ranks when whoever listens throws", async () => {
-    await expect(launch(`${HELLO}; sleep 60`, { onEvent: () => { throw new Error("no room"); } })).rejects.toThrow("no room");
+    await expect(
+      launch(`${HELLO}; sleep 60`, {
+        onEvent: () => {
+          throw new Error("no room");
+        },
+      }),
+    ).rejects.toThrow("no room");
   });
 
   it("starts nothing when it is stopped beforehand", async () => {
-    expect((await launch("exit 0", { signal: AbortSignal.abort() })).outcome).toMatchObject({ status: "stopped", exitCode: null });
+    expect((await launch("exit 0", { signal: AbortSignal.abort() })).outcome).toMatchObject({
+      status: "stopped",
+      exitCode: null,
+    });
   });
 
   it("runs two programs side by side without disturbing either", async () => {
     const body = await program(`${HELLO}; sleep 0.5; ${DONE}; exit 0`);
     const runs = ["one", "two"].map((name) =>
-      launchRanks({ program: body, config: { text: name }, ranks: 2, threadsPerRank: 1, launcher: "local", runDirectory: join(directory, name), onEvent: () => {} }),
+      launchRanks({
+        program: body,
+        config: { text: name },
+        ranks: 2,
+        threadsPerRank: 1,
+        launcher: "local",
+        runDirectory: join(directory, name),
+        onEvent: () => {},
+      }),
     );
     for (const outcome of await Promise.all(runs)) expect(outcome.status).toBe("completed");
   });
@@ -229,7 +324,13 @@ describe("a killed supervisor", () => {
     const gone = new Promise((resolve) => child.once("close", resolve));
     await new Promise((resolve) => child.stdout.once("data", resolve));
     const marker = readRunRecord(join(directory, "run"))?.marker as string;
-    return { marker, kill: async () => { child.kill("SIGKILL"); await gone; } };
+    return {
+      marker,
+      kill: async () => {
+        child.kill("SIGKILL");
+        await gone;
+      },
+    };
   }
 
   it("takes its ranks with it", async () => {
@@ -237,14 +338,24 @@ describe("a killed supervisor", () => {
     expect(processesOfRun(marker).length).toBeGreaterThanOrEqual(3);
     await kill();
     const end = performance.now() + 10_000;
-    while (processesOfRun(marker).some((entry) => entry.command === "mpirun") && performance.now() < end) await sleep(20);
+    while (processesOfRun(marker).some((entry) => entry.command === "mpirun") && performance.now() < end)
+      await sleep(20);
     expect(processesOfRun(marker).filter((entry) => entry.command === "mpirun")).toEqual([]);
   });
 
   it("is not ended by one that it has replaced, which starts nothing", async () => {
     const { marker, kill } = await supervisor(`${HELLO}; sleep 64`);
     const replaced = new Error("the lease is somebody else's");
-    const run = launchRanks<Program>({ program: await program(DONE), config: { text: "x" }, ranks: 1, threadsPerRank: 1, launcher: "local", runDirectory: join(directory, "run"), onEvent: () => {}, confirm: () => Promise.reject(replaced) });
+    const run = launchRanks<Program>({
+      program: await program(DONE),
+      config: { text: "x" },
+      ranks: 1,
+      threadsPerRank: 1,
+      launcher: "local",
+      runDirectory: join(directory, "run"),
+      onEvent: () => {},
+      confirm: () => Promise.reject(replaced),
+    });
     await expect(run).rejects.toBe(replaced);
     expect(processesOfRun(marker).length).toBeGreaterThanOrEqual(3);
     expect(readRunRecord(join(directory, "run"))?.marker).toBe(marker);
@@ -253,7 +364,14 @@ describe("a killed supervisor", () => {
 
   it("keeps its record when one that it has replaced ends", async () => {
     await mkdir(join(directory, "run"), { recursive: true });
-    const record = (marker: string) => ({ marker, bootId: "this", process: null, command: [], startedAt: "now", scratch: [] });
+    const record = (marker: string) => ({
+      marker,
+      bootId: "this",
+      process: null,
+      command: [],
+      startedAt: "now",
+      scratch: [],
+    });
     writeRunRecord(join(directory, "run"), record("successor"));
     removeRunRecord(join(directory, "run"), record("replaced"));
     expect(readRunRecord(join(directory, "run"))?.marker).toBe("successor");

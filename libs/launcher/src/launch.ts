@@ -10,18 +10,32 @@ import { localCommand, yieldsWhenIdle } from "./command/local.ts";
 import { eventOf, isFatal } from "./event.ts";
 import { failureOfEnd, type NativeError } from "./failure.ts";
 import { hostsCommand, launchedHosts } from "./launch-hosts.ts";
-import { EXIT_TERMINATED, LAST_WORD_SECONDS, type LaunchOptions, type LaunchOutcome } from "./launch-options.ts";
+import {
+  EXIT_TERMINATED,
+  LAST_WORD_SECONDS,
+  type LaunchOptions,
+  type LaunchOutcome,
+} from "./launch-options.ts";
 import { watchLauncher } from "./process/launcher-watch.ts";
 import { LineSplitter, Tail } from "./process/lines.ts";
 import { bootId, killRun, readProcess, signalProcess } from "./process/processes.ts";
-import { killLeftovers, removeRunRecord, SCRATCH_PREFIX, writeRunRecord, type RunRecord } from "./process/run-record.ts";
+import {
+  killLeftovers,
+  removeRunRecord,
+  SCRATCH_PREFIX,
+  writeRunRecord,
+  type RunRecord,
+} from "./process/run-record.ts";
 import { assertProgram, type EventOf, type NativeProgram } from "./programs.ts";
 import { launchOnSlurm } from "./slurm/launch.ts";
 
 export type { LaunchOptions, LaunchOutcome } from "./launch-options.ts";
 
-type Cause = { readonly kind: "stop" } | { readonly kind: "kill" } | { readonly kind: "failure"; readonly failure: Failure } | { readonly kind: "thrown"; readonly error: unknown };
-
+type Cause =
+  | { readonly kind: "stop" }
+  | { readonly kind: "kill" }
+  | { readonly kind: "failure"; readonly failure: Failure }
+  | { readonly kind: "thrown"; readonly error: unknown };
 
 /** Processes of this machine that the kernel has ended for want of memory since it started. */
 function kernelMemoryKills(): number {
@@ -41,16 +55,30 @@ interface Places {
   readonly sharedMemoryDirectory: string | null;
 }
 
-function commandOf<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptions<P>, places: Places): string[] {
+function commandOf<P extends NativeProgram<TSchema, TSchema>>(
+  options: LaunchOptions<P>,
+  places: Places,
+): string[] {
   const { ranks, threadsPerRank } = options;
   const common = { program: options.program.path, configPath: places.configPath, ranks };
   const ranksPerNode = options.ranksPerNode ?? ranks;
   switch (options.launcher) {
     case "local":
-      return localCommand({ ...common, temporaryDirectory: places.temporaryDirectory, sharedMemoryDirectory: places.sharedMemoryDirectory, yields: yieldsWhenIdle(ranks, threadsPerRank, availableParallelism()) });
+      return localCommand({
+        ...common,
+        temporaryDirectory: places.temporaryDirectory,
+        sharedMemoryDirectory: places.sharedMemoryDirectory,
+        yields: yieldsWhenIdle(ranks, threadsPerRank, availableParallelism()),
+      });
     case "ssh":
       if (!options.hosts) throw new TypeError("launcher ssh needs hosts");
-      return hostsCommand({ ...common, ranksPerNode, hosts: options.hosts, threadsPerRank, exported: Object.keys(options.environment ?? {}) });
+      return hostsCommand({
+        ...common,
+        ranksPerNode,
+        hosts: options.hosts,
+        threadsPerRank,
+        exported: Object.keys(options.environment ?? {}),
+      });
     case "slurm":
       throw new TypeError("Slurm starts its ranks by itself");
   }
@@ -61,11 +89,27 @@ function prepare<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptio
   const marker = randomUUID();
   mkdirSync(runDirectory, { recursive: true });
   const configPath = join(runDirectory, "config.json");
-  writeFileSync(configPath, JSON.stringify(validate(program.configSchema, options.config, "internal", `the configuration of ${program.name}`), null, 2));
+  writeFileSync(
+    configPath,
+    JSON.stringify(
+      validate(program.configSchema, options.config, "internal", `the configuration of ${program.name}`),
+      null,
+      2,
+    ),
+  );
   // Short paths: names of sockets and segments are bounded.
   const temporaryDirectory = mkdtempSync(join(tmpdir(), SCRATCH_PREFIX));
-  const sharedMemoryDirectory = options.launcher === "local" && existsSync("/dev/shm") ? mkdtempSync(join("/dev/shm", SCRATCH_PREFIX)) : null;
-  const environment = rankEnvironment({ base: process.env, marker, temporaryDirectory, threadsPerRank, ...(options.environment ? { extra: options.environment } : {}) });
+  const sharedMemoryDirectory =
+    options.launcher === "local" && existsSync("/dev/shm")
+      ? mkdtempSync(join("/dev/shm", SCRATCH_PREFIX))
+      : null;
+  const environment = rankEnvironment({
+    base: process.env,
+    marker,
+    temporaryDirectory,
+    threadsPerRank,
+    ...(options.environment ? { extra: options.environment } : {}),
+  });
   const command = commandOf(options, { marker, configPath, temporaryDirectory, sharedMemoryDirectory });
   const record: RunRecord = {
     marker,
@@ -88,7 +132,9 @@ const STOP_SIGNAL = "SIGUSR1";
  * What an earlier, killed owner of the same run directory left is ended first.
  * @throws ProblemError `unavailable` when the program is missing; what `confirm` threw; whatever `onEvent` threw, after the ranks were ended.
  */
-export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptions<P>): Promise<LaunchOutcome> {
+export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(
+  options: LaunchOptions<P>,
+): Promise<LaunchOutcome> {
   await assertProgram(options.program);
   const isStopped = (): boolean => options.signal?.aborted === true || options.killSignal?.aborted === true;
   // One that was replaced would end its successor's ranks as leftovers.
@@ -104,7 +150,12 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
   // The record comes first: were this process killed right after the start, the marker would still find the ranks.
   writeRunRecord(options.runDirectory, record);
   const [file, ...parameters] = command;
-  const child = spawn(file, parameters, { env: environment, cwd: options.runDirectory, detached: true, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(file, parameters, {
+    env: environment,
+    cwd: options.runDirectory,
+    detached: true,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   let killing: Promise<unknown> | undefined;
   const ended = new Promise<{ exitCode: number | null; signal: NodeJS.Signals | null }>((resolve, reject) => {
     child.once("error", reject);
@@ -142,8 +193,14 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
 
   let silence: NodeJS.Timeout | undefined;
   const { silenceSeconds, timeoutSeconds } = options;
-  if (silenceSeconds !== undefined) silence = after(silenceSeconds, () => fail({ code: "timeout", message: `the ranks said nothing for ${silenceSeconds} s` }));
-  if (timeoutSeconds !== undefined) after(timeoutSeconds, () => fail({ code: "timeout", message: `the ranks did not end within ${timeoutSeconds} s` }));
+  if (silenceSeconds !== undefined)
+    silence = after(silenceSeconds, () =>
+      fail({ code: "timeout", message: `the ranks said nothing for ${silenceSeconds} s` }),
+    );
+  if (timeoutSeconds !== undefined)
+    after(timeoutSeconds, () =>
+      fail({ code: "timeout", message: `the ranks did not end within ${timeoutSeconds} s` }),
+    );
 
   let stayed = false;
   const endStaying = (): void => {
@@ -159,7 +216,8 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
     silence?.refresh();
     const fatal = isFatal(event);
     // Its last word, after which nothing is left to do but to end.
-    if ((fatal || event.event === "done") && firstError === undefined && !done) after(LAST_WORD_SECONDS, endStaying);
+    if ((fatal || event.event === "done") && firstError === undefined && !done)
+      after(LAST_WORD_SECONDS, endStaying);
     if (fatal) firstError ??= event;
     if (event.event === "done") done = true;
     try {
@@ -168,7 +226,11 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
       kill({ kind: "thrown", error });
     }
   };
-  const out = new LineSplitter({ onLine, onOverlong: (bound) => fail({ code: "internal", message: `${options.program.name} wrote a line of more than ${bound} bytes` }) });
+  const out = new LineSplitter({
+    onLine,
+    onOverlong: (bound) =>
+      fail({ code: "internal", message: `${options.program.name} wrote a line of more than ${bound} bytes` }),
+  });
   const log = new LineSplitter({
     onLine: (line) => {
       stderr.push(line);
@@ -180,7 +242,11 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
   child.stderr.on("data", (chunk: Buffer) => log.push(chunk)).on("end", () => log.end());
 
   const started = child.pid === undefined ? undefined : readProcess(child.pid);
-  if (started) writeRunRecord(options.runDirectory, { ...record, process: { pid: started.pid, startTicks: started.startTicks } });
+  if (started)
+    writeRunRecord(options.runDirectory, {
+      ...record,
+      process: { pid: started.pid, startTicks: started.startTicks },
+    });
   options.signal?.addEventListener("abort", stop, { once: true });
   options.killSignal?.addEventListener("abort", killNow, { once: true });
   if (options.signal?.aborted) stop();
@@ -188,7 +254,10 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
 
   let unkillable = false;
   // On hosts ranks are in sessions of their own, which says nothing of theirs here.
-  const endWatch = child.pid === undefined || options.launcher !== "local" ? undefined : watchLauncher(child.pid, () => lineNumber > 0, endStaying);
+  const endWatch =
+    child.pid === undefined || options.launcher !== "local"
+      ? undefined
+      : watchLauncher(child.pid, () => lineNumber > 0, endStaying);
   try {
     const { exitCode, signal } = await ended;
     endWatch?.();
@@ -196,18 +265,30 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(opt
     await killing;
     const { left } = await killRun(record.marker, child.pid);
     unkillable = left.length > 0;
-    if (unkillable) throw new Error(`processes ${left.map((entry) => entry.pid).join(", ")} of a run do not end after SIGKILL`);
+    if (unkillable)
+      throw new Error(
+        `processes ${left.map((entry) => entry.pid).join(", ")} of a run do not end after SIGKILL`,
+      );
     const seen = cause;
     if (seen?.kind === "thrown") throw seen.error;
     const common = { seconds: elapsed(), exitCode };
     if (seen?.kind === "failure") return { ...common, status: "failed", failure: seen.failure };
     // A launcher that stayed when its ranks were gone says nothing of how they ended: their own last word counts.
     const orderly = stayed && done && firstError === undefined;
-    if ((exitCode === 0 && done) || (orderly && seen === undefined)) return { ...common, status: "completed" };
-    if ((exitCode === EXIT_TERMINATED && done) || (orderly && seen?.kind === "stop")) return { ...common, status: "stopped", graceful: true };
+    if ((exitCode === 0 && done) || (orderly && seen === undefined))
+      return { ...common, status: "completed" };
+    if ((exitCode === EXIT_TERMINATED && done) || (orderly && seen?.kind === "stop"))
+      return { ...common, status: "stopped", graceful: true };
     if (seen) return { ...common, status: "stopped", graceful: false };
     const kernelKilledForMemory = kernelMemoryKills() > memoryKillsBefore;
-    return { ...common, status: "failed", failure: failureOfEnd({ exitCode, signal, launcherStayed: stayed, stderrTail: stderr.text, kernelKilledForMemory }, firstError) };
+    return {
+      ...common,
+      status: "failed",
+      failure: failureOfEnd(
+        { exitCode, signal, launcherStayed: stayed, stderrTail: stderr.text, kernelKilledForMemory },
+        firstError,
+      ),
+    };
   } finally {
     endWatch?.();
     for (const timer of timers) clearTimeout(timer);

@@ -13,6 +13,9 @@ it("finds the CUDA backend where the programs look for it, and nowhere else", ()
   const library = join(directory, "lib", "libinternevo-cuda.so");
   writeFileSync(library, "");
   expect(cudaHost(directory, {}).hasBackend).toBe(true);
-  expect(cudaHost(directory, { INTERNEVO_CUDA_LIBRARY: "/nowhere/libinternevo-cuda.so" })).toEqual({ hasBackend: false, gpus: null });
+  expect(cudaHost(directory, { INTERNEVO_CUDA_LIBRARY: "/nowhere/libinternevo-cuda.so" })).toEqual({
+    hasBackend: false,
+    gpus: null,
+  });
   expect(cudaHost("/nowhere", { INTERNEVO_CUDA_LIBRARY: library })).toEqual({ hasBackend: true, gpus: null });
 });

@@ -1,7 +1,12 @@
 import { accessSync, constants, readdirSync } from "node:fs";
 import { access } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import { ProbeConfigSchema, ProbeEventSchema, TrainerConfigSchema, TrainerEventSchema } from "@internevo/contracts";
+import {
+  ProbeConfigSchema,
+  ProbeEventSchema,
+  TrainerConfigSchema,
+  TrainerEventSchema,
+} from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
 import type { Static, TSchema } from "typebox";
 
@@ -68,21 +73,33 @@ function visibleGpus(): number | null {
 export function cudaHost(nativeDirectory: string, environment: NodeJS.ProcessEnv = process.env): CudaHost {
   const given = environment["INTERNEVO_CUDA_LIBRARY"] ?? "";
   const programs = dirname(trainerIn(nativeDirectory).path);
-  const paths = given === "" ? [join(programs, "..", "lib", CUDA_LIBRARY), join(programs, CUDA_LIBRARY)] : [given];
+  const paths =
+    given === "" ? [join(programs, "..", "lib", CUDA_LIBRARY), join(programs, CUDA_LIBRARY)] : [given];
   // A library of somebody's own may have devices of its own, and ranks may share one.
   const isOrdinary = given === "" && (environment["INTERNEVO_SHARE_GPU"] ?? "") === "";
   return { hasBackend: paths.some(isReadable), gpus: isOrdinary ? visibleGpus() : null };
 }
 
 /** @throws ProblemError `unavailable` when the program is not there or cannot be executed. */
-export async function assertProgram(program: { readonly name: string; readonly path: string }): Promise<void> {
+export async function assertProgram(program: {
+  readonly name: string;
+  readonly path: string;
+}): Promise<void> {
   try {
     await access(program.path, constants.X_OK);
   } catch (error) {
     throw new ProblemError(
       "unavailable",
       `${program.name} cannot be started: ${program.path} is not an executable file`,
-      [{ field: "INTERNEVO_NATIVE_DIRECTORY", value: program.path, message: "holds no such program", remedy: "build the native programs with `npm run setup`, or point INTERNEVO_NATIVE_DIRECTORY to where they are installed" }],
+      [
+        {
+          field: "INTERNEVO_NATIVE_DIRECTORY",
+          value: program.path,
+          message: "holds no such program",
+          remedy:
+            "build the native programs with `npm run setup`, or point INTERNEVO_NATIVE_DIRECTORY to where they are installed",
+        },
+      ],
       { cause: error },
     );
   }

@@ -9,11 +9,19 @@ type Step = Extract<TrainerEvent, { event: "step" }>;
  * @param trial.hosts what the hosts did meanwhile, where the ranks said it; @param trial.mostOthersPercent from which share of others on a run counts as disturbed.
  * @throws Error when the ranks ended without the steps that were asked for.
  */
-export function measurementOf(trial: { readonly started: Started | undefined; readonly steps: readonly Step[]; readonly warmupSteps: number; readonly measuredSteps: number; readonly hosts?: readonly HostUse[] | undefined; readonly mostOthersPercent: number }): Measurement {
+export function measurementOf(trial: {
+  readonly started: Started | undefined;
+  readonly steps: readonly Step[];
+  readonly warmupSteps: number;
+  readonly measuredSteps: number;
+  readonly hosts?: readonly HostUse[] | undefined;
+  readonly mostOthersPercent: number;
+}): Measurement {
   const { started, steps, warmupSteps, measuredSteps, hosts = [] } = trial;
   const measured = steps.filter((step) => step.step > warmupSteps);
   const last = measured.at(-1);
-  if (!started || !last || measured.length !== measuredSteps) throw new Error(`the ranks reported ${measured.length} of ${measuredSteps} measured steps`);
+  if (!started || !last || measured.length !== measuredSteps)
+    throw new Error(`the ranks reported ${measured.length} of ${measuredSteps} measured steps`);
   const times = measured.map((step) => step.stepTimeSeconds);
   const disturbances = disturbancesOf(hosts, trial.mostOthersPercent);
   const run = {
@@ -21,11 +29,20 @@ export function measurementOf(trial: { readonly started: Started | undefined; re
     stepTimeSecondsP10: quantile(times, 0.1),
     stepTimeSecondsP90: quantile(times, 0.9),
     steps: measured.length,
-    communicationSeconds: quantile(measured.map((step) => step.communicationSeconds), 0.5),
+    communicationSeconds: quantile(
+      measured.map((step) => step.communicationSeconds),
+      0.5,
+    ),
   };
   return {
     ...run,
-    runs: [{ ...run, ...(hosts.length > 0 ? { hosts: [...hosts] } : {}), ...(disturbances.length > 0 ? { disturbances } : {}) }],
+    runs: [
+      {
+        ...run,
+        ...(hosts.length > 0 ? { hosts: [...hosts] } : {}),
+        ...(disturbances.length > 0 ? { disturbances } : {}),
+      },
+    ],
     tokensPerGpuPerSecond: last.tokens / run.stepTimeSeconds / started.worldSize,
     peakMemoryBytes: Math.max(...steps.map((step) => step.peakMemoryBytes)),
     residentPeakBytes: Math.max(...steps.map((step) => step.residentPeakBytes)),

@@ -17,16 +17,39 @@ beforeEach(async () => {
 afterEach(() => rm(directory, { recursive: true }));
 
 it("is what trainers of other plans and models take beside their arena", async () => {
-  const place = { ranks: 2, threadsPerRank: 1, launcher: "local" as const, runDirectory: join(directory, "run") };
+  const place = {
+    ranks: 2,
+    threadsPerRank: 1,
+    launcher: "local" as const,
+    runDirectory: join(directory, "run"),
+  };
   const measured = await measureRuntime({ ...place, trainer, cluster: {} });
   if (measured.status !== "measured") throw new Error(JSON.stringify(measured));
   const file = join(directory, "run", "config.json");
   const base = JSON.parse(await readFile(file, "utf8")) as TrainerConfig;
-  for (const split of [{ sequenceParallel: 2 }, { pipelineParallel: 2 }, { sequenceParallel: 2, tensorParallel: 2 }]) {
-    const { forwardOverlap: _forward, backwardOverlap: _backward, ...plan } = { ...base.plan, dataParallel: 1, parameterSharding: 1, microBatches: 2, ...split };
-    const config: TrainerConfig = { ...base, model: { ...base.model, layers: 4, hiddenSize: 128, ffnHiddenSize: 256 }, plan, mesh: buildMesh({ ...plan, forwardOverlap: "none", backwardOverlap: "none" }) };
+  for (const split of [
+    { sequenceParallel: 2 },
+    { pipelineParallel: 2 },
+    { sequenceParallel: 2, tensorParallel: 2 },
+  ]) {
+    const {
+      forwardOverlap: _forward,
+      backwardOverlap: _backward,
+      ...plan
+    } = { ...base.plan, dataParallel: 1, parameterSharding: 1, microBatches: 2, ...split };
+    const config: TrainerConfig = {
+      ...base,
+      model: { ...base.model, layers: 4, hiddenSize: 128, ffnHiddenSize: 256 },
+      plan,
+      mesh: buildMesh({ ...plan, forwardOverlap: "none", backwardOverlap: "none" }),
+    };
     let runtime = 0;
-    const outcome = await launchRanks({ ...place, program: trainer, config, onEvent: (event) => void (event.event === "started" && (runtime = event.memory["runtime"] ?? 0)) });
+    const outcome = await launchRanks({
+      ...place,
+      program: trainer,
+      config,
+      onEvent: (event) => void (event.event === "started" && (runtime = event.memory["runtime"] ?? 0)),
+    });
     expect(outcome.status).toBe("completed");
     expect(Math.abs(runtime - measured.bytes)).toBeLessThan(MAPPED_PAGES_BYTES);
   }

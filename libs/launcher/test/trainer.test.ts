@@ -5,7 +5,16 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { TrainerConfigSchema, type TrainerConfig, type TrainerEvent } from "@internevo/contracts";
 import { buildMesh } from "@internevo/cost-model";
 import { resolveJob, validate, type Data, type Plan } from "@internevo/domain";
-import { assertInitialWeights, launchRanks, prepareDataset, trainerConfig, trainerIn, type LaunchOptions, type TokenData, type Trainer } from "../src/index.ts";
+import {
+  assertInitialWeights,
+  launchRanks,
+  prepareDataset,
+  trainerConfig,
+  trainerIn,
+  type LaunchOptions,
+  type TokenData,
+  type Trainer,
+} from "../src/index.ts";
 import { writeInternevo, writeMegatron, writeOwn } from "./data-writers.ts";
 
 let directory: string;
@@ -14,25 +23,72 @@ beforeEach(async () => {
 });
 afterEach(() => rm(directory, { recursive: true, force: true }));
 
-const trainer = trainerIn(process.env["INTERNEVO_NATIVE_DIRECTORY"] ?? join(import.meta.dirname, "..", "..", "..", "native", "dist"));
+const trainer = trainerIn(
+  process.env["INTERNEVO_NATIVE_DIRECTORY"] ?? join(import.meta.dirname, "..", "..", "..", "native", "dist"),
+);
 const spec = resolveJob({
   name: "launched",
-  model: { name: "tiny", hiddenSize: 64, layers: 2, heads: 4, kvHeads: 2, ffnHiddenSize: 128, vocabularySize: 256 },
+  model: {
+    name: "tiny",
+    hiddenSize: 64,
+    layers: 2,
+    heads: 4,
+    kvHeads: 2,
+    ffnHiddenSize: 128,
+    vocabularySize: 256,
+  },
   sequenceLengthTokens: 64,
   globalBatchTokens: 512,
   precision: "fp32",
   cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" },
 });
-const plan: Plan = { microBatchSize: 1, microBatches: 4, recompute: false, pipelineParallel: 1, dataParallel: 2, tensorParallel: 1, sequenceParallel: 1, parameterSharding: 2, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none" };
+const plan: Plan = {
+  microBatchSize: 1,
+  microBatches: 4,
+  recompute: false,
+  pipelineParallel: 1,
+  dataParallel: 2,
+  tensorParallel: 1,
+  sequenceParallel: 1,
+  parameterSharding: 2,
+  gradientSharding: 1,
+  optimizerStateSharding: 1,
+  forwardOverlap: "none",
+  backwardOverlap: "none",
+};
 
 async function configuration(over: Partial<TrainerConfig> = {}): Promise<TrainerConfig> {
-  const dataset = await prepareDataset({ format: "text", paths: ["/usr/share/common-licenses/GPL-3"] }, directory, { vocabularySize: 256, sequenceLengthTokens: 64 });
-  return { ...trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset, steps: 6, checkpoint: null, threadsPerRank: 1 }), ...over };
+  const dataset = await prepareDataset(
+    { format: "text", paths: ["/usr/share/common-licenses/GPL-3"] },
+    directory,
+    { vocabularySize: 256, sequenceLengthTokens: 64 },
+  );
+  return {
+    ...trainerConfig({
+      spec,
+      plan,
+      mesh: buildMesh(plan),
+      dataset,
+      steps: 6,
+      checkpoint: null,
+      threadsPerRank: 1,
+    }),
+    ...over,
+  };
 }
 
 async function launch(config: TrainerConfig, over: Partial<LaunchOptions<Trainer>> = {}) {
   const events: TrainerEvent[] = [];
-  const outcome = await launchRanks<Trainer>({ program: trainer, config, ranks: 2, threadsPerRank: 1, launcher: "local", runDirectory: join(directory, "run"), onEvent: (event) => events.push(event), ...over });
+  const outcome = await launchRanks<Trainer>({
+    program: trainer,
+    config,
+    ranks: 2,
+    threadsPerRank: 1,
+    launcher: "local",
+    runDirectory: join(directory, "run"),
+    onEvent: (event) => events.push(event),
+    ...over,
+  });
   return { outcome, events, losses: events.flatMap((event) => (event.event === "step" ? [event.loss] : [])) };
 }
 
@@ -40,7 +96,17 @@ describe("the trainer, launched", () => {
   it("reads the token file, trains and says so by the protocol", async () => {
     const { outcome, events, losses } = await launch(await configuration());
     expect(outcome).toMatchObject({ status: "completed", exitCode: 0 });
-    expect(events.map((event) => event.event)).toEqual(["started", "step", "step", "step", "step", "step", "step", "hosts", "done"]);
+    expect(events.map((event) => event.event)).toEqual([
+      "started",
+      "step",
+      "step",
+      "step",
+      "step",
+      "step",
+      "step",
+      "hosts",
+      "done",
+    ]);
     expect(events[0]).toMatchObject({ worldSize: 2, resumedFromStep: 0 });
     expect(losses[0]).toBeGreaterThan(5);
     expect(losses.at(-1)).toBeLessThan(losses[0] as number);
@@ -48,13 +114,24 @@ describe("the trainer, launched", () => {
 
   it("ends in order with a checkpoint when asked, and goes on from it with the same losses", async () => {
     const { losses: undisturbed } = await launch(await configuration({ steps: 40 }));
-    const config = await configuration({ steps: 40, checkpoint: { directory: join(directory, "checkpoints"), everySteps: 1000, keepLast: 1, resume: "latest" } });
+    const config = await configuration({
+      steps: 40,
+      checkpoint: {
+        directory: join(directory, "checkpoints"),
+        everySteps: 1000,
+        keepLast: 1,
+        resume: "latest",
+      },
+    });
     const stop = new AbortController();
     const seen: number[] = [];
-    const first = await launch(config, { signal: stop.signal, onEvent: (event) => {
-      if (event.event === "step") seen.push(event.loss);
-      if (seen.length === 5) stop.abort();
-    } });
+    const first = await launch(config, {
+      signal: stop.signal,
+      onEvent: (event) => {
+        if (event.event === "step") seen.push(event.loss);
+        if (seen.length === 5) stop.abort();
+      },
+    });
     expect(first.outcome).toMatchObject({ status: "stopped", graceful: true, exitCode: 75 });
     expect(await readdir(join(directory, "checkpoints"))).toEqual([`step-${seen.length}`]);
     const second = await launch(config);
@@ -70,29 +147,57 @@ describe("the trainer, launched", () => {
   });
 
   it("names data that is gone, and plans that it does not run", async () => {
-    expect((await launch(await configuration({ data: { path: "/absent.tokens" } }))).outcome).toMatchObject({ status: "failed", exitCode: 4, failure: { code: "data-invalid", message: expect.stringContaining("/absent.tokens") } });
+    expect((await launch(await configuration({ data: { path: "/absent.tokens" } }))).outcome).toMatchObject({
+      status: "failed",
+      exitCode: 4,
+      failure: { code: "data-invalid", message: expect.stringContaining("/absent.tokens") },
+    });
     const { forwardOverlap: _f, backwardOverlap: _b, ...wanted } = plan;
-    expect((await launch(await configuration({ plan: { ...wanted, pipelineChunks: 2 } }))).outcome).toMatchObject({ status: "failed", exitCode: 2, failure: { code: "plan-unsupported", message: expect.stringContaining("pipelineChunks 2") } });
+    expect(
+      (await launch(await configuration({ plan: { ...wanted, pipelineChunks: 2 } }))).outcome,
+    ).toMatchObject({
+      status: "failed",
+      exitCode: 2,
+      failure: { code: "plan-unsupported", message: expect.stringContaining("pipelineChunks 2") },
+    });
   });
 
   it("reads packed documents of every format with the same losses, which are not those of unpacked ones, on a ring too", async () => {
-    const text = [...await readFile("/usr/share/common-licenses/GPL-3")];
+    const text = [...(await readFile("/usr/share/common-licenses/GPL-3"))];
     const documents: number[][] = [];
-    for (let first = 0; first < text.length; first += 11 + (documents.length * 7) % 60) documents.push(text.slice(first, first + 11 + (documents.length * 7) % 60));
+    for (let first = 0; first < text.length; first += 11 + ((documents.length * 7) % 60))
+      documents.push(text.slice(first, first + 11 + ((documents.length * 7) % 60)));
     const written: TokenData[] = [
       { format: "tokens", path: await writeOwn(join(directory, "own.bin"), documents) },
-      { format: "megatron", path: await writeMegatron(join(directory, "megatron"), documents, { sequenceLength: 40 }) },
+      {
+        format: "megatron",
+        path: await writeMegatron(join(directory, "megatron"), documents, { sequenceLength: 40 }),
+      },
       { format: "internevo", path: await writeInternevo(join(directory, "internevo.bin"), documents) },
     ];
     const run = async (data: Data, other: Plan): Promise<number[]> => {
-      const dataset = await prepareDataset(data, directory, { vocabularySize: 256, sequenceLengthTokens: 64 });
-      const { outcome, losses } = await launch(trainerConfig({ spec: { ...spec, data }, plan: other, mesh: buildMesh(other), dataset, steps: 3, checkpoint: null, threadsPerRank: 1 }));
+      const dataset = await prepareDataset(data, directory, {
+        vocabularySize: 256,
+        sequenceLengthTokens: 64,
+      });
+      const { outcome, losses } = await launch(
+        trainerConfig({
+          spec: { ...spec, data },
+          plan: other,
+          mesh: buildMesh(other),
+          dataset,
+          steps: 3,
+          checkpoint: null,
+          threadsPerRank: 1,
+        }),
+      );
       expect(outcome, JSON.stringify(data)).toMatchObject({ status: "completed" });
       return losses;
     };
     const [own, ...others] = written as [TokenData, ...TokenData[]];
     const packed = await run({ ...own, packing: "documents" }, plan);
-    for (const data of others) expect(await run({ ...data, packing: "documents", maxDocumentsPerSequence: 64 }, plan)).toEqual(packed);
+    for (const data of others)
+      expect(await run({ ...data, packing: "documents", maxDocumentsPerSequence: 64 }, plan)).toEqual(packed);
     expect(await run(own, plan)).not.toEqual(packed);
     const ring: Plan = { ...plan, dataParallel: 1, sequenceParallel: 2, contextParallel: 2, microBatches: 8 };
     for (const data of written) {
@@ -104,32 +209,63 @@ describe("the trainer, launched", () => {
 
   it("begins with the weights of a checkpoint, records a timeline, and takes limits of the watchdog", async () => {
     const checkpoints = join(directory, "checkpoints");
-    const { losses } = await launch(await configuration({ steps: 20, checkpoint: { directory: checkpoints, everySteps: 20, keepLast: 1, resume: "none" } }));
+    const { losses } = await launch(
+      await configuration({
+        steps: 20,
+        checkpoint: { directory: checkpoints, everySteps: 20, keepLast: 1, resume: "none" },
+      }),
+    );
     const initialWeights = join(checkpoints, "step-20");
     await assertInitialWeights(initialWeights, spec.model);
-    const dataset = await prepareDataset({ format: "text", paths: ["/usr/share/common-licenses/GPL-3"] }, directory, { vocabularySize: 256, sequenceLengthTokens: 64 });
+    const dataset = await prepareDataset(
+      { format: "text", paths: ["/usr/share/common-licenses/GPL-3"] },
+      directory,
+      { vocabularySize: 256, sequenceLengthTokens: 64 },
+    );
     const path = join(directory, "timeline.json");
     const wanted = { ...spec, initialWeights, watchdog: { silenceSeconds: 10, beatSeconds: 1 } };
-    const options = { spec: wanted, plan, mesh: buildMesh(plan), dataset, steps: 2, checkpoint: null, threadsPerRank: 1, timeline: { path, firstStep: 2, steps: 1 } };
-    const config = validate(TrainerConfigSchema, trainerConfig({ ...options, loadWeights: true }), "plan-invalid", "the configuration");
+    const options = {
+      spec: wanted,
+      plan,
+      mesh: buildMesh(plan),
+      dataset,
+      steps: 2,
+      checkpoint: null,
+      threadsPerRank: 1,
+      timeline: { path, firstStep: 2, steps: 1 },
+    };
+    const config = validate(
+      TrainerConfigSchema,
+      trainerConfig({ ...options, loadWeights: true }),
+      "plan-invalid",
+      "the configuration",
+    );
     const begun = await launch(config);
     expect(begun.outcome.status).toBe("completed");
     expect(begun.losses[0]).toBeLessThan((losses[0] as number) - 0.1);
-    const events = (JSON.parse(await readFile(path, "utf8")) as { traceEvents: { ph: string; pid: number }[] }).traceEvents;
+    const events = (
+      JSON.parse(await readFile(path, "utf8")) as { traceEvents: { ph: string; pid: number }[] }
+    ).traceEvents;
     expect(new Set(events.filter(({ ph }) => ph === "X").map(({ pid }) => pid))).toEqual(new Set([0, 1]));
-    expect((await launch(trainerConfig({ ...options, spec: { ...wanted, watchdog: false } }))).losses[0]).toBe(losses[0]);
+    expect(
+      (await launch(trainerConfig({ ...options, spec: { ...wanted, watchdog: false } }))).losses[0],
+    ).toBe(losses[0]);
   });
 
   it.each([
     ["a pipeline", { pipelineParallel: 2, dataParallel: 1, microBatches: 8, parameterSharding: 1 }],
-    ["tensor ranks", { tensorParallel: 2, sequenceParallel: 2, dataParallel: 1, microBatches: 8, parameterSharding: 1 }],
+    [
+      "tensor ranks",
+      { tensorParallel: 2, sequenceParallel: 2, dataParallel: 1, microBatches: 8, parameterSharding: 1 },
+    ],
   ])("runs %s with the losses of data parallelism", async (_what, factors) => {
     const { losses } = await launch(await configuration());
     const other: Plan = { ...plan, ...factors };
     const { forwardOverlap: _f, backwardOverlap: _b, ...wanted } = other;
     const run = await launch(await configuration({ plan: wanted, mesh: buildMesh(other) }));
     expect(run.outcome).toMatchObject({ status: "completed", exitCode: 0 });
-    for (const [step, loss] of run.losses.entries()) expect(loss / (losses[step] as number)).toBeCloseTo(1, 5);
+    for (const [step, loss] of run.losses.entries())
+      expect(loss / (losses[step] as number)).toBeCloseTo(1, 5);
     expect(run.losses.length).toBe(losses.length);
   });
 });

@@ -28,15 +28,42 @@ describe("makeDataDirectory", () => {
     writeFileSync(join(directory, "file"), "");
     symlinkSync(join(directory, "circle"), join(directory, "circle"));
     execFileSync("mkfifo", [join(directory, "pipe")]);
-    const paths = ["/proc/internevo", "/proc/self/a/b", "/sys/internevo", "/dev/null", "/dev/null/below", join(directory, "file"), join(directory, "file", "below"), join(directory, "pipe"), join(directory, "circle"), join(directory, "x".repeat(300))];
+    const paths = [
+      "/proc/internevo",
+      "/proc/self/a/b",
+      "/sys/internevo",
+      "/dev/null",
+      "/dev/null/below",
+      join(directory, "file"),
+      join(directory, "file", "below"),
+      join(directory, "pipe"),
+      join(directory, "circle"),
+      join(directory, "x".repeat(300)),
+    ];
     // In a process of its own: what does not return here would not be ended by a test's time limit.
     const script = `
       import { makeDataDirectory } from ${JSON.stringify(join(import.meta.dirname, "data-directory.ts"))};
       const said = ${JSON.stringify(paths)}.map((path) => { try { makeDataDirectory(path); return null; } catch ({ code, details }) { return { code, details }; } });
       console.log(JSON.stringify(said));`;
-    const { stdout, stderr, signal } = spawnSync(process.execPath, ["--input-type=module", "-e", script], { encoding: "utf8", timeout: 10_000, killSignal: "SIGKILL" });
+    const { stdout, stderr, signal } = spawnSync(process.execPath, ["--input-type=module", "-e", script], {
+      encoding: "utf8",
+      timeout: 10_000,
+      killSignal: "SIGKILL",
+    });
     expect({ signal, stderr }).toEqual({ signal: null, stderr: "" });
-    expect(JSON.parse(stdout)).toEqual(paths.map((value) => ({ code: "bad-request", details: [{ field: "dataDirectory", value, message: expect.any(String), remedy: expect.stringContaining("choose") }] })));
+    expect(JSON.parse(stdout)).toEqual(
+      paths.map((value) => ({
+        code: "bad-request",
+        details: [
+          {
+            field: "dataDirectory",
+            value,
+            message: expect.any(String),
+            remedy: expect.stringContaining("choose"),
+          },
+        ],
+      })),
+    );
   });
 });
 
@@ -48,7 +75,16 @@ it("a directory in which no lock can be made is refused in the same words", () =
   } catch (error) {
     said = error;
   }
-  expect(said).toMatchObject({ code: "bad-request", details: [{ field: "dataDirectory", message: "leads through something that is no directory", remedy: "choose a directory" }] });
+  expect(said).toMatchObject({
+    code: "bad-request",
+    details: [
+      {
+        field: "dataDirectory",
+        message: "leads through something that is no directory",
+        remedy: "choose a directory",
+      },
+    ],
+  });
 });
 
 it("no stack runs by a record that is none", () => {

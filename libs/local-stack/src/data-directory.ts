@@ -17,8 +17,16 @@ const REASONS: Readonly<Record<string, readonly [message: string, remedy: string
 
 /** Why a directory cannot be a stack's, from what the file system said. */
 export const refusal = (directory: string, error: NodeJS.ErrnoException): ProblemError => {
-  const [message, remedy] = REASONS[error.code ?? ""] ?? [`cannot be used (${error.code ?? error.message})`, "choose another directory"];
-  return new ProblemError("bad-request", `the data directory ${directory} ${message}`, [{ field: "dataDirectory", value: directory, message, remedy }], { cause: error });
+  const [message, remedy] = REASONS[error.code ?? ""] ?? [
+    `cannot be used (${error.code ?? error.message})`,
+    "choose another directory",
+  ];
+  return new ProblemError(
+    "bad-request",
+    `the data directory ${directory} ${message}`,
+    [{ field: "dataDirectory", value: directory, message, remedy }],
+    { cause: error },
+  );
 };
 
 /**
@@ -27,7 +35,12 @@ export const refusal = (directory: string, error: NodeJS.ErrnoException): Proble
  */
 function makeWithParents(directory: string): void {
   const missing: string[] = [];
-  for (let at = directory; statSync(at, { throwIfNoEntry: false }) === undefined && dirname(at) !== at; at = dirname(at)) missing.push(at);
+  for (
+    let at = directory;
+    statSync(at, { throwIfNoEntry: false }) === undefined && dirname(at) !== at;
+    at = dirname(at)
+  )
+    missing.push(at);
   for (const path of missing.reverse()) {
     try {
       mkdirSync(path, { mode: 0o700 });
@@ -46,7 +59,8 @@ export function makeDataDirectory(directory: string): void {
   try {
     makeWithParents(join(directory, "logs"));
     accessSync(directory, constants.R_OK | constants.W_OK | constants.X_OK);
-    if (!statSync(join(directory, "logs")).isDirectory()) throw Object.assign(new Error("no directory"), { code: "EEXIST" });
+    if (!statSync(join(directory, "logs")).isDirectory())
+      throw Object.assign(new Error("no directory"), { code: "EEXIST" });
   } catch (error) {
     throw refusal(directory, error as NodeJS.ErrnoException);
   }

@@ -35,7 +35,9 @@ export function lockDirectory(directory: string): DirectoryLock {
   const path = join(directory, "stack.lock");
   const mine = join(directory, `stack.lock.${randomUUID()}`);
   try {
-    writeFileSync(mine, JSON.stringify({ pid: process.pid, start: processStart(process.pid) }), { mode: 0o600 });
+    writeFileSync(mine, JSON.stringify({ pid: process.pid, start: processStart(process.pid) }), {
+      mode: 0o600,
+    });
   } catch (error) {
     if (existsSync(mine)) rmSync(mine);
     throw refusal(directory, error as NodeJS.ErrnoException);
@@ -51,7 +53,15 @@ export function lockDirectory(directory: string): DirectoryLock {
       }
       const owner = ownerOf(path);
       if (owner) {
-        throw new ProblemError("conflict", `process ${owner.pid} uses ${directory} already`, [{ field: "dataDirectory", value: directory, message: `is in use by process ${owner.pid}`, remedy: "`internevo status` prints its link, `internevo down` stops it; or choose another directory with --data-directory" }]);
+        throw new ProblemError("conflict", `process ${owner.pid} uses ${directory} already`, [
+          {
+            field: "dataDirectory",
+            value: directory,
+            message: `is in use by process ${owner.pid}`,
+            remedy:
+              "`internevo status` prints its link, `internevo down` stops it; or choose another directory with --data-directory",
+          },
+        ]);
       }
       // Moved away under a name of our own: two processes that both saw a dead owner cannot both remove what the faster one made.
       const aside = `${mine}.stale`;

@@ -17,16 +17,32 @@ export interface NatsSettings {
   readonly env: Readonly<Record<string, string>>;
 }
 
-export const natsUrl = ({ token, port }: Pick<NatsSettings, "token" | "port">): string => `nats://${token}@127.0.0.1:${port}`;
+export const natsUrl = ({ token, port }: Pick<NatsSettings, "token" | "port">): string =>
+  `nats://${token}@127.0.0.1:${port}`;
 
 /** Finds a server that is new enough. @throws ProblemError `unavailable`, with the version when it is too old. */
 export function findNatsServer(): string {
-  const directories = [...(process.env["PATH"] ?? "").split(delimiter), "/usr/local/bin", "/usr/bin", "/usr/sbin", "/usr/local/sbin"];
-  const path = directories.map((directory) => join(directory, "nats-server")).find((candidate) => existsSync(candidate));
+  const directories = [
+    ...(process.env["PATH"] ?? "").split(delimiter),
+    "/usr/local/bin",
+    "/usr/bin",
+    "/usr/sbin",
+    "/usr/local/sbin",
+  ];
+  const path = directories
+    .map((directory) => join(directory, "nats-server"))
+    .find((candidate) => existsSync(candidate));
   if (path === undefined) {
-    throw new ProblemError("unavailable", "nats-server is not installed", [{ field: "NATS_URL", message: "is not given, and there is no nats-server to start", remedy: "install Debian's nats-server, or set NATS_URL" }]);
+    throw new ProblemError("unavailable", "nats-server is not installed", [
+      {
+        field: "NATS_URL",
+        message: "is not given, and there is no nats-server to start",
+        remedy: "install Debian's nats-server, or set NATS_URL",
+      },
+    ]);
   }
-  const version = /v(\d+\.\d+\.\d+)/.exec(spawnSync(path, ["--version"], { encoding: "utf8" }).stdout)?.[1] ?? "0.0.0";
+  const version =
+    /v(\d+\.\d+\.\d+)/.exec(spawnSync(path, ["--version"], { encoding: "utf8" }).stdout)?.[1] ?? "0.0.0";
   assertServerVersion(version);
   return path;
 }
@@ -35,7 +51,8 @@ export function findNatsServer(): string {
 async function stopLeftoverNats(directory: string): Promise<void> {
   const pidFile = join(directory, "nats.pid");
   const pid = existsSync(pidFile) ? Number(readFileSync(pidFile, "utf8").trim()) : 0;
-  if (pid > 0 && isAlive(pid) && commandContains(pid, join(directory, "nats.conf"))) await endProcesses([pid], "SIGTERM", 5);
+  if (pid > 0 && isAlive(pid) && commandContains(pid, join(directory, "nats.conf")))
+    await endProcesses([pid], "SIGTERM", 5);
 }
 
 /** A NATS server with JetStream as a supervised process on the loopback. */
@@ -43,19 +60,29 @@ export function natsProcess(settings: NatsSettings): ProcessDefinition {
   const { directory, port, token, logFile, env } = settings;
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const configuration = join(directory, "nats.conf");
-  const text = JSON.stringify({
-    host: "127.0.0.1",
-    port,
-    pid_file: join(directory, "nats.pid"),
-    jetstream: { store_dir: join(directory, "store"), max_memory_store: 64 * 1024 * 1024, max_file_store: 1024 * 1024 * 1024 },
-    authorization: { token },
-  }, null, 1);
+  const text = JSON.stringify(
+    {
+      host: "127.0.0.1",
+      port,
+      pid_file: join(directory, "nats.pid"),
+      jetstream: {
+        store_dir: join(directory, "store"),
+        max_memory_store: 64 * 1024 * 1024,
+        max_file_store: 1024 * 1024 * 1024,
+      },
+      authorization: { token },
+    },
+    null,
+    1,
+  );
   writeFileSync(configuration, text, { mode: 0o600 });
   return {
     name: "nats",
     command: "setpriv",
     args: ["--pdeathsig", "TERM", findNatsServer(), "-c", configuration],
-    env, directory, logFile,
+    env,
+    directory,
+    logFile,
     stopSignal: "SIGTERM",
     stopSeconds: 5,
     prepare: () => stopLeftoverNats(directory),

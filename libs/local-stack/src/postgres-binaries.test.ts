@@ -9,7 +9,10 @@ it("makes the links that npm leaves out when the package's install script was no
   try {
     mkdirSync(join(root, "native/lib"), { recursive: true });
     writeFileSync(join(root, "native/lib/libpq.so.5.18"), "the library");
-    writeFileSync(join(root, "native/pg-symlinks.json"), JSON.stringify([{ source: "native/lib/libpq.so.5.18", target: "native/lib/libpq.so.5" }]));
+    writeFileSync(
+      join(root, "native/pg-symlinks.json"),
+      JSON.stringify([{ source: "native/lib/libpq.so.5.18", target: "native/lib/libpq.so.5" }]),
+    );
     makeMissingLinks(root);
     makeMissingLinks(root);
     expect(readFileSync(join(root, "native/lib/libpq.so.5"), "utf8")).toBe("the library");

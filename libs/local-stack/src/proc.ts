@@ -22,7 +22,8 @@ export function processStart(pid: number): string | undefined {
 export const isAlive = (pid: number): boolean => processStart(pid) !== undefined;
 
 /** A process's arguments, and whether one contains the text. */
-export const commandContains = (pid: number, text: string): boolean => readProc(pid, "cmdline")?.includes(text) ?? false;
+export const commandContains = (pid: number, text: string): boolean =>
+  readProc(pid, "cmdline")?.includes(text) ?? false;
 
 /** Set in every process of a stack, and inherited by what those start. */
 export const STACK_MARKER = "INTERNEVO_STACK_DIRECTORY";
@@ -62,7 +63,11 @@ export async function waitGone(pids: readonly number[], seconds: number): Promis
 }
 
 /** Ends processes: with a signal first, after a while for good. */
-export async function endProcesses(pids: readonly number[], signal: NodeJS.Signals, graceSeconds: number): Promise<void> {
+export async function endProcesses(
+  pids: readonly number[],
+  signal: NodeJS.Signals,
+  graceSeconds: number,
+): Promise<void> {
   for (const pid of pids) askToEnd(pid, signal);
   const left = await waitGone(pids, graceSeconds);
   for (const pid of left) signalProcess(pid, "SIGKILL");
@@ -72,5 +77,6 @@ export async function endProcesses(pids: readonly number[], signal: NodeJS.Signa
 /** Ends whatever carries a stack's marker, and what that starts while it is being ended. */
 export async function endProcessesOfStack(dataDirectory: string, graceSeconds: number): Promise<void> {
   await endProcesses(processesOfStack(dataDirectory), "SIGTERM", graceSeconds);
-  for (let left = processesOfStack(dataDirectory); left.length > 0; left = processesOfStack(dataDirectory)) await endProcesses(left, "SIGKILL", 0);
+  for (let left = processesOfStack(dataDirectory); left.length > 0; left = processesOfStack(dataDirectory))
+    await endProcesses(left, "SIGKILL", 0);
 }

@@ -16,7 +16,9 @@ export interface StackInfo {
   readonly databaseUrl: string;
   readonly natsUrl: string;
   readonly namespace: string;
-  readonly processes: Readonly<Record<string, { readonly pid: number | null; readonly healthUrl: string | null }>>;
+  readonly processes: Readonly<
+    Record<string, { readonly pid: number | null; readonly healthUrl: string | null }>
+  >;
 }
 
 /** Kept over restarts, so that addresses and credentials stay. */
@@ -38,13 +40,19 @@ const readJson = <T>(path: string): T | undefined => {
     return JSON.parse(readFileSync(path, "utf8")) as T;
   } catch (error) {
     // Below a file is no stack either.
-    if (["ENOENT", "ENOTDIR"].includes((error as NodeJS.ErrnoException).code ?? "") || error instanceof SyntaxError) return undefined;
+    if (
+      ["ENOENT", "ENOTDIR"].includes((error as NodeJS.ErrnoException).code ?? "") ||
+      error instanceof SyntaxError
+    )
+      return undefined;
     throw error;
   }
 };
 
-export const writeStackInfo = (dataDirectory: string, info: StackInfo): void => writePrivate(join(dataDirectory, "stack.json"), info);
-export const readSecrets = (dataDirectory: string): StackSecrets | undefined => readJson(join(dataDirectory, "secrets.json"));
+export const writeStackInfo = (dataDirectory: string, info: StackInfo): void =>
+  writePrivate(join(dataDirectory, "stack.json"), info);
+export const readSecrets = (dataDirectory: string): StackSecrets | undefined =>
+  readJson(join(dataDirectory, "secrets.json"));
 export function writeSecrets(dataDirectory: string, secrets: StackSecrets): void {
   writePrivate(join(dataDirectory, "secrets.json"), secrets);
 }

@@ -8,9 +8,22 @@ import { natsProcess, natsUrl as natsUrlOf, waitForNats } from "./nats.ts";
 import { freePort } from "./ports.ts";
 import { findPostgres } from "./postgres-binaries.ts";
 import { preparePostgresHome, type PostgresIdentity } from "./postgres-identity.ts";
-import { initialisePostgres, postgresProcess, postgresUrl, stopLeftoverPostgres, waitForPostgres, type PostgresSettings } from "./postgres.ts";
+import {
+  initialisePostgres,
+  postgresProcess,
+  postgresUrl,
+  stopLeftoverPostgres,
+  waitForPostgres,
+  type PostgresSettings,
+} from "./postgres.ts";
 import { endProcessesOfStack, processStart, STACK_MARKER } from "./proc.ts";
-import { readSecrets, writeSecrets, writeStackInfo, type StackInfo, type StackSecrets } from "./stack-info.ts";
+import {
+  readSecrets,
+  writeSecrets,
+  writeStackInfo,
+  type StackInfo,
+  type StackSecrets,
+} from "./stack-info.ts";
 import { supervise, type ProcessEnd, type SupervisedProcess } from "./supervisor.ts";
 
 /** A service's process: `node <entry>`. */
@@ -64,7 +77,8 @@ const WATCH_MILLISECONDS = 1000;
 /** The environment of every process: the caller's, without what would make a service another one. */
 function baseEnvironment(dataDirectory: string): Record<string, string> {
   const env: Record<string, string> = {};
-  for (const [name, value] of Object.entries(process.env)) if (value !== undefined && !name.startsWith("npm_")) env[name] = value;
+  for (const [name, value] of Object.entries(process.env))
+    if (value !== undefined && !name.startsWith("npm_")) env[name] = value;
   return { ...env, [STACK_MARKER]: dataDirectory };
 }
 
@@ -83,9 +97,16 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
   let readyAt: string | null = null;
   let stopping: Promise<void> | undefined;
 
-  const secrets: StackSecrets = readSecrets(dataDirectory) ?? { postgresPassword: secret(), natsToken: secret(), apiToken: secret() };
+  const secrets: StackSecrets = readSecrets(dataDirectory) ?? {
+    postgresPassword: secret(),
+    natsToken: secret(),
+    apiToken: secret(),
+  };
   // An empty text means none, so that a caller can leave the environment's out.
-  const external = { database: (options.databaseUrl ?? process.env["DATABASE_URL"]) || undefined, nats: (options.natsUrl ?? process.env["NATS_URL"]) || undefined };
+  const external = {
+    database: (options.databaseUrl ?? process.env["DATABASE_URL"]) || undefined,
+    nats: (options.natsUrl ?? process.env["NATS_URL"]) || undefined,
+  };
   const namespace = options.namespace ?? process.env["INTERNEVO_NAMESPACE"] ?? "internevo";
   const env = baseEnvironment(dataDirectory);
   const logFile = (name: string) => join(dataDirectory, "logs", `${name}.log`);
@@ -103,7 +124,12 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
     databaseUrl,
     natsUrl: brokerUrl,
     namespace,
-    processes: Object.fromEntries(supervised.map((one) => [one.name, { pid: one.pid() ?? null, healthUrl: health.get(one.name) ?? null }])),
+    processes: Object.fromEntries(
+      supervised.map((one) => [
+        one.name,
+        { pid: one.pid() ?? null, healthUrl: health.get(one.name) ?? null },
+      ]),
+    ),
   });
   const record = () => {
     if (!stopping && lock.isHeld()) writeStackInfo(dataDirectory, info());
@@ -117,7 +143,10 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
       try {
         record();
       } catch (error) {
-        options.onLog?.(name, `${join(dataDirectory, "stack.json")} cannot be written: ${(error as Error).message}; it names the process of before`);
+        options.onLog?.(
+          name,
+          `${join(dataDirectory, "stack.json")} cannot be written: ${(error as Error).message}; it names the process of before`,
+        );
       }
     },
     onLine(name: string, line: string) {
@@ -134,7 +163,14 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
       options.onRestart?.(name, end, restartInSeconds);
       const one = supervised.find((candidate) => candidate.name === name);
       if (end.code === BAD_CONFIGURATION || (one?.starts() ?? 0) >= STARTS_BEFORE_GIVING_UP) {
-        readiness.get(name)?.reject(new ProblemError("unavailable", `${name} does not start (${end.signal ?? `exit ${end.code}`}): ${end.tail.slice(-5).join("\n")}`));
+        readiness
+          .get(name)
+          ?.reject(
+            new ProblemError(
+              "unavailable",
+              `${name} does not start (${end.signal ?? `exit ${end.code}`}): ${end.tail.slice(-5).join("\n")}`,
+            ),
+          );
       }
     },
   };
@@ -146,10 +182,12 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
   /** The last words of a process that keeps ending before it is of use. */
   const givesUp = (one: SupervisedProcess, name: string) => {
     let why: string | undefined;
-    const watch = (): void => void one.nextEnd().then((end) => {
-      if (one.starts() >= STARTS_BEFORE_GIVING_UP) why = `${name} ended ${one.starts()} times: ${end.tail.slice(-5).join("\n")}`;
-      else watch();
-    });
+    const watch = (): void =>
+      void one.nextEnd().then((end) => {
+        if (one.starts() >= STARTS_BEFORE_GIVING_UP)
+          why = `${name} ended ${one.starts()} times: ${end.tail.slice(-5).join("\n")}`;
+        else watch();
+      });
     watch();
     return () => why;
   };
@@ -158,7 +196,14 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
     const home = preparePostgresHome(findPostgres(), dataDirectory, options.postgresIdentity);
     await stopLeftoverPostgres(home.dataDirectory);
     secrets.postgresPort = await freePort(secrets.postgresPort);
-    const settings: PostgresSettings = { home, port: secrets.postgresPort, password: secrets.postgresPassword, logFile: logFile("postgres"), durable: options.durable ?? true, env: env };
+    const settings: PostgresSettings = {
+      home,
+      port: secrets.postgresPort,
+      password: secrets.postgresPassword,
+      logFile: logFile("postgres"),
+      durable: options.durable ?? true,
+      env: env,
+    };
     writeSecrets(dataDirectory, secrets);
     initialisePostgres(settings);
     databaseUrl = postgresUrl(settings);
@@ -167,7 +212,13 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
   async function startNats(): Promise<void> {
     secrets.natsPort = await freePort(secrets.natsPort);
     writeSecrets(dataDirectory, secrets);
-    const settings = { directory: join(dataDirectory, "nats"), port: secrets.natsPort, token: secrets.natsToken, logFile: logFile("nats"), env };
+    const settings = {
+      directory: join(dataDirectory, "nats"),
+      port: secrets.natsPort,
+      token: secrets.natsToken,
+      logFile: logFile("nats"),
+      env,
+    };
     brokerUrl = natsUrlOf(settings);
     start(natsProcess(settings));
     await waitForNats(secrets.natsPort);
@@ -177,24 +228,55 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
     secrets.apiPort = await freePort(secrets.apiPort);
     writeSecrets(dataDirectory, secrets);
     const serviceEnv = {
-      ...env, DATABASE_URL: databaseUrl, NATS_URL: brokerUrl, INTERNEVO_NAMESPACE: namespace, INTERNEVO_DATA_DIRECTORY: dataDirectory,
+      ...env,
+      DATABASE_URL: databaseUrl,
+      NATS_URL: brokerUrl,
+      INTERNEVO_NAMESPACE: namespace,
+      INTERNEVO_DATA_DIRECTORY: dataDirectory,
       // The health server's port is any free one, for each.
       HEALTH_PORT: "0",
     };
-    const ready = options.services.map((service) => new Promise<void>((resolve, reject) => readiness.set(service.name, { resolve, reject })));
+    const ready = options.services.map(
+      (service) => new Promise<void>((resolve, reject) => readiness.set(service.name, { resolve, reject })),
+    );
     const late = new Promise<never>((_, reject) => {
-      setTimeout(() => reject(new ProblemError("unavailable", `the services were not ready within ${options.startSeconds ?? 120} s; see ${join(dataDirectory, "logs")}`)), (options.startSeconds ?? 120) * 1000).unref();
+      setTimeout(
+        () =>
+          reject(
+            new ProblemError(
+              "unavailable",
+              `the services were not ready within ${options.startSeconds ?? 120} s; see ${join(dataDirectory, "logs")}`,
+            ),
+          ),
+        (options.startSeconds ?? 120) * 1000,
+      ).unref();
     });
     const { signal } = options;
-    const ended = new Promise<never>((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason as Error), { once: true }));
+    const ended = new Promise<never>((_, reject) =>
+      signal?.addEventListener("abort", () => reject(signal.reason as Error), { once: true }),
+    );
     // The race below hears them, unless it is over: then nobody need.
     for (const one of [late, ended]) one.catch(() => {});
     for (const service of options.services) {
       // Threads of searches come and go: with an arena of malloc for each, what they leave is spread over all of them and never given back.
-      const own = service.name === "api" ? { MALLOC_ARENA_MAX: "2", ...(env["MALLOC_ARENA_MAX"] === undefined ? {} : { MALLOC_ARENA_MAX: env["MALLOC_ARENA_MAX"] }), INTERNEVO_API_PORT: String(secrets.apiPort), INTERNEVO_API_TOKEN: secrets.apiToken } : {};
+      const own =
+        service.name === "api"
+          ? {
+              MALLOC_ARENA_MAX: "2",
+              ...(env["MALLOC_ARENA_MAX"] === undefined ? {} : { MALLOC_ARENA_MAX: env["MALLOC_ARENA_MAX"] }),
+              INTERNEVO_API_PORT: String(secrets.apiPort),
+              INTERNEVO_API_TOKEN: secrets.apiToken,
+            }
+          : {};
       start({
-        name: service.name, command: "setpriv", args: ["--pdeathsig", "KILL", process.execPath, service.entry], env: { ...serviceEnv, ...own, ...service.env },
-        directory: dataDirectory, logFile: logFile(service.name), stopSignal: "SIGTERM", stopSeconds: 25,
+        name: service.name,
+        command: "setpriv",
+        args: ["--pdeathsig", "KILL", process.execPath, service.entry],
+        env: { ...serviceEnv, ...own, ...service.env },
+        directory: dataDirectory,
+        logFile: logFile(service.name),
+        stopSignal: "SIGTERM",
+        stopSeconds: 25,
       });
     }
     await Promise.race([Promise.all(ready), late, ended]);
@@ -218,9 +300,19 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
     watch = setInterval(() => {
       if (lock.isHeld()) return;
       lost.abort(
-        new ProblemError("unavailable", `the data directory ${dataDirectory} was deleted while the stack ran; everything is stopped`, [
-          { field: "dataDirectory", value: dataDirectory, message: "was deleted, or its lock was", remedy: "start the stack again, which begins with an empty directory; stop it before you delete its directory" },
-        ]),
+        new ProblemError(
+          "unavailable",
+          `the data directory ${dataDirectory} was deleted while the stack ran; everything is stopped`,
+          [
+            {
+              field: "dataDirectory",
+              value: dataDirectory,
+              message: "was deleted, or its lock was",
+              remedy:
+                "start the stack again, which begins with an empty directory; stop it before you delete its directory",
+            },
+          ],
+        ),
       );
       void stop();
     }, WATCH_MILLISECONDS);
@@ -230,7 +322,10 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
     // What a killed stack has left: ranks, services. Postgres and NATS are known by their own pid files.
     await endProcessesOfStack(dataDirectory, 5);
     // Both are awaited even when one fails: what is half started could not be stopped.
-    const started = await Promise.allSettled([external.database === undefined ? startPostgres() : undefined, external.nats === undefined ? startNats() : undefined]);
+    const started = await Promise.allSettled([
+      external.database === undefined ? startPostgres() : undefined,
+      external.nats === undefined ? startNats() : undefined,
+    ]);
     for (const one of started) if (one.status === "rejected") throw one.reason;
     record();
     options.signal?.throwIfAborted();
@@ -242,5 +337,10 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
     await stop();
     throw error;
   }
-  return { info, pidOf: (name) => supervised.find((one) => one.name === name)?.pid(), lost: lost.signal, stop };
+  return {
+    info,
+    pidOf: (name) => supervised.find((one) => one.name === name)?.pid(),
+    lost: lost.signal,
+    stop,
+  };
 }

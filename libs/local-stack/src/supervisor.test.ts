@@ -9,10 +9,24 @@ let directory: string;
 beforeEach(() => (directory = mkdtempSync(join(tmpdir(), "internevo-supervisor-"))));
 afterEach(() => rmSync(directory, { recursive: true }));
 
-async function linesOf(logFile: string, script: string, logRotation?: LogRotation): Promise<{ lines: string[]; tail: readonly string[] }> {
+async function linesOf(
+  logFile: string,
+  script: string,
+  logRotation?: LogRotation,
+): Promise<{ lines: string[]; tail: readonly string[] }> {
   const lines: string[] = [];
   const supervised = supervise(
-    { name: "service", command: "sh", args: ["-c", script], env: {}, directory, logFile, stopSignal: "SIGTERM", stopSeconds: 5, ...(logRotation === undefined ? {} : { logRotation }) },
+    {
+      name: "service",
+      command: "sh",
+      args: ["-c", script],
+      env: {},
+      directory,
+      logFile,
+      stopSignal: "SIGTERM",
+      stopSeconds: 5,
+      ...(logRotation === undefined ? {} : { logRotation }),
+    },
     { onLine: (_, line) => void lines.push(line), onEnd: () => {} },
   );
   const { tail } = await supervised.nextEnd();
@@ -26,7 +40,9 @@ it("keeps a process whose log has no room, and says so once", async () => {
   symlinkSync("/dev/full", logFile);
   const { lines, tail } = await linesOf(logFile, "echo one; echo two; exit 3");
   expect(tail).toEqual(["one", "two"]);
-  expect(lines.filter((line) => line.includes("cannot be written"))).toEqual([expect.stringMatching(/^its log .*full\.log cannot be written: ENOSPC.*; lines are lost until it can$/)]);
+  expect(lines.filter((line) => line.includes("cannot be written"))).toEqual([
+    expect.stringMatching(/^its log .*full\.log cannot be written: ENOSPC.*; lines are lost until it can$/),
+  ]);
 });
 
 it("appends what a process says to its log", async () => {
@@ -40,10 +56,15 @@ it("keeps a log within its size, the newest lines in so many files, and loses no
   const logFile = join(directory, "long.log");
   // Some lines from before, which are no part of what is counted below.
   writeFileSync(logFile, "before\n".repeat(20));
-  const { lines } = await linesOf(logFile, "i=0; while [ $i -lt 500 ]; do i=$((i+1)); echo line-$i; done", { mostBytes: 1000, keptFiles: 3 });
+  const { lines } = await linesOf(logFile, "i=0; while [ $i -lt 500 ]; do i=$((i+1)); echo line-$i; done", {
+    mostBytes: 1000,
+    keptFiles: 3,
+  });
   expect(lines).toHaveLength(500);
   expect(readdirSync(directory).sort()).toEqual(["long.log", "long.log.1", "long.log.2", "long.log.3"]);
-  const files = ["long.log.3", "long.log.2", "long.log.1", "long.log"].map((name) => readFileSync(join(directory, name), "utf8"));
+  const files = ["long.log.3", "long.log.2", "long.log.1", "long.log"].map((name) =>
+    readFileSync(join(directory, name), "utf8"),
+  );
   for (const text of files) expect(text.length).toBeLessThanOrEqual(1000);
   const kept = files.join("").trimEnd().split("\n");
   expect(kept.length).toBeGreaterThan(250);

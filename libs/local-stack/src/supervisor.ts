@@ -65,7 +65,11 @@ export function supervise(definition: ProcessDefinition, events: SupervisionEven
       lost = 0;
     } catch (error) {
       lost += 1;
-      if (lost === 1) events.onLine(definition.name, `its log ${definition.logFile} cannot be written: ${(error as Error).message}; lines are lost until it can`);
+      if (lost === 1)
+        events.onLine(
+          definition.name,
+          `its log ${definition.logFile} cannot be written: ${(error as Error).message}; lines are lost until it can`,
+        );
     }
   }
 
@@ -73,7 +77,12 @@ export function supervise(definition: ProcessDefinition, events: SupervisionEven
     return new Promise((resolve) => {
       const tail: string[] = [];
       // Away from the terminal: its Ctrl-C is for the stack, which stops its processes in their order.
-      const made = spawn(definition.command, definition.args, { cwd: definition.directory, env: { ...definition.env }, stdio: ["ignore", "pipe", "pipe"], detached: true });
+      const made = spawn(definition.command, definition.args, {
+        cwd: definition.directory,
+        env: { ...definition.env },
+        stdio: ["ignore", "pipe", "pipe"],
+        detached: true,
+      });
       child = made;
       starts += 1;
       events.onStart?.(definition.name);
@@ -95,7 +104,7 @@ export function supervise(definition: ProcessDefinition, events: SupervisionEven
   }
 
   const loop = (async () => {
-    for (let delay = FIRST_DELAY_SECONDS; !stopping.signal.aborted; ) {
+    for (let delay = FIRST_DELAY_SECONDS; !stopping.signal.aborted;) {
       const startedAt = performance.now();
       let end: ProcessEnd;
       try {

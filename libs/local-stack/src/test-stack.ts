@@ -62,4 +62,5 @@ export async function createTestDatabase(): Promise<TestDatabase> {
 }
 
 /** A connection to the broker in a namespace of its own. */
-export const createTestBus = (namespace = `test-${randomUUID().slice(0, 8)}`): Promise<Bus> => connectBus({ url: testStack().natsUrl, name: "test", namespace });
+export const createTestBus = (namespace = `test-${randomUUID().slice(0, 8)}`): Promise<Bus> =>
+  connectBus({ url: testStack().natsUrl, name: "test", namespace });

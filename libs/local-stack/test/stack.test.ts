@@ -1,5 +1,15 @@
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
@@ -23,7 +33,14 @@ const newDirectory = (): string => {
   return directory;
 };
 const start = async (dataDirectory: string, over: Partial<LocalStackOptions> = {}): Promise<LocalStack> => {
-  const stack = await startLocalStack({ dataDirectory, services: [], databaseUrl: "", natsUrl: "", durable: false, ...over });
+  const stack = await startLocalStack({
+    dataDirectory,
+    services: [],
+    databaseUrl: "",
+    natsUrl: "",
+    durable: false,
+    ...over,
+  });
   stacks.push(stack);
   return stack;
 };
@@ -40,9 +57,16 @@ async function query(stack: LocalStack, text: string): Promise<unknown[]> {
 /** Every process that has to do with a directory: by its arguments, or by its environment. */
 const processesIn = (directory: string): number[] => [
   ...processesOfStack(directory),
-  ...readdirSync("/proc").filter((name) => /^\d+$/.test(name)).map(Number).filter((pid) => pid !== process.pid && isAlive(pid) && commandContains(pid, directory)),
+  ...readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((pid) => pid !== process.pid && isAlive(pid) && commandContains(pid, directory)),
 ];
-async function eventually(what: string, check: () => Promise<boolean> | boolean, seconds = 60): Promise<void> {
+async function eventually(
+  what: string,
+  check: () => Promise<boolean> | boolean,
+  seconds = 60,
+): Promise<void> {
   const deadline = performance.now() + seconds * 1000;
   while (!(await check())) {
     if (performance.now() > deadline) throw new Error(`${what} did not happen within ${seconds} s`);
@@ -51,7 +75,11 @@ async function eventually(what: string, check: () => Promise<boolean> | boolean,
 }
 const supervisor = (dataDirectory: string, ...more: string[]): Promise<ChildProcess> =>
   new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, [join(import.meta.dirname, "supervisor-process.ts"), dataDirectory, ...more], { stdio: ["ignore", "pipe", "inherit"] });
+    const child = spawn(
+      process.execPath,
+      [join(import.meta.dirname, "supervisor-process.ts"), dataDirectory, ...more],
+      { stdio: ["ignore", "pipe", "inherit"] },
+    );
     children.push(child);
     child.once("exit", (code, signal) => reject(new Error(`the supervisor ended: ${code ?? signal}`)));
     child.stdout.once("data", () => resolve(child));
@@ -63,17 +91,27 @@ describe("a local stack", () => {
   it("gives a database and a broker on the loopback, private, and leaves no process", async () => {
     const dataDirectory = newDirectory();
     const stack = await start(dataDirectory);
-    expect(await query(stack, "select current_user as who, inet_server_addr()::text as address")).toEqual([{ who: "internevo", address: "127.0.0.1/32" }]);
+    expect(await query(stack, "select current_user as who, inet_server_addr()::text as address")).toEqual([
+      { who: "internevo", address: "127.0.0.1/32" },
+    ]);
     const bus = await connectBus({ url: stack.info().natsUrl, name: "test" });
     await bus.close();
     expect(readStackInfo(dataDirectory)).toEqual(stack.info());
-    for (const file of ["stack.json", "secrets.json", "nats/nats.conf"]) expect(statSync(join(dataDirectory, file)).mode & 0o777).toBe(0o600);
+    for (const file of ["stack.json", "secrets.json", "nats/nats.conf"])
+      expect(statSync(join(dataDirectory, file)).mode & 0o777).toBe(0o600);
     // Elsewhere when the unprivileged user cannot reach the checkout and no namespace may be made.
     const location = join(dataDirectory, "postgres-location");
-    expect(statSync(join(existsSync(location) ? readFileSync(location, "utf8").trim() : dataDirectory, "postgres")).mode & 0o777).toBe(0o700);
+    expect(
+      statSync(join(existsSync(location) ? readFileSync(location, "utf8").trim() : dataDirectory, "postgres"))
+        .mode & 0o777,
+    ).toBe(0o700);
     const wrong = stack.info().databaseUrl.replace(/:[^:@]+@/, ":wrong@");
-    await expect(new pg.Client({ connectionString: wrong }).connect()).rejects.toMatchObject({ code: "28P01" });
-    await expect(connectBus({ url: stack.info().natsUrl.replace(/\/\/.*@/, "//wrong@"), name: "test" })).rejects.toMatchObject({ code: "unavailable" });
+    await expect(new pg.Client({ connectionString: wrong }).connect()).rejects.toMatchObject({
+      code: "28P01",
+    });
+    await expect(
+      connectBus({ url: stack.info().natsUrl.replace(/\/\/.*@/, "//wrong@"), name: "test" }),
+    ).rejects.toMatchObject({ code: "unavailable" });
     await stack.stop();
     expect(processesIn(dataDirectory)).toEqual([]);
     expect(readStackInfo(dataDirectory)).toBeUndefined();
@@ -95,7 +133,9 @@ describe("a local stack", () => {
     const [a, b] = await Promise.all([start(one), start(two)]);
     await query(a, "create table only_here (x int)");
     await expect(query(b, "select * from only_here")).rejects.toMatchObject({ code: "42P01" });
-    await expect(startLocalStack({ dataDirectory: one, services: [], databaseUrl: "", natsUrl: "" })).rejects.toMatchObject({ code: "conflict", details: [{ field: "dataDirectory", value: one }] });
+    await expect(
+      startLocalStack({ dataDirectory: one, services: [], databaseUrl: "", natsUrl: "" }),
+    ).rejects.toMatchObject({ code: "conflict", details: [{ field: "dataDirectory", value: one }] });
     await a.stop();
     expect(await query(b, "select 1 as here")).toEqual([{ here: 1 }]);
   });
@@ -110,8 +150,18 @@ describe("a local stack", () => {
       await eventually(`the restart of ${name}`, () => (stack.pidOf(name) ?? pid) !== pid);
       expect(readStackInfo(dataDirectory)?.processes[name]?.pid).toBe(stack.pidOf(name));
     }
-    await eventually("Postgres's answer", () => query(stack, "select answer from kept").then((rows) => rows.length === 1, () => false));
-    await eventually("NATS's answer", () => connectBus({ url: stack.info().natsUrl, name: "test" }).then((bus) => bus.close().then(() => true), () => false));
+    await eventually("Postgres's answer", () =>
+      query(stack, "select answer from kept").then(
+        (rows) => rows.length === 1,
+        () => false,
+      ),
+    );
+    await eventually("NATS's answer", () =>
+      connectBus({ url: stack.info().natsUrl, name: "test" }).then(
+        (bus) => bus.close().then(() => true),
+        () => false,
+      ),
+    );
   });
 
   it("dies with its supervisor, and the next one goes on from what is left", async () => {
@@ -149,12 +199,17 @@ describe("a local stack", () => {
 
   it("stops, and says so, when its directory is deleted", async () => {
     const dataDirectory = newDirectory();
-    const stack = await start(dataDirectory, { services: [{ name: "sleeper", entry: join(import.meta.dirname, "sleeper.ts") }] });
+    const stack = await start(dataDirectory, {
+      services: [{ name: "sleeper", entry: join(import.meta.dirname, "sleeper.ts") }],
+    });
     const pids = ["postgres", "nats", "sleeper"].map((name) => stack.pidOf(name) ?? 0);
     expect(stack.lost.aborted).toBe(false);
     rmSync(dataDirectory, { recursive: true });
     await eventually("the loss", () => stack.lost.aborted);
-    expect(stack.lost.reason).toMatchObject({ code: "unavailable", details: [{ field: "dataDirectory", value: dataDirectory }] });
+    expect(stack.lost.reason).toMatchObject({
+      code: "unavailable",
+      details: [{ field: "dataDirectory", value: dataDirectory }],
+    });
     await stack.stop();
     expect(pids.filter(isAlive)).toEqual([]);
     expect(processesIn(dataDirectory)).toEqual([]);
@@ -167,7 +222,10 @@ describe("a local stack", () => {
     const dataDirectory = newDirectory();
     const entry = join(dataDirectory, "broken.ts");
     writeFileSync(entry, 'console.error("no such thing");\nprocess.exit(2);\n');
-    await expect(start(dataDirectory, { services: [{ name: "broken", entry }] })).rejects.toMatchObject({ code: "unavailable", message: expect.stringContaining("no such thing") });
+    await expect(start(dataDirectory, { services: [{ name: "broken", entry }] })).rejects.toMatchObject({
+      code: "unavailable",
+      message: expect.stringContaining("no such thing"),
+    });
     expect(processesIn(dataDirectory)).toEqual([]);
   });
 
@@ -179,7 +237,9 @@ describe("a local stack", () => {
     const stack = await start(dataDirectory);
     // Containers and changed roots may refuse user namespaces: Postgres then runs where the unprivileged user can reach it.
     const namespaces = spawnSync("unshare", ["--user", "true"]).status === 0;
-    expect(readFileSync(join(dataDirectory, "postgres-identity"), "utf8")).toBe(namespaces ? "namespace" : "relocated");
+    expect(readFileSync(join(dataDirectory, "postgres-identity"), "utf8")).toBe(
+      namespaces ? "namespace" : "relocated",
+    );
     expect(await query(stack, "select 1 as here")).toEqual([{ here: 1 }]);
     expect(statSync(dataDirectory).mode & 0o077).toBe(0o055);
   });
@@ -197,6 +257,10 @@ describe("a local stack", () => {
 });
 
 describe("assertServerVersion", () => {
-  it.each(["2.9.0", "2.9.10", "2.10.27", "3.0.0-beta.1", "v2.11.4"])("takes %s", (version) => expect(() => assertServerVersion(version)).not.toThrow());
-  it.each(["2.8.4", "1.4.1", "2.1.10", "", "what"])("refuses %j, and names it", (version) => expect(() => assertServerVersion(version)).toThrow(version));
+  it.each(["2.9.0", "2.9.10", "2.10.27", "3.0.0-beta.1", "v2.11.4"])("takes %s", (version) =>
+    expect(() => assertServerVersion(version)).not.toThrow(),
+  );
+  it.each(["2.8.4", "1.4.1", "2.1.10", "", "what"])("refuses %j, and names it", (version) =>
+    expect(() => assertServerVersion(version)).toThrow(version),
+  );
 });

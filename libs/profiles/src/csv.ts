@@ -1,6 +1,21 @@
-import { COLLECTIVES, MAXIMUM_BYTES, MAXIMUM_RANKS, PLACEMENTS, type Collective, type CollectiveCurve, type Placement } from "@internevo/domain";
+import {
+  COLLECTIVES,
+  MAXIMUM_BYTES,
+  MAXIMUM_RANKS,
+  PLACEMENTS,
+  type Collective,
+  type CollectiveCurve,
+  type Placement,
+} from "@internevo/domain";
 import { csvFormat, csvParseRows } from "d3-dsv";
-import { curveKey, importFault, LEAST_SECONDS, MOST_SECONDS, PLAIN_NUMBER, type ImportedCurves } from "./imported.ts";
+import {
+  curveKey,
+  importFault,
+  LEAST_SECONDS,
+  MOST_SECONDS,
+  PLAIN_NUMBER,
+  type ImportedCurves,
+} from "./imported.ts";
 
 const REQUIRED = ["op", "groupSize", "placement", "bytes", "medianSeconds"] as const;
 const OPTIONAL = ["p10Seconds", "p90Seconds", "samples"] as const;
@@ -15,43 +30,101 @@ type Point = CollectiveCurve["points"][number];
  * @throws ProblemError `profile-invalid` naming file, line and column.
  */
 export function parseCurvesCsv(text: string, file: string): ImportedCurves {
-  const table = csvParseRows(text.replace(/^\uFEFF/, "")).map((values, index) => ({ values: values.map((value) => value.trim()), line: index + 1 })).filter(({ values }) => values.some((value) => value !== ""));
+  const table = csvParseRows(text.replace(/^\uFEFF/, ""))
+    .map((values, index) => ({ values: values.map((value) => value.trim()), line: index + 1 }))
+    .filter(({ values }) => values.some((value) => value !== ""));
   const [head, ...rows] = table;
   const columns = head?.values ?? [];
   const wanted = [...REQUIRED, ...OPTIONAL].join(",");
   const missing = REQUIRED.filter((column) => !columns.includes(column));
-  if (missing.length > 0) throw importFault(file, "line 1", columns.join(",").slice(0, 200), `lacks the columns ${missing.join(", ")}`, `begin the file with ${wanted}; the last three may be left out`);
+  if (missing.length > 0)
+    throw importFault(
+      file,
+      "line 1",
+      columns.join(",").slice(0, 200),
+      `lacks the columns ${missing.join(", ")}`,
+      `begin the file with ${wanted}; the last three may be left out`,
+    );
   const unknown = columns.filter((column) => !([...REQUIRED, ...OPTIONAL] as string[]).includes(column));
-  if (unknown.length > 0) throw importFault(file, "line 1", unknown.join(",").slice(0, 200), "is no known column", `use ${wanted}`);
+  if (unknown.length > 0)
+    throw importFault(file, "line 1", unknown.join(",").slice(0, 200), "is no known column", `use ${wanted}`);
   const twice = columns.find((column, index) => columns.indexOf(column) !== index);
-  if (twice !== undefined) throw importFault(file, "line 1", twice, `names ${twice} twice`, "give each column once");
-  if (rows.length === 0) throw importFault(file, "line 2", "", "is missing: there is no point", "give one line a measured point");
+  if (twice !== undefined)
+    throw importFault(file, "line 1", twice, `names ${twice} twice`, "give each column once");
+  if (rows.length === 0)
+    throw importFault(file, "line 2", "", "is missing: there is no point", "give one line a measured point");
   const curves = new Map<string, CollectiveCurve>();
   const seen = new Map<string, string>();
   for (const { values, line: at } of rows) {
     const line = `line ${at}`;
-    if (values.length !== columns.length) throw importFault(file, line, values.join(",").slice(0, 200), `has ${values.length} values for ${columns.length} columns`, "give one value a column; a comma parts values, and stands in no number");
+    if (values.length !== columns.length)
+      throw importFault(
+        file,
+        line,
+        values.join(",").slice(0, 200),
+        `has ${values.length} values for ${columns.length} columns`,
+        "give one value a column; a comma parts values, and stands in no number",
+      );
     const text = (column: string): string => values[columns.indexOf(column)] ?? "";
     const oneOf = <T extends string>(column: string, known: readonly T[]): T => {
       const value = text(column);
-      if (!(known as readonly string[]).includes(value)) throw importFault(file, `${line}, ${column}`, value, "is not known", `use one of ${known.join(", ")}`);
+      if (!(known as readonly string[]).includes(value))
+        throw importFault(
+          file,
+          `${line}, ${column}`,
+          value,
+          "is not known",
+          `use one of ${known.join(", ")}`,
+        );
       return value as T;
     };
-    const number = (column: string, isPossible: (value: number) => boolean, what: string, remedy: string): number => {
+    const number = (
+      column: string,
+      isPossible: (value: number) => boolean,
+      what: string,
+      remedy: string,
+    ): number => {
       const value = PLAIN_NUMBER.test(text(column)) ? Number(text(column)) : Number.NaN;
-      if (!isPossible(value)) throw importFault(file, `${line}, ${column}`, text(column), `is no ${what}`, remedy);
+      if (!isPossible(value))
+        throw importFault(file, `${line}, ${column}`, text(column), `is no ${what}`, remedy);
       return value;
     };
-    const whole = (column: string, least: number, most: number): number => number(column, (value) => Number.isSafeInteger(value) && value >= least && value <= most, `whole number from ${least} to ${most}`, "give a whole number, without unit");
-    const seconds = (column: string): number => number(column, (value) => value >= LEAST_SECONDS && value <= MOST_SECONDS, "time in seconds", "give a number above 0, e.g. 1.5e-5");
+    const whole = (column: string, least: number, most: number): number =>
+      number(
+        column,
+        (value) => Number.isSafeInteger(value) && value >= least && value <= most,
+        `whole number from ${least} to ${most}`,
+        "give a whole number, without unit",
+      );
+    const seconds = (column: string): number =>
+      number(
+        column,
+        (value) => value >= LEAST_SECONDS && value <= MOST_SECONDS,
+        "time in seconds",
+        "give a number above 0, e.g. 1.5e-5",
+      );
     const op: Collective = oneOf("op", COLLECTIVES);
     const placement: Placement = oneOf("placement", PLACEMENTS);
     const point: Point = { bytes: whole("bytes", 1, MAXIMUM_BYTES), medianSeconds: seconds("medianSeconds") };
-    for (const column of OPTIONAL) if (text(column) !== "") point[column] = column === "samples" ? whole(column, 1, MOST_SAMPLES) : seconds(column);
-    const curve: CollectiveCurve = { op, groupSize: whole("groupSize", 2, MAXIMUM_RANKS), placement, points: [point] };
+    for (const column of OPTIONAL)
+      if (text(column) !== "")
+        point[column] = column === "samples" ? whole(column, 1, MOST_SAMPLES) : seconds(column);
+    const curve: CollectiveCurve = {
+      op,
+      groupSize: whole("groupSize", 2, MAXIMUM_RANKS),
+      placement,
+      points: [point],
+    };
     const key = `${curveKey(curve)} ${point.bytes}`;
     const before = seen.get(key);
-    if (before !== undefined) throw importFault(file, `${line}, bytes`, point.bytes, `is there twice: ${before} has this size of the same curve`, "give each size once");
+    if (before !== undefined)
+      throw importFault(
+        file,
+        `${line}, bytes`,
+        point.bytes,
+        `is there twice: ${before} has this size of the same curve`,
+        "give each size once",
+      );
     seen.set(key, line);
     const known = curves.get(curveKey(curve));
     if (known) known.points.push(point);
@@ -63,6 +136,8 @@ export function parseCurvesCsv(text: string, file: string): ImportedCurves {
 
 /** Curves as `parseCurvesCsv` reads them. */
 export function curvesCsv(curves: readonly CollectiveCurve[]): string {
-  const rows = curves.flatMap(({ op, groupSize, placement, points }) => points.map((point) => ({ op, groupSize, placement, ...point })));
+  const rows = curves.flatMap(({ op, groupSize, placement, points }) =>
+    points.map((point) => ({ op, groupSize, placement, ...point })),
+  );
   return `${csvFormat(rows, [...REQUIRED, ...OPTIONAL])}\n`;
 }

@@ -10,7 +10,12 @@ export interface ImportedCurves {
   readonly notes: readonly string[];
 }
 
-export const curveKey = ({ op, groupSize, placement }: Pick<CollectiveCurve, "op" | "groupSize" | "placement">): string => `${op} over ${groupSize} ranks, ${placement}`;
+export const curveKey = ({
+  op,
+  groupSize,
+  placement,
+}: Pick<CollectiveCurve, "op" | "groupSize" | "placement">): string =>
+  `${op} over ${groupSize} ranks, ${placement}`;
 
 /** Times that a profile may hold, in seconds. */
 export const LEAST_SECONDS = 1e-10;
@@ -19,21 +24,39 @@ export const MOST_SECONDS = 86_400;
 export const PLAIN_NUMBER = /^\d+(?:\.\d*)?(?:[eE][+-]?\d+)?$/;
 
 /** `invalid-file` in all importers: the file, the line or field, what is wrong, what to do. */
-export function importFault(file: string, field: string, value: unknown, message: string, remedy: string): ProblemError {
-  return new ProblemError("profile-invalid", `${file}: ${field} ${message}`, [{ field, value, message, remedy }]);
+export function importFault(
+  file: string,
+  field: string,
+  value: unknown,
+  message: string,
+  remedy: string,
+): ProblemError {
+  return new ProblemError("profile-invalid", `${file}: ${field} ${message}`, [
+    { field, value, message, remedy },
+  ]);
 }
 
 /**
  * A profile with curves that were measured elsewhere: a curve of the same operation, group size and placement is replaced, others are added.
  * @throws ProblemError `profile-invalid` when the result contradicts itself: a group larger than the cluster, say, or a curve that was given twice.
  */
-export function withCurves(base: Profile, imported: readonly (ImportedCurves & { readonly file: string })[]): Profile {
+export function withCurves(
+  base: Profile,
+  imported: readonly (ImportedCurves & { readonly file: string })[],
+): Profile {
   const added = new Map<string, { curve: CollectiveCurve; file: string }>();
   for (const { file, curves } of imported) {
     for (const curve of curves) {
       const key = curveKey(curve);
       const before = added.get(key);
-      if (before) throw importFault(file, key, curve.points.length, `is in ${before.file} too`, "give one measurement of each curve");
+      if (before)
+        throw importFault(
+          file,
+          key,
+          curve.points.length,
+          `is in ${before.file} too`,
+          "give one measurement of each curve",
+        );
       added.set(key, { curve, file });
     }
   }
@@ -47,7 +70,14 @@ export function withCurves(base: Profile, imported: readonly (ImportedCurves & {
   const profile: Profile = {
     ...base,
     collectives: [...kept, ...[...added.values()].map(({ curve }) => curve)],
-    provenance: { ...provenance, versions: { ...provenance.versions, ...Object.assign({}, ...imported.map(({ versions }) => versions)) as Record<string, string> }, notes: [...provenance.notes, ...notes] },
+    provenance: {
+      ...provenance,
+      versions: {
+        ...provenance.versions,
+        ...(Object.assign({}, ...imported.map(({ versions }) => versions)) as Record<string, string>),
+      },
+      notes: [...provenance.notes, ...notes],
+    },
   };
   return parseProfile(profile, `${base.name} with what was imported`);
 }

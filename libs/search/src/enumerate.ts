@@ -1,14 +1,35 @@
-import { clusterRanks, contextFault, sequencesPerStep, sequenceSplitFault, tensorSplitFault, type Layout, type OverlapChoice, type Sharding } from "@internevo/cost-model";
-import { allowedBy, chunksOf, contextOf, MOST_OF_A_FACTOR, PLAN_FIELDS, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
+import {
+  clusterRanks,
+  contextFault,
+  sequencesPerStep,
+  sequenceSplitFault,
+  tensorSplitFault,
+  type Layout,
+  type OverlapChoice,
+  type Sharding,
+} from "@internevo/cost-model";
+import {
+  allowedBy,
+  chunksOf,
+  contextOf,
+  MOST_OF_A_FACTOR,
+  PLAN_FIELDS,
+  type JobSpec,
+  type Plan,
+  type RejectionReason,
+} from "@internevo/domain";
 
 const { choices: FORWARD } = PLAN_FIELDS.forwardOverlap.value;
 const { choices: BACKWARD } = PLAN_FIELDS.backwardOverlap.value;
 
 /** Every granularity of both passes, in the order of the space. */
-export const OVERLAPS: readonly OverlapChoice[] = FORWARD.flatMap((forwardOverlap) => BACKWARD.map((backwardOverlap) => ({ forwardOverlap, backwardOverlap })));
+export const OVERLAPS: readonly OverlapChoice[] = FORWARD.flatMap((forwardOverlap) =>
+  BACKWARD.map((backwardOverlap) => ({ forwardOverlap, backwardOverlap })),
+);
 
 /** All divisors of a number from those of its multiple. */
-export const divisorsAmong = (candidates: readonly number[], value: number): number[] => candidates.filter((one) => one <= value && value % one === 0);
+export const divisorsAmong = (candidates: readonly number[], value: number): number[] =>
+  candidates.filter((one) => one <= value && value % one === 0);
 
 /** The divisors of a positive integer, ascending, from its prime factors: 2^50 sequences must not take longer than 1,000. */
 export function divisorsOf(value: number): number[] {
@@ -36,7 +57,8 @@ export function shardingsOf(ranks: number, job?: Pick<JobSpec, "plan">): Shardin
     for (const optimizerStateSharding of divisorsAmong(candidates, ranks / parameterSharding)) {
       if (!allowedBy(job?.plan?.optimizerStateSharding, optimizerStateSharding)) continue;
       for (const gradientSharding of optimizerStateSharding > 1 ? [1, optimizerStateSharding] : [1]) {
-        if (allowedBy(job?.plan?.gradientSharding, gradientSharding)) list.push({ parameterSharding, gradientSharding, optimizerStateSharding });
+        if (allowedBy(job?.plan?.gradientSharding, gradientSharding))
+          list.push({ parameterSharding, gradientSharding, optimizerStateSharding });
       }
     }
   }
@@ -59,12 +81,19 @@ export interface LayoutSpace {
 }
 
 /** How s_sp ranks share a sequence: heads and a ring, or tensor ranks. */
-function arrangementsOf(sequenceParallel: number, candidates: readonly number[]): { tensorParallel: number; contextParallel: number }[] {
-  const grids = divisorsAmong(candidates, sequenceParallel).map((contextParallel) => ({ tensorParallel: 1, contextParallel }));
+function arrangementsOf(
+  sequenceParallel: number,
+  candidates: readonly number[],
+): { tensorParallel: number; contextParallel: number }[] {
+  const grids = divisorsAmong(candidates, sequenceParallel).map((contextParallel) => ({
+    tensorParallel: 1,
+    contextParallel,
+  }));
   return sequenceParallel > 1 ? [...grids, { tensorParallel: sequenceParallel, contextParallel: 1 }] : grids;
 }
 
-const upTo = (first: number, last: number): number[] => Array.from({ length: last - first + 1 }, (_, i) => first + i);
+const upTo = (first: number, last: number): number[] =>
+  Array.from({ length: last - first + 1 }, (_, i) => first + i);
 
 /**
  * The complete space of a job, within what its `plan` allows: s_pp | N; s_sp | N / s_pp; s_tp = s_sp, or 1 and a ring of c | s_sp
@@ -82,18 +111,48 @@ export function* layoutsOf(job: JobSpec): Generator<LayoutSpace> {
     if (!allowedBy(asked.pipelineParallel, pipelineParallel)) continue;
     const most = Math.ceil(layers / pipelineParallel);
     const chunks = pipelineParallel === 1 ? [1] : upTo(1, Math.max(1, Math.floor(layers / pipelineParallel)));
-    const recomputed = upTo(0, most).filter((k) => allowedBy(asked.recompute, k === most) && allowedBy(asked.recomputeLayers, k));
+    const recomputed = upTo(0, most).filter(
+      (k) => allowedBy(asked.recompute, k === most) && allowedBy(asked.recomputeLayers, k),
+    );
     const shared = { chunks: chunks.filter((v) => allowedBy(asked.pipelineChunks, v)), recomputed };
     for (const sequenceParallel of divisorsAmong(factors, ranks / pipelineParallel)) {
       const dataParallel = ranks / pipelineParallel / sequenceParallel;
-      if (!allowedBy(asked.sequenceParallel, sequenceParallel) || !allowedBy(asked.dataParallel, dataParallel)) continue;
+      if (
+        !allowedBy(asked.sequenceParallel, sequenceParallel) ||
+        !allowedBy(asked.dataParallel, dataParallel)
+      )
+        continue;
       const own = sequences / dataParallel;
       const divides = sequences % dataParallel === 0;
-      const microBatchSizes = divides ? divisorsAmong(sizes, own).filter((b) => b <= MOST_OF_A_FACTOR && own / b <= MOST_OF_A_FACTOR && allowedBy(asked.microBatchSize, b) && allowedBy(asked.microBatches, own / b)) : null;
+      const microBatchSizes = divides
+        ? divisorsAmong(sizes, own).filter(
+            (b) =>
+              b <= MOST_OF_A_FACTOR &&
+              own / b <= MOST_OF_A_FACTOR &&
+              allowedBy(asked.microBatchSize, b) &&
+              allowedBy(asked.microBatches, own / b),
+          )
+        : null;
       for (const { tensorParallel, contextParallel } of arrangementsOf(sequenceParallel, factors)) {
-        if (!allowedBy(asked.tensorParallel, tensorParallel) || !allowedBy(asked.contextParallel, contextParallel)) continue;
-        const layout = { pipelineParallel, dataParallel, tensorParallel, sequenceParallel, ...(contextParallel > 1 ? { contextParallel } : {}) };
-        yield { layout, replicas: (dataParallel * sequenceParallel) / tensorParallel, microBatchSizes, ...shared, fault: layoutFault(job, layout) ?? (divides ? null : "batch-not-divisible") };
+        if (
+          !allowedBy(asked.tensorParallel, tensorParallel) ||
+          !allowedBy(asked.contextParallel, contextParallel)
+        )
+          continue;
+        const layout = {
+          pipelineParallel,
+          dataParallel,
+          tensorParallel,
+          sequenceParallel,
+          ...(contextParallel > 1 ? { contextParallel } : {}),
+        };
+        yield {
+          layout,
+          replicas: (dataParallel * sequenceParallel) / tensorParallel,
+          microBatchSizes,
+          ...shared,
+          fault: layoutFault(job, layout) ?? (divides ? null : "batch-not-divisible"),
+        };
       }
     }
   }
@@ -118,7 +177,14 @@ export interface Variant {
 }
 
 /** A plan of the space as plans are written: what the paper's plans do not have is left out where it is as in them. */
-export function planOf(layout: Layout, microBatchSize: number, microBatches: number, sharding: Sharding, { chunks, recomputed, overlap }: Variant, layers: number): Plan {
+export function planOf(
+  layout: Layout,
+  microBatchSize: number,
+  microBatches: number,
+  sharding: Sharding,
+  { chunks, recomputed, overlap }: Variant,
+  layers: number,
+): Plan {
   const all = recomputed === Math.ceil(layers / layout.pipelineParallel);
   return {
     microBatchSize,
@@ -145,4 +211,14 @@ export function planOf(layout: Layout, microBatchSize: number, microBatches: num
  * sent, and when: plain and interleaved schedules are apart.
  */
 export const familyOf = (plan: Plan): string =>
-  [plan.pipelineParallel, plan.sequenceParallel, plan.tensorParallel, contextOf(plan), chunksOf(plan) > 1, plan.microBatchSize, plan.parameterSharding, plan.optimizerStateSharding, plan.gradientSharding].join(" ");
+  [
+    plan.pipelineParallel,
+    plan.sequenceParallel,
+    plan.tensorParallel,
+    contextOf(plan),
+    chunksOf(plan) > 1,
+    plan.microBatchSize,
+    plan.parameterSharding,
+    plan.optimizerStateSharding,
+    plan.gradientSharding,
+  ].join(" ");

@@ -1,4 +1,23 @@
-import { layerWaits, leastSecondsOf, leastWaits, recomputedBytes, secondsOf, stepBreakdown, stepCosting, totalSeconds, type BatchMemory, type CostModel, type CostsOf, type LayerWaits, type OverlapChoice, type Sharding, type ShardTime, type SliceTime, type StepShape, type StepSize } from "@internevo/cost-model";
+import {
+  layerWaits,
+  leastSecondsOf,
+  leastWaits,
+  recomputedBytes,
+  secondsOf,
+  stepBreakdown,
+  stepCosting,
+  totalSeconds,
+  type BatchMemory,
+  type CostModel,
+  type CostsOf,
+  type LayerWaits,
+  type OverlapChoice,
+  type Sharding,
+  type ShardTime,
+  type SliceTime,
+  type StepShape,
+  type StepSize,
+} from "@internevo/cost-model";
 import { OVERLAPS, planOf, type LayoutSpace } from "./enumerate.ts";
 import type { ShardTable } from "./shard-table.ts";
 import type { Scored } from "./top.ts";
@@ -7,7 +26,10 @@ import type { Scored } from "./top.ts";
 export const ROUNDING = 1 - 1e-9;
 
 /** With the least waits of all granularities, every plan that overlaps anything is one of these. */
-const HIDING: readonly OverlapChoice[] = [{ forwardOverlap: "inter-layer", backwardOverlap: "none" }, { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" }];
+const HIDING: readonly OverlapChoice[] = [
+  { forwardOverlap: "inter-layer", backwardOverlap: "none" },
+  { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" },
+];
 
 /** All plans of one layout and micro-batch size. */
 export interface Batch {
@@ -96,8 +118,13 @@ export class FamilySearch {
   /** Of the batch with one of its numbers of chunks. */
   #memory(batch: Batch, at: number): BatchMemory {
     let memory = this.#memories.get(batch);
-    if (!memory) this.#memories.set(batch, (memory = new Array<BatchMemory | undefined>(batch.chunks.length)));
-    return (memory[at] ??= this.#model.batchMemory({ ...batch.space.layout, pipelineChunks: batch.chunks[at] as number }, batch.microBatchSize, batch.microBatches));
+    if (!memory)
+      this.#memories.set(batch, (memory = new Array<BatchMemory | undefined>(batch.chunks.length)));
+    return (memory[at] ??= this.#model.batchMemory(
+      { ...batch.space.layout, pipelineChunks: batch.chunks[at] as number },
+      batch.microBatchSize,
+      batch.microBatches,
+    ));
   }
 
   /** Bytes of the fullest stage. */
@@ -106,14 +133,25 @@ export class FamilySearch {
     for (let at = 0; at < memory.stages.length; at += 1) {
       const stage = memory.stages[at] as BatchMemory["stages"][number];
       const kind = k === 0 ? 0 : k >= stage.stage.layers ? 2 : 1;
-      most = Math.max(most, (shards.bytes(this.#model, index, choice.index, choice.overlap, kind)[at] as number) + recomputedBytes(memory, stage, k));
+      most = Math.max(
+        most,
+        (shards.bytes(this.#model, index, choice.index, choice.overlap, kind)[at] as number) +
+          recomputedBytes(memory, stage, k),
+      );
     }
     return most;
   }
 
   /** From one recomputed layer on, every further one needs no more memory; the first needs room for what it makes again. */
-  #fitting(memory: BatchMemory, shards: ShardTable, index: number, choice: Choice, ks: readonly number[]): Fitting {
-    const fits = (at: number): boolean => this.#bytes(memory, shards, index, choice, ks[at] as number) <= this.#limit;
+  #fitting(
+    memory: BatchMemory,
+    shards: ShardTable,
+    index: number,
+    choice: Choice,
+    ks: readonly number[],
+  ): Fitting {
+    const fits = (at: number): boolean =>
+      this.#bytes(memory, shards, index, choice, ks[at] as number) <= this.#limit;
     const hasNone = ks[0] === 0;
     const none = hasNone && fits(0);
     const first = hasNone ? 1 : 0;
@@ -133,7 +171,11 @@ export class FamilySearch {
 
   /** The numbers of chunks with which a family may have plans that fit and are of interest; the plans of the others are counted. */
   #promising({ batch, index, boundOf }: Family, most: number, tally: Tally): Promising[] {
-    const { chunks, shards, space: { recomputed } } = batch;
+    const {
+      chunks,
+      shards,
+      space: { recomputed },
+    } = batch;
     const plans = recomputed.length * this.#choices.length;
     const promising: Promising[] = [];
     for (const [at, count] of chunks.entries()) {
@@ -155,10 +197,15 @@ export class FamilySearch {
   leastBytes(batch: Batch, index: number): number {
     const { recomputed } = batch.space;
     let least = Infinity;
-    for (const choice of this.#leanest()) for (const at of batch.chunks.keys()) {
-      const one = this.#memory(batch, at);
-      least = Math.min(least, this.#bytes(one, batch.shards, index, choice, recomputed[0] as number), this.#bytes(one, batch.shards, index, choice, recomputed.at(-1) as number));
-    }
+    for (const choice of this.#leanest())
+      for (const at of batch.chunks.keys()) {
+        const one = this.#memory(batch, at);
+        least = Math.min(
+          least,
+          this.#bytes(one, batch.shards, index, choice, recomputed[0] as number),
+          this.#bytes(one, batch.shards, index, choice, recomputed.at(-1) as number),
+        );
+      }
     return least;
   }
 
@@ -184,13 +231,38 @@ export class FamilySearch {
     const every = gradientSharding > 1;
     const [fewest, most] = [chunks[0] as number, chunks.at(-1) as number];
     const stageLayers = Math.ceil(size.layers / size.pipelineParallel);
-    const own: Side = { slice: plain, waits: layerWaits(plain, shard), costsOf: stepCosting(plain, shard, every, stageLayers) };
-    const other: Side = beside === plain ? own : { slice: beside, waits: layerWaits(beside, shard), costsOf: stepCosting(beside, shard, every, stageLayers) };
+    const own: Side = {
+      slice: plain,
+      waits: layerWaits(plain, shard),
+      costsOf: stepCosting(plain, shard, every, stageLayers),
+    };
+    const other: Side =
+      beside === plain
+        ? own
+        : {
+            slice: beside,
+            waits: layerWaits(beside, shard),
+            costsOf: stepCosting(beside, shard, every, stageLayers),
+          };
     const least = leastWaits(own.waits);
     const leastBeside = other === own ? least : leastWaits(other.waits);
-    const leastCosts = [own.costsOf(least, PLAIN.overlap), ...HIDING.map((overlap) => other.costsOf(leastBeside, overlap))];
-    const boundOf = (from: number, to: number, recomputed: number): number => leastCosts.reduce((bound, costs) => Math.min(bound, leastSecondsOf(costs, size, from, to, recomputed)), Infinity) * ROUNDING;
-    return { batch, index, shard, sides: [own, other], bound: boundOf(fewest, most, 0), boundOf: (count, recomputed) => boundOf(count, count, recomputed) };
+    const leastCosts = [
+      own.costsOf(least, PLAIN.overlap),
+      ...HIDING.map((overlap) => other.costsOf(leastBeside, overlap)),
+    ];
+    const boundOf = (from: number, to: number, recomputed: number): number =>
+      leastCosts.reduce(
+        (bound, costs) => Math.min(bound, leastSecondsOf(costs, size, from, to, recomputed)),
+        Infinity,
+      ) * ROUNDING;
+    return {
+      batch,
+      index,
+      shard,
+      sides: [own, other],
+      bound: boundOf(fewest, most, 0),
+      boundOf: (count, recomputed) => boundOf(count, count, recomputed),
+    };
   }
 
   /** What the sharding alone takes at least, whatever the batch. */
@@ -199,16 +271,29 @@ export class FamilySearch {
     for (const choice of this.#leanest()) {
       const none = shards.bytes(this.#model, index, choice.index, choice.overlap, 0);
       const all = shards.bytes(this.#model, index, choice.index, choice.overlap, 2);
-      least = Math.min(least, none.reduce((most, bytes, at) => Math.max(most, Math.min(bytes, all[at] as number)), 0));
+      least = Math.min(
+        least,
+        none.reduce((most, bytes, at) => Math.max(most, Math.min(bytes, all[at] as number)), 0),
+      );
     }
     return least;
   }
 
   /** Every plan of the family, whether it fits or not. */
-  *all(batch: Batch, index: number): Generator<{ chunks: number; recomputed: number; overlap: OverlapChoice; bytes: number }> {
-    for (const [at, chunks] of batch.chunks.entries()) for (const recomputed of batch.space.recomputed) for (const choice of this.#choices) {
-      yield { chunks, recomputed, overlap: choice.overlap, bytes: this.#bytes(this.#memory(batch, at), batch.shards, index, choice, recomputed) };
-    }
+  *all(
+    batch: Batch,
+    index: number,
+  ): Generator<{ chunks: number; recomputed: number; overlap: OverlapChoice; bytes: number }> {
+    for (const [at, chunks] of batch.chunks.entries())
+      for (const recomputed of batch.space.recomputed)
+        for (const choice of this.#choices) {
+          yield {
+            chunks,
+            recomputed,
+            overlap: choice.overlap,
+            bytes: this.#bytes(this.#memory(batch, at), batch.shards, index, choice, recomputed),
+          };
+        }
   }
 
   /**
@@ -231,19 +316,34 @@ export class FamilySearch {
     const fewestLayers = promising.reduce((least, { layers }) => Math.min(least, layers), Infinity);
     const sharding = shards.list[index] as Sharding;
     // The most promising first: what it offers spares looking at most of the others.
-    const ordered = this.#choices.map((choice) => {
-      const side = sides[choice.index === 0 ? 0 : 1];
-      const costs = side.costsOf(side.waits, choice.overlap);
-      return { choice, side, costs, least: leastSecondsOf(costs, size, first.count, last.count, fewestLayers) * ROUNDING };
-    }).sort((a, b) => a.least - b.least);
-    for (const { choice, side: { slice, waits }, costs, least } of ordered) {
+    const ordered = this.#choices
+      .map((choice) => {
+        const side = sides[choice.index === 0 ? 0 : 1];
+        const costs = side.costsOf(side.waits, choice.overlap);
+        return {
+          choice,
+          side,
+          costs,
+          least: leastSecondsOf(costs, size, first.count, last.count, fewestLayers) * ROUNDING,
+        };
+      })
+      .sort((a, b) => a.least - b.least);
+    for (const {
+      choice,
+      side: { slice, waits },
+      costs,
+      least,
+    } of ordered) {
       if (least > most) {
         tally.pruned += ks.length * promising.length;
         continue;
       }
       const rising = costs.recomputed >= costs.kept && costs.recomputedOnce >= costs.keptOnce;
       for (const { count, memory: one, plain, layers } of promising) {
-        if ((promising.length === 1 ? least : leastSecondsOf(costs, size, count, count, layers) * ROUNDING) > most) {
+        if (
+          (promising.length === 1 ? least : leastSecondsOf(costs, size, count, count, layers) * ROUNDING) >
+          most
+        ) {
           tally.pruned += ks.length;
           continue;
         }
@@ -257,11 +357,26 @@ export class FamilySearch {
             if (rising) break;
             continue;
           }
-          const step: StepShape = { ...size, chunks: count, recompute: false, recomputeLayers: recomputed, reduceEveryMicroBatch: sharding.gradientSharding > 1, overlap: choice.overlap };
+          const step: StepShape = {
+            ...size,
+            chunks: count,
+            recompute: false,
+            recomputeLayers: recomputed,
+            reduceEveryMicroBatch: sharding.gradientSharding > 1,
+            overlap: choice.overlap,
+          };
           const exact = totalSeconds(stepBreakdown(slice, shard, step, waits));
           if (exact > most) continue;
-          const plan = planOf(space.layout, batch.microBatchSize, batch.microBatches, sharding, { chunks: count, recomputed, overlap: choice.overlap }, size.layers);
-          if (!offer({ plan, seconds: exact, bytes: this.#bytes(one, shards, index, choice, recomputed) })) return;
+          const plan = planOf(
+            space.layout,
+            batch.microBatchSize,
+            batch.microBatches,
+            sharding,
+            { chunks: count, recomputed, overlap: choice.overlap },
+            size.layers,
+          );
+          if (!offer({ plan, seconds: exact, bytes: this.#bytes(one, shards, index, choice, recomputed) }))
+            return;
           most = interest();
         }
       }

@@ -1,5 +1,23 @@
-import { atEndOfSpread, CostModel, hasSpread, isRunnable, placementOf, planFault, planOfJob, totalSeconds, type PlanOfJob } from "@internevo/cost-model";
-import { formatBytes, type Candidate, type JobSpec, type Plan, type PlanningResult, type Prediction, type Profile } from "@internevo/domain";
+import {
+  atEndOfSpread,
+  CostModel,
+  hasSpread,
+  isRunnable,
+  placementOf,
+  planFault,
+  planOfJob,
+  totalSeconds,
+  type PlanOfJob,
+} from "@internevo/cost-model";
+import {
+  formatBytes,
+  type Candidate,
+  type JobSpec,
+  type Plan,
+  type PlanningResult,
+  type Prediction,
+  type Profile,
+} from "@internevo/domain";
 import { countFamilies, search, type Ranked, type SearchOptions } from "./search.ts";
 import type { Scored } from "./top.ts";
 import { unmetConstraints } from "./unmet.ts";
@@ -30,7 +48,10 @@ type Located = NonNullable<PlanningResult["located"]>;
  */
 export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions = {}): PlanningResult {
   const memoryModel = options.memoryModel ?? job.memoryModel;
-  const settings = { memoryModel, ...(options.threadsPerRank === undefined ? {} : { threadsPerRank: options.threadsPerRank }) };
+  const settings = {
+    memoryModel,
+    ...(options.threadsPerRank === undefined ? {} : { threadsPerRank: options.threadsPerRank }),
+  };
   const model = new CostModel(job, profile, settings);
   const rangeOf = stepTimeRanges(job, profile, settings);
   const limit = job.cluster.memoryPerGpuBytes;
@@ -40,12 +61,23 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
   const candidate = ({ plan, rank, tied }: Omit<Ranked, "seconds" | "bytes">): Candidate => {
     const { runnable, reason } = isRunnable(plan, job);
     const own = planOfJob(plan, job);
-    return { rank, plan, placement: placementOf(plan, job.cluster), predicted: withRange(model.predict(own), rangeOf?.(own)), runnable, notRunnableReason: reason, ...(tied > 0 ? { tied } : {}) };
+    return {
+      rank,
+      plan,
+      placement: placementOf(plan, job.cluster),
+      predicted: withRange(model.predict(own), rangeOf?.(own)),
+      runnable,
+      notRunnableReason: reason,
+      ...(tied > 0 ? { tied } : {}),
+    };
   };
   const candidates = found.best.map(candidate);
   const runnableCandidates = candidates.filter(({ runnable }) => runnable);
   const unmet = found.evaluated === 0 ? unmetConstraints(job) : undefined;
-  const closest = found.closest && { plan: found.closest, memory: model.memory(planOfJob(found.closest, job)) };
+  const closest = found.closest && {
+    plan: found.closest,
+    memory: model.memory(planOfJob(found.closest, job)),
+  };
   return {
     schemaVersion: 1,
     job: job.name,
@@ -54,9 +86,20 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
     memoryLimitBytes: limit,
     candidates,
     runnableCandidates,
-    ...(options.plans === undefined ? {} : { plans: found.plans.map(({ plan }, index) => candidate({ plan, rank: index + 1, tied: 0 })) }),
-    counts: { evaluated: found.evaluated, feasible: found.feasible, rejected: found.rejected, pruned: found.pruned },
-    closest: closest && { plan: closest.plan, peakMemoryBytes: closest.memory.bytes, memory: closest.memory.lines },
+    ...(options.plans === undefined
+      ? {}
+      : { plans: found.plans.map(({ plan }, index) => candidate({ plan, rank: index + 1, tied: 0 })) }),
+    counts: {
+      evaluated: found.evaluated,
+      feasible: found.feasible,
+      rejected: found.rejected,
+      pruned: found.pruned,
+    },
+    closest: closest && {
+      plan: closest.plan,
+      peakMemoryBytes: closest.memory.bytes,
+      memory: closest.memory.lines,
+    },
     ...(unmet === undefined ? {} : { unmet }),
     warnings: [...clusterWarnings(job, profile), ...model.warnings],
     ...(asked ? { located: { ...asked.located, rank: asked.scored ? found.rank : null } } : {}),
@@ -67,8 +110,17 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
  * How many families of plans have one that fits: what the ranks of {@link planJob} count. It needs memory alone, so it does not depend on what a
  * search prunes.
  */
-export function feasibleFamilies(job: JobSpec, profile: Profile, { memoryModel, threadsPerRank }: Pick<PlanJobOptions, "memoryModel" | "threadsPerRank"> = {}): number {
-  return countFamilies(new CostModel(job, profile, { memoryModel: memoryModel ?? job.memoryModel, ...(threadsPerRank === undefined ? {} : { threadsPerRank }) }));
+export function feasibleFamilies(
+  job: JobSpec,
+  profile: Profile,
+  { memoryModel, threadsPerRank }: Pick<PlanJobOptions, "memoryModel" | "threadsPerRank"> = {},
+): number {
+  return countFamilies(
+    new CostModel(job, profile, {
+      memoryModel: memoryModel ?? job.memoryModel,
+      ...(threadsPerRank === undefined ? {} : { threadsPerRank }),
+    }),
+  );
 }
 
 type Range = NonNullable<Prediction["stepTimeRangeSeconds"]>;
@@ -78,36 +130,69 @@ const ends = new WeakMap<Profile, readonly [low: Profile, high: Profile]>();
 
 function endsOf(profile: Profile): readonly [low: Profile, high: Profile] {
   let both = ends.get(profile);
-  if (!both) ends.set(profile, (both = [atEndOfSpread(profile, "p10Seconds"), atEndOfSpread(profile, "p90Seconds")]));
+  if (!both)
+    ends.set(profile, (both = [atEndOfSpread(profile, "p10Seconds"), atEndOfSpread(profile, "p90Seconds")]));
   return both;
 }
 
 /** Step times at the two ends of the profile's spread; undefined when it has none. */
-export function stepTimeRanges(job: JobSpec, profile: Profile, settings: ConstructorParameters<typeof CostModel>[2] = {}): ((plan: PlanOfJob) => Range) | undefined {
+export function stepTimeRanges(
+  job: JobSpec,
+  profile: Profile,
+  settings: ConstructorParameters<typeof CostModel>[2] = {},
+): ((plan: PlanOfJob) => Range) | undefined {
   if (!hasSpread(profile)) return undefined;
-  const [low, high] = endsOf(profile).map((end) => new CostModel(job, end, settings)) as [CostModel, CostModel];
+  const [low, high] = endsOf(profile).map((end) => new CostModel(job, end, settings)) as [
+    CostModel,
+    CostModel,
+  ];
   return (plan) => ({ low: totalSeconds(low.time(plan)), high: totalSeconds(high.time(plan)) });
 }
 
 /** Curves are made monotone and overlap is chosen anew at each end, so the middle may lie outside by a little: the range holds it always. */
 export const withRange = (predicted: Prediction, range: Range | undefined): Prediction =>
-  range === undefined ? predicted : { ...predicted, stepTimeRangeSeconds: { low: Math.min(range.low, predicted.stepTimeSeconds), high: Math.max(range.high, predicted.stepTimeSeconds) } };
+  range === undefined
+    ? predicted
+    : {
+        ...predicted,
+        stepTimeRangeSeconds: {
+          low: Math.min(range.low, predicted.stepTimeSeconds),
+          high: Math.max(range.high, predicted.stepTimeSeconds),
+        },
+      };
 
-function locate(model: CostModel, plan: Plan, limit: number): { located: Omit<Located, "rank">; scored: Scored | null } {
+function locate(
+  model: CostModel,
+  plan: Plan,
+  limit: number,
+): { located: Omit<Located, "rank">; scored: Scored | null } {
   const fault = planFault(plan, model.job);
-  if (fault) return { located: { feasible: false, reason: `${fault.reason}: ${fault.message}`, predicted: null }, scored: null };
+  if (fault)
+    return {
+      located: { feasible: false, reason: `${fault.reason}: ${fault.message}`, predicted: null },
+      scored: null,
+    };
   const predicted = model.predict(planOfJob(plan, model.job));
   if (predicted.peakMemoryBytes > limit) {
     const reason = `memory-exceeded: needs ${formatBytes(predicted.peakMemoryBytes)}, a GPU has ${formatBytes(limit)}`;
     return { located: { feasible: false, reason, predicted }, scored: null };
   }
-  return { located: { feasible: true, reason: null, predicted }, scored: { plan, seconds: totalSeconds(predicted.time), bytes: predicted.peakMemoryBytes } };
+  return {
+    located: { feasible: true, reason: null, predicted },
+    scored: { plan, seconds: totalSeconds(predicted.time), bytes: predicted.peakMemoryBytes },
+  };
 }
 
 function clusterWarnings(job: JobSpec, profile: Profile): string[] {
   const { nodes, gpusPerNode } = job.cluster;
   const measured = profile.cluster;
-  if (gpusPerNode !== measured.gpusPerNode) return [`profile ${profile.name} was measured with ${measured.gpusPerNode} GPUs a node, the job has ${gpusPerNode}`];
-  if (nodes > measured.nodes) return [`profile ${profile.name} was measured on ${measured.nodes} nodes, the job has ${nodes}: larger groups are extrapolated`];
+  if (gpusPerNode !== measured.gpusPerNode)
+    return [
+      `profile ${profile.name} was measured with ${measured.gpusPerNode} GPUs a node, the job has ${gpusPerNode}`,
+    ];
+  if (nodes > measured.nodes)
+    return [
+      `profile ${profile.name} was measured on ${measured.nodes} nodes, the job has ${nodes}: larger groups are extrapolated`,
+    ];
   return [];
 }

@@ -1,5 +1,12 @@
 import { leastSecondsOf, sequencesPerStep, sliceCosts, type CostModel } from "@internevo/cost-model";
-import { allowedBy, ProblemError, REJECTION_REASONS, type JobSpec, type Plan, type RejectionReason } from "@internevo/domain";
+import {
+  allowedBy,
+  ProblemError,
+  REJECTION_REASONS,
+  type JobSpec,
+  type Plan,
+  type RejectionReason,
+} from "@internevo/domain";
 import { familyOf, layoutsOf, OVERLAPS, planOf, shardingsOf, type LayoutSpace } from "./enumerate.ts";
 import { FamilySearch, ROUNDING, type Batch, type Choice, type Family, type Tally } from "./families.ts";
 import { shardTablesOf, type ShardTable } from "./shard-table.ts";
@@ -55,7 +62,13 @@ const MAXIMUM_STEPS = 20_000_000;
 /** A search that looked at as many batches and families as it may. */
 export class SearchLimitError extends ProblemError {
   constructor(most: number) {
-    super("job-invalid", `the search was given up after ${most} batches and families of plans`, [{ field: "plan", message: "leaves too many plans to be searched", remedy: "fix some of their fields in the job, such as plan.dataParallel or plan.microBatchSize" }]);
+    super("job-invalid", `the search was given up after ${most} batches and families of plans`, [
+      {
+        field: "plan",
+        message: "leaves too many plans to be searched",
+        remedy: "fix some of their fields in the job, such as plan.dataParallel or plan.microBatchSize",
+      },
+    ]);
   }
 }
 const REPORT_EVERY = 1024;
@@ -70,10 +83,12 @@ class Watch {
 
   step(done: number, total: number): void {
     this.#steps += 1;
-    if (this.#steps > (this.#options.maximumSteps ?? MAXIMUM_STEPS)) throw new SearchLimitError(this.#steps - 1);
+    if (this.#steps > (this.#options.maximumSteps ?? MAXIMUM_STEPS))
+      throw new SearchLimitError(this.#steps - 1);
     if (this.#steps % REPORT_EVERY !== 0) return;
     this.#options.onProgress?.(done, total);
-    if (this.#options.isCancelled?.() === true) throw new ProblemError("unavailable", "the search was cancelled");
+    if (this.#options.isCancelled?.() === true)
+      throw new ProblemError("unavailable", "the search was cancelled");
   }
 }
 
@@ -83,8 +98,15 @@ function choicesOf(model: CostModel): Choice[] {
   const { executor, overlaps } = model.profile;
   const isAsked = asked?.forwardOverlap !== undefined || asked?.backwardOverlap !== undefined;
   return OVERLAPS.map((overlap, index) => ({ overlap, index })).filter(({ overlap }) => {
-    if (overlaps.length === 0 && !isAsked) return overlap.forwardOverlap === executor.forwardOverlap && overlap.backwardOverlap === executor.backwardOverlap;
-    return allowedBy(asked?.forwardOverlap, overlap.forwardOverlap) && allowedBy(asked?.backwardOverlap, overlap.backwardOverlap);
+    if (overlaps.length === 0 && !isAsked)
+      return (
+        overlap.forwardOverlap === executor.forwardOverlap &&
+        overlap.backwardOverlap === executor.backwardOverlap
+      );
+    return (
+      allowedBy(asked?.forwardOverlap, overlap.forwardOverlap) &&
+      allowedBy(asked?.backwardOverlap, overlap.backwardOverlap)
+    );
   });
 }
 
@@ -95,7 +117,10 @@ function choicesOf(model: CostModel): Choice[] {
  */
 export function search(model: CostModel, options: SearchOptions): SearchResult {
   const job = model.job;
-  const rejected = Object.fromEntries(REJECTION_REASONS.map((reason) => [reason, 0])) as Record<RejectionReason, number>;
+  const rejected = Object.fromEntries(REJECTION_REASONS.map((reason) => [reason, 0])) as Record<
+    RejectionReason,
+    number
+  >;
   const watch = new Watch(options);
   const choices = choicesOf(model);
   const families = new FamilySearch(model, choices);
@@ -121,17 +146,24 @@ export function search(model: CostModel, options: SearchOptions): SearchResult {
     for (const family of opened) {
       // Of a family only what is not slower than what it has offered already is of interest to the list of families.
       let own = Infinity;
-      families.visit(family, () => (exhaustive ? Infinity : Math.max(Math.min(best.bound, own), plans.bound)), tally, (scored) => {
-        own = Math.min(own, scored.seconds);
-        best.offer(scored);
-        plans.offer(scored);
-        return true;
-      });
+      families.visit(
+        family,
+        () => (exhaustive ? Infinity : Math.max(Math.min(best.bound, own), plans.bound)),
+        tally,
+        (scored) => {
+          own = Math.min(own, scored.seconds);
+          best.offer(scored);
+          plans.offer(scored);
+          return true;
+        },
+      );
     }
   }
   rejected["memory-exceeded"] += tally.tooLarge;
   const asked = options.ranks === undefined ? null : new Set(options.ranks);
-  const listed = best.best.map((scored, index) => ({ scored, rank: index + 1 })).filter(({ rank }) => asked?.has(rank) ?? true);
+  const listed = best.best
+    .map((scored, index) => ({ scored, rank: index + 1 }))
+    .filter(({ rank }) => asked?.has(rank) ?? true);
   return {
     best: listed.map(({ scored, rank }) => ({ ...scored, rank, tied: tiesOf(scored, batches, families) })),
     plans: plans.best,
@@ -145,18 +177,25 @@ export function search(model: CostModel, options: SearchOptions): SearchResult {
 }
 
 /** Families of which some plan fits. */
-export function countFamilies(model: CostModel, options: Pick<SearchOptions, "isCancelled" | "maximumSteps"> = {}): number {
+export function countFamilies(
+  model: CostModel,
+  options: Pick<SearchOptions, "isCancelled" | "maximumSteps"> = {},
+): number {
   const { job } = model;
   const choices = choicesOf(model);
   const watch = new Watch({ top: 0, ...options });
   const families = new FamilySearch(model, choices);
-  const rejected = Object.fromEntries(REJECTION_REASONS.map((reason) => [reason, 0])) as Record<RejectionReason, number>;
+  const rejected = Object.fromEntries(REJECTION_REASONS.map((reason) => [reason, 0])) as Record<
+    RejectionReason,
+    number
+  >;
   const { batches } = batchesOf(model, choices.length, rejected, watch);
   let count = 0;
-  for (const [at, batch] of batches.entries()) for (let index = 0; index < batch.shards.list.length; index += 1) {
-    watch.step(at, batches.length);
-    if (families.leastBytes(batch, index) <= job.cluster.memoryPerGpuBytes) count += 1;
-  }
+  for (const [at, batch] of batches.entries())
+    for (let index = 0; index < batch.shards.list.length; index += 1) {
+      watch.step(at, batches.length);
+      if (families.leastBytes(batch, index) <= job.cluster.memoryPerGpuBytes) count += 1;
+    }
   return count;
 }
 
@@ -170,7 +209,12 @@ function countShardings(job: JobSpec): (ranks: number) => number {
 }
 
 /** The batches of every layout that divides, and the size of the whole space; what does not divide is counted. */
-function batchesOf(model: CostModel, choices: number, rejected: Record<RejectionReason, number>, watch: Watch): { batches: Batch[]; evaluated: number } {
+function batchesOf(
+  model: CostModel,
+  choices: number,
+  rejected: Record<RejectionReason, number>,
+  watch: Watch,
+): { batches: Batch[]; evaluated: number } {
   const { job } = model;
   const counted = countShardings(job);
   const tableOf = shardTablesOf(model);
@@ -196,17 +240,31 @@ function batchesOf(model: CostModel, choices: number, rejected: Record<Rejection
       rejected["chunks-not-possible"] += below * (chunks.length - possible.length);
       // Plain and interleaved schedules are families of their own.
       for (const some of [possible.filter((v) => v === 1), possible.filter((v) => v > 1)]) {
-        if (some.length > 0) batches.push(batchOf(model, space, shards, slicesOf, microBatchSize, microBatches, some));
+        if (some.length > 0)
+          batches.push(batchOf(model, space, shards, slicesOf, microBatchSize, microBatches, some));
       }
     }
   }
   return { batches, evaluated };
 }
 
-function batchOf(model: CostModel, space: LayoutSpace, shards: ShardTable, slicesOf: Batch["slicesOf"], microBatchSize: number, microBatches: number, chunks: readonly number[]): Batch {
+function batchOf(
+  model: CostModel,
+  space: LayoutSpace,
+  shards: ShardTable,
+  slicesOf: Batch["slicesOf"],
+  microBatchSize: number,
+  microBatches: number,
+  chunks: readonly number[],
+): Batch {
   const { layout } = space;
   const boundarySeconds = model.boundarySeconds(microBatchSize, layout);
-  const size = { microBatches, pipelineParallel: layout.pipelineParallel, layers: model.job.model.layers, boundarySeconds };
+  const size = {
+    microBatches,
+    pipelineParallel: layout.pipelineParallel,
+    layers: model.job.model.layers,
+    boundarySeconds,
+  };
   const [fewest, most] = [chunks[0] as number, chunks.at(-1) as number];
   const [plain, beside] = slicesOf(microBatchSize);
   let bound = leastSecondsOf(sliceCosts(plain), size, fewest, most);
@@ -217,14 +275,31 @@ function batchOf(model: CostModel, space: LayoutSpace, shards: ShardTable, slice
 /** How many further plans of a family take exactly as long as its best. */
 function tiesOf({ plan, seconds: best }: Scored, batches: readonly Batch[], families: FamilySearch): number {
   const batch = batches.find(({ space: { layout }, microBatchSize, chunks }) => {
-    return chunks.includes(plan.pipelineChunks ?? 1) && microBatchSize === plan.microBatchSize && layout.pipelineParallel === plan.pipelineParallel && layout.sequenceParallel === plan.sequenceParallel && layout.tensorParallel === plan.tensorParallel && (layout.contextParallel ?? 1) === (plan.contextParallel ?? 1);
+    return (
+      chunks.includes(plan.pipelineChunks ?? 1) &&
+      microBatchSize === plan.microBatchSize &&
+      layout.pipelineParallel === plan.pipelineParallel &&
+      layout.sequenceParallel === plan.sequenceParallel &&
+      layout.tensorParallel === plan.tensorParallel &&
+      (layout.contextParallel ?? 1) === (plan.contextParallel ?? 1)
+    );
   }) as Batch;
-  const index = batch.shards.list.findIndex((one) => one.parameterSharding === plan.parameterSharding && one.optimizerStateSharding === plan.optimizerStateSharding && one.gradientSharding === plan.gradientSharding);
+  const index = batch.shards.list.findIndex(
+    (one) =>
+      one.parameterSharding === plan.parameterSharding &&
+      one.optimizerStateSharding === plan.optimizerStateSharding &&
+      one.gradientSharding === plan.gradientSharding,
+  );
   let equal = -1;
-  families.visit(families.open(batch, index) as Family, () => best, { feasible: 0, tooLarge: 0, pruned: 0 }, ({ seconds }) => {
-    if (seconds === best) equal += 1;
-    return true;
-  });
+  families.visit(
+    families.open(batch, index) as Family,
+    () => best,
+    { feasible: 0, tooLarge: 0, pruned: 0 },
+    ({ seconds }) => {
+      if (seconds === best) equal += 1;
+      return true;
+    },
+  );
   return equal;
 }
 
@@ -235,34 +310,62 @@ function rankOf(located: Scored, batches: readonly Batch[], families: FamilySear
     for (let index = 0; index < batch.shards.list.length; index += 1) {
       watch.step(at, batches.length);
       const family = families.open(batch, index);
-      if (family !== null) families.visit(family, () => located.seconds, { feasible: 0, tooLarge: 0, pruned: 0 }, (scored) => {
-        // One that takes as long and as much is not ahead, whatever their order in a list.
-        if (scored.seconds > located.seconds || (scored.seconds === located.seconds && scored.bytes >= located.bytes)) return true;
-        ahead += 1;
-        return false;
-      });
+      if (family !== null)
+        families.visit(
+          family,
+          () => located.seconds,
+          { feasible: 0, tooLarge: 0, pruned: 0 },
+          (scored) => {
+            // One that takes as long and as much is not ahead, whatever their order in a list.
+            if (
+              scored.seconds > located.seconds ||
+              (scored.seconds === located.seconds && scored.bytes >= located.bytes)
+            )
+              return true;
+            ahead += 1;
+            return false;
+          },
+        );
     }
   }
   return ahead + 1;
 }
 
-function leastMemory(batches: readonly Batch[], families: FamilySearch, job: JobSpec, watch: Watch): Plan | null {
+function leastMemory(
+  batches: readonly Batch[],
+  families: FamilySearch,
+  job: JobSpec,
+  watch: Watch,
+): Plan | null {
   let least = Infinity;
   let nearest: { batch: Batch; index: number }[] = [];
-  for (const [at, batch] of batches.entries()) for (let index = 0; index < batch.shards.list.length; index += 1) {
-    watch.step(at, batches.length);
-    const bytes = families.leastBytes(batch, index);
-    if (bytes > least) continue;
-    if (bytes < least) nearest = [];
-    least = bytes;
-    nearest.push({ batch, index });
-  }
+  for (const [at, batch] of batches.entries())
+    for (let index = 0; index < batch.shards.list.length; index += 1) {
+      watch.step(at, batches.length);
+      const bytes = families.leastBytes(batch, index);
+      if (bytes > least) continue;
+      if (bytes < least) nearest = [];
+      least = bytes;
+      nearest.push({ batch, index });
+    }
   let closest: Scored | null = null;
-  for (const { batch, index } of nearest) for (const { bytes, ...variant } of families.all(batch, index)) {
-    if (bytes > least) continue;
-    const sharding = batch.shards.list[index] as (typeof batch.shards.list)[number];
-    const scored = { plan: planOf(batch.space.layout, batch.microBatchSize, batch.microBatches, sharding, variant, job.model.layers), seconds: 0, bytes };
-    if (closest === null || compareScored(scored, closest) < 0) closest = scored;
-  }
+  for (const { batch, index } of nearest)
+    for (const { bytes, ...variant } of families.all(batch, index)) {
+      if (bytes > least) continue;
+      const sharding = batch.shards.list[index] as (typeof batch.shards.list)[number];
+      const scored = {
+        plan: planOf(
+          batch.space.layout,
+          batch.microBatchSize,
+          batch.microBatches,
+          sharding,
+          variant,
+          job.model.layers,
+        ),
+        seconds: 0,
+        bytes,
+      };
+      if (closest === null || compareScored(scored, closest) < 0) closest = scored;
+    }
   return closest?.plan ?? null;
 }

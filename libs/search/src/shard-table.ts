@@ -1,4 +1,12 @@
-import type { CostModel, Layout, OverlapChoice, PricedSharding, Sharding, ShardTime, StageBytes } from "@internevo/cost-model";
+import type {
+  CostModel,
+  Layout,
+  OverlapChoice,
+  PricedSharding,
+  Sharding,
+  ShardTime,
+  StageBytes,
+} from "@internevo/cost-model";
 import type { Profile } from "@internevo/domain";
 import { OVERLAPS, shardingsOf } from "./enumerate.ts";
 
@@ -28,11 +36,21 @@ export class ShardTable {
     return model.take((this.#times[index] ??= model.shardPrice(this.#layout, this.list[index] as Sharding)));
   }
 
-  bytes(model: CostModel, index: number, overlapIndex: number, overlap: OverlapChoice, kind: Recomputation): StageBytes {
+  bytes(
+    model: CostModel,
+    index: number,
+    overlapIndex: number,
+    overlap: OverlapChoice,
+    kind: Recomputation,
+  ): StageBytes {
     const at = (index * OVERLAPS.length + overlapIndex) * 3 + kind;
     let bytes = this.#bytes[at];
     if (!bytes) {
-      this.#bytes[at] = bytes = model.shardBytes(this.#layout, this.list[index] as Sharding, { ...overlap, recompute: kind === 2, ...(kind === 1 ? { recomputeLayers: 1 } : {}) });
+      this.#bytes[at] = bytes = model.shardBytes(this.#layout, this.list[index] as Sharding, {
+        ...overlap,
+        recompute: kind === 2,
+        ...(kind === 1 ? { recomputeLayers: 1 } : {}),
+      });
       this.#kept += 1;
     }
     return bytes;
@@ -53,9 +71,18 @@ export function shardTablesOf(model: CostModel): (layout: Layout, ranks: number)
   let kinds = ofProfiles.get(profile);
   if (!kinds) ofProfiles.set(profile, (kinds = new Map<string, Map<string, ShardTable>>()));
   const { parameterSharding, gradientSharding, optimizerStateSharding } = job.plan ?? {};
-  const kind = JSON.stringify([job.model, job.precision, job.cluster.gpusPerNode, model.memoryKind, parameterSharding, gradientSharding, optimizerStateSharding]);
+  const kind = JSON.stringify([
+    job.model,
+    job.precision,
+    job.cluster.gpusPerNode,
+    model.memoryKind,
+    parameterSharding,
+    gradientSharding,
+    optimizerStateSharding,
+  ]);
   let tables = kinds.get(kind);
-  if (!tables || [...tables.values()].reduce((sum, { size }) => sum + size, 0) > MOST_NUMBERS) tables = new Map<string, ShardTable>();
+  if (!tables || [...tables.values()].reduce((sum, { size }) => sum + size, 0) > MOST_NUMBERS)
+    tables = new Map<string, ShardTable>();
   // What was used now is last, and what was used longest ago is forgotten first.
   kinds.delete(kind);
   kinds.set(kind, tables);

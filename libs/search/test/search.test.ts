@@ -1,16 +1,24 @@
 import { CostModel, shippedProfile } from "@internevo/cost-model";
-import { comparePlans, resolveJob, type Plan, type PlanningResult, type RejectionReason } from "@internevo/domain";
+import {
+  comparePlans,
+  resolveJob,
+  type Plan,
+  type PlanningResult,
+  type RejectionReason,
+} from "@internevo/domain";
 import fc from "fast-check";
 import { describe, expect, it, vi } from "vitest";
 import { familyOf, planJob } from "../src/index.ts";
 import { bruteForce, type Judged } from "./brute-force.ts";
 import { jobCase, measured, smallJobCase } from "./cases.ts";
 
-const order = (a: Judged, b: Judged) => a.seconds - b.seconds || a.bytes - b.bytes || comparePlans(a.plan, b.plan);
+const order = (a: Judged, b: Judged) =>
+  a.seconds - b.seconds || a.bytes - b.bytes || comparePlans(a.plan, b.plan);
 /** The best plan of every family, in order. Ranks, shards and batches are what a family has in common. */
 function firstOfEach(plans: readonly Judged[]): Judged[] {
   const firsts = new Map<string, Judged>();
-  for (const one of [...plans].sort(order)) if (!firsts.has(familyOf(one.plan))) firsts.set(familyOf(one.plan), one);
+  for (const one of [...plans].sort(order))
+    if (!firsts.has(familyOf(one.plan))) firsts.set(familyOf(one.plan), one);
   return [...firsts.values()];
 }
 
@@ -28,7 +36,13 @@ const sum = (values: Iterable<number>) => [...values].reduce((total, value) => t
 
 function expectSound(result: PlanningResult): void {
   for (const { predicted } of [...result.candidates, ...result.runnableCandidates]) {
-    for (const value of [...Object.values(predicted.time), predicted.mfu, predicted.mfuFullAttention, predicted.hfu, predicted.speedOfLight]) {
+    for (const value of [
+      ...Object.values(predicted.time),
+      predicted.mfu,
+      predicted.mfuFullAttention,
+      predicted.hfu,
+      predicted.speedOfLight,
+    ]) {
       expect(Number.isFinite(value)).toBe(true);
       expect(value).toBeGreaterThanOrEqual(0);
     }
@@ -53,15 +67,24 @@ describe("planJob", () => {
         // Whatever the family, and the first of every family.
         expect(result.plans?.map(({ plan }) => plan)).toEqual(feasible.slice(0, top).map(({ plan }) => plan));
         const firsts = firstOfEach(feasible);
-        expect(result.candidates.map(({ plan }) => plan)).toEqual(firsts.slice(0, top).map(({ plan }) => plan));
+        expect(result.candidates.map(({ plan }) => plan)).toEqual(
+          firsts.slice(0, top).map(({ plan }) => plan),
+        );
         expect(result.candidates.map(({ rank }) => rank)).toEqual(firsts.slice(0, top).map((_, i) => i + 1));
         expect(result.runnableCandidates).toEqual(job.precision === "bf16-grad16" ? [] : result.candidates);
         for (const [index, { tied }] of result.candidates.entries()) {
           const best = firsts[index] as Judged;
-          expect(tied ?? 0).toBe(feasible.filter((one) => one.seconds === best.seconds && familyOf(one.plan) === familyOf(best.plan)).length - 1);
+          expect(tied ?? 0).toBe(
+            feasible.filter(
+              (one) => one.seconds === best.seconds && familyOf(one.plan) === familyOf(best.plan),
+            ).length - 1,
+          );
         }
         expectCounts(result, feasible.length, tooLarge.length);
-        const least = feasible.length > 0 || tooLarge.length === 0 ? null : tooLarge.reduce((a, b) => ((a.bytes - b.bytes || comparePlans(a.plan, b.plan)) <= 0 ? a : b));
+        const least =
+          feasible.length > 0 || tooLarge.length === 0
+            ? null
+            : tooLarge.reduce((a, b) => ((a.bytes - b.bytes || comparePlans(a.plan, b.plan)) <= 0 ? a : b));
         expect(result.closest?.plan ?? null).toEqual(least?.plan ?? null);
         expectSound(result);
       }),
@@ -81,7 +104,9 @@ describe("planJob", () => {
         expect({ ...some, counts: null, warnings: null }).toEqual({ ...all, counts: null, warnings: null });
         expect(some.counts.evaluated).toBe(all.counts.evaluated);
         expectCounts(some, all.counts.feasible, all.counts.rejected["memory-exceeded"] ?? NaN);
-        for (const [reason, count] of Object.entries(all.counts.rejected)) if (reason !== "memory-exceeded") expect(some.counts.rejected[reason as RejectionReason]).toBe(count);
+        for (const [reason, count] of Object.entries(all.counts.rejected))
+          if (reason !== "memory-exceeded")
+            expect(some.counts.rejected[reason as RejectionReason]).toBe(count);
       }),
       { numRuns: 60, seed: 11 },
     );
@@ -97,7 +122,15 @@ describe("planJob", () => {
         if (!asked) return;
         const { located } = planJob(job, profile, { top: 1, locate: asked.plan });
         const fits = feasible.includes(asked);
-        expect(located?.rank).toBe(fits ? 1 + firstOfEach(feasible).filter((one) => one.seconds < asked.seconds || (one.seconds === asked.seconds && one.bytes < asked.bytes)).length : null);
+        expect(located?.rank).toBe(
+          fits
+            ? 1 +
+                firstOfEach(feasible).filter(
+                  (one) =>
+                    one.seconds < asked.seconds || (one.seconds === asked.seconds && one.bytes < asked.bytes),
+                ).length
+            : null,
+        );
         expect(located?.feasible).toBe(fits);
         if (!fits) expect(located?.reason).toMatch(/^memory-exceeded/);
         expect(located?.predicted?.stepTimeSeconds).toBe(asked.seconds);
@@ -109,7 +142,9 @@ describe("planJob", () => {
   it("answers the same, byte for byte", () => {
     fc.assert(
       fc.property(measured(jobCase), ([job, profile]) => {
-        expect(JSON.stringify(planJob(structuredClone(job), structuredClone(profile)))).toBe(JSON.stringify(planJob(job, profile)));
+        expect(JSON.stringify(planJob(structuredClone(job), structuredClone(profile)))).toBe(
+          JSON.stringify(planJob(job, profile)),
+        );
       }),
       { numRuns: 30, seed: 3 },
     );
@@ -118,7 +153,11 @@ describe("planJob", () => {
 
 describe("on 128 GPUs", () => {
   const job = resolveJob({
-    name: "seven", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 4 * 1024 * 1024, precision: "bf16-grad16",
+    name: "seven",
+    model: "llama-7b",
+    sequenceLengthTokens: 4096,
+    globalBatchTokens: 4 * 1024 * 1024,
+    precision: "bf16-grad16",
     cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" },
   });
   const profile = shippedProfile("a800-128");
@@ -128,7 +167,8 @@ describe("on 128 GPUs", () => {
     const many = planJob(job, profile, { top: 300 });
     expect(many.candidates.slice(0, 10)).toEqual(ten.candidates);
     for (const [index, { plan }] of many.candidates.entries()) {
-      if (index % 60 === 0) expect(planJob(job, profile, { top: 1, locate: plan }).located?.rank).toBe(index + 1);
+      if (index % 60 === 0)
+        expect(planJob(job, profile, { top: 1, locate: plan }).located?.rank).toBe(index + 1);
     }
     expectSound(many);
   });
@@ -145,10 +185,21 @@ describe("on 128 GPUs", () => {
 
   it("names the first constraint that a plan violates", () => {
     const plan: Plan = {
-      microBatchSize: 2, microBatches: 4, recompute: false, pipelineParallel: 1, dataParallel: 128, tensorParallel: 1, sequenceParallel: 1,
-      parameterSharding: 4, gradientSharding: 1, optimizerStateSharding: 2, forwardOverlap: profile.executor.forwardOverlap, backwardOverlap: profile.executor.backwardOverlap,
+      microBatchSize: 2,
+      microBatches: 4,
+      recompute: false,
+      pipelineParallel: 1,
+      dataParallel: 128,
+      tensorParallel: 1,
+      sequenceParallel: 1,
+      parameterSharding: 4,
+      gradientSharding: 1,
+      optimizerStateSharding: 2,
+      forwardOverlap: profile.executor.forwardOverlap,
+      backwardOverlap: profile.executor.backwardOverlap,
     };
-    const reasonOf = (over: Partial<Plan>) => planJob(job, profile, { top: 1, locate: { ...plan, ...over } }).located?.reason ?? "none";
+    const reasonOf = (over: Partial<Plan>) =>
+      planJob(job, profile, { top: 1, locate: { ...plan, ...over } }).located?.reason ?? "none";
     expect(reasonOf({})).toBe("none");
     expect(reasonOf({ dataParallel: 64 })).toMatch(/^ranks-not-divisible.*128/);
     expect(reasonOf({ microBatches: 5 })).toMatch(/^batch-not-divisible/);
@@ -156,8 +207,12 @@ describe("on 128 GPUs", () => {
     expect(reasonOf({ parameterSharding: 3 })).toMatch(/^sharding-not-divisible/);
     expect(reasonOf({ optimizerStateSharding: 64 })).toMatch(/^sharding-not-divisible/);
     expect(reasonOf({ gradientSharding: 3 })).toMatch(/^gradient-sharding-not-allowed/);
-    expect(reasonOf({ dataParallel: 2, sequenceParallel: 64, microBatches: 256 })).toMatch(/^heads-not-divisible/);
-    expect(reasonOf({ dataParallel: 2, pipelineParallel: 64, microBatches: 256 })).toMatch(/^more-stages-than-layers/);
+    expect(reasonOf({ dataParallel: 2, sequenceParallel: 64, microBatches: 256 })).toMatch(
+      /^heads-not-divisible/,
+    );
+    expect(reasonOf({ dataParallel: 2, pipelineParallel: 64, microBatches: 256 })).toMatch(
+      /^more-stages-than-layers/,
+    );
     expect(reasonOf({ microBatchSize: 8, microBatches: 1 })).toMatch(/^memory-exceeded/);
   });
 
@@ -165,7 +220,17 @@ describe("on 128 GPUs", () => {
     let feasible = -1;
     let best = Infinity;
     for (const memoryPerGpu of ["4GB", "16GB", "40GB", "80GB", "640GB"]) {
-      const limited = resolveJob({ ...jobFile(memoryPerGpu), plan: { pipelineParallel: [1, 4], sequenceParallel: [1, 2], microBatchSize: 1, pipelineChunks: 1, forwardOverlap: ["none", "inter-layer"], backwardOverlap: "intra-layer" } });
+      const limited = resolveJob({
+        ...jobFile(memoryPerGpu),
+        plan: {
+          pipelineParallel: [1, 4],
+          sequenceParallel: [1, 2],
+          microBatchSize: 1,
+          pipelineChunks: 1,
+          forwardOverlap: ["none", "inter-layer"],
+          backwardOverlap: "intra-layer",
+        },
+      });
       const result = planJob(limited, profile, { exhaustive: true });
       expect(result.counts.feasible).toBeGreaterThanOrEqual(feasible);
       expect(result.candidates[0]?.predicted.stepTimeSeconds ?? Infinity).toBeLessThanOrEqual(best);
@@ -176,7 +241,11 @@ describe("on 128 GPUs", () => {
   });
 
   const jobFile = (memoryPerGpu: string) => ({
-    name: "seven", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 4 * 1024 * 1024, precision: "bf16-grad16",
+    name: "seven",
+    model: "llama-7b",
+    sequenceLengthTokens: 4096,
+    globalBatchTokens: 4 * 1024 * 1024,
+    precision: "bf16-grad16",
     cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu },
   });
 });
@@ -184,15 +253,40 @@ describe("on 128 GPUs", () => {
 describe("jobs of one model and length", () => {
   it("share times and bytes, and answer as they do alone, with the same warnings", () => {
     fc.assert(
-      fc.property(measured(jobCase), fc.array(fc.tuple(fc.integer({ min: 1, max: 4 }), fc.constantFrom("executor" as const, "paper" as const), fc.boolean(), fc.integer({ min: 1, max: 3 })), { minLength: 1, maxLength: 3 }), ([job, profile], others) => {
-        // Of the same object times are shared, of a copy they are not.
-        for (const [times, memoryModel, unsharded, threadsPerRank] of others) {
-          planJob({ ...job, globalBatchTokens: job.globalBatchTokens * times, memoryModel, ...(unsharded ? { plan: { ...job.plan, parameterSharding: 1 } } : {}) }, profile, { threadsPerRank });
-        }
-        expect(JSON.stringify(planJob(job, profile))).toBe(JSON.stringify(planJob(job, structuredClone(profile))));
-        const more = { ...job, cluster: { ...job.cluster, nodes: 2 * job.cluster.nodes } };
-        expect(JSON.stringify(planJob(more, profile))).toBe(JSON.stringify(planJob(more, structuredClone(profile))));
-      }),
+      fc.property(
+        measured(jobCase),
+        fc.array(
+          fc.tuple(
+            fc.integer({ min: 1, max: 4 }),
+            fc.constantFrom("executor" as const, "paper" as const),
+            fc.boolean(),
+            fc.integer({ min: 1, max: 3 }),
+          ),
+          { minLength: 1, maxLength: 3 },
+        ),
+        ([job, profile], others) => {
+          // Of the same object times are shared, of a copy they are not.
+          for (const [times, memoryModel, unsharded, threadsPerRank] of others) {
+            planJob(
+              {
+                ...job,
+                globalBatchTokens: job.globalBatchTokens * times,
+                memoryModel,
+                ...(unsharded ? { plan: { ...job.plan, parameterSharding: 1 } } : {}),
+              },
+              profile,
+              { threadsPerRank },
+            );
+          }
+          expect(JSON.stringify(planJob(job, profile))).toBe(
+            JSON.stringify(planJob(job, structuredClone(profile))),
+          );
+          const more = { ...job, cluster: { ...job.cluster, nodes: 2 * job.cluster.nodes } };
+          expect(JSON.stringify(planJob(more, profile))).toBe(
+            JSON.stringify(planJob(more, structuredClone(profile))),
+          );
+        },
+      ),
       { numRuns: 60, seed: 29 },
     );
   });

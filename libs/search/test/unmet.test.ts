@@ -7,7 +7,13 @@ const profile = shippedProfile("a800-128");
 
 /** What is said of a job on 16 ranks whose plan is asked to be so. */
 function unmet(plan: PlanConstraints, memoryPerGpu = "80GB"): string | undefined {
-  const job = resolveJob({ name: "seven", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 2 ** 20, cluster: { nodes: 2, gpusPerNode: 8, memoryPerGpu } });
+  const job = resolveJob({
+    name: "seven",
+    model: "llama-7b",
+    sequenceLengthTokens: 4096,
+    globalBatchTokens: 2 ** 20,
+    cluster: { nodes: 2, gpusPerNode: 8, memoryPerGpu },
+  });
   // A job file says less: what does not divide the ranks by itself is refused there already.
   return planJob({ ...job, plan }, profile, { top: 1 }).unmet;
 }
@@ -19,16 +25,26 @@ describe("a search that no plan can satisfy", () => {
   });
 
   it("names the one wish that no plan has", () => {
-    expect(unmet({ tensorParallel: 3 })).toBe("no plan of 16 ranks has tensorParallel 3: there are plans without tensorParallel");
+    expect(unmet({ tensorParallel: 3 })).toBe(
+      "no plan of 16 ranks has tensorParallel 3: there are plans without tensorParallel",
+    );
   });
 
   it("names the values that were asked for", () => {
-    expect(unmet({ tensorParallel: [3, 5] })).toBe("no plan of 16 ranks has tensorParallel 3 or 5: there are plans without tensorParallel");
+    expect(unmet({ tensorParallel: [3, 5] })).toBe(
+      "no plan of 16 ranks has tensorParallel 3 or 5: there are plans without tensorParallel",
+    );
   });
 
   it("names of several wishes those that stand in the way", () => {
-    expect(unmet({ tensorParallel: 8, pipelineParallel: 4 })).toBe("no plan of 16 ranks has tensorParallel 8 and pipelineParallel 4 together: there are plans without tensorParallel or without pipelineParallel");
-    expect(unmet({ tensorParallel: 3, pipelineParallel: 2 })).toBe("no plan of 16 ranks has tensorParallel 3 and pipelineParallel 2 together: there are plans without tensorParallel");
-    expect(unmet({ tensorParallel: 3, pipelineParallel: 5 })).toBe("no plan of 16 ranks has tensorParallel 3 and pipelineParallel 5 together: no one of them alone stands in the way");
+    expect(unmet({ tensorParallel: 8, pipelineParallel: 4 })).toBe(
+      "no plan of 16 ranks has tensorParallel 8 and pipelineParallel 4 together: there are plans without tensorParallel or without pipelineParallel",
+    );
+    expect(unmet({ tensorParallel: 3, pipelineParallel: 2 })).toBe(
+      "no plan of 16 ranks has tensorParallel 3 and pipelineParallel 2 together: there are plans without tensorParallel",
+    );
+    expect(unmet({ tensorParallel: 3, pipelineParallel: 5 })).toBe(
+      "no plan of 16 ranks has tensorParallel 3 and pipelineParallel 5 together: no one of them alone stands in the way",
+    );
   });
 });

@@ -2,11 +2,40 @@ import { ProblemError, type Failure } from "@internevo/domain";
 import { CATALOG, type MessageData, type MessageType } from "@internevo/contracts";
 import type { Bus, Consumption, Delivery } from "@internevo/bus";
 import {
-  acquireLease, assertFence, failJob, getJob, getJobState, isConnectionLoss, jobLease, lockJobState, recordHandled, recordMessageFailure, releaseLease, stageOf, STAGE_COMMANDS, StaleFenceError, stateForNewHolder,
-  storeDeadLetter, traceIdOf, transitionJob, wasHandled, type Database, type Fence, type JobRow, type StageCommand, type Transaction,
+  acquireLease,
+  assertFence,
+  failJob,
+  getJob,
+  getJobState,
+  isConnectionLoss,
+  jobLease,
+  lockJobState,
+  recordHandled,
+  recordMessageFailure,
+  releaseLease,
+  stageOf,
+  STAGE_COMMANDS,
+  StaleFenceError,
+  stateForNewHolder,
+  storeDeadLetter,
+  traceIdOf,
+  transitionJob,
+  wasHandled,
+  type Database,
+  type Fence,
+  type JobRow,
+  type StageCommand,
+  type Transaction,
 } from "@internevo/store";
 import type { CommandMetrics, CommandOutcome } from "./command-metrics.ts";
-import { HEARTBEAT_SECONDS, keepLeases, LEASE_TTL_SECONDS, WorkStoppedError, type LeaseKeeper, type StopReason } from "./lease-keeper.ts";
+import {
+  HEARTBEAT_SECONDS,
+  keepLeases,
+  LEASE_TTL_SECONDS,
+  WorkStoppedError,
+  type LeaseKeeper,
+  type StopReason,
+} from "./lease-keeper.ts";
 import { logError, type Logger } from "./logging.ts";
 
 export type CommandType = Exclude<MessageType, "job.transitioned">;
@@ -72,26 +101,35 @@ export interface CommandRuntime {
 const BUSY_RETRY_SECONDS = 2;
 /** Events may be late: only states that no stage follows end the work at once; for the rest the heartbeat looks at the table. */
 const ENDS_WORK: readonly string[] = ["cancelling", "cancelled", "failed"];
-const isStageCommand = (type: MessageType): type is StageCommand => (Object.values(STAGE_COMMANDS) as MessageType[]).includes(type);
+const isStageCommand = (type: MessageType): type is StageCommand =>
+  (Object.values(STAGE_COMMANDS) as MessageType[]).includes(type);
 const jobIdOf = (data: unknown): string => (data as { jobId: string }).jobId;
 const resourceOf = (data: unknown): string => {
   const { jobId, workloadId } = data as { jobId?: string; workloadId?: string };
   return jobId === undefined ? `workload:${workloadId}` : jobLease(jobId);
 };
-const textOf = (error: unknown): string => (error instanceof Error ? (error.stack ?? error.message) : String(error)).slice(0, 10_000);
+const textOf = (error: unknown): string =>
+  (error instanceof Error ? (error.stack ?? error.message) : String(error)).slice(0, 10_000);
 
 /** Postgres stayed away for too long: nobody's fault, tried again without being counted. */
 class DatabaseAwayError extends Error {}
 /** The job left the stage while it was being worked on. */
 class JobMovedOnError extends Error {}
 
-type Begun = { readonly kind: "begun"; readonly fence: Fence; readonly job: JobRow | undefined } | { readonly kind: "busy" } | { readonly kind: "moved-on" } | { readonly kind: "cancelling"; readonly fence: Fence };
+type Begun =
+  | { readonly kind: "begun"; readonly fence: Fence; readonly job: JobRow | undefined }
+  | { readonly kind: "busy" }
+  | { readonly kind: "moved-on" }
+  | { readonly kind: "cancelling"; readonly fence: Fence };
 
 /**
  * Works on the commands of a type with the reliability contract: delivered at least once, in effect once. A message is acknowledged after
  * the transaction of its effect; a lease with a fencing token keeps others away meanwhile, and a silent holder is replaced.
  */
-export function handleCommand<T extends CommandType>(runtime: CommandRuntime, options: CommandOptions<T>): Consumption {
+export function handleCommand<T extends CommandType>(
+  runtime: CommandRuntime,
+  options: CommandOptions<T>,
+): Consumption {
   const { database, bus, metrics } = runtime;
   const consumer = `${runtime.service}/${options.type}`;
   const stage = isStageCommand(options.type) ? stageOf(options.type) : undefined;
@@ -119,28 +157,54 @@ export function handleCommand<T extends CommandType>(runtime: CommandRuntime, op
     database.idempotentTransaction(async (tx) => {
       for (const fence of fences) await assertFence(tx, fence);
       await recordHandled(tx, consumer, messageId);
-      if (await transitionJob(tx, { jobId: jobIdOf(data), from: "cancelling", to: "cancelled", reason: "cancelled on request" })) await options.onCancelled?.(tx, data);
+      if (
+        await transitionJob(tx, {
+          jobId: jobIdOf(data),
+          from: "cancelling",
+          to: "cancelled",
+          reason: "cancelled on request",
+        })
+      )
+        await options.onCancelled?.(tx, data);
     });
 
-  const finish = (data: MessageData<T>, messageId: string, fences: readonly Fence[], effect: Effect): Promise<CommandOutcome> =>
+  const finish = (
+    data: MessageData<T>,
+    messageId: string,
+    fences: readonly Fence[],
+    effect: Effect,
+  ): Promise<CommandOutcome> =>
     database.idempotentTransaction(async (tx): Promise<CommandOutcome> => {
       for (const fence of fences) await assertFence(tx, fence);
       if (!(await recordHandled(tx, consumer, messageId))) return "repeated";
       if (stage !== undefined) {
         const state = await lockJobState(tx, jobIdOf(data));
         if (state === "cancelling") {
-          await transitionJob(tx, { jobId: jobIdOf(data), from: "cancelling", to: "cancelled", reason: "cancelled on request" });
+          await transitionJob(tx, {
+            jobId: jobIdOf(data),
+            from: "cancelling",
+            to: "cancelled",
+            reason: "cancelled on request",
+          });
           await options.onCancelled?.(tx, data);
           return "cancelled";
         }
         if (state !== stage) return "moved-on";
       }
       await effect(tx);
-      if (stage !== undefined && (await lockJobState(tx, jobIdOf(data))) === stage) throw new Error(`the effect of ${options.type} left job ${jobIdOf(data)} in ${stage}`);
+      if (stage !== undefined && (await lockJobState(tx, jobIdOf(data))) === stage)
+        throw new Error(`the effect of ${options.type} left job ${jobIdOf(data)} in ${stage}`);
       return "done";
     });
 
-  function contextOf(delivery: { data: MessageData<T>; traceparent: string }, job: JobRow | undefined, fence: Fence, keeper: LeaseKeeper, signal: AbortSignal, log: Logger): CommandContext<T> {
+  function contextOf(
+    delivery: { data: MessageData<T>; traceparent: string },
+    job: JobRow | undefined,
+    fence: Fence,
+    keeper: LeaseKeeper,
+    signal: AbortSignal,
+    log: Logger,
+  ): CommandContext<T> {
     return {
       data: delivery.data,
       job: job as CommandContext<T>["job"],
@@ -158,7 +222,10 @@ export function handleCommand<T extends CommandType>(runtime: CommandRuntime, op
               for (const held of keeper.fences) await assertFence(tx, held);
               if (stage !== undefined) {
                 const state = await lockJobState(tx, jobIdOf(delivery.data));
-                if (state !== stage && state !== "cancelling") throw new JobMovedOnError(`job ${jobIdOf(delivery.data)} is ${state ?? "gone"}, no longer ${stage}`);
+                if (state !== stage && state !== "cancelling")
+                  throw new JobMovedOnError(
+                    `job ${jobIdOf(delivery.data)} is ${state ?? "gone"}, no longer ${stage}`,
+                  );
               }
               return work(tx);
             },
@@ -176,7 +243,11 @@ export function handleCommand<T extends CommandType>(runtime: CommandRuntime, op
   }
 
   /** Runs the handler under its leases. @returns how it ended; whatever is thrown here is unexpected. */
-  async function work(delivery: { id: string; data: MessageData<T>; traceparent: string }, begun: Extract<Begun, { kind: "begun" }>, log: Logger): Promise<CommandOutcome | { readonly stopped: StopReason }> {
+  async function work(
+    delivery: { id: string; data: MessageData<T>; traceparent: string },
+    begun: Extract<Begun, { kind: "begun" }>,
+    log: Logger,
+  ): Promise<CommandOutcome | { readonly stopped: StopReason }> {
     const stop = new AbortController();
     const onShutdown = () => stop.abort(new WorkStoppedError("shutdown"));
     runtime.shutdown.addEventListener("abort", onShutdown, { once: true });
@@ -186,10 +257,21 @@ export function handleCommand<T extends CommandType>(runtime: CommandRuntime, op
       const state = await getJobState(database.db, jobIdOf(delivery.data));
       return state !== undefined && state !== stage;
     };
-    const unlisten = stage === undefined ? () => {} : bus.listen("job.transitioned", (event) => {
-      if (event.data.jobId === jobIdOf(delivery.data) && ENDS_WORK.includes(event.data.to)) stop.abort(new WorkStoppedError("cancelled"));
+    const unlisten =
+      stage === undefined
+        ? () => {}
+        : bus.listen("job.transitioned", (event) => {
+            if (event.data.jobId === jobIdOf(delivery.data) && ENDS_WORK.includes(event.data.to))
+              stop.abort(new WorkStoppedError("cancelled"));
+          });
+    const keeper = keepLeases({
+      database,
+      holder: runtime.holder,
+      first: begun.fence,
+      stop,
+      isCancelled,
+      heartbeatSeconds: HEARTBEAT_SECONDS,
     });
-    const keeper = keepLeases({ database, holder: runtime.holder, first: begun.fence, stop, isCancelled, heartbeatSeconds: HEARTBEAT_SECONDS });
     const endTimer = metrics.seconds.startTimer({ type: options.type });
     try {
       let effect: Effect;
@@ -197,7 +279,12 @@ export function handleCommand<T extends CommandType>(runtime: CommandRuntime, op
         effect = await options.handler(contextOf(delivery, begun.job, begun.fence, keeper, stop.signal, log));
       } catch (error) {
         if (!stop.signal.aborted && !(error instanceof JobMovedOnError)) throw error;
-        if (stop.signal.aborted && !(error instanceof WorkStoppedError) && (error as Error | null)?.name !== "AbortError") logError(log, error, "the handler ended with an error after it was stopped");
+        if (
+          stop.signal.aborted &&
+          !(error instanceof WorkStoppedError) &&
+          (error as Error | null)?.name !== "AbortError"
+        )
+          logError(log, error, "the handler ended with an error after it was stopped");
         const why = stop.signal.reason instanceof WorkStoppedError ? stop.signal.reason.why : "cancelled";
         if (why !== "cancelled") return { stopped: why };
         effect = async () => {};
@@ -218,10 +305,22 @@ export function handleCommand<T extends CommandType>(runtime: CommandRuntime, op
   async function giveUp(delivery: Delivery<T>, failures: number, error: unknown): Promise<void> {
     const { envelope } = delivery;
     if (!envelope) return;
-    const failure: Failure = { code: "internal", message: `${options.type} failed ${failures} times: ${error instanceof Error ? error.message : String(error)}`, remedy: "see the dead letters, and the log of this trace" };
+    const failure: Failure = {
+      code: "internal",
+      message: `${options.type} failed ${failures} times: ${error instanceof Error ? error.message : String(error)}`,
+      remedy: "see the dead letters, and the log of this trace",
+    };
     await database.idempotentTransaction(async (tx) => {
       if (!(await recordHandled(tx, consumer, envelope.id))) return;
-      await storeDeadLetter(tx, { consumer, messageId: envelope.id, messageType: options.type, subject: delivery.subject, payload: envelope, error: textOf(error), deliveries: delivery.deliveries });
+      await storeDeadLetter(tx, {
+        consumer,
+        messageId: envelope.id,
+        messageType: options.type,
+        subject: delivery.subject,
+        payload: envelope,
+        error: textOf(error),
+        deliveries: delivery.deliveries,
+      });
       if (stage !== undefined) await failJob(tx, jobIdOf(envelope.data), failure);
       await options.onGivenUp?.(tx, envelope.data, failure);
     });
@@ -230,20 +329,36 @@ export function handleCommand<T extends CommandType>(runtime: CommandRuntime, op
   async function bury(delivery: Delivery<T>): Promise<void> {
     const { unreadable } = delivery;
     if (!unreadable) return;
-    await storeDeadLetter(database.db, { consumer, messageId: unreadable.messageId, messageType: options.type, subject: delivery.subject, payload: unreadable.text, error: unreadable.error, deliveries: delivery.deliveries });
+    await storeDeadLetter(database.db, {
+      consumer,
+      messageId: unreadable.messageId,
+      messageType: options.type,
+      subject: delivery.subject,
+      payload: unreadable.text,
+      error: unreadable.error,
+      deliveries: delivery.deliveries,
+    });
     delivery.discard();
   }
 
   async function onUnexpected(delivery: Delivery<T>, error: unknown, log: Logger): Promise<CommandOutcome> {
     const { envelope } = delivery;
-    if (!envelope || isConnectionLoss(error) || error instanceof DatabaseAwayError || error instanceof StaleFenceError) {
+    if (
+      !envelope ||
+      isConnectionLoss(error) ||
+      error instanceof DatabaseAwayError ||
+      error instanceof StaleFenceError
+    ) {
       log.warn({ err: error }, `${options.type} is tried again`);
       delivery.retryLater(BUSY_RETRY_SECONDS);
       return "stopped";
     }
     logError(log, error, `${options.type} failed`);
     const failures = await recordMessageFailure(database.db, consumer, envelope.id, textOf(error));
-    if (failures < CATALOG[options.type].maxDeliver && !(error instanceof ProblemError && error.code !== "unavailable")) {
+    if (
+      failures < CATALOG[options.type].maxDeliver &&
+      !(error instanceof ProblemError && error.code !== "unavailable")
+    ) {
       delivery.retryLater(backoffSeconds(failures));
       return "failed";
     }
@@ -256,10 +371,18 @@ export function handleCommand<T extends CommandType>(runtime: CommandRuntime, op
     const { envelope } = delivery;
     if (!envelope) {
       await bury(delivery);
-      runtime.log.error({ type: options.type, messageId: delivery.unreadable?.messageId, error: delivery.unreadable?.error }, "a message could not be read");
+      runtime.log.error(
+        { type: options.type, messageId: delivery.unreadable?.messageId, error: delivery.unreadable?.error },
+        "a message could not be read",
+      );
       return "dead-letter";
     }
-    const log = runtime.log.child({ traceId: traceIdOf(envelope.traceparent), type: options.type, messageId: envelope.id, ...(stage === undefined ? envelope.data : { jobId: jobIdOf(envelope.data) }) });
+    const log = runtime.log.child({
+      traceId: traceIdOf(envelope.traceparent),
+      type: options.type,
+      messageId: envelope.id,
+      ...(stage === undefined ? envelope.data : { jobId: jobIdOf(envelope.data) }),
+    });
     try {
       if (await wasHandled(database.db, consumer, envelope.id)) {
         delivery.ack();
@@ -280,7 +403,10 @@ export function handleCommand<T extends CommandType>(runtime: CommandRuntime, op
         delivery.ack();
         return "cancelled";
       }
-      log.info({ fencingToken: begun.fence.token, deliveries: delivery.deliveries }, `${options.type} begins`);
+      log.info(
+        { fencingToken: begun.fence.token, deliveries: delivery.deliveries },
+        `${options.type} begins`,
+      );
       const end = await work(envelope, begun, log);
       if (typeof end === "object") {
         log.info({ why: end.stopped }, `${options.type} was stopped`);
@@ -298,7 +424,8 @@ export function handleCommand<T extends CommandType>(runtime: CommandRuntime, op
   return bus.consume<T>({
     type: options.type,
     concurrency: options.concurrency ?? 1,
-    onError: (error) => runtime.log.warn({ err: error, type: options.type }, "the broker or the database is away"),
+    onError: (error) =>
+      runtime.log.warn({ err: error, type: options.type }, "the broker or the database is away"),
     handler: async (delivery) => {
       metrics.outcomes.inc({ type: options.type, outcome: await deliver(delivery) });
     },

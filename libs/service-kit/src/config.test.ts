@@ -8,12 +8,26 @@ const schema = Type.Object({
   INTERNEVO_TRIAL_RUNNER_PLACE: Type.Optional(Type.String({ minLength: 1 })),
 });
 const needed = { DATABASE_URL: "postgres://here/db", NATS_URL: "nats://here:4222" };
-const read = (environment: Record<string, string>) => readConfig("trial-runner", schema, { ...needed, ...environment });
+const read = (environment: Record<string, string>) =>
+  readConfig("trial-runner", schema, { ...needed, ...environment });
 
 describe("readConfig", () => {
   it("fills in defaults, and reads numbers and booleans from texts", () => {
-    expect(read({ INTERNEVO_TRIAL_RUNNER_LIMIT: "7", INTERNEVO_TRIAL_RUNNER_FAST: "true", PATH: "/bin", INTERNEVO_API_PORT: "1" })).toEqual({
-      ...needed, INTERNEVO_NAMESPACE: "internevo", HEALTH_HOST: "127.0.0.1", HEALTH_PORT: 0, LOG_LEVEL: "info", INTERNEVO_TRIAL_RUNNER_LIMIT: 7, INTERNEVO_TRIAL_RUNNER_FAST: true,
+    expect(
+      read({
+        INTERNEVO_TRIAL_RUNNER_LIMIT: "7",
+        INTERNEVO_TRIAL_RUNNER_FAST: "true",
+        PATH: "/bin",
+        INTERNEVO_API_PORT: "1",
+      }),
+    ).toEqual({
+      ...needed,
+      INTERNEVO_NAMESPACE: "internevo",
+      HEALTH_HOST: "127.0.0.1",
+      HEALTH_PORT: 0,
+      LOG_LEVEL: "info",
+      INTERNEVO_TRIAL_RUNNER_LIMIT: 7,
+      INTERNEVO_TRIAL_RUNNER_FAST: true,
     });
   });
 
@@ -27,6 +41,11 @@ describe("readConfig", () => {
     [{ HEALTH_PORT: "70000" }, "HEALTH_PORT"],
     [{ LOG_LEVEL: "loud" }, "LOG_LEVEL"],
   ])("names what is wrong with %j", (environment, field) => {
-    expect(() => read(environment as Record<string, string>)).toThrow(expect.objectContaining({ code: "bad-request", details: expect.arrayContaining([expect.objectContaining({ field })]) }));
+    expect(() => read(environment as Record<string, string>)).toThrow(
+      expect.objectContaining({
+        code: "bad-request",
+        details: expect.arrayContaining([expect.objectContaining({ field })]),
+      }),
+    );
   });
 });

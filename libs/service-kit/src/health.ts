@@ -23,11 +23,19 @@ export function createHealth(service: string): Health {
 
   // A check that fails is no readiness: what it checks tells of its own errors.
   async function readiness(): ReturnType<Health["readiness"]> {
-    const answers = await Promise.all([...checks].map(async ([name, check]): Promise<[string, boolean]> => [name, await Promise.resolve().then(check).catch(() => false)]));
+    const answers = await Promise.all(
+      [...checks].map(async ([name, check]): Promise<[string, boolean]> => [
+        name,
+        await Promise.resolve()
+          .then(check)
+          .catch(() => false),
+      ]),
+    );
     return { ready: answers.every(([, ok]) => ok), checks: Object.fromEntries(answers) };
   }
 
-  const answer = (response: ServerResponse, status: number, type: string, body: string) => response.writeHead(status, { "content-type": type, "cache-control": "no-store" }).end(body);
+  const answer = (response: ServerResponse, status: number, type: string, body: string) =>
+    response.writeHead(status, { "content-type": type, "cache-control": "no-store" }).end(body);
   async function route(path: string, response: ServerResponse): Promise<void> {
     if (path === "/healthz") answer(response, 200, "application/json", '{"status":"ok"}');
     else if (path === "/readyz") {
@@ -43,7 +51,16 @@ export function createHealth(service: string): Health {
     readiness,
     async listen(host, port) {
       const made = createServer((request, response) => {
-        route((request.url ?? "/").split("?")[0] ?? "/", response).catch((error: unknown) => response.headersSent || answer(response, 500, "application/json", JSON.stringify({ status: "error", message: String(error) })));
+        route((request.url ?? "/").split("?")[0] ?? "/", response).catch(
+          (error: unknown) =>
+            response.headersSent ||
+            answer(
+              response,
+              500,
+              "application/json",
+              JSON.stringify({ status: "error", message: String(error) }),
+            ),
+        );
       });
       server = made;
       await new Promise<void>((resolve, reject) => made.once("error", reject).listen(port, host, resolve));

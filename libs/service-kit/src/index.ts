@@ -1,5 +1,19 @@
-export { runService, startService, type RunningService, type Service, type ServiceDefinition, type StartOptions } from "./service.ts";
-export { handleCommand, type CommandContext, type CommandOptions, type CommandRuntime, type CommandType, type Effect } from "./command.ts";
+export {
+  runService,
+  startService,
+  type RunningService,
+  type Service,
+  type ServiceDefinition,
+  type StartOptions,
+} from "./service.ts";
+export {
+  handleCommand,
+  type CommandContext,
+  type CommandOptions,
+  type CommandRuntime,
+  type CommandType,
+  type Effect,
+} from "./command.ts";
 export { WorkStoppedError, HEARTBEAT_SECONDS, LEASE_TTL_SECONDS, type StopReason } from "./lease-keeper.ts";
 export { BaseConfigSchema, readConfig, variablePrefix, type BaseConfig, type Environment } from "./config.ts";
 export { fromTexts } from "./from-texts.ts";

@@ -41,7 +41,9 @@ export interface LeaseKeeperOptions {
 
 const within = <T>(seconds: number, work: Promise<T>): Promise<T | undefined> => {
   const end = new AbortController();
-  return Promise.race([work, pause(seconds * 1000, end.signal).then(() => undefined)]).finally(() => end.abort());
+  return Promise.race([work, pause(seconds * 1000, end.signal).then(() => undefined)]).finally(() =>
+    end.abort(),
+  );
 };
 
 /** Keeps leases alive while work goes on, and stops the work when one is lost or cannot be confirmed for as long as it lives. */
@@ -59,7 +61,8 @@ export function keepLeases(options: LeaseKeeperOptions): LeaseKeeper {
       const kept = await within(
         ttlSeconds / 2,
         (async () => {
-          for (const fence of [...fences]) if (!(await renewLease(database.db, fence, ttlSeconds)) && fences.includes(fence)) return "lost";
+          for (const fence of [...fences])
+            if (!(await renewLease(database.db, fence, ttlSeconds)) && fences.includes(fence)) return "lost";
           return (await options.isCancelled()) ? "cancelled" : "kept";
         })(),
       );
@@ -82,7 +85,8 @@ export function keepLeases(options: LeaseKeeperOptions): LeaseKeeper {
     // A renewal that fails here is tried again with the next; writes are fenced whatever becomes of it.
     while (!closed.signal.aborted) {
       await pause(heartbeatSeconds * 1000, closed.signal);
-      if (!closed.signal.aborted) for (const fence of [...fences]) await renewLease(database.db, fence, ttlSeconds).catch(() => false);
+      if (!closed.signal.aborted)
+        for (const fence of [...fences]) await renewLease(database.db, fence, ttlSeconds).catch(() => false);
     }
   })();
 
@@ -99,7 +103,10 @@ export function keepLeases(options: LeaseKeeperOptions): LeaseKeeper {
     async reserve(resource, onWait) {
       for (let tries = 1; ; tries += 1) {
         stop.signal.throwIfAborted();
-        const fence = await database.idempotentTransaction((tx) => acquireLease(tx, resource, holder, ttlSeconds), { signal: stop.signal });
+        const fence = await database.idempotentTransaction(
+          (tx) => acquireLease(tx, resource, holder, ttlSeconds),
+          { signal: stop.signal },
+        );
         if (fence) {
           fences.push(fence);
           return fence;

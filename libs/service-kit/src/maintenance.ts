@@ -1,4 +1,13 @@
-import { acquireLease, isConnectionLoss, OUTBOX_CHANNEL, pause, pruneIdempotencyKeys, pruneMessages, reconcile, relayOutbox } from "@internevo/store";
+import {
+  acquireLease,
+  isConnectionLoss,
+  OUTBOX_CHANNEL,
+  pause,
+  pruneIdempotencyKeys,
+  pruneMessages,
+  reconcile,
+  relayOutbox,
+} from "@internevo/store";
 import type { CommandRuntime } from "./command.ts";
 
 const RELAY_POLL_SECONDS = 2;
@@ -17,7 +26,8 @@ export async function runRelay(runtime: CommandRuntime): Promise<void> {
     news = new AbortController();
     let published = 0;
     try {
-      if (bus.isConnected()) published = await relayOutbox(database, (envelope) => bus.publish(envelope), BATCH);
+      if (bus.isConnected())
+        published = await relayOutbox(database, (envelope) => bus.publish(envelope), BATCH);
       if (published > 0) metrics.published.inc(published);
     } catch (error) {
       log.warn({ err: error }, "the outbox waits: the broker or the database is away");
@@ -37,8 +47,11 @@ export async function runReconciler(runtime: CommandRuntime): Promise<void> {
     if (shutdown.aborted || !bus.isConnected()) continue;
     try {
       if (await acquireLease(database.db, "maintenance:reconcile", holder, RECONCILE_SECONDS)) {
-        const { recommanded, cancelled } = await reconcile(database, (message) => bus.keeps("job.profile", message));
-        if (recommanded + cancelled > 0) log.warn({ recommanded, cancelled }, "commands that had vanished were written again");
+        const { recommanded, cancelled } = await reconcile(database, (message) =>
+          bus.keeps("job.profile", message),
+        );
+        if (recommanded + cancelled > 0)
+          log.warn({ recommanded, cancelled }, "commands that had vanished were written again");
         metrics.recommanded.inc(recommanded);
       }
       if (await acquireLease(database.db, "maintenance:prune", holder, PRUNE_SECONDS)) {
@@ -46,7 +59,8 @@ export async function runReconciler(runtime: CommandRuntime): Promise<void> {
         await pruneIdempotencyKeys(database.db);
       }
     } catch (error) {
-      if (!isConnectionLoss(error) && bus.isConnected()) log.warn({ err: error }, "maintenance failed and will be tried again");
+      if (!isConnectionLoss(error) && bus.isConnected())
+        log.warn({ err: error }, "maintenance failed and will be tried again");
     }
   }
 }

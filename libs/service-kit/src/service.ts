@@ -53,7 +53,12 @@ export interface RunningService {
 }
 
 /** What the bus tells of and nobody else hears. */
-const BROKER_FAULTS: ReadonlySet<string> = new Set(["streams-missing", "listening-failed", "flush-failed", "unreadable-event"]);
+const BROKER_FAULTS: ReadonlySet<string> = new Set([
+  "streams-missing",
+  "listening-failed",
+  "flush-failed",
+  "unreadable-event",
+]);
 
 const START_SECONDS = 30;
 const STOP_SECONDS = 15;
@@ -65,7 +70,11 @@ async function connectWithPatience(log: Logger, connect: () => Promise<Bus>): Pr
       return await connect();
     } catch (error) {
       // A cause means that nobody answered; a server of the wrong kind stays wrong.
-      if (!(error instanceof ProblemError && error.code === "unavailable" && error.cause !== undefined) || performance.now() > deadline) throw error;
+      if (
+        !(error instanceof ProblemError && error.code === "unavailable" && error.cause !== undefined) ||
+        performance.now() > deadline
+      )
+        throw error;
       log.warn(error.message);
       await pause(500);
     }
@@ -76,7 +85,10 @@ async function connectWithPatience(log: Logger, connect: () => Promise<Bus>): Pr
  * Starts a service in this process: configuration, log, migrations, database, broker, relay, health server, then its own `start`.
  * @throws ProblemError when the configuration is wrong or a server cannot be reached.
  */
-export async function startService<S extends TObject>(definition: ServiceDefinition<S>, options: StartOptions): Promise<RunningService> {
+export async function startService<S extends TObject>(
+  definition: ServiceDefinition<S>,
+  options: StartOptions,
+): Promise<RunningService> {
   const { name } = definition;
   const config = readConfig(name, definition.configSchema, options.environment);
   const log = createLogger(name, config.LOG_LEVEL, options.logDestination);
@@ -88,17 +100,37 @@ export async function startService<S extends TObject>(definition: ServiceDefinit
   const announced: Record<string, string | number> = {};
 
   await migrateDatabase(config.DATABASE_URL, { forSeconds: START_SECONDS });
-  const database = openDatabase({ url: config.DATABASE_URL, applicationName: `internevo-${name}`, onConnectionError: (error) => log.debug({ err: error }, "a connection to Postgres was lost") });
+  const database = openDatabase({
+    url: config.DATABASE_URL,
+    applicationName: `internevo-${name}`,
+    onConnectionError: (error) => log.debug({ err: error }, "a connection to Postgres was lost"),
+  });
   let bus: Bus;
   try {
     bus = await connectWithPatience(log, () =>
-      connectBus({ url: config.NATS_URL, name: `internevo-${name}`, namespace: config.INTERNEVO_NAMESPACE, onStatus: (status) => (BROKER_FAULTS.has(status.type) ? log.warn(status, "the broker failed at something") : log.debug(status, "the broker's connection changed")) }),
+      connectBus({
+        url: config.NATS_URL,
+        name: `internevo-${name}`,
+        namespace: config.INTERNEVO_NAMESPACE,
+        onStatus: (status) =>
+          BROKER_FAULTS.has(status.type)
+            ? log.warn(status, "the broker failed at something")
+            : log.debug(status, "the broker's connection changed"),
+      }),
     );
   } catch (error) {
     await database.close();
     throw error;
   }
-  const runtime: CommandRuntime = { service: name, holder: `${name}@${hostname()}:${process.pid}:${randomUUID()}`, database, bus, log, metrics: commandMetrics(health.registry), shutdown: shutdown.signal };
+  const runtime: CommandRuntime = {
+    service: name,
+    holder: `${name}@${hostname()}:${process.pid}:${randomUUID()}`,
+    database,
+    bus,
+    log,
+    metrics: commandMetrics(health.registry),
+    shutdown: shutdown.signal,
+  };
 
   let stopping: Promise<void> | undefined;
   async function stopAll(): Promise<void> {
@@ -106,19 +138,33 @@ export async function startService<S extends TObject>(definition: ServiceDefinit
     shutdown.abort();
     const wound = Promise.all([...consumptions.map((consumption) => consumption.stop()), ...tasks]);
     const bound = new AbortController();
-    const inTime = await Promise.race([wound.then(() => true), pause(STOP_SECONDS * 1000, bound.signal).then(() => false)]);
+    const inTime = await Promise.race([
+      wound.then(() => true),
+      pause(STOP_SECONDS * 1000, bound.signal).then(() => false),
+    ]);
     bound.abort();
     if (!inTime) log.warn(`work did not end within ${STOP_SECONDS} s; its leases will expire`);
-    for (const end of ends.reverse()) await Promise.resolve().then(end).catch((error: unknown) => logError(log, error, "a part did not stop cleanly"));
+    for (const end of ends.reverse())
+      await Promise.resolve()
+        .then(end)
+        .catch((error: unknown) => logError(log, error, "a part did not stop cleanly"));
     await health.close();
-    await bus.close().catch((error: unknown) => logError(log, error, "the broker's connection did not close cleanly"));
+    await bus
+      .close()
+      .catch((error: unknown) => logError(log, error, "the broker's connection did not close cleanly"));
     await database.close();
     log.info("stopped");
   }
   const stop = () => (stopping ??= stopAll());
 
   const service: Service<Static<S>> = {
-    name, config, log, database, bus, health, shutdown: shutdown.signal,
+    name,
+    config,
+    log,
+    database,
+    bus,
+    health,
+    shutdown: shutdown.signal,
     handleCommand: (command) => void consumptions.push(handleCommand(runtime, command)),
     every(seconds, task, work) {
       tasks.push(
@@ -127,7 +173,13 @@ export async function startService<S extends TObject>(definition: ServiceDefinit
             try {
               await work(shutdown.signal);
             } catch (error) {
-              if (!shutdown.signal.aborted) log.warn({ err: error, task }, isConnectionLoss(error) ? `${task} waits for Postgres` : `${task} failed and will be tried again`);
+              if (!shutdown.signal.aborted)
+                log.warn(
+                  { err: error, task },
+                  isConnectionLoss(error)
+                    ? `${task} waits for Postgres`
+                    : `${task} failed and will be tried again`,
+                );
             }
             await pause(seconds * 1000, shutdown.signal);
           }

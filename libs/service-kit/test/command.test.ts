@@ -5,15 +5,38 @@ import type { Bus } from "@internevo/bus";
 import type { Envelope } from "@internevo/contracts";
 import { resolveJob } from "@internevo/domain";
 import {
-  acquireLease, appendJobEvent, createWorkload, enqueueMessage, finishFiring, fireWorkloadNow, getFiring, getJobDetail, getJobState, jobLease, listDeadLetters, listJobEvents, newTraceparent, relayOutbox, replayDeadLetter,
-  requestCancel, submitJob, transitionJob, type Transaction,
+  acquireLease,
+  appendJobEvent,
+  createWorkload,
+  enqueueMessage,
+  finishFiring,
+  fireWorkloadNow,
+  getFiring,
+  getJobDetail,
+  getJobState,
+  jobLease,
+  listDeadLetters,
+  listJobEvents,
+  newTraceparent,
+  relayOutbox,
+  replayDeadLetter,
+  requestCancel,
+  submitJob,
+  transitionJob,
+  type Transaction,
 } from "@internevo/store";
 import type { CommandOptions } from "../src/command.ts";
 import type { WorkStoppedError } from "../src/lease-keeper.ts";
 import type { RunningService, Service } from "../src/service.ts";
 import { eventually, signalled, startTestService } from "./support.ts";
 
-const spec = resolveJob({ name: "tested", model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 }, sequenceLengthTokens: 128, globalBatchTokens: 1024, cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" } });
+const spec = resolveJob({
+  name: "tested",
+  model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 },
+  sequenceLengthTokens: 128,
+  globalBatchTokens: 1024,
+  cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" },
+});
 
 let database: TestDatabase;
 let bus: Bus;
@@ -37,17 +60,29 @@ const serve = async (start: (service: Service<object>) => void) => {
 };
 const submit = () => database.database.transaction((tx) => submitJob(tx, spec));
 const stateOf = (jobId: string) => getJobState(database.database.db, jobId);
-const logs = async (jobId: string) => (await listJobEvents(database.database.db, jobId)).filter((event) => event.type === "log").map((event) => event.data["message"]);
-const say = (tx: Transaction, jobId: string, message: string) => appendJobEvent(tx, jobId, "log", { level: "info", source: "test", message });
+const logs = async (jobId: string) =>
+  (await listJobEvents(database.database.db, jobId))
+    .filter((event) => event.type === "log")
+    .map((event) => event.data["message"]);
+const say = (tx: Transaction, jobId: string, message: string) =>
+  appendJobEvent(tx, jobId, "log", { level: "info", source: "test", message });
 const profiles = (over: Partial<CommandOptions<"job.profile">> = {}): CommandOptions<"job.profile"> => ({
   type: "job.profile",
-  handler: async ({ data }) => async (tx) => {
-    await say(tx, data.jobId, "effect");
-    await transitionJob(tx, { jobId: data.jobId, from: "profiling", to: "planning" });
-  },
+  handler:
+    async ({ data }) =>
+    async (tx) => {
+      await say(tx, data.jobId, "effect");
+      await transitionJob(tx, { jobId: data.jobId, from: "profiling", to: "planning" });
+    },
   ...over,
 });
-const envelopeFor = (jobId: string, id: string = randomUUID()): Envelope => ({ id, type: "job.profile", occurredAt: new Date().toISOString(), traceparent: newTraceparent(), data: { jobId } });
+const envelopeFor = (jobId: string, id: string = randomUUID()): Envelope => ({
+  id,
+  type: "job.profile",
+  occurredAt: new Date().toISOString(),
+  traceparent: newTraceparent(),
+  data: { jobId },
+});
 
 describe("handleCommand", () => {
   it("has one effect of a command that is published and delivered many times, to two services", async () => {
@@ -55,12 +90,16 @@ describe("handleCommand", () => {
     const same = envelopeFor(jobId);
     for (let index = 0; index < 5; index += 1) await bus.publish(same);
     for (let index = 0; index < 5; index += 1) await bus.publish(envelopeFor(jobId));
-    for (let index = 0; index < 2; index += 1) await serve((service) => service.handleCommand(profiles({ concurrency: 3 })));
+    for (let index = 0; index < 2; index += 1)
+      await serve((service) => service.handleCommand(profiles({ concurrency: 3 })));
     await eventually("the transition", async () => (await stateOf(jobId)) === "planning");
     // Everything that is left is taken from the queue, too.
     const second = await submit();
     await eventually("the second job's transition", async () => (await stateOf(second)) === "planning");
-    await eventually("an empty queue", async () => !(await bus.keeps("job.profile", { id: same.id, streamSequence: 1 })));
+    await eventually(
+      "an empty queue",
+      async () => !(await bus.keeps("job.profile", { id: same.id, streamSequence: 1 })),
+    );
     expect(await logs(jobId)).toEqual(["effect"]);
   });
 
@@ -70,23 +109,29 @@ describe("handleCommand", () => {
     const replaced = signalled();
     let calls = 0;
     await serve((service) =>
-      service.handleCommand(profiles({
-        handler: async (context) => {
-          calls += 1;
-          if (calls === 1) {
-            inHand.resolve();
-            await replaced.promise;
-            await expect(context.fenced((tx) => say(tx, jobId, "stale"))).rejects.toThrow("not held any more");
-          }
-          return async (tx) => {
-            await say(tx, jobId, `effect of call ${calls}`);
-            await transitionJob(tx, { jobId, from: "profiling", to: "planning" });
-          };
-        },
-      })),
+      service.handleCommand(
+        profiles({
+          handler: async (context) => {
+            calls += 1;
+            if (calls === 1) {
+              inHand.resolve();
+              await replaced.promise;
+              await expect(context.fenced((tx) => say(tx, jobId, "stale"))).rejects.toThrow(
+                "not held any more",
+              );
+            }
+            return async (tx) => {
+              await say(tx, jobId, `effect of call ${calls}`);
+              await transitionJob(tx, { jobId, from: "profiling", to: "planning" });
+            };
+          },
+        }),
+      ),
     );
     await inHand.promise;
-    await database.database.db.execute(`update leases set expires_at = now() - interval '1 second' where resource = '${jobLease(jobId)}'`);
+    await database.database.db.execute(
+      `update leases set expires_at = now() - interval '1 second' where resource = '${jobLease(jobId)}'`,
+    );
     const usurper = await acquireLease(database.database.db, jobLease(jobId), "usurper", 1);
     expect(usurper?.token).toBe(2);
     replaced.resolve();
@@ -99,15 +144,17 @@ describe("handleCommand", () => {
     const inHand = signalled();
     const why: unknown[] = [];
     await serve((service) =>
-      service.handleCommand(profiles({
-        handler: async ({ signal }) => {
-          inHand.resolve();
-          await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
-          why.push((signal.reason as WorkStoppedError).why);
-          throw signal.reason;
-        },
-        onCancelled: (tx, data) => say(tx, data.jobId, "cleaned up"),
-      })),
+      service.handleCommand(
+        profiles({
+          handler: async ({ signal }) => {
+            inHand.resolve();
+            await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+            why.push((signal.reason as WorkStoppedError).why);
+            throw signal.reason;
+          },
+          onCancelled: (tx, data) => say(tx, data.jobId, "cleaned up"),
+        }),
+      ),
     );
     await inHand.promise;
     expect(await database.database.transaction((tx) => requestCancel(tx, jobId))).toBe("cancelling");
@@ -118,7 +165,15 @@ describe("handleCommand", () => {
 
   it("stops work that has become obsolete, and does not begin it again", async () => {
     const { db } = database.database;
-    const workload = await createWorkload(db, { name: randomUUID(), spec, cron: "0 3 * * *", timeZone: "UTC", catchUpWindowSeconds: 60, gainThreshold: 0, nextRunAt: null });
+    const workload = await createWorkload(db, {
+      name: randomUUID(),
+      spec,
+      cron: "0 3 * * *",
+      timeZone: "UTC",
+      catchUpWindowSeconds: 60,
+      gainThreshold: 0,
+      nextRunAt: null,
+    });
     await database.database.transaction((tx) => fireWorkloadNow(tx, workload.id));
     const inHand = signalled();
     const why: unknown[] = [];
@@ -150,34 +205,45 @@ describe("handleCommand", () => {
     const inHand = signalled();
     const replaced = signalled();
     await serve((service) =>
-      service.handleCommand(profiles({
-        handler: async (context) => {
-          if (confirmed.length > 0) return profiles().handler(context);
-          confirmed.push(await context.confirm());
-          inHand.resolve();
-          await replaced.promise;
-          await context.confirm().catch((error: unknown) => confirmed.push(error));
-          return profiles().handler(context);
-        },
-      })),
+      service.handleCommand(
+        profiles({
+          handler: async (context) => {
+            if (confirmed.length > 0) return profiles().handler(context);
+            confirmed.push(await context.confirm());
+            inHand.resolve();
+            await replaced.promise;
+            await context.confirm().catch((error: unknown) => confirmed.push(error));
+            return profiles().handler(context);
+          },
+        }),
+      ),
     );
     await inHand.promise;
-    await database.database.db.execute(`update leases set expires_at = now() - interval '1 second' where resource = '${jobLease(jobId)}'`);
+    await database.database.db.execute(
+      `update leases set expires_at = now() - interval '1 second' where resource = '${jobLease(jobId)}'`,
+    );
     await acquireLease(database.database.db, jobLease(jobId), "usurper", 1);
     replaced.resolve();
     await eventually("the transition", async () => (await stateOf(jobId)) === "planning");
-    expect(confirmed).toEqual([undefined, expect.objectContaining({ message: expect.stringContaining("not held any more") as string })]);
+    expect(confirmed).toEqual([
+      undefined,
+      expect.objectContaining({ message: expect.stringContaining("not held any more") as string }),
+    ]);
   });
 
   it("is not taken for a broker that went away while it works for long", async () => {
     const quick = await submit();
     const errors: unknown[] = [];
-    const consumption = bus.consume({ type: "job.profile", onError: (error) => errors.push(error), handler: async (delivery) => {
-      // Longer than the broker's heartbeats may stay away.
-      await new Promise((resolve) => setTimeout(resolve, 9000));
-      delivery.ack();
-      done.resolve();
-    } });
+    const consumption = bus.consume({
+      type: "job.profile",
+      onError: (error) => errors.push(error),
+      handler: async (delivery) => {
+        // Longer than the broker's heartbeats may stay away.
+        await new Promise((resolve) => setTimeout(resolve, 9000));
+        delivery.ack();
+        done.resolve();
+      },
+    });
     const done = signalled();
     await bus.publish(envelopeFor(quick));
     await done.promise;
@@ -189,13 +255,15 @@ describe("handleCommand", () => {
     const jobId = await submit();
     const inHand = signalled();
     const first = await serve((service) =>
-      service.handleCommand(profiles({
-        handler: async ({ signal }) => {
-          inHand.resolve();
-          await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
-          throw signal.reason;
-        },
-      })),
+      service.handleCommand(
+        profiles({
+          handler: async ({ signal }) => {
+            inHand.resolve();
+            await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+            throw signal.reason;
+          },
+        }),
+      ),
     );
     await inHand.promise;
     const startedAt = performance.now();
@@ -210,25 +278,45 @@ describe("handleCommand", () => {
     const jobId = await submit();
     let calls = 0;
     await serve((service) =>
-      service.handleCommand(profiles({
-        backoffSeconds: () => 0.01,
-        handler: async () => {
-          calls += 1;
-          throw new Error("a bug");
-        },
-      })),
+      service.handleCommand(
+        profiles({
+          backoffSeconds: () => 0.01,
+          handler: async () => {
+            calls += 1;
+            throw new Error("a bug");
+          },
+        }),
+      ),
     );
     await eventually("the failure", async () => (await stateOf(jobId)) === "failed");
     expect(calls).toBe(8);
-    expect((await getJobDetail(database.database.db, jobId))?.failure).toMatchObject({ code: "internal", message: expect.stringContaining("a bug") });
+    expect((await getJobDetail(database.database.db, jobId))?.failure).toMatchObject({
+      code: "internal",
+      message: expect.stringContaining("a bug"),
+    });
     const [letter] = (await listDeadLetters(database.database.db)).items;
-    expect(letter).toMatchObject({ consumer: "tested/job.profile", messageType: "job.profile", payload: { data: { jobId } }, resolution: null });
-    await expect(database.database.transaction((tx) => replayDeadLetter(tx, letter?.id ?? "", "me"))).rejects.toMatchObject({ code: "conflict" });
+    expect(letter).toMatchObject({
+      consumer: "tested/job.profile",
+      messageType: "job.profile",
+      payload: { data: { jobId } },
+      resolution: null,
+    });
+    await expect(
+      database.database.transaction((tx) => replayDeadLetter(tx, letter?.id ?? "", "me")),
+    ).rejects.toMatchObject({ code: "conflict" });
   });
 
   it("replays a dead letter once the fault is mended, with one effect", async () => {
     const { db } = database.database;
-    const workload = await createWorkload(db, { name: randomUUID(), spec, cron: "0 3 * * *", timeZone: "UTC", catchUpWindowSeconds: 60, gainThreshold: 0, nextRunAt: null });
+    const workload = await createWorkload(db, {
+      name: randomUUID(),
+      spec,
+      cron: "0 3 * * *",
+      timeZone: "UTC",
+      catchUpWindowSeconds: 60,
+      gainThreshold: 0,
+      nextRunAt: null,
+    });
     const firing = await database.database.transaction((tx) => fireWorkloadNow(tx, workload.id));
     let broken = true;
     await serve((service) =>
@@ -237,15 +325,23 @@ describe("handleCommand", () => {
         backoffSeconds: () => 0.01,
         handler: async ({ data }) => {
           if (broken) throw new Error("broken");
-          return async (tx) => void (await finishFiring(tx, data.firingId, { state: "succeeded", outcome: "no better plan" }));
+          return async (tx) =>
+            void (await finishFiring(tx, data.firingId, { state: "succeeded", outcome: "no better plan" }));
         },
       }),
     );
-    const open = async () => (await listDeadLetters(db, { openOnly: true })).items.filter((letter) => letter.messageType === "workload.replan");
+    const open = async () =>
+      (await listDeadLetters(db, { openOnly: true })).items.filter(
+        (letter) => letter.messageType === "workload.replan",
+      );
     await eventually("the dead letter", async () => (await open()).length === 1);
     broken = false;
     const [letter] = await open();
-    const replays = await Promise.allSettled(Array.from({ length: 3 }, () => database.database.transaction((tx) => replayDeadLetter(tx, letter?.id ?? "", "me"))));
+    const replays = await Promise.allSettled(
+      Array.from({ length: 3 }, () =>
+        database.database.transaction((tx) => replayDeadLetter(tx, letter?.id ?? "", "me")),
+      ),
+    );
     expect(replays.filter((replay) => replay.status === "fulfilled")).toHaveLength(1);
     await eventually("the firing's end", async () => (await getFiring(db, firing.id))?.state === "succeeded");
     expect(await open()).toEqual([]);
@@ -253,7 +349,11 @@ describe("handleCommand", () => {
 
   it("refuses an effect that leaves the job where it was", async () => {
     const jobId = await submit();
-    await serve((service) => service.handleCommand(profiles({ backoffSeconds: () => 0.01, handler: async () => async (tx) => say(tx, jobId, "half") })));
+    await serve((service) =>
+      service.handleCommand(
+        profiles({ backoffSeconds: () => 0.01, handler: async () => async (tx) => say(tx, jobId, "half") }),
+      ),
+    );
     await eventually("the failure", async () => (await stateOf(jobId)) === "failed");
     expect(await logs(jobId)).toEqual([]);
   });
@@ -263,16 +363,30 @@ describe("the outbox relay", () => {
   it("publishes once in effect with two relays at once", async () => {
     const ids = new Set<string>();
     for (let index = 0; index < 60; index += 1) {
-      ids.add(await database.database.transaction((tx) => enqueueMessage(tx, { type: "workload.replan", data: { workloadId: randomUUID(), firingId: randomUUID() }, traceparent: newTraceparent() })));
+      ids.add(
+        await database.database.transaction((tx) =>
+          enqueueMessage(tx, {
+            type: "workload.replan",
+            data: { workloadId: randomUUID(), firingId: randomUUID() },
+            traceparent: newTraceparent(),
+          }),
+        ),
+      );
     }
     const other = await createTestBus(namespace);
     const places: number[] = [];
     const drain = async (through: Bus) => {
-      while ((await relayOutbox(database.database, async (envelope) => {
-        const result = await through.publish(envelope);
-        if (ids.has(envelope.id) && !result.duplicate) places.push(result.streamSequence);
-        return result;
-      }, 7)) > 0);
+      while (
+        (await relayOutbox(
+          database.database,
+          async (envelope) => {
+            const result = await through.publish(envelope);
+            if (ids.has(envelope.id) && !result.duplicate) places.push(result.streamSequence);
+            return result;
+          },
+          7,
+        )) > 0
+      );
     };
     await Promise.all([drain(bus), drain(other)]);
     await other.close();

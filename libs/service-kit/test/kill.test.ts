@@ -4,7 +4,17 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { resolveJob } from "@internevo/domain";
 import { startLocalStack, type LocalStack } from "@internevo/local-stack";
-import { getJobDetail, getJobState, listJobEvents, migrateDatabase, openDatabase, requestCancel, submitJob, subscribeJobEvents, type Database } from "@internevo/store";
+import {
+  getJobDetail,
+  getJobState,
+  listJobEvents,
+  migrateDatabase,
+  openDatabase,
+  requestCancel,
+  submitJob,
+  subscribeJobEvents,
+  type Database,
+} from "@internevo/store";
 import { eventually } from "./support.ts";
 
 /** Real servers and a real worker process of this file's own, each killed with -9 while a command is being handled. */
@@ -15,7 +25,10 @@ let database: Database;
 beforeAll(async () => {
   dataDirectory = mkdtempSync(join(tmpdir(), "internevo-kill-"));
   stack = await startLocalStack({
-    dataDirectory, namespace: "kill", databaseUrl: "", natsUrl: "",
+    dataDirectory,
+    namespace: "kill",
+    databaseUrl: "",
+    natsUrl: "",
     services: [{ name: "worker", entry: join(import.meta.dirname, "worker.ts") }],
     ...(process.env["SHOW_LOGS"] ? { onLog: (source, line) => console.log(source, line) } : {}),
   });
@@ -30,7 +43,17 @@ afterAll(async () => {
 
 const submit = (workSeconds: number) =>
   database.idempotentTransaction((tx) =>
-    submitJob(tx, resolveJob({ name: "killed", seed: workSeconds, model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 }, sequenceLengthTokens: 128, globalBatchTokens: 1024, cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" } })),
+    submitJob(
+      tx,
+      resolveJob({
+        name: "killed",
+        seed: workSeconds,
+        model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 },
+        sequenceLengthTokens: 128,
+        globalBatchTokens: 1024,
+        cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" },
+      }),
+    ),
   );
 const kill = (name: string): number => {
   const pid = stack.pidOf(name);
@@ -38,14 +61,29 @@ const kill = (name: string): number => {
   process.kill(pid, "SIGKILL");
   return pid;
 };
-const logs = async (jobId: string) => (await listJobEvents(database.db, jobId)).filter((event) => event.type === "log").map((event) => String(event.data["message"]));
-const begun = (jobId: string, times = 1) => eventually(`beginning ${times}`, async () => (await logs(jobId)).filter((line) => line.startsWith("begun")).length >= times);
+const logs = async (jobId: string) =>
+  (await listJobEvents(database.db, jobId))
+    .filter((event) => event.type === "log")
+    .map((event) => String(event.data["message"]));
+const begun = (jobId: string, times = 1) =>
+  eventually(
+    `beginning ${times}`,
+    async () => (await logs(jobId)).filter((line) => line.startsWith("begun")).length >= times,
+  );
 const safely = async (check: () => Promise<boolean>) => check().catch(() => false);
-const movedOn = (jobId: string, seconds: number) => eventually("the transition", () => safely(async () => (await getJobState(database.db, jobId)) === "planning"), seconds);
+const movedOn = (jobId: string, seconds: number) =>
+  eventually(
+    "the transition",
+    () => safely(async () => (await getJobState(database.db, jobId)) === "planning"),
+    seconds,
+  );
 
 async function expectOneEffect(jobId: string): Promise<void> {
   expect((await logs(jobId)).filter((line) => line === "effect")).toEqual(["effect"]);
-  expect((await getJobDetail(database.db, jobId))?.transitions.map((move) => move.to)).toEqual(["profiling", "planning"]);
+  expect((await getJobDetail(database.db, jobId))?.transitions.map((move) => move.to)).toEqual([
+    "profiling",
+    "planning",
+  ]);
 }
 
 describe("kill -9 while a command is being handled", () => {
@@ -117,6 +155,10 @@ describe("kill -9 while a command is being handled", () => {
     process.kill(stack.pidOf("worker") ?? 0, "SIGSTOP");
     expect(await database.transaction((tx) => requestCancel(tx, jobId))).toBe("cancelling");
     kill("worker");
-    await eventually("the cancellation", async () => (await getJobState(database.db, jobId)) === "cancelled", 30);
+    await eventually(
+      "the cancellation",
+      async () => (await getJobState(database.db, jobId)) === "cancelled",
+      30,
+    );
   });
 });

@@ -17,7 +17,13 @@ const held = async (resource: string, holder: string): Promise<Fence> => {
 };
 
 it("tells who has to wait for a resource, once, and nobody who need not", async () => {
-  const keeper = keepLeases({ database: test.database, holder: "me", first: await held("work", "me"), stop: new AbortController(), isCancelled: async () => false });
+  const keeper = keepLeases({
+    database: test.database,
+    holder: "me",
+    first: await held("work", "me"),
+    stop: new AbortController(),
+    isCancelled: async () => false,
+  });
   try {
     let told = 0;
     const waits = signalled();

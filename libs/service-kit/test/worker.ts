@@ -11,10 +11,20 @@ await runService({
       type: "job.profile",
       handler: async (context) => {
         const { jobId } = context.data;
-        await context.fenced((tx) => appendJobEvent(tx, jobId, "log", { level: "info", source: "worker", message: `begun by ${process.pid}` }));
+        await context.fenced((tx) =>
+          appendJobEvent(tx, jobId, "log", {
+            level: "info",
+            source: "worker",
+            message: `begun by ${process.pid}`,
+          }),
+        );
         await new Promise<void>((resolve, reject) => {
           const timer = setTimeout(resolve, context.job.spec.seed * 1000);
-          context.signal.addEventListener("abort", () => (clearTimeout(timer), reject(context.signal.reason as Error)), { once: true });
+          context.signal.addEventListener(
+            "abort",
+            () => (clearTimeout(timer), reject(context.signal.reason as Error)),
+            { once: true },
+          );
         });
         return async (tx) => {
           await appendJobEvent(tx, jobId, "log", { level: "info", source: "worker", message: "effect" });

@@ -28,7 +28,11 @@ export interface MlpTraceResult {
  * @param consolidateEvery outputs of this many layers are one block, requested when the first of them is needed (the
  *   paper's "memory consolidation in advance" takes 3); 1 for none.
  */
-export function mlpForwardTrace(shape: MlpShape, consolidateEvery = 1, deviceBytes = Infinity): MlpTraceResult {
+export function mlpForwardTrace(
+  shape: MlpShape,
+  consolidateEvery = 1,
+  deviceBytes = Infinity,
+): MlpTraceResult {
   const { layers, rows, hiddenSize, ffnHiddenSize, elementBytes } = shape;
   const requestBytes = rows * ffnHiddenSize * elementBytes;
   const survivorBytes = rows * hiddenSize * elementBytes;
@@ -50,5 +54,11 @@ export function mlpForwardTrace(shape: MlpShape, consolidateEvery = 1, deviceByt
     .map()
     .filter(({ blocks }) => blocks.length > 1)
     .map(({ blocks }) => blocks.filter(({ free }) => free).reduce((sum, { bytes }) => sum + bytes, 0));
-  return { requestBytes, survivorBytes, strandedBytesByLayer, lostBytesBySegment, reservedBytes: allocator.statistics().reservedBytes };
+  return {
+    requestBytes,
+    survivorBytes,
+    strandedBytesByLayer,
+    lostBytesBySegment,
+    reservedBytes: allocator.statistics().reservedBytes,
+  };
 }

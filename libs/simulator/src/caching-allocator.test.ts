@@ -13,7 +13,11 @@ describe("caching allocator", () => {
     allocator.free(large);
     allocator.free(fits);
     expect(allocator.allocate(24 * MIB).address).toBe(fits.address);
-    expect(allocator.statistics()).toMatchObject({ strandedBytes: 8 * MIB, largestFreeBlockBytes: 64 * MIB, segments: 2 });
+    expect(allocator.statistics()).toMatchObject({
+      strandedBytes: 8 * MIB,
+      largestFreeBlockBytes: 64 * MIB,
+      segments: 2,
+    });
   });
 
   it("keeps small requests in small segments", () => {
@@ -40,7 +44,10 @@ describe("caching allocator", () => {
   });
 
   it("never overlaps, counts exactly, and merges all when everything is freed", () => {
-    const action = fc.oneof(fc.record({ allocate: fc.integer({ min: 1, max: 48 * MIB }) }), fc.record({ free: fc.nat() }));
+    const action = fc.oneof(
+      fc.record({ allocate: fc.integer({ min: 1, max: 48 * MIB }) }),
+      fc.record({ free: fc.nat() }),
+    );
     fc.assert(
       fc.property(fc.array(action, { maxLength: 120 }), (actions) => {
         const allocator = new CachingAllocator(Infinity);
@@ -58,7 +65,9 @@ describe("caching allocator", () => {
           expect(statistics.reservedBytes).toBe(allocator.map().reduce((sum, { bytes }) => sum + bytes, 0));
         }
         for (const each of live) allocator.free(each);
-        expect(allocator.map().every(({ blocks }) => blocks.length === 1 && blocks[0]?.free === true)).toBe(true);
+        expect(allocator.map().every(({ blocks }) => blocks.length === 1 && blocks[0]?.free === true)).toBe(
+          true,
+        );
       }),
     );
   });

@@ -106,7 +106,8 @@ export class CachingAllocator {
    * @throws OutOfDeviceMemory
    */
   allocate(requestedBytes: number): Allocation {
-    if (!Number.isSafeInteger(requestedBytes) || requestedBytes <= 0) throw new RangeError(`requestedBytes ${requestedBytes}: must be a positive integer`);
+    if (!Number.isSafeInteger(requestedBytes) || requestedBytes <= 0)
+      throw new RangeError(`requestedBytes ${requestedBytes}: must be a positive integer`);
     const bytes = Math.ceil(requestedBytes / this.#rules.roundBytes) * this.#rules.roundBytes;
     const small = bytes <= this.#rules.smallRequestBytes;
     const block = this.#bestFit(bytes, small) ?? this.#newSegment(bytes, small);
@@ -164,8 +165,16 @@ export class CachingAllocator {
   }
 
   /** Every segment with its blocks, by address: for pictures and tests. */
-  map(): { readonly address: number; readonly bytes: number; readonly blocks: readonly { readonly offset: number; readonly bytes: number; readonly free: boolean }[] }[] {
-    return this.#segments.map(({ address, bytes, blocks }) => ({ address, bytes, blocks: blocks.map(({ offset, bytes: size, free }) => ({ offset, bytes: size, free })) }));
+  map(): {
+    readonly address: number;
+    readonly bytes: number;
+    readonly blocks: readonly { readonly offset: number; readonly bytes: number; readonly free: boolean }[];
+  }[] {
+    return this.#segments.map(({ address, bytes, blocks }) => ({
+      address,
+      bytes,
+      blocks: blocks.map(({ offset, bytes: size, free }) => ({ offset, bytes: size, free })),
+    }));
   }
 
   #bestFit(bytes: number, small: boolean): Block | undefined {
@@ -173,7 +182,8 @@ export class CachingAllocator {
     for (const segment of this.#segments) {
       if (segment.small !== small) continue;
       for (const block of segment.blocks) {
-        if (block.free && block.bytes >= bytes && (best === undefined || block.bytes < best.bytes)) best = block;
+        if (block.free && block.bytes >= bytes && (best === undefined || block.bytes < best.bytes))
+          best = block;
       }
     }
     return best;
@@ -181,9 +191,14 @@ export class CachingAllocator {
 
   #newSegment(bytes: number, small: boolean): Block {
     const { smallSegmentBytes, mediumRequestBytes, mediumSegmentBytes, largeSegmentRoundBytes } = this.#rules;
-    const size = small ? smallSegmentBytes : bytes < mediumRequestBytes ? mediumSegmentBytes : Math.ceil(bytes / largeSegmentRoundBytes) * largeSegmentRoundBytes;
+    const size = small
+      ? smallSegmentBytes
+      : bytes < mediumRequestBytes
+        ? mediumSegmentBytes
+        : Math.ceil(bytes / largeSegmentRoundBytes) * largeSegmentRoundBytes;
     if (this.#reserved + size > this.#deviceBytes) this.#releaseCached();
-    if (this.#reserved + size > this.#deviceBytes) throw new OutOfDeviceMemory(bytes, this.#deviceBytes, this.statistics());
+    if (this.#reserved + size > this.#deviceBytes)
+      throw new OutOfDeviceMemory(bytes, this.#deviceBytes, this.statistics());
     const segment: Segment = { address: this.#nextAddress, bytes: size, small, blocks: [] };
     const block: Block = { segment, offset: 0, bytes: size, free: true };
     segment.blocks.push(block);
@@ -204,10 +219,17 @@ export class CachingAllocator {
 
   #split(block: Block, bytes: number): void {
     const left = block.bytes - bytes;
-    const worthSplitting = block.segment.small ? left >= this.#rules.roundBytes : left > this.#rules.smallRequestBytes;
+    const worthSplitting = block.segment.small
+      ? left >= this.#rules.roundBytes
+      : left > this.#rules.smallRequestBytes;
     if (!worthSplitting) return;
     const { blocks } = block.segment;
-    blocks.splice(blocks.indexOf(block) + 1, 0, { segment: block.segment, offset: block.offset + bytes, bytes: left, free: true });
+    blocks.splice(blocks.indexOf(block) + 1, 0, {
+      segment: block.segment,
+      offset: block.offset + bytes,
+      bytes: left,
+      free: true,
+    });
     block.bytes = bytes;
   }
 }

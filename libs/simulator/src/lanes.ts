@@ -48,7 +48,12 @@ interface Lane {
  */
 export function runLanes(tasks: readonly Task[]): Span[] {
   const stages = tasks.reduce((most, { stage }) => Math.max(most, stage + 1), 0);
-  const lanes: Lane[] = Array.from({ length: stages * LANES.length }, () => ({ queue: [], head: 0, left: undefined, startSeconds: 0 }));
+  const lanes: Lane[] = Array.from({ length: stages * LANES.length }, () => ({
+    queue: [],
+    head: 0,
+    left: undefined,
+    startSeconds: 0,
+  }));
   const laneOf = (task: Task): number => task.stage * LANES.length + LANES.indexOf(task.lane);
   const waiting = tasks.map(({ after }) => after.length);
   const followers: number[][] = tasks.map(() => []);

@@ -10,7 +10,11 @@ export interface PipelineOperation {
 function kth(pass: PipelineOperation["pass"], k: number, stages: number, chunks: number): PipelineOperation {
   if (chunks === 1) return { pass, microBatch: k, chunk: 0 };
   const chunk = Math.floor((k % (stages * chunks)) / stages);
-  return { pass, microBatch: Math.floor(k / (stages * chunks)) * stages + (k % stages), chunk: pass === "forward" ? chunk : chunks - 1 - chunk };
+  return {
+    pass,
+    microBatch: Math.floor(k / (stages * chunks)) * stages + (k % stages),
+    chunk: pass === "forward" ? chunk : chunks - 1 - chunk,
+  };
 }
 
 /**
@@ -19,8 +23,16 @@ function kth(pass: PipelineOperation["pass"], k: number, stages: number, chunks:
  * Clusters Using Megatron-LM", section 2.2.
  * @throws RangeError when chunks > 1 and microBatches is no multiple of stages.
  */
-export function pipelineSchedule(stage: number, stages: number, microBatches: number, chunks = 1): PipelineOperation[] {
-  if (chunks > 1 && microBatches % stages !== 0) throw new RangeError(`microBatches ${microBatches}: interleaving needs a multiple of the ${stages} stages`);
+export function pipelineSchedule(
+  stage: number,
+  stages: number,
+  microBatches: number,
+  chunks = 1,
+): PipelineOperation[] {
+  if (chunks > 1 && microBatches % stages !== 0)
+    throw new RangeError(
+      `microBatches ${microBatches}: interleaving needs a multiple of the ${stages} stages`,
+    );
   const total = microBatches * chunks;
   const after = stages - 1 - stage;
   const warmUp = Math.min(total, chunks === 1 ? after : 2 * after + (chunks - 1) * stages);

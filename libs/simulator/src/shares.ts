@@ -17,12 +17,13 @@ interface Interval {
   readonly start: number;
   readonly end: number;
 }
-const lengthOf = (list: readonly Interval[]): number => list.reduce((sum, { start, end }) => sum + end - start, 0);
+const lengthOf = (list: readonly Interval[]): number =>
+  list.reduce((sum, { start, end }) => sum + end - start, 0);
 
 /** Seconds in which an interval of each list runs; intervals of a list do not meet. */
 function common(a: readonly Interval[], b: readonly Interval[]): number {
   let sum = 0;
-  for (let i = 0, k = 0; i < a.length && k < b.length; ) {
+  for (let i = 0, k = 0; i < a.length && k < b.length;) {
     const [x, y] = [a[i] as Interval, b[k] as Interval];
     sum += Math.max(0, Math.min(x.end, y.end) - Math.max(x.start, y.start));
     if (x.end < y.end) i += 1;
@@ -36,11 +37,22 @@ export function stageShares(spans: readonly Span[]): StageShares[] {
   const stepSeconds = spans.reduce((latest, { endSeconds }) => Math.max(latest, endSeconds), 0);
   const stages = [...new Set(spans.map(({ task }) => task.stage))].sort((a, b) => a - b);
   return stages.map((stage) => {
-    const of = (is: (span: Span) => boolean): Interval[] => spans.filter((span) => span.task.stage === stage && is(span)).map(({ startSeconds, endSeconds }) => ({ start: startSeconds, end: endSeconds })).sort((a, b) => a.start - b.start);
+    const of = (is: (span: Span) => boolean): Interval[] =>
+      spans
+        .filter((span) => span.task.stage === stage && is(span))
+        .map(({ startSeconds, endSeconds }) => ({ start: startSeconds, end: endSeconds }))
+        .sort((a, b) => a.start - b.start);
     const computing = of(({ task }) => task.lane === "compute" && task.exposed !== true);
     const exposed = lengthOf(of(({ task }) => task.lane !== "pipeline" && task.exposed === true));
     const communicating = of(({ task }) => task.lane === "communication");
     const computeSeconds = lengthOf(computing);
-    return { stage, computeSeconds, exposedSeconds: exposed, idleSeconds: Math.max(0, stepSeconds - computeSeconds - exposed), communicationSeconds: lengthOf(communicating), hiddenSeconds: common(computing, communicating) };
+    return {
+      stage,
+      computeSeconds,
+      exposedSeconds: exposed,
+      idleSeconds: Math.max(0, stepSeconds - computeSeconds - exposed),
+      communicationSeconds: lengthOf(communicating),
+      hiddenSeconds: common(computing, communicating),
+    };
   });
 }

@@ -10,35 +10,81 @@ import type { ByModule, EndWork, LayerWork, StepWork } from "./step-work.ts";
 import { unitSchedule } from "./unit-schedule.ts";
 import { overlayTraces, toTrace } from "./timeline.ts";
 
-const end: EndWork = { forwardSeconds: 0, backwardSeconds: 0, forwardExposedSeconds: 0, backwardExposedSeconds: 0, gatherSeconds: 0, scatterSeconds: 0, reduceSeconds: 0, elements: 1 };
+const end: EndWork = {
+  forwardSeconds: 0,
+  backwardSeconds: 0,
+  forwardExposedSeconds: 0,
+  backwardExposedSeconds: 0,
+  gatherSeconds: 0,
+  scatterSeconds: 0,
+  reduceSeconds: 0,
+  elements: 1,
+};
 const even = (seconds: number): ByModule => [seconds / 4, seconds / 4, seconds / 4, seconds / 4];
 const layer: LayerWork = {
-  forward: even(1), forwardAttentionSeconds: 0, backward: even(2), backwardAttentionSeconds: 0, forwardExposedSeconds: 0, backwardExposedSeconds: 0, recomputeSeconds: 0, recomputeExposedSeconds: 0,
-  gather: even(0), scatter: even(0), reduce: even(0), elements: [1, 1, 1, 1],
+  forward: even(1),
+  forwardAttentionSeconds: 0,
+  backward: even(2),
+  backwardAttentionSeconds: 0,
+  forwardExposedSeconds: 0,
+  backwardExposedSeconds: 0,
+  recomputeSeconds: 0,
+  recomputeExposedSeconds: 0,
+  gather: even(0),
+  scatter: even(0),
+  reduce: even(0),
+  elements: [1, 1, 1, 1],
 };
 const bare: StepWork = {
-  layer, embedding: end, head: end, layersOfVirtualStage: [8], recomputedOfStage: [0], stages: 1, chunks: 1, microBatches: 4, boundarySeconds: 0,
-  reduceEveryMicroBatch: false, reduceOnceSeconds: 0, shareOnceSeconds: 0, updateSeconds: 0, unitWaits: 0, layerWaits: 0,
-  slowdowns: { forwardGather: NO_SLOWDOWN, backwardGather: NO_SLOWDOWN, scatter: NO_SLOWDOWN, reduce: NO_SLOWDOWN }, sequenceLink: "intra-node", shardLink: "inter-node",
+  layer,
+  embedding: end,
+  head: end,
+  layersOfVirtualStage: [8],
+  recomputedOfStage: [0],
+  stages: 1,
+  chunks: 1,
+  microBatches: 4,
+  boundarySeconds: 0,
+  reduceEveryMicroBatch: false,
+  reduceOnceSeconds: 0,
+  shareOnceSeconds: 0,
+  updateSeconds: 0,
+  unitWaits: 0,
+  layerWaits: 0,
+  slowdowns: {
+    forwardGather: NO_SLOWDOWN,
+    backwardGather: NO_SLOWDOWN,
+    scatter: NO_SLOWDOWN,
+    reduce: NO_SLOWDOWN,
+  },
+  sequenceLink: "intra-node",
+  shardLink: "inter-node",
   overlap: { forwardOverlap: "none", backwardOverlap: "none" },
 };
 const endOf = (spans: readonly Span[]): number => Math.max(...spans.map(({ endSeconds }) => endSeconds));
 const seconds = (work: Partial<StepWork>) => endOf(runLanes(stepProgram({ ...bare, ...work })));
 
 describe("1F1B", () => {
-  const stagesAndBatches = fc.record({ stages: fc.integer({ min: 1, max: 9 }), rounds: fc.integer({ min: 1, max: 5 }), chunks: fc.integer({ min: 1, max: 4 }) });
+  const stagesAndBatches = fc.record({
+    stages: fc.integer({ min: 1, max: 9 }),
+    rounds: fc.integer({ min: 1, max: 5 }),
+    chunks: fc.integer({ min: 1, max: 4 }),
+  });
 
   it("sends every micro-batch forward and backward once through every chunk, forward first", () => {
     fc.assert(
       fc.property(stagesAndBatches, ({ stages, rounds, chunks }) => {
         for (let stage = 0; stage < stages; stage += 1) {
           const seen = new Map<string, number>();
-          pipelineSchedule(stage, stages, rounds * stages, chunks).forEach(({ pass, microBatch, chunk }, position) => {
-            const key = `${pass} ${microBatch} ${chunk}`;
-            expect(seen.has(key)).toBe(false);
-            if (pass === "backward") expect(seen.get(`forward ${microBatch} ${chunk}`)).toBeLessThan(position);
-            seen.set(key, position);
-          });
+          pipelineSchedule(stage, stages, rounds * stages, chunks).forEach(
+            ({ pass, microBatch, chunk }, position) => {
+              const key = `${pass} ${microBatch} ${chunk}`;
+              expect(seen.has(key)).toBe(false);
+              if (pass === "backward")
+                expect(seen.get(`forward ${microBatch} ${chunk}`)).toBeLessThan(position);
+              seen.set(key, position);
+            },
+          );
           expect(seen.size).toBe(2 * rounds * stages * chunks);
         }
       }),
@@ -51,7 +97,8 @@ describe("1F1B", () => {
         for (let stage = 0; stage < stages; stage += 1) {
           let now = 0;
           let most = 0;
-          for (const { pass } of pipelineSchedule(stage, stages, microBatches)) most = Math.max(most, (now += pass === "forward" ? 1 : -1));
+          for (const { pass } of pipelineSchedule(stage, stages, microBatches))
+            most = Math.max(most, (now += pass === "forward" ? 1 : -1));
           expect(most).toBe(Math.min(stages - stage, microBatches));
         }
       }),
@@ -59,17 +106,29 @@ describe("1F1B", () => {
   });
 
   it("has as many micro-batches of each chunk in flight as the cost model's memory is for", () => {
-    const { model } = resolveJob({ name: "deep", model: { hiddenSize: 64, layers: 60, heads: 4, vocabularySize: 256 }, sequenceLengthTokens: 64, globalBatchTokens: 64, cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "1GB" } });
-    for (let stages = 1; stages <= 6; stages += 1) for (let chunks = 1; chunks <= (stages === 1 ? 1 : 6); chunks += 1) for (let rounds = 1; rounds <= 5; rounds += 1) for (let stage = 0; stage < stages; stage += 1) {
-      const now = new Array<number>(chunks).fill(0);
-      const most = new Array<number>(chunks).fill(0);
-      for (const { pass, chunk } of pipelineSchedule(stage, stages, rounds * stages, chunks)) {
-        now[chunk] = (now[chunk] as number) + (pass === "forward" ? 1 : -1);
-        most[chunk] = Math.max(most[chunk] as number, now[chunk]);
-      }
-      const planned = pipelineStage(model, stages, stage, chunks);
-      expect(most.map((_, chunk) => planned.inFlight(rounds * stages, chunk)), `${stages} stages, ${chunks} chunks, ${rounds} rounds, stage ${stage}`).toEqual(most);
-    }
+    const { model } = resolveJob({
+      name: "deep",
+      model: { hiddenSize: 64, layers: 60, heads: 4, vocabularySize: 256 },
+      sequenceLengthTokens: 64,
+      globalBatchTokens: 64,
+      cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "1GB" },
+    });
+    for (let stages = 1; stages <= 6; stages += 1)
+      for (let chunks = 1; chunks <= (stages === 1 ? 1 : 6); chunks += 1)
+        for (let rounds = 1; rounds <= 5; rounds += 1)
+          for (let stage = 0; stage < stages; stage += 1) {
+            const now = new Array<number>(chunks).fill(0);
+            const most = new Array<number>(chunks).fill(0);
+            for (const { pass, chunk } of pipelineSchedule(stage, stages, rounds * stages, chunks)) {
+              now[chunk] = (now[chunk] as number) + (pass === "forward" ? 1 : -1);
+              most[chunk] = Math.max(most[chunk] as number, now[chunk]);
+            }
+            const planned = pipelineStage(model, stages, stage, chunks);
+            expect(
+              most.map((_, chunk) => planned.inFlight(rounds * stages, chunk)),
+              `${stages} stages, ${chunks} chunks, ${rounds} rounds, stage ${stage}`,
+            ).toEqual(most);
+          }
   });
 
   it("refuses interleaving when the micro-batches do not go round", () => {
@@ -78,21 +137,46 @@ describe("1F1B", () => {
 });
 
 describe("lanes", () => {
-  const task = (lane: Task["lane"], length: number, after: number[] = []): Task => ({ name: lane, stage: 0, lane, seconds: length, after });
+  const task = (lane: Task["lane"], length: number, after: number[] = []): Task => ({
+    name: lane,
+    stage: 0,
+    lane,
+    seconds: length,
+    after,
+  });
 
   it("lets computation c beside communication m take max + (R − 1)·min", () => {
     fc.assert(
-      fc.property(fc.double({ min: 0.01, max: 10, noNaN: true }), fc.double({ min: 0.01, max: 10, noNaN: true }), fc.double({ min: 1, max: 2, noNaN: true }), (c, m, slowdown) => {
-        const both = (attention: boolean) => endOf(runLanes([{ ...task("compute", c), attention }, { ...task("communication", m), slowdown: { product: slowdown, attention: 1 } }]));
-        expect(both(false)).toBeCloseTo(Math.max(c, m) + (slowdown - 1) * Math.min(c, m), 9);
-        expect(both(true)).toBeCloseTo(Math.max(c, m), 9);
-      }),
+      fc.property(
+        fc.double({ min: 0.01, max: 10, noNaN: true }),
+        fc.double({ min: 0.01, max: 10, noNaN: true }),
+        fc.double({ min: 1, max: 2, noNaN: true }),
+        (c, m, slowdown) => {
+          const both = (attention: boolean) =>
+            endOf(
+              runLanes([
+                { ...task("compute", c), attention },
+                { ...task("communication", m), slowdown: { product: slowdown, attention: 1 } },
+              ]),
+            );
+          expect(both(false)).toBeCloseTo(Math.max(c, m) + (slowdown - 1) * Math.min(c, m), 9);
+          expect(both(true)).toBeCloseTo(Math.max(c, m), 9);
+        },
+      ),
     );
   });
 
   it("shares a link between two collectives, and lets those on two links be", () => {
-    const gather: Task = { ...task("communication", 3), slowdown: { product: 2, attention: 2 }, link: "inter-node" };
-    const exchange = (link: Task["link"]): Task => ({ ...task("compute", 1), exposed: true, ...(link ? { link } : {}) });
+    const gather: Task = {
+      ...task("communication", 3),
+      slowdown: { product: 2, attention: 2 },
+      link: "inter-node",
+    };
+    const exchange = (link: Task["link"]): Task => ({
+      ...task("compute", 1),
+      exposed: true,
+      ...(link ? { link } : {}),
+    });
     expect(runLanes([exchange("inter-node"), gather]).map(({ endSeconds }) => endSeconds)).toEqual([2, 4]);
     expect(runLanes([exchange("intra-node"), gather]).map(({ endSeconds }) => endSeconds)).toEqual([1, 3]);
   });
@@ -107,14 +191,32 @@ describe("a simulated step", () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 6 }), fc.integer({ min: 1, max: 12 }), (stages, microBatches) => {
         const layersOfVirtualStage = new Array<number>(stages).fill(2);
-        expect(seconds({ stages, microBatches, layersOfVirtualStage, recomputedOfStage: new Array<number>(stages).fill(0) })).toBeCloseTo((microBatches + stages - 1) * 2 * 3, 9);
+        expect(
+          seconds({
+            stages,
+            microBatches,
+            layersOfVirtualStage,
+            recomputedOfStage: new Array<number>(stages).fill(0),
+          }),
+        ).toBeCloseTo((microBatches + stages - 1) * 2 * 3, 9);
       }),
     );
   });
 
   it("has a bubble of 1/v with v chunks a stage", () => {
-    const plain = seconds({ stages: 4, microBatches: 8, layersOfVirtualStage: new Array<number>(4).fill(4), recomputedOfStage: [0, 0, 0, 0] });
-    const interleaved = seconds({ stages: 4, chunks: 4, microBatches: 8, layersOfVirtualStage: new Array<number>(16).fill(1), recomputedOfStage: [0, 0, 0, 0] });
+    const plain = seconds({
+      stages: 4,
+      microBatches: 8,
+      layersOfVirtualStage: new Array<number>(4).fill(4),
+      recomputedOfStage: [0, 0, 0, 0],
+    });
+    const interleaved = seconds({
+      stages: 4,
+      chunks: 4,
+      microBatches: 8,
+      layersOfVirtualStage: new Array<number>(16).fill(1),
+      recomputedOfStage: [0, 0, 0, 0],
+    });
     const ideal = 8 * 4 * 3;
     expect(plain - ideal).toBeCloseTo(3 * 4 * 3, 9);
     expect(interleaved - ideal).toBeCloseTo((plain - ideal) / 4, 9);
@@ -128,25 +230,51 @@ describe("a simulated step", () => {
     expect(seconds({ layer: sharded, head, microBatches: 1 })).toBeCloseTo(8 * 3 + 1 + 8 * 0.5 * 3 + 0.5, 9);
     // The first gather of the forward pass and the last scatter have nothing to hide behind; in a pool of two modules the head's has
     // room when the last but one is done with, and only the last beside it.
-    expect(seconds({ layer: sharded, head, microBatches: 1, overlap: modules })).toBeCloseTo(8 * 3 + 1 + 0.125 + 0.125 + 0.25, 9);
+    expect(seconds({ layer: sharded, head, microBatches: 1, overlap: modules })).toBeCloseTo(
+      8 * 3 + 1 + 0.125 + 0.125 + 0.25,
+      9,
+    );
     // By blocks the gradients of two units are reduced together; of a whole layer the first unit is used when it is there.
-    expect(seconds({ layer: sharded, head, microBatches: 1, overlap: { forwardOverlap: "inter-layer", backwardOverlap: "block" } })).toBeCloseTo(8 * 3 + 1 + 0.125 + 0.25, 9);
+    expect(
+      seconds({
+        layer: sharded,
+        head,
+        microBatches: 1,
+        overlap: { forwardOverlap: "inter-layer", backwardOverlap: "block" },
+      }),
+    ).toBeCloseTo(8 * 3 + 1 + 0.125 + 0.25, 9);
   });
 
   it("is bounded by the wire when communication is longer than computation", () => {
-    const hidden = seconds({ layer: { ...layer, gather: even(3) }, microBatches: 1, overlap: { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" } });
+    const hidden = seconds({
+      layer: { ...layer, gather: even(3) },
+      microBatches: 1,
+      overlap: { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" },
+    });
     expect(hidden).toBeGreaterThanOrEqual(8 * 2 * 3);
     expect(hidden).toBeLessThan(8 * 2 * 3 + 8 * 3);
   });
 
   it("gathers a layer that is recomputed once for both, and makes it again before its backward pass", () => {
     const again: LayerWork = { ...sharded, recomputeSeconds: 0.75 };
-    const gathers = (recomputed: number) => stepProgram({ ...bare, layer: again, recomputedOfStage: [recomputed], microBatches: 1, overlap: modules }).filter(({ name }) => name === "all-gather parameters").length;
+    const gathers = (recomputed: number) =>
+      stepProgram({
+        ...bare,
+        layer: again,
+        recomputedOfStage: [recomputed],
+        microBatches: 1,
+        overlap: modules,
+      }).filter(({ name }) => name === "all-gather parameters").length;
     // And the embedding and the head.
     expect([gathers(0), gathers(3)]).toEqual([2 * 8 * 4 + 2, 2 * 8 * 4 + 2]);
-    expect(seconds({ layer: again, recomputedOfStage: [3], microBatches: 2 })).toBeCloseTo(2 * (8 * (3 + 1.5) + 3 * 0.75), 9);
+    expect(seconds({ layer: again, recomputedOfStage: [3], microBatches: 2 })).toBeCloseTo(
+      2 * (8 * (3 + 1.5) + 3 * 0.75),
+      9,
+    );
     const spans = runLanes(stepProgram({ ...bare, layer: again, recomputedOfStage: [3], microBatches: 1 }));
-    expect(spans.filter(({ task }) => task.name === "recompute").map(({ task }) => task.layer)).toEqual([2, 1, 0]);
+    expect(spans.filter(({ task }) => task.name === "recompute").map(({ task }) => task.layer)).toEqual([
+      2, 1, 0,
+    ]);
   });
 
   it("reduces beside the last backward pass what is reduced once a step", () => {
@@ -164,21 +292,82 @@ describe("a simulated step", () => {
     expect(seconds({ ...waiting, layer }) - seconds({ ...waiting, layer, unitWaits: 0 })).toBe(0);
   });
 
-  const anyWork = fc.record({
-    forward: fc.integer({ min: 1, max: 9 }), gather: fc.integer({ min: 0, max: 9 }), scatter: fc.integer({ min: 0, max: 9 }), reduce: fc.integer({ min: 0, max: 9 }), exposed: fc.integer({ min: 0, max: 3 }), sizes: fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 6, maxLength: 6 }),
-    stages: fc.integer({ min: 1, max: 3 }), chunks: fc.integer({ min: 1, max: 2 }), rounds: fc.integer({ min: 1, max: 2 }), recomputed: fc.integer({ min: 0, max: 3 }), every: fc.boolean(),
-    forwardOverlap: fc.constantFrom("none" as const, "block" as const, "inter-layer" as const, "intra-layer" as const), backwardOverlap: fc.constantFrom("none" as const, "block" as const, "intra-layer" as const),
-  }).map(({ forward, gather, scatter, reduce, exposed, sizes, stages, chunks: asked, rounds, recomputed, every, ...overlap }): StepWork => {
-    const chunks = stages === 1 ? 1 : asked;
-    const [a, b, c, d, embedding, headSize] = sizes as [number, number, number, number, number, number];
-    const ends: EndWork = { ...end, forwardSeconds: 1, backwardSeconds: 2, gatherSeconds: gather, scatterSeconds: scatter, reduceSeconds: reduce };
-    return {
-      ...bare, stages, chunks, microBatches: stages * rounds, layersOfVirtualStage: new Array<number>(stages * chunks).fill(2), recomputedOfStage: new Array<number>(stages).fill(Math.min(recomputed, 2 * chunks)), reduceEveryMicroBatch: every,
-      layer: { ...layer, forward: even(forward), backward: even(2 * forward), forwardExposedSeconds: exposed, backwardExposedSeconds: exposed, recomputeSeconds: forward, gather: even(gather), scatter: even(scatter), reduce: even(reduce), elements: [a, b, c, d] },
-      embedding: { ...ends, elements: embedding }, head: { ...ends, elements: headSize }, overlap,
-    };
-  });
-  const busy = (tasks: readonly Task[], lane: Task["lane"], stage: number) => tasks.filter((task) => task.lane === lane && task.stage === stage).reduce((sum, task) => sum + task.seconds, 0);
+  const anyWork = fc
+    .record({
+      forward: fc.integer({ min: 1, max: 9 }),
+      gather: fc.integer({ min: 0, max: 9 }),
+      scatter: fc.integer({ min: 0, max: 9 }),
+      reduce: fc.integer({ min: 0, max: 9 }),
+      exposed: fc.integer({ min: 0, max: 3 }),
+      sizes: fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 6, maxLength: 6 }),
+      stages: fc.integer({ min: 1, max: 3 }),
+      chunks: fc.integer({ min: 1, max: 2 }),
+      rounds: fc.integer({ min: 1, max: 2 }),
+      recomputed: fc.integer({ min: 0, max: 3 }),
+      every: fc.boolean(),
+      forwardOverlap: fc.constantFrom(
+        "none" as const,
+        "block" as const,
+        "inter-layer" as const,
+        "intra-layer" as const,
+      ),
+      backwardOverlap: fc.constantFrom("none" as const, "block" as const, "intra-layer" as const),
+    })
+    .map(
+      ({
+        forward,
+        gather,
+        scatter,
+        reduce,
+        exposed,
+        sizes,
+        stages,
+        chunks: asked,
+        rounds,
+        recomputed,
+        every,
+        ...overlap
+      }): StepWork => {
+        const chunks = stages === 1 ? 1 : asked;
+        const [a, b, c, d, embedding, headSize] = sizes as [number, number, number, number, number, number];
+        const ends: EndWork = {
+          ...end,
+          forwardSeconds: 1,
+          backwardSeconds: 2,
+          gatherSeconds: gather,
+          scatterSeconds: scatter,
+          reduceSeconds: reduce,
+        };
+        return {
+          ...bare,
+          stages,
+          chunks,
+          microBatches: stages * rounds,
+          layersOfVirtualStage: new Array<number>(stages * chunks).fill(2),
+          recomputedOfStage: new Array<number>(stages).fill(Math.min(recomputed, 2 * chunks)),
+          reduceEveryMicroBatch: every,
+          layer: {
+            ...layer,
+            forward: even(forward),
+            backward: even(2 * forward),
+            forwardExposedSeconds: exposed,
+            backwardExposedSeconds: exposed,
+            recomputeSeconds: forward,
+            gather: even(gather),
+            scatter: even(scatter),
+            reduce: even(reduce),
+            elements: [a, b, c, d],
+          },
+          embedding: { ...ends, elements: embedding },
+          head: { ...ends, elements: headSize },
+          overlap,
+        };
+      },
+    );
+  const busy = (tasks: readonly Task[], lane: Task["lane"], stage: number) =>
+    tasks
+      .filter((task) => task.lane === lane && task.stage === stage)
+      .reduce((sum, task) => sum + task.seconds, 0);
 
   it("does as much whatever overlaps, is no faster than a lane of it, and no slower than one after the other", () => {
     fc.assert(
@@ -188,10 +377,14 @@ describe("a simulated step", () => {
         const time = endOf(runLanes(tasks));
         for (let stage = 0; stage < work.stages; stage += 1) {
           expect(busy(tasks, "compute", stage)).toBeCloseTo(busy(plain, "compute", stage), 9);
-          for (const lane of ["compute", "communication"] as const) expect(time).toBeGreaterThanOrEqual(busy(tasks, lane, stage) - 1e-9);
+          for (const lane of ["compute", "communication"] as const)
+            expect(time).toBeGreaterThanOrEqual(busy(tasks, lane, stage) - 1e-9);
         }
         // Reductions of the last micro-batch stand for the lump at the end of a step that overlaps nothing.
-        const lump = work.reduceEveryMicroBatch ? 0 : work.layersOfVirtualStage.length * 2 * work.layer.reduce[0] * 4 + 2 * work.embedding.reduceSeconds;
+        const lump = work.reduceEveryMicroBatch
+          ? 0
+          : work.layersOfVirtualStage.length * 2 * work.layer.reduce[0] * 4 +
+            2 * work.embedding.reduceSeconds;
         expect(time).toBeLessThanOrEqual(endOf(runLanes(plain)) + lump + 1e-9);
       }),
       { numRuns: 200, seed: 11 },
@@ -202,12 +395,19 @@ describe("a simulated step", () => {
     fc.assert(
       fc.property(anyWork, (work) => {
         for (let stage = 0; stage < work.stages; stage += 1) {
-          const { gatherings, reductions } = unitSchedule(work, stage, pipelineSchedule(stage, work.stages, work.microBatches, work.chunks));
-          const sizeOf = (unit: (typeof gatherings)[number]["unit"]) => (unit.kind === "layer" ? (work.layer.elements[unit.module] as number) : work[unit.kind].elements);
+          const { gatherings, reductions } = unitSchedule(
+            work,
+            stage,
+            pipelineSchedule(stage, work.stages, work.microBatches, work.chunks),
+          );
+          const sizeOf = (unit: (typeof gatherings)[number]["unit"]) =>
+            unit.kind === "layer" ? (work.layer.elements[unit.module] as number) : work[unit.kind].elements;
           const layerSize = work.layer.elements.reduce((sum, one) => sum + one, 0);
           const most = 2 * Math.max(layerSize, work.embedding.elements, work.head.elements);
           for (const [index, { after, afterReductions }] of gatherings.entries()) {
-            expect(gatherings.slice(after + 1, index + 1).reduce((sum, { unit }) => sum + sizeOf(unit), 0)).toBeLessThanOrEqual(most);
+            expect(
+              gatherings.slice(after + 1, index + 1).reduce((sum, { unit }) => sum + sizeOf(unit), 0),
+            ).toBeLessThanOrEqual(most);
             expect(after).toBeLessThan(index);
             expect(afterReductions).toBeLessThanOrEqual(reductions.length);
           }
@@ -220,41 +420,116 @@ describe("a simulated step", () => {
 });
 
 describe("a plan on the shipped profile", () => {
-  const job = resolveJob({ name: "sim", model: "llama-7b", sequenceLengthTokens: 8192, globalBatchTokens: 4 * 1024 * 1024, precision: "bf16-grad16", cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" } });
+  const job = resolveJob({
+    name: "sim",
+    model: "llama-7b",
+    sequenceLengthTokens: 8192,
+    globalBatchTokens: 4 * 1024 * 1024,
+    precision: "bf16-grad16",
+    cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" },
+  });
   const profile = shippedProfile("a800-128");
   const plan = (factors: Partial<Plan>): Plan => ({
-    microBatchSize: 1, microBatches: 4, recompute: false, pipelineParallel: 1, dataParallel: 128, tensorParallel: 1, sequenceParallel: 1,
-    parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 128, forwardOverlap: "none", backwardOverlap: "none", ...factors,
+    microBatchSize: 1,
+    microBatches: 4,
+    recompute: false,
+    pipelineParallel: 1,
+    dataParallel: 128,
+    tensorParallel: 1,
+    sequenceParallel: 1,
+    parameterSharding: 1,
+    gradientSharding: 1,
+    optimizerStateSharding: 128,
+    forwardOverlap: "none",
+    backwardOverlap: "none",
+    ...factors,
   });
 
   it("equals the closed form where nothing overlaps and there is one stage", () => {
     const costs = new CostModel(job, profile);
-    for (const each of [plan({}), plan({ parameterSharding: 8, optimizerStateSharding: 16 }), plan({ dataParallel: 32, microBatches: 16, sequenceParallel: 4, recompute: true, parameterSharding: 4, optimizerStateSharding: 32, gradientSharding: 32 })]) {
-      expect(simulateStep(costs, planOfJob(each, costs.job)).stepTimeSeconds / costs.predict(planOfJob(each, costs.job)).stepTimeSeconds).toBeCloseTo(1, 9);
+    for (const each of [
+      plan({}),
+      plan({ parameterSharding: 8, optimizerStateSharding: 16 }),
+      plan({
+        dataParallel: 32,
+        microBatches: 16,
+        sequenceParallel: 4,
+        recompute: true,
+        parameterSharding: 4,
+        optimizerStateSharding: 32,
+        gradientSharding: 32,
+      }),
+    ]) {
+      expect(
+        simulateStep(costs, planOfJob(each, costs.job)).stepTimeSeconds /
+          costs.predict(planOfJob(each, costs.job)).stepTimeSeconds,
+      ).toBeCloseTo(1, 9);
     }
   });
 
   it("is within a few percent of the closed form where collectives run beside computation, with stages, chunks and layers that are recomputed", () => {
     const costs = new CostModel(job, profile);
-    const overlaps = [{ forwardOverlap: "inter-layer", backwardOverlap: "block" }, { forwardOverlap: "block", backwardOverlap: "intra-layer" }, { forwardOverlap: "none", backwardOverlap: "block" }] as const;
-    const shardings = [{ parameterSharding: 32, optimizerStateSharding: 4, gradientSharding: 1 }, { parameterSharding: 8, optimizerStateSharding: 4, gradientSharding: 4 }, { parameterSharding: 1, optimizerStateSharding: 8, gradientSharding: 8 }];
-    for (const overlap of overlaps) for (const sharding of shardings) for (const recomputeLayers of [0, 3]) {
-      const one = plan({ ...sharding, ...overlap, recomputeLayers });
-      expect(Math.abs(simulateStep(costs, planOfJob(one, costs.job)).stepTimeSeconds / costs.predict(planOfJob(one, costs.job)).stepTimeSeconds - 1), JSON.stringify(one)).toBeLessThan(0.03);
-      for (const pipelineChunks of [1, 2]) {
-        const staged = plan({ ...sharding, ...overlap, recomputeLayers, pipelineParallel: 4, dataParallel: 32, microBatches: 16, optimizerStateSharding: Math.min(4, sharding.optimizerStateSharding), gradientSharding: Math.min(4, sharding.gradientSharding), parameterSharding: Math.min(8, sharding.parameterSharding), pipelineChunks });
-        expect(Math.abs(simulateStep(costs, planOfJob(staged, costs.job)).stepTimeSeconds / costs.predict(planOfJob(staged, costs.job)).stepTimeSeconds - 1), JSON.stringify(staged)).toBeLessThan(0.06);
-      }
-    }
+    const overlaps = [
+      { forwardOverlap: "inter-layer", backwardOverlap: "block" },
+      { forwardOverlap: "block", backwardOverlap: "intra-layer" },
+      { forwardOverlap: "none", backwardOverlap: "block" },
+    ] as const;
+    const shardings = [
+      { parameterSharding: 32, optimizerStateSharding: 4, gradientSharding: 1 },
+      { parameterSharding: 8, optimizerStateSharding: 4, gradientSharding: 4 },
+      { parameterSharding: 1, optimizerStateSharding: 8, gradientSharding: 8 },
+    ];
+    for (const overlap of overlaps)
+      for (const sharding of shardings)
+        for (const recomputeLayers of [0, 3]) {
+          const one = plan({ ...sharding, ...overlap, recomputeLayers });
+          expect(
+            Math.abs(
+              simulateStep(costs, planOfJob(one, costs.job)).stepTimeSeconds /
+                costs.predict(planOfJob(one, costs.job)).stepTimeSeconds -
+                1,
+            ),
+            JSON.stringify(one),
+          ).toBeLessThan(0.03);
+          for (const pipelineChunks of [1, 2]) {
+            const staged = plan({
+              ...sharding,
+              ...overlap,
+              recomputeLayers,
+              pipelineParallel: 4,
+              dataParallel: 32,
+              microBatches: 16,
+              optimizerStateSharding: Math.min(4, sharding.optimizerStateSharding),
+              gradientSharding: Math.min(4, sharding.gradientSharding),
+              parameterSharding: Math.min(8, sharding.parameterSharding),
+              pipelineChunks,
+            });
+            expect(
+              Math.abs(
+                simulateStep(costs, planOfJob(staged, costs.job)).stepTimeSeconds /
+                  costs.predict(planOfJob(staged, costs.job)).stepTimeSeconds -
+                  1,
+              ),
+              JSON.stringify(staged),
+            ).toBeLessThan(0.06);
+          }
+        }
   });
 
   it("draws every stage in a trace whose events fit into the step", () => {
     const costs = new CostModel(job, profile);
-    const each = plan({ pipelineParallel: 4, dataParallel: 32, microBatches: 16, optimizerStateSharding: 32 });
+    const each = plan({
+      pipelineParallel: 4,
+      dataParallel: 32,
+      microBatches: 16,
+      optimizerStateSharding: 32,
+    });
     const { stepTimeSeconds, spans, computeShare } = simulateStep(costs, planOfJob(each, costs.job));
     const trace = toTrace(spans, 32);
     expect(new Set(trace.traceEvents.map(({ pid }) => pid))).toEqual(new Set([0, 32, 64, 96]));
-    for (const event of trace.traceEvents) if (event.ph === "X") expect(event.ts + event.dur).toBeLessThanOrEqual(stepTimeSeconds * 1e6 * (1 + 1e-12));
+    for (const event of trace.traceEvents)
+      if (event.ph === "X")
+        expect(event.ts + event.dur).toBeLessThanOrEqual(stepTimeSeconds * 1e6 * (1 + 1e-12));
     expect(computeShare).toBeGreaterThan(0.5);
     expect(computeShare).toBeLessThanOrEqual(1);
   });
@@ -272,6 +547,8 @@ describe("a plan on the shipped profile", () => {
     expect(new Set(own.map(({ pid }) => pid))).toEqual(new Set([2]));
     expect(own.filter(({ ph }) => ph === "X")).toHaveLength(2 * events);
     expect(Math.min(...own.flatMap((event) => (event.ph === "X" ? [event.ts ?? NaN] : [])))).toBe(5);
-    expect(own.filter((event) => event.ph === "X" && (event.ts ?? 0) >= 50).length).toBeGreaterThanOrEqual(events);
+    expect(own.filter((event) => event.ph === "X" && (event.ts ?? 0) >= 50).length).toBeGreaterThanOrEqual(
+      events,
+    );
   });
 });

@@ -1,4 +1,13 @@
-import { groupGeometry, nodesTouched, unitParameters, up, updateSeconds, type CostModel, type GroupGeometry, type PlanOfJob } from "@internevo/cost-model";
+import {
+  groupGeometry,
+  nodesTouched,
+  unitParameters,
+  up,
+  updateSeconds,
+  type CostModel,
+  type GroupGeometry,
+  type PlanOfJob,
+} from "@internevo/cost-model";
 import { chunksOf, recomputedLayers } from "@internevo/domain";
 import { runLanes, type Span } from "./lanes.ts";
 import { stepProgram } from "./step-program.ts";
@@ -13,10 +22,14 @@ export interface SimulatedStep {
 
 /** Layers of every virtual stage: dealt as evenly as they go, the first (layers mod stages) have one more. */
 export const layersByStage = (layers: number, stages: number): number[] =>
-  Array.from({ length: stages }, (_, index) => Math.floor(layers / stages) + (index < layers % stages ? 1 : 0));
+  Array.from(
+    { length: stages },
+    (_, index) => Math.floor(layers / stages) + (index < layers % stages ? 1 : 0),
+  );
 
 /** Where the slower part of a group's messages goes. */
-const linkOf = (costs: CostModel, group: GroupGeometry): Link => (nodesTouched(group, costs.job.cluster.gpusPerNode) > 1 ? "inter-node" : "intra-node");
+const linkOf = (costs: CostModel, group: GroupGeometry): Link =>
+  nodesTouched(group, costs.job.cluster.gpusPerNode) > 1 ? "inter-node" : "intra-node";
 
 /** What a plan does in a step, from the costs of the planner's model. */
 export function stepWork(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(plan)): StepWork {
@@ -25,7 +38,8 @@ export function stepWork(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(pl
   const shard = costs.shardTime(plan, plan);
   const everyMicroBatch = plan.gradientSharding > 1;
   const staged = everyMicroBatch ? shard.stageReduced : shard.stage;
-  const padded = (elements: number): number => up(elements, 64 * plan.parameterSharding * plan.optimizerStateSharding);
+  const padded = (elements: number): number =>
+    up(elements, 64 * plan.parameterSharding * plan.optimizerStateSharding);
   const parameters = unitParameters(model, plan.tensorParallel);
   const elements = parameters.modules.map(padded) as unknown as ByModule;
   const embedding = padded(parameters.embedding);
@@ -33,15 +47,28 @@ export function stepWork(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(pl
   const [f0, f1, f2, f3] = slice.forwardModules;
   const [b0, b1, b2, b3] = slice.backwardModules;
   const staging = (module: 0 | 1 | 2 | 3): number => (staged.layer * elements[module]) / ofLayer;
-  const sharded = (unit: "embedding" | "head"): Pick<EndWork, "gatherSeconds" | "scatterSeconds" | "reduceSeconds"> => ({ gatherSeconds: shard.gather[unit], scatterSeconds: shard.scatter[unit], reduceSeconds: shard.reduce[unit] });
+  const sharded = (
+    unit: "embedding" | "head",
+  ): Pick<EndWork, "gatherSeconds" | "scatterSeconds" | "reduceSeconds"> => ({
+    gatherSeconds: shard.gather[unit],
+    scatterSeconds: shard.scatter[unit],
+    reduceSeconds: shard.reduce[unit],
+  });
   const byStage = layersByStage(model.layers, plan.pipelineParallel);
   // What is slowest of the collectives of a sharding decides where they go.
-  const shardGroups = (["parameterSharding", "optimizerStateSharding", "gradientReplicas"] as const).map((dimension) => groupGeometry(plan, dimension)).filter(({ size }) => size > 1);
+  const shardGroups = (["parameterSharding", "optimizerStateSharding", "gradientReplicas"] as const)
+    .map((dimension) => groupGeometry(plan, dimension))
+    .filter(({ size }) => size > 1);
   return {
     layer: {
       forward: [f0 - slice.forwardAttentionSeconds, f1, f2, f3],
       forwardAttentionSeconds: slice.forwardAttentionSeconds,
-      backward: [b0 + staging(0), b1 - slice.backwardAttentionSeconds + staging(1), b2 + staging(2), b3 + staging(3)],
+      backward: [
+        b0 + staging(0),
+        b1 - slice.backwardAttentionSeconds + staging(1),
+        b2 + staging(2),
+        b3 + staging(3),
+      ],
       backwardAttentionSeconds: slice.backwardAttentionSeconds,
       forwardExposedSeconds: slice.forwardCommunicationSeconds,
       backwardExposedSeconds: slice.backwardCommunicationSeconds,
@@ -53,8 +80,22 @@ export function stepWork(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(pl
       elements,
     },
     // Measured forward and backward together; which pass has it changes no sum.
-    embedding: { forwardSeconds: slice.embeddingSeconds, backwardSeconds: staged.embedding, forwardExposedSeconds: slice.embeddingCommunicationSeconds, backwardExposedSeconds: 0, elements: embedding, ...sharded("embedding") },
-    head: { forwardSeconds: 0, backwardSeconds: slice.headSeconds + staged.head, forwardExposedSeconds: 0, backwardExposedSeconds: slice.headCommunicationSeconds, elements: parameters.head > 0 ? padded(parameters.head) : embedding, ...sharded("head") },
+    embedding: {
+      forwardSeconds: slice.embeddingSeconds,
+      backwardSeconds: staged.embedding,
+      forwardExposedSeconds: slice.embeddingCommunicationSeconds,
+      backwardExposedSeconds: 0,
+      elements: embedding,
+      ...sharded("embedding"),
+    },
+    head: {
+      forwardSeconds: 0,
+      backwardSeconds: slice.headSeconds + staged.head,
+      forwardExposedSeconds: 0,
+      backwardExposedSeconds: slice.headCommunicationSeconds,
+      elements: parameters.head > 0 ? padded(parameters.head) : embedding,
+      ...sharded("head"),
+    },
     layersOfVirtualStage: layersByStage(model.layers, plan.pipelineParallel * chunks),
     recomputedOfStage: byStage.map((layers) => recomputedLayers(plan, layers)),
     stages: plan.pipelineParallel,
@@ -69,7 +110,9 @@ export function stepWork(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(pl
     layerWaits: slice.layerWaits,
     slowdowns: shard.slowdowns,
     sequenceLink: linkOf(costs, groupGeometry(plan, "sequenceParallel")),
-    shardLink: shardGroups.some((group) => linkOf(costs, group) === "inter-node") ? "inter-node" : "intra-node",
+    shardLink: shardGroups.some((group) => linkOf(costs, group) === "inter-node")
+      ? "inter-node"
+      : "intra-node",
     overlap: plan,
   };
 }
@@ -79,6 +122,8 @@ export function simulateStep(costs: CostModel, plan: PlanOfJob, chunks = chunksO
   const spans = runLanes(stepProgram(stepWork(costs, plan, chunks)));
   const stepTimeSeconds = spans.reduce((latest, { endSeconds }) => Math.max(latest, endSeconds), 0);
   const busy = new Array<number>(plan.pipelineParallel).fill(0);
-  for (const { task, startSeconds, endSeconds } of spans) if (task.lane === "compute" && task.exposed !== true) busy[task.stage] = (busy[task.stage] as number) + endSeconds - startSeconds;
+  for (const { task, startSeconds, endSeconds } of spans)
+    if (task.lane === "compute" && task.exposed !== true)
+      busy[task.stage] = (busy[task.stage] as number) + endSeconds - startSeconds;
   return { stepTimeSeconds, computeShare: Math.max(...busy) / stepTimeSeconds, spans };
 }

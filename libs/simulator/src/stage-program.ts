@@ -2,7 +2,16 @@ import type { Slowdown } from "@internevo/cost-model";
 import type { Task } from "./lanes.ts";
 import type { PipelineOperation } from "./pipeline-schedule.ts";
 import type { EndWork, StepWork } from "./step-work.ts";
-import { hasEmbedding, hasHead, layersOf, unitSchedule, type Gathering, type Reduction, type StageLayer, type Unit } from "./unit-schedule.ts";
+import {
+  hasEmbedding,
+  hasHead,
+  layersOf,
+  unitSchedule,
+  type Gathering,
+  type Reduction,
+  type StageLayer,
+  type Unit,
+} from "./unit-schedule.ts";
 
 const MODULES = [0, 1, 2, 3] as const;
 const ON_LANE = { lane: "communication", exposed: true } as const;
@@ -40,8 +49,14 @@ export class StageProgram {
     this.#stage = stage;
     this.#tasks = tasks;
     const { gatherings, reductions } = unitSchedule(work, stage, operations);
-    const gathers = [...work.layer.gather, work.embedding.gatherSeconds, work.head.gatherSeconds].some((seconds) => seconds > 0);
-    const stages = work.reduceEveryMicroBatch || [...work.layer.scatter, work.embedding.scatterSeconds, work.head.scatterSeconds].some((seconds) => seconds > 0);
+    const gathers = [...work.layer.gather, work.embedding.gatherSeconds, work.head.gatherSeconds].some(
+      (seconds) => seconds > 0,
+    );
+    const stages =
+      work.reduceEveryMicroBatch ||
+      [...work.layer.scatter, work.embedding.scatterSeconds, work.head.scatterSeconds].some(
+        (seconds) => seconds > 0,
+      );
     this.#gatherings = gathers ? gatherings : [];
     this.#reductions = stages ? reductions : [];
     this.#gatherAhead();
@@ -52,14 +67,21 @@ export class StageProgram {
   }
 
   #add(task: Omit<Task, "after" | "stage">, after: readonly (number | undefined)[]): number {
-    this.#tasks.push({ ...task, stage: this.#stage, after: [...new Set(after.filter((index) => index !== undefined))] });
+    this.#tasks.push({
+      ...task,
+      stage: this.#stage,
+      after: [...new Set(after.filter((index) => index !== undefined))],
+    });
     return this.#tasks.length - 1;
   }
 
   /** Something that the computation goes on behind. */
   #inline(name: string, seconds: number, place: Partial<Place>, more: Partial<Task> = {}): void {
     if (seconds === 0 && this.#waits.length === 0) return;
-    this.#lastCompute = this.#add({ name, lane: "compute", seconds, ...place, ...more }, [this.#lastCompute, ...this.#waits.splice(0)]);
+    this.#lastCompute = this.#add({ name, lane: "compute", seconds, ...place, ...more }, [
+      this.#lastCompute,
+      ...this.#waits.splice(0),
+    ]);
     if (more.lane === "communication") this.#lastCommunication = this.#lastCompute;
   }
 
@@ -69,12 +91,23 @@ export class StageProgram {
   }
 
   /** A collective beside the computation. */
-  #beside(name: string, seconds: number, place: Partial<Place>, after: readonly (number | undefined)[], slowdown: Slowdown): number {
-    return (this.#lastCommunication = this.#add({ name, lane: "communication", seconds, ...place, slowdown, link: this.#work.shardLink }, after));
+  #beside(
+    name: string,
+    seconds: number,
+    place: Partial<Place>,
+    after: readonly (number | undefined)[],
+    slowdown: Slowdown,
+  ): number {
+    return (this.#lastCommunication = this.#add(
+      { name, lane: "communication", seconds, ...place, slowdown, link: this.#work.shardLink },
+      after,
+    ));
   }
 
   #secondsOf(what: "gather" | "scatter" | "reduce", unit: Unit): number {
-    return unit.kind === "layer" ? (this.#work.layer[what][unit.module] as number) : this.#work[unit.kind][`${what}Seconds`];
+    return unit.kind === "layer"
+      ? (this.#work.layer[what][unit.module] as number)
+      : this.#work[unit.kind][`${what}Seconds`];
   }
 
   /** Gathers what there is room for, in the order of its use. */
@@ -84,7 +117,15 @@ export class StageProgram {
       if (!ahead || after >= this.#released.length || afterReductions > this.#reduced.length) return;
       const slowdown = this.#work.slowdowns[pass === "forward" ? "forwardGather" : "backwardGather"];
       const place = { microBatch, ...(unit.kind === "layer" ? { layer: unit.layer } : {}) };
-      this.#gathered.push(this.#beside("all-gather parameters", this.#secondsOf("gather", unit), place, [after < 0 ? undefined : this.#released[after]], slowdown));
+      this.#gathered.push(
+        this.#beside(
+          "all-gather parameters",
+          this.#secondsOf("gather", unit),
+          place,
+          [after < 0 ? undefined : this.#released[after]],
+          slowdown,
+        ),
+      );
     }
   }
 
@@ -126,15 +167,19 @@ export class StageProgram {
     if (this.#staged < units.length) return;
     this.#staged = 0;
     let last = this.#lastCompute;
-    for (const each of units) for (const [name, what, does] of [["reduce-scatter gradients", "scatter", reduction !== undefined], ["reduce gradients", "reduce", reduces]] as const) {
-      const seconds = does ? this.#secondsOf(what, each) : 0;
-      if (seconds === 0) continue;
-      if (overlapped) last = this.#beside(name, seconds, place, [this.#lastCompute], slowdowns[what]);
-      else {
-        this.#inline(name, seconds, place, ON_LANE);
-        last = this.#lastCompute;
+    for (const each of units)
+      for (const [name, what, does] of [
+        ["reduce-scatter gradients", "scatter", reduction !== undefined],
+        ["reduce gradients", "reduce", reduces],
+      ] as const) {
+        const seconds = does ? this.#secondsOf(what, each) : 0;
+        if (seconds === 0) continue;
+        if (overlapped) last = this.#beside(name, seconds, place, [this.#lastCompute], slowdowns[what]);
+        else {
+          this.#inline(name, seconds, place, ON_LANE);
+          last = this.#lastCompute;
+        }
       }
-    }
     if (reduction === undefined) return;
     this.#reduced.push(last as number);
     this.#gatherAhead();
@@ -155,7 +200,9 @@ export class StageProgram {
   /** Ranks that meet in a collective wait for the slowest. */
   #meet(overlapped: boolean, seconds: number, place: Place): void {
     const { unitWaits, layerWaits } = this.#work;
-    this.#inline("waits of ranks for one another", (overlapped ? layerWaits : unitWaits) * seconds, place, { exposed: true });
+    this.#inline("waits of ranks for one another", (overlapped ? layerWaits : unitWaits) * seconds, place, {
+      exposed: true,
+    });
   }
 
   /** Attention, with what is exchanged before and after it. */
@@ -181,7 +228,8 @@ export class StageProgram {
       for (const module of MODULES) {
         this.#take(place);
         this.#inline(`forward ${NAMES[module]}`, work.forward[module], place);
-        if (module === 0) this.#attend("forward", work.forwardAttentionSeconds, work.forwardExposedSeconds, place);
+        if (module === 0)
+          this.#attend("forward", work.forwardAttentionSeconds, work.forwardExposedSeconds, place);
         this.#release();
       }
       const computed = work.forward.reduce((sum, seconds) => sum + seconds, work.forwardAttentionSeconds);
@@ -192,8 +240,13 @@ export class StageProgram {
   backward(operation: PipelineOperation, arrival: number | undefined): void {
     const { microBatch, chunk } = operation;
     this.#wait(arrival);
-    if (hasHead(this.#work, this.#stage, operation)) this.#end("head", "backward", { layer: this.#work.layersOfVirtualStage.reduce((sum, layers) => sum + layers, 0), microBatch });
-    for (const each of layersOf(this.#work, this.#stage, chunk).reverse()) this.#backwardLayer(each, microBatch);
+    if (hasHead(this.#work, this.#stage, operation))
+      this.#end("head", "backward", {
+        layer: this.#work.layersOfVirtualStage.reduce((sum, layers) => sum + layers, 0),
+        microBatch,
+      });
+    for (const each of layersOf(this.#work, this.#stage, chunk).reverse())
+      this.#backwardLayer(each, microBatch);
     if (hasEmbedding(this.#stage, operation)) this.#end("embedding", "backward", { microBatch });
   }
 
@@ -209,26 +262,41 @@ export class StageProgram {
       if (!isRecomputed) this.#take(place);
       this.#beginGradient();
       this.#inline(`backward ${NAMES[module]}`, work.backward[module], place);
-      if (module === 1) this.#attend("backward", work.backwardAttentionSeconds, work.backwardExposedSeconds, place);
+      if (module === 1)
+        this.#attend("backward", work.backwardAttentionSeconds, work.backwardExposedSeconds, place);
       this.#release();
       this.#endGradient({ kind: "layer", layer, module }, place);
     }
-    const computed = work.backward.reduce((sum, seconds) => sum + seconds, work.backwardAttentionSeconds) + (isRecomputed ? work.recomputeSeconds : 0);
+    const computed =
+      work.backward.reduce((sum, seconds) => sum + seconds, work.backwardAttentionSeconds) +
+      (isRecomputed ? work.recomputeSeconds : 0);
     const overlapped = overlap.backwardOverlap !== "none";
-    const reduces = this.#work.reduceEveryMicroBatch || (overlapped && microBatch === this.#work.microBatches - 1 && work.reduce.some((seconds) => seconds > 0));
+    const reduces =
+      this.#work.reduceEveryMicroBatch ||
+      (overlapped &&
+        microBatch === this.#work.microBatches - 1 &&
+        work.reduce.some((seconds) => seconds > 0));
     if (this.#gatherings.length > 0 || reduces) this.#meet(overlapped, computed, place);
   }
 
   /** A message to the next or the last stage, once the computation is so far. */
   send(pass: PipelineOperation["pass"], microBatch: number): number {
-    return this.#add({ name: `send ${pass}`, lane: "pipeline", seconds: this.#work.boundarySeconds, microBatch }, [this.#lastCompute, ...this.#waits]);
+    return this.#add(
+      { name: `send ${pass}`, lane: "pipeline", seconds: this.#work.boundarySeconds, microBatch },
+      [this.#lastCompute, ...this.#waits],
+    );
   }
 
   /** What of the reductions is left when all passes are over. */
   reduce(): number {
     const { reduceEveryMicroBatch, overlap, reduceOnceSeconds, shareOnceSeconds } = this.#work;
-    const left = (reduceEveryMicroBatch || overlap.backwardOverlap !== "none" ? 0 : reduceOnceSeconds) + shareOnceSeconds;
-    return this.#add({ name: "reduce gradients", lane: "communication", seconds: left, exposed: true }, [this.#lastCompute, this.#lastCommunication]);
+    const left =
+      (reduceEveryMicroBatch || overlap.backwardOverlap !== "none" ? 0 : reduceOnceSeconds) +
+      shareOnceSeconds;
+    return this.#add({ name: "reduce gradients", lane: "communication", seconds: left, exposed: true }, [
+      this.#lastCompute,
+      this.#lastCommunication,
+    ]);
   }
 
   /** @param reduced the ends of all stages' reductions: the gradient norm makes them wait for one another. */

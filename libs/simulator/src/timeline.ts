@@ -2,8 +2,23 @@ import { LANES, type Span } from "./lanes.ts";
 
 /** An event of the trace format that Perfetto and chrome://tracing read; times in microseconds. */
 export type TraceEvent =
-  | { readonly ph: "M"; readonly name: "process_name" | "thread_name"; readonly pid: number; readonly tid?: number; readonly args: { readonly name: string } }
-  | { readonly ph: "X"; readonly name: string; readonly cat: string; readonly pid: number; readonly tid: number; readonly ts: number; readonly dur: number; readonly args: Record<string, number | boolean> };
+  | {
+      readonly ph: "M";
+      readonly name: "process_name" | "thread_name";
+      readonly pid: number;
+      readonly tid?: number;
+      readonly args: { readonly name: string };
+    }
+  | {
+      readonly ph: "X";
+      readonly name: string;
+      readonly cat: string;
+      readonly pid: number;
+      readonly tid: number;
+      readonly ts: number;
+      readonly dur: number;
+      readonly args: Record<string, number | boolean>;
+    };
 
 export interface Trace {
   readonly displayTimeUnit: "ms";
@@ -17,7 +32,13 @@ export function toTrace(spans: readonly Span[], ranksPerStage: number): Trace {
     const pid = stage * ranksPerStage;
     return [
       { ph: "M", name: "process_name", pid, args: { name: `simulated rank ${pid}, stage ${stage}` } },
-      ...LANES.map((lane, index): TraceEvent => ({ ph: "M", name: "thread_name", pid, tid: 1 + index, args: { name: lane } })),
+      ...LANES.map((lane, index): TraceEvent => ({
+        ph: "M",
+        name: "thread_name",
+        pid,
+        tid: 1 + index,
+        args: { name: lane },
+      })),
     ];
   });
   const events = spans.map(({ task, startSeconds, endSeconds }): TraceEvent => ({
@@ -53,10 +74,16 @@ export interface MeasuredEvent {
  * is laid over every measured step.
  * @param stepStarts microseconds at which the measured steps begin.
  */
-export function overlayTraces(measured: readonly MeasuredEvent[], simulated: Trace, stepStarts: readonly number[]): { readonly displayTimeUnit: "ms"; readonly traceEvents: readonly (MeasuredEvent | TraceEvent)[] } {
+export function overlayTraces(
+  measured: readonly MeasuredEvent[],
+  simulated: Trace,
+  stepStarts: readonly number[],
+): { readonly displayTimeUnit: "ms"; readonly traceEvents: readonly (MeasuredEvent | TraceEvent)[] } {
   const first = measured.reduce((most, { pid }) => Math.max(most, pid), -1) + 1;
   const moved = simulated.traceEvents.map((event): TraceEvent => ({ ...event, pid: first + event.pid }));
   const names = moved.filter((event) => event.ph === "M");
-  const steps = stepStarts.flatMap((start) => moved.flatMap((event) => (event.ph === "X" ? [{ ...event, ts: event.ts + start }] : [])));
+  const steps = stepStarts.flatMap((start) =>
+    moved.flatMap((event) => (event.ph === "X" ? [{ ...event, ts: event.ts + start }] : [])),
+  );
   return { displayTimeUnit: "ms", traceEvents: [...measured, ...names, ...steps] };
 }

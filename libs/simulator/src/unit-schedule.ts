@@ -2,7 +2,9 @@ import type { PipelineOperation } from "./pipeline-schedule.ts";
 import type { StepWork } from "./step-work.ts";
 
 /** A unit of the model: what is gathered and reduced as one. `module` counts in the order of the forward pass. */
-export type Unit = { readonly kind: "embedding" | "head" } | { readonly kind: "layer"; readonly layer: number; readonly module: number };
+export type Unit =
+  | { readonly kind: "embedding" | "head" }
+  | { readonly kind: "layer"; readonly layer: number; readonly module: number };
 
 /** A unit whose parameters are gathered, in the order in which a stage uses them. */
 export interface Gathering {
@@ -30,8 +32,23 @@ export interface StageLayer {
   readonly isRecomputed: boolean;
 }
 
-const FORWARD_GROUPS = { none: [[0], [1], [2], [3]], block: [[0, 1], [2, 3]], "inter-layer": [[0, 1, 2, 3]], "intra-layer": [[0], [1], [2], [3]] } as const;
-const BACKWARD_GROUPS = { none: [[3], [2], [1], [0]], block: [[3, 2], [1, 0]], "intra-layer": [[3], [2], [1], [0]] } as const;
+const FORWARD_GROUPS = {
+  none: [[0], [1], [2], [3]],
+  block: [
+    [0, 1],
+    [2, 3],
+  ],
+  "inter-layer": [[0, 1, 2, 3]],
+  "intra-layer": [[0], [1], [2], [3]],
+} as const;
+const BACKWARD_GROUPS = {
+  none: [[3], [2], [1], [0]],
+  block: [
+    [3, 2],
+    [1, 0],
+  ],
+  "intra-layer": [[3], [2], [1], [0]],
+} as const;
 const WHOLE = [[0, 1, 2, 3]] as const;
 
 /** The layers of a chunk of a stage, first to last. */
@@ -40,14 +57,24 @@ export function layersOf(work: StepWork, stage: number, chunk: number): StageLay
   const virtualStage = chunk * stages + stage;
   const first = layersOfVirtualStage.slice(0, virtualStage).reduce((sum, layers) => sum + layers, 0);
   let place = 0;
-  for (let earlier = 0; earlier < chunk; earlier += 1) place += layersOfVirtualStage[earlier * stages + stage] as number;
-  return Array.from({ length: layersOfVirtualStage[virtualStage] as number }, (_, index) => ({ layer: first + index, isRecomputed: place + index < (work.recomputedOfStage[stage] as number) }));
+  for (let earlier = 0; earlier < chunk; earlier += 1)
+    place += layersOfVirtualStage[earlier * stages + stage] as number;
+  return Array.from({ length: layersOfVirtualStage[virtualStage] as number }, (_, index) => ({
+    layer: first + index,
+    isRecomputed: place + index < (work.recomputedOfStage[stage] as number),
+  }));
 }
 
-export const hasEmbedding = (stage: number, { chunk }: Pick<PipelineOperation, "chunk">): boolean => stage === 0 && chunk === 0;
-export const hasHead = ({ stages, chunks }: StepWork, stage: number, { chunk }: Pick<PipelineOperation, "chunk">): boolean => stage === stages - 1 && chunk === chunks - 1;
+export const hasEmbedding = (stage: number, { chunk }: Pick<PipelineOperation, "chunk">): boolean =>
+  stage === 0 && chunk === 0;
+export const hasHead = (
+  { stages, chunks }: StepWork,
+  stage: number,
+  { chunk }: Pick<PipelineOperation, "chunk">,
+): boolean => stage === stages - 1 && chunk === chunks - 1;
 
-const elementsOf = (work: StepWork, unit: Unit): number => (unit.kind === "layer" ? (work.layer.elements[unit.module] as number) : work[unit.kind].elements);
+const elementsOf = (work: StepWork, unit: Unit): number =>
+  unit.kind === "layer" ? (work.layer.elements[unit.module] as number) : work[unit.kind].elements;
 
 /** Memory is used in turns: what is the last before each that must be done with, if so many of the following may be there at a time. */
 function windows(sizes: readonly number[], capacity: number): number[] {
@@ -77,10 +104,12 @@ function gatherGroups(work: StepWork, stage: number, operations: readonly Pipeli
     };
     if (operation.pass === "forward") {
       if (hasEmbedding(stage, operation)) add([{ kind: "embedding" }]);
-      for (const { layer: of } of layersOf(work, stage, operation.chunk)) layer(of, FORWARD_GROUPS[forwardOverlap]);
+      for (const { layer: of } of layersOf(work, stage, operation.chunk))
+        layer(of, FORWARD_GROUPS[forwardOverlap]);
     } else {
       if (hasHead(work, stage, operation)) add([{ kind: "head" }]);
-      for (const { layer: of, isRecomputed } of layersOf(work, stage, operation.chunk).reverse()) layer(of, isRecomputed ? WHOLE : BACKWARD_GROUPS[backwardOverlap]);
+      for (const { layer: of, isRecomputed } of layersOf(work, stage, operation.chunk).reverse())
+        layer(of, isRecomputed ? WHOLE : BACKWARD_GROUPS[backwardOverlap]);
     }
   }
   return groups;
@@ -92,23 +121,32 @@ function reductionGroups(work: StepWork, stage: number, operations: readonly Pip
     if (operation.pass === "forward") continue;
     if (hasHead(work, stage, operation)) groups.push([{ kind: "head" }]);
     for (const { layer } of layersOf(work, stage, operation.chunk).reverse()) {
-      for (const modules of BACKWARD_GROUPS[work.overlap.backwardOverlap]) groups.push(modules.map((module) => ({ kind: "layer", layer, module })));
+      for (const modules of BACKWARD_GROUPS[work.overlap.backwardOverlap])
+        groups.push(modules.map((module) => ({ kind: "layer", layer, module })));
     }
     if (hasEmbedding(stage, operation)) groups.push([{ kind: "embedding" }]);
   }
   return groups;
 }
 
-const isSame = (a: Unit, b: Unit): boolean => a.kind === b.kind && (a.kind !== "layer" || (b.kind === "layer" && a.layer === b.layer && a.module === b.module));
+const isSame = (a: Unit, b: Unit): boolean =>
+  a.kind === b.kind &&
+  (a.kind !== "layer" || (b.kind === "layer" && a.layer === b.layer && a.module === b.module));
 
 /**
  * What a stage gathers and reduces in a step (native/src/trainer/gather_schedule.h). The pool has room for two of the largest group where a
  * pass gathers ahead, else for one; so has the staging of gradients where reductions run beside the backward pass. Gathers go as far
  * ahead as there is room, and let those reductions pass whose memory is needed first.
  */
-export function unitSchedule(work: StepWork, stage: number, operations: readonly PipelineOperation[]): { readonly gatherings: readonly Gathering[]; readonly reductions: readonly Reduction[] } {
-  const size = (units: readonly Unit[]): number => units.reduce((sum, unit) => sum + elementsOf(work, unit), 0);
-  const largest = (groups: readonly (readonly Unit[])[]): number => groups.reduce((most, units) => Math.max(most, size(units)), 0);
+export function unitSchedule(
+  work: StepWork,
+  stage: number,
+  operations: readonly PipelineOperation[],
+): { readonly gatherings: readonly Gathering[]; readonly reductions: readonly Reduction[] } {
+  const size = (units: readonly Unit[]): number =>
+    units.reduce((sum, unit) => sum + elementsOf(work, unit), 0);
+  const largest = (groups: readonly (readonly Unit[])[]): number =>
+    groups.reduce((most, units) => Math.max(most, size(units)), 0);
   const { forwardOverlap, backwardOverlap } = work.overlap;
   const beside = backwardOverlap !== "none";
 
@@ -118,22 +156,43 @@ export function unitSchedule(work: StepWork, stage: number, operations: readonly
   // The first reduction that needs the place of each.
   const needed: number[] = new Array<number>(reductions.length).fill(reductions.length);
   for (let index = reductions.length - 1; index >= 0; index -= 1) {
-    for (let before = (reductions[index] as Reduction).after; before >= 0 && (needed[before] as number) > index; before -= 1) needed[before] = index;
+    for (
+      let before = (reductions[index] as Reduction).after;
+      before >= 0 && (needed[before] as number) > index;
+      before -= 1
+    )
+      needed[before] = index;
   }
 
   const groups = gatherGroups(work, stage, operations);
   const room = (forwardOverlap !== "none" || beside ? 2 : 1) * largest(groups.map(({ units }) => units));
-  const roomAfter = windows(groups.flatMap(({ units }) => units.map((unit) => elementsOf(work, unit))), room);
+  const roomAfter = windows(
+    groups.flatMap(({ units }) => units.map((unit) => elementsOf(work, unit))),
+    room,
+  );
   let turn = 0;
   let first = 0;
   const gatherings: Gathering[] = [];
-  for (const { units, ahead, operation: { pass, microBatch } } of groups) {
+  for (const {
+    units,
+    ahead,
+    operation: { pass, microBatch },
+  } of groups) {
     if (beside && pass === "backward") {
-      const holds = ({ units: staged }: Reduction): boolean => staged.some((one) => units.some((unit) => isSame(one, unit)));
+      const holds = ({ units: staged }: Reduction): boolean =>
+        staged.some((one) => units.some((unit) => isSame(one, unit)));
       while (turn < reductions.length && !holds(reductions[turn] as Reduction)) turn += 1;
       while (first < turn && (needed[first] as number) < turn) first += 1;
     }
-    for (const unit of units) gatherings.push({ unit, ahead, pass, microBatch, after: roomAfter[gatherings.length] as number, afterReductions: first });
+    for (const unit of units)
+      gatherings.push({
+        unit,
+        ahead,
+        pass,
+        microBatch,
+        after: roomAfter[gatherings.length] as number,
+        afterReductions: first,
+      });
   }
   return { gatherings, reductions };
 }

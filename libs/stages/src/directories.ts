@@ -10,7 +10,12 @@ export const clustersDirectory = (dataDirectory: string): string => join(dataDir
  * The one run directory of a cluster: whoever holds the leases of its hosts starts ranks there.
  * The name is hashed: cluster names hold any character.
  */
-export const clusterRunDirectory = (dataDirectory: string, clusterName: string): string => join(clustersDirectory(dataDirectory), createHash("sha256").update(clusterName).digest("hex").slice(0, 16), "run");
+export const clusterRunDirectory = (dataDirectory: string, clusterName: string): string =>
+  join(
+    clustersDirectory(dataDirectory),
+    createHash("sha256").update(clusterName).digest("hex").slice(0, 16),
+    "run",
+  );
 
 /** Stages of a job that start ranks. */
 export type LaunchStage = "profile" | "trials" | "run";
@@ -20,20 +25,34 @@ export type LaunchStage = "profile" | "trials" | "run";
  * to the cluster.
  * @param owner the job, or whatever else is launched for.
  */
-export const launchDirectory = (dataDirectory: string, cluster: Pick<Cluster, "name" | "launcher">, owner: string, stage: LaunchStage): string =>
-  cluster.launcher === "slurm" ? join(jobDirectory(dataDirectory, owner), "slurm", stage) : clusterRunDirectory(dataDirectory, cluster.name);
+export const launchDirectory = (
+  dataDirectory: string,
+  cluster: Pick<Cluster, "name" | "launcher">,
+  owner: string,
+  stage: LaunchStage,
+): string =>
+  cluster.launcher === "slurm"
+    ? join(jobDirectory(dataDirectory, owner), "slurm", stage)
+    : clusterRunDirectory(dataDirectory, cluster.name);
 
 const jobsDirectory = (dataDirectory: string): string => join(dataDirectory, "jobs");
 
 /** What belongs to one job. */
-export const jobDirectory = (dataDirectory: string, jobId: string): string => join(jobsDirectory(dataDirectory), jobId);
+export const jobDirectory = (dataDirectory: string, jobId: string): string =>
+  join(jobsDirectory(dataDirectory), jobId);
 
 /** Where jobs may name weights: where they may name data, and among the checkpoints of this installation's own jobs. */
-export const weightsRoots = (dataRoots: DataRoots, dataDirectory: string | undefined): DataRoots => (dataRoots === null || dataDirectory === undefined ? dataRoots : [...dataRoots, jobsDirectory(dataDirectory)]);
+export const weightsRoots = (dataRoots: DataRoots, dataDirectory: string | undefined): DataRoots =>
+  dataRoots === null || dataDirectory === undefined
+    ? dataRoots
+    : [...dataRoots, jobsDirectory(dataDirectory)];
 
-export const timelineDirectory = (dataDirectory: string, jobId: string): string => join(jobDirectory(dataDirectory, jobId), "timelines");
+export const timelineDirectory = (dataDirectory: string, jobId: string): string =>
+  join(jobDirectory(dataDirectory, jobId), "timelines");
 
 /** What ranks recorded of some steps, of a trial or of an attempt, for Perfetto. */
-export const timelinePath = (dataDirectory: string, jobId: string, of: string): string => join(timelineDirectory(dataDirectory, jobId), `${of}.json`);
+export const timelinePath = (dataDirectory: string, jobId: string, of: string): string =>
+  join(timelineDirectory(dataDirectory, jobId), `${of}.json`);
 
-export const checkpointDirectory = (dataDirectory: string, jobId: string): string => join(jobDirectory(dataDirectory, jobId), "checkpoints");
+export const checkpointDirectory = (dataDirectory: string, jobId: string): string =>
+  join(jobDirectory(dataDirectory, jobId), "checkpoints");

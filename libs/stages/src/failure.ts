@@ -4,20 +4,32 @@ import type { Effect } from "@internevo/service-kit";
 
 function failureCodeOf(code: ProblemCode): FailureCode {
   switch (code) {
-    case "data-invalid": return "data-invalid";
+    case "data-invalid":
+      return "data-invalid";
     case "profile-invalid":
-    case "profile-missing": return "profile-missing";
-    case "no-feasible-plan": return "no-feasible-plan";
-    case "plan-invalid": return "plan-unsupported";
-    default: return "internal";
+    case "profile-missing":
+      return "profile-missing";
+    case "no-feasible-plan":
+      return "no-feasible-plan";
+    case "plan-invalid":
+      return "plan-unsupported";
+    default:
+      return "internal";
   }
 }
 
 /** An expected error of a stage, as the job's failure. */
 export function failureOfProblem(problem: ProblemError): Failure {
   const remedy = problem.details[0]?.remedy;
-  return { code: failureCodeOf(problem.code), message: problem.message, ...(remedy === undefined ? {} : { remedy }) };
+  return {
+    code: failureCodeOf(problem.code),
+    message: problem.message,
+    ...(remedy === undefined ? {} : { remedy }),
+  };
 }
 
 /** The effect that ends a job in failure. */
-export const failedJob = (jobId: string, from: StageState, failure: Failure): Effect => async (tx) => void (await transitionJob(tx, { jobId, from, to: "failed", failure }));
+export const failedJob =
+  (jobId: string, from: StageState, failure: Failure): Effect =>
+  async (tx) =>
+    void (await transitionJob(tx, { jobId, from, to: "failed", failure }));

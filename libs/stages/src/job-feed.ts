@@ -39,7 +39,10 @@ export class JobFeed {
     this.#lines += 1;
     const { maximumLogLines } = this.#options;
     if (this.#lines > maximumLogLines + 1) return;
-    const text = this.#lines > maximumLogLines ? `more than ${maximumLogLines} lines: the rest is not shown` : message.slice(0, 4000);
+    const text =
+      this.#lines > maximumLogLines
+        ? `more than ${maximumLogLines} lines: the rest is not shown`
+        : message.slice(0, 4000);
     this.#logs.push({ type: "log", data: { level, source, message: text } });
     this.#wake();
   }

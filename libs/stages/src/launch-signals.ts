@@ -2,10 +2,16 @@ import type { Cluster } from "@internevo/domain";
 import { WorkStoppedError } from "@internevo/service-kit";
 
 /** Whether the ranks of stopped work go on by themselves, for the next supervisor to find: work on Slurm that nobody has cancelled. */
-export const goesOn = (cluster: Pick<Cluster, "launcher">, signal: AbortSignal): boolean => cluster.launcher === "slurm" && signal.reason instanceof WorkStoppedError && signal.reason.why !== "cancelled";
+export const goesOn = (cluster: Pick<Cluster, "launcher">, signal: AbortSignal): boolean =>
+  cluster.launcher === "slurm" &&
+  signal.reason instanceof WorkStoppedError &&
+  signal.reason.why !== "cancelled";
 
 /** What a stage's signal means for its ranks: spread this into the options of a launch. */
-export function launchSignals(cluster: Pick<Cluster, "launcher">, signal: AbortSignal): { readonly killSignal: AbortSignal; readonly detachSignal: AbortSignal } {
+export function launchSignals(
+  cluster: Pick<Cluster, "launcher">,
+  signal: AbortSignal,
+): { readonly killSignal: AbortSignal; readonly detachSignal: AbortSignal } {
   const kill = new AbortController();
   const detach = new AbortController();
   const onAbort = (): void => (goesOn(cluster, signal) ? detach : kill).abort(signal.reason);

@@ -1,5 +1,10 @@
 import type { ProfileRecord } from "@internevo/contracts";
-import { clusterRanks, firstMeasurements, measurementCount, requiredMeasurements } from "@internevo/cost-model";
+import {
+  clusterRanks,
+  firstMeasurements,
+  measurementCount,
+  requiredMeasurements,
+} from "@internevo/cost-model";
 import { clusterKey, type JobSpec, type MeasuredFirst, type Profile } from "@internevo/domain";
 import { programDigest, PROBE_VERSION, THREADS_VERSION, type Probe } from "@internevo/launcher";
 import { newestProfile, type Database } from "@internevo/store";
@@ -11,12 +16,19 @@ export interface Measuring {
 }
 
 const isComparable = (profile: Profile, digest: string, threadsPerRank: number): boolean =>
-  profile.provenance.versions[PROBE_VERSION] === digest && profile.provenance.versions[THREADS_VERSION] === String(threadsPerRank);
+  profile.provenance.versions[PROBE_VERSION] === digest &&
+  profile.provenance.versions[THREADS_VERSION] === String(threadsPerRank);
 
 /** The newest profile of a cluster that new jobs use: fresh, and of this probe. @throws an error of the file system where the probe is not built. */
-export async function freshProfile(database: Database, { cluster }: Pick<JobSpec, "cluster">, { probe, threadsPerRank }: Measuring): Promise<ProfileRecord | undefined> {
+export async function freshProfile(
+  database: Database,
+  { cluster }: Pick<JobSpec, "cluster">,
+  { probe, threadsPerRank }: Measuring,
+): Promise<ProfileRecord | undefined> {
   const stored = await newestProfile(database.db, clusterKey(cluster), { freshOnly: true });
-  return stored && isComparable(stored.profile, await programDigest(probe), threadsPerRank) ? stored : undefined;
+  return stored && isComparable(stored.profile, await programDigest(probe), threadsPerRank)
+    ? stored
+    : undefined;
 }
 
 /** Ranks beyond which listing what a job needs takes a server too long: 60 ms at so many. */
@@ -26,7 +38,11 @@ const MOST_RANKS = 8192;
  * What a job would measure first if it were submitted now.
  * @returns undefined where that is not known: the programs are not built on this machine, or the cluster is very large.
  */
-export async function measuredFirst(database: Database, spec: JobSpec, measuring: Measuring): Promise<MeasuredFirst | undefined> {
+export async function measuredFirst(
+  database: Database,
+  spec: JobSpec,
+  measuring: Measuring,
+): Promise<MeasuredFirst | undefined> {
   const { cluster } = spec;
   if (cluster.profile !== null) return { missing: 0, noisy: 0, seconds: null, profile: cluster.profile };
   if (clusterRanks(spec) > MOST_RANKS) return undefined;
@@ -41,5 +57,11 @@ export async function measuredFirst(database: Database, spec: JobSpec, measuring
   const [missing, noisy] = [measurementCount(first.missing), measurementCount(first.noisy)];
   const last = fresh ?? (await newestProfile(database.db, clusterKey(cluster)));
   const secondsPerPoint = last?.profile.quality?.secondsPerPoint;
-  return { missing, noisy, seconds: missing + noisy === 0 || secondsPerPoint === undefined ? null : secondsPerPoint * (missing + noisy), profile: fresh?.profile.name ?? null };
+  return {
+    missing,
+    noisy,
+    seconds:
+      missing + noisy === 0 || secondsPerPoint === undefined ? null : secondsPerPoint * (missing + noisy),
+    profile: fresh?.profile.name ?? null,
+  };
 }

@@ -21,18 +21,41 @@ export async function namedProfile(db: Queryable, name: string, field: string): 
   const identified = await getProfile(db, name);
   const called = identified ? [] : await profilesCalled(db, name);
   if (called.length > 1) {
-    const details = called.slice(0, MOST_LISTED).map(({ id, name: own, clusterKey }) => ({ field, value: name, message: `may be ${own}, of ${clusterKey}`, remedy: `give ${id}` }));
+    const details = called
+      .slice(0, MOST_LISTED)
+      .map(({ id, name: own, clusterKey }) => ({
+        field,
+        value: name,
+        message: `may be ${own}, of ${clusterKey}`,
+        remedy: `give ${id}`,
+      }));
     throw new ProblemError("profile-missing", `${name} names profiles of ${called.length} clusters`, details);
   }
   const stored = called[0] ? await getProfile(db, called[0].id) : identified;
   if (stored && stored.discardedAt !== null) {
-    throw new ProblemError("profile-missing", `the profile ${stored.name} was discarded at ${stored.discardedAt}`, [{ field, value: name, message: "was discarded: no new job uses it", remedy: "leave it out to measure the cluster, or name another profile" }]);
+    throw new ProblemError(
+      "profile-missing",
+      `the profile ${stored.name} was discarded at ${stored.discardedAt}`,
+      [
+        {
+          field,
+          value: name,
+          message: "was discarded: no new job uses it",
+          remedy: "leave it out to measure the cluster, or name another profile",
+        },
+      ],
+    );
   }
   if (stored) return { profile: stored.profile, storedId: stored.id };
   const { items } = await listProfiles(db, { limit: MOST_LISTED });
   const known = [...new Set([...SHIPPED_PROFILES, ...items.map((item) => item.name)])];
   const near = nearestWord(name, known);
   throw new ProblemError("profile-missing", `no profile is named ${name}`, [
-    { field, value: name, message: "names no profile", remedy: `${near === undefined ? "" : `did you mean ${near}? `}choose one: ${known.join(", ")}` },
+    {
+      field,
+      value: name,
+      message: "names no profile",
+      remedy: `${near === undefined ? "" : `did you mean ${near}? `}choose one: ${known.join(", ")}`,
+    },
   ]);
 }

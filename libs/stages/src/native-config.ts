@@ -9,22 +9,81 @@ const OWN_NATIVE_DIRECTORY = join(import.meta.dirname, "..", "..", "..", "native
 
 /** Configuration of every service that starts native programs, by the name of the environment variable. */
 export const nativeConfig = {
-  INTERNEVO_DATA_DIRECTORY: Type.String({ minLength: 1, description: "datasets, checkpoints and records of runs; shared by all nodes of a cluster" }),
-  INTERNEVO_NATIVE_DIRECTORY: Type.String({ default: OWN_NATIVE_DIRECTORY, minLength: 1, description: "where the native programs are installed (`bin/internevo-trainer`, `bin/internevo-probe`)" }),
-  INTERNEVO_CLUSTERS: Type.Optional(Type.String({ minLength: 1, description: "file that describes the hosts of clusters with launcher: ssh" })),
-  INTERNEVO_DATA_ROOTS: Type.Optional(Type.String({ minLength: 1, description: "folders, with : between them, below which jobs may name data and weights; default: wherever the service's user may read" })),
-  INTERNEVO_MOST_OTHERS_PERCENT: Type.Number({ default: DEFAULT_MOST_OTHERS_PERCENT, minimum: 0, maximum: 100, description: "share of a host's processor time that other processes and machines may take while ranks measure; above it the measurement counts as disturbed" }),
-  INTERNEVO_THREADS_PER_RANK: Type.Integer({ default: 1, minimum: 1, maximum: 1024, description: "threads a rank computes with" }),
+  INTERNEVO_DATA_DIRECTORY: Type.String({
+    minLength: 1,
+    description: "datasets, checkpoints and records of runs; shared by all nodes of a cluster",
+  }),
+  INTERNEVO_NATIVE_DIRECTORY: Type.String({
+    default: OWN_NATIVE_DIRECTORY,
+    minLength: 1,
+    description: "where the native programs are installed (`bin/internevo-trainer`, `bin/internevo-probe`)",
+  }),
+  INTERNEVO_CLUSTERS: Type.Optional(
+    Type.String({
+      minLength: 1,
+      description: "file that describes the hosts of clusters with launcher: ssh",
+    }),
+  ),
+  INTERNEVO_DATA_ROOTS: Type.Optional(
+    Type.String({
+      minLength: 1,
+      description:
+        "folders, with : between them, below which jobs may name data and weights; default: wherever the service's user may read",
+    }),
+  ),
+  INTERNEVO_MOST_OTHERS_PERCENT: Type.Number({
+    default: DEFAULT_MOST_OTHERS_PERCENT,
+    minimum: 0,
+    maximum: 100,
+    description:
+      "share of a host's processor time that other processes and machines may take while ranks measure; above it the measurement counts as disturbed",
+  }),
+  INTERNEVO_THREADS_PER_RANK: Type.Integer({
+    default: 1,
+    minimum: 1,
+    maximum: 1024,
+    description: "threads a rank computes with",
+  }),
 };
 
 /** Configuration of every service that measures clusters. */
 export const profilingConfig = {
-  INTERNEVO_PROFILE_FRESH_SECONDS: Type.Integer({ default: 24 * 3600, minimum: 0, description: "how long a measured profile is used without measuring again" }),
-  INTERNEVO_PROBE_SAMPLES: Type.Integer({ default: 5, minimum: 1, maximum: 10_000, description: "samples of a point at least" }),
-  INTERNEVO_PROBE_POINT_SECONDS: Type.Number({ default: 0.25, exclusiveMinimum: 0, maximum: 600, description: "bound on the time for one point" }),
-  INTERNEVO_PROBE_SPREAD: Type.Number({ default: 0.05, exclusiveMinimum: 0, maximum: 1, description: "relative spread at which a point is measured well enough" }),
-  INTERNEVO_PROFILE_MOST_SPREAD_PERCENT: Type.Number({ default: 100, exclusiveMinimum: 0, maximum: 1e9, description: "10th to 90th percentile of a point's samples over their median: beyond it a point is noisy and measured again" }),
-  INTERNEVO_PROFILE_AGAIN_SECONDS: Type.Number({ default: 60, minimum: 0, maximum: 86_400, description: "time for measuring noisy points again; 0: never" }),
+  INTERNEVO_PROFILE_FRESH_SECONDS: Type.Integer({
+    default: 24 * 3600,
+    minimum: 0,
+    description: "how long a measured profile is used without measuring again",
+  }),
+  INTERNEVO_PROBE_SAMPLES: Type.Integer({
+    default: 5,
+    minimum: 1,
+    maximum: 10_000,
+    description: "samples of a point at least",
+  }),
+  INTERNEVO_PROBE_POINT_SECONDS: Type.Number({
+    default: 0.25,
+    exclusiveMinimum: 0,
+    maximum: 600,
+    description: "bound on the time for one point",
+  }),
+  INTERNEVO_PROBE_SPREAD: Type.Number({
+    default: 0.05,
+    exclusiveMinimum: 0,
+    maximum: 1,
+    description: "relative spread at which a point is measured well enough",
+  }),
+  INTERNEVO_PROFILE_MOST_SPREAD_PERCENT: Type.Number({
+    default: 100,
+    exclusiveMinimum: 0,
+    maximum: 1e9,
+    description:
+      "10th to 90th percentile of a point's samples over their median: beyond it a point is noisy and measured again",
+  }),
+  INTERNEVO_PROFILE_AGAIN_SECONDS: Type.Number({
+    default: 60,
+    minimum: 0,
+    maximum: 86_400,
+    description: "time for measuring noisy points again; 0: never",
+  }),
 };
 
 type ProfilingConfig = Static<TObject<typeof nativeConfig & typeof profilingConfig>>;
@@ -36,6 +95,14 @@ export const profilingSettings = (config: ProfilingConfig): ProfilingSettings =>
   clustersFile: config.INTERNEVO_CLUSTERS,
   threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,
   freshForSeconds: config.INTERNEVO_PROFILE_FRESH_SECONDS,
-  effort: { minimumSamples: config.INTERNEVO_PROBE_SAMPLES, maximumSecondsPerPoint: config.INTERNEVO_PROBE_POINT_SECONDS, targetRelativeSpread: config.INTERNEVO_PROBE_SPREAD },
-  limits: { mostSpreadPercent: config.INTERNEVO_PROFILE_MOST_SPREAD_PERCENT, mostOthersPercent: config.INTERNEVO_MOST_OTHERS_PERCENT, againSeconds: config.INTERNEVO_PROFILE_AGAIN_SECONDS },
+  effort: {
+    minimumSamples: config.INTERNEVO_PROBE_SAMPLES,
+    maximumSecondsPerPoint: config.INTERNEVO_PROBE_POINT_SECONDS,
+    targetRelativeSpread: config.INTERNEVO_PROBE_SPREAD,
+  },
+  limits: {
+    mostSpreadPercent: config.INTERNEVO_PROFILE_MOST_SPREAD_PERCENT,
+    mostOthersPercent: config.INTERNEVO_MOST_OTHERS_PERCENT,
+    againSeconds: config.INTERNEVO_PROFILE_AGAIN_SECONDS,
+  },
 });

@@ -1,18 +1,37 @@
 import { trainerFault } from "@internevo/cost-model";
-import { formatBytes, formatCounted, planLabel, rejectionCounts, termWords, withoutTrainer, type Failure, type JobSpec, type PlanningResult } from "@internevo/domain";
+import {
+  formatBytes,
+  formatCounted,
+  planLabel,
+  rejectionCounts,
+  termWords,
+  withoutTrainer,
+  type Failure,
+  type JobSpec,
+  type PlanningResult,
+} from "@internevo/domain";
 
 /** What to say when nothing fits: what would, and which memory stands in the way. */
 export function noFeasiblePlan(spec: JobSpec, result: PlanningResult): Failure {
   const { closest, memoryLimitBytes, unmet } = result;
-  if (unmet !== undefined) return { code: "no-feasible-plan", message: unmet, remedy: "leave one of them out of the job's `plan`, or give other values" };
+  if (unmet !== undefined)
+    return {
+      code: "no-feasible-plan",
+      message: unmet,
+      remedy: "leave one of them out of the job's `plan`, or give other values",
+    };
   if (!closest) {
     return {
       code: "no-feasible-plan",
       message: `none of ${formatCounted(result.counts.evaluated, "plan")} divides as the job asks: ${rejectionCounts(result.counts.rejected)}`,
-      remedy: "change globalBatchTokens, sequenceLengthTokens or model.heads so that they divide over the cluster's ranks, or use a different number of ranks",
+      remedy:
+        "change globalBatchTokens, sequenceLengthTokens or model.heads so that they divide over the cluster's ranks, or use a different number of ranks",
     };
   }
-  const [line, bytes] = Object.entries(closest.memory).sort(([, a], [, b]) => b - a)[0] ?? ["memory", closest.peakMemoryBytes];
+  const [line, bytes] = Object.entries(closest.memory).sort(([, a], [, b]) => b - a)[0] ?? [
+    "memory",
+    closest.peakMemoryBytes,
+  ];
   return {
     code: "no-feasible-plan",
     message:
@@ -26,5 +45,9 @@ export function noFeasiblePlan(spec: JobSpec, result: PlanningResult): Failure {
 export function noRunnablePlan(spec: JobSpec, result: PlanningResult): Failure {
   const fault = trainerFault(spec);
   const reason = fault?.reason ?? result.candidates[0]?.notRunnableReason ?? "no plan that fits";
-  return { code: "plan-unsupported", message: `${formatCounted(result.counts.feasible, "plan")} fit in memory. ${withoutTrainer(reason)}`, ...(fault === null ? {} : { remedy: fault.remedy }) };
+  return {
+    code: "plan-unsupported",
+    message: `${formatCounted(result.counts.feasible, "plan")} fit in memory. ${withoutTrainer(reason)}`,
+    ...(fault === null ? {} : { remedy: fault.remedy }),
+  };
 }

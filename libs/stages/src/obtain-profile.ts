@@ -1,7 +1,23 @@
 import { WAITS_FOR_CLUSTER, type ProfileRecord } from "@internevo/contracts";
-import { bothMeasurements, firstMeasurements, measurementCount, requiredMeasurements, type Measurements } from "@internevo/cost-model";
+import {
+  bothMeasurements,
+  firstMeasurements,
+  measurementCount,
+  requiredMeasurements,
+  type Measurements,
+} from "@internevo/cost-model";
 import { clusterKey, type Failure, type JobSpec, type Profile } from "@internevo/domain";
-import { measureProfile, mergeProfiles, qualityOf, assertProgram, SLICE_ROUNDS, type NoiseLimits, type Probe, type ProbeEffort, type Trainer } from "@internevo/launcher";
+import {
+  measureProfile,
+  mergeProfiles,
+  qualityOf,
+  assertProgram,
+  SLICE_ROUNDS,
+  type NoiseLimits,
+  type Probe,
+  type ProbeEffort,
+  type Trainer,
+} from "@internevo/launcher";
 import { storeGivenProfile, storeProfile, type Database, type Transaction } from "@internevo/store";
 import { launchDirectory } from "./directories.ts";
 import { launchSignals } from "./launch-signals.ts";
@@ -43,7 +59,9 @@ export interface ObtainedProfile {
   readonly persist: (tx: Transaction) => Promise<string>;
 }
 
-export type ObtainProfileOutcome = ({ readonly status: "obtained" } & ObtainedProfile) | { readonly status: "failed"; readonly failure: Failure };
+export type ObtainProfileOutcome =
+  | ({ readonly status: "obtained" } & ObtainedProfile)
+  | { readonly status: "failed"; readonly failure: Failure };
 
 async function given(database: Database, name: string): Promise<ObtainedProfile> {
   const { profile, storedId } = await namedProfile(database.db, name, "cluster.profile");
@@ -71,12 +89,21 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
     return bothMeasurements(missing, noisy);
   };
   const reuse = (stored: ProfileRecord | undefined): ObtainProfileOutcome | undefined =>
-    stored && measurementCount(first(stored)) === 0 ? { status: "obtained", profile: stored.profile, how: "fresh", persist: async () => stored.id } : undefined;
+    stored && measurementCount(first(stored)) === 0
+      ? { status: "obtained", profile: stored.profile, how: "fresh", persist: async () => stored.id }
+      : undefined;
 
   const again = spec.measureAgain === true;
   const early = again ? undefined : reuse(await newest());
   if (early) return early;
-  const reservation = await reserveLaunch({ ...settings, cluster, owner: options.owner, reserve: options.reserve, confirm: options.confirm, onWait: () => options.onProgress(WAITS_FOR_CLUSTER, 0, 1) });
+  const reservation = await reserveLaunch({
+    ...settings,
+    cluster,
+    owner: options.owner,
+    reserve: options.reserve,
+    confirm: options.confirm,
+    onWait: () => options.onProgress(WAITS_FOR_CLUSTER, 0, 1),
+  });
   try {
     // Somebody may have measured while this job waited.
     const base = again ? undefined : await newest();
@@ -95,34 +122,57 @@ const START_SECONDS = 1;
 function completed(older: Profile, newer: Profile): Profile {
   const merged = mergeProfiles(older, newer);
   const { quality } = newer;
-  return quality ? { ...merged, quality: qualityOf(merged, quality, { ...quality, disturbances: [...quality.disturbances, ...(older.quality?.disturbances ?? [])] }) } : merged;
+  return quality
+    ? {
+        ...merged,
+        quality: qualityOf(merged, quality, {
+          ...quality,
+          disturbances: [...quality.disturbances, ...(older.quality?.disturbances ?? [])],
+        }),
+      }
+    : merged;
 }
 
-async function measure(options: ObtainProfileOptions, base: ProfileRecord | undefined, missing: Measurements, key: string): Promise<ObtainProfileOutcome> {
+async function measure(
+  options: ObtainProfileOptions,
+  base: ProfileRecord | undefined,
+  missing: Measurements,
+  key: string,
+): Promise<ObtainProfileOutcome> {
   const { settings, spec, signal } = options;
   const { killSignal, detachSignal } = launchSignals(spec.cluster, signal);
   const points = measurementCount(missing);
-  const seconds = settings.effort.maximumSecondsPerPoint * measurementCount({ ...missing, slices: [] }) + SLICE_ROUNDS * missing.slices.length * (settings.effort.maximumSecondsPerPoint + START_SECONDS);
-  options.onProgress(`measures ${base ? "only what the fresh profile lacks or has noisily: " : ""}${points} points, about ${Math.ceil(seconds)} s`, 0, points);
-  const measured = await retryLostRanks(() => measureProfile({
-    probe: settings.probe,
-    trainer: settings.trainer,
-    cluster: spec.cluster,
-    clustersFile: settings.clustersFile,
-    needed: missing,
-    threadsPerRank: settings.threadsPerRank,
-    effort: settings.effort,
-    limits: settings.limits,
-    runDirectory: launchDirectory(settings.dataDirectory, spec.cluster, options.owner, "profile"),
-    signal: killSignal,
-    detachSignal,
-    confirm: options.confirm,
-    onQueue: (message) => options.onProgress(message, 0, points),
-    // For a probe that hangs: every point has its own bound, and waiting for busy cores comes on top.
-    timeoutSeconds: 600 + 20 * points * settings.effort.maximumSecondsPerPoint,
-    onProgress: (done, total, message) => options.onProgress(message, done, total),
-    ...(options.onLog ? { onLog: options.onLog } : {}),
-  }), (outcome) => (outcome.status === "failed" ? outcome.failure : undefined));
+  const seconds =
+    settings.effort.maximumSecondsPerPoint * measurementCount({ ...missing, slices: [] }) +
+    SLICE_ROUNDS * missing.slices.length * (settings.effort.maximumSecondsPerPoint + START_SECONDS);
+  options.onProgress(
+    `measures ${base ? "only what the fresh profile lacks or has noisily: " : ""}${points} points, about ${Math.ceil(seconds)} s`,
+    0,
+    points,
+  );
+  const measured = await retryLostRanks(
+    () =>
+      measureProfile({
+        probe: settings.probe,
+        trainer: settings.trainer,
+        cluster: spec.cluster,
+        clustersFile: settings.clustersFile,
+        needed: missing,
+        threadsPerRank: settings.threadsPerRank,
+        effort: settings.effort,
+        limits: settings.limits,
+        runDirectory: launchDirectory(settings.dataDirectory, spec.cluster, options.owner, "profile"),
+        signal: killSignal,
+        detachSignal,
+        confirm: options.confirm,
+        onQueue: (message) => options.onProgress(message, 0, points),
+        // For a probe that hangs: every point has its own bound, and waiting for busy cores comes on top.
+        timeoutSeconds: 600 + 20 * points * settings.effort.maximumSecondsPerPoint,
+        onProgress: (done, total, message) => options.onProgress(message, done, total),
+        ...(options.onLog ? { onLog: options.onLog } : {}),
+      }),
+    (outcome) => (outcome.status === "failed" ? outcome.failure : undefined),
+  );
   if (measured.status === "stopped") {
     signal.throwIfAborted();
     return { status: "failed", failure: { code: "internal", message: "the probe was stopped" } };
@@ -130,5 +180,11 @@ async function measure(options: ObtainProfileOptions, base: ProfileRecord | unde
   if (measured.status === "failed") return { status: "failed", failure: measured.failure };
   const profile = base ? completed(base.profile, measured.profile) : measured.profile;
   const leftSeconds = base ? (Date.parse(base.freshUntil) - Date.now()) / 1000 : settings.freshForSeconds;
-  return { status: "obtained", profile, how: "measured", persist: (tx) => storeProfile(tx, { clusterKey: key, profile, freshForSeconds: Math.max(0, leftSeconds) }) };
+  return {
+    status: "obtained",
+    profile,
+    how: "measured",
+    persist: (tx) =>
+      storeProfile(tx, { clusterKey: key, profile, freshForSeconds: Math.max(0, leftSeconds) }),
+  };
 }

@@ -17,19 +17,43 @@ afterEach(() => {
   rmSync(dataDirectory, { recursive: true, force: true });
 });
 
-const cluster = (over: Partial<Cluster> = {}): Cluster => ({ name: "mine", nodes: 1, gpusPerNode: 2, memoryPerGpuBytes: 2 ** 30, launcher: "local", profile: null, ...over });
+const cluster = (over: Partial<Cluster> = {}): Cluster => ({
+  name: "mine",
+  nodes: 1,
+  gpusPerNode: 2,
+  memoryPerGpuBytes: 2 ** 30,
+  launcher: "local",
+  profile: null,
+  ...over,
+});
 
 /** Takes everything at once; says in which order. */
 async function reserved(over: Partial<Cluster>, clustersFile?: string): Promise<string[]> {
   const order: string[] = [];
-  await reserveLaunch({ dataDirectory, clustersFile, cluster: cluster(over), owner: "job-1", confirm: async () => {}, onWait: () => {}, reserve: async (resource) => (order.push(resource), { release: async () => {} }) });
+  await reserveLaunch({
+    dataDirectory,
+    clustersFile,
+    cluster: cluster(over),
+    owner: "job-1",
+    confirm: async () => {},
+    onWait: () => {},
+    reserve: async (resource) => (order.push(resource), { release: async () => {} }),
+  });
   return order;
 }
 
 function clusters(hosts: Record<string, string[]>): string {
   const path = join(dataDirectory, "clusters.json");
-  const described = Object.entries(hosts).map(([name, names]) => [name, { hosts: names.map((host) => ({ name: host, slots: 4 })) }]);
-  writeFileSync(path, JSON.stringify({ clusters: { ...Object.fromEntries(described), queue: { slurm: { partition: "all" } } } }));
+  const described = Object.entries(hosts).map(([name, names]) => [
+    name,
+    { hosts: names.map((host) => ({ name: host, slots: 4 })) },
+  ]);
+  writeFileSync(
+    path,
+    JSON.stringify({
+      clusters: { ...Object.fromEntries(described), queue: { slurm: { partition: "all" } } },
+    }),
+  );
   return path;
 }
 
@@ -45,13 +69,20 @@ describe("what a launch reserves", () => {
     expect(await reserved({ name: "here", launcher: "ssh" }, file)).toEqual(await reserved({}));
   });
   it("is the owner's own allocation where Slurm shares out the nodes", async () => {
-    expect(await reserved({ name: "queue", launcher: "slurm" }, clusters({}))).toEqual(["cluster:queue:job-1"]);
+    expect(await reserved({ name: "queue", launcher: "slurm" }, clusters({}))).toEqual([
+      "cluster:queue:job-1",
+    ]);
   });
   it("is given back when one of the resources cannot be had", async () => {
     const log: string[] = [];
     const file = clusters({ ab: ["a", "b"] });
     const asked = reserveLaunch({
-      dataDirectory, clustersFile: file, cluster: cluster({ name: "ab", nodes: 2, launcher: "ssh" }), owner: "job-1", confirm: async () => {}, onWait: () => {},
+      dataDirectory,
+      clustersFile: file,
+      cluster: cluster({ name: "ab", nodes: 2, launcher: "ssh" }),
+      owner: "job-1",
+      confirm: async () => {},
+      onWait: () => {},
       reserve: async (resource) => {
         if (resource === "host:b") throw new Error("stopped");
         log.push(`takes ${resource}`);
@@ -65,19 +96,39 @@ describe("what a launch reserves", () => {
 
 describe("ranks that a killed holder left", () => {
   /** A process that carries a run's marker, and the record that a killed supervisor of a cluster would have left of it. */
-  async function left(name: string, hosts: string[] | undefined): Promise<{ gone: Promise<void>; child: ChildProcess; directory: string }> {
+  async function left(
+    name: string,
+    hosts: string[] | undefined,
+  ): Promise<{ gone: Promise<void>; child: ChildProcess; directory: string }> {
     const marker = `left-${name}-${process.pid}`;
-    const child = spawn("sleep", ["600"], { env: { PATH: process.env["PATH"], [RUN_MARKER]: marker }, stdio: "ignore" });
+    const child = spawn("sleep", ["600"], {
+      env: { PATH: process.env["PATH"], [RUN_MARKER]: marker },
+      stdio: "ignore",
+    });
     children.push(child);
     const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
     const directory = clusterRunDirectory(dataDirectory, name);
     await mkdir(directory, { recursive: true });
     const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
-    writeFileSync(join(directory, "run.json"), JSON.stringify({ marker, bootId: boot, process: null, command: [], startedAt: new Date().toISOString(), scratch: [], ...(hosts ? { hosts } : {}) }));
+    writeFileSync(
+      join(directory, "run.json"),
+      JSON.stringify({
+        marker,
+        bootId: boot,
+        process: null,
+        command: [],
+        startedAt: new Date().toISOString(),
+        scratch: [],
+        ...(hosts ? { hosts } : {}),
+      }),
+    );
     return { gone, child, directory };
   }
 
-  it.each([["of this machine", [ownHost()]], ["of an older version, which did not say where", undefined]])("%s end under another cluster's name too", async (_what, hosts) => {
+  it.each([
+    ["of this machine", [ownHost()]],
+    ["of an older version, which did not say where", undefined],
+  ])("%s end under another cluster's name too", async (_what, hosts) => {
     const other = await left("x", hosts);
     await reserved({ name: "y" });
     await other.gone;

@@ -25,10 +25,13 @@ export interface LaunchReservationOptions {
  * Ranks that a killed holder left on these hosts are ended, whichever cluster's they were.
  * @throws ProblemError for a cluster that the installation does not know; what `reserve` and `confirm` threw.
  */
-export async function reserveLaunch(options: LaunchReservationOptions): Promise<{ release(): Promise<void> }> {
+export async function reserveLaunch(
+  options: LaunchReservationOptions,
+): Promise<{ release(): Promise<void> }> {
   const { cluster, owner, dataDirectory } = options;
   const hosts = launchedHosts(await launchTarget(cluster, options.clustersFile));
-  const resources = cluster.launcher === "slurm" ? [allocationLease(cluster.name, owner)] : hosts.map(hostLease);
+  const resources =
+    cluster.launcher === "slurm" ? [allocationLease(cluster.name, owner)] : hosts.map(hostLease);
   const held: { release(): Promise<void> }[] = [];
   const release = async (): Promise<void> => {
     for (const each of held.splice(0).reverse()) await each.release();

@@ -7,7 +7,11 @@ export const LOST_RANK_RETRIES = 2;
  * Starts ranks again when one of them was ended from outside (a signal, a node that went): that says nothing about the plan or
  * the cluster that is being measured. Every other failure is an answer.
  */
-export async function retryLostRanks<R>(launch: () => Promise<R>, failureOf: (result: R) => Failure | undefined, onRetry: (failure: Failure) => void = () => {}): Promise<R> {
+export async function retryLostRanks<R>(
+  launch: () => Promise<R>,
+  failureOf: (result: R) => Failure | undefined,
+  onRetry: (failure: Failure) => void = () => {},
+): Promise<R> {
   for (let retries = 0; ; retries += 1) {
     const result = await launch();
     const failure = failureOf(result);

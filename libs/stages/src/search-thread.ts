@@ -8,7 +8,11 @@ export interface SearchRequest {
   readonly options: PlanJobOptions;
 }
 
-export type SearchAnswer = { readonly result: PlanningResult } | { readonly problem: Pick<ProblemError, "code" | "message" | "details"> } | { readonly error: unknown } | { readonly done: number; readonly total: number };
+export type SearchAnswer =
+  | { readonly result: PlanningResult }
+  | { readonly problem: Pick<ProblemError, "code" | "message" | "details"> }
+  | { readonly error: unknown }
+  | { readonly done: number; readonly total: number };
 
 /** Seconds that a thread without work is kept, because a new one has everything to load and nothing compiled. */
 const IDLE_SECONDS = 60;
@@ -50,7 +54,13 @@ function keepWorker(worker: Worker): void {
  * @param onProgress how many batches of plans of how many are done.
  * @throws the signal's reason when it aborts; what the search threw.
  */
-export async function searchPlans(spec: JobSpec, profile: Profile, options: PlanJobOptions, signal: AbortSignal, onProgress?: (done: number, total: number) => void): Promise<PlanningResult> {
+export async function searchPlans(
+  spec: JobSpec,
+  profile: Profile,
+  options: PlanJobOptions,
+  signal: AbortSignal,
+  onProgress?: (done: number, total: number) => void,
+): Promise<PlanningResult> {
   signal.throwIfAborted();
   const worker = takeWorker();
   const stop = () => void worker.terminate();
@@ -60,10 +70,14 @@ export async function searchPlans(spec: JobSpec, profile: Profile, options: Plan
     if ("done" in answer) return onProgress?.(answer.done, answer.total);
     whole = !signal.aborted;
     if ("result" in answer) resolve(answer.result);
-    else if ("problem" in answer) reject(new ProblemError(answer.problem.code, answer.problem.message, answer.problem.details));
+    else if ("problem" in answer)
+      reject(new ProblemError(answer.problem.code, answer.problem.message, answer.problem.details));
     else reject(answer.error);
   };
-  const onExit = (code: number) => reject(signal.aborted ? (signal.reason as Error) : new Error(`the search ended with ${code} and no answer`));
+  const onExit = (code: number) =>
+    reject(
+      signal.aborted ? (signal.reason as Error) : new Error(`the search ended with ${code} and no answer`),
+    );
   worker.on("message", onMessage).on("error", reject).on("exit", onExit);
   signal.addEventListener("abort", stop, { once: true });
   try {

@@ -7,9 +7,15 @@ const answer = (message: SearchAnswer): void => parentPort?.postMessage(message)
 
 parentPort?.on("message", ({ spec, profile, options }: SearchRequest) => {
   try {
-    answer({ result: planJob(spec, profile, { ...options, onProgress: (done, total) => answer({ done, total }) }) });
+    answer({
+      result: planJob(spec, profile, { ...options, onProgress: (done, total) => answer({ done, total }) }),
+    });
   } catch (error) {
     // What an error carries beside its message does not cross threads.
-    answer(error instanceof ProblemError ? { problem: { code: error.code, message: error.message, details: error.details } } : { error });
+    answer(
+      error instanceof ProblemError
+        ? { problem: { code: error.code, message: error.message, details: error.details } }
+        : { error },
+    );
   }
 });

@@ -26,7 +26,12 @@ export async function cancelEndedOnSlurm(database: Database, dataDirectory: stri
       for (const runDirectory of [top, join(top, "runtime")]) {
         if (!readSlurmRecord(runDirectory)) continue;
         const state = await getJobState(database.db, jobId);
-        if (state !== undefined && isTerminal(state) && (await cancelSlurmLeftover(runDirectory, CANCEL_SECONDS))) cleared.push(runDirectory);
+        if (
+          state !== undefined &&
+          isTerminal(state) &&
+          (await cancelSlurmLeftover(runDirectory, CANCEL_SECONDS))
+        )
+          cleared.push(runDirectory);
       }
     }
   }

@@ -1,6 +1,17 @@
 import { resolve } from "node:path";
 import { dataFiles, ProblemError, type JobSpec } from "@internevo/domain";
-import { assertBelowRoots, assertFitsSequences, assertInitialWeights, assertProgram, dataRootsOf, prepareDataset, trainerIn, type DataRoots, type Dataset, type Trainer } from "@internevo/launcher";
+import {
+  assertBelowRoots,
+  assertFitsSequences,
+  assertInitialWeights,
+  assertProgram,
+  dataRootsOf,
+  prepareDataset,
+  trainerIn,
+  type DataRoots,
+  type Dataset,
+  type Trainer,
+} from "@internevo/launcher";
 import type { CommandContext, CommandType, Effect } from "@internevo/service-kit";
 import type { StageState } from "@internevo/store";
 import type { Static, TObject } from "typebox";
@@ -34,16 +45,31 @@ export const trainingSettings = (config: Static<TObject<typeof nativeConfig>>): 
 /** What every start of the trainer needs. @throws ProblemError for data that cannot be trained on, or a trainer that is not built. */
 export async function prepareTraining(settings: TrainingSettings, spec: JobSpec): Promise<Dataset> {
   await assertProgram(settings.trainer);
-  if (spec.data === null) throw new ProblemError("data-invalid", "the job names no data", [{ field: "data", message: "is missing", remedy: "add data to the job" }]);
+  if (spec.data === null)
+    throw new ProblemError("data-invalid", "the job names no data", [
+      { field: "data", message: "is missing", remedy: "add data to the job" },
+    ]);
   await assertBelowRoots(dataFiles(spec.data), settings.dataRoots);
-  if (spec.initialWeights !== undefined) await assertInitialWeights(spec.initialWeights, spec.model, weightsRoots(settings.dataRoots, settings.dataDirectory));
-  const dataset = await prepareDataset(spec.data, settings.dataDirectory, { vocabularySize: spec.model.vocabularySize, sequenceLengthTokens: spec.sequenceLengthTokens });
+  if (spec.initialWeights !== undefined)
+    await assertInitialWeights(
+      spec.initialWeights,
+      spec.model,
+      weightsRoots(settings.dataRoots, settings.dataDirectory),
+    );
+  const dataset = await prepareDataset(spec.data, settings.dataDirectory, {
+    vocabularySize: spec.model.vocabularySize,
+    sequenceLengthTokens: spec.sequenceLengthTokens,
+  });
   assertFitsSequences(dataset, spec);
   return dataset;
 }
 
 /** Runs a stage with its feed, which is closed whatever happens. An expected error is the job's failure; others are thrown. */
-export async function withStageFeed<T extends CommandType>(context: CommandContext<T> & { readonly data: { readonly jobId: string } }, stage: StageState, work: (feed: JobFeed) => Promise<Effect>): Promise<Effect> {
+export async function withStageFeed<T extends CommandType>(
+  context: CommandContext<T> & { readonly data: { readonly jobId: string } },
+  stage: StageState,
+  work: (feed: JobFeed) => Promise<Effect>,
+): Promise<Effect> {
   const feed = stageFeed(context);
   try {
     return await work(feed);

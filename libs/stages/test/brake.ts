@@ -27,13 +27,25 @@ export interface Brake {
 export function createBrake(lines: number, kind: "slow" | "hold" = "slow"): Brake {
   const directory = mkdtempSync(join(tmpdir(), "internevo-brake-"));
   const fileOf = (gate: Gate): string => join(directory, gate);
-  const command = ["bash", join(import.meta.dirname, "brake.sh"), kind === "hold" ? "hold" : "0.2", ...GATES.flatMap((gate) => [String(lines), fileOf(gate)]), "--"];
+  const command = [
+    "bash",
+    join(import.meta.dirname, "brake.sh"),
+    kind === "hold" ? "hold" : "0.2",
+    ...GATES.flatMap((gate) => [String(lines), fileOf(gate)]),
+    "--",
+  ];
   const native = join(process.env["INTERNEVO_NATIVE_DIRECTORY"] ?? join(ROOT, "native", "dist"), "bin");
   mkdirSync(join(directory, "bin"));
-  writeFileSync(join(directory, "bin", "internevo-trainer"), `#!/bin/bash\nexec ${[...command, join(native, "internevo-trainer")].map((word) => `'${word}'`).join(" ")} "$@"\n`, { mode: 0o755 });
+  writeFileSync(
+    join(directory, "bin", "internevo-trainer"),
+    `#!/bin/bash\nexec ${[...command, join(native, "internevo-trainer")].map((word) => `'${word}'`).join(" ")} "$@"\n`,
+    { mode: 0o755 },
+  );
   symlinkSync(join(native, "internevo-probe"), join(directory, "bin", "internevo-probe"));
   return {
-    lines, command, nativeDirectory: directory,
+    lines,
+    command,
+    nativeDirectory: directory,
     open: (...gates) => gates.forEach((gate) => writeFileSync(fileOf(gate), "")),
     close: () => GATES.forEach((gate) => rmSync(fileOf(gate), { force: true })),
     dispose: () => rmSync(directory, { recursive: true, force: true }),

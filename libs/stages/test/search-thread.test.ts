@@ -6,8 +6,20 @@ import { searchPlans } from "../src/search-thread.ts";
 
 const profile = shippedProfile("a800-128");
 const job = (over: Record<string, unknown> = {}): JobSpec =>
-  resolveJob({ name: "job", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 4 * 1024 * 1024, precision: "bf16", cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" }, ...over });
-const large = job({ globalBatchTokens: 4096 * 100_000, model: "llama-65b", cluster: { nodes: 12_500, gpusPerNode: 8, memoryPerGpu: "80GB" } });
+  resolveJob({
+    name: "job",
+    model: "llama-7b",
+    sequenceLengthTokens: 4096,
+    globalBatchTokens: 4 * 1024 * 1024,
+    precision: "bf16",
+    cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" },
+    ...over,
+  });
+const large = job({
+  globalBatchTokens: 4096 * 100_000,
+  model: "llama-65b",
+  cluster: { nodes: 12_500, gpusPerNode: 8, memoryPerGpu: "80GB" },
+});
 const forever = () => new AbortController().signal;
 
 describe("a search in a thread", () => {
@@ -19,7 +31,11 @@ describe("a search in a thread", () => {
   });
 
   it("says what is wrong as the search does, and is there for the next", async () => {
-    await expect(searchPlans(job(), profile, { top: 3, maximumSteps: 10 }, forever())).rejects.toMatchObject({ name: "ProblemError", code: "job-invalid", details: [{ field: "plan" }] });
+    await expect(searchPlans(job(), profile, { top: 3, maximumSteps: 10 }, forever())).rejects.toMatchObject({
+      name: "ProblemError",
+      code: "job-invalid",
+      details: [{ field: "plan" }],
+    });
     expect((await searchPlans(job(), profile, { top: 1 }, forever())).candidates).toHaveLength(1);
   });
 

@@ -13,7 +13,16 @@ import { isTerminal, resolveJob, type JobState, type Profile } from "@internevo/
 import { killLeftovers } from "@internevo/launcher";
 import { createTestDatabase, testStack, type TestDatabase } from "@internevo/local-stack/test-stack";
 import { startService, type RunningService, type ServiceDefinition } from "@internevo/service-kit";
-import { allSteps, findRun, getJob, storeGivenProfile, submitJob, subscribeJobEvents, type Database, type JobRow } from "@internevo/store";
+import {
+  allSteps,
+  findRun,
+  getJob,
+  storeGivenProfile,
+  submitJob,
+  subscribeJobEvents,
+  type Database,
+  type JobRow,
+} from "@internevo/store";
 import { PATIENCE } from "./patience.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..", "..");
@@ -21,7 +30,15 @@ const ROOT = join(import.meta.dirname, "..", "..", "..");
 /** A job small enough that a whole one takes seconds on two ranks. */
 export const smallJob = (over: Record<string, unknown> = {}): Record<string, unknown> => ({
   name: "small",
-  model: { name: "tiny", hiddenSize: 64, layers: 2, heads: 4, kvHeads: 2, ffnHiddenSize: 128, vocabularySize: 256 },
+  model: {
+    name: "tiny",
+    hiddenSize: 64,
+    layers: 2,
+    heads: 4,
+    kvHeads: 2,
+    ffnHiddenSize: 128,
+    vocabularySize: 256,
+  },
   sequenceLengthTokens: 64,
   globalBatchTokens: 512,
   precision: "fp32",
@@ -48,7 +65,10 @@ export interface World {
   readonly database: Database;
   readonly dataDirectory: string;
   readonly environment: Readonly<Record<string, string>>;
-  start<S extends TObject>(definition: ServiceDefinition<S>, environment?: Readonly<Record<string, string>>): Promise<RunningService>;
+  start<S extends TObject>(
+    definition: ServiceDefinition<S>,
+    environment?: Readonly<Record<string, string>>,
+  ): Promise<RunningService>;
   /** As a process of its own, so that it can be killed. */
   startProcess(name: string, environment?: Readonly<Record<string, string>>): Promise<ServiceProcess>;
   /** Of a cluster that overlaps nothing, as our executor: jobs that name it are planned without measuring. */
@@ -59,7 +79,11 @@ export interface World {
   job(jobId: string): Promise<JobRow>;
   /** Follows the job until an event is what is waited for. */
   /** `seconds`: of an idle machine. */
-  untilEvent(jobId: string, found: (event: JobStreamEvent) => boolean, seconds?: number): Promise<JobStreamEvent>;
+  untilEvent(
+    jobId: string,
+    found: (event: JobStreamEvent) => boolean,
+    seconds?: number,
+  ): Promise<JobStreamEvent>;
   untilState(jobId: string, state: JobState, seconds?: number): Promise<void>;
   /** Pids of the native programs' ranks of this world. */
   rankPids(): number[];
@@ -72,20 +96,33 @@ export interface World {
 }
 
 /** Quick rather than exact: the figures are not what is tested. */
-const QUICK = { INTERNEVO_PROBE_SAMPLES: "1", INTERNEVO_PROBE_POINT_SECONDS: "0.002", INTERNEVO_PROBE_SPREAD: "1", INTERNEVO_PROFILE_AGAIN_SECONDS: "0", INTERNEVO_PROFILE_MOST_SPREAD_PERCENT: "1e9", INTERNEVO_MOST_OTHERS_PERCENT: "100", INTERNEVO_TRIAL_RUNNER_REPEAT_SECONDS: "5" };
+const QUICK = {
+  INTERNEVO_PROBE_SAMPLES: "1",
+  INTERNEVO_PROBE_POINT_SECONDS: "0.002",
+  INTERNEVO_PROBE_SPREAD: "1",
+  INTERNEVO_PROFILE_AGAIN_SECONDS: "0",
+  INTERNEVO_PROFILE_MOST_SPREAD_PERCENT: "1e9",
+  INTERNEVO_MOST_OTHERS_PERCENT: "100",
+  INTERNEVO_TRIAL_RUNNER_REPEAT_SECONDS: "5",
+};
 
 const RANKS = ["internevo-train", "internevo-probe"];
 
 function pidsOf(stackDirectory: string): number[] {
   const wanted = `INTERNEVO_STACK_DIRECTORY=${stackDirectory}`;
-  return readdirSync("/proc").filter((name) => /^\d+$/.test(name)).flatMap((pid) => {
-    try {
-      const command = readFileSync(`/proc/${pid}/comm`, "utf8").trim();
-      return RANKS.includes(command) && readFileSync(`/proc/${pid}/environ`, "latin1").split("\0").includes(wanted) ? [Number(pid)] : [];
-    } catch {
-      return [];
-    }
-  });
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .flatMap((pid) => {
+      try {
+        const command = readFileSync(`/proc/${pid}/comm`, "utf8").trim();
+        return RANKS.includes(command) &&
+          readFileSync(`/proc/${pid}/environ`, "latin1").split("\0").includes(wanted)
+          ? [Number(pid)]
+          : [];
+      } catch {
+        return [];
+      }
+    });
 }
 
 export async function createWorld(): Promise<World> {
@@ -93,7 +130,17 @@ export async function createWorld(): Promise<World> {
   const dataDirectory = mkdtempSync(join(tmpdir(), "internevo-world-"));
   // Another build of the native programs may be tested.
   const native = process.env["INTERNEVO_NATIVE_DIRECTORY"];
-  const environment = { ...(native ? { INTERNEVO_NATIVE_DIRECTORY: native } : {}), DATABASE_URL: test.url, NATS_URL: testStack().natsUrl, INTERNEVO_NAMESPACE: `test-${randomUUID().slice(0, 8)}`, INTERNEVO_DATA_DIRECTORY: dataDirectory, INTERNEVO_STACK_DIRECTORY: dataDirectory, HEALTH_PORT: "0", LOG_LEVEL: "info", ...QUICK };
+  const environment = {
+    ...(native ? { INTERNEVO_NATIVE_DIRECTORY: native } : {}),
+    DATABASE_URL: test.url,
+    NATS_URL: testStack().natsUrl,
+    INTERNEVO_NAMESPACE: `test-${randomUUID().slice(0, 8)}`,
+    INTERNEVO_DATA_DIRECTORY: dataDirectory,
+    INTERNEVO_STACK_DIRECTORY: dataDirectory,
+    HEALTH_PORT: "0",
+    LOG_LEVEL: "info",
+    ...QUICK,
+  };
   const services: RunningService[] = [];
   const children = new Set<ChildProcess>();
   const lines: string[] = [];
@@ -105,7 +152,10 @@ export async function createWorld(): Promise<World> {
   // Ranks of services in this process inherit the mark from it.
   process.env["INTERNEVO_STACK_DIRECTORY"] = dataDirectory;
 
-  const profile: Profile = { ...shippedProfile("a800-128"), executor: { forwardOverlap: "none", backwardOverlap: "none" } };
+  const profile: Profile = {
+    ...shippedProfile("a800-128"),
+    executor: { forwardOverlap: "none", backwardOverlap: "none" },
+  };
   const profileId = await storeGivenProfile(test.database.db, profile);
 
   const world: World = {
@@ -115,21 +165,32 @@ export async function createWorld(): Promise<World> {
     dataDirectory,
     environment,
     async start(definition, more = {}) {
-      const running = await startService(definition, { environment: { ...environment, ...more }, logDestination });
+      const running = await startService(definition, {
+        environment: { ...environment, ...more },
+        logDestination,
+      });
       services.push(running);
       return running;
     },
     async startProcess(name, more = {}) {
-      const child = spawn(process.execPath, [join(ROOT, "apps", name, "src", "main.ts")], { cwd: dataDirectory, env: { PATH: process.env["PATH"] ?? "", HOME: process.env["HOME"] ?? "/", ...environment, ...more }, stdio: ["ignore", "pipe", "pipe"] });
+      const child = spawn(process.execPath, [join(ROOT, "apps", name, "src", "main.ts")], {
+        cwd: dataDirectory,
+        env: { PATH: process.env["PATH"] ?? "", HOME: process.env["HOME"] ?? "/", ...environment, ...more },
+        stdio: ["ignore", "pipe", "pipe"],
+      });
       children.add(child);
-      const gone = new Promise<void>((resolve) => child.once("close", () => (children.delete(child), resolve())));
+      const gone = new Promise<void>((resolve) =>
+        child.once("close", () => (children.delete(child), resolve())),
+      );
       createInterface({ input: child.stderr }).on("line", keep);
       await new Promise<void>((resolve, reject) => {
         createInterface({ input: child.stdout }).on("line", (line) => {
           keep(line);
           if (line.includes('"event":"ready"')) resolve();
         });
-        void gone.then(() => reject(new Error(`${name} ended before it was ready:\n${lines.slice(-20).join("\n")}`)));
+        void gone.then(() =>
+          reject(new Error(`${name} ended before it was ready:\n${lines.slice(-20).join("\n")}`)),
+        );
       });
       return { name, pid: child.pid as number, gone, kill: () => (child.kill("SIGKILL"), gone) };
     },
@@ -141,16 +202,29 @@ export async function createWorld(): Promise<World> {
     },
     async untilEvent(jobId, found, seconds = 60) {
       const late = AbortSignal.timeout(PATIENCE * seconds * 1000);
-      for await (const event of subscribeJobEvents(test.database, jobId, 0, { signal: late, pollSeconds: 0.2 })) if (found(event)) return event;
+      for await (const event of subscribeJobEvents(test.database, jobId, 0, {
+        signal: late,
+        pollSeconds: 0.2,
+      }))
+        if (found(event)) return event;
       const { state, reason } = await world.job(jobId);
-      throw new Error(`waited ${late.aborted ? `${PATIENCE * seconds} s ` : ""}in vain: the job is ${state} (${reason ?? "no reason"})\n${lines.slice(-40).join("\n")}`);
+      throw new Error(
+        `waited ${late.aborted ? `${PATIENCE * seconds} s ` : ""}in vain: the job is ${state} (${reason ?? "no reason"})\n${lines.slice(-40).join("\n")}`,
+      );
     },
     async untilState(jobId, state, seconds) {
-      await world.untilEvent(jobId, (event) => {
-        const to = event.data["to"] as JobState;
-        if (event.type === "state" && isTerminal(to) && to !== state) throw new Error(`the job ended as ${to}: ${String(event.data["reason"])}\n${lines.slice(-40).join("\n")}`);
-        return event.type === "state" && to === state;
-      }, seconds);
+      await world.untilEvent(
+        jobId,
+        (event) => {
+          const to = event.data["to"] as JobState;
+          if (event.type === "state" && isTerminal(to) && to !== state)
+            throw new Error(
+              `the job ended as ${to}: ${String(event.data["reason"])}\n${lines.slice(-40).join("\n")}`,
+            );
+          return event.type === "state" && to === state;
+        },
+        seconds,
+      );
     },
     rankPids: () => pidsOf(dataDirectory),
     async lossesOf(jobId) {
@@ -165,11 +239,17 @@ export async function createWorld(): Promise<World> {
     logs: () => lines.join("\n"),
     async close() {
       await Promise.all(services.map((service) => service.stop()));
-      await Promise.all([...children].map((child) => new Promise<void>((resolve) => (child.once("close", () => resolve()), child.kill("SIGKILL")))));
+      await Promise.all(
+        [...children].map(
+          (child) =>
+            new Promise<void>((resolve) => (child.once("close", () => resolve()), child.kill("SIGKILL"))),
+        ),
+      );
       await world.untilNoRanks(10);
       // What killed services left in shared memory.
       const clusters = join(dataDirectory, "clusters");
-      for (const name of existsSync(clusters) ? readdirSync(clusters) : []) await killLeftovers(join(clusters, name, "run"));
+      for (const name of existsSync(clusters) ? readdirSync(clusters) : [])
+        await killLeftovers(join(clusters, name, "run"));
       await test.drop();
       rmSync(dataDirectory, { recursive: true, force: true });
     },

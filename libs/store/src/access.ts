@@ -17,7 +17,10 @@ export interface TokenOwner {
 /** A new bearer token: 256 random bits. Shown once; only its hash is stored. */
 export const newToken = (): string => `ievo_${randomBytes(32).toString("base64url")}`;
 
-const isValid = and(isNull(apiTokens.revokedAt), or(isNull(apiTokens.expiresAt), gt(apiTokens.expiresAt, sql`clock_timestamp()`)));
+const isValid = and(
+  isNull(apiTokens.revokedAt),
+  or(isNull(apiTokens.expiresAt), gt(apiTokens.expiresAt, sql`clock_timestamp()`)),
+);
 
 /** Stores a token under a name, valid until it is revoked; a token of that name is replaced. */
 export async function storeToken(db: Queryable, name: string, role: Role, token: string): Promise<void> {
@@ -25,25 +28,73 @@ export async function storeToken(db: Queryable, name: string, role: Role, token:
   await db
     .insert(apiTokens)
     .values({ id: randomUUID(), name, role, tokenSha256 })
-    .onConflictDoUpdate({ target: apiTokens.name, targetWhere: isNull(apiTokens.revokedAt), set: { role, tokenSha256, expiresAt: null, createdAt: sql`clock_timestamp()` } });
+    .onConflictDoUpdate({
+      target: apiTokens.name,
+      targetWhere: isNull(apiTokens.revokedAt),
+      set: { role, tokenSha256, expiresAt: null, createdAt: sql`clock_timestamp()` },
+    });
 }
 
-const TOKEN_COLUMNS = { id: apiTokens.id, name: apiTokens.name, role: apiTokens.role, createdAt: apiTokens.createdAt, expiresAt: apiTokens.expiresAt };
+const TOKEN_COLUMNS = {
+  id: apiTokens.id,
+  name: apiTokens.name,
+  role: apiTokens.role,
+  createdAt: apiTokens.createdAt,
+  expiresAt: apiTokens.expiresAt,
+};
 
-const recordOfToken = (row: Pick<typeof apiTokens.$inferSelect, keyof typeof TOKEN_COLUMNS>): TokenRecord => ({ ...row, createdAt: row.createdAt.toISOString(), expiresAt: row.expiresAt?.toISOString() ?? null });
+const recordOfToken = (
+  row: Pick<typeof apiTokens.$inferSelect, keyof typeof TOKEN_COLUMNS>,
+): TokenRecord => ({
+  ...row,
+  createdAt: row.createdAt.toISOString(),
+  expiresAt: row.expiresAt?.toISOString() ?? null,
+});
 
 /**
  * Makes a token. @param made.validForSeconds null: until it is revoked. @returns the token, which is stored nowhere, and what is stored of it.
  * @throws ProblemError `conflict` when a token of that name is valid.
  */
-export async function createToken(tx: Queryable, made: { readonly name: string; readonly role: Role; readonly validForSeconds: number | null }): Promise<{ readonly token: string; readonly record: TokenRecord }> {
+export async function createToken(
+  tx: Queryable,
+  made: { readonly name: string; readonly role: Role; readonly validForSeconds: number | null },
+): Promise<{ readonly token: string; readonly record: TokenRecord }> {
   const { name, role, validForSeconds } = made;
   // A token that has run out frees its name, as a revoked one does.
-  await tx.update(apiTokens).set({ revokedAt: sql`clock_timestamp()` }).where(and(eq(apiTokens.name, name), isNull(apiTokens.revokedAt), lte(apiTokens.expiresAt, sql`clock_timestamp()`)));
+  await tx
+    .update(apiTokens)
+    .set({ revokedAt: sql`clock_timestamp()` })
+    .where(
+      and(
+        eq(apiTokens.name, name),
+        isNull(apiTokens.revokedAt),
+        lte(apiTokens.expiresAt, sql`clock_timestamp()`),
+      ),
+    );
   const token = newToken();
-  const expiresAt = validForSeconds === null ? null : sql`clock_timestamp() + make_interval(secs => ${validForSeconds})`;
-  const [row] = await tx.insert(apiTokens).values({ id: randomUUID(), name, role, tokenSha256: sha256(token), createdAt: sql`clock_timestamp()`, expiresAt }).onConflictDoNothing().returning(TOKEN_COLUMNS);
-  if (!row) throw new ProblemError("conflict", `there is a token ${name} already`, [{ field: "name", value: name, message: "is the name of a valid token", remedy: "use another name, or revoke that token first" }]);
+  const expiresAt =
+    validForSeconds === null ? null : sql`clock_timestamp() + make_interval(secs => ${validForSeconds})`;
+  const [row] = await tx
+    .insert(apiTokens)
+    .values({
+      id: randomUUID(),
+      name,
+      role,
+      tokenSha256: sha256(token),
+      createdAt: sql`clock_timestamp()`,
+      expiresAt,
+    })
+    .onConflictDoNothing()
+    .returning(TOKEN_COLUMNS);
+  if (!row)
+    throw new ProblemError("conflict", `there is a token ${name} already`, [
+      {
+        field: "name",
+        value: name,
+        message: "is the name of a valid token",
+        remedy: "use another name, or revoke that token first",
+      },
+    ]);
   return { token, record: recordOfToken(row) };
 }
 
@@ -54,7 +105,13 @@ export async function listTokens(db: Queryable, request: PageRequest = {}): Prom
   const rows = await db
     .select(TOKEN_COLUMNS)
     .from(apiTokens)
-    .where(and(isNull(apiTokens.revokedAt), after && sql`(${apiTokens.createdAt}, ${apiTokens.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`))
+    .where(
+      and(
+        isNull(apiTokens.revokedAt),
+        after &&
+          sql`(${apiTokens.createdAt}, ${apiTokens.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
+      ),
+    )
     .orderBy(desc(apiTokens.createdAt), desc(apiTokens.id))
     .limit(limit + 1);
   return pageOf(rows, limit, (row) => ({ at: row.createdAt, id: row.id }), recordOfToken);
@@ -65,20 +122,32 @@ const OWNER_COLUMNS = { id: apiTokens.id, name: apiTokens.name, role: apiTokens.
 
 /** Who shows a token, if it is one, has not run out and was not revoked. */
 export async function findTokenOwner(db: Queryable, token: string): Promise<TokenOwner | undefined> {
-  const [row] = await db.select(OWNER_COLUMNS).from(apiTokens).where(and(isToken(token), isValid));
+  const [row] = await db
+    .select(OWNER_COLUMNS)
+    .from(apiTokens)
+    .where(and(isToken(token), isValid));
   return row;
 }
 
 /** {@link findTokenOwner} of many tokens by one query. @returns the owners of those that are valid, by token. */
-export async function findTokenOwners(db: Queryable, tokens: readonly string[]): Promise<Map<string, TokenOwner>> {
+export async function findTokenOwners(
+  db: Queryable,
+  tokens: readonly string[],
+): Promise<Map<string, TokenOwner>> {
   const byHash = new Map(tokens.map((token) => [sha256(token), token]));
-  const rows = await db.select({ ...OWNER_COLUMNS, tokenSha256: apiTokens.tokenSha256 }).from(apiTokens).where(and(inArray(apiTokens.tokenSha256, [...byHash.keys()]), isValid));
+  const rows = await db
+    .select({ ...OWNER_COLUMNS, tokenSha256: apiTokens.tokenSha256 })
+    .from(apiTokens)
+    .where(and(inArray(apiTokens.tokenSha256, [...byHash.keys()]), isValid));
   return new Map(rows.map(({ tokenSha256, ...owner }) => [byHash.get(tokenSha256) as string, owner]));
 }
 
 /** How many admin tokens are valid: none on the first start. */
 export async function countAdminTokens(db: Queryable): Promise<number> {
-  const [row] = await db.select({ count: sql<number>`count(*)`.mapWith(Number) }).from(apiTokens).where(and(eq(apiTokens.role, "admin"), isValid));
+  const [row] = await db
+    .select({ count: sql<number>`count(*)`.mapWith(Number) })
+    .from(apiTokens)
+    .where(and(eq(apiTokens.role, "admin"), isValid));
   return row?.count ?? 0;
 }
 
@@ -87,14 +156,32 @@ export async function countAdminTokens(db: Queryable): Promise<number> {
  * @throws ProblemError `not-found`; `conflict` for the last valid admin token, without which nobody could make another.
  */
 export async function revokeToken(tx: Queryable, id: string): Promise<void> {
-  const none = new ProblemError("not-found", `there is no token ${id}`, [{ field: "id", value: id, message: "names no token", remedy: "see GET /api/v1/tokens" }]);
+  const none = new ProblemError("not-found", `there is no token ${id}`, [
+    { field: "id", value: id, message: "names no token", remedy: "see GET /api/v1/tokens" },
+  ]);
   if (!isUuid(id)) throw none;
   // Locked, so that two admins do not revoke each other at once.
-  const admins = await tx.select({ id: apiTokens.id }).from(apiTokens).where(and(eq(apiTokens.role, "admin"), isValid)).orderBy(apiTokens.id).for("update");
+  const admins = await tx
+    .select({ id: apiTokens.id })
+    .from(apiTokens)
+    .where(and(eq(apiTokens.role, "admin"), isValid))
+    .orderBy(apiTokens.id)
+    .for("update");
   if (admins.length === 1 && admins[0]?.id === id) {
-    throw new ProblemError("conflict", "the last admin token cannot be revoked", [{ field: "id", value: id, message: "is the last valid token of role admin", remedy: "create another admin token first, with which this one can be revoked" }]);
+    throw new ProblemError("conflict", "the last admin token cannot be revoked", [
+      {
+        field: "id",
+        value: id,
+        message: "is the last valid token of role admin",
+        remedy: "create another admin token first, with which this one can be revoked",
+      },
+    ]);
   }
-  const rows = await tx.update(apiTokens).set({ revokedAt: sql`clock_timestamp()` }).where(and(eq(apiTokens.id, id), isNull(apiTokens.revokedAt))).returning({ id: apiTokens.id });
+  const rows = await tx
+    .update(apiTokens)
+    .set({ revokedAt: sql`clock_timestamp()` })
+    .where(and(eq(apiTokens.id, id), isNull(apiTokens.revokedAt)))
+    .returning({ id: apiTokens.id });
   if (rows.length === 0) throw none;
 }
 
@@ -123,7 +210,8 @@ const AUDIT_BATCH = 10_000;
 /** Forgets what is older than so many days, and the oldest rows beyond so many. In small statements: each has the time that a statement may take. */
 export async function pruneAuditLog(db: Queryable, { days, rows }: AuditLimits): Promise<void> {
   const oldest = sql`(select ${auditLog.id} from ${auditLog} where ${auditLog.at} < clock_timestamp() - make_interval(days => ${days}) or ${auditLog.id} <= (select ${auditLog.id} from ${auditLog} order by ${auditLog.id} desc offset ${rows} limit 1) order by ${auditLog.id} limit ${AUDIT_BATCH})`;
-  for (let deleted = AUDIT_BATCH; deleted === AUDIT_BATCH; ) deleted = (await db.delete(auditLog).where(sql`${auditLog.id} in ${oldest}`)).rowCount ?? 0;
+  for (let deleted = AUDIT_BATCH; deleted === AUDIT_BATCH;)
+    deleted = (await db.delete(auditLog).where(sql`${auditLog.id} in ${oldest}`)).rowCount ?? 0;
 }
 
 export interface KeyedAnswer {
@@ -133,7 +221,11 @@ export interface KeyedAnswer {
   readonly etag: string | null;
 }
 
-export type KeyClaim = { readonly kind: "new" } | { readonly kind: "answered"; readonly answer: KeyedAnswer } | { readonly kind: "in-progress" } | { readonly kind: "other-request" };
+export type KeyClaim =
+  | { readonly kind: "new" }
+  | { readonly kind: "answered"; readonly answer: KeyedAnswer }
+  | { readonly kind: "in-progress" }
+  | { readonly kind: "other-request" };
 
 export interface KeyedRequest {
   readonly actor: string;
@@ -148,25 +240,54 @@ export interface KeyedRequest {
  */
 export async function claimIdempotencyKey(tx: Queryable, request: KeyedRequest): Promise<KeyClaim> {
   const { actor, key, text } = request;
-  const claimed = await tx.insert(idempotencyKeys).values({ actor, key, requestSha256: sha256(text) }).onConflictDoNothing().returning({ key: idempotencyKeys.key });
+  const claimed = await tx
+    .insert(idempotencyKeys)
+    .values({ actor, key, requestSha256: sha256(text) })
+    .onConflictDoNothing()
+    .returning({ key: idempotencyKeys.key });
   if (claimed.length === 1) return { kind: "new" };
   return (await lookUpIdempotencyKey(tx, request)) ?? { kind: "in-progress" };
 }
 
 /** What is known of a key; undefined when nobody has claimed it. Changes nothing, and waits for nobody. */
-export async function lookUpIdempotencyKey(db: Queryable, { actor, key, text }: KeyedRequest): Promise<Exclude<KeyClaim, { kind: "new" }> | undefined> {
-  const [row] = await db.select().from(idempotencyKeys).where(and(eq(idempotencyKeys.actor, actor), eq(idempotencyKeys.key, key)));
+export async function lookUpIdempotencyKey(
+  db: Queryable,
+  { actor, key, text }: KeyedRequest,
+): Promise<Exclude<KeyClaim, { kind: "new" }> | undefined> {
+  const [row] = await db
+    .select()
+    .from(idempotencyKeys)
+    .where(and(eq(idempotencyKeys.actor, actor), eq(idempotencyKeys.key, key)));
   if (!row) return undefined;
   if (row.requestSha256 !== sha256(text)) return { kind: "other-request" };
-  return row.status === null ? { kind: "in-progress" } : { kind: "answered", answer: { status: row.status, body: row.body, location: row.location, etag: row.etag } };
+  return row.status === null
+    ? { kind: "in-progress" }
+    : {
+        kind: "answered",
+        answer: { status: row.status, body: row.body, location: row.location, etag: row.etag },
+      };
 }
 
 /** Stores the answer to a claimed key, in the same transaction. */
-export async function answerIdempotencyKey(tx: Queryable, key: { readonly actor: string; readonly key: string }, answer: KeyedAnswer): Promise<void> {
-  await tx.update(idempotencyKeys).set(answer).where(and(eq(idempotencyKeys.actor, key.actor), eq(idempotencyKeys.key, key.key)));
+export async function answerIdempotencyKey(
+  tx: Queryable,
+  key: { readonly actor: string; readonly key: string },
+  answer: KeyedAnswer,
+): Promise<void> {
+  await tx
+    .update(idempotencyKeys)
+    .set(answer)
+    .where(and(eq(idempotencyKeys.actor, key.actor), eq(idempotencyKeys.key, key.key)));
 }
 
 /** Forgets answered keys that are older. */
 export async function pruneIdempotencyKeys(db: Queryable, olderThanHours = 24): Promise<void> {
-  await db.delete(idempotencyKeys).where(and(isNotNull(idempotencyKeys.status), lt(idempotencyKeys.createdAt, sql`clock_timestamp() - make_interval(hours => ${olderThanHours})`)));
+  await db
+    .delete(idempotencyKeys)
+    .where(
+      and(
+        isNotNull(idempotencyKeys.status),
+        lt(idempotencyKeys.createdAt, sql`clock_timestamp() - make_interval(hours => ${olderThanHours})`),
+      ),
+    );
 }

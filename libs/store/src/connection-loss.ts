@@ -1,7 +1,15 @@
 /** SQLSTATEs and system errors after which nobody knows whether a transaction was committed. */
 const LOST_SQLSTATES = new Set(["57P01", "57P02", "57P03", "25P03"]);
-const LOST_SYSTEM_ERRORS = new Set(["ECONNREFUSED", "ECONNRESET", "EPIPE", "ENOENT", "ETIMEDOUT", "EAI_AGAIN"]);
-const LOST_MESSAGES = /Connection terminated|Client has encountered a connection error|timeout exceeded when trying to connect|Client was closed|not queryable/;
+const LOST_SYSTEM_ERRORS = new Set([
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "EPIPE",
+  "ENOENT",
+  "ETIMEDOUT",
+  "EAI_AGAIN",
+]);
+const LOST_MESSAGES =
+  /Connection terminated|Client has encountered a connection error|timeout exceeded when trying to connect|Client was closed|not queryable/;
 
 /** The SQLSTATE of a failed query, where Postgres gave one (drizzle wraps it: it is the cause's). */
 export function sqlStateOf(error: unknown): string | undefined {
@@ -16,7 +24,11 @@ export function sqlStateOf(error: unknown): string | undefined {
 export function isConnectionLoss(error: unknown): boolean {
   for (let at: unknown = error; at instanceof Error; at = at.cause) {
     const code = (at as { code?: unknown }).code;
-    if (typeof code === "string" && (code.startsWith("08") || LOST_SQLSTATES.has(code) || LOST_SYSTEM_ERRORS.has(code))) return true;
+    if (
+      typeof code === "string" &&
+      (code.startsWith("08") || LOST_SQLSTATES.has(code) || LOST_SYSTEM_ERRORS.has(code))
+    )
+      return true;
     if (LOST_MESSAGES.test(at.message)) return true;
     if (at instanceof AggregateError && at.errors.some(isConnectionLoss)) return true;
   }
@@ -24,7 +36,8 @@ export function isConnectionLoss(error: unknown): boolean {
 }
 
 /** Serialisation failures and deadlocks: Postgres rolled back and asks for another try. */
-export const isTransientConflict = (error: unknown): boolean => ["40001", "40P01"].includes(sqlStateOf(error) ?? "");
+export const isTransientConflict = (error: unknown): boolean =>
+  ["40001", "40P01"].includes(sqlStateOf(error) ?? "");
 
 export interface RetryOptions {
   /** How long to go on, seconds. Default 30. */
@@ -52,13 +65,21 @@ export function pause(milliseconds: number, signal?: AbortSignal): Promise<void>
  * nobody knows whether it happened.
  * @throws the last error, when the time is over, the signal aborted, or it is another kind of error.
  */
-export async function withRetryOnConnectionLoss<T>(work: () => Promise<T>, options: RetryOptions = {}): Promise<T> {
+export async function withRetryOnConnectionLoss<T>(
+  work: () => Promise<T>,
+  options: RetryOptions = {},
+): Promise<T> {
   const deadline = performance.now() + (options.forSeconds ?? 30) * 1000;
   for (let delay = 50; ; delay = Math.min(delay * 2, 1000)) {
     try {
       return await work();
     } catch (error) {
-      if (!(isConnectionLoss(error) || isTransientConflict(error)) || options.signal?.aborted || performance.now() + delay > deadline) throw error;
+      if (
+        !(isConnectionLoss(error) || isTransientConflict(error)) ||
+        options.signal?.aborted ||
+        performance.now() + delay > deadline
+      )
+        throw error;
       options.onRetry?.(error);
       await pause(delay, options.signal);
       if (options.signal?.aborted) throw error;

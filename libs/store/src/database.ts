@@ -54,7 +54,11 @@ export function openDatabase(options: DatabaseOptions): Database {
   pool.on("error", onConnectionError);
   pool.on("connect", (client) => client.on("error", onConnectionError));
   const db = drizzle(pool, { schema });
-  const notifications = createNotificationHub({ url: options.url, applicationName: options.applicationName, onConnectionError });
+  const notifications = createNotificationHub({
+    url: options.url,
+    applicationName: options.applicationName,
+    onConnectionError,
+  });
   const transaction: Database["transaction"] = (work) => db.transaction(work);
   let closing: Promise<void> | undefined;
   return {

@@ -9,13 +9,22 @@ import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } 
 import { deadLetters, messageFailures } from "./schema/index.ts";
 
 /** Counts an unexpected failure of a message. @returns how many there were, this one included. */
-export async function recordMessageFailure(db: Queryable, consumer: string, eventId: string, error: string): Promise<number> {
+export async function recordMessageFailure(
+  db: Queryable,
+  consumer: string,
+  eventId: string,
+  error: string,
+): Promise<number> {
   const [row] = await db
     .insert(messageFailures)
     .values({ consumer, eventId, failures: 1, lastError: error, lastFailedAt: sql`clock_timestamp()` })
     .onConflictDoUpdate({
       target: [messageFailures.consumer, messageFailures.eventId],
-      set: { failures: sql`${messageFailures.failures} + 1`, lastError: error, lastFailedAt: sql`clock_timestamp()` },
+      set: {
+        failures: sql`${messageFailures.failures} + 1`,
+        lastError: error,
+        lastFailedAt: sql`clock_timestamp()`,
+      },
     })
     .returning({ failures: messageFailures.failures });
   return row?.failures ?? 1;
@@ -50,7 +59,10 @@ const letterOf = (row: typeof deadLetters.$inferSelect): DeadLetter => ({
 });
 
 /** Newest first; with `openOnly` those that nobody has replayed or discarded. */
-export async function listDeadLetters(db: Queryable, request: PageRequest & { readonly openOnly?: boolean } = {}): Promise<Page<DeadLetter>> {
+export async function listDeadLetters(
+  db: Queryable,
+  request: PageRequest & { readonly openOnly?: boolean } = {},
+): Promise<Page<DeadLetter>> {
   const limit = pageLimit(request);
   const after = decodeCursor(request.cursor);
   const rows = await db
@@ -59,7 +71,8 @@ export async function listDeadLetters(db: Queryable, request: PageRequest & { re
     .where(
       and(
         request.openOnly ? isNull(deadLetters.resolution) : undefined,
-        after && sql`(${deadLetters.createdAt}, ${deadLetters.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
+        after &&
+          sql`(${deadLetters.createdAt}, ${deadLetters.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
       ),
     )
     .orderBy(desc(deadLetters.createdAt), desc(deadLetters.id))
@@ -67,17 +80,34 @@ export async function listDeadLetters(db: Queryable, request: PageRequest & { re
   return pageOf(rows, limit, (row) => ({ at: row.createdAt, id: row.id }), letterOf);
 }
 
-const noLetter = (id: string): ProblemError => new ProblemError("not-found", `there is no dead letter ${id}`, [{ field: "id", value: id, message: "names no dead letter", remedy: "see the list of dead letters" }]);
+const noLetter = (id: string): ProblemError =>
+  new ProblemError("not-found", `there is no dead letter ${id}`, [
+    { field: "id", value: id, message: "names no dead letter", remedy: "see the list of dead letters" },
+  ]);
 
 async function lockOpenLetter(tx: Transaction, id: string): Promise<typeof deadLetters.$inferSelect> {
-  const [row] = isUuid(id) ? await tx.select().from(deadLetters).where(eq(deadLetters.id, id)).for("update") : [];
+  const [row] = isUuid(id)
+    ? await tx.select().from(deadLetters).where(eq(deadLetters.id, id)).for("update")
+    : [];
   if (!row) throw noLetter(id);
-  if (row.resolution) throw new ProblemError("conflict", `dead letter ${id} was ${row.resolution} already`, [{ field: "id", value: id, message: `was ${row.resolution} already`, remedy: "nothing is left to do" }]);
+  if (row.resolution)
+    throw new ProblemError("conflict", `dead letter ${id} was ${row.resolution} already`, [
+      { field: "id", value: id, message: `was ${row.resolution} already`, remedy: "nothing is left to do" },
+    ]);
   return row;
 }
 
-async function resolve(tx: Transaction, id: string, resolution: "replayed" | "discarded", by: string): Promise<DeadLetter> {
-  const [row] = await tx.update(deadLetters).set({ resolution, resolvedAt: sql`clock_timestamp()`, resolvedBy: by }).where(eq(deadLetters.id, id)).returning();
+async function resolve(
+  tx: Transaction,
+  id: string,
+  resolution: "replayed" | "discarded",
+  by: string,
+): Promise<DeadLetter> {
+  const [row] = await tx
+    .update(deadLetters)
+    .set({ resolution, resolvedAt: sql`clock_timestamp()`, resolvedBy: by })
+    .where(eq(deadLetters.id, id))
+    .returning();
   if (!row) throw noLetter(id);
   return letterOf(row);
 }
@@ -89,15 +119,32 @@ async function resolve(tx: Transaction, id: string, resolution: "replayed" | "di
 export async function replayDeadLetter(tx: Transaction, id: string, by: string): Promise<DeadLetter> {
   const row = await lockOpenLetter(tx, id);
   const envelope = row.payload as Partial<Envelope> | null;
-  if (!(row.messageType in CATALOG) || typeof envelope?.data !== "object" || typeof envelope.traceparent !== "string") {
-    throw new ProblemError("conflict", `dead letter ${id} is no message that can be sent again`, [{ field: "payload", message: "is not readable", remedy: "discard it" }]);
+  if (
+    !(row.messageType in CATALOG) ||
+    typeof envelope?.data !== "object" ||
+    typeof envelope.traceparent !== "string"
+  ) {
+    throw new ProblemError("conflict", `dead letter ${id} is no message that can be sent again`, [
+      { field: "payload", message: "is not readable", remedy: "discard it" },
+    ]);
   }
   const jobId = (envelope.data as { jobId?: string }).jobId;
   const job = jobId === undefined ? undefined : await getJob(tx, jobId);
   if (jobId !== undefined && (!job || isTerminal(job.state))) {
-    throw new ProblemError("conflict", `job ${jobId} of dead letter ${id} has ended`, [{ field: "jobId", value: jobId, message: "has ended", remedy: "submit the job again, and discard the letter" }]);
+    throw new ProblemError("conflict", `job ${jobId} of dead letter ${id} has ended`, [
+      {
+        field: "jobId",
+        value: jobId,
+        message: "has ended",
+        remedy: "submit the job again, and discard the letter",
+      },
+    ]);
   }
-  await enqueueMessage(tx, { type: row.messageType as MessageType, data: envelope.data, traceparent: envelope.traceparent });
+  await enqueueMessage(tx, {
+    type: row.messageType as MessageType,
+    data: envelope.data,
+    traceparent: envelope.traceparent,
+  });
   return resolve(tx, id, "replayed", by);
 }
 

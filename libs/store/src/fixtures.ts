@@ -1,4 +1,12 @@
-import { REJECTION_REASONS, resolveJob, type Candidate, type JobSpec, type Measurement, type PlanningResult, type StepMetric } from "@internevo/domain";
+import {
+  REJECTION_REASONS,
+  resolveJob,
+  type Candidate,
+  type JobSpec,
+  type Measurement,
+  type PlanningResult,
+  type StepMetric,
+} from "@internevo/domain";
 
 /** Documents for the tests of this package and of those above it: shapes as the schemas want them, figures without a meaning. */
 export const exampleSpec = (name = "example"): JobSpec =>
@@ -13,14 +21,39 @@ export const exampleSpec = (name = "example"): JobSpec =>
 export const exampleCandidate = (rank = 1): Candidate => ({
   rank,
   plan: {
-    microBatchSize: 1, microBatches: rank, recompute: false, pipelineParallel: 1, dataParallel: 2, tensorParallel: 1, sequenceParallel: 1,
-    parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1, forwardOverlap: "none", backwardOverlap: "none",
+    microBatchSize: 1,
+    microBatches: rank,
+    recompute: false,
+    pipelineParallel: 1,
+    dataParallel: 2,
+    tensorParallel: 1,
+    sequenceParallel: 1,
+    parameterSharding: 1,
+    gradientSharding: 1,
+    optimizerStateSharding: 1,
+    forwardOverlap: "none",
+    backwardOverlap: "none",
   },
   placement: { rankOrder: ["dataParallel"], nodesPerGroup: { dataParallel: 1 } },
   predicted: {
-    stepTimeSeconds: rank, tokensPerGpuPerSecond: 512 / rank, peakMemoryBytes: 1000 * rank, memory: { parameters: 1000 * rank },
-    time: { computeSeconds: rank, recomputeSeconds: 0, sequenceCommunicationSeconds: 0, parameterCommunicationSeconds: 0, gradientCommunicationSeconds: 0, pipelineBubbleSeconds: 0, pipelineCommunicationSeconds: 0, updateSeconds: 0 },
-    mfu: 0.5, mfuFullAttention: 0.5, hfu: 0.5, speedOfLight: 0.5,
+    stepTimeSeconds: rank,
+    tokensPerGpuPerSecond: 512 / rank,
+    peakMemoryBytes: 1000 * rank,
+    memory: { parameters: 1000 * rank },
+    time: {
+      computeSeconds: rank,
+      recomputeSeconds: 0,
+      sequenceCommunicationSeconds: 0,
+      parameterCommunicationSeconds: 0,
+      gradientCommunicationSeconds: 0,
+      pipelineBubbleSeconds: 0,
+      pipelineCommunicationSeconds: 0,
+      updateSeconds: 0,
+    },
+    mfu: 0.5,
+    mfuFullAttention: 0.5,
+    hfu: 0.5,
+    speedOfLight: 0.5,
   },
   runnable: true,
   notRunnableReason: null,
@@ -34,15 +67,41 @@ export const examplePlanning = (candidates: number): PlanningResult => ({
   memoryLimitBytes: 2 ** 30,
   candidates: Array.from({ length: candidates }, (_, index) => exampleCandidate(index + 1)),
   runnableCandidates: [exampleCandidate(2)],
-  counts: { evaluated: 10, feasible: candidates, rejected: { ...(Object.fromEntries(REJECTION_REASONS.map((reason) => [reason, 0])) as PlanningResult["counts"]["rejected"]), "memory-exceeded": 10 - candidates } },
+  counts: {
+    evaluated: 10,
+    feasible: candidates,
+    rejected: {
+      ...(Object.fromEntries(
+        REJECTION_REASONS.map((reason) => [reason, 0]),
+      ) as PlanningResult["counts"]["rejected"]),
+      "memory-exceeded": 10 - candidates,
+    },
+  },
   closest: null,
   warnings: ["one"],
 });
 
 export const exampleMeasurement = (): Measurement => ({
-  stepTimeSeconds: 1, stepTimeSecondsP10: 0.9, stepTimeSecondsP90: 1.1, steps: 5, tokensPerGpuPerSecond: 512, peakMemoryBytes: 900, residentPeakBytes: 950, memory: { parameters: 900 }, loss: 5.5, communicationSeconds: 0.1,
+  stepTimeSeconds: 1,
+  stepTimeSecondsP10: 0.9,
+  stepTimeSecondsP90: 1.1,
+  steps: 5,
+  tokensPerGpuPerSecond: 512,
+  peakMemoryBytes: 900,
+  residentPeakBytes: 950,
+  memory: { parameters: 900 },
+  loss: 5.5,
+  communicationSeconds: 0.1,
 });
 
 export const exampleStep = (step: number, attempt: number, loss = 5): StepMetric => ({
-  step, attempt, loss, gradientNorm: 1, learningRate: 1e-4, stepTimeSeconds: 1, tokensPerSecond: 1024, exposedCommunicationSeconds: 0.1, at: new Date(1_700_000_000_000 + step).toISOString(),
+  step,
+  attempt,
+  loss,
+  gradientNorm: 1,
+  learningRate: 1e-4,
+  stepTimeSeconds: 1,
+  tokensPerSecond: 1024,
+  exposedCommunicationSeconds: 0.1,
+  at: new Date(1_700_000_000_000 + step).toISOString(),
 });

@@ -8,7 +8,10 @@ let test: TestDatabase;
 beforeAll(async () => void (test = await createTestDatabase()));
 afterAll(() => test.drop());
 
-const log = (jobId: string, message: string) => test.database.transaction((tx) => appendJobEvent(tx, jobId, "log", { level: "info", source: "test", message }));
+const log = (jobId: string, message: string) =>
+  test.database.transaction((tx) =>
+    appendJobEvent(tx, jobId, "log", { level: "info", source: "test", message }),
+  );
 
 it("gives every event once and in order, to readers that begin, break off and reconnect while four write", async () => {
   const jobId = await test.database.transaction((tx) => submitJob(tx, exampleSpec()));
@@ -45,7 +48,10 @@ it("goes on after every connection to Postgres was cut", async () => {
   const seen: string[] = [];
   const gone = new AbortController();
   const reading = (async () => {
-    for await (const event of subscribeJobEvents(test.database, jobId, 0, { signal: gone.signal, pollSeconds: 30 })) {
+    for await (const event of subscribeJobEvents(test.database, jobId, 0, {
+      signal: gone.signal,
+      pollSeconds: 30,
+    })) {
       seen.push(event.type);
       if (seen.length === 3) return;
     }
@@ -53,9 +59,13 @@ it("goes on after every connection to Postgres was cut", async () => {
   await log(jobId, "before");
   const other = await createTestDatabase();
   const { rows } = await test.database.db.execute<{ name: string }>("select current_database() as name");
-  await other.database.db.execute(`select pg_terminate_backend(pid) from pg_stat_activity where datname = '${rows[0]?.name}'`);
+  await other.database.db.execute(
+    `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${rows[0]?.name}'`,
+  );
   await other.drop();
-  await test.database.idempotentTransaction((tx) => appendJobEvent(tx, jobId, "log", { level: "info", source: "test", message: "after" }));
+  await test.database.idempotentTransaction((tx) =>
+    appendJobEvent(tx, jobId, "log", { level: "info", source: "test", message: "after" }),
+  );
   await reading;
   gone.abort();
   expect(seen).toEqual(["state", "log", "log"]);

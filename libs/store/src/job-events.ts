@@ -9,25 +9,61 @@ import { jobEvents } from "./schema/index.ts";
 export const JOB_EVENTS_CHANNEL = "internevo_job_events";
 
 /** Events of a job after one that was seen, oldest first. */
-export async function listJobEvents(db: Queryable, jobId: string, afterId = 0, limit = 500): Promise<JobStreamEvent[]> {
-  const rows = await db.select().from(jobEvents).where(and(eq(jobEvents.jobId, jobId), gt(jobEvents.id, afterId))).orderBy(asc(jobEvents.id)).limit(limit);
-  return rows.map((row) => ({ id: row.id, jobId: row.jobId, type: row.type, at: row.at.toISOString(), data: row.data }));
+export async function listJobEvents(
+  db: Queryable,
+  jobId: string,
+  afterId = 0,
+  limit = 500,
+): Promise<JobStreamEvent[]> {
+  const rows = await db
+    .select()
+    .from(jobEvents)
+    .where(and(eq(jobEvents.jobId, jobId), gt(jobEvents.id, afterId)))
+    .orderBy(asc(jobEvents.id))
+    .limit(limit);
+  return rows.map((row) => ({
+    id: row.id,
+    jobId: row.jobId,
+    type: row.type,
+    at: row.at.toISOString(),
+    data: row.data,
+  }));
 }
 
 /** Number of a job's newest event; 0 without events. */
 export async function lastJobEventId(db: Queryable, jobId: string): Promise<number> {
-  const [row] = await db.select({ id: max(jobEvents.id) }).from(jobEvents).where(eq(jobEvents.jobId, jobId));
+  const [row] = await db
+    .select({ id: max(jobEvents.id) })
+    .from(jobEvents)
+    .where(eq(jobEvents.jobId, jobId));
   return row?.id ?? 0;
 }
 
 const text = (value: unknown, otherwise: string): string => (typeof value === "string" ? value : otherwise);
 
 /** A job's log lines, newest first. @param request.before only lines before this event. */
-export async function listJobLog(db: Queryable, jobId: string, request: { readonly before?: number; readonly limit?: number } = {}): Promise<Page<JobLogLine>> {
+export async function listJobLog(
+  db: Queryable,
+  jobId: string,
+  request: { readonly before?: number; readonly limit?: number } = {},
+): Promise<Page<JobLogLine>> {
   const limit = pageLimit(request);
   const before = request.before === undefined ? undefined : lt(jobEvents.id, request.before);
-  const rows = await db.select().from(jobEvents).where(and(eq(jobEvents.jobId, jobId), eq(jobEvents.type, "log"), before)).orderBy(desc(jobEvents.id)).limit(limit + 1);
-  const items = rows.slice(0, limit).map(({ id, at, data }) => ({ id, at: at.toISOString(), level: text(data["level"], "info"), source: text(data["source"], ""), message: text(data["message"], JSON.stringify(data)) }));
+  const rows = await db
+    .select()
+    .from(jobEvents)
+    .where(and(eq(jobEvents.jobId, jobId), eq(jobEvents.type, "log"), before))
+    .orderBy(desc(jobEvents.id))
+    .limit(limit + 1);
+  const items = rows
+    .slice(0, limit)
+    .map(({ id, at, data }) => ({
+      id,
+      at: at.toISOString(),
+      level: text(data["level"], "info"),
+      source: text(data["source"], ""),
+      message: text(data["message"], JSON.stringify(data)),
+    }));
   return { items, nextCursor: rows.length > limit ? String(items.at(-1)?.id) : null };
 }
 
@@ -43,7 +79,12 @@ export interface SubscriptionOptions {
  * Follows a job's events from the table: never loses one, never gives one twice, and goes on after Postgres was away.
  * @param afterId the last event that was seen (`Last-Event-ID`); 0 for all.
  */
-export async function* subscribeJobEvents(database: Database, jobId: string, afterId = 0, options: SubscriptionOptions = {}): AsyncGenerator<JobStreamEvent, void, void> {
+export async function* subscribeJobEvents(
+  database: Database,
+  jobId: string,
+  afterId = 0,
+  options: SubscriptionOptions = {},
+): AsyncGenerator<JobStreamEvent, void, void> {
   const { signal, endWithJob = true, pollSeconds = 5 } = options;
   let seen = afterId;
   let ended = false;

@@ -12,7 +12,8 @@ import { traceIdOf } from "./trace.ts";
 
 const lastMetric = (column: "step" | "loss") =>
   sql`(select ${sql.raw(`m.${column}`)} from ${stepMetrics} m join ${runs} r on r.id = m.run_id where r.job_id = ${jobs.id} order by m.step desc limit 1)`;
-const countTrials = (ended: boolean) => sql`(select count(*) from ${trials} t where t.job_id = ${jobs.id} ${sql.raw(ended ? "and t.state in ('succeeded', 'failed')" : "")})`;
+const countTrials = (ended: boolean) =>
+  sql`(select count(*) from ${trials} t where t.job_id = ${jobs.id} ${sql.raw(ended ? "and t.state in ('succeeded', 'failed')" : "")})`;
 // One level down, as above: at the top of a selection drizzle drops the table from `jobs.id`, which would then be the trial's id.
 const trialCount = (ended: boolean) => sql<number>`coalesce(${countTrials(ended)}, 0)`.mapWith(Number);
 
@@ -25,7 +26,13 @@ interface LastProgress {
 /** What a job's stage said last of how far it is: one look into an index that holds nothing but such words. */
 const lastProgressEvent = sql`(select jsonb_build_object('at', e.at, 'data', e.data) from ${jobEvents} e where e.job_id = ${jobs.id} and e.type = 'progress' order by e.id desc limit 1)`;
 const lastProgress = sql<StageProgress | null>`${lastProgressEvent}`.mapWith(
-  ({ at, data }: LastProgress): StageProgress => ({ stage: text(data["stage"]), message: text(data["message"]), done: count(data["done"]), total: count(data["total"]), at: new Date(at).toISOString() }),
+  ({ at, data }: LastProgress): StageProgress => ({
+    stage: text(data["stage"]),
+    message: text(data["message"]),
+    done: count(data["done"]),
+    total: count(data["total"]),
+    at: new Date(at).toISOString(),
+  }),
 );
 
 const summaryColumns = {
@@ -47,11 +54,23 @@ const summaryColumns = {
   progress: lastProgress,
 };
 
-type SummaryRow = Omit<JobSummary, "createdAt" | "updatedAt" | "endedAt"> & { createdAt: Date; updatedAt: Date; endedAt: Date | null };
-const summaryOf = (row: SummaryRow): JobSummary => ({ ...row, createdAt: row.createdAt.toISOString(), updatedAt: row.updatedAt.toISOString(), endedAt: row.endedAt?.toISOString() ?? null });
+type SummaryRow = Omit<JobSummary, "createdAt" | "updatedAt" | "endedAt"> & {
+  createdAt: Date;
+  updatedAt: Date;
+  endedAt: Date | null;
+};
+const summaryOf = (row: SummaryRow): JobSummary => ({
+  ...row,
+  createdAt: row.createdAt.toISOString(),
+  updatedAt: row.updatedAt.toISOString(),
+  endedAt: row.endedAt?.toISOString() ?? null,
+});
 
 /** Newest first. @throws ProblemError `bad-request` for a cursor or limit that is none. */
-export async function listJobs(db: Queryable, request: PageRequest & { readonly state?: JobState } = {}): Promise<Page<JobSummary>> {
+export async function listJobs(
+  db: Queryable,
+  request: PageRequest & { readonly state?: JobState } = {},
+): Promise<Page<JobSummary>> {
   const limit = pageLimit(request);
   const after = decodeCursor(request.cursor);
   const rows = await db
@@ -60,7 +79,8 @@ export async function listJobs(db: Queryable, request: PageRequest & { readonly 
     .where(
       and(
         request.state ? eq(jobs.state, request.state) : undefined,
-        after && sql`(${jobs.createdAt}, ${jobs.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
+        after &&
+          sql`(${jobs.createdAt}, ${jobs.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
       ),
     )
     .orderBy(desc(jobs.createdAt), desc(jobs.id))
@@ -72,12 +92,25 @@ export async function listJobs(db: Queryable, request: PageRequest & { readonly 
 export async function getJobDetail(db: Queryable, jobId: string): Promise<JobDetail | undefined> {
   if (!isUuid(jobId)) return undefined;
   const [row] = await db
-    .select({ ...summaryColumns, spec: jobs.spec, traceparent: jobs.traceparent, profileId: jobs.profileId, planningId: jobs.planningId, chosen: jobs.chosen, failure: jobs.failure, report: jobs.report })
+    .select({
+      ...summaryColumns,
+      spec: jobs.spec,
+      traceparent: jobs.traceparent,
+      profileId: jobs.profileId,
+      planningId: jobs.planningId,
+      chosen: jobs.chosen,
+      failure: jobs.failure,
+      report: jobs.report,
+    })
     .from(jobs)
     .where(eq(jobs.id, jobId));
   if (!row) return undefined;
   const { spec, traceparent, profileId, planningId, chosen, failure, report, ...summary } = row;
-  const transitions = await db.select().from(jobTransitions).where(eq(jobTransitions.jobId, jobId)).orderBy(asc(jobTransitions.version));
+  const transitions = await db
+    .select()
+    .from(jobTransitions)
+    .where(eq(jobTransitions.jobId, jobId))
+    .orderBy(asc(jobTransitions.version));
   const run = await findRun(db, jobId);
   return {
     ...summaryOf(summary),

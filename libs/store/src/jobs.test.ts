@@ -2,13 +2,37 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { validate } from "@internevo/domain";
 import { JobDetailSchema, JobSummarySchema } from "@internevo/contracts";
 import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
-import { exampleCandidate, exampleMeasurement, examplePlanning, exampleSpec, exampleStep } from "./fixtures.ts";
+import {
+  exampleCandidate,
+  exampleMeasurement,
+  examplePlanning,
+  exampleSpec,
+  exampleStep,
+} from "./fixtures.ts";
 import { getJobDetail, listJobs } from "./job-reads.ts";
 import { listJobEvents } from "./job-events.ts";
-import { appendJobEvents, failJob, getJobState, requestCancel, submitJob, transitionJob, updateJob } from "./jobs.ts";
+import {
+  appendJobEvents,
+  failJob,
+  getJobState,
+  requestCancel,
+  submitJob,
+  transitionJob,
+  updateJob,
+} from "./jobs.ts";
 import { acquireLease, jobLease, releaseLease } from "./leases.ts";
 import { getPlanning, storePlanning } from "./plannings.ts";
-import { allSteps, changeRunPlan, ensureRun, findRun, finishAttempt, listAttempts, listStepMetrics, recordSteps, startAttempt } from "./runs.ts";
+import {
+  allSteps,
+  changeRunPlan,
+  ensureRun,
+  findRun,
+  finishAttempt,
+  listAttempts,
+  listStepMetrics,
+  recordSteps,
+  startAttempt,
+} from "./runs.ts";
 import { outbox } from "./schema/index.ts";
 import { createTrials, finishTrial, repeatTrial, startTrial } from "./trials.ts";
 import { eq } from "drizzle-orm";
@@ -18,25 +42,45 @@ beforeAll(async () => void (test = await createTestDatabase()));
 afterAll(() => test.drop());
 
 const submit = (name?: string) => test.database.transaction((tx) => submitJob(tx, exampleSpec(name)));
-const messagesOf = async (jobId: string) => (await test.database.db.select().from(outbox).where(eq(outbox.subjectId, jobId)).orderBy(outbox.sequence)).map((row) => row.type);
+const messagesOf = async (jobId: string) =>
+  (
+    await test.database.db.select().from(outbox).where(eq(outbox.subjectId, jobId)).orderBy(outbox.sequence)
+  ).map((row) => row.type);
 
 describe("submitJob and transitionJob", () => {
   it("write state, history, event and messages together", async () => {
     const id = await submit();
     expect(await messagesOf(id)).toEqual(["job.transitioned", "job.profile"]);
-    expect(await test.database.transaction((tx) => transitionJob(tx, { jobId: id, from: "profiling", to: "planning", reason: "measured" }))).toBe(true);
+    expect(
+      await test.database.transaction((tx) =>
+        transitionJob(tx, { jobId: id, from: "profiling", to: "planning", reason: "measured" }),
+      ),
+    ).toBe(true);
     expect(await messagesOf(id)).toEqual(["job.transitioned", "job.profile", "job.transitioned", "job.plan"]);
     const detail = await getJobDetail(test.database.db, id);
-    expect(detail).toMatchObject({ state: "planning", version: 2, reason: "measured", transitions: [{ from: null, to: "profiling" }, { from: "profiling", to: "planning", reason: "measured" }] });
-    expect((await listJobEvents(test.database.db, id)).map((event) => event.data["to"])).toEqual(["profiling", "planning"]);
+    expect(detail).toMatchObject({
+      state: "planning",
+      version: 2,
+      reason: "measured",
+      transitions: [
+        { from: null, to: "profiling" },
+        { from: "profiling", to: "planning", reason: "measured" },
+      ],
+    });
+    expect((await listJobEvents(test.database.db, id)).map((event) => event.data["to"])).toEqual([
+      "profiling",
+      "planning",
+    ]);
   });
 
   it("leave nothing when the transaction rolls back", async () => {
     const id = await submit();
-    await expect(test.database.transaction(async (tx) => {
-      await transitionJob(tx, { jobId: id, from: "profiling", to: "planning" });
-      throw new Error("the effect failed");
-    })).rejects.toThrow("the effect failed");
+    await expect(
+      test.database.transaction(async (tx) => {
+        await transitionJob(tx, { jobId: id, from: "profiling", to: "planning" });
+        throw new Error("the effect failed");
+      }),
+    ).rejects.toThrow("the effect failed");
     expect(await getJobState(test.database.db, id)).toBe("profiling");
     expect(await messagesOf(id)).toEqual(["job.transitioned", "job.profile"]);
   });
@@ -45,18 +89,28 @@ describe("submitJob and transitionJob", () => {
     for (let round = 0; round < 10; round += 1) {
       const id = await submit();
       const to = ["failed", "cancelled", "planning", "failed", "cancelled"] as const;
-      const done = await Promise.all(to.map((state) => test.database.transaction((tx) => transitionJob(tx, { jobId: id, from: "profiling", to: state }))));
+      const done = await Promise.all(
+        to.map((state) =>
+          test.database.transaction((tx) => transitionJob(tx, { jobId: id, from: "profiling", to: state })),
+        ),
+      );
       expect(done.filter(Boolean)).toHaveLength(1);
       const won = to[done.indexOf(true)];
       expect(await getJobState(test.database.db, id)).toBe(won);
-      const again = await Promise.all((["planning", "trialling", "running"] as const).map((from) => test.database.transaction((tx) => transitionJob(tx, { jobId: id, from, to: "failed" }))));
+      const again = await Promise.all(
+        (["planning", "trialling", "running"] as const).map((from) =>
+          test.database.transaction((tx) => transitionJob(tx, { jobId: id, from, to: "failed" })),
+        ),
+      );
       expect(again.filter(Boolean)).toHaveLength(won === "planning" ? 1 : 0);
     }
   });
 
   it("refuse a way that no job may go", async () => {
     const id = await submit();
-    await expect(test.database.transaction((tx) => transitionJob(tx, { jobId: id, from: "succeeded", to: "running" }))).rejects.toThrow(TypeError);
+    await expect(
+      test.database.transaction((tx) => transitionJob(tx, { jobId: id, from: "succeeded", to: "running" })),
+    ).rejects.toThrow(TypeError);
   });
 });
 
@@ -71,7 +125,11 @@ describe("requestCancel", () => {
     expect(await test.database.transaction((tx) => requestCancel(tx, busy))).toBe("cancelling");
     if (fence) await releaseLease(test.database.db, fence);
     expect(await test.database.transaction((tx) => requestCancel(tx, busy))).toBe("cancelled");
-    expect((await getJobDetail(test.database.db, busy))?.transitions.map((move) => move.to)).toEqual(["profiling", "cancelling", "cancelled"]);
+    expect((await getJobDetail(test.database.db, busy))?.transitions.map((move) => move.to)).toEqual([
+      "profiling",
+      "cancelling",
+      "cancelled",
+    ]);
     expect(await test.database.transaction((tx) => requestCancel(tx, "no-uuid"))).toBe("not-found");
   });
 });
@@ -85,7 +143,11 @@ describe("trials and steps", () => {
     const [trial] = first;
     if (!trial) throw new Error("no trial");
     await test.database.transaction((tx) => startTrial(tx, trial.id));
-    const ends = await Promise.all([{ measured: exampleMeasurement() }, { failure: { code: "timeout" as const, message: "slow" } }].map((outcome) => test.database.transaction((tx) => finishTrial(tx, trial.id, outcome))));
+    const ends = await Promise.all(
+      [{ measured: exampleMeasurement() }, { failure: { code: "timeout" as const, message: "slow" } }].map(
+        (outcome) => test.database.transaction((tx) => finishTrial(tx, trial.id, outcome)),
+      ),
+    );
     expect(ends.filter((end) => end !== undefined)).toHaveLength(1);
     expect(await test.database.transaction((tx) => startTrial(tx, trial.id))).toBeUndefined();
     expect(await getJobDetail(test.database.db, id)).toMatchObject({ trialsDone: 1, trialsTotal: 2 });
@@ -93,27 +155,49 @@ describe("trials and steps", () => {
 
   it("count each further run of a trial once, and none of a trial that did not succeed", async () => {
     const id = await submit();
-    const [first, second] = await test.database.transaction((tx) => createTrials(tx, id, [exampleCandidate(1), exampleCandidate(2)]));
-    const repeat = (trial: string, runStepTimeSeconds: number[]) => test.database.transaction((tx) => repeatTrial(tx, trial, { ...exampleMeasurement(), stepTimeSeconds: 7, runStepTimeSeconds }));
+    const [first, second] = await test.database.transaction((tx) =>
+      createTrials(tx, id, [exampleCandidate(1), exampleCandidate(2)]),
+    );
+    const repeat = (trial: string, runStepTimeSeconds: number[]) =>
+      test.database.transaction((tx) =>
+        repeatTrial(tx, trial, { ...exampleMeasurement(), stepTimeSeconds: 7, runStepTimeSeconds }),
+      );
     await test.database.transaction((tx) => startTrial(tx, first?.id ?? ""));
     expect(await repeat(first?.id ?? "", [8, 6])).toBeUndefined();
-    await test.database.transaction((tx) => finishTrial(tx, first?.id ?? "", { measured: exampleMeasurement() }));
-    const told = await Promise.all([[8, 6], [8, 5]].map((runs) => repeat(first?.id ?? "", runs)));
+    await test.database.transaction((tx) =>
+      finishTrial(tx, first?.id ?? "", { measured: exampleMeasurement() }),
+    );
+    const told = await Promise.all(
+      [
+        [8, 6],
+        [8, 5],
+      ].map((runs) => repeat(first?.id ?? "", runs)),
+    );
     expect(told.filter((one) => one !== undefined)).toHaveLength(1);
-    expect(await repeat(first?.id ?? "", [8, 6, 7])).toMatchObject({ state: "succeeded", measured: { stepTimeSeconds: 7, runStepTimeSeconds: [8, 6, 7] } });
+    expect(await repeat(first?.id ?? "", [8, 6, 7])).toMatchObject({
+      state: "succeeded",
+      measured: { stepTimeSeconds: 7, runStepTimeSeconds: [8, 6, 7] },
+    });
     await test.database.transaction((tx) => startTrial(tx, second?.id ?? ""));
-    await test.database.transaction((tx) => finishTrial(tx, second?.id ?? "", { failure: { code: "timeout", message: "slow" } }));
+    await test.database.transaction((tx) =>
+      finishTrial(tx, second?.id ?? "", { failure: { code: "timeout", message: "slow" } }),
+    );
     expect(await repeat(second?.id ?? "", [1, 1])).toBeUndefined();
     expect(await getJobDetail(test.database.db, id)).toMatchObject({ trialsDone: 2, trialsTotal: 2 });
   });
 
   it("leave no trial that seems to run when the job was cancelled", async () => {
     const id = await submit();
-    const [first] = await test.database.transaction((tx) => createTrials(tx, id, [exampleCandidate(1), exampleCandidate(2)]));
+    const [first] = await test.database.transaction((tx) =>
+      createTrials(tx, id, [exampleCandidate(1), exampleCandidate(2)]),
+    );
     await test.database.transaction((tx) => startTrial(tx, first?.id ?? ""));
     await test.database.transaction((tx) => requestCancel(tx, id));
     const { trials } = (await getJobDetail(test.database.db, id)) ?? {};
-    expect(trials).toMatchObject([{ state: "failed", failure: { code: "cancelled" } }, { state: "failed", failure: { code: "cancelled" } }]);
+    expect(trials).toMatchObject([
+      { state: "failed", failure: { code: "cancelled" } },
+      { state: "failed", failure: { code: "cancelled" } },
+    ]);
   });
 
   it("go by the run's plan, which may change between attempts", async () => {
@@ -127,17 +211,31 @@ describe("trials and steps", () => {
     expect(await findRun(db, id)).toEqual({ id: run.id, candidate: second });
     expect((await listAttempts(db, run.id)).map(({ plan }) => plan)).toEqual([first.plan, second.plan]);
     // A job that begins to train again keeps what it changed to.
-    expect(await test.database.transaction((tx) => ensureRun(tx, id, first))).toMatchObject({ candidate: second });
+    expect(await test.database.transaction((tx) => ensureRun(tx, id, first))).toMatchObject({
+      candidate: second,
+    });
   });
 
   it("have no attempt that seems to run when they have ended, whoever ended them", async () => {
-    for (const [end, state] of [["cancelled", "stopped"], ["failed", "lost"]] as const) {
+    for (const [end, state] of [
+      ["cancelled", "stopped"],
+      ["failed", "lost"],
+    ] as const) {
       const id = await submit();
       const run = await test.database.transaction((tx) => ensureRun(tx, id, exampleCandidate()));
       await test.database.transaction((tx) => startAttempt(tx, run.id));
-      await test.database.transaction<unknown>((tx) => (end === "cancelled" ? requestCancel(tx, id) : failJob(tx, id, { code: "internal", message: "given up" })));
-      expect(await getJobDetail(test.database.db, id)).toMatchObject({ state: end, attempts: [{ number: 1, state }] });
-      expect(await test.database.transaction((tx) => finishAttempt(tx, run.id, 1, { state: "succeeded" }))).toBe(false);
+      await test.database.transaction<unknown>((tx) =>
+        end === "cancelled"
+          ? requestCancel(tx, id)
+          : failJob(tx, id, { code: "internal", message: "given up" }),
+      );
+      expect(await getJobDetail(test.database.db, id)).toMatchObject({
+        state: end,
+        attempts: [{ number: 1, state }],
+      });
+      expect(
+        await test.database.transaction((tx) => finishAttempt(tx, run.id, 1, { state: "succeeded" })),
+      ).toBe(false);
     }
   });
 
@@ -152,13 +250,33 @@ describe("trials and steps", () => {
     await test.database.transaction((tx) => recordSteps(tx, owner, steps));
     const second = await test.database.transaction((tx) => startAttempt(tx, run.id, 2));
     expect(second).toMatchObject({ number: 2, resumedFromStep: 2 });
-    await test.database.transaction((tx) => recordSteps(tx, owner, [exampleStep(3, 2, 5.3), exampleStep(4, 2, 5.2)]));
+    await test.database.transaction((tx) =>
+      recordSteps(tx, owner, [exampleStep(3, 2, 5.3), exampleStep(4, 2, 5.2)]),
+    );
     // The first attempt's last words arrive late.
     await test.database.transaction((tx) => recordSteps(tx, owner, [exampleStep(3, 1, 99)]));
-    expect((await allSteps(db, run.id)).map(({ step, attempt, loss }) => [step, attempt, loss])).toEqual([[1, 1, 6], [2, 1, 5.5], [3, 2, 5.3], [4, 2, 5.2]]);
-    expect((await listJobEvents(db, id)).filter((event) => event.type === "step").map((event) => event.data["step"])).toEqual([1, 2, 3, 3, 4]);
-    expect(await test.database.transaction((tx) => finishAttempt(tx, run.id, 1, { state: "failed" }))).toBe(false);
-    expect(await getJobDetail(db, id)).toMatchObject({ lastStep: 4, lastLoss: 5.2, attempts: [{ number: 1, state: "lost", lastStep: 3 }, { number: 2, state: "running", lastStep: 4 }] });
+    expect((await allSteps(db, run.id)).map(({ step, attempt, loss }) => [step, attempt, loss])).toEqual([
+      [1, 1, 6],
+      [2, 1, 5.5],
+      [3, 2, 5.3],
+      [4, 2, 5.2],
+    ]);
+    expect(
+      (await listJobEvents(db, id))
+        .filter((event) => event.type === "step")
+        .map((event) => event.data["step"]),
+    ).toEqual([1, 2, 3, 3, 4]);
+    expect(await test.database.transaction((tx) => finishAttempt(tx, run.id, 1, { state: "failed" }))).toBe(
+      false,
+    );
+    expect(await getJobDetail(db, id)).toMatchObject({
+      lastStep: 4,
+      lastLoss: 5.2,
+      attempts: [
+        { number: 1, state: "lost", lastStep: 3 },
+        { number: 2, state: "running", lastStep: 4 },
+      ],
+    });
     const page = await listStepMetrics(db, id, { limit: 3 });
     expect(page.nextCursor).toBe("3");
     expect((await listStepMetrics(db, id, { after: 3 })).items.map((metric) => metric.step)).toEqual([4]);
@@ -180,12 +298,32 @@ describe("read models", () => {
     });
     const detail = await getJobDetail(test.database.db, id);
     validate(JobDetailSchema, detail, "internal", "the detail");
-    expect(detail).toMatchObject({ planning, lastStep: 1, lastLoss: 5, traceId: expect.stringMatching(/^[0-9a-f]{32}$/) });
+    expect(detail).toMatchObject({
+      planning,
+      lastStep: 1,
+      lastLoss: 5,
+      traceId: expect.stringMatching(/^[0-9a-f]{32}$/),
+    });
     const page = await listJobs(test.database.db, { limit: 1 });
     validate(JobSummarySchema, page.items[0], "internal", "the summary");
     expect(page.items[0]?.progress).toBeNull();
-    await test.database.transaction(async (tx) => appendJobEvents(tx, id, [1, 2].map((done) => ({ type: "progress" as const, data: { stage: "profiling", message: "a gather", done, total: 40 } }))));
-    const progress = { stage: "profiling", message: "a gather", done: 2, total: 40, at: expect.stringMatching(/^\d{4}-.*Z$/) as string };
+    await test.database.transaction(async (tx) =>
+      appendJobEvents(
+        tx,
+        id,
+        [1, 2].map((done) => ({
+          type: "progress" as const,
+          data: { stage: "profiling", message: "a gather", done, total: 40 },
+        })),
+      ),
+    );
+    const progress = {
+      stage: "profiling",
+      message: "a gather",
+      done: 2,
+      total: 40,
+      at: expect.stringMatching(/^\d{4}-.*Z$/) as string,
+    };
     expect((await listJobs(test.database.db, { limit: 1 })).items[0]?.progress).toEqual(progress);
     expect((await getJobDetail(test.database.db, id))?.progress).toEqual(progress);
   });
@@ -194,15 +332,20 @@ describe("read models", () => {
     for (let index = 0; index < 7; index += 1) await submit(`page-${index}`);
     const all = (await listJobs(test.database.db, { limit: 200 })).items.map((job) => job.id);
     const seen: string[] = [];
-    for (let cursor: string | null = null; ; ) {
-      const page: Awaited<ReturnType<typeof listJobs>> = await listJobs(test.database.db, { limit: 3, cursor });
+    for (let cursor: string | null = null; ;) {
+      const page: Awaited<ReturnType<typeof listJobs>> = await listJobs(test.database.db, {
+        limit: 3,
+        cursor,
+      });
       seen.push(...page.items.map((job) => job.id));
       cursor = page.nextCursor;
       await submit("newer");
       if (cursor === null) break;
     }
     expect(seen).toEqual(all);
-    await expect(listJobs(test.database.db, { cursor: "nonsense" })).rejects.toMatchObject({ code: "bad-request" });
+    await expect(listJobs(test.database.db, { cursor: "nonsense" })).rejects.toMatchObject({
+      code: "bad-request",
+    });
     await expect(listJobs(test.database.db, { limit: 0 })).rejects.toMatchObject({ code: "bad-request" });
   });
 });

@@ -1,6 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { and, eq, inArray, sql } from "drizzle-orm";
-import { canTransition, isTerminal, type Candidate, type Failure, type JobSpec, type JobState, type Report } from "@internevo/domain";
+import {
+  canTransition,
+  isTerminal,
+  type Candidate,
+  type Failure,
+  type JobSpec,
+  type JobState,
+  type Report,
+} from "@internevo/domain";
 import type { JobStreamEvent, MessageType } from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
 import { isLeaseLive, jobLease } from "./leases.ts";
@@ -10,14 +18,21 @@ import { attempts, jobEvents, jobs, jobTransitions, runs, trials } from "./schem
 import { newTraceparent } from "./trace.ts";
 
 /** The command that makes a service work on a job in that state. */
-export const STAGE_COMMANDS = { profiling: "job.profile", planning: "job.plan", trialling: "job.trial", running: "job.run" } as const satisfies Partial<Record<JobState, MessageType>>;
+export const STAGE_COMMANDS = {
+  profiling: "job.profile",
+  planning: "job.plan",
+  trialling: "job.trial",
+  running: "job.run",
+} as const satisfies Partial<Record<JobState, MessageType>>;
 export type StageState = keyof typeof STAGE_COMMANDS;
 export type StageCommand = (typeof STAGE_COMMANDS)[StageState];
 export const isStage = (state: JobState): state is StageState => state in STAGE_COMMANDS;
 
 /** The state that a stage's command works on. */
 export function stageOf(command: StageCommand): StageState {
-  const found = (Object.keys(STAGE_COMMANDS) as StageState[]).find((state) => STAGE_COMMANDS[state] === command);
+  const found = (Object.keys(STAGE_COMMANDS) as StageState[]).find(
+    (state) => STAGE_COMMANDS[state] === command,
+  );
   if (found === undefined) throw new TypeError(`${command} is no stage's command`);
   return found;
 }
@@ -27,18 +42,41 @@ export function stageOf(command: StageCommand): StageState {
  * that numbers become visible in their order and a reader that has seen n never misses something below n.
  * @param data by type: see `JobStreamEventSchema`.
  */
-export async function appendJobEvent(tx: Transaction, jobId: string, type: JobStreamEvent["type"], data: Record<string, unknown>): Promise<void> {
+export async function appendJobEvent(
+  tx: Transaction,
+  jobId: string,
+  type: JobStreamEvent["type"],
+  data: Record<string, unknown>,
+): Promise<void> {
   await appendJobEvents(tx, jobId, [{ type, data }]);
 }
 
 /** As {@link appendJobEvent}, several at once, in order. */
-export async function appendJobEvents(tx: Transaction, jobId: string, events: readonly { readonly type: JobStreamEvent["type"]; readonly data: Record<string, unknown> }[]): Promise<void> {
+export async function appendJobEvents(
+  tx: Transaction,
+  jobId: string,
+  events: readonly { readonly type: JobStreamEvent["type"]; readonly data: Record<string, unknown> }[],
+): Promise<void> {
   if (events.length === 0) return;
   await tx.select({ id: jobs.id }).from(jobs).where(eq(jobs.id, jobId)).for("no key update");
-  await tx.insert(jobEvents).values(events.map((event) => ({ jobId, type: event.type, data: event.data, at: sql`clock_timestamp()` })));
+  await tx
+    .insert(jobEvents)
+    .values(
+      events.map((event) => ({ jobId, type: event.type, data: event.data, at: sql`clock_timestamp()` })),
+    );
 }
 
-async function recordTransition(tx: Transaction, move: { jobId: string; version: number; from: JobState | null; to: JobState; reason: string | null; traceparent: string }): Promise<void> {
+async function recordTransition(
+  tx: Transaction,
+  move: {
+    jobId: string;
+    version: number;
+    from: JobState | null;
+    to: JobState;
+    reason: string | null;
+    traceparent: string;
+  },
+): Promise<void> {
   const { jobId, version, from, to, reason, traceparent } = move;
   await tx.insert(jobTransitions).values({ jobId, version, from, to, reason, at: sql`clock_timestamp()` });
   await appendJobEvent(tx, jobId, "state", { from, to, reason });
@@ -54,11 +92,22 @@ export interface SubmitOptions {
 }
 
 /** Stores a job in its first state, with history, event and the first stage's command. @returns its id. */
-export async function submitJob(tx: Transaction, spec: JobSpec, options: SubmitOptions = {}): Promise<string> {
+export async function submitJob(
+  tx: Transaction,
+  spec: JobSpec,
+  options: SubmitOptions = {},
+): Promise<string> {
   const id = options.id ?? randomUUID();
   const traceparent = options.traceparent ?? newTraceparent();
   await tx.insert(jobs).values({ id, name: spec.name, spec, state: "profiling", traceparent });
-  await recordTransition(tx, { jobId: id, version: 1, from: null, to: "profiling", reason: null, traceparent });
+  await recordTransition(tx, {
+    jobId: id,
+    version: 1,
+    from: null,
+    to: "profiling",
+    reason: null,
+    traceparent,
+  });
   return id;
 }
 
@@ -116,8 +165,13 @@ export interface TransitionRequest {
 export async function transitionJob(tx: Transaction, request: TransitionRequest): Promise<boolean> {
   const { jobId, to } = request;
   const allowed = typeof request.from === "string" ? [request.from] : request.from;
-  for (const from of allowed) if (!canTransition(from, to)) throw new TypeError(`no job goes from ${from} to ${to}`);
-  const [job] = await tx.select({ state: jobs.state, version: jobs.version, traceparent: jobs.traceparent }).from(jobs).where(eq(jobs.id, jobId)).for("update");
+  for (const from of allowed)
+    if (!canTransition(from, to)) throw new TypeError(`no job goes from ${from} to ${to}`);
+  const [job] = await tx
+    .select({ state: jobs.state, version: jobs.version, traceparent: jobs.traceparent })
+    .from(jobs)
+    .where(eq(jobs.id, jobId))
+    .for("update");
   if (!job || !allowed.includes(job.state)) return false;
   const reason = request.reason ?? request.failure?.message ?? null;
   const version = job.version + 1;
@@ -141,15 +195,35 @@ export async function transitionJob(tx: Transaction, request: TransitionRequest)
 
 /** A job that ended leaves no trial that seems to run or to wait, and no attempt that seems to run: whoever worked on it may be gone. */
 async function endOpenWork(tx: Transaction, jobId: string, to: "cancelled" | "failed"): Promise<void> {
-  const failure: Failure = { code: "cancelled", message: to === "cancelled" ? "the job was cancelled before this trial had ended" : "the job failed before this trial had ended" };
-  await tx.update(trials).set({ state: "failed", failure, endedAt: sql`clock_timestamp()` }).where(and(eq(trials.jobId, jobId), inArray(trials.state, ["pending", "running"])));
+  const failure: Failure = {
+    code: "cancelled",
+    message:
+      to === "cancelled"
+        ? "the job was cancelled before this trial had ended"
+        : "the job failed before this trial had ended",
+  };
+  await tx
+    .update(trials)
+    .set({ state: "failed", failure, endedAt: sql`clock_timestamp()` })
+    .where(and(eq(trials.jobId, jobId), inArray(trials.state, ["pending", "running"])));
   const ofJob = tx.select({ id: runs.id }).from(runs).where(eq(runs.jobId, jobId));
-  await tx.update(attempts).set({ state: to === "cancelled" ? "stopped" : "lost", endedAt: sql`clock_timestamp()` }).where(and(inArray(attempts.runId, ofJob), eq(attempts.state, "running")));
+  await tx
+    .update(attempts)
+    .set({ state: to === "cancelled" ? "stopped" : "lost", endedAt: sql`clock_timestamp()` })
+    .where(and(inArray(attempts.runId, ofJob), eq(attempts.state, "running")));
 }
 
 /** Ends a job that cannot go on, whatever stage it is in. @returns false when it had already ended; a job that is being cancelled becomes cancelled. */
 export async function failJob(tx: Transaction, jobId: string, failure: Failure): Promise<boolean> {
-  if (await transitionJob(tx, { jobId, from: ["profiling", "planning", "trialling", "running"], to: "failed", failure })) return true;
+  if (
+    await transitionJob(tx, {
+      jobId,
+      from: ["profiling", "planning", "trialling", "running"],
+      to: "failed",
+      failure,
+    })
+  )
+    return true;
   return transitionJob(tx, { jobId, from: "cancelling", to: "cancelled", reason: "cancelled" });
 }
 
@@ -158,7 +232,11 @@ export type CancelOutcome = "cancelled" | "cancelling" | "already-ended" | "not-
 /**
  * Cancels a job: at once when nobody works on it, else it is `cancelling` until the worker has stopped. Asking again changes nothing.
  */
-export async function requestCancel(tx: Transaction, jobId: string, reason = "cancelled on request"): Promise<CancelOutcome> {
+export async function requestCancel(
+  tx: Transaction,
+  jobId: string,
+  reason = "cancelled on request",
+): Promise<CancelOutcome> {
   if (!isUuid(jobId)) return "not-found";
   // The row lock first: a worker that has just taken the lease waits for it before it looks at the state, see beginWork.
   const state = await lockJobState(tx, jobId);
@@ -177,7 +255,16 @@ export async function stateForNewHolder(tx: Transaction, jobId: string): Promise
 }
 
 /** Remembers what the stages decided; only while the job has not ended. */
-export async function updateJob(tx: Transaction, jobId: string, values: { readonly profileId?: string; readonly planningId?: string; readonly chosen?: Candidate; readonly report?: Report }): Promise<boolean> {
+export async function updateJob(
+  tx: Transaction,
+  jobId: string,
+  values: {
+    readonly profileId?: string;
+    readonly planningId?: string;
+    readonly chosen?: Candidate;
+    readonly report?: Report;
+  },
+): Promise<boolean> {
   const rows = await tx
     .update(jobs)
     .set({ ...values, updatedAt: sql`clock_timestamp()` })

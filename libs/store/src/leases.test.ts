@@ -2,7 +2,14 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
 import { exampleSpec } from "./fixtures.ts";
 import { getJobState, submitJob, transitionJob } from "./jobs.ts";
-import { acquireLease, assertFence, isLeaseLive, releaseLease, renewLease, StaleFenceError } from "./leases.ts";
+import {
+  acquireLease,
+  assertFence,
+  isLeaseLive,
+  releaseLease,
+  renewLease,
+  StaleFenceError,
+} from "./leases.ts";
 
 let test: TestDatabase;
 beforeAll(async () => void (test = await createTestDatabase()));
@@ -12,7 +19,11 @@ it("gives a lease to one of many that ask at once, with a greater token each tim
   const { db } = test.database;
   let token = 0;
   for (let round = 0; round < 5; round += 1) {
-    const got = (await Promise.all(Array.from({ length: 8 }, (_, index) => acquireLease(db, "one", `holder-${index}`, 30)))).filter((fence) => fence !== undefined);
+    const got = (
+      await Promise.all(
+        Array.from({ length: 8 }, (_, index) => acquireLease(db, "one", `holder-${index}`, 30)),
+      )
+    ).filter((fence) => fence !== undefined);
     expect(got).toHaveLength(1);
     const [fence] = got;
     if (!fence) throw new Error("no fence");
@@ -53,7 +64,9 @@ it("lets nobody take a lease over while its holder's transaction is open", async
     takeOver = acquireLease(database.db, "open", "second", 30).then(() => order.push("taken over"));
     // Long enough for the other's statement to arrive and wait: Postgres says when.
     for (;;) {
-      const { rows } = await tx.execute<{ waiting: number }>("select count(*)::int as waiting from pg_locks where not granted");
+      const { rows } = await tx.execute<{ waiting: number }>(
+        "select count(*)::int as waiting from pg_locks where not granted",
+      );
       if ((rows[0]?.waiting ?? 0) > 0) break;
     }
     order.push("written");

@@ -13,7 +13,8 @@ export const jobLease = (jobId: string): string => `job:${jobId}`;
 /** The resource of a host's processors and devices: one measurement, trial or training at a time, whatever the cluster is called. */
 export const hostLease = (host: string): string => `host:${host}`;
 /** The resource of one owner's launches on a cluster whose hosts a scheduler shares out. */
-export const allocationLease = (clusterName: string, owner: string): string => `cluster:${clusterName}:${owner}`;
+export const allocationLease = (clusterName: string, owner: string): string =>
+  `cluster:${clusterName}:${owner}`;
 
 /** The lease was lost, or taken over: what its holder still writes must be thrown away. */
 export class StaleFenceError extends Error {
@@ -32,13 +33,29 @@ const expiry = (ttlSeconds: number) => sql`clock_timestamp() + make_interval(sec
  * Takes a lease that nobody holds, or whose holder has gone silent.
  * @returns the fence, or undefined while another holder is alive.
  */
-export async function acquireLease(db: Queryable, resource: string, holder: string, ttlSeconds: number): Promise<Fence | undefined> {
+export async function acquireLease(
+  db: Queryable,
+  resource: string,
+  holder: string,
+  ttlSeconds: number,
+): Promise<Fence | undefined> {
   const [row] = await db
     .insert(leases)
-    .values({ resource, holder, fencingToken: 1, acquiredAt: sql`clock_timestamp()`, expiresAt: expiry(ttlSeconds) })
+    .values({
+      resource,
+      holder,
+      fencingToken: 1,
+      acquiredAt: sql`clock_timestamp()`,
+      expiresAt: expiry(ttlSeconds),
+    })
     .onConflictDoUpdate({
       target: leases.resource,
-      set: { holder, fencingToken: sql`${leases.fencingToken} + 1`, acquiredAt: sql`clock_timestamp()`, expiresAt: expiry(ttlSeconds) },
+      set: {
+        holder,
+        fencingToken: sql`${leases.fencingToken} + 1`,
+        acquiredAt: sql`clock_timestamp()`,
+        expiresAt: expiry(ttlSeconds),
+      },
       setWhere: sql`${leases.holder} is null or ${leases.expiresAt} <= clock_timestamp()`,
     })
     .returning({ token: leases.fencingToken });
@@ -50,7 +67,13 @@ export async function renewLease(db: Queryable, fence: Fence, ttlSeconds: number
   const rows = await db
     .update(leases)
     .set({ expiresAt: expiry(ttlSeconds) })
-    .where(and(eq(leases.resource, fence.resource), eq(leases.fencingToken, fence.token), isNotNull(leases.holder)))
+    .where(
+      and(
+        eq(leases.resource, fence.resource),
+        eq(leases.fencingToken, fence.token),
+        isNotNull(leases.holder),
+      ),
+    )
     .returning({ token: leases.fencingToken });
   return rows.length === 1;
 }
@@ -68,7 +91,13 @@ export async function isLeaseLive(db: Queryable, resource: string): Promise<bool
   const rows = await db
     .select({ token: leases.fencingToken })
     .from(leases)
-    .where(and(eq(leases.resource, resource), isNotNull(leases.holder), gt(leases.expiresAt, sql`clock_timestamp()`)));
+    .where(
+      and(
+        eq(leases.resource, resource),
+        isNotNull(leases.holder),
+        gt(leases.expiresAt, sql`clock_timestamp()`),
+      ),
+    );
   return rows.length > 0;
 }
 
@@ -81,7 +110,13 @@ export async function assertFence(tx: Transaction, fence: Fence): Promise<void> 
   const rows = await tx
     .select({ token: leases.fencingToken })
     .from(leases)
-    .where(and(eq(leases.resource, fence.resource), eq(leases.fencingToken, fence.token), isNotNull(leases.holder)))
+    .where(
+      and(
+        eq(leases.resource, fence.resource),
+        eq(leases.fencingToken, fence.token),
+        isNotNull(leases.holder),
+      ),
+    )
     .for("share");
   if (rows.length === 0) throw new StaleFenceError(fence);
 }

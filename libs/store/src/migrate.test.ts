@@ -22,8 +22,12 @@ describe("migrateDatabase", () => {
     await Promise.all(Array.from({ length: 4 }, () => migrateDatabase(test.url)));
     const client = new pg.Client({ connectionString: test.url });
     await client.connect();
-    const { rows } = await client.query("select count(*)::int as applied, count(distinct hash)::int as different from drizzle.__drizzle_migrations");
-    const tables = await client.query("select count(*)::int as tables from information_schema.tables where table_schema = 'public'");
+    const { rows } = await client.query(
+      "select count(*)::int as applied, count(distinct hash)::int as different from drizzle.__drizzle_migrations",
+    );
+    const tables = await client.query(
+      "select count(*)::int as tables from information_schema.tables where table_schema = 'public'",
+    );
     await client.end();
     expect(rows[0]).toEqual({ applied: journal.entries.length, different: journal.entries.length });
     expect(tables.rows[0].tables).toBe(21);
@@ -35,10 +39,21 @@ describe("migrateDatabase", () => {
     await db.execute(`insert into profiles (id, name, cluster_key, profile, fresh_until, created_at)
       select gen_random_uuid(), name, key, jsonb_build_object('name', name), now(), now() + make_interval(secs => at)
       from (values ('p', 'given:p', 1), ('p', 'given:p', 2), ('q', 'given:q', 3), ('p', 'measured', 0)) as rows (name, key, at)`);
-    const migration = readFileSync(join(import.meta.dirname, "..", "drizzle", "0006_tokens_and_digests.sql"), "utf8").split("--> statement-breakpoint");
-    for (const statement of migration.filter((each) => each.includes("given_sha256") && !each.includes("ADD COLUMN"))) await db.execute(statement);
-    const { rows } = await db.execute("select name, cluster_key from profiles where given_sha256 is not null order by created_at");
-    expect(rows).toEqual([{ name: "p", cluster_key: "given:p" }, { name: "q", cluster_key: "given:q" }]);
+    const migration = readFileSync(
+      join(import.meta.dirname, "..", "drizzle", "0006_tokens_and_digests.sql"),
+      "utf8",
+    ).split("--> statement-breakpoint");
+    for (const statement of migration.filter(
+      (each) => each.includes("given_sha256") && !each.includes("ADD COLUMN"),
+    ))
+      await db.execute(statement);
+    const { rows } = await db.execute(
+      "select name, cluster_key from profiles where given_sha256 is not null order by created_at",
+    );
+    expect(rows).toEqual([
+      { name: "p", cluster_key: "given:p" },
+      { name: "q", cluster_key: "given:q" },
+    ]);
     const stored = await db.execute("select id from profiles where given_sha256 is not null and name = 'p'");
     expect(await storeGivenProfile(db, { name: "p" } as Profile)).toBe(stored.rows[0]?.["id"]);
   });

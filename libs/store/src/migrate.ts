@@ -12,9 +12,16 @@ const MIGRATIONS = join(import.meta.dirname, "..", "drizzle");
  * Brings the database to this version's schema. Any number of processes may do it at once: one migrates, the others wait.
  * While Postgres cannot be reached, it is tried again for `forSeconds` (default 30).
  */
-export async function migrateDatabase(url: string, options: { readonly forSeconds?: number; readonly signal?: AbortSignal } = {}): Promise<void> {
+export async function migrateDatabase(
+  url: string,
+  options: { readonly forSeconds?: number; readonly signal?: AbortSignal } = {},
+): Promise<void> {
   await withRetryOnConnectionLoss(async () => {
-    const client = new pg.Client({ connectionString: url, application_name: "internevo-migrate", connectionTimeoutMillis: 5000 });
+    const client = new pg.Client({
+      connectionString: url,
+      application_name: "internevo-migrate",
+      connectionTimeoutMillis: 5000,
+    });
     // The query that runs fails with it, and is tried again.
     client.on("error", () => {});
     try {

@@ -24,7 +24,12 @@ export function createNotificationHub(options: NotificationHubOptions): Notifica
   let loop: Promise<void> | undefined;
 
   async function connectOnce(): Promise<void> {
-    const made = new pg.Client({ connectionString: options.url, application_name: `${options.applicationName}-listen`, connectionTimeoutMillis: 5000, keepAlive: true });
+    const made = new pg.Client({
+      connectionString: options.url,
+      application_name: `${options.applicationName}-listen`,
+      connectionTimeoutMillis: 5000,
+      keepAlive: true,
+    });
     const ended = new Promise<void>((resolve) => made.once("end", resolve));
     made.on("error", options.onConnectionError);
     made.on("notification", ({ channel, payload }) => {
@@ -67,7 +72,8 @@ export function createNotificationHub(options: NotificationHubOptions): Notifica
       const set = wakers.get(channel) ?? new Set();
       wakers.set(channel, set);
       set.add(wake);
-      if (set.size === 1) client?.query(`listen ${pg.escapeIdentifier(channel)}`).catch(options.onConnectionError);
+      if (set.size === 1)
+        client?.query(`listen ${pg.escapeIdentifier(channel)}`).catch(options.onConnectionError);
       loop ??= run();
       return () => void set.delete(wake);
     },

@@ -19,10 +19,15 @@ const subjectIdOf = (data: Record<string, unknown>): string => {
 };
 
 /** Writes a message in the transaction of the change that it announces; the relay publishes it after the commit. @returns its id. */
-export async function enqueueMessage<T extends MessageType>(tx: Queryable, message: OutboxMessage<T>): Promise<string> {
+export async function enqueueMessage<T extends MessageType>(
+  tx: Queryable,
+  message: OutboxMessage<T>,
+): Promise<string> {
   const id = randomUUID();
   const data = message.data as Record<string, unknown>;
-  await tx.insert(outbox).values({ id, type: message.type, subjectId: subjectIdOf(data), data, traceparent: message.traceparent });
+  await tx
+    .insert(outbox)
+    .values({ id, type: message.type, subjectId: subjectIdOf(data), data, traceparent: message.traceparent });
   return id;
 }
 
@@ -36,9 +41,19 @@ export interface Publication {
  * commit publishes again with the same id, which the broker drops and the inbox would.
  * @returns how many were published.
  */
-export async function relayOutbox(database: Database, publish: (envelope: Envelope) => Promise<Publication>, limit = 50): Promise<number> {
+export async function relayOutbox(
+  database: Database,
+  publish: (envelope: Envelope) => Promise<Publication>,
+  limit = 50,
+): Promise<number> {
   return database.transaction(async (tx) => {
-    const rows = await tx.select().from(outbox).where(isNull(outbox.publishedAt)).orderBy(asc(outbox.sequence)).limit(limit).for("update", { skipLocked: true });
+    const rows = await tx
+      .select()
+      .from(outbox)
+      .where(isNull(outbox.publishedAt))
+      .orderBy(asc(outbox.sequence))
+      .limit(limit)
+      .for("update", { skipLocked: true });
     for (const row of rows) {
       const publication = await publish({
         id: row.id,
@@ -47,14 +62,24 @@ export async function relayOutbox(database: Database, publish: (envelope: Envelo
         traceparent: row.traceparent,
         data: row.data as MessageData<MessageType>,
       });
-      await tx.update(outbox).set({ publishedAt: sql`clock_timestamp()`, streamSequence: publication.streamSequence }).where(eq(outbox.id, row.id));
+      await tx
+        .update(outbox)
+        .set({ publishedAt: sql`clock_timestamp()`, streamSequence: publication.streamSequence })
+        .where(eq(outbox.id, row.id));
     }
     return rows.length;
   });
 }
 
 /** The newest message of a type about a job or workload. */
-export async function latestMessage(db: Queryable, subjectId: string, type: MessageType): Promise<{ readonly id: string; readonly publishedAt: Date | null; readonly streamSequence: number | null } | undefined> {
+export async function latestMessage(
+  db: Queryable,
+  subjectId: string,
+  type: MessageType,
+): Promise<
+  | { readonly id: string; readonly publishedAt: Date | null; readonly streamSequence: number | null }
+  | undefined
+> {
   const [row] = await db
     .select({ id: outbox.id, publishedAt: outbox.publishedAt, streamSequence: outbox.streamSequence })
     .from(outbox)
@@ -66,20 +91,31 @@ export async function latestMessage(db: Queryable, subjectId: string, type: Mess
 
 /** Marks a message as handled by a consumer. @returns false when it already was: its effect must not happen again. */
 export async function recordHandled(tx: Transaction, consumer: string, eventId: string): Promise<boolean> {
-  const rows = await tx.insert(inbox).values({ consumer, eventId }).onConflictDoNothing().returning({ eventId: inbox.eventId });
+  const rows = await tx
+    .insert(inbox)
+    .values({ consumer, eventId })
+    .onConflictDoNothing()
+    .returning({ eventId: inbox.eventId });
   return rows.length === 1;
 }
 
 /** Whether a consumer's effect of a message is in the database. */
 export async function wasHandled(db: Queryable, consumer: string, eventId: string): Promise<boolean> {
-  const rows = await db.select({ eventId: inbox.eventId }).from(inbox).where(and(eq(inbox.consumer, consumer), eq(inbox.eventId, eventId)));
+  const rows = await db
+    .select({ eventId: inbox.eventId })
+    .from(inbox)
+    .where(and(eq(inbox.consumer, consumer), eq(inbox.eventId, eventId)));
   return rows.length > 0;
 }
 
 /** Forgets messages that no broker redelivers any more. */
 export async function pruneMessages(db: Queryable, olderThanDays = 30): Promise<void> {
   const before = sql`clock_timestamp() - make_interval(days => ${olderThanDays})`;
-  const old = db.select({ id: outbox.id }).from(outbox).where(and(isNotNull(outbox.publishedAt), lt(outbox.publishedAt, before))).limit(5000);
+  const old = db
+    .select({ id: outbox.id })
+    .from(outbox)
+    .where(and(isNotNull(outbox.publishedAt), lt(outbox.publishedAt, before)))
+    .limit(5000);
   await db.delete(outbox).where(inArray(outbox.id, old));
   await db.delete(inbox).where(lt(inbox.handledAt, before));
 }

@@ -14,25 +14,42 @@ export interface Page<T> {
 export const pageLimit = (request: PageRequest): number => {
   const limit = request.limit ?? 50;
   if (!Number.isInteger(limit) || limit < 1 || limit > 200) {
-    throw new ProblemError("bad-request", "limit is not valid", [{ field: "limit", value: limit, message: "is not a page size", remedy: "use 1 to 200" }]);
+    throw new ProblemError("bad-request", "limit is not valid", [
+      { field: "limit", value: limit, message: "is not a page size", remedy: "use 1 to 200" },
+    ]);
   }
   return limit;
 };
 
-export const encodeCursor = (at: Date, id: string): string => Buffer.from(`${at.getTime()}.${id}`).toString("base64url");
+export const encodeCursor = (at: Date, id: string): string =>
+  Buffer.from(`${at.getTime()}.${id}`).toString("base64url");
 
 /** @throws ProblemError `bad-request` for a cursor that no page gave. */
-export function decodeCursor(cursor: string | null | undefined): { readonly at: Date; readonly id: string } | undefined {
+export function decodeCursor(
+  cursor: string | null | undefined,
+): { readonly at: Date; readonly id: string } | undefined {
   if (cursor === undefined || cursor === null) return undefined;
   const match = /^(\d{1,13})\.([0-9a-f-]{36})$/.exec(Buffer.from(cursor, "base64url").toString("utf8"));
   if (!match?.[1] || !match[2] || !isUuid(match[2])) {
-    throw new ProblemError("bad-request", "cursor is not valid", [{ field: "cursor", value: cursor, message: "was not made by a page of this list", remedy: "use nextCursor of the page before, or none" }]);
+    throw new ProblemError("bad-request", "cursor is not valid", [
+      {
+        field: "cursor",
+        value: cursor,
+        message: "was not made by a page of this list",
+        remedy: "use nextCursor of the page before, or none",
+      },
+    ]);
   }
   return { at: new Date(Number(match[1])), id: match[2] };
 }
 
 /** Cuts `limit + 1` rows to a page. */
-export function pageOf<Row, T>(rows: Row[], limit: number, keyOf: (row: Row) => { at: Date; id: string }, map: (row: Row) => T): Page<T> {
+export function pageOf<Row, T>(
+  rows: Row[],
+  limit: number,
+  keyOf: (row: Row) => { at: Date; id: string },
+  map: (row: Row) => T,
+): Page<T> {
   const shown = rows.slice(0, limit);
   const last = shown.at(-1);
   const key = rows.length > limit && last !== undefined ? keyOf(last) : undefined;

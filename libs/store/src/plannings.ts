@@ -14,10 +14,23 @@ export interface PlanningOwner {
 }
 
 /** Stores a search's answer: candidates as ranked rows, rejection counts, warnings. @returns its id. */
-export async function storePlanning(tx: Queryable, result: PlanningResult, owner: PlanningOwner): Promise<string> {
+export async function storePlanning(
+  tx: Queryable,
+  result: PlanningResult,
+  owner: PlanningOwner,
+): Promise<string> {
   const id = randomUUID();
   const { candidates, runnableCandidates, counts, ...summary } = result;
-  await tx.insert(plannings).values({ id, jobId: owner.jobId ?? null, workloadId: owner.workloadId ?? null, profileId: owner.profileId ?? null, summary, counts });
+  await tx
+    .insert(plannings)
+    .values({
+      id,
+      jobId: owner.jobId ?? null,
+      workloadId: owner.workloadId ?? null,
+      profileId: owner.profileId ?? null,
+      summary,
+      counts,
+    });
   const rowsOf = (list: "all" | "runnable", ranked: readonly Candidate[]) =>
     ranked.map((candidate, index) => ({
       planningId: id,
@@ -29,7 +42,8 @@ export async function storePlanning(tx: Queryable, result: PlanningResult, owner
       candidate,
     }));
   const rows = [...rowsOf("all", candidates), ...rowsOf("runnable", runnableCandidates)];
-  for (let at = 0; at < rows.length; at += ROWS_AT_ONCE) await tx.insert(planningCandidates).values(rows.slice(at, at + ROWS_AT_ONCE));
+  for (let at = 0; at < rows.length; at += ROWS_AT_ONCE)
+    await tx.insert(planningCandidates).values(rows.slice(at, at + ROWS_AT_ONCE));
   return id;
 }
 
@@ -38,14 +52,32 @@ export async function getPlanning(db: Queryable, id: string): Promise<PlanningRe
   if (!isUuid(id)) return undefined;
   const [row] = await db.select().from(plannings).where(eq(plannings.id, id));
   if (!row) return undefined;
-  const ranked = await db.select({ list: planningCandidates.list, candidate: planningCandidates.candidate }).from(planningCandidates).where(eq(planningCandidates.planningId, id)).orderBy(asc(planningCandidates.position));
-  const listed = (list: "all" | "runnable") => ranked.filter((entry) => entry.list === list).map((entry) => entry.candidate);
-  return { ...row.summary, candidates: listed("all"), runnableCandidates: listed("runnable"), counts: row.counts };
+  const ranked = await db
+    .select({ list: planningCandidates.list, candidate: planningCandidates.candidate })
+    .from(planningCandidates)
+    .where(eq(planningCandidates.planningId, id))
+    .orderBy(asc(planningCandidates.position));
+  const listed = (list: "all" | "runnable") =>
+    ranked.filter((entry) => entry.list === list).map((entry) => entry.candidate);
+  return {
+    ...row.summary,
+    candidates: listed("all"),
+    runnableCandidates: listed("runnable"),
+    counts: row.counts,
+  };
 }
 
 /** The newest search for a workload. */
-export async function newestWorkloadPlanning(db: Queryable, workloadId: string): Promise<{ readonly id: string; readonly result: PlanningResult } | undefined> {
-  const [row] = await db.select({ id: plannings.id }).from(plannings).where(eq(plannings.workloadId, workloadId)).orderBy(desc(plannings.createdAt)).limit(1);
+export async function newestWorkloadPlanning(
+  db: Queryable,
+  workloadId: string,
+): Promise<{ readonly id: string; readonly result: PlanningResult } | undefined> {
+  const [row] = await db
+    .select({ id: plannings.id })
+    .from(plannings)
+    .where(eq(plannings.workloadId, workloadId))
+    .orderBy(desc(plannings.createdAt))
+    .limit(1);
   const result = row && (await getPlanning(db, row.id));
   return row && result && { id: row.id, result };
 }

@@ -17,13 +17,23 @@ const recordOf = (row: typeof profiles.$inferSelect): ProfileRecord => ({
 });
 
 /** Stores a profile of a cluster. @param profile.freshForSeconds how long it may be used without measuring again. @returns its id. */
-export async function storeProfile(tx: Queryable, profile: { readonly clusterKey: string; readonly profile: Profile; readonly freshForSeconds: number }): Promise<string> {
+export async function storeProfile(
+  tx: Queryable,
+  profile: { readonly clusterKey: string; readonly profile: Profile; readonly freshForSeconds: number },
+): Promise<string> {
   const id = randomUUID();
   await tx.insert(profiles).values(rowOf(id, profile));
   return id;
 }
 
-const rowOf = (id: string, { clusterKey, profile, freshForSeconds }: { readonly clusterKey: string; readonly profile: Profile; readonly freshForSeconds: number }) => ({
+const rowOf = (
+  id: string,
+  {
+    clusterKey,
+    profile,
+    freshForSeconds,
+  }: { readonly clusterKey: string; readonly profile: Profile; readonly freshForSeconds: number },
+) => ({
   id,
   name: profile.name,
   clusterKey,
@@ -40,41 +50,72 @@ export async function storeGivenProfile(tx: Queryable, profile: Profile): Promis
   // Postgres writes equal documents as equal text, whatever the order of their fields was.
   const digest = sql<string>`encode(sha256(convert_to(${JSON.stringify(profile)}::jsonb::text, 'UTF8')), 'hex')`;
   // A discarded profile stays discarded: who gives its content again gets another.
-  const [same] = await tx.select({ id: profiles.id }).from(profiles).where(and(eq(profiles.givenSha256, digest), isNull(profiles.discardedAt)));
+  const [same] = await tx
+    .select({ id: profiles.id })
+    .from(profiles)
+    .where(and(eq(profiles.givenSha256, digest), isNull(profiles.discardedAt)));
   if (same) return same.id;
   const [row] = await tx
     .insert(profiles)
-    .values({ ...rowOf(randomUUID(), { clusterKey: givenKey(profile.name), profile, freshForSeconds: 0 }), givenSha256: digest })
+    .values({
+      ...rowOf(randomUUID(), { clusterKey: givenKey(profile.name), profile, freshForSeconds: 0 }),
+      givenSha256: digest,
+    })
     // An update, though it changes nothing: unlike none at all it answers the id of the row that was first.
-    .onConflictDoUpdate({ target: profiles.givenSha256, targetWhere: isNull(profiles.discardedAt), set: { givenSha256: sql`excluded.given_sha256` } })
+    .onConflictDoUpdate({
+      target: profiles.givenSha256,
+      targetWhere: isNull(profiles.discardedAt),
+      set: { givenSha256: sql`excluded.given_sha256` },
+    })
     .returning({ id: profiles.id });
   if (!row) throw new Error("a profile was neither stored nor found");
   return row.id;
 }
 
 /** The newest profile of a cluster that nobody discarded; with `freshOnly` only one that need not be measured again. */
-export async function newestProfile(db: Queryable, clusterKey: string, options: { readonly freshOnly?: boolean } = {}): Promise<ProfileRecord | undefined> {
+export async function newestProfile(
+  db: Queryable,
+  clusterKey: string,
+  options: { readonly freshOnly?: boolean } = {},
+): Promise<ProfileRecord | undefined> {
   const fresh = options.freshOnly ? gt(profiles.freshUntil, sql`clock_timestamp()`) : undefined;
-  const [row] = await db.select().from(profiles).where(and(eq(profiles.clusterKey, clusterKey), isNull(profiles.discardedAt), fresh)).orderBy(desc(profiles.createdAt), desc(profiles.id)).limit(1);
+  const [row] = await db
+    .select()
+    .from(profiles)
+    .where(and(eq(profiles.clusterKey, clusterKey), isNull(profiles.discardedAt), fresh))
+    .orderBy(desc(profiles.createdAt), desc(profiles.id))
+    .limit(1);
   return row && recordOf(row);
 }
 
 /** Takes a profile out of use: jobs that used it still show it, no other job does. @returns false when there is none; discarding again changes nothing. */
 export async function discardProfile(tx: Queryable, id: string): Promise<boolean> {
   if (!isUuid(id)) return false;
-  const rows = await tx.update(profiles).set({ discardedAt: sql`coalesce(${profiles.discardedAt}, clock_timestamp())` }).where(eq(profiles.id, id)).returning({ id: profiles.id });
+  const rows = await tx
+    .update(profiles)
+    .set({ discardedAt: sql`coalesce(${profiles.discardedAt}, clock_timestamp())` })
+    .where(eq(profiles.id, id))
+    .returning({ id: profiles.id });
   return rows.length === 1;
 }
 
 /** Whether a profile was discarded. */
 export async function isProfileDiscarded(db: Queryable, id: string): Promise<boolean> {
-  const [row] = await db.select({ discardedAt: profiles.discardedAt }).from(profiles).where(eq(profiles.id, id));
+  const [row] = await db
+    .select({ discardedAt: profiles.discardedAt })
+    .from(profiles)
+    .where(eq(profiles.id, id));
   return row !== undefined && row.discardedAt !== null;
 }
 
 /** The newest job that a profile was measured for, or that used it. */
 export async function newestJobOfProfile(db: Queryable, profileId: string): Promise<JobSpec | undefined> {
-  const [row] = await db.select({ spec: jobs.spec }).from(jobs).where(eq(jobs.profileId, profileId)).orderBy(desc(jobs.createdAt), desc(jobs.id)).limit(1);
+  const [row] = await db
+    .select({ spec: jobs.spec })
+    .from(jobs)
+    .where(eq(jobs.profileId, profileId))
+    .orderBy(desc(jobs.createdAt), desc(jobs.id))
+    .limit(1);
   return row?.spec;
 }
 
@@ -86,11 +127,26 @@ export async function getProfile(db: Queryable, id: string): Promise<ProfileReco
 }
 
 /** Of every cluster the newest profile that a name means: its own, or the cluster's. */
-export async function profilesCalled(db: Queryable, name: string): Promise<Pick<ProfileRecord, "id" | "name" | "clusterKey">[]> {
+export async function profilesCalled(
+  db: Queryable,
+  name: string,
+): Promise<Pick<ProfileRecord, "id" | "name" | "clusterKey">[]> {
   return db
-    .selectDistinctOn([profiles.clusterKey], { id: profiles.id, name: profiles.name, clusterKey: profiles.clusterKey })
+    .selectDistinctOn([profiles.clusterKey], {
+      id: profiles.id,
+      name: profiles.name,
+      clusterKey: profiles.clusterKey,
+    })
     .from(profiles)
-    .where(and(isNull(profiles.discardedAt), or(eq(profiles.name, name), sql`substring(${profiles.clusterKey} from ${CLUSTER_NAME_IN_KEY}) = ${name}`)))
+    .where(
+      and(
+        isNull(profiles.discardedAt),
+        or(
+          eq(profiles.name, name),
+          sql`substring(${profiles.clusterKey} from ${CLUSTER_NAME_IN_KEY}) = ${name}`,
+        ),
+      ),
+    )
     .orderBy(profiles.clusterKey, desc(profiles.createdAt), desc(profiles.id));
 }
 
@@ -99,10 +155,28 @@ export async function listProfiles(db: Queryable, request: PageRequest = {}): Pr
   const limit = pageLimit(request);
   const after = decodeCursor(request.cursor);
   const rows = await db
-    .select({ id: profiles.id, name: profiles.name, clusterKey: profiles.clusterKey, createdAt: profiles.createdAt, freshUntil: profiles.freshUntil, quality: sql<ProfileSummary["quality"]>`${profiles.profile} -> 'quality'` })
+    .select({
+      id: profiles.id,
+      name: profiles.name,
+      clusterKey: profiles.clusterKey,
+      createdAt: profiles.createdAt,
+      freshUntil: profiles.freshUntil,
+      quality: sql<ProfileSummary["quality"]>`${profiles.profile} -> 'quality'`,
+    })
     .from(profiles)
-    .where(and(isNull(profiles.discardedAt), after && sql`(${profiles.createdAt}, ${profiles.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`))
+    .where(
+      and(
+        isNull(profiles.discardedAt),
+        after &&
+          sql`(${profiles.createdAt}, ${profiles.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
+      ),
+    )
     .orderBy(desc(profiles.createdAt), desc(profiles.id))
     .limit(limit + 1);
-  return pageOf(rows, limit, (row) => ({ at: row.createdAt, id: row.id }), (row) => ({ ...row, createdAt: row.createdAt.toISOString(), freshUntil: row.freshUntil.toISOString() }));
+  return pageOf(
+    rows,
+    limit,
+    (row) => ({ at: row.createdAt, id: row.id }),
+    (row) => ({ ...row, createdAt: row.createdAt.toISOString(), freshUntil: row.freshUntil.toISOString() }),
+  );
 }

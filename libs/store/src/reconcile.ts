@@ -7,7 +7,10 @@ import { isStage, lockJobState, STAGE_COMMANDS, transitionJob, type StageState }
 import { jobs, leases, outbox, workloadFirings } from "./schema/index.ts";
 
 /** Whether the broker still keeps a published command (nobody has acknowledged it). */
-export type CommandLookup = (message: { readonly id: string; readonly streamSequence: number }) => Promise<boolean>;
+export type CommandLookup = (message: {
+  readonly id: string;
+  readonly streamSequence: number;
+}) => Promise<boolean>;
 
 export interface Reconciliation {
   /** Commands that had vanished and were written again. */
@@ -19,11 +22,25 @@ export interface Reconciliation {
 const liveLease = sql`exists (select 1 from ${leases} l where l.resource = 'job:' || ${jobs.id} and l.holder is not null and l.expires_at > clock_timestamp())`;
 
 /** Whether a message is on its way: not yet published, published too lately to judge, or kept by the broker. */
-async function isOnItsWay(tx: Transaction, subjectId: string, type: (typeof STAGE_COMMANDS)[StageState] | "workload.replan", graceSeconds: number, keptByBroker: CommandLookup): Promise<boolean> {
+async function isOnItsWay(
+  tx: Transaction,
+  subjectId: string,
+  type: (typeof STAGE_COMMANDS)[StageState] | "workload.replan",
+  graceSeconds: number,
+  keptByBroker: CommandLookup,
+): Promise<boolean> {
   const message = await latestMessage(tx, subjectId, type);
   if (!message) return false;
   if (message.publishedAt === null || message.streamSequence === null) return true;
-  const [young] = await tx.select({ id: outbox.id }).from(outbox).where(and(eq(outbox.id, message.id), sql`${outbox.publishedAt} > clock_timestamp() - make_interval(secs => ${graceSeconds})`));
+  const [young] = await tx
+    .select({ id: outbox.id })
+    .from(outbox)
+    .where(
+      and(
+        eq(outbox.id, message.id),
+        sql`${outbox.publishedAt} > clock_timestamp() - make_interval(secs => ${graceSeconds})`,
+      ),
+    );
   return young !== undefined || keptByBroker({ id: message.id, streamSequence: message.streamSequence });
 }
 
@@ -31,12 +48,22 @@ async function isOnItsWay(tx: Transaction, subjectId: string, type: (typeof STAG
  * Puts right what a lost broker store, or a worker that died while cancelling, has left: a job in a stage that nobody works on and that no
  * message will start gets its command again; a cancelling job that nobody works on is cancelled. Any number of processes may call it.
  */
-export async function reconcile(database: Database, keptByBroker: CommandLookup, graceSeconds = 5): Promise<Reconciliation> {
+export async function reconcile(
+  database: Database,
+  keptByBroker: CommandLookup,
+  graceSeconds = 5,
+): Promise<Reconciliation> {
   const stale = sql`clock_timestamp() - make_interval(secs => ${graceSeconds})`;
   const suspects = await database.db
     .select({ id: jobs.id })
     .from(jobs)
-    .where(and(inArray(jobs.state, [...(Object.keys(STAGE_COMMANDS) as StageState[]), "cancelling"]), lt(jobs.updatedAt, stale), sql`not ${liveLease}`))
+    .where(
+      and(
+        inArray(jobs.state, [...(Object.keys(STAGE_COMMANDS) as StageState[]), "cancelling"]),
+        lt(jobs.updatedAt, stale),
+        sql`not ${liveLease}`,
+      ),
+    )
     .limit(200);
   let recommanded = 0;
   let cancelled = 0;
@@ -44,11 +71,25 @@ export async function reconcile(database: Database, keptByBroker: CommandLookup,
     const done = await database.transaction(async (tx) => {
       const state = await lockJobState(tx, id);
       if (state === undefined || (await isLeaseLive(tx, jobLease(id)))) return undefined;
-      if (state === "cancelling") return (await transitionJob(tx, { jobId: id, from: "cancelling", to: "cancelled", reason: "cancelled; its worker does not answer: what it left running ends when it wakes up, or before anything else runs there" })) ? "cancelled" : undefined;
-      if (!isStage(state) || (await isOnItsWay(tx, id, STAGE_COMMANDS[state], graceSeconds, keptByBroker))) return undefined;
+      if (state === "cancelling")
+        return (await transitionJob(tx, {
+          jobId: id,
+          from: "cancelling",
+          to: "cancelled",
+          reason:
+            "cancelled; its worker does not answer: what it left running ends when it wakes up, or before anything else runs there",
+        }))
+          ? "cancelled"
+          : undefined;
+      if (!isStage(state) || (await isOnItsWay(tx, id, STAGE_COMMANDS[state], graceSeconds, keptByBroker)))
+        return undefined;
       const [job] = await tx.select({ traceparent: jobs.traceparent }).from(jobs).where(eq(jobs.id, id));
       if (!job) return undefined;
-      await enqueueMessage(tx, { type: STAGE_COMMANDS[state], data: { jobId: id }, traceparent: job.traceparent });
+      await enqueueMessage(tx, {
+        type: STAGE_COMMANDS[state],
+        data: { jobId: id },
+        traceparent: job.traceparent,
+      });
       return "recommanded";
     });
     if (done === "recommanded") recommanded += 1;
@@ -57,12 +98,23 @@ export async function reconcile(database: Database, keptByBroker: CommandLookup,
   const firings = await database.db
     .select({ id: workloadFirings.id })
     .from(workloadFirings)
-    .where(and(eq(workloadFirings.state, "pending"), lt(workloadFirings.createdAt, stale), isNotNull(workloadFirings.workloadId)))
+    .where(
+      and(
+        eq(workloadFirings.state, "pending"),
+        lt(workloadFirings.createdAt, stale),
+        isNotNull(workloadFirings.workloadId),
+      ),
+    )
     .limit(200);
   for (const { id } of firings) {
     recommanded += await database.transaction(async (tx) => {
-      const [firing] = await tx.select().from(workloadFirings).where(and(eq(workloadFirings.id, id), eq(workloadFirings.state, "pending"))).for("update", { skipLocked: true });
-      if (!firing || (await isOnItsWay(tx, firing.workloadId, "workload.replan", graceSeconds, keptByBroker))) return 0;
+      const [firing] = await tx
+        .select()
+        .from(workloadFirings)
+        .where(and(eq(workloadFirings.id, id), eq(workloadFirings.state, "pending")))
+        .for("update", { skipLocked: true });
+      if (!firing || (await isOnItsWay(tx, firing.workloadId, "workload.replan", graceSeconds, keptByBroker)))
+        return 0;
       const data: MessageData<"workload.replan"> = { workloadId: firing.workloadId, firingId: firing.id };
       await enqueueMessage(tx, { type: "workload.replan", data, traceparent: firing.traceparent });
       return 1;

@@ -7,16 +7,29 @@ import type { Page } from "./pages.ts";
 import { attempts, runs, stepMetrics } from "./schema/index.ts";
 
 /** The job's run, made at the first call. */
-export async function ensureRun(tx: Transaction, jobId: string, candidate: Candidate): Promise<{ readonly id: string; readonly candidate: Candidate }> {
+export async function ensureRun(
+  tx: Transaction,
+  jobId: string,
+  candidate: Candidate,
+): Promise<{ readonly id: string; readonly candidate: Candidate }> {
   await tx.insert(runs).values({ id: randomUUID(), jobId, candidate }).onConflictDoNothing();
-  const [row] = await tx.select({ id: runs.id, candidate: runs.candidate }).from(runs).where(eq(runs.jobId, jobId));
+  const [row] = await tx
+    .select({ id: runs.id, candidate: runs.candidate })
+    .from(runs)
+    .where(eq(runs.jobId, jobId));
   if (!row) throw new Error(`the run of job ${jobId} is missing`);
   return row;
 }
 
 /** The run of a job, if training has begun. */
-export async function findRun(db: Queryable, jobId: string): Promise<{ readonly id: string; readonly candidate: Candidate } | undefined> {
-  const [row] = await db.select({ id: runs.id, candidate: runs.candidate }).from(runs).where(eq(runs.jobId, jobId));
+export async function findRun(
+  db: Queryable,
+  jobId: string,
+): Promise<{ readonly id: string; readonly candidate: Candidate } | undefined> {
+  const [row] = await db
+    .select({ id: runs.id, candidate: runs.candidate })
+    .from(runs)
+    .where(eq(runs.jobId, jobId));
   return row;
 }
 
@@ -38,24 +51,54 @@ export async function changeRunPlan(tx: Transaction, runId: string, candidate: C
 
 /** Begins the next attempt, with the run's plan; one that still counts as running is lost (its supervisor died). @returns the new one. */
 export async function startAttempt(tx: Transaction, runId: string, resumedFromStep = 0): Promise<Attempt> {
-  const [run] = await tx.select({ candidate: runs.candidate }).from(runs).where(eq(runs.id, runId)).for("update");
-  await tx.update(attempts).set({ state: "lost", endedAt: sql`clock_timestamp()` }).where(and(eq(attempts.runId, runId), eq(attempts.state, "running")));
-  const [last] = await tx.select({ number: max(attempts.number) }).from(attempts).where(eq(attempts.runId, runId));
+  const [run] = await tx
+    .select({ candidate: runs.candidate })
+    .from(runs)
+    .where(eq(runs.id, runId))
+    .for("update");
+  await tx
+    .update(attempts)
+    .set({ state: "lost", endedAt: sql`clock_timestamp()` })
+    .where(and(eq(attempts.runId, runId), eq(attempts.state, "running")));
+  const [last] = await tx
+    .select({ number: max(attempts.number) })
+    .from(attempts)
+    .where(eq(attempts.runId, runId));
   const [row] = await tx
     .insert(attempts)
-    .values({ runId, number: (last?.number ?? 0) + 1, resumedFromStep, lastStep: resumedFromStep, plan: run?.candidate.plan ?? null, startedAt: sql`clock_timestamp()` })
+    .values({
+      runId,
+      number: (last?.number ?? 0) + 1,
+      resumedFromStep,
+      lastStep: resumedFromStep,
+      plan: run?.candidate.plan ?? null,
+      startedAt: sql`clock_timestamp()`,
+    })
     .returning();
   if (!row) throw new Error(`the attempt of run ${runId} was not stored`);
   return attemptOf(row);
 }
 
 /** Where the ranks really resumed, as they say after loading the checkpoint. */
-export async function setAttemptResumedFrom(tx: Transaction, runId: string, number: number, resumedFromStep: number): Promise<void> {
-  await tx.update(attempts).set({ resumedFromStep, lastStep: sql`greatest(${attempts.lastStep}, ${resumedFromStep})` }).where(and(eq(attempts.runId, runId), eq(attempts.number, number)));
+export async function setAttemptResumedFrom(
+  tx: Transaction,
+  runId: string,
+  number: number,
+  resumedFromStep: number,
+): Promise<void> {
+  await tx
+    .update(attempts)
+    .set({ resumedFromStep, lastStep: sql`greatest(${attempts.lastStep}, ${resumedFromStep})` })
+    .where(and(eq(attempts.runId, runId), eq(attempts.number, number)));
 }
 
 /** Ends an attempt that runs. @returns false when it had ended already. */
-export async function finishAttempt(tx: Transaction, runId: string, number: number, outcome: { readonly state: Exclude<Attempt["state"], "running">; readonly failure?: Failure }): Promise<boolean> {
+export async function finishAttempt(
+  tx: Transaction,
+  runId: string,
+  number: number,
+  outcome: { readonly state: Exclude<Attempt["state"], "running">; readonly failure?: Failure },
+): Promise<boolean> {
   const rows = await tx
     .update(attempts)
     .set({ state: outcome.state, failure: outcome.failure ?? null, endedAt: sql`clock_timestamp()` })
@@ -65,7 +108,11 @@ export async function finishAttempt(tx: Transaction, runId: string, number: numb
 }
 
 export async function listAttempts(db: Queryable, runId: string): Promise<Attempt[]> {
-  const rows = await db.select().from(attempts).where(eq(attempts.runId, runId)).orderBy(asc(attempts.number));
+  const rows = await db
+    .select()
+    .from(attempts)
+    .where(eq(attempts.runId, runId))
+    .orderBy(asc(attempts.number));
   return rows.map(attemptOf);
 }
 
@@ -74,7 +121,11 @@ export async function listAttempts(db: Queryable, runId: string): Promise<Attemp
  * write changes and announces nothing.
  * @param metrics steps of one attempt, each at most once.
  */
-export async function recordSteps(tx: Transaction, run: { readonly jobId: string; readonly runId: string }, metrics: readonly StepMetric[]): Promise<void> {
+export async function recordSteps(
+  tx: Transaction,
+  run: { readonly jobId: string; readonly runId: string },
+  metrics: readonly StepMetric[],
+): Promise<void> {
   const last = metrics.at(-1);
   if (!last) return;
   const written = await tx
@@ -83,9 +134,14 @@ export async function recordSteps(tx: Transaction, run: { readonly jobId: string
     .onConflictDoUpdate({
       target: [stepMetrics.runId, stepMetrics.step],
       set: {
-        attempt: sql`excluded.attempt`, loss: sql`excluded.loss`, gradientNorm: sql`excluded.gradient_norm`, learningRate: sql`excluded.learning_rate`,
-        stepTimeSeconds: sql`excluded.step_time_seconds`, tokensPerSecond: sql`excluded.tokens_per_second`,
-        exposedCommunicationSeconds: sql`excluded.exposed_communication_seconds`, at: sql`excluded.at`,
+        attempt: sql`excluded.attempt`,
+        loss: sql`excluded.loss`,
+        gradientNorm: sql`excluded.gradient_norm`,
+        learningRate: sql`excluded.learning_rate`,
+        stepTimeSeconds: sql`excluded.step_time_seconds`,
+        tokensPerSecond: sql`excluded.tokens_per_second`,
+        exposedCommunicationSeconds: sql`excluded.exposed_communication_seconds`,
+        at: sql`excluded.at`,
       },
       setWhere: sql`${stepMetrics.attempt} < excluded.attempt`,
     })
@@ -95,7 +151,13 @@ export async function recordSteps(tx: Transaction, run: { readonly jobId: string
     .update(attempts)
     .set({ lastStep: sql`greatest(${attempts.lastStep}, ${last.step})` })
     .where(and(eq(attempts.runId, run.runId), eq(attempts.number, last.attempt)));
-  await appendJobEvents(tx, run.jobId, metrics.filter((metric) => fresh.has(metric.step)).map((metric) => ({ type: "step", data: { ...metric } })));
+  await appendJobEvents(
+    tx,
+    run.jobId,
+    metrics
+      .filter((metric) => fresh.has(metric.step))
+      .map((metric) => ({ type: "step", data: { ...metric } })),
+  );
 }
 
 const metricOf = (row: typeof stepMetrics.$inferSelect): StepMetric => {
@@ -105,7 +167,11 @@ const metricOf = (row: typeof stepMetrics.$inferSelect): StepMetric => {
 
 /** All steps of a run, in order. */
 export async function allSteps(db: Queryable, runId: string): Promise<StepMetric[]> {
-  const rows = await db.select().from(stepMetrics).where(eq(stepMetrics.runId, runId)).orderBy(asc(stepMetrics.step));
+  const rows = await db
+    .select()
+    .from(stepMetrics)
+    .where(eq(stepMetrics.runId, runId))
+    .orderBy(asc(stepMetrics.step));
   return rows.map(metricOf);
 }
 
@@ -113,10 +179,16 @@ export async function allSteps(db: Queryable, runId: string): Promise<StepMetric
  * A page of a job's steps, oldest first. @param request.limit 1 to 1000, default 200.
  * @returns `nextCursor` is the last step, as text; null when no more is stored yet.
  */
-export async function listStepMetrics(db: Queryable, jobId: string, request: { readonly after?: number; readonly limit?: number } = {}): Promise<Page<StepMetric>> {
+export async function listStepMetrics(
+  db: Queryable,
+  jobId: string,
+  request: { readonly after?: number; readonly limit?: number } = {},
+): Promise<Page<StepMetric>> {
   const limit = request.limit ?? 200;
   if (!Number.isInteger(limit) || limit < 1 || limit > 1000) {
-    throw new ProblemError("bad-request", "limit is not valid", [{ field: "limit", value: limit, message: "is not a page size", remedy: "use 1 to 1000" }]);
+    throw new ProblemError("bad-request", "limit is not valid", [
+      { field: "limit", value: limit, message: "is not a page size", remedy: "use 1 to 1000" },
+    ]);
   }
   const rows = await db
     .select({ metric: stepMetrics })

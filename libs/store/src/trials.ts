@@ -16,9 +16,16 @@ const trialOf = (row: typeof trials.$inferSelect): Trial => ({
 });
 
 /** Makes the job's trials, one a candidate; those that are there already stay. @returns all of them, best predicted first. */
-export async function createTrials(tx: Transaction, jobId: string, candidates: readonly Candidate[]): Promise<Trial[]> {
+export async function createTrials(
+  tx: Transaction,
+  jobId: string,
+  candidates: readonly Candidate[],
+): Promise<Trial[]> {
   if (candidates.length > 0) {
-    await tx.insert(trials).values(candidates.map((candidate) => ({ id: randomUUID(), jobId, rank: candidate.rank, candidate }))).onConflictDoNothing();
+    await tx
+      .insert(trials)
+      .values(candidates.map((candidate) => ({ id: randomUUID(), jobId, rank: candidate.rank, candidate })))
+      .onConflictDoNothing();
   }
   return listTrials(tx, jobId);
 }
@@ -43,12 +50,18 @@ export async function startTrial(tx: Transaction, trialId: string): Promise<Tria
 }
 
 /** Says what a trial that has succeeded measured with a further run. @returns undefined when it has not succeeded, or was told of the run before. */
-export async function repeatTrial(tx: Transaction, trialId: string, measured: Measurement): Promise<Trial | undefined> {
+export async function repeatTrial(
+  tx: Transaction,
+  trialId: string,
+  measured: Measurement,
+): Promise<Trial | undefined> {
   const runs = sql`coalesce(jsonb_array_length(${trials.measured} -> 'runs'), jsonb_array_length(${trials.measured} -> 'runStepTimeSeconds'), 1)`;
   const [row] = await tx
     .update(trials)
     .set({ measured, endedAt: sql`clock_timestamp()` })
-    .where(and(eq(trials.id, trialId), eq(trials.state, "succeeded"), sql`${runs} < ${runsOf(measured).length}`))
+    .where(
+      and(eq(trials.id, trialId), eq(trials.state, "succeeded"), sql`${runs} < ${runsOf(measured).length}`),
+    )
     .returning();
   if (!row) return undefined;
   const trial = trialOf(row);
@@ -57,7 +70,11 @@ export async function repeatTrial(tx: Transaction, trialId: string, measured: Me
 }
 
 /** Ends a trial that runs, with what it measured or why it failed. @returns undefined when it was not running. */
-export async function finishTrial(tx: Transaction, trialId: string, outcome: { readonly measured: Measurement } | { readonly failure: Failure }): Promise<Trial | undefined> {
+export async function finishTrial(
+  tx: Transaction,
+  trialId: string,
+  outcome: { readonly measured: Measurement } | { readonly failure: Failure },
+): Promise<Trial | undefined> {
   const [row] = await tx
     .update(trials)
     .set({

@@ -29,12 +29,22 @@ export interface NewWorkload {
 /** @throws ProblemError `conflict` when the name is taken. */
 export async function createWorkload(tx: Queryable, workload: NewWorkload): Promise<Workload> {
   try {
-    const [row] = await tx.insert(workloads).values({ id: randomUUID(), ...workload, createdAt: sql`clock_timestamp()` }).returning();
+    const [row] = await tx
+      .insert(workloads)
+      .values({ id: randomUUID(), ...workload, createdAt: sql`clock_timestamp()` })
+      .returning();
     if (!row) throw new Error("the workload was not stored");
     return workloadOf(row);
   } catch (error) {
     if (sqlStateOf(error) !== "23505") throw error;
-    throw new ProblemError("conflict", `there is a workload named ${workload.name} already`, [{ field: "name", value: workload.name, message: "is taken", remedy: "choose another name, or delete the other workload" }]);
+    throw new ProblemError("conflict", `there is a workload named ${workload.name} already`, [
+      {
+        field: "name",
+        value: workload.name,
+        message: "is taken",
+        remedy: "choose another name, or delete the other workload",
+      },
+    ]);
   }
 }
 
@@ -51,7 +61,10 @@ export async function listWorkloads(db: Queryable, request: PageRequest = {}): P
   const rows = await db
     .select()
     .from(workloads)
-    .where(after && sql`(${workloads.createdAt}, ${workloads.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`)
+    .where(
+      after &&
+        sql`(${workloads.createdAt}, ${workloads.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
+    )
     .orderBy(desc(workloads.createdAt), desc(workloads.id))
     .limit(limit + 1);
   return pageOf(rows, limit, (row) => ({ at: row.createdAt, id: row.id }), workloadOf);
@@ -75,24 +88,57 @@ export interface Firing {
 }
 
 const firingOf = (row: typeof workloadFirings.$inferSelect): Firing => ({
-  id: row.id, workloadId: row.workloadId, scheduledFor: row.scheduledFor.toISOString(), trigger: row.trigger, state: row.state, outcome: row.outcome, traceparent: row.traceparent,
+  id: row.id,
+  workloadId: row.workloadId,
+  scheduledFor: row.scheduledFor.toISOString(),
+  trigger: row.trigger,
+  state: row.state,
+  outcome: row.outcome,
+  traceparent: row.traceparent,
 });
 
-async function storeFiring(tx: Transaction, workloadId: string, scheduledFor: Date, trigger: Firing["trigger"], skipped: string | null): Promise<Firing | undefined> {
+async function storeFiring(
+  tx: Transaction,
+  workloadId: string,
+  scheduledFor: Date,
+  trigger: Firing["trigger"],
+  skipped: string | null,
+): Promise<Firing | undefined> {
   const traceparent = newTraceparent();
   const [row] = await tx
     .insert(workloadFirings)
-    .values({ id: randomUUID(), workloadId, scheduledFor, trigger, state: skipped ? "skipped" : "pending", outcome: skipped, traceparent, endedAt: skipped ? sql`clock_timestamp()` : null })
+    .values({
+      id: randomUUID(),
+      workloadId,
+      scheduledFor,
+      trigger,
+      state: skipped ? "skipped" : "pending",
+      outcome: skipped,
+      traceparent,
+      endedAt: skipped ? sql`clock_timestamp()` : null,
+    })
     .onConflictDoNothing()
     .returning();
   if (!row) return undefined;
-  if (!skipped) await enqueueMessage(tx, { type: "workload.replan", data: { workloadId, firingId: row.id }, traceparent });
-  await tx.update(workloads).set({ lastRunAt: scheduledFor, lastOutcome: skipped ? `skipped: ${skipped}` : null }).where(eq(workloads.id, workloadId));
+  if (!skipped)
+    await enqueueMessage(tx, {
+      type: "workload.replan",
+      data: { workloadId, firingId: row.id },
+      traceparent,
+    });
+  await tx
+    .update(workloads)
+    .set({ lastRunAt: scheduledFor, lastOutcome: skipped ? `skipped: ${skipped}` : null })
+    .where(eq(workloads.id, workloadId));
   return firingOf(row);
 }
 
 const hasPendingFiring = async (tx: Transaction, workloadId: string): Promise<boolean> => {
-  const rows = await tx.select({ id: workloadFirings.id }).from(workloadFirings).where(and(eq(workloadFirings.workloadId, workloadId), eq(workloadFirings.state, "pending"))).limit(1);
+  const rows = await tx
+    .select({ id: workloadFirings.id })
+    .from(workloadFirings)
+    .where(and(eq(workloadFirings.workloadId, workloadId), eq(workloadFirings.state, "pending")))
+    .limit(1);
   return rows.length > 0;
 };
 
@@ -101,7 +147,14 @@ const hasPendingFiring = async (tx: Transaction, workloadId: string): Promise<bo
  * firing is still at work, or the catch-up window has passed, the firing is stored as skipped, with the reason.
  * @param options.nextRunAt the time after `after`, by the caller's cron library; null: never again.
  */
-export async function fireDueWorkloads(tx: Transaction, options: { readonly now: Date; readonly nextRunAt: (workload: Workload, after: Date) => Date | null; readonly limit?: number }): Promise<Firing[]> {
+export async function fireDueWorkloads(
+  tx: Transaction,
+  options: {
+    readonly now: Date;
+    readonly nextRunAt: (workload: Workload, after: Date) => Date | null;
+    readonly limit?: number;
+  },
+): Promise<Firing[]> {
   const due = await tx
     .select()
     .from(workloads)
@@ -113,20 +166,38 @@ export async function fireDueWorkloads(tx: Transaction, options: { readonly now:
   for (const row of due) {
     const scheduledFor = row.nextRunAt ?? options.now;
     const lateSeconds = (options.now.getTime() - scheduledFor.getTime()) / 1000;
-    const skipped = lateSeconds > row.catchUpWindowSeconds ? `${Math.round(lateSeconds)} s late, beyond the catch-up window of ${row.catchUpWindowSeconds} s` : (await hasPendingFiring(tx, row.id)) ? "the run before is still at work" : null;
+    const skipped =
+      lateSeconds > row.catchUpWindowSeconds
+        ? `${Math.round(lateSeconds)} s late, beyond the catch-up window of ${row.catchUpWindowSeconds} s`
+        : (await hasPendingFiring(tx, row.id))
+          ? "the run before is still at work"
+          : null;
     const firing = await storeFiring(tx, row.id, scheduledFor, "schedule", skipped);
     if (firing) fired.push(firing);
-    await tx.update(workloads).set({ nextRunAt: options.nextRunAt(workloadOf(row), options.now) }).where(eq(workloads.id, row.id));
+    await tx
+      .update(workloads)
+      .set({ nextRunAt: options.nextRunAt(workloadOf(row), options.now) })
+      .where(eq(workloads.id, row.id));
   }
   return fired;
 }
 
 /** Runs a workload now. @throws ProblemError `not-found`; `conflict` while a run is at work. */
 export async function fireWorkloadNow(tx: Transaction, workloadId: string): Promise<Firing> {
-  const [row] = isUuid(workloadId) ? await tx.select().from(workloads).where(eq(workloads.id, workloadId)).for("update") : [];
-  if (!row) throw new ProblemError("not-found", `there is no workload ${workloadId}`, [{ field: "id", value: workloadId, message: "names no workload", remedy: "see the list of workloads" }]);
-  const firing = (await hasPendingFiring(tx, workloadId)) ? undefined : await storeFiring(tx, workloadId, new Date(), "person", null);
-  if (!firing) throw new ProblemError("conflict", `workload ${row.name} is being planned already`, [{ field: "workloadId", value: workloadId, message: "has a run at work", remedy: "wait for it to end" }]);
+  const [row] = isUuid(workloadId)
+    ? await tx.select().from(workloads).where(eq(workloads.id, workloadId)).for("update")
+    : [];
+  if (!row)
+    throw new ProblemError("not-found", `there is no workload ${workloadId}`, [
+      { field: "id", value: workloadId, message: "names no workload", remedy: "see the list of workloads" },
+    ]);
+  const firing = (await hasPendingFiring(tx, workloadId))
+    ? undefined
+    : await storeFiring(tx, workloadId, new Date(), "person", null);
+  if (!firing)
+    throw new ProblemError("conflict", `workload ${row.name} is being planned already`, [
+      { field: "workloadId", value: workloadId, message: "has a run at work", remedy: "wait for it to end" },
+    ]);
   return firing;
 }
 
@@ -137,7 +208,11 @@ export async function getFiring(db: Queryable, firingId: string): Promise<Firing
 }
 
 /** Ends a firing that is at work. @returns false when it had ended: its outcome is counted once. */
-export async function finishFiring(tx: Transaction, firingId: string, end: { readonly state: "succeeded" | "failed"; readonly outcome: string }): Promise<boolean> {
+export async function finishFiring(
+  tx: Transaction,
+  firingId: string,
+  end: { readonly state: "succeeded" | "failed"; readonly outcome: string },
+): Promise<boolean> {
   const [row] = await tx
     .update(workloadFirings)
     .set({ state: end.state, outcome: end.outcome, endedAt: sql`clock_timestamp()` })
@@ -149,7 +224,13 @@ export async function finishFiring(tx: Transaction, firingId: string, end: { rea
 }
 
 const proposalOf = (row: typeof proposals.$inferSelect): Proposal => ({
-  id: row.id, workloadId: row.workloadId, current: row.current, proposed: row.proposed, predictedGain: row.predictedGain, differences: row.differences, createdAt: row.createdAt.toISOString(),
+  id: row.id,
+  workloadId: row.workloadId,
+  current: row.current,
+  proposed: row.proposed,
+  predictedGain: row.predictedGain,
+  differences: row.differences,
+  createdAt: row.createdAt.toISOString(),
 });
 
 export interface NewProposal {
@@ -164,19 +245,33 @@ export interface NewProposal {
 
 /** Stores a better plan. @returns undefined when this firing has made one already. */
 export async function createProposal(tx: Queryable, proposal: NewProposal): Promise<Proposal | undefined> {
-  const [row] = await tx.insert(proposals).values({ id: randomUUID(), ...proposal, createdAt: sql`clock_timestamp()` }).onConflictDoNothing().returning();
+  const [row] = await tx
+    .insert(proposals)
+    .values({ id: randomUUID(), ...proposal, createdAt: sql`clock_timestamp()` })
+    .onConflictDoNothing()
+    .returning();
   return row && proposalOf(row);
 }
 
 /** Newest first. */
-export async function listProposals(db: Queryable, workloadId: string, request: PageRequest = {}): Promise<Page<Proposal>> {
+export async function listProposals(
+  db: Queryable,
+  workloadId: string,
+  request: PageRequest = {},
+): Promise<Page<Proposal>> {
   if (!isUuid(workloadId)) return { items: [], nextCursor: null };
   const limit = pageLimit(request);
   const after = decodeCursor(request.cursor);
   const rows = await db
     .select()
     .from(proposals)
-    .where(and(eq(proposals.workloadId, workloadId), after && sql`(${proposals.createdAt}, ${proposals.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`))
+    .where(
+      and(
+        eq(proposals.workloadId, workloadId),
+        after &&
+          sql`(${proposals.createdAt}, ${proposals.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
+      ),
+    )
     .orderBy(desc(proposals.createdAt), desc(proposals.id))
     .limit(limit + 1);
   return pageOf(rows, limit, (row) => ({ at: row.createdAt, id: row.id }), proposalOf);

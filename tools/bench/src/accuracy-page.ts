@@ -1,6 +1,13 @@
 import * as Plot from "@observablehq/plot";
 import { DEFAULT_MOST_OTHERS_PERCENT } from "@internevo/domain";
-import { measuredOf, statisticsOf, steadied, timeErrorOf, undisturbed, type Compared } from "./accuracy-statistics.ts";
+import {
+  measuredOf,
+  statisticsOf,
+  steadied,
+  timeErrorOf,
+  undisturbed,
+  type Compared,
+} from "./accuracy-statistics.ts";
 import { COLORS, renderChart } from "./charts.ts";
 import type { AccuracyRow } from "./measure-accuracy.ts";
 import { circumstancesText, table, writePage, type Circumstances } from "./report.ts";
@@ -8,7 +15,12 @@ import { circumstancesText, table, writePage, type Circumstances } from "./repor
 export interface AccuracyResult {
   readonly benchmark: "accuracy";
   readonly device: string;
-  readonly settings: { readonly plans: number; readonly repeat: number; readonly steps: number; readonly seed: number };
+  readonly settings: {
+    readonly plans: number;
+    readonly repeat: number;
+    readonly steps: number;
+    readonly seed: number;
+  };
   readonly circumstances: Circumstances;
   /** What profiling took, by place. */
   readonly profiles: readonly { readonly place: string; readonly notes: readonly string[] }[];
@@ -27,32 +39,54 @@ export interface Overall {
   readonly kendallTau: number | null;
   readonly kendallTauWithTies: number | null;
   /** A plan's first run as the prediction of its second; null where plans ran once. */
-  readonly repetition: { readonly meanError: number; readonly worstError: number; readonly kendallTau: number | null } | null;
+  readonly repetition: {
+    readonly meanError: number;
+    readonly worstError: number;
+    readonly kendallTau: number | null;
+  } | null;
   readonly bestIsCandidate: number;
   readonly mostChosenSlowerBy: number;
   readonly rows: number;
 }
 
-const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
-const meanOrNull = (values: readonly (number | null)[]): number | null => (values.every((value) => value !== null) && values.length > 0 ? mean(values) : null);
+const mean = (values: readonly number[]): number =>
+  values.reduce((sum, value) => sum + value, 0) / values.length;
+const meanOrNull = (values: readonly (number | null)[]): number | null =>
+  values.every((value) => value !== null) && values.length > 0 ? mean(values) : null;
 
 export function overallOf(rows: readonly AccuracyRow[]): Overall {
   const all = rows.flatMap(({ compared }) => compared);
   const errors = all.map((one) => Math.abs(timeErrorOf(one)));
   const ranged = all.filter(({ range }) => range !== null);
-  const repeated = rows.flatMap(({ statistics: { plans, repetition } }) => (repetition === null ? [] : [{ plans, ...repetition }]));
+  const repeated = rows.flatMap(({ statistics: { plans, repetition } }) =>
+    repetition === null ? [] : [{ plans, ...repetition }],
+  );
   return {
     plans: all.length,
     meanError: mean(errors),
     worstError: Math.max(...errors),
-    withinRange: ranged.length === 0 ? null : mean(ranged.map((one) => (one.range && measuredOf(one) >= one.range.low && measuredOf(one) <= one.range.high ? 1 : 0))),
+    withinRange:
+      ranged.length === 0
+        ? null
+        : mean(
+            ranged.map((one) =>
+              one.range && measuredOf(one) >= one.range.low && measuredOf(one) <= one.range.high ? 1 : 0,
+            ),
+          ),
     kendallTau: meanOrNull(rows.map(({ statistics }) => statistics.kendallTau)),
-    kendallTauWithTies: meanOrNull(rows.map(({ statistics }) => statistics.kendallTauWithTies).filter((tau) => tau !== null)),
-    repetition: repeated.length === 0 ? null : {
-      meanError: repeated.reduce((sum, row) => sum + row.plans * row.mean, 0) / repeated.reduce((sum, { plans }) => sum + plans, 0),
-      worstError: Math.max(...repeated.map(({ worst }) => worst)),
-      kendallTau: meanOrNull(repeated.map(({ kendallTau }) => kendallTau)),
-    },
+    kendallTauWithTies: meanOrNull(
+      rows.map(({ statistics }) => statistics.kendallTauWithTies).filter((tau) => tau !== null),
+    ),
+    repetition:
+      repeated.length === 0
+        ? null
+        : {
+            meanError:
+              repeated.reduce((sum, row) => sum + row.plans * row.mean, 0) /
+              repeated.reduce((sum, { plans }) => sum + plans, 0),
+            worstError: Math.max(...repeated.map(({ worst }) => worst)),
+            kendallTau: meanOrNull(repeated.map(({ kendallTau }) => kendallTau)),
+          },
     bestIsCandidate: rows.filter(({ statistics }) => statistics.best.candidate).length,
     mostChosenSlowerBy: Math.max(...rows.map(({ statistics }) => statistics.chosenSlowerBy)),
     rows: rows.length,
@@ -82,7 +116,9 @@ export function undisturbedOf(rows: readonly AccuracyRow[]): Undisturbed | null 
     const compared = undisturbed(row.compared);
     return compared === null ? [] : [{ ...row, compared, statistics: statisticsOf(compared) }];
   });
-  return all.length === 0 || quiet.length === 0 ? null : { overall: overallOf(quiet), disturbedRuns: all.filter((each) => each).length, runs: all.length };
+  return all.length === 0 || quiet.length === 0
+    ? null
+    : { overall: overallOf(quiet), disturbedRuns: all.filter((each) => each).length, runs: all.length };
 }
 
 /** How a plan's ranks share the work, by its label. */
@@ -95,55 +131,130 @@ export function kindOf({ plan }: Pick<Compared, "plan">): string {
   return value("ps") > 1 ? "data, parameters sharded" : "data";
 }
 
-const PALETTE = [COLORS.blue, COLORS.orange, COLORS.green, COLORS.vermilion, COLORS.purple, COLORS.sky, COLORS.grey];
+const PALETTE = [
+  COLORS.blue,
+  COLORS.orange,
+  COLORS.green,
+  COLORS.vermilion,
+  COLORS.purple,
+  COLORS.sky,
+  COLORS.grey,
+];
 
 function scatter({ rows }: AccuracyResult): string {
   const kinds = [...new Set(rows.flatMap(({ compared }) => compared.map(kindOf)))].sort();
   const color = (kind: string): string => PALETTE[kinds.indexOf(kind) % PALETTE.length] as string;
-  const points = rows.flatMap((row) => row.compared.map((one) => ({ x: 1e3 * measuredOf(one), y: 1e3 * one.predictedSeconds, low: 1e3 * (one.range?.low ?? one.predictedSeconds), high: 1e3 * (one.range?.high ?? one.predictedSeconds), kind: kindOf(one), place: row.place })));
-  const ends = [Math.min(...points.flatMap(({ x, y }) => [x, y])) * 0.9, Math.max(...points.flatMap(({ x, y }) => [x, y])) * 1.1] as const;
+  const points = rows.flatMap((row) =>
+    row.compared.map((one) => ({
+      x: 1e3 * measuredOf(one),
+      y: 1e3 * one.predictedSeconds,
+      low: 1e3 * (one.range?.low ?? one.predictedSeconds),
+      high: 1e3 * (one.range?.high ?? one.predictedSeconds),
+      kind: kindOf(one),
+      place: row.place,
+    })),
+  );
+  const ends = [
+    Math.min(...points.flatMap(({ x, y }) => [x, y])) * 0.9,
+    Math.max(...points.flatMap(({ x, y }) => [x, y])) * 1.1,
+  ] as const;
   const line = (factor: number) => ends.map((x) => ({ x, y: factor * x }));
   const places = [...new Set(points.map(({ place }) => place))];
   return renderChart({
     title: "Predicted and measured step times",
-    subtitle: "milliseconds; each point a plan with its predicted range, on the line where they are equal; dashed: 15% off",
+    subtitle:
+      "milliseconds; each point a plan with its predicted range, on the line where they are equal; dashed: 15% off",
     legend: kinds.map((kind) => ({ label: kind, color: color(kind) })),
     plot: {
-      width: 300 * places.length + 80, height: 380, marginLeft: 60, marginBottom: 45, marginTop: 30,
+      width: 300 * places.length + 80,
+      height: 380,
+      marginLeft: 60,
+      marginBottom: 45,
+      marginTop: 30,
       fx: { label: null, domain: places },
-      x: { type: "log", label: "measured", labelArrow: "none", domain: [...ends], ticks: 4, tickFormat: "~s" },
-      y: { type: "log", label: "predicted", labelArrow: "none", domain: [...ends], grid: true, ticks: 6, tickFormat: "~s" },
+      x: {
+        type: "log",
+        label: "measured",
+        labelArrow: "none",
+        domain: [...ends],
+        ticks: 4,
+        tickFormat: "~s",
+      },
+      y: {
+        type: "log",
+        label: "predicted",
+        labelArrow: "none",
+        domain: [...ends],
+        grid: true,
+        ticks: 6,
+        tickFormat: "~s",
+      },
       marks: [
         Plot.line(line(1), { x: "x", y: "y", stroke: "#555" }),
-        ...[0.85, 1.15].map((factor) => Plot.line(line(factor), { x: "x", y: "y", stroke: "#999", strokeDasharray: "4,4", clip: true })),
-        Plot.ruleX(points, { fx: "place", x: "x", y1: "low", y2: "high", stroke: ({ kind }: (typeof points)[number]) => color(kind), strokeOpacity: 0.35 }),
-        Plot.dot(points, { fx: "place", x: "x", y: "y", r: 2.5, fill: ({ kind }: (typeof points)[number]) => color(kind) }),
+        ...[0.85, 1.15].map((factor) =>
+          Plot.line(line(factor), { x: "x", y: "y", stroke: "#999", strokeDasharray: "4,4", clip: true }),
+        ),
+        Plot.ruleX(points, {
+          fx: "place",
+          x: "x",
+          y1: "low",
+          y2: "high",
+          stroke: ({ kind }: (typeof points)[number]) => color(kind),
+          strokeOpacity: 0.35,
+        }),
+        Plot.dot(points, {
+          fx: "place",
+          x: "x",
+          y: "y",
+          r: 2.5,
+          fill: ({ kind }: (typeof points)[number]) => color(kind),
+        }),
       ],
     },
   });
 }
 
 function errorChart({ rows }: AccuracyResult): string {
-  const points = rows.flatMap((row) => row.compared.map((one) => ({ row: `${row.place}: ${row.job}`, error: 100 * timeErrorOf(one), candidate: one.candidate })));
+  const points = rows.flatMap((row) =>
+    row.compared.map((one) => ({
+      row: `${row.place}: ${row.job}`,
+      error: 100 * timeErrorOf(one),
+      candidate: one.candidate,
+    })),
+  );
   const names = [...new Set(points.map(({ row }) => row))];
   return renderChart({
     title: "Errors of the predicted step times",
     subtitle: "per cent; below zero: predicted too fast; each stroke a plan",
-    legend: [{ label: "a candidate for trials", color: COLORS.blue }, { label: "another plan", color: COLORS.orange }],
+    legend: [
+      { label: "a candidate for trials", color: COLORS.blue },
+      { label: "another plan", color: COLORS.orange },
+    ],
     plot: {
-      width: 860, height: 60 + 26 * names.length, marginLeft: 250, marginBottom: 40, marginTop: 10,
+      width: 860,
+      height: 60 + 26 * names.length,
+      marginLeft: 250,
+      marginBottom: 40,
+      marginTop: 10,
       x: { label: "error (%)", labelArrow: "none", grid: true },
       y: { label: null, domain: names },
       marks: [
         Plot.ruleX([0]),
         ...[-15, 15].map((at) => Plot.ruleX([at], { stroke: "#999", strokeDasharray: "4,4" })),
-        Plot.tickX(points, { x: "error", y: "row", stroke: ({ candidate }: (typeof points)[number]) => (candidate ? COLORS.blue : COLORS.orange), strokeWidth: 2, strokeOpacity: 0.8 }),
+        Plot.tickX(points, {
+          x: "error",
+          y: "row",
+          stroke: ({ candidate }: (typeof points)[number]) => (candidate ? COLORS.blue : COLORS.orange),
+          strokeWidth: 2,
+          strokeOpacity: 0.8,
+        }),
       ],
     },
   });
 }
 
-const percent = (value: number | null, digits = 1): string => (value === null ? "–" : `${(100 * value).toFixed(digits)}%`);
+const percent = (value: number | null, digits = 1): string =>
+  value === null ? "–" : `${(100 * value).toFixed(digits)}%`;
 const signed = (value: number): string => `${value < 0 ? "" : "+"}${(100 * value).toFixed(1)}%`;
 const tau = (value: number | null): string => (value === null ? "–" : value.toFixed(2));
 
@@ -153,7 +264,14 @@ function kindsTable(rows: readonly AccuracyRow[]): string {
     const all = rows.filter((row) => row.place === place).flatMap(({ compared }) => compared);
     return [...new Set(all.map(kindOf))].sort().map((kind) => {
       const errors = all.filter((one) => kindOf(one) === kind).map(timeErrorOf);
-      return [place, kind, errors.length, signed(mean(errors)), percent(mean(errors.map(Math.abs))), percent(Math.max(...errors.map(Math.abs)))];
+      return [
+        place,
+        kind,
+        errors.length,
+        signed(mean(errors)),
+        percent(mean(errors.map(Math.abs))),
+        percent(Math.max(...errors.map(Math.abs))),
+      ];
     });
   });
   return table(["place", "ranks share", "plans", "mean of errors", "mean size of errors", "worst"], cells);
@@ -162,34 +280,149 @@ function kindsTable(rows: readonly AccuracyRow[]): string {
 /** The page of the comparison, with its pictures. */
 export async function writeAccuracyPage(directory: string, result: AccuracyResult): Promise<void> {
   const { rows, overall, settings } = result;
-  const summary = rows.map(({ place, job, runnable, statistics: s }) => [place, job, `${s.plans} of ${runnable}`, percent(s.timeError.mean), signed(s.timeError.signed), percent(s.timeError.worst), tau(s.kendallTau), tau(s.kendallTauWithTies), percent(s.predictedTies, 0), percent(s.noise), percent(s.spread, 0), percent(s.withinRange, 0), s.best.predictedRank, percent(s.firstSlowerBy), percent(s.chosenSlowerBy)]);
-  const worst = rows.flatMap((row) => row.compared.map((one) => ({ row, one }))).sort((a, b) => Math.abs(timeErrorOf(b.one)) - Math.abs(timeErrorOf(a.one))).slice(0, 12);
+  const summary = rows.map(({ place, job, runnable, statistics: s }) => [
+    place,
+    job,
+    `${s.plans} of ${runnable}`,
+    percent(s.timeError.mean),
+    signed(s.timeError.signed),
+    percent(s.timeError.worst),
+    tau(s.kendallTau),
+    tau(s.kendallTauWithTies),
+    percent(s.predictedTies, 0),
+    percent(s.noise),
+    percent(s.spread, 0),
+    percent(s.withinRange, 0),
+    s.best.predictedRank,
+    percent(s.firstSlowerBy),
+    percent(s.chosenSlowerBy),
+  ]);
+  const worst = rows
+    .flatMap((row) => row.compared.map((one) => ({ row, one })))
+    .sort((a, b) => Math.abs(timeErrorOf(b.one)) - Math.abs(timeErrorOf(a.one)))
+    .slice(0, 12);
   const steady = steadyOverallOf(rows);
   const quiet = undisturbedOf(rows);
-  const figures = (name: string, text: (overall: Overall) => string, repetition: string, aim: string): string[] => [name, text(overall), ...(quiet === null ? [] : [text(quiet.overall)]), ...(steady === null ? [] : [text(steady)]), repetition, aim];
+  const figures = (
+    name: string,
+    text: (overall: Overall) => string,
+    repetition: string,
+    aim: string,
+  ): string[] => [
+    name,
+    text(overall),
+    ...(quiet === null ? [] : [text(quiet.overall)]),
+    ...(steady === null ? [] : [text(steady)]),
+    repetition,
+    aim,
+  ];
   const body = [
     circumstancesText(result.circumstances),
     `${overall.plans} plans of ${rows.length} jobs: of each the fastest of every family of plans that can run, the ten that would be tried and others drawn with seed ${settings.seed} (all where the table says so). Each is run ${settings.repeat} times in random order, one step of warm-up and ${[...new Set(rows.map(({ steps }) => steps))].join(" or ")} measured; a plan's time is the median of its runs.`,
-    table(["", "prediction", ...(quiet === null ? [] : ["without disturbed runs"]), ...(steady === null ? [] : ["the machine's speed taken out"]), "a plan's first run, as prediction of its second", "aim"], [
-      figures("mean size of a step time's error", ({ meanError }) => percent(meanError), percent(overall.repetition?.meanError ?? null), "≤ 5%"),
-      figures("worst error", ({ worstError }) => percent(worstError), percent(overall.repetition?.worstError ?? null), "≤ 15%"),
-      figures("Kendall's τ, mean over jobs", ({ kendallTau }) => tau(kendallTau), tau(overall.repetition?.kendallTau ?? null), "≥ 0.9"),
-      figures("the same, with ties", ({ kendallTauWithTies }) => tau(kendallTauWithTies), "", "≥ 0.9"),
-      figures("measured times within the predicted range", ({ withinRange }) => percent(withinRange, 0), "", ""),
-      figures("jobs whose fastest plan is among the ten", ({ bestIsCandidate, rows: jobs }) => `${bestIsCandidate} of ${jobs}`, "", "all"),
-      figures("what trials choose, slower than the best, at most", ({ mostChosenSlowerBy }) => percent(mostChosenSlowerBy), "", "≤ 1%"),
-    ]),
-    ...(quiet === null ? [] : [`Without disturbed runs: ${quiet.disturbedRuns} of ${quiet.runs} runs are left out, because other processes and machines took more than ${DEFAULT_MOST_OTHERS_PERCENT} % of a host's processor time meanwhile; ${quiet.overall.plans} plans of ${quiet.overall.rows} jobs have a run left.`]),
-    ...(steady === null ? [] : ["The machine's speed taken out: each run's time over that of the runs of other plans just before and behind it, each in parts of its plan's middle; plans run in turns and random order, so that what changes with the time of day meets all alike. Tables and pictures below show times as measured."]),
+    table(
+      [
+        "",
+        "prediction",
+        ...(quiet === null ? [] : ["without disturbed runs"]),
+        ...(steady === null ? [] : ["the machine's speed taken out"]),
+        "a plan's first run, as prediction of its second",
+        "aim",
+      ],
+      [
+        figures(
+          "mean size of a step time's error",
+          ({ meanError }) => percent(meanError),
+          percent(overall.repetition?.meanError ?? null),
+          "≤ 5%",
+        ),
+        figures(
+          "worst error",
+          ({ worstError }) => percent(worstError),
+          percent(overall.repetition?.worstError ?? null),
+          "≤ 15%",
+        ),
+        figures(
+          "Kendall's τ, mean over jobs",
+          ({ kendallTau }) => tau(kendallTau),
+          tau(overall.repetition?.kendallTau ?? null),
+          "≥ 0.9",
+        ),
+        figures("the same, with ties", ({ kendallTauWithTies }) => tau(kendallTauWithTies), "", "≥ 0.9"),
+        figures(
+          "measured times within the predicted range",
+          ({ withinRange }) => percent(withinRange, 0),
+          "",
+          "",
+        ),
+        figures(
+          "jobs whose fastest plan is among the ten",
+          ({ bestIsCandidate, rows: jobs }) => `${bestIsCandidate} of ${jobs}`,
+          "",
+          "all",
+        ),
+        figures(
+          "what trials choose, slower than the best, at most",
+          ({ mostChosenSlowerBy }) => percent(mostChosenSlowerBy),
+          "",
+          "≤ 1%",
+        ),
+      ],
+    ),
+    ...(quiet === null
+      ? []
+      : [
+          `Without disturbed runs: ${quiet.disturbedRuns} of ${quiet.runs} runs are left out, because other processes and machines took more than ${DEFAULT_MOST_OTHERS_PERCENT} % of a host's processor time meanwhile; ${quiet.overall.plans} plans of ${quiet.overall.rows} jobs have a run left.`,
+        ]),
+    ...(steady === null
+      ? []
+      : [
+          "The machine's speed taken out: each run's time over that of the runs of other plans just before and behind it, each in parts of its plan's middle; plans run in turns and random order, so that what changes with the time of day meets all alike. Tables and pictures below show times as measured.",
+        ]),
     "The first run as prediction of the second says how much the machine itself moves from one run of a plan to the next.",
     "![Predicted and measured](images/accuracy-scatter.svg)",
     "![Errors](images/accuracy-errors.svg)",
-    table(["place", "job", "plans", "mean size of errors", "mean of errors", "worst", "τ", "τ with ties", "predicted ties", "noise", "fastest to slowest", "within range", "best is predicted", "predicted first slower by", "chosen slower by"], summary),
+    table(
+      [
+        "place",
+        "job",
+        "plans",
+        "mean size of errors",
+        "mean of errors",
+        "worst",
+        "τ",
+        "τ with ties",
+        "predicted ties",
+        "noise",
+        "fastest to slowest",
+        "within range",
+        "best is predicted",
+        "predicted first slower by",
+        "chosen slower by",
+      ],
+      summary,
+    ),
     "τ with ties: plans whose predicted ranges touch count as ties, and measured times that differ by less than the noise, which is the median over the plans of how far its runs lie apart. Chosen: as trials choose, the candidate whose run was fastest, after a second run of those that the first does not tell apart.",
     kindsTable(rows),
     "The largest errors:",
-    table(["place", "job", "plan", "predicted place", "predicted ms", "measured ms", "error"], worst.map(({ row, one }) => [row.place, row.job, `\`${one.plan}\``, one.rank, (1e3 * one.predictedSeconds).toFixed(1), (1e3 * measuredOf(one)).toFixed(1), signed(timeErrorOf(one))])),
+    table(
+      ["place", "job", "plan", "predicted place", "predicted ms", "measured ms", "error"],
+      worst.map(({ row, one }) => [
+        row.place,
+        row.job,
+        `\`${one.plan}\``,
+        one.rank,
+        (1e3 * one.predictedSeconds).toFixed(1),
+        (1e3 * measuredOf(one)).toFixed(1),
+        signed(timeErrorOf(one)),
+      ]),
+    ),
     `Profiling: ${result.profiles.map(({ place, notes }) => `${place}: ${notes.join(", ")}`).join("; ")}.`,
   ].join("\n\n");
-  await writePage({ directory, name: "accuracy-cpu", title: "Predicted against measured, on CPU", body, images: { "accuracy-scatter.svg": scatter(result), "accuracy-errors.svg": errorChart(result) } });
+  await writePage({
+    directory,
+    name: "accuracy-cpu",
+    title: "Predicted against measured, on CPU",
+    body,
+    images: { "accuracy-scatter.svg": scatter(result), "accuracy-errors.svg": errorChart(result) },
+  });
 }

@@ -16,13 +16,16 @@ const STEPS = 2;
 
 type Use = Span & { readonly index: number; readonly bytes: number };
 
-const overlaps = (a: MemoryPiece, b: MemoryPiece): boolean => a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+const overlaps = (a: MemoryPiece, b: MemoryPiece): boolean =>
+  a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
 
 /** Pieces of which some share bytes by turns, coloured so that those of one colour do not. */
 function coloursOf(pieces: readonly MemoryPiece[]): ReadonlyMap<MemoryPiece, number> {
   const colours = new Map<MemoryPiece, number>();
   for (const piece of pieces) {
-    const taken = new Set([...colours].flatMap(([other, colour]) => (overlaps(piece, other) ? [colour] : [])));
+    const taken = new Set(
+      [...colours].flatMap(([other, colour]) => (overlaps(piece, other) ? [colour] : [])),
+    );
     let colour = 0;
     while (taken.has(colour)) colour += 1;
     colours.set(piece, colour);
@@ -38,12 +41,17 @@ function usesOf(pieces: readonly MemoryPiece[], clock: StepClock): Use[] {
     const { lifetime, bytes } = piece;
     if (lifetime.kind === "step") return [];
     const colour = colours.get(piece);
-    if (colour === undefined || lifetime.kind !== "work") return clock.spansOf(piece).map((span) => ({ ...span, index, bytes }));
+    if (colour === undefined || lifetime.kind !== "work")
+      return clock.spansOf(piece).map((span) => ({ ...span, index, bytes }));
     return lifetime.phases.flatMap((phase) => {
-      const beside = byTurns.filter((other) => other.lifetime.kind === "work" && other.lifetime.phases.includes(phase));
+      const beside = byTurns.filter(
+        (other) => other.lifetime.kind === "work" && other.lifetime.phases.includes(phase),
+      );
       const turns = 1 + Math.max(...beside.map((other) => colours.get(other) ?? 0));
       const part = (of: number, { from, to }: Span): number => from + ((to - from) * of) / turns;
-      return clock.spansOf({ lifetime: { ...lifetime, phases: [phase] } }).map((span) => ({ from: part(colour, span), to: part(colour + 1, span), index, bytes }));
+      return clock
+        .spansOf({ lifetime: { ...lifetime, phases: [phase] } })
+        .map((span) => ({ from: part(colour, span), to: part(colour + 1, span), index, bytes }));
     });
   });
 }
@@ -55,11 +63,17 @@ function usesOf(pieces: readonly MemoryPiece[], clock: StepClock): Use[] {
  */
 export function cachingMemory(map: MemoryMap): CachingMemory {
   const clock = new StepClock(map);
-  if (clock.passes.some(({ shown }) => !shown)) throw new RangeError(`${map.operations.length} passes are too many to replay one by one; take fewer micro-batches`);
+  if (clock.passes.some(({ shown }) => !shown))
+    throw new RangeError(
+      `${map.operations.length} passes are too many to replay one by one; take fewer micro-batches`,
+    );
   const allocator = new CachingAllocator(Infinity);
   const pieces = map.pieces.filter(({ bytes }) => bytes > 0);
   for (const { bytes, lifetime } of pieces) if (lifetime.kind === "step") allocator.allocate(bytes);
-  const moments = usesOf(pieces, clock).flatMap(({ from, to, index, bytes }) => [{ at: from, index, bytes }, { at: to, index, bytes: 0 }]);
+  const moments = usesOf(pieces, clock).flatMap(({ from, to, index, bytes }) => [
+    { at: from, index, bytes },
+    { at: to, index, bytes: 0 },
+  ]);
   // What ends at a moment is given back before the next is asked for.
   moments.sort((a, b) => a.at - b.at || a.bytes - b.bytes || a.index - b.index);
   let strandedBytes = 0;

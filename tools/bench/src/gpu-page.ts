@@ -1,7 +1,8 @@
 // docs/benchmarks/gpu.md out of the lines of JSON that gpu-check left: what passed, and every figure with the clocks it was measured at.
 import { table } from "./report.ts";
 
-type Value = string | number | boolean | null | undefined | readonly Value[] | { readonly [name: string]: Value };
+type Value =
+  string | number | boolean | null | undefined | readonly Value[] | { readonly [name: string]: Value };
 type Fields = Readonly<Record<string, Value>>;
 
 /** A line of a file of results. `seconds` is the case's own; `gpu` what NVML said while it ran. */
@@ -35,16 +36,21 @@ export interface GpuResults {
   readonly cases: readonly CaseLine[];
 }
 
-const fieldsOf = (value: Value): Fields => (typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : {});
-const listOf = (value: Value): readonly Fields[] => (Array.isArray(value) ? (value as readonly Value[]).map(fieldsOf) : []);
-const textOf = (value: Value): string => (typeof value === "string" || typeof value === "number" ? String(value) : "");
+const fieldsOf = (value: Value): Fields =>
+  typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : {};
+const listOf = (value: Value): readonly Fields[] =>
+  Array.isArray(value) ? (value as readonly Value[]).map(fieldsOf) : [];
+const textOf = (value: Value): string =>
+  typeof value === "string" || typeof value === "number" ? String(value) : "";
 const numberOf = (value: Value): number | undefined => (typeof value === "number" ? value : undefined);
 
 /**
  * Reads the text of files of results, in the order in which they were made; a line that was cut off by a node's end is passed over.
  * @throws Error where results are of different builds or devices, or there are none.
  */
-export function readGpuResults(files: readonly { readonly name: string; readonly text: string }[]): GpuResults {
+export function readGpuResults(
+  files: readonly { readonly name: string; readonly text: string }[],
+): GpuResults {
   const runs: RunLine[] = [];
   const cases = new Map<string, CaseLine>();
   for (const { name, text } of files) {
@@ -58,115 +64,256 @@ export function readGpuResults(files: readonly { readonly name: string; readonly
       if (fields["event"] === "run") {
         const identity = fieldsOf(fields["identity"]);
         const run: RunLine = {
-          at: textOf(fields["at"]), device: textOf(identity["device"]), build: textOf(identity["build"]), small: identity["small"] === true,
-          commandLine: textOf(fields["commandLine"]), versions: fieldsOf(fields["versions"]), gpu: fieldsOf(fields["gpu"]),
+          at: textOf(fields["at"]),
+          device: textOf(identity["device"]),
+          build: textOf(identity["build"]),
+          small: identity["small"] === true,
+          commandLine: textOf(fields["commandLine"]),
+          versions: fieldsOf(fields["versions"]),
+          gpu: fieldsOf(fields["gpu"]),
         };
         const [first] = runs;
         if (first && (first.device !== run.device || first.build !== run.build)) {
-          throw new Error(`${name} is of ${run.device}, build ${run.build}; the files before it are of ${first.device}, build ${first.build}: give files of one build and one GPU`);
+          throw new Error(
+            `${name} is of ${run.device}, build ${run.build}; the files before it are of ${first.device}, build ${first.build}: give files of one build and one GPU`,
+          );
         }
         runs.push(run);
       } else if (fields["event"] === "case") {
         const id = textOf(fields["case"]);
         cases.set(id, {
-          case: id, command: textOf(fields["command"]), what: textOf(fields["what"]), outcome: textOf(fields["outcome"]), message: textOf(fields["message"]),
-          seconds: numberOf(fields["seconds"]), plannedSeconds: numberOf(fields["plannedSeconds"]) ?? 0, at: textOf(fields["at"]),
-          result: fieldsOf(fields["result"]), versions: fieldsOf(fields["versions"]), gpu: fieldsOf(fields["gpu"]),
+          case: id,
+          command: textOf(fields["command"]),
+          what: textOf(fields["what"]),
+          outcome: textOf(fields["outcome"]),
+          message: textOf(fields["message"]),
+          seconds: numberOf(fields["seconds"]),
+          plannedSeconds: numberOf(fields["plannedSeconds"]) ?? 0,
+          at: textOf(fields["at"]),
+          result: fieldsOf(fields["result"]),
+          versions: fieldsOf(fields["versions"]),
+          gpu: fieldsOf(fields["gpu"]),
         });
       }
     }
   }
-  if (runs.length === 0 || cases.size === 0) throw new Error(`no results in ${files.map(({ name }) => name).join(", ")}: give files that gpu-check wrote with --out`);
+  if (runs.length === 0 || cases.size === 0)
+    throw new Error(
+      `no results in ${files.map(({ name }) => name).join(", ")}: give files that gpu-check wrote with --out`,
+    );
   return { runs, cases: [...cases.values()] };
 }
 
-const shown = (value: number | undefined, digits = 1, unit = ""): string => (value === undefined ? "" : `${value.toFixed(digits)}${unit}`);
-const milliseconds = (seconds: number | undefined): string => shown(seconds === undefined ? undefined : seconds * 1e3, 2, " ms");
+const shown = (value: number | undefined, digits = 1, unit = ""): string =>
+  value === undefined ? "" : `${value.toFixed(digits)}${unit}`;
+const milliseconds = (seconds: number | undefined): string =>
+  shown(seconds === undefined ? undefined : seconds * 1e3, 2, " ms");
 const cell = (text: string): string => text.replaceAll("\n", " ");
 const median = (gpu: Fields, name: string): number | undefined => numberOf(fieldsOf(gpu[name])["median"]);
 
 /** Clock, power, temperature: the columns that stand beside every figure. */
 const CLOCK_COLUMNS = ["SM clock", "power", "temperature"] as const;
-const clocks = ({ gpu }: CaseLine): string[] => [shown(median(gpu, "smClockMhz"), 0, " MHz"), shown(median(gpu, "powerWatts"), 0, " W"), shown(median(gpu, "temperatureCelsius"), 0, " °C")];
+const clocks = ({ gpu }: CaseLine): string[] => [
+  shown(median(gpu, "smClockMhz"), 0, " MHz"),
+  shown(median(gpu, "powerWatts"), 0, " W"),
+  shown(median(gpu, "temperatureCelsius"), 0, " °C"),
+];
 
 type Row = readonly string[];
-const section = (title: string, header: Row, rows: readonly Row[]): string => (rows.length === 0 ? "" : `## ${title}\n\n${table(header, rows)}\n`);
-const measuredCases = (results: GpuResults, prefix: string): readonly CaseLine[] => results.cases.filter(({ case: name, result }) => name.startsWith(prefix) && Object.keys(result).length > 0);
+const section = (title: string, header: Row, rows: readonly Row[]): string =>
+  rows.length === 0 ? "" : `## ${title}\n\n${table(header, rows)}\n`;
+const measuredCases = (results: GpuResults, prefix: string): readonly CaseLine[] =>
+  results.cases.filter(({ case: name, result }) => name.startsWith(prefix) && Object.keys(result).length > 0);
 
 function outcomes({ cases }: GpuResults): string {
   const commands = [...new Set(cases.map(({ command }) => command))];
   const kinds = ["passed", "absent", "failed", "crashed", "timed-out", "left-out", "interrupted"];
   const rows = commands.map((command) => {
     const of = cases.filter((each) => each.command === command);
-    return [command, ...kinds.map((kind) => String(of.filter(({ outcome }) => outcome === kind).length)), shown(of.reduce((sum, { seconds }) => sum + (seconds ?? 0), 0), 0, " s"), shown(of.reduce((sum, { plannedSeconds }) => sum + plannedSeconds, 0), 0, " s")];
+    return [
+      command,
+      ...kinds.map((kind) => String(of.filter(({ outcome }) => outcome === kind).length)),
+      shown(
+        of.reduce((sum, { seconds }) => sum + (seconds ?? 0), 0),
+        0,
+        " s",
+      ),
+      shown(
+        of.reduce((sum, { plannedSeconds }) => sum + plannedSeconds, 0),
+        0,
+        " s",
+      ),
+    ];
   });
   return section("Outcomes", ["command", ...kinds, "took", "planned"], rows);
 }
 
 const notPassed = ({ cases }: GpuResults): string =>
-  section("What did not pass", ["case", "outcome", "why"], cases.filter(({ outcome }) => outcome !== "passed").map(({ case: name, outcome, message }) => [`\`${name}\``, outcome, cell(message)]));
+  section(
+    "What did not pass",
+    ["case", "outcome", "why"],
+    cases
+      .filter(({ outcome }) => outcome !== "passed")
+      .map(({ case: name, outcome, message }) => [`\`${name}\``, outcome, cell(message)]),
+  );
 
 function comparisons(results: GpuResults): string {
   const rows = results.cases.flatMap((each) =>
-    listOf(each.result["comparisons"]).map((row) => [`\`${each.case}\``, textOf(row["precision"]), textOf(row["against"]), numberOf(row["error"])?.toExponential(1) ?? "", numberOf(row["limit"])?.toExponential(1) ?? "", row["passed"] === true ? "" : "**fails**"]),
+    listOf(each.result["comparisons"]).map((row) => [
+      `\`${each.case}\``,
+      textOf(row["precision"]),
+      textOf(row["against"]),
+      numberOf(row["error"])?.toExponential(1) ?? "",
+      numberOf(row["limit"])?.toExponential(1) ?? "",
+      row["passed"] === true ? "" : "**fails**",
+    ]),
   );
   return section("Errors against references", ["case", "precision", "against", "error", "limit", ""], rows);
 }
 
 const goals = ({ cases }: GpuResults): string =>
-  section("Goals", ["goal", "reached", "aim", ""], cases.flatMap(({ result }) => listOf(result["goals"]).map((goal) => [cell(textOf(goal["what"])), shown(numberOf(goal["value"]), 1, ` ${textOf(goal["unit"])}`), shown(numberOf(goal["goal"]), 0, ` ${textOf(goal["unit"])}`), goal["reached"] === true ? "yes" : "no"])));
+  section(
+    "Goals",
+    ["goal", "reached", "aim", ""],
+    cases.flatMap(({ result }) =>
+      listOf(result["goals"]).map((goal) => [
+        cell(textOf(goal["what"])),
+        shown(numberOf(goal["value"]), 1, ` ${textOf(goal["unit"])}`),
+        shown(numberOf(goal["goal"]), 0, ` ${textOf(goal["unit"])}`),
+        goal["reached"] === true ? "yes" : "no",
+      ]),
+    ),
+  );
 
 function times(results: GpuResults): string {
   const rows = results.cases.flatMap((each) =>
-    listOf(each.result["times"]).map((row) => [`\`${each.case}\``, cell(textOf(row["name"])), milliseconds(numberOf(row["seconds"])), shown(numberOf(row["figure"]), 1, ` ${textOf(row["unit"])}`), ...clocks(each)]),
+    listOf(each.result["times"]).map((row) => [
+      `\`${each.case}\``,
+      cell(textOf(row["name"])),
+      milliseconds(numberOf(row["seconds"])),
+      shown(numberOf(row["figure"]), 1, ` ${textOf(row["unit"])}`),
+      ...clocks(each),
+    ]),
   );
   return section("Kernels", ["case", "call", "time", "figure", ...CLOCK_COLUMNS], rows);
 }
 
 /** Steps beside the sum of their kernels, where both were measured at a length. */
 function steps(results: GpuResults): string {
-  const kernelSeconds = new Map(measuredCases(results, "kernels.").map(({ result }) => [numberOf(result["sequenceLengthTokens"]), numberOf(result["kernelSeconds"])]));
+  const kernelSeconds = new Map(
+    measuredCases(results, "kernels.").map(({ result }) => [
+      numberOf(result["sequenceLengthTokens"]),
+      numberOf(result["kernelSeconds"]),
+    ]),
+  );
   const rows = measuredCases(results, "step.").map((each) => {
     const { result } = each;
     const step = numberOf(result["medianStepSeconds"]);
     const count = numberOf(result["microBatches"]) ?? 1;
     const kernels = kernelSeconds.get(numberOf(result["sequenceLengthTokens"]));
     const mfu = numberOf(result["mfuOfDataSheet"]);
-    return [`\`${each.case}\``, textOf(result["sequenceLengthTokens"]), String(count), `${textOf(result["layers"])} (${textOf(result["recomputedLayers"])})`, result["deterministic"] === true ? "yes" : "no", milliseconds(step),
-      shown(numberOf(result["tokensPerSecond"]), 0), shown(mfu === undefined ? undefined : 100 * mfu, 1, "%"), count === 1 && step !== undefined && kernels !== undefined ? shown((100 * kernels) / step, 1, "%") : "", ...clocks(each)];
+    return [
+      `\`${each.case}\``,
+      textOf(result["sequenceLengthTokens"]),
+      String(count),
+      `${textOf(result["layers"])} (${textOf(result["recomputedLayers"])})`,
+      result["deterministic"] === true ? "yes" : "no",
+      milliseconds(step),
+      shown(numberOf(result["tokensPerSecond"]), 0),
+      shown(mfu === undefined ? undefined : 100 * mfu, 1, "%"),
+      count === 1 && step !== undefined && kernels !== undefined ? shown((100 * kernels) / step, 1, "%") : "",
+      ...clocks(each),
+    ];
   });
-  return section("Steps of a 7B", ["case", "tokens", "n", "layers (recomputed)", "deterministic", "step", "tokens/s", "causal MFU", "kernels alone", ...CLOCK_COLUMNS], rows);
+  return section(
+    "Steps of a 7B",
+    [
+      "case",
+      "tokens",
+      "n",
+      "layers (recomputed)",
+      "deterministic",
+      "step",
+      "tokens/s",
+      "causal MFU",
+      "kernels alone",
+      ...CLOCK_COLUMNS,
+    ],
+    rows,
+  );
 }
 
 function plans(results: GpuResults): string {
   const rows = measuredCases(results, "plan.").map((each) => {
     const { result } = each;
     const planned = numberOf(result["plannedBytes"]);
-    return [`\`${each.case}\``, textOf(result["microBatchSize"]), textOf(result["microBatches"]), result["recompute"] === true ? "all" : "none", shown(planned === undefined ? undefined : planned / 2 ** 30, 1, " GiB"), result["refused"] === true ? "refused" : milliseconds(numberOf(result["medianStepSeconds"])), ...clocks(each)];
+    return [
+      `\`${each.case}\``,
+      textOf(result["microBatchSize"]),
+      textOf(result["microBatches"]),
+      result["recompute"] === true ? "all" : "none",
+      shown(planned === undefined ? undefined : planned / 2 ** 30, 1, " GiB"),
+      result["refused"] === true ? "refused" : milliseconds(numberOf(result["medianStepSeconds"])),
+      ...clocks(each),
+    ];
   });
   return section("Plans", ["case", "b", "n", "recomputed", "planned", "step", ...CLOCK_COLUMNS], rows);
 }
 
 function peers(results: GpuResults): string {
-  const ours = new Map(measuredCases(results, "ours.").map((each) => [numberOf(each.result["sequenceLengthTokens"]), each]));
+  const ours = new Map(
+    measuredCases(results, "ours.").map((each) => [numberOf(each.result["sequenceLengthTokens"]), each]),
+  );
   const row = (each: CaseLine, system: string, mine: number | undefined): Row => {
     const step = numberOf(each.result["medianStepSeconds"]);
-    return [textOf(each.result["sequenceLengthTokens"]), system, textOf(each.result["layers"]), each.result["outOfMemory"] === true ? "out of memory" : milliseconds(step), step !== undefined && mine !== undefined ? shown(step / mine, 2, " times ours") : "", ...clocks(each)];
+    return [
+      textOf(each.result["sequenceLengthTokens"]),
+      system,
+      textOf(each.result["layers"]),
+      each.result["outOfMemory"] === true ? "out of memory" : milliseconds(step),
+      step !== undefined && mine !== undefined ? shown(step / mine, 2, " times ours") : "",
+      ...clocks(each),
+    ];
   };
   const rows = [...ours.entries()].flatMap(([tokens, own]) => {
     const mine = numberOf(own.result["medianStepSeconds"]);
-    const theirs = measuredCases(results, "torch.").filter(({ result }) => numberOf(result["sequenceLengthTokens"]) === tokens);
-    return [row(own, "InternEvo", undefined), ...theirs.map((each) => row(each, `PyTorch ${textOf(each.result["torch"])}, ${textOf(each.result["attention"])}`, mine))];
+    const theirs = measuredCases(results, "torch.").filter(
+      ({ result }) => numberOf(result["sequenceLengthTokens"]) === tokens,
+    );
+    return [
+      row(own, "InternEvo", undefined),
+      ...theirs.map((each) =>
+        row(each, `PyTorch ${textOf(each.result["torch"])}, ${textOf(each.result["attention"])}`, mine),
+      ),
+    ];
   });
-  return section("PyTorch on the same GPU", ["tokens", "system", "layers", "step", "ratio", ...CLOCK_COLUMNS], rows);
+  return section(
+    "PyTorch on the same GPU",
+    ["tokens", "system", "layers", "step", "ratio", ...CLOCK_COLUMNS],
+    rows,
+  );
 }
 
 function longest(results: GpuResults): string {
   const ours = results.cases.find(({ case: name }) => name === "longest.ours");
   const theirs = results.cases.find(({ case: name }) => name === "longest.torch");
   const rows: Row[] = [];
-  if (ours?.result["sequenceLengthTokens"] !== undefined) rows.push(["InternEvo", textOf(ours.result["sequenceLengthTokens"]), `${textOf(ours.result["layers"])}`, shown(numberOf(ours.result["stepSeconds"]), 1, " s"), ...clocks(ours)]);
-  if (theirs?.result["longest"] !== undefined) rows.push([`PyTorch ${textOf(theirs.result["torch"])}`, `${textOf(theirs.result["longest"])}${theirs.result["complete"] === true ? "" : " at least"}`, `${textOf(theirs.result["layers"])}`, "", ...clocks(theirs)]);
+  if (ours?.result["sequenceLengthTokens"] !== undefined)
+    rows.push([
+      "InternEvo",
+      textOf(ours.result["sequenceLengthTokens"]),
+      `${textOf(ours.result["layers"])}`,
+      shown(numberOf(ours.result["stepSeconds"]), 1, " s"),
+      ...clocks(ours),
+    ]);
+  if (theirs?.result["longest"] !== undefined)
+    rows.push([
+      `PyTorch ${textOf(theirs.result["torch"])}`,
+      `${textOf(theirs.result["longest"])}${theirs.result["complete"] === true ? "" : " at least"}`,
+      `${textOf(theirs.result["layers"])}`,
+      "",
+      ...clocks(theirs),
+    ]);
   return section("The longest sequence", ["system", "tokens", "layers", "step", ...CLOCK_COLUMNS], rows);
 }
 
@@ -174,9 +321,28 @@ function longest(results: GpuResults): string {
 export function gpuPageBody(results: GpuResults): string {
   const [first] = results.runs;
   if (!first) throw new Error("no run among the results");
-  const versions = Object.entries(first.versions).filter(([name]) => name !== "device").map(([name, version]) => `${name} ${textOf(version)}`).join(", ");
+  const versions = Object.entries(first.versions)
+    .filter(([name]) => name !== "device")
+    .map(([name, version]) => `${name} ${textOf(version)}`)
+    .join(", ");
   const commands = results.runs.map(({ at, commandLine }) => `- ${at}: \`${commandLine}\``).join("\n");
-  const warning = first.small ? "**These figures are those of a model of a GPU on a CPU, in small. They say nothing about a GPU.**\n\n" : "";
+  const warning = first.small
+    ? "**These figures are those of a model of a GPU on a CPU, in small. They say nothing about a GPU.**\n\n"
+    : "";
   const head = `${warning}${first.device.replace(/^cuda: /, "")}${versions ? `; ${versions}` : ""}; build ${first.build}.\n\n${commands}\n\nTimes are the best of several rounds for kernels and medians for steps. Clock, power and temperature are medians over the case.\n`;
-  return [head, outcomes(results), notPassed(results), goals(results), steps(results), plans(results), peers(results), longest(results), times(results), comparisons(results)].filter(Boolean).join("\n").trimEnd();
+  return [
+    head,
+    outcomes(results),
+    notPassed(results),
+    goals(results),
+    steps(results),
+    plans(results),
+    peers(results),
+    longest(results),
+    times(results),
+    comparisons(results),
+  ]
+    .filter(Boolean)
+    .join("\n")
+    .trimEnd();
 }

@@ -6,7 +6,9 @@ import { betweenNorms } from "./timeline.ts";
 
 /** Whole seconds matched to whole seconds of computing by augmenting paths: the most there can be. */
 function mostMatched(jobs: readonly Job[]): number {
-  const pieces = jobs.flatMap(({ release, deadline, seconds }) => Array.from({ length: seconds }, () => ({ release, deadline })));
+  const pieces = jobs.flatMap(({ release, deadline, seconds }) =>
+    Array.from({ length: seconds }, () => ({ release, deadline })),
+  );
   const by = new Map<number, number>();
   const augment = (piece: number, seen: Set<number>): boolean => {
     const { release, deadline } = pieces[piece]!;
@@ -25,13 +27,23 @@ function mostMatched(jobs: readonly Job[]): number {
 }
 
 it("places as much as any order could", () => {
-  const job = fc.record({ release: fc.nat(9), length: fc.nat(6), seconds: fc.nat(4) }).map(({ release, length, seconds }) => ({ release, deadline: release + length, seconds }));
-  fc.assert(fc.property(fc.array(job, { maxLength: 8 }), (jobs) => {
-    expect(mostPlaced(jobs)).toBeCloseTo(mostMatched(jobs), 9);
-  }));
+  const job = fc
+    .record({ release: fc.nat(9), length: fc.nat(6), seconds: fc.nat(4) })
+    .map(({ release, length, seconds }) => ({ release, deadline: release + length, seconds }));
+  fc.assert(
+    fc.property(fc.array(job, { maxLength: 8 }), (jobs) => {
+      expect(mostPlaced(jobs)).toBeCloseTo(mostMatched(jobs), 9);
+    }),
+  );
 });
 
-const event = (lane: LaneEvent["lane"], name: string, unit: number, start: number, end: number): LaneEvent => ({ name, lane, unit, start, end });
+const event = (
+  lane: LaneEvent["lane"],
+  name: string,
+  unit: number,
+  start: number,
+  end: number,
+): LaneEvent => ({ name, lane, unit, start, end });
 
 it("counts what was waited for, and what nothing could have hidden", () => {
   // 1 s of update, 1 s, wait 2 s (gather of unit 0, 3 s long, begun at 1), 4 s, wait 1 s for the reduction of unit 0 (2 s).
@@ -45,7 +57,11 @@ it("counts what was waited for, and what nothing could have hidden", () => {
     event("exposed communication", "all-reduce loss and gradient norm", -1, 9, 9.5),
   ];
   expect(hiddenCommunication({ start: 0, end: 9.5, events }, 1)).toEqual({
-    laneSeconds: 5, workingSeconds: 6.5, couldSeconds: 2, hiddenSeconds: 2, ownCommunicationSeconds: 0.5,
+    laneSeconds: 5,
+    workingSeconds: 6.5,
+    couldSeconds: 2,
+    hiddenSeconds: 2,
+    ownCommunicationSeconds: 0.5,
     waits: { "wait for all-gather of parameters: embedding": 2, "wait for reductions of gradients: all": 1 },
   });
 });
@@ -56,7 +72,11 @@ it("says that less than possible was hidden when a job began late", () => {
     event("exposed communication", "wait for all-gather of parameters", 1, 4, 5),
     event("exposed communication", "wait for reductions of gradients", -1, 6, 6),
   ];
-  expect(hiddenCommunication({ start: 0, end: 6, events }, 1)).toMatchObject({ couldSeconds: 2, hiddenSeconds: 1, waits: { "wait for all-gather of parameters: qkv": 1 } });
+  expect(hiddenCommunication({ start: 0, end: 6, events }, 1)).toMatchObject({
+    couldSeconds: 2,
+    hiddenSeconds: 1,
+    waits: { "wait for all-gather of parameters: qkv": 1 },
+  });
 });
 
 it("lets what was updated travel until its first use", () => {
@@ -70,7 +90,13 @@ it("lets what was updated travel until its first use", () => {
     event("communication", "reduce-scatter gradients", 1, 4, 5),
     event("exposed communication", "wait for reductions of gradients", -1, 5, 5),
   ];
-  expect(hiddenCommunication({ start: 0, end: 5, events }, 1)).toMatchObject({ laneSeconds: 3, workingSeconds: 4, couldSeconds: 2, hiddenSeconds: 2, waits: { "wait for updated parameters: qkv": 1 } });
+  expect(hiddenCommunication({ start: 0, end: 5, events }, 1)).toMatchObject({
+    laneSeconds: 3,
+    workingSeconds: 4,
+    couldSeconds: 2,
+    hiddenSeconds: 2,
+    waits: { "wait for updated parameters: qkv": 1 },
+  });
 });
 
 it("lets a gather begin with its unit's update, not with the step", () => {
@@ -81,16 +107,30 @@ it("lets a gather begin with its unit's update, not with the step", () => {
     event("exposed communication", "wait for all-gather of parameters", 1, 4, 5),
     event("exposed communication", "wait for reductions of gradients", -1, 6, 6),
   ];
-  expect(hiddenCommunication({ start: 0, end: 6, events }, 1)).toMatchObject({ couldSeconds: 2, hiddenSeconds: 1 });
+  expect(hiddenCommunication({ start: 0, end: 6, events }, 1)).toMatchObject({
+    couldSeconds: 2,
+    hiddenSeconds: 1,
+  });
 });
 
 it("cuts events where the norm is known", () => {
-  const norm = (start: number): LaneEvent => event("exposed communication", "all-reduce loss and gradient norm", -1, start, start + 1);
-  const own = [event("compute", "optimizer", 0, 5, 6), event("communication", "all-gather updated parameters", 0, 6, 9)];
-  expect(betweenNorms([event("compute", "head and loss", 1, 0, 3), norm(3), ...own, norm(9)])).toEqual([{ start: 4, end: 10, events: [...own, norm(9)] }]);
+  const norm = (start: number): LaneEvent =>
+    event("exposed communication", "all-reduce loss and gradient norm", -1, start, start + 1);
+  const own = [
+    event("compute", "optimizer", 0, 5, 6),
+    event("communication", "all-gather updated parameters", 0, 6, 9),
+  ];
+  expect(betweenNorms([event("compute", "head and loss", 1, 0, 3), norm(3), ...own, norm(9)])).toEqual([
+    { start: 4, end: 10, events: [...own, norm(9)] },
+  ]);
 });
 
 it("refuses a timeline that does not say when a gradient was ready", () => {
-  const events = [event("communication", "reduce-scatter gradients", 0, 1, 2), event("exposed communication", "wait for reductions of gradients", -1, 1, 2)];
-  expect(() => hiddenCommunication({ start: 0, end: 3, events }, 1)).toThrow(/nothing says when reduce-scatter/);
+  const events = [
+    event("communication", "reduce-scatter gradients", 0, 1, 2),
+    event("exposed communication", "wait for reductions of gradients", -1, 1, 2),
+  ];
+  expect(() => hiddenCommunication({ start: 0, end: 3, events }, 1)).toThrow(
+    /nothing says when reduce-scatter/,
+  );
 });

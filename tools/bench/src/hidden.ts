@@ -37,13 +37,22 @@ const ROUNDING = 1e-12;
 
 /** Most of the jobs' seconds that fit between their releases and deadlines, one at a time, interrupted at will. */
 export function mostPlaced(jobs: readonly Job[]): number {
-  const cuts = [...new Set(jobs.flatMap(({ release, deadline }) => [release, deadline]))].sort((a, b) => a - b);
+  const cuts = [...new Set(jobs.flatMap(({ release, deadline }) => [release, deadline]))].sort(
+    (a, b) => a - b,
+  );
   const left = jobs.map(({ seconds }) => seconds);
   let placed = 0;
   cuts.slice(1).forEach((end, index) => {
     const begin = cuts[index] as number;
     let room = end - begin;
-    const open = jobs.map((_, job) => job).filter((job) => (jobs[job] as Job).release <= begin && (jobs[job] as Job).deadline >= end && (left[job] as number) > ROUNDING);
+    const open = jobs
+      .map((_, job) => job)
+      .filter(
+        (job) =>
+          (jobs[job] as Job).release <= begin &&
+          (jobs[job] as Job).deadline >= end &&
+          (left[job] as number) > ROUNDING,
+      );
     open.sort((a, b) => (jobs[a] as Job).deadline - (jobs[b] as Job).deadline);
     for (const job of open) {
       const part = Math.min(room, left[job] as number);
@@ -72,17 +81,26 @@ const WAIT_ALL_REDUCED = "wait for reductions of gradients";
 const READY = "ready to be sent";
 
 /** What the computing thread waits in for jobs of the lane. */
-const isWait = (name: string): boolean => name.startsWith("wait for all-gather") || name.startsWith("wait for reduc") || name.startsWith("wait for updated");
+const isWait = (name: string): boolean =>
+  name.startsWith("wait for all-gather") ||
+  name.startsWith("wait for reduc") ||
+  name.startsWith("wait for updated");
 
 /**
  * Analyses what is between two norms (betweenNorms) of a rank of one stage whose plan overlaps.
  * @throws Error when events are missing that such a step has.
  */
-export function hiddenCommunication(step: { readonly start: number; readonly end: number; readonly events: readonly LaneEvent[] }, layers: number): HiddenCommunication {
+export function hiddenCommunication(
+  step: { readonly start: number; readonly end: number; readonly events: readonly LaneEvent[] },
+  layers: number,
+): HiddenCommunication {
   const exposed = step.events.filter(({ lane }) => lane === "exposed communication");
   const lane = step.events.filter((event) => event.lane === "communication");
   const waiting = exposed.filter(({ name }) => isWait(name));
-  const workedBy = (time: number): number => time - step.start - waiting.reduce((sum, { start, end }) => sum + Math.max(0, Math.min(end, time) - start), 0);
+  const workedBy = (time: number): number =>
+    time -
+    step.start -
+    waiting.reduce((sum, { start, end }) => sum + Math.max(0, Math.min(end, time) - start), 0);
   const whole = workedBy(step.end);
   const norm = exposed.find(({ name }) => name === WAIT_ALL_REDUCED);
   if (!norm) throw new Error("the timeline of a step that overlaps lacks its wait for reductions");
@@ -106,14 +124,19 @@ export function hiddenCommunication(step: { readonly start: number; readonly end
   };
   const gathers = lane.filter(({ name }) => name === GATHER);
   /** Where a unit's gather is waited for: each once, in their order. Of what was shared: where the first gather of it is. */
-  const useOf = (event: LaneEvent): LaneEvent | undefined => gatherWaits.filter(({ unit }) => unit === event.unit)[Math.max(0, gathers.filter(({ unit }) => unit === event.unit).indexOf(event))];
+  const useOf = (event: LaneEvent): LaneEvent | undefined =>
+    gatherWaits.filter(({ unit }) => unit === event.unit)[
+      Math.max(0, gathers.filter(({ unit }) => unit === event.unit).indexOf(event))
+    ];
   const jobs = lane.map((event): Job => {
     const seconds = event.end - event.start;
     if (event.name === GATHER || event.name === SHARE) {
-      const use = (event.name === SHARE && sharedWaits.find(({ unit }) => unit === event.unit)) || useOf(event);
+      const use =
+        (event.name === SHARE && sharedWaits.find(({ unit }) => unit === event.unit)) || useOf(event);
       if (!use) throw new Error(`nothing waited for ${event.name} of unit ${event.unit}`);
       const updated = step.events.find(({ name, unit }) => name === OPTIMIZER && unit === event.unit);
-      const release = event.name === SHARE ? workedBy(readyFor(event).start) : updated ? workedBy(updated.end) : 0;
+      const release =
+        event.name === SHARE ? workedBy(readyFor(event).start) : updated ? workedBy(updated.end) : 0;
       return { release, deadline: workedBy(use.start), seconds };
     }
     return { release: workedBy(readyFor(event).start), deadline: workedBy(norm.start), seconds };
@@ -124,7 +147,15 @@ export function hiddenCommunication(step: { readonly start: number; readonly end
     const key = `${name}: ${unitName(unit, layers)}`;
     waits[key] = (waits[key] ?? 0) + end - start;
   }
-  const lengthOf = (list: readonly LaneEvent[]): number => list.reduce((sum, { start, end }) => sum + end - start, 0);
+  const lengthOf = (list: readonly LaneEvent[]): number =>
+    list.reduce((sum, { start, end }) => sum + end - start, 0);
   const waitedSeconds = lengthOf(waiting);
-  return { laneSeconds, workingSeconds: whole, couldSeconds: mostPlaced(jobs), hiddenSeconds: Math.max(0, laneSeconds - waitedSeconds), waits, ownCommunicationSeconds: lengthOf(exposed) - waitedSeconds };
+  return {
+    laneSeconds,
+    workingSeconds: whole,
+    couldSeconds: mostPlaced(jobs),
+    hiddenSeconds: Math.max(0, laneSeconds - waitedSeconds),
+    waits,
+    ownCommunicationSeconds: lengthOf(exposed) - waitedSeconds,
+  };
 }

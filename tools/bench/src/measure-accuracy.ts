@@ -1,6 +1,13 @@
 import { join } from "node:path";
 import { requiredMeasurements } from "@internevo/cost-model";
-import { isDisturbed, planLabel, type Candidate, type JobSpec, type Measurement, type Profile } from "@internevo/domain";
+import {
+  isDisturbed,
+  planLabel,
+  type Candidate,
+  type JobSpec,
+  type Measurement,
+  type Profile,
+} from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { statisticsOf, type Compared, type Statistics } from "./accuracy-statistics.ts";
 import { datasetOf, profileOf, runPlan, type Place } from "./measure.ts";
@@ -58,14 +65,29 @@ async function accuracyOn(spec: JobSpec, profile: Profile, options: AccuracyOpti
   const random = generator(seed);
   const dataset = await datasetOf(spec, directory);
   const { runnableCandidates: runnable, warnings } = planJob(spec, profile, { top: MOST_FAMILIES });
-  const chosen = [...runnable.slice(0, CANDIDATES), ...shuffled(runnable.slice(CANDIDATES), random).slice(0, Math.max(0, plans - CANDIDATES))];
-  const measurements = new Map<Candidate, { readonly measurement: Measurement; readonly at: number }[]>(chosen.map((candidate) => [candidate, []]));
+  const chosen = [
+    ...runnable.slice(0, CANDIDATES),
+    ...shuffled(runnable.slice(CANDIDATES), random).slice(0, Math.max(0, plans - CANDIDATES)),
+  ];
+  const measurements = new Map<Candidate, { readonly measurement: Measurement; readonly at: number }[]>(
+    chosen.map((candidate) => [candidate, []]),
+  );
   let made = 0;
   // Every round in an order of its own: what drifts meets all plans alike.
   for (let round = 0; round < repeat; round += 1) {
     for (const candidate of shuffled(chosen, random)) {
-      const measured = await runPlan({ spec, plan: candidate.plan, dataset, directory, warmupSteps: WARM_UP_STEPS, measuredSteps: steps, ...(clustersFile ? { clustersFile } : {}), ...(signal ? { signal } : {}) });
-      if ("code" in measured) throw new Error(`${spec.name}, ${planLabel(candidate.plan)}: ${measured.message}`);
+      const measured = await runPlan({
+        spec,
+        plan: candidate.plan,
+        dataset,
+        directory,
+        warmupSteps: WARM_UP_STEPS,
+        measuredSteps: steps,
+        ...(clustersFile ? { clustersFile } : {}),
+        ...(signal ? { signal } : {}),
+      });
+      if ("code" in measured)
+        throw new Error(`${spec.name}, ${planLabel(candidate.plan)}: ${measured.message}`);
       measurements.get(candidate)?.push({ measurement: measured, at: made });
       made += 1;
     }
@@ -74,27 +96,42 @@ async function accuracyOn(spec: JobSpec, profile: Profile, options: AccuracyOpti
     const { plan, rank, predicted } = candidate;
     const own = measurements.get(candidate) ?? [];
     return {
-      plan: planLabel(plan), rank, candidate: rank <= CANDIDATES,
-      predictedSeconds: predicted.stepTimeSeconds, range: predicted.stepTimeRangeSeconds ?? null, runs: own.map(({ measurement }) => measurement.stepTimeSeconds), order: own.map(({ at }) => at), disturbed: own.map(({ measurement }) => isDisturbed(measurement)),
-      predictedBytes: predicted.peakMemoryBytes, measuredBytes: Math.max(...own.map(({ measurement }) => measurement.peakMemoryBytes)),
+      plan: planLabel(plan),
+      rank,
+      candidate: rank <= CANDIDATES,
+      predictedSeconds: predicted.stepTimeSeconds,
+      range: predicted.stepTimeRangeSeconds ?? null,
+      runs: own.map(({ measurement }) => measurement.stepTimeSeconds),
+      order: own.map(({ at }) => at),
+      disturbed: own.map(({ measurement }) => isDisturbed(measurement)),
+      predictedBytes: predicted.peakMemoryBytes,
+      measuredBytes: Math.max(...own.map(({ measurement }) => measurement.peakMemoryBytes)),
     };
   });
   const statistics = statisticsOf(compared);
   const percent = (value: number): string => `${(100 * value).toFixed(1)}%`;
-  console.error(`${place}, ${spec.name}: ${compared.length} of ${runnable.length} plans, error ${percent(statistics.timeError.mean)} (worst ${percent(statistics.timeError.worst)}), τ ${statistics.kendallTau?.toFixed(2) ?? "–"}, best is predicted ${statistics.best.predictedRank}, chosen slower by ${percent(statistics.chosenSlowerBy)}`);
+  console.error(
+    `${place}, ${spec.name}: ${compared.length} of ${runnable.length} plans, error ${percent(statistics.timeError.mean)} (worst ${percent(statistics.timeError.worst)}), τ ${statistics.kendallTau?.toFixed(2) ?? "–"}, best is predicted ${statistics.best.predictedRank}, chosen slower by ${percent(statistics.chosenSlowerBy)}`,
+  );
   return { place, job: spec.name, runnable: runnable.length, steps, statistics, compared, warnings };
 }
 
 /** Profiles a cluster once for all jobs, and compares the plans of each with what they take. */
-export async function measureAccuracy(specs: readonly JobSpec[], options: AccuracyOptions): Promise<{ profile: Profile; rows: AccuracyRow[] }> {
+export async function measureAccuracy(
+  specs: readonly JobSpec[],
+  options: AccuracyOptions,
+): Promise<{ profile: Profile; rows: AccuracyRow[] }> {
   const [first] = specs;
   if (!first) throw new Error("no job to compare");
   const { clustersFile, signal, directory } = options;
   const profile = await profileOf({
-    cluster: first.cluster, needed: unionOf(specs.map(requiredMeasurements)), directory: join(directory, "profile"),
+    cluster: first.cluster,
+    needed: unionOf(specs.map(requiredMeasurements)),
+    directory: join(directory, "profile"),
     // As services measure by default.
     effort: { minimumSamples: 5, maximumSecondsPerPoint: 0.25, targetRelativeSpread: 0.05 },
-    ...(clustersFile ? { clustersFile } : {}), ...(signal ? { signal } : {}),
+    ...(clustersFile ? { clustersFile } : {}),
+    ...(signal ? { signal } : {}),
   });
   const rows: AccuracyRow[] = [];
   for (const spec of specs) rows.push(await accuracyOn(spec, profile, options));

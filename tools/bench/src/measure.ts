@@ -3,8 +3,30 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { buildMesh, requiredMeasurements, type RequiredMeasurements } from "@internevo/cost-model";
 import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
-import { DEFAULT_MOST_OTHERS_PERCENT, resolveJob, worldSize, type Cluster, type Failure, type HostUse, type JobSpec, type Measurement, type Plan, type Profile } from "@internevo/domain";
-import { launchRanks, launchTarget, measurementOf, measureProfile, prepareDataset, probeIn, trainerConfig, trainerIn, type Dataset, type ProbeEffort } from "@internevo/launcher";
+import {
+  DEFAULT_MOST_OTHERS_PERCENT,
+  resolveJob,
+  worldSize,
+  type Cluster,
+  type Failure,
+  type HostUse,
+  type JobSpec,
+  type Measurement,
+  type Plan,
+  type Profile,
+} from "@internevo/domain";
+import {
+  launchRanks,
+  launchTarget,
+  measurementOf,
+  measureProfile,
+  prepareDataset,
+  probeIn,
+  trainerConfig,
+  trainerIn,
+  type Dataset,
+  type ProbeEffort,
+} from "@internevo/launcher";
 import { parse } from "yaml";
 
 /** What the benchmarks of this folder share: real ranks of this machine, without services. */
@@ -28,7 +50,10 @@ export async function withScratch<T>(work: (directory: string) => Promise<T>): P
 
 export async function datasetOf(spec: JobSpec, directory: string): Promise<Dataset> {
   if (!spec.data) throw new Error(`the job ${spec.name} has no data`);
-  return prepareDataset(spec.data, directory, { vocabularySize: spec.model.vocabularySize, sequenceLengthTokens: spec.sequenceLengthTokens });
+  return prepareDataset(spec.data, directory, {
+    vocabularySize: spec.model.vocabularySize,
+    sequenceLengthTokens: spec.sequenceLengthTokens,
+  });
 }
 
 const EFFORT: ProbeEffort = { minimumSamples: 7, maximumSecondsPerPoint: 0.5, targetRelativeSpread: 0.05 };
@@ -47,8 +72,22 @@ export class Stopped extends Error {
 }
 
 /** Measures a cluster with the probe: all that these are, which several jobs may have asked for. */
-export async function profileOf(options: Place & { readonly cluster: Cluster; readonly needed: RequiredMeasurements; readonly directory: string; readonly effort?: ProbeEffort }): Promise<Profile> {
-  const { cluster, needed, directory, effort = EFFORT, clustersFile, signal = new AbortController().signal } = options;
+export async function profileOf(
+  options: Place & {
+    readonly cluster: Cluster;
+    readonly needed: RequiredMeasurements;
+    readonly directory: string;
+    readonly effort?: ProbeEffort;
+  },
+): Promise<Profile> {
+  const {
+    cluster,
+    needed,
+    directory,
+    effort = EFFORT,
+    clustersFile,
+    signal = new AbortController().signal,
+  } = options;
   const outcome = await measureProfile({
     probe: probeIn(native),
     trainer: trainerIn(native),
@@ -72,7 +111,8 @@ export async function profileOf(options: Place & { readonly cluster: Cluster; re
 }
 
 /** Measures a job's cluster with the probe, for this job. */
-export const profileFor = (spec: JobSpec, directory: string, place: Place = {}): Promise<Profile> => profileOf({ cluster: spec.cluster, needed: requiredMeasurements(spec), directory, ...place });
+export const profileFor = (spec: JobSpec, directory: string, place: Place = {}): Promise<Profile> =>
+  profileOf({ cluster: spec.cluster, needed: requiredMeasurements(spec), directory, ...place });
 
 /** What a run said: its start, and every step from the first. */
 export interface Observed {
@@ -96,8 +136,28 @@ export interface ObserveOptions extends Place {
 
 /** Trains a plan from the first step, and gives every event. @throws Stopped when the signal ended it. */
 export async function observePlan(options: ObserveOptions): Promise<Observed | Failure> {
-  const { spec, plan, dataset, directory, steps, timeline, forwardOverlap, clustersFile, signal, threadsPerRank = THREADS_PER_RANK } = options;
-  const config = trainerConfig({ spec, plan, mesh: buildMesh(plan), dataset, steps, checkpoint: null, threadsPerRank, ...(timeline ? { timeline } : {}) });
+  const {
+    spec,
+    plan,
+    dataset,
+    directory,
+    steps,
+    timeline,
+    forwardOverlap,
+    clustersFile,
+    signal,
+    threadsPerRank = THREADS_PER_RANK,
+  } = options;
+  const config = trainerConfig({
+    spec,
+    plan,
+    mesh: buildMesh(plan),
+    dataset,
+    steps,
+    checkpoint: null,
+    threadsPerRank,
+    ...(timeline ? { timeline } : {}),
+  });
   const events: TrainerEvent[] = [];
   const outcome = await launchRanks({
     program: trainerIn(native),
@@ -114,12 +174,25 @@ export async function observePlan(options: ObserveOptions): Promise<Observed | F
   if (outcome.status === "failed") return outcome.failure;
   const started = events.find((event) => event.event === "started");
   if (!started) throw new Error("the ranks ended without saying that they began");
-  return { started, steps: events.filter((event) => event.event === "step"), hosts: events.flatMap((event) => (event.event === "hosts" ? event.hosts : [])) };
+  return {
+    started,
+    steps: events.filter((event) => event.event === "step"),
+    hosts: events.flatMap((event) => (event.event === "hosts" ? event.hosts : [])),
+  };
 }
 
 /** Trains `warmupSteps + measuredSteps` steps of a plan, from the first. */
-export async function runPlan(options: Omit<ObserveOptions, "steps"> & { readonly warmupSteps: number; readonly measuredSteps: number }): Promise<Measurement | Failure> {
+export async function runPlan(
+  options: Omit<ObserveOptions, "steps"> & { readonly warmupSteps: number; readonly measuredSteps: number },
+): Promise<Measurement | Failure> {
   const { warmupSteps, measuredSteps } = options;
   const observed = await observePlan({ ...options, steps: warmupSteps + measuredSteps });
-  return "code" in observed ? observed : measurementOf({ ...observed, warmupSteps, measuredSteps, mostOthersPercent: DEFAULT_MOST_OTHERS_PERCENT });
+  return "code" in observed
+    ? observed
+    : measurementOf({
+        ...observed,
+        warmupSteps,
+        measuredSteps,
+        mostOthersPercent: DEFAULT_MOST_OTHERS_PERCENT,
+      });
 }

@@ -26,7 +26,11 @@ export interface MemoryResult {
   readonly benchmark: "memory";
   readonly circumstances: Circumstances;
   readonly rows: readonly PlannedRow[];
-  readonly mlp: { readonly shape: MlpShape; readonly separate: MlpTraceResult; readonly consolidated: MlpTraceResult };
+  readonly mlp: {
+    readonly shape: MlpShape;
+    readonly separate: MlpTraceResult;
+    readonly consolidated: MlpTraceResult;
+  };
   readonly paper: LongestOf<Longest>;
   readonly small: LongestOf<MeasuredLongest> & { readonly unitTokens: number };
 }
@@ -36,63 +40,138 @@ const COLOR_OF = { internevo: COLORS.blue, megatron: COLORS.orange, ulysses: COL
 const nameOf = (id: Longest["system"]): string => SYSTEMS.find((system) => system.id === id)?.name ?? id;
 const thousands = (tokens: number): string => (tokens % 1024 === 0 ? `${tokens / 1024}K` : String(tokens));
 const grouped = (tokens: number): string => tokens.toLocaleString("en");
-const overLive = (bytes: number, { liveBytes }: PlannedRow): string => `${bytes >= liveBytes ? "+" : ""}${((bytes / liveBytes - 1) * 100).toFixed(1)}%`;
+const overLive = (bytes: number, { liveBytes }: PlannedRow): string =>
+  `${bytes >= liveBytes ? "+" : ""}${((bytes / liveBytes - 1) * 100).toFixed(1)}%`;
 
 function overheadChart({ rows }: MemoryResult): string {
   const points = rows.flatMap((row) => [
-    { model: row.model, length: thousands(row.sequenceLengthTokens), kind: "planned", bytes: row.plannedBytes - row.liveBytes },
-    { model: row.model, length: thousands(row.sequenceLengthTokens), kind: "caching", bytes: row.reservedBytes - row.liveBytes },
+    {
+      model: row.model,
+      length: thousands(row.sequenceLengthTokens),
+      kind: "planned",
+      bytes: row.plannedBytes - row.liveBytes,
+    },
+    {
+      model: row.model,
+      length: thousands(row.sequenceLengthTokens),
+      kind: "caching",
+      bytes: row.reservedBytes - row.liveBytes,
+    },
   ]);
   type Point = (typeof points)[number];
   return renderChart({
     title: "Memory beyond what is in use at once",
-    subtitle: "GiB of a rank: planned before the first step, and taken by a caching best-fit allocator for the same requests",
-    legend: [{ label: "planned", color: COLORS.blue }, { label: "caching allocator (simulated)", color: COLORS.vermilion }],
+    subtitle:
+      "GiB of a rank: planned before the first step, and taken by a caching best-fit allocator for the same requests",
+    legend: [
+      { label: "planned", color: COLORS.blue },
+      { label: "caching allocator (simulated)", color: COLORS.vermilion },
+    ],
     plot: {
-      width: 900, height: 320, marginLeft: 60, marginBottom: 50, marginTop: 35,
+      width: 900,
+      height: 320,
+      marginLeft: 60,
+      marginBottom: 50,
+      marginTop: 35,
       fx: { label: null, padding: 0.1 },
-      x: { label: "sequence length, tokens", type: "point", domain: [...new Set(points.map(({ length }) => length))], labelArrow: "none" },
+      x: {
+        label: "sequence length, tokens",
+        type: "point",
+        domain: [...new Set(points.map(({ length }) => length))],
+        labelArrow: "none",
+      },
       y: { label: "GiB", grid: true, labelArrow: "none", zero: true },
       marks: [
         Plot.frame({ stroke: "#ccc" }),
         Plot.ruleY([0], { stroke: "black" }),
-        Plot.line(points, { fx: "model", x: "length", y: ({ bytes }: Point) => bytes / GIB, z: "kind", stroke: ({ kind }: Point) => (kind === "planned" ? COLORS.blue : COLORS.vermilion), strokeWidth: 2 }),
-        Plot.dot(points, { fx: "model", x: "length", y: ({ bytes }: Point) => bytes / GIB, r: 4, fill: ({ kind }: Point) => (kind === "planned" ? COLORS.blue : COLORS.vermilion) }),
+        Plot.line(points, {
+          fx: "model",
+          x: "length",
+          y: ({ bytes }: Point) => bytes / GIB,
+          z: "kind",
+          stroke: ({ kind }: Point) => (kind === "planned" ? COLORS.blue : COLORS.vermilion),
+          strokeWidth: 2,
+        }),
+        Plot.dot(points, {
+          fx: "model",
+          x: "length",
+          y: ({ bytes }: Point) => bytes / GIB,
+          r: 4,
+          fill: ({ kind }: Point) => (kind === "planned" ? COLORS.blue : COLORS.vermilion),
+        }),
       ],
     },
   });
 }
 
 function mlpChart({ mlp }: MemoryResult): string {
-  const lines = ([["separate", mlp.separate], ["consolidated", mlp.consolidated]] as const).flatMap(([kind, { strandedBytesByLayer }]) => strandedBytesByLayer.map((bytes, layer) => ({ kind, layer: layer + 1, bytes })));
+  const lines = (
+    [
+      ["separate", mlp.separate],
+      ["consolidated", mlp.consolidated],
+    ] as const
+  ).flatMap(([kind, { strandedBytesByLayer }]) =>
+    strandedBytesByLayer.map((bytes, layer) => ({ kind, layer: layer + 1, bytes })),
+  );
   type Point = (typeof lines)[number];
   const colorOf = ({ kind }: Point): string => (kind === "separate" ? COLORS.vermilion : COLORS.green);
   return renderChart({
     title: "The paper's example: 65B at 256K, forward pass with recomputation",
-    subtitle: "GiB that lie free between MLP outputs and cannot be given back, after each layer; caching allocator, simulated",
-    legend: [{ label: "every output by itself", color: COLORS.vermilion }, { label: "outputs of three layers in one block", color: COLORS.green }, { label: "planned: none", color: COLORS.blue }],
+    subtitle:
+      "GiB that lie free between MLP outputs and cannot be given back, after each layer; caching allocator, simulated",
+    legend: [
+      { label: "every output by itself", color: COLORS.vermilion },
+      { label: "outputs of three layers in one block", color: COLORS.green },
+      { label: "planned: none", color: COLORS.blue },
+    ],
     plot: {
-      width: 900, height: 300, marginLeft: 60, marginBottom: 45,
+      width: 900,
+      height: 300,
+      marginLeft: 60,
+      marginBottom: 45,
       x: { label: "layers done", labelArrow: "none" },
       y: { label: "GiB", grid: true, labelArrow: "none", zero: true },
-      marks: [Plot.ruleY([0], { stroke: COLORS.blue, strokeWidth: 3 }), Plot.line(lines, { x: "layer", y: ({ bytes }: Point) => bytes / GIB, z: "kind", stroke: colorOf, strokeWidth: 2 })],
+      marks: [
+        Plot.ruleY([0], { stroke: COLORS.blue, strokeWidth: 3 }),
+        Plot.line(lines, {
+          x: "layer",
+          y: ({ bytes }: Point) => bytes / GIB,
+          z: "kind",
+          stroke: colorOf,
+          strokeWidth: 2,
+        }),
+      ],
     },
   });
 }
 
 function longestChart(what: LongestOf<Longest>, subtitle: string): string {
-  const bars = what.longest.map(({ system, sequenceLengthTokens }) => ({ system, name: nameOf(system), tokens: sequenceLengthTokens }));
+  const bars = what.longest.map(({ system, sequenceLengthTokens }) => ({
+    system,
+    name: nameOf(system),
+    tokens: sequenceLengthTokens,
+  }));
   type Bar = (typeof bars)[number];
   return renderChart({
     title: `The longest sequence that fits: ${what.model}`,
     subtitle,
     plot: {
-      width: 900, height: 190, marginLeft: 190, marginRight: 90, marginBottom: 45,
+      width: 900,
+      height: 190,
+      marginLeft: 190,
+      marginRight: 90,
+      marginBottom: 45,
       x: { label: "tokens", grid: true, labelArrow: "none", tickFormat: grouped, ticks: 6 },
       y: { label: null, domain: bars.map(({ name }) => name), padding: 0.25 },
       marks: [
         Plot.barX(bars, { y: "name", x: "tokens", fill: ({ system }: Bar) => COLOR_OF[system] }),
-        Plot.text(bars, { y: "name", x: "tokens", text: ({ tokens }: Bar) => grouped(tokens), textAnchor: "start", dx: 6 }),
+        Plot.text(bars, {
+          y: "name",
+          x: "tokens",
+          text: ({ tokens }: Bar) => grouped(tokens),
+          textAnchor: "start",
+          dx: 6,
+        }),
         Plot.ruleX([0]),
       ],
     },
@@ -100,9 +179,12 @@ function longestChart(what: LongestOf<Longest>, subtitle: string): string {
 }
 
 const plan = (row: Longest): string => (row.plan ? `\`${planLabel(row.plan)}\`` : "–");
-const least = ({ next }: Longest): string => `${grouped(next.sequenceLengthTokens)}: ${next.leastBytes === null ? "no plan divides it" : `${formatBytes(next.leastBytes)} at least`}`;
+const least = ({ next }: Longest): string =>
+  `${grouped(next.sequenceLengthTokens)}: ${next.leastBytes === null ? "no plan divides it" : `${formatBytes(next.leastBytes)} at least`}`;
 
-const refused = ({ refused: list }: MeasuredLongest): string => list.map(({ sequenceLengthTokens, code }) => `${grouped(sequenceLengthTokens)} (${code})`).join(", ") || "–";
+const refused = ({ refused: list }: MeasuredLongest): string =>
+  list.map(({ sequenceLengthTokens, code }) => `${grouped(sequenceLengthTokens)} (${code})`).join(", ") ||
+  "–";
 
 /** The page of memory, with its pictures. */
 export async function writeMemoryPage(directory: string, result: MemoryResult): Promise<void> {
@@ -119,24 +201,74 @@ export async function writeMemoryPage(directory: string, result: MemoryResult): 
     `Beyond what is in use at once, planned memory takes ${shares((row) => row.plannedBytes)}, the caching allocator ${shares((row) => row.reservedBytes)} for the same requests in the same order.`,
     "![Overhead](images/memory-overhead.svg)",
     table(
-      ["model", "tokens", "plan", "in use at once", "planned", "caching", "planned over use", "caching over use", "free in pieces at most"],
-      rows.map((row) => [row.model, thousands(row.sequenceLengthTokens), `\`${row.plan}\``, formatBytes(row.liveBytes), formatBytes(row.plannedBytes), formatBytes(row.reservedBytes), overLive(row.plannedBytes, row), overLive(row.reservedBytes, row), formatBytes(row.strandedBytes)]),
+      [
+        "model",
+        "tokens",
+        "plan",
+        "in use at once",
+        "planned",
+        "caching",
+        "planned over use",
+        "caching over use",
+        "free in pieces at most",
+      ],
+      rows.map((row) => [
+        row.model,
+        thousands(row.sequenceLengthTokens),
+        `\`${row.plan}\``,
+        formatBytes(row.liveBytes),
+        formatBytes(row.plannedBytes),
+        formatBytes(row.reservedBytes),
+        overLive(row.plannedBytes, row),
+        overLive(row.reservedBytes, row),
+        formatBytes(row.strandedBytes),
+      ]),
     ),
     `The paper's example: ${mlp.shape.layers} layers ask three times for ${formatBytes(mlp.separate.requestBytes)} and keep ${formatBytes(mlp.separate.survivorBytes)} each; ${formatBytes(Math.max(...mlp.separate.strandedBytesByLayer))} lie free in pieces in the end. Three outputs in one block leave ${formatBytes(mlp.consolidated.strandedBytesByLayer.at(-1) ?? 0)}. In planned memory outputs have places of their own: there is nothing to leave.`,
     "![The paper's example](images/memory-mlp.svg)",
     "## The longest sequence that fits",
     `By the planner, ${paper.model} on ${ofPaper}, ${paper.ranks} sequences a step:`,
     "![Longest on 128 GPUs](images/memory-longest-paper.svg)",
-    table(["system", "tokens", "plan", "needs", "further"], paper.longest.map((row) => [nameOf(row.system), grouped(row.sequenceLengthTokens), plan(row), row.peakMemoryBytes === null ? "–" : formatBytes(row.peakMemoryBytes), least(row)])),
+    table(
+      ["system", "tokens", "plan", "needs", "further"],
+      paper.longest.map((row) => [
+        nameOf(row.system),
+        grouped(row.sequenceLengthTokens),
+        plan(row),
+        row.peakMemoryBytes === null ? "–" : formatBytes(row.peakMemoryBytes),
+        least(row),
+      ]),
+    ),
     `Run for real, ${small.model} on ${ofSmall}, ${small.ranks} sequences a step, lengths in steps of ${small.unitTokens}: the least demanding plan beyond the longest planned length, then the plan at that length, and shorter until it ran.`,
     "![Longest, run](images/memory-longest-run.svg)",
-    table(["system", "planned", "plan", "predicted", "refused by the trainer", "ran", "measured", "a step"], small.longest.map((row) => [nameOf(row.system), grouped(row.sequenceLengthTokens), plan(row), row.peakMemoryBytes === null ? "–" : formatBytes(row.peakMemoryBytes), refused(row), row.ran ? grouped(row.ran.sequenceLengthTokens) : "–", row.ran ? formatBytes(row.ran.peakMemoryBytes) : "–", row.ran ? `${row.ran.stepSeconds.toFixed(1)} s` : "–"])),
+    table(
+      ["system", "planned", "plan", "predicted", "refused by the trainer", "ran", "measured", "a step"],
+      small.longest.map((row) => [
+        nameOf(row.system),
+        grouped(row.sequenceLengthTokens),
+        plan(row),
+        row.peakMemoryBytes === null ? "–" : formatBytes(row.peakMemoryBytes),
+        refused(row),
+        row.ran ? grouped(row.ran.sequenceLengthTokens) : "–",
+        row.ran ? formatBytes(row.ran.peakMemoryBytes) : "–",
+        row.ran ? `${row.ran.stepSeconds.toFixed(1)} s` : "–",
+      ]),
+    ),
   ].join("\n\n");
   const images = {
     "memory-overhead.svg": overheadChart(result),
     "memory-mlp.svg": mlpChart(result),
     "memory-longest-paper.svg": longestChart(paper, `by the planner's memory: ${ofPaper}`),
-    "memory-longest-run.svg": longestChart({ ...small, longest: small.longest.map((row) => ({ ...row, sequenceLengthTokens: row.ran?.sequenceLengthTokens ?? 0 })) }, `run for real at that length, refused one step of ${small.unitTokens} further: ${ofSmall}`),
+    "memory-longest-run.svg": longestChart(
+      {
+        ...small,
+        longest: small.longest.map((row) => ({
+          ...row,
+          sequenceLengthTokens: row.ran?.sequenceLengthTokens ?? 0,
+        })),
+      },
+      `run for real at that length, refused one step of ${small.unitTokens} further: ${ofSmall}`,
+    ),
   };
   await writePage({ directory, name: "memory", title: "Memory", body, images });
 }

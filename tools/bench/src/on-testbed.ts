@@ -31,7 +31,12 @@ export async function interruptible<T>(work: (signal: AbortSignal) => Promise<T>
  * Runs `work` on a testbed of its own, which is taken down afterwards, also on ^C. One that a killed benchmark left is replaced.
  * @throws ProblemError `conflict` while another process has a testbed of the name.
  */
-export async function onTestbed<T>(name: string, settings: Settings, signal: AbortSignal, work: (place: OnTestbed) => Promise<T>): Promise<T> {
+export async function onTestbed<T>(
+  name: string,
+  settings: Settings,
+  signal: AbortSignal,
+  work: (place: OnTestbed) => Promise<T>,
+): Promise<T> {
   const directory = join(tmpdir(), `internevo-bench-${process.getuid?.() ?? 0}-${name}`);
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const lock = lockDirectory(directory);

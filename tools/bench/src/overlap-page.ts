@@ -12,30 +12,75 @@ export interface OverlapResult {
   readonly rows: readonly OverlapRow[];
 }
 
-const COLOR_OF: Readonly<Record<GranularityId, string>> = { none: COLORS.grey, block: COLORS.orange, "intra-layer": COLORS.green, selective: COLORS.blue };
+const COLOR_OF: Readonly<Record<GranularityId, string>> = {
+  none: COLORS.grey,
+  block: COLORS.orange,
+  "intra-layer": COLORS.green,
+  selective: COLORS.blue,
+};
 const OVERLAPPING = GRANULARITIES.filter(({ id }) => id !== "none");
 
-const of = (row: OverlapRow, id: GranularityId) => row.granularities.find((each) => each.id === id) as OverlapRow["granularities"][number];
+const of = (row: OverlapRow, id: GranularityId) =>
+  row.granularities.find((each) => each.id === id) as OverlapRow["granularities"][number];
 /** Gain in tokens a second over no overlap. */
-const gainOf = (row: OverlapRow, id: GranularityId): number => of(row, "none").stepSeconds / of(row, id).stepSeconds - 1;
+const gainOf = (row: OverlapRow, id: GranularityId): number =>
+  of(row, "none").stepSeconds / of(row, id).stepSeconds - 1;
 const percent = (share: number, digits = 0): string => `${(share * 100).toFixed(digits)}%`;
 
 const legend = OVERLAPPING.map(({ id, name }) => ({ label: name, color: COLOR_OF[id] }));
 
-function lines(result: OverlapResult, title: string, subtitle: string, label: string, value: (row: OverlapRow, id: GranularityId) => number, reference: number): string {
-  const points = result.rows.flatMap((row) => OVERLAPPING.map(({ id }) => ({ sharding: row.sharding, length: String(row.sequenceLengthTokens), id, value: value(row, id) * 100 })));
+function lines(
+  result: OverlapResult,
+  title: string,
+  subtitle: string,
+  label: string,
+  value: (row: OverlapRow, id: GranularityId) => number,
+  reference: number,
+): string {
+  const points = result.rows.flatMap((row) =>
+    OVERLAPPING.map(({ id }) => ({
+      sharding: row.sharding,
+      length: String(row.sequenceLengthTokens),
+      id,
+      value: value(row, id) * 100,
+    })),
+  );
   return renderChart({
-    title, subtitle, legend,
+    title,
+    subtitle,
+    legend,
     plot: {
-      width: 900, height: 320, marginLeft: 60, marginBottom: 45, marginTop: 35,
+      width: 900,
+      height: 320,
+      marginLeft: 60,
+      marginBottom: 45,
+      marginTop: 35,
       fx: { label: null, padding: 0.1, tickFormat: (name: string) => name.replace(" (", "\n(") },
-      x: { label: "sequence length, tokens", type: "point", domain: [...new Set(points.map(({ length }) => length))], labelArrow: "none" },
+      x: {
+        label: "sequence length, tokens",
+        type: "point",
+        domain: [...new Set(points.map(({ length }) => length))],
+        labelArrow: "none",
+      },
       y: { label, grid: true, labelArrow: "none", zero: true, tickFormat: (each: number) => `${each}%` },
       marks: [
         Plot.frame({ stroke: "#ccc" }),
         Plot.ruleY([reference], { stroke: "black" }),
-        Plot.line(points, { fx: "sharding", x: "length", y: "value", z: "id", stroke: ({ id }: (typeof points)[number]) => COLOR_OF[id], strokeWidth: 2 }),
-        Plot.dot(points, { fx: "sharding", x: "length", y: "value", r: 4, fill: ({ id }: (typeof points)[number]) => COLOR_OF[id] }),
+        Plot.line(points, {
+          fx: "sharding",
+          x: "length",
+          y: "value",
+          z: "id",
+          stroke: ({ id }: (typeof points)[number]) => COLOR_OF[id],
+          strokeWidth: 2,
+        }),
+        Plot.dot(points, {
+          fx: "sharding",
+          x: "length",
+          y: "value",
+          r: 4,
+          fill: ({ id }: (typeof points)[number]) => COLOR_OF[id],
+        }),
       ],
     },
   });
@@ -51,25 +96,77 @@ export async function writeOverlapPage(directory: string, result: OverlapResult)
   const rounds = Math.min(...rows.flatMap((row) => row.granularities.map((each) => each.rounds.length)));
   const body = [
     circumstancesText(result.circumstances),
-    ...(rounds < 3 ? [`**${rounds === 1 ? "One round" : `${rounds} rounds`} only: nothing here says how far steps of one setting are apart, and gains may be the machine's other work.**`] : []),
+    ...(rounds < 3
+      ? [
+          `**${rounds === 1 ? "One round" : `${rounds} rounds`} only: nothing here says how far steps of one setting are apart, and gains may be the machine's other work.**`,
+        ]
+      : []),
     `Testbed: ${result.testbed}; ${result.model}, fp32, ${result.microBatches} micro-batches a step and data rank.`,
     `Selective overlap makes steps ${percent(Math.min(...gains), 1)} to ${percent(Math.max(...gains), 1)} faster than none, and hides ${percent(Math.min(...shares))} to ${percent(Math.max(...shares))} of what could be hidden.`,
     "![Gain](images/overlap-gain.svg)",
     "![Hidden](images/overlap-hidden.svg)",
     table(
-      ["sharding", "tokens", "step without", ...OVERLAPPING.map(({ id }) => `gain, ${id}`), "selective: on the lane", "could be hidden", "hidden", "share", "memory"],
+      [
+        "sharding",
+        "tokens",
+        "step without",
+        ...OVERLAPPING.map(({ id }) => `gain, ${id}`),
+        "selective: on the lane",
+        "could be hidden",
+        "hidden",
+        "share",
+        "memory",
+      ],
       rows.map((row) => {
         const { hidden, memoryBytes } = of(row, "selective");
-        return [row.sharding, row.sequenceLengthTokens, seconds(of(row, "none").stepSeconds), ...OVERLAPPING.map(({ id }) => percent(gainOf(row, id), 1)),
-          ...(hidden ? [seconds(hidden.laneSeconds), seconds(hidden.couldSeconds), seconds(hidden.hiddenSeconds), percent(hidden.share)] : ["–", "–", "–", "–"]), `${(memoryBytes / of(row, "none").memoryBytes - 1 >= 0 ? "+" : "")}${percent(memoryBytes / of(row, "none").memoryBytes - 1, 1)}`];
+        return [
+          row.sharding,
+          row.sequenceLengthTokens,
+          seconds(of(row, "none").stepSeconds),
+          ...OVERLAPPING.map(({ id }) => percent(gainOf(row, id), 1)),
+          ...(hidden
+            ? [
+                seconds(hidden.laneSeconds),
+                seconds(hidden.couldSeconds),
+                seconds(hidden.hiddenSeconds),
+                percent(hidden.share),
+              ]
+            : ["–", "–", "–", "–"]),
+          `${memoryBytes / of(row, "none").memoryBytes - 1 >= 0 ? "+" : ""}${percent(memoryBytes / of(row, "none").memoryBytes - 1, 1)}`,
+        ];
       }),
     ),
     "What the computing thread waited for with selective overlap, mean of a step:",
-    table(["sharding", "tokens", "waits"], rows.map((row) => [row.sharding, row.sequenceLengthTokens, Object.entries(of(row, "selective").hidden?.waits ?? {}).filter(([, value]) => value > 5e-4).slice(0, 5).map(([key, value]) => `${key.replace("wait for ", "")} ${seconds(value)}`).join("; ") || "–"])),
+    table(
+      ["sharding", "tokens", "waits"],
+      rows.map((row) => [
+        row.sharding,
+        row.sequenceLengthTokens,
+        Object.entries(of(row, "selective").hidden?.waits ?? {})
+          .filter(([, value]) => value > 5e-4)
+          .slice(0, 5)
+          .map(([key, value]) => `${key.replace("wait for ", "")} ${seconds(value)}`)
+          .join("; ") || "–",
+      ]),
+    ),
   ].join("\n\n");
   const images = {
-    "overlap-gain.svg": lines(result, "Faster by overlap", `gain in tokens a second over no overlap; ${result.testbed}`, "gain", gainOf, 0),
-    "overlap-hidden.svg": lines(result, "Hidden of what could be hidden", "share of the communication beside which there was something to compute; the line is 90%", "hidden", (row, id) => of(row, id).hidden?.share ?? 0, 90),
+    "overlap-gain.svg": lines(
+      result,
+      "Faster by overlap",
+      `gain in tokens a second over no overlap; ${result.testbed}`,
+      "gain",
+      gainOf,
+      0,
+    ),
+    "overlap-hidden.svg": lines(
+      result,
+      "Hidden of what could be hidden",
+      "share of the communication beside which there was something to compute; the line is 90%",
+      "hidden",
+      (row, id) => of(row, id).hidden?.share ?? 0,
+      90,
+    ),
   };
   await writePage({ directory, name: "overlap", title: "Selective overlap", body, images });
 }

@@ -27,13 +27,18 @@ interface ProcessorTime {
 
 /** The first line of Linux' /proc/stat, in its ticks: all cores since the start. */
 export function processorTimeOf(stat: string): ProcessorTime | undefined {
-  const [user = 0, nice = 0, system = 0, , , interrupts = 0, soft = 0, stolen] = (/^cpu +([\d ]+)/.exec(stat)?.[1] ?? "").split(" ").map(Number);
+  const [user = 0, nice = 0, system = 0, , , interrupts = 0, soft = 0, stolen] = (
+    /^cpu +([\d ]+)/.exec(stat)?.[1] ?? ""
+  )
+    .split(" ")
+    .map(Number);
   return stolen === undefined ? undefined : { given: user + nice + system + interrupts + soft, stolen };
 }
 
 /** Begins to watch what the machine below takes; the returned function says {@link Circumstances.stolen} since then. */
 export function observeStolen(): () => number | undefined {
-  const now = (): ProcessorTime | undefined => (existsSync("/proc/stat") ? processorTimeOf(readFileSync("/proc/stat", "utf8")) : undefined);
+  const now = (): ProcessorTime | undefined =>
+    existsSync("/proc/stat") ? processorTimeOf(readFileSync("/proc/stat", "utf8")) : undefined;
   const before = now();
   return () => {
     const after = now();
@@ -71,12 +76,24 @@ const END = "<!-- end of figures -->";
 
 /** A Markdown table; numbers to the right. */
 export function table(head: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
-  const rule = head.map((_, column) => (rows.length > 0 && rows.every((row) => /^[-+~<≥]?[\d.,]+[ %×]*[a-zA-Z/%]*$/.test(String(row[column]))) ? "---:" : "---"));
-  return [head, rule, ...rows].map((cells) => `| ${cells.map((cell) => String(cell).replaceAll("|", "\\|")).join(" | ")} |`).join("\n");
+  const rule = head.map((_, column) =>
+    rows.length > 0 && rows.every((row) => /^[-+~<≥]?[\d.,]+[ %×]*[a-zA-Z/%]*$/.test(String(row[column])))
+      ? "---:"
+      : "---",
+  );
+  return [head, rule, ...rows]
+    .map((cells) => `| ${cells.map((cell) => String(cell).replaceAll("|", "\\|")).join(" | ")} |`)
+    .join("\n");
 }
 
 /** Replaces the figures of a page, between its two marks; what people wrote around them stays. A page that is missing begins with a title. */
-export async function writePage(options: { readonly directory: string; readonly name: string; readonly title: string; readonly body: string; readonly images: Readonly<Record<string, string>> }): Promise<void> {
+export async function writePage(options: {
+  readonly directory: string;
+  readonly name: string;
+  readonly title: string;
+  readonly body: string;
+  readonly images: Readonly<Record<string, string>>;
+}): Promise<void> {
   const { directory, name, title, body, images } = options;
   const path = join(directory, `${name}.md`);
   await mkdir(join(directory, "images"), { recursive: true });
@@ -87,6 +104,7 @@ export async function writePage(options: { readonly directory: string; readonly 
   });
   const begin = page.indexOf(BEGIN);
   const end = page.indexOf(END);
-  if (begin < 0 || end < begin) throw new Error(`${path} lacks the lines "${BEGIN}" and "${END}", between which figures are written`);
+  if (begin < 0 || end < begin)
+    throw new Error(`${path} lacks the lines "${BEGIN}" and "${END}", between which figures are written`);
   await writeFile(path, `${page.slice(0, begin)}${BEGIN}\n\n${body.trim()}\n\n${page.slice(end)}`);
 }

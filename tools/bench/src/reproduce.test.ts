@@ -8,27 +8,44 @@ import { memoryParts } from "./reproduce/pictures.ts";
 import { paperJob, paperRows, paperSpaces, PROFILE, STEP_TOKENS, SYSTEM_SPACES } from "./reproduce/paper.ts";
 
 const profile = shippedProfile(PROFILE);
-const rowOf = (model: string, lengthK: number, system: string) => paperRows().find((row) => row.model === model && row.lengthK === lengthK && row.system === system)!;
+const rowOf = (model: string, lengthK: number, system: string) =>
+  paperRows().find((row) => row.model === model && row.lengthK === lengthK && row.system === system)!;
 
 describe("the paper's evaluation", () => {
   it("has the rows of the tables, each a plan of its system's space and of the paper's dimensions", () => {
     const rows = paperRows();
     expect(rows).toHaveLength(42);
     expect(rows.filter(({ batchTokens }) => batchTokens !== STEP_TOKENS)).toHaveLength(3);
-    const within = (plan: object, space: object) => Object.entries(space).every(([field, value]) => ({ contextParallel: 1, pipelineChunks: 1, recomputeLayers: 0, ...plan })[field] === value);
+    const within = (plan: object, space: object) =>
+      Object.entries(space).every(
+        ([field, value]) =>
+          ({ contextParallel: 1, pipelineChunks: 1, recomputeLayers: 0, ...plan })[field] === value,
+      );
     for (const { plan, system } of rows) {
-      expect(paperSpaces.some((space) => within({ ...plan, ...(plan.recompute ? {} : { recomputeLayers: 0 }) }, space))).toBe(true);
-      if (system !== "internevo") expect(SYSTEM_SPACES[system](128).some((space) => within(plan, space))).toBe(true);
+      expect(
+        paperSpaces.some((space) =>
+          within({ ...plan, ...(plan.recompute ? {} : { recomputeLayers: 0 }) }, space),
+        ),
+      ).toBe(true);
+      if (system !== "internevo")
+        expect(SYSTEM_SPACES[system](128).some((space) => within(plan, space))).toBe(true);
     }
   });
 
   it("ranks a row as a search does that lists every plan ahead of it", () => {
     const row = evaluateRow(rowOf("llama-30b", 256, "ulysses"), profile);
     const job = paperJob("llama-30b", 256);
-    const all = paperSpaces.flatMap((plan) => planJob({ ...job, plan }, profile, { top: 500 }).candidates).sort((a, b) => a.predicted.stepTimeSeconds - b.predicted.stepTimeSeconds);
-    const ahead = all.filter(({ predicted }) => predicted.stepTimeSeconds < row.predicted!.stepTimeSeconds * (1 - 1e-12)).length;
+    const all = paperSpaces
+      .flatMap((plan) => planJob({ ...job, plan }, profile, { top: 500 }).candidates)
+      .sort((a, b) => a.predicted.stepTimeSeconds - b.predicted.stepTimeSeconds);
+    const ahead = all.filter(
+      ({ predicted }) => predicted.stepTimeSeconds < row.predicted!.stepTimeSeconds * (1 - 1e-12),
+    ).length;
     expect(row.rank).toBe(ahead + 1);
-    expect(row.behind).toBeCloseTo(row.predicted!.stepTimeSeconds / all[0]!.predicted.stepTimeSeconds - 1, 10);
+    expect(row.behind).toBeCloseTo(
+      row.predicted!.stepTimeSeconds / all[0]!.predicted.stepTimeSeconds - 1,
+      10,
+    );
   });
 
   it("keeps less of a layer than the paper's 34 bSH, and counts every byte once", () => {
@@ -42,7 +59,12 @@ describe("the paper's evaluation", () => {
   it("finds the paper's lengths to fit, and goes further", () => {
     const [first] = SCALABILITY;
     const result = evaluateScalability(first!, profile);
-    expect(result.atPaper.internevo?.plan).toMatchObject({ sequenceParallel: 32, microBatchSize: 1, microBatches: 1, dataParallel: 4 });
+    expect(result.atPaper.internevo?.plan).toMatchObject({
+      sequenceParallel: 32,
+      microBatchSize: 1,
+      microBatches: 1,
+      dataParallel: 4,
+    });
     for (const { sequenceLengthTokens, nextTokens, best, end } of result.longest) {
       expect(sequenceLengthTokens).toBeGreaterThanOrEqual(1536 * 1024);
       expect(nextTokens).toBeGreaterThan(sequenceLengthTokens);
@@ -54,8 +76,13 @@ describe("the paper's evaluation", () => {
 
 describe("the bars", () => {
   const one = evaluateCase("llama-7b", 256, profile);
-  const rows = paperRows().filter(({ model, lengthK }) => model === "llama-7b" && lengthK === 256).map((row) => evaluateRow(row, profile));
-  const missed = (cases: readonly Case[], list = rows) => barsOf(cases, list, [], profile).filter((bar) => bar.missed.length > 0).map(({ name }) => name);
+  const rows = paperRows()
+    .filter(({ model, lengthK }) => model === "llama-7b" && lengthK === 256)
+    .map((row) => evaluateRow(row, profile));
+  const missed = (cases: readonly Case[], list = rows) =>
+    barsOf(cases, list, [], profile)
+      .filter((bar) => bar.missed.length > 0)
+      .map(({ name }) => name);
 
   it("hold for what is predicted, with numbers where they do not", () => {
     expect(missed([one])).toEqual([]);
@@ -64,17 +91,45 @@ describe("the bars", () => {
   });
 
   it("are missed when something is wrong", () => {
-    const slow = { ...one.paper, predicted: { ...one.paper.predicted, stepTimeSeconds: one.ulysses!.predicted.stepTimeSeconds * 1.01 } };
-    expect(missed([{ ...one, paper: slow }])).toEqual(["InternEvo's best plan is no slower than the others' best, in every case"]);
-    expect(missed([one], rows.map((row) => ({ ...row, feasible: row.system !== "megatron", reason: "memory-exceeded" })))).toEqual(["every row of the paper's tables fits in 80 GB"]);
+    const slow = {
+      ...one.paper,
+      predicted: { ...one.paper.predicted, stepTimeSeconds: one.ulysses!.predicted.stepTimeSeconds * 1.01 },
+    };
+    expect(missed([{ ...one, paper: slow }])).toEqual([
+      "InternEvo's best plan is no slower than the others' best, in every case",
+    ]);
+    expect(
+      missed(
+        [one],
+        rows.map((row) => ({ ...row, feasible: row.system !== "megatron", reason: "memory-exceeded" })),
+      ),
+    ).toEqual(["every row of the paper's tables fits in 80 GB"]);
     // A row that is far behind for no reason that the numbers give.
-    const unaccounted = rows.map((row) => ({ ...row, footprint: row.footprint === null ? null : { ...row.footprint, behind: 0.2 } }));
+    const unaccounted = rows.map((row) => ({
+      ...row,
+      footprint: row.footprint === null ? null : { ...row.footprint, behind: 0.2 },
+    }));
     expect(missed([one], unaccounted)[0]).toMatch(/among our 10 best/);
-    const low = { ...one, lengthK: 512, paper: { ...one.paper, predicted: { ...one.paper.predicted, mfuFullAttention: 0.2 } } };
-    expect(missed([one, low])).toContain("InternEvo's MFU rises with the sequence length, for all four models");
+    const low = {
+      ...one,
+      lengthK: 512,
+      paper: { ...one.paper, predicted: { ...one.paper.predicted, mfuFullAttention: 0.2 } },
+    };
+    expect(missed([one, low])).toContain(
+      "InternEvo's MFU rises with the sequence length, for all four models",
+    );
   });
 
   it("say nothing fits where nothing does", () => {
-    expect(bestOf({ ...paperJob("llama-65b", 256), cluster: { ...paperJob("llama-65b", 256).cluster, memoryPerGpuBytes: 1e9 } }, profile, paperSpaces)).toBeNull();
+    expect(
+      bestOf(
+        {
+          ...paperJob("llama-65b", 256),
+          cluster: { ...paperJob("llama-65b", 256).cluster, memoryPerGpuBytes: 1e9 },
+        },
+        profile,
+        paperSpaces,
+      ),
+    ).toBeNull();
   });
 });

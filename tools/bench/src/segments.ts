@@ -1,12 +1,21 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { CostModel, partsOf, planOfJob } from "@internevo/cost-model";
-import { planLabel, quantile, recomputedLayers, stepsOf, type JobSpec, type Plan, type Profile } from "@internevo/domain";
+import {
+  planLabel,
+  quantile,
+  recomputedLayers,
+  stepsOf,
+  type JobSpec,
+  type Plan,
+  type Profile,
+} from "@internevo/domain";
 import { readTimeline, SEGMENTS, stepParts, type Segment, type StepParts } from "@internevo/launcher";
 import { overlayTraces, simulateStep, toTrace, type MeasuredEvent } from "@internevo/simulator";
 import { datasetOf, observePlan, type Place } from "./measure.ts";
 
-const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+const mean = (values: readonly number[]): number =>
+  values.reduce((sum, value) => sum + value, 0) / values.length;
 
 /** A step of a plan by the kinds of segments of a measured timeline, as predicted; of a pipeline the mean over its stages. */
 export function predictedParts(costs: CostModel, plan: Plan): StepParts {
@@ -23,15 +32,31 @@ export function predictedParts(costs: CostModel, plan: Plan): StepParts {
   const backward = (seconds: number): number => n * layers * seconds;
   const update = time.updateSeconds;
   const every = plan.gradientSharding > 1 || plan.backwardOverlap !== "none";
-  const passes = n * (layers * (slice.forwardSeconds + slice.backwardSeconds) + (slice.embeddingSeconds + slice.headSeconds) / pp);
+  const passes =
+    n *
+    (layers * (slice.forwardSeconds + slice.backwardSeconds) +
+      (slice.embeddingSeconds + slice.headSeconds) / pp);
   const staged = pp === 1 ? Math.max(0, time.computeSeconds - passes) : 0;
   return {
-    "forward qkv": forward(parts.forward[0]), "forward attention": forward(parts.forwardAttention), "forward attention output": forward(parts.forward[1]), "forward gate and up": forward(parts.forward[2]),
-    "forward down": n * layers * parts.forward[3], "forward communication": n * layers * parts.forwardCommunication + n * again * slice.recomputeCommunicationSeconds,
-    "backward qkv": backward(parts.backward[0]), "backward attention": backward(parts.backwardAttention), "backward attention output": backward(parts.backward[1]), "backward gate and up": backward(parts.backward[2]),
-    "backward down": backward(parts.backward[3]), "backward communication": backward(parts.backwardCommunication),
-    embedding: (n * parts.embedding) / pp, "embedding communication": (n * parts.embeddingCommunication) / pp, head: (n * parts.head) / pp, "head communication": (n * parts.headCommunication) / pp,
-    "parameters and gradients": time.parameterCommunicationSeconds + staged + (every ? time.gradientCommunicationSeconds : 0),
+    "forward qkv": forward(parts.forward[0]),
+    "forward attention": forward(parts.forwardAttention),
+    "forward attention output": forward(parts.forward[1]),
+    "forward gate and up": forward(parts.forward[2]),
+    "forward down": n * layers * parts.forward[3],
+    "forward communication":
+      n * layers * parts.forwardCommunication + n * again * slice.recomputeCommunicationSeconds,
+    "backward qkv": backward(parts.backward[0]),
+    "backward attention": backward(parts.backwardAttention),
+    "backward attention output": backward(parts.backward[1]),
+    "backward gate and up": backward(parts.backward[2]),
+    "backward down": backward(parts.backward[3]),
+    "backward communication": backward(parts.backwardCommunication),
+    embedding: (n * parts.embedding) / pp,
+    "embedding communication": (n * parts.embeddingCommunication) / pp,
+    head: (n * parts.head) / pp,
+    "head communication": (n * parts.headCommunication) / pp,
+    "parameters and gradients":
+      time.parameterCommunicationSeconds + staged + (every ? time.gradientCommunicationSeconds : 0),
     pipeline: time.pipelineBubbleSeconds + time.pipelineCommunicationSeconds,
     "begin of the step": 0,
     "reduction at the end": every ? 0 : time.gradientCommunicationSeconds,
@@ -62,23 +87,68 @@ export interface TimelineOptions extends Place {
 }
 
 /** Runs a plan with its timeline, lays the simulated step over every measured one, and says where the time differs. */
-export async function compareTimeline(spec: JobSpec, plan: Plan, profile: Profile, options: TimelineOptions): Promise<TimelineComparison> {
+export async function compareTimeline(
+  spec: JobSpec,
+  plan: Plan,
+  profile: Profile,
+  options: TimelineOptions,
+): Promise<TimelineComparison> {
   const { directory, steps, output, clustersFile, signal } = options;
   const path = join(directory, "timeline.json");
   const dataset = await datasetOf(spec, directory);
   // The first step is not counted; of the recorded ones the first says where the next begins.
-  const observed = await observePlan({ spec, plan, dataset, directory, steps: steps + 2, timeline: { path, firstStep: 2, steps: steps + 1 }, ...(clustersFile ? { clustersFile } : {}), ...(signal ? { signal } : {}) });
+  const observed = await observePlan({
+    spec,
+    plan,
+    dataset,
+    directory,
+    steps: steps + 2,
+    timeline: { path, firstStep: 2, steps: steps + 1 },
+    ...(clustersFile ? { clustersFile } : {}),
+    ...(signal ? { signal } : {}),
+  });
   if ("code" in observed) throw new Error(`${planLabel(plan)}: ${observed.message}`);
   const costs = new CostModel(spec, profile);
   const ranks = (await readTimeline(path)).map(stepsOf);
-  const measured = ranks[0]?.map((_, step) => ranks.map((own) => stepParts(own[step] as (typeof own)[number]))) ?? [];
+  const measured =
+    ranks[0]?.map((_, step) => ranks.map((own) => stepParts(own[step] as (typeof own)[number]))) ?? [];
   const predicted = predictedParts(costs, plan);
-  const segments = SEGMENTS.map((segment): SegmentComparison => ({ segment, predictedSeconds: predicted[segment], measuredSeconds: quantile(measured.map((each) => mean(each.map((parts) => parts[segment]))), 0.5) }));
+  const segments = SEGMENTS.map((segment): SegmentComparison => ({
+    segment,
+    predictedSeconds: predicted[segment],
+    measuredSeconds: quantile(
+      measured.map((each) => mean(each.map((parts) => parts[segment]))),
+      0.5,
+    ),
+  }));
   const { traceEvents } = JSON.parse(await readFile(path, "utf8")) as { traceEvents: MeasuredEvent[] };
-  const simulated = toTrace(simulateStep(costs, planOfJob(plan, costs.job)).spans, ranks.length / plan.pipelineParallel);
-  await writeFile(output, JSON.stringify(overlayTraces(traceEvents, simulated, (ranks[0] ?? []).map(({ start }) => start * 1e6))));
+  const simulated = toTrace(
+    simulateStep(costs, planOfJob(plan, costs.job)).spans,
+    ranks.length / plan.pipelineParallel,
+  );
+  await writeFile(
+    output,
+    JSON.stringify(
+      overlayTraces(
+        traceEvents,
+        simulated,
+        (ranks[0] ?? []).map(({ start }) => start * 1e6),
+      ),
+    ),
+  );
   return {
-    job: spec.name, plan: planLabel(plan), predictedSeconds: costs.predict(planOfJob(plan, costs.job)).stepTimeSeconds, measuredSeconds: quantile(observed.steps.slice(2).map(({ stepTimeSeconds }) => stepTimeSeconds), 0.5),
-    segments: segments.filter(({ predictedSeconds, measuredSeconds }) => predictedSeconds > 0 || measuredSeconds > 0).sort((a, b) => Math.abs(b.measuredSeconds - b.predictedSeconds) - Math.abs(a.measuredSeconds - a.predictedSeconds)),
+    job: spec.name,
+    plan: planLabel(plan),
+    predictedSeconds: costs.predict(planOfJob(plan, costs.job)).stepTimeSeconds,
+    measuredSeconds: quantile(
+      observed.steps.slice(2).map(({ stepTimeSeconds }) => stepTimeSeconds),
+      0.5,
+    ),
+    segments: segments
+      .filter(({ predictedSeconds, measuredSeconds }) => predictedSeconds > 0 || measuredSeconds > 0)
+      .sort(
+        (a, b) =>
+          Math.abs(b.measuredSeconds - b.predictedSeconds) - Math.abs(a.measuredSeconds - a.predictedSeconds),
+      ),
   };
 }

@@ -10,7 +10,13 @@ export interface System {
 }
 
 /** No rings, no chunks; of the layers all are recomputed or none. Overlap is as free as ours: more than those systems have. */
-const inThePaper = (space: PlanConstraints): PlanConstraints[] => [{ recompute: true }, { recomputeLayers: 0 }].map((recomputation) => ({ ...space, ...recomputation, contextParallel: 1, pipelineChunks: 1 }));
+const inThePaper = (space: PlanConstraints): PlanConstraints[] =>
+  [{ recompute: true }, { recomputeLayers: 0 }].map((recomputation) => ({
+    ...space,
+    ...recomputation,
+    contextParallel: 1,
+    pipelineChunks: 1,
+  }));
 
 export const INTERNEVO: System = { id: "internevo", name: "InternEvo", spaces: () => [{}] };
 
@@ -25,7 +31,14 @@ export const MEGATRON: System = {
     divisorsOf(ranks).flatMap((tensorParallel) =>
       divisorsOf(ranks / tensorParallel).flatMap((pipelineParallel) => {
         const dataParallel = ranks / tensorParallel / pipelineParallel;
-        return inThePaper({ tensorParallel, sequenceParallel: tensorParallel, pipelineParallel, parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: [1, dataParallel] });
+        return inThePaper({
+          tensorParallel,
+          sequenceParallel: tensorParallel,
+          pipelineParallel,
+          parameterSharding: 1,
+          gradientSharding: 1,
+          optimizerStateSharding: [1, dataParallel],
+        });
       }),
     ),
 };
@@ -43,13 +56,27 @@ export const SYSTEMS = [INTERNEVO, MEGATRON, ULYSSES] as const;
 const ALL_PLANS = 1_000_000;
 
 /** The fastest predicted plans of a system that can run, the best of each family; `feasible` is how many there are, where all are looked at. */
-export function fastestOf(system: System, job: JobSpec, profile: Profile, count: number): { readonly feasible: number; readonly list: Candidate[] } {
+export function fastestOf(
+  system: System,
+  job: JobSpec,
+  profile: Profile,
+  count: number,
+): { readonly feasible: number; readonly list: Candidate[] } {
   if (system === INTERNEVO) {
     const { runnableCandidates, counts } = planJob(job, profile, { top: count });
     return { feasible: counts.feasible, list: runnableCandidates };
   }
   const ranks = job.cluster.nodes * job.cluster.gpusPerNode;
-  const all = system.spaces(ranks).flatMap((plan) => planJob({ ...job, plan }, profile, { top: ALL_PLANS }).runnableCandidates);
-  all.sort((a, b) => a.predicted.stepTimeSeconds - b.predicted.stepTimeSeconds || a.predicted.peakMemoryBytes - b.predicted.peakMemoryBytes);
-  return { feasible: all.length, list: all.slice(0, count).map((candidate, index) => ({ ...candidate, rank: index + 1 })) };
+  const all = system
+    .spaces(ranks)
+    .flatMap((plan) => planJob({ ...job, plan }, profile, { top: ALL_PLANS }).runnableCandidates);
+  all.sort(
+    (a, b) =>
+      a.predicted.stepTimeSeconds - b.predicted.stepTimeSeconds ||
+      a.predicted.peakMemoryBytes - b.predicted.peakMemoryBytes,
+  );
+  return {
+    feasible: all.length,
+    list: all.slice(0, count).map((candidate, index) => ({ ...candidate, rank: index + 1 })),
+  };
 }

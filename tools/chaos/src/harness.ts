@@ -8,7 +8,12 @@ import type { JobState } from "@internevo/domain";
 import { productServices, startLocalStack, type LocalStack } from "@internevo/local-stack";
 import { parse } from "yaml";
 
-export const STAGES = ["profiling", "planning", "trialling", "running"] as const satisfies readonly JobState[];
+export const STAGES = [
+  "profiling",
+  "planning",
+  "trialling",
+  "running",
+] as const satisfies readonly JobState[];
 export type Stage = (typeof STAGES)[number];
 
 export interface TestedStack {
@@ -18,15 +23,30 @@ export interface TestedStack {
 }
 
 /** A real stack of its own, thrown away afterwards, and a client for it. @param chosen its services; all when left out. */
-export async function withStack<T>(work: (tested: TestedStack) => Promise<T>, chosen = productServices()): Promise<T> {
+export async function withStack<T>(
+  work: (tested: TestedStack) => Promise<T>,
+  chosen = productServices(),
+): Promise<T> {
   const dataDirectory = await mkdtemp(join(tmpdir(), "internevo-chaos-"));
   // The profile only has to be real, not precise: what is tested is that nothing is lost.
-  const services = chosen.map((service) => ({ ...service, env: { ...service.env, INTERNEVO_PROBE_POINT_SECONDS: "0.05" } }));
-  const stack = await startLocalStack({ dataDirectory, services, onRestart: (name, end) => console.error(`  ${name} ended (${end.signal ?? end.code}) and is started again`) });
+  const services = chosen.map((service) => ({
+    ...service,
+    env: { ...service.env, INTERNEVO_PROBE_POINT_SECONDS: "0.05" },
+  }));
+  const stack = await startLocalStack({
+    dataDirectory,
+    services,
+    onRestart: (name, end) =>
+      console.error(`  ${name} ended (${end.signal ?? end.code}) and is started again`),
+  });
   try {
     const { apiUrl, apiToken } = stack.info();
     if (apiUrl === null) throw new Error("the stack has no API");
-    return await work({ stack, client: new InternEvoClient({ baseUrl: apiUrl, token: apiToken }), dataDirectory });
+    return await work({
+      stack,
+      client: new InternEvoClient({ baseUrl: apiUrl, token: apiToken }),
+      dataDirectory,
+    });
   } finally {
     await stack.stop();
     await rm(dataDirectory, { recursive: true, force: true });
@@ -41,8 +61,13 @@ export async function chaosJob(name: string): Promise<Record<string, unknown>> {
   const file = resolve(import.meta.dirname, "../../../examples/quickstart.yaml");
   const job = parse(await readFile(file, "utf8")) as Record<string, Record<string, unknown>>;
   return {
-    ...job, name, steps: 60, checkpointing: { everySteps: 5, keepLast: 2 }, trials: { count: 10, warmupSteps: 1, steps: 3 },
-    optimizer: { ...job["optimizer"], warmupSteps: 5 }, cluster: { ...job["cluster"], name },
+    ...job,
+    name,
+    steps: 60,
+    checkpointing: { everySteps: 5, keepLast: 2 },
+    trials: { count: 10, warmupSteps: 1, steps: 3 },
+    optimizer: { ...job["optimizer"], warmupSteps: 5 },
+    cluster: { ...job["cluster"], name },
   };
 }
 
@@ -60,7 +85,11 @@ export async function insist<T>(ask: () => Promise<T>, seconds = 60): Promise<T>
 }
 
 /** Waits until `done` says so, polling; fails loudly after `seconds`. */
-export async function until(what: string, done: () => Promise<boolean> | boolean, seconds: number): Promise<void> {
+export async function until(
+  what: string,
+  done: () => Promise<boolean> | boolean,
+  seconds: number,
+): Promise<void> {
   const deadline = performance.now() + seconds * 1000;
   while (!(await done())) {
     if (performance.now() > deadline) throw new Error(`not within ${seconds} s: ${what}`);
@@ -70,23 +99,35 @@ export async function until(what: string, done: () => Promise<boolean> | boolean
 
 /** Pids of native ranks of this machine whose stack is `dataDirectory`. */
 export function rankPids(dataDirectory: string): number[] {
-  return readdirSync("/proc").map(Number).filter(Number.isInteger).filter((pid) => {
-    try {
-      const command = readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0")[0] ?? "";
-      return /internevo-(trainer|probe)$/.test(command) && readFileSync(`/proc/${pid}/environ`, "latin1").includes(dataDirectory);
-    } catch {
-      return false; // gone meanwhile
-    }
-  });
+  return readdirSync("/proc")
+    .map(Number)
+    .filter(Number.isInteger)
+    .filter((pid) => {
+      try {
+        const command = readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0")[0] ?? "";
+        return (
+          /internevo-(trainer|probe)$/.test(command) &&
+          readFileSync(`/proc/${pid}/environ`, "latin1").includes(dataDirectory)
+        );
+      } catch {
+        return false; // gone meanwhile
+      }
+    });
 }
 
 /** Every process that belongs to a stack's directory. */
 export function stackPids(dataDirectory: string): number[] {
-  return readdirSync("/proc").map(Number).filter(Number.isInteger).filter((pid) => {
-    try {
-      return readFileSync(`/proc/${pid}/cmdline`, "utf8").includes(dataDirectory) || readFileSync(`/proc/${pid}/environ`, "latin1").includes(dataDirectory);
-    } catch {
-      return false;
-    }
-  });
+  return readdirSync("/proc")
+    .map(Number)
+    .filter(Number.isInteger)
+    .filter((pid) => {
+      try {
+        return (
+          readFileSync(`/proc/${pid}/cmdline`, "utf8").includes(dataDirectory) ||
+          readFileSync(`/proc/${pid}/environ`, "latin1").includes(dataDirectory)
+        );
+      } catch {
+        return false;
+      }
+    });
 }

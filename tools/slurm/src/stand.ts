@@ -1,6 +1,17 @@
 import { execFile, spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { chmodSync, closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { hostname, tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { createInterface } from "node:readline";
@@ -10,19 +21,53 @@ import { freePort } from "../../../libs/local-stack/src/ports.ts";
 
 /** Folders of this tool begin so; the number behind it is the owner's process. */
 const PREFIX = "internevo-slurm-";
-const PROGRAMS = ["slurmctld", "slurmd", "munged", "sbatch", "squeue", "scontrol", "sinfo", "scancel", "srun", "unshare", "setpriv"];
+const PROGRAMS = [
+  "slurmctld",
+  "slurmd",
+  "munged",
+  "sbatch",
+  "squeue",
+  "scontrol",
+  "sinfo",
+  "scancel",
+  "srun",
+  "unshare",
+  "setpriv",
+];
 const SEARCH_PATH = [...(process.env["PATH"] ?? "").split(delimiter), "/usr/sbin", "/sbin"];
 
 const run = promisify(execFile);
 
 /** Why no Slurm can be started here, or undefined. */
 export function whyImpossible(): string | undefined {
-  if (process.getuid?.() !== 0) return "Slurm's daemons on this machine need root, to act for each other and to name their nodes";
-  const missing = PROGRAMS.filter((program) => !SEARCH_PATH.some((directory) => directory !== "" && existsSync(join(directory, program))));
-  if (missing.length > 0) return `${missing.join(", ")} cannot be found: install slurmctld, slurmd, slurm-client, slurm-wlm-basic-plugins and munge`;
-  const tried = spawnSync("unshare", ["--pid", "--fork", "--kill-child", "--mount", "--uts", "--mount-proc", "--propagation", "private", "sh", "-c", "hostname n1 && mount -t tmpfs tmpfs /dev/shm"], { encoding: "utf8" });
+  if (process.getuid?.() !== 0)
+    return "Slurm's daemons on this machine need root, to act for each other and to name their nodes";
+  const missing = PROGRAMS.filter(
+    (program) => !SEARCH_PATH.some((directory) => directory !== "" && existsSync(join(directory, program))),
+  );
+  if (missing.length > 0)
+    return `${missing.join(", ")} cannot be found: install slurmctld, slurmd, slurm-client, slurm-wlm-basic-plugins and munge`;
+  const tried = spawnSync(
+    "unshare",
+    [
+      "--pid",
+      "--fork",
+      "--kill-child",
+      "--mount",
+      "--uts",
+      "--mount-proc",
+      "--propagation",
+      "private",
+      "sh",
+      "-c",
+      "hostname n1 && mount -t tmpfs tmpfs /dev/shm",
+    ],
+    { encoding: "utf8" },
+  );
   if (tried.error) return `unshare cannot be started: ${tried.error.message}`;
-  return tried.status === 0 ? undefined : `namespaces cannot be made here: ${tried.stderr.trim().split("\n").at(-1) ?? `exit code ${tried.status}`}`;
+  return tried.status === 0
+    ? undefined
+    : `namespaces cannot be made here: ${tried.stderr.trim().split("\n").at(-1) ?? `exit code ${tried.status}`}`;
 }
 
 export interface SlurmOptions {
@@ -57,7 +102,12 @@ export interface SlurmStand {
   stop(): Promise<void>;
 }
 
-function configurationOf(directory: string, nodes: readonly string[], { cpusPerNode: cpus = 4, nodeTimeoutSeconds = 60 }: SlurmOptions, ports: readonly number[]): string {
+function configurationOf(
+  directory: string,
+  nodes: readonly string[],
+  { cpusPerNode: cpus = 4, nodeTimeoutSeconds = 60 }: SlurmOptions,
+  ports: readonly number[],
+): string {
   const [controller, ...daemons] = ports;
   return [
     "ClusterName=internevo",
@@ -94,7 +144,10 @@ function configurationOf(directory: string, nodes: readonly string[], { cpusPerN
     "MinJobAge=300",
     "KillWait=5",
     "JobRequeue=1",
-    ...nodes.map((node, index) => `NodeName=${node} NodeHostname=${node} NodeAddr=127.0.0.1 Port=${daemons[index]} CPUs=${cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket=${cpus} ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN`),
+    ...nodes.map(
+      (node, index) =>
+        `NodeName=${node} NodeHostname=${node} NodeAddr=127.0.0.1 Port=${daemons[index]} CPUs=${cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket=${cpus} ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN`,
+    ),
     `PartitionName=main Nodes=${nodes.join(",")} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO`,
   ].join("\n");
 }
@@ -105,7 +158,8 @@ const isAlive = (pid: number): boolean => existsSync(`/proc/${pid}`);
 function removeStale(): void {
   for (const name of readdirSync(tmpdir())) {
     const owner = name.startsWith(PREFIX) ? Number(name.slice(PREFIX.length).split("-")[0]) : Number.NaN;
-    if (Number.isInteger(owner) && !isAlive(owner)) rmSync(join(tmpdir(), name), { recursive: true, force: true });
+    if (Number.isInteger(owner) && !isAlive(owner))
+      rmSync(join(tmpdir(), name), { recursive: true, force: true });
   }
 }
 
@@ -120,7 +174,8 @@ export async function startSlurm(options: SlurmOptions = {}): Promise<SlurmStand
   const directory = mkdtempSync(join(tmpdir(), `${PREFIX}${process.pid}-`));
   // munged wants its socket to be reachable by all.
   chmodSync(directory, 0o711);
-  for (const each of ["log", "state", ...nodes.flatMap((node) => [`spool/${node}`, `tmp/${node}`])]) mkdirSync(join(directory, each), { recursive: true });
+  for (const each of ["log", "state", ...nodes.flatMap((node) => [`spool/${node}`, `tmp/${node}`])])
+    mkdirSync(join(directory, each), { recursive: true });
   writeFileSync(join(directory, "munge.key"), randomBytes(128), { mode: 0o400 });
   const ports: number[] = [];
   while (ports.length <= nodes.length) {
@@ -128,11 +183,30 @@ export async function startSlurm(options: SlurmOptions = {}): Promise<SlurmStand
     if (!ports.includes(port)) ports.push(port);
   }
   const environment = { SLURM_CONF: join(directory, "slurm.conf") };
-  writeFileSync(environment.SLURM_CONF, [configurationOf(directory, nodes, options, ports), ...(options.configuration ?? []), ""].join("\n"));
+  writeFileSync(
+    environment.SLURM_CONF,
+    [configurationOf(directory, nodes, options, ports), ...(options.configuration ?? []), ""].join("\n"),
+  );
 
   const child = spawn(
     "setpriv",
-    ["--pdeathsig", "KILL", "--", "unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--propagation", "private", "bash", join(import.meta.dirname, "nodes.sh"), directory, ...nodes],
+    [
+      "--pdeathsig",
+      "KILL",
+      "--",
+      "unshare",
+      "--pid",
+      "--fork",
+      "--kill-child",
+      "--mount",
+      "--mount-proc",
+      "--propagation",
+      "private",
+      "bash",
+      join(import.meta.dirname, "nodes.sh"),
+      directory,
+      ...nodes,
+    ],
     { stdio: ["pipe", "pipe", "pipe"], env: { PATH: process.env["PATH"], LC_ALL: "C.UTF-8" } },
   );
   let said = "";
@@ -140,7 +214,17 @@ export async function startSlurm(options: SlurmOptions = {}): Promise<SlurmStand
   const gone = new Promise<void>((resolve) => child.once("close", () => resolve()));
   child.stdin.on("error", () => {});
   const answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-  const logs = (): string => [said, ...readdirSync(join(directory, "log")).map((name) => `== ${name}\n${readFileSync(join(directory, "log", name), "utf8").split("\n").slice(-25).join("\n")}`)].join("\n");
+  const logs = (): string =>
+    [
+      said,
+      ...readdirSync(join(directory, "log")).map(
+        (name) =>
+          `== ${name}\n${readFileSync(join(directory, "log", name), "utf8")
+            .split("\n")
+            .slice(-25)
+            .join("\n")}`,
+      ),
+    ].join("\n");
   const answered = async (word: string): Promise<void> => {
     const { value } = await answers.next();
     if (value !== word) throw new Error(`the Slurm cluster of ${hostname()} ended:\n${logs()}`);
@@ -149,10 +233,21 @@ export async function startSlurm(options: SlurmOptions = {}): Promise<SlurmStand
     child.stdin.write(`${command}\n`);
     await answered("done");
   };
-  const slurm = async (program: string, ...parameters: string[]): Promise<string> => (await run(program, parameters, { env: { ...process.env, ...environment }, timeout: 60_000, maxBuffer: 1 << 26 })).stdout;
+  const slurm = async (program: string, ...parameters: string[]): Promise<string> =>
+    (
+      await run(program, parameters, {
+        env: { ...process.env, ...environment },
+        timeout: 60_000,
+        maxBuffer: 1 << 26,
+      })
+    ).stdout;
   let rest: ChildProcess | undefined;
   const stand: SlurmStand = {
-    directory, nodes, environment, slurm, logs,
+    directory,
+    nodes,
+    environment,
+    slurm,
+    logs,
     killController: () => tell("controller-kill"),
     startController: () => tell("controller-start"),
     killNode: (node) => tell(`kill ${node}`),
@@ -162,18 +257,40 @@ export async function startSlurm(options: SlurmOptions = {}): Promise<SlurmStand
       const socket = join(directory, "slurmrestd.socket");
       const log = openSync(join(directory, "log", "slurmrestd.err"), "a");
       // Not in the namespace: it knows its callers by their process numbers, and who calls from outside has none there.
-      rest = spawn("setpriv", ["--pdeathsig", "KILL", "--", "slurmrestd", "-s", "openapi/v0.0.38", "-a", "rest_auth/local", `unix:${socket}`], {
-        stdio: ["ignore", log, log],
-        env: { ...environment, PATH: SEARCH_PATH.join(delimiter), LC_ALL: "C.UTF-8", SLURMRESTD_SECURITY: "disable_user_check" },
-      });
+      rest = spawn(
+        "setpriv",
+        [
+          "--pdeathsig",
+          "KILL",
+          "--",
+          "slurmrestd",
+          "-s",
+          "openapi/v0.0.38",
+          "-a",
+          "rest_auth/local",
+          `unix:${socket}`,
+        ],
+        {
+          stdio: ["ignore", log, log],
+          env: {
+            ...environment,
+            PATH: SEARCH_PATH.join(delimiter),
+            LC_ALL: "C.UTF-8",
+            SLURMRESTD_SECURITY: "disable_user_check",
+          },
+        },
+      );
       closeSync(log);
-      for (const end = performance.now() + 20_000; !existsSync(socket); await sleep(50)) if (performance.now() > end) throw new Error(`slurmrestd does not start:\n${logs()}`);
+      for (const end = performance.now() + 20_000; !existsSync(socket); await sleep(50))
+        if (performance.now() > end) throw new Error(`slurmrestd does not start:\n${logs()}`);
       return `unix:${socket}`;
     },
     async untilUp(wanted, seconds = 60) {
       let last = "";
       for (const end = performance.now() + seconds * 1000; performance.now() < end; await sleep(100)) {
-        last = await slurm("sinfo", "--noheader", "--Node", "--states=idle,alloc,mix", "--format=%N").catch((error: Error) => error.message);
+        last = await slurm("sinfo", "--noheader", "--Node", "--states=idle,alloc,mix", "--format=%N").catch(
+          (error: Error) => error.message,
+        );
         if (last.split("\n").filter((line) => nodes.includes(line.trim())).length >= wanted) return;
       }
       throw new Error(`after ${seconds} s fewer than ${wanted} nodes can take jobs: ${last}\n${logs()}`);

@@ -23,7 +23,9 @@ export interface JobWorld {
   executor(): Promise<ServiceProcess>;
   /** The Slurm jobs of ours, oldest first, once Slurm ends none of them any more. */
   slurmJobs(): ReturnType<Site["jobs"]>;
-  runOf(jobId: string): Promise<{ readonly id: string; readonly steps: StepMetric[]; readonly attempts: Attempt[] }>;
+  runOf(
+    jobId: string,
+  ): Promise<{ readonly id: string; readonly steps: StepMetric[]; readonly attempts: Attempt[] }>;
   /** Ends a node at once, until {@link tidy}. */
   killNode(node: string): Promise<void>;
   /** Ends what a test has left, and waits until every node can take jobs. */
@@ -31,8 +33,14 @@ export interface JobWorld {
   close(): Promise<void>;
 }
 
-export const stepEvent = (least: number) => (event: JobStreamEvent): boolean => event.type === "step" && (event.data["step"] as number) >= least;
-export const progressOf = (words: RegExp) => (event: JobStreamEvent): boolean => event.type === "progress" && words.test(String(event.data["message"]));
+export const stepEvent =
+  (least: number) =>
+  (event: JobStreamEvent): boolean =>
+    event.type === "step" && (event.data["step"] as number) >= least;
+export const progressOf =
+  (words: RegExp) =>
+  (event: JobStreamEvent): boolean =>
+    event.type === "progress" && words.test(String(event.data["message"]));
 export const upTo = (steps: number): number[] => Array.from({ length: steps }, (_, index) => index + 1);
 
 export async function createJobWorld(slurm: SlurmOptions = {}): Promise<JobWorld> {
@@ -42,33 +50,63 @@ export async function createJobWorld(slurm: SlurmOptions = {}): Promise<JobWorld
   const submitted: string[] = [];
   const killed: string[] = [];
   const supervisors: (() => Promise<void>)[] = [];
-  for (const service of [profiler, planner, trialRunner]) await world.start(service as typeof profiler, environment);
+  for (const service of [profiler, planner, trialRunner])
+    await world.start(service as typeof profiler, environment);
   const submit: JobWorld["submit"] = async (cluster, over = {}) => {
-    const id = await world.submit(smallJob({ cluster: { name: "site", launcher: "slurm", nodes: 2, gpusPerNode: 1, memoryPerGpu: "4GiB", profile: world.profileId, ...cluster }, trials: { count: 1, warmupSteps: 0, steps: 1, repeats: 0 }, ...over }));
+    const id = await world.submit(
+      smallJob({
+        cluster: {
+          name: "site",
+          launcher: "slurm",
+          nodes: 2,
+          gpusPerNode: 1,
+          memoryPerGpu: "4GiB",
+          profile: world.profileId,
+          ...cluster,
+        },
+        trials: { count: 1, warmupSteps: 0, steps: 1, repeats: 0 },
+        ...over,
+      }),
+    );
     submitted.push(id);
     return id;
   };
   return {
-    site, world, environment, submit,
+    site,
+    world,
+    environment,
+    submit,
     async supervise() {
       const service = await world.start(executorSupervisor, environment);
       supervisors.push(() => service.stop());
       return service;
     },
     async executor() {
-      const service = await world.startProcess("executor-supervisor", { ...environment, ...site.slurm.environment });
+      const service = await world.startProcess("executor-supervisor", {
+        ...environment,
+        ...site.slurm.environment,
+      });
       supervisors.push(() => service.kill());
       return service;
     },
     async slurmJobs() {
       const ours = async () => (await site.jobs()).filter(({ name }) => name.startsWith("internevo-"));
-      await until("Slurm has cleaned up", 60, async () => (await ours()).every(({ state }) => state !== "COMPLETING"), site.slurm.logs);
+      await until(
+        "Slurm has cleaned up",
+        60,
+        async () => (await ours()).every(({ state }) => state !== "COMPLETING"),
+        site.slurm.logs,
+      );
       return ours();
     },
     async runOf(jobId) {
       const run = await findRun(world.database.db, jobId);
       if (!run) throw new Error("the job has no run");
-      return { id: run.id, steps: await allSteps(world.database.db, run.id), attempts: await listAttempts(world.database.db, run.id) };
+      return {
+        id: run.id,
+        steps: await allSteps(world.database.db, run.id),
+        attempts: await listAttempts(world.database.db, run.id),
+      };
     },
     killNode(node) {
       killed.push(node);
@@ -76,12 +114,20 @@ export async function createJobWorld(slurm: SlurmOptions = {}): Promise<JobWorld
     },
     async tidy() {
       // Only a test that failed leaves a job: it must not take nodes from the next.
-      for (const id of submitted.splice(0)) if (!isTerminal((await world.job(id)).state)) await world.database.transaction((tx) => requestCancel(tx, id));
+      for (const id of submitted.splice(0))
+        if (!isTerminal((await world.job(id)).state))
+          await world.database.transaction((tx) => requestCancel(tx, id));
       // It would take the work of the next test's.
       for (const end of supervisors.splice(0)) await end();
       for (const node of killed.splice(0)) await site.slurm.startNode(node);
       await site.slurm.slurm("scancel", "--user=root");
-      await until("no job is left in Slurm", 60, async () => (await site.jobs()).every(({ state }) => !["RUNNING", "PENDING", "COMPLETING"].includes(state)), site.slurm.logs);
+      await until(
+        "no job is left in Slurm",
+        60,
+        async () =>
+          (await site.jobs()).every(({ state }) => !["RUNNING", "PENDING", "COMPLETING"].includes(state)),
+        site.slurm.logs,
+      );
       await site.slurm.untilUp(site.slurm.nodes.length);
       for (const brake of [site.held, site.slowed]) brake.close();
     },

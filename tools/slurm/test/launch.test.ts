@@ -4,7 +4,13 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { SlurmSettings } from "@internevo/domain";
-import { launchRanks, readSlurmRecord, type LaunchOptions, type NativeProgram, type SlurmRecord } from "@internevo/launcher";
+import {
+  launchRanks,
+  readSlurmRecord,
+  type LaunchOptions,
+  type NativeProgram,
+  type SlurmRecord,
+} from "@internevo/launcher";
 import { Type, type TSchema } from "typebox";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { slurmTools } from "../../../libs/launcher/src/slurm/cli.ts";
@@ -24,24 +30,46 @@ const DONE = `printf '{"event":"done"}\\n'`;
 const WAIT = "until [ -e $(dirname $0)/go ]; do sleep 0.05; done";
 
 /** Does something when so many events have come. */
-const atEvent = (count: number, then: () => void): (() => void) => () => void (--count === 0 && then());
+const atEvent =
+  (count: number, then: () => void): (() => void) =>
+  () =>
+    void (--count === 0 && then());
 
 describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
   let site: Site;
   let directory: string;
   beforeAll(async () => {
-    site = await createSite({}, { configuration: ["PartitionName=short Nodes=n1 MaxTime=1", "PartitionName=closed Nodes=n1 State=DOWN", "Licenses=seat:1"] });
+    site = await createSite(
+      {},
+      {
+        configuration: [
+          "PartitionName=short Nodes=n1 MaxTime=1",
+          "PartitionName=closed Nodes=n1 State=DOWN",
+          "Licenses=seat:1",
+        ],
+      },
+    );
   });
   afterAll(() => site.close());
   const launches: unknown[] = [];
   beforeEach(({ onTestFailed }) => {
     directory = mkdtempSync(join(tmpdir(), "internevo-slurm-launch-"));
     launches.length = 0;
-    onTestFailed(() => console.error(`The launches of the test that failed:\n${launches.map((each) => JSON.stringify(each)).join("\n")}\n${site.slurm.logs()}`));
+    onTestFailed(() =>
+      console.error(
+        `The launches of the test that failed:\n${launches.map((each) => JSON.stringify(each)).join("\n")}\n${site.slurm.logs()}`,
+      ),
+    );
   });
   afterEach(async () => {
     await site.slurm.slurm("scancel", "--user=root");
-    await until("no job is left", 30, async () => (await site.jobs()).every(({ state }) => !["RUNNING", "PENDING", "COMPLETING"].includes(state)), site.slurm.logs);
+    await until(
+      "no job is left",
+      30,
+      async () =>
+        (await site.jobs()).every(({ state }) => !["RUNNING", "PENDING", "COMPLETING"].includes(state)),
+      site.slurm.logs,
+    );
     rmSync(directory, { recursive: true, force: true });
   });
 
@@ -53,14 +81,27 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
     return { name: "program", path, configSchema: Type.Any(), eventSchema: Type.Any() };
   };
   const runDirectory = (): string => join(directory, "run");
-  interface Said { readonly event: string; readonly rank: number; readonly host: string; readonly text: string }
+  interface Said {
+    readonly event: string;
+    readonly rank: number;
+    readonly host: string;
+    readonly text: string;
+  }
   async function launch(body: string, { slurm, ...over }: Options = {}) {
     const events: Said[] = [];
     const queue: string[] = [];
     const logs: string[] = [];
     const outcome = await launchRanks<Program>({
-      program: program(body), config: { any: 1 }, ranks: 4, ranksPerNode: 2, threadsPerRank: 1, launcher: "slurm", slurm: { ...site.settings, ...slurm }, runDirectory: runDirectory(),
-      onLog: (line) => logs.push(line), ...over,
+      program: program(body),
+      config: { any: 1 },
+      ranks: 4,
+      ranksPerNode: 2,
+      threadsPerRank: 1,
+      launcher: "slurm",
+      slurm: { ...site.settings, ...slurm },
+      runDirectory: runDirectory(),
+      onLog: (line) => logs.push(line),
+      ...over,
       onQueue: (message) => {
         queue.push(message);
         over.onQueue?.(message);
@@ -74,25 +115,37 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
     return { outcome, events, queue, logs };
   }
 
-  it.each(["srun", "mpirun"] as const)("places ranks by the mesh with %s: consecutive ranks fill a node, in the order of the allocation", async (start) => {
-    const leave = await site.occupy();
-    const { outcome, events, queue } = await launch(`${HELLO}; ${WAIT}; [ ${RANK} = 0 ] && ${DONE}; exit 0`, {
-      slurm: { start, ...(start === "mpirun" ? { mpirun: ["mpirun", "--allow-run-as-root"] } : {}) },
-      onQueue: (message) => void (message.startsWith("waits") ? leave() : / runs on /.test(message) && go()),
-    });
-    expect(outcome).toMatchObject({ status: "completed", exitCode: 0 });
-    const hosts = events.filter(({ event }) => event === "hello").sort((a, b) => a.rank - b.rank).map(({ host }) => host);
-    const [first, , second] = hosts;
-    expect(hosts).toEqual([first, first, second, second]);
-    expect(hosts).toEqual([...hosts].sort());
-    expect(queue[0]).toMatch(/^waits in Slurm's queue as job \d+: /);
-    expect(queue.at(-1)).toMatch(runsOn(hosts));
-    expect(readSlurmRecord(runDirectory())).toBeUndefined();
-  });
+  it.each(["srun", "mpirun"] as const)(
+    "places ranks by the mesh with %s: consecutive ranks fill a node, in the order of the allocation",
+    async (start) => {
+      const leave = await site.occupy();
+      const { outcome, events, queue } = await launch(
+        `${HELLO}; ${WAIT}; [ ${RANK} = 0 ] && ${DONE}; exit 0`,
+        {
+          slurm: { start, ...(start === "mpirun" ? { mpirun: ["mpirun", "--allow-run-as-root"] } : {}) },
+          onQueue: (message) =>
+            void (message.startsWith("waits") ? leave() : / runs on /.test(message) && go()),
+        },
+      );
+      expect(outcome).toMatchObject({ status: "completed", exitCode: 0 });
+      const hosts = events
+        .filter(({ event }) => event === "hello")
+        .sort((a, b) => a.rank - b.rank)
+        .map(({ host }) => host);
+      const [first, , second] = hosts;
+      expect(hosts).toEqual([first, first, second, second]);
+      expect(hosts).toEqual([...hosts].sort());
+      expect(queue[0]).toMatch(/^waits in Slurm's queue as job \d+: /);
+      expect(queue.at(-1)).toMatch(runsOn(hosts));
+      expect(readSlurmRecord(runDirectory())).toBeUndefined();
+    },
+  );
 
   it("lets no rank out of MPI_Init before all are ready: a message to one that is not would end it", async () => {
     const source = join(directory, "init.c");
-    writeFileSync(source, `#include <mpi.h>
+    writeFileSync(
+      source,
+      `#include <mpi.h>
 #include <stdio.h>
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
@@ -100,11 +153,16 @@ int main(int argc, char** argv) {
   MPI_Barrier(MPI_COMM_WORLD);
   MPI_Finalize();
 }
-`);
+`,
+    );
     execFileSync("mpicc", [source, "-o", join(directory, "init")]);
     // Between its last two fences the first rank of Open MPI writes its settings where it is told to: into a pipe that nobody reads for a while.
-    const held = 'export OMPI_MCA_mpi_show_mca_params=all OMPI_MCA_mpi_show_mca_params_file=$here/settings; mkfifo $here/settings; (sleep 2; printf \'{"event":"let go"}\\n\'; exec cat $here/settings > /dev/null) &';
-    const { outcome, events } = await launch(`here=$(dirname $0); if [ ${RANK} = 0 ]; then ${held} fi; $here/init || exit 1; [ ${RANK} = 0 ] && { wait; ${DONE}; }; exit 0`, { ranks: 3, ranksPerNode: 1 });
+    const held =
+      'export OMPI_MCA_mpi_show_mca_params=all OMPI_MCA_mpi_show_mca_params_file=$here/settings; mkfifo $here/settings; (sleep 2; printf \'{"event":"let go"}\\n\'; exec cat $here/settings > /dev/null) &';
+    const { outcome, events } = await launch(
+      `here=$(dirname $0); if [ ${RANK} = 0 ]; then ${held} fi; $here/init || exit 1; [ ${RANK} = 0 ] && { wait; ${DONE}; }; exit 0`,
+      { ranks: 3, ranksPerNode: 1 },
+    );
     expect(outcome).toMatchObject({ status: "completed" });
     expect(events.map(({ event }) => event)).toEqual(["let go", "left", "left", "left", "done"]);
   });
@@ -112,7 +170,14 @@ int main(int argc, char** argv) {
   it("gives ranks variables, a container's command and no secrets", async () => {
     process.env["DATABASE_URL"] = "postgres://secret";
     try {
-      const { events, outcome } = await launch(`WORD="$WORD-$INSIDE-\${DATABASE_URL:-none}"; ${HELLO}; ${DONE}`, { ranks: 1, ranksPerNode: 1, slurm: { environment: { WORD: "it's" }, container: ["env", "INSIDE=a box"] } });
+      const { events, outcome } = await launch(
+        `WORD="$WORD-$INSIDE-\${DATABASE_URL:-none}"; ${HELLO}; ${DONE}`,
+        {
+          ranks: 1,
+          ranksPerNode: 1,
+          slurm: { environment: { WORD: "it's" }, container: ["env", "INSIDE=a box"] },
+        },
+      );
       expect(outcome.status).toBe("completed");
       expect(events[0]?.text).toBe("it's-a box-none");
     } finally {
@@ -123,60 +188,142 @@ int main(int argc, char** argv) {
   it("tells every rank of the wish for an orderly end, and ends them when they take too long", async () => {
     // The wish is heard by ranks that have begun.
     const stop = new AbortController();
-    const { outcome } = await launch(`stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.1; done`, { signal: stop.signal, onEvent: atEvent(4, () => stop.abort()) });
+    const { outcome } = await launch(
+      `stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.1; done`,
+      { signal: stop.signal, onEvent: atEvent(4, () => stop.abort()) },
+    );
     expect(outcome).toMatchObject({ status: "stopped", graceful: true, exitCode: 75 });
     const again = new AbortController();
-    const deaf = await launch(`trap '' USR1; ${HELLO}; while :; do sleep 0.1; done`, { signal: again.signal, graceSeconds: 1, onEvent: atEvent(4, () => again.abort()) });
+    const deaf = await launch(`trap '' USR1; ${HELLO}; while :; do sleep 0.1; done`, {
+      signal: again.signal,
+      graceSeconds: 1,
+      onEvent: atEvent(4, () => again.abort()),
+    });
     expect(deaf.outcome).toMatchObject({ status: "stopped", graceful: false });
     expect((await site.jobs()).every(({ state }) => state !== "RUNNING")).toBe(true);
   });
 
   it("lets ranks save before the time limit comes, and says so; refuses meanwhile what can never run, with words and a remedy", async () => {
-    const refused = async (what: string, over: Options, slurm: Partial<SlurmSettings>, words: RegExp): Promise<void> => {
-      const { outcome } = await launch(HELLO, { runDirectory: join(directory, what), ...over, slurm: { nodeLossSeconds: 1, ...slurm } });
-      expect(outcome, what).toMatchObject({ status: "failed", failure: { code: "not-started", message: expect.stringMatching(words), remedy: expect.any(String) } });
+    const refused = async (
+      what: string,
+      over: Options,
+      slurm: Partial<SlurmSettings>,
+      words: RegExp,
+    ): Promise<void> => {
+      const { outcome } = await launch(HELLO, {
+        runDirectory: join(directory, what),
+        ...over,
+        slurm: { nodeLossSeconds: 1, ...slurm },
+      });
+      expect(outcome, what).toMatchObject({
+        status: "failed",
+        failure: { code: "not-started", message: expect.stringMatching(words), remedy: expect.any(String) },
+      });
     };
     // Slurm looks at time limits every half minute only.
-    const limited = launch(`stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.1; done`, { ranks: 2, slurm: { timeLimitSeconds: 60, saveSeconds: 30 } });
+    const limited = launch(
+      `stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.1; done`,
+      { ranks: 2, slurm: { timeLimitSeconds: 60, saveSeconds: 30 } },
+    );
     await Promise.all([
-      refused("more nodes than there are", { ranks: 18, ranksPerNode: 2 }, {}, /^Slurm will never start job \d+: it needs 9 nodes, and partition main has 3$/),
-      refused("a partition that is none", {}, { partition: "nowhere" }, /^Slurm refuses the job: .*partition/),
-      refused("more time than the partition gives", { ranks: 2 }, { partition: "short", timeLimitSeconds: 3600 }, /^Slurm will never start job \d+: it asks for more time than its partition allows \(PartitionTimeLimit\)$/),
-      refused("more nodes than the partition has", {}, { partition: "short" }, /^Slurm will never start job \d+: it needs 2 nodes, and partition short has 1$/),
+      refused(
+        "more nodes than there are",
+        { ranks: 18, ranksPerNode: 2 },
+        {},
+        /^Slurm will never start job \d+: it needs 9 nodes, and partition main has 3$/,
+      ),
+      refused(
+        "a partition that is none",
+        {},
+        { partition: "nowhere" },
+        /^Slurm refuses the job: .*partition/,
+      ),
+      refused(
+        "more time than the partition gives",
+        { ranks: 2 },
+        { partition: "short", timeLimitSeconds: 3600 },
+        /^Slurm will never start job \d+: it asks for more time than its partition allows \(PartitionTimeLimit\)$/,
+      ),
+      refused(
+        "more nodes than the partition has",
+        {},
+        { partition: "short" },
+        /^Slurm will never start job \d+: it needs 2 nodes, and partition short has 1$/,
+      ),
     ]);
     const { outcome } = await limited;
     expect((await site.jobs()).filter(({ state }) => state === "PENDING")).toEqual([]);
-    expect(outcome).toMatchObject({ status: "failed", exitCode: 75, failure: { code: "rank-lost", message: expect.stringMatching(/^Slurm job \d+ has ended in order, with a checkpoint: its time limit was near/) } });
+    expect(outcome).toMatchObject({
+      status: "failed",
+      exitCode: 75,
+      failure: {
+        code: "rank-lost",
+        message: expect.stringMatching(
+          /^Slurm job \d+ has ended in order, with a checkpoint: its time limit was near/,
+        ),
+      },
+    });
     const id = Number(/job (\d+)/.exec(outcome.status === "failed" ? outcome.failure.message : "")?.[1]);
-    await until("Slurm says that it failed", 30, async () => (await site.jobs()).find((job) => job.id === id)?.state === "FAILED", site.slurm.logs);
+    await until(
+      "Slurm says that it failed",
+      30,
+      async () => (await site.jobs()).find((job) => job.id === id)?.state === "FAILED",
+      site.slurm.logs,
+    );
   }, 900_000);
 
   it("cancels a job that waits, and says meanwhile why it waits and when it is expected to start", async () => {
     await site.occupy();
     const stop = new AbortController();
     const { outcome, queue, events } = await launch(HELLO, {
-      killSignal: stop.signal, timeoutSeconds: 600,
+      killSignal: stop.signal,
+      timeoutSeconds: 600,
       onQueue: (message) => {
-        if (/the nodes that it needs are busy; Slurm expects it to start at \d{4}-\d\d-\d\d \d\d:\d\d UTC/.test(message)) stop.abort();
+        if (
+          /the nodes that it needs are busy; Slurm expects it to start at \d{4}-\d\d-\d\d \d\d:\d\d UTC/.test(
+            message,
+          )
+        )
+          stop.abort();
       },
     });
     expect(outcome).toMatchObject({ status: "stopped", graceful: false });
     expect(events).toEqual([]);
-    expect(queue.at(-1)).toMatch(/^waits in Slurm's queue as job \d+: the nodes that it needs are busy; Slurm expects/);
-    expect((await site.jobs()).find(({ name, state }) => name.startsWith("internevo-") && ["PENDING", "RUNNING"].includes(state))).toBeUndefined();
+    expect(queue.at(-1)).toMatch(
+      /^waits in Slurm's queue as job \d+: the nodes that it needs are busy; Slurm expects/,
+    );
+    expect(
+      (await site.jobs()).find(
+        ({ name, state }) => name.startsWith("internevo-") && ["PENDING", "RUNNING"].includes(state),
+      ),
+    ).toBeUndefined();
     expect((await site.jobs()).at(-1)?.state).toBe("CANCELLED");
   });
 
   it("takes a job back that does not start in time", async () => {
     await site.occupy();
     const { outcome } = await launch(HELLO, { slurm: { queueLimitSeconds: 3 } });
-    expect(outcome).toMatchObject({ status: "failed", failure: { code: "not-started", message: expect.stringMatching(/^Slurm did not start job \d+ within 3(\.00)? s: the nodes that it needs are busy$/), remedy: expect.stringContaining("queueLimitSeconds") } });
+    expect(outcome).toMatchObject({
+      status: "failed",
+      failure: {
+        code: "not-started",
+        message: expect.stringMatching(
+          /^Slurm did not start job \d+ within 3(\.00)? s: the nodes that it needs are busy$/,
+        ),
+        remedy: expect.stringContaining("queueLimitSeconds"),
+      },
+    });
     expect((await site.jobs()).at(-1)?.state).toBe("CANCELLED");
   });
 
   it("fails in words when a rank is killed, when the job is cancelled by others, and when a module is missing", async () => {
-    const killed = await launch(`${HELLO}; [ ${RANK} = 3 ] && kill -KILL $$; sleep 600`, { slurm: { launchOptions: ["--wait=2"] } });
-    expect(killed.outcome).toMatchObject({ status: "failed", failure: { code: "rank-lost", rank: 3, message: expect.stringMatching(/Slurm job \d+ on n\[1-2\]/) } });
+    const killed = await launch(`${HELLO}; [ ${RANK} = 3 ] && kill -KILL $$; sleep 600`, {
+      slurm: { launchOptions: ["--wait=2"] },
+    });
+    expect(killed.outcome).toMatchObject({
+      status: "failed",
+      failure: { code: "rank-lost", rank: 3, message: expect.stringMatching(/Slurm job \d+ on n\[1-2\]/) },
+    });
     let id = "";
     let hasBegun = false;
     const cancelOnce = atEvent(1, () => void site.slurm.slurm("scancel", "--full", id));
@@ -191,19 +338,35 @@ int main(int argc, char** argv) {
       },
     });
     expect(id).not.toBe("");
-    expect(cancelled.outcome).toMatchObject({ status: "failed", failure: { code: "cancelled", message: expect.stringMatching(/it was cancelled in Slurm, and not by InternEvo/) } });
+    expect(cancelled.outcome).toMatchObject({
+      status: "failed",
+      failure: {
+        code: "cancelled",
+        message: expect.stringMatching(/it was cancelled in Slurm, and not by InternEvo/),
+      },
+    });
     const missing = await launch(HELLO, { slurm: { modules: ["no-such/1.0"] } });
-    expect(missing.outcome).toMatchObject({ status: "failed", failure: { code: "not-started", message: expect.stringMatching(/environment module no-such\/1.0 cannot be loaded/), remedy: expect.stringContaining("modules") } });
+    expect(missing.outcome).toMatchObject({
+      status: "failed",
+      failure: {
+        code: "not-started",
+        message: expect.stringMatching(/environment module no-such\/1.0 cannot be loaded/),
+        remedy: expect.stringContaining("modules"),
+      },
+    });
   });
 
   describe("left by a supervisor", () => {
     /** Runs the launch in a process of its own, until it says a word. */
     async function supervisor(path: string, word: string): Promise<{ kill: () => Promise<void> }> {
       const script = join(directory, "supervisor.ts");
-      writeFileSync(script, `import { launchRanks } from ${JSON.stringify(import.meta.resolve("@internevo/launcher"))};
+      writeFileSync(
+        script,
+        `import { launchRanks } from ${JSON.stringify(import.meta.resolve("@internevo/launcher"))};
         import { Type } from ${JSON.stringify(import.meta.resolve("typebox"))};
         await launchRanks({ program: { name: "program", path: ${JSON.stringify(path)}, configSchema: Type.Any(), eventSchema: Type.Any() }, config: { any: 1 }, ranks: 4, ranksPerNode: 2, threadsPerRank: 1, launcher: "slurm",
-          slurm: ${JSON.stringify(site.settings)}, runDirectory: ${JSON.stringify(runDirectory())}, onEvent: () => console.log("event"), onQueue: (message) => console.log("queue", message) });`);
+          slurm: ${JSON.stringify(site.settings)}, runDirectory: ${JSON.stringify(runDirectory())}, onEvent: () => console.log("event"), onQueue: (message) => console.log("queue", message) });`,
+      );
       const child = spawn(process.execPath, [script], { stdio: ["ignore", "pipe", "inherit"] });
       const gone = new Promise((resolve) => child.once("close", resolve));
       await new Promise<void>((resolve) => {
@@ -215,16 +378,26 @@ int main(int argc, char** argv) {
       });
       return { kill: async () => void (child.kill("SIGKILL"), await gone) };
     }
-    const internevoJobs = async () => (await site.jobs()).filter(({ name }) => name === `internevo-${readdirSync(runDirectory()).find((each) => /^[0-9a-f-]{36}$/.test(each))}`);
+    const internevoJobs = async () =>
+      (await site.jobs()).filter(
+        ({ name }) =>
+          name === `internevo-${readdirSync(runDirectory()).find((each) => /^[0-9a-f-]{36}$/.test(each))}`,
+      );
 
     it("is found again with everything that it said, and is submitted once", async () => {
       const body = `${HELLO}; ${WAIT}; [ ${RANK} = 0 ] && ${DONE}; exit 0`;
       const first = await supervisor(program(body).path, "event");
-      await until("it is noted what was told", 20, () => (readSlurmRecord(runDirectory())?.seenBytes ?? 0) > 0);
+      await until(
+        "it is noted what was told",
+        20,
+        () => (readSlurmRecord(runDirectory())?.seenBytes ?? 0) > 0,
+      );
       await first.kill();
       go();
       const repeated: boolean[] = [];
-      const { outcome, events } = await launch(body, { onEvent: (_event, isRepeated) => repeated.push(isRepeated) });
+      const { outcome, events } = await launch(body, {
+        onEvent: (_event, isRepeated) => repeated.push(isRepeated),
+      });
       expect(outcome).toMatchObject({ status: "completed" });
       expect(events.filter(({ event }) => event === "hello")).toHaveLength(4);
       expect(repeated[0]).toBe(true);
@@ -256,16 +429,46 @@ int main(int argc, char** argv) {
         const launched = launch(body, { ranks: 2, killSignal: ending.signal });
         await until("it is submitted", 20, () => typeof readSlurmRecord(runDirectory())?.jobId === "number");
         const { marker, directory: submission, jobId } = readSlurmRecord(runDirectory()) as SlurmRecord;
-        const late = await site.slurm.slurm("sbatch", "--parsable", "--exclusive", "--nodes=1", "--ntasks=2", `--job-name=internevo-${marker}`, "--output=/dev/null", join(submission, "job.sh"));
-        const states = async () => Object.fromEntries((await site.jobs()).filter(({ name }) => name === `internevo-${marker}`).map(({ id, state }) => [id, state]));
-        return { launched, leave, ending, first: Number(jobId), late: Number(late), claim: join(submission, "claim"), states };
+        const late = await site.slurm.slurm(
+          "sbatch",
+          "--parsable",
+          "--exclusive",
+          "--nodes=1",
+          "--ntasks=2",
+          `--job-name=internevo-${marker}`,
+          "--output=/dev/null",
+          join(submission, "job.sh"),
+        );
+        const states = async () =>
+          Object.fromEntries(
+            (await site.jobs())
+              .filter(({ name }) => name === `internevo-${marker}`)
+              .map(({ id, state }) => [id, state]),
+          );
+        return {
+          launched,
+          leave,
+          ending,
+          first: Number(jobId),
+          late: Number(late),
+          claim: join(submission, "claim"),
+          states,
+        };
       }
 
       it("runs once", async () => {
         const { launched, leave, states } = await twice();
         await leave();
         let last = "";
-        await until("one of the two has ended, and the other runs", 60, async () => /^RUNNING,(CANCELLED|COMPLETED)$|^(CANCELLED|COMPLETED),RUNNING$/.test((last = Object.values(await states()).join())), () => last);
+        await until(
+          "one of the two has ended, and the other runs",
+          60,
+          async () =>
+            /^RUNNING,(CANCELLED|COMPLETED)$|^(CANCELLED|COMPLETED),RUNNING$/.test(
+              (last = Object.values(await states()).join()),
+            ),
+          () => last,
+        );
         go();
         const { outcome, events } = await launched;
         expect(outcome).toMatchObject({ status: "completed" });
@@ -277,7 +480,11 @@ int main(int argc, char** argv) {
         await site.slurm.slurm("scontrol", "hold", String(first));
         await leave();
         await until("the late one has claimed the work", 60, () => linesOf(claim)[0] === String(late));
-        await until("the one that waits is cancelled", 30, async () => (await states())[first] === "CANCELLED");
+        await until(
+          "the one that waits is cancelled",
+          30,
+          async () => (await states())[first] === "CANCELLED",
+        );
         go();
         const { outcome, events } = await launched;
         expect(outcome).toMatchObject({ status: "completed" });
@@ -308,10 +515,15 @@ int main(int argc, char** argv) {
   });
 
   it("asks again where Slurm refuses a job that it takes a little later", async () => {
-    const partition = (state: string) => site.slurm.slurm("scontrol", "update", "PartitionName=short", `State=${state}`);
+    const partition = (state: string) =>
+      site.slurm.slurm("scontrol", "update", "PartitionName=short", `State=${state}`);
     await partition("INACTIVE");
     let taken: Promise<unknown> | undefined;
-    const { outcome, queue } = await launch(DONE, { ranks: 1, slurm: { partition: "short", timeLimitSeconds: 60 }, onQueue: () => void (taken ??= partition("UP")) });
+    const { outcome, queue } = await launch(DONE, {
+      ranks: 1,
+      slurm: { partition: "short", timeLimitSeconds: 60 },
+      onQueue: () => void (taken ??= partition("UP")),
+    });
     await taken;
     expect(queue[0]).toMatch(/^Slurm refuses the job: .*; it is asked again$/);
     expect(outcome).toMatchObject({ status: "completed" });
@@ -320,7 +532,12 @@ int main(int argc, char** argv) {
   // The last: nodes come back to a new controller one after the other.
   it("survives a controller that is gone, and one that comes back", async () => {
     /** A question of this process waits for its answer. */
-    const isAsking = (): boolean => readdirSync("/proc").some((pid) => /^\d+$/.test(pid) && (linesOf(join("/proc", pid, "stat"))[0] ?? "").includes(`(squeue) S ${process.pid} `));
+    const isAsking = (): boolean =>
+      readdirSync("/proc").some(
+        (pid) =>
+          /^\d+$/.test(pid) &&
+          (linesOf(join("/proc", pid, "stat"))[0] ?? "").includes(`(squeue) S ${process.pid} `),
+      );
     let killed: Promise<void> | undefined;
     let told = 0;
     // Nodes may take a while until they have found the new one.
@@ -328,10 +545,19 @@ int main(int argc, char** argv) {
     // It stores a job up to five seconds later: one that it forgets would leave its number to the next, which the nodes then refuse.
     const kill = async (): Promise<void> => {
       const { marker } = readSlurmRecord(runDirectory()) as SlurmRecord;
-      await until("the controller has stored the job", 30, () => readFileSync(join(site.slurm.directory, "state", "job_state"), "latin1").includes(marker), site.slurm.logs);
+      await until(
+        "the controller has stored the job",
+        30,
+        () => readFileSync(join(site.slurm.directory, "state", "job_state"), "latin1").includes(marker),
+        site.slurm.logs,
+      );
       await site.slurm.killController();
     };
-    const launched = launch(`${HELLO}; ${WAIT}; [ ${RANK} = 0 ] && ${DONE}; exit 0`, { slurm, onEvent: () => void (killed ??= kill()), onQueue: () => void (told += 1) });
+    const launched = launch(`${HELLO}; ${WAIT}; [ ${RANK} = 0 ] && ${DONE}; exit 0`, {
+      slurm,
+      onEvent: () => void (killed ??= kill()),
+      onQueue: () => void (told += 1),
+    });
     await until("the ranks have begun", 60, () => killed !== undefined);
     await killed;
     await until("Slurm is asked in vain", 30, isAsking);
@@ -341,7 +567,16 @@ int main(int argc, char** argv) {
     const { outcome, queue } = await launched;
     expect(outcome).toMatchObject({ status: "completed" });
     expect(queue.length).toBeGreaterThan(0);
-    await until("the controller answers", 60, () => site.jobs().then(() => true, () => false), site.slurm.logs);
+    await until(
+      "the controller answers",
+      60,
+      () =>
+        site.jobs().then(
+          () => true,
+          () => false,
+        ),
+      site.slurm.logs,
+    );
     const earlier = new Set((await site.jobs()).map(({ id }) => id));
     await site.slurm.killController();
     const submitted = launch(DONE, { ranks: 1, slurm });

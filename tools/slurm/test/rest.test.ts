@@ -38,9 +38,16 @@ describe.skipIf(impossible !== undefined)("a launch through slurmrestd", () => {
     const events: { event: string; host: string; text: string }[] = [];
     const queue: string[] = [];
     const outcome = await launchRanks<Program>({
-      program: { name: "program", path, configSchema: Type.Any(), eventSchema: Type.Any() }, config: {}, ranks: 4, ranksPerNode: 2, threadsPerRank: 1, launcher: "slurm", runDirectory: join(directory, "run"),
+      program: { name: "program", path, configSchema: Type.Any(), eventSchema: Type.Any() },
+      config: {},
+      ranks: 4,
+      ranksPerNode: 2,
+      threadsPerRank: 1,
+      launcher: "slurm",
+      runDirectory: join(directory, "run"),
       // slurmrestd hands no SLURM_CONF on to the job's commands.
-      slurm: { ...site.settings, rest: { url }, environment: { WORD: "it's", ...site.slurm.environment } }, ...over,
+      slurm: { ...site.settings, rest: { url }, environment: { WORD: "it's", ...site.slurm.environment } },
+      ...over,
       onQueue: (message) => {
         queue.push(message);
         over.onQueue?.(message);
@@ -55,7 +62,10 @@ describe.skipIf(impossible !== undefined)("a launch through slurmrestd", () => {
 
   it("runs ranks where the mesh wants them", async () => {
     const go = join(directory, "go");
-    const { outcome, events, queue } = await launch(`${HELLO}; until [ -e ${go} ]; do sleep 0.05; done; [ "$PMIX_RANK" = 0 ] && ${DONE}; exit 0`, { onQueue: (message) => void (/ runs on /.test(message) && writeFileSync(go, "")) });
+    const { outcome, events, queue } = await launch(
+      `${HELLO}; until [ -e ${go} ]; do sleep 0.05; done; [ "$PMIX_RANK" = 0 ] && ${DONE}; exit 0`,
+      { onQueue: (message) => void (/ runs on /.test(message) && writeFileSync(go, "")) },
+    );
     expect(outcome).toMatchObject({ status: "completed" });
     const said = events.filter(({ event }) => event === "hello").sort((a, b) => a.host.localeCompare(b.host));
     const hosts = said.map(({ host }) => host);
@@ -67,19 +77,37 @@ describe.skipIf(impossible !== undefined)("a launch through slurmrestd", () => {
   it("asks for an orderly end, and cancels", async () => {
     const stop = new AbortController();
     let begun = 0;
-    const asked = await launch(`stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.1; done`, { signal: stop.signal, onEvent: () => void (++begun === 4 && stop.abort()) });
+    const asked = await launch(
+      `stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.1; done`,
+      { signal: stop.signal, onEvent: () => void (++begun === 4 && stop.abort()) },
+    );
     expect(asked.outcome).toMatchObject({ status: "stopped", graceful: true });
     const kill = new AbortController();
-    const killed = await launch(`${HELLO}; sleep 600`, { killSignal: kill.signal, onEvent: () => kill.abort() });
+    const killed = await launch(`${HELLO}; sleep 600`, {
+      killSignal: kill.signal,
+      onEvent: () => kill.abort(),
+    });
     expect(killed.outcome).toMatchObject({ status: "stopped", graceful: false });
   });
 
   it("tells in words what is refused, and that nobody answers", async () => {
     const refused = await launch(HELLO, { slurm: { ...site.settings, rest: { url }, partition: "nowhere" } });
-    expect(refused.outcome).toMatchObject({ status: "failed", failure: { code: "not-started", message: expect.stringMatching(/^Slurm refuses the job: .*partition/i) } });
+    expect(refused.outcome).toMatchObject({
+      status: "failed",
+      failure: {
+        code: "not-started",
+        message: expect.stringMatching(/^Slurm refuses the job: .*partition/i),
+      },
+    });
     const kill = new AbortController();
-    const { queue, outcome } = await launch(HELLO, { killSignal: kill.signal, slurm: { ...site.settings, rest: { url: `unix:${directory}/nobody` } }, onQueue: () => kill.abort() });
-    expect(queue[0]).toMatch(/^Slurm does not answer \(slurmrestd does not answer: .*\); the job is submitted when it does$/);
+    const { queue, outcome } = await launch(HELLO, {
+      killSignal: kill.signal,
+      slurm: { ...site.settings, rest: { url: `unix:${directory}/nobody` } },
+      onQueue: () => kill.abort(),
+    });
+    expect(queue[0]).toMatch(
+      /^Slurm does not answer \(slurmrestd does not answer: .*\); the job is submitted when it does$/,
+    );
     expect(outcome).toMatchObject({ status: "stopped" });
   }, 900_000);
 });

@@ -26,8 +26,15 @@ export interface Site {
 export const QUICK: SlurmSettings = { pollSeconds: 0.5, nodeLossSeconds: 3, saveSeconds: 20 };
 
 /** Waits for a condition, on an idle machine for so many seconds at most. @throws Error that says what was waited for. */
-export async function until(what: string, seconds: number, holds: () => Promise<boolean> | boolean, more: () => string = () => ""): Promise<void> {
-  for (const end = performance.now() + PATIENCE * seconds * 1000; !(await holds()); await sleep(50)) if (performance.now() > end) throw new Error(`waited ${PATIENCE * seconds} s in vain until ${what}\n${more()}`);
+export async function until(
+  what: string,
+  seconds: number,
+  holds: () => Promise<boolean> | boolean,
+  more: () => string = () => "",
+): Promise<void> {
+  for (const end = performance.now() + PATIENCE * seconds * 1000; !(await holds()); await sleep(50))
+    if (performance.now() > end)
+      throw new Error(`waited ${PATIENCE * seconds} s in vain until ${what}\n${more()}`);
 }
 
 /** Lines of a file; none where it is not there. */
@@ -42,27 +49,58 @@ export function linesOf(path: string): string[] {
 
 /** The message of a launch that runs on these two nodes. Which it gets is for Slurm to say: a node that a job has just left may not be free yet. @throws Error for as many as it does not know how to write. */
 export const runsOn = (nodes: readonly string[]): RegExp => {
-  const [first, second, ...others] = [...new Set(nodes)].map((node) => Number(/^n(\d+)$/.exec(node)?.[1])).sort((a, b) => a - b);
-  if (first === undefined || second === undefined || others.length > 0) throw new Error(`two nodes are named n and a number; these are ${nodes.join(", ")}`);
+  const [first, second, ...others] = [...new Set(nodes)]
+    .map((node) => Number(/^n(\d+)$/.exec(node)?.[1]))
+    .sort((a, b) => a - b);
+  if (first === undefined || second === undefined || others.length > 0)
+    throw new Error(`two nodes are named n and a number; these are ${nodes.join(", ")}`);
   return new RegExp(`^Slurm job \\d+ runs on n\\[${first}${second === first + 1 ? "-" : ","}${second}\\]$`);
 };
 
 /** A Slurm cluster, and the file by which an installation knows it. The commands of this process use it. */
-export async function createSite(over: Partial<SlurmSettings> = {}, options: SlurmOptions = {}): Promise<Site> {
+export async function createSite(
+  over: Partial<SlurmSettings> = {},
+  options: SlurmOptions = {},
+): Promise<Site> {
   const slurm = await startSlurm(options);
   const directory = mkdtempSync(join(tmpdir(), "internevo-site-"));
   const clustersFile = join(directory, "clusters.json");
   const settings = { ...QUICK, ...over };
   const [held, slowed] = [createBrake(30, "hold"), createBrake(30)];
   const braked = ({ command }: Brake) => ({ slurm: { ...settings, container: command } });
-  writeFileSync(clustersFile, JSON.stringify({ clusters: { site: { slurm: settings }, held: braked(held), slowed: braked(slowed) } }));
+  writeFileSync(
+    clustersFile,
+    JSON.stringify({ clusters: { site: { slurm: settings }, held: braked(held), slowed: braked(slowed) } }),
+  );
   process.env["SLURM_CONF"] = slurm.environment.SLURM_CONF;
-  const jobs = async (): Promise<SlurmJob[]> => jobsOf(JSON.parse(await slurm.slurm("squeue", "--json"))).sort((a, b) => a.id - b.id);
+  const jobs = async (): Promise<SlurmJob[]> =>
+    jobsOf(JSON.parse(await slurm.slurm("squeue", "--json"))).sort((a, b) => a.id - b.id);
   return {
-    slurm, clustersFile, settings, jobs, held, slowed,
+    slurm,
+    clustersFile,
+    settings,
+    jobs,
+    held,
+    slowed,
     async occupy() {
-      const id = Number(await slurm.slurm("sbatch", "--parsable", "--exclusive", `--nodes=${slurm.nodes.length}`, "--time=10", "--job-name=other", "--output=/dev/null", "--wrap=sleep 600"));
-      await until(`job ${id} has all nodes`, 60, async () => (await jobs()).find((job) => job.id === id)?.state === "RUNNING", slurm.logs);
+      const id = Number(
+        await slurm.slurm(
+          "sbatch",
+          "--parsable",
+          "--exclusive",
+          `--nodes=${slurm.nodes.length}`,
+          "--time=10",
+          "--job-name=other",
+          "--output=/dev/null",
+          "--wrap=sleep 600",
+        ),
+      );
+      await until(
+        `job ${id} has all nodes`,
+        60,
+        async () => (await jobs()).find((job) => job.id === id)?.state === "RUNNING",
+        slurm.logs,
+      );
       return () => slurm.slurm("scancel", String(id));
     },
     async close() {

@@ -22,14 +22,26 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster", () => {
   it("is profiled, planned, tried and trained, each of it as a Slurm job of its own", async () => {
     const { world } = jobs;
     await jobs.executor();
-    const id = await jobs.submit({ memoryPerGpu: "512MiB", profile: undefined }, { steps: 30, trials: { count: 2, warmupSteps: 1, steps: 2, repeats: 0 } });
+    const id = await jobs.submit(
+      { memoryPerGpu: "512MiB", profile: undefined },
+      { steps: 30, trials: { count: 2, warmupSteps: 1, steps: 2, repeats: 0 } },
+    );
     await world.untilState(id, "succeeded", 300);
-    expect(await listTrials(world.database.db, id)).toMatchObject([{ state: "succeeded" }, { state: "succeeded" }]);
+    expect(await listTrials(world.database.db, id)).toMatchObject([
+      { state: "succeeded" },
+      { state: "succeeded" },
+    ]);
     const { steps, attempts } = await jobs.runOf(id);
     expect(steps.map(({ step }) => step)).toEqual(upTo(30));
     expect(attempts).toMatchObject([{ number: 1, state: "succeeded", resumedFromStep: 0 }]);
     // The trainer's own memory, the probe, two trials and the run.
-    expect((await jobs.slurmJobs()).map(({ state }) => state)).toEqual(["COMPLETED", "COMPLETED", "COMPLETED", "COMPLETED", "COMPLETED"]);
+    expect((await jobs.slurmJobs()).map(({ state }) => state)).toEqual([
+      "COMPLETED",
+      "COMPLETED",
+      "COMPLETED",
+      "COMPLETED",
+      "COMPLETED",
+    ]);
     await world.untilEvent(id, progressOf(/^waits in Slurm's queue as job \d+: /), 5);
     await world.untilEvent(id, progressOf(/^Slurm job \d+ runs on n\[1-2\]$/), 5);
   }, 900_000);
@@ -43,11 +55,17 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster", () => {
     await world.untilEvent(id, stepEvent(5), 120);
     const ranks = world.rankPids();
     expect(ranks).toHaveLength(2);
-    const submission = readSlurmRecord(launchDirectory(world.dataDirectory, { name: "held", launcher: "slurm" }, id, "run"))?.directory ?? "";
+    const submission =
+      readSlurmRecord(launchDirectory(world.dataDirectory, { name: "held", launcher: "slurm" }, id, "run"))
+        ?.directory ?? "";
     await service.kill();
     // They go on with nobody who looks.
     site.held.open("first");
-    await until("the ranks have gone on", 60, () => linesOf(join(submission, JOB_FILES.events)).length >= 2 * site.held.lines);
+    await until(
+      "the ranks have gone on",
+      60,
+      () => linesOf(join(submission, JOB_FILES.events)).length >= 2 * site.held.lines,
+    );
     expect(world.rankPids()).toEqual(ranks);
     expect((await jobs.runOf(id)).steps.length).toBeLessThan(site.held.lines);
     service = await jobs.executor();
@@ -77,7 +95,11 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster", () => {
     expect(world.rankPids()).toHaveLength(2);
     await jobs.executor();
     await world.untilNoRanks(20);
-    await until("Slurm says that it was cancelled", 20, async () => (await jobs.slurmJobs()).at(-1)?.state === "CANCELLED");
+    await until(
+      "Slurm says that it was cancelled",
+      20,
+      async () => (await jobs.slurmJobs()).at(-1)?.state === "CANCELLED",
+    );
   }, 900_000);
 
   it("is cancelled while it waits in the queue, and while it runs", async () => {
@@ -85,7 +107,11 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster", () => {
     await jobs.supervise();
     const leave = await site.occupy();
     const id = await jobs.submit({});
-    await world.untilEvent(id, progressOf(/waits in Slurm's queue as job \d+: the nodes that it needs are busy/), 60);
+    await world.untilEvent(
+      id,
+      progressOf(/waits in Slurm's queue as job \d+: the nodes that it needs are busy/),
+      60,
+    );
     expect(await world.database.transaction((tx) => requestCancel(tx, id))).toBe("cancelling");
     await world.untilState(id, "cancelled", 30);
     expect((await jobs.slurmJobs()).at(-1)?.state).toBe("CANCELLED");

@@ -11,7 +11,10 @@ const read = (path: string): string | undefined => {
   }
 };
 
-export const pids = (): number[] => readdirSync("/proc").filter((name) => /^\d+$/.test(name)).map(Number);
+export const pids = (): number[] =>
+  readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number);
 
 /** When a process began, in the kernel's ticks; undefined when it is gone or only waits to be reaped. */
 export function startTicks(pid: number): number | undefined {
@@ -25,7 +28,13 @@ export function startTicks(pid: number): number | undefined {
 export const markOf = (name: string): string => `${process.getuid?.() ?? 0}:${name}`;
 
 /** Live processes that build or hold a testbed, whatever became of the command that started them. */
-export const markedProcesses = (name: string): number[] => pids().filter((pid) => read(`/proc/${pid}/environ`)?.split("\0").includes(`${HOLDER_MARKER}=${markOf(name)}`) && startTicks(pid) !== undefined);
+export const markedProcesses = (name: string): number[] =>
+  pids().filter(
+    (pid) =>
+      read(`/proc/${pid}/environ`)
+        ?.split("\0")
+        .includes(`${HOLDER_MARKER}=${markOf(name)}`) && startTicks(pid) !== undefined,
+  );
 
 /** Of the marked processes, the one that is process 1 of its own pid namespace. */
 export const holderOf = (name: string): number | undefined =>
@@ -44,7 +53,9 @@ export function processesInside(holder: number): number[] {
     }
   };
   const wanted = namespaceOf(holder);
-  return wanted === undefined ? [] : pids().filter((pid) => namespaceOf(pid) === wanted && startTicks(pid) !== undefined);
+  return wanted === undefined
+    ? []
+    : pids().filter((pid) => namespaceOf(pid) === wanted && startTicks(pid) !== undefined);
 }
 
 export function kill(pid: number): void {

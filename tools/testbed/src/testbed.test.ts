@@ -9,7 +9,16 @@ import { hostsOf, launchRanks, probeIn, type LaunchOutcome, type Probe } from "@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { DEFAULT_SETTINGS, type Settings } from "./options.ts";
 import { holderOf, kill, markedProcesses, pids, processesInside, startTicks } from "./processes.ts";
-import { clustersFileOf, current, directoryOf, down, hostName, up, whyImpossible, type State } from "./testbed.ts";
+import {
+  clustersFileOf,
+  current,
+  directoryOf,
+  down,
+  hostName,
+  up,
+  whyImpossible,
+  type State,
+} from "./testbed.ts";
 
 const impossible = whyImpossible();
 if (impossible !== undefined) console.warn(`The tests of the testbed are skipped: ${impossible}`);
@@ -23,16 +32,26 @@ const SLOW: Settings = { ...DEFAULT_SETTINGS, bandwidthBitsPerSecond: 100e6 };
 const alive = (list: readonly number[]): number[] => list.filter((pid) => startTicks(pid) !== undefined);
 /** Identities of all network namespaces that a process is in. */
 const networks = (): Set<string> =>
-  new Set(pids().flatMap((pid) => {
-    try {
-      return [readlinkSync(`/proc/${pid}/ns/net`)];
-    } catch {
-      return [];
-    }
-  }));
+  new Set(
+    pids().flatMap((pid) => {
+      try {
+        return [readlinkSync(`/proc/${pid}/ns/net`)];
+      } catch {
+        return [];
+      }
+    }),
+  );
 const networkOf = (pid: number): string => readlinkSync(`/proc/${pid}/ns/net`);
-const hostLinks = (): string => execFileSync("ip", ["-o", "link"], { encoding: "utf8", env: { ...process.env, PATH: `${process.env["PATH"]}:/usr/sbin:/sbin` } }).replaceAll(/ state \S+/g, "");
-const onNode = (testbed: string, node: number, command: string): string => execFileSync(join(directoryOf(testbed), "rsh"), [hostName(testbed, node), command], { encoding: "utf8", timeout: 20_000 });
+const hostLinks = (): string =>
+  execFileSync("ip", ["-o", "link"], {
+    encoding: "utf8",
+    env: { ...process.env, PATH: `${process.env["PATH"]}:/usr/sbin:/sbin` },
+  }).replaceAll(/ state \S+/g, "");
+const onNode = (testbed: string, node: number, command: string): string =>
+  execFileSync(join(directoryOf(testbed), "rsh"), [hostName(testbed, node), command], {
+    encoding: "utf8",
+    timeout: 20_000,
+  });
 
 async function until(what: string, isTrue: () => boolean, seconds = 10): Promise<void> {
   const deadline = performance.now() + seconds * 1000;
@@ -51,12 +70,39 @@ function expectGone(testbed: string, inside: readonly number[], nets: readonly s
   expect(existsSync(directoryOf(testbed))).toBe(false);
 }
 
-const probeOf = (over: Partial<ProbeConfig>): ProbeConfig => ({ protocol: NATIVE_PROTOCOL, threadsPerRank: 1, minimumSamples: 5, maximumSeconds: 2, targetRelativeSpread: 0.05, collectives: [], modules: [], overlaps: [], device: false, ...over });
+const probeOf = (over: Partial<ProbeConfig>): ProbeConfig => ({
+  protocol: NATIVE_PROTOCOL,
+  threadsPerRank: 1,
+  minimumSamples: 5,
+  maximumSeconds: 2,
+  targetRelativeSpread: 0.05,
+  collectives: [],
+  modules: [],
+  overlaps: [],
+  device: false,
+  ...over,
+});
 
-async function launchProbe(testbed: string, nodes: number, runDirectory: string, config: ProbeConfig): Promise<{ outcome: LaunchOutcome; events: ProbeEvent[] }> {
+async function launchProbe(
+  testbed: string,
+  nodes: number,
+  runDirectory: string,
+  config: ProbeConfig,
+): Promise<{ outcome: LaunchOutcome; events: ProbeEvent[] }> {
   const events: ProbeEvent[] = [];
   const hosts = await hostsOf({ name: testbed, nodes, gpusPerNode: 2 }, clustersFileOf(testbed));
-  const outcome = await launchRanks<Probe>({ program: probe, config, ranks: 2 * nodes, ranksPerNode: 2, threadsPerRank: 1, launcher: "ssh", hosts, runDirectory, timeoutSeconds: 100, onEvent: (event) => events.push(event) });
+  const outcome = await launchRanks<Probe>({
+    program: probe,
+    config,
+    ranks: 2 * nodes,
+    ranksPerNode: 2,
+    threadsPerRank: 1,
+    launcher: "ssh",
+    hosts,
+    runDirectory,
+    timeoutSeconds: 100,
+    onEvent: (event) => events.push(event),
+  });
   return { outcome, events };
 }
 
@@ -107,7 +153,11 @@ describe.skipIf(impossible !== undefined)("a testbed", () => {
 
   it("is found and taken away after the command that was building it was killed", async () => {
     const testbed = make("half");
-    const child = spawn(process.execPath, [join(repository, "tools", "testbed", "main.ts"), "up", "--name", testbed, "--nodes", "30"], { stdio: "ignore" });
+    const child = spawn(
+      process.execPath,
+      [join(repository, "tools", "testbed", "main.ts"), "up", "--name", testbed, "--nodes", "30"],
+      { stdio: "ignore" },
+    );
     const gone = new Promise((resolve) => child.once("exit", resolve));
     await until("the holder is there", () => holderOf(testbed) !== undefined, 30);
     child.kill("SIGKILL");
@@ -123,7 +173,8 @@ describe.skipIf(impossible !== undefined)("a testbed", () => {
     const first = (await up(one, SLOW)).state;
     const inside = processesInside(first.holder.pid);
     const second = (await up(two, { ...SLOW, nodes: 3 })).state;
-    const reached = (testbed: string, address: string): boolean => onNode(testbed, 0, `timeout 5 bash -c 'exec 3<>/dev/tcp/${address}/9' 2>&1; true`).includes("refused");
+    const reached = (testbed: string, address: string): boolean =>
+      onNode(testbed, 0, `timeout 5 bash -c 'exec 3<>/dev/tcp/${address}/9' 2>&1; true`).includes("refused");
     // Node 2 answers (nobody listens) in the testbed that has it, and only there.
     expect(reached(two, "10.77.0.3")).toBe(true);
     expect(reached(one, "10.77.0.3")).toBe(false);
@@ -137,7 +188,14 @@ describe.skipIf(impossible !== undefined)("a testbed", () => {
     const testbed = make("far");
     await up(testbed, { ...SLOW, latencySeconds: 0.02 });
     // A connection that is refused takes one round trip: the first also asks for the neighbour's address.
-    const seconds = Number(onNode(testbed, 0, `ask() { bash -c 'exec 3<>/dev/tcp/10.77.0.2/9' 2>/dev/null; true; }; ask; least=1000000000000; for i in 1 2 3 4 5 6 7 8 9; do a=$(date +%s%N); ask; took=$(( $(date +%s%N) - a )); [ $took -lt $least ] && least=$took; done; echo $least`)) / 1e9;
+    const seconds =
+      Number(
+        onNode(
+          testbed,
+          0,
+          `ask() { bash -c 'exec 3<>/dev/tcp/10.77.0.2/9' 2>/dev/null; true; }; ask; least=1000000000000; for i in 1 2 3 4 5 6 7 8 9; do a=$(date +%s%N); ask; took=$(( $(date +%s%N) - a )); [ $took -lt $least ] && least=$took; done; echo $least`,
+        ),
+      ) / 1e9;
     // The shortest of them: whatever else the machine does makes others longer.
     expect(seconds).toBeGreaterThanOrEqual(0.04);
     expect(seconds).toBeLessThan(0.2);
@@ -160,13 +218,28 @@ describe.skipIf(impossible !== undefined)("ranks on a testbed", () => {
   it("sit on two hosts, and see the bandwidth that was asked for between them and an order more inside", async () => {
     const bytes = 8 * 2 ** 20;
     const both = { op: "all-gather", bytes } as const;
-    const { outcome, events } = await launchProbe(testbed, 2, join(directory, "probe"), probeOf({
-      device: true,
-      collectives: [{ ...both, groups: [[0, 1]], placement: "intra-node" }, { ...both, groups: [[0, 2]], placement: "inter-node" }],
-    }));
+    const { outcome, events } = await launchProbe(
+      testbed,
+      2,
+      join(directory, "probe"),
+      probeOf({
+        device: true,
+        collectives: [
+          { ...both, groups: [[0, 1]], placement: "intra-node" },
+          { ...both, groups: [[0, 2]], placement: "inter-node" },
+        ],
+      }),
+    );
     expect(outcome).toMatchObject({ status: "completed" });
-    expect(events.find((event) => event.event === "device")?.hosts).toEqual([hostName(testbed, 0), hostName(testbed, 1)]);
-    const seconds = Object.fromEntries(events.flatMap((event) => (event.event === "collective" ? [[event.placement, event.medianSeconds]] : [])));
+    expect(events.find((event) => event.event === "device")?.hosts).toEqual([
+      hostName(testbed, 0),
+      hostName(testbed, 1),
+    ]);
+    const seconds = Object.fromEntries(
+      events.flatMap((event) =>
+        event.event === "collective" ? [[event.placement, event.medianSeconds]] : [],
+      ),
+    );
     // Each of two ranks sends its half to the other, both at the same time: links carry both ways at once.
     const bitsPerSecond = (bytes / 2 / (seconds["inter-node"] as number)) * 8;
     expect(bitsPerSecond / SLOW.bandwidthBitsPerSecond).toBeGreaterThan(0.8);
@@ -180,11 +253,14 @@ describe.skipIf(impossible !== undefined)("ranks on a testbed", () => {
     const launcher = JSON.stringify(new URL("../../../libs/launcher/src/index.ts", import.meta.url).href);
     const sleeper = join(directory, "sleeper");
     await writeFile(sleeper, "#!/bin/sh\nexec sleep 300\n", { mode: 0o755 });
-    await writeFile(script, `import { hostsOf, launchRanks } from ${launcher};
+    await writeFile(
+      script,
+      `import { hostsOf, launchRanks } from ${launcher};
       import { Type } from ${JSON.stringify(import.meta.resolve("typebox"))};
       const hosts = await hostsOf({ name: ${JSON.stringify(testbed)}, nodes: 2, gpusPerNode: 2 }, ${JSON.stringify(clustersFileOf(testbed))});
       await launchRanks({ program: { name: "sleeper", path: ${JSON.stringify(sleeper)}, configSchema: Type.Any(), eventSchema: Type.Any() }, config: {}, ranks: 4, ranksPerNode: 2,
-        threadsPerRank: 1, launcher: "ssh", hosts, runDirectory: ${JSON.stringify(join(directory, "killed"))}, onEvent: () => {} });`);
+        threadsPerRank: 1, launcher: "ssh", hosts, runDirectory: ${JSON.stringify(join(directory, "killed"))}, onEvent: () => {} });`,
+    );
     const child = spawn(process.execPath, [script], { stdio: ["ignore", "ignore", "inherit"] });
     const gone = new Promise((resolve) => child.once("exit", resolve));
     const sleepers = (): number => Number(onNode(testbed, 0, "pgrep -cx sleep || true"));
@@ -193,7 +269,11 @@ describe.skipIf(impossible !== undefined)("ranks on a testbed", () => {
     await until("four ranks run", () => sleepers() === resting + 4, 30);
     child.kill("SIGKILL");
     await gone;
-    await until("the ranks and their daemons are gone", () => processesInside(state.holder.pid).sort().join() === before.join(), 20);
+    await until(
+      "the ranks and their daemons are gone",
+      () => processesInside(state.holder.pid).sort().join() === before.join(),
+      20,
+    );
     expect(onNode(testbed, 0, "ls /dev/shm")).toBe("");
   });
 });

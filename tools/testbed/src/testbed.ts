@@ -1,5 +1,14 @@
 import { execFileSync, spawn, spawnSync } from "node:child_process";
-import { closeSync, lstatSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -9,7 +18,15 @@ import { ProblemError, validate, type Clusters } from "@internevo/domain";
 import { Type, type Static } from "typebox";
 import { lockDirectory } from "../../../libs/local-stack/src/directory-lock.ts";
 import { SettingsSchema, type Settings } from "./options.ts";
-import { HOLDER_MARKER, holderOf, kill, markedProcesses, markOf, processesInside, startTicks } from "./processes.ts";
+import {
+  HOLDER_MARKER,
+  holderOf,
+  kill,
+  markedProcesses,
+  markOf,
+  processesInside,
+  startTicks,
+} from "./processes.ts";
 
 const StateSchema = Type.Object(
   {
@@ -28,31 +45,57 @@ export type State = Static<typeof StateSchema>;
 const SUBNET_PREFIX = "10.77";
 const MTU_BYTES = 9000;
 /** What passes at full speed after a pause: half a millisecond's worth, but never less than a frame takes. */
-const burstOf = (settings: Settings): number => Math.max(2 * MTU_BYTES, Math.ceil((settings.bandwidthBitsPerSecond / 8) * 0.0005));
+const burstOf = (settings: Settings): number =>
+  Math.max(2 * MTU_BYTES, Math.ceil((settings.bandwidthBitsPerSecond / 8) * 0.0005));
 
 /** What a connection may have under way: four times what fills the way there and back, and what a sender that has to wait 4 ms for a core needs; at least 1 MiB. */
-const windowOf = (settings: Settings): number => Math.max(2 ** 20, Math.ceil((settings.bandwidthBitsPerSecond / 8) * (8 * settings.latencySeconds + 0.004)));
+const windowOf = (settings: Settings): number =>
+  Math.max(2 ** 20, Math.ceil((settings.bandwidthBitsPerSecond / 8) * (8 * settings.latencySeconds + 0.004)));
 
 export const hostName = (name: string, node: number): string => `${name}-${node}`;
-export const directoryOf = (name: string): string => join(tmpdir(), `internevo-testbed-${process.getuid?.() ?? 0}`, name);
+export const directoryOf = (name: string): string =>
+  join(tmpdir(), `internevo-testbed-${process.getuid?.() ?? 0}`, name);
 export const clustersFileOf = (name: string): string => join(directoryOf(name), "clusters.json");
 const stateFileOf = (name: string): string => join(directoryOf(name), "state.json");
 const remoteShellOf = (name: string): string => join(directoryOf(name), "rsh");
 
-const unavailable = (message: string, remedy: string): ProblemError => new ProblemError("unavailable", `${message}. ${remedy}`, [{ field: "testbed", message, remedy }]);
+const unavailable = (message: string, remedy: string): ProblemError =>
+  new ProblemError("unavailable", `${message}. ${remedy}`, [{ field: "testbed", message, remedy }]);
 
 /** Why no testbed can be made here, or undefined. */
 export function whyImpossible(): string | undefined {
-  const tried = spawnSync("unshare", ["--user", "--map-root-user", "--pid", "--fork", "--net", "--mount", "--uts", "--ipc", "--mount-proc", "--propagation", "private", "sh", "-c", "PATH=$PATH:/usr/sbin:/sbin; ip link add dev t0 type veth peer name t1 && tc qdisc add dev t0 root tbf rate 1gbit burst 64k latency 50ms"], { encoding: "utf8" });
+  const tried = spawnSync(
+    "unshare",
+    [
+      "--user",
+      "--map-root-user",
+      "--pid",
+      "--fork",
+      "--net",
+      "--mount",
+      "--uts",
+      "--ipc",
+      "--mount-proc",
+      "--propagation",
+      "private",
+      "sh",
+      "-c",
+      "PATH=$PATH:/usr/sbin:/sbin; ip link add dev t0 type veth peer name t1 && tc qdisc add dev t0 root tbf rate 1gbit burst 64k latency 50ms",
+    ],
+    { encoding: "utf8" },
+  );
   if (tried.error) return `unshare cannot be started: ${tried.error.message}`;
-  return tried.status === 0 ? undefined : `namespaces cannot be made here: ${tried.stderr.trim().split("\n").at(-1) ?? `exit code ${tried.status}`}`;
+  return tried.status === 0
+    ? undefined
+    : `namespaces cannot be made here: ${tried.stderr.trim().split("\n").at(-1) ?? `exit code ${tried.status}`}`;
 }
 
 /** A folder of this user alone, although others may write where it lies. */
 function ownDirectory(path: string): void {
   mkdirSync(path, { recursive: true, mode: 0o700 });
   const found = lstatSync(path);
-  if (!found.isDirectory() || found.uid !== process.getuid?.()) throw unavailable(`${path} belongs to somebody else`, "Remove it, or set TMPDIR to another folder");
+  if (!found.isDirectory() || found.uid !== process.getuid?.())
+    throw unavailable(`${path} belongs to somebody else`, "Remove it, or set TMPDIR to another folder");
 }
 
 /** Runs `work` while no other command changes the same testbed. */
@@ -77,7 +120,9 @@ export function current(name: string): State | undefined {
     throw error;
   }
   const state = validate(StateSchema, JSON.parse(text), "internal", stateFileOf(name));
-  return startTicks(state.holder.pid) === state.holder.startTicks && holderOf(name) === state.holder.pid ? state : undefined;
+  return startTicks(state.holder.pid) === state.holder.startTicks && holderOf(name) === state.holder.pid
+    ? state
+    : undefined;
 }
 
 /** Ends everything that holds, builds or runs on a testbed, also what a killed command left. @returns how many processes. */
@@ -86,16 +131,20 @@ async function clear(name: string): Promise<number> {
   const deadline = performance.now() + 10_000;
   for (;;) {
     const holder = holderOf(name);
-    const left = [...new Set([...markedProcesses(name), ...(holder === undefined ? [] : processesInside(holder))])];
+    const left = [
+      ...new Set([...markedProcesses(name), ...(holder === undefined ? [] : processesInside(holder))]),
+    ];
     if (left.length === 0) break;
-    if (performance.now() > deadline) throw new Error(`processes ${left.join(", ")} of testbed ${name} do not end after SIGKILL`);
+    if (performance.now() > deadline)
+      throw new Error(`processes ${left.join(", ")} of testbed ${name} do not end after SIGKILL`);
     for (const pid of left) {
       seen.add(pid);
       kill(pid);
     }
     await sleep(20);
   }
-  for (const file of [stateFileOf(name), clustersFileOf(name), remoteShellOf(name)]) rmSync(file, { force: true });
+  for (const file of [stateFileOf(name), clustersFileOf(name), remoteShellOf(name)])
+    rmSync(file, { force: true });
   return seen.size;
 }
 
@@ -107,7 +156,11 @@ const writeWhole = (path: string, text: string, mode = 0o600): void => {
 /** The relay that delays packets, compiled for this machine. */
 function buildRelay(name: string): string {
   const path = join(directoryOf(name), "delay-relay");
-  execFileSync("c++", ["-std=c++20", "-O2", "-pthread", "-o", path, join(import.meta.dirname, "delay-relay.cpp")], { stdio: ["ignore", "inherit", "inherit"] });
+  execFileSync(
+    "c++",
+    ["-std=c++20", "-O2", "-pthread", "-o", path, join(import.meta.dirname, "delay-relay.cpp")],
+    { stdio: ["ignore", "inherit", "inherit"] },
+  );
   return path;
 }
 
@@ -121,9 +174,34 @@ async function hold(name: string, settings: Settings): Promise<State> {
   const half = Math.round((settings.latencySeconds / 2) * 1e9);
   const child = spawn(
     "unshare",
-    ["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--net", "--mount", "--uts", "--ipc", "--mount-proc", "--propagation", "private",
-      "bash", join(import.meta.dirname, "nodes.sh"), name, ...[settings.nodes, settings.bandwidthBitsPerSecond, burstBytes, MTU_BYTES].map(String), SUBNET_PREFIX, relay, String(half), String(windowOf(settings))],
-    { detached: true, stdio: ["ignore", "pipe", log], cwd: "/", env: { PATH: process.env["PATH"], LC_ALL: "C.UTF-8", [HOLDER_MARKER]: markOf(name) } },
+    [
+      "--user",
+      "--map-root-user",
+      "--pid",
+      "--fork",
+      "--kill-child",
+      "--net",
+      "--mount",
+      "--uts",
+      "--ipc",
+      "--mount-proc",
+      "--propagation",
+      "private",
+      "bash",
+      join(import.meta.dirname, "nodes.sh"),
+      name,
+      ...[settings.nodes, settings.bandwidthBitsPerSecond, burstBytes, MTU_BYTES].map(String),
+      SUBNET_PREFIX,
+      relay,
+      String(half),
+      String(windowOf(settings)),
+    ],
+    {
+      detached: true,
+      stdio: ["ignore", "pipe", log],
+      cwd: "/",
+      env: { PATH: process.env["PATH"], LC_ALL: "C.UTF-8", [HOLDER_MARKER]: markOf(name) },
+    },
   );
   closeSync(log);
   const stdout = child.stdout as Readable; // a pipe, as asked for
@@ -137,12 +215,17 @@ async function hold(name: string, settings: Settings): Promise<State> {
     }
     return false;
   })();
-  if (!(await Promise.race([stand, failed]))) throw unavailable(`the testbed cannot be built: ${readFileSync(logFile, "utf8").trim().split("\n").at(-1) ?? ""}`, whyImpossible() ?? `See ${logFile}`);
+  if (!(await Promise.race([stand, failed])))
+    throw unavailable(
+      `the testbed cannot be built: ${readFileSync(logFile, "utf8").trim().split("\n").at(-1) ?? ""}`,
+      whyImpossible() ?? `See ${logFile}`,
+    );
   stdout.destroy();
   child.unref();
   const holder = holderOf(name);
   const ticks = holder === undefined ? undefined : startTicks(holder);
-  if (holder === undefined || ticks === undefined) throw unavailable("the testbed ended at once", `See ${logFile}`);
+  if (holder === undefined || ticks === undefined)
+    throw unavailable("the testbed ended at once", `See ${logFile}`);
   return { name, settings, burstBytes, holder: { pid: holder, startTicks: ticks }, keepers };
 }
 
@@ -170,11 +253,27 @@ function coresOf({ nodes }: Settings): { cores?: number } {
 const clustersOf = ({ name, settings, holder }: State): Clusters => ({
   clusters: {
     [name]: {
-      hosts: Array.from({ length: settings.nodes }, (_, node) => ({ name: hostName(name, node), slots: settings.ranksPerNode, ...coresOf(settings) })),
+      hosts: Array.from({ length: settings.nodes }, (_, node) => ({
+        name: hostName(name, node),
+        slots: settings.ranksPerNode,
+        ...coresOf(settings),
+      })),
       remoteShell: [remoteShellOf(name)],
       network: [`${SUBNET_PREFIX}.0.0/16`],
       // Inside, whoever owns the testbed counts as root, which Open MPI refuses unless told.
-      enter: ["nsenter", "--target", String(holder.pid), "--user", "--preserve-credentials", "--net", "--uts", "--", "env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"],
+      enter: [
+        "nsenter",
+        "--target",
+        String(holder.pid),
+        "--user",
+        "--preserve-credentials",
+        "--net",
+        "--uts",
+        "--",
+        "env",
+        "OMPI_ALLOW_RUN_AS_ROOT=1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+      ],
     },
   },
 });
@@ -183,10 +282,14 @@ const clustersOf = ({ name, settings, holder }: State): Clusters => ({
  * Builds a testbed; one that stands already with the same settings stays, one with others is replaced, as is what a killed command left.
  * @throws ProblemError `unavailable` where namespaces cannot be made, `conflict` while another command changes the same testbed.
  */
-export const up = (name: string, settings: Settings): Promise<{ readonly state: State; readonly built: boolean }> =>
+export const up = (
+  name: string,
+  settings: Settings,
+): Promise<{ readonly state: State; readonly built: boolean }> =>
   locked(name, async () => {
     const standing = current(name);
-    if (standing && JSON.stringify(standing.settings) === JSON.stringify(settings)) return { state: standing, built: false };
+    if (standing && JSON.stringify(standing.settings) === JSON.stringify(settings))
+      return { state: standing, built: false };
     await clear(name);
     try {
       const state = await hold(name, settings);

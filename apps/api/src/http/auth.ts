@@ -9,20 +9,29 @@ import { TokenLookup } from "./token-lookup.ts";
 const rankOf = (role: Role): number => ROLES.indexOf(role);
 
 /** Tokens come in the header only: in a URL they would end in logs and histories. */
-const bearerOf = (request: FastifyRequest): string | undefined => /^Bearer +([\w.~+/-]+=*) *$/i.exec(request.headers.authorization ?? "")?.[1];
+const bearerOf = (request: FastifyRequest): string | undefined =>
+  /^Bearer +([\w.~+/-]+=*) *$/i.exec(request.headers.authorization ?? "")?.[1];
 
-const refused = (detail: string, message: string, remedy: string): ProblemError => new ProblemError("unauthorized", detail, [{ field: "authorization", message, remedy }]);
+const refused = (detail: string, message: string, remedy: string): ProblemError =>
+  new ProblemError("unauthorized", detail, [{ field: "authorization", message, remedy }]);
 
 function missing(request: FastifyRequest): ProblemError {
   const message = request.headers.authorization === undefined ? "is missing" : "is not `Bearer` and a token";
-  return refused(`the Authorization header ${message}`, message, "send `Authorization: Bearer <token>`; the token was printed at the first start");
+  return refused(
+    `the Authorization header ${message}`,
+    message,
+    "send `Authorization: Bearer <token>`; the token was printed at the first start",
+  );
 }
 
 /**
  * Every route with a `role` in its configuration asks for a token of at least that role. What is asked below the API's prefix counts for the
  * token, or for the address where there is none, before anything is refused.
  */
-export function registerAuth(app: FastifyInstance, options: { readonly database: Database; readonly limits: RequestLimits }): void {
+export function registerAuth(
+  app: FastifyInstance,
+  options: { readonly database: Database; readonly limits: RequestLimits },
+): void {
   const { limits } = options;
   const lookup = new TokenLookup(options.database);
   app.decorateRequest("actor", null);
@@ -33,18 +42,30 @@ export function registerAuth(app: FastifyInstance, options: { readonly database:
     // What is behind a token is for whoever has it: no browser or proxy should keep it.
     reply.header("cache-control", "no-store");
     const token = bearerOf(request);
-    const owner = token === undefined ? undefined : await lookup.ownerOf(token, await limits.isGuessing(request));
+    const owner =
+      token === undefined ? undefined : await lookup.ownerOf(token, await limits.isGuessing(request));
     request.actor = owner ?? null;
     await limits.count(request, reply);
     if (token !== undefined && owner === undefined) {
       await limits.countGuess(request, reply);
-      throw refused("the token is not valid", "is not a valid token", "use the token that was printed at the first start, or ask an admin for one (`internevo token create`)");
+      throw refused(
+        "the token is not valid",
+        "is not a valid token",
+        "use the token that was printed at the first start, or ask an admin for one (`internevo token create`)",
+      );
     }
     // A path that no route answers: whoever may use the API is told so.
     if (role === undefined) return;
     if (owner === undefined) throw missing(request);
     if (rankOf(owner.role) < rankOf(role)) {
-      throw new ProblemError("forbidden", `this needs the role ${role}, and the token's is ${owner.role}`, [{ field: "authorization", value: owner.role, message: `is a token of role ${owner.role}`, remedy: `use a token of role ${ROLES.slice(rankOf(role)).join(" or ")}` }]);
+      throw new ProblemError("forbidden", `this needs the role ${role}, and the token's is ${owner.role}`, [
+        {
+          field: "authorization",
+          value: owner.role,
+          message: `is a token of role ${owner.role}`,
+          remedy: `use a token of role ${ROLES.slice(rankOf(role)).join(" or ")}`,
+        },
+      ]);
     }
   });
 }

@@ -11,7 +11,11 @@ export function registerBodies(app: FastifyInstance): void {
   app.addContentTypeParser<string>("application/json", { parseAs: "string" }, (request, body, done) => {
     if (isNestedDeeper(body, MAXIMUM_DEPTH)) {
       const message = `is nested more than ${MAXIMUM_DEPTH} levels deep`;
-      return done(new ProblemError("bad-request", `the body ${message}`, [{ field: "(body)", message, remedy: "send a document of the route's shape; see /docs" }]));
+      return done(
+        new ProblemError("bad-request", `the body ${message}`, [
+          { field: "(body)", message, remedy: "send a document of the route's shape; see /docs" },
+        ]),
+      );
     }
     return parse(request, body, done);
   });

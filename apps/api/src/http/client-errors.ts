@@ -15,21 +15,36 @@ interface Said {
 function saidOf(code: string | undefined): Said {
   switch (code) {
     case "HPE_HEADER_OVERFLOW":
-      return { status: 431, message: "has headers that are too large", remedy: "send less than 16 KiB of headers" };
+      return {
+        status: 431,
+        message: "has headers that are too large",
+        remedy: "send less than 16 KiB of headers",
+      };
     case "ERR_HTTP_REQUEST_TIMEOUT":
       return { status: 408, message: "did not come whole in time", remedy: "send it again" };
     case "HPE_INVALID_METHOD":
-      return { status: 400, message: "has a method that HTTP does not know", remedy: "use GET, POST or DELETE" };
+      return {
+        status: 400,
+        message: "has a method that HTTP does not know",
+        remedy: "use GET, POST or DELETE",
+      };
     default:
       return { status: 400, message: "is not HTTP/1.1", remedy: "send a well-formed request" };
   }
 }
 
 /** The bytes of an answer to what Node does not take for a request, after which its connection is closed. */
-function answerOnSocket(socket: Duplex, { status, message, remedy }: Said, code: ProblemCode, headers = ""): void {
+function answerOnSocket(
+  socket: Duplex,
+  { status, message, remedy }: Said,
+  code: ProblemCode,
+  headers = "",
+): void {
   const problem = new ProblemError(code, `the request ${message}`, [{ field: "(request)", message, remedy }]);
   const body = JSON.stringify({ ...problemDocument(problem, traceOf(undefined).traceId), status });
-  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n${headers}Content-Type: ${PROBLEM_TYPE}; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`);
+  socket.end(
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n${headers}Content-Type: ${PROBLEM_TYPE}; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+  );
 }
 
 /** What could not even be read as a request is answered as every other fault is, and its connection is closed. */
@@ -43,22 +58,52 @@ export function answerClientError(error: NodeJS.ErrnoException, socket: Socket):
 const METHODS = "GET, HEAD, POST, DELETE";
 
 /** Those that the framework refuses by their path. CONNECT names no path. */
-const USUAL_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
+const USUAL_METHODS: ReadonlySet<string> = new Set([
+  "GET",
+  "HEAD",
+  "POST",
+  "PUT",
+  "PATCH",
+  "DELETE",
+  "OPTIONS",
+  "TRACE",
+  "CONNECT",
+]);
 
 /** Answers what Node would answer itself, without a word: tunnels, expectations that are not `100-continue`, and requests without a host. */
 export function registerOddRequests(app: FastifyInstance): void {
   app.server.on("connect", (_request: IncomingMessage, socket: Duplex) => {
     socket.on("error", () => socket.destroy());
-    answerOnSocket(socket, { status: 405, message: "asks for a tunnel, and this server opens none", remedy: `use ${METHODS}, without this server as a proxy` }, "method-not-allowed", `Allow: ${METHODS}\r\n`);
+    answerOnSocket(
+      socket,
+      {
+        status: 405,
+        message: "asks for a tunnel, and this server opens none",
+        remedy: `use ${METHODS}, without this server as a proxy`,
+      },
+      "method-not-allowed",
+      `Allow: ${METHODS}\r\n`,
+    );
   });
   app.server.on("checkExpectation", (request: IncomingMessage) => {
-    answerOnSocket(request.socket, { status: 417, message: "has an Expect header that is not 100-continue", remedy: "leave the Expect header out" }, "bad-request");
+    answerOnSocket(
+      request.socket,
+      {
+        status: 417,
+        message: "has an Expect header that is not 100-continue",
+        remedy: "leave the Expect header out",
+      },
+      "bad-request",
+    );
   });
   // Node would refuse it (the option requireHostHeader) with an empty answer.
   app.addHook("onRequest", async (request) => {
     if (request.headers.host !== undefined || request.raw.httpVersion === "1.0") return;
-    throw new ProblemError("bad-request", "the request has no Host header", [{ field: "host", message: "is missing", remedy: "send the Host header that HTTP/1.1 asks for" }]);
+    throw new ProblemError("bad-request", "the request has no Host header", [
+      { field: "host", message: "is missing", remedy: "send the Host header that HTTP/1.1 asks for" },
+    ]);
   });
   // A method that no path has is refused by its path (405), whatever body it has: the framework would say 400 to some.
-  for (const method of ALL_METHODS) if (!USUAL_METHODS.has(method)) app.addHttpMethod(method, { overrideExisting: true });
+  for (const method of ALL_METHODS)
+    if (!USUAL_METHODS.has(method)) app.addHttpMethod(method, { overrideExisting: true });
 }

@@ -11,11 +11,20 @@ const OWN_PATHS = /^\/(api|docs|healthz|readyz|metrics)(\/|$)/;
 const wantsPage = (request: FastifyRequest): boolean => {
   const path = request.url.split("?")[0] ?? "/";
   const isFile = /\.[a-z0-9]+$/i.test(path);
-  return (request.method === "GET" || request.method === "HEAD") && !OWN_PATHS.test(path) && !isFile && (request.headers.accept ?? "").includes("text/html");
+  return (
+    (request.method === "GET" || request.method === "HEAD") &&
+    !OWN_PATHS.test(path) &&
+    !isFile &&
+    (request.headers.accept ?? "").includes("text/html")
+  );
 };
 
 /** Serves the built console, if it was built: its files, and its page for every path that it may have made up itself. */
-export async function registerConsole(app: FastifyInstance, directory: string, methods: KnownMethods): Promise<void> {
+export async function registerConsole(
+  app: FastifyInstance,
+  directory: string,
+  methods: KnownMethods,
+): Promise<void> {
   const present = existsSync(join(directory, "index.html"));
   if (present) {
     await app.register(fastifyStatic, {
@@ -26,13 +35,21 @@ export async function registerConsole(app: FastifyInstance, directory: string, m
       preCompressed: true,
       setHeaders(reply, path) {
         // Built files carry their content's hash in their name; the page that names them does not.
-        reply.header("cache-control", path.includes("/assets/") ? "public, max-age=31536000, immutable" : "no-cache");
+        reply.header(
+          "cache-control",
+          path.includes("/assets/") ? "public, max-age=31536000, immutable" : "no-cache",
+        );
       },
     });
   }
   app.setNotFoundHandler((request: FastifyRequest, reply: FastifyReply) => {
-    if (present && wantsPage(request)) return reply.header("cache-control", "no-cache").sendFile("index.html");
+    if (present && wantsPage(request))
+      return reply.header("cache-control", "no-cache").sendFile("index.html");
     const allowed = methods.of(request.url.split("?")[0] ?? "/");
-    return sendProblem(request, reply, allowed.length > 0 ? methodProblem(request, reply, allowed) : notFoundProblem(request));
+    return sendProblem(
+      request,
+      reply,
+      allowed.length > 0 ? methodProblem(request, reply, allowed) : notFoundProblem(request),
+    );
   });
 }

@@ -9,6 +9,14 @@ export const etagOf = (version: number): string => `"${version}"`;
 export function versionOfIfMatch(header: string | undefined): number | undefined {
   if (header === undefined || header.trim() === "*") return undefined;
   const match = /^\s*"(\d{1,9})"\s*$/.exec(header);
-  if (!match) throw new ProblemError("bad-request", "If-Match is not a version", [{ field: "if-match", value: header, message: "is not one strong entity tag of this API", remedy: 'send the ETag that was read, for example "3"' }]);
+  if (!match)
+    throw new ProblemError("bad-request", "If-Match is not a version", [
+      {
+        field: "if-match",
+        value: header,
+        message: "is not one strong entity tag of this API",
+        remedy: 'send the ETag that was read, for example "3"',
+      },
+    ]);
   return Number(match[1]);
 }

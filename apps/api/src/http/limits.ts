@@ -13,7 +13,11 @@ export interface Limits {
   readonly maximumEventLoopDelayMilliseconds: number;
 }
 
-export const DEFAULT_LIMITS: Limits = { requestsPerMinute: 6000, wrongTokensPerMinute: 30, maximumEventLoopDelayMilliseconds: 2000 };
+export const DEFAULT_LIMITS: Limits = {
+  requestsPerMinute: 6000,
+  wrongTokensPerMinute: 30,
+  maximumEventLoopDelayMilliseconds: 2000,
+};
 
 /** Headers that keep browsers strict, under which the console works: its own scripts only, styles that its components write. */
 export async function registerSecurityHeaders(app: FastifyInstance): Promise<void> {
@@ -69,14 +73,26 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
       throw new ProblemError("unavailable", "the service is under pressure; try again shortly");
     },
   });
-  const requests = app.createRateLimit({ max: limits.requestsPerMinute, timeWindow: MINUTE_MILLISECONDS, keyGenerator: (request) => request.actor?.id ?? addressOf(request) });
-  const guesses = app.createRateLimit({ max: limits.wrongTokensPerMinute, timeWindow: MINUTE_MILLISECONDS, keyGenerator: addressOf });
+  const requests = app.createRateLimit({
+    max: limits.requestsPerMinute,
+    timeWindow: MINUTE_MILLISECONDS,
+    keyGenerator: (request) => request.actor?.id ?? addressOf(request),
+  });
+  const guesses = app.createRateLimit({
+    max: limits.wrongTokensPerMinute,
+    timeWindow: MINUTE_MILLISECONDS,
+    keyGenerator: addressOf,
+  });
 
   async function take(limiter: typeof requests, request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const state = await limiter(request);
     if (state.isAllowed) throw new Error("nobody is exempt from the limits");
     const { max, remaining, ttlInSeconds, isExceeded } = state;
-    reply.headers({ "x-ratelimit-limit": max, "x-ratelimit-remaining": remaining, "x-ratelimit-reset": ttlInSeconds });
+    reply.headers({
+      "x-ratelimit-limit": max,
+      "x-ratelimit-remaining": remaining,
+      "x-ratelimit-reset": ttlInSeconds,
+    });
     if (!isExceeded) return;
     reply.header("retry-after", ttlInSeconds);
     throw new ProblemError("rate-limited", `too many requests; try again in ${ttlInSeconds} s`);

@@ -3,7 +3,13 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
 /** The path of a route as an expression: `/jobs/:id` stands for one segment, `*` for whatever follows. */
 const expressionOf = (pattern: string): RegExp =>
-  new RegExp(`^${pattern.split("/").map((part) => (part.startsWith(":") ? "[^/]+" : part === "*" ? ".*" : part.replace(/[^\w-]/g, "\\$&"))).join("/").replace(/\/$/, "")}/?$`);
+  new RegExp(
+    `^${pattern
+      .split("/")
+      .map((part) => (part.startsWith(":") ? "[^/]+" : part === "*" ? ".*" : part.replace(/[^\w-]/g, "\\$&")))
+      .join("/")
+      .replace(/\/$/, "")}/?$`,
+  );
 
 export interface KnownMethods {
   /** The methods that routes of this path have; empty when there is no such path. */
@@ -21,13 +27,31 @@ export function registerMethods(app: FastifyInstance): KnownMethods {
     for (const each of [method].flat()) route.methods.add(each);
   });
   return {
-    of: (path) => [...new Set([...routes.values()].filter((route) => route.path.test(path)).flatMap((route) => [...route.methods]))].sort(),
+    of: (path) =>
+      [
+        ...new Set(
+          [...routes.values()]
+            .filter((route) => route.path.test(path))
+            .flatMap((route) => [...route.methods]),
+        ),
+      ].sort(),
   };
 }
 
 /** For a method that a path does not have. */
-export function methodProblem(request: FastifyRequest, reply: FastifyReply, allowed: readonly string[]): ProblemError {
+export function methodProblem(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  allowed: readonly string[],
+): ProblemError {
   reply.header("allow", allowed.join(", "));
   const path = request.url.split("?")[0];
-  return new ProblemError("method-not-allowed", `${path} has no ${request.method}`, [{ field: "(method)", value: request.method, message: "is no method of this path", remedy: `use ${allowed.join(" or ")}` }]);
+  return new ProblemError("method-not-allowed", `${path} has no ${request.method}`, [
+    {
+      field: "(method)",
+      value: request.method,
+      message: "is no method of this path",
+      remedy: `use ${allowed.join(" or ")}`,
+    },
+  ]);
 }

@@ -1,5 +1,16 @@
 import { printable, ProblemError } from "@internevo/domain";
-import { answerIdempotencyKey, claimIdempotencyKey, isConnectionLoss, lookUpIdempotencyKey, recordAudit, type AuditEntry, type Database, type KeyClaim, type KeyedAnswer, type Transaction } from "@internevo/store";
+import {
+  answerIdempotencyKey,
+  claimIdempotencyKey,
+  isConnectionLoss,
+  lookUpIdempotencyKey,
+  recordAudit,
+  type AuditEntry,
+  type Database,
+  type KeyClaim,
+  type KeyedAnswer,
+  type Transaction,
+} from "@internevo/store";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { actorOf } from "./auth.ts";
 import { statusOf } from "./problems.ts";
@@ -20,34 +31,60 @@ function keyOf(request: FastifyRequest): string | undefined {
   const key = request.headers["idempotency-key"];
   if (key === undefined) return undefined;
   if (typeof key === "string" && KEY.test(key)) return key;
-  throw new ProblemError("bad-request", "the Idempotency-Key is not valid", [{ field: "idempotency-key", value: key, message: "is not 1 to 200 visible characters", remedy: "send for example a UUID" }]);
+  throw new ProblemError("bad-request", "the Idempotency-Key is not valid", [
+    {
+      field: "idempotency-key",
+      value: key,
+      message: "is not 1 to 200 visible characters",
+      remedy: "send for example a UUID",
+    },
+  ]);
 }
 
 /** What makes two requests the same: JSON with its keys sorted, so that another order of fields is no other request. */
 function requestText(request: FastifyRequest): string {
   const sorted = (_: string, value: unknown): unknown =>
-    typeof value === "object" && value !== null && !Array.isArray(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;
+    typeof value === "object" && value !== null && !Array.isArray(value)
+      ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : value;
   return `${request.method} ${request.url}\n${JSON.stringify(request.body ?? null, sorted)}`;
 }
 
 /** For example `POST /api/v1/jobs/:id/cancel`. */
-const actionOf = (request: FastifyRequest): string => `${request.method} ${request.routeOptions.url ?? request.url}`;
+const actionOf = (request: FastifyRequest): string =>
+  `${request.method} ${request.routeOptions.url ?? request.url}`;
 
 /**
  * Runs a mutation in one transaction with its audit row and, when the request has an `Idempotency-Key`, the key's answer: a
  * repeated request waits for the first and gets its answer.
  * @throws ProblemError `conflict` when the key was used for another request; whatever `work` throws, with nothing stored.
  */
-export async function mutate(database: Database, request: FastifyRequest, reply: FastifyReply, work: (tx: Transaction) => Promise<MutationResult>): Promise<unknown> {
+export async function mutate(
+  database: Database,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  work: (tx: Transaction) => Promise<MutationResult>,
+): Promise<unknown> {
   return mutateAs(keyOf(request), database, request, reply, work);
 }
 
 /** {@link mutate} without a key, for answers that nothing may store. */
-export async function mutateUnkeyed(database: Database, request: FastifyRequest, reply: FastifyReply, work: (tx: Transaction) => Promise<MutationResult>): Promise<unknown> {
+export async function mutateUnkeyed(
+  database: Database,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  work: (tx: Transaction) => Promise<MutationResult>,
+): Promise<unknown> {
   return mutateAs(undefined, database, request, reply, work);
 }
 
-async function mutateAs(key: string | undefined, database: Database, request: FastifyRequest, reply: FastifyReply, work: (tx: Transaction) => Promise<MutationResult>): Promise<unknown> {
+async function mutateAs(
+  key: string | undefined,
+  database: Database,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  work: (tx: Transaction) => Promise<MutationResult>,
+): Promise<unknown> {
   const actor = actorOf(request);
   const run = (): Promise<KeyedAnswer> =>
     database.transaction(async (tx) => {
@@ -55,12 +92,32 @@ async function mutateAs(key: string | undefined, database: Database, request: Fa
         const claim = await claimIdempotencyKey(tx, { actor: actor.id, key, text: requestText(request) });
         const answer = answerOf(claim, key);
         if (answer) return answer;
-        if (claim.kind === "in-progress") throw new ProblemError("conflict", "a request with this Idempotency-Key is at work", [{ field: "idempotency-key", value: key, message: "is in use now", remedy: "repeat the request shortly" }]);
+        if (claim.kind === "in-progress")
+          throw new ProblemError("conflict", "a request with this Idempotency-Key is at work", [
+            {
+              field: "idempotency-key",
+              value: key,
+              message: "is in use now",
+              remedy: "repeat the request shortly",
+            },
+          ]);
       }
       const result = await work(tx);
-      const answer: KeyedAnswer = { status: result.status, body: result.body ?? null, location: result.location ?? null, etag: result.etag ?? null };
+      const answer: KeyedAnswer = {
+        status: result.status,
+        body: result.body ?? null,
+        location: result.location ?? null,
+        etag: result.etag ?? null,
+      };
       if (key !== undefined) await answerIdempotencyKey(tx, { actor: actor.id, key }, answer);
-      await recordAudit(tx, { actor: actor.name, role: actor.role, action: actionOf(request), target: result.target, status: result.status, traceId: request.trace.traceId });
+      await recordAudit(tx, {
+        actor: actor.name,
+        role: actor.role,
+        action: actionOf(request),
+        target: result.target,
+        status: result.status,
+        traceId: request.trace.traceId,
+      });
       return answer;
     });
   return send(reply, await run());
@@ -70,7 +127,14 @@ async function mutateAs(key: string | undefined, database: Database, request: Fa
 function answerOf(claim: KeyClaim, key: string): KeyedAnswer | undefined {
   if (claim.kind === "answered") return claim.answer;
   if (claim.kind !== "other-request") return undefined;
-  throw new ProblemError("conflict", "the Idempotency-Key was used for another request", [{ field: "idempotency-key", value: key, message: "was used with another path or body", remedy: "use a new key for a new request" }]);
+  throw new ProblemError("conflict", "the Idempotency-Key was used for another request", [
+    {
+      field: "idempotency-key",
+      value: key,
+      message: "was used with another path or body",
+      remedy: "use a new key for a new request",
+    },
+  ]);
 }
 
 function send(reply: FastifyReply, answer: KeyedAnswer): unknown {
@@ -84,9 +148,22 @@ function send(reply: FastifyReply, answer: KeyedAnswer): unknown {
  * {@link mutate} behind checks of what may change from one request to the next, such as whether a file is there: a request that was answered
  * gets its answer whatever they would say now.
  */
-export async function mutateChecked<C>(database: Database, request: FastifyRequest, reply: FastifyReply, check: () => Promise<C>, work: (tx: Transaction, checked: C) => Promise<MutationResult>): Promise<unknown> {
+export async function mutateChecked<C>(
+  database: Database,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  check: () => Promise<C>,
+  work: (tx: Transaction, checked: C) => Promise<MutationResult>,
+): Promise<unknown> {
   const key = keyOf(request);
-  const known = key === undefined ? undefined : await lookUpIdempotencyKey(database.db, { actor: actorOf(request).id, key, text: requestText(request) });
+  const known =
+    key === undefined
+      ? undefined
+      : await lookUpIdempotencyKey(database.db, {
+          actor: actorOf(request).id,
+          key,
+          text: requestText(request),
+        });
   const answer = known && key !== undefined ? answerOf(known, key) : undefined;
   if (answer) return send(reply, answer);
   const checked = await check();
@@ -106,13 +183,19 @@ const MOST_COUNTED = 1000;
  * the first 20 in a minute have a row each, and one row at its end says how many followed (`details.repeated`).
  */
 export function registerRefusalAudit(app: FastifyInstance, database: Database): void {
-  const counted = new Map<string, { readonly entry: AuditEntry; refused: number; readonly timer: NodeJS.Timeout }>();
+  const counted = new Map<
+    string,
+    { readonly entry: AuditEntry; refused: number; readonly timer: NodeJS.Timeout }
+  >();
   async function record(entry: AuditEntry): Promise<void> {
     try {
       await recordAudit(database.db, entry);
     } catch (error) {
       if (!isConnectionLoss(error)) throw error;
-      app.log.warn({ err: error, traceId: entry.traceId }, "the refusal could not be written to the audit log");
+      app.log.warn(
+        { err: error, traceId: entry.traceId },
+        "the refusal could not be written to the audit log",
+      );
     }
   }
   async function end(key: string): Promise<void> {
@@ -123,12 +206,21 @@ export function registerRefusalAudit(app: FastifyInstance, database: Database): 
     const { entry } = found;
     const repeated = found.refused - MOST_WRITTEN;
     // Each had a target of its own, and the last one's trace would say nothing of the others.
-    if (repeated > 0) await record({ actor: entry.actor, role: entry.role, action: entry.action, status: entry.status, target: null, details: { ...entry.details, repeated } });
+    if (repeated > 0)
+      await record({
+        actor: entry.actor,
+        role: entry.role,
+        action: entry.action,
+        status: entry.status,
+        target: null,
+        details: { ...entry.details, repeated },
+      });
   }
   app.addHook("onClose", async () => void (await Promise.all([...counted.keys()].map(end))));
   app.addHook("onResponse", async (request) => {
     // What no route answers has changed nothing, and may be any text.
-    if (request.problem === null || request.actor === null || request.is404 || !MUTATING.has(request.method)) return;
+    if (request.problem === null || request.actor === null || request.is404 || !MUTATING.has(request.method))
+      return;
     const { actor, problem } = request;
     const action = actionOf(request);
     const status = statusOf(problem.code);
@@ -139,8 +231,27 @@ export function registerRefusalAudit(app: FastifyInstance, database: Database): 
     const { id } = (request.params ?? {}) as { id?: string };
     // An id that is refused may be any text, and not all text can be stored.
     const target = id === undefined ? null : printable(id).slice(0, LONGEST_TARGET);
-    const entry = { actor: actor.name, role: actor.role, action, target, status, traceId: request.trace.traceId, details: { code: problem.code } };
-    if (!found && counted.size < MOST_COUNTED) counted.set(key, { entry, refused: 1, timer: setTimeout(() => void end(key).catch((error: unknown) => app.log.error({ err: error }, "a refusal could not be written to the audit log")), REPEATED_MILLISECONDS).unref() });
+    const entry = {
+      actor: actor.name,
+      role: actor.role,
+      action,
+      target,
+      status,
+      traceId: request.trace.traceId,
+      details: { code: problem.code },
+    };
+    if (!found && counted.size < MOST_COUNTED)
+      counted.set(key, {
+        entry,
+        refused: 1,
+        timer: setTimeout(
+          () =>
+            void end(key).catch((error: unknown) =>
+              app.log.error({ err: error }, "a refusal could not be written to the audit log"),
+            ),
+          REPEATED_MILLISECONDS,
+        ).unref(),
+      });
     await record(entry);
   });
 }

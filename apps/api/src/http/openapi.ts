@@ -10,10 +10,15 @@ export async function registerOpenApi(app: FastifyInstance, version: string): Pr
       info: {
         title: "InternEvo",
         version,
-        description: "Plans, trials and trains long-sequence language models over hybrid parallelism and redundant sharding. Every error is a problem (RFC 9457) with a stable `code`.",
+        description:
+          "Plans, trials and trains long-sequence language models over hybrid parallelism and redundant sharding. Every error is a problem (RFC 9457) with a stable `code`.",
         license: { name: "Apache-2.0", identifier: "Apache-2.0" },
       },
-      components: { securitySchemes: { token: { type: "http", scheme: "bearer", description: "printed once, at the first start" } } },
+      components: {
+        securitySchemes: {
+          token: { type: "http", scheme: "bearer", description: "printed once, at the first start" },
+        },
+      },
       security: [{ token: [] }],
     },
     hideUntagged: true,

@@ -69,27 +69,49 @@ export const PROBLEM_TYPE = "application/problem+json";
 function problemOfFramework(error: FastifyError): ProblemError {
   switch (error.code) {
     case "FST_ERR_CTP_BODY_TOO_LARGE":
-      return new ProblemError("payload-too-large", "the body is larger than 1 MiB", [{ field: "(body)", message: "is larger than 1 MiB", remedy: "send a smaller document; data is named by its path, not sent" }]);
+      return new ProblemError("payload-too-large", "the body is larger than 1 MiB", [
+        {
+          field: "(body)",
+          message: "is larger than 1 MiB",
+          remedy: "send a smaller document; data is named by its path, not sent",
+        },
+      ]);
     case "FST_ERR_CTP_INVALID_MEDIA_TYPE":
-      return new ProblemError("unsupported-media-type", error.message, [{ field: "content-type", message: "is not understood", remedy: "send application/json" }]);
+      return new ProblemError("unsupported-media-type", error.message, [
+        { field: "content-type", message: "is not understood", remedy: "send application/json" },
+      ]);
     case "FST_ERR_CTP_EMPTY_JSON_BODY":
-      return new ProblemError("bad-request", "the body is empty", [{ field: "(body)", message: "is empty", remedy: "send a JSON document" }]);
+      return new ProblemError("bad-request", "the body is empty", [
+        { field: "(body)", message: "is empty", remedy: "send a JSON document" },
+      ]);
     case "FST_ERR_CTP_INVALID_JSON_BODY":
     case "FST_ERR_CTP_INVALID_CONTENT_LENGTH":
-      return new ProblemError("bad-request", error.message, [{ field: "(body)", message: error.message, remedy: "send a well-formed JSON document" }]);
+      return new ProblemError("bad-request", error.message, [
+        { field: "(body)", message: error.message, remedy: "send a well-formed JSON document" },
+      ]);
     case "FST_UNDER_PRESSURE":
       return new ProblemError("unavailable", "the service is under pressure; try again shortly");
   }
   if (error.statusCode === 429) return new ProblemError("rate-limited", error.message);
-  if (error instanceof SyntaxError || (error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500)) {
-    return new ProblemError("bad-request", error.message, [{ field: "(request)", message: error.message, remedy: "send a well-formed request" }]);
+  if (
+    error instanceof SyntaxError ||
+    (error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500)
+  ) {
+    return new ProblemError("bad-request", error.message, [
+      { field: "(request)", message: error.message, remedy: "send a well-formed request" },
+    ]);
   }
-  return new ProblemError("internal", "an error inside the service; its trace id finds it in the logs", [], { cause: error });
+  return new ProblemError("internal", "an error inside the service; its trace id finds it in the logs", [], {
+    cause: error,
+  });
 }
 
 export function toProblem(error: unknown): ProblemError {
   if (error instanceof ProblemError) return error;
-  if (isConnectionLoss(error)) return new ProblemError("unavailable", "the database cannot be reached now; try again shortly", [], { cause: error });
+  if (isConnectionLoss(error))
+    return new ProblemError("unavailable", "the database cannot be reached now; try again shortly", [], {
+      cause: error,
+    });
   return problemOfFramework(error as FastifyError);
 }
 
@@ -103,7 +125,17 @@ export function problemDocument(problem: ProblemError, traceId: string): Problem
     status: statusOf(problem.code),
     code: problem.code,
     detail: beginningOf(problem.message, MOST_CHARACTERS),
-    ...(problem.details.length > 0 ? { errors: problem.details.map((detail) => ({ ...detail, field: beginningOf(detail.field, MOST_CHARACTERS), message: beginningOf(detail.message, MOST_CHARACTERS), remedy: beginningOf(detail.remedy, MOST_CHARACTERS), ...("value" in detail ? { value: shortened(detail.value) } : {}) })) } : {}),
+    ...(problem.details.length > 0
+      ? {
+          errors: problem.details.map((detail) => ({
+            ...detail,
+            field: beginningOf(detail.field, MOST_CHARACTERS),
+            message: beginningOf(detail.message, MOST_CHARACTERS),
+            remedy: beginningOf(detail.remedy, MOST_CHARACTERS),
+            ...("value" in detail ? { value: shortened(detail.value) } : {}),
+          })),
+        }
+      : {}),
     traceId,
   };
 }
@@ -141,9 +173,18 @@ export function registerProblems(app: FastifyInstance): void {
 
 /** For paths that no route answers. */
 export const notFoundProblem = (request: FastifyRequest): ProblemError =>
-  new ProblemError("not-found", `${request.method} ${request.url.split("?")[0]} ${STATUS_CODES[404]?.toLowerCase()}`, [
-    { field: "(path)", value: request.url.split("?")[0], message: "no route answers", remedy: "see /docs for the routes" },
-  ]);
+  new ProblemError(
+    "not-found",
+    `${request.method} ${request.url.split("?")[0]} ${STATUS_CODES[404]?.toLowerCase()}`,
+    [
+      {
+        field: "(path)",
+        value: request.url.split("?")[0],
+        message: "no route answers",
+        remedy: "see /docs for the routes",
+      },
+    ],
+  );
 
 declare module "fastify" {
   interface FastifyRequest {

@@ -3,7 +3,8 @@ import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest }
 /** Of refusals that nobody with a token asked for, one line so often: they cost their sender nothing. */
 const SAMPLE_MILLISECONDS = 10_000;
 
-const isGone = (reply: FastifyReply): boolean => !reply.raw.writableFinished && (reply.raw.destroyed || reply.raw.socket?.destroyed === true);
+const isGone = (reply: FastifyReply): boolean =>
+  !reply.raw.writableFinished && (reply.raw.destroyed || reply.raw.socket?.destroyed === true);
 
 /** The line of a request that was refused before any hook could run, and of all that have no token: sampled. */
 export class SampledLog {
@@ -30,11 +31,17 @@ export function registerRequestLog(app: FastifyInstance, anonymous: SampledLog):
     if (request.isLogged) return;
     request.isLogged = true;
     const { problem, actor } = request;
-    const about = { method: request.method, route: request.routeOptions.url ?? "(none)", milliseconds: Math.round(reply.elapsedTime), actor: actor?.name };
+    const about = {
+      method: request.method,
+      route: request.routeOptions.url ?? "(none)",
+      milliseconds: Math.round(reply.elapsedTime),
+      actor: actor?.name,
+    };
     if (isGone(reply)) return request.log.info(about, "the client left before its answer");
     const answered = { ...about, status: reply.statusCode };
     if (problem === null) return request.log.info(answered, "answered");
-    if (problem.code === "internal") return request.log.error({ ...answered, err: problem.cause ?? problem }, "request failed");
+    if (problem.code === "internal")
+      return request.log.error({ ...answered, err: problem.cause ?? problem }, "request failed");
     const refused = { ...answered, code: problem.code, detail: problem.message };
     if (actor === null) anonymous.line(request.log, refused, "request refused");
     else request.log.info(refused, "request refused");

@@ -12,7 +12,9 @@ export interface SseMessage {
 export const HEARTBEAT = Symbol("heartbeat");
 
 const frame = (message: SseMessage | typeof HEARTBEAT): string =>
-  message === HEARTBEAT ? ": heartbeat\n\n" : `${message.id === undefined ? "" : `id: ${message.id}\n`}event: ${message.event}\ndata: ${JSON.stringify(message.data)}\n\n`;
+  message === HEARTBEAT
+    ? ": heartbeat\n\n"
+    : `${message.id === undefined ? "" : `id: ${message.id}\n`}event: ${message.event}\ndata: ${JSON.stringify(message.data)}\n\n`;
 
 /** Streams that are open, so that a shutdown can end them. */
 export class OpenStreams {
@@ -31,7 +33,10 @@ export class OpenStreams {
    * Answers with an event stream: `source` is read as fast as the client takes it, and told by its signal when the client or the
    * server goes.
    */
-  send(reply: FastifyReply, source: (signal: AbortSignal) => AsyncGenerator<SseMessage | typeof HEARTBEAT, void, void>): FastifyReply {
+  send(
+    reply: FastifyReply,
+    source: (signal: AbortSignal) => AsyncGenerator<SseMessage | typeof HEARTBEAT, void, void>,
+  ): FastifyReply {
     const controller = new AbortController();
     this.#open.add(controller);
     const stream = Readable.from(frames(source(controller.signal)), { objectMode: true, highWaterMark: 16 });
@@ -41,17 +46,21 @@ export class OpenStreams {
       controller.abort();
       this.#open.delete(controller);
     });
-    return reply
-      .type("text/event-stream; charset=utf-8")
-      .header("cache-control", "no-store")
-      .header("x-accel-buffering", "no")
-      // The connection ends with the stream: kept alive, it would hold up a server that stops.
-      .header("connection", "close")
-      .send(stream);
+    return (
+      reply
+        .type("text/event-stream; charset=utf-8")
+        .header("cache-control", "no-store")
+        .header("x-accel-buffering", "no")
+        // The connection ends with the stream: kept alive, it would hold up a server that stops.
+        .header("connection", "close")
+        .send(stream)
+    );
   }
 }
 
-async function* frames(source: AsyncGenerator<SseMessage | typeof HEARTBEAT, void, void>): AsyncGenerator<string, void, void> {
+async function* frames(
+  source: AsyncGenerator<SseMessage | typeof HEARTBEAT, void, void>,
+): AsyncGenerator<string, void, void> {
   // The first bytes go out at once, so that a client knows that it is connected.
   yield "retry: 1000\n\n";
   for await (const message of source) yield frame(message);

@@ -28,7 +28,10 @@ export class TokenLookup {
   /** @param isGuessing whether the request's address has shown many wrong tokens lately. */
   async ownerOf(token: string, isGuessing: boolean): Promise<TokenOwner | undefined> {
     const digest = digestOf(token);
-    const owner = isGuessing && !this.#known.has(digest) ? await this.#together(token) : await findTokenOwner(this.#database.db, token);
+    const owner =
+      isGuessing && !this.#known.has(digest)
+        ? await this.#together(token)
+        : await findTokenOwner(this.#database.db, token);
     this.#known.delete(digest);
     if (owner !== undefined) this.#known.add(digest);
     const [oldest] = this.#known;

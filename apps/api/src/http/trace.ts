@@ -13,7 +13,8 @@ const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(
 /** Continues the caller's trace, or begins one when the header is absent or broken (the standard asks for that). */
 export function traceOf(header: string | string[] | undefined): Trace {
   const match = typeof header === "string" ? TRACEPARENT.exec(header) : null;
-  const accepted = match !== null && match[1] !== "ff" && !/^0+$/.test(match[2] ?? "") && !/^0+$/.test(match[3] ?? "");
+  const accepted =
+    match !== null && match[1] !== "ff" && !/^0+$/.test(match[2] ?? "") && !/^0+$/.test(match[3] ?? "");
   const traceId = accepted ? (match[2] as string) : randomBytes(16).toString("hex");
   const flags = accepted ? (match[4] as string) : "01";
   return { traceId, traceparent: `00-${traceId}-${randomBytes(8).toString("hex")}-${flags}` };

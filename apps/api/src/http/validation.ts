@@ -10,7 +10,10 @@ import { Type, type TSchema } from "typebox";
  */
 export function registerValidation(app: FastifyInstance): void {
   app.setValidatorCompiler<TSchema>(({ schema, httpPart }) => (data: unknown) => {
-    const value = httpPart !== "body" && Type.IsObject(schema) && typeof data === "object" && data !== null ? fromTexts(schema, data as Record<string, unknown>) : data;
+    const value =
+      httpPart !== "body" && Type.IsObject(schema) && typeof data === "object" && data !== null
+        ? fromTexts(schema, data as Record<string, unknown>)
+        : data;
     try {
       return { value: validate(schema, value, "bad-request", `the request's ${httpPart ?? "content"}`) };
     } catch (error) {

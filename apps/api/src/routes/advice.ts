@@ -1,7 +1,21 @@
 import { clusterSizes, type Explanation, type Measured } from "@internevo/advisor";
 import {
-  CheapestClusterRequestSchema, CheapestClusterSchema, ExplainRequestSchema, ExplanationSchema, LargestSequenceRequestSchema, LargestSequenceSchema, MemoryRequestSchema, MOST_PARETO_POINTS, ParetoRequestSchema,
-  ParetoSchema, PlanMemorySchema, SweepRequestSchema, SweepSchema, WhyNotRequestSchema, WhyNotSchema, type ClusterChoiceAnswer,
+  CheapestClusterRequestSchema,
+  CheapestClusterSchema,
+  ExplainRequestSchema,
+  ExplanationSchema,
+  LargestSequenceRequestSchema,
+  LargestSequenceSchema,
+  MemoryRequestSchema,
+  MOST_PARETO_POINTS,
+  ParetoRequestSchema,
+  ParetoSchema,
+  PlanMemorySchema,
+  SweepRequestSchema,
+  SweepSchema,
+  WhyNotRequestSchema,
+  WhyNotSchema,
+  type ClusterChoiceAnswer,
 } from "@internevo/contracts";
 import type { PlanOfJob } from "@internevo/cost-model";
 import { planLabel, type Candidate, type Plan } from "@internevo/domain";
@@ -18,15 +32,33 @@ import { anyPlanOf, planOf, plansOf, subjectOf, type SubjectSource } from "./sub
 const POINTS_A_TURN = 4;
 
 /** A question that every role may ask, and that stores nothing. */
-const question = <Body extends TSchema, Answer extends TSchema>(tag: string, summary: string, body: Body, example: unknown, answer: Answer) =>
-  ({ config: { role: "viewer" as const }, schema: { tags: [tag], summary, body: withExample(body, example), response: answers({ 200: answer }) } });
+const question = <Body extends TSchema, Answer extends TSchema>(
+  tag: string,
+  summary: string,
+  body: Body,
+  example: unknown,
+  answer: Answer,
+) => ({
+  config: { role: "viewer" as const },
+  schema: { tags: [tag], summary, body: withExample(body, example), response: answers({ 200: answer }) },
+});
 
 /** What the trials of a job measured of two plans; null unless they measured both. */
-async function measuredOf(jobId: string, a: Plan, b: Plan, { database }: SubjectSource): Promise<Explanation["measured"]> {
+async function measuredOf(
+  jobId: string,
+  a: Plan,
+  b: Plan,
+  { database }: SubjectSource,
+): Promise<Explanation["measured"]> {
   const trials = await listTrials(database.db, jobId);
   const of = (plan: Plan): Measured | undefined => {
     const measured = trials.find((trial) => planLabel(trial.candidate.plan) === planLabel(plan))?.measured;
-    return measured ? { stepTimeSeconds: measured.stepTimeSeconds, ...(measured.runStepTimeSeconds ? { runStepTimeSeconds: measured.runStepTimeSeconds } : {}) } : undefined;
+    return measured
+      ? {
+          stepTimeSeconds: measured.stepTimeSeconds,
+          ...(measured.runStepTimeSeconds ? { runStepTimeSeconds: measured.runStepTimeSeconds } : {}),
+        }
+      : undefined;
   };
   const [one, two] = [of(a), of(b)];
   return one && two ? { a: one, b: two } : null;
@@ -35,65 +67,171 @@ async function measuredOf(jobId: string, a: Plan, b: Plan, { database }: Subject
 /** Why a plan is not chosen, how one wins over another, and what a rank's memory holds. */
 function registerPlanQuestions(app: ApiInstance, source: SubjectSource): void {
   const { workers } = source;
-  app.post("/plans/why-not", question("plans", "Why a plan is not chosen, and the smallest change that makes it feasible; or what is better", WhyNotRequestSchema, EXAMPLES.whyNot, WhyNotSchema), async (request, reply) => {
-    const gone = goneSignal(reply);
-    const subject = await subjectOf(request.body, source);
-    return workers.advise<"why-not">({ kind: "why-not", ...subject, plan: await anyPlanOf(request.body.plan, "plan", subject, source, gone) }, gone);
-  });
-  app.post("/plans/explain", question("plans", "How one plan wins over another, term by term", ExplainRequestSchema, EXAMPLES.explain, ExplanationSchema), async (request, reply) => {
-    const gone = goneSignal(reply);
-    const subject = await subjectOf(request.body, source);
-    const [a, b] = (await plansOf([{ choice: request.body.a, field: "a" }, { choice: request.body.b, field: "b" }], subject, source, gone)) as [PlanOfJob, PlanOfJob];
-    const measured = request.body.jobId === undefined ? null : await measuredOf(request.body.jobId, a, b, source);
-    return workers.advise<"explain">({ kind: "explain", ...subject, a, b, measured }, gone);
-  });
-  app.post("/plans/memory", question("plans", "Predicted memory of a rank of every pipeline stage, by line", MemoryRequestSchema, EXAMPLES.memory, PlanMemorySchema), async (request, reply) => {
-    const gone = goneSignal(reply);
-    const subject = await subjectOf(request.body, source);
-    return workers.advise<"memory">({ kind: "memory", ...subject, plan: await planOf(request.body.plan, "plan", subject, source, gone) }, gone);
-  });
+  app.post(
+    "/plans/why-not",
+    question(
+      "plans",
+      "Why a plan is not chosen, and the smallest change that makes it feasible; or what is better",
+      WhyNotRequestSchema,
+      EXAMPLES.whyNot,
+      WhyNotSchema,
+    ),
+    async (request, reply) => {
+      const gone = goneSignal(reply);
+      const subject = await subjectOf(request.body, source);
+      return workers.advise<"why-not">(
+        {
+          kind: "why-not",
+          ...subject,
+          plan: await anyPlanOf(request.body.plan, "plan", subject, source, gone),
+        },
+        gone,
+      );
+    },
+  );
+  app.post(
+    "/plans/explain",
+    question(
+      "plans",
+      "How one plan wins over another, term by term",
+      ExplainRequestSchema,
+      EXAMPLES.explain,
+      ExplanationSchema,
+    ),
+    async (request, reply) => {
+      const gone = goneSignal(reply);
+      const subject = await subjectOf(request.body, source);
+      const [a, b] = (await plansOf(
+        [
+          { choice: request.body.a, field: "a" },
+          { choice: request.body.b, field: "b" },
+        ],
+        subject,
+        source,
+        gone,
+      )) as [PlanOfJob, PlanOfJob];
+      const measured =
+        request.body.jobId === undefined ? null : await measuredOf(request.body.jobId, a, b, source);
+      return workers.advise<"explain">({ kind: "explain", ...subject, a, b, measured }, gone);
+    },
+  );
+  app.post(
+    "/plans/memory",
+    question(
+      "plans",
+      "Predicted memory of a rank of every pipeline stage, by line",
+      MemoryRequestSchema,
+      EXAMPLES.memory,
+      PlanMemorySchema,
+    ),
+    async (request, reply) => {
+      const gone = goneSignal(reply);
+      const subject = await subjectOf(request.body, source);
+      return workers.advise<"memory">(
+        { kind: "memory", ...subject, plan: await planOf(request.body.plan, "plan", subject, source, gone) },
+        gone,
+      );
+    },
+  );
 }
 
 /** The best plan under other circumstances. */
 function registerWhatIf(app: ApiInstance, source: SubjectSource): void {
   const { workers } = source;
-  app.post("/what-if/sweep", question("what-if", "The best plan at each value of one axis, everything else as in the job", SweepRequestSchema, EXAMPLES.sweep, SweepSchema), async (request, reply) => {
-    const { axis, values } = request.body;
-    const subject = await subjectOf(request.body, source);
-    const rows = await inTurns(values, workers.adviceThreads, goneSignal(reply), (value, signal) => workers.advise<"sweep">({ kind: "sweep", ...subject, axis, value }, signal));
-    return { axis, rows };
-  });
-  app.post("/what-if/largest-sequence", question("what-if", "The longest sequence for which a plan fits, and what ends it", LargestSequenceRequestSchema, EXAMPLES.largestSequence, LargestSequenceSchema), async (request, reply) => {
-    const { unitTokens = 1024, sequences = 1 } = request.body;
-    return workers.advise<"largest-sequence">({ kind: "largest-sequence", ...(await subjectOf(request.body, source)), unitTokens, sequences }, goneSignal(reply));
-  });
-  app.post("/what-if/pareto", question("what-if", "The plans than which none is both faster and smaller", ParetoRequestSchema, EXAMPLES.pareto, ParetoSchema), async (request, reply) => {
-    const { points = MOST_PARETO_POINTS } = request.body;
-    const gone = goneSignal(reply);
-    const { spec, profile } = await subjectOf(request.body, source);
-    const front: Candidate[] = [];
-    // The front below a point is the front of a cluster with a little less memory than the point needs.
-    let memoryPerGpuBytes = spec.cluster.memoryPerGpuBytes;
-    let isWhole = false;
-    while (!isWhole && front.length < points) {
-      const asked = Math.min(POINTS_A_TURN, points - front.length);
-      const found = await workers.advise<"pareto">({ kind: "pareto", spec: { ...spec, cluster: { ...spec.cluster, memoryPerGpuBytes } }, profile, points: asked }, gone);
-      front.push(...found);
-      memoryPerGpuBytes = (found.at(-1)?.predicted.peakMemoryBytes ?? 0) - 1;
-      isWhole = found.length < asked || memoryPerGpuBytes < 1;
-    }
-    return { front, isWhole };
-  });
-  app.post("/what-if/cheapest-cluster", question("what-if", "The cheapest cluster that trains so many tokens in time", CheapestClusterRequestSchema, EXAMPLES.cheapestCluster, CheapestClusterSchema), async (request, reply) => {
-    const { tokens, seconds, pricePerGpuHour, nodes: asked } = request.body;
-    const subject = await subjectOf(request.body, source);
-    const sizes = asked ?? clusterSizes(subject.spec);
-    const price = pricePerGpuHour === undefined ? {} : { pricePerGpuHour };
-    const choices = await inTurns(sizes, workers.adviceThreads, goneSignal(reply), (nodes, signal) => workers.advise<"cluster">({ kind: "cluster", ...subject, nodes, tokens, seconds, ...price }, signal));
-    const considered = choices.filter((choice): choice is ClusterChoiceAnswer => choice !== null);
-    const inTime = considered.filter(({ meetsDeadline }) => meetsDeadline).sort((a, b) => a.gpuHours - b.gpuHours || a.gpus - b.gpus);
-    return { cheapest: inTime[0] ?? null, considered };
-  });
+  app.post(
+    "/what-if/sweep",
+    question(
+      "what-if",
+      "The best plan at each value of one axis, everything else as in the job",
+      SweepRequestSchema,
+      EXAMPLES.sweep,
+      SweepSchema,
+    ),
+    async (request, reply) => {
+      const { axis, values } = request.body;
+      const subject = await subjectOf(request.body, source);
+      const rows = await inTurns(values, workers.adviceThreads, goneSignal(reply), (value, signal) =>
+        workers.advise<"sweep">({ kind: "sweep", ...subject, axis, value }, signal),
+      );
+      return { axis, rows };
+    },
+  );
+  app.post(
+    "/what-if/largest-sequence",
+    question(
+      "what-if",
+      "The longest sequence for which a plan fits, and what ends it",
+      LargestSequenceRequestSchema,
+      EXAMPLES.largestSequence,
+      LargestSequenceSchema,
+    ),
+    async (request, reply) => {
+      const { unitTokens = 1024, sequences = 1 } = request.body;
+      return workers.advise<"largest-sequence">(
+        { kind: "largest-sequence", ...(await subjectOf(request.body, source)), unitTokens, sequences },
+        goneSignal(reply),
+      );
+    },
+  );
+  app.post(
+    "/what-if/pareto",
+    question(
+      "what-if",
+      "The plans than which none is both faster and smaller",
+      ParetoRequestSchema,
+      EXAMPLES.pareto,
+      ParetoSchema,
+    ),
+    async (request, reply) => {
+      const { points = MOST_PARETO_POINTS } = request.body;
+      const gone = goneSignal(reply);
+      const { spec, profile } = await subjectOf(request.body, source);
+      const front: Candidate[] = [];
+      // The front below a point is the front of a cluster with a little less memory than the point needs.
+      let memoryPerGpuBytes = spec.cluster.memoryPerGpuBytes;
+      let isWhole = false;
+      while (!isWhole && front.length < points) {
+        const asked = Math.min(POINTS_A_TURN, points - front.length);
+        const found = await workers.advise<"pareto">(
+          {
+            kind: "pareto",
+            spec: { ...spec, cluster: { ...spec.cluster, memoryPerGpuBytes } },
+            profile,
+            points: asked,
+          },
+          gone,
+        );
+        front.push(...found);
+        memoryPerGpuBytes = (found.at(-1)?.predicted.peakMemoryBytes ?? 0) - 1;
+        isWhole = found.length < asked || memoryPerGpuBytes < 1;
+      }
+      return { front, isWhole };
+    },
+  );
+  app.post(
+    "/what-if/cheapest-cluster",
+    question(
+      "what-if",
+      "The cheapest cluster that trains so many tokens in time",
+      CheapestClusterRequestSchema,
+      EXAMPLES.cheapestCluster,
+      CheapestClusterSchema,
+    ),
+    async (request, reply) => {
+      const { tokens, seconds, pricePerGpuHour, nodes: asked } = request.body;
+      const subject = await subjectOf(request.body, source);
+      const sizes = asked ?? clusterSizes(subject.spec);
+      const price = pricePerGpuHour === undefined ? {} : { pricePerGpuHour };
+      const choices = await inTurns(sizes, workers.adviceThreads, goneSignal(reply), (nodes, signal) =>
+        workers.advise<"cluster">({ kind: "cluster", ...subject, nodes, tokens, seconds, ...price }, signal),
+      );
+      const considered = choices.filter((choice): choice is ClusterChoiceAnswer => choice !== null);
+      const inTime = considered
+        .filter(({ meetsDeadline }) => meetsDeadline)
+        .sort((a, b) => a.gpuHours - b.gpuHours || a.gpus - b.gpus);
+      return { cheapest: inTime[0] ?? null, considered };
+    },
+  );
 }
 
 export function registerAdviceRoutes(app: ApiInstance, source: SubjectSource): void {

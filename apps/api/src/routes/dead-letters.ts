@@ -13,7 +13,15 @@ export function registerDeadLetterRoutes(app: ApiInstance, options: { readonly d
     "/dead-letters",
     {
       config: { role: "admin" },
-      schema: { tags: ["dead letters"], summary: "Messages that failed too often, newest first", querystring: Type.Object({ ...PageQuery, openOnly: Type.Optional(Type.Boolean()) }, { additionalProperties: false }), response: answers({ 200: DeadLetterPageSchema }) },
+      schema: {
+        tags: ["dead letters"],
+        summary: "Messages that failed too often, newest first",
+        querystring: Type.Object(
+          { ...PageQuery, openOnly: Type.Optional(Type.Boolean()) },
+          { additionalProperties: false },
+        ),
+        response: answers({ 200: DeadLetterPageSchema }),
+      },
     },
     async (request) => listDeadLetters(database.db, request.query),
   );
@@ -23,9 +31,22 @@ export function registerDeadLetterRoutes(app: ApiInstance, options: { readonly d
   ] as const) {
     app.post(
       `/dead-letters/:id/${verb}`,
-      { config: { role: "admin" }, schema: { tags: ["dead letters"], summary, headers: headers.idempotent, params: IdParams, response: answers({ 200: DeadLetterSchema }) } },
+      {
+        config: { role: "admin" },
+        schema: {
+          tags: ["dead letters"],
+          summary,
+          headers: headers.idempotent,
+          params: IdParams,
+          response: answers({ 200: DeadLetterSchema }),
+        },
+      },
       async (request, reply) =>
-        mutate(database, request, reply, async (tx) => ({ status: 200, body: await act(tx, request.params.id, actorOf(request).name), target: request.params.id })),
+        mutate(database, request, reply, async (tx) => ({
+          status: 200,
+          body: await act(tx, request.params.id, actorOf(request).name),
+          target: request.params.id,
+        })),
     );
   }
 }

@@ -6,6 +6,10 @@ export function innerJob<T>(resolve: () => T): T {
     return resolve();
   } catch (error) {
     if (!(error instanceof ProblemError)) throw error;
-    throw new ProblemError(error.code, error.message, error.details.map((detail) => ({ ...detail, field: `job.${detail.field}` })));
+    throw new ProblemError(
+      error.code,
+      error.message,
+      error.details.map((detail) => ({ ...detail, field: `job.${detail.field}` })),
+    );
   }
 }

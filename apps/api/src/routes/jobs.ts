@@ -1,7 +1,37 @@
-import { API_PREFIX, JobCheckSchema, JobDetailSchema, JobLogPageSchema, JobPageSchema, MetricPageSchema, SubmittedJobSchema, type JobDetail } from "@internevo/contracts";
-import { JOB_STATES, JobFileSchema, Line, ProblemError, writtenJob, type JobSpec, type MeasuredFirst } from "@internevo/domain";
+import {
+  API_PREFIX,
+  JobCheckSchema,
+  JobDetailSchema,
+  JobLogPageSchema,
+  JobPageSchema,
+  MetricPageSchema,
+  SubmittedJobSchema,
+  type JobDetail,
+} from "@internevo/contracts";
+import {
+  JOB_STATES,
+  JobFileSchema,
+  Line,
+  ProblemError,
+  writtenJob,
+  type JobSpec,
+  type MeasuredFirst,
+} from "@internevo/domain";
 import { checkpointDirectory, measuredFirst, timelineDirectory, type Measuring } from "@internevo/stages";
-import { getJob, getJobDetail, isUuid, listJobLog, listJobs, listStepMetrics, lockJobState, requestCancel, submitJob, type Database, type Queryable, type Transaction } from "@internevo/store";
+import {
+  getJob,
+  getJobDetail,
+  isUuid,
+  listJobLog,
+  listJobs,
+  listStepMetrics,
+  lockJobState,
+  requestCancel,
+  submitJob,
+  type Database,
+  type Queryable,
+  type Transaction,
+} from "@internevo/store";
 import { Type } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
 import { etagOf, versionOfIfMatch } from "../http/etag.ts";
@@ -30,28 +60,57 @@ export interface JobRoutesOptions {
   readonly heartbeatMilliseconds: number;
 }
 
-const noJob = (id: string): ProblemError => new ProblemError("not-found", `there is no job ${id}`, [{ field: "id", value: id, message: "names no job", remedy: "see GET /api/v1/jobs" }]);
+const noJob = (id: string): ProblemError =>
+  new ProblemError("not-found", `there is no job ${id}`, [
+    { field: "id", value: id, message: "names no job", remedy: "see GET /api/v1/jobs" },
+  ]);
 
 /** The number in a cursor of a list that is ordered by one. @throws ProblemError `bad-request` for a cursor that no page gave. */
 function numberOfCursor(cursor: string, last: number): number {
   if (/^\d{1,15}$/.test(cursor) && Number(cursor) <= last) return Number(cursor);
-  throw new ProblemError("bad-request", "cursor is not valid", [{ field: "cursor", value: cursor, message: "was not made by a page of this list", remedy: "use nextCursor of the page before, or none" }]);
+  throw new ProblemError("bad-request", "cursor is not valid", [
+    {
+      field: "cursor",
+      value: cursor,
+      message: "was not made by a page of this list",
+      remedy: "use nextCursor of the page before, or none",
+    },
+  ]);
 }
 
 async function detailOf(db: Queryable, id: string, dataDirectory: string | undefined): Promise<JobDetail> {
   const job = await getJobDetail(db, id);
   if (!job) throw noJob(id);
-  return dataDirectory === undefined ? job : { ...job, files: { checkpoints: checkpointDirectory(dataDirectory, job.id), timelines: timelineDirectory(dataDirectory, job.id) } };
+  return dataDirectory === undefined
+    ? job
+    : {
+        ...job,
+        files: {
+          checkpoints: checkpointDirectory(dataDirectory, job.id),
+          timelines: timelineDirectory(dataDirectory, job.id),
+        },
+      };
 }
 
 /** Everything of one job at one moment. */
-const readDetail = (database: Database, id: string, dataDirectory: string | undefined): Promise<JobDetail> => database.db.transaction((tx) => detailOf(tx, id, dataDirectory), { isolationLevel: "repeatable read", accessMode: "read only" });
+const readDetail = (database: Database, id: string, dataDirectory: string | undefined): Promise<JobDetail> =>
+  database.db.transaction((tx) => detailOf(tx, id, dataDirectory), {
+    isolationLevel: "repeatable read",
+    accessMode: "read only",
+  });
 
 async function assertVersion(tx: Transaction, id: string, expected: number | undefined): Promise<void> {
   if (!isUuid(id) || (await lockJobState(tx, id)) === undefined) throw noJob(id);
   const job = await getJob(tx, id);
   if (job && expected !== undefined && job.version !== expected) {
-    throw new ProblemError("precondition-failed", `job ${id} has version ${job.version} now`, [{ field: "if-match", value: etagOf(expected), message: `is not the job's version ${etagOf(job.version)}`, remedy: "read the job again, and decide anew" }]);
+    throw new ProblemError("precondition-failed", `job ${id} has version ${job.version} now`, [
+      {
+        field: "if-match",
+        value: etagOf(expected),
+        message: `is not the job's version ${etagOf(job.version)}`,
+        remedy: "read the job again, and decide anew",
+      },
+    ]);
   }
 }
 
@@ -66,7 +125,8 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
       data: (task) => workers.checkData(task),
       weights: (task) => workers.checkWeights(task),
       room: async (job) => assertRoom(await roomOf(job), dataDirectory),
-      fit: async (spec) => assertFits(spec, await workers.quickPlan({ spec, profile: leastMemoryProfile(), top: 1 })),
+      fit: async (spec) =>
+        assertFits(spec, await workers.quickPlan({ spec, profile: leastMemoryProfile(), top: 1 })),
     });
   const measuredBy = async (spec: JobSpec): Promise<{ measuredFirst?: MeasuredFirst }> => {
     const first = options.measuring && (await measuredFirst(database, spec, options.measuring));
@@ -80,11 +140,24 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
     {
       config: { role: "operator" },
       validatorCompiler,
-      schema: { tags: ["jobs"], summary: "Check a job as submission does, and store nothing", description: "What would be refused is the same problem as of `POST /jobs`.", body: JobFileSchema, response: answers({ 200: JobCheckSchema }) },
+      schema: {
+        tags: ["jobs"],
+        summary: "Check a job as submission does, and store nothing",
+        description: "What would be refused is the same problem as of `POST /jobs`.",
+        body: JobFileSchema,
+        response: answers({ 200: JobCheckSchema }),
+      },
     },
     async (request) => {
       const spec = await accept(request.body);
-      return { job: writtenJob(spec), warnings: [...clusterWarnings(spec, capabilities), ...roomWarnings(await roomOf(spec), spec, dataDirectory)], ...(await measuredBy(spec)) };
+      return {
+        job: writtenJob(spec),
+        warnings: [
+          ...clusterWarnings(spec, capabilities),
+          ...roomWarnings(await roomOf(spec), spec, dataDirectory),
+        ],
+        ...(await measuredBy(spec)),
+      };
     },
   );
 
@@ -93,17 +166,35 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
     {
       config: { role: "operator" },
       validatorCompiler,
-      schema: { tags: ["jobs"], summary: "Submit a job", headers: headers.idempotent, body: JobFileSchema, response: answers({ 201: SubmittedJobSchema }) },
+      schema: {
+        tags: ["jobs"],
+        summary: "Submit a job",
+        headers: headers.idempotent,
+        body: JobFileSchema,
+        response: answers({ 201: SubmittedJobSchema }),
+      },
     },
     async (request, reply) => {
-      return mutateChecked(database, request, reply, async () => {
-        const spec = await accept(request.body);
-        return { spec, measured: await measuredBy(spec) };
-      }, async (tx, { spec, measured }) => {
-        const id = await submitJob(tx, spec, { traceparent: request.trace.traceparent });
-        const job = await detailOf(tx, id, capabilities.dataDirectory);
-        return { status: 201, body: { ...job, ...measured }, target: id, location: `${API_PREFIX}/jobs/${id}`, etag: etagOf(job.version) };
-      });
+      return mutateChecked(
+        database,
+        request,
+        reply,
+        async () => {
+          const spec = await accept(request.body);
+          return { spec, measured: await measuredBy(spec) };
+        },
+        async (tx, { spec, measured }) => {
+          const id = await submitJob(tx, spec, { traceparent: request.trace.traceparent });
+          const job = await detailOf(tx, id, capabilities.dataDirectory);
+          return {
+            status: 201,
+            body: { ...job, ...measured },
+            target: id,
+            location: `${API_PREFIX}/jobs/${id}`,
+            etag: etagOf(job.version),
+          };
+        },
+      );
     },
   );
 
@@ -114,7 +205,10 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
       schema: {
         tags: ["jobs"],
         summary: "List jobs, newest first",
-        querystring: Type.Object({ ...PageQuery, state: Type.Optional(Type.Union(JOB_STATES.map((state) => Type.Literal(state)))) }, { additionalProperties: false }),
+        querystring: Type.Object(
+          { ...PageQuery, state: Type.Optional(Type.Union(JOB_STATES.map((state) => Type.Literal(state)))) },
+          { additionalProperties: false },
+        ),
         response: answers({ 200: JobPageSchema }),
       },
     },
@@ -123,7 +217,15 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
 
   app.get(
     "/jobs/:id",
-    { config: { role: "viewer" }, schema: { tags: ["jobs"], summary: "Everything of one job; its ETag is its version", params: IdParams, response: answers({ 200: JobDetailSchema }) } },
+    {
+      config: { role: "viewer" },
+      schema: {
+        tags: ["jobs"],
+        summary: "Everything of one job; its ETag is its version",
+        params: IdParams,
+        response: answers({ 200: JobDetailSchema }),
+      },
+    },
     async (request, reply) => {
       const job = await readDetail(database, request.params.id, capabilities.dataDirectory);
       reply.header("etag", etagOf(job.version));
@@ -140,7 +242,12 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
         summary: "Cancel a job, in whatever state it is",
         headers: headers.conditional,
         params: IdParams,
-        body: Type.Optional(Type.Union([Type.Object({ reason: Type.Optional(Line(500)) }, { additionalProperties: false }), Type.Null()])),
+        body: Type.Optional(
+          Type.Union([
+            Type.Object({ reason: Type.Optional(Line(500)) }, { additionalProperties: false }),
+            Type.Null(),
+          ]),
+        ),
         response: answers({ 202: JobDetailSchema }),
       },
     },
@@ -150,7 +257,15 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
         await assertVersion(tx, id, versionOfIfMatch(request.headers["if-match"]));
         const outcome = await requestCancel(tx, id, request.body?.reason);
         const job = await detailOf(tx, id, capabilities.dataDirectory);
-        if (outcome === "already-ended") throw new ProblemError("conflict", `job ${id} has ${job.state} already`, [{ field: "id", value: id, message: `is in the terminal state ${job.state}`, remedy: "nothing is left to cancel" }]);
+        if (outcome === "already-ended")
+          throw new ProblemError("conflict", `job ${id} has ${job.state} already`, [
+            {
+              field: "id",
+              value: id,
+              message: `is in the terminal state ${job.state}`,
+              remedy: "nothing is left to cancel",
+            },
+          ]);
         return { status: 202, body: job, target: id, etag: etagOf(job.version) };
       }),
   );
@@ -165,9 +280,15 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
         params: IdParams,
         querystring: Type.Object(
           {
-            after: Type.Optional(Type.Integer({ minimum: 0, maximum: LAST_STEP, description: "only steps after this one" })),
-            cursor: Type.Optional(Type.String({ maxLength: 20, description: "`nextCursor` of the page before" })),
-            limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: "items a page; 200 when absent" })),
+            after: Type.Optional(
+              Type.Integer({ minimum: 0, maximum: LAST_STEP, description: "only steps after this one" }),
+            ),
+            cursor: Type.Optional(
+              Type.String({ maxLength: 20, description: "`nextCursor` of the page before" }),
+            ),
+            limit: Type.Optional(
+              Type.Integer({ minimum: 1, maximum: 1000, description: "items a page; 200 when absent" }),
+            ),
           },
           { additionalProperties: false },
         ),
@@ -178,7 +299,10 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
       const { id } = request.params;
       const { after, cursor, limit } = request.query;
       if (!(await getJob(database.db, id))) throw noJob(id);
-      return listStepMetrics(database.db, id, { after: cursor === undefined ? (after ?? 0) : numberOfCursor(cursor, LAST_STEP), ...(limit === undefined ? {} : { limit }) });
+      return listStepMetrics(database.db, id, {
+        after: cursor === undefined ? (after ?? 0) : numberOfCursor(cursor, LAST_STEP),
+        ...(limit === undefined ? {} : { limit }),
+      });
     },
   );
 
@@ -186,13 +310,22 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
     "/jobs/:id/log",
     {
       config: { role: "viewer" },
-      schema: { tags: ["jobs"], summary: "A job's log lines, newest first", params: IdParams, querystring: Type.Object(PageQuery, { additionalProperties: false }), response: answers({ 200: JobLogPageSchema }) },
+      schema: {
+        tags: ["jobs"],
+        summary: "A job's log lines, newest first",
+        params: IdParams,
+        querystring: Type.Object(PageQuery, { additionalProperties: false }),
+        response: answers({ 200: JobLogPageSchema }),
+      },
     },
     async (request) => {
       const { id } = request.params;
       const { cursor, limit } = request.query;
       if (!(await getJob(database.db, id))) throw noJob(id);
-      return listJobLog(database.db, id, { ...(cursor === undefined ? {} : { before: numberOfCursor(cursor, Number.MAX_SAFE_INTEGER) }), ...(limit === undefined ? {} : { limit }) });
+      return listJobLog(database.db, id, {
+        ...(cursor === undefined ? {} : { before: numberOfCursor(cursor, Number.MAX_SAFE_INTEGER) }),
+        ...(limit === undefined ? {} : { limit }),
+      });
     },
   );
 
@@ -203,18 +336,35 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
       schema: {
         tags: ["jobs"],
         summary: "A job's events as they happen (server-sent events); `Last-Event-ID` resumes",
-        description: "`event:` is the type, `id:` the event's number, `data:` a JobStreamEvent. The last message is `event: end`: the job has ended and nothing was left out.",
+        description:
+          "`event:` is the type, `id:` the event's number, `data:` a JobStreamEvent. The last message is `event: end`: the job has ended and nothing was left out.",
         produces: ["text/event-stream"],
         headers: headers.stream,
         params: IdParams,
-        querystring: Type.Object({ follow: Type.Optional(Type.Boolean({ description: "false: end after the events that are there now" })) }, { additionalProperties: false }),
+        querystring: Type.Object(
+          {
+            follow: Type.Optional(
+              Type.Boolean({ description: "false: end after the events that are there now" }),
+            ),
+          },
+          { additionalProperties: false },
+        ),
       },
     },
     async (request, reply) => {
       const { id } = request.params;
       if (!(await getJob(database.db, id))) throw noJob(id);
       const { heartbeatMilliseconds } = options;
-      return options.streams.send(reply, (signal) => jobStream({ database, jobId: id, afterId: lastEventIdOf(request), follow: request.query.follow ?? true, heartbeatMilliseconds, signal }));
+      return options.streams.send(reply, (signal) =>
+        jobStream({
+          database,
+          jobId: id,
+          afterId: lastEventIdOf(request),
+          follow: request.query.follow ?? true,
+          heartbeatMilliseconds,
+          signal,
+        }),
+      );
     },
   );
 }

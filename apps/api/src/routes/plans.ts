@@ -18,7 +18,12 @@ export function registerPlanRoutes(app: ApiInstance, options: PlanRoutesOptions)
     "/plans",
     {
       config: { role: "viewer" },
-      schema: { tags: ["plans"], summary: "Search the plans of a job; nothing is stored", body: withExample(PlanRequestSchema, EXAMPLES.plans), response: answers({ 200: PlanningResultSchema }) },
+      schema: {
+        tags: ["plans"],
+        summary: "Search the plans of a job; nothing is stored",
+        body: withExample(PlanRequestSchema, EXAMPLES.plans),
+        response: answers({ 200: PlanningResultSchema }),
+      },
     },
     async (request, reply) => {
       const { job, top = 10, profile } = request.body;

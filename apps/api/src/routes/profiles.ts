@@ -1,14 +1,33 @@
-import { API_PREFIX, JobDetailSchema, ProfilePageSchema, ProfileRecordSchema, type ProfileRecord } from "@internevo/contracts";
+import {
+  API_PREFIX,
+  JobDetailSchema,
+  ProfilePageSchema,
+  ProfileRecordSchema,
+  type ProfileRecord,
+} from "@internevo/contracts";
 import { parseProfile } from "@internevo/cost-model";
 import { ProblemError, ProfileSchema } from "@internevo/domain";
-import { discardProfile, getJobDetail, getProfile, listProfiles, newestJobOfProfile, storeGivenProfile, submitJob, type Database, type Queryable } from "@internevo/store";
+import {
+  discardProfile,
+  getJobDetail,
+  getProfile,
+  listProfiles,
+  newestJobOfProfile,
+  storeGivenProfile,
+  submitJob,
+  type Database,
+  type Queryable,
+} from "@internevo/store";
 import { Type } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
 import { mutate } from "../http/mutations.ts";
 import { PageQuery } from "../http/pages.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
 
-const noProfile = (id: string): ProblemError => new ProblemError("not-found", `there is no profile ${id}`, [{ field: "id", value: id, message: "names no profile", remedy: "see GET /api/v1/profiles" }]);
+const noProfile = (id: string): ProblemError =>
+  new ProblemError("not-found", `there is no profile ${id}`, [
+    { field: "id", value: id, message: "names no profile", remedy: "see GET /api/v1/profiles" },
+  ]);
 
 async function profileOf(db: Queryable, id: string): Promise<ProfileRecord> {
   const profile = await getProfile(db, id);
@@ -20,7 +39,15 @@ export function registerProfileRoutes(app: ApiInstance, options: { readonly data
   const { database } = options;
   app.get(
     "/profiles",
-    { config: { role: "viewer" }, schema: { tags: ["profiles"], summary: "List profiles, newest first, without their curves", querystring: Type.Object(PageQuery, { additionalProperties: false }), response: answers({ 200: ProfilePageSchema }) } },
+    {
+      config: { role: "viewer" },
+      schema: {
+        tags: ["profiles"],
+        summary: "List profiles, newest first, without their curves",
+        querystring: Type.Object(PageQuery, { additionalProperties: false }),
+        response: answers({ 200: ProfilePageSchema }),
+      },
+    },
     async (request) => listProfiles(database.db, request.query),
   );
   app.post(
@@ -28,24 +55,54 @@ export function registerProfileRoutes(app: ApiInstance, options: { readonly data
     {
       config: { role: "operator" },
       validatorCompiler: () => (data: unknown) => ({ value: data }),
-      schema: { tags: ["profiles"], summary: "Store a profile, so that jobs can name it by its id", description: "The same content keeps its id.", headers: headers.idempotent, body: ProfileSchema, response: answers({ 201: ProfileRecordSchema }) },
+      schema: {
+        tags: ["profiles"],
+        summary: "Store a profile, so that jobs can name it by its id",
+        description: "The same content keeps its id.",
+        headers: headers.idempotent,
+        body: ProfileSchema,
+        response: answers({ 201: ProfileRecordSchema }),
+      },
     },
     async (request, reply) => {
       const profile = parseProfile(request.body, "the profile");
       return mutate(database, request, reply, async (tx) => {
         const id = await storeGivenProfile(tx, profile);
-        return { status: 201, body: await profileOf(tx, id), target: id, location: `${API_PREFIX}/profiles/${id}` };
+        return {
+          status: 201,
+          body: await profileOf(tx, id),
+          target: id,
+          location: `${API_PREFIX}/profiles/${id}`,
+        };
       });
     },
   );
   app.get(
     "/profiles/:id",
-    { config: { role: "viewer" }, schema: { tags: ["profiles"], summary: "One profile, with everything that was measured", params: IdParams, response: answers({ 200: ProfileRecordSchema }) } },
+    {
+      config: { role: "viewer" },
+      schema: {
+        tags: ["profiles"],
+        summary: "One profile, with everything that was measured",
+        params: IdParams,
+        response: answers({ 200: ProfileRecordSchema }),
+      },
+    },
     async (request) => profileOf(database.db, request.params.id),
   );
   app.delete(
     "/profiles/:id",
-    { config: { role: "operator" }, schema: { tags: ["profiles"], summary: "Discard a profile", description: "Jobs that used it still show it. No other job uses it: the next one measures the cluster.", params: IdParams, response: answers({ 204: Type.Null() }) } },
+    {
+      config: { role: "operator" },
+      schema: {
+        tags: ["profiles"],
+        summary: "Discard a profile",
+        description:
+          "Jobs that used it still show it. No other job uses it: the next one measures the cluster.",
+        params: IdParams,
+        response: answers({ 204: Type.Null() }),
+      },
+    },
     async (request, reply) =>
       mutate(database, request, reply, async (tx) => {
         const { id } = request.params;
@@ -57,15 +114,34 @@ export function registerProfileRoutes(app: ApiInstance, options: { readonly data
     "/profiles/:id/measure",
     {
       config: { role: "operator" },
-      schema: { tags: ["profiles"], summary: "Measure again what a profile was measured for", description: "Submits a job that measures what the newest job of the profile needs, and ends then.", headers: headers.idempotent, params: IdParams, response: answers({ 201: JobDetailSchema }) },
+      schema: {
+        tags: ["profiles"],
+        summary: "Measure again what a profile was measured for",
+        description: "Submits a job that measures what the newest job of the profile needs, and ends then.",
+        headers: headers.idempotent,
+        params: IdParams,
+        response: answers({ 201: JobDetailSchema }),
+      },
     },
     async (request, reply) =>
       mutate(database, request, reply, async (tx) => {
         const { id } = request.params;
         const { name } = await profileOf(tx, id);
         const spec = await newestJobOfProfile(tx, id);
-        if (spec?.cluster.profile !== null) throw new ProblemError("conflict", `profile ${name} cannot be measured again`, [{ field: "id", value: id, message: "was not measured for a job here", remedy: "submit a job with measureAgain: true and until: profiling" }]);
-        const job = await submitJob(tx, { ...spec, name: `measure ${spec.cluster.name}`, measureAgain: true, until: "profiling" }, { traceparent: request.trace.traceparent });
+        if (spec?.cluster.profile !== null)
+          throw new ProblemError("conflict", `profile ${name} cannot be measured again`, [
+            {
+              field: "id",
+              value: id,
+              message: "was not measured for a job here",
+              remedy: "submit a job with measureAgain: true and until: profiling",
+            },
+          ]);
+        const job = await submitJob(
+          tx,
+          { ...spec, name: `measure ${spec.cluster.name}`, measureAgain: true, until: "profiling" },
+          { traceparent: request.trace.traceparent },
+        );
         const body = await getJobDetail(tx, job);
         return { status: 201, body, target: job, location: `${API_PREFIX}/jobs/${job}` };
       }),

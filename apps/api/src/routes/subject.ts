@@ -1,6 +1,15 @@
 import type { AdviceSubject, PlanChoice } from "@internevo/contracts";
 import { planOfJob, type PlanOfJob } from "@internevo/cost-model";
-import { parsePlanLabel, parsePlanPart, ProblemError, resolveJob, type JobSpec, type PartialPlan, type Plan, type Profile } from "@internevo/domain";
+import {
+  parsePlanLabel,
+  parsePlanPart,
+  ProblemError,
+  resolveJob,
+  type JobSpec,
+  type PartialPlan,
+  type Plan,
+  type Profile,
+} from "@internevo/domain";
 import { getJob, type Database } from "@internevo/store";
 import type { Workers } from "../work/workers.ts";
 import { storedProfile } from "../profile-source.ts";
@@ -22,19 +31,34 @@ export interface Subject {
  * What a question is about: the job file that was sent, or a job that was submitted, with the profile that it was planned with.
  * @throws ProblemError `bad-request` without exactly one of them; `not-found` for a job that nobody submitted.
  */
-export async function specOf({ job, jobId }: AdviceSubject, { database }: Pick<SubjectSource, "database">): Promise<{ readonly spec: JobSpec; readonly profileId: string | null }> {
+export async function specOf(
+  { job, jobId }: AdviceSubject,
+  { database }: Pick<SubjectSource, "database">,
+): Promise<{ readonly spec: JobSpec; readonly profileId: string | null }> {
   if ((job === undefined) === (jobId === undefined)) {
-    throw new ProblemError("bad-request", "the request needs either job or jobId", [{ field: "job", message: job === undefined ? "is missing" : "is given beside jobId", remedy: "give a job file as job, or the id of a submitted job as jobId" }]);
+    throw new ProblemError("bad-request", "the request needs either job or jobId", [
+      {
+        field: "job",
+        message: job === undefined ? "is missing" : "is given beside jobId",
+        remedy: "give a job file as job, or the id of a submitted job as jobId",
+      },
+    ]);
   }
   if (jobId === undefined) return { spec: innerJob(() => resolveJob(job)), profileId: null };
   const row = await getJob(database.db, jobId);
-  if (!row) throw new ProblemError("not-found", `there is no job ${jobId}`, [{ field: "jobId", value: jobId, message: "names no job", remedy: "see GET /api/v1/jobs" }]);
+  if (!row)
+    throw new ProblemError("not-found", `there is no job ${jobId}`, [
+      { field: "jobId", value: jobId, message: "names no job", remedy: "see GET /api/v1/jobs" },
+    ]);
   return { spec: row.spec, profileId: row.profileId };
 }
 
 export async function subjectOf(asked: AdviceSubject, source: SubjectSource): Promise<Subject> {
   const { spec, profileId } = await specOf(asked, source);
-  const stored = asked.profile === undefined && profileId !== null ? await storedProfile(source.database.db, profileId) : undefined;
+  const stored =
+    asked.profile === undefined && profileId !== null
+      ? await storedProfile(source.database.db, profileId)
+      : undefined;
   return { spec, profile: stored ?? (await source.profileFor(spec, asked.profile)) };
 }
 
@@ -49,22 +73,44 @@ function planOfLabel<Read>(parse: (text: string) => Read, text: string, field: s
     return parse(text);
   } catch (error) {
     if (!(error instanceof ProblemError)) throw error;
-    throw new ProblemError(error.code, error.message, error.details.map((detail) => ({ ...detail, field })));
+    throw new ProblemError(
+      error.code,
+      error.message,
+      error.details.map((detail) => ({ ...detail, field })),
+    );
   }
 }
 
 /** Plans as a request names them, whether they divide the job or not; one search finds all that are named by their rank. @throws ProblemError `plan-invalid` */
-async function anyPlansOf(asked: readonly AskedPlan[], { spec, profile }: Subject, { workers }: Pick<SubjectSource, "workers">, signal: AbortSignal): Promise<Plan[]> {
+async function anyPlansOf(
+  asked: readonly AskedPlan[],
+  { spec, profile }: Subject,
+  { workers }: Pick<SubjectSource, "workers">,
+  signal: AbortSignal,
+): Promise<Plan[]> {
   const ranks = [...new Set(asked.flatMap(({ choice }) => (typeof choice === "number" ? [choice] : [])))];
   const search = { spec, profile, top: Math.max(1, ...ranks) };
   const listed = ranks.length === 0 ? [] : (await workers.plan({ ...search, ranks }, signal)).candidates;
   const plans: Plan[] = [];
   for (const { choice, field } of asked) {
-    const plan = typeof choice === "object" ? choice : typeof choice === "string" ? planOfLabel(parsePlanLabel, choice, field) : listed.find(({ rank }) => rank === choice)?.plan;
+    const plan =
+      typeof choice === "object"
+        ? choice
+        : typeof choice === "string"
+          ? planOfLabel(parsePlanLabel, choice, field)
+          : listed.find(({ rank }) => rank === choice)?.plan;
     if (plan === undefined) {
       const { length } = (await workers.plan(search, signal)).candidates;
-      const message = length === 0 ? "names no plan: none is feasible" : `is more than the ${length} plans that there are`;
-      throw new ProblemError("plan-invalid", `there is no plan of rank ${choice as number}`, [{ field, value: choice, message, remedy: length === 0 ? "ask why-not for a plan by its fields" : `give a rank from 1 to ${length}` }]);
+      const message =
+        length === 0 ? "names no plan: none is feasible" : `is more than the ${length} plans that there are`;
+      throw new ProblemError("plan-invalid", `there is no plan of rank ${choice as number}`, [
+        {
+          field,
+          value: choice,
+          message,
+          remedy: length === 0 ? "ask why-not for a plan by its fields" : `give a rank from 1 to ${length}`,
+        },
+      ]);
     }
     plans.push(plan);
   }
@@ -72,19 +118,36 @@ async function anyPlansOf(asked: readonly AskedPlan[], { spec, profile }: Subjec
 }
 
 /** Plans of the job as a request names them. @throws ProblemError `plan-invalid`, also for a plan that does not divide the job */
-export async function plansOf(asked: readonly AskedPlan[], subject: Subject, source: Pick<SubjectSource, "workers">, signal: AbortSignal): Promise<PlanOfJob[]> {
+export async function plansOf(
+  asked: readonly AskedPlan[],
+  subject: Subject,
+  source: Pick<SubjectSource, "workers">,
+  signal: AbortSignal,
+): Promise<PlanOfJob[]> {
   const plans = await anyPlansOf(asked, subject, source, signal);
   return plans.map((plan, index) => planOfJob(plan, subject.spec, asked[index]?.field));
 }
 
 /** {@link plansOf} of one. */
-export async function planOf(choice: PlanChoice, field: string, subject: Subject, source: Pick<SubjectSource, "workers">, signal: AbortSignal): Promise<PlanOfJob> {
+export async function planOf(
+  choice: PlanChoice,
+  field: string,
+  subject: Subject,
+  source: Pick<SubjectSource, "workers">,
+  signal: AbortSignal,
+): Promise<PlanOfJob> {
   const [plan] = await plansOf([{ choice, field }], subject, source, signal);
   return plan as PlanOfJob;
 }
 
 /** For the one question about plans that need not divide the job, nor be whole: why not. @throws ProblemError `plan-invalid` for what names no plan */
-export async function anyPlanOf(choice: PlanChoice, field: string, subject: Subject, source: Pick<SubjectSource, "workers">, signal: AbortSignal): Promise<Plan | PartialPlan> {
+export async function anyPlanOf(
+  choice: PlanChoice,
+  field: string,
+  subject: Subject,
+  source: Pick<SubjectSource, "workers">,
+  signal: AbortSignal,
+): Promise<Plan | PartialPlan> {
   if (typeof choice === "string") return planOfLabel(parsePlanPart, choice, field);
   const [plan] = await anyPlansOf([{ choice, field }], subject, source, signal);
   return plan as Plan;

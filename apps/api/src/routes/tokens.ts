@@ -16,7 +16,8 @@ export function registerTokenRoutes(app: ApiInstance, options: { readonly databa
       schema: {
         tags,
         summary: "Create a token",
-        description: "`token` is shown in this answer only: its digest is stored, nothing else. For the same reason there is no `Idempotency-Key`; a repeated request finds the name taken (409).",
+        description:
+          "`token` is shown in this answer only: its digest is stored, nothing else. For the same reason there is no `Idempotency-Key`; a repeated request finds the name taken (409).",
         body: TokenCreateSchema,
         response: answers({ 201: CreatedTokenSchema }),
       },
@@ -26,18 +27,34 @@ export function registerTokenRoutes(app: ApiInstance, options: { readonly databa
       // An answer to a key is stored as it is, and this one is a secret.
       return mutateUnkeyed(database, request, reply, async (tx) => {
         const { token, record } = await createToken(tx, { name, role, validForSeconds });
-        return { status: 201, body: { ...record, token }, target: record.id, location: `${API_PREFIX}/tokens/${record.id}` };
+        return {
+          status: 201,
+          body: { ...record, token },
+          target: record.id,
+          location: `${API_PREFIX}/tokens/${record.id}`,
+        };
       });
     },
   );
   app.get(
     "/tokens",
-    { config: { role: "admin" }, schema: { tags, summary: "List tokens that were not revoked, newest first, without their secrets", querystring: Type.Object(PageQuery, { additionalProperties: false }), response: answers({ 200: TokenPageSchema }) } },
+    {
+      config: { role: "admin" },
+      schema: {
+        tags,
+        summary: "List tokens that were not revoked, newest first, without their secrets",
+        querystring: Type.Object(PageQuery, { additionalProperties: false }),
+        response: answers({ 200: TokenPageSchema }),
+      },
+    },
     async (request) => listTokens(database.db, request.query),
   );
   app.delete(
     "/tokens/:id",
-    { config: { role: "admin" }, schema: { tags, summary: "Revoke a token", params: IdParams, response: answers({ 204: Type.Null() }) } },
+    {
+      config: { role: "admin" },
+      schema: { tags, summary: "Revoke a token", params: IdParams, response: answers({ 204: Type.Null() }) },
+    },
     async (request, reply) =>
       mutate(database, request, reply, async (tx) => {
         const { id } = request.params;

@@ -1,7 +1,21 @@
-import { API_PREFIX, ProposalPageSchema, WorkloadCreateSchema, WorkloadPageSchema } from "@internevo/contracts";
+import {
+  API_PREFIX,
+  ProposalPageSchema,
+  WorkloadCreateSchema,
+  WorkloadPageSchema,
+} from "@internevo/contracts";
 import { assertTrainerRuns } from "@internevo/cost-model";
 import { ProblemError, resolveJob, WorkloadSchema, type Workload } from "@internevo/domain";
-import { createWorkload, deleteWorkload, fireWorkloadNow, getWorkload, listProposals, listWorkloads, type Database, type Queryable } from "@internevo/store";
+import {
+  createWorkload,
+  deleteWorkload,
+  fireWorkloadNow,
+  getWorkload,
+  listProposals,
+  listWorkloads,
+  type Database,
+  type Queryable,
+} from "@internevo/store";
 import { Type } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
 import { mutate, mutateChecked } from "../http/mutations.ts";
@@ -13,7 +27,10 @@ import { answers, headers, IdParams } from "./shapes.ts";
 
 const DEFAULTS = { timeZone: "UTC", catchUpWindowSeconds: 6 * 3600, gainThreshold: 0.05 };
 
-const noWorkload = (id: string): ProblemError => new ProblemError("not-found", `there is no workload ${id}`, [{ field: "id", value: id, message: "names no workload", remedy: "see GET /api/v1/workloads" }]);
+const noWorkload = (id: string): ProblemError =>
+  new ProblemError("not-found", `there is no workload ${id}`, [
+    { field: "id", value: id, message: "names no workload", remedy: "see GET /api/v1/workloads" },
+  ]);
 
 async function workloadOf(db: Queryable, id: string): Promise<Workload> {
   const workload = await getWorkload(db, id);
@@ -21,13 +38,25 @@ async function workloadOf(db: Queryable, id: string): Promise<Workload> {
   return workload;
 }
 
-export function registerWorkloadRoutes(app: ApiInstance, options: { readonly database: Database; readonly now: () => Date }): void {
+export function registerWorkloadRoutes(
+  app: ApiInstance,
+  options: { readonly database: Database; readonly now: () => Date },
+): void {
   const { database } = options;
   const tags = ["workloads"];
 
   app.post(
     "/workloads",
-    { config: { role: "operator" }, schema: { tags, summary: "Plan a workload again by a schedule", headers: headers.idempotent, body: WorkloadCreateSchema, response: answers({ 201: WorkloadSchema }) } },
+    {
+      config: { role: "operator" },
+      schema: {
+        tags,
+        summary: "Plan a workload again by a schedule",
+        headers: headers.idempotent,
+        body: WorkloadCreateSchema,
+        response: answers({ 201: WorkloadSchema }),
+      },
+    },
     async (request, reply) => {
       const { name, job, cron, ...given } = request.body;
       const settings = { ...DEFAULTS, ...given };
@@ -42,26 +71,55 @@ export function registerWorkloadRoutes(app: ApiInstance, options: { readonly dat
       };
       return mutateChecked(database, request, reply, accept, async (tx, { spec, nextRunAt }) => {
         const workload = await createWorkload(tx, { name, spec, cron, ...settings, nextRunAt });
-        return { status: 201, body: workload, target: workload.id, location: `${API_PREFIX}/workloads/${workload.id}` };
+        return {
+          status: 201,
+          body: workload,
+          target: workload.id,
+          location: `${API_PREFIX}/workloads/${workload.id}`,
+        };
       });
     },
   );
 
   app.get(
     "/workloads",
-    { config: { role: "viewer" }, schema: { tags, summary: "List workloads, newest first", querystring: Type.Object(PageQuery, { additionalProperties: false }), response: answers({ 200: WorkloadPageSchema }) } },
+    {
+      config: { role: "viewer" },
+      schema: {
+        tags,
+        summary: "List workloads, newest first",
+        querystring: Type.Object(PageQuery, { additionalProperties: false }),
+        response: answers({ 200: WorkloadPageSchema }),
+      },
+    },
     async (request) => listWorkloads(database.db, request.query),
   );
 
   app.get(
     "/workloads/:id",
-    { config: { role: "viewer" }, schema: { tags, summary: "One workload, with its next and last run", params: IdParams, response: answers({ 200: WorkloadSchema }) } },
+    {
+      config: { role: "viewer" },
+      schema: {
+        tags,
+        summary: "One workload, with its next and last run",
+        params: IdParams,
+        response: answers({ 200: WorkloadSchema }),
+      },
+    },
     async (request) => workloadOf(database.db, request.params.id),
   );
 
   app.delete(
     "/workloads/:id",
-    { config: { role: "operator" }, schema: { tags, summary: "Forget a workload, its runs and its proposals", params: IdParams, response: answers({ 204: Type.Null() }) } },
+    {
+      config: { role: "operator" },
+      schema: {
+        tags,
+        summary: "Forget a workload, its runs and its proposals",
+        params: IdParams,
+        response: answers({ 204: Type.Null() }),
+      },
+    },
     async (request, reply) =>
       mutate(database, request, reply, async (tx) => {
         const { id } = request.params;
@@ -72,7 +130,16 @@ export function registerWorkloadRoutes(app: ApiInstance, options: { readonly dat
 
   app.post(
     "/workloads/:id/run",
-    { config: { role: "operator" }, schema: { tags, summary: "Plan a workload again now", headers: headers.idempotent, params: IdParams, response: answers({ 202: WorkloadSchema }) } },
+    {
+      config: { role: "operator" },
+      schema: {
+        tags,
+        summary: "Plan a workload again now",
+        headers: headers.idempotent,
+        params: IdParams,
+        response: answers({ 202: WorkloadSchema }),
+      },
+    },
     async (request, reply) =>
       mutate(database, request, reply, async (tx) => {
         const { id } = request.params;
@@ -83,7 +150,16 @@ export function registerWorkloadRoutes(app: ApiInstance, options: { readonly dat
 
   app.get(
     "/workloads/:id/proposals",
-    { config: { role: "viewer" }, schema: { tags, summary: "Better plans that were found, newest first", params: IdParams, querystring: Type.Object(PageQuery, { additionalProperties: false }), response: answers({ 200: ProposalPageSchema }) } },
+    {
+      config: { role: "viewer" },
+      schema: {
+        tags,
+        summary: "Better plans that were found, newest first",
+        params: IdParams,
+        querystring: Type.Object(PageQuery, { additionalProperties: false }),
+        response: answers({ 200: ProposalPageSchema }),
+      },
+    },
     async (request) => {
       await workloadOf(database.db, request.params.id);
       return listProposals(database.db, request.params.id, request.query);

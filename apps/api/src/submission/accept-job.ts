@@ -50,7 +50,14 @@ export async function acceptJob(written: unknown, checks: JobChecks): Promise<Jo
     await noting(() => checks.cluster(spec));
     await noting(() => checks.profile(spec));
     // What only measures reads no data.
-    if (spec.until === undefined) await noting(() => checks.data({ data: spec.data, vocabularySize: spec.model.vocabularySize, sequenceLengthTokens: spec.sequenceLengthTokens }));
+    if (spec.until === undefined)
+      await noting(() =>
+        checks.data({
+          data: spec.data,
+          vocabularySize: spec.model.vocabularySize,
+          sequenceLengthTokens: spec.sequenceLengthTokens,
+        }),
+      );
     const { initialWeights, model } = spec;
     if (initialWeights !== undefined) await noting(() => checks.weights({ initialWeights, model }));
     await noting(() => checks.room(spec));
@@ -60,7 +67,15 @@ export async function acceptJob(written: unknown, checks: JobChecks): Promise<Jo
     if (data !== undefined) await noting(() => checks.data({ data }));
   }
   const [first] = problems;
-  if (first) throw problems.length === 1 ? first : new ProblemError(first.code, first.message, problems.flatMap((problem) => problem.details).slice(0, MOST_DETAILS), { cause: first });
+  if (first)
+    throw problems.length === 1
+      ? first
+      : new ProblemError(
+          first.code,
+          first.message,
+          problems.flatMap((problem) => problem.details).slice(0, MOST_DETAILS),
+          { cause: first },
+        );
   if (!spec) throw new Error("a job was neither resolved nor refused");
   return spec;
 }

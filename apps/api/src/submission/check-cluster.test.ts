@@ -4,11 +4,20 @@ import { checkCluster, clusterWarnings } from "./check-cluster.ts";
 
 const capabilities = { slurm: false, maximumLocalRanks: 8, localMemoryBytes: 64 * 2 ** 30 };
 const jobOn = (cluster: object) =>
-  resolveJob({ name: "job", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 8 * 4096, cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "80GiB", ...cluster } });
+  resolveJob({
+    name: "job",
+    model: "llama-7b",
+    sequenceLengthTokens: 4096,
+    globalBatchTokens: 8 * 4096,
+    cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "80GiB", ...cluster },
+  });
 
 describe("a cluster of this machine", () => {
   it("shares the machine's memory among ranks on the CPU", async () => {
-    await expect(checkCluster(jobOn({}), capabilities)).rejects.toMatchObject({ code: "job-invalid", details: [{ field: "cluster.memoryPerGpu", remedy: "use 32GiB or less" }] });
+    await expect(checkCluster(jobOn({}), capabilities)).rejects.toMatchObject({
+      code: "job-invalid",
+      details: [{ field: "cluster.memoryPerGpu", remedy: "use 32GiB or less" }],
+    });
   });
   it("says a size that it takes", async () => {
     const odd = { ...capabilities, localMemoryBytes: 23.5 * 2 ** 30 };
@@ -18,16 +27,45 @@ describe("a cluster of this machine", () => {
     await expect(checkCluster(jobOn({ memoryPerGpu }), odd)).resolves.toBeUndefined();
   });
   it("refuses GPUs where the programs have no CUDA backend, or this machine shows fewer", async () => {
-    const on = (cuda: { hasBackend: boolean; gpus: number | null }) => checkCluster(jobOn({ device: "cuda" }), { ...capabilities, cuda });
-    await expect(on({ hasBackend: false, gpus: 8 })).rejects.toMatchObject({ code: "job-invalid", details: [{ field: "cluster.device", value: "cuda", remedy: expect.stringContaining("INTERNEVO_CUDA=1") }] });
-    await expect(on({ hasBackend: true, gpus: 0 })).rejects.toMatchObject({ details: [{ field: "cluster.gpusPerNode", message: "gives 2 ranks on GPUs, and this machine shows 0 NVIDIA GPUs", remedy: expect.stringContaining("device: cpu") }] });
-    await expect(on({ hasBackend: true, gpus: 1 })).rejects.toMatchObject({ details: [{ field: "cluster.gpusPerNode", remedy: expect.stringContaining("use 1 at most") }] });
+    const on = (cuda: { hasBackend: boolean; gpus: number | null }) =>
+      checkCluster(jobOn({ device: "cuda" }), { ...capabilities, cuda });
+    await expect(on({ hasBackend: false, gpus: 8 })).rejects.toMatchObject({
+      code: "job-invalid",
+      details: [
+        { field: "cluster.device", value: "cuda", remedy: expect.stringContaining("INTERNEVO_CUDA=1") },
+      ],
+    });
+    await expect(on({ hasBackend: true, gpus: 0 })).rejects.toMatchObject({
+      details: [
+        {
+          field: "cluster.gpusPerNode",
+          message: "gives 2 ranks on GPUs, and this machine shows 0 NVIDIA GPUs",
+          remedy: expect.stringContaining("device: cpu"),
+        },
+      ],
+    });
+    await expect(on({ hasBackend: true, gpus: 1 })).rejects.toMatchObject({
+      details: [{ field: "cluster.gpusPerNode", remedy: expect.stringContaining("use 1 at most") }],
+    });
     for (const gpus of [2, null]) await expect(on({ hasBackend: true, gpus })).resolves.toBeUndefined();
-    await expect(checkCluster(jobOn({ memoryPerGpu: "1GiB" }), { ...capabilities, cuda: { hasBackend: false, gpus: 0 } })).resolves.toBeUndefined();
+    await expect(
+      checkCluster(jobOn({ memoryPerGpu: "1GiB" }), {
+        ...capabilities,
+        cuda: { hasBackend: false, gpus: 0 },
+      }),
+    ).resolves.toBeUndefined();
   });
   it("warns of more ranks than cores, which only ranks on them share", () => {
-    expect(clusterWarnings(jobOn({ gpusPerNode: 4 }), { cores: 2 })).toMatchObject([{ field: "cluster.gpusPerNode", value: 4, message: "gives 4 ranks, and this machine has 2 cores" }]);
-    for (const [cluster, cores] of [[{}, 2], [{ device: "cuda", gpusPerNode: 4 }, 2], [{ launcher: "slurm", gpusPerNode: 4 }, 2], [{ gpusPerNode: 4 }, undefined]] as const) expect(clusterWarnings(jobOn(cluster), { cores })).toEqual([]);
+    expect(clusterWarnings(jobOn({ gpusPerNode: 4 }), { cores: 2 })).toMatchObject([
+      { field: "cluster.gpusPerNode", value: 4, message: "gives 4 ranks, and this machine has 2 cores" },
+    ]);
+    for (const [cluster, cores] of [
+      [{}, 2],
+      [{ device: "cuda", gpusPerNode: 4 }, 2],
+      [{ launcher: "slurm", gpusPerNode: 4 }, 2],
+      [{ gpusPerNode: 4 }, undefined],
+    ] as const)
+      expect(clusterWarnings(jobOn(cluster), { cores })).toEqual([]);
   });
   it("has memory of its own on each GPU, whatever the machine has", async () => {
     await expect(checkCluster(jobOn({ device: "cuda" }), capabilities)).resolves.toBeUndefined();

@@ -1,6 +1,13 @@
 import { isAbsolute } from "node:path";
 import { dataFiles, ProblemError, type Data, type ProblemDetail } from "@internevo/domain";
-import { assertBelowRoots, assertKnowsDocuments, openData, openSource, type DataRoots, type TokenData } from "@internevo/launcher";
+import {
+  assertBelowRoots,
+  assertKnowsDocuments,
+  openData,
+  openSource,
+  type DataRoots,
+  type TokenData,
+} from "@internevo/launcher";
 
 /** Tokens in files up to this size are read whole before a job is accepted; larger ones are by the job's first stage. */
 const FULLY_CHECKED_BYTES = 2 ** 30;
@@ -19,12 +26,15 @@ export interface Allowed {
 }
 
 const fieldsOf = (data: Data): { path: string; field: string }[] =>
-  data.format === "text" ? data.paths.map((path, index) => ({ path, field: `data.paths.${index}` })) : [{ path: data.path, field: "data.path" }];
+  data.format === "text"
+    ? data.paths.map((path, index) => ({ path, field: `data.paths.${index}` }))
+    : [{ path: data.path, field: "data.path" }];
 
 async function checkTokens(data: TokenData, vocabularySize: number | undefined): Promise<number> {
   const source = await openSource(data);
   assertKnowsDocuments(data, source);
-  if (vocabularySize !== undefined && source.sizeBytes <= FULLY_CHECKED_BYTES) await source.count(vocabularySize);
+  if (vocabularySize !== undefined && source.sizeBytes <= FULLY_CHECKED_BYTES)
+    await source.count(vocabularySize);
   return source.tokenCount;
 }
 
@@ -43,7 +53,8 @@ async function checkText(data: Extract<Data, { format: "text" }>): Promise<numbe
     }
   }
   const [first] = details;
-  if (first) throw new ProblemError("data-invalid", `${String(first.value)} ${first.message}`, details.slice(0, 20));
+  if (first)
+    throw new ProblemError("data-invalid", `${String(first.value)} ${first.message}`, details.slice(0, 20));
   return tokens;
 }
 
@@ -52,23 +63,51 @@ async function checkText(data: Extract<Data, { format: "text" }>): Promise<numbe
  * @throws ProblemError `job-invalid` without data or with a relative path; `data-invalid` missing, unreadable, empty, truncated, a
  * token beyond the vocabulary, fewer tokens than one sequence; or not below the roots, whether it is there or not.
  */
-export async function checkData({ data, vocabularySize, sequenceLengthTokens, roots }: DataTask & Allowed): Promise<void> {
+export async function checkData({
+  data,
+  vocabularySize,
+  sequenceLengthTokens,
+  roots,
+}: DataTask & Allowed): Promise<void> {
   if (data === null) {
-    throw new ProblemError("job-invalid", "a job without data cannot be run", [{ field: "data", message: "is missing", remedy: "add data, or ask for its plan only: `internevo plan`, or POST /api/v1/plans" }]);
+    throw new ProblemError("job-invalid", "a job without data cannot be run", [
+      {
+        field: "data",
+        message: "is missing",
+        remedy: "add data, or ask for its plan only: `internevo plan`, or POST /api/v1/plans",
+      },
+    ]);
   }
   const relative = fieldsOf(data).filter(({ path }) => !isAbsolute(path));
   if (relative.length > 0) {
     throw new ProblemError(
       "job-invalid",
       `${relative[0]?.field} is a relative path`,
-      relative.slice(0, 20).map(({ path, field }) => ({ field, value: path, message: "is a relative path, and the services do not know where your job file is", remedy: "give the path from / on, on the machine where the services run; `internevo submit` completes paths from the job file's folder" })),
+      relative
+        .slice(0, 20)
+        .map(({ path, field }) => ({
+          field,
+          value: path,
+          message: "is a relative path, and the services do not know where your job file is",
+          remedy:
+            "give the path from / on, on the machine where the services run; `internevo submit` completes paths from the job file's folder",
+        })),
     );
   }
   await assertBelowRoots(dataFiles(data), roots);
   const tokens = data.format === "text" ? await checkText(data) : await checkTokens(data, vocabularySize);
   if (sequenceLengthTokens !== undefined && tokens < sequenceLengthTokens + 1) {
-    throw new ProblemError("data-invalid", `the data holds ${tokens} tokens: fewer than one sequence of ${sequenceLengthTokens} and its last target`, [
-      { field: "data", value: tokens, message: "holds less than one sequence", remedy: `give at least ${sequenceLengthTokens + 1} tokens, or a shorter sequenceLengthTokens` },
-    ]);
+    throw new ProblemError(
+      "data-invalid",
+      `the data holds ${tokens} tokens: fewer than one sequence of ${sequenceLengthTokens} and its last target`,
+      [
+        {
+          field: "data",
+          value: tokens,
+          message: "holds less than one sequence",
+          remedy: `give at least ${sequenceLengthTokens + 1} tokens, or a shorter sequenceLengthTokens`,
+        },
+      ],
+    );
   }
 }

@@ -18,5 +18,12 @@ export function leastMemoryProfile(): Profile {
 export function assertFits(spec: JobSpec, result: PlanningResult | null): void {
   if (result === null || result.counts.feasible > 0) return;
   const { message, remedy = "change the job" } = noFeasiblePlan(spec, result);
-  throw new ProblemError("no-feasible-plan", message, [{ field: result.closest ? "cluster.memoryPerGpu" : "cluster.gpusPerNode", value: result.closest ? spec.cluster.memoryPerGpuBytes : spec.cluster.gpusPerNode, message, remedy }]);
+  throw new ProblemError("no-feasible-plan", message, [
+    {
+      field: result.closest ? "cluster.memoryPerGpu" : "cluster.gpusPerNode",
+      value: result.closest ? spec.cluster.memoryPerGpuBytes : spec.cluster.gpusPerNode,
+      message,
+      remedy,
+    },
+  ]);
 }

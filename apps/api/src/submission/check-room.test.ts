@@ -3,21 +3,42 @@ import { resolveJob } from "@internevo/domain";
 import { expect, it } from "vitest";
 import { assertRoom, checkpointRoom, roomWarnings } from "./check-room.ts";
 
-const job = resolveJob({ name: "job", model: "llama-7b", sequenceLengthTokens: "4k", globalBatchTokens: "32k", checkpointing: { everySteps: 10, keepLast: 2 }, cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "80GiB" } });
+const job = resolveJob({
+  name: "job",
+  model: "llama-7b",
+  sequenceLengthTokens: "4k",
+  globalBatchTokens: "32k",
+  checkpointing: { everySteps: 10, keepLast: 2 },
+  cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "80GiB" },
+});
 
 it("counts 12 bytes a parameter against what the disk has left", async () => {
   const room = await checkpointRoom(job, tmpdir());
   expect(room?.checkpointBytes).toBe(12 * 7_295_471_616);
   expect(room?.freeBytes).toBeGreaterThan(0);
-  for (const elsewhere of ["/nowhere", "/etc/passwd/below"]) expect(await checkpointRoom(job, elsewhere)).toBeUndefined();
+  for (const elsewhere of ["/nowhere", "/etc/passwd/below"])
+    expect(await checkpointRoom(job, elsewhere)).toBeUndefined();
   await expect(checkpointRoom(job, "/tmp\0")).rejects.toThrow("null bytes");
   expect(await checkpointRoom({ ...job, checkpointing: null }, tmpdir())).toBeUndefined();
 });
 
 it("refuses a job of which not one checkpoint has room, and warns where they have it only one by one", () => {
   const checkpointBytes = 100e9;
-  expect(() => assertRoom({ checkpointBytes, freeBytes: 99e9 }, "/data")).toThrow(expect.objectContaining({ code: "job-invalid", details: [{ field: "checkpointing", message: "save 93.1 GiB each, and /data has 92.2 GiB left", remedy: expect.any(String) }] }));
+  expect(() => assertRoom({ checkpointBytes, freeBytes: 99e9 }, "/data")).toThrow(
+    expect.objectContaining({
+      code: "job-invalid",
+      details: [
+        {
+          field: "checkpointing",
+          message: "save 93.1 GiB each, and /data has 92.2 GiB left",
+          remedy: expect.any(String),
+        },
+      ],
+    }),
+  );
   expect(() => assertRoom({ checkpointBytes, freeBytes: 100e9 }, "/data")).not.toThrow();
-  expect(roomWarnings({ checkpointBytes, freeBytes: 299e9 }, job, "/data").map(({ field }) => field)).toEqual(["checkpointing.keepLast"]);
+  expect(roomWarnings({ checkpointBytes, freeBytes: 299e9 }, job, "/data").map(({ field }) => field)).toEqual(
+    ["checkpointing.keepLast"],
+  );
   expect(roomWarnings({ checkpointBytes, freeBytes: 300e9 }, job, "/data")).toEqual([]);
 });

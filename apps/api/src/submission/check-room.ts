@@ -1,5 +1,11 @@
 import { statfs } from "node:fs/promises";
-import { formatBytes, ProblemError, totalParameters, type JobSpec, type ProblemDetail } from "@internevo/domain";
+import {
+  formatBytes,
+  ProblemError,
+  totalParameters,
+  type JobSpec,
+  type ProblemDetail,
+} from "@internevo/domain";
 
 /** 4 bytes each of a weight and its two moments, whatever the precision (native/MEMORY.md). */
 const CHECKPOINT_BYTES_PER_PARAMETER = 12;
@@ -13,27 +19,52 @@ export interface CheckpointRoom {
 }
 
 /** The room that a job's checkpoints take and have; undefined where nothing is saved, or the data directory is not known or elsewhere. */
-export async function checkpointRoom({ model, checkpointing }: Pick<JobSpec, "model" | "checkpointing">, dataDirectory: string | undefined): Promise<CheckpointRoom | undefined> {
+export async function checkpointRoom(
+  { model, checkpointing }: Pick<JobSpec, "model" | "checkpointing">,
+  dataDirectory: string | undefined,
+): Promise<CheckpointRoom | undefined> {
   if (checkpointing === null || dataDirectory === undefined) return undefined;
   const disk = await statfs(dataDirectory).catch((error: NodeJS.ErrnoException) => {
     // The supervisors' directory need not be there, or be readable, on the machine of the API; a disk that fails is another matter.
     if (ELSEWHERE.has(error.code)) return undefined;
     throw error;
   });
-  return disk && { checkpointBytes: CHECKPOINT_BYTES_PER_PARAMETER * totalParameters(model), freeBytes: disk.bavail * disk.bsize };
+  return (
+    disk && {
+      checkpointBytes: CHECKPOINT_BYTES_PER_PARAMETER * totalParameters(model),
+      freeBytes: disk.bavail * disk.bsize,
+    }
+  );
 }
 
 /** @throws ProblemError `job-invalid` when not even one checkpoint has room. */
 export function assertRoom(room: CheckpointRoom | undefined, directory: string): void {
   if (room === undefined || room.checkpointBytes <= room.freeBytes) return;
   const message = `save ${formatBytes(room.checkpointBytes)} each, and ${directory} has ${formatBytes(room.freeBytes)} left`;
-  throw new ProblemError("job-invalid", `checkpoints ${message}`, [{ field: "checkpointing", message, remedy: "make room there, or start the services with another data directory" }]);
+  throw new ProblemError("job-invalid", `checkpoints ${message}`, [
+    {
+      field: "checkpointing",
+      message,
+      remedy: "make room there, or start the services with another data directory",
+    },
+  ]);
 }
 
 /** Fewer checkpoints have room than the job keeps, while the next one is written. */
-export function roomWarnings(room: CheckpointRoom | undefined, { checkpointing }: Pick<JobSpec, "checkpointing">, directory: string): ProblemDetail[] {
+export function roomWarnings(
+  room: CheckpointRoom | undefined,
+  { checkpointing }: Pick<JobSpec, "checkpointing">,
+  directory: string,
+): ProblemDetail[] {
   if (room === undefined || checkpointing === null) return [];
   const atOnce = checkpointing.keepLast + 1;
   if (atOnce * room.checkpointBytes <= room.freeBytes) return [];
-  return [{ field: "checkpointing.keepLast", value: checkpointing.keepLast, message: `needs ${formatBytes(atOnce * room.checkpointBytes)} while the next checkpoint is written, and ${directory} has ${formatBytes(room.freeBytes)} left`, remedy: "keep fewer, or make room there" }];
+  return [
+    {
+      field: "checkpointing.keepLast",
+      value: checkpointing.keepLast,
+      message: `needs ${formatBytes(atOnce * room.checkpointBytes)} while the next checkpoint is written, and ${directory} has ${formatBytes(room.freeBytes)} left`,
+      remedy: "keep fewer, or make room there",
+    },
+  ];
 }

@@ -16,7 +16,13 @@ export interface WeightsTask {
 export async function checkWeights({ initialWeights, model, roots }: WeightsTask & Allowed): Promise<void> {
   if (!isAbsolute(initialWeights)) {
     throw new ProblemError("job-invalid", "initialWeights is a relative path", [
-      { field: "initialWeights", value: initialWeights, message: "is a relative path, and the services do not know where your job file is", remedy: "give the path from / on, on the machine where the services run; `internevo submit` completes paths from the job file's folder" },
+      {
+        field: "initialWeights",
+        value: initialWeights,
+        message: "is a relative path, and the services do not know where your job file is",
+        remedy:
+          "give the path from / on, on the machine where the services run; `internevo submit` completes paths from the job file's folder",
+      },
     ]);
   }
   await assertInitialWeights(initialWeights, model, roots);

@@ -1,8 +1,41 @@
-import { cheapestCluster, explain, largestSequence, paretoFront, sweep, whyNot, type Explanation } from "@internevo/advisor";
+import {
+  cheapestCluster,
+  explain,
+  largestSequence,
+  paretoFront,
+  sweep,
+  whyNot,
+  type Explanation,
+} from "@internevo/advisor";
 import { CostModel, sumLines, type PlanOfJob } from "@internevo/cost-model";
-import type { CheapestClusterRequest, ClusterChoiceAnswer, ExplanationAnswer, ExportedConfigurationAnswer, FrameworkName, ImportRequest, LargestSequenceAnswer, PlanMemoryAnswer, SweepAnswerRow, SweptAxis, WhyNotAnswer } from "@internevo/contracts";
-import { ProblemError, worldSize, type Candidate, type JobSpec, type PartialPlan, type Plan, type Profile } from "@internevo/domain";
-import { exportConfiguration, importConfiguration, predictWritten, type ImportedConfiguration } from "@internevo/frameworks";
+import type {
+  CheapestClusterRequest,
+  ClusterChoiceAnswer,
+  ExplanationAnswer,
+  ExportedConfigurationAnswer,
+  FrameworkName,
+  ImportRequest,
+  LargestSequenceAnswer,
+  PlanMemoryAnswer,
+  SweepAnswerRow,
+  SweptAxis,
+  WhyNotAnswer,
+} from "@internevo/contracts";
+import {
+  ProblemError,
+  worldSize,
+  type Candidate,
+  type JobSpec,
+  type PartialPlan,
+  type Plan,
+  type Profile,
+} from "@internevo/domain";
+import {
+  exportConfiguration,
+  importConfiguration,
+  predictWritten,
+  type ImportedConfiguration,
+} from "@internevo/frameworks";
 
 interface Subject {
   readonly spec: JobSpec;
@@ -12,12 +45,21 @@ interface Subject {
 /** One question about plans, small enough to be a turn of a thread: sweeps are asked value by value, fronts some points at a time. */
 export type Question =
   | ({ readonly kind: "why-not"; readonly plan: Plan | PartialPlan } & Subject)
-  | ({ readonly kind: "explain"; readonly a: PlanOfJob; readonly b: PlanOfJob; readonly measured: Explanation["measured"] } & Subject)
+  | ({
+      readonly kind: "explain";
+      readonly a: PlanOfJob;
+      readonly b: PlanOfJob;
+      readonly measured: Explanation["measured"];
+    } & Subject)
   | ({ readonly kind: "memory"; readonly plan: PlanOfJob } & Subject)
   | ({ readonly kind: "sweep"; readonly axis: SweptAxis; readonly value: number } & Subject)
   | ({ readonly kind: "largest-sequence"; readonly unitTokens: number; readonly sequences: number } & Subject)
   | ({ readonly kind: "pareto"; readonly points: number } & Subject)
-  | ({ readonly kind: "cluster"; readonly nodes: number } & Pick<CheapestClusterRequest, "tokens" | "seconds" | "pricePerGpuHour"> & Subject)
+  | ({ readonly kind: "cluster"; readonly nodes: number } & Pick<
+      CheapestClusterRequest,
+      "tokens" | "seconds" | "pricePerGpuHour"
+    > &
+      Subject)
   | ({ readonly kind: "export"; readonly plan: PlanOfJob; readonly framework: FrameworkName } & Subject)
   | ({ readonly kind: "import" } & Pick<ImportRequest, "framework" | "files" | "nodes" | "gpusPerNode">);
 
@@ -37,16 +79,43 @@ export interface Answers {
 /** Memory of one rank of each pipeline stage by line. */
 function memoryOf(spec: JobSpec, profile: Profile, plan: PlanOfJob): PlanMemoryAnswer {
   const ranks = worldSize(plan) / plan.pipelineParallel;
-  const stages = new CostModel(spec, profile).stageMemory(plan).map((lines, stage) => ({ stage, ranks, bytes: sumLines(lines), lines }));
-  const fullestStage = stages.reduce((fullest, { bytes }, stage) => (bytes > (stages[fullest]?.bytes ?? 0) ? stage : fullest), 0);
-  return { plan, memoryModel: spec.memoryModel, limitBytes: spec.cluster.memoryPerGpuBytes, fullestStage, stages };
+  const stages = new CostModel(spec, profile)
+    .stageMemory(plan)
+    .map((lines, stage) => ({ stage, ranks, bytes: sumLines(lines), lines }));
+  const fullestStage = stages.reduce(
+    (fullest, { bytes }, stage) => (bytes > (stages[fullest]?.bytes ?? 0) ? stage : fullest),
+    0,
+  );
+  return {
+    plan,
+    memoryModel: spec.memoryModel,
+    limitBytes: spec.cluster.memoryPerGpuBytes,
+    fullestStage,
+    stages,
+  };
 }
 
-function imported({ framework, files, nodes, gpusPerNode }: Extract<Question, { kind: "import" }>): ImportedConfiguration {
+function imported({
+  framework,
+  files,
+  nodes,
+  gpusPerNode,
+}: Extract<Question, { kind: "import" }>): ImportedConfiguration {
   const [first, ...others] = files;
   if (first === undefined) throw new Error("an import has at least one file");
-  if (nodes !== undefined && gpusPerNode === undefined) throw new ProblemError("bad-request", "nodes needs gpusPerNode", [{ field: "gpusPerNode", message: "is missing", remedy: "give both, or neither where the configuration says them" }]);
-  return importConfiguration(framework, [first, ...others], gpusPerNode === undefined ? null : { nodes: nodes ?? 1, gpusPerNode });
+  if (nodes !== undefined && gpusPerNode === undefined)
+    throw new ProblemError("bad-request", "nodes needs gpusPerNode", [
+      {
+        field: "gpusPerNode",
+        message: "is missing",
+        remedy: "give both, or neither where the configuration says them",
+      },
+    ]);
+  return importConfiguration(
+    framework,
+    [first, ...others],
+    gpusPerNode === undefined ? null : { nodes: nodes ?? 1, gpusPerNode },
+  );
 }
 
 async function answerOf(question: Question): Promise<unknown> {
@@ -60,12 +129,22 @@ async function answerOf(question: Question): Promise<unknown> {
     case "sweep":
       return sweep(question.spec, question.profile, question.axis, [question.value])[0];
     case "largest-sequence":
-      return largestSequence(question.spec, question.profile, { unitTokens: question.unitTokens, sequences: question.sequences });
+      return largestSequence(question.spec, question.profile, {
+        unitTokens: question.unitTokens,
+        sequences: question.sequences,
+      });
     case "pareto":
       return paretoFront(question.spec, question.profile, { points: question.points });
     case "cluster": {
       const { nodes, tokens, seconds, pricePerGpuHour } = question;
-      return cheapestCluster(question.spec, question.profile, { nodes: [nodes], tokens, seconds, ...(pricePerGpuHour === undefined ? {} : { pricePerGpuHour }) }).considered[0] ?? null;
+      return (
+        cheapestCluster(question.spec, question.profile, {
+          nodes: [nodes],
+          tokens,
+          seconds,
+          ...(pricePerGpuHour === undefined ? {} : { pricePerGpuHour }),
+        }).considered[0] ?? null
+      );
     }
     case "export": {
       const exported = exportConfiguration(question.framework, question.spec, question.plan);
@@ -76,4 +155,6 @@ async function answerOf(question: Question): Promise<unknown> {
   }
 }
 
-export const answer = <Kind extends Question["kind"]>(question: Extract<Question, { kind: Kind }>): Promise<Answers[Kind]> => answerOf(question) as Promise<Answers[Kind]>;
+export const answer = <Kind extends Question["kind"]>(
+  question: Extract<Question, { kind: Kind }>,
+): Promise<Answers[Kind]> => answerOf(question) as Promise<Answers[Kind]>;

@@ -36,9 +36,17 @@ export class FairTurns {
     const { mostOfOne, mostWaiting } = this.#options;
     signal.throwIfAborted();
     const owner = this.#owners.get(name) ?? { running: 0, waiting: [] };
-    if (owner.running + owner.waiting.length >= mostOfOne) throw new ProblemError("rate-limited", `this token has ${mostOfOne} searches at work or waiting; try again when one has ended`);
+    if (owner.running + owner.waiting.length >= mostOfOne)
+      throw new ProblemError(
+        "rate-limited",
+        `this token has ${mostOfOne} searches at work or waiting; try again when one has ended`,
+      );
     if (!this.#mayBegin(owner)) {
-      if (this.#waiting >= mostWaiting) throw new ProblemError("unavailable", "too many requests of this kind are at work; try again shortly");
+      if (this.#waiting >= mostWaiting)
+        throw new ProblemError(
+          "unavailable",
+          "too many requests of this kind are at work; try again shortly",
+        );
       this.#owners.set(name, owner);
       await this.#turn(owner, signal);
     } else this.#begin(name, owner);
@@ -47,7 +55,8 @@ export class FairTurns {
     } finally {
       owner.running -= 1;
       this.#running -= 1;
-      if (owner.running + owner.waiting.length === 0 && this.#owners.get(name) === owner) this.#owners.delete(name);
+      if (owner.running + owner.waiting.length === 0 && this.#owners.get(name) === owner)
+        this.#owners.delete(name);
       this.#next();
     }
   }

@@ -15,12 +15,25 @@ function giveWay(): void {
 }
 
 /** What runs on the threads of `workers.ts`: the answer, or null when the search takes more steps than the task may. */
-export async function plan({ spec, profile, top, ranks, locate, maximumSteps, isPatient }: LimitedPlanTask): Promise<WorkResult<PlanningResult> | null> {
+export async function plan({
+  spec,
+  profile,
+  top,
+  ranks,
+  locate,
+  maximumSteps,
+  isPatient,
+}: LimitedPlanTask): Promise<WorkResult<PlanningResult> | null> {
   if (isPatient) giveWay();
   try {
     return await resultOf(() => {
       try {
-        return planJob(spec, sharedProfile(profile), { top, ...(ranks === undefined ? {} : { ranks }), ...(locate === undefined ? {} : { locate }), ...(maximumSteps === null ? {} : { maximumSteps }) });
+        return planJob(spec, sharedProfile(profile), {
+          top,
+          ...(ranks === undefined ? {} : { ranks }),
+          ...(locate === undefined ? {} : { locate }),
+          ...(maximumSteps === null ? {} : { maximumSteps }),
+        });
       } catch (error) {
         throw error instanceof SearchLimitError && maximumSteps !== null ? new TooLong() : error;
       }
@@ -36,5 +49,7 @@ class TooLong extends Error {}
 /** A question about plans. */
 export async function advise({ question, profile, isPatient }: AdviceTask): Promise<WorkResult<unknown>> {
   if (isPatient) giveWay();
-  return resultOf(() => answer({ ...question, ...(profile === null ? {} : { profile: sharedProfile(profile) }) } as Question));
+  return resultOf(() =>
+    answer({ ...question, ...(profile === null ? {} : { profile: sharedProfile(profile) }) } as Question),
+  );
 }

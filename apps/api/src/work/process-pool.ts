@@ -44,7 +44,11 @@ export function createProcessPool(options: ProcessPoolOptions): ProcessPool {
     const kept = idle.pop();
     if (kept) clearTimeout(kept.end);
     if (kept?.process.connected) return kept.process;
-    const made = fork(options.entry, { stdio: ["ignore", "ignore", "inherit", "ipc"], serialization: "advanced", execArgv: [] });
+    const made = fork(options.entry, {
+      stdio: ["ignore", "ignore", "inherit", "ipc"],
+      serialization: "advanced",
+      execArgv: [],
+    });
     alive.add(made);
     made.once("exit", () => {
       alive.delete(made);
@@ -74,7 +78,8 @@ export function createProcessPool(options: ProcessPoolOptions): ProcessPool {
       if (next) start(next);
     };
     const onMessage = (answer: unknown): void => finish(answer as TaskAnswer);
-    const onExit = (code: number | null, signal: NodeJS.Signals | null): void => finish({ error: new Error(`a process of the API ended with ${signal ?? code} at its work`) });
+    const onExit = (code: number | null, signal: NodeJS.Signals | null): void =>
+      finish({ error: new Error(`a process of the API ended with ${signal ?? code} at its work`) });
     const onError = (error: Error): void => finish({ error });
     child.once("message", onMessage).once("exit", onExit).once("error", onError);
     child.send(pending.task as never);
@@ -84,7 +89,10 @@ export function createProcessPool(options: ProcessPoolOptions): ProcessPool {
     run: (task) =>
       new Promise((resolve, reject) => {
         if (closed) return reject(new ProblemError("unavailable", "the service is stopping"));
-        if (waiting.length >= options.queue) return reject(new ProblemError("unavailable", "too many requests of this kind are at work; try again shortly"));
+        if (waiting.length >= options.queue)
+          return reject(
+            new ProblemError("unavailable", "too many requests of this kind are at work; try again shortly"),
+          );
         const deadline = setTimeout(() => {
           reject(options.onDeadline());
           const at = waiting.indexOf(pending);
@@ -106,9 +114,14 @@ export function createProcessPool(options: ProcessPoolOptions): ProcessPool {
       }),
     async close() {
       closed = true;
-      for (const pending of waiting.splice(0)) pending.settle({ error: new ProblemError("unavailable", "the service is stopping") });
+      for (const pending of waiting.splice(0))
+        pending.settle({ error: new ProblemError("unavailable", "the service is stopping") });
       for (const { end } of idle.splice(0)) clearTimeout(end);
-      await Promise.all([...alive].map((child) => new Promise<void>((gone) => (child.once("exit", () => gone()), child.kill("SIGKILL")))));
+      await Promise.all(
+        [...alive].map(
+          (child) => new Promise<void>((gone) => (child.once("exit", () => gone()), child.kill("SIGKILL"))),
+        ),
+      );
     },
   };
 }

@@ -19,7 +19,11 @@ export class Remembered<T> {
   }
 
   /** @throws the signal's reason when it aborts, though others may go on waiting; what the work threw. */
-  async get(key: string, work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  async get(
+    key: string,
+    work: (signal: AbortSignal) => Promise<T>,
+    signal: AbortSignal | undefined,
+  ): Promise<T> {
     signal?.throwIfAborted();
     const kept = this.#kept.get(key);
     if (kept !== undefined) {

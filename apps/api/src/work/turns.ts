@@ -2,7 +2,12 @@
  * Takes the items in order, so many at once, and gives the answers in the items' order. Whoever shares the threads waits for one item
  * of each request, not for whole requests. The first error ends it: what is at work is aborted, and no further item begins.
  */
-export async function inTurns<Item, Answer>(items: readonly Item[], atOnce: number, signal: AbortSignal, work: (item: Item, signal: AbortSignal) => Promise<Answer>): Promise<Answer[]> {
+export async function inTurns<Item, Answer>(
+  items: readonly Item[],
+  atOnce: number,
+  signal: AbortSignal,
+  work: (item: Item, signal: AbortSignal) => Promise<Answer>,
+): Promise<Answer[]> {
   const failed = new AbortController();
   const either = AbortSignal.any([signal, failed.signal]);
   const answers: Answer[] = [];

@@ -25,7 +25,10 @@ export interface Workers {
    * One question about plans. Those that search many times (sweep, largest sequence, front, cluster) have threads of their own.
    * @throws ProblemError as the question does; `unavailable` when it takes too long or too many wait
    */
-  advise<Kind extends Question["kind"]>(question: Extract<Question, { kind: Kind }>, signal?: AbortSignal): Promise<Answers[Kind]>;
+  advise<Kind extends Question["kind"]>(
+    question: Extract<Question, { kind: Kind }>,
+    signal?: AbortSignal,
+  ): Promise<Answers[Kind]>;
   /** Turns of one request that `advise` should have at work at once. */
   readonly adviceThreads: number;
   /** @throws ProblemError as checkData does; `unavailable` when it takes too long or too many wait */
@@ -72,7 +75,9 @@ const PLAN_THREAD = new URL("./plan-thread.ts", import.meta.url).href;
 const CHECK_PROCESS = fileURLToPath(new URL("./check-process.ts", import.meta.url));
 
 /** Where a question is answered: among short searches, among long ones, or among those that search many times. */
-const ADVICE: Readonly<Record<Question["kind"], { readonly pool: "quick" | "long" | "whatIf"; readonly command: string }>> = {
+const ADVICE: Readonly<
+  Record<Question["kind"], { readonly pool: "quick" | "long" | "whatIf"; readonly command: string }>
+> = {
   "why-not": { pool: "long", command: "internevo why-not" },
   explain: { pool: "quick", command: "internevo explain" },
   memory: { pool: "quick", command: "internevo memory" },
@@ -90,13 +95,38 @@ interface Lane {
   readonly turns: FairTurns | null;
 }
 
-const late = (field: string, message: string, remedy: string): ProblemError => new ProblemError("unavailable", `${field} ${message}`, [{ field, message, remedy }]);
+const late = (field: string, message: string, remedy: string): ProblemError =>
+  new ProblemError("unavailable", `${field} ${message}`, [{ field, message, remedy }]);
 
 export function createWorkers(options: WorkersOptions = {}): Workers {
-  const { queue = 64, planThreads = Math.max(2, availableParallelism()), planSeconds = 300, checkSeconds = 60, searchesOfOneToken = 16, idleThreadSeconds = 20, roots = { data: null, weights: null } } = options;
-  const threads = (maxThreads = planThreads) => new Piscina({ filename: PLAN_THREAD, minThreads: 0, maxThreads, maxQueue: queue, idleTimeout: idleThreadSeconds * 1000, resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MEGABYTES } });
+  const {
+    queue = 64,
+    planThreads = Math.max(2, availableParallelism()),
+    planSeconds = 300,
+    checkSeconds = 60,
+    searchesOfOneToken = 16,
+    idleThreadSeconds = 20,
+    roots = { data: null, weights: null },
+  } = options;
+  const threads = (maxThreads = planThreads) =>
+    new Piscina({
+      filename: PLAN_THREAD,
+      minThreads: 0,
+      maxThreads,
+      maxQueue: queue,
+      idleTimeout: idleThreadSeconds * 1000,
+      resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MEGABYTES },
+    });
   // One token leaves a thread to the others, whatever it asks for.
-  const fair = (): Lane => ({ pool: threads(), turns: new FairTurns({ atOnce: planThreads, atOnceOfOne: Math.max(1, planThreads - 1), mostOfOne: searchesOfOneToken, mostWaiting: queue }) });
+  const fair = (): Lane => ({
+    pool: threads(),
+    turns: new FairTurns({
+      atOnce: planThreads,
+      atOnceOfOne: Math.max(1, planThreads - 1),
+      mostOfOne: searchesOfOneToken,
+      mostWaiting: queue,
+    }),
+  });
   const plans: Lane = { pool: threads(), turns: null };
   // A search that is not over soon begins again on threads of its own: however many of them there are, short ones go on.
   const middlePlans = fair();
@@ -111,22 +141,42 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
     processes: 2,
     queue,
     deadlineSeconds: checkSeconds,
-    onDeadline: () => late("data", `could not be checked within ${checkSeconds} s`, "see whether the file system of the data answers, and submit again"),
+    onDeadline: () =>
+      late(
+        "data",
+        `could not be checked within ${checkSeconds} s`,
+        "see whether the file system of the data answers, and submit again",
+      ),
   });
 
   /** Runs a task within the bounds on all of them: the queue's length, the deadline, and whether anybody still waits. */
-  async function within<T>(signal: AbortSignal | undefined, command: string, work: (run: (lane: Lane, task: LimitedPlanTask | AdviceTask, name: string) => Promise<unknown>) => Promise<T>): Promise<T> {
+  async function within<T>(
+    signal: AbortSignal | undefined,
+    command: string,
+    work: (
+      run: (lane: Lane, task: LimitedPlanTask | AdviceTask, name: string) => Promise<unknown>,
+    ) => Promise<T>,
+  ): Promise<T> {
     const caller = callerNow();
     const deadline = AbortSignal.timeout(planSeconds * 1000);
     const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
     try {
       return await work(({ pool, turns }, task, name) => {
         if (turns) return turns.run(caller, either, () => pool.run(task, { name, signal: either }));
-        if (pool.queueSize >= queue) throw new ProblemError("unavailable", "too many requests of this kind are at work; try again shortly");
+        if (pool.queueSize >= queue)
+          throw new ProblemError(
+            "unavailable",
+            "too many requests of this kind are at work; try again shortly",
+          );
         return pool.run(task, { name, signal: either });
       });
     } catch (error) {
-      if (deadline.aborted && !signal?.aborted) throw late("job", `could not be planned within ${planSeconds} s`, `plan it with the command line, which has no such bound: \`${command}\``);
+      if (deadline.aborted && !signal?.aborted)
+        throw late(
+          "job",
+          `could not be planned within ${planSeconds} s`,
+          `plan it with the command line, which has no such bound: \`${command}\``,
+        );
       throw error;
     }
   }
@@ -135,18 +185,39 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
     adviceThreads: planThreads,
     plan: ({ profile, ...task }, signal) => {
       const shared = { ...task, profile: shareProfile(profile) };
-      const search = (waited: AbortSignal | undefined): Promise<PlanningResult> => within(waited, "internevo plan", async (run) => {
-        const searched = async (lane: Lane, maximumSteps: number | null) => (await run(lane, { ...shared, maximumSteps, isPatient: lane !== plans }, "plan")) as WorkResult<PlanningResult> | null;
-        const found = (await searched(plans, QUICK_STEPS)) ?? (await searched(middlePlans, MIDDLE_STEPS)) ?? (await searched(longPlans, null));
-        if (found === null) throw new Error("a search without a limit was not finished");
-        return valueOf(found);
-      });
+      const search = (waited: AbortSignal | undefined): Promise<PlanningResult> =>
+        within(waited, "internevo plan", async (run) => {
+          const searched = async (lane: Lane, maximumSteps: number | null) =>
+            (await run(
+              lane,
+              { ...shared, maximumSteps, isPatient: lane !== plans },
+              "plan",
+            )) as WorkResult<PlanningResult> | null;
+          const found =
+            (await searched(plans, QUICK_STEPS)) ??
+            (await searched(middlePlans, MIDDLE_STEPS)) ??
+            (await searched(longPlans, null));
+          if (found === null) throw new Error("a search without a limit was not finished");
+          return valueOf(found);
+        });
       // A search is pure: the same job, profile and number of plans have the same answer.
-      return (task.ranks?.length ?? task.top) > MOST_REMEMBERED_PLANS ? search(signal) : answers.get(createHash("sha256").update(JSON.stringify([shared.profile.key, task])).digest("base64"), search, signal);
+      return (task.ranks?.length ?? task.top) > MOST_REMEMBERED_PLANS
+        ? search(signal)
+        : answers.get(
+            createHash("sha256")
+              .update(JSON.stringify([shared.profile.key, task]))
+              .digest("base64"),
+            search,
+            signal,
+          );
     },
     quickPlan: ({ profile, ...task }, signal) =>
       within(signal, "internevo plan", async (run) => {
-        const quick = (await run(fits, { ...task, profile: shareProfile(profile), maximumSteps: QUICK_STEPS, isPatient: false }, "plan")) as WorkResult<PlanningResult> | null;
+        const quick = (await run(
+          fits,
+          { ...task, profile: shareProfile(profile), maximumSteps: QUICK_STEPS, isPatient: false },
+          "plan",
+        )) as WorkResult<PlanningResult> | null;
         return quick === null ? null : valueOf(quick);
       }),
     advise<Kind extends Question["kind"]>(question: Extract<Question, { kind: Kind }>, signal?: AbortSignal) {
@@ -154,12 +225,27 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
       const threadsOf = { quick: plans, long: longPlans, whatIf: whatIfs }[pool];
       return within(signal, command, async (run) => {
         const { profile, ...rest } = question as Question & { profile?: Profile };
-        const task: AdviceTask = { question: rest, profile: profile === undefined ? null : shareProfile(profile), isPatient: pool !== "quick" };
+        const task: AdviceTask = {
+          question: rest,
+          profile: profile === undefined ? null : shareProfile(profile),
+          isPatient: pool !== "quick",
+        };
         return valueOf((await run(threadsOf, task, "advise")) as WorkResult<Answers[Kind]>);
       });
     },
-    checkData: async (task) => void valueOf((await checks.run({ ...task, roots: roots.data } satisfies DataTask & Allowed)) as WorkResult<null>),
-    checkWeights: async (task) => void valueOf((await checks.run({ ...task, roots: roots.weights } satisfies WeightsTask & Allowed)) as WorkResult<null>),
-    close: async () => void (await Promise.all([...[plans, middlePlans, longPlans, whatIfs, fits].map(({ pool }) => pool.destroy()), checks.close()])),
+    checkData: async (task) =>
+      void valueOf(
+        (await checks.run({ ...task, roots: roots.data } satisfies DataTask & Allowed)) as WorkResult<null>,
+      ),
+    checkWeights: async (task) =>
+      void valueOf(
+        (await checks.run({ ...task, roots: roots.weights } satisfies WeightsTask &
+          Allowed)) as WorkResult<null>,
+      ),
+    close: async () =>
+      void (await Promise.all([
+        ...[plans, middlePlans, longPlans, whatIfs, fits].map(({ pool }) => pool.destroy()),
+        checks.close(),
+      ])),
   };
 }

@@ -16,7 +16,10 @@ describe("advice", () => {
     expect(status).toBe(0);
     expect(stdout).toMatch(/rejected, does not fit in memory: needs .*GiB more than the 74.5 GiB of a GPU/);
     expect(stdout).toMatch(/smallest change that makes it feasible: /);
-    const answer = JSON.parse((await cli("--json", "why-not", JOB, plan)).stdout) as { binding: { reason: string }; excessBytes: number };
+    const answer = JSON.parse((await cli("--json", "why-not", JOB, plan)).stdout) as {
+      binding: { reason: string };
+      excessBytes: number;
+    };
     expect(answer.binding.reason).toBe("memory-exceeded");
     expect(answer.excessBytes).toBeGreaterThan(0);
   });
@@ -29,7 +32,9 @@ describe("advice", () => {
   });
 
   it("explains two plans", async () => {
-    expect((await cli("explain", JOB, "1", "3")).stdout).toMatch(/TIME OF A STEP[\s\S]*MEMORY OF THE FULLEST RANK[\s\S]*A is [\d.]+% faster/);
+    expect((await cli("explain", JOB, "1", "3")).stdout).toMatch(
+      /TIME OF A STEP[\s\S]*MEMORY OF THE FULLEST RANK[\s\S]*A is [\d.]+% faster/,
+    );
   });
 
   it("searches once for two ranks, and predicts these plans only", async () => {
@@ -47,10 +52,14 @@ describe("advice", () => {
 
   it("gives a reason for near plans, and no raw numbers of bytes", async () => {
     const { stdout } = await cli("explain", JOB);
-    expect(stdout).toMatch(/A is 0\.0[1-9]% faster \(.* a step\): it saves .* of .*, and pays .* [AB] needs [\d.]+ [GM]iB less memory \([a-z]+/i);
+    expect(stdout).toMatch(
+      /A is 0\.0[1-9]% faster \(.* a step\): it saves .* of .*, and pays .* [AB] needs [\d.]+ [GM]iB less memory \([a-z]+/i,
+    );
     expect(stdout).toMatch(/The profile says no spread/);
     const longest = await cli("what-if", JOB, "--largest-sequence", "--unit", "262144");
-    expect(longest.stdout).toMatch(/longest sequence: [\d,]+ tokens \([\d.]+[kM]\)[\s\S]*needs at least [\d.]+ GiB a GPU, [\d.]+ [KMG]iB more than the 74\.5 GiB/);
+    expect(longest.stdout).toMatch(
+      /longest sequence: [\d,]+ tokens \([\d.]+[kM]\)[\s\S]*needs at least [\d.]+ GiB a GPU, [\d.]+ [KMG]iB more than the 74\.5 GiB/,
+    );
     expect(longest.stdout).not.toMatch(/bytes/);
   });
 
@@ -58,9 +67,16 @@ describe("advice", () => {
     const directory = mkdtempSync(join(tmpdir(), "internevo-advice-"));
     const tiny = join(directory, "tiny.yaml");
     writeFileSync(tiny, readFileSync(JOB, "utf8").replace("memoryPerGpu: 80GB", "memoryPerGpu: 1GB"));
-    for (const command of [["explain", tiny], ["why-not", tiny, "1"], ["memory", tiny], ["export", tiny, "--framework", "megatron"]]) {
+    for (const command of [
+      ["explain", tiny],
+      ["why-not", tiny, "1"],
+      ["memory", tiny],
+      ["export", tiny, "--framework", "megatron"],
+    ]) {
       const { status, stderr } = await cli(...command);
-      expect(stderr, command[0]).toMatch(/no plan fits 953\.7 MiB a GPU[\s\S]*cluster\.memoryPerGpu.*needs is [\d.]+ GiB[\s\S]*→ /);
+      expect(stderr, command[0]).toMatch(
+        /no plan fits 953\.7 MiB a GPU[\s\S]*cluster\.memoryPerGpu.*needs is [\d.]+ GiB[\s\S]*→ /,
+      );
       expect(status, command[0]).toBe(3);
     }
     rmSync(directory, { recursive: true });
@@ -69,7 +85,9 @@ describe("advice", () => {
   it("points to larger clusters where no deadline is met", async () => {
     const { status, stdout } = await cli("what-if", JOB, "--deadline", "10d", "--tokens", "2e12");
     expect(status).toBe(3);
-    expect(stdout).toMatch(/no cluster of 1, 2, 4, 8 or 16 nodes meets the deadline: the fastest, of 16 nodes, takes [\d.]+ d of 10\.0 d[\s\S]*--values 32\.\./);
+    expect(stdout).toMatch(
+      /no cluster of 1, 2, 4, 8 or 16 nodes meets the deadline: the fastest, of 16 nodes, takes [\d.]+ d of 10\.0 d[\s\S]*--values 32\.\./,
+    );
   });
 
   it("answers what-if as CSV that other programs read", async () => {
@@ -82,54 +100,112 @@ describe("advice", () => {
 
   it("draws what-if: a dot for each plan, a cross where none fits", async () => {
     const file = join(mkdtempSync(join(tmpdir(), "internevo-what-if-")), "sweep.svg");
-    const { stderr } = await cli("what-if", JOB, "--axis", "sequence", "--values", "16k,32k,16m", "--svg", file);
+    const { stderr } = await cli(
+      "what-if",
+      JOB,
+      "--axis",
+      "sequence",
+      "--values",
+      "16k,32k,16m",
+      "--svg",
+      file,
+    );
     expect(stderr).toContain(file);
     const svg = readFileSync(file, "utf8");
     expect(svg.match(/<circle /g)?.length).toBe(4);
     expect(svg.match(/class="none"/g)?.length).toBe(2);
     expect(svg).toMatch(/>16k<.*>32k<.*>16M</s);
-    const near = await cli("what-if", JOB, "--axis", "memory", "--values", "20GB,79GB,80GB,81GB,141GB", "--svg", file);
+    const near = await cli(
+      "what-if",
+      JOB,
+      "--axis",
+      "memory",
+      "--values",
+      "20GB,79GB,80GB,81GB,141GB",
+      "--svg",
+      file,
+    );
     expect(near.status).toBe(0);
     // Labels of neighbours that would cover one another are left out; the first and the last are there.
-    const labels = [...readFileSync(file, "utf8").matchAll(/<text class="middle dim" x="([\d.]+)" y="[\d.]+">([^<]+)</g)].map(([, x, text]) => ({ x: Number(x), half: ((text ?? "").length * 7) / 2, text }));
+    const labels = [
+      ...readFileSync(file, "utf8").matchAll(/<text class="middle dim" x="([\d.]+)" y="[\d.]+">([^<]+)</g),
+    ].map(([, x, text]) => ({ x: Number(x), half: ((text ?? "").length * 7) / 2, text }));
     expect(labels.length).toBeGreaterThan(1);
     expect(labels[0]?.text).toBe("18.6 GiB");
     expect(labels.at(-1)?.text).toBe("131.3 GiB");
-    for (let i = 1; i < labels.length; i += 1) expect((labels[i]?.x ?? 0) - (labels[i]?.half ?? 0)).toBeGreaterThan((labels[i - 1]?.x ?? 0) + (labels[i - 1]?.half ?? 0));
+    for (let i = 1; i < labels.length; i += 1)
+      expect((labels[i]?.x ?? 0) - (labels[i]?.half ?? 0)).toBeGreaterThan(
+        (labels[i - 1]?.x ?? 0) + (labels[i - 1]?.half ?? 0),
+      );
     for (const { x, half } of labels) expect(x + half).toBeLessThanOrEqual(860);
     await cli("what-if", JOB, "--deadline", "10d", "--tokens", "2e12", "--svg", file);
     // What a limit is called stands above the panel, where no curve runs.
     expect(readFileSync(file, "utf8")).toMatch(/class="end limit-label" x="812" y="82">– – deadline</);
     expect(svg).not.toMatch(/NaN|Infinity|undefined/);
     rmSync(dirname(file), { recursive: true });
-    expect((await cli("what-if", JOB, "--largest-sequence", "--svg", file)).stderr).toMatch(/--svg .*has nothing to draw/);
+    expect((await cli("what-if", JOB, "--largest-sequence", "--svg", file)).stderr).toMatch(
+      /--svg .*has nothing to draw/,
+    );
   });
 
   it("keeps headroom free when it is asked to, and says so when it is not", async () => {
     const longest = async (...more: string[]) => {
       const ask = ["what-if", JOB, "--largest-sequence", "--unit", "262144", ...more];
-      return { text: (await cli(...ask)).stdout, answer: JSON.parse((await cli("--json", ...ask)).stdout) as { sequenceLengthTokens: number; best: { predicted: { peakMemoryBytes: number } } } };
+      return {
+        text: (await cli(...ask)).stdout,
+        answer: JSON.parse((await cli("--json", ...ask)).stdout) as {
+          sequenceLengthTokens: number;
+          best: { predicted: { peakMemoryBytes: number } };
+        },
+      };
     };
     const [full, roomy] = [await longest(), await longest("--headroom", "20%")];
-    expect(full.text).toMatch(/leaves [\d.]+ [KMG]iB of the 74\.5 GiB free: no headroom is kept; --headroom 5%/);
-    expect(roomy.text).toMatch(/of the 59\.6 GiB free: that is beside the 14\.9 GiB that --headroom keeps free/);
+    expect(full.text).toMatch(
+      /leaves [\d.]+ [KMG]iB of the 74\.5 GiB free: no headroom is kept; --headroom 5%/,
+    );
+    expect(roomy.text).toMatch(
+      /of the 59\.6 GiB free: that is beside the 14\.9 GiB that --headroom keeps free/,
+    );
     expect(roomy.answer.sequenceLengthTokens).toBeLessThan(full.answer.sequenceLengthTokens);
     expect(roomy.answer.best.predicted.peakMemoryBytes).toBeLessThanOrEqual(0.8 * 80e9);
     expect((await cli("plan", JOB, "--top", "1", "--headroom", "16GB")).stdout).toContain("59.6 GiB a GPU");
-    for (const wrong of ["100%", "5", "-1GB", "much"]) expect((await cli("plan", JOB, "--headroom", wrong)).stderr, wrong).toMatch(/give a share below 100%/);
+    for (const wrong of ["100%", "5", "-1GB", "much"])
+      expect((await cli("plan", JOB, "--headroom", wrong)).stderr, wrong).toMatch(/give a share below 100%/);
     expect((await cli("plan", JOB, "--headroom", "80GB")).stderr).toMatch(/leaves no memory/);
-    expect((await cli("what-if", JOB, "--axis", "memory", "--values", "40GB", "--headroom", "5%")).stderr).toMatch(/--headroom .*does not belong to --axis memory/);
+    expect(
+      (await cli("what-if", JOB, "--axis", "memory", "--values", "40GB", "--headroom", "5%")).stderr,
+    ).toMatch(/--headroom .*does not belong to --axis memory/);
   });
 
   it("draws fronts that span decades on logarithmic axes", () => {
-    const chart = (ys: number[]) => chartSvg({ title: "t", subtitle: "s", xLabel: "x", formatX: String, logX: true, panels: [{ label: "y", format: String, logWhereWide: true, points: ys.map((y, index) => ({ x: 10 ** index, y, title: String(y) })) }] });
-    const height = (svg: string) => [...svg.matchAll(/<circle class="dot" cx="[\d.]+" cy="([\d.]+)"/g)].map(([, y]) => Number(y));
+    const chart = (ys: number[]) =>
+      chartSvg({
+        title: "t",
+        subtitle: "s",
+        xLabel: "x",
+        formatX: String,
+        logX: true,
+        panels: [
+          {
+            label: "y",
+            format: String,
+            logWhereWide: true,
+            points: ys.map((y, index) => ({ x: 10 ** index, y, title: String(y) })),
+          },
+        ],
+      });
+    const height = (svg: string) =>
+      [...svg.matchAll(/<circle class="dot" cx="[\d.]+" cy="([\d.]+)"/g)].map(([, y]) => Number(y));
     const [first, second, third] = height(chart([10, 100, 1000])) as [number, number, number];
     expect(first - second).toBeCloseTo(second - third, 0);
     const [low, middle, high] = height(chart([100, 200, 300])) as [number, number, number];
     expect(low - middle).toBeCloseTo(middle - high, 0);
     expect(chart([10, 100, 1000])).not.toMatch(/NaN|Infinity/);
-    const wide = [...chart([10, 1e3, 1e5, 1e7, 1e9]).matchAll(/<text class="middle dim" x="([\d.]+)" y="[\d.]+">([^<]+)</g)];
+    const wide = [
+      ...chart([10, 1e3, 1e5, 1e7, 1e9]).matchAll(
+        /<text class="middle dim" x="([\d.]+)" y="[\d.]+">([^<]+)</g,
+      ),
+    ];
     expect(wide.length).toBeGreaterThan(2);
     expect(wide.length).toBeLessThanOrEqual(8);
   });
@@ -137,7 +213,9 @@ describe("advice", () => {
   it("needs one question, and says what a bad value is", async () => {
     const none = await cli("what-if", JOB);
     expect(none.status).toBe(2);
-    expect(none.stderr).toMatch(/answers one question at a time[\s\S]*--pareto, --deadline: none of them is given/);
+    expect(none.stderr).toMatch(
+      /answers one question at a time[\s\S]*--pareto, --deadline: none of them is given/,
+    );
     const bad = await cli("what-if", JOB, "--axis", "nodes", "--values", "4,x");
     expect(bad.status).toBe(2);
     expect(bad.stderr).toMatch(/"x" is no value of nodes/);
@@ -145,10 +223,22 @@ describe("advice", () => {
 
   it("refuses values that no job can have, and more points than anyone waits for, by field, value and remedy", async () => {
     const refused: [string, string, RegExp][] = [
-      ["nodes", "0", /"0" is no value of nodes/], ["nodes", "-1", /"-1" is no value/], ["nodes", "1e308", /cannot take 1e\+308[\s\S]*from 1 to 125000/], ["nodes", "1.5", /cannot take 1\.5/],
-      ["sequence", "1152921504606846976", /cannot take 1152921504606847000[\s\S]*from 1 to 1099511627776/], ["sequence", "0x10", /"0x10" is no value/], ["sequence", "4,096k", /"096k" is no value/], ["sequence", "4k,", /"" is no value/],
-      ["batch", "1e999", /"1e999" is no value/], ["memory", "-1GB", /"-1GB" is not a memory size/], ["memory", "5000TiB", /is more than 1024.0 TiB/], ["inter-node-bandwidth", "1e308", /cannot take 1e\+308/],
-      ["nodes", "16..1", /"16\.\.1" is no range/], ["nodes", "1..2..3", /"1\.\.2\.\.3" is no value/], ["nodes", "..", /"" is no value/], ["inter-node-bandwidth", "1e-300..1", /is no range|cannot take|more than 1000/],
+      ["nodes", "0", /"0" is no value of nodes/],
+      ["nodes", "-1", /"-1" is no value/],
+      ["nodes", "1e308", /cannot take 1e\+308[\s\S]*from 1 to 125000/],
+      ["nodes", "1.5", /cannot take 1\.5/],
+      ["sequence", "1152921504606846976", /cannot take 1152921504606847000[\s\S]*from 1 to 1099511627776/],
+      ["sequence", "0x10", /"0x10" is no value/],
+      ["sequence", "4,096k", /"096k" is no value/],
+      ["sequence", "4k,", /"" is no value/],
+      ["batch", "1e999", /"1e999" is no value/],
+      ["memory", "-1GB", /"-1GB" is not a memory size/],
+      ["memory", "5000TiB", /is more than 1024.0 TiB/],
+      ["inter-node-bandwidth", "1e308", /cannot take 1e\+308/],
+      ["nodes", "16..1", /"16\.\.1" is no range/],
+      ["nodes", "1..2..3", /"1\.\.2\.\.3" is no value/],
+      ["nodes", "..", /"" is no value/],
+      ["inter-node-bandwidth", "1e-300..1", /is no range|cannot take|more than 1000/],
       ["nodes", Array.from({ length: 1001 }, (_, i) => i + 1).join(","), /more than 1000/],
     ];
     for (const [axis, values, message] of refused) {
@@ -157,11 +247,24 @@ describe("advice", () => {
       expect(stderr, values.slice(0, 40)).toMatch(/→ /);
       expect([status, stdout]).toEqual([2, ""]);
     }
-    for (const [option, value] of [["--tokens", "NaN"], ["--tokens", "-1"], ["--deadline", "0d"], ["--deadline", "1e9y"], ["--price", "-1"]] as const) {
-      expect((await cli("what-if", JOB, "--deadline", "1d", "--tokens", "1e9", option, value)).status, `${option} ${value}`).toBe(2);
+    for (const [option, value] of [
+      ["--tokens", "NaN"],
+      ["--tokens", "-1"],
+      ["--deadline", "0d"],
+      ["--deadline", "1e9y"],
+      ["--price", "-1"],
+    ] as const) {
+      expect(
+        (await cli("what-if", JOB, "--deadline", "1d", "--tokens", "1e9", option, value)).status,
+        `${option} ${value}`,
+      ).toBe(2);
     }
-    expect((await cli("what-if", JOB, "--deadline", "1d", "--tokens", "1e9", "--values", "1e308")).stderr).toMatch(/cannot take 1e\+308/);
-    expect((await cli("what-if", JOB, "--pareto", "--values", "1,2")).stderr).toMatch(/--values .*belongs to --axis/);
+    expect(
+      (await cli("what-if", JOB, "--deadline", "1d", "--tokens", "1e9", "--values", "1e308")).stderr,
+    ).toMatch(/cannot take 1e\+308/);
+    expect((await cli("what-if", JOB, "--pareto", "--values", "1,2")).stderr).toMatch(
+      /--values .*belongs to --axis/,
+    );
   });
 
   it("writes a picture whole or not at all, and says where it cannot, before it plans", async () => {
@@ -185,7 +288,18 @@ describe("advice", () => {
     expect(axisValues("sequence", "4k,5000,8k..32k")).toEqual([4096, 5000, 8192, 16384, 32768]);
     expect(axisValues("memory", "40GB,80GiB")).toEqual([40e9, 80 * 2 ** 30]);
     expect(axisValues("batch", "1M,2m")).toEqual([2 ** 20, 2 ** 21]);
-    expect(() => axisValues("memory", "40,80")).toThrow(expect.objectContaining({ details: [{ field: "--values", value: "40", message: "is 40 bytes", remedy: "did you mean 40GB? For bytes, write 40B" }] }));
+    expect(() => axisValues("memory", "40,80")).toThrow(
+      expect.objectContaining({
+        details: [
+          {
+            field: "--values",
+            value: "40",
+            message: "is 40 bytes",
+            remedy: "did you mean 40GB? For bytes, write 40B",
+          },
+        ],
+      }),
+    );
     expect(axisValues("inter-node-bandwidth", "0.5,2")).toEqual([0.5, 2]);
     expect(() => axisValues("nodes", "-1")).toThrow(/"-1" is no value of nodes/);
   });

@@ -1,12 +1,44 @@
 import { resolve } from "node:path";
-import { cheapestCluster, clusterSizes, explain, largestSequence, paretoFront, sweep, SWEEP_AXES, whyNot, type SweepAxis } from "@internevo/advisor";
+import {
+  cheapestCluster,
+  clusterSizes,
+  explain,
+  largestSequence,
+  paretoFront,
+  sweep,
+  SWEEP_AXES,
+  whyNot,
+  type SweepAxis,
+} from "@internevo/advisor";
 import { SHIPPED_PROFILES, type PlanOfJob } from "@internevo/cost-model";
 import { assertWritable, writeWhole } from "../files.ts";
-import { parseQuantity, ProblemError, readMemory, resolveJob, type JobSpec, type Profile } from "@internevo/domain";
+import {
+  parseQuantity,
+  ProblemError,
+  readMemory,
+  resolveJob,
+  type JobSpec,
+  type Profile,
+} from "@internevo/domain";
 import { Option, type Command } from "commander";
 import { clustersChart, paretoChart, sweepChart } from "../advice-chart.ts";
-import { candidateRow, clustersText, csvText, explanationText, frontText, largestSequenceText, sweepText, whyNotText } from "../advice-view.ts";
-import { durationArgument, integerArgument, lengthTokensArgument, numberArgument, trainingTokensArgument } from "../arguments.ts";
+import {
+  candidateRow,
+  clustersText,
+  csvText,
+  explanationText,
+  frontText,
+  largestSequenceText,
+  sweepText,
+  whyNotText,
+} from "../advice-view.ts";
+import {
+  durationArgument,
+  integerArgument,
+  lengthTokensArgument,
+  numberArgument,
+  trainingTokensArgument,
+} from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { headroomOption, withHeadroom, type Headroom } from "../headroom.ts";
@@ -15,7 +47,11 @@ import { jobProfile, type ProfileContext } from "../named-profile.ts";
 import { chooseAnyPlan, choosePlans, PLAN_HELP } from "../plan-argument.ts";
 
 /** A job file, and what was measured of its cluster. */
-export async function loadJob(path: string, profileName: string | undefined, context: ProfileContext): Promise<{ job: JobSpec; profile: Profile }> {
+export async function loadJob(
+  path: string,
+  profileName: string | undefined,
+  context: ProfileContext,
+): Promise<{ job: JobSpec; profile: Profile }> {
   const job = resolveJob(await readJobFile(path));
   return { job, profile: await jobProfile(job, profileName, context) };
 }
@@ -27,7 +63,8 @@ const PLAIN_NUMBER = /^(?:0|[1-9]\d*)?(?:\.\d+)?(?<=\d)(?:[eE][+-]?\d+)?$/;
 
 /** Values of a sweep: "4096,8192", with units as job files have them (4k, 80GB); "a..b" doubles from a to b. */
 export function axisValues(axis: SweepAxis, text: string): number[] {
-  const refuse = (part: string, what: string, message: string, remedy: string): ProblemError => new ProblemError("job-invalid", what, [{ field: "--values", value: part, message, remedy }]);
+  const refuse = (part: string, what: string, message: string, remedy: string): ProblemError =>
+    new ProblemError("job-invalid", what, [{ field: "--values", value: part, message, remedy }]);
   const one = (part: string): number => {
     if (axis === "memory") {
       const memory = readMemory(part);
@@ -35,20 +72,38 @@ export function axisValues(axis: SweepAxis, text: string): number[] {
       throw refuse(part, `"${part}" ${memory.message}`, memory.message, memory.remedy);
     }
     const plain = PLAIN_NUMBER.test(part.trim()) ? Number(part) : undefined;
-    const value = axis === "sequence" || axis === "batch" ? (parseQuantity(part, "lengthTokens") ?? plain) : plain;
+    const value =
+      axis === "sequence" || axis === "batch" ? (parseQuantity(part, "lengthTokens") ?? plain) : plain;
     if (value === undefined || !Number.isFinite(value) || value <= 0) {
-      throw refuse(part, `"${part}" is no value of ${axis}`, "is not a positive number", `give values such as ${EXAMPLES[axis]}; a comma stands between two values`);
+      throw refuse(
+        part,
+        `"${part}" is no value of ${axis}`,
+        "is not a positive number",
+        `give values such as ${EXAMPLES[axis]}; a comma stands between two values`,
+      );
     }
     return value;
   };
-  const tooMany = (): ProblemError => refuse(text.length > 60 ? `${text.slice(0, 60)}…` : text, `--values are more than ${MOST_VALUES}`, "takes a search each", `give at most ${MOST_VALUES}`);
+  const tooMany = (): ProblemError =>
+    refuse(
+      text.length > 60 ? `${text.slice(0, 60)}…` : text,
+      `--values are more than ${MOST_VALUES}`,
+      "takes a search each",
+      `give at most ${MOST_VALUES}`,
+    );
   const values: number[] = [];
   for (const part of text.split(",", MOST_VALUES + 1)) {
     const [from = "", to, rest] = part.split("..");
     if (to === undefined || rest !== undefined) values.push(one(part));
     else {
       const [first, last] = [one(from), one(to)];
-      if (first > last) throw refuse(part, `"${part}" is no range: it ends below its beginning`, "ends below its beginning", `write ${to}..${from}`);
+      if (first > last)
+        throw refuse(
+          part,
+          `"${part}" is no range: it ends below its beginning`,
+          "ends below its beginning",
+          `write ${to}..${from}`,
+        );
       for (let value = first; value <= last && values.length <= MOST_VALUES; value *= 2) values.push(value);
     }
     if (values.length > MOST_VALUES) throw tooMany();
@@ -57,10 +112,19 @@ export function axisValues(axis: SweepAxis, text: string): number[] {
 }
 
 const EXAMPLES: Readonly<Record<SweepAxis, string>> = {
-  sequence: "4k,8k,16k or 4k..64k", batch: "1M,2M or 1M..16M", nodes: "1,2,4 or 1..64", memory: "40GB,80GB or 20GiB..160GiB", "intra-node-bandwidth": "0.5,1,2 or 0.25..8", "inter-node-bandwidth": "0.5,1,2 or 0.25..8",
+  sequence: "4k,8k,16k or 4k..64k",
+  batch: "1M,2M or 1M..16M",
+  nodes: "1,2,4 or 1..64",
+  memory: "40GB,80GB or 20GiB..160GiB",
+  "intra-node-bandwidth": "0.5,1,2 or 0.25..8",
+  "inter-node-bandwidth": "0.5,1,2 or 0.25..8",
 };
 
-const profileOption = (): Option => new Option("--profile <name or file>", `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`);
+const profileOption = (): Option =>
+  new Option(
+    "--profile <name or file>",
+    `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`,
+  );
 
 interface WhatIfOptions {
   readonly profile?: string;
@@ -79,35 +143,81 @@ interface WhatIfOptions {
 }
 
 /** Options that say something of one question only. */
-const OF_QUESTION: Readonly<Record<string, { readonly questions: readonly (keyof WhatIfOptions)[]; readonly written: string }>> = {
-  values: { questions: ["axis", "deadline"], written: "--axis, or to --deadline" }, tokens: { questions: ["deadline"], written: "--deadline" }, price: { questions: ["deadline"], written: "--deadline" },
-  unit: { questions: ["largestSequence"], written: "--largest-sequence" }, sequences: { questions: ["largestSequence"], written: "--largest-sequence" },
+const OF_QUESTION: Readonly<
+  Record<string, { readonly questions: readonly (keyof WhatIfOptions)[]; readonly written: string }>
+> = {
+  values: { questions: ["axis", "deadline"], written: "--axis, or to --deadline" },
+  tokens: { questions: ["deadline"], written: "--deadline" },
+  price: { questions: ["deadline"], written: "--deadline" },
+  unit: { questions: ["largestSequence"], written: "--largest-sequence" },
+  sequences: { questions: ["largestSequence"], written: "--largest-sequence" },
 };
 
 function assertBelongs(options: WhatIfOptions, json: boolean): void {
   for (const [name, { questions, written }] of Object.entries(OF_QUESTION)) {
     const value = options[name as keyof WhatIfOptions];
     if (value === undefined || questions.some((question) => options[question] !== undefined)) continue;
-    throw new ProblemError("job-invalid", `--${name} does not belong to this question`, [{ field: `--${name}`, value, message: `only belongs to ${written}`, remedy: "leave it out, or ask that question" }]);
+    throw new ProblemError("job-invalid", `--${name} does not belong to this question`, [
+      {
+        field: `--${name}`,
+        value,
+        message: `only belongs to ${written}`,
+        remedy: "leave it out, or ask that question",
+      },
+    ]);
   }
-  if (json && options.csv === true) throw new ProblemError("job-invalid", "--json and --csv are two forms of one answer", [{ field: "--csv", value: true, message: "is given with --json", remedy: "give one of them" }]);
+  if (json && options.csv === true)
+    throw new ProblemError("job-invalid", "--json and --csv are two forms of one answer", [
+      { field: "--csv", value: true, message: "is given with --json", remedy: "give one of them" },
+    ]);
 }
 
 async function whatIf(path: string, options: WhatIfOptions, context: Context): Promise<void> {
-  const asked = [options.axis !== undefined, options.largestSequence === true, options.pareto === true, options.deadline !== undefined].filter(Boolean);
+  const asked = [
+    options.axis !== undefined,
+    options.largestSequence === true,
+    options.pareto === true,
+    options.deadline !== undefined,
+  ].filter(Boolean);
   if (asked.length !== 1) {
-    throw new ProblemError("job-invalid", "what-if answers one question at a time", [{ field: "--axis, --largest-sequence, --pareto, --deadline", message: asked.length === 0 ? "none of them is given" : "more than one of them is given", remedy: "give one: --axis with --values, --largest-sequence, --pareto, or --deadline with --tokens" }]);
+    throw new ProblemError("job-invalid", "what-if answers one question at a time", [
+      {
+        field: "--axis, --largest-sequence, --pareto, --deadline",
+        message: asked.length === 0 ? "none of them is given" : "more than one of them is given",
+        remedy: "give one: --axis with --values, --largest-sequence, --pareto, or --deadline with --tokens",
+      },
+    ]);
   }
   assertBelongs(options, context.options().json === true);
-  if (options.largestSequence === true && options.svg !== undefined) throw new ProblemError("job-invalid", "the answer to --largest-sequence is one number", [{ field: "--svg", value: options.svg, message: "has nothing to draw", remedy: "leave it out, or draw --axis sequence --values 4k..16m" }]);
+  if (options.largestSequence === true && options.svg !== undefined)
+    throw new ProblemError("job-invalid", "the answer to --largest-sequence is one number", [
+      {
+        field: "--svg",
+        value: options.svg,
+        message: "has nothing to draw",
+        remedy: "leave it out, or draw --axis sequence --values 4k..16m",
+      },
+    ]);
   if (options.svg !== undefined) await assertWritable(options.svg, "--svg");
   const loaded = await loadJob(path, options.profile, context);
   const { profile } = loaded;
-  if (options.axis === "memory" && options.headroom !== undefined) throw new ProblemError("job-invalid", "--axis memory varies what --headroom keeps free", [{ field: "--headroom", value: options.headroom.text, message: "does not belong to --axis memory", remedy: "leave it out, and give --values without the memory that is to stay free" }]);
+  if (options.axis === "memory" && options.headroom !== undefined)
+    throw new ProblemError("job-invalid", "--axis memory varies what --headroom keeps free", [
+      {
+        field: "--headroom",
+        value: options.headroom.text,
+        message: "does not belong to --axis memory",
+        remedy: "leave it out, and give --values without the memory that is to stay free",
+      },
+    ]);
   const job = withHeadroom(loaded.job, options.headroom);
   const output = context.output();
   const { signal } = context;
-  const show = (document: unknown, text: string, csv: readonly Readonly<Record<string, string | number>>[]): void => {
+  const show = (
+    document: unknown,
+    text: string,
+    csv: readonly Readonly<Record<string, string | number>>[],
+  ): void => {
     if (options.csv === true) output.data(csvText(csv));
     else if (output.json) output.document(document);
     else output.data(text);
@@ -118,15 +228,54 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
     output.note(`the picture is in ${resolve(options.svg)}`);
   };
   if (options.axis !== undefined) {
-    if (options.values === undefined) throw new ProblemError("job-invalid", "--axis needs --values", [{ field: "--values", value: null, message: "is missing", remedy: "give values such as 4k,8k,16k or 4k..64k" }]);
+    if (options.values === undefined)
+      throw new ProblemError("job-invalid", "--axis needs --values", [
+        {
+          field: "--values",
+          value: null,
+          message: "is missing",
+          remedy: "give values such as 4k,8k,16k or 4k..64k",
+        },
+      ]);
     const { axis } = options;
     const values = axisValues(axis, options.values);
     const rows = context.computing(() => sweep(job, profile, axis, values, signal));
-    show({ axis, rows }, sweepText(axis, rows, output.colors), rows.map(({ value, tokensPerSecond, feasible, reason, best }) => ({ [axis]: value, tokensPerSecond, feasible, ...candidateRow(best), reason: reason ?? "" })));
+    show(
+      { axis, rows },
+      sweepText(axis, rows, output.colors),
+      rows.map(({ value, tokensPerSecond, feasible, reason, best }) => ({
+        [axis]: value,
+        tokensPerSecond,
+        feasible,
+        ...candidateRow(best),
+        reason: reason ?? "",
+      })),
+    );
     await draw(() => sweepChart(job, axis, rows));
   } else if (options.largestSequence === true) {
-    const answer = context.computing(() => largestSequence(job, profile, { unitTokens: options.unit ?? 1024, sequences: options.sequences ?? 1, signal }));
-    show(answer, largestSequenceText(answer, { limitBytes: job.cluster.memoryPerGpuBytes, keptBytes: loaded.job.cluster.memoryPerGpuBytes - job.cluster.memoryPerGpuBytes, colors: output.colors }), [{ sequenceLengthTokens: answer.sequenceLengthTokens, ...candidateRow(answer.best), next: answer.next.sequenceLengthTokens, reason: answer.next.reason }]);
+    const answer = context.computing(() =>
+      largestSequence(job, profile, {
+        unitTokens: options.unit ?? 1024,
+        sequences: options.sequences ?? 1,
+        signal,
+      }),
+    );
+    show(
+      answer,
+      largestSequenceText(answer, {
+        limitBytes: job.cluster.memoryPerGpuBytes,
+        keptBytes: loaded.job.cluster.memoryPerGpuBytes - job.cluster.memoryPerGpuBytes,
+        colors: output.colors,
+      }),
+      [
+        {
+          sequenceLengthTokens: answer.sequenceLengthTokens,
+          ...candidateRow(answer.best),
+          next: answer.next.sequenceLengthTokens,
+          reason: answer.next.reason,
+        },
+      ],
+    );
     if (answer.best === null) context.setExitCode(EXIT.noFeasiblePlan);
   } else if (options.pareto === true) {
     const front = await paretoFront(job, profile, { signal });
@@ -134,12 +283,37 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
     if (front.length > 0) await draw(() => paretoChart(job, front));
     if (front.length === 0) context.setExitCode(EXIT.noFeasiblePlan);
   } else {
-    if (options.tokens === undefined) throw new ProblemError("job-invalid", "--deadline needs --tokens", [{ field: "--tokens", value: null, message: "is missing", remedy: "give the tokens to train on, e.g. --tokens 2T" }]);
+    if (options.tokens === undefined)
+      throw new ProblemError("job-invalid", "--deadline needs --tokens", [
+        {
+          field: "--tokens",
+          value: null,
+          message: "is missing",
+          remedy: "give the tokens to train on, e.g. --tokens 2T",
+        },
+      ]);
     const deadlineSeconds = options.deadline as number;
     const asked = options.values === undefined ? clusterSizes(job) : axisValues("nodes", options.values);
-    const deadline = { tokens: options.tokens, seconds: deadlineSeconds, ...(options.price === undefined ? {} : { pricePerGpuHour: options.price }), nodes: asked };
+    const deadline = {
+      tokens: options.tokens,
+      seconds: deadlineSeconds,
+      ...(options.price === undefined ? {} : { pricePerGpuHour: options.price }),
+      nodes: asked,
+    };
     const { cheapest, considered } = context.computing(() => cheapestCluster(job, profile, deadline, signal));
-    show({ cheapest, considered }, clustersText({ considered, cheapest, asked, deadlineSeconds }, output.colors), considered.map(({ nodes, gpus, seconds, gpuHours, cost, meetsDeadline, best }) => ({ nodes, gpus, seconds, gpuHours, cost: cost ?? "", meetsDeadline: String(meetsDeadline), ...candidateRow(best) })));
+    show(
+      { cheapest, considered },
+      clustersText({ considered, cheapest, asked, deadlineSeconds }, output.colors),
+      considered.map(({ nodes, gpus, seconds, gpuHours, cost, meetsDeadline, best }) => ({
+        nodes,
+        gpus,
+        seconds,
+        gpuHours,
+        cost: cost ?? "",
+        meetsDeadline: String(meetsDeadline),
+        ...candidateRow(best),
+      })),
+    );
     if (considered.length > 0) await draw(() => clustersChart(job, considered, deadlineSeconds));
     if (cheapest === null) context.setExitCode(EXIT.noFeasiblePlan);
   }
@@ -148,7 +322,9 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
 export function addAdvice(program: Command, context: Context): void {
   program
     .command("why-not")
-    .description("why a plan is not chosen: what rejects it, by how much, and the smallest change that makes it feasible; or what is better. Offline")
+    .description(
+      "why a plan is not chosen: what rejects it, by how much, and the smallest change that makes it feasible; or what is better. Offline",
+    )
     .argument("<job>", "job file, YAML or JSON; - for standard input")
     .argument("<plan>", PLAN_HELP)
     .addOption(profileOption())
@@ -169,7 +345,15 @@ export function addAdvice(program: Command, context: Context): void {
     .addOption(profileOption())
     .action(async (path: string, a: string, b: string, options: { profile?: string }) => {
       const { job, profile } = await loadJob(path, options.profile, context);
-      const [first, second] = (await choosePlans([{ text: a, field: "A" }, { text: b, field: "B" }], job, profile, context)) as [PlanOfJob, PlanOfJob];
+      const [first, second] = (await choosePlans(
+        [
+          { text: a, field: "A" },
+          { text: b, field: "B" },
+        ],
+        job,
+        profile,
+        context,
+      )) as [PlanOfJob, PlanOfJob];
       const answer = explain(job, profile, first, second);
       const output = context.output();
       if (output.json) output.document(answer);
@@ -177,17 +361,39 @@ export function addAdvice(program: Command, context: Context): void {
     });
   program
     .command("what-if")
-    .description("the best plan under other circumstances: a sweep, the longest sequence, time against memory, the cheapest cluster. Offline")
+    .description(
+      "the best plan under other circumstances: a sweep, the longest sequence, time against memory, the cheapest cluster. Offline",
+    )
     .argument("<job>", "job file, YAML or JSON; - for standard input")
     .addOption(profileOption())
-    .addOption(new Option("--axis <axis>", "what to vary; bandwidths are factors of the measured ones").choices(SWEEP_AXES))
-    .option("--values <list>", "values of the axis, e.g. 4k,8k or 4k..256k (doubling); with --deadline: numbers of nodes")
+    .addOption(
+      new Option("--axis <axis>", "what to vary; bandwidths are factors of the measured ones").choices(
+        SWEEP_AXES,
+      ),
+    )
+    .option(
+      "--values <list>",
+      "values of the axis, e.g. 4k,8k or 4k..256k (doubling); with --deadline: numbers of nodes",
+    )
     .option("--largest-sequence", "the longest sequence for which a plan fits")
-    .option("--unit <tokens>", "of --largest-sequence: lengths are multiples of it (default: 1024)", lengthTokensArgument(2 ** 30))
-    .option("--sequences <n>", "of --largest-sequence: sequences of a step (default: 1)", integerArgument(1, 2 ** 20))
+    .option(
+      "--unit <tokens>",
+      "of --largest-sequence: lengths are multiples of it (default: 1024)",
+      lengthTokensArgument(2 ** 30),
+    )
+    .option(
+      "--sequences <n>",
+      "of --largest-sequence: sequences of a step (default: 1)",
+      integerArgument(1, 2 ** 20),
+    )
     .option("--pareto", "time against memory: the Pareto-optimal plans")
     .addOption(headroomOption())
-    .addOption(new Option("--deadline <duration>", "the cheapest cluster that trains --tokens in it, e.g. 30d").argParser(durationArgument))
+    .addOption(
+      new Option(
+        "--deadline <duration>",
+        "the cheapest cluster that trains --tokens in it, e.g. 30d",
+      ).argParser(durationArgument),
+    )
     .option("--tokens <n>", "tokens to train on, e.g. 2T", trainingTokensArgument)
     .option("--price <amount>", "of one GPU for an hour", numberArgument(0, 1e6))
     .option("--csv", "comma-separated values")

@@ -9,10 +9,18 @@ import { run } from "../run.ts";
 async function writeFolder(folder: string): Promise<void> {
   const layer = "model.layers.0";
   const shapes: Record<string, number[]> = {
-    "model.embed_tokens.weight": [6, 8], "model.norm.weight": [8], "lm_head.weight": [6, 8],
-    [`${layer}.input_layernorm.weight`]: [8], [`${layer}.post_attention_layernorm.weight`]: [8],
-    [`${layer}.self_attn.q_proj.weight`]: [8, 8], [`${layer}.self_attn.k_proj.weight`]: [4, 8], [`${layer}.self_attn.v_proj.weight`]: [4, 8], [`${layer}.self_attn.o_proj.weight`]: [8, 8],
-    [`${layer}.mlp.gate_proj.weight`]: [12, 8], [`${layer}.mlp.up_proj.weight`]: [12, 8], [`${layer}.mlp.down_proj.weight`]: [8, 12],
+    "model.embed_tokens.weight": [6, 8],
+    "model.norm.weight": [8],
+    "lm_head.weight": [6, 8],
+    [`${layer}.input_layernorm.weight`]: [8],
+    [`${layer}.post_attention_layernorm.weight`]: [8],
+    [`${layer}.self_attn.q_proj.weight`]: [8, 8],
+    [`${layer}.self_attn.k_proj.weight`]: [4, 8],
+    [`${layer}.self_attn.v_proj.weight`]: [4, 8],
+    [`${layer}.self_attn.o_proj.weight`]: [8, 8],
+    [`${layer}.mlp.gate_proj.weight`]: [12, 8],
+    [`${layer}.mlp.up_proj.weight`]: [12, 8],
+    [`${layer}.mlp.down_proj.weight`]: [8, 12],
   };
   let bytes = 0;
   const entries = Object.entries(shapes).map(([name, shape]) => {
@@ -25,7 +33,21 @@ async function writeFolder(folder: string): Promise<void> {
   length.writeBigUInt64LE(BigInt(header.length));
   await mkdir(folder);
   await writeFile(join(folder, "model.safetensors"), Buffer.concat([length, header, Buffer.alloc(bytes)]));
-  await writeFile(join(folder, "config.json"), JSON.stringify({ model_type: "llama", hidden_size: 8, num_hidden_layers: 1, num_attention_heads: 2, num_key_value_heads: 1, intermediate_size: 12, vocab_size: 6, tie_word_embeddings: false, rms_norm_eps: 1e-5, rope_theta: 10000 }));
+  await writeFile(
+    join(folder, "config.json"),
+    JSON.stringify({
+      model_type: "llama",
+      hidden_size: 8,
+      num_hidden_layers: 1,
+      num_attention_heads: 2,
+      num_key_value_heads: 1,
+      intermediate_size: 12,
+      vocab_size: 6,
+      tie_word_embeddings: false,
+      rms_norm_eps: 1e-5,
+      rope_theta: 10000,
+    }),
+  );
 }
 
 describe("internevo checkpoint", () => {
@@ -33,8 +55,13 @@ describe("internevo checkpoint", () => {
   const at = (name: string): string => join(directory, name);
   const call = async (...args: string[]) => {
     const written = { stdout: "", stderr: "" };
-    const stream = (name: "stdout" | "stderr") => ({ write: (text: string) => ((written[name] += text), true) }) as unknown as NodeJS.WritableStream;
-    const status = await run(["checkpoint", ...args], { stdout: stream("stdout"), stderr: stream("stderr"), env: process.env });
+    const stream = (name: "stdout" | "stderr") =>
+      ({ write: (text: string) => ((written[name] += text), true) }) as unknown as NodeJS.WritableStream;
+    const status = await run(["checkpoint", ...args], {
+      stdout: stream("stdout"),
+      stderr: stream("stderr"),
+      env: process.env,
+    });
     return { status, ...written };
   };
   beforeAll(async () => {
@@ -47,16 +74,25 @@ describe("internevo checkpoint", () => {
   it("inspects a checkpoint, and a Hugging Face folder", async () => {
     const { status, stdout } = await call("inspect", at("ck"), "--json");
     expect(status).toBe(EXIT.ok);
-    const found = JSON.parse(stdout) as { files: unknown[]; tensors: { name: string; shape: number[] }[]; holds: string[] };
+    const found = JSON.parse(stdout) as {
+      files: unknown[];
+      tensors: { name: string; shape: number[] }[];
+      holds: string[];
+    };
     expect(found.files).toHaveLength(2);
     expect(found.holds).toEqual(["weight"]);
     expect(found.tensors).toContainEqual(expect.objectContaining({ name: "layers.0.wk", shape: [4, 8] }));
-    expect((await call("inspect", at("ck"))).stdout).toMatch(/TENSOR +SHAPE +SLICES[^]*layers\.0\.down +8 × 12/);
+    expect((await call("inspect", at("ck"))).stdout).toMatch(
+      /TENSOR +SHAPE +SLICES[^]*layers\.0\.down +8 × 12/,
+    );
     expect((await call("inspect", at("hf"))).stdout).toMatch(/hiddenSize +8/);
   });
 
   it("verifies, and ends with status 1 naming the damaged file", async () => {
-    expect(await call("verify", at("ck"))).toMatchObject({ status: EXIT.ok, stdout: expect.stringMatching(/^sound/) as string });
+    expect(await call("verify", at("ck"))).toMatchObject({
+      status: EXIT.ok,
+      stdout: expect.stringMatching(/^sound/) as string,
+    });
     expect(await call("reshard", at("ck"), at("damaged"), "--files", "3")).toMatchObject({ status: EXIT.ok });
     const path = at("damaged/shard-00001.safetensors");
     const bytes = await readFile(path);
@@ -64,15 +100,33 @@ describe("internevo checkpoint", () => {
     await writeFile(path, bytes);
     const { status, stdout } = await call("verify", at("damaged"), "--json");
     expect(status).toBe(EXIT.failed);
-    expect(JSON.parse(stdout)).toMatchObject({ ok: false, checkpoints: [{ problems: [{ file: "shard-00001.safetensors" }] }] });
-    expect((await call("verify", at("damaged"))).stdout).toMatch(/damaged[^]*shard-00001\.safetensors: .*checksum/);
+    expect(JSON.parse(stdout)).toMatchObject({
+      ok: false,
+      checkpoints: [{ problems: [{ file: "shard-00001.safetensors" }] }],
+    });
+    expect((await call("verify", at("damaged"))).stdout).toMatch(
+      /damaged[^]*shard-00001\.safetensors: .*checksum/,
+    );
     expect(await call("export", at("damaged"), at("out"))).toMatchObject({ status: EXIT.badInput });
   });
 
   it("cuts for a plan, and exports what it imported", async () => {
-    const plan = { microBatchSize: 1, microBatches: 1, recompute: false, pipelineParallel: 1, dataParallel: 2, tensorParallel: 1, sequenceParallel: 2, parameterSharding: 2, gradientSharding: 1, optimizerStateSharding: 1 };
+    const plan = {
+      microBatchSize: 1,
+      microBatches: 1,
+      recompute: false,
+      pipelineParallel: 1,
+      dataParallel: 2,
+      tensorParallel: 1,
+      sequenceParallel: 2,
+      parameterSharding: 2,
+      gradientSharding: 1,
+      optimizerStateSharding: 1,
+    };
     await writeFile(at("plan.json"), JSON.stringify({ ...plan, sequenceParallel: 1 }));
-    expect(await call("reshard", at("ck"), at("cut"), "--plan", at("plan.json"))).toMatchObject({ status: EXIT.ok });
+    expect(await call("reshard", at("ck"), at("cut"), "--plan", at("plan.json"))).toMatchObject({
+      status: EXIT.ok,
+    });
     expect(await call("verify", at("cut"))).toMatchObject({ status: EXIT.ok });
     expect(await call("export", at("cut"), at("exported"))).toMatchObject({ status: EXIT.ok });
     await access(at("exported/config.json"));
@@ -94,7 +148,10 @@ describe("internevo checkpoint", () => {
     const kept = process.env["INTERNEVO_NATIVE_DIRECTORY"];
     process.env["INTERNEVO_NATIVE_DIRECTORY"] = at("nothing");
     try {
-      expect(await call("verify", at("ck"))).toMatchObject({ status: EXIT.unavailable, stderr: expect.stringMatching(/npm run setup/) as string });
+      expect(await call("verify", at("ck"))).toMatchObject({
+        status: EXIT.unavailable,
+        stderr: expect.stringMatching(/npm run setup/) as string,
+      });
     } finally {
       if (kept === undefined) delete process.env["INTERNEVO_NATIVE_DIRECTORY"];
       else process.env["INTERNEVO_NATIVE_DIRECTORY"] = kept;

@@ -24,16 +24,39 @@ interface CheckpointSummary {
 
 type Inspection =
   | { readonly kind: "directory"; readonly path: string; readonly checkpoints: readonly CheckpointSummary[] }
-  | { readonly kind: "huggingFace"; readonly path: string; readonly model: Readonly<Record<string, unknown>>; readonly parameters: number; readonly fileCount: number }
+  | {
+      readonly kind: "huggingFace";
+      readonly path: string;
+      readonly model: Readonly<Record<string, unknown>>;
+      readonly parameters: number;
+      readonly fileCount: number;
+    }
   | (CheckpointSummary & {
       readonly kind: "checkpoint";
-      readonly files: readonly { readonly name: string; readonly bytes: number; readonly slices: number; readonly elements: number }[];
-      readonly tensors: readonly { readonly name: string; readonly shape: readonly number[]; readonly elements: number; readonly slices: number }[];
+      readonly files: readonly {
+        readonly name: string;
+        readonly bytes: number;
+        readonly slices: number;
+        readonly elements: number;
+      }[];
+      readonly tensors: readonly {
+        readonly name: string;
+        readonly shape: readonly number[];
+        readonly elements: number;
+        readonly slices: number;
+      }[];
     });
 
 interface Verification {
   readonly ok: boolean;
-  readonly checkpoints: readonly { readonly path: string; readonly step?: number; readonly bytes?: number; readonly fileCount?: number; readonly ok: boolean; readonly problems: readonly { readonly file: string; readonly message: string }[] }[];
+  readonly checkpoints: readonly {
+    readonly path: string;
+    readonly step?: number;
+    readonly bytes?: number;
+    readonly fileCount?: number;
+    readonly ok: boolean;
+    readonly problems: readonly { readonly file: string; readonly message: string }[];
+  }[];
 }
 
 interface Written {
@@ -47,21 +70,38 @@ interface Written {
 const NONE = "–";
 /** A manifest's plan says nothing of overlap: it has no bearing on what is saved. */
 type SavedPlan = Omit<Plan, "forwardOverlap" | "backwardOverlap">;
-const planText = (plan: SavedPlan | null): string => (plan === null ? NONE : planLabel({ ...plan, forwardOverlap: "none", backwardOverlap: "none" }));
+const planText = (plan: SavedPlan | null): string =>
+  plan === null ? NONE : planLabel({ ...plan, forwardOverlap: "none", backwardOverlap: "none" });
 
 function inspectionText(found: Inspection, colors: Colors): string {
   if (found.kind === "huggingFace") {
-    const lines = Object.entries(found.model).map(([name, value]) => `${colors.bold(name.padEnd(24))} ${String(value)}`);
-    return [`Hugging Face folder ${found.path}: ${found.parameters} parameters in ${found.fileCount} file${found.fileCount === 1 ? "" : "s"}`, ...lines].join("\n");
+    const lines = Object.entries(found.model).map(
+      ([name, value]) => `${colors.bold(name.padEnd(24))} ${String(value)}`,
+    );
+    return [
+      `Hugging Face folder ${found.path}: ${found.parameters} parameters in ${found.fileCount} file${found.fileCount === 1 ? "" : "s"}`,
+      ...lines,
+    ].join("\n");
   }
   if (found.kind === "directory") {
     return table<CheckpointSummary>(
       [
-        { title: "STEP", align: "right", value: (each) => (each.problem === undefined ? String(each.step) : NONE) },
-        { title: "PLAN", value: (each) => (each.problem === undefined ? planText(each.plan) : colors.red(each.problem)) },
+        {
+          title: "STEP",
+          align: "right",
+          value: (each) => (each.problem === undefined ? String(each.step) : NONE),
+        },
+        {
+          title: "PLAN",
+          value: (each) => (each.problem === undefined ? planText(each.plan) : colors.red(each.problem)),
+        },
         { title: "PRECISION", value: (each) => each.precision ?? NONE },
         { title: "FILES", align: "right", value: (each) => String(each.fileCount ?? NONE) },
-        { title: "BYTES", align: "right", value: (each) => (each.bytes === undefined ? NONE : formatBytes(each.bytes)) },
+        {
+          title: "BYTES",
+          align: "right",
+          value: (each) => (each.bytes === undefined ? NONE : formatBytes(each.bytes)),
+        },
         { title: "PATH", value: (each) => each.path },
       ],
       found.checkpoints,
@@ -100,22 +140,40 @@ function inspectionText(found: Inspection, colors: Colors): string {
 function verificationText(found: Verification, colors: Colors): string {
   const lines: string[] = [];
   for (const each of found.checkpoints) {
-    lines.push(`${each.ok ? colors.green("sound") : colors.red("damaged")}  ${each.path}${each.bytes === undefined ? "" : `: ${each.fileCount} files, ${formatBytes(each.bytes)}`}`);
+    lines.push(
+      `${each.ok ? colors.green("sound") : colors.red("damaged")}  ${each.path}${each.bytes === undefined ? "" : `: ${each.fileCount} files, ${formatBytes(each.bytes)}`}`,
+    );
     for (const problem of each.problems) lines.push(`  ${problem.file}: ${problem.message}`);
   }
   return lines.join("\n");
 }
 
 /** Runs the tool with progress for a terminal. @throws ProblemError `not-found` when `directory` does not exist. */
-async function runTool<T>(context: Context, command: string, directory: string, args: readonly string[]): Promise<T> {
+async function runTool<T>(
+  context: Context,
+  command: string,
+  directory: string,
+  args: readonly string[],
+): Promise<T> {
   const path = resolve(directory);
-  if (!existsSync(path)) throw new ProblemError("not-found", `${path} does not exist`, [{ field: "directory", value: directory, message: "does not exist", remedy: "give the directory of a checkpoint, or of a run's checkpoints" }]);
+  if (!existsSync(path))
+    throw new ProblemError("not-found", `${path} does not exist`, [
+      {
+        field: "directory",
+        value: directory,
+        message: "does not exist",
+        remedy: "give the directory of a checkpoint, or of a run's checkpoints",
+      },
+    ]);
   const output = context.output();
   const result = await runCheckpointTool({
     path: checkpointTool(context.env),
     args: [command, path, ...args],
     signal: context.signal,
-    onProgress: ({ doneBytes, totalBytes }) => output.status(`${command} ${((100 * doneBytes) / Math.max(1, totalBytes)).toFixed(0)}% of ${formatBytes(totalBytes)}`),
+    onProgress: ({ doneBytes, totalBytes }) =>
+      output.status(
+        `${command} ${((100 * doneBytes) / Math.max(1, totalBytes)).toFixed(0)}% of ${formatBytes(totalBytes)}`,
+      ),
   });
   output.status("");
   const { event: _event, command: _command, ...rest } = result;
@@ -124,7 +182,10 @@ async function runTool<T>(context: Context, command: string, directory: string, 
 
 function showWritten(written: Written, what: string, output: Output): ExitCode {
   if (output.json) output.document(written);
-  else output.data(`${what} ${written.path}: ${written.parameters} parameters, ${formatBytes(written.bytes)}${written.fileCount === undefined ? "" : ` in ${written.fileCount} file${written.fileCount === 1 ? "" : "s"}`}, from ${written.from}`);
+  else
+    output.data(
+      `${what} ${written.path}: ${written.parameters} parameters, ${formatBytes(written.bytes)}${written.fileCount === undefined ? "" : ` in ${written.fileCount} file${written.fileCount === 1 ? "" : "s"}`}, from ${written.from}`,
+    );
   return EXIT.ok;
 }
 
@@ -134,10 +195,14 @@ interface ReshardOptions {
 }
 
 export function addCheckpoint(program: Command, context: Context): void {
-  const checkpoint = program.command("checkpoint").description("what a training run saved: look, check, cut anew, export");
+  const checkpoint = program
+    .command("checkpoint")
+    .description("what a training run saved: look, check, cut anew, export");
   checkpoint
     .command("inspect")
-    .description("step, plan, files and tensors of a checkpoint; the list of a run's; the model of a Hugging Face folder")
+    .description(
+      "step, plan, files and tensors of a checkpoint; the list of a run's; the model of a Hugging Face folder",
+    )
     .argument("<directory>", "a checkpoint, the directory of a run's checkpoints, or a Hugging Face folder")
     .action(async (directory: string) => {
       const output = context.output();
@@ -147,7 +212,9 @@ export function addCheckpoint(program: Command, context: Context): void {
     });
   checkpoint
     .command("verify")
-    .description("check every checksum, and that the slices are every tensor exactly once; status 1 when something is damaged")
+    .description(
+      "check every checksum, and that the slices are every tensor exactly once; status 1 when something is damaged",
+    )
     .argument("<directory>", "a checkpoint, or the directory of a run's checkpoints")
     .action(async (directory: string) => {
       const output = context.output();
@@ -158,34 +225,77 @@ export function addCheckpoint(program: Command, context: Context): void {
     });
   checkpoint
     .command("reshard")
-    .description("write a checkpoint once more, cut for another plan or into so many files; a run needs it not: it loads any")
+    .description(
+      "write a checkpoint once more, cut for another plan or into so many files; a run needs it not: it loads any",
+    )
     .argument("<directory>", "a checkpoint, or the directory of a run's checkpoints (then the latest)")
     .argument("<output>", "directory to write; must not exist")
-    .addOption(new Option("--plan <file>", "JSON file of a plan: files as its ranks would write them").conflicts("files"))
+    .addOption(
+      new Option("--plan <file>", "JSON file of a plan: files as its ranks would write them").conflicts(
+        "files",
+      ),
+    )
     .option("--files <n>", "so many files of equal size", integerArgument(1, 100_000))
     .action(async (directory: string, out: string, options: ReshardOptions) => {
-      const args = options.plan !== undefined ? ["--plan", resolve(options.plan)] : options.files !== undefined ? ["--files", String(options.files)] : [];
-      context.setExitCode(showWritten(await runTool<Written>(context, "reshard", directory, [resolve(out), ...args]), "wrote", context.output()));
+      const args =
+        options.plan !== undefined
+          ? ["--plan", resolve(options.plan)]
+          : options.files !== undefined
+            ? ["--files", String(options.files)]
+            : [];
+      context.setExitCode(
+        showWritten(
+          await runTool<Written>(context, "reshard", directory, [resolve(out), ...args]),
+          "wrote",
+          context.output(),
+        ),
+      );
     });
   checkpoint
     .command("export")
     .description("write the weights as a Hugging Face LLaMA folder")
     .argument("<directory>", "a checkpoint, or the directory of a run's checkpoints (then the latest)")
     .argument("<output>", "folder to write; must not exist")
-    .addOption(new Option("--precision <precision>", "of the numbers").choices(["fp32", "bf16"]).default("fp32"))
-    .option("--max-file-bytes <n>", "largest safetensors file; default 5 GiB", integerArgument(1, Number.MAX_SAFE_INTEGER))
+    .addOption(
+      new Option("--precision <precision>", "of the numbers").choices(["fp32", "bf16"]).default("fp32"),
+    )
+    .option(
+      "--max-file-bytes <n>",
+      "largest safetensors file; default 5 GiB",
+      integerArgument(1, Number.MAX_SAFE_INTEGER),
+    )
     .action(async (directory: string, out: string, options: { precision: string; maxFileBytes?: number }) => {
-      const bound = options.maxFileBytes === undefined ? [] : ["--max-file-bytes", String(options.maxFileBytes)];
-      context.setExitCode(showWritten(await runTool<Written>(context, "export", directory, [resolve(out), "--precision", options.precision, ...bound]), "exported", context.output()));
+      const bound =
+        options.maxFileBytes === undefined ? [] : ["--max-file-bytes", String(options.maxFileBytes)];
+      context.setExitCode(
+        showWritten(
+          await runTool<Written>(context, "export", directory, [
+            resolve(out),
+            "--precision",
+            options.precision,
+            ...bound,
+          ]),
+          "exported",
+          context.output(),
+        ),
+      );
     });
   checkpoint
     .command("import")
-    .description("write the weights of a Hugging Face LLaMA folder as a checkpoint, for a run's initialWeights")
+    .description(
+      "write the weights of a Hugging Face LLaMA folder as a checkpoint, for a run's initialWeights",
+    )
     .argument("<folder>", "a Hugging Face folder")
     .argument("<output>", "directory to write; must not exist")
     .option("--files <n>", "so many files of equal size", integerArgument(1, 100_000))
     .action(async (folder: string, out: string, options: { files?: number }) => {
       const args = options.files === undefined ? [] : ["--files", String(options.files)];
-      context.setExitCode(showWritten(await runTool<Written>(context, "import", folder, [resolve(out), ...args]), "imported", context.output()));
+      context.setExitCode(
+        showWritten(
+          await runTool<Written>(context, "import", folder, [resolve(out), ...args]),
+          "imported",
+          context.output(),
+        ),
+      );
     });
 }

@@ -10,33 +10,88 @@ const folder = mkdtempSync(join(tmpdir(), "internevo-frameworks-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe("export and import", () => {
-  it.each([["internevo", "config.py"], ["megatron", "pretrain.sh"], ["deepspeed", "pretrain.sh"], ["torchtitan", "train.toml"]] as const)("%s: what is exported is imported, and judged as the planner judges that plan", async (framework, first) => {
-    const out = join(folder, framework);
-    const exported = await cli("--json", "export", JOB, "--framework", framework, "--plan", PLAN, "--out", `${out}/`);
-    expect(exported.status, exported.stderr).toBe(0);
-    const { plan } = JSON.parse(exported.stdout) as { plan: unknown };
-    const { status, stdout, stderr } = await cli("--json", "import", join(out, first), "--framework", framework, "--memory", "80GB", "--out", join(out, "job.yaml"));
-    expect(status, stderr).toBe(0);
-    const answer = JSON.parse(stdout) as { imported: { plan: unknown }; planning: { located: { feasible: boolean; predicted: { stepTimeSeconds: number } } } };
-    expect(answer.imported.plan).toEqual(plan);
-    expect(answer.planning.located.feasible).toBe(true);
-    expect(answer.planning.located.predicted.stepTimeSeconds).toBeGreaterThan(0);
-    // The job that was written is one that plans.
-    expect((await cli("validate", join(out, "job.yaml"))).status).toBe(0);
-  });
+  it.each([
+    ["internevo", "config.py"],
+    ["megatron", "pretrain.sh"],
+    ["deepspeed", "pretrain.sh"],
+    ["torchtitan", "train.toml"],
+  ] as const)(
+    "%s: what is exported is imported, and judged as the planner judges that plan",
+    async (framework, first) => {
+      const out = join(folder, framework);
+      const exported = await cli(
+        "--json",
+        "export",
+        JOB,
+        "--framework",
+        framework,
+        "--plan",
+        PLAN,
+        "--out",
+        `${out}/`,
+      );
+      expect(exported.status, exported.stderr).toBe(0);
+      const { plan } = JSON.parse(exported.stdout) as { plan: unknown };
+      const { status, stdout, stderr } = await cli(
+        "--json",
+        "import",
+        join(out, first),
+        "--framework",
+        framework,
+        "--memory",
+        "80GB",
+        "--out",
+        join(out, "job.yaml"),
+      );
+      expect(status, stderr).toBe(0);
+      const answer = JSON.parse(stdout) as {
+        imported: { plan: unknown };
+        planning: { located: { feasible: boolean; predicted: { stepTimeSeconds: number } } };
+      };
+      expect(answer.imported.plan).toEqual(plan);
+      expect(answer.planning.located.feasible).toBe(true);
+      expect(answer.planning.located.predicted.stepTimeSeconds).toBeGreaterThan(0);
+      // The job that was written is one that plans.
+      expect((await cli("validate", join(out, "job.yaml"))).status).toBe(0);
+    },
+  );
 
   it("shows what is not expressible, and how far the best plan is ahead", async () => {
-    const shown = await cli("export", JOB, "--framework", "deepspeed", "--plan", "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs1 oss4");
-    expect(shown.stdout).toMatch(/==> pretrain.sh <==[\s\S]*--ds-sequence-parallel-size 4[\s\S]*==> ds_config.json <==[\s\S]*"zero_hpz_partition_size": 8/);
+    const shown = await cli(
+      "export",
+      JOB,
+      "--framework",
+      "deepspeed",
+      "--plan",
+      "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs1 oss4",
+    );
+    expect(shown.stdout).toMatch(
+      /==> pretrain.sh <==[\s\S]*--ds-sequence-parallel-size 4[\s\S]*==> ds_config.json <==[\s\S]*"zero_hpz_partition_size": 8/,
+    );
     expect(shown.stderr).toMatch(/not expressible: plan.optimizerStateSharding 4, written as 16: /);
     const judged = await cli("import", join(folder, "megatron", "pretrain.sh"), "--framework", "megatron");
-    expect(judged.stdout).toMatch(/feasible: rank [\d,]+ of [\d,]+ families of plans: .* a step[\s\S]*the best plan, [\d.]+% faster: b/);
+    expect(judged.stdout).toMatch(
+      /feasible: rank [\d,]+ of [\d,]+ families of plans: .* a step[\s\S]*the best plan, [\d.]+% faster: b/,
+    );
     expect(judged.stdout).toContain(PLAN);
   });
 
   it("does not compare a plan that does not fit with one that does as if it ran", async () => {
     const out = join(folder, "large");
-    expect((await cli("export", JOB, "--framework", "megatron", "--plan", "b1 n1 a0 pp1 dp128 tp1 sp1 ps32 gs1 oss1 ovinter-layer/intra-layer", "--out", `${out}/`)).status).toBe(0);
+    expect(
+      (
+        await cli(
+          "export",
+          JOB,
+          "--framework",
+          "megatron",
+          "--plan",
+          "b1 n1 a0 pp1 dp128 tp1 sp1 ps32 gs1 oss1 ovinter-layer/intra-layer",
+          "--out",
+          `${out}/`,
+        )
+      ).status,
+    ).toBe(0);
     const { stdout } = await cli("import", join(out, "pretrain.sh"), "--framework", "megatron");
     expect(stdout).toMatch(/cannot run: memory-exceeded/);
     expect(stdout).toMatch(/the best plan that fits, [\d.]+% slower than this one would be if it fitted: b/);
@@ -46,7 +101,14 @@ describe("export and import", () => {
   });
 
   it("says what the written plan needs, and warns where it does not fit", async () => {
-    const tensor = ["export", JOB, "--framework", "internevo", "--plan", "b1 n2 a0 pp1 dp64 tp2 sp2 ps1 gs64 oss64"];
+    const tensor = [
+      "export",
+      JOB,
+      "--framework",
+      "internevo",
+      "--plan",
+      "b1 n2 a0 pp1 dp64 tp2 sp2 ps1 gs64 oss64",
+    ];
     const fits = await cli(...tensor);
     expect(fits.stderr).toMatch(/not expressible: plan\.gradientSharding 64, written as 1: /);
     expect(fits.stderr).toMatch(/as it is written: [\d.]+ s a step, [\d.]+ GiB a GPU/);
@@ -54,8 +116,12 @@ describe("export and import", () => {
     writeFileSync(small, readFileSync(JOB, "utf8").replace("memoryPerGpu: 80GB", "memoryPerGpu: 60GB"));
     const tight = await cli(tensor[0] as string, small, ...tensor.slice(2));
     expect(tight.status).toBe(0);
-    expect(tight.stderr).toMatch(/warning: as it is written it does not fit: it needs [\d.]+ GiB a GPU, [\d.]+ GiB more than the 55\.9 GiB/);
-    const document = JSON.parse((await cli("--json", tensor[0] as string, small, ...tensor.slice(2))).stdout) as { predicted: { fits: boolean; peakMemoryBytes: number; memoryLimitBytes: number } };
+    expect(tight.stderr).toMatch(
+      /warning: as it is written it does not fit: it needs [\d.]+ GiB a GPU, [\d.]+ GiB more than the 55\.9 GiB/,
+    );
+    const document = JSON.parse(
+      (await cli("--json", tensor[0] as string, small, ...tensor.slice(2))).stdout,
+    ) as { predicted: { fits: boolean; peakMemoryBytes: number; memoryLimitBytes: number } };
     expect(document.predicted).toMatchObject({ fits: false, memoryLimitBytes: 60e9 });
     expect(document.predicted.peakMemoryBytes).toBeGreaterThan(60e9);
     // The best plan of the job, whose gradients are sharded and its parameters not: what is written shards as much.
@@ -64,26 +130,44 @@ describe("export and import", () => {
     expect(best.stderr).not.toMatch(/warning/);
   });
 
-  it.each(["internevo", "megatron", "deepspeed", "torchtitan"])("%s: writes into a directory, whatever its name, and makes it", async (framework) => {
-    const out = join(folder, "new", `${framework}.d`);
-    expect((await cli("export", JOB, "--framework", framework, "--plan", PLAN, "--out", out)).status).toBe(0);
-    expect(readdirSync(out).length).toBeGreaterThan(0);
-    const file = join(folder, `${framework}.txt`);
-    writeFileSync(file, "");
-    const onto = await cli("export", JOB, "--framework", framework, "--plan", PLAN, "--out", file);
-    expect([onto.status, readFileSync(file, "utf8")]).toEqual([2, ""]);
-    expect(onto.stderr).toMatch(/is a file/);
-  });
+  it.each(["internevo", "megatron", "deepspeed", "torchtitan"])(
+    "%s: writes into a directory, whatever its name, and makes it",
+    async (framework) => {
+      const out = join(folder, "new", `${framework}.d`);
+      expect((await cli("export", JOB, "--framework", framework, "--plan", PLAN, "--out", out)).status).toBe(
+        0,
+      );
+      expect(readdirSync(out).length).toBeGreaterThan(0);
+      const file = join(folder, `${framework}.txt`);
+      writeFileSync(file, "");
+      const onto = await cli("export", JOB, "--framework", framework, "--plan", PLAN, "--out", file);
+      expect([onto.status, readFileSync(file, "utf8")]).toEqual([2, ""]);
+      expect(onto.stderr).toMatch(/is a file/);
+    },
+  );
 
   it("overwrites nothing, and says what it cannot read", async () => {
     const before = readdirSync(join(folder, "megatron"));
-    const again = await cli("export", JOB, "--framework", "megatron", "--plan", PLAN, "--out", join(folder, "megatron"));
+    const again = await cli(
+      "export",
+      JOB,
+      "--framework",
+      "megatron",
+      "--plan",
+      PLAN,
+      "--out",
+      join(folder, "megatron"),
+    );
     expect([again.status, readdirSync(join(folder, "megatron"))]).toEqual([2, before]);
     expect(again.stderr).toMatch(/exists already/);
     const wrong = await cli("import", join(folder, "torchtitan", "train.toml"), "--framework", "megatron");
     expect(wrong.status).toBe(2);
-    expect((await cli("import", join(folder, "nothing"), "--framework", "megatron")).stderr).toMatch(/does not exist/);
+    expect((await cli("import", join(folder, "nothing"), "--framework", "megatron")).stderr).toMatch(
+      /does not exist/,
+    );
     expect((await cli("import", JOB, "--framework", "horovod")).status).toBe(2);
-    expect(readFileSync(join(folder, "torchtitan", "train.toml"), "utf8")).toContain("context_parallel_degree = 4");
+    expect(readFileSync(join(folder, "torchtitan", "train.toml"), "utf8")).toContain(
+      "context_parallel_degree = 4",
+    );
   });
 });

@@ -1,7 +1,17 @@
 import { existsSync, statSync } from "node:fs";
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import { exportConfiguration, FRAMEWORKS, FRAMEWORK_VERSIONS, importConfiguration, importedJob, predictWritten, type Framework, type FrameworkFile, type Launch } from "@internevo/frameworks";
+import {
+  exportConfiguration,
+  FRAMEWORKS,
+  FRAMEWORK_VERSIONS,
+  importConfiguration,
+  importedJob,
+  predictWritten,
+  type Framework,
+  type FrameworkFile,
+  type Launch,
+} from "@internevo/frameworks";
 import { ProblemError, resolveJob } from "@internevo/domain";
 import { SHIPPED_PROFILES } from "@internevo/cost-model";
 import { feasibleFamilies, planJob } from "@internevo/search";
@@ -16,14 +26,24 @@ import { NOTES_OPTION, showNotes } from "../output.ts";
 import { PLAN_HELP } from "../plan-argument.ts";
 import { findPlan, profileOf } from "./memory.ts";
 
-const frameworkOption = (): Option => new Option("--framework <framework>", "whose configuration").choices(FRAMEWORKS).makeOptionMandatory();
+const frameworkOption = (): Option =>
+  new Option("--framework <framework>", "whose configuration").choices(FRAMEWORKS).makeOptionMandatory();
 const profileHelp = `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one`;
 
-const cannot = (path: string, message: string, remedy: string, cause: unknown): ProblemError => new ProblemError("bad-request", `${path} ${message}`, [{ field: "--out", value: path, message, remedy }], { cause });
+const cannot = (path: string, message: string, remedy: string, cause: unknown): ProblemError =>
+  new ProblemError("bad-request", `${path} ${message}`, [{ field: "--out", value: path, message, remedy }], {
+    cause,
+  });
 
 /** Writes the files of a configuration into a directory, which is made where there is none. @returns where they are. */
 async function writeInto(directory: string, files: readonly FrameworkFile[]): Promise<string[]> {
-  if (existsSync(directory) && !statSync(directory).isDirectory()) throw cannot(directory, "is a file, and several may have to be written", "give a directory; it is made where there is none", undefined);
+  if (existsSync(directory) && !statSync(directory).isDirectory())
+    throw cannot(
+      directory,
+      "is a file, and several may have to be written",
+      "give a directory; it is made where there is none",
+      undefined,
+    );
   return writeNew(files.map(({ name, text }) => ({ name: join(directory, name), text })));
 }
 
@@ -31,15 +51,22 @@ async function writeInto(directory: string, files: readonly FrameworkFile[]): Pr
 async function writeNew(files: readonly FrameworkFile[]): Promise<string[]> {
   const paths = files.map(({ name }) => name);
   const taken = paths.find((path) => existsSync(path));
-  if (taken !== undefined) throw cannot(taken, "exists already", "give another place, or remove it", undefined);
+  if (taken !== undefined)
+    throw cannot(taken, "exists already", "give another place, or remove it", undefined);
   for (const [index, path] of paths.entries()) {
     try {
       await mkdir(dirname(path), { recursive: true });
       await writeFile(path, files[index]?.text ?? "", { flag: "wx" });
     } catch (error) {
       const isTaken = (error as NodeJS.ErrnoException).code === "EEXIST";
-      for (const written of isTaken ? paths.slice(0, index) : paths.slice(0, index + 1)) await rm(written, { force: true });
-      throw cannot(path, `cannot be written (${(error as NodeJS.ErrnoException).code ?? String(error)})`, "give a place that may be written", error);
+      for (const written of isTaken ? paths.slice(0, index) : paths.slice(0, index + 1))
+        await rm(written, { force: true });
+      throw cannot(
+        path,
+        `cannot be written (${(error as NodeJS.ErrnoException).code ?? String(error)})`,
+        "give a place that may be written",
+        error,
+      );
     }
   }
   return paths.map((path) => resolve(path));
@@ -50,11 +77,17 @@ const CONFIGURATION: Expected = { code: "bad-request", field: "(file)", what: "a
 /** The file a configuration names beside itself: DeepSpeed's JSON, the module with torchtitan's model. */
 function companionOf(framework: Framework, text: string): string | null {
   if (framework === "deepspeed") return /--deepspeed_config[=\s]+["']?([^\s"']+)/.exec(text)?.[1] ?? null;
-  if (framework === "torchtitan") return /^\s*custom_import\s*=\s*["']([\w.]+)["']/m.exec(text)?.[1]?.replaceAll(".", "/").concat(".py") ?? null;
+  if (framework === "torchtitan")
+    return (
+      /^\s*custom_import\s*=\s*["']([\w.]+)["']/m.exec(text)?.[1]?.replaceAll(".", "/").concat(".py") ?? null
+    );
   return null;
 }
 
-async function readConfiguration(framework: Framework, path: string): Promise<[FrameworkFile, ...FrameworkFile[]]> {
+async function readConfiguration(
+  framework: Framework,
+  path: string,
+): Promise<[FrameworkFile, ...FrameworkFile[]]> {
   const text = await readText(path, CONFIGURATION);
   const main = { name: path, text };
   const named = companionOf(framework, text);
@@ -75,37 +108,65 @@ interface ImportOptions {
 }
 
 function launchOf({ nodes, gpusPerNode }: ImportOptions): Launch | null {
-  if (gpusPerNode === undefined && nodes !== undefined) throw new ProblemError("bad-request", "--nodes needs --gpus-per-node", [{ field: "--gpus-per-node", value: null, message: "is missing", remedy: "give both" }]);
+  if (gpusPerNode === undefined && nodes !== undefined)
+    throw new ProblemError("bad-request", "--nodes needs --gpus-per-node", [
+      { field: "--gpus-per-node", value: null, message: "is missing", remedy: "give both" },
+    ]);
   return gpusPerNode === undefined ? null : { nodes: nodes ?? 1, gpusPerNode };
 }
 
 export function addFrameworks(program: Command, context: Context): void {
   program
     .command("export")
-    .description("a plan as configuration of another framework; what it cannot express is named. Offline for a job file")
-    .argument("<job>", "job file, YAML or JSON (- for standard input); or a job's id, the beginning of it, or its name")
+    .description(
+      "a plan as configuration of another framework; what it cannot express is named. Offline for a job file",
+    )
+    .argument(
+      "<job>",
+      "job file, YAML or JSON (- for standard input); or a job's id, the beginning of it, or its name",
+    )
     .addOption(frameworkOption())
     .option("--plan <plan>", `${PLAN_HELP}; default: the job's chosen plan, of a file the best`)
     .option("--profile <name or file>", `${profileHelp}, to find the plan with; default: the job's`)
-    .option("--out <directory>", "write the files into this directory, which is made where there is none; default: standard output")
-    .action(async (text: string, options: { framework: Framework; plan?: string; profile?: string; out?: string }) => {
-      const { spec, plan, profile } = await findPlan(text, options, context);
-      const exported = exportConfiguration(options.framework, spec, plan);
-      const predicted = predictWritten(spec, exported, await profileOf(spec, profile, context));
-      const output = context.output();
-      const paths = options.out === undefined ? [] : await writeInto(options.out, exported.files);
-      if (output.json) output.document({ job: spec.name, asked: plan, ...exported, predicted, written: paths });
-      else {
-        if (options.out === undefined) for (const { name, text: content } of exported.files) output.data(`${exported.files.length > 1 ? `==> ${name} <==\n` : ""}${content.trimEnd()}`);
-        for (const path of paths) output.note(`written: ${path}`);
-        output.note(`for ${exported.version}`);
-        for (const line of [...inexpressibleText(exported.inexpressible), ...writtenText(predicted, output.colors)]) output.note(line);
-      }
-    });
+    .option(
+      "--out <directory>",
+      "write the files into this directory, which is made where there is none; default: standard output",
+    )
+    .action(
+      async (
+        text: string,
+        options: { framework: Framework; plan?: string; profile?: string; out?: string },
+      ) => {
+        const { spec, plan, profile } = await findPlan(text, options, context);
+        const exported = exportConfiguration(options.framework, spec, plan);
+        const predicted = predictWritten(spec, exported, await profileOf(spec, profile, context));
+        const output = context.output();
+        const paths = options.out === undefined ? [] : await writeInto(options.out, exported.files);
+        if (output.json)
+          output.document({ job: spec.name, asked: plan, ...exported, predicted, written: paths });
+        else {
+          if (options.out === undefined)
+            for (const { name, text: content } of exported.files)
+              output.data(`${exported.files.length > 1 ? `==> ${name} <==\n` : ""}${content.trimEnd()}`);
+          for (const path of paths) output.note(`written: ${path}`);
+          output.note(`for ${exported.version}`);
+          for (const line of [
+            ...inexpressibleText(exported.inexpressible),
+            ...writtenText(predicted, output.colors),
+          ])
+            output.note(line);
+        }
+      },
+    );
   program
     .command("import")
-    .description("read a configuration of another framework as model, workload and plan, and ask how good it is. Offline")
-    .argument("<file>", "arguments in a shell script (megatron, deepspeed), Python (internevo) or TOML (torchtitan); a file that it names is read beside it")
+    .description(
+      "read a configuration of another framework as model, workload and plan, and ask how good it is. Offline",
+    )
+    .argument(
+      "<file>",
+      "arguments in a shell script (megatron, deepspeed), Python (internevo) or TOML (torchtitan); a file that it names is read beside it",
+    )
     .addOption(frameworkOption())
     .option("--nodes <n>", "default: as the file says", integerArgument(1, 2 ** 20))
     .option("--gpus-per-node <n>", "default: as the file says", integerArgument(1, 4096))
@@ -113,19 +174,34 @@ export function addFrameworks(program: Command, context: Context): void {
     .option("--profile <name or file>", profileHelp, "a800-128")
     .option("--out <file>", "write the job file")
     .option(...NOTES_OPTION)
-    .addHelpText("after", `\nOption names are those of:\n${FRAMEWORKS.map((framework) => `  ${framework}: ${FRAMEWORK_VERSIONS[framework]}`).join("\n")}`)
+    .addHelpText(
+      "after",
+      `\nOption names are those of:\n${FRAMEWORKS.map((framework) => `  ${framework}: ${FRAMEWORK_VERSIONS[framework]}`).join("\n")}`,
+    )
     .action(async (path: string, options: ImportOptions) => {
       const launch = launchOf(options);
       const files = await readConfiguration(options.framework, path);
       const imported = context.computing(() => importConfiguration(options.framework, files, launch));
       const profile = await loadProfile(options.profile, "--profile", context);
       const memory = options.memory ?? profile.cluster.memoryPerGpuBytes;
-      if (memory === undefined) throw new ProblemError("bad-request", "the memory of a GPU is not known", [{ field: "--memory", value: null, message: "is missing, and the profile does not say it", remedy: "give such as --memory 80GB" }]);
+      if (memory === undefined)
+        throw new ProblemError("bad-request", "the memory of a GPU is not known", [
+          {
+            field: "--memory",
+            value: null,
+            message: "is missing, and the profile does not say it",
+            remedy: "give such as --memory 80GB",
+          },
+        ]);
       const file = importedJob(imported, "imported", memory, options.profile);
       const job = resolveJob(file);
-      const [result, families] = context.computing(() => [planJob(job, profile, { top: 1, locate: imported.plan }), feasibleFamilies(job, profile)]);
+      const [result, families] = context.computing(() => [
+        planJob(job, profile, { top: 1, locate: imported.plan }),
+        feasibleFamilies(job, profile),
+      ]);
       const output = context.output();
-      const written = options.out === undefined ? [] : await writeNew([{ name: options.out, text: stringify(file) }]);
+      const written =
+        options.out === undefined ? [] : await writeNew([{ name: options.out, text: stringify(file) }]);
       if (output.json) output.document({ imported, job: file, planning: result, families, written });
       else {
         output.data(importText(imported, job, result, families, output.colors));

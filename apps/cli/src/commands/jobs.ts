@@ -1,6 +1,21 @@
 import { allPages } from "@internevo/client";
 import type { JobSummary } from "@internevo/contracts";
-import { FAILURE_WORDS, formatMoment, formatRate, formatRuns, formatSeconds, JOB_STATE_WORDS, JOB_STATES, lowered, planLabel, TRIAL_STATE_WORDS, type JobState, type Report, type StepMetric, type Trial } from "@internevo/domain";
+import {
+  FAILURE_WORDS,
+  formatMoment,
+  formatRate,
+  formatRuns,
+  formatSeconds,
+  JOB_STATE_WORDS,
+  JOB_STATES,
+  lowered,
+  planLabel,
+  TRIAL_STATE_WORDS,
+  type JobState,
+  type Report,
+  type StepMetric,
+  type Trial,
+} from "@internevo/domain";
 import { InvalidArgumentError, Option, type Command } from "commander";
 import type { JobStreamEvent } from "@internevo/contracts";
 import type { Context } from "../context.ts";
@@ -15,7 +30,8 @@ export const JOB_ARGUMENT = "id of the job, the beginning of it, or its name";
 function stateArgument(text: string): JobState {
   const asked = text.trim().toLowerCase();
   const state = JOB_STATES.find((each) => each === asked || lowered(JOB_STATE_WORDS[each]) === asked);
-  if (state === undefined) throw new InvalidArgumentError(`give one of ${Object.values(JOB_STATE_WORDS).map(lowered).join(", ")}.`);
+  if (state === undefined)
+    throw new InvalidArgumentError(`give one of ${Object.values(JOB_STATE_WORDS).map(lowered).join(", ")}.`);
   return state;
 }
 
@@ -23,14 +39,24 @@ export function addPs(program: Command, context: Context): void {
   program
     .command("ps")
     .description("list jobs, newest first")
-    .addOption(new Option("--state <state>", `only jobs in this state: ${Object.values(JOB_STATE_WORDS).map(lowered).join(", ")}`).argParser(stateArgument))
+    .addOption(
+      new Option(
+        "--state <state>",
+        `only jobs in this state: ${Object.values(JOB_STATE_WORDS).map(lowered).join(", ")}`,
+      ).argParser(stateArgument),
+    )
     .option("-n, --limit <count>", "at most so many", integerArgument(1, 100_000), 50)
     .action(async (options: { state?: JobState; limit: number }) => {
       const output = context.output();
       const client = await context.client();
       const jobs: JobSummary[] = [];
       const pages = allPages((cursor) =>
-        client.listJobs({ limit: Math.min(200, options.limit), signal: context.signal, ...(cursor === undefined ? {} : { cursor }), ...(options.state === undefined ? {} : { state: options.state }) }),
+        client.listJobs({
+          limit: Math.min(200, options.limit),
+          signal: context.signal,
+          ...(cursor === undefined ? {} : { cursor }),
+          ...(options.state === undefined ? {} : { state: options.state }),
+        }),
       );
       for await (const job of pages) {
         jobs.push(job);
@@ -65,12 +91,21 @@ function logLine(event: JobStreamEvent): string {
       case "state":
         return `${stateName(typeof event.data["from"] === "string" ? event.data["from"] : null)} → ${stateName(text(event.data["to"]))}${event.data["reason"] ? ` (${text(event.data["reason"])})` : ""}`;
       case "progress": {
-        const { stage, message, done, total } = event.data as { stage?: string; message?: string; done?: number | null; total?: number | null };
+        const { stage, message, done, total } = event.data as {
+          stage?: string;
+          message?: string;
+          done?: number | null;
+          total?: number | null;
+        };
         return `${stage === undefined ? "" : stateName(stage)} ${message ?? ""}${typeof done === "number" ? ` ${done}${typeof total === "number" ? `/${total}` : ""}` : ""}`.trim();
       }
       case "trial": {
         const trial = event.data["trial"] as Trial;
-        const result = trial.measured ? `, ${formatSeconds(trial.measured.stepTimeSeconds)} a step${formatRuns(trial.measured)}` : trial.failure ? `, ${lowered(FAILURE_WORDS[trial.failure.code])}: ${trial.failure.message}` : "";
+        const result = trial.measured
+          ? `, ${formatSeconds(trial.measured.stepTimeSeconds)} a step${formatRuns(trial.measured)}`
+          : trial.failure
+            ? `, ${lowered(FAILURE_WORDS[trial.failure.code])}: ${trial.failure.message}`
+            : "";
         return `#${trial.candidate.rank} ${planLabel(trial.candidate.plan)} ${lowered(TRIAL_STATE_WORDS[trial.state])}${result}`;
       }
       case "step": {
@@ -89,17 +124,30 @@ function logLine(event: JobStreamEvent): string {
 export function addLogs(program: Command, context: Context): void {
   program
     .command("logs")
-    .description("the events of a job: states, progress, trials, steps, log lines; with --json one JSON value a line")
+    .description(
+      "the events of a job: states, progress, trials, steps, log lines; with --json one JSON value a line",
+    )
     .argument("<job>", JOB_ARGUMENT)
     .option("-f, --follow", "stay until the job has ended")
-    .option("--after <event>", "only events after this number", integerArgument(0, Number.MAX_SAFE_INTEGER), 0)
+    .option(
+      "--after <event>",
+      "only events after this number",
+      integerArgument(0, Number.MAX_SAFE_INTEGER),
+      0,
+    )
     .action(async (name: string, options: { follow?: boolean; after: number }) => {
       const output = context.output();
       const client = await context.client();
       const id = await jobId(client, name, context.signal);
-      const show = (event: JobStreamEvent): void => output.data(output.json ? JSON.stringify(event) : logLine(event));
+      const show = (event: JobStreamEvent): void =>
+        output.data(output.json ? JSON.stringify(event) : logLine(event));
       if (options.follow) return followJob(client, id, show, output, context.signal, options.after);
-      const events = client.jobEvents(id, { lastEventId: options.after, follow: false, signal: context.signal, maxAttempts: 1 });
+      const events = client.jobEvents(id, {
+        lastEventId: options.after,
+        follow: false,
+        signal: context.signal,
+        maxAttempts: 1,
+      });
       for await (const event of events) show(event);
     });
 }

@@ -48,24 +48,52 @@ describe("memory", () => {
 
   it("lists lines with sizes and use, and draws them", async () => {
     const svg = join(directory, "memory.svg");
-    const { status, stdout, stderr } = await cli("memory", JOB, "--plan", PLANS[1] as string, "--rank", "0", "--svg", svg);
+    const { status, stdout, stderr } = await cli(
+      "memory",
+      JOB,
+      "--plan",
+      PLANS[1] as string,
+      "--rank",
+      "0",
+      "--svg",
+      svg,
+    );
     expect(status).toBe(0);
     expect(stderr).toContain(svg);
     expect(stdout).toMatch(/rank 0, stage 0: 2 layers/);
-    for (const line of ["Parameters", "Optimizer states", "Activations", "Layer workspace", "Pipeline buffers"]) expect(stdout).toContain(line);
+    for (const line of [
+      "Parameters",
+      "Optimizer states",
+      "Activations",
+      "Layer workspace",
+      "Pipeline buffers",
+    ])
+      expect(stdout).toContain(line);
     const picture = readFileSync(svg, "utf8");
-    for (const label of ["Parameters", "Optimizer states", "F0", "B3", "update"]) expect(picture).toContain(`>${label}<`);
+    for (const label of ["Parameters", "Optimizer states", "F0", "B3", "update"])
+      expect(picture).toContain(`>${label}<`);
   });
 
   it("names what its total holds and what the planner's does", async () => {
     const { stdout } = await cli("memory", JOB, "--plan", PLANS[0] as string);
-    expect(stdout).toMatch(/[\d.]+ MiB planned by offset in \d+ pieces; every rank: 4 layers\nwith [\d.]+ MiB of the program itself [\d.]+ MiB; `internevo plan` counts that without the [\d.]+ MiB of checkpoint staging/);
-    const document = JSON.parse((await cli("--json", "memory", JOB, "--plan", PLANS[0] as string)).stdout) as { totals: Record<string, number>; memory: Record<string, number>; memoryMap: MemoryMap };
-    const { arenaBytes, programBytes, checkpointStagingBytes, totalBytes, totalAsPlannedBytes } = document.totals as Record<"arenaBytes" | "programBytes" | "checkpointStagingBytes" | "totalBytes" | "totalAsPlannedBytes", number>;
+    expect(stdout).toMatch(
+      /[\d.]+ MiB planned by offset in \d+ pieces; every rank: 4 layers\nwith [\d.]+ MiB of the program itself [\d.]+ MiB; `internevo plan` counts that without the [\d.]+ MiB of checkpoint staging/,
+    );
+    const document = JSON.parse(
+      (await cli("--json", "memory", JOB, "--plan", PLANS[0] as string)).stdout,
+    ) as { totals: Record<string, number>; memory: Record<string, number>; memoryMap: MemoryMap };
+    const { arenaBytes, programBytes, checkpointStagingBytes, totalBytes, totalAsPlannedBytes } =
+      document.totals as Record<
+        "arenaBytes" | "programBytes" | "checkpointStagingBytes" | "totalBytes" | "totalAsPlannedBytes",
+        number
+      >;
     expect(arenaBytes).toBe(document.memoryMap.arenaBytes);
     expect(checkpointStagingBytes).toBe(document.memory["checkpointStaging"]);
     expect(checkpointStagingBytes).toBeGreaterThan(0);
-    expect([totalBytes, totalAsPlannedBytes]).toEqual([arenaBytes + programBytes, arenaBytes + programBytes - checkpointStagingBytes]);
+    expect([totalBytes, totalAsPlannedBytes]).toEqual([
+      arenaBytes + programBytes,
+      arenaBytes + programBytes - checkpointStagingBytes,
+    ]);
   });
 
   it("gives the planner's lines, of every stage, of a precision that the trainer does not run, and says what they lack", async () => {
@@ -77,27 +105,46 @@ describe("memory", () => {
     expect(stdout).toMatch(/[\d.]+ GiB of the 74\.5 GiB of a GPU; stage \d, the fullest: 16 layers/);
     expect(stdout).toMatch(/Optimizer states +[\d.]+ GiB +[\d.]+%/);
     expect(stdout).toMatch(/The trainer does not run precision bf16-grad16: nothing is planned by offset/);
-    type Lines = { memory: Record<string, number>; memoryMap: null; notPlannedByOffset: string; plannedPeakBytes: number };
+    type Lines = {
+      memory: Record<string, number>;
+      memoryMap: null;
+      notPlannedByOffset: string;
+      plannedPeakBytes: number;
+    };
     const fullest = JSON.parse((await cli("--json", "memory", paper, "--plan", plan)).stdout) as Lines;
     expect(fullest.memoryMap).toBeNull();
     expect(fullest.notPlannedByOffset).toMatch(/bf16-grad16/);
-    expect(fullest.plannedPeakBytes).toBe(Object.values(fullest.memory).reduce((sum, bytes) => sum + bytes, 0));
-    const planned = JSON.parse((await cli("--json", "why-not", paper, plan)).stdout) as { predicted: { peakMemoryBytes: number } };
+    expect(fullest.plannedPeakBytes).toBe(
+      Object.values(fullest.memory).reduce((sum, bytes) => sum + bytes, 0),
+    );
+    const planned = JSON.parse((await cli("--json", "why-not", paper, plan)).stdout) as {
+      predicted: { peakMemoryBytes: number };
+    };
     expect(fullest.plannedPeakBytes).toBe(planned.predicted.peakMemoryBytes);
-    const last = JSON.parse((await cli("--json", "memory", paper, "--plan", plan, "--rank", "127")).stdout) as Lines;
+    const last = JSON.parse(
+      (await cli("--json", "memory", paper, "--plan", plan, "--rank", "127")).stdout,
+    ) as Lines;
     expect(last.memory["logits"]).toBeGreaterThan(fullest.memory["logits"] as number);
     expect((await cli("memory", paper)).status).toBe(0);
     const svg = await cli("memory", paper, "--plan", plan, "--svg", join(directory, "no.svg"));
-    expect([svg.status, svg.stderr]).toEqual([2, expect.stringMatching(/--svg .*nothing to draw[\s\S]*→ .*bf16/)]);
+    expect([svg.status, svg.stderr]).toEqual([
+      2,
+      expect.stringMatching(/--svg .*nothing to draw[\s\S]*→ .*bf16/),
+    ]);
     const wrong = await cli("memory", paper, "--plan", "b1 n8 a0 pp2 dp16 tp1 sp4 ps3 gs1 oss1");
-    expect([wrong.status, wrong.stderr]).toEqual([2, expect.stringMatching(/parameterSharding 3 does not divide/)]);
+    expect([wrong.status, wrong.stderr]).toEqual([
+      2,
+      expect.stringMatching(/parameterSharding 3 does not divide/),
+    ]);
     const large = await cli("memory", paper, "--plan", "b32 n1 a0 pp1 dp4 tp1 sp32 ps1 gs1 oss1");
     expect([large.status, large.stdout]).toEqual([3, expect.stringMatching(/does not fit/)]);
   });
 
   it("says that nothing fits a job without plans: status 3, and what binds", async () => {
     const { status, stderr } = await cli("memory", JOB, "--profile", "a800-128");
-    expect(stderr).toMatch(/no plan fits 1\.00 GiB a GPU[\s\S]*the least that any plan needs is 2\.\d+ GiB, of which runtime 2\.00 GiB/);
+    expect(stderr).toMatch(
+      /no plan fits 1\.00 GiB a GPU[\s\S]*the least that any plan needs is 2\.\d+ GiB, of which runtime 2\.00 GiB/,
+    );
     expect(status).toBe(3);
   });
 
@@ -107,6 +154,8 @@ describe("memory", () => {
     expect(rank.stderr).toMatch(/--rank \(is 2\)[\s\S]*give a rank from 0 to 1/);
     const plan = await cli("memory", JOB, "--plan", "b1 n8 a0 pp1 dp2 tp1 sp1 ps1 gs2 oss1");
     expect(plan.status).toBe(2);
-    expect(plan.stderr).toMatch(/--plan \(is "?b1 n8 [^)]*\): gradient-sharding-not-allowed[\s\S]*smallest change: gradientSharding 2 → 1/);
+    expect(plan.stderr).toMatch(
+      /--plan \(is "?b1 n8 [^)]*\): gradient-sharding-not-allowed[\s\S]*smallest change: gradientSharding 2 → 1/,
+    );
   });
 });

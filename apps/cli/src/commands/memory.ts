@@ -1,7 +1,19 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { EXECUTOR_PRECISIONS, planOfJob, type PlanOfJob } from "@internevo/cost-model";
-import { formatBytes, formatCounted, looksLikePlanLabel, parsePlanLabel, planLabel, ProblemError, resolveJob, worldSize, type JobSpec, type Plan, type Profile } from "@internevo/domain";
+import {
+  formatBytes,
+  formatCounted,
+  looksLikePlanLabel,
+  parsePlanLabel,
+  planLabel,
+  ProblemError,
+  resolveJob,
+  worldSize,
+  type JobSpec,
+  type Plan,
+  type Profile,
+} from "@internevo/domain";
 import type { Command } from "commander";
 import { integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
@@ -29,17 +41,27 @@ interface MemoryOptions {
 const isFile = (text: string): boolean => text === "-" || /\.(ya?ml|json)$/i.test(text) || existsSync(text);
 
 /** The plan that is asked for: as tables show it, or by file, or by its rank in the search, for which a profile is needed. */
-async function planOf(spec: JobSpec, text: string, profile: string | undefined, context: Context): Promise<PlanOfJob> {
+async function planOf(
+  spec: JobSpec,
+  text: string,
+  profile: string | undefined,
+  context: Context,
+): Promise<PlanOfJob> {
   if (looksLikePlanLabel(text)) return planOfJob(readPlan(parsePlanLabel, text, "--plan"), spec, "--plan");
   return choosePlan(text, "--plan", spec, await jobProfile(spec, profile, context), context);
 }
 
 /** The profile that is given, or that the job names and that can be read here; null when there is none: a submitted job's is stored where it ran. */
-export async function profileOf(spec: JobSpec, profile: string | undefined, context: ProfileContext): Promise<Profile | null> {
+export async function profileOf(
+  spec: JobSpec,
+  profile: string | undefined,
+  context: ProfileContext,
+): Promise<Profile | null> {
   try {
     return await jobProfile(spec, profile, context);
   } catch (error) {
-    if (profile === undefined && error instanceof ProblemError && error.code === "profile-missing") return null;
+    if (profile === undefined && error instanceof ProblemError && error.code === "profile-missing")
+      return null;
     throw error; // it is here, and damaged
   }
 }
@@ -48,17 +70,30 @@ export async function profileOf(spec: JobSpec, profile: string | undefined, cont
  * A job's file and the plan asked for, else the best; or a job that was submitted, and the plan it chose.
  * @returns `profile`: the one that was given, or that a submitted job was planned with.
  */
-export async function findPlan(text: string, { plan, profile }: Pick<MemoryOptions, "plan" | "profile">, context: Context): Promise<{ spec: JobSpec; plan: PlanOfJob; profile: string | undefined }> {
+export async function findPlan(
+  text: string,
+  { plan, profile }: Pick<MemoryOptions, "plan" | "profile">,
+  context: Context,
+): Promise<{ spec: JobSpec; plan: PlanOfJob; profile: string | undefined }> {
   if (isFile(text)) {
     const spec = resolveJob(await readJobFile(text));
     return { spec, plan: await planOf(spec, plan ?? "1", profile, context), profile };
   }
   const client = await context.client();
-  const { spec, chosen, name, profileId } = await client.getJob(await jobId(client, text, context.signal), { signal: context.signal });
+  const { spec, chosen, name, profileId } = await client.getJob(await jobId(client, text, context.signal), {
+    signal: context.signal,
+  });
   const used = profile ?? profileId ?? undefined;
   if (plan !== undefined) return { spec, plan: await planOf(spec, plan, used, context), profile: used };
   if (chosen === null) {
-    throw new ProblemError("conflict", `${name} has chosen no plan yet`, [{ field: "job", value: text, message: "has no plan", remedy: "wait until its trials are over, or give --plan" }]);
+    throw new ProblemError("conflict", `${name} has chosen no plan yet`, [
+      {
+        field: "job",
+        value: text,
+        message: "has no plan",
+        remedy: "wait until its trials are over, or give --plan",
+      },
+    ]);
   }
   return { spec, plan: planOfJob(chosen.plan, spec), profile: used };
 }
@@ -67,56 +102,129 @@ export async function findPlan(text: string, { plan, profile }: Pick<MemoryOptio
 function stageOf(plan: Plan, rank: number | undefined): number | null {
   if (rank === undefined) return null;
   const ranks = worldSize(plan);
-  if (rank >= ranks) throw new ProblemError("bad-request", `the plan has no rank ${rank}`, [{ field: "--rank", value: rank, message: `is not below the plan's ${ranks} ranks`, remedy: `give a rank from 0 to ${ranks - 1}` }]);
+  if (rank >= ranks)
+    throw new ProblemError("bad-request", `the plan has no rank ${rank}`, [
+      {
+        field: "--rank",
+        value: rank,
+        message: `is not below the plan's ${ranks} ranks`,
+        remedy: `give a rank from 0 to ${ranks - 1}`,
+      },
+    ]);
   return Math.floor(rank / (ranks / plan.pipelineParallel));
 }
 
 /** Of a precision that the trainer does not run: what the planner counts, without offsets. */
-async function showPlannedLines(spec: JobSpec, plan: PlanOfJob, options: MemoryOptions, context: Context): Promise<void> {
+async function showPlannedLines(
+  spec: JobSpec,
+  plan: PlanOfJob,
+  options: MemoryOptions,
+  context: Context,
+): Promise<void> {
   if (options.svg !== undefined) {
-    throw new ProblemError("bad-request", `the trainer does not run precision ${spec.precision}`, [{ field: "--svg", value: options.svg, message: `has nothing to draw: nothing of precision ${spec.precision} is planned by offset`, remedy: `leave it out, or set the job's precision to ${EXECUTOR_PRECISIONS.join(" or ")}` }]);
+    throw new ProblemError("bad-request", `the trainer does not run precision ${spec.precision}`, [
+      {
+        field: "--svg",
+        value: options.svg,
+        message: `has nothing to draw: nothing of precision ${spec.precision} is planned by offset`,
+        remedy: `leave it out, or set the job's precision to ${EXECUTOR_PRECISIONS.join(" or ")}`,
+      },
+    ]);
   }
-  const lines = plannedLines(spec, plan, stageOf(plan, options.rank), await profileOf(spec, options.profile, context));
+  const lines = plannedLines(
+    spec,
+    plan,
+    stageOf(plan, options.rank),
+    await profileOf(spec, options.profile, context),
+  );
   const output = context.output();
-  if (output.json) output.document({ job: spec.name, plan, rank: options.rank ?? null, ...lines, memoryMap: null });
-  else output.data(`${output.colors.bold(spec.name)}: ${planLabel(plan)}\n${plannedLinesText(lines, { limitBytes: spec.cluster.memoryPerGpuBytes, rank: options.rank, stages: plan.pipelineParallel, colors: output.colors })}`);
+  if (output.json)
+    output.document({ job: spec.name, plan, rank: options.rank ?? null, ...lines, memoryMap: null });
+  else
+    output.data(
+      `${output.colors.bold(spec.name)}: ${planLabel(plan)}\n${plannedLinesText(lines, { limitBytes: spec.cluster.memoryPerGpuBytes, rank: options.rank, stages: plan.pipelineParallel, colors: output.colors })}`,
+    );
   if (!lines.fits) context.setExitCode(EXIT.noFeasiblePlan);
 }
 
 export function addMemory(program: Command, context: Context): void {
   program
     .command("memory")
-    .description("where everything lies in a rank's memory, and when in a step it is in use: a table, and a picture. Offline for a job file")
-    .argument("<job>", "job file, YAML or JSON (- for standard input); or a job's id, the beginning of it, or its name")
+    .description(
+      "where everything lies in a rank's memory, and when in a step it is in use: a table, and a picture. Offline for a job file",
+    )
+    .argument(
+      "<job>",
+      "job file, YAML or JSON (- for standard input); or a job's id, the beginning of it, or its name",
+    )
     .option("--plan <plan>", `${PLAN_HELP}; default: the job's chosen plan, of a file the best`)
-    .option("--profile <name or file>", "what was measured of the cluster, to find the plan with; default: the job's")
+    .option(
+      "--profile <name or file>",
+      "what was measured of the cluster, to find the plan with; default: the job's",
+    )
     .option("--rank <rank>", "memory of this rank; default: the fullest", integerArgument(0, 2 ** 31 - 1))
     .option("--svg <file>", "write the picture: address against time of one step")
     .option("--all", "list every region, however many there are")
     .action(async (text: string, options: MemoryOptions) => {
       if (options.svg !== undefined) await assertWritable(options.svg, "--svg");
       const { spec, plan, profile } = await findPlan(text, options, context);
-      if (!EXECUTOR_PRECISIONS.includes(spec.precision)) return showPlannedLines(spec, plan, { ...options, ...(profile === undefined ? {} : { profile }) }, context);
-      const planned = await planMemory({ spec, plan, stage: stageOf(plan, options.rank), program: trainerProgram(context.env), signal: context.signal });
+      if (!EXECUTOR_PRECISIONS.includes(spec.precision))
+        return showPlannedLines(
+          spec,
+          plan,
+          { ...options, ...(profile === undefined ? {} : { profile }) },
+          context,
+        );
+      const planned = await planMemory({
+        spec,
+        plan,
+        stage: stageOf(plan, options.rank),
+        program: trainerProgram(context.env),
+        signal: context.signal,
+      });
       const { memoryMap: map, stages } = planned;
       const output = context.output();
       const clock = new StepClock(map);
       const lines = linesOf(map, clock);
       const stage = stages[map.stage];
       const memory = stage?.memory ?? planned.memory;
-      const [programBytes, checkpointStagingBytes] = [memory["runtime"] ?? 0, memory["checkpointStaging"] ?? 0];
+      const [programBytes, checkpointStagingBytes] = [
+        memory["runtime"] ?? 0,
+        memory["checkpointStaging"] ?? 0,
+      ];
       const totalBytes = map.arenaBytes + programBytes;
-      const totals = { arenaBytes: map.arenaBytes, programBytes, checkpointStagingBytes, totalBytes, totalAsPlannedBytes: totalBytes - checkpointStagingBytes };
+      const totals = {
+        arenaBytes: map.arenaBytes,
+        programBytes,
+        checkpointStagingBytes,
+        totalBytes,
+        totalAsPlannedBytes: totalBytes - checkpointStagingBytes,
+      };
       const who = `${options.rank === undefined ? (plan.pipelineParallel > 1 ? `stage ${map.stage}, the fullest` : "every rank") : `rank ${options.rank}, stage ${map.stage}`}${stage ? `: ${formatCounted(stage.layers, "layer")}` : ""}`;
       const summary = `${formatBytes(map.arenaBytes)} planned by offset in ${formatCounted(map.pieces.length, "piece")}; ${who}`;
       const besides = `with ${formatBytes(programBytes)} of the program itself ${formatBytes(totalBytes)}; \`internevo plan\` counts that ${checkpointStagingBytes > 0 ? `without the ${formatBytes(checkpointStagingBytes)} of checkpoint staging, and ` : ""}with the program itself as the profile has it`;
       if (options.svg !== undefined) {
         const title = `${spec.model.name}, ${formatCounted(spec.sequenceLengthTokens, "token")}: memory of one rank`;
-        await writeWhole(options.svg, memoryPicture(map, lines, clock, { title, subtitle: `${planLabel(plan)} · ${summary}` }), "--svg");
+        await writeWhole(
+          options.svg,
+          memoryPicture(map, lines, clock, { title, subtitle: `${planLabel(plan)} · ${summary}` }),
+          "--svg",
+        );
       }
-      if (output.json) output.document({ job: spec.name, plan, rank: options.rank ?? null, memory, plannedPeakBytes: stage?.plannedPeakBytes ?? planned.plannedPeakBytes, totals, memoryMap: map });
+      if (output.json)
+        output.document({
+          job: spec.name,
+          plan,
+          rank: options.rank ?? null,
+          memory,
+          plannedPeakBytes: stage?.plannedPeakBytes ?? planned.plannedPeakBytes,
+          totals,
+          memoryMap: map,
+        });
       else {
-        output.data(`${output.colors.bold(spec.name)}: ${planLabel(plan)}\n${summary}\n${besides}\n\n${memoryTable(lines, { all: options.all === true, colors: output.colors })}`);
+        output.data(
+          `${output.colors.bold(spec.name)}: ${planLabel(plan)}\n${summary}\n${besides}\n\n${memoryTable(lines, { all: options.all === true, colors: output.colors })}`,
+        );
       }
       if (options.svg !== undefined) output.note(`the picture is in ${resolve(options.svg)}`);
     });

@@ -9,7 +9,8 @@ import { createOutput } from "../output.ts";
 import { connect } from "../context.ts";
 import { planCommand as planWith, showPlanning, type PlanCommandOptions } from "./plan.ts";
 
-const example = (name: string): string => fileURLToPath(new URL(`../../../../examples/paper/${name}`, import.meta.url));
+const example = (name: string): string =>
+  fileURLToPath(new URL(`../../../../examples/paper/${name}`, import.meta.url));
 let directory = "";
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "internevo-plan-"));
@@ -17,7 +18,11 @@ beforeAll(async () => {
 afterAll(async () => rm(directory, { recursive: true, force: true }));
 
 /** Where no API is given, and no local stack runs. */
-const offline = { computing: <T>(work: () => T): T => work(), client: () => connect({ options: () => ({ dataDirectory: directory }), env: {} }), signal: new AbortController().signal };
+const offline = {
+  computing: <T>(work: () => T): T => work(),
+  client: () => connect({ options: () => ({ dataDirectory: directory }), env: {} }),
+  signal: new AbortController().signal,
+};
 const planCommand = (options: PlanCommandOptions) => planWith(options, offline);
 
 const file = async (name: string, content: string): Promise<string> => {
@@ -27,12 +32,32 @@ const file = async (name: string, content: string): Promise<string> => {
 };
 
 const jobText = (over: Record<string, unknown> = {}): string =>
-  JSON.stringify({ name: "job", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 4 * 1024 * 1024, precision: "bf16-grad16", cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB", profile: "a800-128" }, ...over });
+  JSON.stringify({
+    name: "job",
+    model: "llama-7b",
+    sequenceLengthTokens: 4096,
+    globalBatchTokens: 4 * 1024 * 1024,
+    precision: "bf16-grad16",
+    cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB", profile: "a800-128" },
+    ...over,
+  });
 
-const paperPlan = { microBatchSize: 2, microBatches: 4, pipelineParallel: 1, dataParallel: 128, tensorParallel: 1, sequenceParallel: 1, parameterSharding: 4, optimizerStateSharding: 2 };
+const paperPlan = {
+  microBatchSize: 2,
+  microBatches: 4,
+  pipelineParallel: 1,
+  dataParallel: 128,
+  tensorParallel: 1,
+  sequenceParallel: 1,
+  parameterSharding: 4,
+  optimizerStateSharding: 2,
+};
 
 const problemOf = async (options: PlanCommandOptions): Promise<ProblemError> => {
-  const error: unknown = await planCommand(options).then(() => undefined, (reason: unknown) => reason);
+  const error: unknown = await planCommand(options).then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
   if (!(error instanceof ProblemError)) throw new Error(`not refused: ${String(error)}`);
   for (const detail of error.details) expect(detail.remedy).not.toBe("");
   return error;
@@ -40,8 +65,12 @@ const problemOf = async (options: PlanCommandOptions): Promise<ProblemError> => 
 
 function capture(json: boolean) {
   const written = { stdout: "", stderr: "" };
-  const stream = (name: "stdout" | "stderr") => ({ write: (text: string) => ((written[name] += text), true) }) as unknown as NodeJS.WritableStream;
-  return { written, output: createOutput({ stdout: stream("stdout"), stderr: stream("stderr"), env: {} }, json) };
+  const stream = (name: "stdout" | "stderr") =>
+    ({ write: (text: string) => ((written[name] += text), true) }) as unknown as NodeJS.WritableStream;
+  return {
+    written,
+    output: createOutput({ stdout: stream("stdout"), stderr: stream("stderr"), env: {} }, json),
+  };
 }
 
 describe("internevo plan", () => {
@@ -60,16 +89,24 @@ describe("internevo plan", () => {
     showPlanning(result, output, true);
     expect(written.stdout).toMatch(/RANK +PLAN +STEP TIME/);
     expect(written.stdout).toMatch(/rejected: .*does not fit in memory [\d,]+/);
-    expect(written.stderr.split("\n").filter((line) => line.startsWith("note: "))).toHaveLength(result.warnings.length);
+    expect(written.stderr.split("\n").filter((line) => line.startsWith("note: "))).toHaveLength(
+      result.warnings.length,
+    );
     const short = capture(false);
     showPlanning(result, short.output, false);
-    expect(short.written).toEqual({ stdout: written.stdout, stderr: `${result.warnings.length} notes on what these figures rest on: read them with --notes\n` });
+    expect(short.written).toEqual({
+      stdout: written.stdout,
+      stderr: `${result.warnings.length} notes on what these figures rest on: read them with --notes\n`,
+    });
     const one = capture(false);
     showPlanning({ ...result, warnings: ["only this"] }, one.output, false);
     expect(one.written.stderr).toBe("note: only this\n");
   });
 
-  it.each([["as a number", 0], ["as a word", false]])("locates a plan with recomputation %s and without overlap fields", async (_how, recompute) => {
+  it.each([
+    ["as a number", 0],
+    ["as a word", false],
+  ])("locates a plan with recomputation %s and without overlap fields", async (_how, recompute) => {
     const locate = await file("plan.json", JSON.stringify({ ...paperPlan, recompute }));
     const { located } = await planCommand({ job: example("7b-4k.yaml"), top: 1, locate });
     expect(located).toMatchObject({ feasible: true, reason: null });
@@ -77,7 +114,10 @@ describe("internevo plan", () => {
   });
 
   it("says what would fit when nothing does, and ends with status 3", async () => {
-    const job = await file("job.json", jobText({ cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "4GB", profile: "a800-128" } }));
+    const job = await file(
+      "job.json",
+      jobText({ cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "4GB", profile: "a800-128" } }),
+    );
     const result = await planCommand({ job, top: 10 });
     expect(result.closest?.peakMemoryBytes).toBeGreaterThan(4e9);
     const { written, output } = capture(false);
@@ -87,7 +127,13 @@ describe("internevo plan", () => {
   });
 
   it("says why when no plan divides the batch", async () => {
-    const job = await file("job.json", jobText({ globalBatchTokens: 4096, cluster: { nodes: 1, gpusPerNode: 37, memoryPerGpu: "80GB", profile: "a800-128" } }));
+    const job = await file(
+      "job.json",
+      jobText({
+        globalBatchTokens: 4096,
+        cluster: { nodes: 1, gpusPerNode: 37, memoryPerGpu: "80GB", profile: "a800-128" },
+      }),
+    );
     const result = await planCommand({ job, top: 10 });
     expect(result).toMatchObject({ candidates: [], closest: null });
     expect(result.counts.rejected["batch-not-divisible"]).toBeGreaterThan(0);
@@ -100,22 +146,92 @@ describe("internevo plan", () => {
 
   it("says of an empty file that it is empty, and what belongs there", async () => {
     const empty = await file("empty.json", "\n");
-    expect((await problemOf({ job: example("7b-4k.yaml"), top: 1, profile: empty })).details).toEqual([{ field: "--profile", value: empty, message: "is empty", remedy: "give a profile in JSON, as `internevo profile show NAME --json` writes it" }]);
-    expect((await problemOf({ job: empty, top: 1 })).details).toEqual([{ field: "(job file)", value: empty, message: "is empty", remedy: "give a job file, in YAML or JSON" }]);
+    expect((await problemOf({ job: example("7b-4k.yaml"), top: 1, profile: empty })).details).toEqual([
+      {
+        field: "--profile",
+        value: empty,
+        message: "is empty",
+        remedy: "give a profile in JSON, as `internevo profile show NAME --json` writes it",
+      },
+    ]);
+    expect((await problemOf({ job: empty, top: 1 })).details).toEqual([
+      { field: "(job file)", value: empty, message: "is empty", remedy: "give a job file, in YAML or JSON" },
+    ]);
   });
 
   it.each([
-    ["a job that is not there", async () => ({ job: join(directory, "none.yaml") }), "job-invalid", "(job file)"],
+    [
+      "a job that is not there",
+      async () => ({ job: join(directory, "none.yaml") }),
+      "job-invalid",
+      "(job file)",
+    ],
     ["broken JSON", async () => ({ job: await file("broken.json", "{") }), "job-invalid", undefined],
-    ["an unknown field", async () => ({ job: await file("job.json", jobText({ sequenceLenght: 1 })) }), "job-invalid", "sequenceLenght"],
-    ["no profile", async () => ({ job: await file("job.json", jobText({ cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB" } })) }), "profile-missing", "cluster.profile"],
-    ["an unknown profile", async () => ({ job: example("7b-4k.yaml"), profile: "h100" }), "profile-missing", "--profile"],
-    ["a profile file that is not there", async () => ({ job: example("7b-4k.yaml"), profile: "/absent.json" }), "profile-missing", "--profile"],
-    ["a profile that is no JSON", async () => ({ job: example("7b-4k.yaml"), profile: await file("bad-profile.json", "a: 1") }), "profile-invalid", "--profile"],
-    ["a profile that is a directory", async () => ({ job: example("7b-4k.yaml"), profile: "/tmp/" }), "profile-invalid", "--profile"],
-    ["a profile that is not one", async () => ({ job: example("7b-4k.yaml"), profile: await file("bad.json", "{}") }), "profile-invalid", "schemaVersion"],
-    ["a plan with a field missing", async () => ({ job: example("7b-4k.yaml"), locate: await file("plan.json", JSON.stringify({ ...paperPlan, dataParallel: undefined, recompute: 0 })) }), "plan-invalid", "dataParallel"],
-    ["a plan with recomputation 2", async () => ({ job: example("7b-4k.yaml"), locate: await file("plan.json", JSON.stringify({ ...paperPlan, recompute: 2 })) }), "plan-invalid", "recompute"],
+    [
+      "an unknown field",
+      async () => ({ job: await file("job.json", jobText({ sequenceLenght: 1 })) }),
+      "job-invalid",
+      "sequenceLenght",
+    ],
+    [
+      "no profile",
+      async () => ({
+        job: await file("job.json", jobText({ cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB" } })),
+      }),
+      "profile-missing",
+      "cluster.profile",
+    ],
+    [
+      "an unknown profile",
+      async () => ({ job: example("7b-4k.yaml"), profile: "h100" }),
+      "profile-missing",
+      "--profile",
+    ],
+    [
+      "a profile file that is not there",
+      async () => ({ job: example("7b-4k.yaml"), profile: "/absent.json" }),
+      "profile-missing",
+      "--profile",
+    ],
+    [
+      "a profile that is no JSON",
+      async () => ({ job: example("7b-4k.yaml"), profile: await file("bad-profile.json", "a: 1") }),
+      "profile-invalid",
+      "--profile",
+    ],
+    [
+      "a profile that is a directory",
+      async () => ({ job: example("7b-4k.yaml"), profile: "/tmp/" }),
+      "profile-invalid",
+      "--profile",
+    ],
+    [
+      "a profile that is not one",
+      async () => ({ job: example("7b-4k.yaml"), profile: await file("bad.json", "{}") }),
+      "profile-invalid",
+      "schemaVersion",
+    ],
+    [
+      "a plan with a field missing",
+      async () => ({
+        job: example("7b-4k.yaml"),
+        locate: await file(
+          "plan.json",
+          JSON.stringify({ ...paperPlan, dataParallel: undefined, recompute: 0 }),
+        ),
+      }),
+      "plan-invalid",
+      "dataParallel",
+    ],
+    [
+      "a plan with recomputation 2",
+      async () => ({
+        job: example("7b-4k.yaml"),
+        locate: await file("plan.json", JSON.stringify({ ...paperPlan, recompute: 2 })),
+      }),
+      "plan-invalid",
+      "recompute",
+    ],
   ] as const)("refuses %s", async (_what, options, code, field) => {
     const problem = await problemOf({ top: 1, ...(await options()) });
     expect(problem.code).toBe(code);

@@ -30,10 +30,16 @@ export interface PlanCommandOptions {
  * Plans a job from its file alone: no service is needed, but for a profile that is stored.
  * @throws ProblemError for a job, profile or plan that cannot be read or is not valid.
  */
-export async function planCommand(options: PlanCommandOptions, context: ProfileContext & Pick<Context, "computing">): Promise<PlanningResult> {
+export async function planCommand(
+  options: PlanCommandOptions,
+  context: ProfileContext & Pick<Context, "computing">,
+): Promise<PlanningResult> {
   const job = withHeadroom(resolveJob(await readJobFile(options.job)), options.headroom);
   const profile = await jobProfile(job, options.profile, context);
-  const locate = options.locate === undefined ? undefined : planOfJob(await loadPlan(options.locate, "--locate", profile), job, "--locate");
+  const locate =
+    options.locate === undefined
+      ? undefined
+      : planOfJob(await loadPlan(options.locate, "--locate", profile), job, "--locate");
   return context.computing(() =>
     planJob(job, profile, {
       top: options.top,
@@ -59,12 +65,30 @@ export function addPlan(program: Command, context: Context): void {
     .description("search the plans of a job, offline: no service is needed")
     .argument("<job>", "job file, YAML or JSON; - for standard input")
     .option("--top <k>", "how many of the best plans", integerArgument(1, 10_000), 10)
-    .option("--profile <name or file>", `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`)
-    .addOption(new Option("--memory-model <model>", "how memory is predicted; default: the job's").choices(["executor", "paper"]))
-    .option("--locate <plan>", "a plan, as tables show it or a JSON file: say its rank, or why it is rejected")
+    .option(
+      "--profile <name or file>",
+      `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`,
+    )
+    .addOption(
+      new Option("--memory-model <model>", "how memory is predicted; default: the job's").choices([
+        "executor",
+        "paper",
+      ]),
+    )
+    .option(
+      "--locate <plan>",
+      "a plan, as tables show it or a JSON file: say its rank, or why it is rejected",
+    )
     .addOption(headroomOption())
     .option(...NOTES_OPTION)
-    .action(async (job: string, { notes = false, ...options }: Omit<PlanCommandOptions, "job"> & { notes?: boolean }) => {
-      context.setExitCode(showPlanning(await planCommand({ job, ...options }, context), context.output(), notes));
-    });
+    .action(
+      async (
+        job: string,
+        { notes = false, ...options }: Omit<PlanCommandOptions, "job"> & { notes?: boolean },
+      ) => {
+        context.setExitCode(
+          showPlanning(await planCommand({ job, ...options }, context), context.output(), notes),
+        );
+      },
+    );
 }

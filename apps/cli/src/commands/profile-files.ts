@@ -1,5 +1,11 @@
 import { resolve } from "node:path";
-import { diffProfiles, NCCL_TEST_PROGRAMS, parseCurvesCsv, parseNcclTests, withCurves } from "@internevo/profiles";
+import {
+  diffProfiles,
+  NCCL_TEST_PROGRAMS,
+  parseCurvesCsv,
+  parseNcclTests,
+  withCurves,
+} from "@internevo/profiles";
 import { Option, type Command } from "commander";
 import type { Context } from "../context.ts";
 import { assertWritable, readText, writeWhole } from "../files.ts";
@@ -20,10 +26,16 @@ export function addProfileFiles(profile: Command, context: Context): void {
   profile
     .command("diff")
     .description("what two profiles measured differently, and whether that is more than their spread")
-    .argument("<first>", "a shipped profile, a file, or a stored profile: by its id, the beginning of it, its name or its cluster's")
+    .argument(
+      "<first>",
+      "a shipped profile, a file, or a stored profile: by its id, the beginning of it, its name or its cluster's",
+    )
     .argument("<second>", "likewise; what it says is beside the first")
     .action(async (first: string, second: string) => {
-      const [before, after] = [await loadProfile(first, "first", context), await loadProfile(second, "second", context)];
+      const [before, after] = [
+        await loadProfile(first, "first", context),
+        await loadProfile(second, "second", context),
+      ];
       const output = context.output();
       const difference = diffProfiles(before, after);
       if (output.json) output.document({ first: before.name, second: after.name, ...difference });
@@ -32,26 +44,58 @@ export function addProfileFiles(profile: Command, context: Context): void {
   profile
     .command("import")
     .description("put curves of collectives that were measured elsewhere into a profile, offline")
-    .argument("<files...>", "output or JSON reports of nccl-tests, one program each; or CSV with op,groupSize,placement,bytes,medianSeconds")
-    .requiredOption("--into <profile>", "the profile that says the rest: a shipped one, a file, or a stored one")
-    .addOption(new Option("--format <format>", "what the files are").choices(["nccl-tests", "csv"]).default("nccl-tests"))
-    .option("--op <program>", `which program of nccl-tests wrote the files, where they do not say: ${NCCL_TEST_PROGRAMS.join(", ")}`)
+    .argument(
+      "<files...>",
+      "output or JSON reports of nccl-tests, one program each; or CSV with op,groupSize,placement,bytes,medianSeconds",
+    )
+    .requiredOption(
+      "--into <profile>",
+      "the profile that says the rest: a shipped one, a file, or a stored one",
+    )
+    .addOption(
+      new Option("--format <format>", "what the files are")
+        .choices(["nccl-tests", "csv"])
+        .default("nccl-tests"),
+    )
+    .option(
+      "--op <program>",
+      `which program of nccl-tests wrote the files, where they do not say: ${NCCL_TEST_PROGRAMS.join(", ")}`,
+    )
     .option("--name <name>", "name of the result; default: of the profile it goes into")
     .option("--out <file>", "write the result there; default: standard output")
     .action(async (files: readonly string[], { into, format, op, name, out }: ImportOptions) => {
       if (out !== undefined) await assertWritable(out, "--out");
       const base = await loadProfile(into, "--into", context);
-      const imported = await Promise.all(files.map(async (file) => {
-        const text = await readText(file, { code: "profile-invalid", field: "files", what: format === "csv" ? "a CSV file with the columns of `profile import --help`" : "what a program of nccl-tests printed, or its report" });
-        return { file, ...(format === "csv" ? parseCurvesCsv(text, file) : parseNcclTests(text, { file, ...(op === undefined ? {} : { program: op }) })) };
-      }));
+      const imported = await Promise.all(
+        files.map(async (file) => {
+          const text = await readText(file, {
+            code: "profile-invalid",
+            field: "files",
+            what:
+              format === "csv"
+                ? "a CSV file with the columns of `profile import --help`"
+                : "what a program of nccl-tests printed, or its report",
+          });
+          return {
+            file,
+            ...(format === "csv"
+              ? parseCurvesCsv(text, file)
+              : parseNcclTests(text, { file, ...(op === undefined ? {} : { program: op }) })),
+          };
+        }),
+      );
       const merged = withCurves(name === undefined ? base : { ...base, name }, imported);
       const output = context.output();
       const document = JSON.stringify(merged, null, 2);
       if (out === undefined) output.data(document);
       else {
         await writeWhole(out, `${document}\n`, "--out");
-        output.note(`${counted(imported.reduce((sum, { curves }) => sum + curves.length, 0), "curve")} from ${counted(files.length, "file")}; the profile is in ${resolve(out)}, which \`plan --profile\` and job files take`);
+        output.note(
+          `${counted(
+            imported.reduce((sum, { curves }) => sum + curves.length, 0),
+            "curve",
+          )} from ${counted(files.length, "file")}; the profile is in ${resolve(out)}, which \`plan --profile\` and job files take`,
+        );
       }
     });
 }

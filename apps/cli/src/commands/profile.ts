@@ -22,18 +22,28 @@ export function addProfile(program: Command, context: Context): void {
   profile
     .command("show")
     .description("show one profile; with --json the whole document, which `plan --profile` reads")
-    .argument("<profile>", "id of the profile, the beginning of it, its name, or its cluster's, of which it is the newest")
+    .argument(
+      "<profile>",
+      "id of the profile, the beginning of it, its name, or its cluster's, of which it is the newest",
+    )
     .action(async (text: string) => {
       const output = context.output();
       const client = await context.client();
-      const record = await client.getProfile(await profileId(client, text, context.signal), { signal: context.signal });
+      const record = await client.getProfile(await profileId(client, text, context.signal), {
+        signal: context.signal,
+      });
       if (output.json) output.document(record.profile);
       else output.data(profileText(record, output.colors));
     });
   profile
     .command("discard")
-    .description("take a profile out of use: jobs that used it still show it, the next job measures its cluster")
-    .argument("<profile>", "id of the profile, the beginning of it, its name, or its cluster's, of which it is the newest")
+    .description(
+      "take a profile out of use: jobs that used it still show it, the next job measures its cluster",
+    )
+    .argument(
+      "<profile>",
+      "id of the profile, the beginning of it, its name, or its cluster's, of which it is the newest",
+    )
     .action(async (text: string) => {
       const output = context.output();
       const client = await context.client();
@@ -44,8 +54,13 @@ export function addProfile(program: Command, context: Context): void {
     });
   profile
     .command("measure")
-    .description("measure a cluster again, whether its profile is fresh or not, without training; waits until it is measured")
-    .argument("<what>", "a job file, whose shapes are measured; or a profile, by its id, the beginning of it, its name or its cluster's: what its newest job needed")
+    .description(
+      "measure a cluster again, whether its profile is fresh or not, without training; waits until it is measured",
+    )
+    .argument(
+      "<what>",
+      "a job file, whose shapes are measured; or a profile, by its id, the beginning of it, its name or its cluster's: what its newest job needed",
+    )
     .action(async (what: string) => {
       const output = context.output();
       const client = await context.client();
@@ -56,11 +71,13 @@ export function addProfile(program: Command, context: Context): void {
         await followJob(client, submitted.id, progress.on, output, context.signal);
       } finally {
         progress.end();
-        if (context.signal.aborted) output.note(`job ${submitted.id} goes on; cancel it with: internevo cancel ${submitted.id}`);
+        if (context.signal.aborted)
+          output.note(`job ${submitted.id} goes on; cancel it with: internevo cancel ${submitted.id}`);
       }
       const job = await client.getJob(submitted.id, { signal: context.signal });
       context.setExitCode(exitCodeOfState(job.state));
-      if (job.state !== "succeeded" || job.profileId === null) return output.json ? output.document(job) : output.data(jobText(job, output.colors));
+      if (job.state !== "succeeded" || job.profileId === null)
+        return output.json ? output.document(job) : output.data(jobText(job, output.colors));
       const record = await client.getProfile(job.profileId, { signal: context.signal });
       if (output.json) output.document(record.profile);
       else output.data(profileText(record, output.colors));
@@ -69,9 +86,16 @@ export function addProfile(program: Command, context: Context): void {
 }
 
 /** A job that only measures: of a job file where there is one of that name, else of a stored profile. */
-async function submitMeasurement(client: InternEvoClient, what: string, signal: AbortSignal): Promise<JobDetail> {
-  if (what !== "-" && !existsSync(what)) return client.measureProfile(await profileId(client, what, signal), { signal });
+async function submitMeasurement(
+  client: InternEvoClient,
+  what: string,
+  signal: AbortSignal,
+): Promise<JobDetail> {
+  if (what !== "-" && !existsSync(what))
+    return client.measureProfile(await profileId(client, what, signal), { signal });
   const file = await readJobFile(what);
-  return client.submitJob({ ...(file as Record<string, unknown>), measureAgain: true, until: "profiling" }, { signal });
+  return client.submitJob(
+    { ...(file as Record<string, unknown>), measureAgain: true, until: "profiling" },
+    { signal },
+  );
 }
-

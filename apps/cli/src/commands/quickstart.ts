@@ -17,7 +17,9 @@ const EXAMPLE = fileURLToPath(new URL("../../../../examples/quickstart.yaml", im
 export function addQuickstart(program: Command, context: Context): void {
   program
     .command("quickstart")
-    .description("run the whole way once on this machine: profile, plan, try the best plans for real, train with the winner")
+    .description(
+      "run the whole way once on this machine: profile, plan, try the best plans for real, train with the winner",
+    )
     .option("--keep-running", "stay up afterwards, with the console")
     .option("--job <file>", "another job file", EXAMPLE)
     .action(async (options: { keepRunning?: boolean; job: string }) => {
@@ -25,7 +27,12 @@ export function addQuickstart(program: Command, context: Context): void {
       const begin = performance.now();
       const body = await readJobFile(options.job);
       const directory = dataDirectoryOf(context);
-      const started = await startStack({ output, dataDirectory: directory === DEFAULT_DATA_DIRECTORY ? undefined : directory, nextFree: true, signal: context.signal });
+      const started = await startStack({
+        output,
+        dataDirectory: directory === DEFAULT_DATA_DIRECTORY ? undefined : directory,
+        nextFree: true,
+        signal: context.signal,
+      });
       try {
         const job = await runJob(started, body, context, output);
         show(job, started, output, (performance.now() - begin) / 1000);
@@ -43,11 +50,18 @@ export function addQuickstart(program: Command, context: Context): void {
     });
 }
 
-async function runJob(started: StartedStack, body: unknown, context: Context, output: Output): Promise<JobDetail> {
+async function runJob(
+  started: StartedStack,
+  body: unknown,
+  context: Context,
+  output: Output,
+): Promise<JobDetail> {
   const client = new InternEvoClient({ baseUrl: started.apiUrl, token: started.token });
   const signal = AbortSignal.any([context.signal, started.stack.lost]);
   const job = await client.submitJob(await withStoredProfile(client, body, signal), { signal });
-  output.note(`job ${job.id} ${job.name}; watch it, signed in, at ${started.apiUrl}/jobs/${job.id}#token=${started.token}`);
+  output.note(
+    `job ${job.id} ${job.name}; watch it, signed in, at ${started.apiUrl}/jobs/${job.id}#token=${started.token}`,
+  );
   const progress = createProgress({ output, steps: job.steps });
   try {
     await followJob(client, job.id, progress.on, output, signal);
@@ -58,7 +72,14 @@ async function runJob(started: StartedStack, body: unknown, context: Context, ou
 }
 
 function show(job: JobDetail, started: StartedStack, output: Output, seconds: number): void {
-  if (output.json) output.document({ job, seconds, dataDirectory: started.dataDirectory, apiUrl: `${started.apiUrl}/api/v1`, consoleUrl: `${started.apiUrl}/` });
+  if (output.json)
+    output.document({
+      job,
+      seconds,
+      dataDirectory: started.dataDirectory,
+      apiUrl: `${started.apiUrl}/api/v1`,
+      consoleUrl: `${started.apiUrl}/`,
+    });
   else if (job.report === null) output.data(jobText(job, output.colors));
   else {
     output.data("");
@@ -66,17 +87,24 @@ function show(job: JobDetail, started: StartedStack, output: Output, seconds: nu
     output.data("");
     for (const line of reportLines(job, output.colors)) output.data(line);
     output.data("");
-    output.data("An error below zero: slower, or larger, than predicted. Kendall's τ compares the two orders of the plans: 1 the same, 0 unrelated.");
+    output.data(
+      "An error below zero: slower, or larger, than predicted. Kendall's τ compares the two orders of the plans: 1 the same, 0 unrelated.",
+    );
     output.data("Other work on this machine makes profile, trials and training differ.");
     output.data("");
-    output.data(`console       ${started.apiUrl}/jobs/${job.id}#token=${started.token} (signed in; while the stack runs: --keep-running, or \`internevo up\`)`);
+    output.data(
+      `console       ${started.apiUrl}/jobs/${job.id}#token=${started.token} (signed in; while the stack runs: --keep-running, or \`internevo up\`)`,
+    );
   }
   output.note(`everything took ${formatSeconds(seconds)}; kept in ${started.dataDirectory}`);
 }
 
 function verdict(job: JobDetail, output: Output): ExitCode {
   const measured = job.trials.filter((trial) => trial.measured !== null).length;
-  if (job.trials.length > 0 && measured < job.trials.length) output.note(`${job.trials.length - measured} of ${job.trials.length} trials have no measurement; the table says why`);
+  if (job.trials.length > 0 && measured < job.trials.length)
+    output.note(
+      `${job.trials.length - measured} of ${job.trials.length} trials have no measurement; the table says why`,
+    );
   const entropy = job.report?.unigramEntropyNats ?? null;
   if (job.report !== null && entropy !== null && job.report.finalLossNats >= entropy) {
     output.note("the model did not learn more than the frequencies of the bytes");

@@ -21,7 +21,9 @@ interface AddOptions {
 }
 
 export function addReplan(program: Command, context: Context): void {
-  const replan = program.command("replan").description("workloads that are planned again by a schedule, and what it found");
+  const replan = program
+    .command("replan")
+    .description("workloads that are planned again by a schedule, and what it found");
   const show = (workload: Workload): void => {
     const output = context.output();
     if (output.json) output.document(workload);
@@ -35,8 +37,16 @@ export function addReplan(program: Command, context: Context): void {
     .option("--name <name>", "default: the job's name")
     .option("--cron <schedule>", "five fields", "0 3 * * *")
     .option("--time-zone <zone>", "IANA name; default: this machine's")
-    .option("--gain-threshold <fraction>", "predicted gain in step time that makes a proposal", numberArgument(0, 1))
-    .option("--catch-up-window <seconds>", "how late a missed run may still be made up", integerArgument(0, 31_536_000))
+    .option(
+      "--gain-threshold <fraction>",
+      "predicted gain in step time that makes a proposal",
+      numberArgument(0, 1),
+    )
+    .option(
+      "--catch-up-window <seconds>",
+      "how late a missed run may still be made up",
+      integerArgument(0, 31_536_000),
+    )
     .option("--idempotency-key <key>")
     .action(async (path: string, options: AddOptions) => {
       const file = await readJobFile(path);
@@ -51,7 +61,12 @@ export function addReplan(program: Command, context: Context): void {
         ...(options.gainThreshold === undefined ? {} : { gainThreshold: options.gainThreshold }),
         ...(options.catchUpWindow === undefined ? {} : { catchUpWindowSeconds: options.catchUpWindow }),
       };
-      show(await client.createWorkload(body, { signal: context.signal, ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }) }));
+      show(
+        await client.createWorkload(body, {
+          signal: context.signal,
+          ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }),
+        }),
+      );
     });
 
   addList(replan, context, {
@@ -67,9 +82,15 @@ export function addReplan(program: Command, context: Context): void {
     .argument("<workload>", WORKLOAD_ARGUMENT)
     .action(async (text: string) => {
       const client = await context.client();
-      const workload = await client.runWorkload(await workloadId(client, text, context.signal), { signal: context.signal });
+      const workload = await client.runWorkload(await workloadId(client, text, context.signal), {
+        signal: context.signal,
+      });
       show(workload);
-      context.output().note(`queued: what is stale is measured, then it is planned. See how it went with: internevo replan proposals ${callingName(workload)}`);
+      context
+        .output()
+        .note(
+          `queued: what is stale is measured, then it is planned. See how it went with: internevo replan proposals ${callingName(workload)}`,
+        );
     });
 
   replan
@@ -82,12 +103,15 @@ export function addReplan(program: Command, context: Context): void {
       const id = await workloadId(client, text, context.signal);
       // Before the proposals: a run that ends in between is not taken for one without any.
       const workload = await client.getWorkload(id, { signal: context.signal });
-      const proposals = await everyItem((cursor) => client.listProposals(id, { signal: context.signal, ...cursor }));
+      const proposals = await everyItem((cursor) =>
+        client.listProposals(id, { signal: context.signal, ...cursor }),
+      );
       if (output.json) output.document(proposals);
       else if (proposals.length === 0) output.note(noProposalsText(workload));
       else {
         output.data(proposalsText(proposals, output.colors));
-        if (isBeingPlanned(workload)) output.note("a run is queued or running: what it finds is listed first");
+        if (isBeingPlanned(workload))
+          output.note("a run is queued or running: what it finds is listed first");
       }
     });
 

@@ -1,6 +1,20 @@
 import { resolve } from "node:path";
 import { CostModel, isRunnable, SHIPPED_PROFILES } from "@internevo/cost-model";
-import { formatCounted, formatInteger, formatPercent, formatSeconds, formatSignedPercent, laneEventsOf, planLabel, ProblemError, stepsOf, withoutTrainer, worldSize, type MeasuredTrace, type Plan } from "@internevo/domain";
+import {
+  formatCounted,
+  formatInteger,
+  formatPercent,
+  formatSeconds,
+  formatSignedPercent,
+  laneEventsOf,
+  planLabel,
+  ProblemError,
+  stepsOf,
+  withoutTrainer,
+  worldSize,
+  type MeasuredTrace,
+  type Plan,
+} from "@internevo/domain";
 import { overlayTraces, simulateStep, stageShares, toTrace, type StageShares } from "@internevo/simulator";
 import type { Command } from "commander";
 import type { Context } from "../context.ts";
@@ -27,16 +41,28 @@ interface SimulateOptions {
   readonly notes?: boolean;
 }
 
-function simulatedText({ plan, simulatedSeconds, predictedSeconds, stages }: Simulated, colors: Colors): string {
-  const share = (seconds: number, of = simulatedSeconds): string => (of === 0 ? "–" : formatPercent(seconds / of));
+function simulatedText(
+  { plan, simulatedSeconds, predictedSeconds, stages }: Simulated,
+  colors: Colors,
+): string {
+  const share = (seconds: number, of = simulatedSeconds): string =>
+    of === 0 ? "–" : formatPercent(seconds / of);
   const rows = table<StageShares>(
     [
       { title: "STAGE", align: "right", value: ({ stage }) => String(stage) },
       { title: "COMPUTES", align: "right", value: ({ computeSeconds }) => share(computeSeconds) },
       { title: "STANDS STILL", align: "right", value: ({ exposedSeconds }) => share(exposedSeconds) },
       { title: "IDLE", align: "right", value: ({ idleSeconds }) => share(idleSeconds) },
-      { title: "COMMUNICATION LANE", align: "right", value: ({ communicationSeconds }) => formatSeconds(communicationSeconds) },
-      { title: "HIDDEN", align: "right", value: ({ hiddenSeconds, communicationSeconds }) => share(hiddenSeconds, communicationSeconds) },
+      {
+        title: "COMMUNICATION LANE",
+        align: "right",
+        value: ({ communicationSeconds }) => formatSeconds(communicationSeconds),
+      },
+      {
+        title: "HIDDEN",
+        align: "right",
+        value: ({ hiddenSeconds, communicationSeconds }) => share(hiddenSeconds, communicationSeconds),
+      },
     ],
     stages,
     colors,
@@ -50,10 +76,26 @@ function simulatedText({ plan, simulatedSeconds, predictedSeconds, stages }: Sim
 }
 
 /** A measured timeline, and when each of its steps begins, microseconds, by its first rank. */
-async function readMeasured(path: string): Promise<{ readonly trace: MeasuredTrace; readonly stepStarts: readonly number[] }> {
-  const trace = (await readJson(path, "--over", { missing: "job-invalid", invalid: "job-invalid" }, "a timeline that a job wrote, in JSON")) as MeasuredTrace | null;
-  const refuse = (message: string): ProblemError => new ProblemError("job-invalid", `${path} is no timeline that a step can be laid over`, [{ field: "--over", value: path, message, remedy: "give the file that a job with `timeline` wrote for an attempt or a trial" }]);
-  if (typeof trace !== "object" || trace === null || !Array.isArray(trace.traceEvents)) throw refuse("has no traceEvents");
+async function readMeasured(
+  path: string,
+): Promise<{ readonly trace: MeasuredTrace; readonly stepStarts: readonly number[] }> {
+  const trace = (await readJson(
+    path,
+    "--over",
+    { missing: "job-invalid", invalid: "job-invalid" },
+    "a timeline that a job wrote, in JSON",
+  )) as MeasuredTrace | null;
+  const refuse = (message: string): ProblemError =>
+    new ProblemError("job-invalid", `${path} is no timeline that a step can be laid over`, [
+      {
+        field: "--over",
+        value: path,
+        message,
+        remedy: "give the file that a job with `timeline` wrote for an attempt or a trial",
+      },
+    ]);
+  if (typeof trace !== "object" || trace === null || !Array.isArray(trace.traceEvents))
+    throw refuse("has no traceEvents");
   let first: ReturnType<typeof laneEventsOf>[number] | undefined;
   try {
     first = laneEventsOf(trace).find((events) => events !== undefined);
@@ -65,18 +107,48 @@ async function readMeasured(path: string): Promise<{ readonly trace: MeasuredTra
   return { trace, stepStarts };
 }
 
-async function simulate(path: string, text: string, options: SimulateOptions, context: Context): Promise<void> {
-  if (options.over !== undefined && options.out === undefined) throw new ProblemError("job-invalid", "--over needs --out", [{ field: "--out", value: null, message: "is missing", remedy: "say where the two timelines are written" }]);
+async function simulate(
+  path: string,
+  text: string,
+  options: SimulateOptions,
+  context: Context,
+): Promise<void> {
+  if (options.over !== undefined && options.out === undefined)
+    throw new ProblemError("job-invalid", "--over needs --out", [
+      {
+        field: "--out",
+        value: null,
+        message: "is missing",
+        remedy: "say where the two timelines are written",
+      },
+    ]);
   if (options.out !== undefined) await assertWritable(options.out, "--out");
   const measured = options.over === undefined ? undefined : await readMeasured(options.over);
   const { job, profile } = await loadJob(path, options.profile, context);
   const plan = await choosePlan(text, "plan", job, profile, context);
   const pieces = plan.microBatches * job.model.layers * 24;
-  if (pieces > MOST_PIECES) throw new ProblemError("job-invalid", `a step of ${formatCounted(plan.microBatches, "micro-batch", "micro-batches")} is too long to simulate`, [{ field: "plan.microBatches", value: plan.microBatches, message: `makes a timeline of about ${formatInteger(pieces)} pieces with ${formatCounted(job.model.layers, "layer")}; at most ${formatInteger(MOST_PIECES)} are drawn`, remedy: `simulate a job of fewer tokens a step: at most ${formatCounted(Math.floor(MOST_PIECES / job.model.layers / 24), "micro-batch", "micro-batches")}` }]);
+  if (pieces > MOST_PIECES)
+    throw new ProblemError(
+      "job-invalid",
+      `a step of ${formatCounted(plan.microBatches, "micro-batch", "micro-batches")} is too long to simulate`,
+      [
+        {
+          field: "plan.microBatches",
+          value: plan.microBatches,
+          message: `makes a timeline of about ${formatInteger(pieces)} pieces with ${formatCounted(job.model.layers, "layer")}; at most ${formatInteger(MOST_PIECES)} are drawn`,
+          remedy: `simulate a job of fewer tokens a step: at most ${formatCounted(Math.floor(MOST_PIECES / job.model.layers / 24), "micro-batch", "micro-batches")}`,
+        },
+      ],
+    );
   const { runnable, reason } = isRunnable(plan, job);
   const costs = new CostModel(job, profile);
   const { stepTimeSeconds, spans } = context.computing(() => simulateStep(costs, plan));
-  const answer: Simulated = { plan, simulatedSeconds: stepTimeSeconds, predictedSeconds: costs.predict(plan).stepTimeSeconds, stages: stageShares(spans) };
+  const answer: Simulated = {
+    plan,
+    simulatedSeconds: stepTimeSeconds,
+    predictedSeconds: costs.predict(plan).stepTimeSeconds,
+    stages: stageShares(spans),
+  };
   const output = context.output();
   if (output.json) output.document(answer);
   else output.data(simulatedText(answer, output.colors));
@@ -84,19 +156,33 @@ async function simulate(path: string, text: string, options: SimulateOptions, co
   showNotes(costs.warnings, output, options.notes === true);
   if (options.out === undefined) return;
   const trace = toTrace(spans, worldSize(plan) / plan.pipelineParallel);
-  await writeWhole(options.out, JSON.stringify(measured === undefined ? trace : overlayTraces(measured.trace.traceEvents, trace, measured.stepStarts)), "--out");
+  await writeWhole(
+    options.out,
+    JSON.stringify(
+      measured === undefined ? trace : overlayTraces(measured.trace.traceEvents, trace, measured.stepStarts),
+    ),
+    "--out",
+  );
   output.note(`the timeline is in ${resolve(options.out)}; open it at https://ui.perfetto.dev`);
 }
 
 export function addSimulate(program: Command, context: Context): void {
   program
     .command("simulate")
-    .description("a step of a plan event by event: what every stage computes, waits for and hides; its timeline for Perfetto, also over a measured one. Offline")
+    .description(
+      "a step of a plan event by event: what every stage computes, waits for and hides; its timeline for Perfetto, also over a measured one. Offline",
+    )
     .argument("<job>", "job file, YAML or JSON; - for standard input")
     .argument("[plan]", PLAN_HELP, "1")
-    .option("--profile <name or file>", `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`)
+    .option(
+      "--profile <name or file>",
+      `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`,
+    )
     .option("--out <file>", "write the timeline there, for https://ui.perfetto.dev")
-    .option("--over <timeline>", "a timeline that a job of this plan wrote: the simulated step is laid over each of its steps")
+    .option(
+      "--over <timeline>",
+      "a timeline that a job of this plan wrote: the simulated step is laid over each of its steps",
+    )
     .option(...NOTES_OPTION)
     .action((path: string, plan: string, options: SimulateOptions) => simulate(path, plan, options, context));
 }

@@ -18,9 +18,29 @@ interface RunningStack {
 }
 
 /** Where a stack is, and the link that signs one in. @param more what the document says besides */
-export function showStack({ apiUrl, token, dataDirectory, pid }: RunningStack, output: Output, more: Readonly<Record<string, unknown>> = {}): void {
-  if (output.json) output.document({ consoleUrl: `${apiUrl}/`, apiUrl: `${apiUrl}/api/v1`, documentationUrl: `${apiUrl}/docs`, token, dataDirectory, pid, ...more });
-  else for (const [name, value] of [["console", `${apiUrl}/#token=${token}`], ["API", `${apiUrl}/api/v1`], ["docs", `${apiUrl}/docs`], ["token", token]]) output.data(`${`${name}`.padEnd(8)} ${value}`);
+export function showStack(
+  { apiUrl, token, dataDirectory, pid }: RunningStack,
+  output: Output,
+  more: Readonly<Record<string, unknown>> = {},
+): void {
+  if (output.json)
+    output.document({
+      consoleUrl: `${apiUrl}/`,
+      apiUrl: `${apiUrl}/api/v1`,
+      documentationUrl: `${apiUrl}/docs`,
+      token,
+      dataDirectory,
+      pid,
+      ...more,
+    });
+  else
+    for (const [name, value] of [
+      ["console", `${apiUrl}/#token=${token}`],
+      ["API", `${apiUrl}/api/v1`],
+      ["docs", `${apiUrl}/docs`],
+      ["token", token],
+    ])
+      output.data(`${`${name}`.padEnd(8)} ${value}`);
 }
 
 /** The stack that runs in a directory; one that is starting is waited for, until it is ready or gone. */
@@ -31,7 +51,8 @@ async function findReadyStack(directory: string, signal: AbortSignal): Promise<R
     signal.throwIfAborted();
     const info = readStackInfo(dataDirectory);
     if (info === undefined) return undefined;
-    if (info.readyAt !== null && info.apiUrl !== null) return { apiUrl: info.apiUrl, token: info.apiToken, dataDirectory, pid: info.pid };
+    if (info.readyAt !== null && info.apiUrl !== null)
+      return { apiUrl: info.apiUrl, token: info.apiToken, dataDirectory, pid: info.pid };
     await sleep(100);
   }
 }
@@ -39,8 +60,13 @@ async function findReadyStack(directory: string, signal: AbortSignal): Promise<R
 export function addUp(program: Command, context: Context): void {
   program
     .command("up")
-    .description("start the local stack: Postgres, NATS and all services; in the foreground, where Ctrl-C stops it")
-    .option("--detach", "return when it is ready, or tell where it is if it runs already; it runs on, also when the terminal is closed, until `internevo down`")
+    .description(
+      "start the local stack: Postgres, NATS and all services; in the foreground, where Ctrl-C stops it",
+    )
+    .option(
+      "--detach",
+      "return when it is ready, or tell where it is if it runs already; it runs on, also when the terminal is closed, until `internevo down`",
+    )
     .action(async ({ detach }: { detach?: boolean }) => {
       const output = context.output();
       const { signal } = context;
@@ -48,18 +74,33 @@ export function addUp(program: Command, context: Context): void {
         const running = await findReadyStack(dataDirectoryOf(context), signal);
         if (running !== undefined) {
           showStack(running, output);
-          output.note(`it runs already, as process ${running.pid}; \`internevo status\` says how it is, \`internevo down --data-directory ${running.dataDirectory}\` stops it`);
+          output.note(
+            `it runs already, as process ${running.pid}; \`internevo status\` says how it is, \`internevo down --data-directory ${running.dataDirectory}\` stops it`,
+          );
           return;
         }
-        const { info, dataDirectory } = await startDetachedStack({ output, dataDirectory: dataDirectoryOf(context), signal });
+        const { info, dataDirectory } = await startDetachedStack({
+          output,
+          dataDirectory: dataDirectoryOf(context),
+          signal,
+        });
         showStack({ apiUrl: info.apiUrl, token: info.apiToken, dataDirectory, pid: info.pid }, output);
-        output.note(`it runs on as process ${info.pid}; \`internevo down --data-directory ${dataDirectory}\` stops it; what it did is kept`);
+        output.note(
+          `it runs on as process ${info.pid}; \`internevo down --data-directory ${dataDirectory}\` stops it; what it did is kept`,
+        );
         return;
       }
-      const started = await startStack({ output, dataDirectory: dataDirectoryOf(context), nextFree: false, signal });
+      const started = await startStack({
+        output,
+        dataDirectory: dataDirectoryOf(context),
+        nextFree: false,
+        signal,
+      });
       try {
         showStack({ ...started, pid: process.pid }, output);
-        output.note(`Ctrl-C, or \`internevo down --data-directory ${started.dataDirectory}\`, stops it; what it did is kept`);
+        output.note(
+          `Ctrl-C, or \`internevo down --data-directory ${started.dataDirectory}\`, stops it; what it did is kept`,
+        );
         await untilAborted(AbortSignal.any([signal, started.stack.lost]));
         output.note("stopping");
         started.stack.lost.throwIfAborted();
@@ -89,7 +130,15 @@ export function addDown(program: Command, context: Context): void {
       // It is not a child of this process, and its record goes before it does.
       while (supervisorLives(info)) {
         context.signal.throwIfAborted();
-        if (Date.now() > deadline) throw new ProblemError("unavailable", `process ${info.pid} did not stop within ${STOP_SECONDS} s`, [{ field: "--data-directory", value: directory, message: "is still in use", remedy: `see ${directory}/logs` }]);
+        if (Date.now() > deadline)
+          throw new ProblemError("unavailable", `process ${info.pid} did not stop within ${STOP_SECONDS} s`, [
+            {
+              field: "--data-directory",
+              value: directory,
+              message: "is still in use",
+              remedy: `see ${directory}/logs`,
+            },
+          ]);
         await sleep(100);
       }
       if (output.json) output.document({ stopped: true, dataDirectory: directory, pid: info.pid });

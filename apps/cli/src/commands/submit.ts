@@ -26,8 +26,13 @@ export function addSubmit(program: Command, context: Context): void {
       const file = await readJobFile(path);
       const client = await context.client();
       const stored = await withStoredProfile(client, file, context.signal);
-      const body = options.measureAgain ? { ...(stored as Record<string, unknown>), measureAgain: true } : stored;
-      const job = await client.submitJob(body, { signal: context.signal, ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }) });
+      const body = options.measureAgain
+        ? { ...(stored as Record<string, unknown>), measureAgain: true }
+        : stored;
+      const job = await client.submitJob(body, {
+        signal: context.signal,
+        ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }),
+      });
       if (job.measuredFirst) output.note(measuredFirstWords(job.measuredFirst));
       if (!options.follow) {
         if (output.json) output.document(jobDocument(job));
@@ -41,7 +46,10 @@ export function addSubmit(program: Command, context: Context): void {
         await followJob(client, job.id, progress.on, output, context.signal);
       } finally {
         progress.end();
-        if (context.signal.aborted) output.note(`job ${job.id} goes on. Follow it with: internevo logs -f ${job.id}\ncancel it with: internevo cancel ${job.id}`);
+        if (context.signal.aborted)
+          output.note(
+            `job ${job.id} goes on. Follow it with: internevo logs -f ${job.id}\ncancel it with: internevo cancel ${job.id}`,
+          );
       }
       const ended = await client.getJob(job.id, { signal: context.signal });
       if (output.json) output.document(jobDocument(ended));

@@ -13,15 +13,24 @@ export function addToken(program: Command, context: Context): void {
     .description("create a token; standard output shows it this once")
     .argument("<name>", "who or what uses it: the audit log shows this name")
     .addOption(new Option("--role <role>", "what it may do").choices(ROLES).makeOptionMandatory())
-    .option("--valid-for <duration>", "when it runs out, e.g. 12h or 30d; default: when it is revoked", durationArgument)
+    .option(
+      "--valid-for <duration>",
+      "when it runs out, e.g. 12h or 30d; default: when it is revoked",
+      durationArgument,
+    )
     .action(async (name: string, { role, validFor }: { role: Role; validFor?: number }) => {
       const client = await context.client();
-      const made = await client.createToken({ name, role, ...(validFor === undefined ? {} : { validForSeconds: Math.ceil(validFor) }) }, { signal: context.signal });
+      const made = await client.createToken(
+        { name, role, ...(validFor === undefined ? {} : { validForSeconds: Math.ceil(validFor) }) },
+        { signal: context.signal },
+      );
       const output = context.output();
       if (output.json) output.document(made);
       else {
         output.data(made.token);
-        output.note(`${made.name} may use it as ${made.role}${made.expiresAt === null ? "" : ` until ${made.expiresAt}`}. It is not stored and cannot be shown again: pass it as --token or INTERNEVO_TOKEN.`);
+        output.note(
+          `${made.name} may use it as ${made.role}${made.expiresAt === null ? "" : ` until ${made.expiresAt}`}. It is not stored and cannot be shown again: pass it as --token or INTERNEVO_TOKEN.`,
+        );
       }
     });
   addList(token, context, {

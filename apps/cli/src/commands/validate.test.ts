@@ -2,25 +2,32 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { ProblemError} from "@internevo/domain";
+import type { ProblemError } from "@internevo/domain";
 import { resolveJob, type JobSpec } from "@internevo/domain";
 import { expect, it } from "vitest";
 import { parse } from "yaml";
 import { createOutput } from "../output.ts";
 import { absentHere, showJob, validateCommand } from "./validate.ts";
 
-const example = (name: string): string => fileURLToPath(new URL(`../../../../examples/${name}`, import.meta.url));
+const example = (name: string): string =>
+  fileURLToPath(new URL(`../../../../examples/${name}`, import.meta.url));
 
 function shown(spec: JobSpec, json: boolean): { stdout: string; stderr: string } {
   const written = { stdout: "", stderr: "" };
-  const stream = (name: "stdout" | "stderr") => ({ write: (text: string) => ((written[name] += text), true) }) as unknown as NodeJS.WritableStream;
+  const stream = (name: "stdout" | "stderr") =>
+    ({ write: (text: string) => ((written[name] += text), true) }) as unknown as NodeJS.WritableStream;
   showJob(spec, createOutput({ stdout: stream("stdout"), stderr: stream("stderr"), env: {} }, json));
   return written;
 }
 
 it("shows the job that a file stands for, with absolute paths and defaults", async () => {
   const spec = await validateCommand(example("packed-megatron.yaml"));
-  expect(spec).toMatchObject({ data: { format: "megatron", path: example("packed/licences.bin"), packing: "documents" }, timeline: { firstStep: 20, steps: 2 }, watchdog: { silenceSeconds: 10 }, seed: 0 });
+  expect(spec).toMatchObject({
+    data: { format: "megatron", path: example("packed/licences.bin"), packing: "documents" },
+    timeline: { firstStep: 20, steps: 2 },
+    watchdog: { silenceSeconds: 10 },
+    seed: 0,
+  });
   const { stdout, stderr } = shown(spec, false);
   expect(resolveJob(parse(stdout))).toEqual(spec);
   expect(stderr).toContain("valid: llama-1m at 256 tokens");
@@ -47,10 +54,30 @@ it("names everything that is wrong, with its remedy, and takes weights relative 
   const directory = await mkdtemp(join(tmpdir(), "internevo-validate-"));
   try {
     const path = join(directory, "job.json");
-    const job = { name: "x", model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 }, sequenceLengthTokens: 64, globalBatchTokens: 64, cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "1GiB" } };
-    await writeFile(path, JSON.stringify({ ...job, data: { format: "tokens", path: "a", endOfDocumentToken: 300 }, watchdog: { silenceSeconds: 1 } }));
-    const error: unknown = await validateCommand(path).then(() => undefined, (thrown: unknown) => thrown);
-    expect((error as ProblemError).details.map(({ field }) => field)).toEqual(["data.endOfDocumentToken", "data.endOfDocumentToken", "watchdog.silenceSeconds"]);
+    const job = {
+      name: "x",
+      model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 },
+      sequenceLengthTokens: 64,
+      globalBatchTokens: 64,
+      cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "1GiB" },
+    };
+    await writeFile(
+      path,
+      JSON.stringify({
+        ...job,
+        data: { format: "tokens", path: "a", endOfDocumentToken: 300 },
+        watchdog: { silenceSeconds: 1 },
+      }),
+    );
+    const error: unknown = await validateCommand(path).then(
+      () => undefined,
+      (thrown: unknown) => thrown,
+    );
+    expect((error as ProblemError).details.map(({ field }) => field)).toEqual([
+      "data.endOfDocumentToken",
+      "data.endOfDocumentToken",
+      "watchdog.silenceSeconds",
+    ]);
     for (const detail of (error as ProblemError).details) expect(detail.remedy).toBeTruthy();
     await writeFile(path, JSON.stringify({ ...job, initialWeights: "weights" }));
     expect((await validateCommand(path)).initialWeights).toBe(join(directory, "weights"));
@@ -63,7 +90,13 @@ it("warns of data and weights that are not on this machine", async () => {
   const directory = await mkdtemp(join(tmpdir(), "internevo-validate-"));
   try {
     const path = join(directory, "job.json");
-    const job = { name: "x", model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 }, sequenceLengthTokens: 64, globalBatchTokens: 64, cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "1GiB" } };
+    const job = {
+      name: "x",
+      model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 },
+      sequenceLengthTokens: 64,
+      globalBatchTokens: 64,
+      cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "1GiB" },
+    };
     const absentOf = async (data: object, more: object = {}): Promise<(string | undefined)[]> => {
       await writeFile(path, JSON.stringify({ ...job, ...data, ...more }));
       return absentHere(await validateCommand(path)).map((note) => note.split(":")[0]);
@@ -71,12 +104,28 @@ it("warns of data and weights that are not on this machine", async () => {
     await writeFile(join(directory, "set.idx"), "x");
     expect(await absentOf({ data: { format: "text", paths: ["job.json"] } })).toEqual([]);
     expect(await absentOf({})).toEqual(["data is missing"]);
-    expect(await absentOf({ data: { format: "text", paths: ["job.json", "gone.txt"] } }, { initialWeights: "weights" })).toEqual([`data.paths.1 (is "${join(directory, "gone.txt")}")`, `initialWeights (is "${join(directory, "weights")}")`]);
-    expect(await absentOf({ data: { format: "megatron", path: "set" } })).toEqual([`data.path (is "${join(directory, "set.bin")}")`]);
-    expect(await absentOf({ data: { format: "internevo", path: "job.json" } })).toEqual([`data.path (is "${join(directory, "job.json.meta")}")`]);
-    const many = await absentOf({ data: { format: "text", paths: Array.from({ length: 12 }, (_, index) => `gone ${index}`) } });
+    expect(
+      await absentOf(
+        { data: { format: "text", paths: ["job.json", "gone.txt"] } },
+        { initialWeights: "weights" },
+      ),
+    ).toEqual([
+      `data.paths.1 (is "${join(directory, "gone.txt")}")`,
+      `initialWeights (is "${join(directory, "weights")}")`,
+    ]);
+    expect(await absentOf({ data: { format: "megatron", path: "set" } })).toEqual([
+      `data.path (is "${join(directory, "set.bin")}")`,
+    ]);
+    expect(await absentOf({ data: { format: "internevo", path: "job.json" } })).toEqual([
+      `data.path (is "${join(directory, "job.json.meta")}")`,
+    ]);
+    const many = await absentOf({
+      data: { format: "text", paths: Array.from({ length: 12 }, (_, index) => `gone ${index}`) },
+    });
     expect([many.length, many.at(-1)]).toEqual([11, "2 more files of its data do not exist on this machine"]);
-    expect(await absentOf({ data: { format: "text", paths: ["job.json"] } }, { precision: "bf16-grad16" })).toEqual(['precision (is "bf16-grad16")']);
+    expect(
+      await absentOf({ data: { format: "text", paths: ["job.json"] } }, { precision: "bf16-grad16" }),
+    ).toEqual(['precision (is "bf16-grad16")']);
   } finally {
     await rm(directory, { recursive: true });
   }

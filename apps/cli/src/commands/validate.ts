@@ -1,6 +1,16 @@
 import { existsSync } from "node:fs";
 import { trainerFault } from "@internevo/cost-model";
-import { dataFiles, describeJob, measuredFirstWords, printableJson, ProblemError, resolveJob, writtenJob, type JobFile, type JobSpec } from "@internevo/domain";
+import {
+  dataFiles,
+  describeJob,
+  measuredFirstWords,
+  printableJson,
+  ProblemError,
+  resolveJob,
+  writtenJob,
+  type JobFile,
+  type JobSpec,
+} from "@internevo/domain";
 import { ApiConnectionError, ApiProblemError, type InternEvoClient } from "@internevo/client";
 import type { Command } from "commander";
 import { stringify } from "yaml";
@@ -21,12 +31,31 @@ const MOST_ABSENT = 10;
 /** What a job cannot be submitted without and this machine does not have: no fault of the job file, for the services may run elsewhere. */
 export function absentHere({ data, initialWeights, ...spec }: JobSpec): string[] {
   const fault = trainerFault(spec);
-  const planned = fault === null ? [] : [`${fault.field} (is ${printableJson(fault.value)}): the job can be planned, and \`internevo submit\` refuses it\n    → ${fault.remedy}`];
-  if (data === null) return [...planned, "data is missing: the job can be planned, and `internevo submit` refuses it"];
-  const named = [...dataFiles(data), ...(initialWeights === undefined ? [] : [{ path: initialWeights, field: "initialWeights" }])];
+  const planned =
+    fault === null
+      ? []
+      : [
+          `${fault.field} (is ${printableJson(fault.value)}): the job can be planned, and \`internevo submit\` refuses it\n    → ${fault.remedy}`,
+        ];
+  if (data === null)
+    return [...planned, "data is missing: the job can be planned, and `internevo submit` refuses it"];
+  const named = [
+    ...dataFiles(data),
+    ...(initialWeights === undefined ? [] : [{ path: initialWeights, field: "initialWeights" }]),
+  ];
   const absent = named.filter(({ path }) => !existsSync(path));
-  const notes = [...planned, ...absent.slice(0, MOST_ABSENT).map(({ path, field }) => `${field} (is ${printableJson(path)}): does not exist on this machine\n    → give a path that exists where the services run: \`internevo submit\` refuses the job otherwise`)];
-  return absent.length > MOST_ABSENT ? [...notes, `${absent.length - MOST_ABSENT} more files of its data do not exist on this machine`] : notes;
+  const notes = [
+    ...planned,
+    ...absent
+      .slice(0, MOST_ABSENT)
+      .map(
+        ({ path, field }) =>
+          `${field} (is ${printableJson(path)}): does not exist on this machine\n    → give a path that exists where the services run: \`internevo submit\` refuses the job otherwise`,
+      ),
+  ];
+  return absent.length > MOST_ABSENT
+    ? [...notes, `${absent.length - MOST_ABSENT} more files of its data do not exist on this machine`]
+    : notes;
 }
 
 /** Writes a resolved job as a job file: one JSON document, or YAML and a line about it on standard error. */
@@ -62,12 +91,18 @@ async function checkSubmission(spec: JobSpec, context: Context): Promise<boolean
   if (client === undefined) return false;
   const output = context.output();
   try {
-    const { warnings, measuredFirst } = await client.checkJob(withoutProfileFile(writtenJob(spec)), { signal: context.signal });
-    for (const { field, value, message, remedy } of warnings) output.note(`warning: ${field}${value === undefined ? "" : ` (is ${printableJson(value)})`}: ${message}\n    → ${remedy}`);
+    const { warnings, measuredFirst } = await client.checkJob(withoutProfileFile(writtenJob(spec)), {
+      signal: context.signal,
+    });
+    for (const { field, value, message, remedy } of warnings)
+      output.note(
+        `warning: ${field}${value === undefined ? "" : ` (is ${printableJson(value)})`}: ${message}\n    → ${remedy}`,
+      );
     if (measuredFirst) output.note(measuredFirstWords(measuredFirst));
     return true;
   } catch (error) {
-    const isNobody = error instanceof ApiConnectionError || (error instanceof ApiProblemError && error.code === "forbidden");
+    const isNobody =
+      error instanceof ApiConnectionError || (error instanceof ApiProblemError && error.code === "forbidden");
     if (!isNobody) throw error;
     output.note(`note: the stack was not asked whether it would take the job: ${error.message}`);
     return false;
@@ -77,13 +112,16 @@ async function checkSubmission(spec: JobSpec, context: Context): Promise<boolean
 export function addValidate(program: Command, context: Context): void {
   program
     .command("validate")
-    .description("check a job file, and show the job with every default; where a stack is at hand, also whether it would take the job")
+    .description(
+      "check a job file, and show the job with every default; where a stack is at hand, also whether it would take the job",
+    )
     .argument("<job>", "job file, YAML or JSON; - for standard input")
     .option("--offline", "check the file alone, and ask no stack")
     .action(async (job: string, { offline = false }: { offline?: boolean }) => {
       const spec = await validateCommand(job);
       const output = context.output();
       showJob(spec, output);
-      if (offline || !(await checkSubmission(spec, context))) for (const warning of absentHere(spec)) output.note(`warning: ${warning}`);
+      if (offline || !(await checkSubmission(spec, context)))
+        for (const warning of absentHere(spec)) output.note(`warning: ${warning}`);
     });
 }

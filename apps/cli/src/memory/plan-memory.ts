@@ -15,7 +15,8 @@ const OWN_NATIVE_DIRECTORY = fileURLToPath(new URL("../../../../native/dist", im
 /** A map of a large model is some megabytes. */
 const MAXIMUM_OUTPUT_BYTES = 1 << 30;
 
-export const trainerProgram = (env: NodeJS.ProcessEnv): string => resolve(join(env["INTERNEVO_NATIVE_DIRECTORY"] ?? OWN_NATIVE_DIRECTORY, "bin", "internevo-trainer"));
+export const trainerProgram = (env: NodeJS.ProcessEnv): string =>
+  resolve(join(env["INTERNEVO_NATIVE_DIRECTORY"] ?? OWN_NATIVE_DIRECTORY, "bin", "internevo-trainer"));
 
 export interface PlanMemoryOptions {
   readonly spec: JobSpec;
@@ -30,28 +31,78 @@ export interface PlanMemoryOptions {
  * The trainer's own plan of memory, before step 0: nothing is run, and no data is read.
  * @throws ProblemError what the trainer refuses, with its field, value and remedy; `unavailable` when it is not installed.
  */
-export async function planMemory({ spec, plan, stage, program, signal }: PlanMemoryOptions): Promise<PlannedMemory> {
+export async function planMemory({
+  spec,
+  plan,
+  stage,
+  program,
+  signal,
+}: PlanMemoryOptions): Promise<PlannedMemory> {
   if (!existsSync(program)) {
     throw new ProblemError("unavailable", `internevo-trainer cannot be started: ${program} does not exist`, [
-      { field: "INTERNEVO_NATIVE_DIRECTORY", value: program, message: "holds no such program", remedy: "build the native programs with `npm run setup`, or point INTERNEVO_NATIVE_DIRECTORY to where they are installed" },
+      {
+        field: "INTERNEVO_NATIVE_DIRECTORY",
+        value: program,
+        message: "holds no such program",
+        remedy:
+          "build the native programs with `npm run setup`, or point INTERNEVO_NATIVE_DIRECTORY to where they are installed",
+      },
     ]);
   }
   const config = trainerConfig({
-    spec, plan, mesh: buildMesh(plan), dataset: { path: "(not read)" }, steps: spec.steps, threadsPerRank: 1,
-    checkpoint: spec.checkpointing === null ? null : { directory: "(not written)", ...spec.checkpointing, resume: "latest" },
+    spec,
+    plan,
+    mesh: buildMesh(plan),
+    dataset: { path: "(not read)" },
+    steps: spec.steps,
+    threadsPerRank: 1,
+    checkpoint:
+      spec.checkpointing === null
+        ? null
+        : { directory: "(not written)", ...spec.checkpointing, resume: "latest" },
   });
   const directory = await mkdtemp(join(tmpdir(), "internevo-memory-"));
   try {
     const path = join(directory, "config.json");
     await writeFile(path, JSON.stringify(config));
-    const output = await run(program, ["--config", path, "--dry-run", "--without-data", "--memory-map", ...(stage === null ? [] : ["--stage", String(stage)])], signal);
+    const output = await run(
+      program,
+      [
+        "--config",
+        path,
+        "--dry-run",
+        "--without-data",
+        "--memory-map",
+        ...(stage === null ? [] : ["--stage", String(stage)]),
+      ],
+      signal,
+    );
     const event = JSON.parse(output.trim().split("\n").at(-1) ?? "") as TrainerEvent;
     if (event.event === "error") {
       const { message, field, value, remedy } = event;
-      const code = event.code === "out_of_memory" ? "no-feasible-plan" : event.code === "plan_unsupported" || field?.startsWith("plan.") === true ? "plan-invalid" : "internal";
-      throw new ProblemError(code, message, field === undefined ? [] : [{ field, ...(value === undefined ? {} : { value }), message, remedy: remedy ?? "see the message" }]);
+      const code =
+        event.code === "out_of_memory"
+          ? "no-feasible-plan"
+          : event.code === "plan_unsupported" || field?.startsWith("plan.") === true
+            ? "plan-invalid"
+            : "internal";
+      throw new ProblemError(
+        code,
+        message,
+        field === undefined
+          ? []
+          : [
+              {
+                field,
+                ...(value === undefined ? {} : { value }),
+                message,
+                remedy: remedy ?? "see the message",
+              },
+            ],
+      );
     }
-    if (event.event !== "plan" || event.memoryMap === undefined) throw new ProblemError("internal", `${program} wrote no memory map`);
+    if (event.event !== "plan" || event.memoryMap === undefined)
+      throw new ProblemError("internal", `${program} wrote no memory map`);
     return { ...event, memoryMap: event.memoryMap };
   } finally {
     await rm(directory, { recursive: true });
@@ -63,7 +114,12 @@ function run(program: string, args: readonly string[], signal: AbortSignal): Pro
   return new Promise((settle, fail) => {
     execFile(program, [...args], { signal, maxBuffer: MAXIMUM_OUTPUT_BYTES }, (error, stdout, stderr) => {
       if (stdout !== "") settle(stdout);
-      else fail(signal.aborted ? (signal.reason as Error) : new ProblemError("internal", `${program} ended without a word: ${error?.message ?? stderr}`));
+      else
+        fail(
+          signal.aborted
+            ? (signal.reason as Error)
+            : new ProblemError("internal", `${program} ended without a word: ${error?.message ?? stderr}`),
+        );
     });
   });
 }

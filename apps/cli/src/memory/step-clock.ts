@@ -17,7 +17,16 @@ export interface PassSpan extends Span {
 const SHOWN_AT_AN_END = 8;
 
 /** Units that a phase takes; a layer of a backward pass works twice as much as of a forward pass. */
-const WEIGHT: Readonly<Record<string, number>> = { "embedding": 0.5, "forward attention": 1, "forward MLP": 1, "head": 1, "backward MLP": 2, "backward attention": 2, "embedding gradient": 0.5, "update": 4 };
+const WEIGHT: Readonly<Record<string, number>> = {
+  embedding: 0.5,
+  "forward attention": 1,
+  "forward MLP": 1,
+  head: 1,
+  "backward MLP": 2,
+  "backward attention": 2,
+  "embedding gradient": 0.5,
+  update: 4,
+};
 /** Width of what is left out. */
 const GAP = 6;
 
@@ -39,7 +48,8 @@ export class StepClock {
     this.#map = map;
     const { operations, chunks } = map;
     const many = operations.length > 2 * SHOWN_AT_AN_END + 2;
-    const hidden = (index: number): boolean => many && index >= SHOWN_AT_AN_END && index < operations.length - SHOWN_AT_AN_END;
+    const hidden = (index: number): boolean =>
+      many && index >= SHOWN_AT_AN_END && index < operations.length - SHOWN_AT_AN_END;
     const passes: PassSpan[] = [];
     const phases: ReadonlyMap<string, Span>[] = [];
     let now = 0;
@@ -89,15 +99,20 @@ export class StepClock {
 
   /** Only the stage with the head keeps the output of the last layer. */
   #hasHead(): boolean {
-    return this.#map.pieces.some(({ lifetime }) => lifetime.kind === "kept" && lifetime.until.phase === "head");
+    return this.#map.pieces.some(
+      ({ lifetime }) => lifetime.kind === "kept" && lifetime.until.phase === "head",
+    );
   }
 
   /** When in the step a piece is in use, in order. With very many spans neighbours are joined. */
   spansOf({ lifetime }: Pick<MemoryPiece, "lifetime">): Span[] {
     switch (lifetime.kind) {
-      case "step": return [{ from: 0, to: this.length }];
-      case "work": return join(this.#work(lifetime.phases, lifetime.layers));
-      case "kept": return this.#kept(lifetime);
+      case "step":
+        return [{ from: 0, to: this.length }];
+      case "work":
+        return join(this.#work(lifetime.phases, lifetime.layers));
+      case "kept":
+        return this.#kept(lifetime);
     }
   }
 
@@ -109,7 +124,10 @@ export class StepClock {
       if (!pass.shown) return [{ from: pass.from, to: pass.to }];
       return [...own].flatMap(([key, span]) => {
         const [, phase = key, layer] = /^(.*?)(?: (\d+))?$/.exec(key) ?? [];
-        return phases.has(phase) && (ofLayers === undefined || layer === undefined || ofLayers.has(Number(layer))) ? [span] : [];
+        return phases.has(phase) &&
+          (ofLayers === undefined || layer === undefined || ofLayers.has(Number(layer)))
+          ? [span]
+          : [];
       });
     });
     return phases.has("update") ? [...spans, this.update] : spans;
@@ -138,7 +156,8 @@ function join(spans: readonly Span[]): Span[] {
     const joined: Span[] = [];
     for (const span of [...spans].sort((a, b) => a.from - b.from)) {
       const last = joined.at(-1);
-      if (last && span.from <= last.to + distance) joined[joined.length - 1] = { from: last.from, to: Math.max(last.to, span.to) };
+      if (last && span.from <= last.to + distance)
+        joined[joined.length - 1] = { from: last.from, to: Math.max(last.to, span.to) };
       else joined.push(span);
     }
     return joined;

@@ -27,12 +27,23 @@ function together(regions: readonly Region[]): Row[] {
   return [...kinds.values()].map((some) => {
     const [first, last] = [some[0] as Region, some.at(-1) as Region];
     if (some.length === 1) return rowOf(first);
-    return { name: `  ${first.name} … ${last.name} (${some.length})`, offset: first.offset, bytes: some.reduce((sum, { bytes }) => sum + bytes, 0), when: first.when.replace(/ \d+(?= →|,)/g, " of its layer").replace(/micro-batches .*$/, "its micro-batches"), sharesWith: "" };
+    return {
+      name: `  ${first.name} … ${last.name} (${some.length})`,
+      offset: first.offset,
+      bytes: some.reduce((sum, { bytes }) => sum + bytes, 0),
+      when: first.when
+        .replace(/ \d+(?= →|,)/g, " of its layer")
+        .replace(/micro-batches .*$/, "its micro-batches"),
+      sharesWith: "",
+    };
   });
 }
 
 /** Lines in the order of their addresses, each with what it consists of. `all`: every region has a row. */
-export function memoryTable(lines: readonly Line[], { all, colors }: { readonly all: boolean; readonly colors: Colors }): string {
+export function memoryTable(
+  lines: readonly Line[],
+  { all, colors }: { readonly all: boolean; readonly colors: Colors },
+): string {
   const rows = lines.flatMap(({ line, offset, bytes, regions }): Row[] => {
     const [only] = regions;
     if (regions.length === 1 && only) return [{ ...rowOf(only), name: colors.bold(memoryLineName(line)) }];
@@ -46,5 +57,9 @@ export function memoryTable(lines: readonly Line[], { all, colors }: { readonly 
     { title: "IN USE", value: ({ when }) => when },
     { title: "SHARES BYTES WITH", value: ({ sharesWith }) => sharesWith },
   ];
-  return table(rows.some(({ sharesWith }) => sharesWith !== "") ? columns : columns.slice(0, -1), rows, colors);
+  return table(
+    rows.some(({ sharesWith }) => sharesWith !== "") ? columns : columns.slice(0, -1),
+    rows,
+    colors,
+  );
 }

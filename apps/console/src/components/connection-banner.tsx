@@ -37,8 +37,15 @@ export function ConnectionBanner() {
   return (
     <div aria-live="polite">
       {shown && (
-        <Alert color="yellow" variant="light" radius={0} className="connection-banner" title="Connection lost">
-          No answer since {formatClock(since)} {formatZone(since)}. Every page is brought up to date as soon as the API answers again.
+        <Alert
+          color="yellow"
+          variant="light"
+          radius={0}
+          className="connection-banner"
+          title="Connection lost"
+        >
+          No answer since {formatClock(since)} {formatZone(since)}. Every page is brought up to date as soon
+          as the API answers again.
         </Alert>
       )}
     </div>

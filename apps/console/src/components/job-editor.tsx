@@ -30,11 +30,20 @@ interface JobEditorProps {
 }
 
 export function Refusal({ error, lineOf }: { error: Error; lineOf: JobDocument["lineOf"] | undefined }) {
-  if (!(error instanceof ApiProblemError)) return <Alert color="red" role="alert" title="Not sent">{error.message}</Alert>;
+  if (!(error instanceof ApiProblemError))
+    return (
+      <Alert color="red" role="alert" title="Not sent">
+        {error.message}
+      </Alert>
+    );
   const summary = summaryOf(error.problem);
   return (
     <Alert color="red" role="alert" title={error.problem.title}>
-      {summary !== undefined && <Text size="sm" mb="xs"><Prose>{sentence(summary)}</Prose></Text>}
+      {summary !== undefined && (
+        <Text size="sm" mb="xs">
+          <Prose>{sentence(summary)}</Prose>
+        </Text>
+      )}
       <ProblemDetails problem={error.problem} lineOf={lineOf} />
     </Alert>
   );
@@ -62,9 +71,14 @@ export interface JobText {
 function Fault({ fault: { line, message, excerpt, remedy } }: { fault: SyntaxFault }) {
   return (
     <>
-      <Text size="sm">{line !== undefined && `Line ${line} `}<Prose>{excerpt === undefined ? sentence(message) : `${message}:`}</Prose></Text>
+      <Text size="sm">
+        {line !== undefined && `Line ${line} `}
+        <Prose>{excerpt === undefined ? sentence(message) : `${message}:`}</Prose>
+      </Text>
       {excerpt !== undefined && <pre className="document">{excerpt}</pre>}
-      <Text size="sm" fw={600}><Prose>{sentence(remedy.charAt(0).toUpperCase() + remedy.slice(1))}</Prose></Text>
+      <Text size="sm" fw={600}>
+        <Prose>{sentence(remedy.charAt(0).toUpperCase() + remedy.slice(1))}</Prose>
+      </Text>
     </>
   );
 }
@@ -88,16 +102,31 @@ export function useJobText(page: string): JobText {
     return document;
   };
   return {
-    text, setText, read, offered, lineOf: sent?.lineOf,
+    text,
+    setText,
+    read,
+    offered,
+    lineOf: sent?.lineOf,
     offer: (next) => (text.trim() === "" || text === example ? setText(next) : setOffered(next)),
     accept: () => offered !== undefined && setText(offered),
     decline: () => setOffered(undefined),
     forget: () => keepDraft(page, ""),
-    faults: faults.length === 0 ? undefined : <Alert color="red" role="alert" title="This is not YAML or JSON yet">{faults.map((fault) => <Fault key={fault.message} fault={fault} />)}</Alert>,
+    faults:
+      faults.length === 0 ? undefined : (
+        <Alert color="red" role="alert" title="This is not YAML or JSON yet">
+          {faults.map((fault) => (
+            <Fault key={fault.message} fault={fault} />
+          ))}
+        </Alert>
+      ),
   };
 }
 
-export const InsertExample = ({ file }: { file: JobText }) => <Button variant="default" onClick={() => file.offer(example)} disabled={file.text === example}>Insert the example</Button>;
+export const InsertExample = ({ file }: { file: JobText }) => (
+  <Button variant="default" onClick={() => file.offer(example)} disabled={file.text === example}>
+    Insert the example
+  </Button>
+);
 
 /** A job file of this computer, in the place of what is written. */
 function ChooseFile({ file }: { file: JobText }) {
@@ -109,8 +138,21 @@ function ChooseFile({ file }: { file: JobText }) {
   };
   return (
     <>
-      <FileButton accept=".yaml,.yml,.json,application/json,text/plain" onChange={(picked) => void pick(picked)}>{(props) => <Button {...props} variant="default">Choose a file…</Button>}</FileButton>
-      {fault !== undefined && <Text size="sm" c="red" role="alert">{fault}</Text>}
+      <FileButton
+        accept=".yaml,.yml,.json,application/json,text/plain"
+        onChange={(picked) => void pick(picked)}
+      >
+        {(props) => (
+          <Button {...props} variant="default">
+            Choose a file…
+          </Button>
+        )}
+      </FileButton>
+      {fault !== undefined && (
+        <Text size="sm" c="red" role="alert">
+          {fault}
+        </Text>
+      )}
     </>
   );
 }
@@ -120,7 +162,14 @@ function Replacing({ file }: { file: JobText }) {
   if (file.offered === undefined) return null;
   return (
     <Alert color="yellow" role="alert" title="Replace what you wrote?">
-      <Group gap="xs"><Button variant="default" onClick={file.decline}>Keep it</Button><Button variant="default" className="button-danger" onClick={file.accept}>Replace it</Button></Group>
+      <Group gap="xs">
+        <Button variant="default" onClick={file.decline}>
+          Keep it
+        </Button>
+        <Button variant="default" className="button-danger" onClick={file.accept}>
+          Replace it
+        </Button>
+      </Group>
     </Alert>
   );
 }
@@ -143,7 +192,10 @@ export function JobField({ file, minRows = 14 }: { file: JobText; minRows?: numb
         required
       />
       <Replacing file={file} />
-      <Group gap="xs"><ChooseFile file={file} /><InsertExample file={file} /></Group>
+      <Group gap="xs">
+        <ChooseFile file={file} />
+        <InsertExample file={file} />
+      </Group>
     </>
   );
 }
@@ -151,11 +203,13 @@ export function JobField({ file, minRows = 14 }: { file: JobText; minRows?: numb
 /** A field for a job in YAML or JSON, with what can be done with it, and what is wrong with it by field. */
 export function JobEditor({ file, actions, error, children }: JobEditorProps) {
   const [main, ...others] = actions;
-  const runs = ({ onRun }: JobAction) => (event: FormEvent): void => {
-    event.preventDefault();
-    const document = file.read();
-    if (document) onRun(document.value);
-  };
+  const runs =
+    ({ onRun }: JobAction) =>
+    (event: FormEvent): void => {
+      event.preventDefault();
+      const document = file.read();
+      if (document) onRun(document.value);
+    };
   const isBarred = ({ disabled = false }: JobAction): boolean => disabled || file.text.trim() === "";
   return (
     <form onSubmit={runs(main)} className="job-editor">
@@ -164,8 +218,20 @@ export function JobEditor({ file, actions, error, children }: JobEditorProps) {
       {file.faults}
       {error && file.faults === undefined && <Refusal error={error} lineOf={file.lineOf} />}
       <Group gap="xs">
-        <Button type="submit" loading={main.busy} disabled={isBarred(main)}>{main.label}</Button>
-        {others.map((action) => <Button key={action.label} variant="default" loading={action.busy} disabled={isBarred(action)} onClick={runs(action)}>{action.label}</Button>)}
+        <Button type="submit" loading={main.busy} disabled={isBarred(main)}>
+          {main.label}
+        </Button>
+        {others.map((action) => (
+          <Button
+            key={action.label}
+            variant="default"
+            loading={action.busy}
+            disabled={isBarred(action)}
+            onClick={runs(action)}
+          >
+            {action.label}
+          </Button>
+        ))}
       </Group>
     </form>
   );

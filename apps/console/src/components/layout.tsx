@@ -1,4 +1,11 @@
-import { ActionIcon, Burger, Group, Text, useComputedColorScheme, useMantineColorScheme } from "@mantine/core";
+import {
+  ActionIcon,
+  Burger,
+  Group,
+  Text,
+  useComputedColorScheme,
+  useMantineColorScheme,
+} from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { Link, Outlet, useLocation } from "@tanstack/react-router";
 import { useEffect, useRef } from "react";
@@ -19,7 +26,13 @@ const PAGES = [
 function Navigation({ onNavigate }: { onNavigate?: () => void }) {
   const session = useSession();
   return PAGES.filter((page) => !("role" in page) || mayActAs(session, page.role)).map(({ to, name }) => (
-    <Link key={to} to={to} className="nav-link" activeProps={{ className: "nav-link nav-link-active", "aria-current": "page" }} {...(onNavigate ? { onClick: onNavigate } : {})}>
+    <Link
+      key={to}
+      to={to}
+      className="nav-link"
+      activeProps={{ className: "nav-link nav-link-active", "aria-current": "page" }}
+      {...(onNavigate ? { onClick: onNavigate } : {})}
+    >
       {name}
     </Link>
   ));
@@ -30,7 +43,13 @@ function SunAndMoon() {
   const { setColorScheme } = useMantineColorScheme();
   const other = scheme === "dark" ? "light" : "dark";
   return (
-    <ActionIcon variant="subtle" color="gray" size="lg" aria-label={`Use ${other} colours`} onClick={() => setColorScheme(other)}>
+    <ActionIcon
+      variant="subtle"
+      color="gray"
+      size="lg"
+      aria-label={`Use ${other} colours`}
+      onClick={() => setColorScheme(other)}
+    >
       <svg width="18" height="18" viewBox="0 0 18 18" aria-hidden="true">
         <circle cx="9" cy="9" r="6.5" fill="none" stroke="currentColor" strokeWidth="1.5" />
         <path d="M9 2.5a6.5 6.5 0 0 1 0 13z" fill="currentColor" />
@@ -44,13 +63,24 @@ function Account() {
   const { name, role, signOut } = useSession();
   return (
     <>
-      <button type="button" className="account" popoverTarget="account" aria-label={`Signed in as ${name}, ${role}`}>
-        <span className="account-initial" aria-hidden="true">{name.charAt(0).toUpperCase()}</span>
+      <button
+        type="button"
+        className="account"
+        popoverTarget="account"
+        aria-label={`Signed in as ${name}, ${role}`}
+      >
+        <span className="account-initial" aria-hidden="true">
+          {name.charAt(0).toUpperCase()}
+        </span>
       </button>
       <div id="account" popover="auto" className="account-card" role="group" aria-label="Account">
-        <p>{name} · {role}</p>
+        <p>
+          {name} · {role}
+        </p>
         <a href="/docs">API documentation</a>
-        <button type="button" onClick={() => signOut()}>Sign out</button>
+        <button type="button" onClick={() => signOut()}>
+          Sign out
+        </button>
       </div>
     </>
   );
@@ -68,25 +98,52 @@ export function Layout() {
   }, [pathname]);
   return (
     <>
-      <a className="skip-link" href="#main" onClick={(event) => { event.preventDefault(); main.current?.focus(); }}>Skip to the content</a>
+      <a
+        className="skip-link"
+        href="#main"
+        onClick={(event) => {
+          event.preventDefault();
+          main.current?.focus();
+        }}
+      >
+        Skip to the content
+      </a>
       <header className="header">
         <div className="header-inner">
           <Group gap="md" wrap="nowrap">
-            <Burger hiddenFrom="sm" size="sm" opened={opened} onClick={toggle} aria-label={opened ? "Close the menu" : "Open the menu"} aria-expanded={opened} aria-controls="menu" />
-            <Link to="/jobs" className="brand-link" aria-label="InternEvo, jobs"><Brand /></Link>
-            <nav aria-label="Main" className="nav-wide"><Navigation /></nav>
+            <Burger
+              hiddenFrom="sm"
+              size="sm"
+              opened={opened}
+              onClick={toggle}
+              aria-label={opened ? "Close the menu" : "Open the menu"}
+              aria-expanded={opened}
+              aria-controls="menu"
+            />
+            <Link to="/jobs" className="brand-link" aria-label="InternEvo, jobs">
+              <Brand />
+            </Link>
+            <nav aria-label="Main" className="nav-wide">
+              <Navigation />
+            </nav>
           </Group>
           <Group gap={4} wrap="nowrap">
             <SunAndMoon />
             <Account />
           </Group>
         </div>
-        {opened && <nav id="menu" aria-label="Main" className="nav-narrow"><Navigation onNavigate={close} /></nav>}
+        {opened && (
+          <nav id="menu" aria-label="Main" className="nav-narrow">
+            <Navigation onNavigate={close} />
+          </nav>
+        )}
       </header>
       <main id="main" ref={main} tabIndex={-1} className="main">
         <ConnectionBanner />
         <Outlet />
-        <Text component="footer" size="xs" c="dimmed" className="footer">InternEvo plans, tries and trains long-sequence language models.</Text>
+        <Text component="footer" size="xs" c="dimmed" className="footer">
+          InternEvo plans, tries and trains long-sequence language models.
+        </Text>
       </main>
     </>
   );

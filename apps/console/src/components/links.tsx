@@ -2,7 +2,9 @@ import { Anchor, Button, type AnchorProps, type ButtonProps } from "@mantine/cor
 import { createLink } from "@tanstack/react-router";
 import type { AnchorHTMLAttributes, Ref } from "react";
 
-type Base = Omit<AnchorHTMLAttributes<HTMLAnchorElement>, keyof AnchorProps> & { ref?: Ref<HTMLAnchorElement> };
+type Base = Omit<AnchorHTMLAttributes<HTMLAnchorElement>, keyof AnchorProps> & {
+  ref?: Ref<HTMLAnchorElement>;
+};
 
 function RoutedAnchor({ ref, ...props }: AnchorProps & Base) {
   return <Anchor ref={ref} {...props} />;

@@ -32,7 +32,12 @@ export function Moment({ at, both = false }: { at: string; both?: boolean }) {
   return (
     <time dateTime={at} title={both ? undefined : absolute} className="moment">
       {relative}
-      {both && <><span className="moment-dot"> · </span><span className="moment-absolute">{absolute}</span></>}
+      {both && (
+        <>
+          <span className="moment-dot"> · </span>
+          <span className="moment-absolute">{absolute}</span>
+        </>
+      )}
     </time>
   );
 }
@@ -40,5 +45,7 @@ export function Moment({ at, both = false }: { at: string; both?: boolean }) {
 /** The time between two moments, counting up while there is no end. */
 export function Span({ from, to }: { from: string; to: string | null }) {
   const current = useNow();
-  return <>{formatSpan((to === null ? Math.max(current, Date.parse(from)) : Date.parse(to)) - Date.parse(from))}</>;
+  return (
+    <>{formatSpan((to === null ? Math.max(current, Date.parse(from)) : Date.parse(to)) - Date.parse(from))}</>
+  );
 }

@@ -17,7 +17,14 @@ export function NotFound() {
 /** A fault of the console itself. */
 export function PageError({ error, reset }: ErrorComponentProps) {
   return (
-    <Page title="This page broke" actions={<Button variant="default" onClick={() => window.location.reload()}>Load it anew</Button>}>
+    <Page
+      title="This page broke"
+      actions={
+        <Button variant="default" onClick={() => window.location.reload()}>
+          Load it anew
+        </Button>
+      }
+    >
       <Failed what="page" error={error instanceof Error ? error : new Error(String(error))} onRetry={reset} />
     </Page>
   );

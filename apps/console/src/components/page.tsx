@@ -17,10 +17,16 @@ export function Page({ title, lead, above, actions, children }: PageProps) {
       <div>
         {above}
         <Group justify="space-between" align="flex-start" gap="sm">
-          <Title order={1} className="page-title">{title}</Title>
+          <Title order={1} className="page-title">
+            {title}
+          </Title>
           {actions !== undefined && <Group gap="xs">{actions}</Group>}
         </Group>
-        {lead !== undefined && <Text component="div" size="sm" c="dimmed" mt={4}>{lead}</Text>}
+        {lead !== undefined && (
+          <Text component="div" size="sm" c="dimmed" mt={4}>
+            {lead}
+          </Text>
+        )}
       </div>
       {children}
     </Stack>
@@ -48,30 +54,52 @@ export function Section({ title, aside, about, folded = false, children }: Secti
   const open = !folds || opened;
   return (
     <section aria-labelledby={id} className={folds ? "section section-folds" : "section"}>
-      <Group justify="space-between" align="baseline" gap="xs" mb={!open ? 0 : about === undefined ? "xs" : 2}>
+      <Group
+        justify="space-between"
+        align="baseline"
+        gap="xs"
+        mb={!open ? 0 : about === undefined ? "xs" : 2}
+      >
         <Title order={2} id={id}>
           {folds ? (
             <button type="button" className="fold-button" aria-expanded={opened} onClick={toggle}>
-              <span className="chevron" aria-hidden="true">{opened ? "▾" : "▸"}</span>{title}{!opened && typeof folded === "string" && <span className="fold-summary">{folded}</span>}
+              <span className="chevron" aria-hidden="true">
+                {opened ? "▾" : "▸"}
+              </span>
+              {title}
+              {!opened && typeof folded === "string" && <span className="fold-summary">{folded}</span>}
             </button>
-          ) : title}
+          ) : (
+            title
+          )}
         </Title>
         {open && aside}
       </Group>
-      {open && about !== undefined && <Text component="p" size="sm" c="dimmed" mt={0} mb="xs">{about}</Text>}
+      {open && about !== undefined && (
+        <Text component="p" size="sm" c="dimmed" mt={0} mb="xs">
+          {about}
+        </Text>
+      )}
       {open && children}
     </section>
   );
 }
 
 /** Named figures side by side. */
-export function Facts({ items }: { items: readonly { name: string; value: ReactNode; note?: ReactNode; wide?: boolean }[] }) {
+export function Facts({
+  items,
+}: {
+  items: readonly { name: string; value: ReactNode; note?: ReactNode; wide?: boolean }[];
+}) {
   return (
     <dl className="facts">
       {items.map(({ name, value, note, wide }) => (
         <div key={name} className={wide ? "fact-wide" : undefined}>
           <dt>{name}</dt>
-          <dd>{value}{note !== undefined && <span className="fact-note">{note}</span>}</dd>
+          <dd>
+            {value}
+            {note !== undefined && <span className="fact-note">{note}</span>}
+          </dd>
         </div>
       ))}
     </dl>

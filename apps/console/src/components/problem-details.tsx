@@ -9,12 +9,24 @@ const shown = (value: unknown): string => {
 };
 
 /** What a problem says of the whole, unless that is its first fault once more. */
-export const summaryOf = ({ detail, errors = [] }: Problem): string | undefined => (detail === undefined || errors.some(({ message }) => detail.endsWith(message)) ? undefined : detail);
+export const summaryOf = ({ detail, errors = [] }: Problem): string | undefined =>
+  detail === undefined || errors.some(({ message }) => detail.endsWith(message)) ? undefined : detail;
 
 /** The faults of a refused document, field by field. */
-export function ProblemDetails({ problem, lineOf }: { problem: Problem; lineOf?: ((field: string) => number | undefined) | undefined }) {
+export function ProblemDetails({
+  problem,
+  lineOf,
+}: {
+  problem: Problem;
+  lineOf?: ((field: string) => number | undefined) | undefined;
+}) {
   const faults = problem.errors ?? [];
-  if (faults.length === 0) return problem.traceId === undefined ? null : <Text size="xs" c="dimmed">Trace {problem.traceId}</Text>;
+  if (faults.length === 0)
+    return problem.traceId === undefined ? null : (
+      <Text size="xs" c="dimmed">
+        Trace {problem.traceId}
+      </Text>
+    );
   return (
     <List size="sm" spacing={6} className="faults">
       {faults.map((fault, index) => {
@@ -22,9 +34,21 @@ export function ProblemDetails({ problem, lineOf }: { problem: Problem; lineOf?:
         const line = lineOf?.(fault.field.replace(/^job\./, ""));
         return (
           <List.Item key={index}>
-            <Code>{fault.field}</Code> {line !== undefined && <Text span size="xs" c="dimmed">(line {line}) </Text>}
-            {fault.value !== undefined && fault.value !== null && shown(fault.value) !== fault.field && <><Code>{shown(fault.value)}</Code> </>}
-            <Prose>{sentence(fault.message)}</Prose> <Text span size="sm" fw={600}><Prose>{sentence(fault.remedy.charAt(0).toUpperCase() + fault.remedy.slice(1))}</Prose></Text>
+            <Code>{fault.field}</Code>{" "}
+            {line !== undefined && (
+              <Text span size="xs" c="dimmed">
+                (line {line}){" "}
+              </Text>
+            )}
+            {fault.value !== undefined && fault.value !== null && shown(fault.value) !== fault.field && (
+              <>
+                <Code>{shown(fault.value)}</Code>{" "}
+              </>
+            )}
+            <Prose>{sentence(fault.message)}</Prose>{" "}
+            <Text span size="sm" fw={600}>
+              <Prose>{sentence(fault.remedy.charAt(0).toUpperCase() + fault.remedy.slice(1))}</Prose>
+            </Text>
           </List.Item>
         );
       })}

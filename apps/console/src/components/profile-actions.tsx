@@ -13,7 +13,10 @@ export function ProfileActions({ id, name, isGiven }: { id: string; name: string
   const discard = useMutation({
     mutationFn: () => client.discardProfile(id),
     onSuccess: async () => {
-      await Promise.all([queries.invalidateQueries({ queryKey: ["profiles"] }), queries.invalidateQueries({ queryKey: ["profile", id] })]);
+      await Promise.all([
+        queries.invalidateQueries({ queryKey: ["profiles"] }),
+        queries.invalidateQueries({ queryKey: ["profile", id] }),
+      ]);
       await navigate({ to: "/clusters" });
     },
   });
@@ -23,15 +26,41 @@ export function ProfileActions({ id, name, isGiven }: { id: string; name: string
   });
   return (
     <>
-      {!isGiven && <Button variant="default" loading={measure.isPending} onClick={() => measure.mutate()}>Measure again</Button>}
-      <Button variant="default" className="button-danger" onClick={open}>Discard</Button>
-      {measure.isError && <Text size="xs" className="text-bad" role="alert">{measure.error.message}</Text>}
-      <Modal opened={opened} onClose={close} title={`Discard ${name}?`} centered closeButtonProps={{ "aria-label": "Close" }}>
-        <Text size="sm">Jobs that used this profile still show it. No other job uses it: the next job measures the cluster.</Text>
-        {discard.isError && <Alert color="red" mt="sm" role="alert">{discard.error.message}</Alert>}
+      {!isGiven && (
+        <Button variant="default" loading={measure.isPending} onClick={() => measure.mutate()}>
+          Measure again
+        </Button>
+      )}
+      <Button variant="default" className="button-danger" onClick={open}>
+        Discard
+      </Button>
+      {measure.isError && (
+        <Text size="xs" className="text-bad" role="alert">
+          {measure.error.message}
+        </Text>
+      )}
+      <Modal
+        opened={opened}
+        onClose={close}
+        title={`Discard ${name}?`}
+        centered
+        closeButtonProps={{ "aria-label": "Close" }}
+      >
+        <Text size="sm">
+          Jobs that used this profile still show it. No other job uses it: the next job measures the cluster.
+        </Text>
+        {discard.isError && (
+          <Alert color="red" mt="sm" role="alert">
+            {discard.error.message}
+          </Alert>
+        )}
         <Group justify="flex-end" mt="md">
-          <Button variant="default" onClick={close} data-autofocus>Keep it</Button>
-          <Button color="red.9" loading={discard.isPending} onClick={() => discard.mutate()}>Discard the profile</Button>
+          <Button variant="default" onClick={close} data-autofocus>
+            Keep it
+          </Button>
+          <Button color="red.9" loading={discard.isPending} onClick={() => discard.mutate()}>
+            Discard the profile
+          </Button>
         </Group>
       </Modal>
     </>

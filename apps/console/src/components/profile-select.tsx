@@ -21,5 +21,13 @@ export function ProfileSelect({ value, onChange, description, otherwise }: Profi
     { value: SHIPPED_PROFILE, label: `${SHIPPED_PROFILE} (shipped)` },
     ...stored.map(({ id, name, clusterKey }) => ({ value: id, label: `${name} (${clusterKey})` })),
   ];
-  return <NativeSelect label="Profile" description={description} value={value} onChange={(event) => onChange(event.currentTarget.value)} data={options} />;
+  return (
+    <NativeSelect
+      label="Profile"
+      description={description}
+      value={value}
+      onChange={(event) => onChange(event.currentTarget.value)}
+      data={options}
+    />
+  );
 }

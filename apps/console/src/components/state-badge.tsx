@@ -4,10 +4,28 @@ import { ATTEMPT_STATE_WORDS, JOB_STATE_WORDS, TRIAL_STATE_WORDS } from "../text
 type Tone = "active" | "waiting" | "warning" | "good" | "bad" | "quiet";
 
 const JOB_TONES: Readonly<Record<JobState, Tone>> = {
-  profiling: "active", planning: "active", trialling: "active", running: "active", cancelling: "warning", succeeded: "good", failed: "bad", cancelled: "quiet",
+  profiling: "active",
+  planning: "active",
+  trialling: "active",
+  running: "active",
+  cancelling: "warning",
+  succeeded: "good",
+  failed: "bad",
+  cancelled: "quiet",
 };
-const TRIAL_TONES: Readonly<Record<Trial["state"], Tone>> = { pending: "waiting", running: "active", succeeded: "good", failed: "bad" };
-const ATTEMPT_TONES: Readonly<Record<Attempt["state"], Tone>> = { running: "active", succeeded: "good", failed: "bad", lost: "bad", stopped: "quiet" };
+const TRIAL_TONES: Readonly<Record<Trial["state"], Tone>> = {
+  pending: "waiting",
+  running: "active",
+  succeeded: "good",
+  failed: "bad",
+};
+const ATTEMPT_TONES: Readonly<Record<Attempt["state"], Tone>> = {
+  running: "active",
+  succeeded: "good",
+  failed: "bad",
+  lost: "bad",
+  stopped: "quiet",
+};
 
 export function Badge({ tone, children }: { tone: Tone; children: string }) {
   return (
@@ -18,6 +36,12 @@ export function Badge({ tone, children }: { tone: Tone; children: string }) {
   );
 }
 
-export const JobStateBadge = ({ state }: { state: JobState }) => <Badge tone={JOB_TONES[state]}>{JOB_STATE_WORDS[state]}</Badge>;
-export const TrialStateBadge = ({ state }: { state: Trial["state"] }) => <Badge tone={TRIAL_TONES[state]}>{TRIAL_STATE_WORDS[state]}</Badge>;
-export const AttemptStateBadge = ({ state }: { state: Attempt["state"] }) => <Badge tone={ATTEMPT_TONES[state]}>{ATTEMPT_STATE_WORDS[state]}</Badge>;
+export const JobStateBadge = ({ state }: { state: JobState }) => (
+  <Badge tone={JOB_TONES[state]}>{JOB_STATE_WORDS[state]}</Badge>
+);
+export const TrialStateBadge = ({ state }: { state: Trial["state"] }) => (
+  <Badge tone={TRIAL_TONES[state]}>{TRIAL_STATE_WORDS[state]}</Badge>
+);
+export const AttemptStateBadge = ({ state }: { state: Attempt["state"] }) => (
+  <Badge tone={ATTEMPT_TONES[state]}>{ATTEMPT_STATE_WORDS[state]}</Badge>
+);

@@ -9,7 +9,9 @@ import { Prose } from "./prose.tsx";
 export function Loading({ rows = 5, label }: { rows?: number; label: string }) {
   return (
     <Stack gap="xs" role="status" aria-label={`Loading ${label}`}>
-      {Array.from({ length: rows }, (_, index) => <Skeleton key={index} height={index === 0 ? 28 : 40} radius="sm" />)}
+      {Array.from({ length: rows }, (_, index) => (
+        <Skeleton key={index} height={index === 0 ? 28 : 40} radius="sm" />
+      ))}
     </Stack>
   );
 }
@@ -18,7 +20,9 @@ export function Empty({ title, children }: { title: string; children?: ReactNode
   return (
     <Paper withBorder p="xl" radius="md" className="empty">
       <Stack gap="sm" align="flex-start">
-        <Title order={2} size="h3">{title}</Title>
+        <Title order={2} size="h3">
+          {title}
+        </Title>
         {children}
       </Stack>
     </Paper>
@@ -29,18 +33,33 @@ export function Empty({ title, children }: { title: string; children?: ReactNode
 export function Failed({ what, error, onRetry }: { what: string; error: Error; onRetry?: () => void }) {
   if (error instanceof ApiProblemError && error.status === 404) {
     // Its remedy is for programs, and asking again would find nothing again.
-    return <Empty title={`There is no such ${what}`}><Text size="sm">{sentence(error.message.charAt(0).toUpperCase() + error.message.slice(1))} The address may be cut, or of another installation.</Text></Empty>;
+    return (
+      <Empty title={`There is no such ${what}`}>
+        <Text size="sm">
+          {sentence(error.message.charAt(0).toUpperCase() + error.message.slice(1))} The address may be cut,
+          or of another installation.
+        </Text>
+      </Empty>
+    );
   }
   const title =
-    error instanceof ApiProblemError && error.status === 403 ? `Your role doesn't show the ${what}`
-    : error instanceof ApiConnectionError ? "The API cannot be reached"
-    : `The ${what} could not be loaded`;
+    error instanceof ApiProblemError && error.status === 403
+      ? `Your role doesn't show the ${what}`
+      : error instanceof ApiConnectionError
+        ? "The API cannot be reached"
+        : `The ${what} could not be loaded`;
   return (
     <Alert color="red" title={title} role="alert">
       <Stack gap="sm" align="flex-start">
-        <Text size="sm"><Prose>{error.message}</Prose></Text>
+        <Text size="sm">
+          <Prose>{error.message}</Prose>
+        </Text>
         {error instanceof ApiProblemError && <ProblemDetails problem={error.problem} />}
-        {onRetry && <Button size="xs" variant="default" onClick={onRetry}>Try again</Button>}
+        {onRetry && (
+          <Button size="xs" variant="default" onClick={onRetry}>
+            Try again
+          </Button>
+        )}
       </Stack>
     </Alert>
   );

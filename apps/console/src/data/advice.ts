@@ -11,12 +11,30 @@ export interface Subject {
 }
 
 /** The same question of the same subject has the same answer: it is asked once. */
-function useAnswer<T>(question: readonly unknown[], ask: (client: InternEvoClient, signal: AbortSignal) => Promise<T>, enabled = true) {
+function useAnswer<T>(
+  question: readonly unknown[],
+  ask: (client: InternEvoClient, signal: AbortSignal) => Promise<T>,
+  enabled = true,
+) {
   const { client } = useSession();
-  return useQuery({ queryKey: ["advice", ...question], queryFn: ({ signal }) => ask(client, signal), enabled, staleTime: Infinity, gcTime: 300_000 });
+  return useQuery({
+    queryKey: ["advice", ...question],
+    queryFn: ({ signal }) => ask(client, signal),
+    enabled,
+    staleTime: Infinity,
+    gcTime: 300_000,
+  });
 }
 
-export const useExplanation = (subject: Subject, a: PlanChoice, b: PlanChoice) => useAnswer(["explain", subject, a, b], (client, signal) => client.explain({ ...subject, a, b }, { signal }));
-export const useWhyNot = (subject: Subject, plan: PlanChoice) => useAnswer(["why-not", subject, plan], (client, signal) => client.whyNot({ ...subject, plan }, { signal }));
-export const usePlanMemory = (subject: Subject, plan: PlanChoice) => useAnswer(["memory", subject, plan], (client, signal) => client.planMemory({ ...subject, plan }, { signal }));
-export const useExport = (subject: Subject, plan: PlanChoice, framework: FrameworkName) => useAnswer(["export", subject, plan, framework], (client, signal) => client.exportPlan({ ...subject, plan, framework }, { signal }));
+export const useExplanation = (subject: Subject, a: PlanChoice, b: PlanChoice) =>
+  useAnswer(["explain", subject, a, b], (client, signal) => client.explain({ ...subject, a, b }, { signal }));
+export const useWhyNot = (subject: Subject, plan: PlanChoice) =>
+  useAnswer(["why-not", subject, plan], (client, signal) => client.whyNot({ ...subject, plan }, { signal }));
+export const usePlanMemory = (subject: Subject, plan: PlanChoice) =>
+  useAnswer(["memory", subject, plan], (client, signal) =>
+    client.planMemory({ ...subject, plan }, { signal }),
+  );
+export const useExport = (subject: Subject, plan: PlanChoice, framework: FrameworkName) =>
+  useAnswer(["export", subject, plan, framework], (client, signal) =>
+    client.exportPlan({ ...subject, plan, framework }, { signal }),
+  );

@@ -9,7 +9,12 @@ export function download(name: string, content: Blob): void {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-export const downloadText = (name: string, text: string, type = "text/plain"): void => download(name, new Blob([text], { type: `${type};charset=utf-8` }));
+export const downloadText = (name: string, text: string, type = "text/plain"): void =>
+  download(name, new Blob([text], { type: `${type};charset=utf-8` }));
 
 /** A name that every file system takes. */
-export const fileName = (text: string): string => text.replace(/[^\w.-]+/g, "-").replace(/^[-.]+|[-.]+$/g, "").slice(0, 100) || "plan";
+export const fileName = (text: string): string =>
+  text
+    .replace(/[^\w.-]+/g, "-")
+    .replace(/^[-.]+|[-.]+$/g, "")
+    .slice(0, 100) || "plan";

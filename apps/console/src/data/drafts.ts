@@ -12,4 +12,5 @@ function storage<T>(use: (storage: Storage) => T): T | undefined {
 /** The text that somebody was writing on a page; empty when nobody was. */
 export const readDraft = (page: string): string => storage((store) => store.getItem(key(page))) ?? "";
 
-export const keepDraft = (page: string, text: string): void => void storage((store) => (text === "" ? store.removeItem(key(page)) : store.setItem(key(page), text)));
+export const keepDraft = (page: string, text: string): void =>
+  void storage((store) => (text === "" ? store.removeItem(key(page)) : store.setItem(key(page), text)));

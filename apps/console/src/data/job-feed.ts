@@ -20,7 +20,12 @@ export interface JobHistory {
   readonly steps: readonly StepMetric[];
 }
 
-export const feedOf = ({ progress, log, steps }: JobHistory): JobFeed => ({ progress, log, steps: mergeSteps([], steps), ended: false });
+export const feedOf = ({ progress, log, steps }: JobHistory): JobFeed => ({
+  progress,
+  log,
+  steps: mergeSteps([], steps),
+  ended: false,
+});
 
 export const EMPTY_FEED: JobFeed = { progress: undefined, log: [], steps: [], ended: false };
 
@@ -37,8 +42,22 @@ export function extendFeed(feed: JobFeed, events: readonly JobStreamEvent[]): Jo
   let { progress } = feed;
   for (const { id, at, type, data } of events) {
     if (type === "step") steps.push(data as StepMetric);
-    else if (type === "log") log.push({ id, at, level: text(data["level"], "info"), source: text(data["source"], ""), message: text(data["message"], JSON.stringify(data)) });
-    else if (type === "progress") progress = { stage: text(data["stage"], ""), message: text(data["message"], ""), done: count(data["done"]), total: count(data["total"]), at };
+    else if (type === "log")
+      log.push({
+        id,
+        at,
+        level: text(data["level"], "info"),
+        source: text(data["source"], ""),
+        message: text(data["message"], JSON.stringify(data)),
+      });
+    else if (type === "progress")
+      progress = {
+        stage: text(data["stage"], ""),
+        message: text(data["message"], ""),
+        done: count(data["done"]),
+        total: count(data["total"]),
+        at,
+      };
   }
   return {
     ...feed,
@@ -80,7 +99,8 @@ const ADVANCE: Readonly<Record<Trial["state"], number>> = { pending: 0, running:
 /** The stream may begin a little in the past, so a trial never goes back by an event. */
 export function withTrial(job: JobDetail, trial: Trial): JobDetail {
   const known = job.trials.find(({ id }) => id === trial.id);
-  if (!known) return { ...job, trials: [...job.trials, trial].sort((a, b) => a.candidate.rank - b.candidate.rank) };
+  if (!known)
+    return { ...job, trials: [...job.trials, trial].sort((a, b) => a.candidate.rank - b.candidate.rank) };
   if (ADVANCE[trial.state] <= ADVANCE[known.state]) return job;
   return { ...job, trials: job.trials.map((each) => (each.id === trial.id ? trial : each)) };
 }

@@ -1,4 +1,12 @@
-import { choiceWords, planLabel, tiedWithFastest, type Candidate, type Choice, type PlanningResult, type Trial } from "@internevo/domain";
+import {
+  choiceWords,
+  planLabel,
+  tiedWithFastest,
+  type Candidate,
+  type Choice,
+  type PlanningResult,
+  type Trial,
+} from "@internevo/domain";
 
 /** A plan as the tables and charts show it: predicted, and measured where it was tried. */
 export interface PlanRow {
@@ -17,17 +25,37 @@ export const measuredStepSeconds = (row: PlanRow): number | undefined => row.tri
 
 /** Plans as the planner ranked them. */
 export const candidateRows = (candidates: readonly Candidate[]): PlanRow[] =>
-  candidates.map((candidate) => ({ key: planLabel(candidate.plan), rank: candidate.rank, place: undefined, candidate, trial: undefined, chosen: false }));
+  candidates.map((candidate) => ({
+    key: planLabel(candidate.plan),
+    rank: candidate.rank,
+    place: undefined,
+    candidate,
+    trial: undefined,
+    chosen: false,
+  }));
 
 /** The tried plans, or those that will be tried, and between them every better plan that the executor doesn't run yet. The fastest predicted first. */
-export function planRows(planning: PlanningResult | null, trials: readonly Trial[], chosen: Candidate | null): PlanRow[] {
+export function planRows(
+  planning: PlanningResult | null,
+  trials: readonly Trial[],
+  chosen: Candidate | null,
+): PlanRow[] {
   const rows = new Map<string, PlanRow>();
   const chosenKey = chosen ? planLabel(chosen.plan) : undefined;
   const times = trials.flatMap(({ measured }) => measured?.stepTimeSeconds ?? []).sort((a, b) => a - b);
-  const placeOf = (trial: Trial | undefined): number | undefined => (trial?.measured ? times.indexOf(trial.measured.stepTimeSeconds) + 1 : undefined);
+  const placeOf = (trial: Trial | undefined): number | undefined =>
+    trial?.measured ? times.indexOf(trial.measured.stepTimeSeconds) + 1 : undefined;
   const add = (candidate: Candidate, trial: Trial | undefined): void => {
     const key = planLabel(candidate.plan);
-    if (!rows.has(key)) rows.set(key, { key, rank: candidate.rank, place: placeOf(trial), candidate, trial, chosen: key === chosenKey });
+    if (!rows.has(key))
+      rows.set(key, {
+        key,
+        rank: candidate.rank,
+        place: placeOf(trial),
+        candidate,
+        trial,
+        chosen: key === chosenKey,
+      });
   };
   for (const trial of trials) add(trial.candidate, trial);
   if (planning) {
@@ -35,7 +63,8 @@ export function planRows(planning: PlanningResult | null, trials: readonly Trial
     const slowest = Math.max(0, ...[...rows.values()].map(plannedStepSeconds));
     const everything = rows.size === 0;
     for (const candidate of planning.candidates) {
-      if (!candidate.runnable && (everything || candidate.predicted.stepTimeSeconds < slowest)) add(candidate, undefined);
+      if (!candidate.runnable && (everything || candidate.predicted.stepTimeSeconds < slowest))
+        add(candidate, undefined);
     }
   }
   return [...rows.values()].sort((a, b) => a.rank - b.rank);
@@ -62,11 +91,20 @@ export function reasonOfChoice(rows: readonly PlanRow[], choice: Choice | undefi
   const chosen = rows.find((row) => row.chosen);
   if (!chosen || !choice || measuredStepSeconds(chosen) === undefined) return undefined;
   // Jobs of earlier versions were trained with the fastest, whatever tied with it.
-  const words = planLabel(choice.chosen.plan) === chosen.key ? choiceWords(choice) : `number ${chosen.place ?? "?"} of ${choice.measuredPlans} measured plans`;
+  const words =
+    planLabel(choice.chosen.plan) === chosen.key
+      ? choiceWords(choice)
+      : `number ${chosen.place ?? "?"} of ${choice.measuredPlans} measured plans`;
   return `${words.charAt(0).toUpperCase()}${words.slice(1)}. By prediction it was number ${chosen.rank} of all plans.`;
 }
 
 /** Keys of the plans whose range touches the fastest's: by what was measured of the cluster they take the same time. Empty when there is one. */
 export function tiedRows(rows: readonly PlanRow[]): ReadonlySet<string> {
-  return new Set(tiedWithFastest(rows, plannedStepSeconds, ({ candidate }) => candidate.predicted.stepTimeRangeSeconds).map(({ key }) => key));
+  return new Set(
+    tiedWithFastest(
+      rows,
+      plannedStepSeconds,
+      ({ candidate }) => candidate.predicted.stepTimeRangeSeconds,
+    ).map(({ key }) => key),
+  );
 }

@@ -8,12 +8,15 @@ import { LOG_LINES, type JobHistory, type LogLine } from "./job-feed.ts";
 /** A lost connection is tried again until it is back; a refusal is an answer, and a server's fault is asked about twice more. */
 function mayRetry(failures: number, error: Error): boolean {
   if (error instanceof ApiConnectionError) return true;
-  if (error instanceof ApiProblemError) return error.status === 429 || error.status === 503 ? true : error.status >= 500 && failures < 2;
+  if (error instanceof ApiProblemError)
+    return error.status === 429 || error.status === 503 ? true : error.status >= 500 && failures < 2;
   return failures < 2;
 }
 
 const retryDelay = (failures: number, error: Error): number =>
-  error instanceof ApiProblemError && error.retryAfterSeconds !== undefined ? error.retryAfterSeconds * 1000 : Math.min(4000, 500 * 2 ** failures);
+  error instanceof ApiProblemError && error.retryAfterSeconds !== undefined
+    ? error.retryAfterSeconds * 1000
+    : Math.min(4000, 500 * 2 ** failures);
 
 export const createQueryClient = (): QueryClient =>
   new QueryClient({
@@ -24,7 +27,8 @@ export const createQueryClient = (): QueryClient =>
     },
   });
 
-export const isActive = (state: JobState): boolean => state !== "succeeded" && state !== "failed" && state !== "cancelled";
+export const isActive = (state: JobState): boolean =>
+  state !== "succeeded" && state !== "failed" && state !== "cancelled";
 
 const POLL_MILLISECONDS = 4000;
 
@@ -32,7 +36,13 @@ export function useJobs(state: JobState | undefined) {
   const { client } = useSession();
   return useInfiniteQuery({
     queryKey: ["jobs", state ?? "all"],
-    queryFn: ({ pageParam, signal }) => client.listJobs({ limit: 25, signal, ...(state === undefined ? {} : { state }), ...(pageParam === null ? {} : { cursor: pageParam }) }),
+    queryFn: ({ pageParam, signal }) =>
+      client.listJobs({
+        limit: 25,
+        signal,
+        ...(state === undefined ? {} : { state }),
+        ...(pageParam === null ? {} : { cursor: pageParam }),
+      }),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.nextCursor,
     refetchInterval: POLL_MILLISECONDS,
@@ -47,7 +57,8 @@ export function useJob(id: string) {
     queryKey: jobKey(id),
     queryFn: ({ signal }) => client.getJob(id, { signal }),
     // Events bring changes at once; this catches what has no event of its own, an attempt's restart for example.
-    refetchInterval: (query) => (query.state.data && isActive(query.state.data.state) ? 3 * POLL_MILLISECONDS : false),
+    refetchInterval: (query) =>
+      query.state.data && isActive(query.state.data.state) ? 3 * POLL_MILLISECONDS : false,
   });
 }
 
@@ -55,23 +66,40 @@ const STEPS_A_PAGE = 1000;
 const LINES_A_PAGE = 200;
 
 /** Reads what is stored of a job: the record first, so that a stream from its newest event on leaves nothing out. */
-export async function readJobHistory(client: InternEvoClient, id: string, signal: AbortSignal): Promise<JobHistory & { readonly job: JobDetail }> {
+export async function readJobHistory(
+  client: InternEvoClient,
+  id: string,
+  signal: AbortSignal,
+): Promise<JobHistory & { readonly job: JobDetail }> {
   const job = await client.getJob(id, { signal });
   const steps: StepMetric[] = [];
-  if (job.lastStep > 0) for await (const step of allPages((cursor) => client.jobMetrics(id, { limit: STEPS_A_PAGE, signal, ...(cursor === undefined ? {} : { cursor }) }))) steps.push(step);
+  if (job.lastStep > 0)
+    for await (const step of allPages((cursor) =>
+      client.jobMetrics(id, { limit: STEPS_A_PAGE, signal, ...(cursor === undefined ? {} : { cursor }) }),
+    ))
+      steps.push(step);
   const log: LogLine[] = [];
-  for await (const line of allPages((cursor) => client.jobLog(id, { limit: LINES_A_PAGE, signal, ...(cursor === undefined ? {} : { cursor }) }))) {
+  for await (const line of allPages((cursor) =>
+    client.jobLog(id, { limit: LINES_A_PAGE, signal, ...(cursor === undefined ? {} : { cursor }) }),
+  )) {
     log.push(line);
     if (log.length >= LOG_LINES) break;
   }
-  return { job, lastEventId: job.lastEventId, progress: job.progress ?? undefined, steps, log: log.reverse() };
+  return {
+    job,
+    lastEventId: job.lastEventId,
+    progress: job.progress ?? undefined,
+    steps,
+    log: log.reverse(),
+  };
 }
 
 export function useProfiles() {
   const { client } = useSession();
   return useInfiniteQuery({
     queryKey: ["profiles"],
-    queryFn: ({ pageParam, signal }) => client.listProfiles({ limit: 50, signal, ...(pageParam === null ? {} : { cursor: pageParam }) }),
+    queryFn: ({ pageParam, signal }) =>
+      client.listProfiles({ limit: 50, signal, ...(pageParam === null ? {} : { cursor: pageParam }) }),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.nextCursor,
     refetchInterval: 5 * POLL_MILLISECONDS,
@@ -80,17 +108,23 @@ export function useProfiles() {
 
 export function useProfile(id: string) {
   const { client } = useSession();
-  return useQuery({ queryKey: ["profile", id], queryFn: ({ signal }) => client.getProfile(id, { signal }), staleTime: 60_000 });
+  return useQuery({
+    queryKey: ["profile", id],
+    queryFn: ({ signal }) => client.getProfile(id, { signal }),
+    staleTime: 60_000,
+  });
 }
 
 /** A run was asked for and has not ended. */
-export const isBeingPlanned = ({ lastRunAt, lastOutcome }: Workload): boolean => lastRunAt !== null && lastOutcome === null;
+export const isBeingPlanned = ({ lastRunAt, lastOutcome }: Workload): boolean =>
+  lastRunAt !== null && lastOutcome === null;
 
 export function useWorkloads() {
   const { client } = useSession();
   return useInfiniteQuery({
     queryKey: ["workloads"],
-    queryFn: ({ pageParam, signal }) => client.listWorkloads({ limit: 50, signal, ...(pageParam === null ? {} : { cursor: pageParam }) }),
+    queryFn: ({ pageParam, signal }) =>
+      client.listWorkloads({ limit: 50, signal, ...(pageParam === null ? {} : { cursor: pageParam }) }),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.nextCursor,
     refetchInterval: POLL_MILLISECONDS,
@@ -99,14 +133,23 @@ export function useWorkloads() {
 
 export function useWorkload(id: string) {
   const { client } = useSession();
-  return useQuery({ queryKey: ["workload", id], queryFn: ({ signal }) => client.getWorkload(id, { signal }), refetchInterval: POLL_MILLISECONDS });
+  return useQuery({
+    queryKey: ["workload", id],
+    queryFn: ({ signal }) => client.getWorkload(id, { signal }),
+    refetchInterval: POLL_MILLISECONDS,
+  });
 }
 
 export function useProposals(workloadId: string) {
   const { client } = useSession();
   return useInfiniteQuery({
     queryKey: ["proposals", workloadId],
-    queryFn: ({ pageParam, signal }) => client.listProposals(workloadId, { limit: 25, signal, ...(pageParam === null ? {} : { cursor: pageParam }) }),
+    queryFn: ({ pageParam, signal }) =>
+      client.listProposals(workloadId, {
+        limit: 25,
+        signal,
+        ...(pageParam === null ? {} : { cursor: pageParam }),
+      }),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.nextCursor,
     refetchInterval: POLL_MILLISECONDS,
@@ -117,7 +160,8 @@ export function useDeadLetters() {
   const { client } = useSession();
   return useInfiniteQuery({
     queryKey: ["dead-letters"],
-    queryFn: ({ pageParam, signal }) => client.listDeadLetters({ limit: 25, signal, ...(pageParam === null ? {} : { cursor: pageParam }) }),
+    queryFn: ({ pageParam, signal }) =>
+      client.listDeadLetters({ limit: 25, signal, ...(pageParam === null ? {} : { cursor: pageParam }) }),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.nextCursor,
     refetchInterval: 2 * POLL_MILLISECONDS,

@@ -12,13 +12,21 @@ import { jobKey, readJobHistory } from "./queries.ts";
 const BATCH_MILLISECONDS = 120;
 
 function updateCache(queries: QueryClient, jobId: string, events: readonly JobStreamEvent[]): void {
-  const trials = events.filter(({ type }) => type === "trial").map(({ data }) => data["trial"] as Trial | undefined);
+  const trials = events
+    .filter(({ type }) => type === "trial")
+    .map(({ data }) => data["trial"] as Trial | undefined);
   if (trials.length > 0) {
-    queries.setQueryData<JobDetail>(jobKey(jobId), (job) => job && trials.reduce((at, trial) => (trial ? withTrial(at, trial) : at), job));
+    queries.setQueryData<JobDetail>(
+      jobKey(jobId),
+      (job) => job && trials.reduce((at, trial) => (trial ? withTrial(at, trial) : at), job),
+    );
   }
   const job = queries.getQueryData<JobDetail>(jobKey(jobId));
   // Events from before the answer at hand are known to it already.
-  const news = events.some(({ type, at }) => (type === "state" || type === "report" || type === "trial") && (!job || at >= job.updatedAt));
+  const news = events.some(
+    ({ type, at }) =>
+      (type === "state" || type === "report" || type === "trial") && (!job || at >= job.updatedAt),
+  );
   if (news) void queries.invalidateQueries({ queryKey: jobKey(jobId) });
 }
 
@@ -42,11 +50,22 @@ export function useJobFeed(jobId: string): JobFeed {
     };
     const follow = async (): Promise<void> => {
       try {
-        const { job, ...history } = await queries.fetchQuery({ queryKey: ["job-history", jobId], queryFn: ({ signal }) => readJobHistory(client, jobId, signal), staleTime: 0, gcTime: 0 });
+        const { job, ...history } = await queries.fetchQuery({
+          queryKey: ["job-history", jobId],
+          queryFn: ({ signal }) => readJobHistory(client, jobId, signal),
+          staleTime: 0,
+          gcTime: 0,
+        });
         if (abort.signal.aborted) return;
-        queries.setQueryData<JobDetail>(jobKey(jobId), (known) => (known && known.version > job.version ? known : job));
+        queries.setQueryData<JobDetail>(jobKey(jobId), (known) =>
+          known && known.version > job.version ? known : job,
+        );
         setFeed(feedOf(history));
-        for await (const event of client.jobEvents(jobId, { lastEventId: history.lastEventId, signal: abort.signal, onReconnect: reportUnreachable })) {
+        for await (const event of client.jobEvents(jobId, {
+          lastEventId: history.lastEventId,
+          signal: abort.signal,
+          onReconnect: reportUnreachable,
+        })) {
           batch.push(event);
           timer ??= setTimeout(flush, BATCH_MILLISECONDS);
         }
@@ -54,7 +73,8 @@ export function useJobFeed(jobId: string): JobFeed {
         void queries.invalidateQueries({ queryKey: jobKey(jobId) });
       } catch (error) {
         // A refusal (no such job, no right to see it) is shown by the job's own query.
-        if (!abort.signal.aborted && !(error instanceof ApiProblemError)) console.error("the job's events ended", error);
+        if (!abort.signal.aborted && !(error instanceof ApiProblemError))
+          console.error("the job's events ended", error);
       }
     };
     void follow();

@@ -11,7 +11,16 @@ import { useSession } from "../session/session.tsx";
 import { besideName, CONFIGURATION_FORMS, FRAMEWORK_WORDS, lineOfOption } from "../text/frameworks.ts";
 
 /** What the example is a configuration of: a usual plan, and not the best one. */
-const EXAMPLE = { plan: "b1 n64 a0 pp1 dp16 tp8 sp8 ps1 gs1 oss16", job: { name: "example", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 2 ** 22, cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" } } } as const;
+const EXAMPLE = {
+  plan: "b1 n64 a0 pp1 dp16 tp8 sp8 ps1 gs1 oss16",
+  job: {
+    name: "example",
+    model: "llama-7b",
+    sequenceLengthTokens: 4096,
+    globalBatchTokens: 2 ** 22,
+    cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" },
+  },
+} as const;
 
 const NOTHING: ConfigurationText = { main: "", beside: "" };
 
@@ -28,7 +37,10 @@ export function ImportPage() {
 
   /** The example that was inserted last; nothing else is replaced by one. */
   const inserted = useRef(NOTHING);
-  const mayInsert = (current: ConfigurationText): boolean => (["main", "beside"] as const).every((part) => current[part].trim() === "" || current[part] === inserted.current[part]);
+  const mayInsert = (current: ConfigurationText): boolean =>
+    (["main", "beside"] as const).every(
+      (part) => current[part].trim() === "" || current[part] === inserted.current[part],
+    );
 
   const question = useMutation({
     mutationFn: async () => {
@@ -37,7 +49,10 @@ export function ImportPage() {
       const answer = await client.importConfiguration({
         framework,
         profile,
-        files: [{ name: main.name, text: text.main }, ...(beside !== undefined && text.beside.trim() !== "" ? [{ name: beside, text: text.beside }] : [])],
+        files: [
+          { name: main.name, text: text.main },
+          ...(beside !== undefined && text.beside.trim() !== "" ? [{ name: beside, text: text.beside }] : []),
+        ],
         ...(typeof nodes === "number" ? { nodes } : {}),
         ...(typeof gpusPerNode === "number" ? { gpusPerNode } : {}),
         ...(memory.trim() === "" ? {} : { memoryPerGpu: memory.trim() }),
@@ -46,7 +61,8 @@ export function ImportPage() {
     },
   });
   const example = useMutation({
-    mutationFn: (of: FrameworkName) => client.exportPlan({ job: EXAMPLE.job, profile: SHIPPED_PROFILE, plan: EXAMPLE.plan, framework: of }),
+    mutationFn: (of: FrameworkName) =>
+      client.exportPlan({ job: EXAMPLE.job, profile: SHIPPED_PROFILE, plan: EXAMPLE.plan, framework: of }),
     onSuccess: ({ files: [main, beside] }, of) => {
       const example = { main: main?.text ?? "", beside: beside?.text ?? "" };
       // Somebody may have written, or chosen another framework, meanwhile.
@@ -68,25 +84,81 @@ export function ImportPage() {
     question.reset();
   };
   return (
-    <Page title="Import" lead="How good a configuration of another framework is: the plan that it says, where that stands among all plans, and how the best plan differs from it.">
+    <Page
+      title="Import"
+      lead="How good a configuration of another framework is: the plan that it says, where that stands among all plans, and how the best plan differs from it."
+    >
       <form onSubmit={submit} className="job-editor">
-        <NativeSelect label="Framework" data={FRAMEWORK_NAMES.map((value) => ({ value, label: FRAMEWORK_WORDS[value] }))} value={framework} onChange={(event) => choose(event.currentTarget.value as FrameworkName)} maw={260} />
+        <NativeSelect
+          label="Framework"
+          data={FRAMEWORK_NAMES.map((value) => ({ value, label: FRAMEWORK_WORDS[value] }))}
+          value={framework}
+          onChange={(event) => choose(event.currentTarget.value as FrameworkName)}
+          maw={260}
+        />
         <ConfigurationFields key={framework} framework={framework} text={text} onChange={setText} />
         <div className="fields">
-          <NumberInput label="Nodes" description="Empty: as it says" min={1} max={2 ** 20} allowDecimal={false} value={nodes} onChange={setNodes} />
-          <NumberInput label="GPUs a node" description="Empty: as it says" min={1} max={4096} allowDecimal={false} value={gpusPerNode} onChange={setGpusPerNode} />
-          <TextInput label="Memory a GPU" description="Empty: the profile’s" placeholder="80GB" value={memory} onChange={(event) => setMemory(event.currentTarget.value)} spellCheck={false} autoComplete="off" />
-          <ProfileSelect description="What was measured of the cluster" value={profile} onChange={setProfile} />
+          <NumberInput
+            label="Nodes"
+            description="Empty: as it says"
+            min={1}
+            max={2 ** 20}
+            allowDecimal={false}
+            value={nodes}
+            onChange={setNodes}
+          />
+          <NumberInput
+            label="GPUs a node"
+            description="Empty: as it says"
+            min={1}
+            max={4096}
+            allowDecimal={false}
+            value={gpusPerNode}
+            onChange={setGpusPerNode}
+          />
+          <TextInput
+            label="Memory a GPU"
+            description="Empty: the profile’s"
+            placeholder="80GB"
+            value={memory}
+            onChange={(event) => setMemory(event.currentTarget.value)}
+            spellCheck={false}
+            autoComplete="off"
+          />
+          <ProfileSelect
+            description="What was measured of the cluster"
+            value={profile}
+            onChange={setProfile}
+          />
         </div>
-        {question.error && <Refusal error={question.error} lineOf={(field) => lineOfOption(text.main, field)} />}
+        {question.error && (
+          <Refusal error={question.error} lineOf={(field) => lineOfOption(text.main, field)} />
+        )}
         {example.error && <Refusal error={example.error} lineOf={undefined} />}
         <Group gap="xs">
-          <Button type="submit" loading={question.isPending} disabled={text.main.trim() === ""}>How good is it?</Button>
-          <Button variant="default" loading={example.isPending} disabled={!mayInsert(text)} onClick={() => example.mutate(framework)}>Insert an example</Button>
+          <Button type="submit" loading={question.isPending} disabled={text.main.trim() === ""}>
+            How good is it?
+          </Button>
+          <Button
+            variant="default"
+            loading={example.isPending}
+            disabled={!mayInsert(text)}
+            onClick={() => example.mutate(framework)}
+          >
+            Insert an example
+          </Button>
         </Group>
       </form>
-      <div aria-live="polite">{question.isPending && <Text size="sm" c="dimmed">It is being read, and every plan of its job evaluated…</Text>}</div>
-      {question.data && !question.isPending && <ImportResult answer={question.data.answer} profile={question.data.profile} />}
+      <div aria-live="polite">
+        {question.isPending && (
+          <Text size="sm" c="dimmed">
+            It is being read, and every plan of its job evaluated…
+          </Text>
+        )}
+      </div>
+      {question.data && !question.isPending && (
+        <ImportResult answer={question.data.answer} profile={question.data.profile} />
+      )}
     </Page>
   );
 }

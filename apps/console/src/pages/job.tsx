@@ -31,19 +31,33 @@ import { formatBytes, formatCount, formatCounted, formatInteger, sentence } from
 import { explainPlan, FAILURE_WORDS } from "../text/words.ts";
 
 const route = getRouteApi("/jobs/$jobId");
-const back = <LinkTo to="/jobs" size="sm">← Jobs</LinkTo>;
+const back = (
+  <LinkTo to="/jobs" size="sm">
+    ← Jobs
+  </LinkTo>
+);
 
 function Ending({ job }: { job: JobDetail }) {
   if (job.failure) {
     return (
       <Alert color="red" title={FAILURE_WORDS[job.failure.code]}>
-        {job.failure.rank !== undefined && `Rank ${job.failure.rank}: `}{sentence(job.failure.message)}
-        {job.failure.remedy !== undefined && <Text size="sm" fw={600} mt={4}>What to do: {sentence(job.failure.remedy)}</Text>}
+        {job.failure.rank !== undefined && `Rank ${job.failure.rank}: `}
+        {sentence(job.failure.message)}
+        {job.failure.remedy !== undefined && (
+          <Text size="sm" fw={600} mt={4}>
+            What to do: {sentence(job.failure.remedy)}
+          </Text>
+        )}
       </Alert>
     );
   }
   // The reason of another state is what came out of the stage before it, and is told there.
-  if ((job.state === "cancelled" || job.state === "cancelling") && job.reason !== null && job.reason !== "") return <Alert color="gray" variant="light">{job.reason}</Alert>;
+  if ((job.state === "cancelled" || job.state === "cancelling") && job.reason !== null && job.reason !== "")
+    return (
+      <Alert color="gray" variant="light">
+        {job.reason}
+      </Alert>
+    );
   return null;
 }
 
@@ -56,9 +70,21 @@ function ChosenPlan({ job, rows }: { job: JobDetail; rows: readonly PlanRow[] })
     <Section title="Chosen plan">
       <div className="chosen-plan">
         <PlanText plan={job.chosen.plan} />
-        {reason !== undefined && <Text size="sm" fw={600}>{reason}</Text>}
-        {disturbed !== undefined && <Alert color="yellow" variant="light" role="alert">{sentence(disturbed)}</Alert>}
-        {explainPlan(job.chosen.plan).map((sentence) => <Text key={sentence} size="sm">{sentence}</Text>)}
+        {reason !== undefined && (
+          <Text size="sm" fw={600}>
+            {reason}
+          </Text>
+        )}
+        {disturbed !== undefined && (
+          <Alert color="yellow" variant="light" role="alert">
+            {sentence(disturbed)}
+          </Alert>
+        )}
+        {explainPlan(job.chosen.plan).map((sentence) => (
+          <Text key={sentence} size="sm">
+            {sentence}
+          </Text>
+        ))}
       </div>
     </Section>
   );
@@ -74,12 +100,45 @@ function Planning({ job, rows }: { job: JobDetail; rows: PlanRow[] }) {
     <>
       {rows.length > 0 && (
         <>
-          <Section title="Plans: predicted beside measured" folded={formatCounted(rows.length, "plan")} about={<>The best plans by prediction, each run for real. Press a rank for all that is known of that plan<span className="wide-only">; press a heading to sort</span>.</>}>
+          <Section
+            title="Plans: predicted beside measured"
+            folded={formatCounted(rows.length, "plan")}
+            about={
+              <>
+                The best plans by prediction, each run for real. Press a rank for all that is known of that
+                plan<span className="wide-only">; press a heading to sort</span>.
+              </>
+            }
+          >
             <PlanTable rows={rows} withMeasured={job.trials.length > 0} label="Plans" />
           </Section>
-          {rows.length > 1 && <Section title="Compare two plans" folded about="What one saves and the other pays, term by term, by prediction."><ComparePlans key={rowsKey} rows={rows} subject={subject} /></Section>}
-          <Section title="Ask about a plan" folded about="Why it is not chosen, what its ranks’ memory holds, and its configuration for other frameworks."><AskPlan key={rowsKey} rows={rows} subject={subject} jobName={job.name} limitBytes={planning.memoryLimitBytes} /></Section>
-          <Section title="Memory by line" folded about={`Predicted for the fullest rank, against the ${formatBytes(planning.memoryLimitBytes)} that a rank may use.`}>
+          {rows.length > 1 && (
+            <Section
+              title="Compare two plans"
+              folded
+              about="What one saves and the other pays, term by term, by prediction."
+            >
+              <ComparePlans key={rowsKey} rows={rows} subject={subject} />
+            </Section>
+          )}
+          <Section
+            title="Ask about a plan"
+            folded
+            about="Why it is not chosen, what its ranks’ memory holds, and its configuration for other frameworks."
+          >
+            <AskPlan
+              key={rowsKey}
+              rows={rows}
+              subject={subject}
+              jobName={job.name}
+              limitBytes={planning.memoryLimitBytes}
+            />
+          </Section>
+          <Section
+            title="Memory by line"
+            folded
+            about={`Predicted for the fullest rank, against the ${formatBytes(planning.memoryLimitBytes)} that a rank may use.`}
+          >
             <MemoryChart rows={rows} limitBytes={planning.memoryLimitBytes} />
           </Section>
           <Section title="Where the time goes" folded about="Predicted time of one step by cause.">
@@ -87,7 +146,12 @@ function Planning({ job, rows }: { job: JobDetail; rows: PlanRow[] }) {
           </Section>
         </>
       )}
-      <Section title="Why plans were rejected" folded={`${formatInteger(planning.counts.evaluated - planning.counts.feasible - (planning.counts.pruned ?? 0))} of ${formatInteger(planning.counts.evaluated)}`}><Rejections planning={planning} /></Section>
+      <Section
+        title="Why plans were rejected"
+        folded={`${formatInteger(planning.counts.evaluated - planning.counts.feasible - (planning.counts.pruned ?? 0))} of ${formatInteger(planning.counts.evaluated)}`}
+      >
+        <Rejections planning={planning} />
+      </Section>
     </>
   );
 }
@@ -98,42 +162,99 @@ function jobFiles({ files, attempts, trials, spec }: JobDetail) {
   const hasCheckpoints = attempts.length > 0 && spec.checkpointing !== null;
   const hasTimelines = spec.timeline !== undefined && (trials.length > 0 || attempts.length > 0);
   return [
-    ...(hasCheckpoints ? [{ name: "Checkpoints", value: <Code>{files.checkpoints}</Code>, wide: true }, { name: "Weights", value: <Code>npx internevo checkpoint export {files.checkpoints} FOLDER</Code>, wide: true }] : []),
+    ...(hasCheckpoints
+      ? [
+          { name: "Checkpoints", value: <Code>{files.checkpoints}</Code>, wide: true },
+          {
+            name: "Weights",
+            value: <Code>npx internevo checkpoint export {files.checkpoints} FOLDER</Code>,
+            wide: true,
+          },
+        ]
+      : []),
     ...(hasTimelines ? [{ name: "Timelines", value: <Code>{files.timelines}</Code>, wide: true }] : []),
   ];
 }
 
 function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
   const { steps } = feed;
-  const rows = useMemo(() => planRows(job.planning, job.trials, job.chosen), [job.planning, job.trials, job.chosen]);
+  const rows = useMemo(
+    () => planRows(job.planning, job.trials, job.chosen),
+    [job.planning, job.trials, job.chosen],
+  );
   const lastStep = Math.max(job.lastStep, steps.at(-1)?.step ?? 0);
   const live = lastStep === job.lastStep ? job : { ...job, lastStep };
   return (
     <>
       <Timeline job={live} progress={feed.progress} />
       <Ending job={job} />
-      {job.report && <Section title="Report"><FinalReport report={job.report} /></Section>}
+      {job.report && (
+        <Section title="Report">
+          <FinalReport report={job.report} />
+        </Section>
+      )}
       <ChosenPlan job={job} rows={rows} />
-      {(job.attempts.length > 0 || steps.length > 0) && <Section title="Training"><Training job={live} steps={steps} /></Section>}
-      {job.attempts.length > 0 && <Section title="Attempts" folded={String(job.attempts.length)} about={job.attempts.length === 1 ? "No restart." : `${formatCounted(job.attempts.length - 1, "restart")} from the last checkpoint.`}><Attempts job={job} /></Section>}
+      {(job.attempts.length > 0 || steps.length > 0) && (
+        <Section title="Training">
+          <Training job={live} steps={steps} />
+        </Section>
+      )}
+      {job.attempts.length > 0 && (
+        <Section
+          title="Attempts"
+          folded={String(job.attempts.length)}
+          about={
+            job.attempts.length === 1
+              ? "No restart."
+              : `${formatCounted(job.attempts.length - 1, "restart")} from the last checkpoint.`
+          }
+        >
+          <Attempts job={job} />
+        </Section>
+      )}
       <Planning job={job} rows={rows} />
-      <Section title="Log" folded={formatCounted(feed.log.length, "line")}><LogTail lines={feed.log} ended={feed.ended} /></Section>
+      <Section title="Log" folded={formatCounted(feed.log.length, "line")}>
+        <LogTail lines={feed.log} ended={feed.ended} />
+      </Section>
       <Section title="Job" folded>
         <Facts
           items={[
-            { name: "Model", value: job.model, note: `${formatCounted(job.spec.model.layers, "layer")}, hidden ${formatInteger(job.spec.model.hiddenSize)}, ${formatCounted(job.spec.model.heads, "head")}` },
+            {
+              name: "Model",
+              value: job.model,
+              note: `${formatCounted(job.spec.model.layers, "layer")}, hidden ${formatInteger(job.spec.model.hiddenSize)}, ${formatCounted(job.spec.model.heads, "head")}`,
+            },
             { name: "Vocabulary", value: `${formatInteger(job.spec.model.vocabularySize)} tokens` },
             { name: "Sequence", value: `${formatInteger(job.spec.sequenceLengthTokens)} tokens` },
             { name: "Batch", value: `${formatCount(job.spec.globalBatchTokens)} tokens`, note: "a step" },
             { name: "Precision", value: job.spec.precision },
-            { name: "Cluster", value: job.cluster, note: `${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ${usesGpus(job.spec.cluster) ? "GPUs" : "ranks"} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}${job.spec.cluster.minNodes === undefined ? "" : `; ${job.spec.cluster.minNodes} nodes or more when some are lost`}` },
-            { name: "Profile", value: job.profileId === null ? "–" : <LinkTo to="/clusters/$profileId" params={{ profileId: job.profileId }}>{job.planning?.profile ?? "measured"}</LinkTo> },
+            {
+              name: "Cluster",
+              value: job.cluster,
+              note: `${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ${usesGpus(job.spec.cluster) ? "GPUs" : "ranks"} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}${job.spec.cluster.minNodes === undefined ? "" : `; ${job.spec.cluster.minNodes} nodes or more when some are lost`}`,
+            },
+            {
+              name: "Profile",
+              value:
+                job.profileId === null ? (
+                  "–"
+                ) : (
+                  <LinkTo to="/clusters/$profileId" params={{ profileId: job.profileId }}>
+                    {job.planning?.profile ?? "measured"}
+                  </LinkTo>
+                ),
+            },
             ...jobFiles(job),
             { name: "Identity", value: <Code>{job.id}</Code>, wide: true },
             { name: "Trace", value: <Code>{job.traceId}</Code>, wide: true },
           ]}
         />
-        <details className="as-table"><summary>The whole job, as it was resolved</summary><pre className="document" tabIndex={0}>{stringify(writtenJob(job.spec))}</pre></details>
+        <details className="as-table">
+          <summary>The whole job, as it was resolved</summary>
+          <pre className="document" tabIndex={0}>
+            {stringify(writtenJob(job.spec))}
+          </pre>
+        </details>
       </Section>
     </>
   );
@@ -147,7 +268,11 @@ function JobView({ jobId }: { jobId: string }) {
   if (!job) {
     return (
       <Page title="Job" above={back}>
-        {query.isError ? <Failed what="job" error={query.error} onRetry={() => void query.refetch()} /> : <Loading label="job" rows={6} />}
+        {query.isError ? (
+          <Failed what="job" error={query.error} onRetry={() => void query.refetch()} />
+        ) : (
+          <Loading label="job" rows={6} />
+        )}
       </Page>
     );
   }
@@ -157,15 +282,26 @@ function JobView({ jobId }: { jobId: string }) {
       above={back}
       actions={
         <>
-          {job.planning && <ButtonTo to="/what-if" search={{ job: job.id }} variant="default">What if…</ButtonTo>}
+          {job.planning && (
+            <ButtonTo to="/what-if" search={{ job: job.id }} variant="default">
+              What if…
+            </ButtonTo>
+          )}
           {isActive(job.state) && mayActAs(session, "operator") && <CancelButton job={job} />}
         </>
       }
       lead={
         <div className="job-lead">
-          <span aria-live="polite"><JobStateBadge state={job.state} /></span>
-          <span>submitted <Moment at={job.createdAt} both /></span>
-          <span>{job.endedAt === null ? "for " : "took "}<Span from={job.createdAt} to={job.endedAt} /></span>
+          <span aria-live="polite">
+            <JobStateBadge state={job.state} />
+          </span>
+          <span>
+            submitted <Moment at={job.createdAt} both />
+          </span>
+          <span>
+            {job.endedAt === null ? "for " : "took "}
+            <Span from={job.createdAt} to={job.endedAt} />
+          </span>
         </div>
       }
     >

@@ -16,24 +16,49 @@ import { JOB_STATE_WORDS, QUEUED_WORD } from "../text/words.ts";
 const route = getRouteApi("/jobs");
 
 /** What a stage counts; undefined where it has not said how far it is. */
-function countOf({ state, progress, trialsDone, trialsTotal, lastStep, steps }: JobSummary): readonly [done: number, total: number, unit: string] | undefined {
+function countOf({
+  state,
+  progress,
+  trialsDone,
+  trialsTotal,
+  lastStep,
+  steps,
+}: JobSummary): readonly [done: number, total: number, unit: string] | undefined {
   if (state === "trialling") return [trialsDone, trialsTotal, "trials"];
   if (state !== "profiling" && state !== "planning") return [lastStep, steps, "steps"];
   const { done = null, total = null } = (progress?.stage === state && progress) || {};
-  return done === null || total === null || total === 0 ? undefined : [done, total, state === "profiling" ? "points" : "batches of plans"];
+  return done === null || total === null || total === 0
+    ? undefined
+    : [done, total, state === "profiling" ? "points" : "batches of plans"];
 }
 
 /** How far a job is, in the unit of its stage. */
 function Advance({ job }: { job: JobSummary }) {
   if (!isActive(job.state) && job.lastStep === 0) return <span className="nothing">–</span>;
-  if (job.progress?.stage === job.state && isWaitingMessage(job.progress.message)) return <Text size="sm" className="text-warning" title={job.progress.message}>{QUEUED_WORD.toLowerCase()}</Text>;
+  if (job.progress?.stage === job.state && isWaitingMessage(job.progress.message))
+    return (
+      <Text size="sm" className="text-warning" title={job.progress.message}>
+        {QUEUED_WORD.toLowerCase()}
+      </Text>
+    );
   const counted = countOf(job);
-  if (counted === undefined) return <Text size="sm" c="dimmed">{JOB_STATE_WORDS[job.state].toLowerCase()}</Text>;
+  if (counted === undefined)
+    return (
+      <Text size="sm" c="dimmed">
+        {JOB_STATE_WORDS[job.state].toLowerCase()}
+      </Text>
+    );
   const [done, total, unit] = counted;
   return (
     <div className="advance">
-      <span className="figures">{formatInteger(done)} / {formatInteger(total)} {unit}</span>
-      <Progress value={total > 0 ? (100 * done) / total : 0} size={4} aria-label={`${done} of ${total} ${unit}`} />
+      <span className="figures">
+        {formatInteger(done)} / {formatInteger(total)} {unit}
+      </span>
+      <Progress
+        value={total > 0 ? (100 * done) / total : 0}
+        size={4}
+        aria-label={`${done} of ${total} ${unit}`}
+      />
     </div>
   );
 }
@@ -43,15 +68,32 @@ const SUBMIT_COMMAND = "npx internevo submit job.yaml";
 function NoJobs({ state }: { state: JobState | undefined }) {
   const session = useSession();
   if (state !== undefined) {
-    return <Empty title={`No job is ${JOB_STATE_WORDS[state].toLowerCase()}`}><Link to="/jobs" className="plain-link">Show all jobs</Link></Empty>;
+    return (
+      <Empty title={`No job is ${JOB_STATE_WORDS[state].toLowerCase()}`}>
+        <Link to="/jobs" className="plain-link">
+          Show all jobs
+        </Link>
+      </Empty>
+    );
   }
   return (
     <Empty title="No jobs yet">
-      <Text size="sm" maw={620}>A job says which model, sequence length, batch and cluster you have. InternEvo profiles the cluster, ranks every plan, tries the best ten for real, and trains with the winner.</Text>
+      <Text size="sm" maw={620}>
+        A job says which model, sequence length, batch and cluster you have. InternEvo profiles the cluster,
+        ranks every plan, tries the best ten for real, and trains with the winner.
+      </Text>
       <Group gap="sm">
         {mayActAs(session, "operator") && <ButtonTo to="/submit">Submit a job</ButtonTo>}
-        <Text size="sm">or at the command line: <Code>{SUBMIT_COMMAND}</Code></Text>
-        <CopyButton value={SUBMIT_COMMAND}>{({ copied, copy }) => <Button size="compact-sm" variant="default" onClick={copy}>{copied ? "Copied" : "Copy"}</Button>}</CopyButton>
+        <Text size="sm">
+          or at the command line: <Code>{SUBMIT_COMMAND}</Code>
+        </Text>
+        <CopyButton value={SUBMIT_COMMAND}>
+          {({ copied, copy }) => (
+            <Button size="compact-sm" variant="default" onClick={copy}>
+              {copied ? "Copied" : "Copy"}
+            </Button>
+          )}
+        </CopyButton>
       </Group>
     </Empty>
   );
@@ -62,26 +104,50 @@ function JobTable({ jobs }: { jobs: readonly JobSummary[] }) {
     <Table label="Jobs" narrow="cards" className="jobs-table">
       <Head>
         <Row>
-          <Column>Job</Column><Column>State</Column><Column>Model</Column><Column>Cluster</Column><Column>Progress</Column>
-          <Column numeric>Last loss</Column><Column>Submitted</Column><Column numeric>Took</Column>
+          <Column>Job</Column>
+          <Column>State</Column>
+          <Column>Model</Column>
+          <Column>Cluster</Column>
+          <Column>Progress</Column>
+          <Column numeric>Last loss</Column>
+          <Column>Submitted</Column>
+          <Column numeric>Took</Column>
         </Row>
       </Head>
       <Body>
         {jobs.map((job) => (
           <Row key={job.id} name={job.id}>
-            <RowTitle><Link to="/jobs/$jobId" params={{ jobId: job.id }} className="plain-link">{job.name}</Link></RowTitle>
+            <RowTitle>
+              <Link to="/jobs/$jobId" params={{ jobId: job.id }} className="plain-link">
+                {job.name}
+              </Link>
+            </RowTitle>
             <Cell label="State">
               <div>
                 <JobStateBadge state={job.state} />
-                {job.reason !== null && <div className="cell-note clamp" title={job.reason}>{job.reason}</div>}
+                {job.reason !== null && (
+                  <div className="cell-note clamp" title={job.reason}>
+                    {job.reason}
+                  </div>
+                )}
               </div>
             </Cell>
             <Cell label="Model">{job.model}</Cell>
             <Cell label="Cluster">{job.cluster}</Cell>
             <Cell label="Progress">{Advance({ job })}</Cell>
-            <Cell label="Last loss" numeric>{job.lastLoss === null ? undefined : <span>{formatLoss(job.lastLoss)} <span className="unit">nats</span></span>}</Cell>
-            <Cell label="Submitted"><Moment at={job.createdAt} /></Cell>
-            <Cell label="Took" numeric><Span from={job.createdAt} to={job.endedAt} /></Cell>
+            <Cell label="Last loss" numeric>
+              {job.lastLoss === null ? undefined : (
+                <span>
+                  {formatLoss(job.lastLoss)} <span className="unit">nats</span>
+                </span>
+              )}
+            </Cell>
+            <Cell label="Submitted">
+              <Moment at={job.createdAt} />
+            </Cell>
+            <Cell label="Took" numeric>
+              <Span from={job.createdAt} to={job.endedAt} />
+            </Cell>
           </Row>
         ))}
       </Body>
@@ -96,23 +162,47 @@ export function JobsPage() {
   const query = useJobs(state);
   const jobs = query.data?.pages.flatMap(({ items }) => items) ?? [];
   return (
-    <Page title="Jobs" actions={mayActAs(session, "operator") ? <ButtonTo to="/submit">Submit a job</ButtonTo> : undefined}>
+    <Page
+      title="Jobs"
+      actions={mayActAs(session, "operator") ? <ButtonTo to="/submit">Submit a job</ButtonTo> : undefined}
+    >
       <NativeSelect
         label="State"
         className="state-filter"
         value={state ?? ""}
-        onChange={(event) => void navigate({ search: event.currentTarget.value === "" ? {} : { state: event.currentTarget.value as JobState } })}
-        data={[{ value: "", label: "All states" }, ...JOB_STATES.map((each) => ({ value: each, label: JOB_STATE_WORDS[each] }))]}
+        onChange={(event) =>
+          void navigate({
+            search: event.currentTarget.value === "" ? {} : { state: event.currentTarget.value as JobState },
+          })
+        }
+        data={[
+          { value: "", label: "All states" },
+          ...JOB_STATES.map((each) => ({ value: each, label: JOB_STATE_WORDS[each] })),
+        ]}
       />
-      {query.isPending ? <Loading label="jobs" />
-      : query.isError && jobs.length === 0 ? <Failed what="jobs" error={query.error} onRetry={() => void query.refetch()} />
-      : jobs.length === 0 ? <NoJobs state={state} />
-      : (
+      {query.isPending ? (
+        <Loading label="jobs" />
+      ) : query.isError && jobs.length === 0 ? (
+        <Failed what="jobs" error={query.error} onRetry={() => void query.refetch()} />
+      ) : jobs.length === 0 ? (
+        <NoJobs state={state} />
+      ) : (
         <>
           <JobTable jobs={jobs} />
           <Group justify="space-between">
-            <Text size="sm" c="dimmed">{formatCounted(jobs.length, "job")}{query.hasNextPage ? " shown, newest first" : ", newest first"}</Text>
-            {query.hasNextPage && <Button variant="default" loading={query.isFetchingNextPage} onClick={() => void query.fetchNextPage()}>Show older jobs</Button>}
+            <Text size="sm" c="dimmed">
+              {formatCounted(jobs.length, "job")}
+              {query.hasNextPage ? " shown, newest first" : ", newest first"}
+            </Text>
+            {query.hasNextPage && (
+              <Button
+                variant="default"
+                loading={query.isFetchingNextPage}
+                onClick={() => void query.fetchNextPage()}
+              >
+                Show older jobs
+              </Button>
+            )}
           </Group>
         </>
       )}

@@ -25,24 +25,68 @@ function Result({ result, subject }: { result: PlanningResult; subject: Subject 
     <>
       {result.candidates.length > 0 ? (
         <>
-          <Section title="Plans by predicted step time" about={`${result.job}, with profile ${result.profile}. Nothing was run or stored.`}>
+          <Section
+            title="Plans by predicted step time"
+            about={`${result.job}, with profile ${result.profile}. Nothing was run or stored.`}
+          >
             {isMixed && (
               <SegmentedControl
-                mb="xs" aria-label="Which plans" value={list} onChange={(value) => setList(value === "runnable" ? "runnable" : "all")}
-                data={[{ value: "all", label: "All plans" }, { value: "runnable", label: "Those that InternEvo’s trainer can run" }]}
+                mb="xs"
+                aria-label="Which plans"
+                value={list}
+                onChange={(value) => setList(value === "runnable" ? "runnable" : "all")}
+                data={[
+                  { value: "all", label: "All plans" },
+                  { value: "runnable", label: "Those that InternEvo’s trainer can run" },
+                ]}
               />
             )}
             <PlanTable rows={rows} withMeasured={false} label="Plans" />
           </Section>
-          {rows.length > 1 && <Section title="Compare two plans" folded about="What one saves and the other pays, term by term, by prediction."><ComparePlans key={rowsKey} rows={rows} subject={subject} /></Section>}
-          <Section title="Ask about a plan" folded about="Why it is not chosen, what its ranks’ memory holds, and its configuration for other frameworks."><AskPlan key={rowsKey} rows={rows} subject={subject} jobName={result.job} limitBytes={result.memoryLimitBytes} /></Section>
-          <Section title="Memory by line" folded about={`Predicted for the fullest rank, against the ${formatBytes(result.memoryLimitBytes)} that a rank may use.`}>
+          {rows.length > 1 && (
+            <Section
+              title="Compare two plans"
+              folded
+              about="What one saves and the other pays, term by term, by prediction."
+            >
+              <ComparePlans key={rowsKey} rows={rows} subject={subject} />
+            </Section>
+          )}
+          <Section
+            title="Ask about a plan"
+            folded
+            about="Why it is not chosen, what its ranks’ memory holds, and its configuration for other frameworks."
+          >
+            <AskPlan
+              key={rowsKey}
+              rows={rows}
+              subject={subject}
+              jobName={result.job}
+              limitBytes={result.memoryLimitBytes}
+            />
+          </Section>
+          <Section
+            title="Memory by line"
+            folded
+            about={`Predicted for the fullest rank, against the ${formatBytes(result.memoryLimitBytes)} that a rank may use.`}
+          >
             <MemoryChart rows={rows} limitBytes={result.memoryLimitBytes} />
           </Section>
-          <Section title="Where the time goes" folded about="Predicted time of one step by cause."><TimeChart rows={rows} /></Section>
+          <Section title="Where the time goes" folded about="Predicted time of one step by cause.">
+            <TimeChart rows={rows} />
+          </Section>
         </>
-      ) : <Alert color="yellow" title="No plan fits">Below is what rejected them, and what would need the least memory.</Alert>}
-      <Section title="Why plans were rejected" folded={`${formatInteger(result.counts.evaluated - result.counts.feasible - (result.counts.pruned ?? 0))} of ${formatInteger(result.counts.evaluated)}`}><Rejections planning={result} /></Section>
+      ) : (
+        <Alert color="yellow" title="No plan fits">
+          Below is what rejected them, and what would need the least memory.
+        </Alert>
+      )}
+      <Section
+        title="Why plans were rejected"
+        folded={`${formatInteger(result.counts.evaluated - result.counts.feasible - (result.counts.pruned ?? 0))} of ${formatInteger(result.counts.evaluated)}`}
+      >
+        <Rejections planning={result} />
+      </Section>
     </>
   );
 }
@@ -55,18 +99,45 @@ export function PlanPage() {
   const plan = useMutation({
     mutationFn: async (job: unknown) => {
       const subject: Subject = { job, ...(profile === "" ? {} : { profile }) };
-      return { subject, result: await client.plan({ job, ...subject, ...(typeof top === "number" ? { top } : {}) }) };
+      return {
+        subject,
+        result: await client.plan({ job, ...subject, ...(typeof top === "number" ? { top } : {}) }),
+      };
     },
   });
   return (
     <Page title="Plan" lead="Ranks the plans of a job by prediction, without running or storing anything.">
-      <JobEditor file={file} actions={[{ label: "Show the plans", busy: plan.isPending, onRun: (job) => plan.mutate(job) }]} error={plan.error}>
+      <JobEditor
+        file={file}
+        actions={[{ label: "Show the plans", busy: plan.isPending, onRun: (job) => plan.mutate(job) }]}
+        error={plan.error}
+      >
         <Group align="flex-start" gap="md">
-          <ProfileSelect description="What was measured of the cluster" otherwise="As the job says, or the newest of its cluster" value={profile} onChange={setProfile} />
-          <NumberInput label="Plans" description="How many to show" min={1} max={100} allowDecimal={false} value={top} onChange={setTop} w={140} />
+          <ProfileSelect
+            description="What was measured of the cluster"
+            otherwise="As the job says, or the newest of its cluster"
+            value={profile}
+            onChange={setProfile}
+          />
+          <NumberInput
+            label="Plans"
+            description="How many to show"
+            min={1}
+            max={100}
+            allowDecimal={false}
+            value={top}
+            onChange={setTop}
+            w={140}
+          />
         </Group>
       </JobEditor>
-      <div aria-live="polite">{plan.isPending && <Text size="sm" c="dimmed">Every plan of the space is being evaluated…</Text>}</div>
+      <div aria-live="polite">
+        {plan.isPending && (
+          <Text size="sm" c="dimmed">
+            Every plan of the space is being evaluated…
+          </Text>
+        )}
+      </div>
       {plan.data && <Result result={plan.data.result} subject={plan.data.subject} />}
     </Page>
   );

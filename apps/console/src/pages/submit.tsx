@@ -16,17 +16,34 @@ import { jobKey } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
 
 function MeasuredBefore({ first }: { first: MeasuredFirst | undefined }) {
-  return first === undefined ? null : <Text size="sm" mt="xs">{measuredFirstWords(first)}</Text>;
+  return first === undefined ? null : (
+    <Text size="sm" mt="xs">
+      {measuredFirstWords(first)}
+    </Text>
+  );
 }
 
 function Checked({ check: { job, warnings, measuredFirst } }: { check: JobCheck }) {
   return (
     <Section title="Checked">
-      {warnings.length === 0 ? <Alert color="teal" variant="light">It would be accepted.</Alert> : (
-        <Alert color="yellow" title="It would be accepted"><ProblemDetails problem={{ type: "about:blank", title: "", status: 200, code: "job-invalid", errors: warnings }} /></Alert>
+      {warnings.length === 0 ? (
+        <Alert color="teal" variant="light">
+          It would be accepted.
+        </Alert>
+      ) : (
+        <Alert color="yellow" title="It would be accepted">
+          <ProblemDetails
+            problem={{ type: "about:blank", title: "", status: 200, code: "job-invalid", errors: warnings }}
+          />
+        </Alert>
       )}
       <MeasuredBefore first={measuredFirst} />
-      <details className="as-table"><summary>The whole job, with every default</summary><pre className="document" tabIndex={0}>{stringify(job)}</pre></details>
+      <details className="as-table">
+        <summary>The whole job, with every default</summary>
+        <pre className="document" tabIndex={0}>
+          {stringify(job)}
+        </pre>
+      </details>
     </Section>
   );
 }
@@ -34,9 +51,21 @@ function Checked({ check: { job, warnings, measuredFirst } }: { check: JobCheck 
 function Planned({ result, first }: { result: PlanningResult; first: MeasuredFirst | undefined }) {
   const rows = useMemo(() => candidateRows(result.candidates), [result]);
   return (
-    <Section title="Plans by predicted step time" about={`With profile ${result.profile}. Nothing was run or stored.`}>
+    <Section
+      title="Plans by predicted step time"
+      about={`With profile ${result.profile}. Nothing was run or stored.`}
+    >
       <MeasuredBefore first={first} />
-      {rows.length > 0 ? <PlanTable rows={rows} withMeasured={false} label="Plans" /> : <><Alert color="yellow" title="No plan fits" mb="sm">Below is what rejected them.</Alert><Rejections planning={result} /></>}
+      {rows.length > 0 ? (
+        <PlanTable rows={rows} withMeasured={false} label="Plans" />
+      ) : (
+        <>
+          <Alert color="yellow" title="No plan fits" mb="sm">
+            Below is what rejected them.
+          </Alert>
+          <Rejections planning={result} />
+        </>
+      )}
     </Section>
   );
 }
@@ -70,15 +99,25 @@ export function SubmitPage() {
   const plan = useMutation({ mutationFn: (job: unknown) => client.plan({ job, top: 10 }) });
   const allowed = mayActAs(session, "operator");
   const done = { check, plan, submit };
-  const run = (action: Action) => (job: unknown): void => {
-    setLast(action);
-    done[action].mutate(job);
-    // What is measured before is said beside the plans too; what speaks against submitting is the check's to say.
-    if (action === "plan" && allowed) check.mutate(job);
-  };
+  const run =
+    (action: Action) =>
+    (job: unknown): void => {
+      setLast(action);
+      done[action].mutate(job);
+      // What is measured before is said beside the plans too; what speaks against submitting is the check's to say.
+      if (action === "plan" && allowed) check.mutate(job);
+    };
   const busy = submit.isPending || check.isPending || plan.isPending;
   return (
-    <Page title="Submit a job" above={<LinkTo to="/jobs" size="sm">← Jobs</LinkTo>} lead="The cluster is profiled, every plan is ranked, the best are tried for real, and the winner trains.">
+    <Page
+      title="Submit a job"
+      above={
+        <LinkTo to="/jobs" size="sm">
+          ← Jobs
+        </LinkTo>
+      }
+      lead="The cluster is profiled, every plan is ranked, the best are tried for real, and the winner trains."
+    >
       {!allowed && <Alert color="yellow">Your role is {session.role}; submitting takes an operator.</Alert>}
       <JobEditor
         file={file}
@@ -89,7 +128,13 @@ export function SubmitPage() {
           { label: "Plan first", busy: plan.isPending, onRun: run("plan"), disabled: busy },
         ]}
       />
-      <div aria-live="polite">{plan.isPending && <Text size="sm" c="dimmed">Every plan of the space is being evaluated…</Text>}</div>
+      <div aria-live="polite">
+        {plan.isPending && (
+          <Text size="sm" c="dimmed">
+            Every plan of the space is being evaluated…
+          </Text>
+        )}
+      </div>
       {last === "check" && check.data && <Checked check={check.data} />}
       {last === "plan" && plan.data && <Planned result={plan.data} first={check.data?.measuredFirst} />}
     </Page>

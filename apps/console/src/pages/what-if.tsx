@@ -9,7 +9,14 @@ import { JobField, Refusal, useJobText } from "../components/job-editor.tsx";
 import { Page } from "../components/page.tsx";
 import { ProfileSelect } from "../components/profile-select.tsx";
 import { Loading } from "../components/states.tsx";
-import { ASKED_FIRST, faultOf, QuestionFields, trainingTokens, type Asked, type Filled } from "../components/what-if/question-fields.tsx";
+import {
+  ASKED_FIRST,
+  faultOf,
+  QuestionFields,
+  trainingTokens,
+  type Asked,
+  type Filled,
+} from "../components/what-if/question-fields.tsx";
 import { QUESTIONS, type Outcome, type QuestionKind } from "../components/what-if/questions.ts";
 import { WhatIfResult } from "../components/what-if/results.tsx";
 import type { Subject } from "../data/advice.ts";
@@ -22,32 +29,66 @@ const route = getRouteApi("/what-if");
 
 const DAY_SECONDS = 86_400;
 
-async function ask(client: InternEvoClient, subject: Subject, kind: QuestionKind, asked: Filled): Promise<Outcome> {
+async function ask(
+  client: InternEvoClient,
+  subject: Subject,
+  kind: QuestionKind,
+  asked: Filled,
+): Promise<Outcome> {
   const values = (axis: Asked["axis"], text: string): number[] => {
     const read = axisValues(axis, text);
     return "values" in read ? read.values : [];
   };
   switch (kind) {
     case "sweep":
-      return { kind, answer: await client.sweep({ ...subject, axis: asked.axis, values: values(asked.axis, asked.values) }) };
+      return {
+        kind,
+        answer: await client.sweep({
+          ...subject,
+          axis: asked.axis,
+          values: values(asked.axis, asked.values),
+        }),
+      };
     case "largest":
-      return { kind, answer: await client.largestSequence({ ...subject, unitTokens: Number(asked.unitTokens), sequences: Number(asked.sequences) }) };
+      return {
+        kind,
+        answer: await client.largestSequence({
+          ...subject,
+          unitTokens: Number(asked.unitTokens),
+          sequences: Number(asked.sequences),
+        }),
+      };
     case "pareto":
       return { kind, answer: await client.paretoFront(subject) };
     case "cluster": {
       const seconds = Number(asked.days) * DAY_SECONDS;
       const price = typeof asked.price === "number" ? { pricePerGpuHour: asked.price } : {};
       const nodes = asked.nodes.trim() === "" ? {} : { nodes: values("nodes", asked.nodes) };
-      return { kind, seconds, answer: await client.cheapestCluster({ ...subject, tokens: trainingTokens(asked.tokens) ?? 0, seconds, ...price, ...nodes }) };
+      return {
+        kind,
+        seconds,
+        answer: await client.cheapestCluster({
+          ...subject,
+          tokens: trainingTokens(asked.tokens) ?? 0,
+          seconds,
+          ...price,
+          ...nodes,
+        }),
+      };
     }
   }
 }
 
 /** Sizes as a job file has them; undefined where it says nothing that can be read. */
 function writtenSizes(job: unknown): JobSizes {
-  const { sequenceLengthTokens, globalBatchTokens, cluster } = (job ?? {}) as { sequenceLengthTokens?: unknown; globalBatchTokens?: unknown; cluster?: { nodes?: unknown; memoryPerGpu?: unknown } | null };
+  const { sequenceLengthTokens, globalBatchTokens, cluster } = (job ?? {}) as {
+    sequenceLengthTokens?: unknown;
+    globalBatchTokens?: unknown;
+    cluster?: { nodes?: unknown; memoryPerGpu?: unknown } | null;
+  };
   const count = (value: unknown, kind: QuantityKind): number | undefined => {
-    const read = typeof value === "number" || typeof value === "string" ? parseQuantity(value, kind) : undefined;
+    const read =
+      typeof value === "number" || typeof value === "string" ? parseQuantity(value, kind) : undefined;
     return read === 0 ? undefined : read;
   };
   return {
@@ -57,7 +98,12 @@ function writtenSizes(job: unknown): JobSizes {
     memoryPerGpuBytes: count(cluster?.memoryPerGpu, "bytes"),
   };
 }
-const sizesOf = ({ spec: { sequenceLengthTokens, globalBatchTokens, cluster } }: JobDetail): JobSizes => ({ sequenceLengthTokens, globalBatchTokens, nodes: cluster.nodes, memoryPerGpuBytes: cluster.memoryPerGpuBytes });
+const sizesOf = ({ spec: { sequenceLengthTokens, globalBatchTokens, cluster } }: JobDetail): JobSizes => ({
+  sequenceLengthTokens,
+  globalBatchTokens,
+  nodes: cluster.nodes,
+  memoryPerGpuBytes: cluster.memoryPerGpuBytes,
+});
 
 const writtenName = (job: unknown): string => {
   const name = (job as { name?: unknown } | undefined)?.name;
@@ -85,11 +131,18 @@ export function WhatIfPage() {
   const [kind, setKind] = useState<QuestionKind>("sweep");
   const [written, setAsked] = useState(ASKED_FIRST);
   const [tried, setTried] = useState(false);
-  const submitted = useQuery({ queryKey: jobKey(jobId ?? ""), queryFn: ({ signal }) => client.getJob(jobId ?? "", { signal }), enabled: shown === "job" && jobId !== undefined });
+  const submitted = useQuery({
+    queryKey: jobKey(jobId ?? ""),
+    queryFn: ({ signal }) => client.getJob(jobId ?? "", { signal }),
+    enabled: shown === "job" && jobId !== undefined,
+  });
   const pasted = useMemo(() => readJobDocument(file.text), [file.text]);
   // Until the job is known nothing is suggested: what is would change under the reader's eyes.
   const isKnown = shown === "file" || jobId === undefined || !submitted.isPending;
-  const sizes = shown === "job" && submitted.data ? sizesOf(submitted.data) : writtenSizes(shown === "file" && "document" in pasted ? pasted.document.value : undefined);
+  const sizes =
+    shown === "job" && submitted.data
+      ? sizesOf(submitted.data)
+      : writtenSizes(shown === "file" && "document" in pasted ? pasted.document.value : undefined);
   const asked: Filled = {
     ...written,
     values: written.values ?? (isKnown ? firstValues(written.axis, sizes) : ""),
@@ -100,7 +153,12 @@ export function WhatIfPage() {
   const question = useMutation({
     mutationFn: async (subject: Subject): Promise<Done> => {
       const outcome = await ask(client, subject, kind, asked);
-      if (subject.jobId === undefined) return { outcome, jobName: writtenName(subject.job), limitBytes: writtenSizes(subject.job).memoryPerGpuBytes };
+      if (subject.jobId === undefined)
+        return {
+          outcome,
+          jobName: writtenName(subject.job),
+          limitBytes: writtenSizes(subject.job).memoryPerGpuBytes,
+        };
       const { name, spec } = await client.getJob(subject.jobId);
       return { outcome, jobName: name, limitBytes: spec.cluster.memoryPerGpuBytes };
     },
@@ -118,28 +176,101 @@ export function WhatIfPage() {
   };
   const known = jobs.some(({ id }) => id === jobId);
   return (
-    <Page title="What if" lead="The best plan under other circumstances, by prediction. Nothing is run or stored.">
+    <Page
+      title="What if"
+      lead="The best plan under other circumstances, by prediction. Nothing is run or stored."
+    >
       <form onSubmit={submit} className="job-editor">
-        <SegmentedControl aria-label="Where the job comes from" className="fit" value={shown} onChange={(value) => setSource(value === "file" ? "file" : "job")} data={[{ value: "job", label: "A submitted job" }, { value: "file", label: "A job file" }]} />
+        <SegmentedControl
+          aria-label="Where the job comes from"
+          className="fit"
+          value={shown}
+          onChange={(value) => setSource(value === "file" ? "file" : "job")}
+          data={[
+            { value: "job", label: "A submitted job" },
+            { value: "file", label: "A job file" },
+          ]}
+        />
         {shown === "job" ? (
-          listed.isPending ? <Loading label="jobs" rows={1} /> : jobId === undefined ? <Text size="sm">No job was submitted yet: paste a job file instead.</Text> : (
+          listed.isPending ? (
+            <Loading label="jobs" rows={1} />
+          ) : jobId === undefined ? (
+            <Text size="sm">No job was submitted yet: paste a job file instead.</Text>
+          ) : (
             <NativeSelect
-              label="Job" value={jobId} onChange={(event) => void navigate({ search: { job: event.currentTarget.value }, replace: true })}
-              data={[...(known ? [] : [{ value: jobId, label: "" }]), ...jobs.map(({ id, name, model, cluster }) => ({ value: id, label: `${name} (${model}, ${cluster})` }))].map((option) => (option.label === "" ? { ...option, label: option.value } : option))}
+              label="Job"
+              value={jobId}
+              onChange={(event) =>
+                void navigate({ search: { job: event.currentTarget.value }, replace: true })
+              }
+              data={[
+                ...(known ? [] : [{ value: jobId, label: "" }]),
+                ...jobs.map(({ id, name, model, cluster }) => ({
+                  value: id,
+                  label: `${name} (${model}, ${cluster})`,
+                })),
+              ].map((option) => (option.label === "" ? { ...option, label: option.value } : option))}
             />
           )
-        ) : <JobField file={file} minRows={8} />}
+        ) : (
+          <JobField file={file} minRows={8} />
+        )}
         <div className="fields">
-          <NativeSelect label="Question" description="What is to be known" value={kind} onChange={(event) => { setKind(event.currentTarget.value as QuestionKind); setTried(false); }} data={[...QUESTIONS]} />
-          <ProfileSelect description="What was measured of the cluster" otherwise={shown === "job" ? "The one that the job was planned with" : "As the job says, or the newest of its cluster"} value={profile} onChange={setProfile} />
+          <NativeSelect
+            label="Question"
+            description="What is to be known"
+            value={kind}
+            onChange={(event) => {
+              setKind(event.currentTarget.value as QuestionKind);
+              setTried(false);
+            }}
+            data={[...QUESTIONS]}
+          />
+          <ProfileSelect
+            description="What was measured of the cluster"
+            otherwise={
+              shown === "job"
+                ? "The one that the job was planned with"
+                : "As the job says, or the newest of its cluster"
+            }
+            value={profile}
+            onChange={setProfile}
+          />
         </div>
-        <QuestionFields kind={kind} asked={asked} onChange={(changes) => setAsked((before) => ({ ...before, ...changes }))} fault={tried ? fault : undefined} />
+        <QuestionFields
+          kind={kind}
+          asked={asked}
+          onChange={(changes) => setAsked((before) => ({ ...before, ...changes }))}
+          fault={tried ? fault : undefined}
+        />
         {shown === "file" && file.faults}
-        {question.error && <Refusal error={question.error} lineOf={shown === "file" ? file.lineOf : undefined} />}
-        <Group gap="xs"><Button type="submit" loading={question.isPending} disabled={shown === "job" ? jobId === undefined || !isKnown : file.text.trim() === ""}>Ask</Button></Group>
+        {question.error && (
+          <Refusal error={question.error} lineOf={shown === "file" ? file.lineOf : undefined} />
+        )}
+        <Group gap="xs">
+          <Button
+            type="submit"
+            loading={question.isPending}
+            disabled={shown === "job" ? jobId === undefined || !isKnown : file.text.trim() === ""}
+          >
+            Ask
+          </Button>
+        </Group>
       </form>
-      <div aria-live="polite">{question.isPending && <Text size="sm" c="dimmed">Every plan of the space is being evaluated, for each case…</Text>}</div>
-      {question.data && !question.isPending && <WhatIfResult outcome={question.data.outcome} limitBytes={question.data.limitBytes} jobName={question.data.jobName} />}
+      <div aria-live="polite">
+        {question.isPending && (
+          <Text size="sm" c="dimmed">
+            Every plan of the space is being evaluated, for each case…
+          </Text>
+        )}
+      </div>
+      {question.data && !question.isPending && (
+        <WhatIfResult
+          outcome={question.data.outcome}
+          limitBytes={question.data.limitBytes}
+          jobName={question.data.jobName}
+        />
+      )}
     </Page>
   );
 }

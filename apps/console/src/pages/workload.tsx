@@ -14,13 +14,22 @@ import { formatBytes, formatPercent, formatSeconds, formatSpan } from "../text/f
 import { dimensionValue, fieldName, fieldValue } from "../text/words.ts";
 
 const route = getRouteApi("/workloads/$workloadId");
-const back = <LinkTo to="/workloads" size="sm">← Workloads</LinkTo>;
+const back = (
+  <LinkTo to="/workloads" size="sm">
+    ← Workloads
+  </LinkTo>
+);
 
-const differencesOf = (current: Plan, proposed: Plan) => (Object.keys({ ...current, ...proposed }) as (keyof Plan)[]).filter((field) => dimensionValue(current, field) !== dimensionValue(proposed, field)).map((field) => ({ field, from: dimensionValue(current, field), to: dimensionValue(proposed, field) }));
+const differencesOf = (current: Plan, proposed: Plan) =>
+  (Object.keys({ ...current, ...proposed }) as (keyof Plan)[])
+    .filter((field) => dimensionValue(current, field) !== dimensionValue(proposed, field))
+    .map((field) => ({ field, from: dimensionValue(current, field), to: dimensionValue(proposed, field) }));
 
 function headline({ current, predictedGain }: Proposal): [strong: string, rest: string] {
   if (current === null) return ["First plan", ": none was in use"];
-  return predictedGain > 0 ? [`${formatPercent(predictedGain)} less time a step`, ", by prediction"] : ["The plan in use does not fit any more", ""];
+  return predictedGain > 0
+    ? [`${formatPercent(predictedGain)} less time a step`, ", by prediction"]
+    : ["The plan in use does not fit any more", ""];
 }
 
 function ProposalCard({ proposal }: { proposal: Proposal }) {
@@ -30,18 +39,58 @@ function ProposalCard({ proposal }: { proposal: Proposal }) {
   return (
     <article className="proposal" data-proposal={proposal.id}>
       <header>
-        <strong>{strong}</strong>{rest} <span className="cell-note-inline">· <Moment at={proposal.createdAt} both /></span>
+        <strong>{strong}</strong>
+        {rest}{" "}
+        <span className="cell-note-inline">
+          · <Moment at={proposal.createdAt} both />
+        </span>
       </header>
       <Table label={`Proposal: plan in use and plan proposed`} narrow="cards">
-        <Head><Row><Column /><Column>Plan</Column><Column numeric>Step time</Column><Column numeric>Peak memory</Column></Row></Head>
+        <Head>
+          <Row>
+            <Column />
+            <Column>Plan</Column>
+            <Column numeric>Step time</Column>
+            <Column numeric>Peak memory</Column>
+          </Row>
+        </Head>
         <Body>
-          {current && <Row><RowTitle>In use</RowTitle><Cell label="Plan"><PlanText plan={current.plan} /></Cell><Cell label="Step time" numeric>{formatSeconds(current.predicted.stepTimeSeconds)}</Cell><Cell label="Peak memory" numeric>{formatBytes(current.predicted.peakMemoryBytes)}</Cell></Row>}
-          <Row className="row-chosen"><RowTitle>Proposed</RowTitle><Cell label="Plan"><PlanText plan={proposed.plan} /></Cell><Cell label="Step time" numeric>{formatSeconds(proposed.predicted.stepTimeSeconds)}</Cell><Cell label="Peak memory" numeric>{formatBytes(proposed.predicted.peakMemoryBytes)}</Cell></Row>
+          {current && (
+            <Row>
+              <RowTitle>In use</RowTitle>
+              <Cell label="Plan">
+                <PlanText plan={current.plan} />
+              </Cell>
+              <Cell label="Step time" numeric>
+                {formatSeconds(current.predicted.stepTimeSeconds)}
+              </Cell>
+              <Cell label="Peak memory" numeric>
+                {formatBytes(current.predicted.peakMemoryBytes)}
+              </Cell>
+            </Row>
+          )}
+          <Row className="row-chosen">
+            <RowTitle>Proposed</RowTitle>
+            <Cell label="Plan">
+              <PlanText plan={proposed.plan} />
+            </Cell>
+            <Cell label="Step time" numeric>
+              {formatSeconds(proposed.predicted.stepTimeSeconds)}
+            </Cell>
+            <Cell label="Peak memory" numeric>
+              {formatBytes(proposed.predicted.peakMemoryBytes)}
+            </Cell>
+          </Row>
         </Body>
       </Table>
       {differences.length > 0 && (
         <ul className="differences" aria-label="Differences">
-          {differences.map(({ field, from, to }) => <li key={field}>{fieldName(field)}: <Code>{fieldValue(field, from)}</Code> → <Code>{fieldValue(field, to)}</Code></li>)}
+          {differences.map(({ field, from, to }) => (
+            <li key={field}>
+              {fieldName(field)}: <Code>{fieldValue(field, from)}</Code> →{" "}
+              <Code>{fieldValue(field, to)}</Code>
+            </li>
+          ))}
         </ul>
       )}
     </article>
@@ -49,23 +98,39 @@ function ProposalCard({ proposal }: { proposal: Proposal }) {
 }
 
 function NoProposals({ workload }: { workload: Workload }) {
-  const why =
-    isBeingPlanned(workload) ? "None yet: a run is queued or running."
-    : workload.lastRunAt === null ? "None yet: the workload has not been planned. Its next run is above; “Run now” does not wait for it."
-    : "None: no run has found a plan that is better by enough.";
-  return <Text size="sm" c="dimmed">{why}</Text>;
+  const why = isBeingPlanned(workload)
+    ? "None yet: a run is queued or running."
+    : workload.lastRunAt === null
+      ? "None yet: the workload has not been planned. Its next run is above; “Run now” does not wait for it."
+      : "None: no run has found a plan that is better by enough.";
+  return (
+    <Text size="sm" c="dimmed">
+      {why}
+    </Text>
+  );
 }
 
 function Proposals({ workload }: { workload: Workload }) {
   const query = useProposals(workload.id);
   const proposals = query.data?.pages.flatMap(({ items }) => items) ?? [];
   if (query.isPending) return <Loading label="proposals" rows={2} />;
-  if (query.isError && proposals.length === 0) return <Failed what="proposals" error={query.error} onRetry={() => void query.refetch()} />;
+  if (query.isError && proposals.length === 0)
+    return <Failed what="proposals" error={query.error} onRetry={() => void query.refetch()} />;
   if (proposals.length === 0) return <NoProposals workload={workload} />;
   return (
     <>
-      {proposals.map((proposal) => <ProposalCard key={proposal.id} proposal={proposal} />)}
-      {query.hasNextPage && <Button variant="default" loading={query.isFetchingNextPage} onClick={() => void query.fetchNextPage()}>Show older proposals</Button>}
+      {proposals.map((proposal) => (
+        <ProposalCard key={proposal.id} proposal={proposal} />
+      ))}
+      {query.hasNextPage && (
+        <Button
+          variant="default"
+          loading={query.isFetchingNextPage}
+          onClick={() => void query.fetchNextPage()}
+        >
+          Show older proposals
+        </Button>
+      )}
       <PlanLegend />
     </>
   );
@@ -76,22 +141,56 @@ export function WorkloadPage() {
   const mayRun = mayActAs(useSession(), "operator");
   const query = useWorkload(workloadId);
   const workload = query.data;
-  if (!workload) return <Page title="Workload" above={back}>{query.isError ? <Failed what="workload" error={query.error} onRetry={() => void query.refetch()} /> : <Loading label="workload" />}</Page>;
+  if (!workload)
+    return (
+      <Page title="Workload" above={back}>
+        {query.isError ? (
+          <Failed what="workload" error={query.error} onRetry={() => void query.refetch()} />
+        ) : (
+          <Loading label="workload" />
+        )}
+      </Page>
+    );
   return (
-    <Page title={workload.name} above={back} lead={describeJob(workload.spec)} actions={mayRun ? <RunButton id={workload.id} name={workload.name} /> : undefined}>
+    <Page
+      title={workload.name}
+      above={back}
+      lead={describeJob(workload.spec)}
+      actions={mayRun ? <RunButton id={workload.id} name={workload.name} /> : undefined}
+    >
       {!workload.enabled && <Alert color="gray">The schedule is off.</Alert>}
       <Facts
         items={[
           { name: "Schedule", value: <Code>{workload.cron}</Code>, note: workload.timeZone },
-          { name: "Next run", value: workload.nextRunAt === null ? "–" : <Moment at={workload.nextRunAt} both /> },
-          { name: "Last run", value: workload.lastRunAt === null ? "never" : <Moment at={workload.lastRunAt} both /> },
-          { name: "Minimum gain", value: formatPercent(workload.gainThreshold), note: "in predicted step time, for a proposal" },
-          { name: "Catch-up window", value: formatSpan(workload.catchUpWindowSeconds * 1000), note: "a missed run still starts this late" },
+          {
+            name: "Next run",
+            value: workload.nextRunAt === null ? "–" : <Moment at={workload.nextRunAt} both />,
+          },
+          {
+            name: "Last run",
+            value: workload.lastRunAt === null ? "never" : <Moment at={workload.lastRunAt} both />,
+          },
+          {
+            name: "Minimum gain",
+            value: formatPercent(workload.gainThreshold),
+            note: "in predicted step time, for a proposal",
+          },
+          {
+            name: "Catch-up window",
+            value: formatSpan(workload.catchUpWindowSeconds * 1000),
+            note: "a missed run still starts this late",
+          },
           { name: "Registered", value: <Moment at={workload.createdAt} both /> },
-          { name: "Outcome", value: isBeingPlanned(workload) ? "Queued or running" : (workload.lastOutcome ?? "–"), wide: true },
+          {
+            name: "Outcome",
+            value: isBeingPlanned(workload) ? "Queued or running" : (workload.lastOutcome ?? "–"),
+            wide: true,
+          },
         ]}
       />
-      <Section title="Proposals"><Proposals workload={workload} /></Section>
+      <Section title="Proposals">
+        <Proposals workload={workload} />
+      </Section>
     </Page>
   );
 }

@@ -14,13 +14,43 @@ import { formatPercent } from "../text/format.ts";
 function WorkloadRow({ workload, mayRun }: { workload: Workload; mayRun: boolean }) {
   return (
     <Row name={workload.id}>
-      <RowTitle><Link to="/workloads/$workloadId" params={{ workloadId: workload.id }} className="plain-link">{workload.name}</Link></RowTitle>
-      <Cell label="Schedule"><span><Code>{workload.cron}</Code> <span className="cell-note-inline">{workload.timeZone}</span>{!workload.enabled && <> <Badge tone="quiet">Off</Badge></>}</span></Cell>
-      <Cell label="Next run">{workload.nextRunAt === null ? undefined : <Moment at={workload.nextRunAt} both />}</Cell>
-      <Cell label="Last run">{workload.lastRunAt === null ? <span className="nothing">never</span> : <Moment at={workload.lastRunAt} both />}</Cell>
-      <Cell label="Outcome">{isBeingPlanned(workload) ? "Queued or running" : (workload.lastOutcome ?? undefined)}</Cell>
-      <Cell label="Minimum gain" numeric>{formatPercent(workload.gainThreshold)}</Cell>
-      {mayRun && <Cell label=""><RunButton id={workload.id} name={workload.name} /></Cell>}
+      <RowTitle>
+        <Link to="/workloads/$workloadId" params={{ workloadId: workload.id }} className="plain-link">
+          {workload.name}
+        </Link>
+      </RowTitle>
+      <Cell label="Schedule">
+        <span>
+          <Code>{workload.cron}</Code> <span className="cell-note-inline">{workload.timeZone}</span>
+          {!workload.enabled && (
+            <>
+              {" "}
+              <Badge tone="quiet">Off</Badge>
+            </>
+          )}
+        </span>
+      </Cell>
+      <Cell label="Next run">
+        {workload.nextRunAt === null ? undefined : <Moment at={workload.nextRunAt} both />}
+      </Cell>
+      <Cell label="Last run">
+        {workload.lastRunAt === null ? (
+          <span className="nothing">never</span>
+        ) : (
+          <Moment at={workload.lastRunAt} both />
+        )}
+      </Cell>
+      <Cell label="Outcome">
+        {isBeingPlanned(workload) ? "Queued or running" : (workload.lastOutcome ?? undefined)}
+      </Cell>
+      <Cell label="Minimum gain" numeric>
+        {formatPercent(workload.gainThreshold)}
+      </Cell>
+      {mayRun && (
+        <Cell label="">
+          <RunButton id={workload.id} name={workload.name} />
+        </Cell>
+      )}
     </Row>
   );
 }
@@ -30,21 +60,56 @@ export function WorkloadsPage() {
   const query = useWorkloads();
   const workloads = query.data?.pages.flatMap(({ items }) => items) ?? [];
   return (
-    <Page title="Workloads" lead="Jobs that are planned again by a schedule. When a plan is better by enough, it is proposed.">
-      {query.isPending ? <Loading label="workloads" />
-      : query.isError && workloads.length === 0 ? <Failed what="workloads" error={query.error} onRetry={() => void query.refetch()} />
-      : workloads.length === 0 ? (
+    <Page
+      title="Workloads"
+      lead="Jobs that are planned again by a schedule. When a plan is better by enough, it is proposed."
+    >
+      {query.isPending ? (
+        <Loading label="workloads" />
+      ) : query.isError && workloads.length === 0 ? (
+        <Failed what="workloads" error={query.error} onRetry={() => void query.refetch()} />
+      ) : workloads.length === 0 ? (
         <Empty title="No workload yet">
-          <Text size="sm">Register one at the command line, to have it planned again every night at three:</Text>
-          <Code block className="wrapped">npx internevo replan add job.yaml --cron &quot;0 3 * * *&quot;</Code>
+          <Text size="sm">
+            Register one at the command line, to have it planned again every night at three:
+          </Text>
+          <Code block className="wrapped">
+            npx internevo replan add job.yaml --cron &quot;0 3 * * *&quot;
+          </Code>
         </Empty>
       ) : (
         <>
           <Table label="Workloads" narrow="cards">
-            <Head><Row><Column>Workload</Column><Column>Schedule</Column><Column>Next run</Column><Column>Last run</Column><Column>Outcome</Column><Column numeric>Minimum gain</Column>{mayRun && <Column><span className="visually-hidden">Actions</span></Column>}</Row></Head>
-            <Body>{workloads.map((workload) => <WorkloadRow key={workload.id} workload={workload} mayRun={mayRun} />)}</Body>
+            <Head>
+              <Row>
+                <Column>Workload</Column>
+                <Column>Schedule</Column>
+                <Column>Next run</Column>
+                <Column>Last run</Column>
+                <Column>Outcome</Column>
+                <Column numeric>Minimum gain</Column>
+                {mayRun && (
+                  <Column>
+                    <span className="visually-hidden">Actions</span>
+                  </Column>
+                )}
+              </Row>
+            </Head>
+            <Body>
+              {workloads.map((workload) => (
+                <WorkloadRow key={workload.id} workload={workload} mayRun={mayRun} />
+              ))}
+            </Body>
           </Table>
-          {query.hasNextPage && <Button variant="default" loading={query.isFetchingNextPage} onClick={() => void query.fetchNextPage()}>Show more</Button>}
+          {query.hasNextPage && (
+            <Button
+              variant="default"
+              loading={query.isFetchingNextPage}
+              onClick={() => void query.fetchNextPage()}
+            >
+              Show more
+            </Button>
+          )}
         </>
       )}
     </Page>

@@ -24,13 +24,20 @@ export function useSession(): Session {
 const RANK: Readonly<Record<Role, number>> = { viewer: 0, operator: 1, admin: 2 };
 export const mayActAs = (session: Session, role: Role): boolean => RANK[session.role] >= RANK[role];
 
-const clientFor = (token: string): InternEvoClient => new InternEvoClient({ baseUrl: location.origin, token, fetch: watchedFetch });
+const clientFor = (token: string): InternEvoClient =>
+  new InternEvoClient({ baseUrl: location.origin, token, fetch: watchedFetch });
 
 /**
  * Shows the pages to whoever has a token that the API accepts, and asks everybody else for one.
  * @param handedOver a token that the address brought; it is stored, which other tabs follow, once the API has accepted it
  */
-export function SessionProvider({ handedOver, children }: { handedOver: string | undefined; children: ReactNode }) {
+export function SessionProvider({
+  handedOver,
+  children,
+}: {
+  handedOver: string | undefined;
+  children: ReactNode;
+}) {
   const queries = useQueryClient();
   const [token, setToken] = useState(() => handedOver ?? storedToken());
   const [who, setWho] = useState<{ name: string; role: Role }>();
@@ -83,7 +90,11 @@ export function SessionProvider({ handedOver, children }: { handedOver: string |
         if (abort.signal.aborted) return;
         if (error instanceof ApiProblemError && error.status < 500 && error.status !== 429) {
           forgetToken(token);
-          leave(error.status === 401 ? "This token is not accepted. Check that it was copied whole, or ask for a new one." : error.message);
+          leave(
+            error.status === 401
+              ? "This token is not accepted. Check that it was copied whole, or ask for a new one."
+              : error.message,
+          );
           return;
         }
         setRefusal("The API cannot be reached. Trying again every two seconds.");
@@ -97,13 +108,18 @@ export function SessionProvider({ handedOver, children }: { handedOver: string |
     };
   }, [client, token, leave]);
 
-  const session = useMemo(() => (client && who ? { client, name: who.name, role: who.role, signOut } : undefined), [client, who, signOut]);
+  const session = useMemo(
+    () => (client && who ? { client, name: who.name, role: who.role, signOut } : undefined),
+    [client, who, signOut],
+  );
   if (!session) {
     const offer = (given: string): void => {
       setRefusal(undefined);
       setToken(given);
     };
-    return <SignIn checking={token !== undefined} refusal={refusal} onToken={offer} onStop={() => signOut()} />;
+    return (
+      <SignIn checking={token !== undefined} refusal={refusal} onToken={offer} onStop={() => signOut()} />
+    );
   }
   return <SessionContext value={session}>{children}</SessionContext>;
 }

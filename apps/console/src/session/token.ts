@@ -7,7 +7,11 @@ export function takeTokenFromFragment(location: Location, history: History): str
   if (!fragment.has("token")) return undefined;
   fragment.delete("token");
   const rest = fragment.toString();
-  history.replaceState(history.state, "", location.pathname + location.search + (rest === "" ? "" : `#${rest}`));
+  history.replaceState(
+    history.state,
+    "",
+    location.pathname + location.search + (rest === "" ? "" : `#${rest}`),
+  );
   return token === "" ? undefined : token;
 }
 
@@ -37,8 +41,15 @@ export function onTokenElsewhere(told: (token: string | undefined) => void): () 
  * The token that a link handed over, unless it would take a signed-in session's place and the person does not want that. Anybody can make such
  * a link, with a token of their own.
  */
-export function willingly(given: string | undefined, confirm: (question: string) => boolean): string | undefined {
+export function willingly(
+  given: string | undefined,
+  confirm: (question: string) => boolean,
+): string | undefined {
   const present = storedToken();
   if (given === undefined || present === undefined || present === given) return given;
-  return confirm("You are signed in. This link would sign you in with another token, and what you do then is done in its name. Use the link's token?") ? given : undefined;
+  return confirm(
+    "You are signed in. This link would sign you in with another token, and what you do then is done in its name. Use the link's token?",
+  )
+    ? given
+    : undefined;
 }

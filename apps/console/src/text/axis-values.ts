@@ -5,7 +5,10 @@ const MOST = 64;
 
 export type AxisValues = { readonly values: number[] } | { readonly fault: string };
 
-function valueOf(axis: SweptAxis, part: string): number | { readonly message: string; readonly remedy: string } | undefined {
+function valueOf(
+  axis: SweptAxis,
+  part: string,
+): number | { readonly message: string; readonly remedy: string } | undefined {
   const text = part.trim();
   if (text === "") return undefined;
   if (axis === "memory") {
@@ -24,8 +27,10 @@ export function axisValues(axis: SweptAxis, text: string): AxisValues {
     const bounds = ends.map((end) => valueOf(axis, end));
     const refused = bounds.find((bound) => typeof bound === "object");
     if (refused !== undefined) return { fault: `“${part.trim()}” ${refused.message}; ${refused.remedy}` };
-    const from = bounds[0], to = bounds.at(-1);
-    if (ends.length > 2 || typeof from !== "number" || typeof to !== "number") return { fault: `“${part.trim()}” is no value here; write for example ${EXAMPLES[axis]}` };
+    const from = bounds[0],
+      to = bounds.at(-1);
+    if (ends.length > 2 || typeof from !== "number" || typeof to !== "number")
+      return { fault: `“${part.trim()}” is no value here; write for example ${EXAMPLES[axis]}` };
     if (to < from) return { fault: `${part.trim()} goes down; write the smaller value first` };
     for (let value = from; value <= to; value *= 2) {
       values.push(value);
@@ -36,7 +41,14 @@ export function axisValues(axis: SweptAxis, text: string): AxisValues {
 }
 
 /** Values of which each is one, for whoever wrote none, and where nothing is known of the job. */
-export const EXAMPLES: Readonly<Record<SweptAxis, string>> = { sequence: "4k..256k", nodes: "1..32", batch: "1M..16M", memory: "16GB, 24GB, 40GB, 80GB", "intra-node-bandwidth": "0.5, 1, 2, 4", "inter-node-bandwidth": "0.25..4" };
+export const EXAMPLES: Readonly<Record<SweptAxis, string>> = {
+  sequence: "4k..256k",
+  nodes: "1..32",
+  batch: "1M..16M",
+  memory: "16GB, 24GB, 40GB, 80GB",
+  "intra-node-bandwidth": "0.5, 1, 2, 4",
+  "inter-node-bandwidth": "0.25..4",
+};
 
 /** What is known of a job before it is asked about. */
 export interface JobSizes {
@@ -46,11 +58,26 @@ export interface JobSizes {
   readonly memoryPerGpuBytes: number | undefined;
 }
 
-const BINARY = [["M", 2 ** 20], ["k", 2 ** 10], ["", 1]] as const;
-const BYTES = [["GB", 1e9], ["GiB", 2 ** 30], ["MB", 1e6], ["MiB", 2 ** 20], ["", 1]] as const;
+const BINARY = [
+  ["M", 2 ** 20],
+  ["k", 2 ** 10],
+  ["", 1],
+] as const;
+const BYTES = [
+  ["GB", 1e9],
+  ["GiB", 2 ** 30],
+  ["MB", 1e6],
+  ["MiB", 2 ** 20],
+  ["", 1],
+] as const;
 
 /** A range that doubles from a value halved up to `halvings` times to one doubled up to `doublings` times, as far as it may. */
-function around(value: number, [halvings, doublings]: readonly [number, number], may: (value: number) => boolean, units: readonly (readonly [string, number])[]): string {
+function around(
+  value: number,
+  [halvings, doublings]: readonly [number, number],
+  may: (value: number) => boolean,
+  units: readonly (readonly [string, number])[],
+): string {
   let [from, to] = [value, value];
   for (let index = 0; index < halvings && Number.isInteger(from / 2) && may(from / 2); index += 1) from /= 2;
   for (let index = 0; index < doublings && may(to * 2); index += 1) to *= 2;
@@ -59,9 +86,14 @@ function around(value: number, [halvings, doublings]: readonly [number, number],
 }
 
 /** What is asked for at first: values on both sides of the job's own, of which a plan can be made. */
-export function firstValues(axis: SweptAxis, { sequenceLengthTokens: length, globalBatchTokens: batch, nodes, memoryPerGpuBytes: memory }: JobSizes): string {
-  if (axis === "sequence" && length !== undefined) return around(length, [2, 4], (value) => batch === undefined || batch % value === 0, BINARY);
-  if (axis === "batch" && batch !== undefined) return around(batch, [2, 2], (value) => length === undefined || value % length === 0, BINARY);
+export function firstValues(
+  axis: SweptAxis,
+  { sequenceLengthTokens: length, globalBatchTokens: batch, nodes, memoryPerGpuBytes: memory }: JobSizes,
+): string {
+  if (axis === "sequence" && length !== undefined)
+    return around(length, [2, 4], (value) => batch === undefined || batch % value === 0, BINARY);
+  if (axis === "batch" && batch !== undefined)
+    return around(batch, [2, 2], (value) => length === undefined || value % length === 0, BINARY);
   if (axis === "nodes" && nodes !== undefined) return around(nodes, [2, 2], () => true, [["", 1]]);
   if (axis === "memory" && memory !== undefined) return around(memory, [1, 2], () => true, BYTES);
   return EXAMPLES[axis];

@@ -18,13 +18,16 @@ export function linearTicks(low: number, high: number): number[] {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = ([5, 2, 1].find((mantissa) => mantissa * power <= rough) ?? 1) * power;
   const ticks: number[] = [];
-  for (let count = Math.ceil(low / step); count * step <= high; count += 1) ticks.push(Number((count * step).toPrecision(12)));
+  for (let count = Math.ceil(low / step); count * step <= high; count += 1)
+    ticks.push(Number((count * step).toPrecision(12)));
   return ticks;
 }
 
 /** Ticks between two positive values: whole decades where there are enough, finer ones where not; never more than `most`. */
 export function logTicks(low: number, high: number, most: number): number[] {
-  const chosen = DECADES.map((mantissas) => within(low, high, mantissas)).find((ticks) => ticks.length >= FEWEST) ?? linearTicks(low, high);
+  const chosen =
+    DECADES.map((mantissas) => within(low, high, mantissas)).find((ticks) => ticks.length >= FEWEST) ??
+    linearTicks(low, high);
   const stride = Math.max(1, Math.ceil(chosen.length / most));
   return chosen.filter((_, index) => index % stride === 0);
 }

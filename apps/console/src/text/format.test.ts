@@ -1,5 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { formatBandwidth, formatFlops, formatLoss, formatRelative, formatSignedPercent, formatSpan, relativeError } from "./format.ts";
+import {
+  formatBandwidth,
+  formatFlops,
+  formatLoss,
+  formatRelative,
+  formatSignedPercent,
+  formatSpan,
+  relativeError,
+} from "./format.ts";
 
 describe("figures for people", () => {
   it("signs a relative error: above zero is predicted too slow", () => {
@@ -15,7 +23,16 @@ describe("figures for people", () => {
     expect(formatFlops(3.12e14)).toBe("312 TFLOP/s");
   });
 
-  it.each([[222, "222 ms"], [4200, "4.2 s"], [42_000, "42 s"], [185_000, "3 min 5 s"], [7_440_000, "2 h 4 min"], [90_000_000, "1 d 1 h"], [120_000, "2 min"], [-5, "0 ms"]])("spells a span of %d ms", (milliseconds, words) => {
+  it.each([
+    [222, "222 ms"],
+    [4200, "4.2 s"],
+    [42_000, "42 s"],
+    [185_000, "3 min 5 s"],
+    [7_440_000, "2 h 4 min"],
+    [90_000_000, "1 d 1 h"],
+    [120_000, "2 min"],
+    [-5, "0 ms"],
+  ])("spells a span of %d ms", (milliseconds, words) => {
     expect(formatSpan(milliseconds)).toBe(words);
   });
 

@@ -1,16 +1,36 @@
 // What the command line writes too is in @internevo/domain, with the rule for figures; here is what only pages write.
 export {
-  formatBytes, formatClock, formatCount, formatCounted, formatInteger, formatMoment, formatPercent, formatRate, formatSeconds, formatSecondsRange, formatSigned, formatSignedPercent, formatTokens, formatZone,
+  formatBytes,
+  formatClock,
+  formatCount,
+  formatCounted,
+  formatInteger,
+  formatMoment,
+  formatPercent,
+  formatRate,
+  formatSeconds,
+  formatSecondsRange,
+  formatSigned,
+  formatSignedPercent,
+  formatTokens,
+  formatZone,
 } from "@internevo/domain";
 
-export const formatLoss = (value: number): string => (Number.isFinite(value) ? value.toFixed(4) : String(value));
+export const formatLoss = (value: number): string =>
+  Number.isFinite(value) ? value.toFixed(4) : String(value);
 
 /** (predicted − measured) / measured. */
-export const relativeError = (predicted: number, measured: number): number => (predicted - measured) / measured;
+export const relativeError = (predicted: number, measured: number): number =>
+  (predicted - measured) / measured;
 
 /** Bandwidth with decimal units, as vendors give it. */
 export function formatBandwidth(bytesPerSecond: number): string {
-  for (const [unit, size] of [["TB/s", 1e12], ["GB/s", 1e9], ["MB/s", 1e6], ["kB/s", 1e3]] as const) {
+  for (const [unit, size] of [
+    ["TB/s", 1e12],
+    ["GB/s", 1e9],
+    ["MB/s", 1e6],
+    ["kB/s", 1e3],
+  ] as const) {
     if (bytesPerSecond >= size) return `${(bytesPerSecond / size).toPrecision(3)} ${unit}`;
   }
   return `${bytesPerSecond.toFixed(0)} B/s`;
@@ -18,7 +38,11 @@ export function formatBandwidth(bytesPerSecond: number): string {
 
 /** Arithmetic rate with decimal units. */
 export function formatFlops(flopsPerSecond: number): string {
-  for (const [unit, size] of [["PFLOP/s", 1e15], ["TFLOP/s", 1e12], ["GFLOP/s", 1e9]] as const) {
+  for (const [unit, size] of [
+    ["PFLOP/s", 1e15],
+    ["TFLOP/s", 1e12],
+    ["GFLOP/s", 1e9],
+  ] as const) {
     if (flopsPerSecond >= size) return `${(flopsPerSecond / size).toPrecision(3)} ${unit}`;
   }
   return `${(flopsPerSecond / 1e6).toPrecision(3)} MFLOP/s`;
@@ -29,7 +53,12 @@ export function formatSpan(milliseconds: number): string {
   const seconds = Math.max(0, milliseconds) / 1000;
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.floor(seconds)} s`;
-  const units: [number, string][] = [[86_400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+  const units: [number, string][] = [
+    [86_400, "d"],
+    [3600, "h"],
+    [60, "min"],
+    [1, "s"],
+  ];
   const at = units.findIndex(([size]) => seconds >= size);
   const [size, unit] = units[at] as [number, string];
   const whole = Math.floor(seconds / size);
@@ -47,4 +76,5 @@ export function formatRelative(moment: number, now: number): string {
 }
 
 /** Ends a message of a program as a sentence. */
-export const sentence = (message: string): string => (/[.!?…]$/.test(message.trim()) ? message.trim() : `${message.trim()}.`);
+export const sentence = (message: string): string =>
+  /[.!?…]$/.test(message.trim()) ? message.trim() : `${message.trim()}.`;

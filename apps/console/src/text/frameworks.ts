@@ -1,6 +1,11 @@
 import type { FrameworkName } from "@internevo/contracts";
 
-export const FRAMEWORK_WORDS: Readonly<Record<FrameworkName, string>> = { internevo: "InternEvo", megatron: "Megatron-LM", deepspeed: "DeepSpeed", torchtitan: "torchtitan" };
+export const FRAMEWORK_WORDS: Readonly<Record<FrameworkName, string>> = {
+  internevo: "InternEvo",
+  megatron: "Megatron-LM",
+  deepspeed: "DeepSpeed",
+  torchtitan: "torchtitan",
+};
 
 /** What a configuration of a framework is made of. */
 export interface ConfigurationForm {
@@ -12,14 +17,23 @@ export interface ConfigurationForm {
 
 export const CONFIGURATION_FORMS: Readonly<Record<FrameworkName, ConfigurationForm>> = {
   internevo: { main: { name: "config.py", about: "Python configuration" } },
-  megatron: { main: { name: "pretrain.sh", about: "Shell script, or only the arguments of pretrain_gpt.py" } },
+  megatron: {
+    main: { name: "pretrain.sh", about: "Shell script, or only the arguments of pretrain_gpt.py" },
+  },
   deepspeed: {
-    main: { name: "pretrain.sh", about: "Shell script, or only the arguments of Megatron-DeepSpeed’s pretrain_gpt.py" },
+    main: {
+      name: "pretrain.sh",
+      about: "Shell script, or only the arguments of Megatron-DeepSpeed’s pretrain_gpt.py",
+    },
     beside: { name: "ds_config.json", about: "The JSON of --deepspeed_config" },
   },
   torchtitan: {
     main: { name: "train.toml", about: "TOML configuration" },
-    beside: { name: "internevo_flavor.py", about: "The module of experimental.custom_import with the model’s sizes; empty where the flavor is one of torchtitan’s own" },
+    beside: {
+      name: "internevo_flavor.py",
+      about:
+        "The module of experimental.custom_import with the model’s sizes; empty where the flavor is one of torchtitan’s own",
+    },
   },
 };
 
@@ -27,7 +41,8 @@ export const CONFIGURATION_FORMS: Readonly<Record<FrameworkName, ConfigurationFo
 export function besideName(framework: FrameworkName, text: string): string | undefined {
   const { beside } = CONFIGURATION_FORMS[framework];
   if (beside === undefined) return undefined;
-  const named = framework === "deepspeed" ? /--deepspeed_config[=\s]+["']?([^\s"']+)/.exec(text)?.[1] : undefined;
+  const named =
+    framework === "deepspeed" ? /--deepspeed_config[=\s]+["']?([^\s"']+)/.exec(text)?.[1] : undefined;
   return named ?? beside.name;
 }
 
@@ -39,11 +54,17 @@ interface NamedText {
 const extensionOf = (name: string): string => /\.([^./]+)$/.exec(name)?.[1]?.toLowerCase() ?? "";
 
 /** Which of the files that somebody picked is the configuration, and which one lies beside it: by their extensions, else in their order. */
-export function sortFiles(framework: FrameworkName, files: readonly NamedText[]): { readonly main: NamedText | undefined; readonly beside: NamedText | undefined } {
+export function sortFiles(
+  framework: FrameworkName,
+  files: readonly NamedText[],
+): { readonly main: NamedText | undefined; readonly beside: NamedText | undefined } {
   const { main: form, beside: companion } = CONFIGURATION_FORMS[framework];
   const beside = companion && files.find(({ name }) => extensionOf(name) === extensionOf(companion.name));
   const others = files.filter((file) => file !== beside);
-  return { main: others.find(({ name }) => extensionOf(name) === extensionOf(form.name)) ?? others[0], beside };
+  return {
+    main: others.find(({ name }) => extensionOf(name) === extensionOf(form.name)) ?? others[0],
+    beside,
+  };
 }
 
 /** The line that says an option, from 1; undefined where none does. */

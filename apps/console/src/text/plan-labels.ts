@@ -8,7 +8,12 @@ export interface PlanLabels {
 }
 
 /** What the overlap of a label's part is in words; bars have little room. */
-const GRAINS: Readonly<Record<string, string>> = { none: "none", block: "blocks", "inter-layer": "layers", "intra-layer": "modules" };
+const GRAINS: Readonly<Record<string, string>> = {
+  none: "none",
+  block: "blocks",
+  "inter-layer": "layers",
+  "intra-layer": "modules",
+};
 const briefPart = (part: string): string => {
   const [, forward, backward] = /^ov([a-z-]+)\/([a-z-]+)$/.exec(part) ?? [];
   if (forward === undefined || backward === undefined) return part;
@@ -24,5 +29,8 @@ export function planLabels(plans: readonly Plan[]): PlanLabels {
   const length = Math.max(...parts.map((each) => each.length));
   const isCommon = Array.from({ length }, (_, index) => parts.every((each) => each[index] === first[index]));
   if (isCommon.every(Boolean)) return { common: "", own: plans.map(planLabel) };
-  return { common: brief(first.filter((_, index) => isCommon[index])), own: parts.map((each) => brief(each.filter((_, index) => !isCommon[index]))) };
+  return {
+    common: brief(first.filter((_, index) => isCommon[index])),
+    own: parts.map((each) => brief(each.filter((_, index) => !isCommon[index]))),
+  };
 }

@@ -1,11 +1,50 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
-import { formatBytes, planLabel, type Attempt, type Candidate, type Failure, type HostUse } from "@internevo/domain";
+import {
+  formatBytes,
+  planLabel,
+  type Attempt,
+  type Candidate,
+  type Failure,
+  type HostUse,
+} from "@internevo/domain";
 import { cancelSlurmLeftover, readSlurmRecord, type Dataset } from "@internevo/launcher";
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import { checkpointDirectory, failedJob, launchDirectory, prepareTraining, recordTimeline, reserveLaunch, searchPlans, withStageFeed, type JobFeed, type TrainingSettings } from "@internevo/stages";
-import { allSteps, appendJobEvent, changeRunPlan, ensureRun, findRun, finishAttempt, getProfile, listAttempts, listTrials, recordSteps, setAttemptResumedFrom, startAttempt, transitionJob, type Database } from "@internevo/store";
-import { checkpointsToKeep, checkpointSteps, discardCheckpointsBeyond, leaveNewest, tellCounted } from "../checkpoints.ts";
+import {
+  checkpointDirectory,
+  failedJob,
+  launchDirectory,
+  prepareTraining,
+  recordTimeline,
+  reserveLaunch,
+  searchPlans,
+  withStageFeed,
+  type JobFeed,
+  type TrainingSettings,
+} from "@internevo/stages";
+import {
+  allSteps,
+  appendJobEvent,
+  changeRunPlan,
+  ensureRun,
+  findRun,
+  finishAttempt,
+  getProfile,
+  listAttempts,
+  listTrials,
+  recordSteps,
+  setAttemptResumedFrom,
+  startAttempt,
+  transitionJob,
+  type Database,
+} from "@internevo/store";
+import {
+  checkpointsToKeep,
+  checkpointSteps,
+  discardCheckpointsBeyond,
+  leaveNewest,
+  tellCounted,
+} from "../checkpoints.ts";
 import { reportOf } from "../report.ts";
 import { failureAfter } from "../restarts.ts";
 import { attemptLabel, runAttempt } from "../run-attempt.ts";
@@ -42,11 +81,20 @@ async function lastStoredStep(database: Database, runId: string): Promise<number
 async function leftAttempt({ database, runId }: Training, runDirectory: string): Promise<number | undefined> {
   const record = readSlurmRecord(runDirectory);
   const last = (await listAttempts(database.db, runId)).at(-1);
-  return record && !record.cancelled && last?.state === "running" && record.label === attemptLabel(last.number) ? last.number : undefined;
+  return record &&
+    !record.cancelled &&
+    last?.state === "running" &&
+    record.label === attemptLabel(last.number)
+    ? last.number
+    : undefined;
 }
 
 /** A new attempt, from the last checkpoint whose steps are all stored. @returns its number. */
-async function beginAttempt({ database, context, feed, runId }: Training, checkpoints: string, runDirectory: string): Promise<number> {
+async function beginAttempt(
+  { database, context, feed, runId }: Training,
+  checkpoints: string,
+  runDirectory: string,
+): Promise<number> {
   // Ranks that still run would write checkpoints behind our back.
   while (!(await cancelSlurmLeftover(runDirectory))) {
     context.signal.throwIfAborted();
@@ -59,7 +107,11 @@ async function beginAttempt({ database, context, feed, runId }: Training, checkp
   const { number } = await context.fenced((tx) => startAttempt(tx, runId));
   if (discarded.length > 0) {
     context.log.warn({ discarded, fromStep }, "checkpoints beyond the stored steps were discarded");
-    feed.log("warn", "executor-supervisor", `attempt ${number} begins after step ${fromStep}: later checkpoints (${discarded.map((step) => `step ${step}`).join(", ")}) hold steps that nobody has counted, and are discarded`);
+    feed.log(
+      "warn",
+      "executor-supervisor",
+      `attempt ${number} begins after step ${fromStep}: later checkpoints (${discarded.map((step) => `step ${step}`).join(", ")}) hold steps that nobody has counted, and are discarded`,
+    );
   }
   return number;
 }
@@ -74,14 +126,21 @@ interface Ended {
  * Too few nodes are left for the plan: the run gets one for those that are there, in the same transaction as the attempt ends, so that whoever
  * goes on after a kill finds all of it or nothing.
  */
-async function endForWantOfNodes(training: Training, candidate: Candidate, number: number, failure: Failure, nodesLeft: number): Promise<Ended> {
+async function endForWantOfNodes(
+  training: Training,
+  candidate: Candidate,
+  number: number,
+  failure: Failure,
+  nodesLeft: number,
+): Promise<Ended> {
   const { settings, database, context, feed, runId } = training;
   const { job, signal, log } = context;
   const { spec } = job;
   feed.progress("running", `plans again for the nodes that are left: ${nodesLeft}`, 0, spec.steps);
   const stored = job.profileId === null ? undefined : await getProfile(database.db, job.profileId);
   if (!stored) throw new Error(`the profile ${job.profileId ?? ""} of job ${job.id} is not stored any more`);
-  const search = (smaller: typeof spec, profile: typeof stored.profile) => searchPlans(smaller, profile, { top: 10, threadsPerRank: settings.threadsPerRank }, signal);
+  const search = (smaller: typeof spec, profile: typeof stored.profile) =>
+    searchPlans(smaller, profile, { top: 10, threadsPerRank: settings.threadsPerRank }, signal);
   const smaller = await planForFewerNodes({ spec, profile: stored.profile, nodesLeft, failure, search });
   if ("failure" in smaller) {
     await context.fenced((tx) => finishAttempt(tx, runId, number, { state: "failed", failure }));
@@ -90,14 +149,25 @@ async function endForWantOfNodes(training: Training, candidate: Candidate, numbe
     return { failure: smaller.failure };
   }
   const lastStored = await lastStoredStep(database, runId);
-  const fromStep = (await checkpointSteps(checkpointDirectory(settings.dataDirectory, job.id))).findLast((step) => step <= lastStored) ?? 0;
-  const message = changeWords({ nodes: nodesOf(candidate.plan, spec.cluster), plan: candidate.plan }, { nodes: smaller.nodes, plan: smaller.candidate.plan }, nodesLeft, fromStep);
+  const fromStep =
+    (await checkpointSteps(checkpointDirectory(settings.dataDirectory, job.id))).findLast(
+      (step) => step <= lastStored,
+    ) ?? 0;
+  const message = changeWords(
+    { nodes: nodesOf(candidate.plan, spec.cluster), plan: candidate.plan },
+    { nodes: smaller.nodes, plan: smaller.candidate.plan },
+    nodesLeft,
+    fromStep,
+  );
   await context.fenced(async (tx) => {
     if (!(await finishAttempt(tx, runId, number, { state: "failed", failure }))) return;
     await changeRunPlan(tx, runId, smaller.candidate);
     await appendJobEvent(tx, job.id, "log", { level: "warn", source: "executor-supervisor", message });
   });
-  log.warn({ attempt: number, nodes: smaller.nodes, plan: planLabel(smaller.candidate.plan), fromStep }, "planned again for fewer nodes");
+  log.warn(
+    { attempt: number, nodes: smaller.nodes, plan: planLabel(smaller.candidate.plan), fromStep },
+    "planned again for fewer nodes",
+  );
   return { failure, replanned: true };
 }
 
@@ -113,7 +183,10 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
   const runDirectory = launchDirectory(settings.dataDirectory, job.spec.cluster, job.id, "run");
   const left = await leftAttempt(training, runDirectory);
   const number = left ?? (await beginAttempt(training, directory, runDirectory));
-  log.info({ attempt: number, plan: planLabel(plan) }, left === undefined ? "training begins" : "training is found again");
+  log.info(
+    { attempt: number, plan: planLabel(plan) },
+    left === undefined ? "training begins" : "training is found again",
+  );
   const outcome = await runAttempt({
     ...settings,
     spec,
@@ -126,9 +199,15 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
     signal,
     confirm: () => context.confirm(),
     onQueue: (message) => feed.progress("running", message, 0, job.spec.steps),
-    onStarted: (resumedFromStep) => context.fenced((tx) => setAttemptResumedFrom(tx, runId, number, resumedFromStep)),
+    onStarted: (resumedFromStep) =>
+      context.fenced((tx) => setAttemptResumedFrom(tx, runId, number, resumedFromStep)),
     writeSteps: (metrics) => context.fenced((tx) => recordSteps(tx, { jobId: job.id, runId }, metrics)),
-    onCheckpoint: (event) => feed.log("info", "internevo-trainer", `checkpoint at step ${event.step}: ${formatBytes(event.bytes)} in ${event.seconds.toFixed(2)} s`),
+    onCheckpoint: (event) =>
+      feed.log(
+        "info",
+        "internevo-trainer",
+        `checkpoint at step ${event.step}: ${formatBytes(event.bytes)} in ${event.seconds.toFixed(2)} s`,
+      ),
     onHosts: (hosts) => (training.hosts = hosts),
     onLog: (line) => feed.log("warn", "internevo-trainer", line),
   });
@@ -141,8 +220,16 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
     await context.fenced((tx) => finishAttempt(tx, runId, number, { state: "stopped" }));
     throw signal.reason;
   }
-  const failure: Failure = outcome.status === "failed" ? outcome.failure : { code: "rank-lost", message: "the ranks were stopped from outside" };
-  if (outcome.status === "failed" && outcome.nodesLeft !== undefined && job.spec.cluster.minNodes !== undefined) return endForWantOfNodes(training, candidate, number, failure, outcome.nodesLeft);
+  const failure: Failure =
+    outcome.status === "failed"
+      ? outcome.failure
+      : { code: "rank-lost", message: "the ranks were stopped from outside" };
+  if (
+    outcome.status === "failed" &&
+    outcome.nodesLeft !== undefined &&
+    job.spec.cluster.minNodes !== undefined
+  )
+    return endForWantOfNodes(training, candidate, number, failure, outcome.nodesLeft);
   await context.fenced((tx) => finishAttempt(tx, runId, number, { state: "failed", failure }));
   log.warn({ attempt: number, failure }, "an attempt failed");
   feed.log("error", "executor-supervisor", `attempt ${number} failed: ${failure.message}`);
@@ -161,45 +248,66 @@ async function trainUntilDone(training: Training): Promise<Failure | undefined> 
     const tried = await listAttempts(database.db, runId);
     const end = failureAfter(tried, ended.failure, settings.restartLimit);
     if (end) return end;
-    await sleep(Math.min(30_000, 500 * 2 ** tried.filter((attempt) => attempt.state === "failed").length), undefined, { signal: context.signal });
+    await sleep(
+      Math.min(30_000, 500 * 2 ** tried.filter((attempt) => attempt.state === "failed").length),
+      undefined,
+      { signal: context.signal },
+    );
   }
 }
 
 /** Trains with the chosen plan to the asked number of steps, through deaths of ranks and of this process, and reports. */
-export const train = (settings: ExecutorSettings, database: Database) => async (context: CommandContext<"job.run">): Promise<Effect> => {
-  const { job, log } = context;
-  const { chosen } = job;
-  if (!chosen) return failedJob(job.id, "running", { code: "internal", message: "the job has no chosen plan", remedy: "submit it again" });
-  return withStageFeed(context, "running", async (feed) => {
-    const dataset = await prepareTraining(settings, job.spec);
-    await reserveLaunch({
-      ...settings, cluster: job.spec.cluster, owner: job.id,
-      reserve: (resource, onWait) => context.reserve(resource, onWait),
-      confirm: () => context.confirm(),
-      onWait: () => feed.progress("running", WAITS_FOR_CLUSTER, 0, job.spec.steps),
-    });
-    feed.progress("running", "starts the ranks", 0, job.spec.steps);
-    const run = await context.fenced((tx) => ensureRun(tx, job.id, chosen));
-    const training: Training = { settings, database, context, feed, runId: run.id, dataset };
-    const failure = await trainUntilDone(training);
-    if (failure) return failedJob(job.id, "running", failure);
-    if (job.spec.checkpointing !== null) {
-      // Training is complete, whatever becomes of what is older.
-      await leaveNewest(checkpointDirectory(settings.dataDirectory, job.id), checkpointsToKeep(job.spec.checkpointing)).catch((error: unknown) => {
-        log.warn({ error }, "older checkpoints cannot be removed");
-        feed.log("warn", "executor-supervisor", `older checkpoints cannot be removed: ${(error as Error).message}`);
+export const train =
+  (settings: ExecutorSettings, database: Database) =>
+  async (context: CommandContext<"job.run">): Promise<Effect> => {
+    const { job, log } = context;
+    const { chosen } = job;
+    if (!chosen)
+      return failedJob(job.id, "running", {
+        code: "internal",
+        message: "the job has no chosen plan",
+        remedy: "submit it again",
       });
-    }
-    const report = reportOf({
-      chosen,
-      steps: await allSteps(database.db, run.id),
-      attempts: await listAttempts(database.db, run.id),
-      trials: await listTrials(database.db, job.id),
-      unigramEntropyNats: dataset.unigramEntropyNats,
-      hosts: training.hosts ?? [],
-      mostOthersPercent: settings.mostOthersPercent,
+    return withStageFeed(context, "running", async (feed) => {
+      const dataset = await prepareTraining(settings, job.spec);
+      await reserveLaunch({
+        ...settings,
+        cluster: job.spec.cluster,
+        owner: job.id,
+        reserve: (resource, onWait) => context.reserve(resource, onWait),
+        confirm: () => context.confirm(),
+        onWait: () => feed.progress("running", WAITS_FOR_CLUSTER, 0, job.spec.steps),
+      });
+      feed.progress("running", "starts the ranks", 0, job.spec.steps);
+      const run = await context.fenced((tx) => ensureRun(tx, job.id, chosen));
+      const training: Training = { settings, database, context, feed, runId: run.id, dataset };
+      const failure = await trainUntilDone(training);
+      if (failure) return failedJob(job.id, "running", failure);
+      if (job.spec.checkpointing !== null) {
+        // Training is complete, whatever becomes of what is older.
+        await leaveNewest(
+          checkpointDirectory(settings.dataDirectory, job.id),
+          checkpointsToKeep(job.spec.checkpointing),
+        ).catch((error: unknown) => {
+          log.warn({ error }, "older checkpoints cannot be removed");
+          feed.log(
+            "warn",
+            "executor-supervisor",
+            `older checkpoints cannot be removed: ${(error as Error).message}`,
+          );
+        });
+      }
+      const report = reportOf({
+        chosen,
+        steps: await allSteps(database.db, run.id),
+        attempts: await listAttempts(database.db, run.id),
+        trials: await listTrials(database.db, job.id),
+        unigramEntropyNats: dataset.unigramEntropyNats,
+        hosts: training.hosts ?? [],
+        mostOthersPercent: settings.mostOthersPercent,
+      });
+      log.info({ report }, "training is complete");
+      return async (tx) =>
+        void (await transitionJob(tx, { jobId: job.id, from: "running", to: "succeeded", report }));
     });
-    log.info({ report }, "training is complete");
-    return async (tx) => void (await transitionJob(tx, { jobId: job.id, from: "running", to: "succeeded", report }));
-  });
-};
+  };

@@ -1,31 +1,65 @@
 import { formatCounted } from "@internevo/domain";
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import { failedJob, noFeasiblePlan, noRunnablePlan, searchPlans, stageFeed } from "@internevo/stages";
-import { createTrials, getProfile, storePlanning, transitionJob, updateJob, type Database } from "@internevo/store";
+import {
+  createTrials,
+  getProfile,
+  storePlanning,
+  transitionJob,
+  updateJob,
+  type Database,
+} from "@internevo/store";
 
 export interface PlannerSettings {
   readonly threadsPerRank: number;
 }
 
 /** Searches the plans of a job; the best that the executor runs become its trials. */
-export const planJobConsumer = (settings: PlannerSettings, database: Database) => async (context: CommandContext<"job.plan">): Promise<Effect> => {
-  const { job, signal, log } = context;
-  const stored = job.profileId === null ? undefined : await getProfile(database.db, job.profileId);
-  if (!stored) return failedJob(job.id, "planning", { code: "profile-missing", message: `the profile ${job.profileId ?? ""} of the job is not stored any more`, remedy: "submit the job again" });
-  const { spec } = job;
-  const feed = stageFeed(context);
-  const onProgress = (done: number, total: number): void => feed.progress("planning", "searches the plans, batch by batch", done, total);
-  const options = { top: Math.max(10, spec.trials.count), threadsPerRank: settings.threadsPerRank };
-  const result = await searchPlans(spec, stored.profile, options, signal, onProgress).finally(() => feed.close());
-  const { counts, candidates, runnableCandidates } = result;
-  log.info({ counts, best: candidates[0]?.predicted.stepTimeSeconds }, "the plans were searched");
-  const failure = counts.feasible === 0 ? noFeasiblePlan(spec, result) : runnableCandidates.length === 0 ? noRunnablePlan(spec, result) : spec.data === null ? { code: "data-invalid" as const, message: "the job was planned; it names no data to train on", remedy: "add data to the job, or ask for plans only" } : undefined;
-  const tried = runnableCandidates.slice(0, spec.trials.count);
-  return async (tx) => {
-    const planningId = await storePlanning(tx, result, { jobId: job.id, profileId: stored.id });
-    await updateJob(tx, job.id, { planningId });
-    if (failure) return void (await transitionJob(tx, { jobId: job.id, from: "planning", to: "failed", failure }));
-    await createTrials(tx, job.id, tried);
-    await transitionJob(tx, { jobId: job.id, from: "planning", to: "trialling", reason: `${formatCounted(counts.evaluated, "plan was", "plans were")} considered; ${formatCounted(tried.length, "is", "are")} tried` });
+export const planJobConsumer =
+  (settings: PlannerSettings, database: Database) =>
+  async (context: CommandContext<"job.plan">): Promise<Effect> => {
+    const { job, signal, log } = context;
+    const stored = job.profileId === null ? undefined : await getProfile(database.db, job.profileId);
+    if (!stored)
+      return failedJob(job.id, "planning", {
+        code: "profile-missing",
+        message: `the profile ${job.profileId ?? ""} of the job is not stored any more`,
+        remedy: "submit the job again",
+      });
+    const { spec } = job;
+    const feed = stageFeed(context);
+    const onProgress = (done: number, total: number): void =>
+      feed.progress("planning", "searches the plans, batch by batch", done, total);
+    const options = { top: Math.max(10, spec.trials.count), threadsPerRank: settings.threadsPerRank };
+    const result = await searchPlans(spec, stored.profile, options, signal, onProgress).finally(() =>
+      feed.close(),
+    );
+    const { counts, candidates, runnableCandidates } = result;
+    log.info({ counts, best: candidates[0]?.predicted.stepTimeSeconds }, "the plans were searched");
+    const failure =
+      counts.feasible === 0
+        ? noFeasiblePlan(spec, result)
+        : runnableCandidates.length === 0
+          ? noRunnablePlan(spec, result)
+          : spec.data === null
+            ? {
+                code: "data-invalid" as const,
+                message: "the job was planned; it names no data to train on",
+                remedy: "add data to the job, or ask for plans only",
+              }
+            : undefined;
+    const tried = runnableCandidates.slice(0, spec.trials.count);
+    return async (tx) => {
+      const planningId = await storePlanning(tx, result, { jobId: job.id, profileId: stored.id });
+      await updateJob(tx, job.id, { planningId });
+      if (failure)
+        return void (await transitionJob(tx, { jobId: job.id, from: "planning", to: "failed", failure }));
+      await createTrials(tx, job.id, tried);
+      await transitionJob(tx, {
+        jobId: job.id,
+        from: "planning",
+        to: "trialling",
+        reason: `${formatCounted(counts.evaluated, "plan was", "plans were")} considered; ${formatCounted(tried.length, "is", "are")} tried`,
+      });
+    };
   };
-};

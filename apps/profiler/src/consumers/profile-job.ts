@@ -1,39 +1,53 @@
 import { ProblemError } from "@internevo/domain";
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import { failedJob, failureOfProblem, obtainProfile, stageFeed, type ObtainProfileOutcome, type ProfilingSettings } from "@internevo/stages";
+import {
+  failedJob,
+  failureOfProblem,
+  obtainProfile,
+  stageFeed,
+  type ObtainProfileOutcome,
+  type ProfilingSettings,
+} from "@internevo/stages";
 import { transitionJob, updateJob, type Database } from "@internevo/store";
 
 /** Measures the job's cluster, or finds a profile that need not be measured again. */
-export const profileJob = (settings: ProfilingSettings, database: Database) => async (context: CommandContext<"job.profile">): Promise<Effect> => {
-  const { job, signal, log } = context;
-  const feed = stageFeed(context);
-  let outcome: ObtainProfileOutcome;
-  try {
-    outcome = await obtainProfile({
-      settings,
-      database,
-      spec: job.spec,
-      owner: job.id,
-      signal,
-      reserve: (resource, onWait) => context.reserve(resource, onWait),
-      confirm: () => context.confirm(),
-      onProgress: (message, done, total) => feed.progress("profiling", message, done, total),
-      onLog: (line) => feed.log("warn", "internevo-probe", line),
-    });
-  } catch (error) {
-    if (!(error instanceof ProblemError)) throw error;
-    outcome = { status: "failed", failure: failureOfProblem(error) };
-  } finally {
-    await feed.close();
-  }
-  if (outcome.status === "failed") {
-    log.warn({ failure: outcome.failure }, "the cluster has no profile");
-    return failedJob(job.id, "profiling", outcome.failure);
-  }
-  const { how, profile, persist } = outcome;
-  log.info({ how, profile: profile.name }, "the cluster has a profile");
-  return async (tx) => {
-    await updateJob(tx, job.id, { profileId: await persist(tx) });
-    await transitionJob(tx, { jobId: job.id, from: "profiling", to: job.spec.until === "profiling" ? "succeeded" : "planning", reason: how === "measured" ? "measured the cluster" : `used profile ${profile.name}` });
+export const profileJob =
+  (settings: ProfilingSettings, database: Database) =>
+  async (context: CommandContext<"job.profile">): Promise<Effect> => {
+    const { job, signal, log } = context;
+    const feed = stageFeed(context);
+    let outcome: ObtainProfileOutcome;
+    try {
+      outcome = await obtainProfile({
+        settings,
+        database,
+        spec: job.spec,
+        owner: job.id,
+        signal,
+        reserve: (resource, onWait) => context.reserve(resource, onWait),
+        confirm: () => context.confirm(),
+        onProgress: (message, done, total) => feed.progress("profiling", message, done, total),
+        onLog: (line) => feed.log("warn", "internevo-probe", line),
+      });
+    } catch (error) {
+      if (!(error instanceof ProblemError)) throw error;
+      outcome = { status: "failed", failure: failureOfProblem(error) };
+    } finally {
+      await feed.close();
+    }
+    if (outcome.status === "failed") {
+      log.warn({ failure: outcome.failure }, "the cluster has no profile");
+      return failedJob(job.id, "profiling", outcome.failure);
+    }
+    const { how, profile, persist } = outcome;
+    log.info({ how, profile: profile.name }, "the cluster has a profile");
+    return async (tx) => {
+      await updateJob(tx, job.id, { profileId: await persist(tx) });
+      await transitionJob(tx, {
+        jobId: job.id,
+        from: "profiling",
+        to: job.spec.until === "profiling" ? "succeeded" : "planning",
+        reason: how === "measured" ? "measured the cluster" : `used profile ${profile.name}`,
+      });
+    };
   };
-};

@@ -4,21 +4,45 @@ import { localCommand, yieldsWhenIdle } from "./local.ts";
 
 describe("the lost rank", () => {
   it("is found in what mpirun and srun write", () => {
-    expect(lostRankOf("mpirun noticed that process rank 3 with PID 99 on node n1 exited on signal 9 (Killed).")).toEqual({ rank: 3, how: "signal 9 on n1" });
+    expect(
+      lostRankOf("mpirun noticed that process rank 3 with PID 99 on node n1 exited on signal 9 (Killed)."),
+    ).toEqual({ rank: 3, how: "signal 9 on n1" });
     expect(lostRankOf("srun: error: n2: task 5: Killed")).toEqual({ rank: 5, how: "Killed" });
     expect(lostRankOf("nothing of the kind")).toBeUndefined();
   });
 
   it("was out of memory when the kernel ended it for that", () => {
-    const end = { exitCode: 137, signal: null, stderrTail: "process rank 1 with PID 0 on node x exited on signal 9 (Killed)." };
-    expect(failureOfEnd({ ...end, kernelKilledForMemory: true }, undefined)).toMatchObject({ code: "out-of-memory", rank: 1 });
-    expect(failureOfEnd({ ...end, kernelKilledForMemory: false }, undefined)).toMatchObject({ code: "rank-lost", rank: 1 });
+    const end = {
+      exitCode: 137,
+      signal: null,
+      stderrTail: "process rank 1 with PID 0 on node x exited on signal 9 (Killed).",
+    };
+    expect(failureOfEnd({ ...end, kernelKilledForMemory: true }, undefined)).toMatchObject({
+      code: "out-of-memory",
+      rank: 1,
+    });
+    expect(failureOfEnd({ ...end, kernelKilledForMemory: false }, undefined)).toMatchObject({
+      code: "rank-lost",
+      rank: 1,
+    });
   });
 });
 
 it("localCommand lets waiting ranks keep their cores where there is one for each of their threads", () => {
-  expect([yieldsWhenIdle(2, 1, 2), yieldsWhenIdle(3, 1, 2), yieldsWhenIdle(2, 2, 2)]).toEqual([false, true, true]);
-  const command = (yields: boolean) => localCommand({ program: "/p", configPath: "/c", ranks: 2, temporaryDirectory: "/t", sharedMemoryDirectory: null, yields }).join(" ");
+  expect([yieldsWhenIdle(2, 1, 2), yieldsWhenIdle(3, 1, 2), yieldsWhenIdle(2, 2, 2)]).toEqual([
+    false,
+    true,
+    true,
+  ]);
+  const command = (yields: boolean) =>
+    localCommand({
+      program: "/p",
+      configPath: "/c",
+      ranks: 2,
+      temporaryDirectory: "/t",
+      sharedMemoryDirectory: null,
+      yields,
+    }).join(" ");
   expect(command(false)).toContain("--mca mpi_yield_when_idle 0 ");
   expect(command(true)).toContain("--mca mpi_yield_when_idle 1 ");
 });

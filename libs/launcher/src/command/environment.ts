@@ -1,15 +1,24 @@
 import { RUN_MARKER } from "../process/processes.ts";
 
 /** The local stack's own mark stays, so that it still finds the ranks, and so does what the CUDA backend is told. Settings of mathematics and threading libraries that would slow the ranks down or fight with `threadsPerRank`. */
-const DROPPED = /^(OPENBLAS_|OMP_|GOMP_|KMP_|MKL_|DNNL_|OMPI_|PMIX_|PRTE_|SLURM_(?!CONF$|JWT$)|NODE_OPTIONS$|DATABASE_URL$|NATS_URL$|INTERNEVO_(?!STACK_DIRECTORY$|CUDA_LIBRARY$|CUDA_ATTENTION$|NCCL_LIBRARY$|NCCL_POLICY$|SHARE_GPU$))/;
+const DROPPED =
+  /^(OPENBLAS_|OMP_|GOMP_|KMP_|MKL_|DNNL_|OMPI_|PMIX_|PRTE_|SLURM_(?!CONF$|JWT$)|NODE_OPTIONS$|DATABASE_URL$|NATS_URL$|INTERNEVO_(?!STACK_DIRECTORY$|CUDA_LIBRARY$|CUDA_ATTENTION$|NCCL_LIBRARY$|NCCL_POLICY$|SHARE_GPU$))/;
 
 /**
  * The environment of native ranks: the caller's without foreign tuning and without the service's own settings and secrets,
  * and with what every run needs.
  * @param extra set last, over everything else.
  */
-export function rankEnvironment(options: { base: NodeJS.ProcessEnv; marker: string; temporaryDirectory: string; threadsPerRank: number; extra?: Readonly<Record<string, string>> }): Record<string, string> {
-  const kept = Object.entries(options.base).filter((entry): entry is [string, string] => entry[1] !== undefined && !DROPPED.test(entry[0]));
+export function rankEnvironment(options: {
+  base: NodeJS.ProcessEnv;
+  marker: string;
+  temporaryDirectory: string;
+  threadsPerRank: number;
+  extra?: Readonly<Record<string, string>>;
+}): Record<string, string> {
+  const kept = Object.entries(options.base).filter(
+    (entry): entry is [string, string] => entry[1] !== undefined && !DROPPED.test(entry[0]),
+  );
   return {
     ...Object.fromEntries(kept),
     LC_ALL: "C.UTF-8",

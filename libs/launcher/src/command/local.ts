@@ -14,7 +14,8 @@ export interface LocalCommandOptions {
  * With more ranks than cores a rank that spins would stop the one it waits for, so it gives its core away. With a core for each it keeps
  * it: whatever else runs on the machine, however nice, would have it for a tick of the scheduler (milliseconds) in every collective.
  */
-export const yieldsWhenIdle = (ranks: number, threadsPerRank: number, cores: number): boolean => ranks * threadsPerRank > cores;
+export const yieldsWhenIdle = (ranks: number, threadsPerRank: number, cores: number): boolean =>
+  ranks * threadsPerRank > cores;
 
 /**
  * The command line that starts ranks with Open MPI. mpirun gets SIGKILL when its parent dies, and the ranks die with mpirun.
@@ -22,14 +23,33 @@ export const yieldsWhenIdle = (ranks: number, threadsPerRank: number, cores: num
  */
 export function localCommand(options: LocalCommandOptions): string[] {
   return [
-    "setpriv", "--pdeathsig", "KILL", "--",
-    "mpirun", "-np", String(options.ranks), "--oversubscribe", "--bind-to", "none",
-    "--host", `localhost:${options.ranks}`,
+    "setpriv",
+    "--pdeathsig",
+    "KILL",
+    "--",
+    "mpirun",
+    "-np",
+    String(options.ranks),
+    "--oversubscribe",
+    "--bind-to",
+    "none",
+    "--host",
+    `localhost:${options.ranks}`,
     // Runs side by side would otherwise share one session directory and /dev/shm, and a killed one would leave its segments.
-    "--mca", "orte_tmpdir_base", options.temporaryDirectory,
-    ...(options.sharedMemoryDirectory === null ? [] : ["--mca", "btl_vader_backing_directory", options.sharedMemoryDirectory]),
-    "--mca", "mpi_yield_when_idle", options.yields ? "1" : "0",
-    "--mca", "orte_base_help_aggregate", "0",
-    options.program, "--config", options.configPath,
+    "--mca",
+    "orte_tmpdir_base",
+    options.temporaryDirectory,
+    ...(options.sharedMemoryDirectory === null
+      ? []
+      : ["--mca", "btl_vader_backing_directory", options.sharedMemoryDirectory]),
+    "--mca",
+    "mpi_yield_when_idle",
+    options.yields ? "1" : "0",
+    "--mca",
+    "orte_base_help_aggregate",
+    "0",
+    options.program,
+    "--config",
+    options.configPath,
   ];
 }

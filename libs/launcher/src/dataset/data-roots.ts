@@ -18,7 +18,12 @@ export function dataRootsOf(text: string | undefined): DataRoots {
   return text.split(delimiter).map((folder) => {
     if (isAbsolute(folder)) return resolve(folder);
     throw new ProblemError("bad-request", `${DATA_ROOTS_VARIABLE} names a folder that is not absolute`, [
-      { field: DATA_ROOTS_VARIABLE, value: folder, message: "is not absolute", remedy: `give folders from / on, with ${delimiter} between them; leave the variable out to allow every file` },
+      {
+        field: DATA_ROOTS_VARIABLE,
+        value: folder,
+        message: "is not absolute",
+        remedy: `give folders from / on, with ${delimiter} between them; leave the variable out to allow every file`,
+      },
     ]);
   });
 }
@@ -54,13 +59,22 @@ function isBelow(path: string, root: string): boolean {
  * Checks that files lie below the folders that an installation allows, links followed, before anything is asked of the files themselves.
  * @throws ProblemError `data-invalid`, the same whether the file is there or not.
  */
-export async function assertBelowRoots(files: readonly { readonly path: string; readonly field: string }[], roots: DataRoots): Promise<void> {
+export async function assertBelowRoots(
+  files: readonly { readonly path: string; readonly field: string }[],
+  roots: DataRoots,
+): Promise<void> {
   if (roots === null) return;
   const real = await Promise.all(roots.map(async (root) => (await whereItLeads(root)) ?? root));
   const details: ProblemDetail[] = [];
   for (const { path, field } of files) {
     const leads = await whereItLeads(resolve(path));
-    if (leads === undefined || !real.some((root) => isBelow(leads, root))) details.push({ field, value: path, message: "is not below a folder that this installation reads data and weights from", remedy: `give a path below ${roots.join(" or ")}; links are followed first` });
+    if (leads === undefined || !real.some((root) => isBelow(leads, root)))
+      details.push({
+        field,
+        value: path,
+        message: "is not below a folder that this installation reads data and weights from",
+        remedy: `give a path below ${roots.join(" or ")}; links are followed first`,
+      });
     if (details.length === MOST_DETAILS) break;
   }
   const [first] = details;

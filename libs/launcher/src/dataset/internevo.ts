@@ -12,7 +12,10 @@ const AT_A_TIME = 1 << 14;
 const READ_BYTES = 4 << 20;
 const REMEDY = "write the .meta file again (with int64 where the .bin file has 2 GiB or more)";
 
-const invalid = (path: string, message: string, remedy = REMEDY): ProblemError => new ProblemError("data-invalid", `${path} ${message}`, [{ field: "data.path", value: path, message, remedy }]);
+const invalid = (path: string, message: string, remedy = REMEDY): ProblemError =>
+  new ProblemError("data-invalid", `${path} ${message}`, [
+    { field: "data.path", value: path, message, remedy },
+  ]);
 
 interface Meta {
   readonly path: string;
@@ -33,16 +36,36 @@ async function readMeta(path: string): Promise<Meta> {
     const head = await readExactly(handle, 0, 12);
     if (head.toString("latin1", 0, 6) !== "\x93NUMPY") throw notNumpy();
     const [at, length] = head.readUInt8(6) === 1 ? [10, head.readUInt16LE(8)] : [12, head.readUInt32LE(8)];
-    if (at + length > sizeBytes) throw invalid(path, `is truncated: expected ${at + length} bytes of header, found ${sizeBytes}`);
+    if (at + length > sizeBytes)
+      throw invalid(path, `is truncated: expected ${at + length} bytes of header, found ${sizeBytes}`);
     const text = (await readExactly(handle, at, length)).toString("latin1");
     const bytesPerCell = { i4: 4, i8: 8 }[/'descr':\s*'<(i4|i8)'/.exec(text)?.[1] as "i4" | "i8"];
     const [, rows, columns] = /'shape':\s*\((\d+),\s*(\d+)\)/.exec(text) ?? [];
-    const meta = { path, firstByte: at + length, bytesPerCell: bytesPerCell as 4 | 8, columnMajor: /'fortran_order':\s*True/.test(text), documents: Number(rows), columns: Number(columns) };
-    if (bytesPerCell === undefined || rows === undefined || !(meta.columns >= 2 && meta.columns <= 1024) || meta.documents > sizeBytes) {
-      throw invalid(path, "is an array of another kind; little-endian int32 or int64 of shape (documents, 2 or more) is expected");
+    const meta = {
+      path,
+      firstByte: at + length,
+      bytesPerCell: bytesPerCell as 4 | 8,
+      columnMajor: /'fortran_order':\s*True/.test(text),
+      documents: Number(rows),
+      columns: Number(columns),
+    };
+    if (
+      bytesPerCell === undefined ||
+      rows === undefined ||
+      !(meta.columns >= 2 && meta.columns <= 1024) ||
+      meta.documents > sizeBytes
+    ) {
+      throw invalid(
+        path,
+        "is an array of another kind; little-endian int32 or int64 of shape (documents, 2 or more) is expected",
+      );
     }
     const expected = meta.firstByte + meta.documents * meta.columns * meta.bytesPerCell;
-    if (sizeBytes !== expected) throw invalid(path, `is ${sizeBytes < expected ? "truncated" : "too long"}: expected ${expected} bytes for ${meta.documents} documents, found ${sizeBytes}`);
+    if (sizeBytes !== expected)
+      throw invalid(
+        path,
+        `is ${sizeBytes < expected ? "truncated" : "too long"}: expected ${expected} bytes for ${meta.documents} documents, found ${sizeBytes}`,
+      );
     return meta;
   } finally {
     await handle.close();
@@ -65,14 +88,24 @@ async function* linesOf(meta: Meta, fileBytes: number): AsyncGenerator<Line> {
       const count = Math.min(AT_A_TIME, documents - first);
       const row = width * columns;
       const column = async (place: number): Promise<number[]> => {
-        const bytes = meta.columnMajor ? await readExactly(handle, meta.firstByte + width * (place * documents + first), width * count) : await readExactly(handle, meta.firstByte + row * first, row * count);
+        const bytes = meta.columnMajor
+          ? await readExactly(handle, meta.firstByte + width * (place * documents + first), width * count)
+          : await readExactly(handle, meta.firstByte + row * first, row * count);
         const [step, offset] = meta.columnMajor ? [width, 0] : [row, width * place];
-        return Array.from({ length: count }, (_, i) => (width === 4 ? bytes.readInt32LE(i * step + offset) : Number(bytes.readBigInt64LE(i * step + offset))));
+        return Array.from({ length: count }, (_, i) =>
+          width === 4
+            ? bytes.readInt32LE(i * step + offset)
+            : Number(bytes.readBigInt64LE(i * step + offset)),
+        );
       };
       const [offsets, lengths] = [await column(0), await column(columns - 1)];
       for (let i = 0; i < count; i += 1) {
         const [byte, tokens] = [offsets[i] as number, lengths[i] as number];
-        if (byte <= former || byte >= fileBytes) throw invalid(path, `says byte ${byte} for document ${first + i}; from ${former + 1} to ${fileBytes - 1}, a byte of the .bin file, is expected`);
+        if (byte <= former || byte >= fileBytes)
+          throw invalid(
+            path,
+            `says byte ${byte} for document ${first + i}; from ${former + 1} to ${fileBytes - 1}, a byte of the .bin file, is expected`,
+          );
         if (tokens < 0) throw invalid(path, `says ${tokens} tokens for document ${first + i}`);
         former = byte;
         yield { document: first + i, byte, tokens };
@@ -92,8 +125,17 @@ async function* documentStarts(meta: Meta, fileBytes: number): AsyncGenerator<nu
 }
 
 /** The tokens of a line. */
-function parseLine(path: string, { document, byte, tokens: expected }: Line, text: string): readonly unknown[] {
-  const damaged = (what: string): ProblemError => invalid(path, `${what} in document ${document} at byte ${byte}`, "write the .bin and the .meta file again");
+function parseLine(
+  path: string,
+  { document, byte, tokens: expected }: Line,
+  text: string,
+): readonly unknown[] {
+  const damaged = (what: string): ProblemError =>
+    invalid(
+      path,
+      `${what} in document ${document} at byte ${byte}`,
+      "write the .bin and the .meta file again",
+    );
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -103,7 +145,8 @@ function parseLine(path: string, { document, byte, tokens: expected }: Line, tex
   }
   const tokens = typeof value === "object" && value !== null && "tokens" in value ? value.tokens : undefined;
   if (!Array.isArray(tokens)) throw damaged(`has no array "tokens"`);
-  if (tokens.length !== expected) throw damaged(`has ${tokens.length} tokens where its .meta file says ${expected}`);
+  if (tokens.length !== expected)
+    throw damaged(`has ${tokens.length} tokens where its .meta file says ${expected}`);
   return tokens as unknown[];
 }
 
@@ -130,7 +173,12 @@ export async function openInternevo(path: string): Promise<TokenSource> {
         for (const [i, line] of lines.entries()) {
           const own = bytes.subarray(line.byte - from, (lines[i + 1]?.byte ?? end) - from);
           const newline = own.indexOf("\n");
-          for (const token of parseLine(path, line, own.toString("utf8", 0, newline < 0 ? own.length : newline))) counts.add(token, line.byte);
+          for (const token of parseLine(
+            path,
+            line,
+            own.toString("utf8", 0, newline < 0 ? own.length : newline),
+          ))
+            counts.add(token, line.byte);
         }
       };
       try {

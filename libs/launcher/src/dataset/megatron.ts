@@ -40,17 +40,36 @@ const documentsByte = ({ sequences }: Index): number => HEADER_BYTES + 12 * sequ
 async function readIndex(path: string): Promise<Index> {
   const { handle, sizeBytes } = await openData(path, "data.path");
   try {
-    if (sizeBytes < HEADER_BYTES) throw invalid(path, `is truncated: expected ${HEADER_BYTES} bytes of header, found ${sizeBytes}`);
+    if (sizeBytes < HEADER_BYTES)
+      throw invalid(path, `is truncated: expected ${HEADER_BYTES} bytes of header, found ${sizeBytes}`);
     const head = await readExactly(handle, 0, HEADER_BYTES);
-    if (head.toString("latin1", 0, 9) !== MAGIC) throw invalid(path, "is no index of Megatron-LM: it does not begin with MMIDIDX", "give the .idx file that lies beside the .bin file, or another data.format");
-    if (head.readBigUInt64LE(9) !== 1n) throw invalid(path, `has version ${head.readBigUInt64LE(9)}; 1 is expected`);
+    if (head.toString("latin1", 0, 9) !== MAGIC)
+      throw invalid(
+        path,
+        "is no index of Megatron-LM: it does not begin with MMIDIDX",
+        "give the .idx file that lies beside the .bin file, or another data.format",
+      );
+    if (head.readBigUInt64LE(9) !== 1n)
+      throw invalid(path, `has version ${head.readBigUInt64LE(9)}; 1 is expected`);
     const tokens = TYPES[head.readUInt8(17)];
-    if (!tokens) throw invalid(path, `has token type ${head.readUInt8(17)} at byte 17; an integer type is expected (1, 2, 3, 4, 5 or 8)`);
-    const index: Index = { path, sequences: Number(head.readBigUInt64LE(18)), documentEntries: Number(head.readBigUInt64LE(26)), tokens };
+    if (!tokens)
+      throw invalid(
+        path,
+        `has token type ${head.readUInt8(17)} at byte 17; an integer type is expected (1, 2, 3, 4, 5 or 8)`,
+      );
+    const index: Index = {
+      path,
+      sequences: Number(head.readBigUInt64LE(18)),
+      documentEntries: Number(head.readBigUInt64LE(26)),
+      tokens,
+    };
     const expected = documentsByte(index) + 8 * index.documentEntries;
     // Newer indices end with a byte of mode for each sequence.
     if (sizeBytes !== expected && sizeBytes !== expected + index.sequences) {
-      throw invalid(path, `is ${sizeBytes < expected ? "truncated" : "too long"}: expected ${expected} bytes for ${index.sequences} sequences and ${index.documentEntries} document entries, found ${sizeBytes}`);
+      throw invalid(
+        path,
+        `is ${sizeBytes < expected ? "truncated" : "too long"}: expected ${expected} bytes for ${index.sequences} sequences and ${index.documentEntries} document entries, found ${sizeBytes}`,
+      );
     }
     return index;
   } finally {
@@ -60,7 +79,11 @@ async function readIndex(path: string): Promise<Index> {
 
 /** Calls for every sequence with its length in tokens. @returns tokens in all. @throws where sequences do not follow one another. */
 async function checkSequences(index: Index): Promise<number> {
-  const { path, sequences, tokens: { bytesPerToken } } = index;
+  const {
+    path,
+    sequences,
+    tokens: { bytesPerToken },
+  } = index;
   const { handle } = await openData(path, "data.path");
   try {
     let byte = 0;
@@ -71,8 +94,13 @@ async function checkSequences(index: Index): Promise<number> {
       for (let i = 0; i < count; i += 1) {
         const length = lengths.readInt32LE(4 * i);
         const pointer = Number(pointers.readBigInt64LE(8 * i));
-        if (length < 0) throw invalid(path, `gives sequence ${first + i} the length ${length}; at least 0 is expected`);
-        if (pointer !== byte) throw invalid(path, `puts sequence ${first + i} at byte ${pointer} of the .bin file; ${byte}, the end of the one before, is expected`);
+        if (length < 0)
+          throw invalid(path, `gives sequence ${first + i} the length ${length}; at least 0 is expected`);
+        if (pointer !== byte)
+          throw invalid(
+            path,
+            `puts sequence ${first + i} at byte ${pointer} of the .bin file; ${byte}, the end of the one before, is expected`,
+          );
         byte += length * bytesPerToken;
       }
     }
@@ -84,26 +112,46 @@ async function checkSequences(index: Index): Promise<number> {
 
 /** First tokens of the documents; the last entry of the index is the end. @throws where entries do not ascend from 0 to the end. */
 async function* documentStarts(index: Index): AsyncGenerator<number> {
-  const { path, sequences, documentEntries, tokens: { bytesPerToken } } = index;
+  const {
+    path,
+    sequences,
+    documentEntries,
+    tokens: { bytesPerToken },
+  } = index;
   const { handle } = await openData(path, "data.path");
   try {
     let former = 0;
     let window: { readonly first: number; readonly bytes: Buffer } = { first: 0, bytes: Buffer.alloc(0) };
     const firstByteOf = async (sequence: number): Promise<number> => {
       if (sequence < window.first || 8 * (sequence - window.first) >= window.bytes.length) {
-        window = { first: sequence, bytes: await readExactly(handle, pointersByte(index) + 8 * sequence, 8 * Math.min(AT_A_TIME, sequences - sequence)) };
+        window = {
+          first: sequence,
+          bytes: await readExactly(
+            handle,
+            pointersByte(index) + 8 * sequence,
+            8 * Math.min(AT_A_TIME, sequences - sequence),
+          ),
+        };
       }
       return Number(window.bytes.readBigInt64LE(8 * (sequence - window.first)));
     };
     for (let first = 0; first < documentEntries; first += AT_A_TIME) {
-      const entries = await readExactly(handle, documentsByte(index) + 8 * first, 8 * Math.min(AT_A_TIME, documentEntries - first));
+      const entries = await readExactly(
+        handle,
+        documentsByte(index) + 8 * first,
+        8 * Math.min(AT_A_TIME, documentEntries - first),
+      );
       for (let i = 0; 8 * i < entries.length; i += 1) {
         const entry = first + i;
         const sequence = Number(entries.readBigInt64LE(8 * i));
         const last = entry === documentEntries - 1;
         const lowest = last ? sequences : former;
         const highest = entry === 0 && !last ? 0 : sequences;
-        if (sequence < lowest || sequence > highest) throw invalid(path, `begins document ${entry} with sequence ${sequence}; from ${lowest} to ${highest} is expected`);
+        if (sequence < lowest || sequence > highest)
+          throw invalid(
+            path,
+            `begins document ${entry} with sequence ${sequence}; from ${lowest} to ${highest} is expected`,
+          );
         former = sequence;
         if (sequence < sequences) yield (await firstByteOf(sequence)) / bytesPerToken;
       }
@@ -121,7 +169,12 @@ export async function openMegatron(path: string): Promise<TokenSource> {
   await handle.close();
   const tokenCount = await checkSequences(index);
   const expected = tokenCount * index.tokens.bytesPerToken;
-  if (sizeBytes !== expected) throw invalid(bin, `is ${sizeBytes < expected ? "truncated" : "too long"}: expected ${expected} bytes for the ${tokenCount} tokens of its index, found ${sizeBytes}`, "give the .bin and the .idx file of one data set");
+  if (sizeBytes !== expected)
+    throw invalid(
+      bin,
+      `is ${sizeBytes < expected ? "truncated" : "too long"}: expected ${expected} bytes for the ${tokenCount} tokens of its index, found ${sizeBytes}`,
+      "give the .bin and the .idx file of one data set",
+    );
   for await (const _start of documentStarts(index));
   return {
     path: bin,

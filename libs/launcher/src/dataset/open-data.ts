@@ -15,12 +15,21 @@ function otherKind(found: BigIntStats): string | undefined {
  * Opens a file for reading, with an error that people understand. Only regular files: opening a pipe waits for its writer, opening a
  * device may act on it.
  */
-export async function openData(path: string, field: string): Promise<{ handle: FileHandle; sizeBytes: number; modifiedNanoseconds: bigint }> {
+export async function openData(
+  path: string,
+  field: string,
+): Promise<{ handle: FileHandle; sizeBytes: number; modifiedNanoseconds: bigint }> {
   const refuse = (message: string, remedy: string, cause?: unknown): ProblemError =>
-    new ProblemError("data-invalid", `${path} ${message}`, [{ field, value: path, message, remedy }], { cause });
+    new ProblemError("data-invalid", `${path} ${message}`, [{ field, value: path, message, remedy }], {
+      cause,
+    });
   const assertRegular = (found: BigIntStats): void => {
     const kind = otherKind(found);
-    if (kind !== undefined) throw refuse(`is ${kind}`, kind === "a directory" ? "give the files in it, one by one" : "give a regular file");
+    if (kind !== undefined)
+      throw refuse(
+        `is ${kind}`,
+        kind === "a directory" ? "give the files in it, one by one" : "give a regular file",
+      );
   };
   let handle: FileHandle;
   try {
@@ -30,8 +39,10 @@ export async function openData(path: string, field: string): Promise<{ handle: F
   } catch (error) {
     if (error instanceof ProblemError) throw error;
     const code = (error as NodeJS.ErrnoException).code;
-    if (code === "ENOENT" || code === "ENOTDIR") throw refuse("does not exist", "give the path of a file that exists on the machine that trains", error);
-    if (code === "EACCES") throw refuse("cannot be read", "give the service's user the right to read it", error);
+    if (code === "ENOENT" || code === "ENOTDIR")
+      throw refuse("does not exist", "give the path of a file that exists on the machine that trains", error);
+    if (code === "EACCES")
+      throw refuse("cannot be read", "give the service's user the right to read it", error);
     throw refuse(`cannot be opened (${code ?? String(error)})`, "check the file", error);
   }
   try {
@@ -51,7 +62,18 @@ export async function readExactly(handle: FileHandle, position: number, length: 
   let filled = 0;
   while (filled < length) {
     const { bytesRead } = await handle.read(bytes, filled, length - filled, position + filled);
-    if (bytesRead === 0) throw new ProblemError("data-invalid", `a data file became shorter while it was read: ${length - filled} bytes are missing at ${position + filled}`, [{ field: "data", message: "changed while it was read", remedy: "submit the job again when the file is whole" }]);
+    if (bytesRead === 0)
+      throw new ProblemError(
+        "data-invalid",
+        `a data file became shorter while it was read: ${length - filled} bytes are missing at ${position + filled}`,
+        [
+          {
+            field: "data",
+            message: "changed while it was read",
+            remedy: "submit the job again when the file is whole",
+          },
+        ],
+      );
     filled += bytesRead;
   }
   return bytes;

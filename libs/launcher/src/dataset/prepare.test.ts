@@ -18,15 +18,23 @@ const at = (name: string): string => join(directory, name);
 const datasets = (): Promise<string[]> => readdir(at("data/datasets")).catch(() => []);
 
 async function problemOf(work: Promise<unknown>): Promise<ProblemError> {
-  const error = await work.then(() => undefined, (thrown: unknown) => thrown);
+  const error = await work.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
   expect(error).toBeInstanceOf(ProblemError);
   return error as ProblemError;
 }
 
 async function tokenFile(name: string, tokens: readonly number[], bytesPerToken: 2 | 4 = 2): Promise<string> {
   const body = Buffer.alloc(tokens.length * bytesPerToken);
-  tokens.forEach((token, index) => (bytesPerToken === 2 ? body.writeUInt16LE(token, index * 2) : body.writeUInt32LE(token, index * 4)));
-  await writeFile(at(name), Buffer.concat([encodeHeader({ bytesPerToken, tokenCount: tokens.length, vocabularySize: 1000 }), body]));
+  tokens.forEach((token, index) =>
+    bytesPerToken === 2 ? body.writeUInt16LE(token, index * 2) : body.writeUInt32LE(token, index * 4),
+  );
+  await writeFile(
+    at(name),
+    Buffer.concat([encodeHeader({ bytesPerToken, tokenCount: tokens.length, vocabularySize: 1000 }), body]),
+  );
   return at(name);
 }
 
@@ -34,7 +42,10 @@ describe("prepareDataset of text", () => {
   it("writes every byte as a token, in order, under the name of its content", async () => {
     await writeFile(at("a.txt"), Buffer.from([0, 1, 255]));
     await writeFile(at("b.txt"), "xy");
-    const dataset = await prepareDataset({ format: "text", paths: [at("a.txt"), at("b.txt")] }, at("data"), { vocabularySize: 256, sequenceLengthTokens: 64 });
+    const dataset = await prepareDataset({ format: "text", paths: [at("a.txt"), at("b.txt")] }, at("data"), {
+      vocabularySize: 256,
+      sequenceLengthTokens: 64,
+    });
     const bytes = await readFile(dataset.path);
     expect(bytes.subarray(0, 8).toString("latin1")).toBe("IEVOTOK\0");
     expect([8, 12, 24].map((offset) => bytes.readUInt32LE(offset))).toEqual([1, 2, 256]);
@@ -49,9 +60,22 @@ describe("prepareDataset of text", () => {
   it("is the same for the same content, and remembered without a second reading", async () => {
     await writeFile(at("a.txt"), "abcabd");
     await writeFile(at("copy.txt"), "abcabd");
-    const first = await prepareDataset({ format: "text", paths: [at("a.txt")] }, at("data"), { vocabularySize: 300, sequenceLengthTokens: 64 });
-    expect(await prepareDataset({ format: "text", paths: [at("copy.txt")] }, at("data"), { vocabularySize: 256, sequenceLengthTokens: 64 })).toEqual(first);
-    expect(await prepareDataset({ format: "text", paths: [at("a.txt")] }, at("data"), { vocabularySize: 256, sequenceLengthTokens: 64 })).toEqual(first);
+    const first = await prepareDataset({ format: "text", paths: [at("a.txt")] }, at("data"), {
+      vocabularySize: 300,
+      sequenceLengthTokens: 64,
+    });
+    expect(
+      await prepareDataset({ format: "text", paths: [at("copy.txt")] }, at("data"), {
+        vocabularySize: 256,
+        sequenceLengthTokens: 64,
+      }),
+    ).toEqual(first);
+    expect(
+      await prepareDataset({ format: "text", paths: [at("a.txt")] }, at("data"), {
+        vocabularySize: 256,
+        sequenceLengthTokens: 64,
+      }),
+    ).toEqual(first);
     expect((await datasets()).filter((name) => name.endsWith(".tokens"))).toHaveLength(1);
     const expected = -(2 / 6) * Math.log(2 / 6) * 2 - 2 * (1 / 6) * Math.log(1 / 6);
     expect(first.unigramEntropyNats).toBeCloseTo(expected, 12);
@@ -59,13 +83,26 @@ describe("prepareDataset of text", () => {
 
   it("reads a source again when it has changed, and makes a damaged token file again", async () => {
     await writeFile(at("a.txt"), "first");
-    const first = await prepareDataset({ format: "text", paths: [at("a.txt")] }, at("data"), { vocabularySize: 256, sequenceLengthTokens: 64 });
+    const first = await prepareDataset({ format: "text", paths: [at("a.txt")] }, at("data"), {
+      vocabularySize: 256,
+      sequenceLengthTokens: 64,
+    });
     await truncate(first.path, 10);
-    const again = await prepareDataset({ format: "text", paths: [at("a.txt")] }, at("data"), { vocabularySize: 256, sequenceLengthTokens: 64 });
+    const again = await prepareDataset({ format: "text", paths: [at("a.txt")] }, at("data"), {
+      vocabularySize: 256,
+      sequenceLengthTokens: 64,
+    });
     expect(again).toEqual(first);
     expect((await readFile(first.path)).length).toBe(first.sizeBytes);
     await writeFile(at("a.txt"), "second!");
-    expect((await prepareDataset({ format: "text", paths: [at("a.txt")] }, at("data"), { vocabularySize: 256, sequenceLengthTokens: 64 })).tokenCount).toBe(7);
+    expect(
+      (
+        await prepareDataset({ format: "text", paths: [at("a.txt")] }, at("data"), {
+          vocabularySize: 256,
+          sequenceLengthTokens: 64,
+        })
+      ).tokenCount,
+    ).toBe(7);
   });
 
   it.each([
@@ -77,7 +114,12 @@ describe("prepareDataset of text", () => {
     await writeFile(at("good.txt"), "good");
     await writeFile(at("empty.txt"), "");
     const path = name.startsWith("/") ? name : at(name);
-    const problem = await problemOf(prepareDataset({ format: "text", paths: [at("good.txt"), path] }, at("data"), { vocabularySize: 256, sequenceLengthTokens: 64 }));
+    const problem = await problemOf(
+      prepareDataset({ format: "text", paths: [at("good.txt"), path] }, at("data"), {
+        vocabularySize: 256,
+        sequenceLengthTokens: 64,
+      }),
+    );
     expect(problem.code).toBe("data-invalid");
     expect(problem.message).toContain(message);
     expect(problem.details[0]).toMatchObject({ field: "data.paths.1", value: path });
@@ -89,11 +131,28 @@ describe("prepareDataset of text", () => {
     const server = createServer();
     await new Promise<void>((listening) => server.listen(at("socket"), listening));
     try {
-      for (const [name, what] of [["pipe", "is a pipe"], ["socket", "is a socket"]] as const) {
-        const inText = await problemOf(prepareDataset({ format: "text", paths: [at(name)] }, at("data"), { vocabularySize: 256, sequenceLengthTokens: 64 }));
-        expect(inText.details).toEqual([{ field: "data.paths.0", value: at(name), message: what, remedy: "give a regular file" }]);
-        const inTokens = await problemOf(prepareDataset({ format: "tokens", path: at(name) }, at("data"), { vocabularySize: 256, sequenceLengthTokens: 64 }));
-        expect(inTokens.details).toEqual([{ field: "data.path", value: at(name), message: what, remedy: "give a regular file" }]);
+      for (const [name, what] of [
+        ["pipe", "is a pipe"],
+        ["socket", "is a socket"],
+      ] as const) {
+        const inText = await problemOf(
+          prepareDataset({ format: "text", paths: [at(name)] }, at("data"), {
+            vocabularySize: 256,
+            sequenceLengthTokens: 64,
+          }),
+        );
+        expect(inText.details).toEqual([
+          { field: "data.paths.0", value: at(name), message: what, remedy: "give a regular file" },
+        ]);
+        const inTokens = await problemOf(
+          prepareDataset({ format: "tokens", path: at(name) }, at("data"), {
+            vocabularySize: 256,
+            sequenceLengthTokens: 64,
+          }),
+        );
+        expect(inTokens.details).toEqual([
+          { field: "data.path", value: at(name), message: what, remedy: "give a regular file" },
+        ]);
       }
     } finally {
       server.close();
@@ -101,22 +160,38 @@ describe("prepareDataset of text", () => {
   }, 5000);
 
   it("refuses a vocabulary below 256", async () => {
-    const problem = await problemOf(prepareDataset({ format: "text", paths: [at("a.txt")] }, at("data"), { vocabularySize: 255, sequenceLengthTokens: 64 }));
+    const problem = await problemOf(
+      prepareDataset({ format: "text", paths: [at("a.txt")] }, at("data"), {
+        vocabularySize: 255,
+        sequenceLengthTokens: 64,
+      }),
+    );
     expect(problem.details[0]).toMatchObject({ field: "model.vocabularySize", value: 255 });
   });
 });
 
 describe("prepareDataset of token files", () => {
-  it.each([2, 4] as const)("accepts %i bytes a token and uses the file where it is", async (bytesPerToken) => {
-    const path = await tokenFile("t.tokens", [0, 999, 5, 5], bytesPerToken);
-    const dataset = await prepareDataset({ format: "tokens", path }, at("data"), { vocabularySize: 1000, sequenceLengthTokens: 64 });
-    expect(dataset).toMatchObject({ path, tokenCount: 4, sizeBytes: 64 + 4 * bytesPerToken });
-    expect(dataset.unigramEntropyNats).toBeCloseTo(1.5 * Math.log(2), 12);
-  });
+  it.each([2, 4] as const)(
+    "accepts %i bytes a token and uses the file where it is",
+    async (bytesPerToken) => {
+      const path = await tokenFile("t.tokens", [0, 999, 5, 5], bytesPerToken);
+      const dataset = await prepareDataset({ format: "tokens", path }, at("data"), {
+        vocabularySize: 1000,
+        sequenceLengthTokens: 64,
+      });
+      expect(dataset).toMatchObject({ path, tokenCount: 4, sizeBytes: 64 + 4 * bytesPerToken });
+      expect(dataset.unigramEntropyNats).toBeCloseTo(1.5 * Math.log(2), 12);
+    },
+  );
 
   it("names the first token beyond the vocabulary and its place", async () => {
     const path = await tokenFile("t.tokens", [1, 2, 300, 400]);
-    const problem = await problemOf(prepareDataset({ format: "tokens", path }, at("data"), { vocabularySize: 300, sequenceLengthTokens: 64 }));
+    const problem = await problemOf(
+      prepareDataset({ format: "tokens", path }, at("data"), {
+        vocabularySize: 300,
+        sequenceLengthTokens: 64,
+      }),
+    );
     expect(problem.message).toContain("holds token 300 at index 2 (byte offset 68)");
   });
 
@@ -125,7 +200,12 @@ describe("prepareDataset of token files", () => {
     const bytes = await readFile(path);
     bytes.writeUInt32LE(0, 24);
     await writeFile(path, bytes);
-    const problem = await problemOf(prepareDataset({ format: "tokens", path }, at("data"), { vocabularySize: 300, sequenceLengthTokens: 64 }));
+    const problem = await problemOf(
+      prepareDataset({ format: "tokens", path }, at("data"), {
+        vocabularySize: 300,
+        sequenceLengthTokens: 64,
+      }),
+    );
     expect(problem.message).toContain("says a vocabulary of 0");
     expect(problem.details[0]).toMatchObject({ field: "data.path", value: path });
   });
@@ -133,20 +213,45 @@ describe("prepareDataset of token files", () => {
   it("says how many bytes a truncated file lacks", async () => {
     const path = await tokenFile("t.tokens", [1, 2, 3, 4]);
     await truncate(path, 70);
-    const problem = await problemOf(prepareDataset({ format: "tokens", path }, at("data"), { vocabularySize: 300, sequenceLengthTokens: 64 }));
+    const problem = await problemOf(
+      prepareDataset({ format: "tokens", path }, at("data"), {
+        vocabularySize: 300,
+        sequenceLengthTokens: 64,
+      }),
+    );
     expect(problem.message).toContain("truncated: expected 72 bytes for 4 tokens, found 70");
     await truncate(path, 20);
-    expect((await problemOf(prepareDataset({ format: "tokens", path }, at("data"), { vocabularySize: 300, sequenceLengthTokens: 64 }))).message).toContain("expected 64 bytes of header, found 20");
+    expect(
+      (
+        await problemOf(
+          prepareDataset({ format: "tokens", path }, at("data"), {
+            vocabularySize: 300,
+            sequenceLengthTokens: 64,
+          }),
+        )
+      ).message,
+    ).toContain("expected 64 bytes of header, found 20");
   });
 
   it("refuses foreign files", async () => {
     await writeFile(at("t.tokens"), Buffer.alloc(100, 65));
-    expect((await problemOf(prepareDataset({ format: "tokens", path: at("t.tokens") }, at("data"), { vocabularySize: 300, sequenceLengthTokens: 64 }))).message).toContain("is not a token file");
+    expect(
+      (
+        await problemOf(
+          prepareDataset({ format: "tokens", path: at("t.tokens") }, at("data"), {
+            vocabularySize: 300,
+            sequenceLengthTokens: 64,
+          }),
+        )
+      ).message,
+    ).toContain("is not a token file");
   });
 });
 
 it("assertFitsSequences asks for one sequence and its last target", () => {
   const dataset = { path: "x", tokenCount: 64, sizeBytes: 1, sha256: "", unigramEntropyNats: 1 };
   expect(() => assertFitsSequences(dataset, { data: null, sequenceLengthTokens: 63 })).not.toThrow();
-  expect(() => assertFitsSequences(dataset, { data: null, sequenceLengthTokens: 64 })).toThrow(/fewer than one sequence of 64/);
+  expect(() => assertFitsSequences(dataset, { data: null, sequenceLengthTokens: 64 })).toThrow(
+    /fewer than one sequence of 64/,
+  );
 });

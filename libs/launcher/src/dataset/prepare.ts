@@ -10,11 +10,15 @@ import { documentsByte, encodeHeader, TOKEN_FILE, type TokenFileHeader } from ".
 
 export const DatasetSchema = Type.Object(
   {
-    path: Type.String({ description: "what the trainer reads: a token file, or data in a format that it knows" }),
+    path: Type.String({
+      description: "what the trainer reads: a token file, or data in a format that it knows",
+    }),
     tokenCount: Type.Integer({ minimum: 1 }),
     sizeBytes: Type.Integer({ minimum: 1 }),
     sha256: Type.String({ description: "identity of the content" }),
-    mostDocuments: Type.Optional(Type.Integer({ minimum: 1, description: "with packing: documents of the sequence that has most" })),
+    mostDocuments: Type.Optional(
+      Type.Integer({ minimum: 1, description: "with packing: documents of the sequence that has most" }),
+    ),
     unigramEntropyNats: Type.Number({ minimum: 0, description: "of the tokens, nats per token" }),
   },
   { additionalProperties: false },
@@ -59,12 +63,24 @@ interface Packing {
   readonly sequenceLengthTokens: number;
 }
 
-const packingOf = (data: Data, sequenceLengthTokens: number): Packing | undefined => (data.packing === "documents" ? { endOfDocumentToken: data.endOfDocumentToken, sequenceLengthTokens } : undefined);
+const packingOf = (data: Data, sequenceLengthTokens: number): Packing | undefined =>
+  data.packing === "documents"
+    ? { endOfDocumentToken: data.endOfDocumentToken, sequenceLengthTokens }
+    : undefined;
 
 /** Identity of the sources without reading them: path, size and time of change, and what decides what is made of them. */
-async function sourceKey(data: Data, files: readonly { readonly path: string; readonly field: string }[], vocabularySize: number, packing: Packing | undefined): Promise<string> {
-  const packed = packing ? ` ${packing.endOfDocumentToken ?? "documents"} ${packing.sequenceLengthTokens}` : "";
-  const hash = createHash("sha256").update(`${data.format} ${data.format === "text" ? BYTE_VOCABULARY_SIZE : vocabularySize}${packed}\n`);
+async function sourceKey(
+  data: Data,
+  files: readonly { readonly path: string; readonly field: string }[],
+  vocabularySize: number,
+  packing: Packing | undefined,
+): Promise<string> {
+  const packed = packing
+    ? ` ${packing.endOfDocumentToken ?? "documents"} ${packing.sequenceLengthTokens}`
+    : "";
+  const hash = createHash("sha256").update(
+    `${data.format} ${data.format === "text" ? BYTE_VOCABULARY_SIZE : vocabularySize}${packed}\n`,
+  );
   for (const { path, field } of files) {
     const { handle, sizeBytes, modifiedNanoseconds } = await openData(path, field);
     await handle.close();
@@ -74,7 +90,14 @@ async function sourceKey(data: Data, files: readonly { readonly path: string; re
 }
 
 /** Adds the bytes of one text file as tokens. */
-async function appendText(target: FileHandle, hash: Hash, counts: Float64Array, path: string, field: string, onByte: ((byte: number, index: number) => void) | undefined): Promise<number> {
+async function appendText(
+  target: FileHandle,
+  hash: Hash,
+  counts: Float64Array,
+  path: string,
+  field: string,
+  onByte: ((byte: number, index: number) => void) | undefined,
+): Promise<number> {
   const { handle } = await openData(path, field);
   try {
     const bytes = Buffer.alloc(CHUNK_BYTES);
@@ -100,18 +123,33 @@ async function appendText(target: FileHandle, hash: Hash, counts: Float64Array, 
 }
 
 /** Tells of every token whether a document begins behind it. */
-const endOf = (documents: DocumentCounter, endOfDocumentToken: number | undefined) => (token: number, index: number): void => {
-  if (token === endOfDocumentToken) documents.begin(index + 1);
-};
+const endOf =
+  (documents: DocumentCounter, endOfDocumentToken: number | undefined) =>
+  (token: number, index: number): void => {
+    if (token === endOfDocumentToken) documents.begin(index + 1);
+  };
 
-async function tokenize(paths: readonly string[], directory: string, packing: Packing | undefined): Promise<Dataset> {
+async function tokenize(
+  paths: readonly string[],
+  directory: string,
+  packing: Packing | undefined,
+): Promise<Dataset> {
   const counts = new Float64Array(BYTE_VOCABULARY_SIZE);
   const body = createHash("sha256");
   const sizes = await Promise.all(paths.map(async (path) => (await stat(path)).size));
-  const documents = packing && new DocumentCounter(packing.sequenceLengthTokens, sizes.reduce((sum, size) => sum + size, 0));
+  const documents =
+    packing &&
+    new DocumentCounter(
+      packing.sequenceLengthTokens,
+      sizes.reduce((sum, size) => sum + size, 0),
+    );
   const byToken = packing?.endOfDocumentToken !== undefined;
   const starts: number[] = [];
-  let header: TokenFileHeader = { bytesPerToken: BYTES_PER_TOKEN, tokenCount: 0, vocabularySize: BYTE_VOCABULARY_SIZE };
+  let header: TokenFileHeader = {
+    bytesPerToken: BYTES_PER_TOKEN,
+    tokenCount: 0,
+    vocabularySize: BYTE_VOCABULARY_SIZE,
+  };
   // The name is the content's hash, known only at the end: the file is written under a passing name.
   const passing = join(directory, `text-${randomUUID()}`);
   await replaceFile(passing, async (target) => {
@@ -122,12 +160,22 @@ async function tokenize(paths: readonly string[], directory: string, packing: Pa
       if (packing && !byToken) documents?.begin(first);
       starts.push(first);
       const onByte = documents && byToken ? endOf(documents, packing.endOfDocumentToken) : undefined;
-      tokenCount += await appendText(target, body, counts, path, `data.paths.${index}`, onByte && ((byte, at) => onByte(byte, first + at)));
+      tokenCount += await appendText(
+        target,
+        body,
+        counts,
+        path,
+        `data.paths.${index}`,
+        onByte && ((byte, at) => onByte(byte, first + at)),
+      );
     }
     header = { ...header, tokenCount, ...(packing && !byToken ? { documentCount: starts.length } : {}) };
     if (header.documentCount !== undefined) {
-      const index = Buffer.alloc(documentsByte(header) - TOKEN_FILE.headerBytes - tokenCount * BYTES_PER_TOKEN + 8 * starts.length);
-      for (const [place, start] of starts.entries()) index.writeBigUInt64LE(BigInt(start), index.length - 8 * (starts.length - place));
+      const index = Buffer.alloc(
+        documentsByte(header) - TOKEN_FILE.headerBytes - tokenCount * BYTES_PER_TOKEN + 8 * starts.length,
+      );
+      for (const [place, start] of starts.entries())
+        index.writeBigUInt64LE(BigInt(start), index.length - 8 * (starts.length - place));
       body.update(index);
       await target.writeFile(index);
     }
@@ -139,7 +187,14 @@ async function tokenize(paths: readonly string[], directory: string, packing: Pa
   await rename(passing, path);
   await syncDirectory(directory);
   const { size: sizeBytes } = await stat(path);
-  return { path, tokenCount: header.tokenCount, sizeBytes, sha256, ...(documents ? { mostDocuments: documents.most } : {}), unigramEntropyNats: unigramEntropyNats(counts) };
+  return {
+    path,
+    tokenCount: header.tokenCount,
+    sizeBytes,
+    sha256,
+    ...(documents ? { mostDocuments: documents.most } : {}),
+    unigramEntropyNats: unigramEntropyNats(counts),
+  };
 }
 
 /** @returns the hash of the files' bytes, one behind the other. */
@@ -161,15 +216,35 @@ async function hashFiles(files: readonly string[]): Promise<string> {
   return sha256.digest("hex");
 }
 
-async function inspect(data: TokenData, vocabularySize: number, packing: Packing | undefined): Promise<Dataset> {
+async function inspect(
+  data: TokenData,
+  vocabularySize: number,
+  packing: Packing | undefined,
+): Promise<Dataset> {
   const source = await openSource(data);
   const { path, files, tokenCount, sizeBytes, starts } = source;
-  if (tokenCount === 0) throw new ProblemError("data-invalid", `${path} holds no token`, [{ field: "data.path", value: path, message: "holds no token", remedy: "give a file with content" }]);
+  if (tokenCount === 0)
+    throw new ProblemError("data-invalid", `${path} holds no token`, [
+      { field: "data.path", value: path, message: "holds no token", remedy: "give a file with content" },
+    ]);
   assertKnowsDocuments(data, source);
   const documents = packing && new DocumentCounter(packing.sequenceLengthTokens, tokenCount);
-  if (documents && packing.endOfDocumentToken === undefined && starts) for await (const start of starts()) documents.begin(start);
-  const counts = await source.count(vocabularySize, documents && packing.endOfDocumentToken !== undefined ? endOf(documents, packing.endOfDocumentToken) : undefined);
-  return { path: resolve(path), tokenCount, sizeBytes, sha256: await hashFiles(files), ...(documents ? { mostDocuments: documents.most } : {}), unigramEntropyNats: unigramEntropyNats(counts) };
+  if (documents && packing.endOfDocumentToken === undefined && starts)
+    for await (const start of starts()) documents.begin(start);
+  const counts = await source.count(
+    vocabularySize,
+    documents && packing.endOfDocumentToken !== undefined
+      ? endOf(documents, packing.endOfDocumentToken)
+      : undefined,
+  );
+  return {
+    path: resolve(path),
+    tokenCount,
+    sizeBytes,
+    sha256: await hashFiles(files),
+    ...(documents ? { mostDocuments: documents.most } : {}),
+    unigramEntropyNats: unigramEntropyNats(counts),
+  };
 }
 
 async function known(sidecar: string): Promise<Dataset | undefined> {
@@ -199,19 +274,41 @@ async function known(sidecar: string): Promise<Dataset | undefined> {
  * @throws ProblemError `data-invalid`: missing, empty, a directory, truncated (expected and found bytes), an index that is not the
  * data's, a token beyond V (with its place), packing without documents.
  */
-export async function prepareDataset(data: Data, dataDirectory: string, { vocabularySize, sequenceLengthTokens }: { readonly vocabularySize: number; readonly sequenceLengthTokens: number }): Promise<Dataset> {
+export async function prepareDataset(
+  data: Data,
+  dataDirectory: string,
+  {
+    vocabularySize,
+    sequenceLengthTokens,
+  }: { readonly vocabularySize: number; readonly sequenceLengthTokens: number },
+): Promise<Dataset> {
   if (data.format === "text" && vocabularySize < BYTE_VOCABULARY_SIZE) {
-    throw new ProblemError("data-invalid", `a vocabulary of ${vocabularySize} is too small for text, which is read as bytes`, [
-      { field: "model.vocabularySize", value: vocabularySize, message: "is too small for byte tokens", remedy: `use ${BYTE_VOCABULARY_SIZE} or more` },
-    ]);
+    throw new ProblemError(
+      "data-invalid",
+      `a vocabulary of ${vocabularySize} is too small for text, which is read as bytes`,
+      [
+        {
+          field: "model.vocabularySize",
+          value: vocabularySize,
+          message: "is too small for byte tokens",
+          remedy: `use ${BYTE_VOCABULARY_SIZE} or more`,
+        },
+      ],
+    );
   }
   const directory = resolve(dataDirectory, "datasets");
   await mkdir(directory, { recursive: true });
   const packing = packingOf(data, sequenceLengthTokens);
-  const sidecar = join(directory, `source-${await sourceKey(data, dataFiles(data), vocabularySize, packing)}.json`);
+  const sidecar = join(
+    directory,
+    `source-${await sourceKey(data, dataFiles(data), vocabularySize, packing)}.json`,
+  );
   const remembered = await known(sidecar);
   if (remembered) return remembered;
-  const dataset = data.format === "text" ? await tokenize(data.paths, directory, packing) : await inspect(data, vocabularySize, packing);
+  const dataset =
+    data.format === "text"
+      ? await tokenize(data.paths, directory, packing)
+      : await inspect(data, vocabularySize, packing);
   await replaceFile(sidecar, async (handle) => handle.writeFile(JSON.stringify(dataset, null, 2)));
   await syncDirectory(directory);
   return dataset;
@@ -221,18 +318,39 @@ export async function prepareDataset(data: Data, dataDirectory: string, { vocabu
  * Checks that the data holds at least one sequence, and that no sequence holds more documents than memory is planned for.
  * @throws ProblemError `data-invalid` with what is there and what is needed.
  */
-export function assertFitsSequences(dataset: Dataset, { data, sequenceLengthTokens }: { readonly data: Data | null; readonly sequenceLengthTokens: number }): void {
+export function assertFitsSequences(
+  dataset: Dataset,
+  { data, sequenceLengthTokens }: { readonly data: Data | null; readonly sequenceLengthTokens: number },
+): void {
   // Sequences of S tokens and the one target that follows, S apart.
   const sequences = Math.floor((dataset.tokenCount - 1) / sequenceLengthTokens);
   if (sequences < 1) {
-    throw new ProblemError("data-invalid", `${dataset.path} holds ${dataset.tokenCount} tokens: fewer than one sequence of ${sequenceLengthTokens} and its last target`, [
-      { field: "data", value: dataset.tokenCount, message: "holds less than one sequence", remedy: `give at least ${sequenceLengthTokens + 1} tokens, or a shorter sequenceLengthTokens` },
-    ]);
+    throw new ProblemError(
+      "data-invalid",
+      `${dataset.path} holds ${dataset.tokenCount} tokens: fewer than one sequence of ${sequenceLengthTokens} and its last target`,
+      [
+        {
+          field: "data",
+          value: dataset.tokenCount,
+          message: "holds less than one sequence",
+          remedy: `give at least ${sequenceLengthTokens + 1} tokens, or a shorter sequenceLengthTokens`,
+        },
+      ],
+    );
   }
   const most = documentsOf(data);
   const { mostDocuments } = dataset;
   if (most === null || mostDocuments === undefined || mostDocuments <= most) return;
-  throw new ProblemError("data-invalid", `${dataset.path} has a sequence of ${mostDocuments} documents, and there is room for ${most}`, [
-    { field: "data.maxDocumentsPerSequence", value: most, message: `is less than the ${mostDocuments} documents of a sequence of the data`, remedy: `use ${mostDocuments} or more, or join short documents` },
-  ]);
+  throw new ProblemError(
+    "data-invalid",
+    `${dataset.path} has a sequence of ${mostDocuments} documents, and there is room for ${most}`,
+    [
+      {
+        field: "data.maxDocumentsPerSequence",
+        value: most,
+        message: `is less than the ${mostDocuments} documents of a sequence of the data`,
+        remedy: `use ${mostDocuments} or more, or join short documents`,
+      },
+    ],
+  );
 }

@@ -19,7 +19,10 @@ const documents: Documents = [[1, 2, 3], [4], [5, 6, 7, 8, 9, 10, 11], [12, 0], 
 const starts = [0, 3, 4, 11, 13];
 
 async function problemOf(promise: Promise<unknown>): Promise<ProblemError> {
-  const error = await promise.then(() => undefined, (thrown: unknown) => thrown);
+  const error = await promise.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
   expect(error).toBeInstanceOf(ProblemError);
   return error as ProblemError;
 }
@@ -32,11 +35,38 @@ async function all(source: AsyncIterable<number>): Promise<number[]> {
 
 const written: readonly (readonly [string, () => Promise<TokenData>])[] = [
   ["own", async () => ({ format: "tokens", path: await writeOwn(at("own.tokens"), documents) })],
-  ["Megatron by its .bin", async () => ({ format: "megatron", path: await writeMegatron(at("megatron"), documents) })],
-  ["Megatron by its .idx, in sequences of 2", async () => ({ format: "megatron", path: (await writeMegatron(at("megatron"), documents, { sequenceLength: 2, type: 4 })).replace(".bin", ".idx") })],
-  ["Megatron by its stem", async () => ({ format: "megatron", path: (await writeMegatron(at("megatron"), documents)).replace(".bin", "") })],
-  ["InternEvo", async () => ({ format: "internevo", path: await writeInternevo(at("internevo.bin"), documents) })],
-  ["InternEvo in int64, by columns", async () => ({ format: "internevo", path: await writeInternevo(at("internevo.bin"), documents, { width: 8, columnMajor: true }) })],
+  [
+    "Megatron by its .bin",
+    async () => ({ format: "megatron", path: await writeMegatron(at("megatron"), documents) }),
+  ],
+  [
+    "Megatron by its .idx, in sequences of 2",
+    async () => ({
+      format: "megatron",
+      path: (await writeMegatron(at("megatron"), documents, { sequenceLength: 2, type: 4 })).replace(
+        ".bin",
+        ".idx",
+      ),
+    }),
+  ],
+  [
+    "Megatron by its stem",
+    async () => ({
+      format: "megatron",
+      path: (await writeMegatron(at("megatron"), documents)).replace(".bin", ""),
+    }),
+  ],
+  [
+    "InternEvo",
+    async () => ({ format: "internevo", path: await writeInternevo(at("internevo.bin"), documents) }),
+  ],
+  [
+    "InternEvo in int64, by columns",
+    async () => ({
+      format: "internevo",
+      path: await writeInternevo(at("internevo.bin"), documents, { width: 8, columnMajor: true }),
+    }),
+  ],
 ];
 
 describe.each(written)("data of %s", (_what, write) => {
@@ -52,22 +82,52 @@ describe.each(written)("data of %s", (_what, write) => {
 
   it("is prepared where it is, with the documents of the fullest sequence", async () => {
     const data = await write();
-    const prepared = await prepareDataset({ ...data, packing: "documents" }, at("data"), { vocabularySize: 17, sequenceLengthTokens: 8 });
+    const prepared = await prepareDataset({ ...data, packing: "documents" }, at("data"), {
+      vocabularySize: 17,
+      sequenceLengthTokens: 8,
+    });
     expect(prepared).toMatchObject({ tokenCount: 17, mostDocuments: 3 });
     expect(prepared.path.startsWith(directory)).toBe(true);
     // Documents are counted in sequences: of another length there are others.
-    expect((await prepareDataset({ ...data, packing: "documents" }, at("data"), { vocabularySize: 17, sequenceLengthTokens: 16 })).mostDocuments).toBe(5);
-    expect((await prepareDataset({ ...data, packing: "documents", endOfDocumentToken: 10 }, at("data"), { vocabularySize: 17, sequenceLengthTokens: 16 })).mostDocuments).toBe(2);
-    expect((await prepareDataset(data, at("data"), { vocabularySize: 17, sequenceLengthTokens: 16 })).mostDocuments).toBeUndefined();
+    expect(
+      (
+        await prepareDataset({ ...data, packing: "documents" }, at("data"), {
+          vocabularySize: 17,
+          sequenceLengthTokens: 16,
+        })
+      ).mostDocuments,
+    ).toBe(5);
+    expect(
+      (
+        await prepareDataset({ ...data, packing: "documents", endOfDocumentToken: 10 }, at("data"), {
+          vocabularySize: 17,
+          sequenceLengthTokens: 16,
+        })
+      ).mostDocuments,
+    ).toBe(2);
+    expect(
+      (await prepareDataset(data, at("data"), { vocabularySize: 17, sequenceLengthTokens: 16 }))
+        .mostDocuments,
+    ).toBeUndefined();
   });
 
   it("is refused for a token beyond the vocabulary, and for more documents than there is room for", async () => {
     const data = await write();
-    expect((await problemOf(prepareDataset(data, at("data"), { vocabularySize: 16, sequenceLengthTokens: 8 }))).message).toMatch(/holds token 16 at index 16 .*beyond the model's vocabulary of 16/);
+    expect(
+      (await problemOf(prepareDataset(data, at("data"), { vocabularySize: 16, sequenceLengthTokens: 8 })))
+        .message,
+    ).toMatch(/holds token 16 at index 16 .*beyond the model's vocabulary of 16/);
     const packed: Data = { ...data, packing: "documents", maxDocumentsPerSequence: 2 };
     const dataset = await prepareDataset(packed, at("data"), { vocabularySize: 17, sequenceLengthTokens: 8 });
-    expect(() => assertFitsSequences(dataset, { data: packed, sequenceLengthTokens: 8 })).toThrow(/has a sequence of 3 documents, and there is room for 2/);
-    expect(() => assertFitsSequences(dataset, { data: { ...packed, maxDocumentsPerSequence: 3 }, sequenceLengthTokens: 8 })).not.toThrow();
+    expect(() => assertFitsSequences(dataset, { data: packed, sequenceLengthTokens: 8 })).toThrow(
+      /has a sequence of 3 documents, and there is room for 2/,
+    );
+    expect(() =>
+      assertFitsSequences(dataset, {
+        data: { ...packed, maxDocumentsPerSequence: 3 },
+        sequenceLengthTokens: 8,
+      }),
+    ).not.toThrow();
   });
 
   it("is refused when the end of any of its files is missing", async () => {
@@ -93,7 +153,12 @@ describe.each(written)("data of %s", (_what, write) => {
           const damaged = Buffer.from(whole);
           damaged[place] = value;
           await writeFile(file, damaged);
-          const outcome = await openSource(data).then((source) => source.count(17)).then(() => "read", (error: unknown) => error);
+          const outcome = await openSource(data)
+            .then((source) => source.count(17))
+            .then(
+              () => "read",
+              (error: unknown) => error,
+            );
           if (outcome !== "read") expect(outcome).toBeInstanceOf(ProblemError);
         }),
         { numRuns: 60, seed: 5 },
@@ -120,25 +185,34 @@ describe("packing", () => {
     const source = await openSource({ format: "tokens", path: files.path });
     expect(source.starts && (await all(source.starts()))).toEqual([0, 8]);
     expect(files.mostDocuments).toBe(2);
-    expect((await prepareDataset({ ...text, endOfDocumentToken: 10 }, at("data"), job)).mostDocuments).toBe(3);
-    expect((await prepareDataset({ format: "text", paths: text.paths }, at("data"), job)).path).not.toBe(files.path);
+    expect((await prepareDataset({ ...text, endOfDocumentToken: 10 }, at("data"), job)).mostDocuments).toBe(
+      3,
+    );
+    expect((await prepareDataset({ format: "text", paths: text.paths }, at("data"), job)).path).not.toBe(
+      files.path,
+    );
   });
 
   it("counts documents as a plain count over each sequence does", () => {
     fc.assert(
-      fc.property(fc.array(fc.integer({ min: 0, max: 6 }), { minLength: 1, maxLength: 40 }), fc.integer({ min: 1, max: 9 }), (lengths, sequence) => {
-        const tokens = lengths.flatMap((length, document) => Array.from({ length }, () => document));
-        if (tokens.length < sequence + 1) return;
-        const counter = new DocumentCounter(sequence, tokens.length);
-        let start = 0;
-        for (const length of lengths) {
-          counter.begin(start);
-          start += length;
-        }
-        let most = 1;
-        for (let first = 0; first + sequence < tokens.length; first += sequence) most = Math.max(most, new Set(tokens.slice(first, first + sequence)).size);
-        expect(counter.most).toBe(most);
-      }),
+      fc.property(
+        fc.array(fc.integer({ min: 0, max: 6 }), { minLength: 1, maxLength: 40 }),
+        fc.integer({ min: 1, max: 9 }),
+        (lengths, sequence) => {
+          const tokens = lengths.flatMap((length, document) => Array.from({ length }, () => document));
+          if (tokens.length < sequence + 1) return;
+          const counter = new DocumentCounter(sequence, tokens.length);
+          let start = 0;
+          for (const length of lengths) {
+            counter.begin(start);
+            start += length;
+          }
+          let most = 1;
+          for (let first = 0; first + sequence < tokens.length; first += sequence)
+            most = Math.max(most, new Set(tokens.slice(first, first + sequence)).size);
+          expect(counter.most).toBe(most);
+        },
+      ),
     );
   });
 });

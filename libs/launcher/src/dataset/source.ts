@@ -7,7 +7,11 @@ import type { TokenSource } from "./token-source.ts";
 /** Data that is tokens already. */
 export type TokenData = Exclude<Data, { format: "text" }>;
 
-const OPEN: Readonly<Record<TokenData["format"], (path: string) => Promise<TokenSource>>> = { tokens: openTokenFile, megatron: openMegatron, internevo: openInternevo };
+const OPEN: Readonly<Record<TokenData["format"], (path: string) => Promise<TokenSource>>> = {
+  tokens: openTokenFile,
+  megatron: openMegatron,
+  internevo: openInternevo,
+};
 
 /**
  * Opens the files of a job's data and checks headers, sizes and indices.
@@ -20,7 +24,12 @@ export function assertKnowsDocuments(data: Data, source: Pick<TokenSource, "star
   if (data.packing !== "documents" || data.endOfDocumentToken !== undefined || source.starts !== null) return;
   const path = data.format === "text" ? data.paths[0] : data.path;
   throw new ProblemError("data-invalid", `${String(path)} does not say where documents begin`, [
-    { field: "data.packing", value: "documents", message: "needs data that knows its documents", remedy: "give endOfDocumentToken, or a file with an index of its documents, or packing: none" },
+    {
+      field: "data.packing",
+      value: "documents",
+      message: "needs data that knows its documents",
+      remedy: "give endOfDocumentToken, or a file with an index of its documents, or packing: none",
+    },
   ]);
 }
 

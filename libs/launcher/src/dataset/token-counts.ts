@@ -19,7 +19,8 @@ export class TokenCounts {
 
   /** @throws ProblemError `data-invalid` for a token outside the vocabulary, with its place. */
   add(token: unknown, byte: number): void {
-    if (!(typeof token === "number" && token >= 0 && token < this.counts.length && Number.isInteger(token))) throw this.#outside(token, byte);
+    if (!(typeof token === "number" && token >= 0 && token < this.counts.length && Number.isInteger(token)))
+      throw this.#outside(token, byte);
     this.counts[token] = (this.counts[token] as number) + 1;
     this.#onToken?.(token, this.#index);
     this.#index += 1;
@@ -30,10 +31,19 @@ export class TokenCounts {
     const place = `at index ${this.#index} (byte offset ${byte})`;
     // What is no number may be anything, of any size, of a file that was never meant: it is not repeated.
     const isNumber = typeof token === "number";
-    const [message, remedy] = isNumber && token >= size
-      ? [`holds token ${token} ${place}, beyond the model's vocabulary of ${size}`, `raise model.vocabularySize above ${token}, or tokenize with the model's vocabulary`]
-      : [`holds ${isNumber ? `token ${token}` : "a value"} ${place}, which is no token: tokens are whole numbers from 0 to ${size - 1}`, "write the file again"];
-    return new ProblemError("data-invalid", `${this.#path} ${message}`, [{ field: "data.path", value: isNumber ? token : this.#path, message, remedy }]);
+    const [message, remedy] =
+      isNumber && token >= size
+        ? [
+            `holds token ${token} ${place}, beyond the model's vocabulary of ${size}`,
+            `raise model.vocabularySize above ${token}, or tokenize with the model's vocabulary`,
+          ]
+        : [
+            `holds ${isNumber ? `token ${token}` : "a value"} ${place}, which is no token: tokens are whole numbers from 0 to ${size - 1}`,
+            "write the file again",
+          ];
+    return new ProblemError("data-invalid", `${this.#path} ${message}`, [
+      { field: "data.path", value: isNumber ? token : this.#path, message, remedy },
+    ]);
   }
 }
 
@@ -48,10 +58,14 @@ export interface PlainTokens {
 }
 
 /** Counts the tokens of an open file whose size has been checked. */
-export async function countPlainTokens(handle: FileHandle, { firstByte, tokenCount, bytesPerToken, read }: PlainTokens, into: TokenCounts): Promise<void> {
+export async function countPlainTokens(
+  handle: FileHandle,
+  { firstByte, tokenCount, bytesPerToken, read }: PlainTokens,
+  into: TokenCounts,
+): Promise<void> {
   const chunk = Buffer.alloc(CHUNK_BYTES);
   const end = firstByte + tokenCount * bytesPerToken;
-  for (let position = firstByte; position < end; ) {
+  for (let position = firstByte; position < end;) {
     const { bytesRead } = await handle.read(chunk, 0, Math.min(chunk.length, end - position), position);
     const whole = bytesRead - (bytesRead % bytesPerToken);
     if (whole === 0) return;

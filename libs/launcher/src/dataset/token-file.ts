@@ -21,12 +21,16 @@ export interface TokenFileHeader {
 const upTo8 = (bytes: number): number => Math.ceil(bytes / 8) * 8;
 
 /** Where the index of the documents begins. */
-export const documentsByte = (header: TokenFileHeader): number => upTo8(TOKEN_FILE.headerBytes + header.tokenCount * header.bytesPerToken);
+export const documentsByte = (header: TokenFileHeader): number =>
+  upTo8(TOKEN_FILE.headerBytes + header.tokenCount * header.bytesPerToken);
 
 export function encodeHeader(header: TokenFileHeader): Buffer {
   const bytes = Buffer.alloc(TOKEN_FILE.headerBytes);
   bytes.write(TOKEN_FILE.magic, 0, "latin1");
-  bytes.writeUInt32LE(header.documentCount === undefined ? TOKEN_FILE.version : TOKEN_FILE.documentsVersion, 8);
+  bytes.writeUInt32LE(
+    header.documentCount === undefined ? TOKEN_FILE.version : TOKEN_FILE.documentsVersion,
+    8,
+  );
   bytes.writeUInt32LE(header.bytesPerToken, 12);
   bytes.writeBigUInt64LE(BigInt(header.tokenCount), 16);
   bytes.writeUInt32LE(header.vocabularySize, 24);
@@ -41,24 +45,52 @@ const invalid = (path: string, message: string, remedy: string, value: unknown =
  * Reads and checks a token file's header against its size.
  * @throws ProblemError `data-invalid`: foreign magic, unknown version, a vocabulary of 0, or a size that is not the header's (expected and found bytes).
  */
-export async function readHeader(handle: FileHandle, path: string, sizeBytes: number): Promise<TokenFileHeader> {
+export async function readHeader(
+  handle: FileHandle,
+  path: string,
+  sizeBytes: number,
+): Promise<TokenFileHeader> {
   const bytes = Buffer.alloc(TOKEN_FILE.headerBytes);
   const { bytesRead } = await handle.read(bytes, 0, bytes.length, 0);
   const remedy = "write the file again in the token format of this project, or give text files";
-  if (bytesRead < bytes.length) throw invalid(path, `is truncated: expected ${bytes.length} bytes of header, found ${bytesRead}`, remedy);
+  if (bytesRead < bytes.length)
+    throw invalid(path, `is truncated: expected ${bytes.length} bytes of header, found ${bytesRead}`, remedy);
   const magic = bytes.subarray(0, 8).toString("latin1");
-  if (magic !== TOKEN_FILE.magic) throw invalid(path, `is not a token file: it does not begin with ${TOKEN_FILE.magic.slice(0, -1)}`, remedy);
+  if (magic !== TOKEN_FILE.magic)
+    throw invalid(
+      path,
+      `is not a token file: it does not begin with ${TOKEN_FILE.magic.slice(0, -1)}`,
+      remedy,
+    );
   const version = bytes.readUInt32LE(8);
-  if (version !== TOKEN_FILE.version && version !== TOKEN_FILE.documentsVersion) throw invalid(path, `has version ${version} of the token format; this program reads ${TOKEN_FILE.version} and ${TOKEN_FILE.documentsVersion}`, remedy);
+  if (version !== TOKEN_FILE.version && version !== TOKEN_FILE.documentsVersion)
+    throw invalid(
+      path,
+      `has version ${version} of the token format; this program reads ${TOKEN_FILE.version} and ${TOKEN_FILE.documentsVersion}`,
+      remedy,
+    );
   const bytesPerToken = bytes.readUInt32LE(12);
-  if (bytesPerToken !== 2 && bytesPerToken !== 4) throw invalid(path, `says ${bytesPerToken} bytes a token: 2 and 4 are known`, remedy);
+  if (bytesPerToken !== 2 && bytesPerToken !== 4)
+    throw invalid(path, `says ${bytesPerToken} bytes a token: 2 and 4 are known`, remedy);
   const tokenCount = Number(bytes.readBigUInt64LE(16));
   const vocabularySize = bytes.readUInt32LE(24);
-  const header: TokenFileHeader = { bytesPerToken, tokenCount, vocabularySize, ...(version === TOKEN_FILE.documentsVersion ? { documentCount: Number(bytes.readBigUInt64LE(32)) } : {}) };
+  const header: TokenFileHeader = {
+    bytesPerToken,
+    tokenCount,
+    vocabularySize,
+    ...(version === TOKEN_FILE.documentsVersion ? { documentCount: Number(bytes.readBigUInt64LE(32)) } : {}),
+  };
   const { documentCount } = header;
-  const expected = documentCount === undefined ? TOKEN_FILE.headerBytes + tokenCount * bytesPerToken : documentsByte(header) + 8 * documentCount;
+  const expected =
+    documentCount === undefined
+      ? TOKEN_FILE.headerBytes + tokenCount * bytesPerToken
+      : documentsByte(header) + 8 * documentCount;
   if (expected !== sizeBytes) {
-    throw invalid(path, `is ${sizeBytes < expected ? "truncated" : "too long"}: expected ${expected} bytes for ${tokenCount} tokens${documentCount === undefined ? "" : ` and ${documentCount} documents`}, found ${sizeBytes}`, "copy or write the file again");
+    throw invalid(
+      path,
+      `is ${sizeBytes < expected ? "truncated" : "too long"}: expected ${expected} bytes for ${tokenCount} tokens${documentCount === undefined ? "" : ` and ${documentCount} documents`}, found ${sizeBytes}`,
+      "copy or write the file again",
+    );
   }
   if (vocabularySize === 0) throw invalid(path, "says a vocabulary of 0 tokens", remedy);
   return header;
@@ -72,13 +104,22 @@ async function* documentStarts(path: string, header: TokenFileHeader): AsyncGene
   const { handle } = await openData(path, "data.path");
   try {
     let former = -1;
-    for (let document = 0; document < documentCount; ) {
-      const bytes = await readExactly(handle, documentsByte(header) + 8 * document, 8 * Math.min(DOCUMENTS_AT_A_TIME, documentCount - document));
+    for (let document = 0; document < documentCount;) {
+      const bytes = await readExactly(
+        handle,
+        documentsByte(header) + 8 * document,
+        8 * Math.min(DOCUMENTS_AT_A_TIME, documentCount - document),
+      );
       for (let at = 0; at < bytes.length; at += 8, document += 1) {
         const start = Number(bytes.readBigUInt64LE(at));
         const [lowest, highest] = document === 0 ? [0, 0] : [former + 1, tokenCount - 1];
         if (start < lowest || start > highest) {
-          throw invalid(path, `starts document ${document} at token ${start} (byte ${documentsByte(header) + 8 * document}); from ${lowest} to ${highest} is expected`, "write the file again", start);
+          throw invalid(
+            path,
+            `starts document ${document} at token ${start} (byte ${documentsByte(header) + 8 * document}); from ${lowest} to ${highest} is expected`,
+            "write the file again",
+            start,
+          );
         }
         yield (former = start);
       }
@@ -109,7 +150,19 @@ export async function openTokenFile(path: string): Promise<TokenSource> {
       const counts = new TokenCounts(path, vocabularySize, onToken);
       const { handle: again } = await openData(path, "data.path");
       try {
-        await countPlainTokens(again, { firstByte: TOKEN_FILE.headerBytes, tokenCount, bytesPerToken, read: bytesPerToken === 2 ? (bytes, at) => bytes.readUInt16LE(at) : (bytes, at) => bytes.readUInt32LE(at) }, counts);
+        await countPlainTokens(
+          again,
+          {
+            firstByte: TOKEN_FILE.headerBytes,
+            tokenCount,
+            bytesPerToken,
+            read:
+              bytesPerToken === 2
+                ? (bytes, at) => bytes.readUInt16LE(at)
+                : (bytes, at) => bytes.readUInt32LE(at),
+          },
+          counts,
+        );
       } finally {
         await again.close();
       }

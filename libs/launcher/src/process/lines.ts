@@ -10,7 +10,11 @@ export class LineSplitter {
   #pendingBytes = 0;
   #dropping = false;
 
-  constructor(options: { onLine: (line: string) => void; onOverlong: (boundBytes: number) => void; boundBytes?: number }) {
+  constructor(options: {
+    onLine: (line: string) => void;
+    onOverlong: (boundBytes: number) => void;
+    boundBytes?: number;
+  }) {
     this.#onLine = options.onLine;
     this.#onOverlong = options.onOverlong;
     this.#boundBytes = options.boundBytes ?? 1 << 20;
@@ -67,7 +71,8 @@ export class Tail {
     const kept = line.slice(0, this.#bound);
     this.#lines.push(kept);
     this.#characters += kept.length + 1;
-    while (this.#characters > this.#bound && this.#lines.length > 1) this.#characters -= (this.#lines.shift() ?? "").length + 1;
+    while (this.#characters > this.#bound && this.#lines.length > 1)
+      this.#characters -= (this.#lines.shift() ?? "").length + 1;
   }
 
   get text(): string {

@@ -31,7 +31,13 @@ export function readProcess(pid: number): ProcessEntry | undefined {
   const fields = stat.slice(close + 2).split(" ");
   const state = fields[0];
   if (state === "Z" || state === "X") return undefined;
-  return { pid, command: stat.slice(open + 1, close), parentPid: Number(fields[1]), session: Number(fields[3]), startTicks: Number(fields[19]) };
+  return {
+    pid,
+    command: stat.slice(open + 1, close),
+    parentPid: Number(fields[1]),
+    session: Number(fields[3]),
+    startTicks: Number(fields[19]),
+  };
 }
 
 function carriesMarker(pid: number, marker: string): boolean {
@@ -60,7 +66,8 @@ export function processesOfRun(marker: string, session?: number): ProcessEntry[]
 }
 
 /** Whether a live process other than its leader is in a session. */
-export const hasCompany = (session: number): boolean => livePids().some((pid) => pid !== session && readProcess(pid)?.session === session);
+export const hasCompany = (session: number): boolean =>
+  livePids().some((pid) => pid !== session && readProcess(pid)?.session === session);
 
 /** Sends a signal; a process that is gone by then is no error. */
 export function signalProcess(pid: number, signal: NodeJS.Signals): void {
@@ -75,7 +82,11 @@ export function signalProcess(pid: number, signal: NodeJS.Signals): void {
  * Kills every process of a run and waits until none is left.
  * @returns the processes that were killed, and those that are still there after `boundMilliseconds` (uninterruptible ones).
  */
-export async function killRun(marker: string, session?: number, boundMilliseconds = 10_000): Promise<{ killed: number; left: ProcessEntry[] }> {
+export async function killRun(
+  marker: string,
+  session?: number,
+  boundMilliseconds = 10_000,
+): Promise<{ killed: number; left: ProcessEntry[] }> {
   const seen = new Set<number>();
   const end = performance.now() + boundMilliseconds;
   for (;;) {

@@ -9,12 +9,20 @@ export const RunRecordSchema = Type.Object(
   {
     marker: Type.String({ minLength: 1, description: "value of INTERNEVO_RUN in every process of the run" }),
     bootId: Type.String(),
-    process: Type.Union([Type.Object({ pid: Type.Integer(), startTicks: Type.Integer() }, { additionalProperties: false }), Type.Null()], {
-      description: "the launcher; null until it has started",
-    }),
+    process: Type.Union(
+      [
+        Type.Object({ pid: Type.Integer(), startTicks: Type.Integer() }, { additionalProperties: false }),
+        Type.Null(),
+      ],
+      { description: "the launcher; null until it has started" },
+    ),
     command: Type.Array(Type.String()),
     startedAt: Type.String(),
-    hosts: Type.Optional(Type.Array(Type.String(), { description: "that its ranks run on; older versions did not say: this machine" })),
+    hosts: Type.Optional(
+      Type.Array(Type.String(), {
+        description: "that its ranks run on; older versions did not say: this machine",
+      }),
+    ),
     scratch: Type.Array(Type.String(), { description: "directories that end with the run" }),
     cancelCommand: Type.Optional(Type.Null({ description: "left in records by older versions" })),
   },
@@ -24,10 +32,12 @@ export type RunRecord = Static<typeof RunRecordSchema>;
 
 const FILE = "run.json";
 
-export const writeRunRecord = (runDirectory: string, record: RunRecord): void => writeRecordFile(join(runDirectory, FILE), record);
+export const writeRunRecord = (runDirectory: string, record: RunRecord): void =>
+  writeRecordFile(join(runDirectory, FILE), record);
 
 /** The record of a run that has not been ended in order; undefined when there is none. */
-export const readRunRecord = (runDirectory: string): RunRecord | undefined => readRecordFile(RunRecordSchema, join(runDirectory, FILE));
+export const readRunRecord = (runDirectory: string): RunRecord | undefined =>
+  readRecordFile(RunRecordSchema, join(runDirectory, FILE));
 
 /** Scratch directories carry this prefix; nothing else is ever deleted on the word of a record. */
 export const SCRATCH_PREFIX = "internevo-run-";
@@ -37,7 +47,8 @@ export function removeRunRecord(runDirectory: string, record: RunRecord): void {
   for (const directory of record.scratch) {
     if (basename(directory).startsWith(SCRATCH_PREFIX)) rmSync(directory, { recursive: true, force: true });
   }
-  if (readRunRecord(runDirectory)?.marker === record.marker) rmSync(join(runDirectory, FILE), { force: true });
+  if (readRunRecord(runDirectory)?.marker === record.marker)
+    rmSync(join(runDirectory, FILE), { force: true });
 }
 
 /**
@@ -53,7 +64,10 @@ export async function killLeftovers(runDirectory: string): Promise<number> {
   if (record.bootId === bootId()) {
     const result = await killRun(record.marker);
     killed = result.killed;
-    if (result.left.length > 0) throw new Error(`processes ${result.left.map((entry) => entry.pid).join(", ")} of ${runDirectory} do not end after SIGKILL`);
+    if (result.left.length > 0)
+      throw new Error(
+        `processes ${result.left.map((entry) => entry.pid).join(", ")} of ${runDirectory} do not end after SIGKILL`,
+      );
   }
   removeRunRecord(runDirectory, record);
   return killed;
@@ -65,7 +79,11 @@ export async function killLeftovers(runDirectory: string): Promise<number> {
  * @param parent its directories hold a run directory `run` each.
  * @returns how many processes were killed.
  */
-export async function killLeftoversOn(parent: string, hosts: readonly string[], ownHost: string): Promise<number> {
+export async function killLeftoversOn(
+  parent: string,
+  hosts: readonly string[],
+  ownHost: string,
+): Promise<number> {
   let names: string[];
   try {
     names = readdirSync(parent);
@@ -78,7 +96,8 @@ export async function killLeftoversOn(parent: string, hosts: readonly string[], 
     const runDirectory = join(parent, name, "run");
     const record = readRunRecord(runDirectory);
     // Of another boot, or of a service on another machine that shares the directory: nothing here is of that run.
-    if (record?.bootId === bootId() && (record.hosts ?? [ownHost]).some((host) => hosts.includes(host))) killed += await killLeftovers(runDirectory);
+    if (record?.bootId === bootId() && (record.hosts ?? [ownHost]).some((host) => hosts.includes(host)))
+      killed += await killLeftovers(runDirectory);
   }
   return killed;
 }

@@ -3,7 +3,19 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { measurementCount, noisyMeasurements, type Measurements } from "@internevo/cost-model";
 import { NATIVE_PROTOCOL, type ProbeConfig, type ProbeEvent } from "@internevo/contracts";
-import { disturbancesOf, formatBytes, formatCounted, ProfileSchema, usesGpus, validate, type Cluster, type Failure, type HostUse, type Placement, type Profile } from "@internevo/domain";
+import {
+  disturbancesOf,
+  formatBytes,
+  formatCounted,
+  ProfileSchema,
+  usesGpus,
+  validate,
+  type Cluster,
+  type Failure,
+  type HostUse,
+  type Placement,
+  type Profile,
+} from "@internevo/domain";
 import { launchTarget } from "../launch-hosts.ts";
 import { launchRanks } from "../launch.ts";
 import type { Probe, Trainer } from "../programs.ts";
@@ -43,7 +55,10 @@ export interface MeasureProfileOptions {
   readonly onLog?: (line: string) => void;
 }
 
-export type MeasureProfileOutcome = { readonly status: "measured"; readonly profile: Profile } | { readonly status: "stopped" } | { readonly status: "failed"; readonly failure: Failure };
+export type MeasureProfileOutcome =
+  | { readonly status: "measured"; readonly profile: Profile }
+  | { readonly status: "stopped" }
+  | { readonly status: "failed"; readonly failure: Failure };
 
 /** Names, among a profile's versions, of the probe's identity and of the threads that a rank computed with. */
 export const PROBE_VERSION = "internevo-probe";
@@ -51,13 +66,18 @@ export const THREADS_VERSION = "threads-per-rank";
 
 /** The probe's identity: a profile that another build measured is not fresh. */
 export async function programDigest(program: { readonly path: string }): Promise<string> {
-  return createHash("sha256").update(await readFile(program.path)).digest("hex").slice(0, 16);
+  return createHash("sha256")
+    .update(await readFile(program.path))
+    .digest("hex")
+    .slice(0, 16);
 }
 
 /** Ranks of a cluster: one a device. */
 export const clusterRankCount = (cluster: Cluster): number => cluster.nodes * cluster.gpusPerNode;
 
-export function probeConfig(options: Pick<MeasureProfileOptions, "needed" | "threadsPerRank" | "effort" | "cluster">): ProbeConfig {
+export function probeConfig(
+  options: Pick<MeasureProfileOptions, "needed" | "threadsPerRank" | "effort" | "cluster">,
+): ProbeConfig {
   const { needed, threadsPerRank, effort, cluster } = options;
   return {
     protocol: NATIVE_PROTOCOL,
@@ -65,35 +85,73 @@ export function probeConfig(options: Pick<MeasureProfileOptions, "needed" | "thr
     minimumSamples: effort.minimumSamples,
     maximumSeconds: effort.maximumSecondsPerPoint,
     targetRelativeSpread: effort.targetRelativeSpread,
-    collectives: needed.collectives.map(({ op, bytes, groups, placement }) => ({ op, bytes, groups, placement })),
+    collectives: needed.collectives.map(({ op, bytes, groups, placement }) => ({
+      op,
+      bytes,
+      groups,
+      placement,
+    })),
     modules: [...needed.modules],
-    overlaps: needed.overlaps.map(({ module, collective: { op, bytes, groups, placement } }) => ({ module, collective: { op, bytes, groups, placement } })),
+    overlaps: needed.overlaps.map(({ module, collective: { op, bytes, groups, placement } }) => ({
+      module,
+      collective: { op, bytes, groups, placement },
+    })),
     device: true,
     ...(usesGpus(cluster) ? { deviceKind: "cuda" as const } : {}),
   };
 }
 
 type EventNamed<Name extends ProbeEvent["event"]> = Extract<ProbeEvent, { event: Name }>;
-const named = <Name extends ProbeEvent["event"]>(events: readonly ProbeEvent[], name: Name): EventNamed<Name>[] => events.filter((event): event is EventNamed<Name> => event.event === name);
+const named = <Name extends ProbeEvent["event"]>(
+  events: readonly ProbeEvent[],
+  name: Name,
+): EventNamed<Name>[] => events.filter((event): event is EventNamed<Name> => event.event === name);
 
 /** The best rate that any product of a precision reached: on a busy machine the probe's own large product may have been disturbed more than a module. */
 function peakOf(events: readonly ProbeEvent[], precision: "fp32" | "bf16", largeProduct: number): number {
-  const rates = named(events, "module").flatMap(({ shape, flops, p10Seconds }) => (shape.module === "linear" && shape.precision === precision ? [flops / p10Seconds] : []));
+  const rates = named(events, "module").flatMap(({ shape, flops, p10Seconds }) =>
+    shape.module === "linear" && shape.precision === precision ? [flops / p10Seconds] : [],
+  );
   return Math.max(largeProduct, ...rates);
 }
 
 /** Readable, and apart from others of the day: `this-machine 2026-01-31 18:05 UTC`. A name is the same for all readers, so its zone is fixed. */
-export const profileName = (clusterName: string, measuredAt: Date): string => `${clusterName} ${measuredAt.toISOString().slice(0, 16).replace("T", " ")} UTC`;
+export const profileName = (clusterName: string, measuredAt: Date): string =>
+  `${clusterName} ${measuredAt.toISOString().slice(0, 16).replace("T", " ")} UTC`;
 
 /** What the probe said, as a profile. */
-export function assembleProfile(options: { events: readonly ProbeEvent[]; cluster: Cluster; digest: string; threadsPerRank: number; command: string; measuredAt: Date; seconds: number; runtimeBytes: number; overlapPlacements: readonly Placement[] }): Profile {
-  const { events, runtimeBytes, overlapPlacements, cluster, digest, threadsPerRank, command, measuredAt, seconds } = options;
+export function assembleProfile(options: {
+  events: readonly ProbeEvent[];
+  cluster: Cluster;
+  digest: string;
+  threadsPerRank: number;
+  command: string;
+  measuredAt: Date;
+  seconds: number;
+  runtimeBytes: number;
+  overlapPlacements: readonly Placement[];
+}): Profile {
+  const {
+    events,
+    runtimeBytes,
+    overlapPlacements,
+    cluster,
+    digest,
+    threadsPerRank,
+    command,
+    measuredAt,
+    seconds,
+  } = options;
   const [device] = named(events, "device");
   if (!device) throw new Error("the probe ended without describing the device");
   const profile: Profile = {
     schemaVersion: 1,
     name: profileName(cluster.name, measuredAt),
-    cluster: { nodes: cluster.nodes, gpusPerNode: cluster.gpusPerNode, memoryPerGpuBytes: cluster.memoryPerGpuBytes },
+    cluster: {
+      nodes: cluster.nodes,
+      gpusPerNode: cluster.gpusPerNode,
+      memoryPerGpuBytes: cluster.memoryPerGpuBytes,
+    },
     device: {
       name: device.name,
       peakFlopsPerSecondFp32: peakOf(events, "fp32", device.peakFlopsPerSecondFp32),
@@ -103,18 +161,43 @@ export function assembleProfile(options: { events: readonly ProbeEvent[]; cluste
     },
     executor: { forwardOverlap: "none", backwardOverlap: "none" },
     collectives: collectiveCurves(named(events, "collective")),
-    modules: named(events, "module").map(({ shape, medianSeconds, p10Seconds, p90Seconds, samples }) => ({ shape, medianSeconds, p10Seconds, p90Seconds, samples })),
+    modules: named(events, "module").map(({ shape, medianSeconds, p10Seconds, p90Seconds, samples }) => ({
+      shape,
+      medianSeconds,
+      p10Seconds,
+      p90Seconds,
+      samples,
+    })),
     // The probe answers in the order in which it was asked.
-    overlaps: named(events, "overlap").map(({ shape, op, bytes, groupSize, slowdown, aloneComputeSeconds, aloneCommunicationSeconds }, index) => {
-      const placement = overlapPlacements[index];
-      return { shape, op, bytes, groupSize, ...(placement === undefined ? {} : { placement }), slowdown, computeSeconds: aloneComputeSeconds, communicationSeconds: aloneCommunicationSeconds };
-    }),
+    overlaps: named(events, "overlap").map(
+      ({ shape, op, bytes, groupSize, slowdown, aloneComputeSeconds, aloneCommunicationSeconds }, index) => {
+        const placement = overlapPlacements[index];
+        return {
+          shape,
+          op,
+          bytes,
+          groupSize,
+          ...(placement === undefined ? {} : { placement }),
+          slowdown,
+          computeSeconds: aloneComputeSeconds,
+          communicationSeconds: aloneCommunicationSeconds,
+        };
+      },
+    ),
     provenance: {
       source: "measured by internevo-probe",
       measuredAt: measuredAt.toISOString(),
-      versions: { [PROBE_VERSION]: digest, [THREADS_VERSION]: String(threadsPerRank), compiler: device.compiler, ...device.libraries },
+      versions: {
+        [PROBE_VERSION]: digest,
+        [THREADS_VERSION]: String(threadsPerRank),
+        compiler: device.compiler,
+        ...device.libraries,
+      },
       command,
-      notes: [`${device.cores} cores, ${device.isa}, on ${device.hosts.join(", ")}`, `took ${seconds.toFixed(1)} s`],
+      notes: [
+        `${device.cores} cores, ${device.isa}, on ${device.hosts.join(", ")}`,
+        `took ${seconds.toFixed(1)} s`,
+      ],
     },
   };
   return validate(ProfileSchema, profile, "profile-invalid", "the measured profile");
@@ -134,10 +217,17 @@ interface Pass {
 
 /** At most so many measurements, those that were measured again least often first. */
 function fewest(all: Measurements, most: number, timesOf: (one: object) => number): Measurements {
-  const list = [...all.modules, ...all.collectives, ...all.overlaps, ...all.slices].sort((a, b) => timesOf(a) - timesOf(b)).slice(0, most);
+  const list = [...all.modules, ...all.collectives, ...all.overlaps, ...all.slices]
+    .sort((a, b) => timesOf(a) - timesOf(b))
+    .slice(0, most);
   const chosen = new Set<object>(list);
   const of = <T extends object>(some: readonly T[]): T[] => some.filter((one) => chosen.has(one));
-  return { modules: of(all.modules), collectives: of(all.collectives), overlaps: of(all.overlaps), slices: of(all.slices) };
+  return {
+    modules: of(all.modules),
+    collectives: of(all.collectives),
+    overlaps: of(all.overlaps),
+    slices: of(all.slices),
+  };
 }
 
 /**
@@ -163,7 +253,12 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
     ...(options.onQueue ? { onQueue: options.onQueue } : {}),
     ...(options.onLog ? { onLog: options.onLog } : {}),
   };
-  const runtime = await measureRuntime({ ...place, trainer: options.trainer, cluster, ...(cluster.launcher === "slurm" ? { runDirectory: join(options.runDirectory, "runtime") } : {}) });
+  const runtime = await measureRuntime({
+    ...place,
+    trainer: options.trainer,
+    cluster,
+    ...(cluster.launcher === "slurm" ? { runDirectory: join(options.runDirectory, "runtime") } : {}),
+  });
   if (runtime.status !== "measured") return runtime;
 
   const once = async (wanted: Measurements, suffix: string): Promise<Pass | Interrupted> => {
@@ -179,33 +274,66 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
       onEvent: (event) => {
         events.push(event);
         if (event.event === "collective" || event.event === "module" || event.event === "overlap") said += 1;
-        if (event.event === "collective") say(`${event.op} of ${formatBytes(event.bytes)} on ${formatCounted(event.groupSize, "rank")}`);
+        if (event.event === "collective")
+          say(`${event.op} of ${formatBytes(event.bytes)} on ${formatCounted(event.groupSize, "rank")}`);
         if (event.event === "module") say(`${event.shape.module}, ${event.shape.pass}`);
         if (event.event === "overlap") say(`${event.shape.module} beside ${event.op}`);
       },
     });
     if (outcome.status === "stopped") return { status: "stopped" };
     if (outcome.status === "failed") return { status: "failed", failure: outcome.failure };
-    if (said !== probed) return { status: "failed", failure: { code: "internal", message: `the probe measured ${said} of ${probed} points` } };
+    if (said !== probed)
+      return {
+        status: "failed",
+        failure: { code: "internal", message: `the probe measured ${said} of ${probed} points` },
+      };
     const command = `${cluster.launcher === "slurm" ? `srun -n ${ranks}` : `mpirun -np ${ranks}`} internevo-probe --config ${options.runDirectory}/config.json`;
     const hosts = named(events, "hosts").flatMap((event) => event.hosts);
     const besideProbe = disturbancesOf(hosts, limits.mostOthersPercent);
-    const composed = assembleProfile({ events, cluster, digest, threadsPerRank: options.threadsPerRank, command, measuredAt, seconds: outcome.seconds, runtimeBytes: runtime.bytes, overlapPlacements: wanted.overlaps.map(({ collective }) => collective.placement) });
+    const composed = assembleProfile({
+      events,
+      cluster,
+      digest,
+      threadsPerRank: options.threadsPerRank,
+      command,
+      measuredAt,
+      seconds: outcome.seconds,
+      runtimeBytes: runtime.bytes,
+      overlapPlacements: wanted.overlaps.map(({ collective }) => collective.placement),
+    });
     const sliced = await measureSlices({
-      ...place, trainer: options.trainer, slices: wanted.slices, device: composed.device, secondsPerSlice: options.effort.maximumSecondsPerPoint, mostOthersPercent: limits.mostOthersPercent,
-      onSlice: ({ microBatchSize, sequenceParallel }) => say(`a micro-batch of ${formatCounted(microBatchSize, "sequence")} in the trainer, ${formatCounted(sequenceParallel, "rank")} a sequence`),
+      ...place,
+      trainer: options.trainer,
+      slices: wanted.slices,
+      device: composed.device,
+      secondsPerSlice: options.effort.maximumSecondsPerPoint,
+      mostOthersPercent: limits.mostOthersPercent,
+      onSlice: ({ microBatchSize, sequenceParallel }) =>
+        say(
+          `a micro-batch of ${formatCounted(microBatchSize, "sequence")} in the trainer, ${formatCounted(sequenceParallel, "rank")} a sequence`,
+        ),
     });
     if (sliced.status !== "measured") return sliced;
     const disturbed = besideProbe.length > 0;
     const profile: Profile = {
       ...composed,
       modules: marked(composed.modules, disturbed, limits),
-      collectives: composed.collectives.map((curve) => ({ ...curve, points: marked(curve.points, disturbed, limits) })),
+      collectives: composed.collectives.map((curve) => ({
+        ...curve,
+        points: marked(curve.points, disturbed, limits),
+      })),
       overlaps: marked(composed.overlaps, disturbed, limits),
-      slices: sliced.slices.flatMap(({ disturbances, ...slice }) => marked([slice], disturbances.length > 0, limits)),
+      slices: sliced.slices.flatMap(({ disturbances, ...slice }) =>
+        marked([slice], disturbances.length > 0, limits),
+      ),
       provenance: { ...composed.provenance, notes: [...composed.provenance.notes, ...sliced.notes] },
     };
-    return { status: "measured", profile, hosts, disturbances: [...besideProbe, ...sliced.slices.flatMap(({ disturbances }) => disturbances)] };
+    return {
+      status: "measured",
+      profile,
+      hosts,
+      disturbances: [...besideProbe, ...sliced.slices.flatMap(({ disturbances }) => disturbances)],
+    };
   };
 
   const begin = performance.now();
@@ -218,24 +346,47 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
   let measuredAgain = 0;
   const times = new Map<object, number>();
   const timesOf = (one: object): number => times.get(one) ?? 0;
-  for (const deadline = performance.now() + 1000 * limits.againSeconds; ; ) {
+  for (const deadline = performance.now() + 1000 * limits.againSeconds; ;) {
     const room = Math.floor((deadline - performance.now()) / 1000 / secondsPerPoint);
     const noisy = noisyMeasurements(profile, needed);
-    const open = <T extends object>(some: readonly T[]): T[] => some.filter((one) => timesOf(one) < MOST_AGAIN);
-    const again = fewest({ modules: open(noisy.modules), collectives: open(noisy.collectives), overlaps: open(noisy.overlaps), slices: open(noisy.slices) }, room, timesOf);
+    const open = <T extends object>(some: readonly T[]): T[] =>
+      some.filter((one) => timesOf(one) < MOST_AGAIN);
+    const again = fewest(
+      {
+        modules: open(noisy.modules),
+        collectives: open(noisy.collectives),
+        overlaps: open(noisy.overlaps),
+        slices: open(noisy.slices),
+      },
+      room,
+      timesOf,
+    );
     const count = measurementCount(again);
     if (room < 1 || count === 0) break;
-    for (const one of [...again.modules, ...again.collectives, ...again.overlaps, ...again.slices]) times.set(one, timesOf(one) + 1);
+    for (const one of [...again.modules, ...again.collectives, ...again.overlaps, ...again.slices])
+      times.set(one, timesOf(one) + 1);
     total = done + measurementCount({ ...again, slices: [] }) + SLICE_ROUNDS * again.slices.length;
     const pass = await once(again, ", again: it was noisy");
     if (pass.status !== "measured") return pass;
     last = pass;
     measuredAgain += count;
     const merged = mergeProfiles(profile, pass.profile);
-    profile = { ...merged, device: bestDevice(profile.device, pass.profile.device), provenance: profile.provenance };
+    profile = {
+      ...merged,
+      device: bestDevice(profile.device, pass.profile.device),
+      provenance: profile.provenance,
+    };
   }
-  const quality = qualityOf(profile, limits, { measuredAgain, secondsPerPoint: perPoint(measurementCount(needed) + measuredAgain), hosts: [...last.hosts], disturbances: [...last.disturbances, ...first.disturbances] });
-  return { status: "measured", profile: validate(ProfileSchema, { ...profile, quality }, "profile-invalid", "the measured profile") };
+  const quality = qualityOf(profile, limits, {
+    measuredAgain,
+    secondsPerPoint: perPoint(measurementCount(needed) + measuredAgain),
+    hosts: [...last.hosts],
+    disturbances: [...last.disturbances, ...first.disturbances],
+  });
+  return {
+    status: "measured",
+    profile: validate(ProfileSchema, { ...profile, quality }, "profile-invalid", "the measured profile"),
+  };
 }
 
 /** Of two measurements of one device the better figures: other work only ever takes from them. */

@@ -4,16 +4,46 @@ import { expect, it } from "vitest";
 import { mergeProfiles } from "./measurements.ts";
 
 const shape = (microBatchSize: number, sequenceLengthTokens = 256): SliceShape => ({
-  precision: "fp32", hiddenSize: 128, heads: 8, kvHeads: 4, ffnHiddenSize: 384, vocabularySize: 256, microBatchSize, sequenceLengthTokens, sequenceParallel: 1, tensorParallel: 1, contextParallel: 1,
+  precision: "fp32",
+  hiddenSize: 128,
+  heads: 8,
+  kvHeads: 4,
+  ffnHiddenSize: 384,
+  vocabularySize: 256,
+  microBatchSize,
+  sequenceLengthTokens,
+  sequenceParallel: 1,
+  tensorParallel: 1,
+  contextParallel: 1,
 });
 const slice = (each: SliceShape, seconds = 1, layers = 2): MeasuredSlice => ({
-  shape: each, layers, microBatches: 1, medianSeconds: seconds,
-  parts: { forward: [1, 1, 1, 1], forwardAttention: 1, forwardCommunication: 0, backward: [1, 1, 1, 1], backwardAttention: 1, backwardCommunication: 0, embedding: 1, embeddingCommunication: 0, head: 1, headCommunication: 0 },
+  shape: each,
+  layers,
+  microBatches: 1,
+  medianSeconds: seconds,
+  parts: {
+    forward: [1, 1, 1, 1],
+    forwardAttention: 1,
+    forwardCommunication: 0,
+    backward: [1, 1, 1, 1],
+    backwardAttention: 1,
+    backwardCommunication: 0,
+    embedding: 1,
+    embeddingCommunication: 0,
+    head: 1,
+    headCommunication: 0,
+  },
 });
 const base = shippedProfile("a800-128");
 const withSlices = (...slices: MeasuredSlice[]): Profile => ({ ...base, slices });
-const of = (layers: number, ...shapes: SliceShape[]): SliceRequest[] => shapes.map((each) => ({ shape: each, layers }));
-const needing = (slices: SliceRequest[]): Measurements => ({ modules: [], collectives: [], overlaps: [], slices });
+const of = (layers: number, ...shapes: SliceShape[]): SliceRequest[] =>
+  shapes.map((each) => ({ shape: each, layers }));
+const needing = (slices: SliceRequest[]): Measurements => ({
+  modules: [],
+  collectives: [],
+  overlaps: [],
+  slices,
+});
 
 it("slices of a sequence of which none was run are missing", () => {
   expect(countMissing(base, needing(of(2, shape(1), shape(4))))).toBe(2);
@@ -30,11 +60,22 @@ it("slices of a deeper or a flatter model of the same widths do not stand in", (
   const profile = withSlices(slice(shape(1)), slice(shape(4)));
   expect(countMissing(profile, needing(of(8, shape(1), shape(4))))).toBe(2);
   const both = mergeProfiles(profile, withSlices(slice(shape(1), 3, 8)));
-  expect(both.slices?.map((each) => [each.shape.microBatchSize, each.layers])).toEqual([[1, 2], [4, 2], [1, 8]]);
+  expect(both.slices?.map((each) => [each.shape.microBatchSize, each.layers])).toEqual([
+    [1, 2],
+    [4, 2],
+    [1, 8],
+  ]);
   expect(countMissing(both, needing(of(8, shape(1), shape(4))))).toBe(0);
 });
 
 it("merged profiles have the slices of both, the newer's where both have one", () => {
-  const merged = mergeProfiles(withSlices(slice(shape(1)), slice(shape(4))), withSlices(slice(shape(4), 2), slice(shape(8))));
-  expect(merged.slices?.map((each) => [each.shape.microBatchSize, each.medianSeconds])).toEqual([[1, 1], [4, 2], [8, 1]]);
+  const merged = mergeProfiles(
+    withSlices(slice(shape(1)), slice(shape(4))),
+    withSlices(slice(shape(4), 2), slice(shape(8))),
+  );
+  expect(merged.slices?.map((each) => [each.shape.microBatchSize, each.medianSeconds])).toEqual([
+    [1, 1],
+    [4, 2],
+    [8, 1],
+  ]);
 });

@@ -4,7 +4,10 @@ import type { CollectiveCurve, Profile } from "@internevo/domain";
 import { quieter, type Point } from "./quality.ts";
 
 /** Every point by its key, the quieter one where several have it. */
-function byKey<T extends Point>(points: readonly T[], keyOf: (point: T) => string | number): Map<string | number, T> {
+function byKey<T extends Point>(
+  points: readonly T[],
+  keyOf: (point: T) => string | number,
+): Map<string | number, T> {
   const all = new Map<string | number, T>();
   for (const point of points) {
     const known = all.get(keyOf(point));
@@ -19,7 +22,9 @@ function byKey<T extends Point>(points: readonly T[], keyOf: (point: T) => strin
  */
 export function mergeProfiles(older: Profile, newer: Profile): Profile {
   const modules = byKey([...older.modules, ...newer.modules], (module) => shapeKey(module.shape));
-  const overlaps = byKey([...older.overlaps, ...newer.overlaps], (overlap) => overlapKey(overlap.shape, overlap.op, overlap.groupSize, overlap.bytes, overlap.placement));
+  const overlaps = byKey([...older.overlaps, ...newer.overlaps], (overlap) =>
+    overlapKey(overlap.shape, overlap.op, overlap.groupSize, overlap.bytes, overlap.placement),
+  );
   const curves = new Map<string, CollectiveCurve>();
   for (const curve of [...older.collectives, ...newer.collectives]) {
     const key = `${curve.op} ${curve.groupSize} ${curve.placement}`;
@@ -28,7 +33,14 @@ export function mergeProfiles(older: Profile, newer: Profile): Profile {
   }
   const slices = byKey([...(older.slices ?? []), ...(newer.slices ?? [])], sliceKey);
   const notes = [...newer.provenance.notes, `completes the profile ${older.name}`];
-  return { ...newer, modules: [...modules.values()], collectives: [...curves.values()], overlaps: [...overlaps.values()], slices: [...slices.values()], provenance: { ...newer.provenance, notes } };
+  return {
+    ...newer,
+    modules: [...modules.values()],
+    collectives: [...curves.values()],
+    overlaps: [...overlaps.values()],
+    slices: [...slices.values()],
+    provenance: { ...newer.provenance, notes },
+  };
 }
 
 type CollectiveEvent = Extract<ProbeEvent, { event: "collective" }>;

@@ -24,7 +24,10 @@ const MOST_NOISY_SHARE = 0.1;
 const MOST_DISTURBANCES = 8;
 
 /** How far a point's samples lie apart, over their median; undefined where it does not say. */
-export const spreadOf = ({ medianSeconds, p10Seconds, p90Seconds }: Point): number | undefined => (medianSeconds === undefined || p10Seconds === undefined || p90Seconds === undefined ? undefined : (p90Seconds - p10Seconds) / medianSeconds);
+export const spreadOf = ({ medianSeconds, p10Seconds, p90Seconds }: Point): number | undefined =>
+  medianSeconds === undefined || p10Seconds === undefined || p90Seconds === undefined
+    ? undefined
+    : (p90Seconds - p10Seconds) / medianSeconds;
 
 /** Of two measurements of one thing the quieter: the newer, unless it is noisy and the older is not, or spreads less. */
 export function quieter<T extends Point>(older: T, newer: T): T {
@@ -34,24 +37,44 @@ export function quieter<T extends Point>(older: T, newer: T): T {
 }
 
 /** Marks what is noisy. @param disturbed whether other work ran beside all of these points. */
-export function marked<T extends Point>(points: readonly T[], disturbed: boolean, { mostSpreadPercent }: Pick<NoiseLimits, "mostSpreadPercent">): T[] {
+export function marked<T extends Point>(
+  points: readonly T[],
+  disturbed: boolean,
+  { mostSpreadPercent }: Pick<NoiseLimits, "mostSpreadPercent">,
+): T[] {
   return points.map((point) => {
     const { noisy: _, ...plain } = point;
-    return (disturbed || 100 * (spreadOf(point) ?? 0) > mostSpreadPercent ? { ...plain, noisy: true } : plain) as T;
+    return (
+      disturbed || 100 * (spreadOf(point) ?? 0) > mostSpreadPercent ? { ...plain, noisy: true } : plain
+    ) as T;
   });
 }
 
-const pointsOf = ({ modules, collectives, overlaps, slices = [] }: Profile): Point[] => [...modules, ...collectives.flatMap(({ points }) => points), ...overlaps, ...slices];
+const pointsOf = ({ modules, collectives, overlaps, slices = [] }: Profile): Point[] => [
+  ...modules,
+  ...collectives.flatMap(({ points }) => points),
+  ...overlaps,
+  ...slices,
+];
 
 /** How quiet the measurement of a profile was, by its marked points. @param measured.disturbances what was said of the hosts while noisy points were measured. */
-export function qualityOf(profile: Profile, limits: Omit<NoiseLimits, "againSeconds">, measured: Pick<ProfileQuality, "measuredAgain" | "secondsPerPoint" | "hosts" | "disturbances">): ProfileQuality {
+export function qualityOf(
+  profile: Profile,
+  limits: Omit<NoiseLimits, "againSeconds">,
+  measured: Pick<ProfileQuality, "measuredAgain" | "secondsPerPoint" | "hosts" | "disturbances">,
+): ProfileQuality {
   const points = pointsOf(profile);
   const noisy = points.filter((point) => point.noisy === true);
   return {
     verdict: noisy.length > MOST_NOISY_SHARE * points.length ? "noisy" : "quiet",
-    points: points.length, noisyPoints: noisy.length,
+    points: points.length,
+    noisyPoints: noisy.length,
     worstSpreadPercent: Math.max(0, ...points.map((point) => 100 * (spreadOf(point) ?? 0))),
-    mostSpreadPercent: limits.mostSpreadPercent, mostOthersPercent: limits.mostOthersPercent,
-    measuredAgain: measured.measuredAgain, ...(measured.secondsPerPoint === undefined ? {} : { secondsPerPoint: measured.secondsPerPoint }), disturbances: noisy.length === 0 ? [] : [...new Set(measured.disturbances)].slice(0, MOST_DISTURBANCES), hosts: measured.hosts,
+    mostSpreadPercent: limits.mostSpreadPercent,
+    mostOthersPercent: limits.mostOthersPercent,
+    measuredAgain: measured.measuredAgain,
+    ...(measured.secondsPerPoint === undefined ? {} : { secondsPerPoint: measured.secondsPerPoint }),
+    disturbances: noisy.length === 0 ? [] : [...new Set(measured.disturbances)].slice(0, MOST_DISTURBANCES),
+    hosts: measured.hosts,
   };
 }

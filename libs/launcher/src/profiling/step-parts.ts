@@ -2,10 +2,27 @@ import type { LaneEvent, LaneStep } from "@internevo/domain";
 
 /** Kinds of segments that a step's time is divided into; `gather` and the last four are of sharding and of a pipeline. */
 export const SEGMENTS = [
-  "forward qkv", "forward attention", "forward attention output", "forward gate and up", "forward down", "forward communication",
-  "backward qkv", "backward attention", "backward attention output", "backward gate and up", "backward down", "backward communication",
-  "embedding", "embedding communication", "head", "head communication",
-  "parameters and gradients", "pipeline", "begin of the step", "reduction at the end", "update",
+  "forward qkv",
+  "forward attention",
+  "forward attention output",
+  "forward gate and up",
+  "forward down",
+  "forward communication",
+  "backward qkv",
+  "backward attention",
+  "backward attention output",
+  "backward gate and up",
+  "backward down",
+  "backward communication",
+  "embedding",
+  "embedding communication",
+  "head",
+  "head communication",
+  "parameters and gradients",
+  "pipeline",
+  "begin of the step",
+  "reduction at the end",
+  "update",
 ] as const;
 export type Segment = (typeof SEGMENTS)[number];
 
@@ -13,16 +30,31 @@ export type Segment = (typeof SEGMENTS)[number];
 export type StepParts = Readonly<Record<Segment, number>>;
 
 const COMPUTE: Readonly<Record<string, Segment>> = {
-  "embedding forward": "embedding", "embedding backward": "embedding", "head and loss": "head",
-  "linear forward qkv": "forward qkv", "attention forward": "forward attention", "linear forward attention output": "forward attention output",
-  "linear forward gate and up": "forward gate and up", "linear forward down": "forward down",
-  "linear backward down": "backward down", "linear backward gate and up": "backward gate and up", "linear backward attention output": "backward attention output",
-  "attention backward": "backward attention", "linear backward qkv": "backward qkv",
-  "gradient norm": "update", optimizer: "update",
+  "embedding forward": "embedding",
+  "embedding backward": "embedding",
+  "head and loss": "head",
+  "linear forward qkv": "forward qkv",
+  "attention forward": "forward attention",
+  "linear forward attention output": "forward attention output",
+  "linear forward gate and up": "forward gate and up",
+  "linear forward down": "forward down",
+  "linear backward down": "backward down",
+  "linear backward gate and up": "backward gate and up",
+  "linear backward attention output": "backward attention output",
+  "attention backward": "backward attention",
+  "linear backward qkv": "backward qkv",
+  "gradient norm": "update",
+  optimizer: "update",
 };
 
 /** Collectives of sequence and tensor parallelism: they belong to the pass around them. */
-const OF_PASS = new Set(["all-to-all of heads and sequence", "ring exchange", "all-gather activations", "reduce-scatter activations", "all-gather loss statistics"]);
+const OF_PASS = new Set([
+  "all-to-all of heads and sequence",
+  "ring exchange",
+  "all-gather activations",
+  "reduce-scatter activations",
+  "all-gather loss statistics",
+]);
 const PIPELINE = new Set(["wait for the stage before or after", "wait until a message is taken"]);
 const LAST_BACKWARD = "embedding backward";
 const NORM = "all-reduce loss and gradient norm";
@@ -31,7 +63,9 @@ const NORM = "all-reduce loss and gradient norm";
 function communicationOf(name: string, around: Segment): Segment {
   if (around === "embedding") return "embedding communication";
   if (around === "head") return "head communication";
-  return around.startsWith("backward") || name === "backward" ? "backward communication" : "forward communication";
+  return around.startsWith("backward") || name === "backward"
+    ? "backward communication"
+    : "forward communication";
 }
 
 /**
@@ -42,7 +76,9 @@ function communicationOf(name: string, around: Segment): Segment {
 export function stepParts({ start, end, events }: LaneStep): StepParts {
   const parts = Object.fromEntries(SEGMENTS.map((segment) => [segment, 0])) as Record<Segment, number>;
   const own = events.filter(({ lane }) => lane !== "communication");
-  const lastBackward = own.findLastIndex(({ name }) => name === LAST_BACKWARD || COMPUTE[name]?.startsWith("backward") === true);
+  const lastBackward = own.findLastIndex(
+    ({ name }) => name === LAST_BACKWARD || COMPUTE[name]?.startsWith("backward") === true,
+  );
   const normAt = own.findIndex(({ name }, index) => index > lastBackward && name === NORM);
   let clock = start;
   let before: Segment = "begin of the step";
@@ -63,7 +99,13 @@ export function stepParts({ start, end, events }: LaneStep): StepParts {
     else if (PIPELINE.has(name)) segment = "pipeline";
     else if (OF_PASS.has(name)) {
       const inside = container && COMPUTE[container.name];
-      const next = name === "all-gather activations" ? own.slice(index + 1).map((each) => COMPUTE[each.name]).find((each) => each !== undefined) : undefined;
+      const next =
+        name === "all-gather activations"
+          ? own
+              .slice(index + 1)
+              .map((each) => COMPUTE[each.name])
+              .find((each) => each !== undefined)
+          : undefined;
       segment = communicationOf(name, inside ?? (next === "head" ? "head" : before));
       if (inside !== undefined) parts[inside] -= length; // the computation goes on behind it
     } else segment = "parameters and gradients";
@@ -73,7 +115,10 @@ export function stepParts({ start, end, events }: LaneStep): StepParts {
       const gap = Math.max(0, event.start - clock);
       const first = clock === start && before === "begin of the step";
       if (first) parts["begin of the step"] += gap;
-      else parts[computes !== undefined && index <= lastBackward ? computes : index > lastBackward ? segment : before] += gap;
+      else
+        parts[
+          computes !== undefined && index <= lastBackward ? computes : index > lastBackward ? segment : before
+        ] += gap;
       clock = Math.max(clock, event.end);
     }
     if (computes !== undefined) {
@@ -88,8 +133,17 @@ export function stepParts({ start, end, events }: LaneStep): StepParts {
   return parts;
 }
 
-const LAYER_BEGINS = new Set(["embedding forward", "linear forward qkv", "head and loss", "linear backward down", LAST_BACKWARD]);
-const UNIT_BEGINS = new Set([...LAYER_BEGINS, ...Object.keys(COMPUTE).filter((name) => name.startsWith("linear"))]);
+const LAYER_BEGINS = new Set([
+  "embedding forward",
+  "linear forward qkv",
+  "head and loss",
+  "linear backward down",
+  LAST_BACKWARD,
+]);
+const UNIT_BEGINS = new Set([
+  ...LAYER_BEGINS,
+  ...Object.keys(COMPUTE).filter((name) => name.startsWith("linear")),
+]);
 
 /** Computation whose parameters are one unit, with what is around it. */
 export interface ComputedUnit {
@@ -104,7 +158,8 @@ export function computedUnits({ events }: LaneStep): ComputedUnit[] {
   for (const { name, lane, start, end } of events) {
     const computes = lane === "communication" ? undefined : COMPUTE[name];
     if (computes === undefined || computes === "update") continue;
-    if (UNIT_BEGINS.has(name) || units.length === 0) units.push({ seconds: 0, beginsLayer: LAYER_BEGINS.has(name) });
+    if (UNIT_BEGINS.has(name) || units.length === 0)
+      units.push({ seconds: 0, beginsLayer: LAYER_BEGINS.has(name) });
     (units.at(-1) as (typeof units)[number]).seconds += end - (clock ?? start);
     clock = end;
   }
@@ -115,6 +170,8 @@ export function computedUnits({ events }: LaneStep): ComputedUnit[] {
 export function passesSeconds({ events }: LaneStep): number {
   const own = events.filter(({ lane }) => lane !== "communication");
   const first = own.find(({ name }) => COMPUTE[name] !== undefined);
-  const last = own.findLast(({ name }) => name === LAST_BACKWARD || COMPUTE[name]?.startsWith("backward") === true);
+  const last = own.findLast(
+    ({ name }) => name === LAST_BACKWARD || COMPUTE[name]?.startsWith("backward") === true,
+  );
   return first && last ? last.end - first.start : 0;
 }

@@ -70,13 +70,37 @@ export interface SlurmControl {
   accounted(id: number, name: string): Promise<SlurmJob | string>;
 }
 
-const LIVE = new Set(["PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESIZING", "RESV_DEL_HOLD", "SIGNALING", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED"]);
+const LIVE = new Set([
+  "PENDING",
+  "RUNNING",
+  "SUSPENDED",
+  "COMPLETING",
+  "CONFIGURING",
+  "REQUEUED",
+  "REQUEUE_HOLD",
+  "REQUEUE_FED",
+  "RESIZING",
+  "RESV_DEL_HOLD",
+  "SIGNALING",
+  "SPECIAL_EXIT",
+  "STAGE_OUT",
+  "STOPPED",
+]);
 /** Whether a job of this state has not ended. */
 export const isLive = ({ state }: Pick<SlurmJob, "state">): boolean => LIVE.has(state);
-const WAITING = new Set(["PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"]);
+const WAITING = new Set([
+  "PENDING",
+  "CONFIGURING",
+  "REQUEUED",
+  "REQUEUE_HOLD",
+  "REQUEUE_FED",
+  "RESV_DEL_HOLD",
+  "SPECIAL_EXIT",
+]);
 export const isWaiting = ({ state }: Pick<SlurmJob, "state">): boolean => WAITING.has(state);
 
-const NODE_OUT = /^(down|drain|draining|drained|fail|failing|future|unknown|error|inval|powered_down|powering_down|power_down|reboot|not_responding|no_respond|maintenance|maint|planned_down|reserved_down|invalid|invalid_reg)$/i;
+const NODE_OUT =
+  /^(down|drain|draining|drained|fail|failing|future|unknown|error|inval|powered_down|powering_down|power_down|reboot|not_responding|no_respond|maintenance|maint|planned_down|reserved_down|invalid|invalid_reg)$/i;
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -90,7 +114,12 @@ function numberOf(value: unknown): number | undefined {
 
 const textOf = (value: unknown): string => (typeof value === "string" ? value : "");
 /** A list, or a single word of it (22.05). */
-const wordsOf = (value: unknown): string[] => (Array.isArray(value) ? value.filter((each): each is string => typeof each === "string") : typeof value === "string" ? [value] : []);
+const wordsOf = (value: unknown): string[] =>
+  Array.isArray(value)
+    ? value.filter((each): each is string => typeof each === "string")
+    : typeof value === "string"
+      ? [value]
+      : [];
 
 const listIn = (answer: unknown, field: string): Json[] => {
   const list = (answer as Json | null)?.[field];
@@ -139,12 +168,19 @@ export function accountedJobsOf(answer: unknown): SlurmJob[] {
 
 /** The one of a number and name, or why there is none: numbers begin anew where a controller was set up anew. */
 export const accountedJob = (answer: unknown, id: number, name: string): SlurmJob | string =>
-  accountedJobsOf(answer).find((job) => job.id === id && job.name === name) ?? `Slurm's accounting does not know job ${id}`;
+  accountedJobsOf(answer).find((job) => job.id === id && job.name === name) ??
+  `Slurm's accounting does not know job ${id}`;
 
 /** The nodes of Slurm's JSON. */
 export function nodesOf(answer: unknown): SlurmNode[] {
   return listIn(answer, "nodes").map((node) => {
     const states = [...wordsOf(node["state"]), ...wordsOf(node["state_flags"])];
-    return { name: textOf(node["name"]), usable: states.length > 0 && !states.some((state) => NODE_OUT.test(state)), state: states.join("+").toLowerCase(), reason: textOf(node["reason"]), partitions: wordsOf(node["partitions"]) };
+    return {
+      name: textOf(node["name"]),
+      usable: states.length > 0 && !states.some((state) => NODE_OUT.test(state)),
+      state: states.join("+").toLowerCase(),
+      reason: textOf(node["reason"]),
+      partitions: wordsOf(node["partitions"]),
+    };
   });
 }

@@ -8,7 +8,11 @@ import type { GivenUp } from "./queue.ts";
 import { describeNode } from "./words.ts";
 
 /** Why a supervisor ends a job. */
-export type Cause = { readonly kind: "stop" } | { readonly kind: "kill" } | ({ readonly kind: "failure" } & GivenUp) | { readonly kind: "thrown"; readonly error: unknown };
+export type Cause =
+  | { readonly kind: "stop" }
+  | { readonly kind: "kill" }
+  | ({ readonly kind: "failure" } & GivenUp)
+  | { readonly kind: "thrown"; readonly error: unknown };
 
 /** Everything that is known of an end. */
 export interface Ended {
@@ -32,7 +36,11 @@ export interface Ended {
   readonly stderrTail: string;
 }
 
-type Outcome = { readonly status: "completed" } | { readonly status: "stopped"; readonly graceful: boolean } | ({ readonly status: "failed" } & GivenUp) | { readonly thrown: unknown };
+type Outcome =
+  | { readonly status: "completed" }
+  | { readonly status: "stopped"; readonly graceful: boolean }
+  | ({ readonly status: "failed" } & GivenUp)
+  | { readonly thrown: unknown };
 
 const MEMORY = /oom[-_ ]kill|Out Of Memory/i;
 
@@ -40,12 +48,24 @@ const MEMORY = /oom[-_ ]kill|Out Of Memory/i;
 export const refused = (error: SlurmRefusalError): Failure => ({
   code: "not-started",
   message: `Slurm refuses the job: ${error.message}`,
-  remedy: "compare the job's nodes and ranks with what the partition has, and the cluster's slurm settings with what the site allows",
+  remedy:
+    "compare the job's nodes and ranks with what the partition has, and the cluster's slurm settings with what the site allows",
 });
 
 /** Whether an end means something only together with what Slurm says of job and nodes; what the script decided or ranks tell of themselves does not. */
-export function needsSlurmsWord({ end, cause, done, firstError }: Pick<Ended, "end" | "cause" | "done" | "firstError">): boolean {
-  if (cause !== undefined || end?.exitCode === 0 || end?.exitCode === null || isOrderly({ end, done, firstError })) return false;
+export function needsSlurmsWord({
+  end,
+  cause,
+  done,
+  firstError,
+}: Pick<Ended, "end" | "cause" | "done" | "firstError">): boolean {
+  if (
+    cause !== undefined ||
+    end?.exitCode === 0 ||
+    end?.exitCode === null ||
+    isOrderly({ end, done, firstError })
+  )
+    return false;
   return firstError === undefined ? end !== undefined || !done : firstError.code === "communication_error";
 }
 
@@ -58,10 +78,21 @@ const failed = (failure: Failure): Outcome => ({ status: "failed", failure });
 /** Ends that the batch script itself decided on. */
 function scriptFailure({ told }: JobEnd, stderrTail: string, name: string): Failure | undefined {
   switch (told) {
-    case "REQUEUED": return { code: "rank-lost", message: `${name} was started anew by Slurm: a job of its own takes its place` };
-    case "NODES": return { code: "rank-lost", message: `${name} got fewer nodes than it asked for` };
-    case "MODULE": return { code: "not-started", message: `${name}: ${stderrTail.split("\n").at(-1) ?? "an environment module cannot be loaded"}`, remedy: "change modules of the cluster's slurm settings" };
-    default: return undefined;
+    case "REQUEUED":
+      return {
+        code: "rank-lost",
+        message: `${name} was started anew by Slurm: a job of its own takes its place`,
+      };
+    case "NODES":
+      return { code: "rank-lost", message: `${name} got fewer nodes than it asked for` };
+    case "MODULE":
+      return {
+        code: "not-started",
+        message: `${name}: ${stderrTail.split("\n").at(-1) ?? "an environment module cannot be loaded"}`,
+        remedy: "change modules of the cluster's slurm settings",
+      };
+    default:
+      return undefined;
   }
 }
 
@@ -70,15 +101,36 @@ function slurmFailure({ job, words, stderrTail, begun }: Ended): Failure | undef
   switch (job.state) {
     case "CANCELLED":
       // What slurmd cannot start (its prolog fails, a controller that lost its state gives a number again) Slurm cancels where it may not requeue it.
-      if (!begun && job.nodes !== "") return { code: "rank-lost", message: `${words} before its script began: its first node could not start it, and the log of slurmd there says why, or somebody cancelled it just then` };
-      return { code: "cancelled", message: `${words}, and not by InternEvo`, remedy: "submit the job again; it can begin with this one's checkpoint (initialWeights)" };
-    case "OUT_OF_MEMORY": return { code: "out-of-memory", message: words, remedy: "raise memoryPerNodeBytes of the cluster's slurm settings, or use a plan that needs less memory" };
+      if (!begun && job.nodes !== "")
+        return {
+          code: "rank-lost",
+          message: `${words} before its script began: its first node could not start it, and the log of slurmd there says why, or somebody cancelled it just then`,
+        };
+      return {
+        code: "cancelled",
+        message: `${words}, and not by InternEvo`,
+        remedy: "submit the job again; it can begin with this one's checkpoint (initialWeights)",
+      };
+    case "OUT_OF_MEMORY":
+      return {
+        code: "out-of-memory",
+        message: words,
+        remedy:
+          "raise memoryPerNodeBytes of the cluster's slurm settings, or use a plan that needs less memory",
+      };
     case "TIMEOUT":
     case "NODE_FAIL":
     case "PREEMPTED":
     case "BOOT_FAIL":
-    case "DEADLINE": return { code: "rank-lost", message: MEMORY.test(stderrTail) ? `${words}; ${stderrTail.split("\n").find((line) => MEMORY.test(line))}` : words };
-    default: return undefined;
+    case "DEADLINE":
+      return {
+        code: "rank-lost",
+        message: MEMORY.test(stderrTail)
+          ? `${words}; ${stderrTail.split("\n").find((line) => MEMORY.test(line))}`
+          : words,
+      };
+    default:
+      return undefined;
   }
 }
 
@@ -86,14 +138,21 @@ function slurmFailure({ job, words, stderrTail, begun }: Ended): Failure | undef
 export function outcomeOf(ended: Ended): Outcome {
   const { end, cause, done, firstError, stderrTail, jobId, words } = ended;
   if (cause?.kind === "thrown") return { thrown: cause.error };
-  if (cause?.kind === "failure") return { ...failed(cause.failure), ...(cause.nodesLeft === undefined ? {} : { nodesLeft: cause.nodesLeft }) };
+  if (cause?.kind === "failure")
+    return {
+      ...failed(cause.failure),
+      ...(cause.nodesLeft === undefined ? {} : { nodesLeft: cause.nodesLeft }),
+    };
   const exitCode = end?.exitCode ?? null;
   if (exitCode === 0 && done) return { status: "completed" };
   const name = `Slurm job ${jobId ?? "(not submitted)"}`;
   const orderly = isOrderly(ended);
   if (cause) return { status: "stopped", graceful: cause.kind === "stop" && orderly };
   if (orderly) {
-    const why = end?.told === "TERM" ? "Slurm took its nodes away" : "its time limit was near, or a job of higher priority needs its place";
+    const why =
+      end?.told === "TERM"
+        ? "Slurm took its nodes away"
+        : "its time limit was near, or a job of higher priority needs its place";
     return failed({ code: "rank-lost", message: `${name} has ended in order, with a checkpoint: ${why}` });
   }
   const script = end && scriptFailure(end, stderrTail, name);
@@ -102,11 +161,40 @@ export function outcomeOf(ended: Ended): Outcome {
   if (slurm) return failed(slurm);
   // Its own last word counts where the launcher around it never ended.
   if (!end && done && firstError === undefined) return { status: "completed" };
-  if (!end && !firstError) return failed({ code: "rank-lost", message: words ?? `${name} is gone: Slurm does not know it any more, and it left no word${ended.unaccounted === undefined ? "" : ` (its accounting: ${ended.unaccounted})`}` });
+  if (!end && !firstError)
+    return failed({
+      code: "rank-lost",
+      message:
+        words ??
+        `${name} is gone: Slurm does not know it any more, and it left no word${ended.unaccounted === undefined ? "" : ` (its accounting: ${ended.unaccounted})`}`,
+    });
   // srun kills the others over the one that died, and tells of each of them.
-  const tail = diedOf(firstError) ? stderrTail.split("\n").filter((line) => !/^srun: error: .*tasks? [\d,-]+: /.test(line)).join("\n") : stderrTail;
-  const told = failureOfEnd({ exitCode: exitCode ?? TRAINER_EXIT.communication, signal: null, stderrTail: tail, kernelKilledForMemory: MEMORY.test(stderrTail) }, firstError);
+  const tail = diedOf(firstError)
+    ? stderrTail
+        .split("\n")
+        .filter((line) => !/^srun: error: .*tasks? [\d,-]+: /.test(line))
+        .join("\n")
+    : stderrTail;
+  const told = failureOfEnd(
+    {
+      exitCode: exitCode ?? TRAINER_EXIT.communication,
+      signal: null,
+      stderrTail: tail,
+      kernelKilledForMemory: MEMORY.test(stderrTail),
+    },
+    firstError,
+  );
   // The ranks that are left can only say that they cannot reach the others.
-  const failure: Failure = told.code === "communication" && ended.nodesOut.length > 0 ? { ...told, code: "rank-lost", message: `${ended.nodesOut.map(describeNode).join(", ")}; ${told.message}` } : told;
-  return failed({ ...failure, message: `${failure.message} (${name}${ended.job && ended.job.nodes !== "" ? ` on ${ended.job.nodes}` : ""})` });
+  const failure: Failure =
+    told.code === "communication" && ended.nodesOut.length > 0
+      ? {
+          ...told,
+          code: "rank-lost",
+          message: `${ended.nodesOut.map(describeNode).join(", ")}; ${told.message}`,
+        }
+      : told;
+  return failed({
+    ...failure,
+    message: `${failure.message} (${name}${ended.job && ended.job.nodes !== "" ? ` on ${ended.job.nodes}` : ""})`,
+  });
 }

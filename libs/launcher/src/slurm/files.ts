@@ -34,8 +34,14 @@ export class FileFollower {
       throw error;
     }
     try {
-      for (let left = fstatSync(file).size - this.#offset; left > 0; ) {
-        const chunk = Buffer.allocUnsafe(Math.min(left, CHUNK_BYTES, this.#offset < this.#border ? this.#border - this.#offset : CHUNK_BYTES));
+      for (let left = fstatSync(file).size - this.#offset; left > 0;) {
+        const chunk = Buffer.allocUnsafe(
+          Math.min(
+            left,
+            CHUNK_BYTES,
+            this.#offset < this.#border ? this.#border - this.#offset : CHUNK_BYTES,
+          ),
+        );
         const read = readSync(file, chunk, 0, chunk.length, this.#offset);
         if (read === 0) return;
         left -= read;
@@ -48,7 +54,10 @@ export class FileFollower {
   }
 }
 
-const EndSchema = Type.Object({ jobId: Type.Integer(), exitCode: Type.Union([Type.Integer(), Type.Null()]), told: Type.String() }, { additionalProperties: false });
+const EndSchema = Type.Object(
+  { jobId: Type.Integer(), exitCode: Type.Union([Type.Integer(), Type.Null()]), told: Type.String() },
+  { additionalProperties: false },
+);
 /** What the batch script left of how the ranks ended. `told`: USR1, TERM, REQUEUED, NODES, MODULE, or nothing. */
 export type JobEnd = Static<typeof EndSchema>;
 
@@ -77,7 +86,9 @@ export function readClaim(path: string): number | undefined {
 /** The node of every rank, in the order of ranks; empty while none was placed. */
 export function readHosts(path: string): string[] {
   try {
-    return readFileSync(path, "utf8").split("\n").filter((line) => line !== "");
+    return readFileSync(path, "utf8")
+      .split("\n")
+      .filter((line) => line !== "");
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
     throw error;

@@ -1,5 +1,13 @@
 import { join } from "node:path";
-import { isLive, SlurmAwayError, SlurmRefusalError, type SlurmControl, type SlurmJob, type SlurmNode, type SlurmRequest } from "./control.ts";
+import {
+  isLive,
+  SlurmAwayError,
+  SlurmRefusalError,
+  type SlurmControl,
+  type SlurmJob,
+  type SlurmNode,
+  type SlurmRequest,
+} from "./control.ts";
 import { readClaim, readHosts } from "./files.ts";
 import { slurmJobName, writeSlurmRecord, type SlurmRecord } from "./record.ts";
 import { JOB_FILES } from "./script.ts";
@@ -41,7 +49,8 @@ export class SubmittedJob {
     const jobs = await this.#jobs();
     const claimed = readClaim(this.file("claim"));
     const wanted = claimed ?? this.#likely(jobs);
-    if (claimed !== undefined) for (const job of jobs) if (job.id !== claimed && isLive(job)) await this.#control.cancel(job.id);
+    if (claimed !== undefined)
+      for (const job of jobs) if (job.id !== claimed && isLive(job)) await this.#control.cancel(job.id);
     if (wanted !== undefined && wanted !== this.#record.jobId) this.update({ jobId: wanted });
     return jobs.find((job) => job.id === wanted);
   }
@@ -62,7 +71,11 @@ export class SubmittedJob {
    * Looks until Slurm says how the job ended: while it still ends processes its state (COMPLETING) does not tell.
    * @param seconds how long that may take; @returns what Slurm said last, `seen` where it does not answer.
    */
-  async settled(seconds: number, seen: SlurmJob | undefined, pause: (milliseconds: number) => Promise<unknown>): Promise<SlurmJob | undefined> {
+  async settled(
+    seconds: number,
+    seen: SlurmJob | undefined,
+    pause: (milliseconds: number) => Promise<unknown>,
+  ): Promise<SlurmJob | undefined> {
     let last = seen;
     for (const end = performance.now() + seconds * 1000; ; await pause(500)) {
       try {

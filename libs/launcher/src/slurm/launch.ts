@@ -10,7 +10,16 @@ import { LAST_WORD_SECONDS, type LaunchOptions, type LaunchOutcome } from "../la
 import { LineSplitter, Tail } from "../process/lines.ts";
 import type { EventOf, NativeProgram } from "../programs.ts";
 import { slurmTools } from "./cli.ts";
-import { isLive, isWaiting, SlurmAwayError, SlurmRefusalError, type SlurmControl, type SlurmJob, type SlurmNode, type SlurmRequest } from "./control.ts";
+import {
+  isLive,
+  isWaiting,
+  SlurmAwayError,
+  SlurmRefusalError,
+  type SlurmControl,
+  type SlurmJob,
+  type SlurmNode,
+  type SlurmRequest,
+} from "./control.ts";
 import { needsSlurmsWord, outcomeOf, refused, type Cause } from "./end.ts";
 import { FileFollower, readClaim, readEnd, type JobEnd } from "./files.ts";
 import { SubmittedJob } from "./job.ts";
@@ -33,7 +42,8 @@ const POLL_SECONDS = 10;
 /** A time limit that leaves room for starting and for saving beside what was asked for. */
 const MARGIN_SECONDS = 60;
 
-export const controlOf = (settings: SlurmSettings): SlurmControl => (settings.rest ? slurmRest(settings.rest) : slurmTools());
+export const controlOf = (settings: SlurmSettings): SlurmControl =>
+  settings.rest ? slurmRest(settings.rest) : slurmTools();
 
 type Program = NativeProgram<TSchema, TSchema>;
 
@@ -44,37 +54,82 @@ interface Size {
 
 function sizeOf({ ranks, ranksPerNode = ranks }: LaunchOptions<Program>): Size {
   const perNode = Math.min(ranks, ranksPerNode);
-  if (ranks < 1 || perNode < 1 || ranks % perNode !== 0) throw new RangeError(`ranks ${ranks} do not fill nodes of ${perNode}: give a multiple`);
+  if (ranks < 1 || perNode < 1 || ranks % perNode !== 0)
+    throw new RangeError(`ranks ${ranks} do not fill nodes of ${perNode}: give a multiple`);
   return { nodes: ranks / perNode, ranksPerNode: perNode };
 }
 
 /** The shorter of the site's limit and of what the caller allows: a shorter job starts earlier. */
 function timeLimitOf(settings: SlurmSettings, timeoutSeconds: number | undefined): number | undefined {
-  const wanted = timeoutSeconds === undefined ? undefined : timeoutSeconds + (settings.saveSeconds ?? 120) + MARGIN_SECONDS;
+  const wanted =
+    timeoutSeconds === undefined
+      ? undefined
+      : timeoutSeconds + (settings.saveSeconds ?? 120) + MARGIN_SECONDS;
   const limits = [wanted, settings.timeLimitSeconds].filter((each) => each !== undefined);
   return limits.length === 0 ? undefined : Math.ceil(Math.min(...limits));
 }
 
 /** A new submission's directory and record; nothing has been submitted. */
-function prepare(options: LaunchOptions<Program>, settings: SlurmSettings, size: Size, configText: string, digest: string): SlurmRecord {
+function prepare(
+  options: LaunchOptions<Program>,
+  settings: SlurmSettings,
+  size: Size,
+  configText: string,
+  digest: string,
+): SlurmRecord {
   const marker = randomUUID();
   const directory = join(settings.directory ?? options.runDirectory, marker);
   mkdirSync(directory, { recursive: true });
   const configPath = join(directory, "config.json");
   writeFileSync(configPath, configText);
   const script = join(directory, JOB_FILES.script);
-  writeFileSync(script, batchScript({ settings, program: options.program.path, configPath, ...size, threadsPerRank: options.threadsPerRank, directory }));
+  writeFileSync(
+    script,
+    batchScript({
+      settings,
+      program: options.program.path,
+      configPath,
+      ...size,
+      threadsPerRank: options.threadsPerRank,
+      directory,
+    }),
+  );
   chmodSync(script, 0o755);
-  return { marker, label: options.label ?? "", digest, directory, jobId: null, submittedAt: new Date().toISOString(), runningSince: null, cancelled: false, seenBytes: 0, settings };
+  return {
+    marker,
+    label: options.label ?? "",
+    digest,
+    directory,
+    jobId: null,
+    submittedAt: new Date().toISOString(),
+    runningSince: null,
+    cancelled: false,
+    seenBytes: 0,
+    settings,
+  };
 }
 
-function requestOf(options: LaunchOptions<Program>, settings: SlurmSettings, size: Size, record: SlurmRecord): SlurmRequest {
+function requestOf(
+  options: LaunchOptions<Program>,
+  settings: SlurmSettings,
+  size: Size,
+  record: SlurmRecord,
+): SlurmRequest {
   // TMPDIR is each node's own.
-  const { TMPDIR: _, ...environment } = rankEnvironment({ base: process.env, marker: record.marker, temporaryDirectory: "", threadsPerRank: options.threadsPerRank, ...(options.environment ? { extra: options.environment } : {}) });
+  const { TMPDIR: _, ...environment } = rankEnvironment({
+    base: process.env,
+    marker: record.marker,
+    temporaryDirectory: "",
+    threadsPerRank: options.threadsPerRank,
+    ...(options.environment ? { extra: options.environment } : {}),
+  });
   const timeLimitSeconds = timeLimitOf(settings, options.timeoutSeconds);
   return {
     name: slurmJobName(record.marker),
-    comment: `${options.program.name}${options.label === undefined ? "" : ` ${options.label}`}`.replaceAll(/[^\w .:-]/g, " "),
+    comment: `${options.program.name}${options.label === undefined ? "" : ` ${options.label}`}`.replaceAll(
+      /[^\w .:-]/g,
+      " ",
+    ),
     ...size,
     threadsPerRank: options.threadsPerRank,
     ...(timeLimitSeconds === undefined ? {} : { timeLimitSeconds }),
@@ -87,23 +142,35 @@ function requestOf(options: LaunchOptions<Program>, settings: SlurmSettings, siz
 }
 
 const digestOf = (options: LaunchOptions<Program>, size: Size, configText: string): string =>
-  createHash("sha256").update(JSON.stringify([options.program.path, size, options.threadsPerRank, options.environment ?? {}])).update(configText).digest("hex");
+  createHash("sha256")
+    .update(JSON.stringify([options.program.path, size, options.threadsPerRank, options.environment ?? {}]))
+    .update(configText)
+    .digest("hex");
 
 /**
  * Cancels the Slurm job that a run directory's last owner left, if there is one. The caller owns the directory.
  * @returns whether nothing of it is left; not while Slurm does not answer.
  */
-export async function cancelSlurmLeftover(runDirectory: string, seconds = CANCEL_SECONDS, pause: (milliseconds: number) => Promise<unknown> = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds))): Promise<boolean> {
+export async function cancelSlurmLeftover(
+  runDirectory: string,
+  seconds = CANCEL_SECONDS,
+  pause: (milliseconds: number) => Promise<unknown> = (milliseconds) =>
+    new Promise((resolve) => setTimeout(resolve, milliseconds)),
+): Promise<boolean> {
   const record = readSlurmRecord(runDirectory);
   if (!record) return true;
-  const over = await new SubmittedJob(controlOf(record.settings), runDirectory, record).cancel(seconds, pause);
+  const over = await new SubmittedJob(controlOf(record.settings), runDirectory, record).cancel(
+    seconds,
+    pause,
+  );
   if (over) conclude(runDirectory, record);
   return over;
 }
 
 /** What a job never wrote needs no directory; a job that starts too late finds none, and ends. */
 function conclude(runDirectory: string, record: SlurmRecord): void {
-  if (record.cancelled && readClaim(join(record.directory, JOB_FILES.claim)) === undefined) rmSync(record.directory, { recursive: true, force: true });
+  if (record.cancelled && readClaim(join(record.directory, JOB_FILES.claim)) === undefined)
+    rmSync(record.directory, { recursive: true, force: true });
   removeSlurmRecord(runDirectory);
 }
 
@@ -118,18 +185,32 @@ export async function launchOnSlurm<P extends Program>(options: LaunchOptions<P>
   const begin = performance.now();
   const seconds = (): number => (performance.now() - begin) / 1000;
   const size = sizeOf(options);
-  const configText = JSON.stringify(validate(program.configSchema, options.config, "internal", `the configuration of ${program.name}`), null, 2);
+  const configText = JSON.stringify(
+    validate(program.configSchema, options.config, "internal", `the configuration of ${program.name}`),
+    null,
+    2,
+  );
   const digest = digestOf(options, size, configText);
   const wake = new Wakeable([options.signal, options.killSignal, options.detachSignal]);
-  const stopped = (more: { detached?: true } = {}): LaunchOutcome => ({ status: "stopped", graceful: false, seconds: seconds(), exitCode: null, ...more });
+  const stopped = (more: { detached?: true } = {}): LaunchOutcome => ({
+    status: "stopped",
+    graceful: false,
+    seconds: seconds(),
+    exitCode: null,
+    ...more,
+  });
   try {
     let left = readSlurmRecord(runDirectory);
     const isOurs = left?.label === (options.label ?? "") && left.digest === digest && !left.cancelled;
     while (left && (!isOurs || options.killSignal?.aborted === true)) {
       if (options.detachSignal?.aborted) return stopped({ detached: true });
-      if (await cancelSlurmLeftover(runDirectory, CANCEL_SECONDS, (milliseconds) => wake.pause(milliseconds))) left = undefined;
+      if (await cancelSlurmLeftover(runDirectory, CANCEL_SECONDS, (milliseconds) => wake.pause(milliseconds)))
+        left = undefined;
       else if (options.killSignal?.aborted) return stopped();
-      else options.onQueue?.("Slurm does not answer, or cannot end the job that ran here before: it is asked again");
+      else
+        options.onQueue?.(
+          "Slurm does not answer, or cannot end the job that ran here before: it is asked again",
+        );
     }
     if (options.signal?.aborted || options.killSignal?.aborted) return stopped();
     if (options.detachSignal?.aborted) return stopped({ detached: true });
@@ -168,7 +249,14 @@ class Follower<P extends Program> {
   #unaccounted: string | undefined;
   #refusedSince: number | undefined;
 
-  constructor(options: LaunchOptions<P>, settings: SlurmSettings, size: Size, job: SubmittedJob, wake: Wakeable, seconds: () => number) {
+  constructor(
+    options: LaunchOptions<P>,
+    settings: SlurmSettings,
+    size: Size,
+    job: SubmittedJob,
+    wake: Wakeable,
+    seconds: () => number,
+  ) {
     this.#options = options;
     this.#settings = settings;
     this.#size = size;
@@ -177,7 +265,14 @@ class Follower<P extends Program> {
     this.#wake = wake;
     this.#seconds = seconds;
     this.#repeatedBytes = job.record.seenBytes;
-    const out = new LineSplitter({ onLine: (line) => this.#onLine(line), onOverlong: (bound) => this.#fail({ code: "internal", message: `${options.program.name} wrote a line of more than ${bound} bytes` }) });
+    const out = new LineSplitter({
+      onLine: (line) => this.#onLine(line),
+      onOverlong: (bound) =>
+        this.#fail({
+          code: "internal",
+          message: `${options.program.name} wrote a line of more than ${bound} bytes`,
+        }),
+    });
     const log = new LineSplitter({
       onLine: (line) => {
         this.#stderr.push(line);
@@ -190,7 +285,8 @@ class Follower<P extends Program> {
   }
 
   #fail(failure: Failure, nodesLeft?: number): void {
-    if (this.#cause === undefined || this.#cause.kind === "stop") this.#cause = { kind: "failure", failure, ...(nodesLeft === undefined ? {} : { nodesLeft }) };
+    if (this.#cause === undefined || this.#cause.kind === "stop")
+      this.#cause = { kind: "failure", failure, ...(nodesLeft === undefined ? {} : { nodesLeft }) };
   }
 
   #onLine(line: string): void {
@@ -204,7 +300,11 @@ class Follower<P extends Program> {
     if (isFatal(event) || event.event === "done") this.#lastWordAt ??= performance.now();
     const hosts = (event as { hosts?: unknown }).hosts;
     if (event.event === "started" && Array.isArray(hosts) && new Set(hosts).size !== this.#size.nodes) {
-      return this.#fail({ code: "internal", message: `ranks were placed on ${new Set(hosts).size} nodes (${hosts.join(", ")}), and the mesh wants ${this.#size.nodes} of ${this.#size.ranksPerNode} ranks`, remedy: "see start and launchOptions of the cluster's slurm settings" });
+      return this.#fail({
+        code: "internal",
+        message: `ranks were placed on ${new Set(hosts).size} nodes (${hosts.join(", ")}), and the mesh wants ${this.#size.nodes} of ${this.#size.ranksPerNode} ranks`,
+        remedy: "see start and launchOptions of the cluster's slurm settings",
+      });
     }
     try {
       this.#options.onEvent(event as EventOf<P>, this.#events.offset <= this.#repeatedBytes);
@@ -227,37 +327,54 @@ class Follower<P extends Program> {
     }
     this.#events.readOn();
     this.#errors.readOn();
-    if (this.#events.offset > this.#job.record.seenBytes) this.#job.update({ seenBytes: this.#events.offset });
+    if (this.#events.offset > this.#job.record.seenBytes)
+      this.#job.update({ seenBytes: this.#events.offset });
   }
 
   #obeySignals(): void {
     const { signal, killSignal } = this.#options;
-    if (killSignal?.aborted && (this.#cause === undefined || this.#cause.kind === "stop")) this.#cause = { kind: "kill" };
+    if (killSignal?.aborted && (this.#cause === undefined || this.#cause.kind === "stop"))
+      this.#cause = { kind: "kill" };
     if (signal?.aborted) this.#cause ??= { kind: "stop" };
     if (this.#cause?.kind !== "stop") return;
     const graceSeconds = this.#options.graceSeconds ?? 30;
     this.#stopBy ??= performance.now() + graceSeconds * 1000;
-    if (this.#job.record.runningSince === null || performance.now() >= this.#stopBy) this.#cause = { kind: "kill" };
+    if (this.#job.record.runningSince === null || performance.now() >= this.#stopBy)
+      this.#cause = { kind: "kill" };
   }
 
   #watchTime(): void {
     const { timeoutSeconds, silenceSeconds } = this.#options;
     const { runningSince } = this.#job.record;
     if (runningSince === null) return;
-    if (timeoutSeconds !== undefined && Date.now() - Date.parse(runningSince) > timeoutSeconds * 1000) this.#fail({ code: "timeout", message: `the ranks did not end within ${timeoutSeconds} s` });
-    if (silenceSeconds !== undefined && performance.now() - this.#lastEventAt > silenceSeconds * 1000) this.#fail({ code: "timeout", message: `the ranks said nothing for ${silenceSeconds} s` });
+    if (timeoutSeconds !== undefined && Date.now() - Date.parse(runningSince) > timeoutSeconds * 1000)
+      this.#fail({ code: "timeout", message: `the ranks did not end within ${timeoutSeconds} s` });
+    if (silenceSeconds !== undefined && performance.now() - this.#lastEventAt > silenceSeconds * 1000)
+      this.#fail({ code: "timeout", message: `the ranks said nothing for ${silenceSeconds} s` });
   }
 
   async run(): Promise<LaunchOutcome> {
     const { record } = this.#job;
     const request = requestOf(this.#options, this.#settings, this.#size, record);
-    const queue = new QueueWatch(this.#control, this.#settings, this.#size.nodes, Date.parse(record.submittedAt));
+    const queue = new QueueWatch(
+      this.#control,
+      this.#settings,
+      this.#size.nodes,
+      Date.parse(record.submittedAt),
+    );
     const pollMilliseconds = (this.#settings.pollSeconds ?? POLL_SECONDS) * 1000;
     let nextLook = performance.now();
     let goneSince: number | undefined;
     let seen: SlurmJob | undefined;
     for (;;) {
-      if (this.#options.detachSignal?.aborted) return { status: "stopped", graceful: false, detached: true, seconds: this.#seconds(), exitCode: null };
+      if (this.#options.detachSignal?.aborted)
+        return {
+          status: "stopped",
+          graceful: false,
+          detached: true,
+          seconds: this.#seconds(),
+          exitCode: null,
+        };
       this.#obeySignals();
       this.#watchTime();
       const end = readEnd(this.#job.file("end"));
@@ -294,12 +411,15 @@ class Follower<P extends Program> {
             this.#say(`${refused(error).message}; it is asked again`);
             nextLook = Math.min(nextLook, performance.now() + 1000);
           } else if (error instanceof SlurmRefusalError || error instanceof SlurmAwayError) {
-            this.#say(`Slurm does not answer (${error.message}); ${jobId === null ? "the job is submitted when it does" : `job ${jobId} is followed by its files`}`);
+            this.#say(
+              `Slurm does not answer (${error.message}); ${jobId === null ? "the job is submitted when it does" : `job ${jobId} is followed by its files`}`,
+            );
           } else throw error;
         }
       }
       // It has ended without leaving word: what it wrote may still be on its way.
-      if (goneSince !== undefined && performance.now() - goneSince > LAG_SECONDS * 1000) return this.#ended(undefined, seen);
+      if (goneSince !== undefined && performance.now() - goneSince > LAG_SECONDS * 1000)
+        return this.#ended(undefined, seen);
       if (goneSince !== undefined) nextLook = Math.min(nextLook, performance.now() + 1000);
       await this.#wake.pause(FILES_MILLISECONDS);
       if (this.#cause === undefined && this.#options.signal?.aborted) nextLook = performance.now();
@@ -309,9 +429,14 @@ class Follower<P extends Program> {
   /** The ranks are gone, or have said their last word: what that means Slurm may know better, and it may be busy finding it out. */
   async #ended(end: JobEnd | undefined, seen: SlurmJob | undefined): Promise<LaunchOutcome> {
     this.#read();
-    if (!needsSlurmsWord({ end, cause: this.#cause, done: this.#done, firstError: this.#firstError })) return this.#over(end, seen);
+    if (!needsSlurmsWord({ end, cause: this.#cause, done: this.#done, firstError: this.#firstError }))
+      return this.#over(end, seen);
     // Of one that we have cancelled ourselves Slurm says no more than that.
-    const job = this.#job.record.cancelled ? seen : await this.#accounted(await this.#job.settled(LAG_SECONDS, seen, (milliseconds) => this.#wake.pause(milliseconds)));
+    const job = this.#job.record.cancelled
+      ? seen
+      : await this.#accounted(
+          await this.#job.settled(LAG_SECONDS, seen, (milliseconds) => this.#wake.pause(milliseconds)),
+        );
     return this.#over(end, job, { nodesOut: await this.#job.nodesOut() });
   }
 
@@ -326,9 +451,15 @@ class Follower<P extends Program> {
   }
 
   async #cancelled(seen: SlurmJob | undefined): Promise<LaunchOutcome> {
-    const over = await this.#job.cancel(this.#job.record.jobId === null ? UNHEARD_SECONDS : CANCEL_SECONDS, (milliseconds) => this.#wake.pause(milliseconds));
+    const over = await this.#job.cancel(
+      this.#job.record.jobId === null ? UNHEARD_SECONDS : CANCEL_SECONDS,
+      (milliseconds) => this.#wake.pause(milliseconds),
+    );
     this.#read();
-    if (!over) this.#options.onLog?.(`Slurm has not confirmed the end of job ${this.#job.record.jobId ?? "?"}: it is cancelled when Slurm answers`);
+    if (!over)
+      this.#options.onLog?.(
+        `Slurm has not confirmed the end of job ${this.#job.record.jobId ?? "?"}: it is cancelled when Slurm answers`,
+      );
     return this.#over(readEnd(this.#job.file("end")), seen, { isOver: over });
   }
 
@@ -338,12 +469,28 @@ class Follower<P extends Program> {
     return { status: "failed", failure: refused(error), seconds: this.#seconds(), exitCode: null };
   }
 
-  #over(end: JobEnd | undefined, seen: SlurmJob | undefined, { isOver = true, nodesOut = [] }: { readonly isOver?: boolean; readonly nodesOut?: readonly SlurmNode[] } = {}): LaunchOutcome {
+  #over(
+    end: JobEnd | undefined,
+    seen: SlurmJob | undefined,
+    {
+      isOver = true,
+      nodesOut = [],
+    }: { readonly isOver?: boolean; readonly nodesOut?: readonly SlurmNode[] } = {},
+  ): LaunchOutcome {
     // A last line without its newline is none: whoever wrote it was ended.
     this.#read();
     const outcome = outcomeOf({
-      end, job: seen, begun: readClaim(this.#job.file("claim")) !== undefined, cause: this.#cause, nodesOut, done: this.#done, firstError: this.#firstError, stderrTail: this.#stderr.text, jobId: this.#job.record.jobId,
-      words: seen && !isLive(seen) ? endWords(seen) : undefined, unaccounted: this.#unaccounted,
+      end,
+      job: seen,
+      begun: readClaim(this.#job.file("claim")) !== undefined,
+      cause: this.#cause,
+      nodesOut,
+      done: this.#done,
+      firstError: this.#firstError,
+      stderrTail: this.#stderr.text,
+      jobId: this.#job.record.jobId,
+      words: seen && !isLive(seen) ? endWords(seen) : undefined,
+      unaccounted: this.#unaccounted,
     });
     if (isOver) conclude(this.#options.runDirectory, this.#job.record);
     if ("thrown" in outcome) throw outcome.thrown;

@@ -6,7 +6,8 @@ const NODE_LOSS_SECONDS = 600;
 /** Reasons and refusals come and go while Slurm looks at a job for the first time, or its controller starts: those that stay so long count. */
 export const LASTING_SECONDS = 10;
 /** What Slurm says when it has too few nodes for a job, which it does not keep apart from busy ones. */
-const MAY_LACK_NODES = /^(Resources|NodeDown|PartitionNodeLimit|PartitionConfig|BadConstraints|ReqNodeNotAvail|Nodes[ _]required)/;
+const MAY_LACK_NODES =
+  /^(Resources|NodeDown|PartitionNodeLimit|PartitionConfig|BadConstraints|ReqNodeNotAvail|Nodes[ _]required)/;
 
 /** Why a job is taken back. */
 export interface GivenUp {
@@ -42,35 +43,62 @@ export class QueueWatch {
       this.#shortSince ??= now;
       if (short.all >= this.#nodes && now - this.#shortSince >= nodeLossSeconds * 1000) {
         const message = `Slurm job ${job.id} needs ${this.#nodes} nodes, and ${short.usable} of partition ${job.partition} can take jobs since ${formatSeconds((now - this.#shortSince) / 1000)}${short.out === "" ? "" : `: ${short.out}`}`;
-        const remedy = short.usable > 0 ? `bring the nodes back, or submit the job again with nodes: ${short.usable} or fewer: it can begin with this one's checkpoint (initialWeights); with cluster.minNodes training goes on by itself` : "bring the nodes back, and submit the job again";
+        const remedy =
+          short.usable > 0
+            ? `bring the nodes back, or submit the job again with nodes: ${short.usable} or fewer: it can begin with this one's checkpoint (initialWeights); with cluster.minNodes training goes on by itself`
+            : "bring the nodes back, and submit the job again";
         return { failure: { code: "not-started", message, remedy }, nodesLeft: short.usable };
       }
     }
     const never = short
-      ? short.all < this.#nodes && { why: `it needs ${this.#nodes} nodes, and partition ${job.partition} has ${short.all}`, remedy: `use ${short.all} nodes or fewer, or another partition in the cluster's slurm settings` }
-      : remedyOf(job.reason) !== undefined && { why: `${reasonWords(job.reason)} (${job.reason})`, remedy: remedyOf(job.reason) as string };
+      ? short.all < this.#nodes && {
+          why: `it needs ${this.#nodes} nodes, and partition ${job.partition} has ${short.all}`,
+          remedy: `use ${short.all} nodes or fewer, or another partition in the cluster's slurm settings`,
+        }
+      : remedyOf(job.reason) !== undefined && {
+          why: `${reasonWords(job.reason)} (${job.reason})`,
+          remedy: remedyOf(job.reason) as string,
+        };
     if (!never) this.#lasting = undefined;
     else {
       if (this.#lasting?.why !== never.why) this.#lasting = { why: never.why, since: now };
-      if (now - this.#lasting.since >= LASTING_SECONDS * 1000) return { failure: { code: "not-started", message: `Slurm will never start job ${job.id}: ${never.why}`, remedy: never.remedy }, ...(short ? { nodesLeft: short.usable } : {}) };
+      if (now - this.#lasting.since >= LASTING_SECONDS * 1000)
+        return {
+          failure: {
+            code: "not-started",
+            message: `Slurm will never start job ${job.id}: ${never.why}`,
+            remedy: never.remedy,
+          },
+          ...(short ? { nodesLeft: short.usable } : {}),
+        };
     }
     if (queueLimitSeconds !== undefined && Date.now() - this.#submittedAt >= queueLimitSeconds * 1000) {
       return {
         failure: {
           code: "not-started",
           message: `Slurm did not start job ${job.id} within ${formatSeconds(queueLimitSeconds)}: ${reasonWords(job.reason)}`,
-          remedy: "raise queueLimitSeconds of the cluster's slurm settings, or ask for fewer nodes or less time",
+          remedy:
+            "raise queueLimitSeconds of the cluster's slurm settings, or ask for fewer nodes or less time",
         },
       };
     }
     return undefined;
   }
 
-  async #shortage(partition: string): Promise<{ readonly all: number; readonly usable: number; readonly out: string } | undefined> {
+  async #shortage(
+    partition: string,
+  ): Promise<{ readonly all: number; readonly usable: number; readonly out: string } | undefined> {
     const nodes = (await this.#control.nodes()).filter((node) => node.partitions.includes(partition));
     const usable = nodes.filter((node) => node.usable).length;
     if (usable >= this.#nodes) return undefined;
     const out = nodes.filter((node) => !node.usable);
-    return { all: nodes.length, usable, out: [...out.slice(0, 8).map(describeNode), ...(out.length > 8 ? [`and ${out.length - 8} more`] : [])].join(", ") };
+    return {
+      all: nodes.length,
+      usable,
+      out: [
+        ...out.slice(0, 8).map(describeNode),
+        ...(out.length > 8 ? [`and ${out.length - 8} more`] : []),
+      ].join(", "),
+    };
   }
 }

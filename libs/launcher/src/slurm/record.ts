@@ -26,10 +26,13 @@ const FILE = "slurm.json";
 
 export const slurmJobName = (marker: string): string => `internevo-${marker}`;
 
-export const writeSlurmRecord = (runDirectory: string, record: SlurmRecord): void => writeRecordFile(join(runDirectory, FILE), record);
+export const writeSlurmRecord = (runDirectory: string, record: SlurmRecord): void =>
+  writeRecordFile(join(runDirectory, FILE), record);
 
 /** The launch of a run directory that has not been concluded; undefined when there is none. */
-export const readSlurmRecord = (runDirectory: string): SlurmRecord | undefined => readRecordFile(SlurmRecordSchema, join(runDirectory, FILE));
+export const readSlurmRecord = (runDirectory: string): SlurmRecord | undefined =>
+  readRecordFile(SlurmRecordSchema, join(runDirectory, FILE));
 
 /** The launch is concluded. Its files stay, as a log, until the next one of the same directory. */
-export const removeSlurmRecord = (runDirectory: string): void => rmSync(join(runDirectory, FILE), { force: true });
+export const removeSlurmRecord = (runDirectory: string): void =>
+  rmSync(join(runDirectory, FILE), { force: true });

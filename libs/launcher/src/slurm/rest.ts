@@ -3,7 +3,15 @@ import { request as httpRequest, type IncomingMessage, type RequestOptions } fro
 import { request as httpsRequest } from "node:https";
 import type { SlurmSettings } from "@internevo/domain";
 import { saveSecondsOf } from "./cli.ts";
-import { accountedJob, jobsOf, nodesOf, SlurmAwayError, SlurmRefusalError, type SlurmControl, type SlurmRequest } from "./control.ts";
+import {
+  accountedJob,
+  jobsOf,
+  nodesOf,
+  SlurmAwayError,
+  SlurmRefusalError,
+  type SlurmControl,
+  type SlurmRequest,
+} from "./control.ts";
 
 const ANSWER_MILLISECONDS = 60_000;
 const MOST_BYTES = 1 << 28;
@@ -17,71 +25,130 @@ export function restSubmission(request: SlurmRequest, script: string): Json {
   return {
     script,
     job: {
-      name: request.name, comment: request.comment, requeue: false,
-      nodes: [request.nodes, request.nodes], tasks: request.nodes * request.ranksPerNode, tasks_per_node: request.ranksPerNode, cpus_per_task: request.threadsPerRank,
-      ...(settings.exclusive ?? true ? { exclusive: "exclusive" } : {}),
+      name: request.name,
+      comment: request.comment,
+      requeue: false,
+      nodes: [request.nodes, request.nodes],
+      tasks: request.nodes * request.ranksPerNode,
+      tasks_per_node: request.ranksPerNode,
+      cpus_per_task: request.threadsPerRank,
+      ...((settings.exclusive ?? true) ? { exclusive: "exclusive" } : {}),
       ...(settings.partition === undefined ? {} : { partition: settings.partition }),
       ...(settings.account === undefined ? {} : { account: settings.account }),
       ...(settings.qos === undefined ? {} : { qos: settings.qos }),
       ...(settings.constraint === undefined ? {} : { constraints: settings.constraint }),
       ...(settings.reservation === undefined ? {} : { reservation: settings.reservation }),
-      ...(settings.gres === undefined ? {} : { tres_per_node: settings.gres.split(",").map((each) => `gres:${each.replace(/^gres:/, "")}`).join(",") }),
-      ...(settings.memoryPerNodeBytes === undefined ? {} : { memory_per_node: Math.ceil(settings.memoryPerNodeBytes / 2 ** 20) }),
+      ...(settings.gres === undefined
+        ? {}
+        : {
+            tres_per_node: settings.gres
+              .split(",")
+              .map((each) => `gres:${each.replace(/^gres:/, "")}`)
+              .join(","),
+          }),
+      ...(settings.memoryPerNodeBytes === undefined
+        ? {}
+        : { memory_per_node: Math.ceil(settings.memoryPerNodeBytes / 2 ** 20) }),
       // Whole minutes here.
-      ...(request.timeLimitSeconds === undefined ? {} : { time_limit: Math.ceil(request.timeLimitSeconds / 60) }),
+      ...(request.timeLimitSeconds === undefined
+        ? {}
+        : { time_limit: Math.ceil(request.timeLimitSeconds / 60) }),
       // To the ranks themselves: this interface knows no signal to the script.
       signal: `USR1@${saveSecondsOf(request)}`,
-      current_working_directory: request.directory, standard_output: request.logPath, standard_error: request.logPath, open_mode: "append",
+      current_working_directory: request.directory,
+      standard_output: request.logPath,
+      standard_error: request.logPath,
+      open_mode: "append",
       environment: request.environment,
     },
   };
 }
 
-function call(rest: Rest, method: string, path: string, body: Json | undefined, part = "slurm"): Promise<unknown> {
+function call(
+  rest: Rest,
+  method: string,
+  path: string,
+  body: Json | undefined,
+  part = "slurm",
+): Promise<unknown> {
   const unix = rest.url.startsWith("unix:") ? rest.url.slice("unix:".length) : undefined;
-  const target = new URL(`/${part}/${rest.version ?? "v0.0.38"}${path}`, unix === undefined ? rest.url : "http://localhost");
+  const target = new URL(
+    `/${part}/${rest.version ?? "v0.0.38"}${path}`,
+    unix === undefined ? rest.url : "http://localhost",
+  );
   const headers: Record<string, string> = { accept: "application/json" };
   if (rest.tokenFile !== undefined) {
     try {
       headers["X-SLURM-USER-TOKEN"] = readFileSync(rest.tokenFile, "utf8").trim();
     } catch (error) {
-      throw new SlurmAwayError(`the token file ${rest.tokenFile} cannot be read: ${(error as Error).message}`, { cause: error });
+      throw new SlurmAwayError(
+        `the token file ${rest.tokenFile} cannot be read: ${(error as Error).message}`,
+        { cause: error },
+      );
     }
   }
   const text = body === undefined ? undefined : JSON.stringify(body);
-  if (text !== undefined) Object.assign(headers, { "content-type": "application/json", "content-length": String(Buffer.byteLength(text)) });
-  const options: RequestOptions = { method, headers, timeout: ANSWER_MILLISECONDS, ...(unix === undefined ? {} : { socketPath: unix }) };
-  return new Promise((resolve, reject) => {
-    const away = (error: Error): void => reject(new SlurmAwayError(`slurmrestd does not answer: ${error.message}`, { cause: error }));
-    const question = (target.protocol === "https:" ? httpsRequest : httpRequest)(target, options, (answer: IncomingMessage) => {
-      const chunks: Buffer[] = [];
-      let bytes = 0;
-      answer.on("data", (chunk: Buffer) => {
-        chunks.push(chunk);
-        bytes += chunk.length;
-        if (bytes > MOST_BYTES) answer.destroy(new Error(`it answers more than ${MOST_BYTES} bytes`));
-      });
-      answer.once("error", away);
-      answer.once("end", () => {
-        const said = Buffer.concat(chunks).toString("utf8");
-        try {
-          settle(answer.statusCode ?? 0, JSON.parse(said) as Json);
-        } catch (error) {
-          const status = answer.statusCode ?? 0;
-          if (error instanceof SlurmAwayError || error instanceof SlurmRefusalError) reject(error);
-          else if (status === 401 || status === 403) reject(new SlurmAwayError(`slurmrestd refuses the token (${status})`));
-          else away(new Error(`it answers ${status} and no JSON: ${said.slice(0, 200)}`));
-        }
-      });
-      const settle = (status: number, parsed: Json): void => {
-        const errors = (Array.isArray(parsed["errors"]) ? parsed["errors"] : []) as readonly { readonly error?: string; readonly description?: string; readonly error_number?: number }[];
-        if (status < 400 && errors.length === 0) return resolve(parsed);
-        const words = errors.map((each) => [each.error, each.description].filter(Boolean).join(": ")).join("; ") || `status ${status}`;
-        if (/Unable to contact|timed out|Connection refused|Zero Bytes|authentication/i.test(words) || status === 401 || status === 403) throw new SlurmAwayError(words);
-        throw new SlurmRefusalError(words);
-      };
+  if (text !== undefined)
+    Object.assign(headers, {
+      "content-type": "application/json",
+      "content-length": String(Buffer.byteLength(text)),
     });
-    question.once("timeout", () => question.destroy(new Error(`no answer within ${ANSWER_MILLISECONDS / 1000} s`)));
+  const options: RequestOptions = {
+    method,
+    headers,
+    timeout: ANSWER_MILLISECONDS,
+    ...(unix === undefined ? {} : { socketPath: unix }),
+  };
+  return new Promise((resolve, reject) => {
+    const away = (error: Error): void =>
+      reject(new SlurmAwayError(`slurmrestd does not answer: ${error.message}`, { cause: error }));
+    const question = (target.protocol === "https:" ? httpsRequest : httpRequest)(
+      target,
+      options,
+      (answer: IncomingMessage) => {
+        const chunks: Buffer[] = [];
+        let bytes = 0;
+        answer.on("data", (chunk: Buffer) => {
+          chunks.push(chunk);
+          bytes += chunk.length;
+          if (bytes > MOST_BYTES) answer.destroy(new Error(`it answers more than ${MOST_BYTES} bytes`));
+        });
+        answer.once("error", away);
+        answer.once("end", () => {
+          const said = Buffer.concat(chunks).toString("utf8");
+          try {
+            settle(answer.statusCode ?? 0, JSON.parse(said) as Json);
+          } catch (error) {
+            const status = answer.statusCode ?? 0;
+            if (error instanceof SlurmAwayError || error instanceof SlurmRefusalError) reject(error);
+            else if (status === 401 || status === 403)
+              reject(new SlurmAwayError(`slurmrestd refuses the token (${status})`));
+            else away(new Error(`it answers ${status} and no JSON: ${said.slice(0, 200)}`));
+          }
+        });
+        const settle = (status: number, parsed: Json): void => {
+          const errors = (Array.isArray(parsed["errors"]) ? parsed["errors"] : []) as readonly {
+            readonly error?: string;
+            readonly description?: string;
+            readonly error_number?: number;
+          }[];
+          if (status < 400 && errors.length === 0) return resolve(parsed);
+          const words =
+            errors.map((each) => [each.error, each.description].filter(Boolean).join(": ")).join("; ") ||
+            `status ${status}`;
+          if (
+            /Unable to contact|timed out|Connection refused|Zero Bytes|authentication/i.test(words) ||
+            status === 401 ||
+            status === 403
+          )
+            throw new SlurmAwayError(words);
+          throw new SlurmRefusalError(words);
+        };
+      },
+    );
+    question.once("timeout", () =>
+      question.destroy(new Error(`no answer within ${ANSWER_MILLISECONDS / 1000} s`)),
+    );
     question.once("error", away);
     question.end(text);
   });
@@ -90,15 +157,25 @@ function call(rest: Rest, method: string, path: string, body: Json | undefined, 
 /** Slurm by its REST interface. */
 export const slurmRest = (rest: Rest): SlurmControl => ({
   async submit(request) {
-    const answer = (await call(rest, "POST", "/job/submit", restSubmission(request, readFileSync(request.scriptPath, "utf8")))) as Json;
+    const answer = (await call(
+      rest,
+      "POST",
+      "/job/submit",
+      restSubmission(request, readFileSync(request.scriptPath, "utf8")),
+    )) as Json;
     const id = answer["job_id"];
-    if (typeof id !== "number" || id < 1) throw new SlurmAwayError(`slurmrestd answered no job's number: ${JSON.stringify(answer).slice(0, 200)}`);
+    if (typeof id !== "number" || id < 1)
+      throw new SlurmAwayError(
+        `slurmrestd answered no job's number: ${JSON.stringify(answer).slice(0, 200)}`,
+      );
     return id;
   },
-  jobsNamed: async (name) => jobsOf(await call(rest, "GET", "/jobs", undefined)).filter((job) => job.name === name),
+  jobsNamed: async (name) =>
+    jobsOf(await call(rest, "GET", "/jobs", undefined)).filter((job) => job.name === name),
   async cancel(id) {
     await call(rest, "DELETE", `/job/${id}`, undefined).catch((error: unknown) => {
-      if (!(error instanceof SlurmRefusalError) || !/Invalid job id|already/i.test(error.message)) throw error;
+      if (!(error instanceof SlurmRefusalError) || !/Invalid job id|already/i.test(error.message))
+        throw error;
     });
   },
   // To the ranks themselves: they take it as they take it from their launcher.

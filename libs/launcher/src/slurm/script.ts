@@ -13,7 +13,15 @@ export interface ScriptOptions {
 }
 
 /** Files of one submission, in its directory. */
-export const JOB_FILES = { script: "job.sh", log: "slurm.log", events: "events.jsonl", errors: "stderr.log", claim: "claim", hosts: "hosts", end: "end.json" } as const;
+export const JOB_FILES = {
+  script: "job.sh",
+  log: "slurm.log",
+  events: "events.jsonl",
+  errors: "stderr.log",
+  claim: "claim",
+  hosts: "hosts",
+  end: "end.json",
+} as const;
 
 export const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
@@ -24,10 +32,37 @@ function launcher({ settings, nodes, ranksPerNode, threadsPerRank }: ScriptOptio
   if ((settings.start ?? "srun") === "mpirun") {
     const command = (settings.mpirun ?? ["mpirun"]).map(quote);
     // Slots by node in the order of their ranks, filled one after the other.
-    return [...command, "-np", ranks, "--host", `"$(host_list)"`, "--map-by", "slot", "--bind-to", "none", "--oversubscribe", ...more].join(" ");
+    return [
+      ...command,
+      "-np",
+      ranks,
+      "--host",
+      `"$(host_list)"`,
+      "--map-by",
+      "slot",
+      "--bind-to",
+      "none",
+      "--oversubscribe",
+      ...more,
+    ].join(" ");
   }
   // Not --kill-on-bad-exit: ranks that end in order, one after the other, with another code than 0 would be killed over it.
-  const options = ["--nodes", nodes, "--ntasks", ranks, "--cpus-per-task", threadsPerRank, "--distribution", "arbitrary", "--mpi", settings.mpi ?? "pmix", "--kill-on-bad-exit=0", "--wait=30", "--unbuffered", "--export=ALL"];
+  const options = [
+    "--nodes",
+    nodes,
+    "--ntasks",
+    ranks,
+    "--cpus-per-task",
+    threadsPerRank,
+    "--distribution",
+    "arbitrary",
+    "--mpi",
+    settings.mpi ?? "pmix",
+    "--kill-on-bad-exit=0",
+    "--wait=30",
+    "--unbuffered",
+    "--export=ALL",
+  ];
   return ["SLURM_HOSTFILE=hosts", "srun", ...options, ...more].join(" ");
 }
 
@@ -69,7 +104,9 @@ tell() { # Slurm sends USR1 when the time limit is near, and for whoever asks fo
 trap 'tell USR1' USR1
 trap 'tell TERM' TERM
 
-${modules(settings)}${Object.entries(settings.environment ?? {}).map(([name, value]) => `export ${name}=${quote(value)}\n`).join("")}export OMPI_MCA_mpi_yield_when_idle="\${OMPI_MCA_mpi_yield_when_idle:-1}"
+${modules(settings)}${Object.entries(settings.environment ?? {})
+    .map(([name, value]) => `export ${name}=${quote(value)}\n`)
+    .join("")}export OMPI_MCA_mpi_yield_when_idle="\${OMPI_MCA_mpi_yield_when_idle:-1}"
 # Slurm's other way (a tree) lets ranks through a fence without data before all have come, and MPI_Init relies on it: the first message to a rank
 # that is not ready ends it.
 export SLURM_PMIX_FENCE="\${SLURM_PMIX_FENCE:-ring}"
@@ -110,11 +147,15 @@ function modules({ modules: names = [] }: SlurmSettings): string {
     [ -r "$file" ] && . "$file" && break
   done
 fi
-${names.map((name) => `if ! module load ${quote(name)}; then
+${names
+  .map(
+    (name) => `if ! module load ${quote(name)}; then
   echo ${quote(`environment module ${name} cannot be loaded`)} >> ${JOB_FILES.errors}
   told=MODULE
   end null
   exit 1
 fi
-`).join("")}`;
+`,
+  )
+  .join("")}`;
 }

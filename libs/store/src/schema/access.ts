@@ -1,5 +1,16 @@
 import { sql } from "drizzle-orm";
-import { bigserial, index, integer, json, jsonb, pgTable, primaryKey, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
+import {
+  bigserial,
+  index,
+  integer,
+  json,
+  jsonb,
+  pgTable,
+  primaryKey,
+  text,
+  uniqueIndex,
+  uuid,
+} from "drizzle-orm/pg-core";
 import type { Role } from "@internevo/contracts";
 import { instant } from "./columns.ts";
 
@@ -18,8 +29,12 @@ export const apiTokens = pgTable(
   },
   (table) => [
     // A revoked token's name is free again; and whoever starts the service may give it the same token again.
-    uniqueIndex("api_tokens_name").on(table.name).where(sql`revoked_at is null`),
-    uniqueIndex("api_tokens_sha256").on(table.tokenSha256).where(sql`revoked_at is null`),
+    uniqueIndex("api_tokens_name")
+      .on(table.name)
+      .where(sql`revoked_at is null`),
+    uniqueIndex("api_tokens_sha256")
+      .on(table.tokenSha256)
+      .where(sql`revoked_at is null`),
     index("api_tokens_page").on(table.createdAt.desc(), table.id.desc()),
   ],
 );
@@ -55,5 +70,8 @@ export const idempotencyKeys = pgTable(
     etag: text("etag"),
     createdAt: instant("created_at").notNull().defaultNow(),
   },
-  (table) => [primaryKey({ columns: [table.actor, table.key] }), index("idempotency_keys_created").on(table.createdAt)],
+  (table) => [
+    primaryKey({ columns: [table.actor, table.key] }),
+    index("idempotency_keys_created").on(table.createdAt),
+  ],
 );

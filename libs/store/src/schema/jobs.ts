@@ -1,10 +1,40 @@
 import { sql } from "drizzle-orm";
-import { bigint, bigserial, check, doublePrecision, index, integer, jsonb, pgTable, primaryKey, text, unique, uniqueIndex, uuid } from "drizzle-orm/pg-core";
-import { JOB_STATES, TRIAL_STATES, ATTEMPT_STATES, type Attempt, type Candidate, type Failure, type JobSpec, type JobState, type Measurement, type Plan, type PlanningResult, type Profile, type Report, type Trial } from "@internevo/domain";
+import {
+  bigint,
+  bigserial,
+  check,
+  doublePrecision,
+  index,
+  integer,
+  jsonb,
+  pgTable,
+  primaryKey,
+  text,
+  unique,
+  uniqueIndex,
+  uuid,
+} from "drizzle-orm/pg-core";
+import {
+  JOB_STATES,
+  TRIAL_STATES,
+  ATTEMPT_STATES,
+  type Attempt,
+  type Candidate,
+  type Failure,
+  type JobSpec,
+  type JobState,
+  type Measurement,
+  type Plan,
+  type PlanningResult,
+  type Profile,
+  type Report,
+  type Trial,
+} from "@internevo/domain";
 import { JOB_STREAM_EVENTS, type JobStreamEvent } from "@internevo/contracts";
 import { instant } from "./columns.ts";
 
-const oneOf = (column: string, values: readonly string[]) => sql.raw(`${column} in (${values.map((value) => `'${value}'`).join(", ")})`);
+const oneOf = (column: string, values: readonly string[]) =>
+  sql.raw(`${column} in (${values.map((value) => `'${value}'`).join(", ")})`);
 
 /** What was measured of a cluster. */
 export const profiles = pgTable(
@@ -21,7 +51,13 @@ export const profiles = pgTable(
     /** SHA-256 of a profile that somebody gave, so that the same content has one row that is not discarded; null for what was measured. */
     givenSha256: text("given_sha256"),
   },
-  (table) => [index("profiles_cluster").on(table.clusterKey, table.createdAt.desc()), index("profiles_page").on(table.createdAt.desc(), table.id.desc()), uniqueIndex("profiles_given_sha256").on(table.givenSha256).where(sql`discarded_at is null`)],
+  (table) => [
+    index("profiles_cluster").on(table.clusterKey, table.createdAt.desc()),
+    index("profiles_page").on(table.createdAt.desc(), table.id.desc()),
+    uniqueIndex("profiles_given_sha256")
+      .on(table.givenSha256)
+      .where(sql`discarded_at is null`),
+  ],
 );
 
 /** One search: everything of its result but the candidates, which are rows. */
@@ -33,17 +69,24 @@ export const plannings = pgTable(
     jobId: uuid("job_id"),
     workloadId: uuid("workload_id"),
     profileId: uuid("profile_id").references(() => profiles.id),
-    summary: jsonb("summary").$type<Omit<PlanningResult, "candidates" | "runnableCandidates" | "counts">>().notNull(),
+    summary: jsonb("summary")
+      .$type<Omit<PlanningResult, "candidates" | "runnableCandidates" | "counts">>()
+      .notNull(),
     counts: jsonb("counts").$type<PlanningResult["counts"]>().notNull(),
     createdAt: instant("created_at").notNull().defaultNow(),
   },
-  (table) => [index("plannings_job").on(table.jobId), index("plannings_workload").on(table.workloadId, table.createdAt.desc())],
+  (table) => [
+    index("plannings_job").on(table.jobId),
+    index("plannings_workload").on(table.workloadId, table.createdAt.desc()),
+  ],
 );
 
 export const planningCandidates = pgTable(
   "planning_candidates",
   {
-    planningId: uuid("planning_id").notNull().references(() => plannings.id, { onDelete: "cascade" }),
+    planningId: uuid("planning_id")
+      .notNull()
+      .references(() => plannings.id, { onDelete: "cascade" }),
     list: text("list").$type<"all" | "runnable">().notNull(),
     /** Place in its list, from 1. */
     position: integer("position").notNull(),
@@ -86,7 +129,9 @@ export const jobs = pgTable(
 export const jobTransitions = pgTable(
   "job_transitions",
   {
-    jobId: uuid("job_id").notNull().references(() => jobs.id),
+    jobId: uuid("job_id")
+      .notNull()
+      .references(() => jobs.id),
     /** The job's version after it. */
     version: integer("version").notNull(),
     from: text("from_state").$type<JobState>(),
@@ -102,7 +147,9 @@ export const jobEvents = pgTable(
   "job_events",
   {
     id: bigserial("id", { mode: "number" }).primaryKey(),
-    jobId: uuid("job_id").notNull().references(() => jobs.id),
+    jobId: uuid("job_id")
+      .notNull()
+      .references(() => jobs.id),
     type: text("type").$type<JobStreamEvent["type"]>().notNull(),
     at: instant("at").notNull().defaultNow(),
     data: jsonb("data").$type<Record<string, unknown>>().notNull(),
@@ -110,7 +157,9 @@ export const jobEvents = pgTable(
   (table) => [
     index("job_events_job").on(table.jobId, table.id),
     // What is read newest first, out of a hundred times as many steps.
-    index("job_events_words").on(table.jobId, table.type, table.id).where(sql`type in ('progress', 'log')`),
+    index("job_events_words")
+      .on(table.jobId, table.type, table.id)
+      .where(sql`type in ('progress', 'log')`),
     check("job_events_type_known", oneOf("type", JOB_STREAM_EVENTS)),
   ],
 );
@@ -119,7 +168,9 @@ export const trials = pgTable(
   "trials",
   {
     id: uuid("id").primaryKey(),
-    jobId: uuid("job_id").notNull().references(() => jobs.id),
+    jobId: uuid("job_id")
+      .notNull()
+      .references(() => jobs.id),
     /** The candidate's rank among all plans; unique in a job. */
     rank: integer("rank").notNull(),
     candidate: jsonb("candidate").$type<Candidate>().notNull(),
@@ -129,13 +180,19 @@ export const trials = pgTable(
     startedAt: instant("started_at"),
     endedAt: instant("ended_at"),
   },
-  (table) => [unique("trials_job_rank").on(table.jobId, table.rank), check("trials_state_known", oneOf("state", TRIAL_STATES))],
+  (table) => [
+    unique("trials_job_rank").on(table.jobId, table.rank),
+    check("trials_state_known", oneOf("state", TRIAL_STATES)),
+  ],
 );
 
 /** The training of a job; `candidate` is what its next attempt goes by: the chosen plan, until nodes are lost. */
 export const runs = pgTable("runs", {
   id: uuid("id").primaryKey(),
-  jobId: uuid("job_id").notNull().unique().references(() => jobs.id),
+  jobId: uuid("job_id")
+    .notNull()
+    .unique()
+    .references(() => jobs.id),
   candidate: jsonb("candidate").$type<Candidate>().notNull(),
   createdAt: instant("created_at").notNull().defaultNow(),
 });
@@ -144,7 +201,9 @@ export const runs = pgTable("runs", {
 export const attempts = pgTable(
   "attempts",
   {
-    runId: uuid("run_id").notNull().references(() => runs.id),
+    runId: uuid("run_id")
+      .notNull()
+      .references(() => runs.id),
     number: integer("number").notNull(),
     state: text("state").$type<Attempt["state"]>().notNull().default("running"),
     resumedFromStep: integer("resumed_from_step").notNull().default(0),
@@ -155,14 +214,19 @@ export const attempts = pgTable(
     startedAt: instant("started_at").notNull().defaultNow(),
     endedAt: instant("ended_at"),
   },
-  (table) => [primaryKey({ columns: [table.runId, table.number] }), check("attempts_state_known", oneOf("state", ATTEMPT_STATES))],
+  (table) => [
+    primaryKey({ columns: [table.runId, table.number] }),
+    check("attempts_state_known", oneOf("state", ATTEMPT_STATES)),
+  ],
 );
 
 /** Each step counted once: a step that is run again after a restart replaces what the earlier attempt measured. */
 export const stepMetrics = pgTable(
   "step_metrics",
   {
-    runId: uuid("run_id").notNull().references(() => runs.id),
+    runId: uuid("run_id")
+      .notNull()
+      .references(() => runs.id),
     step: integer("step").notNull(),
     attempt: integer("attempt").notNull(),
     loss: doublePrecision("loss").notNull(),

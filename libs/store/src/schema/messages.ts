@@ -1,5 +1,15 @@
 import { sql } from "drizzle-orm";
-import { bigint, bigserial, index, integer, jsonb, pgTable, primaryKey, text, uuid } from "drizzle-orm/pg-core";
+import {
+  bigint,
+  bigserial,
+  index,
+  integer,
+  jsonb,
+  pgTable,
+  primaryKey,
+  text,
+  uuid,
+} from "drizzle-orm/pg-core";
 import type { MessageType } from "@internevo/contracts";
 import { instant } from "./columns.ts";
 
@@ -29,7 +39,9 @@ export const outbox = pgTable(
     streamSequence: bigint("stream_sequence", { mode: "number" }),
   },
   (table) => [
-    index("outbox_unpublished").on(table.sequence).where(sql`published_at is null`),
+    index("outbox_unpublished")
+      .on(table.sequence)
+      .where(sql`published_at is null`),
     index("outbox_subject").on(table.subjectId, table.type, table.sequence.desc()),
     index("outbox_published").on(table.publishedAt),
   ],
@@ -43,7 +55,10 @@ export const inbox = pgTable(
     eventId: uuid("event_id").notNull(),
     handledAt: instant("handled_at").notNull().defaultNow(),
   },
-  (table) => [primaryKey({ columns: [table.consumer, table.eventId] }), index("inbox_handled").on(table.handledAt)],
+  (table) => [
+    primaryKey({ columns: [table.consumer, table.eventId] }),
+    index("inbox_handled").on(table.handledAt),
+  ],
 );
 
 /** Unexpected failures by message; waiting for a lease is none. */

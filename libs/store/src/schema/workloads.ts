@@ -1,5 +1,15 @@
 import { sql } from "drizzle-orm";
-import { boolean, doublePrecision, index, integer, jsonb, pgTable, text, unique, uuid } from "drizzle-orm/pg-core";
+import {
+  boolean,
+  doublePrecision,
+  index,
+  integer,
+  jsonb,
+  pgTable,
+  text,
+  unique,
+  uuid,
+} from "drizzle-orm/pg-core";
 import type { Candidate, JobSpec, Proposal } from "@internevo/domain";
 import { instant } from "./columns.ts";
 import { plannings } from "./jobs.ts";
@@ -20,7 +30,12 @@ export const workloads = pgTable(
     lastOutcome: text("last_outcome"),
     createdAt: instant("created_at").notNull().defaultNow(),
   },
-  (table) => [index("workloads_due").on(table.nextRunAt).where(sql`enabled`), index("workloads_page").on(table.createdAt.desc(), table.id.desc())],
+  (table) => [
+    index("workloads_due")
+      .on(table.nextRunAt)
+      .where(sql`enabled`),
+    index("workloads_page").on(table.createdAt.desc(), table.id.desc()),
+  ],
 );
 
 export const FIRING_STATES = ["pending", "succeeded", "failed", "skipped"] as const;
@@ -31,7 +46,9 @@ export const workloadFirings = pgTable(
   "workload_firings",
   {
     id: uuid("id").primaryKey(),
-    workloadId: uuid("workload_id").notNull().references(() => workloads.id, { onDelete: "cascade" }),
+    workloadId: uuid("workload_id")
+      .notNull()
+      .references(() => workloads.id, { onDelete: "cascade" }),
     scheduledFor: instant("scheduled_for").notNull(),
     trigger: text("trigger").$type<"schedule" | "person">().notNull(),
     state: text("state").$type<FiringState>().notNull(),
@@ -47,9 +64,14 @@ export const proposals = pgTable(
   "proposals",
   {
     id: uuid("id").primaryKey(),
-    workloadId: uuid("workload_id").notNull().references(() => workloads.id, { onDelete: "cascade" }),
+    workloadId: uuid("workload_id")
+      .notNull()
+      .references(() => workloads.id, { onDelete: "cascade" }),
     /** One firing makes one proposal at most. */
-    firingId: uuid("firing_id").notNull().unique().references(() => workloadFirings.id, { onDelete: "cascade" }),
+    firingId: uuid("firing_id")
+      .notNull()
+      .unique()
+      .references(() => workloadFirings.id, { onDelete: "cascade" }),
     planningId: uuid("planning_id").references(() => plannings.id),
     current: jsonb("current").$type<Candidate>(),
     proposed: jsonb("proposed").$type<Candidate>().notNull(),

@@ -1,5 +1,14 @@
 import { planLabel, type Prediction, type Profile } from "@internevo/domain";
-import { choiceOf, CLOSE, exposedAndWhole, keptPerLayer, shardingSeconds, TOP, type Case, type RowResult } from "./evaluate.ts";
+import {
+  choiceOf,
+  CLOSE,
+  exposedAndWhole,
+  keptPerLayer,
+  shardingSeconds,
+  TOP,
+  type Case,
+  type RowResult,
+} from "./evaluate.ts";
 import type { ScalabilityResult } from "./longest.ts";
 import { MODELS, paperJob, STEP_TOKENS, SYSTEM_NAMES } from "./paper.ts";
 
@@ -13,20 +22,34 @@ export interface Bar {
 
 const percent = (value: number): string => `${(value * 100).toFixed(1)}%`;
 const gigabytes = (bytes: number): string => `${(bytes / 1e9).toFixed(1)} GB`;
-const where = ({ model, lengthK }: { readonly model: string; readonly lengthK: number }): string => `${model} ${lengthK}k`;
+const where = ({ model, lengthK }: { readonly model: string; readonly lengthK: number }): string =>
+  `${model} ${lengthK}k`;
 
-function bar<Item>(name: string, items: readonly Item[], check: (item: Item) => { readonly missed?: string; readonly exception?: string } | null): Bar {
+function bar<Item>(
+  name: string,
+  items: readonly Item[],
+  check: (item: Item) => { readonly missed?: string; readonly exception?: string } | null,
+): Bar {
   const found = items.map(check);
-  return { name, checked: items.length, exceptions: found.flatMap((each) => each?.exception ?? []), missed: found.flatMap((each) => each?.missed ?? []) };
+  return {
+    name,
+    checked: items.length,
+    exceptions: found.flatMap((each) => each?.exception ?? []),
+    missed: found.flatMap((each) => each?.missed ?? []),
+  };
 }
 
 /** Every row of the paper's tables must fit. */
 const allFit = (rows: readonly RowResult[]): Bar =>
-  bar("every row of the paper's tables fits in 80 GB", rows, (row) => (row.feasible ? null : { missed: `${where(row)}, ${SYSTEM_NAMES[row.system]}: ${row.reason ?? ""}` }));
+  bar("every row of the paper's tables fits in 80 GB", rows, (row) =>
+    row.feasible ? null : { missed: `${where(row)}, ${SYSTEM_NAMES[row.system]}: ${row.reason ?? ""}` },
+  );
 
 /** The parts in which two plans differ by more than a hundredth of a step. */
 export function termsBetween(a: Prediction, b: Prediction): string {
-  const terms = (Object.keys(a.time) as (keyof Prediction["time"])[]).map((name) => [name.replace(/Seconds$/, ""), a.time[name] - b.time[name]] as const);
+  const terms = (Object.keys(a.time) as (keyof Prediction["time"])[]).map(
+    (name) => [name.replace(/Seconds$/, ""), a.time[name] - b.time[name]] as const,
+  );
   return terms
     .filter(([, seconds]) => Math.abs(seconds) > 0.005 * b.stepTimeSeconds)
     .sort((x, y) => Math.abs(y[1]) - Math.abs(x[1]))
@@ -35,51 +58,88 @@ export function termsBetween(a: Prediction, b: Prediction): string {
 }
 
 /** Why a row of InternEvo's is neither near the best nor among the ten best; null when the numbers do not account for it. */
-export function accountFor(row: RowResult, profile: Profile): { readonly text: string; readonly accounted: boolean } {
+export function accountFor(
+  row: RowResult,
+  profile: Profile,
+): { readonly text: string; readonly accounted: boolean } {
   const { predicted, footprint, behind, best, sharding } = row;
-  if (predicted === null || footprint === null || behind === null) return { text: "does not fit", accounted: false };
-  const communication = (shardingSeconds(predicted) - shardingSeconds(footprint.best.predicted)) / footprint.best.predicted.stepTimeSeconds;
+  if (predicted === null || footprint === null || behind === null)
+    return { text: "does not fit", accounted: false };
+  const communication =
+    (shardingSeconds(predicted) - shardingSeconds(footprint.best.predicted)) /
+    footprint.best.predicted.stepTimeSeconds;
   const accounted = footprint.behind <= CLOSE || footprint.behind - communication <= CLOSE;
   const parts = [
     `${where(row)}: \`${planLabel(row.plan)}\` is rank ${row.rank ?? "–"}, ${percent(behind)} behind our best \`${planLabel(best.plan)}\` (${termsBetween(predicted, best.predicted)})`,
     `that one fits in ${gigabytes(best.predicted.peakMemoryBytes)} because our executor keeps ${keptPerLayer(row, profile).toFixed(1)} bSH of a layer, not 34, and computes the loss in pieces: where 34 and whole logits are kept, the best is \`${planLabel(footprint.best.plan)}\`, and the paper's ${footprint.behind <= 0.0005 ? "as fast" : `${percent(footprint.behind)} behind`}`,
-    ...(footprint.behind > CLOSE ? [`of which ${percent(communication)} is communication of parameters and gradients that the measured curves do not let computation hide: ${shardingSeconds(predicted).toFixed(2)} s instead of ${shardingSeconds(footprint.best.predicted).toFixed(2)} s`] : []),
-    ...(sharding === null ? [] : [`with its own micro-batches and layout it is ${percent(sharding.behind)} behind`]),
+    ...(footprint.behind > CLOSE
+      ? [
+          `of which ${percent(communication)} is communication of parameters and gradients that the measured curves do not let computation hide: ${shardingSeconds(predicted).toFixed(2)} s instead of ${shardingSeconds(footprint.best.predicted).toFixed(2)} s`,
+        ]
+      : []),
+    ...(sharding === null
+      ? []
+      : [`with its own micro-batches and layout it is ${percent(sharding.behind)} behind`]),
   ];
   return { text: parts.join("; "), accounted };
 }
 
 const oursIsGood = (rows: readonly RowResult[], profile: Profile): Bar =>
-  bar(`every row of InternEvo's own is among our ${TOP} best or within ${percent(CLOSE)} of the best, in its ten dimensions`, rows.filter(({ system }) => system === "internevo"), (row) => {
-    if (row.rank !== null && row.behind !== null && (row.rank <= TOP || row.behind <= CLOSE)) return null;
-    const { text, accounted } = accountFor(row, profile);
-    return accounted ? { exception: text } : { missed: text };
-  });
+  bar(
+    `every row of InternEvo's own is among our ${TOP} best or within ${percent(CLOSE)} of the best, in its ten dimensions`,
+    rows.filter(({ system }) => system === "internevo"),
+    (row) => {
+      if (row.rank !== null && row.behind !== null && (row.rank <= TOP || row.behind <= CLOSE)) return null;
+      const { text, accounted } = accountFor(row, profile);
+      return accounted ? { exception: text } : { missed: text };
+    },
+  );
 
 const oursWins = (cases: readonly Case[]): Bar =>
-  bar("InternEvo's best plan is no slower than the others' best, in every case", cases.flatMap((row) => (["megatron", "ulysses"] as const).map((system) => ({ row, system }))), ({ row, system }) => {
-    const other = row[system];
-    const ours = choiceOf(row, "internevo");
-    if (other === null || ours === null) return null;
-    return ours.predicted.stepTimeSeconds <= other.predicted.stepTimeSeconds * (1 + 1e-9) ? null : { missed: `${where(row)}: ${SYSTEM_NAMES[system]}'s \`${planLabel(other.plan)}\` takes ${other.predicted.stepTimeSeconds.toFixed(2)} s, ours ${ours.predicted.stepTimeSeconds.toFixed(2)} s` };
-  });
+  bar(
+    "InternEvo's best plan is no slower than the others' best, in every case",
+    cases.flatMap((row) => (["megatron", "ulysses"] as const).map((system) => ({ row, system }))),
+    ({ row, system }) => {
+      const other = row[system];
+      const ours = choiceOf(row, "internevo");
+      if (other === null || ours === null) return null;
+      return ours.predicted.stepTimeSeconds <= other.predicted.stepTimeSeconds * (1 + 1e-9)
+        ? null
+        : {
+            missed: `${where(row)}: ${SYSTEM_NAMES[system]}'s \`${planLabel(other.plan)}\` takes ${other.predicted.stepTimeSeconds.toFixed(2)} s, ours ${ours.predicted.stepTimeSeconds.toFixed(2)} s`,
+          };
+    },
+  );
 
 /** Speeds so close are comparable. */
 const COMPARABLE = 0.01;
 
 /** In the paper's tables too: its plan against the plans it chose for the others; the paper says "outperforms … or comparable". */
 const oursWinsTables = (rows: readonly RowResult[]): Bar =>
-  bar(`in the paper's tables, InternEvo's row is faster than the others' rows, or comparable (within ${percent(COMPARABLE)})`, rows.filter(({ system }) => system !== "internevo"), (row) => {
-    const ours = rows.find(({ model, lengthK, system }) => model === row.model && lengthK === row.lengthK && system === "internevo");
-    if (!ours?.predicted || !row.predicted) return { missed: `${where(row)}: ${SYSTEM_NAMES[row.system]}'s row is not predicted` };
-    const [a, b] = [ours.predicted.tokensPerGpuPerSecond, row.predicted.tokensPerGpuPerSecond];
-    if (a >= b * (1 - COMPARABLE)) return null;
-    const text = `${where(row)}: InternEvo's row \`${planLabel(ours.plan)}\` makes ${a.toFixed(0)} tokens/GPU/s, ${SYSTEM_NAMES[row.system]}'s \`${planLabel(row.plan)}\` ${b.toFixed(0)}: ${percent(b / a - 1)} more (${termsBetween(ours.predicted, row.predicted)})`;
-    const communication = ({ time, ...rest }: Prediction): number => time.sequenceCommunicationSeconds + shardingSeconds({ time, ...rest });
-    const difference = communication(ours.predicted) - communication(row.predicted);
-    // What it loses by is the measured communication of its larger groups.
-    return difference >= ours.predicted.stepTimeSeconds - row.predicted.stepTimeSeconds ? { exception: `${text}: the measured communication of its groups takes ${difference.toFixed(2)} s more` } : { missed: text };
-  });
+  bar(
+    `in the paper's tables, InternEvo's row is faster than the others' rows, or comparable (within ${percent(COMPARABLE)})`,
+    rows.filter(({ system }) => system !== "internevo"),
+    (row) => {
+      const ours = rows.find(
+        ({ model, lengthK, system }) =>
+          model === row.model && lengthK === row.lengthK && system === "internevo",
+      );
+      if (!ours?.predicted || !row.predicted)
+        return { missed: `${where(row)}: ${SYSTEM_NAMES[row.system]}'s row is not predicted` };
+      const [a, b] = [ours.predicted.tokensPerGpuPerSecond, row.predicted.tokensPerGpuPerSecond];
+      if (a >= b * (1 - COMPARABLE)) return null;
+      const text = `${where(row)}: InternEvo's row \`${planLabel(ours.plan)}\` makes ${a.toFixed(0)} tokens/GPU/s, ${SYSTEM_NAMES[row.system]}'s \`${planLabel(row.plan)}\` ${b.toFixed(0)}: ${percent(b / a - 1)} more (${termsBetween(ours.predicted, row.predicted)})`;
+      const communication = ({ time, ...rest }: Prediction): number =>
+        time.sequenceCommunicationSeconds + shardingSeconds({ time, ...rest });
+      const difference = communication(ours.predicted) - communication(row.predicted);
+      // What it loses by is the measured communication of its larger groups.
+      return difference >= ours.predicted.stepTimeSeconds - row.predicted.stepTimeSeconds
+        ? {
+            exception: `${text}: the measured communication of its groups takes ${difference.toFixed(2)} s more`,
+          }
+        : { missed: text };
+    },
+  );
 
 /** Seconds of a step that grow by jumps: recomputation, which MFU does not count, and all-to-alls over more nodes. */
 const jumping = ({ time }: Prediction): number => time.recomputeSeconds + time.sequenceCommunicationSeconds;
@@ -87,7 +147,9 @@ const jumping = ({ time }: Prediction): number => time.recomputeSeconds + time.s
 /** The paper's section 5.2 in words, over MFU with attention counted whole, as the paper counts it. */
 function rises(name: string, cases: readonly Case[], system: "internevo" | "ulysses", fromK: number): Bar {
   const lists = MODELS.map((model) => cases.filter((row) => row.model === model && row.lengthK >= fromK));
-  const steps = lists.flatMap((list) => list.slice(1).map((to, index) => ({ from: list[index] as Case, to })));
+  const steps = lists.flatMap((list) =>
+    list.slice(1).map((to, index) => ({ from: list[index] as Case, to })),
+  );
   return bar(name, steps, ({ from, to }) => {
     const [a, b] = [choiceOf(from, system)?.predicted, choiceOf(to, system)?.predicted];
     if (!a || !b) return { missed: `${where(to)}: nothing fits` };
@@ -97,31 +159,60 @@ function rises(name: string, cases: readonly Case[], system: "internevo" | "ulys
     const share = jumping(a) / a.stepTimeSeconds;
     const held = b.mfuFullAttention * ((b.stepTimeSeconds / (b.stepTimeSeconds - jumping(b))) * (1 - share));
     const seconds = `recomputation and all-to-all take ${jumping(b).toFixed(1)} of ${b.stepTimeSeconds.toFixed(1)} s, before ${jumping(a).toFixed(1)} of ${a.stepTimeSeconds.toFixed(1)} s`;
-    return held >= a.mfuFullAttention - 0.001 ? { exception: `${text}: ${seconds}; at the same share of the step MFU would be ${percent(held)}. The ranks that can share a sequence end with its heads, and all layers are recomputed or none: over the complete space it is ${percent(from.complete.predicted.mfuFullAttention)}, then ${percent(to.complete.predicted.mfuFullAttention)}` } : { missed: `${text}: ${seconds}` };
+    return held >= a.mfuFullAttention - 0.001
+      ? {
+          exception: `${text}: ${seconds}; at the same share of the step MFU would be ${percent(held)}. The ranks that can share a sequence end with its heads, and all layers are recomputed or none: over the complete space it is ${percent(from.complete.predicted.mfuFullAttention)}, then ${percent(to.complete.predicted.mfuFullAttention)}`,
+        }
+      : { missed: `${text}: ${seconds}` };
   });
 }
 
 /** MFU of the paper's own DeepSpeed rows falls up to 32k, as it measured; the predictions are held to it with and without overlap. */
 const ulyssesFalls = (rows: readonly RowResult[], profile: Profile): Bar => {
   const list = rows.filter(({ system, lengthK }) => system === "ulysses" && lengthK <= 32);
-  const steps = list.slice(1).map((to, index) => ({ from: list[index] as RowResult, to })).filter(({ from, to }) => from.model === to.model);
+  const steps = list
+    .slice(1)
+    .map((to, index) => ({ from: list[index] as RowResult, to }))
+    .filter(({ from, to }) => from.model === to.model);
   const told = (row: RowResult): { text: string; whole: number; tokens: number; shown: number } => {
-    const { whole } = exposedAndWhole(paperJob(row.model, row.lengthK, { batchTokens: row.batchTokens }), row.plan, profile);
+    const { whole } = exposedAndWhole(
+      paperJob(row.model, row.lengthK, { batchTokens: row.batchTokens }),
+      row.plan,
+      profile,
+    );
     const { time, stepTimeSeconds } = whole;
     const steps_ = row.batchTokens / STEP_TOKENS;
-    return { text: `${((time.parameterCommunicationSeconds + time.sequenceCommunicationSeconds) / steps_).toFixed(2)} s of communication in ${(stepTimeSeconds / steps_).toFixed(2)} s for 4M tokens`, whole: whole.mfuFullAttention, tokens: (row.plan.microBatchSize * row.lengthK) / row.plan.sequenceParallel, shown: row.predicted?.mfuFullAttention ?? 0 };
+    return {
+      text: `${((time.parameterCommunicationSeconds + time.sequenceCommunicationSeconds) / steps_).toFixed(2)} s of communication in ${(stepTimeSeconds / steps_).toFixed(2)} s for 4M tokens`,
+      whole: whole.mfuFullAttention,
+      tokens: (row.plan.microBatchSize * row.lengthK) / row.plan.sequenceParallel,
+      shown: row.predicted?.mfuFullAttention ?? 0,
+    };
   };
-  return bar("DeepSpeed-Ulysses: MFU of the paper's rows falls with the sequence length up to 32k", steps, ({ from, to }) => {
-    const [a, b] = [told(from), told(to)];
-    if (b.shown <= a.shown) return null;
-    return { exception: `${from.model} from ${from.lengthK}k to ${to.lengthK}k: ${percent(a.shown)} to ${percent(b.shown)}. If nothing were hidden: ${percent(a.whole)}, ${a.text}; then ${percent(b.whole)}, ${b.text}. A GPU has ${a.tokens}k, then ${b.tokens}k tokens of a micro-batch, so that what is sent for a token hardly changes, and attention's share of the work grows` };
-  });
+  return bar(
+    "DeepSpeed-Ulysses: MFU of the paper's rows falls with the sequence length up to 32k",
+    steps,
+    ({ from, to }) => {
+      const [a, b] = [told(from), told(to)];
+      if (b.shown <= a.shown) return null;
+      return {
+        exception: `${from.model} from ${from.lengthK}k to ${to.lengthK}k: ${percent(a.shown)} to ${percent(b.shown)}. If nothing were hidden: ${percent(a.whole)}, ${a.text}; then ${percent(b.whole)}, ${b.text}. A GPU has ${a.tokens}k, then ${b.tokens}k tokens of a micro-batch, so that what is sent for a token hardly changes, and attention's share of the work grows`,
+      };
+    },
+  );
 };
 
 const lengths = (results: readonly ScalabilityResult[]): Bar =>
-  bar("the paper's largest lengths fit with b = n = 1", results, ({ atPaper, model, lengthK }) => (atPaper.internevo === null ? { missed: `${model} ${lengthK}k does not fit` } : null));
+  bar("the paper's largest lengths fit with b = n = 1", results, ({ atPaper, model, lengthK }) =>
+    atPaper.internevo === null ? { missed: `${model} ${lengthK}k does not fit` } : null,
+  );
 
-export const barsOf = (cases: readonly Case[], rows: readonly RowResult[], results: readonly ScalabilityResult[], profile: Profile): Bar[] => [
+export const barsOf = (
+  cases: readonly Case[],
+  rows: readonly RowResult[],
+  results: readonly ScalabilityResult[],
+  profile: Profile,
+): Bar[] => [
   allFit(rows),
   oursIsGood(rows, profile),
   oursWins(cases),

@@ -2,10 +2,29 @@ import { planLabel, totalParameters, type Profile } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { circumstancesText, table, writePage, type Circumstances } from "../report.ts";
 import type { Bar } from "./bars.ts";
-import { choiceOf, exposedAndWhole, keptPerLayer, type Case, type Choice, type RowResult } from "./evaluate.ts";
+import {
+  choiceOf,
+  exposedAndWhole,
+  keptPerLayer,
+  type Case,
+  type Choice,
+  type RowResult,
+} from "./evaluate.ts";
 import type { ScalabilityResult } from "./longest.ts";
 import { paperJob, SYSTEM_NAMES } from "./paper.ts";
-import { bandwidthChart, longestChart, memoryAndCommunication, memoryParts, MEMORY_PARTS, mfuChart, peakChart, ratioChart, speedChart, stackChart, whoText } from "./pictures.ts";
+import {
+  bandwidthChart,
+  longestChart,
+  memoryAndCommunication,
+  memoryParts,
+  MEMORY_PARTS,
+  mfuChart,
+  peakChart,
+  ratioChart,
+  speedChart,
+  stackChart,
+  whoText,
+} from "./pictures.ts";
 
 export interface Reproduction {
   readonly cases: readonly Case[];
@@ -17,49 +36,130 @@ export interface Reproduction {
 
 const percent = (value: number): string => `${(value * 100).toFixed(1)}%`;
 const gigabytes = (bytes: number): string => (bytes / 1e9).toFixed(1);
-const speed = (choice: Choice | null): string => (choice === null ? "nothing fits" : choice.predicted.tokensPerGpuPerSecond.toFixed(0));
+const speed = (choice: Choice | null): string =>
+  choice === null ? "nothing fits" : choice.predicted.tokensPerGpuPerSecond.toFixed(0);
 const short = (model: string): string => model.replace("llama-", "").toUpperCase();
 
 function casesTable(cases: readonly Case[]): string {
   return table(
-    ["model", "length", "our best plan, of the complete space", "TGS", "MFU causal", "MFU whole", "GB", "in the paper's dimensions", "Megatron-LM", "DeepSpeed", "InternEvo : Megatron : DeepSpeed"],
+    [
+      "model",
+      "length",
+      "our best plan, of the complete space",
+      "TGS",
+      "MFU causal",
+      "MFU whole",
+      "GB",
+      "in the paper's dimensions",
+      "Megatron-LM",
+      "DeepSpeed",
+      "InternEvo : Megatron : DeepSpeed",
+    ],
     cases.map((row) => {
       const { complete } = row;
-      const [ours, megatron, ulysses] = (["internevo", "megatron", "ulysses"] as const).map((system) => choiceOf(row, system)?.predicted.tokensPerGpuPerSecond ?? 0) as [number, number, number];
-      const ratio = ulysses > 0 ? `${(ours / ulysses).toFixed(2)} : ${(megatron / ulysses).toFixed(2)} : 1` : "–";
-      return [short(row.model), `${row.lengthK}k`, `\`${planLabel(complete.plan)}\``, speed(complete), percent(complete.predicted.mfu), percent(complete.predicted.mfuFullAttention), gigabytes(complete.predicted.peakMemoryBytes), speed(row.paper), speed(row.megatron), speed(row.ulysses), ratio];
+      const [ours, megatron, ulysses] = (["internevo", "megatron", "ulysses"] as const).map(
+        (system) => choiceOf(row, system)?.predicted.tokensPerGpuPerSecond ?? 0,
+      ) as [number, number, number];
+      const ratio =
+        ulysses > 0 ? `${(ours / ulysses).toFixed(2)} : ${(megatron / ulysses).toFixed(2)} : 1` : "–";
+      return [
+        short(row.model),
+        `${row.lengthK}k`,
+        `\`${planLabel(complete.plan)}\``,
+        speed(complete),
+        percent(complete.predicted.mfu),
+        percent(complete.predicted.mfuFullAttention),
+        gigabytes(complete.predicted.peakMemoryBytes),
+        speed(row.paper),
+        speed(row.megatron),
+        speed(row.ulysses),
+        ratio,
+      ];
     }),
   );
 }
 
 function rowsTable(rows: readonly RowResult[]): string {
   return table(
-    ["model", "length", "system", "plan of the paper", "TGS", "MFU causal", "MFU whole", "GB", "rank", "behind the best"],
+    [
+      "model",
+      "length",
+      "system",
+      "plan of the paper",
+      "TGS",
+      "MFU causal",
+      "MFU whole",
+      "GB",
+      "rank",
+      "behind the best",
+    ],
     rows.map(({ model, lengthK, system, plan, predicted, rank, behind, feasible }) => [
-      short(model), `${lengthK}k`, SYSTEM_NAMES[system], `\`${planLabel(plan).replace(/ ov.*$/, "")}\``,
-      predicted?.tokensPerGpuPerSecond.toFixed(0) ?? "–", percent(predicted?.mfu ?? 0), percent(predicted?.mfuFullAttention ?? 0), gigabytes(predicted?.peakMemoryBytes ?? 0), feasible ? (rank ?? "–") : "does not fit", behind === null ? "–" : percent(behind),
+      short(model),
+      `${lengthK}k`,
+      SYSTEM_NAMES[system],
+      `\`${planLabel(plan).replace(/ ov.*$/, "")}\``,
+      predicted?.tokensPerGpuPerSecond.toFixed(0) ?? "–",
+      percent(predicted?.mfu ?? 0),
+      percent(predicted?.mfuFullAttention ?? 0),
+      gigabytes(predicted?.peakMemoryBytes ?? 0),
+      feasible ? (rank ?? "–") : "does not fit",
+      behind === null ? "–" : percent(behind),
     ]),
   );
 }
 
 function barsText(bars: readonly Bar[]): string {
-  const summary = table(["bar", "checked", "exceptions", "missed"], bars.map(({ name, checked, exceptions, missed }) => [name, checked, exceptions.length, missed.length]));
-  const details = bars.filter(({ exceptions, missed }) => exceptions.length + missed.length > 0).map(({ name, exceptions, missed }) => [`**${name}**`, "", ...missed.map((line) => `- missed: ${line}`), ...exceptions.map((line) => `- ${line}`)].join("\n"));
-  return [summary, "An exception does not meet the bar, and numbers account for it; what is missed has no such account, and makes the command fail.", ...details].join("\n\n");
+  const summary = table(
+    ["bar", "checked", "exceptions", "missed"],
+    bars.map(({ name, checked, exceptions, missed }) => [name, checked, exceptions.length, missed.length]),
+  );
+  const details = bars
+    .filter(({ exceptions, missed }) => exceptions.length + missed.length > 0)
+    .map(({ name, exceptions, missed }) =>
+      [
+        `**${name}**`,
+        "",
+        ...missed.map((line) => `- missed: ${line}`),
+        ...exceptions.map((line) => `- ${line}`),
+      ].join("\n"),
+    );
+  return [
+    summary,
+    "An exception does not meet the bar, and numbers account for it; what is missed has no such account, and makes the command fail.",
+    ...details,
+  ].join("\n\n");
 }
 
 function scalabilityText(results: readonly ScalabilityResult[]): string {
   const at = table(
     ["model", "length", "system", "plan", "GB", "MFU whole, predicted", "MFU, the paper's"],
-    results.flatMap(({ model, lengthK, atPaper, measuredMfu }) => (["internevo", "megatron", "ulysses"] as const).map((system) => {
-      const choice = atPaper[system];
-      const measured = system === "ulysses" ? "time-out" : percent(measuredMfu[system]);
-      return [short(model), `${lengthK}k`, SYSTEM_NAMES[system], choice === null ? "none" : `\`${planLabel(choice.plan)}\``, choice === null ? "–" : gigabytes(choice.predicted.peakMemoryBytes), choice === null ? "–" : percent(choice.predicted.mfuFullAttention), measured];
-    })),
+    results.flatMap(({ model, lengthK, atPaper, measuredMfu }) =>
+      (["internevo", "megatron", "ulysses"] as const).map((system) => {
+        const choice = atPaper[system];
+        const measured = system === "ulysses" ? "time-out" : percent(measuredMfu[system]);
+        return [
+          short(model),
+          `${lengthK}k`,
+          SYSTEM_NAMES[system],
+          choice === null ? "none" : `\`${planLabel(choice.plan)}\``,
+          choice === null ? "–" : gigabytes(choice.predicted.peakMemoryBytes),
+          choice === null ? "–" : percent(choice.predicted.mfuFullAttention),
+          measured,
+        ];
+      }),
+    ),
   );
   const further = table(
     ["model", "who", "longest", "with", "what ends it: the least that the next length needs"],
-    results.flatMap(({ model, longest }) => longest.map(({ who, sequenceLengthTokens, best, end }) => [short(model), whoText(who), `${(sequenceLengthTokens / 1024).toFixed(0)}k`, best === null ? "–" : `\`${planLabel(best.plan)}\``, end])),
+    results.flatMap(({ model, longest }) =>
+      longest.map(({ who, sequenceLengthTokens, best, end }) => [
+        short(model),
+        whoText(who),
+        `${(sequenceLengthTokens / 1024).toFixed(0)}k`,
+        best === null ? "–" : `\`${planLabel(best.plan)}\``,
+        end,
+      ]),
+    ),
   );
   return `${at}\n\nHow much further each goes, with one sequence for each data-parallel rank and one micro-batch:\n\n${further}`;
 }
@@ -70,31 +170,64 @@ function caseStudy({ rows, cases }: Reproduction): { text: string; picture: stri
   const ours = cases.find(({ model, lengthK }) => model === "llama-7b" && lengthK === 256) as Case;
   const paper = three.find(({ system }) => system === "internevo") as RowResult;
   const parameters = totalParameters(paperJob("llama-7b", 256).model);
-  const bars = [...three.map((row) => ({ label: `${SYSTEM_NAMES[row.system]}, the paper's`, memory: row.predicted?.memory ?? {} })), { label: "InternEvo, our best", memory: ours.complete.predicted.memory }].flatMap(({ label, memory }) => memoryParts(memory).map(({ part, bytes }) => ({ label, part, value: bytes / 1e9 })));
+  const bars = [
+    ...three.map((row) => ({
+      label: `${SYSTEM_NAMES[row.system]}, the paper's`,
+      memory: row.predicted?.memory ?? {},
+    })),
+    { label: "InternEvo, our best", memory: ours.complete.predicted.memory },
+  ].flatMap(({ label, memory }) =>
+    memoryParts(memory).map(({ part, bytes }) => ({ label, part, value: bytes / 1e9 })),
+  );
   const shards = paper.plan.parameterSharding * paper.plan.optimizerStateSharding;
   const text = [
     `The paper's plan is \`${planLabel(paper.plan)}\`: ${paper.predicted?.tokensPerGpuPerSecond.toFixed(0)} tokens/GPU/s, ${gigabytes(paper.predicted?.peakMemoryBytes ?? 0)} GB; ours is \`${planLabel(ours.complete.plan)}\`: ${speed(ours.complete)} tokens/GPU/s, ${gigabytes(ours.complete.predicted.peakMemoryBytes)} GB.`,
     `Like the paper's it recomputes nothing and has no pipeline. The paper shards the optimizer states by s_ps · s_oss = ${shards}, from 42 GB to 5 GB: at its 6 bytes a parameter that is ${gigabytes(6 * parameters)} GB to ${gigabytes((6 * parameters) / shards)} GB; a float32 master copy and two moments are 12 bytes, ${gigabytes(12 * parameters)} GB to ${gigabytes((12 * parameters) / shards)} GB, which is what the executor keeps.`,
   ].join(" ");
-  return { text, picture: stackChart("Case study: memory, 7B at 256k", "predicted GB of the fullest GPU; dashed: 80 GB", bars, MEMORY_PARTS, "GB", 80) };
+  return {
+    text,
+    picture: stackChart(
+      "Case study: memory, 7B at 256k",
+      "predicted GB of the fullest GPU; dashed: 80 GB",
+      bars,
+      MEMORY_PARTS,
+      "GB",
+      80,
+    ),
+  };
 }
 
 function overlapTable(cases: readonly Case[], profile: Profile): string {
   return table(
     ["length", "plan", "TGS with overlap", "without", "gain"],
-    cases.filter(({ model }) => model === "llama-13b").map(({ lengthK, paper }) => {
-      const { exposed, whole } = exposedAndWhole(paperJob("llama-13b", lengthK), paper.plan, profile);
-      return [`${lengthK}k`, `\`${planLabel(paper.plan)}\``, exposed.tokensPerGpuPerSecond.toFixed(0), whole.tokensPerGpuPerSecond.toFixed(0), percent(exposed.tokensPerGpuPerSecond / whole.tokensPerGpuPerSecond - 1)];
-    }),
+    cases
+      .filter(({ model }) => model === "llama-13b")
+      .map(({ lengthK, paper }) => {
+        const { exposed, whole } = exposedAndWhole(paperJob("llama-13b", lengthK), paper.plan, profile);
+        return [
+          `${lengthK}k`,
+          `\`${planLabel(paper.plan)}\``,
+          exposed.tokensPerGpuPerSecond.toFixed(0),
+          whole.tokensPerGpuPerSecond.toFixed(0),
+          percent(exposed.tokensPerGpuPerSecond / whole.tokensPerGpuPerSecond - 1),
+        ];
+      }),
   );
 }
 
 /** Where the paper's arithmetic and ours differ, with the numbers. */
 function disagreements({ rows, profile }: Reproduction): string {
-  const eight = rows.find(({ model, lengthK, system }) => model === "llama-30b" && lengthK === 8 && system === "internevo") as RowResult;
-  const fourBytes = planJob(paperJob("llama-30b", 8, { precision: "bf16" }), profile, { top: 1, locate: eight.plan }).located;
+  const eight = rows.find(
+    ({ model, lengthK, system }) => model === "llama-30b" && lengthK === 8 && system === "internevo",
+  ) as RowResult;
+  const fourBytes = planJob(paperJob("llama-30b", 8, { precision: "bf16" }), profile, {
+    top: 1,
+    locate: eight.plan,
+  }).located;
   const off = rows.filter(({ batchTokens }) => batchTokens !== 4 * 1024 * 1024);
-  const first = rows.find(({ model, lengthK, system }) => model === "llama-7b" && lengthK === 32 && system === "internevo") as RowResult;
+  const first = rows.find(
+    ({ model, lengthK, system }) => model === "llama-7b" && lengthK === 32 && system === "internevo",
+  ) as RowResult;
   return [
     `- Activations: 34·bSH a layer; our executor keeps ${keptPerLayer(first, profile).toFixed(1)} with sequence parallelism. Norm outputs and the product of gate and up are computed again, which costs little; so larger micro-batches fit, and rank first.`,
     `- Optimizer states: 6 bytes a parameter; a float32 master copy and two moments are 12. Ours are right for what is run; at 6 the paper's plans would fit more easily than they do.`,
@@ -112,14 +245,28 @@ function disagreements({ rows, profile }: Reproduction): string {
 /** How the predictions compare with what the paper measured, in its own words. */
 function findings({ cases, rows }: Reproduction): string {
   const ratios = (system: "megatron" | "ulysses", table_: boolean): number[] => {
-    if (!table_) return cases.flatMap((row) => (row[system] === null ? [] : [row[system].predicted.stepTimeSeconds / row.paper.predicted.stepTimeSeconds]));
-    return rows.filter((row) => row.system === system).flatMap((row) => {
-      const ours = rows.find((each) => each.system === "internevo" && each.model === row.model && each.lengthK === row.lengthK);
-      return row.predicted && ours?.predicted ? [ours.predicted.tokensPerGpuPerSecond / row.predicted.tokensPerGpuPerSecond] : [];
-    });
+    if (!table_)
+      return cases.flatMap((row) =>
+        row[system] === null
+          ? []
+          : [row[system].predicted.stepTimeSeconds / row.paper.predicted.stepTimeSeconds],
+      );
+    return rows
+      .filter((row) => row.system === system)
+      .flatMap((row) => {
+        const ours = rows.find(
+          (each) => each.system === "internevo" && each.model === row.model && each.lengthK === row.lengthK,
+        );
+        return row.predicted && ours?.predicted
+          ? [ours.predicted.tokensPerGpuPerSecond / row.predicted.tokensPerGpuPerSecond]
+          : [];
+      });
   };
-  const range = (values: readonly number[]): string => `${Math.min(...values).toFixed(2)}× to ${Math.max(...values).toFixed(2)}×`;
-  const alike = cases.filter((row) => row.megatron !== null && planLabel(row.megatron.plan) === planLabel(row.paper.plan)).map(({ model, lengthK }) => `${short(model)} ${lengthK}k`);
+  const range = (values: readonly number[]): string =>
+    `${Math.min(...values).toFixed(2)}× to ${Math.max(...values).toFixed(2)}×`;
+  const alike = cases
+    .filter((row) => row.megatron !== null && planLabel(row.megatron.plan) === planLabel(row.paper.plan))
+    .map(({ model, lengthK }) => `${short(model)} ${lengthK}k`);
   return [
     `InternEvo's best plan is ${range(ratios("megatron", false))} as fast as the best Megatron-style plan and ${range(ratios("ulysses", false))} as the best DeepSpeed-Ulysses-style plan; the rows of the paper's tables among themselves give ${range(ratios("megatron", true))} and ${range(ratios("ulysses", true))}. The paper measured up to 2.29× and 4.8×. The predictions give the others their best plans, found by the same search, the same kernels and the same overlap: what is left of the difference is what the plans themselves make.`,
     "Not reproduced: that DeepSpeed-Ulysses' MFU falls up to 32k. With the plans of its table and the measured curves what is sent for a token stays nearly the same from 4k to 32k, hidden or not, while attention, which MFU counts whole, grows.",
@@ -127,7 +274,10 @@ function findings({ cases, rows }: Reproduction): string {
   ].join("\n\n");
 }
 
-export function pageOf(reproduction: Reproduction, circumstances: Circumstances): { body: string; images: Record<string, string> } {
+export function pageOf(
+  reproduction: Reproduction,
+  circumstances: Circumstances,
+): { body: string; images: Record<string, string> } {
   const { cases, rows, scalability, bars, profile } = reproduction;
   const figure = memoryAndCommunication(rows, profile);
   const study = caseStudy(reproduction);
@@ -145,24 +295,46 @@ export function pageOf(reproduction: Reproduction, circumstances: Circumstances)
   const body = [
     circumstancesText(circumstances),
     "Predictions, not runs: the paper's four models and seven lengths on 128 GPUs of 80 GB, 4M tokens a step, with the shipped profile of measured A800 collectives and kernels. Memory is the plan of our executor.",
-    "## Bars", barsText(bars),
-    "## Findings", findings(reproduction),
-    "## Every model and length", "![Speed](images/reproduce-speed.svg)", "![MFU](images/reproduce-mfu.svg)", "![Ratio](images/reproduce-ratio.svg)", "![Peak memory](images/reproduce-peak.svg)",
-    "TGS are tokens per GPU and second; the last four columns hold the search to the paper's ten dimensions and to each system's plans.", casesTable(cases),
-    "## The paper's tables", "Rank and distance are among the plans of the paper's ten dimensions.", rowsTable(rows),
-    "## Memory and communication, 7B at 32k", "![Memory](images/reproduce-memory.svg)", "![Communication](images/reproduce-communication.svg)",
-    "## Bandwidth", "![Bandwidth](images/reproduce-bandwidth.svg)",
-    "## Case study, 7B at 256k", study.text, "![Case study](images/reproduce-case.svg)",
-    "## Overlap, 13B", "What overlap is worth for the best plan of the paper's dimensions (the paper measured 0.9% to 75.2%, with plans that need it more):", overlapTable(cases, profile),
-    "## Largest sequence length", "![Largest sequence length](images/reproduce-longest.svg)", scalabilityText(scalability),
-    "## Where the paper's arithmetic and ours disagree", disagreements(reproduction),
+    "## Bars",
+    barsText(bars),
+    "## Findings",
+    findings(reproduction),
+    "## Every model and length",
+    "![Speed](images/reproduce-speed.svg)",
+    "![MFU](images/reproduce-mfu.svg)",
+    "![Ratio](images/reproduce-ratio.svg)",
+    "![Peak memory](images/reproduce-peak.svg)",
+    "TGS are tokens per GPU and second; the last four columns hold the search to the paper's ten dimensions and to each system's plans.",
+    casesTable(cases),
+    "## The paper's tables",
+    "Rank and distance are among the plans of the paper's ten dimensions.",
+    rowsTable(rows),
+    "## Memory and communication, 7B at 32k",
+    "![Memory](images/reproduce-memory.svg)",
+    "![Communication](images/reproduce-communication.svg)",
+    "## Bandwidth",
+    "![Bandwidth](images/reproduce-bandwidth.svg)",
+    "## Case study, 7B at 256k",
+    study.text,
+    "![Case study](images/reproduce-case.svg)",
+    "## Overlap, 13B",
+    "What overlap is worth for the best plan of the paper's dimensions (the paper measured 0.9% to 75.2%, with plans that need it more):",
+    overlapTable(cases, profile),
+    "## Largest sequence length",
+    "![Largest sequence length](images/reproduce-longest.svg)",
+    scalabilityText(scalability),
+    "## Where the paper's arithmetic and ours disagree",
+    disagreements(reproduction),
   ].join("\n\n");
   return { body, images };
 }
 
-export async function writeReproduction(directory: string, reproduction: Reproduction, circumstances: Circumstances): Promise<string> {
+export async function writeReproduction(
+  directory: string,
+  reproduction: Reproduction,
+  circumstances: Circumstances,
+): Promise<string> {
   const { body, images } = pageOf(reproduction, circumstances);
   await writePage({ directory, name: "reproduce", title: "The paper's evaluation, predicted", body, images });
   return body;
 }
-

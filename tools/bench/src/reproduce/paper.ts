@@ -10,14 +10,27 @@ export const STEP_TOKENS = 4 * 1024 * 1024;
 export const PROFILE = "a800-128";
 
 export type SystemId = "internevo" | "megatron" | "ulysses";
-export const SYSTEM_NAMES: Readonly<Record<SystemId, string>> = { internevo: "InternEvo", megatron: "Megatron-LM", ulysses: "DeepSpeed-Ulysses" };
+export const SYSTEM_NAMES: Readonly<Record<SystemId, string>> = {
+  internevo: "InternEvo",
+  megatron: "Megatron-LM",
+  ulysses: "DeepSpeed-Ulysses",
+};
 export const SYSTEM_IDS = ["internevo", "megatron", "ulysses"] as const;
 
 /** How its executor overlaps: the next layer's parameters forward, the next module's backward. */
 export const PAPER_OVERLAP = { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" } as const;
 
 /** A job of the evaluation; 2-byte gradients, as its runs kept them. */
-export function paperJob(model: string, lengthK: number, options: { readonly nodes?: number; readonly batchTokens?: number; readonly plan?: PlanConstraints; readonly precision?: Precision } = {}): JobSpec {
+export function paperJob(
+  model: string,
+  lengthK: number,
+  options: {
+    readonly nodes?: number;
+    readonly batchTokens?: number;
+    readonly plan?: PlanConstraints;
+    readonly precision?: Precision;
+  } = {},
+): JobSpec {
   const { nodes = 16, batchTokens = STEP_TOKENS, plan, precision = "bf16-grad16" } = options;
   return resolveJob({
     name: `${model} ${lengthK}k`,
@@ -31,17 +44,37 @@ export function paperJob(model: string, lengthK: number, options: { readonly nod
 }
 
 /** The paper's ten dimensions: its overlap, no rings, no chunks, and of the layers all recomputed or none. */
-export const paperSpaces: readonly PlanConstraints[] = [{ recompute: true }, { recomputeLayers: 0 }].map((recomputation) => ({ ...recomputation, ...PAPER_OVERLAP, contextParallel: 1, pipelineChunks: 1 }));
+export const paperSpaces: readonly PlanConstraints[] = [{ recompute: true }, { recomputeLayers: 0 }].map(
+  (recomputation) => ({ ...recomputation, ...PAPER_OVERLAP, contextParallel: 1, pipelineChunks: 1 }),
+);
 
 /** The plans of each system, as the paper's tables have them. */
-export const SYSTEM_SPACES: Readonly<Record<Exclude<SystemId, "internevo">, (ranks: number) => readonly PlanConstraints[]>> = {
+export const SYSTEM_SPACES: Readonly<
+  Record<Exclude<SystemId, "internevo">, (ranks: number) => readonly PlanConstraints[]>
+> = {
   // Tensor parallelism with sequence-parallel norms; parameters and gradients whole.
-  megatron: (ranks) => factors(ranks).flatMap((size) => paperSpaces.map((space) => ({ ...space, tensorParallel: size, sequenceParallel: size, parameterSharding: 1, gradientSharding: 1 }))),
+  megatron: (ranks) =>
+    factors(ranks).flatMap((size) =>
+      paperSpaces.map((space) => ({
+        ...space,
+        tensorParallel: size,
+        sequenceParallel: size,
+        parameterSharding: 1,
+        gradientSharding: 1,
+      })),
+    ),
   // All-to-all sequence parallelism and ZeRO-3 over all ranks.
-  ulysses: (ranks) => paperSpaces.map((space) => ({ ...space, pipelineParallel: 1, tensorParallel: 1, parameterSharding: ranks })),
+  ulysses: (ranks) =>
+    paperSpaces.map((space) => ({
+      ...space,
+      pipelineParallel: 1,
+      tensorParallel: 1,
+      parameterSharding: ranks,
+    })),
 };
 
-const factors = (value: number): number[] => Array.from({ length: value }, (_, index) => index + 1).filter((each) => value % each === 0);
+const factors = (value: number): number[] =>
+  Array.from({ length: value }, (_, index) => index + 1).filter((each) => value % each === 0);
 
 /** A row of the paper's tables of configurations. */
 export interface PaperRow {
@@ -71,7 +104,9 @@ const ID_OF = { "Our Work": "internevo", "Megatron-LM": "megatron", "Deepspeed-U
 
 /** The 42 rows of the 7B and 30B tables. */
 export function paperRows(): PaperRow[] {
-  const { models } = JSON.parse(readFileSync(new URL("../../../reference/data/paper-configurations.json", import.meta.url), "utf8")) as { models: Record<PaperModel, WrittenRow[]> };
+  const { models } = JSON.parse(
+    readFileSync(new URL("../../../reference/data/paper-configurations.json", import.meta.url), "utf8"),
+  ) as { models: Record<PaperModel, WrittenRow[]> };
   return (Object.entries(models) as [PaperModel, WrittenRow[]][]).flatMap(([model, rows]) =>
     rows.map((row) => ({
       model,

@@ -2,11 +2,20 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
 import { buildMesh } from "@internevo/cost-model";
-import { launchRanks, processesOfRun, readRunRecord, trainerIn, type LaunchOutcome, type NativeError, type Trainer } from "@internevo/launcher";
+import {
+  launchRanks,
+  processesOfRun,
+  readRunRecord,
+  trainerIn,
+  type LaunchOutcome,
+  type NativeError,
+  type Trainer,
+} from "@internevo/launcher";
 import type { Plan } from "@internevo/domain";
 import { PLANS, ranksOf, SEQUENCE_LENGTH_TOKENS, STEPS, type Setting } from "./settings.ts";
 
-export const NATIVE_DIRECTORY = process.env["INTERNEVO_NATIVE_DIRECTORY"] ?? join(import.meta.dirname, "../../../../native/dist");
+export const NATIVE_DIRECTORY =
+  process.env["INTERNEVO_NATIVE_DIRECTORY"] ?? join(import.meta.dirname, "../../../../native/dist");
 
 /** No attempt lasts longer: what does hangs. */
 export const DEADLINE_SECONDS = 90;
@@ -49,7 +58,12 @@ export interface AttemptOptions {
 /** Newline: with it a text is a file of documents. */
 const END_OF_DOCUMENT = 10;
 
-export function configOf({ setting, plan: name, dataPath, checkpoint }: Pick<AttemptOptions, "setting" | "plan" | "dataPath" | "checkpoint">): TrainerConfig {
+export function configOf({
+  setting,
+  plan: name,
+  dataPath,
+  checkpoint,
+}: Pick<AttemptOptions, "setting" | "plan" | "dataPath" | "checkpoint">): TrainerConfig {
   const plan = PLANS[name];
   if (!plan) throw new TypeError(`there is no plan ${name}`);
   // Overlap places no rank.
@@ -61,8 +75,22 @@ export function configOf({ setting, plan: name, dataPath, checkpoint }: Pick<Att
     precision: setting.precision,
     plan,
     mesh: buildMesh(complete),
-    optimizer: { peakLearningRate: 0.003, minLearningRate: 0.0003, warmupSteps: 2, decaySteps: STEPS, weightDecay: 0.1, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, clipGlobalNorm: 1 },
-    data: { path: dataPath, format: "own", ...(setting.packed ? { packing: "documents", endOfDocumentToken: END_OF_DOCUMENT } : {}) },
+    optimizer: {
+      peakLearningRate: 0.003,
+      minLearningRate: 0.0003,
+      warmupSteps: 2,
+      decaySteps: STEPS,
+      weightDecay: 0.1,
+      beta1: 0.9,
+      beta2: 0.95,
+      epsilon: 1e-8,
+      clipGlobalNorm: 1,
+    },
+    data: {
+      path: dataPath,
+      format: "own",
+      ...(setting.packed ? { packing: "documents", endOfDocumentToken: END_OF_DOCUMENT } : {}),
+    },
     seed: 7,
     steps: STEPS,
     checkpoint,
@@ -75,7 +103,9 @@ export function configOf({ setting, plan: name, dataPath, checkpoint }: Pick<Att
 
 function rankOf(pid: number): number | undefined {
   try {
-    const rank = /(?:^|\0)OMPI_COMM_WORLD_RANK=(\d+)/.exec(readFileSync(`/proc/${pid}/environ`, "latin1"))?.[1];
+    const rank = /(?:^|\0)OMPI_COMM_WORLD_RANK=(\d+)/.exec(
+      readFileSync(`/proc/${pid}/environ`, "latin1"),
+    )?.[1];
     return rank === undefined ? undefined : Number(rank);
   } catch {
     return undefined; // it has ended
@@ -97,15 +127,26 @@ export async function attempt(options: AttemptOptions): Promise<Attempt> {
     pids: () => {
       marker ??= readRunRecord(options.runDirectory)?.marker;
       // The kernel cuts names of commands after 15 characters.
-      const trainers = marker === undefined ? [] : processesOfRun(marker).filter(({ command }) => command === "internevo-train");
-      return new Map(trainers.flatMap(({ pid }) => {
-        const rank = rankOf(pid);
-        return rank === undefined ? [] : [[rank, pid] as const];
-      }));
+      const trainers =
+        marker === undefined
+          ? []
+          : processesOfRun(marker).filter(({ command }) => command === "internevo-train");
+      return new Map(
+        trainers.flatMap(({ pid }) => {
+          const rank = rankOf(pid);
+          return rank === undefined ? [] : [[rank, pid] as const];
+        }),
+      );
     },
   };
   const running = launchRanks<Trainer>({
-    program: trainerIn(NATIVE_DIRECTORY), config, ranks: ranksOf(config.plan), threadsPerRank: 1, launcher: "local", runDirectory: options.runDirectory, timeoutSeconds: DEADLINE_SECONDS,
+    program: trainerIn(NATIVE_DIRECTORY),
+    config,
+    ranks: ranksOf(config.plan),
+    threadsPerRank: 1,
+    launcher: "local",
+    runDirectory: options.runDirectory,
+    timeoutSeconds: DEADLINE_SECONDS,
     onEvent: (event) => {
       ended = performance.now();
       if (event.event === "started") {
@@ -115,8 +156,7 @@ export async function attempt(options: AttemptOptions): Promise<Attempt> {
       } else if (event.event === "step") {
         steps.push(event);
         options.onStep?.(event);
-      }
-      else if (event.event === "checkpoint") saved.push(event.step);
+      } else if (event.event === "checkpoint") saved.push(event.step);
       else if (event.event === "error") errors.push(event);
     },
   });
@@ -124,7 +164,12 @@ export async function attempt(options: AttemptOptions): Promise<Attempt> {
   const outcome = await running;
   const seconds = (performance.now() - begin) / 1000;
   return {
-    outcome, resumedFromStep, steps, saved, errors, launchSeconds: seconds,
+    outcome,
+    resumedFromStep,
+    steps,
+    saved,
+    errors,
+    launchSeconds: seconds,
     trainingSeconds: resumedFromStep === null ? 0 : (ended - started) / 1000,
     ranksLeft: marker === undefined ? 0 : processesOfRun(marker).length,
   };

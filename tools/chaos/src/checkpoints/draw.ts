@@ -62,7 +62,12 @@ export interface Scenario {
 }
 
 /** Of twenty runs so many are of each kind. */
-const SHARES: readonly Kind[] = [...Array<Kind>(9).fill("killed"), ...Array<Kind>(4).fill("full"), ...Array<Kind>(3).fill("truncated"), ...Array<Kind>(4).fill("flipped")];
+const SHARES: readonly Kind[] = [
+  ...Array<Kind>(9).fill("killed"),
+  ...Array<Kind>(4).fill("full"),
+  ...Array<Kind>(3).fill("truncated"),
+  ...Array<Kind>(4).fill("flipped"),
+];
 
 /** Run `number` of a seed: always the same. */
 export function scenarioOf(seed: number, number: number, kinds: readonly Kind[] = KINDS): Scenario {
@@ -87,29 +92,66 @@ export function scenarioOf(seed: number, number: number, kinds: readonly Kind[] 
   const keepLast = integer(1, 3);
 
   const moment = (): Moment => {
-    const at = among(["launch", "training", "training", "training", "writing", "writing", "writing", "publishing", "removing"] as const);
+    const at = among([
+      "launch",
+      "training",
+      "training",
+      "training",
+      "writing",
+      "writing",
+      "writing",
+      "publishing",
+      "removing",
+    ] as const);
     if (at === "launch" || at === "training") return { at, fraction: fraction() };
     const most = at === "removing" ? checkpoints - keepLast : checkpoints;
-    return most < 1 ? { at: "training", fraction: fraction() } : { at, occurrence: integer(1, most), milliseconds: at === "writing" ? fraction() * 8 : fraction() * 2 };
+    return most < 1
+      ? { at: "training", fraction: fraction() }
+      : {
+          at,
+          occurrence: integer(1, most),
+          milliseconds: at === "writing" ? fraction() * 8 : fraction() * 2,
+        };
   };
   const kill = (): Kill => ({ moment: moment(), rank: integer(0, ranks - 1) });
   const fullness = (): Fullness => {
     switch (among(["small", "small", "filled", "filled", "inodes", "limit"] as const)) {
-      case "small": return { how: "small", checkpoints: 0.1 + fraction() * 3.5 };
-      case "filled": return { how: "filled", fraction: fraction(), leftBytes: among([0, 0, 4096, integer(0, 1 << 20)]) };
-      case "inodes": return { how: "inodes", files: integer(2, 14) };
-      case "limit": return { how: "limit", rank: integer(0, ranks - 1), shards: fraction() };
+      case "small":
+        return { how: "small", checkpoints: 0.1 + fraction() * 3.5 };
+      case "filled":
+        return { how: "filled", fraction: fraction(), leftBytes: among([0, 0, 4096, integer(0, 1 << 20)]) };
+      case "inodes":
+        return { how: "inodes", files: integer(2, 14) };
+      case "limit":
+        return { how: "limit", rank: integer(0, ranks - 1), shards: fraction() };
     }
   };
-  const damage = (how: Damage["how"]): Damage => ({ how, age: fraction() < 0.85 ? 0 : 1, file: fraction() < 0.35 ? "manifest" : integer(0, ranks - 1), place: fraction(), bit: integer(0, 7) });
+  const damage = (how: Damage["how"]): Damage => ({
+    how,
+    age: fraction() < 0.85 ? 0 : 1,
+    file: fraction() < 0.35 ? "manifest" : integer(0, ranks - 1),
+    place: fraction(),
+    bit: integer(0, 7),
+  });
 
   return {
-    number, kind, setting, plan, restartPlan, everySteps, keepLast,
+    number,
+    kind,
+    setting,
+    plan,
+    restartPlan,
+    everySteps,
+    keepLast,
     writing: fraction() < 0.75 ? "asynchronous" : "synchronous",
     onFailure: fraction() < 0.6 ? "continue" : "stop",
     kills: kind === "killed" ? Array.from({ length: integer(1, 3) }, kill) : [],
     fullness: kind === "full" ? fullness() : null,
-    damage: kind === "truncated" ? damage(fraction() < 0.8 ? "truncated" : "removed") : kind === "flipped" ? damage("flipped") : null,
+    damage:
+      kind === "truncated"
+        ? damage(fraction() < 0.8 ? "truncated" : "removed")
+        : kind === "flipped"
+          ? damage("flipped")
+          : null,
     damagedAtStep: everySteps * integer(1, Math.max(1, Math.floor((STEPS - 1) / everySteps))),
   };
 }

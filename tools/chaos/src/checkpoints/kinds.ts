@@ -1,4 +1,15 @@
-import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statfsSync, truncateSync, watch, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statfsSync,
+  truncateSync,
+  watch,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { attempt, type Attempt, type AttemptOptions, type Ranks, type StepEvent } from "./attempt.ts";
 import { checkpointSteps, leftovers, limitFileSize, makeRoom, mountSmall, unmount, verify } from "./disk.ts";
@@ -38,14 +49,21 @@ interface Stage {
   refusals: number;
 }
 
-async function start({ scenario, directory, checkpoints, references, judge }: Stage, over: { readonly final: boolean } & Partial<AttemptOptions>): Promise<Attempt> {
+async function start(
+  { scenario, directory, checkpoints, references, judge }: Stage,
+  over: { readonly final: boolean } & Partial<AttemptOptions>,
+): Promise<Attempt> {
   const { final, ...hooks } = over;
   const plan = final ? scenario.restartPlan : scenario.plan;
   const newestBefore = checkpointSteps(checkpoints).at(-1) ?? 0;
   const { everySteps, keepLast, writing, onFailure } = scenario;
   const made = await attempt({
-    setting: scenario.setting, plan, dataPath: await references.dataPath(), runDirectory: join(directory, "run"),
-    checkpoint: { directory: checkpoints, everySteps, keepLast, resume: "latest", writing, onFailure }, ...hooks,
+    setting: scenario.setting,
+    plan,
+    dataPath: await references.dataPath(),
+    runDirectory: join(directory, "run"),
+    checkpoint: { directory: checkpoints, everySteps, keepLast, resume: "latest", writing, onFailure },
+    ...hooks,
   });
   judge.attempt(made, newestBefore, plan === scenario.plan);
   return made;
@@ -57,18 +75,29 @@ async function finish(stage: Stage, before: Attempt | undefined): Promise<void> 
   const exact = scenario.restartPlan === scenario.plan;
   if (before?.outcome.status === "completed" && exact) return judge.end(before, scenario.keepLast, exact);
   const last = await start(stage, { final: true });
-  story.push(`restarted${exact ? "" : ` as ${scenario.restartPlan}`} from step ${last.resumedFromStep}: ${last.outcome.status}`);
+  story.push(
+    `restarted${exact ? "" : ` as ${scenario.restartPlan}`} from step ${last.resumedFromStep}: ${last.outcome.status}`,
+  );
   await judge.end(last, scenario.keepLast, exact);
 }
 
 // ---- a rank is killed ----------------------------------------------------------------------------------------------
 
-const NAMES = { writing: /^step-\d+\.tmp$/, publishing: /^step-\d+$/, removing: /^step-\d+\.removed\.tmp$/ } as const;
+const NAMES = {
+  writing: /^step-\d+\.tmp$/,
+  publishing: /^step-\d+$/,
+  removing: /^step-\d+\.removed\.tmp$/,
+} as const;
 
 type Hooks = Pick<AttemptOptions, "onLaunch" | "onStarted" | "onStep">;
 
 /** Calls back within the step that lies at a fraction of those that are left. */
-function within(fraction: number, stepSeconds: number, timers: NodeJS.Timeout[], act: () => void): { begin: (resumedFromStep: number) => void; onStep: (step: StepEvent) => void } {
+function within(
+  fraction: number,
+  stepSeconds: number,
+  timers: NodeJS.Timeout[],
+  act: () => void,
+): { begin: (resumedFromStep: number) => void; onStep: (step: StepEvent) => void } {
   let after = 0;
   let rest = 0;
   const wait = (): void => void timers.push(setTimeout(act, rest * stepSeconds * 1000));
@@ -114,20 +143,28 @@ function arm({ moment, rank }: Kill, { steps, launchSeconds }: Reference, checkp
       if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
     }
   };
-  const stepSeconds = steps.map(({ stepTimeSeconds }) => stepTimeSeconds).sort((a, b) => a - b)[Math.floor(steps.length / 2)] ?? 0;
-  const training = "fraction" in moment && moment.at === "training" ? within(moment.fraction, stepSeconds, timers, kill) : undefined;
+  const stepSeconds =
+    steps.map(({ stepTimeSeconds }) => stepTimeSeconds).sort((a, b) => a - b)[Math.floor(steps.length / 2)] ??
+    0;
+  const training =
+    "fraction" in moment && moment.at === "training"
+      ? within(moment.fraction, stepSeconds, timers, kill)
+      : undefined;
   const file = "occurrence" in moment ? moment : undefined;
   const seen = new Set<string>();
-  const watcher = file && watch(checkpoints, (_event, name) => {
-    if (name === null || pid === undefined || seen.has(name) || !NAMES[file.at].test(name)) return;
-    seen.add(name);
-    if (seen.size === file.occurrence) timers.push(setTimeout(kill, file.milliseconds));
-  });
+  const watcher =
+    file &&
+    watch(checkpoints, (_event, name) => {
+      if (name === null || pid === undefined || seen.has(name) || !NAMES[file.at].test(name)) return;
+      seen.add(name);
+      if (seen.size === file.occurrence) timers.push(setTimeout(kill, file.milliseconds));
+    });
   return {
     hooks: {
       onLaunch: (ranks) => {
         ranksSeen = ranks;
-        if ("fraction" in moment && moment.at === "launch") timers.push(setTimeout(kill, moment.fraction * launchSeconds * 1000));
+        if ("fraction" in moment && moment.at === "launch")
+          timers.push(setTimeout(kill, moment.fraction * launchSeconds * 1000));
       },
       onStarted: (ranks, resumedFromStep) => {
         pid = ranks.pids().get(rank);
@@ -158,17 +195,32 @@ async function killed(stage: Stage): Promise<void> {
     await judge.disk(saved);
     if (at === undefined || made.outcome.status === "completed") {
       story.push(`rank ${kill.rank} had ended before it was to be killed (${kill.moment.at})`);
-      judge.expect(made.outcome.status === "completed", `an attempt that was not disturbed ended as ${JSON.stringify(made.outcome)}`);
+      judge.expect(
+        made.outcome.status === "completed",
+        `an attempt that was not disturbed ended as ${JSON.stringify(made.outcome)}`,
+      );
       break;
     }
-    const where = made.resumedFromStep === null ? "before training" : `after step ${made.steps.at(-1)?.step ?? made.resumedFromStep}`;
+    const where =
+      made.resumedFromStep === null
+        ? "before training"
+        : `after step ${made.steps.at(-1)?.step ?? made.resumedFromStep}`;
     const half = leftovers(checkpoints);
     const seconds = (performance.now() - at) / 1000;
     stage.endSeconds.push(seconds);
-    story.push(`rank ${kill.rank} killed ${where} (${kill.moment.at})${half.length > 0 ? `, ${half.join(" and ")} half made` : ""}`);
+    story.push(
+      `rank ${kill.rank} killed ${where} (${kill.moment.at})${half.length > 0 ? `, ${half.join(" and ")} half made` : ""}`,
+    );
     judge.expect(seconds <= END_SECONDS, `the run ended ${seconds.toFixed(1)} s after the kill`);
-    judge.expect(made.outcome.status === "failed", `a run whose rank was killed ended as ${made.outcome.status}`);
-    if (made.outcome.status === "failed") judge.expect(["rank-lost", "communication"].includes(made.outcome.failure.code), `a killed rank was reported as ${made.outcome.failure.code}: ${made.outcome.failure.message}`);
+    judge.expect(
+      made.outcome.status === "failed",
+      `a run whose rank was killed ended as ${made.outcome.status}`,
+    );
+    if (made.outcome.status === "failed")
+      judge.expect(
+        ["rank-lost", "communication"].includes(made.outcome.failure.code),
+        `a killed rank was reported as ${made.outcome.failure.code}: ${made.outcome.failure.message}`,
+      );
   }
   await finish(stage, last);
 }
@@ -195,29 +247,51 @@ async function full(stage: Stage): Promise<void> {
   if (!fullness) throw new TypeError("this kind of run needs a disk to be full");
   const pages = (bytes: number): number => Math.ceil(bytes / 4096) * 4096;
   const ample = pages(reference.checkpointBytes * (scenario.keepLast + 2) + (1 << 20));
-  mountSmall(checkpoints, fullness.how === "small" ? pages(fullness.checkpoints * reference.checkpointBytes) : ample, fullness.how === "inodes" ? fullness.files : null);
+  mountSmall(
+    checkpoints,
+    fullness.how === "small" ? pages(fullness.checkpoints * reference.checkpointBytes) : ample,
+    fullness.how === "inodes" ? fullness.files : null,
+  );
   try {
     const timers: NodeJS.Timeout[] = [];
-    const filling = fullness.how === "filled" ? within(fullness.fraction, 0, timers, () => fillDisk(checkpoints, fullness.leftBytes)) : undefined;
+    const filling =
+      fullness.how === "filled"
+        ? within(fullness.fraction, 0, timers, () => fillDisk(checkpoints, fullness.leftBytes))
+        : undefined;
     const made = await start(stage, {
       final: false,
       ...(filling ? { onStep: filling.onStep } : {}),
       onStarted: (ranks, resumedFromStep) => {
         filling?.begin(resumedFromStep);
         const pid = fullness.how === "limit" ? ranks.pids().get(fullness.rank) : undefined;
-        if (fullness.how === "limit" && pid !== undefined) limitFileSize(pid, Math.floor(fullness.shards * reference.shardBytes));
+        if (fullness.how === "limit" && pid !== undefined)
+          limitFileSize(pid, Math.floor(fullness.shards * reference.shardBytes));
       },
     });
     for (const timer of timers) clearTimeout(timer);
     await judge.disk(made.saved);
     for (const error of made.errors) judge.refusal(error, NO_ROOM);
     stage.refusals += made.errors.length;
-    story.push(`disk full (${JSON.stringify(fullness)}): ${made.errors.length} checkpoints refused, run ${made.outcome.status}, newest checkpoint of step ${checkpointSteps(checkpoints).at(-1) ?? 0}`);
-    judge.expect(leftovers(checkpoints).length === 0, `left over after a refusal: ${leftovers(checkpoints).join(", ")}`);
-    if (made.outcome.status === "completed") judge.expect(made.steps.at(-1)?.step === STEPS, "a run that was completed made fewer steps");
+    story.push(
+      `disk full (${JSON.stringify(fullness)}): ${made.errors.length} checkpoints refused, run ${made.outcome.status}, newest checkpoint of step ${checkpointSteps(checkpoints).at(-1) ?? 0}`,
+    );
+    judge.expect(
+      leftovers(checkpoints).length === 0,
+      `left over after a refusal: ${leftovers(checkpoints).join(", ")}`,
+    );
+    if (made.outcome.status === "completed")
+      judge.expect(made.steps.at(-1)?.step === STEPS, "a run that was completed made fewer steps");
     else {
-      judge.expect(made.outcome.status === "failed" && made.outcome.failure.code === "checkpoint-invalid" && made.outcome.exitCode === 5, `a full disk ended the run as ${JSON.stringify(made.outcome)}`);
-      judge.expect(made.errors.at(-1)?.continues !== true, "the error that ended the run says that it continues");
+      judge.expect(
+        made.outcome.status === "failed" &&
+          made.outcome.failure.code === "checkpoint-invalid" &&
+          made.outcome.exitCode === 5,
+        `a full disk ended the run as ${JSON.stringify(made.outcome)}`,
+      );
+      judge.expect(
+        made.errors.at(-1)?.continues !== true,
+        "the error that ended the run says that it continues",
+      );
     }
     rmSync(join(checkpoints, "filler"), { force: true });
     makeRoom(checkpoints);
@@ -230,7 +304,10 @@ async function full(stage: Stage): Promise<void> {
 // ---- a file is damaged ---------------------------------------------------------------------------------------------
 
 /** @returns what was done, and what a refusal may say of it. */
-function damageFile(path: string, { how, place, bit }: Damage): { readonly done: string; readonly wrong: RegExp } {
+function damageFile(
+  path: string,
+  { how, place, bit }: Damage,
+): { readonly done: string; readonly wrong: RegExp } {
   if (how === "removed") {
     rmSync(path);
     return { done: "removed", wrong: /cannot be opened: No such file or directory/ };
@@ -243,7 +320,10 @@ function damageFile(path: string, { how, place, bit }: Damage): { readonly done:
   }
   bytes[at] = (bytes[at] as number) ^ (1 << bit);
   writeFileSync(path, bytes);
-  return { done: `bit ${bit} of byte ${at} of ${bytes.length} flipped`, wrong: /is damaged|is truncated|is of version|is of another format/ };
+  return {
+    done: `bit ${bit} of byte ${at} of ${bytes.length} flipped`,
+    wrong: /is damaged|is truncated|is of version|is of another format/,
+  };
 }
 
 async function damaged(stage: Stage): Promise<void> {
@@ -251,26 +331,51 @@ async function damaged(stage: Stage): Promise<void> {
   const { damage, damagedAtStep, everySteps, keepLast } = scenario;
   if (!damage) throw new TypeError("this kind of run needs a file to be damaged");
   // What the undisturbed run would have on disk by then, had it saved and kept as this one does.
-  const steps = Array.from({ length: damagedAtStep / everySteps }, (_, i) => (i + 1) * everySteps).slice(-keepLast);
-  for (const step of steps) cpSync(join(reference.checkpoints, `step-${step}`), join(checkpoints, `step-${step}`), { recursive: true });
+  const steps = Array.from({ length: damagedAtStep / everySteps }, (_, i) => (i + 1) * everySteps).slice(
+    -keepLast,
+  );
+  for (const step of steps)
+    cpSync(join(reference.checkpoints, `step-${step}`), join(checkpoints, `step-${step}`), {
+      recursive: true,
+    });
   const older = damage.age === 1 && steps.length > 1;
   const victim = join(checkpoints, `step-${steps.at(older ? -2 : -1)}`);
-  const shards = readdirSync(victim).filter((name) => name.endsWith(".safetensors")).sort();
-  const path = join(victim, damage.file === "manifest" ? "manifest.json" : (shards[damage.file % shards.length] as string));
+  const shards = readdirSync(victim)
+    .filter((name) => name.endsWith(".safetensors"))
+    .sort();
+  const path = join(
+    victim,
+    damage.file === "manifest" ? "manifest.json" : (shards[damage.file % shards.length] as string),
+  );
   const { done, wrong } = damageFile(path, damage);
   story.push(`${path.slice(checkpoints.length + 1)} ${done}, ${steps.length} checkpoints there`);
 
   const verified = await verify(victim);
   judge.expect(verified !== undefined, "internevo-checkpoint verify finds nothing");
   // Without its manifest a directory is no checkpoint to the tool.
-  if (verified !== undefined) judge.expect((verified.includes(path) && wrong.test(verified)) || verified.includes(`${victim} holds no checkpoint`), `internevo-checkpoint verify says only: ${verified}`);
+  if (verified !== undefined)
+    judge.expect(
+      (verified.includes(path) && wrong.test(verified)) || verified.includes(`${victim} holds no checkpoint`),
+      `internevo-checkpoint verify says only: ${verified}`,
+    );
   if (!older) {
     const refused = await start(stage, { final: true });
-    judge.expect(refused.outcome.status === "failed" && refused.outcome.failure.code === "checkpoint-invalid" && refused.outcome.exitCode === 5, `a damaged checkpoint ended as ${JSON.stringify(refused.outcome)}`);
-    judge.expect(refused.steps.length === 0 && refused.resumedFromStep === null, "training began with a damaged checkpoint");
+    judge.expect(
+      refused.outcome.status === "failed" &&
+        refused.outcome.failure.code === "checkpoint-invalid" &&
+        refused.outcome.exitCode === 5,
+      `a damaged checkpoint ended as ${JSON.stringify(refused.outcome)}`,
+    );
+    judge.expect(
+      refused.steps.length === 0 && refused.resumedFromStep === null,
+      "training began with a damaged checkpoint",
+    );
     judge.expect(refused.errors.length === 1, `${refused.errors.length} errors were written instead of one`);
     for (const error of refused.errors) judge.refusal(error, wrong, path);
-    judge.expect(existsSync(victim) && checkpointSteps(checkpoints).length === steps.length, "the refused start changed what was on disk");
+    judge.expect(
+      existsSync(victim) && checkpointSteps(checkpoints).length === steps.length,
+      "the refused start changed what was on disk",
+    );
     const remedy = refused.errors[0]?.remedy ?? "";
     judge.expect(remedy.includes(`remove ${victim}`), `the remedy does not say what to remove: ${remedy}`);
     stage.refusals += 1;
@@ -283,7 +388,11 @@ async function damaged(stage: Stage): Promise<void> {
 const KIND = { killed, full, truncated: damaged, flipped: damaged } as const;
 
 /** One run, in a directory of its own. */
-export async function runScenario(scenario: Scenario, references: References, directory: string): Promise<RunResult> {
+export async function runScenario(
+  scenario: Scenario,
+  references: References,
+  directory: string,
+): Promise<RunResult> {
   const begin = performance.now();
   const reference = await references.of(scenario.setting, scenario.plan);
   const own = join(directory, `run-${scenario.number}`);
@@ -291,14 +400,29 @@ export async function runScenario(scenario: Scenario, references: References, di
   rmSync(own, { recursive: true, force: true });
   mkdirSync(checkpoints, { recursive: true });
   const judge = new Judge(reference, checkpoints);
-  const stage: Stage = { scenario, reference, references, directory: own, checkpoints, judge, story: [], endSeconds: [], refusals: 0 };
+  const stage: Stage = {
+    scenario,
+    reference,
+    references,
+    directory: own,
+    checkpoints,
+    judge,
+    story: [],
+    endSeconds: [],
+    refusals: 0,
+  };
   const began = performance.now();
   await KIND[scenario.kind](stage);
   if (judge.violations.length === 0) rmSync(own, { recursive: true });
   return {
-    scenario, story: stage.story, ended: scenario.restartPlan === scenario.plan ? "bitwise equal" : "equal to 1e-6", refusals: stage.refusals, kills: stage.endSeconds.length,
+    scenario,
+    story: stage.story,
+    ended: scenario.restartPlan === scenario.plan ? "bitwise equal" : "equal to 1e-6",
+    refusals: stage.refusals,
+    kills: stage.endSeconds.length,
     longestEndSeconds: stage.endSeconds.length === 0 ? null : Math.max(...stage.endSeconds),
     largestDifference: scenario.restartPlan === scenario.plan ? null : judge.largestDifference,
-    seconds: (performance.now() - Math.max(begin, began)) / 1000, violations: judge.violations,
+    seconds: (performance.now() - Math.max(begin, began)) / 1000,
+    violations: judge.violations,
   };
 }

@@ -30,7 +30,11 @@ export class References {
 
   /** The text of this repository's licence. */
   dataPath(): Promise<string> {
-    return (this.#dataPath ??= prepareDataset({ format: "text", paths: [resolve(import.meta.dirname, "../../../../LICENSE")] }, this.#directory, { vocabularySize: 256, sequenceLengthTokens: SEQUENCE_LENGTH_TOKENS }).then(({ path }) => path));
+    return (this.#dataPath ??= prepareDataset(
+      { format: "text", paths: [resolve(import.meta.dirname, "../../../../LICENSE")] },
+      this.#directory,
+      { vocabularySize: 256, sequenceLengthTokens: SEQUENCE_LENGTH_TOKENS },
+    ).then(({ path }) => path));
   }
 
   of(setting: Setting, plan: string): Promise<Reference> {
@@ -47,12 +51,32 @@ export class References {
     const checkpoints = join(directory, "checkpoints");
     mkdirSync(checkpoints, { recursive: true });
     const { outcome, steps, saved, trainingSeconds, launchSeconds } = await attempt({
-      setting, plan, dataPath: await this.dataPath(), runDirectory: join(directory, "run"),
-      checkpoint: { directory: checkpoints, everySteps: 1, keepLast: STEPS, resume: "none", writing: "asynchronous" },
+      setting,
+      plan,
+      dataPath: await this.dataPath(),
+      runDirectory: join(directory, "run"),
+      checkpoint: {
+        directory: checkpoints,
+        everySteps: 1,
+        keepLast: STEPS,
+        resume: "none",
+        writing: "asynchronous",
+      },
     });
-    if (outcome.status !== "completed" || steps.length !== STEPS || saved.length !== STEPS) throw new Error(`the undisturbed run of ${setting.name}, ${plan}, failed: ${JSON.stringify(outcome)}`);
+    if (outcome.status !== "completed" || steps.length !== STEPS || saved.length !== STEPS)
+      throw new Error(`the undisturbed run of ${setting.name}, ${plan}, failed: ${JSON.stringify(outcome)}`);
     const last = join(checkpoints, `step-${STEPS}`);
-    const shards = readdirSync(last).filter((name) => name.endsWith(".safetensors")).map((name) => readFileSync(join(last, name)).length);
-    return { steps, checkpoints, finalDigests: digestsOf(last), checkpointBytes: bytesOf(last), shardBytes: Math.max(...shards), trainingSeconds, launchSeconds };
+    const shards = readdirSync(last)
+      .filter((name) => name.endsWith(".safetensors"))
+      .map((name) => readFileSync(join(last, name)).length);
+    return {
+      steps,
+      checkpoints,
+      finalDigests: digestsOf(last),
+      checkpointBytes: bytesOf(last),
+      shardBytes: Math.max(...shards),
+      trainingSeconds,
+      launchSeconds,
+    };
   }
 }

@@ -13,7 +13,16 @@ export interface Setting {
 }
 
 const model: TrainerConfig["model"] = {
-  hiddenSize: 32, layers: 4, heads: 4, kvHeads: 2, ffnHiddenSize: 64, vocabularySize: 256, tiedEmbeddings: false, ropeTheta: 10_000, normEpsilon: 1e-5, initStandardDeviation: 0.02,
+  hiddenSize: 32,
+  layers: 4,
+  heads: 4,
+  kvHeads: 2,
+  ffnHiddenSize: 64,
+  vocabularySize: 256,
+  tiedEmbeddings: false,
+  ropeTheta: 10_000,
+  normEpsilon: 1e-5,
+  initStandardDeviation: 0.02,
 };
 
 export const SETTINGS: readonly Setting[] = [
@@ -27,8 +36,16 @@ type TrainerPlan = TrainerConfig["plan"];
 
 const plan = (over: Partial<TrainerPlan>): TrainerPlan => {
   const factors: TrainerPlan = {
-    microBatchSize: 1, microBatches: SEQUENCES / (over.dataParallel ?? 1), recompute: false, pipelineParallel: 1, dataParallel: 1, tensorParallel: 1, sequenceParallel: 1,
-    parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1,
+    microBatchSize: 1,
+    microBatches: SEQUENCES / (over.dataParallel ?? 1),
+    recompute: false,
+    pipelineParallel: 1,
+    dataParallel: 1,
+    tensorParallel: 1,
+    sequenceParallel: 1,
+    parameterSharding: 1,
+    gradientSharding: 1,
+    optimizerStateSharding: 1,
   };
   return { ...factors, ...over };
 };
@@ -46,16 +63,35 @@ export const PLANS: Readonly<Record<string, TrainerPlan>> = {
   pp2: plan({ pipelineParallel: 2 }),
   "pp2 chunks2": plan({ pipelineParallel: 2, pipelineChunks: 2, recomputeLayers: 1 }),
   "dp4 ps4 overlapped": plan({ dataParallel: 4, parameterSharding: 4, ...overlapped }),
-  "dp2 sp2 ps2 gs2 oss2": plan({ dataParallel: 2, sequenceParallel: 2, parameterSharding: 2, gradientSharding: 2, optimizerStateSharding: 2 }),
+  "dp2 sp2 ps2 gs2 oss2": plan({
+    dataParallel: 2,
+    sequenceParallel: 2,
+    parameterSharding: 2,
+    gradientSharding: 2,
+    optimizerStateSharding: 2,
+  }),
   "dp2 tp2 ps2": plan({ dataParallel: 2, tensorParallel: 2, sequenceParallel: 2, parameterSharding: 2 }),
   "pp2 tp2": plan({ pipelineParallel: 2, tensorParallel: 2, sequenceParallel: 2 }),
   "pp2 dp2 oss2": plan({ pipelineParallel: 2, dataParallel: 2, optimizerStateSharding: 2 }),
-  "sp4 context2 ps4 overlapped": plan({ sequenceParallel: 4, contextParallel: 2, parameterSharding: 4, ...overlapped }),
-  "pp2 sp2 context2 ps2": plan({ pipelineParallel: 2, sequenceParallel: 2, contextParallel: 2, parameterSharding: 2 }),
+  "sp4 context2 ps4 overlapped": plan({
+    sequenceParallel: 4,
+    contextParallel: 2,
+    parameterSharding: 4,
+    ...overlapped,
+  }),
+  "pp2 sp2 context2 ps2": plan({
+    pipelineParallel: 2,
+    sequenceParallel: 2,
+    contextParallel: 2,
+    parameterSharding: 2,
+  }),
 };
 
 /** Plans that the setting's model can run: each chunk of a stage has a layer. */
 export const plansOf = ({ model: { layers } }: Setting): string[] =>
-  Object.entries(PLANS).flatMap(([name, { pipelineParallel, pipelineChunks = 1 }]) => (pipelineParallel * pipelineChunks <= layers ? [name] : []));
+  Object.entries(PLANS).flatMap(([name, { pipelineParallel, pipelineChunks = 1 }]) =>
+    pipelineParallel * pipelineChunks <= layers ? [name] : [],
+  );
 
-export const ranksOf = ({ pipelineParallel, dataParallel, sequenceParallel }: TrainerPlan): number => pipelineParallel * dataParallel * sequenceParallel;
+export const ranksOf = ({ pipelineParallel, dataParallel, sequenceParallel }: TrainerPlan): number =>
+  pipelineParallel * dataParallel * sequenceParallel;

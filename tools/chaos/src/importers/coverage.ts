@@ -30,20 +30,23 @@ export class Coverage {
   #added(seen: Set<string>): number {
     let found = 0;
     // The engine answers in place.
-    this.#session.post("Profiler.takePreciseCoverage", (_error, { result }: Profiler.TakePreciseCoverageReturnType) => {
-      for (const { url, functions } of result) {
-        if (!/\/libs\/frameworks\/src\//.test(url)) continue;
-        for (const { ranges } of functions) {
-          for (const { startOffset, endOffset, count } of ranges) {
-            const key = `${url}:${startOffset}:${endOffset}`;
-            if (count > 0 && !seen.has(key)) {
-              seen.add(key);
-              found += 1;
+    this.#session.post(
+      "Profiler.takePreciseCoverage",
+      (_error, { result }: Profiler.TakePreciseCoverageReturnType) => {
+        for (const { url, functions } of result) {
+          if (!/\/libs\/frameworks\/src\//.test(url)) continue;
+          for (const { ranges } of functions) {
+            for (const { startOffset, endOffset, count } of ranges) {
+              const key = `${url}:${startOffset}:${endOffset}`;
+              if (count > 0 && !seen.has(key)) {
+                seen.add(key);
+                found += 1;
+              }
             }
           }
         }
-      }
-    });
+      },
+    );
     return found;
   }
 }

@@ -1,7 +1,13 @@
 import { openSync, writeSync } from "node:fs";
 import { planOfJob, shippedProfile } from "@internevo/cost-model";
 import { planLabel, ProblemError, resolveJob, type JobSpec, type Plan } from "@internevo/domain";
-import { exportConfiguration, FRAMEWORKS, importConfiguration, importedJob, type Framework } from "@internevo/frameworks";
+import {
+  exportConfiguration,
+  FRAMEWORKS,
+  importConfiguration,
+  importedJob,
+  type Framework,
+} from "@internevo/frameworks";
 import { planJob } from "@internevo/search";
 import { Coverage } from "./coverage.ts";
 import { Drawer, type Input } from "./inputs.ts";
@@ -30,13 +36,28 @@ const MOST_TOLD = 20;
 const BATCH = 100;
 const MOST_CORPUS = 400;
 
-const jobOf = (more: Record<string, unknown>): JobSpec => resolveJob({ name: "seven", model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 2 ** 20, steps: 100, cluster: { nodes: 2, gpusPerNode: 8, memoryPerGpu: "80GB" }, ...more });
+const jobOf = (more: Record<string, unknown>): JobSpec =>
+  resolveJob({
+    name: "seven",
+    model: "llama-7b",
+    sequenceLengthTokens: 4096,
+    globalBatchTokens: 2 ** 20,
+    steps: 100,
+    cluster: { nodes: 2, gpusPerNode: 8, memoryPerGpu: "80GB" },
+    ...more,
+  });
 
 /** Plans that the search finds, of jobs of several kinds. */
 function plansAndJobs(): { readonly job: JobSpec; readonly plan: Plan }[] {
   const profile = shippedProfile("a800-128");
-  const jobs = [jobOf({}), jobOf({ sequenceLengthTokens: 65_536, precision: "fp32" }), jobOf({ precision: "bf16-grad16", globalBatchTokens: 2 ** 18 })];
-  return jobs.flatMap((job) => planJob(job, profile, { top: 40 }).candidates.map(({ plan }) => ({ job, plan })));
+  const jobs = [
+    jobOf({}),
+    jobOf({ sequenceLengthTokens: 65_536, precision: "fp32" }),
+    jobOf({ precision: "bf16-grad16", globalBatchTokens: 2 ** 18 }),
+  ];
+  return jobs.flatMap((job) =>
+    planJob(job, profile, { top: 40 }).candidates.map(({ plan }) => ({ job, plan })),
+  );
 }
 
 /** A machine that gives its processor to others is not what is looked for. */
@@ -48,22 +69,36 @@ function processorSeconds(): number {
 const isText = (value: unknown): boolean => typeof value === "string" && value.length > 0;
 
 /** Reads the input; says what is wrong with how that went. */
-function judged(framework: Framework, files: Input, asked: boolean): { readonly violation: string | null; readonly isJob: boolean } {
+function judged(
+  framework: Framework,
+  files: Input,
+  asked: boolean,
+): { readonly violation: string | null; readonly isJob: boolean } {
   try {
     const imported = importConfiguration(framework, files, asked ? { nodes: 2, gpusPerNode: 8 } : null);
     resolveJob(importedJob(imported, "imported", "80GB"));
     JSON.stringify(imported);
     return { violation: null, isJob: true };
   } catch (error) {
-    if (!(error instanceof ProblemError)) return { violation: (error as Error).stack ?? String(error), isJob: false };
-    const isTold = error.details.length > 0 && error.details.every(({ field, message, remedy }) => isText(field) && isText(message) && isText(remedy));
-    if (!isTold) return { violation: `a problem without field, message and remedy: ${error.message}`, isJob: false };
-    return { violation: JSON.stringify(error.details).length > 100_000 ? "a problem that is too long" : null, isJob: false };
+    if (!(error instanceof ProblemError))
+      return { violation: (error as Error).stack ?? String(error), isJob: false };
+    const isTold =
+      error.details.length > 0 &&
+      error.details.every(({ field, message, remedy }) => isText(field) && isText(message) && isText(remedy));
+    if (!isTold)
+      return { violation: `a problem without field, message and remedy: ${error.message}`, isJob: false };
+    return {
+      violation: JSON.stringify(error.details).length > 100_000 ? "a problem that is too long" : null,
+      isJob: false,
+    };
   }
 }
 
 /** What is written is read back as the same plan. */
-function roundTrip(framework: Framework, { job, plan }: { readonly job: JobSpec; readonly plan: Plan }): { readonly files: Input; readonly violation: string | null } {
+function roundTrip(
+  framework: Framework,
+  { job, plan }: { readonly job: JobSpec; readonly plan: Plan },
+): { readonly files: Input; readonly violation: string | null } {
   const written = exportConfiguration(framework, job, planOfJob(plan, job));
   const files = written.files as unknown as Input;
   const back = importConfiguration(framework, files);
@@ -83,7 +118,10 @@ function run(inputs: number, seed: number, current: string): WorkerReport {
   const known = plansAndJobs();
   // The search is not what is looked at, and runs slower under it.
   const coverage = new Coverage();
-  const corpora = Object.fromEntries(FRAMEWORKS.map((framework) => [framework, [] as Input[]])) as Record<Framework, Input[]>;
+  const corpora = Object.fromEntries(FRAMEWORKS.map((framework) => [framework, [] as Input[]])) as Record<
+    Framework,
+    Input[]
+  >;
   for (const framework of FRAMEWORKS) {
     for (const each of known) {
       roundTrips += 1;
@@ -92,7 +130,13 @@ function run(inputs: number, seed: number, current: string): WorkerReport {
         if (roundTrips % 15 === 1) corpora[framework].push(files);
         if (violation !== null) tell({ input: -1, framework, violation, files });
       } catch (error) {
-        if (!(error instanceof ProblemError)) tell({ input: -1, framework, violation: (error as Error).stack ?? String(error), files: [{ name: "plan", text: planLabel(each.plan) }] });
+        if (!(error instanceof ProblemError))
+          tell({
+            input: -1,
+            framework,
+            violation: (error as Error).stack ?? String(error),
+            files: [{ name: "plan", text: planLabel(each.plan) }],
+          });
       }
     }
   }
@@ -116,7 +160,8 @@ function run(inputs: number, seed: number, current: string): WorkerReport {
     const begin = processorSeconds();
     const { violation, isJob } = judged(framework, files, asked);
     const seconds = processorSeconds() - begin;
-    if (seconds > MOST_SECONDS) tell({ input: number, framework, violation: `took ${seconds.toFixed(1)} s of the processor`, files });
+    if (seconds > MOST_SECONDS)
+      tell({ input: number, framework, violation: `took ${seconds.toFixed(1)} s of the processor`, files });
     slowestSeconds = Math.max(slowestSeconds, seconds);
     read += 1;
     if (isJob) jobs += 1;
@@ -127,7 +172,17 @@ function run(inputs: number, seed: number, current: string): WorkerReport {
     if (coverage.newBlocks() > 0) for (const each of batch) keepIfNew(each);
     batch = [];
   }
-  return { read, refused, jobs, roundTrips, blocks: coverage.blocks, corpus: Object.values(corpora).reduce((sum, each) => sum + each.length, 0), slowestSeconds, violations, violationCount };
+  return {
+    read,
+    refused,
+    jobs,
+    roundTrips,
+    blocks: coverage.blocks,
+    corpus: Object.values(corpora).reduce((sum, each) => sum + each.length, 0),
+    slowestSeconds,
+    violations,
+    violationCount,
+  };
 }
 
 const [, , inputs = "", seed = "", current = ""] = process.argv;

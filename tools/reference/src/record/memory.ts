@@ -17,8 +17,11 @@ const DRAWS = 150_000;
 export async function recordMemory(trainer: Trainer): Promise<Section> {
   const directory = await mkdtemp(join(tmpdir(), "internevo-record-"));
   try {
-    const cases = fc.sample(anyCase, { numRuns: DRAWS, seed: SEED }).filter(({ job, plan }) => planFault(plan, job) === null);
-    if (cases.length < PLANS) throw new Error(`${DRAWS} draws gave ${cases.length} plans that divide their job; ${PLANS} are wanted`);
+    const cases = fc
+      .sample(anyCase, { numRuns: DRAWS, seed: SEED })
+      .filter(({ job, plan }) => planFault(plan, job) === null);
+    if (cases.length < PLANS)
+      throw new Error(`${DRAWS} draws gave ${cases.length} plans that divide their job; ${PLANS} are wanted`);
     const entries: Entry[] = [];
     for (const [index, one] of cases.slice(0, PLANS).entries()) {
       const { model, precision, sequenceLengthTokens, cluster } = one.job;

@@ -32,10 +32,15 @@ function canonical(value: unknown): unknown {
 }
 
 export const digestOf = (answer: unknown): string =>
-  createHash("sha256").update(JSON.stringify(canonical(answer)) ?? "undefined").digest("hex");
+  createHash("sha256")
+    .update(JSON.stringify(canonical(answer)) ?? "undefined")
+    .digest("hex");
 
 /** @param summaryOf what a person wants to see of an answer; the whole answer when left out. */
-export function keep(entries: Iterable<Entry>, summaryOf: (answer: never) => unknown = (answer) => answer): Section {
+export function keep(
+  entries: Iterable<Entry>,
+  summaryOf: (answer: never) => unknown = (answer) => answer,
+): Section {
   const kept: Record<string, Kept> = {};
   for (const { key, answer } of entries) {
     if (key in kept) throw new Error(`two entries are called ${key}`);
@@ -46,12 +51,14 @@ export function keep(entries: Iterable<Entry>, summaryOf: (answer: never) => unk
 
 /** Entries whose digests differ, and those that only one record has. Only sections that both have are compared. */
 export function differences(before: Records, after: Records): Difference[] {
-  return Object.keys(before).filter((section) => section in after).flatMap((section) => {
-    const [old, now] = [before[section] ?? {}, after[section] ?? {}];
-    const keys = [...new Set([...Object.keys(old), ...Object.keys(now)])].sort();
-    return keys.flatMap((key) => {
-      if (old[key]?.digest === now[key]?.digest) return [];
-      return [{ section, key, before: old[key]?.summary, after: now[key]?.summary }];
+  return Object.keys(before)
+    .filter((section) => section in after)
+    .flatMap((section) => {
+      const [old, now] = [before[section] ?? {}, after[section] ?? {}];
+      const keys = [...new Set([...Object.keys(old), ...Object.keys(now)])].sort();
+      return keys.flatMap((key) => {
+        if (old[key]?.digest === now[key]?.digest) return [];
+        return [{ section, key, before: old[key]?.summary, after: now[key]?.summary }];
+      });
     });
-  });
 }

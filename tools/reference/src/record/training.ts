@@ -17,15 +17,21 @@ const RUNS = { 1: 12, 2: 36, 4: 48 } as const;
 
 /** The trainer runs them here, so those for GPUs are left out; so are those whose limit of documents the tokens below would break. */
 const runsHere = ({ job, plan }: Case): boolean =>
-  job.cluster.device !== "cuda" && planFault(plan, job) === null &&
-  !(job.data !== null && "maxDocumentsPerSequence" in job.data && (job.data.maxDocumentsPerSequence ?? Infinity) < job.sequenceLengthTokens);
+  job.cluster.device !== "cuda" &&
+  planFault(plan, job) === null &&
+  !(
+    job.data !== null &&
+    "maxDocumentsPerSequence" in job.data &&
+    (job.data.maxDocumentsPerSequence ?? Infinity) < job.sequenceLengthTokens
+  );
 
 /** Plans of 1, 2 and 4 ranks. */
 function sample(): Case[] {
   const cases = fc.sample(anyCase, { numRuns: DRAWS, seed: SEED }).filter(runsHere);
   return Object.entries(RUNS).flatMap(([ranks, runs]) => {
     const chosen = cases.filter(({ plan }) => worldSize(plan) === Number(ranks)).slice(0, runs);
-    if (chosen.length < runs) throw new Error(`${DRAWS} draws gave ${chosen.length} plans of ${ranks} ranks; ${runs} are wanted`);
+    if (chosen.length < runs)
+      throw new Error(`${DRAWS} draws gave ${chosen.length} plans of ${ranks} ranks; ${runs} are wanted`);
     return chosen;
   });
 }
@@ -34,23 +40,46 @@ async function train({ job, plan }: Case, trainer: Trainer, directory: string): 
   const tokenCount = STEPS * job.globalBatchTokens + 1;
   const { vocabularySize } = job.model;
   const tokens = Buffer.alloc(2 * tokenCount);
-  for (let index = 0; index < tokenCount; index += 1) tokens.writeUInt16LE((index * 7 + (index >> 3)) % vocabularySize, 2 * index);
+  for (let index = 0; index < tokenCount; index += 1)
+    tokens.writeUInt16LE((index * 7 + (index >> 3)) % vocabularySize, 2 * index);
   const path = join(directory, "record.tokens");
-  await writeFile(path, Buffer.concat([encodeHeader({ bytesPerToken: 2, tokenCount, vocabularySize }), tokens]));
+  await writeFile(
+    path,
+    Buffer.concat([encodeHeader({ bytesPerToken: 2, tokenCount, vocabularySize }), tokens]),
+  );
   const gradientDumpPath = join(directory, "gradients.safetensors");
   const config = {
-    ...trainerConfig({ spec: job, plan, mesh: buildMesh(plan), dataset: { path }, steps: STEPS, checkpoint: null, threadsPerRank: 1 }),
+    ...trainerConfig({
+      spec: job,
+      plan,
+      mesh: buildMesh(plan),
+      dataset: { path },
+      steps: STEPS,
+      checkpoint: null,
+      threadsPerRank: 1,
+    }),
     gradientDumpPath,
   };
   const steps: { loss: number; gradientNorm: number }[] = [];
   const outcome = await launchRanks({
-    program: trainer, config, ranks: worldSize(plan), threadsPerRank: 1, launcher: "local", runDirectory: join(directory, "run"),
+    program: trainer,
+    config,
+    ranks: worldSize(plan),
+    threadsPerRank: 1,
+    launcher: "local",
+    runDirectory: join(directory, "run"),
     onEvent: (event) => {
       if (event.event === "step") steps.push({ loss: event.loss, gradientNorm: event.gradientNorm });
     },
   });
-  if (outcome.status !== "completed") return { failed: outcome.status === "failed" ? outcome.failure.code : outcome.status };
-  return { steps, gradients: createHash("sha256").update(await readFile(gradientDumpPath)).digest("hex") };
+  if (outcome.status !== "completed")
+    return { failed: outcome.status === "failed" ? outcome.failure.code : outcome.status };
+  return {
+    steps,
+    gradients: createHash("sha256")
+      .update(await readFile(gradientDumpPath))
+      .digest("hex"),
+  };
 }
 
 /**

@@ -22,7 +22,15 @@ function powersOf(base: number, from: number, to: number, most: number): number[
 }
 
 /** Measured curves on logarithmic axes: time or bandwidth over bytes. */
-export function CurveChart({ points, measure, label }: { points: readonly CurvePoint[]; measure: "bandwidth" | "time"; label: string }) {
+export function CurveChart({
+  points,
+  measure,
+  label,
+}: {
+  points: readonly CurvePoint[];
+  measure: "bandwidth" | "time";
+  label: string;
+}) {
   const [box, width] = useWidth();
 
   useEffect(() => {
@@ -31,7 +39,15 @@ export function CurveChart({ points, measure, label }: { points: readonly CurveP
     const y = measure === "bandwidth" ? "bandwidth" : "seconds";
     const format = measure === "bandwidth" ? formatBandwidth : formatSeconds;
     const bytes = points.map((point) => point.bytes);
-    const domain = logDomain(measure === "time" ? points.flatMap(({ seconds, lowSeconds, highSeconds }) => [seconds, lowSeconds ?? seconds, highSeconds ?? seconds]) : points.map(({ bandwidth }) => bandwidth));
+    const domain = logDomain(
+      measure === "time"
+        ? points.flatMap(({ seconds, lowSeconds, highSeconds }) => [
+            seconds,
+            lowSeconds ?? seconds,
+            highSeconds ?? seconds,
+          ])
+        : points.map(({ bandwidth }) => bandwidth),
+    );
     const curves = [...new Set(points.map(({ curve }) => curve))];
     const chart = Plot.plot({
       width,
@@ -40,14 +56,54 @@ export function CurveChart({ points, measure, label }: { points: readonly CurveP
       marginRight: 16,
       marginBottom: 40,
       style: { background: "transparent", fontSize: "11px" },
-      x: { type: "log", base: 2, label: "Bytes of the whole tensor", labelArrow: "none", ticks: powersOf(4, Math.min(...bytes), Math.max(...bytes), width < 500 ? 5 : 12), tickFormat: bytesTick, grid: true },
-      y: { type: "log", label: measure === "bandwidth" ? "Bandwidth" : "Time", labelArrow: "none", domain, ticks: logTicks(...domain, TICKS), tickFormat: format, grid: true },
+      x: {
+        type: "log",
+        base: 2,
+        label: "Bytes of the whole tensor",
+        labelArrow: "none",
+        ticks: powersOf(4, Math.min(...bytes), Math.max(...bytes), width < 500 ? 5 : 12),
+        tickFormat: bytesTick,
+        grid: true,
+      },
+      y: {
+        type: "log",
+        label: measure === "bandwidth" ? "Bandwidth" : "Time",
+        labelArrow: "none",
+        domain,
+        ticks: logTicks(...domain, TICKS),
+        tickFormat: format,
+        grid: true,
+      },
       color: { type: "ordinal", domain: curves, range: curves.map((_, index) => seriesColour(index)) },
       marks: [
-        ...(measure === "time" ? [Plot.ruleX(points.filter((point) => point.lowSeconds !== undefined && point.highSeconds !== undefined), { x: "bytes", y1: "lowSeconds", y2: "highSeconds", stroke: "curve", strokeOpacity: 0.4, strokeWidth: 3 })] : []),
+        ...(measure === "time"
+          ? [
+              Plot.ruleX(
+                points.filter((point) => point.lowSeconds !== undefined && point.highSeconds !== undefined),
+                {
+                  x: "bytes",
+                  y1: "lowSeconds",
+                  y2: "highSeconds",
+                  stroke: "curve",
+                  strokeOpacity: 0.4,
+                  strokeWidth: 3,
+                },
+              ),
+            ]
+          : []),
         Plot.line(points, { x: "bytes", y, stroke: "curve", strokeWidth: 1.75, className: "curve-line" }),
         Plot.dot(points, { x: "bytes", y, fill: "curve", r: 2.5, className: "curve-dot" }),
-        Plot.tip(points, Plot.pointer({ x: "bytes", y, fill: "var(--surface)", stroke: "var(--line)", title: (point: CurvePoint) => `${point.curve}\n${formatBytes(point.bytes)}: ${formatSeconds(point.seconds)}, ${formatBandwidth(point.bandwidth)}` })),
+        Plot.tip(
+          points,
+          Plot.pointer({
+            x: "bytes",
+            y,
+            fill: "var(--surface)",
+            stroke: "var(--line)",
+            title: (point: CurvePoint) =>
+              `${point.curve}\n${formatBytes(point.bytes)}: ${formatSeconds(point.seconds)}, ${formatBandwidth(point.bandwidth)}`,
+          }),
+        ),
       ],
     });
     // Its parts carry labels that only elements with a role may have; the whole is one image with a label.

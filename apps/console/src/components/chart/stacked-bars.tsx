@@ -38,7 +38,18 @@ interface StackedBarsProps {
 const sum = (bar: Bar): number => bar.segments.reduce((total, { value }) => total + value, 0);
 
 /** One stacked bar a row on a common scale, with a legend, an optional limit and the same figures as a table. */
-export function StackedBars({ title, bars, names, lookOf, wordOf, format, limit, markLabel, rowName = "Plan", note }: StackedBarsProps) {
+export function StackedBars({
+  title,
+  bars,
+  names,
+  lookOf,
+  wordOf,
+  format,
+  limit,
+  markLabel,
+  rowName = "Plan",
+  note,
+}: StackedBarsProps) {
   const scale = Math.max(...bars.map((bar) => Math.max(sum(bar), bar.mark ?? 0)), 1e-12);
   // A limit far above every bar would squeeze them to nothing: then it is said, not drawn.
   const limitDrawn = limit !== undefined && limit.value <= scale * 6;
@@ -49,10 +60,28 @@ export function StackedBars({ title, bars, names, lookOf, wordOf, format, limit,
     <figure className="stacked-bars" aria-label={title}>
       <figcaption className="legend">
         {names.map((name) => (
-          <span key={name} className="legend-item"><span className={`swatch ${lookPattern(lookOf(name))}`} style={{ backgroundColor: lookColour(lookOf(name)) }} aria-hidden="true" />{wordOf(name)}</span>
+          <span key={name} className="legend-item">
+            <span
+              className={`swatch ${lookPattern(lookOf(name))}`}
+              style={{ backgroundColor: lookColour(lookOf(name)) }}
+              aria-hidden="true"
+            />
+            {wordOf(name)}
+          </span>
         ))}
-        {limit && <span className="legend-item"><span className="swatch swatch-limit" aria-hidden="true" />{limit.label} {format(limit.value)}{!limitDrawn && ", beyond this scale"}</span>}
-        {anyMark && markLabel !== undefined && <span className="legend-item"><span className="swatch swatch-mark" aria-hidden="true" />{markLabel}</span>}
+        {limit && (
+          <span className="legend-item">
+            <span className="swatch swatch-limit" aria-hidden="true" />
+            {limit.label} {format(limit.value)}
+            {!limitDrawn && ", beyond this scale"}
+          </span>
+        )}
+        {anyMark && markLabel !== undefined && (
+          <span className="legend-item">
+            <span className="swatch swatch-mark" aria-hidden="true" />
+            {markLabel}
+          </span>
+        )}
       </figcaption>
       {note}
       <div className="bars">
@@ -60,11 +89,31 @@ export function StackedBars({ title, bars, names, lookOf, wordOf, format, limit,
           <div key={bar.key} className={`bar-row ${bar.emphasised ? "bar-emphasised" : ""}`}>
             <div className="bar-label">{bar.label}</div>
             <div className="bar-track" role="img" aria-label={`${bar.labelText}: ${format(sum(bar))}`}>
-              {bar.segments.filter(({ value }) => value > 0).map(({ name, value }) => (
-                <span key={name} className={`bar-segment ${lookPattern(lookOf(name))}`} data-segment={name} style={{ width: share(value), backgroundColor: lookColour(lookOf(name)) }} title={`${wordOf(name)}: ${format(value)}`} />
-              ))}
-              {limitDrawn && <span className="bar-limit" style={{ left: share(limit.value) }} title={`${limit.label} ${format(limit.value)}`} />}
-              {bar.mark !== undefined && <span className="bar-mark" style={{ left: share(bar.mark) }} title={`${markLabel ?? "measured"} ${format(bar.mark)}`} />}
+              {bar.segments
+                .filter(({ value }) => value > 0)
+                .map(({ name, value }) => (
+                  <span
+                    key={name}
+                    className={`bar-segment ${lookPattern(lookOf(name))}`}
+                    data-segment={name}
+                    style={{ width: share(value), backgroundColor: lookColour(lookOf(name)) }}
+                    title={`${wordOf(name)}: ${format(value)}`}
+                  />
+                ))}
+              {limitDrawn && (
+                <span
+                  className="bar-limit"
+                  style={{ left: share(limit.value) }}
+                  title={`${limit.label} ${format(limit.value)}`}
+                />
+              )}
+              {bar.mark !== undefined && (
+                <span
+                  className="bar-mark"
+                  style={{ left: share(bar.mark) }}
+                  title={`${markLabel ?? "measured"} ${format(bar.mark)}`}
+                />
+              )}
             </div>
             <div className="bar-total figures">{format(sum(bar))}</div>
           </div>
@@ -74,12 +123,28 @@ export function StackedBars({ title, bars, names, lookOf, wordOf, format, limit,
         <summary>Show the figures</summary>
         <div className="scroll-box" role="region" aria-label={`${title}, figures`} tabIndex={0}>
           <table className="data-table">
-            <thead><tr><th scope="col">{rowName}</th>{names.map((name) => <th key={name} scope="col" className="numeric">{wordOf(name)}</th>)}<th scope="col" className="numeric">Sum</th></tr></thead>
+            <thead>
+              <tr>
+                <th scope="col">{rowName}</th>
+                {names.map((name) => (
+                  <th key={name} scope="col" className="numeric">
+                    {wordOf(name)}
+                  </th>
+                ))}
+                <th scope="col" className="numeric">
+                  Sum
+                </th>
+              </tr>
+            </thead>
             <tbody>
               {bars.map((bar) => (
                 <tr key={bar.key}>
                   <th scope="row">{bar.labelText}</th>
-                  {names.map((name) => <td key={name} className="numeric">{format(bar.segments.find((segment) => segment.name === name)?.value ?? 0)}</td>)}
+                  {names.map((name) => (
+                    <td key={name} className="numeric">
+                      {format(bar.segments.find((segment) => segment.name === name)?.value ?? 0)}
+                    </td>
+                  ))}
                   <td className="numeric">{format(sum(bar))}</td>
                 </tr>
               ))}

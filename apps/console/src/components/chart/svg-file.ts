@@ -5,16 +5,26 @@ const VARIABLE = /var\((--[\w-]+)\)/g;
 /** Colours of the page become colours of the file: a variable means nothing outside. */
 function resolveColours(element: Element, look: CSSStyleDeclaration): void {
   for (const part of [element, ...element.querySelectorAll("*")]) {
-    for (const { name, value } of [...part.attributes]) if (VARIABLE.test(value)) part.setAttribute(name, value.replace(VARIABLE, (_, variable: string) => look.getPropertyValue(variable).trim()));
+    for (const { name, value } of [...part.attributes])
+      if (VARIABLE.test(value))
+        part.setAttribute(
+          name,
+          value.replace(VARIABLE, (_, variable: string) => look.getPropertyValue(variable).trim()),
+        );
   }
 }
 
 /** All charts of a place on the page, one below the other, as one picture. Undefined where there are none. */
 export function svgOf(place: Element, title: string): string | undefined {
-  const charts = [...place.querySelectorAll<SVGSVGElement>(".xy-chart svg")].filter((svg) => svg.parentElement?.closest("svg") === null);
+  const charts = [...place.querySelectorAll<SVGSVGElement>(".xy-chart svg")].filter(
+    (svg) => svg.parentElement?.closest("svg") === null,
+  );
   if (charts.length === 0) return undefined;
   const look = getComputedStyle(place);
-  const [ink, paper] = [look.getPropertyValue("--mantine-color-text").trim(), look.getPropertyValue("--surface").trim()];
+  const [ink, paper] = [
+    look.getPropertyValue("--mantine-color-text").trim(),
+    look.getPropertyValue("--surface").trim(),
+  ];
   const namespace = "http://www.w3.org/2000/svg";
   const file = document.createElementNS(namespace, "svg");
   const width = Math.max(...charts.map((chart) => chart.width.baseVal.value)) + 2 * PADDING;
@@ -43,7 +53,9 @@ export function svgOf(place: Element, title: string): string | undefined {
     file.append(copy);
     y += chart.height.baseVal.value + PADDING;
   }
-  for (const [name, value] of Object.entries({ viewBox: `0 0 ${width} ${y}`, width, height: y })) file.setAttribute(name, String(value));
-  for (const [name, value] of Object.entries({ width, height: y, fill: paper })) background.setAttribute(name, String(value));
+  for (const [name, value] of Object.entries({ viewBox: `0 0 ${width} ${y}`, width, height: y }))
+    file.setAttribute(name, String(value));
+  for (const [name, value] of Object.entries({ width, height: y, fill: paper }))
+    background.setAttribute(name, String(value));
   return new XMLSerializer().serializeToString(file);
 }

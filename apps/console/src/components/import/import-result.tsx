@@ -27,28 +27,75 @@ function WhatItSays({ answer: { imported, job: document } }: { answer: ImportAns
   const ranks = (job.cluster?.nodes ?? 1) * (job.cluster?.gpusPerNode ?? 1);
   return (
     <div className="answer">
-      <div className="chosen-plan"><PlanText plan={plan} /></div>
+      <div className="chosen-plan">
+        <PlanText plan={plan} />
+      </div>
       <Facts
         items={[
-          { name: "Ranks", value: formatInteger(ranks), note: `${formatInteger(job.cluster?.nodes ?? 1)} × ${formatInteger(job.cluster?.gpusPerNode ?? 1)}` },
+          {
+            name: "Ranks",
+            value: formatInteger(ranks),
+            note: `${formatInteger(job.cluster?.nodes ?? 1)} × ${formatInteger(job.cluster?.gpusPerNode ?? 1)}`,
+          },
           { name: "Layers", value: formatInteger(model.layers) },
           { name: "Hidden size", value: formatInteger(model.hiddenSize) },
-          { name: "Heads", value: formatInteger(model.heads), ...(model.kvHeads === model.heads ? {} : { note: `${formatInteger(model.kvHeads)} of keys and values` }) },
-          { name: "Sequence", value: job.sequenceLengthTokens === undefined ? "–" : formatTokens(job.sequenceLengthTokens), note: "tokens" },
-          { name: "Batch", value: job.globalBatchTokens === undefined ? "–" : formatCount(job.globalBatchTokens), note: "tokens a step" },
+          {
+            name: "Heads",
+            value: formatInteger(model.heads),
+            ...(model.kvHeads === model.heads
+              ? {}
+              : { note: `${formatInteger(model.kvHeads)} of keys and values` }),
+          },
+          {
+            name: "Sequence",
+            value: job.sequenceLengthTokens === undefined ? "–" : formatTokens(job.sequenceLengthTokens),
+            note: "tokens",
+          },
+          {
+            name: "Batch",
+            value: job.globalBatchTokens === undefined ? "–" : formatCount(job.globalBatchTokens),
+            note: "tokens a step",
+          },
           { name: "Precision", value: job.precision ?? "–" },
         ]}
       />
       {takenAs.length > 0 && (
         <div>
-          <Text size="sm" fw={600}>Taken as something near</Text>
+          <Text size="sm" fw={600}>
+            Taken as something near
+          </Text>
           <ul className="plain-list">
-            {takenAs.map(({ option, value, as }) => <li key={option}><Code>{option}</Code>{value !== undefined && value !== null && <> <Code>{shown(value)}</Code></>} is taken as {sentence(as)}</li>)}
+            {takenAs.map(({ option, value, as }) => (
+              <li key={option}>
+                <Code>{option}</Code>
+                {value !== undefined && value !== null && (
+                  <>
+                    {" "}
+                    <Code>{shown(value)}</Code>
+                  </>
+                )}{" "}
+                is taken as {sentence(as)}
+              </li>
+            ))}
           </ul>
         </div>
       )}
-      {ignored.length > 0 && <details className="as-table"><summary>{ignored.length === 1 ? "1 option has" : `${ignored.length} options have`} no effect on time or memory</summary><p className="ignored-options">{ignored.map((option) => <Code key={option}>{option}</Code>)}</p></details>}
-      <Text size="sm" c="dimmed">Its options were read as those of {version}.</Text>
+      {ignored.length > 0 && (
+        <details className="as-table">
+          <summary>
+            {ignored.length === 1 ? "1 option has" : `${ignored.length} options have`} no effect on time or
+            memory
+          </summary>
+          <p className="ignored-options">
+            {ignored.map((option) => (
+              <Code key={option}>{option}</Code>
+            ))}
+          </p>
+        </details>
+      )}
+      <Text size="sm" c="dimmed">
+        Its options were read as those of {version}.
+      </Text>
     </div>
   );
 }
@@ -65,11 +112,22 @@ export function ImportResult({ answer, profile }: { answer: ImportAnswer; profil
     <>
       <Section
         title="What it says"
-        aside={<Button size="compact-sm" variant="default" onClick={() => downloadText(`${fileName(planning.job)}.yaml`, stringify(job), "application/yaml")}>Job file</Button>}
+        aside={
+          <Button
+            size="compact-sm"
+            variant="default"
+            onClick={() => downloadText(`${fileName(planning.job)}.yaml`, stringify(job), "application/yaml")}
+          >
+            Job file
+          </Button>
+        }
       >
         <WhatItSays answer={answer} />
       </Section>
-      <Section title="How good it is" about={`By prediction for our executor, with profile ${planning.profile}. Nothing was run or stored.`}>
+      <Section
+        title="How good it is"
+        about={`By prediction for our executor, with profile ${planning.profile}. Nothing was run or stored.`}
+      >
         <WhyNot subject={subject} plan={imported.plan} limitBytes={planning.memoryLimitBytes} />
       </Section>
       {hasTime && best !== undefined && planLabel(best.plan) !== planLabel(imported.plan) && (
@@ -77,7 +135,11 @@ export function ImportResult({ answer, profile }: { answer: ImportAnswer; profil
           <Comparison subject={subject} a={imported.plan} b={best.plan} />
         </Section>
       )}
-      {hasTime && <Section title="What its ranks hold" folded about="Predicted memory of a rank of each stage."><StageMemory subject={subject} plan={imported.plan} /></Section>}
+      {hasTime && (
+        <Section title="What its ranks hold" folded about="Predicted memory of a rank of each stage.">
+          <StageMemory subject={subject} plan={imported.plan} />
+        </Section>
+      )}
     </>
   );
 }

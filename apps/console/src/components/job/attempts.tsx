@@ -11,18 +11,54 @@ export function Attempts({ job: { attempts, spec } }: { job: Pick<JobDetail, "at
   const differ = new Set(attempts.flatMap(({ plan }) => (plan ? [planLabel(plan)] : []))).size > 1;
   return (
     <Table label="Attempts" narrow="cards">
-      <Head><Row><Column>Attempt</Column><Column>State</Column><Column numeric>From step</Column><Column numeric>To step</Column><Column>Started</Column><Column numeric>Took</Column>{differ && <Column>Nodes and plan</Column>}<Column>Why it ended</Column></Row></Head>
+      <Head>
+        <Row>
+          <Column>Attempt</Column>
+          <Column>State</Column>
+          <Column numeric>From step</Column>
+          <Column numeric>To step</Column>
+          <Column>Started</Column>
+          <Column numeric>Took</Column>
+          {differ && <Column>Nodes and plan</Column>}
+          <Column>Why it ended</Column>
+        </Row>
+      </Head>
       <Body>
         {attempts.map((attempt) => (
           <Row key={attempt.number}>
             <RowTitle>{attempt.number}</RowTitle>
-            <Cell label="State"><AttemptStateBadge state={attempt.state} /></Cell>
-            <Cell label="From step" numeric>{formatInteger(attempt.resumedFromStep)}</Cell>
-            <Cell label="To step" numeric>{formatInteger(attempt.lastStep)}</Cell>
-            <Cell label="Started"><Moment at={attempt.startedAt} /></Cell>
-            <Cell label="Took" numeric><Span from={attempt.startedAt} to={attempt.endedAt} /></Cell>
-            {differ && <Cell label="Nodes and plan">{attempt.plan ? <span>{formatInteger(worldSize(attempt.plan) / spec.cluster.gpusPerNode)} of {formatCounted(spec.cluster.nodes, "node")}: <code>{planLabel(attempt.plan)}</code></span> : undefined}</Cell>}
-            <Cell label="Why it ended">{attempt.failure ? <span>{FAILURE_WORDS[attempt.failure.code]}: {attempt.failure.message}</span> : undefined}</Cell>
+            <Cell label="State">
+              <AttemptStateBadge state={attempt.state} />
+            </Cell>
+            <Cell label="From step" numeric>
+              {formatInteger(attempt.resumedFromStep)}
+            </Cell>
+            <Cell label="To step" numeric>
+              {formatInteger(attempt.lastStep)}
+            </Cell>
+            <Cell label="Started">
+              <Moment at={attempt.startedAt} />
+            </Cell>
+            <Cell label="Took" numeric>
+              <Span from={attempt.startedAt} to={attempt.endedAt} />
+            </Cell>
+            {differ && (
+              <Cell label="Nodes and plan">
+                {attempt.plan ? (
+                  <span>
+                    {formatInteger(worldSize(attempt.plan) / spec.cluster.gpusPerNode)} of{" "}
+                    {formatCounted(spec.cluster.nodes, "node")}: <code>{planLabel(attempt.plan)}</code>
+                  </span>
+                ) : undefined}
+              </Cell>
+            )}
+            <Cell label="Why it ended">
+              {attempt.failure ? (
+                <span>
+                  {FAILURE_WORDS[attempt.failure.code]}: {attempt.failure.message}
+                </span>
+              ) : undefined}
+            </Cell>
           </Row>
         ))}
       </Body>

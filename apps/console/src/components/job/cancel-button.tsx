@@ -19,13 +19,36 @@ export function CancelButton({ job }: { job: JobDetail }) {
   });
   return (
     <>
-      <Button variant="default" className="button-danger" onClick={open} disabled={job.state === "cancelling"}>{job.state === "cancelling" ? "Cancelling…" : "Cancel the job"}</Button>
-      <Modal opened={opened} onClose={close} title={`Cancel ${job.name}?`} centered closeButtonProps={{ "aria-label": "Close" }}>
-        <Text size="sm">Its processes are stopped. Measurements and checkpoints are kept. You cannot resume a cancelled job.</Text>
-        {cancel.isError && <Alert color="red" mt="sm" role="alert">{cancel.error.message}</Alert>}
+      <Button
+        variant="default"
+        className="button-danger"
+        onClick={open}
+        disabled={job.state === "cancelling"}
+      >
+        {job.state === "cancelling" ? "Cancelling…" : "Cancel the job"}
+      </Button>
+      <Modal
+        opened={opened}
+        onClose={close}
+        title={`Cancel ${job.name}?`}
+        centered
+        closeButtonProps={{ "aria-label": "Close" }}
+      >
+        <Text size="sm">
+          Its processes are stopped. Measurements and checkpoints are kept. You cannot resume a cancelled job.
+        </Text>
+        {cancel.isError && (
+          <Alert color="red" mt="sm" role="alert">
+            {cancel.error.message}
+          </Alert>
+        )}
         <Group justify="flex-end" mt="md">
-          <Button variant="default" onClick={close} data-autofocus>Keep it going</Button>
-          <Button color="red.9" loading={cancel.isPending} onClick={() => cancel.mutate()}>Cancel the job</Button>
+          <Button variant="default" onClick={close} data-autofocus>
+            Keep it going
+          </Button>
+          <Button color="red.9" loading={cancel.isPending} onClick={() => cancel.mutate()}>
+            Cancel the job
+          </Button>
         </Group>
       </Modal>
     </>

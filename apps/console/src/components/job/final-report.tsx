@@ -1,6 +1,14 @@
 import type { Report } from "@internevo/domain";
 import { Alert } from "@mantine/core";
-import { formatCounted, formatInteger, formatLoss, formatPercent, formatRate, formatSeconds, sentence } from "../../text/format.ts";
+import {
+  formatCounted,
+  formatInteger,
+  formatLoss,
+  formatPercent,
+  formatRate,
+  formatSeconds,
+  sentence,
+} from "../../text/format.ts";
 import { Facts } from "../page.tsx";
 
 export function FinalReport({ report }: { report: Report }) {
@@ -15,17 +23,48 @@ export function FinalReport({ report }: { report: Report }) {
             : `The loss did not end below the unigram entropy of the text, which counting tokens alone reaches.`}
         </Alert>
       )}
-      {(report.disturbances ?? []).map((each) => <Alert key={each} color="yellow" variant="light" mb="sm" role="alert">{sentence(each)}</Alert>)}
+      {(report.disturbances ?? []).map((each) => (
+        <Alert key={each} color="yellow" variant="light" mb="sm" role="alert">
+          {sentence(each)}
+        </Alert>
+      ))}
       <Facts
         items={[
-          { name: "Final loss", value: `${formatLoss(finalLossNats)} nats`, note: "a token, mean of the last tenth" },
-          { name: "Unigram entropy", value: unigramEntropyNats === null ? "not known" : `${formatLoss(unigramEntropyNats)} nats`, note: "a token" },
-          { name: "Steps", value: formatInteger(report.steps), note: `in ${formatCounted(report.attempts, "attempt")}` },
+          {
+            name: "Final loss",
+            value: `${formatLoss(finalLossNats)} nats`,
+            note: "a token, mean of the last tenth",
+          },
+          {
+            name: "Unigram entropy",
+            value: unigramEntropyNats === null ? "not known" : `${formatLoss(unigramEntropyNats)} nats`,
+            note: "a token",
+          },
+          {
+            name: "Steps",
+            value: formatInteger(report.steps),
+            note: `in ${formatCounted(report.attempts, "attempt")}`,
+          },
           { name: "Mean step time", value: formatSeconds(report.meanStepTimeSeconds) },
-          { name: "Throughput", value: `${formatRate(report.tokensPerGpuPerSecond)} tokens/s`, note: "a rank" },
-          { name: "Time error over trials", value: report.timeErrorOverTrials === null ? "–" : formatPercent(report.timeErrorOverTrials), note: "mean |predicted − measured| / measured" },
-          { name: "Memory error over trials", value: report.memoryErrorOverTrials === null ? "–" : formatPercent(report.memoryErrorOverTrials) },
-          { name: "Rank correlation", value: report.kendallTauOverTrials === null ? "–" : report.kendallTauOverTrials.toFixed(2), note: "Kendall's τ of predicted and measured" },
+          {
+            name: "Throughput",
+            value: `${formatRate(report.tokensPerGpuPerSecond)} tokens/s`,
+            note: "a rank",
+          },
+          {
+            name: "Time error over trials",
+            value: report.timeErrorOverTrials === null ? "–" : formatPercent(report.timeErrorOverTrials),
+            note: "mean |predicted − measured| / measured",
+          },
+          {
+            name: "Memory error over trials",
+            value: report.memoryErrorOverTrials === null ? "–" : formatPercent(report.memoryErrorOverTrials),
+          },
+          {
+            name: "Rank correlation",
+            value: report.kendallTauOverTrials === null ? "–" : report.kendallTauOverTrials.toFixed(2),
+            note: "Kendall's τ of predicted and measured",
+          },
         ]}
       />
     </>

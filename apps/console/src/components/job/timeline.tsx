@@ -30,31 +30,64 @@ export function stagesOf(job: Pick<JobDetail, "state" | "transitions" | "created
   const last = reached.at(-1)?.state;
   return STAGES.map((stage) => {
     const from = entered.get(stage.state);
-    const phase: Phase = from === undefined ? "ahead" : stage.state === job.state ? "current" : stage.state === last && ended ? "stopped" : "done";
+    const phase: Phase =
+      from === undefined
+        ? "ahead"
+        : stage.state === job.state
+          ? "current"
+          : stage.state === last && ended
+            ? "stopped"
+            : "done";
     return { ...stage, phase, from, to: left.get(stage.state) ?? null };
   });
 }
 
-const PHASE_WORDS: Readonly<Record<Phase, string>> = { done: "done", current: "in progress", stopped: "stopped here", ahead: "not started" };
+const PHASE_WORDS: Readonly<Record<Phase, string>> = {
+  done: "done",
+  current: "in progress",
+  stopped: "stopped here",
+  ahead: "not started",
+};
 
-function StageAdvance({ job, stage, progress }: { job: JobDetail; stage: Stage; progress: StageProgress | undefined }) {
+function StageAdvance({
+  job,
+  stage,
+  progress,
+}: {
+  job: JobDetail;
+  stage: Stage;
+  progress: StageProgress | undefined;
+}) {
   const own = progress?.stage === stage.state ? progress : undefined;
   const [done, total, unit] =
-    stage.state === "trialling" ? [job.trialsDone, job.trialsTotal, "trials"]
-    : stage.state === "running" ? [job.lastStep, job.steps, "steps"]
-    : [own?.done, own?.total, ""];
+    stage.state === "trialling"
+      ? [job.trialsDone, job.trialsTotal, "trials"]
+      : stage.state === "running"
+        ? [job.lastStep, job.steps, "steps"]
+        : [own?.done, own?.total, ""];
   const waits = own !== undefined && isWaitingMessage(own.message);
   // What was said before the steps began is over once they have.
   const isOver = stage.state === "running" && job.lastStep > 0 && !waits;
   return (
     <>
-      {typeof done === "number" && typeof total === "number" && total > 0 && !(waits && stage.state === "profiling") && (
-        <>
-          <div className="figures stage-count">{formatInteger(done)} of {formatInteger(total)} {unit}</div>
-          <Progress value={(100 * done) / total} size={5} aria-label={`${stage.name}: ${done} of ${total} ${unit}`} />
-        </>
+      {typeof done === "number" &&
+        typeof total === "number" &&
+        total > 0 &&
+        !(waits && stage.state === "profiling") && (
+          <>
+            <div className="figures stage-count">
+              {formatInteger(done)} of {formatInteger(total)} {unit}
+            </div>
+            <Progress
+              value={(100 * done) / total}
+              size={5}
+              aria-label={`${stage.name}: ${done} of ${total} ${unit}`}
+            />
+          </>
+        )}
+      {stage.phase === "current" && own && own.message !== "" && !isOver && (
+        <div className={waits ? "stage-message text-warning" : "stage-message"}>{own.message}</div>
       )}
-      {stage.phase === "current" && own && own.message !== "" && !isOver && <div className={waits ? "stage-message text-warning" : "stage-message"}>{own.message}</div>}
     </>
   );
 }
@@ -62,17 +95,45 @@ function StageAdvance({ job, stage, progress }: { job: JobDetail; stage: Stage; 
 /** The way of a job through its stages. */
 export function Timeline({ job, progress }: { job: JobDetail; progress: StageProgress | undefined }) {
   return (
-    <ol className={job.state === "cancelled" || job.state === "cancelling" ? "timeline timeline-cancelled" : "timeline"} aria-label="Stages">
+    <ol
+      className={
+        job.state === "cancelled" || job.state === "cancelling" ? "timeline timeline-cancelled" : "timeline"
+      }
+      aria-label="Stages"
+    >
       {stagesOf(job).map((stage, index) => (
-        <li key={stage.state} className={`stage stage-${stage.phase}`} data-stage={stage.state} data-phase={stage.phase} aria-current={stage.phase === "current" ? "step" : undefined}>
+        <li
+          key={stage.state}
+          className={`stage stage-${stage.phase}`}
+          data-stage={stage.state}
+          data-phase={stage.phase}
+          aria-current={stage.phase === "current" ? "step" : undefined}
+        >
           <div className="stage-head">
-            <span className="stage-mark" aria-hidden="true">{stage.phase === "done" ? "✓" : stage.phase === "stopped" ? "×" : index + 1}</span>
-            <span className="stage-name">{stage.name}<span className="visually-hidden">, {PHASE_WORDS[stage.phase]}</span></span>
-            {stage.from !== undefined && <span className="stage-span figures"><Span from={stage.from} to={stage.to} /></span>}
+            <span className="stage-mark" aria-hidden="true">
+              {stage.phase === "done" ? "✓" : stage.phase === "stopped" ? "×" : index + 1}
+            </span>
+            <span className="stage-name">
+              {stage.name}
+              <span className="visually-hidden">, {PHASE_WORDS[stage.phase]}</span>
+            </span>
+            {stage.from !== undefined && (
+              <span className="stage-span figures">
+                <Span from={stage.from} to={stage.to} />
+              </span>
+            )}
           </div>
           <div className="stage-body">
-            {stage.phase === "ahead" ? <div className="stage-message">{stage.about}</div> : <StageAdvance job={job} stage={stage} progress={progress} />}
-            {stage.from !== undefined && <time className="stage-time" dateTime={stage.from} title={formatMoment(stage.from)}>from {formatClock(stage.from)} {formatZone(stage.from)}</time>}
+            {stage.phase === "ahead" ? (
+              <div className="stage-message">{stage.about}</div>
+            ) : (
+              <StageAdvance job={job} stage={stage} progress={progress} />
+            )}
+            {stage.from !== undefined && (
+              <time className="stage-time" dateTime={stage.from} title={formatMoment(stage.from)}>
+                from {formatClock(stage.from)} {formatZone(stage.from)}
+              </time>
+            )}
           </div>
         </li>
       ))}

@@ -14,10 +14,18 @@ export function Training({ job, steps }: { job: JobDetail; steps: readonly StepM
   const numbers = useMemo(() => steps.map(({ step }) => step), [steps]);
   const losses = useMemo(() => steps.map(({ loss }) => loss), [steps]);
   const rates = useMemo(() => steps.map(({ tokensPerSecond }) => tokensPerSecond), [steps]);
-  const restarts = useMemo(() => job.attempts.filter(({ number }) => number > 1).map(({ resumedFromStep }) => resumedFromStep), [job.attempts]);
+  const restarts = useMemo(
+    () => job.attempts.filter(({ number }) => number > 1).map(({ resumedFromStep }) => resumedFromStep),
+    [job.attempts],
+  );
   const entropy = job.report?.unigramEntropyNats ?? undefined;
   const last = steps.at(-1);
-  if (!last) return <Text size="sm" c="dimmed">No step has been measured yet.</Text>;
+  if (!last)
+    return (
+      <Text size="sm" c="dimmed">
+        No step has been measured yet.
+      </Text>
+    );
   return (
     <>
       <Facts
@@ -33,15 +41,35 @@ export function Training({ job, steps }: { job: JobDetail; steps: readonly StepM
       />
       <div className="chart-pair">
         <figure aria-label="Loss">
-          <figcaption>Loss, nats a token{entropy !== undefined && ", beside the unigram entropy of the text"}</figcaption>
-          <LiveChart title="Loss" steps={numbers} values={losses} format={nats} marks={restarts} reference={entropy === undefined ? undefined : { label: "Unigram entropy", value: entropy }} />
+          <figcaption>
+            Loss, nats a token{entropy !== undefined && ", beside the unigram entropy of the text"}
+          </figcaption>
+          <LiveChart
+            title="Loss"
+            steps={numbers}
+            values={losses}
+            format={nats}
+            marks={restarts}
+            reference={entropy === undefined ? undefined : { label: "Unigram entropy", value: entropy }}
+          />
         </figure>
         <figure aria-label="Throughput">
           <figcaption>Throughput, tokens/s of all ranks</figcaption>
-          <LiveChart title="Throughput" steps={numbers} values={rates} format={rate} marks={restarts} fromZero />
+          <LiveChart
+            title="Throughput"
+            steps={numbers}
+            values={rates}
+            format={rate}
+            marks={restarts}
+            fromZero
+          />
         </figure>
       </div>
-      {restarts.length > 0 && <Text size="xs" c="dimmed">Dotted lines: steps that a restart resumed from.</Text>}
+      {restarts.length > 0 && (
+        <Text size="xs" c="dimmed">
+          Dotted lines: steps that a restart resumed from.
+        </Text>
+      )}
     </>
   );
 }

@@ -7,7 +7,11 @@ import { Configurations } from "./configurations.tsx";
 import { StageMemory, WhyNot } from "./why-not.tsx";
 
 const OTHER = "another";
-const QUESTIONS = [{ value: "why-not", label: "Why not?" }, { value: "memory", label: "Memory" }, { value: "files", label: "Configuration" }] as const;
+const QUESTIONS = [
+  { value: "why-not", label: "Why not?" },
+  { value: "memory", label: "Memory" },
+  { value: "files", label: "Configuration" },
+] as const;
 type Question = (typeof QUESTIONS)[number]["value"];
 
 interface AskPlanProps {
@@ -29,27 +33,62 @@ export function AskPlan({ rows, subject, jobName, limitBytes }: AskPlanProps) {
   const ask = (event: FormEvent): void => {
     event.preventDefault();
     const isLabel = looksLikePlanLabel(text);
-    setFault(isLabel ? undefined : "Write it as tables do, e.g. b1 n4 a0 pp1 dp2 tp1 sp4 ps8 gs1 oss1; for \"Why not?\" also a part of it, e.g. tp8 pp2");
+    setFault(
+      isLabel
+        ? undefined
+        : 'Write it as tables do, e.g. b1 n4 a0 pp1 dp2 tp1 sp4 ps8 gs1 oss1; for "Why not?" also a part of it, e.g. tp8 pp2',
+    );
     setOther(isLabel ? text.trim() : undefined);
   };
   return (
     <>
       <div className="plan-pickers">
         <NativeSelect
-          label="Plan" value={picked} onChange={(event) => setPicked(event.currentTarget.value)}
-          data={[...rows.map(({ key, rank, chosen, candidate }) => ({ value: key, label: `#${rank}${chosen ? ", chosen" : ""}: ${planLabel(candidate.plan)}` })), { value: OTHER, label: "Another plan…" }]}
+          label="Plan"
+          value={picked}
+          onChange={(event) => setPicked(event.currentTarget.value)}
+          data={[
+            ...rows.map(({ key, rank, chosen, candidate }) => ({
+              value: key,
+              label: `#${rank}${chosen ? ", chosen" : ""}: ${planLabel(candidate.plan)}`,
+            })),
+            { value: OTHER, label: "Another plan…" },
+          ]}
         />
         {!row && (
           <form onSubmit={ask}>
             <Group gap="xs" align="flex-end" wrap="nowrap">
-              <TextInput label="The other plan" placeholder="b1 n4 a0 pp1 dp2 tp1 sp4 ps8 gs1 oss1" value={text} onChange={(event) => setText(event.currentTarget.value)} className="grow" spellCheck={false} autoComplete="off" error={fault} />
-              <Button type="submit" disabled={text.trim() === ""}>Ask</Button>
+              <TextInput
+                label="The other plan"
+                placeholder="b1 n4 a0 pp1 dp2 tp1 sp4 ps8 gs1 oss1"
+                value={text}
+                onChange={(event) => setText(event.currentTarget.value)}
+                className="grow"
+                spellCheck={false}
+                autoComplete="off"
+                error={fault}
+              />
+              <Button type="submit" disabled={text.trim() === ""}>
+                Ask
+              </Button>
             </Group>
           </form>
         )}
       </div>
-      <SegmentedControl mb="sm" aria-label="What to know of it" data={[...QUESTIONS]} value={question} onChange={(value) => setQuestion(value)} />
-      {plan === undefined ? null : question === "why-not" ? <WhyNot subject={subject} plan={plan} limitBytes={limitBytes} /> : question === "memory" ? <StageMemory subject={subject} plan={plan} /> : <Configurations subject={subject} plan={plan} jobName={jobName} />}
+      <SegmentedControl
+        mb="sm"
+        aria-label="What to know of it"
+        data={[...QUESTIONS]}
+        value={question}
+        onChange={(value) => setQuestion(value)}
+      />
+      {plan === undefined ? null : question === "why-not" ? (
+        <WhyNot subject={subject} plan={plan} limitBytes={limitBytes} />
+      ) : question === "memory" ? (
+        <StageMemory subject={subject} plan={plan} />
+      ) : (
+        <Configurations subject={subject} plan={plan} jobName={jobName} />
+      )}
     </>
   );
 }

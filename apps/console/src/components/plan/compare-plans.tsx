@@ -15,7 +15,12 @@ function Balance({ difference, most }: { difference: number; most: number }) {
   const share = most > 0 ? (50 * Math.abs(difference)) / most : 0;
   return (
     <span className="balance" aria-hidden="true">
-      {share > 0 && <span className={difference > 0 ? "balance-a" : "balance-b"} style={{ width: `${share.toFixed(2)}%`, ...(difference > 0 ? { right: "50%" } : { left: "50%" }) }} />}
+      {share > 0 && (
+        <span
+          className={difference > 0 ? "balance-a" : "balance-b"}
+          style={{ width: `${share.toFixed(2)}%`, ...(difference > 0 ? { right: "50%" } : { left: "50%" }) }}
+        />
+      )}
     </span>
   );
 }
@@ -34,7 +39,9 @@ const ROUNDING = 1e-9;
 
 function withoutRounding(terms: readonly ExplanationTerm[]): readonly ExplanationTerm[] {
   const whole = terms.reduce((total, { a, b }) => total + Math.max(Math.abs(a), Math.abs(b)), 0);
-  return terms.map((term) => (Math.abs(term.difference) <= ROUNDING * whole ? { ...term, difference: 0 } : term));
+  return terms.map((term) =>
+    Math.abs(term.difference) <= ROUNDING * whole ? { ...term, difference: 0 } : term,
+  );
 }
 
 function Terms({ title, terms: all, wordOf, format, foldsEqual = false }: TermsProps) {
@@ -47,33 +54,66 @@ function Terms({ title, terms: all, wordOf, format, foldsEqual = false }: TermsP
   return (
     <div>
       {/* Cards have no head. */}
-      <p className="terms-title" aria-hidden="true">{title}</p>
+      <p className="terms-title" aria-hidden="true">
+        {title}
+      </p>
       <Table label={title} narrow="cards" className="terms-table">
-        <Head><Row><Column>{title}</Column><Column numeric>A</Column><Column numeric>B</Column><Column numeric>B − A</Column><Column className="balance-head">A better · B better</Column></Row></Head>
+        <Head>
+          <Row>
+            <Column>{title}</Column>
+            <Column numeric>A</Column>
+            <Column numeric>B</Column>
+            <Column numeric>B − A</Column>
+            <Column className="balance-head">A better · B better</Column>
+          </Row>
+        </Head>
         <Body>
           {shown.map(({ name, a, b, difference }) => (
             <Row key={name} name={name}>
               <RowTitle>{wordOf(name)}</RowTitle>
-              <Cell label="A" numeric>{format(a)}</Cell>
-              <Cell label="B" numeric>{format(b)}</Cell>
-              <Cell label="B − A" numeric>{formatSigned(difference, format)}</Cell>
-              <Cell className="balance-cell"><Balance difference={difference} most={most} /></Cell>
+              <Cell label="A" numeric>
+                {format(a)}
+              </Cell>
+              <Cell label="B" numeric>
+                {format(b)}
+              </Cell>
+              <Cell label="B − A" numeric>
+                {formatSigned(difference, format)}
+              </Cell>
+              <Cell className="balance-cell">
+                <Balance difference={difference} most={most} />
+              </Cell>
             </Row>
           ))}
           {equal.length > 1 && (
             <Row className="row-quiet" name="equal">
-              <th role="rowheader" scope="row" className="card-title">{equal.length} lines that are the same<div className="cell-note">{equal.map(({ name }) => wordOf(name)).join(", ")}</div></th>
-              <Cell label="A" numeric>{format(same)}</Cell>
-              <Cell label="B" numeric>{format(same)}</Cell>
-              <Cell label="B − A" numeric>{format(0)}</Cell>
+              <th role="rowheader" scope="row" className="card-title">
+                {equal.length} lines that are the same
+                <div className="cell-note">{equal.map(({ name }) => wordOf(name)).join(", ")}</div>
+              </th>
+              <Cell label="A" numeric>
+                {format(same)}
+              </Cell>
+              <Cell label="B" numeric>
+                {format(same)}
+              </Cell>
+              <Cell label="B − A" numeric>
+                {format(0)}
+              </Cell>
               <Cell className="balance-cell">{""}</Cell>
             </Row>
           )}
           <Row className="row-sum">
             <RowTitle>Together</RowTitle>
-            <Cell label="A" numeric>{format(sum("a"))}</Cell>
-            <Cell label="B" numeric>{format(sum("b"))}</Cell>
-            <Cell label="B − A" numeric>{formatSigned(sum("difference"), format)}</Cell>
+            <Cell label="A" numeric>
+              {format(sum("a"))}
+            </Cell>
+            <Cell label="B" numeric>
+              {format(sum("b"))}
+            </Cell>
+            <Cell label="B − A" numeric>
+              {formatSigned(sum("difference"), format)}
+            </Cell>
             <Cell className="balance-cell">{""}</Cell>
           </Row>
         </Body>
@@ -94,12 +134,43 @@ function Explained({ answer }: { answer: ExplanationAnswer }) {
   return (
     <div className="answer">
       <Text fw={600}>{answer.summary}</Text>
-      {ranges !== undefined && <Text size="sm" c="dimmed">{ranges}</Text>}
-      {(!answer.a.fits || !answer.b.fits) && <Text size="sm" className="text-bad">{answer.a.fits ? "B does not fit in memory." : answer.b.fits ? "A does not fit in memory." : "Neither fits in memory."}</Text>}
-      {answer.changes.length > 0 ? <Changes label="From A to B" changes={answer.changes} /> : <Text size="sm">They are the same plan.</Text>}
-      <Text size="sm" c="dimmed">{answer.measured === null ? "All figures are predictions." : "The figures below are predictions: they say where the difference should come from."}</Text>
-      <Terms title="Time of a step" terms={answer.time} wordOf={(name) => TIME_WORDS[name as keyof typeof TIME_WORDS] ?? lineName(name)} format={formatSeconds} />
-      <Terms title="Memory of each plan's fullest rank" terms={answer.memory} wordOf={lineName} format={formatBytes} foldsEqual />
+      {ranges !== undefined && (
+        <Text size="sm" c="dimmed">
+          {ranges}
+        </Text>
+      )}
+      {(!answer.a.fits || !answer.b.fits) && (
+        <Text size="sm" className="text-bad">
+          {answer.a.fits
+            ? "B does not fit in memory."
+            : answer.b.fits
+              ? "A does not fit in memory."
+              : "Neither fits in memory."}
+        </Text>
+      )}
+      {answer.changes.length > 0 ? (
+        <Changes label="From A to B" changes={answer.changes} />
+      ) : (
+        <Text size="sm">They are the same plan.</Text>
+      )}
+      <Text size="sm" c="dimmed">
+        {answer.measured === null
+          ? "All figures are predictions."
+          : "The figures below are predictions: they say where the difference should come from."}
+      </Text>
+      <Terms
+        title="Time of a step"
+        terms={answer.time}
+        wordOf={(name) => TIME_WORDS[name as keyof typeof TIME_WORDS] ?? lineName(name)}
+        format={formatSeconds}
+      />
+      <Terms
+        title="Memory of each plan's fullest rank"
+        terms={answer.memory}
+        wordOf={lineName}
+        format={formatBytes}
+        foldsEqual
+      />
     </div>
   );
 }
@@ -108,7 +179,11 @@ function Explained({ answer }: { answer: ExplanationAnswer }) {
 export function Comparison({ subject, a, b }: { subject: Subject; a: PlanChoice; b: PlanChoice }) {
   const query = useExplanation(subject, a, b);
   if (query.data) return <Explained answer={query.data} />;
-  return query.isError ? <Failed what="comparison" error={query.error} onRetry={() => void query.refetch()} /> : <Loading label="comparison" rows={4} />;
+  return query.isError ? (
+    <Failed what="comparison" error={query.error} onRetry={() => void query.refetch()} />
+  ) : (
+    <Loading label="comparison" rows={4} />
+  );
 }
 
 /** Two of the plans, and why one takes longer than the other. */
@@ -116,14 +191,31 @@ export function ComparePlans({ rows, subject }: { rows: readonly PlanRow[]; subj
   const first = rows.find(({ chosen }) => chosen)?.key ?? rows[0]?.key ?? "";
   const [a, setA] = useState(first);
   const [b, setB] = useState(rows.find(({ key }) => key !== first)?.key ?? first);
-  const options = rows.map(({ key, rank, chosen, candidate }) => ({ value: key, label: `#${rank}${chosen ? ", chosen" : ""}: ${planLabel(candidate.plan)}` }));
+  const options = rows.map(({ key, rank, chosen, candidate }) => ({
+    value: key,
+    label: `#${rank}${chosen ? ", chosen" : ""}: ${planLabel(candidate.plan)}`,
+  }));
   return (
     <>
       <div className="plan-pickers">
-        <NativeSelect label="Plan A" data={options} value={a} onChange={(event) => setA(event.currentTarget.value)} />
-        <NativeSelect label="Plan B" data={options} value={b} onChange={(event) => setB(event.currentTarget.value)} />
+        <NativeSelect
+          label="Plan A"
+          data={options}
+          value={a}
+          onChange={(event) => setA(event.currentTarget.value)}
+        />
+        <NativeSelect
+          label="Plan B"
+          data={options}
+          value={b}
+          onChange={(event) => setB(event.currentTarget.value)}
+        />
       </div>
-      <Comparison subject={subject} a={rows.find(({ key }) => key === a)?.candidate.plan ?? a} b={rows.find(({ key }) => key === b)?.candidate.plan ?? b} />
+      <Comparison
+        subject={subject}
+        a={rows.find(({ key }) => key === a)?.candidate.plan ?? a}
+        b={rows.find(({ key }) => key === b)?.candidate.plan ?? b}
+      />
     </>
   );
 }

@@ -8,7 +8,11 @@ export function Changes({ label, changes }: { label: string; changes: readonly P
     <div className="changes">
       <span className="changes-label">{label}</span>
       <ul aria-label={label}>
-        {changes.map(({ field, from, to }) => <li key={field}>{fieldName(field)} <Code>{fieldValue(field, from)}</Code> → <Code>{fieldValue(field, to)}</Code></li>)}
+        {changes.map(({ field, from, to }) => (
+          <li key={field}>
+            {fieldName(field)} <Code>{fieldValue(field, from)}</Code> → <Code>{fieldValue(field, to)}</Code>
+          </li>
+        ))}
       </ul>
     </div>
   );

@@ -15,8 +15,18 @@ const labelText = (row: PlanRow): string => `#${row.rank} ${planLabel(row.candid
 function useLabels(rows: readonly PlanRow[]) {
   return useMemo(() => {
     const { common, own } = planLabels(rows.map(({ candidate }) => candidate.plan));
-    const labels = new Map(rows.map((row, index) => [row, <><span className="bar-rank">#{row.rank}</span> {own[index]}</>]));
-    return { labelOf: (row: PlanRow) => labels.get(row), note: common === "" ? undefined : <p className="bars-note">All of them: {common}</p> };
+    const labels = new Map(
+      rows.map((row, index) => [
+        row,
+        <>
+          <span className="bar-rank">#{row.rank}</span> {own[index]}
+        </>,
+      ]),
+    );
+    return {
+      labelOf: (row: PlanRow) => labels.get(row),
+      note: common === "" ? undefined : <p className="bars-note">All of them: {common}</p>,
+    };
   }, [rows]);
 }
 
@@ -35,7 +45,10 @@ export function MemoryChart({ rows, limitBytes }: { rows: readonly PlanRow[]; li
       markLabel="Measured peak"
       note={note}
       bars={rows.map((row) => ({
-        key: row.key, label: labelOf(row), labelText: labelText(row), emphasised: row.chosen,
+        key: row.key,
+        label: labelOf(row),
+        labelText: labelText(row),
+        emphasised: row.chosen,
         mark: row.trial?.measured?.peakMemoryBytes,
         segments: names.map((name) => ({ name, value: row.candidate.predicted.memory[name] ?? 0 })),
       }))}
@@ -57,7 +70,10 @@ export function TimeChart({ rows }: { rows: readonly PlanRow[] }) {
       markLabel="Measured step time"
       note={note}
       bars={rows.map((row) => ({
-        key: row.key, label: labelOf(row), labelText: labelText(row), emphasised: row.chosen,
+        key: row.key,
+        label: labelOf(row),
+        labelText: labelText(row),
+        emphasised: row.chosen,
         mark: row.trial?.measured?.stepTimeSeconds,
         segments: names.map((name) => ({ name, value: row.candidate.predicted.time[name] })),
       }))}

@@ -1,20 +1,59 @@
 import { formatRuns } from "@internevo/domain";
 import { Text } from "@mantine/core";
 import type { PlanRow } from "../../data/plan-rows.ts";
-import { formatBytes, formatInteger, formatPercent, formatRate, formatSeconds, formatSecondsRange } from "../../text/format.ts";
-import { explainPlan, FAILURE_WORDS, fieldWords, lineName, linesBySize, TIME_WORDS, UTILISATION_WORDS } from "../../text/words.ts";
+import {
+  formatBytes,
+  formatInteger,
+  formatPercent,
+  formatRate,
+  formatSeconds,
+  formatSecondsRange,
+} from "../../text/format.ts";
+import {
+  explainPlan,
+  FAILURE_WORDS,
+  fieldWords,
+  lineName,
+  linesBySize,
+  TIME_WORDS,
+  UTILISATION_WORDS,
+} from "../../text/words.ts";
 import { Facts } from "../page.tsx";
 
-function Breakdown({ title, items, format, measured }: { title: string; items: [string, number][]; format: (value: number) => string; measured?: ReadonlyMap<string, number> | undefined }) {
+function Breakdown({
+  title,
+  items,
+  format,
+  measured,
+}: {
+  title: string;
+  items: [string, number][];
+  format: (value: number) => string;
+  measured?: ReadonlyMap<string, number> | undefined;
+}) {
   return (
     <table className="mini-table" aria-label={title}>
-      <thead><tr><th scope="col">{title}</th><th scope="col" className="numeric">Predicted</th>{measured && <th scope="col" className="numeric">Measured</th>}</tr></thead>
+      <thead>
+        <tr>
+          <th scope="col">{title}</th>
+          <th scope="col" className="numeric">
+            Predicted
+          </th>
+          {measured && (
+            <th scope="col" className="numeric">
+              Measured
+            </th>
+          )}
+        </tr>
+      </thead>
       <tbody>
         {items.map(([name, value]) => (
           <tr key={name}>
             <th scope="row">{name}</th>
             <td className="numeric">{format(value)}</td>
-            {measured && <td className="numeric">{measured.has(name) ? format(measured.get(name) ?? 0) : "–"}</td>}
+            {measured && (
+              <td className="numeric">{measured.has(name) ? format(measured.get(name) ?? 0) : "–"}</td>
+            )}
           </tr>
         ))}
       </tbody>
@@ -31,35 +70,81 @@ export function PlanDetails({ row }: { row: PlanRow }) {
   return (
     <div className="plan-details">
       <div>
-        {explainPlan(plan).map((sentence) => <Text key={sentence} size="sm">{sentence}</Text>)}
+        {explainPlan(plan).map((sentence) => (
+          <Text key={sentence} size="sm">
+            {sentence}
+          </Text>
+        ))}
         <Text size="sm" mt={6}>
-          Ranks are ordered {placement.rankOrder.map(fieldWords).join(", then ").toLowerCase() || "as they come"}
-          {nodes.length > 0 && `. Nodes that each group spans: ${nodes.map(([name, count]) => `${fieldWords(name).toLowerCase()} ${formatInteger(count)}`).join(", ")}`}.
+          Ranks are ordered{" "}
+          {placement.rankOrder.map(fieldWords).join(", then ").toLowerCase() || "as they come"}
+          {nodes.length > 0 &&
+            `. Nodes that each group spans: ${nodes.map(([name, count]) => `${fieldWords(name).toLowerCase()} ${formatInteger(count)}`).join(", ")}`}
+          .
         </Text>
-        {row.candidate.tied !== undefined && <Text size="sm" mt={6}>{row.candidate.tied === 1 ? "One further plan" : `${row.candidate.tied} further plans`} with the same ranks, shards and batches {row.candidate.tied === 1 ? "takes" : "take"} exactly as long.</Text>}
-        {row.trial?.failure && <Text size="sm" mt={6} className="text-bad">{FAILURE_WORDS[row.trial.failure.code]}: {row.trial.failure.message}</Text>}
+        {row.candidate.tied !== undefined && (
+          <Text size="sm" mt={6}>
+            {row.candidate.tied === 1 ? "One further plan" : `${row.candidate.tied} further plans`} with the
+            same ranks, shards and batches {row.candidate.tied === 1 ? "takes" : "take"} exactly as long.
+          </Text>
+        )}
+        {row.trial?.failure && (
+          <Text size="sm" mt={6} className="text-bad">
+            {FAILURE_WORDS[row.trial.failure.code]}: {row.trial.failure.message}
+          </Text>
+        )}
         <Facts
           items={[
-            ...(predicted.stepTimeRangeSeconds ? [{ name: "Predicted step time", value: formatSeconds(predicted.stepTimeSeconds), note: `${formatSecondsRange(predicted.stepTimeRangeSeconds)} by the profile's spread` }] : []),
+            ...(predicted.stepTimeRangeSeconds
+              ? [
+                  {
+                    name: "Predicted step time",
+                    value: formatSeconds(predicted.stepTimeSeconds),
+                    note: `${formatSecondsRange(predicted.stepTimeRangeSeconds)} by the profile's spread`,
+                  },
+                ]
+              : []),
             { name: UTILISATION_WORDS.mfu, value: formatPercent(predicted.mfu) },
             { name: UTILISATION_WORDS.mfuFullAttention, value: formatPercent(predicted.mfuFullAttention) },
             { name: UTILISATION_WORDS.hfu, value: formatPercent(predicted.hfu) },
-            { name: UTILISATION_WORDS.speedOfLight, value: formatPercent(predicted.speedOfLight), note: "time of its kernels at the profiled peak, over the step time" },
-            ...(measured ? [
-              { name: "Measured steps", value: measured.steps, note: `p10 ${formatSeconds(measured.stepTimeSecondsP10)}, p90 ${formatSeconds(measured.stepTimeSecondsP90)}${formatRuns(measured)}` },
-              { name: "Measured communication", value: formatSeconds(measured.communicationSeconds) },
-              { name: "Resident peak", value: formatBytes(measured.residentPeakBytes) },
-              { name: "Measured rate", value: `${formatRate(measured.tokensPerGpuPerSecond)} tokens/s`, note: "a rank" },
-            ] : []),
+            {
+              name: UTILISATION_WORDS.speedOfLight,
+              value: formatPercent(predicted.speedOfLight),
+              note: "time of its kernels at the profiled peak, over the step time",
+            },
+            ...(measured
+              ? [
+                  {
+                    name: "Measured steps",
+                    value: measured.steps,
+                    note: `p10 ${formatSeconds(measured.stepTimeSecondsP10)}, p90 ${formatSeconds(measured.stepTimeSecondsP90)}${formatRuns(measured)}`,
+                  },
+                  { name: "Measured communication", value: formatSeconds(measured.communicationSeconds) },
+                  { name: "Resident peak", value: formatBytes(measured.residentPeakBytes) },
+                  {
+                    name: "Measured rate",
+                    value: `${formatRate(measured.tokensPerGpuPerSecond)} tokens/s`,
+                    note: "a rank",
+                  },
+                ]
+              : []),
           ]}
         />
       </div>
-      <Breakdown title="Time of a step" format={formatSeconds} items={(Object.keys(TIME_WORDS) as (keyof typeof TIME_WORDS)[]).filter((key) => predicted.time[key] > 0).map((key) => [TIME_WORDS[key], predicted.time[key]])} />
+      <Breakdown
+        title="Time of a step"
+        format={formatSeconds}
+        items={(Object.keys(TIME_WORDS) as (keyof typeof TIME_WORDS)[])
+          .filter((key) => predicted.time[key] > 0)
+          .map((key) => [TIME_WORDS[key], predicted.time[key]])}
+      />
       <Breakdown
         title="Memory of the fullest rank"
         format={formatBytes}
         items={lines.map((line) => [lineName(line), predicted.memory[line] ?? 0])}
-        measured={measured && new Map(Object.entries(measured.memory).map(([line, bytes]) => [lineName(line), bytes]))}
+        measured={
+          measured && new Map(Object.entries(measured.memory).map(([line, bytes]) => [lineName(line), bytes]))
+        }
       />
     </div>
   );

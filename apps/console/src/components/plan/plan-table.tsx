@@ -1,16 +1,48 @@
 import { noneWithoutTrainer, tieWords, withoutTrainer, type Plan } from "@internevo/domain";
 import { Text, Tooltip } from "@mantine/core";
-import { createColumnHelper, createSortedRowModel, FlexRender, rowSortingFeature, sortFn_basic, tableFeatures, useTable } from "@tanstack/react-table";
+import {
+  createColumnHelper,
+  createSortedRowModel,
+  FlexRender,
+  rowSortingFeature,
+  sortFn_basic,
+  tableFeatures,
+  useTable,
+} from "@tanstack/react-table";
 import { Fragment, useMemo, useState, type ReactNode } from "react";
-import { compare, measuredStepSeconds, plannedStepSeconds, tiedRows, type PlanRow } from "../../data/plan-rows.ts";
-import { formatBytes, formatRate, formatSeconds, formatSecondsRange, formatSignedPercent, sentence } from "../../text/format.ts";
-import { dimensionsOf, dimensionValue, FAILURE_WORDS, OVERLAP_WORDS, overlapWords, type Dimension } from "../../text/words.ts";
+import {
+  compare,
+  measuredStepSeconds,
+  plannedStepSeconds,
+  tiedRows,
+  type PlanRow,
+} from "../../data/plan-rows.ts";
+import {
+  formatBytes,
+  formatRate,
+  formatSeconds,
+  formatSecondsRange,
+  formatSignedPercent,
+  sentence,
+} from "../../text/format.ts";
+import {
+  dimensionsOf,
+  dimensionValue,
+  FAILURE_WORDS,
+  OVERLAP_WORDS,
+  overlapWords,
+  type Dimension,
+} from "../../text/words.ts";
 import { Body, Head, Row, Table } from "../data-table.tsx";
 import { Badge, TrialStateBadge } from "../state-badge.tsx";
 import { PlanDetails } from "./plan-details.tsx";
 import { PlanLegend } from "./plan-text.tsx";
 
-const features = tableFeatures({ rowSortingFeature, sortedRowModel: createSortedRowModel(), sortFns: { basic: sortFn_basic } });
+const features = tableFeatures({
+  rowSortingFeature,
+  sortedRowModel: createSortedRowModel(),
+  sortFns: { basic: sortFn_basic },
+});
 const helper = createColumnHelper<typeof features, PlanRow>();
 
 interface ColumnLook {
@@ -20,38 +52,94 @@ interface ColumnLook {
   readonly hint?: string;
 }
 
-const figure = (value: number | undefined, format: (value: number) => string): ReactNode => (value === undefined ? <span className="nothing">–</span> : format(value));
+const figure = (value: number | undefined, format: (value: number) => string): ReactNode =>
+  value === undefined ? <span className="nothing">–</span> : format(value);
 
-const Barred = ({ row }: { row: PlanRow }) => (row.candidate.runnable ? null : <div className="cell-note">{row.candidate.notRunnableReason}</div>);
+const Barred = ({ row }: { row: PlanRow }) =>
+  row.candidate.runnable ? null : <div className="cell-note">{row.candidate.notRunnableReason}</div>;
 
 function State({ row }: { row: PlanRow }) {
   if (row.chosen) return <Badge tone="good">Chosen</Badge>;
   if (row.trial) return <TrialStateBadge state={row.trial.state} />;
-  return row.candidate.runnable ? <Badge tone="waiting">Planned</Badge> : <Badge tone="quiet">Not runnable</Badge>;
+  return row.candidate.runnable ? (
+    <Badge tone="waiting">Planned</Badge>
+  ) : (
+    <Badge tone="quiet">Not runnable</Badge>
+  );
 }
 
 const LOOKS: Readonly<Record<string, ColumnLook>> = {
-  rank: { label: "Rank", className: "numeric rank", hint: "Place among all feasible plans by predicted step time" },
-  place: { label: "Place by measurement", className: "numeric", hint: "Place among the measured plans by measured step time" },
-  plannedTime: { label: "Step time, predicted", className: "numeric group-start", hint: "Below it from – to: every measurement of the profile at its 10th and at its 90th percentile" },
-  measuredTime: { label: "Step time, measured", className: "numeric strong", hint: "Median of the measured steps" },
+  rank: {
+    label: "Rank",
+    className: "numeric rank",
+    hint: "Place among all feasible plans by predicted step time",
+  },
+  place: {
+    label: "Place by measurement",
+    className: "numeric",
+    hint: "Place among the measured plans by measured step time",
+  },
+  plannedTime: {
+    label: "Step time, predicted",
+    className: "numeric group-start",
+    hint: "Below it from – to: every measurement of the profile at its 10th and at its 90th percentile",
+  },
+  measuredTime: {
+    label: "Step time, measured",
+    className: "numeric strong",
+    hint: "Median of the measured steps",
+  },
   timeError: { label: "Step time, error", className: "numeric", hint: "(predicted − measured) / measured" },
   plannedRate: { label: "Tokens/s a rank, predicted", className: "numeric group-start" },
   measuredRate: { label: "Tokens/s a rank, measured", className: "numeric strong" },
   plannedMemory: { label: "Peak memory, predicted", className: "numeric group-start" },
   measuredMemory: { label: "Peak memory, measured", className: "numeric strong" },
-  memoryError: { label: "Peak memory, error", className: "numeric", hint: "(predicted − measured) / measured" },
-  overlap: { label: "Overlap", className: "overlap", hint: "What the forward and the backward pass hide of the communication" },
+  memoryError: {
+    label: "Peak memory, error",
+    className: "numeric",
+    hint: "(predicted − measured) / measured",
+  },
+  overlap: {
+    label: "Overlap",
+    className: "overlap",
+    hint: "What the forward and the backward pass hide of the communication",
+  },
   state: { label: "State", className: "group-start" },
 };
 
-const lookOfDimension = ({ symbol, name, meaning }: Dimension): ColumnLook => ({ label: symbol, className: "dimension", hint: `${name}: ${meaning}` });
+const lookOfDimension = ({ symbol, name, meaning }: Dimension): ColumnLook => ({
+  label: symbol,
+  className: "dimension",
+  hint: `${name}: ${meaning}`,
+});
 
-const NAMES: Readonly<Record<string, string>> = { rank: "#", place: "place", overlap: "overlap", plannedTime: "predicted", measuredTime: "measured", timeError: "error", plannedRate: "predicted", measuredRate: "measured", plannedMemory: "predicted", measuredMemory: "measured", memoryError: "error", state: "State" };
+const NAMES: Readonly<Record<string, string>> = {
+  rank: "#",
+  place: "place",
+  overlap: "overlap",
+  plannedTime: "predicted",
+  measuredTime: "measured",
+  timeError: "error",
+  plannedRate: "predicted",
+  measuredRate: "measured",
+  plannedMemory: "predicted",
+  measuredMemory: "measured",
+  memoryError: "error",
+  state: "State",
+};
 
 function Overlap({ plan }: { plan: Plan }) {
   if (plan.forwardOverlap === plan.backwardOverlap) return <>{OVERLAP_WORDS[plan.forwardOverlap]}</>;
-  return <span className="cell-stack"><span><span className="nothing">forward</span> {OVERLAP_WORDS[plan.forwardOverlap]}</span><span><span className="nothing">backward</span> {OVERLAP_WORDS[plan.backwardOverlap]}</span></span>;
+  return (
+    <span className="cell-stack">
+      <span>
+        <span className="nothing">forward</span> {OVERLAP_WORDS[plan.forwardOverlap]}
+      </span>
+      <span>
+        <span className="nothing">backward</span> {OVERLAP_WORDS[plan.backwardOverlap]}
+      </span>
+    </span>
+  );
 }
 
 /** The predicted step time, and what it may as well be by the spread of what was measured. */
@@ -59,77 +147,218 @@ function PlannedTime({ row, isTied }: { row: PlanRow; isTied: boolean }) {
   const range = row.candidate.predicted.stepTimeRangeSeconds;
   const seconds = formatSeconds(plannedStepSeconds(row));
   if (range === undefined) return <>{seconds}</>;
-  return <span className="cell-stack"><span>{isTied && <><span className="tie">tie</span>{" "}</>}{seconds}</span><span className="cell-range">{formatSecondsRange(range)}</span></span>;
+  return (
+    <span className="cell-stack">
+      <span>
+        {isTied && (
+          <>
+            <span className="tie">tie</span>{" "}
+          </>
+        )}
+        {seconds}
+      </span>
+      <span className="cell-range">{formatSecondsRange(range)}</span>
+    </span>
+  );
 }
 
-function columnsOf(withMeasured: boolean, withReasons: boolean, withOverlap: boolean, planDimensions: readonly Dimension[], tied: ReadonlySet<string>) {
+function columnsOf(
+  withMeasured: boolean,
+  withReasons: boolean,
+  withOverlap: boolean,
+  planDimensions: readonly Dimension[],
+  tied: ReadonlySet<string>,
+) {
   const number = helper.accessor(({ rank }) => rank, { id: "rank" });
   const dimensions = planDimensions.map(({ key, symbol }) =>
-    helper.accessor(({ candidate }) => Number(dimensionValue(candidate.plan, key)), { id: key, header: symbol, cell: ({ row }) => dimensionValue(row.original.candidate.plan, key) }),
+    helper.accessor(({ candidate }) => Number(dimensionValue(candidate.plan, key)), {
+      id: key,
+      header: symbol,
+      cell: ({ row }) => dimensionValue(row.original.candidate.plan, key),
+    }),
   );
   const time = [
-    helper.accessor(plannedStepSeconds, { id: "plannedTime", cell: ({ row }) => <PlannedTime row={row.original} isTied={tied.has(row.original.key)} /> }),
-    helper.accessor(measuredStepSeconds, { id: "measuredTime", sortUndefined: "last", cell: ({ row }) => figure(measuredStepSeconds(row.original), formatSeconds) }),
-    helper.accessor(({ place }) => place, { id: "place", sortUndefined: "last", cell: ({ row }) => figure(row.original.place, String) }),
-    helper.accessor((row) => compare(row).timeError, { id: "timeError", sortUndefined: "last", cell: ({ row }) => figure(compare(row.original).timeError, formatSignedPercent) }),
+    helper.accessor(plannedStepSeconds, {
+      id: "plannedTime",
+      cell: ({ row }) => <PlannedTime row={row.original} isTied={tied.has(row.original.key)} />,
+    }),
+    helper.accessor(measuredStepSeconds, {
+      id: "measuredTime",
+      sortUndefined: "last",
+      cell: ({ row }) => figure(measuredStepSeconds(row.original), formatSeconds),
+    }),
+    helper.accessor(({ place }) => place, {
+      id: "place",
+      sortUndefined: "last",
+      cell: ({ row }) => figure(row.original.place, String),
+    }),
+    helper.accessor((row) => compare(row).timeError, {
+      id: "timeError",
+      sortUndefined: "last",
+      cell: ({ row }) => figure(compare(row.original).timeError, formatSignedPercent),
+    }),
   ];
   const rate = [
-    helper.accessor(({ candidate }) => candidate.predicted.tokensPerGpuPerSecond, { id: "plannedRate", cell: ({ row }) => formatRate(row.original.candidate.predicted.tokensPerGpuPerSecond) }),
-    helper.accessor(({ trial }) => trial?.measured?.tokensPerGpuPerSecond, { id: "measuredRate", sortUndefined: "last", cell: ({ row }) => figure(row.original.trial?.measured?.tokensPerGpuPerSecond, formatRate) }),
+    helper.accessor(({ candidate }) => candidate.predicted.tokensPerGpuPerSecond, {
+      id: "plannedRate",
+      cell: ({ row }) => formatRate(row.original.candidate.predicted.tokensPerGpuPerSecond),
+    }),
+    helper.accessor(({ trial }) => trial?.measured?.tokensPerGpuPerSecond, {
+      id: "measuredRate",
+      sortUndefined: "last",
+      cell: ({ row }) => figure(row.original.trial?.measured?.tokensPerGpuPerSecond, formatRate),
+    }),
   ];
   const memory = [
-    helper.accessor(({ candidate }) => candidate.predicted.peakMemoryBytes, { id: "plannedMemory", cell: ({ row }) => formatBytes(row.original.candidate.predicted.peakMemoryBytes) }),
-    helper.accessor(({ trial }) => trial?.measured?.peakMemoryBytes, { id: "measuredMemory", sortUndefined: "last", cell: ({ row }) => figure(row.original.trial?.measured?.peakMemoryBytes, formatBytes) }),
-    helper.accessor((row) => compare(row).memoryError, { id: "memoryError", sortUndefined: "last", cell: ({ row }) => figure(compare(row.original).memoryError, formatSignedPercent) }),
+    helper.accessor(({ candidate }) => candidate.predicted.peakMemoryBytes, {
+      id: "plannedMemory",
+      cell: ({ row }) => formatBytes(row.original.candidate.predicted.peakMemoryBytes),
+    }),
+    helper.accessor(({ trial }) => trial?.measured?.peakMemoryBytes, {
+      id: "measuredMemory",
+      sortUndefined: "last",
+      cell: ({ row }) => figure(row.original.trial?.measured?.peakMemoryBytes, formatBytes),
+    }),
+    helper.accessor((row) => compare(row).memoryError, {
+      id: "memoryError",
+      sortUndefined: "last",
+      cell: ({ row }) => figure(compare(row.original).memoryError, formatSignedPercent),
+    }),
   ];
   // The reason has room beside the state where nothing was measured.
-  const state = helper.display({ id: "state", cell: ({ row }) => <><State row={row.original} />{withReasons && <Barred row={row.original} />}</> });
-  const overlap = withOverlap ? [helper.accessor(({ candidate }) => overlapWords(candidate.plan), { id: "overlap", cell: ({ row }) => <Overlap plan={row.original.candidate.plan} /> })] : [];
+  const state = helper.display({
+    id: "state",
+    cell: ({ row }) => (
+      <>
+        <State row={row.original} />
+        {withReasons && <Barred row={row.original} />}
+      </>
+    ),
+  });
+  const overlap = withOverlap
+    ? [
+        helper.accessor(({ candidate }) => overlapWords(candidate.plan), {
+          id: "overlap",
+          cell: ({ row }) => <Overlap plan={row.original.candidate.plan} />,
+        }),
+      ]
+    : [];
   const kept = <T,>(group: T[]): T[] => (withMeasured ? group : group.slice(0, 1));
   return {
-    columns: helper.columns([number, ...dimensions, ...overlap, ...kept(time), ...kept(rate), ...kept(memory), state]),
-    spans: { dimensions: dimensions.length + overlap.length, time: kept(time).length, rate: kept(rate).length, memory: kept(memory).length },
+    columns: helper.columns([
+      number,
+      ...dimensions,
+      ...overlap,
+      ...kept(time),
+      ...kept(rate),
+      ...kept(memory),
+      state,
+    ]),
+    spans: {
+      dimensions: dimensions.length + overlap.length,
+      time: kept(time).length,
+      rate: kept(rate).length,
+      memory: kept(memory).length,
+    },
   };
 }
 
 function Note({ row }: { row: PlanRow }) {
   const failure = row.trial?.failure;
-  if (failure) return <>{FAILURE_WORDS[failure.code]}{failure.rank === undefined ? "" : ` on rank ${failure.rank}`}: {sentence(failure.message)}{failure.remedy === undefined ? "" : ` What to do: ${sentence(failure.remedy)}`}</>;
-  return <>Better by prediction, but not tried. {sentence(withoutTrainer(row.candidate.notRunnableReason ?? "its plan"))}</>;
+  if (failure)
+    return (
+      <>
+        {FAILURE_WORDS[failure.code]}
+        {failure.rank === undefined ? "" : ` on rank ${failure.rank}`}: {sentence(failure.message)}
+        {failure.remedy === undefined ? "" : ` What to do: ${sentence(failure.remedy)}`}
+      </>
+    );
+  return (
+    <>
+      Better by prediction, but not tried.{" "}
+      {sentence(withoutTrainer(row.candidate.notRunnableReason ?? "its plan"))}
+    </>
+  );
 }
 
-const hasNote = (row: PlanRow, withMeasured: boolean): boolean => Boolean(row.trial?.failure) || (withMeasured && !row.candidate.runnable && !row.trial);
+const hasNote = (row: PlanRow, withMeasured: boolean): boolean =>
+  Boolean(row.trial?.failure) || (withMeasured && !row.candidate.runnable && !row.trial);
 
 /** Why none of the plans runs, where it is the same for all of them: nobody reads it ten times. */
 function sharedReason(rows: readonly PlanRow[]): string | undefined {
-  const [first, ...others] = rows.map(({ candidate, trial }) => (candidate.runnable || trial ? null : candidate.notRunnableReason));
-  return typeof first === "string" && others.length > 0 && others.every((reason) => reason === first) ? first : undefined;
+  const [first, ...others] = rows.map(({ candidate, trial }) =>
+    candidate.runnable || trial ? null : candidate.notRunnableReason,
+  );
+  return typeof first === "string" && others.length > 0 && others.every((reason) => reason === first)
+    ? first
+    : undefined;
 }
 
 /** The plans, predicted beside measured; a row opens to everything that is known of it. */
-export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; withMeasured: boolean; label: string }) {
+export function PlanTable({
+  rows,
+  withMeasured,
+  label,
+}: {
+  rows: PlanRow[];
+  withMeasured: boolean;
+  label: string;
+}) {
   const withOverlap = rows.some(({ candidate }) => overlapWords(candidate.plan) !== OVERLAP_WORDS.none);
   const dimensions = useMemo(() => dimensionsOf(rows.map(({ candidate }) => candidate.plan)), [rows]);
-  const looks = useMemo((): Readonly<Record<string, ColumnLook>> => ({ ...LOOKS, ...Object.fromEntries(dimensions.map((dimension) => [dimension.key, lookOfDimension(dimension)])) }), [dimensions]);
+  const looks = useMemo(
+    (): Readonly<Record<string, ColumnLook>> => ({
+      ...LOOKS,
+      ...Object.fromEntries(dimensions.map((dimension) => [dimension.key, lookOfDimension(dimension)])),
+    }),
+    [dimensions],
+  );
   const tied = useMemo(() => tiedRows(rows), [rows]);
   const reason = withMeasured ? undefined : sharedReason(rows);
   const withReasons = !withMeasured && reason === undefined;
-  const { columns, spans } = useMemo(() => columnsOf(withMeasured, withReasons, withOverlap, dimensions, tied), [withMeasured, withReasons, withOverlap, dimensions, tied]);
-  const table = useTable({ features, columns, data: rows, getRowId: ({ key }) => key, enableSortingRemoval: true, sortDescFirst: false });
+  const { columns, spans } = useMemo(
+    () => columnsOf(withMeasured, withReasons, withOverlap, dimensions, tied),
+    [withMeasured, withReasons, withOverlap, dimensions, tied],
+  );
+  const table = useTable({
+    features,
+    columns,
+    data: rows,
+    getRowId: ({ key }) => key,
+    enableSortingRemoval: true,
+    sortDescFirst: false,
+  });
   const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
-  const toggle = (key: string): void => setOpen((at) => { const next = new Set(at); if (!next.delete(key)) next.add(key); return next; });
+  const toggle = (key: string): void =>
+    setOpen((at) => {
+      const next = new Set(at);
+      if (!next.delete(key)) next.add(key);
+      return next;
+    });
   const leaf = table.getHeaderGroups()[0]?.headers ?? [];
   return (
     <>
-      {reason !== undefined && <Text size="sm" mb="xs">{sentence(noneWithoutTrainer(reason))}</Text>}
+      {reason !== undefined && (
+        <Text size="sm" mb="xs">
+          {sentence(noneWithoutTrainer(reason))}
+        </Text>
+      )}
       <Table label={label} narrow="cards" className="plan-table">
         <Head>
           <tr role="row" className="group-head">
             <td role="cell" />
-            <th role="columnheader" scope="colgroup" colSpan={spans.dimensions}>Plan</th>
-            <th role="columnheader" scope="colgroup" colSpan={spans.time} className="group-start">Step time</th>
-            <th role="columnheader" scope="colgroup" colSpan={spans.rate} className="group-start">Tokens/s a rank</th>
-            <th role="columnheader" scope="colgroup" colSpan={spans.memory} className="group-start">Peak memory</th>
+            <th role="columnheader" scope="colgroup" colSpan={spans.dimensions}>
+              Plan
+            </th>
+            <th role="columnheader" scope="colgroup" colSpan={spans.time} className="group-start">
+              Step time
+            </th>
+            <th role="columnheader" scope="colgroup" colSpan={spans.rate} className="group-start">
+              Tokens/s a rank
+            </th>
+            <th role="columnheader" scope="colgroup" colSpan={spans.memory} className="group-start">
+              Peak memory
+            </th>
             <td role="cell" className="group-start" />
           </tr>
           <Row>
@@ -138,14 +367,40 @@ export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; with
               const sorted = header.column.getIsSorted();
               const name = NAMES[header.column.id] ?? <FlexRender header={header} />;
               return (
-                <th key={header.id} role="columnheader" scope="col" className={look?.className} aria-sort={sorted === "asc" ? "ascending" : sorted === "desc" ? "descending" : undefined}>
+                <th
+                  key={header.id}
+                  role="columnheader"
+                  scope="col"
+                  className={look?.className}
+                  aria-sort={sorted === "asc" ? "ascending" : sorted === "desc" ? "descending" : undefined}
+                >
                   {header.column.getCanSort() ? (
-                    <Tooltip label={look?.hint ?? look?.label ?? ""} multiline maw={280} withArrow events={{ hover: true, focus: true, touch: false }}>
-                      <button type="button" className="sort-button" aria-label={look?.label.length === 1 || look?.className === "dimension" ? `${look.label}, ${look.hint ?? ""}` : look?.label} onClick={header.column.getToggleSortingHandler()}>
-                        {name}<span aria-hidden="true" className="sort-mark">{sorted === "asc" ? "▲" : sorted === "desc" ? "▼" : ""}</span>
+                    <Tooltip
+                      label={look?.hint ?? look?.label ?? ""}
+                      multiline
+                      maw={280}
+                      withArrow
+                      events={{ hover: true, focus: true, touch: false }}
+                    >
+                      <button
+                        type="button"
+                        className="sort-button"
+                        aria-label={
+                          look?.label.length === 1 || look?.className === "dimension"
+                            ? `${look.label}, ${look.hint ?? ""}`
+                            : look?.label
+                        }
+                        onClick={header.column.getToggleSortingHandler()}
+                      >
+                        {name}
+                        <span aria-hidden="true" className="sort-mark">
+                          {sorted === "asc" ? "▲" : sorted === "desc" ? "▼" : ""}
+                        </span>
                       </button>
                     </Tooltip>
-                  ) : name}
+                  ) : (
+                    name
+                  )}
                 </th>
               );
             })}
@@ -158,21 +413,60 @@ export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; with
             const quiet = !candidate.runnable && !trial;
             return (
               <Fragment key={key}>
-                <Row name={key} className={`${chosen ? "row-chosen" : ""} ${quiet ? "row-quiet" : ""} ${hasNote(row.original, withMeasured) || expanded ? "row-continued" : ""}`}>
+                <Row
+                  name={key}
+                  className={`${chosen ? "row-chosen" : ""} ${quiet ? "row-quiet" : ""} ${hasNote(row.original, withMeasured) || expanded ? "row-continued" : ""}`}
+                >
                   {row.getAllCells().map((cell) => {
                     const look = looks[cell.column.id];
-                    const content = cell.column.id === "rank" ? (
-                      <button type="button" className="row-toggle" aria-expanded={expanded} aria-label={`Rank ${rank}, ${expanded ? "hide" : "show"} details`} onClick={() => toggle(key)}>
-                        <span className="chevron" aria-hidden="true">{expanded ? "▾" : "▸"}</span>{rank}
-                      </button>
-                    ) : <FlexRender cell={cell} />;
-                    return <td key={cell.id} role="cell" data-column={cell.column.id} data-label={look?.label} className={look?.className}>{content}</td>;
+                    const content =
+                      cell.column.id === "rank" ? (
+                        <button
+                          type="button"
+                          className="row-toggle"
+                          aria-expanded={expanded}
+                          aria-label={`Rank ${rank}, ${expanded ? "hide" : "show"} details`}
+                          onClick={() => toggle(key)}
+                        >
+                          <span className="chevron" aria-hidden="true">
+                            {expanded ? "▾" : "▸"}
+                          </span>
+                          {rank}
+                        </button>
+                      ) : (
+                        <FlexRender cell={cell} />
+                      );
+                    return (
+                      <td
+                        key={cell.id}
+                        role="cell"
+                        data-column={cell.column.id}
+                        data-label={look?.label}
+                        className={look?.className}
+                      >
+                        {content}
+                      </td>
+                    );
                   })}
                 </Row>
                 {hasNote(row.original, withMeasured) && (
-                  <tr role="row" className={`note-row ${expanded ? "row-continued" : ""}`}><td role="cell" colSpan={leaf.length} className={trial?.failure ? "text-bad" : "text-quiet"}><Note row={row.original} /></td></tr>
+                  <tr role="row" className={`note-row ${expanded ? "row-continued" : ""}`}>
+                    <td
+                      role="cell"
+                      colSpan={leaf.length}
+                      className={trial?.failure ? "text-bad" : "text-quiet"}
+                    >
+                      <Note row={row.original} />
+                    </td>
+                  </tr>
                 )}
-                {expanded && <tr role="row" className="details-row"><td role="cell" colSpan={leaf.length}><PlanDetails row={row.original} /></td></tr>}
+                {expanded && (
+                  <tr role="row" className="details-row">
+                    <td role="cell" colSpan={leaf.length}>
+                      <PlanDetails row={row.original} />
+                    </td>
+                  </tr>
+                )}
               </Fragment>
             );
           })}
@@ -180,7 +474,8 @@ export function PlanTable({ rows, withMeasured, label }: { rows: PlanRow[]; with
       </Table>
       {rows.some(({ candidate }) => candidate.predicted.stepTimeRangeSeconds) && (
         <Text size="sm" c="dimmed" mt="xs">
-          Below a predicted step time: from – to, with every measurement of the profile at its 10th and at its 90th percentile.
+          Below a predicted step time: from – to, with every measurement of the profile at its 10th and at its
+          90th percentile.
           {tied.size > 1 && ` ${tieWords(tied.size, rows.length) ?? ""}`}
         </Text>
       )}

@@ -1,5 +1,12 @@
 import type { Plan } from "@internevo/domain";
-import { DIMENSIONS, dimensionsOf, dimensionValue, OVERLAP_WORDS, overlapWords, type Dimension } from "../../text/words.ts";
+import {
+  DIMENSIONS,
+  dimensionsOf,
+  dimensionValue,
+  OVERLAP_WORDS,
+  overlapWords,
+  type Dimension,
+} from "../../text/words.ts";
 
 /** A plan in the paper's symbols; factors of 1, which do nothing, step back. */
 export function PlanText({ plan }: { plan: Plan }) {
@@ -10,12 +17,21 @@ export function PlanText({ plan }: { plan: Plan }) {
         const value = dimensionValue(plan, key);
         const idle = key === "recompute" || key === "recomputeLayers" ? value === "0" : value === "1";
         return (
-          <span key={key} className={idle ? "plan-part plan-part-idle" : "plan-part"} title={`${name}: ${meaning}`}>
-            <span className="plan-symbol">{symbol}</span>{value}
+          <span
+            key={key}
+            className={idle ? "plan-part plan-part-idle" : "plan-part"}
+            title={`${name}: ${meaning}`}
+          >
+            <span className="plan-symbol">{symbol}</span>
+            {value}
           </span>
         );
       })}
-      {overlap !== OVERLAP_WORDS.none && <span className="plan-part" title="What the forward and the backward pass hide of the communication"><span className="plan-symbol">overlap</span> {overlap}</span>}
+      {overlap !== OVERLAP_WORDS.none && (
+        <span className="plan-part" title="What the forward and the backward pass hide of the communication">
+          <span className="plan-symbol">overlap</span> {overlap}
+        </span>
+      )}
     </span>
   );
 }
@@ -27,7 +43,12 @@ export function PlanLegend({ dimensions = DIMENSIONS }: { dimensions?: readonly 
       <summary>What the symbols mean</summary>
       <dl className="plan-legend">
         {dimensions.map(({ symbol, name, meaning }) => (
-          <div key={symbol}><dt><code>{symbol}</code> {name}</dt><dd>{meaning}</dd></div>
+          <div key={symbol}>
+            <dt>
+              <code>{symbol}</code> {name}
+            </dt>
+            <dd>{meaning}</dd>
+          </div>
         ))}
       </dl>
     </details>

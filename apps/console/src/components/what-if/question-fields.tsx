@@ -22,7 +22,16 @@ export interface Asked {
 /** What the fields show: what nobody wrote is filled in. */
 export type Filled = Asked & { readonly values: string; readonly unitTokens: number | string };
 
-export const ASKED_FIRST: Asked = { axis: "sequence", values: null, unitTokens: null, sequences: 1, tokens: "1T", days: 30, price: "", nodes: "" };
+export const ASKED_FIRST: Asked = {
+  axis: "sequence",
+  values: null,
+  unitTokens: null,
+  sequences: 1,
+  tokens: "1T",
+  days: 30,
+  price: "",
+  nodes: "",
+};
 
 /** Tokens of a whole training; undefined where the text is no such number. */
 export function trainingTokens(text: string): number | undefined {
@@ -31,8 +40,14 @@ export function trainingTokens(text: string): number | undefined {
 }
 
 /** What keeps the question from being asked; undefined: nothing. */
-export function faultOf(kind: QuestionKind, asked: Filled): { readonly field: keyof Asked; readonly message: string } | undefined {
-  const number = (field: keyof Asked): { field: keyof Asked; message: string } | undefined => (typeof asked[field] === "number" && asked[field] > 0 ? undefined : { field, message: "Give a number above 0" });
+export function faultOf(
+  kind: QuestionKind,
+  asked: Filled,
+): { readonly field: keyof Asked; readonly message: string } | undefined {
+  const number = (field: keyof Asked): { field: keyof Asked; message: string } | undefined =>
+    typeof asked[field] === "number" && asked[field] > 0
+      ? undefined
+      : { field, message: "Give a number above 0" };
   if (kind === "sweep") {
     const read = axisValues(asked.axis, asked.values);
     return "fault" in read ? { field: "values", message: read.fault } : undefined;
@@ -40,7 +55,13 @@ export function faultOf(kind: QuestionKind, asked: Filled): { readonly field: ke
   if (kind === "largest") return number("unitTokens") ?? number("sequences");
   if (kind === "pareto") return undefined;
   const sizes = asked.nodes.trim() === "" ? undefined : axisValues("nodes", asked.nodes);
-  return (trainingTokens(asked.tokens) === undefined ? { field: "tokens", message: "Give a number of tokens, such as 2T or 300B" } : undefined) ?? number("days") ?? (sizes && "fault" in sizes ? { field: "nodes", message: sizes.fault } : undefined);
+  return (
+    (trainingTokens(asked.tokens) === undefined
+      ? { field: "tokens", message: "Give a number of tokens, such as 2T or 300B" }
+      : undefined) ??
+    number("days") ??
+    (sizes && "fault" in sizes ? { field: "nodes", message: sizes.fault } : undefined)
+  );
 }
 
 interface FieldsProps {
@@ -52,33 +73,96 @@ interface FieldsProps {
 }
 
 export function QuestionFields({ kind, asked, onChange, fault }: FieldsProps) {
-  const errorOf = (field: keyof Asked): string | undefined => (fault?.field === field ? fault.message : undefined);
+  const errorOf = (field: keyof Asked): string | undefined =>
+    fault?.field === field ? fault.message : undefined;
   if (kind === "sweep") {
     return (
       <div className="fields">
         <NativeSelect
-          label="Axis" description="What is varied" value={asked.axis} data={SWEPT_AXES.map((value) => ({ value, label: AXIS_WORDS[value].name }))}
-          onChange={(event) => { const axis = event.currentTarget.value as SweptAxis; onChange({ axis, values: null }); }}
+          label="Axis"
+          description="What is varied"
+          value={asked.axis}
+          data={SWEPT_AXES.map((value) => ({ value, label: AXIS_WORDS[value].name }))}
+          onChange={(event) => {
+            const axis = event.currentTarget.value as SweptAxis;
+            onChange({ axis, values: null });
+          }}
         />
-        <TextInput label="Values" description={`${AXIS_WORDS[asked.axis].about}; a..b doubles from a to b`} value={asked.values} onChange={(event) => onChange({ values: event.currentTarget.value })} error={errorOf("values")} className="grow" spellCheck={false} autoComplete="off" />
+        <TextInput
+          label="Values"
+          description={`${AXIS_WORDS[asked.axis].about}; a..b doubles from a to b`}
+          value={asked.values}
+          onChange={(event) => onChange({ values: event.currentTarget.value })}
+          error={errorOf("values")}
+          className="grow"
+          spellCheck={false}
+          autoComplete="off"
+        />
       </div>
     );
   }
   if (kind === "largest") {
     return (
       <div className="fields">
-        <NumberInput label="Multiple of" description="Tokens" min={1} allowDecimal={false} thousandSeparator="," value={asked.unitTokens} onChange={(unitTokens) => onChange({ unitTokens })} error={errorOf("unitTokens")} />
-        <NumberInput label="Sequences" description="Of a step" min={1} allowDecimal={false} value={asked.sequences} onChange={(sequences) => onChange({ sequences })} error={errorOf("sequences")} />
+        <NumberInput
+          label="Multiple of"
+          description="Tokens"
+          min={1}
+          allowDecimal={false}
+          thousandSeparator=","
+          value={asked.unitTokens}
+          onChange={(unitTokens) => onChange({ unitTokens })}
+          error={errorOf("unitTokens")}
+        />
+        <NumberInput
+          label="Sequences"
+          description="Of a step"
+          min={1}
+          allowDecimal={false}
+          value={asked.sequences}
+          onChange={(sequences) => onChange({ sequences })}
+          error={errorOf("sequences")}
+        />
       </div>
     );
   }
   if (kind === "pareto") return null;
   return (
     <div className="fields">
-      <TextInput label="Tokens to train on" description="Such as 2T or 300B" value={asked.tokens} onChange={(event) => onChange({ tokens: event.currentTarget.value })} error={errorOf("tokens")} spellCheck={false} autoComplete="off" />
-      <NumberInput label="Deadline" description="In days" min={0} value={asked.days} onChange={(days) => onChange({ days })} error={errorOf("days")} />
-      <NumberInput label="Price" description="Of a GPU hour; optional" min={0} value={asked.price} onChange={(price) => onChange({ price })} />
-      <TextInput label="Nodes" description="Empty: up to the job’s" placeholder="8, 16, 32" value={asked.nodes} onChange={(event) => onChange({ nodes: event.currentTarget.value })} error={errorOf("nodes")} spellCheck={false} autoComplete="off" />
+      <TextInput
+        label="Tokens to train on"
+        description="Such as 2T or 300B"
+        value={asked.tokens}
+        onChange={(event) => onChange({ tokens: event.currentTarget.value })}
+        error={errorOf("tokens")}
+        spellCheck={false}
+        autoComplete="off"
+      />
+      <NumberInput
+        label="Deadline"
+        description="In days"
+        min={0}
+        value={asked.days}
+        onChange={(days) => onChange({ days })}
+        error={errorOf("days")}
+      />
+      <NumberInput
+        label="Price"
+        description="Of a GPU hour; optional"
+        min={0}
+        value={asked.price}
+        onChange={(price) => onChange({ price })}
+      />
+      <TextInput
+        label="Nodes"
+        description="Empty: up to the job’s"
+        placeholder="8, 16, 32"
+        value={asked.nodes}
+        onChange={(event) => onChange({ nodes: event.currentTarget.value })}
+        error={errorOf("nodes")}
+        spellCheck={false}
+        autoComplete="off"
+      />
     </div>
   );
 }

@@ -4,7 +4,19 @@ import { Alert, Button, Group, Text } from "@mantine/core";
 import { useMemo, useRef, useState, type ReactNode } from "react";
 import { downloadText, fileName } from "../../data/download.ts";
 import { csvText } from "../../text/csv.ts";
-import { formatBytes, formatCount, formatCounted, formatInteger, formatPercent, formatRate, formatSeconds, formatSecondsRange, formatSpan, formatTokens, sentence } from "../../text/format.ts";
+import {
+  formatBytes,
+  formatCount,
+  formatCounted,
+  formatInteger,
+  formatPercent,
+  formatRate,
+  formatSeconds,
+  formatSecondsRange,
+  formatSpan,
+  formatTokens,
+  sentence,
+} from "../../text/format.ts";
 import { svgOf } from "../chart/svg-file.ts";
 import { XyChart, type XyPoint } from "../chart/xy-chart.tsx";
 import { Body, Cell, Column, Head, Row, Table } from "../data-table.tsx";
@@ -20,13 +32,18 @@ const GIB = 2 ** 30;
 const MIB = 2 ** 20;
 
 /** The unit in which memory is drawn, so that ticks are round. */
-function memoryUnit(bytes: readonly number[]): { readonly size: number; readonly format: (value: number) => string } {
+function memoryUnit(bytes: readonly number[]): {
+  readonly size: number;
+  readonly format: (value: number) => string;
+} {
   const [size, name] = Math.max(0, ...bytes) < GIB ? [MIB, "MiB"] : [GIB, "GiB"];
   return { size, format: (value) => `${Number(value.toPrecision(3))} ${name}` };
 }
-const plain = (value: number): string => (value < 100 ? String(Number(value.toPrecision(3))) : formatCount(Number(value.toPrecision(4))));
+const plain = (value: number): string =>
+  value < 100 ? String(Number(value.toPrecision(3))) : formatCount(Number(value.toPrecision(4)));
 
-const about = ({ plan, predicted }: Candidate): string => `${planLabel(plan)}\n${formatSeconds(predicted.stepTimeSeconds)} a step, ${formatRate(predicted.tokensPerGpuPerSecond)} tokens/s a GPU, ${formatBytes(predicted.peakMemoryBytes)}`;
+const about = ({ plan, predicted }: Candidate): string =>
+  `${planLabel(plan)}\n${formatSeconds(predicted.stepTimeSeconds)} a step, ${formatRate(predicted.tokensPerGpuPerSecond)} tokens/s a GPU, ${formatBytes(predicted.peakMemoryBytes)}`;
 
 const csvOf = (best: Candidate | null): Csv[number] => ({
   stepTimeSeconds: best?.predicted.stepTimeSeconds ?? null,
@@ -38,7 +55,16 @@ const csvOf = (best: Candidate | null): Csv[number] => ({
   plan: best === null ? null : planLabel(best.plan),
 });
 
-const ofAxis = (axis: SweptAxis) => (value: number): string => (axis === "sequence" || axis === "batch" ? formatTokens(value) : axis === "memory" ? formatBytes(value) : axis === "nodes" ? formatInteger(value) : `× ${value}`);
+const ofAxis =
+  (axis: SweptAxis) =>
+  (value: number): string =>
+    axis === "sequence" || axis === "batch"
+      ? formatTokens(value)
+      : axis === "memory"
+        ? formatBytes(value)
+        : axis === "nodes"
+          ? formatInteger(value)
+          : `× ${value}`;
 
 interface ResultProps {
   readonly title: string;
@@ -58,9 +84,28 @@ function Result({ title, name, charts, csv, children }: ResultProps) {
   return (
     <Section
       title={title}
-      aside={<Group gap="xs"><Button size="compact-sm" variant="default" onClick={() => downloadText(`${name}.csv`, csvText(csv), "text/csv")}>CSV</Button>{charts !== undefined && <Button size="compact-sm" variant="default" onClick={saveSvg}>SVG</Button>}</Group>}
+      aside={
+        <Group gap="xs">
+          <Button
+            size="compact-sm"
+            variant="default"
+            onClick={() => downloadText(`${name}.csv`, csvText(csv), "text/csv")}
+          >
+            CSV
+          </Button>
+          {charts !== undefined && (
+            <Button size="compact-sm" variant="default" onClick={saveSvg}>
+              SVG
+            </Button>
+          )}
+        </Group>
+      }
     >
-      {charts !== undefined && <div ref={place} className="xy-charts">{charts}</div>}
+      {charts !== undefined && (
+        <div ref={place} className="xy-charts">
+          {charts}
+        </div>
+      )}
       {children}
     </Section>
   );
@@ -68,46 +113,134 @@ function Result({ title, name, charts, csv, children }: ResultProps) {
 
 function StepTime({ best }: { best: Candidate }) {
   const range = best.predicted.stepTimeRangeSeconds;
-  return <span className="cell-stack"><span>{formatSeconds(best.predicted.stepTimeSeconds)}</span>{range && <span className="cell-range">{formatSecondsRange(range)}</span>}</span>;
+  return (
+    <span className="cell-stack">
+      <span>{formatSeconds(best.predicted.stepTimeSeconds)}</span>
+      {range && <span className="cell-range">{formatSecondsRange(range)}</span>}
+    </span>
+  );
 }
 
-function Sweep({ outcome, limitBytes, name }: { outcome: Extract<Outcome, { kind: "sweep" }>; limitBytes: number | undefined; name: string }) {
+function Sweep({
+  outcome,
+  limitBytes,
+  name,
+}: {
+  outcome: Extract<Outcome, { kind: "sweep" }>;
+  limitBytes: number | undefined;
+  name: string;
+}) {
   const { axis, rows } = outcome.answer;
   const format = useMemo(() => ofAxis(axis), [axis]);
   const points = useMemo(() => {
-    const of = (value: (best: Candidate) => number): XyPoint[] => rows.map(({ value: x, best, reason }) => ({ x, y: best === null ? null : value(best), title: `${format(x)}: ${best === null ? (reason ?? "no plan") : about(best)}` }));
+    const of = (value: (best: Candidate) => number): XyPoint[] =>
+      rows.map(({ value: x, best, reason }) => ({
+        x,
+        y: best === null ? null : value(best),
+        title: `${format(x)}: ${best === null ? (reason ?? "no plan") : about(best)}`,
+      }));
     const unit = memoryUnit(rows.flatMap(({ best }) => best?.predicted.peakMemoryBytes ?? []));
-    return { unit, rate: of(({ predicted }) => predicted.tokensPerGpuPerSecond), memory: of(({ predicted }) => predicted.peakMemoryBytes / unit.size) };
+    return {
+      unit,
+      rate: of(({ predicted }) => predicted.tokensPerGpuPerSecond),
+      memory: of(({ predicted }) => predicted.peakMemoryBytes / unit.size),
+    };
   }, [rows, format]);
-  const limit = useMemo(() => (limitBytes === undefined || axis === "memory" ? undefined : { value: limitBytes / points.unit.size, label: "what a GPU has" }), [limitBytes, axis, points]);
+  const limit = useMemo(
+    () =>
+      limitBytes === undefined || axis === "memory"
+        ? undefined
+        : { value: limitBytes / points.unit.size, label: "what a GPU has" },
+    [limitBytes, axis, points],
+  );
   const { name: word, unit } = AXIS_WORDS[axis];
   const xLabel = `${word}, ${unit}`;
   const any = rows.some(({ best }) => best !== null);
   const none = rows.some(({ best }) => best === null);
   return (
     <Result
-      title={`The best plan by ${word.charAt(0).toLowerCase()}${word.slice(1)}`} name={`${name}-${axis}`}
-      csv={rows.map(({ value, tokensPerSecond, feasible, reason, best }) => ({ [axis]: value, tokensPerSecond, feasible, ...csvOf(best), reason }))}
-      {...(any ? { charts: (
-        <>
-          <XyChart label="Tokens a second and GPU, predicted" points={points.rate} xLabel={xLabel} formatX={format} formatY={plain} logX />
-          <XyChart label="Peak memory of the fullest GPU, predicted" points={points.memory} xLabel={xLabel} formatX={format} formatY={points.unit.format} logX limit={limit} />
-        </>
-      ) } : {})}
+      title={`The best plan by ${word.charAt(0).toLowerCase()}${word.slice(1)}`}
+      name={`${name}-${axis}`}
+      csv={rows.map(({ value, tokensPerSecond, feasible, reason, best }) => ({
+        [axis]: value,
+        tokensPerSecond,
+        feasible,
+        ...csvOf(best),
+        reason,
+      }))}
+      {...(any
+        ? {
+            charts: (
+              <>
+                <XyChart
+                  label="Tokens a second and GPU, predicted"
+                  points={points.rate}
+                  xLabel={xLabel}
+                  formatX={format}
+                  formatY={plain}
+                  logX
+                />
+                <XyChart
+                  label="Peak memory of the fullest GPU, predicted"
+                  points={points.memory}
+                  xLabel={xLabel}
+                  formatX={format}
+                  formatY={points.unit.format}
+                  logX
+                  limit={limit}
+                />
+              </>
+            ),
+          }
+        : {})}
     >
-      {none && <Text size="sm" c="dimmed" mb="xs">{any ? "× no plan: the table says why." : "There is a plan at none of these values: the table says why."}</Text>}
+      {none && (
+        <Text size="sm" c="dimmed" mb="xs">
+          {any
+            ? "× no plan: the table says why."
+            : "There is a plan at none of these values: the table says why."}
+        </Text>
+      )}
       <Table label="The best plan at each value" narrow="cards">
-        <Head><Row><Column numeric>{word}</Column><Column numeric>Tokens/s</Column><Column numeric>Tokens/s a GPU</Column><Column numeric>Step time</Column><Column numeric>{UTILISATION_WORDS.mfu}</Column><Column numeric>Peak memory</Column><Column>Best plan</Column></Row></Head>
+        <Head>
+          <Row>
+            <Column numeric>{word}</Column>
+            <Column numeric>Tokens/s</Column>
+            <Column numeric>Tokens/s a GPU</Column>
+            <Column numeric>Step time</Column>
+            <Column numeric>{UTILISATION_WORDS.mfu}</Column>
+            <Column numeric>Peak memory</Column>
+            <Column>Best plan</Column>
+          </Row>
+        </Head>
         <Body>
           {rows.map(({ value, best, tokensPerSecond, reason }) => (
             <Row key={value} name={String(value)}>
-              <th role="rowheader" scope="row" className="numeric card-title">{format(value)}</th>
-              <Cell label="Tokens/s" numeric>{best && formatRate(tokensPerSecond)}</Cell>
-              <Cell label="Tokens/s a GPU" numeric>{best && formatRate(best.predicted.tokensPerGpuPerSecond)}</Cell>
-              <Cell label="Step time" numeric>{best && <StepTime best={best} />}</Cell>
-              <Cell label={UTILISATION_WORDS.mfu} numeric>{best && formatPercent(best.predicted.mfu)}</Cell>
-              <Cell label="Peak memory" numeric>{best && formatBytes(best.predicted.peakMemoryBytes)}</Cell>
-              <Cell className="plan-cell">{best ? <PlanText plan={best.plan} /> : <span className="text-quiet">None: {sentence(reason ?? "no plan is feasible")}</span>}</Cell>
+              <th role="rowheader" scope="row" className="numeric card-title">
+                {format(value)}
+              </th>
+              <Cell label="Tokens/s" numeric>
+                {best && formatRate(tokensPerSecond)}
+              </Cell>
+              <Cell label="Tokens/s a GPU" numeric>
+                {best && formatRate(best.predicted.tokensPerGpuPerSecond)}
+              </Cell>
+              <Cell label="Step time" numeric>
+                {best && <StepTime best={best} />}
+              </Cell>
+              <Cell label={UTILISATION_WORDS.mfu} numeric>
+                {best && formatPercent(best.predicted.mfu)}
+              </Cell>
+              <Cell label="Peak memory" numeric>
+                {best && formatBytes(best.predicted.peakMemoryBytes)}
+              </Cell>
+              <Cell className="plan-cell">
+                {best ? (
+                  <PlanText plan={best.plan} />
+                ) : (
+                  <span className="text-quiet">None: {sentence(reason ?? "no plan is feasible")}</span>
+                )}
+              </Cell>
             </Row>
           ))}
         </Body>
@@ -119,22 +252,42 @@ function Sweep({ outcome, limitBytes, name }: { outcome: Extract<Outcome, { kind
 function Largest({ outcome, name }: { outcome: Extract<Outcome, { kind: "largest" }>; name: string }) {
   const { best, next, sequenceLengthTokens, tried } = outcome.answer;
   return (
-    <Result title="The longest sequence" name={`${name}-longest-sequence`} csv={[{ sequenceLengthTokens, ...csvOf(best), next: next.sequenceLengthTokens, reason: next.reason }]}>
+    <Result
+      title="The longest sequence"
+      name={`${name}-longest-sequence`}
+      csv={[{ sequenceLengthTokens, ...csvOf(best), next: next.sequenceLengthTokens, reason: next.reason }]}
+    >
       {best ? (
         <div className="answer">
           <Text className="headline">{formatInteger(sequenceLengthTokens)} tokens</Text>
           <PlanText plan={best.plan} />
           <Facts
             items={[
-              { name: "Step time", value: formatSeconds(best.predicted.stepTimeSeconds), ...(best.predicted.stepTimeRangeSeconds ? { note: formatSecondsRange(best.predicted.stepTimeRangeSeconds) } : {}) },
-              { name: "Throughput", value: `${formatRate(best.predicted.tokensPerGpuPerSecond)} tokens/s`, note: "a GPU" },
+              {
+                name: "Step time",
+                value: formatSeconds(best.predicted.stepTimeSeconds),
+                ...(best.predicted.stepTimeRangeSeconds
+                  ? { note: formatSecondsRange(best.predicted.stepTimeRangeSeconds) }
+                  : {}),
+              },
+              {
+                name: "Throughput",
+                value: `${formatRate(best.predicted.tokensPerGpuPerSecond)} tokens/s`,
+                note: "a GPU",
+              },
               { name: "Peak memory", value: formatBytes(best.predicted.peakMemoryBytes) },
               { name: "Lengths tried", value: formatInteger(tried) },
             ]}
           />
-          <Text size="sm">At {formatInteger(next.sequenceLengthTokens)} tokens: {sentence(next.reason)}</Text>
+          <Text size="sm">
+            At {formatInteger(next.sequenceLengthTokens)} tokens: {sentence(next.reason)}
+          </Text>
         </div>
-      ) : <Alert color="yellow" title={`Not even ${formatInteger(next.sequenceLengthTokens)} tokens fit`}>{sentence(next.reason)}</Alert>}
+      ) : (
+        <Alert color="yellow" title={`Not even ${formatInteger(next.sequenceLengthTokens)} tokens fit`}>
+          {sentence(next.reason)}
+        </Alert>
+      )}
     </Result>
   );
 }
@@ -145,37 +298,90 @@ const ROWS_OF_FRONT = 20;
 function Pareto({ outcome, name }: { outcome: Extract<Outcome, { kind: "pareto" }>; name: string }) {
   const { front, isWhole } = outcome.answer;
   const unit = useMemo(() => memoryUnit(front.map(({ predicted }) => predicted.peakMemoryBytes)), [front]);
-  const points = useMemo(() => [...front].sort((a, b) => a.predicted.peakMemoryBytes - b.predicted.peakMemoryBytes).map((candidate) => ({ x: candidate.predicted.peakMemoryBytes / unit.size, y: candidate.predicted.stepTimeSeconds, title: about(candidate) })), [front, unit]);
+  const points = useMemo(
+    () =>
+      [...front]
+        .sort((a, b) => a.predicted.peakMemoryBytes - b.predicted.peakMemoryBytes)
+        .map((candidate) => ({
+          x: candidate.predicted.peakMemoryBytes / unit.size,
+          y: candidate.predicted.stepTimeSeconds,
+          title: about(candidate),
+        })),
+    [front, unit],
+  );
   const [showsAll, setShowsAll] = useState(false);
   const sample = useMemo(() => frontSample(front, ROWS_OF_FRONT), [front]);
   const spansDecade = points.length > 1 && (points.at(-1)?.x ?? 0) >= 10 * (points[0]?.x ?? 1);
-  if (front.length === 0) return <Alert color="yellow" title="No plan is feasible">The job does not fit on its cluster, or does not divide over it. “Plan” says what rejected the plans.</Alert>;
+  if (front.length === 0)
+    return (
+      <Alert color="yellow" title="No plan is feasible">
+        The job does not fit on its cluster, or does not divide over it. “Plan” says what rejected the plans.
+      </Alert>
+    );
   return (
     <Result
-      title="Time against memory" name={`${name}-time-against-memory`} csv={front.map(csvOf)}
-      charts={<XyChart label="Time of a step, predicted, by peak memory of the fullest GPU" points={points} xLabel="Peak memory of the fullest GPU" formatX={unit.format} formatY={formatSeconds} logX={spansDecade} steps />}
+      title="Time against memory"
+      name={`${name}-time-against-memory`}
+      csv={front.map(csvOf)}
+      charts={
+        <XyChart
+          label="Time of a step, predicted, by peak memory of the fullest GPU"
+          points={points}
+          xLabel="Peak memory of the fullest GPU"
+          formatX={unit.format}
+          formatY={formatSeconds}
+          logX={spansDecade}
+          steps
+        />
+      }
     >
-      <Text size="sm" c="dimmed" mb="xs">{front.length === 1 ? "One plan: every other one is slower and needs as much memory." : `${formatCounted(front.length, "Pareto-optimal plan")}: each other plan is slower or needs more memory than one of them.`}{!isWhole && " There are further ones, which are slower and smaller."}</Text>
+      <Text size="sm" c="dimmed" mb="xs">
+        {front.length === 1
+          ? "One plan: every other one is slower and needs as much memory."
+          : `${formatCounted(front.length, "Pareto-optimal plan")}: each other plan is slower or needs more memory than one of them.`}
+        {!isWhole && " There are further ones, which are slower and smaller."}
+      </Text>
       {sample.length < front.length && (
         <Group gap="sm" mb="xs">
-          <Text size="sm">{showsAll ? `All ${formatInteger(front.length)} are shown.` : `${formatInteger(sample.length)} of them are shown, a step of memory apart.`}</Text>
-          <Button size="compact-sm" variant="default" onClick={() => setShowsAll(!showsAll)}>{showsAll ? `Show ${formatInteger(sample.length)}` : `Show all ${formatInteger(front.length)}`}</Button>
+          <Text size="sm">
+            {showsAll
+              ? `All ${formatInteger(front.length)} are shown.`
+              : `${formatInteger(sample.length)} of them are shown, a step of memory apart.`}
+          </Text>
+          <Button size="compact-sm" variant="default" onClick={() => setShowsAll(!showsAll)}>
+            {showsAll ? `Show ${formatInteger(sample.length)}` : `Show all ${formatInteger(front.length)}`}
+          </Button>
         </Group>
       )}
       <div className={showsAll ? "tall-table" : undefined}>
-      <Table label="Plans of the front" narrow="cards">
-        <Head><Row><Column numeric>Peak memory</Column><Column numeric>Step time</Column><Column numeric>Tokens/s a GPU</Column><Column>Plan</Column></Row></Head>
-        <Body>
-          {(showsAll ? front : sample).map((candidate) => (
-            <Row key={planLabel(candidate.plan)}>
-              <th role="rowheader" scope="row" className="numeric card-title">{formatBytes(candidate.predicted.peakMemoryBytes)}</th>
-              <Cell label="Step time" numeric><StepTime best={candidate} /></Cell>
-              <Cell label="Tokens/s a GPU" numeric>{formatRate(candidate.predicted.tokensPerGpuPerSecond)}</Cell>
-              <Cell className="plan-cell"><PlanText plan={candidate.plan} /></Cell>
+        <Table label="Plans of the front" narrow="cards">
+          <Head>
+            <Row>
+              <Column numeric>Peak memory</Column>
+              <Column numeric>Step time</Column>
+              <Column numeric>Tokens/s a GPU</Column>
+              <Column>Plan</Column>
             </Row>
-          ))}
-        </Body>
-      </Table>
+          </Head>
+          <Body>
+            {(showsAll ? front : sample).map((candidate) => (
+              <Row key={planLabel(candidate.plan)}>
+                <th role="rowheader" scope="row" className="numeric card-title">
+                  {formatBytes(candidate.predicted.peakMemoryBytes)}
+                </th>
+                <Cell label="Step time" numeric>
+                  <StepTime best={candidate} />
+                </Cell>
+                <Cell label="Tokens/s a GPU" numeric>
+                  {formatRate(candidate.predicted.tokensPerGpuPerSecond)}
+                </Cell>
+                <Cell className="plan-cell">
+                  <PlanText plan={candidate.plan} />
+                </Cell>
+              </Row>
+            ))}
+          </Body>
+        </Table>
       </div>
     </Result>
   );
@@ -187,43 +393,122 @@ function InTime({ choice, cheapest }: { choice: ClusterChoiceAnswer; cheapest: C
 }
 
 function Clusters({ outcome, name }: { outcome: Extract<Outcome, { kind: "cluster" }>; name: string }) {
-  const { answer: { cheapest, considered }, seconds } = outcome;
+  const {
+    answer: { cheapest, considered },
+    seconds,
+  } = outcome;
   const points = useMemo(() => {
-    const of = (value: (choice: ClusterChoiceAnswer) => number): XyPoint[] => considered.map((choice) => ({ x: choice.gpus, y: value(choice), title: `${formatCounted(choice.gpus, "GPU")}: ${about(choice.best)}` }));
+    const of = (value: (choice: ClusterChoiceAnswer) => number): XyPoint[] =>
+      considered.map((choice) => ({
+        x: choice.gpus,
+        y: value(choice),
+        title: `${formatCounted(choice.gpus, "GPU")}: ${about(choice.best)}`,
+      }));
     return { days: of((choice) => choice.seconds / 86_400), hours: of(({ gpuHours }) => gpuHours) };
   }, [considered]);
   const deadline = useMemo(() => ({ value: seconds / 86_400, label: "deadline" }), [seconds]);
   const days = (value: number): string => `${plain(value)} d`;
-  if (considered.length === 0) return <Alert color="yellow" title="No cluster was found that trains this job">No plan is feasible on any of the sizes that were considered.</Alert>;
+  if (considered.length === 0)
+    return (
+      <Alert color="yellow" title="No cluster was found that trains this job">
+        No plan is feasible on any of the sizes that were considered.
+      </Alert>
+    );
   const priced = considered.some(({ cost }) => cost !== null);
   return (
     <Result
-      title="The cheapest cluster" name={`${name}-clusters`} csv={considered.map(({ best, ...choice }) => ({ ...choice, ...csvOf(best) }))}
-      charts={<><XyChart label="Days of training, predicted" points={points.days} xLabel="GPUs" formatX={formatInteger} formatY={days} logX limit={deadline} /><XyChart label="GPU hours, predicted" points={points.hours} xLabel="GPUs" formatX={formatInteger} formatY={plain} logX /></>}
+      title="The cheapest cluster"
+      name={`${name}-clusters`}
+      csv={considered.map(({ best, ...choice }) => ({ ...choice, ...csvOf(best) }))}
+      charts={
+        <>
+          <XyChart
+            label="Days of training, predicted"
+            points={points.days}
+            xLabel="GPUs"
+            formatX={formatInteger}
+            formatY={days}
+            logX
+            limit={deadline}
+          />
+          <XyChart
+            label="GPU hours, predicted"
+            points={points.hours}
+            xLabel="GPUs"
+            formatX={formatInteger}
+            formatY={plain}
+            logX
+          />
+        </>
+      }
     >
-      <Text mb="xs" fw={600}>{cheapest ? `The cheapest cluster in time: ${formatCounted(cheapest.gpus, "GPU")} on ${formatCounted(cheapest.nodes, "node")}, ${formatSpan(cheapest.seconds * 1000)}, ${formatCounted(Math.round(cheapest.gpuHours), "GPU hour")}.` : "No cluster that was considered meets the deadline."}</Text>
+      <Text mb="xs" fw={600}>
+        {cheapest
+          ? `The cheapest cluster in time: ${formatCounted(cheapest.gpus, "GPU")} on ${formatCounted(cheapest.nodes, "node")}, ${formatSpan(cheapest.seconds * 1000)}, ${formatCounted(Math.round(cheapest.gpuHours), "GPU hour")}.`
+          : "No cluster that was considered meets the deadline."}
+      </Text>
       <Table label="Clusters considered" narrow="cards">
-        <Head><Row><Column numeric>GPUs</Column><Column numeric>Nodes</Column><Column numeric>Time</Column><Column numeric>GPU hours</Column>{priced && <Column numeric>Cost</Column>}<Column>Deadline</Column><Column>Best plan</Column></Row></Head>
+        <Head>
+          <Row>
+            <Column numeric>GPUs</Column>
+            <Column numeric>Nodes</Column>
+            <Column numeric>Time</Column>
+            <Column numeric>GPU hours</Column>
+            {priced && <Column numeric>Cost</Column>}
+            <Column>Deadline</Column>
+            <Column>Best plan</Column>
+          </Row>
+        </Head>
         <Body>
           {considered.map((choice) => (
-            <Row key={choice.nodes} name={String(choice.nodes)} className={choice.nodes === cheapest?.nodes ? "row-chosen" : undefined}>
-              <th role="rowheader" scope="row" className="numeric card-title">{formatInteger(choice.gpus)}</th>
-              <Cell label="Nodes" numeric>{formatInteger(choice.nodes)}</Cell>
-              <Cell label="Time" numeric>{formatSpan(choice.seconds * 1000)}</Cell>
-              <Cell label="GPU hours" numeric>{formatInteger(choice.gpuHours)}</Cell>
-              {priced && <Cell label="Cost" numeric>{choice.cost === null ? null : formatInteger(choice.cost)}</Cell>}
-              <Cell label="Deadline"><InTime choice={choice} cheapest={cheapest} /></Cell>
-              <Cell className="plan-cell"><PlanText plan={choice.best.plan} /></Cell>
+            <Row
+              key={choice.nodes}
+              name={String(choice.nodes)}
+              className={choice.nodes === cheapest?.nodes ? "row-chosen" : undefined}
+            >
+              <th role="rowheader" scope="row" className="numeric card-title">
+                {formatInteger(choice.gpus)}
+              </th>
+              <Cell label="Nodes" numeric>
+                {formatInteger(choice.nodes)}
+              </Cell>
+              <Cell label="Time" numeric>
+                {formatSpan(choice.seconds * 1000)}
+              </Cell>
+              <Cell label="GPU hours" numeric>
+                {formatInteger(choice.gpuHours)}
+              </Cell>
+              {priced && (
+                <Cell label="Cost" numeric>
+                  {choice.cost === null ? null : formatInteger(choice.cost)}
+                </Cell>
+              )}
+              <Cell label="Deadline">
+                <InTime choice={choice} cheapest={cheapest} />
+              </Cell>
+              <Cell className="plan-cell">
+                <PlanText plan={choice.best.plan} />
+              </Cell>
             </Row>
           ))}
         </Body>
       </Table>
-      <Text size="sm" c="dimmed" mt="xs">Time is that of the steps: checkpoints and lost ranks come on top.</Text>
+      <Text size="sm" c="dimmed" mt="xs">
+        Time is that of the steps: checkpoints and lost ranks come on top.
+      </Text>
     </Result>
   );
 }
 
-export function WhatIfResult({ outcome, limitBytes, jobName }: { outcome: Outcome; limitBytes: number | undefined; jobName: string }) {
+export function WhatIfResult({
+  outcome,
+  limitBytes,
+  jobName,
+}: {
+  outcome: Outcome;
+  limitBytes: number | undefined;
+  jobName: string;
+}) {
   const name = fileName(jobName);
   switch (outcome.kind) {
     case "sweep":

@@ -8,14 +8,35 @@ export function RunButton({ id, name }: { id: string; name: string }) {
   const queries = useQueryClient();
   const run = useMutation({
     mutationFn: () => client.runWorkload(id),
-    onSuccess: () => Promise.all([queries.invalidateQueries({ queryKey: ["workloads"] }), queries.invalidateQueries({ queryKey: ["workload", id] }), queries.invalidateQueries({ queryKey: ["proposals", id] })]),
+    onSuccess: () =>
+      Promise.all([
+        queries.invalidateQueries({ queryKey: ["workloads"] }),
+        queries.invalidateQueries({ queryKey: ["workload", id] }),
+        queries.invalidateQueries({ queryKey: ["proposals", id] }),
+      ]),
   });
   return (
     <div>
-      <Button size="compact-sm" variant="default" loading={run.isPending} onClick={() => run.mutate()} aria-label={`Run now: ${name}`}>Run now</Button>
+      <Button
+        size="compact-sm"
+        variant="default"
+        loading={run.isPending}
+        onClick={() => run.mutate()}
+        aria-label={`Run now: ${name}`}
+      >
+        Run now
+      </Button>
       <div aria-live="polite">
-        {run.isError && <Text size="xs" className="text-bad">{run.error.message}</Text>}
-        {run.isSuccess && <Text size="xs" c="dimmed">Queued</Text>}
+        {run.isError && (
+          <Text size="xs" className="text-bad">
+            {run.error.message}
+          </Text>
+        )}
+        {run.isSuccess && (
+          <Text size="xs" c="dimmed">
+            Queued
+          </Text>
+        )}
       </div>
     </div>
   );
