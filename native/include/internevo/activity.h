@@ -105,7 +105,8 @@ class Activity {
   };
   void set(ActivityLane lane, const PresentActivity& present);
   bool timedByDevice(ActivityLane lane) const {
-    return device_ != nullptr && (lane != ActivityLane::compute || recording_.load(std::memory_order_relaxed));
+    return device_ != nullptr &&
+           (lane != ActivityLane::compute || recording_.load(std::memory_order_relaxed));
   }
   std::int64_t mark();
 

@@ -175,7 +175,8 @@ class Backend : public BackendSizes {
 
   // ---- initial weights ---------------------------------------------------------------------------------------
   /// target[elements] (float32) = standardDeviation · randomNormal(key, place in the whole matrix, row by row), rounded once.
-  virtual Status initialNormal(const InitialShape&, std::uint64_t key, double standardDeviation, View target) = 0;
+  virtual Status initialNormal(const InitialShape&, std::uint64_t key, double standardDeviation,
+                               View target) = 0;
 
   // ---- linear ------------------------------------------------------------------------------------------------
   /// y[rows, outputs] = x[rows, inputs] · wᵀ, w[outputs, inputs]. Any mix of float32 and bfloat16.
@@ -191,20 +192,21 @@ class Backend : public BackendSizes {
   /// h = x + residual (or x when residual is empty), stored in `sum` when that is not empty;
   /// y[row] = h / sqrt(mean(h²) + epsilon) · gain. All [rows, width]; gain [width]; inverseRms float32 [rows].
   /// `sum` may alias x or residual. The norm is taken of h as stored (rounded).
-  virtual Status rmsNormForward(const NormShape&, ConstView x, ConstView residual, ConstView gain, float epsilon,
-                                View sum, View y, View inverseRms) = 0;
+  virtual Status rmsNormForward(const NormShape&, ConstView x, ConstView residual, ConstView gain,
+                                float epsilon, View sum, View y, View inverseRms) = 0;
   /// gH[rows, width] = gradient of the norm at h, plus gSum (the gradient that reaches h past the norm, e.g. the
   /// residual path; may be empty, may alias gH); gGain float32 [width] +=, rows in an order that
   /// depends on the shape alone.
-  virtual Status rmsNormBackward(const NormShape&, ConstView h, ConstView gain, ConstView inverseRms, ConstView gY,
-                                 ConstView gSum, View gH, View gGain, Workspace) = 0;
+  virtual Status rmsNormBackward(const NormShape&, ConstView h, ConstView gain, ConstView inverseRms,
+                                 ConstView gY, ConstView gSum, View gH, View gGain, Workspace) = 0;
 
   /// y[elements] = a + b. y may alias either.
   virtual Status add(std::int64_t elements, ConstView a, ConstView b, View y) = 0;
 
   // ---- rotary positions --------------------------------------------------------------------------------------
   /// Fills cosines and sines, float32 [positions, headSize / 2]: angle = position · theta^(−2i / headSize).
-  virtual Status ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines, View sines) = 0;
+  virtual Status ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines,
+                           View sines) = 0;
   /// Rotates the pairs (i, i + headSize/2) of every head of x [rows, heads, headSize] in place (the convention of
   /// the Hugging Face LLaMA weights). Tables hold at least positionOffset + sequence positions.
   virtual Status ropeForward(const RopeShape&, ConstView cosines, ConstView sines, View x) = 0;
@@ -214,11 +216,12 @@ class Backend : public BackendSizes {
   // ---- attention ---------------------------------------------------------------------------------------------
   /// Causal attention, scale 1/sqrt(headSize), blockwise. q, o [batch·sequence, heads, headSize];
   /// k, v [batch·sequence, kvHeads, headSize]; logSumExp float32 [batch, heads, sequence].
-  virtual Status attentionForward(const AttentionShape&, ConstView q, ConstView k, ConstView v, View o, View logSumExp,
-                                  Workspace) = 0;
+  virtual Status attentionForward(const AttentionShape&, ConstView q, ConstView k, ConstView v, View o,
+                                  View logSumExp, Workspace) = 0;
   /// gQ, gK, gV are overwritten; they may not alias q, k, v.
   virtual Status attentionBackward(const AttentionShape&, ConstView q, ConstView k, ConstView v, ConstView o,
-                                   ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace) = 0;
+                                   ConstView logSumExp, ConstView gO, View gQ, View gK, View gV,
+                                   Workspace) = 0;
 
   /// For a backend that has more than one way to compute this: tries them on these operands, whose contents are lost, and keeps to
   /// the fastest for calls with the shape, on all ranks the same. Before a run's first step; collective, with one shape on all ranks.
@@ -230,12 +233,13 @@ class Backend : public BackendSizes {
   /// Attention of a piece, put together with what o and logSumExp hold already when `merge` (the softmax of two sets
   /// of keys out of each set's own, FlashAttention's rule). o float32 [batch·queryBatchRows, heads, headSize], always
   /// normalised; logSumExp float32 [batch, heads, queryBatchRows], −infinity (and o = 0) where no key was seen yet.
-  virtual Status attentionBlockForward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, bool merge,
-                                       View o, View logSumExp, Workspace) = 0;
+  virtual Status attentionBlockForward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v,
+                                       bool merge, View o, View logSumExp, Workspace) = 0;
   /// Adds the piece's share to gQ, gK, gV (float32; rows of q, k, v, strides of k and v). o and logSumExp are those of the whole
   /// softmax, o in the type of q.
-  virtual Status attentionBlockBackward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, ConstView o,
-                                        ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace) = 0;
+  virtual Status attentionBlockBackward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v,
+                                        ConstView o, ConstView logSumExp, ConstView gO, View gQ, View gK,
+                                        View gV, Workspace) = 0;
 
   // ---- SwiGLU ------------------------------------------------------------------------------------------------
   /// y = gate · sigmoid(gate) · up, all [rows, width].
@@ -257,26 +261,26 @@ class Backend : public BackendSizes {
   /// not empty, writes gX[rows, width] = gradientScale · d(sum)/dx and adds to gW float32 [vocabulary, width].
   /// gradientScale is 1 / (tokens counted in the whole global batch).
   /// gX may alias x. Errors: dataError for a target outside [−1, vocabulary).
-  virtual Status headLoss(const HeadLossShape&, ConstView x, ConstView w, ConstView targets, float gradientScale,
-                          ExactSum* lossSum, View gX, View gW, Workspace) = 0;
+  virtual Status headLoss(const HeadLossShape&, ConstView x, ConstView w, ConstView targets,
+                          float gradientScale, ExactSum* lossSum, View gX, View gW, Workspace) = 0;
 
   /// Head split by vocabulary, first half: logits float32 [rows, vocabulary] = exp(x·wᵀ − largest of the row) and
   /// statistics float64 [rows, kHeadStatistics] of this slice. Errors as headLoss. Workspace: linearWorkspaceBytes.
-  virtual Status headSliceForward(const HeadSliceShape&, ConstView x, ConstView w, ConstView targets, View logits,
-                                  View statistics, Workspace) = 0;
+  virtual Status headSliceForward(const HeadSliceShape&, ConstView x, ConstView w, ConstView targets,
+                                  View logits, View statistics, Workspace) = 0;
   /// Second half, with the statistics of all slices, float64 [slices, rows, kHeadStatistics], this rank's at index
   /// `own`, and the logits of the first half (overwritten): adds the counted rows' losses to *lossSum unless that is
   /// null, writes gX[rows, width] = this slice's part of the gradient (the sum over the slices is the gradient) and
   /// adds to gW float32 [vocabulary, width]. gX may alias x.
   virtual Status headSliceBackward(const HeadSliceShape&, int slices, int own, ConstView x, ConstView w,
-                                   ConstView targets, ConstView statistics, float gradientScale, ExactSum* lossSum,
-                                   View logits, View gX, View gW, Workspace) = 0;
+                                   ConstView targets, ConstView statistics, float gradientScale,
+                                   ExactSum* lossSum, View logits, View gX, View gW, Workspace) = 0;
 
   // ---- optimizer ---------------------------------------------------------------------------------------------
   /// Decoupled weight decay; gradient, moments float32 [elements]. With bfloat16 parameters, master holds the
   /// float32 weights and parameters receive its rounding; with float32 parameters master is empty.
-  virtual Status adamw(std::int64_t elements, const AdamwSettings&, View parameters, View master, ConstView gradient,
-                       View firstMoment, View secondMoment) = 0;
+  virtual Status adamw(std::int64_t elements, const AdamwSettings&, View parameters, View master,
+                       ConstView gradient, View firstMoment, View secondMoment) = 0;
   /// *sum += Σ x² over float32 [elements]. Every aligned block of 64 elements is summed in float64 and added
   /// exactly, so shards that start at multiples of 64 elements give the same total as the whole.
   virtual Status squaredNorm(std::int64_t elements, ConstView x, ExactSum* sum) = 0;
@@ -285,8 +289,8 @@ class Backend : public BackendSizes {
   /// target = source, converting between float32 and bfloat16 where the types differ.
   virtual Status convert(std::int64_t elements, ConstView source, View target) = 0;
   /// The same for `rows` rows of `width` elements, the next so many elements further on.
-  virtual Status convertRows(std::int64_t rows, std::int64_t width, ConstView source, std::int64_t sourceStride, View target,
-                             std::int64_t targetStride) = 0;
+  virtual Status convertRows(std::int64_t rows, std::int64_t width, ConstView source,
+                             std::int64_t sourceStride, View target, std::int64_t targetStride) = 0;
 };
 
 /// Rows in one block of the sum of a weight gradient.

@@ -23,8 +23,10 @@ class DeviceGroup {
   virtual ~DeviceGroup() = default;
 
   /// Arguments as those of Communicator. Errors: communicationError, badConfig.
-  virtual Status allReduce(View data, std::int64_t elements, ReduceOperation operation, Workspace workspace) = 0;
-  virtual Status reduceScatter(ConstView input, View output, std::int64_t chunkElements, Workspace workspace) = 0;
+  virtual Status allReduce(View data, std::int64_t elements, ReduceOperation operation,
+                           Workspace workspace) = 0;
+  virtual Status reduceScatter(ConstView input, View output, std::int64_t chunkElements,
+                               Workspace workspace) = 0;
   virtual Status allGather(ConstView input, View output, std::int64_t chunkElements) = 0;
   virtual Status broadcast(View data, std::int64_t elements, int root) = 0;
   virtual Status allToAll(ConstView input, View output, std::int64_t blockElements) = 0;
@@ -41,8 +43,8 @@ class DeviceGroup {
 
   /// target[r·targetStride + i] = sum over `copies` blocks, in the tree of collectives.h, of blocks[c·blockElements + r·rowElements + i];
   /// float32 or bfloat16.
-  virtual Status sumCopies(ConstView blocks, std::int64_t blockElements, int copies, std::int64_t rows, std::int64_t rowElements,
-                           View target, std::int64_t targetStride) = 0;
+  virtual Status sumCopies(ConstView blocks, std::int64_t blockElements, int copies, std::int64_t rows,
+                           std::int64_t rowElements, View target, std::int64_t targetStride) = 0;
   virtual MemorySpace& memory() = 0;
   /// Tells the library that this group's collectives will often be over this range; where it has no use for that, nothing happens.
   /// All ranks of the group announce ranges of the same sizes in the same order, and withdraw them before their memory is released.
@@ -56,7 +58,8 @@ class DeviceGroup {
 class Announcement {
  public:
   Announcement() = default;
-  Announcement(Announcement&& other) noexcept : group_(std::exchange(other.group_, nullptr)), data_(other.data_) {}
+  Announcement(Announcement&& other) noexcept
+      : group_(std::exchange(other.group_, nullptr)), data_(other.data_) {}
   Announcement& operator=(Announcement&& other) noexcept {
     std::swap(group_, other.group_), std::swap(data_, other.data_);
     return *this;
@@ -93,7 +96,8 @@ class DeviceGroups {
   /// Makes one group of several that do not overlap. Collective over all ranks that started: those of one group give the same color
   /// (≥ 0, below `size` of start), a rank of none gives −1 and gets null. All give the size that every group of the kind has, and the same
   /// `messages`: startSend and startReceive will be used.
-  virtual Status makeGroup(int color, int index, int size, bool messages, std::unique_ptr<DeviceGroup>* result) = 0;
+  virtual Status makeGroup(int color, int index, int size, bool messages,
+                           std::unique_ptr<DeviceGroup>* result) = 0;
   /// From any thread: whatever waits for other ranks ends, with an error.
   virtual void abort() noexcept = 0;
 };

@@ -13,12 +13,13 @@ struct HostUse {
   std::string host;
   int ranks = 0, cores = 0;
   double seconds = 0;
-  double ranksSeconds = 0;   ///< processor time of the ranks themselves
-  double othersSeconds = 0;  ///< of all other processes
-  double stolenSeconds = 0;  ///< that a hypervisor gave to somebody else
-  double loadBefore = 0, loadAfter = 0;       ///< load average of one minute
-  int runnableBefore = 0, runnableAfter = 0;  ///< threads that ran or waited for a core, the reading one included
-  std::int64_t involuntarySwitches = 0;       ///< times that a rank lost its core before it gave it away
+  double ranksSeconds = 0;               ///< processor time of the ranks themselves
+  double othersSeconds = 0;              ///< of all other processes
+  double stolenSeconds = 0;              ///< that a hypervisor gave to somebody else
+  double loadBefore = 0, loadAfter = 0;  ///< load average of one minute
+  int runnableBefore = 0,
+      runnableAfter = 0;                 ///< threads that ran or waited for a core, the reading one included
+  std::int64_t involuntarySwitches = 0;  ///< times that a rank lost its core before it gave it away
   double clockBeforeHertz = 0, clockAfterHertz = 0;  ///< mean over the cores; 0 where the host does not say
 };
 

@@ -33,8 +33,8 @@ class MemorySpace {
   /// Between ranges of this memory that do not overlap.
   virtual Status copy(void* target, const void* source, std::int64_t bytes) = 0;
   /// `rows` rows of rowBytes; strides in bytes from row to row.
-  virtual Status copyRows(void* target, std::int64_t targetStride, const void* source, std::int64_t sourceStride,
-                          std::int64_t rowBytes, std::int64_t rows) = 0;
+  virtual Status copyRows(void* target, std::int64_t targetStride, const void* source,
+                          std::int64_t sourceStride, std::int64_t rowBytes, std::int64_t rows) = 0;
   virtual Status zero(void* target, std::int64_t bytes) = 0;
   /// `rows` rows of rowBytes.
   virtual Status zeroRows(void* target, std::int64_t stride, std::int64_t rowBytes, std::int64_t rows) = 0;

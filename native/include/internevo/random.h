@@ -44,9 +44,11 @@ INTERNEVO_ANYWHERE_INLINE double logarithm(double u) noexcept {
   double m = std::bit_cast<double>((bits & kFraction) | kOne);
   if (m > 1.4142135623730951) m *= 0.5, ++exponent;
   const double f = m - 1, s = f / (2 + f), z = s * s, w = z * z, k = exponent;
-  const double even = fma(w, fma(w, 1.531383769920937332e-01, 2.222219843214978396e-01), 3.999999999940941908e-01);
-  const double odd = fma(w, fma(w, fma(w, 1.479819860511658591e-01, 1.818357216161805012e-01), 2.857142874366239149e-01),
-                         6.666666666666735130e-01);
+  const double even =
+      fma(w, fma(w, 1.531383769920937332e-01, 2.222219843214978396e-01), 3.999999999940941908e-01);
+  const double odd =
+      fma(w, fma(w, fma(w, 1.479819860511658591e-01, 1.818357216161805012e-01), 2.857142874366239149e-01),
+          6.666666666666735130e-01);
   const double rest = fma(w, even, z * odd), half = 0.5 * f;
   const double correction = fma(s, fma(half, f, rest), k * kLow);
   return fma(k, kHigh, -(fma(half, f, -correction) - f));
@@ -56,18 +58,28 @@ INTERNEVO_ANYWHERE_INLINE double logarithm(double u) noexcept {
 INTERNEVO_ANYWHERE_INLINE double cosineOfTurns(std::uint32_t turns) noexcept {
   // The nearest quarter of a turn, and what is left of [-π/4, π/4].
   const std::uint64_t quarter = (std::uint64_t{turns} + (1u << 29)) >> 30;
-  const double x = static_cast<double>(static_cast<std::int64_t>(turns) - static_cast<std::int64_t>(quarter << 30)) *
-                   (6.283185307179586476925 * 0x1p-32);
+  const double x =
+      static_cast<double>(static_cast<std::int64_t>(turns) - static_cast<std::int64_t>(quarter << 30)) *
+      (6.283185307179586476925 * 0x1p-32);
   const double z = x * x;
   if (quarter % 2 == 1) {
-    const double tail = fma(z, fma(z, fma(z, fma(z, 1.58969099521155010221e-10, -2.50507602534068634195e-08), 2.75573137070700676789e-06),
-                                   -1.98412698298579493134e-04), 8.33333333332248946124e-03);
+    const double tail = fma(z,
+                            fma(z,
+                                fma(z, fma(z, 1.58969099521155010221e-10, -2.50507602534068634195e-08),
+                                    2.75573137070700676789e-06),
+                                -1.98412698298579493134e-04),
+                            8.33333333332248946124e-03);
     const double sine = fma(z * x, fma(z, tail, -1.66666666666666324348e-01), x);
     return quarter % 4 == 1 ? -sine : sine;
   }
-  const double tail =
-      fma(z, fma(z, fma(z, fma(z, fma(z, -1.13596475577881948265e-11, 2.08757232129817482790e-09), -2.75573143513906633035e-07),
-                        2.48015872894767294178e-05), -1.38888888888741095749e-03), 4.16666666666666019037e-02);
+  const double tail = fma(z,
+                          fma(z,
+                              fma(z,
+                                  fma(z, fma(z, -1.13596475577881948265e-11, 2.08757232129817482790e-09),
+                                      -2.75573143513906633035e-07),
+                                  2.48015872894767294178e-05),
+                              -1.38888888888741095749e-03),
+                          4.16666666666666019037e-02);
   const double half = 0.5 * z, most = 1 - half;
   const double cosine = most + fma(z, z * tail, (1 - most) - half);
   return quarter % 4 == 0 ? cosine : -cosine;

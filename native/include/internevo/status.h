@@ -40,8 +40,8 @@ class [[nodiscard]] Status {
 }  // namespace internevo
 
 /// Returns from the enclosing function when `expression` is not ok.
-#define INTERNEVO_RETURN_IF_ERROR(expression)                 \
-  do {                                                        \
-    ::internevo::Status internevoStatus = (expression);       \
-    if (!internevoStatus.ok()) return internevoStatus;        \
+#define INTERNEVO_RETURN_IF_ERROR(expression)           \
+  do {                                                  \
+    ::internevo::Status internevoStatus = (expression); \
+    if (!internevoStatus.ok()) return internevoStatus;  \
   } while (false)

@@ -15,9 +15,9 @@ inline Status prepareAttention(const char* call, AttentionBlockShape* s) {
                                                    {"kvHeads", s->kvHeads},
                                                    {"headSize", s->headSize}}));
   if (s->heads % s->kvHeads != 0) {
-    return badArgument(call, "heads",
-                       "is " + std::to_string(s->heads) + "; must be a multiple of kvHeads " +
-                           std::to_string(s->kvHeads));
+    return badArgument(
+        call, "heads",
+        "is " + std::to_string(s->heads) + "; must be a multiple of kvHeads " + std::to_string(s->kvHeads));
   }
   if (s->queryPosition < 0) return badArgument(call, "queryPosition", "must not be negative");
   if (s->keyPosition < 0) return badArgument(call, "keyPosition", "must not be negative");

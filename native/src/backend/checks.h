@@ -19,7 +19,8 @@ struct NamedSize {
 };
 inline Status requirePositive(const char* call, std::initializer_list<NamedSize> sizes) {
   for (const NamedSize& size : sizes) {
-    if (size.value <= 0) return badArgument(call, size.name, "is " + std::to_string(size.value) + "; must be positive");
+    if (size.value <= 0)
+      return badArgument(call, size.name, "is " + std::to_string(size.value) + "; must be positive");
   }
   return Status::success();
 }

@@ -24,7 +24,8 @@ std::string programFolder() {
 }
 
 std::string libraryPath() {
-  if (const char* const given = std::getenv("INTERNEVO_CUDA_LIBRARY"); given != nullptr && *given != '\0') return given;
+  if (const char* const given = std::getenv("INTERNEVO_CUDA_LIBRARY"); given != nullptr && *given != '\0')
+    return given;
   const std::string folder = programFolder();
   for (const std::string& path : {folder + "../lib/" + kLibrary, folder + kLibrary}) {
     if (access(path.c_str(), R_OK) == 0) return path;
@@ -32,17 +33,16 @@ std::string libraryPath() {
   return "";
 }
 
-Status refused(const std::string& what) {
-  return {StatusCode::badConfig, "device cuda: " + what};
-}
+Status refused(const std::string& what) { return {StatusCode::badConfig, "device cuda: " + what}; }
 
 }  // namespace
 
 Status openCudaBackend(const DeviceRequest& request, std::unique_ptr<Backend>* result) {
   const std::string path = libraryPath();
   if (path.empty()) {
-    return refused(std::string(kLibrary) + " is not beside this program: it was built without -DINTERNEVO_CUDA=ON; build it "
-                                           "with that, or set INTERNEVO_CUDA_LIBRARY to the library's path");
+    return refused(std::string(kLibrary) +
+                   " is not beside this program: it was built without -DINTERNEVO_CUDA=ON; build it "
+                   "with that, or set INTERNEVO_CUDA_LIBRARY to the library's path");
   }
   // Never closed: threads and device state of the libraries below must outlive every user.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -53,7 +53,8 @@ Status openCudaBackend(const DeviceRequest& request, std::unique_ptr<Backend>* r
   }
   const auto open = reinterpret_cast<DeviceOpen>(dlsym(library, kDeviceOpenName));
   if (open == nullptr) {
-    return refused(path + " has no " + kDeviceOpenName + ": it is of another release; build it with this program");
+    return refused(path + " has no " + kDeviceOpenName +
+                   ": it is of another release; build it with this program");
   }
   std::array<char, 1024> message{};
   DeviceOpenArguments arguments;

@@ -14,7 +14,8 @@ INTERNEVO_ANYWHERE std::int64_t placeInWhole(const InitialShape& s, std::int64_t
 
 inline Status checkInitial(const InitialShape& s, View target) {
   constexpr const char* kCall = "initialNormal";
-  INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"elements", s.elements}, {"columns", s.columns}, {"wholeColumns", s.wholeColumns}}));
+  INTERNEVO_RETURN_IF_ERROR(requirePositive(
+      kCall, {{"elements", s.elements}, {"columns", s.columns}, {"wholeColumns", s.wholeColumns}}));
   return requireFloat32(kCall, {{"target", target}});
 }
 

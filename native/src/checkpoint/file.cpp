@@ -28,7 +28,8 @@ std::string parentOf(const std::string& path) { return fs::path(path).parent_pat
 
 bool isFull(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
-constexpr const char* kMakeRoom = "free space on that file system, keep fewer checkpoints, or give another directory";
+constexpr const char* kMakeRoom =
+    "free space on that file system, keep fewer checkpoints, or give another directory";
 constexpr const char* kWritable = "give a directory that can be written";
 
 /// What the file system of `path` has left; empty when unknown.
@@ -44,7 +45,8 @@ std::string roomAt(const std::string& path) {
 
 void refuseFile(const std::string& path, const std::string& what, const std::string& remedy) {
   throw Failure(Problem{StatusCode::checkpointError, path + " " + what, "checkpoint",
-                        nlohmann::json(path).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), remedy});
+                        nlohmann::json(path).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                        remedy});
 }
 
 void withRemedy(const std::function<std::string()>& remedy, const std::function<void()>& work) {
@@ -144,8 +146,9 @@ void FileReader::read(std::int64_t offset, void* data, std::int64_t bytes) const
 void verifyFile(const std::string& path, const FileSummary& expected, std::int64_t* progress) {
   const FileReader file(path);
   if (file.bytes() != expected.bytes) {
-    refuseFile(path, std::string(file.bytes() < expected.bytes ? "is truncated" : "is damaged") + ": it has " +
-                         std::to_string(file.bytes()) + " bytes; the manifest says " + std::to_string(expected.bytes));
+    refuseFile(path, std::string(file.bytes() < expected.bytes ? "is truncated" : "is damaged") +
+                         ": it has " + std::to_string(file.bytes()) + " bytes; the manifest says " +
+                         std::to_string(expected.bytes));
   }
   std::vector<char> buffer(static_cast<std::size_t>(std::min(expected.bytes, kPiece)));
   XXH3_state_t* const state = XXH3_createState();
@@ -181,7 +184,9 @@ void syncDirectory(const std::string& path) {
   const bool synced = directory >= 0 && fsync(directory) == 0;
   const int error = errno;
   if (directory >= 0) ::close(directory);
-  if (!synced) refuseFile(path, std::string("cannot be flushed: ") + std::strerror(error), isFull(error) ? kMakeRoom : kWritable);
+  if (!synced)
+    refuseFile(path, std::string("cannot be flushed: ") + std::strerror(error),
+               isFull(error) ? kMakeRoom : kWritable);
 }
 
 void createDirectories(const std::string& path) {
@@ -189,7 +194,8 @@ void createDirectories(const std::string& path) {
   fs::create_directories(path, error);
   if (!error) return;
   const bool full = isFull(error.value());
-  refuseFile(path, "cannot be created: " + error.message() + (full ? roomAt(path) : ""), full ? kMakeRoom : kWritable);
+  refuseFile(path, "cannot be created: " + error.message() + (full ? roomAt(path) : ""),
+             full ? kMakeRoom : kWritable);
 }
 
 void publishDirectory(const std::string& temporary, const std::string& path) {
@@ -205,7 +211,8 @@ void publishDirectory(const std::string& temporary, const std::string& path) {
       // A file system that cannot exchange: for a moment neither is at `path`.
       const std::string old = path + ".removed.tmp";
       fs::remove_all(old, ignored);
-      if (::rename(path.c_str(), old.c_str()) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) refuse(errno);
+      if (::rename(path.c_str(), old.c_str()) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0)
+        refuse(errno);
       fs::remove_all(old, ignored);
     }
     fs::remove_all(temporary, ignored);  // what was there before; left-overs are cleaned at the next start

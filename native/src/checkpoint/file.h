@@ -77,7 +77,8 @@ std::uint64_t checksumOfHex(const std::string& text, const std::string& path);
 
 /// Throws Failure checkpointError: `path` `what`, with the path as the value. Without a remedy: whoever knows what the
 /// file is for adds one by withRemedy.
-[[noreturn]] void refuseFile(const std::string& path, const std::string& what, const std::string& remedy = "");
+[[noreturn]] void refuseFile(const std::string& path, const std::string& what,
+                             const std::string& remedy = "");
 
 /// Calls `work`; a Failure checkpointError of it that names no remedy gets that of `remedy`.
 void withRemedy(const std::function<std::string()>& remedy, const std::function<void()>& work);

@@ -31,7 +31,8 @@ Json readJson(const std::string& path) {
   return document;
 }
 
-std::int64_t sizeIn(const Json& config, const char* member, const std::string& path, std::int64_t otherwise = 0) {
+std::int64_t sizeIn(const Json& config, const char* member, const std::string& path,
+                    std::int64_t otherwise = 0) {
   if (!config.contains(member) || config[member].is_null()) {
     if (otherwise > 0) return otherwise;
     refuseMember(path, member, "is missing", "give the folder of a LLaMA model");
@@ -44,7 +45,8 @@ std::int64_t sizeIn(const Json& config, const char* member, const std::string& p
 
 /// A member that must have this value when it is there.
 void require(const Json& config, const char* member, const Json& value, const std::string& path) {
-  if (!config.contains(member) || config[member] == value || (config[member].is_null() && value == false)) return;
+  if (!config.contains(member) || config[member] == value || (config[member].is_null() && value == false))
+    return;
   refuseMember(path, member, config[member].dump() + " is not supported; it must be " + value.dump(),
                "give a LLaMA model without it");
 }
@@ -56,19 +58,26 @@ double ropeThetaOf(const Json& config, const std::string& path) {
   if (rope.is_object()) {
     const Json type = rope.contains("rope_type") ? rope["rope_type"] : rope.value("type", Json("default"));
     if (type != "default") {
-      refuseMember(path, "rope_scaling", rope.dump() + " is not supported", "give a model without scaled positions");
+      refuseMember(path, "rope_scaling", rope.dump() + " is not supported",
+                   "give a model without scaled positions");
     }
   }
-  const Json theta = rope.is_object() && rope.contains("rope_theta") ? rope["rope_theta"] : config.value("rope_theta", Json(10000.0));
-  if (!theta.is_number() || theta <= 0) refuseMember(path, "rope_theta", theta.dump() + " is no number above 0", "mend it");
+  const Json theta = rope.is_object() && rope.contains("rope_theta")
+                         ? rope["rope_theta"]
+                         : config.value("rope_theta", Json(10000.0));
+  if (!theta.is_number() || theta <= 0)
+    refuseMember(path, "rope_theta", theta.dump() + " is no number above 0", "mend it");
   return theta.get<double>();
 }
 
-void requireEqual(const std::string& path, const char* there, const Json& found, const char* here, const Json& wanted) {
+void requireEqual(const std::string& path, const char* there, const Json& found, const char* here,
+                  const Json& wanted) {
   if (found == wanted) return;
-  throw Failure(Problem{StatusCode::checkpointError,
-                        path + " has " + there + " " + found.dump() + "; the run's model has " + here + " " + wanted.dump(),
-                        std::string("model.") + here, wanted.dump(), std::string("use ") + found.dump() + ", or other weights"});
+  throw Failure(Problem{
+      StatusCode::checkpointError,
+      path + " has " + there + " " + found.dump() + "; the run's model has " + here + " " + wanted.dump(),
+      std::string("model.") + here, wanted.dump(),
+      std::string("use ") + found.dump() + ", or other weights"});
 }
 
 void requireModel(const std::string& path, const ModelConfig& found, const ModelConfig& wanted) {
@@ -103,7 +112,8 @@ std::string textOf(const std::vector<std::int64_t>& shape) { return Json(shape).
 std::vector<std::string> filesOf(const std::string& path) {
   if (fs::exists(path + "/" + kSingle)) return {path + "/" + kSingle};
   const std::string index = path + "/" + kIndex;
-  if (!fs::exists(index)) refuseFile(path, std::string("has neither ") + kSingle + " nor " + kIndex, "give safetensors files");
+  if (!fs::exists(index))
+    refuseFile(path, std::string("has neither ") + kSingle + " nor " + kIndex, "give safetensors files");
   const Json document = readJson(index);
   const Json map = document.value("weight_map", Json::object());
   std::set<std::string> names;
@@ -125,10 +135,15 @@ std::vector<std::pair<std::string, std::string>> huggingFaceNames(const ModelCon
   if (m.tiedEmbeddings) names.emplace_back("finalNorm", "model.norm.weight");
   for (std::int64_t layer = 0; layer < m.layers; ++layer) {
     const std::string here = "layers." + std::to_string(layer) + ".", there = "model." + here;
-    const std::pair<const char*, const char*> each[] = {
-        {"attentionNorm", "input_layernorm"}, {"wq", "self_attn.q_proj"}, {"wk", "self_attn.k_proj"},
-        {"wv", "self_attn.v_proj"}, {"wo", "self_attn.o_proj"}, {"mlpNorm", "post_attention_layernorm"},
-        {"gate", "mlp.gate_proj"}, {"up", "mlp.up_proj"}, {"down", "mlp.down_proj"}};
+    const std::pair<const char*, const char*> each[] = {{"attentionNorm", "input_layernorm"},
+                                                        {"wq", "self_attn.q_proj"},
+                                                        {"wk", "self_attn.k_proj"},
+                                                        {"wv", "self_attn.v_proj"},
+                                                        {"wo", "self_attn.o_proj"},
+                                                        {"mlpNorm", "post_attention_layernorm"},
+                                                        {"gate", "mlp.gate_proj"},
+                                                        {"up", "mlp.up_proj"},
+                                                        {"down", "mlp.down_proj"}};
     for (const auto& [a, b] : each) names.emplace_back(here + a, there + b + ".weight");
   }
   if (!m.tiedEmbeddings) {
@@ -142,7 +157,8 @@ ModelConfig huggingFaceModel(const std::string& folder) {
   const std::string path = folder + "/" + kConfig;
   const Json config = readJson(path);
   if (config.value("model_type", Json()) != "llama") {
-    refuseMember(path, "model_type", config.value("model_type", Json()).dump() + " is not \"llama\"", "give a LLaMA model");
+    refuseMember(path, "model_type", config.value("model_type", Json()).dump() + " is not \"llama\"",
+                 "give a LLaMA model");
   }
   require(config, "hidden_act", "silu", path);
   require(config, "attention_bias", false, path);
@@ -155,19 +171,23 @@ ModelConfig huggingFaceModel(const std::string& folder) {
   m.ffnHiddenSize = sizeIn(config, "intermediate_size", path);
   m.vocabularySize = sizeIn(config, "vocab_size", path);
   const Json tied = config.value("tie_word_embeddings", Json(false));
-  if (!tied.is_boolean()) refuseMember(path, "tie_word_embeddings", tied.dump() + " is no boolean", "mend it");
+  if (!tied.is_boolean())
+    refuseMember(path, "tie_word_embeddings", tied.dump() + " is no boolean", "mend it");
   m.tiedEmbeddings = tied.get<bool>();
   m.ropeTheta = ropeThetaOf(config, path);
   const Json epsilon = config.value("rms_norm_eps", Json(1e-6));
-  if (!epsilon.is_number() || epsilon <= 0) refuseMember(path, "rms_norm_eps", epsilon.dump() + " is no number above 0", "mend it");
+  if (!epsilon.is_number() || epsilon <= 0)
+    refuseMember(path, "rms_norm_eps", epsilon.dump() + " is no number above 0", "mend it");
   m.normEpsilon = epsilon.get<double>();
   const Json deviation = config.value("initializer_range", Json(0.02));
   if (deviation.is_number() && deviation > 0) m.initStandardDeviation = deviation.get<double>();
   if (m.hiddenSize % m.heads != 0 || m.heads % m.kvHeads != 0) {
-    refuseMember(path, "num_attention_heads", std::to_string(m.heads) + " does not fit hidden_size and num_key_value_heads", "mend it");
+    refuseMember(path, "num_attention_heads",
+                 std::to_string(m.heads) + " does not fit hidden_size and num_key_value_heads", "mend it");
   }
   if (sizeIn(config, "head_dim", path, m.headSize()) != m.headSize()) {
-    refuseMember(path, "head_dim", config["head_dim"].dump() + " is not hidden_size / num_attention_heads", "give another model");
+    refuseMember(path, "head_dim", config["head_dim"].dump() + " is not hidden_size / num_attention_heads",
+                 "give another model");
   }
   return m;
 }
@@ -183,14 +203,18 @@ TensorSource openHuggingFace(const std::string& path, const ModelConfig& model) 
     for (const SafetensorsTensor& tensor : header.tensors) {
       // Tied folders often repeat the embedding as lm_head; older ones keep the rotary frequencies.
       if (model.tiedEmbeddings && tensor.name == "lm_head.weight") continue;
-      if (tensor.name.size() > 9 && tensor.name.compare(tensor.name.size() - 9, 9, ".inv_freq") == 0) continue;
+      if (tensor.name.size() > 9 && tensor.name.compare(tensor.name.size() - 9, 9, ".inv_freq") == 0)
+        continue;
       const auto found = here.find(tensor.name);
       if (found == here.end()) {
-        refuseFile(source.paths[i], "holds " + tensor.name + ", which the model does not have", "give weights of this model");
+        refuseFile(source.paths[i], "holds " + tensor.name + ", which the model does not have",
+                   "give weights of this model");
       }
       const std::vector<std::int64_t> wanted = shapeOf(model, found->second);
       if (tensor.shape != wanted) {
-        refuseFile(source.paths[i], "holds " + tensor.name + " in shape " + textOf(tensor.shape) + "; the model needs " + textOf(wanted),
+        refuseFile(source.paths[i],
+                   "holds " + tensor.name + " in shape " + textOf(tensor.shape) + "; the model needs " +
+                       textOf(wanted),
                    "give weights of this model");
       }
       const TensorShape shape = matrixOf(wanted);
@@ -262,8 +286,8 @@ std::vector<OutputFile> divide(const ModelConfig& model, const ExportSettings& s
   return files;
 }
 
-void writeTensor(const TensorSource& source, const std::string& name, const TensorShape& shape, ElementType type,
-                 FileWriter* file, const std::function<void(std::int64_t)>& progress) {
+void writeTensor(const TensorSource& source, const std::string& name, const TensorShape& shape,
+                 ElementType type, FileWriter* file, const std::function<void(std::int64_t)>& progress) {
   std::vector<float> values(static_cast<std::size_t>(std::min(shape.elements(), kPieceElements)));
   std::vector<std::uint16_t> rounded(type == ElementType::float32 ? 0 : values.size());
   for (std::int64_t begin = 0; begin < shape.elements(); begin += kPieceElements) {
@@ -273,7 +297,8 @@ void writeTensor(const TensorSource& source, const std::string& name, const Tens
     if (type != ElementType::float32) {
       std::transform(values.begin(), values.begin() + slice.elements(), rounded.begin(), bfloat16FromFloat);
     }
-    const void* const data = type == ElementType::float32 ? static_cast<const void*>(values.data()) : rounded.data();
+    const void* const data =
+        type == ElementType::float32 ? static_cast<const void*>(values.data()) : rounded.data();
     file->write(data, slice.elements() * bytesOf(type));
     progress(slice.elements() * bytesOf(type));
   }
@@ -281,8 +306,9 @@ void writeTensor(const TensorSource& source, const std::string& name, const Tens
 
 }  // namespace
 
-std::int64_t exportHuggingFace(const TensorSource& source, const ModelConfig& model, const ExportSettings& settings,
-                               const std::string& path, const std::function<void(std::int64_t)>& progress) {
+std::int64_t exportHuggingFace(const TensorSource& source, const ModelConfig& model,
+                               const ExportSettings& settings, const std::string& path,
+                               const std::function<void(std::int64_t)>& progress) {
   if (fs::exists(path)) refuseFile(path, "exists already", "give the path of a folder that does not exist");
   const std::string temporary = path + ".tmp";
   std::error_code error;

@@ -29,14 +29,16 @@ TensorSource openHuggingFace(const std::string& path, const ModelConfig& model);
 
 struct ExportSettings {
   ElementType type = ElementType::float32;
-  std::int64_t largestFileBytes = std::int64_t{5} << 30;  ///< of tensors; a larger tensor has a file of its own
-  std::int64_t maximumPositions = 0;                      ///< max_position_embeddings
+  std::int64_t largestFileBytes = std::int64_t{5}
+                                  << 30;  ///< of tensors; a larger tensor has a file of its own
+  std::int64_t maximumPositions = 0;      ///< max_position_embeddings
 };
 
 /// Writes a folder that does not exist yet, under another name first. Memory: 32 MiB. `progress` is told bytes written.
 /// Returns the bytes of its tensor files.
-std::int64_t exportHuggingFace(const TensorSource& source, const ModelConfig& model, const ExportSettings& settings,
-                               const std::string& path, const std::function<void(std::int64_t)>& progress);
+std::int64_t exportHuggingFace(const TensorSource& source, const ModelConfig& model,
+                               const ExportSettings& settings, const std::string& path,
+                               const std::function<void(std::int64_t)>& progress);
 
 /// A model as manifests keep it.
 ModelConfig modelOf(const nlohmann::json& json);

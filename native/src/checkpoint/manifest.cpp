@@ -44,22 +44,28 @@ SavedPiece pieceOf(const Json& json) {
 Json fileJson(const SavedFile& file) {
   Json pieces = Json::array();
   for (const SavedPiece& piece : file.pieces) pieces.push_back(pieceJson(piece));
-  return {{"name", file.name}, {"bytes", file.summary.bytes}, {"xxh3", hexOf(file.summary.checksum)}, {"pieces", pieces}};
+  return {{"name", file.name},
+          {"bytes", file.summary.bytes},
+          {"xxh3", hexOf(file.summary.checksum)},
+          {"pieces", pieces}};
 }
 
 SavedFile fileOf(const Json& json, const std::string& path) {
   SavedFile file;
   file.name = json.at("name").get<std::string>();
   // A manifest names files of its own directory only.
-  if (file.name.empty() || file.name.find('/') != std::string::npos) refuseFile(path, "is damaged: it names a file elsewhere");
-  file.summary = {json.at("bytes").get<std::int64_t>(), checksumOfHex(json.at("xxh3").get<std::string>(), path)};
+  if (file.name.empty() || file.name.find('/') != std::string::npos)
+    refuseFile(path, "is damaged: it names a file elsewhere");
+  file.summary = {json.at("bytes").get<std::int64_t>(),
+                  checksumOfHex(json.at("xxh3").get<std::string>(), path)};
   for (const Json& piece : json.at("pieces")) file.pieces.push_back(pieceOf(piece));
   return file;
 }
 
 Json contentOf(const Manifest& m) {
   Json tensors = Json::array(), files = Json::array();
-  for (const auto& [name, shape] : m.tensors) tensors.push_back({{"name", name}, {"shape", shapeJson(shape)}});
+  for (const auto& [name, shape] : m.tensors)
+    tensors.push_back({{"name", name}, {"shape", shapeJson(shape)}});
   for (const SavedFile& file : m.files) files.push_back(fileJson(file));
   return {{"format", "internevo-checkpoint"},
           {"version", kVersion},
@@ -83,13 +89,14 @@ void checkPieces(const Manifest& m, const std::string& path) {
   for (const SavedFile& file : m.files) {
     for (const SavedPiece& piece : file.pieces) {
       const auto shape = shapes.find(piece.tensor);
-      bool sound = shape != shapes.end() && piece.offsets.size() == m.holds.size() && piece.slice.rectangle.columns > 0 &&
-                   piece.slice.begin >= 0 && piece.slice.begin < piece.slice.end &&
-                   piece.slice.end <= shape->second.elements();
+      bool sound = shape != shapes.end() && piece.offsets.size() == m.holds.size() &&
+                   piece.slice.rectangle.columns > 0 && piece.slice.begin >= 0 &&
+                   piece.slice.begin < piece.slice.end && piece.slice.end <= shape->second.elements();
       for (const std::int64_t offset : piece.offsets) {
         sound = sound && offset >= 0 && offset <= file.summary.bytes - 4 * piece.slice.elements();
       }
-      if (!sound) refuseFile(path, "is damaged: " + file.name + " cannot hold " + piece.tensor + " as it says");
+      if (!sound)
+        refuseFile(path, "is damaged: " + file.name + " cannot hold " + piece.tensor + " as it says");
     }
   }
 }
@@ -97,14 +104,16 @@ void checkPieces(const Manifest& m, const std::string& path) {
 /// The step of a checkpoint's directory name; -1 for other names.
 std::int64_t stepOfName(const std::string& name) {
   const std::string digits = name.rfind("step-", 0) == 0 ? name.substr(5) : "";
-  if (digits.empty() || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) return -1;
+  if (digits.empty() || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos)
+    return -1;
   return std::stoll(digits);
 }
 
 /// step-<N>.tmp and step-<N>.removed.tmp.
 bool isLeftover(const std::string& name) {
   for (const std::string ending : {".removed.tmp", ".tmp"}) {
-    if (name.size() > ending.size() && name.compare(name.size() - ending.size(), ending.size(), ending) == 0 &&
+    if (name.size() > ending.size() &&
+        name.compare(name.size() - ending.size(), ending.size(), ending) == 0 &&
         stepOfName(name.substr(0, name.size() - ending.size())) >= 0) {
       return true;
     }
@@ -151,8 +160,9 @@ Manifest readManifest(const std::string& directory) {
   const Json& content = document["content"];
   if (content.value("format", Json()) != "internevo-checkpoint") refuseFile(path, "is of another format");
   if (content.value("version", Json()) != kVersion) {
-    refuseFile(path, "is of version " + content.value("version", Json()).dump() + "; version " +
-                         std::to_string(kVersion) + " is read",
+    refuseFile(path,
+               "is of version " + content.value("version", Json()).dump() + "; version " +
+                   std::to_string(kVersion) + " is read",
                "begin in another checkpoint directory");
   }
   try {
@@ -214,7 +224,9 @@ std::string stepPath(const std::string& directory, std::int64_t step) {
   return directory + "/step-" + std::to_string(step);
 }
 
-std::string temporaryPath(const std::string& directory, std::int64_t step) { return stepPath(directory, step) + ".tmp"; }
+std::string temporaryPath(const std::string& directory, std::int64_t step) {
+  return stepPath(directory, step) + ".tmp";
+}
 
 std::vector<std::int64_t> stepsIn(const std::string& directory) {
   std::vector<std::int64_t> steps;
@@ -230,7 +242,8 @@ void removeLeftovers(const std::string& directory) {
     if (!isLeftover(name)) continue;
     std::error_code error;
     fs::remove_all(directory + "/" + name, error);
-    if (error) refuseFile(directory + "/" + name, "cannot be removed: " + error.message(), "make it removable");
+    if (error)
+      refuseFile(directory + "/" + name, "cannot be removed: " + error.message(), "make it removable");
   }
 }
 

@@ -22,7 +22,8 @@ constexpr const char* kSecondMoment = "secondMoment";
 struct SavedPiece {
   std::string tensor;
   Slice slice;
-  std::vector<std::int64_t> offsets;  ///< byte in the file of each entry's data, in the order of Manifest::holds
+  std::vector<std::int64_t>
+      offsets;  ///< byte in the file of each entry's data, in the order of Manifest::holds
 };
 
 struct SavedFile {

@@ -26,13 +26,16 @@ float floatFromFloat16(std::uint16_t bits) {
                                : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25));
 }
 
-SafetensorsTensor tensorOf(const std::string& name, const Json& entry, const FileReader& file, std::int64_t dataStart) {
-  const auto damaged = [&] { refuseFile(file.path(), "is damaged: its header does not describe " + name + " soundly"); };
+SafetensorsTensor tensorOf(const std::string& name, const Json& entry, const FileReader& file,
+                           std::int64_t dataStart) {
+  const auto damaged = [&] {
+    refuseFile(file.path(), "is damaged: its header does not describe " + name + " soundly");
+  };
   SafetensorsTensor tensor;
   tensor.name = name;
-  if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() || !entry.contains("shape") ||
-      !entry["shape"].is_array() || !entry.contains("data_offsets") || !entry["data_offsets"].is_array() ||
-      entry["data_offsets"].size() != 2) {
+  if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() ||
+      !entry.contains("shape") || !entry["shape"].is_array() || !entry.contains("data_offsets") ||
+      !entry["data_offsets"].is_array() || entry["data_offsets"].size() != 2) {
     damaged();
   }
   const std::string type = entry["dtype"];
@@ -41,7 +44,8 @@ SafetensorsTensor tensorOf(const std::string& name, const Json& entry, const Fil
     if (type == nameOf(each)) tensor.type = each, known = true;
   }
   if (!known) {
-    refuseFile(file.path(), "holds " + name + " as " + type + ", which is not read", "give tensors of F32, BF16 or F16");
+    refuseFile(file.path(), "holds " + name + " as " + type + ", which is not read",
+               "give tensors of F32, BF16 or F16");
   }
   std::int64_t elements = 1;
   for (const Json& size : entry["shape"]) {
@@ -109,7 +113,8 @@ std::string layoutSafetensors(SafetensorsHeader* header) {
 SafetensorsHeader readSafetensorsHeader(const FileReader& file) {
   std::uint64_t length = 0;
   file.read(0, &length, sizeof length);
-  if (length > static_cast<std::uint64_t>(kLargestHeader) || static_cast<std::int64_t>(length) > file.bytes() - 8) {
+  if (length > static_cast<std::uint64_t>(kLargestHeader) ||
+      static_cast<std::int64_t>(length) > file.bytes() - 8) {
     refuseFile(file.path(), "is damaged: its header cannot have " + std::to_string(length) + " bytes");
   }
   std::string text(length, ' ');
@@ -131,12 +136,13 @@ SafetensorsHeader readSafetensorsHeader(const FileReader& file) {
                    [](const auto& a, const auto& b) { return a.offset < b.offset; });
   std::int64_t at = dataStart;
   for (const SafetensorsTensor& tensor : header.tensors) {
-    if (tensor.offset != at) refuseFile(file.path(), "is damaged: " + tensor.name + " does not begin where the one before ends");
+    if (tensor.offset != at)
+      refuseFile(file.path(), "is damaged: " + tensor.name + " does not begin where the one before ends");
     at += tensor.bytes();
   }
   if (at != file.bytes()) {
-    refuseFile(file.path(), "is truncated or damaged: its tensors end at byte " + std::to_string(at) + ", it has " +
-                                std::to_string(file.bytes()));
+    refuseFile(file.path(), "is truncated or damaged: its tensors end at byte " + std::to_string(at) +
+                                ", it has " + std::to_string(file.bytes()));
   }
   return header;
 }

@@ -21,7 +21,8 @@ struct SafetensorsTensor {
   std::string name;
   ElementType type = ElementType::float32;
   std::vector<std::int64_t> shape;
-  std::int64_t offset = 0;  ///< byte in the file; for a header that is to be written: set by layoutSafetensors
+  std::int64_t offset =
+      0;  ///< byte in the file; for a header that is to be written: set by layoutSafetensors
 
   std::int64_t elements() const;
   std::int64_t bytes() const { return elements() * bytesOf(type); }

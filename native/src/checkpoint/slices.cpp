@@ -64,7 +64,8 @@ std::string coverageProblem(const TensorShape& shape, const std::vector<Slice>& 
     if (!inside) return "the slice " + nameOf(s) + " is not inside it";
     held += s.elements();
   }
-  std::sort(sorted.begin(), sorted.end(), [](const Slice& a, const Slice& b) { return firstRow(a) < firstRow(b); });
+  std::sort(sorted.begin(), sorted.end(),
+            [](const Slice& a, const Slice& b) { return firstRow(a) < firstRow(b); });
   for (std::size_t i = 0; i < sorted.size(); ++i) {
     for (std::size_t k = i + 1; k < sorted.size() && firstRow(sorted[k]) <= lastRow(sorted[i]); ++k) {
       if (!sharedRuns(sorted[i], sorted[k]).empty()) {

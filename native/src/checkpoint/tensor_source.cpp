@@ -29,16 +29,18 @@ void addRuns(const TensorSource& source, const SliceDemand& demand, RunsByFile* 
   }
   std::int64_t got = 0;
   for (const StoredPiece& piece : found->second.pieces) {
-    if (lastRow(piece.slice) < firstRow(demand.slice) || lastRow(demand.slice) < firstRow(piece.slice)) continue;
+    if (lastRow(piece.slice) < firstRow(demand.slice) || lastRow(demand.slice) < firstRow(piece.slice))
+      continue;
     for (const Run& run : sharedRuns(piece.slice, demand.slice)) {
       (*runs)[static_cast<std::size_t>(piece.file)].push_back(
-          {piece.offset + run.source * bytesOf(piece.type), run.elements, demand.target + run.target, piece.type});
+          {piece.offset + run.source * bytesOf(piece.type), run.elements, demand.target + run.target,
+           piece.type});
       got += run.elements;
     }
   }
   if (got != demand.slice.elements()) {
-    throw Failure(StatusCode::checkpointError, "the files do not hold " + nameOf(demand.slice) + " of " + demand.tensor +
-                                                   " exactly once");
+    throw Failure(StatusCode::checkpointError,
+                  "the files do not hold " + nameOf(demand.slice) + " of " + demand.tensor + " exactly once");
   }
 }
 
@@ -52,7 +54,8 @@ std::vector<FileRun> cut(const std::vector<FileRun>& runs) {
     }
     pieces.push_back(run);
   }
-  std::sort(pieces.begin(), pieces.end(), [](const FileRun& a, const FileRun& b) { return a.offset < b.offset; });
+  std::sort(pieces.begin(), pieces.end(),
+            [](const FileRun& a, const FileRun& b) { return a.offset < b.offset; });
   return pieces;
 }
 
@@ -61,7 +64,8 @@ void readRuns(const FileReader& file, const std::vector<FileRun>& runs, std::vec
     const std::int64_t begin = runs[first].offset;
     std::int64_t end = runs[first].end();
     std::size_t last = first + 1;
-    while (last < runs.size() && runs[last].offset - end <= kGapBytes && runs[last].end() - begin <= kSpanBytes) {
+    while (last < runs.size() && runs[last].offset - end <= kGapBytes &&
+           runs[last].end() - begin <= kSpanBytes) {
       end = std::max(end, runs[last++].end());
     }
     file.read(begin, buffer->data(), end - begin);
@@ -77,7 +81,8 @@ void readRuns(const FileReader& file, const std::vector<FileRun>& runs, std::vec
 TensorSource sourceOf(const Manifest& m, const std::string& directory, const std::string& holds) {
   const auto at = std::find(m.holds.begin(), m.holds.end(), holds);
   if (at == m.holds.end()) {
-    refuseFile(directory, "holds no " + holds, "give a checkpoint that a run saved, or use it as initialWeights");
+    refuseFile(directory, "holds no " + holds,
+               "give a checkpoint that a run saved, or use it as initialWeights");
   }
   const auto index = static_cast<std::size_t>(at - m.holds.begin());
   TensorSource source;

@@ -13,7 +13,7 @@
 namespace internevo::trainer {
 
 struct StoredPiece {
-  int file = 0;             ///< index into TensorSource::paths
+  int file = 0;  ///< index into TensorSource::paths
   Slice slice;
   std::int64_t offset = 0;  ///< byte of the slice's first element
   ElementType type = ElementType::float32;

@@ -31,6 +31,7 @@ struct ExportOptions {
 OrderedJson exportCommand(const std::string& path, const std::string& output, const ExportOptions& options);
 
 /// Writes the weights of a Hugging Face folder as a checkpoint without moments, to begin with (initialWeights).
-OrderedJson importCommand(const std::string& path, const std::string& output, std::optional<std::int64_t> files);
+OrderedJson importCommand(const std::string& path, const std::string& output,
+                          std::optional<std::int64_t> files);
 
 }  // namespace internevo::trainer

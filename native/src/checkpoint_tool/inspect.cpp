@@ -13,11 +13,16 @@ namespace {
 namespace fs = std::filesystem;
 
 OrderedJson summaryOf(const Manifest& m, const std::string& path) {
-  return {{"path", path},           {"step", m.step},
-          {"dataPosition", m.dataPosition}, {"parameters", m.parameters()},
-          {"bytes", m.bytes()},     {"fileCount", m.files.size()},
-          {"precision", m.precision}, {"plan", OrderedJson(m.plan)},
-          {"holds", m.holds},       {"identity", OrderedJson(m.identity)}};
+  return {{"path", path},
+          {"step", m.step},
+          {"dataPosition", m.dataPosition},
+          {"parameters", m.parameters()},
+          {"bytes", m.bytes()},
+          {"fileCount", m.files.size()},
+          {"precision", m.precision},
+          {"plan", OrderedJson(m.plan)},
+          {"holds", m.holds},
+          {"identity", OrderedJson(m.identity)}};
 }
 
 OrderedJson checkpointDetails(const std::string& path) {
@@ -34,35 +39,43 @@ OrderedJson checkpointDetails(const std::string& path) {
                      {"elements", elements}});
   }
   for (const auto& [name, shape] : m.tensors) {
-    const OrderedJson size = shape.rows == 1 ? OrderedJson{shape.columns} : OrderedJson{shape.rows, shape.columns};
-    tensors.push_back({{"name", name}, {"shape", size}, {"elements", shape.elements()}, {"slices", pieces[name]}});
+    const OrderedJson size =
+        shape.rows == 1 ? OrderedJson{shape.columns} : OrderedJson{shape.rows, shape.columns};
+    tensors.push_back(
+        {{"name", name}, {"shape", size}, {"elements", shape.elements()}, {"slices", pieces[name]}});
   }
   OrderedJson result = summaryOf(m, path);
   result["files"] = files, result["tensors"] = tensors;
   return result;
 }
 
-OrderedJson problemOf(const std::string& file, const std::string& message) { return {{"file", file}, {"message", message}}; }
+OrderedJson problemOf(const std::string& file, const std::string& message) {
+  return {{"file", file}, {"message", message}};
+}
 
 /// Problems of one file: its bytes, and its entries against the index.
-void verifyOne(const Manifest& m, const SavedFile& file, const std::string& directory, ProgressReport* progress,
-               OrderedJson* problems) {
+void verifyOne(const Manifest& m, const SavedFile& file, const std::string& directory,
+               ProgressReport* progress, OrderedJson* problems) {
   const std::string path = directory + "/" + file.name;
   try {
     verifyFile(path, file.summary);
     const FileReader reader(path);
     std::map<std::string, SafetensorsTensor> entries;
-    for (const SafetensorsTensor& tensor : readSafetensorsHeader(reader).tensors) entries[tensor.name] = tensor;
+    for (const SafetensorsTensor& tensor : readSafetensorsHeader(reader).tensors)
+      entries[tensor.name] = tensor;
     if (entries.size() != file.pieces.size() * m.holds.size()) {
-      problems->push_back(problemOf(file.name, "has " + std::to_string(entries.size()) + " entries; the index lists " +
+      problems->push_back(problemOf(file.name, "has " + std::to_string(entries.size()) +
+                                                   " entries; the index lists " +
                                                    std::to_string(file.pieces.size() * m.holds.size())));
     }
     for (const SavedPiece& piece : file.pieces) {
       for (std::size_t i = 0; i < m.holds.size(); ++i) {
         const auto entry = entries.find(entryName(piece.tensor, m.holds[i]));
         if (entry == entries.end() || entry->second.offset != piece.offsets[i] ||
-            entry->second.elements() != piece.slice.elements() || entry->second.type != ElementType::float32) {
-          problems->push_back(problemOf(file.name, "does not hold " + entryName(piece.tensor, m.holds[i]) + " where the index says"));
+            entry->second.elements() != piece.slice.elements() ||
+            entry->second.type != ElementType::float32) {
+          problems->push_back(problemOf(
+              file.name, "does not hold " + entryName(piece.tensor, m.holds[i]) + " where the index says"));
         }
       }
     }
@@ -72,14 +85,15 @@ void verifyOne(const Manifest& m, const SavedFile& file, const std::string& dire
   progress->add(file.summary.bytes);
 }
 
-OrderedJson verifyCheckpoint(const std::string& path, const std::optional<Manifest>& manifest, const std::string& damage,
-                             ProgressReport* progress) {
+OrderedJson verifyCheckpoint(const std::string& path, const std::optional<Manifest>& manifest,
+                             const std::string& damage, ProgressReport* progress) {
   OrderedJson problems = OrderedJson::array();
   OrderedJson result = {{"path", path}};
   if (!manifest) {
     problems.push_back(problemOf(kManifestName, damage));
   } else {
-    result["step"] = manifest->step, result["bytes"] = manifest->bytes(), result["fileCount"] = manifest->files.size();
+    result["step"] = manifest->step, result["bytes"] = manifest->bytes(),
+    result["fileCount"] = manifest->files.size();
     if (const std::string problem = coverageProblem(*manifest); !problem.empty()) {
       problems.push_back(problemOf(kManifestName, problem));
     }
@@ -111,8 +125,11 @@ OrderedJson inspectCommand(const std::string& path) {
     const TensorSource source = openHuggingFace(path, model);
     std::int64_t parameters = 0;
     for (const auto& [name, tensor] : source.tensors) parameters += tensor.shape.elements();
-    return {{"kind", "huggingFace"}, {"path", path}, {"model", OrderedJson::parse(modelJson(model))},
-            {"parameters", parameters}, {"fileCount", source.paths.size()}};
+    return {{"kind", "huggingFace"},
+            {"path", path},
+            {"model", OrderedJson::parse(modelJson(model))},
+            {"parameters", parameters},
+            {"fileCount", source.paths.size()}};
   }
   OrderedJson list = OrderedJson::array();
   for (const std::string& each : checkpointsAt(path)) {

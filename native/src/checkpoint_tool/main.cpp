@@ -20,7 +20,8 @@ constexpr const char* kUsage =
     "export DIR OUT [--precision fp32|bf16] [--max-file-bytes N] | import FOLDER OUT [--files N]";
 
 [[noreturn]] void refuse(const std::string& field, const std::string& value, const std::string& what) {
-  throw Failure(Problem{StatusCode::badConfig, field + " " + what, field, nlohmann::json(value).dump(), kUsage});
+  throw Failure(
+      Problem{StatusCode::badConfig, field + " " + what, field, nlohmann::json(value).dump(), kUsage});
 }
 
 /// Words, and options with one value each.
@@ -41,7 +42,8 @@ struct Arguments {
         options[word] = argv[i];
       }
     }
-    if (words.size() != count) refuse("arguments", std::to_string(words.size()), "must be " + std::to_string(count) + " paths");
+    if (words.size() != count)
+      refuse("arguments", std::to_string(words.size()), "must be " + std::to_string(count) + " paths");
   }
   std::string text(const std::string& name) const {
     const auto found = options.find(name);
@@ -78,7 +80,8 @@ OrderedJson runCommand(const std::string& command, int argc, char** argv) {
     }
     ExportOptions options;
     options.bf16 = precision == "bf16";
-    options.largestFileBytes = a.number("--max-file-bytes", std::int64_t{1} << 50).value_or(options.largestFileBytes);
+    options.largestFileBytes =
+        a.number("--max-file-bytes", std::int64_t{1} << 50).value_or(options.largestFileBytes);
     return exportCommand(a.words[0], a.words[1], options);
   }
   if (command == "import") {

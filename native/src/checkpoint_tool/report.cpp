@@ -34,9 +34,11 @@ void ProgressReport::add(std::int64_t bytes) {
 
 std::string checkpointAt(const std::string& path) {
   if (std::filesystem::exists(path + "/" + kManifestName)) return path;
-  if (!std::filesystem::is_directory(path)) refuseFile(path, "is no directory", "give the directory of a checkpoint, or of a run's checkpoints");
+  if (!std::filesystem::is_directory(path))
+    refuseFile(path, "is no directory", "give the directory of a checkpoint, or of a run's checkpoints");
   const std::vector<std::int64_t> steps = stepsIn(path);
-  if (steps.empty()) refuseFile(path, "holds no checkpoint", "give the directory of a checkpoint, or of a run's checkpoints");
+  if (steps.empty())
+    refuseFile(path, "holds no checkpoint", "give the directory of a checkpoint, or of a run's checkpoints");
   return stepPath(path, steps.back());
 }
 

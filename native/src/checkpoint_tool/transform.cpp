@@ -18,7 +18,8 @@ constexpr std::int64_t kFileElements = std::int64_t{1} << 30;  // of files whose
 using FilePieces = std::vector<std::vector<SavedPiece>>;
 
 void refuseNew(const std::string& output) {
-  if (fs::exists(output)) refuseFile(output, "exists already", "give the path of a directory that does not exist");
+  if (fs::exists(output))
+    refuseFile(output, "exists already", "give the path of a directory that does not exist");
 }
 
 /// So many files of equal size, each a flat range of all tensors one behind the other.
@@ -41,15 +42,16 @@ FilePieces evenPieces(const std::vector<std::pair<std::string, TensorShape>>& te
 
 /// As the ranks of a plan would write them.
 FilePieces planPieces(const ModelConfig& model, const PlanConfig& p) {
-  const int stageRanks = p.dataParallel * p.sequenceParallel, replicas = p.replicaRanks() / (p.parameterSharding * p.optimizerStateSharding);
+  const int stageRanks = p.dataParallel * p.sequenceParallel,
+            replicas = p.replicaRanks() / (p.parameterSharding * p.optimizerStateSharding);
   FilePieces result;
   for (int rank = 0; rank < p.worldSize(); ++rank) {
     const int place = rank % stageRanks / p.tensorParallel;
     const Layout layout(model, p, {rank / stageRanks, rank % p.tensorParallel});
     result.emplace_back();
-    for (const HeldPart& part : savedParts(layout, {place % p.parameterSharding,
-                                                    place / p.parameterSharding % p.optimizerStateSharding,
-                                                    place / (p.parameterSharding * p.optimizerStateSharding), replicas})) {
+    for (const HeldPart& part : savedParts(
+             layout, {place % p.parameterSharding, place / p.parameterSharding % p.optimizerStateSharding,
+                      place / (p.parameterSharding * p.optimizerStateSharding), replicas})) {
       result.back().push_back({part.tensor, part.slice, {}});
     }
   }
@@ -104,7 +106,8 @@ OrderedJson writeCheckpoint(Manifest m, const FilePieces& files, const std::vect
   ProgressReport progress(m.parameters() * 4 * static_cast<std::int64_t>(m.holds.size()));
   m.files.clear();
   for (std::size_t i = 0; i < files.size(); ++i) {
-    if (!files[i].empty()) m.files.push_back(writeFile(temporary, fileName(i), files[i], m, sources, &progress));
+    if (!files[i].empty())
+      m.files.push_back(writeFile(temporary, fileName(i), files[i], m, sources, &progress));
   }
   if (const std::string problem = coverageProblem(m); !problem.empty()) {
     throw Failure(StatusCode::internal, "the new files do not make the model: " + problem);
@@ -112,7 +115,11 @@ OrderedJson writeCheckpoint(Manifest m, const FilePieces& files, const std::vect
   writeTextFile(temporary + "/" + kManifestName, manifestText(m));
   syncDirectory(temporary);
   publishDirectory(temporary, output);
-  return {{"path", output}, {"step", m.step}, {"fileCount", m.files.size()}, {"bytes", m.bytes()}, {"parameters", m.parameters()}};
+  return {{"path", output},
+          {"step", m.step},
+          {"fileCount", m.files.size()},
+          {"bytes", m.bytes()},
+          {"parameters", m.parameters()}};
 }
 
 /// What a copy is made from must be sound: its files are verified first.
@@ -137,7 +144,8 @@ std::int64_t fileCountFor(const Manifest& m) { return (m.parameters() + kFileEle
 
 }  // namespace
 
-OrderedJson reshardCommand(const std::string& path, const std::string& output, const ReshardOptions& options) {
+OrderedJson reshardCommand(const std::string& path, const std::string& output,
+                           const ReshardOptions& options) {
   refuseNew(output);
   const std::string from = checkpointAt(path);
   Manifest m = verifiedManifest(from);
@@ -172,11 +180,16 @@ OrderedJson exportCommand(const std::string& path, const std::string& output, co
   ProgressReport progress(m.parameters() * bytesOf(settings.type));
   const std::int64_t bytes = exportHuggingFace(sourceOf(m, from, kWeight), model, settings, output,
                                                [&](std::int64_t done) { progress.add(done); });
-  return {{"path", output}, {"from", from}, {"step", m.step}, {"precision", options.bf16 ? "bf16" : "fp32"},
-          {"parameters", m.parameters()}, {"bytes", bytes}};
+  return {{"path", output},
+          {"from", from},
+          {"step", m.step},
+          {"precision", options.bf16 ? "bf16" : "fp32"},
+          {"parameters", m.parameters()},
+          {"bytes", bytes}};
 }
 
-OrderedJson importCommand(const std::string& path, const std::string& output, std::optional<std::int64_t> files) {
+OrderedJson importCommand(const std::string& path, const std::string& output,
+                          std::optional<std::int64_t> files) {
   refuseNew(output);
   const ModelConfig model = huggingFaceModel(path);
   Manifest m;
@@ -184,8 +197,8 @@ OrderedJson importCommand(const std::string& path, const std::string& output, st
   m.precision = "fp32";
   m.holds = {kWeight};
   m.tensors = logicalTensors(model);
-  OrderedJson result =
-      writeCheckpoint(m, evenPieces(m.tensors, files.value_or(fileCountFor(m))), {openHuggingFace(path, model)}, output);
+  OrderedJson result = writeCheckpoint(m, evenPieces(m.tensors, files.value_or(fileCountFor(m))),
+                                       {openHuggingFace(path, model)}, output);
   result["from"] = path;
   return result;
 }

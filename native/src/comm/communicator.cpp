@@ -14,14 +14,16 @@ Status checkGroup(const std::vector<int>& ranks, int worldSize, int worldRank) {
   std::vector<int> sorted = ranks;
   std::sort(sorted.begin(), sorted.end());
   if (sorted.empty() || sorted.front() < 0 || sorted.back() >= worldSize) {
-    return {StatusCode::badConfig, "a group names a rank outside the " + std::to_string(worldSize) + " that run"};
+    return {StatusCode::badConfig,
+            "a group names a rank outside the " + std::to_string(worldSize) + " that run"};
   }
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice != sorted.end()) {
     return {StatusCode::badConfig, "a group names rank " + std::to_string(*twice) + " twice"};
   }
   if (!std::binary_search(sorted.begin(), sorted.end(), worldRank)) {
-    return {StatusCode::badConfig, "rank " + std::to_string(worldRank) + " makes a group that it is not part of"};
+    return {StatusCode::badConfig,
+            "rank " + std::to_string(worldRank) + " makes a group that it is not part of"};
   }
   return Status::success();
 }
@@ -88,19 +90,22 @@ Status Communicator::create(const std::vector<int>& ranks, int tag, Communicator
   return Status::success();
 }
 
-Status Communicator::fromPartition(const std::vector<std::vector<int>>& groups, int tag, Communicator* result) {
+Status Communicator::fromPartition(const std::vector<std::vector<int>>& groups, int tag,
+                                   Communicator* result) {
   int worldRank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &worldRank);
   for (const std::vector<int>& group : groups) {
     if (std::find(group.begin(), group.end(), worldRank) != group.end()) return create(group, tag, result);
   }
-  return {StatusCode::badConfig, "rank " + std::to_string(worldRank) + " is in none of the groups of the partition"};
+  return {StatusCode::badConfig,
+          "rank " + std::to_string(worldRank) + " is in none of the groups of the partition"};
 }
 
 Status Communicator::allGather(ConstView input, View output, std::int64_t chunkElements) const {
   if (device_) return device_->allGather(input, output, chunkElements);
   if (chunkElements < 0 || input.type != output.type) {
-    return {StatusCode::badConfig, "allGather: input and output need one type and a size that is not negative"};
+    return {StatusCode::badConfig,
+            "allGather: input and output need one type and a size that is not negative"};
   }
   const std::int64_t bytes = chunkElements * bytesPerElement(input.type);
   auto* const target = output.as<std::byte>();
@@ -112,14 +117,16 @@ Status Communicator::allGather(ConstView input, View output, std::int64_t chunkE
     for (int step = 1; step < size_; ++step) {
       const int from = (index_ - step + size_) % size_;
       INTERNEVO_RETURN_IF_ERROR(mpiStatus(
-          MPI_Irecv(target + from * bytes + at, count, MPI_BYTE, from, 1, comm_, &requests_[posted++]), "MPI_Irecv"));
+          MPI_Irecv(target + from * bytes + at, count, MPI_BYTE, from, 1, comm_, &requests_[posted++]),
+          "MPI_Irecv"));
     }
     for (int step = 1; step < size_; ++step) {
       INTERNEVO_RETURN_IF_ERROR(mpiStatus(
           MPI_Isend(own + at, count, MPI_BYTE, (index_ + step) % size_, 1, comm_, &requests_[posted++]),
           "MPI_Isend"));
     }
-    INTERNEVO_RETURN_IF_ERROR(mpiStatus(CommunicatorAccess::waitAll(*this, posted, requests_.data()), "allGather"));
+    INTERNEVO_RETURN_IF_ERROR(
+        mpiStatus(CommunicatorAccess::waitAll(*this, posted, requests_.data()), "allGather"));
   }
   return Status::success();
 }
@@ -127,8 +134,9 @@ Status Communicator::allGather(ConstView input, View output, std::int64_t chunkE
 Status Communicator::allToAll(ConstView input, View output, std::int64_t blockElements) const {
   if (device_) return device_->allToAll(input, output, blockElements);
   if (blockElements < 0 || input.type != output.type || (size_ > 1 && input.data == output.data)) {
-    return {StatusCode::badConfig, "allToAll: input and output need one type, a size that is not negative and "
-                                   "memory of their own"};
+    return {StatusCode::badConfig,
+            "allToAll: input and output need one type, a size that is not negative and "
+            "memory of their own"};
   }
   const std::int64_t bytes = blockElements * bytesPerElement(input.type);
   const auto* const source = input.as<std::byte>();
@@ -140,14 +148,17 @@ Status Communicator::allToAll(ConstView input, View output, std::int64_t blockEl
     for (int step = 1; step < size_; ++step) {
       const int from = (index_ - step + size_) % size_;
       INTERNEVO_RETURN_IF_ERROR(mpiStatus(
-          MPI_Irecv(target + from * bytes + at, count, MPI_BYTE, from, 2, comm_, &requests_[posted++]), "MPI_Irecv"));
+          MPI_Irecv(target + from * bytes + at, count, MPI_BYTE, from, 2, comm_, &requests_[posted++]),
+          "MPI_Irecv"));
     }
     for (int step = 1; step < size_; ++step) {
       const int to = (index_ + step) % size_;
-      INTERNEVO_RETURN_IF_ERROR(mpiStatus(
-          MPI_Isend(source + to * bytes + at, count, MPI_BYTE, to, 2, comm_, &requests_[posted++]), "MPI_Isend"));
+      INTERNEVO_RETURN_IF_ERROR(
+          mpiStatus(MPI_Isend(source + to * bytes + at, count, MPI_BYTE, to, 2, comm_, &requests_[posted++]),
+                    "MPI_Isend"));
     }
-    INTERNEVO_RETURN_IF_ERROR(mpiStatus(CommunicatorAccess::waitAll(*this, posted, requests_.data()), "allToAll"));
+    INTERNEVO_RETURN_IF_ERROR(
+        mpiStatus(CommunicatorAccess::waitAll(*this, posted, requests_.data()), "allToAll"));
   }
   return Status::success();
 }
@@ -155,8 +166,8 @@ Status Communicator::allToAll(ConstView input, View output, std::int64_t blockEl
 Status Communicator::broadcast(View data, std::int64_t elements, int root) const {
   if (device_) return device_->broadcast(data, elements, root);
   if (elements < 0 || root < 0 || root >= size_) {
-    return {StatusCode::badConfig, "broadcast: root " + std::to_string(root) + " is not in the group of " +
-                                       std::to_string(size_)};
+    return {StatusCode::badConfig,
+            "broadcast: root " + std::to_string(root) + " is not in the group of " + std::to_string(size_)};
   }
   const std::int64_t bytes = elements * bytesPerElement(data.type);
   for (std::int64_t at = 0; size_ > 1 && at < bytes; at += kMessageBytes) {

@@ -24,7 +24,9 @@ std::string textOf(const char* path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-double secondsOf(const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec); }
+double secondsOf(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+}
 
 double meanClockHertz() {
   std::ifstream file("/proc/cpuinfo");
@@ -76,7 +78,10 @@ HostCounters HostCounters::read(bool withClock) {
   return counters;
 }
 
-HostUseMeter::HostUseMeter() : isFirst_(localRank() == 0), before_(HostCounters::read(isFirst_)), begin_(std::chrono::steady_clock::now()) {}
+HostUseMeter::HostUseMeter()
+    : isFirst_(localRank() == 0),
+      before_(HostCounters::read(isFirst_)),
+      begin_(std::chrono::steady_clock::now()) {}
 
 std::vector<HostUse> HostUseMeter::end() const {
   Word own;
@@ -94,7 +99,9 @@ std::vector<HostUse> HostUseMeter::end() const {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   std::vector<Word> all(rank == 0 ? static_cast<std::size_t>(ranks) : 0);
-  if (MPI_Gather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, 0, MPI_COMM_WORLD) != MPI_SUCCESS) return {};
+  if (MPI_Gather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, 0, MPI_COMM_WORLD) !=
+      MPI_SUCCESS)
+    return {};
 
   std::vector<HostUse> hosts;
   std::map<std::string, std::size_t> known;

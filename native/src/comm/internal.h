@@ -35,7 +35,7 @@ struct CommunicatorAccess {
 
 /// output[0, elements) = tree sum (or maximum) of inputs[0, count) at element `offset` of each.
 /// output may be one of the inputs at that offset.
-void reduceTree(DataType type, ReduceOperation operation, const void* const* inputs, int count, std::int64_t offset,
-                std::int64_t elements, void* output);
+void reduceTree(DataType type, ReduceOperation operation, const void* const* inputs, int count,
+                std::int64_t offset, std::int64_t elements, void* output);
 
 }  // namespace internevo

@@ -52,8 +52,8 @@ int largestPowerOfTwoBelow(int count) {
 
 /// result[0, n) = tree over inputs[first, first + count); n ≤ kBlock.
 template <typename T, typename Combine>
-void tree(const void* const* inputs, int first, int count, std::int64_t offset, std::int64_t n, Combine combine,
-          typename Sum<T>::Type* result) {
+void tree(const void* const* inputs, int first, int count, std::int64_t offset, std::int64_t n,
+          Combine combine, typename Sum<T>::Type* result) {
   const T* const a = static_cast<const T*>(inputs[first]) + offset;
   if (count == 1) {
     for (std::int64_t i = 0; i < n; ++i) result[i] = widen(a[i]);
@@ -72,8 +72,8 @@ void tree(const void* const* inputs, int first, int count, std::int64_t offset, 
 }
 
 template <typename T, typename Combine>
-void reduceBlocks(const void* const* inputs, int count, std::int64_t offset, std::int64_t elements, Combine combine,
-                  void* output) {
+void reduceBlocks(const void* const* inputs, int count, std::int64_t offset, std::int64_t elements,
+                  Combine combine, void* output) {
   typename Sum<T>::Type result[kBlock];
   for (std::int64_t at = 0; at < elements; at += kBlock) {
     const std::int64_t n = std::min(kBlock, elements - at);
@@ -84,8 +84,8 @@ void reduceBlocks(const void* const* inputs, int count, std::int64_t offset, std
 }
 
 template <typename Combine>
-void reduceTyped(DataType type, const void* const* inputs, int count, std::int64_t offset, std::int64_t elements,
-                 Combine combine, void* output) {
+void reduceTyped(DataType type, const void* const* inputs, int count, std::int64_t offset,
+                 std::int64_t elements, Combine combine, void* output) {
   switch (type) {
     case DataType::float32: return reduceBlocks<float>(inputs, count, offset, elements, combine, output);
     case DataType::bfloat16: return reduceBlocks<Bfloat16>(inputs, count, offset, elements, combine, output);
@@ -98,8 +98,8 @@ void reduceTyped(DataType type, const void* const* inputs, int count, std::int64
 
 }  // namespace
 
-void reduceTree(DataType type, ReduceOperation operation, const void* const* inputs, int count, std::int64_t offset,
-                std::int64_t elements, void* output) {
+void reduceTree(DataType type, ReduceOperation operation, const void* const* inputs, int count,
+                std::int64_t offset, std::int64_t elements, void* output) {
   if (operation == ReduceOperation::sum) {
     reduceTyped(type, inputs, count, offset, elements, Add{}, output);
   } else {

@@ -16,8 +16,9 @@ bool reducible(DataType type) { return type != DataType::int32 && type != DataTy
 Status check(const char* call, const Communicator& group, DataType type, std::int64_t elements,
              const Workspace& workspace) {
   if (!reducible(type) || elements < 0) {
-    return {StatusCode::badConfig, std::string(call) + ": needs float32, bfloat16, float64 or int64 and a size that "
-                                                       "is not negative"};
+    return {StatusCode::badConfig, std::string(call) +
+                                       ": needs float32, bfloat16, float64 or int64 and a size that "
+                                       "is not negative"};
   }
   if (group.size() > kMaximumGroup) {
     return {StatusCode::badConfig, std::string(call) + ": a group of " + std::to_string(group.size()) +
@@ -73,7 +74,8 @@ struct Exchange {
       const int bytes = static_cast<int>(length(to, segment) * width);
       if (bytes == 0) continue;
       const ConstView piece = input.offset(begin(to) + segment * segmentElements());
-      INTERNEVO_RETURN_IF_ERROR(mpiStatus(MPI_Isend(piece.data, bytes, MPI_BYTE, to, 3, comm, request), "MPI_Isend"));
+      INTERNEVO_RETURN_IF_ERROR(
+          mpiStatus(MPI_Isend(piece.data, bytes, MPI_BYTE, to, 3, comm, request), "MPI_Isend"));
     }
     return Status::success();
   }
@@ -122,8 +124,9 @@ Status allReduceSmall(const Communicator& group, View data, std::int64_t element
         "MPI_Irecv"));
   }
   for (int step = 1; step < size; ++step) {
-    INTERNEVO_RETURN_IF_ERROR(mpiStatus(
-        MPI_Isend(data.data, bytes, MPI_BYTE, (me + step) % size, 4, comm, &requests[posted++]), "MPI_Isend"));
+    INTERNEVO_RETURN_IF_ERROR(
+        mpiStatus(MPI_Isend(data.data, bytes, MPI_BYTE, (me + step) % size, 4, comm, &requests[posted++]),
+                  "MPI_Isend"));
   }
   INTERNEVO_RETURN_IF_ERROR(mpiStatus(CommunicatorAccess::waitAll(group, posted, requests), "allReduce"));
   reduceTree(data.type, operation, inputs, size, 0, elements, data.data);
@@ -139,14 +142,15 @@ Status gatherChunks(const Exchange& e, View data) {
   MPI_Request* const requests = CommunicatorAccess::requests(group);
   for (std::int64_t at = 0; at < e.chunkElements; at += step) {
     const auto bytes = [&](int chunk) {
-      return static_cast<int>(std::clamp<std::int64_t>(e.begin(chunk + 1) - e.begin(chunk) - at, 0, step) * width);
+      return static_cast<int>(std::clamp<std::int64_t>(e.begin(chunk + 1) - e.begin(chunk) - at, 0, step) *
+                              width);
     };
     int posted = 0;
     for (int k = 1; k < size; ++k) {
       const int from = (me - k + size) % size;
       if (bytes(from) == 0) continue;
-      INTERNEVO_RETURN_IF_ERROR(mpiStatus(MPI_Irecv(data.offset(e.begin(from) + at).data, bytes(from), MPI_BYTE, from,
-                                                    5, comm, &requests[posted++]),
+      INTERNEVO_RETURN_IF_ERROR(mpiStatus(MPI_Irecv(data.offset(e.begin(from) + at).data, bytes(from),
+                                                    MPI_BYTE, from, 5, comm, &requests[posted++]),
                                           "MPI_Irecv"));
     }
     for (int k = 1; k < size && bytes(me) > 0; ++k) {
@@ -177,8 +181,9 @@ Status Communicator::reduceScatter(ConstView input, View output, std::int64_t ch
     if (output.data != input.data) std::copy_n(input.as<std::byte>(), bytes, output.as<std::byte>());
     return Status::success();
   }
-  return Exchange{*this,     input, output.as<std::byte>(), chunkElements, chunkElements * size_, ReduceOperation::sum,
-                  workspace}
+  return Exchange{
+      *this,    input, output.as<std::byte>(), chunkElements, chunkElements * size_, ReduceOperation::sum,
+      workspace}
       .run("reduceScatter");
 }
 

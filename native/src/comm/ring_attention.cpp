@@ -15,7 +15,9 @@ bool fits(const RingAttentionShape& s, int groupSize) {
 }
 
 RingAttentionShape dense(RingAttentionShape s) {
-  const auto resolve = [](std::int64_t* stride, std::int64_t width) { *stride = *stride == 0 ? width : *stride; };
+  const auto resolve = [](std::int64_t* stride, std::int64_t width) {
+    *stride = *stride == 0 ? width : *stride;
+  };
   resolve(&s.queryStride, s.heads * s.headSize), resolve(&s.outputStride, s.heads * s.headSize);
   resolve(&s.keyStride, s.kvHeads * s.headSize), resolve(&s.valueStride, s.kvHeads * s.headSize);
   return s;
@@ -41,7 +43,8 @@ RingPairs ringPairs(int groupSize, int rank, int owner) {
   for (int query = 0; query < 2; ++query) {
     for (int key = 0; key < 2; ++key) {
       const int mine = zigzagChunk(groupSize, rank, query), theirs = zigzagChunk(groupSize, owner, key);
-      if (theirs <= mine) result.pairs[static_cast<std::size_t>(result.count++)] = {query, key, mine == theirs};
+      if (theirs <= mine)
+        result.pairs[static_cast<std::size_t>(result.count++)] = {query, key, mine == theirs};
     }
   }
   return result;
@@ -51,7 +54,8 @@ std::int64_t RingAttention::stagingBytes(const RingAttentionShape& s, int groupS
   return piecesOf(s, groupSize).total();
 }
 
-std::int64_t RingAttention::scratchBytes(const RingAttentionShape& s, int groupSize, const BackendSizes& backend) {
+std::int64_t RingAttention::scratchBytes(const RingAttentionShape& s, int groupSize,
+                                         const BackendSizes& backend) {
   if (!fits(s, groupSize)) return 0;
   AttentionBlockShape chunk;
   chunk.batch = s.batch, chunk.heads = s.heads, chunk.kvHeads = s.kvHeads, chunk.headSize = s.headSize;
@@ -87,19 +91,24 @@ RingAttention::RingAttention(Backend& backend, const Communicator& group, const 
 }
 
 Status RingAttention::check(ConstView query, ConstView firstKeys) const {
-  const auto fail = [](const std::string& what) -> Status { return {StatusCode::badConfig, "RingAttention: " + what}; };
+  const auto fail = [](const std::string& what) -> Status {
+    return {StatusCode::badConfig, "RingAttention: " + what};
+  };
   if (shape_.sequence <= 0 || shape_.sequence % (2 * group_.size()) != 0) {
     return fail("sequence is " + std::to_string(shape_.sequence) + "; must be a positive multiple of " +
                 std::to_string(2 * group_.size()) + ", two chunks for each rank");
   }
   if (!fits(shape_, group_.size())) {
-    return fail("batch, heads, kvHeads and headSize must be positive, heads a multiple of kvHeads, and the type "
-                "float32 or bfloat16");
+    return fail(
+        "batch, heads, kvHeads and headSize must be positive, heads a multiple of kvHeads, and the type "
+        "float32 or bfloat16");
   }
-  const std::int64_t staging = stagingBytes(shape_, group_.size()), scratch = scratchBytes(shape_, group_.size(), backend_);
+  const std::int64_t staging = stagingBytes(shape_, group_.size()),
+                     scratch = scratchBytes(shape_, group_.size(), backend_);
   if (stagingGiven_ < staging || scratchGiven_ < scratch) {
-    return fail("staging and scratch have " + std::to_string(stagingGiven_) + " and " + std::to_string(scratchGiven_) +
-                " bytes; they need " + std::to_string(staging) + " and " + std::to_string(scratch));
+    return fail("staging and scratch have " + std::to_string(stagingGiven_) + " and " +
+                std::to_string(scratchGiven_) + " bytes; they need " + std::to_string(staging) + " and " +
+                std::to_string(scratch));
   }
   if (query.type != shape_.type) return fail("q must have the type of the shape");
   if (!firstKeys.empty() && firstKeys.type != DataType::int32) return fail("firstKeys must be int32");
@@ -108,15 +117,18 @@ Status RingAttention::check(ConstView query, ConstView firstKeys) const {
 
 /// The rank's own keys, then its values, dense, in the buffer of step 0.
 Status RingAttention::packKeysAndValues(ConstView k, ConstView v) {
-  const std::int64_t width = bytesPerElement(shape_.type), row = keyWidth_ * width, rows = shape_.batch * rows_;
+  const std::int64_t width = bytesPerElement(shape_.type), row = keyWidth_ * width,
+                     rows = shape_.batch * rows_;
   MemorySpace& memory = backend_.memory();
   INTERNEVO_RETURN_IF_ERROR(memory.copyRows(buffers_[0], row, k.data, shape_.keyStride * width, row, rows));
-  return memory.copyRows(buffers_[0] + keyElements_ * width, row, v.data, shape_.valueStride * width, row, rows);
+  return memory.copyRows(buffers_[0] + keyElements_ * width, row, v.data, shape_.valueStride * width, row,
+                         rows);
 }
 
 void RingAttention::enter(std::optional<Activity::Scope>* scope) {
   if (activity_ == nullptr) return;
-  scope->emplace(*activity_, ActivityLane::exposed, "ring exchange", -1, microBatch_ == nullptr ? -1 : *microBatch_, true, counters_);
+  scope->emplace(*activity_, ActivityLane::exposed, "ring exchange", -1,
+                 microBatch_ == nullptr ? -1 : *microBatch_, true, counters_);
 }
 
 Status RingAttention::begin(RingExchange& exchange, const void* out, void* in, std::int64_t bytes) {
@@ -151,8 +163,8 @@ AttentionBlockShape RingAttention::pairShape(const RingPair& pair, int owner, Co
 
 // ---- forward -------------------------------------------------------------------------------------------------------
 
-Status RingAttention::forwardPairs(int step, ConstView q, ConstView firstKeys, View o32, std::int64_t outputStride,
-                                   View logSumExp) {
+Status RingAttention::forwardPairs(int step, ConstView q, ConstView firstKeys, View o32,
+                                   std::int64_t outputStride, View logSumExp) {
   const RingPairs work = ringPairs(group_.size(), group_.index(), owner(step));
   bool begun[2] = {step > 0, step > 0};  // in step 0 every query meets its own keys
   for (int i = 0; i < work.count; ++i) {
@@ -169,7 +181,8 @@ Status RingAttention::forwardPairs(int step, ConstView q, ConstView firstKeys, V
   return Status::success();
 }
 
-Status RingAttention::forward(ConstView q, ConstView k, ConstView v, ConstView firstKeys, View o, View logSumExp) {
+Status RingAttention::forward(ConstView q, ConstView k, ConstView v, ConstView firstKeys, View o,
+                              View logSumExp) {
   INTERNEVO_RETURN_IF_ERROR(check(q, firstKeys));
   const bool wide = shape_.type != DataType::float32;
   const View o32 = wide ? View{wide_, DataType::float32} : o;
@@ -211,8 +224,8 @@ Status RingAttention::backwardPairs(int step, ConstView q, ConstView o, ConstVie
   return Status::success();
 }
 
-Status RingAttention::backward(ConstView q, ConstView k, ConstView v, ConstView o, ConstView logSumExp, ConstView gO,
-                               ConstView firstKeys, View gQ, View gK, View gV) {
+Status RingAttention::backward(ConstView q, ConstView k, ConstView v, ConstView o, ConstView logSumExp,
+                               ConstView gO, ConstView firstKeys, View gQ, View gK, View gV) {
   INTERNEVO_RETURN_IF_ERROR(check(q, firstKeys));
   const int size = group_.size();
   const std::int64_t rows = shape_.batch * rows_, gradientBytes = 2 * keyElements_ * 4;
@@ -229,7 +242,9 @@ Status RingAttention::backward(ConstView q, ConstView k, ConstView v, ConstView 
                                       2 * keyElements_ * bytesPerElement(shape_.type)));
     }
     // The sums of the block that was here one step ago follow it; those of the block that is here now arrive.
-    if (step > 0) INTERNEVO_RETURN_IF_ERROR(begin(gradientExchange_, gradients_[(step - 1) % 2], arriving, gradientBytes));
+    if (step > 0)
+      INTERNEVO_RETURN_IF_ERROR(
+          begin(gradientExchange_, gradients_[(step - 1) % 2], arriving, gradientBytes));
     const Status computed = backwardPairs(step, q, o, logSumExp, gO, firstKeys, gQ32, stride);
     if (more) INTERNEVO_RETURN_IF_ERROR(finish(keyExchange_));
     if (step > 0) INTERNEVO_RETURN_IF_ERROR(finish(gradientExchange_));
@@ -249,7 +264,8 @@ Status RingAttention::backward(ConstView q, ConstView k, ConstView v, ConstView 
   INTERNEVO_RETURN_IF_ERROR(backend_.convertRows(rows, keyWidth_, sums, keyWidth_, gK, shape_.keyStride));
   INTERNEVO_RETURN_IF_ERROR(
       backend_.convertRows(rows, keyWidth_, sums.offset(keyElements_), keyWidth_, gV, shape_.valueStride));
-  return wide ? backend_.convertRows(rows, queryWidth_, gQ32, queryWidth_, gQ, shape_.queryStride) : Status::success();
+  return wide ? backend_.convertRows(rows, queryWidth_, gQ32, queryWidth_, gQ, shape_.queryStride)
+              : Status::success();
 }
 
 }  // namespace internevo

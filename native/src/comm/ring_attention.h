@@ -58,8 +58,8 @@ class RingAttention {
 
   /// Everything given outlives the object. `lane` may be null (see RingExchange).
   /// Errors of every later call: badConfig when sequence does not divide by 2·groupSize, or staging or scratch is short.
-  RingAttention(Backend& backend, const Communicator& group, const RingAttentionShape& shape, Workspace staging,
-                Workspace scratch, Lane* lane);
+  RingAttention(Backend& backend, const Communicator& group, const RingAttentionShape& shape,
+                Workspace staging, Workspace scratch, Lane* lane);
   /// Tells the activity when the caller waits for the ring. Both outlive the object.
   void setActivity(Activity& activity, const std::int32_t& microBatch, DeviceCounters counters) {
     activity_ = &activity, microBatch_ = &microBatch, counters_ = counters;
@@ -86,9 +86,10 @@ class RingAttention {
   void enter(std::optional<Activity::Scope>* scope);
   Status begin(RingExchange& exchange, const void* out, void* in, std::int64_t bytes);
   Status finish(RingExchange& exchange);
-  Status forwardPairs(int step, ConstView q, ConstView firstKeys, View o32, std::int64_t outputStride, View logSumExp);
-  Status backwardPairs(int step, ConstView q, ConstView o, ConstView logSumExp, ConstView gO, ConstView firstKeys,
-                       View gQ32, std::int64_t gradientStride);
+  Status forwardPairs(int step, ConstView q, ConstView firstKeys, View o32, std::int64_t outputStride,
+                      View logSumExp);
+  Status backwardPairs(int step, ConstView q, ConstView o, ConstView logSumExp, ConstView gO,
+                       ConstView firstKeys, View gQ32, std::int64_t gradientStride);
   int owner(int step) const { return (group_.index() - step + group_.size()) % group_.size(); }
   ConstView keysOf(int step) const { return {buffers_[step % 2], shape_.type}; }
 

@@ -39,15 +39,16 @@ Status RingExchange::post() {
     const int ranks = group_.size(), index = group_.index();
     return device->exchange(out_, (index + 1) % ranks, in_, (index + ranks - 1) % ranks, bytes_);
   }
-  const int size = group_.size(), next = (group_.index() + 1) % size, previous = (group_.index() + size - 1) % size;
+  const int size = group_.size(), next = (group_.index() + 1) % size,
+            previous = (group_.index() + size - 1) % size;
   const MPI_Comm comm = CommunicatorAccess::comm(group_);
   posted_ = 0;
   for (std::int64_t at = 0; at < bytes_; at += kMessageBytes) {
     const int count = static_cast<int>(std::min(kMessageBytes, bytes_ - at));
-    INTERNEVO_RETURN_IF_ERROR(
-        mpiStatus(MPI_Irecv(in_ + at, count, MPI_BYTE, previous, tag_, comm, &requests_[posted_++]), "MPI_Irecv"));
-    INTERNEVO_RETURN_IF_ERROR(
-        mpiStatus(MPI_Isend(out_ + at, count, MPI_BYTE, next, tag_, comm, &requests_[posted_++]), "MPI_Isend"));
+    INTERNEVO_RETURN_IF_ERROR(mpiStatus(
+        MPI_Irecv(in_ + at, count, MPI_BYTE, previous, tag_, comm, &requests_[posted_++]), "MPI_Irecv"));
+    INTERNEVO_RETURN_IF_ERROR(mpiStatus(
+        MPI_Isend(out_ + at, count, MPI_BYTE, next, tag_, comm, &requests_[posted_++]), "MPI_Isend"));
   }
   return Status::success();
 }

@@ -18,9 +18,9 @@ Status MpiSession::start(int* argc, char*** argv) {
   }
   started_ = true;
   if (provided < MPI_THREAD_MULTIPLE) {
-    return {StatusCode::communicationError,
-            "this MPI library gives thread level " + std::to_string(provided) +
-                "; a library built with MPI_THREAD_MULTIPLE is needed"};
+    return {StatusCode::communicationError, "this MPI library gives thread level " +
+                                                std::to_string(provided) +
+                                                "; a library built with MPI_THREAD_MULTIPLE is needed"};
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
@@ -31,9 +31,10 @@ Status MpiSession::start(int* argc, char*** argv) {
   int length = 0;
   MPI_Get_processor_name(own.data(), &length);
   std::vector<Name> names(static_cast<std::size_t>(worldSize_));
-  if (MPI_Allgather(own.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, names.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR,
-                    MPI_COMM_WORLD) != MPI_SUCCESS) {
-    return {StatusCode::communicationError, "the ranks cannot reach one another; check the network between the hosts"};
+  if (MPI_Allgather(own.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, names.data(), MPI_MAX_PROCESSOR_NAME,
+                    MPI_CHAR, MPI_COMM_WORLD) != MPI_SUCCESS) {
+    return {StatusCode::communicationError,
+            "the ranks cannot reach one another; check the network between the hosts"};
   }
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
@@ -47,7 +48,8 @@ int localRank() {
     MPI_Initialized(&started);
     if (started == 0) return 0;
     MPI_Comm host = MPI_COMM_NULL;
-    if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS) return 0;
+    if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS)
+      return 0;
     MPI_Comm_rank(host, &rank);
     MPI_Comm_free(&host);
     return rank;

@@ -22,7 +22,9 @@ struct Move {
   }
 };
 
-std::int64_t bufferBytes(const Move& m) { return alignUp(m.size * m.blockElements() * m.width, kAlignmentBytes); }
+std::int64_t bufferBytes(const Move& m) {
+  return alignUp(m.size * m.blockElements() * m.width, kAlignmentBytes);
+}
 
 Status prepare(const char* call, const UlyssesShape& s, int size, DataType type, Move* move) {
   const auto fail = [&](const std::string& what) -> Status {
@@ -33,7 +35,8 @@ Status prepare(const char* call, const UlyssesShape& s, int size, DataType type,
   }
   if (type != DataType::float32 && type != DataType::bfloat16) return fail("needs float32 or bfloat16");
   if (s.sequence % size != 0) {
-    return fail("sequence " + std::to_string(s.sequence) + " does not divide by the group of " + std::to_string(size));
+    return fail("sequence " + std::to_string(s.sequence) + " does not divide by the group of " +
+                std::to_string(size));
   }
   if (ulyssesLocalHeads(s.heads, size) == 0) {
     return fail("heads " + std::to_string(s.heads) + " and the group of " + std::to_string(size) +
@@ -56,7 +59,8 @@ Status prepare(const char* call, const UlyssesShape& s, int size, DataType type,
 }
 
 /// Copies rows of rowElements between the head-split tensor and blocks ordered by source rank.
-Status copyHeadSplit(MemorySpace& memory, const Move& m, std::byte* tensor, std::byte* blocks, bool intoTensor) {
+Status copyHeadSplit(MemorySpace& memory, const Move& m, std::byte* tensor, std::byte* blocks,
+                     bool intoTensor) {
   const std::int64_t row = m.rowElements() * m.width, stride = m.headSplitStride * m.width;
   for (std::int64_t rank = 0; rank < m.size; ++rank) {
     for (std::int64_t b = 0; b < m.batch; ++b, blocks += m.part * row) {
@@ -80,8 +84,10 @@ Status checkCall(const char* call, ConstView source, View target, const Move& m,
 }
 
 /// target[batch·part, heads, headSize] = for every head the tree sum over the ranks that hold it.
-Status sumReplicas(const Communicator& group, const Move& m, DataType type, const std::byte* blocks, std::byte* target) {
-  const std::int64_t row = m.rowElements() * m.width, rows = m.batch * m.part, stride = m.sequenceSplitStride * m.width;
+Status sumReplicas(const Communicator& group, const Move& m, DataType type, const std::byte* blocks,
+                   std::byte* target) {
+  const std::int64_t row = m.rowElements() * m.width, rows = m.batch * m.part,
+                     stride = m.sequenceSplitStride * m.width;
   const int replicas = m.heads >= m.size ? 1 : static_cast<int>(m.size / m.heads);
   for (int rank = 0; rank < m.size; rank += replicas) {
     std::byte* const place = target + m.firstHead(rank) * m.headSize * m.width;
@@ -91,8 +97,9 @@ Status sumReplicas(const Communicator& group, const Move& m, DataType type, cons
       continue;
     }
     if (group.device() != nullptr) {
-      INTERNEVO_RETURN_IF_ERROR(group.device()->sumCopies({from, type}, m.blockElements(), replicas, rows, m.rowElements(),
-                                                          {place, type}, m.sequenceSplitStride));
+      INTERNEVO_RETURN_IF_ERROR(group.device()->sumCopies({from, type}, m.blockElements(), replicas, rows,
+                                                          m.rowElements(), {place, type},
+                                                          m.sequenceSplitStride));
       continue;
     }
     const void* inputs[256];
@@ -127,7 +134,8 @@ Status ulyssesToHeads(const Communicator& group, const UlyssesShape& shape, Cons
   const std::int64_t rows = m.batch * m.part;
   std::byte* packed = outgoing;
   for (int rank = 0; rank < m.size; ++rank, packed += rows * row) {
-    INTERNEVO_RETURN_IF_ERROR(group.memory().copyRows(packed, row, source.offset(m.firstHead(rank) * m.headSize).data,
+    INTERNEVO_RETURN_IF_ERROR(group.memory().copyRows(packed, row,
+                                                      source.offset(m.firstHead(rank) * m.headSize).data,
                                                       m.sequenceSplitStride * m.width, row, rows));
   }
   INTERNEVO_RETURN_IF_ERROR(
@@ -142,7 +150,8 @@ Status ulyssesToSequence(const Communicator& group, const UlyssesShape& shape, C
   INTERNEVO_RETURN_IF_ERROR(checkCall("ulyssesToSequence", source, target, m, workspace));
   auto* const outgoing = static_cast<std::byte*>(workspace.data);
   std::byte* const incoming = outgoing + bufferBytes(m);
-  INTERNEVO_RETURN_IF_ERROR(copyHeadSplit(group.memory(), m, const_cast<std::byte*>(source.as<std::byte>()), outgoing, false));
+  INTERNEVO_RETURN_IF_ERROR(
+      copyHeadSplit(group.memory(), m, const_cast<std::byte*>(source.as<std::byte>()), outgoing, false));
   INTERNEVO_RETURN_IF_ERROR(
       group.allToAll({outgoing, source.type}, {incoming, source.type}, m.blockElements()));
   return sumReplicas(group, m, source.type, incoming, target.as<std::byte>());

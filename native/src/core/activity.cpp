@@ -12,11 +12,13 @@ const char* activityLaneName(ActivityLane lane) noexcept {
 }
 
 std::int64_t steadyNanoseconds() noexcept {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
-Activity::Activity(std::int64_t capacity) : events_(static_cast<std::size_t>(std::max<std::int64_t>(capacity, 0))) {}
+Activity::Activity(std::int64_t capacity)
+    : events_(static_cast<std::size_t>(std::max<std::int64_t>(capacity, 0))) {}
 
 PresentActivity Activity::present(ActivityLane lane) const {
   const Present& p = present_[static_cast<int>(lane)];
@@ -55,7 +57,8 @@ Activity::Scope::~Scope() {
   activity_.set(event_.lane, before_);
   const std::int64_t length = event_.endNanoseconds - event_.startNanoseconds;
   std::int64_t longest = activity_.longest_.load(std::memory_order_relaxed);
-  while (length > longest && !activity_.longest_.compare_exchange_weak(longest, length, std::memory_order_relaxed)) {
+  while (length > longest &&
+         !activity_.longest_.compare_exchange_weak(longest, length, std::memory_order_relaxed)) {
   }
   activity_.finished_.fetch_add(1, std::memory_order_relaxed);
   std::int64_t place = -1;
@@ -68,7 +71,8 @@ Activity::Scope::~Scope() {
     }
   }
   if (begin_ < 0) return;
-  if (const std::int64_t end = activity_.mark(); end >= 0) activity_.spans_.push_back({begin_, end, place, event_.lane, counters_});
+  if (const std::int64_t end = activity_.mark(); end >= 0)
+    activity_.spans_.push_back({begin_, end, place, event_.lane, counters_});
 }
 
 Status Activity::timeBy(Moments* device) {

@@ -24,9 +24,9 @@ Status Arena::at(std::int64_t offsetBytes, std::int64_t bytes, void** result) {
   const bool inside = offsetBytes >= 0 && bytes >= 0 && offsetBytes <= capacityBytes_ &&
                       bytes <= capacityBytes_ - offsetBytes;
   if (base_ == nullptr || !inside || offsetBytes % kAlignmentBytes != 0) {
-    return {StatusCode::outOfMemory, "range of " + std::to_string(bytes) + " bytes at offset " +
-                                         std::to_string(offsetBytes) + " is not an aligned part of the arena of " +
-                                         std::to_string(capacityBytes_) + " bytes"};
+    return {StatusCode::outOfMemory,
+            "range of " + std::to_string(bytes) + " bytes at offset " + std::to_string(offsetBytes) +
+                " is not an aligned part of the arena of " + std::to_string(capacityBytes_) + " bytes"};
   }
   *result = static_cast<std::byte*>(base_) + offsetBytes;
   highWaterBytes_ = std::max(highWaterBytes_, offsetBytes + bytes);

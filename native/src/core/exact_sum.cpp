@@ -17,7 +17,8 @@ void ExactSum::add(double value) noexcept {
   }
   int exponent = 0;
   const double fraction = std::frexp(std::fabs(value), &exponent);
-  auto mantissa = static_cast<std::uint64_t>(std::ldexp(fraction, 53));  // value = mantissa · 2^(exponent − 53)
+  auto mantissa =
+      static_cast<std::uint64_t>(std::ldexp(fraction, 53));  // value = mantissa · 2^(exponent − 53)
   int shift = exponent - 53 - kLowestExponent;
   if (shift < 0) {
     if (shift <= -53) return;

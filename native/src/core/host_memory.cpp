@@ -28,7 +28,9 @@ class HostMemory final : public MemorySpace {
     *result = memory;
     return Status::success();
   }
-  void release(void* data, std::int64_t bytes) noexcept override { munmap(data, static_cast<std::size_t>(bytes)); }
+  void release(void* data, std::int64_t bytes) noexcept override {
+    munmap(data, static_cast<std::size_t>(bytes));
+  }
 
   Status copy(void* target, const void* source, std::int64_t bytes) override {
     std::memcpy(target, source, static_cast<std::size_t>(bytes));
@@ -49,11 +51,16 @@ class HostMemory final : public MemorySpace {
   }
   Status zeroRows(void* target, std::int64_t stride, std::int64_t rowBytes, std::int64_t rows) override {
     auto* at = static_cast<std::byte*>(target);
-    for (std::int64_t row = 0; row < rows; ++row, at += stride) std::memset(at, 0, static_cast<std::size_t>(rowBytes));
+    for (std::int64_t row = 0; row < rows; ++row, at += stride)
+      std::memset(at, 0, static_cast<std::size_t>(rowBytes));
     return Status::success();
   }
-  Status upload(void* target, const void* host, std::int64_t bytes) override { return copy(target, host, bytes); }
-  Status download(void* host, const void* source, std::int64_t bytes) override { return copy(host, source, bytes); }
+  Status upload(void* target, const void* host, std::int64_t bytes) override {
+    return copy(target, host, bytes);
+  }
+  Status download(void* host, const void* source, std::int64_t bytes) override {
+    return copy(host, source, bytes);
+  }
 };
 
 }  // namespace

@@ -23,7 +23,8 @@ struct Refused {
 class Reader {
  public:
   Reader(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
-    if (!object.is_object()) refuse(path_.empty() ? "config" : path_, object, "is not an object", "give an object");
+    if (!object.is_object())
+      refuse(path_.empty() ? "config" : path_, object, "is not an object", "give an object");
   }
 
   std::string field(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
@@ -39,7 +40,8 @@ class Reader {
     const Json& value = at(name);
     const bool fits = value.is_number_integer() && value >= lowest && value <= highest;
     if (!fits) {
-      refuse(field(name), value, "is not an integer from " + std::to_string(lowest) + " to " + std::to_string(highest),
+      refuse(field(name), value,
+             "is not an integer from " + std::to_string(lowest) + " to " + std::to_string(highest),
              "give such an integer");
     }
     return value.get<std::int64_t>();
@@ -77,14 +79,17 @@ class Reader {
   std::set<std::string> known_;
 };
 
-std::string indexed(const std::string& name, std::size_t index) { return name + "[" + std::to_string(index) + "]"; }
+std::string indexed(const std::string& name, std::size_t index) {
+  return name + "[" + std::to_string(index) + "]";
+}
 
 std::vector<std::vector<int>> parseGroups(Reader& reader, int worldSize) {
   std::vector<std::vector<int>> groups;
   std::set<int> seen;
   for (const Json& group : reader.array("groups")) {
     auto& ranks = groups.emplace_back();
-    if (!group.is_array()) refuse(reader.field("groups"), group, "holds what is not an array", "give arrays of ranks");
+    if (!group.is_array())
+      refuse(reader.field("groups"), group, "holds what is not an array", "give arrays of ranks");
     for (const Json& rank : group) {
       if (!rank.is_number_integer() || rank < 0 || rank >= worldSize) {
         refuse(reader.field("groups"), rank, "names a rank that does not run",
@@ -96,7 +101,8 @@ std::vector<std::vector<int>> parseGroups(Reader& reader, int worldSize) {
       ranks.push_back(rank.get<int>());
     }
     if (ranks.empty() || ranks.size() != groups.front().size()) {
-      refuse(reader.field("groups"), group, "has groups of different or no size", "make all groups of one size");
+      refuse(reader.field("groups"), group, "has groups of different or no size",
+             "make all groups of one size");
     }
   }
   if (groups.empty()) refuse(reader.field("groups"), Json::array(), "is empty", "give at least one group");
@@ -104,21 +110,21 @@ std::vector<std::vector<int>> parseGroups(Reader& reader, int worldSize) {
 }
 
 CollectivePoint parseCollective(const Json& json, const std::string& path, int worldSize) {
-  static const std::map<std::string, Collective> kOps{{"all-reduce", Collective::allReduce},
-                                                      {"all-gather", Collective::allGather},
-                                                      {"reduce-scatter", Collective::reduceScatter},
-                                                      {"all-to-all", Collective::allToAll},
-                                                      {"broadcast", Collective::broadcast},
-                                                      {"point-to-point", Collective::pointToPoint}};
+  static const std::map<std::string, Collective> kOps{
+      {"all-reduce", Collective::allReduce},         {"all-gather", Collective::allGather},
+      {"reduce-scatter", Collective::reduceScatter}, {"all-to-all", Collective::allToAll},
+      {"broadcast", Collective::broadcast},          {"point-to-point", Collective::pointToPoint}};
   Reader reader(json, path);
   CollectivePoint point;
-  point.opName = reader.oneOf("op", {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "point-to-point"});
+  point.opName = reader.oneOf(
+      "op", {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "point-to-point"});
   point.op = kOps.at(point.opName);
   point.bytes = reader.integer("bytes", 1, kLargest);
   point.placement = reader.oneOf("placement", {"intra-node", "inter-node", "mixed"});
   point.groups = parseGroups(reader, worldSize);
   if (point.op == Collective::pointToPoint && point.groups.front().size() != 2) {
-    refuse(reader.field("groups"), json.at("groups"), "has groups of " + std::to_string(point.groups.front().size()) + " ranks for messages between two",
+    refuse(reader.field("groups"), json.at("groups"),
+           "has groups of " + std::to_string(point.groups.front().size()) + " ranks for messages between two",
            "make groups of two ranks");
   }
   reader.finish();
@@ -164,7 +170,8 @@ ModulePoint parseModule(const Json& json, const std::string& path) {
   point.module = reader.oneOf("module", names);
   const ModuleKind& kind = moduleKinds().at(point.module);
   point.pass = reader.oneOf("pass", kind.passes);
-  point.precision = reader.oneOf("precision", {"fp32", "bf16"}) == "bf16" ? DataType::bfloat16 : DataType::float32;
+  point.precision =
+      reader.oneOf("precision", {"fp32", "bf16"}) == "bf16" ? DataType::bfloat16 : DataType::float32;
   for (const auto& [name, member] : kind.sizes) point.*member = reader.integer(name, 1, kLargest);
   if (point.module == "attention" && point.heads % point.kvHeads != 0) {
     refuse(reader.field("kvHeads"), point.kvHeads, "does not divide heads", "use a divisor of heads");
@@ -181,7 +188,8 @@ Config parseDocument(const Json& json, int worldSize) {
   Config config;
   reader.integer("protocol", 1, 1);
   if (reader.has("deviceKind")) {
-    config.deviceKind = reader.oneOf("deviceKind", {"cpu", "cuda"}) == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
+    config.deviceKind =
+        reader.oneOf("deviceKind", {"cpu", "cuda"}) == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
   }
   config.threadsPerRank = static_cast<int>(reader.integer("threadsPerRank", 1, 1024));
   config.minimumSamples = static_cast<int>(reader.integer("minimumSamples", 1, 100000));
@@ -215,7 +223,8 @@ Config parseDocument(const Json& json, int worldSize) {
 bool parseConfig(const std::string& text, int worldSize, Config* config, Problem* problem) {
   const Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) {
-    *problem = {StatusCode::badConfig, "the configuration is not JSON", "config", nullptr, "give one JSON object"};
+    *problem = {StatusCode::badConfig, "the configuration is not JSON", "config", nullptr,
+                "give one JSON object"};
     return false;
   }
   try {

@@ -36,7 +36,8 @@ struct ModulePoint {
   Json shape;  ///< as it was asked, for the event
   std::string module, pass;
   DataType precision = DataType::float32;
-  std::int64_t rows = 0, inputs = 0, outputs = 0, batch = 0, sequence = 0, heads = 0, kvHeads = 0, headSize = 0;
+  std::int64_t rows = 0, inputs = 0, outputs = 0, batch = 0, sequence = 0, heads = 0, kvHeads = 0,
+               headSize = 0;
   std::int64_t width = 0, vocabulary = 0, elements = 0;
 };
 

@@ -103,7 +103,8 @@ std::int64_t runtimeBytes(const MemorySpace& space) {
 }
 
 std::int64_t memoryBudgetBytes(const MemorySpace& space, int ranksOnHost) {
-  if (const MemoryOccupancy now = space.occupancy(); now.totalBytes > 0) return (now.totalBytes - now.takenBytes) / 10 * 8;
+  if (const MemoryOccupancy now = space.occupancy(); now.totalBytes > 0)
+    return (now.totalBytes - now.takenBytes) / 10 * 8;
   std::ifstream file("/proc/meminfo");
   std::string name, unit;
   std::int64_t kibibytes = 0;

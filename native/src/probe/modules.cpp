@@ -7,10 +7,12 @@ namespace {
 
 void prepareLinear(const ModulePoint& p, Backend& backend, Memory& memory, Work* work) {
   const LinearShape shape{p.rows, p.inputs, p.outputs};
-  const View x = memory.take(p.rows * p.inputs, p.precision), w = memory.take(p.outputs * p.inputs, p.precision);
+  const View x = memory.take(p.rows * p.inputs, p.precision),
+             w = memory.take(p.outputs * p.inputs, p.precision);
   const View y = memory.take(p.rows * p.outputs, p.precision);
   const Workspace scratch = memory.workspace(backend.linearWorkspaceBytes());
-  const double once = 2.0 * static_cast<double>(p.rows) * static_cast<double>(p.inputs) * static_cast<double>(p.outputs);
+  const double once =
+      2.0 * static_cast<double>(p.rows) * static_cast<double>(p.inputs) * static_cast<double>(p.outputs);
   if (p.pass == "forward") {
     work->flops = once;
     work->run = [=, &backend] { return backend.linearForward(shape, x, w, y, scratch); };
@@ -35,9 +37,13 @@ void prepareAttention(const ModulePoint& p, Backend& backend, Memory& memory, Wo
   const Workspace scratch = memory.workspace(backend.attentionWorkspaceBytes(shape));
   const double pairs = static_cast<double>(p.sequence) * static_cast<double>(p.sequence + 1) / 2;
   const double once = 4.0 * static_cast<double>(p.batch * p.heads * p.headSize) * pairs;
-  const auto forward = [=, &backend] { return backend.attentionForward(shape, q, k, v, o, logSumExp, scratch); };
+  const auto forward = [=, &backend] {
+    return backend.attentionForward(shape, q, k, v, o, logSumExp, scratch);
+  };
   const auto chooseBy = [&](const AttentionOperands& operands) {
-    work->choose = [=, &backend](const LargestOfRanks& largest) { return backend.prepareAttention(shape, operands, largest); };
+    work->choose = [=, &backend](const LargestOfRanks& largest) {
+      return backend.prepareAttention(shape, operands, largest);
+    };
   };
   if (p.pass == "forward") {
     work->flops = once;
@@ -49,7 +55,8 @@ void prepareAttention(const ModulePoint& p, Backend& backend, Memory& memory, Wo
   chooseBy({q, k, v, o, logSumExp, gO, gQ, gK, gV, scratch});
   work->flops = 2.5 * once;
   work->run = [=, &backend, ready = false]() mutable {
-    if (!ready) INTERNEVO_RETURN_IF_ERROR(forward());  // backward needs its log-sum-exp; the first call is not timed
+    if (!ready)
+      INTERNEVO_RETURN_IF_ERROR(forward());  // backward needs its log-sum-exp; the first call is not timed
     ready = true;
     return backend.attentionBackward(shape, q, k, v, o, logSumExp, gO, gQ, gK, gV, scratch);
   };
@@ -61,19 +68,24 @@ void prepareNorm(const ModulePoint& p, Backend& backend, Memory& memory, Work* w
   const View h = memory.take(n, p.precision), gain = memory.take(p.width, p.precision);
   const View y = memory.take(n, p.precision), inverseRms = memory.take(p.rows, DataType::float32);
   if (p.pass == "forward") {
-    work->run = [=, &backend] { return backend.rmsNormForward(shape, h, {}, gain, 1e-5f, {}, y, inverseRms); };
+    work->run = [=, &backend] {
+      return backend.rmsNormForward(shape, h, {}, gain, 1e-5f, {}, y, inverseRms);
+    };
     return;
   }
   const View gSum = memory.take(n, p.precision), gGain = memory.take(p.width, DataType::float32);
   const View gH = memory.take(n, p.precision);
   const Workspace scratch = memory.workspace(backend.normWorkspaceBytes(shape));
-  work->run = [=, &backend] { return backend.rmsNormBackward(shape, h, gain, inverseRms, y, gSum, gH, gGain, scratch); };
+  work->run = [=, &backend] {
+    return backend.rmsNormBackward(shape, h, gain, inverseRms, y, gSum, gH, gGain, scratch);
+  };
 }
 
 void prepareSwiglu(const ModulePoint& p, Backend& backend, Memory& memory, Work* work) {
   // Gate and up lie beside each other in one buffer, as in training.
   const SwigluShape shape{p.rows, p.width, 2 * p.width, 0};
-  const View both = memory.take(2 * p.rows * p.width, p.precision), y = memory.take(p.rows * p.width, p.precision);
+  const View both = memory.take(2 * p.rows * p.width, p.precision),
+             y = memory.take(p.rows * p.width, p.precision);
   if (p.pass == "forward") {
     work->run = [=, &backend] { return backend.swigluForward(shape, both, both.offset(p.width), y); };
     return;
@@ -86,8 +98,11 @@ void prepareSwiglu(const ModulePoint& p, Backend& backend, Memory& memory, Work*
 
 void prepareAdd(const ModulePoint& p, Backend& backend, Memory& memory, Work* work) {
   const std::int64_t n = p.rows * p.width;
-  const View a = memory.take(n, p.precision), b = memory.take(n, p.precision), y = memory.take(n, p.precision);
-  work->run = [=, &backend] { return backend.add(n, a, b, y); };  // backward adds two gradients: the same call
+  const View a = memory.take(n, p.precision), b = memory.take(n, p.precision),
+             y = memory.take(n, p.precision);
+  work->run = [=, &backend] {
+    return backend.add(n, a, b, y);
+  };  // backward adds two gradients: the same call
 }
 
 void prepareRope(const ModulePoint& p, Backend& backend, Memory& memory, Work* work) {
@@ -99,7 +114,8 @@ void prepareRope(const ModulePoint& p, Backend& backend, Memory& memory, Work* w
   work->run = [=, &backend, ready = false]() mutable {
     if (!ready) INTERNEVO_RETURN_IF_ERROR(backend.ropeTable(p.rows, p.headSize, 10000.0, cosines, sines));
     ready = true;
-    return forward ? backend.ropeForward(shape, cosines, sines, x) : backend.ropeBackward(shape, cosines, sines, x);
+    return forward ? backend.ropeForward(shape, cosines, sines, x)
+                   : backend.ropeBackward(shape, cosines, sines, x);
   };
 }
 
@@ -119,7 +135,8 @@ View takeTokens(std::int64_t rows, std::int64_t vocabulary, Memory& memory) {
 
 void prepareEmbedding(const ModulePoint& p, Backend& backend, Memory& memory, Work* work) {
   const EmbeddingShape shape{p.rows, p.width, p.vocabulary};
-  const View tokens = takeTokens(p.rows, p.vocabulary, memory), y = memory.take(p.rows * p.width, p.precision);
+  const View tokens = takeTokens(p.rows, p.vocabulary, memory),
+             y = memory.take(p.rows * p.width, p.precision);
   if (p.pass == "forward") {
     const View table = memory.take(p.vocabulary * p.width, p.precision);
     work->run = [=, &backend] { return backend.embeddingForward(shape, tokens, table, y); };
@@ -131,15 +148,19 @@ void prepareEmbedding(const ModulePoint& p, Backend& backend, Memory& memory, Wo
 
 void prepareHeadLoss(const ModulePoint& p, Backend& backend, Memory& memory, Work* work) {
   const HeadLossShape shape{p.rows, p.width, p.vocabulary, backend.lossChunkRows()};
-  const View tokens = takeTokens(p.rows, p.vocabulary, memory), x = memory.take(p.rows * p.width, p.precision);
-  const View w = memory.take(p.vocabulary * p.width, p.precision), gX = memory.take(p.rows * p.width, p.precision);
+  const View tokens = takeTokens(p.rows, p.vocabulary, memory),
+             x = memory.take(p.rows * p.width, p.precision);
+  const View w = memory.take(p.vocabulary * p.width, p.precision),
+             gX = memory.take(p.rows * p.width, p.precision);
   const View gW = memory.take(p.vocabulary * p.width, DataType::float32);
   const Workspace scratch = memory.workspace(backend.headLossWorkspaceBytes(shape));
   const float scale = 1.f / static_cast<float>(p.rows);
   work->flops =
       6.0 * static_cast<double>(p.rows) * static_cast<double>(p.width) * static_cast<double>(p.vocabulary);
   const auto loss = std::make_shared<ExactSum>();  // a device adds to it when it settles
-  work->run = [=, &backend] { return backend.headLoss(shape, x, w, tokens, scale, loss.get(), gX, gW, scratch); };
+  work->run = [=, &backend] {
+    return backend.headLoss(shape, x, w, tokens, scale, loss.get(), gX, gW, scratch);
+  };
 }
 
 void prepareUpdate(const ModulePoint& p, Backend& backend, Memory& memory, Work* work) {
@@ -156,7 +177,8 @@ void prepareUpdate(const ModulePoint& p, Backend& backend, Memory& memory, Work*
     work->run = [=, &backend] { return backend.accumulate(n, source, gradient); };
     return;
   }
-  const View weights = memory.take(n, p.precision), master = narrow ? memory.take(n, DataType::float32) : View{};
+  const View weights = memory.take(n, p.precision),
+             master = narrow ? memory.take(n, DataType::float32) : View{};
   const View m = memory.take(n, DataType::float32), v = memory.take(n, DataType::float32);
   memory.zero(v, n);  // no square is negative
   AdamwSettings settings;

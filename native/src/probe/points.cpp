@@ -13,7 +13,9 @@ constexpr double kShortestSampleSeconds = 200e-6;  // shorter calls are repeated
 constexpr int kMostRepetitions = 1000;
 constexpr std::size_t kMostSamples = 100000;
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 double quantile(const std::vector<double>& sorted, double q) {
   const double at = q * static_cast<double>(sorted.size() - 1);
@@ -24,7 +26,8 @@ double quantile(const std::vector<double>& sorted, double q) {
 
 Samples summarise(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
-  return {quantile(seconds, 0.5), quantile(seconds, 0.1), quantile(seconds, 0.9), static_cast<int>(seconds.size())};
+  return {quantile(seconds, 0.5), quantile(seconds, 0.1), quantile(seconds, 0.9),
+          static_cast<int>(seconds.size())};
 }
 
 }  // namespace
@@ -110,7 +113,8 @@ Status Groups::get(const CollectivePoint& point, int rank, bool polite, const Co
       std::unique_ptr<DeviceGroup> made;
       const int color = communicator == nullptr ? -1 : *std::min_element(own->begin(), own->end());
       const int index = communicator == nullptr ? 0 : communicator->index();
-      INTERNEVO_RETURN_IF_ERROR(device_->makeGroup(color, index, static_cast<int>(groups.front().size()), messages, &made));
+      INTERNEVO_RETURN_IF_ERROR(
+          device_->makeGroup(color, index, static_cast<int>(groups.front().size()), messages, &made));
       if (communicator != nullptr) communicator->moveToDevice(std::move(made));
     }
     found = made_.emplace(std::tuple(groups, polite, messages), std::move(communicator)).first;
@@ -119,7 +123,8 @@ Status Groups::get(const CollectivePoint& point, int rank, bool polite, const Co
   return Status::success();
 }
 
-Status prepareCollective(const CollectivePoint& point, const Communicator* group, Memory& memory, Work* work) {
+Status prepareCollective(const CollectivePoint& point, const Communicator* group, Memory& memory,
+                         Work* work) {
   if (group == nullptr) {
     work->run = [] { return Status::success(); };
     return Status::success();
@@ -136,12 +141,14 @@ Status prepareCollective(const CollectivePoint& point, const Communicator* group
       break;
     }
     case Collective::reduceScatter: {
-      const View input = memory.take(floats, DataType::float32), output = memory.take(floats / size, DataType::float32);
+      const View input = memory.take(floats, DataType::float32),
+                 output = memory.take(floats / size, DataType::float32);
       work->run = [=] { return group->reduceScatter(input, output, floats / size, scratch); };
       break;
     }
     case Collective::allGather: {
-      const View input = memory.take(bytes / size, DataType::byte), output = memory.take(bytes, DataType::byte);
+      const View input = memory.take(bytes / size, DataType::byte),
+                 output = memory.take(bytes, DataType::byte);
       work->run = [=] { return group->allGather(input, output, bytes / size); };
       break;
     }
@@ -157,7 +164,8 @@ Status prepareCollective(const CollectivePoint& point, const Communicator* group
     }
     case Collective::pointToPoint: {
       // Both ways at once, as the stages of a pipeline exchange activations and gradients.
-      const View outgoing = memory.take(point.bytes, DataType::byte), incoming = memory.take(point.bytes, DataType::byte);
+      const View outgoing = memory.take(point.bytes, DataType::byte),
+                 incoming = memory.take(point.bytes, DataType::byte);
       const auto sending = std::make_shared<Transfer>(), receiving = std::make_shared<Transfer>();
       const int peer = 1 - group->index();
       work->run = [=, bytes = point.bytes] {

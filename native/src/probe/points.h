@@ -18,7 +18,8 @@ namespace internevo::probe {
 struct Work {
   std::function<Status()> run;
   double flops = 0;
-  std::function<Status(const LargestOfRanks&)> choose{};  ///< once before `run`, as a run has it; collective. Empty: nothing to choose
+  std::function<Status(const LargestOfRanks&)>
+      choose{};  ///< once before `run`, as a run has it; collective. Empty: nothing to choose
 };
 
 /// Buffers and the call of one module, forward or backward as in training.
@@ -34,7 +35,8 @@ struct Samples {
 /// Times calls on all ranks together.
 class Timer {
  public:
-  Timer(const Config& config, const Communicator& world) : config_(config), world_(world), stopwatch_(createHostStopwatch()) {
+  Timer(const Config& config, const Communicator& world)
+      : config_(config), world_(world), stopwatch_(createHostStopwatch()) {
     scratch_.resize(static_cast<std::size_t>(world.reduceWorkspaceBytes()) + 1);
   }
 

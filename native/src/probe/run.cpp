@@ -91,17 +91,22 @@ Status measureOverlap(Run& run, const OverlapPoint& point) {
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(run.groups.get(point.collective, rank, true, &polite)));
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareModule(point.module, *run.backend, memory, &compute)));
   INTERNEVO_RETURN_IF_ERROR(run.timer->choose(compute));
-  INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareCollective(point.collective, group, memory, &communicate)));
+  INTERNEVO_RETURN_IF_ERROR(
+      run.timer->agree(prepareCollective(point.collective, group, memory, &communicate)));
   INTERNEVO_RETURN_IF_ERROR(run.timer->agree(prepareCollective(point.collective, polite, memory, &beside)));
   Samples computeAlone, communicationAlone, both;
   INTERNEVO_RETURN_IF_ERROR(run.timer->measure(compute.run, &computeAlone));
   INTERNEVO_RETURN_IF_ERROR(run.timer->measure(communicate.run, &communicationAlone));
-  double modules = std::clamp(communicationAlone.medianSeconds / computeAlone.medianSeconds, 1.0, kMostRepetitions);
-  double collectives = std::clamp(computeAlone.medianSeconds / communicationAlone.medianSeconds, 1.0, kMostRepetitions);
+  double modules =
+      std::clamp(communicationAlone.medianSeconds / computeAlone.medianSeconds, 1.0, kMostRepetitions);
+  double collectives =
+      std::clamp(computeAlone.medianSeconds / communicationAlone.medianSeconds, 1.0, kMostRepetitions);
   INTERNEVO_RETURN_IF_ERROR(run.timer->largest(&modules));
   INTERNEVO_RETURN_IF_ERROR(run.timer->largest(&collectives));
-  const int moduleCount = static_cast<int>(modules + 0.5), collectiveCount = static_cast<int>(collectives + 0.5);
-  const auto computing = repeated(compute.run, moduleCount), communicating = repeated(beside.run, collectiveCount);
+  const int moduleCount = static_cast<int>(modules + 0.5),
+            collectiveCount = static_cast<int>(collectives + 0.5);
+  const auto computing = repeated(compute.run, moduleCount),
+             communicating = repeated(beside.run, collectiveCount);
   const auto together = [&] {
     const Lane::Ticket ticket = run.lane->submit(communicating);
     const Status computed = computing();
@@ -164,7 +169,8 @@ Status measureAll(Run& run) {
     run.send(event);
   }
   const HostUseMeter meter;
-  for (const CollectivePoint& point : config.collectives) INTERNEVO_RETURN_IF_ERROR(measureCollective(run, point));
+  for (const CollectivePoint& point : config.collectives)
+    INTERNEVO_RETURN_IF_ERROR(measureCollective(run, point));
   for (const ModulePoint& point : config.modules) INTERNEVO_RETURN_IF_ERROR(measureModule(run, point));
   for (const OverlapPoint& point : config.overlaps) INTERNEVO_RETURN_IF_ERROR(measureOverlap(run, point));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

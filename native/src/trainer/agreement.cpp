@@ -23,8 +23,9 @@ void agree(const Communicator& group, Workspace reduceWorkspace, const std::func
   if (word == 0) return;
   const std::int64_t failed = group.size() - word / kCodes;
   if (own && failed == group.index()) throw AgreedFailure(*own, true);
-  throw AgreedFailure({static_cast<StatusCode>(word % kCodes), "rank " + std::to_string(failed) + " failed", "", "", ""},
-                      false);
+  throw AgreedFailure(
+      {static_cast<StatusCode>(word % kCodes), "rank " + std::to_string(failed) + " failed", "", "", ""},
+      false);
 }
 
 }  // namespace internevo::trainer

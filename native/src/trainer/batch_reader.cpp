@@ -15,8 +15,8 @@ std::int32_t* at(const View& view, std::int64_t element) {
 
 }  // namespace
 
-BatchReader::BatchReader(const Config& config, const TokenFile& data, const SequencePlace& place, int dataIndex,
-                         const BatchViews& views, MemorySpace& memory)
+BatchReader::BatchReader(const Config& config, const TokenFile& data, const SequencePlace& place,
+                         int dataIndex, const BatchViews& views, MemorySpace& memory)
     : config_(config),
       data_(data),
       own_(ownTokens(config, place)),
@@ -29,13 +29,15 @@ BatchReader::BatchReader(const Config& config, const TokenFile& data, const Sequ
   views_.tokens = prepared(target_.tokens, own), views_.targets = prepared(target_.targets, own);
   views_.positions = prepared(target_.positions, own);
   views_.firstKeys = prepared(target_.firstKeys, config_.plan.microBatchSize * attention_.rows());
-  const std::int64_t documents = std::min(config_.data.maxDocumentsPerSequence, config_.sequenceLengthTokens) + 1;
+  const std::int64_t documents =
+      std::min(config_.data.maxDocumentsPerSequence, config_.sequenceLengthTokens) + 1;
   views_.documentStarts = prepared(target_.documentStarts, documents);
   if (views_.positions.empty()) return;
   for (std::int64_t sequence = 0, row = 0; sequence < config_.plan.microBatchSize; ++sequence) {
     for (int i = 0; i < own_.count; ++i) {
       const Stretch& s = own_.stretches[static_cast<std::size_t>(i)];
-      std::iota(at(views_.positions, row), at(views_.positions, row + s.count), static_cast<std::int32_t>(s.first));
+      std::iota(at(views_.positions, row), at(views_.positions, row + s.count),
+                static_cast<std::int32_t>(s.first));
       row += s.count;
     }
   }
@@ -49,7 +51,8 @@ View BatchReader::prepared(const View& view, std::int64_t elements) {
 }
 
 void BatchReader::upload(const View& from, const View& to, std::int64_t elements) {
-  if (!to.empty() && to.data != from.data) require(memory_.upload(to.data, from.data, elements * bytesPerElement(to.type)));
+  if (!to.empty() && to.data != from.data)
+    require(memory_.upload(to.data, from.data, elements * bytesPerElement(to.type)));
 }
 
 void BatchReader::read(std::int64_t step, std::int64_t microBatch) {
@@ -57,7 +60,8 @@ void BatchReader::read(std::int64_t step, std::int64_t microBatch) {
   step_ = step, microBatch_ = -1;
   const PlanConfig& p = config_.plan;
   for (std::int64_t row = 0; row < p.microBatchSize; ++row) {
-    const std::int64_t place = microBatch * p.microBatchSize * p.dataParallel + dataIndex_ * p.microBatchSize + row;
+    const std::int64_t place =
+        microBatch * p.microBatchSize * p.dataParallel + dataIndex_ * p.microBatchSize + row;
     const std::int64_t draw = (step - 1) * p.globalBatchSequences() + place;
     readSequence(sequenceOfDraw(config_.seed, data_.sequenceCount(), draw), row);
   }
@@ -75,7 +79,8 @@ void BatchReader::readSequence(std::int64_t sequence, std::int64_t row) {
   std::int64_t to = row * own_.rows();
   for (int i = 0; i < own_.count; ++i) {
     const Stretch& s = own_.stretches[static_cast<std::size_t>(i)];
-    if (!views_.tokens.empty()) data_.read(sequence, s.first, s.count, at(views_.tokens, to), at(views_.targets, to));
+    if (!views_.tokens.empty())
+      data_.read(sequence, s.first, s.count, at(views_.tokens, to), at(views_.targets, to));
     if (documents) expandDocuments(starts, count, s.first, s.count, nullptr, at(views_.positions, to));
     to += s.count;
   }

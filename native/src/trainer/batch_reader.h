@@ -14,9 +14,10 @@ namespace internevo::trainer {
 /// Planned memory; a view that is empty is not filled.
 struct BatchViews {
   View tokens, targets;  ///< int32 [blockRows]; −1: a target that is not counted
-  View positions;        ///< int32 [blockRows], for rotary positions, where rows do not follow one another from the first
-  View firstKeys;        ///< int32 [batch · attentionSequence]: AttentionShape::firstKeys, with packed documents
-  View documentStarts;   ///< int32 [documents of a sequence + 1], of the sequence that is being read
+  View
+      positions;  ///< int32 [blockRows], for rotary positions, where rows do not follow one another from the first
+  View firstKeys;  ///< int32 [batch · attentionSequence]: AttentionShape::firstKeys, with packed documents
+  View documentStarts;  ///< int32 [documents of a sequence + 1], of the sequence that is being read
 };
 
 class BatchReader {

@@ -22,9 +22,9 @@ namespace internevo::trainer {
 struct CheckpointResult {
   std::string path;
   std::int64_t step = 0;
-  std::int64_t bytes = 0;    ///< of all files
-  double seconds = 0;        ///< from the begin until it was in place
-  double stallSeconds = 0;   ///< that the step loop of this rank stood still for it
+  std::int64_t bytes = 0;   ///< of all files
+  double seconds = 0;       ///< from the begin until it was in place
+  double stallSeconds = 0;  ///< that the step loop of this rank stood still for it
 };
 
 /// Writes the checkpoints of one run, one at a time. Every rank makes the same calls at the same places.
@@ -65,9 +65,9 @@ class CheckpointWriter {
   Trainer& trainer_;
   const CheckpointConfig config_;
   const std::vector<HeldPart> parts_;
-  View staging_;                    ///< [3][elements of parts_]; empty: written from where they are
+  View staging_;  ///< [3][elements of parts_]; empty: written from where they are
   std::int64_t partElements_ = 0;
-  Manifest manifest_;               ///< all but step and files
+  Manifest manifest_;  ///< all but step and files
   Phase phase_ = Phase::idle;
   CheckpointResult result_;
   double start_ = 0;

@@ -11,7 +11,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-void refuseMember(const std::string& what, const std::string& field, const Json& now, const std::string& remedy) {
+void refuseMember(const std::string& what, const std::string& field, const Json& now,
+                  const std::string& remedy) {
   throw Failure(Problem{StatusCode::checkpointError, what, field, now.dump(), remedy});
 }
 
@@ -90,7 +91,8 @@ Json identityOf(const Trainer& trainer) {
           {"dataTokens", trainer.data().tokenCount()},
           // What a checkpoint from before documents were packed lacks is null, as it is without packing.
           {"packing", c.packsDocuments() ? Json("documents") : Json()},
-          {"endOfDocumentToken", c.packsDocuments() && c.data.endOfDocumentToken ? Json(*c.data.endOfDocumentToken) : Json()}};
+          {"endOfDocumentToken",
+           c.packsDocuments() && c.data.endOfDocumentToken ? Json(*c.data.endOfDocumentToken) : Json()}};
 }
 
 void requireSame(const Json& saved, const Json& now, const std::string& path, const std::string& manifest) {
@@ -100,11 +102,12 @@ void requireSame(const Json& saved, const Json& now, const std::string& path, co
     if (value.is_object()) {
       requireSame(before, value, field, manifest);
     } else if (before != value) {
-      refuseMember(manifest + " was saved with " + field + " " + before.dump() + "; the run has " + value.dump(), field,
-                   value,
-                   name == "globalBatchSequences"
-                       ? "give a plan whose microBatchSize x microBatches x dataParallel is " + before.dump()
-                       : "continue with the same value, or give another checkpoint directory");
+      refuseMember(
+          manifest + " was saved with " + field + " " + before.dump() + "; the run has " + value.dump(),
+          field, value,
+          name == "globalBatchSequences"
+              ? "give a plan whose microBatchSize x microBatches x dataParallel is " + before.dump()
+              : "continue with the same value, or give another checkpoint directory");
     }
   }
 }
@@ -149,7 +152,8 @@ std::int64_t loadLatestCheckpoint(Trainer& trainer) {
       manifest = readManifest(directory);
       if (manifest.step != step) refuseFile(manifestPath, "is of step " + std::to_string(manifest.step));
       requireSame(manifest.identity, identityOf(trainer), "", manifestPath);
-      if (manifest.tensors != logicalTensors(trainer.config().model)) refuseFile(manifestPath, "lists other tensors than the model's");
+      if (manifest.tensors != logicalTensors(trainer.config().model))
+        refuseFile(manifestPath, "lists other tensors than the model's");
       if (world.index() == 0) requireCovered(manifest, manifestPath);
       verifyShare(trainer, manifest, directory);
     });
@@ -181,7 +185,8 @@ void loadInitialWeights(Trainer& trainer, const std::string& path) {
         Json shapes = Json::parse(modelJson(model));
         shapes.erase("initStandardDeviation");  // not of a model that is trained already
         requireSame(manifest.identity.value("model", Json()), shapes, "model", manifestPath);
-        if (manifest.tensors != logicalTensors(model)) refuseFile(manifestPath, "lists other tensors than the model's");
+        if (manifest.tensors != logicalTensors(model))
+          refuseFile(manifestPath, "lists other tensors than the model's");
         if (world.index() == 0) requireCovered(manifest, manifestPath);
         verifyShare(trainer, manifest, path);
         source = sourceOf(manifest, path, kWeight);

@@ -58,7 +58,8 @@ void CheckpointWriter::copyToStaging() {
     for (const HeldPart& part : parts_) {
       const std::int64_t bytes = 4 * part.slice.elements();
       const float* const source = sourceOf(part, holds);
-      require(copies != nullptr ? copies->copy(target, source, bytes) : trainer_.memory().download(target, source, bytes));
+      require(copies != nullptr ? copies->copy(target, source, bytes)
+                                : trainer_.memory().download(target, source, bytes));
       target += part.slice.elements();
     }
   }
@@ -101,7 +102,8 @@ void CheckpointWriter::begin(std::int64_t step) {
 
 /// On the thread: this rank's file, and beside it what the manifest will say of it.
 void CheckpointWriter::writeShard() {
-  if (BackgroundCopies* const copies = trainer_.checkpointCopies(); copies != nullptr) require(copies->wait());
+  if (BackgroundCopies* const copies = trainer_.checkpointCopies(); copies != nullptr)
+    require(copies->wait());
   const std::string directory = temporaryPath(config_.directory, result_.step);
   createDirectories(directory);
   SavedFile file{shardName(trainer_.rank()), {}, {}};
@@ -176,9 +178,10 @@ bool CheckpointWriter::advance(std::int64_t largestWord) {
   phase_ = Phase::idle;
   if (largestWord == 0) return true;
   const auto failed = static_cast<int>(world.size() - largestWord);
-  const Problem problem = world.index() == failed && problem_
-                              ? *problem_
-                              : Problem{StatusCode::checkpointError, "rank " + std::to_string(failed) + " failed", "", "", ""};
+  const Problem problem =
+      world.index() == failed && problem_
+          ? *problem_
+          : Problem{StatusCode::checkpointError, "rank " + std::to_string(failed) + " failed", "", "", ""};
   outcome_->failure.emplace(problem, world.index() == failed);
   if (first) {
     std::error_code ignored;  // what cannot be removed now is a left-over of the next start

@@ -34,7 +34,8 @@ class CommunicationLane {
   /// Errors: Failure of that job or of one before it.
   void wait(Lane::Ticket ticket, const char* name, int unit) {
     if (!lane_ || ticket == 0) return;
-    const Exposed exposed(groups_, name, unit, &groups_.exposedCommunicationSeconds, &groups_.laneWaitSeconds);
+    const Exposed exposed(groups_, name, unit, &groups_.exposedCommunicationSeconds,
+                          &groups_.laneWaitSeconds);
     require(lane_->wait(ticket));
   }
   void waitAll(const char* name) {

@@ -18,8 +18,9 @@ using Json = nlohmann::json;
 
 [[noreturn]] void refuse(const std::string& field, const std::string& valueJson, const std::string& message,
                          const std::string& remedy) {
-  throw Failure(Problem{StatusCode::badConfig, field + (valueJson.empty() ? "" : " " + valueJson) + " " + message,
-                        field, valueJson, remedy});
+  throw Failure(Problem{StatusCode::badConfig,
+                        field + (valueJson.empty() ? "" : " " + valueJson) + " " + message, field, valueJson,
+                        remedy});
 }
 
 /// An object of the document whose members are all read; what is left over is refused by name.
@@ -27,22 +28,25 @@ class Reader {
  public:
   Reader(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
     if (!object.is_object()) {
-      refuse(path_.empty() ? "configuration" : path_, shorten(object), "is not an object", "give a JSON object");
+      refuse(path_.empty() ? "configuration" : path_, shorten(object), "is not an object",
+             "give a JSON object");
     }
   }
 
   const Json& at(const char* name) {
     known_.insert(name);
     const auto found = object_.find(name);
-    if (found == object_.end()) refuse(field(name), "", "is missing", "add the member; null where it may be absent");
+    if (found == object_.end())
+      refuse(field(name), "", "is missing", "add the member; null where it may be absent");
     return *found;
   }
 
   std::int64_t integer(const char* name, std::int64_t minimum,
                        std::int64_t maximum = std::numeric_limits<std::int64_t>::max()) {
     const Json& value = at(name);
-    const bool fits = value.is_number_unsigned() ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(maximum)
-                                                 : value.is_number_integer();
+    const bool fits = value.is_number_unsigned()
+                          ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(maximum)
+                          : value.is_number_integer();
     if (!fits || value.get<std::int64_t>() < minimum || value.get<std::int64_t>() > maximum) {
       refuse(field(name), shorten(value), "is not an integer in range",
              "give an integer from " + std::to_string(minimum) + " to " + std::to_string(maximum));
@@ -101,7 +105,9 @@ class Reader {
 
   static std::string shorten(const Json& value) {
     std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-    return text.size() <= 200 ? text : Json(text.substr(0, 200) + "...").dump(-1, ' ', false, Json::error_handler_t::replace);
+    return text.size() <= 200
+               ? text
+               : Json(text.substr(0, 200) + "...").dump(-1, ' ', false, Json::error_handler_t::replace);
   }
 
  private:
@@ -145,10 +151,12 @@ PlanConfig readPlan(Reader r) {
   if (r.has("pipelineChunks")) p.pipelineChunks = static_cast<int>(r.integer("pipelineChunks", 1, 1024));
   if (r.has("recomputeLayers")) p.recomputeLayers = r.integer("recomputeLayers", 0, 10000);
   if (r.has("forwardOverlap")) {
-    p.forwardOverlap = static_cast<ForwardOverlap>(r.choice("forwardOverlap", {"none", "block", "inter-layer", "intra-layer"}));
+    p.forwardOverlap = static_cast<ForwardOverlap>(
+        r.choice("forwardOverlap", {"none", "block", "inter-layer", "intra-layer"}));
   }
   if (r.has("backwardOverlap")) {
-    p.backwardOverlap = static_cast<BackwardOverlap>(r.choice("backwardOverlap", {"none", "block", "intra-layer"}));
+    p.backwardOverlap =
+        static_cast<BackwardOverlap>(r.choice("backwardOverlap", {"none", "block", "intra-layer"}));
   }
   r.finish();
   return p;
@@ -193,7 +201,8 @@ Groups readGroups(Reader& r, const char* name) {
     }
   }
   if (!sound) {
-    refuse(r.field(name), Reader::shorten(value), "is not a list of groups of ranks", "give the planner's mesh");
+    refuse(r.field(name), Reader::shorten(value), "is not a list of groups of ranks",
+           "give the planner's mesh");
   }
   return groups;
 }
@@ -239,7 +248,8 @@ DataConfig readData(Reader r, std::int64_t vocabularySize) {
     constexpr Format kFormats[] = {Format::own, Format::megatron, Format::internevo};
     d.format = kFormats[r.choice("format", {"own", "megatron", "internevo"})];
   }
-  if (r.has("packing") && r.choice("packing", {"none", "documents"}) == 1) d.packing = DataConfig::Packing::documents;
+  if (r.has("packing") && r.choice("packing", {"none", "documents"}) == 1)
+    d.packing = DataConfig::Packing::documents;
   if (r.has("endOfDocumentToken") && !r.isNull("endOfDocumentToken")) {
     d.endOfDocumentToken = r.integer("endOfDocumentToken", 0, vocabularySize - 1);
   }
@@ -257,7 +267,8 @@ CheckpointConfig readCheckpoint(Reader r) {
   c.keepLast = r.integer("keepLast", 1, 1000);
   c.resumeLatest = r.choice("resume", {"none", "latest"}) == 1;
   if (r.has("writing")) {
-    c.writing = static_cast<CheckpointWriting>(r.choice("writing", {"automatic", "asynchronous", "synchronous"}));
+    c.writing =
+        static_cast<CheckpointWriting>(r.choice("writing", {"automatic", "asynchronous", "synchronous"}));
   }
   if (r.has("onFailure")) c.stopOnFailure = r.choice("onFailure", {"continue", "stop"}) == 1;
   r.finish();
@@ -321,15 +332,15 @@ PlanConfig parsePlan(const std::string& text) {
 
 std::string planJson(const PlanConfig& p) {
   Json plan{{"microBatchSize", p.microBatchSize},
-              {"microBatches", p.microBatches},
-              {"recompute", p.recompute},
-              {"pipelineParallel", p.pipelineParallel},
-              {"dataParallel", p.dataParallel},
-              {"tensorParallel", p.tensorParallel},
-              {"sequenceParallel", p.sequenceParallel},
-              {"parameterSharding", p.parameterSharding},
-              {"gradientSharding", p.gradientSharding},
-              {"optimizerStateSharding", p.optimizerStateSharding}};
+            {"microBatches", p.microBatches},
+            {"recompute", p.recompute},
+            {"pipelineParallel", p.pipelineParallel},
+            {"dataParallel", p.dataParallel},
+            {"tensorParallel", p.tensorParallel},
+            {"sequenceParallel", p.sequenceParallel},
+            {"parameterSharding", p.parameterSharding},
+            {"gradientSharding", p.gradientSharding},
+            {"optimizerStateSharding", p.optimizerStateSharding}};
   // Only where they are not the default: documents and checkpoints from before they existed stay what they were.
   if (p.contextParallel != 1) plan["contextParallel"] = p.contextParallel;
   if (p.pipelineChunks != 1) plan["pipelineChunks"] = p.pipelineChunks;
@@ -346,11 +357,16 @@ std::string planJson(const PlanConfig& p) {
 }
 
 std::string modelJson(const ModelConfig& m) {
-  return Json{{"hiddenSize", m.hiddenSize},         {"layers", m.layers},
-              {"heads", m.heads},                   {"kvHeads", m.kvHeads},
-              {"ffnHiddenSize", m.ffnHiddenSize},   {"vocabularySize", m.vocabularySize},
-              {"tiedEmbeddings", m.tiedEmbeddings}, {"ropeTheta", m.ropeTheta},
-              {"normEpsilon", m.normEpsilon},       {"initStandardDeviation", m.initStandardDeviation}}
+  return Json{{"hiddenSize", m.hiddenSize},
+              {"layers", m.layers},
+              {"heads", m.heads},
+              {"kvHeads", m.kvHeads},
+              {"ffnHiddenSize", m.ffnHiddenSize},
+              {"vocabularySize", m.vocabularySize},
+              {"tiedEmbeddings", m.tiedEmbeddings},
+              {"ropeTheta", m.ropeTheta},
+              {"normEpsilon", m.normEpsilon},
+              {"initStandardDeviation", m.initStandardDeviation}}
       .dump();
 }
 

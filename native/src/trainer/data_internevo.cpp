@@ -43,11 +43,11 @@ struct LineReader : nlohmann::json_sax<nlohmann::json> {
   std::int32_t* target;
   const std::int64_t* taken;
   int depth = 0;
-  bool named = false;                // the member that comes is the top's "tokens"
+  bool named = false;  // the member that comes is the top's "tokens"
   bool inside = false, seen = false;
   std::int64_t index = 0;
   std::string badToken, damage;
-  std::int64_t badByte = 0;          // from the start of the line
+  std::int64_t badByte = 0;  // from the start of the line
 
   /// `ahead`: characters after the element that the parser has looked at, 1 for a number.
   bool element(const std::string& text, bool integer, std::int64_t value, std::int64_t ahead = 0) {
@@ -68,13 +68,18 @@ struct LineReader : nlohmann::json_sax<nlohmann::json> {
   }
   bool null() override { return element("null", false, 0); }
   bool boolean(bool value) override { return element(value ? "true" : "false", false, 0); }
-  bool number_integer(number_integer_t value) override { return element(std::to_string(value), true, value, 1); }
+  bool number_integer(number_integer_t value) override {
+    return element(std::to_string(value), true, value, 1);
+  }
   bool number_unsigned(number_unsigned_t value) override {
     const bool small = value <= static_cast<number_unsigned_t>(INT64_MAX);
     return element(std::to_string(value), small, static_cast<std::int64_t>(value), 1);
   }
   bool number_float(number_float_t, const string_t& text) override { return element(text, false, 0, 1); }
-  bool string(string_t& text) override { return element(nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), false, 0); }
+  bool string(string_t& text) override {
+    return element(nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), false,
+                   0);
+  }
   bool binary(binary_t&) override { return element("binary", false, 0); }
   bool key(string_t& name) override {
     named = depth == 1 && name == "tokens";
@@ -163,7 +168,8 @@ class InternevoSource final : public TokenSource {
   }
 
   void readLine(std::int64_t document, std::int64_t first, std::int64_t count, std::int32_t* tokens) const {
-    const std::int64_t begin = offsetOf(document), limit = document + 1 < documents_ ? offsetOf(document + 1) : lines_.bytes();
+    const std::int64_t begin = offsetOf(document),
+                       limit = document + 1 < documents_ ? offsetOf(document + 1) : lines_.bytes();
     const char* const line = reinterpret_cast<const char*>(lines_.data()) + begin;
     const void* const end = std::memchr(line, '\n', static_cast<std::size_t>(limit - begin));
     const char* const last = end == nullptr ? line + (limit - begin) : static_cast<const char*>(end);
@@ -171,29 +177,38 @@ class InternevoSource final : public TokenSource {
     LineReader reader;
     reader.first = first, reader.count = count, reader.vocabularySize = vocabularySize_;
     reader.target = tokens, reader.taken = &taken;
-    const bool whole = nlohmann::json::sax_parse(CountedBytes{line, &taken}, CountedBytes{last, &taken}, &reader);
+    const bool whole =
+        nlohmann::json::sax_parse(CountedBytes{line, &taken}, CountedBytes{last, &taken}, &reader);
     const std::string where = "in the document at byte " + std::to_string(begin);
-    if (!reader.badToken.empty()) refuseToken(path(), reader.badToken, begin + reader.badByte, vocabularySize_);
+    if (!reader.badToken.empty())
+      refuseToken(path(), reader.badToken, begin + reader.badByte, vocabularySize_);
     if (!whole || !reader.seen) {
-      refuseData(path(), where + " is damaged: " + (reader.damage.empty() ? "there is no \"tokens\"" : reader.damage), kWriteAgain);
+      refuseData(path(),
+                 where + " is damaged: " + (reader.damage.empty() ? "there is no \"tokens\"" : reader.damage),
+                 kWriteAgain);
     }
     if (reader.index != lengthOf(document)) {
-      refuseData(path(), where + " has " + std::to_string(reader.index) + " tokens; its .meta file says " +
-                             std::to_string(lengthOf(document)),
+      refuseData(path(),
+                 where + " has " + std::to_string(reader.index) + " tokens; its .meta file says " +
+                     std::to_string(lengthOf(document)),
                  "write the .meta file again");
     }
   }
 
   void readMetaHeader() {
     const std::string& file = meta_.path();
-    if (std::memcmp(meta_.data(), "\x93NUMPY", 6) != 0) refuseData(file, "is not a NumPy array file", "write the .meta file again");
+    if (std::memcmp(meta_.data(), "\x93NUMPY", 6) != 0)
+      refuseData(file, "is not a NumPy array file", "write the .meta file again");
     const bool wide = meta_.load<std::uint8_t>(6) > 1;
     const std::int64_t header = wide ? 12 : 10;
-    if (meta_.bytes() < header) refuseData(file, "is truncated inside its header", "write the .meta file again");
+    if (meta_.bytes() < header)
+      refuseData(file, "is truncated inside its header", "write the .meta file again");
     const std::int64_t length = wide ? meta_.load<std::uint32_t>(8) : meta_.load<std::uint16_t>(8);
     cells_ = header + length;
-    if (cells_ > meta_.bytes()) refuseData(file, "is truncated inside its header", "write the .meta file again");
-    const std::string text(reinterpret_cast<const char*>(meta_.data()) + header, static_cast<std::size_t>(length));
+    if (cells_ > meta_.bytes())
+      refuseData(file, "is truncated inside its header", "write the .meta file again");
+    const std::string text(reinterpret_cast<const char*>(meta_.data()) + header,
+                           static_cast<std::size_t>(length));
     const auto valueOf = [&](const std::string& name) {
       const std::size_t at = text.find(std::string("'").append(name).append("'"));
       const std::size_t colon = at == std::string::npos ? at : text.find(':', at);
@@ -204,15 +219,18 @@ class InternevoSource final : public TokenSource {
     long long rows = -1, columns = -1;
     const bool shaped = std::sscanf(valueOf("shape").c_str(), "(%lld, %lld)", &rows, &columns) == 2;
     if (width_ == 0 || !shaped || rows < 0 || columns < 2 || columns > 1024 || rows > meta_.bytes()) {
-      refuseData(file, "holds " + text.substr(0, text.find_last_not_of(" \n") + 1) +
-                           "; little-endian int32 or int64 of shape (documents, 2 or more) is expected",
+      refuseData(file,
+                 "holds " + text.substr(0, text.find_last_not_of(" \n") + 1) +
+                     "; little-endian int32 or int64 of shape (documents, 2 or more) is expected",
                  "write the .meta file again");
     }
     documents_ = rows, columns_ = columns;
     const std::int64_t expected = cells_ + documents_ * columns_ * width_;
     if (meta_.bytes() != expected) {
-      refuseData(file, "has " + std::to_string(meta_.bytes()) + " bytes; its header says " + std::to_string(expected) +
-                           ": it is " + (meta_.bytes() < expected ? "truncated" : "too long"),
+      refuseData(file,
+                 "has " + std::to_string(meta_.bytes()) + " bytes; its header says " +
+                     std::to_string(expected) + ": it is " +
+                     (meta_.bytes() < expected ? "truncated" : "too long"),
                  "write the .meta file again");
     }
   }
@@ -220,15 +238,17 @@ class InternevoSource final : public TokenSource {
   void checkDocuments() {
     const auto wrong = [&](std::int64_t document, std::int64_t column, const std::string& what) {
       const std::int64_t byte = cellByte(document, column);
-      refuseData(meta_.path(), "says " + std::to_string(cell(byte)) + " for document " + std::to_string(document) +
-                                   " (byte " + std::to_string(byte) + "); " + what,
+      refuseData(meta_.path(),
+                 "says " + std::to_string(cell(byte)) + " for document " + std::to_string(document) +
+                     " (byte " + std::to_string(byte) + "); " + what,
                  "write the .meta file again (with int64 where the .bin file has 2 GiB or more)");
     };
     for (std::int64_t i = 0; i < documents_; ++i) {
       const std::int64_t lowest = i == 0 ? 0 : offsetOf(i - 1) + 1, offset = offsetOf(i);
       if (offset < lowest || offset >= lines_.bytes()) {
-        wrong(i, 0, "a byte from " + std::to_string(lowest) + " to " + std::to_string(lines_.bytes() - 1) +
-                        " of the .bin file is expected");
+        wrong(i, 0,
+              "a byte from " + std::to_string(lowest) + " to " + std::to_string(lines_.bytes() - 1) +
+                  " of the .bin file is expected");
       }
       if (lines_.data()[offset] != '{' || (offset > 0 && lines_.data()[offset - 1] != '\n')) {
         wrong(i, 0, "no line with an object begins there in the .bin file");

@@ -79,34 +79,41 @@ class MegatronSource final : public TokenSource {
   void readHeader() {
     const std::string& file = index_.path();
     if (std::memcmp(index_.data(), "MMIDIDX\0\0", 9) != 0) {
-      refuseData(file, "does not begin with MMIDIDX", "give the index that Megatron-LM wrote, or set data.format");
+      refuseData(file, "does not begin with MMIDIDX",
+                 "give the index that Megatron-LM wrote, or set data.format");
     }
     if (index_.load<std::uint64_t>(9) != 1) {
-      refuseData(file, "has version " + std::to_string(index_.load<std::uint64_t>(9)) + " at byte 9; 1 is expected",
+      refuseData(file,
+                 "has version " + std::to_string(index_.load<std::uint64_t>(9)) + " at byte 9; 1 is expected",
                  kWriteAgain);
     }
     type_ = index_.load<std::uint8_t>(17);
     constexpr std::int64_t kWidths[9] = {0, 1, 1, 2, 4, 8, 0, 0, 2};
     width_ = type_ < 9 ? kWidths[type_] : 0;
     if (width_ == 0) {
-      refuseData(file, "has token type " + std::to_string(type_) +
-                           " at byte 17; an integer type is expected (1, 2, 3, 4, 5 or 8)",
+      refuseData(file,
+                 "has token type " + std::to_string(type_) +
+                     " at byte 17; an integer type is expected (1, 2, 3, 4, 5 or 8)",
                  kWriteAgain);
     }
     const auto sequences = index_.load<std::uint64_t>(18), documents = index_.load<std::uint64_t>(26);
     const auto bytes = static_cast<std::uint64_t>(index_.bytes());
     if (sequences > bytes || documents > bytes) {
-      refuseData(file, "has " + std::to_string(bytes) + " bytes; its header says " + std::to_string(sequences) +
-                           " sequences (byte 18) and " + std::to_string(documents) +
-                           " document entries (byte 26): it is truncated",
+      refuseData(file,
+                 "has " + std::to_string(bytes) + " bytes; its header says " + std::to_string(sequences) +
+                     " sequences (byte 18) and " + std::to_string(documents) +
+                     " document entries (byte 26): it is truncated",
                  kWriteAgain);
     }
-    sequences_ = static_cast<std::int64_t>(sequences), documentEntries_ = static_cast<std::int64_t>(documents);
+    sequences_ = static_cast<std::int64_t>(sequences),
+    documentEntries_ = static_cast<std::int64_t>(documents);
     const std::int64_t expected = documentByte(documentEntries_);
     if (index_.bytes() != expected && index_.bytes() != expected + sequences_) {
-      refuseData(file, "has " + std::to_string(index_.bytes()) + " bytes; its header says " + std::to_string(expected) +
-                           " (" + std::to_string(sequences_) + " sequences, " + std::to_string(documentEntries_) +
-                           " document entries), or " + std::to_string(expected + sequences_) + " with modes",
+      refuseData(file,
+                 "has " + std::to_string(index_.bytes()) + " bytes; its header says " +
+                     std::to_string(expected) + " (" + std::to_string(sequences_) + " sequences, " +
+                     std::to_string(documentEntries_) + " document entries), or " +
+                     std::to_string(expected + sequences_) + " with modes",
                  kWriteAgain);
     }
   }
@@ -118,22 +125,25 @@ class MegatronSource final : public TokenSource {
       const std::int64_t length = index_.load<std::int32_t>(lengthByte(i));
       const auto pointer = index_.load<std::int64_t>(pointerByte(i));
       if (length < 0) {
-        refuseData(file, "gives sequence " + std::to_string(i) + " the length " + std::to_string(length) + " (byte " +
-                             std::to_string(lengthByte(i)) + "); at least 0 is expected",
+        refuseData(file,
+                   "gives sequence " + std::to_string(i) + " the length " + std::to_string(length) +
+                       " (byte " + std::to_string(lengthByte(i)) + "); at least 0 is expected",
                    kWriteAgain);
       }
       if (pointer != expected) {
-        refuseData(file, "puts sequence " + std::to_string(i) + " at byte " + std::to_string(pointer) +
-                             " of the .bin file (byte " + std::to_string(pointerByte(i)) + "); " +
-                             std::to_string(expected) + ", the end of the one before, is expected",
+        refuseData(file,
+                   "puts sequence " + std::to_string(i) + " at byte " + std::to_string(pointer) +
+                       " of the .bin file (byte " + std::to_string(pointerByte(i)) + "); " +
+                       std::to_string(expected) + ", the end of the one before, is expected",
                    kWriteAgain);
       }
       expected += length * width_;
     }
     if (tokens_.bytes() != expected) {
-      refuseData(path(), "has " + std::to_string(tokens_.bytes()) + " bytes; its index says " +
-                             std::to_string(expected) + ": it is " +
-                             (tokens_.bytes() < expected ? "truncated" : "too long"),
+      refuseData(path(),
+                 "has " + std::to_string(tokens_.bytes()) + " bytes; its index says " +
+                     std::to_string(expected) + ": it is " +
+                     (tokens_.bytes() < expected ? "truncated" : "too long"),
                  "give the .bin and the .idx file of one data set");
     }
   }
@@ -142,12 +152,15 @@ class MegatronSource final : public TokenSource {
     for (std::int64_t i = 0; i < documentEntries_; ++i) {
       const auto sequence = index_.load<std::int64_t>(documentByte(i));
       const bool last = i + 1 == documentEntries_;
-      const std::int64_t lowest = last ? sequences_ : i == 0 ? 0 : index_.load<std::int64_t>(documentByte(i - 1));
+      const std::int64_t lowest = last     ? sequences_
+                                  : i == 0 ? 0
+                                           : index_.load<std::int64_t>(documentByte(i - 1));
       const std::int64_t highest = i == 0 && !last ? 0 : sequences_;
       if (sequence >= lowest && sequence <= highest) continue;
-      refuseData(index_.path(), "begins document " + std::to_string(i) + " with sequence " + std::to_string(sequence) +
-                                    " (byte " + std::to_string(documentByte(i)) + "); from " + std::to_string(lowest) +
-                                    " to " + std::to_string(highest) + " is expected",
+      refuseData(index_.path(),
+                 "begins document " + std::to_string(i) + " with sequence " + std::to_string(sequence) +
+                     " (byte " + std::to_string(documentByte(i)) + "); from " + std::to_string(lowest) +
+                     " to " + std::to_string(highest) + " is expected",
                  kWriteAgain);
     }
   }

@@ -23,12 +23,15 @@ class OwnSource final : public TokenSource {
     const auto count = file_.load<std::uint64_t>(16), documents = file_.load<std::uint64_t>(32);
     const auto vocabulary = file_.load<std::uint32_t>(24);
     if (version != 1 && version != 2) {
-      refuseData(path, "has version " + std::to_string(version) + " at byte 8; 1 or 2 is expected", kWriteAgain);
+      refuseData(path, "has version " + std::to_string(version) + " at byte 8; 1 or 2 is expected",
+                 kWriteAgain);
     }
     if (width != 2 && width != 4) {
-      refuseData(path, "has " + std::to_string(width) + " bytes a token at byte 12; 2 or 4 is expected", kWriteAgain);
+      refuseData(path, "has " + std::to_string(width) + " bytes a token at byte 12; 2 or 4 is expected",
+                 kWriteAgain);
     }
-    if (count > kMost) refuseData(path, "names " + std::to_string(count) + " tokens at byte 16, too many", kWriteAgain);
+    if (count > kMost)
+      refuseData(path, "names " + std::to_string(count) + " tokens at byte 16, too many", kWriteAgain);
     if (version == 2 && documents > kMost) {
       refuseData(path, "names " + std::to_string(documents) + " documents at byte 32, too many", kWriteAgain);
     }
@@ -36,8 +39,9 @@ class OwnSource final : public TokenSource {
     documentCount_ = version == 2 ? static_cast<std::int64_t>(documents) : 0;
     checkSize(version == 2);
     if (static_cast<std::int64_t>(vocabulary) > vocabularySize) {
-      refuseData(path, "has a vocabulary of " + std::to_string(vocabulary) + "; model.vocabularySize is " +
-                           std::to_string(vocabularySize),
+      refuseData(path,
+                 "has a vocabulary of " + std::to_string(vocabulary) + "; model.vocabularySize is " +
+                     std::to_string(vocabularySize),
                  "raise model.vocabularySize, or tokenize with a smaller vocabulary");
     }
     checkDocuments();
@@ -49,7 +53,8 @@ class OwnSource final : public TokenSource {
   void read(std::int64_t first, std::int64_t count, std::int32_t* tokens) const override {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t at = kHeaderBytes + (first + i) * bytesPerToken_;
-      const std::uint32_t token = bytesPerToken_ == 2 ? file_.load<std::uint16_t>(at) : file_.load<std::uint32_t>(at);
+      const std::uint32_t token =
+          bytesPerToken_ == 2 ? file_.load<std::uint16_t>(at) : file_.load<std::uint32_t>(at);
       if (static_cast<std::int64_t>(token) >= vocabularySize_) {
         refuseToken(path(), std::to_string(token), at, vocabularySize_);
       }
@@ -77,16 +82,20 @@ class OwnSource final : public TokenSource {
   std::int64_t documentByte(std::int64_t document) const {
     return alignUp(kHeaderBytes + tokenCount_ * bytesPerToken_, 8) + document * 8;
   }
-  std::int64_t startOf(std::int64_t document) const { return file_.load<std::int64_t>(documentByte(document)); }
+  std::int64_t startOf(std::int64_t document) const {
+    return file_.load<std::int64_t>(documentByte(document));
+  }
 
   void checkSize(bool indexed) const {
     const std::int64_t expected =
         indexed ? documentByte(documentCount_) : kHeaderBytes + tokenCount_ * bytesPerToken_;
     if (file_.bytes() == expected) return;
-    refuseData(path(), "has " + std::to_string(file_.bytes()) + " bytes; its header says " + std::to_string(expected) +
-                           " (" + std::to_string(tokenCount_) + " tokens of " + std::to_string(bytesPerToken_) +
-                           " bytes" + (indexed ? ", " + std::to_string(documentCount_) + " documents" : "") +
-                           "): it is " + (file_.bytes() < expected ? "truncated" : "too long"),
+    refuseData(path(),
+               "has " + std::to_string(file_.bytes()) + " bytes; its header says " +
+                   std::to_string(expected) + " (" + std::to_string(tokenCount_) + " tokens of " +
+                   std::to_string(bytesPerToken_) + " bytes" +
+                   (indexed ? ", " + std::to_string(documentCount_) + " documents" : "") + "): it is " +
+                   (file_.bytes() < expected ? "truncated" : "too long"),
                kWriteAgain);
   }
 
@@ -94,9 +103,10 @@ class OwnSource final : public TokenSource {
     for (std::int64_t i = 0; i < documentCount_; ++i) {
       const std::int64_t lowest = i == 0 ? 0 : startOf(i - 1) + 1, highest = i == 0 ? 0 : tokenCount_ - 1;
       if (startOf(i) >= lowest && startOf(i) <= highest) continue;
-      refuseData(path(), "starts document " + std::to_string(i) + " at token " + std::to_string(startOf(i)) + " (byte " +
-                             std::to_string(documentByte(i)) + "); from " + std::to_string(lowest) + " to " +
-                             std::to_string(highest) + " is expected",
+      refuseData(path(),
+                 "starts document " + std::to_string(i) + " at token " + std::to_string(startOf(i)) +
+                     " (byte " + std::to_string(documentByte(i)) + "); from " + std::to_string(lowest) +
+                     " to " + std::to_string(highest) + " is expected",
                  kWriteAgain);
     }
   }

@@ -14,12 +14,15 @@ namespace internevo::trainer {
 
 void refuseData(const std::string& path, const std::string& what, const std::string& remedy) {
   throw Failure(Problem{StatusCode::dataError, "token file " + path + " " + what, "data.path",
-                        nlohmann::json(path).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), remedy});
+                        nlohmann::json(path).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                        remedy});
 }
 
-void refuseToken(const std::string& path, const std::string& token, std::int64_t byte, std::int64_t vocabularySize) {
-  refuseData(path, "has token " + token + " at byte " + std::to_string(byte) + "; model.vocabularySize is " +
-                       std::to_string(vocabularySize),
+void refuseToken(const std::string& path, const std::string& token, std::int64_t byte,
+                 std::int64_t vocabularySize) {
+  refuseData(path,
+             "has token " + token + " at byte " + std::to_string(byte) + "; model.vocabularySize is " +
+                 std::to_string(vocabularySize),
              "raise model.vocabularySize, or tokenize with a smaller vocabulary");
 }
 
@@ -43,8 +46,9 @@ void MappedFile::open(const std::string& path, std::int64_t minimumBytes) {
   }
   ::close(file);
   if (map == MAP_FAILED) {
-    refuseData(path, "has " + std::to_string(bytes_) + " bytes; a file with a header of at least " +
-                         std::to_string(minimumBytes) + " is expected",
+    refuseData(path,
+               "has " + std::to_string(bytes_) + " bytes; a file with a header of at least " +
+                   std::to_string(minimumBytes) + " is expected",
                kWriteAgain);
   }
   data_ = static_cast<const unsigned char*>(map);
@@ -65,8 +69,9 @@ DataConfig::Format formatOf(const DataConfig& config) {
   const bool megatron = access((path.substr(0, path.size() - 4) + ".idx").c_str(), F_OK) == 0;
   const bool internevo = access((path + ".meta").c_str(), F_OK) == 0;
   if (megatron != internevo) return megatron ? Format::megatron : Format::internevo;
-  refuseData(path, megatron ? "has both an .idx and a .meta file beside it"
-                            : "has neither an .idx nor a .bin.meta file beside it",
+  refuseData(path,
+             megatron ? "has both an .idx and a .meta file beside it"
+                      : "has neither an .idx nor a .bin.meta file beside it",
              "set data.format to megatron or internevo, and put the index beside the file");
 }
 

@@ -25,8 +25,8 @@ std::string isoTime() {
   std::tm utc{};
   gmtime_r(&seconds, &utc);
   char text[80];
-  std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
-                utc.tm_hour, utc.tm_min, utc.tm_sec, static_cast<int>(milliseconds));
+  std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", utc.tm_year + 1900, utc.tm_mon + 1,
+                utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, static_cast<int>(milliseconds));
   return text;
 }
 
@@ -57,7 +57,8 @@ Json linesOf(const Config& config, const MemoryPlan& plan, std::int64_t runtimeB
   for (int i = 0; i < kMemoryLines; ++i) {
     const auto line = static_cast<MemoryLine>(i);
     const std::int64_t bytes = plan.lines[static_cast<std::size_t>(i)];
-    if (line == MemoryLine::checkpointStaging && bytes == 0) continue;  // a line of runs that stage checkpoints only
+    if (line == MemoryLine::checkpointStaging && bytes == 0)
+      continue;  // a line of runs that stage checkpoints only
     lines[memoryLineName(line)] = bytes;
   }
   if (config.timeline) lines["timeline"] = timelineBytes(config);
@@ -76,7 +77,8 @@ void emitStarted(const Trainer& t, const std::vector<std::string>& hosts, std::i
                    {"resumedFromStep", resumedFromStep}});
 }
 
-void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtimeBytes, std::optional<int> mapStage) {
+void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtimeBytes,
+              std::optional<int> mapStage) {
   Json stages = Json::array();
   for (std::size_t stage = 0; stage < plans.plans.size(); ++stage) {
     const Layout layout(config.model, config.plan, {static_cast<int>(stage), 0});
@@ -91,7 +93,8 @@ void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtim
                   {"memory", linesOf(config, plans.largest(), runtimeBytes)},
                   {"plannedPeakBytes", plans.largest().arenaBytes() + timelineBytes(config) + runtimeBytes},
                   {"stages", stages}};
-  if (mapStage) members["memoryMap"] = memoryMapOf(config, *mapStage, plans.plans[static_cast<std::size_t>(*mapStage)]);
+  if (mapStage)
+    members["memoryMap"] = memoryMapOf(config, *mapStage, plans.plans[static_cast<std::size_t>(*mapStage)]);
   emit("plan", members);
 }
 
@@ -135,7 +138,8 @@ void emitError(const Problem& p, int rank, bool continues) noexcept {
     if (continues) members["continues"] = true;
     writeLine(lineOf("error", members));
   } catch (...) {
-    writeLine("{\"event\":\"error\",\"code\":\"internal\",\"message\":\"an error could not be described\"}\n");
+    writeLine(
+        "{\"event\":\"error\",\"code\":\"internal\",\"message\":\"an error could not be described\"}\n");
   }
 }
 

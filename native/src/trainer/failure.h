@@ -22,7 +22,9 @@ struct Problem {
 class Failure : public std::exception {
  public:
   explicit Failure(Problem problem) : problem_(std::move(problem)) {}
-  Failure(StatusCode code, std::string message) { problem_.code = code, problem_.message = std::move(message); }
+  Failure(StatusCode code, std::string message) {
+    problem_.code = code, problem_.message = std::move(message);
+  }
 
   const Problem& problem() const noexcept { return problem_; }
   const char* what() const noexcept override { return problem_.message.c_str(); }

@@ -7,8 +7,8 @@
 
 namespace internevo::trainer {
 
-GatherPool::GatherPool(const Layout& layout, std::vector<GatherGroup> schedule, int slots, View memory, View parameters,
-                       Communicator& shards, GroupSet& groups, CommunicationLane& lane)
+GatherPool::GatherPool(const Layout& layout, std::vector<GatherGroup> schedule, int slots, View memory,
+                       View parameters, Communicator& shards, GroupSet& groups, CommunicationLane& lane)
     : layout_(layout),
       schedule_(std::move(schedule)),
       memory_(memory),
@@ -36,7 +36,8 @@ int GatherPool::placeOf(std::int64_t group, int unit) const {
 
 std::int64_t GatherPool::offsetOf(std::int64_t group, int place) const {
   std::int64_t at = places_[static_cast<std::size_t>(group)].offset;
-  for (int i = 0; i < place; ++i) at += layout_.unit(groupAt(group).units[static_cast<std::size_t>(i)]).paddedElements;
+  for (int i = 0; i < place; ++i)
+    at += layout_.unit(groupAt(group).units[static_cast<std::size_t>(i)]).paddedElements;
   return at;
 }
 
@@ -61,10 +62,10 @@ bool GatherPool::free(std::int64_t group, int place) const {
 Status GatherPool::gather(int group, int place) {
   const GatherGroup& which = groupAt(group);
   const int unit = which.units[static_cast<std::size_t>(place)];
-  const Activity::Scope scope(*groups_.activity, lane_.activityLane(), "all-gather parameters", unit, which.microBatch,
-                              !lane_.overlapped());
-  return shards_.allGather(parameters_.offset(layout_.unitStart(unit) / shards_.size()), memory_.offset(offsetOf(group, place)),
-                           layout_.parameterShard(unit));
+  const Activity::Scope scope(*groups_.activity, lane_.activityLane(), "all-gather parameters", unit,
+                              which.microBatch, !lane_.overlapped());
+  return shards_.allGather(parameters_.offset(layout_.unitStart(unit) / shards_.size()),
+                           memory_.offset(offsetOf(group, place)), layout_.parameterShard(unit));
 }
 
 void GatherPool::launch(std::int64_t group, int place) {
@@ -78,13 +79,15 @@ void GatherPool::launch(std::int64_t group, int place) {
     int group, place;
     Status operator()() const { return pool->gather(group, place); }
   };
-  state.tickets[static_cast<std::size_t>(place)] = lane_.submit("all-gather parameters", unit, Job{this, which, place});
+  state.tickets[static_cast<std::size_t>(place)] =
+      lane_.submit("all-gather parameters", unit, Job{this, which, place});
   if (wholly(state.launched, group)) next_ = group + 1;
 }
 
 /// In the order of the schedule, what may go ahead and has room, up to the group `last`.
 void GatherPool::launchAhead(std::int64_t last) {
-  while (next_ <= last && next_ < count() && groupAt(next_).ahead && groupAt(next_).afterReductions <= reductions_) {
+  while (next_ <= last && next_ < count() && groupAt(next_).ahead &&
+         groupAt(next_).afterReductions <= reductions_) {
     const int place = std::popcount(stateOf(next_).launched);
     if (groupAt(next_).units[static_cast<std::size_t>(place)] >= updatedUnits_ || !free(next_, place)) return;
     launch(next_, place);
@@ -97,7 +100,8 @@ void GatherPool::restart() {
 }
 
 void GatherPool::beginStep() {
-  if (inStep_) refuse(groupAt(std::max<std::int64_t>(current_, 0)).units.front(), "are still held from the step before");
+  if (inStep_)
+    refuse(groupAt(std::max<std::int64_t>(current_, 0)).units.front(), "are still held from the step before");
   inStep_ = !schedule_.empty();
   updatedUnits_ = layout_.unitCount();
   launchAhead(count());
@@ -121,14 +125,16 @@ ConstView GatherPool::get(int unit) {
   Group& state = stateOf(current_);
   if ((state.released >> place & 1u) != 0) refuse(unit, "were asked for after they had been given back");
   if (state.version != version_) refuse(unit, "are older than the weights");
-  lane_.wait(std::exchange(state.tickets[static_cast<std::size_t>(place)], 0), "wait for all-gather of parameters", unit);
+  lane_.wait(std::exchange(state.tickets[static_cast<std::size_t>(place)], 0),
+             "wait for all-gather of parameters", unit);
   state.taken |= 1u << place;
   return memory_.offset(offsetOf(current_, place));
 }
 
 void GatherPool::release(int unit) {
   const int place = inUse(current_) ? placeOf(current_, unit) : -1;
-  if (place < 0 || (stateOf(current_).taken >> place & 1u) == 0) refuse(unit, "were given back without having been taken");
+  if (place < 0 || (stateOf(current_).taken >> place & 1u) == 0)
+    refuse(unit, "were given back without having been taken");
   Group& state = stateOf(current_);
   if ((state.released >> place & 1u) != 0) refuse(unit, "were given back twice");
   state.released |= 1u << place;

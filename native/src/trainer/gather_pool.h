@@ -54,7 +54,9 @@ class GatherPool {
   };
   const GatherGroup& groupAt(std::int64_t group) const { return schedule_[static_cast<std::size_t>(group)]; }
   Group& stateOf(std::int64_t group) { return states_[static_cast<std::size_t>(group)]; }
-  bool wholly(unsigned units, std::int64_t group) const { return units + 1u == 1u << groupAt(group).units.size(); }
+  bool wholly(unsigned units, std::int64_t group) const {
+    return units + 1u == 1u << groupAt(group).units.size();
+  }
   bool inUse(std::int64_t group) { return group >= 0 && !wholly(stateOf(group).released, group); }
   std::int64_t count() const { return static_cast<std::int64_t>(schedule_.size()); }
   int placeOf(std::int64_t group, int unit) const;
@@ -78,8 +80,8 @@ class GatherPool {
   bool inStep_ = false;
   int updatedUnits_;
   std::int64_t current_ = -1, version_ = 0;
-  std::int64_t oldest_ = 0;  ///< the first group that is not wholly given back
-  std::int64_t next_ = 0;    ///< the first group that is not wholly launched
+  std::int64_t oldest_ = 0;      ///< the first group that is not wholly given back
+  std::int64_t next_ = 0;        ///< the first group that is not wholly launched
   std::int64_t reductions_ = 0;  ///< submitted in this step
 };
 

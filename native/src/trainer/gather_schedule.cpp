@@ -49,7 +49,8 @@ class Scheduler {
   GatherGroup group(std::vector<int> units) const {
     const bool ahead = operation_.pass == Pass::forward ? plan_.forwardOverlap != ForwardOverlap::none
                                                         : plan_.backwardOverlap != BackwardOverlap::none;
-    return {std::move(units), ahead, operation_.pass == Pass::backward, static_cast<std::int32_t>(operation_.microBatch)};
+    return {std::move(units), ahead, operation_.pass == Pass::backward,
+            static_cast<std::int32_t>(operation_.microBatch)};
   }
 
   const PlanConfig& plan_;
@@ -115,7 +116,8 @@ std::vector<UnitRange> gradientSchedule(const PlanConfig& plan, const Layout& la
   if (plan.parameterSharding == 1 && plan.gradientSharding == 1) return schedule;
   const auto add = [&](int unit) {
     const UnitRange group = gradientGroupOf(plan, layout, unit);
-    if (group.count == 1 || schedule.empty() || schedule.back().first != group.first) schedule.push_back(group);
+    if (group.count == 1 || schedule.empty() || schedule.back().first != group.first)
+      schedule.push_back(group);
   };
   for (const PipelineOperation& operation : operations) {
     if (operation.pass == Pass::forward) continue;
@@ -129,8 +131,8 @@ std::vector<UnitRange> gradientSchedule(const PlanConfig& plan, const Layout& la
   return schedule;
 }
 
-void letReductionsPass(const std::vector<UnitRange>& reductions, const std::vector<RingPlace>& places, const Layout& layout,
-                       std::vector<GatherGroup>* gathers) {
+void letReductionsPass(const std::vector<UnitRange>& reductions, const std::vector<RingPlace>& places,
+                       const Layout& layout, std::vector<GatherGroup>* gathers) {
   const auto count = static_cast<std::int64_t>(reductions.size());
   // When each reduction's place is taken again: the first group that it is in the way of.
   std::vector<std::int64_t> needed(reductions.size(), count);

@@ -12,9 +12,9 @@ namespace internevo::trainer {
 
 /// Units that stand together in the pool.
 struct GatherGroup {
-  std::vector<int> units;   ///< in the order of their first use
-  bool ahead = false;       ///< gathered while groups before it are in use
-  bool backward = false;    ///< for a backward pass
+  std::vector<int> units;  ///< in the order of their first use
+  bool ahead = false;      ///< gathered while groups before it are in use
+  bool backward = false;   ///< for a backward pass
   std::int32_t microBatch = 0;
   std::int64_t afterReductions = 0;  ///< how many of the step's reductions are to be submitted before it
 
@@ -44,8 +44,8 @@ std::int64_t elementsOf(const UnitRange& units, const Layout& layout);
 /// Gathers and reductions share a lane: which goes first is decided by what is needed first. A reduction is needed when another
 /// group's gradient is to stand in its place; a gather behind that use lets it go first. `reductions` and their places: the
 /// gradient schedule, of a plan whose reductions run beside the backward pass.
-void letReductionsPass(const std::vector<UnitRange>& reductions, const std::vector<RingPlace>& places, const Layout& layout,
-                       std::vector<GatherGroup>* gathers);
+void letReductionsPass(const std::vector<UnitRange>& reductions, const std::vector<RingPlace>& places,
+                       const Layout& layout, std::vector<GatherGroup>* gathers);
 
 /// How often a step adds to the gradient of a unit.
 std::int64_t contributionsOf(const PlanConfig& plan, const Layout& layout, int unit);

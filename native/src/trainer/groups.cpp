@@ -12,7 +12,19 @@ namespace internevo::trainer {
 namespace {
 
 /// Tags tell apart groups that are made at the same time.
-enum Tag { kWorld = 100, kHeads, kContext, kData, kParameters, kOptimizer, kReplicas, kTensor, kKeys, kPipeline, kEnds };
+enum Tag {
+  kWorld = 100,
+  kHeads,
+  kContext,
+  kData,
+  kParameters,
+  kOptimizer,
+  kReplicas,
+  kTensor,
+  kKeys,
+  kPipeline,
+  kEnds
+};
 
 /// Makes groups by MPI, and moves them to the device where there is one. All ranks make the same kinds in the same order.
 class Maker {
@@ -25,7 +37,8 @@ class Maker {
     require(Communicator::create(world, tag, result));
     if (device_ == nullptr) return;
     std::unique_ptr<DeviceGroup> made;
-    require(device_->makeGroup(*std::min_element(members.begin(), members.end()), result->index(), result->size(), messages, &made));
+    require(device_->makeGroup(*std::min_element(members.begin(), members.end()), result->index(),
+                               result->size(), messages, &made));
     result->moveToDevice(std::move(made));
   }
   /// The part of a rank that is in no group of a kind which others have.
@@ -46,7 +59,8 @@ std::vector<int> shardReplicas(const Config& c, int rank) {
   const std::vector<int>& shards = groupOf(c.mesh.optimizerStateSharding, rank);
   const auto place = std::find(shards.begin(), shards.end(), rank) - shards.begin();
   std::vector<int> members;
-  for (std::size_t i = static_cast<std::size_t>(place); i < all.size(); i += shards.size()) members.push_back(all[i]);
+  for (std::size_t i = static_cast<std::size_t>(place); i < all.size(); i += shards.size())
+    members.push_back(all[i]);
   return members;
 }
 
@@ -55,7 +69,8 @@ std::vector<int> shardReplicas(const Config& c, int rank) {
 void createSequenceGrid(const Config& c, int rank, const Maker& make, GroupSet* groups) {
   const std::vector<int>& sequence = groupOf(c.mesh.sequenceParallel, rank);
   const auto size = static_cast<std::size_t>(c.plan.headRanks());
-  const auto place = static_cast<std::size_t>(std::find(sequence.begin(), sequence.end(), rank) - sequence.begin());
+  const auto place =
+      static_cast<std::size_t>(std::find(sequence.begin(), sequence.end(), rank) - sequence.begin());
   std::vector<int> heads, context;
   for (std::size_t i = 0; i < sequence.size(); ++i) {
     if (i / size == place / size) heads.push_back(sequence[i]);
@@ -69,7 +84,8 @@ void createSequenceGrid(const Config& c, int rank, const Maker& make, GroupSet* 
 }  // namespace
 
 int keyReplicasOf(const Config& c) {
-  return std::max(1, c.plan.tensorParallel / static_cast<int>(std::min<std::int64_t>(c.model.kvHeads, 1 << 20)));
+  return std::max(1,
+                  c.plan.tensorParallel / static_cast<int>(std::min<std::int64_t>(c.model.kvHeads, 1 << 20)));
 }
 
 const std::vector<int>& groupOf(const Groups& groups, int rank) {
@@ -94,7 +110,8 @@ void startDeviceGroups(const Communicator& world, Workspace scratch, DeviceGroup
   require(device->start(id.data(), world.index(), world.size()));
 }
 
-void createGroups(const Config& c, int rank, const std::vector<int>& ranks, DeviceGroups* device, GroupSet* groups) {
+void createGroups(const Config& c, int rank, const std::vector<int>& ranks, DeviceGroups* device,
+                  GroupSet* groups) {
   const Maker make(ranks, device);
   if (groups->world.size() != c.mesh.worldSize) createWorld(c, ranks, groups);
   createSequenceGrid(c, rank, make, groups);

@@ -18,8 +18,8 @@ std::int64_t blocksOfShare(const Layout& layout, int unit, int replicas) {
 /// Elements [begin, end) of the optimizer shard of a unit, tensor by tensor.
 void addParts(const Layout& layout, const ShardPlace& place, int unit, std::int64_t begin, std::int64_t end,
               bool onlySaved, std::vector<HeldPart>* parts) {
-  const std::int64_t start = place.parameterShard * layout.parameterShard(unit) +
-                             place.optimizerShard * layout.optimizerShard(unit);
+  const std::int64_t start =
+      place.parameterShard * layout.parameterShard(unit) + place.optimizerShard * layout.optimizerShard(unit);
   for (const LogicalTensor& t : layout.unit(unit).tensors) {
     if (onlySaved && !t.primary) continue;
     const std::int64_t first = std::max(start + begin, t.offset);
@@ -52,7 +52,8 @@ std::vector<HeldPart> savedParts(const Layout& layout, const ShardPlace& place) 
 
 std::int64_t savedElementsBound(const Layout& layout, int replicas) {
   std::int64_t elements = 0;
-  for (int unit = 0; unit < layout.unitCount(); ++unit) elements += kBlock * blocksOfShare(layout, unit, replicas);
+  for (int unit = 0; unit < layout.unitCount(); ++unit)
+    elements += kBlock * blocksOfShare(layout, unit, replicas);
   return elements;
 }
 
@@ -60,7 +61,8 @@ std::vector<std::pair<std::string, TensorShape>> logicalTensors(const ModelConfi
   const Layout layout = Layout::whole(model);
   std::vector<std::pair<std::string, TensorShape>> tensors;
   for (const Unit& unit : layout.units()) {
-    for (const LogicalTensor& t : unit.tensors) tensors.emplace_back(t.name, TensorShape{t.globalRows, t.globalColumns});
+    for (const LogicalTensor& t : unit.tensors)
+      tensors.emplace_back(t.name, TensorShape{t.globalRows, t.globalColumns});
   }
   return tensors;
 }

@@ -10,7 +10,8 @@ namespace internevo::trainer {
 
 namespace {
 
-constexpr std::int64_t kShardElements = 64;  // shards begin at multiples: aligned, and whole blocks of the norm's sum
+constexpr std::int64_t kShardElements =
+    64;  // shards begin at multiples: aligned, and whole blocks of the norm's sum
 
 /// Puts slices behind one another in a unit.
 class Slicer {
@@ -50,8 +51,8 @@ class Slicer {
   }
 
  private:
-  static LogicalTensor named(const std::string& name, TensorKind kind, std::int64_t rows, std::int64_t columns,
-                             double deviation) {
+  static LogicalTensor named(const std::string& name, TensorKind kind, std::int64_t rows,
+                             std::int64_t columns, double deviation) {
     LogicalTensor t;
     t.name = name, t.kind = kind, t.rows = t.globalRows = rows, t.columns = t.globalColumns = columns;
     t.initStandardDeviation = deviation;
@@ -115,13 +116,16 @@ LayerRange layersOf(std::int64_t layers, std::int64_t stages, std::int64_t index
 Layout Layout::whole(const ModelConfig& model) { return {model, PlanConfig{}, Position{}}; }
 
 Layout::Layout(const ModelConfig& m, const PlanConfig& plan, const Position& position)
-    : position_(position), parameterShards_(plan.parameterSharding), optimizerShards_(plan.optimizerStateSharding) {
+    : position_(position),
+      parameterShards_(plan.parameterSharding),
+      optimizerShards_(plan.optimizerStateSharding) {
   const int pp = plan.pipelineParallel, tp = plan.tensorParallel, last = pp - 1;
   hasEmbedding_ = position.stage == 0;
   hasHead_ = position.stage == last;
   vocabulary_ = vocabularyOf(m.vocabularySize, tp, position.tensorIndex);
   for (int chunk = 0; chunk < plan.pipelineChunks; ++chunk) {
-    chunks_.push_back(layersOf(m.layers, std::int64_t{pp} * plan.pipelineChunks, chunk * pp + position.stage));
+    chunks_.push_back(
+        layersOf(m.layers, std::int64_t{pp} * plan.pipelineChunks, chunk * pp + position.stage));
     stageLayers_ += chunks_.back().count();
   }
   if (hasEmbedding_ || (m.tiedEmbeddings && hasHead_)) appendEnd(m, plan, false);
@@ -163,7 +167,8 @@ void Layout::append(Unit unit) {
 }
 
 int Layout::findUnit(const std::string& name) const {
-  const auto found = std::find_if(units_.begin(), units_.end(), [&](const Unit& unit) { return unit.name == name; });
+  const auto found =
+      std::find_if(units_.begin(), units_.end(), [&](const Unit& unit) { return unit.name == name; });
   return found == units_.end() ? -1 : static_cast<int>(found - units_.begin());
 }
 

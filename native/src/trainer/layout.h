@@ -53,14 +53,14 @@ enum class TensorKind { matrix, gain };
 struct LogicalTensor {
   std::string name;
   TensorKind kind = TensorKind::matrix;
-  std::int64_t rows = 1, columns = 0;   ///< held here: [outputs, inputs]; gains are [1, width]
-  std::int64_t offset = 0;              ///< first element inside the unit
-  double initStandardDeviation = 0;     ///< of a matrix; gains begin as 1
+  std::int64_t rows = 1, columns = 0;  ///< held here: [outputs, inputs]; gains are [1, width]
+  std::int64_t offset = 0;             ///< first element inside the unit
+  double initStandardDeviation = 0;    ///< of a matrix; gains begin as 1
 
   std::int64_t globalRows = 1, globalColumns = 0;
   std::int64_t firstRow = 0, firstColumn = 0;
   int tensorReplicas = 1;  ///< neighbouring tensor ranks that hold this very slice, this one among them
-  bool primary = true;     ///< of all positions that hold this slice, this is the one that counts and saves it
+  bool primary = true;  ///< of all positions that hold this slice, this is the one that counts and saves it
 
   std::int64_t elements() const { return rows * columns; }
   std::int64_t globalElements() const { return globalRows * globalColumns; }
@@ -76,7 +76,7 @@ struct Unit {
   std::vector<LogicalTensor> tensors;
   std::int64_t elements = 0;        ///< before padding
   std::int64_t paddedElements = 0;  ///< multiple of 64·ps·oss
-  bool onBothEnds = false;          ///< tied embeddings: the first and the last stage hold it, and sum its gradient
+  bool onBothEnds = false;  ///< tied embeddings: the first and the last stage hold it, and sum its gradient
 };
 
 /// A layer is four units, in this order: what one matrix product needs, so that it can be gathered and reduced alone.
@@ -139,7 +139,9 @@ class Layout {
   /// Parameters held at this position, without padding.
   std::int64_t parameters() const { return parameters_; }
 
-  std::int64_t parameterShard(int unitIndex) const { return unit(unitIndex).paddedElements / parameterShards_; }
+  std::int64_t parameterShard(int unitIndex) const {
+    return unit(unitIndex).paddedElements / parameterShards_;
+  }
   std::int64_t optimizerShard(int unitIndex) const { return parameterShard(unitIndex) / optimizerShards_; }
   /// Sum over the units before this one, in padded elements.
   std::int64_t unitStart(int unitIndex) const { return starts_[static_cast<std::size_t>(unitIndex)]; }

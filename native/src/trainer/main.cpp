@@ -45,7 +45,8 @@ struct Options {
   DryRunOptions dry;
 };
 
-constexpr const char* kUsage = "use internevo-trainer --config FILE [--dry-run [--without-data] [--memory-map [--stage N]]]";
+constexpr const char* kUsage =
+    "use internevo-trainer --config FILE [--dry-run [--without-data] [--memory-map [--stage N]]]";
 
 std::int64_t stageOf(const std::string& text) {
   if (text.empty() || text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos) {
@@ -78,11 +79,12 @@ Options parseOptions(int argc, char** argv) {
     throw Failure(Problem{StatusCode::badConfig, "--config is missing", "--config", "", kUsage});
   }
   if (options.dry.memoryMap && !options.dryRun) {
-    throw Failure(Problem{StatusCode::badConfig, "--memory-map is given without --dry-run", "--memory-map", "",
-                          "add --dry-run"});
+    throw Failure(Problem{StatusCode::badConfig, "--memory-map is given without --dry-run", "--memory-map",
+                          "", "add --dry-run"});
   }
   if (!options.dry.withData && !options.dryRun) {
-    throw Failure(Problem{StatusCode::badConfig, "--without-data is given without --dry-run", "--without-data", "", "add --dry-run"});
+    throw Failure(Problem{StatusCode::badConfig, "--without-data is given without --dry-run",
+                          "--without-data", "", "add --dry-run"});
   }
   if (options.dry.stage && !options.dry.memoryMap) {
     throw Failure(Problem{StatusCode::badConfig, "--stage is given without --memory-map", "--stage",
@@ -98,8 +100,8 @@ std::vector<std::string> hostNames(int worldSize) {
   int length = 0;
   MPI_Get_processor_name(own.data(), &length);
   std::vector<Name> all(static_cast<std::size_t>(worldSize));
-  if (MPI_Allgather(own.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, all.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR,
-                    MPI_COMM_WORLD) != MPI_SUCCESS) {
+  if (MPI_Allgather(own.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, all.data(), MPI_MAX_PROCESSOR_NAME,
+                    MPI_CHAR, MPI_COMM_WORLD) != MPI_SUCCESS) {
     throw Failure(StatusCode::communicationError, "the ranks cannot reach one another");
   }
   std::vector<std::string> hosts;
@@ -130,7 +132,8 @@ int runRanks(MpiSession& session, const Options& options) {
     }
     const std::vector<std::string> hosts = hostNames(session.worldSize());
     const auto abandon = [&session](int exitCode) { session.abandon(exitCode); };
-    return run(config, session.rank(), hosts, terminateAsked, abandon) == RunEnd::terminated ? kExitTerminated : 0;
+    return run(config, session.rank(), hosts, terminateAsked, abandon) == RunEnd::terminated ? kExitTerminated
+                                                                                             : 0;
   } catch (const AgreedFailure& failure) {
     if (failure.reporter()) emitError(failure.problem(), session.rank());
     return exitCodeOf(failure.problem().code);

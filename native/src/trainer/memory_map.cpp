@@ -20,7 +20,8 @@ constexpr const char* kEmbeddingGradient = "embedding gradient";
 constexpr const char* kUpdate = "update";
 
 using Phases = std::vector<std::string>;
-const Phases kAll = {kEmbedding, kForwardAttention, kForwardMlp, kHead, kBackwardMlp, kBackwardAttention, kEmbeddingGradient, kUpdate};
+const Phases kAll = {kEmbedding,   kForwardAttention,  kForwardMlp,        kHead,
+                     kBackwardMlp, kBackwardAttention, kEmbeddingGradient, kUpdate};
 const Phases kPasses(kAll.begin(), kAll.end() - 1);
 const Phases kLayer = {kForwardAttention, kForwardMlp, kBackwardMlp, kBackwardAttention};
 // The head's loss and its gradient are one call, at the beginning of the backward pass.
@@ -74,15 +75,20 @@ class Kept {
   void addSlot(std::size_t chunk, std::size_t place, const LayerRange& range) {
     const SlotPieces& slot = plan_.slots[chunk][place];
     const bool embeds = layout_.hasEmbedding() && chunk == 0;
-    const auto kept = [&](std::int64_t from, const char* fromPhase, std::int64_t until, const char* untilPhase) {
-      return Json{{"kind", "kept"}, {"chunk", chunk}, {"place", place},
-                  {"from", {{"layer", from}, {"phase", fromPhase}}}, {"until", {{"layer", until}, {"phase", untilPhase}}}};
+    const auto kept = [&](std::int64_t from, const char* fromPhase, std::int64_t until,
+                          const char* untilPhase) {
+      return Json{{"kind", "kept"},
+                  {"chunk", chunk},
+                  {"place", place},
+                  {"from", {{"layer", from}, {"phase", fromPhase}}},
+                  {"until", {{"layer", until}, {"phase", untilPhase}}}};
     };
     for (std::size_t i = 0; i < slot.inputs.size(); ++i) {
       const std::int64_t layer = range.first + static_cast<std::int64_t>(i);
       // A layer's input is the result of the one before it; the chunk's is looked up, or comes from a neighbour.
-      add(slot.inputs[i], i > 0 ? kept(layer - 1, kForwardMlp, layer, kBackwardAttention)
-                                : kept(layer, embeds ? kEmbedding : kForwardAttention, layer, kBackwardAttention));
+      add(slot.inputs[i],
+          i > 0 ? kept(layer - 1, kForwardMlp, layer, kBackwardAttention)
+                : kept(layer, embeds ? kEmbedding : kForwardAttention, layer, kBackwardAttention));
       if (isRecomputed(layer)) continue;
       addLayer(plan_.layers[static_cast<std::size_t>(slot.layerSets[i])],
                [&](const char* from, const char* until) { return kept(layer, from, layer, until); });
@@ -112,12 +118,14 @@ Json lifetimeOf(const NamedPiece& named, const Config& config) {
     case MemoryLine::attentionWorkspace:
     case MemoryLine::allToAllStaging:
     case MemoryLine::contextStaging: return work(kAttention);
-    case MemoryLine::logits: return work({kForwardAttention, kForwardMlp, kHead, kBackwardMlp, kBackwardAttention});
+    case MemoryLine::logits:
+      return work({kForwardAttention, kForwardMlp, kHead, kBackwardMlp, kBackwardAttention});
     case MemoryLine::gatherPool: return work(config.plan.overlaps() ? kAll : kPasses);
     case MemoryLine::reduceStaging:
       if (named.name == "reduceWorkspace") return tensor ? work(kAll) : work(kBackward, kUpdate);
       return work(kBackward, kUpdate);
-    case MemoryLine::tensorParallelStaging: return work(named.name == "headStatistics" ? Phases{kHead} : kPasses);
+    case MemoryLine::tensorParallelStaging:
+      return work(named.name == "headStatistics" ? Phases{kHead} : kPasses);
     case MemoryLine::activations:
     case MemoryLine::pipelineBuffers:
     case MemoryLine::dataBuffers: return work(kPasses);
@@ -131,14 +139,16 @@ Json lifetimeOf(const NamedPiece& named, const Config& config) {
 Json memoryMapOf(const Config& config, int stage, const MemoryPlan& plan) {
   const Layout layout(config.model, config.plan, {stage, 0});
   Json operations = Json::array(), chunks = Json::array(), pieces = Json::array();
-  for (const PipelineOperation& each :
-       pipelineSchedule(stage, config.plan.pipelineParallel, config.plan.microBatches, config.plan.pipelineChunks)) {
+  for (const PipelineOperation& each : pipelineSchedule(
+           stage, config.plan.pipelineParallel, config.plan.microBatches, config.plan.pipelineChunks)) {
     operations.push_back({{"pass", each.pass == Pass::forward ? "forward" : "backward"},
-                          {"microBatch", each.microBatch}, {"chunk", each.chunk}});
+                          {"microBatch", each.microBatch},
+                          {"chunk", each.chunk}});
   }
   for (std::size_t chunk = 0; chunk < plan.slots.size(); ++chunk) {
     const LayerRange& range = layout.chunks()[chunk];
-    chunks.push_back({{"firstLayer", range.first}, {"layers", range.count()}, {"inFlight", plan.slots[chunk].size()}});
+    chunks.push_back(
+        {{"firstLayer", range.first}, {"layers", range.count()}, {"inFlight", plan.slots[chunk].size()}});
   }
   const Kept kept(config, layout, plan);
   for (const NamedPiece& piece : plan.pieces) {
@@ -153,7 +163,8 @@ Json memoryMapOf(const Config& config, int stage, const MemoryPlan& plan) {
     each["lifetime"] = lifetime != nullptr ? *lifetime : lifetimeOf(piece, config);
     pieces.push_back(each);
   }
-  return {{"stage", stage}, {"arenaBytes", plan.arenaBytes()}, {"phases", kAll}, {"operations", operations},
+  return {{"stage", stage},   {"arenaBytes", plan.arenaBytes()},
+          {"phases", kAll},   {"operations", operations},
           {"chunks", chunks}, {"pieces", pieces}};
 }
 

@@ -55,8 +55,8 @@ void planStates(const Config& c, const Layout& layout, Planner* take, MemoryPlan
   const std::int64_t total = layout.totalElements(), width = bytesPerElement(c.precision);
   const std::int64_t owned = total / (p.parameterSharding * p.optimizerStateSharding);
   plan->parameters = take->take(MemoryLine::parameters, "parameters", total / p.parameterSharding * width);
-  plan->gradients = take->take(MemoryLine::gradients, "gradients",
-                               total / (p.parameterSharding * p.gradientSharding) * 4);
+  plan->gradients =
+      take->take(MemoryLine::gradients, "gradients", total / (p.parameterSharding * p.gradientSharding) * 4);
   plan->firstMoment = take->take(MemoryLine::optimizerStates, "firstMoment", owned * 4);
   plan->secondMoment = take->take(MemoryLine::optimizerStates, "secondMoment", owned * 4);
   if (c.bf16()) plan->master = take->take(MemoryLine::optimizerStates, "master", owned * 4);
@@ -78,7 +78,8 @@ LayerPieces planLayer(const Config& c, const LocalShape& s, const std::string& o
   return layer;
 }
 
-void planActivations(const Config& c, const Layout& layout, const LocalShape& s, Planner* take, MemoryPlan* plan) {
+void planActivations(const Config& c, const Layout& layout, const LocalShape& s, Planner* take,
+                     MemoryPlan* plan) {
   const PlanConfig& p = c.plan;
   const std::int64_t hidden = s.rows * c.model.hiddenSize * bytesPerElement(c.precision);
   const std::int64_t recomputed = p.recomputedOf(layout.stageLayers());
@@ -121,8 +122,9 @@ void planWorkspace(const Config& c, const LocalShape& s, Planner* take, MemoryPl
   w.hidden = take->take(MemoryLine::layerWorkspace, "hidden", hidden);
   w.hiddenGradient = take->take(MemoryLine::layerWorkspace, "hiddenGradient", hidden);
   w.inverseRms = take->take(MemoryLine::layerWorkspace, "inverseRms", s.rows * 4);
-  const Piece shared = take->reserve(
-      MemoryLine::layerWorkspace, std::max(2 * aligned(mlp), aligned(qkv) + aligned(qkvTokens) + aligned(heads)));
+  const Piece shared =
+      take->reserve(MemoryLine::layerWorkspace,
+                    std::max(2 * aligned(mlp), aligned(qkv) + aligned(qkvTokens) + aligned(heads)));
   std::int64_t at = shared.offset;
   w.mlp = take->overlay(MemoryLine::layerWorkspace, "mlp", &at, mlp, {"forward MLP", "backward MLP"});
   w.mlpGradient = take->overlay(MemoryLine::layerWorkspace, "mlpGradient", &at, mlp, {"backward MLP"});
@@ -130,15 +132,16 @@ void planWorkspace(const Config& c, const LocalShape& s, Planner* take, MemoryPl
   w.qkvGradient = take->overlay(MemoryLine::layerWorkspace, "qkvGradient", &at, qkv, {"backward attention"});
   w.qkvTokens = take->overlay(MemoryLine::layerWorkspace, "qkvTokens", &at, qkvTokens,
                               {"forward attention", "backward attention"});
-  w.attentionGradientHeads = take->overlay(MemoryLine::layerWorkspace, "attentionGradientHeads", &at, heads,
-                                           {"backward attention"});
+  w.attentionGradientHeads =
+      take->overlay(MemoryLine::layerWorkspace, "attentionGradientHeads", &at, heads, {"backward attention"});
 }
 
 void planReductions(const Config& c, const Layout& layout, Planner* take, MemoryPlan* plan) {
   const PlanConfig& p = c.plan;
   const std::int64_t width = bytesPerElement(c.precision);
   const auto schedule = gatherSchedule(
-      p, layout, pipelineSchedule(layout.position().stage, p.pipelineParallel, p.microBatches, p.pipelineChunks));
+      p, layout,
+      pipelineSchedule(layout.position().stage, p.pipelineParallel, p.microBatches, p.pipelineChunks));
   if (!schedule.empty()) {
     plan->gatherPool = take->take(MemoryLine::gatherPool, "gatherPool",
                                   (p.overlaps() ? 2 : 1) * gatherSlotElements(schedule, layout) * width);
@@ -151,8 +154,8 @@ void planReductions(const Config& c, const Layout& layout, Planner* take, Memory
   const int replicas = p.replicaRanks() / (p.parameterSharding * p.optimizerStateSharding);
   const int ends = c.model.tiedEmbeddings && p.pipelineParallel > 1 ? 2 : 1;
   std::int64_t reduce = 0;
-  for (const int group : {p.parameterSharding, p.optimizerStateSharding, replicas, p.worldSize(), p.tensorParallel,
-                          keyReplicasOf(c), ends}) {
+  for (const int group : {p.parameterSharding, p.optimizerStateSharding, replicas, p.worldSize(),
+                          p.tensorParallel, keyReplicasOf(c), ends}) {
     reduce = std::max(reduce, Communicator::reduceWorkspaceBytes(group));
   }
   plan->reduceWorkspace = take->take(MemoryLine::reduceStaging, "reduceWorkspace", reduce);
@@ -164,7 +167,8 @@ void planReductions(const Config& c, const Layout& layout, Planner* take, Memory
   plan->laneReduceWorkspace = take->take(MemoryLine::reduceStaging, "laneReduceWorkspace", lane);
 }
 
-void planStaging(const Config& c, const Layout& layout, const LocalShape& s, const BackendSizes& backend, Planner* take, MemoryPlan* plan) {
+void planStaging(const Config& c, const Layout& layout, const LocalShape& s, const BackendSizes& backend,
+                 Planner* take, MemoryPlan* plan) {
   const PlanConfig& p = c.plan;
   const std::int64_t width = bytesPerElement(c.precision);
   if (p.ulysses()) {
@@ -177,11 +181,12 @@ void planStaging(const Config& c, const Layout& layout, const LocalShape& s, con
                                    RingAttention::stagingBytes(ringShape(c), p.contextParallel));
   }
   if (p.tensorParallel > 1) {
-    plan->block = take->take(MemoryLine::tensorParallelStaging, "block", s.headRows() * c.model.hiddenSize * width);
+    plan->block =
+        take->take(MemoryLine::tensorParallelStaging, "block", s.headRows() * c.model.hiddenSize * width);
     if (layout.hasHead()) {
-      plan->headStatistics = take->take(
-          MemoryLine::tensorParallelStaging, "headStatistics",
-          p.tensorParallel * std::min(backend.lossChunkRows(), s.blockRows) * kHeadStatistics * bytesPerElement(DataType::float64));
+      plan->headStatistics = take->take(MemoryLine::tensorParallelStaging, "headStatistics",
+                                        p.tensorParallel * std::min(backend.lossChunkRows(), s.blockRows) *
+                                            kHeadStatistics * bytesPerElement(DataType::float64));
     }
   }
   if (p.pipelineParallel == 1) return;
@@ -198,7 +203,8 @@ void planStaging(const Config& c, const Layout& layout, const LocalShape& s, con
 
 /// Scratch of the kernels: with a ring, of a chunk of queries against a chunk of keys.
 std::int64_t attentionScratchBytes(const Config& c, const LocalShape& s, const BackendSizes& backend) {
-  if (c.plan.contextParallel > 1) return RingAttention::scratchBytes(ringShape(c), c.plan.contextParallel, backend);
+  if (c.plan.contextParallel > 1)
+    return RingAttention::scratchBytes(ringShape(c), c.plan.contextParallel, backend);
   AttentionShape attention;
   attention.batch = s.batch, attention.sequence = s.sequence;
   attention.heads = s.heads, attention.kvHeads = s.kvHeads, attention.headSize = s.headSize;
@@ -219,10 +225,12 @@ void planData(const Config& c, const Layout& layout, const LocalShape& s, Planne
 }
 
 /// Room for the logits of a chunk, where the head is, and for the scratch of every matrix product.
-std::int64_t headWorkspaceBytes(const Config& c, const Layout& layout, const LocalShape& s, const BackendSizes& backend) {
+std::int64_t headWorkspaceBytes(const Config& c, const Layout& layout, const LocalShape& s,
+                                const BackendSizes& backend) {
   if (!layout.hasHead()) return backend.linearWorkspaceBytes();
   const std::int64_t tp = c.plan.tensorParallel, vocabulary = (c.model.vocabularySize + tp - 1) / tp;
-  return backend.headLossWorkspaceBytes({s.blockRows, c.model.hiddenSize, vocabulary, backend.lossChunkRows()});
+  return backend.headLossWorkspaceBytes(
+      {s.blockRows, c.model.hiddenSize, vocabulary, backend.lossChunkRows()});
 }
 
 }  // namespace
@@ -278,7 +286,9 @@ RingAttentionShape ringShape(const Config& c) {
   return ring;
 }
 
-std::int64_t MemoryPlan::arenaBytes() const { return std::accumulate(lines.begin(), lines.end(), std::int64_t{0}); }
+std::int64_t MemoryPlan::arenaBytes() const {
+  return std::accumulate(lines.begin(), lines.end(), std::int64_t{0});
+}
 
 MemoryPlan planMemory(const Config& c, const Layout& layout, const BackendSizes& backend) {
   MemoryPlan plan;
@@ -289,7 +299,8 @@ MemoryPlan planMemory(const Config& c, const Layout& layout, const BackendSizes&
   planWorkspace(c, s, &take, &plan);
   plan.attentionWorkspace =
       take.take(MemoryLine::attentionWorkspace, "attentionWorkspace", attentionScratchBytes(c, s, backend));
-  plan.headWorkspace = take.take(MemoryLine::logits, "headWorkspace", headWorkspaceBytes(c, layout, s, backend));
+  plan.headWorkspace =
+      take.take(MemoryLine::logits, "headWorkspace", headWorkspaceBytes(c, layout, s, backend));
   planReductions(c, layout, &take, &plan);
   planStaging(c, layout, s, backend, &take, &plan);
   plan.cosines = take.take(MemoryLine::ropeTables, "cosines", s.sequence * s.headSize / 2 * 4);
@@ -308,7 +319,8 @@ StagePlans planStages(const Config& c, const BackendSizes& backend) {
 }
 
 std::int64_t timelineBytes(const Config& config) {
-  return config.timeline ? config.timeline->capacityEvents * static_cast<std::int64_t>(sizeof(ActivityEvent)) : 0;
+  return config.timeline ? config.timeline->capacityEvents * static_cast<std::int64_t>(sizeof(ActivityEvent))
+                         : 0;
 }
 
 void StagePlans::findFullest() {
@@ -325,7 +337,8 @@ void addCheckpointStaging(const Config& c, std::int64_t runtimeBytes, StagePlans
     MemoryPlan& plan = staged.plans[stage];
     const Layout layout(c.model, c.plan, {static_cast<int>(stage), 0});
     plan.checkpointStaging = {plan.arenaBytes(), 3 * 4 * savedElementsBound(layout, replicas)};
-    plan.lines[static_cast<std::size_t>(MemoryLine::checkpointStaging)] = aligned(plan.checkpointStaging.bytes);
+    plan.lines[static_cast<std::size_t>(MemoryLine::checkpointStaging)] =
+        aligned(plan.checkpointStaging.bytes);
     plan.pieces.push_back({"checkpointStaging", MemoryLine::checkpointStaging, plan.checkpointStaging, {}});
   }
   staged.findFullest();
@@ -346,7 +359,8 @@ void requireFits(const Config& config, const MemoryPlan& plan, std::int64_t runt
   }
   if (config.timeline) message += ", timeline " + std::to_string(timelineBytes(config));
   message += ", runtime " + std::to_string(runtimeBytes);
-  throw Failure(Problem{StatusCode::outOfMemory, message, "memoryLimitBytes", std::to_string(*config.memoryLimitBytes),
+  throw Failure(Problem{StatusCode::outOfMemory, message, "memoryLimitBytes",
+                        std::to_string(*config.memoryLimitBytes),
                         "use more ranks, more sharding, recomputation or a smaller micro-batch"});
 }
 

@@ -14,8 +14,21 @@
 namespace internevo::trainer {
 
 enum class MemoryLine {
-  parameters, gradients, optimizerStates, activations, layerWorkspace, attentionWorkspace, logits, gatherPool,
-  reduceStaging, allToAllStaging, contextStaging, tensorParallelStaging, pipelineBuffers, ropeTables, dataBuffers,
+  parameters,
+  gradients,
+  optimizerStates,
+  activations,
+  layerWorkspace,
+  attentionWorkspace,
+  logits,
+  gatherPool,
+  reduceStaging,
+  allToAllStaging,
+  contextStaging,
+  tensorParallelStaging,
+  pipelineBuffers,
+  ropeTables,
+  dataBuffers,
   checkpointStaging,
   count
 };
@@ -30,8 +43,8 @@ struct Piece {
 /// Sizes of a micro-batch on one rank.
 struct LocalShape {
   std::int64_t batch = 0, sequence = 0, localSequence = 0, rows = 0;  ///< rows = batch · localSequence
-  std::int64_t attentionSequence = 0;                                 ///< tokens of a sequence inside attention: S/c
-  std::int64_t heads = 0, kvHeads = 0, headSize = 0;                  ///< heads inside attention on this rank
+  std::int64_t attentionSequence = 0;                 ///< tokens of a sequence inside attention: S/c
+  std::int64_t heads = 0, kvHeads = 0, headSize = 0;  ///< heads inside attention on this rank
   // What the products of a layer see on this rank: with tensor parallelism all tokens of its part of the width,
   // otherwise own tokens of the whole width.
   std::int64_t blockRows = 0, queryWidth = 0, kvWidth = 0, ffnWidth = 0;
@@ -44,12 +57,12 @@ RingAttentionShape ringShape(const Config& config);
 
 /// What the backward pass of one layer needs.
 struct LayerPieces {
-  Piece qkv;               ///< [headRows, (heads + 2·kvHeads)·headSize], own heads
-  Piece attentionHeads;    ///< [headRows, heads·headSize], own heads
-  Piece attentionTokens;   ///< [rows, H], own tokens; empty without Ulysses (then attentionHeads is it)
-  Piece logSumExp;         ///< float32 [batch, heads, attentionSequence]
-  Piece middle;            ///< [rows, H]: residual stream between attention and MLP
-  Piece gateUp;            ///< [blockRows, 2·ffnWidth]
+  Piece qkv;              ///< [headRows, (heads + 2·kvHeads)·headSize], own heads
+  Piece attentionHeads;   ///< [headRows, heads·headSize], own heads
+  Piece attentionTokens;  ///< [rows, H], own tokens; empty without Ulysses (then attentionHeads is it)
+  Piece logSumExp;        ///< float32 [batch, heads, attentionSequence]
+  Piece middle;           ///< [rows, H]: residual stream between attention and MLP
+  Piece gateUp;           ///< [blockRows, 2·ffnWidth]
 };
 
 struct WorkspacePieces {
@@ -63,9 +76,9 @@ struct WorkspacePieces {
 
 /// What a chunk keeps of one micro-batch between its forward and its backward pass.
 struct SlotPieces {
-  std::vector<Piece> inputs;    ///< of each layer of the chunk; [rows, H]
-  std::vector<int> layerSets;   ///< index in MemoryPlan::layers of each layer's; recomputed layers share one
-  Piece output;                 ///< of the last layer of the model, for the head; empty elsewhere
+  std::vector<Piece> inputs;   ///< of each layer of the chunk; [rows, H]
+  std::vector<int> layerSets;  ///< index in MemoryPlan::layers of each layer's; recomputed layers share one
+  Piece output;                ///< of the last layer of the model, for the head; empty elsewhere
 };
 
 /// A piece as people see it. `uses`: when in a step it is in use, where pieces share memory; else empty.
@@ -84,20 +97,22 @@ struct MemoryPlan {
   std::vector<LayerPieces> layers;
   WorkspacePieces workspace;
   Piece attentionWorkspace;
-  Piece headWorkspace;             ///< logits and the scratch of every matrix product
-  Piece gatherPool;                ///< slots of the pool, one behind the other
-  Piece unitGradient;              ///< slots of the gradient staging
-  Piece reduceWorkspace;           ///< of the computing thread
-  Piece laneReduceWorkspace;       ///< of the communication lane; empty where the plan does not overlap
+  Piece headWorkspace;        ///< logits and the scratch of every matrix product
+  Piece gatherPool;           ///< slots of the pool, one behind the other
+  Piece unitGradient;         ///< slots of the gradient staging
+  Piece reduceWorkspace;      ///< of the computing thread
+  Piece laneReduceWorkspace;  ///< of the communication lane; empty where the plan does not overlap
   Piece allToAllStaging, cosines, sines;
-  Piece ringStaging;               ///< ring attention; empty without context parallelism
-  Piece positions;                 ///< int32 [blockRows]; context parallelism or packed documents
-  Piece firstKeys, documentStarts; ///< int32 [headRows], [documents of a sequence + 1]; packed documents
-  Piece tokens, targets;           ///< int32 [blockRows]; empty on stages between the first and the last
-  Piece block;                     ///< [b·S, H]: gathered input or partial output of a split block; tp > 1
-  Piece headStatistics;            ///< float64 [tp, chunk rows, kHeadStatistics]; tp > 1, last stage
-  Piece sendForward, receiveForward, sendBackward, receiveBackward;  ///< [rows, H]; empty where nothing passes
-  Piece checkpointStaging;         ///< float32: what this rank saves; empty when checkpoints are written in the step loop
+  Piece ringStaging;                ///< ring attention; empty without context parallelism
+  Piece positions;                  ///< int32 [blockRows]; context parallelism or packed documents
+  Piece firstKeys, documentStarts;  ///< int32 [headRows], [documents of a sequence + 1]; packed documents
+  Piece tokens, targets;            ///< int32 [blockRows]; empty on stages between the first and the last
+  Piece block;                      ///< [b·S, H]: gathered input or partial output of a split block; tp > 1
+  Piece headStatistics;             ///< float64 [tp, chunk rows, kHeadStatistics]; tp > 1, last stage
+  Piece sendForward, receiveForward, sendBackward,
+      receiveBackward;  ///< [rows, H]; empty where nothing passes
+  Piece
+      checkpointStaging;  ///< float32: what this rank saves; empty when checkpoints are written in the step loop
 
   std::vector<NamedPiece> pieces;  ///< all of the above that are not empty, by offset
 

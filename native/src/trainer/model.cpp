@@ -4,8 +4,8 @@
 
 namespace internevo::trainer {
 
-Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena, Backend& backend,
-             GroupSet& groups, ParameterStore& parameters)
+Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena,
+             Backend& backend, GroupSet& groups, ParameterStore& parameters)
     : config_(config),
       layout_(layout),
       shape_(localShape(config)),
@@ -14,8 +14,8 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
       backend_(backend),
       groups_(groups),
       parameters_(parameters),
-      operations_(pipelineSchedule(layout.position().stage, config.plan.pipelineParallel, config.plan.microBatches,
-                                   config.plan.pipelineChunks)),
+      operations_(pipelineSchedule(layout.position().stage, config.plan.pipelineParallel,
+                                   config.plan.microBatches, config.plan.pipelineChunks)),
       link_(config, layout, plan, arena, backend.memory(), groups, operations_) {
   const DataType type = config.precision;
   const auto view = [&](const Piece& piece) { return viewOf(arena, piece, type); };
@@ -37,8 +37,9 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
                        view(p.middle), view(p.gateUp)});
   }
   const WorkspacePieces& w = plan.workspace;
-  workspace_ = {view(w.norm), view(w.hidden), view(w.hiddenGradient), float32(w.inverseRms), view(w.mlp),
-                view(w.mlpGradient), view(w.qkvGradient), view(w.qkvTokens), view(w.attentionGradientHeads)};
+  workspace_ = {view(w.norm),          view(w.hidden),    view(w.hiddenGradient),
+                float32(w.inverseRms), view(w.mlp),       view(w.mlpGradient),
+                view(w.qkvGradient),   view(w.qkvTokens), view(w.attentionGradientHeads)};
   cosines_ = float32(plan.cosines), sines_ = float32(plan.sines);
   const auto int32 = [&](const Piece& piece) { return viewOf(arena, piece, DataType::int32); };
   batch_ = {int32(plan.tokens), int32(plan.targets), int32(plan.positions), int32(plan.firstKeys),
@@ -50,10 +51,11 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
   reduceWorkspace_ = scratch(plan.reduceWorkspace);
   if (config.plan.contextParallel > 1) {
     if (config.plan.overlaps()) ringLane_ = backend.createLane();
-    ring_.emplace(backend_, groups_.context, ringShape(config), scratch(plan.ringStaging), attentionWorkspace_,
-                  ringLane_.get());
-    ring_->setActivity(*groups_.activity, groups_.microBatch,
-                       {&groups_.exposedCommunicationSeconds, ringLane_ ? &groups_.laneWaitSeconds : nullptr});
+    ring_.emplace(backend_, groups_.context, ringShape(config), scratch(plan.ringStaging),
+                  attentionWorkspace_, ringLane_.get());
+    ring_->setActivity(
+        *groups_.activity, groups_.microBatch,
+        {&groups_.exposedCommunicationSeconds, ringLane_ ? &groups_.laneWaitSeconds : nullptr});
   }
   require(backend_.ropeTable(shape_.sequence, shape_.headSize, config.model.ropeTheta, cosines_, sines_));
 }
@@ -100,7 +102,8 @@ void Model::forward(const PipelineOperation& operation) {
   for (std::size_t i = 0; i < slot.inputs.size(); ++i) {
     const bool last = i + 1 == slot.inputs.size();
     const View output = !last ? slot.inputs[i + 1] : onward ? link_.sendBuffer(Pass::forward) : slot.output;
-    forwardLayer(range.first + static_cast<std::int64_t>(i), layerSet(slot.layerSets[i]), slot.inputs[i], output, false);
+    forwardLayer(range.first + static_cast<std::int64_t>(i), layerSet(slot.layerSets[i]), slot.inputs[i],
+                 output, false);
   }
   if (onward) link_.send(operation);
 }
@@ -117,7 +120,8 @@ void Model::backward(const PipelineOperation& operation, float gradientScale, Ex
   for (std::size_t i = slot.inputs.size(); i-- > 0;) {
     backwardLayer(range.first + static_cast<std::int64_t>(i), layerSet(slot.layerSets[i]), slot.inputs[i]);
   }
-  if (!sends(operation, layout_.position().stage, p.pipelineParallel, p.pipelineChunks)) return embedBackward();
+  if (!sends(operation, layout_.position().stage, p.pipelineParallel, p.pipelineChunks))
+    return embedBackward();
   const View outgoing = link_.sendBuffer(Pass::backward);
   require(backend_.memory().copy(outgoing.data, workspace_.hiddenGradient.data,
                                  shape_.rows * config_.model.hiddenSize * bytesPerElement(outgoing.type)));

@@ -26,7 +26,8 @@ struct LayerViews {
   View qkv, attentionHeads, attentionTokens, logSumExp, middle, gateUp;
 };
 struct WorkspaceViews {
-  View norm, hidden, hiddenGradient, inverseRms, mlp, mlpGradient, qkvGradient, qkvTokens, attentionGradientHeads;
+  View norm, hidden, hiddenGradient, inverseRms, mlp, mlpGradient, qkvGradient, qkvTokens,
+      attentionGradientHeads;
 };
 
 /// Errors of every call: Failure of the operator or collective that failed.
@@ -39,8 +40,8 @@ class Model {
   const BatchViews& batch() const { return batch_; }
   bool needsData(const PipelineOperation& operation) const {
     const bool tokens = layout_.hasEmbedding() && operation.chunk == 0;
-    const bool targets =
-        layout_.hasHead() && operation.pass == Pass::backward && operation.chunk + 1 == config_.plan.pipelineChunks;
+    const bool targets = layout_.hasHead() && operation.pass == Pass::backward &&
+                         operation.chunk + 1 == config_.plan.pipelineChunks;
     return tokens || targets || config_.packsDocuments();
   }
 
@@ -119,7 +120,8 @@ class Model {
   const Layout& layout_;
   const LocalShape shape_;
   const bool ulysses_;
-  const std::int64_t recomputed_;  ///< layers of this stage, the first, that are computed again in the backward pass
+  const std::int64_t
+      recomputed_;  ///< layers of this stage, the first, that are computed again in the backward pass
   Backend& backend_;
   GroupSet& groups_;
   ParameterStore& parameters_;

@@ -26,7 +26,8 @@ void Model::embedBackward() {
   const View gradient = parameters_.gradient(layout_.embeddingUnit());
   {
     const auto scope = computing("embedding backward", layout_.embeddingUnit());
-    require(backend_.embeddingBackward(embeddingShape(), batch_.tokens, blockInput(workspace_.hiddenGradient), gradient));
+    require(backend_.embeddingBackward(embeddingShape(), batch_.tokens, blockInput(workspace_.hiddenGradient),
+                                       gradient));
   }
   parameters_.reduce(layout_.embeddingUnit());
 }
@@ -38,11 +39,13 @@ void Model::head(View input, float gradientScale, ExactSum* lossSum) {
   const NormShape norm{shape_.rows, m.hiddenSize};
   const WorkspaceViews& w = workspace_;
   const ConstView gain = unit.offset(layout_.finalNormOffset());
-  require(backend_.rmsNormForward(norm, input, {}, gain, static_cast<float>(m.normEpsilon), {}, w.norm, w.inverseRms));
+  require(backend_.rmsNormForward(norm, input, {}, gain, static_cast<float>(m.normEpsilon), {}, w.norm,
+                                  w.inverseRms));
   if (block_.empty()) {
     const auto scope = computing("head and loss", layout_.headUnit());
-    require(backend_.headLoss({shape_.rows, m.hiddenSize, m.vocabularySize, backend_.lossChunkRows()}, w.norm, unit, batch_.targets,
-                              gradientScale, lossSum, w.hidden, gradient, headWorkspace_));
+    require(backend_.headLoss({shape_.rows, m.hiddenSize, m.vocabularySize, backend_.lossChunkRows()}, w.norm,
+                              unit, batch_.targets, gradientScale, lossSum, w.hidden, gradient,
+                              headWorkspace_));
   } else {
     blockInput(w.norm);
     const auto scope = computing("head and loss", layout_.headUnit());
@@ -65,7 +68,8 @@ void Model::headLossOfSlices(ConstView unit, View gradient, float gradientScale,
   const std::int64_t logitsBytes =
       alignUp(4 * std::min(chunkRows, shape_.blockRows) * slice.count, kAlignmentBytes);
   const View logits{headWorkspace_.data, DataType::float32};
-  const Workspace scratch{static_cast<std::byte*>(headWorkspace_.data) + logitsBytes, headWorkspace_.bytes - logitsBytes};
+  const Workspace scratch{static_cast<std::byte*>(headWorkspace_.data) + logitsBytes,
+                          headWorkspace_.bytes - logitsBytes};
   for (std::int64_t first = 0; first < shape_.blockRows; first += chunkRows) {
     const std::int64_t rows = std::min(chunkRows, shape_.blockRows - first);
     const HeadSliceShape shape{rows, width, slice.count, slice.first, config_.model.vocabularySize};

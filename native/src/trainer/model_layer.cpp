@@ -16,7 +16,8 @@ void Model::attentionForward(const LayerViews& saved, int unit) {
   if (ulysses_) exchange(config_.model.heads, saved.attentionHeads, 0, saved.attentionTokens, 0, false);
 }
 
-void Model::forwardLayer(std::int64_t layer, const LayerViews& saved, View input, View output, bool onlySaved) {
+void Model::forwardLayer(std::int64_t layer, const LayerViews& saved, View input, View output,
+                         bool onlySaved) {
   const ModelConfig& m = config_.model;
   const LayerOffsets& at = layout_.layerOffsets();
   const NormShape norm{shape_.rows, m.hiddenSize};
@@ -29,11 +30,13 @@ void Model::forwardLayer(std::int64_t layer, const LayerViews& saved, View input
 
   const int qkvUnit = unitOf(LayerModule::queryKeyValue);
   ConstView unit = parameters_.get(qkvUnit);
-  require(backend_.rmsNormForward(norm, input, {}, unit.offset(at.attentionNorm), epsilon, {}, w.norm, w.inverseRms));
+  require(backend_.rmsNormForward(norm, input, {}, unit.offset(at.attentionNorm), epsilon, {}, w.norm,
+                                  w.inverseRms));
   {
     const auto scope = computing("linear forward qkv", qkvUnit);
-    require(backend_.linearForward(linear(m.hiddenSize, shape_.queryWidth + 2 * shape_.kvWidth), blockInput(w.norm),
-                                   unit.offset(at.queryKeyValue), ulysses_ ? w.qkvTokens : saved.qkv, matrixScratch()));
+    require(backend_.linearForward(linear(m.hiddenSize, shape_.queryWidth + 2 * shape_.kvWidth),
+                                   blockInput(w.norm), unit.offset(at.queryKeyValue),
+                                   ulysses_ ? w.qkvTokens : saved.qkv, matrixScratch()));
   }
   done(qkvUnit);
   attentionForward(saved, qkvUnit);
@@ -50,12 +53,12 @@ void Model::forwardLayer(std::int64_t layer, const LayerViews& saved, View input
 
   const int gateUpUnit = unitOf(LayerModule::gateUp);
   unit = parameters_.get(gateUpUnit);
-  require(backend_.rmsNormForward(norm, w.hidden, input, unit.offset(at.mlpNorm), epsilon, saved.middle, w.norm,
-                                  w.inverseRms));
+  require(backend_.rmsNormForward(norm, w.hidden, input, unit.offset(at.mlpNorm), epsilon, saved.middle,
+                                  w.norm, w.inverseRms));
   {
     const auto scope = computing("linear forward gate and up", gateUpUnit);
-    require(backend_.linearForward(linear(m.hiddenSize, 2 * shape_.ffnWidth), blockInput(w.norm), unit.offset(at.gateUp),
-                                   saved.gateUp, matrixScratch()));
+    require(backend_.linearForward(linear(m.hiddenSize, 2 * shape_.ffnWidth), blockInput(w.norm),
+                                   unit.offset(at.gateUp), saved.gateUp, matrixScratch()));
   }
   done(gateUpUnit);
   if (onlySaved) return;
@@ -103,7 +106,8 @@ void Model::mlpBackward(std::int64_t layer, const LayerViews& saved) {
     const ConstView gOutput = blockInput(w.hiddenGradient);
     require(backend_.linearGradWeight(down, w.mlp, gOutput, gradient.offset(at.down), matrixScratch()));
     parameters_.reduce(downUnit);
-    require(backend_.linearGradInput(down, gOutput, unit.offset(at.down), w.mlpGradient, false, matrixScratch()));
+    require(
+        backend_.linearGradInput(down, gOutput, unit.offset(at.down), w.mlpGradient, false, matrixScratch()));
     parameters_.release(downUnit);
     require(backend_.swigluBackward(swiglu, gate, up, w.mlpGradient, gate, up));
   }
@@ -113,15 +117,17 @@ void Model::mlpBackward(std::int64_t layer, const LayerViews& saved) {
   gradient = parameters_.gradient(gateUpUnit);
   {
     const auto scope = computing("linear backward gate and up", gateUpUnit);
-    require(backend_.rmsNormForward(norm, saved.middle, {}, unit.offset(at.mlpNorm), static_cast<float>(m.normEpsilon),
-                                    {}, w.norm, w.inverseRms));
-    require(backend_.linearGradWeight(gateUp, blockInput(w.norm), saved.gateUp, gradient.offset(at.gateUp), matrixScratch()));
-    require(backend_.linearGradInput(gateUp, saved.gateUp, unit.offset(at.gateUp), blockOutput(w.hidden), false,
-                                     matrixScratch()));
+    require(backend_.rmsNormForward(norm, saved.middle, {}, unit.offset(at.mlpNorm),
+                                    static_cast<float>(m.normEpsilon), {}, w.norm, w.inverseRms));
+    require(backend_.linearGradWeight(gateUp, blockInput(w.norm), saved.gateUp, gradient.offset(at.gateUp),
+                                      matrixScratch()));
+    require(backend_.linearGradInput(gateUp, saved.gateUp, unit.offset(at.gateUp), blockOutput(w.hidden),
+                                     false, matrixScratch()));
   }
   finishBlock(w.hidden);
   require(backend_.rmsNormBackward(norm, saved.middle, unit.offset(at.mlpNorm), w.inverseRms, w.hidden,
-                                   w.hiddenGradient, w.hiddenGradient, gradient.offset(at.mlpNorm), matrixScratch()));
+                                   w.hiddenGradient, w.hiddenGradient, gradient.offset(at.mlpNorm),
+                                   matrixScratch()));
   parameters_.reduce(gateUpUnit);
   parameters_.release(gateUpUnit);
 }
@@ -140,8 +146,8 @@ void Model::attentionBackward(std::int64_t layer, const LayerViews& saved, Const
   {
     const auto scope = computing("linear backward attention output", outputUnit);
     const ConstView gOutput = blockInput(w.hiddenGradient);
-    require(backend_.linearGradWeight(output, saved.attentionTokens, gOutput, gradient.offset(at.attentionOutput),
-                                      matrixScratch()));
+    require(backend_.linearGradWeight(output, saved.attentionTokens, gOutput,
+                                      gradient.offset(at.attentionOutput), matrixScratch()));
     parameters_.reduce(outputUnit);
     require(backend_.linearGradInput(output, gOutput, unit.offset(at.attentionOutput), w.hidden, false,
                                      matrixScratch()));
@@ -163,16 +169,17 @@ void Model::attentionBackward(std::int64_t layer, const LayerViews& saved, Const
   gradient = parameters_.gradient(qkvUnit);
   {
     const auto scope = computing("linear backward qkv", qkvUnit);
-    require(backend_.rmsNormForward(norm, input, {}, unit.offset(at.attentionNorm), static_cast<float>(m.normEpsilon),
-                                    {}, w.norm, w.inverseRms));
-    require(backend_.linearGradWeight(projection, blockInput(w.norm), ownTokens, gradient.offset(at.queryKeyValue),
-                                      matrixScratch()));
-    require(backend_.linearGradInput(projection, ownTokens, unit.offset(at.queryKeyValue), blockOutput(w.hidden), false,
-                                     matrixScratch()));
+    require(backend_.rmsNormForward(norm, input, {}, unit.offset(at.attentionNorm),
+                                    static_cast<float>(m.normEpsilon), {}, w.norm, w.inverseRms));
+    require(backend_.linearGradWeight(projection, blockInput(w.norm), ownTokens,
+                                      gradient.offset(at.queryKeyValue), matrixScratch()));
+    require(backend_.linearGradInput(projection, ownTokens, unit.offset(at.queryKeyValue),
+                                     blockOutput(w.hidden), false, matrixScratch()));
   }
   finishBlock(w.hidden);
   require(backend_.rmsNormBackward(norm, input, unit.offset(at.attentionNorm), w.inverseRms, w.hidden,
-                                   w.hiddenGradient, w.hiddenGradient, gradient.offset(at.attentionNorm), matrixScratch()));
+                                   w.hiddenGradient, w.hiddenGradient, gradient.offset(at.attentionNorm),
+                                   matrixScratch()));
   parameters_.reduce(qkvUnit);
   parameters_.release(qkvUnit);
 }

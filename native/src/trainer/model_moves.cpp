@@ -8,7 +8,8 @@ namespace internevo::trainer {
 void Model::exchange(std::int64_t heads, ConstView source, std::int64_t sequenceStride, View target,
                      std::int64_t headStride, bool toHeads) {
   const Exposed exposed(groups_, "all-to-all of heads and sequence");
-  const UlyssesShape shape{shape_.batch, shape_.attentionSequence, heads, shape_.headSize, sequenceStride, headStride};
+  const UlyssesShape shape{shape_.batch,    shape_.attentionSequence, heads,
+                           shape_.headSize, sequenceStride,           headStride};
   require(toHeads ? ulyssesToHeads(groups_.heads, shape, source, target, allToAllStaging_)
                   : ulyssesToSequence(groups_.heads, shape, source, target, allToAllStaging_));
 }
@@ -21,7 +22,8 @@ void Model::exchangeQkv(View tokensSide, View headsSide, bool toHeads) {
   for (int i = 0; i < 3; ++i) {
     const View onTokens = tokensSide.offset(tokensAt[i]), onHeads = headsSide.offset(headsAt[i]);
     const std::int64_t heads = i == 0 ? config_.model.heads : config_.model.kvHeads;
-    exchange(heads, toHeads ? onTokens : onHeads, tokensStride, toHeads ? onHeads : onTokens, headsStride, toHeads);
+    exchange(heads, toHeads ? onTokens : onHeads, tokensStride, toHeads ? onHeads : onTokens, headsStride,
+             toHeads);
   }
 }
 
@@ -74,11 +76,11 @@ void Model::prepareAttention(const LargestOfRanks& largest) {
   const std::int64_t heads = shape_.heads * shape_.headSize, kv = shape_.kvHeads * shape_.headSize;
   const View q = layers_.front().qkv, gQ = workspace_.qkvGradient;
   const View gO = ulysses_ ? workspace_.attentionGradientHeads : workspace_.hidden;
-  require(backend_.prepareAttention(attentionShape(),
-                                    {q, q.offset(heads), q.offset(heads + kv), layers_.front().attentionHeads,
-                                     layers_.front().logSumExp, gO, gQ, gQ.offset(heads), gQ.offset(heads + kv),
-                                     attentionWorkspace_},
-                                    largest));
+  require(backend_.prepareAttention(
+      attentionShape(),
+      {q, q.offset(heads), q.offset(heads + kv), layers_.front().attentionHeads, layers_.front().logSumExp,
+       gO, gQ, gQ.offset(heads), gQ.offset(heads + kv), attentionWorkspace_},
+      largest));
 }
 
 void Model::attendBackward(const LayerViews& saved, ConstView gO) {
@@ -100,7 +102,8 @@ ConstView Model::blockInput(ConstView own) {
   const Exposed exposed(groups_, "all-gather activations");
   const std::int64_t part = shape_.localSequence * config_.model.hiddenSize;
   for (std::int64_t b = 0; b < shape_.batch; ++b) {
-    require(groups_.tensor.allGather(own.offset(b * part), block_.offset(b * part * groups_.tensor.size()), part));
+    require(groups_.tensor.allGather(own.offset(b * part), block_.offset(b * part * groups_.tensor.size()),
+                                     part));
   }
   return block_;
 }
@@ -110,8 +113,8 @@ void Model::finishBlock(View own) {
   const Exposed exposed(groups_, "reduce-scatter activations");
   const std::int64_t part = shape_.localSequence * config_.model.hiddenSize;
   for (std::int64_t b = 0; b < shape_.batch; ++b) {
-    require(groups_.tensor.reduceScatter(block_.offset(b * part * groups_.tensor.size()), own.offset(b * part), part,
-                                         reduceWorkspace_));
+    require(groups_.tensor.reduceScatter(block_.offset(b * part * groups_.tensor.size()),
+                                         own.offset(b * part), part, reduceWorkspace_));
   }
 }
 

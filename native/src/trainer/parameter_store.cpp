@@ -25,8 +25,8 @@ std::vector<PipelineOperation> operationsOf(const PlanConfig& p, const Layout& l
 
 }  // namespace
 
-ParameterStore::ParameterStore(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena,
-                               Backend& backend, GroupSet& groups)
+ParameterStore::ParameterStore(const Config& config, const Layout& layout, const MemoryPlan& plan,
+                               Arena& arena, Backend& backend, GroupSet& groups)
     : plan_(config.plan),
       layout_(layout),
       backend_(backend),
@@ -36,7 +36,8 @@ ParameterStore::ParameterStore(const Config& config, const Layout& layout, const
       contributions_(static_cast<std::size_t>(layout.unitCount())),
       shared_(static_cast<std::size_t>(layout.unitCount())),
       summed_(static_cast<std::size_t>(layout.unitCount())),
-      pool_(layout, planGathers(), config.plan.overlaps() ? 2 : 1, viewOf(arena, plan.gatherPool, config.precision),
+      pool_(layout, planGathers(), config.plan.overlaps() ? 2 : 1,
+            viewOf(arena, plan.gatherPool, config.precision),
             viewOf(arena, plan.parameters, config.precision), groups.parameterShards, groups, lane_),
       lane_(backend, groups, config.plan.overlaps()) {
   parameters_ = viewOf(arena, plan.parameters, config.precision);
@@ -71,7 +72,8 @@ void ParameterStore::announceBuffers(const MemoryPlan& plan) {
   announce(groups_.replicas, gradients_, plan.gradients.bytes);
 }
 
-ParameterStore::Staging ParameterStore::planStaging(const PlanConfig& plan, const Layout& layout, View memory) {
+ParameterStore::Staging ParameterStore::planStaging(const PlanConfig& plan, const Layout& layout,
+                                                    View memory) {
   Staging staging;
   staging.memory = memory;
   staging.groups = gradientSchedule(plan, layout, operationsOf(plan, layout));
@@ -107,7 +109,9 @@ View ParameterStore::gradientShard(int unit) const {
   return gradients_.offset(layout_.unitStart(unit) / (plan_.parameterSharding * plan_.gradientSharding));
 }
 
-View ParameterStore::weights(int unit) { return master_.empty() ? ownedParameters(unit) : ownedPart(master_, unit); }
+View ParameterStore::weights(int unit) {
+  return master_.empty() ? ownedParameters(unit) : ownedPart(master_, unit);
+}
 
 View ParameterStore::summedGradient(int unit) {
   if (plan_.gradientSharding > 1) return gradientShard(unit);
@@ -146,7 +150,8 @@ void ParameterStore::initialize() {
       }
       const InitialShape shape{last - first,         first - tensor.offset, tensor.columns,
                                tensor.globalColumns, tensor.firstRow,       tensor.firstColumn};
-      require(backend_.initialNormal(shape, streamKey(seed_, tensor.name), tensor.initStandardDeviation, target));
+      require(
+          backend_.initialNormal(shape, streamKey(seed_, tensor.name), tensor.initStandardDeviation, target));
     });
   }
   weightsLoaded();
@@ -163,8 +168,10 @@ void ParameterStore::weightsLoaded() {
 
 Lane::Ticket ParameterStore::submit(Work work, const char* name, int unit, std::int64_t group) {
   // From here on it could travel: what the lane makes of it is seen beside it in the timeline.
-  if (lane_.overlapped()) const Activity::Scope ready(*groups_.activity, ActivityLane::compute, "ready to be sent", unit);
-  return lane_.submit(name, unit, Job{this, static_cast<std::int32_t>(work), unit, static_cast<std::int32_t>(group)});
+  if (lane_.overlapped())
+    const Activity::Scope ready(*groups_.activity, ActivityLane::compute, "ready to be sent", unit);
+  return lane_.submit(name, unit,
+                      Job{this, static_cast<std::int32_t>(work), unit, static_cast<std::int32_t>(group)});
 }
 
 Status ParameterStore::communicate(Work work, std::int64_t group, int unit) {
@@ -187,7 +194,8 @@ Status ParameterStore::communicate(Work work, std::int64_t group, int unit) {
     }
     case Work::shareParameters: {
       const auto inside = scope("all-gather updated parameters");
-      return groups_.optimizerShards.allGather(ownedParameters(unit), parameterShard(unit), layout_.optimizerShard(unit));
+      return groups_.optimizerShards.allGather(ownedParameters(unit), parameterShard(unit),
+                                               layout_.optimizerShard(unit));
     }
   }
   return {StatusCode::internal, "a job of the communication lane is of no kind"};
@@ -213,7 +221,8 @@ Status ParameterStore::reduceMicroBatch(std::int64_t group, int unit) {
 // ---- units ---------------------------------------------------------------------------------------------------------
 
 ConstView ParameterStore::get(int unit) {
-  if (plan_.parameterSharding > 1) return pool_.get(unit);  // gathered behind what was shared, on the same lane
+  if (plan_.parameterSharding > 1)
+    return pool_.get(unit);  // gathered behind what was shared, on the same lane
   lane_.wait(std::exchange(shared_[static_cast<std::size_t>(unit)], 0), "wait for updated parameters", unit);
   return parameterShard(unit);
 }
@@ -236,15 +245,18 @@ View ParameterStore::gradient(int unit) {
     return unit >= units.first && unit < units.first + units.count;
   };
   const auto refuse = [&](const char* what) {
-    throw Failure(StatusCode::internal, "the gradient of unit " + std::to_string(unit) + " was asked for " + what);
+    throw Failure(StatusCode::internal,
+                  "the gradient of unit " + std::to_string(unit) + " was asked for " + what);
   };
   if (s.open && holds(s.current)) return stagingOf(s.current, unit);
   if (s.open) refuse("before the one before it was reduced");
-  if (s.current + 1 == static_cast<std::int64_t>(s.groups.size()) || !holds(s.current + 1)) refuse("out of turn");
+  if (s.current + 1 == static_cast<std::int64_t>(s.groups.size()) || !holds(s.current + 1))
+    refuse("out of turn");
   const auto place = static_cast<std::size_t>(++s.current);
   s.open = true, s.reduced = 0;
   const std::int64_t after = s.places[place].after;
-  if (after >= 0) lane_.wait(s.tickets[static_cast<std::size_t>(after)], "wait for reduce-scatter of gradients", unit);
+  if (after >= 0)
+    lane_.wait(s.tickets[static_cast<std::size_t>(after)], "wait for reduce-scatter of gradients", unit);
   const UnitRange& group = s.groups[place];
   require(backend_.memory().zero(stagingOf(s.current, group.first).data, 4 * elementsOf(group, layout_)));
   return stagingOf(s.current, unit);
@@ -257,7 +269,8 @@ void ParameterStore::reduce(int unit) {
     Staging& s = staging_;
     if (!s.open || s.groups[static_cast<std::size_t>(s.current)].first != group.first ||
         (s.reduced >> (unit - group.first) & 1u) != 0) {
-      throw Failure(StatusCode::internal, "the gradient of unit " + std::to_string(unit) + " was reduced out of turn");
+      throw Failure(StatusCode::internal,
+                    "the gradient of unit " + std::to_string(unit) + " was reduced out of turn");
     }
     s.reduced |= 1u << (unit - group.first);
     if (s.reduced + 1u != 1u << group.count) return;  // its block's other unit is still to come
@@ -270,7 +283,8 @@ void ParameterStore::reduce(int unit) {
     pool_.reduced();
   }
   if (!reducesBeside() || plan_.gradientSharding > 1) return;
-  for (int each = staged() ? group.first : unit; each < (staged() ? group.first + group.count : unit + 1); ++each) {
+  for (int each = staged() ? group.first : unit; each < (staged() ? group.first + group.count : unit + 1);
+       ++each) {
     const auto place = static_cast<std::size_t>(each);
     if (contributions_[place] != contributionsOf(plan_, layout_, each)) continue;
     submit(Work::sumOverReplicas, "reduce gradients over replicas", each);
@@ -296,7 +310,8 @@ void ParameterStore::finishGradients(ExactSum* squares) {
     submit(Work::sumAllOverReplicas, "all-reduce gradients", -1);
   } else if (plan_.gradientSharding == 1) {
     for (int unit = 0; unit < layout_.unitCount(); ++unit) {
-      if (!summed_[static_cast<std::size_t>(unit)]) submit(Work::sumOverReplicas, "reduce gradients over replicas", unit);
+      if (!summed_[static_cast<std::size_t>(unit)])
+        submit(Work::sumOverReplicas, "reduce gradients over replicas", unit);
     }
   }
   lane_.waitAll("wait for reductions of gradients");
@@ -318,8 +333,8 @@ void ParameterStore::sumOverPositions(int unit) {
     const bool all = tensor.tensorReplicas == groups_.tensor.size();
     const Exposed exposed(groups_, "all-reduce gradients of tensor replicas", unit);
     require((all ? groups_.tensor : groups_.keyReplicas)
-                .allReduce(summedGradient(unit).offset(first - shardStart(unit)), last - first, ReduceOperation::sum,
-                           reduceWorkspace_));
+                .allReduce(summedGradient(unit).offset(first - shardStart(unit)), last - first,
+                           ReduceOperation::sum, reduceWorkspace_));
   });
 }
 
@@ -357,7 +372,8 @@ void ParameterStore::update(const AdamwSettings& settings) {
     }
     // Units stand in the order of their first use: what the next step begins with is there first.
     if (plan_.optimizerStateSharding > 1) {
-      shared_[static_cast<std::size_t>(unit)] = submit(Work::shareParameters, "all-gather updated parameters", unit);
+      shared_[static_cast<std::size_t>(unit)] =
+          submit(Work::shareParameters, "all-gather updated parameters", unit);
     }
     pool_.updated(unit);
   }

@@ -23,8 +23,8 @@ View viewOf(Arena& arena, const Piece& piece, DataType type);
 /// Errors of every call: Failure communicationError, internal (used against the schedule).
 class ParameterStore {
  public:
-  ParameterStore(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena, Backend& backend,
-                 GroupSet& groups);
+  ParameterStore(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena,
+                 Backend& backend, GroupSet& groups);
 
   /// Weights from the seed, the same under every plan; moments zero.
   void initialize();
@@ -98,8 +98,8 @@ class ParameterStore {
   std::vector<GatherGroup> planGathers() const;
   bool staged() const { return plan_.parameterSharding > 1 || plan_.gradientSharding > 1; }
   bool reducesBeside() const { return plan_.backwardOverlap != BackwardOverlap::none; }
-  View parameterShard(int unit) const;  ///< this rank's ps shard
-  View ownedParameters(int unit) const; ///< the optimizer shard's part of it
+  View parameterShard(int unit) const;   ///< this rank's ps shard
+  View ownedParameters(int unit) const;  ///< the optimizer shard's part of it
   View ownedPart(View whole, int unit) const;
   View gradientShard(int unit) const;
   View stagingOf(std::int64_t group, int unit) const;
@@ -123,10 +123,11 @@ class ParameterStore {
   Workspace reduceWorkspace_, laneWorkspace_;
   Staging staging_;
   std::vector<std::int64_t> contributions_;  ///< to the gradient of each unit, in this step
-  std::vector<Lane::Ticket> shared_;         ///< of the gather of each unit's updated parameters, until it was waited for
-  std::vector<bool> summed_;                 ///< the once-a-step reduction of a unit is on the lane
+  std::vector<Lane::Ticket>
+      shared_;                ///< of the gather of each unit's updated parameters, until it was waited for
+  std::vector<bool> summed_;  ///< the once-a-step reduction of a unit is on the lane
   GatherPool pool_;
-  CommunicationLane lane_;                   ///< ends first: its jobs use what is above
+  CommunicationLane lane_;  ///< ends first: its jobs use what is above
 };
 
 }  // namespace internevo::trainer

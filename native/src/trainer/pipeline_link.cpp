@@ -27,7 +27,8 @@ PipelineLink::PipelineLink(const Config& config, const Layout& layout, const Mem
   }
   const auto view = [&](const Piece& piece) { return viewOf(arena, piece, config.precision); };
   of(Pass::forward).outgoing = view(plan.sendForward), of(Pass::forward).incoming = view(plan.receiveForward);
-  of(Pass::backward).outgoing = view(plan.sendBackward), of(Pass::backward).incoming = view(plan.receiveBackward);
+  of(Pass::backward).outgoing = view(plan.sendBackward),
+  of(Pass::backward).incoming = view(plan.receiveBackward);
 }
 
 int PipelineLink::tagOf(const PipelineOperation& o) const {
@@ -39,8 +40,8 @@ void PipelineLink::startReceive(Pass pass) {
   Direction& direction = of(pass);
   if (direction.next == direction.expected.size()) return;
   const int from = (stage_ + (pass == Pass::forward ? stages_ - 1 : 1)) % stages_;
-  require(groups_.pipeline.startReceive(direction.incoming, elements_, from, tagOf(direction.expected[direction.next]),
-                                        &direction.receiving));
+  require(groups_.pipeline.startReceive(direction.incoming, elements_, from,
+                                        tagOf(direction.expected[direction.next]), &direction.receiving));
 }
 
 void PipelineLink::begin() {
@@ -53,7 +54,8 @@ void PipelineLink::begin() {
 void PipelineLink::receive(const PipelineOperation& operation, View target) {
   Direction& direction = of(operation.pass);
   if (direction.next >= direction.expected.size() || direction.expected[direction.next] != operation) {
-    throw Failure(StatusCode::internal, "a pipeline stage took its messages in another order than its schedule's");
+    throw Failure(StatusCode::internal,
+                  "a pipeline stage took its messages in another order than its schedule's");
   }
   {
     const Exposed bubble(groups_, "wait for the stage before or after", -1, &groups_.bubbleSeconds);
@@ -73,7 +75,8 @@ View PipelineLink::sendBuffer(Pass pass) {
 void PipelineLink::send(const PipelineOperation& operation) {
   const int to = (stage_ + (operation.pass == Pass::forward ? 1 : stages_ - 1)) % stages_;
   require(groups_.pipeline.startSend(of(operation.pass).outgoing, elements_, to,
-                                     tagOf(receiverOf(operation, stage_, stages_)), &of(operation.pass).sending));
+                                     tagOf(receiverOf(operation, stage_, stages_)),
+                                     &of(operation.pass).sending));
 }
 
 void PipelineLink::advance() {

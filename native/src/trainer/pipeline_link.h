@@ -20,8 +20,8 @@ namespace internevo::trainer {
 /// Errors of every call: Failure communicationError.
 class PipelineLink {
  public:
-  PipelineLink(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena, MemorySpace& memory,
-               GroupSet& groups, std::vector<PipelineOperation> operations);
+  PipelineLink(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena,
+               MemorySpace& memory, GroupSet& groups, std::vector<PipelineOperation> operations);
 
   /// Starts the receives of a step.
   void begin();

@@ -18,7 +18,8 @@ PipelineOperation kth(Pass pass, std::int64_t k, int stages, int chunks) {
 
 }  // namespace
 
-std::vector<PipelineOperation> pipelineSchedule(int stage, int stages, std::int64_t microBatches, int chunks) {
+std::vector<PipelineOperation> pipelineSchedule(int stage, int stages, std::int64_t microBatches,
+                                                int chunks) {
   const std::int64_t total = microBatches * chunks, after = stages - 1 - stage;
   const std::int64_t warmUp =
       std::min(total, chunks == 1 ? after : 2 * after + std::int64_t{chunks - 1} * stages);
@@ -48,7 +49,8 @@ bool receives(const PipelineOperation& o, int stage, int stages, int chunks) {
 }
 
 bool sends(const PipelineOperation& o, int stage, int stages, int chunks) {
-  return receives({o.pass == Pass::forward ? Pass::backward : Pass::forward, o.microBatch, o.chunk}, stage, stages, chunks);
+  return receives({o.pass == Pass::forward ? Pass::backward : Pass::forward, o.microBatch, o.chunk}, stage,
+                  stages, chunks);
 }
 
 PipelineOperation receiverOf(const PipelineOperation& o, int stage, int stages) {

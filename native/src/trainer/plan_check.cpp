@@ -9,13 +9,14 @@ namespace internevo::trainer {
 
 namespace {
 
-[[noreturn]] void refuse(StatusCode code, const std::string& field, std::int64_t value, const std::string& message,
-                         const std::string& remedy) {
+[[noreturn]] void refuse(StatusCode code, const std::string& field, std::int64_t value,
+                         const std::string& message, const std::string& remedy) {
   const std::string text = std::to_string(value);
   throw Failure(Problem{code, field + " " + text + " " + message, field, text, remedy});
 }
 
-void requireDivides(const std::string& field, std::int64_t divisor, std::int64_t whole, const std::string& ofWhat) {
+void requireDivides(const std::string& field, std::int64_t divisor, std::int64_t whole,
+                    const std::string& ofWhat) {
   if (whole % divisor == 0) return;
   refuse(StatusCode::badConfig, field, divisor, "does not divide " + ofWhat + " " + std::to_string(whole),
          "choose a divisor of " + std::to_string(whole));
@@ -26,7 +27,8 @@ void checkModel(const ModelConfig& m) {
   requireDivides("model.kvHeads", m.kvHeads, m.heads, "model.heads");
   if (m.headSize() % 2 != 0) {
     refuse(StatusCode::badConfig, "model.hiddenSize", m.hiddenSize,
-           "gives heads of " + std::to_string(m.headSize()) + " elements, an odd number, which rotary positions cannot use",
+           "gives heads of " + std::to_string(m.headSize()) +
+               " elements, an odd number, which rotary positions cannot use",
            "choose hiddenSize / heads even");
   }
 }
@@ -46,13 +48,15 @@ void checkPipeline(const Config& c) {
   const PlanConfig& p = c.plan;
   const std::int64_t pp = p.pipelineParallel, chunks = p.pipelineChunks, layers = c.model.layers;
   if (pp > layers) {
-    refuse(StatusCode::badConfig, "plan.pipelineParallel", pp, "is more than model.layers " + std::to_string(layers),
-           "use at most one stage a layer");
+    refuse(StatusCode::badConfig, "plan.pipelineParallel", pp,
+           "is more than model.layers " + std::to_string(layers), "use at most one stage a layer");
   }
   if (chunks > 1 && (pp == 1 || pp * chunks > layers || p.microBatches % pp != 0)) {
     refuse(StatusCode::badConfig, "plan.pipelineChunks", chunks,
-           "needs more than one stage, a layer for each chunk of each, and microBatches in multiples of the stages; there "
-           "are " + std::to_string(pp) + " stages, " + std::to_string(layers) + " layers and " +
+           "needs more than one stage, a layer for each chunk of each, and microBatches in multiples of the "
+           "stages; there "
+           "are " +
+               std::to_string(pp) + " stages, " + std::to_string(layers) + " layers and " +
                std::to_string(p.microBatches) + " micro-batches",
            "use 1");
   }
@@ -78,7 +82,8 @@ void checkContextParallel(const Config& c) {
   if (c.sequenceLengthTokens % (2 * p.contextParallel) != 0) {
     refuse(StatusCode::badConfig, "plan.contextParallel", p.contextParallel,
            "cuts a sequence into 2 x " + std::to_string(p.contextParallel) +
-               " equal chunks, which do not divide sequenceLengthTokens " + std::to_string(c.sequenceLengthTokens),
+               " equal chunks, which do not divide sequenceLengthTokens " +
+               std::to_string(c.sequenceLengthTokens),
            "choose sequenceLengthTokens as a multiple of " + std::to_string(2 * p.contextParallel) +
                ", or fewer context ranks");
   }
@@ -88,13 +93,16 @@ void checkHeads(const Config& c) {
   const PlanConfig& p = c.plan;
   const std::int64_t heads = c.model.heads, kv = c.model.kvHeads, ranks = p.headRanks();
   const std::string sharing =
-      p.contextParallel == 1 ? "" : "/ contextParallel " + std::to_string(p.contextParallel) + " = " +
-                                        std::to_string(ranks) + " ";
+      p.contextParallel == 1
+          ? ""
+          : "/ contextParallel " + std::to_string(p.contextParallel) + " = " + std::to_string(ranks) + " ";
   if (heads % ranks != 0) {
     refuse(StatusCode::badConfig, "plan.sequenceParallel", p.sequenceParallel,
            sharing + "does not divide model.heads " + std::to_string(heads),
            "choose a divisor of " + std::to_string(heads) +
-               (p.tensorParallel == 1 ? ", or contextParallel such that sequenceParallel / contextParallel is one" : ""));
+               (p.tensorParallel == 1
+                    ? ", or contextParallel such that sequenceParallel / contextParallel is one"
+                    : ""));
   }
   if (kv >= ranks ? kv % ranks != 0 : ranks % kv != 0) {
     refuse(StatusCode::planUnsupported, "plan.sequenceParallel", p.sequenceParallel,
@@ -110,7 +118,8 @@ void checkDevice(const Config& c) {
   constexpr std::int64_t kLargestHead = 256;
   if (c.model.headSize() > kLargestHead) {
     refuse(StatusCode::planUnsupported, "model.heads", c.model.heads,
-           "gives heads of " + std::to_string(c.model.headSize()) + "; device cuda computes heads of at most " + std::to_string(kLargestHead),
+           "gives heads of " + std::to_string(c.model.headSize()) +
+               "; device cuda computes heads of at most " + std::to_string(kLargestHead),
            "use more heads, or set device to cpu");
   }
 }
@@ -128,7 +137,8 @@ void checkFactors(const Config& c) {
   checkTensorParallel(c);
   checkPipeline(c);
   const int ranks = p.replicaRanks();
-  requireDivides("plan.parameterSharding", p.parameterSharding, ranks, p.tensorParallel > 1 ? "dataParallel =" : "dataParallel x sequenceParallel =");
+  requireDivides("plan.parameterSharding", p.parameterSharding, ranks,
+                 p.tensorParallel > 1 ? "dataParallel =" : "dataParallel x sequenceParallel =");
   requireDivides("plan.optimizerStateSharding", p.optimizerStateSharding, ranks / p.parameterSharding,
                  "the replicas of a parameter shard,");
   if (p.gradientSharding != 1 && p.gradientSharding != p.optimizerStateSharding) {
@@ -156,10 +166,11 @@ void checkGroups(const char* name, const Groups& given, int worldSize, int size,
   const std::string text = nlohmann::json(given).dump();
   const std::string want = nlohmann::json(expected(worldSize, size, stride)).dump();
   const auto cut = [](const std::string& s) { return s.size() > 200 ? s.substr(0, 200) + "..." : s; };
-  throw Failure(Problem{StatusCode::badConfig,
-                        std::string("mesh.") + name + " is not the plan's: it is " + cut(text) + " and must be " + cut(want),
-                        std::string("mesh.") + name, nlohmann::json(cut(text)).dump(),
-                        "give the mesh that the planner made for this plan"});
+  throw Failure(Problem{
+      StatusCode::badConfig,
+      std::string("mesh.") + name + " is not the plan's: it is " + cut(text) + " and must be " + cut(want),
+      std::string("mesh.") + name, nlohmann::json(cut(text)).dump(),
+      "give the mesh that the planner made for this plan"});
 }
 
 void checkMesh(const PlanConfig& p, const MeshConfig& m) {

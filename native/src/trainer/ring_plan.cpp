@@ -51,7 +51,9 @@ class Skyline {
   struct Part {
     std::int64_t begin, group;
   };
-  std::int64_t endOf(std::size_t part) const { return part + 1 < parts_.size() ? parts_[part + 1].begin : capacity_; }
+  std::int64_t endOf(std::size_t part) const {
+    return part + 1 < parts_.size() ? parts_[part + 1].begin : capacity_;
+  }
 
   std::int64_t capacity_;
   std::vector<Part> parts_, scratch_;

@@ -32,7 +32,8 @@ StepReport compare(Trainer& trainer, bool terminate, std::int64_t checkpointWord
 /// The checkpoints of a run, as it makes them: begun when due, put in place while it goes on.
 class Checkpoints {
  public:
-  Checkpoints(Trainer& trainer, const CheckpointConfig& config) : trainer_(trainer), config_(config), writer_(trainer) {}
+  Checkpoints(Trainer& trainer, const CheckpointConfig& config)
+      : trainer_(trainer), config_(config), writer_(trainer) {}
 
   std::int64_t word() const { return writer_.word(); }
   bool due(std::int64_t step) const { return step % config_.everySteps == 0; }
@@ -78,7 +79,8 @@ class TimelineRecorder {
     clockOffset_ = clockOffsetNanoseconds(MPI_COMM_WORLD, sameHost);
   }
   void beforeStep(std::int64_t step) {
-    if (config_.timeline && !written_ && step >= config_.timeline->firstStep) activity_.record(true), begun_ = true;
+    if (config_.timeline && !written_ && step >= config_.timeline->firstStep)
+      activity_.record(true), begun_ = true;
   }
   void afterStep(std::int64_t step, bool last, Trainer& trainer) {
     if (!begun_ || written_) return;
@@ -122,8 +124,10 @@ void trainSteps(const Run& r, Trainer& trainer, Checkpoints* checkpoints, Progre
     timeline.beforeStep(progress->done + 1);
     const StepResult result = trainer.step(progress->done + 1);
     progress->done = result.step, progress->loss = result.loss;
-    if (config.gradientDumpPath && !dumped) trainer.dumpGradients(*config.gradientDumpPath, result.loss), dumped = true;
-    const StepReport report = compare(trainer, r.terminate.load(), checkpoints != nullptr ? checkpoints->word() : 0);
+    if (config.gradientDumpPath && !dumped)
+      trainer.dumpGradients(*config.gradientDumpPath, result.loss), dumped = true;
+    const StepReport report =
+        compare(trainer, r.terminate.load(), checkpoints != nullptr ? checkpoints->word() : 0);
     if (r.rank == 0) emitStep(result, report.peakMemoryBytes, report.residentPeakBytes);
     const bool last = progress->done >= config.steps;
     progress->terminated = report.terminate && !last;
@@ -169,7 +173,8 @@ RunEnd train(const Run& r, Trainer& trainer) {
   try {
     trainSteps(r, trainer, checkpoints ? &*checkpoints : nullptr, &progress);
   } catch (const AgreedFailure&) {
-    if (checkpoints) checkpoints->finish(false);  // all ranks came here: what is being written can still be put in place
+    if (checkpoints)
+      checkpoints->finish(false);  // all ranks came here: what is being written can still be put in place
     throw;
   } catch (...) {
     trainer.abandon();  // the writing thread would wait for a copy behind what waits for ranks that are gone
@@ -183,8 +188,8 @@ RunEnd train(const Run& r, Trainer& trainer) {
 
 }  // namespace
 
-RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts, const std::atomic<bool>& terminate,
-           const Abandon& abandon) {
+RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts,
+           const std::atomic<bool>& terminate, const Abandon& abandon) {
   std::vector<int> ranks(static_cast<std::size_t>(config.mesh.worldSize));
   std::iota(ranks.begin(), ranks.end(), 0);
   Activity activity(config.timeline ? config.timeline->capacityEvents : 0);
@@ -210,7 +215,8 @@ RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts
 void dryRun(const Config& config, const DryRunOptions& options) {
   if (options.stage && *options.stage >= config.plan.pipelineParallel) {
     const std::string stage = std::to_string(*options.stage);
-    throw Failure(Problem{StatusCode::badConfig, "--stage " + stage + " is not one of the plan's stages", "--stage", stage,
+    throw Failure(Problem{StatusCode::badConfig, "--stage " + stage + " is not one of the plan's stages",
+                          "--stage", stage,
                           "give a number from 0 to " + std::to_string(config.plan.pipelineParallel - 1)});
   }
   const auto cpu = createCpuBackend(config.threadsPerRank);
@@ -223,7 +229,9 @@ void dryRun(const Config& config, const DryRunOptions& options) {
   const std::int64_t runtime = residentBytes();
   if (!onDevice) addCheckpointStaging(config, runtime, &plans);
   requireFits(config, plans.largest(), runtime);
-  emitPlan(config, plans, runtime, options.memoryMap ? std::optional(static_cast<int>(options.stage.value_or(plans.fullest))) : std::nullopt);
+  emitPlan(config, plans, runtime,
+           options.memoryMap ? std::optional(static_cast<int>(options.stage.value_or(plans.fullest)))
+                             : std::nullopt);
 }
 
 }  // namespace internevo::trainer

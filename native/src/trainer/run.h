@@ -17,8 +17,8 @@ enum class RunEnd { completed, terminated };
 /// `terminate` becomes true when the run shall end after the step in progress (SIGTERM).
 /// Errors: AgreedFailure; Failure badConfig, planUnsupported.
 /// Errors that only this rank knows of, and lost ranks, end the job through `abandon`.
-RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts, const std::atomic<bool>& terminate,
-           const Abandon& abandon);
+RunEnd run(const Config& config, int rank, const std::vector<std::string>& hosts,
+           const std::atomic<bool>& terminate, const Abandon& abandon);
 
 /// Checks everything that can be checked without ranks (data header included) and emits what the fullest rank would
 /// need, and a rank of every stage.

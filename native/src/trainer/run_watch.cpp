@@ -18,7 +18,8 @@ namespace internevo::trainer {
 namespace {
 
 void check(int code) {
-  if (code != MPI_SUCCESS) throw Failure(StatusCode::communicationError, "the ranks cannot reach one another");
+  if (code != MPI_SUCCESS)
+    throw Failure(StatusCode::communicationError, "the ranks cannot reach one another");
 }
 
 constexpr std::chrono::seconds kReleaseTime{3};
@@ -41,10 +42,11 @@ void RunWatch::shareIdentities(const Config& config) {
   int length = 0;
   MPI_Get_processor_name(own.data(), &length);
   std::vector<Name> names(static_cast<std::size_t>(config.mesh.worldSize));
-  check(MPI_Allgather(own.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, names.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR,
-                      MPI_COMM_WORLD));
+  check(MPI_Allgather(own.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, names.data(), MPI_MAX_PROCESSOR_NAME,
+                      MPI_CHAR, MPI_COMM_WORLD));
   for (int each = 0; each < config.mesh.worldSize; ++each) {
-    identities_.push_back({names[static_cast<std::size_t>(each)].data(), positionOf(config.mesh, each).stage});
+    identities_.push_back(
+        {names[static_cast<std::size_t>(each)].data(), positionOf(config.mesh, each).stage});
   }
 }
 
@@ -70,7 +72,8 @@ void RunWatch::start(const WatchdogLimits& limits, const Activity& activity) {
   check(MPI_Bcast(endpoint.data(), static_cast<int>(endpoint.size()), MPI_CHAR, 0, MPI_COMM_WORLD));
   try {
     if (rank_ != 0 && endpoint[0] != '\0') {
-      member_ = std::make_unique<WatchdogMember>(rank_, endpoint.data(), identity(0), limits, activity, onLost);
+      member_ =
+          std::make_unique<WatchdogMember>(rank_, endpoint.data(), identity(0), limits, activity, onLost);
     }
   } catch (const Failure& failure) {
     problem = failure.what();

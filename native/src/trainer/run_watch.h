@@ -45,7 +45,7 @@ class RunWatch {
   const Abandon abandon_;
   double verdictSeconds_ = 0;  ///< within which a lost rank is found
   std::vector<RankIdentity> identities_;
-  std::mutex mutex_;                 ///< of release_
+  std::mutex mutex_;  ///< of release_
   std::function<void()> release_;
   std::atomic<bool> told_{false};  ///< this process has written its error
   std::unique_ptr<WatchdogHub> hub_;

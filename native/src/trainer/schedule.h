@@ -16,7 +16,8 @@ inline double learningRateAt(const OptimizerConfig& o, std::int64_t step) {
   if (step >= o.decaySteps) return o.minLearningRate;
   const double progress =
       static_cast<double>(step - o.warmupSteps) / static_cast<double>(o.decaySteps - o.warmupSteps);
-  return o.minLearningRate + 0.5 * (1 + std::cos(3.141592653589793 * progress)) * (o.peakLearningRate - o.minLearningRate);
+  return o.minLearningRate +
+         0.5 * (1 + std::cos(3.141592653589793 * progress)) * (o.peakLearningRate - o.minLearningRate);
 }
 
 }  // namespace internevo::trainer

@@ -28,18 +28,23 @@ struct WireHeader {
 constexpr int kTag = 7411;
 
 void check(int result, const char* what) {
-  if (result != MPI_SUCCESS) throw Failure(StatusCode::communicationError, std::string(what) + " of the timeline failed");
+  if (result != MPI_SUCCESS)
+    throw Failure(StatusCode::communicationError, std::string(what) + " of the timeline failed");
 }
 
 class File {
  public:
-  explicit File(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "w")) { verify(file_ != nullptr); }
+  explicit File(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "w")) {
+    verify(file_ != nullptr);
+  }
   ~File() {
     if (file_ != nullptr) std::fclose(file_);
   }
   File(const File&) = delete;
   File& operator=(const File&) = delete;
-  void write(const std::string& text) { verify(std::fwrite(text.data(), 1, text.size(), file_) == text.size()); }
+  void write(const std::string& text) {
+    verify(std::fwrite(text.data(), 1, text.size(), file_) == text.size());
+  }
   void close() {
     const int result = std::fclose(file_);
     file_ = nullptr;
@@ -49,8 +54,9 @@ class File {
  private:
   void verify(bool good) const {
     if (good) return;
-    throw Failure(Problem{StatusCode::checkpointError, "the timeline " + path_ + " cannot be written: " + std::strerror(errno),
-                          "timeline.path", nlohmann::json(path_).dump(), "give a path that can be written, with room"});
+    throw Failure(Problem{
+        StatusCode::checkpointError, "the timeline " + path_ + " cannot be written: " + std::strerror(errno),
+        "timeline.path", nlohmann::json(path_).dump(), "give a path that can be written, with room"});
   }
   std::string path_;
   std::FILE* file_;
@@ -69,18 +75,22 @@ std::vector<WireEvent> wireEvents(const Activity& activity, std::int64_t clockOf
   return events;
 }
 
-void writeRank(File* file, int rank, const WireHeader& header, const std::vector<WireEvent>& events, std::int64_t origin,
-               bool* first) {
+void writeRank(File* file, int rank, const WireHeader& header, const std::vector<WireEvent>& events,
+               std::int64_t origin, bool* first) {
   using Json = nlohmann::ordered_json;
   const auto line = [&](const Json& object) {
     file->write((*first ? "" : ",\n") + object.dump());
     *first = false;
   };
-  std::string name = "rank " + std::to_string(rank) + ", stage " + std::to_string(header.stage) + ", " + header.host;
+  std::string name =
+      "rank " + std::to_string(rank) + ", stage " + std::to_string(header.stage) + ", " + header.host;
   if (header.dropped > 0) name += " (" + std::to_string(header.dropped) + " events had no room)";
   line({{"ph", "M"}, {"name", "process_name"}, {"pid", rank}, {"args", {{"name", name}}}});
   for (int lane = 0; lane < kActivityLanes; ++lane) {
-    line({{"ph", "M"}, {"name", "thread_name"}, {"pid", rank}, {"tid", 1 + lane},
+    line({{"ph", "M"},
+          {"name", "thread_name"},
+          {"pid", rank},
+          {"tid", 1 + lane},
           {"args", {{"name", activityLaneName(static_cast<ActivityLane>(lane))}}}});
   }
   for (const WireEvent& e : events) {
@@ -88,9 +98,14 @@ void writeRank(File* file, int rank, const WireHeader& header, const std::vector
     if (e.unit >= 0) args["unit"] = e.unit;
     if (e.microBatch >= 0) args["microBatch"] = e.microBatch;
     if (e.lane != static_cast<int>(ActivityLane::compute)) args["exposed"] = e.exposed != 0;
-    line({{"ph", "X"}, {"name", e.name}, {"cat", activityLaneName(static_cast<ActivityLane>(e.lane))}, {"pid", rank},
-          {"tid", 1 + e.lane}, {"ts", static_cast<double>(e.start - origin) / 1000.0},
-          {"dur", static_cast<double>(e.end - e.start) / 1000.0}, {"args", args}});
+    line({{"ph", "X"},
+          {"name", e.name},
+          {"cat", activityLaneName(static_cast<ActivityLane>(e.lane))},
+          {"pid", rank},
+          {"tid", 1 + e.lane},
+          {"ts", static_cast<double>(e.start - origin) / 1000.0},
+          {"dur", static_cast<double>(e.end - e.start) / 1000.0},
+          {"args", args}});
   }
 }
 
@@ -127,8 +142,8 @@ std::int64_t clockOffsetNanoseconds(MPI_Comm comm, bool sameHostAsFirst) {
   return offset;
 }
 
-void writeTimeline(MPI_Comm comm, const Activity& activity, std::int64_t clockOffset, const RankIdentity& identity,
-                   const std::string& path) {
+void writeTimeline(MPI_Comm comm, const Activity& activity, std::int64_t clockOffset,
+                   const RankIdentity& identity, const std::string& path) {
   int rank = 0, size = 1;
   MPI_Comm_rank(comm, &rank), MPI_Comm_size(comm, &size);
   WireHeader header{};
@@ -143,7 +158,9 @@ void writeTimeline(MPI_Comm comm, const Activity& activity, std::int64_t clockOf
     const auto count = static_cast<std::int64_t>(events.size());
     check(MPI_Send(&header, sizeof header, MPI_BYTE, 0, kTag, comm), "a message");
     check(MPI_Send(&count, 1, MPI_INT64_T, 0, kTag, comm), "a message");
-    check(MPI_Send(events.data(), static_cast<int>(count * static_cast<std::int64_t>(sizeof(WireEvent))), MPI_BYTE, 0, kTag, comm), "a message");
+    check(MPI_Send(events.data(), static_cast<int>(count * static_cast<std::int64_t>(sizeof(WireEvent))),
+                   MPI_BYTE, 0, kTag, comm),
+          "a message");
     return;
   }
   File file(path);
@@ -155,7 +172,9 @@ void writeTimeline(MPI_Comm comm, const Activity& activity, std::int64_t clockOf
     check(MPI_Recv(&header, sizeof header, MPI_BYTE, other, kTag, comm, MPI_STATUS_IGNORE), "a message");
     check(MPI_Recv(&count, 1, MPI_INT64_T, other, kTag, comm, MPI_STATUS_IGNORE), "a message");
     events.resize(static_cast<std::size_t>(count));
-    check(MPI_Recv(events.data(), static_cast<int>(count * static_cast<std::int64_t>(sizeof(WireEvent))), MPI_BYTE, other, kTag, comm, MPI_STATUS_IGNORE), "a message");
+    check(MPI_Recv(events.data(), static_cast<int>(count * static_cast<std::int64_t>(sizeof(WireEvent))),
+                   MPI_BYTE, other, kTag, comm, MPI_STATUS_IGNORE),
+          "a message");
     writeRank(&file, other, header, events, origin, &first);
   }
   file.write("\n]}\n");

@@ -18,7 +18,7 @@ std::int64_t clockOffsetNanoseconds(MPI_Comm comm, bool sameHostAsFirst);
 /// microseconds from the first event; `args` has unit, microBatch and exposed. A rank that had no room for all its events
 /// says how many it dropped. Collective over `comm`. Errors: Failure communicationError; checkpointError (on rank 0) when the
 /// file cannot be written.
-void writeTimeline(MPI_Comm comm, const Activity& activity, std::int64_t clockOffset, const RankIdentity& identity,
-                   const std::string& path);
+void writeTimeline(MPI_Comm comm, const Activity& activity, std::int64_t clockOffset,
+                   const RankIdentity& identity, const std::string& path);
 
 }  // namespace internevo::trainer

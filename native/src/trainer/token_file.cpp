@@ -11,24 +11,30 @@ namespace {
 constexpr std::int64_t kStretch = 256;  // tokens that are looked at together
 }
 
-void TokenFile::open(const DataConfig& config, std::int64_t vocabularySize, std::int64_t sequenceLengthTokens) {
+void TokenFile::open(const DataConfig& config, std::int64_t vocabularySize,
+                     std::int64_t sequenceLengthTokens) {
   config_ = config, vocabularySize_ = vocabularySize, sequenceLength_ = sequenceLengthTokens;
-  if (config.endOfDocumentToken && (*config.endOfDocumentToken < 0 || *config.endOfDocumentToken >= vocabularySize)) {
+  if (config.endOfDocumentToken &&
+      (*config.endOfDocumentToken < 0 || *config.endOfDocumentToken >= vocabularySize)) {
     const std::string value = std::to_string(*config.endOfDocumentToken);
-    throw Failure(Problem{StatusCode::badConfig, "data.endOfDocumentToken " + value + " is outside the vocabulary of " +
-                                                     std::to_string(vocabularySize),
+    throw Failure(Problem{StatusCode::badConfig,
+                          "data.endOfDocumentToken " + value + " is outside the vocabulary of " +
+                              std::to_string(vocabularySize),
                           "data.endOfDocumentToken", value, "give the token that ends a document"});
   }
   source_ = openTokenSource(config, vocabularySize);
   const std::string& path = source_->path();
   if (tokenCount() < sequenceLength_ + 1) {
-    refuseData(path, "has " + std::to_string(tokenCount()) + " tokens; one sequence needs " +
-                         std::to_string(sequenceLength_ + 1),
+    refuseData(path,
+               "has " + std::to_string(tokenCount()) + " tokens; one sequence needs " +
+                   std::to_string(sequenceLength_ + 1),
                "give more data or a shorter sequenceLengthTokens");
   }
-  if (config.packing == DataConfig::Packing::documents && !config.endOfDocumentToken && !source_->knowsDocuments()) {
+  if (config.packing == DataConfig::Packing::documents && !config.endOfDocumentToken &&
+      !source_->knowsDocuments()) {
     refuseData(path, "does not say where documents begin",
-               "set data.endOfDocumentToken, write the file with a document index (version 2), or set data.packing to none");
+               "set data.endOfDocumentToken, write the file with a document index (version 2), or set "
+               "data.packing to none");
   }
 }
 
@@ -40,7 +46,8 @@ std::int64_t TokenFile::nextDocumentStart(std::int64_t position, std::int64_t li
   for (std::int64_t at = position; at < limit; at += kStretch) {  // token i starts one when i − 1 ends one
     const std::int64_t count = std::min(kStretch, limit - at);
     source_->read(at, count, tokens);
-    const auto* const found = std::find(tokens, tokens + count, static_cast<std::int32_t>(*config_.endOfDocumentToken));
+    const auto* const found =
+        std::find(tokens, tokens + count, static_cast<std::int32_t>(*config_.endOfDocumentToken));
     if (found != tokens + count) return at + (found - tokens) + 1;
   }
   return limit + 1;
@@ -58,7 +65,9 @@ void TokenFile::read(std::int64_t sequence, std::int64_t offset, std::int64_t co
 }
 
 std::int64_t TokenFile::maxDocuments() const {
-  return config_.packing == DataConfig::Packing::none ? 1 : std::min(config_.maxDocumentsPerSequence, sequenceLength_);
+  return config_.packing == DataConfig::Packing::none
+             ? 1
+             : std::min(config_.maxDocumentsPerSequence, sequenceLength_);
 }
 
 std::int64_t TokenFile::documents(std::int64_t sequence, std::int32_t* starts) const {
@@ -70,9 +79,10 @@ std::int64_t TokenFile::documents(std::int64_t sequence, std::int32_t* starts) c
       const std::string value = std::to_string(config_.maxDocumentsPerSequence);
       const std::int64_t all = count + borders(at - 1, last - at + 1);
       throw Failure(Problem{StatusCode::dataError,
-                            "token file " + source_->path() + " has " + std::to_string(all) + " documents in sequence " +
-                                std::to_string(sequence) + " (tokens " + std::to_string(first) + " to " +
-                                std::to_string(last) + "); data.maxDocumentsPerSequence is " + value,
+                            "token file " + source_->path() + " has " + std::to_string(all) +
+                                " documents in sequence " + std::to_string(sequence) + " (tokens " +
+                                std::to_string(first) + " to " + std::to_string(last) +
+                                "); data.maxDocumentsPerSequence is " + value,
                             "data.maxDocumentsPerSequence", value,
                             "set it to " + std::to_string(all) + " or more, or join short documents"});
     }

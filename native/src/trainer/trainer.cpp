@@ -41,17 +41,19 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
   hostScratch_.resize(static_cast<std::size_t>(groups_.world.reduceWorkspaceBytes() + kAlignmentBytes));
   const auto address = reinterpret_cast<std::uintptr_t>(hostScratch_.data());
   reduceWorkspace_ = {hostScratch_.data() + (alignUp(static_cast<std::int64_t>(address), kAlignmentBytes) -
-                                      static_cast<std::int64_t>(address)),
+                                             static_cast<std::int64_t>(address)),
                       groups_.world.reduceWorkspaceBytes()};
   agree(groups_.world, reduceWorkspace_, [&] { backend_ = openBackend(config_); });
   deviceClock_.activity = groups_.activity;
-  if ((deviceClock_.moments = backend_->createMoments(kMostMoments))) require(groups_.activity->timeBy(deviceClock_.moments.get()));
+  if ((deviceClock_.moments = backend_->createMoments(kMostMoments)))
+    require(groups_.activity->timeBy(deviceClock_.moments.get()));
   startDeviceGroups(groups_.world, reduceWorkspace_, backend_->groups());
   createGroups(config_, rank, ranks, backend_->groups(), &groups_);
   stagePlans_ = planStages(config_, *backend_);
   // The recorder exists already, and is a line of its own. A device's context and libraries are in its memory before the arena is.
   const std::int64_t onDevice = backend_->memory().occupancy().takenBytes;
-  runtimeBytes_ = maximum(onDevice > 0 ? onDevice : residentBytes() - (activity == nullptr ? 0 : timelineBytes(config_)));
+  runtimeBytes_ =
+      maximum(onDevice > 0 ? onDevice : residentBytes() - (activity == nullptr ? 0 : timelineBytes(config_)));
   if (backend_->memory().hostReads()) addCheckpointStaging(config_, runtimeBytes_, &stagePlans_);
   const MemoryPlan& plan = stagePlans_.plans[static_cast<std::size_t>(layout_.position().stage)];
   agree(groups_.world, reduceWorkspace_, [&] {
@@ -60,27 +62,31 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
     require(arena_.create(plan.arenaBytes(), backend_->memory()));
   });
   if (backend_->memory().hostReads()) {
-    reduceWorkspace_ = {viewOf(arena_, plan.reduceWorkspace, DataType::byte).data, plan.reduceWorkspace.bytes};
+    reduceWorkspace_ = {viewOf(arena_, plan.reduceWorkspace, DataType::byte).data,
+                        plan.reduceWorkspace.bytes};
     std::vector<std::byte>().swap(hostScratch_);
   }
   parameters_ = std::make_unique<ParameterStore>(config_, layout_, plan, arena_, *backend_, groups_);
   checkpointStaging_ = viewOf(arena_, plan.checkpointStaging, DataType::float32);
-  if (!backend_->memory().hostReads() && config_.checkpoint) {  // files are written from the program's memory only
+  if (!backend_->memory().hostReads() &&
+      config_.checkpoint) {  // files are written from the program's memory only
     agree(groups_.world, reduceWorkspace_, [&] {
       void* staging = nullptr;
       checkpointCopies_ = backend_->createBackgroundCopies();
-      require(checkpointCopies_->allocate(3 * 4 * savedElementsBound(layout_, groups_.replicas.size()), &staging));
+      require(checkpointCopies_->allocate(3 * 4 * savedElementsBound(layout_, groups_.replicas.size()),
+                                          &staging));
       checkpointStaging_ = {staging, DataType::float32};
     });
   }
   model_ = std::make_unique<Model>(config_, layout_, plan, arena_, *backend_, groups_, *parameters_);
   agree(groups_.world, reduceWorkspace_, [&] {
     model_->prepareAttention([&](std::int64_t* words, int count) {
-      return groups_.world.allReduce({words, DataType::int64}, count, ReduceOperation::maximum, reduceWorkspace_);
+      return groups_.world.allReduce({words, DataType::int64}, count, ReduceOperation::maximum,
+                                     reduceWorkspace_);
     });
   });
-  reader_ = std::make_unique<BatchReader>(config_, data_, sequencePlaceOf(config_, rank), groups_.data.index(),
-                                          model_->batch(), backend_->memory());
+  reader_ = std::make_unique<BatchReader>(config_, data_, sequencePlaceOf(config_, rank),
+                                          groups_.data.index(), model_->batch(), backend_->memory());
 }
 
 std::int64_t Trainer::maximum(std::int64_t value) {
@@ -111,11 +117,12 @@ std::int64_t Trainer::checkData(std::int64_t step) {
     require(groups_.world.allReduce({&count, DataType::int64}, 1, ReduceOperation::sum, reduceWorkspace_));
   }
   if (count > 0) return count;
-  throw AgreedFailure({StatusCode::dataError,
-                       "token file " + config_.data.path + " has only documents of one token in the sequences of step " +
-                           std::to_string(step) + ", so there is nothing to predict",
-                       "data.packing", "\"documents\"", "join short documents, or set data.packing to none"},
-                      groups_.world.index() == 0);
+  throw AgreedFailure(
+      {StatusCode::dataError,
+       "token file " + config_.data.path + " has only documents of one token in the sequences of step " +
+           std::to_string(step) + ", so there is nothing to predict",
+       "data.packing", "\"documents\"", "join short documents, or set data.packing to none"},
+      groups_.world.index() == 0);
 }
 
 // ---- step ----------------------------------------------------------------------------------------------------------
@@ -123,7 +130,9 @@ std::int64_t Trainer::checkData(std::int64_t step) {
 StepResult Trainer::step(std::int64_t number) {
   const double start = secondsNow();
   groups_.exposedCommunicationSeconds = groups_.bubbleSeconds = 0;
-  const auto besideSeconds = [&] { return parameters_->hiddenBusySeconds() + model_->hiddenBusySeconds() + besideSeconds_; };
+  const auto besideSeconds = [&] {
+    return parameters_->hiddenBusySeconds() + model_->hiddenBusySeconds() + besideSeconds_;
+  };
   const double besideBefore = besideSeconds();
   groups_.laneWaitSeconds = 0;
   groups_.activity->beginStep(number);
@@ -171,12 +180,13 @@ StepResult Trainer::step(std::int64_t number) {
   if (o.clipGlobalNorm > 0 && result.gradientNorm > o.clipGlobalNorm) {
     settings.gradientScale = static_cast<float>(o.clipGlobalNorm / result.gradientNorm);
   }
-  if (checkpointCopies_) require(checkpointCopies_->settle());  // a checkpoint may still be copied from what is updated here
+  if (checkpointCopies_)
+    require(checkpointCopies_->settle());  // a checkpoint may still be copied from what is updated here
   parameters_->update(settings);
   result.exposedCommunicationSeconds = groups_.exposedCommunicationSeconds;
   // Waiting for the lane is waiting for what the lane is busy with, and counts once.
-  result.communicationSeconds = groups_.exposedCommunicationSeconds - groups_.laneWaitSeconds +
-                                besideSeconds() - besideBefore;
+  result.communicationSeconds =
+      groups_.exposedCommunicationSeconds - groups_.laneWaitSeconds + besideSeconds() - besideBefore;
   result.bubbleSeconds = groups_.bubbleSeconds;
   result.stepTimeSeconds = secondsNow() - start;
   return result;
@@ -190,7 +200,8 @@ void Trainer::settleActivity() {
 
 // ---- whole tensors, for tests and dumps ----------------------------------------------------------------------------
 
-std::vector<float> Trainer::ownShardOf(const std::string& unitName, Quantity quantity, std::int64_t elements) {
+std::vector<float> Trainer::ownShardOf(const std::string& unitName, Quantity quantity,
+                                       std::int64_t elements) {
   std::vector<float> own(static_cast<std::size_t>(elements));
   const int unit = layout_.findUnit(unitName);
   if (unit < 0) return own;
@@ -221,24 +232,26 @@ std::vector<float> Trainer::collect(int unit, Quantity quantity) {
   }
   const std::vector<float> own = ownShardOf(wanted.name, quantity, elements);
   std::vector<float> parts(own.size() * layouts.size());
-  require(groups_.world.allGather({own.data(), DataType::float32}, {parts.data(), DataType::float32}, elements));
+  require(
+      groups_.world.allGather({own.data(), DataType::float32}, {parts.data(), DataType::float32}, elements));
   std::vector<float> result(static_cast<std::size_t>(wanted.elements));
   for (int member = 0; member < config_.mesh.worldSize; ++member) {
     const Layout& layout = layouts[static_cast<std::size_t>(member)];
     const int held = layout.findUnit(wanted.name);
     if (held < 0) continue;
     const std::int64_t shard = layout.optimizerShard(held);
-    const std::int64_t begin = (placeIn(groupOf(config_.mesh.parameterSharding, member), member) *
-                                    plan.optimizerStateSharding +
-                                placeIn(groupOf(config_.mesh.optimizerStateSharding, member), member)) *
-                               shard;
+    const std::int64_t begin =
+        (placeIn(groupOf(config_.mesh.parameterSharding, member), member) * plan.optimizerStateSharding +
+         placeIn(groupOf(config_.mesh.optimizerStateSharding, member), member)) *
+        shard;
     const auto& tensors = layout.unit(held).tensors;
     for (std::size_t t = 0; t < tensors.size(); ++t) {
       const std::int64_t first = std::max(begin, tensors[t].offset);
       const std::int64_t last = std::min(begin + shard, tensors[t].offset + tensors[t].elements());
       for (std::int64_t i = first; i < last; ++i) {
         const std::int64_t target = wanted.tensors[t].offset + tensors[t].globalIndex(i - tensors[t].offset);
-        result[static_cast<std::size_t>(target)] = parts[static_cast<std::size_t>(member * elements + i - begin)];
+        result[static_cast<std::size_t>(target)] =
+            parts[static_cast<std::size_t>(member * elements + i - begin)];
       }
     }
   }

@@ -70,7 +70,9 @@ class Trainer {
   const TokenFile& data() const { return data_; }
   int rank() const { return rank_; }
   std::int64_t runtimeBytes() const { return runtimeBytes_; }  ///< the largest over the ranks
-  std::int64_t plannedPeakBytes() const { return memoryPlan().arenaBytes() + timelineBytes(config_) + runtimeBytes_; }  ///< of the fullest rank
+  std::int64_t plannedPeakBytes() const {
+    return memoryPlan().arenaBytes() + timelineBytes(config_) + runtimeBytes_;
+  }  ///< of the fullest rank
   std::int64_t peakMemoryBytes() const {
     return alignUp(arena_.highWaterBytes(), kAlignmentBytes) + timelineBytes(config_) + runtimeBytes_;
   }
@@ -93,13 +95,14 @@ class Trainer {
       if (moments) static_cast<void>(activity->timeBy(nullptr));
     }
   } deviceClock_;
-  double besideSeconds_ = 0;  ///< by that clock, of communication beside the computing stream; since the beginning
+  double besideSeconds_ =
+      0;  ///< by that clock, of communication beside the computing stream; since the beginning
   StagePlans stagePlans_;
   std::int64_t runtimeBytes_ = 0;
   Arena arena_;
   TokenFile data_;
   std::int64_t realTokens_ = 0;  ///< of this rank's part of the global batch
-  Workspace reduceWorkspace_;  ///< of `world`, in the program's memory
+  Workspace reduceWorkspace_;    ///< of `world`, in the program's memory
   std::vector<std::byte> hostScratch_;
   View checkpointStaging_;  ///< in the program's memory
   std::unique_ptr<BackgroundCopies> checkpointCopies_;

@@ -24,13 +24,15 @@ using watchdog::Hello;
 double now() { return static_cast<double>(steadyNanoseconds()) * 1e-9; }
 
 std::string place(int rank, const RankIdentity& identity) {
-  return "rank " + std::to_string(rank) + " on " + identity.host + " (stage " + std::to_string(identity.stage) + ")";
+  return "rank " + std::to_string(rank) + " on " + identity.host + " (stage " +
+         std::to_string(identity.stage) + ")";
 }
 
 std::string sentence(int rank, const RankIdentity& identity, LostRank::Kind kind, const std::string& last) {
-  const char* what = kind == LostRank::Kind::died     ? " died; it was last seen in "
-                     : kind == LostRank::Kind::frozen ? " is frozen: its process answers no more; it was last seen in "
-                                                      : " is stuck in ";
+  const char* what = kind == LostRank::Kind::died ? " died; it was last seen in "
+                     : kind == LostRank::Kind::frozen
+                         ? " is frozen: its process answers no more; it was last seen in "
+                         : " is stuck in ";
   return place(rank, identity) + what + last;
 }
 
@@ -38,7 +40,9 @@ std::string sentence(int rank, const RankIdentity& identity, LostRank::Kind kind
 class Bell {
  public:
   Bell() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (descriptor_ < 0) throw Failure(StatusCode::communicationError, "the watchdog has no descriptor; raise the limit of open files");
+    if (descriptor_ < 0)
+      throw Failure(StatusCode::communicationError,
+                    "the watchdog has no descriptor; raise the limit of open files");
   }
   ~Bell() { close(descriptor_); }
   Bell(const Bell&) = delete;
@@ -145,8 +149,8 @@ void WatchdogHub::State::welcome() {
     Stranger& s = strangers[i];
     bool known = false, refused = false;
     const bool open = s.inbox.receive(s.socket, [&](const Hello& hello) {
-      const bool valid = std::memcmp(hello.token, token.data(), watchdog::kTokenBytes) == 0 && hello.rank > 0 &&
-                         hello.rank < static_cast<int>(ranks.size()) &&
+      const bool valid = std::memcmp(hello.token, token.data(), watchdog::kTokenBytes) == 0 &&
+                         hello.rank > 0 && hello.rank < static_cast<int>(ranks.size()) &&
                          members[static_cast<std::size_t>(hello.rank)].socket < 0;
       refused = !valid, known = valid;
       if (!valid) return false;
@@ -175,8 +179,10 @@ bool WatchdogHub::State::hear(bool givenUp) {
     if (m.socket < 0 || m.left) continue;
     const bool open = m.inbox.receive(m.socket, [&](const Beat& beat) {
       m.heard = now();
-      if (beat.goodbye != 0) m.left = true;
-      else m.last = beat;
+      if (beat.goodbye != 0)
+        m.left = true;
+      else
+        m.last = beat;
       return true;
     });
     ending = ending || m.left;
@@ -206,13 +212,15 @@ bool WatchdogHub::State::checkStall(double at) {
   }
   std::int64_t finished = 0, longest = 0, step = 0;
   for (const auto& [rank, beat] : beats) {
-    finished += beat.finished, longest = std::max(longest, beat.longestNanoseconds), step = std::max(step, beat.step);
+    finished += beat.finished, longest = std::max(longest, beat.longestNanoseconds),
+                               step = std::max(step, beat.step);
     // Disks and saving have no usual length.
     if (std::strncmp(beat.operation, "checkpoint", 10) == 0) progressAt = at;
   }
   if (finished != progress) progress = finished, progressAt = at;
-  const double allowed = step < 2 ? limits.firstStepSeconds
-                                  : std::max(limits.stallSeconds, limits.stallFactor * static_cast<double>(longest) * 1e-9);
+  const double allowed =
+      step < 2 ? limits.firstStepSeconds
+               : std::max(limits.stallSeconds, limits.stallFactor * static_cast<double>(longest) * 1e-9);
   if (at - progressAt <= allowed) return false;
   const auto rankOf = [](const std::pair<int, Beat>& each) {
     const bool waits = each.second.lane > static_cast<int>(ActivityLane::compute);
@@ -310,7 +318,9 @@ struct WatchdogMember::State {
   Beat last{};
   Inbox<Beat> inbox;
 
-  void report(LostRank::Kind kind) const { lost({0, kind, sentence(0, first, kind, watchdog::describe(last))}); }
+  void report(LostRank::Kind kind) const {
+    lost({0, kind, sentence(0, first, kind, watchdog::describe(last))});
+  }
   void run();
 };
 
@@ -362,9 +372,9 @@ WatchdogMember::WatchdogMember(int rank, const WatchdogEndpoint& endpoint, const
   const Beat begun = watchdog::beatOf(own);
   if (s.socket < 0 || !watchdog::sendAll(s.socket, &hello, sizeof hello) ||
       !watchdog::sendAll(s.socket, &begun, sizeof begun)) {
-    throw Failure(StatusCode::communicationError, "rank " + std::to_string(rank) +
-                                                      " cannot reach the watchdog of rank 0 on " + first.host +
-                                                      "; let the hosts reach one another by TCP");
+    throw Failure(StatusCode::communicationError,
+                  "rank " + std::to_string(rank) + " cannot reach the watchdog of rank 0 on " + first.host +
+                      "; let the hosts reach one another by TCP");
   }
   s.thread = std::thread([&s] { s.run(); });
 }

@@ -39,8 +39,8 @@ class WatchdogHub {
  public:
   /// `sameHost`: all ranks are on this host, so only its loopback listens.
   /// Throws Failure communicationError when no port can be opened.
-  WatchdogHub(std::vector<RankIdentity> ranks, const WatchdogLimits& limits, const Activity& own, bool sameHost,
-              std::function<void(const LostRank&)> lost);
+  WatchdogHub(std::vector<RankIdentity> ranks, const WatchdogLimits& limits, const Activity& own,
+              bool sameHost, std::function<void(const LostRank&)> lost);
   /// Stops watching; the members see it as a goodbye.
   ~WatchdogHub();
   const WatchdogEndpoint& endpoint() const;
@@ -55,8 +55,9 @@ class WatchdogMember {
  public:
   /// `lost` is called once, from the watchdog's thread, when rank 0 is lost.
   /// Throws Failure communicationError when rank 0 cannot be reached at the endpoint.
-  WatchdogMember(int rank, const WatchdogEndpoint& endpoint, const RankIdentity& first, const WatchdogLimits& limits,
-                 const Activity& own, std::function<void(const LostRank&)> lost);
+  WatchdogMember(int rank, const WatchdogEndpoint& endpoint, const RankIdentity& first,
+                 const WatchdogLimits& limits, const Activity& own,
+                 std::function<void(const LostRank&)> lost);
   /// Says goodbye.
   ~WatchdogMember();
 

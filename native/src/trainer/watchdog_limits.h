@@ -8,7 +8,8 @@ struct WatchdogLimits {
   double silenceSeconds = 5;
   double stallSeconds = 8;
   double stallFactor = 20;
-  double firstStepSeconds = 300;  ///< the stall limit until a first step has ended: nothing is known about lengths yet
+  double firstStepSeconds =
+      300;  ///< the stall limit until a first step has ended: nothing is known about lengths yet
 };
 
 }  // namespace internevo::trainer

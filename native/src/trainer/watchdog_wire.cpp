@@ -23,7 +23,8 @@ Beat beatOf(const Activity& activity) {
   beat.longestNanoseconds = activity.longestNanoseconds();
   std::int64_t latest = -1;
   // What the computing thread is in; the lane beside it speaks only when that is in nothing.
-  for (const ActivityLane lane : {ActivityLane::compute, ActivityLane::exposed, ActivityLane::communication}) {
+  for (const ActivityLane lane :
+       {ActivityLane::compute, ActivityLane::exposed, ActivityLane::communication}) {
     const PresentActivity present = activity.present(lane);
     if (present.name == nullptr || present.startNanoseconds <= latest) continue;
     if (lane == ActivityLane::communication && latest >= 0) continue;
@@ -107,7 +108,8 @@ bool sendAll(int socket, const void* data, std::size_t bytes) {
 
 std::string randomToken() {
   std::string token(kTokenBytes, '\0');
-  if (getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size())) token.assign(kTokenBytes, 'x');
+  if (getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size()))
+    token.assign(kTokenBytes, 'x');
   static constexpr char kDigits[] = "0123456789abcdef";
   for (char& c : token) c = kDigits[static_cast<unsigned char>(c) % 16];
   return token;

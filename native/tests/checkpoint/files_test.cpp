@@ -31,11 +31,14 @@ TEST(FileWriter, AFullDeviceIsToldWithThePathAndTheBytesThatAreNeeded) {
   FileWriter file("/dev/full", 4096);  // the device is always full
   const std::string bytes(4096, 'x');
   const std::string message = messageOf([&] { file.write(bytes.data(), 4096); });
-  EXPECT_NE(message.find("/dev/full cannot be written: No space left on device; it needs 4096 bytes"), std::string::npos) << message;
+  EXPECT_NE(message.find("/dev/full cannot be written: No space left on device; it needs 4096 bytes"),
+            std::string::npos)
+      << message;
 }
 
 TEST(FileWriter, ADirectoryThatIsNotThereIsNamed) {
-  EXPECT_NE(messageOf([] { FileWriter("/proc/none/file", 1); }).find("/proc/none/file cannot be created"), std::string::npos);
+  EXPECT_NE(messageOf([] { FileWriter("/proc/none/file", 1); }).find("/proc/none/file cannot be created"),
+            std::string::npos);
 }
 
 TEST(Publish, ReplacesWhatIsThereAndLeavesNothingBehind) {
@@ -52,7 +55,8 @@ TEST(Publish, ReplacesWhatIsThereAndLeavesNothingBehind) {
 
 TEST(Directories, OlderOnesGoButNotWhatIsNewerThanTheStep) {
   TemporaryDirectory directory;
-  for (const char* name : {"step-1", "step-2", "step-10", "step-30", "step-2.tmp", "step-7.removed.tmp", "step-x.tmp", "other.tmp"}) {
+  for (const char* name : {"step-1", "step-2", "step-10", "step-30", "step-2.tmp", "step-7.removed.tmp",
+                           "step-x.tmp", "other.tmp"}) {
     fs::create_directories(directory.file(name));
   }
   EXPECT_EQ(stepsIn(directory.path()), (std::vector<std::int64_t>{1, 2, 10, 30}));
@@ -74,7 +78,8 @@ class Checkpoint : public ::testing::Test {
     fs::create_directories(path_);
     values_.resize(48);
     std::iota(values_.begin(), values_.end(), 100.f);
-    manifest_.step = 3, manifest_.dataPosition = 12, manifest_.identity = {{"seed", 5}}, manifest_.precision = "fp32";
+    manifest_.step = 3, manifest_.dataPosition = 12, manifest_.identity = {{"seed", 5}},
+    manifest_.precision = "fp32";
     manifest_.holds = {kWeight, kFirstMoment};
     manifest_.tensors = {{"w", {6, 8}}};
     write("a.safetensors", {{0, 0, 6, 4}, 0, 10});
@@ -84,10 +89,12 @@ class Checkpoint : public ::testing::Test {
   }
   void write(const std::string& name, const Slice& slice) {
     std::vector<float> part(static_cast<std::size_t>(slice.elements())), moment(part.size(), 0.5f);
-    for (const internevo::trainer::Run& run : sharedRuns(wholeOf({6, 8}), slice)) std::copy_n(&values_[run.source], run.elements, &part[run.target]);
+    for (const internevo::trainer::Run& run : sharedRuns(wholeOf({6, 8}), slice))
+      std::copy_n(&values_[run.source], run.elements, &part[run.target]);
     SavedFile file{name, {}, {{"w", slice, {}}}};
     const auto shape = entryShape({6, 8}, slice);
-    file.summary = writeSafetensors(path_ + "/" + name, {{"w.weight", shape, part.data()}, {"w.firstMoment", shape, moment.data()}}, {});
+    file.summary = writeSafetensors(
+        path_ + "/" + name, {{"w.weight", shape, part.data()}, {"w.firstMoment", shape, moment.data()}}, {});
     for (const auto& tensor : readSafetensorsHeader(FileReader(path_ + "/" + name)).tensors) {
       file.pieces[0].offsets.push_back(tensor.offset);
     }
@@ -112,14 +119,16 @@ TEST_F(Checkpoint, GivesBackAnySlice) {
     readSlices(source, {{"w", slice, found.data()}});
     for (const internevo::trainer::Run& run : sharedRuns(wholeOf({6, 8}), slice)) {
       for (std::int64_t i = 0; i < run.elements; ++i) {
-        EXPECT_EQ(found[static_cast<std::size_t>(run.target + i)], values_[static_cast<std::size_t>(run.source + i)]);
+        EXPECT_EQ(found[static_cast<std::size_t>(run.target + i)],
+                  values_[static_cast<std::size_t>(run.source + i)]);
       }
     }
   }
   std::vector<float> moments(48, 0);
   readSlices(sourceOf(manifest, path_, kFirstMoment), {{"w", wholeOf({6, 8}), moments.data()}});
   EXPECT_EQ(moments, std::vector<float>(48, 0.5f));
-  EXPECT_NE(messageOf([&] { sourceOf(manifest, path_, kSecondMoment); }).find("secondMoment"), std::string::npos);
+  EXPECT_NE(messageOf([&] { sourceOf(manifest, path_, kSecondMoment); }).find("secondMoment"),
+            std::string::npos);
 }
 
 /// Bytes that this process has read from files so far.
@@ -136,7 +145,9 @@ TEST(Slices, OnlyTheirOwnBytesAreRead) {
   writeSafetensors(path, {{"w", {shape.rows, shape.columns}, values.data()}}, {});
   TensorSource source;
   source.paths = {path};
-  source.tensors["w"] = {shape, {{0, wholeOf(shape), readSafetensorsHeader(FileReader(path)).tensors[0].offset, ElementType::float32}}};
+  source.tensors["w"] = {
+      shape,
+      {{0, wholeOf(shape), readSafetensorsHeader(FileReader(path)).tensors[0].offset, ElementType::float32}}};
   Slice eighth = wholeOf(shape);
   eighth.begin = 3 * shape.elements() / 8, eighth.end = 4 * shape.elements() / 8;
   std::vector<float> found(static_cast<std::size_t>(eighth.elements()), 0.f);
@@ -176,17 +187,28 @@ TEST_F(Checkpoint, AnIndexThatDoesNotFitIsFound) {
     const OrderedJson result = verify()["checkpoints"][0];
     EXPECT_FALSE(result["ok"].get<bool>());
     std::string messages;
-    for (const auto& each : result["problems"]) messages.append(each["message"].get<std::string>()).append("; ");
+    for (const auto& each : result["problems"])
+      messages.append(each["message"].get<std::string>()).append("; ");
     return messages;
   };
-  EXPECT_NE(problem([](Manifest* m) { m->files.pop_back(); }).find("24 of its 48 elements are in no file"), std::string::npos);
-  EXPECT_NE(problem([](Manifest* m) { m->files[1].pieces[0].slice = {{0, 0, 6, 4}, 9, 23}; }).find("overlap"), std::string::npos);
-  EXPECT_NE(problem([](Manifest* m) { m->files[0].pieces[0].slice.end = 9; })
-                .find("does not hold w.weight where the index says"), std::string::npos);
-  EXPECT_NE(problem([](Manifest* m) { std::swap(m->files[0].pieces[0].offsets[0], m->files[0].pieces[0].offsets[1]); })
-                .find("does not hold w.weight where the index says"), std::string::npos);
-  EXPECT_NE(problem([](Manifest* m) { m->files[0].pieces[0].offsets[0] = 1 << 20; }).find("is damaged"), std::string::npos);
-  EXPECT_NE(problem([](Manifest* m) { m->files[0].pieces[0].tensor = "x"; }).find("is damaged"), std::string::npos);
+  EXPECT_NE(problem([](Manifest* m) { m->files.pop_back(); }).find("24 of its 48 elements are in no file"),
+            std::string::npos);
+  EXPECT_NE(problem([](Manifest* m) {
+              m->files[1].pieces[0].slice = {{0, 0, 6, 4}, 9, 23};
+            }).find("overlap"),
+            std::string::npos);
+  EXPECT_NE(problem([](Manifest* m) {
+              m->files[0].pieces[0].slice.end = 9;
+            }).find("does not hold w.weight where the index says"),
+            std::string::npos);
+  EXPECT_NE(problem([](Manifest* m) {
+              std::swap(m->files[0].pieces[0].offsets[0], m->files[0].pieces[0].offsets[1]);
+            }).find("does not hold w.weight where the index says"),
+            std::string::npos);
+  EXPECT_NE(problem([](Manifest* m) { m->files[0].pieces[0].offsets[0] = 1 << 20; }).find("is damaged"),
+            std::string::npos);
+  EXPECT_NE(problem([](Manifest* m) { m->files[0].pieces[0].tensor = "x"; }).find("is damaged"),
+            std::string::npos);
   EXPECT_NE(problem([](Manifest* m) { m->files[0].name = "../a"; }).find("elsewhere"), std::string::npos);
 }
 
@@ -204,16 +226,24 @@ TEST(Safetensors, HeadersThatLieAreRefused) {
   const std::string path = directory.file("x.safetensors");
   const auto written = [&](const std::string& header, std::size_t data) {
     const std::uint64_t length = header.size();
-    writeFile(path, std::string(reinterpret_cast<const char*>(&length), 8) + header + std::string(data, '\0'));
+    writeFile(path,
+              std::string(reinterpret_cast<const char*>(&length), 8) + header + std::string(data, '\0'));
     return messageOf([&] { readSafetensorsHeader(FileReader(path)); });
   };
   EXPECT_NE(written("{", 0).find("not JSON"), std::string::npos);
-  EXPECT_NE(written(R"({"a":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}})", 8).find("as I64"), std::string::npos);
-  EXPECT_NE(written(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 8).find("soundly"), std::string::npos);
-  EXPECT_NE(written(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 8).find("soundly"), std::string::npos);
-  EXPECT_NE(written(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 8).find("soundly"), std::string::npos);
-  EXPECT_NE(written(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8).find("does not begin"), std::string::npos);
-  EXPECT_NE(written(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 8).find("end at byte"), std::string::npos);
+  EXPECT_NE(written(R"({"a":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}})", 8).find("as I64"),
+            std::string::npos);
+  EXPECT_NE(written(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 8).find("soundly"),
+            std::string::npos);
+  EXPECT_NE(written(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 8).find("soundly"),
+            std::string::npos);
+  EXPECT_NE(written(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 8)
+                .find("soundly"),
+            std::string::npos);
+  EXPECT_NE(written(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8).find("does not begin"),
+            std::string::npos);
+  EXPECT_NE(written(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 8).find("end at byte"),
+            std::string::npos);
   EXPECT_NE(written(R"({"a":{"dtype":"F32"}})", 8).find("soundly"), std::string::npos);
   writeFile(path, "abc");
   EXPECT_NE(messageOf([&] { readSafetensorsHeader(FileReader(path)); }).find("truncated"), std::string::npos);

@@ -90,13 +90,15 @@ TEST_P(HuggingFace, ExportAndImportGiveBackEveryBit) {
   EXPECT_EQ(manifest.files.size(), 3u);
   EXPECT_EQ(manifest.tensors, manifest_.tensors);
   EXPECT_TRUE(verifyCommand(imported)["ok"]);
-  for (const auto& [name, values] : weights_) EXPECT_EQ(readAll(sourceOf(manifest, imported, kWeight), name), values) << name;
+  for (const auto& [name, values] : weights_)
+    EXPECT_EQ(readAll(sourceOf(manifest, imported, kWeight), name), values) << name;
 }
 
 TEST_P(HuggingFace, TheUsualNamesAndShapesAreThere) {
   exportCommand(checkpoint_, folder_, {});
   std::map<std::string, std::vector<std::int64_t>> shapes;
-  for (const auto& tensor : readSafetensorsHeader(FileReader(folder_ + "/model.safetensors")).tensors) shapes[tensor.name] = tensor.shape;
+  for (const auto& tensor : readSafetensorsHeader(FileReader(folder_ + "/model.safetensors")).tensors)
+    shapes[tensor.name] = tensor.shape;
   EXPECT_EQ(shapes.size(), GetParam() ? 20u : 21u);
   EXPECT_EQ(shapes["model.embed_tokens.weight"], (std::vector<std::int64_t>{70, 32}));
   EXPECT_EQ(shapes["model.layers.1.self_attn.k_proj.weight"], (std::vector<std::int64_t>{16, 32}));
@@ -123,7 +125,8 @@ TEST_P(HuggingFace, Bfloat16InSeveralFilesIsTheRoundedValue) {
   EXPECT_GT(source.paths.size(), 5u);
   for (const auto& [name, values] : weights_) {
     const std::vector<float> found = readAll(source, name);
-    for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(found[i], floatFromBfloat16(bfloat16FromFloat(values[i])));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(found[i], floatFromBfloat16(bfloat16FromFloat(values[i])));
   }
 }
 
@@ -131,15 +134,24 @@ TEST_P(HuggingFace, WhatDoesNotFitIsRefusedByName) {
   exportCommand(checkpoint_, folder_, {});
   ModelConfig other = model_;
   other.ffnHiddenSize = 64;
-  EXPECT_NE(refusal(other).find("intermediate_size 48; the run's model has ffnHiddenSize 64"), std::string::npos);
+  EXPECT_NE(refusal(other).find("intermediate_size 48; the run's model has ffnHiddenSize 64"),
+            std::string::npos);
   other = model_, other.ropeTheta = 1;
   EXPECT_NE(refusal(other).find("rope_theta"), std::string::npos);
   EXPECT_NE(refusalWith([](Json* c) { (*c)["model_type"] = "gpt2"; }).find("gpt2"), std::string::npos);
-  EXPECT_NE(refusalWith([](Json* c) { (*c)["attention_bias"] = true; }).find("attention_bias"), std::string::npos);
-  EXPECT_NE(refusalWith([](Json* c) { (*c)["rope_scaling"] = {{"rope_type", "llama3"}, {"factor", 8}}; }).find("llama3"), std::string::npos);
-  EXPECT_NE(refusalWith([](Json* c) { (*c)["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 7.0}}; }).find("rope_theta 7"), std::string::npos);
+  EXPECT_NE(refusalWith([](Json* c) { (*c)["attention_bias"] = true; }).find("attention_bias"),
+            std::string::npos);
+  EXPECT_NE(refusalWith([](Json* c) {
+              (*c)["rope_scaling"] = {{"rope_type", "llama3"}, {"factor", 8}};
+            }).find("llama3"),
+            std::string::npos);
+  EXPECT_NE(refusalWith([](Json* c) {
+              (*c)["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 7.0}};
+            }).find("rope_theta 7"),
+            std::string::npos);
   EXPECT_NE(refusalWith([](Json* c) { (*c)["head_dim"] = 16; }).find("head_dim"), std::string::npos);
-  EXPECT_NE(refusalWith([](Json* c) { c->erase("hidden_size"); }).find("hidden_size is missing"), std::string::npos);
+  EXPECT_NE(refusalWith([](Json* c) { c->erase("hidden_size"); }).find("hidden_size is missing"),
+            std::string::npos);
 
   const std::string path = folder_ + "/model.safetensors";
   const SafetensorsHeader header = readSafetensorsHeader(FileReader(path));
@@ -152,12 +164,16 @@ TEST_P(HuggingFace, WhatDoesNotFitIsRefusedByName) {
     return refusal(model_);
   };
   EXPECT_NE(rewritten([](auto* e) { e->pop_back(); }).find("holds no "), std::string::npos);
-  EXPECT_NE(rewritten([](auto* e) { e->back().name = "model.layers.7.mlp.up_proj.weight"; }).find("model.layers.7"), std::string::npos);
-  EXPECT_NE(rewritten([](auto* e) { std::swap((*e)[2].shape, (*e)[9].shape); }).find("the model needs"), std::string::npos);
+  EXPECT_NE(
+      rewritten([](auto* e) { e->back().name = "model.layers.7.mlp.up_proj.weight"; }).find("model.layers.7"),
+      std::string::npos);
+  EXPECT_NE(rewritten([](auto* e) { std::swap((*e)[2].shape, (*e)[9].shape); }).find("the model needs"),
+            std::string::npos);
   EXPECT_THROW(exportCommand(checkpoint_, folder_, {}), Failure) << "the folder exists";
 }
 
-INSTANTIATE_TEST_SUITE_P(Head, HuggingFace, ::testing::Bool(), [](const auto& head) { return head.param ? "Tied" : "Untied"; });
+INSTANTIATE_TEST_SUITE_P(Head, HuggingFace, ::testing::Bool(),
+                         [](const auto& head) { return head.param ? "Tied" : "Untied"; });
 
 }  // namespace
 }  // namespace internevo::trainer::testing

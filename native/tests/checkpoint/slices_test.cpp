@@ -13,17 +13,21 @@ namespace {
 std::map<std::int64_t, std::int64_t> elementsOf(const Slice& s, std::int64_t columns) {
   std::map<std::int64_t, std::int64_t> places;
   for (std::int64_t i = s.begin; i < s.end; ++i) {
-    const std::int64_t row = s.rectangle.row + i / s.rectangle.columns, column = s.rectangle.column + i % s.rectangle.columns;
+    const std::int64_t row = s.rectangle.row + i / s.rectangle.columns,
+                       column = s.rectangle.column + i % s.rectangle.columns;
     places[row * columns + column] = i - s.begin;
   }
   return places;
 }
 
 Slice randomSlice(std::mt19937& random, const TensorShape& shape) {
-  const auto below = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n)); };
+  const auto below = [&](std::int64_t n) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
+  };
   Slice s;
   s.rectangle.row = below(shape.rows), s.rectangle.column = below(shape.columns);
-  s.rectangle.rows = 1 + below(shape.rows - s.rectangle.row), s.rectangle.columns = 1 + below(shape.columns - s.rectangle.column);
+  s.rectangle.rows = 1 + below(shape.rows - s.rectangle.row),
+  s.rectangle.columns = 1 + below(shape.columns - s.rectangle.column);
   s.begin = below(s.rectangle.elements());
   s.end = s.begin + 1 + below(s.rectangle.elements() - s.begin);
   return s;
@@ -33,7 +37,8 @@ TEST(Slices, SharedRunsAreTheSharedElements) {
   std::mt19937 random(7);
   int shared = 0;
   for (int i = 0; i < 20000; ++i) {
-    const TensorShape shape{1 + static_cast<std::int64_t>(random() % 9), 1 + static_cast<std::int64_t>(random() % 9)};
+    const TensorShape shape{1 + static_cast<std::int64_t>(random() % 9),
+                            1 + static_cast<std::int64_t>(random() % 9)};
     const Slice a = randomSlice(random, shape), b = randomSlice(random, shape);
     const auto inA = elementsOf(a, shape.columns), inB = elementsOf(b, shape.columns);
     std::map<std::int64_t, std::int64_t> expected, found;  // place in b -> place in a
@@ -63,7 +68,8 @@ TEST(Slices, ASliceOfWholeRowsIsOneRun) {
 TEST(Slices, CoverageIsExactlyOnce) {
   const TensorShape shape{6, 8};
   // Two column halves, the left one in two flat parts that cut a row, the right one in row parts.
-  std::vector<Slice> slices = {{{0, 0, 6, 4}, 0, 10}, {{0, 0, 6, 4}, 10, 24}, {{0, 4, 3, 4}, 0, 12}, {{3, 4, 3, 4}, 0, 12}};
+  std::vector<Slice> slices = {
+      {{0, 0, 6, 4}, 0, 10}, {{0, 0, 6, 4}, 10, 24}, {{0, 4, 3, 4}, 0, 12}, {{3, 4, 3, 4}, 0, 12}};
   EXPECT_EQ(coverageProblem(shape, slices), "");
   for (std::size_t i = 0; i < slices.size(); ++i) {
     auto fewer = slices;

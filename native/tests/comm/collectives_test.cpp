@@ -34,10 +34,13 @@ TEST(AllReduce, MaximumAndWideTypes) {
   const Communicator group = makeGroup(allRanks());
   Scratch scratch(group.reduceWorkspaceBytes());
   std::vector<double> seconds{1.0 + group.index(), -1.0 - group.index()};
-  ASSERT_TRUE(group.allReduce({seconds.data(), DataType::float64}, 2, ReduceOperation::maximum, scratch.workspace()).ok());
+  ASSERT_TRUE(
+      group.allReduce({seconds.data(), DataType::float64}, 2, ReduceOperation::maximum, scratch.workspace())
+          .ok());
   EXPECT_EQ(seconds, (std::vector<double>{static_cast<double>(group.size()), -1.0}));
   std::vector<std::int64_t> counts(3, (std::int64_t{1} << 40) + group.index());
-  ASSERT_TRUE(group.allReduce({counts.data(), DataType::int64}, 3, ReduceOperation::sum, scratch.workspace()).ok());
+  ASSERT_TRUE(
+      group.allReduce({counts.data(), DataType::int64}, 3, ReduceOperation::sum, scratch.workspace()).ok());
   const std::int64_t n = group.size();
   EXPECT_EQ(counts, (std::vector<std::int64_t>(3, n * (std::int64_t{1} << 40) + n * (n - 1) / 2)));
 }
@@ -73,11 +76,20 @@ TEST(ReduceScatter, SameBitsAsAllReduceAndTreeOrder) {
     auto& values = everyone.emplace_back(static_cast<std::size_t>(chunk * group.size()));
     for (float& value : values) value = normal(engine);
   }
-  std::vector<float> whole = everyone[static_cast<std::size_t>(group.index())], part(static_cast<std::size_t>(chunk));
-  ASSERT_TRUE(group.reduceScatter({whole.data(), DataType::float32}, {part.data(), DataType::float32}, chunk, scratch.workspace()).ok());
-  ASSERT_TRUE(group.allReduce({whole.data(), DataType::float32}, chunk * group.size(), ReduceOperation::sum, scratch.workspace()).ok());
+  std::vector<float> whole = everyone[static_cast<std::size_t>(group.index())],
+                     part(static_cast<std::size_t>(chunk));
+  ASSERT_TRUE(group
+                  .reduceScatter({whole.data(), DataType::float32}, {part.data(), DataType::float32}, chunk,
+                                 scratch.workspace())
+                  .ok());
+  ASSERT_TRUE(group
+                  .allReduce({whole.data(), DataType::float32}, chunk * group.size(), ReduceOperation::sum,
+                             scratch.workspace())
+                  .ok());
   for (std::int64_t i = 0; i < chunk; ++i) ASSERT_EQ(part[i], whole[group.index() * chunk + i]);
-  const auto at = [&](int rank, std::int64_t i) { return everyone[static_cast<std::size_t>(rank)][static_cast<std::size_t>(i)]; };
+  const auto at = [&](int rank, std::int64_t i) {
+    return everyone[static_cast<std::size_t>(rank)][static_cast<std::size_t>(i)];
+  };
   for (std::int64_t i = 0; i < chunk * group.size(); ++i) {
     float expected = at(0, i);
     if (group.size() == 2) expected = at(0, i) + at(1, i);
@@ -99,9 +111,15 @@ TEST(ReduceScatter, SubgroupsThenReplicasGiveTheBitsOfTheWholeGroup) {
   std::normal_distribution<float> normal;
   std::vector<float> data(static_cast<std::size_t>(n)), part(static_cast<std::size_t>(n / 2));
   for (float& value : data) value = normal(engine);
-  ASSERT_TRUE(shard.reduceScatter({data.data(), DataType::float32}, {part.data(), DataType::float32}, n / 2, scratch.workspace()).ok());
-  ASSERT_TRUE(replicas.allReduce({part.data(), DataType::float32}, n / 2, ReduceOperation::sum, scratch.workspace()).ok());
-  ASSERT_TRUE(world.allReduce({data.data(), DataType::float32}, n, ReduceOperation::sum, scratch.workspace()).ok());
+  ASSERT_TRUE(shard
+                  .reduceScatter({data.data(), DataType::float32}, {part.data(), DataType::float32}, n / 2,
+                                 scratch.workspace())
+                  .ok());
+  ASSERT_TRUE(
+      replicas.allReduce({part.data(), DataType::float32}, n / 2, ReduceOperation::sum, scratch.workspace())
+          .ok());
+  ASSERT_TRUE(
+      world.allReduce({data.data(), DataType::float32}, n, ReduceOperation::sum, scratch.workspace()).ok());
   for (std::int64_t i = 0; i < n / 2; ++i) ASSERT_EQ(part[i], data[shard.index() * (n / 2) + i]);
 }
 
@@ -145,7 +163,8 @@ TEST(AllToAll, BlockJOfIndexIArrivesAsBlockIOfIndexJ) {
     ASSERT_TRUE(group.allToAll({out.data(), DataType::byte}, {in.data(), DataType::byte}, block).ok());
     for (int from = 0; from < group.size(); ++from) {
       for (std::int64_t i = 0; i < block; ++i) {
-        ASSERT_EQ(in[static_cast<std::size_t>(from * block + i)], static_cast<std::byte>(16 * from + group.index()));
+        ASSERT_EQ(in[static_cast<std::size_t>(from * block + i)],
+                  static_cast<std::byte>(16 * from + group.index()));
       }
     }
   }
@@ -221,7 +240,9 @@ void getOnWithoutBeingWaitedFor(const Communicator& group, int next, int before)
   EXPECT_TRUE(Communicator::advance(&send).ok()) << "nothing is pending";
   ASSERT_TRUE(group.startReceive({in.data(), DataType::float32}, kElements, before, 0, &receive).ok());
   ASSERT_TRUE(group.startSend(ConstView(out.data(), DataType::float32), kElements, next, 0, &send).ok());
-  const auto arrived = [&] { return *static_cast<volatile float*>(&in.back()) == static_cast<float>(before); };
+  const auto arrived = [&] {
+    return *static_cast<volatile float*>(&in.back()) == static_cast<float>(before);
+  };
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (!arrived() && std::chrono::steady_clock::now() < end) {
     ASSERT_TRUE(Communicator::advance(&receive).ok());
@@ -238,7 +259,8 @@ void getOnWithoutBeingWaitedFor(const Communicator& group, int next, int before)
 TEST(PointToPoint, MessagesOfSeveralTagsGoRoundARingAndArriveByTag) {
   const Communicator group = makeGroup(reversedRanks());
   if (group.size() == 1) GTEST_SKIP() << "needs a neighbour";
-  const int next = (group.index() + 1) % group.size(), before = (group.index() + group.size() - 1) % group.size();
+  const int next = (group.index() + 1) % group.size(),
+            before = (group.index() + group.size() - 1) % group.size();
   constexpr std::int64_t kElements = 50000;  // beyond what MPI sends eagerly
   std::vector<float> out[2], in[2];
   Transfer sends[2], receives[2];
@@ -247,11 +269,14 @@ TEST(PointToPoint, MessagesOfSeveralTagsGoRoundARingAndArriveByTag) {
     in[tag].assign(kElements, -1.f);
   }
   for (int tag = 0; tag < 2; ++tag) {
-    ASSERT_TRUE(group.startSend(ConstView(out[tag].data(), DataType::float32), kElements, next, tag, &sends[tag]).ok());
+    ASSERT_TRUE(
+        group.startSend(ConstView(out[tag].data(), DataType::float32), kElements, next, tag, &sends[tag])
+            .ok());
     EXPECT_TRUE(sends[tag].pending());
   }
   for (int tag = 1; tag >= 0; --tag) {
-    ASSERT_TRUE(group.startReceive({in[tag].data(), DataType::float32}, kElements, before, tag, &receives[tag]).ok());
+    ASSERT_TRUE(
+        group.startReceive({in[tag].data(), DataType::float32}, kElements, before, tag, &receives[tag]).ok());
   }
   for (int tag = 0; tag < 2; ++tag) {
     ASSERT_TRUE(Communicator::finish(&receives[tag]).ok());
@@ -260,10 +285,13 @@ TEST(PointToPoint, MessagesOfSeveralTagsGoRoundARingAndArriveByTag) {
     EXPECT_EQ(in[tag], std::vector<float>(kElements, static_cast<float>(10 * before + tag)));
   }
   EXPECT_TRUE(Communicator::finish(&sends[0]).ok()) << "nothing is pending";
-  EXPECT_EQ(group.startSend(ConstView(out[0].data(), DataType::float32), 1, group.index(), 0, &sends[0]).code(),
-            StatusCode::badConfig);
-  EXPECT_EQ(group.startSend(ConstView(out[0].data(), DataType::float32), 1, next, Communicator::kTags, &sends[0]).code(),
-            StatusCode::badConfig);
+  EXPECT_EQ(
+      group.startSend(ConstView(out[0].data(), DataType::float32), 1, group.index(), 0, &sends[0]).code(),
+      StatusCode::badConfig);
+  EXPECT_EQ(
+      group.startSend(ConstView(out[0].data(), DataType::float32), 1, next, Communicator::kTags, &sends[0])
+          .code(),
+      StatusCode::badConfig);
   getOnWithoutBeingWaitedFor(group, next, before);
 }
 

@@ -128,7 +128,8 @@ class RingAttentionTest : public testing::TestWithParam<Case> {
     for (std::int64_t b = 0; b < kBatch; ++b) {
       std::int32_t start = 0;
       for (std::int64_t t = 0; t < sequence(); ++t) {
-        const bool starts = b == 0 ? t % (p().chunkRows + 7) == 0 : t == p().chunkRows || t == p().chunkRows + 1;
+        const bool starts =
+            b == 0 ? t % (p().chunkRows + 7) == 0 : t == p().chunkRows || t == p().chunkRows + 1;
         if (starts) start = static_cast<std::int32_t>(t);
         first.push_back(start);
       }
@@ -141,7 +142,8 @@ class RingAttentionTest : public testing::TestWithParam<Case> {
 
 TEST_P(RingAttentionTest, IsTheAttentionOfOneRank) {
   const auto backend = createCpuBackend(1);
-  const std::int64_t query = p().heads * p().headSize, key = p().kvHeads * p().headSize, gap = p().strided ? 8 : 0;
+  const std::int64_t query = p().heads * p().headSize, key = p().kvHeads * p().headSize,
+                     gap = p().strided ? 8 : 0;
   const Tensor q = random(query, 1), k = random(key, 2), v = random(key, 3), gO = random(query, 4);
   const std::vector<std::int32_t> first = firstKeys();
 
@@ -157,10 +159,15 @@ TEST_P(RingAttentionTest, IsTheAttentionOfOneRank) {
     return Workspace{at, static_cast<std::int64_t>(space)};
   };
   Scratch scratch(backend->attentionWorkspaceBytes(whole) + 64);
-  ASSERT_TRUE(backend->attentionForward(whole, constView(q), constView(k), constView(v), o.view(), lse.view(),
-                                        aligned(scratch)).ok());
-  ASSERT_TRUE(backend->attentionBackward(whole, constView(q), constView(k), constView(v), constView(o), constView(lse),
-                                         constView(gO), gQ.view(), gK.view(), gV.view(), aligned(scratch)).ok());
+  ASSERT_TRUE(backend
+                  ->attentionForward(whole, constView(q), constView(k), constView(v), o.view(), lse.view(),
+                                     aligned(scratch))
+                  .ok());
+  ASSERT_TRUE(backend
+                  ->attentionBackward(whole, constView(q), constView(k), constView(v), constView(o),
+                                      constView(lse), constView(gO), gQ.view(), gK.view(), gV.view(),
+                                      aligned(scratch))
+                  .ok());
 
   RingAttentionShape shape{p().type, kBatch, sequence(), p().heads, p().kvHeads, p().headSize};
   shape.queryStride = query + gap, shape.keyStride = key + gap, shape.valueStride = key + gap;
@@ -170,8 +177,8 @@ TEST_P(RingAttentionTest, IsTheAttentionOfOneRank) {
     ownFirst[static_cast<std::size_t>(local)] = first[static_cast<std::size_t>(global)];
   });
   const ConstView firstView = p().documents ? ConstView{ownFirst.data(), DataType::int32} : ConstView{};
-  const Tensor ownQ = share(q, query, query + gap), ownK = share(k, key, key + gap), ownV = share(v, key, key + gap),
-               ownGO = share(gO, query, query + gap);
+  const Tensor ownQ = share(q, query, query + gap), ownK = share(k, key, key + gap),
+               ownV = share(v, key, key + gap), ownGO = share(gO, query, query + gap);
   ThreadLane lane;
   std::vector<std::vector<std::byte>> bits[2];
   for (Lane* driver : {static_cast<Lane*>(nullptr), static_cast<Lane*>(&lane)}) {
@@ -184,8 +191,9 @@ TEST_P(RingAttentionTest, IsTheAttentionOfOneRank) {
                                  ringLse.view());
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(ring.computedHalves(), 4 * group.size());
-    status = ring.backward(constView(ownQ), constView(ownK), constView(ownV), constView(ringO), constView(ringLse),
-                           constView(ownGO), firstView, ringGQ.view(), ringGK.view(), ringGV.view());
+    status =
+        ring.backward(constView(ownQ), constView(ownK), constView(ownV), constView(ringO), constView(ringLse),
+                      constView(ownGO), firstView, ringGQ.view(), ringGK.view(), ringGV.view());
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(ring.computedHalves(), 8 * group.size());
     // bfloat16: both round once, from sums in float32 that differ in their order.
@@ -198,8 +206,8 @@ TEST_P(RingAttentionTest, IsTheAttentionOfOneRank) {
       for (std::int64_t h = 0; h < p().heads; ++h) {
         for (std::int64_t r = 0; r < rows(); ++r) {
           const std::int64_t at = zigzagPosition(sequence(), group.size(), group.index(), r);
-          ASSERT_NEAR(ringLse.get((b * p().heads + h) * rows() + r), lse.get((b * p().heads + h) * sequence() + at),
-                      1e-5);
+          ASSERT_NEAR(ringLse.get((b * p().heads + h) * rows() + r),
+                      lse.get((b * p().heads + h) * sequence() + at), 1e-5);
         }
       }
     }
@@ -208,12 +216,13 @@ TEST_P(RingAttentionTest, IsTheAttentionOfOneRank) {
   EXPECT_EQ(bits[0], bits[1]) << "a lane changes when messages move, never a result";
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, RingAttentionTest,
-    testing::Values(Case{2, 2, 16, 10, DataType::float32, false, false}, Case{4, 2, 24, 37, DataType::float32, false, true},
-                    Case{4, 1, 8, 100, DataType::float32, true, false}, Case{2, 1, 32, 96, DataType::float32, true, true},
-                    Case{4, 2, 16, 50, DataType::bfloat16, false, true},
-                    Case{4, 2, 16, 50, DataType::bfloat16, true, false}));
+INSTANTIATE_TEST_SUITE_P(Shapes, RingAttentionTest,
+                         testing::Values(Case{2, 2, 16, 10, DataType::float32, false, false},
+                                         Case{4, 2, 24, 37, DataType::float32, false, true},
+                                         Case{4, 1, 8, 100, DataType::float32, true, false},
+                                         Case{2, 1, 32, 96, DataType::float32, true, true},
+                                         Case{4, 2, 16, 50, DataType::bfloat16, false, true},
+                                         Case{4, 2, 16, 50, DataType::bfloat16, true, false}));
 
 TEST(RingAttentionShapes, RefusedByName) {
   const auto backend = createCpuBackend(1);

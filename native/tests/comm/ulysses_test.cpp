@@ -26,9 +26,7 @@ class Ulysses : public testing::TestWithParam<Case> {
   std::int64_t firstHead(std::int64_t rank) const {
     return heads() >= sp() ? rank * local() : rank * heads() / sp();
   }
-  UlyssesShape shape() const {
-    return {kBatch, sequence(), heads(), kHeadSize, before(), after()};
-  }
+  UlyssesShape shape() const { return {kBatch, sequence(), heads(), kHeadSize, before(), after()}; }
   void SetUp() override {
     if (local() == 0) GTEST_SKIP() << "heads and ranks do not divide one another";
   }
@@ -37,13 +35,15 @@ class Ulysses : public testing::TestWithParam<Case> {
 
 TEST_P(Ulysses, ToHeadsPlacesEveryElement) {
   Scratch scratch(ulyssesWorkspaceBytes(shape(), group.size(), GetParam().type));
-  Tensor source(GetParam().type, kBatch * kPart * before()), target(GetParam().type, kBatch * sequence() * after());
+  Tensor source(GetParam().type, kBatch * kPart * before()),
+      target(GetParam().type, kBatch * sequence() * after());
   for (std::int64_t i = 0; i < target.size(); ++i) target.set(i, -1);
   for (std::int64_t b = 0; b < kBatch; ++b)
     for (std::int64_t t = 0; t < kPart; ++t)
       for (std::int64_t h = 0; h < heads(); ++h)
         for (std::int64_t i = 0; i < kHeadSize; ++i)
-          source.set((b * kPart + t) * before() + h * kHeadSize + i, nameOf(b, group.index() * kPart + t, h, i));
+          source.set((b * kPart + t) * before() + h * kHeadSize + i,
+                     nameOf(b, group.index() * kPart + t, h, i));
   const Status status = ulyssesToHeads(group, shape(), source.view(), target.view(), scratch.workspace());
   ASSERT_TRUE(status.ok()) << status.message();
   for (std::int64_t b = 0; b < kBatch; ++b)
@@ -58,7 +58,8 @@ TEST_P(Ulysses, ToHeadsPlacesEveryElement) {
 
 TEST_P(Ulysses, ToSequenceSumsReplicasAndPlacesEveryElement) {
   Scratch scratch(ulyssesWorkspaceBytes(shape(), group.size(), GetParam().type));
-  Tensor source(GetParam().type, kBatch * sequence() * after()), target(GetParam().type, kBatch * kPart * before());
+  Tensor source(GetParam().type, kBatch * sequence() * after()),
+      target(GetParam().type, kBatch * kPart * before());
   for (std::int64_t i = 0; i < target.size(); ++i) target.set(i, -1);
   const std::int64_t replicas = heads() >= sp() ? 1 : sp() / heads();
   // Replica r of a head holds r + 1 times a number below 17, exact in bfloat16 with its sum.
@@ -81,13 +82,15 @@ TEST_P(Ulysses, ToSequenceSumsReplicasAndPlacesEveryElement) {
         for (std::int64_t i = 0; i < kHeadSize; ++i)
           ASSERT_EQ(target.get(row + h * kHeadSize + i), static_cast<float>(replicas * (replicas + 1) / 2) *
                                                              small(b, group.index() * kPart + t, h, i));
-      for (std::int64_t pad = heads() * kHeadSize; pad < before(); ++pad) ASSERT_EQ(target.get(row + pad), -1);
+      for (std::int64_t pad = heads() * kHeadSize; pad < before(); ++pad)
+        ASSERT_EQ(target.get(row + pad), -1);
     }
 }
 
 /// <toHeads(x), y> = <x, toSequence(y)> over all ranks: the gradient's move is the transpose.
 TEST_P(Ulysses, MovesAreTransposesOfEachOther) {
-  Scratch scratch(ulyssesWorkspaceBytes(shape(), group.size(), GetParam().type) + group.reduceWorkspaceBytes());
+  Scratch scratch(ulyssesWorkspaceBytes(shape(), group.size(), GetParam().type) +
+                  group.reduceWorkspaceBytes());
   Tensor x(GetParam().type, kBatch * kPart * before()), y(GetParam().type, kBatch * sequence() * after());
   Tensor moved(GetParam().type, y.size()), back(GetParam().type, x.size());
   for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, static_cast<float>((i * 7 + worldRank()) % 5 - 2));
@@ -104,7 +107,8 @@ TEST_P(Ulysses, MovesAreTransposesOfEachOther) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Heads, Ulysses,
-                         testing::Values(Case{12, DataType::float32, 0, 0}, Case{12, DataType::bfloat16, 8, 0},
+                         testing::Values(Case{12, DataType::float32, 0, 0},
+                                         Case{12, DataType::bfloat16, 8, 0},
                                          Case{4, DataType::float32, 0, 12}, Case{3, DataType::float32, 4, 4},
                                          Case{2, DataType::bfloat16, 0, 0}, Case{1, DataType::float32, 4, 0},
                                          Case{1, DataType::bfloat16, 0, 4}));
@@ -115,12 +119,16 @@ TEST(UlyssesShapes, RefusedByName) {
   Scratch scratch(1024);
   if (group.size() > 1) {
     const UlyssesShape odd{1, 2 * group.size() + 1, group.size(), 2, 0, 0};
-    const Status status = ulyssesToHeads(group, odd, {x, DataType::float32}, {x, DataType::float32}, scratch.workspace());
+    const Status status =
+        ulyssesToHeads(group, odd, {x, DataType::float32}, {x, DataType::float32}, scratch.workspace());
     EXPECT_EQ(status.code(), StatusCode::badConfig);
     EXPECT_NE(status.message().find("sequence"), std::string::npos) << status.message();
     const UlyssesShape heads{1, group.size(), group.size() + 1, 2, 0, 0};
-    EXPECT_NE(ulyssesToHeads(group, heads, {x, DataType::float32}, {x, DataType::float32}, scratch.workspace()).message().find("heads"),
-              std::string::npos);
+    EXPECT_NE(
+        ulyssesToHeads(group, heads, {x, DataType::float32}, {x, DataType::float32}, scratch.workspace())
+            .message()
+            .find("heads"),
+        std::string::npos);
   }
   EXPECT_EQ(ulyssesLocalHeads(6, 4), 0);
   EXPECT_EQ(ulyssesLocalHeads(3, 4), 0);

@@ -14,7 +14,8 @@ using cuda::AttentionTimes;
 // ---- layouts --------------------------------------------------------------------------------------------------------
 
 /// Every element of a buffer as the operators' header has it: row = batch · sequence + position, `stride` apart, heads side by side.
-void expectElements(const cuda::TensorLayout& layout, const AttentionShape& s, std::int64_t heads, std::int64_t stride) {
+void expectElements(const cuda::TensorLayout& layout, const AttentionShape& s, std::int64_t heads,
+                    std::int64_t stride) {
   const std::array<std::int64_t, 4> extent{s.batch, heads, s.sequence, s.headSize};
   EXPECT_EQ(layout.extent, extent);
   std::int64_t row = 0;
@@ -23,7 +24,9 @@ void expectElements(const cuda::TensorLayout& layout, const AttentionShape& s, s
       std::int64_t element = row * stride;
       for (std::int64_t h = 0; h < heads; ++h) {
         for (std::int64_t i = 0; i < s.headSize; ++i, ++element) {
-          ASSERT_EQ(b * layout.stride[0] + h * layout.stride[1] + position * layout.stride[2] + i * layout.stride[3], element);
+          ASSERT_EQ(b * layout.stride[0] + h * layout.stride[1] + position * layout.stride[2] +
+                        i * layout.stride[3],
+                    element);
         }
       }
     }
@@ -31,12 +34,14 @@ void expectElements(const cuda::TensorLayout& layout, const AttentionShape& s, s
 }
 
 cuda::AttentionArguments argumentsFor(const AttentionShape& s) {
-  return {s.batch, s.sequence, s.sequence, s.heads, s.kvHeads, s.headSize, s.queryStride, s.keyStride, s.valueStride, s.outputStride,
-          s.queryStride, s.sequence, s.sequence, 0, 0, nullptr, 0.125f};
+  return {s.batch,     s.sequence,    s.sequence,     s.heads,       s.kvHeads,  s.headSize, s.queryStride,
+          s.keyStride, s.valueStride, s.outputStride, s.queryStride, s.sequence, s.sequence, 0,
+          0,           nullptr,       0.125f};
 }
 
 TEST(AttentionLayouts, AreThoseOfTheOperatorsViews) {
-  const AttentionShape fused{3, 70, 4, 2, 64, 512 + 8, 512 + 8, 512 + 8, 256, {}}, apart{1, 65, 2, 2, 128, 256, 264, 272, 280, {}};
+  const AttentionShape fused{3, 70, 4, 2, 64, 512 + 8, 512 + 8, 512 + 8, 256, {}},
+      apart{1, 65, 2, 2, 128, 256, 264, 272, 280, {}};
   for (const AttentionShape& s : {fused, apart}) {
     const cuda::AttentionLayouts layouts = cuda::layoutsOf(cuda::problemOf(argumentsFor(s), true));
     expectElements(layouts.q, s, s.heads, s.queryStride);
@@ -110,21 +115,27 @@ class Flawed final : public cuda::ModelAttention {
  public:
   Flawed(Flaw flaw, int* calls) : flaw_(flaw), calls_(calls) {}
   Status prepare(const cuda::AttentionProblem& p, AttentionPass pass, std::int64_t room) override {
-    if (flaw_ == Flaw::needsMuch && pass == AttentionPass::backward) return {StatusCode::badConfig, "it needs too many bytes"};
+    if (flaw_ == Flaw::needsMuch && pass == AttentionPass::backward)
+      return {StatusCode::badConfig, "it needs too many bytes"};
     return ModelAttention::prepare(p, pass, room);
   }
-  Status compute(const cuda::Queue& queue, const cuda::AttentionProblem& p, AttentionPass pass, const cuda::LibraryAttention& x) override {
+  Status compute(const cuda::Queue& queue, const cuda::AttentionProblem& p, AttentionPass pass,
+                 const cuda::LibraryAttention& x) override {
     calls_[pass == AttentionPass::backward ? 1 : 0]++;
-    const Buffer unused(DataType::bfloat16, Values(static_cast<std::size_t>(p.batch * p.sequence * p.keyStride)));
+    const Buffer unused(DataType::bfloat16,
+                        Values(static_cast<std::size_t>(p.batch * p.sequence * p.keyStride)));
     cuda::LibraryAttention changed = x;
     if (flaw_ == Flaw::forgetsGK) changed.gK = unused.view();
     INTERNEVO_RETURN_IF_ERROR(ModelAttention::compute(queue, p, pass, changed));
     if (flaw_ == Flaw::shiftsStatistics && pass == AttentionPass::forward) {
-      for (std::int64_t i = 0; i < p.batch * p.heads * p.sequence; ++i) x.logSumExp.as<float>()[i] *= 1.f / std::log(2.f);
+      for (std::int64_t i = 0; i < p.batch * p.heads * p.sequence; ++i)
+        x.logSumExp.as<float>()[i] *= 1.f / std::log(2.f);
     }
-    if (flaw_ == Flaw::otherBits && pass == AttentionPass::backward) x.gV.as<std::uint16_t>()[0] ^= calls_[1] & 1;
+    if (flaw_ == Flaw::otherBits && pass == AttentionPass::backward)
+      x.gV.as<std::uint16_t>()[0] ^= calls_[1] & 1;
     // Ours is a model of every thread: what is computed often enough is slower, however busy the machine is.
-    for (int i = 0; flaw_ == Flaw::slow && i < kSlower; ++i) INTERNEVO_RETURN_IF_ERROR(ModelAttention::compute(queue, p, pass, x));
+    for (int i = 0; flaw_ == Flaw::slow && i < kSlower; ++i)
+      INTERNEVO_RETURN_IF_ERROR(ModelAttention::compute(queue, p, pass, x));
     return Status::success();
   }
 
@@ -143,25 +154,30 @@ cuda::OpenAttentionLibrary withFlaw(Flaw flaw, int* calls) {
 /// A layer's attention in one fused buffer, as the trainer has it.
 struct Layer {
   static constexpr std::int64_t kBatch = 2, kSequence = 70, kHeads = 2, kKeys = 1, kHead = 64;
-  static constexpr std::int64_t kWide = kHeads * kHead, kStride = (kHeads + 2 * kKeys) * kHead, kRows = kBatch * kSequence;
+  static constexpr std::int64_t kWide = kHeads * kHead, kStride = (kHeads + 2 * kKeys) * kHead,
+                                kRows = kBatch * kSequence;
   AttentionShape shape{kBatch, kSequence, kHeads, kKeys, kHead, kStride, kStride, kStride, 0, {}};
-  Buffer qkv{DataType::bfloat16, randomValues(kRows * kStride, 1)}, gO{DataType::bfloat16, randomValues(kRows * kWide, 2)};
-  Buffer o{DataType::bfloat16, Values(kRows * kWide, 7.)}, gQkv{DataType::bfloat16, Values(kRows * kStride, 7.)};
-  Buffer logSumExp{DataType::float32, Values(kRows * kHeads, 7.)};
-  Buffer scratch{std::max(cudaBackendSizes().attentionWorkspaceBytes(shape), createCpuBackend(1)->attentionWorkspaceBytes(shape))};
+  Buffer qkv{DataType::bfloat16, randomValues(kRows*kStride, 1)},
+      gO{DataType::bfloat16, randomValues(kRows*kWide, 2)};
+  Buffer o{DataType::bfloat16, Values(kRows*kWide, 7.)}, gQkv{DataType::bfloat16, Values(kRows*kStride, 7.)};
+  Buffer logSumExp{DataType::float32, Values(kRows* kHeads, 7.)};
+  Buffer scratch{std::max(cudaBackendSizes().attentionWorkspaceBytes(shape),
+                          createCpuBackend(1)->attentionWorkspaceBytes(shape))};
 
   static View keys(View view) { return view.offset(kWide); }
   static View values(View view) { return view.offset(kWide + kKeys * kHead); }
   AttentionOperands operands() const {
     const View q = qkv.view(), gQ = gQkv.view();
-    return {q, keys(q), values(q), o.view(), logSumExp.view(), gO.view(), gQ, keys(gQ), values(gQ), scratch.workspace()};
+    return {q,         keys(q), values(q), o.view(),   logSumExp.view(),
+            gO.view(), gQ,      keys(gQ),  values(gQ), scratch.workspace()};
   }
   /// o, logSumExp and the gradients by this backend.
   std::vector<Values> run(Backend& backend) const {
     const AttentionOperands x = operands();
     Status status = backend.attentionForward(shape, x.q, x.k, x.v, x.o, x.logSumExp, x.scratch);
     EXPECT_TRUE(status.ok()) << status.message();
-    status = backend.attentionBackward(shape, x.q, x.k, x.v, x.o, x.logSumExp, x.gO, x.gQ, x.gK, x.gV, x.scratch);
+    status =
+        backend.attentionBackward(shape, x.q, x.k, x.v, x.o, x.logSumExp, x.gO, x.gQ, x.gK, x.gV, x.scratch);
     EXPECT_TRUE(status.ok()) << status.message();
     return {o.values(), logSumExp.values(), gQkv.values()};
   }
@@ -231,7 +247,8 @@ TEST(AttentionTrial, RefusesStatisticsOfAnotherBase) {
   Tried tried;
   tryIt(Flaw::shiftsStatistics, true, &tried);
   EXPECT_NE(tried.said.find("logSumExp differs"), std::string::npos) << tried.said;
-  EXPECT_NE(tried.said.find("backward plain"), std::string::npos) << "ours has put its own back: " << tried.said;
+  EXPECT_NE(tried.said.find("backward plain"), std::string::npos)
+      << "ours has put its own back: " << tried.said;
   expectServed(tried, 0, 1);
 }
 
@@ -247,7 +264,8 @@ TEST(AttentionTrial, RefusesOtherBitsWhereTheBackendIsDeterministicOnly) {
 TEST(AttentionTrial, GoesOnWithOursWhereTheScratchMemoryDoesNotDo) {
   Tried tried;
   tryIt(Flaw::needsMuch, true, &tried);
-  EXPECT_NE(tried.said.find("backward ours (plain attention: it needs too many bytes)"), std::string::npos) << tried.said;
+  EXPECT_NE(tried.said.find("backward ours (plain attention: it needs too many bytes)"), std::string::npos)
+      << tried.said;
   expectServed(tried, 1, 0);
 }
 
@@ -273,10 +291,12 @@ TEST(AttentionTrial, AWishThatCannotBeMetIsAnErrorAndTheOtherRanksAreNotLeftWait
     return agreed += count, Status::success();
   });
   EXPECT_EQ(agreed, static_cast<int>(AttentionTimes::kWords));
-  const Status called = backend->attentionBackward(layer.shape, x.q, x.k, x.v, x.o, x.logSumExp, x.gO, x.gQ, x.gK, x.gV, x.scratch);
+  const Status called = backend->attentionBackward(layer.shape, x.q, x.k, x.v, x.o, x.logSumExp, x.gO, x.gQ,
+                                                   x.gK, x.gV, x.scratch);
   for (const Status& status : {prepared, called}) {
     EXPECT_EQ(status.code(), StatusCode::badConfig);
-    EXPECT_NE(status.message().find("INTERNEVO_CUDA_ATTENTION is \"cudnn\""), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("INTERNEVO_CUDA_ATTENTION is \"cudnn\""), std::string::npos)
+        << status.message();
     EXPECT_NE(status.message().find("unset it"), std::string::npos) << status.message();
   }
   unsetenv("INTERNEVO_CUDA_ATTENTION");
@@ -294,7 +314,8 @@ TEST(AttentionOfALibrary, ThatIsMissingIsSaidAndOursServe) {
   testing::internal::CaptureStderr();
   tried.status = tried.backend->prepareAttention(layer.shape, layer.operands(), kAlone);
   tried.said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(tried.said.find("of keys: ours; libcudnn.so.9 cannot be opened"), std::string::npos) << tried.said;
+  EXPECT_NE(tried.said.find("of keys: ours; libcudnn.so.9 cannot be opened"), std::string::npos)
+      << tried.said;
   expectServed(tried, 0, 0);
 }
 
@@ -303,7 +324,8 @@ TEST(AttentionOfALibrary, ThatIsMissingIsAnErrorWhereItIsAskedFor) {
   setenv("INTERNEVO_CUDA_ATTENTION", "cudnn", 1);
   const Status status = cuda::findAttentionLibrary(absent, &device);
   EXPECT_EQ(status.code(), StatusCode::badConfig);
-  EXPECT_NE(status.message().find("INTERNEVO_CUDA_ATTENTION is \"cudnn\": libcudnn.so.9 cannot be opened"), std::string::npos);
+  EXPECT_NE(status.message().find("INTERNEVO_CUDA_ATTENTION is \"cudnn\": libcudnn.so.9 cannot be opened"),
+            std::string::npos);
   EXPECT_NE(status.message().find("unset INTERNEVO_CUDA_ATTENTION"), std::string::npos);
   setenv("INTERNEVO_CUDA_ATTENTION", "warp", 1);
   EXPECT_TRUE(cuda::findAttentionLibrary(absent, &device).ok()) << "ours are asked for: nobody looks";
@@ -318,7 +340,8 @@ TEST(AttentionAsked, KnowsItsNames) {
   }
   EXPECT_EQ(choice, cuda::AttentionChoice::cudnn);
   setenv("INTERNEVO_CUDA_ATTENTION", "flash", 1);
-  EXPECT_NE(cuda::attentionAsked(&choice).message().find("is \"flash\"; must be warp, warpgroup or cudnn"), std::string::npos);
+  EXPECT_NE(cuda::attentionAsked(&choice).message().find("is \"flash\"; must be warp, warpgroup or cudnn"),
+            std::string::npos);
   unsetenv("INTERNEVO_CUDA_ATTENTION");
 }
 

@@ -17,10 +17,12 @@ std::vector<std::byte> attention(bool hasLibrary) {
   EXPECT_TRUE(opened.ok()) << opened.message();
   const AttentionShape shape{1, 80, 1, 1, 64};
   constexpr std::int64_t kElements = 80 * 64, kBytes = 2 * kElements;
-  const std::int64_t scratchBytes = backend->attentionWorkspaceBytes(shape), bytes = 4 * kBytes + 4096 + scratchBytes;
+  const std::int64_t scratchBytes = backend->attentionWorkspaceBytes(shape),
+                     bytes = 4 * kBytes + 4096 + scratchBytes;
   void* data = nullptr;
   EXPECT_TRUE(backend->memory().allocate(bytes, &data).ok());
-  const View q{data, DataType::bfloat16}, k = q.offset(kElements), v = k.offset(kElements), o = v.offset(kElements);
+  const View q{data, DataType::bfloat16}, k = q.offset(kElements), v = k.offset(kElements),
+                                          o = v.offset(kElements);
   const View logSumExp{o.offset(kElements).data, DataType::float32};
   const Workspace scratch{logSumExp.offset(1024).data, scratchBytes};
   const std::vector<int> everybody = [] {
@@ -30,13 +32,17 @@ std::vector<std::byte> attention(bool hasLibrary) {
   }();
   Communicator world = makeGroup(everybody, 7);
   std::vector<std::byte> reduce(static_cast<std::size_t>(world.reduceWorkspaceBytes()) + 1);
-  const Status prepared = backend->prepareAttention(shape, {q, k, v, o, logSumExp, {}, {}, {}, {}, scratch}, [&](std::int64_t* words, int count) {
-    return world.allReduce({words, DataType::int64}, count, ReduceOperation::maximum, {reduce.data(), world.reduceWorkspaceBytes()});
-  });
+  const Status prepared = backend->prepareAttention(
+      shape, {q, k, v, o, logSumExp, {}, {}, {}, {}, scratch}, [&](std::int64_t* words, int count) {
+        return world.allReduce({words, DataType::int64}, count, ReduceOperation::maximum,
+                               {reduce.data(), world.reduceWorkspaceBytes()});
+      });
   EXPECT_TRUE(prepared.ok()) << prepared.message();
   std::vector<std::uint16_t> values(3 * kElements);
   std::uint32_t state = 1;
-  for (auto& value : values) value = bfloat16FromFloat(static_cast<float>((state = state * 1664525u + 1013904223u) >> 8) * 0x1p-22f - 2.f);
+  for (auto& value : values)
+    value =
+        bfloat16FromFloat(static_cast<float>((state = state * 1664525u + 1013904223u) >> 8) * 0x1p-22f - 2.f);
   EXPECT_TRUE(backend->memory().upload(data, values.data(), 3 * kBytes).ok());
   EXPECT_TRUE(backend->attentionForward(shape, q, k, v, o, logSumExp, scratch).ok());
   std::vector<std::byte> result(kBytes);

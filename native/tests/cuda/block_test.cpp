@@ -57,7 +57,9 @@ struct Faulty {
 };
 
 TEST(DeviceModel, FaultsAreErrors) {
-  const auto run = [](int fault, int sharedBytes) { return launch({}, {1, 1, 1, sharedBytes}, Faulty{fault}, "faulty"); };
+  const auto run = [](int fault, int sharedBytes) {
+    return launch({}, {1, 1, 1, sharedBytes}, Faulty{fault}, "faulty");
+  };
   EXPECT_NE(run(0, 256).message().find("barrier"), std::string::npos);
   EXPECT_NE(run(1, 256).message().find("wait for one another forever"), std::string::npos);
   EXPECT_TRUE(run(2, 256).ok());
@@ -78,22 +80,27 @@ TEST(DeviceModel, FragmentsMultiply) {
   std::mt19937 engine(5);
   std::vector<std::uint16_t> a(256), b(256), bT(256);
   for (int i = 0; i < 256; ++i) {
-    a[static_cast<std::size_t>(i)] = bfloat16FromFloat(static_cast<float>(static_cast<int>(engine() % 9) - 4));
-    b[static_cast<std::size_t>(i)] = bfloat16FromFloat(static_cast<float>(static_cast<int>(engine() % 9) - 4));
+    a[static_cast<std::size_t>(i)] =
+        bfloat16FromFloat(static_cast<float>(static_cast<int>(engine() % 9) - 4));
+    b[static_cast<std::size_t>(i)] =
+        bfloat16FromFloat(static_cast<float>(static_cast<int>(engine() % 9) - 4));
   }
   std::vector<float> expected(256), result(256);
   for (int row = 0; row < 16; ++row) {
     for (int column = 0; column < 16; ++column) {
       bT[static_cast<std::size_t>(column * 16 + row)] = b[static_cast<std::size_t>(row * 16 + column)];
       for (int k = 0; k < 16; ++k) {
-        expected[static_cast<std::size_t>(row * 16 + column)] += floatFromBfloat16(a[static_cast<std::size_t>(row * 16 + k)]) *
-                                                                 floatFromBfloat16(b[static_cast<std::size_t>(k * 16 + column)]);
+        expected[static_cast<std::size_t>(row * 16 + column)] +=
+            floatFromBfloat16(a[static_cast<std::size_t>(row * 16 + k)]) *
+            floatFromBfloat16(b[static_cast<std::size_t>(k * 16 + column)]);
       }
     }
   }
-  ASSERT_TRUE(launch({}, {1, 1, 1, 1024}, Fragments{a.data(), b.data(), result.data(), false}, "fragments").ok());
+  ASSERT_TRUE(
+      launch({}, {1, 1, 1, 1024}, Fragments{a.data(), b.data(), result.data(), false}, "fragments").ok());
   EXPECT_EQ(result, expected);
-  ASSERT_TRUE(launch({}, {1, 1, 1, 1024}, Fragments{a.data(), bT.data(), result.data(), true}, "fragments").ok());
+  ASSERT_TRUE(
+      launch({}, {1, 1, 1, 1024}, Fragments{a.data(), bT.data(), result.data(), true}, "fragments").ok());
   EXPECT_EQ(result, expected);
 }
 

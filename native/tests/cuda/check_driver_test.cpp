@@ -22,15 +22,16 @@ using trainer::testing::Process;
 
 struct Ran {
   int status = 0;
-  std::string said;             ///< on stdout
-  std::vector<Json> lines;      ///< of the file
+  std::string said;         ///< on stdout
+  std::vector<Json> lines;  ///< of the file
   std::map<std::string, Json> cases;
 };
 
 class CheckDriver : public ::testing::Test {
  protected:
   std::vector<std::string> command(const std::string& arguments, const std::string& before = "") {
-    return {"/bin/sh", "-c", before + "exec '" INTERNEVO_GPU_CHECK "' --model --out '" + out() + "' " + arguments};
+    return {"/bin/sh", "-c",
+            before + "exec '" INTERNEVO_GPU_CHECK "' --model --out '" + out() + "' " + arguments};
   }
   std::string out() const { return folder_.file("results.jsonl"); }
   Ran run(const std::string& arguments, const std::string& before = "") {
@@ -56,7 +57,9 @@ class CheckDriver : public ::testing::Test {
   }
   std::size_t count(const std::string& event, const std::string& name) {
     const std::vector<Json> lines = linesNow();
-    return static_cast<std::size_t>(std::count_if(lines.begin(), lines.end(), [&](const Json& line) { return line["event"] == event && line.value("case", "") == name; }));
+    return static_cast<std::size_t>(std::count_if(lines.begin(), lines.end(), [&](const Json& line) {
+      return line["event"] == event && line.value("case", "") == name;
+    }));
   }
   /// Starts the check and kills it, as a node that goes down does, when a case has begun.
   void killDuring(const std::string& name, const std::string& arguments) {
@@ -67,7 +70,9 @@ class CheckDriver : public ::testing::Test {
       std::string text;
       std::ifstream file(out());
       std::size_t begun = 0;
-      for (std::string line; std::getline(file, line);) begun += line.find("\"begun\"") != std::string::npos && line.find('"' + name + '"') != std::string::npos;
+      for (std::string line; std::getline(file, line);)
+        begun +=
+            line.find("\"begun\"") != std::string::npos && line.find('"' + name + '"') != std::string::npos;
       if (begun > before) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
@@ -89,7 +94,8 @@ TEST_F(CheckDriver, AFaultCostsItsCaseOnly) {
     const Json& line = ran.cases.at(name);
     EXPECT_EQ(line["outcome"], outcome) << line;
     EXPECT_NE(line.value("message", "").find(message), std::string::npos) << line;
-    EXPECT_TRUE(line["seconds"].is_number() && line["limitSeconds"].is_number() && line["gpu"].is_object()) << line;
+    EXPECT_TRUE(line["seconds"].is_number() && line["limitSeconds"].is_number() && line["gpu"].is_object())
+        << line;
   };
   expect("fault.trap", "crashed", "signal 4");
   expect("fault.endless", "timed-out", "ended after 3 s");
@@ -100,13 +106,16 @@ TEST_F(CheckDriver, AFaultCostsItsCaseOnly) {
   expect("fault.partial", "timed-out", "ended after 3 s");
   expect("instructions.mma", "passed", "");
   expect("instructions.cvt", "passed", "");
-  EXPECT_EQ(ran.cases.at("fault.partial")["result"]["figure"], 42) << "what a case had found before it was ended is kept";
-  EXPECT_NE(ran.cases.at("fault.partial")["said"].get<std::string>().find("said before it hangs"), std::string::npos);
+  EXPECT_EQ(ran.cases.at("fault.partial")["result"]["figure"], 42)
+      << "what a case had found before it was ended is kept";
+  EXPECT_NE(ran.cases.at("fault.partial")["said"].get<std::string>().find("said before it hangs"),
+            std::string::npos);
   // The grandchild of fault.children left its group and its parent.
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     std::ifstream file(entry.path() / "cmdline", std::ios::binary);
     const std::string line{std::istreambuf_iterator<char>(file), {}};
-    EXPECT_FALSE(line.find(out()) != std::string::npos && line.find("fault.children") != std::string::npos) << entry.path();
+    EXPECT_FALSE(line.find(out()) != std::string::npos && line.find("fault.children") != std::string::npos)
+        << entry.path();
   }
 }
 
@@ -132,7 +141,8 @@ TEST_F(CheckDriver, ResumesAfterItWasKilled) {
   EXPECT_EQ(count("case", "instructions.cvt"), 1u) << "a line is there when its case has ended";
   EXPECT_EQ(count("case", "fault.partial"), 0u);
   EXPECT_EQ(run(cases).status, 2) << "a file with results is not overwritten";
-  std::ofstream(out(), std::ios::app) << "{\"event\":\"case\",\"case\":\"instr";  // a line that was being written
+  std::ofstream(out(), std::ios::app)
+      << "{\"event\":\"case\",\"case\":\"instr";  // a line that was being written
   const Ran ran = run(cases + " --resume");
   EXPECT_EQ(ran.status, 1);
   EXPECT_EQ(ran.cases.at("fault.partial")["outcome"], "timed-out");
@@ -146,7 +156,8 @@ TEST_F(CheckDriver, ACaseThatEndsTheNodeTwiceIsNotRunAgain) {
   killDuring("fault.partial", "--only fault.partial --resume");
   const Ran ran = run("--only fault.partial,fault.thrown --resume");
   EXPECT_EQ(ran.cases.at("fault.partial")["outcome"], "crashed");
-  EXPECT_NE(ran.cases.at("fault.partial")["message"].get<std::string>().find("ended 2 times"), std::string::npos);
+  EXPECT_NE(ran.cases.at("fault.partial")["message"].get<std::string>().find("ended 2 times"),
+            std::string::npos);
   EXPECT_EQ(count("begun", "fault.partial"), 2u);
   EXPECT_EQ(ran.cases.at("fault.thrown")["outcome"], "failed");
 }
@@ -162,7 +173,8 @@ TEST_F(CheckDriver, WhatTheTimeDoesNotDoForIsSaidAndResumed) {
 }
 
 TEST_F(CheckDriver, AFileOfAnotherBuildIsRefused) {
-  std::ofstream(out()) << R"({"event":"run","identity":{"build":"another","device":"x","small":true}})" << "\n";
+  std::ofstream(out()) << R"({"event":"run","identity":{"build":"another","device":"x","small":true}})"
+                       << "\n";
   EXPECT_EQ(run("--only instructions.mma --resume").status, 2);
   EXPECT_NE(trainer::testing::readFile(folder_.file("stderr")).find("name another file"), std::string::npos);
 }
@@ -181,7 +193,8 @@ TEST_F(CheckDriver, ClocksStandBesideEveryFigure) {
   EXPECT_EQ(gpu["temperatureCelsius"]["median"], 41);
   EXPECT_EQ(gpu["throttled"], Json::array({"softwarePowerCap"}));
   const Ran none = run("--only fault.thrown --resume", "INTERNEVO_NVML_LIBRARY=/nowhere/libnvidia-ml.so.1 ");
-  EXPECT_NE(none.cases.at("fault.thrown")["gpu"]["absent"].get<std::string>().find("/nowhere"), std::string::npos);
+  EXPECT_NE(none.cases.at("fault.thrown")["gpu"]["absent"].get<std::string>().find("/nowhere"),
+            std::string::npos);
 }
 
 TEST_F(CheckDriver, EachCommandFitsItsTime) {
@@ -189,7 +202,8 @@ TEST_F(CheckDriver, EachCommandFitsItsTime) {
   ASSERT_EQ(process.finish(), 0);
   const Json listed = Json::parse(process.lines().at(0));
   ASSERT_EQ(listed["commands"].size(), 3u);
-  for (const Json& command : listed["commands"]) EXPECT_LE(command["plannedSeconds"], 0.95 * command["deadlineSeconds"].get<double>()) << command;
+  for (const Json& command : listed["commands"])
+    EXPECT_LE(command["plannedSeconds"], 0.95 * command["deadlineSeconds"].get<double>()) << command;
   std::set<std::string> names;
   for (const Json& each : listed["cases"]) EXPECT_TRUE(names.insert(each["case"]).second) << each;
   EXPECT_EQ(run("--only nothing.").status, 2);

@@ -17,7 +17,8 @@ class DeviceTimes : public ::testing::Test {
  protected:
   void SetUp() override {
     setenv("INTERNEVO_CUDA_LIBRARY", INTERNEVO_MODEL_LIBRARY, 1);
-    setenv("INTERNEVO_MODEL_STREAMS", "first", 1);  // the computing stream comes first: what it waits for, it waits for in full
+    setenv("INTERNEVO_MODEL_STREAMS", "first",
+           1);  // the computing stream comes first: what it waits for, it waits for in full
     ASSERT_TRUE(openCudaBackend({}, &backend_).ok());
     void* data = nullptr;
     ASSERT_TRUE(backend_->memory().allocate(8 * kElements, &data).ok());

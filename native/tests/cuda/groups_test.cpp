@@ -20,7 +20,8 @@ class Device {
   explicit Device(bool deterministic) {
     setenv("INTERNEVO_CUDA_LIBRARY", INTERNEVO_MODEL_LIBRARY, 1);
     // One of the two a process: which is what a test of all ranks' numbers has.
-    setenv("INTERNEVO_NCCL_LIBRARY", worldSize() % 2 == 0 ? INTERNEVO_NCCL_MODEL : INTERNEVO_NCCL_MODEL_OLD, 1);
+    setenv("INTERNEVO_NCCL_LIBRARY", worldSize() % 2 == 0 ? INTERNEVO_NCCL_MODEL : INTERNEVO_NCCL_MODEL_OLD,
+           1);
     const Status opened = openCudaBackend({worldRank(), deterministic}, &backend_);
     EXPECT_TRUE(opened.ok()) << opened.message();
     if (worldSize() == 1) return;
@@ -33,7 +34,8 @@ class Device {
   Communicator group(const std::vector<int>& ranks, int tag, bool messages = false) {
     Communicator result = makeGroup(ranks, tag);
     std::unique_ptr<DeviceGroup> made;
-    const Status status = backend_->groups()->makeGroup(*std::min_element(ranks.begin(), ranks.end()), result.index(), result.size(), messages, &made);
+    const Status status = backend_->groups()->makeGroup(*std::min_element(ranks.begin(), ranks.end()),
+                                                        result.index(), result.size(), messages, &made);
     EXPECT_TRUE(status.ok()) << status.message();
     result.moveToDevice(std::move(made));
     return result;
@@ -47,11 +49,13 @@ class Device {
 /// Memory of the device with the content of a tensor of the test's.
 class OnDevice {
  public:
-  OnDevice(Device& device, std::vector<std::byte> content) : device_(device), bytes_(static_cast<std::int64_t>(content.size())) {
+  OnDevice(Device& device, std::vector<std::byte> content)
+      : device_(device), bytes_(static_cast<std::int64_t>(content.size())) {
     EXPECT_TRUE(memory().allocate(bytes_ + 1, &data_).ok());
     EXPECT_TRUE(memory().upload(data_, content.data(), bytes_).ok());
   }
-  OnDevice(Device& device, std::int64_t bytes) : OnDevice(device, std::vector<std::byte>(static_cast<std::size_t>(bytes))) {}
+  OnDevice(Device& device, std::int64_t bytes)
+      : OnDevice(device, std::vector<std::byte>(static_cast<std::size_t>(bytes))) {}
   ~OnDevice() { memory().release(data_, bytes_ + 1); }
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
@@ -100,7 +104,9 @@ TEST(DeviceGroups, SumsHaveTheBitsOfMpisTree) {
       ASSERT_TRUE(group.reduceScatter(from.view(type), to.view(type), n, room.workspace()).ok());
       EXPECT_EQ(to.content(), part.bytes) << n;
       // Into its own chunk.
-      ASSERT_TRUE(group.reduceScatter(from.view(type), from.view(type).offset(group.index() * n), n, room.workspace()).ok());
+      ASSERT_TRUE(
+          group.reduceScatter(from.view(type), from.view(type).offset(group.index() * n), n, room.workspace())
+              .ok());
       const auto content = from.content();
       const auto begin = content.begin() + group.index() * n * bytesPerElement(type);
       EXPECT_TRUE(std::equal(part.bytes.begin(), part.bytes.end(), begin)) << n;
@@ -114,8 +120,12 @@ TEST(DeviceGroups, WithoutDeterminismSumsAreTheLibrarys) {
   constexpr std::int64_t kElements = 300;
   std::vector<float> values(kElements, 1.f + static_cast<float>(worldRank()));
   const auto* const bytes = reinterpret_cast<const std::byte*>(values.data());
-  OnDevice whole(device, std::vector<std::byte>(bytes, bytes + 4 * kElements)), part(device, 4 * (kElements / worldSize()));
-  ASSERT_TRUE(group.reduceScatter(whole.view(DataType::float32), part.view(DataType::float32), kElements / worldSize(), {}).ok());
+  OnDevice whole(device, std::vector<std::byte>(bytes, bytes + 4 * kElements)),
+      part(device, 4 * (kElements / worldSize()));
+  ASSERT_TRUE(group
+                  .reduceScatter(whole.view(DataType::float32), part.view(DataType::float32),
+                                 kElements / worldSize(), {})
+                  .ok());
   ASSERT_TRUE(group.allReduce(whole.view(DataType::float32), kElements, ReduceOperation::sum, {}).ok());
   const float sum = static_cast<float>(worldSize() * (worldSize() + 1)) / 2;
   for (const OnDevice* each : {&whole, &part}) {
@@ -157,20 +167,26 @@ TEST(DeviceGroups, MovesAreThoseOfMpi) {
 TEST(DeviceGroups, UlyssesMovesAndTheirReplicasAreThoseOfMpi) {
   Device device(true);
   Communicator host = makeGroup(allRanks(), 1), group = device.group(allRanks(), 2);
-  for (const std::int64_t heads : {std::int64_t{1}, std::int64_t{worldSize()}, std::int64_t{2 * worldSize()}}) {
+  for (const std::int64_t heads :
+       {std::int64_t{1}, std::int64_t{worldSize()}, std::int64_t{2 * worldSize()}}) {
     const UlyssesShape shape{2, 6 * worldSize(), heads, 8, heads * 8 + 3, 0};
     const DataType type = DataType::float32;
     const std::int64_t rows = 2 * 6, local = ulyssesLocalHeads(heads, worldSize());
     const std::int64_t tokens = rows * shape.sequenceSplitStride, onHeads = 2 * 6 * worldSize() * local * 8;
-    Tensor source = randomTensor(type, tokens, worldRank()), target(type, onHeads), back = randomTensor(type, tokens, 3);
+    Tensor source = randomTensor(type, tokens, worldRank()), target(type, onHeads),
+           back = randomTensor(type, tokens, 3);
     Scratch scratch(ulyssesWorkspaceBytes(shape, worldSize(), type));
-    OnDevice sourceDevice(device, source.bytes), targetDevice(device, target.bytes), backDevice(device, back.bytes),
-        room(device, ulyssesWorkspaceBytes(shape, worldSize(), type));
+    OnDevice sourceDevice(device, source.bytes), targetDevice(device, target.bytes),
+        backDevice(device, back.bytes), room(device, ulyssesWorkspaceBytes(shape, worldSize(), type));
     ASSERT_TRUE(ulyssesToHeads(host, shape, source.view(), target.view(), scratch.workspace()).ok());
-    ASSERT_TRUE(ulyssesToHeads(group, shape, sourceDevice.view(type), targetDevice.view(type), room.workspace()).ok());
+    ASSERT_TRUE(
+        ulyssesToHeads(group, shape, sourceDevice.view(type), targetDevice.view(type), room.workspace())
+            .ok());
     EXPECT_EQ(targetDevice.content(), target.bytes);
     ASSERT_TRUE(ulyssesToSequence(host, shape, target.view(), back.view(), scratch.workspace()).ok());
-    ASSERT_TRUE(ulyssesToSequence(group, shape, targetDevice.view(type), backDevice.view(type), room.workspace()).ok());
+    ASSERT_TRUE(
+        ulyssesToSequence(group, shape, targetDevice.view(type), backDevice.view(type), room.workspace())
+            .ok());
     EXPECT_EQ(backDevice.content(), back.bytes);
   }
 }
@@ -181,18 +197,29 @@ TEST(DeviceGroupsOfSeveral, MessagesBothWaysWaitForNobodyElse) {
   Communicator group = device.group(allRanks(), 2, true);
   const int size = worldSize(), next = (worldRank() + 1) % size, before = (worldRank() + size - 1) % size;
   constexpr std::int64_t kElements = 500;
-  const auto filled = [](int value) { return std::vector<std::byte>(4 * kElements, static_cast<std::byte>(value)); };
-  OnDevice forward(device, filled(worldRank())), backward(device, filled(100 + worldRank())), fromBefore(device, 4 * kElements),
-      fromNext(device, 4 * kElements);
+  const auto filled = [](int value) {
+    return std::vector<std::byte>(4 * kElements, static_cast<std::byte>(value));
+  };
+  OnDevice forward(device, filled(worldRank())), backward(device, filled(100 + worldRank())),
+      fromBefore(device, 4 * kElements), fromNext(device, 4 * kElements);
   for (int round = 0; round < 3; ++round) {
     Transfer sends[2], receives[2];
-    ASSERT_TRUE(group.startReceive(fromNext.view(DataType::float32), kElements, next, 2 * round + 1, &receives[1]).ok());
-    ASSERT_TRUE(group.startReceive(fromBefore.view(DataType::float32), kElements, before, 2 * round, &receives[0]).ok());
+    ASSERT_TRUE(
+        group.startReceive(fromNext.view(DataType::float32), kElements, next, 2 * round + 1, &receives[1])
+            .ok());
+    ASSERT_TRUE(
+        group.startReceive(fromBefore.view(DataType::float32), kElements, before, 2 * round, &receives[0])
+            .ok());
     ASSERT_TRUE(group.startSend(forward.view(DataType::float32), kElements, next, 2 * round, &sends[0]).ok());
     ASSERT_TRUE(Communicator::finish(&receives[0]).ok());
     // What goes back needs what came.
-    ASSERT_TRUE(device.backend().memory().copy(backward.view(DataType::byte).data, fromBefore.view(DataType::byte).data, 4 * kElements).ok());
-    ASSERT_TRUE(group.startSend(backward.view(DataType::float32), kElements, before, 2 * round + 1, &sends[1]).ok());
+    ASSERT_TRUE(
+        device.backend()
+            .memory()
+            .copy(backward.view(DataType::byte).data, fromBefore.view(DataType::byte).data, 4 * kElements)
+            .ok());
+    ASSERT_TRUE(
+        group.startSend(backward.view(DataType::float32), kElements, before, 2 * round + 1, &sends[1]).ok());
     ASSERT_TRUE(Communicator::finish(&receives[1]).ok());
     for (Transfer& send : sends) ASSERT_TRUE(Communicator::finish(&send).ok());
     EXPECT_EQ(fromBefore.content(), filled(before)) << "round " << round;
@@ -200,7 +227,9 @@ TEST(DeviceGroupsOfSeveral, MessagesBothWaysWaitForNobodyElse) {
   }
   if (size > 3) {
     Transfer transfer;
-    EXPECT_EQ(group.startSend(forward.view(DataType::float32), 1, (worldRank() + 2) % size, 0, &transfer).code(), StatusCode::badConfig);
+    EXPECT_EQ(
+        group.startSend(forward.view(DataType::float32), 1, (worldRank() + 2) % size, 0, &transfer).code(),
+        StatusCode::badConfig);
   }
 }
 
@@ -210,18 +239,21 @@ TEST(DeviceGroups, ALaneRunsBesideAndIsWaitedForByEvents) {
   constexpr std::int64_t kElements = 700;
   std::vector<float> ones(kElements, 1.f);
   const auto* const bytes = reinterpret_cast<const std::byte*>(ones.data());
-  OnDevice x(device, std::vector<std::byte>(bytes, bytes + 4 * kElements)), y(device, std::vector<std::byte>(bytes, bytes + 4 * kElements)),
+  OnDevice x(device, std::vector<std::byte>(bytes, bytes + 4 * kElements)),
+      y(device, std::vector<std::byte>(bytes, bytes + 4 * kElements)),
       room(device, first.reduceWorkspaceBytes()), laneRoom(device, first.reduceWorkspaceBytes());
   const auto lane = device.backend().createLane();
   const View a = x.view(DataType::float32), b = y.view(DataType::float32);
   for (int i = 0; i < 4; ++i) {
-    const auto ticket = lane->submit([&] { return first.allReduce(a, kElements, ReduceOperation::sum, laneRoom.workspace()); });
+    const auto ticket = lane->submit(
+        [&] { return first.allReduce(a, kElements, ReduceOperation::sum, laneRoom.workspace()); });
     ASSERT_TRUE(second.allReduce(b, kElements, ReduceOperation::sum, room.workspace()).ok());
     ASSERT_TRUE(lane->wait(ticket).ok());
     ASSERT_TRUE(device.backend().accumulate(kElements, a, b).ok());  // needs what both did
   }
   float expected = 1, lanes = 1;
-  for (int i = 0; i < 4; ++i) lanes *= static_cast<float>(worldSize()), expected = expected * static_cast<float>(worldSize()) + lanes;
+  for (int i = 0; i < 4; ++i)
+    lanes *= static_cast<float>(worldSize()), expected = expected * static_cast<float>(worldSize()) + lanes;
   const auto content = y.content();
   EXPECT_EQ(*reinterpret_cast<const float*>(content.data()), expected);
   const auto failing = lane->submit([] { return Status{StatusCode::internal, "a job failed"}; });
@@ -237,7 +269,9 @@ TEST(DeviceGroups, ALaneRunsBesideAndIsWaitedForByEvents) {
 /// How many registered ranges of the library have the first byte of this one.
 int registered(const void* data) {
   void* const library = dlopen(std::getenv("INTERNEVO_NCCL_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
-  const auto count = library == nullptr ? nullptr : reinterpret_cast<int (*)(const void*, std::size_t)>(dlsym(library, "internevoNcclModelRegistered"));
+  const auto count = library == nullptr ? nullptr
+                                        : reinterpret_cast<int (*)(const void*, std::size_t)>(
+                                              dlsym(library, "internevoNcclModelRegistered"));
   return count == nullptr ? -1 : count(data, 1);
 }
 bool hasAll() { return worldSize() % 2 == 0; }  ///< else the library is the old one
@@ -252,10 +286,15 @@ TEST(DeviceGroupsOfSeveral, WhatIsAnnouncedIsRegisteredOnceAndUntilItIsWithdrawn
   ASSERT_TRUE(Announcement::make(other.device(), all.data, 4096, &ofOther).ok());
   EXPECT_EQ(registered(all.data), hasAll() ? 2 : 0) << "an old library is gone without";
   if (hasAll()) {
-    EXPECT_EQ(Announcement::make(group.device(), all.data, 4096, &second).code(), StatusCode::communicationError) << "twice";
-    EXPECT_EQ(Announcement::make(group.device(), all.offset(64).data, 64, &second).code(), StatusCode::communicationError) << "inside of another";
+    EXPECT_EQ(Announcement::make(group.device(), all.data, 4096, &second).code(),
+              StatusCode::communicationError)
+        << "twice";
+    EXPECT_EQ(Announcement::make(group.device(), all.offset(64).data, 64, &second).code(),
+              StatusCode::communicationError)
+        << "inside of another";
     GTEST_FLAG_SET(death_test_style, "fast");
-    EXPECT_DEATH(device.backend().memory().release(all.data, 4097), "memory is released that is registered with NCCL");
+    EXPECT_DEATH(device.backend().memory().release(all.data, 4097),
+                 "memory is released that is registered with NCCL");
   }
   // Withdrawn while it is still used: that is waited for.
   for (int i = 0; i < 8; ++i) ASSERT_TRUE(group.broadcast(all, 4096, i % worldSize()).ok());
@@ -276,7 +315,8 @@ TEST(DeviceGroupsOfSeveral, CopyEnginesAreGivenWindowsOfTheLibrarysMemory) {
   OnDevice from(device, own.bytes), to(device, 400 * worldSize());
   Announcement of, into;
   ASSERT_TRUE(Announcement::make(group.device(), from.view(DataType::byte).data, 400, &of).ok());
-  ASSERT_TRUE(Announcement::make(group.device(), to.view(DataType::byte).data, 400 * worldSize(), &into).ok());
+  ASSERT_TRUE(
+      Announcement::make(group.device(), to.view(DataType::byte).data, 400 * worldSize(), &into).ok());
   EXPECT_EQ(registered(to.view(DataType::byte).data), hasAll() ? 1 : 0);
   ASSERT_TRUE(host.allGather(own.view(), whole.view(), 100).ok());
   ASSERT_TRUE(group.allGather(from.view(DataType::float32), to.view(DataType::float32), 100).ok());
@@ -285,7 +325,9 @@ TEST(DeviceGroupsOfSeveral, CopyEnginesAreGivenWindowsOfTheLibrarysMemory) {
   // Not of one size on all ranks.
   OnDevice more(device, 4096);
   Announcement none;
-  EXPECT_EQ(Announcement::make(group.device(), more.view(DataType::byte).data, 64 * (worldRank() + 1), &none).code(), StatusCode::communicationError);
+  EXPECT_EQ(Announcement::make(group.device(), more.view(DataType::byte).data, 64 * (worldRank() + 1), &none)
+                .code(),
+            StatusCode::communicationError);
 }
 
 TEST(DeviceGroupsOfSeveral, RanksOfNoGroupStandAside) {
@@ -361,7 +403,8 @@ TEST(DeviceCopies, AreOfTheMomentAndWhatOverwritesThemWaits) {
       Status waited;
       std::thread([&] { waited = copies->wait(); }).join();
       ASSERT_TRUE(waited.ok()) << waited.message();
-      for (std::int64_t i = 0; i < kElements; ++i) ASSERT_EQ(static_cast<const float*>(host)[i], expected) << order;
+      for (std::int64_t i = 0; i < kElements; ++i)
+        ASSERT_EQ(static_cast<const float*>(host)[i], expected) << order;
       expected *= 2;
     }
   }

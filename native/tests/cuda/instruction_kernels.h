@@ -63,14 +63,17 @@ struct Fragments {
 /// One warpgroup multiplies tiles of two tensors: D[64, N] = A[64, 128] · B[128, 128] in the ways that attention does.
 struct Multiply {
   static constexpr int kThreads = kWarpgroup, kWarpgroups = 1;
-  using Left = BulkTile<128, 64>;    // also read as its transpose's [128, 64]: rows are then the sum
+  using Left = BulkTile<128, 64>;  // also read as its transpose's [128, 64]: rows are then the sum
   using Right = BulkTile<128, 128>;
-  static constexpr int kRightAt = Left::kBytes, kBarrierAt = kRightAt + Right::kBytes, kSharedBytes = kBarrierAt + 64;
+  static constexpr int kRightAt = Left::kBytes, kBarrierAt = kRightAt + Right::kBytes,
+                       kSharedBytes = kBarrierAt + 64;
   TensorMap a, b;
   float* d;  ///< [64, columnsOf(way)]
   enum Way { byRows, byColumns, fromRegisters, transposedLeft, insideAtom } way;
 
-  static constexpr int columnsOf(Way way) { return way == transposedLeft ? 64 : way == insideAtom ? 32 : 128; }
+  static constexpr int columnsOf(Way way) {
+    return way == transposedLeft ? 64 : way == insideAtom ? 32 : 128;
+  }
 
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
@@ -90,7 +93,8 @@ struct Multiply {
       float narrow[8][4];
       t.fenceProducts();
       for (int step = 0; step < 4; ++step) {
-        t.template multiplyShared<true, true>(narrow, left.byColumns(64, step), right.byColumns(64, step), step > 0);
+        t.template multiplyShared<true, true>(narrow, left.byColumns(64, step), right.byColumns(64, step),
+                                              step > 0);
       }
       finish(t, narrow);
     } else if (way == insideAtom) {
@@ -98,7 +102,8 @@ struct Multiply {
       float half[4][4];
       t.fenceProducts();
       for (int step = 0; step < 4; ++step) {
-        t.template multiplyShared<true, true>(half, left.byColumns(64, step), right.byColumns(32, step), step > 0);
+        t.template multiplyShared<true, true>(half, left.byColumns(64, step), right.byColumns(32, step),
+                                              step > 0);
       }
       finish(t, half);
     } else {
@@ -113,7 +118,8 @@ struct Multiply {
     for (int step = 0; step < 8; ++step) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {  // A fragments out of the swizzled tile
-        const int row = 16 * (t.x() / 32) + t.x() % 32 / 4 + i % 2 * 8, column = 16 * step + t.x() % 4 * 2 + i / 2 * 8;
+        const int row = 16 * (t.x() / 32) + t.x() % 32 / 4 + i % 2 * 8,
+                  column = 16 * step + t.x() % 4 * 2 + i / 2 * 8;
         const int place = column / 64 * Left::kHalfBytes + row * 128 + (column % 64 * 2 ^ (row & 7) << 4);
         memcpy(&words[step][i], t.shared() + place, 4);
       }
@@ -123,12 +129,14 @@ struct Multiply {
     if (way == byColumns) {
 #pragma unroll
       for (int step = 0; step < 8; ++step) {
-        t.template multiplyShared<false, true>(result, left.byRows(0, step), right.byColumns(0, step), step > 0);
+        t.template multiplyShared<false, true>(result, left.byRows(0, step), right.byColumns(0, step),
+                                               step > 0);
       }
     }
     if (way == fromRegisters) {
 #pragma unroll
-      for (int step = 0; step < 8; ++step) t.template multiplyRegisters<true>(result, words[step], right.byColumns(0, step), step > 0);
+      for (int step = 0; step < 8; ++step)
+        t.template multiplyRegisters<true>(result, words[step], right.byColumns(0, step), step > 0);
     }
     finish(t, result);
   }
@@ -139,7 +147,8 @@ struct Multiply {
     t.settle(results);
     for (int n = 0; n < kCount; ++n) {
       for (int j = 0; j < 4; ++j) {
-        const int row = 16 * (t.x() / 32) + t.x() % 32 / 4 + j / 2 * 8, column = 8 * n + t.x() % 4 * 2 + j % 2;
+        const int row = 16 * (t.x() / 32) + t.x() % 32 / 4 + j / 2 * 8,
+                  column = 8 * n + t.x() % 4 * 2 + j % 2;
         d[row * 8 * kCount + column] = results[n][j];
       }
     }

@@ -47,10 +47,13 @@ class Room {
     if (data != nullptr) taken_.push_back(data);
     return data;
   }
-  void upload(void* target, const void* host, std::size_t bytes) { status = cudaStatus(cudaMemcpy(target, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy"); }
+  void upload(void* target, const void* host, std::size_t bytes) {
+    status = cudaStatus(cudaMemcpy(target, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+  }
   void download(void* host, const void* source, std::size_t bytes) {
     status = cudaStatus(cudaDeviceSynchronize(), "the kernel");
-    if (status.ok()) status = cudaStatus(cudaMemcpy(host, source, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    if (status.ok())
+      status = cudaStatus(cudaMemcpy(host, source, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
   }
   static void release(void* data) { static_cast<void>(cudaFree(data)); }
 #else
@@ -60,7 +63,9 @@ class Room {
     return taken_.back();
   }
   static void upload(void* target, const void* host, std::size_t bytes) { std::memcpy(target, host, bytes); }
-  static void download(void* host, const void* source, std::size_t bytes) { std::memcpy(host, source, bytes); }
+  static void download(void* host, const void* source, std::size_t bytes) {
+    std::memcpy(host, source, bytes);
+  }
   static void release(void* data) { std::free(data); }
 #endif
   std::vector<void*> taken_;
@@ -71,7 +76,8 @@ using Bytes = std::vector<unsigned char>;
 std::vector<std::uint16_t> smallIntegers(std::size_t count, unsigned seed) {
   std::mt19937 engine(seed);
   std::vector<std::uint16_t> values(count);
-  for (std::uint16_t& v : values) v = bfloat16FromFloat(static_cast<float>(static_cast<int>(engine() % 9) - 4));
+  for (std::uint16_t& v : values)
+    v = bfloat16FromFloat(static_cast<float>(static_cast<int>(engine() % 9) - 4));
   return values;
 }
 std::vector<float> smallFloats(std::size_t count, unsigned seed) {
@@ -81,11 +87,13 @@ std::vector<float> smallFloats(std::size_t count, unsigned seed) {
   return values;
 }
 
-Status mapOf(const void* data, std::int64_t columns, std::int64_t rows, std::int64_t heads, std::int64_t batch, int boxRows, TensorMap* map) {
+Status mapOf(const void* data, std::int64_t columns, std::int64_t rows, std::int64_t heads,
+             std::int64_t batch, int boxRows, TensorMap* map) {
   TensorBox box;
   box.data = data;
   box.extent[0] = columns, box.extent[1] = rows, box.extent[2] = heads, box.extent[3] = batch;
-  box.strideBytes[0] = 2 * columns * heads, box.strideBytes[1] = 2 * columns, box.strideBytes[2] = 2 * columns * heads * rows;
+  box.strideBytes[0] = 2 * columns * heads, box.strideBytes[1] = 2 * columns,
+  box.strideBytes[2] = 2 * columns * heads * rows;
   box.box[1] = boxRows;
   return makeTensorMap(box, map);
 }
@@ -133,9 +141,11 @@ Status rounding(unsigned seed, Bytes* output) {
   std::mt19937 engine(seed);
   std::vector<float> values;
   for (std::uint32_t exponent = 0; exponent < 256; ++exponent) {
-    for (const std::uint32_t mantissa : {0u, 0x8000u, 0x18000u, 0x7fffffu, 0x7f8000u, 0x7f7fffu, 1u, 0x8001u, static_cast<std::uint32_t>(engine()) & 0x7fffffu}) {
+    for (const std::uint32_t mantissa : {0u, 0x8000u, 0x18000u, 0x7fffffu, 0x7f8000u, 0x7f7fffu, 1u, 0x8001u,
+                                         static_cast<std::uint32_t>(engine()) & 0x7fffffu}) {
       if (exponent == 255 && mantissa != 0) continue;  // what a NaN's other bits become is nobody's promise
-      for (const std::uint32_t sign : {0u, 0x80000000u}) values.push_back(floatOf(sign | exponent << 23 | mantissa));
+      for (const std::uint32_t sign : {0u, 0x80000000u})
+        values.push_back(floatOf(sign | exponent << 23 | mantissa));
     }
   }
   Room room;
@@ -154,7 +164,8 @@ struct Exchange {
   float* result;        ///< [31, 64]
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
-    for (int mask = 1; mask < kWarp; ++mask) result[(mask - 1) * kThreads + t.x()] = t.shuffleXor(source[t.x()], mask);
+    for (int mask = 1; mask < kWarp; ++mask)
+      result[(mask - 1) * kThreads + t.x()] = t.shuffleXor(source[t.x()], mask);
   }
 };
 
@@ -234,7 +245,8 @@ Status bulk(unsigned seed, Bytes* output) {
   constexpr std::int64_t kBlocks = 8;
   // Of very different sizes, so that another order of the sums shows.
   std::vector<float> values = smallFloats(256 * kBlocks, seed);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::ldexp(values[i] + 0.37f, static_cast<int>(i / 256 * 5 % 24));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = std::ldexp(values[i] + 0.37f, static_cast<int>(i / 256 * 5 % 24));
   Room room;
   const float* const source = room.take(values);
   float* const sums = room.take(std::vector<float>(256));
@@ -249,7 +261,8 @@ Status bulk(unsigned seed, Bytes* output) {
 
 /// One warpgroup gives registers away and copies; two take them and multiply what it copied, in two phases of one barrier.
 struct Handover {
-  static constexpr int kThreads = 3 * kWarpgroup, kWarpgroups = 3, kFullAt = 8192, kFreeAt = 8200, kSharedBytes = 8192 + 64;
+  static constexpr int kThreads = 3 * kWarpgroup, kWarpgroups = 3, kFullAt = 8192, kFreeAt = 8200,
+                       kSharedBytes = 8192 + 64;
   static constexpr int kRounds = 4;
   TensorMap map;  ///< box [64, 64] of [64 · kRounds, 64]
   float* d;       ///< [2, 64, 64]
@@ -285,7 +298,8 @@ struct Handover {
       t.syncNamed(1, 2 * kWarpgroup);
       t.fenceProducts();
 #pragma unroll
-      for (int step = 0; step < 4; ++step) t.template multiplyShared<false, true>(sums, tile.byRows(0, step), tile.byColumns(0, step), true);
+      for (int step = 0; step < 4; ++step)
+        t.template multiplyShared<false, true>(sums, tile.byRows(0, step), tile.byColumns(0, step), true);
       t.commitProducts();
       t.template waitProducts<0>();
       t.settle(sums);
@@ -294,7 +308,8 @@ struct Handover {
     }
     for (int n = 0; n < 8; ++n) {
       for (int j = 0; j < 4; ++j) {
-        const int row = 16 * (t.x() % kWarpgroup / 32) + t.x() % 32 / 4 + j / 2 * 8, column = 8 * n + t.x() % 4 * 2 + j % 2;
+        const int row = 16 * (t.x() % kWarpgroup / 32) + t.x() % 32 / 4 + j / 2 * 8,
+                  column = 8 * n + t.x() % 4 * 2 + j % 2;
         d[(group * 64 + row) * 64 + column] = sums[n][j];
       }
     }
@@ -352,7 +367,8 @@ Status needed(const std::string& name) {
     int device = 0;
     cudaDeviceProp properties{};
     INTERNEVO_RETURN_IF_ERROR(cudaStatus(cudaGetDevice(&device), "cudaGetDevice"));
-    INTERNEVO_RETURN_IF_ERROR(cudaStatus(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties"));
+    INTERNEVO_RETURN_IF_ERROR(
+        cudaStatus(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties"));
     if (properties.major == 9 && properties.minor == 0) continue;
     return {StatusCode::planUnsupported, std::string(properties.name) + " has no instructions of sm_90a"};
   }
@@ -384,12 +400,14 @@ Status run(const std::string& name, unsigned seed, Bytes* output) {
 
 }  // namespace internevo::cuda
 
-extern "C" __attribute__((visibility("default"))) int internevo_kernel_case_1(internevo::cuda::KernelCase* call) {
+extern "C" __attribute__((visibility("default"))) int internevo_kernel_case_1(
+    internevo::cuda::KernelCase* call) {
   std::vector<unsigned char> output;
   const internevo::Status status = internevo::cuda::run(call->name, call->seed, &output);
   std::string message = status.message();
   call->writtenBytes = static_cast<std::int64_t>(output.size());
-  if (status.ok() && call->writtenBytes > call->outputBytes) message = "no room for " + std::to_string(output.size()) + " bytes";
+  if (status.ok() && call->writtenBytes > call->outputBytes)
+    message = "no room for " + std::to_string(output.size()) + " bytes";
   if (message.empty()) {
     std::memcpy(call->output, output.data(), output.size());
     return 0;

@@ -21,9 +21,12 @@ constexpr KernelCaseName kKernelCases[] = {
     {"wgmma-columns", "wgmma m64n128k16, the right side by columns", true},
     {"wgmma-registers", "wgmma m64n128k16, the left side in registers", true},
     {"wgmma-transposed", "wgmma m64n64k16, both sides by columns", true},
-    {"wgmma-inside-atom", "wgmma m64n32k16, 32 columns from 64 bytes inside the swizzle's atom (heads of 64)", true},
+    {"wgmma-inside-atom", "wgmma m64n32k16, 32 columns from 64 bytes inside the swizzle's atom (heads of 64)",
+     true},
     {"tensor-copy", "cp.async.bulk.tensor: the 128-byte swizzle, zeros outside the tensor", true},
-    {"bulk", "cp.async.bulk to shared memory, cp.reduce.async.bulk and bulk stores from it, in the order of blocks", true},
+    {"bulk",
+     "cp.async.bulk to shared memory, cp.reduce.async.bulk and bulk stores from it, in the order of blocks",
+     true},
     {"handover", "setmaxnreg, named barriers, mbarrier phases, fences of proxies between warpgroups", true},
 };
 constexpr const char* kFaultCases[] = {"trap", "endless"};

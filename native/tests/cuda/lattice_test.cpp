@@ -39,7 +39,8 @@ struct Outcome {
 Outcome train(Config config, const PlanConfig& plan, DeviceKind device, const std::vector<int>& ranks) {
   config.plan = plan, config.mesh = meshOf(plan), config.device = device;
   validatePlan(config);
-  Trainer trainer(config, static_cast<int>(std::find(ranks.begin(), ranks.end(), worldRank()) - ranks.begin()), ranks);
+  Trainer trainer(
+      config, static_cast<int>(std::find(ranks.begin(), ranks.end(), worldRank()) - ranks.begin()), ranks);
   trainer.initializeWeights();
   Outcome outcome;
   std::string bytes;
@@ -57,7 +58,9 @@ Outcome train(Config config, const PlanConfig& plan, DeviceKind device, const st
     auto gradients = collect(Trainer::Quantity::gradient);
     if (step == 1) outcome.gradients = std::move(gradients);
   }
-  for (const auto quantity : {Trainer::Quantity::weights, Trainer::Quantity::firstMoment, Trainer::Quantity::secondMoment}) collect(quantity);
+  for (const auto quantity :
+       {Trainer::Quantity::weights, Trainer::Quantity::firstMoment, Trainer::Quantity::secondMoment})
+    collect(quantity);
   outcome.bits = checksumOf(bytes);
   return outcome;
 }
@@ -124,11 +127,14 @@ TEST_P(DeviceLattice, IsTheCpusAndBitByBitInEveryOrderOfStreams) {
   for (const PlanConfig& plan : plansOf(base)) {
     setenv("INTERNEVO_MODEL_STREAMS", orders[count++ % orders.size()], 1);
     const Outcome onDevice = train(base, plan, DeviceKind::cuda, everyone);
-    const auto [first, fresh] = bitsOfKey.emplace(orderKeyOf(plan, base.model.tiedEmbeddings), std::pair(nameOf(plan), onDevice.bits));
+    const auto [first, fresh] = bitsOfKey.emplace(orderKeyOf(plan, base.model.tiedEmbeddings),
+                                                  std::pair(nameOf(plan), onDevice.bits));
     if (!fresh) {
       ++compared;
-      EXPECT_EQ(onDevice.bits, first->second.second) << nameOf(plan) << " and " << first->second.first << " add in the same order";
-      if (onDevice.bits == first->second.second && !allAsked()) continue;  // as far from the CPU's as that one
+      EXPECT_EQ(onDevice.bits, first->second.second)
+          << nameOf(plan) << " and " << first->second.first << " add in the same order";
+      if (onDevice.bits == first->second.second && !allAsked())
+        continue;  // as far from the CPU's as that one
     }
     const double difference = differenceOf(train(base, plan, DeviceKind::cpu, everyone), onDevice);
     EXPECT_LT(difference, 2e-6) << nameOf(plan);
@@ -136,11 +142,13 @@ TEST_P(DeviceLattice, IsTheCpusAndBitByBitInEveryOrderOfStreams) {
   }
   EXPECT_GT(compared, 3u);
   if (worldRank() == 0) {
-    std::printf("%s: %zu plans, at most %.2e from the CPU's; %zu compared bit by bit\n", GetParam().name, count, worst, compared);
+    std::printf("%s: %zu plans, at most %.2e from the CPU's; %zu compared bit by bit\n", GetParam().name,
+                count, worst, compared);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DeviceLattice, ::testing::ValuesIn(kModels), [](const auto& model) { return std::string(model.param.name); });
+INSTANTIATE_TEST_SUITE_P(Models, DeviceLattice, ::testing::ValuesIn(kModels),
+                         [](const auto& model) { return std::string(model.param.name); });
 
 }  // namespace
 }  // namespace internevo::trainer::testing

@@ -51,33 +51,42 @@ TEST(LaunchOrder, BytesThatOneStreamWritesAndAnotherUsesNeedAnEvent) {
 }
 
 TEST(LaunchOrder, AnEventSaysOnlyWhatWasGivenBeforeItWasRecorded) {
-  EXPECT_EQ(missing({record(0), work(0, {}, {{0, 8}}), wait(1, 0), work(1, {{0, 8}}, {})}), 1u) << "recorded too early";
-  EXPECT_EQ(missing({wait(1, -1), work(0, {}, {{0, 8}}), record(0), work(1, {{0, 8}}, {})}), 1u) << "never recorded when it was waited for";
-  EXPECT_EQ(missing({work(0, {}, {{0, 8}}), record(0), work(1, {{0, 8}}, {}), wait(1, 1)}), 1u) << "waited for too late";
+  EXPECT_EQ(missing({record(0), work(0, {}, {{0, 8}}), wait(1, 0), work(1, {{0, 8}}, {})}), 1u)
+      << "recorded too early";
+  EXPECT_EQ(missing({wait(1, -1), work(0, {}, {{0, 8}}), record(0), work(1, {{0, 8}}, {})}), 1u)
+      << "never recorded when it was waited for";
+  EXPECT_EQ(missing({work(0, {}, {{0, 8}}), record(0), work(1, {{0, 8}}, {}), wait(1, 1)}), 1u)
+      << "waited for too late";
 }
 
 TEST(LaunchOrder, OrderGoesOverOtherStreamsAndTheHost) {
-  const std::vector<LaunchStep> chain{work(0, {}, {{0, 8}}), record(0), wait(1, 1), record(1), wait(2, 3), work(2, {{0, 8}}, {})};
+  const std::vector<LaunchStep> chain{work(0, {}, {{0, 8}}), record(0), wait(1, 1), record(1), wait(2, 3),
+                                      work(2, {{0, 8}}, {})};
   EXPECT_EQ(missing(chain), 0u);
   EXPECT_EQ(missing(chain, 2), 1u);
   EXPECT_EQ(missing(chain, 4), 1u);
   EXPECT_EQ(missing({work(0, {}, {{0, 8}}), hostWait(0), work(1, {{0, 8}}, {})}), 0u);
-  EXPECT_EQ(missing({work(0, {}, {{0, 8}}), hostWait(2), work(1, {{0, 8}}, {})}), 1u) << "the host waited for another stream";
+  EXPECT_EQ(missing({work(0, {}, {{0, 8}}), hostWait(2), work(1, {{0, 8}}, {})}), 1u)
+      << "the host waited for another stream";
 }
 
 TEST(LaunchOrder, EveryReaderSinceTheLastWriteIsWaitedFor) {
-  const std::vector<LaunchStep> steps{work(0, {{0, 4}}, {}), work(1, {{2, 8}}, {}), record(1), wait(2, 2), work(2, {}, {{0, 8}})};
+  const std::vector<LaunchStep> steps{work(0, {{0, 4}}, {}), work(1, {{2, 8}}, {}), record(1), wait(2, 2),
+                                      work(2, {}, {{0, 8}})};
   const std::vector<Dependency> left = uncovered(steps, dependenciesOf(steps));
   ASSERT_EQ(left.size(), 1u);
   EXPECT_EQ(left[0].before, 0);
-  EXPECT_EQ(describe(steps, left[0]), "work on stream 0 (step 0) and work on stream 2 (step 4) touch the byte at 0, and no event is between them");
+  EXPECT_EQ(describe(steps, left[0]),
+            "work on stream 0 (step 0) and work on stream 2 (step 4) touch the byte at 0, and no event is "
+            "between them");
 }
 
 // ---- what is recorded ----------------------------------------------------------------------------------------------
 
 std::vector<LaunchStep> lastTrace() {
   void* const library = dlopen(INTERNEVO_TRACED_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
-  const auto entry = library == nullptr ? nullptr : reinterpret_cast<ModelTrace>(dlsym(library, kModelTraceName));
+  const auto entry =
+      library == nullptr ? nullptr : reinterpret_cast<ModelTrace>(dlsym(library, kModelTraceName));
   std::vector<LaunchStep> steps;
   EXPECT_NE(entry, nullptr) << "the traced library was not opened";
   if (entry != nullptr) entry(&steps);
@@ -184,12 +193,15 @@ TEST_F(Launches, OfPlansAreOrderedByEventsAndNoEventCanBeSpared) {
     const std::vector<LaunchStep> given = lastTrace();
     const std::vector<Dependency> wanted = dependenciesOf(given);
     const std::vector<Dependency> left = uncovered(given, wanted);
-    EXPECT_TRUE(left.empty()) << nameOf(plan) << ": " << left.size() << ", the first: " << describe(given, left.front());
-    EXPECT_EQ(onDevice, train(base, plan, DeviceKind::cpu)) << nameOf(plan) << ": the lanes of the CPU's run were told of other work";
+    EXPECT_TRUE(left.empty()) << nameOf(plan) << ": " << left.size()
+                              << ", the first: " << describe(given, left.front());
+    EXPECT_EQ(onDevice, train(base, plan, DeviceKind::cpu))
+        << nameOf(plan) << ": the lanes of the CPU's run were told of other work";
     std::map<std::pair<int, int>, Waits> between;
     std::map<std::pair<int, int>, std::size_t> crossing;
     for (const Dependency& d : wanted) {
-      ++crossing[{given[static_cast<std::size_t>(d.before)].stream, given[static_cast<std::size_t>(d.after)].stream}];
+      ++crossing[{given[static_cast<std::size_t>(d.before)].stream,
+                  given[static_cast<std::size_t>(d.after)].stream}];
     }
     for (std::size_t i = 0; i < given.size(); ++i) {
       if (given[i].kind != Kind::wait || given[i].recorded < 0) continue;
@@ -200,16 +212,19 @@ TEST_F(Launches, OfPlansAreOrderedByEventsAndNoEventCanBeSpared) {
       if (!uncovered(given, wanted, static_cast<std::int64_t>(i)).empty()) ++own.needed;
     }
     for (const auto& [streams, count] : crossing) {
-      EXPECT_GT(between[streams].needed, 0u) << nameOf(plan) << ": " << count << " dependencies of stream " << streams.second << " on stream "
-                                             << streams.first << ", and no wait between them is missed";
+      EXPECT_GT(between[streams].needed, 0u)
+          << nameOf(plan) << ": " << count << " dependencies of stream " << streams.second << " on stream "
+          << streams.first << ", and no wait between them is missed";
     }
     for (const auto& [streams, own] : between) waits += own.all, leftOut += own.leftOut, needed += own.needed;
     ++plans, dependencies += wanted.size(), steps += given.size();
   }
   EXPECT_GT(dependencies, 100u);
   EXPECT_GT(needed, allAsked() ? 100u : 10u);
-  std::printf("rank %d: %zu plans, %zu steps, %zu dependencies between streams; %zu waits, %zu of them left out in turn: %zu are missed\n",
-              worldRank(), plans, steps, dependencies, waits, leftOut, needed);
+  std::printf(
+      "rank %d: %zu plans, %zu steps, %zu dependencies between streams; %zu waits, %zu of them left out in "
+      "turn: %zu are missed\n",
+      worldRank(), plans, steps, dependencies, waits, leftOut, needed);
 }
 
 }  // namespace

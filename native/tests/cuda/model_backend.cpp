@@ -1,5 +1,5 @@
-#include "backend/cuda/model/launch_model.h"
 #include "backend/cuda/model/model_backend.h"
+#include "backend/cuda/model/launch_model.h"
 #include "ops/test_backend.h"
 
 namespace internevo::test {
@@ -8,7 +8,6 @@ std::unique_ptr<Backend> createTestBackend(int threads) {
   cuda::model::setThreadOrder(threads - 1);
   return cuda::createModelBackend(false);
 }
-
 
 bool promisesOfTheHost() { return false; }
 

@@ -16,7 +16,8 @@ namespace internevo::trainer::testing {
 inline bool allAsked() {
   const char* const given = std::getenv("INTERNEVO_CUDA_TESTS");
   const std::string text = given == nullptr ? "" : given;
-  if (!text.empty() && text != "all") throw std::runtime_error("INTERNEVO_CUDA_TESTS is " + text + "; give all or nothing");
+  if (!text.empty() && text != "all")
+    throw std::runtime_error("INTERNEVO_CUDA_TESTS is " + text + "; give all or nothing");
   return text == "all";
 }
 
@@ -31,7 +32,8 @@ inline std::vector<std::string> traitsOf(const PlanConfig& p, bool all) {
     if (all) traits.emplace_back(name);
     if (all && !p.overlaps()) traits.push_back(std::string(name) + " without");
   };
-  add(p.parameterSharding > 1, "ps"), add(p.gradientSharding > 1, "gs"), add(p.optimizerStateSharding > 1, "oss");
+  add(p.parameterSharding > 1, "ps"), add(p.gradientSharding > 1, "gs"),
+      add(p.optimizerStateSharding > 1, "oss");
   add(p.ulysses(), "ulysses"), add(p.contextParallel > 1, "ring"), add(p.tensorParallel > 1, "tensor");
   add(p.pipelineParallel > 1, "stages"), add(p.pipelineChunks > 1, "chunks");
   return traits;
@@ -47,9 +49,11 @@ inline std::vector<PlanConfig> planSample(const std::vector<PlanConfig>& lattice
   while (!missed.empty()) {
     const auto news = [&](const PlanConfig& plan) {
       const auto traits = traitsOf(plan, all);
-      return std::count_if(traits.begin(), traits.end(), [&](const std::string& trait) { return missed.count(trait) > 0; });
+      return std::count_if(traits.begin(), traits.end(),
+                           [&](const std::string& trait) { return missed.count(trait) > 0; });
     };
-    const auto best = std::max_element(lattice.begin(), lattice.end(), [&](const auto& a, const auto& b) { return news(a) < news(b); });
+    const auto best = std::max_element(lattice.begin(), lattice.end(),
+                                       [&](const auto& a, const auto& b) { return news(a) < news(b); });
     for (const std::string& trait : traitsOf(*best, all)) missed.erase(trait);
     sample.push_back(*best);
   }

@@ -14,13 +14,16 @@
 namespace internevo::trainer::testing {
 namespace {
 
-const std::string kModelLibrary = located(INTERNEVO_MODEL_LIBRARY), kNcclModel = located(INTERNEVO_NCCL_MODEL), kOldNcclModel = located(INTERNEVO_NCCL_MODEL_OLD);
+const std::string kModelLibrary = located(INTERNEVO_MODEL_LIBRARY),
+                  kNcclModel = located(INTERNEVO_NCCL_MODEL),
+                  kOldNcclModel = located(INTERNEVO_NCCL_MODEL_OLD);
 
 class DeviceProgram : public Program {
  protected:
   void SetUp() override {
     Program::SetUp();
-    if (const char* const given = std::getenv("INTERNEVO_NCCL_LIBRARY"); given != nullptr) ncclOfTheMachine_ = given;
+    if (const char* const given = std::getenv("INTERNEVO_NCCL_LIBRARY"); given != nullptr)
+      ncclOfTheMachine_ = given;
     config_.watchdog.reset();
     config_.checkpoint.reset();
     use(planOf(2, 2, false, 1, 1, 1, 1, 1));
@@ -40,7 +43,8 @@ class DeviceProgram : public Program {
   }
   /// Fails where the program did not run on the model. INTERNEVO_CHECKED_LIBRARY names a library to check instead of it.
   Result runOnModel() {
-    if (const char* const checked = std::getenv("INTERNEVO_CHECKED_LIBRARY"); checked != nullptr) return runWith(checked);
+    if (const char* const checked = std::getenv("INTERNEVO_CHECKED_LIBRARY"); checked != nullptr)
+      return runWith(checked);
     const std::string witness = directory_.file("opened");
     fs::remove(witness);
     setenv("INTERNEVO_MODEL_OPENED", witness.c_str(), 1);
@@ -56,7 +60,8 @@ class DeviceProgram : public Program {
     double loss = 0;      ///< largest relative difference of a step
     double gradient = 0;  ///< largest ‖a − b‖ / ‖b‖ of a tensor
   };
-  Comparison compare(const Result& one, const Result& other, const std::string& oneDump, const std::string& otherDump) {
+  Comparison compare(const Result& one, const Result& other, const std::string& oneDump,
+                     const std::string& otherDump) {
     Comparison worst;
     EXPECT_EQ(one.losses().size(), other.losses().size());
     for (const auto& [step, loss] : one.losses()) {
@@ -68,7 +73,8 @@ class DeviceProgram : public Program {
     for (const auto& [name, values] : gradients) {
       const std::vector<float>& reference = references.at(name);
       EXPECT_EQ(values.size(), reference.size()) << name;
-      worst.gradient = std::max(worst.gradient, relativeError(values.data(), reference.data(), static_cast<std::int64_t>(values.size())));
+      worst.gradient = std::max(worst.gradient, relativeError(values.data(), reference.data(),
+                                                              static_cast<std::int64_t>(values.size())));
     }
     return worst;
   }
@@ -77,7 +83,8 @@ class DeviceProgram : public Program {
 
   /// float32 differs by the order of sums only; bfloat16 is at most twice as far from float32 as the CPU's.
   void expectTheCpusRun() {
-    const std::string exact = directory_.file("exact.gradients"), cpu = directory_.file("cpu.gradients"), device = directory_.file("device.gradients");
+    const std::string exact = directory_.file("exact.gradients"), cpu = directory_.file("cpu.gradients"),
+                      device = directory_.file("device.gradients");
     const DataType precision = config_.precision;
     config_.gradientDumpPath = cpu;
     const Result onCpu = run();
@@ -95,7 +102,8 @@ class DeviceProgram : public Program {
     config_.gradientDumpPath = exact;
     const Result reference = run();
     config_.precision = precision;
-    const Comparison c = compare(onModel, reference, device, exact), plain = compare(onCpu, reference, cpu, exact);
+    const Comparison c = compare(onModel, reference, device, exact),
+                     plain = compare(onCpu, reference, cpu, exact);
     EXPECT_GT(plain.gradient, 0);
     EXPECT_LT(c.loss, 2 * plain.loss);
     EXPECT_LT(c.gradient, 2 * plain.gradient);
@@ -105,7 +113,8 @@ class DeviceProgram : public Program {
 TEST_F(DeviceProgram, ALibraryThatIsNotThereIsNamed) {
   unsetenv("INTERNEVO_CUDA_LIBRARY");
   expectError(runWith(""), 2, "bad_config", "libinternevo-cuda.so is not beside this program");
-  expectError(runWith("/nowhere/libinternevo-cuda.so"), 2, "bad_config", "/nowhere/libinternevo-cuda.so cannot be opened");
+  expectError(runWith("/nowhere/libinternevo-cuda.so"), 2, "bad_config",
+              "/nowhere/libinternevo-cuda.so cannot be opened");
 }
 
 TEST_F(DeviceProgram, ALibraryOfSomethingElseIsRefused) {
@@ -114,13 +123,15 @@ TEST_F(DeviceProgram, ALibraryOfSomethingElseIsRefused) {
 
 TEST_F(DeviceProgram, HeadsThatAreTooLargeAreRefused) {
   config_.model.hiddenSize = 516, config_.model.heads = 2, config_.model.kvHeads = 1;
-  expectError(runWith(kModelLibrary), 2, "plan_unsupported", "heads of 258; device cuda computes heads of at most 256");
+  expectError(runWith(kModelLibrary), 2, "plan_unsupported",
+              "heads of 258; device cuda computes heads of at most 256");
 }
 
 TEST_F(DeviceProgram, SeveralRanksWithoutNcclAreTold) {
   use(planOf(2, 2, false, 2, 1, 1, 1, 1));
   setenv("INTERNEVO_NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1);
-  expectError(runWith(kModelLibrary), 2, "bad_config", "several GPUs need NCCL, and /nowhere/libnccl.so.2 cannot be opened");
+  expectError(runWith(kModelLibrary), 2, "bad_config",
+              "several GPUs need NCCL, and /nowhere/libnccl.so.2 cannot be opened");
   setenv("INTERNEVO_NCCL_LIBRARY", "libm.so.6", 1);
   expectError(runWith(kModelLibrary), 2, "bad_config", "libm.so.6 has no ncclGetVersion");
 }
@@ -132,7 +143,8 @@ TEST_F(DeviceProgram, AHostWithoutAGpuIsTold) {
   ASSERT_EQ(result.named("error").size(), 1u);
   const std::string message = result.named("error")[0]["message"];
   const bool noDriver = message.find("no NVIDIA driver is installed") != std::string::npos;
-  expectError(result, 2, "bad_config", noDriver ? "no NVIDIA driver is installed on this host" : "no GPU can be used on this host");
+  expectError(result, 2, "bad_config",
+              noDriver ? "no NVIDIA driver is installed on this host" : "no GPU can be used on this host");
 }
 #endif
 
@@ -154,12 +166,15 @@ TEST_F(DeviceProgram, TheTimelineOnTheModelIsOfTheDevicesClock) {
   const double step = steps[1]["stepTimeSeconds"];
   EXPECT_GT(computed, step / 4);
   EXPECT_LT(computed, 2 * step) << "the update that is waited for here may be of the step after";
-  for (const Json& each : steps) EXPECT_LT(each["exposedCommunicationSeconds"].get<double>(), each["stepTimeSeconds"].get<double>() / 4) << "one rank waits for nobody";
+  for (const Json& each : steps)
+    EXPECT_LT(each["exposedCommunicationSeconds"].get<double>(), each["stepTimeSeconds"].get<double>() / 4)
+        << "one rank waits for nobody";
 }
 
 TEST_F(DeviceProgram, RecomputationWithOverlapOnTheModelIsTheCpusRun) {
   use(planOf(1, 4, true, 1, 1, 1, 1, 1));
-  config_.plan.forwardOverlap = ForwardOverlap::interLayer, config_.plan.backwardOverlap = BackwardOverlap::intraLayer;
+  config_.plan.forwardOverlap = ForwardOverlap::interLayer,
+  config_.plan.backwardOverlap = BackwardOverlap::intraLayer;
   config_.model.tiedEmbeddings = true;
   expectTheCpusRun();
 }
@@ -176,7 +191,8 @@ class DeviceProgramInBfloat16 : public DeviceProgram {
   void SetUp() override {
     DeviceProgram::SetUp();
     config_.precision = DataType::bfloat16;
-    config_.model.hiddenSize = 128, config_.model.heads = 2, config_.model.kvHeads = 1, config_.model.ffnHiddenSize = 96;
+    config_.model.hiddenSize = 128, config_.model.heads = 2, config_.model.kvHeads = 1,
+    config_.model.ffnHiddenSize = 96;
     config_.model.layers = 1;
     config_.sequenceLengthTokens = 72;
     config_.steps = 2;
@@ -193,7 +209,9 @@ TEST_F(DeviceProgramInBfloat16, WithAModelledLibrarysAttentionIsAsExactAsTheCpus
   unsetenv("INTERNEVO_CUDA_ATTENTION");
   std::ifstream said(directory_.file("stderr"));
   const std::string text{std::istreambuf_iterator<char>(said), {}};
-  EXPECT_NE(text.find("attention of 2 x 72 tokens, 2 heads of 64, 1 of keys: forward plain attention"), std::string::npos) << text;
+  EXPECT_NE(text.find("attention of 2 x 72 tokens, 2 heads of 64, 1 of keys: forward plain attention"),
+            std::string::npos)
+      << text;
 }
 
 TEST_F(DeviceProgram, ACheckpointOfTheModelGoesOnWithTheSameBitsAndOnTheCpu) {
@@ -241,9 +259,11 @@ TEST_F(DeviceProgram, ACheckpointCopiedBesideTheNextStepHoldsTheWeightsOfItsStep
 
 /// One plan of each kind of communication, with the overlap that gives it a lane of its own.
 TEST_F(DeviceProgram, SeveralRanksOnTheModelAreTheCpusRun) {
-  PlanConfig sharded = planOf(1, 2, false, 2, 1, 2, 1, 1), ulysses = planOf(2, 2, true, 1, 2, 1, 1, 2), ring = planOf(2, 2, false, 1, 2, 2, 1, 1);
+  PlanConfig sharded = planOf(1, 2, false, 2, 1, 2, 1, 1), ulysses = planOf(2, 2, true, 1, 2, 1, 1, 2),
+             ring = planOf(2, 2, false, 1, 2, 2, 1, 1);
   sharded.forwardOverlap = ForwardOverlap::interLayer, sharded.backwardOverlap = BackwardOverlap::intraLayer;
-  ring.contextParallel = 2, ring.forwardOverlap = ForwardOverlap::block, ring.backwardOverlap = BackwardOverlap::block;
+  ring.contextParallel = 2, ring.forwardOverlap = ForwardOverlap::block,
+  ring.backwardOverlap = BackwardOverlap::block;
   PlanConfig tensor = planOf(2, 2, false, 1, 2, 1, 1, 1);
   tensor.tensorParallel = 2;
   for (const PlanConfig& plan : {sharded, ulysses, ring, tensor, stagedPlan(2, 2, 1, 1, 1, 1)}) {
@@ -274,7 +294,8 @@ TEST_F(DeviceProgram, SeveralRanksOnTheModelResumeUnderAnotherPlan) {
 
 /// The model ends a program that lets a communicator or memory go while ranges are registered.
 TEST_F(DeviceProgram, SeveralRanksRegisterTheirBuffersAndGiveThemBack) {
-  if (std::getenv("INTERNEVO_CHECKED_LIBRARY") != nullptr) return;  // what NCCL has registered it does not tell
+  if (std::getenv("INTERNEVO_CHECKED_LIBRARY") != nullptr)
+    return;  // what NCCL has registered it does not tell
   PlanConfig plan = planOf(1, 2, false, 2, 1, 2, 1, 1);
   plan.forwardOverlap = ForwardOverlap::interLayer, plan.backwardOverlap = BackwardOverlap::intraLayer;
   const PlanConfig updated = planOf(2, 2, false, 2, 1, 1, 1, 2);
@@ -301,7 +322,9 @@ TEST_F(DeviceProgram, SeveralRanksRegisterTheirBuffersAndGiveThemBack) {
   }
   setenv("INTERNEVO_NCCL_LIBRARY", kOldNcclModel.c_str(), 1);
   ASSERT_EQ(runWith(kModelLibrary).status, 0);
-  EXPECT_EQ(count(readFile(directory_.file("stderr")), "takes no registered buffers: the run goes without them"), 1u);
+  EXPECT_EQ(
+      count(readFile(directory_.file("stderr")), "takes no registered buffers: the run goes without them"),
+      1u);
 }
 
 TEST_F(DeviceProgram, SeveralRanksOnTheModelEndWhenOneIsKilledAndItIsNamed) {
@@ -314,17 +337,21 @@ TEST_F(DeviceProgram, SeveralRanksOnTheModelEndWhenOneIsKilledAndItIsNamed) {
   if (const char* const checked = std::getenv("INTERNEVO_CHECKED_LIBRARY"); checked != nullptr) {
     setenv("INTERNEVO_CUDA_LIBRARY", checked, 1);
   } else {
-    setenv("INTERNEVO_CUDA_LIBRARY", kModelLibrary.c_str(), 1), setenv("INTERNEVO_NCCL_LIBRARY", kNcclModel.c_str(), 1);
+    setenv("INTERNEVO_CUDA_LIBRARY", kModelLibrary.c_str(), 1),
+        setenv("INTERNEVO_NCCL_LIBRARY", kNcclModel.c_str(), 1);
   }
   const std::string abandoned = directory_.file("abandoned");
   setenv("INTERNEVO_NCCL_MODEL_ABORTED", abandoned.c_str(), 1);
   Process process(command(2), directory_.file("stderr"));
   unsetenv("INTERNEVO_NCCL_MODEL_ABORTED");
-  ASSERT_TRUE(process.readUntil([](const std::string& line) { return line.find("\"step\":2,") != std::string::npos; }));
+  ASSERT_TRUE(process.readUntil(
+      [](const std::string& line) { return line.find("\"step\":2,") != std::string::npos; }));
   const std::vector<pid_t> ranks = process.children("internevo-trainer");
   ASSERT_EQ(ranks.size(), 2u);
   for (const pid_t pid : ranks) {
-    if (readFile("/proc/" + std::to_string(pid) + "/environ").find("OMPI_COMM_WORLD_RANK=1") != std::string::npos) kill(pid, SIGKILL);
+    if (readFile("/proc/" + std::to_string(pid) + "/environ").find("OMPI_COMM_WORLD_RANK=1") !=
+        std::string::npos)
+      kill(pid, SIGKILL);
   }
   EXPECT_NE(process.finish(), 0);
   Result result;

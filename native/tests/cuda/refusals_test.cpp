@@ -11,7 +11,8 @@ namespace {
 View viewOf(std::vector<std::int32_t>& values) { return {values.data(), DataType::int32}; }
 
 TEST(DeviceErrors, ATokenOutsideTheVocabularyShowsWhenTheWorkIsDone) {
-  const Buffer table(DataType::float32, Values(40)), y(DataType::float32, Values(8, 3.)), gTable(DataType::float32, Values(40));
+  const Buffer table(DataType::float32, Values(40)), y(DataType::float32, Values(8, 3.)),
+      gTable(DataType::float32, Values(40));
   std::vector<std::int32_t> tokens{3, 10};
   const auto backend = createTestBackend(1);
   ASSERT_TRUE(backend->embeddingForward({2, 4, 10}, viewOf(tokens), table.view(), y.view()).ok());
@@ -29,10 +30,16 @@ TEST(DeviceErrors, ATargetOutsideTheVocabularyShowsWhenTheWorkIsDone) {
   const Buffer x(DataType::float32, randomValues(12, 1)), w(DataType::float32, randomValues(20, 2)),
       scratch(backend->headLossWorkspaceBytes({3, 4, 5, 3}));
   ExactSum loss;
-  ASSERT_TRUE(backend->headLoss({3, 4, 5, 3}, x.view(), w.view(), viewOf(targets), 1, &loss, {}, {}, scratch.workspace()).ok());
+  ASSERT_TRUE(
+      backend
+          ->headLoss({3, 4, 5, 3}, x.view(), w.view(), viewOf(targets), 1, &loss, {}, {}, scratch.workspace())
+          .ok());
   EXPECT_EQ(backend->settle().code(), StatusCode::dataError);
   targets[1] = 5;
-  ASSERT_TRUE(backend->headLoss({3, 4, 5, 3}, x.view(), w.view(), viewOf(targets), 1, &loss, {}, {}, scratch.workspace()).ok());
+  ASSERT_TRUE(
+      backend
+          ->headLoss({3, 4, 5, 3}, x.view(), w.view(), viewOf(targets), 1, &loss, {}, {}, scratch.workspace())
+          .ok());
   EXPECT_EQ(backend->settle().code(), StatusCode::dataError);
 }
 
@@ -41,18 +48,22 @@ TEST(DeviceErrors, APositionOutsideTheTableShowsWhenTheWorkIsDone) {
   const auto backend = createTestBackend(1);
   for (const std::int32_t wrong : {-1, 4}) {
     std::vector<std::int32_t> positions{0, wrong};
-    ASSERT_TRUE(backend->ropeForward({2, 1, 8, 0, 4, 0, viewOf(positions)}, table.view(), table.view(), x.view()).ok());
+    ASSERT_TRUE(
+        backend->ropeForward({2, 1, 8, 0, 4, 0, viewOf(positions)}, table.view(), table.view(), x.view())
+            .ok());
     EXPECT_EQ(backend->settle().code(), StatusCode::dataError);
   }
 }
 
 TEST(DeviceErrors, ProductsOfTwoTypesAndHeadsThatAreTooLargeAreRefused) {
   const auto backend = createTestBackend(1);
-  const Buffer x(DataType::float32, Values(1024)), w(DataType::bfloat16, Values(1024)), scratch(backend->linearWorkspaceBytes());
+  const Buffer x(DataType::float32, Values(1024)), w(DataType::bfloat16, Values(1024)),
+      scratch(backend->linearWorkspaceBytes());
   const Status types = backend->linearForward({4, 8, 8}, x.view(), w.view(), x.view(), scratch.workspace());
   EXPECT_EQ(types.code(), StatusCode::badConfig);
   EXPECT_NE(types.message().find("w must have the type of x"), std::string::npos) << types.message();
-  const Status head = backend->attentionForward({1, 1, 1, 1, 512}, x.view(), x.view(), x.view(), x.view(), x.view(), {});
+  const Status head =
+      backend->attentionForward({1, 1, 1, 1, 512}, x.view(), x.view(), x.view(), x.view(), x.view(), {});
   EXPECT_NE(head.message().find("headSize is 512"), std::string::npos) << head.message();
 }
 
@@ -66,7 +77,8 @@ TEST(DeviceSizes, OfAPlanAreThoseOfTheBackend) {
   EXPECT_EQ(planned.attentionWorkspaceBytes(attention), backend->attentionWorkspaceBytes(attention));
   EXPECT_EQ(planned.attentionBlockWorkspaceBytes(block), backend->attentionBlockWorkspaceBytes(block));
   EXPECT_EQ(planned.lossChunkRows(), backend->lossChunkRows());
-  EXPECT_EQ(planned.headLossWorkspaceBytes({300, 8, 50, 256}), backend->headLossWorkspaceBytes({300, 8, 50, 256}));
+  EXPECT_EQ(planned.headLossWorkspaceBytes({300, 8, 50, 256}),
+            backend->headLossWorkspaceBytes({300, 8, 50, 256}));
 }
 
 using DeviceMemoryDeathTest = testing::Test;

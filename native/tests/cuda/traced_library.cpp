@@ -18,11 +18,15 @@ std::vector<std::unique_ptr<internevo::cuda::model::LaunchTrace>>& traces() {
 
 extern "C" int internevo_device_open_1(internevo::DeviceOpenArguments* arguments) {
   return internevo::cuda::answerOpen(
-      arguments, [](const internevo::DeviceRequest& request, std::unique_ptr<internevo::Backend>* backend) -> internevo::Status {
+      arguments,
+      [](const internevo::DeviceRequest& request,
+         std::unique_ptr<internevo::Backend>* backend) -> internevo::Status {
         traces().push_back(std::make_unique<internevo::cuda::model::LaunchTrace>());
         *backend = internevo::cuda::createModelBackend(true, request.deterministic, traces().back().get());
         return {};
       });
 }
 
-extern "C" void internevo_model_trace(std::vector<internevo::cuda::model::LaunchStep>* steps) { *steps = traces().back()->steps(); }
+extern "C" void internevo_model_trace(std::vector<internevo::cuda::model::LaunchStep>* steps) {
+  *steps = traces().back()->steps();
+}

@@ -9,7 +9,9 @@ namespace {
 
 /// Memory of a guarded model, whose calls return before their work is done.
 struct OnTheDevice {
-  explicit OnTheDevice(std::int64_t size) : bytes(size) { EXPECT_TRUE(backend->memory().allocate(bytes, &data).ok()); }
+  explicit OnTheDevice(std::int64_t size) : bytes(size) {
+    EXPECT_TRUE(backend->memory().allocate(bytes, &data).ok());
+  }
   ~OnTheDevice() { backend->memory().release(data, bytes); }
 
   const std::int64_t bytes;
@@ -26,9 +28,12 @@ TEST(Uploads, AreOfTheBytesThatTheCallWasGiven) {
   std::vector<std::int32_t> expected(static_cast<std::size_t>(kEach * kUploads)), found(expected.size());
   for (int i = 0; i < kUploads; ++i) {
     const std::int64_t count = i % 3 == 0 ? kEach : kEach / (1 + i % 7);
-    for (std::int64_t e = 0; e < count; ++e) host[static_cast<std::size_t>(e)] = static_cast<std::int32_t>(i * kEach + e + 1);
+    for (std::int64_t e = 0; e < count; ++e)
+      host[static_cast<std::size_t>(e)] = static_cast<std::int32_t>(i * kEach + e + 1);
     std::copy_n(host.begin(), count, expected.begin() + i * kEach);
-    ASSERT_TRUE(there.backend->memory().upload(static_cast<std::int32_t*>(there.data) + i * kEach, host.data(), 4 * count).ok());
+    ASSERT_TRUE(there.backend->memory()
+                    .upload(static_cast<std::int32_t*>(there.data) + i * kEach, host.data(), 4 * count)
+                    .ok());
     std::fill(host.begin(), host.end(), -1);
   }
   ASSERT_TRUE(there.backend->memory().download(found.data(), there.data, there.bytes).ok());
@@ -48,7 +53,8 @@ TEST(Uploads, ComeAfterWhatReadsTheOldOnes) {
     std::fill(host.begin(), host.end(), static_cast<float>(i));
     total += static_cast<float>(i);
     ASSERT_TRUE(memory.upload(batch, host.data(), 4 * kElements).ok());
-    ASSERT_TRUE(there.backend->accumulate(kElements, {batch, DataType::float32}, {sum, DataType::float32}).ok());
+    ASSERT_TRUE(
+        there.backend->accumulate(kElements, {batch, DataType::float32}, {sum, DataType::float32}).ok());
   }
   ASSERT_TRUE(memory.download(found.data(), sum, 4 * kElements).ok());
   EXPECT_EQ(found, std::vector<float>(kElements, total));
@@ -73,7 +79,9 @@ class HeldStreams final : public cuda::Streams {
   Status createTimedEvent(Event* made) override { return createEvent(made); }
   Status elapsed(Event, Event, double*) override { return Status::success(); }
   Status happened(Event, bool* result) override { return ++asked, *result = true, Status::success(); }
-  Status finished(const cuda::Queue&, bool* result) override { return ++asked, *result = true, Status::success(); }
+  Status finished(const cuda::Queue&, bool* result) override {
+    return ++asked, *result = true, Status::success();
+  }
   int asked = 0;
 
  protected:
@@ -95,7 +103,8 @@ TEST(Uploads, WaitForNothingUntilEveryPlaceIsTaken) {
   std::int32_t target = 0;
   {
     cuda::StagedUploads uploads(streams, pinned);
-    for (int i = 0; i < cuda::StagedUploads::kPlaces; ++i) ASSERT_TRUE(uploads.upload(&target, &token, 4, {}).ok());
+    for (int i = 0; i < cuda::StagedUploads::kPlaces; ++i)
+      ASSERT_TRUE(uploads.upload(&target, &token, 4, {}).ok());
     EXPECT_EQ(streams.asked, 0);
     ASSERT_TRUE(uploads.upload(&target, &token, 4, {}).ok());
     EXPECT_EQ(streams.asked, 1) << "for the first of them alone";

@@ -13,7 +13,6 @@ std::unique_ptr<Backend> createTestBackend(int threads) {
   return cuda::createModelBackend(false);
 }
 
-
 bool promisesOfTheHost() { return false; }
 
 }  // namespace internevo::test

@@ -11,16 +11,19 @@ namespace {
 std::vector<std::uint16_t> smallIntegers(std::size_t count, unsigned seed) {
   std::mt19937 engine(seed);
   std::vector<std::uint16_t> values(count);
-  for (std::uint16_t& v : values) v = bfloat16FromFloat(static_cast<float>(static_cast<int>(engine() % 9) - 4));
+  for (std::uint16_t& v : values)
+    v = bfloat16FromFloat(static_cast<float>(static_cast<int>(engine() % 9) - 4));
   return values;
 }
 float at(const std::vector<std::uint16_t>& m, std::size_t index) { return floatFromBfloat16(m[index]); }
 
-TensorMap mapOf(const void* data, std::int64_t columns, std::int64_t rows, std::int64_t heads, std::int64_t batch, int boxRows) {
+TensorMap mapOf(const void* data, std::int64_t columns, std::int64_t rows, std::int64_t heads,
+                std::int64_t batch, int boxRows) {
   TensorBox box;
   box.data = data;
   box.extent[0] = columns, box.extent[1] = rows, box.extent[2] = heads, box.extent[3] = batch;
-  box.strideBytes[0] = 2 * columns * heads, box.strideBytes[1] = 2 * columns, box.strideBytes[2] = 2 * columns * heads * rows;
+  box.strideBytes[0] = 2 * columns * heads, box.strideBytes[1] = 2 * columns,
+  box.strideBytes[2] = 2 * columns * heads * rows;
   box.box[1] = boxRows;
   TensorMap map;
   EXPECT_TRUE(makeTensorMap(box, &map).ok());
@@ -31,21 +34,26 @@ TEST(WarpgroupModel, ProductsAreThoseOfTheMatrices) {
   const auto a = smallIntegers(64 * 128, 1), b = smallIntegers(128 * 128, 2);
   for (int order = 0; order < 3; ++order) {
     model::setThreadOrder(order);
-    for (const auto way : {Multiply::byRows, Multiply::byColumns, Multiply::fromRegisters, Multiply::transposedLeft, Multiply::insideAtom}) {
+    for (const auto way : {Multiply::byRows, Multiply::byColumns, Multiply::fromRegisters,
+                           Multiply::transposedLeft, Multiply::insideAtom}) {
       const bool byColumnsOfLeft = way == Multiply::transposedLeft || way == Multiply::insideAtom;
       const auto columns = static_cast<std::size_t>(Multiply::columnsOf(way));
-      const std::size_t sum = byColumnsOfLeft ? 64 : 128, first = way == Multiply::transposedLeft ? 64 : way == Multiply::insideAtom ? 32 : 0;
+      const std::size_t sum = byColumnsOfLeft ? 64 : 128, first = way == Multiply::transposedLeft ? 64
+                                                                  : way == Multiply::insideAtom   ? 32
+                                                                                                  : 0;
       std::vector<float> expected(64 * columns), result(64 * columns);
       for (std::size_t row = 0; row < 64; ++row) {
         for (std::size_t column = 0; column < columns; ++column) {
           for (std::size_t k = 0; k < sum; ++k) {
             const float left = byColumnsOfLeft ? at(a, k * 128 + 64 + row) : at(a, row * 128 + k);
-            const float right = way == Multiply::byRows ? at(b, column * 128 + k) : at(b, k * 128 + first + column);
+            const float right =
+                way == Multiply::byRows ? at(b, column * 128 + k) : at(b, k * 128 + first + column);
             expected[row * columns + column] += left * right;
           }
         }
       }
-      const Multiply kernel{mapOf(a.data(), 128, 64, 1, 1, 64), mapOf(b.data(), 128, 128, 1, 1, 128), result.data(), way};
+      const Multiply kernel{mapOf(a.data(), 128, 64, 1, 1, 64), mapOf(b.data(), 128, 128, 1, 1, 128),
+                            result.data(), way};
       const Status status = launch({}, {1, 1, 1, Multiply::kSharedBytes}, kernel, "multiply");
       ASSERT_TRUE(status.ok()) << status.message();
       EXPECT_EQ(result, expected) << way << " in order " << order;
@@ -79,14 +87,35 @@ TEST(WarpgroupModel, TensorsThatTheCopyEngineDoesNotTakeAreRefused) {
 }
 
 enum class Fault {
-  none, noFence, readEarly, touched, leftChanged, noWait, differentProducts, badStride, noSwizzle, outOfMemory, noProxyFence,
-  phaseTwice, tooManyArrivals, fewerBytes, unpublished, misplacedTile, copyNotWaited, tooManyRegisters, wrongWay, namedCounts,
-  namedNeverFull, flagTooEarly, flagUnfenced
+  none,
+  noFence,
+  readEarly,
+  touched,
+  leftChanged,
+  noWait,
+  differentProducts,
+  badStride,
+  noSwizzle,
+  outOfMemory,
+  noProxyFence,
+  phaseTwice,
+  tooManyArrivals,
+  fewerBytes,
+  unpublished,
+  misplacedTile,
+  copyNotWaited,
+  tooManyRegisters,
+  wrongWay,
+  namedCounts,
+  namedNeverFull,
+  flagTooEarly,
+  flagUnfenced
 };
 
 /// Uses every instruction once, correctly but for one fault.
 struct Faulty {
-  static constexpr int kThreads = 3 * kWarpgroup, kWarpgroups = 3, kBarrierAt = 16384, kSharedBytes = kBarrierAt + 64;
+  static constexpr int kThreads = 3 * kWarpgroup, kWarpgroups = 3, kBarrierAt = 16384,
+                       kSharedBytes = kBarrierAt + 64;
   TensorMap map;  ///< box [64, 64]
   float* sums;    ///< [4]
   std::int32_t* flag;
@@ -131,11 +160,13 @@ struct Faulty {
     t.syncNamed(3, kWarpgroup);
     if (fault != Fault::noFence) t.fenceProducts();
     const std::uint32_t stride = fault == Fault::badStride ? 512 : 1024;
-    std::uint64_t right = matrixDescriptor(address + (fault == Fault::outOfMemory ? kBarrierAt : 0), 16, stride);
+    std::uint64_t right =
+        matrixDescriptor(address + (fault == Fault::outOfMemory ? kBarrierAt : 0), 16, stride);
     if (fault == Fault::noSwizzle) right &= ~(std::uint64_t{3} << 62);
     if (fault == Fault::differentProducts && t.x() % 32 == 7) right += 2;
     t.template multiplyRegisters<false>(d, left, right, true);
-    t.template multiplyShared<false, false>(d, matrixDescriptor(address + 8192, 16, 1024), matrixDescriptor(address, 16, 1024), true);
+    t.template multiplyShared<false, false>(d, matrixDescriptor(address + 8192, 16, 1024),
+                                            matrixDescriptor(address, 16, 1024), true);
     t.commitProducts();
     if (fault == Fault::readEarly) t.settle(d);
     if (fault == Fault::touched) d[1][1] = 1.f;
@@ -162,9 +193,11 @@ TEST(WarpgroupModel, FaultsAreErrors) {
   const auto data = smallIntegers(64 * 64, 4);
   const auto messageOf = [&](Fault fault) {
     std::vector<float> sums(8);
-    auto* const aligned = reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(sums.data()) + 15) / 16 * 16);
+    auto* const aligned =
+        reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(sums.data()) + 15) / 16 * 16);
     std::int32_t flag = 0;
-    return launch({}, {1, 1, 1, Faulty::kSharedBytes}, Faulty{mapOf(data.data(), 64, 64, 1, 1, 64), aligned, &flag, fault}, "faulty")
+    return launch({}, {1, 1, 1, Faulty::kSharedBytes},
+                  Faulty{mapOf(data.data(), 64, 64, 1, 1, 64), aligned, &flag, fault}, "faulty")
         .message();
   };
   const std::pair<Fault, const char*> cases[] = {
@@ -195,7 +228,8 @@ TEST(WarpgroupModel, FaultsAreErrors) {
     EXPECT_EQ(messageOf(Fault::none), "") << order;
     for (const auto& [fault, words] : cases) {
       const std::string message = messageOf(fault);
-      EXPECT_NE(message.find(words), std::string::npos) << static_cast<int>(fault) << " in order " << order << ": " << message;
+      EXPECT_NE(message.find(words), std::string::npos)
+          << static_cast<int>(fault) << " in order " << order << ": " << message;
     }
   }
   model::setThreadOrder(0);

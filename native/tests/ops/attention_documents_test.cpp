@@ -22,7 +22,8 @@ TEST(AttentionDocuments, EveryTokenItsOwnDocument) {
   const Attention op({1, 200, 2, 2, 16, firstKeysOf({Lengths(200, 1)})});
   const KernelResult result = runKernel(op, DataType::float32, op.inputs, {randomValues(200 * 32, 5)}, 1);
   EXPECT_EQ(result.outputs[0], roundedTo(op.inputs[2], DataType::float32));  // softmax over itself
-  for (const double g : result.gradients[0]) ASSERT_NEAR(g, 0, 1e-5);  // what rounding leaves of p·(gP − delta)
+  for (const double g : result.gradients[0])
+    ASSERT_NEAR(g, 0, 1e-5);  // what rounding leaves of p·(gP − delta)
 }
 
 TEST(AttentionDocuments, OneDocumentGivesTheBitsOfNone) {
@@ -49,10 +50,11 @@ TEST(AttentionDocuments, DocumentsThatStartAtTilesGiveTheBitsOfCallsOfTheirOwn) 
   std::int64_t start = 0;
   for (const std::int64_t length : lengths) {
     const Attention part({1, length, 2, 1, 16});
-    const KernelResult own = runKernel(part, DataType::float32,
-                                       {rows(whole.inputs[0], 32, start, length), rows(whole.inputs[1], 16, start, length),
-                                        rows(whole.inputs[2], 16, start, length)},
-                                       {rows(gO, 32, start, length)}, 1);
+    const KernelResult own =
+        runKernel(part, DataType::float32,
+                  {rows(whole.inputs[0], 32, start, length), rows(whole.inputs[1], 16, start, length),
+                   rows(whole.inputs[2], 16, start, length)},
+                  {rows(gO, 32, start, length)}, 1);
     EXPECT_EQ(own.outputs[0], rows(all.outputs[0], 32, start, length));
     EXPECT_EQ(own.gradients[0], rows(all.gradients[0], 32, start, length));
     EXPECT_EQ(own.gradients[1], rows(all.gradients[1], 16, start, length));
@@ -73,8 +75,10 @@ TEST(AttentionDocuments, KeysOfOtherDocumentsInOtherTilesAreNeverRead) {
   AttentionShape shape{1, 2 * length, 1, 1, size};
   shape.firstKeys = {first.data(), DataType::int32};
   const Buffer scratch(backend->attentionWorkspaceBytes(shape));
-  ASSERT_TRUE(backend->attentionForward(shape, in.view(), in.view(), in.view(), out.view(), lse.view(),
-                                        scratch.workspace()).ok());
+  ASSERT_TRUE(backend
+                  ->attentionForward(shape, in.view(), in.view(), in.view(), out.view(), lse.view(),
+                                     scratch.workspace())
+                  .ok());
   const Values o = out.values();
   for (std::int64_t i = length * size; i < 2 * length * size; ++i) ASSERT_TRUE(std::isfinite(o[i])) << i;
 }
@@ -83,7 +87,8 @@ TEST(AttentionDocuments, RefusesFirstKeysThatFallOrLieAhead) {
   INTERNEVO_HOST_ONLY();
   const auto backend = createTestBackend(1);
   const Buffer x(DataType::float32, Values(4096)), scratch(backend->attentionWorkspaceBytes({1, 4, 1, 1, 8}));
-  for (const std::vector<std::int32_t>& wrong : {std::vector<std::int32_t>{0, 1, 0, 0}, {0, 2, 2, 2}, {-1, 0, 0, 0}}) {
+  for (const std::vector<std::int32_t>& wrong :
+       {std::vector<std::int32_t>{0, 1, 0, 0}, {0, 2, 2, 2}, {-1, 0, 0, 0}}) {
     AttentionShape shape{1, 4, 1, 1, 8};
     shape.firstKeys = {wrong.data(), DataType::int32};
     const Status status = backend->attentionForward(shape, x.view(), x.view(), x.view(), x.view(), x.view(),
@@ -111,10 +116,12 @@ TEST_P(AttentionPieces, AreTogetherTheWhole) {
     const Tuple out = roundedTo(referenceForward<Attention, double>(stored, stored.inputs), type);
     const Tuple gIn = referenceBackward<Attention, double>(stored, stored.inputs, out, gO);
     const KernelResult result = AttentionInPieces(stored, c.cuts, type).run(gO[0]);
-    const double tolerance = type == DataType::float32 ? 1e-6 : 3e-3;  // p and gS may be bfloat16 in the products
+    const double tolerance =
+        type == DataType::float32 ? 1e-6 : 3e-3;  // p and gS may be bfloat16 in the products
     EXPECT_LE(rmsError(result.outputs[0], out[0]), tolerance * rootMeanSquare(out[0]));
     for (int i = 0; i < 3; ++i) {
-      EXPECT_LE(rmsError(result.gradients[i], gIn[i]), tolerance * rootMeanSquare(gIn[i])) << "gradient of input " << i;
+      EXPECT_LE(rmsError(result.gradients[i], gIn[i]), tolerance * rootMeanSquare(gIn[i]))
+          << "gradient of input " << i;
     }
   }
 }
@@ -138,18 +145,22 @@ TEST(AttentionPieces, OnePieceGivesTheBitsOfTheWhole) {
 TEST(AttentionPieces, RowsThatSeeNothingAreZeroWithoutWeight) {
   const auto backend = createTestBackend(1);
   AttentionBlockShape shape;
-  shape.batch = shape.heads = shape.kvHeads = 1, shape.sequence = 4, shape.keySequence = 4, shape.headSize = 8;
+  shape.batch = shape.heads = shape.kvHeads = 1, shape.sequence = 4, shape.keySequence = 4,
+  shape.headSize = 8;
   shape.keyPosition = 2;  // queries 0 and 1 are before every key
   const Buffer x(DataType::float32, randomValues(32, 1)), o(DataType::float32, Values(32, 3.)),
       lse(DataType::float32, Values(4, 3.)), scratch(backend->attentionBlockWorkspaceBytes(shape));
-  ASSERT_TRUE(backend->attentionBlockForward(shape, x.view(), x.view(), x.view(), false, o.view(), lse.view(),
-                                             scratch.workspace()).ok());
+  ASSERT_TRUE(backend
+                  ->attentionBlockForward(shape, x.view(), x.view(), x.view(), false, o.view(), lse.view(),
+                                          scratch.workspace())
+                  .ok());
   const Values out = o.values(), weights = lse.values();
   EXPECT_EQ(Values(out.begin(), out.begin() + 16), Values(16));
   EXPECT_EQ(weights[0], -INFINITY);
   EXPECT_EQ(weights[1], -INFINITY);
   const Values keys = x.values();
-  EXPECT_EQ(Values(out.begin() + 16, out.begin() + 24), Values(keys.begin(), keys.begin() + 8));  // query 2 sees key 2 only
+  EXPECT_EQ(Values(out.begin() + 16, out.begin() + 24),
+            Values(keys.begin(), keys.begin() + 8));  // query 2 sees key 2 only
   EXPECT_TRUE(std::isfinite(weights[3]));
 }
 

@@ -34,11 +34,11 @@ struct Attention {
     if (!s.firstKeys.empty()) shape.firstKeys = {s.firstKeys.data(), DataType::int32};
     const Buffer scratch(backend.attentionWorkspaceBytes(shape));
     const Buffer logSumExp(DataType::float32, Values(s.batch * s.heads * s.sequence));
-    INTERNEVO_RETURN_IF_ERROR(backend.attentionForward(shape, in[0].view(), in[1].view(), in[2].view(), out[0].view(),
-                                                       logSumExp.view(), scratch.workspace()));
+    INTERNEVO_RETURN_IF_ERROR(backend.attentionForward(shape, in[0].view(), in[1].view(), in[2].view(),
+                                                       out[0].view(), logSumExp.view(), scratch.workspace()));
     return backend.attentionBackward(shape, in[0].view(), in[1].view(), in[2].view(), out[0].view(),
-                                     logSumExp.view(), gOut[0].view(), gIn[0].view(), gIn[1].view(), gIn[2].view(),
-                                     scratch.workspace());
+                                     logSumExp.view(), gOut[0].view(), gIn[0].view(), gIn[1].view(),
+                                     gIn[2].view(), scratch.workspace());
   }
 };
 
@@ -61,8 +61,14 @@ inline std::vector<std::int32_t> firstKeysOf(const std::vector<Lengths>& sequenc
 class AttentionInPieces {
  public:
   AttentionInPieces(const Attention& op, std::vector<std::int64_t> cuts, DataType type)
-      : s_(op.s), cuts_(std::move(cuts)), type_(type), q_(type, op.inputs[0]), k_(type, op.inputs[1]),
-        v_(type, op.inputs[2]), o32_(DataType::float32, Values(op.inputs[0].size(), 7.)), o_(type, o32_.values()),
+      : s_(op.s),
+        cuts_(std::move(cuts)),
+        type_(type),
+        q_(type, op.inputs[0]),
+        k_(type, op.inputs[1]),
+        v_(type, op.inputs[2]),
+        o32_(DataType::float32, Values(op.inputs[0].size(), 7.)),
+        o_(type, o32_.values()),
         lse_(DataType::float32, Values(static_cast<std::size_t>(s_.batch * s_.heads * s_.sequence), 7.)) {}
 
   KernelResult run(const Values& gOut) {
@@ -87,9 +93,9 @@ class AttentionInPieces {
         const Piece p = piece(i, j);
         const Buffer scratch(backend->attentionBlockWorkspaceBytes(p.shape));
         const Status status = backend->attentionBlockBackward(
-            p.shape, q_.view().offset(p.q), k_.view().offset(p.k), v_.view().offset(p.k), o_.view().offset(p.q),
-            lse_.view().offset(cuts_[i]), gO.view().offset(p.q), gQ.view().offset(p.q), gK.view().offset(p.k),
-            gV.view().offset(p.k), scratch.workspace());
+            p.shape, q_.view().offset(p.q), k_.view().offset(p.k), v_.view().offset(p.k),
+            o_.view().offset(p.q), lse_.view().offset(cuts_[i]), gO.view().offset(p.q), gQ.view().offset(p.q),
+            gK.view().offset(p.k), gV.view().offset(p.k), scratch.workspace());
         EXPECT_TRUE(status.ok()) << status.message();
       }
     }
@@ -103,11 +109,13 @@ class AttentionInPieces {
   };
   Piece piece(std::int64_t i, std::int64_t j) const {
     Piece p;
-    p.shape.batch = s_.batch, p.shape.heads = s_.heads, p.shape.kvHeads = s_.kvHeads, p.shape.headSize = s_.headSize;
+    p.shape.batch = s_.batch, p.shape.heads = s_.heads, p.shape.kvHeads = s_.kvHeads,
+    p.shape.headSize = s_.headSize;
     p.shape.queryPosition = cuts_[i], p.shape.sequence = cuts_[i + 1] - cuts_[i];
     p.shape.keyPosition = cuts_[j], p.shape.keySequence = cuts_[j + 1] - cuts_[j];
     p.shape.queryBatchRows = p.shape.keyBatchRows = s_.sequence;
-    if (!s_.firstKeys.empty()) p.shape.firstKeys = ConstView(s_.firstKeys.data(), DataType::int32).offset(cuts_[i]);
+    if (!s_.firstKeys.empty())
+      p.shape.firstKeys = ConstView(s_.firstKeys.data(), DataType::int32).offset(cuts_[i]);
     p.q = cuts_[i] * s_.heads * s_.headSize, p.k = cuts_[j] * s_.kvHeads * s_.headSize;
     return p;
   }

@@ -34,14 +34,19 @@ TEST(Attention, QueryKeyValueInOneFusedBuffer) {
 
   const auto backend = createTestBackend(1);
   const AttentionShape shape{2, 100, 4, 2, 16, width, width, width, 0};
-  const Buffer in(DataType::float32, fused), gIn(DataType::float32, Values(rows * width)), g(DataType::float32, gO);
+  const Buffer in(DataType::float32, fused), gIn(DataType::float32, Values(rows * width)),
+      g(DataType::float32, gO);
   const Buffer out(DataType::float32, Values(rows * q)), lse(DataType::float32, Values(2 * 4 * 100)),
       scratch(backend->attentionWorkspaceBytes(shape));
   const View x = in.view(), gX = gIn.view();
-  ASSERT_TRUE(backend->attentionForward(shape, x, x.offset(q), x.offset(q + kv), out.view(), lse.view(),
-                                        scratch.workspace()).ok());
-  ASSERT_TRUE(backend->attentionBackward(shape, x, x.offset(q), x.offset(q + kv), out.view(), lse.view(), g.view(),
-                                         gX, gX.offset(q), gX.offset(q + kv), scratch.workspace()).ok());
+  ASSERT_TRUE(backend
+                  ->attentionForward(shape, x, x.offset(q), x.offset(q + kv), out.view(), lse.view(),
+                                     scratch.workspace())
+                  .ok());
+  ASSERT_TRUE(backend
+                  ->attentionBackward(shape, x, x.offset(q), x.offset(q + kv), out.view(), lse.view(),
+                                      g.view(), gX, gX.offset(q), gX.offset(q + kv), scratch.workspace())
+                  .ok());
   EXPECT_EQ(out.values(), expected.outputs[0]);
   const Values result = gIn.values();
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -60,17 +65,17 @@ TEST(Attention, HeadsSplitAmongRanksGiveTheSameBits) {
   const auto take = [](const Values& x, std::int64_t heads, std::int64_t first, std::int64_t count) {
     Values part;
     for (std::int64_t t = 0; t < 110; ++t) {
-      part.insert(part.end(), x.begin() + (t * heads + first) * 16, x.begin() + (t * heads + first + count) * 16);
+      part.insert(part.end(), x.begin() + (t * heads + first) * 16,
+                  x.begin() + (t * heads + first + count) * 16);
     }
     return part;
   };
   for (std::int64_t rank = 0; rank < 2; ++rank) {
     const Attention part({1, 110, 2, 1, 16});
-    const KernelResult own =
-        runKernel(part, DataType::float32,
-                  {take(whole.inputs[0], 4, 2 * rank, 2), take(whole.inputs[1], 2, rank, 1),
-                   take(whole.inputs[2], 2, rank, 1)},
-                  {take(gO, 4, 2 * rank, 2)}, 1);
+    const KernelResult own = runKernel(part, DataType::float32,
+                                       {take(whole.inputs[0], 4, 2 * rank, 2),
+                                        take(whole.inputs[1], 2, rank, 1), take(whole.inputs[2], 2, rank, 1)},
+                                       {take(gO, 4, 2 * rank, 2)}, 1);
     EXPECT_EQ(own.outputs[0], take(all.outputs[0], 4, 2 * rank, 2));
     EXPECT_EQ(own.gradients[0], take(all.gradients[0], 4, 2 * rank, 2));
     EXPECT_EQ(own.gradients[1], take(all.gradients[1], 2, rank, 1));
@@ -87,8 +92,8 @@ TEST(Attention, WorkspaceGrowsLinearlyWithTheSequence) {
 TEST(Attention, RefusesHeadsThatDoNotDivide) {
   const auto backend = createTestBackend(1);
   const Buffer x(DataType::float32, Values(1024));
-  const Status status = backend->attentionForward({1, 4, 3, 2, 8}, x.view(), x.view(), x.view(), x.view(), x.view(),
-                                                  x.workspace());
+  const Status status = backend->attentionForward({1, 4, 3, 2, 8}, x.view(), x.view(), x.view(), x.view(),
+                                                  x.view(), x.workspace());
   EXPECT_EQ(status.code(), StatusCode::badConfig);
   EXPECT_NE(status.message().find("heads is 3"), std::string::npos) << status.message();
 }

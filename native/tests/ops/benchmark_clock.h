@@ -28,7 +28,9 @@ inline double median(std::vector<double> values) {
 }
 
 /// What a call takes when nothing else disturbs the caches.
-inline double least(const std::vector<double>& values) { return *std::min_element(values.begin(), values.end()); }
+inline double least(const std::vector<double>& values) {
+  return *std::min_element(values.begin(), values.end());
+}
 
 /// FLOP/s of independent fused multiply-adds that never leave the registers.
 inline double peakFlopsPerSecond() {

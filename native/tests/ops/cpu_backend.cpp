@@ -4,7 +4,6 @@ namespace internevo::test {
 
 std::unique_ptr<Backend> createTestBackend(int threads) { return createCpuBackend(threads); }
 
-
 bool promisesOfTheHost() { return true; }
 
 }  // namespace internevo::test

@@ -28,25 +28,26 @@ struct Norm {
   template <typename T>
   void forward(const std::vector<std::vector<T>>& in, std::vector<std::vector<T>>& out) const {
     out[1] = sum(in);
-    reference::rmsNormForward(rows, width, out[1].data(), in[2].data(), static_cast<T>(kEpsilon), out[0].data());
+    reference::rmsNormForward(rows, width, out[1].data(), in[2].data(), static_cast<T>(kEpsilon),
+                              out[0].data());
   }
   template <typename T>
   void backward(const std::vector<std::vector<T>>& in, const std::vector<std::vector<T>>& out,
                 const std::vector<std::vector<T>>& gOut, std::vector<std::vector<T>>& gIn) const {
-    reference::rmsNormBackward(rows, width, out[1].data(), in[2].data(), static_cast<T>(kEpsilon), gOut[0].data(),
-                               gIn[0].data(), gIn[2].data());
+    reference::rmsNormBackward(rows, width, out[1].data(), in[2].data(), static_cast<T>(kEpsilon),
+                               gOut[0].data(), gIn[0].data(), gIn[2].data());
     for (std::size_t i = 0; i < gIn[0].size(); ++i) gIn[1][i] = gIn[0][i] += gOut[1][i];
   }
   Status run(Backend& backend, std::vector<Buffer>& in, std::vector<Buffer>& out, std::vector<Buffer>& gOut,
              std::vector<Buffer>& gIn) const {
     const Buffer inverseRms(DataType::float32, Values(rows));
     INTERNEVO_RETURN_IF_ERROR(backend.rmsNormForward({rows, width}, in[0].view(), in[1].view(), in[2].view(),
-                                                     static_cast<float>(kEpsilon), out[1].view(), out[0].view(),
-                                                     inverseRms.view()));
+                                                     static_cast<float>(kEpsilon), out[1].view(),
+                                                     out[0].view(), inverseRms.view()));
     const Buffer scratch(backend.normWorkspaceBytes({rows, width}));
-    INTERNEVO_RETURN_IF_ERROR(backend.rmsNormBackward({rows, width}, out[1].view(), in[2].view(), inverseRms.view(),
-                                                      gOut[0].view(), gOut[1].view(), gIn[0].view(),
-                                                      gIn[2].view(), scratch.workspace()));
+    INTERNEVO_RETURN_IF_ERROR(backend.rmsNormBackward({rows, width}, out[1].view(), in[2].view(),
+                                                      inverseRms.view(), gOut[0].view(), gOut[1].view(),
+                                                      gIn[0].view(), gIn[2].view(), scratch.workspace()));
     return backend.convert(rows * width, gIn[0].view(), gIn[1].view());
   }
 };
@@ -71,14 +72,18 @@ TEST(RmsNorm, ScratchIsThatOfTheProducts) {
 
 TEST(RmsNorm, WithoutResidualEqualsResidualOfZero) {
   const std::int64_t rows = 7, width = 33;
-  const Buffer x(DataType::float32, randomValues(rows * width, 1)), zero(DataType::float32, Values(rows * width));
+  const Buffer x(DataType::float32, randomValues(rows * width, 1)),
+      zero(DataType::float32, Values(rows * width));
   const Buffer gain(DataType::float32, randomValues(width, 2)), r(DataType::float32, Values(rows));
   const Buffer sum(DataType::float32, Values(rows * width)), a(DataType::float32, Values(rows * width)),
       b(DataType::float32, Values(rows * width));
   const auto backend = createTestBackend(1);
-  ASSERT_TRUE(backend->rmsNormForward({rows, width}, x.view(), zero.view(), gain.view(), 1e-5f, sum.view(), a.view(),
-                                      r.view()).ok());
-  ASSERT_TRUE(backend->rmsNormForward({rows, width}, x.view(), {}, gain.view(), 1e-5f, {}, b.view(), r.view()).ok());
+  ASSERT_TRUE(backend
+                  ->rmsNormForward({rows, width}, x.view(), zero.view(), gain.view(), 1e-5f, sum.view(),
+                                   a.view(), r.view())
+                  .ok());
+  ASSERT_TRUE(
+      backend->rmsNormForward({rows, width}, x.view(), {}, gain.view(), 1e-5f, {}, b.view(), r.view()).ok());
   EXPECT_EQ(a.values(), b.values());
   EXPECT_EQ(sum.values(), x.values());
 }
@@ -89,7 +94,12 @@ struct Rope {
   std::vector<bool> accumulated{false};
 
   Rope(std::int64_t r, std::int64_t h, std::int64_t d, std::int64_t s, std::int64_t o)
-      : rows(r), heads(h), size(d), sequence(s), offset(o), inputs{randomValues(r * h * d, 1)},
+      : rows(r),
+        heads(h),
+        size(d),
+        sequence(s),
+        offset(o),
+        inputs{randomValues(r * h * d, 1)},
         outputs{Values(r * h * d)} {}
 
   template <typename T>
@@ -121,7 +131,8 @@ TEST(Rope, PositionsOfEachRowAreThoseOfTheTable) {
   const std::int64_t sequence = 9, heads = 3, size = 12, rows = 7;
   const std::vector<std::int32_t> positions{0, 1, 8, 0, 3, 3, 2};
   const Values x = randomValues(rows * heads * size, 1);
-  const Buffer c(DataType::float32, Values(sequence * size / 2)), s(DataType::float32, Values(sequence * size / 2));
+  const Buffer c(DataType::float32, Values(sequence * size / 2)),
+      s(DataType::float32, Values(sequence * size / 2));
   const auto backend = createTestBackend(2);
   ASSERT_TRUE(backend->ropeTable(sequence, size, 10000.0, c.view(), s.view()).ok());
   for (const int direction : {1, -1}) {
@@ -138,8 +149,10 @@ TEST(Rope, PositionsOfEachRowAreThoseOfTheTable) {
   const std::vector<std::int32_t> ascending{2, 3, 4, 5, 6, 7, 8};
   const Buffer a(DataType::float32, x), b(DataType::float32, x);
   ASSERT_TRUE(backend->ropeForward({rows, heads, size, 0, sequence, 2}, c.view(), s.view(), a.view()).ok());
-  ASSERT_TRUE(backend->ropeForward({rows, heads, size, 0, sequence, 0, {ascending.data(), DataType::int32}}, c.view(),
-                                   s.view(), b.view()).ok());
+  ASSERT_TRUE(backend
+                  ->ropeForward({rows, heads, size, 0, sequence, 0, {ascending.data(), DataType::int32}},
+                                c.view(), s.view(), b.view())
+                  .ok());
   EXPECT_EQ(a.values(), b.values());
 }
 
@@ -149,10 +162,11 @@ TEST(Rope, RefusesPositionsOutsideTheTable) {
   const auto backend = createTestBackend(1);
   for (const std::int32_t wrong : {-1, 4}) {
     const std::vector<std::int32_t> positions{0, wrong};
-    const Status status = backend->ropeForward({2, 1, 8, 0, 4, 0, {positions.data(), DataType::int32}}, table.view(),
-                                               table.view(), x.view());
+    const Status status = backend->ropeForward({2, 1, 8, 0, 4, 0, {positions.data(), DataType::int32}},
+                                               table.view(), table.view(), x.view());
     EXPECT_EQ(status.code(), StatusCode::badConfig);
-    EXPECT_NE(status.message().find("positions has " + std::to_string(wrong) + " in row 1"), std::string::npos)
+    EXPECT_NE(status.message().find("positions has " + std::to_string(wrong) + " in row 1"),
+              std::string::npos)
         << status.message();
   }
 }
@@ -164,10 +178,12 @@ TEST(Rope, OffsetIsThePlaceInTheSequence) {
   const std::int64_t sequence = 8, size = 16;
   const Values x = randomValues(sequence * size, 1);
   const Buffer whole(DataType::float32, x), half(DataType::float32, Values(x.begin() + 4 * size, x.end()));
-  const Buffer c(DataType::float32, Values(sequence * size / 2)), s(DataType::float32, Values(sequence * size / 2));
+  const Buffer c(DataType::float32, Values(sequence * size / 2)),
+      s(DataType::float32, Values(sequence * size / 2));
   const auto backend = createTestBackend(1);
   ASSERT_TRUE(backend->ropeTable(sequence, size, 10000.0, c.view(), s.view()).ok());
-  ASSERT_TRUE(backend->ropeForward({sequence, 1, size, 0, sequence, 0}, c.view(), s.view(), whole.view()).ok());
+  ASSERT_TRUE(
+      backend->ropeForward({sequence, 1, size, 0, sequence, 0}, c.view(), s.view(), whole.view()).ok());
   ASSERT_TRUE(backend->ropeForward({4, 1, size, 0, 4, 4}, c.view(), s.view(), half.view()).ok());
   const Values all = whole.values();
   EXPECT_EQ(Values(all.begin() + 4 * size, all.end()), half.values());
@@ -179,7 +195,10 @@ struct Swiglu {
   std::vector<bool> accumulated{false, false};
 
   Swiglu(std::int64_t r, std::int64_t w)
-      : rows(r), width(w), inputs{randomValues(r * w, 1, 3.0), randomValues(r * w, 2)}, outputs{Values(r * w)} {}
+      : rows(r),
+        width(w),
+        inputs{randomValues(r * w, 1, 3.0), randomValues(r * w, 2)},
+        outputs{Values(r * w)} {}
 
   template <typename T>
   void forward(const std::vector<std::vector<T>>& in, std::vector<std::vector<T>>& out) const {
@@ -195,7 +214,8 @@ struct Swiglu {
              std::vector<Buffer>& gIn) const {
     const SwigluShape shape{rows, width};
     INTERNEVO_RETURN_IF_ERROR(backend.swigluForward(shape, in[0].view(), in[1].view(), out[0].view()));
-    return backend.swigluBackward(shape, in[0].view(), in[1].view(), gOut[0].view(), gIn[0].view(), gIn[1].view());
+    return backend.swigluBackward(shape, in[0].view(), in[1].view(), gOut[0].view(), gIn[0].view(),
+                                  gIn[1].view());
   }
 };
 
@@ -222,7 +242,9 @@ TEST(Swiglu, GateAndUpInOneFusedBuffer) {
   const Values fused = randomValues(rows * 2 * width, 4);
   const Buffer both(DataType::float32, fused), y(DataType::float32, Values(rows * width));
   const auto backend = createTestBackend(1);
-  ASSERT_TRUE(backend->swigluForward({rows, width, 2 * width, 0}, both.view(), both.view().offset(width), y.view()).ok());
+  ASSERT_TRUE(
+      backend->swigluForward({rows, width, 2 * width, 0}, both.view(), both.view().offset(width), y.view())
+          .ok());
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t i = 0; i < width; ++i) {
       const double g = fused[r * 2 * width + i], u = fused[r * 2 * width + width + i];
@@ -237,8 +259,8 @@ TEST(Convert, RoundsToNearestEvenAndKeepsNaN) {
   const auto backend = createTestBackend(1);
   ASSERT_TRUE(backend->convert(static_cast<std::int64_t>(x.size()), source.view(), target.view()).ok());
   const Values result = target.values();
-  EXPECT_EQ(result[1], 1.0);         // tie, to even
-  EXPECT_EQ(result[2], 1.015625);    // tie, to even
+  EXPECT_EQ(result[1], 1.0);       // tie, to even
+  EXPECT_EQ(result[2], 1.015625);  // tie, to even
   EXPECT_TRUE(std::isnan(result[6]));
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (!std::isnan(x[i])) {
@@ -248,7 +270,8 @@ TEST(Convert, RoundsToNearestEvenAndKeepsNaN) {
 }
 
 TEST(Add, AddsAndRoundsOnce) {
-  const Values a = roundedTo(randomValues(100, 1), DataType::bfloat16), b = roundedTo(randomValues(100, 2), DataType::bfloat16);
+  const Values a = roundedTo(randomValues(100, 1), DataType::bfloat16),
+               b = roundedTo(randomValues(100, 2), DataType::bfloat16);
   const Buffer x(DataType::bfloat16, a), y(DataType::bfloat16, b);
   const auto backend = createTestBackend(1);
   ASSERT_TRUE(backend->add(100, x.view(), y.view(), x.view()).ok());

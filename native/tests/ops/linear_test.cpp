@@ -15,7 +15,11 @@ struct Linear {
   std::vector<bool> accumulated{false, true};
 
   Linear(std::int64_t r, std::int64_t i, std::int64_t o)
-      : rows(r), in(i), outs(o), inputs{randomValues(r * i, 1), randomValues(o * i, 2)}, outputs{Values(r * o)} {}
+      : rows(r),
+        in(i),
+        outs(o),
+        inputs{randomValues(r * i, 1), randomValues(o * i, 2)},
+        outputs{Values(r * o)} {}
 
   template <typename T>
   void forward(const std::vector<std::vector<T>>& x, std::vector<std::vector<T>>& y) const {
@@ -52,7 +56,8 @@ TEST(Linear, RowDoesNotDependOnTheOtherRows) {
     const Buffer scratch(backend->linearWorkspaceBytes());
     ASSERT_TRUE(
         backend->linearForward({rows, in, outs}, x.view(), w.view(), whole.view(), scratch.workspace()).ok());
-    for (std::int64_t first = 0, count = 1; first < rows; first += count, count = std::min(count + 13, rows - first)) {
+    for (std::int64_t first = 0, count = 1; first < rows;
+         first += count, count = std::min(count + 13, rows - first)) {
       ASSERT_TRUE(backend
                       ->linearForward({count, in, outs}, x.view().offset(first * in), w.view(),
                                       parts.view().offset(first * outs), scratch.workspace())
@@ -71,10 +76,15 @@ TEST(Linear, WeightGradientOfWholeBlocksOfRowsAddsUpToTheSameBits) {
     const Buffer x(type, randomValues(rows * in, 1)), gY(type, randomValues(rows * outs, 2));
     const Values before = randomValues(outs * in, 3);
     const Buffer whole(DataType::float32, before), parts(DataType::float32, before);
-    ASSERT_TRUE(backend->linearGradWeight({rows, in, outs}, x.view(), gY.view(), whole.view(), scratch.workspace()).ok());
+    ASSERT_TRUE(
+        backend->linearGradWeight({rows, in, outs}, x.view(), gY.view(), whole.view(), scratch.workspace())
+            .ok());
     for (std::int64_t first = 0; first < rows; first += kSumBlockRows) {
       const std::int64_t count = std::min(kSumBlockRows, rows - first);
-      ASSERT_TRUE(backend->linearGradWeight({count, in, outs}, x.view().offset(first * in), gY.view().offset(first * outs), parts.view(), scratch.workspace()).ok());
+      ASSERT_TRUE(backend
+                      ->linearGradWeight({count, in, outs}, x.view().offset(first * in),
+                                         gY.view().offset(first * outs), parts.view(), scratch.workspace())
+                      .ok());
     }
     EXPECT_EQ(whole.values(), parts.values());
   }
@@ -92,8 +102,12 @@ TEST(Linear, PanelsOfEverySizeAreWhole) {
         Values x(static_cast<std::size_t>(rows * in)), gY(static_cast<std::size_t>(rows * outs));
         for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i * 7 % 9) - 4;
         for (std::size_t i = 0; i < gY.size(); ++i) gY[i] = static_cast<double>(i * 5 % 7) - 3;
-        const Buffer xBuffer(type, x), gYBuffer(type, gY), gW(DataType::float32, Values(static_cast<std::size_t>(outs * in)));
-        ASSERT_TRUE(backend->linearGradWeight({rows, in, outs}, xBuffer.view(), gYBuffer.view(), gW.view(), scratch.workspace()).ok());
+        const Buffer xBuffer(type, x), gYBuffer(type, gY),
+            gW(DataType::float32, Values(static_cast<std::size_t>(outs * in)));
+        ASSERT_TRUE(backend
+                        ->linearGradWeight({rows, in, outs}, xBuffer.view(), gYBuffer.view(), gW.view(),
+                                           scratch.workspace())
+                        .ok());
         Values expected(static_cast<std::size_t>(outs * in));
         for (std::int64_t r = 0; r < rows; ++r) {
           for (std::int64_t o = 0; o < outs; ++o) {
@@ -111,21 +125,30 @@ TEST(Linear, PanelsOfEverySizeAreWhole) {
 TEST(Linear, BlocksOfEverySizeAreWhole) {
   INTERNEVO_HOST_ONLY();
   for (const DataType typeOfC : {DataType::float32, DataType::bfloat16}) {
-    for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{{49, 769, 257}, {97, 1025, 40}, {725, 33, 513}, {13, 1537, 256}, {241, 800, 3}}) {
+    for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{
+             {49, 769, 257}, {97, 1025, 40}, {725, 33, 513}, {13, 1537, 256}, {241, 800, 3}}) {
       for (const bool across : {false, true}) {
-        Values a(static_cast<std::size_t>(m * k + m + k), std::nan("")), b(static_cast<std::size_t>(n * k + n + k), std::nan(""));
-        for (std::int64_t i = 0; i < m * k; ++i) a[static_cast<std::size_t>(i)] = static_cast<double>(i * 7 % 5) - 2;
-        for (std::int64_t i = 0; i < n * k; ++i) b[static_cast<std::size_t>(i)] = static_cast<double>(i * 5 % 3) - 1;
-        const Buffer left(DataType::float32, a), right(DataType::float32, b), c(typeOfC, Values(static_cast<std::size_t>(m * n), 1.0));
+        Values a(static_cast<std::size_t>(m * k + m + k), std::nan("")),
+            b(static_cast<std::size_t>(n * k + n + k), std::nan(""));
+        for (std::int64_t i = 0; i < m * k; ++i)
+          a[static_cast<std::size_t>(i)] = static_cast<double>(i * 7 % 5) - 2;
+        for (std::int64_t i = 0; i < n * k; ++i)
+          b[static_cast<std::size_t>(i)] = static_cast<double>(i * 5 % 3) - 1;
+        const Buffer left(DataType::float32, a), right(DataType::float32, b),
+            c(typeOfC, Values(static_cast<std::size_t>(m * n), 1.0));
         const Buffer scratch(2 * cpu::gemmWorkspaceBytesPerThread());
-        cpu::gemm({m, n, k, left.view(), across ? 1 : k, across ? m : 1, right.view(), across ? n : 1, across ? 1 : k, c.view(), n, true}, 2, scratch.view().data);
+        cpu::gemm({m, n, k, left.view(), across ? 1 : k, across ? m : 1, right.view(), across ? n : 1,
+                   across ? 1 : k, c.view(), n, true},
+                  2, scratch.view().data);
         Values expected(static_cast<std::size_t>(m * n), 1.0);
         for (std::int64_t i = 0; i < m; ++i) {
           for (std::int64_t j = 0; j < n; ++j) {
-            for (std::int64_t p = 0; p < k; ++p) expected[i * n + j] += a[across ? p * m + i : i * k + p] * b[across ? p * n + j : j * k + p];
+            for (std::int64_t p = 0; p < k; ++p)
+              expected[i * n + j] += a[across ? p * m + i : i * k + p] * b[across ? p * n + j : j * k + p];
           }
         }
-        EXPECT_EQ(c.values(), roundedTo(expected, typeOfC)) << m << " × " << n << " × " << k << (across ? ", across" : "");
+        EXPECT_EQ(c.values(), roundedTo(expected, typeOfC))
+            << m << " × " << n << " × " << k << (across ? ", across" : "");
       }
     }
   }
@@ -137,13 +160,27 @@ TEST(Linear, EveryProductOfBfloat16IsTheSum) {
   INTERNEVO_HOST_ONLY();
   using cpu::Bfloat16Product;
   if (cpu::bfloat16Product() == Bfloat16Product::none) return;  // ops above ran in float32
-  const auto product = [](Bfloat16Product by, std::int64_t m, std::int64_t n, std::int64_t k, bool across, const Values& a, const Values& b) {
+  const auto product = [](Bfloat16Product by, std::int64_t m, std::int64_t n, std::int64_t k, bool across,
+                          const Values& a, const Values& b) {
     Values behind(static_cast<std::size_t>(k + m + n), std::nan(""));
     Values withA = a, withB = b;
-    withA.insert(withA.end(), behind.begin(), behind.end()), withB.insert(withB.end(), behind.begin(), behind.end());
-    const Buffer left(DataType::bfloat16, withA), right(DataType::bfloat16, withB), c(DataType::float32, Values(static_cast<std::size_t>(m * n), 1.0));
+    withA.insert(withA.end(), behind.begin(), behind.end()),
+        withB.insert(withB.end(), behind.begin(), behind.end());
+    const Buffer left(DataType::bfloat16, withA), right(DataType::bfloat16, withB),
+        c(DataType::float32, Values(static_cast<std::size_t>(m * n), 1.0));
     // Across: what a product of transposed operands reads.
-    const cpu::Gemm g{m, n, k, left.view(), across ? 1 : k, across ? m : 1, right.view(), across ? n : 1, across ? 1 : k, c.view(), n, true};
+    const cpu::Gemm g{m,
+                      n,
+                      k,
+                      left.view(),
+                      across ? 1 : k,
+                      across ? m : 1,
+                      right.view(),
+                      across ? n : 1,
+                      across ? 1 : k,
+                      c.view(),
+                      n,
+                      true};
     const Buffer scratch(4 * cpu::kBfloat16ProductWords);
     const cpu::Bfloat16Tiles tiles(by);
     // In two parts, as two threads would.
@@ -154,20 +191,40 @@ TEST(Linear, EveryProductOfBfloat16IsTheSum) {
   for (const Bfloat16Product by : {Bfloat16Product::vectors, Bfloat16Product::tiles}) {
     if (by > cpu::bfloat16Product()) continue;
     for (const bool across : {false, true}) {
-      for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{{1, 1, 1}, {16, 16, 32}, {17, 33, 31}, {33, 15, 65}, {65, 49, 256}, {130, 70, 259}, {31, 64, 513}, {1, 530, 40}, {1420, 3, 33}, {90, 545, 40}, {1060, 40, 515}, {40, 545, 515}}) {
+      for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{{1, 1, 1},
+                                                                            {16, 16, 32},
+                                                                            {17, 33, 31},
+                                                                            {33, 15, 65},
+                                                                            {65, 49, 256},
+                                                                            {130, 70, 259},
+                                                                            {31, 64, 513},
+                                                                            {1, 530, 40},
+                                                                            {1420, 3, 33},
+                                                                            {90, 545, 40},
+                                                                            {1060, 40, 515},
+                                                                            {40, 545, 515}}) {
         Values a(static_cast<std::size_t>(m * k)), b(static_cast<std::size_t>(n * k));
         for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<double>(i * 7 % 9) - 4;
         for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<double>(i * 5 % 7) - 3;
-        const auto at = [&](const Values& of, std::int64_t lanes, std::int64_t lane, std::int64_t p) { return of[across ? p * lanes + lane : lane * k + p]; };
+        const auto at = [&](const Values& of, std::int64_t lanes, std::int64_t lane, std::int64_t p) {
+          return of[across ? p * lanes + lane : lane * k + p];
+        };
         const auto sums = [&](const Values& x, const Values& y, const auto& term) {
           Values all(static_cast<std::size_t>(m * n), 1.0);
-          for (std::int64_t i = 0; i < m; ++i) for (std::int64_t j = 0; j < n; ++j) for (std::int64_t p = 0; p < k; ++p) all[i * n + j] += term(at(x, m, i, p) * at(y, n, j, p));
+          for (std::int64_t i = 0; i < m; ++i)
+            for (std::int64_t j = 0; j < n; ++j)
+              for (std::int64_t p = 0; p < k; ++p) all[i * n + j] += term(at(x, m, i, p) * at(y, n, j, p));
           return all;
         };
-        EXPECT_EQ(product(by, m, n, k, across, a, b), sums(a, b, [](double each) { return each; })) << m << " × " << n << " × " << k << (across ? ", across" : "");
-        const Values u = roundedTo(randomValues(m * k, 1), DataType::bfloat16), v = roundedTo(randomValues(n * k, 2), DataType::bfloat16);
-        const Values found = product(by, m, n, k, across, u, v), exact = sums(u, v, [](double each) { return each; }), size = sums(u, v, [](double each) { return std::abs(each); });
-        for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], exact[i], 1e-6 * std::sqrt(static_cast<double>(k)) * size[i]);
+        EXPECT_EQ(product(by, m, n, k, across, a, b), sums(a, b, [](double each) { return each; }))
+            << m << " × " << n << " × " << k << (across ? ", across" : "");
+        const Values u = roundedTo(randomValues(m * k, 1), DataType::bfloat16),
+                     v = roundedTo(randomValues(n * k, 2), DataType::bfloat16);
+        const Values found = product(by, m, n, k, across, u, v),
+                     exact = sums(u, v, [](double each) { return each; }),
+                     size = sums(u, v, [](double each) { return std::abs(each); });
+        for (std::size_t i = 0; i < found.size(); ++i)
+          EXPECT_NEAR(found[i], exact[i], 1e-6 * std::sqrt(static_cast<double>(k)) * size[i]);
       }
     }
   }
@@ -204,7 +261,10 @@ TEST(Linear, StridedAccumulate) {
     const Buffer w(type, weights), gY(type, gradient), gX(DataType::float32, Values(rows * in, 10.0));
     const auto backend = createTestBackend(1);
     const Buffer scratch(backend->linearWorkspaceBytes());
-    ASSERT_TRUE(backend->linearGradInput({rows, in, outs, 0, outStride}, gY.view(), w.view(), gX.view(), true, scratch.workspace()).ok());
+    ASSERT_TRUE(backend
+                    ->linearGradInput({rows, in, outs, 0, outStride}, gY.view(), w.view(), gX.view(), true,
+                                      scratch.workspace())
+                    .ok());
     const Values result = gX.values();
     for (std::int64_t r = 0; r < rows; ++r) {
       for (std::int64_t i = 0; i < in; ++i) {
@@ -222,11 +282,13 @@ TEST(Linear, RefusesBadArgumentsByName) {
   const Status rows = backend->linearForward({0, 8, 8}, x.view(), x.view(), x.view(), scratch.workspace());
   EXPECT_EQ(rows.code(), StatusCode::badConfig);
   EXPECT_NE(rows.message().find("rows is 0"), std::string::npos) << rows.message();
-  const Status stride = backend->linearForward({1, 8, 8, 4}, x.view(), x.view(), x.view(), scratch.workspace());
+  const Status stride =
+      backend->linearForward({1, 8, 8, 4}, x.view(), x.view(), x.view(), scratch.workspace());
   EXPECT_NE(stride.message().find("inputStride is 4"), std::string::npos) << stride.message();
   const Status missing = backend->linearForward({1, 8, 8}, {}, x.view(), x.view(), scratch.workspace());
   EXPECT_NE(missing.message().find("x is missing"), std::string::npos) << missing.message();
-  const Status small = backend->linearForward({1, 8, 8}, x.view(), x.view(), x.view(), {scratch.view().data, 64});
+  const Status small =
+      backend->linearForward({1, 8, 8}, x.view(), x.view(), x.view(), {scratch.view().data, 64});
   EXPECT_NE(small.message().find("workspace has 64 bytes"), std::string::npos) << small.message();
 }
 

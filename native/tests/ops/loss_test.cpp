@@ -57,7 +57,10 @@ struct HeadLoss {
   std::vector<bool> accumulated{false, true};
 
   HeadLoss(std::int64_t r, std::int64_t w, std::int64_t v, std::int64_t chunk)
-      : rows(r), width(w), vocabulary(v), chunkRows(chunk),
+      : rows(r),
+        width(w),
+        vocabulary(v),
+        chunkRows(chunk),
         targets(randomTokens(r, -1, static_cast<std::int32_t>(v) - 1)),
         inputs{randomValues(r * w, 1), randomValues(v * w, 2, 0.3)} {
     targets[0] = -1;
@@ -72,20 +75,25 @@ struct HeadLoss {
                 const std::vector<std::vector<T>>& gOut, std::vector<std::vector<T>>& gIn) const {
     // The plain implementation that bfloat16 is compared with: the logits' gradient is rounded before the products that read it.
     if constexpr (std::is_same_v<T, float>) return roundedBackward(in, gOut[0][0], gIn);
-    reference::headLossBackward(rows, width, vocabulary, in[0].data(), in[1].data(), targets.data(), gOut[0][0],
-                                gIn[0].data(), gIn[1].data());
+    reference::headLossBackward(rows, width, vocabulary, in[0].data(), in[1].data(), targets.data(),
+                                gOut[0][0], gIn[0].data(), gIn[1].data());
   }
-  void roundedBackward(const std::vector<std::vector<float>>& in, float scale, std::vector<std::vector<float>>& gIn) const {
+  void roundedBackward(const std::vector<std::vector<float>>& in, float scale,
+                       std::vector<std::vector<float>>& gIn) const {
     std::vector<float> p(static_cast<std::size_t>(vocabulary));
     for (std::int64_t r = 0; r < rows; ++r) {
       if (targets[static_cast<std::size_t>(r)] < 0) continue;
-      reference::lossOfRow(width, vocabulary, in[0].data() + r * width, in[1].data(), targets[static_cast<std::size_t>(r)], p);
+      reference::lossOfRow(width, vocabulary, in[0].data() + r * width, in[1].data(),
+                           targets[static_cast<std::size_t>(r)], p);
       p[static_cast<std::size_t>(targets[static_cast<std::size_t>(r)])] -= 1;
       for (std::int64_t c = 0; c < vocabulary; ++c) {
-        const auto g = static_cast<float>(rounded(p[static_cast<std::size_t>(c)] * scale, DataType::bfloat16));
+        const auto g =
+            static_cast<float>(rounded(p[static_cast<std::size_t>(c)] * scale, DataType::bfloat16));
         for (std::int64_t i = 0; i < width; ++i) {
-          gIn[0][static_cast<std::size_t>(r * width + i)] += g * in[1][static_cast<std::size_t>(c * width + i)];
-          gIn[1][static_cast<std::size_t>(c * width + i)] += g * in[0][static_cast<std::size_t>(r * width + i)];
+          gIn[0][static_cast<std::size_t>(r * width + i)] +=
+              g * in[1][static_cast<std::size_t>(c * width + i)];
+          gIn[1][static_cast<std::size_t>(c * width + i)] +=
+              g * in[0][static_cast<std::size_t>(r * width + i)];
         }
       }
     }
@@ -128,12 +136,22 @@ TEST(HeadLoss, LossAloneEqualsLossWithGradientAndGradientMayReplaceInput) {
   const HeadLoss op(30, 16, 40, 7);
   const auto backend = createTestBackend(1);
   const HeadLossShape shape{30, 16, 40, 7};
-  const Buffer x(DataType::float32, op.inputs[0]), w(DataType::float32, op.inputs[1]), gX(DataType::float32, Values(480)),
-      gW(DataType::float32, Values(640)), gW2(DataType::float32, Values(640)), scratch(backend->headLossWorkspaceBytes(shape));
+  const Buffer x(DataType::float32, op.inputs[0]), w(DataType::float32, op.inputs[1]),
+      gX(DataType::float32, Values(480)), gW(DataType::float32, Values(640)),
+      gW2(DataType::float32, Values(640)), scratch(backend->headLossWorkspaceBytes(shape));
   ExactSum alone, with, replaced;
-  ASSERT_TRUE(backend->headLoss(shape, x.view(), w.view(), viewOf(op.targets), 0.5f, &alone, {}, {}, scratch.workspace()).ok());
-  ASSERT_TRUE(backend->headLoss(shape, x.view(), w.view(), viewOf(op.targets), 0.5f, &with, gX.view(), gW.view(), scratch.workspace()).ok());
-  ASSERT_TRUE(backend->headLoss(shape, x.view(), w.view(), viewOf(op.targets), 0.5f, &replaced, x.view(), gW2.view(), scratch.workspace()).ok());
+  ASSERT_TRUE(
+      backend
+          ->headLoss(shape, x.view(), w.view(), viewOf(op.targets), 0.5f, &alone, {}, {}, scratch.workspace())
+          .ok());
+  ASSERT_TRUE(backend
+                  ->headLoss(shape, x.view(), w.view(), viewOf(op.targets), 0.5f, &with, gX.view(), gW.view(),
+                             scratch.workspace())
+                  .ok());
+  ASSERT_TRUE(backend
+                  ->headLoss(shape, x.view(), w.view(), viewOf(op.targets), 0.5f, &replaced, x.view(),
+                             gW2.view(), scratch.workspace())
+                  .ok());
   ASSERT_TRUE(backend->settle().ok());
   EXPECT_EQ(alone.words, with.words);
   EXPECT_EQ(gX.values(), x.values());
@@ -148,8 +166,8 @@ TEST(HeadLoss, RefusesATargetOutsideTheVocabulary) {
   const Buffer x(DataType::float32, op.inputs[0]), w(DataType::float32, op.inputs[1]),
       scratch(backend->headLossWorkspaceBytes({3, 4, 5, 3}));
   ExactSum loss;
-  const Status status = backend->headLoss({3, 4, 5, 3}, x.view(), w.view(), viewOf(op.targets), 1, &loss, {}, {},
-                                          scratch.workspace());
+  const Status status = backend->headLoss({3, 4, 5, 3}, x.view(), w.view(), viewOf(op.targets), 1, &loss, {},
+                                          {}, scratch.workspace());
   EXPECT_EQ(status.code(), StatusCode::dataError);
   EXPECT_NE(status.message().find("targets[1] is -2"), std::string::npos) << status.message();
 }
@@ -176,9 +194,9 @@ struct SlicedHead : HeadLoss {
     for (int slice = 0; slice < slices; ++slice) {
       const HeadSliceShape shape = shapeOf(slice);
       logits.emplace_back(DataType::float32, Values(static_cast<std::size_t>(rows * shape.vocabulary)));
-      INTERNEVO_RETURN_IF_ERROR(backend.headSliceForward(shape, in[0].view(), in[1].view().offset(shape.first * width),
-                                                         viewOf(targets), logits.back().view(), statisticsOf(slice),
-                                                         scratch.workspace()));
+      INTERNEVO_RETURN_IF_ERROR(backend.headSliceForward(
+          shape, in[0].view(), in[1].view().offset(shape.first * width), viewOf(targets),
+          logits.back().view(), statisticsOf(slice), scratch.workspace()));
     }
     ExactSum loss;
     Values gX(static_cast<std::size_t>(rows * width));
@@ -186,9 +204,10 @@ struct SlicedHead : HeadLoss {
       const HeadSliceShape shape = shapeOf(slice);
       const Buffer part(gIn[0].view().type, gX);
       INTERNEVO_RETURN_IF_ERROR(backend.headSliceBackward(
-          shape, slices, slice, in[0].view(), in[1].view().offset(shape.first * width), viewOf(targets), statisticsOf(0),
-          static_cast<float>(gOut[0].values()[0]), slice == 0 ? &loss : nullptr, logits[static_cast<std::size_t>(slice)].view(),
-          part.view(), gIn[1].view().offset(shape.first * width), scratch.workspace()));
+          shape, slices, slice, in[0].view(), in[1].view().offset(shape.first * width), viewOf(targets),
+          statisticsOf(0), static_cast<float>(gOut[0].values()[0]), slice == 0 ? &loss : nullptr,
+          logits[static_cast<std::size_t>(slice)].view(), part.view(),
+          gIn[1].view().offset(shape.first * width), scratch.workspace()));
       const Values values = part.values();
       Values sum = slice == 0 ? Values(values.size()) : gIn[0].values();
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
@@ -219,15 +238,20 @@ TEST(EmbeddingSlices, SumToTheWholeTableAndKeepTheirOwnGradients) {
   const std::int64_t rows = 40, width = 19, vocabulary = 11, room = 4;
   const std::vector<std::int32_t> tokens = randomTokens(rows, 0, 10);
   const auto backend = createTestBackend(2);
-  const Buffer table(DataType::float32, randomValues(vocabulary * width, 1)), gY(DataType::float32, randomValues(rows * width, 2)),
-      whole(DataType::float32, Values(rows * width)), gWhole(DataType::float32, Values(vocabulary * width));
-  ASSERT_TRUE(backend->embeddingForward({rows, width, vocabulary}, viewOf(tokens), table.view(), whole.view()).ok());
-  ASSERT_TRUE(backend->embeddingBackward({rows, width, vocabulary}, viewOf(tokens), gY.view(), gWhole.view()).ok());
+  const Buffer table(DataType::float32, randomValues(vocabulary * width, 1)),
+      gY(DataType::float32, randomValues(rows * width, 2)), whole(DataType::float32, Values(rows * width)),
+      gWhole(DataType::float32, Values(vocabulary * width));
+  ASSERT_TRUE(
+      backend->embeddingForward({rows, width, vocabulary}, viewOf(tokens), table.view(), whole.view()).ok());
+  ASSERT_TRUE(
+      backend->embeddingBackward({rows, width, vocabulary}, viewOf(tokens), gY.view(), gWhole.view()).ok());
   Values sum(rows * width), gradient;
   for (std::int64_t first = 0; first < vocabulary; first += room) {
     const EmbeddingShape slice{rows, width, std::min(room, vocabulary - first), first, vocabulary};
-    const Buffer y(DataType::float32, Values(rows * width, 7)), gTable(DataType::float32, Values(slice.vocabulary * width));
-    ASSERT_TRUE(backend->embeddingForward(slice, viewOf(tokens), table.view().offset(first * width), y.view()).ok());
+    const Buffer y(DataType::float32, Values(rows * width, 7)),
+        gTable(DataType::float32, Values(slice.vocabulary * width));
+    ASSERT_TRUE(
+        backend->embeddingForward(slice, viewOf(tokens), table.view().offset(first * width), y.view()).ok());
     ASSERT_TRUE(backend->embeddingBackward(slice, viewOf(tokens), gY.view(), gTable.view()).ok());
     const Values values = y.values(), own = gTable.values();
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
@@ -235,7 +259,8 @@ TEST(EmbeddingSlices, SumToTheWholeTableAndKeepTheirOwnGradients) {
   }
   EXPECT_EQ(sum, whole.values());
   EXPECT_EQ(gradient, gWhole.values());
-  const Status status = backend->embeddingForward({rows, width, 4, 8, vocabulary}, viewOf(tokens), table.view(), whole.view());
+  const Status status =
+      backend->embeddingForward({rows, width, 4, 8, vocabulary}, viewOf(tokens), table.view(), whole.view());
   EXPECT_EQ(status.code(), StatusCode::badConfig);
 }
 

@@ -21,7 +21,8 @@ double worstUnits(Function function, double (*exact)(double), float from, float 
     const float x = from + (to - from) * static_cast<float>(i) / static_cast<float>(steps);
     const double expected = exact(static_cast<double>(x));
     const auto nearest = static_cast<float>(expected);
-    const double unit = static_cast<double>(std::nextafter(nearest, std::numeric_limits<float>::infinity()) - nearest);
+    const double unit =
+        static_cast<double>(std::nextafter(nearest, std::numeric_limits<float>::infinity()) - nearest);
     worst = std::max(worst, std::fabs(static_cast<double>(one(function, x)) - expected) / unit);
   }
   return worst;

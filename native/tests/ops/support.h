@@ -34,10 +34,12 @@ class Buffer {
     std::fill_n(memory_.get(), bytes_, std::byte{0xff});
     for (std::size_t i = 0; i < size_; ++i) {
       if (type == DataType::float32) view().as<float>()[i] = static_cast<float>(values[i]);
-      if (type == DataType::bfloat16) view().as<std::uint16_t>()[i] = bfloat16FromFloat(static_cast<float>(values[i]));
+      if (type == DataType::bfloat16)
+        view().as<std::uint16_t>()[i] = bfloat16FromFloat(static_cast<float>(values[i]));
     }
   }
-  explicit Buffer(std::int64_t bytes) : Buffer(DataType::float32, Values(static_cast<std::size_t>(bytes / 4 + 1))) {}
+  explicit Buffer(std::int64_t bytes)
+      : Buffer(DataType::float32, Values(static_cast<std::size_t>(bytes / 4 + 1))) {}
 
   View view() const { return {memory_.get(), type_}; }
   Workspace workspace() const { return {memory_.get(), bytes_}; }
@@ -122,7 +124,8 @@ Tuple referenceForward(const Op& op, const Tuple& inputs) {
 }
 template <typename Op, typename T>
 Tuple referenceBackward(const Op& op, const Tuple& inputs, const Tuple& outputs, const Tuple& gOutputs) {
-  auto in = cast<T>(inputs), out = cast<T>(outputs), gOut = cast<T>(gOutputs), gIn = cast<T>(zerosLike(inputs));
+  auto in = cast<T>(inputs), out = cast<T>(outputs), gOut = cast<T>(gOutputs),
+       gIn = cast<T>(zerosLike(inputs));
   op.template backward<T>(in, out, gOut, gIn);
   return widened(gIn);
 }
@@ -174,7 +177,8 @@ KernelResult runKernel(const Op& op, DataType type, const Tuple& inputs, const T
   std::vector<Buffer> in, out, gOut, gIn;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     in.emplace_back(type, inputs[i]);
-    gIn.emplace_back(op.accumulated[i] ? DataType::float32 : type, Values(inputs[i].size(), op.accumulated[i] ? 0. : 7.));
+    gIn.emplace_back(op.accumulated[i] ? DataType::float32 : type,
+                     Values(inputs[i].size(), op.accumulated[i] ? 0. : 7.));
   }
   for (std::size_t i = 0; i < gOutputs.size(); ++i) {
     out.emplace_back(type, Values(gOutputs[i].size()));
@@ -194,7 +198,8 @@ KernelResult runKernel(const Op& op, DataType type, const Tuple& inputs, const T
 /// to a hundredth of the operator's largest gradient).
 template <typename Op>
 void expectKernelIsReference(const Op& op, double tolerance = 2e-6) {
-  const Tuple inputs = roundedTo(op.inputs, DataType::float32), gOut = gradientsOfOutputs(op, DataType::float32);
+  const Tuple inputs = roundedTo(op.inputs, DataType::float32),
+              gOut = gradientsOfOutputs(op, DataType::float32);
   const KernelResult result = runKernel(op, DataType::float32, inputs, gOut, 1);
   const Tuple out = referenceForward<Op, double>(op, inputs);
   const Tuple gIn = referenceBackward<Op, double>(op, inputs, out, gOut);
@@ -224,13 +229,13 @@ void expectBfloat16IsAsGoodAsPlain(const Op& op) {
     if (!op.accumulated[t]) plainGrad[t] = roundedTo(plainGrad[t], kType);
   }
   for (std::size_t t = 0; t < exactOut.size(); ++t) {
-    EXPECT_LE(rmsError(result.outputs[t], exactOut[t]), 2 * rmsError(plainOut[t], exactOut[t])) << "output " << t;
+    EXPECT_LE(rmsError(result.outputs[t], exactOut[t]), 2 * rmsError(plainOut[t], exactOut[t]))
+        << "output " << t;
   }
   const double cancelled = gOut.empty() ? 0. : 1e-6 * rootMeanSquare(gOut[0]);
   for (std::size_t t = 0; t < exactGrad.size(); ++t) {
     const double limit = std::max(2 * rmsError(plainGrad[t], exactGrad[t]), cancelled);
-    EXPECT_LE(rmsError(result.gradients[t], exactGrad[t]), limit)
-        << "gradient of input " << t;
+    EXPECT_LE(rmsError(result.gradients[t], exactGrad[t]), limit) << "gradient of input " << t;
   }
 }
 

@@ -35,9 +35,15 @@ Config quick() {
 ModulePoint module(const char* shape) {
   Config config;
   Problem problem;
-  const Json document{{"protocol", 1},   {"threadsPerRank", 1},        {"minimumSamples", 1},
-                      {"maximumSeconds", 1}, {"targetRelativeSpread", 1}, {"collectives", Json::array()},
-                      {"modules", {Json::parse(shape)}}, {"overlaps", Json::array()}, {"device", false}};
+  const Json document{{"protocol", 1},
+                      {"threadsPerRank", 1},
+                      {"minimumSamples", 1},
+                      {"maximumSeconds", 1},
+                      {"targetRelativeSpread", 1},
+                      {"collectives", Json::array()},
+                      {"modules", {Json::parse(shape)}},
+                      {"overlaps", Json::array()},
+                      {"device", false}};
   EXPECT_TRUE(parseConfig(document.dump(), 1, &config, &problem)) << problem.message;
   return config.modules.at(0);
 }
@@ -115,7 +121,9 @@ TEST(Probe, TellsTheDeviceAndTheVersionsOfItsLibraries) {
   if (test::session().rank() != 0) return;
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(events[0].at("event"), "device");
-  for (const char* figure : {"peakFlopsPerSecondFp32", "peakFlopsPerSecondBf16", "memoryBandwidthBytesPerSecond"}) EXPECT_GT(events[0].at(figure), 0) << figure;
+  for (const char* figure :
+       {"peakFlopsPerSecondFp32", "peakFlopsPerSecondBf16", "memoryBandwidthBytesPerSecond"})
+    EXPECT_GT(events[0].at(figure), 0) << figure;
   const auto versions = events[0].at("libraries").get<std::map<std::string, std::string>>();
   std::set<std::string> names;
   for (const auto& [name, version] : versions) {
@@ -123,11 +131,13 @@ TEST(Probe, TellsTheDeviceAndTheVersionsOfItsLibraries) {
     EXPECT_FALSE(version.empty()) << name;
   }
   std::set<std::string> expected{"openmpi"};
-  if (kDevice == DeviceKind::cuda) expected.insert({"nvidia-driver", "cuda-driver", "cuda-runtime", "cublaslt", "nccl"});
+  if (kDevice == DeviceKind::cuda)
+    expected.insert({"nvidia-driver", "cuda-driver", "cuda-runtime", "cublaslt", "nccl"});
   EXPECT_EQ(names, expected);
 #ifdef INTERNEVO_MODEL_LIBRARY
   EXPECT_EQ(versions.at("cublaslt"), "model");
-  EXPECT_EQ(std::count(versions.at("nccl").begin(), versions.at("nccl").end(), '.'), 2) << versions.at("nccl");
+  EXPECT_EQ(std::count(versions.at("nccl").begin(), versions.at("nccl").end(), '.'), 2)
+      << versions.at("nccl");
 #endif
 }
 
@@ -140,7 +150,8 @@ TEST(Probe, MeasuresEveryCollectiveAndOverlap) {
     config.collectives.push_back(collective(Collective::allToAll, "all-to-all", bytes));
     config.collectives.push_back(collective(Collective::broadcast, "broadcast", bytes));
   }
-  config.overlaps.push_back({module(kModules[1]), collective(Collective::reduceScatter, "reduce-scatter", 5000)});
+  config.overlaps.push_back(
+      {module(kModules[1]), collective(Collective::reduceScatter, "reduce-scatter", 5000)});
   Outcome outcome;
   const std::vector<Json> events = run(config, &outcome);
   ASSERT_TRUE(outcome.status.ok()) << outcome.status.message();
@@ -184,7 +195,8 @@ TEST(Probe, MeasuresMessagesBetweenPairs) {
 
 TEST(Probe, RanksOutsideTheGroupsWait) {
   Config config = quick();
-  config.collectives.push_back({Collective::allReduce, "all-reduce", "intra-node", 64, {{test::session().worldSize() - 1}}});
+  config.collectives.push_back(
+      {Collective::allReduce, "all-reduce", "intra-node", 64, {{test::session().worldSize() - 1}}});
   Outcome outcome;
   run(config, &outcome);
   EXPECT_TRUE(outcome.status.ok()) << outcome.status.message();
@@ -192,7 +204,8 @@ TEST(Probe, RanksOutsideTheGroupsWait) {
 
 TEST(Probe, APointThatDoesNotFitIsRefusedOnEveryRankAndReportedOnce) {
   Config config = quick();
-  config.modules.push_back(module(R"({"module":"squared-norm","pass":"update","precision":"fp32","elements":1099511627776})"));
+  config.modules.push_back(
+      module(R"({"module":"squared-norm","pass":"update","precision":"fp32","elements":1099511627776})"));
   Outcome outcome;
   const std::vector<Json> events = run(config, &outcome);
   EXPECT_EQ(outcome.status.code(), StatusCode::outOfMemory);

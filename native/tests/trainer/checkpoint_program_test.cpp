@@ -63,21 +63,24 @@ TEST_F(Program, AnotherPlanAndPrecisionGoOnWhereTheFirstStopped) {
   ASSERT_EQ(after.status, 0) << readFile(directory_.file("stderr"));
   EXPECT_EQ(after.named("started")[0]["resumedFromStep"], 3);
   ASSERT_EQ(after.losses().size(), 3u);
-  for (const auto& [step, loss] : after.losses()) EXPECT_NEAR(loss, whole.losses()[step], 1e-6 * loss) << step;
+  for (const auto& [step, loss] : after.losses())
+    EXPECT_NEAR(loss, whole.losses()[step], 1e-6 * loss) << step;
   fs::remove_all(checkpointPath(6));
   use(planOf(8, 1, false, 1, 1, 1, 1, 1));
   config_.precision = DataType::bfloat16;
   const Result rounded = run();
   ASSERT_EQ(rounded.status, 0);
   EXPECT_EQ(rounded.named("started")[0]["resumedFromStep"], 3);
-  for (const auto& [step, loss] : rounded.losses()) EXPECT_NEAR(loss, whole.losses()[step], 0.01 * loss) << step;
+  for (const auto& [step, loss] : rounded.losses())
+    EXPECT_NEAR(loss, whole.losses()[step], 0.01 * loss) << step;
 }
 
 TEST_F(Program, DamagedCheckpointsAreNamedAndNotPassedOver) {
   use(planOf(2, 1, false, 2, 1, 1, 1, 2));
   ASSERT_EQ(run().status, 0);
   config_.steps = 9;
-  const std::string shard = checkpointPath(6) + "/shard-00001.safetensors", manifest = checkpointPath(6) + "/manifest.json";
+  const std::string shard = checkpointPath(6) + "/shard-00001.safetensors",
+                    manifest = checkpointPath(6) + "/manifest.json";
   const auto expectRefusal = [&](const std::string& path, const std::string& remedy) {
     const Result result = run();
     expectError(result, 5, "checkpoint_error", path);
@@ -96,7 +99,8 @@ TEST_F(Program, DamagedCheckpointsAreNamedAndNotPassedOver) {
     expectRefusal(path, remedy);
     writeFile(path, whole);
   };
-  for (const std::string& path : {shard, manifest}) damage(path, "remove " + checkpointPath(6) + " to go on from step 3");
+  for (const std::string& path : {shard, manifest})
+    damage(path, "remove " + checkpointPath(6) + " to go on from step 3");
   fs::rename(checkpointPath(3), directory_.file("elsewhere"));
   for (const std::string& path : {shard, manifest}) {
     damage(path, "remove " + checkpointPath(6) + " to begin anew; there is no other checkpoint");
@@ -110,14 +114,18 @@ TEST_F(Program, AFileThatMayNotGrowIsToldAsAFullDiskIs) {
   config_.steps = 1000000;
   use(planOf(2, 1, false, 2, 1, 1, 1, 2));
   Process process(command(2), directory_.file("stderr"));
-  ASSERT_TRUE(process.readUntil([](const std::string& line) { return line.find("\"checkpoint\"") != std::string::npos; }));
+  ASSERT_TRUE(process.readUntil(
+      [](const std::string& line) { return line.find("\"checkpoint\"") != std::string::npos; }));
   const rlimit limit{4096, 4096};
-  for (const pid_t rank : process.children("internevo-trainer")) ASSERT_EQ(prlimit(rank, RLIMIT_FSIZE, &limit, nullptr), 0);
+  for (const pid_t rank : process.children("internevo-trainer"))
+    ASSERT_EQ(prlimit(rank, RLIMIT_FSIZE, &limit, nullptr), 0);
   EXPECT_EQ(process.finish(), 5) << readFile(directory_.file("stderr"));
   const Json error = Json::parse(process.lines().back(), nullptr, false);
   ASSERT_EQ(error.value("event", ""), "error") << process.lines().back();
   // Whichever of its files was being written at that moment: a shard or the manifest.
-  EXPECT_NE(error.value("message", "").find(" cannot be written: File too large; it needs "), std::string::npos) << error;
+  EXPECT_NE(error.value("message", "").find(" cannot be written: File too large; it needs "),
+            std::string::npos)
+      << error;
   EXPECT_NE(error.value("remedy", ""), "");
 }
 
@@ -194,7 +202,8 @@ class SmallFileSystem {
 
 TEST_F(Program, AFullDiskIsToldWithFileAndBytesAndTheLastCheckpointStays) {
   SmallFileSystem disk(directory_.file("disk"), 900 << 10);
-  if (!disk.mounted()) GTEST_SKIP() << "no file system can be mounted here; FileWriter's own test uses /dev/full";
+  if (!disk.mounted())
+    GTEST_SKIP() << "no file system can be mounted here; FileWriter's own test uses /dev/full";
   config_.checkpoint->directory = directory_.file("disk") + "/ck";
   config_.checkpoint->everySteps = 2;
   use(planOf(2, 1, false, 2, 1, 1, 1, 2));
@@ -211,7 +220,9 @@ TEST_F(Program, AFullDiskIsToldWithFileAndBytesAndTheLastCheckpointStays) {
     for (const Json& error : errors) {
       EXPECT_EQ(error["code"], "checkpoint_error");
       const std::string message = error["message"];
-      EXPECT_NE(message.find(".safetensors cannot be written: No space left on device; it needs "), std::string::npos) << message;
+      EXPECT_NE(message.find(".safetensors cannot be written: No space left on device; it needs "),
+                std::string::npos)
+          << message;
       EXPECT_NE(message.find(" free"), std::string::npos) << message;
     }
     EXPECT_EQ(result.losses().size(), 6u) << "training went on";
@@ -252,12 +263,15 @@ TEST_F(Program, WritingInTheBackgroundIsAPlannedLineAndGivesTheSameFiles) {
   EXPECT_EQ(background.named("checkpoint").size(), 6u);
   const Json memory = background.named("started")[0]["memory"];
   const std::int64_t staging = memory["checkpointStaging"];
-  EXPECT_GE(staging * 2, background.named("started")[0]["parameters"].get<std::int64_t>() * 12) << "two ranks share it";
-  EXPECT_EQ(background.named("started")[0]["plannedPeakBytes"], background.named("step")[5]["peakMemoryBytes"]);
+  EXPECT_GE(staging * 2, background.named("started")[0]["parameters"].get<std::int64_t>() * 12)
+      << "two ranks share it";
+  EXPECT_EQ(background.named("started")[0]["plannedPeakBytes"],
+            background.named("step")[5]["peakMemoryBytes"]);
 
   fs::remove_all(config_.checkpoint->directory);
   config_.checkpoint->writing = CheckpointWriting::automatic;
-  config_.memoryLimitBytes = background.named("started")[0]["plannedPeakBytes"].get<std::int64_t>() - staging / 2;
+  config_.memoryLimitBytes =
+      background.named("started")[0]["plannedPeakBytes"].get<std::int64_t>() - staging / 2;
   const Result inStep = run();
   ASSERT_EQ(inStep.status, 0) << "a checkpoint never makes a plan too large by itself";
   EXPECT_FALSE(inStep.named("started")[0]["memory"].contains("checkpointStaging"));
@@ -282,7 +296,8 @@ TEST_F(Program, AnotherModelOrSeedOrBatchIsRefusedByName) {
 }
 
 /// Losses of the run's first steps as the plain model of a folder has them.
-std::vector<double> plainLosses(const std::string& folder, const Config& c, const std::vector<std::uint32_t>& data) {
+std::vector<double> plainLosses(const std::string& folder, const Config& c,
+                                const std::vector<std::uint32_t>& data) {
   const HuggingFaceModel model(folder);
   std::vector<double> losses;
   const std::int64_t batch = c.plan.globalBatchSequences(), length = c.sequenceLengthTokens;
@@ -309,14 +324,23 @@ TEST_F(Program, WeightsOfAHuggingFaceFolderGiveTheLossesOfItsPublishedArchitectu
     const ModelConfig& m = config_.model;
     const std::string folder = directory_.file(tied ? "tied" : "untied");
     fs::create_directories(folder);
-    writeRandomFolder(folder, {{"model_type", "llama"}, {"hidden_size", m.hiddenSize}, {"num_hidden_layers", m.layers},
-                               {"num_attention_heads", m.heads}, {"num_key_value_heads", m.kvHeads},
-                               {"intermediate_size", m.ffnHiddenSize}, {"vocab_size", m.vocabularySize},
-                               {"tie_word_embeddings", tied}, {"rope_theta", m.ropeTheta}, {"rms_norm_eps", m.normEpsilon}}, 11);
+    writeRandomFolder(folder,
+                      {{"model_type", "llama"},
+                       {"hidden_size", m.hiddenSize},
+                       {"num_hidden_layers", m.layers},
+                       {"num_attention_heads", m.heads},
+                       {"num_key_value_heads", m.kvHeads},
+                       {"intermediate_size", m.ffnHiddenSize},
+                       {"vocab_size", m.vocabularySize},
+                       {"tie_word_embeddings", tied},
+                       {"rope_theta", m.ropeTheta},
+                       {"rms_norm_eps", m.normEpsilon}},
+                      11);
     config_.initialWeightsPath = folder;
     PlanConfig stages = planOf(1, 4, false, 1, 2, 1, 1, 1);
     stages.pipelineParallel = 2, stages.tensorParallel = 2;
-    for (const PlanConfig& plan : {planOf(4, 1, false, 1, 1, 1, 1, 1), planOf(1, 2, false, 2, 2, 2, 1, 2), stages}) {
+    for (const PlanConfig& plan :
+         {planOf(4, 1, false, 1, 1, 1, 1, 1), planOf(1, 2, false, 2, 2, 2, 1, 2), stages}) {
       use(plan);
       fs::remove_all(config_.checkpoint->directory);
       const Result result = run();
@@ -324,7 +348,9 @@ TEST_F(Program, WeightsOfAHuggingFaceFolderGiveTheLossesOfItsPublishedArchitectu
       EXPECT_EQ(result.named("started")[0]["resumedFromStep"], 0);
       const std::vector<double> expected = plainLosses(folder, config_, data);
       for (int step = 1; step <= 4; ++step) {
-        EXPECT_NEAR(result.losses()[step], expected[static_cast<std::size_t>(step - 1)], 1e-5 * result.losses()[step]) << step;
+        EXPECT_NEAR(result.losses()[step], expected[static_cast<std::size_t>(step - 1)],
+                    1e-5 * result.losses()[step])
+            << step;
       }
       // Out again: the same numbers under the same names.
       const std::string out = directory_.file("out");

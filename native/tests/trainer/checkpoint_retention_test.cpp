@@ -16,7 +16,8 @@ TEST_F(Program, KeepsTheLastCheckpointsAndNothingHalfMade) {
   fs::create_directories(checkpointPath(9) + ".tmp");
   ASSERT_EQ(run().status, 0);
   std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(config_.checkpoint->directory)) names.insert(entry.path().filename());
+  for (const auto& entry : fs::directory_iterator(config_.checkpoint->directory))
+    names.insert(entry.path().filename());
   EXPECT_EQ(names, (std::set<std::string>{"step-5", "step-6"}));
 }
 
@@ -26,8 +27,11 @@ TEST_F(Program, KeepsTheLastCheckpointWhoseStepsAreCounted) {
   config_.checkpoint->everySteps = 1;
   config_.checkpoint->keepLast = 2;
   fs::create_directories(config_.checkpoint->directory);
-  const auto counted = [&](const std::string& text) { std::ofstream(config_.checkpoint->directory + "/counted-step") << text; };
-  for (const auto& [text, kept] : std::vector<std::pair<std::string, std::vector<std::int64_t>>>{{"3\n", {3, 5, 6}}, {"0\n", {1, 5, 6}}, {"6\n", {5, 6}}, {"none\n", {5, 6}}}) {
+  const auto counted = [&](const std::string& text) {
+    std::ofstream(config_.checkpoint->directory + "/counted-step") << text;
+  };
+  for (const auto& [text, kept] : std::vector<std::pair<std::string, std::vector<std::int64_t>>>{
+           {"3\n", {3, 5, 6}}, {"0\n", {1, 5, 6}}, {"6\n", {5, 6}}, {"none\n", {5, 6}}}) {
     counted(text);
     ASSERT_EQ(run().status, 0);
     EXPECT_EQ(requireAllWhole(config_.checkpoint->directory), kept) << text;

@@ -15,7 +15,8 @@ using Json = nlohmann::json;
 
 Json goodDocument() {
   Config c = smallConfig("d.tokens");
-  c.plan.dataParallel = 2, c.plan.sequenceParallel = 2, c.plan.parameterSharding = 2, c.plan.optimizerStateSharding = 2;
+  c.plan.dataParallel = 2, c.plan.sequenceParallel = 2, c.plan.parameterSharding = 2,
+  c.plan.optimizerStateSharding = 2;
   c.mesh = meshOf(c.plan);
   c.checkpoint = CheckpointConfig{"ck", 2, 3, true};
   c.memoryLimitBytes = 1 << 30;
@@ -68,44 +69,45 @@ TEST_P(BadValues, AreNamedWithValueAndRemedy) {
 
 INSTANTIATE_TEST_SUITE_P(
     Fields, BadValues,
-    ::testing::Values(BadValue{"/protocol", "2", "protocol"}, BadValue{"/model/hiddenSize", "0", "model.hiddenSize"},
-                      BadValue{"/model/hiddenSize", "\"48\"", "model.hiddenSize"},
-                      BadValue{"/model/layers", "2.5", "model.layers"}, BadValue{"/model/layers", "-1", "model.layers"},
-                      BadValue{"/model/layers", "18446744073709551615", "model.layers"},
-                      BadValue{"/model/heads", "5", "model.heads"}, BadValue{"/model/kvHeads", "3", "model.kvHeads"},
-                      BadValue{"/model/tiedEmbeddings", "1", "model.tiedEmbeddings"},
-                      BadValue{"/model/normEpsilon", "0", "model.normEpsilon"},
-                      BadValue{"/model/surprise", "1", "model.surprise"}, BadValue{"/surprise", "{}", "surprise"},
-                      BadValue{"/sequenceLengthTokens", "25", "plan.sequenceParallel"},
-                      BadValue{"/precision", "\"fp16\"", "precision"}, BadValue{"/plan", "[]", "plan"},
-                      BadValue{"/plan/microBatchSize", "0", "plan.microBatchSize"},
-                      BadValue{"/plan/recompute", "0", "plan.recompute"},
-                      BadValue{"/plan/parameterSharding", "3", "plan.parameterSharding"},
-                      BadValue{"/plan/optimizerStateSharding", "4", "plan.optimizerStateSharding"},
-                      BadValue{"/plan/gradientSharding", "4", "plan.gradientSharding"},
-                      BadValue{"/mesh/worldSize", "8", "mesh.worldSize"},
-                      BadValue{"/mesh/sequenceParallel", "[[0,2],[1,3]]", "mesh.sequenceParallel"},
-                      BadValue{"/mesh/dataParallel", "[[0,1],[0,1]]", "mesh.dataParallel"},
-                      BadValue{"/mesh/gradientReplicas", "[[0]]", "mesh.gradientReplicas"},
-                      BadValue{"/mesh/parameterSharding", "\"all\"", "mesh.parameterSharding"},
-                      BadValue{"/optimizer/beta1", "1", "optimizer.beta1"},
-                      BadValue{"/optimizer/peakLearningRate", "0", "optimizer.peakLearningRate"},
-                      BadValue{"/optimizer/minLearningRate", "0.5", "optimizer.minLearningRate"},
-                      BadValue{"/optimizer/clipGlobalNorm", "-1", "optimizer.clipGlobalNorm"},
-                      BadValue{"/data/path", "\"\"", "data.path"}, BadValue{"/seed", "-1", "seed"},
-                      BadValue{"/steps", "0", "steps"}, BadValue{"/checkpoint/resume", "\"yes\"", "checkpoint.resume"},
-                      BadValue{"/checkpoint/keepLast", "0", "checkpoint.keepLast"},
-                      BadValue{"/memoryLimitBytes", "0", "memoryLimitBytes"},
-                      BadValue{"/threadsPerRank", "0", "threadsPerRank"},
-                      BadValue{"/deterministic", "\"yes\"", "deterministic"},
-                      BadValue{"/plan/forwardOverlap", "\"layer\"", "plan.forwardOverlap"},
-                      BadValue{"/plan/backwardOverlap", "\"inter-layer\"", "plan.backwardOverlap"},
-                      BadValue{"/timeline", "{\"path\":\"\",\"firstStep\":1,\"steps\":1}", "timeline.path"},
-                      BadValue{"/timeline", "{\"path\":\"t\",\"firstStep\":0,\"steps\":1}", "timeline.firstStep"},
-                      BadValue{"/timeline", "{\"path\":\"t\",\"firstStep\":1,\"steps\":1,\"lanes\":3}", "timeline.lanes"},
-                      BadValue{"/watchdog", "{\"silenceSeconds\":1}", "watchdog.silenceSeconds"},
-                      BadValue{"/watchdog", "{\"beatSeconds\":0}", "watchdog.beatSeconds"},
-                      BadValue{"/gradientDumpPath", "1", "gradientDumpPath"}));
+    ::testing::Values(
+        BadValue{"/protocol", "2", "protocol"}, BadValue{"/model/hiddenSize", "0", "model.hiddenSize"},
+        BadValue{"/model/hiddenSize", "\"48\"", "model.hiddenSize"},
+        BadValue{"/model/layers", "2.5", "model.layers"}, BadValue{"/model/layers", "-1", "model.layers"},
+        BadValue{"/model/layers", "18446744073709551615", "model.layers"},
+        BadValue{"/model/heads", "5", "model.heads"}, BadValue{"/model/kvHeads", "3", "model.kvHeads"},
+        BadValue{"/model/tiedEmbeddings", "1", "model.tiedEmbeddings"},
+        BadValue{"/model/normEpsilon", "0", "model.normEpsilon"},
+        BadValue{"/model/surprise", "1", "model.surprise"}, BadValue{"/surprise", "{}", "surprise"},
+        BadValue{"/sequenceLengthTokens", "25", "plan.sequenceParallel"},
+        BadValue{"/precision", "\"fp16\"", "precision"}, BadValue{"/plan", "[]", "plan"},
+        BadValue{"/plan/microBatchSize", "0", "plan.microBatchSize"},
+        BadValue{"/plan/recompute", "0", "plan.recompute"},
+        BadValue{"/plan/parameterSharding", "3", "plan.parameterSharding"},
+        BadValue{"/plan/optimizerStateSharding", "4", "plan.optimizerStateSharding"},
+        BadValue{"/plan/gradientSharding", "4", "plan.gradientSharding"},
+        BadValue{"/mesh/worldSize", "8", "mesh.worldSize"},
+        BadValue{"/mesh/sequenceParallel", "[[0,2],[1,3]]", "mesh.sequenceParallel"},
+        BadValue{"/mesh/dataParallel", "[[0,1],[0,1]]", "mesh.dataParallel"},
+        BadValue{"/mesh/gradientReplicas", "[[0]]", "mesh.gradientReplicas"},
+        BadValue{"/mesh/parameterSharding", "\"all\"", "mesh.parameterSharding"},
+        BadValue{"/optimizer/beta1", "1", "optimizer.beta1"},
+        BadValue{"/optimizer/peakLearningRate", "0", "optimizer.peakLearningRate"},
+        BadValue{"/optimizer/minLearningRate", "0.5", "optimizer.minLearningRate"},
+        BadValue{"/optimizer/clipGlobalNorm", "-1", "optimizer.clipGlobalNorm"},
+        BadValue{"/data/path", "\"\"", "data.path"}, BadValue{"/seed", "-1", "seed"},
+        BadValue{"/steps", "0", "steps"}, BadValue{"/checkpoint/resume", "\"yes\"", "checkpoint.resume"},
+        BadValue{"/checkpoint/keepLast", "0", "checkpoint.keepLast"},
+        BadValue{"/memoryLimitBytes", "0", "memoryLimitBytes"},
+        BadValue{"/threadsPerRank", "0", "threadsPerRank"},
+        BadValue{"/deterministic", "\"yes\"", "deterministic"},
+        BadValue{"/plan/forwardOverlap", "\"layer\"", "plan.forwardOverlap"},
+        BadValue{"/plan/backwardOverlap", "\"inter-layer\"", "plan.backwardOverlap"},
+        BadValue{"/timeline", "{\"path\":\"\",\"firstStep\":1,\"steps\":1}", "timeline.path"},
+        BadValue{"/timeline", "{\"path\":\"t\",\"firstStep\":0,\"steps\":1}", "timeline.firstStep"},
+        BadValue{"/timeline", "{\"path\":\"t\",\"firstStep\":1,\"steps\":1,\"lanes\":3}", "timeline.lanes"},
+        BadValue{"/watchdog", "{\"silenceSeconds\":1}", "watchdog.silenceSeconds"},
+        BadValue{"/watchdog", "{\"beatSeconds\":0}", "watchdog.beatSeconds"},
+        BadValue{"/gradientDumpPath", "1", "gradientDumpPath"}));
 
 TEST(Configuration, OverlapTimelineAndWatchdogMayBeLeftOutAndAreReadWhenGiven) {
   Config c = smallConfig("d.tokens");
@@ -169,13 +171,17 @@ struct BadPlan {
 TEST(Plan, FactorsThatDoNotFitTheModelAreNamedWithARemedy) {
   const std::vector<BadPlan> plans = {
       {"plan.tensorParallel", [](Config& c) { c.plan.tensorParallel = 2, c.plan.sequenceParallel = 4; }},
-      {"plan.tensorParallel", [](Config& c) { c.plan.tensorParallel = c.plan.sequenceParallel = 4, c.model.ffnHiddenSize = 82; }},
-      {"plan.tensorParallel", [](Config& c) { c.plan.tensorParallel = c.plan.sequenceParallel = 4, c.model.vocabularySize = 5; }},
+      {"plan.tensorParallel",
+       [](Config& c) { c.plan.tensorParallel = c.plan.sequenceParallel = 4, c.model.ffnHiddenSize = 82; }},
+      {"plan.tensorParallel",
+       [](Config& c) { c.plan.tensorParallel = c.plan.sequenceParallel = 4, c.model.vocabularySize = 5; }},
       {"plan.sequenceParallel", [](Config& c) { c.plan.tensorParallel = c.plan.sequenceParallel = 8; }},
       {"plan.pipelineParallel", [](Config& c) { c.plan.pipelineParallel = 6; }},
       {"plan.pipelineChunks", [](Config& c) { c.plan.pipelineChunks = 2; }},
-      {"plan.pipelineChunks", [](Config& c) { c.plan.pipelineParallel = 2, c.plan.pipelineChunks = 2, c.plan.microBatches = 3; }},
-      {"plan.pipelineChunks", [](Config& c) { c.plan.pipelineParallel = 2, c.plan.pipelineChunks = 3, c.plan.microBatches = 2; }},
+      {"plan.pipelineChunks",
+       [](Config& c) { c.plan.pipelineParallel = 2, c.plan.pipelineChunks = 2, c.plan.microBatches = 3; }},
+      {"plan.pipelineChunks",
+       [](Config& c) { c.plan.pipelineParallel = 2, c.plan.pipelineChunks = 3, c.plan.microBatches = 2; }},
       {"plan.recomputeLayers", [](Config& c) { c.plan.pipelineParallel = 2, c.plan.recomputeLayers = 4; }},
       {"plan.recomputeLayers", [](Config& c) { c.plan.recompute = true, c.plan.recomputeLayers = 1; }},
   };
@@ -187,7 +193,8 @@ TEST(Plan, FactorsThatDoNotFitTheModelAreNamedWithARemedy) {
   }
   const auto good = [](Config& c) {
     c.plan.pipelineParallel = 2, c.plan.tensorParallel = c.plan.sequenceParallel = 4, c.plan.dataParallel = 2;
-    c.plan.microBatches = 4, c.plan.pipelineChunks = 2, c.plan.recomputeLayers = 3, c.plan.parameterSharding = 2;
+    c.plan.microBatches = 4, c.plan.pipelineChunks = 2, c.plan.recomputeLayers = 3,
+    c.plan.parameterSharding = 2;
   };
   EXPECT_EQ(problemOfPlan(good).code, StatusCode::ok) << problemOfPlan(good).message;
 }

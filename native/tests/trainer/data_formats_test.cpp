@@ -32,7 +32,8 @@ class DataFormats : public ::testing::Test {
       }
     } catch (const Failure& failure) {
       EXPECT_EQ(failure.problem().code, StatusCode::dataError);
-      EXPECT_NE(failure.problem().message.find(directory_.path()), std::string::npos) << failure.problem().message;
+      EXPECT_NE(failure.problem().message.find(directory_.path()), std::string::npos)
+          << failure.problem().message;
       EXPECT_FALSE(failure.problem().remedy.empty());
       return failure.problem().message;
     }
@@ -40,7 +41,8 @@ class DataFormats : public ::testing::Test {
   }
   void expectError(const std::string& name, std::initializer_list<std::string> parts) {
     const std::string message = error(name);
-    for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << part << "\n" << message;
+    for (const std::string& part : parts)
+      EXPECT_NE(message.find(part), std::string::npos) << part << "\n" << message;
   }
   void change(const std::string& name, std::size_t at, const std::string& bytes) {
     std::string whole = readFile(directory_.file(name));
@@ -105,7 +107,8 @@ TEST_F(DataFormats, OwnGivesTokensAndDocuments) {
 }
 
 TEST_F(DataFormats, OwnNamesWhatIsWrongWithItsDocuments) {
-  writeOwn(directory_.file("x.tokens"), sampleDocuments({12, 1, 5}, kVocabulary), kVocabulary, 2);  // index at 104
+  writeOwn(directory_.file("x.tokens"), sampleDocuments({12, 1, 5}, kVocabulary), kVocabulary,
+           2);  // index at 104
   const std::string whole = readFile(directory_.file("x.tokens"));
   ASSERT_EQ(whole.size(), 128u);
   change("x.tokens", 120, "\x0c");  // 12, as the one before
@@ -135,7 +138,8 @@ TEST_F(DataFormats, MegatronGivesTokensAndDocumentsOfEveryType) {
 }
 
 TEST_F(DataFormats, MegatronNamesFileByteFoundAndExpected) {
-  const Documents documents = sampleDocuments({5, 5, 3}, kVocabulary);  // three sequences: lengths at 34, pointers at 46, documents at 70
+  const Documents documents = sampleDocuments(
+      {5, 5, 3}, kVocabulary);  // three sequences: lengths at 34, pointers at 46, documents at 70
   const auto fresh = [&] { writeMegatron(directory_.file("m"), documents, 8, 2, false); };
   fresh(), change("m.idx", 0, "X");
   expectError("m.bin", {"m.idx", "MMIDIDX"});
@@ -192,7 +196,8 @@ TEST_F(DataFormats, InternevoNamesFileByteFoundAndExpected) {
   expectError("i.bin", {"i.bin", "token 333 at byte " + std::to_string(line.find("333"))});
   const auto cells = meta.size() - 16;
   fresh(), change("i.bin.meta", cells + 8, "\x05");
-  expectError("i.bin", {"i.bin.meta", "says 5 for document 1 (byte " + std::to_string(cells + 8) + ")", "no line"});
+  expectError("i.bin",
+              {"i.bin.meta", "says 5 for document 1 (byte " + std::to_string(cells + 8) + ")", "no line"});
   fresh(), change("i.bin.meta", cells + 8, std::string("\xff\xff\xff\xff"));
   expectError("i.bin", {"i.bin.meta", "says -1 for document 1", "a byte from 1"});
   fresh(), change("i.bin.meta", cells + 4, "\x02");
@@ -223,7 +228,8 @@ TEST_F(DataFormats, InternevoNamesDamagedLines) {
   EXPECT_NE(error("2", "-2").find("token -2 at byte 15"), std::string::npos);
   EXPECT_NE(error("2", "[2]").find("token [ at byte 15"), std::string::npos);
   EXPECT_NE(error("2", "99999999999999999999").find("token"), std::string::npos);
-  EXPECT_NE(error("2", "18446744073709551615").find("token 18446744073709551615 at byte 15"), std::string::npos);
+  EXPECT_NE(error("2", "18446744073709551615").find("token 18446744073709551615 at byte 15"),
+            std::string::npos);
 }
 
 TEST_F(DataFormats, InternevoSurvivesDamage) {

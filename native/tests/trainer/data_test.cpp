@@ -120,8 +120,10 @@ TEST(DataOrder, EveryEpochIsAnotherPermutationOfAllSequences) {
     if (count > 10) {
       EXPECT_NE(epochs[0], epochs[1]);
       EXPECT_NE(epochs[1], epochs[2]);
-      EXPECT_NE(sequenceOfDraw(11, count, 0) * 1000000 + sequenceOfDraw(11, count, 1) * 1000 + sequenceOfDraw(11, count, 2),
-                sequenceOfDraw(12, count, 0) * 1000000 + sequenceOfDraw(12, count, 1) * 1000 + sequenceOfDraw(12, count, 2));
+      EXPECT_NE(sequenceOfDraw(11, count, 0) * 1000000 + sequenceOfDraw(11, count, 1) * 1000 +
+                    sequenceOfDraw(11, count, 2),
+                sequenceOfDraw(12, count, 0) * 1000000 + sequenceOfDraw(12, count, 1) * 1000 +
+                    sequenceOfDraw(12, count, 2));
     }
   }
 }

@@ -40,8 +40,8 @@ inline void writeOwn(const std::string& path, const Documents& documents, std::u
 }
 
 /// Megatron's .bin and .idx; every document in sequences of at most `sequenceLength` tokens.
-inline void writeMegatron(const std::string& stem, const Documents& documents, std::uint8_t type, std::size_t width,
-                          bool modes, std::size_t sequenceLength = 5) {
+inline void writeMegatron(const std::string& stem, const Documents& documents, std::uint8_t type,
+                          std::size_t width, bool modes, std::size_t sequenceLength = 5) {
   std::string bin, lengths, pointers, starts;
   std::uint64_t sequences = 0;
   for (const Document& document : documents) {
@@ -50,7 +50,8 @@ inline void writeMegatron(const std::string& stem, const Documents& documents, s
       const std::size_t length = std::min(sequenceLength, document.size() - at);
       append<std::int32_t>(&lengths, static_cast<std::int32_t>(length));
       append<std::int64_t>(&pointers, static_cast<std::int64_t>(bin.size()));
-      for (std::size_t i = 0; i < length; ++i) bin.append(reinterpret_cast<const char*>(&document[at + i]), width);
+      for (std::size_t i = 0; i < length; ++i)
+        bin.append(reinterpret_cast<const char*>(&document[at + i]), width);
     }
   }
   append<std::int64_t>(&starts, static_cast<std::int64_t>(sequences));
@@ -64,15 +65,20 @@ inline void writeMegatron(const std::string& stem, const Documents& documents, s
 enum class MetaLayout { int32, int64, columnMajor, threeColumns };
 
 /// InternEvo's .bin and .bin.meta.
-inline void writeInternevo(const std::string& path, const Documents& documents, MetaLayout layout = MetaLayout::int32) {
+inline void writeInternevo(const std::string& path, const Documents& documents,
+                           MetaLayout layout = MetaLayout::int32) {
   std::string lines;
   std::vector<std::int64_t> offsets, lengths;
   for (const Document& document : documents) {
     offsets.push_back(static_cast<std::int64_t>(lines.size()));
     lengths.push_back(static_cast<std::int64_t>(document.size()));
-    lines += offsets.size() % 3 == 0 ? R"({"type": "text \" \n [", "more": {"tokens": [7, 8]}, "tokens": [)" : R"({"tokens": [)";
-    for (std::size_t i = 0; i < document.size(); ++i) lines += (i == 0 ? "" : ", ") + std::to_string(document[i]);
-    lines += offsets.size() % 3 == 1 ? R"(], "length": 3})" "\n" : "]}\n";
+    lines += offsets.size() % 3 == 0 ? R"({"type": "text \" \n [", "more": {"tokens": [7, 8]}, "tokens": [)"
+                                     : R"({"tokens": [)";
+    for (std::size_t i = 0; i < document.size(); ++i)
+      lines += (i == 0 ? "" : ", ") + std::to_string(document[i]);
+    lines += offsets.size() % 3 == 1 ? R"(], "length": 3})"
+                                       "\n"
+                                     : "]}\n";
   }
   const bool wide = layout != MetaLayout::int32, columns = layout == MetaLayout::columnMajor;
   std::string cells;
@@ -95,7 +101,8 @@ inline void writeInternevo(const std::string& path, const Documents& documents, 
   }
   std::string header = std::string("{'descr': '<i") + (wide ? "8" : "4") +
                        "', 'fortran_order': " + (columns ? "True" : "False") + ", 'shape': (" +
-                       std::to_string(offsets.size()) + (layout == MetaLayout::threeColumns ? ", 3), }" : ", 2), }");
+                       std::to_string(offsets.size()) +
+                       (layout == MetaLayout::threeColumns ? ", 3), }" : ", 2), }");
   header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');
   header += '\n';
   std::string meta("\x93NUMPY\x01\x00", 8);

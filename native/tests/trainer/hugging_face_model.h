@@ -41,7 +41,8 @@ class HuggingFaceModel {
   /// Logits [tokens, vocabulary].
   Matrix logits(const std::vector<int>& tokens) const {
     Matrix x;
-    for (const int token : tokens) x.push_back(at("model.embed_tokens.weight")[static_cast<std::size_t>(token)]);
+    for (const int token : tokens)
+      x.push_back(at("model.embed_tokens.weight")[static_cast<std::size_t>(token)]);
     for (int layer = 0; layer < config_["num_hidden_layers"]; ++layer) {
       const std::string prefix = "model.layers." + std::to_string(layer) + ".";
       x = sum(x, attention(prefix + "self_attn.", normed(x, prefix + "input_layernorm.weight")));
@@ -96,7 +97,8 @@ class HuggingFaceModel {
     for (auto& row : x) {
       double squares = 0;
       for (const double value : row) squares += value * value;
-      const double scale = 1 / std::sqrt(squares / static_cast<double>(row.size()) + config_["rms_norm_eps"].get<double>());
+      const double scale =
+          1 / std::sqrt(squares / static_cast<double>(row.size()) + config_["rms_norm_eps"].get<double>());
       for (std::size_t i = 0; i < row.size(); ++i) row[i] *= scale * at(name)[0][i];
     }
     return x;
@@ -106,7 +108,9 @@ class HuggingFaceModel {
     const std::vector<double> x = *row;
     for (std::size_t head = 0; head < heads; ++head) {
       for (std::size_t i = 0; i < d; ++i) {
-        const double frequency = 1 / std::pow(config_["rope_theta"].get<double>(), static_cast<double>(2 * (i % (d / 2))) / static_cast<double>(d));
+        const double frequency =
+            1 / std::pow(config_["rope_theta"].get<double>(),
+                         static_cast<double>(2 * (i % (d / 2))) / static_cast<double>(d));
         const double angle = static_cast<double>(position) * frequency;
         const double half = i < d / 2 ? -x[head * d + i + d / 2] : x[head * d + i - d / 2];
         (*row)[head * d + i] = x[head * d + i] * std::cos(angle) + half * std::sin(angle);
@@ -114,7 +118,8 @@ class HuggingFaceModel {
     }
   }
   Matrix attention(const std::string& prefix, const Matrix& x) const {
-    const std::size_t heads = config_["num_attention_heads"], kv = config_["num_key_value_heads"], length = x.size();
+    const std::size_t heads = config_["num_attention_heads"], kv = config_["num_key_value_heads"],
+                      length = x.size();
     Matrix q = linear(x, prefix + "q_proj.weight"), k = linear(x, prefix + "k_proj.weight");
     const Matrix v = linear(x, prefix + "v_proj.weight");
     const std::size_t d = q[0].size() / heads;
@@ -127,11 +132,13 @@ class HuggingFaceModel {
         double total = 0;
         for (std::size_t u = 0; u < length; ++u) {
           double score = u <= t ? 0 : -INFINITY;
-          for (std::size_t i = 0; i < d; ++i) score += q[t][head * d + i] * k[u][shared * d + i] / std::sqrt(static_cast<double>(d));
+          for (std::size_t i = 0; i < d; ++i)
+            score += q[t][head * d + i] * k[u][shared * d + i] / std::sqrt(static_cast<double>(d));
           total += weights[u] = std::exp(score);
         }
         for (std::size_t u = 0; u < length; ++u) {
-          for (std::size_t i = 0; i < d; ++i) out[t][head * d + i] += weights[u] / total * v[u][shared * d + i];
+          for (std::size_t i = 0; i < d; ++i)
+            out[t][head * d + i] += weights[u] / total * v[u][shared * d + i];
         }
       }
     }
@@ -145,8 +152,10 @@ class HuggingFaceModel {
 /// Writes a folder of random float32 weights; shapes by name.
 inline void writeRandomFolder(const std::string& folder, const nlohmann::json& config, unsigned seed) {
   const std::int64_t h = config["hidden_size"], f = config["intermediate_size"], v = config["vocab_size"];
-  const std::int64_t w = h / config["num_attention_heads"].get<std::int64_t>() * config["num_key_value_heads"].get<std::int64_t>();
-  std::map<std::string, std::vector<std::int64_t>> shapes = {{"model.embed_tokens.weight", {v, h}}, {"model.norm.weight", {h}}};
+  const std::int64_t w = h / config["num_attention_heads"].get<std::int64_t>() *
+                         config["num_key_value_heads"].get<std::int64_t>();
+  std::map<std::string, std::vector<std::int64_t>> shapes = {{"model.embed_tokens.weight", {v, h}},
+                                                             {"model.norm.weight", {h}}};
   if (!config["tie_word_embeddings"].get<bool>()) shapes["lm_head.weight"] = {v, h};
   for (int layer = 0; layer < config["num_hidden_layers"]; ++layer) {
     const std::string p = "model.layers." + std::to_string(layer) + ".";

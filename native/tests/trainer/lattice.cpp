@@ -37,9 +37,20 @@ bool legal(const Config& base, const PlanConfig& plan) {
 
 constexpr std::size_t kFactors = 15;
 std::array<std::int64_t, kFactors> factorsOf(const PlanConfig& p) {
-  return {p.microBatchSize, p.microBatches, p.recompute, p.dataParallel, p.sequenceParallel, p.parameterSharding,
-          p.gradientSharding, p.optimizerStateSharding, p.pipelineParallel, p.tensorParallel, p.pipelineChunks,
-          p.recomputeLayers, p.contextParallel, static_cast<std::int64_t>(p.forwardOverlap),
+  return {p.microBatchSize,
+          p.microBatches,
+          p.recompute,
+          p.dataParallel,
+          p.sequenceParallel,
+          p.parameterSharding,
+          p.gradientSharding,
+          p.optimizerStateSharding,
+          p.pipelineParallel,
+          p.tensorParallel,
+          p.pipelineChunks,
+          p.recomputeLayers,
+          p.contextParallel,
+          static_cast<std::int64_t>(p.forwardOverlap),
           static_cast<std::int64_t>(p.backwardOverlap)};
 }
 
@@ -51,7 +62,8 @@ class Pairs {
       const auto factors = factorsOf(plan);
       std::array<int, kFactors>& numbers = numbers_.emplace_back();
       for (std::size_t i = 0; i < kFactors; ++i) {
-        numbers[i] = numberOf_.emplace(std::pair{i, factors[i]}, static_cast<int>(numberOf_.size())).first->second;
+        numbers[i] =
+            numberOf_.emplace(std::pair{i, factors[i]}, static_cast<int>(numberOf_.size())).first->second;
       }
     }
     open_.assign(numberOf_.size() * numberOf_.size(), false);
@@ -98,7 +110,8 @@ void addVariants(const Config& base, PlanConfig p, std::vector<PlanConfig>* plan
         for (const int chunks : p.pipelineParallel == 1 ? std::vector<int>{1} : std::vector<int>{1, 2}) {
           for (const int recomputed : {0, 1, -1}) {
             p.parameterSharding = ps, p.optimizerStateSharding = oss, p.gradientSharding = gs;
-            p.pipelineChunks = chunks, p.recompute = recomputed < 0, p.recomputeLayers = std::max(0, recomputed);
+            p.pipelineChunks = chunks, p.recompute = recomputed < 0,
+            p.recomputeLayers = std::max(0, recomputed);
             if (legal(base, p)) plans->push_back(p);
           }
         }
@@ -134,8 +147,10 @@ std::vector<PlanConfig> latticeOf(const Config& base, int ranks, std::int64_t se
 std::vector<PlanConfig> withOverlaps(const std::vector<PlanConfig>& lattice) {
   std::vector<PlanConfig> plans;
   for (PlanConfig p : lattice) {
-    for (const auto forward : {ForwardOverlap::none, ForwardOverlap::block, ForwardOverlap::interLayer, ForwardOverlap::intraLayer}) {
-      for (const auto backward : {BackwardOverlap::none, BackwardOverlap::block, BackwardOverlap::intraLayer}) {
+    for (const auto forward : {ForwardOverlap::none, ForwardOverlap::block, ForwardOverlap::interLayer,
+                               ForwardOverlap::intraLayer}) {
+      for (const auto backward :
+           {BackwardOverlap::none, BackwardOverlap::block, BackwardOverlap::intraLayer}) {
         p.forwardOverlap = forward, p.backwardOverlap = backward;
         plans.push_back(p);
       }
@@ -153,7 +168,8 @@ std::string scheduleKey(const Config& base, const PlanConfig& plan) {
   if (plan.backwardOverlap != BackwardOverlap::none) key += " reduces beside";
   for (int stage = 0; stage < plan.pipelineParallel; ++stage) {
     const Layout layout(base.model, plan, {stage, 0});
-    const auto operations = pipelineSchedule(stage, plan.pipelineParallel, plan.microBatches, plan.pipelineChunks);
+    const auto operations =
+        pipelineSchedule(stage, plan.pipelineParallel, plan.microBatches, plan.pipelineChunks);
     for (const GatherGroup& group : gatherSchedule(plan, layout, operations)) {
       key += group.ahead ? " ahead" : " then";
       for (const int unit : group.units) key += " " + std::to_string(unit);
@@ -202,18 +218,20 @@ std::vector<PlanConfig> pairwiseSample(const std::vector<PlanConfig>& lattice) {
 
 std::string nameOf(const PlanConfig& p) {
   const std::string recomputed = p.recompute ? "all" : std::to_string(p.recomputeLayers);
-  return "b" + std::to_string(p.microBatchSize) + " n" + std::to_string(p.microBatches) + " a" + recomputed + " pp" +
-         std::to_string(p.pipelineParallel) + " v" + std::to_string(p.pipelineChunks) + " dp" +
+  return "b" + std::to_string(p.microBatchSize) + " n" + std::to_string(p.microBatches) + " a" + recomputed +
+         " pp" + std::to_string(p.pipelineParallel) + " v" + std::to_string(p.pipelineChunks) + " dp" +
          std::to_string(p.dataParallel) + " tp" + std::to_string(p.tensorParallel) + " sp" +
-         std::to_string(p.sequenceParallel) + " c" + std::to_string(p.contextParallel) + " ps" + std::to_string(p.parameterSharding) + " gs" +
-         std::to_string(p.gradientSharding) + " oss" + std::to_string(p.optimizerStateSharding) + " o" + std::to_string(static_cast<int>(p.forwardOverlap)) +
+         std::to_string(p.sequenceParallel) + " c" + std::to_string(p.contextParallel) + " ps" +
+         std::to_string(p.parameterSharding) + " gs" + std::to_string(p.gradientSharding) + " oss" +
+         std::to_string(p.optimizerStateSharding) + " o" +
+         std::to_string(static_cast<int>(p.forwardOverlap)) +
          std::to_string(static_cast<int>(p.backwardOverlap));
 }
 
 std::string orderKeyOf(const PlanConfig& p, bool tiedEmbeddings) {
   std::string key = "dp" + std::to_string(p.dataParallel) + " tp" + std::to_string(p.tensorParallel) + " sp" +
-                    std::to_string(p.sequenceParallel) + " c" + std::to_string(p.contextParallel) + " b" + std::to_string(p.microBatchSize) + " n" +
-                    std::to_string(p.microBatches);
+                    std::to_string(p.sequenceParallel) + " c" + std::to_string(p.contextParallel) + " b" +
+                    std::to_string(p.microBatchSize) + " n" + std::to_string(p.microBatches);
   const bool ends = tiedEmbeddings && p.pipelineParallel > 1;
   if (ends) key += " both ends";
   if (p.microBatches == 1 && (ends || !tiedEmbeddings)) return key;

@@ -36,7 +36,8 @@ inline Asked asked() {
     int read = -1;
     if (!asked.whole || std::sscanf(part.c_str(), "%d/%d%n", &asked.part, &asked.parts, &read) != 2 ||
         read != static_cast<int>(part.size()) || asked.part < 1 || asked.part > asked.parts) {
-      throw std::runtime_error("INTERNEVO_LATTICE_PART is " + part + "; give i/n with 1 <= i <= n, of the whole lattice");
+      throw std::runtime_error("INTERNEVO_LATTICE_PART is " + part +
+                               "; give i/n with 1 <= i <= n, of the whole lattice");
     }
     --asked.part;
   }
@@ -47,9 +48,9 @@ inline Asked asked() {
 
 /// Which part of which model it is, and by which program: the begin of its line in the record.
 inline std::string recordKey(const Asked& asked, const std::string& model, int ranks) {
-  return "{\"program\": \"" + asked.program + "\", \"model\": \"" + model + "\", \"ranks\": " + std::to_string(ranks) +
-         ", \"part\": \"" + std::to_string(asked.part + 1) + "/" + std::to_string(asked.parts) + "\", \"overlaps\": " +
-         (asked.overlaps ? "true" : "false") + ", ";
+  return "{\"program\": \"" + asked.program + "\", \"model\": \"" + model +
+         "\", \"ranks\": " + std::to_string(ranks) + ", \"part\": \"" + std::to_string(asked.part + 1) + "/" +
+         std::to_string(asked.parts) + "\", \"overlaps\": " + (asked.overlaps ? "true" : "false") + ", ";
 }
 inline bool isRecorded(const Asked& asked, const std::string& key) {
   int rank = 0, found = 0;
@@ -63,6 +64,8 @@ inline bool isRecorded(const Asked& asked, const std::string& key) {
   MPI_Bcast(&found, 1, MPI_INT, 0, MPI_COMM_WORLD);
   return found != 0;
 }
-inline void appendRecord(const Asked& asked, const std::string& line) { std::ofstream(asked.record, std::ios::app) << line; }
+inline void appendRecord(const Asked& asked, const std::string& line) {
+  std::ofstream(asked.record, std::ios::app) << line;
+}
 
 }  // namespace internevo::trainer::testing

@@ -17,12 +17,12 @@
 #include <map>
 #include <numeric>
 
+#include "checkpoint/safetensors.h"
 #include "data_writers.h"
 #include "lattice.h"
 #include "lattice_record.h"
 #include "reference.h"
 #include "support.h"
-#include "checkpoint/safetensors.h"
 #include "trainer/trainer.h"
 
 namespace internevo::trainer::testing {
@@ -32,7 +32,7 @@ constexpr int kSteps = 3;
 constexpr std::int64_t kSequences = 8;
 constexpr double kTolerance = 1e-6;
 constexpr int kOverlapSteps = 2;  ///< the second uses what the first left under way
-constexpr int kNarrowEvery = 3;  ///< of the plans run in bfloat16 too
+constexpr int kNarrowEvery = 3;   ///< of the plans run in bfloat16 too
 
 int worldRank() {
   int rank = 0;
@@ -50,7 +50,8 @@ struct Outcome {
   std::vector<std::int64_t> tokens;
   std::vector<std::vector<std::vector<float>>> gradients;  ///< [step][unit]
   std::uint64_t bits = 0;  ///< of losses, norms, all gradients and the final weights and moments
-  std::uint64_t ownBits = 0;  ///< after two steps, of losses, norms, and this rank's shards: compares runs of one plan
+  std::uint64_t ownBits =
+      0;  ///< after two steps, of losses, norms, and this rank's shards: compares runs of one plan
 };
 
 Config under(const Config& base, const PlanConfig& plan) {
@@ -70,8 +71,10 @@ std::uint64_t ownBitsOf(Trainer& trainer, const std::vector<double>& told) {
   std::string bytes(reinterpret_cast<const char*>(told.data()), told.size() * sizeof(double));
   ParameterStore& store = trainer.parameters();
   for (int unit = 0; unit < trainer.layout().unitCount(); ++unit) {
-    for (const View& view : {store.summedGradient(unit), store.weights(unit), store.firstMoment(unit), store.secondMoment(unit)}) {
-      bytes.append(static_cast<const char*>(view.data), static_cast<std::size_t>(4 * trainer.layout().optimizerShard(unit)));
+    for (const View& view : {store.summedGradient(unit), store.weights(unit), store.firstMoment(unit),
+                             store.secondMoment(unit)}) {
+      bytes.append(static_cast<const char*>(view.data),
+                   static_cast<std::size_t>(4 * trainer.layout().optimizerShard(unit)));
     }
   }
   return checksumOf(bytes);
@@ -117,7 +120,8 @@ Outcome train(const Config& base, const PlanConfig& plan, const std::vector<int>
     outcome.gradients.emplace_back();
     keepAll(Trainer::Quantity::gradient, &outcome.gradients.back());
   }
-  for (const auto quantity : {Trainer::Quantity::weights, Trainer::Quantity::firstMoment, Trainer::Quantity::secondMoment}) {
+  for (const auto quantity :
+       {Trainer::Quantity::weights, Trainer::Quantity::firstMoment, Trainer::Quantity::secondMoment}) {
     keepAll(quantity, nullptr);
   }
   outcome.bits = checksumOf(bytes);
@@ -234,7 +238,8 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
   narrow.precision = DataType::bfloat16;
   const Batch batch = batchOf(base, data, documents ? packed.documentOf : std::vector<int>{}, 1);
   std::int64_t realTokens = 0;
-  for (const auto& targets : batch.targets) realTokens += std::count_if(targets.begin(), targets.end(), [](int t) { return t >= 0; });
+  for (const auto& targets : batch.targets)
+    realTokens += std::count_if(targets.begin(), targets.end(), [](int t) { return t >= 0; });
   const Tensors exact = exactGradients(base, batch);
   const Errors narrowErrors = errorsOf(base, train(narrow, onePlan, {worldRank()}), exact);
   const Outcome one = train(base, onePlan, {worldRank()});
@@ -255,9 +260,11 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
     if (parts[i] == which.part) mine.push_back(plans[i]);
   }
   plans.swap(mine);
-  std::vector<double> differences(plans.size(), 0), fromReference(plans.size(), 0), narrowQuotients(plans.size(), 0);
+  std::vector<double> differences(plans.size(), 0), fromReference(plans.size(), 0),
+      narrowQuotients(plans.size(), 0);
   std::vector<std::uint64_t> bits(plans.size(), 0);
-  std::vector<int> policies(plans.size(), 0), others(plans.size(), 0);  // how many, and a bit for each that gives other bits
+  std::vector<int> policies(plans.size(), 0),
+      others(plans.size(), 0);  // how many, and a bit for each that gives other bits
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const int ranks = plans[i].worldSize(), worlds = worldSize() / ranks;
     const bool narrowToo = static_cast<int>(i) / worlds % kNarrowEvery == 0;
@@ -279,12 +286,18 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
     if (narrowToo) narrowQuotients[i] = largestQuotient(errorsOf(base, narrowOutcome, exact), narrowErrors);
     differences[i] = differenceOf(base, one, outcome);
   }
-  MPI_Allreduce(MPI_IN_PLACE, policies.data(), static_cast<int>(plans.size()), MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  MPI_Allreduce(MPI_IN_PLACE, others.data(), static_cast<int>(plans.size()), MPI_INT, MPI_BOR, MPI_COMM_WORLD);
-  MPI_Allreduce(MPI_IN_PLACE, fromReference.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-  MPI_Allreduce(MPI_IN_PLACE, narrowQuotients.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-  MPI_Allreduce(MPI_IN_PLACE, differences.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-  MPI_Allreduce(MPI_IN_PLACE, bits.data(), static_cast<int>(plans.size()), MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, policies.data(), static_cast<int>(plans.size()), MPI_INT, MPI_SUM,
+                MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, others.data(), static_cast<int>(plans.size()), MPI_INT, MPI_BOR,
+                MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, fromReference.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM,
+                MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, narrowQuotients.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM,
+                MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, differences.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM,
+                MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, bits.data(), static_cast<int>(plans.size()), MPI_UINT64_T, MPI_SUM,
+                MPI_COMM_WORLD);
 
   std::map<std::string, std::size_t> firstOfKey;
   std::size_t bitwise = 0;
@@ -302,20 +315,24 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
     const auto [first, fresh] = firstOfKey.emplace(orderKeyOf(plans[i], base.model.tiedEmbeddings), i);
     if (fresh) continue;
     ++bitwise;
-    EXPECT_EQ(bits[i], bits[first->second]) << nameOf(plans[i]) << " and " << nameOf(plans[first->second])
-                                            << " add in the same order";
+    EXPECT_EQ(bits[i], bits[first->second])
+        << nameOf(plans[i]) << " and " << nameOf(plans[first->second]) << " add in the same order";
   }
   EXPECT_GT(plans.size(), which.parts == 1 ? 4u : 0u);
   int failed = HasFailure();
   MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   if (worldRank() != 0) return;
   const int underPolicies = std::accumulate(policies.begin(), policies.end(), 0);
-  std::printf("%s: %zu plans, largest relative difference %.2e from one rank, %.2e from the plain model; bfloat16 errs at "
-              "most %.2f times as much as on one rank; %zu compared bit by bit; %d more runs under policies of overlap\n",
-              GetParam().name, plans.size(), worst, worstReference, worstNarrow, bitwise, underPolicies);
+  std::printf(
+      "%s: %zu plans, largest relative difference %.2e from one rank, %.2e from the plain model; bfloat16 "
+      "errs at "
+      "most %.2f times as much as on one rank; %zu compared bit by bit; %d more runs under policies of "
+      "overlap\n",
+      GetParam().name, plans.size(), worst, worstReference, worstNarrow, bitwise, underPolicies);
   if (which.record.empty()) return;
   char numbers[256];
-  std::snprintf(numbers, sizeof numbers, "\"plans\": %zu, \"underPolicies\": %d, \"bitwise\": %zu, \"fromOneRank\": %.3e, "
+  std::snprintf(numbers, sizeof numbers,
+                "\"plans\": %zu, \"underPolicies\": %d, \"bitwise\": %zu, \"fromOneRank\": %.3e, "
                 "\"fromFloat64\": %.3e, \"bfloat16\": %.3f, \"seconds\": %.0f, \"failed\": %s}\n",
                 plans.size(), underPolicies, bitwise, worst, worstReference, worstNarrow, MPI_Wtime() - start,
                 failed != 0 ? "true" : "false");
@@ -327,7 +344,8 @@ TEST(Lattice, PoliciesThatDoTheSameAreOne) {
   const Config base = smallConfig(directory.file("d.tokens"));
   const auto policies = [&](int ps, int gs, int oss, int dp) {
     PlanConfig p;
-    p.microBatches = 2, p.dataParallel = dp, p.parameterSharding = ps, p.gradientSharding = gs, p.optimizerStateSharding = oss;
+    p.microBatches = 2, p.dataParallel = dp, p.parameterSharding = ps, p.gradientSharding = gs,
+    p.optimizerStateSharding = oss;
     return overlapsOf(base, p).size();
   };
   EXPECT_EQ(policies(1, 1, 1, 1), 1u);  // a lane with nothing on it
@@ -365,8 +383,9 @@ TEST(PackedDocuments, OneDocumentGivesTheBitsOfNone) {
   std::map<std::string, int> kinds;
   for (const PlanConfig& plan : pairwiseSample(latticeOf(none, 4, kSequences))) {
     // One of each kind of communication is enough: the rest is the other test's.
-    const std::string kind = "tp" + std::to_string(plan.tensorParallel) + " sp" + std::to_string(plan.sequenceParallel) +
-                             " c" + std::to_string(plan.contextParallel) + " pp" + std::to_string(plan.pipelineParallel);
+    const std::string kind =
+        "tp" + std::to_string(plan.tensorParallel) + " sp" + std::to_string(plan.sequenceParallel) + " c" +
+        std::to_string(plan.contextParallel) + " pp" + std::to_string(plan.pipelineParallel);
     if (++kinds[kind] > 1) continue;
     EXPECT_EQ(train(packed, plan, everyone).bits, train(none, plan, everyone).bits) << nameOf(plan);
   }

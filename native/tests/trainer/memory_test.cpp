@@ -21,17 +21,21 @@ Integer al(Integer value) { return up(value, 64); }
 Integer inFlight(const PlanConfig& p, Integer stage, Integer chunk) {
   const Integer pp = p.pipelineParallel, v = p.pipelineChunks, n = p.microBatches;
   if (v == 1) return std::min(pp - stage, n);
-  const auto f = [&](Integer c, Integer x) { return x / (pp * v) * pp + std::clamp<Integer>(x % (pp * v) - c * pp, 0, pp); };
+  const auto f = [&](Integer c, Integer x) {
+    return x / (pp * v) * pp + std::clamp<Integer>(x % (pp * v) - c * pp, 0, pp);
+  };
   const Integer warmUp = std::min(n * v, 2 * (pp - stage - 1) + (v - 1) * pp);
   Integer most = 0;
-  for (Integer j = 0; j < pp * v; ++j) most = std::max(most, f(chunk, std::min(n * v, warmUp + 1 + j)) - f(v - 1 - chunk, j));
+  for (Integer j = 0; j < pp * v; ++j)
+    most = std::max(most, f(chunk, std::min(n * v, warmUp + 1 + j)) - f(v - 1 - chunk, j));
   return most;
 }
 
 std::map<std::string, Integer> formulas(const Config& c, Integer s) {
   const ModelConfig& m = c.model;
   const PlanConfig& p = c.plan;
-  const Integer H = m.hiddenSize, L = m.layers, A = m.heads, K = m.kvHeads, F = m.ffnHiddenSize, V = m.vocabularySize;
+  const Integer H = m.hiddenSize, L = m.layers, A = m.heads, K = m.kvHeads, F = m.ffnHiddenSize,
+                V = m.vocabularySize;
   const Integer ctx = p.contextParallel, u = p.sequenceParallel / ctx;
   const Integer D = H / A, W = K * D, S = c.sequenceLengthTokens, b = p.microBatchSize;
   const Integer pp = p.pipelineParallel, v = p.pipelineChunks, tp = p.tensorParallel, sp = p.sequenceParallel,
@@ -39,12 +43,14 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
                 R = p.dataParallel * sp / tp, N = pp * p.dataParallel * sp;
   const bool documents = c.data.packing == DataConfig::Packing::documents;
   const bool first = s == 0, last = s == pp - 1, tied = m.tiedEmbeddings, ulysses = tp == 1 && u > 1;
-  const Integer T = b * S / sp, B = tp > 1 ? b * S : T, heads = A / u, kv = K >= u ? K / u : 1, Q = b * S / ctx, beta = c.bf16() ? 2 : 4;
+  const Integer T = b * S / sp, B = tp > 1 ? b * S : T, heads = A / u, kv = K >= u ? K / u : 1,
+                Q = b * S / ctx, beta = c.bf16() ? 2 : 4;
   const Integer Vt = (V + tp - 1) / tp, Ht = H / tp, Wt = tp > 1 ? kv * D : W, Ft = F / tp;
 
   const auto unit = [&](Integer P) { return up(P, 64 * ps * oss); };
   const Integer embedding = first || (tied && last) ? unit(tied ? Vt * H + H : Vt * H) : 0;
-  const Integer qkv = unit(H + H * Ht + 2 * H * Wt), out = unit(H * Ht), gateUp = unit(H + 2 * H * Ft), down = unit(H * Ft);
+  const Integer qkv = unit(H + H * Ht + 2 * H * Wt), out = unit(H * Ht), gateUp = unit(H + 2 * H * Ft),
+                down = unit(H * Ft);
   const Integer layer = qkv + out + gateUp + down;
   const Integer module = std::max({qkv, out, gateUp, down}), block = std::max(qkv + out, gateUp + down);
   const Integer head = last && !tied ? unit(Vt * H + H) : 0;
@@ -64,18 +70,20 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
   }
   const Integer sum = embedding + layers * layer + head;
   // Groups that are gathered, and gradients that are staged, at one time.
-  const bool overlaps = p.forwardOverlap != ForwardOverlap::none || p.backwardOverlap != BackwardOverlap::none;
+  const bool overlaps =
+      p.forwardOverlap != ForwardOverlap::none || p.backwardOverlap != BackwardOverlap::none;
   const Integer forward = p.forwardOverlap == ForwardOverlap::block        ? block
                           : p.forwardOverlap == ForwardOverlap::interLayer ? layer
                                                                            : module;
   const Integer staged = p.backwardOverlap == BackwardOverlap::block ? block : module;
   const Integer backward = std::max(recomputed > 0 ? layer : 0, recomputed < layers ? staged : 0);
-  const Integer gathered = std::max({embedding, head, forward, backward}), gradients = std::max({embedding, head, staged});
+  const Integer gathered = std::max({embedding, head, forward, backward}),
+                gradients = std::max({embedding, head, staged});
   const Integer gradientSlots = p.backwardOverlap == BackwardOverlap::none ? 1 : 2;
 
   const Integer stream = al(T * H * beta);
-  const Integer layerSet = al(Q * (heads + 2 * kv) * D * beta) + al(Q * heads * D * beta) + (ulysses ? stream : 0) +
-                           al(4 * heads * Q) + stream + al(B * 2 * Ft * beta);
+  const Integer layerSet = al(Q * (heads + 2 * kv) * D * beta) + al(Q * heads * D * beta) +
+                           (ulysses ? stream : 0) + al(4 * heads * Q) + stream + al(B * 2 * Ft * beta);
   const Integer mlpPart = 2 * al(B * Ft * beta);
   const Integer attentionPart = al(Q * (heads + 2 * kv) * D * beta) +
                                 (ulysses ? al(T * (H + 2 * W) * beta) + al(Q * heads * D * beta) : 0);
@@ -90,28 +98,37 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
     }
     return most;
   };
-  const Integer reduce = scratch({ps, oss, R / (ps * oss), N, tp, std::max<Integer>(1, tp / K), tied && pp > 1 ? Integer{2} : Integer{1}});
+  const Integer reduce = scratch({ps, oss, R / (ps * oss), N, tp, std::max<Integer>(1, tp / K),
+                                  tied && pp > 1 ? Integer{2} : Integer{1}});
   const Integer laneReduce = overlaps ? scratch({ps, oss, R / (ps * oss)}) : 0;
   const Integer chunkRows = std::min<Integer>(256, B), replicas = R / (ps * oss);
   const auto part = [&](Integer U) { return up(U / (64 * ps * oss), replicas) / replicas; };
   const Integer buffers = pp == 1 ? 0 : v > 1 ? 4 : 2 * ((first ? 0 : 1) + (last ? 0 : 1));
-  return {{"parameters", beta * sum / ps},
-          {"gradients", 4 * sum / (ps * gs)},
-          {"optimizerStates", (c.bf16() ? 12 : 8) * sum / (ps * oss)},
-          {"activations", inputs * stream + sets * layerSet},
-          {"layerWorkspace", 3 * stream + al(4 * T) + std::max(mlpPart, attentionPart)},
-          {"attentionWorkspace", 4 * c.threadsPerRank * up(E, 16)},
-          {"logits", (last ? al(4 * Vt * chunkRows) : 0) + 4243968 * c.threadsPerRank},
-          {"gatherPool", ps > 1 ? (overlaps ? 2 : 1) * beta * gathered : 0},
-          {"reduceStaging", (ps > 1 || gs > 1 ? gradientSlots * 4 * gradients : 0) + reduce + laneReduce},
-          {"allToAllStaging", ulysses ? 2 * al(Q * heads * D * beta) : 0},
-          {"contextStaging", ctx > 1 ? 2 * al(beta * Q * 2 * kv * D) + 3 * al(4 * Q * 2 * kv * D) + (c.bf16() ? al(4 * Q * heads * D) : 0) : 0},
-          {"tensorParallelStaging", tp > 1 ? al(b * S * H * beta) + (last ? al(24 * tp * chunkRows) : 0) : 0},
-          {"pipelineBuffers", buffers * stream},
-          {"ropeTables", 2 * al(4 * S * D / 2)},
-          {"dataBuffers", (first || last ? 2 * al(4 * B) : 0) + (documents || ctx > 1 ? al(4 * B) : 0) +
-                              (documents ? al(4 * Q) + al(4 * (std::min(c.data.maxDocumentsPerSequence, S) + 1)) : 0)},
-          {"checkpointStaging", c.checkpoint ? al(3 * 4 * 64 * (part(embedding) + layers * (part(qkv) + part(out) + part(gateUp) + part(down)) + part(head))) : 0}};
+  return {
+      {"parameters", beta * sum / ps},
+      {"gradients", 4 * sum / (ps * gs)},
+      {"optimizerStates", (c.bf16() ? 12 : 8) * sum / (ps * oss)},
+      {"activations", inputs * stream + sets * layerSet},
+      {"layerWorkspace", 3 * stream + al(4 * T) + std::max(mlpPart, attentionPart)},
+      {"attentionWorkspace", 4 * c.threadsPerRank * up(E, 16)},
+      {"logits", (last ? al(4 * Vt * chunkRows) : 0) + 4243968 * c.threadsPerRank},
+      {"gatherPool", ps > 1 ? (overlaps ? 2 : 1) * beta * gathered : 0},
+      {"reduceStaging", (ps > 1 || gs > 1 ? gradientSlots * 4 * gradients : 0) + reduce + laneReduce},
+      {"allToAllStaging", ulysses ? 2 * al(Q * heads * D * beta) : 0},
+      {"contextStaging", ctx > 1 ? 2 * al(beta * Q * 2 * kv * D) + 3 * al(4 * Q * 2 * kv * D) +
+                                       (c.bf16() ? al(4 * Q * heads * D) : 0)
+                                 : 0},
+      {"tensorParallelStaging", tp > 1 ? al(b * S * H * beta) + (last ? al(24 * tp * chunkRows) : 0) : 0},
+      {"pipelineBuffers", buffers * stream},
+      {"ropeTables", 2 * al(4 * S * D / 2)},
+      {"dataBuffers",
+       (first || last ? 2 * al(4 * B) : 0) + (documents || ctx > 1 ? al(4 * B) : 0) +
+           (documents ? al(4 * Q) + al(4 * (std::min(c.data.maxDocumentsPerSequence, S) + 1)) : 0)},
+      {"checkpointStaging",
+       c.checkpoint
+           ? al(3 * 4 * 64 *
+                (part(embedding) + layers * (part(qkv) + part(out) + part(gateUp) + part(down)) + part(head)))
+           : 0}};
 }
 
 std::map<std::string, Integer> linesOf(const MemoryPlan& plan) {
@@ -177,7 +194,8 @@ TEST(Layout, SlicesOfThePositionsTileEveryTensorOnce) {
       for (const int tp : {1, 2, 4}) {
         for (const int chunks : {1, 2}) {
           if (chunks > 1 && pp != 2) continue;
-          c.plan.pipelineParallel = pp, c.plan.tensorParallel = c.plan.sequenceParallel = tp, c.plan.pipelineChunks = chunks;
+          c.plan.pipelineParallel = pp, c.plan.tensorParallel = c.plan.sequenceParallel = tp,
+          c.plan.pipelineChunks = chunks;
           std::map<std::string, std::vector<int>> primaries;
           for (int stage = 0; stage < pp; ++stage) {
             for (int index = 0; index < tp; ++index) {
@@ -189,7 +207,8 @@ TEST(Layout, SlicesOfThePositionsTileEveryTensorOnce) {
                   end = t.offset + t.elements();
                   auto& counts = primaries[t.name];
                   counts.resize(static_cast<std::size_t>(t.globalElements()));
-                  for (Integer i = 0; i < t.elements(); ++i) counts.at(static_cast<std::size_t>(t.globalIndex(i))) += t.primary;
+                  for (Integer i = 0; i < t.elements(); ++i)
+                    counts.at(static_cast<std::size_t>(t.globalIndex(i))) += t.primary;
                 }
                 EXPECT_LE(end, unit.elements);
               }
@@ -199,7 +218,8 @@ TEST(Layout, SlicesOfThePositionsTileEveryTensorOnce) {
           std::size_t tensors = 0;
           for (const Unit& unit : whole.units()) {
             for (const LogicalTensor& t : unit.tensors) {
-              EXPECT_EQ(primaries[t.name], std::vector<int>(static_cast<std::size_t>(t.elements()), 1)) << t.name;
+              EXPECT_EQ(primaries[t.name], std::vector<int>(static_cast<std::size_t>(t.elements()), 1))
+                  << t.name;
               ++tensors;
             }
           }

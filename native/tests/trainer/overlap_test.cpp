@@ -12,11 +12,11 @@
 #include <new>
 #include <numeric>
 
+#include "checkpoint/safetensors.h"
 #include "data_writers.h"
 #include "lattice.h"
 #include "support.h"
 #include "trainer/gather_pool.h"
-#include "checkpoint/safetensors.h"
 #include "trainer/trainer.h"
 
 namespace {
@@ -61,7 +61,8 @@ struct Policy {
 };
 std::vector<Policy> policies() {
   std::vector<Policy> all;
-  for (const auto forward : {ForwardOverlap::none, ForwardOverlap::block, ForwardOverlap::interLayer, ForwardOverlap::intraLayer}) {
+  for (const auto forward : {ForwardOverlap::none, ForwardOverlap::block, ForwardOverlap::interLayer,
+                             ForwardOverlap::intraLayer}) {
     for (const auto backward : {BackwardOverlap::none, BackwardOverlap::block, BackwardOverlap::intraLayer}) {
       all.push_back({forward, backward});
     }
@@ -94,7 +95,8 @@ class Overlap : public ::testing::Test {
       bytes.append(reinterpret_cast<const char*>(&result.loss), sizeof result.loss);
       bytes.append(reinterpret_cast<const char*>(&result.gradientNorm), sizeof result.gradientNorm);
     }
-    for (const auto quantity : {Trainer::Quantity::gradient, Trainer::Quantity::weights, Trainer::Quantity::secondMoment}) {
+    for (const auto quantity :
+         {Trainer::Quantity::gradient, Trainer::Quantity::weights, Trainer::Quantity::secondMoment}) {
       for (int unit = 0; unit < trainer.wholeLayout().unitCount(); ++unit) {
         const std::vector<float> values = trainer.collect(unit, quantity);
         bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
@@ -109,10 +111,13 @@ class Overlap : public ::testing::Test {
 };
 
 /// b, n, a (layers recomputed, −1 all), pp, v, dp, tp, sp, ps, gs, oss
-PlanConfig planOf(std::int64_t b, std::int64_t n, std::int64_t a, int pp, int v, int dp, int tp, int sp, int ps, int gs, int oss) {
+PlanConfig planOf(std::int64_t b, std::int64_t n, std::int64_t a, int pp, int v, int dp, int tp, int sp,
+                  int ps, int gs, int oss) {
   PlanConfig p;
-  p.microBatchSize = b, p.microBatches = n, p.recompute = a < 0, p.recomputeLayers = std::max<std::int64_t>(a, 0);
-  p.pipelineParallel = pp, p.pipelineChunks = v, p.dataParallel = dp, p.tensorParallel = tp, p.sequenceParallel = sp;
+  p.microBatchSize = b, p.microBatches = n, p.recompute = a < 0,
+  p.recomputeLayers = std::max<std::int64_t>(a, 0);
+  p.pipelineParallel = pp, p.pipelineChunks = v, p.dataParallel = dp, p.tensorParallel = tp,
+  p.sequenceParallel = sp;
   p.parameterSharding = ps, p.gradientSharding = gs, p.optimizerStateSharding = oss;
   return p;
 }
@@ -129,11 +134,16 @@ std::vector<PlanConfig> samplePlans() {
             planOf(2, 2, 0, 1, 1, 2, 1, 1, 1, 1, 2), planOf(1, 4, 0, 1, 1, 2, 1, 1, 1, 1, 1),
             planOf(2, 2, 0, 2, 1, 1, 1, 1, 1, 1, 1), onContext(2, planOf(2, 3, 1, 1, 1, 1, 1, 2, 2, 1, 1))};
   }
-  return {onContext(2, planOf(2, 2, 1, 1, 1, 1, 1, 4, 2, 2, 2)), onContext(2, planOf(1, 4, 0, 2, 2, 1, 1, 2, 2, 1, 1)),
-          planOf(1, 2, 1, 1, 1, 4, 1, 1, 2, 2, 2), planOf(2, 2, 0, 1, 1, 2, 1, 2, 2, 1, 2),
-          planOf(2, 2, -1, 1, 1, 2, 2, 2, 2, 1, 1), planOf(2, 2, 0, 1, 1, 2, 2, 2, 1, 2, 2),
-          planOf(1, 4, 1, 2, 1, 2, 1, 1, 2, 1, 1), planOf(1, 4, 0, 2, 1, 2, 1, 1, 1, 2, 2),
-          planOf(1, 4, 0, 2, 2, 1, 1, 2, 2, 1, 1),  planOf(1, 2, 0, 1, 1, 4, 1, 1, 4, 1, 1)};
+  return {onContext(2, planOf(2, 2, 1, 1, 1, 1, 1, 4, 2, 2, 2)),
+          onContext(2, planOf(1, 4, 0, 2, 2, 1, 1, 2, 2, 1, 1)),
+          planOf(1, 2, 1, 1, 1, 4, 1, 1, 2, 2, 2),
+          planOf(2, 2, 0, 1, 1, 2, 1, 2, 2, 1, 2),
+          planOf(2, 2, -1, 1, 1, 2, 2, 2, 2, 1, 1),
+          planOf(2, 2, 0, 1, 1, 2, 2, 2, 1, 2, 2),
+          planOf(1, 4, 1, 2, 1, 2, 1, 1, 2, 1, 1),
+          planOf(1, 4, 0, 2, 1, 2, 1, 1, 1, 2, 2),
+          planOf(1, 4, 0, 2, 2, 1, 1, 2, 2, 1, 1),
+          planOf(1, 2, 0, 1, 1, 4, 1, 1, 4, 1, 1)};
 }
 
 TEST_F(Overlap, EveryPolicyGivesTheBitsOfNone) {
@@ -161,9 +171,11 @@ TEST_F(Overlap, EveryPolicyGivesTheBitsOfNone) {
 TEST_F(Overlap, AStepAllocatesNothingAfterTheFirst) {
   writeOwn(data_, samplePacked(1500, 61).documents, 61, 2);
   for (const PlanConfig& plan : samplePlans()) {
-    const bool packed = config_.data.packing == DataConfig::Packing::documents;  // every second plan packs documents
+    const bool packed =
+        config_.data.packing == DataConfig::Packing::documents;  // every second plan packs documents
     config_.data.packing = packed ? DataConfig::Packing::none : DataConfig::Packing::documents;
-    for (const Policy& policy : {Policy{ForwardOverlap::none, BackwardOverlap::none}, Policy{ForwardOverlap::interLayer, BackwardOverlap::intraLayer}}) {
+    for (const Policy& policy : {Policy{ForwardOverlap::none, BackwardOverlap::none},
+                                 Policy{ForwardOverlap::interLayer, BackwardOverlap::intraLayer}}) {
       Config config = configOf(plan, policy);
       Activity activity(10000);
       activity.record(true);
@@ -179,7 +191,8 @@ TEST_F(Overlap, AStepAllocatesNothingAfterTheFirst) {
       counting = false;
       EXPECT_EQ(allocations.load(), 0) << planJson(config.plan);
       EXPECT_EQ(trainer.peakMemoryBytes(), high);
-      EXPECT_EQ(high, alignUp(planMemory(config, trainer.layout(), *createCpuBackend(1)).arenaBytes(), 64) + trainer.runtimeBytes());
+      EXPECT_EQ(high, alignUp(planMemory(config, trainer.layout(), *createCpuBackend(1)).arenaBytes(), 64) +
+                          trainer.runtimeBytes());
     }
   }
 }
@@ -210,7 +223,8 @@ TEST_F(Overlap, CommunicationBesideComputingIsNotExposed) {
     gathers += e.lane == ActivityLane::communication && std::string(e.name) == "all-gather parameters";
     reductions += e.lane == ActivityLane::communication && std::string(e.name) == "reduce-scatter gradients";
     if (std::string(e.name) == "ready to be sent") ready[e.unit].push_back(e.startNanoseconds);
-    if (e.lane == ActivityLane::communication && std::string(e.name) != "all-gather parameters") sent[e.unit].push_back(e.startNanoseconds);
+    if (e.lane == ActivityLane::communication && std::string(e.name) != "all-gather parameters")
+      sent[e.unit].push_back(e.startNanoseconds);
   }
   EXPECT_EQ(ready.size(), sent.size());
   for (auto& [unit, starts] : sent) {
@@ -227,7 +241,8 @@ TEST_F(Overlap, CommunicationBesideComputingIsNotExposed) {
 }
 
 TEST_F(Overlap, UpdatedParametersTravelUntilTheirFirstUseInTheNextStep) {
-  Config config = configOf(planOf(2, 2, 0, 1, 1, worldSize(), 1, 1, 1, worldSize(), worldSize()), {ForwardOverlap::interLayer, BackwardOverlap::intraLayer});
+  Config config = configOf(planOf(2, 2, 0, 1, 1, worldSize(), 1, 1, 1, worldSize(), worldSize()),
+                           {ForwardOverlap::interLayer, BackwardOverlap::intraLayer});
   Activity activity(100000);
   Trainer trainer(config, worldRank(), everyRank(), &activity);
   trainer.initializeWeights();
@@ -243,7 +258,8 @@ TEST_F(Overlap, UpdatedParametersTravelUntilTheirFirstUseInTheNextStep) {
     computed |= std::string(e.name).rfind("linear forward", 0) == 0;
     if (std::string(e.name) == "wait for updated parameters" && e.unit >= 0) {
       ++waited[e.unit];
-      EXPECT_EQ(computed, e.unit > trainer.layout().layerUnit(0, LayerModule::queryKeyValue)) << e.unit;  // each before its use
+      EXPECT_EQ(computed, e.unit > trainer.layout().layerUnit(0, LayerModule::queryKeyValue))
+          << e.unit;  // each before its use
     }
   }
   EXPECT_EQ(static_cast<int>(waited.size()), trainer.layout().unitCount());
@@ -262,13 +278,15 @@ class Pool : public Overlap {
     groups_->activity = &activity_;
     createGroups(config_, worldRank(), everyRank(), nullptr, groups_.get());
     shard_.resize(static_cast<std::size_t>(layout_->totalElements() / worldSize()));
-    for (std::size_t i = 0; i < shard_.size(); ++i) shard_[i] = static_cast<float>(worldRank() * 1000000 + static_cast<int>(i));
+    for (std::size_t i = 0; i < shard_.size(); ++i)
+      shard_[i] = static_cast<float>(worldRank() * 1000000 + static_cast<int>(i));
     schedule_ = gatherSchedule(config_.plan, *layout_, pipelineSchedule(0, 1, 1, 1));
     const int slots = config_.plan.overlaps() ? 2 : 1;
     memory_.resize(static_cast<std::size_t>(slots * gatherSlotElements(schedule_, *layout_)));
     lane_ = std::make_unique<CommunicationLane>(*backend_, *groups_, config_.plan.overlaps());
     pool_ = std::make_unique<GatherPool>(*layout_, schedule_, slots, View{memory_.data(), DataType::float32},
-                                         View{shard_.data(), DataType::float32}, groups_->parameterShards, *groups_, *lane_);
+                                         View{shard_.data(), DataType::float32}, groups_->parameterShards,
+                                         *groups_, *lane_);
   }
   void expectInternal(const std::function<void()>& call, const std::string& part) {
     try {
@@ -298,7 +316,8 @@ TEST_F(Pool, EveryGroupIsGatheredWholeAndTheNextOneGoesAhead) {
       for (const GatherGroup& group : schedule_) {
         for (const int unit : group.units) {
           const float* const values = pool_->get(unit).as<float>();
-          const std::int64_t part = layout_->parameterShard(unit), start = layout_->unitStart(unit) / worldSize();
+          const std::int64_t part = layout_->parameterShard(unit),
+                             start = layout_->unitStart(unit) / worldSize();
           for (std::int64_t i = 0; i < layout_->unit(unit).paddedElements; ++i) {
             ASSERT_EQ(values[i], static_cast<float>(i / part * 1000000 + start + i % part));
           }

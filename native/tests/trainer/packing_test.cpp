@@ -26,12 +26,15 @@ class Packing : public ::testing::TestWithParam<int> {
     c.packing = DataConfig::Packing::documents;
     switch (GetParam()) {
       case 0: c.path = directory_.file("x.tokens"), writeOwn(c.path, documents_, kVocabulary, 2); break;
-      case 1: c.path = directory_.file("x.bin"), writeMegatron(directory_.file("x"), documents_, 4, 4, false); break;
+      case 1:
+        c.path = directory_.file("x.bin"), writeMegatron(directory_.file("x"), documents_, 4, 4, false);
+        break;
       case 2: c.path = directory_.file("x.bin"), writeInternevo(c.path, documents_); break;
       default: {
         c.path = directory_.file("x.tokens"), c.endOfDocumentToken = kEnd;
         std::vector<std::uint32_t> stream;
-        for (const Document& document : documents_) stream.insert(stream.end(), document.begin(), document.end());
+        for (const Document& document : documents_)
+          stream.insert(stream.end(), document.begin(), document.end());
         writeTokenFile(c.path, stream, kVocabulary);
       }
     }
@@ -52,13 +55,15 @@ TEST_P(Packing, StartsTargetsAndRealTokensAreThoseOfTheStream) {
   ASSERT_EQ(file.sequenceCount(), (static_cast<std::int64_t>(tokens.size()) - 1) / kLength);
   for (std::int64_t sequence = 0; sequence < file.sequenceCount(); ++sequence) {
     const std::int64_t first = sequence * kLength;
-    std::vector<std::int32_t> read(kLength), targets(kLength), starts(static_cast<std::size_t>(file.maxDocuments() + 1));
+    std::vector<std::int32_t> read(kLength), targets(kLength),
+        starts(static_cast<std::size_t>(file.maxDocuments() + 1));
     file.read(sequence, 0, kLength, read.data(), targets.data());
     std::vector<std::int32_t> expectedStarts{0}, firstKeys, positions;
     std::int64_t real = 0;
     for (std::int64_t i = 0; i < kLength; ++i) {
       const auto at = static_cast<std::size_t>(first + i);
-      if (i > 0 && documentOf[at] != documentOf[at - 1]) expectedStarts.push_back(static_cast<std::int32_t>(i));
+      if (i > 0 && documentOf[at] != documentOf[at - 1])
+        expectedStarts.push_back(static_cast<std::int32_t>(i));
       firstKeys.push_back(expectedStarts.back());
       positions.push_back(static_cast<std::int32_t>(i) - expectedStarts.back());
       const bool inside = documentOf[at] == documentOf[at + 1];
@@ -113,7 +118,8 @@ TEST_P(Packing, TooManyDocumentsNameTheSequenceAndTheRemedy) {
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.problem().code, StatusCode::dataError);
     EXPECT_EQ(failure.problem().field, "data.maxDocumentsPerSequence");
-    EXPECT_NE(failure.problem().message.find("3 documents in sequence 0"), std::string::npos) << failure.problem().message;
+    EXPECT_NE(failure.problem().message.find("3 documents in sequence 0"), std::string::npos)
+        << failure.problem().message;
     EXPECT_NE(failure.problem().remedy.find("3 or more"), std::string::npos) << failure.problem().remedy;
   }
 }
@@ -156,7 +162,11 @@ TEST(DataMembers, AreReadAndCheckedByName) {
   EXPECT_EQ(c.data.format, DataConfig::Format::byExtension);
   EXPECT_EQ(c.data.packing, DataConfig::Packing::none);
   EXPECT_EQ(c.data.endOfDocumentToken, std::nullopt);
-  c = parse({{"path", "a"}, {"format", "internevo"}, {"packing", "documents"}, {"endOfDocumentToken", 2}, {"maxDocumentsPerSequence", 7}});
+  c = parse({{"path", "a"},
+             {"format", "internevo"},
+             {"packing", "documents"},
+             {"endOfDocumentToken", 2},
+             {"maxDocumentsPerSequence", 7}});
   EXPECT_EQ(c.data.format, DataConfig::Format::internevo);
   EXPECT_EQ(c.data.packing, DataConfig::Packing::documents);
   EXPECT_EQ(c.data.endOfDocumentToken, 2);
@@ -171,7 +181,8 @@ TEST(DataMembers, AreReadAndCheckedByName) {
   };
   EXPECT_EQ(field({{"path", "a"}, {"format", "parquet"}}), "data.format");
   EXPECT_EQ(field({{"path", "a"}, {"packing", true}}), "data.packing");
-  EXPECT_EQ(field({{"path", "a"}, {"endOfDocumentToken", c.model.vocabularySize}}), "data.endOfDocumentToken");
+  EXPECT_EQ(field({{"path", "a"}, {"endOfDocumentToken", c.model.vocabularySize}}),
+            "data.endOfDocumentToken");
   EXPECT_EQ(field({{"path", "a"}, {"maxDocumentsPerSequence", 0}}), "data.maxDocumentsPerSequence");
   EXPECT_EQ(field({{"path", "a"}, {"paking", "none"}}), "data.paking");
 }

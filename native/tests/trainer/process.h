@@ -1,10 +1,10 @@
 // A child process whose standard output is read line by line. It is killed, with its group, when the object goes.
 #pragma once
 
+#include <sys/types.h>
 #include <chrono>
 #include <functional>
 #include <string>
-#include <sys/types.h>
 #include <vector>
 
 namespace internevo::trainer::testing {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/manifest.h"
 #include "process.h"
 #include "support.h"
-#include "checkpoint/manifest.h"
 
 namespace internevo::trainer::testing {
 
@@ -96,7 +96,9 @@ class Program : public ::testing::Test {
     }
     return files;
   }
-  std::string checkpointPath(int step) { return config_.checkpoint->directory + "/step-" + std::to_string(step); }
+  std::string checkpointPath(int step) {
+    return config_.checkpoint->directory + "/step-" + std::to_string(step);
+  }
   void expectError(const Result& result, int status, const std::string& code, const std::string& part) {
     EXPECT_EQ(result.status, status);
     ASSERT_EQ(result.named("error").size(), 1u) << "an error is written once";

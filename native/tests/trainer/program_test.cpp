@@ -20,7 +20,8 @@ TEST_F(Program, TerminationSavesACheckpointFromWhichTheRunGoesOn) {
     fs::remove_all(config_.checkpoint->directory);
     config_.steps = 1000000;
     Process process(command(2), directory_.file("stderr"));
-    ASSERT_TRUE(process.readUntil([](const std::string& line) { return line.find("\"step\":5,") != std::string::npos; }));
+    ASSERT_TRUE(process.readUntil(
+        [](const std::string& line) { return line.find("\"step\":5,") != std::string::npos; }));
     if (signal == SIGTERM) {
       for (const pid_t child : process.children("internevo-trainer")) kill(child, SIGTERM);
     } else {
@@ -46,7 +47,8 @@ TEST_F(Program, TerminationOfAPipelineSavesACheckpointFromWhichTheRunGoesOn) {
   use(stagedPlan(1, 4, 1, 1, 1, 1));
   config_.steps = 1000000;
   Process process(command(2), directory_.file("stderr"));
-  ASSERT_TRUE(process.readUntil([](const std::string& line) { return line.find("\"step\":5,") != std::string::npos; }));
+  ASSERT_TRUE(process.readUntil(
+      [](const std::string& line) { return line.find("\"step\":5,") != std::string::npos; }));
   for (const pid_t child : process.children("internevo-trainer")) kill(child, SIGTERM);
   EXPECT_EQ(process.finish(), 75);
   Result stopped;
@@ -65,7 +67,8 @@ TEST_F(Program, ALostStageEndsTheJobInSeconds) {
   config_.steps = 1000000;
   config_.checkpoint.reset();
   Process process(command(2), directory_.file("stderr"));
-  ASSERT_TRUE(process.readUntil([](const std::string& line) { return line.find("\"step\":5,") != std::string::npos; }));
+  ASSERT_TRUE(process.readUntil(
+      [](const std::string& line) { return line.find("\"step\":5,") != std::string::npos; }));
   const std::vector<pid_t> ranks = process.children("internevo-trainer");
   ASSERT_EQ(ranks.size(), 2u);
   const auto start = std::chrono::steady_clock::now();
@@ -81,7 +84,8 @@ TEST_F(Program, ALostRankEndsTheJobInSecondsAndTheCheckpointBeforeItHolds) {
   config_.checkpoint->everySteps = 2;
   Process process(command(2), directory_.file("stderr"));
   ASSERT_TRUE(process.readUntil([](const std::string& line) {
-    return line.find("\"event\":\"checkpoint\"") != std::string::npos && line.find("\"step\":4,") != std::string::npos;
+    return line.find("\"event\":\"checkpoint\"") != std::string::npos &&
+           line.find("\"step\":4,") != std::string::npos;
   }));
   const std::vector<pid_t> ranks = process.children("internevo-trainer");
   ASSERT_EQ(ranks.size(), 2u);
@@ -157,8 +161,8 @@ TEST_F(Program, ADryRunOfAPipelineListsItsStagesAndReportsTheFullest) {
   EXPECT_EQ(stages[1]["layers"], 2);
   EXPECT_GT(stages[0]["memory"]["activations"], stages[1]["memory"]["activations"]);
   EXPECT_GT(stages[1]["memory"]["tensorParallelStaging"], stages[0]["memory"]["tensorParallelStaging"]);
-  EXPECT_EQ(events[0]["plannedPeakBytes"],
-            std::max(stages[0]["plannedPeakBytes"].get<std::int64_t>(), stages[1]["plannedPeakBytes"].get<std::int64_t>()));
+  EXPECT_EQ(events[0]["plannedPeakBytes"], std::max(stages[0]["plannedPeakBytes"].get<std::int64_t>(),
+                                                    stages[1]["plannedPeakBytes"].get<std::int64_t>()));
 }
 
 TEST_F(Program, GradientsOfFourRanksAreThoseOfOne) {
@@ -180,7 +184,9 @@ TEST_F(Program, GradientsOfFourRanksAreThoseOfOne) {
     ASSERT_EQ(found.size(), expected.size());
     for (const auto& [name, values] : expected) {
       ASSERT_EQ(found.at(name).size(), values.size());
-      EXPECT_LE(relativeError(found.at(name).data(), values.data(), static_cast<std::int64_t>(values.size())), 1e-6) << name;
+      EXPECT_LE(relativeError(found.at(name).data(), values.data(), static_cast<std::int64_t>(values.size())),
+                1e-6)
+          << name;
     }
     const Json step = four.named("step")[0], started = four.named("started")[0];
     EXPECT_EQ(started["worldSize"], 4);

@@ -48,13 +48,15 @@ void Reference::normBackward(const Vec& x, const Vec& gain, const Vec& gY, Vec* 
     const double root = std::sqrt(squares / static_cast<double>(h) + m_.normEpsilon);
     for (std::int64_t i = 0; i < h; ++i) {
       const std::size_t k = at(t * h + i);
-      (*gX)[k] = r((*gX)[k] + gY[k] * r(gain[at(i)]) / root - x[k] * dot / (static_cast<double>(h) * root * root * root));
+      (*gX)[k] = r((*gX)[k] + gY[k] * r(gain[at(i)]) / root -
+                   x[k] * dot / (static_cast<double>(h) * root * root * root));
       (*gGain)[at(i)] += gY[k] * x[k] / root;
     }
   }
 }
 
-Reference::Vec Reference::linear(const Vec& x, const Vec& w, std::int64_t inputs, std::int64_t outputs) const {
+Reference::Vec Reference::linear(const Vec& x, const Vec& w, std::int64_t inputs,
+                                 std::int64_t outputs) const {
   Vec y(at(s_ * outputs));
   for (std::int64_t t = 0; t < s_; ++t) {
     for (std::int64_t o = 0; o < outputs; ++o) {
@@ -67,8 +69,8 @@ Reference::Vec Reference::linear(const Vec& x, const Vec& w, std::int64_t inputs
 }
 
 /// Adds to *gX (not rounded: several products may meet there) and *gW.
-void Reference::linearBackward(const Vec& x, const Vec& w, const Vec& gY, std::int64_t inputs, std::int64_t outputs,
-                               Vec* gX, Vec* gW) const {
+void Reference::linearBackward(const Vec& x, const Vec& w, const Vec& gY, std::int64_t inputs,
+                               std::int64_t outputs, Vec* gX, Vec* gW) const {
   for (std::int64_t t = 0; t < s_; ++t) {
     for (std::int64_t o = 0; o < outputs; ++o) {
       const double g = gY[at(t * outputs + o)];
@@ -85,7 +87,8 @@ void Reference::rotate(Vec* x, const std::vector<int>& starts, std::int64_t head
   for (std::int64_t t = 0; t < s_; ++t) {
     for (std::int64_t head = 0; head < heads; ++head) {
       for (std::int64_t i = 0; i < d / 2; ++i) {
-        const double frequency = std::pow(m_.ropeTheta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
+        const double frequency =
+            std::pow(m_.ropeTheta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
         const double angle = direction * static_cast<double>(t - starts[at(t)]) * frequency;
         double& a = (*x)[at((t * heads + head) * d + i)];
         double& b = (*x)[at((t * heads + head) * d + i + d / 2)];
@@ -109,7 +112,8 @@ void Reference::attention(Layer* l) const {
       double total = 0;
       for (std::int64_t u = (*l->starts)[at(t)]; u <= t; ++u) {
         double score = 0;
-        for (std::int64_t i = 0; i < d; ++i) score += l->q[at((t * heads + head) * d + i)] * l->k[at((u * kv + g) * d + i)];
+        for (std::int64_t i = 0; i < d; ++i)
+          score += l->q[at((t * heads + head) * d + i)] * l->k[at((u * kv + g) * d + i)];
         row[u] = std::exp(score * scale);
         total += row[u];
       }
@@ -151,8 +155,8 @@ void Reference::attentionBackward(const Layer& l, const Vec& gO, Vec* gQ, Vec* g
   }
 }
 
-Reference::Layer Reference::forwardLayer(const Tensors& w, const std::string& prefix, const std::vector<int>& starts,
-                                         const Vec& x, Vec* next) const {
+Reference::Layer Reference::forwardLayer(const Tensors& w, const std::string& prefix,
+                                         const std::vector<int>& starts, const Vec& x, Vec* next) const {
   const std::int64_t h = m_.hiddenSize, kv = m_.kvWidth(), f = m_.ffnHiddenSize;
   Layer l;
   l.x = x, l.starts = &starts;
@@ -169,14 +173,15 @@ Reference::Layer Reference::forwardLayer(const Tensors& w, const std::string& pr
   l.gate = linear(l.n2, w.at(prefix + ".gate"), h, f);
   l.up = linear(l.n2, w.at(prefix + ".up"), h, f);
   l.act.resize(l.gate.size());
-  for (std::size_t i = 0; i < l.act.size(); ++i) l.act[i] = r(l.gate[i] / (1 + std::exp(-l.gate[i])) * l.up[i]);
+  for (std::size_t i = 0; i < l.act.size(); ++i)
+    l.act[i] = r(l.gate[i] / (1 + std::exp(-l.gate[i])) * l.up[i]);
   *next = linear(l.act, w.at(prefix + ".down"), f, h);
   for (std::size_t i = 0; i < next->size(); ++i) (*next)[i] = r((*next)[i] + l.h[i]);
   return l;
 }
 
-Reference::Vec Reference::backwardLayer(const Tensors& w, const std::string& prefix, const Layer& l, const Vec& gNext,
-                                        Tensors* g) const {
+Reference::Vec Reference::backwardLayer(const Tensors& w, const std::string& prefix, const Layer& l,
+                                        const Vec& gNext, Tensors* g) const {
   const std::int64_t h = m_.hiddenSize, kv = m_.kvWidth(), f = m_.ffnHiddenSize;
   const auto gradient = [&](const char* name) { return &(*g)[prefix + name]; };
   Vec gAct(l.act.size(), 0);
@@ -206,8 +211,9 @@ Reference::Vec Reference::backwardLayer(const Tensors& w, const std::string& pre
   return gH;
 }
 
-double Reference::sequenceLoss(const Tensors& w, const std::vector<int>& tokens, const std::vector<int>& targets,
-                               const std::vector<int>& documentStarts, double scale, Tensors* gradients) const {
+double Reference::sequenceLoss(const Tensors& w, const std::vector<int>& tokens,
+                               const std::vector<int>& targets, const std::vector<int>& documentStarts,
+                               double scale, Tensors* gradients) const {
   const std::int64_t h = m_.hiddenSize, vocabulary = m_.vocabularySize;
   if (gradients != nullptr) {
     for (const auto& [name, values] : w) (*gradients)[name].resize(values.size(), 0);
@@ -231,7 +237,8 @@ double Reference::sequenceLoss(const Tensors& w, const std::vector<int>& tokens,
     Vec logits(at(vocabulary), 0);
     double total = 0;
     for (std::int64_t v = 0; v < vocabulary; ++v) {
-      for (std::int64_t i = 0; i < h; ++i) logits[at(v)] += n[at(t * h + i)] * r(w.at(headName)[at(v * h + i)]);
+      for (std::int64_t i = 0; i < h; ++i)
+        logits[at(v)] += n[at(t * h + i)] * r(w.at(headName)[at(v * h + i)]);
       total += std::exp(logits[at(v)]);
     }
     loss += std::log(total) - logits[at(targets[at(t)])];
@@ -251,7 +258,8 @@ double Reference::sequenceLoss(const Tensors& w, const std::vector<int>& tokens,
     gX = backwardLayer(w, "layers." + std::to_string(layer), layers[at(layer)], gX, gradients);
   }
   for (std::int64_t t = 0; t < s_; ++t) {
-    for (std::int64_t i = 0; i < h; ++i) (*gradients)["embedding"][at(tokens[at(t)] * h + i)] += gX[at(t * h + i)];
+    for (std::int64_t i = 0; i < h; ++i)
+      (*gradients)["embedding"][at(tokens[at(t)] * h + i)] += gX[at(t * h + i)];
   }
   return loss;
 }
@@ -268,7 +276,8 @@ double ReferenceOptimizer::update(std::int64_t step, const Tensors& gradients, T
   if (step <= o_.warmupSteps) {
     rate = o_.peakLearningRate * s / static_cast<double>(o_.warmupSteps);
   } else if (step < o_.decaySteps) {
-    const double progress = (s - static_cast<double>(o_.warmupSteps)) / static_cast<double>(o_.decaySteps - o_.warmupSteps);
+    const double progress =
+        (s - static_cast<double>(o_.warmupSteps)) / static_cast<double>(o_.decaySteps - o_.warmupSteps);
     rate += (o_.peakLearningRate - o_.minLearningRate) * (1 + std::cos(std::acos(-1.0) * progress)) / 2;
   }
   for (auto& [name, w] : *weights) {
@@ -279,7 +288,8 @@ double ReferenceOptimizer::update(std::int64_t step, const Tensors& gradients, T
       const double g = gradients.at(name)[i] * scale;
       m[i] = o_.beta1 * m[i] + (1 - o_.beta1) * g;
       v[i] = o_.beta2 * v[i] + (1 - o_.beta2) * g * g;
-      const double direction = m[i] / (1 - std::pow(o_.beta1, s)) / (std::sqrt(v[i] / (1 - std::pow(o_.beta2, s))) + o_.epsilon);
+      const double direction =
+          m[i] / (1 - std::pow(o_.beta1, s)) / (std::sqrt(v[i] / (1 - std::pow(o_.beta2, s))) + o_.epsilon);
       w[i] -= rate * (direction + (gain ? 0 : o_.weightDecay) * w[i]);
     }
   }
@@ -294,7 +304,8 @@ Batch batchOf(const Config& c, const std::vector<std::uint32_t>& data, const std
   const std::int64_t size = c.plan.globalBatchSequences();
   Batch batch;
   for (std::int64_t i = 0; i < size; ++i) {
-    const std::int64_t first = sequenceOfDraw(c.seed, sequences, (step - 1) * size + i) * c.sequenceLengthTokens;
+    const std::int64_t first =
+        sequenceOfDraw(c.seed, sequences, (step - 1) * size + i) * c.sequenceLengthTokens;
     std::vector<int> tokens, targets, starts;
     const auto apart = [&](std::int64_t token) {  // from the one before it
       return !documentOf.empty() && documentOf[at(token)] != documentOf[at(token - 1)];
@@ -316,7 +327,8 @@ double batchLoss(const Reference& reference, const Tensors& weights, const Batch
     for (const int target : targets) count += target < 0 ? 0 : 1;
   }
   for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
-    loss += reference.sequenceLoss(weights, batch.tokens[i], batch.targets[i], batch.documentStarts[i], 1 / count, gradients);
+    loss += reference.sequenceLoss(weights, batch.tokens[i], batch.targets[i], batch.documentStarts[i],
+                                   1 / count, gradients);
   }
   return loss / count;
 }

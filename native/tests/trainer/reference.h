@@ -16,7 +16,8 @@ class Reference {
  public:
   /// With `bf16`, every stored activation, gradient of an activation and weight is rounded to bfloat16, as a plain
   /// implementation with that storage would have it; sums stay float64.
-  Reference(const ModelConfig& model, std::int64_t sequence, bool bf16) : m_(model), s_(sequence), bf16_(bf16) {}
+  Reference(const ModelConfig& model, std::int64_t sequence, bool bf16)
+      : m_(model), s_(sequence), bf16_(bf16) {}
 
   /// Sum of the losses of one sequence's tokens, of those whose target is not −1; adds scale · gradient to `gradients`
   /// when it is given. documentStarts: of each token, where its document begins in the sequence; tokens see their own
@@ -36,14 +37,15 @@ class Reference {
   Vec norm(const Vec& x, const Vec& gain) const;
   void normBackward(const Vec& x, const Vec& gain, const Vec& gY, Vec* gX, Vec* gGain) const;
   Vec linear(const Vec& x, const Vec& w, std::int64_t inputs, std::int64_t outputs) const;
-  void linearBackward(const Vec& x, const Vec& w, const Vec& gY, std::int64_t inputs, std::int64_t outputs, Vec* gX,
-                      Vec* gW) const;
+  void linearBackward(const Vec& x, const Vec& w, const Vec& gY, std::int64_t inputs, std::int64_t outputs,
+                      Vec* gX, Vec* gW) const;
   void rotate(Vec* x, const std::vector<int>& starts, std::int64_t heads, double direction) const;
   void attention(Layer* l) const;
   void attentionBackward(const Layer& l, const Vec& gO, Vec* gQ, Vec* gK, Vec* gV) const;
-  Layer forwardLayer(const Tensors& w, const std::string& prefix, const std::vector<int>& starts, const Vec& x,
-                     Vec* next) const;
-  Vec backwardLayer(const Tensors& w, const std::string& prefix, const Layer& l, const Vec& gNext, Tensors* g) const;
+  Layer forwardLayer(const Tensors& w, const std::string& prefix, const std::vector<int>& starts,
+                     const Vec& x, Vec* next) const;
+  Vec backwardLayer(const Tensors& w, const std::string& prefix, const Layer& l, const Vec& gNext,
+                    Tensors* g) const;
 
   ModelConfig m_;
   std::int64_t s_;
@@ -67,8 +69,8 @@ struct Batch {
   std::vector<std::vector<int>> tokens, targets, documentStarts;
 };
 /// documentOf: of every token of the data, its document; empty: none are kept apart.
-Batch batchOf(const Config& config, const std::vector<std::uint32_t>& data, const std::vector<int>& documentOf,
-              std::int64_t step);
+Batch batchOf(const Config& config, const std::vector<std::uint32_t>& data,
+              const std::vector<int>& documentOf, std::int64_t step);
 
 /// Mean loss of a batch over the targets that are not −1; adds its gradient to `gradients` when it is given.
 double batchLoss(const Reference& reference, const Tensors& weights, const Batch& batch, Tensors* gradients);

@@ -84,7 +84,8 @@ TEST_P(ReferenceTest, GradientsOfTheReferenceAreThoseOfFiniteDifferences) {
     values[place] = kept - step;
     const double below = batchLoss(reference, weights, batch, nullptr);
     values[place] = kept;
-    EXPECT_NEAR((above - below) / (2 * step), gradients[name][place], 2e-6 * std::abs(gradients[name][place])) << name;
+    EXPECT_NEAR((above - below) / (2 * step), gradients[name][place], 2e-6 * std::abs(gradients[name][place]))
+        << name;
   }
 }
 
@@ -118,7 +119,8 @@ TEST_P(ReferenceTest, Bfloat16ErrsAtMostTwiceAsMuchAsAPlainImplementation) {
   const Tensors weights = collect(trainer, Trainer::Quantity::weights);
   const Batch batch = batchOf(config_, data_, documentOf_, 1);
   Tensors exact, plain;
-  const double loss = batchLoss(Reference(config_.model, config_.sequenceLengthTokens, false), weights, batch, &exact);
+  const double loss =
+      batchLoss(Reference(config_.model, config_.sequenceLengthTokens, false), weights, batch, &exact);
   const double plainLoss =
       batchLoss(Reference(config_.model, config_.sequenceLengthTokens, true), weights, batch, &plain);
   const StepResult result = trainer.step(1);
@@ -131,7 +133,8 @@ TEST_P(ReferenceTest, Bfloat16ErrsAtMostTwiceAsMuchAsAPlainImplementation) {
 
 INSTANTIATE_TEST_SUITE_P(Variants, ReferenceTest,
                          ::testing::Values(Variant{"Untied", false, false}, Variant{"Tied", true, false},
-                                           Variant{"UntiedDocuments", false, true}, Variant{"TiedDocuments", true, true}),
+                                           Variant{"UntiedDocuments", false, true},
+                                           Variant{"TiedDocuments", true, true}),
                          [](const auto& variant) { return std::string(variant.param.name); });
 
 TEST(Splits, WholeBlocksOfRowsGiveTheSameBitsInOneMicroBatchOrSeveral) {

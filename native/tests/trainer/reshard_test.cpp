@@ -54,18 +54,22 @@ std::map<std::string, std::vector<std::uint32_t>> elementsOf(const std::string& 
   std::map<std::string, std::int64_t> columns;
   for (const Json& tensor : content["tensors"]) {
     std::int64_t elements = 1;
-    for (const Json& size : tensor["shape"]) elements *= size.get<std::int64_t>(), columns[tensor["name"]] = size;
+    for (const Json& size : tensor["shape"])
+      elements *= size.get<std::int64_t>(), columns[tensor["name"]] = size;
     for (const Json& holds : content["holds"]) {
-      tensors[tensor["name"].get<std::string>() + "." + holds.get<std::string>()].assign(static_cast<std::size_t>(elements), 0x7fc00001);
+      tensors[tensor["name"].get<std::string>() + "." + holds.get<std::string>()].assign(
+          static_cast<std::size_t>(elements), 0x7fc00001);
     }
   }
   for (const Json& file : content["files"]) {
     const std::string bytes = readFile(directory + "/" + file["name"].get<std::string>());
     for (const Json& piece : file["pieces"]) {
-      const std::int64_t row = piece["rectangle"][0], column = piece["rectangle"][1], width = piece["rectangle"][3];
+      const std::int64_t row = piece["rectangle"][0], column = piece["rectangle"][1],
+                         width = piece["rectangle"][3];
       const std::int64_t begin = piece["range"][0], end = piece["range"][1];
       for (std::size_t holds = 0; holds < content["holds"].size(); ++holds) {
-        auto& target = tensors[piece["tensor"].get<std::string>() + "." + content["holds"][holds].get<std::string>()];
+        auto& target =
+            tensors[piece["tensor"].get<std::string>() + "." + content["holds"][holds].get<std::string>()];
         for (std::int64_t i = begin; i < end; ++i) {
           const std::int64_t element = (row + i / width) * columns[piece["tensor"]] + column + i % width;
           std::memcpy(&target[static_cast<std::size_t>(element)],
@@ -77,11 +81,13 @@ std::map<std::string, std::vector<std::uint32_t>> elementsOf(const std::string& 
   return tensors;
 }
 
-PlanConfig planOf(std::int64_t b, int pp, int dp, int tp, int sp, int ps, int gs, int oss, bool a = false, int chunks = 1) {
+PlanConfig planOf(std::int64_t b, int pp, int dp, int tp, int sp, int ps, int gs, int oss, bool a = false,
+                  int chunks = 1) {
   PlanConfig p;
   p.microBatchSize = b, p.microBatches = 8 / b / dp, p.recompute = a;
   p.pipelineParallel = pp, p.dataParallel = dp, p.tensorParallel = tp, p.sequenceParallel = sp;
-  p.parameterSharding = ps, p.gradientSharding = gs, p.optimizerStateSharding = oss, p.pipelineChunks = chunks;
+  p.parameterSharding = ps, p.gradientSharding = gs, p.optimizerStateSharding = oss,
+  p.pipelineChunks = chunks;
   return p;
 }
 
@@ -108,7 +114,8 @@ class Reshard : public ::testing::TestWithParam<bool> {
     base_ = smallConfig(directory_.file("d.tokens"));
     base_.model.layers = 4, base_.model.tiedEmbeddings = GetParam();
   }
-  Config configOf(const PlanConfig& plan, const std::string& directory, DataType precision = DataType::float32) {
+  Config configOf(const PlanConfig& plan, const std::string& directory,
+                  DataType precision = DataType::float32) {
     Config config = base_;
     config.plan = plan, config.mesh = meshOf(plan), config.precision = precision;
     config.checkpoint = CheckpointConfig{directory_.file(directory), 1, 1, true};
@@ -131,12 +138,19 @@ class Reshard : public ::testing::TestWithParam<bool> {
 };
 
 TEST_P(Reshard, AnyPlanGoesOnFromAnyOther) {
-  const PlanConfig all[] = {
-      planOf(8, 1, 1, 1, 1, 1, 1, 1),          planOf(2, 1, 2, 1, 1, 1, 1, 2), planOf(1, 1, 2, 1, 2, 4, 1, 1, true),
-      planOf(2, 1, 4, 1, 1, 1, 1, 1),          planOf(1, 2, 1, 2, 2, 1, 1, 1), planOf(2, 1, 1, 4, 4, 1, 1, 1),
-      planOf(1, 4, 1, 1, 1, 1, 1, 1),          planOf(2, 1, 2, 2, 2, 1, 2, 2), planOf(1, 2, 2, 1, 1, 2, 1, 1),
-      planOf(1, 2, 2, 2, 2, 2, 1, 1),          planOf(1, 2, 1, 1, 1, 1, 1, 1, false, 2),
-      planOf(2, 1, 4, 2, 2, 2, 2, 2),          planOf(1, 1, 8, 1, 1, 2, 1, 2)};
+  const PlanConfig all[] = {planOf(8, 1, 1, 1, 1, 1, 1, 1),
+                            planOf(2, 1, 2, 1, 1, 1, 1, 2),
+                            planOf(1, 1, 2, 1, 2, 4, 1, 1, true),
+                            planOf(2, 1, 4, 1, 1, 1, 1, 1),
+                            planOf(1, 2, 1, 2, 2, 1, 1, 1),
+                            planOf(2, 1, 1, 4, 4, 1, 1, 1),
+                            planOf(1, 4, 1, 1, 1, 1, 1, 1),
+                            planOf(2, 1, 2, 2, 2, 1, 2, 2),
+                            planOf(1, 2, 2, 1, 1, 2, 1, 1),
+                            planOf(1, 2, 2, 2, 2, 2, 1, 1),
+                            planOf(1, 2, 1, 1, 1, 1, 1, 1, false, 2),
+                            planOf(2, 1, 4, 2, 2, 2, 2, 2),
+                            planOf(1, 1, 8, 1, 1, 2, 1, 2)};
   std::vector<PlanConfig> plans;
   for (const PlanConfig& plan : all) {
     if (plan.worldSize() <= worldSize()) plans.push_back(plan);
@@ -162,10 +176,12 @@ TEST_P(Reshard, AnyPlanGoesOnFromAnyOther) {
       found = trainOn(trainer, 3, 5);
     });
     if (worldRank() != 0) continue;
-    const auto before = elementsOf(directory_.file(from) + "/step-2"), after = elementsOf(directory_.file(to) + "/step-2");
+    const auto before = elementsOf(directory_.file(from) + "/step-2"),
+               after = elementsOf(directory_.file(to) + "/step-2");
     EXPECT_EQ(before.size(), 3 * logicalTensors(base_.model).size());
     for (const auto& [tensor, bits] : before) {
-      EXPECT_EQ(std::count(bits.begin(), bits.end(), 0x7fc00001u), 0) << tensor << " is not in the files in full";
+      EXPECT_EQ(std::count(bits.begin(), bits.end(), 0x7fc00001u), 0)
+          << tensor << " is not in the files in full";
       EXPECT_TRUE(after.at(tensor) == bits) << tensor << ": " << nameOf(a) << " to " << nameOf(b);
     }
     const Json saved = Json::parse(readFile(directory_.file(to) + "/step-2/manifest.json"))["content"];
@@ -173,11 +189,13 @@ TEST_P(Reshard, AnyPlanGoesOnFromAnyOther) {
     EXPECT_EQ(saved["dataPosition"], 16);
     for (std::size_t step = 0; step < 3; ++step) {
       const double difference = std::abs(found[step] - expected[step]) / expected[step];
-      EXPECT_LE(difference, rounded ? 0.01 : 1e-6) << nameOf(a) << " to " << nameOf(b) << ", step " << step + 3;
+      EXPECT_LE(difference, rounded ? 0.01 : 1e-6)
+          << nameOf(a) << " to " << nameOf(b) << ", step " << step + 3;
       if (!rounded) worst = std::max(worst, difference);
     }
   }
-  if (worldRank() == 0) std::printf("%zu changes of plan, largest relative difference of a loss %.2e\n", plans.size(), worst);
+  if (worldRank() == 0)
+    std::printf("%zu changes of plan, largest relative difference of a loss %.2e\n", plans.size(), worst);
 }
 
 TEST_P(Reshard, AMissingFileOrAnotherModelIsRefusedOnEveryRank) {
@@ -208,7 +226,8 @@ TEST_P(Reshard, AMissingFileOrAnotherModelIsRefusedOnEveryRank) {
   refusal(configOf(planOf(1, 1, 4, 1, 1, 1, 1, 1), "ck"), "shard-00001.safetensors");
 }
 
-INSTANTIATE_TEST_SUITE_P(Head, Reshard, ::testing::Bool(), [](const auto& head) { return head.param ? "Tied" : "Untied"; });
+INSTANTIATE_TEST_SUITE_P(Head, Reshard, ::testing::Bool(),
+                         [](const auto& head) { return head.param ? "Tied" : "Untied"; });
 
 }  // namespace
 }  // namespace internevo::trainer::testing

@@ -63,7 +63,8 @@ TEST(PipelineSchedule, KeepsMinOfStagesLeftAndMicroBatchesInFlight) {
   for (const Shape& s : shapes()) {
     if (s.chunks > 1) continue;
     for (int stage = 0; stage < s.stages; ++stage) {
-      EXPECT_EQ(mostInFlight(of(s, stage), 0), std::min<std::int64_t>(s.stages - stage, s.microBatches)) << nameOf(s);
+      EXPECT_EQ(mostInFlight(of(s, stage), 0), std::min<std::int64_t>(s.stages - stage, s.microBatches))
+          << nameOf(s);
     }
   }
 }
@@ -105,7 +106,8 @@ class Simulation {
         while (step(stage)) moved = true;
       }
     }
-    return std::all_of(stages_.begin(), stages_.end(), [](const Stage& stage) { return stage.at == stage.operations.size(); });
+    return std::all_of(stages_.begin(), stages_.end(),
+                       [](const Stage& stage) { return stage.at == stage.operations.size(); });
   }
 
  private:
@@ -115,7 +117,8 @@ class Simulation {
     bool ready = false;  ///< the next operation has what it needs
     std::array<std::vector<PipelineOperation>, 2> expected;
     std::array<std::size_t, 2> taken{};
-    std::array<std::vector<PipelineOperation>, 2> sent;  ///< as their receivers name them; the last may be under way
+    std::array<std::vector<PipelineOperation>, 2>
+        sent;  ///< as their receivers name them; the last may be under way
   };
   static std::size_t index(Pass pass) { return pass == Pass::forward ? 0 : 1; }
   int neighbour(int stage, Pass pass) const {
@@ -125,7 +128,8 @@ class Simulation {
   bool met(int stage, const PipelineOperation& message) const {
     const Stage& target = stages_[static_cast<std::size_t>(stage)];
     const auto& expected = target.expected[index(message.pass)];
-    const auto place = static_cast<std::size_t>(std::find(expected.begin(), expected.end(), message) - expected.begin());
+    const auto place =
+        static_cast<std::size_t>(std::find(expected.begin(), expected.end(), message) - expected.begin());
     EXPECT_LT(place, expected.size()) << "a message that nobody expects";
     return place <= target.taken[index(message.pass)];
   }
@@ -140,7 +144,8 @@ class Simulation {
         const int from = neighbour(stage, o.pass == Pass::forward ? Pass::backward : Pass::forward);
         const auto& sent = stages_[static_cast<std::size_t>(from)].sent[pass];
         if (std::find(sent.begin(), sent.end(), o) == sent.end()) return false;
-        EXPECT_EQ(own.expected[pass][own.taken[pass]++], o) << "messages are taken in the order of the schedule";
+        EXPECT_EQ(own.expected[pass][own.taken[pass]++], o)
+            << "messages are taken in the order of the schedule";
       }
       own.ready = true;
       return true;
@@ -174,7 +179,8 @@ TEST(PipelineSchedule, MessagesOfAPassAreTakenInTheOrderInWhichTheyAreSent) {
         const int neighbour = (stage + (pass == Pass::forward ? 1 : s.stages - 1)) % s.stages;
         std::vector<PipelineOperation> sent, taken;
         for (const PipelineOperation& o : pipelineSchedule(stage, s.stages, s.microBatches, s.chunks)) {
-          if (o.pass == pass && sends(o, stage, s.stages, s.chunks)) sent.push_back(receiverOf(o, stage, s.stages));
+          if (o.pass == pass && sends(o, stage, s.stages, s.chunks))
+            sent.push_back(receiverOf(o, stage, s.stages));
         }
         for (const PipelineOperation& o : pipelineSchedule(neighbour, s.stages, s.microBatches, s.chunks)) {
           if (o.pass == pass && receives(o, neighbour, s.stages, s.chunks)) taken.push_back(o);
@@ -192,14 +198,16 @@ bool apart(const RingPlace& a, std::int64_t sizeOfA, const RingPlace& b, std::in
 }
 
 /// What is said of every place holds: inside the memory, apart from all that may still be in use, and not waiting for more.
-void expectSound(const std::vector<std::int64_t>& sizes, std::int64_t capacity, const std::vector<RingPlace>& places) {
+void expectSound(const std::vector<std::int64_t>& sizes, std::int64_t capacity,
+                 const std::vector<RingPlace>& places) {
   ASSERT_EQ(places.size(), sizes.size());
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     ASSERT_GE(places[i].offset, 0);
     ASSERT_LE(places[i].offset + sizes[i], capacity);
     ASSERT_LT(places[i].after, static_cast<std::int64_t>(i));
     for (std::size_t j = static_cast<std::size_t>(places[i].after + 1); j < i; ++j) {
-      ASSERT_TRUE(apart(places[j], sizes[j], places[i], sizes[i])) << i << " may be filled while " << j << " is in use";
+      ASSERT_TRUE(apart(places[j], sizes[j], places[i], sizes[i]))
+          << i << " may be filled while " << j << " is in use";
     }
     if (places[i].after >= 0) {
       const auto after = static_cast<std::size_t>(places[i].after);
@@ -218,7 +226,8 @@ TEST(Ring, WhatMayBeInUseAtOneTimeIsApart) {
     const std::vector<RingPlace> one = planRing(sizes, most), two = planRing(sizes, 2 * most);
     expectSound(sizes, most, one);
     expectSound(sizes, 2 * most, two);
-    for (std::size_t i = 0; i < sizes.size(); ++i) {  // as two slots that take turns: the next can always be filled
+    for (std::size_t i = 0; i < sizes.size();
+         ++i) {  // as two slots that take turns: the next can always be filled
       ASSERT_LE(two[i].after, std::max<std::int64_t>(-1, static_cast<std::int64_t>(i) - 2));
     }
     EXPECT_EQ(two, planRing(sizes, 2 * most));
@@ -231,7 +240,8 @@ TEST(Ring, SmallGroupsAreFilledFurtherAheadThanTheNext) {
   for (int layer = 0; layer < 12; ++layer) sizes.insert(sizes.end(), {192, 384, 64, 192});
   const std::vector<RingPlace> places = planRing(sizes, 2 * (192 + 384 + 64 + 192));
   // After the first layers every group is filled as soon as the one two layers before it is done with.
-  for (std::size_t i = 16; i < sizes.size(); ++i) EXPECT_LE(places[i].after, static_cast<std::int64_t>(i) - 7) << i;
+  for (std::size_t i = 16; i < sizes.size(); ++i)
+    EXPECT_LE(places[i].after, static_cast<std::int64_t>(i) - 7) << i;
 }
 
 TEST(Ring, EqualGroupsTakeTurns) {

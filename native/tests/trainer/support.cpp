@@ -68,8 +68,8 @@ std::vector<std::uint32_t> sampleTokens(std::int64_t count, std::uint32_t vocabu
   return tokens;
 }
 
-void writeTokenFile(const std::string& path, const std::vector<std::uint32_t>& tokens, std::uint32_t vocabulary,
-                    std::uint32_t bytesPerToken) {
+void writeTokenFile(const std::string& path, const std::vector<std::uint32_t>& tokens,
+                    std::uint32_t vocabulary, std::uint32_t bytesPerToken) {
   std::string bytes(64 + tokens.size() * bytesPerToken, '\0');
   const std::uint32_t version = 1;
   const std::uint64_t count = tokens.size();
@@ -114,50 +114,56 @@ std::string documentOf(const Config& c) {
                   {"resume", c.checkpoint->resumeLatest ? "latest" : "none"}};
   }
   Json document{{"protocol", 1},
-              {"model", Json::parse(modelJson(c.model))},
-              {"sequenceLengthTokens", c.sequenceLengthTokens},
-              {"precision", c.bf16() ? "bf16" : "fp32"},
-              {"plan", Json::parse(planJson(c.plan))},
-              {"mesh",
-               {{"worldSize", m.worldSize},
-                {"sequenceParallel", m.sequenceParallel},
-                {"dataParallel", m.dataParallel},
-                {"tensorParallel", m.tensorParallel},
-                {"pipelineParallel", m.pipelineParallel},
-                {"parameterSharding", m.parameterSharding},
-                {"optimizerStateSharding", m.optimizerStateSharding},
-                {"gradientReplicas", m.gradientReplicas}}},
-              {"optimizer",
-               {{"peakLearningRate", o.peakLearningRate},
-                {"minLearningRate", o.minLearningRate},
-                {"warmupSteps", o.warmupSteps},
-                {"decaySteps", o.decaySteps},
-                {"weightDecay", o.weightDecay},
-                {"beta1", o.beta1},
-                {"beta2", o.beta2},
-                {"epsilon", o.epsilon},
-                {"clipGlobalNorm", o.clipGlobalNorm}}},
-              {"data", {{"path", c.data.path}}},
-              {"seed", c.seed},
-              {"steps", c.steps},
-              {"checkpoint", checkpoint},
-              {"initialWeights", c.initialWeightsPath ? Json{{"path", *c.initialWeightsPath}} : Json()},
-              {"memoryLimitBytes", c.memoryLimitBytes ? Json(*c.memoryLimitBytes) : Json()},
-              {"threadsPerRank", c.threadsPerRank},
-              {"deterministic", c.deterministic},
-              {"gradientDumpPath", c.gradientDumpPath ? Json(*c.gradientDumpPath) : Json()}};
+                {"model", Json::parse(modelJson(c.model))},
+                {"sequenceLengthTokens", c.sequenceLengthTokens},
+                {"precision", c.bf16() ? "bf16" : "fp32"},
+                {"plan", Json::parse(planJson(c.plan))},
+                {"mesh",
+                 {{"worldSize", m.worldSize},
+                  {"sequenceParallel", m.sequenceParallel},
+                  {"dataParallel", m.dataParallel},
+                  {"tensorParallel", m.tensorParallel},
+                  {"pipelineParallel", m.pipelineParallel},
+                  {"parameterSharding", m.parameterSharding},
+                  {"optimizerStateSharding", m.optimizerStateSharding},
+                  {"gradientReplicas", m.gradientReplicas}}},
+                {"optimizer",
+                 {{"peakLearningRate", o.peakLearningRate},
+                  {"minLearningRate", o.minLearningRate},
+                  {"warmupSteps", o.warmupSteps},
+                  {"decaySteps", o.decaySteps},
+                  {"weightDecay", o.weightDecay},
+                  {"beta1", o.beta1},
+                  {"beta2", o.beta2},
+                  {"epsilon", o.epsilon},
+                  {"clipGlobalNorm", o.clipGlobalNorm}}},
+                {"data", {{"path", c.data.path}}},
+                {"seed", c.seed},
+                {"steps", c.steps},
+                {"checkpoint", checkpoint},
+                {"initialWeights", c.initialWeightsPath ? Json{{"path", *c.initialWeightsPath}} : Json()},
+                {"memoryLimitBytes", c.memoryLimitBytes ? Json(*c.memoryLimitBytes) : Json()},
+                {"threadsPerRank", c.threadsPerRank},
+                {"deterministic", c.deterministic},
+                {"gradientDumpPath", c.gradientDumpPath ? Json(*c.gradientDumpPath) : Json()}};
   if (c.device == DeviceKind::cuda) document["device"] = "cuda";
   if (c.packsDocuments()) document["data"]["packing"] = "documents";
   if (c.data.endOfDocumentToken) document["data"]["endOfDocumentToken"] = *c.data.endOfDocumentToken;
   if (c.timeline) {
     const TimelineConfig& t = *c.timeline;
-    document["timeline"] = {{"path", t.path}, {"firstStep", t.firstStep}, {"steps", t.steps}, {"capacityEvents", t.capacityEvents}};
+    document["timeline"] = {{"path", t.path},
+                            {"firstStep", t.firstStep},
+                            {"steps", t.steps},
+                            {"capacityEvents", t.capacityEvents}};
   }
   document["watchdog"] = nullptr;
   if (c.watchdog) {
     const WatchdogLimits& w = *c.watchdog;
-    document["watchdog"] = {{"beatSeconds", w.beatSeconds}, {"silenceSeconds", w.silenceSeconds}, {"stallSeconds", w.stallSeconds},
-                            {"stallFactor", w.stallFactor}, {"firstStepSeconds", w.firstStepSeconds}};
+    document["watchdog"] = {{"beatSeconds", w.beatSeconds},
+                            {"silenceSeconds", w.silenceSeconds},
+                            {"stallSeconds", w.stallSeconds},
+                            {"stallFactor", w.stallFactor},
+                            {"firstStepSeconds", w.firstStepSeconds}};
   }
   return document.dump();
 }

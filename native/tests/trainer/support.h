@@ -28,8 +28,8 @@ MeshConfig meshOf(const PlanConfig& plan);
 
 /// Deterministic tokens with some structure (a token depends on the one before), so that there is something to learn.
 std::vector<std::uint32_t> sampleTokens(std::int64_t count, std::uint32_t vocabulary);
-void writeTokenFile(const std::string& path, const std::vector<std::uint32_t>& tokens, std::uint32_t vocabulary,
-                    std::uint32_t bytesPerToken = 2);
+void writeTokenFile(const std::string& path, const std::vector<std::uint32_t>& tokens,
+                    std::uint32_t vocabulary, std::uint32_t bytesPerToken = 2);
 
 /// A small model with grouped queries, an odd number of layers and sizes that no shard divides evenly.
 Config smallConfig(const std::string& dataPath);

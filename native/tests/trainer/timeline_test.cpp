@@ -21,7 +21,8 @@ TEST(Timeline, HasTheEventsOfEveryRankAndLaneInOneClock) {
   activity.record(true);
   {
     const Activity::Scope compute(activity, ActivityLane::compute, "forward", 1, 0);
-    const Activity::Scope wire(activity, ActivityLane::communication, "all-gather parameters", 2, -1, rank == 0);
+    const Activity::Scope wire(activity, ActivityLane::communication, "all-gather parameters", 2, -1,
+                               rank == 0);
   }
   for (int i = 0; i < 3; ++i) const Activity::Scope more(activity, ActivityLane::compute, "backward", 1, 0);
   // Every rank acts as if it were on a host of its own: the offsets of one and the same clock must come out small.

@@ -30,7 +30,8 @@ TEST_F(Program, ALostRankIsNamedOnceAndEndsTheJob) {
   for (const int signal : {SIGKILL, SIGSTOP}) {
     for (int rank = 0; rank < 3; ++rank) {
       Process process(command(3), directory_.file("stderr"));
-      ASSERT_TRUE(process.readUntil([](const std::string& line) { return line.find("\"step\":5,") != std::string::npos; }));
+      ASSERT_TRUE(process.readUntil(
+          [](const std::string& line) { return line.find("\"step\":5,") != std::string::npos; }));
       const std::vector<pid_t> ranks = process.children("internevo-trainer");
       ASSERT_EQ(ranks.size(), 3u);
       const auto start = std::chrono::steady_clock::now();
@@ -38,15 +39,18 @@ TEST_F(Program, ALostRankIsNamedOnceAndEndsTheJob) {
         if (rankOf(pid) == rank) kill(pid, signal);
       }
       EXPECT_NE(process.finish(), 0);
-      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << strsignal(signal) << " of rank " << rank;
+      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10))
+          << strsignal(signal) << " of rank " << rank;
       Result result;
       result.events = eventsOf(process.lines());
-      ASSERT_EQ(result.named("error").size(), 1u) << strsignal(signal) << " of rank " << rank
-                                                 << Json(result.named("error"));
+      ASSERT_EQ(result.named("error").size(), 1u)
+          << strsignal(signal) << " of rank " << rank << Json(result.named("error"));
       const Json error = result.named("error")[0];
       EXPECT_EQ(error["code"], "communication_error");
       EXPECT_EQ(error["rank"], rank);
-      EXPECT_NE(error["message"].get<std::string>().find("rank " + std::to_string(rank) + " on "), std::string::npos) << error;
+      EXPECT_NE(error["message"].get<std::string>().find("rank " + std::to_string(rank) + " on "),
+                std::string::npos)
+          << error;
       for (const pid_t pid : ranks) EXPECT_TRUE(Process::gone(pid)) << "a rank outlived the job";
     }
   }
@@ -79,15 +83,18 @@ TEST_F(Program, ATimelineSaysWhatEveryRankDidOnEveryLane) {
   // The first gathers of a step begin beside the update before it, so a step's are those between two norms.
   std::map<int, std::vector<double>> norms;
   for (const Json& event : timeline["traceEvents"]) {
-    if (event["ph"] == "X" && event["name"] == "all-reduce loss and gradient norm") norms[event["pid"]].push_back(event["ts"]);
+    if (event["ph"] == "X" && event["name"] == "all-reduce loss and gradient norm")
+      norms[event["pid"]].push_back(event["ts"]);
   }
   ASSERT_EQ(norms.size(), 2u);
   for (auto& [rank, at] : norms) {
     ASSERT_EQ(at.size(), 2u) << "of rank " << rank;
     std::sort(at.begin(), at.end());
-    const auto gathered = std::count_if(timeline["traceEvents"].begin(), timeline["traceEvents"].end(), [&](const Json& event) {
-      return event["ph"] == "X" && event["pid"] == rank && event["name"] == "all-gather parameters" && event["ts"] > at[0] && event["ts"] < at[1];
-    });
+    const auto gathered =
+        std::count_if(timeline["traceEvents"].begin(), timeline["traceEvents"].end(), [&](const Json& event) {
+          return event["ph"] == "X" && event["pid"] == rank && event["name"] == "all-gather parameters" &&
+                 event["ts"] > at[0] && event["ts"] < at[1];
+        });
     EXPECT_EQ(gathered, 2 * (2 * 8 + 2)) << "of rank " << rank;
   }
   config_.timeline->path = "/proc/none/timeline.json";
@@ -152,7 +159,8 @@ TEST_F(Program, TheMemoryMapSaysWhenAPieceIsInUse) {
     std::set<std::string> phases(map["phases"].begin(), map["phases"].end());
     std::map<std::string, std::int64_t> keptUntil;
     for (const Json& piece : map["pieces"]) {
-      lifetimes[std::to_string(map["stage"].get<int>()) + " " + piece["name"].get<std::string>()] = piece["lifetime"];
+      lifetimes[std::to_string(map["stage"].get<int>()) + " " + piece["name"].get<std::string>()] =
+          piece["lifetime"];
       const std::string kind = piece["lifetime"]["kind"];
       EXPECT_TRUE(kind == "step" || kind == "work" || kind == "kept") << piece;
       if (kind == "work") {
@@ -165,12 +173,16 @@ TEST_F(Program, TheMemoryMapSaysWhenAPieceIsInUse) {
     }
   }
   EXPECT_EQ(lifetimes["0 parameters"], Json::parse(R"({"kind": "step"})"));
-  EXPECT_EQ(lifetimes["0 layers.1, in flight 1.gateUp"], Json::parse(R"({"kind": "kept", "chunk": 0, "place": 1,
+  EXPECT_EQ(lifetimes["0 layers.1, in flight 1.gateUp"],
+            Json::parse(R"({"kind": "kept", "chunk": 0, "place": 1,
     "from": {"layer": 1, "phase": "forward MLP"}, "until": {"layer": 1, "phase": "backward MLP"}})"));
-  EXPECT_EQ(lifetimes["0 layers.2, in flight 0.input"], Json::parse(R"({"kind": "kept", "chunk": 0, "place": 0,
+  EXPECT_EQ(lifetimes["0 layers.2, in flight 0.input"],
+            Json::parse(R"({"kind": "kept", "chunk": 0, "place": 0,
     "from": {"layer": 1, "phase": "forward MLP"}, "until": {"layer": 2, "phase": "backward attention"}})"));
-  EXPECT_EQ(lifetimes["0 layers.0, in flight 0.input"]["from"], Json::parse(R"({"layer": 0, "phase": "embedding"})"));
-  EXPECT_EQ(lifetimes["1 layers.3, in flight 0.input"]["from"], Json::parse(R"({"layer": 3, "phase": "forward attention"})"));
+  EXPECT_EQ(lifetimes["0 layers.0, in flight 0.input"]["from"],
+            Json::parse(R"({"layer": 0, "phase": "embedding"})"));
+  EXPECT_EQ(lifetimes["1 layers.3, in flight 0.input"]["from"],
+            Json::parse(R"({"layer": 3, "phase": "forward attention"})"));
   EXPECT_EQ(lifetimes["1 output, in flight 0"]["until"], Json::parse(R"({"layer": 4, "phase": "head"})"));
   EXPECT_EQ(lifetimes["0 recomputed layer.qkv"]["layers"], Json::parse("[0]"));
 }

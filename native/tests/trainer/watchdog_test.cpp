@@ -43,8 +43,10 @@ class RankProcess {
       {
         Activity activity(0);
         activity.beginStep(7);
-        const Activity::Scope scope(activity, operation.lane, operation.name, operation.unit, operation.microBatch);
-        const WatchdogMember member(rank, endpoint, {"host0", 0}, kQuick, activity, [](const LostRank&) { _exit(9); });
+        const Activity::Scope scope(activity, operation.lane, operation.name, operation.unit,
+                                    operation.microBatch);
+        const WatchdogMember member(rank, endpoint, {"host0", 0}, kQuick, activity,
+                                    [](const LostRank&) { _exit(9); });
         if (write(ends[1], "r", 1) != 1) _exit(8);
         while (!leaves) pause();
       }
@@ -73,7 +75,8 @@ class RankProcess {
 
 struct Hub {
   explicit Hub(int ranks)
-      : hub(identities(ranks), kQuick, activity, true, [this](const LostRank& lost) { found.set_value(lost); }) {
+      : hub(identities(ranks), kQuick, activity, true,
+            [this](const LostRank& lost) { found.set_value(lost); }) {
     activity.beginStep(7);
   }
   /// Operations end at a steady pace until the verdict.
@@ -82,7 +85,8 @@ struct Hub {
     const double until = static_cast<double>(steadyNanoseconds()) * 1e-9 + 20;
     while (future.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
       const Activity::Scope work(activity, ActivityLane::compute, "forward");
-      if (static_cast<double>(steadyNanoseconds()) * 1e-9 > until) throw std::runtime_error("no verdict in 20 s");
+      if (static_cast<double>(steadyNanoseconds()) * 1e-9 > until)
+        throw std::runtime_error("no verdict in 20 s");
     }
     return future.get();
   }
@@ -101,7 +105,8 @@ TEST(Watchdog, NamesARankThatDiedWithItsLastOperation) {
   EXPECT_EQ(lost.rank, 2);
   EXPECT_EQ(lost.kind, LostRank::Kind::died);
   EXPECT_NE(lost.description.find("rank 2 on host2 (stage 1) died"), std::string::npos) << lost.description;
-  EXPECT_NE(lost.description.find("step 7, in reduce-scatter gradients of unit 3, micro-batch 1"), std::string::npos)
+  EXPECT_NE(lost.description.find("step 7, in reduce-scatter gradients of unit 3, micro-batch 1"),
+            std::string::npos)
       << lost.description;
 }
 
@@ -167,7 +172,8 @@ TEST(Watchdog, AHubThatEndsBeforeItWelcomedAMemberSaysGoodbyeToItToo) {
     const WatchdogMember member(1, hub->hub.endpoint(), {"host0", 0}, kQuick, activity,
                                 [&](const LostRank& rank) { lost.set_value(rank); });
     hub.reset();
-    ASSERT_EQ(future.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout) << "round " << round;
+    ASSERT_EQ(future.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout)
+        << "round " << round;
   }
 }
 

@@ -18,9 +18,10 @@ Status checkFirstKeys(const char* call, const AttentionBlockShape& s) {
     for (std::int64_t row = 0; row < s.sequence; ++row) {
       const std::int64_t lowest = row == 0 ? 0 : first[row - 1], highest = s.queryPosition + row;
       if (first[row] < lowest || first[row] > highest) {
-        return badArgument(call, "firstKeys", "has " + std::to_string(first[row]) + " in row " + std::to_string(row) +
-                                                  " of sequence " + std::to_string(batch) + "; must be in [" +
-                                                  std::to_string(lowest) + ", " + std::to_string(highest) + "]");
+        return badArgument(call, "firstKeys",
+                           "has " + std::to_string(first[row]) + " in row " + std::to_string(row) +
+                               " of sequence " + std::to_string(batch) + "; must be in [" +
+                               std::to_string(lowest) + ", " + std::to_string(highest) + "]");
       }
     }
   }
@@ -44,8 +45,8 @@ std::int64_t CpuBackend::attentionBlockWorkspaceBytes(const AttentionBlockShape&
                   attentionBackwardElements(s.keySequence, s.headSize));
 }
 
-Status CpuBackend::attentionForward(const AttentionShape& given, ConstView q, ConstView k, ConstView v, View o,
-                                    View logSumExp, Workspace workspace) {
+Status CpuBackend::attentionForward(const AttentionShape& given, ConstView q, ConstView k, ConstView v,
+                                    View o, View logSumExp, Workspace workspace) {
   constexpr const char* kCall = "attentionForward";
   AttentionBlockShape s = wholeAttention(given);
   INTERNEVO_RETURN_IF_ERROR(prepare(kCall, &s));
@@ -56,9 +57,9 @@ Status CpuBackend::attentionForward(const AttentionShape& given, ConstView q, Co
   return Status::success();
 }
 
-Status CpuBackend::attentionBackward(const AttentionShape& given, ConstView q, ConstView k, ConstView v, ConstView o,
-                                     ConstView logSumExp, ConstView gO, View gQ, View gK, View gV,
-                                     Workspace workspace) {
+Status CpuBackend::attentionBackward(const AttentionShape& given, ConstView q, ConstView k, ConstView v,
+                                     ConstView o, ConstView logSumExp, ConstView gO, View gQ, View gK,
+                                     View gV, Workspace workspace) {
   constexpr const char* kCall = "attentionBackward";
   AttentionBlockShape s = wholeAttention(given);
   INTERNEVO_RETURN_IF_ERROR(prepare(kCall, &s));
@@ -70,8 +71,9 @@ Status CpuBackend::attentionBackward(const AttentionShape& given, ConstView q, C
   return Status::success();
 }
 
-Status CpuBackend::attentionBlockForward(const AttentionBlockShape& given, ConstView q, ConstView k, ConstView v,
-                                         bool merge, View o, View logSumExp, Workspace workspace) {
+Status CpuBackend::attentionBlockForward(const AttentionBlockShape& given, ConstView q, ConstView k,
+                                         ConstView v, bool merge, View o, View logSumExp,
+                                         Workspace workspace) {
   constexpr const char* kCall = "attentionBlockForward";
   AttentionBlockShape s = given;
   INTERNEVO_RETURN_IF_ERROR(prepare(kCall, &s));
@@ -82,9 +84,9 @@ Status CpuBackend::attentionBlockForward(const AttentionBlockShape& given, Const
   return Status::success();
 }
 
-Status CpuBackend::attentionBlockBackward(const AttentionBlockShape& given, ConstView q, ConstView k, ConstView v,
-                                          ConstView o, ConstView logSumExp, ConstView gO, View gQ, View gK, View gV,
-                                          Workspace workspace) {
+Status CpuBackend::attentionBlockBackward(const AttentionBlockShape& given, ConstView q, ConstView k,
+                                          ConstView v, ConstView o, ConstView logSumExp, ConstView gO,
+                                          View gQ, View gK, View gV, Workspace workspace) {
   constexpr const char* kCall = "attentionBlockBackward";
   AttentionBlockShape s = given;
   INTERNEVO_RETURN_IF_ERROR(prepare(kCall, &s));

@@ -25,8 +25,8 @@ constexpr std::int64_t attentionTiles(std::int64_t sequence) {
 /// Floats per thread: packed Kᵀ and V of one key/value head; tiles of scores, q and o; two rows of state.
 constexpr std::int64_t attentionForwardElements(std::int64_t keys, std::int64_t headSize) {
   const std::int64_t padded = alignUp(headSize, kAttentionPad);
-  return alignUp(attentionTiles(keys) * kAttentionTile * (headSize + padded) + kAttentionTile * kAttentionTile +
-                     2 * kAttentionTile * headSize + 2 * kAttentionTile,
+  return alignUp(attentionTiles(keys) * kAttentionTile * (headSize + padded) +
+                     kAttentionTile * kAttentionTile + 2 * kAttentionTile * headSize + 2 * kAttentionTile,
                  16);
 }
 
@@ -88,10 +88,12 @@ class AttentionMask {
   }
   /// All queries of [first, first + rows) see all of kAttentionTile keys from `key` on.
   bool seeWhole(std::int64_t first, std::int64_t rows, std::int64_t key, std::int64_t columns) const {
-    return columns == kAttentionTile && firstKey(first + rows - 1) <= key && ahead_ + first + 1 - key >= columns;
+    return columns == kAttentionTile && firstKey(first + rows - 1) <= key &&
+           ahead_ + first + 1 - key >= columns;
   }
   /// As visible, within [0, kAttentionTile] and [0, columns], where low and high never fall from a query to the next.
-  void limits(std::int64_t query, std::int64_t key, std::int64_t columns, std::int32_t* low, std::int32_t* high) const {
+  void limits(std::int64_t query, std::int64_t key, std::int64_t columns, std::int32_t* low,
+              std::int32_t* high) const {
     *low = static_cast<std::int32_t>(std::clamp<std::int64_t>(firstKey(query) - key, 0, kAttentionTile));
     *high = static_cast<std::int32_t>(std::clamp<std::int64_t>(ahead_ + query + 1 - key, 0, columns));
   }
@@ -118,7 +120,8 @@ struct AttentionForward {
 void attentionForwardKernel(const AttentionBlockShape&, const AttentionForward&, int threads, Workspace);
 /// In the instruction set's own bfloat16 arithmetic, in the same workspace. False, and nothing done, where that cannot be:
 /// other types, an instruction set without, heads that its tiles do not fit.
-bool attentionForwardBfloat16(Bfloat16Product by, const AttentionBlockShape&, const AttentionForward&, int threads, Workspace);
+bool attentionForwardBfloat16(Bfloat16Product by, const AttentionBlockShape&, const AttentionForward&,
+                              int threads, Workspace);
 
 /// Gradients of a piece: overwritten in the type of q, or added to in float32.
 struct AttentionBackward {
@@ -128,6 +131,7 @@ struct AttentionBackward {
   bool add;
 };
 void attentionBackwardKernel(const AttentionBlockShape&, const AttentionBackward&, int threads, Workspace);
-bool attentionBackwardBfloat16(Bfloat16Product by, const AttentionBlockShape&, const AttentionBackward&, int threads, Workspace);
+bool attentionBackwardBfloat16(Bfloat16Product by, const AttentionBlockShape&, const AttentionBackward&,
+                               int threads, Workspace);
 
 }  // namespace internevo::cpu

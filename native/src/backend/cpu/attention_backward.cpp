@@ -38,8 +38,8 @@ struct BackwardScratch {
 
 /// Packs one tile of q (scaled, and so is gK in the end) and gO as float32, both ways; delta = Σ o·gO of each row.
 template <typename T>
-void loadTile(const AttentionBlockShape& s, std::int64_t first, std::int64_t rows, float scale, const T* q, const T* o,
-              const T* gO, const BackwardScratch& m) {
+void loadTile(const AttentionBlockShape& s, std::int64_t first, std::int64_t rows, float scale, const T* q,
+              const T* o, const T* gO, const BackwardScratch& m) {
   const std::int64_t size = s.headSize;
   const ConstView ownQ{q + first * s.queryStride, kTypeOf<T>}, ownGO{gO + first * s.outputStride, kTypeOf<T>};
   packLeft(ownQ, s.queryStride, 1, rows, size, m.query);
@@ -83,8 +83,9 @@ inline void softmaxGradient(std::int64_t low, std::int64_t high, std::int64_t co
 
 /// Queries [tile·kAttentionTile, …) of one head: adds to gK and gV, writes or adds to gQ.
 template <typename T, typename G>
-void backwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::int64_t tile, const T* q, const T* o,
-                  const T* gO, bool add, G* gQ, const float* logSumExp, const BackwardScratch& m) {
+void backwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::int64_t tile, const T* q,
+                  const T* o, const T* gO, bool add, G* gQ, const float* logSumExp,
+                  const BackwardScratch& m) {
   const std::int64_t first = tile * kAttentionTile, size = s.headSize, padded = alignUp(size, kAttentionPad);
   const std::int64_t rows = std::min(kAttentionTile, s.sequence - first);
   const TileRange range = mask.tiles(first, rows);
@@ -106,16 +107,20 @@ void backwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::
     const Triangle result = diagonal ? Triangle::result : Triangle::none;
     const Triangle left = diagonal ? Triangle::left : Triangle::none;
     const Triangle transposed = diagonal ? Triangle::leftTransposed : Triangle::none;
-    gemmPacked(Left::panels, rows, columns, size, m.query, m.packedKT + key * size, m.p, kAttentionTile, false, result);
-    gemmPacked(Left::panels, rows, columns, size, m.gO, m.packedVT + key * size, m.gP, kAttentionTile, false, result);
+    gemmPacked(Left::panels, rows, columns, size, m.query, m.packedKT + key * size, m.p, kAttentionTile,
+               false, result);
+    gemmPacked(Left::panels, rows, columns, size, m.gO, m.packedVT + key * size, m.gP, kAttentionTile, false,
+               result);
     for (std::int64_t r = 0; r < rows; ++r) {
       std::int64_t low, high;
       mask.visible(first + r, key, columns, &low, &high);
       softmaxGradient(low, high, columns, logSumExp[first + r] * kLog2E, m.delta[r], m.p + r * kAttentionTile,
                       m.gP + r * kAttentionTile);
     }
-    gemmPacked(Left::columns, columns, size, rows, m.p, m.packedGO, m.gV + key * size, size, true, transposed);
-    gemmPacked(Left::columns, columns, size, rows, m.gP, m.packedQuery, m.gK + key * size, size, true, transposed);
+    gemmPacked(Left::columns, columns, size, rows, m.p, m.packedGO, m.gV + key * size, size, true,
+               transposed);
+    gemmPacked(Left::columns, columns, size, rows, m.gP, m.packedQuery, m.gK + key * size, size, true,
+               transposed);
     gemmPacked(Left::rows, rows, size, columns, m.gP, m.packedK + key * padded, m.gQ, size, j > range.begin,
                left);
   }
@@ -127,8 +132,8 @@ void backwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::
 
 /// One key/value head of one sequence and all query heads that read it, in order.
 template <typename T, typename G>
-void backwardHead(const AttentionBlockShape& s, std::int64_t batch, std::int64_t kvHead, const AttentionBackward& t,
-                  const BackwardScratch& m) {
+void backwardHead(const AttentionBlockShape& s, std::int64_t batch, std::int64_t kvHead,
+                  const AttentionBackward& t, const BackwardScratch& m) {
   const std::int64_t size = s.headSize, group = s.heads / s.kvHeads;
   const std::int64_t row = batch * s.queryBatchRows, keyRow = batch * s.keyBatchRows;
   const std::int64_t kAt = keyRow * s.keyStride + kvHead * size, vAt = keyRow * s.valueStride + kvHead * size;
@@ -143,7 +148,8 @@ void backwardHead(const AttentionBlockShape& s, std::int64_t batch, std::int64_t
   }
   // Keys that no query sees have zero gradients, or keep what they have.
   const std::int64_t begin = t.add ? std::min(range.begin * kAttentionTile, s.keySequence) : 0;
-  const std::int64_t end = t.add ? std::max(begin, std::min(range.end * kAttentionTile, s.keySequence)) : s.keySequence;
+  const std::int64_t end =
+      t.add ? std::max(begin, std::min(range.end * kAttentionTile, s.keySequence)) : s.keySequence;
   std::fill_n(m.gK + begin * size, (end - begin) * size, 0.f);
   std::fill_n(m.gV + begin * size, (end - begin) * size, 0.f);
   for (std::int64_t head = kvHead * group; head < (kvHead + 1) * group; ++head) {
@@ -165,7 +171,8 @@ void backwardAll(const AttentionBlockShape& s, const AttentionBackward& t, int t
   const std::int64_t perThread = attentionBackwardElements(s.keySequence, s.headSize);
   parallelRanges(threads, s.batch * s.kvHeads, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
     const BackwardScratch scratch(static_cast<float*>(workspace.data) + thread * perThread, s);
-    for (std::int64_t i = begin; i < end; ++i) backwardHead<T, G>(s, i / s.kvHeads, i % s.kvHeads, t, scratch);
+    for (std::int64_t i = begin; i < end; ++i)
+      backwardHead<T, G>(s, i / s.kvHeads, i % s.kvHeads, t, scratch);
   });
 }
 

@@ -22,7 +22,8 @@ inline __m512 exponential2Short(__m512 x) {
   const __m512 r = _mm512_reduce_ps(x, 0x09);  // x − floor(x)
   const __m512 square = _mm512_mul_ps(r, r);
   const __m512 low = _mm512_fmadd_ps(r, _mm512_set1_ps(0.6930321455001831f), _mm512_set1_ps(1.f));
-  const __m512 high = _mm512_fmadd_ps(r, _mm512_set1_ps(0.05203237012028694f), _mm512_set1_ps(0.2413797676563263f));
+  const __m512 high =
+      _mm512_fmadd_ps(r, _mm512_set1_ps(0.05203237012028694f), _mm512_set1_ps(0.2413797676563263f));
   const __m512 top = _mm512_fmadd_ps(square, _mm512_set1_ps(0.013555746525526047f), high);
   return _mm512_scalef_ps(_mm512_fmadd_ps(top, square, low), x);
 }
@@ -32,10 +33,11 @@ inline __m512 exponential2Short(__m512 x) {
 struct Limits {
   std::int32_t *low, *high;
 
-  void set(const AttentionMask& mask, std::int64_t first, std::int64_t rows, std::int64_t padded, std::int64_t key,
-           std::int64_t columns) const {
+  void set(const AttentionMask& mask, std::int64_t first, std::int64_t rows, std::int64_t padded,
+           std::int64_t key, std::int64_t columns) const {
     for (std::int64_t r = 0; r < rows; ++r) mask.limits(first + r, key, columns, low + r, high + r);
-    for (std::int64_t r = rows; r < padded; ++r) low[r] = static_cast<std::int32_t>(kAttentionTile), high[r] = 0;
+    for (std::int64_t r = rows; r < padded; ++r)
+      low[r] = static_cast<std::int32_t>(kAttentionTile), high[r] = 0;
   }
 };
 
@@ -48,7 +50,9 @@ inline __mmask16 seen(__m512i low, __m512i high, std::int64_t key) {
 /// Words of a pair of keys: the lanes of `first` below, those of `second` above.
 inline __m512i pairOf(__m512 first, __m512 second) {
   alignas(64) static constexpr auto kOrder = [] {
-    struct { std::uint16_t at[32]; } order{};
+    struct {
+      std::uint16_t at[32];
+    } order{};
     for (int i = 0; i < 32; ++i) order.at[i] = static_cast<std::uint16_t>(i / 2 + i % 2 * 16);
     return order;
   }();
@@ -56,8 +60,8 @@ inline __m512i pairOf(__m512 first, __m512 second) {
 }
 
 /// target[lane][d] = source[d][lane], both float32; `depth` and `lanes` are multiples of 16.
-inline void transposeFloats(const float* source, std::int64_t sourceStride, std::int64_t depth, std::int64_t lanes,
-                            float* target, std::int64_t targetStride) {
+inline void transposeFloats(const float* source, std::int64_t sourceStride, std::int64_t depth,
+                            std::int64_t lanes, float* target, std::int64_t targetStride) {
   for (std::int64_t lane = 0; lane < lanes; lane += 16) {
     for (std::int64_t d = 0; d < depth; d += 16) {
       __m512i v[16];
@@ -118,7 +122,8 @@ struct Bfloat16BackwardScratch {
     const std::int64_t size = paddedHead(headSize), allKeys = attentionTiles(keys) * kAttentionTile;
     ScratchPieces take{base};
     for (std::uint32_t** piece : {&packedK, &packedV, &packedKT}) take(*piece, allKeys * size / 2);
-    for (std::uint32_t** piece : {&query, &gO, &queryAcross, &gOAcross}) take(*piece, kAttentionTile * size / 2);
+    for (std::uint32_t** piece : {&query, &gO, &queryAcross, &gOAcross})
+      take(*piece, kAttentionTile * size / 2);
     for (std::uint32_t** piece : {&p, &gS, &gSPairs}) take(*piece, kAttentionTile * kAttentionTile / 2);
     for (float** piece : {&gK, &gV}) take(*piece, alignUp(keys, kSquare) * size);
     for (float** piece : {&scores, &gP}) take(*piece, kSquare * kSquare);

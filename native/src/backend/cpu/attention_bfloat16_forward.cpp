@@ -11,28 +11,32 @@ namespace {
 
 constexpr bool fits(std::int64_t headSize) {
   for (const std::int64_t keys : {1, 31, 96, 97, 1000, 100000}) {
-    if (Bfloat16ForwardScratch{}.place(nullptr, keys, headSize) > attentionForwardElements(keys, headSize)) return false;
+    if (Bfloat16ForwardScratch{}.place(nullptr, keys, headSize) > attentionForwardElements(keys, headSize))
+      return false;
   }
   return true;
 }
 static_assert([] {
-  for (std::int64_t size = 1; size <= 512; ++size) if (fitsBfloat16Tiles(size) && !fits(size)) return false;
+  for (std::int64_t size = 1; size <= 512; ++size)
+    if (fitsBfloat16Tiles(size) && !fits(size)) return false;
   return true;
 }());
 
 /// Scores of 16 queries and the keys [begin, end) of a tile -> p, as words by pair of keys, and the queries' state; what
 /// `output` holds of them is rescaled unless `begins`.
 template <bool masked>
-void softmaxLanes(std::int64_t lanes, std::int64_t begin, std::int64_t end, __m512 scale, std::int64_t size, bool begins,
-                  const Bfloat16ForwardScratch& m) {
+void softmaxLanes(std::int64_t lanes, std::int64_t begin, std::int64_t end, __m512 scale, std::int64_t size,
+                  bool begins, const Bfloat16ForwardScratch& m) {
   const float* const scores = m.scores + lanes;
-  const __m512i low = _mm512_load_si512(m.limits.low + lanes), high = _mm512_load_si512(m.limits.high + lanes);
+  const __m512i low = _mm512_load_si512(m.limits.low + lanes),
+                high = _mm512_load_si512(m.limits.high + lanes);
   const __m512 before = _mm512_load_ps(m.largest + lanes), nothing = _mm512_set1_ps(kNothingSeen);
   __m512 top[4] = {nothing, nothing, nothing, nothing};
   for (std::int64_t key = begin; key < end; key += 4) {
     for (int i = 0; i < 4; ++i) {
       const __mmask16 wanted = masked ? seen(low, high, key + i) : __mmask16{0xffff};
-      top[i] = _mm512_mask_max_ps(top[i], wanted, top[i], _mm512_load_ps(scores + (key + i) * kForwardQueries));
+      top[i] =
+          _mm512_mask_max_ps(top[i], wanted, top[i], _mm512_load_ps(scores + (key + i) * kForwardQueries));
     }
   }
   const __m512 highest = _mm512_max_ps(_mm512_max_ps(top[0], top[1]), _mm512_max_ps(top[2], top[3]));
@@ -44,7 +48,8 @@ void softmaxLanes(std::int64_t lanes, std::int64_t begin, std::int64_t end, __m5
   for (std::int64_t key = begin; key < end; key += 2) {
     __m512 e[2];
     for (int i = 0; i < 2; ++i) {
-      e[i] = exponential2Short(_mm512_fmsub_ps(_mm512_load_ps(scores + (key + i) * kForwardQueries), scale, largest));
+      e[i] = exponential2Short(
+          _mm512_fmsub_ps(_mm512_load_ps(scores + (key + i) * kForwardQueries), scale, largest));
       if (masked) e[i] = _mm512_maskz_mov_ps(seen(low, high, key + i), e[i]);
       sum[i] = _mm512_add_ps(sum[i], e[i]);
     }
@@ -52,7 +57,8 @@ void softmaxLanes(std::int64_t lanes, std::int64_t begin, std::int64_t end, __m5
   }
   const __m512 change = exponential2Short(_mm512_sub_ps(before, largest));
   _mm512_store_ps(m.largest + lanes, largest);
-  _mm512_store_ps(m.total + lanes, _mm512_fmadd_ps(_mm512_load_ps(m.total + lanes), change, _mm512_add_ps(sum[0], sum[1])));
+  _mm512_store_ps(m.total + lanes,
+                  _mm512_fmadd_ps(_mm512_load_ps(m.total + lanes), change, _mm512_add_ps(sum[0], sum[1])));
   if (begins || _mm512_cmp_ps_mask(change, _mm512_set1_ps(1.f), _CMP_NEQ_UQ) == 0) return;
   for (float* row = m.output + lanes; row < m.output + size * kForwardQueries; row += kForwardQueries) {
     _mm512_store_ps(row, _mm512_mul_ps(_mm512_load_ps(row), change));
@@ -61,14 +67,17 @@ void softmaxLanes(std::int64_t lanes, std::int64_t begin, std::int64_t end, __m5
 
 /// Queries [first, first + rows) of one head, at most kForwardQueries. q, o: first row of the sequence at this head.
 template <typename O>
-void forwardQueries(const AttentionBlockShape& s, const AttentionMask& mask, std::int64_t first, std::int64_t rows,
-                    const Bfloat16* q, bool merge, O* o, float* logSumExp, bool tiles, const Bfloat16ForwardScratch& m) {
+void forwardQueries(const AttentionBlockShape& s, const AttentionMask& mask, std::int64_t first,
+                    std::int64_t rows, const Bfloat16* q, bool merge, O* o, float* logSumExp, bool tiles,
+                    const Bfloat16ForwardScratch& m) {
   const std::int64_t size = paddedHead(s.headSize), headWords = kLanes * size / 2;  // of 16 lanes of q or K
   const TileRange range = mask.tiles(first, rows);
   if (merge && range.begin >= range.end) return;
   const __m512 scale = _mm512_set1_ps(kLog2E / std::sqrt(static_cast<float>(s.headSize)));
-  packPadded<Order::byPair>(q + first * s.queryStride, s.queryStride, 1, rows, s.headSize, kForwardQueries, size, m.query);
-  prefetchRows(q, first + kForwardQueries, std::min(first + 2 * kForwardQueries, s.sequence), s.queryStride, s.headSize);
+  packPadded<Order::byPair>(q + first * s.queryStride, s.queryStride, 1, rows, s.headSize, kForwardQueries,
+                            size, m.query);
+  prefetchRows(q, first + kForwardQueries, std::min(first + 2 * kForwardQueries, s.sequence), s.queryStride,
+               s.headSize);
   std::fill_n(m.largest, kForwardQueries, kNothingSeen);
   std::fill_n(m.total, kForwardQueries, 0.f);
 
@@ -76,12 +85,15 @@ void forwardQueries(const AttentionBlockShape& s, const AttentionMask& mask, std
   for (std::int64_t j = range.begin; j < range.end; ++j) {
     const std::int64_t tile = j * kAttentionTile, columns = std::min(kAttentionTile, s.keySequence - tile);
     m.limits.set(mask, first, rows, kForwardQueries, tile, columns);
-    const std::int64_t begin = m.limits.low[0] / kSquare * kSquare, end = alignUp(m.limits.high[rows - 1], kSquare);
+    const std::int64_t begin = m.limits.low[0] / kSquare * kSquare,
+                       end = alignUp(m.limits.high[rows - 1], kSquare);
     if (begin >= end) continue;
-    const bool whole = rows == kForwardQueries && m.limits.low[rows - 1] == 0 && m.limits.high[0] == kAttentionTile;
+    const bool whole =
+        rows == kForwardQueries && m.limits.low[rows - 1] == 0 && m.limits.high[0] == kAttentionTile;
     for (std::int64_t key = begin; key < end; key += kSquare) {
-      multiplyTiles<2, 2>(tiles, {m.packedK + (tile + key) * size / 2, m.query, headWords, headWords, size / kTileDepth,
-                                  m.scores + key * kForwardQueries, kForwardQueries, false});
+      multiplyTiles<2, 2>(
+          tiles, {m.packedK + (tile + key) * size / 2, m.query, headWords, headWords, size / kTileDepth,
+                  m.scores + key * kForwardQueries, kForwardQueries, false});
     }
     for (std::int64_t lanes = 0; lanes < kForwardQueries; lanes += kLanes) {
       whole ? softmaxLanes<false>(lanes, begin, end, scale, size, begins, m)
@@ -90,21 +102,23 @@ void forwardQueries(const AttentionBlockShape& s, const AttentionMask& mask, std
     const std::uint32_t* const v = m.packedVT + tile * size / 2 + begin / kTileDepth * kTileWords;
     constexpr std::int64_t kNext = kDepthsOfTile * kTileWords;
     for (std::int64_t i = 0; i < size; i += kSquare) {
-      multiplyTiles<2, 2>(tiles, {v + i / kLanes * kNext, m.p + begin / kTileDepth * kTileWords, kNext, kNext,
-                                  (end - begin) / kTileDepth, m.output + i * kForwardQueries, kForwardQueries, !begins});
+      multiplyTiles<2, 2>(
+          tiles, {v + i / kLanes * kNext, m.p + begin / kTileDepth * kTileWords, kNext, kNext,
+                  (end - begin) / kTileDepth, m.output + i * kForwardQueries, kForwardQueries, !begins});
     }
     begins = false;
   }
   if (!begins) transposeFloats(m.output, kForwardQueries, size, kForwardQueries, m.rows, size);
   for (std::int64_t r = 0; r < rows; ++r) {
-    storeRow(s.headSize, m.rows + r * size, m.largest[r], m.total[r], merge, o + (first + r) * s.outputStride, logSumExp + first + r);
+    storeRow(s.headSize, m.rows + r * size, m.largest[r], m.total[r], merge, o + (first + r) * s.outputStride,
+             logSumExp + first + r);
   }
 }
 
 /// All query heads that read one key/value head of one sequence.
 template <typename O>
-void forwardHead(const AttentionBlockShape& s, std::int64_t batch, std::int64_t kvHead, const AttentionForward& t,
-                 bool tiles, const Bfloat16ForwardScratch& m) {
+void forwardHead(const AttentionBlockShape& s, std::int64_t batch, std::int64_t kvHead,
+                 const AttentionForward& t, bool tiles, const Bfloat16ForwardScratch& m) {
   const std::int64_t size = paddedHead(s.headSize), group = s.heads / s.kvHeads;
   const std::int64_t row = batch * s.queryBatchRows, keyRow = batch * s.keyBatchRows;
   const AttentionMask mask(s, batch);
@@ -113,8 +127,10 @@ void forwardHead(const AttentionBlockShape& s, std::int64_t batch, std::int64_t 
   const auto* const v = t.v.as<Bfloat16>() + keyRow * s.valueStride + kvHead * s.headSize;
   for (std::int64_t j = range.begin; j < range.end; ++j) {
     const std::int64_t first = j * kAttentionTile, columns = std::min(kAttentionTile, s.keySequence - first);
-    packPadded<Order::byLane>(k + first * s.keyStride, s.keyStride, 1, columns, s.headSize, kAttentionTile, size, m.packedK + first * size / 2);
-    packPadded<Order::byLane>(v + first * s.valueStride, 1, s.valueStride, s.headSize, columns, size, kAttentionTile, m.packedVT + first * size / 2);
+    packPadded<Order::byLane>(k + first * s.keyStride, s.keyStride, 1, columns, s.headSize, kAttentionTile,
+                              size, m.packedK + first * size / 2);
+    packPadded<Order::byLane>(v + first * s.valueStride, 1, s.valueStride, s.headSize, columns, size,
+                              kAttentionTile, m.packedVT + first * size / 2);
   }
   for (std::int64_t head = kvHead * group; head < (kvHead + 1) * group; ++head) {
     for (std::int64_t first = 0; first < s.sequence; first += kForwardQueries) {
@@ -128,8 +144,10 @@ void forwardHead(const AttentionBlockShape& s, std::int64_t batch, std::int64_t 
 
 }  // namespace
 
-bool attentionForwardBfloat16(Bfloat16Product by, const AttentionBlockShape& s, const AttentionForward& t, int threads, Workspace workspace) {
-  if (by == Bfloat16Product::none || t.q.type != DataType::bfloat16 || !fitsBfloat16Tiles(s.headSize)) return false;
+bool attentionForwardBfloat16(Bfloat16Product by, const AttentionBlockShape& s, const AttentionForward& t,
+                              int threads, Workspace workspace) {
+  if (by == Bfloat16Product::none || t.q.type != DataType::bfloat16 || !fitsBfloat16Tiles(s.headSize))
+    return false;
   const std::int64_t perThread = attentionForwardElements(s.keySequence, s.headSize);
   parallelRanges(threads, s.batch * s.kvHeads, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
     Bfloat16ForwardScratch scratch;
@@ -137,8 +155,9 @@ bool attentionForwardBfloat16(Bfloat16Product by, const AttentionBlockShape& s, 
     const Bfloat16Tiles state(by);
     const bool tiles = by == Bfloat16Product::tiles;
     for (std::int64_t i = begin; i < end; ++i) {
-      t.o.type == DataType::float32 ? forwardHead<float>(s, i / s.kvHeads, i % s.kvHeads, t, tiles, scratch)
-                                    : forwardHead<Bfloat16>(s, i / s.kvHeads, i % s.kvHeads, t, tiles, scratch);
+      t.o.type == DataType::float32
+          ? forwardHead<float>(s, i / s.kvHeads, i % s.kvHeads, t, tiles, scratch)
+          : forwardHead<Bfloat16>(s, i / s.kvHeads, i % s.kvHeads, t, tiles, scratch);
     }
   });
   return true;
@@ -146,7 +165,10 @@ bool attentionForwardBfloat16(Bfloat16Product by, const AttentionBlockShape& s, 
 
 #else
 
-bool attentionForwardBfloat16(Bfloat16Product, const AttentionBlockShape&, const AttentionForward&, int, Workspace) { return false; }
+bool attentionForwardBfloat16(Bfloat16Product, const AttentionBlockShape&, const AttentionForward&, int,
+                              Workspace) {
+  return false;
+}
 
 #endif
 

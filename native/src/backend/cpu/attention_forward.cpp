@@ -12,7 +12,8 @@ namespace {
 
 /// Queries whose scores are computed, exponentiated and used while they are in the first cache.
 constexpr std::int64_t kRowsTogether = 48;
-static_assert(kAttentionTile % kRowsTogether == 0 && kRowsTogether % kTileRows == 0 && kRowsTogether % Vec::width == 0);
+static_assert(kAttentionTile % kRowsTogether == 0 && kRowsTogether % kTileRows == 0 &&
+              kRowsTogether % Vec::width == 0);
 
 struct ForwardScratch {
   float *packedK, *packedV, *scores, *query, *output, *largest, *total;
@@ -52,7 +53,8 @@ inline float largestOf(std::int64_t low, std::int64_t high, float largest, float
 }
 
 /// One row of scores: [low, high) -> 2^(score − largest), zeros in the rest of [0, columns). The sum of the row.
-inline float exponentialRow(std::int64_t low, std::int64_t high, std::int64_t columns, float largest, float* scores) {
+inline float exponentialRow(std::int64_t low, std::int64_t high, std::int64_t columns, float largest,
+                            float* scores) {
   const std::int64_t begin = low / Vec::width * Vec::width, end = alignUp(high, Vec::width);
   const Vec shift = broadcast(largest), none = broadcast(0.f);
   Vec sum = none;
@@ -71,7 +73,8 @@ inline float exponentialRow(std::int64_t low, std::int64_t high, std::int64_t co
 /// the rows' state. In passes over all rows, so that no row waits for another's maximum. `output` holds nothing yet when
 /// `begins`.
 void softmaxPart(const AttentionMask& mask, std::int64_t firstQuery, std::int64_t part, std::int64_t rows,
-                 std::int64_t key, std::int64_t columns, std::int64_t headSize, bool begins, const ForwardScratch& m) {
+                 std::int64_t key, std::int64_t columns, std::int64_t headSize, bool begins,
+                 const ForwardScratch& m) {
   std::int64_t low[kRowsTogether], high[kRowsTogether];
   alignas(64) float newLargest[kRowsTogether], factor[kRowsTogether];
   float* const largest = m.largest + part;
@@ -93,7 +96,8 @@ void softmaxPart(const AttentionMask& mask, std::int64_t firstQuery, std::int64_
     store(total + r, load(total + r) * change);
   }
   for (std::int64_t r = 0; r < rows && whole; ++r) {
-    total[r] += exponentialRow(0, kAttentionTile, kAttentionTile, newLargest[r], m.scores + r * kAttentionTile);
+    total[r] +=
+        exponentialRow(0, kAttentionTile, kAttentionTile, newLargest[r], m.scores + r * kAttentionTile);
   }
   for (std::int64_t r = 0; r < rows && !whole; ++r) {
     total[r] += exponentialRow(low[r], high[r], columns, newLargest[r], m.scores + r * kAttentionTile);
@@ -111,14 +115,15 @@ void softmaxPart(const AttentionMask& mask, std::int64_t firstQuery, std::int64_
 
 /// Queries [tile·kAttentionTile, …) of one head. q, o: first row of the sequence at this head.
 template <typename T, typename O>
-void forwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::int64_t tile, const T* q, bool merge,
-                 O* o, float* logSumExp, const ForwardScratch& m) {
+void forwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::int64_t tile, const T* q,
+                 bool merge, O* o, float* logSumExp, const ForwardScratch& m) {
   const std::int64_t first = tile * kAttentionTile, size = s.headSize;
   const std::int64_t rows = std::min(kAttentionTile, s.sequence - first);
   const TileRange range = mask.tiles(first, rows);
   if (merge && range.begin >= range.end) return;
   packLeft({q + first * s.queryStride, kTypeOf<T>}, s.queryStride, 1, rows, size, m.query);
-  scaleFloats(broadcast(kLog2E / std::sqrt(static_cast<float>(size))), alignUp(rows, kTileRows) * size, m.query);
+  scaleFloats(broadcast(kLog2E / std::sqrt(static_cast<float>(size))), alignUp(rows, kTileRows) * size,
+              m.query);
   std::fill_n(m.largest, rows, kNothingSeen);
   std::fill_n(m.total, rows, 0.f);
   prefetchRows(q, first + kAttentionTile, s.sequence, s.queryStride, size);
@@ -128,11 +133,12 @@ void forwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::i
     const bool diagonal = mask.onDiagonal(first, key);
     for (std::int64_t part = 0; part < rows; part += kRowsTogether) {
       const std::int64_t partRows = std::min(kRowsTogether, rows - part);
-      gemmPacked(Left::panels, partRows, columns, size, m.query + part * size, m.packedK + key * size, m.scores,
-                 kAttentionTile, false, diagonal ? Triangle::result : Triangle::none, part);
+      gemmPacked(Left::panels, partRows, columns, size, m.query + part * size, m.packedK + key * size,
+                 m.scores, kAttentionTile, false, diagonal ? Triangle::result : Triangle::none, part);
       softmaxPart(mask, first, part, partRows, key, columns, size, j == range.begin, m);
-      gemmPacked(Left::rows, partRows, size, columns, m.scores, m.packedV + key * alignUp(size, kAttentionPad),
-                 m.output + part * size, size, j > range.begin, diagonal ? Triangle::left : Triangle::none, part);
+      gemmPacked(Left::rows, partRows, size, columns, m.scores,
+                 m.packedV + key * alignUp(size, kAttentionPad), m.output + part * size, size,
+                 j > range.begin, diagonal ? Triangle::left : Triangle::none, part);
     }
   }
 
@@ -144,8 +150,8 @@ void forwardTile(const AttentionBlockShape& s, const AttentionMask& mask, std::i
 
 /// All query heads that read one key/value head of one sequence.
 template <typename T, typename O>
-void forwardHead(const AttentionBlockShape& s, std::int64_t batch, std::int64_t kvHead, const AttentionForward& t,
-                 const ForwardScratch& m) {
+void forwardHead(const AttentionBlockShape& s, std::int64_t batch, std::int64_t kvHead,
+                 const AttentionForward& t, const ForwardScratch& m) {
   const std::int64_t size = s.headSize, group = s.heads / s.kvHeads;
   const std::int64_t row = batch * s.queryBatchRows, keyRow = batch * s.keyBatchRows;
   const AttentionMask mask(s, batch);

@@ -18,7 +18,7 @@ constexpr float kLn2 = 0.693147180559945309f;
 /// One row's result, alone or put together with what is in o and logSumExp.
 template <typename O>
 inline void storeRow(std::int64_t size, const float* output, float largest, float total, bool merge, O* o,
-              float* logSumExp) {
+                     float* logSumExp) {
   constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
   if (total == 0.f) {  // nothing was seen
     if (merge) return;

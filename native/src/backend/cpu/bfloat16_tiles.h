@@ -8,7 +8,8 @@
 #include "backend/cpu/gemm_bfloat16.h"
 #include "backend/cpu/simd.h"
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && defined(__AVX512BF16__)
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && \
+    defined(__AVX512BF16__)
 #define INTERNEVO_BFLOAT16_TILES 1
 
 namespace internevo::cpu {
@@ -22,7 +23,9 @@ constexpr std::int64_t kTileWords = kLanes * kPairs;
 /// Two by two tiles of C are computed at once.
 constexpr std::int64_t kSquare = 2 * kLanes;
 
-inline Vec widened(__m256i half) { return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))}; }
+inline Vec widened(__m256i half) {
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))};
+}
 /// low's lanes and then high's, rounded to the nearest bfloat16 (even on ties).
 inline __m512i narrowed(Vec low, Vec high) { return (__m512i)_mm512_cvtne2ps_pbh(high.v, low.v); }
 
@@ -50,8 +53,10 @@ inline void transpose(__m512i (&v)[16]) {
   }
   // Now v[4g + c] has, in its quarter q, column 4q + c of rows 4g to 4g + 3.
   for (int c = 0; c < 4; ++c) {
-    const __m512i a = _mm512_shuffle_i32x4(v[c], v[4 + c], 0x88), b = _mm512_shuffle_i32x4(v[8 + c], v[12 + c], 0x88);
-    const __m512i d = _mm512_shuffle_i32x4(v[c], v[4 + c], 0xdd), e = _mm512_shuffle_i32x4(v[8 + c], v[12 + c], 0xdd);
+    const __m512i a = _mm512_shuffle_i32x4(v[c], v[4 + c], 0x88),
+                  b = _mm512_shuffle_i32x4(v[8 + c], v[12 + c], 0x88);
+    const __m512i d = _mm512_shuffle_i32x4(v[c], v[4 + c], 0xdd),
+                  e = _mm512_shuffle_i32x4(v[8 + c], v[12 + c], 0xdd);
     t[c] = _mm512_shuffle_i32x4(a, b, 0x88);
     t[8 + c] = _mm512_shuffle_i32x4(a, b, 0xdd);
     t[4 + c] = _mm512_shuffle_i32x4(d, e, 0x88);
@@ -64,13 +69,14 @@ enum class Order { byLane, byPair };
 
 /// One tile of source(lane, p), in words by lane (A) or by pair (B); zeros behind `lanes` and `depth`.
 template <Order order>
-inline void packTile(const Bfloat16* source, std::int64_t laneStride, std::int64_t depthStride, std::int64_t lanes,
-                     std::int64_t depth, std::uint32_t* tile) {
+inline void packTile(const Bfloat16* source, std::int64_t laneStride, std::int64_t depthStride,
+                     std::int64_t lanes, std::int64_t depth, std::uint32_t* tile) {
   __m512i v[16];
   if (depthStride == 1) {
     const __mmask32 there = firstOf32(depth);
     for (int lane = 0; lane < kLanes; ++lane) {
-      v[lane] = lane < lanes ? _mm512_maskz_loadu_epi16(there, source + lane * laneStride) : _mm512_setzero_si512();
+      v[lane] =
+          lane < lanes ? _mm512_maskz_loadu_epi16(there, source + lane * laneStride) : _mm512_setzero_si512();
     }
     if (order == Order::byPair) transpose(v);
   } else {
@@ -79,7 +85,8 @@ inline void packTile(const Bfloat16* source, std::int64_t laneStride, std::int64
       if (p >= depth) return _mm512_setzero_si512();
       return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, source + p * depthStride));
     };
-    for (int pair = 0; pair < kPairs; ++pair) v[pair] = _mm512_or_si512(row(2 * pair), _mm512_slli_epi32(row(2 * pair + 1), 16));
+    for (int pair = 0; pair < kPairs; ++pair)
+      v[pair] = _mm512_or_si512(row(2 * pair), _mm512_slli_epi32(row(2 * pair + 1), 16));
     if (order == Order::byLane) transpose(v);
   }
   for (int i = 0; i < 16; ++i) _mm512_storeu_si512(tile + 16 * i, v[i]);
@@ -88,18 +95,20 @@ inline void packTile(const Bfloat16* source, std::int64_t laneStride, std::int64
 /// Every tile of paddedLanes × paddedDepth; zeros behind `lanes` and `depth`. Tiles along the depth lie together, those of the
 /// next lanes behind them.
 template <Order order>
-inline void packPadded(const Bfloat16* source, std::int64_t laneStride, std::int64_t depthStride, std::int64_t lanes,
-                       std::int64_t depth, std::int64_t paddedLanes, std::int64_t paddedDepth, std::uint32_t* packed) {
+inline void packPadded(const Bfloat16* source, std::int64_t laneStride, std::int64_t depthStride,
+                       std::int64_t lanes, std::int64_t depth, std::int64_t paddedLanes,
+                       std::int64_t paddedDepth, std::uint32_t* packed) {
   for (std::int64_t lane = 0; lane < paddedLanes; lane += kLanes) {
     for (std::int64_t p = 0; p < paddedDepth; p += kTileDepth, packed += kTileWords) {
-      packTile<order>(source + lane * laneStride + p * depthStride, laneStride, depthStride, lanes - lane, depth - p, packed);
+      packTile<order>(source + lane * laneStride + p * depthStride, laneStride, depthStride, lanes - lane,
+                      depth - p, packed);
     }
   }
 }
 /// No more tiles than lanes and depth need.
 template <Order order>
-inline void packTiles(const Bfloat16* source, std::int64_t laneStride, std::int64_t depthStride, std::int64_t lanes,
-                      std::int64_t depth, std::uint32_t* packed) {
+inline void packTiles(const Bfloat16* source, std::int64_t laneStride, std::int64_t depthStride,
+                      std::int64_t lanes, std::int64_t depth, std::uint32_t* packed) {
   packPadded<order>(source, laneStride, depthStride, lanes, depth, lanes, depth, packed);
 }
 
@@ -153,7 +162,9 @@ inline void multiplyByTiles(const TileProduct& t, Between& between) {
   constexpr bool kBoth = Rows > 1 && Columns > 1;
   const std::int64_t stride = t.cStride * static_cast<std::int64_t>(sizeof(float));
   float* const lower = t.c + kLanes * t.cStride;
-  asm volatile("" ::: "memory");  // what was packed is in memory: GCC 12 does not know that a tile is read from there
+  asm volatile(
+      "" ::
+          : "memory");  // what was packed is in memory: GCC 12 does not know that a tile is read from there
   if (t.add) {
     _tile_loadd(0, t.c, stride);
     if (Columns > 1) _tile_loadd(1, t.c + kLanes, stride);
@@ -195,7 +206,8 @@ struct Nothing {
 
 /// `between` is called between the products of tiles, which leave the rest of the core time for more.
 template <int Rows, int Columns, typename Between = Nothing>
-inline void multiplyTiles([[maybe_unused]] bool tiles, const TileProduct& t, [[maybe_unused]] Between&& between = {}) {
+inline void multiplyTiles([[maybe_unused]] bool tiles, const TileProduct& t,
+                          [[maybe_unused]] Between&& between = {}) {
 #if defined(__AMX_TILE__) && defined(__AMX_BF16__)
   if (tiles) return multiplyByTiles<Rows, Columns>(t, between);
 #endif
@@ -204,7 +216,8 @@ inline void multiplyTiles([[maybe_unused]] bool tiles, const TileProduct& t, [[m
 
 /// C's rows × columns, rounded up to tiles, at most two by two: it must have room for them.
 template <typename Between = Nothing>
-inline void multiplySquare(bool tiles, std::int64_t rows, std::int64_t columns, const TileProduct& t, Between&& between = {}) {
+inline void multiplySquare(bool tiles, std::int64_t rows, std::int64_t columns, const TileProduct& t,
+                           Between&& between = {}) {
   if (rows > kLanes) {
     columns > kLanes ? multiplyTiles<2, 2>(tiles, t, between) : multiplyTiles<2, 1>(tiles, t, between);
   } else {

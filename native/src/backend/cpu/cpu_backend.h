@@ -21,30 +21,33 @@ class CpuBackend final : public Backend {
                          Workspace) override;
   Status linearGradWeight(const LinearShape&, ConstView x, ConstView gY, View gW, Workspace) override;
 
-  Status rmsNormForward(const NormShape&, ConstView x, ConstView residual, ConstView gain, float epsilon, View sum,
-                        View y, View inverseRms) override;
+  Status rmsNormForward(const NormShape&, ConstView x, ConstView residual, ConstView gain, float epsilon,
+                        View sum, View y, View inverseRms) override;
   Status rmsNormBackward(const NormShape&, ConstView h, ConstView gain, ConstView inverseRms, ConstView gY,
                          ConstView gSum, View gH, View gGain, Workspace) override;
   Status add(std::int64_t elements, ConstView a, ConstView b, View y) override;
 
-  Status ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines, View sines) override;
+  Status ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines,
+                   View sines) override;
   Status ropeForward(const RopeShape&, ConstView cosines, ConstView sines, View x) override;
   Status ropeBackward(const RopeShape&, ConstView cosines, ConstView sines, View gX) override;
 
-  Status initialNormal(const InitialShape&, std::uint64_t key, double standardDeviation, View target) override;
+  Status initialNormal(const InitialShape&, std::uint64_t key, double standardDeviation,
+                       View target) override;
 
   std::int64_t normWorkspaceBytes(const NormShape&) const override { return 0; }
   std::int64_t lossChunkRows() const override { return kSumBlockRows; }
   std::int64_t attentionWorkspaceBytes(const AttentionShape&) const override;
-  Status attentionForward(const AttentionShape&, ConstView q, ConstView k, ConstView v, View o, View logSumExp,
-                          Workspace) override;
+  Status attentionForward(const AttentionShape&, ConstView q, ConstView k, ConstView v, View o,
+                          View logSumExp, Workspace) override;
   Status attentionBackward(const AttentionShape&, ConstView q, ConstView k, ConstView v, ConstView o,
                            ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace) override;
   std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape&) const override;
-  Status attentionBlockForward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, bool merge, View o,
-                               View logSumExp, Workspace) override;
-  Status attentionBlockBackward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, ConstView o,
-                                ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace) override;
+  Status attentionBlockForward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, bool merge,
+                               View o, View logSumExp, Workspace) override;
+  Status attentionBlockBackward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v,
+                                ConstView o, ConstView logSumExp, ConstView gO, View gQ, View gK, View gV,
+                                Workspace) override;
 
   Status swigluForward(const SwigluShape&, ConstView gate, ConstView up, View y) override;
   Status swigluBackward(const SwigluShape&, ConstView gate, ConstView up, ConstView gY, View gGate,
@@ -59,17 +62,17 @@ class CpuBackend final : public Backend {
 
   Status headSliceForward(const HeadSliceShape&, ConstView x, ConstView w, ConstView targets, View logits,
                           View statistics, Workspace) override;
-  Status headSliceBackward(const HeadSliceShape&, int slices, int own, ConstView x, ConstView w, ConstView targets,
-                           ConstView statistics, float gradientScale, ExactSum* lossSum, View logits, View gX, View gW,
-                           Workspace) override;
+  Status headSliceBackward(const HeadSliceShape&, int slices, int own, ConstView x, ConstView w,
+                           ConstView targets, ConstView statistics, float gradientScale, ExactSum* lossSum,
+                           View logits, View gX, View gW, Workspace) override;
 
   Status adamw(std::int64_t elements, const AdamwSettings&, View parameters, View master, ConstView gradient,
                View firstMoment, View secondMoment) override;
   Status squaredNorm(std::int64_t elements, ConstView x, ExactSum* sum) override;
   Status accumulate(std::int64_t elements, ConstView source, View target) override;
   Status convert(std::int64_t elements, ConstView source, View target) override;
-  Status convertRows(std::int64_t rows, std::int64_t width, ConstView source, std::int64_t sourceStride, View target,
-                     std::int64_t targetStride) override;
+  Status convertRows(std::int64_t rows, std::int64_t width, ConstView source, std::int64_t sourceStride,
+                     View target, std::int64_t targetStride) override;
 
  private:
   int threads_;

@@ -14,15 +14,16 @@ Status prepare(const char* call, const EmbeddingShape& s, ConstView tokens) {
   INTERNEVO_RETURN_IF_ERROR(requireType(call, DataType::int32, "int32", {{"tokens", tokens}}));
   const std::int64_t whole = s.wholeVocabulary == 0 ? s.vocabulary : s.wholeVocabulary;
   if (s.first < 0 || s.first + s.vocabulary > whole) {
-    return badArgument(call, "first", "is " + std::to_string(s.first) + "; the slice must be inside the vocabulary of " +
-                                          std::to_string(whole));
+    return badArgument(call, "first",
+                       "is " + std::to_string(s.first) + "; the slice must be inside the vocabulary of " +
+                           std::to_string(whole));
   }
   for (std::int64_t row = 0; row < s.rows; ++row) {
     const std::int32_t token = tokens.as<std::int32_t>()[row];
     if (token < 0 || token >= whole) {
       return {StatusCode::dataError, std::string(call) + ": tokens[" + std::to_string(row) + "] is " +
-                                         std::to_string(token) + "; the vocabulary has " + std::to_string(whole) +
-                                         " entries"};
+                                         std::to_string(token) + "; the vocabulary has " +
+                                         std::to_string(whole) + " entries"};
     }
   }
   return Status::success();

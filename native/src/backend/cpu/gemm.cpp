@@ -16,8 +16,9 @@ namespace {
 /// hold a block of B and what is asked for ahead (2 MiB on the processors that have such vectors). Else a sliver of B stays in
 /// the first cache, and a block of A in the second.
 constexpr bool kSliversStream = Vec::width == 16;
-constexpr std::int64_t kBlockRows = kSliversStream ? 48 : 240;        // A block: kBlockRows × kBlockDepth floats
-constexpr std::int64_t kBlockColumns = kSliversStream ? 768 : 1024;   // B block: kBlockDepth × kBlockColumns floats
+constexpr std::int64_t kBlockRows = kSliversStream ? 48 : 240;  // A block: kBlockRows × kBlockDepth floats
+constexpr std::int64_t kBlockColumns =
+    kSliversStream ? 768 : 1024;           // B block: kBlockDepth × kBlockColumns floats
 constexpr std::int64_t kStagedRows = 720;  // rows of a narrow C that are summed in float32 at one time
 // Scratch of the largest blocks, so that a plan's bytes do not depend on the build.
 constexpr std::int64_t kPackedAElements = 240 * kBlockDepth + 64;
@@ -35,12 +36,14 @@ struct Nothing {
 };
 
 constexpr std::int64_t rowStrideOf(Left left) { return left == Left::rows ? kLeftStride : 1; }
-constexpr std::int64_t columnStrideOf(Left left) { return left == Left::rows ? 1 : left == Left::columns ? kLeftStride : kTileRows; }
+constexpr std::int64_t columnStrideOf(Left left) {
+  return left == Left::rows ? 1 : left == Left::columns ? kLeftStride : kTileRows;
+}
 
 /// Accumulates a tile of `Rows` × kTileColumns over k. `bTile` is a packed sliver. Calls between() every eight steps of k.
 template <int Rows, Left left, typename Between>
-void tile(std::int64_t k, const float* a, const float* bTile, float* c, std::int64_t cStride, std::int64_t columns,
-          bool accumulate, const Between& between) {
+void tile(std::int64_t k, const float* a, const float* bTile, float* c, std::int64_t cStride,
+          std::int64_t columns, bool accumulate, const Between& between) {
   Vec low[Rows], high[Rows];
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) low[i] = high[i] = broadcast(0.f);
@@ -92,8 +95,8 @@ void tile(std::int64_t k, const float* a, const float* bTile, float* c, std::int
 }
 
 template <int Rows, Left left, typename Between>
-void tileOfRows(std::int64_t rows, std::int64_t k, const float* a, const float* bTile, float* c, std::int64_t cStride,
-                std::int64_t columns, bool accumulate, const Between& between) {
+void tileOfRows(std::int64_t rows, std::int64_t k, const float* a, const float* bTile, float* c,
+                std::int64_t cStride, std::int64_t columns, bool accumulate, const Between& between) {
   if constexpr (Rows > 0) {
     if (rows == Rows) {
       tile<Rows, left>(k, a, bTile, c, cStride, columns, accumulate, between);
@@ -110,8 +113,8 @@ struct AheadOfProduct {
   Ahead<For::reading> a, b;
 };
 
-Ahead<For::reading> aheadOf(ConstView source, std::int64_t laneStride, std::int64_t depthStride, std::int64_t lanes,
-                            std::int64_t depth) {
+Ahead<For::reading> aheadOf(ConstView source, std::int64_t laneStride, std::int64_t depthStride,
+                            std::int64_t lanes, std::int64_t depth) {
   const std::int64_t size = bytesPerElement(source.type);
   if (depthStride == 1) return {source.data, lanes, laneStride * size, depth * size};
   return {source.data, depth, depthStride * size, lanes * size};
@@ -123,12 +126,14 @@ constexpr std::int64_t kFloatBytes = sizeof(float);
 void multiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, const float* packedA, const float* packedB,
                    float* c, std::int64_t cStride, bool accumulate, AheadOfProduct& ahead) {
   const auto each = [&](std::int64_t i, std::int64_t j, const auto& between) {
-    tileOfRows<kTileRows, Left::panels>(std::min(kTileRows, m - i), k, packedA + i * k, packedB + j * k, c + i * cStride + j,
-                                        cStride, std::min(kTileColumns, n - j), accumulate, between);
+    tileOfRows<kTileRows, Left::panels>(std::min(kTileRows, m - i), k, packedA + i * k, packedB + j * k,
+                                        c + i * cStride + j, cStride, std::min(kTileColumns, n - j),
+                                        accumulate, between);
   };
   const auto aheadOfC = [&](std::int64_t i, std::int64_t j) -> Ahead<For::writing> {
     if (i >= m) return {};
-    return {c + i * cStride + j, std::min(kTileRows, m - i), cStride * kFloatBytes, std::min(kTileColumns, n - j) * kFloatBytes};
+    return {c + i * cStride + j, std::min(kTileRows, m - i), cStride * kFloatBytes,
+            std::min(kTileColumns, n - j) * kFloatBytes};
   };
   if constexpr (kSliversStream) {
     for (std::int64_t i = 0; i < m; i += kTileRows) {
@@ -156,10 +161,15 @@ struct Scratch {
 };
 
 /// Rows [0, m) of one block of columns into float32 C, which holds m × n. `nextColumns`: of the block behind it.
-void columnBlock(const Gemm& g, std::int64_t firstRow, std::int64_t m, std::int64_t firstColumn, std::int64_t n,
-                 std::int64_t nextColumns, float* c, std::int64_t cStride, bool accumulate, const Scratch& scratch) {
-  const auto ofA = [&](std::int64_t i, std::int64_t p) { return g.a.offset((firstRow + i) * g.aRowStride + p * g.aColumnStride); };
-  const auto ofB = [&](std::int64_t p, std::int64_t j) { return g.b.offset(p * g.bRowStride + (firstColumn + j) * g.bColumnStride); };
+void columnBlock(const Gemm& g, std::int64_t firstRow, std::int64_t m, std::int64_t firstColumn,
+                 std::int64_t n, std::int64_t nextColumns, float* c, std::int64_t cStride, bool accumulate,
+                 const Scratch& scratch) {
+  const auto ofA = [&](std::int64_t i, std::int64_t p) {
+    return g.a.offset((firstRow + i) * g.aRowStride + p * g.aColumnStride);
+  };
+  const auto ofB = [&](std::int64_t p, std::int64_t j) {
+    return g.b.offset(p * g.bRowStride + (firstColumn + j) * g.bColumnStride);
+  };
   const auto depthAt = [&](std::int64_t p) { return std::min(kBlockDepth, g.k - p); };
   // Blocks of equal height: every one reads the whole block of B.
   const std::int64_t blocks = (m + kBlockRows - 1) / kBlockRows;
@@ -176,15 +186,17 @@ void columnBlock(const Gemm& g, std::int64_t firstRow, std::int64_t m, std::int6
     for (std::int64_t i = 0; i < m; i += blockRows) {
       const std::int64_t rows = std::min(blockRows, m - i), next = i + rows;
       packAny<kTileRows>(ofA(i, p), g.aRowStride, g.aColumnStride, rows, depth, scratch.packedA);
-      ahead.a = next < m ? aheadOf(ofA(next, p), g.aRowStride, g.aColumnStride, std::min(blockRows, m - next), depth)
+      ahead.a = next < m ? aheadOf(ofA(next, p), g.aRowStride, g.aColumnStride, std::min(blockRows, m - next),
+                                   depth)
                          : Ahead<For::reading>();
-      multiplyBlock(rows, n, depth, scratch.packedA, scratch.packedB, c + i * cStride, cStride, accumulate || p > 0, ahead);
+      multiplyBlock(rows, n, depth, scratch.packedA, scratch.packedB, c + i * cStride, cStride,
+                    accumulate || p > 0, ahead);
     }
   }
 }
 
-void storeStaged(const Gemm& g, std::int64_t firstRow, std::int64_t rows, std::int64_t firstColumn, std::int64_t n,
-                 const float* staged) {
+void storeStaged(const Gemm& g, std::int64_t firstRow, std::int64_t rows, std::int64_t firstColumn,
+                 std::int64_t n, const float* staged) {
   for (std::int64_t i = 0; i < rows; ++i) {
     Bfloat16* const target = g.c.as<Bfloat16>() + (firstRow + i) * g.cStride + firstColumn;
     const float* const source = staged + i * kBlockColumns;
@@ -211,15 +223,17 @@ void gemmPart(const Gemm& g, std::int64_t rowBegin, std::int64_t rowEnd, std::in
         columnBlock(g, i, rows, j, columns, nextColumns, scratch.staged, kBlockColumns, false, scratch);
         storeStaged(g, i, rows, j, columns, scratch.staged);
       } else {
-        columnBlock(g, i, rows, j, columns, nextColumns, g.c.as<float>() + i * g.cStride + j, g.cStride, g.accumulate, scratch);
+        columnBlock(g, i, rows, j, columns, nextColumns, g.c.as<float>() + i * g.cStride + j, g.cStride,
+                    g.accumulate, scratch);
       }
     }
   }
 }
 
 template <Left left>
-void multiplyPacked(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* packedB, float* c,
-                    std::int64_t cStride, bool accumulate, Triangle triangle, std::int64_t firstRow) {
+void multiplyPacked(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* packedB,
+                    float* c, std::int64_t cStride, bool accumulate, Triangle triangle,
+                    std::int64_t firstRow) {
   for (std::int64_t j = 0; j < n; j += kTileColumns) {
     const std::int64_t columns = std::min(kTileColumns, n - j);
     const std::int64_t top =
@@ -229,8 +243,9 @@ void multiplyPacked(std::int64_t m, std::int64_t n, std::int64_t k, const float*
       const std::int64_t begin = triangle == Triangle::leftTransposed ? std::min(i, k) : 0;
       const std::int64_t end = triangle == Triangle::left ? std::min(k, firstRow + i + rows) : k;
       const std::int64_t ofRow = left == Left::panels ? i * k : i * rowStrideOf(left);
-      tileOfRows<kTileRows, left>(rows, end - begin, a + ofRow + begin * columnStrideOf(left), packedB + j * k + begin * kTileColumns,
-                                  c + i * cStride + j, cStride, columns, accumulate, Nothing{});
+      tileOfRows<kTileRows, left>(rows, end - begin, a + ofRow + begin * columnStrideOf(left),
+                                  packedB + j * k + begin * kTileColumns, c + i * cStride + j, cStride,
+                                  columns, accumulate, Nothing{});
     }
   }
 }
@@ -247,7 +262,8 @@ void gemm(const Gemm& g, int threads, void* workspace) {
   const Bfloat16Product product = areNarrow ? bfloat16Product() : Bfloat16Product::none;
   parallelRanges(threads, splitRows ? g.m : g.n, splitRows ? kTileRows : kTileColumns,
                  [&](std::int64_t begin, std::int64_t end, int thread) {
-                   float* const base = static_cast<float*>(workspace) + thread * (gemmWorkspaceBytesPerThread() / 4);
+                   float* const base =
+                       static_cast<float*>(workspace) + thread * (gemmWorkspaceBytesPerThread() / 4);
                    const std::int64_t rows[] = {splitRows ? begin : 0, splitRows ? end : g.m};
                    const std::int64_t columns[] = {splitRows ? 0 : begin, splitRows ? g.n : end};
                    if (product != Bfloat16Product::none) {
@@ -260,21 +276,26 @@ void gemm(const Gemm& g, int threads, void* workspace) {
                  });
 }
 
-void packSlivers(ConstView b, std::int64_t rowStride, std::int64_t columnStride, std::int64_t k, std::int64_t n,
-                 float* packed) {
+void packSlivers(ConstView b, std::int64_t rowStride, std::int64_t columnStride, std::int64_t k,
+                 std::int64_t n, float* packed) {
   packAny<kTileColumns>(b, columnStride, rowStride, n, k, packed);
 }
 
-void packLeft(ConstView a, std::int64_t rowStride, std::int64_t columnStride, std::int64_t m, std::int64_t k, float* packed) {
+void packLeft(ConstView a, std::int64_t rowStride, std::int64_t columnStride, std::int64_t m, std::int64_t k,
+              float* packed) {
   packAny<kTileRows>(a, rowStride, columnStride, m, k, packed);
 }
 
-void gemmPacked(Left left, std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* packedB, float* c,
-                std::int64_t cStride, bool accumulate, Triangle triangle, std::int64_t firstRow) {
+void gemmPacked(Left left, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
+                const float* packedB, float* c, std::int64_t cStride, bool accumulate, Triangle triangle,
+                std::int64_t firstRow) {
   switch (left) {
-    case Left::panels: return multiplyPacked<Left::panels>(m, n, k, a, packedB, c, cStride, accumulate, triangle, firstRow);
-    case Left::rows: return multiplyPacked<Left::rows>(m, n, k, a, packedB, c, cStride, accumulate, triangle, firstRow);
-    case Left::columns: return multiplyPacked<Left::columns>(m, n, k, a, packedB, c, cStride, accumulate, triangle, firstRow);
+    case Left::panels:
+      return multiplyPacked<Left::panels>(m, n, k, a, packedB, c, cStride, accumulate, triangle, firstRow);
+    case Left::rows:
+      return multiplyPacked<Left::rows>(m, n, k, a, packedB, c, cStride, accumulate, triangle, firstRow);
+    case Left::columns:
+      return multiplyPacked<Left::columns>(m, n, k, a, packedB, c, cStride, accumulate, triangle, firstRow);
   }
 }
 

@@ -48,14 +48,14 @@ constexpr std::int64_t packedSliversElements(std::int64_t k, std::int64_t n) {
   return k * alignUp(n, kTileColumns);
 }
 /// Packs B[k, n] (float32 or bfloat16): sliver s holds columns [s·kTileColumns, …), row after row of kTileColumns.
-void packSlivers(ConstView b, std::int64_t rowStride, std::int64_t columnStride, std::int64_t k, std::int64_t n,
-                 float* packed);
+void packSlivers(ConstView b, std::int64_t rowStride, std::int64_t columnStride, std::int64_t k,
+                 std::int64_t n, float* packed);
 /// What is known to be zero, or not wanted, in a product on the diagonal of a causal mask. The product's first row is row
 /// `firstRow` of the mask's triangle (result and left).
 enum class Triangle {
   none,
   result,  ///< only C[i, j] with j ≤ i + firstRow is wanted (some of the others are computed, the rest is left alone)
-  left,    ///< A[i, p] is zero where p > i + firstRow
+  left,            ///< A[i, p] is zero where p > i + firstRow
   leftTransposed,  ///< A[i, p] is zero where p < i
 };
 /// How A[m, k] lies in memory. Its strides are known to the compiler: addresses of a tile's rows need no registers then, which
@@ -68,9 +68,11 @@ enum class Left {
 constexpr std::int64_t kLeftStride = 96;
 /// Packs A[m, k] (float32 or bfloat16) into panels of kTileRows rows, zero-padded: alignUp(m, kTileRows) × k floats, behind which up
 /// to 7 more may be written.
-void packLeft(ConstView a, std::int64_t rowStride, std::int64_t columnStride, std::int64_t m, std::int64_t k, float* packed);
+void packLeft(ConstView a, std::int64_t rowStride, std::int64_t columnStride, std::int64_t m, std::int64_t k,
+              float* packed);
 /// C[m, n] (+)= A[m, k] · packed B, all float32, no blocking over k.
-void gemmPacked(Left left, std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* packedB, float* c,
-                std::int64_t cStride, bool accumulate, Triangle triangle = Triangle::none, std::int64_t firstRow = 0);
+void gemmPacked(Left left, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
+                const float* packedB, float* c, std::int64_t cStride, bool accumulate,
+                Triangle triangle = Triangle::none, std::int64_t firstRow = 0);
 
 }  // namespace internevo::cpu

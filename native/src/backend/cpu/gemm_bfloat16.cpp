@@ -37,7 +37,8 @@ constexpr Blocking kInBlocks = {64, 256};
 constexpr std::int64_t kRowsOfC = 512;
 constexpr std::int64_t kColumnsOfC = 512;
 constexpr std::int64_t kSquareElements = kSquare * kSquare;
-constexpr std::int64_t kPackedAWords = std::max(kWhole.rowsOfA * kWhole.depth, kInBlocks.rowsOfA * kInBlocks.depth) / 2;
+constexpr std::int64_t kPackedAWords =
+    std::max(kWhole.rowsOfA * kWhole.depth, kInBlocks.rowsOfA* kInBlocks.depth) / 2;
 constexpr std::int64_t kPackedBWords = kColumnsOfC * std::max(kWhole.depth, kInBlocks.depth) / 2;
 static_assert(kRowsOfC % kInBlocks.rowsOfA == 0 && kColumnsOfC % kSquare == 0);
 static_assert(kWhole.rowsOfA % kSquare == 0 && kInBlocks.rowsOfA % kSquare == 0);
@@ -61,7 +62,8 @@ void storeSquare(const float* square, std::int64_t m, std::int64_t n, float* c, 
 }
 
 /// C (+)= the square, rounded.
-void storeSquare(const float* square, std::int64_t m, std::int64_t n, Bfloat16* c, std::int64_t cStride, bool accumulate) {
+void storeSquare(const float* square, std::int64_t m, std::int64_t n, Bfloat16* c, std::int64_t cStride,
+                 bool accumulate) {
   const __mmask32 wanted = firstOf32(n);
   for (std::int64_t i = 0; i < m; ++i, c += cStride, square += kSquare) {
     Vec low = load(square), high = load(square + kLanes);
@@ -98,9 +100,10 @@ Bfloat16Tiles::~Bfloat16Tiles() {
 #endif
 }
 
-void bfloat16Part(Bfloat16Product by, const Gemm& g, std::int64_t rowBegin, std::int64_t rowEnd, std::int64_t columnBegin,
-                  std::int64_t columnEnd, float* scratch) {
-  const bool tiles = by == Bfloat16Product::tiles, isFloat = g.c.type == DataType::float32, sumsInC = isFloat && g.accumulate;
+void bfloat16Part(Bfloat16Product by, const Gemm& g, std::int64_t rowBegin, std::int64_t rowEnd,
+                  std::int64_t columnBegin, std::int64_t columnEnd, float* scratch) {
+  const bool tiles = by == Bfloat16Product::tiles, isFloat = g.c.type == DataType::float32,
+             sumsInC = isFloat && g.accumulate;
   const bool whole = g.k <= kWhole.depth;
   const Blocking block = whole ? kWhole : kInBlocks;
   const std::int64_t rowsOfC = whole ? rowEnd - rowBegin : kRowsOfC;
@@ -108,9 +111,14 @@ void bfloat16Part(Bfloat16Product by, const Gemm& g, std::int64_t rowBegin, std:
   auto* const packedA = reinterpret_cast<std::uint32_t*>(scratch + kRowsOfC * kColumnsOfC);
   std::uint32_t* const packedB = packedA + kPackedAWords;
   const std::int64_t elementBytes = isFloat ? sizeof(float) : sizeof(Bfloat16);
-  const auto ofA = [&](std::int64_t i, std::int64_t p) { return g.a.as<Bfloat16>() + i * g.aRowStride + p * g.aColumnStride; };
-  const auto ofC = [&](std::int64_t i, std::int64_t j) { return static_cast<char*>(g.c.data) + (i * g.cStride + j) * elementBytes; };
-  const auto aheadOfA = [&](std::int64_t i, std::int64_t rows, std::int64_t p, std::int64_t depth) -> Ahead<For::reading> {
+  const auto ofA = [&](std::int64_t i, std::int64_t p) {
+    return g.a.as<Bfloat16>() + i * g.aRowStride + p * g.aColumnStride;
+  };
+  const auto ofC = [&](std::int64_t i, std::int64_t j) {
+    return static_cast<char*>(g.c.data) + (i * g.cStride + j) * elementBytes;
+  };
+  const auto aheadOfA = [&](std::int64_t i, std::int64_t rows, std::int64_t p,
+                            std::int64_t depth) -> Ahead<For::reading> {
     constexpr std::int64_t kBytes = sizeof(Bfloat16);
     if (rows <= 0) return {nullptr, 0, 0, 0};
     if (g.aColumnStride == 1) return {ofA(i, p), rows, g.aRowStride * kBytes, depth * kBytes};
@@ -121,11 +129,12 @@ void bfloat16Part(Bfloat16Product by, const Gemm& g, std::int64_t rowBegin, std:
     for (std::int64_t j = columnBegin; j < columnEnd; j += kColumnsOfC) {
       const std::int64_t n = std::min(kColumnsOfC, columnEnd - j), across = (n + kSquare - 1) / kSquare;
       for (std::int64_t p = 0; p < g.k; p += block.depth) {
-        const std::int64_t depth = std::min(block.depth, g.k - p), depthTiles = (depth + kTileDepth - 1) / kTileDepth;
+        const std::int64_t depth = std::min(block.depth, g.k - p),
+                           depthTiles = (depth + kTileDepth - 1) / kTileDepth;
         const std::int64_t lanesWords = depthTiles * kPairs;  // of one lane of A or B
         const bool isFirst = p == 0, isLast = p + depth == g.k, needsC = (isFirst && sumsInC) || isLast;
-        packTiles<Order::byPair>(g.b.as<Bfloat16>() + p * g.bRowStride + j * g.bColumnStride, g.bColumnStride, g.bRowStride, n,
-                                 depth, packedB);
+        packTiles<Order::byPair>(g.b.as<Bfloat16>() + p * g.bRowStride + j * g.bColumnStride, g.bColumnStride,
+                                 g.bRowStride, n, depth, packedB);
         for (std::int64_t top = i; top < iEnd; top += block.rowsOfA) {
           const std::int64_t rows = std::min(block.rowsOfA, iEnd - top), next = top + block.rowsOfA;
           packTiles<Order::byLane>(ofA(top, p), g.aRowStride, g.aColumnStride, rows, depth, packedA);
@@ -135,9 +144,11 @@ void bfloat16Part(Bfloat16Product by, const Gemm& g, std::int64_t rowBegin, std:
             for (std::int64_t row = 0; row < rows; row += kSquare) {
               const std::int64_t high = std::min(kSquare, rows - row);
               float* const square =
-                  whole ? squares : squares + ((top - i + row) / kSquare * across + column / kSquare) * kSquareElements;
+                  whole ? squares
+                        : squares + ((top - i + row) / kSquare * across + column / kSquare) * kSquareElements;
               char* const c = ofC(top + row, j + column);
-              if (isFirst && sumsInC) loadSquare(reinterpret_cast<const float*>(c), g.cStride, high, wide, square);
+              if (isFirst && sumsInC)
+                loadSquare(reinterpret_cast<const float*>(c), g.cStride, high, wide, square);
               Ahead<For::writing> nextC(c + kSquare * elementBytes, needsC && wide < n - column ? high : 0,
                                         g.cStride * elementBytes, kSquare * elementBytes);
               multiplySquare(tiles, high, wide,
@@ -167,7 +178,8 @@ namespace internevo::cpu {
 Bfloat16Product bfloat16Product() { return Bfloat16Product::none; }
 Bfloat16Tiles::Bfloat16Tiles(Bfloat16Product) : loaded_(false) {}
 Bfloat16Tiles::~Bfloat16Tiles() = default;
-void bfloat16Part(Bfloat16Product, const Gemm&, std::int64_t, std::int64_t, std::int64_t, std::int64_t, float*) {}
+void bfloat16Part(Bfloat16Product, const Gemm&, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                  float*) {}
 
 }  // namespace internevo::cpu
 

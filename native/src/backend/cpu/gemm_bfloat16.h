@@ -34,7 +34,7 @@ class Bfloat16Tiles {
 constexpr std::int64_t kBfloat16ProductWords = 1 << 19;
 /// Rows [rowBegin, rowEnd) and columns [columnBegin, columnEnd) of C; the calling thread has a Bfloat16Tiles. `by` is not
 /// none, and not more than bfloat16Product(). `scratch` is aligned to 64 bytes.
-void bfloat16Part(Bfloat16Product by, const Gemm&, std::int64_t rowBegin, std::int64_t rowEnd, std::int64_t columnBegin,
-                  std::int64_t columnEnd, float* scratch);
+void bfloat16Part(Bfloat16Product by, const Gemm&, std::int64_t rowBegin, std::int64_t rowEnd,
+                  std::int64_t columnBegin, std::int64_t columnEnd, float* scratch);
 
 }  // namespace internevo::cpu

@@ -46,7 +46,8 @@ inline void transposeEight(const T* source, std::int64_t sourceStride, std::int6
 /// packed[p · Lanes + lane] = source(lane, p), where p is contiguous in the source; lanes ≥ `lanes` become 0.
 /// May write up to 7 floats past the end of the panel, which the next panel or the buffer's slack takes.
 template <int Lanes, typename T>
-void packTransposed(const T* source, std::int64_t laneStride, std::int64_t lanes, std::int64_t k, float* packed) {
+void packTransposed(const T* source, std::int64_t laneStride, std::int64_t lanes, std::int64_t k,
+                    float* packed) {
   std::int64_t p = 0;
 #if defined(__AVX2__) && defined(__FMA__)
   for (; p + 8 <= k; p += 8) {
@@ -66,7 +67,8 @@ void packTransposed(const T* source, std::int64_t laneStride, std::int64_t lanes
 
 /// The same where lanes are contiguous in the source.
 template <int Lanes, typename T>
-void packStraight(const T* source, std::int64_t depthStride, std::int64_t lanes, std::int64_t k, float* packed) {
+void packStraight(const T* source, std::int64_t depthStride, std::int64_t lanes, std::int64_t k,
+                  float* packed) {
   for (std::int64_t p = 0; p < k; ++p) {
     for (int lane = 0; lane < Lanes; ++lane) {
       packed[p * Lanes + lane] = lane < lanes ? toFloat(source[p * depthStride + lane]) : 0.f;
@@ -86,19 +88,22 @@ void packStraightPanels(const T* source, std::int64_t depthStride, std::int64_t 
     for (int panel = 0; panel < Panels; ++panel) {
 #pragma GCC unroll 4
       for (int i = 0; i < kVectors; ++i) {
-        store(packed + panel * Lanes * k + p * Lanes + i * Vec::width, load(source + panel * Lanes + i * Vec::width));
+        store(packed + panel * Lanes * k + p * Lanes + i * Vec::width,
+              load(source + panel * Lanes + i * Vec::width));
       }
     }
   }
   if constexpr (kSpill > 0) {
-    for (int panel = 0; panel < Panels; ++panel) packStraight<Lanes>(source + panel * Lanes, 0, Lanes, 1, packed + panel * Lanes * k + (k - 1) * Lanes);
+    for (int panel = 0; panel < Panels; ++panel)
+      packStraight<Lanes>(source + panel * Lanes, 0, Lanes, 1, packed + panel * Lanes * k + (k - 1) * Lanes);
   }
 }
 
 /// Asks for `lanes` × k elements, of which runs of `runElements` lie together: their loads then overlap instead of
 /// waiting for one another.
 template <typename T>
-inline void prefetchSource(const T* source, std::int64_t runs, std::int64_t runStride, std::int64_t runElements) {
+inline void prefetchSource(const T* source, std::int64_t runs, std::int64_t runStride,
+                           std::int64_t runElements) {
   constexpr std::int64_t kLine = 64 / sizeof(T);
   for (std::int64_t run = 0; run < runs; ++run) {
     for (std::int64_t i = 0; i < runElements; i += kLine) __builtin_prefetch(source + run * runStride + i);
@@ -117,15 +122,19 @@ void packPanels(const T* source, std::int64_t laneStride, std::int64_t depthStri
   std::int64_t first = 0;
   if (depthStride != 1) {
     // The last vector of a group may reach past its lanes, so one lane more than the vectors need stays behind it.
-    for (; first + kTogether * Lanes + Vec::width <= lanes; first += kTogether * Lanes, packed += kTogether * Lanes * k) {
+    for (; first + kTogether * Lanes + Vec::width <= lanes;
+         first += kTogether * Lanes, packed += kTogether * Lanes * k) {
       const std::int64_t next = first + kTogether * Lanes;
-      prefetchSource(source + next * laneStride, k, depthStride, std::min<std::int64_t>(kTogether * Lanes, lanes - next));
+      prefetchSource(source + next * laneStride, k, depthStride,
+                     std::min<std::int64_t>(kTogether * Lanes, lanes - next));
       packStraightPanels<Lanes, kTogether>(source + first * laneStride, depthStride, k, packed);
     }
   }
   for (; first < lanes; first += Lanes, packed += Lanes * k) {
     const std::int64_t count = std::min<std::int64_t>(Lanes, lanes - first);
-    if (depthStride == 1) prefetchSource(source + (first + count) * laneStride, std::min<std::int64_t>(Lanes, lanes - first - count), laneStride, k);
+    if (depthStride == 1)
+      prefetchSource(source + (first + count) * laneStride,
+                     std::min<std::int64_t>(Lanes, lanes - first - count), laneStride, k);
     const T* const start = source + first * laneStride;
     if (depthStride == 1) {
       packTransposed<Lanes>(start, laneStride, count, k, packed);
@@ -136,8 +145,8 @@ void packPanels(const T* source, std::int64_t laneStride, std::int64_t depthStri
 }
 
 template <int Lanes>
-void packAny(ConstView source, std::int64_t laneStride, std::int64_t depthStride, std::int64_t lanes, std::int64_t k,
-             float* packed) {
+void packAny(ConstView source, std::int64_t laneStride, std::int64_t depthStride, std::int64_t lanes,
+             std::int64_t k, float* packed) {
   if (source.type == DataType::float32) {
     packPanels<Lanes>(source.as<float>(), laneStride, depthStride, lanes, k, packed);
   } else {

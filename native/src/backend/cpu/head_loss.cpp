@@ -32,7 +32,8 @@ double lossOfRow(std::int64_t vocabulary, std::int32_t target, float gradientSca
   double total = 0;
   int held = 0;
   forVectors(vocabulary, [&](std::int64_t i, std::int64_t count) {
-    const Vec e = exponential(loadUpTo(logits + i, count, -std::numeric_limits<float>::infinity()) - broadcast(top));
+    const Vec e =
+        exponential(loadUpTo(logits + i, count, -std::numeric_limits<float>::infinity()) - broadcast(top));
     if (wantGradient) storeUpTo(logits + i, e, count);
     partial = partial + e;
     if (++held == 64) {  // float32 partial sums stay short for large vocabularies
@@ -43,7 +44,8 @@ double lossOfRow(std::int64_t vocabulary, std::int32_t target, float gradientSca
   });
   total += static_cast<double>(sumOf(partial));
   if (wantGradient) {
-    gradientOfRow<T>(vocabulary, target, gradientScale, static_cast<float>(static_cast<double>(gradientScale) / total), logits);
+    gradientOfRow<T>(vocabulary, target, gradientScale,
+                     static_cast<float>(static_cast<double>(gradientScale) / total), logits);
   }
   return std::log(total) + static_cast<double>(top) - static_cast<double>(targetLogit);
 }
@@ -82,9 +84,9 @@ Status check(const HeadLossShape& s, ConstView x, ConstView w, ConstView targets
   for (std::int64_t row = 0; row < s.rows; ++row) {
     const std::int32_t target = targets.as<std::int32_t>()[row];
     if (target < -1 || target >= s.vocabulary) {
-      return {StatusCode::dataError, std::string(kCall) + ": targets[" + std::to_string(row) + "] is " +
-                                         std::to_string(target) + "; must be -1 or inside the vocabulary of " +
-                                         std::to_string(s.vocabulary)};
+      return {StatusCode::dataError,
+              std::string(kCall) + ": targets[" + std::to_string(row) + "] is " + std::to_string(target) +
+                  "; must be -1 or inside the vocabulary of " + std::to_string(s.vocabulary)};
     }
   }
   return Status::success();
@@ -96,8 +98,8 @@ std::int64_t CpuBackend::headLossWorkspaceBytes(const HeadLossShape& s) const {
   return logitsBytes(s) + linearWorkspaceBytes();
 }
 
-Status CpuBackend::headLoss(const HeadLossShape& s, ConstView x, ConstView w, ConstView targets, float gradientScale,
-                            ExactSum* lossSum, View gX, View gW, Workspace workspace) {
+Status CpuBackend::headLoss(const HeadLossShape& s, ConstView x, ConstView w, ConstView targets,
+                            float gradientScale, ExactSum* lossSum, View gX, View gW, Workspace workspace) {
   INTERNEVO_RETURN_IF_ERROR(check(s, x, w, targets, lossSum, gX, gW));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, headLossWorkspaceBytes(s)));
   float* const logits = static_cast<float*>(workspace.data);
@@ -109,7 +111,8 @@ Status CpuBackend::headLoss(const HeadLossShape& s, ConstView x, ConstView w, Co
   for (std::int64_t first = 0; first < s.rows; first += s.chunkRows) {
     const std::int64_t rows = std::min(s.chunkRows, s.rows - first);
     const ConstView chunk = x.offset(first * width);
-    gemm({rows, vocabulary, width, chunk, width, 1, w, 1, width, logitsView, vocabulary, false}, threads_, scratch);
+    gemm({rows, vocabulary, width, chunk, width, 1, w, 1, width, logitsView, vocabulary, false}, threads_,
+         scratch);
     const std::int32_t* const own = targets.as<std::int32_t>() + first;
     const DataType type = headGradientType(x, w);
     if (type == DataType::bfloat16) {
@@ -118,7 +121,8 @@ Status CpuBackend::headLoss(const HeadLossShape& s, ConstView x, ConstView w, Co
       lossOfRows<float>(rows, vocabulary, own, gradientScale, wantGradient, threads_, logits, lossSum);
     }
     if (wantGradient) {
-      headGradients(rows, width, vocabulary, chunk, w, {logits, type}, gX.offset(first * width), gW, threads_, scratch);
+      headGradients(rows, width, vocabulary, chunk, w, {logits, type}, gX.offset(first * width), gW, threads_,
+                    scratch);
     }
   }
   return Status::success();

@@ -26,7 +26,8 @@ void exponentiate(std::int64_t vocabulary, std::int64_t target, float* logits, d
   double total = 0;
   int held = 0;
   forVectors(vocabulary, [&](std::int64_t i, std::int64_t count) {
-    const Vec e = exponential(loadUpTo(logits + i, count, -std::numeric_limits<float>::infinity()) - broadcast(top));
+    const Vec e =
+        exponential(loadUpTo(logits + i, count, -std::numeric_limits<float>::infinity()) - broadcast(top));
     storeUpTo(logits + i, e, count);
     partial = partial + e;
     if (++held == 64) {  // float32 partial sums stay short for large vocabularies
@@ -38,15 +39,16 @@ void exponentiate(std::int64_t vocabulary, std::int64_t target, float* logits, d
   statistics[1] = total + static_cast<double>(sumOf(partial));
 }
 
-Status check(const char* call, const HeadSliceShape& s, ConstView x, ConstView w, ConstView targets, ConstView logits,
-             ConstView statistics) {
+Status check(const char* call, const HeadSliceShape& s, ConstView x, ConstView w, ConstView targets,
+             ConstView logits, ConstView statistics) {
   INTERNEVO_RETURN_IF_ERROR(requirePositive(call, {{"rows", s.rows},
                                                    {"width", s.width},
                                                    {"vocabulary", s.vocabulary},
                                                    {"wholeVocabulary", s.wholeVocabulary}}));
   if (s.first < 0 || s.first + s.vocabulary > s.wholeVocabulary) {
-    return badArgument(call, "first", "is " + std::to_string(s.first) + "; the slice must be inside the vocabulary of " +
-                                          std::to_string(s.wholeVocabulary));
+    return badArgument(call, "first",
+                       "is " + std::to_string(s.first) + "; the slice must be inside the vocabulary of " +
+                           std::to_string(s.wholeVocabulary));
   }
   INTERNEVO_RETURN_IF_ERROR(requireFloats(call, {{"x", x}, {"w", w}}));
   INTERNEVO_RETURN_IF_ERROR(requireType(call, DataType::int32, "int32", {{"targets", targets}}));
@@ -55,9 +57,9 @@ Status check(const char* call, const HeadSliceShape& s, ConstView x, ConstView w
   for (std::int64_t row = 0; row < s.rows; ++row) {
     const std::int32_t target = targets.as<std::int32_t>()[row];
     if (target < -1 || target >= s.wholeVocabulary) {
-      return {StatusCode::dataError, std::string(call) + ": targets[" + std::to_string(row) + "] is " +
-                                         std::to_string(target) + "; must be -1 or inside the vocabulary of " +
-                                         std::to_string(s.wholeVocabulary)};
+      return {StatusCode::dataError,
+              std::string(call) + ": targets[" + std::to_string(row) + "] is " + std::to_string(target) +
+                  "; must be -1 or inside the vocabulary of " + std::to_string(s.wholeVocabulary)};
     }
   }
   return Status::success();
@@ -70,8 +72,8 @@ std::int64_t ownTarget(const HeadSliceShape& s, std::int32_t target) {
 
 }  // namespace
 
-Status CpuBackend::headSliceForward(const HeadSliceShape& s, ConstView x, ConstView w, ConstView targets, View logits,
-                                    View statistics, Workspace workspace) {
+Status CpuBackend::headSliceForward(const HeadSliceShape& s, ConstView x, ConstView w, ConstView targets,
+                                    View logits, View statistics, Workspace workspace) {
   constexpr const char* kCall = "headSliceForward";
   INTERNEVO_RETURN_IF_ERROR(check(kCall, s, x, w, targets, logits, statistics));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, linearWorkspaceBytes()));
@@ -87,14 +89,15 @@ Status CpuBackend::headSliceForward(const HeadSliceShape& s, ConstView x, ConstV
 }
 
 Status CpuBackend::headSliceBackward(const HeadSliceShape& s, int slices, int own, ConstView x, ConstView w,
-                                     ConstView targets, ConstView statistics, float gradientScale, ExactSum* lossSum,
-                                     View logits, View gX, View gW, Workspace workspace) {
+                                     ConstView targets, ConstView statistics, float gradientScale,
+                                     ExactSum* lossSum, View logits, View gX, View gW, Workspace workspace) {
   constexpr const char* kCall = "headSliceBackward";
   INTERNEVO_RETURN_IF_ERROR(check(kCall, s, x, w, targets, logits, statistics));
   INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gX", gX}}));
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gW", gW}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, linearWorkspaceBytes()));
-  if (own < 0 || own >= slices) return badArgument(kCall, "own", "is " + std::to_string(own) + "; must be a slice");
+  if (own < 0 || own >= slices)
+    return badArgument(kCall, "own", "is " + std::to_string(own) + "; must be a slice");
   const DataType type = headGradientType(x, w);
   const bool narrow = type == DataType::bfloat16;
   parallelRanges(threads_, s.rows, 1, [&](std::int64_t begin, std::int64_t end, int) {
@@ -103,7 +106,8 @@ Status CpuBackend::headSliceBackward(const HeadSliceShape& s, int slices, int ow
       float* const rowLogits = logits.as<float>() + row * s.vocabulary;
       const std::int32_t target = targets.as<std::int32_t>()[row];
       if (target < 0) {
-        narrow ? zeroGradientOfRow<Bfloat16>(s.vocabulary, rowLogits) : zeroGradientOfRow<float>(s.vocabulary, rowLogits);
+        narrow ? zeroGradientOfRow<Bfloat16>(s.vocabulary, rowLogits)
+               : zeroGradientOfRow<float>(s.vocabulary, rowLogits);
         continue;
       }
       const auto of = [&](int slice, int which) {
@@ -116,7 +120,8 @@ Status CpuBackend::headSliceBackward(const HeadSliceShape& s, int slices, int ow
         targetLogit += of(slice, 2);
       }
       part.add(std::log(total) + top - targetLogit);
-      const float scale = static_cast<float>(static_cast<double>(gradientScale) * std::exp(of(own, 0) - top) / total);
+      const float scale =
+          static_cast<float>(static_cast<double>(gradientScale) * std::exp(of(own, 0) - top) / total);
       const std::int64_t place = ownTarget(s, target);
       narrow ? gradientOfRow<Bfloat16>(s.vocabulary, place, gradientScale, scale, rowLogits)
              : gradientOfRow<float>(s.vocabulary, place, gradientScale, scale, rowLogits);

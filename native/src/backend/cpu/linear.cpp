@@ -17,7 +17,8 @@ Status prepare(const char* call, LinearShape* shape) {
 
 std::int64_t CpuBackend::linearWorkspaceBytes() const { return gemmWorkspaceBytesPerThread() * threads_; }
 
-Status CpuBackend::linearForward(const LinearShape& given, ConstView x, ConstView w, View y, Workspace workspace) {
+Status CpuBackend::linearForward(const LinearShape& given, ConstView x, ConstView w, View y,
+                                 Workspace workspace) {
   constexpr const char* kCall = "linearForward";
   LinearShape s = given;
   INTERNEVO_RETURN_IF_ERROR(prepare(kCall, &s));
@@ -28,15 +29,15 @@ Status CpuBackend::linearForward(const LinearShape& given, ConstView x, ConstVie
   return Status::success();
 }
 
-Status CpuBackend::linearGradInput(const LinearShape& given, ConstView gY, ConstView w, View gX, bool accumulate,
-                                   Workspace workspace) {
+Status CpuBackend::linearGradInput(const LinearShape& given, ConstView gY, ConstView w, View gX,
+                                   bool accumulate, Workspace workspace) {
   constexpr const char* kCall = "linearGradInput";
   LinearShape s = given;
   INTERNEVO_RETURN_IF_ERROR(prepare(kCall, &s));
   INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gY", gY}, {"w", w}, {"gX", gX}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, linearWorkspaceBytes()));
-  gemm({s.rows, s.inputs, s.outputs, gY, s.outputStride, 1, w, s.inputs, 1, gX, s.inputStride, accumulate}, threads_,
-       workspace.data);
+  gemm({s.rows, s.inputs, s.outputs, gY, s.outputStride, 1, w, s.inputs, 1, gX, s.inputStride, accumulate},
+       threads_, workspace.data);
   return Status::success();
 }
 
@@ -48,8 +49,8 @@ Status CpuBackend::linearGradWeight(const LinearShape& given, ConstView x, Const
   INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"x", x}, {"gY", gY}}));
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gW", gW}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, linearWorkspaceBytes()));
-  gemm({s.outputs, s.inputs, s.rows, gY, 1, s.outputStride, x, s.inputStride, 1, gW, s.inputs, true}, threads_,
-       workspace.data);
+  gemm({s.outputs, s.inputs, s.rows, gY, 1, s.outputStride, x, s.inputStride, 1, gW, s.inputs, true},
+       threads_, workspace.data);
   return Status::success();
 }
 

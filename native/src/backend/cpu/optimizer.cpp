@@ -15,8 +15,8 @@ constexpr std::int64_t kNormBlock = 64;
 
 /// Loshchilov & Hutter's AdamW, with the corrections of the moments folded into two factors.
 struct AdamwFactors {
-  Vec beta1, oneMinusBeta1, beta2, oneMinusBeta2, gradientScale, correction1, correction2, epsilon, learningRate,
-      decay;
+  Vec beta1, oneMinusBeta1, beta2, oneMinusBeta2, gradientScale, correction1, correction2, epsilon,
+      learningRate, decay;
 
   explicit AdamwFactors(const AdamwSettings& s)
       : beta1(broadcast(s.beta1)),
@@ -24,8 +24,10 @@ struct AdamwFactors {
         beta2(broadcast(s.beta2)),
         oneMinusBeta2(broadcast(static_cast<float>(1.0 - static_cast<double>(s.beta2)))),
         gradientScale(broadcast(s.gradientScale)),
-        correction1(broadcast(static_cast<float>(1.0 / (1.0 - std::pow(s.beta1, static_cast<double>(s.step)))))),
-        correction2(broadcast(static_cast<float>(1.0 / (1.0 - std::pow(s.beta2, static_cast<double>(s.step)))))),
+        correction1(
+            broadcast(static_cast<float>(1.0 / (1.0 - std::pow(s.beta1, static_cast<double>(s.step)))))),
+        correction2(
+            broadcast(static_cast<float>(1.0 / (1.0 - std::pow(s.beta2, static_cast<double>(s.step)))))),
         epsilon(broadcast(s.epsilon)),
         learningRate(broadcast(s.learningRate)),
         decay(broadcast(s.weightDecay)) {}
@@ -132,7 +134,8 @@ Status CpuBackend::convert(std::int64_t elements, ConstView source, View target)
   return Status::success();
 }
 
-Status CpuBackend::initialNormal(const InitialShape& s, std::uint64_t key, double standardDeviation, View target) {
+Status CpuBackend::initialNormal(const InitialShape& s, std::uint64_t key, double standardDeviation,
+                                 View target) {
   INTERNEVO_RETURN_IF_ERROR(checkInitial(s, target));
   parallelRanges(threads_, s.elements, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -143,11 +146,12 @@ Status CpuBackend::initialNormal(const InitialShape& s, std::uint64_t key, doubl
   return Status::success();
 }
 
-Status CpuBackend::convertRows(std::int64_t rows, std::int64_t width, ConstView source, std::int64_t sourceStride, View target,
-                               std::int64_t targetStride) {
+Status CpuBackend::convertRows(std::int64_t rows, std::int64_t width, ConstView source,
+                               std::int64_t sourceStride, View target, std::int64_t targetStride) {
   if (sourceStride == width && targetStride == width) return convert(rows * width, source, target);
   for (std::int64_t r = 0; r < rows; ++r) {
-    INTERNEVO_RETURN_IF_ERROR(convert(width, source.offset(r * sourceStride), target.offset(r * targetStride)));
+    INTERNEVO_RETURN_IF_ERROR(
+        convert(width, source.offset(r * sourceStride), target.offset(r * targetStride)));
   }
   return Status::success();
 }

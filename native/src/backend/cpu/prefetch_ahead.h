@@ -18,8 +18,10 @@ class Ahead {
 
   void ask(int lines) {
     for (int line = 0; line < lines && rows_ > 0; ++line) {
-      if (use == For::reading) __builtin_prefetch(row_ + at_, 0, 2);
-      else __builtin_prefetch(row_ + at_, 1, 3);
+      if (use == For::reading)
+        __builtin_prefetch(row_ + at_, 0, 2);
+      else
+        __builtin_prefetch(row_ + at_, 1, 3);
       at_ += 64;
       if (at_ < bytes_) continue;
       at_ = 0;

@@ -34,7 +34,8 @@ void normRow(std::int64_t width, const T* h, const T* gain, float inverseRms, T*
 
 /// gH = r·(gY·gain − h·r²·mean(gY·gain·h)) + gSum, with r = 1 / rms(h).
 template <typename T>
-void gradRow(std::int64_t width, const T* h, const T* gain, float inverseRms, const T* gY, const T* gSum, T* gH) {
+void gradRow(std::int64_t width, const T* h, const T* gain, float inverseRms, const T* gY, const T* gSum,
+             T* gH) {
   Vec dot = broadcast(0.f);
   forVectors(width, [&](std::int64_t i, std::int64_t count) {
     dot = fma(loadUpTo(gY + i, count) * loadUpTo(gain + i, count), loadUpTo(h + i, count), dot);
@@ -51,8 +52,8 @@ void gradRow(std::int64_t width, const T* h, const T* gain, float inverseRms, co
 
 }  // namespace
 
-Status CpuBackend::rmsNormForward(const NormShape& s, ConstView x, ConstView residual, ConstView gain, float epsilon,
-                                  View sum, View y, View inverseRms) {
+Status CpuBackend::rmsNormForward(const NormShape& s, ConstView x, ConstView residual, ConstView gain,
+                                  float epsilon, View sum, View y, View inverseRms) {
   constexpr const char* kCall = "rmsNormForward";
   INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"rows", s.rows}, {"width", s.width}}));
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"x", x}, {"gain", gain}, {"y", y}}));
@@ -68,7 +69,8 @@ Status CpuBackend::rmsNormForward(const NormShape& s, ConstView x, ConstView res
         const std::int64_t at = row * s.width;
         const T* const source = x.as<T>() + at;
         T* const h = sum.empty() ? nullptr : sum.as<T>() + at;
-        const float r = sumRow(s.width, source, residual.empty() ? nullptr : residual.as<T>() + at, h, epsilon);
+        const float r =
+            sumRow(s.width, source, residual.empty() ? nullptr : residual.as<T>() + at, h, epsilon);
         inverseRms.as<float>()[row] = r;
         normRow(s.width, h == nullptr ? source : h, gain.as<T>(), r, y.as<T>() + at);
       }

@@ -32,12 +32,13 @@ Status rotate(const char* call, RopeShape s, ConstView cosines, ConstView sines,
   const std::int32_t* const positions = s.positions.as<std::int32_t>();
   if (positions != nullptr) {
     INTERNEVO_RETURN_IF_ERROR(requireType(call, DataType::int32, "int32", {{"positions", s.positions}}));
-    if (s.positionOffset != 0) return badArgument(call, "positionOffset", "must be 0 where positions are given");
+    if (s.positionOffset != 0)
+      return badArgument(call, "positionOffset", "must be 0 where positions are given");
     for (std::int64_t row = 0; row < s.rows; ++row) {
       if (positions[row] < 0 || positions[row] >= s.sequence) {
-        return badArgument(call, "positions", "has " + std::to_string(positions[row]) + " in row " +
-                                                  std::to_string(row) + "; must be in [0, " +
-                                                  std::to_string(s.sequence) + ")");
+        return badArgument(call, "positions",
+                           "has " + std::to_string(positions[row]) + " in row " + std::to_string(row) +
+                               "; must be in [0, " + std::to_string(s.sequence) + ")");
       }
     }
   }
@@ -46,11 +47,13 @@ Status rotate(const char* call, RopeShape s, ConstView cosines, ConstView sines,
     using T = decltype(tag);
     parallelRanges(threads, s.rows, 16, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t row = begin; row < end; ++row) {
-        const std::int64_t position = positions != nullptr ? positions[row] : s.positionOffset + row % s.sequence;
+        const std::int64_t position =
+            positions != nullptr ? positions[row] : s.positionOffset + row % s.sequence;
         const std::int64_t at = position * half;
         T* const start = x.as<T>() + row * s.stride;
         for (std::int64_t head = 0; head < s.heads; ++head) {
-          rotateHead(half, cosines.as<float>() + at, sines.as<float>() + at, direction, start + head * s.headSize);
+          rotateHead(half, cosines.as<float>() + at, sines.as<float>() + at, direction,
+                     start + head * s.headSize);
         }
       }
     });
@@ -60,7 +63,8 @@ Status rotate(const char* call, RopeShape s, ConstView cosines, ConstView sines,
 
 }  // namespace
 
-Status CpuBackend::ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines, View sines) {
+Status CpuBackend::ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines,
+                             View sines) {
   constexpr const char* kCall = "ropeTable";
   INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"positions", positions}, {"headSize", headSize}}));
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"cosines", cosines}, {"sines", sines}}));

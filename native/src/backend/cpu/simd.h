@@ -114,7 +114,8 @@ inline Vec zeroBelow(Vec x, Vec limit, Vec value) {
   return {_mm256_and_ps(_mm256_cmp_ps(x.v, limit.v, _CMP_NLT_UQ), value.v)};
 }
 inline Vec firstLanes(std::int64_t count, Vec a, Vec b) {
-  alignas(32) static constexpr std::int32_t kMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+  alignas(32) static constexpr std::int32_t kMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1,
+                                                          0,  0,  0,  0,  0,  0,  0,  0};
   return {_mm256_blendv_ps(b.v, a.v, _mm256_loadu_ps(reinterpret_cast<const float*>(kMasks + 8 - count)))};
 }
 
@@ -130,21 +131,43 @@ inline Vec lanes(F f) {
   for (int i = 0; i < Vec::width; ++i) r.v[i] = f(i);
   return r;
 }
-inline Vec load(const float* p) { return lanes([&](int i) { return p[i]; }); }
-inline Vec load(const Bfloat16* p) { return lanes([&](int i) { return toFloat(p[i]); }); }
+inline Vec load(const float* p) {
+  return lanes([&](int i) { return p[i]; });
+}
+inline Vec load(const Bfloat16* p) {
+  return lanes([&](int i) { return toFloat(p[i]); });
+}
 template <typename T>
 inline void store(T* p, Vec a) {
   for (int i = 0; i < Vec::width; ++i) storeFloat(p + i, a.v[i]);
 }
-inline Vec broadcast(float x) { return lanes([&](int) { return x; }); }
-inline Vec operator+(Vec a, Vec b) { return lanes([&](int i) { return a.v[i] + b.v[i]; }); }
-inline Vec operator-(Vec a, Vec b) { return lanes([&](int i) { return a.v[i] - b.v[i]; }); }
-inline Vec operator*(Vec a, Vec b) { return lanes([&](int i) { return a.v[i] * b.v[i]; }); }
-inline Vec operator/(Vec a, Vec b) { return lanes([&](int i) { return a.v[i] / b.v[i]; }); }
-inline Vec fma(Vec a, Vec b, Vec c) { return lanes([&](int i) { return std::fma(a.v[i], b.v[i], c.v[i]); }); }
-inline Vec max(Vec a, Vec b) { return lanes([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; }); }
-inline Vec min(Vec a, Vec b) { return lanes([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; }); }
-inline Vec squareRoot(Vec a) { return lanes([&](int i) { return std::sqrt(a.v[i]); }); }
+inline Vec broadcast(float x) {
+  return lanes([&](int) { return x; });
+}
+inline Vec operator+(Vec a, Vec b) {
+  return lanes([&](int i) { return a.v[i] + b.v[i]; });
+}
+inline Vec operator-(Vec a, Vec b) {
+  return lanes([&](int i) { return a.v[i] - b.v[i]; });
+}
+inline Vec operator*(Vec a, Vec b) {
+  return lanes([&](int i) { return a.v[i] * b.v[i]; });
+}
+inline Vec operator/(Vec a, Vec b) {
+  return lanes([&](int i) { return a.v[i] / b.v[i]; });
+}
+inline Vec fma(Vec a, Vec b, Vec c) {
+  return lanes([&](int i) { return std::fma(a.v[i], b.v[i], c.v[i]); });
+}
+inline Vec max(Vec a, Vec b) {
+  return lanes([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+}
+inline Vec min(Vec a, Vec b) {
+  return lanes([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; });
+}
+inline Vec squareRoot(Vec a) {
+  return lanes([&](int i) { return std::sqrt(a.v[i]); });
+}
 inline Vec scaleByPowerOfTwo(Vec value, Vec shifted) {
   return lanes([&](int i) {
     std::uint32_t bits, power;
@@ -192,8 +215,12 @@ inline float maxOf(__m256 a) {
   return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
 }
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__)
-inline float sumOf(Vec a) { return sumOf(_mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1))); }
-inline float maxOf(Vec a) { return maxOf(_mm256_max_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1))); }
+inline float sumOf(Vec a) {
+  return sumOf(_mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1)));
+}
+inline float maxOf(Vec a) {
+  return maxOf(_mm256_max_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1)));
+}
 #else
 inline float sumOf(Vec a) { return sumOf(a.v); }
 inline float maxOf(Vec a) { return maxOf(a.v); }

@@ -41,13 +41,13 @@ Status CpuBackend::swigluForward(const SwigluShape& given, ConstView gate, Const
   return Status::success();
 }
 
-Status CpuBackend::swigluBackward(const SwigluShape& given, ConstView gate, ConstView up, ConstView gY, View gGate,
-                                  View gUp) {
+Status CpuBackend::swigluBackward(const SwigluShape& given, ConstView gate, ConstView up, ConstView gY,
+                                  View gGate, View gUp) {
   constexpr const char* kCall = "swigluBackward";
   SwigluShape s = given;
   INTERNEVO_RETURN_IF_ERROR(prepare(kCall, &s));
-  INTERNEVO_RETURN_IF_ERROR(requireSameFloats(
-      kCall, {{"gate", gate}, {"up", up}, {"gY", gY}, {"gGate", gGate}, {"gUp", gUp}}));
+  INTERNEVO_RETURN_IF_ERROR(
+      requireSameFloats(kCall, {{"gate", gate}, {"up", up}, {"gY", gY}, {"gGate", gGate}, {"gUp", gUp}}));
   withElementType(gate.type, [&](auto tag) {
     using T = decltype(tag);
     const Vec one = broadcast(1.f);

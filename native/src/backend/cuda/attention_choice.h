@@ -19,8 +19,9 @@ inline Status attentionAsked(AttentionChoice* choice) {
   const char* const asked = std::getenv("INTERNEVO_CUDA_ATTENTION");
   const std::string name = asked == nullptr ? "" : asked;
   if (!name.empty() && name != "warp" && name != "warpgroup" && name != "cudnn") {
-    return {StatusCode::badConfig, "INTERNEVO_CUDA_ATTENTION is \"" + name +
-                                       "\"; must be warp, warpgroup or cudnn, or unset for the kernels that fit the GPU best"};
+    return {StatusCode::badConfig,
+            "INTERNEVO_CUDA_ATTENTION is \"" + name +
+                "\"; must be warp, warpgroup or cudnn, or unset for the kernels that fit the GPU best"};
   }
   *choice = name.empty()          ? AttentionChoice::best
             : name == "warp"      ? AttentionChoice::warp

@@ -66,7 +66,8 @@ class AttentionLibrary {
   /// Errors: why the library does not serve it.
   virtual Status prepare(const AttentionProblem& problem, AttentionPass pass, std::int64_t roomBytes) = 0;
   /// Of what was prepared.
-  virtual Status compute(const Queue& queue, const AttentionProblem& problem, AttentionPass pass, const LibraryAttention& views) = 0;
+  virtual Status compute(const Queue& queue, const AttentionProblem& problem, AttentionPass pass,
+                         const LibraryAttention& views) = 0;
 };
 
 }  // namespace internevo::cuda

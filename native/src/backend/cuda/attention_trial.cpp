@@ -31,10 +31,11 @@ Status read(MemorySpace& memory, const TrialTensor& t, Sample* sample) {
   sample->bytes.clear(), sample->pieces.clear();
   std::vector<std::byte> piece;
   for (std::int64_t i = 0; i < pieces; ++i) {
-    const std::int64_t first = (pieces == 1 ? 0 : i * (all - 1) / (pieces - 1)) * rows, count = std::min(rows, t.rows - first);
+    const std::int64_t first = (pieces == 1 ? 0 : i * (all - 1) / (pieces - 1)) * rows,
+                       count = std::min(rows, t.rows - first);
     piece.resize(static_cast<std::size_t>(((count - 1) * t.stride + t.width) * element));
-    INTERNEVO_RETURN_IF_ERROR(
-        memory.download(piece.data(), t.view.offset(first * t.stride).data, static_cast<std::int64_t>(piece.size())));
+    INTERNEVO_RETURN_IF_ERROR(memory.download(piece.data(), t.view.offset(first * t.stride).data,
+                                              static_cast<std::int64_t>(piece.size())));
     for (std::int64_t row = 0; row < count; ++row) {
       const auto begin = piece.begin() + row * t.stride * element;
       sample->bytes.insert(sample->bytes.end(), begin, begin + rowBytes);
@@ -80,14 +81,15 @@ double difference(const Sample& library, const Sample& own, DataType type) {
   return worst;
 }
 
-std::string compare(const TrialPass& pass, const std::vector<Sample>& library, const std::vector<Sample>& own) {
+std::string compare(const TrialPass& pass, const std::vector<Sample>& library,
+                    const std::vector<Sample>& own) {
   for (std::size_t i = 0; i < pass.outputs.size(); ++i) {
     const TrialTensor& t = pass.outputs[i];
     const double limit = t.view.type == DataType::float32 ? kFloat32Difference : kBfloat16Difference;
     const double found = difference(library[i], own[i], t.view.type);
     if (found <= limit) continue;
-    return std::string(t.name) + " differs from ours by " + std::to_string(found) + ", at most " + std::to_string(limit) +
-           " would be rounding";
+    return std::string(t.name) + " differs from ours by " + std::to_string(found) + ", at most " +
+           std::to_string(limit) + " would be rounding";
   }
   return "";
 }
@@ -110,7 +112,8 @@ Status check(MemorySpace& memory, const TrialPass& pass, std::string* refusal) {
   INTERNEVO_RETURN_IF_ERROR(pass.library());
   INTERNEVO_RETURN_IF_ERROR(readAll(memory, pass, &again));
   for (std::size_t i = 0; i < again.size(); ++i) {
-    if (again[i].bytes != library[i].bytes) *refusal = std::string(pass.outputs[i].name) + " has other bits when it is computed again";
+    if (again[i].bytes != library[i].bytes)
+      *refusal = std::string(pass.outputs[i].name) + " has other bits when it is computed again";
   }
   return Status::success();
 }
@@ -134,7 +137,8 @@ Status fillForTrial(MemorySpace& memory, const TrialTensor& t, std::uint32_t see
   for (auto& value : values) value = bfloat16FromFloat(static_cast<float>(random()) * 0x1p-30f - 2.f);
   INTERNEVO_RETURN_IF_ERROR(memory.upload(t.view.data, values.data(), 2 * own));
   for (std::int64_t done = own; done < elements; done *= 2) {
-    INTERNEVO_RETURN_IF_ERROR(memory.copy(t.view.offset(done).data, t.view.data, 2 * std::min(done, elements - done)));
+    INTERNEVO_RETURN_IF_ERROR(
+        memory.copy(t.view.offset(done).data, t.view.data, 2 * std::min(done, elements - done)));
   }
   return Status::success();
 }

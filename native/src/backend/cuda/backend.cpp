@@ -17,13 +17,18 @@ std::vector<LibraryVersion> CudaBackend::libraries() {
   std::vector<LibraryVersion> all = device_.libraries;
   if (device_.attentionLibrary != nullptr) all.push_back({"cudnn", device_.attentionLibrary->version()});
   // Opened for its version only where nothing else asked for it: a run on one GPU goes without.
-  if (const nccl::Api* api = nullptr; nccl::load(&api).ok()) all.push_back({"nccl", nccl::versionText(api->version)});
+  if (const nccl::Api* api = nullptr; nccl::load(&api).ok())
+    all.push_back({"nccl", nccl::versionText(api->version)});
   return all;
 }
 
-std::unique_ptr<Lane> CudaBackend::createLane() { return std::make_unique<StreamLane>(*device_.streams, *device_.current); }
+std::unique_ptr<Lane> CudaBackend::createLane() {
+  return std::make_unique<StreamLane>(*device_.streams, *device_.current);
+}
 
-std::unique_ptr<Stopwatch> CudaBackend::createStopwatch() { return std::make_unique<StreamStopwatch>(*device_.streams, *device_.current); }
+std::unique_ptr<Stopwatch> CudaBackend::createStopwatch() {
+  return std::make_unique<StreamStopwatch>(*device_.streams, *device_.current);
+}
 
 std::unique_ptr<Moments> CudaBackend::createMoments(std::int64_t capacity) {
   return std::make_unique<StreamMoments>(*device_.streams, *device_.current, capacity);
@@ -44,7 +49,8 @@ Status CudaBackend::sumOf(ExactSum* sum, std::int64_t** words) {
   int place = 0;
   while (place < sumsUnderWay_ && sums_[static_cast<std::size_t>(place)] != sum) ++place;
   if (place == kSums) {
-    return {StatusCode::internal, "more than " + std::to_string(kSums) + " sums are under way; settle() is missing"};
+    return {StatusCode::internal,
+            "more than " + std::to_string(kSums) + " sums are under way; settle() is missing"};
   }
   if (place == sumsUnderWay_) sums_[static_cast<std::size_t>(sumsUnderWay_++)] = sum;
   *words = table_ + place * ExactSum::kWords;
@@ -65,9 +71,10 @@ Status CudaBackend::settle() {
   }
   sumsUnderWay_ = 0;
   if (words.back() == 0) return Status::success();
-  return {StatusCode::dataError, std::to_string(words.back()) +
-                                     " tokens, targets or positions given to the device are outside of the vocabulary or "
-                                     "the sequence; what was computed with them is not valid"};
+  return {StatusCode::dataError,
+          std::to_string(words.back()) +
+              " tokens, targets or positions given to the device are outside of the vocabulary or "
+              "the sequence; what was computed with them is not valid"};
 }
 
 }  // namespace internevo::cuda

@@ -40,7 +40,8 @@ class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(Device device)
       : device_(std::move(device)),
-        communication_({*device_.streams, *device_.current, *device_.memory, *device_.allocation, device_.deterministic}) {}
+        communication_({*device_.streams, *device_.current, *device_.memory, *device_.allocation,
+                        device_.deterministic}) {}
   ~CudaBackend() override;
 
   /// To be called once. Errors: outOfMemory.
@@ -61,63 +62,73 @@ class CudaBackend final : public Backend {
   std::int64_t linearWorkspaceBytes() const override { return sizes_.linearWorkspaceBytes(); }
   std::int64_t normWorkspaceBytes(const NormShape& s) const override { return sizes_.normWorkspaceBytes(s); }
   std::int64_t lossChunkRows() const override { return sizes_.lossChunkRows(); }
-  std::int64_t attentionWorkspaceBytes(const AttentionShape& s) const override { return sizes_.attentionWorkspaceBytes(s); }
+  std::int64_t attentionWorkspaceBytes(const AttentionShape& s) const override {
+    return sizes_.attentionWorkspaceBytes(s);
+  }
   std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape& s) const override {
     return sizes_.attentionBlockWorkspaceBytes(s);
   }
-  std::int64_t headLossWorkspaceBytes(const HeadLossShape& s) const override { return sizes_.headLossWorkspaceBytes(s); }
+  std::int64_t headLossWorkspaceBytes(const HeadLossShape& s) const override {
+    return sizes_.headLossWorkspaceBytes(s);
+  }
 
-  Status initialNormal(const InitialShape&, std::uint64_t key, double standardDeviation, View target) override;
+  Status initialNormal(const InitialShape&, std::uint64_t key, double standardDeviation,
+                       View target) override;
 
   Status linearForward(const LinearShape&, ConstView x, ConstView w, View y, Workspace) override;
-  Status linearGradInput(const LinearShape&, ConstView gY, ConstView w, View gX, bool accumulate, Workspace) override;
+  Status linearGradInput(const LinearShape&, ConstView gY, ConstView w, View gX, bool accumulate,
+                         Workspace) override;
   Status linearGradWeight(const LinearShape&, ConstView x, ConstView gY, View gW, Workspace) override;
 
-  Status rmsNormForward(const NormShape&, ConstView x, ConstView residual, ConstView gain, float epsilon, View sum, View y,
-                        View inverseRms) override;
-  Status rmsNormBackward(const NormShape&, ConstView h, ConstView gain, ConstView inverseRms, ConstView gY, ConstView gSum,
-                         View gH, View gGain, Workspace) override;
+  Status rmsNormForward(const NormShape&, ConstView x, ConstView residual, ConstView gain, float epsilon,
+                        View sum, View y, View inverseRms) override;
+  Status rmsNormBackward(const NormShape&, ConstView h, ConstView gain, ConstView inverseRms, ConstView gY,
+                         ConstView gSum, View gH, View gGain, Workspace) override;
   Status add(std::int64_t elements, ConstView a, ConstView b, View y) override;
 
-  Status ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines, View sines) override;
+  Status ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines,
+                   View sines) override;
   Status ropeForward(const RopeShape&, ConstView cosines, ConstView sines, View x) override;
   Status ropeBackward(const RopeShape&, ConstView cosines, ConstView sines, View gX) override;
 
-  Status attentionForward(const AttentionShape&, ConstView q, ConstView k, ConstView v, View o, View logSumExp,
-                          Workspace) override;
-  Status attentionBackward(const AttentionShape&, ConstView q, ConstView k, ConstView v, ConstView o, ConstView logSumExp,
-                           ConstView gO, View gQ, View gK, View gV, Workspace) override;
+  Status attentionForward(const AttentionShape&, ConstView q, ConstView k, ConstView v, View o,
+                          View logSumExp, Workspace) override;
+  Status attentionBackward(const AttentionShape&, ConstView q, ConstView k, ConstView v, ConstView o,
+                           ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace) override;
   Status prepareAttention(const AttentionShape&, const AttentionOperands&, const LargestOfRanks&) override;
-  Status attentionBlockForward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, bool merge, View o,
-                               View logSumExp, Workspace) override;
-  Status attentionBlockBackward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, ConstView o,
-                                ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace) override;
+  Status attentionBlockForward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v, bool merge,
+                               View o, View logSumExp, Workspace) override;
+  Status attentionBlockBackward(const AttentionBlockShape&, ConstView q, ConstView k, ConstView v,
+                                ConstView o, ConstView logSumExp, ConstView gO, View gQ, View gK, View gV,
+                                Workspace) override;
 
   Status swigluForward(const SwigluShape&, ConstView gate, ConstView up, View y) override;
-  Status swigluBackward(const SwigluShape&, ConstView gate, ConstView up, ConstView gY, View gGate, View gUp) override;
+  Status swigluBackward(const SwigluShape&, ConstView gate, ConstView up, ConstView gY, View gGate,
+                        View gUp) override;
 
   Status embeddingForward(const EmbeddingShape&, ConstView tokens, ConstView table, View y) override;
   Status embeddingBackward(const EmbeddingShape&, ConstView tokens, ConstView gY, View gTable) override;
 
   Status headLoss(const HeadLossShape&, ConstView x, ConstView w, ConstView targets, float gradientScale,
                   ExactSum* lossSum, View gX, View gW, Workspace) override;
-  Status headSliceForward(const HeadSliceShape&, ConstView x, ConstView w, ConstView targets, View logits, View statistics,
-                          Workspace) override;
-  Status headSliceBackward(const HeadSliceShape&, int slices, int own, ConstView x, ConstView w, ConstView targets,
-                           ConstView statistics, float gradientScale, ExactSum* lossSum, View logits, View gX, View gW,
-                           Workspace) override;
+  Status headSliceForward(const HeadSliceShape&, ConstView x, ConstView w, ConstView targets, View logits,
+                          View statistics, Workspace) override;
+  Status headSliceBackward(const HeadSliceShape&, int slices, int own, ConstView x, ConstView w,
+                           ConstView targets, ConstView statistics, float gradientScale, ExactSum* lossSum,
+                           View logits, View gX, View gW, Workspace) override;
 
   Status adamw(std::int64_t elements, const AdamwSettings&, View parameters, View master, ConstView gradient,
                View firstMoment, View secondMoment) override;
   Status squaredNorm(std::int64_t elements, ConstView x, ExactSum* sum) override;
   Status accumulate(std::int64_t elements, ConstView source, View target) override;
   Status convert(std::int64_t elements, ConstView source, View target) override;
-  Status convertRows(std::int64_t rows, std::int64_t width, ConstView source, std::int64_t sourceStride, View target,
-                     std::int64_t targetStride) override;
+  Status convertRows(std::int64_t rows, std::int64_t width, ConstView source, std::int64_t sourceStride,
+                     View target, std::int64_t targetStride) override;
 
  private:
   static constexpr int kSums = 16;
-  static constexpr int kTableWords = kSums * ExactSum::kWords + 1;  // sums that are under way, and the count of errors
+  static constexpr int kTableWords =
+      kSums * ExactSum::kWords + 1;  // sums that are under way, and the count of errors
 
   const Queue& queue() const { return device_.current->queue; }
   Status multiply(const MatrixProduct& product, Workspace workspace) {
@@ -134,11 +145,13 @@ class CudaBackend final : public Backend {
   Status ownForward(const AttentionArguments&, const LibraryAttention&);
   Status ownBackward(const AttentionArguments&, const LibraryAttention&);
   /// Tries both passes; what the library is not to be taken for is in `refusals` [pass].
-  Status tryLibrary(const AttentionArguments&, const LibraryAttention&, AttentionTimes*, std::array<std::string, 2>* refusals);
-  void tellAttention(const AttentionProblem&, const AttentionTimes& slowest, const std::array<std::string, 2>& refusals) const;
+  Status tryLibrary(const AttentionArguments&, const LibraryAttention&, AttentionTimes*,
+                    std::array<std::string, 2>* refusals);
+  void tellAttention(const AttentionProblem&, const AttentionTimes& slowest,
+                     const std::array<std::string, 2>& refusals) const;
 
-  Status gradientsOfHead(std::int64_t rows, std::int64_t width, std::int64_t vocabulary, ConstView x, ConstView w,
-                         const float* logits, View gX, View gW, Workspace workspace);
+  Status gradientsOfHead(std::int64_t rows, std::int64_t width, std::int64_t vocabulary, ConstView x,
+                         ConstView w, const float* logits, View gX, View gW, Workspace workspace);
 
   Device device_;
   NcclCommunication communication_;
@@ -168,7 +181,8 @@ Status withIndex(std::int64_t pieces, const Body& body) {
 /// Calls body(std::integral_constant<int, N>) with N = 8 where every size is a multiple of 8 and every pointer of 16 bytes,
 /// else with 1.
 template <typename Body>
-Status withPieces(std::initializer_list<std::int64_t> sizes, std::initializer_list<const void*> pointers, const Body& body) {
+Status withPieces(std::initializer_list<std::int64_t> sizes, std::initializer_list<const void*> pointers,
+                  const Body& body) {
   bool wide = true;
   for (const std::int64_t size : sizes) wide = wide && size % 8 == 0;
   for (const void* pointer : pointers) wide = wide && reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;

@@ -20,22 +20,37 @@ constexpr std::int64_t kLargestHead = 256;
 Status argumentsOf(const char* call, AttentionBlockShape* s, AttentionArguments* a) {
   INTERNEVO_RETURN_IF_ERROR(prepareAttention(call, s));
   if (s->headSize > kLargestHead) {
-    return badArgument(call, "headSize", "is " + std::to_string(s->headSize) + "; a GPU computes heads of at most " +
-                                             std::to_string(kLargestHead));
+    return badArgument(call, "headSize",
+                       "is " + std::to_string(s->headSize) + "; a GPU computes heads of at most " +
+                           std::to_string(kLargestHead));
   }
   if (!s->firstKeys.empty()) {
     INTERNEVO_RETURN_IF_ERROR(requireType(call, DataType::int32, "int32", {{"firstKeys", s->firstKeys}}));
   }
-  *a = {s->batch, s->sequence, s->keySequence, s->heads, s->kvHeads, s->headSize, s->queryStride, s->keyStride,
-        s->valueStride, s->outputStride, s->queryGradientStride, s->queryBatchRows, s->keyBatchRows,
-        s->queryPosition - s->keyPosition, s->keyPosition, s->firstKeys.as<std::int32_t>(),
+  *a = {s->batch,
+        s->sequence,
+        s->keySequence,
+        s->heads,
+        s->kvHeads,
+        s->headSize,
+        s->queryStride,
+        s->keyStride,
+        s->valueStride,
+        s->outputStride,
+        s->queryGradientStride,
+        s->queryBatchRows,
+        s->keyBatchRows,
+        s->queryPosition - s->keyPosition,
+        s->keyPosition,
+        s->firstKeys.as<std::int32_t>(),
         1.f / std::sqrt(static_cast<float>(s->headSize))};
   return Status::success();
 }
 
 bool onMatrixInstructions(const AttentionArguments& a, std::initializer_list<ConstView> loaded) {
   bool fits = a.headSize == 64 || a.headSize == 128;
-  for (const std::int64_t stride : {a.queryStride, a.keyStride, a.valueStride, a.outputStride, a.queryGradientStride}) {
+  for (const std::int64_t stride :
+       {a.queryStride, a.keyStride, a.valueStride, a.outputStride, a.queryGradientStride}) {
     fits = fits && stride % 8 == 0;
   }
   for (const ConstView& view : loaded) {
@@ -60,8 +75,10 @@ struct Forward {
   Status tensor() const {
     using Kernel = AttentionForwardKernel<kHead, O>;
     const TileOrder order = forwardOrder(a, Kernel::kTile);
-    return launch(queue, {order.items(), 1, 1, Kernel::kSharedBytes},
-                  Kernel{a, q.as<Bfloat16>(), k.as<Bfloat16>(), v.as<Bfloat16>(), o.as<O>(), logSumExp, merge, order}, call);
+    return launch(
+        queue, {order.items(), 1, 1, Kernel::kSharedBytes},
+        Kernel{a, q.as<Bfloat16>(), k.as<Bfloat16>(), v.as<Bfloat16>(), o.as<O>(), logSumExp, merge, order},
+        call);
   }
   template <typename T, typename O, int kMaximumHead>
   Status plain() const {
@@ -110,12 +127,15 @@ struct Backward {
   template <typename T, typename G, class Keys, class Queries>
   Status both(std::int64_t tile, int keySharedBytes, int querySharedBytes) const {
     INTERNEVO_RETURN_IF_ERROR(deltas<T>());
-    const TileOrder keys = keyOrder(a, tile, a.batch * a.kvHeads, 0, sizeof(T)), queries = forwardOrder(a, tile, sizeof(T));
-    INTERNEVO_RETURN_IF_ERROR(
-        launch(queue, {keys.items(), 1, 1, keySharedBytes},
-               Keys{a, q.as<T>(), k.as<T>(), v.as<T>(), gO.as<T>(), logSumExp, delta, gK.as<G>(), gV.as<G>(), keys}, call));
-    return launch(queue, {queries.items(), 1, 1, querySharedBytes},
-                  Queries{a, q.as<T>(), k.as<T>(), v.as<T>(), gO.as<T>(), logSumExp, delta, gQ.as<G>(), queries}, call);
+    const TileOrder keys = keyOrder(a, tile, a.batch * a.kvHeads, 0, sizeof(T)),
+                    queries = forwardOrder(a, tile, sizeof(T));
+    INTERNEVO_RETURN_IF_ERROR(launch(
+        queue, {keys.items(), 1, 1, keySharedBytes},
+        Keys{a, q.as<T>(), k.as<T>(), v.as<T>(), gO.as<T>(), logSumExp, delta, gK.as<G>(), gV.as<G>(), keys},
+        call));
+    return launch(
+        queue, {queries.items(), 1, 1, querySharedBytes},
+        Queries{a, q.as<T>(), k.as<T>(), v.as<T>(), gO.as<T>(), logSumExp, delta, gQ.as<G>(), queries}, call);
   }
   template <int kHead, typename G, bool kAdd>
   Status tensor() const {
@@ -127,7 +147,8 @@ struct Backward {
   Status plain() const {
     using Keys = AttentionPlainKeyGradientKernel<T, G, kAdd, kMaximumHead>;
     using Queries = AttentionPlainQueryGradientKernel<T, G, kAdd, kMaximumHead>;
-    return both<T, G, Keys, Queries>(kPlainTile, plainSharedBytes(a.headSize, 4, 2), plainSharedBytes(a.headSize, 4, 1));
+    return both<T, G, Keys, Queries>(kPlainTile, plainSharedBytes(a.headSize, 4, 2),
+                                     plainSharedBytes(a.headSize, 4, 1));
   }
   template <typename T, typename G, bool kAdd>
   Status anyHead() const {
@@ -150,8 +171,8 @@ struct Backward {
 
 }  // namespace
 
-Status CudaBackend::attentionForward(const AttentionShape& given, ConstView q, ConstView k, ConstView v, View o,
-                                     View logSumExp, Workspace workspace) {
+Status CudaBackend::attentionForward(const AttentionShape& given, ConstView q, ConstView k, ConstView v,
+                                     View o, View logSumExp, Workspace workspace) {
   constexpr const char* kCall = "attentionForward";
   AttentionBlockShape s = wholeAttention(given);
   AttentionArguments a{};
@@ -170,13 +191,14 @@ Status CudaBackend::attentionForward(const AttentionShape& given, ConstView q, C
 }
 
 Status CudaBackend::ownForward(const AttentionArguments& a, const LibraryAttention& x) {
-  return Forward{queue(), memory(), device_.warpgroupBlocks, a, x.q, x.k, x.v, x.o, x.logSumExp.as<float>(), false, x.scratch,
-                 "attentionForward"}
+  return Forward{queue(), memory(), device_.warpgroupBlocks, a,     x.q,       x.k,
+                 x.v,     x.o,      x.logSumExp.as<float>(), false, x.scratch, "attentionForward"}
       .run();
 }
 
-Status CudaBackend::attentionBackward(const AttentionShape& given, ConstView q, ConstView k, ConstView v, ConstView o,
-                                      ConstView logSumExp, ConstView gO, View gQ, View gK, View gV, Workspace workspace) {
+Status CudaBackend::attentionBackward(const AttentionShape& given, ConstView q, ConstView k, ConstView v,
+                                      ConstView o, ConstView logSumExp, ConstView gO, View gQ, View gK,
+                                      View gV, Workspace workspace) {
   constexpr const char* kCall = "attentionBackward";
   AttentionBlockShape s = wholeAttention(given);
   AttentionArguments a{};
@@ -198,12 +220,26 @@ Status CudaBackend::attentionBackward(const AttentionShape& given, ConstView q, 
 }
 
 Status CudaBackend::ownBackward(const AttentionArguments& a, const LibraryAttention& x) {
-  return Backward{queue(), memory(), device_.warpgroupBlocks, a, x.q, x.k, x.v, x.o, x.gO, x.logSumExp.as<float>(), x.scratch,
-                  x.gQ, x.gK, x.gV, "attentionBackward"}
+  return Backward{queue(),
+                  memory(),
+                  device_.warpgroupBlocks,
+                  a,
+                  x.q,
+                  x.k,
+                  x.v,
+                  x.o,
+                  x.gO,
+                  x.logSumExp.as<float>(),
+                  x.scratch,
+                  x.gQ,
+                  x.gK,
+                  x.gV,
+                  "attentionBackward"}
       .run<false>();
 }
 
-Status CudaBackend::prepareAttention(const AttentionShape& given, const AttentionOperands& x, const LargestOfRanks& largest) {
+Status CudaBackend::prepareAttention(const AttentionShape& given, const AttentionOperands& x,
+                                     const LargestOfRanks& largest) {
   constexpr const char* kCall = "prepareAttention";
   AttentionBlockShape s = wholeAttention(given);
   AttentionArguments a{};
@@ -219,7 +255,8 @@ Status CudaBackend::prepareAttention(const AttentionShape& given, const Attentio
       refusals[0] = refusals[1] = "rows of gradients do not begin at multiples of 16 bytes";
       return Status::success();
     }
-    return tryLibrary(a, {x.q, x.k, x.v, x.o, x.logSumExp, x.gO, x.gQ, x.gK, x.gV, x.scratch}, &times, &refusals);
+    return tryLibrary(a, {x.q, x.k, x.v, x.o, x.logSumExp, x.gO, x.gQ, x.gK, x.gV, x.scratch}, &times,
+                      &refusals);
   };
   const Status status = own();
   // Whatever happened here, the others wait for these words.
@@ -233,8 +270,9 @@ Status CudaBackend::prepareAttention(const AttentionShape& given, const Attentio
   return Status::success();
 }
 
-Status CudaBackend::attentionBlockForward(const AttentionBlockShape& given, ConstView q, ConstView k, ConstView v,
-                                          bool merge, View o, View logSumExp, Workspace workspace) {
+Status CudaBackend::attentionBlockForward(const AttentionBlockShape& given, ConstView q, ConstView k,
+                                          ConstView v, bool merge, View o, View logSumExp,
+                                          Workspace workspace) {
   constexpr const char* kCall = "attentionBlockForward";
   AttentionBlockShape s = given;
   AttentionArguments a{};
@@ -242,20 +280,25 @@ Status CudaBackend::attentionBlockForward(const AttentionBlockShape& given, Cons
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"q", q}, {"k", k}, {"v", v}}));
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"o", o}, {"logSumExp", logSumExp}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, attentionBlockWorkspaceBytes(s)));
-  return Forward{queue(), memory(), device_.warpgroupBlocks, a, q, k, v, o, logSumExp.as<float>(), merge, workspace, kCall}.run();
+  return Forward{queue(), memory(), device_.warpgroupBlocks, a,     q,         k,
+                 v,       o,        logSumExp.as<float>(),   merge, workspace, kCall}
+      .run();
 }
 
-Status CudaBackend::attentionBlockBackward(const AttentionBlockShape& given, ConstView q, ConstView k, ConstView v,
-                                           ConstView o, ConstView logSumExp, ConstView gO, View gQ, View gK, View gV,
-                                           Workspace workspace) {
+Status CudaBackend::attentionBlockBackward(const AttentionBlockShape& given, ConstView q, ConstView k,
+                                           ConstView v, ConstView o, ConstView logSumExp, ConstView gO,
+                                           View gQ, View gK, View gV, Workspace workspace) {
   constexpr const char* kCall = "attentionBlockBackward";
   AttentionBlockShape s = given;
   AttentionArguments a{};
   INTERNEVO_RETURN_IF_ERROR(argumentsOf(kCall, &s, &a));
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"q", q}, {"k", k}, {"v", v}, {"o", o}, {"gO", gO}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"logSumExp", logSumExp}, {"gQ", gQ}, {"gK", gK}, {"gV", gV}}));
+  INTERNEVO_RETURN_IF_ERROR(
+      requireFloat32(kCall, {{"logSumExp", logSumExp}, {"gQ", gQ}, {"gK", gK}, {"gV", gV}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, attentionBlockWorkspaceBytes(s)));
-  return Backward{queue(), memory(), device_.warpgroupBlocks, a, q, k, v, o, gO, logSumExp.as<float>(), workspace, gQ, gK, gV, kCall}
+  return Backward{queue(), memory(), device_.warpgroupBlocks, a,         q,  k,  v,
+                  o,       gO,       logSumExp.as<float>(),   workspace, gQ, gK, gV,
+                  kCall}
       .run<true>();
 }
 

@@ -13,8 +13,8 @@ namespace {
 constexpr std::int64_t kMostItems = std::int64_t{1} << 30;
 
 /// [batch, heads, rows, headSize] of a view whose rows are `stride` elements apart, copied by `boxRows` rows of one head.
-Status mapOf(const void* data, const AttentionArguments& a, std::int64_t rows, std::int64_t heads, std::int64_t stride,
-             std::int64_t batchRows, int boxRows, TensorMap* map) {
+Status mapOf(const void* data, const AttentionArguments& a, std::int64_t rows, std::int64_t heads,
+             std::int64_t stride, std::int64_t batchRows, int boxRows, TensorMap* map) {
   TensorBox box;
   box.data = data;
   const std::int64_t extent[4] = {a.headSize, rows, heads, a.batch};
@@ -25,10 +25,12 @@ Status mapOf(const void* data, const AttentionArguments& a, std::int64_t rows, s
   return makeTensorMap(box, map);
 }
 
-Status queryMap(const void* data, const AttentionArguments& a, std::int64_t stride, int boxRows, TensorMap* map) {
+Status queryMap(const void* data, const AttentionArguments& a, std::int64_t stride, int boxRows,
+                TensorMap* map) {
   return mapOf(data, a, a.sequence, a.heads, stride, a.queryBatchRows, boxRows, map);
 }
-Status keyMap(const void* data, const AttentionArguments& a, std::int64_t stride, int boxRows, TensorMap* map) {
+Status keyMap(const void* data, const AttentionArguments& a, std::int64_t stride, int boxRows,
+              TensorMap* map) {
   return mapOf(data, a, a.keySequence, a.kvHeads, stride, a.keyBatchRows, boxRows, map);
 }
 
@@ -49,7 +51,8 @@ Status startForward(const WarpgroupAttention& w, View o, float* logSumExp, bool 
   kernel.ticket = at<std::int32_t>(w.scratch, AttentionScratch::kTickets);
   kernel.order = forwardOrder(a, Kernel::kQueries);
   INTERNEVO_RETURN_IF_ERROR(w.memory.zero(kernel.ticket, AttentionScratch::kTicketBytes));
-  return launch(w.queue, {std::min(w.blocks, kernel.order.items()), 1, 1, Kernel::kSharedBytes}, kernel, w.call);
+  return launch(w.queue, {std::min(w.blocks, kernel.order.items()), 1, 1, Kernel::kSharedBytes}, kernel,
+                w.call);
 }
 
 /// gQ, gK, gV as the caller has them.
@@ -66,7 +69,8 @@ Status startBackward(const WarpgroupAttention& w, const Gradients<G>& g) {
   using Statistics = AttentionStatisticsKernel<kHead>;
   using Sums = AttentionQuerySumsKernel<kHead, G, kAdd>;
   const AttentionArguments& a = w.a;
-  const AttentionScratch scratch = attentionScratch(a.batch, a.sequence, a.heads, a.kvHeads, a.headSize, w.sumsBytes);
+  const AttentionScratch scratch =
+      attentionScratch(a.batch, a.sequence, a.heads, a.kvHeads, a.headSize, w.sumsBytes);
   static_assert(AttentionScratch::kQueries == Kernel::kQueries);
   const std::int64_t group = a.heads / a.kvHeads, allPairs = a.batch * a.kvHeads;
   Kernel kernel{};
@@ -75,22 +79,28 @@ Status startBackward(const WarpgroupAttention& w, const Gradients<G>& g) {
   INTERNEVO_RETURN_IF_ERROR(keyMap(w.k.data, a, a.keyStride, Kernel::kKeys, &kernel.k));
   INTERNEVO_RETURN_IF_ERROR(keyMap(w.v.data, a, a.valueStride, Kernel::kKeys, &kernel.v));
   kernel.s = a, kernel.gK = g.gK, kernel.gV = g.gV;
-  kernel.statistics = at<unsigned char>(w.scratch, scratch.statistics), kernel.sums = at<float>(w.scratch, scratch.sums);
-  kernel.counts = at<std::int32_t>(w.scratch, scratch.counts), kernel.ticket = at<std::int32_t>(w.scratch, AttentionScratch::kTickets);
+  kernel.statistics = at<unsigned char>(w.scratch, scratch.statistics),
+  kernel.sums = at<float>(w.scratch, scratch.sums);
+  kernel.counts = at<std::int32_t>(w.scratch, scratch.counts),
+  kernel.ticket = at<std::int32_t>(w.scratch, AttentionScratch::kTickets);
   kernel.tiles = static_cast<int>(scratch.tiles);
   const std::int64_t rows = a.batch * a.heads * scratch.tiles * AttentionScratch::kQueries;
-  INTERNEVO_RETURN_IF_ERROR(launch(w.queue, {blocksFor(rows, Statistics::kThreads / kWarp)},
-                                   Statistics{a, g.o.template as<Bfloat16>(), g.gO.template as<Bfloat16>(), g.logSumExp,
-                                              at<unsigned char>(w.scratch, scratch.statistics), scratch.tiles},
-                                   w.call));
+  INTERNEVO_RETURN_IF_ERROR(
+      launch(w.queue, {blocksFor(rows, Statistics::kThreads / kWarp)},
+             Statistics{a, g.o.template as<Bfloat16>(), g.gO.template as<Bfloat16>(), g.logSumExp,
+                        at<unsigned char>(w.scratch, scratch.statistics), scratch.tiles},
+             w.call));
   for (std::int64_t first = 0; first < allPairs; first += scratch.pairs) {
     const std::int64_t pairs = std::min(scratch.pairs, allPairs - first);
-    kernel.firstPair = static_cast<int>(first), kernel.order = keyOrder(a, Kernel::kKeys, pairs, sizeof(float));
+    kernel.firstPair = static_cast<int>(first),
+    kernel.order = keyOrder(a, Kernel::kKeys, pairs, sizeof(float));
     INTERNEVO_RETURN_IF_ERROR(w.memory.zero(kernel.ticket, AttentionScratch::kTicketBytes));
     INTERNEVO_RETURN_IF_ERROR(w.memory.zero(kernel.counts, scratch.countsBytes));
-    INTERNEVO_RETURN_IF_ERROR(launch(w.queue, {kernel.order.items(), 1, 1, Kernel::kSharedBytes}, kernel, w.call));
+    INTERNEVO_RETURN_IF_ERROR(
+        launch(w.queue, {kernel.order.items(), 1, 1, Kernel::kSharedBytes}, kernel, w.call));
     INTERNEVO_RETURN_IF_ERROR(launch(w.queue, {scratch.tiles, pairs * group, 1, 0},
-                                     Sums{a, kernel.sums, g.gQ, static_cast<int>(first), Kernel::kKeys}, w.call));
+                                     Sums{a, kernel.sums, g.gQ, static_cast<int>(first), Kernel::kKeys},
+                                     w.call));
   }
   return Status::success();
 }
@@ -98,25 +108,32 @@ Status startBackward(const WarpgroupAttention& w, const Gradients<G>& g) {
 }  // namespace
 
 bool WarpgroupAttention::fits() const {
-  return blocks > 0 && hasWarpgroupKernels(a.headSize) && a.sequence < kMostItems && a.keySequence < kMostItems &&
-         std::max(a.batch * a.heads * tilesOf(a.sequence, 64), a.batch * a.kvHeads * tilesOf(a.keySequence, 64)) < kMostItems;
+  return blocks > 0 && hasWarpgroupKernels(a.headSize) && a.sequence < kMostItems &&
+         a.keySequence < kMostItems &&
+         std::max(a.batch * a.heads * tilesOf(a.sequence, 64),
+                  a.batch * a.kvHeads * tilesOf(a.keySequence, 64)) < kMostItems;
 }
 
 Status WarpgroupAttention::forward(View o, float* logSumExp, bool merge) const {
   const bool wide = o.type == DataType::float32;
   if (a.headSize == 64) {
-    return wide ? startForward<64, float>(*this, o, logSumExp, merge) : startForward<64, Bfloat16>(*this, o, logSumExp, merge);
+    return wide ? startForward<64, float>(*this, o, logSumExp, merge)
+                : startForward<64, Bfloat16>(*this, o, logSumExp, merge);
   }
-  return wide ? startForward<128, float>(*this, o, logSumExp, merge) : startForward<128, Bfloat16>(*this, o, logSumExp, merge);
+  return wide ? startForward<128, float>(*this, o, logSumExp, merge)
+              : startForward<128, Bfloat16>(*this, o, logSumExp, merge);
 }
 
-Status WarpgroupAttention::backward(ConstView o, ConstView gO, const float* logSumExp, View gQ, View gK, View gV, bool add) const {
+Status WarpgroupAttention::backward(ConstView o, ConstView gO, const float* logSumExp, View gQ, View gK,
+                                    View gV, bool add) const {
   if (add) {
     const Gradients<float> g{o, gO, logSumExp, gQ.as<float>(), gK.as<float>(), gV.as<float>()};
-    return a.headSize == 64 ? startBackward<64, float, true>(*this, g) : startBackward<128, float, true>(*this, g);
+    return a.headSize == 64 ? startBackward<64, float, true>(*this, g)
+                            : startBackward<128, float, true>(*this, g);
   }
   const Gradients<Bfloat16> g{o, gO, logSumExp, gQ.as<Bfloat16>(), gK.as<Bfloat16>(), gV.as<Bfloat16>()};
-  return a.headSize == 64 ? startBackward<64, Bfloat16, false>(*this, g) : startBackward<128, Bfloat16, false>(*this, g);
+  return a.headSize == 64 ? startBackward<64, Bfloat16, false>(*this, g)
+                          : startBackward<128, Bfloat16, false>(*this, g);
 }
 
 }  // namespace internevo::cuda

@@ -22,7 +22,8 @@ struct WarpgroupAttention {
   bool fits() const;
   Status forward(View o, float* logSumExp, bool merge) const;
   /// kAdd: gradients are float32 and added to.
-  Status backward(ConstView o, ConstView gO, const float* logSumExp, View gQ, View gK, View gV, bool add) const;
+  Status backward(ConstView o, ConstView gO, const float* logSumExp, View gQ, View gK, View gV,
+                  bool add) const;
 };
 
 }  // namespace internevo::cuda

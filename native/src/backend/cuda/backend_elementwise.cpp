@@ -20,7 +20,8 @@ Status prepare(const char* call, SwigluShape* s) {
 }
 
 template <bool kAdd>
-Status convertElements(const Queue& queue, const char* call, std::int64_t elements, ConstView source, View target) {
+Status convertElements(const Queue& queue, const char* call, std::int64_t elements, ConstView source,
+                       View target) {
   return withElementType(source.type, [&](auto from) {
     return withElementType(target.type, [&](auto to) -> Status {
       using From = decltype(from);
@@ -52,8 +53,8 @@ Status CudaBackend::add(std::int64_t elements, ConstView a, ConstView b, View y)
       constexpr int N = decltype(piece)::value;
       using Kernel = AddKernel<N, T>;
       const std::int64_t pieces = elements / N;
-      return launch(queue(), {blocksFor(pieces, Kernel::kThreads)}, Kernel{pieces, a.as<T>(), b.as<T>(), y.as<T>()},
-                    kCall);
+      return launch(queue(), {blocksFor(pieces, Kernel::kThreads)},
+                    Kernel{pieces, a.as<T>(), b.as<T>(), y.as<T>()}, kCall);
     });
   });
 }
@@ -73,8 +74,8 @@ Status CudaBackend::convert(std::int64_t elements, ConstView source, View target
   return convertElements<false>(queue(), kCall, elements, source, target);
 }
 
-Status CudaBackend::convertRows(std::int64_t rows, std::int64_t width, ConstView source, std::int64_t sourceStride, View target,
-                                std::int64_t targetStride) {
+Status CudaBackend::convertRows(std::int64_t rows, std::int64_t width, ConstView source,
+                                std::int64_t sourceStride, View target, std::int64_t targetStride) {
   constexpr const char* kCall = "convertRows";
   if (sourceStride == width && targetStride == width) return convert(rows * width, source, target);
   INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"rows", rows}, {"width", width}}));
@@ -90,8 +91,8 @@ Status CudaBackend::convertRows(std::int64_t rows, std::int64_t width, ConstView
           using Kernel = ConvertRowsKernel<N, decltype(from), decltype(to), Index>;
           const std::int64_t pieces = rows * (width / N);
           return launch(queue(), {blocksFor(pieces, Kernel::kThreads)},
-                        Kernel{static_cast<Index>(pieces), static_cast<Index>(width / N), sourceStride, targetStride,
-                               source.as<decltype(from)>(), target.as<decltype(to)>()},
+                        Kernel{static_cast<Index>(pieces), static_cast<Index>(width / N), sourceStride,
+                               targetStride, source.as<decltype(from)>(), target.as<decltype(to)>()},
                         kCall);
         });
       });
@@ -113,16 +114,16 @@ Status CudaBackend::swigluForward(const SwigluShape& given, ConstView gate, Cons
         using Index = decltype(index);
         using Kernel = SwigluKernel<N, T, Index>;
         return launch(queue(), {blocksFor(pieces, Kernel::kThreads)},
-                      Kernel{static_cast<Index>(pieces), static_cast<Index>(s.width / N), s.gateStride, s.outputStride, gate.as<T>(),
-                             up.as<T>(), y.as<T>()},
+                      Kernel{static_cast<Index>(pieces), static_cast<Index>(s.width / N), s.gateStride,
+                             s.outputStride, gate.as<T>(), up.as<T>(), y.as<T>()},
                       kCall);
       });
     });
   });
 }
 
-Status CudaBackend::swigluBackward(const SwigluShape& given, ConstView gate, ConstView up, ConstView gY, View gGate,
-                                   View gUp) {
+Status CudaBackend::swigluBackward(const SwigluShape& given, ConstView gate, ConstView up, ConstView gY,
+                                   View gGate, View gUp) {
   constexpr const char* kCall = "swigluBackward";
   SwigluShape s = given;
   INTERNEVO_RETURN_IF_ERROR(prepare(kCall, &s));
@@ -130,18 +131,19 @@ Status CudaBackend::swigluBackward(const SwigluShape& given, ConstView gate, Con
       requireSameFloats(kCall, {{"gate", gate}, {"up", up}, {"gY", gY}, {"gGate", gGate}, {"gUp", gUp}}));
   return withElementType(gate.type, [&](auto tag) {
     using T = decltype(tag);
-    const auto views = {static_cast<const void*>(gate.data), up.data, gY.data, static_cast<const void*>(gGate.data),
-                        static_cast<const void*>(gUp.data)};
+    const auto views = {static_cast<const void*>(gate.data), up.data, gY.data,
+                        static_cast<const void*>(gGate.data), static_cast<const void*>(gUp.data)};
     return withPieces({s.width, s.gateStride, s.outputStride}, views, [&](auto piece) {
       constexpr int N = decltype(piece)::value;
       const std::int64_t pieces = s.rows * (s.width / N);
       return withIndex(pieces, [&](auto index) {
         using Index = decltype(index);
         using Kernel = SwigluGradientKernel<N, T, Index>;
-        return launch(queue(), {blocksFor(pieces, Kernel::kThreads)},
-                      Kernel{static_cast<Index>(pieces), static_cast<Index>(s.width / N), s.gateStride, s.outputStride, gate.as<T>(),
-                             up.as<T>(), gY.as<T>(), gGate.as<T>(), gUp.as<T>()},
-                      kCall);
+        return launch(
+            queue(), {blocksFor(pieces, Kernel::kThreads)},
+            Kernel{static_cast<Index>(pieces), static_cast<Index>(s.width / N), s.gateStride, s.outputStride,
+                   gate.as<T>(), up.as<T>(), gY.as<T>(), gGate.as<T>(), gUp.as<T>()},
+            kCall);
       });
     });
   });
@@ -150,7 +152,8 @@ Status CudaBackend::swigluBackward(const SwigluShape& given, ConstView gate, Con
 // ---- rotary positions ----------------------------------------------------------------------------------------------
 
 /// On the host in float64, as the CPU backend has it, so that both rotate by the same bits.
-Status CudaBackend::ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines, View sines) {
+Status CudaBackend::ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines,
+                              View sines) {
   constexpr const char* kCall = "ropeTable";
   INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"positions", positions}, {"headSize", headSize}}));
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"cosines", cosines}, {"sines", sines}}));
@@ -173,7 +176,8 @@ Status CudaBackend::ropeTable(std::int64_t positions, std::int64_t headSize, dou
   return Status::success();
 }
 
-Status CudaBackend::rotate(const char* call, RopeShape s, ConstView cosines, ConstView sines, View x, float direction) {
+Status CudaBackend::rotate(const char* call, RopeShape s, ConstView cosines, ConstView sines, View x,
+                           float direction) {
   INTERNEVO_RETURN_IF_ERROR(requirePositive(
       call, {{"rows", s.rows}, {"heads", s.heads}, {"headSize", s.headSize}, {"sequence", s.sequence}}));
   INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "stride", s.heads * s.headSize, &s.stride));
@@ -183,7 +187,8 @@ Status CudaBackend::rotate(const char* call, RopeShape s, ConstView cosines, Con
   if (s.positionOffset < 0) return badArgument(call, "positionOffset", "must not be negative");
   if (!s.positions.empty()) {
     INTERNEVO_RETURN_IF_ERROR(requireType(call, DataType::int32, "int32", {{"positions", s.positions}}));
-    if (s.positionOffset != 0) return badArgument(call, "positionOffset", "must be 0 where positions are given");
+    if (s.positionOffset != 0)
+      return badArgument(call, "positionOffset", "must be 0 where positions are given");
   }
   return withElementType(x.type, [&](auto tag) {
     using T = decltype(tag);
@@ -194,9 +199,10 @@ Status CudaBackend::rotate(const char* call, RopeShape s, ConstView cosines, Con
         using Index = decltype(index);
         using Kernel = RopeKernel<N, T, Index>;
         return launch(queue(), {blocksFor(pieces, Kernel::kThreads)},
-                      Kernel{static_cast<Index>(pieces), static_cast<Index>(s.heads), static_cast<Index>(piecesOfHead),
-                             static_cast<Index>(s.sequence), s.headSize, s.stride, s.positionOffset, s.positions.as<std::int32_t>(),
-                             cosines.as<float>(), sines.as<float>(), x.as<T>(), direction, errors()},
+                      Kernel{static_cast<Index>(pieces), static_cast<Index>(s.heads),
+                             static_cast<Index>(piecesOfHead), static_cast<Index>(s.sequence), s.headSize,
+                             s.stride, s.positionOffset, s.positions.as<std::int32_t>(), cosines.as<float>(),
+                             sines.as<float>(), x.as<T>(), direction, errors()},
                       call);
       });
     });

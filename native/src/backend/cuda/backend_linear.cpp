@@ -14,7 +14,8 @@ Status prepare(const char* call, LinearShape* shape) {
 
 }  // namespace
 
-Status CudaBackend::linearForward(const LinearShape& given, ConstView x, ConstView w, View y, Workspace workspace) {
+Status CudaBackend::linearForward(const LinearShape& given, ConstView x, ConstView w, View y,
+                                  Workspace workspace) {
   constexpr const char* kCall = "linearForward";
   LinearShape s = given;
   INTERNEVO_RETURN_IF_ERROR(prepare(kCall, &s));
@@ -24,8 +25,8 @@ Status CudaBackend::linearForward(const LinearShape& given, ConstView x, ConstVi
   return multiply(forwardProduct(s, x, w, y), workspace);
 }
 
-Status CudaBackend::linearGradInput(const LinearShape& given, ConstView gY, ConstView w, View gX, bool accumulate,
-                                    Workspace workspace) {
+Status CudaBackend::linearGradInput(const LinearShape& given, ConstView gY, ConstView w, View gX,
+                                    bool accumulate, Workspace workspace) {
   constexpr const char* kCall = "linearGradInput";
   LinearShape s = given;
   INTERNEVO_RETURN_IF_ERROR(prepare(kCall, &s));
@@ -35,7 +36,8 @@ Status CudaBackend::linearGradInput(const LinearShape& given, ConstView gY, Cons
   return multiply(inputGradientProduct(s, gY, w, gX, accumulate), workspace);
 }
 
-Status CudaBackend::linearGradWeight(const LinearShape& given, ConstView x, ConstView gY, View gW, Workspace workspace) {
+Status CudaBackend::linearGradWeight(const LinearShape& given, ConstView x, ConstView gY, View gW,
+                                     Workspace workspace) {
   constexpr const char* kCall = "linearGradWeight";
   LinearShape s = given;
   INTERNEVO_RETURN_IF_ERROR(prepare(kCall, &s));

@@ -7,8 +7,8 @@
 
 namespace internevo::cuda {
 
-Status CudaBackend::rmsNormForward(const NormShape& s, ConstView x, ConstView residual, ConstView gain, float epsilon,
-                                   View sum, View y, View inverseRms) {
+Status CudaBackend::rmsNormForward(const NormShape& s, ConstView x, ConstView residual, ConstView gain,
+                                   float epsilon, View sum, View y, View inverseRms) {
   constexpr const char* kCall = "rmsNormForward";
   INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"rows", s.rows}, {"width", s.width}}));
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"x", x}, {"gain", gain}, {"y", y}}));
@@ -22,15 +22,15 @@ Status CudaBackend::rmsNormForward(const NormShape& s, ConstView x, ConstView re
     return withPieces({s.width}, {x.data, residual.data, gain.data, sum.data, y.data}, [&](auto piece) {
       using Kernel = NormKernel<decltype(piece)::value, T>;
       return launch(queue(), {blocksFor(s.rows, 1), 1, 1, Kernel::kSharedBytes},
-                    Kernel{s.rows, s.width, x.as<T>(), residual.as<T>(), gain.as<T>(), epsilon, sum.as<T>(), y.as<T>(),
-                           inverseRms.as<float>()},
+                    Kernel{s.rows, s.width, x.as<T>(), residual.as<T>(), gain.as<T>(), epsilon, sum.as<T>(),
+                           y.as<T>(), inverseRms.as<float>()},
                     kCall);
     });
   });
 }
 
-Status CudaBackend::rmsNormBackward(const NormShape& s, ConstView h, ConstView gain, ConstView inverseRms, ConstView gY,
-                                    ConstView gSum, View gH, View gGain, Workspace workspace) {
+Status CudaBackend::rmsNormBackward(const NormShape& s, ConstView h, ConstView gain, ConstView inverseRms,
+                                    ConstView gY, ConstView gSum, View gH, View gGain, Workspace workspace) {
   constexpr const char* kCall = "rmsNormBackward";
   INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"rows", s.rows}, {"width", s.width}}));
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"h", h}, {"gain", gain}, {"gY", gY}, {"gH", gH}}));
@@ -45,8 +45,8 @@ Status CudaBackend::rmsNormBackward(const NormShape& s, ConstView h, ConstView g
     return withPieces({s.width}, {h.data, gain.data, gY.data, gSum.data, gH.data, parts}, [&](auto piece) {
       using Kernel = NormGradientKernel<decltype(piece)::value, T>;
       return launch(queue(), {count, 1, 1, Kernel::sharedBytes(s.width)},
-                    Kernel{s.rows, s.width, h.as<T>(), gain.as<T>(), inverseRms.as<float>(), gY.as<T>(), gSum.as<T>(),
-                           gH.as<T>(), parts},
+                    Kernel{s.rows, s.width, h.as<T>(), gain.as<T>(), inverseRms.as<float>(), gY.as<T>(),
+                           gSum.as<T>(), gH.as<T>(), parts},
                     kCall);
     });
   }));
@@ -65,8 +65,9 @@ Status sliceOf(const char* call, const EmbeddingShape& s, ConstView tokens, Tabl
   INTERNEVO_RETURN_IF_ERROR(requireType(call, DataType::int32, "int32", {{"tokens", tokens}}));
   *slice = {s.first, s.vocabulary, s.wholeVocabulary == 0 ? s.vocabulary : s.wholeVocabulary};
   if (s.first >= 0 && s.first + s.vocabulary <= slice->whole) return Status::success();
-  return badArgument(call, "first", "is " + std::to_string(s.first) + "; the slice must be inside the vocabulary of " +
-                                        std::to_string(slice->whole));
+  return badArgument(call, "first",
+                     "is " + std::to_string(s.first) + "; the slice must be inside the vocabulary of " +
+                         std::to_string(slice->whole));
 }
 
 }  // namespace
@@ -80,8 +81,10 @@ Status CudaBackend::embeddingForward(const EmbeddingShape& s, ConstView tokens, 
     using T = decltype(tag);
     return withPieces({s.width}, {table.data, y.data}, [&](auto piece) {
       using Kernel = EmbeddingKernel<decltype(piece)::value, T>;
-      return launch(queue(), {blocksFor(s.rows, 1)},
-                    Kernel{s.rows, s.width, slice, tokens.as<std::int32_t>(), table.as<T>(), y.as<T>(), errors()}, kCall);
+      return launch(
+          queue(), {blocksFor(s.rows, 1)},
+          Kernel{s.rows, s.width, slice, tokens.as<std::int32_t>(), table.as<T>(), y.as<T>(), errors()},
+          kCall);
     });
   });
 }
@@ -96,9 +99,10 @@ Status CudaBackend::embeddingBackward(const EmbeddingShape& s, ConstView tokens,
     using T = decltype(tag);
     return withPieces({s.width}, {gY.data, gTable.data}, [&](auto piece) {
       using Kernel = EmbeddingGradientKernel<decltype(piece)::value, T>;
-      return launch(queue(), {blocksFor(s.rows, 1), 1, 1, Kernel::kSharedBytes},
-                    Kernel{s.rows, s.width, slice, tokens.as<std::int32_t>(), gY.as<T>(), gTable.as<float>(), errors()},
-                    kCall);
+      return launch(
+          queue(), {blocksFor(s.rows, 1), 1, 1, Kernel::kSharedBytes},
+          Kernel{s.rows, s.width, slice, tokens.as<std::int32_t>(), gY.as<T>(), gTable.as<float>(), errors()},
+          kCall);
     });
   });
 }

@@ -38,20 +38,23 @@ Status CudaBackend::adamw(std::int64_t elements, const AdamwSettings& settings, 
       kCall, {{"gradient", gradient}, {"firstMoment", firstMoment}, {"secondMoment", secondMoment}}));
   const bool narrow = parameters.type == DataType::bfloat16;
   if (narrow) INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"master", master}}));
-  if (!narrow && !master.empty()) return badArgument(kCall, "master", "must be empty with float32 parameters");
+  if (!narrow && !master.empty())
+    return badArgument(kCall, "master", "must be empty with float32 parameters");
   float* const weights = narrow ? master.as<float>() : parameters.as<float>();
   Bfloat16* const rounded = narrow ? parameters.as<Bfloat16>() : nullptr;
-  return withPieces({elements}, {weights, rounded, gradient.data, firstMoment.data, secondMoment.data}, [&](auto piece) {
-    constexpr int N = decltype(piece)::value;
-    using Kernel = AdamwKernel<N>;
-    return launch(queue(), {blocksFor(elements / N, Kernel::kThreads)},
-                  Kernel{elements / N, factorsOf(settings), weights, rounded, gradient.as<float>(),
-                         firstMoment.as<float>(), secondMoment.as<float>()},
-                  kCall);
-  });
+  return withPieces(
+      {elements}, {weights, rounded, gradient.data, firstMoment.data, secondMoment.data}, [&](auto piece) {
+        constexpr int N = decltype(piece)::value;
+        using Kernel = AdamwKernel<N>;
+        return launch(queue(), {blocksFor(elements / N, Kernel::kThreads)},
+                      Kernel{elements / N, factorsOf(settings), weights, rounded, gradient.as<float>(),
+                             firstMoment.as<float>(), secondMoment.as<float>()},
+                      kCall);
+      });
 }
 
-Status CudaBackend::initialNormal(const InitialShape& s, std::uint64_t key, double standardDeviation, View target) {
+Status CudaBackend::initialNormal(const InitialShape& s, std::uint64_t key, double standardDeviation,
+                                  View target) {
   INTERNEVO_RETURN_IF_ERROR(checkInitial(s, target));
   return launch(queue(), {blocksFor(s.elements, InitialNormalKernel::kThreads)},
                 InitialNormalKernel{s, key, standardDeviation, target.as<float>()}, "initialNormal");

@@ -40,7 +40,8 @@ class DeviceThread : public WarpgroupInstructions {
   /// d[4] += a · b of one warp: bfloat16 m16n8k16, float32 sums. Fragments as PTX defines them.
   __device__ __forceinline__ void multiply(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                                            std::uint32_t b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
@@ -75,11 +76,13 @@ class DeviceThread : public WarpgroupInstructions {
 
 /// Kernels of sm_90a say so by kWarpgroups; for another architecture their code is empty, and nobody starts them.
 template <class Kernel>
-concept OnWarpgroups = requires { Kernel::kWarpgroups; };
+concept OnWarpgroups = requires {
+  Kernel::kWarpgroups;
+};
 
 template <class Kernel>
-  requires(!OnWarpgroups<Kernel>)
-__global__ void __launch_bounds__(Kernel::kThreads) runKernel(const __grid_constant__ Kernel kernel) {
+requires(!OnWarpgroups<Kernel>) __global__ void __launch_bounds__(Kernel::kThreads)
+    runKernel(const __grid_constant__ Kernel kernel) {
   DeviceThread thread;
   kernel(thread);
 }
@@ -96,10 +99,13 @@ template <class Kernel>
 Status launch(const Queue& queue, const Grid& grid, const Kernel& kernel, const char* name) {
   constexpr int kStaticLimit = 48 << 10;
   if (grid.sharedBytes > kStaticLimit) {
-    INTERNEVO_RETURN_IF_ERROR(cudaStatus(
-        cudaFuncSetAttribute(runKernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, grid.sharedBytes), name));
+    INTERNEVO_RETURN_IF_ERROR(
+        cudaStatus(cudaFuncSetAttribute(runKernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        grid.sharedBytes),
+                   name));
   }
-  runKernel<<<dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z)),
+  runKernel<<<dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
+                   static_cast<unsigned>(grid.z)),
               Kernel::kThreads, static_cast<std::size_t>(grid.sharedBytes), queue.stream>>>(kernel);
   return cudaStatus(cudaGetLastError(), name);
 }

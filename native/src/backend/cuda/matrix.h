@@ -24,8 +24,10 @@ inline MatrixProduct forwardProduct(const LinearShape& s, ConstView x, ConstView
   return {s.outputs, s.rows, s.inputs, true, false, s.inputs, s.inputStride, s.outputStride, w, x, y, false};
 }
 /// gX[rows, inputs] = gY[rows, outputs] · w.
-inline MatrixProduct inputGradientProduct(const LinearShape& s, ConstView gY, ConstView w, View gX, bool accumulate) {
-  return {s.inputs, s.rows, s.outputs, false, false, s.inputs, s.outputStride, s.inputStride, w, gY, gX, accumulate};
+inline MatrixProduct inputGradientProduct(const LinearShape& s, ConstView gY, ConstView w, View gX,
+                                          bool accumulate) {
+  return {s.inputs,       s.rows,        s.outputs, false, false, s.inputs,
+          s.outputStride, s.inputStride, w,         gY,    gX,    accumulate};
 }
 /// gW[outputs, inputs] += gYᵀ · x.
 inline MatrixProduct weightGradientProduct(const LinearShape& s, ConstView x, ConstView gY, View gW) {

@@ -18,9 +18,10 @@ int answerOpen(DeviceOpenArguments* arguments, const Open& open) {
   try {
     std::unique_ptr<Backend> backend;
     if (arguments->interfaceVersion != kDeviceInterface) {
-      status = {StatusCode::badConfig, "the program speaks version " + std::to_string(arguments->interfaceVersion) +
-                                           " of the interface, the library " + std::to_string(kDeviceInterface) +
-                                           "; build both together"};
+      status = {StatusCode::badConfig, "the program speaks version " +
+                                           std::to_string(arguments->interfaceVersion) +
+                                           " of the interface, the library " +
+                                           std::to_string(kDeviceInterface) + "; build both together"};
     } else {
       status = open(arguments->request, &backend);
     }
@@ -29,7 +30,8 @@ int answerOpen(DeviceOpenArguments* arguments, const Open& open) {
     status = {StatusCode::internal, error.what()};
   }
   if (status.ok() || arguments->messageBytes <= 0) return static_cast<int>(status.code());
-  const std::size_t length = std::min(status.message().size(), static_cast<std::size_t>(arguments->messageBytes - 1));
+  const std::size_t length =
+      std::min(status.message().size(), static_cast<std::size_t>(arguments->messageBytes - 1));
   std::memcpy(arguments->message, status.message().data(), length);
   arguments->message[length] = '\0';
   return static_cast<int>(status.code());

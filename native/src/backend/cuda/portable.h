@@ -76,7 +76,9 @@ INTERNEVO_BOTH std::uint16_t bfloat16Bits(float value) {
 INTERNEVO_BOTH std::uint32_t packBfloat16(float low, float high) {
 #ifdef __CUDA_ARCH__
   std::uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));  // one instruction for two; NaN stays NaN
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
+      : "=r"(pair)
+      : "f"(high), "f"(low));  // one instruction for two; NaN stays NaN
   return pair;
 #endif
   return static_cast<std::uint32_t>(bfloat16Bits(low)) | static_cast<std::uint32_t>(bfloat16Bits(high)) << 16;

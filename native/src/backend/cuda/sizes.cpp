@@ -21,7 +21,9 @@ std::int64_t normParts(const NormShape& s) {
   return std::min({s.rows, kNormParts, most});
 }
 
-std::int64_t Sizes::normWorkspaceBytes(const NormShape& s) const { return alignUp(normParts(s) * s.width * 4, kAlignmentBytes); }
+std::int64_t Sizes::normWorkspaceBytes(const NormShape& s) const {
+  return alignUp(normParts(s) * s.width * 4, kAlignmentBytes);
+}
 
 std::int64_t logitsBytes(const HeadLossShape& s) {
   return alignUp(std::min(s.chunkRows, s.rows) * s.vocabulary * 4, kAlignmentBytes);

@@ -14,10 +14,11 @@ struct AttentionScratch {
   static constexpr std::int64_t kSumsBytes = std::int64_t{1} << 30;  ///< as many pairs as fit, at least one
   static constexpr std::int64_t kQueries = 64;                       ///< of a tile of the backward pass
 
-  std::int64_t tiles = 0;       ///< of a sequence's queries
-  std::int64_t pairs = 0;       ///< of one launch
-  std::int64_t statistics = 0;  ///< of kernels/attention_backward_sums.h: 12 bytes a query of a tile [batch · heads, tiles]
-  std::int64_t counts = 0;      ///< int32 [pairs · group, tiles]
+  std::int64_t tiles = 0;  ///< of a sequence's queries
+  std::int64_t pairs = 0;  ///< of one launch
+  std::int64_t statistics =
+      0;  ///< of kernels/attention_backward_sums.h: 12 bytes a query of a tile [batch · heads, tiles]
+  std::int64_t counts = 0;  ///< int32 [pairs · group, tiles]
   std::int64_t countsBytes = 0;
   std::int64_t sums = 0;  ///< float32 [pairs · group, tiles, kQueries · headSize]
   std::int64_t bytes = 0;
@@ -25,16 +26,18 @@ struct AttentionScratch {
 
 inline bool hasWarpgroupKernels(std::int64_t headSize) { return headSize == 64 || headSize == 128; }
 
-inline AttentionScratch attentionScratch(std::int64_t batch, std::int64_t sequence, std::int64_t heads, std::int64_t kvHeads,
-                                         std::int64_t headSize,
+inline AttentionScratch attentionScratch(std::int64_t batch, std::int64_t sequence, std::int64_t heads,
+                                         std::int64_t kvHeads, std::int64_t headSize,
                                          std::int64_t sumsBytes = AttentionScratch::kSumsBytes) {
   AttentionScratch s;
   const std::int64_t group = heads / kvHeads;
   s.tiles = (sequence + AttentionScratch::kQueries - 1) / AttentionScratch::kQueries;
-  const std::int64_t pairBytes = std::max<std::int64_t>(group * s.tiles * AttentionScratch::kQueries * headSize * 4, 1);
+  const std::int64_t pairBytes =
+      std::max<std::int64_t>(group * s.tiles * AttentionScratch::kQueries * headSize * 4, 1);
   s.pairs = std::clamp<std::int64_t>(sumsBytes / pairBytes, 1, std::max<std::int64_t>(batch * kvHeads, 1));
   s.statistics = AttentionScratch::kTickets + AttentionScratch::kTicketBytes;
-  s.counts = alignUp(s.statistics + batch * heads * s.tiles * AttentionScratch::kQueries * 12, kAlignmentBytes);
+  s.counts =
+      alignUp(s.statistics + batch * heads * s.tiles * AttentionScratch::kQueries * 12, kAlignmentBytes);
   s.countsBytes = s.pairs * group * s.tiles * 4;
   s.sums = alignUp(s.counts + s.countsBytes, kAlignmentBytes);
   s.bytes = alignUp(s.sums + s.pairs * pairBytes, kAlignmentBytes);

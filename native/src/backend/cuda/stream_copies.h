@@ -13,7 +13,8 @@ namespace internevo::cuda {
 /// Everything given outlives it.
 class StreamCopies final : public BackgroundCopies {
  public:
-  StreamCopies(Streams& streams, const Current& current, PinnedMemory& memory) : streams_(streams), current_(current), memory_(memory) {}
+  StreamCopies(Streams& streams, const Current& current, PinnedMemory& memory)
+      : streams_(streams), current_(current), memory_(memory) {}
   /// The stream must be done with memory that goes; where it never will be, the run was abandoned and the process ends.
   ~StreamCopies() override {
     if (sealed_) static_cast<void>(wait());

@@ -28,7 +28,8 @@ Lane::Ticket StreamLane::submit(std::function<Status()> job) {
 }
 
 Status StreamLane::wait(Ticket ticket) {
-  if (error_.ok() && ticket > 0) error_ = streams_.wait(current_.queue, after_[static_cast<std::size_t>(ticket) % kCapacity]);
+  if (error_.ok() && ticket > 0)
+    error_ = streams_.wait(current_.queue, after_[static_cast<std::size_t>(ticket) % kCapacity]);
   return error_;
 }
 

@@ -26,7 +26,8 @@ class StreamLane final : public Lane {
   Current& current_;
   Queue own_;
   Streams::Event before_ = nullptr;
-  std::array<Streams::Event, kCapacity> after_{};  ///< of ticket t at t mod kCapacity: a later one says more, never less
+  std::array<Streams::Event, kCapacity>
+      after_{};  ///< of ticket t at t mod kCapacity: a later one says more, never less
   Ticket submitted_ = 0;
   bool started_ = false;
   Status error_;

@@ -14,7 +14,8 @@ namespace internevo::cuda {
 /// makes none.
 class StreamMoments final : public Moments {
  public:
-  StreamMoments(Streams& streams, const Current& current, std::int64_t capacity) : streams_(streams), current_(current), capacity_(capacity) {}
+  StreamMoments(Streams& streams, const Current& current, std::int64_t capacity)
+      : streams_(streams), current_(current), capacity_(capacity) {}
 
   Status reset() override {
     if (origin_ == nullptr) INTERNEVO_RETURN_IF_ERROR(streams_.createTimedEvent(&origin_));
@@ -41,7 +42,8 @@ class StreamMoments final : public Moments {
     return Status::success();
   }
   Status read(std::int64_t moment, std::int64_t* nanoseconds) override {
-    if (moment < 0 || moment >= used_) return {StatusCode::internal, "moment " + std::to_string(moment) + " was not marked"};
+    if (moment < 0 || moment >= used_)
+      return {StatusCode::internal, "moment " + std::to_string(moment) + " was not marked"};
     const Streams::Event event = events_[static_cast<std::size_t>(moment)];
     INTERNEVO_RETURN_IF_ERROR(streams_.synchronize(event));
     double seconds = 0;

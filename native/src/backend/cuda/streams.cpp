@@ -24,7 +24,9 @@ Status Streams::waitUntil(const Done& isDone) const {
   for (;;) {
     bool done = false;
     INTERNEVO_RETURN_IF_ERROR(isDone(&done));
-    if (done) return watch_ ? watch_() : Status::success();  // what was given up ends too, and its results are nobody's
+    if (done)
+      return watch_ ? watch_()
+                    : Status::success();  // what was given up ends too, and its results are nobody's
     if (const auto now = std::chrono::steady_clock::now(); watch_ && now - asked > kAsk) {
       INTERNEVO_RETURN_IF_ERROR(watch_());
       asked = now;

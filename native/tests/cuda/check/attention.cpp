@@ -23,7 +23,8 @@ std::unique_ptr<Backend> open(const std::string& kernels) {
   const Status status = openCudaBackend({}, &backend);
   unsetenv(kVariable);
   // mma.sync is on every GPU that the backend takes.
-  if (!status.ok()) throw CannotRun(kernels == "warp" ? Outcome::failed : Outcome::absent, kernels + ": " + status.message());
+  if (!status.ok())
+    throw CannotRun(kernels == "warp" ? Outcome::failed : Outcome::absent, kernels + ": " + status.message());
   return backend;
 }
 
@@ -36,23 +37,34 @@ bool declined(const std::string& kernels, const std::string& message) {
 class Attention {
  public:
   Attention(Backend& device, const AttentionShape& shape)
-      : device_(device), shape_(shape), wide_(shape.batch * shape.sequence * shape.heads * shape.headSize),
-        narrow_(wide_ / shape.heads * shape.kvHeads), operands_(device.memory()) {
-    q = operands_.take(wide_), k = operands_.take(narrow_), v = operands_.take(narrow_), gO = operands_.take(wide_);
-    o = operands_.take(wide_), gQ = operands_.take(wide_), gK = operands_.take(narrow_), gV = operands_.take(narrow_);
+      : device_(device),
+        shape_(shape),
+        wide_(shape.batch * shape.sequence * shape.heads * shape.headSize),
+        narrow_(wide_ / shape.heads * shape.kvHeads),
+        operands_(device.memory()) {
+    q = operands_.take(wide_), k = operands_.take(narrow_), v = operands_.take(narrow_),
+    gO = operands_.take(wide_);
+    o = operands_.take(wide_), gQ = operands_.take(wide_), gK = operands_.take(narrow_),
+    gV = operands_.take(narrow_);
     statistics = operands_.take(shape.batch * shape.heads * shape.sequence, DataType::float32);
     room = operands_.scratch(device.attentionWorkspaceBytes(shape));
   }
   Status compute() {
     INTERNEVO_RETURN_IF_ERROR(operands_.status);
     INTERNEVO_RETURN_IF_ERROR(device_.attentionForward(shape_, q, k, v, o, statistics, room));
-    INTERNEVO_RETURN_IF_ERROR(device_.attentionBackward(shape_, q, k, v, o, statistics, gO, gQ, gK, gV, room));
+    INTERNEVO_RETURN_IF_ERROR(
+        device_.attentionBackward(shape_, q, k, v, o, statistics, gO, gQ, gK, gV, room));
     return device_.settle();
   }
-  std::int64_t elements(const View& view) const { return view.data == k.data || view.data == v.data || view.data == gK.data || view.data == gV.data ? narrow_ : wide_; }
+  std::int64_t elements(const View& view) const {
+    return view.data == k.data || view.data == v.data || view.data == gK.data || view.data == gV.data
+               ? narrow_
+               : wide_;
+  }
   std::vector<char> bytesOf(const View& view, Status* status) {
     std::vector<char> bytes(static_cast<std::size_t>(2 * elements(view)));
-    if (status->ok()) *status = device_.memory().download(bytes.data(), view.data, static_cast<std::int64_t>(bytes.size()));
+    if (status->ok())
+      *status = device_.memory().download(bytes.data(), view.data, static_cast<std::int64_t>(bytes.size()));
     return bytes;
   }
   /// o and the three gradients.
@@ -86,7 +98,8 @@ Outcome checkAttentionKernels(CaseRun& run, const std::string& kernels, std::siz
   if (kernels == "warp") return outcome;
   run.noteNow();
   const auto warp = open("warp");
-  if (noteVerdict(run, compare(each, DataType::bfloat16, *warp, *kind), "mma.sync") != Outcome::passed) outcome = Outcome::failed;
+  if (noteVerdict(run, compare(each, DataType::bfloat16, *warp, *kind), "mma.sync") != Outcome::passed)
+    outcome = Outcome::failed;
   return outcome;
 }
 
@@ -94,21 +107,26 @@ Outcome timeAttentionKernels(CaseRun& run, const std::string& kernels) {
   const auto kind = open(kernels);
   std::vector<Measured> times = attentionBenchmarks(*kind, run.small());
   for (Measured& each : times) {
-    if (declined(kernels, each.message)) run.result["declined"].push_back(each.name + ": " + each.message), each.message.clear(), each.seconds = each.figure = 0;
+    if (declined(kernels, each.message))
+      run.result["declined"].push_back(each.name + ": " + each.message), each.message.clear(),
+          each.seconds = each.figure = 0;
   }
   std::erase_if(times, [](const Measured& each) { return each.seconds == 0 && each.message.empty(); });
   const Outcome outcome = noteTimes(run, times);
   for (const Measured& each : times) {
     constexpr const char* kOfGoal = "attention bf16, heads of 128, 16384, ";
-    if (each.name == kOfGoal + std::string("forward")) noteGoal(run, "attention forward, 16384 tokens, " + kernels, each.figure, kForwardGoal, "TFLOP/s");
-    if (each.name == kOfGoal + std::string("backward")) noteGoal(run, "attention backward, 16384 tokens, " + kernels, each.figure, kBackwardGoal, "TFLOP/s");
+    if (each.name == kOfGoal + std::string("forward"))
+      noteGoal(run, "attention forward, 16384 tokens, " + kernels, each.figure, kForwardGoal, "TFLOP/s");
+    if (each.name == kOfGoal + std::string("backward"))
+      noteGoal(run, "attention backward, 16384 tokens, " + kernels, each.figure, kBackwardGoal, "TFLOP/s");
   }
   return outcome;
 }
 
 Outcome checkAttentionTwice(CaseRun& run, const std::string& kernels) {
   const auto kind = open(kernels);
-  const AttentionShape shape = run.small() ? AttentionShape{1, 200, 2, 1, 64} : AttentionShape{1, 8192, 16, 4, 128};
+  const AttentionShape shape =
+      run.small() ? AttentionShape{1, 200, 2, 1, 64} : AttentionShape{1, 8192, 16, 4, 128};
   Attention attention(*kind, shape);
   Status status = attention.compute();
   if (declined(kernels, status.message())) throw CannotRun(Outcome::absent, status.message());
@@ -120,16 +138,21 @@ Outcome checkAttentionTwice(CaseRun& run, const std::string& kernels) {
   }
   run.result = {{"calls", kTimes}, {"different", different}, {"comparedBytes", first.size()}};
   if (!status.ok()) return run.message = status.message(), Outcome::failed;
-  if (different > 0) run.message = std::to_string(different) + " of " + std::to_string(kTimes - 1) + " repetitions gave other bits";
+  if (different > 0)
+    run.message =
+        std::to_string(different) + " of " + std::to_string(kTimes - 1) + " repetitions gave other bits";
   return different == 0 ? Outcome::passed : Outcome::failed;
 }
 
 /// What a run does before its first step: both tried on its operands, one chosen (stderr has the times).
 Outcome checkAttentionChoice(CaseRun& run) {
-  const AttentionShape shape = run.small() ? AttentionShape{1, 70, 2, 1, 64} : AttentionShape{1, 16384, 32, 8, 128};
+  const AttentionShape shape =
+      run.small() ? AttentionShape{1, 70, 2, 1, 64} : AttentionShape{1, 16384, 32, 8, 128};
   Backend& device = run.device();
   Attention a(device, shape);
-  Status status = device.prepareAttention(shape, {a.q, a.k, a.v, a.o, a.statistics, a.gO, a.gQ, a.gK, a.gV, a.room}, [](std::int64_t*, int) { return Status::success(); });
+  Status status =
+      device.prepareAttention(shape, {a.q, a.k, a.v, a.o, a.statistics, a.gO, a.gQ, a.gK, a.gV, a.room},
+                              [](std::int64_t*, int) { return Status::success(); });
   if (status.ok()) status = a.compute();
   run.message = status.message();
   return status.ok() ? Outcome::passed : Outcome::failed;
@@ -138,29 +161,37 @@ Outcome checkAttentionChoice(CaseRun& run) {
 Outcome checkAttentionAgainstTorch(CaseRun& run) {
   const Peer peer(run.small(), "torch_attention.py");
   if (!peer.absent().empty()) throw CannotRun(Outcome::absent, peer.absent());
-  const AttentionShape shape = run.small() ? AttentionShape{1, 130, 2, 1, 64} : AttentionShape{1, 16384, 8, 2, 128};
+  const AttentionShape shape =
+      run.small() ? AttentionShape{1, 130, 2, 1, 64} : AttentionShape{1, 16384, 8, 2, 128};
   Attention attention(run.device(), shape);
   Status status = attention.compute();
   const trainer::testing::TemporaryDirectory folder;
-  const std::pair<const char*, View> files[] = {{"q", attention.q}, {"k", attention.k}, {"v", attention.v}, {"gO", attention.gO},
-                                                {"o", attention.o}, {"gQ", attention.gQ}, {"gK", attention.gK}, {"gV", attention.gV}};
+  const std::pair<const char*, View> files[] = {
+      {"q", attention.q}, {"k", attention.k},   {"v", attention.v},   {"gO", attention.gO},
+      {"o", attention.o}, {"gQ", attention.gQ}, {"gK", attention.gK}, {"gV", attention.gV}};
   for (const auto& [name, view] : files) {
     const std::vector<char> bytes = attention.bytesOf(view, &status);
     std::ofstream file(folder.file(name), std::ios::binary);
-    if (!file.write(bytes.data(), static_cast<std::streamsize>(bytes.size())).flush()) throw CannotRun(Outcome::failed, "cannot write " + folder.file(name));
+    if (!file.write(bytes.data(), static_cast<std::streamsize>(bytes.size())).flush())
+      throw CannotRun(Outcome::failed, "cannot write " + folder.file(name));
   }
   if (!status.ok()) return run.message = status.message(), Outcome::failed;
-  const PeerAnswer answer = peer.run({"--folder", folder.path(), "--sequence", std::to_string(shape.sequence), "--heads", std::to_string(shape.heads),
-                                      "--kv-heads", std::to_string(shape.kvHeads), "--head-size", std::to_string(shape.headSize)},
-                                     run.leftSeconds() - 5);
-  if (answer.status != 0 || !answer.result.is_object()) return run.message = "PyTorch: " + answer.message, Outcome::failed;
+  const PeerAnswer answer =
+      peer.run({"--folder", folder.path(), "--sequence", std::to_string(shape.sequence), "--heads",
+                std::to_string(shape.heads), "--kv-heads", std::to_string(shape.kvHeads), "--head-size",
+                std::to_string(shape.headSize)},
+               run.leftSeconds() - 5);
+  if (answer.status != 0 || !answer.result.is_object())
+    return run.message = "PyTorch: " + answer.message, Outcome::failed;
   run.result = answer.result;
   run.result["sequenceLengthTokens"] = shape.sequence;
   Outcome outcome = Outcome::passed;
   for (const auto& [name, ours] : answer.result.at("ours").items()) {
     // Twice the error of PyTorch's own attention in bfloat16, and one rounding.
     const double limit = 2 * answer.result.at("torch").at(name).get<double>() + 1. / 256;
-    if (!(ours.is_number() && ours.get<double>() <= limit)) outcome = Outcome::failed, run.message = name + ": error " + ours.dump() + " of at most " + Json(limit).dump();
+    if (!(ours.is_number() && ours.get<double>() <= limit))
+      outcome = Outcome::failed,
+      run.message = name + ": error " + ours.dump() + " of at most " + Json(limit).dump();
   }
   return outcome;
 }

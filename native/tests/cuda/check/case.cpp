@@ -27,7 +27,10 @@ const char* outcomeName(Outcome outcome) {
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
-double CheckCase::limitSeconds() const { return ownLimitSeconds > 0 ? ownLimitSeconds : std::clamp(3 * plannedSeconds, kLeastLimitSeconds, kMostLimitSeconds); }
+double CheckCase::limitSeconds() const {
+  return ownLimitSeconds > 0 ? ownLimitSeconds
+                             : std::clamp(3 * plannedSeconds, kLeastLimitSeconds, kMostLimitSeconds);
+}
 
 CaseRun::CaseRun(bool small, std::string work, double limitSeconds, int resultDescriptor)
     : small_(small), work_(std::move(work)), limitSeconds_(limitSeconds), descriptor_(resultDescriptor) {}
@@ -39,7 +42,8 @@ double CaseRun::leftSeconds() const {
 
 Backend& CaseRun::device() {
   if (device_ == nullptr) {
-    if (const Status status = openCudaBackend({}, &device_); !status.ok()) throw CannotRun(Outcome::failed, status.message());
+    if (const Status status = openCudaBackend({}, &device_); !status.ok())
+      throw CannotRun(Outcome::failed, status.message());
     versions_["device"] = device_->name();
     for (const LibraryVersion& each : device_->libraries()) versions_[each.name] = each.version;
   }
@@ -67,7 +71,8 @@ void CaseRun::write(const char* outcome) {
 }
 
 void noteGoal(CaseRun& run, const std::string& what, double value, double goal, const char* unit) {
-  run.result["goals"].push_back({{"what", what}, {"value", number(value)}, {"goal", goal}, {"unit", unit}, {"reached", value >= goal}});
+  run.result["goals"].push_back(
+      {{"what", what}, {"value", number(value)}, {"goal", goal}, {"unit", unit}, {"reached", value >= goal}});
 }
 
 }  // namespace internevo::check

@@ -78,9 +78,10 @@ struct CheckCommand {
   const char* name;
   const char* what;
 };
-constexpr CheckCommand kCommands[] = {{"truth", "the machine; every kernel against a reference"},
-                                      {"step", "whole steps, their kernels, and what the planner needs"},
-                                      {"peers", "PyTorch on the same GPU; the longest sequence; ranks that share the GPU"}};
+constexpr CheckCommand kCommands[] = {
+    {"truth", "the machine; every kernel against a reference"},
+    {"step", "whole steps, their kernels, and what the planner needs"},
+    {"peers", "PyTorch on the same GPU; the longest sequence; ranks that share the GPU"}};
 /// Seconds of a command, unless it is told otherwise.
 constexpr double kCommandSeconds = 540;
 

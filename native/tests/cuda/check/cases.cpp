@@ -25,7 +25,8 @@ std::string slug(const std::string& text) {
 class List {
  public:
   explicit List(const char* command) : command_(command) {}
-  void add(const std::string& name, double seconds, const std::string& what, std::function<Outcome(CaseRun&)> run) {
+  void add(const std::string& name, double seconds, const std::string& what,
+           std::function<Outcome(CaseRun&)> run) {
     cases.push_back({name, command_, what, seconds, std::move(run)});
   }
   std::vector<CheckCase> cases;
@@ -37,81 +38,105 @@ class List {
 void truth(bool small, List* list) {
   list->add("facts", 6, "the machine, its libraries, and where each program finds them", checkFacts);
   for (const cuda::KernelCaseName& each : cuda::kKernelCases) {
-    list->add(std::string("instructions.") + each.name, 1.5, std::string(each.what) + ": GPU and model, bit by bit",
+    list->add(std::string("instructions.") + each.name, 1.5,
+              std::string(each.what) + ": GPU and model, bit by bit",
               [name = std::string(each.name)](CaseRun& run) { return checkInstruction(run, name); });
   }
   const std::vector<Case> operators = operatorCases(small);
   for (std::size_t i = 0; i < operators.size(); ++i) {
-    list->add("operators." + slug(operators[i].name), 2.5, operators[i].name + ": against the CPU, float32 and bfloat16",
+    list->add("operators." + slug(operators[i].name), 2.5,
+              operators[i].name + ": against the CPU, float32 and bfloat16",
               [i](CaseRun& run) { return checkOperator(run, i); });
   }
   for (const std::string kernels : kKernels) {
     for (std::size_t i = 0; i < operators.size(); ++i) {
       if (!operators[i].ofTensorCores) continue;
-      list->add("attention." + kernels + "." + slug(operators[i].name), 2.5, operators[i].name + " by " + kernels + ": against the CPU and mma.sync",
+      list->add("attention." + kernels + "." + slug(operators[i].name), 2.5,
+                operators[i].name + " by " + kernels + ": against the CPU and mma.sync",
                 [i, kernels](CaseRun& run) { return checkAttentionKernels(run, kernels, i); });
     }
   }
   list->add("attention.choice", 5, "which kernels a run would take, by trying them", checkAttentionChoice);
   list->add("attention.torch", 20, "16384 tokens against PyTorch in float32", checkAttentionAgainstTorch);
   for (const std::string kernels : kKernels) {
-    list->add("twice." + kernels, 4, "attention twice: the same bits", [kernels](CaseRun& run) { return checkAttentionTwice(run, kernels); });
+    list->add("twice." + kernels, 4, "attention twice: the same bits",
+              [kernels](CaseRun& run) { return checkAttentionTwice(run, kernels); });
   }
   for (const std::string kernels : kKernels) {
-    list->add("steps." + kernels, 9, "ten steps of two layers against the CPU's losses, attention by " + kernels,
+    list->add("steps." + kernels, 9,
+              "ten steps of two layers against the CPU's losses, attention by " + kernels,
               [kernels](CaseRun& run) { return checkTenSteps(run, kernels); });
   }
   list->add("benchmark.products", 8, "matrix products of a 7B", timeProducts);
   for (const std::string kernels : kKernels) {
-    list->add("benchmark.attention." + kernels, 9, "attention by " + kernels, [kernels](CaseRun& run) { return timeAttentionKernels(run, kernels); });
+    list->add("benchmark.attention." + kernels, 9, "attention by " + kernels,
+              [kernels](CaseRun& run) { return timeAttentionKernels(run, kernels); });
   }
   list->add("benchmark.memory", 5, "what memory bounds", timeStreams);
-  for (const std::string test : {"Float32OnTheModelIsTheCpusRun", "RecomputationWithOverlapOnTheModelIsTheCpusRun", "PackedDocumentsOnTheModelAreTheCpusRun",
-                                 "ACheckpointOfTheModelGoesOnWithTheSameBitsAndOnTheCpu", "ACheckpointCopiedBesideTheNextStepHoldsTheWeightsOfItsStep",
-                                 "TheTimelineOnTheModelIsOfTheDevicesClock"}) {
-    list->add("training." + test, 6, "the trainer's program against the CPU's run", [test](CaseRun& run) { return checkProgramTest(run, "DeviceProgram." + test, false); });
+  for (const std::string test :
+       {"Float32OnTheModelIsTheCpusRun", "RecomputationWithOverlapOnTheModelIsTheCpusRun",
+        "PackedDocumentsOnTheModelAreTheCpusRun", "ACheckpointOfTheModelGoesOnWithTheSameBitsAndOnTheCpu",
+        "ACheckpointCopiedBesideTheNextStepHoldsTheWeightsOfItsStep",
+        "TheTimelineOnTheModelIsOfTheDevicesClock"}) {
+    list->add("training." + test, 6, "the trainer's program against the CPU's run",
+              [test](CaseRun& run) { return checkProgramTest(run, "DeviceProgram." + test, false); });
   }
-  list->add("training.OnTheModelIsAsExactAsTheCpus", 6, "bfloat16 against the CPU's run",
-            [](CaseRun& run) { return checkProgramTest(run, "DeviceProgramInBfloat16.OnTheModelIsAsExactAsTheCpus", false); });
+  list->add("training.OnTheModelIsAsExactAsTheCpus", 6, "bfloat16 against the CPU's run", [](CaseRun& run) {
+    return checkProgramTest(run, "DeviceProgramInBfloat16.OnTheModelIsAsExactAsTheCpus", false);
+  });
   for (const std::string tool : {"memcheck", "racecheck"}) {
-    list->add("sanitizer." + tool, 40, "compute-sanitizer on the smallest cases", [tool](CaseRun& run) { return checkSanitizer(run, tool); });
+    list->add("sanitizer." + tool, 40, "compute-sanitizer on the smallest cases",
+              [tool](CaseRun& run) { return checkSanitizer(run, tool); });
   }
 }
 
 void step(List* list) {
   for (const std::int64_t sequence : {8192, 16384}) {
-    list->add("kernels." + std::to_string(sequence), 18, "each kernel of a 7B's step alone", [sequence](CaseRun& run) { return timeKernelsOfStep(run, sequence); });
+    list->add("kernels." + std::to_string(sequence), 18, "each kernel of a 7B's step alone",
+              [sequence](CaseRun& run) { return timeKernelsOfStep(run, sequence); });
   }
-  const auto steps = [&](const char* name, double seconds, const std::string& what, const StepWanted& wanted) {
-    list->add(std::string("step.") + name, seconds, what, [wanted](CaseRun& run) { return timeStep(run, wanted); });
+  const auto steps = [&](const char* name, double seconds, const std::string& what,
+                         const StepWanted& wanted) {
+    list->add(std::string("step.") + name, seconds, what,
+              [wanted](CaseRun& run) { return timeStep(run, wanted); });
   };
   steps("8192", 55, "7B, 8192 tokens, one sequence a step", {8192, 1, true});
   steps("16384", 60, "7B, 16384 tokens, layers recomputed as memory asks for", {16384, 1, true});
   steps("8192-n8", 75, "7B, 8192 tokens, eight micro-batches", {8192, 8, true});
   steps("8192-unordered", 50, "7B, 8192 tokens, not deterministic", {8192, 1, false});
   for (const std::int64_t sequence : {4096, 8192, 16384}) {
-    list->add("probe." + std::to_string(sequence), 25, "the planner's points of a 7B", [sequence](CaseRun& run) { return probeModel(run, sequence); });
+    list->add("probe." + std::to_string(sequence), 25, "the planner's points of a 7B",
+              [sequence](CaseRun& run) { return probeModel(run, sequence); });
   }
   for (const bool recompute : {false, true}) {
     for (const std::int64_t size : {1, 2, 4, 8}) {
       const std::int64_t count = 8 / size;
-      list->add("plan.b" + std::to_string(size) + "-n" + std::to_string(count) + (recompute ? "-recomputed" : ""), 14,
-                "eight sequences of 4096 tokens, eight layers: " + std::to_string(count) + " micro-batches of " + std::to_string(size),
-                [=](CaseRun& run) { return timePlan(run, size, count, recompute); });
+      list->add(
+          "plan.b" + std::to_string(size) + "-n" + std::to_string(count) + (recompute ? "-recomputed" : ""),
+          14,
+          "eight sequences of 4096 tokens, eight layers: " + std::to_string(count) + " micro-batches of " +
+              std::to_string(size),
+          [=](CaseRun& run) { return timePlan(run, size, count, recompute); });
     }
   }
 }
 
 void peers(bool small, List* list) {
   for (const std::int64_t sequence : {8192, 16384}) {
-    list->add("ours." + std::to_string(sequence), 18, "eight layers of a 7B", [sequence](CaseRun& run) { return timeOurs(run, sequence); });
+    list->add("ours." + std::to_string(sequence), 18, "eight layers of a 7B",
+              [sequence](CaseRun& run) { return timeOurs(run, sequence); });
     for (const std::string attention : {"cudnn", "flash"}) {
-      list->add("torch." + std::to_string(sequence) + "." + attention, 55, "the same in PyTorch, compiled", [=](CaseRun& run) { return timeTorch(run, sequence, attention); });
+      list->add("torch." + std::to_string(sequence) + "." + attention, 55, "the same in PyTorch, compiled",
+                [=](CaseRun& run) { return timeTorch(run, sequence, attention); });
     }
   }
-  list->add("longest.ours", 75, "the longest sequence that the 7B trains with; the next is refused", findLongest);
-  for (const std::string test : {"AreTheCpusRun", "ResumeUnderAnotherPlan", "EndWhenOneIsKilledAndItIsNamed"}) {
-    list->add("ranks." + test, 18, "two ranks that share the GPU", [test](CaseRun& run) { return checkProgramTest(run, "DeviceProgram.SeveralRanksOnTheModel" + test, true); });
+  list->add("longest.ours", 75, "the longest sequence that the 7B trains with; the next is refused",
+            findLongest);
+  for (const std::string test :
+       {"AreTheCpusRun", "ResumeUnderAnotherPlan", "EndWhenOneIsKilledAndItIsNamed"}) {
+    list->add("ranks." + test, 18, "two ranks that share the GPU", [test](CaseRun& run) {
+      return checkProgramTest(run, "DeviceProgram.SeveralRanksOnTheModel" + test, true);
+    });
   }
   list->add("longest.torch", 60, "PyTorch's, by trying", findTorchsLongest);
   // The state of the GPU after all that, and of the commit: the same cases once more.
@@ -120,7 +145,8 @@ void peers(bool small, List* list) {
          truth(small, &again);
          return again.cases;
        }()) {
-    if (each.name == "instructions.mma" || each.name == "instructions.wgmma-inside-atom" || each.name == "benchmark.products") {
+    if (each.name == "instructions.mma" || each.name == "instructions.wgmma-inside-atom" ||
+        each.name == "benchmark.products") {
       list->add("again." + each.name, each.plannedSeconds, each.what, each.run);
     }
   }

@@ -94,7 +94,8 @@ Started start(const std::vector<std::string>& arguments, bool errorsApart) {
   argv.push_back(nullptr);
   int output[2] = {-1, -1}, errors[2] = {-1, -1}, results[2] = {-1, -1};
   Started started;
-  if (pipe2(output, O_CLOEXEC) != 0 || pipe2(results, O_CLOEXEC) != 0 || (errorsApart && pipe2(errors, O_CLOEXEC) != 0)) {
+  if (pipe2(output, O_CLOEXEC) != 0 || pipe2(results, O_CLOEXEC) != 0 ||
+      (errorsApart && pipe2(errors, O_CLOEXEC) != 0)) {
     for (const int each : {output[0], output[1], errors[0], errors[1], results[0], results[1]}) {
       if (each >= 0) close(each);
     }
@@ -182,10 +183,12 @@ std::string Ended::lastError() const {
   const std::size_t end = errors.find_last_not_of(" \n");
   if (end == std::string::npos) return "";
   const std::size_t line = errors.rfind('\n', end);
-  return errors.substr(line == std::string::npos ? 0 : line + 1, end - (line == std::string::npos ? 0 : line + 1) + 1);
+  return errors.substr(line == std::string::npos ? 0 : line + 1,
+                       end - (line == std::string::npos ? 0 : line + 1) + 1);
 }
 
-Ended run(const std::vector<std::string>& arguments, double limitSeconds, const std::function<void(const std::string&)>& onLine) {
+Ended run(const std::vector<std::string>& arguments, double limitSeconds,
+          const std::function<void(const std::string&)>& onLine) {
   Ended result;
   const auto begun = Clock::now();
   Started child = start(arguments, true);
@@ -198,9 +201,12 @@ Ended run(const std::vector<std::string>& arguments, double limitSeconds, const 
     pollfd open[2] = {{child.output, POLLIN, 0}, {child.errors, POLLIN, 0}};
     poll(open, 2, 100);
     for (int* descriptor : {&child.output, &child.errors}) {
-      if (*descriptor >= 0 && !drain(*descriptor, descriptor == &child.output ? &result.output : &result.errors)) close(*descriptor), *descriptor = -1;
+      if (*descriptor >= 0 &&
+          !drain(*descriptor, descriptor == &child.output ? &result.output : &result.errors))
+        close(*descriptor), *descriptor = -1;
     }
-    for (std::size_t end; onLine && (end = result.output.find('\n', told)) != std::string::npos; told = end + 1) {
+    for (std::size_t end; onLine && (end = result.output.find('\n', told)) != std::string::npos;
+         told = end + 1) {
       onLine(result.output.substr(told, end - told));
     }
     if (result.errors.size() > 2 * kKeptErrors) result.errors.erase(0, result.errors.size() - kKeptErrors);

@@ -34,13 +34,14 @@ bool endAll(pid_t pid, double graceSeconds, int* status);
 void endOrphans(const std::vector<pid_t>& keep);
 
 struct Ended {
-  int status = 0;      ///< exit status, 128 + signal, kTimedOut or kNotStarted
-  std::string output;  ///< of stdout
-  std::string errors;  ///< the last 64 KiB of stderr
+  int status = 0;                 ///< exit status, 128 + signal, kTimedOut or kNotStarted
+  std::string output;             ///< of stdout
+  std::string errors;             ///< the last 64 KiB of stderr
   std::string lastError() const;  ///< last line of stderr that is not empty
 };
 /// Runs a program to its end, or to that of its time.
-Ended run(const std::vector<std::string>& arguments, double limitSeconds, const std::function<void(const std::string&)>& onLine = {});
+Ended run(const std::vector<std::string>& arguments, double limitSeconds,
+          const std::function<void(const std::string&)>& onLine = {});
 
 /// Appends what can be read now; false at the end of the stream.
 bool drain(int descriptor, std::string* text);

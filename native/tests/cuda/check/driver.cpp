@@ -52,7 +52,8 @@ std::string fingerprint(const std::string& path) {
   std::uint64_t hash = 14695981039346656037u;
   char buffer[1 << 16];
   while (file.read(buffer, sizeof buffer), file.gcount() > 0) {
-    for (std::streamsize i = 0; i < file.gcount(); ++i) hash = (hash ^ static_cast<unsigned char>(buffer[i])) * 1099511628211u;
+    for (std::streamsize i = 0; i < file.gcount(); ++i)
+      hash = (hash ^ static_cast<unsigned char>(buffer[i])) * 1099511628211u;
   }
   char text[17] = "";
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
@@ -66,21 +67,36 @@ std::string lastPart(const std::string& text) {
 class Driver {
  public:
   explicit Driver(const DriverOptions& options)
-      : options_(options), work_(options.out + ".d"), own_(installed("internevo-gpu-check")), telemetry_({own_, "--telemetry"}) {}
+      : options_(options),
+        work_(options.out + ".d"),
+        own_(installed("internevo-gpu-check")),
+        telemetry_({own_, "--telemetry"}) {}
 
   int run(const std::vector<CheckCase>& cases) {
-    if (mkdir(work_.c_str(), 0755) != 0 && errno != EEXIST) std::fprintf(stderr, "%s cannot be made: timelines are not kept\n", work_.c_str());
+    if (mkdir(work_.c_str(), 0755) != 0 && errno != EEXIST)
+      std::fprintf(stderr, "%s cannot be made: timelines are not kept\n", work_.c_str());
     const Json device = once({"device", "", "", kDeviceSeconds / 3, checkDevice}, kDeviceSeconds);
     if (device.value("outcome", "") != "passed") {
-      std::fprintf(stderr, "no device: %s%s\n", device.value("message", "").c_str(), device.value("said", "").c_str());
+      std::fprintf(stderr, "no device: %s%s\n", device.value("message", "").c_str(),
+                   device.value("said", "").c_str());
       return 2;
     }
     std::string message;
-    const Json identity{{"build", fingerprint(own_)}, {"device", device["result"]["device"]}, {"small", options_.small}};
-    if (!results_.open(options_.out, options_.resume, identity, &message)) return std::fprintf(stderr, "%s\n", message.c_str()), 2;
-    results_.append({{"event", "run"}, {"at", now()}, {"identity", identity}, {"commandLine", options_.commandLine}, {"deadlineSeconds", deadline()},
-                     {"memoryBytes", device["result"]["memoryBytes"]}, {"versions", device["versions"]}, {"gpu", telemetry_.about()}});
-    std::printf("%s; %zu cases, %.0f s at most; results in %s\n", device["result"]["device"].get<std::string>().c_str(), cases.size(), deadline(), options_.out.c_str());
+    const Json identity{
+        {"build", fingerprint(own_)}, {"device", device["result"]["device"]}, {"small", options_.small}};
+    if (!results_.open(options_.out, options_.resume, identity, &message))
+      return std::fprintf(stderr, "%s\n", message.c_str()), 2;
+    results_.append({{"event", "run"},
+                     {"at", now()},
+                     {"identity", identity},
+                     {"commandLine", options_.commandLine},
+                     {"deadlineSeconds", deadline()},
+                     {"memoryBytes", device["result"]["memoryBytes"]},
+                     {"versions", device["versions"]},
+                     {"gpu", telemetry_.about()}});
+    std::printf("%s; %zu cases, %.0f s at most; results in %s\n",
+                device["result"]["device"].get<std::string>().c_str(), cases.size(), deadline(),
+                options_.out.c_str());
     std::fflush(stdout);
     for (const CheckCase& each : cases) {
       if (signalled != 0) break;
@@ -94,15 +110,23 @@ class Driver {
   double left() const { return deadline() - kEndSeconds - since(start_); }
 
   void consider(const CheckCase& each) {
-    if (const Json* const before = results_.ended(each.name); before != nullptr && before->value("outcome", "") != "left-out" && before->value("outcome", "") != "interrupted") {
+    if (const Json* const before = results_.ended(each.name); before != nullptr &&
+                                                              before->value("outcome", "") != "left-out" &&
+                                                              before->value("outcome", "") != "interrupted") {
       ++resumed_;
       return;
     }
-    Json line{{"event", "case"}, {"case", each.name}, {"command", each.command}, {"what", each.what}, {"plannedSeconds", each.plannedSeconds}};
+    Json line{{"event", "case"},
+              {"case", each.name},
+              {"command", each.command},
+              {"what", each.what},
+              {"plannedSeconds", each.plannedSeconds}};
     if (const int deaths = results_.begunOnly(each.name); deaths >= kMostDeaths) {
-      line["outcome"] = "crashed", line["message"] = "the check itself ended " + std::to_string(deaths) + " times while this case ran; it is not run again";
+      line["outcome"] = "crashed", line["message"] = "the check itself ended " + std::to_string(deaths) +
+                                                     " times while this case ran; it is not run again";
     } else if (left() < each.plannedSeconds) {
-      line["outcome"] = "left-out", line["message"] = "the command's " + Json(deadline()).dump() + " s would not do; --resume runs it";
+      line["outcome"] = "left-out",
+      line["message"] = "the command's " + Json(deadline()).dump() + " s would not do; --resume runs it";
     } else {
       results_.append({{"event", "begun"}, {"case", each.name}, {"at", now()}});
       line.update(once(each, std::min(each.limitSeconds(), left())));
@@ -115,10 +139,13 @@ class Driver {
   void tell(const Json& line) {
     const std::string outcome = line["outcome"];
     ++counts_[outcome];
-    std::printf("%-11s %-58s %6.1f s  %s\n", outcome.c_str(), line["case"].get<std::string>().c_str(), line.value("seconds", 0.), line.value("message", "").c_str());
+    std::printf("%-11s %-58s %6.1f s  %s\n", outcome.c_str(), line["case"].get<std::string>().c_str(),
+                line.value("seconds", 0.), line.value("message", "").c_str());
     if (line["result"].is_object() && line["result"].contains("goals")) {
       for (const Json& goal : line["result"]["goals"]) {
-        std::printf("            goal %s: %s of %s %s\n", goal["what"].get<std::string>().c_str(), goal["value"].dump().c_str(), goal["goal"].dump().c_str(), goal["unit"].get<std::string>().c_str());
+        std::printf("            goal %s: %s of %s %s\n", goal["what"].get<std::string>().c_str(),
+                    goal["value"].dump().c_str(), goal["goal"].dump().c_str(),
+                    goal["unit"].get<std::string>().c_str());
       }
     }
     std::fflush(stdout);
@@ -128,7 +155,8 @@ class Driver {
   Json once(const CheckCase& each, double limitSeconds) {
     telemetry_.begin();
     const auto begun = Clock::now();
-    std::vector<std::string> arguments{own_, "--case", each.name, "--work", work_, "--limit", std::to_string(limitSeconds)};
+    std::vector<std::string> arguments{
+        own_, "--case", each.name, "--work", work_, "--limit", std::to_string(limitSeconds)};
     if (options_.small) arguments.push_back("--small");
     Started child = start(arguments, false);
     if (child.pid < 0) return {{"outcome", "failed"}, {"message", "no process can be started"}};
@@ -161,10 +189,16 @@ class Driver {
       line["outcome"] = "interrupted";
     } else if (late) {
       line["outcome"] = "timed-out";
-      line["message"] = "ended after " + std::to_string(static_cast<int>(limitSeconds)) + " s" + (stuck ? ", and its process does not go" : "") + (message.empty() ? "" : "; " + message);
+      line["message"] = "ended after " + std::to_string(static_cast<int>(limitSeconds)) + " s" +
+                        (stuck ? ", and its process does not go" : "") +
+                        (message.empty() ? "" : "; " + message);
     } else if (WIFSIGNALED(status) || outcome.empty()) {
       line["outcome"] = "crashed";
-      line["message"] = "its process ended with " + statusText(status) + (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? ": someone killed it, or the host has no memory left" : "") + (message.empty() ? "" : "; " + message);
+      line["message"] = "its process ended with " + statusText(status) +
+                        (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL
+                             ? ": someone killed it, or the host has no memory left"
+                             : "") +
+                        (message.empty() ? "" : "; " + message);
     }
     if (line["outcome"] != "passed" && !said.empty()) line["said"] = lastPart(said);
     return line;
@@ -180,7 +214,8 @@ class Driver {
   static Json lastResult(const std::string& found) {
     Json last = Json::object();
     for (std::size_t at = 0, end; (end = found.find('\n', at)) != std::string::npos; at = end + 1) {
-      if (Json each = Json::parse(found.substr(at, end - at), nullptr, false); each.is_object()) last = std::move(each);
+      if (Json each = Json::parse(found.substr(at, end - at), nullptr, false); each.is_object())
+        last = std::move(each);
     }
     if (last.value("message", "").empty()) last.erase("message");
     return last;
@@ -188,7 +223,8 @@ class Driver {
 
   int finish() {
     std::string text;
-    for (const auto& [outcome, count] : counts_) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + outcome;
+    for (const auto& [outcome, count] : counts_)
+      text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + outcome;
     if (resumed_ > 0) text += (text.empty() ? "" : ", ") + std::to_string(resumed_) + " were there already";
     std::printf("%s; %.0f s\n", text.empty() ? "nothing ran" : text.c_str(), since(start_));
     results_.append({{"event", "end"}, {"at", now()}, {"seconds", since(start_)}, {"outcomes", counts_}});
@@ -210,23 +246,29 @@ class Driver {
 };
 
 bool names(const std::string& pattern, const CheckCase& each) {
-  return pattern == each.name || pattern == each.command || (pattern.back() == '.' && each.name.rfind(pattern, 0) == 0);
+  return pattern == each.name || pattern == each.command ||
+         (pattern.back() == '.' && each.name.rfind(pattern, 0) == 0);
 }
 
 }  // namespace
 
-std::vector<CheckCase> chosen(const std::vector<CheckCase>& all, const DriverOptions& options, std::string* message) {
+std::vector<CheckCase> chosen(const std::vector<CheckCase>& all, const DriverOptions& options,
+                              std::string* message) {
   for (const auto* const list : {&options.only, &options.without}) {
     for (const std::string& pattern : *list) {
-      if (std::any_of(all.begin(), all.end(), [&](const CheckCase& each) { return names(pattern, each); })) continue;
-      *message = "no case is named " + pattern + "; --list shows them (a name that ends with a dot means all that begin so)";
+      if (std::any_of(all.begin(), all.end(), [&](const CheckCase& each) { return names(pattern, each); }))
+        continue;
+      *message = "no case is named " + pattern +
+                 "; --list shows them (a name that ends with a dot means all that begin so)";
       return {};
     }
   }
   std::vector<CheckCase> result;
   for (const CheckCase& each : all) {
     const auto named = [&](const std::string& pattern) { return names(pattern, each); };
-    const auto anyOf = [&](const std::vector<std::string>& list) { return list.empty() || std::any_of(list.begin(), list.end(), named); };
+    const auto anyOf = [&](const std::vector<std::string>& list) {
+      return list.empty() || std::any_of(list.begin(), list.end(), named);
+    };
     const bool wanted = anyOf(options.commands) && anyOf(options.only);
     if (wanted && std::none_of(options.without.begin(), options.without.end(), named)) result.push_back(each);
   }
@@ -238,7 +280,8 @@ int drive(const std::vector<CheckCase>& cases, const DriverOptions& given) {
   if (options.deadlineSeconds == 0) {
     std::set<std::string> commands;
     for (const CheckCase& each : cases) commands.insert(each.command);
-    options.deadlineSeconds = kCommandSeconds * static_cast<double>(std::max<std::size_t>(commands.size(), 1));
+    options.deadlineSeconds =
+        kCommandSeconds * static_cast<double>(std::max<std::size_t>(commands.size(), 1));
   }
   adoptOrphans();
   signal(SIGPIPE, SIG_IGN);

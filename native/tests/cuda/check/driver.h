@@ -18,7 +18,8 @@ struct DriverOptions {
 };
 
 /// Cases that the options name. Empty with *message for a name that no case has.
-std::vector<CheckCase> chosen(const std::vector<CheckCase>& all, const DriverOptions& options, std::string* message);
+std::vector<CheckCase> chosen(const std::vector<CheckCase>& all, const DriverOptions& options,
+                              std::string* message);
 
 /// Exit status: 0 all passed or absent; 1 a case failed, or was left out for time; 2 no device, or the file cannot be used; 3 a line could
 /// not be written; 128 + signal when it was told to end.

@@ -23,7 +23,8 @@ DataType typeOf(Kind kind, DataType storage) {
 
 double roundedTo(DataType type, double value) {
   if (type == DataType::float32) return static_cast<double>(static_cast<float>(value));
-  if (type == DataType::bfloat16) return static_cast<double>(floatFromBfloat16(bfloat16FromFloat(static_cast<float>(value))));
+  if (type == DataType::bfloat16)
+    return static_cast<double>(floatFromBfloat16(bfloat16FromFloat(static_cast<float>(value))));
   return value;
 }
 
@@ -93,7 +94,8 @@ class Placed {
 };
 
 /// The outputs, and last the sum.
-Status execute(const Case& what, DataType inputs, DataType storage, Backend& backend, std::vector<std::vector<double>>* outputs) {
+Status execute(const Case& what, DataType inputs, DataType storage, Backend& backend,
+               std::vector<std::vector<double>>* outputs) {
   std::vector<std::unique_ptr<Placed>> places;
   std::vector<View> views;
   for (const Tensor& t : what.tensors) {
@@ -164,7 +166,9 @@ Verdict compare(const Case& what, DataType precision, Backend& cpu, Backend& dev
   double worst = -1;
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double error = relativeError(got[i], reference[i]);
-    const double limit = what.exact ? 0 : half ? 2 * relativeError(same[i], reference[i]) + kBfloat16Rounding : kFloat32Limit;
+    const double limit = what.exact ? 0
+                         : half     ? 2 * relativeError(same[i], reference[i]) + kBfloat16Rounding
+                                    : kFloat32Limit;
     if (!(error <= limit)) v.passed = false;  // also for NaN
     const double share = error == 0 ? 0 : error / limit;
     if (share <= worst) continue;

@@ -30,25 +30,31 @@ std::vector<unsigned char> bytesOf(cuda::RunKernelCase run, const std::string& n
   std::vector<unsigned char> output(kOutputBytes);
   cuda::KernelCase call;
   call.name = name.c_str(), call.output = output.data(), call.outputBytes = kOutputBytes;
-  if (const int code = run(&call); code != 0) throw CannotRun(code == 2 ? Outcome::absent : Outcome::failed, std::string(where) + ": " + call.message);
+  if (const int code = run(&call); code != 0)
+    throw CannotRun(code == 2 ? Outcome::absent : Outcome::failed, std::string(where) + ": " + call.message);
   output.resize(static_cast<std::size_t>(call.writtenBytes));
   return output;
 }
 
-std::string deviceCases(const CaseRun& run) { return installed(run.small() ? INTERNEVO_KERNEL_CASES_MODEL : INTERNEVO_KERNEL_CASES); }
+std::string deviceCases(const CaseRun& run) {
+  return installed(run.small() ? INTERNEVO_KERNEL_CASES_MODEL : INTERNEVO_KERNEL_CASES);
+}
 
 }  // namespace
 
 Outcome checkInstruction(CaseRun& run, const std::string& name) {
-  const auto device = bytesOf(open(deviceCases(run)), name, "the device"), model = bytesOf(open(installed(INTERNEVO_KERNEL_CASES_MODEL)), name, "the model");
-  std::size_t different = device.size() == model.size() ? 0 : std::max(device.size(), model.size()), first = 0;
+  const auto device = bytesOf(open(deviceCases(run)), name, "the device"),
+             model = bytesOf(open(installed(INTERNEVO_KERNEL_CASES_MODEL)), name, "the model");
+  std::size_t different = device.size() == model.size() ? 0 : std::max(device.size(), model.size()),
+              first = 0;
   for (std::size_t i = 0; i < std::min(device.size(), model.size()); ++i) {
     if (device[i] != model[i] && different++ == 0) first = i;
   }
   run.result = {{"bytes", model.size()}, {"differentBytes", different}};
   if (different == 0) return Outcome::passed;
   run.result["firstDifference"] = first;
-  run.message = std::to_string(different) + " of " + std::to_string(model.size()) + " bytes differ from the model's, the first at " + std::to_string(first);
+  run.message = std::to_string(different) + " of " + std::to_string(model.size()) +
+                " bytes differ from the model's, the first at " + std::to_string(first);
   return Outcome::failed;
 }
 

@@ -15,18 +15,22 @@ namespace internevo::check {
 namespace {
 
 int usage(const std::string& problem) {
-  std::fprintf(stderr,
-               "%s\n"
-               "usage: gpu-check [truth|step|peers ...] [--only NAMES] [--without NAMES] [--out FILE] [--resume] [--deadline SECONDS] [--list] [--json]\n"
-               "                 [--model]\n"
-               "  truth, step, peers   a command of at most nine minutes; all three without one\n"
-               "  --only, --without    names of cases, separated by commas; a name that ends with a dot means all that begin so\n"
-               "  --out                the file of results, a line of JSON for each case (gpu-check.jsonl); FILE.d gets timelines\n"
-               "  --resume             go on with a file that is there: what it has is not run again\n"
-               "  --deadline           seconds for everything; what would not do in them is left out, and said to be\n"
-               "  --list               the cases and their planned seconds; --json: as JSON\n"
-               "  --model              on the model of a GPU, in small\n",
-               problem.c_str());
+  std::fprintf(
+      stderr,
+      "%s\n"
+      "usage: gpu-check [truth|step|peers ...] [--only NAMES] [--without NAMES] [--out FILE] [--resume] "
+      "[--deadline SECONDS] [--list] [--json]\n"
+      "                 [--model]\n"
+      "  truth, step, peers   a command of at most nine minutes; all three without one\n"
+      "  --only, --without    names of cases, separated by commas; a name that ends with a dot means all "
+      "that begin so\n"
+      "  --out                the file of results, a line of JSON for each case (gpu-check.jsonl); FILE.d "
+      "gets timelines\n"
+      "  --resume             go on with a file that is there: what it has is not run again\n"
+      "  --deadline           seconds for everything; what would not do in them is left out, and said to be\n"
+      "  --list               the cases and their planned seconds; --json: as JSON\n"
+      "  --model              on the model of a GPU, in small\n",
+      problem.c_str());
   return 2;
 }
 
@@ -46,16 +50,27 @@ void list(const std::vector<CheckCase>& cases, bool json) {
     int count = 0;
     for (const CheckCase& each : cases) {
       if (each.command != command.name) continue;
-      if (!json) std::printf("%-6s %5.1f s  %-72s %s\n", command.name, each.plannedSeconds, each.name.c_str(), each.what.c_str());
-      document["cases"].push_back({{"case", each.name}, {"command", each.command}, {"plannedSeconds", each.plannedSeconds}, {"limitSeconds", each.limitSeconds()}, {"what", each.what}});
+      if (!json)
+        std::printf("%-6s %5.1f s  %-72s %s\n", command.name, each.plannedSeconds, each.name.c_str(),
+                    each.what.c_str());
+      document["cases"].push_back({{"case", each.name},
+                                   {"command", each.command},
+                                   {"plannedSeconds", each.plannedSeconds},
+                                   {"limitSeconds", each.limitSeconds()},
+                                   {"what", each.what}});
       seconds += each.plannedSeconds, ++count;
     }
-    document["commands"].push_back({{"command", command.name}, {"what", command.what}, {"cases", count}, {"plannedSeconds", seconds}, {"deadlineSeconds", kCommandSeconds}});
+    document["commands"].push_back({{"command", command.name},
+                                    {"what", command.what},
+                                    {"cases", count},
+                                    {"plannedSeconds", seconds},
+                                    {"deadlineSeconds", kCommandSeconds}});
   }
   if (json) return static_cast<void>(std::printf("%s\n", document.dump().c_str()));
   for (const Json& each : document["commands"]) {
-    std::printf("%-6s %5.0f s planned of %.0f, %d cases: %s\n", each["command"].get<std::string>().c_str(), each["plannedSeconds"].get<double>(), kCommandSeconds,
-                each["cases"].get<int>(), each["what"].get<std::string>().c_str());
+    std::printf("%-6s %5.0f s planned of %.0f, %d cases: %s\n", each["command"].get<std::string>().c_str(),
+                each["plannedSeconds"].get<double>(), kCommandSeconds, each["cases"].get<int>(),
+                each["what"].get<std::string>().c_str());
   }
 }
 
@@ -87,26 +102,43 @@ struct Arguments {
 /// False with *problem.
 bool read(int argc, char** argv, Arguments* a, std::string* problem) {
   for (int i = 0; i < argc; ++i) a->driver.commandLine += std::string(i == 0 ? "" : " ") + argv[i];
-  if (const char* const given = std::getenv("INTERNEVO_CHECK_COMMAND"); given != nullptr) a->driver.commandLine = given;
+  if (const char* const given = std::getenv("INTERNEVO_CHECK_COMMAND"); given != nullptr)
+    a->driver.commandLine = given;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     const auto value = [&] { return i + 1 < argc ? argv[++i] : (*problem = name + " needs a value", ""); };
-    if (name == "truth" || name == "step" || name == "peers") a->driver.commands.push_back(name);
-    else if (name == "1" || name == "2" || name == "3") a->driver.commands.push_back(kCommands[name[0] - '1'].name);
-    else if (name == "--only") for (const std::string& each : separated(value())) a->driver.only.push_back(each);
-    else if (name == "--without") a->driver.without = separated(value());
-    else if (name == "--out") a->driver.out = value();
-    else if (name == "--deadline") a->driver.deadlineSeconds = std::strtod(value(), nullptr);
-    else if (name == "--case") a->caseName = value();
-    else if (name == "--work") a->work = value();
-    else if (name == "--limit") a->limitSeconds = std::strtod(value(), nullptr);
-    else if (name == "--resume") a->driver.resume = true;
-    else if (name == "--small" || name == "--model") a->driver.small = true;
-    else if (name == "--list") a->list = true;
-    else if (name == "--json") a->json = true;
-    else if (name == "--telemetry") a->telemetry = true;
-    else *problem = name + " is not known";
-    if (name == "--deadline" && !(a->driver.deadlineSeconds > 0)) *problem = "--deadline needs a number of seconds above 0";
+    if (name == "truth" || name == "step" || name == "peers")
+      a->driver.commands.push_back(name);
+    else if (name == "1" || name == "2" || name == "3")
+      a->driver.commands.push_back(kCommands[name[0] - '1'].name);
+    else if (name == "--only")
+      for (const std::string& each : separated(value())) a->driver.only.push_back(each);
+    else if (name == "--without")
+      a->driver.without = separated(value());
+    else if (name == "--out")
+      a->driver.out = value();
+    else if (name == "--deadline")
+      a->driver.deadlineSeconds = std::strtod(value(), nullptr);
+    else if (name == "--case")
+      a->caseName = value();
+    else if (name == "--work")
+      a->work = value();
+    else if (name == "--limit")
+      a->limitSeconds = std::strtod(value(), nullptr);
+    else if (name == "--resume")
+      a->driver.resume = true;
+    else if (name == "--small" || name == "--model")
+      a->driver.small = true;
+    else if (name == "--list")
+      a->list = true;
+    else if (name == "--json")
+      a->json = true;
+    else if (name == "--telemetry")
+      a->telemetry = true;
+    else
+      *problem = name + " is not known";
+    if (name == "--deadline" && !(a->driver.deadlineSeconds > 0))
+      *problem = "--deadline needs a number of seconds above 0";
     if (name == "--model") {
       setenv("INTERNEVO_CUDA_LIBRARY", installed(INTERNEVO_MODEL_LIBRARY).c_str(), 1);
       setenv("INTERNEVO_NCCL_LIBRARY", installed(INTERNEVO_NCCL_MODEL).c_str(), 1);

@@ -7,14 +7,20 @@
 
 namespace internevo::check {
 
-std::unique_ptr<Backend> cpuReference() { return createCpuBackend(static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))); }
+std::unique_ptr<Backend> cpuReference() {
+  return createCpuBackend(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+}
 
 Json jsonOf(const Verdict& v) {
-  return {{"name", v.name}, {"precision", v.precision}, {"passed", v.passed}, {"error", number(v.error)}, {"limit", number(v.limit)}, {"message", v.message}};
+  return {{"name", v.name},           {"precision", v.precision}, {"passed", v.passed},
+          {"error", number(v.error)}, {"limit", number(v.limit)}, {"message", v.message}};
 }
 
 Json jsonOf(const Measured& m) {
-  Json row{{"name", m.name}, {"seconds", number(m.seconds)}, {"figure", number(m.figure)}, {"unit", m.unit + "/s"}};
+  Json row{{"name", m.name},
+           {"seconds", number(m.seconds)},
+           {"figure", number(m.figure)},
+           {"unit", m.unit + "/s"}};
   if (m.share > 0) row["share"] = number(m.share);
   if (!m.message.empty()) row["message"] = m.message;
   return row;
@@ -25,7 +31,8 @@ Outcome noteVerdict(CaseRun& run, const Verdict& v, const std::string& against) 
   row["against"] = against;
   run.result["comparisons"].push_back(row);
   if (v.passed) return Outcome::passed;
-  run.message = v.precision + " against " + against + ": error " + number(v.error).dump() + " of at most " + number(v.limit).dump() + ", " + v.message;
+  run.message = v.precision + " against " + against + ": error " + number(v.error).dump() + " of at most " +
+                number(v.limit).dump() + ", " + v.message;
   return Outcome::failed;
 }
 
@@ -43,7 +50,8 @@ Outcome checkOperator(CaseRun& run, std::size_t index) {
   const Case each = made(operatorCases(run.small()).at(index));
   Outcome outcome = Outcome::passed;
   for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
-    if (noteVerdict(run, compare(each, precision, *cpu, run.device()), "the CPU") != Outcome::passed) outcome = Outcome::failed;
+    if (noteVerdict(run, compare(each, precision, *cpu, run.device()), "the CPU") != Outcome::passed)
+      outcome = Outcome::failed;
     run.noteNow();
   }
   return outcome;

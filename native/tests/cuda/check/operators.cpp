@@ -28,15 +28,22 @@ Values tokens(std::int64_t count, std::int64_t vocabulary, unsigned seed, std::o
   return [=] {
     std::mt19937 engine(seed);
     std::vector<double> values;
-    for (std::int64_t i = 0; i < count; ++i) values.push_back(static_cast<double>(static_cast<std::int64_t>(engine()) % vocabulary));
+    for (std::int64_t i = 0; i < count; ++i)
+      values.push_back(static_cast<double>(static_cast<std::int64_t>(engine()) % vocabulary));
     if (first) values[0] = *first;
     return values;
   };
 }
 
-Tensor in(const char* name, Values values, Kind kind = Kind::storage) { return {name, kind, std::move(values), false}; }
-Tensor out(const char* name, Values values, Kind kind = Kind::storage) { return {name, kind, std::move(values), true}; }
-Tensor gradient(const char* name, std::int64_t count) { return out(name, normal(count, 77), Kind::float32); }  // it is added to
+Tensor in(const char* name, Values values, Kind kind = Kind::storage) {
+  return {name, kind, std::move(values), false};
+}
+Tensor out(const char* name, Values values, Kind kind = Kind::storage) {
+  return {name, kind, std::move(values), true};
+}
+Tensor gradient(const char* name, std::int64_t count) {
+  return out(name, normal(count, 77), Kind::float32);
+}  // it is added to
 
 std::string sized(const std::string& name, std::initializer_list<std::int64_t> sizes) {
   std::string text = name;
@@ -50,8 +57,9 @@ std::int64_t linearScratch(const Backend& backend) { return backend.linearWorksp
 Case linear(std::int64_t rows, std::int64_t inputs, std::int64_t outputs) {
   const double scale = 1 / std::sqrt(static_cast<double>(inputs));
   return {sized("linear forward, G-X, G-W", {rows, inputs, outputs}),
-          {in("x", normal(rows * inputs, 1)), in("w", normal(outputs * inputs, 2, scale)), in("gY", normal(rows * outputs, 3)),
-           out("y", zeros(rows * outputs)), out("gX", zeros(rows * inputs)), gradient("gW", outputs * inputs)},
+          {in("x", normal(rows * inputs, 1)), in("w", normal(outputs * inputs, 2, scale)),
+           in("gY", normal(rows * outputs, 3)), out("y", zeros(rows * outputs)),
+           out("gX", zeros(rows * inputs)), gradient("gW", outputs * inputs)},
           linearScratch,
           [=](Backend& b, const Views& t, Workspace w, ExactSum*) {
             const LinearShape s{rows, inputs, outputs};
@@ -62,16 +70,20 @@ Case linear(std::int64_t rows, std::int64_t inputs, std::int64_t outputs) {
 }
 
 Case norm(std::int64_t rows, std::int64_t width) {
-  return {sized("rmsnorm with residual, backward", {rows, width}),
-          {in("x", normal(rows * width, 1)), in("residual", normal(rows * width, 2)), in("gain", normal(width, 3)),
-           in("gY", normal(rows * width, 4)), in("gSum", normal(rows * width, 5)), out("sum", zeros(rows * width)),
-           out("y", zeros(rows * width)), out("inverseRms", zeros(rows), Kind::float32), out("gH", zeros(rows * width)),
-           gradient("gGain", width)},
-          [=](const Backend& b) { return b.normWorkspaceBytes({rows, width}); },
-          [=](Backend& b, const Views& t, Workspace w, ExactSum*) {
-            INTERNEVO_RETURN_IF_ERROR(b.rmsNormForward({rows, width}, t[0], t[1], t[2], 1e-5f, t[5], t[6], t[7]));
-            return b.rmsNormBackward({rows, width}, t[5], t[2], t[7], t[3], t[4], t[8], t[9], w);
-          }};
+  return {
+      sized("rmsnorm with residual, backward", {rows, width}),
+      {in("x", normal(rows * width, 1)), in("residual", normal(rows * width, 2)),
+       in("gain", normal(width, 3)), in("gY", normal(rows * width, 4)), in("gSum", normal(rows * width, 5)),
+       out("sum", zeros(rows * width)), out("y", zeros(rows * width)),
+       out("inverseRms", zeros(rows), Kind::float32), out("gH", zeros(rows * width)),
+       gradient("gGain", width)},
+      [=](const Backend& b) {
+        return b.normWorkspaceBytes({rows, width});
+      },
+      [=](Backend& b, const Views& t, Workspace w, ExactSum*) {
+        INTERNEVO_RETURN_IF_ERROR(b.rmsNormForward({rows, width}, t[0], t[1], t[2], 1e-5f, t[5], t[6], t[7]));
+        return b.rmsNormBackward({rows, width}, t[5], t[2], t[7], t[3], t[4], t[8], t[9], w);
+      }};
 }
 
 Case rope(std::int64_t rows, std::int64_t heads, std::int64_t headSize) {
@@ -99,24 +111,26 @@ Values documents(std::int64_t batch, std::int64_t sequence, std::int64_t length)
   };
 }
 
-Case attention(std::int64_t batch, std::int64_t sequence, std::int64_t heads, std::int64_t kvHeads, std::int64_t headSize,
-               std::int64_t documentLength) {
-  const std::int64_t queries = batch * sequence * heads * headSize, keys = batch * sequence * kvHeads * headSize;
+Case attention(std::int64_t batch, std::int64_t sequence, std::int64_t heads, std::int64_t kvHeads,
+               std::int64_t headSize, std::int64_t documentLength) {
+  const std::int64_t queries = batch * sequence * heads * headSize,
+                     keys = batch * sequence * kvHeads * headSize;
   const AttentionShape shape{batch, sequence, heads, kvHeads, headSize};
-  return {sized(documentLength == 0 ? "attention, backward" : "attention of documents, backward",
-                {batch, sequence, heads, kvHeads, headSize}),
-          {in("q", normal(queries, 1)), in("k", normal(keys, 2)), in("v", normal(keys, 3)), in("gO", normal(queries, 4)),
-           in("firstKeys", documents(batch, sequence, documentLength), Kind::int32), out("o", zeros(queries)),
-           out("logSumExp", zeros(batch * heads * sequence), Kind::float32), out("gQ", zeros(queries)), out("gK", zeros(keys)),
-           out("gV", zeros(keys))},
-          [=](const Backend& b) { return b.attentionWorkspaceBytes(shape); },
-          [=](Backend& b, const Views& t, Workspace w, ExactSum*) {
-            AttentionShape s = shape;
-            if (documentLength != 0) s.firstKeys = t[4];
-            INTERNEVO_RETURN_IF_ERROR(b.attentionForward(s, t[0], t[1], t[2], t[5], t[6], w));
-            return b.attentionBackward(s, t[0], t[1], t[2], t[5], t[6], t[3], t[7], t[8], t[9], w);
-          },
-          headSize == 64 || headSize == 128};
+  return {
+      sized(documentLength == 0 ? "attention, backward" : "attention of documents, backward",
+            {batch, sequence, heads, kvHeads, headSize}),
+      {in("q", normal(queries, 1)), in("k", normal(keys, 2)), in("v", normal(keys, 3)),
+       in("gO", normal(queries, 4)), in("firstKeys", documents(batch, sequence, documentLength), Kind::int32),
+       out("o", zeros(queries)), out("logSumExp", zeros(batch * heads * sequence), Kind::float32),
+       out("gQ", zeros(queries)), out("gK", zeros(keys)), out("gV", zeros(keys))},
+      [=](const Backend& b) { return b.attentionWorkspaceBytes(shape); },
+      [=](Backend& b, const Views& t, Workspace w, ExactSum*) {
+        AttentionShape s = shape;
+        if (documentLength != 0) s.firstKeys = t[4];
+        INTERNEVO_RETURN_IF_ERROR(b.attentionForward(s, t[0], t[1], t[2], t[5], t[6], w));
+        return b.attentionBackward(s, t[0], t[1], t[2], t[5], t[6], t[3], t[7], t[8], t[9], w);
+      },
+      headSize == 64 || headSize == 128};
 }
 
 /// Queries of the second half of a sequence against the first half of the keys, then, merged, against the second.
@@ -128,22 +142,24 @@ Case attentionPieces(std::int64_t sequence, std::int64_t heads, std::int64_t hea
     return s;
   };
   return {sized("attention in two pieces, backward", {sequence, heads, headSize}),
-          {in("q", normal(queries, 1)), in("k", normal(2 * queries, 2)), in("v", normal(2 * queries, 3)), in("gO", normal(queries, 4)),
-           out("o", zeros(queries), Kind::float32), out("logSumExp", constant(heads * half, -INFINITY), Kind::float32),
-           out("o in storage", zeros(queries)), out("gQ", zeros(queries), Kind::float32), out("gK", zeros(2 * queries), Kind::float32),
-           out("gV", zeros(2 * queries), Kind::float32)},
+          {in("q", normal(queries, 1)), in("k", normal(2 * queries, 2)), in("v", normal(2 * queries, 3)),
+           in("gO", normal(queries, 4)), out("o", zeros(queries), Kind::float32),
+           out("logSumExp", constant(heads * half, -INFINITY), Kind::float32),
+           out("o in storage", zeros(queries)), out("gQ", zeros(queries), Kind::float32),
+           out("gK", zeros(2 * queries), Kind::float32), out("gV", zeros(2 * queries), Kind::float32)},
           [=](const Backend& b) { return b.attentionBlockWorkspaceBytes(piece(0)); },
           [=](Backend& b, const Views& t, Workspace w, ExactSum*) {
             for (const std::int64_t key : {std::int64_t{0}, half}) {
               const std::int64_t at = key * heads * headSize;
-              INTERNEVO_RETURN_IF_ERROR(
-                  b.attentionBlockForward(piece(key), t[0], t[1].offset(at), t[2].offset(at), true, t[4], t[5], w));
+              INTERNEVO_RETURN_IF_ERROR(b.attentionBlockForward(piece(key), t[0], t[1].offset(at),
+                                                                t[2].offset(at), true, t[4], t[5], w));
             }
             INTERNEVO_RETURN_IF_ERROR(b.convert(queries, t[4], t[6]));
             for (const std::int64_t key : {std::int64_t{0}, half}) {
               const std::int64_t at = key * heads * headSize;
-              INTERNEVO_RETURN_IF_ERROR(b.attentionBlockBackward(piece(key), t[0], t[1].offset(at), t[2].offset(at), t[6], t[5], t[3],
-                                                                 t[7], t[8].offset(at), t[9].offset(at), w));
+              INTERNEVO_RETURN_IF_ERROR(b.attentionBlockBackward(piece(key), t[0], t[1].offset(at),
+                                                                 t[2].offset(at), t[6], t[5], t[3], t[7],
+                                                                 t[8].offset(at), t[9].offset(at), w));
             }
             return Status::success();
           },
@@ -153,8 +169,8 @@ Case attentionPieces(std::int64_t sequence, std::int64_t heads, std::int64_t hea
 Case swiglu(std::int64_t rows, std::int64_t width) {
   const std::int64_t n = rows * width;
   return {sized("swiglu, backward", {rows, width}),
-          {in("gate", normal(n, 1)), in("up", normal(n, 2)), in("gY", normal(n, 3)), out("y", zeros(n)), out("gGate", zeros(n)),
-           out("gUp", zeros(n))},
+          {in("gate", normal(n, 1)), in("up", normal(n, 2)), in("gY", normal(n, 3)), out("y", zeros(n)),
+           out("gGate", zeros(n)), out("gUp", zeros(n))},
           {},
           [=](Backend& b, const Views& t, Workspace, ExactSum*) {
             INTERNEVO_RETURN_IF_ERROR(b.swigluForward({rows, width}, t[0], t[1], t[3]));
@@ -165,7 +181,8 @@ Case swiglu(std::int64_t rows, std::int64_t width) {
 Case embedding(std::int64_t rows, std::int64_t width, std::int64_t vocabulary) {
   return {sized("embedding, backward", {rows, width, vocabulary}),
           {in("tokens", tokens(rows, vocabulary, 1), Kind::int32), in("table", normal(vocabulary * width, 2)),
-           in("gY", normal(rows * width, 3)), out("y", zeros(rows * width)), gradient("gTable", vocabulary * width)},
+           in("gY", normal(rows * width, 3)), out("y", zeros(rows * width)),
+           gradient("gTable", vocabulary * width)},
           {},
           [=](Backend& b, const Views& t, Workspace, ExactSum*) {
             INTERNEVO_RETURN_IF_ERROR(b.embeddingForward({rows, width, vocabulary}, t[0], t[1], t[3]));
@@ -177,8 +194,8 @@ Case headLoss(std::int64_t rows, std::int64_t width, std::int64_t vocabulary, st
   const HeadLossShape s{rows, width, vocabulary, chunk};
   return {sized("head and loss", {rows, width, vocabulary}),
           {in("targets", tokens(rows, vocabulary, 1, -1.), Kind::int32), in("x", normal(rows * width, 2)),
-           in("w", normal(vocabulary * width, 3, 1 / std::sqrt(static_cast<double>(width)))), out("gX", zeros(rows * width)),
-           gradient("gW", vocabulary * width)},
+           in("w", normal(vocabulary * width, 3, 1 / std::sqrt(static_cast<double>(width)))),
+           out("gX", zeros(rows * width)), gradient("gW", vocabulary * width)},
           [=](const Backend& b) { return b.headLossWorkspaceBytes(s); },
           [=](Backend& b, const Views& t, Workspace w, ExactSum* sum) {
             return b.headLoss(s, t[1], t[2], t[0], 1.f, sum, t[3], t[4], w);
@@ -190,8 +207,9 @@ Case headSlices(std::int64_t rows, std::int64_t width, std::int64_t vocabulary) 
   return {sized("head and loss in two slices", {rows, width, vocabulary}),
           {in("targets", tokens(rows, vocabulary, 1), Kind::int32), in("x", normal(rows * width, 2)),
            in("w", normal(vocabulary * width, 3, 1 / std::sqrt(static_cast<double>(width)))),
-           in("logits", zeros(rows * vocabulary), Kind::float32), out("statistics", zeros(statistics), Kind::float64),
-           out("gX of 0", zeros(rows * width)), out("gX of 1", zeros(rows * width)), gradient("gW", vocabulary * width)},
+           in("logits", zeros(rows * vocabulary), Kind::float32),
+           out("statistics", zeros(statistics), Kind::float64), out("gX of 0", zeros(rows * width)),
+           out("gX of 1", zeros(rows * width)), gradient("gW", vocabulary * width)},
           linearScratch,
           [=](Backend& b, const Views& t, Workspace w, ExactSum* sum) {
             for (int slice = 0; slice < 2; ++slice) {
@@ -202,10 +220,10 @@ Case headSlices(std::int64_t rows, std::int64_t width, std::int64_t vocabulary) 
             }
             for (int slice = 0; slice < 2; ++slice) {
               const HeadSliceShape s{rows, width, half, slice * half, vocabulary};
-              INTERNEVO_RETURN_IF_ERROR(b.headSliceBackward(s, 2, slice, t[1], t[2].offset(slice * half * width), t[0], t[4], 1.f,
-                                                            slice == 0 ? sum : nullptr, t[3].offset(slice * rows * half),
-                                                            t[static_cast<std::size_t>(5 + slice)],
-                                                            t[7].offset(slice * half * width), w));
+              INTERNEVO_RETURN_IF_ERROR(b.headSliceBackward(
+                  s, 2, slice, t[1], t[2].offset(slice * half * width), t[0], t[4], 1.f,
+                  slice == 0 ? sum : nullptr, t[3].offset(slice * rows * half),
+                  t[static_cast<std::size_t>(5 + slice)], t[7].offset(slice * half * width), w));
             }
             return Status::success();
           }};
@@ -217,23 +235,26 @@ Case adamw(std::int64_t n, bool master) {
     for (double& value : values) value = value * value;
     return values;
   };
-  return {sized(master ? "adamw with master weights, norm, sums" : "adamw, norm, sums", {n}),
-          {in("gradient", normal(n, 2), Kind::float32), in("addend", normal(n, 6)), out("weights", normal(n, 1), Kind::float32),
-           out("parameters", zeros(n), master ? Kind::storage : Kind::float32), out("first", normal(n, 3, 0.1), Kind::float32),
-           out("second", second, Kind::float32), out("added", normal(n, 5)), out("accumulated", normal(n, 7), Kind::float32),
-           out("converted", zeros(n))},
-          {},
-          [=](Backend& b, const Views& t, Workspace, ExactSum* sum) {
-            AdamwSettings s;
-            s.learningRate = 1e-3f, s.weightDecay = 0.1f, s.step = 3, s.gradientScale = 0.5f;
-            const bool two = t[3].type == DataType::bfloat16;  // float32 parameters have no master
-            INTERNEVO_RETURN_IF_ERROR(b.adamw(n, s, two ? t[3] : t[2], two ? t[2] : View{}, t[0], t[4], t[5]));
-            if (!two) INTERNEVO_RETURN_IF_ERROR(b.convert(n, t[2], t[3]));
-            INTERNEVO_RETURN_IF_ERROR(b.squaredNorm(n, t[0], sum));
-            INTERNEVO_RETURN_IF_ERROR(b.add(n, t[1], t[6], t[6]));
-            INTERNEVO_RETURN_IF_ERROR(b.accumulate(n, t[1], t[7]));
-            return b.convert(n, t[0], t[8]);
-          }};
+  return {
+      sized(master ? "adamw with master weights, norm, sums" : "adamw, norm, sums", {n}),
+      {in("gradient", normal(n, 2), Kind::float32), in("addend", normal(n, 6)),
+       out("weights", normal(n, 1), Kind::float32),
+       out("parameters", zeros(n), master ? Kind::storage : Kind::float32),
+       out("first", normal(n, 3, 0.1), Kind::float32), out("second", second, Kind::float32),
+       out("added", normal(n, 5)), out("accumulated", normal(n, 7), Kind::float32),
+       out("converted", zeros(n))},
+      {},
+      [=](Backend& b, const Views& t, Workspace, ExactSum* sum) {
+        AdamwSettings s;
+        s.learningRate = 1e-3f, s.weightDecay = 0.1f, s.step = 3, s.gradientScale = 0.5f;
+        const bool two = t[3].type == DataType::bfloat16;  // float32 parameters have no master
+        INTERNEVO_RETURN_IF_ERROR(b.adamw(n, s, two ? t[3] : t[2], two ? t[2] : View{}, t[0], t[4], t[5]));
+        if (!two) INTERNEVO_RETURN_IF_ERROR(b.convert(n, t[2], t[3]));
+        INTERNEVO_RETURN_IF_ERROR(b.squaredNorm(n, t[0], sum));
+        INTERNEVO_RETURN_IF_ERROR(b.add(n, t[1], t[6], t[6]));
+        INTERNEVO_RETURN_IF_ERROR(b.accumulate(n, t[1], t[7]));
+        return b.convert(n, t[0], t[8]);
+      }};
 }
 
 /// A slice of a matrix that begins in the middle of a row: the values of a run do not depend on who makes them.
@@ -243,7 +264,8 @@ Case initialWeights(std::int64_t rows, std::int64_t columns) {
             {out("weights", zeros(elements), Kind::float32)},
             {},
             [=](Backend& b, const Views& t, Workspace, ExactSum*) {
-              return b.initialNormal({elements, first, columns, 3 * columns, 7, columns}, 0x9e3779b97f4a7c15ull, 0.02, t[0]);
+              return b.initialNormal({elements, first, columns, 3 * columns, 7, columns},
+                                     0x9e3779b97f4a7c15ull, 0.02, t[0]);
             }};
   each.exact = true;
   return each;
@@ -271,11 +293,11 @@ std::vector<Case> operatorCases(bool small) {
                           adamw(1003, false),
                           initialWeights(40, 51)};
   if (small) return cases;
-  for (Case& each : std::vector<Case>{linear(1024, 1536, 2048), norm(600, 4096), rope(700, 8, 128), attention(1, 1500, 8, 2, 128, 0),
-                                      attention(2, 1024, 4, 4, 64, 300), attention(1, 600, 4, 2, 96, 0), attentionPieces(1200, 4, 128),
-                                      swiglu(500, 11008), embedding(2048, 512, 1000), headLoss(700, 512, 32000, 256),
-                                      headSlices(300, 512, 8000), adamw(1 << 20, true),
-                                      initialWeights(4096, 4096)}) {
+  for (Case& each : std::vector<Case>{
+           linear(1024, 1536, 2048), norm(600, 4096), rope(700, 8, 128), attention(1, 1500, 8, 2, 128, 0),
+           attention(2, 1024, 4, 4, 64, 300), attention(1, 600, 4, 2, 96, 0), attentionPieces(1200, 4, 128),
+           swiglu(500, 11008), embedding(2048, 512, 1000), headLoss(700, 512, 32000, 256),
+           headSlices(300, 512, 8000), adamw(1 << 20, true), initialWeights(4096, 4096)}) {
     cases.push_back(std::move(each));
   }
   return cases;

@@ -49,7 +49,8 @@ Json linesOf(const std::string& text) {
 Json librariesOf(const std::string& path, bool* complete) {
   const Ended told = run({"/lib64/ld-linux-x86-64.so.2", "--list", path}, 20);
   const std::string all = told.output + told.errors;
-  if (all.find("not found") != std::string::npos || all.find("cannot open") != std::string::npos) *complete = false;
+  if (all.find("not found") != std::string::npos || all.find("cannot open") != std::string::npos)
+    *complete = false;
   return linesOf(all);
 }
 
@@ -89,26 +90,37 @@ Outcome checkFacts(CaseRun& run) {
   uname(&system);
   std::string flags = fieldOf("/proc/cpuinfo", "flags"), kept;
   for (const char* const each : {"avx2", "avx512f", "avx512_bf16", "amx_bf16"}) {
-    if ((" " + flags + " ").find(std::string(" ") + each + " ") != std::string::npos) kept += (kept.empty() ? "" : " ") + std::string(each);
+    if ((" " + flags + " ").find(std::string(" ") + each + " ") != std::string::npos)
+      kept += (kept.empty() ? "" : " ") + std::string(each);
   }
-  facts["system"] = {{"kernel", system.release}, {"glibc", gnu_get_libc_version()}, {"processor", fieldOf("/proc/cpuinfo", "model name")},
-                     {"instructions", kept}, {"cores", std::thread::hardware_concurrency()}, {"memory", fieldOf("/proc/meminfo", "MemTotal")}};
-  for (const char* const each : {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "INTERNEVO_CUDA_LIBRARY", "INTERNEVO_PYTHON", "OPAL_PREFIX", "PATH"}) {
+  facts["system"] = {{"kernel", system.release},
+                     {"glibc", gnu_get_libc_version()},
+                     {"processor", fieldOf("/proc/cpuinfo", "model name")},
+                     {"instructions", kept},
+                     {"cores", std::thread::hardware_concurrency()},
+                     {"memory", fieldOf("/proc/meminfo", "MemTotal")}};
+  for (const char* const each : {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "INTERNEVO_CUDA_LIBRARY",
+                                 "INTERNEVO_PYTHON", "OPAL_PREFIX", "PATH"}) {
     if (!variable(each).empty()) facts["environment"][each] = variable(each);
   }
   bool complete = true;
   facts["programs"]["internevo-trainer"] = librariesOf(installed(INTERNEVO_TRAINER), &complete);
   facts["programs"]["mpirun"] = trainer::testing::mpirunArguments(1).at(0);
-  const std::string library = variable("INTERNEVO_CUDA_LIBRARY").empty() ? installed("../lib/libinternevo-cuda.so") : variable("INTERNEVO_CUDA_LIBRARY");
+  const std::string library = variable("INTERNEVO_CUDA_LIBRARY").empty()
+                                  ? installed("../lib/libinternevo-cuda.so")
+                                  : variable("INTERNEVO_CUDA_LIBRARY");
   facts["programs"]["libinternevo-cuda.so"] = librariesOf(library, &complete);
-  facts["cudnn"] = opened("INTERNEVO_CUDNN_LIBRARY", "libcudnn.so.9"), facts["nccl"] = opened("INTERNEVO_NCCL_LIBRARY", "libnccl.so.2");
-  for (const char* const each : {"nvidia-smi", "nvcc", "compute-sanitizer", "nsys", "python3"}) facts["tools"][each] = toolPath(each);
+  facts["cudnn"] = opened("INTERNEVO_CUDNN_LIBRARY", "libcudnn.so.9"),
+  facts["nccl"] = opened("INTERNEVO_NCCL_LIBRARY", "libnccl.so.2");
+  for (const char* const each : {"nvidia-smi", "nvcc", "compute-sanitizer", "nsys", "python3"})
+    facts["tools"][each] = toolPath(each);
   run.noteNow();
   const Peer peer(run.small(), "torch_llama.py");
   facts["torch"] = peer.absent().empty() ? Json(peer.version()) : Json{{"absent", peer.absent()}};
   facts["memoryBytes"] = run.device().memory().occupancy().totalBytes;
   if (const std::string smi = toolPath("nvidia-smi"); !smi.empty()) {
-    facts["nvidiaSmi"] = linesOf(check::run({smi, "-q", "-d", "CLOCK,POWER,TEMPERATURE,ECC,PERFORMANCE,COMPUTE"}, 15).output);
+    facts["nvidiaSmi"] =
+        linesOf(check::run({smi, "-q", "-d", "CLOCK,POWER,TEMPERATURE,ECC,PERFORMANCE,COMPUTE"}, 15).output);
   }
   if (!complete) run.message = "a library that a program needs is not found; see result.programs";
   return complete ? Outcome::passed : Outcome::failed;
@@ -116,19 +128,29 @@ Outcome checkFacts(CaseRun& run) {
 
 Outcome checkProgramTest(CaseRun& run, const std::string& test, bool ranksShare) {
   if (!run.small()) {
-    const std::string library = variable("INTERNEVO_CUDA_LIBRARY").empty() ? installed("../lib/libinternevo-cuda.so") : variable("INTERNEVO_CUDA_LIBRARY");
+    const std::string library = variable("INTERNEVO_CUDA_LIBRARY").empty()
+                                    ? installed("../lib/libinternevo-cuda.so")
+                                    : variable("INTERNEVO_CUDA_LIBRARY");
     setenv("INTERNEVO_CHECKED_LIBRARY", library.c_str(), 1);
   }
   if (ranksShare) {
     // To NCCL they are ranks of different hosts: messages go through sockets of this one.
-    for (const auto& [name, value] : std::initializer_list<std::pair<const char*, const char*>>{
-             {"INTERNEVO_SHARE_GPU", "1"}, {"NCCL_SOCKET_IFNAME", "lo"}, {"NCCL_NVLS_ENABLE", "0"}, {"NCCL_MNNVL_ENABLE", "0"},
-             {"NCCL_IB_DISABLE", "1"}, {"NCCL_MAX_NCHANNELS", "2"}, {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}}) {
+    for (const auto& [name, value] :
+         std::initializer_list<std::pair<const char*, const char*>>{{"INTERNEVO_SHARE_GPU", "1"},
+                                                                    {"NCCL_SOCKET_IFNAME", "lo"},
+                                                                    {"NCCL_NVLS_ENABLE", "0"},
+                                                                    {"NCCL_MNNVL_ENABLE", "0"},
+                                                                    {"NCCL_IB_DISABLE", "1"},
+                                                                    {"NCCL_MAX_NCHANNELS", "2"},
+                                                                    {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}}) {
       setenv(name, value, 1);
     }
   }
-  const Ended ended = check::run({installed(INTERNEVO_PROGRAM_TEST), "--gtest_filter=" + test, "--gtest_brief=1"}, run.leftSeconds() - 3);
-  if (ended.output.find("[  PASSED  ] 1 test") != std::string::npos && ended.status == 0) return Outcome::passed;
+  const Ended ended =
+      check::run({installed(INTERNEVO_PROGRAM_TEST), "--gtest_filter=" + test, "--gtest_brief=1"},
+                 run.leftSeconds() - 3);
+  if (ended.output.find("[  PASSED  ] 1 test") != std::string::npos && ended.status == 0)
+    return Outcome::passed;
   run.message = ended.status == kTimedOut ? "its time was over" : "status " + std::to_string(ended.status);
   const std::string said = ended.output + ended.errors;
   run.result["said"] = said.substr(said.size() - std::min<std::size_t>(said.size(), 6000));
@@ -137,21 +159,29 @@ Outcome checkProgramTest(CaseRun& run, const std::string& test, bool ranksShare)
 
 Outcome checkSanitizer(CaseRun& run, const std::string& tool) {
   const std::string sanitizer = toolPath("compute-sanitizer");
-  if (sanitizer.empty()) throw CannotRun(Outcome::absent, "compute-sanitizer is not in PATH, CUDA_HOME/bin or /usr/local/cuda/bin");
+  if (sanitizer.empty())
+    throw CannotRun(Outcome::absent,
+                    "compute-sanitizer is not in PATH, CUDA_HOME/bin or /usr/local/cuda/bin");
   constexpr int kFound = 99;
   Outcome outcome = Outcome::passed;
   // The smallest sizes, of kernels with shared memory. racecheck does not know wgmma; memcheck does.
-  for (const char* const name : {"instructions.mma", "instructions.bulk", "operators.attention-backward-1x130x2x2x128", "operators.rmsnorm-with-residual-backward-37x96"}) {
+  for (const char* const name :
+       {"instructions.mma", "instructions.bulk", "operators.attention-backward-1x130x2x2x128",
+        "operators.rmsnorm-with-residual-backward-37x96"}) {
     if (tool == "racecheck" && std::strcmp(name, "instructions.bulk") == 0) continue;
     if (run.leftSeconds() < 15) {
       run.result["leftOut"].push_back(name);
       continue;
     }
-    const Ended ended = check::run({sanitizer, "--tool", tool, "--error-exitcode", std::to_string(kFound), "--target-processes", "all",
-                                    installed("internevo-gpu-check"), "--case", name, "--work", run.work()},
-                                   run.leftSeconds() - 3);
+    const Ended ended = check::run(
+        {sanitizer, "--tool", tool, "--error-exitcode", std::to_string(kFound), "--target-processes", "all",
+         installed("internevo-gpu-check"), "--case", name, "--work", run.work()},
+        run.leftSeconds() - 3);
     const std::string said = ended.output + ended.errors;
-    run.result["cases"].push_back({{"case", name}, {"status", ended.status}, {"said", said.substr(said.size() - std::min<std::size_t>(said.size(), 1500))}});
+    run.result["cases"].push_back(
+        {{"case", name},
+         {"status", ended.status},
+         {"said", said.substr(said.size() - std::min<std::size_t>(said.size(), 1500))}});
     if (ended.status == kFound) outcome = Outcome::failed, run.message = tool + " found errors in " + name;
     run.noteNow();
   }

@@ -17,14 +17,21 @@ Results::~Results() {
 
 bool Results::open(const std::string& path, bool resume, const Json& identity, std::string* message) {
   file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (file_ < 0) return *message = "--out " + path + " cannot be written: " + std::strerror(errno) + "; give a path that can", false;
+  if (file_ < 0)
+    return *message =
+               "--out " + path + " cannot be written: " + std::strerror(errno) + "; give a path that can",
+           false;
   std::string text;
   char buffer[65536];
-  for (ssize_t count; (count = ::read(file_, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(count));
-  if (!text.empty() && !resume) return *message = "--out " + path + " has results already; add --resume, or name another file", false;
+  for (ssize_t count; (count = ::read(file_, buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(count));
+  if (!text.empty() && !resume)
+    return *message = "--out " + path + " has results already; add --resume, or name another file", false;
   read(text);
   if (!identity_.is_null() && identity_ != identity) {
-    return *message = "--out " + path + " is of " + identity_.dump() + ", this is " + identity.dump() + "; name another file", false;
+    return *message = "--out " + path + " is of " + identity_.dump() + ", this is " + identity.dump() +
+                      "; name another file",
+           false;
   }
   // A line that was being written when its process or the machine ended.
   if (const std::size_t whole = text.rfind('\n'); !text.empty() && whole != text.size() - 1) {
@@ -62,7 +69,8 @@ void Results::append(const Json& line) {
   if (known) static_cast<void>(!ftruncate(file_, before.st_size));
   if (line.value("event", "") == "begun") return;
   ++lost_;
-  std::fprintf(stderr, "the file of results takes no more (%s); a line that belongs into it is on stdout\n", why.c_str());
+  std::fprintf(stderr, "the file of results takes no more (%s); a line that belongs into it is on stdout\n",
+               why.c_str());
   std::printf("%s", text.c_str());
   std::fflush(stdout);
 }

@@ -30,18 +30,21 @@ trainer::ModelConfig modelOf(bool small) {
 }  // namespace
 
 const Json* TrainerRun::named(const char* name) const {
-  const auto found = std::find_if(events.begin(), events.end(), [&](const Json& event) { return event.value("event", "") == name; });
+  const auto found = std::find_if(events.begin(), events.end(),
+                                  [&](const Json& event) { return event.value("event", "") == name; });
   return found == events.end() ? nullptr : &*found;
 }
 
 int TrainerRun::steps() const {
-  return static_cast<int>(std::count_if(events.begin(), events.end(), [](const Json& event) { return event.value("event", "") == "step"; }));
+  return static_cast<int>(std::count_if(
+      events.begin(), events.end(), [](const Json& event) { return event.value("event", "") == "step"; }));
 }
 
 std::optional<double> TrainerRun::stepSeconds() const {
   std::vector<double> seconds;
   for (const Json& event : events) {
-    if (event.value("event", "") == "step" && event.at("step") > 1) seconds.push_back(event.at("stepTimeSeconds"));
+    if (event.value("event", "") == "step" && event.at("step") > 1)
+      seconds.push_back(event.at("stepTimeSeconds"));
   }
   if (seconds.empty()) return std::nullopt;
   std::sort(seconds.begin(), seconds.end());
@@ -50,7 +53,8 @@ std::optional<double> TrainerRun::stepSeconds() const {
 
 TrainerRuns::TrainerRuns(Backend& device, bool small, std::string work)
     : device_(device), small_(small), work_(std::move(work)), model_(modelOf(small)) {
-  const std::int64_t total = device.memory().occupancy().totalBytes;  // 0: a model of a device, whose memory is the process's
+  const std::int64_t total =
+      device.memory().occupancy().totalBytes;  // 0: a model of a device, whose memory is the process's
   limitBytes_ = total > 0 ? total - kReserveBytes : kMemoryOfModelBytes;
 }
 
@@ -80,7 +84,8 @@ void TrainerRuns::recompute(trainer::Config* config, std::int64_t layers) {
   config->plan.recomputeLayers = config->plan.recompute ? 0 : layers;
 }
 
-TrainerRuns::Fitted TrainerRuns::fitted(std::int64_t sequence, std::int64_t microBatches, std::int64_t most) const {
+TrainerRuns::Fitted TrainerRuns::fitted(std::int64_t sequence, std::int64_t microBatches,
+                                        std::int64_t most) const {
   const std::int64_t spare = small_ ? 0 : kSpareBytes;
   const auto fitsWith = [&](std::int64_t layers, std::int64_t recomputed) {
     trainer::Config c = config(layers, sequence, false);
@@ -108,7 +113,10 @@ bool TrainerRuns::start(std::string* message) {
   if (std::ifstream(kept) >> runtimeBytes_ && runtimeBytes_ > 0) return true;
   const TrainerRun run = this->run(config(1, small_ ? 32 : 1024, false), 1, 60);
   const Json* const started = run.named("started");
-  if (run.status != 0 || started == nullptr) return *message = "the trainer's program ended with status " + std::to_string(run.status) + ": " + run.message, false;
+  if (run.status != 0 || started == nullptr)
+    return *message =
+               "the trainer's program ended with status " + std::to_string(run.status) + ": " + run.message,
+           false;
   runtimeBytes_ = started->at("memory").at("runtime");
   std::ofstream(kept) << runtimeBytes_ << "\n";
   return true;
@@ -119,15 +127,19 @@ TrainerRun TrainerRuns::run(trainer::Config config, std::int64_t steps, double l
   config.data.path = directory_.file("tokens");
   const auto vocabulary = static_cast<std::uint32_t>(config.model.vocabularySize);
   const std::int64_t tokens = steps * config.plan.globalBatchSequences() * config.sequenceLengthTokens + 1;
-  trainer::testing::writeTokenFile(config.data.path, trainer::testing::sampleTokens(tokens, vocabulary), vocabulary);
+  trainer::testing::writeTokenFile(config.data.path, trainer::testing::sampleTokens(tokens, vocabulary),
+                                   vocabulary);
   const std::string document = directory_.file("config.json");
   trainer::testing::writeFile(document, trainer::testing::documentOf(config));
   std::vector<std::string> arguments = trainer::testing::mpirunArguments(1);
   // One rank, all cores: initial weights are made by all of them.
-  for (const std::string& each : {std::string("--bind-to"), std::string("none"), installed(INTERNEVO_TRAINER), std::string("--config"), document}) arguments.push_back(each);
+  for (const std::string& each : {std::string("--bind-to"), std::string("none"), installed(INTERNEVO_TRAINER),
+                                  std::string("--config"), document})
+    arguments.push_back(each);
   TrainerRun result;
   const Ended ended = check::run(arguments, limitSeconds, [&](const std::string& line) {
-    if (Json event = Json::parse(line, nullptr, false); event.is_object()) result.events.push_back(std::move(event));
+    if (Json event = Json::parse(line, nullptr, false); event.is_object())
+      result.events.push_back(std::move(event));
   });
   result.status = ended.status;
   const Json* const error = result.named("error");
@@ -137,7 +149,8 @@ TrainerRun TrainerRuns::run(trainer::Config config, std::int64_t steps, double l
 
 double modelTeraFlops(const trainer::ModelConfig& m, std::int64_t sequence) {
   const auto tokens = static_cast<double>(sequence), h = static_cast<double>(m.hiddenSize);
-  const double layer = h * (2 * h + 2 * static_cast<double>(m.kvWidth()) + 3 * static_cast<double>(m.ffnHiddenSize));
+  const double layer =
+      h * (2 * h + 2 * static_cast<double>(m.kvWidth()) + 3 * static_cast<double>(m.ffnHiddenSize));
   const double weights = static_cast<double>(m.layers) * layer + h * static_cast<double>(m.vocabularySize);
   return 1e-12 * (6 * tokens * weights + static_cast<double>(m.layers) * 6 * tokens * tokens * h);
 }
@@ -148,8 +161,15 @@ std::optional<double> dataSheetTeraFlops(const std::string& device) {
     double teraFlops;
   };
   // The more particular names first: a part is found anywhere in the driver's name of the GPU.
-  for (const Known& each : {Known{"H100 PCIe", 756}, {"H100 NVL", 835}, {"H100", 989.4}, {"H200", 989.4}, {"H800", 989.4},
-                            {"H20", 148}, {"A100", 312}, {"A800", 312}, {"B200", 2250}}) {
+  for (const Known& each : {Known{"H100 PCIe", 756},
+                            {"H100 NVL", 835},
+                            {"H100", 989.4},
+                            {"H200", 989.4},
+                            {"H800", 989.4},
+                            {"H20", 148},
+                            {"A100", 312},
+                            {"A800", 312},
+                            {"B200", 2250}}) {
     if (device.find(each.part) != std::string::npos) return each.teraFlops;
   }
   return std::nullopt;

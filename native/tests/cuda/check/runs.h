@@ -39,7 +39,9 @@ class TrainerRuns {
   /// Bytes of the plan's arena.
   static std::int64_t plannedBytes(const trainer::Config& config);
   /// The same with the context and the libraries of a run leaves so much of the memory.
-  bool fits(const trainer::Config& config, std::int64_t spareBytes = 0) const { return plannedBytes(config) + runtimeBytes() + spareBytes <= limitBytes_; }
+  bool fits(const trainer::Config& config, std::int64_t spareBytes = 0) const {
+    return plannedBytes(config) + runtimeBytes() + spareBytes <= limitBytes_;
+  }
   /// The layers of a run and how many of them are recomputed.
   struct Fitted {
     std::int64_t layers = 0, recomputed = 0;

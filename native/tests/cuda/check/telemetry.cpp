@@ -52,9 +52,12 @@ struct Nvml {
       *function = reinterpret_cast<std::remove_reference_t<decltype(*function)>>(dlsym(library, symbol));
       if (*function == nullptr && why->empty()) *why = std::string("NVML has no ") + symbol;
     };
-    take("nvmlInit_v2", &init), take("nvmlErrorString", &errorString), take("nvmlSystemGetDriverVersion", &driverVersion);
-    take("nvmlDeviceGetHandleByIndex_v2", &byIndex), take("nvmlDeviceGetHandleByUUID", &byUuid), take("nvmlDeviceGetName", &name);
-    take("nvmlDeviceGetClockInfo", &clock), take("nvmlDeviceGetMaxClockInfo", &mostClock), take("nvmlDeviceGetTemperature", &temperature);
+    take("nvmlInit_v2", &init), take("nvmlErrorString", &errorString),
+        take("nvmlSystemGetDriverVersion", &driverVersion);
+    take("nvmlDeviceGetHandleByIndex_v2", &byIndex), take("nvmlDeviceGetHandleByUUID", &byUuid),
+        take("nvmlDeviceGetName", &name);
+    take("nvmlDeviceGetClockInfo", &clock), take("nvmlDeviceGetMaxClockInfo", &mostClock),
+        take("nvmlDeviceGetTemperature", &temperature);
     take("nvmlDeviceGetPowerUsage", &power), take("nvmlDeviceGetEnforcedPowerLimit", &powerLimit);
     take("nvmlDeviceGetCurrentClocksThrottleReasons", &throttle), take("nvmlDeviceGetMemoryInfo", &memory);
     return why->empty();
@@ -63,15 +66,17 @@ struct Nvml {
   /// The first GPU that CUDA_VISIBLE_DEVICES shows.
   int device(Device* found) const {
     const char* const shown = std::getenv("CUDA_VISIBLE_DEVICES");
-    const std::string first = shown == nullptr ? "" : std::string(shown).substr(0, std::string(shown).find(','));
+    const std::string first =
+        shown == nullptr ? "" : std::string(shown).substr(0, std::string(shown).find(','));
     if (first.rfind("GPU-", 0) == 0 || first.rfind("MIG-", 0) == 0) return byUuid(first.c_str(), found);
     return byIndex(static_cast<unsigned>(std::strtoul(first.c_str(), nullptr, 10)), found);
   }
 };
 
 /// Bits of nvmlDeviceGetCurrentClocksThrottleReasons; the first, an idle GPU, is no reason.
-constexpr const char* kThrottle[] = {nullptr, "applicationsClocks", "softwarePowerCap", "hardwareSlowdown", "syncBoost", "softwareThermal",
-                                     "hardwareThermal", "hardwarePowerBrake", "displayClocks"};
+constexpr const char* kThrottle[] = {
+    nullptr,           "applicationsClocks", "softwarePowerCap",   "hardwareSlowdown", "syncBoost",
+    "softwareThermal", "hardwareThermal",    "hardwarePowerBrake", "displayClocks"};
 
 bool say(const Json& line) {
   const std::string text = line.dump() + "\n";
@@ -91,13 +96,15 @@ int sampleGpu() {
   if (!nvml.open(&why)) return say({{"absent", why}}), 0;
   int code = nvml.init();
   if (code == Nvml::kSuccess) code = nvml.device(&device);
-  if (code != Nvml::kSuccess) return say({{"absent", std::string("NVML finds no GPU: ") + nvml.errorString(code)}}), 0;
+  if (code != Nvml::kSuccess)
+    return say({{"absent", std::string("NVML finds no GPU: ") + nvml.errorString(code)}}), 0;
   char driver[96] = "", name[96] = "";
   nvml.driverVersion(driver, sizeof driver), nvml.name(device, name, sizeof name);
   unsigned most = 0;
   Json about{{"device", name}, {"driver", driver}};
   code = nvml.mostClock(device, Nvml::kClockSm, &most), number(&about, "largestSmClockMhz", code, most);
-  code = nvml.mostClock(device, Nvml::kClockMemory, &most), number(&about, "largestMemoryClockMhz", code, most);
+  code = nvml.mostClock(device, Nvml::kClockMemory, &most),
+  number(&about, "largestMemoryClockMhz", code, most);
   code = nvml.powerLimit(device, &most), number(&about, "powerLimitWatts", code, most / 1e3);
   for (bool read = say(about); read; std::this_thread::sleep_for(kInterval)) {
     unsigned value = 0;
@@ -107,7 +114,8 @@ int sampleGpu() {
     code = nvml.clock(device, Nvml::kClockSm, &value), number(&sample, "smClockMhz", code, value);
     code = nvml.clock(device, Nvml::kClockMemory, &value), number(&sample, "memoryClockMhz", code, value);
     code = nvml.power(device, &value), number(&sample, "powerWatts", code, value / 1e3);
-    code = nvml.temperature(device, Nvml::kTemperatureGpu, &value), number(&sample, "temperatureCelsius", code, value);
+    code = nvml.temperature(device, Nvml::kTemperatureGpu, &value),
+    number(&sample, "temperatureCelsius", code, value);
     code = nvml.memory(device, &memory), number(&sample, "usedBytes", code, static_cast<double>(memory.used));
     if (nvml.throttle(device, &reasons) == Nvml::kSuccess) sample["throttle"] = reasons;
     read = say(sample);
@@ -118,7 +126,8 @@ int sampleGpu() {
 Telemetry::Telemetry(std::vector<std::string> arguments) {
   child_ = start(arguments, true);
   const auto begun = std::chrono::steady_clock::now();
-  while (about_.is_null() && child_.output >= 0 && std::chrono::steady_clock::now() - begun < std::chrono::duration<double>(kFirstLineSeconds)) {
+  while (about_.is_null() && child_.output >= 0 &&
+         std::chrono::steady_clock::now() - begun < std::chrono::duration<double>(kFirstLineSeconds)) {
     poll();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -140,7 +149,8 @@ void Telemetry::begin() {
 
 void Telemetry::poll() {
   if (child_.output >= 0 && !drain(child_.output, &pending_)) close(child_.output), child_.output = -1;
-  for (std::size_t end; (end = pending_.find('\n')) != std::string::npos; pending_.erase(0, end + 1)) take(pending_.substr(0, end));
+  for (std::size_t end; (end = pending_.find('\n')) != std::string::npos; pending_.erase(0, end + 1))
+    take(pending_.substr(0, end));
 }
 
 void Telemetry::take(const std::string& line) {
@@ -158,14 +168,16 @@ Json Telemetry::summary() {
   if (about_.contains("absent")) return about_;
   if (samples_.empty()) return {{"absent", "no sample came in time"}};
   Json result{{"samples", samples_.size()}};
-  for (const char* const name : {"smClockMhz", "memoryClockMhz", "powerWatts", "temperatureCelsius", "usedBytes"}) {
+  for (const char* const name :
+       {"smClockMhz", "memoryClockMhz", "powerWatts", "temperatureCelsius", "usedBytes"}) {
     std::vector<double> values;
     for (const Json& each : samples_) {
       if (each.contains(name)) values.push_back(each[name]);
     }
     if (values.empty()) continue;
     std::sort(values.begin(), values.end());
-    result[name] = {{"least", values.front()}, {"median", values[values.size() / 2]}, {"largest", values.back()}};
+    result[name] = {
+        {"least", values.front()}, {"median", values[values.size() / 2]}, {"largest", values.back()}};
   }
   std::set<std::string> reasons;
   for (const Json& each : samples_) {

@@ -55,7 +55,8 @@ class Operands {
       value = bfloat16FromFloat(static_cast<float>(static_cast<std::int32_t>(state)) / 4294967296.f);
     }
     for (std::int64_t at = 0; at < elements && status.ok(); at += static_cast<std::int64_t>(values.size())) {
-      const std::int64_t count = std::min<std::int64_t>(elements - at, static_cast<std::int64_t>(values.size()));
+      const std::int64_t count =
+          std::min<std::int64_t>(elements - at, static_cast<std::int64_t>(values.size()));
       status = memory_.upload(static_cast<std::uint16_t*>(data) + at, values.data(), 2 * count);
     }
   }
@@ -67,11 +68,17 @@ class Operands {
 class Timer {
  public:
   /// `roundSeconds`: how long a round of calls is to last.
-  Timer(Backend& device, bool small, std::vector<Measured>* results, int rounds = 5, double roundSeconds = 0.1)
-      : device_(device), small_(small), results_(results), rounds_(small ? 1 : rounds), roundSeconds_(roundSeconds) {}
+  Timer(Backend& device, bool small, std::vector<Measured>* results, int rounds = 5,
+        double roundSeconds = 0.1)
+      : device_(device),
+        small_(small),
+        results_(results),
+        rounds_(small ? 1 : rounds),
+        roundSeconds_(roundSeconds) {}
 
   /// The best of the rounds; `work` in units of 1e12 a call.
-  void time(const std::string& name, double work, const char* unit, const Operands& operands, const std::function<Status()>& call) {
+  void time(const std::string& name, double work, const char* unit, const Operands& operands,
+            const std::function<Status()>& call) {
     Measured m;
     m.name = name, m.unit = unit;
     Status status = operands.status;
@@ -82,7 +89,8 @@ class Timer {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls;
     };
     round(1);  // chooses algorithms, loads kernels
-    const int calls = small_ ? 1 : std::clamp(static_cast<int>(roundSeconds_ / std::max(round(2), 1e-6)), 2, 2000);
+    const int calls =
+        small_ ? 1 : std::clamp(static_cast<int>(roundSeconds_ / std::max(round(2), 1e-6)), 2, 2000);
     m.seconds = round(calls);
     for (int i = 1; i < rounds_; ++i) m.seconds = std::min(m.seconds, round(calls));
     if (!status.ok()) m.message = status.message();

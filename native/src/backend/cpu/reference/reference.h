@@ -58,7 +58,8 @@ void rmsNormForward(Index rows, Index width, const T* h, const T* gain, T epsilo
 }
 
 template <typename T>
-void rmsNormBackward(Index rows, Index width, const T* h, const T* gain, T epsilon, const T* gY, T* gH, T* gGain) {
+void rmsNormBackward(Index rows, Index width, const T* h, const T* gain, T epsilon, const T* gY, T* gH,
+                     T* gGain) {
   for (Index r = 0; r < rows; ++r) {
     const T* const row = h + r * width;
     const T scale = inverseRms(width, row, epsilon);
@@ -75,8 +76,8 @@ void rmsNormBackward(Index rows, Index width, const T* h, const T* gain, T epsil
 /// direction 1 rotates forward, −1 back. In place on x[rows, heads, headSize]. A row's position is positions[row], or
 /// offset + row mod sequence where there are none.
 template <typename T>
-void rope(Index rows, Index heads, Index headSize, Index sequence, Index offset, double theta, int direction, T* x,
-          const std::int32_t* positions = nullptr) {
+void rope(Index rows, Index heads, Index headSize, Index sequence, Index offset, double theta, int direction,
+          T* x, const std::int32_t* positions = nullptr) {
   const Index half = headSize / 2;
   for (Index r = 0; r < rows; ++r) {
     for (Index h = 0; h < heads; ++h) {
@@ -142,8 +143,8 @@ void attentionForward(const Attention& s, const T* q, const T* k, const T* v, T*
 
 /// gQ, gK, gV start at zero.
 template <typename T>
-void attentionBackward(const Attention& s, const T* q, const T* k, const T* v, const T* o, const T* gO, T* gQ, T* gK,
-                       T* gV) {
+void attentionBackward(const Attention& s, const T* q, const T* k, const T* v, const T* o, const T* gO, T* gQ,
+                       T* gK, T* gV) {
   const T scale = 1 / std::sqrt(static_cast<T>(s.headSize));
   std::vector<T> p(static_cast<std::size_t>(s.sequence));
   for (Index b = 0; b < s.batch; ++b) {
@@ -223,8 +224,8 @@ T headLoss(Index rows, Index width, Index vocabulary, const T* x, const T* w, co
 
 /// Gradients of gradientScale · headLoss. gX and gW start at zero.
 template <typename T>
-void headLossBackward(Index rows, Index width, Index vocabulary, const T* x, const T* w, const std::int32_t* targets,
-                      T gradientScale, T* gX, T* gW) {
+void headLossBackward(Index rows, Index width, Index vocabulary, const T* x, const T* w,
+                      const std::int32_t* targets, T gradientScale, T* gX, T* gW) {
   std::vector<T> p(static_cast<std::size_t>(vocabulary));
   for (Index r = 0; r < rows; ++r) {
     if (targets[r] < 0) continue;
@@ -241,14 +242,16 @@ void headLossBackward(Index rows, Index width, Index vocabulary, const T* x, con
 }
 
 template <typename T>
-void adamw(Index elements, T learningRate, T beta1, T beta2, T epsilon, T weightDecay, Index step, T gradientScale,
-           T* w, const T* gradient, T* m, T* v) {
-  const T correction1 = 1 - std::pow(beta1, static_cast<T>(step)), correction2 = 1 - std::pow(beta2, static_cast<T>(step));
+void adamw(Index elements, T learningRate, T beta1, T beta2, T epsilon, T weightDecay, Index step,
+           T gradientScale, T* w, const T* gradient, T* m, T* v) {
+  const T correction1 = 1 - std::pow(beta1, static_cast<T>(step)),
+          correction2 = 1 - std::pow(beta2, static_cast<T>(step));
   for (Index i = 0; i < elements; ++i) {
     const T g = gradient[i] * gradientScale;
     m[i] = beta1 * m[i] + (1 - beta1) * g;
     v[i] = beta2 * v[i] + (1 - beta2) * g * g;
-    w[i] -= learningRate * (m[i] / correction1 / (std::sqrt(v[i] / correction2) + epsilon) + weightDecay * w[i]);
+    w[i] -=
+        learningRate * (m[i] / correction1 / (std::sqrt(v[i] / correction2) + epsilon) + weightDecay * w[i]);
   }
 }
 

@@ -24,7 +24,7 @@ namespace {
 namespace fe = cudnn_frontend;
 
 constexpr const char* kLibrary = "libcudnn.so.9";
-constexpr std::size_t kOldest = 91200;        // the first for CUDA 13
+constexpr std::size_t kOldest = 91200;         // the first for CUDA 13
 constexpr std::int64_t kWorkspaceAlign = 256;  // of cudaMalloc's memory, which cuDNN is used to
 
 enum Uid : std::int64_t { kQ = 1, kK, kV, kO, kStatistics, kGO, kGQ, kGK, kGV };
@@ -51,7 +51,8 @@ Status guarded(const Body& body) {
 }
 
 std::string versionText(std::size_t version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." + std::to_string(version % 100);
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
 }
 
 struct Prepared {
@@ -63,7 +64,9 @@ class CudnnAttention final : public AttentionLibrary {
  public:
   ~CudnnAttention() override {
     prepared_.clear();
-    if (handle_ != nullptr) static_cast<void>(guarded([&] { return cudnnStatus(fe::detail::destroy_handle(handle_), "cudnnDestroy"); }));
+    if (handle_ != nullptr)
+      static_cast<void>(
+          guarded([&] { return cudnnStatus(fe::detail::destroy_handle(handle_), "cudnnDestroy"); }));
   }
 
   Status start() {
@@ -90,18 +93,21 @@ class CudnnAttention final : public AttentionLibrary {
     });
   }
 
-  Status compute(const Queue& queue, const AttentionProblem& problem, AttentionPass pass, const LibraryAttention& x) override {
+  Status compute(const Queue& queue, const AttentionProblem& problem, AttentionPass pass,
+                 const LibraryAttention& x) override {
     const auto found = prepared_.find({problem, pass});
     if (found == prepared_.end()) return {StatusCode::internal, "attention by cuDNN was not prepared"};
     auto& pack = found->second->pack;
-    pack[kQ] = const_cast<void*>(x.q.data), pack[kK] = const_cast<void*>(x.k.data), pack[kV] = const_cast<void*>(x.v.data);
+    pack[kQ] = const_cast<void*>(x.q.data), pack[kK] = const_cast<void*>(x.k.data),
+    pack[kV] = const_cast<void*>(x.v.data);
     pack[kO] = x.o.data, pack[kStatistics] = x.logSumExp.data;
     if (pass == AttentionPass::backward) {
       pack[kGO] = const_cast<void*>(x.gO.data);
       pack[kGQ] = x.gQ.data, pack[kGK] = x.gK.data, pack[kGV] = x.gV.data;
     }
     const auto address = reinterpret_cast<std::uintptr_t>(x.scratch.data);
-    void* const scratch = reinterpret_cast<void*>((address + kWorkspaceAlign - 1) / kWorkspaceAlign * kWorkspaceAlign);
+    void* const scratch =
+        reinterpret_cast<void*>((address + kWorkspaceAlign - 1) / kWorkspaceAlign * kWorkspaceAlign);
     return guarded([&]() -> Status {
       INTERNEVO_RETURN_IF_ERROR(cudnnStatus(fe::detail::set_stream(handle_, queue.stream), "cudnnSetStream"));
       return feStatus(found->second->graph.execute(handle_, pack, scratch));
@@ -114,17 +120,21 @@ class CudnnAttention final : public AttentionLibrary {
     graph->set_io_data_type(fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
-    const auto place = [](const TensorLayout& layout, fe::graph::Tensor_attributes* tensor, Uid uid, fe::DataType_t type) {
+    const auto place = [](const TensorLayout& layout, fe::graph::Tensor_attributes* tensor, Uid uid,
+                          fe::DataType_t type) {
       tensor->set_uid(uid).set_data_type(type);
-      tensor->set_dim({layout.extent.begin(), layout.extent.end()}).set_stride({layout.stride.begin(), layout.stride.end()});
+      tensor->set_dim({layout.extent.begin(), layout.extent.end()})
+          .set_stride({layout.stride.begin(), layout.stride.end()});
     };
-    const auto input = [&](const char* name, const TensorLayout& layout, Uid uid, fe::DataType_t type = fe::DataType_t::BFLOAT16) {
+    const auto input = [&](const char* name, const TensorLayout& layout, Uid uid,
+                           fe::DataType_t type = fe::DataType_t::BFLOAT16) {
       fe::graph::Tensor_attributes tensor;
       tensor.set_name(name);
       place(layout, &tensor, uid, type);
       return graph->tensor(tensor);
     };
-    const auto output = [&](const std::shared_ptr<fe::graph::Tensor_attributes>& tensor, const TensorLayout& layout, Uid uid,
+    const auto output = [&](const std::shared_ptr<fe::graph::Tensor_attributes>& tensor,
+                            const TensorLayout& layout, Uid uid,
                             fe::DataType_t type = fe::DataType_t::BFLOAT16) {
       tensor->set_output(true);
       place(layout, tensor.get(), uid, type);
@@ -144,13 +154,14 @@ class CudnnAttention final : public AttentionLibrary {
     }
     const auto o = input("o", layouts.o, kO), gO = input("gO", layouts.o, kGO);
     const auto statistics = input("logSumExp", layouts.logSumExp, kStatistics, fe::DataType_t::FLOAT);
-    const auto [gQ, gK, gV] = graph->sdpa_backward(q, k, v, o, gO, statistics,
-                                                   fe::graph::SDPA_backward_attributes()
-                                                       .set_name("attention backward")
-                                                       .set_attn_scale(scaleOf(problem))
-                                                       .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-                                                       .set_diagonal_band_right_bound(0)
-                                                       .set_deterministic_algorithm(problem.deterministic));
+    const auto [gQ, gK, gV] =
+        graph->sdpa_backward(q, k, v, o, gO, statistics,
+                             fe::graph::SDPA_backward_attributes()
+                                 .set_name("attention backward")
+                                 .set_attn_scale(scaleOf(problem))
+                                 .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+                                 .set_diagonal_band_right_bound(0)
+                                 .set_deterministic_algorithm(problem.deterministic));
     output(gQ, layouts.q, kGQ), output(gK, layouts.k, kGK), output(gV, layouts.v, kGV);
     return Status::success();
   }
@@ -164,8 +175,8 @@ class CudnnAttention final : public AttentionLibrary {
     std::int64_t bytes = 0;
     INTERNEVO_RETURN_IF_ERROR(feStatus(graph->get_workspace_size(bytes)));
     if (bytes + kWorkspaceAlign <= roomBytes) return Status::success();
-    return refused("it needs " + std::to_string(bytes + kWorkspaceAlign) + " bytes of scratch memory, " + std::to_string(roomBytes) +
-                   " are planned");
+    return refused("it needs " + std::to_string(bytes + kWorkspaceAlign) + " bytes of scratch memory, " +
+                   std::to_string(roomBytes) + " are planned");
   }
 
   std::size_t version_ = 0;
@@ -179,7 +190,8 @@ bool hasPrecompiled(void* library) {
   void* const known = dlsym(library, "cudnnGetVersion");
   if (known == nullptr || dladdr(known, &found) == 0 || found.dli_fname == nullptr) return true;
   const std::string path(found.dli_fname);
-  return access((path.substr(0, path.rfind('/') + 1) + "libcudnn_engines_precompiled.so.9").c_str(), R_OK) == 0;
+  return access((path.substr(0, path.rfind('/') + 1) + "libcudnn_engines_precompiled.so.9").c_str(), R_OK) ==
+         0;
 }
 
 Status load() {
@@ -194,7 +206,8 @@ Status load() {
   if (!hasPrecompiled(fe::cudnn_dlhandle)) setenv("CUDNN_LIB_CONFIG", "GRAPH_JIT_ONLY", 0);
   // cudnn-frontend takes these two from the environment alone. The runtime that it opens beside the one linked here is to be of the same
   // release; and a deterministic backward pass on Hopper is to sum in order, where it would else ask for sequence² of memory.
-  setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", ("libcudart.so." + std::to_string(CUDART_VERSION / 1000)).c_str(), 0);
+  setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", ("libcudart.so." + std::to_string(CUDART_VERSION / 1000)).c_str(),
+         0);
   setenv("CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT", "0", 0);
   return Status::success();
 }

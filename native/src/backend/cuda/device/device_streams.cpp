@@ -25,7 +25,8 @@ class DeviceStreams final : public Streams {
   Status elapsed(Event begin, Event end, double* seconds) override {
     float milliseconds = 0;
     INTERNEVO_RETURN_IF_ERROR(cudaStatus(
-        cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(begin), static_cast<cudaEvent_t>(end)), "cudaEventElapsedTime"));
+        cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(begin), static_cast<cudaEvent_t>(end)),
+        "cudaEventElapsedTime"));
     *seconds = 1e-3 * static_cast<double>(milliseconds);
     return Status::success();
   }
@@ -40,7 +41,8 @@ class DeviceStreams final : public Streams {
     return cudaStatus(cudaEventRecord(static_cast<cudaEvent_t>(event), on.stream), "cudaEventRecord");
   }
   Status wait(const Queue& on, Event event) override {
-    return cudaStatus(cudaStreamWaitEvent(on.stream, static_cast<cudaEvent_t>(event), 0), "cudaStreamWaitEvent");
+    return cudaStatus(cudaStreamWaitEvent(on.stream, static_cast<cudaEvent_t>(event), 0),
+                      "cudaStreamWaitEvent");
   }
   Status finished(const Queue& queue, bool* result) override {
     const cudaError_t code = cudaStreamQuery(queue.stream);
@@ -51,20 +53,25 @@ class DeviceStreams final : public Streams {
  protected:
   Status make(Queue* made) override {
     int lowest = 0, highest = 0;
-    INTERNEVO_RETURN_IF_ERROR(cudaStatus(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange"));
+    INTERNEVO_RETURN_IF_ERROR(
+        cudaStatus(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange"));
     cudaStream_t stream = nullptr;
     INTERNEVO_RETURN_IF_ERROR(cudaStatus(
-        cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, streams_.empty() ? lowest : highest), "cudaStreamCreateWithPriority"));
+        cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, streams_.empty() ? lowest : highest),
+        "cudaStreamCreateWithPriority"));
     streams_.push_back(stream);
     made->stream = stream;
     return Status::success();
   }
-  Status block(const Queue& queue) override { return cudaStatus(cudaStreamSynchronize(queue.stream), "cudaStreamSynchronize"); }
+  Status block(const Queue& queue) override {
+    return cudaStatus(cudaStreamSynchronize(queue.stream), "cudaStreamSynchronize");
+  }
 
  private:
   Status makeEvent(Event* made, unsigned flags) {
     cudaEvent_t event = nullptr;
-    INTERNEVO_RETURN_IF_ERROR(cudaStatus(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags"));
+    INTERNEVO_RETURN_IF_ERROR(
+        cudaStatus(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags"));
     events_.push_back(event);
     *made = event;
     return Status::success();

@@ -52,9 +52,21 @@ struct Prepared {
 using Key = std::array<std::int64_t, 15>;
 
 Key keyOf(const MatrixProduct& p, std::int64_t workspaceBytes) {
-  return {p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.transposeA, p.transposeB, p.accumulate,
-          static_cast<std::int64_t>(p.a.type), static_cast<std::int64_t>(p.c.type), alignmentOf(p.a.data),
-          alignmentOf(p.b.data), alignmentOf(p.c.data), workspaceBytes};
+  return {p.m,
+          p.n,
+          p.k,
+          p.lda,
+          p.ldb,
+          p.ldc,
+          p.transposeA,
+          p.transposeB,
+          p.accumulate,
+          static_cast<std::int64_t>(p.a.type),
+          static_cast<std::int64_t>(p.c.type),
+          alignmentOf(p.a.data),
+          alignmentOf(p.b.data),
+          alignmentOf(p.c.data),
+          workspaceBytes};
 }
 
 std::string shapeOf(const MatrixProduct& p) {
@@ -72,16 +84,18 @@ class LtProducts final : public MatrixProducts {
 
   Status multiply(const Queue& queue, const MatrixProduct& p, Workspace workspace) override {
     if (p.a.type != p.b.type || (p.a.type == DataType::float32 && p.c.type != DataType::float32)) {
-      return {StatusCode::badConfig, "a product of float32 has a float32 result, and both sides are of one type"};
+      return {StatusCode::badConfig,
+              "a product of float32 has a float32 result, and both sides are of one type"};
     }
     const std::int64_t room = std::min(workspace.bytes, kMatrixWorkspaceBytes);
     Prepared* how = nullptr;
     INTERNEVO_RETURN_IF_ERROR(prepare(p, room, &how));
     const float alpha = 1.f, beta = p.accumulate ? 1.f : 0.f;
-    return ltStatus(cublasLtMatmul(handle_, how->operation.handle, &alpha, p.a.data, how->a.handle, p.b.data, how->b.handle,
-                                   &beta, p.c.data, how->c.handle, p.c.data, how->c.handle, &how->algorithm,
-                                   workspace.data, static_cast<std::size_t>(room), queue.stream),
-                    "cublasLtMatmul");
+    return ltStatus(
+        cublasLtMatmul(handle_, how->operation.handle, &alpha, p.a.data, how->a.handle, p.b.data,
+                       how->b.handle, &beta, p.c.data, how->c.handle, p.c.data, how->c.handle,
+                       &how->algorithm, workspace.data, static_cast<std::size_t>(room), queue.stream),
+        "cublasLtMatmul");
   }
 
  private:
@@ -99,17 +113,23 @@ class LtProducts final : public MatrixProducts {
   }
 
   static Status describe(const MatrixProduct& p, Prepared* how) {
-    INTERNEVO_RETURN_IF_ERROR(ltStatus(cublasLtMatmulDescCreate(&how->operation.handle, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-                                       "cublasLtMatmulDescCreate"));
-    const cublasOperation_t a = p.transposeA ? CUBLAS_OP_T : CUBLAS_OP_N, b = p.transposeB ? CUBLAS_OP_T : CUBLAS_OP_N;
+    INTERNEVO_RETURN_IF_ERROR(
+        ltStatus(cublasLtMatmulDescCreate(&how->operation.handle, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+                 "cublasLtMatmulDescCreate"));
+    const cublasOperation_t a = p.transposeA ? CUBLAS_OP_T : CUBLAS_OP_N,
+                            b = p.transposeB ? CUBLAS_OP_T : CUBLAS_OP_N;
     INTERNEVO_RETURN_IF_ERROR(ltStatus(
-        cublasLtMatmulDescSetAttribute(how->operation.handle, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a), "TRANSA"));
+        cublasLtMatmulDescSetAttribute(how->operation.handle, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a),
+        "TRANSA"));
     INTERNEVO_RETURN_IF_ERROR(ltStatus(
-        cublasLtMatmulDescSetAttribute(how->operation.handle, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b), "TRANSB"));
-    const auto layout = [](Layout* made, DataType type, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
-      return ltStatus(cublasLtMatrixLayoutCreate(&made->handle, ltType(type), static_cast<std::uint64_t>(rows),
-                                                 static_cast<std::uint64_t>(columns), stride),
-                      "cublasLtMatrixLayoutCreate");
+        cublasLtMatmulDescSetAttribute(how->operation.handle, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b),
+        "TRANSB"));
+    const auto layout = [](Layout* made, DataType type, std::int64_t rows, std::int64_t columns,
+                           std::int64_t stride) {
+      return ltStatus(
+          cublasLtMatrixLayoutCreate(&made->handle, ltType(type), static_cast<std::uint64_t>(rows),
+                                     static_cast<std::uint64_t>(columns), stride),
+          "cublasLtMatrixLayoutCreate");
     };
     INTERNEVO_RETURN_IF_ERROR(
         layout(&how->a, p.a.type, p.transposeA ? p.k : p.m, p.transposeA ? p.m : p.k, p.lda));
@@ -127,7 +147,8 @@ class LtProducts final : public MatrixProducts {
       return ltStatus(cublasLtMatmulPreferenceSetAttribute(preference.handle, name, &value, sizeof value),
                       "cublasLtMatmulPreferenceSetAttribute");
     };
-    INTERNEVO_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(room)));
+    INTERNEVO_RETURN_IF_ERROR(
+        set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(room)));
     INTERNEVO_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                   static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)));
     INTERNEVO_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignmentOf(p.a.data)));
@@ -136,9 +157,9 @@ class LtProducts final : public MatrixProducts {
     INTERNEVO_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignmentOf(p.c.data)));
     cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
-    const cublasStatus_t code = cublasLtMatmulAlgoGetHeuristic(handle_, how->operation.handle, how->a.handle, how->b.handle,
-                                                               how->c.handle, how->c.handle, preference.handle, 1, &best,
-                                                               &found);
+    const cublasStatus_t code =
+        cublasLtMatmulAlgoGetHeuristic(handle_, how->operation.handle, how->a.handle, how->b.handle,
+                                       how->c.handle, how->c.handle, preference.handle, 1, &best, &found);
     if (code != CUBLAS_STATUS_SUCCESS || found == 0 || best.state != CUBLAS_STATUS_SUCCESS) {
       return {StatusCode::internal, "cuBLASLt has no algorithm for a product of " + shapeOf(p) + ": " +
                                         cublasLtGetStatusString(code)};

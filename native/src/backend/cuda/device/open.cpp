@@ -20,7 +20,9 @@ constexpr int kOldestMajor = 8;  // sm_80: bfloat16 matrix instructions, asynchr
 
 Status refused(const std::string& what) { return {StatusCode::badConfig, what}; }
 
-std::string releaseOf(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+std::string releaseOf(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
 
 /// Says what is missing, as far as the runtime knows.
 Status findDevice(int localRank, int* ordinal, cudaDeviceProp* properties) {
@@ -31,11 +33,13 @@ Status findDevice(int localRank, int* ordinal, cudaDeviceProp* properties) {
     static_cast<void>(cudaDriverGetVersion(&driver));
     static_cast<void>(cudaRuntimeGetVersion(&runtime));
     if (driver == 0) {
-      return refused("no NVIDIA driver is installed on this host (libcuda.so.1 is missing); run where there is a GPU and "
-                     "its driver (nvidia-smi lists it)");
+      return refused(
+          "no NVIDIA driver is installed on this host (libcuda.so.1 is missing); run where there is a GPU "
+          "and "
+          "its driver (nvidia-smi lists it)");
     }
-    return refused("the NVIDIA driver of this host is for CUDA " + releaseOf(driver) + ", the backend needs " +
-                   releaseOf(runtime) + "; install a newer driver");
+    return refused("the NVIDIA driver of this host is for CUDA " + releaseOf(driver) +
+                   ", the backend needs " + releaseOf(runtime) + "; install a newer driver");
   }
   if (code != cudaSuccess || count == 0) {
     return refused(std::string("no GPU can be used on this host: ") +
@@ -44,10 +48,12 @@ Status findDevice(int localRank, int* ordinal, cudaDeviceProp* properties) {
   }
   // Where each rank is shown a GPU of its own, it is number 0 for all. NCCL refuses ranks that share one.
   *ordinal = localRank % count;
-  INTERNEVO_RETURN_IF_ERROR(cudaStatus(cudaGetDeviceProperties(properties, *ordinal), "cudaGetDeviceProperties"));
+  INTERNEVO_RETURN_IF_ERROR(
+      cudaStatus(cudaGetDeviceProperties(properties, *ordinal), "cudaGetDeviceProperties"));
   if (properties->major < kOldestMajor) {
-    return refused(std::string(properties->name) + " has compute capability " + std::to_string(properties->major) + "." +
-                   std::to_string(properties->minor) + "; the backend needs 8.0 or newer");
+    return refused(std::string(properties->name) + " has compute capability " +
+                   std::to_string(properties->major) + "." + std::to_string(properties->minor) +
+                   "; the backend needs 8.0 or newer");
   }
   return Status::success();
 }
@@ -66,7 +72,8 @@ std::vector<LibraryVersion> librariesHere() {
   if (cudaDriverGetVersion(&version) == cudaSuccess) found.push_back({"cuda-driver", releaseOf(version)});
   if (cudaRuntimeGetVersion(&version) == cudaSuccess) found.push_back({"cuda-runtime", releaseOf(version)});
   const std::size_t lt = cublasLtGetVersion();
-  found.push_back({"cublaslt", std::to_string(lt / 10000) + "." + std::to_string(lt / 100 % 100) + "." + std::to_string(lt % 100)});
+  found.push_back({"cublaslt", std::to_string(lt / 10000) + "." + std::to_string(lt / 100 % 100) + "." +
+                                   std::to_string(lt % 100)});
   return found;
 }
 
@@ -100,6 +107,7 @@ Status openDevice(const DeviceRequest& request, std::unique_ptr<Backend>* result
 
 }  // namespace internevo::cuda
 
-extern "C" __attribute__((visibility("default"))) int internevo_device_open_1(internevo::DeviceOpenArguments* arguments) {
+extern "C" __attribute__((visibility("default"))) int internevo_device_open_1(
+    internevo::DeviceOpenArguments* arguments) {
   return internevo::cuda::answerOpen(arguments, internevo::cuda::openDevice);
 }

@@ -18,10 +18,12 @@ Status findEncode(Encode* encode) {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result{};
   constexpr unsigned kSince = 12000;  // CUDA 12.0 brought the call
-  const cudaError_t code = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, kSince, cudaEnableDefault, &result);
+  const cudaError_t code =
+      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, kSince, cudaEnableDefault, &result);
   INTERNEVO_RETURN_IF_ERROR(cudaStatus(code, "cudaGetDriverEntryPointByVersion"));
   if (result != cudaDriverEntryPointSuccess || found == nullptr) {
-    return {StatusCode::internal, "the driver has no cuTensorMapEncodeTiled; install one of CUDA 12 or newer"};
+    return {StatusCode::internal,
+            "the driver has no cuTensorMapEncodeTiled; install one of CUDA 12 or newer"};
   }
   *encode = reinterpret_cast<Encode>(found);
   return Status::success();
@@ -43,11 +45,13 @@ Status makeTensorMap(const TensorBox& tensor, TensorMap* map) {
     extent[i] = static_cast<cuuint64_t>(tensor.extent[i]), box[i] = static_cast<cuuint32_t>(tensor.box[i]);
     if (i < 3) stride[i] = static_cast<cuuint64_t>(tensor.strideBytes[i]);
   }
-  const CUresult result = found.encode(reinterpret_cast<CUtensorMap*>(map), CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4,
-                                 const_cast<void*>(tensor.data), extent, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                 CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = found.encode(reinterpret_cast<CUtensorMap*>(map), CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                                       4, const_cast<void*>(tensor.data), extent, stride, box, step,
+                                       CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) return Status::success();
-  return {StatusCode::badConfig, "a tensor for bulk copies: cuTensorMapEncodeTiled returns " + std::to_string(result)};
+  return {StatusCode::badConfig,
+          "a tensor for bulk copies: cuTensorMapEncodeTiled returns " + std::to_string(result)};
 }
 
 }  // namespace internevo::cuda

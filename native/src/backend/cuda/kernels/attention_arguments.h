@@ -28,7 +28,8 @@ struct AttentionArguments {
   }
   /// Tiles of `size` keys of which queries [first, first + rows) see anything: firstKeys does not fall, so the first query has
   /// the lowest first key and the last query the highest end.
-  INTERNEVO_BOTH std::int64_t beginTile(std::int64_t batchIndex, std::int64_t first, std::int64_t size) const {
+  INTERNEVO_BOTH std::int64_t beginTile(std::int64_t batchIndex, std::int64_t first,
+                                        std::int64_t size) const {
     return low(batchIndex, first) / size;
   }
   INTERNEVO_BOTH std::int64_t endTile(std::int64_t first, std::int64_t rows, std::int64_t size) const {
@@ -79,7 +80,8 @@ struct TileOrder {
   };
   INTERNEVO_BOTH int items() const { return heads * tiles; }
   INTERNEVO_BOTH Place at(int index) const {
-    const int blocks = section * tiles, first = index / blocks * section, count = smaller(section, heads - first);
+    const int blocks = section * tiles, first = index / blocks * section,
+              count = smaller(section, heads - first);
     const int within = index % blocks;
     return {first + within % count, within / count};
   }
@@ -94,11 +96,12 @@ inline std::int64_t tilesOf(std::int64_t rows, std::int64_t tile) { return (rows
 inline TileOrder forwardOrder(const AttentionArguments& a, std::int64_t tile, std::int64_t elementBytes = 2) {
   const std::int64_t read = 2 * a.keySequence * a.headSize * elementBytes, heads = a.batch * a.heads;
   const std::int64_t section = std::max<std::int64_t>(kSectionBytes / read, 1) * (a.heads / a.kvHeads);
-  return {static_cast<int>(heads), static_cast<int>(tilesOf(a.sequence, tile)), static_cast<int>(smaller(section, heads))};
+  return {static_cast<int>(heads), static_cast<int>(tilesOf(a.sequence, tile)),
+          static_cast<int>(smaller(section, heads))};
 }
 /// Of tiles of keys of `pairs`, which read the queries and output gradients of their group, and add to sums of `sumBytes` an element.
-inline TileOrder keyOrder(const AttentionArguments& a, std::int64_t tile, std::int64_t pairs, std::int64_t sumBytes,
-                          std::int64_t elementBytes = 2) {
+inline TileOrder keyOrder(const AttentionArguments& a, std::int64_t tile, std::int64_t pairs,
+                          std::int64_t sumBytes, std::int64_t elementBytes = 2) {
   const std::int64_t read = a.heads / a.kvHeads * a.sequence * a.headSize * (2 * elementBytes + sumBytes);
   const std::int64_t section = smaller(std::max<std::int64_t>(kSectionBytes / read, 1), pairs);
   return {static_cast<int>(pairs), static_cast<int>(tilesOf(a.keySequence, tile)), static_cast<int>(section)};
@@ -136,7 +139,8 @@ struct AttentionDeltaKernel {
     for (std::int64_t first = t.blockX() * warps; first < all; first += t.gridX() * warps) {
       const std::int64_t which = first + t.x() / kWarp;
       const bool valid = which < all;
-      const std::int64_t row = which % s.sequence, head = which / s.sequence % s.heads, b = which / s.sequence / s.heads;
+      const std::int64_t row = which % s.sequence, head = which / s.sequence % s.heads,
+                         b = which / s.sequence / s.heads;
       float sum = 0;
       for (std::int64_t i = t.x() % kWarp; i < s.headSize && valid; i += kWarp) {
         const std::int64_t at = s.output(b, row, head) + i;

@@ -33,7 +33,8 @@ struct AttentionKeyGradientKernel {
     constexpr int kElements = kTile * kHead;
     const Tile<kHead> keys{memory}, values{memory + kElements}, queries{memory + 2 * kElements};
     const Tile<kHead> gradients{memory + 3 * kElements};
-    auto* const statistics = reinterpret_cast<float*>(memory + 4 * kElements);  // log-sum-exp, then delta, of the queries
+    auto* const statistics =
+        reinterpret_cast<float*>(memory + 4 * kElements);  // log-sum-exp, then delta, of the queries
     loadTile<kHead, kTile, kThreads>(t, k + s.key(b, 0, kvHead), s.keyStride, key, s.keySequence, keys);
     loadTile<kHead, kTile, kThreads>(t, v + s.value(b, 0, kvHead), s.valueStride, key, s.keySequence, values);
     t.commitCopies();
@@ -46,8 +47,10 @@ struct AttentionKeyGradientKernel {
         const std::int64_t first = tile * kTile;
         if (s.past(b, first, key + kTile)) break;
         t.sync();
-        loadTile<kHead, kTile, kThreads>(t, q + s.query(b, 0, head), s.queryStride, first, s.sequence, queries);
-        loadTile<kHead, kTile, kThreads>(t, gO + s.output(b, 0, head), s.outputStride, first, s.sequence, gradients);
+        loadTile<kHead, kTile, kThreads>(t, q + s.query(b, 0, head), s.queryStride, first, s.sequence,
+                                         queries);
+        loadTile<kHead, kTile, kThreads>(t, gO + s.output(b, 0, head), s.outputStride, first, s.sequence,
+                                         gradients);
         t.commitCopies();
         loadStatistics(t, b, head, first, statistics);
         t.template waitCopies<0>();
@@ -117,7 +120,8 @@ struct AttentionKeyGradientKernel {
 
   template <class Thread>
   INTERNEVO_DEVICE void store(Thread& t, std::int64_t b, std::int64_t kvHead, std::int64_t keyRow,
-                              const float (&gKeys)[kHead / 8][4], const float (&gValues)[kHead / 8][4]) const {
+                              const float (&gKeys)[kHead / 8][4],
+                              const float (&gValues)[kHead / 8][4]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const std::int64_t row = keyRow + t.x() % kWarp / 4 + 8 * half;
@@ -157,14 +161,17 @@ struct AttentionQueryGradientKernel {
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
     const TileOrder::Place place = order.at(static_cast<int>(t.blockX()));
-    const std::int64_t first = std::int64_t{order.tiles - 1 - place.rank} * kTile;  // later queries see more keys
-    const std::int64_t head = place.head % s.heads, b = place.head / s.heads, kvHead = head / (s.heads / s.kvHeads);
+    const std::int64_t first =
+        std::int64_t{order.tiles - 1 - place.rank} * kTile;  // later queries see more keys
+    const std::int64_t head = place.head % s.heads, b = place.head / s.heads,
+                       kvHead = head / (s.heads / s.kvHeads);
     auto* const memory = reinterpret_cast<Bfloat16*>(t.shared());
     constexpr int kElements = kTile * kHead;
     const Tile<kHead> keys{memory}, values{memory + kElements}, queries{memory + 2 * kElements};
     const Tile<kHead> gradients{memory + 3 * kElements};
     loadTile<kHead, kTile, kThreads>(t, q + s.query(b, 0, head), s.queryStride, first, s.sequence, queries);
-    loadTile<kHead, kTile, kThreads>(t, gO + s.output(b, 0, head), s.outputStride, first, s.sequence, gradients);
+    loadTile<kHead, kTile, kThreads>(t, gO + s.output(b, 0, head), s.outputStride, first, s.sequence,
+                                     gradients);
     t.commitCopies();
     const int warpRow = 16 * (t.x() / kWarp);
     const Rows rows = rowsOf(t, b, head, first + warpRow);
@@ -175,7 +182,8 @@ struct AttentionQueryGradientKernel {
       const std::int64_t key = tile * kTile;
       t.sync();
       loadTile<kHead, kTile, kThreads>(t, k + s.key(b, 0, kvHead), s.keyStride, key, s.keySequence, keys);
-      loadTile<kHead, kTile, kThreads>(t, v + s.value(b, 0, kvHead), s.valueStride, key, s.keySequence, values);
+      loadTile<kHead, kTile, kThreads>(t, v + s.value(b, 0, kvHead), s.valueStride, key, s.keySequence,
+                                       values);
       t.commitCopies();
       t.template waitCopies<0>();
       t.sync();
@@ -215,7 +223,8 @@ struct AttentionQueryGradientKernel {
 
   /// gP -> p · (gP − delta), p out of the scores; zeros where a query does not see a key.
   template <class Thread>
-  INTERNEVO_DEVICE void scoreGradients(Thread& t, std::int64_t key, const Rows& rows, const float (&scores)[kTile / 8][4],
+  INTERNEVO_DEVICE void scoreGradients(Thread& t, std::int64_t key, const Rows& rows,
+                                       const float (&scores)[kTile / 8][4],
                                        float (&gScores)[kTile / 8][4]) const {
     const float factor = s.scale * kLog2E;
     const int across = t.x() % 4 * 2;

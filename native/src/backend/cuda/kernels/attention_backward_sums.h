@@ -23,7 +23,9 @@ struct QueryStatistics {
     const Float4 f = *reinterpret_cast<const Float4*>(memory + query * 8);
     return {{f.v[0], f.v[2]}, {f.v[1], f.v[3]}};
   }
-  INTERNEVO_DEVICE int low(int query) const { return *reinterpret_cast<const std::int32_t*>(memory + kLowsAt + query * 4); }
+  INTERNEVO_DEVICE int low(int query) const {
+    return *reinterpret_cast<const std::int32_t*>(memory + kLowsAt + query * 4);
+  }
 };
 
 /// delta = Σ o · gO, and the other statistics, of all queries and of those that fill the last tile. One warp a row and head.
@@ -73,10 +75,12 @@ struct AttentionStatisticsKernel {
 /// columns, thread, its four results.
 template <int kHead>
 struct QuerySums {
-  static constexpr int kQueries = 64, kElements = kQueries * kHead, kBytes = 4 * kElements, kGroups = kHead / 16;
+  static constexpr int kQueries = 64, kElements = kQueries * kHead, kBytes = 4 * kElements,
+                       kGroups = kHead / 16;
 
   template <class Thread>
-  static INTERNEVO_DEVICE void put(Thread& t, int warpgroup, const float (&d)[kGroups][4], unsigned char* memory) {
+  static INTERNEVO_DEVICE void put(Thread& t, int warpgroup, const float (&d)[kGroups][4],
+                                   unsigned char* memory) {
 #pragma unroll
     for (int n = 0; n < kGroups; ++n) {
       const Float4 value{{d[n][0], d[n][1], d[n][2], d[n][3]}};
@@ -101,7 +105,8 @@ struct AttentionQuerySumsKernel {
     const std::int64_t pair = firstPair + t.blockY() / group, b = pair / s.kvHeads;
     const std::int64_t head = pair % s.kvHeads * group + t.blockY() % group;
     const bool any = s.beginTile(b, first, keys) < s.endTile(first, Sums::kQueries, keys);
-    const auto* const own = reinterpret_cast<const Float4*>(sums + (t.blockY() * t.gridX() + t.blockX()) * Sums::kElements);
+    const auto* const own =
+        reinterpret_cast<const Float4*>(sums + (t.blockY() * t.gridX() + t.blockX()) * Sums::kElements);
     const std::int64_t row = first + 16 * (t.x() / kWarp) + t.x() % kWarp / 4;
 #pragma unroll
     for (int which = 0; which < 2 * Sums::kGroups; ++which) {

@@ -18,14 +18,16 @@ namespace internevo::cuda {
 template <int kHead, typename G, bool kAdd>
 struct AttentionBackwardWarpgroupKernel {
   static constexpr int kWarpgroups = 2, kThreads = kWarpgroup * (1 + kWarpgroups), kWarps = 4 * kWarpgroups;
-  static constexpr int kConsumers = kWarpgroup * kWarpgroups, kQueries = QuerySums<kHead>::kQueries, kKeys = 128, kStages = 2;
+  static constexpr int kConsumers = kWarpgroup * kWarpgroups, kQueries = QuerySums<kHead>::kQueries,
+                       kKeys = 128, kStages = 2;
   static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
   using KeyTile = BulkTile<kHead, kKeys>;
   using QueryTile = BulkTile<kHead, kQueries>;
   using ScoreTile = BulkTile<kQueries, kKeys>;  // gradients of scores: keys down, queries across
 
   struct Barriers {
-    MemoryBarrier keysFull, queriesFull[kStages], queriesEmpty[kStages], gradientsFull[kStages], gradientsEmpty[kStages];
+    MemoryBarrier keysFull, queriesFull[kStages], queriesEmpty[kStages], gradientsFull[kStages],
+        gradientsEmpty[kStages];
     std::int32_t item;
   };
   static constexpr int kValuesAt = KeyTile::kBytes, kQueriesAt = 2 * KeyTile::kBytes;
@@ -42,8 +44,8 @@ struct AttentionBackwardWarpgroupKernel {
   AttentionArguments s;
   const unsigned char* statistics;  ///< QueryStatistics [batch · heads, tiles]
   float* sums;                      ///< [pairs · group, tiles, kQueries · kHead]
-  std::int32_t* counts;             ///< [pairs · group, tiles]: blocks of keys that have added; 0 at the start
-  std::int32_t* ticket;             ///< 0 at the start: blocks wait only for blocks that came before them
+  std::int32_t* counts;  ///< [pairs · group, tiles]: blocks of keys that have added; 0 at the start
+  std::int32_t* ticket;  ///< 0 at the start: blocks wait only for blocks that came before them
   G* gK;
   G* gV;
   int firstPair, tiles;  ///< first (sequence, key/value head) of this launch; tiles of queries of a sequence
@@ -108,26 +110,29 @@ struct AttentionBackwardWarpgroupKernel {
   INTERNEVO_DEVICE void produce(Thread& t, Barriers& barriers, const Item& item) const {
     if (item.begin >= item.end) return;
     t.arriveExpecting(&barriers.keysFull, 2 * KeyTile::kBytes);
-    startTileCopy<kHead, kKeys>(t, t.shared(), &k, &barriers.keysFull, item.keyTile * kKeys, item.kvHead, item.b);
-    startTileCopy<kHead, kKeys>(t, t.shared() + kValuesAt, &v, &barriers.keysFull, item.keyTile * kKeys, item.kvHead, item.b);
+    startTileCopy<kHead, kKeys>(t, t.shared(), &k, &barriers.keysFull, item.keyTile * kKeys, item.kvHead,
+                                item.b);
+    startTileCopy<kHead, kKeys>(t, t.shared() + kValuesAt, &v, &barriers.keysFull, item.keyTile * kKeys,
+                                item.kvHead, item.b);
     RingPlace<kStages> place;
     for (int member = 0; member < groupSize(); ++member) {
       const int head = item.kvHead * groupSize() + member;
-      const unsigned char* const ofHead =
-          statistics + (std::int64_t{item.b} * s.heads + head) * tiles * std::int64_t{QueryStatistics::kBytes};
+      const unsigned char* const ofHead = statistics + (std::int64_t{item.b} * s.heads + head) * tiles *
+                                                           std::int64_t{QueryStatistics::kBytes};
       for (int tile = item.end - 1; tile >= item.begin; --tile) {
         MemoryBarrier* const queriesFull = &barriers.queriesFull[place.stage];
         t.wait(&barriers.queriesEmpty[place.stage], place.parity ^ 1);
         t.arriveExpecting(queriesFull, QueryTile::kBytes + QueryStatistics::kBytes);
-        startTileCopy<kHead, kQueries>(t, t.shared() + kQueriesAt + place.stage * QueryTile::kBytes, &q, queriesFull, tile * kQueries,
-                                       head, item.b);
+        startTileCopy<kHead, kQueries>(t, t.shared() + kQueriesAt + place.stage * QueryTile::kBytes, &q,
+                                       queriesFull, tile * kQueries, head, item.b);
         t.copyBulk(t.shared() + kStatisticsAt + place.stage * QueryStatistics::kBytes,
-                   ofHead + std::int64_t{tile} * QueryStatistics::kBytes, QueryStatistics::kBytes, queriesFull);
+                   ofHead + std::int64_t{tile} * QueryStatistics::kBytes, QueryStatistics::kBytes,
+                   queriesFull);
         MemoryBarrier* const gradientsFull = &barriers.gradientsFull[place.stage];
         t.wait(&barriers.gradientsEmpty[place.stage], place.parity ^ 1);
         t.arriveExpecting(gradientsFull, QueryTile::kBytes);
-        startTileCopy<kHead, kQueries>(t, t.shared() + kGradientsAt + place.stage * QueryTile::kBytes, &gO, gradientsFull,
-                                       tile * kQueries, head, item.b);
+        startTileCopy<kHead, kQueries>(t, t.shared() + kGradientsAt + place.stage * QueryTile::kBytes, &gO,
+                                       gradientsFull, tile * kQueries, head, item.b);
         place.advance();
       }
     }
@@ -150,7 +155,8 @@ struct AttentionBackwardWarpgroupKernel {
         t.syncNamed(kSumsFull, kSumsThreads);
         if (!first) continue;
         const std::int64_t slot = (std::int64_t{item.pair} * groupSize() + member) * tiles + tile;
-        const auto turn = item.keyTile - static_cast<int>(s.beginTile(item.b, std::int64_t{tile} * kQueries, kKeys));
+        const auto turn =
+            item.keyTile - static_cast<int>(s.beginTile(item.b, std::int64_t{tile} * kQueries, kKeys));
         while (t.loadAcquire(counts + slot) != turn) {
         }
         t.fenceProxy();
@@ -190,8 +196,10 @@ struct AttentionBackwardWarpgroupKernel {
     if (item.begin < item.end) t.wait(&barriers.keysFull, 0);
     for (int member = 0; member < groupSize(); ++member) {
       for (int tile = item.end - 1; tile >= item.begin; --tile) {
-        const QueryTile queries{memory + static_cast<std::uint32_t>(kQueriesAt + place.stage * QueryTile::kBytes)};
-        const QueryTile gradients{memory + static_cast<std::uint32_t>(kGradientsAt + place.stage * QueryTile::kBytes)};
+        const QueryTile queries{memory +
+                                static_cast<std::uint32_t>(kQueriesAt + place.stage * QueryTile::kBytes)};
+        const QueryTile gradients{memory +
+                                  static_cast<std::uint32_t>(kGradientsAt + place.stage * QueryTile::kBytes)};
         const QueryStatistics statistic{t.shared() + kStatisticsAt + place.stage * QueryStatistics::kBytes};
         t.wait(&barriers.queriesFull[place.stage], place.parity);
         t.fenceProducts();
@@ -220,7 +228,8 @@ struct AttentionBackwardWarpgroupKernel {
         t.fenceProducts();
 #pragma unroll
         for (int step = 0; step < kKeys / kStepK; ++step) {
-          t.template multiplyShared<true, true>(gQueries, all.byColumns(0, step), keys.byColumns(group * kHead / 2, step), step > 0);
+          t.template multiplyShared<true, true>(gQueries, all.byColumns(0, step),
+                                                keys.byColumns(group * kHead / 2, step), step > 0);
         }
         t.commitProducts();
         startResultsByTile(t, ds, queries, gKeys);
@@ -244,8 +253,8 @@ struct AttentionBackwardWarpgroupKernel {
 
   /// Scores, keys down from keyRow and queries across -> probabilities; zeros where a query does not see a key.
   template <class Thread>
-  INTERNEVO_DEVICE void probabilities(Thread& t, const Item& item, int keyRow, int tile, const QueryStatistics& statistic,
-                                      float (&p)[kQueries / 8][4]) const {
+  INTERNEVO_DEVICE void probabilities(Thread& t, const Item& item, int keyRow, int tile,
+                                      const QueryStatistics& statistic, float (&p)[kQueries / 8][4]) const {
     const float factor = s.scale * kLog2E;
     const int across = t.x() % 4 * 2, down = 16 * (t.x() / kWarp % 4) + t.x() % kWarp / 4;
 #pragma unroll
@@ -261,7 +270,8 @@ struct AttentionBackwardWarpgroupKernel {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         const int query = 8 * n + across + j;
-        const int low = statistic.low(query) - keyRow, high = static_cast<int>(s.high(first + query)) - keyRow;
+        const int low = statistic.low(query) - keyRow,
+                  high = static_cast<int>(s.high(first + query)) - keyRow;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int key = down + 8 * half;
@@ -273,7 +283,8 @@ struct AttentionBackwardWarpgroupKernel {
 
   /// gP -> p · (gP − delta).
   template <class Thread>
-  INTERNEVO_DEVICE void scoreGradients(Thread& t, const QueryStatistics& statistic, const float (&p)[kQueries / 8][4],
+  INTERNEVO_DEVICE void scoreGradients(Thread& t, const QueryStatistics& statistic,
+                                       const float (&p)[kQueries / 8][4],
                                        float (&gScores)[kQueries / 8][4]) const {
     const int across = t.x() % 4 * 2;
 #pragma unroll
@@ -287,7 +298,8 @@ struct AttentionBackwardWarpgroupKernel {
   /// This warpgroup's 64 keys of the gradients of scores, where the product for gQ reads them. Eight rows of a warp lie in
   /// different banks by the swizzle.
   template <class Thread>
-  INTERNEVO_DEVICE void storeScores(Thread& t, int group, int buffer, const std::uint32_t (&ds)[kQueries / kStepK][4]) const {
+  INTERNEVO_DEVICE void storeScores(Thread& t, int group, int buffer,
+                                    const std::uint32_t (&ds)[kQueries / kStepK][4]) const {
     unsigned char* const tile = t.shared() + kScoresAt + buffer * ScoreTile::kBytes;
 #pragma unroll
     for (int step = 0; step < kQueries / kStepK; ++step) {
@@ -305,7 +317,8 @@ struct AttentionBackwardWarpgroupKernel {
                               const float (&gValues)[kHead / 8][4]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = item.keyTile * kKeys + 64 * group + 16 * (t.x() / kWarp % 4) + t.x() % kWarp / 4 + 8 * half;
+      const int row =
+          item.keyTile * kKeys + 64 * group + 16 * (t.x() / kWarp % 4) + t.x() % kWarp / 4 + 8 * half;
       if (row >= s.keySequence) continue;
       G* const keyTarget = gK + s.key(item.b, row, item.kvHead) + t.x() % 4 * 2;
       G* const valueTarget = gV + s.value(item.b, row, item.kvHead) + t.x() % 4 * 2;

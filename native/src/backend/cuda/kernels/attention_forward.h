@@ -29,15 +29,18 @@ struct AttentionForwardKernel {
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
     const TileOrder::Place place = order.at(static_cast<int>(t.blockX()));
-    const std::int64_t first = std::int64_t{order.tiles - 1 - place.rank} * kTile;  // later queries see more keys
-    const std::int64_t head = place.head % s.heads, b = place.head / s.heads, kvHead = head / (s.heads / s.kvHeads);
+    const std::int64_t first =
+        std::int64_t{order.tiles - 1 - place.rank} * kTile;  // later queries see more keys
+    const std::int64_t head = place.head % s.heads, b = place.head / s.heads,
+                       kvHead = head / (s.heads / s.kvHeads);
     auto* const memory = reinterpret_cast<Bfloat16*>(t.shared());
     const Tile<kHead> queries{memory}, keys{memory + kTile * kHead}, values{memory + 2 * kTile * kHead};
     const Bfloat16 *const keySource = k + s.key(b, 0, kvHead), *const valueSource = v + s.value(b, 0, kvHead);
     const std::int64_t begin = s.beginTile(b, first, kTile), end = s.endTile(first, kTile, kTile);
 
     loadTile<kHead, kTile, kThreads>(t, q + s.query(b, 0, head), s.queryStride, first, s.sequence, queries);
-    if (begin < end) loadTile<kHead, kTile, kThreads>(t, keySource, s.keyStride, begin * kTile, s.keySequence, keys);
+    if (begin < end)
+      loadTile<kHead, kTile, kThreads>(t, keySource, s.keyStride, begin * kTile, s.keySequence, keys);
     t.commitCopies();
     Rows rows = rowsOf(t, b, first);
     float sums[kHead / 8][4];
@@ -52,7 +55,8 @@ struct AttentionForwardKernel {
       clearFragments(scores);
       multiplyByRows<kHead, kTile>(t, queries, 16 * (t.x() / kWarp), keys, scores);
       t.sync();
-      if (tile + 1 < end) loadTile<kHead, kTile, kThreads>(t, keySource, s.keyStride, key + kTile, s.keySequence, keys);
+      if (tile + 1 < end)
+        loadTile<kHead, kTile, kThreads>(t, keySource, s.keyStride, key + kTile, s.keySequence, keys);
       t.commitCopies();
       softmax(t, key, rows, scores, sums);
       t.template waitCopies<1>();

@@ -96,19 +96,21 @@ struct AttentionForwardWarpgroupKernel {
       startTileCopy<kHead, kQueries>(t, t.shared(), &q, &barriers.queriesFull, item.first, item.head, item.b);
       for (int tile = item.begin; tile < item.end; ++tile) {
         load(t, &k, kKeysAt, barriers.keysFull, barriers.keysEmpty, keysAt, tile, item);
-        if (tile > item.begin) load(t, &v, kValuesAt, barriers.valuesFull, barriers.valuesEmpty, valuesAt, tile - 1, item);
+        if (tile > item.begin)
+          load(t, &v, kValuesAt, barriers.valuesFull, barriers.valuesEmpty, valuesAt, tile - 1, item);
       }
       load(t, &v, kValuesAt, barriers.valuesFull, barriers.valuesEmpty, valuesAt, item.end - 1, item);
     }
   }
 
   template <class Thread>
-  INTERNEVO_DEVICE void load(Thread& t, const TensorMap* map, int at, MemoryBarrier* full, MemoryBarrier* empty,
-                             RingPlace<kStages>& place, int tile, const Item& item) const {
+  INTERNEVO_DEVICE void load(Thread& t, const TensorMap* map, int at, MemoryBarrier* full,
+                             MemoryBarrier* empty, RingPlace<kStages>& place, int tile,
+                             const Item& item) const {
     t.wait(&empty[place.stage], place.parity ^ 1);
     t.arriveExpecting(&full[place.stage], KeyTile::kBytes);
-    startTileCopy<kHead, kKeys>(t, t.shared() + at + place.stage * KeyTile::kBytes, map, &full[place.stage], tile * kKeys, item.kvHead,
-                                item.b);
+    startTileCopy<kHead, kKeys>(t, t.shared() + at + place.stage * KeyTile::kBytes, map, &full[place.stage],
+                                tile * kKeys, item.kvHead, item.b);
     place.advance();
   }
 
@@ -214,14 +216,16 @@ struct AttentionForwardWarpgroupKernel {
 
   /// Some row of this warpgroup does not see all keys of the tile.
   INTERNEVO_DEVICE bool masked(const Item& item, int group, int tile) const {
-    const std::int64_t first = item.first + 64 * group, last = smaller<std::int64_t>(first + 63, s.sequence - 1);
+    const std::int64_t first = item.first + 64 * group,
+                       last = smaller<std::int64_t>(first + 63, s.sequence - 1);
     if (first > last) return false;  // all of its rows are behind the sequence: nobody reads them
     return s.high(first) < std::int64_t{tile + 1} * kKeys || s.low(item.b, last) > std::int64_t{tile} * kKeys;
   }
 
   /// Scores [64, kKeys] -> exp(scale · (score − largest)); what was summed before is to be multiplied by rows.rescale.
   template <class Thread>
-  INTERNEVO_DEVICE void softmax(Thread& t, const Item& item, int group, int tile, Rows& rows, float (&scores)[kKeys / 8][4]) const {
+  INTERNEVO_DEVICE void softmax(Thread& t, const Item& item, int group, int tile, Rows& rows,
+                                float (&scores)[kKeys / 8][4]) const {
     const int column = t.x() % 4 * 2, key = tile * kKeys;
     const float factor = s.scale * kLog2E;
     if (masked(item, group, tile)) {
@@ -241,7 +245,8 @@ struct AttentionForwardWarpgroupKernel {
     for (int half = 0; half < 2; ++half) {
       float top = rows.largest[half];
 #pragma unroll
-      for (int n = 0; n < kKeys / 8; ++n) top = larger(top, larger(scores[n][2 * half], scores[n][2 * half + 1]));
+      for (int n = 0; n < kKeys / 8; ++n)
+        top = larger(top, larger(scores[n][2 * half], scores[n][2 * half + 1]));
       top = larger(top, t.shuffleXor(top, 1));
       top = larger(top, t.shuffleXor(top, 2));
       const float shift = top == minusInfinity() ? 0.f : top * factor;
@@ -270,14 +275,16 @@ struct AttentionForwardWarpgroupKernel {
   }
 
   template <class Thread>
-  INTERNEVO_DEVICE void store(Thread& t, const Item& item, int group, const Rows& rows, const float (&sums)[kHead / 8][4]) const {
+  INTERNEVO_DEVICE void store(Thread& t, const Item& item, int group, const Rows& rows,
+                              const float (&sums)[kHead / 8][4]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = rowOf(t, item, group, half);
       const bool valid = row < s.sequence;
       float* const statistic = logSumExp + s.statistic(item.b, valid ? row : 0, item.head);
       float total = rows.total[half];
-      const float before = *statistic;  // by all four threads of the row before one of them writes it: the shuffles come between
+      const float before =
+          *statistic;  // by all four threads of the row before one of them writes it: the shuffles come between
       total += t.shuffleXor(total, 1);
       total += t.shuffleXor(total, 2);
       if (!valid) continue;

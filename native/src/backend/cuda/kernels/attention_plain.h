@@ -16,12 +16,13 @@ constexpr int plainSharedBytes(std::int64_t headSize, int tiles, int scores) {
 
 /// rows [first, first + 32) of `source` as float32 · scale; zeros from `end` on. Rows of headSize + 1.
 template <typename T, class Thread>
-INTERNEVO_DEVICE void loadPlainTile(Thread& t, const T* source, std::int64_t stride, std::int64_t first, std::int64_t end,
-                                    std::int64_t headSize, float scale, float* tile) {
+INTERNEVO_DEVICE void loadPlainTile(Thread& t, const T* source, std::int64_t stride, std::int64_t first,
+                                    std::int64_t end, std::int64_t headSize, float scale, float* tile) {
   for (std::int64_t at = t.x(); at < kPlainTile * headSize; at += kPlainThreads) {
     const std::int64_t row = at / headSize, column = at % headSize;
     const bool valid = first + row < end;
-    tile[row * (headSize + 1) + column] = valid ? toFloat(source[(first + row) * stride + column]) * scale : 0.f;
+    tile[row * (headSize + 1) + column] =
+        valid ? toFloat(source[(first + row) * stride + column]) * scale : 0.f;
   }
 }
 
@@ -46,8 +47,10 @@ struct AttentionPlainKernel {
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
     const TileOrder::Place place = order.at(static_cast<int>(t.blockX()));
-    const std::int64_t width = s.headSize + 1, first = std::int64_t{order.tiles - 1 - place.rank} * kPlainTile;
-    const std::int64_t head = place.head % s.heads, b = place.head / s.heads, kvHead = head / (s.heads / s.kvHeads);
+    const std::int64_t width = s.headSize + 1,
+                       first = std::int64_t{order.tiles - 1 - place.rank} * kPlainTile;
+    const std::int64_t head = place.head % s.heads, b = place.head / s.heads,
+                       kvHead = head / (s.heads / s.kvHeads);
     auto* const queries = reinterpret_cast<float*>(t.shared());
     float *const keys = queries + kPlainTile * width, *const values = keys + kPlainTile * width;
     float* const p = values + kPlainTile * width;
@@ -67,8 +70,9 @@ struct AttentionPlainKernel {
       float scores[kPlainTile / 4], top = largest;
       for (int j = 0; j < kPlainTile / 4; ++j) {
         const std::int64_t at = c + 4 * j;
-        scores[j] = key + at >= low && key + at < high ? plainDot(queries + r * width, keys + at * width, s.headSize)
-                                                       : minusInfinity();
+        scores[j] = key + at >= low && key + at < high
+                        ? plainDot(queries + r * width, keys + at * width, s.headSize)
+                        : minusInfinity();
         top = larger(top, scores[j]);
       }
       for (int mask = 1; mask < 4; mask *= 2) top = larger(top, t.shuffleXor(top, mask));
@@ -84,7 +88,8 @@ struct AttentionPlainKernel {
         const int column = c + 4 * i;
         if (column >= s.headSize) break;
         float sum = sums[i] * rescale;
-        for (int j = 0; j < kPlainTile; ++j) sum = fmaf(p[r * kPlainScoreStride + j], values[j * width + column], sum);
+        for (int j = 0; j < kPlainTile; ++j)
+          sum = fmaf(p[r * kPlainScoreStride + j], values[j * width + column], sum);
         sums[i] = sum;
       }
     }
@@ -98,7 +103,8 @@ struct AttentionPlainKernel {
     for (int i = 0; i < kColumns; ++i) {
       const int column = c + 4 * i;
       if (column >= s.headSize) break;
-      storeFloat(target + column, m.keep == 0.f ? sums[i] * m.factor : fmaf(sums[i], m.factor, toFloat(target[column]) * m.keep));
+      storeFloat(target + column, m.keep == 0.f ? sums[i] * m.factor
+                                                : fmaf(sums[i], m.factor, toFloat(target[column]) * m.keep));
     }
     if (c == 0) *statistic = m.logSumExp;
   }
@@ -108,8 +114,9 @@ struct AttentionPlainKernel {
 struct PlainPair {
   float p, gScore;
 };
-INTERNEVO_DEVICE PlainPair plainPair(bool visible, const float* query, const float* key, const float* gradient,
-                                     const float* value, std::int64_t headSize, float logSumExp, float delta) {
+INTERNEVO_DEVICE PlainPair plainPair(bool visible, const float* query, const float* key,
+                                     const float* gradient, const float* value, std::int64_t headSize,
+                                     float logSumExp, float delta) {
   if (!visible) return {0.f, 0.f};
   const float p = expf(plainDot(query, key, headSize) - logSumExp);
   return {p, p * (plainDot(gradient, value, headSize) - delta)};
@@ -149,8 +156,10 @@ struct AttentionPlainKeyGradientKernel {
         const std::int64_t first = tile * kPlainTile, row = first + r;
         if (s.past(b, first, key + kPlainTile)) break;
         t.sync();
-        loadPlainTile(t, q + s.query(b, 0, head), s.queryStride, first, s.sequence, s.headSize, s.scale, queries);
-        loadPlainTile(t, gO + s.output(b, 0, head), s.outputStride, first, s.sequence, s.headSize, 1.f, gradients);
+        loadPlainTile(t, q + s.query(b, 0, head), s.queryStride, first, s.sequence, s.headSize, s.scale,
+                      queries);
+        loadPlainTile(t, gO + s.output(b, 0, head), s.outputStride, first, s.sequence, s.headSize, 1.f,
+                      gradients);
         t.sync();
         const bool valid = row < s.sequence;
         const std::int64_t low = valid ? s.low(b, row) : 0, high = valid ? s.high(row) : 0;
@@ -159,8 +168,8 @@ struct AttentionPlainKeyGradientKernel {
         for (int j = 0; j < kPlainTile / 4; ++j) {
           const std::int64_t at = c + 4 * j;
           const PlainPair pair =
-              plainPair(key + at >= low && key + at < high, queries + r * width, keys + at * width, gradients + r * width,
-                        values + at * width, s.headSize, statistic, shift);
+              plainPair(key + at >= low && key + at < high, queries + r * width, keys + at * width,
+                        gradients + r * width, values + at * width, s.headSize, statistic, shift);
           p[r * kPlainScoreStride + at] = pair.p, gScores[r * kPlainScoreStride + at] = pair.gScore;
         }
         t.sync();
@@ -203,8 +212,10 @@ struct AttentionPlainQueryGradientKernel {
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
     const TileOrder::Place place = order.at(static_cast<int>(t.blockX()));
-    const std::int64_t width = s.headSize + 1, first = std::int64_t{order.tiles - 1 - place.rank} * kPlainTile;
-    const std::int64_t head = place.head % s.heads, b = place.head / s.heads, kvHead = head / (s.heads / s.kvHeads);
+    const std::int64_t width = s.headSize + 1,
+                       first = std::int64_t{order.tiles - 1 - place.rank} * kPlainTile;
+    const std::int64_t head = place.head % s.heads, b = place.head / s.heads,
+                       kvHead = head / (s.heads / s.kvHeads);
     auto* const keys = reinterpret_cast<float*>(t.shared());
     float *const values = keys + kPlainTile * width, *const queries = values + kPlainTile * width;
     float *const gradients = queries + kPlainTile * width, *const gScores = gradients + kPlainTile * width;
@@ -216,7 +227,8 @@ struct AttentionPlainQueryGradientKernel {
     const float shift = valid ? delta[s.delta(b, row, head)] : 0.f;
     float sums[kColumns] = {};
     loadPlainTile(t, q + s.query(b, 0, head), s.queryStride, first, s.sequence, s.headSize, s.scale, queries);
-    loadPlainTile(t, gO + s.output(b, 0, head), s.outputStride, first, s.sequence, s.headSize, 1.f, gradients);
+    loadPlainTile(t, gO + s.output(b, 0, head), s.outputStride, first, s.sequence, s.headSize, 1.f,
+                  gradients);
     const std::int64_t endTile = s.endTile(first, kPlainTile, kPlainTile);
     for (std::int64_t tile = s.beginTile(b, first, kPlainTile); tile < endTile; ++tile) {
       const std::int64_t key = tile * kPlainTile;
@@ -227,8 +239,8 @@ struct AttentionPlainQueryGradientKernel {
       for (int j = 0; j < kPlainTile / 4; ++j) {
         const std::int64_t at = c + 4 * j;
         gScores[r * kPlainScoreStride + at] =
-            plainPair(key + at >= low && key + at < high, queries + r * width, keys + at * width, gradients + r * width,
-                      values + at * width, s.headSize, statistic, shift)
+            plainPair(key + at >= low && key + at < high, queries + r * width, keys + at * width,
+                      gradients + r * width, values + at * width, s.headSize, statistic, shift)
                 .gScore;
       }
       t.sync();

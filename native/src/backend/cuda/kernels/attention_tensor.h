@@ -19,7 +19,9 @@ struct Tile {
   Bfloat16* base;
 
   static constexpr int bytes(int rows) { return rows * kHead * 2; }
-  INTERNEVO_DEVICE Bfloat16* at(int row, int chunk) const { return base + row * kHead + ((chunk ^ (row & 7)) * 8); }
+  INTERNEVO_DEVICE Bfloat16* at(int row, int chunk) const {
+    return base + row * kHead + ((chunk ^ (row & 7)) * 8);
+  }
 };
 
 /// Starts copies of rows [first, first + kRows) of `source`; rows from `end` on become zeros.
@@ -53,14 +55,16 @@ INTERNEVO_DEVICE void rowsAsColumns(Thread& t, Tile<kHead> tile, int row, int st
 /// Right sides of two products [16, 8] whose columns are the tile's columns 16·pair…, 16·pair + 8…; the sum runs over the
 /// tile's rows row….
 template <int kHead, class Thread>
-INTERNEVO_DEVICE void columnsAsColumns(Thread& t, Tile<kHead> tile, int row, int pair, std::uint32_t (&b)[4]) {
+INTERNEVO_DEVICE void columnsAsColumns(Thread& t, Tile<kHead> tile, int row, int pair,
+                                       std::uint32_t (&b)[4]) {
   const int lane = t.x() % kWarp, matrix = lane / 8;
   t.loadMatricesTransposed(b, tile.at(row + lane % 8 + 8 * (matrix % 2), 2 * pair + matrix / 2));
 }
 
 /// d[kRows / 8] (results [16, kRows]) += left rows of `left` · (rows of `right`)ᵀ over the whole head.
 template <int kHead, int kRows, class Thread>
-INTERNEVO_DEVICE void multiplyByRows(Thread& t, Tile<kHead> left, int leftRow, Tile<kHead> right, float (&d)[kRows / 8][4]) {
+INTERNEVO_DEVICE void multiplyByRows(Thread& t, Tile<kHead> left, int leftRow, Tile<kHead> right,
+                                     float (&d)[kRows / 8][4]) {
 #pragma unroll
   for (int step = 0; step < kHead / 16; ++step) {
     std::uint32_t a[4];
@@ -77,10 +81,12 @@ INTERNEVO_DEVICE void multiplyByRows(Thread& t, Tile<kHead> left, int leftRow, T
 
 /// d[kHead / 8] (results [16, kHead]) += p · right, p [16, kRows] the rounded results of a product.
 template <int kHead, int kRows, class Thread>
-INTERNEVO_DEVICE void multiplyResults(Thread& t, const float (&p)[kRows / 8][4], Tile<kHead> right, float (&d)[kHead / 8][4]) {
+INTERNEVO_DEVICE void multiplyResults(Thread& t, const float (&p)[kRows / 8][4], Tile<kHead> right,
+                                      float (&d)[kHead / 8][4]) {
 #pragma unroll
   for (int step = 0; step < kRows / 16; ++step) {
-    const std::uint32_t a[4] = {packBfloat16(p[2 * step][0], p[2 * step][1]), packBfloat16(p[2 * step][2], p[2 * step][3]),
+    const std::uint32_t a[4] = {packBfloat16(p[2 * step][0], p[2 * step][1]),
+                                packBfloat16(p[2 * step][2], p[2 * step][3]),
                                 packBfloat16(p[2 * step + 1][0], p[2 * step + 1][1]),
                                 packBfloat16(p[2 * step + 1][2], p[2 * step + 1][3])};
 #pragma unroll

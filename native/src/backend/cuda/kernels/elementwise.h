@@ -126,7 +126,8 @@ struct SwigluGradientKernel {
     const auto step = static_cast<Index>(t.gridX() * kThreads);
     for (Index p = static_cast<Index>(t.blockX() * kThreads + t.x()); p < pieces; p += step) {
       const RowPlace<Index> place = rowPlace(p, piecesOfRow);
-      const std::int64_t row = place.row, column = std::int64_t{place.rest} * N, at = row * gateStride + column;
+      const std::int64_t row = place.row, column = std::int64_t{place.rest} * N,
+                         at = row * gateStride + column;
       float g[N], u[N], d[N];
       loadPiece<N>(gate + at, g), loadPiece<N>(up + at, u), loadPiece<N>(gY + row * outputStride + column, d);
       for (int i = 0; i < N; ++i) {
@@ -159,7 +160,8 @@ struct RopeKernel {
     for (Index p = static_cast<Index>(t.blockX() * kThreads + t.x()); p < pieces; p += step) {
       const RowPlace<Index> ofHead = rowPlace(p, piecesOfHead), ofRow = rowPlace(ofHead.row, heads);
       const std::int64_t row = ofRow.row, head = ofRow.rest, i = std::int64_t{ofHead.rest} * N;
-      const std::int64_t position = positions != nullptr ? positions[row] : positionOffset + ofRow.row % sequence;
+      const std::int64_t position =
+          positions != nullptr ? positions[row] : positionOffset + ofRow.row % sequence;
       if (positions != nullptr && (position < 0 || position >= std::int64_t{sequence})) {
         t.atomicAdd(errors, 1);
         continue;

@@ -38,8 +38,8 @@ struct SumWords {
     }
     const int offset = shift % 32, first = shift / 32;
     const std::uint64_t low = mantissa << offset, high = offset == 0 ? 0 : mantissa >> (64 - offset);
-    const std::int64_t pieces[3] = {static_cast<std::int64_t>(low & 0xffffffffu), static_cast<std::int64_t>(low >> 32),
-                                    static_cast<std::int64_t>(high)};
+    const std::int64_t pieces[3] = {static_cast<std::int64_t>(low & 0xffffffffu),
+                                    static_cast<std::int64_t>(low >> 32), static_cast<std::int64_t>(high)};
     const bool negative = bits >> 63 != 0;
     for (int limb = 0; limb < kSumLimbs; ++limb) {
       for (int piece = 0; piece < 3; ++piece) {

@@ -13,7 +13,8 @@ constexpr int kLossSharedBytes = kLossThreads / kWarp * 8;
 /// Largest logit of a row, and Σ exp(logit − largest) in float64 out of each thread's float32 sum. With `keep` the
 /// exponentials take the logits' place. All threads get both.
 template <class Thread>
-INTERNEVO_DEVICE double exponentials(Thread& t, std::int64_t vocabulary, float* logits, bool keep, float* largest) {
+INTERNEVO_DEVICE double exponentials(Thread& t, std::int64_t vocabulary, float* logits, bool keep,
+                                     float* largest) {
   float top = minusInfinity();
   for (std::int64_t i = t.x(); i < vocabulary; i += kLossThreads) top = larger(top, logits[i]);
   *largest = blockMaximum(t, top, reinterpret_cast<float*>(t.shared()));
@@ -30,8 +31,8 @@ INTERNEVO_DEVICE double exponentials(Thread& t, std::int64_t vocabulary, float* 
 /// read. bfloat16 takes the first half of the row's own bytes: a group is read by all threads before any of it is written,
 /// and what is written lies in front of what is still to be read. scale 0: zeros (a row that is not counted).
 template <typename G, class Thread>
-INTERNEVO_DEVICE void writeGradient(Thread& t, std::int64_t vocabulary, float* logits, float scale, std::int64_t target,
-                                    float gradientScale) {
+INTERNEVO_DEVICE void writeGradient(Thread& t, std::int64_t vocabulary, float* logits, float scale,
+                                    std::int64_t target, float gradientScale) {
   constexpr int kEach = 4;
   auto* const result = reinterpret_cast<G*>(logits);
   for (std::int64_t base = 0; base < vocabulary; base += kEach * kLossThreads) {
@@ -82,8 +83,8 @@ struct LossKernel {
         words.addTo(t, loss);
       }
       if (!kGradient) continue;
-      writeGradient<G>(t, vocabulary, own, static_cast<float>(static_cast<double>(gradientScale) / total), target,
-                       gradientScale);
+      writeGradient<G>(t, vocabulary, own, static_cast<float>(static_cast<double>(gradientScale) / total),
+                       target, gradientScale);
     }
   }
 };
@@ -150,8 +151,8 @@ struct SliceBackwardKernel {
       }
       const double scale = static_cast<double>(gradientScale) * exp(of(slice, row, 0) - top) / total;
       const std::int64_t place = target - first;
-      writeGradient<G>(t, vocabulary, own, static_cast<float>(scale), place >= 0 && place < vocabulary ? place : -1,
-                       gradientScale);
+      writeGradient<G>(t, vocabulary, own, static_cast<float>(scale),
+                       place >= 0 && place < vocabulary ? place : -1, gradientScale);
     }
   }
 

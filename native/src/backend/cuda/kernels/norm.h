@@ -64,7 +64,8 @@ template <int N, typename T>
 struct NormGradientKernel {
   static constexpr int kThreads = 256;
   static constexpr int kReduceBytes = kThreads / kWarp * 4;
-  static constexpr std::int64_t kWidest = 24 << 10;  ///< of sums in shared memory, which wider rows have in `parts` itself
+  static constexpr std::int64_t kWidest =
+      24 << 10;  ///< of sums in shared memory, which wider rows have in `parts` itself
   std::int64_t rows, width;
   const T* h;
   const T* gain;
@@ -135,7 +136,8 @@ struct GainGradientKernel {
     const int lane = t.x() % kColumns, turn = t.x() / kColumns;
     const std::int64_t column = t.blockX() * kColumns + lane;
     float sum = 0;
-    for (std::int64_t part = turn; part < count && column < width; part += kTurns) sum += parts[part * width + column];
+    for (std::int64_t part = turn; part < count && column < width; part += kTurns)
+      sum += parts[part * width + column];
     sums[t.x()] = sum;
     t.sync();
     if (turn != 0 || column >= width) return;

@@ -8,7 +8,8 @@ namespace internevo::cuda {
 
 /// AdamwSettings, with the corrections of the moments as factors.
 struct AdamwFactors {
-  float beta1, oneMinusBeta1, beta2, oneMinusBeta2, gradientScale, correction1, correction2, epsilon, learningRate, decay;
+  float beta1, oneMinusBeta1, beta2, oneMinusBeta2, gradientScale, correction1, correction2, epsilon,
+      learningRate, decay;
 };
 
 /// weights: float32, of which `parameters` (bfloat16) receive the rounding where they are not null.
@@ -36,7 +37,8 @@ struct AdamwKernel {
         const float step = m[i] * f.correction1 / (sqrtf(v[i] * f.correction2) + f.epsilon);
         w[i] = w[i] - f.learningRate * (step + f.decay * w[i]);
       }
-      storePiece<N>(weights + p * N, w), storePiece<N>(firstMoment + p * N, m), storePiece<N>(secondMoment + p * N, v);
+      storePiece<N>(weights + p * N, w), storePiece<N>(firstMoment + p * N, m),
+          storePiece<N>(secondMoment + p * N, v);
       if (parameters != nullptr) storePiece<N>(parameters + p * N, w);
     }
   }

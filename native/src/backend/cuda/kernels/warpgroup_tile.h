@@ -14,15 +14,18 @@ constexpr int kStepK = 16;  ///< of one wgmma
 
 /// PTX ISA 8.8, 9.7.15.5.1.2.2: bits 0–13 start, 16–29 leading offset, 32–45 stride offset, each / 16; 62–63 swizzle, 1 = 128 bytes.
 /// Patterns begin at multiples of 1024, so the base offset (49–51) is 0.
-INTERNEVO_BOTH std::uint64_t matrixDescriptor(std::uint32_t address, std::uint32_t leadingBytes, std::uint32_t strideBytes) {
-  return static_cast<std::uint64_t>((address & 0x3ffff) >> 4) | static_cast<std::uint64_t>(leadingBytes >> 4) << 16 |
+INTERNEVO_BOTH std::uint64_t matrixDescriptor(std::uint32_t address, std::uint32_t leadingBytes,
+                                              std::uint32_t strideBytes) {
+  return static_cast<std::uint64_t>((address & 0x3ffff) >> 4) |
+         static_cast<std::uint64_t>(leadingBytes >> 4) << 16 |
          static_cast<std::uint64_t>(strideBytes >> 4) << 32 | std::uint64_t{1} << 62;
 }
 
 template <int kHead, int kRows>
 struct BulkTile {
   static_assert(kHead % kHalfColumns == 0 && kRows % 8 == 0);
-  static constexpr int kHalves = kHead / kHalfColumns, kHalfBytes = kRows * kHalfRowBytes, kBytes = kHalves * kHalfBytes;
+  static constexpr int kHalves = kHead / kHalfColumns, kHalfBytes = kRows * kHalfRowBytes,
+                       kBytes = kHalves * kHalfBytes;
   std::uint32_t address;  ///< in shared memory
 
   /// Rows row… down, 16 columns from 16·step on: the sum runs over columns.
@@ -34,15 +37,16 @@ struct BulkTile {
   /// Columns column… down, 16 rows from 16·step on: the sum runs over rows.
   INTERNEVO_DEVICE std::uint64_t byColumns(int column, int step) const {
     const int half = column / kHalfColumns, inside = column % kHalfColumns;
-    const auto at = static_cast<std::uint32_t>(half * kHalfBytes + step * kStepK * kHalfRowBytes + inside * 2);
+    const auto at =
+        static_cast<std::uint32_t>(half * kHalfBytes + step * kStepK * kHalfRowBytes + inside * 2);
     return matrixDescriptor(address + at, kHalfBytes, kPatternBytes);
   }
 };
 
 /// Starts d[N / 8] (results [64, N]) = left rows leftRow… · (right rows 0…N)ᵀ over the whole head.
 template <int kHead, int kLeftRows, int kRightRows, int kCount, class Thread>
-INTERNEVO_DEVICE void startRowsByRows(Thread& t, BulkTile<kHead, kLeftRows> left, int leftRow, BulkTile<kHead, kRightRows> right,
-                                      float (&d)[kCount][4]) {
+INTERNEVO_DEVICE void startRowsByRows(Thread& t, BulkTile<kHead, kLeftRows> left, int leftRow,
+                                      BulkTile<kHead, kRightRows> right, float (&d)[kCount][4]) {
   static_assert(8 * kCount == kRightRows);
 #pragma unroll
   for (int step = 0; step < kHead / kStepK; ++step) {
@@ -52,11 +56,12 @@ INTERNEVO_DEVICE void startRowsByRows(Thread& t, BulkTile<kHead, kLeftRows> left
 
 /// Starts d[kHead / 8] (results [64, kHead]) += p · right, p [64, kRows] in registers.
 template <int kHead, int kRows, int kSteps, int kCount, class Thread>
-INTERNEVO_DEVICE void startResultsByTile(Thread& t, const std::uint32_t (&p)[kSteps][4], BulkTile<kHead, kRows> right,
-                                         float (&d)[kCount][4]) {
+INTERNEVO_DEVICE void startResultsByTile(Thread& t, const std::uint32_t (&p)[kSteps][4],
+                                         BulkTile<kHead, kRows> right, float (&d)[kCount][4]) {
   static_assert(8 * kCount == kHead && kStepK * kSteps == kRows);
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) t.template multiplyRegisters<true>(d, p[step], right.byColumns(0, step), true);
+  for (int step = 0; step < kSteps; ++step)
+    t.template multiplyRegisters<true>(d, p[step], right.byColumns(0, step), true);
 }
 
 /// Results [64, 8 · 2 · kSteps] as the left side of the next product: rounded, in the same registers' order.
@@ -64,7 +69,8 @@ template <int kSteps>
 INTERNEVO_DEVICE void roundResults(const float (&d)[2 * kSteps][4], std::uint32_t (&p)[kSteps][4]) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
-    p[step][0] = packBfloat16(d[2 * step][0], d[2 * step][1]), p[step][1] = packBfloat16(d[2 * step][2], d[2 * step][3]);
+    p[step][0] = packBfloat16(d[2 * step][0], d[2 * step][1]),
+    p[step][1] = packBfloat16(d[2 * step][2], d[2 * step][3]);
     p[step][2] = packBfloat16(d[2 * step + 1][0], d[2 * step + 1][1]);
     p[step][3] = packBfloat16(d[2 * step + 1][2], d[2 * step + 1][3]);
   }
@@ -72,11 +78,12 @@ INTERNEVO_DEVICE void roundResults(const float (&d)[2 * kSteps][4], std::uint32_
 
 /// Copies rows [row, row + kRows) of head `head` of sequence b: one box a half.
 template <int kHead, int kRows, class Thread>
-INTERNEVO_DEVICE void startTileCopy(Thread& t, unsigned char* target, const TensorMap* map, MemoryBarrier* barrier, int row, int head,
-                                    int b) {
+INTERNEVO_DEVICE void startTileCopy(Thread& t, unsigned char* target, const TensorMap* map,
+                                    MemoryBarrier* barrier, int row, int head, int b) {
 #pragma unroll
   for (int half = 0; half < kHead / kHalfColumns; ++half) {
-    t.copyTile(target + half * BulkTile<kHead, kRows>::kHalfBytes, map, barrier, half * kHalfColumns, row, head, b);
+    t.copyTile(target + half * BulkTile<kHead, kRows>::kHalfBytes, map, barrier, half * kHalfColumns, row,
+               head, b);
   }
 }
 

@@ -15,7 +15,7 @@ namespace internevo::cuda::model {
 namespace {
 
 constexpr std::size_t kStackBytes = 256 << 10;
-constexpr unsigned char kPoison = 0xff;  // NaN in every floating-point type
+constexpr unsigned char kPoison = 0xff;            // NaN in every floating-point type
 constexpr std::uintptr_t kSharedAlignment = 1024;  // of the 128-byte swizzle's pattern
 constexpr std::uint32_t kSharedBegin = 1024;       // of a block's dynamic memory in its window, as on sm_90
 
@@ -102,7 +102,8 @@ std::vector<int> orderOfThreads(int threads) {
   std::vector<int> order(static_cast<std::size_t>(threads));
   std::iota(order.begin(), order.end(), 0);
   if (threadOrder == 1) std::reverse(order.begin(), order.end());
-  for (int i = 0; threadOrder == 2 && i < threads; ++i) order[static_cast<std::size_t>(i)] = (i * 37 + 11) % threads;
+  for (int i = 0; threadOrder == 2 && i < threads; ++i)
+    order[static_cast<std::size_t>(i)] = (i * 37 + 11) % threads;
   return order;
 }
 
@@ -122,7 +123,8 @@ unsigned char* sharedMemory() { return running->shared; }
 std::int64_t sharedMemoryBytes() { return running->sharedBytes; }
 std::uint32_t sharedAddressOf(const void* pointer, std::int64_t bytes) {
   const std::int64_t at = static_cast<const unsigned char*>(pointer) - running->shared;
-  if (at < 0 || at + bytes > running->sharedBytes) failBlock("an address is outside of the block's shared memory");
+  if (at < 0 || at + bytes > running->sharedBytes)
+    failBlock("an address is outside of the block's shared memory");
   return static_cast<std::uint32_t>(at) + kSharedBegin;
 }
 unsigned char* sharedByte(std::uint32_t address) {
@@ -163,7 +165,8 @@ Status Block::run(int threads, int sharedBytes, const std::function<void(int)>& 
       if (!r.problem.empty()) return {StatusCode::internal, r.problem};
     }
     if (r.live > 0 && r.waiting == r.live) {
-      if (r.live != threads) return {StatusCode::internal, "some threads ended while others wait at a barrier"};
+      if (r.live != threads)
+        return {StatusCode::internal, "some threads ended while others wait at a barrier"};
       for (Fiber& fiber : r.fibers) fiber.atBarrier = false;
       r.waiting = 0, r.progressed = true;
     }
@@ -174,7 +177,8 @@ Status Block::run(int threads, int sharedBytes, const std::function<void(int)>& 
   }
   if (_setjmp(r.scheduler) == 0) endBulk(), endProducts();
   if (!r.problem.empty()) return {StatusCode::internal, r.problem};
-  for (std::int64_t at = r.shared - r.memory.data() + sharedBytes; at < static_cast<std::int64_t>(r.memory.size()); ++at) {
+  for (std::int64_t at = r.shared - r.memory.data() + sharedBytes;
+       at < static_cast<std::int64_t>(r.memory.size()); ++at) {
     if (r.memory[static_cast<std::size_t>(at)] != kPoison) {
       return {StatusCode::internal, "a thread wrote behind the block's shared memory"};
     }
@@ -240,7 +244,9 @@ void Block::waitCopies(int newest) {
 
 namespace {
 
-float half(std::uint32_t word, int which) { return floatFromBfloat16(static_cast<std::uint16_t>(word >> (16 * which))); }
+float half(std::uint32_t word, int which) {
+  return floatFromBfloat16(static_cast<std::uint16_t>(word >> (16 * which)));
+}
 
 }  // namespace
 
@@ -277,7 +283,8 @@ void loadMatrixFragments(void** slots, bool transposed) {
     const int g = lane / 4, i = lane % 4;
     for (int j = 0; j < 4; ++j) {
       const auto element = [&](int row, int column) {
-        const auto* const at = static_cast<const std::uint16_t*>(static_cast<const LoadLane*>(slots[8 * j + row])->row);
+        const auto* const at =
+            static_cast<const std::uint16_t*>(static_cast<const LoadLane*>(slots[8 * j + row])->row);
         return static_cast<std::uint32_t>(at[column]);
       };
       const std::uint32_t low = transposed ? element(2 * i, g) : element(g, 2 * i);

@@ -81,7 +81,8 @@ Thread& self() { return threads[static_cast<std::size_t>(currentThread())]; }
 Barrier& barrierAt(const MemoryBarrier* at) {
   const auto found = barriers.find(at);
   if (found == barriers.end()) failBlock("a barrier is used that was never made");
-  if (!found->second.published && found->second.owner != currentThread()) failBlock("a barrier is used before it was published");
+  if (!found->second.published && found->second.owner != currentThread())
+    failBlock("a barrier is used before it was published");
   return found->second;
 }
 
@@ -92,7 +93,9 @@ void completeIfDue(Barrier& b) {
   noteProgress();
 }
 
-std::int64_t boxBytes(const MapOfModel& map) { return std::int64_t{2} * map.box[0] * map.box[1] * map.box[2] * map.box[3]; }
+std::int64_t boxBytes(const MapOfModel& map) {
+  return std::int64_t{2} * map.box[0] * map.box[1] * map.box[2] * map.box[3];
+}
 
 /// 128-byte swizzle: bits 4–6 of an address are exchanged by its bits 7–9 (the pattern begins at 1024 bytes).
 void perform(const TileCopy& c) {
@@ -131,7 +134,8 @@ void take(Reduction& r) {
 }
 void perform(Reduction& r) {
   take(r);
-  for (std::size_t i = 0; i < r.values.size(); ++i) r.target[i] = r.add ? r.target[i] + r.values[i] : r.values[i];
+  for (std::size_t i = 0; i < r.values.size(); ++i)
+    r.target[i] = r.add ? r.target[i] + r.values[i] : r.values[i];
 }
 
 }  // namespace
@@ -147,7 +151,8 @@ void beginBulk(int count) {
 
 void endBulk() {
   for (const auto& entry : barriers) {
-    if (!entry.second.copies.empty() || entry.second.bytes != 0) failBlock("a block ends while copies to it are under way");
+    if (!entry.second.copies.empty() || entry.second.bytes != 0)
+      failBlock("a block ends while copies to it are under way");
   }
   for (const Thread& t : threads) {
     if (!t.open.empty() || !t.groups.empty()) failBlock("a block ends while copies out of it are under way");
@@ -159,7 +164,8 @@ void endBulk() {
     total += kGroup * r.now;
   }
   if (registers.size() * kGroup == threads.size() && total > pool) {
-    failBlock("warpgroups take " + std::to_string(total) + " registers, and the block was started with " + std::to_string(pool));
+    failBlock("warpgroups take " + std::to_string(total) + " registers, and the block was started with " +
+              std::to_string(pool));
   }
   for (const Named& n : named) {
     if (n.arrived != 0) failBlock("a block ends with threads at a named barrier that never filled");
@@ -234,19 +240,25 @@ void copyTile(void* target, const TensorMap* map, MemoryBarrier* at, const int (
   TileCopy c{static_cast<unsigned char*>(target), 0, {}, {from[0], from[1], from[2], from[3]}};
   std::memcpy(&c.map, map, sizeof c.map);
   c.bytes = boxBytes(c.map);
-  if (sharedAddressOf(target, c.bytes) % 1024 != 0) failBlock("a tile's place is not aligned to the 1024 bytes of its swizzle");
+  if (sharedAddressOf(target, c.bytes) % 1024 != 0)
+    failBlock("a tile's place is not aligned to the 1024 bytes of its swizzle");
   start(barrierAt(at), c);
 }
 void copyBulk(void* target, const void* source, int bytes, MemoryBarrier* at) {
-  if (sharedAddressOf(target, bytes) % 16 != 0 || reinterpret_cast<std::uintptr_t>(source) % 16 != 0 || bytes % 16 != 0) {
+  if (sharedAddressOf(target, bytes) % 16 != 0 || reinterpret_cast<std::uintptr_t>(source) % 16 != 0 ||
+      bytes % 16 != 0) {
     failBlock("a bulk copy is not aligned to 16 bytes");
   }
-  start(barrierAt(at), {static_cast<unsigned char*>(target), bytes, {static_cast<const unsigned char*>(source), {}, {}, {}}, {}});
+  start(barrierAt(at), {static_cast<unsigned char*>(target),
+                        bytes,
+                        {static_cast<const unsigned char*>(source), {}, {}, {}},
+                        {}});
 }
 
 void reduceBulk(float* target, const void* source, int bytes, bool add) {
   Thread& t = self();
-  if (sharedAddressOf(source, bytes) % 16 != 0 || reinterpret_cast<std::uintptr_t>(target) % 16 != 0 || bytes % 16 != 0) {
+  if (sharedAddressOf(source, bytes) % 16 != 0 || reinterpret_cast<std::uintptr_t>(target) % 16 != 0 ||
+      bytes % 16 != 0) {
     failBlock("a bulk copy is not aligned to 16 bytes");
   }
   if (t.acquired) failBlock("a bulk copy follows a flag of another block without fence.proxy.async");
@@ -307,7 +319,8 @@ void namedBarrier(int id, int count, bool wait) {
   if (id < 1 || id > 15) failBlock("a named barrier's number is not in 1..15");
   if (count <= 0 || count % kWarp != 0) failBlock("a named barrier is for whole warps");
   Named& n = named[static_cast<std::size_t>(id)];
-  if (n.arrived > 0 && n.threads != count) failBlock("threads meet at a named barrier for different numbers of threads");
+  if (n.arrived > 0 && n.threads != count)
+    failBlock("threads meet at a named barrier for different numbers of threads");
   n.threads = count;
   noteProgress();
   const std::int64_t generation = n.generation;
@@ -322,7 +335,8 @@ void namedBarrier(int id, int count, bool wait) {
 }
 
 void setRegisters(int count, bool more) {
-  if (count < 24 || count > 256 || count % 8 != 0) failBlock("a register count is not a multiple of 8 in 24..256");
+  if (count < 24 || count > 256 || count % 8 != 0)
+    failBlock("a register count is not a multiple of 8 in 24..256");
   Registers& r = registers[static_cast<std::size_t>(currentThread() / kGroup)];
   if (r.calls % kGroup == 0) {
     if (more ? count < r.now : count > r.now) failBlock("setmaxnreg goes the other way");
@@ -340,15 +354,19 @@ std::int32_t WarpgroupInstructions::loadAcquire(const std::int32_t* source) {
   return *source;
 }
 void requireWritten() {
-  if (!self().open.empty() || !self().groups.empty()) failBlock("a flag is set before what it announces is written");
+  if (!self().open.empty() || !self().groups.empty())
+    failBlock("a flag is set before what it announces is written");
 }
 
 }  // namespace model
 
 Status makeTensorMap(const TensorBox& tensor, TensorMap* map) {
   model::MapOfModel m{static_cast<const unsigned char*>(tensor.data), {}, {}, {}};
-  const auto refuse = [](const std::string& what) { return Status{StatusCode::badConfig, "a tensor for bulk copies: " + what}; };
-  if (reinterpret_cast<std::uintptr_t>(tensor.data) % 16 != 0) return refuse("its address is no multiple of 16");
+  const auto refuse = [](const std::string& what) {
+    return Status{StatusCode::badConfig, "a tensor for bulk copies: " + what};
+  };
+  if (reinterpret_cast<std::uintptr_t>(tensor.data) % 16 != 0)
+    return refuse("its address is no multiple of 16");
   for (int i = 0; i < 4; ++i) {
     m.extent[i] = tensor.extent[i], m.box[i] = tensor.box[i];
     if (m.extent[i] < 1 || m.extent[i] > std::int64_t{1} << 32) return refuse("an extent is not in 1..2^32");

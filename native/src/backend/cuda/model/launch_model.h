@@ -99,7 +99,9 @@ class ModelThread : public model::WarpgroupInstructions {
   void loadMatrices(std::uint32_t (&r)[4], const void* row) { load(r, row, false); }
   void loadMatricesTransposed(std::uint32_t (&r)[4], const void* row) { load(r, row, true); }
 
-  void copyAsync(void* target, const void* source, bool valid) { model::Block::queueCopy(target, source, valid); }
+  void copyAsync(void* target, const void* source, bool valid) {
+    model::Block::queueCopy(target, source, valid);
+  }
   void commitCopies() { model::Block::commitCopies(); }
   template <int Newest>
   void waitCopies() {
@@ -109,8 +111,9 @@ class ModelThread : public model::WarpgroupInstructions {
  private:
   void load(std::uint32_t (&r)[4], const void* row, bool transposed) {
     model::LoadLane mine{{}, row};
-    model::Block::warpCollective(transposed ? 4 : 3, &mine,
-                                 [transposed](void** slots) { model::loadMatrixFragments(slots, transposed); });
+    model::Block::warpCollective(transposed ? 4 : 3, &mine, [transposed](void** slots) {
+      model::loadMatrixFragments(slots, transposed);
+    });
     std::memcpy(r, mine.r, sizeof mine.r);
   }
 

@@ -40,7 +40,8 @@ class Cells {
 /// Who wrote each cell last, and who has read it on each stream since.
 class Users {
  public:
-  Users(std::size_t cells, int streams) : streams_(static_cast<std::size_t>(streams)), writer_(cells, -1), readers_(cells * streams_, -1) {}
+  Users(std::size_t cells, int streams)
+      : streams_(static_cast<std::size_t>(streams)), writer_(cells, -1), readers_(cells * streams_, -1) {}
 
   template <typename Found>
   void read(std::size_t cell, std::int64_t step, int stream, const Found& found) {
@@ -78,27 +79,31 @@ std::vector<Dependency> dependenciesOf(const std::vector<LaunchStep>& steps) {
         for (std::size_t cell = cells.at(range.begin); cell < end; ++cell) {
           use(cell, [&](std::int64_t before) {
             if (steps[static_cast<std::size_t>(before)].stream == step.stream) return;
-            const auto known = std::find_if(own.begin(), own.end(), [&](const Dependency& d) { return d.before == before; });
+            const auto known =
+                std::find_if(own.begin(), own.end(), [&](const Dependency& d) { return d.before == before; });
             if (known == own.end()) own.push_back({before, static_cast<std::int64_t>(i), cells.begin(cell)});
           });
         }
       }
     };
     const auto number = static_cast<std::int64_t>(i);
-    each(step.reads, [&](std::size_t cell, const auto& found) { users.read(cell, number, step.stream, found); });
+    each(step.reads,
+         [&](std::size_t cell, const auto& found) { users.read(cell, number, step.stream, found); });
     each(step.writes, [&](std::size_t cell, const auto& found) { users.write(cell, number, found); });
     result.insert(result.end(), own.begin(), own.end());
   }
   return result;
 }
 
-std::vector<Dependency> uncovered(const std::vector<LaunchStep>& steps, const std::vector<Dependency>& dependencies, std::int64_t without) {
+std::vector<Dependency> uncovered(const std::vector<LaunchStep>& steps,
+                                  const std::vector<Dependency>& dependencies, std::int64_t without) {
   // A clock says of each stream up to which step all of its work is known to be done.
   const auto streams = static_cast<std::size_t>(streamsOf(steps));
   const auto join = [&](std::int64_t* into, const std::int64_t* other) {
     for (std::size_t i = 0; i < streams; ++i) into[i] = std::max(into[i], other[i]);
   };
-  std::vector<std::int64_t> now(streams * streams, -1), recorded(steps.size() * streams, -1), host(streams, -1);
+  std::vector<std::int64_t> now(streams * streams, -1), recorded(steps.size() * streams, -1),
+      host(streams, -1);
   std::vector<Dependency> result;
   std::size_t next = 0;  // dependencies are in the order of what comes after
   for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -115,7 +120,8 @@ std::vector<Dependency> uncovered(const std::vector<LaunchStep>& steps, const st
     }
     for (; next < dependencies.size() && dependencies[next].after == static_cast<std::int64_t>(i); ++next) {
       const Dependency& d = dependencies[next];
-      if (clock[static_cast<std::size_t>(steps[static_cast<std::size_t>(d.before)].stream)] < d.before) result.push_back(d);
+      if (clock[static_cast<std::size_t>(steps[static_cast<std::size_t>(d.before)].stream)] < d.before)
+        result.push_back(d);
     }
     if (step.kind == Kind::work) clock[static_cast<std::size_t>(step.stream)] = static_cast<std::int64_t>(i);
   }
@@ -129,7 +135,8 @@ std::string describe(const std::vector<LaunchStep>& steps, const Dependency& dep
   };
   char address[32];
   std::snprintf(address, sizeof address, "%#llx", static_cast<unsigned long long>(dependency.at));
-  return name(dependency.before) + " and " + name(dependency.after) + " touch the byte at " + address + ", and no event is between them";
+  return name(dependency.before) + " and " + name(dependency.after) + " touch the byte at " + address +
+         ", and no event is between them";
 }
 
 }  // namespace internevo::cuda::model

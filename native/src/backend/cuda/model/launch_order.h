@@ -23,8 +23,8 @@ struct Dependency {
 std::vector<Dependency> dependenciesOf(const std::vector<LaunchStep>& steps);
 
 /// Those that nothing ensures; `without`: as if that wait were missing.
-std::vector<Dependency> uncovered(const std::vector<LaunchStep>& steps, const std::vector<Dependency>& dependencies,
-                                  std::int64_t without = -1);
+std::vector<Dependency> uncovered(const std::vector<LaunchStep>& steps,
+                                  const std::vector<Dependency>& dependencies, std::int64_t without = -1);
 
 /// "copy on stream 1 (step 12) and product on stream 0 (step 15) touch the byte at …, and no event is between them"
 std::string describe(const std::vector<LaunchStep>& steps, const Dependency& dependency);

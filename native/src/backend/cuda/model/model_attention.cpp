@@ -15,11 +15,14 @@ struct Tensor {
   const TensorLayout& layout;
   std::uint16_t* data;
 
-  Tensor(const TensorLayout& l, ConstView view) : layout(l), data(static_cast<std::uint16_t*>(const_cast<void*>(view.data))) {}
+  Tensor(const TensorLayout& l, ConstView view)
+      : layout(l), data(static_cast<std::uint16_t*>(const_cast<void*>(view.data))) {}
   std::uint16_t& at(std::int64_t b, std::int64_t h, std::int64_t row, std::int64_t i) const {
     return data[b * layout.stride[0] + h * layout.stride[1] + row * layout.stride[2] + i * layout.stride[3]];
   }
-  double get(std::int64_t b, std::int64_t h, std::int64_t row, std::int64_t i) const { return floatFromBfloat16(at(b, h, row, i)); }
+  double get(std::int64_t b, std::int64_t h, std::int64_t row, std::int64_t i) const {
+    return floatFromBfloat16(at(b, h, row, i));
+  }
   void set(std::int64_t b, std::int64_t h, std::int64_t row, std::int64_t i, double value) const {
     at(b, h, row, i) = bfloat16FromFloat(static_cast<float>(value));
   }
@@ -32,8 +35,17 @@ struct Plain {
   float* const logSumExp;
 
   Plain(const AttentionProblem& p, const LibraryAttention& x)
-      : layouts(layoutsOf(p)), scale(scaleOf(p)), q(layouts.q, x.q), k(layouts.k, x.k), v(layouts.v, x.v), o(layouts.o, x.o),
-        gO(layouts.o, x.gO), gQ(layouts.q, x.gQ), gK(layouts.k, x.gK), gV(layouts.v, x.gV), logSumExp(x.logSumExp.as<float>()) {}
+      : layouts(layoutsOf(p)),
+        scale(scaleOf(p)),
+        q(layouts.q, x.q),
+        k(layouts.k, x.k),
+        v(layouts.v, x.v),
+        o(layouts.o, x.o),
+        gO(layouts.o, x.gO),
+        gQ(layouts.q, x.gQ),
+        gK(layouts.k, x.gK),
+        gV(layouts.v, x.gV),
+        logSumExp(x.logSumExp.as<float>()) {}
 
   std::int64_t extent(int i) const { return layouts.q.extent[static_cast<std::size_t>(i)]; }
   std::int64_t headOfKeys(std::int64_t h) const { return h / (extent(1) / layouts.k.extent[1]); }
@@ -55,7 +67,8 @@ struct Plain {
     for (double& each : p) total += each = std::exp(each - largest);
     for (std::int64_t i = 0; i < extent(3); ++i) {
       double sum = 0;
-      for (std::int64_t key = 0; key <= row; ++key) sum += p[static_cast<std::size_t>(key)] * v.get(b, headOfKeys(h), key, i);
+      for (std::int64_t key = 0; key <= row; ++key)
+        sum += p[static_cast<std::size_t>(key)] * v.get(b, headOfKeys(h), key, i);
       o.set(b, h, row, i, sum / total);
     }
     statistic(b, h, row) = static_cast<float>(largest + std::log(total));
@@ -95,9 +108,12 @@ struct Plain {
 
 }  // namespace
 
-Status ModelAttention::prepare(const AttentionProblem&, AttentionPass, std::int64_t) { return Status::success(); }
+Status ModelAttention::prepare(const AttentionProblem&, AttentionPass, std::int64_t) {
+  return Status::success();
+}
 
-Status ModelAttention::compute(const Queue& queue, const AttentionProblem& problem, AttentionPass pass, const LibraryAttention& views) {
+Status ModelAttention::compute(const Queue& queue, const AttentionProblem& problem, AttentionPass pass,
+                               const LibraryAttention& views) {
   return runOn(queue, "attention", [problem, pass, views]() -> Status {
     const model::OpenMemory open;
     const Plain plain(problem, views);

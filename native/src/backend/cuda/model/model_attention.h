@@ -13,7 +13,8 @@ class ModelAttention : public AttentionLibrary {
   std::string name() const override { return "plain attention"; }
   std::string version() const override { return "model"; }
   Status prepare(const AttentionProblem& problem, AttentionPass pass, std::int64_t roomBytes) override;
-  Status compute(const Queue& queue, const AttentionProblem& problem, AttentionPass pass, const LibraryAttention& views) override;
+  Status compute(const Queue& queue, const AttentionProblem& problem, AttentionPass pass,
+                 const LibraryAttention& views) override;
 };
 
 }  // namespace internevo::cuda

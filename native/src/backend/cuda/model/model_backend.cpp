@@ -55,7 +55,8 @@ std::unique_ptr<Backend> createModelBackend(bool guarded, bool deterministic, mo
                                             const OpenAttentionLibrary& library) {
   Device device;
   device.name = "cuda-model";
-  for (const char* each : {"nvidia-driver", "cuda-driver", "cuda-runtime", "cublaslt"}) device.libraries.push_back({each, "model"});
+  for (const char* each : {"nvidia-driver", "cuda-driver", "cuda-runtime", "cublaslt"})
+    device.libraries.push_back({each, "model"});
   const auto open = [&](std::unique_ptr<AttentionLibrary>* made) -> Status {
     if (library) return library(made);
     if (device.attentionChoice == AttentionChoice::cudnn) *made = std::make_unique<ModelAttention>();
@@ -69,7 +70,8 @@ std::unique_ptr<Backend> createModelBackend(bool guarded, bool deterministic, mo
   const Status made = device.streams->create(&device.current->queue);
   device.allocation = std::make_unique<Allocation>();
   device.pinned = model::createModelPinnedMemory();
-  device.memory = model::createModelMemory(guarded, *device.streams, *device.current, *device.allocation, *device.pinned, trace);
+  device.memory = model::createModelMemory(guarded, *device.streams, *device.current, *device.allocation,
+                                           *device.pinned, trace);
   device.products = std::make_unique<ModelProducts>();
   auto backend = std::make_unique<CudaBackend>(std::move(device));
   if (!made.ok() || !backend->start().ok()) std::abort();  // a few hundred bytes of a test's memory

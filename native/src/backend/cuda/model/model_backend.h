@@ -14,7 +14,8 @@ namespace internevo::cuda {
 /// Never null. Attention runs on the kernels of sm_90a when INTERNEVO_CUDA_ATTENTION (attention_choice.h) asks for them, with
 /// "cudnn" on the model of cuDNN, which is not there otherwise; or on what `library` opens, as on a GPU with cuDNN.
 /// `trace`, where there is one, is told what is given to the device and outlives the backend.
-std::unique_ptr<Backend> createModelBackend(bool guarded, bool deterministic = true, model::LaunchTrace* trace = nullptr,
+std::unique_ptr<Backend> createModelBackend(bool guarded, bool deterministic = true,
+                                            model::LaunchTrace* trace = nullptr,
                                             const OpenAttentionLibrary& library = {});
 
 }  // namespace internevo::cuda

@@ -41,9 +41,14 @@ std::recursive_mutex& openingMutex() {
 
 class ModelMemory final : public MemorySpace {
  public:
-  ModelMemory(bool guarded, Streams& streams, const Current& current, const Allocation& allocation, PinnedMemory& pinned,
-              LaunchTrace* trace)
-      : guarded_(guarded), streams_(streams), current_(current), allocation_(allocation), trace_(trace), uploads_(streams, pinned) {}
+  ModelMemory(bool guarded, Streams& streams, const Current& current, const Allocation& allocation,
+              PinnedMemory& pinned, LaunchTrace* trace)
+      : guarded_(guarded),
+        streams_(streams),
+        current_(current),
+        allocation_(allocation),
+        trace_(trace),
+        uploads_(streams, pinned) {}
 
   bool hostReads() const noexcept override { return !guarded_; }
   Status allocate(std::int64_t bytes, void** result) override {
@@ -67,7 +72,8 @@ class ModelMemory final : public MemorySpace {
     if (trace_ != nullptr) trace_->removeMemory(data);
     const std::lock_guard lock(openingMutex());
     auto& ranges = guardedRanges();
-    ranges.erase(std::remove_if(ranges.begin(), ranges.end(), [&](const Range& r) { return r.data == data; }), ranges.end());
+    ranges.erase(std::remove_if(ranges.begin(), ranges.end(), [&](const Range& r) { return r.data == data; }),
+                 ranges.end());
     const auto found = std::find(ofLibrary_.begin(), ofLibrary_.end(), data);
     if (found == ofLibrary_.end()) return hostMemory().release(data, bytes);
     ofLibrary_.erase(found);
@@ -82,7 +88,8 @@ class ModelMemory final : public MemorySpace {
   Status copyRows(void* target, std::int64_t targetStride, const void* source, std::int64_t sourceStride,
                   std::int64_t rowBytes, std::int64_t rows) override {
     return run("copy of rows", [=] {
-      noteRows(source, sourceStride, rowBytes, rows, false), noteRows(target, targetStride, rowBytes, rows, true);
+      noteRows(source, sourceStride, rowBytes, rows, false),
+          noteRows(target, targetStride, rowBytes, rows, true);
       return hostMemory().copyRows(target, targetStride, source, sourceStride, rowBytes, rows);
     });
   }
@@ -102,7 +109,9 @@ class ModelMemory final : public MemorySpace {
     if (bytes <= StagedUploads::kLargestBytes) return uploads_.upload(target, host, bytes, current_.queue);
     return copyAndWait(target, host, bytes);
   }
-  Status download(void* host, const void* source, std::int64_t bytes) override { return copyAndWait(host, source, bytes); }
+  Status download(void* host, const void* source, std::int64_t bytes) override {
+    return copyAndWait(host, source, bytes);
+  }
 
  private:
   Status copyAndWait(void* target, const void* source, std::int64_t bytes) {
@@ -122,9 +131,11 @@ class ModelMemory final : public MemorySpace {
     }
     dlclose(library);
   }
-  static void noteRows(const void* data, std::int64_t stride, std::int64_t rowBytes, std::int64_t rows, bool writes) {
+  static void noteRows(const void* data, std::int64_t stride, std::int64_t rowBytes, std::int64_t rows,
+                       bool writes) {
     if (LaunchTrace::current() == nullptr) return;
-    for (std::int64_t r = 0; r < rows; ++r) noteAccess(static_cast<const std::byte*>(data) + r * stride, rowBytes, writes);
+    for (std::int64_t r = 0; r < rows; ++r)
+      noteAccess(static_cast<const std::byte*>(data) + r * stride, rowBytes, writes);
   }
   template <typename Body>
   Status run(const char* name, Body body) {
@@ -175,8 +186,9 @@ OpenMemory::~OpenMemory() {
   openingMutex().unlock();
 }
 
-std::unique_ptr<MemorySpace> createModelMemory(bool guarded, Streams& streams, const Current& current, const Allocation& allocation,
-                                               PinnedMemory& pinned, LaunchTrace* trace) {
+std::unique_ptr<MemorySpace> createModelMemory(bool guarded, Streams& streams, const Current& current,
+                                               const Allocation& allocation, PinnedMemory& pinned,
+                                               LaunchTrace* trace) {
   return std::make_unique<ModelMemory>(guarded, streams, current, allocation, pinned, trace);
 }
 

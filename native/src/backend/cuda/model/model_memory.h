@@ -26,8 +26,9 @@ class OpenMemory {
 };
 
 /// Calls go to the current stream. `trace`, where there is one, is told what they touch.
-std::unique_ptr<MemorySpace> createModelMemory(bool guarded, Streams& streams, const Current& current, const Allocation& allocation,
-                                               PinnedMemory& pinned, LaunchTrace* trace = nullptr);
+std::unique_ptr<MemorySpace> createModelMemory(bool guarded, Streams& streams, const Current& current,
+                                               const Allocation& allocation, PinnedMemory& pinned,
+                                               LaunchTrace* trace = nullptr);
 
 std::unique_ptr<PinnedMemory> createModelPinnedMemory();
 

@@ -20,7 +20,7 @@ namespace {
 
 struct ModelEvent {
   std::atomic<std::int64_t> recorded{0};  ///< given to a stream so far
-  std::int64_t step = -1;     ///< of the trace, that recorded it last
+  std::int64_t step = -1;                 ///< of the trace, that recorded it last
   std::atomic<std::int64_t> happened{0};
   std::atomic<std::int64_t> atNanoseconds{-1};  ///< of the device's clock
 };
@@ -44,7 +44,8 @@ class EventRecord final : public Operation {
   explicit EventRecord(ModelEvent& event) : event_(event), number_(++event.recorded) {}
   const char* name() const override { return "record"; }
   bool advance(Status*) override {
-    event_.atNanoseconds.store(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+    event_.atNanoseconds.store(
+        std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
     return event_.happened.store(number_), true;
   }
 
@@ -112,7 +113,8 @@ class ModelStreams final : public Streams {
   }
   Status createTimedEvent(Event* made) override { return createEvent(made); }
   Status elapsed(Event begin, Event end, double* seconds) override {
-    const std::int64_t from = static_cast<ModelEvent*>(begin)->atNanoseconds, to = static_cast<ModelEvent*>(end)->atNanoseconds;
+    const std::int64_t from = static_cast<ModelEvent*>(begin)->atNanoseconds,
+                       to = static_cast<ModelEvent*>(end)->atNanoseconds;
     if (from < 0 || to < 0) return {StatusCode::internal, "an event has not happened"};
     *seconds = 1e-9 * static_cast<double>(to - from);
     return Status::success();
@@ -226,7 +228,8 @@ class ModelStreams final : public Streams {
         continue;
       }
       lock.unlock();
-      std::this_thread::sleep_for(std::chrono::microseconds(20));  // messages of other ranks are looked for again
+      std::this_thread::sleep_for(
+          std::chrono::microseconds(20));  // messages of other ranks are looked for again
       lock.lock();
     }
   }

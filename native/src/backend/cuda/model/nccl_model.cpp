@@ -37,11 +37,13 @@ std::size_t widthOf(int type) {
 
 int message(Part part, int type, nccl::Comm comm, void* stream, bool sends) {
   Communicator* const c = of(comm);
-  if (c == nullptr || widthOf(type) == 0 || part.peer < 0 || part.peer >= c->size || part.peer == c->rank) return kInvalidArgument;
+  if (c == nullptr || widthOf(type) == 0 || part.peer < 0 || part.peer >= c->size || part.peer == c->rank)
+    return kInvalidArgument;
   Call alone;
   Call* call = &alone;
   if (group.depth > 0) {
-    auto found = std::find_if(group.calls.begin(), group.calls.end(), [&](const Call& each) { return each.comm == c; });
+    auto found = std::find_if(group.calls.begin(), group.calls.end(),
+                              [&](const Call& each) { return each.comm == c; });
     if (found == group.calls.end()) found = group.calls.emplace(found);
     call = &*found;
     if (call->stream != nullptr && call->stream != stream) return kInvalidUsage;
@@ -72,13 +74,14 @@ void combineAny(int type, std::byte* into, const std::byte* other, std::size_t c
 }
 
 /// Everyone's part of what this rank adds, in the order of a ring that ends here.
-void reduceInto(Communicator* c, int type, int operation, const std::byte* own, const std::vector<Bytes>& others, std::size_t count,
-                std::byte* target) {
+void reduceInto(Communicator* c, int type, int operation, const std::byte* own,
+                const std::vector<Bytes>& others, std::size_t count, std::byte* target) {
   const std::size_t bytes = count * widthOf(type);
   Bytes sum;
   for (int step = 1; step <= c->size; ++step) {
     const int rank = (c->rank + step) % c->size;
-    const std::byte* const part = rank == c->rank ? own : others[static_cast<std::size_t>(rank < c->rank ? rank : rank - 1)].data();
+    const std::byte* const part =
+        rank == c->rank ? own : others[static_cast<std::size_t>(rank < c->rank ? rank : rank - 1)].data();
     if (step == 1) {
       sum.assign(part, part + bytes);
     } else {
@@ -90,7 +93,8 @@ void reduceInto(Communicator* c, int type, int operation, const std::byte* own, 
 
 /// Pieces to and from all others in the order of their ranks.
 template <typename Outgoing, typename Incoming>
-Call toAll(const char* name, nccl::Comm comm, void* stream, std::size_t bytes, const Outgoing& outgoing, const Incoming& incoming) {
+Call toAll(const char* name, nccl::Comm comm, void* stream, std::size_t bytes, const Outgoing& outgoing,
+           const Incoming& incoming) {
   Call call;
   call.comm = of(comm), call.stream = static_cast<Stream*>(stream), call.name = name;
   for (int rank = 0; rank < call.comm->size; ++rank) {
@@ -101,7 +105,9 @@ Call toAll(const char* name, nccl::Comm comm, void* stream, std::size_t bytes, c
   return call;
 }
 
-std::byte* at(const void* data, std::size_t offset) { return static_cast<std::byte*>(const_cast<void*>(data)) + offset; }
+std::byte* at(const void* data, std::size_t offset) {
+  return static_cast<std::byte*>(const_cast<void*>(data)) + offset;
+}
 
 bool cannot(nccl::Comm comm, int type) { return comm == nullptr || widthOf(type) == 0 || group.depth > 0; }
 
@@ -109,7 +115,9 @@ bool cannot(nccl::Comm comm, int type) { return comm == nullptr || widthOf(type)
 
 INTERNEVO_ENTRY int ncclGetVersion(int* version) { return *version = kVersion, nccl::kSuccess; }
 INTERNEVO_ENTRY const char* ncclGetErrorString(int code) {
-  return code == kInvalidUsage ? "invalid usage" : code == kInvalidArgument ? "invalid argument" : "error of the model";
+  return code == kInvalidUsage      ? "invalid usage"
+         : code == kInvalidArgument ? "invalid argument"
+                                    : "error of the model";
 }
 INTERNEVO_ENTRY const char* ncclGetLastError(nccl::Comm comm) { return of(comm), ""; }
 
@@ -121,7 +129,8 @@ INTERNEVO_ENTRY int ncclGetUniqueId(nccl::UniqueId* id) {
   return nccl::kSuccess;
 }
 
-INTERNEVO_ENTRY int ncclCommInitRankConfig(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank, nccl::Config* config) {
+INTERNEVO_ENTRY int ncclCommInitRankConfig(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank,
+                                           nccl::Config* config) {
   if (config == nullptr || config->magic != 0xcafebeefu || config->blocking != 0) return kInvalidArgument;
   int numbers[2] = {0, 0}, world = 0;
   std::memcpy(numbers, id.bytes, sizeof numbers);
@@ -155,7 +164,8 @@ INTERNEVO_ENTRY int ncclCommInitRankConfig(nccl::Comm* comm, int ranks, nccl::Un
   return nccl::kInProgress;
 }
 
-INTERNEVO_ENTRY int ncclCommSplit(nccl::Comm comm, int color, int key, nccl::Comm* result, nccl::Config* config) {
+INTERNEVO_ENTRY int ncclCommSplit(nccl::Comm comm, int color, int key, nccl::Comm* result,
+                                  nccl::Config* config) {
   if (config == nullptr || config->magic != 0xcafebeefu || config->blocking != 0) return kInvalidArgument;
   *result = nullptr;
   auto made = std::make_unique<Communicator>();
@@ -191,7 +201,8 @@ INTERNEVO_ENTRY int ncclCommDestroy(nccl::Comm comm) {
 INTERNEVO_ENTRY int ncclCommAbort(nccl::Comm comm) {
   of(comm)->aborted.store(true);
   forgetRegistered(static_cast<Communicator*>(comm));
-  if (const char* const witness = std::getenv("INTERNEVO_NCCL_MODEL_ABORTED"); witness != nullptr) std::ofstream(witness) << "aborted\n";
+  if (const char* const witness = std::getenv("INTERNEVO_NCCL_MODEL_ABORTED"); witness != nullptr)
+    std::ofstream(witness) << "aborted\n";
   return nccl::kSuccess;
 }
 
@@ -205,56 +216,71 @@ INTERNEVO_ENTRY int ncclGroupEnd() {
   return result;
 }
 
-INTERNEVO_ENTRY int ncclSend(const void* data, std::size_t count, int type, int peer, nccl::Comm comm, void* stream) {
+INTERNEVO_ENTRY int ncclSend(const void* data, std::size_t count, int type, int peer, nccl::Comm comm,
+                             void* stream) {
   return message({at(data, 0), count * widthOf(type), peer}, type, comm, stream, true);
 }
-INTERNEVO_ENTRY int ncclRecv(void* data, std::size_t count, int type, int peer, nccl::Comm comm, void* stream) {
+INTERNEVO_ENTRY int ncclRecv(void* data, std::size_t count, int type, int peer, nccl::Comm comm,
+                             void* stream) {
   return message({at(data, 0), count * widthOf(type), peer}, type, comm, stream, false);
 }
 
-INTERNEVO_ENTRY int ncclAllGather(const void* input, void* output, std::size_t count, int type, nccl::Comm comm, void* stream) {
+INTERNEVO_ENTRY int ncclAllGather(const void* input, void* output, std::size_t count, int type,
+                                  nccl::Comm comm, void* stream) {
   if (cannot(comm, type)) return kInvalidUsage;
   const std::size_t bytes = count * widthOf(type);
   Communicator* const c = of(comm);
-  Call call = toAll("all-gather", comm, stream, bytes, [&](int) { return at(input, 0); },
-                    [&](int rank) { return at(output, static_cast<std::size_t>(rank) * bytes); });
+  Call call = toAll(
+      "all-gather", comm, stream, bytes, [&](int) { return at(input, 0); },
+      [&](int rank) { return at(output, static_cast<std::size_t>(rank) * bytes); });
   call.writes = call.receives;
-  if (std::byte* const own = at(output, static_cast<std::size_t>(c->rank) * bytes); own != at(input, 0)) call.writes.push_back({own, bytes, -1});
-  call.place = [receives = call.receives, own = at(input, 0), target = at(output, static_cast<std::size_t>(c->rank) * bytes),
+  if (std::byte* const own = at(output, static_cast<std::size_t>(c->rank) * bytes); own != at(input, 0))
+    call.writes.push_back({own, bytes, -1});
+  call.place = [receives = call.receives, own = at(input, 0),
+                target = at(output, static_cast<std::size_t>(c->rank) * bytes),
                 bytes](const std::vector<Bytes>& arrived) {
     if (own != target) std::memmove(target, own, bytes);
-    for (std::size_t i = 0; i < receives.size(); ++i) std::copy(arrived[i].begin(), arrived[i].end(), receives[i].data);
+    for (std::size_t i = 0; i < receives.size(); ++i)
+      std::copy(arrived[i].begin(), arrived[i].end(), receives[i].data);
   };
   return give(std::move(call));
 }
 
-INTERNEVO_ENTRY int ncclReduceScatter(const void* input, void* output, std::size_t count, int type, int operation, nccl::Comm comm,
-                                      void* stream) {
+INTERNEVO_ENTRY int ncclReduceScatter(const void* input, void* output, std::size_t count, int type,
+                                      int operation, nccl::Comm comm, void* stream) {
   if (cannot(comm, type)) return kInvalidUsage;
   const std::size_t bytes = count * widthOf(type);
   Communicator* const c = of(comm);
-  Call call = toAll("reduce-scatter", comm, stream, bytes, [&](int rank) { return at(input, static_cast<std::size_t>(rank) * bytes); },
-                    [](int) -> std::byte* { return nullptr; });
-  call.reads = {{at(input, static_cast<std::size_t>(c->rank) * bytes), bytes, -1}}, call.writes = {{at(output, 0), bytes, -1}};
+  Call call = toAll(
+      "reduce-scatter", comm, stream, bytes,
+      [&](int rank) { return at(input, static_cast<std::size_t>(rank) * bytes); },
+      [](int) -> std::byte* { return nullptr; });
+  call.reads = {{at(input, static_cast<std::size_t>(c->rank) * bytes), bytes, -1}},
+  call.writes = {{at(output, 0), bytes, -1}};
   call.place = [=](const std::vector<Bytes>& arrived) {
-    reduceInto(c, type, operation, at(input, static_cast<std::size_t>(c->rank) * bytes), arrived, count, at(output, 0));
+    reduceInto(c, type, operation, at(input, static_cast<std::size_t>(c->rank) * bytes), arrived, count,
+               at(output, 0));
   };
   return give(std::move(call));
 }
 
 /// Every rank adds all parts in the order of the ring that ends at rank 0, so that all have the same bits.
-INTERNEVO_ENTRY int ncclAllReduce(const void* input, void* output, std::size_t count, int type, int operation, nccl::Comm comm, void* stream) {
+INTERNEVO_ENTRY int ncclAllReduce(const void* input, void* output, std::size_t count, int type, int operation,
+                                  nccl::Comm comm, void* stream) {
   if (cannot(comm, type)) return kInvalidUsage;
   Communicator* const c = of(comm);
   const std::size_t bytes = count * widthOf(type);
-  Call call = toAll("all-reduce", comm, stream, bytes, [&](int) { return at(input, 0); }, [](int) -> std::byte* { return nullptr; });
+  Call call = toAll(
+      "all-reduce", comm, stream, bytes, [&](int) { return at(input, 0); },
+      [](int) -> std::byte* { return nullptr; });
   call.writes = {{at(output, 0), bytes, -1}};
   call.place = [=](const std::vector<Bytes>& arrived) {
     Bytes sum;
     for (int step = 1; step <= c->size; ++step) {
       const int rank = step % c->size;
       const std::byte* const part =
-          rank == c->rank ? at(input, 0) : arrived[static_cast<std::size_t>(rank < c->rank ? rank : rank - 1)].data();
+          rank == c->rank ? at(input, 0)
+                          : arrived[static_cast<std::size_t>(rank < c->rank ? rank : rank - 1)].data();
       if (step == 1) {
         sum.assign(part, part + bytes);
       } else {
@@ -266,7 +292,8 @@ INTERNEVO_ENTRY int ncclAllReduce(const void* input, void* output, std::size_t c
   return give(std::move(call));
 }
 
-INTERNEVO_ENTRY int ncclBroadcast(const void* input, void* output, std::size_t count, int type, int root, nccl::Comm comm, void* stream) {
+INTERNEVO_ENTRY int ncclBroadcast(const void* input, void* output, std::size_t count, int type, int root,
+                                  nccl::Comm comm, void* stream) {
   if (cannot(comm, type)) return kInvalidUsage;
   Communicator* const c = of(comm);
   Call call;
@@ -280,17 +307,22 @@ INTERNEVO_ENTRY int ncclBroadcast(const void* input, void* output, std::size_t c
 }
 
 #ifndef INTERNEVO_NCCL_MODEL_OLD
-INTERNEVO_ENTRY int ncclAlltoAll(const void* input, void* output, std::size_t count, int type, nccl::Comm comm, void* stream) {
+INTERNEVO_ENTRY int ncclAlltoAll(const void* input, void* output, std::size_t count, int type,
+                                 nccl::Comm comm, void* stream) {
   if (cannot(comm, type)) return kInvalidUsage;
   const std::size_t bytes = count * widthOf(type);
   const auto own = static_cast<std::size_t>(of(comm)->rank) * bytes;
-  Call call = toAll("all-to-all", comm, stream, bytes, [&](int rank) { return at(input, static_cast<std::size_t>(rank) * bytes); },
-                    [&](int rank) { return at(output, static_cast<std::size_t>(rank) * bytes); });
+  Call call = toAll(
+      "all-to-all", comm, stream, bytes,
+      [&](int rank) { return at(input, static_cast<std::size_t>(rank) * bytes); },
+      [&](int rank) { return at(output, static_cast<std::size_t>(rank) * bytes); });
   call.reads = {{at(input, own), bytes, -1}}, call.writes = call.receives;
   call.writes.push_back({at(output, own), bytes, -1});
-  call.place = [receives = call.receives, source = at(input, own), target = at(output, own), bytes](const std::vector<Bytes>& arrived) {
+  call.place = [receives = call.receives, source = at(input, own), target = at(output, own),
+                bytes](const std::vector<Bytes>& arrived) {
     std::memcpy(target, source, bytes);
-    for (std::size_t i = 0; i < receives.size(); ++i) std::copy(arrived[i].begin(), arrived[i].end(), receives[i].data);
+    for (std::size_t i = 0; i < receives.size(); ++i)
+      std::copy(arrived[i].begin(), arrived[i].end(), receives[i].data);
   };
   return give(std::move(call));
 }

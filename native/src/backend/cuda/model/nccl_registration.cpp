@@ -52,9 +52,11 @@ void tell(const char* what, std::size_t bytes) {
 [[maybe_unused]] int drop(nccl::Comm comm, const void* handle, bool window) {
   const Communicator* const c = of(comm);
   const std::lock_guard lock(mutex);
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const Registered& r) { return r.comm == c && r.data == handle && r.window == window; });
-  if (found == all.end() || c->done.load() != c->issued) return kInvalidUsage;  // or what is over it is still under way
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Registered& r) {
+    return r.comm == c && r.data == handle && r.window == window;
+  });
+  if (found == all.end() || c->done.load() != c->issued)
+    return kInvalidUsage;  // or what is over it is still under way
   tell("gone", found->bytes);
   all.erase(found);
   return nccl::kSuccess;
@@ -80,7 +82,8 @@ void endWhereRegistered(const Communicator* comm) {
 
 void forgetRegistered(const Communicator* comm) {
   const std::lock_guard lock(mutex);
-  all.erase(std::remove_if(all.begin(), all.end(), [&](const Registered& r) { return r.comm == comm; }), all.end());
+  all.erase(std::remove_if(all.begin(), all.end(), [&](const Registered& r) { return r.comm == comm; }),
+            all.end());
 }
 
 }  // namespace internevo::cuda::model
@@ -91,7 +94,8 @@ namespace nccl = internevo::cuda::nccl;
 /// How many registered ranges have bytes of this one.
 INTERNEVO_ENTRY int internevoNcclModelRegistered(const void* data, std::size_t bytes) {
   const std::lock_guard lock(mutex);
-  return static_cast<int>(std::count_if(all.begin(), all.end(), [&](const Registered& r) { return overlaps(r, data, bytes); }));
+  return static_cast<int>(
+      std::count_if(all.begin(), all.end(), [&](const Registered& r) { return overlaps(r, data, bytes); }));
 }
 
 #ifndef INTERNEVO_NCCL_MODEL_OLD
@@ -117,7 +121,8 @@ INTERNEVO_ENTRY int ncclCommRegister(nccl::Comm comm, void* data, std::size_t by
 INTERNEVO_ENTRY int ncclCommDeregister(nccl::Comm comm, void* handle) { return drop(comm, handle, false); }
 
 /// All ranks of the communicator call it.
-INTERNEVO_ENTRY int ncclCommWindowRegister(nccl::Comm comm, void* data, std::size_t bytes, void** window, int flags) {
+INTERNEVO_ENTRY int ncclCommWindowRegister(nccl::Comm comm, void* data, std::size_t bytes, void** window,
+                                           int flags) {
   *window = nullptr;
   if (flags != nccl::kWindowSymmetric) return kInvalidArgument;
   const auto own = static_cast<std::int64_t>(bytes);
@@ -128,12 +133,16 @@ INTERNEVO_ENTRY int ncclCommWindowRegister(nccl::Comm comm, void* data, std::siz
   {
     const std::lock_guard lock(mutex);
     const auto* const begin = static_cast<std::byte*>(data);
-    if (std::none_of(given.begin(), given.end(), [&](const auto& g) { return begin >= g.first && begin + bytes <= g.first + g.second; })) {
+    if (std::none_of(given.begin(), given.end(), [&](const auto& g) {
+          return begin >= g.first && begin + bytes <= g.first + g.second;
+        })) {
       return nccl::kInProgress;  // no window, as where the hardware has none
     }
   }
   const int code = add(comm, data, bytes, window, true);
   return code == nccl::kSuccess ? int{nccl::kInProgress} : code;
 }
-INTERNEVO_ENTRY int ncclCommWindowDeregister(nccl::Comm comm, void* window) { return drop(comm, window, true); }
+INTERNEVO_ENTRY int ncclCommWindowDeregister(nccl::Comm comm, void* window) {
+  return drop(comm, window, true);
+}
 #endif

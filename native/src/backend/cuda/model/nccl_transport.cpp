@@ -18,7 +18,8 @@ class Transport final : public Operation {
     if (!started_) start();
     int complete = 0;
     std::vector<MPI_Status> statuses(requests_.size());
-    if (MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &complete, statuses.data()) != MPI_SUCCESS) {
+    if (MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &complete, statuses.data()) !=
+        MPI_SUCCESS) {
       comm.error.store(kInvalidUsage);
       *problem = {StatusCode::communicationError, "model of NCCL: a message failed"};
       return true;
@@ -29,15 +30,17 @@ class Transport final : public Operation {
       MPI_Get_count(&statuses[i], MPI_BYTE, &count);
       if (static_cast<std::size_t>(count) == call_.receives[i].bytes) continue;
       comm.error.store(kInvalidUsage);
-      *problem = {StatusCode::communicationError, "model of NCCL: " + std::to_string(call_.receives[i].bytes) +
-                                                      " bytes were to come from rank " + std::to_string(call_.receives[i].peer) + ", " +
-                                                      std::to_string(count) + " came"};
+      *problem = {StatusCode::communicationError,
+                  "model of NCCL: " + std::to_string(call_.receives[i].bytes) +
+                      " bytes were to come from rank " + std::to_string(call_.receives[i].peer) + ", " +
+                      std::to_string(count) + " came"};
       return true;
     }
     note(call_.writes.empty() ? call_.receives : call_.writes, true);
     call_.stream->touch([&] {
       if (call_.place) return call_.place(arrived_);
-      for (std::size_t i = 0; i < call_.receives.size(); ++i) std::copy(arrived_[i].begin(), arrived_[i].end(), call_.receives[i].data);
+      for (std::size_t i = 0; i < call_.receives.size(); ++i)
+        std::copy(arrived_[i].begin(), arrived_[i].end(), call_.receives[i].data);
     });
     comm.done.store(number_ + 1);
     return true;
@@ -45,7 +48,8 @@ class Transport final : public Operation {
 
  private:
   void note(const std::vector<Part>& parts, bool writes) const {
-    for (const Part& part : parts) call_.stream->note(part.data, static_cast<std::int64_t>(part.bytes), writes);
+    for (const Part& part : parts)
+      call_.stream->note(part.data, static_cast<std::int64_t>(part.bytes), writes);
   }
   void start() {
     started_ = true;
@@ -59,12 +63,13 @@ class Transport final : public Operation {
     for (const Part& part : call_.receives) {
       arrived_.emplace_back(part.bytes);
       requests_.push_back(MPI_REQUEST_NULL);
-      MPI_Irecv(arrived_.back().data(), static_cast<int>(part.bytes), MPI_BYTE, part.peer, kTag, call_.comm->mpi, &requests_.back());
+      MPI_Irecv(arrived_.back().data(), static_cast<int>(part.bytes), MPI_BYTE, part.peer, kTag,
+                call_.comm->mpi, &requests_.back());
     }
     for (std::size_t i = 0; i < call_.sends.size(); ++i) {
       requests_.push_back(MPI_REQUEST_NULL);
-      MPI_Isend(leaving_[i].data(), static_cast<int>(leaving_[i].size()), MPI_BYTE, call_.sends[i].peer, kTag, call_.comm->mpi,
-                &requests_.back());
+      MPI_Isend(leaving_[i].data(), static_cast<int>(leaving_[i].size()), MPI_BYTE, call_.sends[i].peer, kTag,
+                call_.comm->mpi, &requests_.back());
     }
   }
 

@@ -23,10 +23,10 @@ constexpr int kInvalidArgument = 4, kInvalidUsage = 5;
 struct Communicator {
   MPI_Comm mpi = MPI_COMM_NULL;
   int rank = 0, size = 1;
-  std::int64_t issued = 0;                ///< calls given to streams
-  std::atomic<std::int64_t> done{0};      ///< calls that are over
+  std::int64_t issued = 0;            ///< calls given to streams
+  std::atomic<std::int64_t> done{0};  ///< calls that are over
   std::atomic<int> error{nccl::kSuccess};
-  std::atomic<int> late{2};               ///< times that the answer is still to come
+  std::atomic<int> late{2};  ///< times that the answer is still to come
   std::atomic<bool> aborted{false};
 };
 

@@ -23,7 +23,10 @@ void append(std::vector<ByteRange>* ranges, std::uintptr_t at) {
 void LaunchTrace::addMemory(const void* data, std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
   const std::size_t blocks = (static_cast<std::size_t>(bytes) + kBlock - 1) / kBlock;
-  memories_.push_back({reinterpret_cast<std::uintptr_t>(data), std::vector<unsigned char>(blocks * kBlock), std::vector<bool>(blocks), {}});
+  memories_.push_back({reinterpret_cast<std::uintptr_t>(data),
+                       std::vector<unsigned char>(blocks * kBlock),
+                       std::vector<bool>(blocks),
+                       {}});
 }
 
 void LaunchTrace::removeMemory(const void* data) {
@@ -43,7 +46,8 @@ std::vector<LaunchStep> LaunchTrace::steps() const {
   return steps_;
 }
 
-LaunchTrace::Doing::Doing(LaunchTrace* trace, std::int64_t step) : before_(current_), trace_(trace), step_(step) {
+LaunchTrace::Doing::Doing(LaunchTrace* trace, std::int64_t step)
+    : before_(current_), trace_(trace), step_(step) {
   if (trace_ == nullptr) return;
   trace_->mutex_.lock();
   current_ = trace_;
@@ -60,8 +64,10 @@ void LaunchTrace::touch(std::uintptr_t begin, std::int64_t bytes, bool writes) {
   const unsigned char bit = writes ? kWritten : kRead;
   for (Memory& memory : memories_) {
     if (begin < memory.begin || begin - memory.begin >= memory.touched.size()) continue;
-    const std::size_t first = begin - memory.begin, last = std::min(memory.touched.size(), first + static_cast<std::size_t>(bytes));
-    for (std::size_t i = first; i < last; ++i) memory.touched[i] = static_cast<unsigned char>(memory.touched[i] | bit);
+    const std::size_t first = begin - memory.begin,
+                      last = std::min(memory.touched.size(), first + static_cast<std::size_t>(bytes));
+    for (std::size_t i = first; i < last; ++i)
+      memory.touched[i] = static_cast<unsigned char>(memory.touched[i] | bit);
     for (std::size_t block = first / kBlock; block * kBlock < last; ++block) {
       if (!memory.marked[block]) memory.marked[block] = true, memory.blocks.push_back(block);
     }

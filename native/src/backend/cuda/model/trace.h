@@ -21,9 +21,9 @@ struct ByteRange {
 struct LaunchStep {
   enum class Kind : std::int8_t { work, record, wait, hostWait };
   Kind kind = Kind::work;
-  int stream = 0;               ///< in the order in which streams were made; hostWait: that the host waited for
-  std::int64_t recorded = -1;   ///< wait: the step that recorded what it waits for; −1: nothing was
-  std::string name;             ///< of the work
+  int stream = 0;  ///< in the order in which streams were made; hostWait: that the host waited for
+  std::int64_t recorded = -1;  ///< wait: the step that recorded what it waits for; −1: nothing was
+  std::string name;            ///< of the work
   std::vector<ByteRange> reads, writes;  ///< of the device's memory; an allocation may come more than once
 };
 

@@ -13,8 +13,12 @@ void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
-void __tsan_read_range(void* data, unsigned long bytes) { noteAccess(data, static_cast<std::int64_t>(bytes), false); }
-void __tsan_write_range(void* data, unsigned long bytes) { noteAccess(data, static_cast<std::int64_t>(bytes), true); }
+void __tsan_read_range(void* data, unsigned long bytes) {
+  noteAccess(data, static_cast<std::int64_t>(bytes), false);
+}
+void __tsan_write_range(void* data, unsigned long bytes) {
+  noteAccess(data, static_cast<std::int64_t>(bytes), true);
+}
 
 #define INTERNEVO_ACCESS(bytes)                                                     \
   void __tsan_read##bytes(void* data) { noteAccess(data, bytes, false); }           \
@@ -28,6 +32,8 @@ INTERNEVO_ACCESS(8)
 INTERNEVO_ACCESS(16)
 
 /// Flags of the program's own, never of the device's memory.
-unsigned char __tsan_atomic8_load(const volatile unsigned char* data, int) { return __atomic_load_n(data, __ATOMIC_SEQ_CST); }
+unsigned char __tsan_atomic8_load(const volatile unsigned char* data, int) {
+  return __atomic_load_n(data, __ATOMIC_SEQ_CST);
+}
 
 }  // extern "C"

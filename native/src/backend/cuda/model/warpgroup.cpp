@@ -31,8 +31,8 @@ struct LeftInFlight {
   std::int64_t product;
 };
 struct Thread {
-  std::int64_t issued = 0;            // products
-  std::vector<std::int64_t> groups;   // committed and not waited for: products issued until each
+  std::int64_t issued = 0;           // products
+  std::vector<std::int64_t> groups;  // committed and not waited for: products issued until each
   std::vector<Flight> flights;
   std::vector<LeftInFlight> lefts;
   bool fenced = false;
@@ -61,16 +61,20 @@ class Operand {
         leading_(static_cast<std::uint32_t>(descriptor >> 16 & 0x3fff) << 4),
         stride_(static_cast<std::uint32_t>(descriptor >> 32 & 0x3fff) << 4),
         transposed_(transposed) {
-    if (descriptor >> 62 != 1) failBlock("a descriptor's swizzle is not that of 128 bytes: the model knows no other");
-    if ((descriptor >> 49 & 7) != 0) failBlock("a descriptor has a base offset, and patterns here begin at 1024 bytes");
-    if (stride_ == 0 || stride_ % 1024 != 0) failBlock("a descriptor's stride is not that of whole patterns of 1024 bytes");
+    if (descriptor >> 62 != 1)
+      failBlock("a descriptor's swizzle is not that of 128 bytes: the model knows no other");
+    if ((descriptor >> 49 & 7) != 0)
+      failBlock("a descriptor has a base offset, and patterns here begin at 1024 bytes");
+    if (stride_ == 0 || stride_ % 1024 != 0)
+      failBlock("a descriptor's stride is not that of whole patterns of 1024 bytes");
   }
 
   /// Address of the 16 bytes with elements (row, 8·i…) of a row-wise operand, (8·i…, k) of a transposed one.
   std::uint32_t chunk(int row, int k) const {
     const auto r = static_cast<std::uint32_t>(row), c = static_cast<std::uint32_t>(k);
-    const std::uint32_t plain = transposed_ ? start_ + r / 64 * leading_ + r % 64 * 2 + c % 8 * 128 + c / 8 * stride_
-                                            : start_ + r / 8 * stride_ + r % 8 * 128 + c * 2;
+    const std::uint32_t plain = transposed_
+                                    ? start_ + r / 64 * leading_ + r % 64 * 2 + c % 8 * 128 + c / 8 * stride_
+                                    : start_ + r / 8 * stride_ + r % 8 * 128 + c * 2;
     return plain ^ (plain >> 7 & 7) << 4;
   }
   /// Checks that a transposed operand of more than 64 rows says where the next 64 are.
@@ -124,15 +128,18 @@ void compute(int first, Product& p) {
   const ProductLane& one = p.lanes[0];
   const int n = one.n;
   static std::vector<float> a, b, d;
-  a.assign(16 * 64, 0.f), b.assign(static_cast<std::size_t>(16 * n), 0.f), d.assign(static_cast<std::size_t>(64 * n), 0.f);
+  a.assign(16 * 64, 0.f), b.assign(static_cast<std::size_t>(16 * n), 0.f),
+      d.assign(static_cast<std::size_t>(64 * n), 0.f);
   if (one.leftWords == nullptr) {
     Operand(one.left, one.leftTransposed).read(64, a.data());
   } else {
     for (int t = 0; t < kGroup; ++t) {
       for (int i = 0; i < 4; ++i) {
         const int row = 16 * (t / 32) + t % 32 / 4 + i % 2 * 8, k = t % 4 * 2 + i / 2 * 8;
-        a[static_cast<std::size_t>(k * 64 + row)] = floatFromBfloat16(static_cast<std::uint16_t>(p.words[t][i]));
-        a[static_cast<std::size_t>((k + 1) * 64 + row)] = floatFromBfloat16(static_cast<std::uint16_t>(p.words[t][i] >> 16));
+        a[static_cast<std::size_t>(k * 64 + row)] =
+            floatFromBfloat16(static_cast<std::uint16_t>(p.words[t][i]));
+        a[static_cast<std::size_t>((k + 1) * 64 + row)] =
+            floatFromBfloat16(static_cast<std::uint16_t>(p.words[t][i] >> 16));
       }
     }
   }
@@ -194,12 +201,14 @@ void issueProduct(const ProductLane& lane) {
   const int own = currentThread() % kGroup;
   if (p.arrived > 0) {
     const auto same = [&](const ProductLane& o) {
-      return o.n == lane.n && o.left == lane.left && o.right == lane.right && o.accumulate == lane.accumulate &&
-             o.leftTransposed == lane.leftTransposed && o.rightTransposed == lane.rightTransposed &&
+      return o.n == lane.n && o.left == lane.left && o.right == lane.right &&
+             o.accumulate == lane.accumulate && o.leftTransposed == lane.leftTransposed &&
+             o.rightTransposed == lane.rightTransposed &&
              (o.leftWords == nullptr) == (lane.leftWords == nullptr);
     };
     for (int i = 0; i < kGroup; ++i) {
-      if (p.lanes[i].d != nullptr && !same(p.lanes[i])) failBlock("threads of a warpgroup issue different products");
+      if (p.lanes[i].d != nullptr && !same(p.lanes[i]))
+        failBlock("threads of a warpgroup issue different products");
     }
   }
   p.lanes[own] = lane;
@@ -221,7 +230,8 @@ void issueProduct(const ProductLane& lane) {
   }
   ++t.issued;
   noteProgress();
-  if (++p.arrived == kGroup && orderOfRun() == 1) computeUntil(currentThread() / kGroup * kGroup, group, t.issued);
+  if (++p.arrived == kGroup && orderOfRun() == 1)
+    computeUntil(currentThread() / kGroup * kGroup, group, t.issued);
 }
 
 void commitProducts() { self().groups.push_back(self().issued); }
@@ -262,7 +272,8 @@ void waitProducts(int newest) {
 
 void requireSettled(const float* d, int count) {
   const Flight* const f = flightOf(self(), d);
-  if (f != nullptr && static_cast<int>(f->values.size()) == count) failBlock("results are read before the wait for their products");
+  if (f != nullptr && static_cast<int>(f->values.size()) == count)
+    failBlock("results are read before the wait for their products");
 }
 
 }  // namespace internevo::cuda::model

@@ -18,7 +18,7 @@ namespace internevo::cuda::model {
 struct ProductLane {
   float* d = nullptr;  ///< [n / 2]
   int n = 0;
-  bool accumulate = false;                 ///< scale-d
+  bool accumulate = false;                   ///< scale-d
   const std::uint32_t* leftWords = nullptr;  ///< [4], or null: `left` is a descriptor
   std::uint64_t left = 0, right = 0;
   bool leftTransposed = false, rightTransposed = false;
@@ -60,7 +60,8 @@ class WarpgroupInstructions {
     issueProduct({&d[0][0], 8 * kCount, accumulate, nullptr, left, right, kLeftTransposed, kRightTransposed});
   }
   template <bool kRightTransposed, int kCount>
-  void multiplyRegisters(float (&d)[kCount][4], const std::uint32_t (&left)[4], std::uint64_t right, bool accumulate) {
+  void multiplyRegisters(float (&d)[kCount][4], const std::uint32_t (&left)[4], std::uint64_t right,
+                         bool accumulate) {
     issueProduct({&d[0][0], 8 * kCount, accumulate, left, 0, right, false, kRightTransposed});
   }
   void fenceProducts() { model::fenceProducts(); }
@@ -83,9 +84,13 @@ class WarpgroupInstructions {
   void copyTile(void* target, const TensorMap* map, MemoryBarrier* b, int c0, int c1, int c2, int c3) {
     model::copyTile(target, map, b, {c0, c1, c2, c3});
   }
-  void copyBulk(void* target, const void* source, int bytes, MemoryBarrier* b) { model::copyBulk(target, source, bytes, b); }
+  void copyBulk(void* target, const void* source, int bytes, MemoryBarrier* b) {
+    model::copyBulk(target, source, bytes, b);
+  }
   void prefetchMap(const TensorMap*) {}
-  void reduceAddBulk(float* target, const void* source, int bytes) { reduceBulk(target, source, bytes, true); }
+  void reduceAddBulk(float* target, const void* source, int bytes) {
+    reduceBulk(target, source, bytes, true);
+  }
   void storeBulk(float* target, const void* source, int bytes) { reduceBulk(target, source, bytes, false); }
   void commitBulk() { model::commitBulk(); }
   void waitBulkRead() { model::waitBulk(0, true); }

@@ -8,13 +8,15 @@
 namespace internevo::cuda::nccl {
 
 static_assert(ncclSuccess == int{kSuccess} && ncclInProgress == int{kInProgress});
-static_assert(ncclInt8 == int{kInt8} && ncclInt64 == int{kInt64} && ncclFloat32 == int{kFloat32} && ncclFloat64 == int{kFloat64} &&
-              ncclBfloat16 == int{kBfloat16});
+static_assert(ncclInt8 == int{kInt8} && ncclInt64 == int{kInt64} && ncclFloat32 == int{kFloat32} &&
+              ncclFloat64 == int{kFloat64} && ncclBfloat16 == int{kBfloat16});
 static_assert(ncclSum == int{kSum} && ncclMax == int{kMaximum});
 static_assert(NCCL_SPLIT_NOCOLOR == kNoColor && NCCL_CONFIG_UNDEF_INT == INT_MIN);
-static_assert(sizeof(ncclUniqueId) == sizeof(UniqueId) && sizeof(ncclResult_t) == sizeof(int) && sizeof(ncclDataType_t) == sizeof(int));
+static_assert(sizeof(ncclUniqueId) == sizeof(UniqueId) && sizeof(ncclResult_t) == sizeof(int) &&
+              sizeof(ncclDataType_t) == sizeof(int));
 
-#define INTERNEVO_SAME_PLACE(own, theirs) static_assert(offsetof(Config, own) == offsetof(ncclConfig_t, theirs))
+#define INTERNEVO_SAME_PLACE(own, theirs) \
+  static_assert(offsetof(Config, own) == offsetof(ncclConfig_t, theirs))
 INTERNEVO_SAME_PLACE(magic, magic);
 INTERNEVO_SAME_PLACE(version, version);
 INTERNEVO_SAME_PLACE(blocking, blocking);
@@ -31,7 +33,8 @@ INTERNEVO_SAME_PLACE(collnetEnable, collnetEnable);
 INTERNEVO_SAME_PLACE(ctaPolicy, CTAPolicy);
 INTERNEVO_SAME_PLACE(shrinkShare, shrinkShare);
 INTERNEVO_SAME_PLACE(nvlsCtas, nvlsCTAs);
-static_assert(NCCL_CTA_POLICY_DEFAULT == int{kPolicyDefault} && NCCL_CTA_POLICY_EFFICIENCY == int{kPolicyEfficiency} &&
+static_assert(NCCL_CTA_POLICY_DEFAULT == int{kPolicyDefault} &&
+              NCCL_CTA_POLICY_EFFICIENCY == int{kPolicyEfficiency} &&
               NCCL_CTA_POLICY_ZERO == int{kPolicyZero} && NCCL_WIN_COLL_SYMMETRIC == kWindowSymmetric);
 #endif
 #undef INTERNEVO_SAME_PLACE
@@ -46,10 +49,14 @@ static_assert(kTakes<decltype(&ncclCommSplit), ncclComm_t, int, int, ncclComm_t*
 static_assert(kTakes<decltype(&ncclCommGetAsyncError), ncclComm_t, ncclResult_t*>);
 static_assert(kTakes<decltype(&ncclSend), const void*, Count, ncclDataType_t, int, ncclComm_t, Stream>);
 static_assert(kTakes<decltype(&ncclRecv), void*, Count, ncclDataType_t, int, ncclComm_t, Stream>);
-static_assert(kTakes<decltype(&ncclBroadcast), const void*, void*, Count, ncclDataType_t, int, ncclComm_t, Stream>);
-static_assert(kTakes<decltype(&ncclAllReduce), const void*, void*, Count, ncclDataType_t, ncclRedOp_t, ncclComm_t, Stream>);
-static_assert(kTakes<decltype(&ncclReduceScatter), const void*, void*, Count, ncclDataType_t, ncclRedOp_t, ncclComm_t, Stream>);
-static_assert(kTakes<decltype(&ncclAllGather), const void*, void*, Count, ncclDataType_t, ncclComm_t, Stream>);
+static_assert(
+    kTakes<decltype(&ncclBroadcast), const void*, void*, Count, ncclDataType_t, int, ncclComm_t, Stream>);
+static_assert(kTakes<decltype(&ncclAllReduce), const void*, void*, Count, ncclDataType_t, ncclRedOp_t,
+                     ncclComm_t, Stream>);
+static_assert(kTakes<decltype(&ncclReduceScatter), const void*, void*, Count, ncclDataType_t, ncclRedOp_t,
+                     ncclComm_t, Stream>);
+static_assert(
+    kTakes<decltype(&ncclAllGather), const void*, void*, Count, ncclDataType_t, ncclComm_t, Stream>);
 #if NCCL_VERSION_CODE >= 21900
 static_assert(kTakes<decltype(&ncclMemAlloc), void**, Count>);
 static_assert(kTakes<decltype(&ncclCommRegister), ncclComm_t, void*, Count, void**>);

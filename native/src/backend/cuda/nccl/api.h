@@ -50,17 +50,19 @@ struct Api {
   int (*send)(const void*, std::size_t count, int type, int peer, Comm, void* stream) = nullptr;
   int (*receive)(void*, std::size_t count, int type, int peer, Comm, void* stream) = nullptr;
   int (*broadcast)(const void*, void*, std::size_t count, int type, int root, Comm, void* stream) = nullptr;
-  int (*allReduce)(const void*, void*, std::size_t count, int type, int operation, Comm, void* stream) = nullptr;
-  int (*reduceScatter)(const void*, void*, std::size_t received, int type, int operation, Comm, void* stream) = nullptr;
+  int (*allReduce)(const void*, void*, std::size_t count, int type, int operation, Comm,
+                   void* stream) = nullptr;
+  int (*reduceScatter)(const void*, void*, std::size_t received, int type, int operation, Comm,
+                       void* stream) = nullptr;
   int (*allGather)(const void*, void*, std::size_t sent, int type, Comm, void* stream) = nullptr;
   // What an older library lacks.
-  int (*allToAll)(const void*, void*, std::size_t count, int type, Comm, void* stream) = nullptr;             // 2.28
-  int (*memAlloc)(void**, std::size_t) = nullptr;                                                             // 2.19
-  int (*memFree)(void*) = nullptr;                                                                            // 2.19
-  int (*commRegister)(Comm, void*, std::size_t, void** handle) = nullptr;                                     // 2.19
-  int (*commDeregister)(Comm, void* handle) = nullptr;                                                        // 2.19
-  int (*commWindowRegister)(Comm, void*, std::size_t, void** window, int flags) = nullptr;                    // 2.27
-  int (*commWindowDeregister)(Comm, void* window) = nullptr;                                                  // 2.27
+  int (*allToAll)(const void*, void*, std::size_t count, int type, Comm, void* stream) = nullptr;  // 2.28
+  int (*memAlloc)(void**, std::size_t) = nullptr;                                                  // 2.19
+  int (*memFree)(void*) = nullptr;                                                                 // 2.19
+  int (*commRegister)(Comm, void*, std::size_t, void** handle) = nullptr;                          // 2.19
+  int (*commDeregister)(Comm, void* handle) = nullptr;                                             // 2.19
+  int (*commWindowRegister)(Comm, void*, std::size_t, void** window, int flags) = nullptr;         // 2.27
+  int (*commWindowDeregister)(Comm, void* window) = nullptr;                                       // 2.27
   int version = 0;
 };
 

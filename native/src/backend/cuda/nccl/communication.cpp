@@ -43,8 +43,9 @@ NcclCommunication::~NcclCommunication() {
 Status NcclCommunication::failed(int result, Comm comm, const char* call) const {
   const char* const text = api_->getErrorString(result);
   const char* const last = comm == nullptr ? nullptr : api_->getLastError(comm);
-  return {StatusCode::communicationError, std::string(call) + ": " + (text == nullptr ? "unknown error" : text) +
-                                              (last == nullptr || *last == '\0' ? "" : std::string(": ") + last)};
+  return {StatusCode::communicationError,
+          std::string(call) + ": " + (text == nullptr ? "unknown error" : text) +
+              (last == nullptr || *last == '\0' ? "" : std::string(": ") + last)};
 }
 
 Status NcclCommunication::abandoned(const char* call) {
@@ -61,13 +62,15 @@ Status NcclCommunication::settled(int result, Comm comm, const char* call) {
       if (aborted()) return abandoned(call);
       if (result != kInProgress) return failed(result, comm, call);
       int state = kSuccess;
-      if (const int code = api_->commGetAsyncError(comm, &state); code != kSuccess) return failed(code, comm, call);
+      if (const int code = api_->commGetAsyncError(comm, &state); code != kSuccess)
+        return failed(code, comm, call);
       if (state == kSuccess) return Status::success();
       if (state != kInProgress) status = failed(state, comm, call);
     }
     const auto waited = std::chrono::steady_clock::now() - begin;
     if (status.ok() && waited > kPatience) {
-      status = {StatusCode::communicationError, std::string(call) + ": the other ranks did not come within 10 minutes"};
+      status = {StatusCode::communicationError,
+                std::string(call) + ": the other ranks did not come within 10 minutes"};
     }
     if (!status.ok()) {
       abort();
@@ -91,7 +94,8 @@ Status NcclCommunication::createId(void* id) {
   if (id == nullptr) return Status::success();
   UniqueId made{};
   static_assert(sizeof made == kIdBytes);
-  if (const int code = api_->getUniqueId(&made); code != kSuccess) return failed(code, nullptr, "ncclGetUniqueId");
+  if (const int code = api_->getUniqueId(&made); code != kSuccess)
+    return failed(code, nullptr, "ncclGetUniqueId");
   std::memcpy(id, &made, sizeof made);
   return Status::success();
 }
@@ -138,11 +142,14 @@ Status NcclCommunication::split(int color, int key, Comm* result) {
 
 void NcclCommunication::goesWithoutBuffers() {
   if (std::exchange(saidWithout_, true) || rank_ != 0) return;
-  std::fprintf(stderr, "NCCL %d.%d takes no registered buffers: the run goes without them (2.19 and newer have them)\n", api_->version / 10000,
-               api_->version / 100 % 100);
+  std::fprintf(
+      stderr,
+      "NCCL %d.%d takes no registered buffers: the run goes without them (2.19 and newer have them)\n",
+      api_->version / 10000, api_->version / 100 % 100);
 }
 
-Status NcclCommunication::makeGroup(int color, int index, int size, bool messages, std::unique_ptr<DeviceGroup>* result) {
+Status NcclCommunication::makeGroup(int color, int index, int size, bool messages,
+                                    std::unique_ptr<DeviceGroup>* result) {
   if (all_ == nullptr && size > 1) return {StatusCode::internal, "communication has not been started"};
   return makeNcclGroup(*this, color, index, size, messages, result);
 }

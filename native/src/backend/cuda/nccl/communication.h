@@ -33,7 +33,8 @@ class NcclCommunication final : public DeviceGroups {
 
   Status createId(void* id) override;
   Status start(const void* id, int rank, int size) override;
-  Status makeGroup(int color, int index, int size, bool messages, std::unique_ptr<DeviceGroup>* result) override;
+  Status makeGroup(int color, int index, int size, bool messages,
+                   std::unique_ptr<DeviceGroup>* result) override;
   void abort() noexcept override;
 
   // ---- for the groups ----------------------------------------------------------------------------------------------------
@@ -57,7 +58,9 @@ class NcclCommunication final : public DeviceGroups {
   int rank() const { return rank_; }  ///< 0 also before the start
   bool aborted() const { return aborted_.load(std::memory_order_relaxed); }
   /// Ranges are made known as windows, which copy engines serve; else as buffers, where the library takes them.
-  bool hasWindows() const { return policy_ == nccl::kPolicyZero && api_->commWindowRegister != nullptr && api_->memAlloc != nullptr; }
+  bool hasWindows() const {
+    return policy_ == nccl::kPolicyZero && api_->commWindowRegister != nullptr && api_->memAlloc != nullptr;
+  }
   /// Says once in a run, on one rank, that the library is too old for either.
   void goesWithoutBuffers();
 
@@ -76,7 +79,7 @@ class NcclCommunication final : public DeviceGroups {
   int rank_ = 0, size_ = 1;
   bool saidWithout_ = false;
   std::atomic<bool> aborted_{false};
-  std::mutex mutex_;               ///< of comms_, and of every use of one of them: abort comes from another thread
+  std::mutex mutex_;  ///< of comms_, and of every use of one of them: abort comes from another thread
   std::vector<nccl::Comm> comms_;  ///< in the order in which they were made
 };
 

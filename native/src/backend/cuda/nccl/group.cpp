@@ -24,7 +24,9 @@ int typeOf(DataType type) {
   return -1;
 }
 
-Status badCall(const char* call, const std::string& what) { return {StatusCode::badConfig, std::string(call) + ": " + what}; }
+Status badCall(const char* call, const std::string& what) {
+  return {StatusCode::badConfig, std::string(call) + ": " + what};
+}
 
 Status checkSum(const char* call, DataType type, std::int64_t elements) {
   if (typeOf(type) >= 0 && elements >= 0) return Status::success();
@@ -42,8 +44,8 @@ NcclGroup::~NcclGroup() {
 void* NcclGroup::stream() const { return streamOf(parts_.current.queue); }
 
 /// Answers of the calls of a group: the first that is an error.
-#define INTERNEVO_NCCL_TRY(expression)                                                    \
-  do {                                                                                    \
+#define INTERNEVO_NCCL_TRY(expression)                                                       \
+  do {                                                                                       \
     if (const int code = (expression); code != kSuccess && code != kInProgress) return code; \
   } while (false)
 
@@ -85,18 +87,20 @@ Status NcclGroup::sumOfChunks(const Pieces& p, Workspace workspace) {
       for (int step = 1; step < size_; ++step) {
         const int to = (index_ + step) % size_, from = (index_ - step + size_) % size_;
         if (length(to) > 0) {
-          INTERNEVO_NCCL_TRY(api().send(p.input.offset(p.begin(to) + at).data, static_cast<std::size_t>(length(to)),
-                                        typeOf(p.input.type), to, comm_, stream()));
+          INTERNEVO_NCCL_TRY(api().send(p.input.offset(p.begin(to) + at).data,
+                                        static_cast<std::size_t>(length(to)), typeOf(p.input.type), to, comm_,
+                                        stream()));
         }
         if (own > 0) {
-          INTERNEVO_NCCL_TRY(api().receive(staging.offset(from * room).data, static_cast<std::size_t>(own), typeOf(p.input.type), from,
-                                           comm_, stream()));
+          INTERNEVO_NCCL_TRY(api().receive(staging.offset(from * room).data, static_cast<std::size_t>(own),
+                                           typeOf(p.input.type), from, comm_, stream()));
         }
       }
       return int{kSuccess};
     }));
     if (own == 0) continue;
-    const SumOfCopies sum{1, own, own, size_, index_, staging, room, p.input.offset(p.begin(index_) + at), p.output.offset(at)};
+    const SumOfCopies sum{
+        1, own, own, size_, index_, staging, room, p.input.offset(p.begin(index_) + at), p.output.offset(at)};
     INTERNEVO_RETURN_IF_ERROR(startSumOfCopies(parts_.current.queue, sum, "sum of a reduce-scatter"));
   }
   return Status::success();
@@ -109,17 +113,20 @@ Status NcclGroup::gatherChunks(View data, std::int64_t elements, std::int64_t ch
       const int to = (index_ + step) % size_, from = (index_ - step + size_) % size_;
       const std::int64_t own = begin(index_ + 1) - begin(index_), theirs = begin(from + 1) - begin(from);
       if (own > 0) {
-        INTERNEVO_NCCL_TRY(api().send(data.offset(begin(index_)).data, static_cast<std::size_t>(own), typeOf(data.type), to, comm_, stream()));
+        INTERNEVO_NCCL_TRY(api().send(data.offset(begin(index_)).data, static_cast<std::size_t>(own),
+                                      typeOf(data.type), to, comm_, stream()));
       }
       if (theirs > 0) {
-        INTERNEVO_NCCL_TRY(api().receive(data.offset(begin(from)).data, static_cast<std::size_t>(theirs), typeOf(data.type), from, comm_, stream()));
+        INTERNEVO_NCCL_TRY(api().receive(data.offset(begin(from)).data, static_cast<std::size_t>(theirs),
+                                         typeOf(data.type), from, comm_, stream()));
       }
     }
     return int{kSuccess};
   });
 }
 
-Status NcclGroup::reduceScatter(ConstView input, View output, std::int64_t chunkElements, Workspace workspace) {
+Status NcclGroup::reduceScatter(ConstView input, View output, std::int64_t chunkElements,
+                                Workspace workspace) {
   INTERNEVO_RETURN_IF_ERROR(checkSum("reduceScatter", input.type, chunkElements));
   if (output.type != input.type) return badCall("reduceScatter", "output must have the type of input");
   if (size_ == 1) {
@@ -130,11 +137,13 @@ Status NcclGroup::reduceScatter(ConstView input, View output, std::int64_t chunk
     return sumOfChunks({input, output, chunkElements, chunkElements * size_}, workspace);
   }
   return call("ncclReduceScatter", [&] {
-    return api().reduceScatter(input.data, output.data, static_cast<std::size_t>(chunkElements), typeOf(input.type), kSum, comm_, stream());
+    return api().reduceScatter(input.data, output.data, static_cast<std::size_t>(chunkElements),
+                               typeOf(input.type), kSum, comm_, stream());
   });
 }
 
-Status NcclGroup::allReduce(View data, std::int64_t elements, ReduceOperation operation, Workspace workspace) {
+Status NcclGroup::allReduce(View data, std::int64_t elements, ReduceOperation operation,
+                            Workspace workspace) {
   INTERNEVO_RETURN_IF_ERROR(checkSum("allReduce", data.type, elements));
   if (size_ == 1 || elements == 0) return Status::success();
   if (parts_.deterministic && operation == ReduceOperation::sum && addsInTree(data.type)) {
@@ -144,14 +153,17 @@ Status NcclGroup::allReduce(View data, std::int64_t elements, ReduceOperation op
     return gatherChunks(data, elements, chunk);
   }
   return call("ncclAllReduce", [&] {
-    return api().allReduce(data.data, data.data, static_cast<std::size_t>(elements), typeOf(data.type), operation == ReduceOperation::sum ? kSum : kMaximum, comm_, stream());
+    return api().allReduce(data.data, data.data, static_cast<std::size_t>(elements), typeOf(data.type),
+                           operation == ReduceOperation::sum ? kSum : kMaximum, comm_, stream());
   });
 }
 
-Status NcclGroup::sumCopies(ConstView blocks, std::int64_t blockElements, int copies, std::int64_t rows, std::int64_t rowElements,
-                            View target, std::int64_t targetStride) {
-  if (!addsInTree(blocks.type) || target.type != blocks.type) return badCall("sumCopies", "needs float32 or bfloat16");
-  return startSumOfCopies(parts_.current.queue, {rows, rowElements, targetStride, copies, -1, blocks, blockElements, {}, target},
+Status NcclGroup::sumCopies(ConstView blocks, std::int64_t blockElements, int copies, std::int64_t rows,
+                            std::int64_t rowElements, View target, std::int64_t targetStride) {
+  if (!addsInTree(blocks.type) || target.type != blocks.type)
+    return badCall("sumCopies", "needs float32 or bfloat16");
+  return startSumOfCopies(parts_.current.queue,
+                          {rows, rowElements, targetStride, copies, -1, blocks, blockElements, {}, target},
                           "sum of replicas");
 }
 
@@ -163,7 +175,8 @@ Status NcclGroup::allGather(ConstView input, View output, std::int64_t chunkElem
   }
   const std::int64_t bytes = chunkElements * bytesPerElement(input.type);
   if (bytes == 0) return Status::success();
-  if (size_ == 1) return input.data == output.data ? Status::success() : parts_.memory.copy(output.data, input.data, bytes);
+  if (size_ == 1)
+    return input.data == output.data ? Status::success() : parts_.memory.copy(output.data, input.data, bytes);
   return call("ncclAllGather", [&] {
     return api().allGather(input.data, output.data, static_cast<std::size_t>(bytes), kInt8, comm_, stream());
   });
@@ -171,26 +184,30 @@ Status NcclGroup::allGather(ConstView input, View output, std::int64_t chunkElem
 
 Status NcclGroup::broadcast(View data, std::int64_t elements, int root) {
   if (elements < 0 || root < 0 || root >= size_) {
-    return badCall("broadcast", "root " + std::to_string(root) + " is not in the group of " + std::to_string(size_));
+    return badCall("broadcast",
+                   "root " + std::to_string(root) + " is not in the group of " + std::to_string(size_));
   }
   const std::int64_t bytes = elements * bytesPerElement(data.type);
   if (size_ == 1 || bytes == 0) return Status::success();
   return call("ncclBroadcast", [&] {
-    return api().broadcast(data.data, data.data, static_cast<std::size_t>(bytes), kInt8, root, comm_, stream());
+    return api().broadcast(data.data, data.data, static_cast<std::size_t>(bytes), kInt8, root, comm_,
+                           stream());
   });
 }
 
 Status NcclGroup::allToAll(ConstView input, View output, std::int64_t blockElements) {
   if (blockElements < 0 || input.type != output.type || (size_ > 1 && input.data == output.data)) {
-    return badCall("allToAll", "input and output need one type, a size that is not negative and memory of their own");
+    return badCall("allToAll",
+                   "input and output need one type, a size that is not negative and memory of their own");
   }
   const std::int64_t bytes = blockElements * bytesPerElement(input.type);
   if (bytes == 0) return Status::success();
-  if (size_ == 1) return input.data == output.data ? Status::success() : parts_.memory.copy(output.data, input.data, bytes);
+  if (size_ == 1)
+    return input.data == output.data ? Status::success() : parts_.memory.copy(output.data, input.data, bytes);
   if (api().allToAll != nullptr) {
     return call("ncclAlltoAll", [&] {
-    return api().allToAll(input.data, output.data, static_cast<std::size_t>(bytes), kInt8, comm_, stream());
-  });
+      return api().allToAll(input.data, output.data, static_cast<std::size_t>(bytes), kInt8, comm_, stream());
+    });
   }
   const auto* const source = input.as<std::byte>();
   auto* const target = output.as<std::byte>();
@@ -198,8 +215,10 @@ Status NcclGroup::allToAll(ConstView input, View output, std::int64_t blockEleme
   return together("all-to-all", [&] {
     for (int step = 1; step < size_; ++step) {
       const int to = (index_ + step) % size_, from = (index_ - step + size_) % size_;
-      INTERNEVO_NCCL_TRY(api().send(source + to * bytes, static_cast<std::size_t>(bytes), kInt8, to, comm_, stream()));
-      INTERNEVO_NCCL_TRY(api().receive(target + from * bytes, static_cast<std::size_t>(bytes), kInt8, from, comm_, stream()));
+      INTERNEVO_NCCL_TRY(
+          api().send(source + to * bytes, static_cast<std::size_t>(bytes), kInt8, to, comm_, stream()));
+      INTERNEVO_NCCL_TRY(api().receive(target + from * bytes, static_cast<std::size_t>(bytes), kInt8, from,
+                                       comm_, stream()));
     }
     return int{kSuccess};
   });
@@ -219,8 +238,10 @@ Status NcclGroup::exchange(const void* out, int to, void* in, int from, std::int
 
 Status NcclGroup::announce(void* data, std::int64_t bytes) {
   if (comm_ == nullptr || bytes <= 0) return Status::success();
-  const auto known = std::find_if(registered_.begin(), registered_.end(), [&](const Registered& r) { return r.data == data; });
-  if (known != registered_.end()) return {StatusCode::communicationError, "announce: the range is announced already"};
+  const auto known = std::find_if(registered_.begin(), registered_.end(),
+                                  [&](const Registered& r) { return r.data == data; });
+  if (known != registered_.end())
+    return {StatusCode::communicationError, "announce: the range is announced already"};
   Registered made{data, nullptr, all_.hasWindows()};
   const auto size = static_cast<std::size_t>(bytes);
   if (made.window) {
@@ -228,7 +249,8 @@ Status NcclGroup::announce(void* data, std::int64_t bytes) {
       return api().commWindowRegister(comm_, data, size, &made.handle, kWindowSymmetric);
     }));
   } else if (api().commRegister != nullptr) {
-    INTERNEVO_RETURN_IF_ERROR(call("ncclCommRegister", [&] { return api().commRegister(comm_, data, size, &made.handle); }));
+    INTERNEVO_RETURN_IF_ERROR(
+        call("ncclCommRegister", [&] { return api().commRegister(comm_, data, size, &made.handle); }));
   } else {
     all_.goesWithoutBuffers();
   }
@@ -239,14 +261,16 @@ Status NcclGroup::announce(void* data, std::int64_t bytes) {
 /// An abort lets go of what is registered by itself, once the library's kernels have ended, which use it until then: after one nothing
 /// is deregistered.
 void NcclGroup::withdraw(void* data) noexcept {
-  const auto found = std::find_if(registered_.begin(), registered_.end(), [&](const Registered& r) { return r.data == data; });
+  const auto found = std::find_if(registered_.begin(), registered_.end(),
+                                  [&](const Registered& r) { return r.data == data; });
   if (found == registered_.end()) return;
   const Registered gone = *found;
   registered_.erase(found);
   // Collectives on any stream may still be over it.
   if (!parts_.streams.synchronizeAll().ok()) return all_.abort();
   static_cast<void>(call(gone.window ? "ncclCommWindowDeregister" : "ncclCommDeregister", [&] {
-    return gone.window ? api().commWindowDeregister(comm_, gone.handle) : api().commDeregister(comm_, gone.handle);
+    return gone.window ? api().commWindowDeregister(comm_, gone.handle)
+                       : api().commDeregister(comm_, gone.handle);
   }));
 }
 

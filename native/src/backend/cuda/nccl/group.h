@@ -9,15 +9,16 @@
 namespace internevo::cuda {
 
 /// As DeviceGroups::makeGroup.
-Status makeNcclGroup(NcclCommunication& all, int color, int index, int size, bool messages, std::unique_ptr<DeviceGroup>* result);
+Status makeNcclGroup(NcclCommunication& all, int color, int index, int size, bool messages,
+                     std::unique_ptr<DeviceGroup>* result);
 
 /// Messages of one direction between two neighbours: a communicator and a stream of their own, so that one that waits for its other
 /// side holds up nothing else.
 struct MessageChannel {
   nccl::Comm comm = nullptr;
-  int peer = 0;          ///< index in the group
+  int peer = 0;  ///< index in the group
   bool sends = false;
-  int parity = 0;        ///< of the tags
+  int parity = 0;  ///< of the tags
   Queue queue;
   Streams::Event before = nullptr;
   static constexpr int kEvents = 16;  ///< messages of a channel whose ticket may still be waited for
@@ -34,7 +35,8 @@ class NcclGroup final : public DeviceGroup {
   static Status makeChannels(NcclCommunication& all, int color, int index, int size, NcclGroup* group);
 
   Status allReduce(View data, std::int64_t elements, ReduceOperation operation, Workspace workspace) override;
-  Status reduceScatter(ConstView input, View output, std::int64_t chunkElements, Workspace workspace) override;
+  Status reduceScatter(ConstView input, View output, std::int64_t chunkElements,
+                       Workspace workspace) override;
   Status allGather(ConstView input, View output, std::int64_t chunkElements) override;
   Status broadcast(View data, std::int64_t elements, int root) override;
   Status allToAll(ConstView input, View output, std::int64_t blockElements) override;
@@ -42,8 +44,8 @@ class NcclGroup final : public DeviceGroup {
   Status startSend(ConstView data, std::int64_t elements, int to, int tag, Ticket* ticket) override;
   Status startReceive(View data, std::int64_t elements, int from, int tag, Ticket* ticket) override;
   Status finish(Ticket ticket) override;
-  Status sumCopies(ConstView blocks, std::int64_t blockElements, int copies, std::int64_t rows, std::int64_t rowElements, View target,
-                   std::int64_t targetStride) override;
+  Status sumCopies(ConstView blocks, std::int64_t blockElements, int copies, std::int64_t rows,
+                   std::int64_t rowElements, View target, std::int64_t targetStride) override;
   MemorySpace& memory() override { return parts_.memory; }
   Status announce(void* data, std::int64_t bytes) override;
   void withdraw(void* data) noexcept override;

@@ -23,7 +23,8 @@ Status fill(Api* api) {
   void* const library = openShared("INTERNEVO_NCCL_LIBRARY", kName, &name);
   if (library == nullptr) {
     const char* const reason = dlerror();
-    return refused("several GPUs need NCCL, and " + name + " cannot be opened: " + (reason == nullptr ? "no reason given" : reason) +
+    return refused("several GPUs need NCCL, and " + name +
+                   " cannot be opened: " + (reason == nullptr ? "no reason given" : reason) +
                    "; install NCCL 2.18 or newer, or set INTERNEVO_NCCL_LIBRARY to its path");
   }
   std::string missing;
@@ -37,16 +38,19 @@ Status fill(Api* api) {
   need("ncclGetErrorString", &api->getErrorString), need("ncclGetLastError", &api->getLastError);
   need("ncclGroupStart", &api->groupStart), need("ncclGroupEnd", &api->groupEnd);
   need("ncclSend", &api->send), need("ncclRecv", &api->receive), need("ncclBroadcast", &api->broadcast);
-  need("ncclAllReduce", &api->allReduce), need("ncclReduceScatter", &api->reduceScatter), need("ncclAllGather", &api->allGather);
+  need("ncclAllReduce", &api->allReduce), need("ncclReduceScatter", &api->reduceScatter),
+      need("ncclAllGather", &api->allGather);
   if (!missing.empty()) return refused(name + " has no " + missing + "; NCCL 2.18 or newer is needed");
   if (api->getVersion(&api->version) != kSuccess || api->version < kOldest) {
-    return refused(name + " is NCCL " + std::to_string(api->version / 10000) + "." + std::to_string(api->version / 100 % 100) +
-                   "; 2.18 or newer is needed");
+    return refused(name + " is NCCL " + std::to_string(api->version / 10000) + "." +
+                   std::to_string(api->version / 100 % 100) + "; 2.18 or newer is needed");
   }
   take(library, "ncclAlltoAll", &api->allToAll);
-  const bool allocates = take(library, "ncclMemAlloc", &api->memAlloc) && take(library, "ncclMemFree", &api->memFree);
+  const bool allocates =
+      take(library, "ncclMemAlloc", &api->memAlloc) && take(library, "ncclMemFree", &api->memFree);
   if (!allocates) api->memAlloc = nullptr, api->memFree = nullptr;
-  const bool registers = take(library, "ncclCommRegister", &api->commRegister) && take(library, "ncclCommDeregister", &api->commDeregister);
+  const bool registers = take(library, "ncclCommRegister", &api->commRegister) &&
+                         take(library, "ncclCommDeregister", &api->commDeregister);
   if (!registers) api->commRegister = nullptr, api->commDeregister = nullptr;
   const bool windows = take(library, "ncclCommWindowRegister", &api->commWindowRegister) &&
                        take(library, "ncclCommWindowDeregister", &api->commWindowDeregister);
@@ -57,7 +61,8 @@ Status fill(Api* api) {
 }  // namespace
 
 std::string versionText(int version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." + std::to_string(version % 100);
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
 }
 
 Status load(const Api** result) {

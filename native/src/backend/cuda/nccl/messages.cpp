@@ -23,14 +23,17 @@ int edgeOf(int index, int size, int round) {
 
 }  // namespace
 
-Status makeNcclGroup(NcclCommunication& all, int color, int index, int size, bool messages, std::unique_ptr<DeviceGroup>* result) {
+Status makeNcclGroup(NcclCommunication& all, int color, int index, int size, bool messages,
+                     std::unique_ptr<DeviceGroup>* result) {
   result->reset();
   Comm comm = nullptr;
   // Groups of one kind are of one size: where the caller's has one rank, so have all, and no rank has to take part.
   if (size != 1 && all.ranks() > 1) INTERNEVO_RETURN_IF_ERROR(all.split(color, index, &comm));
-  if (color < 0) return messages && size > 1 ? NcclGroup::makeChannels(all, color, 0, size, nullptr) : Status::success();
+  if (color < 0)
+    return messages && size > 1 ? NcclGroup::makeChannels(all, color, 0, size, nullptr) : Status::success();
   auto group = std::make_unique<NcclGroup>(all, comm, index, size);
-  if (messages && size > 1) INTERNEVO_RETURN_IF_ERROR(NcclGroup::makeChannels(all, color, index, size, group.get()));
+  if (messages && size > 1)
+    INTERNEVO_RETURN_IF_ERROR(NcclGroup::makeChannels(all, color, index, size, group.get()));
   *result = std::move(group);
   return Status::success();
 }
@@ -39,7 +42,8 @@ Status NcclGroup::makeChannels(NcclCommunication& all, int color, int index, int
   Streams& streams = all.parts().streams;
   for (int parity = 0; parity < 2; ++parity) {
     for (int round = 0; round < kRounds; ++round) {
-      const int edge = group == nullptr ? -1 : edgeOf(index, size, round), first = edge, second = (edge + 1) % size;
+      const int edge = group == nullptr ? -1 : edgeOf(index, size, round), first = edge,
+                second = (edge + 1) % size;
       MessageChannel channel;
       // A group's color is below the number of ranks, so edges of all groups have colors of their own.
       const int own = edge < 0 ? -1 : color * size + edge;
@@ -58,7 +62,8 @@ Status NcclGroup::makeChannels(NcclCommunication& all, int color, int index, int
 }
 
 /// Behind what the caller has called before, on the channel's stream.
-Status NcclGroup::startMessage(void* data, std::int64_t bytes, int peer, int tag, bool sends, Ticket* ticket) {
+Status NcclGroup::startMessage(void* data, std::int64_t bytes, int peer, int tag, bool sends,
+                               Ticket* ticket) {
   std::int64_t place = 0;
   for (MessageChannel& c : channels_) {
     const std::int64_t own = place++;
@@ -68,19 +73,22 @@ Status NcclGroup::startMessage(void* data, std::int64_t bytes, int peer, int tag
     void* const on = streamOf(c.queue);
     const auto size = static_cast<std::size_t>(bytes);
     INTERNEVO_RETURN_IF_ERROR(all_.call(c.comm, sends ? "ncclSend" : "ncclRecv", [&] {
-      return sends ? api().send(data, size, kInt8, 1, c.comm, on) : api().receive(data, size, kInt8, 0, c.comm, on);
+      return sends ? api().send(data, size, kInt8, 1, c.comm, on)
+                   : api().receive(data, size, kInt8, 0, c.comm, on);
     }));
     const std::int64_t event = c.count++ % MessageChannel::kEvents;
     INTERNEVO_RETURN_IF_ERROR(parts_.streams.record(c.after[static_cast<std::size_t>(event)], c.queue));
     *ticket = own * MessageChannel::kEvents + event;
     return Status::success();
   }
-  return {StatusCode::badConfig, "index " + std::to_string(peer) + " is no neighbour of index " + std::to_string(index_) +
-                                     " of the group of " + std::to_string(size_) + "; messages between GPUs go to neighbours only"};
+  return {StatusCode::badConfig, "index " + std::to_string(peer) + " is no neighbour of index " +
+                                     std::to_string(index_) + " of the group of " + std::to_string(size_) +
+                                     "; messages between GPUs go to neighbours only"};
 }
 
 Status NcclGroup::startSend(ConstView data, std::int64_t elements, int to, int tag, Ticket* ticket) {
-  return startMessage(const_cast<void*>(data.data), elements * bytesPerElement(data.type), to, tag, true, ticket);
+  return startMessage(const_cast<void*>(data.data), elements * bytesPerElement(data.type), to, tag, true,
+                      ticket);
 }
 
 Status NcclGroup::startReceive(View data, std::int64_t elements, int from, int tag, Ticket* ticket) {
@@ -89,7 +97,8 @@ Status NcclGroup::startReceive(View data, std::int64_t elements, int from, int t
 
 Status NcclGroup::finish(Ticket ticket) {
   const MessageChannel& c = channels_[static_cast<std::size_t>(ticket / MessageChannel::kEvents)];
-  return parts_.streams.wait(parts_.current.queue, c.after[static_cast<std::size_t>(ticket % MessageChannel::kEvents)]);
+  return parts_.streams.wait(parts_.current.queue,
+                             c.after[static_cast<std::size_t>(ticket % MessageChannel::kEvents)]);
 }
 
 }  // namespace internevo::cuda
