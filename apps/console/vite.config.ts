@@ -52,7 +52,6 @@ export default defineConfig({
           "Line",
           "zeroOr",
           "limit",
-          "SlurmWord",
           "Seconds",
           "aboutNamedModels",
           "aboutMemory",

@@ -29,7 +29,7 @@ import { registerProfileRoutes } from "./routes/profiles.ts";
 import { answers } from "./routes/shapes.ts";
 import { registerTokenRoutes } from "./routes/tokens.ts";
 import { registerWorkloadRoutes } from "./routes/workloads.ts";
-import type { LaunchCapabilities } from "./submission/check-cluster.ts";
+import type { LaunchCapabilities } from "@internevo/launcher";
 import type { Workers } from "./work/workers.ts";
 
 export const MAXIMUM_BODY_BYTES = 1 << 20;

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { availableParallelism, totalmem } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { cudaHost, dataRootsOf, probeIn } from "@internevo/launcher";
+import { cudaHost, dataRootsOf, probeIn, type LaunchCapabilities } from "@internevo/launcher";
 import type { ServiceDefinition } from "@internevo/service-kit";
 import { weightsRoots } from "@internevo/stages";
 import type { Static } from "typebox";
@@ -11,7 +11,6 @@ import { buildApi } from "./app.ts";
 import { ApiConfigSchema } from "./config.ts";
 import { ensureToken } from "./first-token.ts";
 import { createProfileSource } from "./profile-source.ts";
-import type { LaunchCapabilities } from "./submission/check-cluster.ts";
 import { createWorkers } from "./work/workers.ts";
 
 const AUDIT_PRUNE_SECONDS = 3600;
@@ -32,7 +31,7 @@ const capabilities = ({
   INTERNEVO_DATA_DIRECTORY: dataDirectory,
   INTERNEVO_NATIVE_DIRECTORY: nativeDirectory,
 }: Static<typeof ApiConfigSchema>): LaunchCapabilities => ({
-  slurm: ["sbatch", "squeue", "scancel", "sinfo"].every(onPath),
+  hasProgram: onPath,
   clustersFile,
   maximumLocalRanks: maximumLocalRanks ?? Math.max(8, 4 * availableParallelism()),
   localMemoryBytes: totalmem(),

@@ -54,7 +54,7 @@ export async function startTestApi(
     database,
     workers,
     capabilities: {
-      slurm: false,
+      hasProgram: () => false,
       maximumLocalRanks: 8,
       localMemoryBytes: 64 * 2 ** 30,
       cores: 2,

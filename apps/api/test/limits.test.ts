@@ -110,7 +110,7 @@ describe("without its database", () => {
         checkWeights: () => Promise.resolve(),
         close: () => Promise.resolve(),
       },
-      capabilities: { slurm: false, maximumLocalRanks: 8, localMemoryBytes: 2 ** 40 },
+      capabilities: { hasProgram: () => false, maximumLocalRanks: 8, localMemoryBytes: 2 ** 40 },
       profileFor: () => Promise.reject(new Error("not asked")),
       version: "0",
       consoleDirectory: api.directory,

@@ -21,7 +21,7 @@ function follow(isTTY: boolean) {
     state: (from: string | null, to: string, reason: string | null = null) =>
       event("state", { from, to, reason }),
     progress: (stage: string, message: string, done: number, total: number) =>
-      event("progress", { stage, message, done, total }),
+      event("progress", { stage, message, done, total, waits: message === WAITS_FOR_CLUSTER }),
     text: () => text,
   };
 }

@@ -1,5 +1,5 @@
 import type { InternEvoClient } from "@internevo/client";
-import { isWaitingMessage, type JobStreamEvent } from "@internevo/contracts";
+import type { JobStreamEvent, StageProgress } from "@internevo/contracts";
 import {
   FAILURE_WORDS,
   formatBytes,
@@ -71,16 +71,11 @@ export function createProgress(options: ProgressOptions): {
   }
 
   function onProgress(data: JobStreamEvent["data"]): void {
-    const {
-      message = "",
-      done,
-      total,
-    } = data as { message?: string; done?: number | null; total?: number | null };
-    const counted =
-      typeof done === "number" && typeof total === "number" && total > 0 && !isWaitingMessage(message);
+    const { message = "", done, total, waits = false } = data as Partial<StageProgress>;
+    const counted = typeof done === "number" && typeof total === "number" && total > 0 && !waits;
     if (output.isTerminal)
       return output.status(counted ? `  ${bar(done, total)} ${message}` : `  ${message}`);
-    if (isWaitingMessage(message) && said !== message) output.note(`  ${message}`);
+    if (waits && said !== message) output.note(`  ${message}`);
     said = message;
     // Trials and steps say themselves where they are.
     if (!counted || stage !== "profiling") return;

@@ -69,14 +69,16 @@ it("puts the plan of a trial below its figures where a terminal is narrow", () =
 it.each([
   ["profiling", null, "–"],
   ["profiling", { done: 12, total: 40 }, "point 12/40"],
-  ["profiling", { message: WAITS_FOR_CLUSTER, done: 0, total: 1 }, "queued"],
+  ["profiling", { message: WAITS_FOR_CLUSTER, done: 0, total: 1, waits: true }, "queued"],
   ["planning", { stage: "profiling", done: 40, total: 40 }, "–"],
   ["planning", { done: 3, total: 9 }, "batch 3/9"],
   ["trialling", { done: 2, total: 10 }, "trial 2/10"],
   ["running", { message: "starts the ranks", done: 0, total: 100 }, "step 7/100"],
 ] as const)("shows in the list how far a job is: %s, %o", (state, said, shown) => {
   const progress =
-    said === null ? null : { stage: state, message: "", at: "2026-01-31T03:00:00.000Z", ...said };
+    said === null
+      ? null
+      : { stage: state, message: "", waits: false, at: "2026-01-31T03:00:00.000Z", ...said };
   const job: JobSummary = {
     id: "11112222",
     name: "a",

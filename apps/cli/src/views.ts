@@ -1,10 +1,4 @@
-import {
-  isWaitingMessage,
-  type JobDetail,
-  type JobSummary,
-  type ProfileRecord,
-  type TokenRecord,
-} from "@internevo/contracts";
+import { type JobDetail, type JobSummary, type ProfileRecord, type TokenRecord } from "@internevo/contracts";
 import {
   ATTEMPT_STATE_WORDS,
   choiceOf,
@@ -66,11 +60,11 @@ const failureText = (code: FailureCode): string => lowered(FAILURE_WORDS[code]);
 
 function progressOf(job: JobSummary): string {
   const {
-    message = "",
     done = null,
     total = null,
+    waits = false,
   } = (job.progress?.stage === job.state && job.progress) || {};
-  if (isWaitingMessage(message)) return lowered(QUEUED_WORD);
+  if (waits) return lowered(QUEUED_WORD);
   switch (job.state) {
     case "profiling":
     case "planning":

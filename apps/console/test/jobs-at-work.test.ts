@@ -37,7 +37,12 @@ it("lists how far a job is before it has trials or steps", async () => {
   const id = await database.transaction((tx) => submitJob(tx, resolveJob(jobFile("measured"))));
   const say = (message: string, done: number, total: number) =>
     database.transaction((tx) =>
-      appendJobEvents(tx, id, [{ type: "progress", data: { stage: "profiling", message, done, total } }]),
+      appendJobEvents(tx, id, [
+        {
+          type: "progress",
+          data: { stage: "profiling", message, done, total, waits: message === WAITS_FOR_CLUSTER },
+        },
+      ]),
     );
   const page = await stack.browser.newPage();
   await page.goto(`${stack.url}/jobs#token=${stack.tokens.viewer}`);

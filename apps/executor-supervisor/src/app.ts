@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import type { ServiceDefinition } from "@internevo/service-kit";
-import { cancelEndedOnSlurm, nativeConfig, trainingSettings } from "@internevo/stages";
+import { endLaunchesOfEndedJobs, nativeConfig, trainingSettings } from "@internevo/stages";
 import { train } from "./consumers/train.ts";
 
 const ConfigSchema = Type.Object({
@@ -36,10 +36,9 @@ export const executorSupervisor: ServiceDefinition<typeof ConfigSchema> = {
       graceSeconds: config.INTERNEVO_EXECUTOR_SUPERVISOR_GRACE_SECONDS,
       restartLimit: config.INTERNEVO_EXECUTOR_SUPERVISOR_RESTART_LIMIT,
     };
-    service.every(15, "Slurm jobs of jobs that have ended", async () => {
-      const cleared = await cancelEndedOnSlurm(database, settings.dataDirectory);
-      if (cleared.length > 0)
-        service.log.warn({ cleared }, "Slurm jobs of jobs that have ended were cancelled");
+    service.every(15, "launches of jobs that have ended", async () => {
+      const cleared = await endLaunchesOfEndedJobs(database, settings.dataDirectory);
+      if (cleared.length > 0) service.log.warn({ cleared }, "launches of jobs that have ended were ended");
     });
     service.handleCommand({ type: "job.run", concurrency: 4, handler: train(settings, database) });
   },

@@ -4,6 +4,7 @@ import { worldSize, type HostUse, type JobSpec, type Plan, type StepMetric } fro
 import {
   launchRanks,
   launchTarget,
+  type OnQueue,
   trainerConfig,
   type Dataset,
   type LaunchOutcome,
@@ -30,7 +31,7 @@ export interface AttemptLaunch {
   /** Aborts with a `WorkStoppedError`: a shutdown leaves time for a checkpoint, everything else ends the ranks at once. */
   readonly signal: AbortSignal;
   readonly confirm: () => Promise<void>;
-  readonly onQueue?: (message: string) => void;
+  readonly onQueue?: OnQueue;
   readonly onStarted: (resumedFromStep: number) => Promise<void>;
   readonly writeSteps: (metrics: readonly StepMetric[]) => Promise<void>;
   readonly onCheckpoint: (event: Extract<TrainerEvent, { event: "checkpoint" }>) => void;

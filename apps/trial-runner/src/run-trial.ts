@@ -11,6 +11,7 @@ import {
 import {
   launchRanks,
   launchTarget,
+  type OnQueue,
   measurementOf,
   trainerConfig,
   type Dataset,
@@ -34,7 +35,7 @@ export interface TrialLaunch {
   readonly label: string;
   readonly signal: AbortSignal;
   readonly confirm: () => Promise<void>;
-  readonly onQueue?: (message: string) => void;
+  readonly onQueue?: OnQueue;
   readonly onStep: (done: number, total: number) => void;
   readonly onLog: (line: string) => void;
 }

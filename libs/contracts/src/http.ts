@@ -89,6 +89,7 @@ export const StageProgressSchema = Type.Object({
   message: Type.String(),
   done: nullable(Type.Integer()),
   total: nullable(Type.Integer()),
+  waits: Type.Boolean({ description: "the stage waits for others, as the message says, and is not at work" }),
   at: Type.String(),
 });
 export type StageProgress = Static<typeof StageProgressSchema>;
@@ -115,13 +116,6 @@ export type JobSummary = Static<typeof JobSummarySchema>;
 
 /** What a stage says while the cluster's devices are another's. */
 export const WAITS_FOR_CLUSTER = "queued: another job, or a scheduled measurement, uses this cluster";
-
-/** Begins what a stage says while its ranks wait for Slurm to start them. */
-export const WAITS_IN_QUEUE = "waits in Slurm's queue";
-
-/** Whether a stage's own words say that it waits for others, and is not at work. */
-export const isWaitingMessage = (message: string): boolean =>
-  message === WAITS_FOR_CLUSTER || message.includes(WAITS_IN_QUEUE);
 
 export const JobDetailSchema = Type.Object({
   ...JobSummarySchema.properties,

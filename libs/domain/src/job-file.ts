@@ -17,6 +17,7 @@ import {
   type Timeline,
   type Watchdog,
 } from "./job.ts";
+import { SCHEDULED_LAUNCHERS, schedulerOf } from "./launchers.ts";
 import { defaultFfnHiddenSize, MODEL_DEFAULTS, ModelSchema, NAMED_MODELS, type Model } from "./model.ts";
 import { didYouMean } from "./nearest.ts";
 import type { PlanConstraints } from "./plan-constraints.ts";
@@ -224,12 +225,12 @@ function resolveCluster(written: JobFile["cluster"], details: ProblemDetail[]): 
     });
   }
   const launcher = written.launcher ?? "local";
-  if (minNodes !== undefined && launcher !== "slurm") {
+  if (minNodes !== undefined && schedulerOf({ launcher }) === null) {
     details.push({
       field: "cluster.minNodes",
       value: minNodes,
       message: `says with how few nodes training may go on, and launcher ${launcher} cannot tell how many are left`,
-      remedy: "leave it out, or use launcher: slurm",
+      remedy: `leave it out, or use launcher: ${SCHEDULED_LAUNCHERS}`,
     });
   } else if (minNodes !== undefined && minNodes > nodes) {
     details.push({

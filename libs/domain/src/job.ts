@@ -7,13 +7,11 @@ import {
   MAXIMUM_STEPS,
   zeroOr,
 } from "./bounds.ts";
+import { LAUNCHERS, SCHEDULED_LAUNCHERS } from "./launchers.ts";
 import { ModelSchema } from "./model.ts";
 import { PlanConstraintsSchema, type PlanConstraints } from "./plan-constraints.ts";
 import { PrecisionSchema } from "./precision.ts";
 import { Line } from "./text.ts";
-
-/** `ssh`: hosts that the installation describes under the cluster's name ({@link HostClusterSchema}). */
-export const LAUNCHERS = ["local", "ssh", "slurm"] as const;
 
 /** What ranks compute on: one GPU of NVIDIA's each, or threads of the host. */
 export const DEVICES = ["cpu", "cuda"] as const;
@@ -37,8 +35,7 @@ export const ClusterSchema = Type.Object(
       Type.Integer({
         minimum: 1,
         maximum: MAXIMUM_RANKS,
-        description:
-          "with launcher slurm: when nodes are lost, training is planned again for those that are left, if they are so many; without it the job then fails",
+        description: `with launcher ${SCHEDULED_LAUNCHERS}: when nodes are lost, training is planned again for those that are left, if they are so many; without it the job then fails`,
       }),
     ),
   },

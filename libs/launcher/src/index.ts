@@ -1,12 +1,23 @@
-export * from "./launch.ts";
-export * from "./launch-hosts.ts";
+export {
+  checkCluster,
+  launchedHosts,
+  launcherOf,
+  launchRanks,
+  launchTarget,
+  type LaunchTarget,
+} from "./launchers.ts";
+export type { LaunchCapabilities, Launcher, LeftLaunch, Outliving } from "./launcher.ts";
+export type { LaunchOptions, LaunchOutcome, OnQueue } from "./launch-options.ts";
+export { CLUSTERS_VARIABLE } from "./clusters-file.ts";
+export { ownHost } from "./hosts.ts";
+export type { HostCluster } from "./ssh/settings.ts";
+export type { SlurmSettings } from "./slurm/settings.ts";
 export * from "./programs.ts";
 export * from "./failure.ts";
 export { trainerConfig, type TrainerConfigOptions } from "@internevo/contracts";
 export * from "./initial-weights.ts";
 export * from "./trial-measurement.ts";
-export * from "./command/local.ts";
-export { cancelSlurmLeftover } from "./slurm/launch.ts";
+export * from "./local/command.ts";
 export { readSlurmRecord, slurmJobName, type SlurmRecord } from "./slurm/record.ts";
 export { RUN_MARKER, processesOfRun, readProcess, type ProcessEntry } from "./process/processes.ts";
 export { killLeftovers, killLeftoversOn, readRunRecord, type RunRecord } from "./process/run-record.ts";

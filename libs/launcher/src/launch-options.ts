@@ -1,20 +1,21 @@
-import type { Cluster, Failure, HostCluster, SlurmSettings } from "@internevo/domain";
+import type { Failure, LauncherKind } from "@internevo/domain";
 import type { TSchema } from "typebox";
 import type { ConfigOf, EventOf, NativeProgram } from "./programs.ts";
+
+/** @param waits the job waits for others; else something is done for it. */
+export type OnQueue = (message: string, waits: boolean) => void;
 
 export interface LaunchOptions<P extends NativeProgram<TSchema, TSchema>> {
   readonly program: P;
   readonly config: ConfigOf<P>;
   readonly ranks: number;
   readonly threadsPerRank: number;
-  readonly launcher: Cluster["launcher"];
-  /** Ranks that one node takes; not for `local`. Default: all of them. */
+  readonly launcher: LauncherKind;
+  /** Ranks that one node takes, where the launcher knows nodes. Default: all of them. */
   readonly ranksPerNode?: number;
-  /** `ssh` only, and needed there: the hosts and how they are reached. */
-  readonly hosts?: HostCluster;
-  /** `slurm` only, and needed there. */
-  readonly slurm?: SlurmSettings;
-  /** `slurm` only: what is launched. A launch of the same label and configuration that its supervisor has left is gone on with. Default: empty. */
+  /** What the launcher needs to reach the cluster, as `launchTarget` gives it. */
+  readonly settings?: unknown;
+  /** What is launched, where ranks outlive their supervisor. A launch of the same label and configuration that its supervisor has left is gone on with. Default: empty. */
   readonly label?: string;
   /** Holds the configuration and the record of the run; one run at a time, and the caller owns it by a lease. */
   readonly runDirectory: string;
@@ -26,7 +27,7 @@ export interface LaunchOptions<P extends NativeProgram<TSchema, TSchema>> {
   readonly signal?: AbortSignal;
   /** Ends the ranks at once, for example when the lease was lost. */
   readonly killSignal?: AbortSignal;
-  /** `slurm` only: leaves the ranks to themselves, so that the next launch of the same run directory finds them again. */
+  /** Where ranks outlive their supervisor: leaves the ranks to themselves, so that the next launch of the same run directory finds them again. */
   readonly detachSignal?: AbortSignal;
   /** How long an orderly end may take before the ranks are killed. Default 30. */
   readonly graceSeconds?: number;
@@ -38,15 +39,15 @@ export interface LaunchOptions<P extends NativeProgram<TSchema, TSchema>> {
   readonly onEvent: (event: EventOf<P>, isRepeated: boolean) => void;
   /** A line of standard error. */
   readonly onLog?: (line: string) => void;
-  /** `slurm` only: where the job is on its way to its nodes, for people. */
-  readonly onQueue?: (message: string) => void;
+  /** Where a scheduler starts the ranks: where the job is on its way to its nodes, for people. */
+  readonly onQueue?: OnQueue;
 }
 
 export type LaunchOutcome = { readonly seconds: number; readonly exitCode: number | null } & (
   | { readonly status: "completed" }
   /** The ranks ended in order when asked (`graceful`), or were killed because the caller asked for it, or go on without a supervisor (`detached`). */
   | { readonly status: "stopped"; readonly graceful: boolean; readonly detached?: true }
-  /** `nodesLeft`, `slurm` only: it was given up because it needs more nodes than these, which can take jobs. */
+  /** `nodesLeft`, where a scheduler counts nodes: it was given up because it needs more nodes than these, which can take jobs. */
   | { readonly status: "failed"; readonly failure: Failure; readonly nodesLeft?: number }
 );
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-import type { Cluster } from "@internevo/domain";
+import { schedulerOf, type Cluster } from "@internevo/domain";
 import type { DataRoots } from "@internevo/launcher";
 
 /** Holds the run directories of clusters, one a directory. */
@@ -21,8 +21,8 @@ export const clusterRunDirectory = (dataDirectory: string, clusterName: string):
 export type LaunchStage = "profile" | "trials" | "run";
 
 /**
- * The run directory of a launch. Ranks that Slurm runs outlive their supervisor, so that they belong to their job and stage; all others belong
- * to the cluster.
+ * The run directory of a launch. Where a scheduler starts ranks they outlive their supervisor, so that they belong to their job and stage;
+ * all others belong to the cluster.
  * @param owner the job, or whatever else is launched for.
  */
 export const launchDirectory = (
@@ -31,11 +31,11 @@ export const launchDirectory = (
   owner: string,
   stage: LaunchStage,
 ): string =>
-  cluster.launcher === "slurm"
-    ? join(jobDirectory(dataDirectory, owner), "slurm", stage)
-    : clusterRunDirectory(dataDirectory, cluster.name);
+  schedulerOf(cluster) === null
+    ? clusterRunDirectory(dataDirectory, cluster.name)
+    : join(jobDirectory(dataDirectory, owner), cluster.launcher, stage);
 
-const jobsDirectory = (dataDirectory: string): string => join(dataDirectory, "jobs");
+export const jobsDirectory = (dataDirectory: string): string => join(dataDirectory, "jobs");
 
 /** What belongs to one job. */
 export const jobDirectory = (dataDirectory: string, jobId: string): string =>

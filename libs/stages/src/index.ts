@@ -13,4 +13,4 @@ export * from "./search-thread.ts";
 export * from "./failure.ts";
 export * from "./retry-lost-ranks.ts";
 export * from "./no-plan.ts";
-export * from "./slurm-leftovers.ts";
+export * from "./left-launches.ts";

@@ -1,4 +1,4 @@
-import type { JobStreamEvent } from "@internevo/contracts";
+import type { JobStreamEvent, StageProgress } from "@internevo/contracts";
 import { pause } from "@internevo/store";
 
 export type FeedEvent = { readonly type: JobStreamEvent["type"]; readonly data: Record<string, unknown> };
@@ -30,8 +30,10 @@ export class JobFeed {
     this.#options = { intervalMilliseconds: 500, maximumLogLines: 500, ...options };
   }
 
-  progress(stage: string, message: string, done: number, total: number): void {
-    this.#progress = { type: "progress", data: { stage, message, done, total } };
+  /** @param waits see {@link StageProgress}. */
+  progress(stage: string, message: string, done: number, total: number, waits = false): void {
+    const data: Omit<StageProgress, "at"> = { stage, message, done, total, waits };
+    this.#progress = { type: "progress", data };
     this.#wake();
   }
 

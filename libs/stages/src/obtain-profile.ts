@@ -48,7 +48,8 @@ export interface ObtainProfileOptions {
   readonly reserve: (resource: string, onWait: () => void) => Promise<{ release(): Promise<void> }>;
   /** Throws when the leases are not held any more: see the launcher's option. */
   readonly confirm: () => Promise<void>;
-  readonly onProgress: (message: string, done: number, total: number) => void;
+  /** @param waits somebody else is at work; default: no. */
+  readonly onProgress: (message: string, done: number, total: number, waits?: boolean) => void;
   readonly onLog?: (line: string) => void;
 }
 
@@ -102,7 +103,7 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
     owner: options.owner,
     reserve: options.reserve,
     confirm: options.confirm,
-    onWait: () => options.onProgress(WAITS_FOR_CLUSTER, 0, 1),
+    onWait: () => options.onProgress(WAITS_FOR_CLUSTER, 0, 1, true),
   });
   try {
     // Somebody may have measured while this job waited.
@@ -165,7 +166,7 @@ async function measure(
         signal: killSignal,
         detachSignal,
         confirm: options.confirm,
-        onQueue: (message) => options.onProgress(message, 0, points),
+        onQueue: (message, waits) => options.onProgress(message, 0, points, waits),
         // For a probe that hangs: every point has its own bound, and waiting for busy cores comes on top.
         timeoutSeconds: 600 + 20 * points * settings.effort.maximumSecondsPerPoint,
         onProgress: (done, total, message) => options.onProgress(message, done, total),

@@ -1,4 +1,4 @@
-import type { Cluster } from "@internevo/domain";
+import { schedulerOf, type Cluster } from "@internevo/domain";
 import { killLeftoversOn, launchedHosts, launchTarget, ownHost } from "@internevo/launcher";
 import { allocationLease, hostLease } from "@internevo/store";
 import { clustersDirectory } from "./directories.ts";
@@ -20,8 +20,8 @@ export interface LaunchReservationOptions {
 
 /**
  * Takes what ranks are about to run on: every host of the cluster. Two clusters that share a host never measure or train at once, whatever
- * they are called: each would spoil the other's figures. Slurm shares its nodes out itself, so that there a job only keeps
- * its own launches apart.
+ * they are called: each would spoil the other's figures. Where a scheduler shares
+ * the nodes out, a job only keeps its own launches apart.
  * Ranks that a killed holder left on these hosts are ended, whichever cluster's they were.
  * @throws ProblemError for a cluster that the installation does not know; what `reserve` and `confirm` threw.
  */
@@ -31,7 +31,7 @@ export async function reserveLaunch(
   const { cluster, owner, dataDirectory } = options;
   const hosts = launchedHosts(await launchTarget(cluster, options.clustersFile));
   const resources =
-    cluster.launcher === "slurm" ? [allocationLease(cluster.name, owner)] : hosts.map(hostLease);
+    schedulerOf(cluster) === null ? hosts.map(hostLease) : [allocationLease(cluster.name, owner)];
   const held: { release(): Promise<void> }[] = [];
   const release = async (): Promise<void> => {
     for (const each of held.splice(0).reverse()) await each.release();

@@ -31,6 +31,7 @@ const lastProgress = sql<StageProgress | null>`${lastProgressEvent}`.mapWith(
     message: text(data["message"]),
     done: count(data["done"]),
     total: count(data["total"]),
+    waits: data["waits"] === true,
     at: new Date(at).toISOString(),
   }),
 );

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { SlurmSettings } from "@internevo/domain";
+import type { SlurmSettings } from "@internevo/launcher";
 import {
   launchRanks,
   readSlurmRecord,
@@ -21,7 +21,8 @@ const impossible = whyImpossible();
 if (impossible !== undefined) console.warn(`The tests of launches on Slurm are skipped: ${impossible}`);
 
 type Program = NativeProgram<TSchema, TSchema>;
-type Options = Partial<LaunchOptions<Program>>;
+/** `slurm`: over the settings of the test's cluster. */
+type Options = Partial<LaunchOptions<Program>> & { readonly slurm?: Partial<SlurmSettings> };
 const RANK = "${PMIX_RANK:-${OMPI_COMM_WORLD_RANK:?}}";
 /** One line that no other rank's word cuts in two. */
 const HELLO = `printf '{"event":"hello","rank":%s,"host":"%s","text":"%s"}\\n' ${RANK} "$(hostname)" "\${WORD:-}"`;
@@ -98,13 +99,13 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
       ranksPerNode: 2,
       threadsPerRank: 1,
       launcher: "slurm",
-      slurm: { ...site.settings, ...slurm },
+      settings: { ...site.settings, ...slurm },
       runDirectory: runDirectory(),
       onLog: (line) => logs.push(line),
       ...over,
-      onQueue: (message) => {
+      onQueue: (message, waits) => {
         queue.push(message);
-        over.onQueue?.(message);
+        over.onQueue?.(message, waits);
       },
       onEvent: (event, isRepeated) => {
         events.push(event as Said);
@@ -365,7 +366,7 @@ int main(int argc, char** argv) {
         `import { launchRanks } from ${JSON.stringify(import.meta.resolve("@internevo/launcher"))};
         import { Type } from ${JSON.stringify(import.meta.resolve("typebox"))};
         await launchRanks({ program: { name: "program", path: ${JSON.stringify(path)}, configSchema: Type.Any(), eventSchema: Type.Any() }, config: { any: 1 }, ranks: 4, ranksPerNode: 2, threadsPerRank: 1, launcher: "slurm",
-          slurm: ${JSON.stringify(site.settings)}, runDirectory: ${JSON.stringify(runDirectory())}, onEvent: () => console.log("event"), onQueue: (message) => console.log("queue", message) });`,
+          settings: ${JSON.stringify(site.settings)}, runDirectory: ${JSON.stringify(runDirectory())}, onEvent: () => console.log("event"), onQueue: (message) => console.log("queue", message) });`,
       );
       const child = spawn(process.execPath, [script], { stdio: ["ignore", "pipe", "inherit"] });
       const gone = new Promise((resolve) => child.once("close", resolve));

@@ -42,7 +42,7 @@ describe.skipIf(impossible !== undefined)("a node that cannot start a job", () =
         ranksPerNode: 1,
         threadsPerRank: 1,
         launcher: "slurm",
-        slurm: site.settings,
+        settings: site.settings,
         runDirectory: join(directory, "run"),
         onEvent: (event) =>
           void hosts.push(

@@ -46,11 +46,11 @@ describe.skipIf(impossible !== undefined)("a launch through slurmrestd", () => {
       launcher: "slurm",
       runDirectory: join(directory, "run"),
       // slurmrestd hands no SLURM_CONF on to the job's commands.
-      slurm: { ...site.settings, rest: { url }, environment: { WORD: "it's", ...site.slurm.environment } },
+      settings: { ...site.settings, rest: { url }, environment: { WORD: "it's", ...site.slurm.environment } },
       ...over,
-      onQueue: (message) => {
+      onQueue: (message, waits) => {
         queue.push(message);
-        over.onQueue?.(message);
+        over.onQueue?.(message, waits);
       },
       onEvent: (event, isRepeated) => {
         events.push(event as (typeof events)[number]);
@@ -91,7 +91,9 @@ describe.skipIf(impossible !== undefined)("a launch through slurmrestd", () => {
   });
 
   it("tells in words what is refused, and that nobody answers", async () => {
-    const refused = await launch(HELLO, { slurm: { ...site.settings, rest: { url }, partition: "nowhere" } });
+    const refused = await launch(HELLO, {
+      settings: { ...site.settings, rest: { url }, partition: "nowhere" },
+    });
     expect(refused.outcome).toMatchObject({
       status: "failed",
       failure: {
@@ -102,7 +104,7 @@ describe.skipIf(impossible !== undefined)("a launch through slurmrestd", () => {
     const kill = new AbortController();
     const { queue, outcome } = await launch(HELLO, {
       killSignal: kill.signal,
-      slurm: { ...site.settings, rest: { url: `unix:${directory}/nobody` } },
+      settings: { ...site.settings, rest: { url: `unix:${directory}/nobody` } },
       onQueue: () => kill.abort(),
     });
     expect(queue[0]).toMatch(

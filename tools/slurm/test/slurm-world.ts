@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { SlurmSettings } from "@internevo/domain";
+import type { SlurmSettings } from "@internevo/launcher";
 import { jobsOf, type SlurmJob } from "../../../libs/launcher/src/slurm/control.ts";
 import { createBrake, type Brake } from "../../../libs/stages/test/brake.ts";
 import { PATIENCE } from "../../../libs/stages/test/patience.ts";

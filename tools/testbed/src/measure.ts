@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { NATIVE_PROTOCOL, type ProbeConfig } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
-import { hostsOf, launchRanks, probeIn, type Probe } from "@internevo/launcher";
+import { launchRanks, launchTarget, probeIn, type Probe } from "@internevo/launcher";
 import { clustersFileOf, type State } from "./testbed.ts";
 
 const NATIVE =
@@ -52,7 +52,10 @@ export async function compareLinks({ name, settings }: State): Promise<Compared[
     overlaps: [],
     device: false,
   };
-  const hosts = await hostsOf({ name, nodes: 2, gpusPerNode: 2 }, clustersFileOf(name));
+  const target = await launchTarget(
+    { name, nodes: 2, gpusPerNode: 2, launcher: "ssh" },
+    clustersFileOf(name),
+  );
   const runDirectory = await mkdtemp(join(tmpdir(), "internevo-testbed-probe-"));
   const seconds = new Map<string, number>();
   const keyOf = (op: string, bytes: number, placement: string): string => `${op} ${bytes} ${placement}`;
@@ -61,10 +64,8 @@ export async function compareLinks({ name, settings }: State): Promise<Compared[
       program: probeIn(NATIVE),
       config,
       ranks: 4,
-      ranksPerNode: 2,
       threadsPerRank: 1,
-      launcher: "ssh",
-      hosts,
+      ...target,
       runDirectory,
       timeoutSeconds: 300,
       onEvent: (event) => {

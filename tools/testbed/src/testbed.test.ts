@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { NATIVE_PROTOCOL, type ProbeConfig, type ProbeEvent } from "@internevo/contracts";
-import { hostsOf, launchRanks, probeIn, type LaunchOutcome, type Probe } from "@internevo/launcher";
+import { launchTarget, launchRanks, probeIn, type LaunchOutcome, type Probe } from "@internevo/launcher";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { DEFAULT_SETTINGS, type Settings } from "./options.ts";
 import { holderOf, kill, markedProcesses, pids, processesInside, startTicks } from "./processes.ts";
@@ -90,15 +90,16 @@ async function launchProbe(
   config: ProbeConfig,
 ): Promise<{ outcome: LaunchOutcome; events: ProbeEvent[] }> {
   const events: ProbeEvent[] = [];
-  const hosts = await hostsOf({ name: testbed, nodes, gpusPerNode: 2 }, clustersFileOf(testbed));
+  const target = await launchTarget(
+    { name: testbed, nodes, gpusPerNode: 2, launcher: "ssh" },
+    clustersFileOf(testbed),
+  );
   const outcome = await launchRanks<Probe>({
     program: probe,
     config,
     ranks: 2 * nodes,
-    ranksPerNode: 2,
     threadsPerRank: 1,
-    launcher: "ssh",
-    hosts,
+    ...target,
     runDirectory,
     timeoutSeconds: 100,
     onEvent: (event) => events.push(event),
@@ -255,11 +256,11 @@ describe.skipIf(impossible !== undefined)("ranks on a testbed", () => {
     await writeFile(sleeper, "#!/bin/sh\nexec sleep 300\n", { mode: 0o755 });
     await writeFile(
       script,
-      `import { hostsOf, launchRanks } from ${launcher};
+      `import { launchTarget, launchRanks } from ${launcher};
       import { Type } from ${JSON.stringify(import.meta.resolve("typebox"))};
-      const hosts = await hostsOf({ name: ${JSON.stringify(testbed)}, nodes: 2, gpusPerNode: 2 }, ${JSON.stringify(clustersFileOf(testbed))});
-      await launchRanks({ program: { name: "sleeper", path: ${JSON.stringify(sleeper)}, configSchema: Type.Any(), eventSchema: Type.Any() }, config: {}, ranks: 4, ranksPerNode: 2,
-        threadsPerRank: 1, launcher: "ssh", hosts, runDirectory: ${JSON.stringify(join(directory, "killed"))}, onEvent: () => {} });`,
+      const target = await launchTarget({ name: ${JSON.stringify(testbed)}, nodes: 2, gpusPerNode: 2, launcher: "ssh" }, ${JSON.stringify(clustersFileOf(testbed))});
+      await launchRanks({ program: { name: "sleeper", path: ${JSON.stringify(sleeper)}, configSchema: Type.Any(), eventSchema: Type.Any() }, config: {}, ranks: 4, ...target,
+        threadsPerRank: 1, runDirectory: ${JSON.stringify(join(directory, "killed"))}, onEvent: () => {} });`,
     );
     const child = spawn(process.execPath, [script], { stdio: ["ignore", "ignore", "inherit"] });
     const gone = new Promise((resolve) => child.once("exit", resolve));

@@ -14,7 +14,8 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ProblemError, validate, type Clusters } from "@internevo/domain";
+import { ProblemError, validate } from "@internevo/domain";
+import type { HostCluster } from "@internevo/launcher";
 import { Type, type Static } from "typebox";
 import { lockDirectory } from "../../../libs/local-stack/src/directory-lock.ts";
 import { SettingsSchema, type Settings } from "./options.ts";
@@ -250,7 +251,11 @@ function coresOf({ nodes }: Settings): { cores?: number } {
 }
 
 /** The testbed as the launcher sees any cluster of hosts: its nodes share the cores of the machine. */
-const clustersOf = ({ name, settings, holder }: State): Clusters => ({
+const clustersOf = ({
+  name,
+  settings,
+  holder,
+}: State): { readonly clusters: Record<string, HostCluster> } => ({
   clusters: {
     [name]: {
       hosts: Array.from({ length: settings.nodes }, (_, node) => ({

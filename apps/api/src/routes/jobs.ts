@@ -41,7 +41,8 @@ import { lastEventIdOf, type OpenStreams } from "../http/sse.ts";
 import { jobStream } from "../jobs-stream.ts";
 import { assertNamedProfile } from "../profile-source.ts";
 import { acceptJob } from "../submission/accept-job.ts";
-import { checkCluster, clusterWarnings, type LaunchCapabilities } from "../submission/check-cluster.ts";
+import { checkCluster, type LaunchCapabilities } from "@internevo/launcher";
+import { clusterWarnings } from "../submission/cluster-warnings.ts";
 import { assertFits, leastMemoryProfile } from "../submission/check-fit.ts";
 import { assertRoom, checkpointRoom, roomWarnings } from "../submission/check-room.ts";
 import type { Workers } from "../work/workers.ts";
@@ -120,7 +121,7 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
   const roomOf = (job: JobSpec) => checkpointRoom(job, capabilities.dataDirectory);
   const accept = (written: unknown): Promise<JobSpec> =>
     acceptJob(written, {
-      cluster: (job) => checkCluster(job, capabilities),
+      cluster: (job) => checkCluster(job.cluster, capabilities),
       profile: (job) => assertNamedProfile(database.db, job, "cluster.profile"),
       data: (task) => workers.checkData(task),
       weights: (task) => workers.checkWeights(task),

@@ -56,6 +56,7 @@ export function extendFeed(feed: JobFeed, events: readonly JobStreamEvent[]): Jo
         message: text(data["message"], ""),
         done: count(data["done"]),
         total: count(data["total"]),
+        waits: data["waits"] === true,
         at,
       };
   }

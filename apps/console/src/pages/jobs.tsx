@@ -1,6 +1,6 @@
 import { JOB_STATES, type JobState } from "@internevo/domain";
 import { Button, Code, CopyButton, Group, NativeSelect, Progress, Text } from "@mantine/core";
-import { isWaitingMessage, type JobSummary } from "@internevo/contracts";
+import type { JobSummary } from "@internevo/contracts";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
 import { ButtonTo } from "../components/links.tsx";
@@ -35,7 +35,7 @@ function countOf({
 /** How far a job is, in the unit of its stage. */
 function Advance({ job }: { job: JobSummary }) {
   if (!isActive(job.state) && job.lastStep === 0) return <span className="nothing">–</span>;
-  if (job.progress?.stage === job.state && isWaitingMessage(job.progress.message))
+  if (job.progress?.stage === job.state && job.progress.waits)
     return (
       <Text size="sm" className="text-warning" title={job.progress.message}>
         {QUEUED_WORD.toLowerCase()}

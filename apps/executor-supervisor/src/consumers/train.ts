@@ -3,12 +3,13 @@ import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
 import {
   formatBytes,
   planLabel,
+  schedulerOf,
   type Attempt,
   type Candidate,
   type Failure,
   type HostUse,
 } from "@internevo/domain";
-import { cancelSlurmLeftover, readSlurmRecord, type Dataset } from "@internevo/launcher";
+import { launcherOf, type Dataset } from "@internevo/launcher";
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import {
   checkpointDirectory,
@@ -77,9 +78,12 @@ async function lastStoredStep(database: Database, runId: string): Promise<number
   return gap < 0 ? steps.length : gap;
 }
 
-/** The attempt whose ranks go on without a supervisor, on Slurm: it is the newest, and nobody has concluded it. */
-async function leftAttempt({ database, runId }: Training, runDirectory: string): Promise<number | undefined> {
-  const record = readSlurmRecord(runDirectory);
+/** The attempt whose ranks go on without a supervisor: it is the newest, and nobody has concluded it. */
+async function leftAttempt(
+  { database, context, runId }: Training,
+  runDirectory: string,
+): Promise<number | undefined> {
+  const record = launcherOf(context.job.spec.cluster).outliving?.left(runDirectory);
   const last = (await listAttempts(database.db, runId)).at(-1);
   return record &&
     !record.cancelled &&
@@ -96,9 +100,17 @@ async function beginAttempt(
   runDirectory: string,
 ): Promise<number> {
   // Ranks that still run would write checkpoints behind our back.
-  while (!(await cancelSlurmLeftover(runDirectory))) {
+  const { cluster, steps } = context.job.spec;
+  const { outliving } = launcherOf(cluster);
+  while (outliving !== null && !(await outliving.endLeft(runDirectory))) {
     context.signal.throwIfAborted();
-    feed.progress("running", "waits for Slurm to end the ranks that ran before", 0, context.job.spec.steps);
+    feed.progress(
+      "running",
+      `waits for ${schedulerOf(cluster)} to end the ranks that ran before`,
+      0,
+      steps,
+      true,
+    );
   }
   const discarded = await discardCheckpointsBeyond(checkpoints, await lastStoredStep(database, runId));
   const fromStep = (await checkpointSteps(checkpoints)).at(-1) ?? 0;
@@ -198,7 +210,7 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
     checkpointDirectory: directory,
     signal,
     confirm: () => context.confirm(),
-    onQueue: (message) => feed.progress("running", message, 0, job.spec.steps),
+    onQueue: (message, waits) => feed.progress("running", message, 0, job.spec.steps, waits),
     onStarted: (resumedFromStep) =>
       context.fenced((tx) => setAttemptResumedFrom(tx, runId, number, resumedFromStep)),
     writeSteps: (metrics) => context.fenced((tx) => recordSteps(tx, { jobId: job.id, runId }, metrics)),
@@ -276,7 +288,7 @@ export const train =
         owner: job.id,
         reserve: (resource, onWait) => context.reserve(resource, onWait),
         confirm: () => context.confirm(),
-        onWait: () => feed.progress("running", WAITS_FOR_CLUSTER, 0, job.spec.steps),
+        onWait: () => feed.progress("running", WAITS_FOR_CLUSTER, 0, job.spec.steps, true),
       });
       feed.progress("running", "starts the ranks", 0, job.spec.steps);
       const run = await context.fenced((tx) => ensureRun(tx, job.id, chosen));

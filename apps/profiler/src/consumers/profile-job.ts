@@ -26,7 +26,7 @@ export const profileJob =
         signal,
         reserve: (resource, onWait) => context.reserve(resource, onWait),
         confirm: () => context.confirm(),
-        onProgress: (message, done, total) => feed.progress("profiling", message, done, total),
+        onProgress: (message, done, total, waits) => feed.progress("profiling", message, done, total, waits),
         onLog: (line) => feed.log("warn", "internevo-probe", line),
       });
     } catch (error) {

@@ -100,7 +100,8 @@ export const tryPlans =
           label: number === 1 ? `trial ${candidate.rank}` : `trial ${candidate.rank}, run ${number}`,
           signal,
           confirm: () => context.confirm(),
-          onQueue: (message: string) => feed.progress("trialling", `${said}: ${message}`, done, total),
+          onQueue: (message: string, waits: boolean) =>
+            feed.progress("trialling", `${said}: ${message}`, done, total, waits),
           onStep: (step: number, steps: number) =>
             feed.progress("trialling", `${said}: step ${step} of ${steps}`, done, total),
           onLog: (line: string) => feed.log("warn", "internevo-trainer", line),
@@ -132,7 +133,7 @@ export const tryPlans =
               owner: job.id,
               reserve: (resource, onWait) => context.reserve(resource, onWait),
               confirm: () => context.confirm(),
-              onWait: () => feed.progress("trialling", WAITS_FOR_CLUSTER, done, total),
+              onWait: () => feed.progress("trialling", WAITS_FOR_CLUSTER, done, total, true),
             })
           : undefined;
       for (const trial of planned.filter((each) => !isOver(each))) {

@@ -8,6 +8,7 @@ import {
   formatBytes,
   formatCounted,
   ProfileSchema,
+  schedulerOf,
   usesGpus,
   validate,
   type Cluster,
@@ -16,8 +17,8 @@ import {
   type Placement,
   type Profile,
 } from "@internevo/domain";
-import { launchTarget } from "../launch-hosts.ts";
-import { launchRanks } from "../launch.ts";
+import type { OnQueue } from "../launch-options.ts";
+import { launcherOf, launchRanks, launchTarget } from "../launchers.ts";
 import type { Probe, Trainer } from "../programs.ts";
 import { collectiveCurves, mergeProfiles } from "./measurements.ts";
 import { marked, qualityOf, type NoiseLimits } from "./quality.ts";
@@ -44,12 +45,12 @@ export interface MeasureProfileOptions {
   readonly runDirectory: string;
   /** Stops the probe at once: what it has measured so far is thrown away. */
   readonly signal: AbortSignal;
-  /** Leaves the probe to itself where it can be found again (`launcher: slurm`). */
+  /** Leaves the probe to itself where it can be found again (a cluster with a scheduler). */
   readonly detachSignal?: AbortSignal;
   /** See {@link LaunchOptions.confirm}. */
   readonly confirm?: () => Promise<void>;
   /** See {@link LaunchOptions.onQueue}. */
-  readonly onQueue?: (message: string) => void;
+  readonly onQueue?: OnQueue;
   readonly timeoutSeconds: number;
   readonly onProgress: (done: number, total: number, message: string) => void;
   readonly onLog?: (line: string) => void;
@@ -230,6 +231,9 @@ function fewest(all: Measurements, most: number, timesOf: (one: object) => numbe
   };
 }
 
+/** Where, beside the probe's launch, the one that measures the trainer's own memory has its record, if launches outlive their supervisor. */
+export const runtimeDirectory = (runDirectory: string): string => join(runDirectory, "runtime");
+
 /**
  * Measures a cluster with the probe: the collectives (VPro), the modules (UPro) and their slow-down by each other (OPro) that the
  * planner asked for, and slices with the trainer. Points that come out noisy are measured again within a budget; what stays noisy is marked.
@@ -257,7 +261,7 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
     ...place,
     trainer: options.trainer,
     cluster,
-    ...(cluster.launcher === "slurm" ? { runDirectory: join(options.runDirectory, "runtime") } : {}),
+    ...(schedulerOf(cluster) === null ? {} : { runDirectory: runtimeDirectory(options.runDirectory) }),
   });
   if (runtime.status !== "measured") return runtime;
 
@@ -287,7 +291,7 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
         status: "failed",
         failure: { code: "internal", message: `the probe measured ${said} of ${probed} points` },
       };
-    const command = `${cluster.launcher === "slurm" ? `srun -n ${ranks}` : `mpirun -np ${ranks}`} internevo-probe --config ${options.runDirectory}/config.json`;
+    const command = `${launcherOf(cluster).startWords(ranks)} internevo-probe --config ${options.runDirectory}/config.json`;
     const hosts = named(events, "hosts").flatMap((event) => event.hosts);
     const besideProbe = disturbancesOf(hosts, limits.mostOthersPercent);
     const composed = assembleProfile({

@@ -4,7 +4,8 @@ import { NATIVE_PROTOCOL, type TrainerConfig } from "@internevo/contracts";
 import { buildMesh } from "@internevo/cost-model";
 import { usesGpus, type Cluster, type Failure, type Plan } from "@internevo/domain";
 import { encodeHeader } from "../dataset/token-file.ts";
-import { launchRanks, type LaunchOptions } from "../launch.ts";
+import type { LaunchOptions } from "../launch-options.ts";
+import { launchRanks } from "../launchers.ts";
 import type { Trainer } from "../programs.ts";
 
 const MODEL: TrainerConfig["model"] = {

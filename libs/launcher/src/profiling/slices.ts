@@ -18,7 +18,8 @@ import {
   type SliceShape,
 } from "@internevo/domain";
 import { encodeHeader } from "../dataset/token-file.ts";
-import { launchRanks, type LaunchOptions, type LaunchOutcome } from "../launch.ts";
+import type { LaunchOptions, LaunchOutcome } from "../launch-options.ts";
+import { launchRanks } from "../launchers.ts";
 import type { Trainer } from "../programs.ts";
 import { rankWaits } from "./rank-waits.ts";
 import { passesSeconds, stepParts, type StepParts } from "./step-parts.ts";

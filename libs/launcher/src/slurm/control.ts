@@ -1,4 +1,4 @@
-import type { SlurmSettings } from "@internevo/domain";
+import type { SlurmSettings } from "./settings.ts";
 
 /** Slurm's controller, or what stands before it, gives no answer: it may have heard the question. */
 export class SlurmAwayError extends Error {

@@ -1,9 +1,9 @@
 import { createHash, randomUUID } from "node:crypto";
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { validate, type Failure, type SlurmSettings } from "@internevo/domain";
+import { validate, type Failure } from "@internevo/domain";
 import type { TSchema } from "typebox";
-import { rankEnvironment } from "../command/environment.ts";
+import { rankEnvironment } from "../environment.ts";
 import { eventOf, isFatal } from "../event.ts";
 import type { NativeError } from "../failure.ts";
 import { LAST_WORD_SECONDS, type LaunchOptions, type LaunchOutcome } from "../launch-options.ts";
@@ -27,6 +27,7 @@ import { LASTING_SECONDS, QueueWatch } from "./queue.ts";
 import { readSlurmRecord, removeSlurmRecord, slurmJobName, type SlurmRecord } from "./record.ts";
 import { slurmRest } from "./rest.ts";
 import { batchScript, JOB_FILES } from "./script.ts";
+import type { SlurmSettings } from "./settings.ts";
 import { Wakeable } from "./wakeable.ts";
 import { endWords, queueWords } from "./words.ts";
 
@@ -179,9 +180,11 @@ function conclude(runDirectory: string, record: SlurmRecord): void {
  * the next one finds it again, reads its events from the beginning, and goes on. Nothing is submitted twice.
  * @throws whatever `onEvent` threw, after the job was cancelled.
  */
-export async function launchOnSlurm<P extends Program>(options: LaunchOptions<P>): Promise<LaunchOutcome> {
-  const { program, runDirectory, slurm: settings } = options;
-  if (!settings) throw new TypeError("launcher slurm needs its settings");
+export async function launchOnSlurm<P extends Program>(
+  options: LaunchOptions<P>,
+  settings: SlurmSettings,
+): Promise<LaunchOutcome> {
+  const { program, runDirectory } = options;
   const begin = performance.now();
   const seconds = (): number => (performance.now() - begin) / 1000;
   const size = sizeOf(options);
@@ -210,6 +213,7 @@ export async function launchOnSlurm<P extends Program>(options: LaunchOptions<P>
       else
         options.onQueue?.(
           "Slurm does not answer, or cannot end the job that ran here before: it is asked again",
+          false,
         );
     }
     if (options.signal?.aborted || options.killSignal?.aborted) return stopped();
@@ -313,10 +317,10 @@ class Follower<P extends Program> {
     }
   }
 
-  #say(message: string): void {
+  #say(message: string, waits = false): void {
     if (message === this.#said) return;
     this.#said = message;
-    this.#options.onQueue?.(message);
+    this.#options.onQueue?.(message, waits);
   }
 
   /** What has been written since; a job that has begun to write runs, whatever its controller says. */
@@ -401,7 +405,7 @@ class Follower<P extends Program> {
           if (found && isWaiting(found)) {
             const givenUp = await queue.look(found);
             if (givenUp) this.#fail(givenUp.failure, givenUp.nodesLeft);
-            this.#say(queueWords(found));
+            this.#say(queueWords(found), true);
           } else if (found && isLive(found)) this.#say(`Slurm job ${found.id} runs on ${found.nodes}`);
         } catch (error) {
           const { jobId } = this.#job.record;

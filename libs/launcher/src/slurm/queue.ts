@@ -1,6 +1,7 @@
-import { formatSeconds, type Failure, type SlurmSettings } from "@internevo/domain";
+import { formatSeconds, type Failure } from "@internevo/domain";
 import type { SlurmControl, SlurmJob } from "./control.ts";
 import { describeNode, reasonWords, remedyOf } from "./words.ts";
+import type { SlurmSettings } from "./settings.ts";
 
 const NODE_LOSS_SECONDS = 600;
 /** Reasons and refusals come and go while Slurm looks at a job for the first time, or its controller starts: those that stay so long count. */

@@ -1,8 +1,8 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { SlurmSettingsSchema } from "@internevo/domain";
 import { Type, type Static } from "typebox";
 import { readRecordFile, writeRecordFile } from "../process/record-file.ts";
+import { SlurmSettingsSchema } from "./settings.ts";
 
 /** One launch that has not been concluded: by it a later supervisor finds the Slurm job again. */
 export const SlurmRecordSchema = Type.Object(

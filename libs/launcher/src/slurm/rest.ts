@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import { request as httpRequest, type IncomingMessage, type RequestOptions } from "node:http";
 import { request as httpsRequest } from "node:https";
-import type { SlurmSettings } from "@internevo/domain";
 import { saveSecondsOf } from "./cli.ts";
 import {
   accountedJob,
@@ -12,6 +11,7 @@ import {
   type SlurmControl,
   type SlurmRequest,
 } from "./control.ts";
+import type { SlurmSettings } from "./settings.ts";
 
 const ANSWER_MILLISECONDS = 60_000;
 const MOST_BYTES = 1 << 28;

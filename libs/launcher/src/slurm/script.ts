@@ -1,5 +1,5 @@
-import type { SlurmSettings } from "@internevo/domain";
 import { positive } from "./positive.ts";
+import type { SlurmSettings } from "./settings.ts";
 
 export interface ScriptOptions {
   readonly settings: SlurmSettings;

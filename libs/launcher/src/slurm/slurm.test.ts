@@ -1,9 +1,8 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { SlurmSettings } from "@internevo/domain";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { slurmOf } from "../launch-hosts.ts";
+import { launchTarget } from "../launchers.ts";
 import { sbatchCommand, slurmTime } from "./cli.ts";
 import {
   accountedJob,
@@ -21,6 +20,7 @@ import { QueueWatch } from "./queue.ts";
 import { restSubmission } from "./rest.ts";
 import { batchScript } from "./script.ts";
 import { queueWords, reasonWords, remedyOf } from "./words.ts";
+import type { SlurmSettings } from "./settings.ts";
 
 const settings: SlurmSettings = {
   partition: "gpu",
@@ -512,6 +512,10 @@ describe("an end", () => {
       remedy: expect.any(String),
     }));
 });
+
+/** What the launcher needs of a cluster that Slurm runs. */
+const slurmOf = async (cluster: { readonly name: string }, file: string | undefined): Promise<unknown> =>
+  (await launchTarget({ ...cluster, nodes: 1, gpusPerNode: 1, launcher: "slurm" }, file)).settings;
 
 describe("a Slurm cluster's description", () => {
   let directory: string;

@@ -1,4 +1,3 @@
-import { WAITS_IN_QUEUE } from "@internevo/contracts";
 import type { SlurmJob, SlurmNode } from "./control.ts";
 
 /** Slurm's reasons why a job does not run, for people. `lasting`: waiting alone does not help. */
@@ -141,7 +140,7 @@ export function queueWords({ id, reason, startsAt }: Pick<SlurmJob, "id" | "reas
     startsAt !== undefined && startsAt.getTime() > Date.now()
       ? `; Slurm expects it to start at ${clock(startsAt)}`
       : "";
-  return `${WAITS_IN_QUEUE} as job ${id}: ${reasonWords(reason)}${start}`;
+  return `waits in Slurm's queue as job ${id}: ${reasonWords(reason)}${start}`;
 }
 
 const ENDS: Readonly<Record<string, string>> = {

@@ -1,4 +1,4 @@
-import { isWaitingMessage, type JobDetail, type StageProgress } from "@internevo/contracts";
+import type { JobDetail, StageProgress } from "@internevo/contracts";
 import type { JobState } from "@internevo/domain";
 import { Progress } from "@mantine/core";
 import { formatClock, formatInteger, formatMoment, formatZone } from "../../text/format.ts";
@@ -65,7 +65,7 @@ function StageAdvance({
       : stage.state === "running"
         ? [job.lastStep, job.steps, "steps"]
         : [own?.done, own?.total, ""];
-  const waits = own !== undefined && isWaitingMessage(own.message);
+  const waits = own?.waits === true;
   // What was said before the steps began is over once they have.
   const isOver = stage.state === "running" && job.lastStep > 0 && !waits;
   return (

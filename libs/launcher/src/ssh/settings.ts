@@ -1,5 +1,4 @@
 import { Type, type Static } from "typebox";
-import { SlurmClusterSchema } from "./slurm-cluster.ts";
 
 const strict = { additionalProperties: false } as const;
 
@@ -57,15 +56,3 @@ export const HostClusterSchema = Type.Object(
   strict,
 );
 export type HostCluster = Static<typeof HostClusterSchema>;
-
-/** The clusters of an installation, by the names that jobs use: hosts that are reached by a remote shell, or clusters that Slurm runs. */
-export const ClustersSchema = Type.Object(
-  {
-    clusters: Type.Record(
-      Type.String({ minLength: 1, maxLength: 100 }),
-      Type.Union([HostClusterSchema, SlurmClusterSchema]),
-    ),
-  },
-  { ...strict, title: "InternEvo clusters" },
-);
-export type Clusters = Static<typeof ClustersSchema>;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { failureOfEnd, lostRankOf } from "../failure.ts";
-import { localCommand, yieldsWhenIdle } from "./local.ts";
+import { localCommand, yieldsWhenIdle } from "./command.ts";
 
 describe("the lost rank", () => {
   it("is found in what mpirun and srun write", () => {

@@ -2,7 +2,8 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { hostsCommand, hostsOf, launchTarget } from "./launch-hosts.ts";
+import { launchTarget } from "../launchers.ts";
+import { hostsCommand } from "./command.ts";
 
 const hosts = [
   { name: "n1", slots: 4 },
@@ -90,7 +91,13 @@ describe("hostsCommand", () => {
   });
 });
 
-describe("hostsOf", () => {
+/** What the launcher needs of a cluster over ssh. */
+const hostsOf = async (
+  cluster: { readonly name: string; readonly nodes: number; readonly gpusPerNode: number },
+  file: string | undefined,
+): Promise<unknown> => (await launchTarget({ ...cluster, launcher: "ssh" }, file)).settings;
+
+describe("the hosts of a described cluster", () => {
   let directory: string;
   let file: string;
   beforeEach(async () => {
@@ -149,7 +156,7 @@ describe("hostsOf", () => {
   });
 
   it("is asked for launcher ssh only", async () => {
-    const cluster = { name: "elsewhere", nodes: 1, gpusPerNode: 2, memoryPerGpuBytes: 1, profile: null };
+    const cluster = { name: "elsewhere", nodes: 1, gpusPerNode: 2 };
     expect(await launchTarget({ ...cluster, launcher: "local" }, undefined)).toEqual({
       launcher: "local",
       ranksPerNode: 2,

@@ -7,10 +7,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Type } from "typebox";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { NativeErrorEventSchema } from "@internevo/contracts";
-import { launchRanks, type LaunchOptions } from "./launch.ts";
-import { processesOfRun, readProcess } from "./process/processes.ts";
-import { killLeftovers, readRunRecord, removeRunRecord, writeRunRecord } from "./process/run-record.ts";
-import type { NativeProgram } from "./programs.ts";
+import type { LaunchOptions } from "../launch-options.ts";
+import { launchRanks } from "../launchers.ts";
+import { processesOfRun, readProcess } from "../process/processes.ts";
+import { killLeftovers, readRunRecord, removeRunRecord, writeRunRecord } from "../process/run-record.ts";
+import type { NativeProgram } from "../programs.ts";
 
 // Small shell programs stand for ranks here: what is tested is how processes are started, watched and ended.
 const ConfigSchema = Type.Object({ text: Type.String() }, { additionalProperties: false });
@@ -187,7 +188,11 @@ describe("launchRanks", () => {
       {
         launcher: "ssh",
         ranksPerNode: 2,
-        hosts: { hosts: [{ name: "elsewhere", slots: 2 }], remoteShell: [shell], network: ["127.0.0.0/8"] },
+        settings: {
+          hosts: [{ name: "elsewhere", slots: 2 }],
+          remoteShell: [shell],
+          network: ["127.0.0.0/8"],
+        },
         timeoutSeconds: 60,
       },
     );
@@ -315,7 +320,7 @@ describe("a killed supervisor", () => {
     await mkdir(join(directory, "run"), { recursive: true });
     await writeFile(
       script,
-      `import { launchRanks } from ${JSON.stringify(new URL("./launch.ts", import.meta.url).href)};
+      `import { launchRanks } from ${JSON.stringify(new URL("../launchers.ts", import.meta.url).href)};
        import { Type } from ${JSON.stringify(import.meta.resolve("typebox"))};
        await launchRanks({ program: { name: "program", path: ${JSON.stringify(join(directory, "program"))}, configSchema: Type.Any(), eventSchema: Type.Any() }, config: {}, ranks: 2, threadsPerRank: 1,
          launcher: "local", runDirectory: ${JSON.stringify(join(directory, "run"))}, onEvent: () => console.log("event") });`,

@@ -1,8 +1,9 @@
 import { ProblemError, resolveJob } from "@internevo/domain";
 import { describe, expect, it } from "vitest";
-import { checkCluster, clusterWarnings } from "./check-cluster.ts";
+import { checkCluster } from "@internevo/launcher";
+import { clusterWarnings } from "./cluster-warnings.ts";
 
-const capabilities = { slurm: false, maximumLocalRanks: 8, localMemoryBytes: 64 * 2 ** 30 };
+const capabilities = { hasProgram: () => false, maximumLocalRanks: 8, localMemoryBytes: 64 * 2 ** 30 };
 const jobOn = (cluster: object) =>
   resolveJob({
     name: "job",
@@ -14,21 +15,21 @@ const jobOn = (cluster: object) =>
 
 describe("a cluster of this machine", () => {
   it("shares the machine's memory among ranks on the CPU", async () => {
-    await expect(checkCluster(jobOn({}), capabilities)).rejects.toMatchObject({
+    await expect(checkCluster(jobOn({}).cluster, capabilities)).rejects.toMatchObject({
       code: "job-invalid",
       details: [{ field: "cluster.memoryPerGpu", remedy: "use 32GiB or less" }],
     });
   });
   it("says a size that it takes", async () => {
     const odd = { ...capabilities, localMemoryBytes: 23.5 * 2 ** 30 };
-    const error: unknown = await checkCluster(jobOn({}), odd).catch((thrown: unknown) => thrown);
+    const error: unknown = await checkCluster(jobOn({}).cluster, odd).catch((thrown: unknown) => thrown);
     const remedy = error instanceof ProblemError ? (error.details[0]?.remedy ?? "") : "";
     const memoryPerGpu = /^use (\S+) or less$/.exec(remedy)?.[1];
-    await expect(checkCluster(jobOn({ memoryPerGpu }), odd)).resolves.toBeUndefined();
+    await expect(checkCluster(jobOn({ memoryPerGpu }).cluster, odd)).resolves.toBeUndefined();
   });
   it("refuses GPUs where the programs have no CUDA backend, or this machine shows fewer", async () => {
     const on = (cuda: { hasBackend: boolean; gpus: number | null }) =>
-      checkCluster(jobOn({ device: "cuda" }), { ...capabilities, cuda });
+      checkCluster(jobOn({ device: "cuda" }).cluster, { ...capabilities, cuda });
     await expect(on({ hasBackend: false, gpus: 8 })).rejects.toMatchObject({
       code: "job-invalid",
       details: [
@@ -49,7 +50,7 @@ describe("a cluster of this machine", () => {
     });
     for (const gpus of [2, null]) await expect(on({ hasBackend: true, gpus })).resolves.toBeUndefined();
     await expect(
-      checkCluster(jobOn({ memoryPerGpu: "1GiB" }), {
+      checkCluster(jobOn({ memoryPerGpu: "1GiB" }).cluster, {
         ...capabilities,
         cuda: { hasBackend: false, gpus: 0 },
       }),
@@ -68,6 +69,6 @@ describe("a cluster of this machine", () => {
       expect(clusterWarnings(jobOn(cluster), { cores })).toEqual([]);
   });
   it("has memory of its own on each GPU, whatever the machine has", async () => {
-    await expect(checkCluster(jobOn({ device: "cuda" }), capabilities)).resolves.toBeUndefined();
+    await expect(checkCluster(jobOn({ device: "cuda" }).cluster, capabilities)).resolves.toBeUndefined();
   });
 });

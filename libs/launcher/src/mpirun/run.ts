@@ -1,35 +1,30 @@
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
-import { availableParallelism, tmpdir } from "node:os";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { validate, type Failure } from "@internevo/domain";
 import type { TSchema } from "typebox";
-import { rankEnvironment } from "./command/environment.ts";
-import { localCommand, yieldsWhenIdle } from "./command/local.ts";
-import { eventOf, isFatal } from "./event.ts";
-import { failureOfEnd, type NativeError } from "./failure.ts";
-import { hostsCommand, launchedHosts } from "./launch-hosts.ts";
+import { rankEnvironment } from "../environment.ts";
+import { eventOf, isFatal } from "../event.ts";
+import { failureOfEnd, type NativeError } from "../failure.ts";
 import {
   EXIT_TERMINATED,
   LAST_WORD_SECONDS,
   type LaunchOptions,
   type LaunchOutcome,
-} from "./launch-options.ts";
-import { watchLauncher } from "./process/launcher-watch.ts";
-import { LineSplitter, Tail } from "./process/lines.ts";
-import { bootId, killRun, readProcess, signalProcess } from "./process/processes.ts";
+} from "../launch-options.ts";
+import { watchLauncher } from "../process/launcher-watch.ts";
+import { LineSplitter, Tail } from "../process/lines.ts";
+import { bootId, killRun, readProcess, signalProcess } from "../process/processes.ts";
 import {
   killLeftovers,
   removeRunRecord,
   SCRATCH_PREFIX,
   writeRunRecord,
   type RunRecord,
-} from "./process/run-record.ts";
-import { assertProgram, type EventOf, type NativeProgram } from "./programs.ts";
-import { launchOnSlurm } from "./slurm/launch.ts";
-
-export type { LaunchOptions, LaunchOutcome } from "./launch-options.ts";
+} from "../process/run-record.ts";
+import type { EventOf, NativeProgram } from "../programs.ts";
 
 type Cause =
   | { readonly kind: "stop" }
@@ -48,43 +43,28 @@ interface Prepared {
   readonly environment: Record<string, string>;
 }
 
-interface Places {
-  readonly marker: string;
+/** Where a run's files lie, for the command line that starts it. */
+export interface RunPlaces {
   readonly configPath: string;
+  /** Scratch of this run: session files. */
   readonly temporaryDirectory: string;
+  /** Scratch of this run in shared memory; null: the machine has none, or the ranks run elsewhere. */
   readonly sharedMemoryDirectory: string | null;
 }
 
-function commandOf<P extends NativeProgram<TSchema, TSchema>>(
-  options: LaunchOptions<P>,
-  places: Places,
-): string[] {
-  const { ranks, threadsPerRank } = options;
-  const common = { program: options.program.path, configPath: places.configPath, ranks };
-  const ranksPerNode = options.ranksPerNode ?? ranks;
-  switch (options.launcher) {
-    case "local":
-      return localCommand({
-        ...common,
-        temporaryDirectory: places.temporaryDirectory,
-        sharedMemoryDirectory: places.sharedMemoryDirectory,
-        yields: yieldsWhenIdle(ranks, threadsPerRank, availableParallelism()),
-      });
-    case "ssh":
-      if (!options.hosts) throw new TypeError("launcher ssh needs hosts");
-      return hostsCommand({
-        ...common,
-        ranksPerNode,
-        hosts: options.hosts,
-        threadsPerRank,
-        exported: Object.keys(options.environment ?? {}),
-      });
-    case "slurm":
-      throw new TypeError("Slurm starts its ranks by itself");
-  }
+/** One way to start ranks with mpirun. */
+export interface MpirunStart {
+  readonly command: (places: RunPlaces) => string[];
+  /** The hosts that the ranks run on. */
+  readonly hosts: readonly string[];
+  /** Whether ranks are processes of this machine, in mpirun's session. */
+  readonly runsHere: boolean;
 }
 
-function prepare<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptions<P>): Prepared {
+function prepare<P extends NativeProgram<TSchema, TSchema>>(
+  options: LaunchOptions<P>,
+  start: MpirunStart,
+): Prepared {
   const { program, runDirectory, threadsPerRank } = options;
   const marker = randomUUID();
   mkdirSync(runDirectory, { recursive: true });
@@ -100,9 +80,7 @@ function prepare<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptio
   // Short paths: names of sockets and segments are bounded.
   const temporaryDirectory = mkdtempSync(join(tmpdir(), SCRATCH_PREFIX));
   const sharedMemoryDirectory =
-    options.launcher === "local" && existsSync("/dev/shm")
-      ? mkdtempSync(join("/dev/shm", SCRATCH_PREFIX))
-      : null;
+    start.runsHere && existsSync("/dev/shm") ? mkdtempSync(join("/dev/shm", SCRATCH_PREFIX)) : null;
   const environment = rankEnvironment({
     base: process.env,
     marker,
@@ -110,14 +88,14 @@ function prepare<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptio
     threadsPerRank,
     ...(options.environment ? { extra: options.environment } : {}),
   });
-  const command = commandOf(options, { marker, configPath, temporaryDirectory, sharedMemoryDirectory });
+  const command = start.command({ configPath, temporaryDirectory, sharedMemoryDirectory });
   const record: RunRecord = {
     marker,
     bootId: bootId(),
     process: null,
     command,
     startedAt: new Date().toISOString(),
-    hosts: launchedHosts(options),
+    hosts: [...start.hosts],
     scratch: [temporaryDirectory, ...(sharedMemoryDirectory === null ? [] : [sharedMemoryDirectory])],
   };
   return { record, command: command as unknown as readonly [string, ...string[]], environment };
@@ -126,26 +104,18 @@ function prepare<P extends NativeProgram<TSchema, TSchema>>(options: LaunchOptio
 /** mpirun passes it on to every rank, here and on other hosts, and waits; at SIGTERM it would give them one second. */
 const STOP_SIGNAL = "SIGUSR1";
 
-/**
- * Runs a native program on ranks until it ends, and leaves no process behind.
- * Every line of its standard output must be an event of the program's schema: anything else ends the run as a failure.
- * What an earlier, killed owner of the same run directory left is ended first.
- * @throws ProblemError `unavailable` when the program is missing; what `confirm` threw; whatever `onEvent` threw, after the ranks were ended.
- */
-export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(
+/** See `launchRanks`: ranks that one mpirun starts, and that end with this process. */
+export async function runUnderMpirun<P extends NativeProgram<TSchema, TSchema>>(
   options: LaunchOptions<P>,
+  start: MpirunStart,
 ): Promise<LaunchOutcome> {
-  await assertProgram(options.program);
   const isStopped = (): boolean => options.signal?.aborted === true || options.killSignal?.aborted === true;
-  // One that was replaced would end its successor's ranks as leftovers.
-  if (!isStopped()) await options.confirm?.();
-  if (options.launcher === "slurm") return launchOnSlurm(options);
   if (!isStopped()) await killLeftovers(options.runDirectory);
   const begin = performance.now();
   const elapsed = (): number => (performance.now() - begin) / 1000;
   if (isStopped()) return { status: "stopped", graceful: false, seconds: 0, exitCode: null };
 
-  const { record, command, environment } = prepare(options);
+  const { record, command, environment } = prepare(options, start);
   const memoryKillsBefore = kernelMemoryKills();
   // The record comes first: were this process killed right after the start, the marker would still find the ranks.
   writeRunRecord(options.runDirectory, record);
@@ -255,7 +225,7 @@ export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(
   let unkillable = false;
   // On hosts ranks are in sessions of their own, which says nothing of theirs here.
   const endWatch =
-    child.pid === undefined || options.launcher !== "local"
+    child.pid === undefined || !start.runsHere
       ? undefined
       : watchLauncher(child.pid, () => lineNumber > 0, endStaying);
   try {

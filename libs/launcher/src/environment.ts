@@ -1,4 +1,4 @@
-import { RUN_MARKER } from "../process/processes.ts";
+import { RUN_MARKER } from "./process/processes.ts";
 
 /** The local stack's own mark stays, so that it still finds the ranks, and so does what the CUDA backend is told. Settings of mathematics and threading libraries that would slow the ranks down or fight with `threadsPerRank`. */
 const DROPPED =

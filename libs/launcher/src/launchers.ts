@@ -1,0 +1,101 @@
+import { ProblemError, type Cluster, type LauncherKind, type ProblemDetail } from "@internevo/domain";
+import type { TSchema } from "typebox";
+import { readClusters, refuseCluster } from "./clusters-file.ts";
+import type { LaunchOptions, LaunchOutcome } from "./launch-options.ts";
+import type { DescribedCluster, LaunchCapabilities, Launcher } from "./launcher.ts";
+import { localLauncher } from "./local/launcher.ts";
+import { assertProgram, type NativeProgram } from "./programs.ts";
+import { slurmLauncher } from "./slurm/launcher.ts";
+import { sshLauncher } from "./ssh/launcher.ts";
+import { CLUSTERS_VARIABLE } from "./clusters-file.ts";
+
+/** The launchers of this installation: a new one is a line here. */
+const REGISTRY: Readonly<Record<LauncherKind, Launcher>> = {
+  local: localLauncher,
+  ssh: sshLauncher,
+  slurm: slurmLauncher,
+};
+const ALL = Object.values(REGISTRY);
+
+export const launcherOf = ({ launcher }: { readonly launcher: LauncherKind }): Launcher => REGISTRY[launcher];
+
+/** How {@link launchRanks} reaches a cluster: spread this into its options. */
+export interface LaunchTarget {
+  readonly launcher: LauncherKind;
+  readonly ranksPerNode: number;
+  /** What the launcher needs to reach the cluster; only the launcher reads it. */
+  readonly settings?: unknown;
+}
+
+/**
+ * How a job's cluster is reached.
+ * @throws ProblemError `job-invalid` when the installation does not know the cluster, or it is smaller than the job's;
+ * `unavailable` when the clusters file cannot be read or is wrong.
+ */
+export async function launchTarget(
+  cluster: DescribedCluster & Pick<Cluster, "launcher">,
+  clustersFile: string | undefined,
+): Promise<LaunchTarget> {
+  const { description } = launcherOf(cluster);
+  const target = { launcher: cluster.launcher, ranksPerNode: cluster.gpusPerNode };
+  if (description === null) return target;
+  if (clustersFile === undefined)
+    return refuseCluster(
+      "cluster.launcher",
+      cluster.launcher,
+      `is not available: this installation describes no ${description.noun}`,
+      `describe one in a file and set ${CLUSTERS_VARIABLE} where the services run, or use launcher: local`,
+    );
+  const clusters = await readClusters(clustersFile, ALL);
+  const known = Object.hasOwn(clusters, cluster.name) ? clusters[cluster.name] : undefined;
+  if (known?.launcher.kind === cluster.launcher)
+    return { ...target, settings: description.settingsOf(known.entry, cluster, clustersFile) };
+  const names = Object.entries(clusters).flatMap(([name, each]) =>
+    each.launcher.kind === cluster.launcher ? [name] : [],
+  );
+  return refuseCluster(
+    "cluster.name",
+    cluster.name,
+    known ? `${known.launcher.description?.words} here` : "is no cluster of this installation",
+    known ? `use launcher: ${known.launcher.kind}` : `use one of: ${names.join(", ") || "none"}`,
+  );
+}
+
+/** See {@link Launcher.hosts}. */
+export const launchedHosts = (target: Pick<LaunchTarget, "launcher" | "settings">): string[] =>
+  launcherOf(target).hosts(target.settings);
+
+/**
+ * Checks that something here can run a job's cluster.
+ * @throws ProblemError as {@link launchTarget}, and `job-invalid` with all faults that the launcher finds.
+ */
+export async function checkCluster(cluster: Cluster, here: LaunchCapabilities): Promise<void> {
+  const { settings } = await launchTarget(cluster, here.clustersFile);
+  const details: ProblemDetail[] = launcherOf(cluster).faults(cluster, settings, here);
+  const [first] = details;
+  if (first)
+    throw new ProblemError(
+      "job-invalid",
+      `no launcher here runs this cluster: ${first.field} ${first.message}`,
+      details,
+    );
+}
+
+/**
+ * Runs a native program on ranks until it ends, and leaves no process behind.
+ * Every line of its standard output must be an event of the program's schema: anything else ends the run as a failure.
+ * What an earlier, killed owner of the same run directory left is ended first, or gone on with where ranks outlive their supervisor.
+ * @throws ProblemError `unavailable` when the program is missing; what `confirm` threw; whatever `onEvent` threw, after the ranks were ended.
+ */
+export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(
+  options: LaunchOptions<P>,
+): Promise<LaunchOutcome> {
+  await assertProgram(options.program);
+  const isStopped = options.signal?.aborted === true || options.killSignal?.aborted === true;
+  // One that was replaced would end its successor's ranks as leftovers.
+  if (!isStopped) await options.confirm?.();
+  const launcher = launcherOf(options);
+  if (launcher.description !== null && options.settings === undefined)
+    throw new TypeError(`launcher ${launcher.kind} needs the settings of its cluster`);
+  return launcher.launch(options, options.settings);
+}
