@@ -56,6 +56,7 @@ export default defineConfig({
           "Seconds",
           "aboutNamedModels",
           "aboutMemory",
+          "CountSchema",
           "tokens",
         ],
       },

@@ -412,6 +412,19 @@ describe("profile and replan", () => {
     expect(json(await internevo("replan", "list", "--json"))).toEqual([]);
   });
 
+  it("measure the cluster of a job that names a profile", async () => {
+    const path = join(directory, "named.yaml");
+    await writeFile(path, JOB.replace("memoryPerGpu: 1GiB }", "memoryPerGpu: 1GiB, profile: a800-128 }"));
+    const measuring = start(["profile", "measure", path], env);
+    await measuring.says("stderr", "job ");
+    const id = (/job ([0-9a-f-]{36}) /.exec(measuring.stderr()) as RegExpExecArray)[1] as string;
+    measuring.child.kill("SIGINT");
+    await measuring.ended;
+    const { spec } = json<JobDetail>(await internevo("show", id, "--json"));
+    expect(spec.cluster).not.toHaveProperty("profile");
+    expect(spec).toMatchObject({ measureAgain: true, until: "profiling" });
+  });
+
   it("send the content of a profile file, which the services do not read", async () => {
     const profile = { ...findShippedProfile("a800-128"), name: "mine" };
     await writeFile(join(directory, "mine.json"), JSON.stringify(profile));

@@ -1,4 +1,5 @@
-import { shellCommands, shellWord } from "./shell.ts";
+import { shellWord } from "@internevo/domain";
+import { shellCommands } from "./shell.ts";
 import { Faults, nearestName } from "./problems.ts";
 
 /** How many values an option takes: none, one, or all up to the next option. */
