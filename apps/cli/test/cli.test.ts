@@ -6,6 +6,7 @@ import type { JobDetail, JobStreamEvent } from "@internevo/contracts";
 import { findShippedProfile } from "@internevo/cost-model";
 import {
   clusterKey,
+  constraintsOf,
   resolveJob,
   type Candidate,
   type JobState,
@@ -18,6 +19,7 @@ import {
 import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
 import { planJob } from "@internevo/search";
 import {
+  createProposal,
   createTrials,
   ensureRun,
   finishAttempt,
@@ -408,6 +410,28 @@ describe("profile and replan", () => {
     );
     expect((await internevo("replan", "run", added.id)).status).toBe(7);
     expect(json(await internevo("replan", "proposals", added.id, "--json"))).toEqual([]);
+
+    // A proposal carries the job that takes it up, which can be submitted as it is.
+    const spec = resolveJob(parse(JOB.replace("1GiB", "80GB")));
+    const [proposed] = planJob(spec, profile, { top: 1 }).candidates as [Candidate];
+    const { db } = database.database;
+    const { rows } = await db.execute<{ id: string }>(
+      `select id from workload_firings where workload_id = '${added.id}'`,
+    );
+    await createProposal(db, {
+      workloadId: added.id,
+      firingId: rows[0]?.id as string,
+      planningId: null,
+      current: null,
+      proposed,
+      predictedGain: 1,
+      differences: [],
+    });
+    const [found] = json<{ job: unknown }[]>(await internevo("replan", "proposals", added.id, "--json"));
+    const submitted = await run(["submit", "-", "--json"], env, { input: JSON.stringify(found?.job) });
+    const { id: jobId, name, spec: own } = json<JobDetail>(submitted);
+    expect([name, own.plan]).toEqual(["small", constraintsOf(proposed.plan)]);
+    await internevo("cancel", jobId, "--no-wait");
     expect((await internevo("replan", "remove", added.id)).stdout).toBe(`${added.id}\n`);
     expect(json(await internevo("replan", "list", "--json"))).toEqual([]);
   });
