@@ -113,15 +113,20 @@ export const JobSummarySchema = Type.Object({
 });
 export type JobSummary = Static<typeof JobSummarySchema>;
 
+const QUEUED = "queued: ";
+
 /** What a stage says while the cluster's devices are another's. */
-export const WAITS_FOR_CLUSTER = "queued: another job, or a scheduled measurement, uses this cluster";
+export const WAITS_FOR_CLUSTER = `${QUEUED}another job, or a scheduled measurement, uses this cluster`;
+
+/** What a stage says while another installation uses the machine that its ranks would run on. @param who with what it does, in words */
+export const waitsForMachine = (who: string): string => `${QUEUED}${who}`;
 
 /** Begins what a stage says while its ranks wait for Slurm to start them. */
 export const WAITS_IN_QUEUE = "waits in Slurm's queue";
 
 /** Whether a stage's own words say that it waits for others, and is not at work. */
 export const isWaitingMessage = (message: string): boolean =>
-  message === WAITS_FOR_CLUSTER || message.includes(WAITS_IN_QUEUE);
+  message.startsWith(QUEUED) || message.includes(WAITS_IN_QUEUE);
 
 export const JobDetailSchema = Type.Object({
   ...JobSummarySchema.properties,

@@ -1,5 +1,6 @@
 export * from "./launch.ts";
 export * from "./launch-hosts.ts";
+export { lockMachine, type MachineUse } from "./machine-lock.ts";
 export * from "./programs.ts";
 export * from "./failure.ts";
 export { trainerConfig, type TrainerConfigOptions } from "@internevo/contracts";

@@ -200,6 +200,11 @@ export function launchedHosts({
     : [...new Set((hosts?.hosts ?? []).map(({ name }) => hostId(name)))].sort();
 }
 
+/** Whether ranks of a launch compute on this machine: its own, those of a cluster that it is a host of, and those of places in it, such as a testbed. */
+export const usesThisMachine = (
+  target: Parameters<typeof launchedHosts>[0] & { readonly hosts?: Pick<HostCluster, "enter"> | undefined },
+): boolean => target.hosts?.enter !== undefined || launchedHosts(target).includes(ownHost());
+
 /** How {@link launchRanks} reaches a job's cluster: spread this into its options. @throws ProblemError as {@link hostsOf}. */
 export async function launchTarget(
   cluster: Cluster,
