@@ -150,6 +150,7 @@ describe("submit, ps, show, cancel", () => {
     };
     const good = await internevo("validate", await written(""));
     expect([good.status, good.stderr]).toEqual([0, expect.not.stringContaining("internevo:")]);
+    expect(good.stderr).toMatch(/^valid: tiny at 128 tokens/m);
     const gpus = (await written("")).replace("checked", "gpus");
     await writeFile(gpus, JOB.replace("data/text.txt", "text.txt").replace("1GiB", "1GiB, device: cuda"));
     const refused = await internevo("validate", gpus);
@@ -158,7 +159,13 @@ describe("submit, ps, show, cancel", () => {
       expect.stringContaining("device: cuda"),
       expect.stringMatching(/cluster\.(device|gpusPerNode) \(is .*\n +→ .*device: cpu/),
     ]);
-    expect((await internevo("validate", gpus, "--offline")).status).toBe(0);
+    expect(refused.stderr).not.toContain("valid:");
+    expect(refused.stderr).toMatch(/^the stack refuses this job, which can be planned: tiny at 128 tokens/);
+    const offline = await internevo("validate", gpus, "--offline");
+    expect([offline.status, offline.stderr]).toEqual([0, expect.stringMatching(/^valid: tiny/m)]);
+    const large = (await written("")).replace("checked", "large");
+    await writeFile(large, JOB.replace("data/text.txt", "text.txt").replace("1GiB", "800TiB"));
+    expect((await internevo("validate", large)).stderr).toContain('cluster.memoryPerGpu (is "800TiB")');
     expect((await internevo("submit", gpus)).status).toBe(2);
   });
 

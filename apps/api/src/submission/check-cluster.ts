@@ -109,7 +109,7 @@ export async function checkCluster(spec: JobSpec, capabilities: LaunchCapabiliti
     } else if (!usesGpus(cluster) && ranks * cluster.memoryPerGpuBytes > capabilities.localMemoryBytes) {
       details.push({
         field: "cluster.memoryPerGpu",
-        value: cluster.memoryPerGpuBytes,
+        value: writeBytes(cluster.memoryPerGpuBytes),
         message: `times ${ranks} ranks is ${formatBytes(ranks * cluster.memoryPerGpuBytes)}, and this machine has ${formatBytes(capabilities.localMemoryBytes)}`,
         remedy: `use ${writeBytes(Math.floor(capabilities.localMemoryBytes / ranks / MIB) * MIB)} or less`,
       });
