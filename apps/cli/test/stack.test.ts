@@ -107,6 +107,18 @@ describe("up and down", { timeout: 180_000 }, () => {
     expect(nobody.stderr).toContain("start one with `internevo up`");
   });
 
+  it("say in their help where the data is, and how to have it elsewhere", async () => {
+    const help = async (args: string[], env: NodeJS.ProcessEnv = {}) =>
+      (await run(["up", "--help", ...args], env, { cwd: directory })).stdout;
+    const said = await help([]);
+    expect(said).toMatch(/--data-directory DIR or INTERNEVO_DATA_DIRECTORY/);
+    expect(said).toContain(`At present: ${join(directory, ".internevo")}\n`);
+    expect(await help([], { INTERNEVO_DATA_DIRECTORY: "elsewhere" })).toContain(
+      `At present: ${join(directory, "elsewhere")}\n`,
+    );
+    expect(await help(["--data-directory", "/there"])).toContain("At present: /there\n");
+  });
+
   it("stop at Ctrl-C, with everything that was started", async () => {
     const up = start(["up", "--data-directory", directory]);
     await up.says("stdout", "token");
