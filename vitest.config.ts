@@ -7,6 +7,7 @@ export default defineConfig({
     exclude: ["**/node_modules/**", "**/*.e2e.test.ts"],
     passWithNoTests: false,
     globalSetup: [`${import.meta.dirname}/libs/local-stack/src/vitest-global-setup.ts`],
+    setupFiles: [`${import.meta.dirname}/libs/local-stack/src/vitest-file-setup.ts`],
     testTimeout: 180_000,
     hookTimeout: 240_000,
     pool: "forks",

@@ -55,6 +55,7 @@ export default defineConfig({
           "Seconds",
           "aboutNamedModels",
           "aboutMemory",
+          "CountSchema",
           "tokens",
         ],
       },

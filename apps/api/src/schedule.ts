@@ -1,4 +1,4 @@
-import { ProblemError, type ProblemDetail } from "@internevo/domain";
+import { formatCounted, ProblemError, type ProblemDetail } from "@internevo/domain";
 import { Cron } from "croner";
 
 /** A schedule as it is stored. */
@@ -15,6 +15,16 @@ const isTimeZone = (name: string): boolean => {
     return false;
   }
 };
+
+const FIELDS = 5;
+
+/** What is wrong with a schedule, without the library's own name for it, and without the forms that are not taken here. */
+function faultOf(cron: string, error: Error): string {
+  const fields = cron.trim().split(/\s+/).length;
+  return fields === FIELDS
+    ? error.message.replace(/^CronPattern: /, "")
+    : `it has ${formatCounted(fields, "field")} and not ${FIELDS}`;
+}
 
 /**
  * The first time of a schedule after `after`.
@@ -48,13 +58,14 @@ export function firstRunAt(schedule: Schedule, after: Date): Date {
     details.push({
       field: "cron",
       value: schedule.cron,
-      message: `is not a schedule: ${(error as Error).message}`,
+      message: `is not a schedule: ${faultOf(schedule.cron, error as Error)}`,
       remedy: "use five fields: minute, hour, day of month, month, day of week; for example `0 3 * * *`",
     });
   }
+  // What is wrong with each the details say.
   throw new ProblemError(
     "bad-request",
-    `the schedule is not valid: ${details[0]?.field} ${details[0]?.message}`,
+    `the schedule is not valid: ${details.map(({ field }) => field).join(", ")}`,
     details,
   );
 }

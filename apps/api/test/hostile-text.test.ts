@@ -182,6 +182,19 @@ describe("a schedule", () => {
     expect(reply.json<Problem>().errors?.[0]?.message).toContain("never");
   });
 
+  it.each([
+    ["every night", "is not a schedule: it has 2 fields and not 5"],
+    ["0 0 3 * * *", "is not a schedule: it has 6 fields and not 5"],
+    ["61 3 * * *", "is not a schedule: Invalid value for minute: 61"],
+  ])("that is none is refused, and said once: %s", async (cron, message) => {
+    const reply = await send("POST", `${V}/workloads`, { name: "never", job: jobFile(api), cron });
+    const problem = reply.json<Problem>();
+    expect([problem.detail, problem.errors?.map((each) => each.message)]).toEqual([
+      "the schedule is not valid: cron",
+      [message],
+    ]);
+  });
+
   it("that comes rarely is taken", async () => {
     const reply = await send("POST", `${V}/workloads`, {
       name: "leap",

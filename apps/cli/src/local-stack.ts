@@ -5,7 +5,7 @@ import { readFile, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { ProblemError, type ProblemCode, type ProblemDetail } from "@internevo/domain";
+import { PROBLEM_CODES, ProblemError, type ProblemDetail } from "@internevo/domain";
 import type { LocalStack, StackInfo } from "@internevo/local-stack";
 import { DEFAULT_DATA_DIRECTORY } from "./context.ts";
 import type { Output } from "./output.ts";
@@ -31,13 +31,24 @@ const isInUse = (error: unknown): boolean => error instanceof ProblemError && er
 
 const MAIN = fileURLToPath(new URL("./main.ts", import.meta.url));
 
+/** The notes of a stack behind the terminal. */
+const ownLog = (dataDirectory: string): string => join(dataDirectory, "logs", "up.log");
+
+/** What was written since a log had so many bytes; all of it where the log was emptied meanwhile. */
+async function lastWords(path: string, before: number): Promise<Buffer> {
+  const all = await readFile(path);
+  return all.length < before ? all : all.subarray(before);
+}
+
 /** Starts Postgres, NATS and all services. @throws ProblemError `conflict` when another stack uses the directory; `unavailable`; the signal's reason */
 export async function startStack(options: StartStackOptions): Promise<StartedStack> {
   const { output } = options;
-  const { productServices, startLocalStack } = await import("@internevo/local-stack");
+  const { boundOwnLog, productServices, startLocalStack } = await import("@internevo/local-stack");
   const first = options.dataDirectory ?? DEFAULT_DATA_DIRECTORY;
   for (let number = 1; ; number += 1) {
     const dataDirectory = resolve(number === 1 ? first : `${first}-${number}`);
+    // What `up --detach` started writes there.
+    boundOwnLog(process.stderr, ownLog(dataDirectory));
     output.note(`starting Postgres, NATS and the services in ${dataDirectory}`);
     try {
       const stack = await startLocalStack({
@@ -81,14 +92,15 @@ export const untilAborted = (signal: AbortSignal): Promise<void> =>
 type ReadyStack = StackInfo & { readonly apiUrl: string };
 
 /** What the program said last, where that is an error as it says them with `--json`. */
-function problemIn(text: string, otherwise: string): ProblemError {
+function problemIn(text: string, otherwise: string): Error {
   try {
     const { code, message, errors } = (
       JSON.parse(text.trim().split("\n").at(-1) ?? "") as {
-        error: { code: ProblemCode; message: string; errors?: ProblemDetail[] };
+        error: { code: string; message: string; errors?: ProblemDetail[] };
       }
     ).error;
-    return new ProblemError(code, message, errors);
+    const known = PROBLEM_CODES.find((one) => one === code);
+    return known === undefined ? new Error(message) : new ProblemError(known, message, errors);
   } catch (error) {
     // Not its own words, as where it was killed.
     return new ProblemError(
@@ -115,7 +127,7 @@ export async function startDetachedStack({
   const { makeDataDirectory, readStackInfo } = await import("@internevo/local-stack");
   const dataDirectory = resolve(given);
   makeDataDirectory(dataDirectory);
-  const path = join(dataDirectory, "logs", "up.log");
+  const path = ownLog(dataDirectory);
   const log = openSync(path, "a", 0o600);
   const { size: before } = await stat(path);
   const child = spawn(
@@ -139,7 +151,7 @@ export async function startDetachedStack({
     }
     if (end !== undefined)
       throw problemIn(
-        (await readFile(path)).subarray(before).toString(),
+        (await lastWords(path, before)).toString(),
         `the stack ended (${end.how}) before it was ready`,
       );
     if (signal.aborted) {

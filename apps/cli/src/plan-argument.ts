@@ -75,9 +75,9 @@ const WrittenPlanSchema = Type.Object(
   { additionalProperties: false },
 );
 
-/** What is there, or is written as only paths are, is a file: everything else was meant as a plan. */
+/** What is there, or is written as only paths are, is a file: everything else was meant as a plan, also with a dot in a number. */
 const isPath = (text: string): boolean =>
-  text === "-" || /^[./~]/.test(text) || extname(text) !== "" || existsSync(text);
+  text === "-" || /^[./~]/.test(text) || /^\.[a-z]\w*$/i.test(extname(text)) || existsSync(text);
 
 /** The plan that a text is, under the name of the argument. @throws ProblemError `plan-invalid`. */
 export function readPlan<Read>(parse: (text: string) => Read, text: string, field: string): Read {

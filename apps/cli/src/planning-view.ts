@@ -1,4 +1,5 @@
 import {
+  estimatesWords,
   formatBytes,
   formatCounted,
   formatInteger,
@@ -137,6 +138,8 @@ export function planningText(result: PlanningResult, colors: Colors): string {
   sections.push(...notes.filter((note) => note !== undefined));
   const ties = tiesText(candidates);
   if (ties !== undefined) sections.push(ties);
+  if (candidates.length > 0 && result.estimates)
+    sections.push(estimatesWords(result.estimates, result.profile));
   if (runnableCandidates.length > 0 && candidates.some((candidate) => !candidate.runnable)) {
     sections.push(
       `best of the plans that InternEvo's own trainer can run:\n${candidatesTable(runnableCandidates, colors)}`,

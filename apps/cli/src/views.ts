@@ -21,6 +21,7 @@ import {
   qualityWords,
   QUEUED_WORD,
   rejectionCounts,
+  shellWord,
   TRIAL_STATE_WORDS,
   usesGpus,
   worldSize,
@@ -256,10 +257,6 @@ function attemptPlans({ attempts, spec }: JobDetail): ReadonlyMap<number, string
 
 /** A job for programs: its `spec` as a job file, which can be submitted again as it is. */
 export const jobDocument = (job: JobDetail) => ({ ...job, spec: writtenJob(job.spec) });
-
-/** Text as a shell takes it for one word. */
-const shellWord = (text: string): string =>
-  /^[\w./:@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
 
 /** Where a job's files are, once ranks have trained, and how to take the weights from there. */
 function filesLines({ files, attempts, trials, spec }: JobDetail, colors: Colors): string[] {

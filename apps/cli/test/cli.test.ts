@@ -6,6 +6,7 @@ import type { JobDetail, JobStreamEvent } from "@internevo/contracts";
 import { findShippedProfile } from "@internevo/cost-model";
 import {
   clusterKey,
+  constraintsOf,
   resolveJob,
   type Candidate,
   type JobState,
@@ -18,6 +19,7 @@ import {
 import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
 import { planJob } from "@internevo/search";
 import {
+  createProposal,
   createTrials,
   ensureRun,
   finishAttempt,
@@ -148,6 +150,7 @@ describe("submit, ps, show, cancel", () => {
     };
     const good = await internevo("validate", await written(""));
     expect([good.status, good.stderr]).toEqual([0, expect.not.stringContaining("internevo:")]);
+    expect(good.stderr).toMatch(/^valid: tiny at 128 tokens/m);
     const gpus = (await written("")).replace("checked", "gpus");
     await writeFile(gpus, JOB.replace("data/text.txt", "text.txt").replace("1GiB", "1GiB, device: cuda"));
     const refused = await internevo("validate", gpus);
@@ -156,7 +159,13 @@ describe("submit, ps, show, cancel", () => {
       expect.stringContaining("device: cuda"),
       expect.stringMatching(/cluster\.(device|gpusPerNode) \(is .*\n +→ .*device: cpu/),
     ]);
-    expect((await internevo("validate", gpus, "--offline")).status).toBe(0);
+    expect(refused.stderr).not.toContain("valid:");
+    expect(refused.stderr).toMatch(/^the stack refuses this job, which can be planned: tiny at 128 tokens/);
+    const offline = await internevo("validate", gpus, "--offline");
+    expect([offline.status, offline.stderr]).toEqual([0, expect.stringMatching(/^valid: tiny/m)]);
+    const large = (await written("")).replace("checked", "large");
+    await writeFile(large, JOB.replace("data/text.txt", "text.txt").replace("1GiB", "800TiB"));
+    expect((await internevo("validate", large)).stderr).toContain('cluster.memoryPerGpu (is "800TiB")');
     expect((await internevo("submit", gpus)).status).toBe(2);
   });
 
@@ -408,8 +417,43 @@ describe("profile and replan", () => {
     );
     expect((await internevo("replan", "run", added.id)).status).toBe(7);
     expect(json(await internevo("replan", "proposals", added.id, "--json"))).toEqual([]);
+
+    // A proposal carries the job that takes it up, which can be submitted as it is.
+    const spec = resolveJob(parse(JOB.replace("1GiB", "80GB")));
+    const [proposed] = planJob(spec, profile, { top: 1 }).candidates as [Candidate];
+    const { db } = database.database;
+    const { rows } = await db.execute<{ id: string }>(
+      `select id from workload_firings where workload_id = '${added.id}'`,
+    );
+    await createProposal(db, {
+      workloadId: added.id,
+      firingId: rows[0]?.id as string,
+      planningId: null,
+      current: null,
+      proposed,
+      predictedGain: 1,
+      differences: [],
+    });
+    const [found] = json<{ job: unknown }[]>(await internevo("replan", "proposals", added.id, "--json"));
+    const submitted = await run(["submit", "-", "--json"], env, { input: JSON.stringify(found?.job) });
+    const { id: jobId, name, spec: own } = json<JobDetail>(submitted);
+    expect([name, own.plan]).toEqual(["small", constraintsOf(proposed.plan)]);
+    await internevo("cancel", jobId, "--no-wait");
     expect((await internevo("replan", "remove", added.id)).stdout).toBe(`${added.id}\n`);
     expect(json(await internevo("replan", "list", "--json"))).toEqual([]);
+  });
+
+  it("measure the cluster of a job that names a profile", async () => {
+    const path = join(directory, "named.yaml");
+    await writeFile(path, JOB.replace("memoryPerGpu: 1GiB }", "memoryPerGpu: 1GiB, profile: a800-128 }"));
+    const measuring = start(["profile", "measure", path], env);
+    await measuring.says("stderr", "job ");
+    const id = (/job ([0-9a-f-]{36}) /.exec(measuring.stderr()) as RegExpExecArray)[1] as string;
+    measuring.child.kill("SIGINT");
+    await measuring.ended;
+    const { spec } = json<JobDetail>(await internevo("show", id, "--json"));
+    expect(spec.cluster).not.toHaveProperty("profile");
+    expect(spec).toMatchObject({ measureAgain: true, until: "profiling" });
   });
 
   it("send the content of a profile file, which the services do not read", async () => {

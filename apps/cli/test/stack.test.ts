@@ -1,12 +1,12 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { processStart } from "../../../libs/local-stack/src/proc.ts";
-import { SERVICE_NAMES } from "@internevo/local-stack";
+import { DEFAULT_LOG_ROTATION, SERVICE_NAMES } from "@internevo/local-stack";
 import { BIN, run, start } from "./processes.ts";
 
 let directory: string;
@@ -107,6 +107,18 @@ describe("up and down", { timeout: 180_000 }, () => {
     expect(nobody.stderr).toContain("start one with `internevo up`");
   });
 
+  it("say in their help where the data is, and how to have it elsewhere", async () => {
+    const help = async (args: string[], env: NodeJS.ProcessEnv = {}) =>
+      (await run(["up", "--help", ...args], env, { cwd: directory })).stdout;
+    const said = await help([]);
+    expect(said).toMatch(/--data-directory DIR or INTERNEVO_DATA_DIRECTORY/);
+    expect(said).toContain(`At present: ${join(directory, ".internevo")}\n`);
+    expect(await help([], { INTERNEVO_DATA_DIRECTORY: "elsewhere" })).toContain(
+      `At present: ${join(directory, "elsewhere")}\n`,
+    );
+    expect(await help(["--data-directory", "/there"])).toContain("At present: /there\n");
+  });
+
   it("stop at Ctrl-C, with everything that was started", async () => {
     const up = start(["up", "--data-directory", directory]);
     await up.says("stdout", "token");
@@ -146,6 +158,43 @@ describe("up and down", { timeout: 180_000 }, () => {
       2,
       expect.stringContaining("leads through something that is no directory"),
     ]);
+  });
+
+  it("keep the log of a stack behind the terminal small, before it starts and while it runs", async () => {
+    const place = ["--data-directory", directory];
+    const log = (age = ""): string => join(directory, "logs", `up.log${age}`);
+    const large = DEFAULT_LOG_ROTATION.mostBytes;
+    mkdirSync(join(directory, "logs"));
+    writeFileSync(log(), "of before\n");
+    truncateSync(log(), large);
+    expect((await run(["up", "--detach", ...place])).status).toBe(0);
+    expect(readFileSync(log(), "utf8")).toMatch(/^starting Postgres/);
+    expect(statSync(log(".1")).size).toBe(large);
+
+    truncateSync(log(), large + 1);
+    const { services } = JSON.parse((await run(["status", "--json", ...place])).stdout) as {
+      services: { name: string; pid: number }[];
+    };
+    process.kill(services.find(({ name }) => name === "planner")!.pid, "SIGKILL");
+    await expect
+      .poll(() => readFileSync(log(), "utf8"), { timeout: 30_000 })
+      .toMatch(/^planner ended \(SIGKILL\); it is started again/);
+    expect([log(".1"), log(".2")].map((path) => statSync(path).size)).toEqual([large + 1, large]);
+    expect(readFileSync(log(".1"), "utf8")).toMatch(/^starting Postgres/);
+    expect((await run(["down", ...place])).status).toBe(0);
+    expect(processesOf(directory)).toEqual([]);
+  });
+
+  it("fail with what a detached start fails of, also where that is no problem of ours", async () => {
+    mkdirSync(join(directory, "secrets.json"));
+    // Its last words are one too many for the log.
+    const log = join(directory, "logs", "up.log");
+    mkdirSync(join(directory, "logs"));
+    writeFileSync(log, "");
+    truncateSync(log, DEFAULT_LOG_ROTATION.mostBytes - 200);
+    const broken = await run(["up", "--detach", "--data-directory", directory]);
+    expect([broken.status, broken.stdout]).toEqual([1, ""]);
+    expect(broken.stderr).toMatch(/^internevo: EISDIR: illegal operation on a directory, read$/m);
   });
 
   it("are over only when the process has ended, which takes its record away before", async () => {

@@ -1,4 +1,7 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import {
   countMissing,
@@ -232,3 +235,48 @@ describe("profiler on a busy machine", () => {
     }
   }, 900_000);
 });
+
+it("waits while another installation of this machine measures, and says so", async () => {
+  const shared = mkdtempSync(join(tmpdir(), "internevo-shared-"));
+  const worlds = [await createWorld(), await createWorld()] as const;
+  try {
+    for (const each of worlds) await each.startProcess("profiler", { INTERNEVO_MACHINE_DIRECTORY: shared });
+    const ids = await Promise.all(
+      worlds.map((each) => each.submit(smallJob({ cluster: cluster({ name: "shared", gpusPerNode: 1 }) }))),
+    );
+    const ended = Promise.all(
+      worlds.map((each, index) => each.untilState(ids[index] as string, "planning", 400)),
+    );
+    let over = false;
+    // A failure is thrown where `ended` is awaited, below.
+    void ended.finally(() => (over = true)).catch(() => {});
+    const seen = [0, 0];
+    while (!over) {
+      const ranks = worlds.map((each) => each.rankPids().length);
+      ranks.forEach((count, index) => (seen[index] = Math.max(seen[index] ?? 0, count)));
+      expect(Math.min(...ranks), `ranks of both at once: ${ranks.join(", ")}`).toBe(0);
+      await sleep(50);
+    }
+    await ended;
+    expect(Math.min(...seen)).toBeGreaterThan(0);
+    const said = await Promise.all(
+      worlds.map(async (each, index) => {
+        const events = each.untilEvent(
+          ids[index] as string,
+          ({ type, data }) =>
+            type === "progress" && String(data["message"]).startsWith("queued: another installation"),
+          1,
+        );
+        return events.then(({ data }) => String(data["message"])).catch(() => undefined);
+      }),
+    );
+    expect(said.filter((text) => text !== undefined)).toEqual([
+      expect.stringMatching(
+        /^queued: another installation \(.*\) measures on this machine: process \d+, since /,
+      ),
+    ]);
+  } finally {
+    for (const each of worlds) await each.close();
+    rmSync(shared, { recursive: true });
+  }
+}, 900_000);

@@ -114,8 +114,13 @@ export const JobSummarySchema = Type.Object({
 });
 export type JobSummary = Static<typeof JobSummarySchema>;
 
+const QUEUED = "queued: ";
+
 /** What a stage says while the cluster's devices are another's. */
-export const WAITS_FOR_CLUSTER = "queued: another job, or a scheduled measurement, uses this cluster";
+export const WAITS_FOR_CLUSTER = `${QUEUED}another job, or a scheduled measurement, uses this cluster`;
+
+/** What a stage says while another installation uses the machine that its ranks would run on. @param who with what it does, in words */
+export const waitsForMachine = (who: string): string => `${QUEUED}${who}`;
 
 export const JobDetailSchema = Type.Object({
   ...JobSummarySchema.properties,

@@ -1,5 +1,6 @@
-import type { ModuleShape, Profile, SliceRequest, SliceShape } from "@internevo/domain";
-import type { RequiredMeasurements } from "./measurements.ts";
+import type { Estimates, JobSpec, ModuleShape, Profile, SliceRequest, SliceShape } from "@internevo/domain";
+import { requiredMeasurements, type RequiredMeasurements } from "./measurements.ts";
+import { clusterRanks } from "./space.ts";
 
 /** Of what a profile must hold so that the plans of a job can be predicted from measurements, all or a part. */
 export type Measurements = {
@@ -129,4 +130,29 @@ export function firstMeasurements(profile: Profile | undefined, needed: Measurem
   const noisy = profile.quality?.verdict === "noisy" ? noisyMeasurements(profile, needed) : NONE;
   const isGood = countMissing(profile, needed) === 0 && measurementCount(noisy) === 0;
   return isGood ? { missing: NONE, noisy: NONE } : { missing: missingMeasurements(profile, needed), noisy };
+}
+
+/** Ranks beyond which listing what a job needs takes too long for a word beside an answer: 60 ms at so many. */
+export const MOST_LISTED_RANKS = 8192;
+
+/** What is estimated where a job is planned with a profile; undefined where all is measured, or the cluster is very large. */
+export function estimatedWith(
+  spec: JobSpec,
+  profile: Profile,
+): Pick<Estimates, "needed" | "missing" | "noisy"> | undefined {
+  if (clusterRanks(spec) > MOST_LISTED_RANKS) return undefined;
+  const needed = requiredMeasurements(spec);
+  const { missing, noisy } = firstMeasurements(profile, needed);
+  if (measurementCount(missing) + measurementCount(noisy) === 0) return undefined;
+  const { modules, collectives, overlaps, slices } = missing;
+  return {
+    needed: measurementCount(needed),
+    missing: {
+      modules: modules.length,
+      collectives: collectives.length,
+      overlaps: overlaps.length,
+      slices: slices.length,
+    },
+    noisy: measurementCount(noisy),
+  };
 }

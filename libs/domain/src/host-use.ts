@@ -1,4 +1,4 @@
-import { formatCounted, formatPercent } from "./figures.ts";
+import { formatCounted, formatInteger, formatPercent } from "./figures.ts";
 import { Type, type Static } from "typebox";
 
 const seconds = Type.Number({ minimum: 0, maximum: 1e12 });
@@ -57,6 +57,22 @@ export function othersShare({
 }
 
 const percent = (fraction: number): string => formatPercent(fraction, fraction < 0.1 ? 1 : 0);
+
+const OTHERS_TOOK = /^(.*?): others took (< )?([\d.]+)% of the processor time/;
+
+/** What {@link disturbancesOf} said of several measurements, once a host: how much others took at least and at most. */
+export function summedDisturbances(disturbances: readonly string[]): string[] {
+  const ofHost = Map.groupBy(disturbances, (each) => OTHERS_TOOK.exec(each)?.[1]);
+  return [...ofHost].flatMap(([host, lines]) => {
+    if (host === undefined || lines.length === 1) return lines;
+    const shares = lines.map((line) => Number(OTHERS_TOOK.exec(line)?.[3])).sort((a, b) => a - b);
+    const [least, most] = [shares[0] ?? 0, shares.at(-1) ?? 0].map((share) => percent(share / 100));
+    const range = least === most ? least : `${least} to ${most}`;
+    return [
+      `${host}: others took ${range} of the processor time in ${formatInteger(lines.length)} measurements`,
+    ];
+  });
+}
 
 /** Why the figures of ranks on these hosts may be wrong, one sentence a host; none where the hosts had nothing else to do. */
 export function disturbancesOf(hosts: readonly HostUse[], mostOthersPercent: number): string[] {

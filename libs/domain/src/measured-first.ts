@@ -1,5 +1,6 @@
 import { Type, type Static } from "typebox";
 import { formatCounted, formatInteger } from "./figures.ts";
+import type { Estimates } from "./planning.ts";
 import { formatSeconds } from "./units.ts";
 
 /** What a job that is submitted now measures before it is planned. */
@@ -41,4 +42,33 @@ export function measuredFirstWords({ missing, noisy, seconds, profile }: Measure
       : []),
   ];
   return `Before it is planned, it measures ${what.join(" and ")}${about}.`;
+}
+
+/** Which figures of a planning result are estimates, and what measures them: two sentences, a line each. */
+export function estimatesWords(
+  { needed, missing, noisy, measuredBy, planWith }: Estimates,
+  profile: string,
+): string {
+  const kinds = [
+    [missing.modules, "module"],
+    [missing.collectives, "collective"],
+    [missing.overlaps, "overlap"],
+    [missing.slices, "slice of the trainer", "slices of the trainer"],
+  ] as const;
+  const listed = kinds.flatMap(([count, one, many]) => (count > 0 ? [formatCounted(count, one, many)] : []));
+  const lacking = kinds.reduce((sum, [count]) => sum + count, 0);
+  const faults = [
+    ...(lacking > 0
+      ? [
+          `lacks ${formatInteger(lacking)} of the ${formatCounted(needed, "measurement")} that they rest on (${listed.join(", ")})`,
+        ]
+      : []),
+    ...(noisy > 0
+      ? [
+          `has ${lacking > 0 ? formatInteger(noisy) : formatCounted(noisy, "measurement")}${lacking > 0 ? "" : " that they rest on"} noisily`,
+        ]
+      : []),
+  ];
+  const then = planWith === null ? "" : ` Then plan with \`--profile ${planWith}\`.`;
+  return `Step times, token rates and MFU are ${lacking > 0 ? "partly estimated" : "uncertain"}: profile ${profile} ${faults.join(", and ")}.\n\`${measuredBy}\` measures them on the cluster itself.${then}`;
 }

@@ -1,7 +1,7 @@
 import { Type, type Static } from "typebox";
 import { PlanSchema } from "./plan.ts";
 
-/** Why a plan was rejected: a closed set, counted for every plan of the space. */
+/** Why a plan was rejected: a closed set, CountSchema for every plan of the space. */
 export const REJECTION_REASONS = [
   "batch-not-divisible",
   "sequence-not-divisible",
@@ -65,7 +65,7 @@ export const PredictionSchema = Type.Object(
     time: TimeBreakdownSchema,
     mfu: Type.Number({ description: "causal: what the model needs, over the peak" }),
     mfuFullAttention: Type.Number({
-      description: "attention counted without the causal mask, as in the paper",
+      description: "attention CountSchema without the causal mask, as in the paper",
     }),
     hfu: Type.Number({ description: "with recomputed work" }),
     speedOfLight: Type.Number({ description: "the kernels' time at the profiled peak, over the step time" }),
@@ -147,6 +147,35 @@ export const LocatedSchema = Type.Object(
   { additionalProperties: false },
 );
 
+const CountSchema = (what: string) => Type.Integer({ minimum: 0, description: what });
+
+/** What is estimated of a planning result, since the profile lacks its measurement. */
+export const EstimatesSchema = Type.Object(
+  {
+    needed: CountSchema("measurements that the step times of this job's plans rest on"),
+    missing: Type.Object(
+      {
+        modules: CountSchema("times of single modules"),
+        collectives: CountSchema("times of collectives of one size over one group"),
+        overlaps: CountSchema("slow-downs of a module beside a collective"),
+        slices: CountSchema("micro-batches that the trainer itself runs"),
+      },
+      { additionalProperties: false, description: "those that the profile lacks, and that are estimated" },
+    ),
+    noisy: CountSchema("those that the profile has noisily"),
+    measuredBy: Type.String({ description: "the command that measures them" }),
+    planWith: Type.Union([Type.String(), Type.Null()], {
+      description:
+        "the value of --profile that takes what was measured; null: the command takes it by itself",
+    }),
+  },
+  {
+    additionalProperties: false,
+    description: "which step times are estimated; only `internevo plan` says it, and only where some are",
+  },
+);
+export type Estimates = Static<typeof EstimatesSchema>;
+
 /**
  * What the planner answers. `candidates` are the k best different plans: the best of each of the k best families, where a family is
  * all plans with the same ranks, shards, batches and kind of schedule (plain or interleaved), whatever their overlap, number of chunks and
@@ -174,6 +203,7 @@ export const PlanningResultSchema = Type.Object(
       Type.String({ description: "when no plan at all meets what the job's `plan` asks for: why" }),
     ),
     warnings: Type.Array(Type.String()),
+    estimates: Type.Optional(EstimatesSchema),
     located: Type.Optional(LocatedSchema),
   },
   { additionalProperties: false },

@@ -1,7 +1,7 @@
 import { Type, type Static } from "typebox";
 import { MAXIMUM_BYTES, MAXIMUM_RANKS } from "./bounds.ts";
 import { formatInteger } from "./figures.ts";
-import { HostUseSchema } from "./host-use.ts";
+import { HostUseSchema, summedDisturbances } from "./host-use.ts";
 import { ClusterSchema } from "./job.ts";
 import { Line } from "./text.ts";
 
@@ -374,5 +374,5 @@ export function qualityWords({
       ? `None of ${formatInteger(points)} points is noisy${again}.`
       : `${formatInteger(noisyPoints)} of ${formatInteger(points)} points are noisy${again}: other work ran beside them, or their samples lie further apart than ${mostSpreadPercent}% of their median (the worst: ${formatInteger(worstSpreadPercent)}%).`;
   const fate = verdict === "noisy" ? ["New jobs measure the noisy points that they need again."] : [];
-  return [counts, ...disturbances.map((each) => `${each}.`), ...fate];
+  return [counts, ...summedDisturbances(disturbances).map((each) => `${each}.`), ...fate];
 }

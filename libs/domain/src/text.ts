@@ -59,3 +59,7 @@ export function forbiddenIn(text: string): string | undefined {
   const found = text.match(forbidden)?.[0];
   return found === undefined ? undefined : escaped(found);
 }
+
+/** Text as a shell takes it for one word. */
+export const shellWord = (text: string): string =>
+  /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;

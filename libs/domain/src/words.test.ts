@@ -8,6 +8,7 @@ import {
   FAILURE_WORDS,
   JOB_STATE_WORDS,
   lowered,
+  memoryPlaceName,
   planChanges,
   REJECTION_WORDS,
   rejectionCounts,
@@ -33,6 +34,24 @@ it("gives every line of memory one look and one name, different from all others"
   expect([memoryLineName("optimizerStates"), memoryLineName("somethingNewBytes")]).toEqual([
     "Optimizer states",
     "Something new",
+  ]);
+});
+
+it("has words for what the trainer calls the places of its memory", () => {
+  expect(
+    [
+      "reduceWorkspace",
+      "layers.11, in flight 1.input",
+      "firstMoment",
+      "inverseRms",
+      "output, in flight 0",
+    ].map(memoryPlaceName),
+  ).toEqual([
+    "gradient reduction workspace",
+    "layer 11, in flight 1, input",
+    "first moment",
+    "inverse RMS",
+    "output, in flight 0",
   ]);
 });
 

@@ -182,6 +182,25 @@ export function fieldWords(field: string): string {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
+/** Buffers of the trainer whose names say too little as words. */
+const BUFFER_WORDS: Readonly<Record<string, string>> = {
+  inverseRms: "inverse RMS",
+  mlp: "MLP",
+  mlpGradient: "MLP gradient",
+  qkv: "QKV",
+  qkvGradient: "QKV gradient",
+  unitGradient: "gradients of one unit",
+  reduceWorkspace: "gradient reduction workspace",
+  laneReduceWorkspace: "gradient reduction workspace beside compute",
+};
+
+/** What the trainer's memory plan calls a place, in words: "layers.0, in flight 1.reduceWorkspace" is "layer 0, in flight 1, gradient reduction workspace". */
+export const memoryPlaceName = (name: string): string =>
+  name
+    .split(/\.(?!\d)|, /)
+    .map((part) => BUFFER_WORDS[part] ?? lowered(fieldWords(part.replace(/^layers\.(?=\d)/, "layer "))))
+    .join(", ");
+
 /** A field of a plan that has a symbol, in words. */
 export interface Dimension {
   readonly key: PlanField;

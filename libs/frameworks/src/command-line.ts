@@ -1,5 +1,6 @@
-import { shellCommands, shellWord } from "./shell.ts";
-import { Faults, nearestName } from "./problems.ts";
+import { nearestWord, shellWord } from "@internevo/domain";
+import { shellCommands } from "./shell.ts";
+import { Faults } from "./problems.ts";
 
 /** How many values an option takes: none, one, or all up to the next option. */
 export type Arity = "flag" | "one" | "some";
@@ -166,7 +167,7 @@ export function readOptions(text: string, program: RegExp, table: OptionTable, w
     if (arity === undefined) {
       const meant = faults.isFull
         ? undefined
-        : nearestName(name, [...Object.keys(table.read), ...Object.keys(table.ignored)]);
+        : nearestWord(name, [...Object.keys(table.read), ...Object.keys(table.ignored)]);
       faults.add(
         name,
         words[at - 1],

@@ -1,4 +1,5 @@
-import { nearestName, type Faults } from "./problems.ts";
+import { nearestWord } from "@internevo/domain";
+import type { Faults } from "./problems.ts";
 import { NeedsRun } from "./python.ts";
 
 type Record_ = Readonly<Record<string, unknown>>;
@@ -115,7 +116,7 @@ export class Fields {
           this.faults.add(this.path(name), value, reason, "leave it out to ask for the rest");
       } else if (other.includes(name)) found.push(this.path(name));
       else if (!wanted.includes(name)) {
-        const meant = this.faults.isFull ? undefined : nearestName(name, [...wanted, ...other]);
+        const meant = this.faults.isFull ? undefined : nearestWord(name, [...wanted, ...other]);
         this.faults.add(
           this.path(name),
           value,

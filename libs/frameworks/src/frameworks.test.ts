@@ -376,6 +376,9 @@ describe("scripts as people write them", () => {
     expect(faultsOf("megatron", megatron("--context-paralel-size 2"))).toEqual([
       "--context-paralel-size: is not known → did you mean --context-parallel-size? else leave it out, if it changes neither time nor memory",
     ]);
+    // As everywhere: what is spelt otherwise, and the beginning of a name.
+    expect(faultsOf("megatron", megatron("--Num_Layers 2"))[0]).toMatch(/did you mean --num-layers\?/);
+    expect(faultsOf("megatron", megatron("--rotary-b 2"))[0]).toMatch(/did you mean --rotary-base\?/);
     expect(faultsOf("megatron", megatron("--micro-batch-size 2"))).toEqual([
       "--micro-batch-size: contradicts 1, which it was given before → give it once",
     ]);

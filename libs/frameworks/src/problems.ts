@@ -1,25 +1,5 @@
 import { ProblemError, type ProblemDetail } from "@internevo/domain";
 
-/** Letters to insert, delete or change to get from one text to another. */
-function distance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= a.length; i += 1) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j += 1)
-      next.push(
-        Math.min(
-          (row[j] as number) + 1,
-          (next[j - 1] as number) + 1,
-          (row[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1),
-        ),
-      );
-    row = next;
-  }
-  return row[b.length] as number;
-}
-
-/** No option's name is longer. */
-const LONGEST_NAME = 80;
 /** Faults that one error tells at most, and characters of a field's name or of a value. */
 const MOST_DETAILS = 20;
 const MOST_CHARACTERS = 200;
@@ -34,20 +14,6 @@ function repeated(value: unknown): unknown {
     return typeof value === "number" && !Number.isFinite(value) ? null : value;
   const text = JSON.stringify(value);
   return text.length > MOST_CHARACTERS ? shortened(text) : value;
-}
-
-/** The known name that is likely meant; undefined when none is near. */
-export function nearestName(name: string, known: Iterable<string>): string | undefined {
-  if (name.length > LONGEST_NAME) return undefined;
-  let best: string | undefined;
-  let least = Math.max(2, Math.floor(name.length / 4)) + 1;
-  for (const each of known) {
-    // No fewer letters than the lengths differ by.
-    if (Math.abs(name.length - each.length) >= least) continue;
-    const away = distance(name, each);
-    if (away < least) [best, least] = [each, away];
-  }
-  return best;
 }
 
 /** Collects what is wrong with a configuration, so that all of it is said at once. */

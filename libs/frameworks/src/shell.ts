@@ -528,7 +528,3 @@ export function shellCommands(script: string): string[][] {
   read.read();
   return read.commands;
 }
-
-/** A word as a shell reads it back. */
-export const shellWord = (text: string): string =>
-  /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;

@@ -4,6 +4,7 @@ export {
   launcherOf,
   launchRanks,
   launchTarget,
+  usesThisMachine,
   type LaunchTarget,
 } from "./launchers.ts";
 export type { LaunchCapabilities, Launcher, LeftLaunch, Outliving } from "./launcher.ts";
@@ -12,6 +13,7 @@ export { CLUSTERS_VARIABLE } from "./clusters-file.ts";
 export { ownHost } from "./hosts.ts";
 export type { HostCluster } from "./ssh/settings.ts";
 export type { SlurmSettings } from "./slurm/settings.ts";
+export { lockMachine, type MachineUse } from "./machine-lock.ts";
 export * from "./programs.ts";
 export * from "./failure.ts";
 export { trainerConfig, type TrainerConfigOptions } from "@internevo/contracts";

@@ -66,6 +66,8 @@ export interface Launcher<Settings = unknown> {
   faults(cluster: Cluster, settings: Settings, here: LaunchCapabilities): ProblemDetail[];
   /** The hosts that a launch takes, each once, in the order of the alphabet; none where a scheduler chooses them. */
   hosts(settings: Settings): string[];
+  /** Whether ranks of a launch compute on this machine: as its own, as a host of the cluster, or in a place inside it, such as a testbed. */
+  usesThisMachine(settings: Settings): boolean;
   /** See `launchRanks`, which calls it. */
   launch<P extends NativeProgram<TSchema, TSchema>>(
     options: LaunchOptions<P>,

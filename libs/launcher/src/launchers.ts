@@ -65,6 +65,10 @@ export async function launchTarget(
 export const launchedHosts = (target: Pick<LaunchTarget, "launcher" | "settings">): string[] =>
   launcherOf(target).hosts(target.settings);
 
+/** See {@link Launcher.usesThisMachine}. */
+export const usesThisMachine = (target: Pick<LaunchTarget, "launcher" | "settings">): boolean =>
+  launcherOf(target).usesThisMachine(target.settings);
+
 /**
  * Checks that something here can run a job's cluster.
  * @throws ProblemError as {@link launchTarget}, and `job-invalid` with all faults that the launcher finds.

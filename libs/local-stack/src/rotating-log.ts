@@ -1,4 +1,14 @@
-import { closeSync, fstatSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
+import {
+  closeSync,
+  copyFileSync,
+  fstatSync,
+  openSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeSync,
+} from "node:fs";
 
 export interface LogRotation {
   /** A file that would grow beyond it is put away first. */
@@ -8,6 +18,21 @@ export interface LogRotation {
 }
 
 export const DEFAULT_LOG_ROTATION: LogRotation = { mostBytes: 32 * 2 ** 20, keptFiles: 4 };
+
+const nameOf = (path: string, age: number): string => (age === 0 ? path : `${path}.${age}`);
+
+/** Makes every file from an age on older by one, and the oldest goes: `x.log.1` becomes `x.log.2`. */
+function makeOlder(path: string, fromAge: number, keptFiles: number): void {
+  rmSync(nameOf(path, keptFiles), { force: true });
+  for (let age = keptFiles - 1; age >= fromAge; age -= 1) {
+    try {
+      renameSync(nameOf(path, age), nameOf(path, age + 1));
+    } catch (error) {
+      // Fewer are kept than could be.
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    }
+  }
+}
 
 /** A log file of bounded size. Written by its only writer, line by line and at once, so that no line is lost between two files. */
 export class RotatingLog {
@@ -36,21 +61,39 @@ export class RotatingLog {
   }
 
   #rotate(): void {
-    const { keptFiles } = this.#rotation;
-    const nameOf = (age: number): string => (age === 0 ? this.#path : `${this.#path}.${age}`);
-    rmSync(nameOf(keptFiles), { force: true });
-    for (let age = keptFiles - 1; age >= 0; age -= 1) {
-      try {
-        renameSync(nameOf(age), nameOf(age + 1));
-      } catch (error) {
-        // Fewer are kept than could be.
-        if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-      }
-    }
+    makeOlder(this.#path, 0, this.#rotation.keptFiles);
     // Opened before the other is closed: should it fail, lines go on into the old file.
     const next = openSync(this.#path, "a", 0o600);
     closeSync(this.#file);
     this.#file = next;
     this.#bytes = fstatSync(next).size;
   }
+}
+
+/**
+ * Bounds a log that a process's standard error is, so that also what Node writes there at its end lands in it. Whoever started the process opened the
+ * file, and no process can exchange its own standard error: the content is copied away, and the file emptied. Does nothing where standard error is not this file.
+ */
+export function boundOwnLog(
+  stream: NodeJS.WriteStream & { fd: number },
+  path: string,
+  { mostBytes, keptFiles }: LogRotation = DEFAULT_LOG_ROTATION,
+): void {
+  const own = fstatSync(stream.fd);
+  const named = statSync(path, { throwIfNoEntry: false });
+  if (!own.isFile() || named?.ino !== own.ino || named.dev !== own.dev) return;
+  const write = stream.write.bind(stream) as (...all: unknown[]) => boolean;
+  stream.write = (chunk: string | Uint8Array, ...rest: unknown[]): boolean => {
+    try {
+      const { size } = fstatSync(stream.fd);
+      if (size > 0 && size + Buffer.byteLength(chunk) > mostBytes) {
+        makeOlder(path, 1, keptFiles);
+        copyFileSync(path, nameOf(path, 1));
+        truncateSync(path);
+      }
+    } catch {
+      // Such as a full disk: the line is worth more than the bound.
+    }
+    return write(chunk, ...rest);
+  };
 }

@@ -3,6 +3,7 @@ import {
   clusterRanks,
   firstMeasurements,
   measurementCount,
+  MOST_LISTED_RANKS,
   requiredMeasurements,
 } from "@internevo/cost-model";
 import { clusterKey, type JobSpec, type MeasuredFirst, type Profile } from "@internevo/domain";
@@ -31,9 +32,6 @@ export async function freshProfile(
     : undefined;
 }
 
-/** Ranks beyond which listing what a job needs takes a server too long: 60 ms at so many. */
-const MOST_RANKS = 8192;
-
 /**
  * What a job would measure first if it were submitted now.
  * @returns undefined where that is not known: the programs are not built on this machine, or the cluster is very large.
@@ -45,7 +43,7 @@ export async function measuredFirst(
 ): Promise<MeasuredFirst | undefined> {
   const { cluster } = spec;
   if (cluster.profile !== null) return { missing: 0, noisy: 0, seconds: null, profile: cluster.profile };
-  if (clusterRanks(spec) > MOST_RANKS) return undefined;
+  if (clusterRanks(spec) > MOST_LISTED_RANKS) return undefined;
   let fresh: ProfileRecord | undefined;
   try {
     fresh = spec.measureAgain === true ? undefined : await freshProfile(database, spec, measuring);

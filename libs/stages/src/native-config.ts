@@ -24,6 +24,12 @@ export const nativeConfig = {
       description: "file that describes the hosts of clusters with launcher: ssh",
     }),
   ),
+  INTERNEVO_MACHINE_DIRECTORY: Type.String({
+    default: "/tmp",
+    minLength: 1,
+    description:
+      "folder in which the installations of one machine see each other, so that they do not measure at the same time; the same for all of them",
+  }),
   INTERNEVO_DATA_ROOTS: Type.Optional(
     Type.String({
       minLength: 1,
@@ -92,6 +98,7 @@ export const profilingSettings = (config: ProfilingConfig): ProfilingSettings =>
   probe: probeIn(config.INTERNEVO_NATIVE_DIRECTORY),
   trainer: trainerIn(config.INTERNEVO_NATIVE_DIRECTORY),
   dataDirectory: resolve(config.INTERNEVO_DATA_DIRECTORY),
+  machineDirectory: resolve(config.INTERNEVO_MACHINE_DIRECTORY),
   clustersFile: config.INTERNEVO_CLUSTERS,
   threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,
   freshForSeconds: config.INTERNEVO_PROFILE_FRESH_SECONDS,

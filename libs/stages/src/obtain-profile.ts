@@ -1,4 +1,4 @@
-import { WAITS_FOR_CLUSTER, type ProfileRecord } from "@internevo/contracts";
+import type { ProfileRecord } from "@internevo/contracts";
 import {
   bothMeasurements,
   firstMeasurements,
@@ -30,6 +30,8 @@ export interface ProfilingSettings {
   readonly probe: Probe;
   readonly trainer: Trainer;
   readonly dataDirectory: string;
+  /** Where installations of this machine see each other. */
+  readonly machineDirectory: string;
   readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
   readonly freshForSeconds: number;
@@ -103,7 +105,10 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
     owner: options.owner,
     reserve: options.reserve,
     confirm: options.confirm,
-    onWait: () => options.onProgress(WAITS_FOR_CLUSTER, 0, 1, true),
+    use: "measure",
+    signal: options.signal,
+    onWait: (message) => options.onProgress(message, 0, 1, true),
+    onNotice: (message) => options.onLog?.(message),
   });
   try {
     // Somebody may have measured while this job waited.

@@ -27,16 +27,24 @@ const cluster = (over: Partial<Cluster> = {}): Cluster => ({
   ...over,
 });
 
+const place = () => ({ dataDirectory, machineDirectory: dataDirectory });
+const quiet = {
+  use: "measure" as const,
+  signal: new AbortController().signal,
+  onWait: () => {},
+  onNotice: () => {},
+};
+
 /** Takes everything at once; says in which order. */
 async function reserved(over: Partial<Cluster>, clustersFile?: string): Promise<string[]> {
   const order: string[] = [];
   await reserveLaunch({
-    dataDirectory,
+    ...place(),
     clustersFile,
     cluster: cluster(over),
     owner: "job-1",
     confirm: async () => {},
-    onWait: () => {},
+    ...quiet,
     reserve: async (resource) => (order.push(resource), { release: async () => {} }),
   });
   return order;
@@ -77,12 +85,12 @@ describe("what a launch reserves", () => {
     const log: string[] = [];
     const file = clusters({ ab: ["a", "b"] });
     const asked = reserveLaunch({
-      dataDirectory,
+      ...place(),
       clustersFile: file,
       cluster: cluster({ name: "ab", nodes: 2, launcher: "ssh" }),
       owner: "job-1",
       confirm: async () => {},
-      onWait: () => {},
+      ...quiet,
       reserve: async (resource) => {
         if (resource === "host:b") throw new Error("stopped");
         log.push(`takes ${resource}`);
@@ -91,6 +99,76 @@ describe("what a launch reserves", () => {
     });
     await expect(asked).rejects.toThrow("stopped");
     expect(log).toEqual(["takes host:a", "releases host:a"]);
+  });
+});
+
+describe("what another installation does on this machine", () => {
+  /** Reserves for a data directory of another installation; says what it is told. */
+  function asked(over: Partial<Cluster>, clustersFile?: string) {
+    const waits: string[] = [];
+    const end = new AbortController();
+    const reservation = reserveLaunch({
+      dataDirectory: join(dataDirectory, "another"),
+      machineDirectory: dataDirectory,
+      clustersFile,
+      cluster: cluster(over),
+      owner: "job-2",
+      confirm: async () => {},
+      ...quiet,
+      signal: end.signal,
+      onWait: (message) => waits.push(message),
+      reserve: async () => ({ release: async () => {} }),
+    });
+    return { waits, reservation, end };
+  }
+  const held = () =>
+    reserveLaunch({
+      ...place(),
+      cluster: cluster(),
+      owner: "job-1",
+      confirm: async () => {},
+      ...quiet,
+      reserve: async () => ({ release: async () => {} }),
+    });
+
+  it.each([
+    ["a local cluster", (): [Partial<Cluster>, string?] => [{ name: "one" }]],
+    [
+      "a testbed",
+      (): [Partial<Cluster>, string?] => {
+        const path = join(dataDirectory, "testbed.json");
+        const hosts = [{ name: "testbed-1", slots: 2 }];
+        writeFileSync(path, JSON.stringify({ clusters: { testbed: { hosts, enter: ["nsenter"] } } }));
+        return [{ name: "testbed", launcher: "ssh" }, path];
+      },
+    ],
+  ])("is waited for by %s", async (_what, over) => {
+    const first = await held();
+    const { waits, reservation } = asked(...over());
+    await expect.poll(() => waits, { timeout: 10_000 }).toHaveLength(1);
+    expect(waits[0]).toContain(`another installation (${dataDirectory}) measures on this machine`);
+    await first.release();
+    await (await reservation).release();
+  });
+
+  it("does not concern ranks on other machines", async () => {
+    const first = await held();
+    const { waits, reservation } = asked(
+      { name: "ab", nodes: 2, launcher: "ssh" },
+      clusters({ ab: ["a", "b"] }),
+    );
+    await (await reservation).release();
+    expect(waits).toEqual([]);
+    await first.release();
+  });
+
+  it("is given up with the work, and gives back what was reserved", async () => {
+    const first = await held();
+    const { waits, reservation, end } = asked({});
+    await expect.poll(() => waits, { timeout: 10_000 }).toHaveLength(1);
+    end.abort(new Error("cancelled"));
+    await expect(reservation).rejects.toThrow("cancelled");
+    await first.release();
   });
 });
 

@@ -25,6 +25,8 @@ import { stageFeed } from "./stage-feed.ts";
 export interface TrainingSettings {
   readonly trainer: Trainer;
   readonly dataDirectory: string;
+  /** Where installations of this machine see each other. */
+  readonly machineDirectory: string;
   readonly dataRoots: DataRoots;
   /** Hosts of clusters with launcher: ssh. */
   readonly clustersFile?: string | undefined;
@@ -36,6 +38,7 @@ export interface TrainingSettings {
 export const trainingSettings = (config: Static<TObject<typeof nativeConfig>>): TrainingSettings => ({
   trainer: trainerIn(config.INTERNEVO_NATIVE_DIRECTORY),
   dataDirectory: resolve(config.INTERNEVO_DATA_DIRECTORY),
+  machineDirectory: resolve(config.INTERNEVO_MACHINE_DIRECTORY),
   dataRoots: dataRootsOf(config.INTERNEVO_DATA_ROOTS),
   clustersFile: config.INTERNEVO_CLUSTERS,
   threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,

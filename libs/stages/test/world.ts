@@ -137,6 +137,8 @@ export async function createWorld(): Promise<World> {
     INTERNEVO_NAMESPACE: `test-${randomUUID().slice(0, 8)}`,
     INTERNEVO_DATA_DIRECTORY: dataDirectory,
     INTERNEVO_STACK_DIRECTORY: dataDirectory,
+    // Tests run beside each other, whoever else measures.
+    INTERNEVO_MACHINE_DIRECTORY: dataDirectory,
     HEALTH_PORT: "0",
     LOG_LEVEL: "info",
     ...QUICK,

@@ -1,5 +1,5 @@
 import { shippedProfile } from "@internevo/cost-model";
-import { ProblemError, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
+import { ProblemError, writeBytes, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
 import { noFeasiblePlan } from "@internevo/stages";
 
 /** A profile of whose figures memory takes the program's own alone, and that is none here: plans need no less on any cluster. */
@@ -21,7 +21,7 @@ export function assertFits(spec: JobSpec, result: PlanningResult | null): void {
   throw new ProblemError("no-feasible-plan", message, [
     {
       field: result.closest ? "cluster.memoryPerGpu" : "cluster.gpusPerNode",
-      value: result.closest ? spec.cluster.memoryPerGpuBytes : spec.cluster.gpusPerNode,
+      value: result.closest ? writeBytes(spec.cluster.memoryPerGpuBytes) : spec.cluster.gpusPerNode,
       message,
       remedy,
     },

@@ -17,7 +17,7 @@ describe("a cluster of this machine", () => {
   it("shares the machine's memory among ranks on the CPU", async () => {
     await expect(checkCluster(jobOn({}).cluster, capabilities)).rejects.toMatchObject({
       code: "job-invalid",
-      details: [{ field: "cluster.memoryPerGpu", remedy: "use 32GiB or less" }],
+      details: [{ field: "cluster.memoryPerGpu", value: "80GiB", remedy: "use 32GiB or less" }],
     });
   });
   it("says a size that it takes", async () => {

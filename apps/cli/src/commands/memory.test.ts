@@ -72,6 +72,10 @@ describe("memory", () => {
     const picture = readFileSync(svg, "utf8");
     for (const label of ["Parameters", "Optimizer states", "F0", "B3", "update"])
       expect(picture).toContain(`>${label}<`);
+    // Words only: no name of the program's own, such as reduceWorkspace.
+    const titles = [...picture.matchAll(/<title>([^<]*)<\/title>/g)].map(([, title]) => title ?? "");
+    expect(titles.length).toBeGreaterThan(5);
+    for (const text of [stdout, ...titles]) expect(text).not.toMatch(/\b[a-z]+[A-Z]|layers\.\d/);
   });
 
   it("names what its total holds and what the planner's does", async () => {

@@ -2,11 +2,18 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { shippedProfile } from "@internevo/cost-model";
-import { ProblemError } from "@internevo/domain";
+import {
+  measurementCount,
+  requiredMeasurements,
+  shippedProfile,
+  type CollectiveRequest,
+  type RequiredMeasurements,
+} from "@internevo/cost-model";
+import { ProblemError, resolveJob, type Profile } from "@internevo/domain";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createOutput } from "../output.ts";
 import { connect } from "../context.ts";
+import { readJobFile } from "../job-input.ts";
 import { planCommand as planWith, showPlanning, type PlanCommandOptions } from "./plan.ts";
 
 const example = (name: string): string =>
@@ -52,6 +59,65 @@ const paperPlan = {
   parameterSharding: 4,
   optimizerStateSharding: 2,
 };
+
+/** The shipped profile with every measurement that a job needs, and the same with one of them noisy. */
+function wholeProfile(needed: RequiredMeasurements): { profile: Profile; noisy: Profile } {
+  const shipped = shippedProfile("a800-128");
+  const curves = Map.groupBy(needed.collectives, ({ op, groups, placement }) =>
+    [op, groups[0]?.length, placement].join(" "),
+  );
+  const profile: Profile = {
+    ...shipped,
+    modules: needed.modules.map((shape) => ({ shape, medianSeconds: 10 })),
+    collectives: [...curves.values()].map((points) => {
+      const { op, groups, placement } = points[0] as CollectiveRequest;
+      return {
+        op,
+        groupSize: groups[0]?.length ?? 0,
+        placement,
+        points: points.map(({ bytes }) => ({ bytes, medianSeconds: 1e-5 + bytes / 1e10 })),
+      };
+    }),
+    overlaps: needed.overlaps.map(({ module, collective: { op, groups, placement, bytes } }) => ({
+      shape: module,
+      op,
+      groupSize: groups[0]?.length ?? 0,
+      placement,
+      bytes,
+      slowdown: 1.1,
+    })),
+    slices: needed.slices.map((slice) => ({
+      ...slice,
+      microBatches: 1,
+      medianSeconds: 1e-2,
+      parts: {
+        forward: [1e-3, 1e-3, 1e-3, 1e-3],
+        forwardAttention: 1e-3,
+        forwardCommunication: 0,
+        backward: [1e-3, 1e-3, 1e-3, 1e-3],
+        backwardAttention: 1e-3,
+        backwardCommunication: 0,
+        embedding: 1e-4,
+        embeddingCommunication: 0,
+        head: 1e-3,
+        headCommunication: 0,
+      },
+    })),
+  };
+  const quality = {
+    verdict: "noisy" as const,
+    points: 1,
+    noisyPoints: 1,
+    mostSpreadPercent: 100,
+    mostOthersPercent: 10,
+    measuredAgain: 0,
+    worstSpreadPercent: 0,
+    disturbances: [],
+    hosts: [],
+  };
+  const modules = profile.modules.map((one, index) => (index === 0 ? { ...one, noisy: true as const } : one));
+  return { profile, noisy: { ...profile, modules, quality } };
+}
 
 const problemOf = async (options: PlanCommandOptions): Promise<ProblemError> => {
   const error: unknown = await planCommand(options).then(
@@ -101,6 +167,49 @@ describe("internevo plan", () => {
     const one = capture(false);
     showPlanning({ ...result, warnings: ["only this"] }, one.output, false);
     expect(one.written.stderr).toBe("note: only this\n");
+  });
+
+  it("says which figures are estimates, and what measures them", async () => {
+    const result = await planCommand({ job: example("7b-4k.yaml"), top: 1 });
+    const { estimates } = result;
+    const all = measurementCount(requiredMeasurements(resolveJob(await readJobFile(example("7b-4k.yaml")))));
+    expect(estimates).toMatchObject({
+      needed: all,
+      noisy: 0,
+      measuredBy: `internevo profile measure ${example("7b-4k.yaml")}`,
+      planWith: "a100-128",
+    });
+    const { modules = 0, collectives = 0, overlaps = 0, slices = 0 } = estimates?.missing ?? {};
+    expect(collectives).toBeGreaterThan(0);
+    expect(modules + collectives + overlaps + slices).toBeLessThan(all);
+    const { written, output } = capture(false);
+    showPlanning(result, output, false);
+    const lacking = (modules + collectives + overlaps + slices).toLocaleString("en-US");
+    expect(written.stdout).toContain(
+      `Step times, token rates and MFU are partly estimated: profile a800-128 lacks ${lacking} of the ${all.toLocaleString("en-US")} measurements`,
+    );
+    expect(written.stdout).toMatch(
+      /^`internevo profile measure .*7b-4k\.yaml` measures them on the cluster itself\. Then plan with `--profile a100-128`\.$/m,
+    );
+  });
+
+  it("says nothing of estimates where all is measured, and what is noisy where that is all", async () => {
+    const job = example("7b-4k.yaml");
+    const needed = requiredMeasurements(resolveJob(await readJobFile(job)));
+    const { profile: whole, noisy } = wholeProfile(needed);
+    const path = await file("whole.json", JSON.stringify(whole));
+    expect(await planCommand({ job, top: 1, profile: path })).not.toHaveProperty("estimates");
+    const other = await file("noisy.json", JSON.stringify(noisy));
+    const result = await planCommand({ job, top: 1, profile: other });
+    expect(result.estimates).toMatchObject({
+      missing: { modules: 0, collectives: 0, overlaps: 0, slices: 0 },
+      noisy: 1,
+    });
+    const { written, output } = capture(false);
+    showPlanning(result, output, false);
+    expect(written.stdout).toContain(
+      "Step times, token rates and MFU are uncertain: profile a800-128 has 1 measurement that they rest on noisily.",
+    );
   });
 
   it.each([

@@ -1,5 +1,5 @@
-import { planOfJob, SHIPPED_PROFILES } from "@internevo/cost-model";
-import { resolveJob, type JobSpec, type PlanningResult } from "@internevo/domain";
+import { estimatedWith, planOfJob, SHIPPED_PROFILES } from "@internevo/cost-model";
+import { resolveJob, shellWord, type JobSpec, type PlanningResult } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import type { Command } from "commander";
 import { Option } from "commander";
@@ -40,13 +40,23 @@ export async function planCommand(
     options.locate === undefined
       ? undefined
       : planOfJob(await loadPlan(options.locate, "--locate", profile), job, "--locate");
-  return context.computing(() =>
-    planJob(job, profile, {
+  return context.computing(() => {
+    const result = planJob(job, profile, {
       top: options.top,
       ...(options.memoryModel ? { memoryModel: options.memoryModel } : {}),
       ...(locate ? { locate } : {}),
-    }),
-  );
+    });
+    const estimated = estimatedWith(job, profile);
+    if (estimated === undefined) return result;
+    const isNamed = options.profile !== undefined || job.cluster.profile !== null;
+    const estimates = {
+      ...estimated,
+      measuredBy: `internevo profile measure ${shellWord(options.job)}`,
+      // A job that names no profile is planned with the newest of its cluster.
+      planWith: isNamed ? shellWord(job.cluster.name) : null,
+    };
+    return { ...result, estimates };
+  });
 }
 
 /** Writes a result: one JSON document, or tables. @param notes whether to say what the figures rest on. @returns the exit status: 3 when no plan is feasible. */

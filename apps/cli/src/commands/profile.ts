@@ -85,6 +85,15 @@ export function addProfile(program: Command, context: Context): void {
   addProfileFiles(profile, context);
 }
 
+/** A job that names a profile measures nothing, which is not what is asked for here. */
+function withoutProfile(document: unknown): Record<string, unknown> {
+  const file = document as Record<string, unknown>;
+  const { cluster } = file;
+  if (typeof cluster !== "object" || cluster === null) return file;
+  const { profile: _named, ...own } = cluster as Record<string, unknown>;
+  return { ...file, cluster: own };
+}
+
 /** A job that only measures: of a job file where there is one of that name, else of a stored profile. */
 async function submitMeasurement(
   client: InternEvoClient,
@@ -93,9 +102,8 @@ async function submitMeasurement(
 ): Promise<JobDetail> {
   if (what !== "-" && !existsSync(what))
     return client.measureProfile(await profileId(client, what, signal), { signal });
-  const file = await readJobFile(what);
   return client.submitJob(
-    { ...(file as Record<string, unknown>), measureAgain: true, until: "profiling" },
+    { ...withoutProfile(await readJobFile(what)), measureAgain: true, until: "profiling" },
     { signal },
   );
 }

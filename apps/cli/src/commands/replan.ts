@@ -1,5 +1,5 @@
 import type { WorkloadCreate } from "@internevo/client";
-import type { Workload } from "@internevo/domain";
+import { constraintsOf, writtenJob, type JobFile, type Proposal, type Workload } from "@internevo/domain";
 import type { Command } from "commander";
 import { integerArgument, numberArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
@@ -19,6 +19,12 @@ interface AddOptions {
   readonly catchUpWindow?: number;
   readonly idempotencyKey?: string;
 }
+
+/** The job that a proposal proposes, as a job file: the workload's, which may choose this plan alone. */
+const proposedJob = ({ spec }: Workload, { proposed }: Proposal): JobFile => ({
+  ...writtenJob(spec),
+  plan: constraintsOf(proposed.plan),
+});
 
 export function addReplan(program: Command, context: Context): void {
   const replan = program
@@ -106,7 +112,7 @@ export function addReplan(program: Command, context: Context): void {
       const proposals = await everyItem((cursor) =>
         client.listProposals(id, { signal: context.signal, ...cursor }),
       );
-      if (output.json) output.document(proposals);
+      if (output.json) output.document(proposals.map((one) => ({ ...one, job: proposedJob(workload, one) })));
       else if (proposals.length === 0) output.note(noProposalsText(workload));
       else {
         output.data(proposalsText(proposals, output.colors));

@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ProblemError } from "@internevo/domain";
 import type { Command } from "commander";
-import { dataDirectoryOf, type Context } from "../context.ts";
+import { dataDirectoryOf, DEFAULT_DATA_DIRECTORY, type Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { startDetachedStack, startStack, untilAborted } from "../local-stack.ts";
 import type { Output } from "../output.ts";
@@ -66,6 +66,13 @@ export function addUp(program: Command, context: Context): void {
     .option(
       "--detach",
       "return when it is ready, or tell where it is if it runs already; it runs on, also when the terminal is closed, until `internevo down`",
+    )
+    .addHelpText(
+      "after",
+      () => `
+Data directory: everything that the stack keeps is in ${DEFAULT_DATA_DIRECTORY} of the current directory.
+Choose another with --data-directory DIR or INTERNEVO_DATA_DIRECTORY; the other commands then need the same.
+At present: ${resolve(dataDirectoryOf(context))}`,
     )
     .action(async ({ detach }: { detach?: boolean }) => {
       const output = context.output();

@@ -28,9 +28,8 @@ it("shows the job that a file stands for, with absolute paths and defaults", asy
     watchdog: { silenceSeconds: 10 },
     seed: 0,
   });
-  const { stdout, stderr } = shown(spec, false);
+  const { stdout } = shown(spec, false);
   expect(resolveJob(parse(stdout))).toEqual(spec);
-  expect(stderr).toContain("valid: llama-1m at 256 tokens");
   expect(resolveJob(JSON.parse(shown(spec, true).stdout))).toEqual(spec);
 });
 

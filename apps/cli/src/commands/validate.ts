@@ -58,11 +58,10 @@ export function absentHere({ data, initialWeights, ...spec }: JobSpec): string[]
     : notes;
 }
 
-/** Writes a resolved job as a job file: one JSON document, or YAML and a line about it on standard error. */
+/** Writes a resolved job as a job file: one JSON document, or YAML. */
 export function showJob(spec: JobSpec, output: Output): void {
   if (output.json) return output.document(writtenJob(spec));
   output.data(stringify(writtenJob(spec)).trimEnd());
-  output.note(`valid: ${describeJob(spec)}`);
 }
 
 /** The API at hand; undefined when there is none. */
@@ -121,7 +120,15 @@ export function addValidate(program: Command, context: Context): void {
       const spec = await validateCommand(job);
       const output = context.output();
       showJob(spec, output);
-      if (offline || !(await checkSubmission(spec, context)))
-        for (const warning of absentHere(spec)) output.note(`warning: ${warning}`);
+      let isTaken: boolean;
+      try {
+        isTaken = !offline && (await checkSubmission(spec, context));
+      } catch (error) {
+        if (error instanceof ApiProblemError && !output.json)
+          output.note(`the stack refuses this job, which can be planned: ${describeJob(spec)}`);
+        throw error;
+      }
+      if (!isTaken) for (const warning of absentHere(spec)) output.note(`warning: ${warning}`);
+      if (!output.json) output.note(`valid: ${describeJob(spec)}`);
     });
 }

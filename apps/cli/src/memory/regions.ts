@@ -1,4 +1,5 @@
 import type { MemoryMap, MemoryPiece } from "@internevo/contracts";
+import { memoryPlaceName } from "@internevo/domain";
 import type { Span, StepClock } from "./step-clock.ts";
 
 /** Pieces beside one another that live and die together: of one layer and place in flight, say. */
@@ -101,13 +102,15 @@ export function linesOf(map: MemoryMap, clock: StepClock): Line[] {
     );
     const region: Region = {
       line: first.line,
-      name: pieces.length === 1 ? first.name : first.name.slice(0, first.name.lastIndexOf(".")),
+      name: memoryPlaceName(
+        pieces.length === 1 ? first.name : first.name.slice(0, first.name.lastIndexOf(".")),
+      ),
       offset: first.offset,
       bytes: end - first.offset,
       pieces: pieces.length,
       spans: spansOf[longest] as Span[],
       when: whenOf(pieces[longest] as MemoryPiece, map),
-      sharesWith: pieces.flatMap((piece) => shares.get(piece) ?? []),
+      sharesWith: pieces.flatMap((piece) => shares.get(piece) ?? []).map(memoryPlaceName),
     };
     const last = lines.at(-1);
     const aligned = Math.max(...pieces.map(alignedEnd));

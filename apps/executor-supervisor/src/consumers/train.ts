@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
 import {
   formatBytes,
   planLabel,
@@ -17,7 +16,8 @@ import {
   launchDirectory,
   prepareTraining,
   recordTimeline,
-  reserveLaunch,
+  whileReserved,
+  type LaunchReservationOptions,
   searchPlans,
   withStageFeed,
   type JobFeed,
@@ -282,18 +282,23 @@ export const train =
       });
     return withStageFeed(context, "running", async (feed) => {
       const dataset = await prepareTraining(settings, job.spec);
-      await reserveLaunch({
+      const reservation: LaunchReservationOptions = {
         ...settings,
         cluster: job.spec.cluster,
         owner: job.id,
         reserve: (resource, onWait) => context.reserve(resource, onWait),
         confirm: () => context.confirm(),
-        onWait: () => feed.progress("running", WAITS_FOR_CLUSTER, 0, job.spec.steps, true),
+        use: "train",
+        signal: context.signal,
+        onWait: (message) => feed.progress("running", message, 0, job.spec.steps, true),
+        onNotice: (message) => feed.log("warn", "executor-supervisor", message),
+      };
+      const { run, training, failure } = await whileReserved(reservation, async () => {
+        feed.progress("running", "starts the ranks", 0, job.spec.steps);
+        const run = await context.fenced((tx) => ensureRun(tx, job.id, chosen));
+        const training: Training = { settings, database, context, feed, runId: run.id, dataset };
+        return { run, training, failure: await trainUntilDone(training) };
       });
-      feed.progress("running", "starts the ranks", 0, job.spec.steps);
-      const run = await context.fenced((tx) => ensureRun(tx, job.id, chosen));
-      const training: Training = { settings, database, context, feed, runId: run.id, dataset };
-      const failure = await trainUntilDone(training);
       if (failure) return failedJob(job.id, "running", failure);
       if (job.spec.checkpointing !== null) {
         // Training is complete, whatever becomes of what is older.

@@ -1,4 +1,3 @@
-import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
 import {
   choiceOf,
   choiceWords,
@@ -21,7 +20,8 @@ import {
   launchDirectory,
   prepareTraining,
   recordTimeline,
-  reserveLaunch,
+  whileReserved,
+  type LaunchReservationOptions,
   retryLostRanks,
   withStageFeed,
   type TrainingSettings,
@@ -125,55 +125,58 @@ export const tryPlans =
         return result;
       };
 
-      const reserved =
-        done < total || trialToRepeat(planned, repeats) !== undefined
-          ? await reserveLaunch({
-              ...settings,
-              cluster: job.spec.cluster,
-              owner: job.id,
-              reserve: (resource, onWait) => context.reserve(resource, onWait),
-              confirm: () => context.confirm(),
-              onWait: () => feed.progress("trialling", WAITS_FOR_CLUSTER, done, total, true),
-            })
-          : undefined;
-      for (const trial of planned.filter((each) => !isOver(each))) {
-        signal.throwIfAborted();
-        if (!(await context.fenced((tx) => startTrial(tx, trial.id)))) continue;
-        const result = await run(trial, 1);
-        await context.fenced((tx) => finishTrial(tx, trial.id, result));
-        done += 1;
-        feed.progress(
-          "trialling",
-          `${planLabel(trial.candidate.plan)}: ${"measured" in result ? `${formatSeconds(result.measured.stepTimeSeconds)} a step` : result.failure.message}`,
-          done,
-          total,
-        );
-      }
-      // A plan that ran once and then does not, or whose run could not be counted, is not asked a third time.
-      const given = new Set<string>();
-      for (const begin = performance.now(); performance.now() - begin < 1000 * settings.repeatSeconds;) {
-        signal.throwIfAborted();
-        const next = trialToRepeat(
-          (await listTrials(database.db, job.id)).filter(({ id }) => !given.has(id)),
-          repeats,
-        );
-        if (!next?.measured) break;
-        const measured = next.measured;
-        const number = runsOf(measured).length + 1;
-        const result = await run(next, number);
-        if ("failure" in result) {
-          given.add(next.id);
-          feed.log(
-            "warn",
-            "trial-runner",
-            `${planLabel(next.candidate.plan)}, again: ${result.failure.message}`,
+      const runAll = async (): Promise<void> => {
+        for (const trial of planned.filter((each) => !isOver(each))) {
+          signal.throwIfAborted();
+          if (!(await context.fenced((tx) => startTrial(tx, trial.id)))) continue;
+          const result = await run(trial, 1);
+          await context.fenced((tx) => finishTrial(tx, trial.id, result));
+          done += 1;
+          feed.progress(
+            "trialling",
+            `${planLabel(trial.candidate.plan)}: ${"measured" in result ? `${formatSeconds(result.measured.stepTimeSeconds)} a step` : result.failure.message}`,
+            done,
+            total,
           );
-        } else if (
-          !(await context.fenced((tx) => repeatTrial(tx, next.id, withRun(measured, result.measured))))
-        )
-          given.add(next.id);
-      }
-      await reserved?.release();
+        }
+        // A plan that ran once and then does not, or whose run could not be counted, is not asked a third time.
+        const given = new Set<string>();
+        for (const begin = performance.now(); performance.now() - begin < 1000 * settings.repeatSeconds;) {
+          signal.throwIfAborted();
+          const next = trialToRepeat(
+            (await listTrials(database.db, job.id)).filter(({ id }) => !given.has(id)),
+            repeats,
+          );
+          if (!next?.measured) break;
+          const measured = next.measured;
+          const number = runsOf(measured).length + 1;
+          const result = await run(next, number);
+          if ("failure" in result) {
+            given.add(next.id);
+            feed.log(
+              "warn",
+              "trial-runner",
+              `${planLabel(next.candidate.plan)}, again: ${result.failure.message}`,
+            );
+          } else if (
+            !(await context.fenced((tx) => repeatTrial(tx, next.id, withRun(measured, result.measured))))
+          )
+            given.add(next.id);
+        }
+      };
+      const reservation: LaunchReservationOptions = {
+        ...settings,
+        cluster: job.spec.cluster,
+        owner: job.id,
+        reserve: (resource, onWait) => context.reserve(resource, onWait),
+        confirm: () => context.confirm(),
+        use: "measure",
+        signal,
+        onWait: (message) => feed.progress("trialling", message, done, total, true),
+        onNotice: (message) => feed.log("warn", "trial-runner", message),
+      };
+      if (done < total || trialToRepeat(planned, repeats) !== undefined)
+        await whileReserved(reservation, runAll);
       const trials = await listTrials(database.db, job.id);
       const choice = choiceOf(trials);
       if (!choice) return failedJob(job.id, "trialling", noTrialSucceeded(trials));

@@ -65,7 +65,7 @@ function machineFaults(cluster: Cluster, here: LaunchCapabilities): ProblemDetai
   } else if (!usesGpus(cluster) && ranks * cluster.memoryPerGpuBytes > here.localMemoryBytes) {
     details.push({
       field: "cluster.memoryPerGpu",
-      value: cluster.memoryPerGpuBytes,
+      value: writeBytes(cluster.memoryPerGpuBytes),
       message: `times ${ranks} ranks is ${formatBytes(ranks * cluster.memoryPerGpuBytes)}, and this machine has ${formatBytes(here.localMemoryBytes)}`,
       remedy: `use ${writeBytes(Math.floor(here.localMemoryBytes / ranks / MIB) * MIB)} or less`,
     });
@@ -79,6 +79,7 @@ export const localLauncher: Launcher<unknown> = {
   description: null,
   faults: (cluster, _settings, here) => machineFaults(cluster, here),
   hosts: () => [ownHost()],
+  usesThisMachine: () => true,
   launch: (options) =>
     runUnderMpirun(options, {
       runsHere: true,

@@ -53,6 +53,7 @@ export const slurmLauncher: Launcher<SlurmSettings> = {
           },
         ],
   hosts: () => [],
+  usesThisMachine: () => false,
   launch: launchOnSlurm,
   outliving: { left: readSlurmRecord, endLeft: cancelSlurmLeftover },
   startWords: (ranks) => `srun -n ${ranks}`,

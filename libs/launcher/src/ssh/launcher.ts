@@ -1,5 +1,5 @@
 import { refuseCluster } from "../clusters-file.ts";
-import { hostId } from "../hosts.ts";
+import { hostId, ownHost } from "../hosts.ts";
 import type { DescribedCluster, Launcher } from "../launcher.ts";
 import { runUnderMpirun } from "../mpirun/run.ts";
 import { hostsCommand } from "./command.ts";
@@ -39,6 +39,7 @@ export const sshLauncher: Launcher<HostCluster> = {
   },
   faults: () => [],
   hosts: ({ hosts }) => [...new Set(hosts.map(({ name }) => hostId(name)))].sort(),
+  usesThisMachine: (cluster) => cluster.enter !== undefined || sshLauncher.hosts(cluster).includes(ownHost()),
   launch: (options, hosts) =>
     runUnderMpirun(options, {
       runsHere: false,

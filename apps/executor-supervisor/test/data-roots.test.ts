@@ -1,0 +1,91 @@
+import {
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { dataFiles, resolveJob, type Candidate, type JobSpec } from "@internevo/domain";
+import { assertBelowRoots, dataRootsOf } from "@internevo/launcher";
+import { planJob } from "@internevo/search";
+import { createTrials, submitJob, transitionJob, updateJob } from "@internevo/store";
+import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
+
+let world: World;
+let directory: string;
+beforeEach(async () => {
+  world = await createWorld();
+  directory = mkdtempSync(join(tmpdir(), "internevo-roots-"));
+  mkdirSync(join(directory, "allowed"));
+});
+afterEach(async () => {
+  await world.close();
+  rmSync(directory, { recursive: true });
+});
+
+/** A job that stands before its trials, or before its training. */
+async function standing(spec: JobSpec, before: "trialling" | "running"): Promise<string> {
+  const { runnableCandidates } = planJob(
+    { ...spec, cluster: { ...spec.cluster, memoryPerGpuBytes: 1e12 } },
+    world.profile,
+    { top: 2 },
+  );
+  return world.database.transaction(async (tx) => {
+    const id = await submitJob(tx, spec);
+    await transitionJob(tx, { jobId: id, from: "profiling", to: "planning" });
+    await createTrials(tx, id, runnableCandidates);
+    await transitionJob(tx, { jobId: id, from: "planning", to: "trialling" });
+    if (before === "running") {
+      await updateJob(tx, id, { chosen: runnableCandidates[0] as Candidate });
+      await transitionJob(tx, { jobId: id, from: "trialling", to: "running" });
+    }
+    return id;
+  });
+}
+
+it.each([
+  ["trial-runner", "trialling", "running"],
+  ["executor-supervisor", "running", "succeeded"],
+] as const)(
+  "%s refuses data that a link leads out of the roots after submission",
+  async (worker, before, after) => {
+    const allowed = join(directory, "allowed");
+    const roots = { INTERNEVO_DATA_ROOTS: allowed };
+    const text = readFileSync("/usr/share/common-licenses/GPL-3");
+    const specOf = (name: string): JobSpec => {
+      writeFileSync(join(allowed, name), text);
+      return resolveJob(smallJob({ steps: 5, data: { format: "text", paths: [join(allowed, name)] } }));
+    };
+    const [honest, swapped] = [specOf("honest.txt"), specOf("swapped.txt")];
+    // What submission looks at, which is content with both.
+    for (const { data } of [honest, swapped])
+      await assertBelowRoots(data ? dataFiles(data) : [], dataRootsOf(allowed));
+    const id = await standing(swapped, before);
+    // Where it leads there is data that can be trained on: only the roots speak against it.
+    renameSync(join(allowed, "swapped.txt"), join(directory, "private.txt"));
+    symlinkSync(join(directory, "private.txt"), join(allowed, "swapped.txt"));
+
+    const process = await world.startProcess(worker, roots);
+    await world.untilState(id, "failed", 60);
+    expect((await world.job(id)).failure).toMatchObject({
+      code: "data-invalid",
+      message: expect.stringContaining(
+        `${join(allowed, "swapped.txt")} is not below a folder that this installation reads data and weights from`,
+      ) as string,
+      remedy: expect.stringContaining(allowed) as string,
+    });
+    expect(world.rankPids()).toEqual([]);
+    // The same worker runs what stays below the roots.
+    await world.untilState(await standing(honest, before), after, 120);
+
+    // And it is the roots that refuse: without them the same link is followed.
+    await process.kill();
+    await world.startProcess(worker);
+    await world.untilState(await standing(swapped, before), after, 120);
+  },
+);
