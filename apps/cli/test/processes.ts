@@ -29,7 +29,12 @@ export function start(
   options: { readonly cwd?: string; readonly input?: string } = {},
 ): Started {
   const child = spawn(process.execPath, [BIN, ...args], {
-    env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...env },
+    env: {
+      PATH: process.env["PATH"],
+      HOME: process.env["HOME"],
+      INTERNEVO_MACHINE_DIRECTORY: process.env["INTERNEVO_MACHINE_DIRECTORY"],
+      ...env,
+    },
     cwd: options.cwd,
     stdio: ["pipe", "pipe", "pipe"],
   });
