@@ -40,6 +40,34 @@ const profileOf = async (jobId: string) => {
   return record;
 };
 
+/** How far a job's profiling said that it was, since it measures: done and total. */
+async function progressOf(of: World, jobId: string): Promise<(readonly [number, number])[]> {
+  const { rows } = await of.database.db.execute<{ data: Record<string, unknown> }>(
+    `select data from job_events where job_id = '${jobId}' and type = 'progress' order by id`,
+  );
+  return rows.flatMap(({ data }) =>
+    data["stage"] === "profiling" && !String(data["message"]).startsWith("queued")
+      ? [[Number(data["done"]), Number(data["total"])] as const]
+      : [],
+  );
+}
+
+/** Parts of a measurement that are counted by themselves; within each the total is one, and nothing is counted beyond it. */
+function passesOf(progress: readonly (readonly [number, number])[]): (readonly [number, number])[][] {
+  const passes: (readonly [number, number])[][] = [];
+  let before = Infinity;
+  for (const [done, total] of progress) {
+    if (done < before) passes.push([]);
+    passes.at(-1)?.push([done, total]);
+    before = done;
+  }
+  for (const pass of passes) {
+    expect(new Set(pass.map(([, total]) => total)).size, JSON.stringify(pass)).toBe(1);
+    for (const [done, total] of pass) expect(done).toBeLessThanOrEqual(total);
+  }
+  return passes;
+}
+
 describe("profiler", () => {
   it("takes a shipped profile without measuring", async () => {
     const id = await world.submit(smallJob({ cluster: cluster({ profile: "a800-128" }) }));
@@ -103,6 +131,9 @@ describe("profiler", () => {
       (event) => event.type === "progress" && (event.data["total"] as number) > 1,
     );
     expect(progress.data["stage"]).toBe("profiling");
+    const passes = passesOf(await progressOf(world, first));
+    expect(passes).toHaveLength(1);
+    expect(passes[0]?.at(-1)).toEqual([passes[0]?.[0]?.[1], passes[0]?.[0]?.[1]]);
 
     const again = await world.submit(smallJob({ cluster: own }));
     await world.untilState(again, "planning", 30);
@@ -210,9 +241,14 @@ describe("profiler on a busy machine", () => {
       const profiled = async () => {
         const id = await busy.submit(smallJob({ cluster: own, until: "profiling" }));
         await busy.untilState(id, "succeeded", 240);
-        return (await getProfile(busy.database.db, (await busy.job(id)).profileId as string)) as NonNullable<
-          Awaited<ReturnType<typeof getProfile>>
-        >;
+        const record = (await getProfile(
+          busy.database.db,
+          (await busy.job(id)).profileId as string,
+        )) as NonNullable<Awaited<ReturnType<typeof getProfile>>>;
+        // Once, and once more for each time that noisy points are measured again.
+        const passes = passesOf(await progressOf(busy, id));
+        expect(passes.length > 1).toBe((record.profile.quality?.measuredAgain ?? 0) > 0);
+        return record;
       };
       const first = await profiled();
       const { quality } = first.profile;

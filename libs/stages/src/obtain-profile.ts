@@ -6,8 +6,16 @@ import {
   requiredMeasurements,
   type Measurements,
 } from "@internevo/cost-model";
-import { clusterKey, type Failure, type JobSpec, type Profile } from "@internevo/domain";
 import {
+  clusterKey,
+  formatCounted,
+  formatInteger,
+  type Failure,
+  type JobSpec,
+  type Profile,
+} from "@internevo/domain";
+import {
+  measurementRuns,
   measureProfile,
   mergeProfiles,
   qualityOf,
@@ -148,13 +156,14 @@ async function measure(
   const { settings, spec, signal } = options;
   const { killSignal, detachSignal } = launchSignals(spec.cluster, signal);
   const points = measurementCount(missing);
+  const runs = measurementRuns(missing);
   const seconds =
     settings.effort.maximumSecondsPerPoint * measurementCount({ ...missing, slices: [] }) +
     SLICE_ROUNDS * missing.slices.length * (settings.effort.maximumSecondsPerPoint + START_SECONDS);
   options.onProgress(
-    `measures ${base ? "only what the fresh profile lacks or has noisily: " : ""}${points} points, about ${Math.ceil(seconds)} s`,
+    `measures ${base ? "only what the fresh profile lacks or has noisily: " : ""}${formatCounted(points, "point")}${runs === points ? "" : ` in ${formatCounted(runs, "run")}`}, about ${formatInteger(Math.ceil(seconds))} s`,
     0,
-    points,
+    runs,
   );
   const measured = await retryLostRanks(
     () =>
@@ -171,7 +180,7 @@ async function measure(
         signal: killSignal,
         detachSignal,
         confirm: options.confirm,
-        onQueue: (message, waits) => options.onProgress(message, 0, points, waits),
+        onQueue: (message, waits) => options.onProgress(message, 0, runs, waits),
         // For a probe that hangs: every point has its own bound, and waiting for busy cores comes on top.
         timeoutSeconds: 600 + 20 * points * settings.effort.maximumSecondsPerPoint,
         onProgress: (done, total, message) => options.onProgress(message, done, total),

@@ -234,6 +234,10 @@ function fewest(all: Measurements, most: number, timesOf: (one: object) => numbe
 /** Where, beside the probe's launch, the one that measures the trainer's own memory has its record, if launches outlive their supervisor. */
 export const runtimeDirectory = (runDirectory: string): string => join(runDirectory, "runtime");
 
+/** How often something is run to measure these points: the trainer runs each of its slices several times. It is the total of the progress. */
+export const measurementRuns = (wanted: Measurements): number =>
+  measurementCount({ ...wanted, slices: [] }) + SLICE_ROUNDS * wanted.slices.length;
+
 /**
  * Measures a cluster with the probe: the collectives (VPro), the modules (UPro) and their slow-down by each other (OPro) that the
  * planner asked for, and slices with the trainer. Points that come out noisy are measured again within a budget; what stays noisy is marked.
@@ -245,7 +249,7 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
   const ranks = clusterRankCount(cluster);
   const measuredAt = new Date();
   let done = 0;
-  let total = measurementCount({ ...needed, slices: [] }) + SLICE_ROUNDS * needed.slices.length;
+  let total = measurementRuns(needed);
   const place = {
     ranks,
     threadsPerRank: options.threadsPerRank,
@@ -369,7 +373,8 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
     if (room < 1 || count === 0) break;
     for (const one of [...again.modules, ...again.collectives, ...again.overlaps, ...again.slices])
       times.set(one, timesOf(one) + 1);
-    total = done + measurementCount({ ...again, slices: [] }) + SLICE_ROUNDS * again.slices.length;
+    // Counted anew: how many are noisy nobody knows before, and a total that grows says nothing.
+    [done, total] = [0, measurementRuns(again)];
     const pass = await once(again, ", again: it was noisy");
     if (pass.status !== "measured") return pass;
     last = pass;
