@@ -4,7 +4,8 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { gpuPageBody, readGpuResults } from "./src/gpu-page.ts";
+import { gpuPageBody } from "./src/gpu-page.ts";
+import { readCheckResults } from "@internevo/profiles";
 import { repository } from "./src/measure.ts";
 import { writePage } from "./src/report.ts";
 
@@ -13,7 +14,7 @@ if (positionals.length === 0) throw new Error("give the files that gpu-check wro
 const files = await Promise.all(
   positionals.map(async (name) => ({ name, text: await readFile(name, "utf8") })),
 );
-const results = readGpuResults(files);
+const results = readCheckResults(files);
 const body = gpuPageBody(results);
 if (values.write === undefined) {
   process.stdout.write(`${body}\n`);

@@ -7,17 +7,14 @@ import {
   type Measurements,
 } from "@internevo/cost-model";
 import { clusterKey, type Failure, type JobSpec, type Profile } from "@internevo/domain";
+import { assertProgram, measureProfile, type Probe, type Trainer } from "@internevo/launcher";
 import {
-  measureProfile,
   mergeProfiles,
   qualityOf,
-  assertProgram,
   SLICE_ROUNDS,
   type NoiseLimits,
-  type Probe,
   type ProbeEffort,
-  type Trainer,
-} from "@internevo/launcher";
+} from "@internevo/profiles";
 import { storeGivenProfile, storeProfile, type Database, type Transaction } from "@internevo/store";
 import { launchDirectory } from "./directories.ts";
 import { launchSignals } from "./launch-signals.ts";

@@ -1,12 +1,13 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { readCheckResults } from "@internevo/profiles";
 import { expect, it } from "vitest";
-import { gpuPageBody, readGpuResults } from "./gpu-page.ts";
+import { gpuPageBody } from "./gpu-page.ts";
 
 // Lines that gpu-check wrote on the model of a GPU, with clocks of the model of NVML.
 const sample = await readFile(join(import.meta.dirname, "../test-data/gpu-check-on-the-model.jsonl"), "utf8");
 const pageOf = (...texts: string[]) =>
-  gpuPageBody(readGpuResults(texts.map((text, index) => ({ name: `file ${index}`, text }))));
+  gpuPageBody(readCheckResults(texts.map((text, index) => ({ name: `file ${index}`, text }))));
 const rowOf = (page: string, start: string): string =>
   page.split("\n").find((line) => line.startsWith(`| ${start}`)) ?? "";
 

@@ -1,108 +1,14 @@
 // docs/benchmarks/gpu.md out of the lines of JSON that gpu-check left: what passed, and every figure with the clocks it was measured at.
+import {
+  fieldsOf,
+  listOf,
+  numberOf,
+  textOf,
+  type CaseLine,
+  type CheckResults,
+  type Fields,
+} from "@internevo/profiles";
 import { table } from "./report.ts";
-
-type Value =
-  string | number | boolean | null | undefined | readonly Value[] | { readonly [name: string]: Value };
-type Fields = Readonly<Record<string, Value>>;
-
-/** A line of a file of results. `seconds` is the case's own; `gpu` what NVML said while it ran. */
-export interface CaseLine {
-  readonly case: string;
-  readonly command: string;
-  readonly what: string;
-  readonly outcome: string;
-  readonly message: string;
-  readonly seconds: number | undefined;
-  readonly plannedSeconds: number;
-  readonly at: string;
-  readonly result: Fields;
-  readonly versions: Fields;
-  readonly gpu: Fields;
-}
-
-export interface RunLine {
-  readonly at: string;
-  readonly device: string;
-  readonly build: string;
-  readonly small: boolean;
-  readonly commandLine: string;
-  readonly versions: Fields;
-  readonly gpu: Fields;
-}
-
-export interface GpuResults {
-  readonly runs: readonly RunLine[];
-  /** The last line of each case. */
-  readonly cases: readonly CaseLine[];
-}
-
-const fieldsOf = (value: Value): Fields =>
-  typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : {};
-const listOf = (value: Value): readonly Fields[] =>
-  Array.isArray(value) ? (value as readonly Value[]).map(fieldsOf) : [];
-const textOf = (value: Value): string =>
-  typeof value === "string" || typeof value === "number" ? String(value) : "";
-const numberOf = (value: Value): number | undefined => (typeof value === "number" ? value : undefined);
-
-/**
- * Reads the text of files of results, in the order in which they were made; a line that was cut off by a node's end is passed over.
- * @throws Error where results are of different builds or devices, or there are none.
- */
-export function readGpuResults(
-  files: readonly { readonly name: string; readonly text: string }[],
-): GpuResults {
-  const runs: RunLine[] = [];
-  const cases = new Map<string, CaseLine>();
-  for (const { name, text } of files) {
-    for (const line of text.split("\n")) {
-      let fields: Fields;
-      try {
-        fields = fieldsOf(JSON.parse(line) as Value);
-      } catch {
-        continue;
-      }
-      if (fields["event"] === "run") {
-        const identity = fieldsOf(fields["identity"]);
-        const run: RunLine = {
-          at: textOf(fields["at"]),
-          device: textOf(identity["device"]),
-          build: textOf(identity["build"]),
-          small: identity["small"] === true,
-          commandLine: textOf(fields["commandLine"]),
-          versions: fieldsOf(fields["versions"]),
-          gpu: fieldsOf(fields["gpu"]),
-        };
-        const [first] = runs;
-        if (first && (first.device !== run.device || first.build !== run.build)) {
-          throw new Error(
-            `${name} is of ${run.device}, build ${run.build}; the files before it are of ${first.device}, build ${first.build}: give files of one build and one GPU`,
-          );
-        }
-        runs.push(run);
-      } else if (fields["event"] === "case") {
-        const id = textOf(fields["case"]);
-        cases.set(id, {
-          case: id,
-          command: textOf(fields["command"]),
-          what: textOf(fields["what"]),
-          outcome: textOf(fields["outcome"]),
-          message: textOf(fields["message"]),
-          seconds: numberOf(fields["seconds"]),
-          plannedSeconds: numberOf(fields["plannedSeconds"]) ?? 0,
-          at: textOf(fields["at"]),
-          result: fieldsOf(fields["result"]),
-          versions: fieldsOf(fields["versions"]),
-          gpu: fieldsOf(fields["gpu"]),
-        });
-      }
-    }
-  }
-  if (runs.length === 0 || cases.size === 0)
-    throw new Error(
-      `no results in ${files.map(({ name }) => name).join(", ")}: give files that gpu-check wrote with --out`,
-    );
-  return { runs, cases: [...cases.values()] };
-}
 
 const shown = (value: number | undefined, digits = 1, unit = ""): string =>
   value === undefined ? "" : `${value.toFixed(digits)}${unit}`;
@@ -122,10 +28,10 @@ const clocks = ({ gpu }: CaseLine): string[] => [
 type Row = readonly string[];
 const section = (title: string, header: Row, rows: readonly Row[]): string =>
   rows.length === 0 ? "" : `## ${title}\n\n${table(header, rows)}\n`;
-const measuredCases = (results: GpuResults, prefix: string): readonly CaseLine[] =>
+const measuredCases = (results: CheckResults, prefix: string): readonly CaseLine[] =>
   results.cases.filter(({ case: name, result }) => name.startsWith(prefix) && Object.keys(result).length > 0);
 
-function outcomes({ cases }: GpuResults): string {
+function outcomes({ cases }: CheckResults): string {
   const commands = [...new Set(cases.map(({ command }) => command))];
   const kinds = ["passed", "absent", "failed", "crashed", "timed-out", "left-out", "interrupted"];
   const rows = commands.map((command) => {
@@ -148,7 +54,7 @@ function outcomes({ cases }: GpuResults): string {
   return section("Outcomes", ["command", ...kinds, "took", "planned"], rows);
 }
 
-const notPassed = ({ cases }: GpuResults): string =>
+const notPassed = ({ cases }: CheckResults): string =>
   section(
     "What did not pass",
     ["case", "outcome", "why"],
@@ -157,7 +63,7 @@ const notPassed = ({ cases }: GpuResults): string =>
       .map(({ case: name, outcome, message }) => [`\`${name}\``, outcome, cell(message)]),
   );
 
-function comparisons(results: GpuResults): string {
+function comparisons(results: CheckResults): string {
   const rows = results.cases.flatMap((each) =>
     listOf(each.result["comparisons"]).map((row) => [
       `\`${each.case}\``,
@@ -171,7 +77,7 @@ function comparisons(results: GpuResults): string {
   return section("Errors against references", ["case", "precision", "against", "error", "limit", ""], rows);
 }
 
-const goals = ({ cases }: GpuResults): string =>
+const goals = ({ cases }: CheckResults): string =>
   section(
     "Goals",
     ["goal", "reached", "aim", ""],
@@ -185,7 +91,7 @@ const goals = ({ cases }: GpuResults): string =>
     ),
   );
 
-function times(results: GpuResults): string {
+function times(results: CheckResults): string {
   const rows = results.cases.flatMap((each) =>
     listOf(each.result["times"]).map((row) => [
       `\`${each.case}\``,
@@ -199,7 +105,7 @@ function times(results: GpuResults): string {
 }
 
 /** Steps beside the sum of their kernels, where both were measured at a length. */
-function steps(results: GpuResults): string {
+function steps(results: CheckResults): string {
   const kernelSeconds = new Map(
     measuredCases(results, "kernels.").map(({ result }) => [
       numberOf(result["sequenceLengthTokens"]),
@@ -243,7 +149,7 @@ function steps(results: GpuResults): string {
   );
 }
 
-function plans(results: GpuResults): string {
+function plans(results: CheckResults): string {
   const rows = measuredCases(results, "plan.").map((each) => {
     const { result } = each;
     const planned = numberOf(result["plannedBytes"]);
@@ -260,7 +166,7 @@ function plans(results: GpuResults): string {
   return section("Plans", ["case", "b", "n", "recomputed", "planned", "step", ...CLOCK_COLUMNS], rows);
 }
 
-function peers(results: GpuResults): string {
+function peers(results: CheckResults): string {
   const ours = new Map(
     measuredCases(results, "ours.").map((each) => [numberOf(each.result["sequenceLengthTokens"]), each]),
   );
@@ -294,7 +200,7 @@ function peers(results: GpuResults): string {
   );
 }
 
-function longest(results: GpuResults): string {
+function longest(results: CheckResults): string {
   const ours = results.cases.find(({ case: name }) => name === "longest.ours");
   const theirs = results.cases.find(({ case: name }) => name === "longest.torch");
   const rows: Row[] = [];
@@ -318,7 +224,7 @@ function longest(results: GpuResults): string {
 }
 
 /** The page's figures as Markdown. */
-export function gpuPageBody(results: GpuResults): string {
+export function gpuPageBody(results: CheckResults): string {
   const [first] = results.runs;
   if (!first) throw new Error("no run among the results");
   const versions = Object.entries(first.versions)
