@@ -89,7 +89,7 @@ class CheckDriver : public ::testing::Test {
 TEST_F(CheckDriver, AFaultCostsItsCaseOnly) {
   const Ran ran = run("--only fault.,instructions.cvt,instructions.mma");
   EXPECT_EQ(ran.status, 1);
-  ASSERT_EQ(ran.cases.size(), 9u) << ran.said;
+  ASSERT_EQ(ran.cases.size(), 10u) << ran.said;
   const auto expect = [&](const std::string& name, const std::string& outcome, const std::string& message) {
     const Json& line = ran.cases.at(name);
     EXPECT_EQ(line["outcome"], outcome) << line;
@@ -104,6 +104,13 @@ TEST_F(CheckDriver, AFaultCostsItsCaseOnly) {
   expect("fault.memory", "failed", "70368744177664 bytes");
   expect("fault.children", "passed", "");
   expect("fault.partial", "timed-out", "ended after 3 s");
+  // A wrong instruction is named by where its results differ.
+  expect("fault.bits", "failed", "product[0, 0] is ");
+  const Json& bits = ran.cases.at("fault.bits")["result"];
+  EXPECT_EQ(bits["firstDifference"]["tensor"], "product");
+  EXPECT_EQ(bits["firstDifference"]["row"], 0);
+  EXPECT_EQ(bits["tensors"][0]["rows"], (Json{0, 63})) << bits;
+  EXPECT_EQ(bits["tensors"][0]["columns"], (Json{0, 31})) << bits;
   expect("instructions.mma", "passed", "");
   expect("instructions.cvt", "passed", "");
   EXPECT_EQ(ran.cases.at("fault.partial")["result"]["figure"], 42)
@@ -132,7 +139,7 @@ TEST_F(CheckDriver, AFullDiskLosesNoResult) {
     if (each.is_object() && each["event"] == "case") found.insert(each["case"]), ++told;
   }
   EXPECT_GT(told, 0u);
-  EXPECT_EQ(found.size(), 12u) << "every case is in the file or on stdout";
+  EXPECT_EQ(found.size(), 14u) << "every case is in the file or on stdout";
 }
 
 TEST_F(CheckDriver, ResumesAfterItWasKilled) {

@@ -109,6 +109,8 @@ Outcome checkSanitizer(CaseRun& run, const std::string& tool);
 Outcome checkProgramTest(CaseRun& run, const std::string& test, bool ranksShare);
 /// Ten steps of two layers with one kind of attention's kernels, against the CPU's.
 Outcome checkTenSteps(CaseRun& run, const std::string& kernels);
+/// Ten steps of two layers of the 7B with each kind of attention's kernels: the losses side by side.
+Outcome compareTenSteps(CaseRun& run, const std::string& kernels);
 Outcome timeProducts(CaseRun& run);
 Outcome timeStreams(CaseRun& run);
 

@@ -63,6 +63,12 @@ void truth(bool small, List* list) {
               [kernels](CaseRun& run) { return checkAttentionTwice(run, kernels); });
   }
   for (const std::string kernels : kKernels) {
+    list->add(
+        "steps.7b." + kernels, 12,
+        "ten steps of two layers of a 7B, attention by " + kernels + ", beside the other kernels' losses",
+        [kernels](CaseRun& run) { return compareTenSteps(run, kernels); });
+  }
+  for (const std::string kernels : kKernels) {
     list->add("steps." + kernels, 9,
               "ten steps of two layers against the CPU's losses, attention by " + kernels,
               [kernels](CaseRun& run) { return checkTenSteps(run, kernels); });
@@ -166,7 +172,8 @@ std::vector<CheckCase> checkCases(bool small) {
 
 std::vector<CheckCase> faultCases() {
   List list("faults");
-  for (const std::string name : {"trap", "endless", "killed", "children", "memory", "thrown", "partial"}) {
+  for (const std::string name :
+       {"trap", "endless", "killed", "children", "memory", "thrown", "partial", "bits"}) {
     list.add("fault." + name, 1, "for tests", [name](CaseRun& run) { return runFault(run, name); });
     list.cases.back().ownLimitSeconds = 3;
   }

@@ -156,41 +156,90 @@ Outcome timePlan(CaseRun& run, std::int64_t microBatchSize, std::int64_t microBa
   return seconds ? Outcome::passed : Outcome::failed;
 }
 
+namespace {
+
+constexpr std::int64_t kTenSteps = 10;
+constexpr double kLossLimit = 1. / 256;  ///< one rounding of the loss
+
+/// Losses of ten steps with one kind of attention's kernels. Throws CannotRun, absent, where this machine does not have it.
+std::vector<double> lossesOf(CaseRun& run, const trainer::Config& config, const std::string& kernels) {
+  if (!kernels.empty()) setenv("INTERNEVO_CUDA_ATTENTION", kernels.c_str(), 1);
+  const TrainerRun ran = run.runs().run(config, kTenSteps, run.leftSeconds() - 2);
+  unsetenv("INTERNEVO_CUDA_ATTENTION");
+  if (ran.status != 0)
+    throw CannotRun(ran.message.find("INTERNEVO_CUDA_ATTENTION") != std::string::npos && kernels != "warp"
+                        ? Outcome::absent
+                        : Outcome::failed,
+                    ran.message);
+  std::vector<double> values;
+  for (const Json& event : stepsOf(ran)) values.push_back(event.at("loss"));
+  return values;
+}
+
+/// The largest difference of two curves, over the second; 1 where a step is missing or a loss is no number.
+double largestDifference(const std::vector<double>& losses, const std::vector<double>& reference) {
+  double worst = losses.size() == kTenSteps && reference.size() == kTenSteps ? 0 : 1;
+  for (std::size_t i = 0; i < std::min(losses.size(), reference.size()); ++i) {
+    const double difference = std::abs(losses[i] - reference[i]) / std::abs(reference[i]);
+    worst = std::isfinite(difference) ? std::max(worst, difference) : 1;
+  }
+  return worst;
+}
+
+}  // namespace
+
 Outcome checkTenSteps(CaseRun& run, const std::string& kernels) {
   trainer::Config config = run.runs().config(2, run.small() ? 64 : 512, false);
   config.model.hiddenSize = run.small() ? 64 : 512,
   config.model.heads = config.model.kvHeads = run.small() ? 1 : 4;
   config.model.ffnHiddenSize = run.small() ? 96 : 1408, config.model.vocabularySize = run.small() ? 64 : 2048;
   config.memoryLimitBytes.reset();
-  constexpr std::int64_t kTenSteps = 10;
   // bfloat16 on the device is at most twice as far from the CPU's float32 as the CPU's own bfloat16, but for what ten steps of rounding do.
-  const auto losses = [&](trainer::DeviceKind device, DataType precision) {
-    config.device = device, config.precision = precision;
-    const TrainerRun ran = run.runs().run(config, kTenSteps, run.leftSeconds() - 2);
-    if (ran.status != 0)
-      throw CannotRun(ran.message.find("INTERNEVO_CUDA_ATTENTION") != std::string::npos && kernels != "warp"
-                          ? Outcome::absent
-                          : Outcome::failed,
-                      ran.message);
-    std::vector<double> values;
-    for (const Json& event : stepsOf(ran)) values.push_back(event.at("loss"));
-    return values;
-  };
-  setenv("INTERNEVO_CUDA_ATTENTION", kernels.c_str(), 1);
-  const std::vector<double> device = losses(trainer::DeviceKind::cuda, DataType::bfloat16);
-  unsetenv("INTERNEVO_CUDA_ATTENTION");
+  const std::vector<double> device = lossesOf(run, config, kernels);
   run.result["losses"] = device;
   run.noteNow();
-  const std::vector<double> exact = losses(trainer::DeviceKind::cpu, DataType::float32);
-  double worst = 0;
-  for (std::size_t i = 0; i < device.size(); ++i)
-    worst = std::max(worst, std::abs(device[i] - exact[i]) / exact[i]);
-  constexpr double kLimit = 1. / 256;  // one rounding of the loss
+  config.device = trainer::DeviceKind::cpu, config.precision = DataType::float32;
+  const std::vector<double> exact = lossesOf(run, config, "");
+  const double worst = largestDifference(device, exact);
   run.result["reference"] = exact, run.result["largestDifference"] = number(worst),
-  run.result["limit"] = kLimit;
-  if (device.size() == kTenSteps && worst <= kLimit) return Outcome::passed;
-  run.message = "a loss differs by " + number(worst).dump() + " of at most " + Json(kLimit).dump();
+  run.result["limit"] = kLossLimit;
+  if (worst <= kLossLimit) return Outcome::passed;
+  run.message = "a loss differs by " + number(worst).dump() + " of at most " + Json(kLossLimit).dump();
   return Outcome::failed;
+}
+
+Outcome compareTenSteps(CaseRun& run, const std::string& kernels) {
+  const std::int64_t sequence = sized(run, 2048 * (run.small() ? 8 : 1));
+  const trainer::Config config =
+      run.runs().config(std::min<std::int64_t>(2, run.runs().wholeLayers()), sequence, false);
+  // Each kind of kernels leaves its losses for those that come after it.
+  const auto kept = [&](const std::string& of) { return run.work() + "/losses-of-two-layers-" + of; };
+  const std::vector<double> own = lossesOf(run, config, kernels);
+  run.result = {{"kernels", kernels},
+                {"layers", config.model.layers},
+                {"sequenceLengthTokens", sequence},
+                {"losses", own},
+                {"limit", kLossLimit}};
+  run.noteNow();
+  std::ofstream(kept(kernels)) << Json(own).dump() << "\n";
+  Outcome outcome = Outcome::passed;
+  for (const std::string other : {"warp", "warpgroup", "cudnn"}) {
+    std::ifstream file(kept(other));
+    std::string line;
+    if (other == kernels || !std::getline(file, line)) continue;
+    const Json losses = Json::parse(line, nullptr, false);
+    if (!losses.is_array()) continue;
+    const double worst = largestDifference(own, losses.get<std::vector<double>>());
+    run.result["beside"].push_back(
+        {{"kernels", other}, {"losses", losses}, {"largestDifference", number(worst)}});
+    if (worst <= kLossLimit) continue;
+    outcome = Outcome::failed;
+    run.message = "a loss differs from that by " + other + " by " + number(worst).dump() + " of at most " +
+                  Json(kLossLimit).dump();
+  }
+  if (own.size() != kTenSteps)
+    outcome = Outcome::failed, run.message = std::to_string(own.size()) + " of 10 steps";
+  return outcome;
 }
 
 Outcome probeModel(CaseRun& run, std::int64_t asked) {
